@@ -1,0 +1,184 @@
+/* xdit.h - the public interface of libxdit: a prompt becomes a picture.
+ *
+ * C99-clean; every type but the plain records is opaque. Functions that can fail return an
+ * xd_status and fill the caller's xd_err (which may be NULL) with one sentence. What a
+ * function opens is closed by its counterpart; closers accept NULL and pointers to NULL.
+ * An engine is used by one thread at a time; only xd_cancel may be called from another one,
+ * or from a signal handler. */
+#ifndef XDIT_XDIT_H
+#define XDIT_XDIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(XDIT_BUILDING) && defined(__GNUC__)
+#define XD_API __attribute__((visibility("default")))
+#else
+#define XD_API
+#endif
+
+/* ---- errors and log ------------------------------------------------------------------- */
+
+typedef enum xd_status {
+    XD_OK = 0,
+    XD_ENOMEM,                  /* memory (asked for or foreseen) is not there               */
+    XD_EINVAL,                  /* the request is wrong                                      */
+    XD_EIO,                     /* a file or directory cannot be read or written             */
+    XD_EFORMAT,                 /* a file is not what it should be                           */
+    XD_EUNSUPPORTED,            /* valid, but nothing here can do it                         */
+    XD_ECOMM,                   /* messages between ranks failed                             */
+    XD_EDEVICE,                 /* a device failed                                           */
+    XD_ECANCELLED               /* xd_cancel was called                                      */
+} xd_status;
+
+typedef struct xd_err {         /* start with {0}; the first failure wins                    */
+    xd_status code;
+    int       rank;             /* who failed, once the ranks have agreed; -1 before         */
+    char      msg[4096];        /* one sentence: what, where, with which numbers             */
+} xd_err;
+
+enum { XD_LOG_ERROR, XD_LOG_WARN, XD_LOG_INFO, XD_LOG_DEBUG };
+
+XD_API const char *xd_version(void);            /* "0.1.0"                                   */
+
+/* ---- an engine: a model, loaded and ready ---------------------------------------------- */
+
+typedef struct xd_engine xd_engine;
+
+typedef struct xd_open_args {   /* start with {0}                                            */
+    const char *model;          /* directory with model_index.json, or "org/name" of the
+                                   local Hugging Face cache                                  */
+    const char *dtype;          /* "f32", "bf16"; NULL: the best of this machine             */
+    const char *device;         /* "cpu"; NULL: the best                                     */
+    int         threads;        /* per rank; 0: one per core this process may use            */
+    int         keep;           /* nonzero: text encoders stay loaded between requests       */
+    int         log_level;      /* lines up to this level reach `log`                        */
+    void      (*log)(void *cookie, int level, const char *line);
+    void       *cookie;
+} xd_open_args;
+
+/* Reads configurations and checks the files' tensors; weights are loaded by the first request. */
+XD_API xd_status xd_open(xd_engine **g, const xd_open_args *a, xd_err *e);
+XD_API void      xd_close(xd_engine **g);
+
+/* Ends the running request soon with XD_ECANCELLED. Any thread; async-signal-safe. */
+XD_API void xd_cancel(xd_engine *g);
+
+/* ---- a request -------------------------------------------------------------------------- */
+
+typedef struct xd_progress {    /* of one denoising step that has ended                      */
+    int    step, steps;         /* 1 .. steps                                                */
+    int    image, images;       /* 1 .. images of the request                                */
+    double step_s;              /* seconds of this step                                      */
+    double since_start_s;       /* seconds since the request came in                         */
+} xd_progress;
+
+typedef struct xd_request {     /* fill with xd_request_init, then change what is asked       */
+    const char *const *prompts;
+    int         nprompts;
+    const char *negative_prompt;        /* NULL: ""                                          */
+    int64_t     width, height;          /* pixels; 0: the model's                            */
+    int         num_inference_steps;    /* 0: the pipeline's                                 */
+    double      guidance_scale;         /* negative: the pipeline's                          */
+    int64_t     seed;
+    int         num_images_per_prompt;
+    int         max_sequence_length;    /* text tokens; 0: the pipeline's                    */
+    const char *scheduler;              /* NULL: the model's; see xd_schedulers              */
+    const char *rng;                    /* "philox" or "torch"                               */
+    int         enable_tiling, enable_slicing, no_resolution_binning;
+    int         latents_only;           /* do not decode                                     */
+    void      (*on_stage)(void *cookie, const char *stage);     /* "text", "denoise", "decode" */
+    void      (*on_step)(void *cookie, const xd_progress *p);
+    /* Golden tests look at what passes between the rooms: f32, contiguous, valid during the
+     * call. Names: "ids", "prompt_embeds", "negative_prompt_embeds", "noise", "latents" (after
+     * each step, layout [C,H,W]), "image" ([H,W,3], in [0,1]).                              */
+    void      (*on_tensor)(void *cookie, const char *name, int step, int nd, const int64_t *d,
+                           const float *data);
+    void       *cookie;
+} xd_request;
+
+XD_API void xd_request_init(xd_request *r);
+
+/* One row per option of a request: command lines and servers validate by the same table. */
+typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL, XD_OPT_TEXT }
+    xd_option_kind;
+
+typedef struct xd_option {
+    const char    *name;        /* "num_inference_steps"                                     */
+    xd_option_kind kind;        /* of the field: int, int, int64_t, double, const char *      */
+    size_t         offset;      /* of the field in xd_request                                */
+    double         min, max;    /* allowed values of numbers                                 */
+    const char    *choices;     /* "philox torch", or NULL                                   */
+    const char    *arg;         /* what stands for the value in a help text: "N"             */
+    const char    *help;        /* one line                                                  */
+} xd_option;
+
+XD_API const xd_option *xd_request_options(int *n);
+
+/* ---- the result ------------------------------------------------------------------------- */
+
+typedef struct xd_result xd_result;     /* the images of one request                         */
+
+typedef struct xd_image {       /* frames of rows of pixels, 8 bits a channel, RGB           */
+    int64_t  frames, height, width;
+    int      channels;
+    uint8_t *data;
+} xd_image;
+
+XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);
+XD_API int       xd_result_count(const xd_result *r);
+XD_API const xd_image *xd_result_image(const xd_result *r, int i);     /* NULL: latents only */
+XD_API int64_t   xd_result_seed(const xd_result *r, int i);
+/* The parameters of image i as one JSON object, and as the text that A1111 writes. */
+XD_API const char *xd_result_json(const xd_result *r, int i);
+XD_API const char *xd_result_parameters(const xd_result *r, int i);
+/* Seconds of the request: "text", "load", "denoise", "decode", "total", "first_step"; -1: unknown */
+XD_API double    xd_result_seconds(const xd_result *r, const char *part);
+/* Writes image i; the format follows the name: .png .jpg .jpeg .webp .ppm, .safetensors (latents).
+ * The file appears whole or not at all. */
+XD_API xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e);
+XD_API void      xd_result_free(xd_result **r);
+
+/* Can images be written to this name? `path` is one file, or has one %d (%04d) for several. */
+XD_API xd_status xd_output_check(const char *path, int images, xd_err *e);
+/* The name of image i (from 0): fills in %d, or puts "_0001" before the extension when there
+ * are several images and no %d. */
+XD_API xd_status xd_output_name(const char *path, int i, int images, char *name, size_t size,
+                                xd_err *e);
+/* Removes half-written files; for a signal handler that ends the process. Async-signal-safe. */
+XD_API void xd_output_sweep(void);
+
+/* ---- looking at models and machines ----------------------------------------------------- */
+
+typedef struct xd_inspect_args {        /* start with {0}                                    */
+    const char *model;          /* a model directory, also one that has only configs          */
+    const char *tensors;        /* NULL: a summary; else a component: "name shape" lines       */
+    int         json;
+    void      (*line)(void *cookie, const char *line);
+    void       *cookie;
+} xd_inspect_args;
+XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
+
+typedef struct xd_bench_args {          /* start with {0}                                    */
+    const char *config;         /* a model directory                                         */
+    int         random_weights; /* weights from a hash: only configs are needed              */
+    int         share_layers;   /* random weights: blocks of one kind share storage           */
+    int64_t     width, height;  /* 0: the model's                                            */
+    int         threads, repeats;       /* 0: all cores; 0: until half a second and 3 times   */
+    const char *dtype, *device;
+    const char *parts;          /* NULL: all; else a list of "text step vae ops peak"          */
+    int         json;
+    void      (*line)(void *cookie, const char *line);
+    void       *cookie;
+} xd_bench_args;
+XD_API xd_status xd_bench(const xd_bench_args *a, xd_err *e);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

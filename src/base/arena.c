@@ -1,0 +1,33 @@
+/* arena.c - bump memory */
+#include "base/arena.h"
+
+void xd_arena_init(xd_arena *a, void *base, size_t cap)
+{
+    *a = (xd_arena){ .base = base, .cap = cap };
+}
+
+void *xd_arena_get(xd_arena *a, size_t bytes)
+{
+    size_t at = (a->used + XD_ALIGN - 1) / XD_ALIGN * XD_ALIGN;
+    if (at > a->cap || bytes > a->cap - at)
+        return NULL;
+    a->used = at + bytes;
+    if (a->used > a->peak)
+        a->peak = a->used;
+    return a->base + at;
+}
+
+size_t xd_arena_mark(const xd_arena *a)
+{
+    return a->used;
+}
+
+void xd_arena_rewind(xd_arena *a, size_t mark)
+{
+    a->used = mark;
+}
+
+size_t xd_arena_peak(const xd_arena *a)
+{
+    return a->peak;
+}

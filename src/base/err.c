@@ -1,0 +1,46 @@
+/* err.c - recording failures */
+#include "base/err.h"
+
+#include <stdio.h>
+#include <string.h>
+
+xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap)
+{
+    if (!e || e->code != XD_OK)
+        return code;
+    e->code = code;
+    e->rank = -1;
+    vsnprintf(e->msg, sizeof e->msg, fmt, ap);
+    return code;
+}
+
+xd_status xd_fail(xd_err *e, xd_status code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    xd_vfail(e, code, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+const char *xd_status_name(xd_status s)
+{
+    switch (s) {
+    case XD_OK: return "ok";
+    case XD_ENOMEM: return "out of memory";
+    case XD_EINVAL: return "invalid request";
+    case XD_EIO: return "input/output error";
+    case XD_EFORMAT: return "wrong format";
+    case XD_EUNSUPPORTED: return "unsupported";
+    case XD_ECOMM: return "communication error";
+    case XD_EDEVICE: return "device error";
+    case XD_ECANCELLED: return "cancelled";
+    }
+    return "unknown status";
+}
+
+void xd_err_clear(xd_err *e)
+{
+    memset(e, 0, sizeof *e);
+    e->rank = -1;
+}

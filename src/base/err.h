@@ -1,0 +1,30 @@
+/* err.h - status codes and the one error record.
+ *
+ * Functions at the edges (files, devices, requests) return xd_status and fill the caller's
+ * xd_err; who detects a failure writes one sentence with the numbers, who passes it on adds
+ * nothing. Inside the loop the error is sticky on the context (exec/exec.h). */
+#ifndef XD_BASE_ERR_H
+#define XD_BASE_ERR_H
+
+#include <stdarg.h>
+
+#include "xdit/xdit.h"          /* xd_status and xd_err are public */
+
+#if defined(__GNUC__)
+#define XD_PRINTF(a, b) __attribute__((format(printf, a, b)))
+#else
+#define XD_PRINTF(a, b)
+#endif
+
+/* Records a failure and returns `code`. The first failure wins: a record that already holds
+ * one is left as it is. `e` may be NULL. */
+xd_status xd_fail(xd_err *e, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
+xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap) XD_PRINTF(3, 0);
+
+/* Short name of a status: "out of memory", "wrong format". Never NULL. */
+const char *xd_status_name(xd_status s);
+
+/* Makes a record fresh again. */
+void xd_err_clear(xd_err *e);
+
+#endif

@@ -1,0 +1,38 @@
+/* file.h - whole files: reading, and writing so that nothing is ever half there */
+#ifndef XD_BASE_FILE_H
+#define XD_BASE_FILE_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+int xd_file_exists(const char *path);           /* any kind of file                          */
+int xd_file_is_dir(const char *path);
+
+/* Reads a whole file of at most `max` bytes; *data is malloc'ed, ends in an extra NUL that
+ * *len does not count, and is the caller's. XD_EIO when it cannot be read. */
+xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e);
+
+/* A file that appears under its name only when it is whole: written beside it under a
+ * temporary name, synced, then renamed. */
+typedef struct xd_out {
+    FILE *f;
+    char *path, *tmp;
+} xd_out;
+
+xd_status xd_out_open(xd_out *o, const char *path, xd_err *e);
+xd_status xd_out_commit(xd_out *o, xd_err *e);  /* closes; on failure the temporary is gone   */
+void      xd_out_abort(xd_out *o);              /* accepts a closed one; removes the temporary */
+
+/* Can a file of this name be created (or replaced)? Leaves nothing behind; makes no
+ * directory. */
+xd_status xd_file_writable(const char *path, xd_err *e);
+
+/* Removes the temporaries of all open xd_out: async-signal-safe, for a handler that exits. */
+void xd_out_sweep(void);
+
+/* "a/b" from "a" and "b" (no second slash); malloc'ed, NULL without memory. */
+char *xd_path_join(const char *dir, const char *name);
+
+#endif

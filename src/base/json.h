@@ -1,0 +1,63 @@
+/* json.h - JSON documents (cJSON underneath) and records read from them by a table.
+ *
+ * A component's config.json becomes a plain C struct: the component exports a table of
+ * xd_field, one row a key. Unknown keys are listed at debug level, wrong types refused. */
+#ifndef XD_BASE_JSON_H
+#define XD_BASE_JSON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef struct xd_json xd_json;         /* a value inside a document; borrowed               */
+
+/* Parses a whole text; `what` names it in errors. The document is the caller's. Depth is
+ * limited, text after the value is refused. Accepts the bare NaN, Infinity and -Infinity that
+ * Python writes. */
+xd_status xd_json_parse(xd_json **j, const char *text, size_t len, const char *what, xd_err *e);
+xd_status xd_json_read(xd_json **j, const char *path, xd_err *e);       /* a file             */
+void      xd_json_free(xd_json **j);
+
+const xd_json *xd_json_get(const xd_json *j, const char *key);  /* NULL: no object or no key  */
+int            xd_json_size(const xd_json *j);          /* members of an object or array       */
+const xd_json *xd_json_at(const xd_json *j, int i);     /* i-th member; O(1) from the last one  */
+const xd_json *xd_json_first(const xd_json *j);         /* walking a large object or array     */
+const xd_json *xd_json_next(const xd_json *v);
+const char    *xd_json_key(const xd_json *v);           /* of a member of an object, or NULL   */
+const char    *xd_json_text(const xd_json *j);          /* NULL: not a string                  */
+int            xd_json_number(const xd_json *j, double *v);     /* 1: it is one                */
+int            xd_json_bool(const xd_json *j, int *v);          /* 1: it is one                */
+int            xd_json_null(const xd_json *j);          /* absent or null                      */
+
+/* One key of a config. Kinds and the C type at `off`:
+ *   'i' int   'l' int64_t   'f' float   'd' double   'b' int (true, false)
+ *   's' char[XD_FIELD_TEXT]      'L' xd_ints      'S' xd_texts      '-' known, ignored
+ * Numbers also accept the strings "Infinity", "-Infinity", "NaN" ('f', 'd'); 'i' and 'l' refuse
+ * fractions; an 'l'/'i' field given as a list of equal numbers takes that number. null means
+ * the default, which is `def` for numbers and bools, `text` for strings, empty for lists.
+ * A key may stand in several rows (aliases are rows with the same `off`). */
+typedef struct xd_field {
+    const char *json;
+    size_t      off;
+    char        kind;
+    double      def;
+    const char *text;
+} xd_field;
+
+enum { XD_FIELD_TEXT = 64, XD_FIELD_LIST = 16 };
+typedef struct xd_ints { int n; int64_t v[XD_FIELD_LIST]; } xd_ints;
+typedef struct xd_texts { int n; char v[XD_FIELD_LIST][XD_FIELD_TEXT]; } xd_texts;
+
+/* Fills `out` with defaults, then with what `obj` has (NULL: nothing). The table ends with a
+ * row whose json is NULL. `what` names the file in errors and in the debug list. */
+xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, const char *what,
+                         xd_err *e);
+
+/* Writing: appends to a growing text. */
+typedef struct xd_text_buf { char *p; size_t len, cap; int failed; } xd_text_buf;
+void xd_buf_add(xd_text_buf *b, const char *fmt, ...) XD_PRINTF(2, 3);
+void xd_buf_json_string(xd_text_buf *b, const char *s); /* quoted and escaped                 */
+void xd_buf_free(xd_text_buf *b);
+
+#endif

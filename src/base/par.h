@@ -1,0 +1,27 @@
+/* par.h - threads inside one kernel.
+ *
+ * The only parallelism inside a process: the main thread drives, kernels spread their work
+ * with xd_par_for. Work is cut the same way for the same n and thread count, so results do
+ * not depend on timing. */
+#ifndef XD_BASE_PAR_H
+#define XD_BASE_PAR_H
+
+#include <stdint.h>
+
+/* Threads that kernels use from now on; n < 1: one per core this process may run on.
+ * Returns the number taken. */
+int xd_par_set(int n);
+int xd_par_threads(void);
+int xd_par_cores(void);         /* cores this process may run on (its affinity mask)         */
+
+/* Calls fn(ctx, begin, end, thread) so that the ranges cut [0, n) into one contiguous piece a
+ * thread (none for n <= 0; fewer pieces when n is below the thread count). */
+void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
+                void *ctx);
+
+/* Calls fn(ctx, i, i + 1, thread) for every i in [0, n), dealt to whichever thread is free:
+ * for pieces of uneven cost whose results do not depend on the order. */
+void xd_par_deal(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
+                 void *ctx);
+
+#endif

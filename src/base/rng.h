@@ -1,0 +1,20 @@
+/* rng.h - normal noise for latents.
+ *
+ * "torch": what torch.randn gives for torch.Generator("cpu").manual_seed(seed) in f32: mt19937
+ * and torch's own Box-Muller order (16 at a time for n >= 16, one by one below).
+ * "philox": counter-based (Salmon et al. 2011, Philox 4x32-10): element i depends on seed and i
+ * alone, so every rank can make just its own rows. */
+#ifndef XD_BASE_RNG_H
+#define XD_BASE_RNG_H
+
+#include <stdint.h>
+
+/* Fills n values; both give N(0,1). */
+void xd_noise_torch(float *out, int64_t n, int64_t seed);
+void xd_noise_philox(float *out, int64_t first, int64_t n, int64_t seed);
+
+/* A 64-bit hash of a text and a number, for random weights (splitmix64 over FNV-1a). */
+uint64_t xd_hash_text(const char *s);
+uint64_t xd_hash_mix(uint64_t h, uint64_t i);
+
+#endif

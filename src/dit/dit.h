@@ -1,0 +1,43 @@
+/* dit.h - diffusion transformers: noisy latents, time and text become a prediction.
+ *
+ * Latents are tokens: [N, C p^2], features in the order (channel, row, column) of a patch. */
+#ifndef XD_DIT_DIT_H
+#define XD_DIT_DIT_H
+
+#include "exec/net.h"
+
+typedef struct xd_input {
+    xd_tensor      lat;         /* [n mine, C p^2] F32 noisy latents of this patch             */
+    const xd_cond *cond;        /* text of this pass, whole                                    */
+    xd_tensor      txt;         /* [n mine, E] the text rows I must embed, if text flows       */
+    double         t;           /* model time, in the units of the model's scheduler (0..1000)  */
+    double         guidance;    /* distilled guidance, or NaN                                  */
+    double         size[2];     /* pixels: height, width (micro-conditions)                    */
+} xd_input;
+
+typedef struct xd_dit_info {
+    int     nlayers, heads, head_dim;
+    int     patch[3];           /* latent cells of a token: t, h, w                            */
+    int64_t dim;                /* hidden width                                                */
+    int64_t lat_ch;             /* latent channels C                                           */
+    int64_t sample[3];          /* latent cells the model was trained on: t, h, w              */
+    int64_t text_dim;           /* E of the text it reads                                      */
+    int     txt_flows;          /* text rows pass through the blocks (joint attention)         */
+    int     micro;              /* reads size[] (resolution and aspect ratio)                  */
+    size_t  local_size;         /* of xd_state.local                                           */
+} xd_dit_info;
+
+typedef struct xd_dit {         /* the one const a model file exports                          */
+    xd_net_def net;
+    void (*info)(const void *cfg, xd_dit_info *out);
+    int  (*skip_from)(const void *cfg, int layer);      /* NULL, or source layer, or -1        */
+    /* s->local holds zeroed local_size bytes. What cond puts into the arena lives until the end
+     * of the step's pass. */
+    void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* every stage */
+    void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* first: fills s->h */
+    xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);  /* last: [img mine, C p^2] F32 */
+} xd_dit;
+
+extern const xd_dit *const xd_dits[];           /* the registry, NULL at the end               */
+
+#endif

@@ -1,0 +1,72 @@
+/* op.h - the verbs a model is written in.
+ *
+ * All are no-ops on a failed context, accept zero rows, and take their results and scratch
+ * from the context's arena. Activations have the context's type x->act unless said. */
+#ifndef XD_EXEC_OP_H
+#define XD_EXEC_OP_H
+
+#include "exec/exec.h"
+#include "exec/weight.h"
+
+/* New tensors in the arena, contents undefined; after a failure a tensor of the right shape
+ * whose p must not be followed. */
+xd_tensor xd_new(xd_exec *x, int64_t rows, int64_t cols);
+xd_tensor xd_new_f32(xd_exec *x, int64_t rows, int64_t cols);
+xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d);
+
+/* Host data into a device tensor, and back: f32 [n] contiguous on the host. No-ops while
+ * counting (`fill` must not depend on being called). */
+void xd_put(xd_exec *x, xd_tensor to, const float *from);
+void xd_get(xd_exec *x, float *to, xd_tensor from);
+/* Fills `to` with what fn(ctx, buf) writes: f32, as many as `to` has elements, contiguous. */
+void xd_fill(xd_exec *x, xd_tensor to, void (*fn)(void *ctx, float *buf), void *ctx);
+
+void xd_copy_to(xd_exec *x, xd_tensor out, xd_tensor in);       /* any strides, converts       */
+xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);       /* `in` itself when it is that */
+
+/* y = act(in w^T + b). Input of another type than the weight's is converted first. With
+ * tensor parallelism a ROW layer ends in a sum over features. */
+xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w);
+xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w);     /* f32 result          */
+xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act);
+void      xd_linear_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w);
+/* acc += gate * (in w^T + b); gate [1,C] F32 or absent ((xd_tensor){0}). */
+void      xd_linear_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in,
+                        const xd_lin *w);
+xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);          /* i-th part of a fused output */
+
+/* Layer norm without affine, then * (1 + scale) + shift; scale, shift [1,C], [n,C] or absent. */
+xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps);
+xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
+xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
+
+void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);            /* in place            */
+xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);   /* act(a) * b          */
+void      xd_add(xd_exec *x, xd_tensor acc, xd_tensor in);
+void      xd_add_gated(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in);
+void      xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b); /* y = a in + b y */
+
+/* Attention of my tokens over everybody's (scale <= 0: 1/sqrt(D)). q [B*n,H,D], k, v [B*n,Hk,D]
+ * mine -> [B*n,H,D]. Collective over the ranks that hold tokens of this pass and stage. */
+xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
+/* The same over keys that every rank holds whole (cross-attention): no message.
+ * bias [H,n,m] F32 (strides free) or absent. */
+xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,
+                       float scale);
+
+xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n,
+                         xd_dtype type);
+
+/* Images, channels last [T,H,W,C]: my rows of them. */
+xd_tensor xd_conv2d(xd_exec *x, xd_tensor in, const xd_cnv *w, int stride, const int lo[3],
+                    const int hi[3], xd_tensor residual);
+xd_tensor xd_group_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, int groups,
+                        float eps, int silu);
+xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w);
+
+/* Sinusoidal embedding of n numbers (Vaswani et al. 2017 as diffusers' Timesteps): dim values
+ * each, cos first when flip, frequency divisor (dim/2 - shift), times `scale`. F32 [n,dim]. */
+xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift,
+                        double scale);
+
+#endif

@@ -1,0 +1,117 @@
+/* weight.h - a model declares its weights once; loading, cutting, packing, counting, listing
+ * and random filling follow from the declaration.
+ *
+ * A declaration is a visit: the model's `weights` function calls xd_w_* for every tensor it
+ * has, with the name in the checkpoint below the current scope. */
+#ifndef XD_EXEC_WEIGHT_H
+#define XD_EXEC_WEIGHT_H
+
+#include "backend/backend.h"
+
+/* How tensor parallelism cuts a linear layer: not at all, its outputs, or its inputs. */
+typedef enum xd_split { XD_MIRROR, XD_COL, XD_ROW } xd_split;
+
+enum { XD_MAXSEG = 8 };
+
+typedef struct xd_lin {         /* y = x w^T + b: this rank's share                           */
+    xd_weight w;
+    xd_tensor b;                /* [out] F32, or absent                                       */
+    xd_split  split;
+    int       nseg;
+    int64_t   seg[XD_MAXSEG];   /* local widths of the parts of a fused output                */
+} xd_lin;
+
+typedef struct xd_cnv {         /* a convolution                                              */
+    xd_weight w;
+    xd_tensor b;                /* [out] F32, or absent                                       */
+} xd_cnv;
+
+typedef struct xd_decl xd_decl;
+
+/* One linear layer. in, out: widths of the parts of its input and output (a fused layer has
+ * several); unit: features that a cut keeps together (a head's), 1 when any will do.
+ * "NAME.weight" is [sum out, sum in]; "NAME.bias" is [sum out] when `bias`. */
+void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_t unit,
+                 int nin, const int64_t *in, int nout, const int64_t *out, int bias);
+
+/* Several linear layers of the checkpoint that read the same input, as one: part i is
+ * "names[i].weight" [out[i], in]. Also the way to alias names: each entry of names is a
+ * "|"-separated list of which the first that the checkpoint has is taken. */
+void xd_w_fused(xd_decl *d, xd_lin *w, xd_split split, int64_t unit, int64_t in, int n,
+                const char *const *names, const int64_t *out, int bias);
+
+/* A weight of a linear layer that the checkpoint stores as a convolution or in another shape:
+ * "NAME.weight" has shape d[0..nd) with d[0] = out and the rest multiplying to in. */
+void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_t unit,
+                    int nd, const int64_t *shape, int bias);
+
+/* A convolution kernel "NAME.weight" [out, in / groups, (kt,) kh, kw], "NAME.bias" [out]. */
+void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int nk,
+               const int kernel[3], const int stride[3], int groups, int bias);
+
+/* A vector or small tensor, as F32 in device memory. `name` is the whole name below the scope
+ * ("norm.weight"). */
+void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
+
+/* A table read by rows (an embedding): used in place when mapped, in the file's type. */
+void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols);
+
+/* Enters "prefix." below the current scope until the matching leave. */
+void xd_w_enter(xd_decl *d, const char *fmt, ...) XD_PRINTF(2, 3);
+void xd_w_leave(xd_decl *d);
+
+/* ---- for the engine ----------------------------------------------------------------------- */
+
+/* Where tensors come from. `get` returns the view of a tensor (host memory, contiguous, perhaps
+ * unaligned; valid until `done`); 0 when there is none of this name. */
+typedef struct xd_source {
+    int  (*has)(void *self, const char *name, xd_tensor *shape);        /* p is not set        */
+    xd_status (*get)(void *self, const char *name, xd_tensor *t, xd_err *e);
+    void (*done)(void *self, const char *name);         /* its pages are not needed any more   */
+    int  in_place;              /* views stay valid as long as the source                      */
+    void *self;
+} xd_source;
+
+typedef struct xd_declared {    /* one tensor as declared                                      */
+    char    name[192];          /* with aliases: "a.query|a.to_q", whole names                 */
+    int     nd;
+    int64_t d[XD_MAXDIM];
+    int64_t numbers;
+} xd_declared;
+
+typedef enum xd_visit {
+    XD_VISIT_LIST,              /* names and shapes only                                       */
+    XD_VISIT_COUNT,             /* fills the structs with addresses without memory, adds bytes */
+    XD_VISIT_LOAD,              /* from the source                                             */
+    XD_VISIT_RANDOM,            /* from a hash of name and index                               */
+} xd_visit;
+
+struct xd_decl {
+    xd_visit   visit;
+    xd_dev    *dev;
+    xd_dtype   type;            /* compute type                                                */
+    const xd_source *src;
+    int        tp, tp_at;       /* tensor degree and my coordinate                             */
+    struct xd_store *store;     /* owns what is loaded                                         */
+    xd_declared *list;          /* LIST: grows                                                 */
+    int        nlist, caplist;
+    size_t     packed;          /* bytes the weights need (COUNT), or took                     */
+    float      gain;            /* RANDOM: weights are N(0,1)-like times gain / sqrt(in)        */
+    xd_err    *err;             /* sticky                                                      */
+    char       scope[192];
+};
+
+typedef struct xd_store xd_store;       /* memory of loaded weights                            */
+xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
+size_t    xd_store_bytes(const xd_store *s);
+void      xd_store_close(xd_store **s);
+void      xd_decl_free(xd_decl *d);     /* the list                                            */
+
+/* Compares what a model declares with what a source has: XD_EFORMAT with one error that lists
+ * the first ten missing or wrongly shaped tensors with expected and found shapes. */
+xd_status xd_declared_check(const xd_declared *list, int n, const xd_source *src,
+                            const char *what, xd_err *e);
+/* 1 when `name` is one of the alternatives of a declared name. */
+int       xd_declared_is(const xd_declared *t, const char *name);
+
+#endif

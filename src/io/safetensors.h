@@ -1,0 +1,40 @@
+/* safetensors.h - weights on disk: one file, or shards with an index.
+ *
+ * Files are mapped read-only and tensors are used in place. Where mapping fails (address space,
+ * ulimit -v, overcommit) tensors are read one by one into memory that `done` gives back; that
+ * is said once. */
+#ifndef XD_IO_SAFETENSORS_H
+#define XD_IO_SAFETENSORS_H
+
+#include "base/err.h"
+#include "tensor/tensor.h"
+
+typedef struct xd_st xd_st;
+
+/* A component directory: `stem`.safetensors, or `stem`.safetensors.index.json with shards, or a
+ * single file when `path` is one. stem: "diffusion_pytorch_model" or "model"; variants
+ * (stem.fp16.safetensors) are taken when nothing else is there. Headers are checked whole:
+ * offsets inside the file, no overlap, sizes equal shapes; a truncated file is refused with both
+ * sizes. A directory that has only .bin or .pt files is refused with what to do. */
+xd_status xd_st_open(xd_st **s, const char *path, const char *stem, xd_err *e);
+void      xd_st_close(xd_st **s);
+
+int64_t     xd_st_count(const xd_st *s);
+const char *xd_st_name(const xd_st *s, int64_t i);      /* sorted by name (bytes)             */
+xd_tensor   xd_st_shape(const xd_st *s, int64_t i);     /* type and extents; p is NULL         */
+int64_t     xd_st_find(const xd_st *s, const char *name);       /* -1: none                    */
+/* View of tensor i, contiguous, perhaps unaligned; valid until xd_st_done(s, i) or close. */
+xd_status   xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e);
+void        xd_st_done(xd_st *s, int64_t i);            /* its pages may go                   */
+int         xd_st_mapped(const xd_st *s);               /* views live until close              */
+uint64_t    xd_st_hash(const xd_st *s);                 /* of names, shapes, offsets, file sizes,
+                                                           and a sample of the data            */
+size_t      xd_st_bytes(const xd_st *s);                /* of all tensors                      */
+
+/* Writes tensors (host, any strides, written as f32 unless `keep`) with string metadata pairs
+ * (key, value, ..., NULL), atomically. */
+typedef struct xd_st_item { const char *name; xd_tensor t; } xd_st_item;
+xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep,
+                      const char *const *meta, xd_err *e);
+
+#endif

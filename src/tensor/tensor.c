@@ -1,0 +1,219 @@
+/* tensor.c - arithmetic of shapes */
+#include "tensor/tensor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    size_t      size;
+} types[XD_NDTYPES] = {
+    [XD_F32] = { "f32", 4 },     [XD_F16] = { "f16", 2 },       [XD_BF16] = { "bf16", 2 },
+    [XD_F64] = { "f64", 8 },     [XD_F8E4M3] = { "f8_e4m3", 1 }, [XD_F8E5M2] = { "f8_e5m2", 1 },
+    [XD_I8] = { "i8", 1 },       [XD_U8] = { "u8", 1 },         [XD_I16] = { "i16", 2 },
+    [XD_I32] = { "i32", 4 },     [XD_I64] = { "i64", 8 },       [XD_BOOL] = { "bool", 1 },
+};
+
+size_t xd_dtype_size(xd_dtype t)
+{
+    return types[t].size;
+}
+
+const char *xd_dtype_name(xd_dtype t)
+{
+    return types[t].name;
+}
+
+xd_tensor xd_view(void *p, xd_dtype t, int nd, const int64_t *d)
+{
+    xd_tensor v = { .p = p, .type = t, .nd = nd };
+    int64_t   step = 1;
+    for (int i = XD_MAXDIM - 1; i >= 0; i--) {
+        v.d[i] = i < nd ? d[i] : 1;
+        v.s[i] = i < nd ? step : 0;
+        step *= v.d[i];
+    }
+    return v;
+}
+
+xd_tensor xd_view2(void *p, xd_dtype t, int64_t rows, int64_t cols)
+{
+    return xd_view(p, t, 2, (int64_t[]){ rows, cols });
+}
+
+static xd_tensor moved(xd_tensor t, int64_t elements)
+{
+    if (t.p)
+        t.p = (char *)t.p + elements * (int64_t)xd_dtype_size(t.type);
+    return t;
+}
+
+xd_tensor xd_rows(xd_tensor t, int64_t start, int64_t n)
+{
+    t = moved(t, start * t.s[0]);
+    t.d[0] = n;
+    return t;
+}
+
+xd_tensor xd_cols(xd_tensor t, int64_t start, int64_t n)
+{
+    t = moved(t, start * t.s[t.nd - 1]);
+    t.d[t.nd - 1] = n;
+    return t;
+}
+
+xd_tensor xd_heads(xd_tensor t, int64_t hd)
+{
+    t.d[2] = hd;
+    t.d[1] /= hd;
+    t.s[2] = t.s[1];
+    t.s[1] *= hd;
+    t.nd = 3;
+    return t;
+}
+
+xd_tensor xd_flat(xd_tensor t)
+{
+    t.d[1] *= t.d[2];
+    t.s[1] = t.s[2];
+    t.d[2] = 1;
+    t.s[2] = 0;
+    t.nd = 2;
+    return t;
+}
+
+xd_tensor xd_reshape(xd_tensor t, int nd, const int64_t *d)
+{
+    return xd_view(t.p, t.type, nd, d);
+}
+
+xd_tensor xd_permute(xd_tensor t, const int *order)
+{
+    xd_tensor r = t;
+    for (int i = 0; i < t.nd; i++) {
+        r.d[i] = t.d[order[i]];
+        r.s[i] = t.s[order[i]];
+    }
+    return r;
+}
+
+int64_t xd_count(xd_tensor t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t.nd; i++)
+        n *= t.d[i];
+    return n;
+}
+
+size_t xd_bytes(xd_tensor t)
+{
+    return (size_t)xd_count(t) * xd_dtype_size(t.type);
+}
+
+int xd_contiguous(xd_tensor t)
+{
+    int64_t step = 1;
+    for (int i = t.nd - 1; i >= 0; i--) {
+        if (t.d[i] != 1 && t.s[i] != step)
+            return 0;
+        step *= t.d[i];
+    }
+    return 1;
+}
+
+void *xd_at(xd_tensor t, int64_t i, int64_t j)
+{
+    return (char *)t.p + (i * t.s[0] + j * t.s[1]) * (int64_t)xd_dtype_size(t.type);
+}
+
+char *xd_shape_text(int nd, const int64_t *d, char *buf, size_t size)
+{
+    size_t at = 0;
+    if (size)
+        buf[0] = 0;
+    for (int i = 0; i < nd && at < size; i++) {
+        int k = snprintf(buf + at, size - at, "%s%lld", i ? "x" : "", (long long)d[i]);
+        at += k > 0 ? (size_t)k : 0;
+    }
+    return buf;
+}
+
+float xd_bf16_f32(uint16_t v)
+{
+    uint32_t b = (uint32_t)v << 16;
+    float    f;
+    memcpy(&f, &b, sizeof f);
+    return f;
+}
+
+uint16_t xd_f32_bf16(float v)
+{
+    uint32_t b;
+    memcpy(&b, &v, sizeof b);
+    if ((b & 0x7fffffffu) > 0x7f800000u)        /* NaN stays one, quietly */
+        return (uint16_t)((b >> 16) | 0x40u);
+    return (uint16_t)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
+}
+
+float xd_f16_f32(uint16_t v)
+{
+    uint32_t sign = (uint32_t)(v & 0x8000u) << 16, e = (v >> 10) & 31u, m = v & 0x3ffu, b;
+    float    f;
+    if (e == 0) {                               /* zero or subnormal: m * 2^-24 */
+        f = (float)m * 5.9604644775390625e-8f;
+        memcpy(&b, &f, sizeof b);
+        b |= sign;
+    } else {
+        b = sign | (e == 31 ? 0x7f800000u : (e + 112u) << 23) | m << 13;
+    }
+    memcpy(&f, &b, sizeof f);
+    return f;
+}
+
+uint16_t xd_f32_f16(float v)
+{
+    uint32_t b;
+    memcpy(&b, &v, sizeof b);
+    uint32_t sign = (b >> 16) & 0x8000u, a = b & 0x7fffffffu;
+    if (a > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u);
+    if (a >= 0x477ff000u)                       /* rounds past the largest half */
+        return (uint16_t)(sign | 0x7c00u);
+    if (a < 0x38800000u) {                      /* subnormal half: add and let the FPU round */
+        float f;
+        memcpy(&f, &a, sizeof f);
+        f += 0.5f;
+        memcpy(&a, &f, sizeof a);
+        return (uint16_t)(sign | (a - 0x3f000000u));
+    }
+    return (uint16_t)(sign | ((a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13));
+}
+
+static float load(const char *p, xd_dtype t)
+{
+    uint16_t h;
+    float    f;
+    double   d;
+    switch (t) {
+    case XD_F16: memcpy(&h, p, 2); return xd_f16_f32(h);
+    case XD_BF16: memcpy(&h, p, 2); return xd_bf16_f32(h);
+    case XD_F64: memcpy(&d, p, 8); return (float)d;
+    default: memcpy(&f, p, 4); return f;
+    }
+}
+
+void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
+{
+    const char *in = from;
+    if (tt == ft) {
+        memcpy(to, from, (size_t)n * xd_dtype_size(ft));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++, in += xd_dtype_size(ft)) {
+        float v = load(in, ft);
+        if (tt == XD_F32)
+            ((float *)to)[i] = v;
+        else
+            ((uint16_t *)to)[i] = tt == XD_F16 ? xd_f32_f16(v) : xd_f32_bf16(v);
+    }
+}

@@ -1,0 +1,56 @@
+/* tensor.h - a tensor is a view: a value that owns nothing and is passed by value.
+ *
+ * Bytes belong to an arena, a weight store or a file mapping, each with one owner. */
+#ifndef XD_TENSOR_TENSOR_H
+#define XD_TENSOR_TENSOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum xd_dtype {
+    XD_F32, XD_F16, XD_BF16, XD_F64, XD_F8E4M3, XD_F8E5M2, XD_I8, XD_U8, XD_I16, XD_I32, XD_I64,
+    XD_BOOL, XD_NDTYPES,
+} xd_dtype;
+
+enum { XD_MAXDIM = 5 };                 /* [B,C,T,H,W]                                       */
+
+typedef struct xd_tensor {
+    void    *p;                         /* first element; an address nobody may follow while
+                                           counting; NULL: absent                            */
+    int64_t  d[XD_MAXDIM];              /* extents, outermost first; unused = 1              */
+    int64_t  s[XD_MAXDIM];              /* strides, in elements; unused = 0                  */
+    xd_dtype type;
+    int      nd;
+} xd_tensor;
+
+size_t      xd_dtype_size(xd_dtype t);  /* bytes of an element                               */
+const char *xd_dtype_name(xd_dtype t);  /* "f32", "bf16", ...                                */
+
+xd_tensor xd_view(void *p, xd_dtype t, int nd, const int64_t *d);       /* contiguous        */
+xd_tensor xd_view2(void *p, xd_dtype t, int64_t rows, int64_t cols);
+xd_tensor xd_rows(xd_tensor t, int64_t start, int64_t n);       /* rows [start, start+n)      */
+xd_tensor xd_cols(xd_tensor t, int64_t start, int64_t n);       /* of the last dimension      */
+xd_tensor xd_heads(xd_tensor t, int64_t hd);                    /* [n,H*hd] -> [n,H,hd]       */
+xd_tensor xd_flat(xd_tensor t);                                 /* [n,H,hd] -> [n,H*hd]       */
+xd_tensor xd_reshape(xd_tensor t, int nd, const int64_t *d);    /* contiguous only            */
+xd_tensor xd_permute(xd_tensor t, const int *order);            /* dimension i of the result
+                                                                   is dimension order[i]      */
+int64_t   xd_count(xd_tensor t);                                /* elements                   */
+size_t    xd_bytes(xd_tensor t);                                /* of the elements            */
+int       xd_contiguous(xd_tensor t);
+void     *xd_at(xd_tensor t, int64_t i, int64_t j);             /* address of element [i,j]   */
+
+/* "4x3x2" of a shape, the form of tensors.txt ("1" dimension: "7"; none: ""). Returns buf. */
+char *xd_shape_text(int nd, const int64_t *d, char *buf, size_t size);
+
+/* Element conversions; halves and brains are carried as uint16_t. Round to nearest even. */
+float    xd_bf16_f32(uint16_t v);
+uint16_t xd_f32_bf16(float v);
+float    xd_f16_f32(uint16_t v);
+uint16_t xd_f32_f16(float v);
+
+/* Copies n contiguous elements from one float type (F32 F16 BF16 F64) to another (F32 F16
+ * BF16); `from` need not be aligned. Plain C: for loading and tests, not for loops. */
+void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n);
+
+#endif

@@ -1,0 +1,18 @@
+/* text.h - text encoders: token ids become embeddings */
+#ifndef XD_TEXT_TEXT_H
+#define XD_TEXT_TEXT_H
+
+#include "exec/net.h"
+
+typedef struct xd_text {
+    xd_net_def net;
+    int64_t (*width)(const void *cfg);          /* E: of a token embedding                     */
+    /* ids [n] on the host -> out->tok [n,E] (and pooled), in the arena. `layer_done` of the
+     * engine rewinds block memory: encoders run their own blocks with xd_net_block and mark and
+     * rewind x->tmp around each. */
+    void (*encode)(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, xd_cond *out);
+} xd_text;
+
+extern const xd_text *const xd_texts[];         /* the registry, NULL at the end               */
+
+#endif
