@@ -134,8 +134,8 @@ typedef struct xd_norm {
 /* Group norm in two steps, so that an image may be cut into rows: partial sums per row, which
  * are added in row order by the caller, then the normalisation.
  *   moments: in [R,P,C] (R rows of P positions), out [R,G,2] F64: sum and sum of squares
- *   gnorm:   in, out [n,C]; sums [G,2] F64 over `count` elements; gain, bias [C] F32;
- *            silu: apply it after                                                             */
+ *   gnorm:   in, out [n,C], out may be in; sums [G,2] F64 over `count` elements; gain, bias
+ *            [C] F32; silu: apply it after                                                    */
 typedef struct xd_moments { xd_tensor out, in; int groups; } xd_moments;
 typedef struct xd_gnorm {
     xd_tensor out, in, sums, gain, bias;
@@ -151,7 +151,7 @@ typedef struct xd_glu { xd_tensor out, a, b; xd_act act; } xd_glu;
 typedef struct xd_addmul { xd_tensor acc, gate, in; } xd_addmul;
 
 /* y = a x + b y, elementwise over the same shape, F32. x absent: y = b y.                    */
-typedef struct xd_axpby { xd_tensor y, x; float a, b; } xd_axpby;
+typedef struct xd_axpby_args { xd_tensor y, x; float a, b; } xd_axpby_args;
 
 /* Channels last. out[t,h,w,O] = conv(in[T,H,W,C], w) + bias (+ residual)
  *   2-D kernels: T is a batch of frames. lo, hi: zero padding before and after, per axis t,h,w.
@@ -197,7 +197,7 @@ struct xd_ops {
     xd_status (*gnorm)  (xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp);
     xd_status (*glu)    (xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp);
     xd_status (*addmul) (xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp);
-    xd_status (*axpby)  (xd_dev *d, xd_stream *s, const xd_axpby *a, void *tmp);
+    xd_status (*axpby)  (xd_dev *d, xd_stream *s, const xd_axpby_args *a, void *tmp);
     xd_status (*conv)   (xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp);
     xd_status (*resize) (xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp);
     xd_status (*lookup) (xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp);

@@ -57,11 +57,17 @@ xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_ten
 xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n,
                          xd_dtype type);
 
-/* Images, channels last [T,H,W,C]: my rows of them. */
+/* Images, channels last [T,H,W,C]: my rows of them. The _into forms write where the caller
+ * says: `out` has the shape of the result and F32 or x->act as type; a convolution's residual
+ * may be `out`, and a norm's `in` may be `out`. With a residual xd_conv2d writes into it. */
 xd_tensor xd_conv2d(xd_exec *x, xd_tensor in, const xd_cnv *w, int stride, const int lo[3],
                     const int hi[3], xd_tensor residual);
+void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int stride,
+                         const int lo[3], const int hi[3], xd_tensor residual);
 xd_tensor xd_group_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, int groups,
                         float eps, int silu);
+void      xd_group_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain,
+                             xd_tensor bias, int groups, float eps, int silu);
 xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w);
 
 /* Sinusoidal embedding of n numbers (Vaswani et al. 2017 as diffusers' Timesteps): dim values

@@ -73,11 +73,12 @@ typedef struct xd_source {
 } xd_source;
 
 typedef struct xd_declared {    /* one tensor as declared                                      */
-    char    name[192];          /* with aliases: "a.query|a.to_q", whole names                 */
+    char    name[512];          /* with aliases: "a.query|a.to_q", whole names                 */
     int     nd;
     int64_t d[XD_MAXDIM];
-    int64_t numbers;
 } xd_declared;
+
+typedef struct xd_store xd_store;       /* memory of loaded weights                            */
 
 typedef enum xd_visit {
     XD_VISIT_LIST,              /* names and shapes only                                       */
@@ -92,20 +93,25 @@ struct xd_decl {
     xd_dtype   type;            /* compute type                                                */
     const xd_source *src;
     int        tp, tp_at;       /* tensor degree and my coordinate                             */
-    struct xd_store *store;     /* owns what is loaded                                         */
+    xd_store  *store;           /* owns what is loaded (LOAD, RANDOM)                          */
     xd_declared *list;          /* LIST: grows                                                 */
     int        nlist, caplist;
     size_t     packed;          /* bytes the weights need (COUNT), or took                     */
-    float      gain;            /* RANDOM: weights are N(0,1)-like times gain / sqrt(in)        */
     xd_err    *err;             /* sticky                                                      */
     char       scope[192];
 };
 
-typedef struct xd_store xd_store;       /* memory of loaded weights                            */
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
-size_t    xd_store_bytes(const xd_store *s);
+void     *xd_store_get(xd_store *s, size_t bytes);      /* device memory; NULL: none is left    */
+size_t    xd_store_bytes(const xd_store *s);            /* taken from the device               */
 void      xd_store_close(xd_store **s);
 void      xd_decl_free(xd_decl *d);     /* the list                                            */
+
+/* Elements of a float tensor (contiguous, perhaps unaligned) that are NaN or infinite: does it
+ * have any? Reads all of it, on all threads. */
+int       xd_nonfinite(xd_tensor t);
+/* Random values for element i of a weight: f32 in about [-1.7, 1.7], variance 1. */
+float     xd_random_weight(uint64_t name_hash, uint64_t i);
 
 /* Compares what a model declares with what a source has: XD_EFORMAT with one error that lists
  * the first ten missing or wrongly shaped tensors with expected and found shapes. */

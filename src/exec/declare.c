@@ -1,0 +1,96 @@
+/* declare.c - the list of what a model declares, compared with what a checkpoint has */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/weight.h"
+
+enum { SHOWN = 10 };            /* tensors that an error lists                                */
+
+void xd_decl_free(xd_decl *d)
+{
+    free(d->list);
+    d->list = NULL;
+    d->nlist = d->caplist = 0;
+}
+
+/* Length of the first of "|"-separated alternatives; *next is the one after it, or NULL. */
+static size_t first_of(const char *names, const char **next)
+{
+    const char *bar = strchr(names, '|');
+    *next = bar ? bar + 1 : NULL;
+    return bar ? (size_t)(bar - names) : strlen(names);
+}
+
+int xd_declared_is(const xd_declared *t, const char *name)
+{
+    for (const char *p = t->name, *next; p; p = next) {
+        size_t n = first_of(p, &next);
+        if (strlen(name) == n && memcmp(name, p, n) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Equal but for trailing ones: a 1x1 convolution and a matrix are the same numbers. */
+static int same_shape(int na, const int64_t *a, int nb, const int64_t *b)
+{
+    while (na > 0 && a[na - 1] == 1)
+        na--;
+    while (nb > 0 && b[nb - 1] == 1)
+        nb--;
+    return na == nb && memcmp(a, b, (size_t)na * sizeof *a) == 0;
+}
+
+static int is_float(xd_dtype t)
+{
+    return t == XD_F32 || t == XD_F16 || t == XD_BF16 || t == XD_F64;
+}
+
+/* What is wrong with one tensor, as text; "" when nothing is. */
+static void complaint(const xd_declared *t, const xd_source *src, char *out, size_t size)
+{
+    char        want[96], got[96], name[512];
+    xd_tensor   found;
+    const char *next;
+    out[0] = 0;
+    for (const char *p = t->name; p; p = next) {
+        size_t n = first_of(p, &next);
+        snprintf(name, sizeof name, "%.*s", (int)n, p);
+        if (!src->has(src->self, name, &found))
+            continue;
+        xd_shape_text(t->nd, t->d, want, sizeof want);
+        xd_shape_text(found.nd, found.d, got, sizeof got);
+        if (!same_shape(t->nd, t->d, found.nd, found.d))
+            snprintf(out, size, "%s is %s, expected %s", name, got, want);
+        else if (!is_float(found.type))
+            snprintf(out, size, "%s has type %s, expected f32, f16 or bf16", name,
+                     xd_dtype_name(found.type));
+        return;
+    }
+    size_t n = first_of(t->name, &next);
+    xd_shape_text(t->nd, t->d, want, sizeof want);
+    snprintf(out, size, "%.*s (%s) is missing", (int)n, t->name, want);
+}
+
+xd_status xd_declared_check(const xd_declared *list, int n, const xd_source *src,
+                            const char *what, xd_err *e)
+{
+    char   all[3200], one[1024];
+    size_t at = 0;
+    int    bad = 0;
+    all[0] = 0;
+    for (int i = 0; i < n; i++) {
+        complaint(&list[i], src, one, sizeof one);
+        if (!one[0])
+            continue;
+        if (bad++ < SHOWN && at < sizeof all) {
+            int k = snprintf(all + at, sizeof all - at, "%s%s", at ? "; " : "", one);
+            at += k > 0 ? (size_t)k : 0;
+        }
+    }
+    if (!bad)
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT, "%s: %d of %d tensors do not fit the config: %s%s", what, bad, n,
+                   all, bad > SHOWN ? "; ..." : "");
+}

@@ -1,0 +1,86 @@
+/* local.c - the end of every chain of links: one rank, so the plain kernels.
+ * xd_run is what op.c calls too: scratch from the arena, the kernel, scratch back. */
+#include "exec/run.h"
+
+#include "exec/exec.h"
+
+void xd_run(xd_exec *x, xd_op op, const char *name, const void *args)
+{
+    const xd_ops *o = x->dev->ops;
+    if (!xd_ok(x))
+        return;
+    if (x->cancel && *x->cancel) {
+        xd_fail(&x->err, XD_ECANCELLED, "cancelled");
+        return;
+    }
+    size_t mark = xd_arena_mark(x->tmp), need = o->scratch(x->dev, op, args);
+    void  *tmp = need ? xd_arena_get(x->tmp, need) : NULL;
+    if (need && !tmp) {
+        xd_exec_fail(x, XD_ENOMEM, "%s needs %zu bytes of scratch, %zu of %zu are left", name, need,
+                     x->tmp->cap - x->tmp->used, x->tmp->cap);
+        return;
+    }
+    xd_status  s = XD_EUNSUPPORTED;
+    xd_dev    *d = x->dev;
+    xd_stream *st = x->st;
+    switch (op) {
+    case XD_OP_GEMM: s = o->gemm(d, st, args, tmp); break;
+    case XD_OP_ATTN: s = o->attn(d, st, args, tmp); break;
+    case XD_OP_MERGE: s = o->merge(d, st, args, tmp); break;
+    case XD_OP_NORM: s = o->norm(d, st, args, tmp); break;
+    case XD_OP_MOMENTS: s = o->moments(d, st, args, tmp); break;
+    case XD_OP_GNORM: s = o->gnorm(d, st, args, tmp); break;
+    case XD_OP_GLU: s = o->glu(d, st, args, tmp); break;
+    case XD_OP_ADDMUL: s = o->addmul(d, st, args, tmp); break;
+    case XD_OP_AXPBY: s = o->axpby(d, st, args, tmp); break;
+    case XD_OP_CONV: s = o->conv(d, st, args, tmp); break;
+    case XD_OP_RESIZE: s = o->resize(d, st, args, tmp); break;
+    case XD_OP_LOOKUP: s = o->lookup(d, st, args, tmp); break;
+    case XD_OP_COPY: s = o->copy(d, st, args, tmp); break;
+    case XD_NOPS: break;
+    }
+    if (s != XD_OK)
+        xd_exec_fail(x, s, "%s failed on %s: %s", name, x->dev->name, xd_status_name(s));
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void local_attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+{
+    (void)m;
+    xd_run(x, XD_OP_ATTN, "attention", a);
+}
+
+static void local_conv(xd_exec *x, const xd_mix *m, xd_conv *a)
+{
+    (void)m;
+    xd_run(x, XD_OP_CONV, "convolution", a);
+}
+
+static void local_sum(xd_exec *x, const xd_mix *m, xd_over over, xd_tensor io)
+{
+    (void)x, (void)m, (void)over, (void)io;     /* the sum over one rank */
+}
+
+/* Adds the rows' partials in row order, on the host: R x G x 2 numbers are few. */
+static void local_rowsum(xd_exec *x, const xd_mix *m, xd_tensor partial, xd_tensor sums,
+                         int64_t *rows)
+{
+    (void)m;
+    *rows = partial.d[0];
+    if (!xd_ok(x) || xd_counting(x))
+        return;
+    x->dev->mem->sync(x->dev, x->st);
+    const double *p = partial.p;
+    double       *s = sums.p;
+    int64_t       n = partial.d[1] * partial.d[2];
+    for (int64_t i = 0; i < n; i++)
+        s[i] = 0;
+    for (int64_t r = 0; r < partial.d[0]; r++)
+        for (int64_t i = 0; i < n; i++)
+            s[i] += p[r * n + i];
+}
+
+const xd_mix xd_mix_local = {
+    .name = "local", .attn = local_attn, .conv = local_conv, .sum = local_sum,
+    .rowsum = local_rowsum,
+};

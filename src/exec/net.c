@@ -1,0 +1,58 @@
+/* net.c - opening and visiting a network */
+#include "exec/net.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+xd_status xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, const char *what,
+                      xd_err *e)
+{
+    memset(n, 0, sizeof *n);
+    n->def = def;
+    n->cfg = calloc(1, def->cfg_size + 1);
+    n->glob = calloc(1, def->glob_size + 1);
+    if (!n->cfg || !n->glob)
+        return xd_fail(e, XD_ENOMEM, "no memory for the network of %s", what);
+    xd_status s = xd_fields_read(def->fields, n->cfg, obj, what, e);
+    if (s == XD_OK && def->check)
+        s = def->check(n->cfg, e);
+    if (s != XD_OK)
+        return s;
+    n->nlayers = n->last = def->nlayers ? def->nlayers(n->cfg) : 0;
+    if (n->nlayers && !(n->layer = calloc((size_t)n->nlayers, sizeof *n->layer)))
+        return xd_fail(e, XD_ENOMEM, "no memory for the %d blocks of %s", n->nlayers, what);
+    return XD_OK;
+}
+
+void xd_net_close(xd_net *n)
+{
+    for (int i = 0; i < n->nlayers && n->layer; i++)
+        free(n->layer[i]);
+    free(n->layer);
+    free(n->glob);
+    free(n->cfg);
+    memset(n, 0, sizeof *n);
+}
+
+xd_status xd_net_visit(xd_net *n, xd_decl *d)
+{
+    if (n->def->weights)
+        n->def->weights(d, n->cfg, n->glob);
+    for (int i = n->first; i < n->last && d->err->code == XD_OK; i++) {
+        const xd_block *b = n->def->block(n->cfg, i);
+        if (!n->layer[i] && !(n->layer[i] = calloc(1, b->size + 1)))
+            return xd_fail(d->err, XD_ENOMEM, "no memory for block %d", i);
+        xd_w_enter(d, b->name, i);
+        b->weights(d, n->cfg, i, n->layer[i]);
+        xd_w_leave(d);
+    }
+    return d->err->code;
+}
+
+void xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s)
+{
+    x->layer = layer;
+    x->site = 0;
+    n->def->block(n->cfg, layer)->forward(x, n, n->layer[layer], s);
+    x->layer = -1;
+}

@@ -1,0 +1,355 @@
+/* op.c - the verbs of a model on top of the kernel table and the chain of links */
+#include "exec/op.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "exec/run.h"
+
+static const xd_tensor none;
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d)
+{
+    xd_tensor t = xd_view(NULL, type, nd, d);
+    size_t    bytes = xd_bytes(t);
+    t.p = xd_ok(x) ? xd_arena_get(x->tmp, bytes ? bytes : 1) : NULL;
+    if (!t.p && xd_ok(x))
+        xd_exec_fail(x, XD_ENOMEM, "no room for a tensor of %zu bytes: %zu of %zu are in use",
+                     bytes, x->tmp->used, x->tmp->cap);
+    if (!t.p)                   /* present, but nobody follows it after a failure */
+        t.p = x->tmp->base;
+    return t;
+}
+
+xd_tensor xd_new(xd_exec *x, int64_t rows, int64_t cols)
+{
+    return xd_new_as(x, x->act, 2, (int64_t[]){ rows, cols });
+}
+
+xd_tensor xd_new_f32(xd_exec *x, int64_t rows, int64_t cols)
+{
+    return xd_new_as(x, XD_F32, 2, (int64_t[]){ rows, cols });
+}
+
+/* On the CPU host memory is device memory; a device that differs gets its copies here. */
+void xd_put(xd_exec *x, xd_tensor to, const float *from)
+{
+    if (!xd_ok(x) || xd_counting(x))
+        return;
+    xd_tensor host = xd_view((void *)(uintptr_t)from, XD_F32, to.nd, to.d);
+    xd_copy_to(x, to, host);
+}
+
+void xd_get(xd_exec *x, float *to, xd_tensor from)
+{
+    if (!xd_ok(x) || xd_counting(x))
+        return;
+    xd_copy_to(x, xd_view(to, XD_F32, from.nd, from.d), from);
+    x->dev->mem->sync(x->dev, x->st);
+}
+
+void xd_fill(xd_exec *x, xd_tensor to, void (*fn)(void *ctx, float *buf), void *ctx)
+{
+    int       direct = to.type == XD_F32 && xd_contiguous(to);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor buf = direct ? to : xd_new_as(x, XD_F32, to.nd, to.d);
+    if (xd_ok(x) && !xd_counting(x))
+        fn(ctx, buf.p);
+    if (!direct)
+        xd_copy_to(x, to, buf);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+void xd_copy_to(xd_exec *x, xd_tensor out, xd_tensor in)
+{
+    xd_run(x, XD_OP_COPY, "copy", &(xd_copy){ out, in });
+}
+
+xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type)
+{
+    if (in.type == type)
+        return in;
+    xd_tensor t = xd_new_as(x, type, in.nd, in.d);
+    xd_copy_to(x, t, in);
+    return t;
+}
+
+/* ---- linear layers ------------------------------------------------------------------------ */
+
+/* out = residual + gate * act(in w^T + b). A layer cut by its inputs gives partial sums, which
+ * are added over the ranks before bias, gate and residual. */
+static void linear(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act,
+                   xd_tensor gate, xd_tensor residual)
+{
+    size_t mark = xd_arena_mark(x->tmp);
+    if (!xd_check(x, in.d[1] == w->w.in, "linear layer of %lld inputs got %lld",
+                  (long long)w->w.in, (long long)in.d[1]))
+        return;
+    in = xd_as(x, in, w->w.type);
+    if (w->split != XD_ROW) {
+        xd_run(x, XD_OP_GEMM, "linear layer",
+               &(xd_gemm){ .out = out, .in = in, .bias = w->b, .gate = gate,
+                           .residual = residual, .w = &w->w, .act = act });
+    } else {
+        const xd_mix *m = x->mix;
+        while (!m->sum)
+            m = m->next;
+        int       alone = m == &xd_mix_local;
+        xd_tensor part = alone ? out : xd_new_f32(x, out.d[0], out.d[1]);
+        xd_run(x, XD_OP_GEMM, "linear layer",
+               &(xd_gemm){ .out = part, .in = in, .bias = alone ? w->b : none,
+                           .gate = alone ? gate : none, .residual = alone ? residual : none,
+                           .w = &w->w, .act = alone ? act : XD_NONE });
+        m->sum(x, m, XD_OVER_FEATURES, part);
+        if (!alone) {
+            xd_tensor row = w->b;
+            row.nd = 2, row.d[1] = row.d[0], row.d[0] = 1, row.s[1] = 1, row.s[0] = row.d[1];
+            if (w->b.p)
+                xd_run(x, XD_OP_ADDMUL, "bias", &(xd_addmul){ part, row, none });
+            if (act != XD_NONE)
+                xd_activate(x, part, act);
+            if (residual.p)
+                xd_add_gated(x, residual, gate, part);
+            else
+                xd_copy_to(x, out, part);
+        }
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+void xd_linear_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w)
+{
+    linear(x, out, in, w, XD_NONE, none, none);
+}
+
+xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w)
+{
+    return xd_linear_act(x, in, w, XD_NONE);
+}
+
+xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w)
+{
+    xd_tensor out = xd_new_f32(x, in.d[0], w->w.out);
+    linear(x, out, in, w, XD_NONE, none, none);
+    return out;
+}
+
+xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act)
+{
+    xd_tensor out = xd_new(x, in.d[0], w->w.out);
+    linear(x, out, in, w, act, none, none);
+    return out;
+}
+
+void xd_linear_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in, const xd_lin *w)
+{
+    linear(x, acc, in, w, XD_NONE, gate, acc);
+}
+
+xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i)
+{
+    int64_t at = 0;
+    for (int k = 0; k < i; k++)
+        at += w->seg[k];
+    return xd_cols(y, at, w->seg[i]);
+}
+
+/* ---- norms and element-wise --------------------------------------------------------------- */
+
+static xd_tensor norm(xd_exec *x, xd_norm a)
+{
+    a.out = xd_new(x, a.in.d[0], a.in.d[1]);
+    xd_run(x, XD_OP_NORM, "norm", &a);
+    return a.out;
+}
+
+xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps)
+{
+    return norm(x, (xd_norm){ .in = in, .scale = scale, .shift = shift, .eps = eps });
+}
+
+xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps)
+{
+    return norm(x, (xd_norm){ .in = in, .gain = gain, .bias = bias, .eps = eps });
+}
+
+xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps)
+{
+    return norm(x, (xd_norm){ .in = in, .gain = gain, .rms = 1, .eps = eps });
+}
+
+void xd_activate(xd_exec *x, xd_tensor io, xd_act act)
+{
+    xd_run(x, XD_OP_GLU, "activation", &(xd_glu){ .out = io, .a = io, .act = act });
+}
+
+xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act)
+{
+    xd_tensor out = xd_new(x, a.d[0], a.d[1]);
+    xd_run(x, XD_OP_GLU, "gated activation", &(xd_glu){ .out = out, .a = a, .b = b, .act = act });
+    return out;
+}
+
+void xd_add(xd_exec *x, xd_tensor acc, xd_tensor in)
+{
+    xd_run(x, XD_OP_ADDMUL, "addition", &(xd_addmul){ .acc = acc, .in = in });
+}
+
+void xd_add_gated(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in)
+{
+    xd_run(x, XD_OP_ADDMUL, "gated addition", &(xd_addmul){ acc, gate, in });
+}
+
+void xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b)
+{
+    xd_run(x, XD_OP_AXPBY, "combination", &(xd_axpby_args){ .y = y, .x = in, .a = a, .b = b });
+}
+
+/* ---- attention ---------------------------------------------------------------------------- */
+
+/* [B*n,H,D] -> [B,n,H,D] */
+static xd_tensor batched(xd_tensor t, int64_t B)
+{
+    xd_tensor r = t;
+    r.nd = 4;
+    r.d[0] = B, r.d[1] = t.d[0] / B, r.d[2] = t.d[1], r.d[3] = t.d[2];
+    r.s[0] = t.s[0] * r.d[1], r.s[1] = t.s[0], r.s[2] = t.s[1], r.s[3] = t.s[2];
+    return r;
+}
+
+static xd_tensor attention(xd_exec *x, const xd_mix *m, xd_tensor q, xd_tensor k, xd_tensor v,
+                           xd_tensor bias, float scale)
+{
+    xd_tensor out = xd_new_as(x, x->act, 3, (int64_t[]){ q.d[0], q.d[1], v.d[2] });
+    xd_kv     kv = { batched(k, x->B), batched(v, x->B) };
+    while (!m->attn)
+        m = m->next;
+    m->attn(x, m, &(xd_attn_args){ .out = batched(out, x->B), .q = batched(q, x->B),
+                                   .bias = bias, .kv = &kv, .nkv = 1,
+                                   .scale = scale > 0 ? scale : 1.0f / sqrtf((float)q.d[2]) });
+    x->site++;
+    return out;
+}
+
+xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
+{
+    return attention(x, x->mix, q, k, v, none, scale);
+}
+
+xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,
+                       float scale)
+{
+    return attention(x, &xd_mix_local, q, k, v, bias, scale);
+}
+
+/* ---- tables, images, time ----------------------------------------------------------------- */
+
+xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n, xd_dtype type)
+{
+    xd_tensor out = xd_new_as(x, type, 2, (int64_t[]){ n, table.d[1] });
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor dev_ids = xd_new_as(x, XD_I32, 1, &n);
+    if (xd_ok(x) && !xd_counting(x))
+        memcpy(dev_ids.p, ids, (size_t)n * sizeof *ids);
+    xd_run(x, XD_OP_LOOKUP, "embedding", &(xd_lookup){ out, table, dev_ids });
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+static int64_t conv_extent(int64_t in, int k, int stride, int lo, int hi)
+{
+    return (in + lo + hi - k) / stride + 1;
+}
+
+void xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int stride,
+                    const int lo[3], const int hi[3], xd_tensor residual)
+{
+    size_t        mark = xd_arena_mark(x->tmp);
+    const xd_mix *m = x->mix;
+    while (!m->conv)
+        m = m->next;
+    xd_conv a = { .out = out, .in = xd_as(x, in, w->w.type), .bias = w->b, .residual = residual,
+                  .w = &w->w, .stride = { 1, stride, stride } };
+    memcpy(a.lo, lo, sizeof a.lo);
+    memcpy(a.hi, hi, sizeof a.hi);
+    m->conv(x, m, &a);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+xd_tensor xd_conv2d(xd_exec *x, xd_tensor in, const xd_cnv *w, int stride, const int lo[3],
+                    const int hi[3], xd_tensor residual)
+{
+    int64_t d[4] = { in.d[0], conv_extent(in.d[1], w->w.kernel[1], stride, lo[1], hi[1]),
+                     conv_extent(in.d[2], w->w.kernel[2], stride, lo[2], hi[2]), w->w.out };
+    xd_tensor out = residual.p ? residual : xd_new_as(x, x->act, 4, d);
+    xd_conv2d_into(x, out, in, w, stride, lo, hi, residual);
+    return out;
+}
+
+void xd_group_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
+                        int groups, float eps, int silu)
+{
+    int64_t       R = in.d[0] * in.d[1], P = in.d[2], C = in.d[3], rows = R;
+    size_t        mark = xd_arena_mark(x->tmp);
+    xd_tensor     partial = xd_new_as(x, XD_F64, 3, (int64_t[]){ R, groups, 2 });
+    xd_tensor     sums = xd_new_as(x, XD_F64, 2, (int64_t[]){ groups, 2 });
+    const xd_mix *m = x->mix;
+    while (!m->rowsum)
+        m = m->next;
+    xd_run(x, XD_OP_MOMENTS, "group moments",
+           &(xd_moments){ partial, xd_reshape(in, 3, (int64_t[]){ R, P, C }), groups });
+    m->rowsum(x, m, partial, sums, &rows);
+    int64_t flat[2] = { R * P, C };
+    xd_run(x, XD_OP_GNORM, "group norm",
+           &(xd_gnorm){ .out = xd_reshape(out, 2, flat), .in = xd_reshape(in, 2, flat),
+                        .sums = sums, .gain = gain, .bias = bias, .groups = groups,
+                        .silu = silu, .count = (double)rows * (double)P * (double)(C / groups),
+                        .eps = eps });
+    xd_arena_rewind(x->tmp, mark);
+}
+
+xd_tensor xd_group_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, int groups,
+                        float eps, int silu)
+{
+    xd_tensor out = xd_new_as(x, x->act, 4, in.d);
+    xd_group_norm_into(x, out, in, gain, bias, groups, eps, silu);
+    return out;
+}
+
+xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w)
+{
+    int64_t   d[4] = { in.d[0] * t, in.d[1] * h, in.d[2] * w, in.d[3] };
+    xd_tensor out = xd_new_as(x, in.type, 4, d);
+    xd_run(x, XD_OP_RESIZE, "enlargement", &(xd_resize){ out, in, { t, h, w } });
+    return out;
+}
+
+typedef struct embed { const double *t; int n; int64_t dim; int flip; double shift, scale; } embed;
+
+static void fill_embed(void *ctx, float *buf)
+{
+    const embed *e = ctx;
+    int64_t      half = e->dim / 2;
+    for (int i = 0; i < e->n; i++, buf += e->dim) {
+        for (int64_t k = 0; k < half; k++) {
+            /* f32 arithmetic on purpose: large angles must round as the reference's do */
+            float freq = expf((float)-log(10000.0) * (float)k / (float)((double)half - e->shift));
+            float angle = (float)e->scale * ((float)e->t[i] * freq);
+            buf[(e->flip ? half : 0) + k] = sinf(angle);
+            buf[(e->flip ? 0 : half) + k] = cosf(angle);
+        }
+        if (e->dim % 2)
+            buf[e->dim - 1] = 0;
+    }
+}
+
+xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift,
+                        double scale)
+{
+    embed     e = { t, n, dim, flip, shift, scale };
+    xd_tensor out = xd_new_f32(x, n, dim);
+    xd_fill(x, out, fill_embed, &e);
+    return out;
+}

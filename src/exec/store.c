@@ -1,0 +1,143 @@
+/* store.c - memory of loaded weights, and looks at the numbers in them
+ *
+ * Large weights have blocks of their own; small ones (biases, norms) share blocks of 1 MiB. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/par.h"
+#include "base/rng.h"
+#include "exec/weight.h"
+
+enum { CHUNK = 1 << 20 };       /* bytes */
+
+typedef struct block {
+    void  *p;
+    size_t bytes;
+} block;
+
+struct xd_store {
+    xd_dev  *dev;
+    block   *blocks;
+    int      n, cap;
+    xd_arena small;
+    size_t   bytes;
+};
+
+xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e)
+{
+    if (!(*s = calloc(1, sizeof **s)))
+        return xd_fail(e, XD_ENOMEM, "no memory for a weight store");
+    (*s)->dev = dev;
+    return XD_OK;
+}
+
+static void *own_block(xd_store *s, size_t bytes)
+{
+    if (s->n == s->cap) {
+        int    cap = s->cap ? 2 * s->cap : 64;
+        block *b = realloc(s->blocks, (size_t)cap * sizeof *b);
+        if (!b)
+            return NULL;
+        s->blocks = b;
+        s->cap = cap;
+    }
+    void *p = s->dev->mem->get(s->dev, bytes);
+    if (!p)
+        return NULL;
+    s->blocks[s->n++] = (block){ p, bytes };
+    s->bytes += bytes;
+    return p;
+}
+
+void *xd_store_get(xd_store *s, size_t bytes)
+{
+    if (bytes >= CHUNK / 4)
+        return own_block(s, bytes);
+    void *p = s->small.base ? xd_arena_get(&s->small, bytes ? bytes : 1) : NULL;
+    if (p)
+        return p;
+    void *chunk = own_block(s, CHUNK);
+    if (!chunk)
+        return NULL;
+    xd_arena_init(&s->small, chunk, CHUNK);
+    return xd_arena_get(&s->small, bytes ? bytes : 1);
+}
+
+size_t xd_store_bytes(const xd_store *s)
+{
+    return s ? s->bytes : 0;
+}
+
+void xd_store_close(xd_store **s)
+{
+    if (!s || !*s)
+        return;
+    for (int i = 0; i < (*s)->n; i++)
+        (*s)->dev->mem->put((*s)->dev, (*s)->blocks[i].p, (*s)->blocks[i].bytes);
+    free((*s)->blocks);
+    free(*s);
+    *s = NULL;
+}
+
+/* ---- numbers ------------------------------------------------------------------------------ */
+
+typedef struct scan {
+    xd_tensor t;
+    int      *bad;
+} scan;
+
+/* Counts elements whose exponent bits are all ones; words are read with memcpy because a
+ * mapped tensor may start anywhere. */
+static int64_t bad_halves(const char *p, int64_t n, unsigned mask)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t v;
+        memcpy(&v, p + 2 * i, sizeof v);
+        bad += (v & mask) == mask;
+    }
+    return bad;
+}
+
+static int64_t bad_words(const char *p, int64_t n)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t v;
+        memcpy(&v, p + 4 * i, sizeof v);
+        bad += (v & 0x7f800000u) == 0x7f800000u;
+    }
+    return bad;
+}
+
+static void scan_range(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const scan *s = ctx;
+    const char *p = (const char *)s->t.p + begin * (int64_t)xd_dtype_size(s->t.type);
+    int64_t     bad = 0;
+    (void)thread;
+    if (s->t.type == XD_BF16 || s->t.type == XD_F16)
+        bad = bad_halves(p, end - begin, s->t.type == XD_BF16 ? 0x7f80u : 0x7c00u);
+    else if (s->t.type == XD_F32)
+        bad = bad_words(p, end - begin);
+    if (bad)
+        __atomic_store_n(s->bad, 1, __ATOMIC_RELAXED);
+}
+
+int xd_nonfinite(xd_tensor t)
+{
+    int  bad = 0;
+    scan s = { t, &bad };
+    if (xd_count(t) < 1 << 16)
+        scan_range(&s, 0, xd_count(t), 0);
+    else
+        xd_par_for(xd_count(t), scan_range, &s);
+    return bad;
+}
+
+float xd_random_weight(uint64_t name_hash, uint64_t i)
+{
+    uint64_t h = xd_hash_mix(name_hash, i);
+    return ((float)(h >> 40) * (1.0f / 8388608.0f) - 1.0f) * 1.7320508f;        /* uniform */
+}

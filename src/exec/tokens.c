@@ -1,0 +1,39 @@
+/* tokens.c - the ruler */
+#include "exec/tokens.h"
+
+xd_span xd_cut(xd_span whole, int i, int n)
+{
+    int64_t a = whole.n * i / n, b = whole.n * (i + 1) / n;
+    return (xd_span){ whole.start + a, b - a };
+}
+
+xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp)
+{
+    xd_span all = { 0, l->len[s] };
+    if (s == XD_TXT)            /* text is part of patch 0: computed once a step */
+        return patch == 0 ? xd_cut(all, sp, l->nsp) : (xd_span){ 0, 0 };
+    return xd_cut(xd_cut(all, patch, l->npatch), sp, l->nsp);
+}
+
+int64_t xd_own_rows(const xd_layout *l, int patch, int sp)
+{
+    int64_t n = 0;
+    for (int p = 0; p < l->npatch; p++)
+        for (int s = 0; s < XD_NSTREAMS; s++)
+            if (patch == XD_ALL || patch == p)
+                n += xd_own(l, (xd_stream_id)s, p, sp).n;
+    return n;
+}
+
+int64_t xd_token(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t row)
+{
+    for (int p = 0; p < l->npatch; p++) {
+        if (patch != XD_ALL && patch != p)
+            continue;
+        xd_span own = xd_own(l, s, p, sp);
+        if (row < own.n)
+            return own.start + row;
+        row -= own.n;
+    }
+    return -1;
+}

@@ -1,0 +1,460 @@
+/* weight.c - the visits: what becomes of a declared weight.
+ *
+ * A linear layer may be fused from several matrices of the checkpoint and cut by tensor
+ * parallelism; both are the same act here: rows and columns of parts are gathered into one
+ * local matrix, which the device then packs. A matrix that is whole and alone is packed
+ * straight from the file. */
+#include "exec/weight.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/par.h"
+#include "base/rng.h"
+#include "exec/tokens.h"
+
+enum { SCAN_TABLE = 64 << 20 };         /* bytes; larger tables are not searched for NaN       */
+
+static void *const nowhere = (void *)64;        /* of counted weights: never followed          */
+
+/* ---- names -------------------------------------------------------------------------------- */
+
+void xd_w_enter(xd_decl *d, const char *fmt, ...)
+{
+    size_t  at = strlen(d->scope);
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(d->scope + at, sizeof d->scope - at, fmt, ap);
+    va_end(ap);
+    if (n < 0 || at + (size_t)n + 2 > sizeof d->scope) {
+        xd_fail(d->err, XD_EFORMAT, "the name of a weight below %s is too long", d->scope);
+        d->scope[at] = 0;
+        return;
+    }
+    strcat(d->scope, ".");
+}
+
+void xd_w_leave(xd_decl *d)
+{
+    size_t n = strlen(d->scope);
+    if (n)
+        d->scope[--n] = 0;
+    while (n && d->scope[n - 1] != '.')
+        d->scope[--n] = 0;
+}
+
+/* "a|b" + ".weight" -> "scope.a.weight|scope.b.weight" */
+static void full_names(const xd_decl *d, const char *names, const char *suffix, char *out,
+                       size_t size)
+{
+    size_t at = 0;
+    out[0] = 0;
+    for (const char *p = names; p && at < size;) {
+        const char *bar = strchr(p, '|');
+        int         n = bar ? (int)(bar - p) : (int)strlen(p);
+        int k = snprintf(out + at, size - at, "%s%s%.*s%s", at ? "|" : "", d->scope, n, p, suffix);
+        at += k > 0 ? (size_t)k : 0;
+        p = bar ? bar + 1 : NULL;
+    }
+    if (at >= size)
+        xd_fail(d->err, XD_EFORMAT, "the name of weight %s%s is too long", d->scope, names);
+}
+
+/* Of full names the first that the source has; the first of all when it has none. */
+static void resolve(const xd_decl *d, const char *names, char *out, size_t size)
+{
+    for (const char *p = names; p;) {
+        const char *bar = strchr(p, '|');
+        xd_tensor   t;
+        snprintf(out, size, "%.*s", bar ? (int)(bar - p) : (int)strlen(p), p);
+        if (d->src && d->src->has(d->src->self, out, &t))
+            return;
+        p = bar ? bar + 1 : NULL;
+    }
+    snprintf(out, size, "%.*s", (int)strcspn(names, "|"), names);
+}
+
+static void list(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape)
+{
+    if (d->nlist == d->caplist) {
+        int          cap = d->caplist ? 2 * d->caplist : 256;
+        xd_declared *l = realloc(d->list, (size_t)cap * sizeof *l);
+        if (!l) {
+            xd_fail(d->err, XD_ENOMEM, "no memory for the list of weights");
+            return;
+        }
+        d->list = l;
+        d->caplist = cap;
+    }
+    xd_declared *t = &d->list[d->nlist++];
+    memset(t, 0, sizeof *t);
+    full_names(d, names, suffix, t->name, sizeof t->name);
+    t->nd = nd;
+    memcpy(t->d, shape, (size_t)nd * sizeof *shape);
+}
+
+/* ---- getting numbers ---------------------------------------------------------------------- */
+
+typedef struct made {           /* random numbers for one tensor                              */
+    float   *p;
+    uint64_t hash;
+    float    gain, mean;
+} made;
+
+static void make_range(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const made *m = ctx;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        m->p[i] = m->mean + m->gain * xd_random_weight(m->hash, (uint64_t)i);
+}
+
+/* One tensor of the checkpoint, or random numbers of its name; `hold` is freed by let_go. */
+static int fetch(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape,
+                 float gain, float mean, xd_tensor *t, char name[512], void **hold)
+{
+    char all[512];
+    *hold = NULL;
+    if (d->err->code != XD_OK)
+        return 0;
+    full_names(d, names, suffix, all, sizeof all);
+    resolve(d, all, name, 512);
+    if (d->visit == XD_VISIT_LOAD) {
+        if (d->src->get(d->src->self, name, t, d->err) != XD_OK)
+            return 0;
+        *t = xd_view(t->p, t->type, nd, shape);         /* shapes were checked before          */
+        return 1;
+    }
+    *t = xd_view(NULL, XD_F32, nd, shape);
+    if (!(t->p = *hold = malloc(xd_bytes(*t) + 1))) {
+        xd_fail(d->err, XD_ENOMEM, "no memory for random weights of %s", name);
+        return 0;
+    }
+    made m = { t->p, xd_hash_text(name), gain, mean };
+    xd_par_for(xd_count(*t), make_range, &m);
+    return 1;
+}
+
+static void let_go(xd_decl *d, const char *name, void *hold)
+{
+    free(hold);
+    if (d->visit == XD_VISIT_LOAD && d->src->done)
+        d->src->done(d->src->self, name);
+}
+
+static void warn_nonfinite(const xd_decl *d, const char *name, xd_tensor t)
+{
+    if (d->visit == XD_VISIT_LOAD && xd_nonfinite(t))
+        xd_log(XD_LOG_WARN, "weight %s holds NaN or infinite numbers", name);
+}
+
+static void *take(xd_decl *d, size_t bytes, const char *name)
+{
+    void *p = d->err->code == XD_OK ? xd_store_get(d->store, bytes) : NULL;
+    if (!p)
+        xd_fail(d->err, XD_ENOMEM, "no memory for the %zu bytes of weight %s%s", bytes, d->scope,
+                name);
+    else
+        d->packed += bytes;
+    return p;
+}
+
+/* ---- vectors and tables ------------------------------------------------------------------- */
+
+void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape)
+{
+    char      full[512];
+    void     *hold;
+    xd_tensor t;
+    if (d->visit == XD_VISIT_LIST) {
+        list(d, name, "", nd, shape);
+        return;
+    }
+    *v = xd_view(nowhere, XD_F32, nd, shape);
+    if (d->visit == XD_VISIT_COUNT) {
+        d->packed += xd_bytes(*v);
+        return;
+    }
+    size_t len = strlen(name);
+    int    gain = nd == 1 && len >= 6 && strcmp(name + len - 6, "weight") == 0;
+    if (!fetch(d, name, "", nd, shape, 0.1f, gain ? 1.0f : 0.0f, &t, full, &hold))
+        return;
+    warn_nonfinite(d, full, t);
+    if ((v->p = take(d, xd_bytes(*v), name)))
+        xd_convert(v->p, XD_F32, t.p, t.type, xd_count(t));
+    let_go(d, full, hold);
+}
+
+void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols)
+{
+    int64_t   shape[2] = { rows, cols };
+    char      full[512];
+    void     *hold;
+    xd_tensor t;
+    if (d->visit == XD_VISIT_LIST) {
+        list(d, name, "", 2, shape);
+        return;
+    }
+    *v = xd_view(nowhere, d->type, 2, shape);
+    if (d->visit == XD_VISIT_COUNT) {
+        if (!d->src || !d->src->in_place)
+            d->packed += xd_bytes(*v);
+        return;
+    }
+    if (!fetch(d, name, "", 2, shape, 1.0f, 0.0f, &t, full, &hold))
+        return;
+    if (xd_bytes(t) <= SCAN_TABLE)
+        warn_nonfinite(d, full, t);
+    if (d->visit == XD_VISIT_LOAD && d->src->in_place && t.type != XD_F64) {
+        *v = t;                 /* rows are read from the mapping when they are looked up      */
+        return;
+    }
+    if ((v->p = take(d, xd_bytes(*v), name)))
+        xd_convert(v->p, v->type, t.p, t.type, xd_count(t));
+    let_go(d, full, hold);
+}
+
+/* ---- matrices ----------------------------------------------------------------------------- */
+
+typedef struct part {           /* one matrix of the checkpoint within a local one             */
+    const char *name;
+    int64_t     out, in;        /* its whole extents                                           */
+    int64_t     rows;           /* of it that are mine, from row0                              */
+    int64_t     row0;
+} part;
+
+typedef struct cols {           /* my columns of every part: the same for all                  */
+    int     n;
+    xd_span span[XD_MAXSEG];
+    int64_t total;
+} cols;
+
+/* My share of a dimension of `n` features in units: a span of features. */
+static xd_span share(const xd_decl *d, int cut, int64_t n, int64_t unit)
+{
+    if (!cut || d->tp <= 1)
+        return (xd_span){ 0, n };
+    xd_span u = xd_cut((xd_span){ 0, (n + unit - 1) / unit }, d->tp_at, d->tp);
+    int64_t a = u.start * unit, b = (u.start + u.n) * unit;
+    return (xd_span){ a, (b < n ? b : n) - a };
+}
+
+static void copy_rows(char *to, xd_dtype tt, xd_tensor t, const part *p, const cols *c)
+{
+    size_t es = xd_dtype_size(t.type), ts = xd_dtype_size(tt);
+    for (int64_t r = 0; r < p->rows; r++) {
+        const char *row = (const char *)t.p + (size_t)((p->row0 + r) * p->in) * es;
+        for (int k = 0; k < c->n; k++) {
+            xd_convert(to, tt, row + (size_t)c->span[k].start * es, t.type, c->span[k].n);
+            to += (size_t)c->span[k].n * ts;
+        }
+    }
+}
+
+static void pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name)
+{
+    const xd_ops *o = d->dev->ops;
+    size_t        need = o->pack_tmp(d->dev, w, src.type);
+    void         *tmp = NULL;
+    w->bytes = o->pack_size(d->dev, w);
+    if (!(w->p = take(d, w->bytes, name)))
+        return;
+    if (need && !(tmp = d->dev->mem->get(d->dev, need))) {
+        xd_fail(d->err, XD_ENOMEM, "no memory to pack weight %s%s", d->scope, name);
+        return;
+    }
+    xd_status s = o->pack(d->dev, w, src, tmp);
+    if (s != XD_OK)
+        xd_fail(d->err, s, "packing weight %s%s failed: %s", d->scope, name, xd_status_name(s));
+    if (tmp)
+        d->dev->mem->put(d->dev, tmp, need);
+}
+
+/* Packs a fused or cut matrix through a gathered copy; a whole, single one from the file. */
+static void load_matrix(xd_decl *d, xd_weight *w, part *parts, int n, const cols *c, int nd,
+                        const int64_t *shape)
+{
+    int   whole = n == 1 && parts[0].rows == parts[0].out && c->total == parts[0].in;
+    char *all = NULL, *at = NULL;
+    xd_dtype type = XD_F32;
+    float    gain = 0.9f / sqrtf((float)parts[0].in);
+    for (int i = 0; i < n; i++) {
+        char      full[512];
+        void     *hold;
+        xd_tensor t;
+        int64_t   flat[2] = { parts[i].out, parts[i].in };
+        if (!fetch(d, parts[i].name, ".weight", whole ? nd : 2, whole ? shape : flat, gain, 0, &t,
+                   full, &hold))
+            break;
+        warn_nonfinite(d, full, t);
+        if (whole) {
+            pack(d, w, t, parts[i].name);
+        } else {
+            if (i == 0) {
+                type = t.type == XD_F64 ? XD_F32 : t.type;
+                all = at = malloc((size_t)(w->out * w->in) * xd_dtype_size(type) + 1);
+            }
+            if (!all) {
+                xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", full);
+            } else {
+                copy_rows(at, type, t, &parts[i], c);
+                at += (size_t)(parts[i].rows * c->total) * xd_dtype_size(type);
+            }
+        }
+        let_go(d, full, hold);
+    }
+    if (!whole && d->err->code == XD_OK)
+        pack(d, w, xd_view2(all, type, w->out, w->in), parts[0].name);
+    free(all);
+}
+
+/* The biases of my rows; a layer cut by its inputs keeps all of it (added once, after the sum). */
+static void load_bias(xd_decl *d, xd_tensor *b, const part *parts, int n, int64_t out)
+{
+    *b = xd_view(nowhere, XD_F32, 1, &out);
+    if (d->visit == XD_VISIT_COUNT) {
+        d->packed += xd_bytes(*b);
+        return;
+    }
+    float *at = b->p = take(d, xd_bytes(*b), parts[0].name);
+    for (int i = 0; i < n && at; i++) {
+        char      full[512];
+        void     *hold;
+        xd_tensor t;
+        if (!fetch(d, parts[i].name, ".bias", 1, &parts[i].out, 0.1f, 0, &t, full, &hold))
+            return;
+        warn_nonfinite(d, full, t);
+        xd_convert(at, XD_F32, (char *)t.p + (size_t)parts[i].row0 * xd_dtype_size(t.type), t.type,
+                   parts[i].rows);
+        at += parts[i].rows;
+        let_go(d, full, hold);
+    }
+}
+
+/* All linear layers end here. shape: of the tensor in the checkpoint when there is one part. */
+static void matrix(xd_decl *d, xd_lin *w, xd_split split, part *parts, int n, const cols *c,
+                   int nd, const int64_t *shape, int bias)
+{
+    if (d->visit == XD_VISIT_LIST) {
+        for (int i = 0; i < n; i++) {
+            int64_t flat[2] = { parts[i].out, parts[i].in };
+            list(d, parts[i].name, ".weight", n == 1 ? nd : 2, n == 1 ? shape : flat);
+            if (bias)
+                list(d, parts[i].name, ".bias", 1, &parts[i].out);
+        }
+        return;
+    }
+    int64_t out = 0;
+    for (int i = 0; i < n; i++)
+        out += parts[i].rows;
+    w->split = split;
+    w->w = (xd_weight){ .type = d->type, .out = out, .in = c->total, .kernel = { 1, 1, 1 },
+                        .stride = { 1, 1, 1 }, .groups = 1 };
+    if (d->visit == XD_VISIT_COUNT) {
+        w->w.p = nowhere;
+        d->packed += w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
+    } else if (out && c->total) {
+        int64_t flat[2] = { parts[0].out, parts[0].in };
+        load_matrix(d, &w->w, parts, n, c, 2, flat);
+    }
+    if (bias)
+        load_bias(d, &w->b, parts, n, out);
+}
+
+void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_t unit,
+                 int nin, const int64_t *in, int nout, const int64_t *out, int bias)
+{
+    cols    c = { .n = nin };
+    int64_t I = 0, O = 0, shape[2];
+    if (nin > XD_MAXSEG || nout > XD_MAXSEG || (split == XD_COL && d->tp > 1 && nout > 1)) {
+        xd_fail(d->err, XD_EUNSUPPORTED, "weight %s%s has too many parts", d->scope, name);
+        return;
+    }
+    memset(w, 0, sizeof *w);
+    for (int k = 0; k < nin; k++) {
+        c.span[k] = share(d, split == XD_ROW, in[k], unit);
+        c.total += c.span[k].n;
+        c.span[k].start += I;
+        I += in[k];
+    }
+    for (int k = 0; k < nout; k++)
+        O += out[k];
+    xd_span rows = share(d, split == XD_COL, O, unit);
+    part    p = { name, O, I, rows.n, rows.start };
+    w->nseg = nout;
+    for (int k = 0; k < nout; k++)
+        w->seg[k] = nout == 1 ? rows.n : out[k];
+    shape[0] = O, shape[1] = I;
+    matrix(d, w, split, &p, 1, &c, 2, shape, bias);
+}
+
+void xd_w_fused(xd_decl *d, xd_lin *w, xd_split split, int64_t unit, int64_t in, int n,
+                const char *const *names, const int64_t *out, int bias)
+{
+    part p[XD_MAXSEG];
+    cols c = { .n = 1, .span = { share(d, split == XD_ROW, in, unit) } };
+    if (n > XD_MAXSEG) {
+        xd_fail(d->err, XD_EUNSUPPORTED, "weight %s%s has too many parts", d->scope, names[0]);
+        return;
+    }
+    memset(w, 0, sizeof *w);
+    c.total = c.span[0].n;
+    w->nseg = n;
+    for (int i = 0; i < n; i++) {
+        xd_span rows = share(d, split == XD_COL, out[i], unit);
+        p[i] = (part){ names[i], out[i], in, rows.n, rows.start };
+        w->seg[i] = rows.n;
+    }
+    int64_t shape[2] = { out[0], in };
+    matrix(d, w, split, p, n, &c, 2, shape, bias);
+}
+
+void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_t unit,
+                    int nd, const int64_t *shape, int bias)
+{
+    int64_t in = 1;
+    for (int i = 1; i < nd; i++)
+        in *= shape[i];
+    cols    c = { .n = 1, .span = { share(d, split == XD_ROW, in, unit) } };
+    xd_span rows = share(d, split == XD_COL, shape[0], unit);
+    part    p = { name, shape[0], in, rows.n, rows.start };
+    memset(w, 0, sizeof *w);
+    c.total = c.span[0].n;
+    w->nseg = 1;
+    w->seg[0] = rows.n;
+    matrix(d, w, split, &p, 1, &c, nd, shape, bias);
+}
+
+void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int nk,
+               const int kernel[3], const int stride[3], int groups, int bias)
+{
+    int64_t shape[5] = { out, in / groups };
+    part    p = { name, out, in / groups, out, 0 };
+    for (int i = 0; i < nk; i++) {
+        shape[2 + i] = kernel[3 - nk + i];
+        p.in *= kernel[3 - nk + i];
+    }
+    cols c = { .n = 1, .span = { { 0, p.in } }, .total = p.in };
+    if (d->visit == XD_VISIT_LIST) {
+        list(d, name, ".weight", 2 + nk, shape);
+        if (bias)
+            list(d, name, ".bias", 1, &out);
+        return;
+    }
+    memset(w, 0, sizeof *w);
+    w->w = (xd_weight){ .type = d->type, .out = out, .in = in / groups, .nk = nk,
+                        .groups = groups };
+    for (int i = 0; i < 3; i++)
+        w->w.kernel[i] = i >= 3 - nk ? kernel[i] : 1, w->w.stride[i] = i >= 3 - nk ? stride[i] : 1;
+    if (d->visit == XD_VISIT_COUNT) {
+        w->w.p = nowhere;
+        d->packed += w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
+    } else {
+        load_matrix(d, &w->w, &p, 1, &c, 2 + nk, shape);
+    }
+    if (bias)
+        load_bias(d, &w->b, &p, 1, out);
+}
