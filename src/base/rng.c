@@ -1,0 +1,164 @@
+/* rng.c - normal noise for latents.
+ *
+ * Torch's numbers depend on where it rounds to f32, so the f32 steps below are its own: only the
+ * logarithm, sine and cosine are computed more exactly (in double) and rounded once. */
+#include "base/rng.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double two_pi = 6.283185307179586476925286766559;
+
+/* ---- mt19937 (Matsumoto and Nishimura 1998) ---------------------------------------------- */
+
+enum { MTN = 624, MTM = 397 };
+typedef struct twister {
+    uint32_t s[MTN];
+    int      at;
+} twister;
+
+static void twister_seed(twister *t, uint32_t seed)
+{
+    t->s[0] = seed;
+    for (uint32_t i = 1; i < MTN; i++)
+        t->s[i] = 1812433253u * (t->s[i - 1] ^ (t->s[i - 1] >> 30)) + i;
+    t->at = MTN;
+}
+
+static void twister_turn(twister *t)
+{
+    for (int i = 0; i < MTN; i++) {
+        uint32_t y = (t->s[i] & 0x80000000u) | (t->s[(i + 1) % MTN] & 0x7fffffffu);
+        t->s[i] = t->s[(i + MTM) % MTN] ^ (y >> 1) ^ ((y & 1) ? 0x9908b0dfu : 0);
+    }
+    t->at = 0;
+}
+
+static uint32_t twister_next(twister *t)
+{
+    if (t->at == MTN)
+        twister_turn(t);
+    uint32_t y = t->s[t->at++];
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9d2c5680u;
+    y ^= (y << 15) & 0xefc60000u;
+    return y ^ (y >> 18);
+}
+
+static float uniform24(twister *t)
+{
+    return (float)(twister_next(t) & 0xffffffu) * 0x1p-24f;
+}
+
+static double uniform53(twister *t)
+{
+    uint64_t hi = twister_next(t), lo = twister_next(t);
+    return (double)(((hi << 32) | lo) & 0x1fffffffffffffu) * 0x1p-53;
+}
+
+/* Fewer than 16 values: pairs in double, cosine first. */
+static void few(float *out, int64_t n, twister *t)
+{
+    for (int64_t i = 0; i < n; i += 2) {
+        double u1 = uniform53(t), u2 = uniform53(t);
+        double radius = sqrt(-2 * log1p(-u2)), angle = two_pi * u1;
+        out[i] = (float)(radius * cos(angle));
+        if (i + 1 < n)
+            out[i + 1] = (float)(radius * sin(angle));
+    }
+}
+
+/* Sixteen uniform values in place: value j pairs with value j + 8. */
+static void sixteen(float *p)
+{
+    for (int j = 0; j < 8; j++) {
+        float radius = sqrtf(-2.0f * (float)log(1.0 - (double)p[j]));
+        float angle = (float)two_pi * p[j + 8];
+        p[j] = radius * (float)cos((double)angle);
+        p[j + 8] = radius * (float)sin((double)angle);
+    }
+}
+
+void xd_noise_torch(float *out, int64_t n, int64_t seed)
+{
+    twister t;
+    twister_seed(&t, (uint32_t)((uint64_t)seed & 0xffffffffu));
+    if (n < 16) {
+        few(out, n, &t);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        out[i] = uniform24(&t);
+    for (int64_t i = 0; i + 16 <= n; i += 16)
+        sixteen(out + i);
+    if (n % 16) {               /* the last sixteen are drawn anew, over some that are done   */
+        for (int64_t i = n - 16; i < n; i++)
+            out[i] = uniform24(&t);
+        sixteen(out + n - 16);
+    }
+}
+
+/* ---- Philox 4x32-10 ---------------------------------------------------------------------- */
+
+static void philox(uint32_t c[4], uint32_t k0, uint32_t k1)
+{
+    for (int r = 0; r < 10; r++) {
+        uint64_t a = (uint64_t)0xd2511f53u * c[0], b = (uint64_t)0xcd9e8d57u * c[2];
+        uint32_t c1 = c[1], c3 = c[3];
+        c[0] = (uint32_t)(b >> 32) ^ c1 ^ k0;
+        c[1] = (uint32_t)b;
+        c[2] = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c[3] = (uint32_t)a;
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+}
+
+/* The four normal values of counter `block`. */
+static void philox_normal(float v[4], int64_t block, int64_t seed)
+{
+    uint64_t at = (uint64_t)block, key = (uint64_t)seed;
+    uint32_t c[4] = {(uint32_t)at, (uint32_t)(at >> 32), 0, 0};
+    philox(c, (uint32_t)key, (uint32_t)(key >> 32));
+    for (int i = 0; i < 4; i += 2) {
+        double u1 = ((double)c[i] + 0.5) * 0x1p-32, u2 = (double)c[i + 1] * 0x1p-32;
+        double radius = sqrt(-2 * log(u1));
+        v[i] = (float)(radius * cos(two_pi * u2));
+        v[i + 1] = (float)(radius * sin(two_pi * u2));
+    }
+}
+
+void xd_noise_philox(float *out, int64_t first, int64_t n, int64_t seed)
+{
+    for (int64_t i = 0; i < n;) {
+        int64_t block = (first + i) / 4, at = (first + i) % 4;
+        int64_t m = n - i < 4 - at ? n - i : 4 - at;
+        float   v[4];
+        philox_normal(v, block, seed);
+        memcpy(out + i, v + at, (size_t)m * sizeof *v);
+        i += m;
+    }
+}
+
+/* ---- hashes ------------------------------------------------------------------------------ */
+
+/* The finalizer of splitmix64 (Steele, Lea and Flood 2014). */
+static uint64_t finish(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+uint64_t xd_hash_text(const char *s)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    return finish(h);
+}
+
+uint64_t xd_hash_mix(uint64_t h, uint64_t i)
+{
+    return finish(h + (i + 1) * 0x9e3779b97f4a7c15u);
+}
