@@ -1,0 +1,510 @@
+/* kl.c - AutoencoderKL (Rombach et al. 2022): images as Gaussians of latents, and back.
+ *
+ * The feature map that flows, `h`, always lies at the bottom of the memory that a decode or
+ * encode takes, and every step leaves it there: what a step needs beside it is above and is
+ * given back at its end. So at most three maps are alive at a time (h, its norm, the first
+ * convolution), four where channels or extents change. */
+#include <math.h>
+#include <string.h>
+
+#include "exec/net.h"
+#include "exec/op.h"
+#include "vae/vae.h"
+
+enum {
+    MAX_LEVELS = 8,             /* resolutions: 128 pixels to a cell at most                  */
+    MAX_RES    = 16,            /* residual blocks of a level                                 */
+    MAX_WIDTH  = 1 << 16,       /* channels                                                   */
+    MAX_HEAD   = 512,           /* channels of a head that the attention kernels take         */
+    MIN_HEAD   = 8,
+};
+
+static const float EPS = 1e-6f;         /* of every group norm; no config key                  */
+
+typedef struct kl_cfg {
+    int64_t  in_channels, out_channels, latent_channels, groups, sample_size;
+    int      layers, quant, post_quant, mid_attention;
+    double   scaling, shift, mean, std;
+    char     act[XD_FIELD_TEXT];
+    xd_texts down, up;
+    xd_ints  width;             /* block_out_channels: finest level first                     */
+} kl_cfg;
+
+typedef struct kl_norm { xd_tensor gain, bias; } kl_norm;
+typedef struct kl_res  { kl_norm norm1, norm2; xd_cnv conv1, conv2, shortcut; } kl_res;
+typedef struct kl_attn { kl_norm norm; xd_lin qkv, out; } kl_attn;
+
+typedef struct kl_level {       /* residual blocks at one resolution, then a change of it      */
+    kl_res  res[MAX_RES];
+    kl_attn attn[MAX_RES];
+    xd_cnv  change;
+} kl_level;
+
+typedef struct kl_half {        /* the encoder or the decoder                                  */
+    xd_cnv   in, out;
+    kl_level level[MAX_LEVELS]; /* in the order they run                                      */
+    kl_res   mid[2];
+    kl_attn  mid_attn;
+    kl_norm  norm;
+} kl_half;
+
+typedef struct kl_glob {
+    kl_half enc, dec;
+    xd_cnv  quant, post_quant;
+} kl_glob;
+
+#define AT(member) offsetof(kl_cfg, member)
+static const xd_field fields[] = {
+    { "in_channels", AT(in_channels), 'l', 3, NULL },
+    { "out_channels", AT(out_channels), 'l', 3, NULL },
+    { "down_block_types", AT(down), 'S', 0, NULL },
+    { "up_block_types", AT(up), 'S', 0, NULL },
+    { "block_out_channels", AT(width), 'L', 0, NULL },
+    { "layers_per_block", AT(layers), 'i', 1, NULL },
+    { "act_fn", AT(act), 's', 0, "silu" },
+    { "latent_channels", AT(latent_channels), 'l', 4, NULL },
+    { "norm_num_groups", AT(groups), 'l', 32, NULL },
+    { "sample_size", AT(sample_size), 'l', 32, NULL },
+    { "scaling_factor", AT(scaling), 'd', 0.18215, NULL },
+    { "shift_factor", AT(shift), 'd', 0, NULL },
+    { "latents_mean", AT(mean), 'd', 0, NULL },         /* a list is refused: never published  */
+    { "latents_std", AT(std), 'd', 0, NULL },
+    { "use_quant_conv", AT(quant), 'b', 1, NULL },
+    { "use_post_quant_conv", AT(post_quant), 'b', 1, NULL },
+    { "mid_block_add_attention", AT(mid_attention), 'b', 1, NULL },
+    { "force_upcast", 0, '-', 0, NULL },        /* norms and sums are f32 whatever the type     */
+    { "_class_name", 0, '-', 0, NULL },
+    { "_diffusers_version", 0, '-', 0, NULL },
+    { "_name_or_path", 0, '-', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+/* ---- the config --------------------------------------------------------------------------- */
+
+static int levels(const kl_cfg *c)
+{
+    return c->width.n;
+}
+
+/* Width of level l as it runs: the decoder begins with the coarsest one. */
+static int64_t width(const kl_cfg *c, int dec, int l)
+{
+    return c->width.v[dec ? levels(c) - 1 - l : l];
+}
+
+static int has_attention(const kl_cfg *c, int dec, int l)
+{
+    return strncmp(dec ? c->up.v[l] : c->down.v[l], "Attn", 4) == 0;
+}
+
+static int residuals(const kl_cfg *c, int dec)
+{
+    return c->layers + dec;
+}
+
+static xd_status check_blocks(const xd_texts *t, const char *key, const char *plain,
+                              const char *attn, int n, xd_err *e)
+{
+    if (t->n != n)
+        return xd_fail(e, XD_EFORMAT, "vae: %s has %d entries, block_out_channels %d", key, t->n,
+                       n);
+    for (int i = 0; i < n; i++)
+        if (strcmp(t->v[i], plain) != 0 && strcmp(t->v[i], attn) != 0)
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s names %s; known are %s and %s", key,
+                           t->v[i], plain, attn);
+    return XD_OK;
+}
+
+static xd_status check_width(const kl_cfg *c, int l, xd_err *e)
+{
+    int64_t w = c->width.v[l];
+    int     last = l == levels(c) - 1;
+    int     attn = has_attention(c, 0, l) || has_attention(c, 1, levels(c) - 1 - l) ||
+                   (last && c->mid_attention);
+    if (w < 1 || w > MAX_WIDTH || w % c->groups)
+        return xd_fail(e, XD_EFORMAT, "vae: %lld of block_out_channels is no multiple of "
+                       "norm_num_groups, %lld, between 1 and %d", (long long)w,
+                       (long long)c->groups, MAX_WIDTH);
+    if (attn && (w < MIN_HEAD || w > MAX_HEAD))
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: attention over %lld channels; %d to %d are built",
+                       (long long)w, MIN_HEAD, MAX_HEAD);
+    return XD_OK;
+}
+
+static xd_status check_numbers(const kl_cfg *c, xd_err *e)
+{
+    const struct { const char *key; int64_t v, max; } n[] = {
+        { "in_channels", c->in_channels, MAX_WIDTH },
+        { "out_channels", c->out_channels, MAX_WIDTH },
+        { "latent_channels", c->latent_channels, MAX_WIDTH },
+        { "norm_num_groups", c->groups, MAX_WIDTH },
+        { "layers_per_block", c->layers, MAX_RES - 1 },
+        { "sample_size", c->sample_size, (int64_t)1 << 24 },
+        { "number of block_out_channels", c->width.n, MAX_LEVELS },
+    };
+    for (size_t i = 0; i < sizeof n / sizeof *n; i++)
+        if (n[i].v < 1 || n[i].v > n[i].max)
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s is %lld, outside 1 to %lld", n[i].key,
+                           (long long)n[i].v, (long long)n[i].max);
+    if (!isfinite(c->scaling) || c->scaling == 0 || !isfinite(c->shift))
+        return xd_fail(e, XD_EFORMAT, "vae: scaling_factor %g and shift_factor %g cannot be used",
+                       c->scaling, c->shift);
+    if (c->mean != 0 || c->std != 0)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "vae: latents_mean and latents_std are only built for null");
+    if (strcmp(c->act, "silu") != 0 && strcmp(c->act, "swish") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: act_fn is %s; silu is what is built", c->act);
+    return XD_OK;
+}
+
+static xd_status kl_check(void *cfg, xd_err *e)
+{
+    kl_cfg *c = cfg;
+    if (!c->width.n)            /* diffusers' defaults of the three lists                      */
+        c->width.n = 1, c->width.v[0] = 64;
+    if (!c->down.n)
+        c->down.n = 1, strcpy(c->down.v[0], "DownEncoderBlock2D");
+    if (!c->up.n)
+        c->up.n = 1, strcpy(c->up.v[0], "UpDecoderBlock2D");
+    xd_status s = check_numbers(c, e);
+    if (s == XD_OK)
+        s = check_blocks(&c->down, "down_block_types", "DownEncoderBlock2D",
+                         "AttnDownEncoderBlock2D", levels(c), e);
+    if (s == XD_OK)
+        s = check_blocks(&c->up, "up_block_types", "UpDecoderBlock2D", "AttnUpDecoderBlock2D",
+                         levels(c), e);
+    for (int l = 0; l < levels(c) && s == XD_OK; l++)
+        s = check_width(c, l, e);
+    return s;
+}
+
+static void kl_info(const void *cfg, xd_vae_info *out)
+{
+    const kl_cfg *c = cfg;
+    int           f = 1 << (levels(c) - 1);
+    *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { 1, f, f },
+                          .scaling = c->scaling, .shift = c->shift,
+                          .tile = c->sample_size / f > 0 ? c->sample_size / f : 1,
+                          .overlap = 0.25 };
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+static void w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int k,
+                   int stride)
+{
+    xd_w_conv(d, w, name, out, in, 2, (int[]){ 1, k, k }, (int[]){ 1, stride, stride }, 1, 1);
+}
+
+static void w_norm(xd_decl *d, kl_norm *w, const char *name, int64_t C)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_vec(d, &w->gain, "weight", 1, &C);
+    xd_w_vec(d, &w->bias, "bias", 1, &C);
+    xd_w_leave(d);
+}
+
+static void w_res(xd_decl *d, kl_res *w, int i, int64_t in, int64_t out)
+{
+    xd_w_enter(d, "resnets.%d", i);
+    w_norm(d, &w->norm1, "norm1", in);
+    w_conv(d, &w->conv1, "conv1", out, in, 3, 1);
+    w_norm(d, &w->norm2, "norm2", out);
+    w_conv(d, &w->conv2, "conv2", out, out, 3, 1);
+    if (in != out)
+        w_conv(d, &w->shortcut, "conv_shortcut", out, in, 1, 1);
+    xd_w_leave(d);
+}
+
+/* The second names are those of checkpoints before diffusers 0.18. */
+static void w_attn(xd_decl *d, kl_attn *w, int i, int64_t C)
+{
+    static const char *const qkv[] = { "to_q|query", "to_k|key", "to_v|value" };
+    static const char *const out[] = { "to_out.0|proj_attn" };
+    xd_w_enter(d, "attentions.%d", i);
+    w_norm(d, &w->norm, "group_norm", C);
+    xd_w_fused(d, &w->qkv, XD_MIRROR, 1, C, 3, qkv, (int64_t[]){ C, C, C }, 1);
+    xd_w_fused(d, &w->out, XD_MIRROR, 1, C, 1, out, &C, 1);
+    xd_w_leave(d);
+}
+
+static void w_level(xd_decl *d, const kl_cfg *c, kl_level *w, int dec, int l)
+{
+    int64_t C = width(c, dec, l), in = l ? width(c, dec, l - 1) : C;
+    xd_w_enter(d, dec ? "up_blocks.%d" : "down_blocks.%d", l);
+    for (int i = 0; i < residuals(c, dec); i++) {
+        w_res(d, &w->res[i], i, i ? C : in, C);
+        if (has_attention(c, dec, l))
+            w_attn(d, &w->attn[i], i, C);
+    }
+    if (l < levels(c) - 1)
+        w_conv(d, &w->change, dec ? "upsamplers.0.conv" : "downsamplers.0.conv", C, C, 3,
+               dec ? 1 : 2);
+    xd_w_leave(d);
+}
+
+static void w_half(xd_decl *d, const kl_cfg *c, kl_half *w, int dec)
+{
+    int64_t mid = c->width.v[levels(c) - 1];
+    int64_t first = width(c, dec, 0), last = width(c, dec, levels(c) - 1);
+    xd_w_enter(d, dec ? "decoder" : "encoder");
+    w_conv(d, &w->in, "conv_in", first, dec ? c->latent_channels : c->in_channels, 3, 1);
+    for (int l = 0; l < levels(c); l++)
+        w_level(d, c, &w->level[l], dec, l);
+    xd_w_enter(d, "mid_block");
+    w_res(d, &w->mid[0], 0, mid, mid);
+    if (c->mid_attention)
+        w_attn(d, &w->mid_attn, 0, mid);
+    w_res(d, &w->mid[1], 1, mid, mid);
+    xd_w_leave(d);
+    w_norm(d, &w->norm, "conv_norm_out", last);
+    w_conv(d, &w->out, "conv_out", dec ? c->out_channels : 2 * c->latent_channels, last, 3, 1);
+    xd_w_leave(d);
+}
+
+static void kl_weights(xd_decl *d, const void *cfg, void *glob)
+{
+    const kl_cfg *c = cfg;
+    kl_glob      *g = glob;
+    int64_t       z = c->latent_channels;
+    w_half(d, c, &g->enc, 0);
+    w_half(d, c, &g->dec, 1);
+    if (c->quant)
+        w_conv(d, &g->quant, "quant_conv", 2 * z, 2 * z, 1, 1);
+    if (c->post_quant)
+        w_conv(d, &g->post_quant, "post_quant_conv", z, z, 1, 1);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+typedef struct run {
+    xd_exec      *x;
+    const kl_cfg *c;
+    size_t        base;         /* mark of the arena below h                                  */
+    xd_tensor     h;            /* [1,H,W,C], at base                                         */
+} run;
+
+static const xd_tensor none;
+static const int       no_pad[3], pad1[3] = { 0, 1, 1 };
+
+/* A map of h's extents with C channels at the top of the arena. */
+static xd_tensor map(run *r, int64_t C)
+{
+    return xd_new_as(r->x, r->x->act, 4, (int64_t[]){ 1, r->h.d[1], r->h.d[2], C });
+}
+
+/* Makes a map of these extents the new h: everything from base on is given back, then as much as
+ * it takes is taken. Nothing moves: what lay at base, the old h or a new one written there, stays
+ * readable; what lay above belongs to whoever comes next. */
+static void renew(run *r, int64_t H, int64_t W, int64_t C)
+{
+    xd_arena_rewind(r->x->tmp, r->base);
+    r->h = xd_new_as(r->x, r->x->act, 4, (int64_t[]){ 1, H, W, C });
+}
+
+/* A view of the memory at base as a map of these extents, which fit there. */
+static xd_tensor bottom(const run *r, int64_t H, int64_t W, int64_t C)
+{
+    return xd_view(r->h.p, r->h.type, 4, (int64_t[]){ 1, H, W, C });
+}
+
+static void norm_silu(run *r, xd_tensor out, xd_tensor in, const kl_norm *w)
+{
+    xd_group_norm_into(r->x, out, in, w->gain, w->bias, (int)r->c->groups, EPS, 1);
+}
+
+static void conv3(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor plus)
+{
+    xd_conv2d_into(r->x, out, in, w, 1, pad1, pad1, plus);
+}
+
+static void conv1(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w)
+{
+    xd_conv2d_into(r->x, out, in, w, 1, no_pad, no_pad, none);
+}
+
+/* h += conv2(silu(norm2(conv1(silu(norm1(h)))))) */
+static void same_width(run *r, const kl_res *w)
+{
+    size_t    mark = xd_arena_mark(r->x->tmp);
+    xd_tensor a = map(r, r->h.d[3]), b = map(r, r->h.d[3]);
+    norm_silu(r, a, r->h, &w->norm1);
+    conv3(r, b, a, &w->conv1, none);
+    norm_silu(r, b, b, &w->norm2);
+    conv3(r, r->h, b, &w->conv2, r->h);
+    xd_arena_rewind(r->x->tmp, mark);
+}
+
+/* The same with a 1x1 convolution of h as residual. That goes first: then norm1 may work in
+ * place, and the new h, which may be wider, over the old one. */
+static void other_width(run *r, const kl_res *w)
+{
+    xd_tensor old = r->h;
+    int64_t   C = w->conv1.w.out, wide = C > old.d[3] ? C : old.d[3];
+    renew(r, old.d[1], old.d[2], wide);
+    xd_tensor s = map(r, C), b = map(r, C);
+    conv1(r, s, old, &w->shortcut);
+    norm_silu(r, old, old, &w->norm1);
+    conv3(r, b, old, &w->conv1, none);
+    norm_silu(r, b, b, &w->norm2);
+    conv3(r, bottom(r, old.d[1], old.d[2], C), b, &w->conv2, s);
+    renew(r, old.d[1], old.d[2], C);
+}
+
+static void residual(run *r, const kl_res *w)
+{
+    if (w->conv1.w.in == w->conv1.w.out)
+        same_width(r, w);
+    else
+        other_width(r, w);
+}
+
+/* h += out(attention(norm(h))): one head as wide as the map. */
+static void attend(run *r, const kl_attn *w)
+{
+    xd_exec  *x = r->x;
+    size_t    mark = xd_arena_mark(x->tmp);
+    int64_t   n = r->h.d[1] * r->h.d[2], C = r->h.d[3], flat[2] = { n, C };
+    xd_tensor qkv = xd_new(x, n, 3 * C), q[3];
+    size_t    above = xd_arena_mark(x->tmp);
+    xd_tensor a = map(r, C);
+    xd_group_norm_into(x, a, r->h, w->norm.gain, w->norm.bias, (int)r->c->groups, EPS, 0);
+    xd_linear_into(x, qkv, xd_reshape(a, 2, flat), &w->qkv);
+    xd_arena_rewind(x->tmp, above);
+    for (int i = 0; i < 3; i++)
+        q[i] = xd_heads(xd_seg(qkv, &w->qkv, i), C);
+    xd_tensor o = xd_flat(xd_attn(x, q[0], q[1], q[2], 0));
+    xd_linear_add(x, xd_reshape(r->h, 2, flat), none, o, &w->out);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void level(run *r, const kl_level *w, int dec, int l)
+{
+    for (int i = 0; i < residuals(r->c, dec); i++) {
+        residual(r, &w->res[i]);
+        if (has_attention(r->c, dec, l))
+            attend(r, &w->attn[i]);
+    }
+}
+
+static void middle(run *r, const kl_half *w)
+{
+    residual(r, &w->mid[0]);
+    if (r->c->mid_attention)
+        attend(r, &w->mid_attn);
+    residual(r, &w->mid[1]);
+}
+
+/* The new h lies over the old one, which is enlarged into the room above before it is lost. */
+static void upsample(run *r, const xd_cnv *w)
+{
+    xd_tensor old = r->h;
+    renew(r, 2 * old.d[1], 2 * old.d[2], old.d[3]);
+    size_t mark = xd_arena_mark(r->x->tmp);
+    conv3(r, r->h, xd_enlarge(r->x, old, 1, 2, 2), w, none);
+    xd_arena_rewind(r->x->tmp, mark);
+}
+
+/* Pads below and to the right only, so that cell i looks at pixels 2i .. 2i+2. The small result
+ * is carried down to the bottom. */
+static void downsample(run *r, const xd_cnv *w)
+{
+    int64_t   H = (r->h.d[1] - 2) / 2 + 1, W = (r->h.d[2] - 2) / 2 + 1, C = r->h.d[3];
+    xd_tensor s = xd_new_as(r->x, r->x->act, 4, (int64_t[]){ 1, H, W, C });
+    xd_conv2d_into(r->x, s, r->h, w, 2, no_pad, pad1, none);
+    xd_copy_to(r->x, bottom(r, H, W, C), s);
+    renew(r, H, W, C);
+}
+
+static run begin(xd_exec *x, const kl_cfg *c)
+{
+    run r = { .x = x, .c = c, .base = xd_arena_mark(x->tmp) };
+    return r;
+}
+
+/* conv_in of `in` [1,H,W,C], after a 1x1 convolution when there is one. */
+static void enter(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv_in)
+{
+    renew(r, in.d[1], in.d[2], conv_in->w.out);
+    size_t mark = xd_arena_mark(r->x->tmp);
+    in = xd_as(r->x, in, r->x->act);
+    if (before) {
+        xd_tensor z = map(r, before->w.out);
+        conv1(r, z, in, before);
+        in = z;
+    }
+    conv3(r, r->h, in, conv_in, none);
+    xd_arena_rewind(r->x->tmp, mark);
+}
+
+/* conv_out into `out` F32, before a 1x1 convolution when there is one; frees everything. */
+static void leave(run *r, xd_tensor out, const kl_half *w, const xd_cnv *after)
+{
+    norm_silu(r, r->h, r->h, &w->norm);
+    if (after) {
+        xd_tensor m = map(r, w->out.w.out);
+        conv3(r, m, r->h, &w->out, none);
+        conv1(r, out, m, after);
+    } else {
+        conv3(r, out, r->h, &w->out, none);
+    }
+    xd_arena_rewind(r->x->tmp, r->base);
+}
+
+static int fits(xd_exec *x, const kl_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
+{
+    int64_t f = (int64_t)1 << (levels(c) - 1);
+    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[1] > 0 &&
+                    lat.d[2] > 0 && rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f &&
+                    lat.d[3] == C,
+                    "vae: an image of %lld x %lld pixels does not go with latents of %lld x %lld "
+                    "cells of %lld channels", (long long)rgb.d[2], (long long)rgb.d[1],
+                    (long long)lat.d[2], (long long)lat.d[1], (long long)lat.d[3]);
+}
+
+/* Frames are images of their own: nothing of one reaches another. */
+static void kl_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
+{
+    const kl_cfg  *c = n->cfg;
+    const kl_glob *g = n->glob;
+    if (!fits(x, c, rgb, lat, c->latent_channels))
+        return;
+    for (int64_t t = 0; t < lat.d[0]; t++) {
+        run r = begin(x, c);
+        enter(&r, xd_rows(lat, t, 1), c->post_quant ? &g->post_quant : NULL, &g->dec.in);
+        middle(&r, &g->dec);
+        for (int l = 0; l < levels(c); l++) {
+            level(&r, &g->dec.level[l], 1, l);
+            if (l < levels(c) - 1)
+                upsample(&r, &g->dec.level[l].change);
+        }
+        leave(&r, xd_rows(rgb, t, 1), &g->dec, NULL);
+    }
+}
+
+static void kl_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
+{
+    const kl_cfg  *c = n->cfg;
+    const kl_glob *g = n->glob;
+    if (!fits(x, c, rgb, moments, 2 * c->latent_channels))
+        return;
+    for (int64_t t = 0; t < rgb.d[0]; t++) {
+        run r = begin(x, c);
+        enter(&r, xd_rows(rgb, t, 1), NULL, &g->enc.in);
+        for (int l = 0; l < levels(c); l++) {
+            level(&r, &g->enc.level[l], 0, l);
+            if (l < levels(c) - 1)
+                downsample(&r, &g->enc.level[l].change);
+        }
+        middle(&r, &g->enc);
+        leave(&r, xd_rows(moments, t, 1), &g->enc, c->quant ? &g->quant : NULL);
+    }
+}
+
+extern const xd_vae xd_vae_kl;
+const xd_vae xd_vae_kl = {
+    .net = { .name = "kl", .classes = { "AutoencoderKL" }, .fields = fields,
+             .cfg_size = sizeof(kl_cfg), .glob_size = sizeof(kl_glob), .check = kl_check,
+             .weights = kl_weights },
+    .info = kl_info, .decode = kl_decode, .encode = kl_encode,
+};
