@@ -21,7 +21,7 @@ void      xd_json_free(xd_json **j);
 
 const xd_json *xd_json_get(const xd_json *j, const char *key);  /* NULL: no object or no key  */
 int            xd_json_size(const xd_json *j);          /* members of an object or array       */
-const xd_json *xd_json_at(const xd_json *j, int i);     /* i-th member; O(1) from the last one  */
+const xd_json *xd_json_at(const xd_json *j, int i);     /* i-th member, in constant time; NULL  */
 const xd_json *xd_json_first(const xd_json *j);         /* walking a large object or array     */
 const xd_json *xd_json_next(const xd_json *v);
 const char    *xd_json_key(const xd_json *v);           /* of a member of an object, or NULL   */
@@ -29,14 +29,17 @@ const char    *xd_json_text(const xd_json *j);          /* NULL: not a string   
 int            xd_json_number(const xd_json *j, double *v);     /* 1: it is one                */
 int            xd_json_bool(const xd_json *j, int *v);          /* 1: it is one                */
 int            xd_json_null(const xd_json *j);          /* absent or null                      */
+int            xd_json_is_object(const xd_json *j);
+int            xd_json_is_list(const xd_json *j);
 
 /* One key of a config. Kinds and the C type at `off`:
  *   'i' int   'l' int64_t   'f' float   'd' double   'b' int (true, false)
- *   's' char[XD_FIELD_TEXT]      'L' xd_ints      'S' xd_texts      '-' known, ignored
+ *   's' char[XD_FIELD_TEXT]      'L' xd_ints      'S' xd_names      '-' known, ignored
  * Numbers also accept the strings "Infinity", "-Infinity", "NaN" ('f', 'd'); 'i' and 'l' refuse
  * fractions; an 'l'/'i' field given as a list of equal numbers takes that number. null means
  * the default, which is `def` for numbers and bools, `text` for strings, empty for lists.
- * A key may stand in several rows (aliases are rows with the same `off`). */
+ * A key may stand in several rows; aliases are rows with the same `off`, of which the first that
+ * the object has (and the first row's default) counts. */
 typedef struct xd_field {
     const char *json;
     size_t      off;
@@ -47,7 +50,7 @@ typedef struct xd_field {
 
 enum { XD_FIELD_TEXT = 64, XD_FIELD_LIST = 16 };
 typedef struct xd_ints { int n; int64_t v[XD_FIELD_LIST]; } xd_ints;
-typedef struct xd_texts { int n; char v[XD_FIELD_LIST][XD_FIELD_TEXT]; } xd_texts;
+typedef struct xd_names { int n; char v[XD_FIELD_LIST][XD_FIELD_TEXT]; } xd_names;
 
 /* Fills `out` with defaults, then with what `obj` has (NULL: nothing). The table ends with a
  * row whose json is NULL. `what` names the file in errors and in the debug list. */

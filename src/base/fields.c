@@ -1,0 +1,253 @@
+/* fields.c - records read from a JSON object by a table, see json.h.
+ *
+ * Two passes over the table, both from its end: defaults, then what the object has. So the
+ * first of several rows with one offset has the last word. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+
+static const double exact = 9007199254740992.0;         /* 2^53: integers a double holds       */
+
+typedef struct reader {
+    const char *what;
+    xd_err     *e;
+} reader;
+
+static const char *kind_name(char kind)
+{
+    switch (kind) {
+    case 'i':
+    case 'l': return "an integer";
+    case 'f':
+    case 'd': return "a number";
+    case 'b': return "true or false";
+    case 's': return "a string";
+    case 'L': return "a list of integers";
+    case 'S': return "a list of strings";
+    }
+    return "nothing known";
+}
+
+/* A value as a person finds it in the file, shortened. */
+static const char *shown(const xd_json *v, char *buf, size_t size)
+{
+    double d;
+    int    b;
+    if (xd_json_text(v))
+        snprintf(buf, size, "\"%.40s\"", xd_json_text(v));
+    else if (xd_json_number(v, &d))
+        snprintf(buf, size, "%.17g", d);
+    else if (xd_json_bool(v, &b))
+        snprintf(buf, size, "%s", b ? "true" : "false");
+    else if (xd_json_null(v))
+        snprintf(buf, size, "null");
+    else
+        snprintf(buf, size, "%s of %d", xd_json_is_list(v) ? "a list" : "an object",
+                 xd_json_size(v));
+    return buf;
+}
+
+static xd_status wrong(const reader *r, const xd_field *f, const xd_json *v)
+{
+    char buf[64];
+    return xd_fail(r->e, XD_EFORMAT, "%s: \"%s\" should be %s, not %s", r->what, f->json,
+                   kind_name(f->kind), shown(v, buf, sizeof buf));
+}
+
+static int whole(const xd_json *v, double limit, double *d)
+{
+    return xd_json_number(v, d) && *d == floor(*d) && fabs(*d) <= limit;
+}
+
+/* A number, or a list of equal ones. */
+static const xd_json *scalar(const xd_json *v)
+{
+    double a, b;
+    if (!xd_json_is_list(v))
+        return v;
+    const xd_json *first = xd_json_first(v);
+    if (!xd_json_number(first, &a))
+        return NULL;
+    for (const xd_json *k = first; k; k = xd_json_next(k))
+        if (!xd_json_number(k, &b) || b != a)
+            return NULL;
+    return first;
+}
+
+static xd_status read_int(const reader *r, const xd_field *f, char *at, const xd_json *v)
+{
+    double d;
+    if (!whole(scalar(v), f->kind == 'i' ? INT_MAX : exact, &d))
+        return wrong(r, f, v);
+    if (f->kind == 'i')
+        memcpy(at, &(int){ (int)d }, sizeof(int));
+    else
+        memcpy(at, &(int64_t){ (int64_t)d }, sizeof(int64_t));
+    return XD_OK;
+}
+
+/* diffusers also writes infinities as strings. */
+static int real(const xd_json *v, double *d)
+{
+    static const struct {
+        const char *text;
+        double      value;
+    } words[] = {
+        { "Infinity", (double)INFINITY }, { "-Infinity", -(double)INFINITY }, { "NaN", (double)NAN },
+    };
+    const char *s = xd_json_text(v);
+    if (xd_json_number(v, d))
+        return 1;
+    for (size_t i = 0; s && i < sizeof words / sizeof *words; i++)
+        if (!strcmp(s, words[i].text)) {
+            *d = words[i].value;
+            return 1;
+        }
+    return 0;
+}
+
+static xd_status read_real(const reader *r, const xd_field *f, char *at, const xd_json *v)
+{
+    double d;
+    if (!real(v, &d))
+        return wrong(r, f, v);
+    if (f->kind == 'd') {
+        memcpy(at, &d, sizeof d);
+        return XD_OK;
+    }
+    float s = (float)d;
+    if (isinf(s) && !isinf(d))
+        return wrong(r, f, v);
+    memcpy(at, &s, sizeof s);
+    return XD_OK;
+}
+
+static xd_status read_text(const reader *r, const xd_field *f, char *to, const xd_json *v)
+{
+    const char *s = xd_json_text(v);
+    if (!s)
+        return wrong(r, f, v);
+    if (strlen(s) >= XD_FIELD_TEXT)
+        return xd_fail(r->e, XD_EFORMAT, "%s: the text \"%.20s...\" of \"%s\" has %zu bytes, at most "
+                       "%d are taken", r->what, s, f->json, strlen(s), XD_FIELD_TEXT - 1);
+    memset(to, 0, XD_FIELD_TEXT);
+    memcpy(to, s, strlen(s));
+    return XD_OK;
+}
+
+static xd_status list_fits(const reader *r, const xd_field *f, const xd_json *v)
+{
+    if (!xd_json_is_list(v))
+        return wrong(r, f, v);
+    if (xd_json_size(v) > XD_FIELD_LIST)
+        return xd_fail(r->e, XD_EFORMAT, "%s: the list \"%s\" has %d members, at most %d are taken",
+                       r->what, f->json, xd_json_size(v), XD_FIELD_LIST);
+    return XD_OK;
+}
+
+static xd_status read_ints(const reader *r, const xd_field *f, char *at, const xd_json *v)
+{
+    xd_ints   list = { 0 };
+    double    d;
+    xd_status st = list_fits(r, f, v);
+    for (const xd_json *k = xd_json_first(v); st == XD_OK && k; k = xd_json_next(k)) {
+        if (whole(k, exact, &d))
+            list.v[list.n++] = (int64_t)d;
+        else
+            st = wrong(r, f, k);
+    }
+    if (st == XD_OK)
+        memcpy(at, &list, sizeof list);
+    return st;
+}
+
+static xd_status read_texts(const reader *r, const xd_field *f, char *at, const xd_json *v)
+{
+    xd_names  list = { 0 };
+    xd_status st = list_fits(r, f, v);
+    for (const xd_json *k = xd_json_first(v); st == XD_OK && k; k = xd_json_next(k))
+        st = read_text(r, f, list.v[list.n++], k);
+    if (st == XD_OK)
+        memcpy(at, &list, sizeof list);
+    return st;
+}
+
+static xd_status read_field(const reader *r, const xd_field *f, char *at, const xd_json *v)
+{
+    int b;
+    switch (f->kind) {
+    case 'i':
+    case 'l': return read_int(r, f, at, v);
+    case 'f':
+    case 'd': return read_real(r, f, at, v);
+    case 's': return read_text(r, f, at, v);
+    case 'L': return read_ints(r, f, at, v);
+    case 'S': return read_texts(r, f, at, v);
+    case 'b':
+        if (!xd_json_bool(v, &b))
+            return wrong(r, f, v);
+        memcpy(at, &b, sizeof b);
+    }
+    return XD_OK;
+}
+
+static void set_default(const xd_field *f, char *at)
+{
+    float  s = (float)f->def;
+    size_t n = f->text ? strlen(f->text) : 0;
+    switch (f->kind) {
+    case 'b':
+    case 'i': memcpy(at, &(int){ (int)f->def }, sizeof(int)); break;
+    case 'l': memcpy(at, &(int64_t){ (int64_t)f->def }, sizeof(int64_t)); break;
+    case 'f': memcpy(at, &s, sizeof s); break;
+    case 'd': memcpy(at, &f->def, sizeof f->def); break;
+    case 's':
+        memset(at, 0, XD_FIELD_TEXT);
+        memcpy(at, f->text ? f->text : "", n < XD_FIELD_TEXT ? n : XD_FIELD_TEXT - 1);
+        break;
+    case 'L': memset(at, 0, sizeof(xd_ints)); break;
+    case 'S': memset(at, 0, sizeof(xd_names)); break;
+    }
+}
+
+static void list_unknown(const xd_field *fields, const xd_json *obj, const char *what)
+{
+    if (!xd_log_on(XD_LOG_DEBUG))
+        return;
+    for (const xd_json *k = xd_json_first(obj); k; k = xd_json_next(k)) {
+        const xd_field *f = fields;
+        char            buf[64];
+        while (f->json && strcmp(f->json, xd_json_key(k)) != 0)
+            f++;
+        if (!f->json)
+            xd_log(XD_LOG_DEBUG, "%s: unknown key \"%s\": %s", what, xd_json_key(k),
+                   shown(k, buf, sizeof buf));
+    }
+}
+
+xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, const char *what,
+                         xd_err *e)
+{
+    reader r = { what, e };
+    int    n = 0;
+    if (obj && !xd_json_is_object(obj))
+        return xd_fail(e, XD_EFORMAT, "%s: a JSON object is expected", what);
+    while (fields[n].json)
+        n++;
+    for (int i = n - 1; i >= 0; i--)
+        set_default(&fields[i], (char *)out + fields[i].off);
+    for (int i = n - 1; i >= 0; i--) {
+        const xd_json *v = xd_json_get(obj, fields[i].json);
+        xd_status st = xd_json_null(v) ? XD_OK
+                     : read_field(&r, &fields[i], (char *)out + fields[i].off, v);
+        if (st != XD_OK)
+            return st;
+    }
+    list_unknown(fields, obj, what);
+    return XD_OK;
+}
