@@ -13,6 +13,6 @@ typedef struct xd_text {
     void (*encode)(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, xd_cond *out);
 } xd_text;
 
-extern const xd_text *const xd_texts[];         /* the registry, NULL at the end               */
+extern const xd_text *const xd_text_encoders[]; /* the registry, NULL at the end               */
 
 #endif

@@ -1,0 +1,428 @@
+/* pixart.c - PixArt-alpha (Chen et al. 2023) and PixArt-Sigma (2024), as diffusers'
+ * PixArtTransformer2DModel and the older Transformer2DModel with norm_type ada_norm_single.
+ *
+ * The one thing to know: time enters through one modulation [6,D] for all blocks (adaLN-single),
+ * to which each block adds a table of its own; text enters by cross-attention without a norm. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "dit/dit.h"
+#include "exec/op.h"
+
+enum { SINUSOIDS = 256 };       /* of a timestep, a side or a ratio                           */
+static const float final_eps = 1e-6f;   /* of the last norm, whatever norm_eps says           */
+
+typedef struct cfg {
+    int64_t head_dim, in_ch, out_ch, cross, caption, sample, patch, vectors;
+    int     heads, nlayers, bias, affine, micro, only_cross, double_self;
+    float   eps;
+    double  scale;              /* interpolation_scale                                        */
+    char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT], attention[XD_FIELD_TEXT];
+    xd_act  act;
+    int64_t dim;                /* D = heads * head_dim                                       */
+} cfg;
+
+/* The two classes have the same keys and other defaults. */
+#define AT(m) offsetof(cfg, m)
+#define ROWS(HEAD, IN, LAYERS, CROSS, BIAS, SAMPLE, PATCH, ACT, NORM, AFFINE, EPS) \
+    { "num_attention_heads", AT(heads), 'i', 16, NULL }, \
+    { "attention_head_dim", AT(head_dim), 'l', HEAD, NULL }, \
+    { "in_channels", AT(in_ch), 'l', IN, NULL }, \
+    { "out_channels", AT(out_ch), 'l', 0, NULL }, \
+    { "num_layers", AT(nlayers), 'i', LAYERS, NULL }, \
+    { "cross_attention_dim", AT(cross), 'l', CROSS, NULL }, \
+    { "attention_bias", AT(bias), 'b', BIAS, NULL }, \
+    { "sample_size", AT(sample), 'l', SAMPLE, NULL }, \
+    { "patch_size", AT(patch), 'l', PATCH, NULL }, \
+    { "activation_fn", AT(act_fn), 's', 0, ACT }, \
+    { "norm_type", AT(norm), 's', 0, NORM }, \
+    { "norm_elementwise_affine", AT(affine), 'b', AFFINE, NULL }, \
+    { "norm_eps", AT(eps), 'f', EPS, NULL }, \
+    { "interpolation_scale", AT(scale), 'd', 0, NULL }, \
+    { "use_additional_conditions", AT(micro), 'b', -1, NULL }, \
+    { "caption_channels", AT(caption), 'l', 0, NULL }, \
+    { "attention_type", AT(attention), 's', 0, "default" }, \
+    { "num_vector_embeds", AT(vectors), 'l', 0, NULL }, \
+    { "only_cross_attention", AT(only_cross), 'b', 0, NULL }, \
+    { "double_self_attention", AT(double_self), 'b', 0, NULL }, \
+    { "dropout", 0, '-', 0, NULL }, \
+    { "norm_num_groups", 0, '-', 0, NULL }, \
+    { "num_embeds_ada_norm", 0, '-', 0, NULL }, \
+    { "upcast_attention", 0, '-', 0, NULL }, \
+    { "use_linear_projection", 0, '-', 0, NULL }, \
+    { NULL, 0, 0, 0, NULL }
+
+static const xd_field fields[] = {
+    ROWS(72, 4, 28, 1152, 1, 128, 2, "gelu-approximate", "ada_norm_single", 0, 1e-6),
+};
+static const xd_field fields_2d[] = {
+    ROWS(88, 0, 1, 0, 0, 0, 0, "geglu", "layer_norm", 1, 1e-5),
+};
+
+typedef struct mlp { xd_lin a, b; } mlp;
+
+typedef struct blk {
+    xd_tensor mod;                      /* [6,D]                                              */
+    xd_lin    qkv, out, q, kv, cross, up, down;
+} blk;
+
+typedef struct glob {
+    xd_lin    patch;                    /* [D, C p^2]                                         */
+    mlp       time, size, ratio;        /* size, ratio: only with micro-conditions            */
+    xd_lin    adaln;                    /* [6D, D]                                            */
+    mlp       caption;                  /* only with caption_channels                         */
+    xd_tensor mod;                      /* [2,D]                                              */
+    xd_lin    out;                      /* [p^2 Cout, D]                                      */
+} glob;
+
+typedef struct local {
+    xd_tensor emb;                      /* [1,D] F32: of time and size                        */
+    xd_tensor mod;                      /* [6,D] F32: shift, scale, gate of attention and mlp  */
+    xd_tensor txt;                      /* [m,E]: all text rows                               */
+} local;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+static xd_status check_kind(cfg *c, xd_err *e)
+{
+    if (strcmp(c->norm, "ada_norm_single") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: norm_type is '%s', not 'ada_norm_single': "
+                       "this is not a PixArt", c->norm);
+    if (strcmp(c->attention, "default") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: attention_type '%s' is not 'default'",
+                       c->attention);
+    if (c->affine || c->only_cross || c->double_self || c->vectors)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: norm_elementwise_affine, "
+                       "only_cross_attention, double_self_attention and num_vector_embeds are not "
+                       "built for PixArt");
+    if (strcmp(c->act_fn, "gelu-approximate") != 0 && strcmp(c->act_fn, "gelu") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: activation_fn '%s' is not "
+                       "'gelu-approximate' or 'gelu'", c->act_fn);
+    c->act = strcmp(c->act_fn, "gelu") == 0 ? XD_GELU_ERF : XD_GELU_TANH;
+    return XD_OK;
+}
+
+static xd_status check_range(const char *key, int64_t v, int64_t min, int64_t max, xd_err *e)
+{
+    if (v >= min && v <= max)
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT, "transformer: %s is %lld, not %lld to %lld", key, (long long)v,
+                   (long long)min, (long long)max);
+}
+
+static xd_status check_sizes(cfg *c, xd_err *e)
+{
+    const struct { const char *key; int64_t v, min, max; } r[] = {
+        { "num_attention_heads", c->heads, 1, 4096 },
+        { "attention_head_dim", c->head_dim, 8, 512 },
+        { "in_channels", c->in_ch, 1, 65536 },
+        { "num_layers", c->nlayers, 0, 10000 },
+        { "cross_attention_dim", c->cross, 1, 1 << 24 },
+        { "caption_channels", c->caption, 0, 1 << 24 },
+        { "patch_size", c->patch, 1, 256 },
+        { "sample_size", c->sample, c->patch, 1 << 20 },
+    };
+    for (size_t i = 0; i < sizeof r / sizeof r[0]; i++)
+        if (check_range(r[i].key, r[i].v, r[i].min, r[i].max, e) != XD_OK)
+            return e ? e->code : XD_EFORMAT;
+    return XD_OK;
+}
+
+static xd_status check(void *c_, xd_err *e)
+{
+    cfg      *c = c_;
+    xd_status s = check_kind(c, e);
+    if (s != XD_OK || (s = check_sizes(c, e)) != XD_OK)
+        return s;
+    c->dim = c->heads * c->head_dim;
+    if (c->micro < 0)
+        c->micro = c->sample == 128;
+    if (c->out_ch == 0)
+        c->out_ch = c->in_ch;
+    if (!(c->scale > 0) || isinf(c->scale)) {
+        if (c->scale != 0)
+            return xd_fail(e, XD_EFORMAT, "transformer: interpolation_scale %g is not above 0",
+                           c->scale);
+        c->scale = c->sample / 64 > 1 ? (double)(c->sample / 64) : 1.0;
+    }
+    if (c->out_ch != c->in_ch && c->out_ch != 2 * c->in_ch)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: out_channels %lld is neither in_channels "
+                       "%lld nor twice that (with a learned sigma)", (long long)c->out_ch,
+                       (long long)c->in_ch);
+    if (c->dim % 4 || (c->micro && c->dim % 3))
+        return xd_fail(e, XD_EFORMAT, "transformer: the width %lld (num_attention_heads %d x "
+                       "attention_head_dim %lld) does not divide by 4%s", (long long)c->dim,
+                       c->heads, (long long)c->head_dim, c->micro ? " and 3" : "");
+    if (c->caption && c->cross != c->dim)
+        return xd_fail(e, XD_EFORMAT, "transformer: cross_attention_dim %lld is not the width %lld "
+                       "to which caption_channels are projected", (long long)c->cross,
+                       (long long)c->dim);
+    return XD_OK;
+}
+
+static void info(const void *c_, xd_dit_info *out)
+{
+    const cfg *c = c_;
+    *out = (xd_dit_info){
+        .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
+        .patch = { 1, (int)c->patch, (int)c->patch }, .dim = c->dim, .lat_ch = c->in_ch,
+        .sample = { 1, c->sample, c->sample }, .text_dim = c->caption ? c->caption : c->cross,
+        .micro = c->micro, .local_size = sizeof(local),
+    };
+}
+
+static int nlayers(const void *c)
+{
+    return ((const cfg *)c)->nlayers;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+#define L1(a) 1, (int64_t[]){ a }
+
+static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    static const char *const qkv[] = { "to_q", "to_k", "to_v" }, *const kv[] = { "to_k", "to_v" };
+    const cfg *c = c_;
+    blk       *w = w_;
+    int64_t    D = c->dim, hd = c->head_dim;
+    (void)layer;
+
+    xd_w_vec(d, &w->mod, "scale_shift_table", 2, (int64_t[]){ 6, D });
+    xd_w_enter(d, "attn1");
+    xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, qkv, (int64_t[]){ D, D, D }, c->bias);
+    xd_w_linear(d, &w->out, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
+    xd_w_leave(d);
+    xd_w_enter(d, "attn2");
+    xd_w_linear(d, &w->q, "to_q", XD_COL, hd, L1(D), L1(D), c->bias);
+    xd_w_fused(d, &w->kv, XD_COL, hd, c->cross, 2, kv, (int64_t[]){ D, D }, c->bias);
+    xd_w_linear(d, &w->cross, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
+    xd_w_leave(d);
+    xd_w_linear(d, &w->up, "ff.net.0.proj", XD_COL, 1, L1(D), L1(4 * D), 1);
+    xd_w_linear(d, &w->down, "ff.net.2", XD_ROW, 1, L1(4 * D), L1(D), 1);
+}
+
+static void mlp_weights(xd_decl *d, const char *name, mlp *m, int64_t in, int64_t out)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_linear(d, &m->a, "linear_1", XD_MIRROR, 1, L1(in), L1(out), 1);
+    xd_w_linear(d, &m->b, "linear_2", XD_MIRROR, 1, L1(out), L1(out), 1);
+    xd_w_leave(d);
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    int64_t    D = c->dim, p = c->patch;
+
+    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_MIRROR, 1, 4,
+                   (int64_t[]){ D, c->in_ch, p, p }, 1);
+    mlp_weights(d, "adaln_single.emb.timestep_embedder", &g->time, SINUSOIDS, D);
+    if (c->micro) {
+        mlp_weights(d, "adaln_single.emb.resolution_embedder", &g->size, SINUSOIDS, D / 3);
+        mlp_weights(d, "adaln_single.emb.aspect_ratio_embedder", &g->ratio, SINUSOIDS, D / 3);
+    }
+    xd_w_linear(d, &g->adaln, "adaln_single.linear", XD_MIRROR, 1, L1(D), L1(6 * D), 1);
+    if (c->caption)
+        mlp_weights(d, "caption_projection", &g->caption, c->caption, D);
+    xd_w_vec(d, &g->mod, "scale_shift_table", 2, (int64_t[]){ 2, D });
+    xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1(p * p * c->out_ch), 1);
+}
+
+/* ---- conditioning ------------------------------------------------------------------------- */
+
+static xd_tensor run_mlp(xd_exec *x, xd_tensor in, const mlp *m, xd_act act)
+{
+    return xd_linear_f32(x, xd_linear_act(x, in, &m->a, act), &m->b);
+}
+
+static xd_tensor embed_numbers(xd_exec *x, const double *v, int n, const mlp *m)
+{
+    return run_mlp(x, xd_time_embed(x, v, n, SINUSOIDS, 1, 0, 1), m, XD_SILU);
+}
+
+/* The embeddings of height, width and their ratio stand side by side, D/3 each. */
+static void add_micro(xd_exec *x, const glob *g, const double size[2], xd_tensor emb)
+{
+    double    ratio = (double)(float)(size[0] / size[1]);
+    xd_tensor s = embed_numbers(x, size, 2, &g->size), r = embed_numbers(x, &ratio, 1, &g->ratio);
+    int64_t   third = s.d[1];
+    for (int i = 0; i < 2; i++)
+        xd_add(x, xd_cols(emb, i * third, third), xd_rows(s, i, 1));
+    xd_add(x, xd_cols(emb, 2 * third, third), r);
+}
+
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    local      *l = s->local;
+
+    l->emb = embed_numbers(x, &in->t, 1, &g->time);
+    if (c->micro)
+        add_micro(x, g, in->size, l->emb);
+    xd_tensor a = xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU);
+    l->mod = xd_reshape(xd_linear_f32(x, a, &g->adaln), 2, (int64_t[]){ 6, l->emb.d[1] });
+    l->txt = in->cond->tok;
+    if (c->caption)
+        l->txt = run_mlp(x, l->txt, &g->caption, XD_GELU_TANH);
+    l->txt = xd_as(x, l->txt, x->act);
+}
+
+/* ---- positions ---------------------------------------------------------------------------- */
+
+typedef struct axis { int64_t n, width; double base, scale; } axis;
+
+/* [n,width] of one side of the grid: sines, then cosines. Positions are stretched so that a
+ * side always has length base / scale, whatever its number of tokens; they are f32 and the
+ * angles f64, as in the reference. */
+static void fill_axis(void *ctx, float *buf)
+{
+    const axis *a = ctx;
+    int64_t     half = a->width / 2;
+    for (int64_t k = 0; k < half; k++) {
+        double omega = 1.0 / pow(10000.0, (double)k / (double)half);
+        for (int64_t i = 0; i < a->n; i++) {
+            float p = (float)i / (float)((double)a->n / a->base) / (float)a->scale;
+            buf[i * a->width + k] = (float)sin((double)p * omega);
+            buf[i * a->width + half + k] = (float)cos((double)p * omega);
+        }
+    }
+}
+
+static xd_tensor axis_table(xd_exec *x, const cfg *c, int64_t n, int64_t width)
+{
+    axis      a = { n, width, (double)(c->sample / c->patch), c->scale };
+    xd_tensor t = xd_new_f32(x, n, width);
+    xd_fill(x, t, fill_axis, &a);
+    return t;
+}
+
+/* My rows from `row` on that lie side by side in one line of the image. */
+static int64_t run_length(const xd_exec *x, int64_t row, int64_t n, int64_t width)
+{
+    int64_t at = xd_where(x, XD_IMG, row), len = 1;
+    while (row + len < n && (at + len) % width && xd_where(x, XD_IMG, row + len) == at + len)
+        len++;
+    return len;
+}
+
+/* Fills h with the position embedding of my tokens: the first half of the features tells the
+ * column, the second half the row. */
+static void place(xd_exec *x, const cfg *c, xd_tensor h)
+{
+    int64_t   H = x->lay->grid[1], W = x->lay->grid[2], half = h.d[1] / 2, n = h.d[0] / x->B;
+    xd_tensor across = axis_table(x, c, W, half), down = axis_table(x, c, H, half);
+    for (int64_t row = 0, len; row < n; row += len) {
+        int64_t at = xd_where(x, XD_IMG, row);
+        len = run_length(x, row, n, W);
+        xd_tensor line = xd_rows(down, at / W % H, 1);
+        line.d[0] = len, line.s[0] = 0;
+        for (int64_t b = 0; b < x->B; b++) {
+            xd_tensor to = xd_rows(h, b * n + row, len);
+            xd_copy_to(x, xd_cols(to, 0, half), xd_rows(across, at % W, len));
+            xd_copy_to(x, xd_cols(to, half, half), line);
+        }
+    }
+}
+
+static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    int64_t     rows = x->B * xd_n(x, XD_IMG);
+    if (!xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
+                  "%lld image tokens came with %lld rows of state and %lld of latents",
+                  (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
+        return;
+    size_t mark = xd_arena_mark(x->tmp);
+    place(x, n->cfg, s->h);
+    xd_linear_add(x, s->h, (xd_tensor){ 0 }, in->lat, &g->patch);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+/* table [k,D] + v, where v is [k,D] or one row for all. */
+static xd_tensor modulation(xd_exec *x, xd_tensor table, xd_tensor v)
+{
+    xd_tensor t = xd_new_f32(x, table.d[0], table.d[1]);
+    if (v.d[0] == 1)
+        v.d[0] = t.d[0], v.s[0] = 0;
+    xd_copy_to(x, t, v);
+    xd_axpby(x, t, 1.0f, table, 1.0f);
+    return t;
+}
+
+/* Attention over the text. All samples of a batch read the same text, so their rows are queries
+ * of one sample. */
+static xd_tensor read_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t hd)
+{
+    xd_tensor k = xd_heads(xd_seg(kv, w, 0), hd), v = xd_heads(xd_seg(kv, w, 1), hd);
+    int64_t   B = x->B;
+    x->B = 1;
+    xd_tensor o = xd_attn_over(x, xd_heads(q, hd), k, v, (xd_tensor){ 0 }, 0);
+    x->B = B;
+    return xd_flat(o);
+}
+
+static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const blk   *w = w_;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    xd_tensor    h = s->h, none = { 0 }, mod = modulation(x, w->mod, l->mod), m[6];
+    int64_t      hd = c->head_dim;
+    for (int i = 0; i < 6; i++)
+        m[i] = xd_rows(mod, i, 1);
+
+    xd_tensor y = xd_linear(x, xd_norm_mod(x, h, m[1], m[0], c->eps), &w->qkv);
+    xd_tensor q = xd_heads(xd_seg(y, &w->qkv, 0), hd), k = xd_heads(xd_seg(y, &w->qkv, 1), hd);
+    xd_tensor o = xd_attn(x, q, k, xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
+    xd_linear_add(x, h, m[2], xd_flat(o), &w->out);
+
+    o = read_text(x, xd_linear(x, h, &w->q), xd_linear(x, l->txt, &w->kv), &w->kv, hd);
+    xd_linear_add(x, h, none, o, &w->cross);
+
+    xd_tensor u = xd_linear_act(x, xd_norm_mod(x, h, m[4], m[3], c->eps), &w->up, c->act);
+    xd_linear_add(x, h, m[5], u, &w->down);
+}
+
+/* proj_out gives (row, column, channel of noise and sigma); tokens want (channel, row, column)
+ * of the noise alone. */
+static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    const glob  *g = n->glob;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    int64_t      N = s->h.d[0], C = c->in_ch, cells = c->patch * c->patch;
+    xd_tensor    out = xd_new_f32(x, N, C * cells);
+
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor m = modulation(x, g->mod, l->emb);
+    xd_tensor a = xd_norm_mod(x, s->h, xd_rows(m, 1, 1), xd_rows(m, 0, 1), final_eps);
+    xd_tensor y = xd_reshape(xd_linear_f32(x, a, &g->out), 3, (int64_t[]){ N, cells, c->out_ch });
+    xd_copy_to(x, xd_reshape(out, 3, (int64_t[]){ N, C, cells }),
+               xd_permute(xd_cols(y, 0, C), (int[]){ 0, 2, 1 }));
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+static const xd_block kind = { "transformer_blocks.%d", sizeof(blk), blk_weights, forward };
+
+static const xd_block *block(const void *c, int layer)
+{
+    (void)c, (void)layer;
+    return &kind;
+}
+
+#define DIT(CLASS, FIELDS) { \
+    .net = { .name = "pixart", .classes = { CLASS }, .fields = FIELDS, .cfg_size = sizeof(cfg), \
+             .glob_size = sizeof(glob), .check = check, .nlayers = nlayers, .block = block, \
+             .weights = weights }, \
+    .info = info, .cond = cond, .embed = embed, .head = head }
+
+extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d;
+const xd_dit xd_dit_pixart = DIT("PixArtTransformer2DModel", fields);
+const xd_dit xd_dit_pixart_2d = DIT("Transformer2DModel", fields_2d);

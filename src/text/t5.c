@@ -1,0 +1,277 @@
+/* t5.c - the T5 encoder (Raffel et al. 2020), original and v1.1, as transformers' T5EncoderModel.
+ *
+ * The one thing to know: attention is not scaled and its positions are a learned bias per head
+ * and bucket of distance, read by the first block and shared by all. Only real tokens are run,
+ * so there is no mask. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "text/text.h"
+
+typedef struct cfg {
+    int64_t vocab, dim, d_kv, ff;
+    int     nlayers, heads, buckets, max_distance, gated;
+    float   eps;
+    char    proj[XD_FIELD_TEXT], act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
+    xd_act  act;
+} cfg;
+
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "vocab_size", AT(vocab), 'l', 32128, NULL },
+    { "d_model", AT(dim), 'l', 512, NULL },
+    { "d_kv", AT(d_kv), 'l', 64, NULL },
+    { "d_ff", AT(ff), 'l', 2048, NULL },
+    { "num_layers", AT(nlayers), 'i', 6, NULL },
+    { "num_heads", AT(heads), 'i', 8, NULL },
+    { "relative_attention_num_buckets", AT(buckets), 'i', 32, NULL },
+    { "relative_attention_max_distance", AT(max_distance), 'i', 128, NULL },
+    { "layer_norm_epsilon", AT(eps), 'f', 1e-6, NULL },
+    { "feed_forward_proj", AT(proj), 's', 0, "relu" },
+    { "is_gated_act", AT(gated), 'b', -1, NULL },
+    { "dense_act_fn", AT(act_fn), 's', 0, "" },
+    { "model_type", AT(model_type), 's', 0, "t5" },
+    { "architectures", 0, '-', 0, NULL },
+    { "classifier_dropout", 0, '-', 0, NULL },
+    { "decoder_start_token_id", 0, '-', 0, NULL },
+    { "dropout_rate", 0, '-', 0, NULL },
+    { "dtype", 0, '-', 0, NULL },
+    { "eos_token_id", 0, '-', 0, NULL },
+    { "initializer_factor", 0, '-', 0, NULL },
+    { "is_decoder", 0, '-', 0, NULL },
+    { "is_encoder_decoder", 0, '-', 0, NULL },
+    { "num_decoder_layers", 0, '-', 0, NULL },
+    { "output_past", 0, '-', 0, NULL },
+    { "pad_token_id", 0, '-', 0, NULL },
+    { "scale_decoder_outputs", 0, '-', 0, NULL },
+    { "tie_word_embeddings", 0, '-', 0, NULL },
+    { "torch_dtype", 0, '-', 0, NULL },
+    { "transformers_version", 0, '-', 0, NULL },
+    { "use_cache", 0, '-', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+typedef struct blk {
+    xd_tensor norm1, norm2;     /* [E]                                                        */
+    xd_lin    qkv, out, wi, wo; /* wi: one part, or gate and value                            */
+} blk;
+
+typedef struct glob {
+    xd_tensor embed;            /* [V,E]                                                      */
+    xd_tensor bias;             /* [buckets,H]: of all heads                                  */
+    xd_span   heads;            /* which of them are mine                                     */
+    xd_tensor norm;             /* [E]                                                        */
+} glob;
+
+typedef struct local {
+    xd_tensor bias;             /* [H mine,n,n] F32: a Toeplitz view                          */
+} local;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+static const struct { const char *name; xd_act act; } acts[] = {
+    { "relu", XD_RELU },          { "gelu_new", XD_GELU_TANH }, { "gelu_pytorch_tanh", XD_GELU_TANH },
+    { "gelu", XD_GELU_ERF },      { "silu", XD_SILU },          { "swish", XD_SILU },
+};
+
+/* feed_forward_proj is "ACT" or "gated-ACT", where "gated-gelu" means the tanh form; the keys
+ * dense_act_fn and is_gated_act win where a config has them. */
+static xd_status read_act(cfg *c, xd_err *e)
+{
+    const char *act = c->proj;
+    int         gated = strncmp(act, "gated-", 6) == 0;
+    if (gated)
+        act += 6;
+    if (gated && strcmp(act, "gelu") == 0)
+        act = "gelu_new";
+    if (c->act_fn[0])
+        act = c->act_fn;
+    if (c->gated < 0)
+        c->gated = gated;
+    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
+        if (strcmp(act, acts[i].name) == 0) {
+            c->act = acts[i].act;
+            return XD_OK;
+        }
+    return xd_fail(e, XD_EUNSUPPORTED, "T5: the activation '%s' (feed_forward_proj '%s', "
+                   "dense_act_fn '%s') is not one of relu, gelu, gelu_new, silu", act, c->proj,
+                   c->act_fn);
+}
+
+static xd_status check(void *c_, xd_err *e)
+{
+    cfg    *c = c_;
+    int64_t big = 1 << 24;      /* far above any model; keeps products of two in 64 bits */
+    if (strcmp(c->model_type, "t5") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "text encoder: model_type '%s' is not t5: its blocks "
+                       "differ", c->model_type);
+    if (c->vocab < 1 || c->dim < 1 || c->ff < 1 || c->heads < 1 || c->vocab > big ||
+        c->dim > big || c->ff > big || c->heads > big)
+        return xd_fail(e, XD_EFORMAT, "T5: vocab_size %lld, d_model %lld, d_ff %lld and num_heads "
+                       "%d must be 1 to %lld", (long long)c->vocab, (long long)c->dim,
+                       (long long)c->ff, c->heads, (long long)big);
+    if (c->d_kv < 8 || c->d_kv > 512)
+        return xd_fail(e, XD_EUNSUPPORTED, "T5: d_kv %lld is outside 8 to 512",
+                       (long long)c->d_kv);
+    if (c->nlayers < 0 || c->nlayers > 10000)
+        return xd_fail(e, XD_EFORMAT, "T5: num_layers %d is outside 0 to 10000", c->nlayers);
+    if (c->buckets < 4 || c->buckets > 1 << 20 || c->max_distance <= c->buckets / 4)
+        return xd_fail(e, XD_EFORMAT, "T5: relative_attention_num_buckets %d must be at least 4 "
+                       "and relative_attention_max_distance %d above a quarter of it", c->buckets,
+                       c->max_distance);
+    return read_act(c, e);
+}
+
+static int nlayers(const void *c)
+{
+    return ((const cfg *)c)->nlayers;
+}
+
+static int64_t width(const void *c)
+{
+    return ((const cfg *)c)->dim;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+#define L1(a) 1, (int64_t[]){ a }
+
+static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    static const char *const qkv[] = { "q", "k", "v" }, *const wi[] = { "wi_0", "wi_1" };
+    const cfg *c = c_;
+    blk       *w = w_;
+    int64_t    inner = c->heads * c->d_kv;
+    (void)layer;
+
+    xd_w_enter(d, "layer.0");
+    xd_w_vec(d, &w->norm1, "layer_norm.weight", L1(c->dim));
+    xd_w_enter(d, "SelfAttention");
+    xd_w_fused(d, &w->qkv, XD_COL, c->d_kv, c->dim, 3, qkv,
+               (int64_t[]){ inner, inner, inner }, 0);
+    xd_w_linear(d, &w->out, "o", XD_ROW, c->d_kv, L1(inner), L1(c->dim), 0);
+    xd_w_leave(d), xd_w_leave(d);
+
+    xd_w_enter(d, "layer.1");
+    xd_w_vec(d, &w->norm2, "layer_norm.weight", L1(c->dim));
+    xd_w_enter(d, "DenseReluDense");
+    if (c->gated)
+        xd_w_fused(d, &w->wi, XD_COL, 1, c->dim, 2, wi, (int64_t[]){ c->ff, c->ff }, 0);
+    else
+        xd_w_linear(d, &w->wi, "wi", XD_COL, 1, L1(c->dim), L1(c->ff), 0);
+    xd_w_linear(d, &w->wo, "wo", XD_ROW, 1, L1(c->ff), L1(c->dim), 0);
+    xd_w_leave(d), xd_w_leave(d);
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    xd_w_table(d, &g->embed, "shared.weight|encoder.embed_tokens.weight", c->vocab, c->dim);
+    xd_w_vec(d, &g->bias, "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+             2, (int64_t[]){ c->buckets, c->heads });
+    g->heads = xd_cut((xd_span){ 0, c->heads }, d->tp_at, d->tp > 0 ? d->tp : 1);
+    xd_w_vec(d, &g->norm, "encoder.final_layer_norm.weight", L1(c->dim));
+}
+
+/* ---- positions ---------------------------------------------------------------------------- */
+
+/* Bucket of key position - query position. Half of the buckets are for each sign; of a half,
+ * one half is exact and the rest grows with the logarithm up to max_distance. The arithmetic
+ * is f32 like the reference's: a bucket's edge may hang on the last bit. */
+static int32_t bucket(const cfg *c, int64_t distance)
+{
+    int   half = c->buckets / 2, exact = half / 2;
+    int   base = distance > 0 ? half : 0;
+    float far = (float)log((double)c->max_distance / exact);
+    distance = distance < 0 ? -distance : distance;
+    if (distance < exact)
+        return (int32_t)(base + distance);
+    float b = logf((float)distance / (float)exact) / far * (float)(half - exact);
+    return base + (b < (float)(half - 1 - exact) ? exact + (int32_t)b : half - 1);
+}
+
+/* [H,n,n] with bias[h,i,j] = table[bucket(j - i), h]: it depends on j - i alone, so 2n - 1
+ * values a head are stored and rows of the view overlap. */
+static xd_tensor position_bias(xd_exec *x, const cfg *c, const glob *g, int64_t n)
+{
+    enum { CHUNK = 256 };
+    int32_t   ids[CHUNK];
+    int64_t   H = g->heads.n, all = n > 0 ? 2 * n - 1 : 0;
+    xd_tensor band = xd_new_f32(x, H, all);
+    for (int64_t at = 0; at < all; at += CHUNK) {
+        size_t  mark = xd_arena_mark(x->tmp);
+        int64_t m = all - at < CHUNK ? all - at : CHUNK;
+        for (int64_t i = 0; i < m; i++)
+            ids[i] = bucket(c, at + i - (n - 1));
+        xd_tensor rows = xd_lookup_rows(x, g->bias, ids, m, XD_F32);
+        rows = xd_permute(xd_cols(rows, g->heads.start, H), (int[]){ 1, 0 });
+        xd_copy_to(x, xd_cols(band, at, m), rows);
+        xd_arena_rewind(x->tmp, mark);
+    }
+    return (xd_tensor){ .p = all ? xd_at(band, 0, n - 1) : band.p, .d = { H, n, n, 1, 1 },
+                        .s = { all, -1, 1, 0, 0 }, .type = XD_F32, .nd = 3 };
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const blk   *w = w_;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    xd_tensor    h = s->h, none = { 0 };
+
+    xd_tensor y = xd_linear(x, xd_rms_norm(x, h, w->norm1, c->eps), &w->qkv);
+    xd_tensor q = xd_heads(xd_seg(y, &w->qkv, 0), c->d_kv);
+    xd_tensor k = xd_heads(xd_seg(y, &w->qkv, 1), c->d_kv);
+    xd_tensor v = xd_heads(xd_seg(y, &w->qkv, 2), c->d_kv);
+    xd_tensor o = xd_attn_over(x, q, k, v, l->bias, 1.0f);
+    xd_linear_add(x, h, none, xd_flat(o), &w->out);
+
+    xd_tensor a = xd_rms_norm(x, h, w->norm2, c->eps), u;
+    if (c->gated) {
+        y = xd_linear(x, a, &w->wi);
+        u = xd_gated(x, xd_seg(y, &w->wi, 0), xd_seg(y, &w->wi, 1), c->act);
+    } else {
+        u = xd_linear_act(x, a, &w->wi, c->act);
+    }
+    xd_linear_add(x, h, none, u, &w->wo);
+}
+
+static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, xd_cond *out)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    *out = (xd_cond){ .tok = xd_new_f32(x, nids, g->norm.d[0]) };
+
+    size_t   mark = xd_arena_mark(x->tmp);
+    local    l = { position_bias(x, c, g, nids) };
+    xd_state s = { .h = xd_lookup_rows(x, g->embed, ids, nids, XD_F32), .local = &l };
+    for (int i = n->first; i < n->last; i++) {
+        size_t block = xd_arena_mark(x->tmp);
+        xd_net_block(x, n, i, &s);
+        xd_arena_rewind(x->tmp, block);
+    }
+    xd_copy_to(x, out->tok, xd_rms_norm(x, s.h, g->norm, c->eps));
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static const xd_block kind = { "encoder.block.%d", sizeof(blk), blk_weights, forward };
+
+static const xd_block *block(const void *c, int layer)
+{
+    (void)c, (void)layer;
+    return &kind;
+}
+
+extern const xd_text xd_text_t5;
+const xd_text xd_text_t5 = {
+    .net = { .name = "t5", .classes = { "T5EncoderModel", "T5ForConditionalGeneration" },
+             .fields = fields, .cfg_size = sizeof(cfg), .glob_size = sizeof(glob),
+             .check = check, .nlayers = nlayers, .block = block, .weights = weights },
+    .width = width,
+    .encode = encode,
+};
