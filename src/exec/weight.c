@@ -24,12 +24,16 @@ static void *const nowhere = (void *)64;        /* of counted weights: never fol
 
 void xd_w_enter(xd_decl *d, const char *fmt, ...)
 {
-    size_t  at = strlen(d->scope);
-    va_list ap;
+    const int most = (int)(sizeof d->outer / sizeof d->outer[0]);
+    size_t    at = strlen(d->scope);
+    va_list   ap;
+    if (d->depth < most)
+        d->outer[d->depth] = at;
+    d->depth++;
     va_start(ap, fmt);
     int n = vsnprintf(d->scope + at, sizeof d->scope - at, fmt, ap);
     va_end(ap);
-    if (n < 0 || at + (size_t)n + 2 > sizeof d->scope) {
+    if (n < 0 || at + (size_t)n + 2 > sizeof d->scope || d->depth > most) {
         xd_fail(d->err, XD_EFORMAT, "the name of a weight below %s is too long", d->scope);
         d->scope[at] = 0;
         return;
@@ -39,11 +43,9 @@ void xd_w_enter(xd_decl *d, const char *fmt, ...)
 
 void xd_w_leave(xd_decl *d)
 {
-    size_t n = strlen(d->scope);
-    if (n)
-        d->scope[--n] = 0;
-    while (n && d->scope[n - 1] != '.')
-        d->scope[--n] = 0;
+    const int most = (int)(sizeof d->outer / sizeof d->outer[0]);
+    if (d->depth > 0 && --d->depth < most)
+        d->scope[d->outer[d->depth]] = 0;
 }
 
 /* "a|b" + ".weight" -> "scope.a.weight|scope.b.weight" */

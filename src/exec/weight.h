@@ -99,6 +99,8 @@ struct xd_decl {
     size_t     packed;          /* bytes the weights need (COUNT), or took                     */
     xd_err    *err;             /* sticky                                                      */
     char       scope[192];
+    int        depth;           /* of nested scopes                                            */
+    size_t     outer[16];       /* the scope's length before each was entered                  */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
