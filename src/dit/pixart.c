@@ -39,7 +39,7 @@ typedef struct cfg {
     { "norm_type", AT(norm), 's', 0, NORM }, \
     { "norm_elementwise_affine", AT(affine), 'b', AFFINE, NULL }, \
     { "norm_eps", AT(eps), 'f', EPS, NULL }, \
-    { "interpolation_scale", AT(scale), 'd', 0, NULL }, \
+    { "interpolation_scale", AT(scale), 'd', NAN, NULL }, \
     { "use_additional_conditions", AT(micro), 'b', -1, NULL }, \
     { "caption_channels", AT(caption), 'l', 0, NULL }, \
     { "attention_type", AT(attention), 's', 0, "default" }, \
@@ -140,12 +140,11 @@ static xd_status check(void *c_, xd_err *e)
         c->micro = c->sample == 128;
     if (c->out_ch == 0)
         c->out_ch = c->in_ch;
-    if (!(c->scale > 0) || isinf(c->scale)) {
-        if (c->scale != 0)
-            return xd_fail(e, XD_EFORMAT, "transformer: interpolation_scale %g is not above 0",
-                           c->scale);
+    if (isnan(c->scale))
         c->scale = c->sample / 64 > 1 ? (double)(c->sample / 64) : 1.0;
-    }
+    if (!(c->scale > 0) || isinf(c->scale))
+        return xd_fail(e, XD_EFORMAT, "transformer: interpolation_scale %g is not above 0",
+                       c->scale);
     if (c->out_ch != c->in_ch && c->out_ch != 2 * c->in_ch)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: out_channels %lld is neither in_channels "
                        "%lld nor twice that (with a learned sigma)", (long long)c->out_ch,
