@@ -1,0 +1,24 @@
+/* cli.h - what the commands of the program share. Exit codes: 0 done, 1 failed, 2 the command line
+ * or the request is wrong, 128 + n ended by signal n. */
+#ifndef XD_CLI_CLI_H
+#define XD_CLI_CLI_H
+
+#include <stdio.h>
+
+#include "base/err.h"
+
+enum { XD_EXIT_OK = 0, XD_EXIT_FAILED = 1, XD_EXIT_USAGE = 2 };
+
+typedef struct xd_command {
+    const char *name, *summary;
+    int       (*run)(int argc, char **argv);    /* arguments behind the name; the exit code    */
+    void      (*help)(FILE *f);
+} xd_command;
+
+extern const xd_command xd_cmd_generate, xd_cmd_inspect, xd_cmd_bench;
+
+int  xd_cli_exit(xd_status s, const xd_err *e); /* says the error; the exit code               */
+void xd_cli_line(void *cookie, const char *line);       /* a line for standard output          */
+int  xd_cli_flush(void);        /* did all of standard output arrive? the exit code            */
+
+#endif

@@ -1,0 +1,324 @@
+/* cmd_generate.c - xdit generate: prompts become picture files.
+ *
+ * Everything that can be refused is refused before the first step: the command line, the output's
+ * name and directory, then the model and the request by the library. */
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/opt.h"
+#include "cli/progress.h"
+#include "cli/stop.h"
+
+typedef struct own {            /* options of the program, not of the request                  */
+    const char  *model, *output, *dtype, *device;
+    xd_opt_texts prompts;
+    int          threads, quiet, verbose, json;
+} own;
+
+#define AT(field) offsetof(own, field)
+
+static const xd_option own_rows[] = {
+    { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
+      "directory with model_index.json, or org/name from the local Hugging Face cache" },
+    { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
+      "what to paint, in quotes; may be repeated" },
+    { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
+      ".png .jpg .webp .ppm, or .safetensors for latents; several images are numbered: %04d or "
+      "name_0001.png" },
+    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
+      "default: the best of this machine" },
+    { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
+      "default: one for each core this process may use" },
+    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "default: the best; here: cpu" },
+    { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
+    { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "say more about what is done" },
+    { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
+      "print one JSON object an image instead of its file name" },
+};
+
+/* Flags of xDiT that ask for several ranks. They are known, so that scripts written for it run
+ * here when they ask for one rank, and are told the reason when they ask for more. */
+typedef struct ranks {
+    int ulysses, ring, pipefusion, tensor, data, patches, warmup, cfg, vae;
+} ranks;
+
+#define DEGREE(name, field) { name, XD_OPT_INT, offsetof(ranks, field), 0, 1e6, NULL, "N", NULL }
+#define SWITCH(name, field) { name, XD_OPT_FLAG, offsetof(ranks, field), 0, 0, NULL, NULL, NULL }
+
+static const xd_option rank_rows[] = {
+    DEGREE("ulysses_degree", ulysses),
+    DEGREE("ring_degree", ring),
+    DEGREE("pipefusion_parallel_degree", pipefusion),
+    DEGREE("tensor_parallel_degree", tensor),
+    DEGREE("data_parallel_degree", data),
+    DEGREE("num_pipeline_patch", patches),
+    DEGREE("warmup_steps", warmup),
+    SWITCH("use_cfg_parallel", cfg),
+    SWITCH("use_parallel_vae", vae),
+};
+
+static const xd_opt_alias aliases[] = {
+    { "m", "model" },   { "p", "prompt" },   { "n", "negative_prompt" }, { "o", "output" },
+    { "W", "width" },   { "H", "height" },   { "s", "seed" },            { "t", "threads" },
+    { "q", "quiet" },   { "v", "verbose" },  { "steps", "num_inference_steps" },
+    { "cfg_scale", "guidance_scale" },       { "no_use_resolution_binning", "no_resolution_binning" },
+    { 0 },
+};
+
+typedef struct task {           /* one run of the command                                      */
+    own          own;
+    ranks        ranks;
+    xd_request   request;
+    xd_opt_table tables[3];
+    xd_opt_spec  spec;
+    xd_bar       bar;
+    xd_err       err;
+} task;
+
+static void task_init(task *t)
+{
+    int              n;
+    const xd_option *rows = xd_request_options(&n);
+    *t = (task){ .own.output = "output.png" };
+    t->ranks = (ranks){ .ulysses = 1, .ring = 1, .pipefusion = 1, .tensor = 1, .data = 1,
+                        .patches = 1, .warmup = 1 };
+    xd_request_init(&t->request);
+    t->tables[0] = (xd_opt_table){ own_rows, sizeof own_rows / sizeof *own_rows, &t->own };
+    t->tables[1] = (xd_opt_table){ rows, n, &t->request };
+    t->tables[2] = (xd_opt_table){ rank_rows, sizeof rank_rows / sizeof *rank_rows, &t->ranks };
+    t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 3, .aliases = aliases,
+                             .stray = "a prompt of several words stands in quotes, and a second "
+                                      "one behind a --prompt of its own" };
+}
+
+/* ---- what the library says while it works ---------------------------------------------------- */
+
+static void on_log(void *cookie, int level, const char *line)
+{
+    static const char *const mark[] = { "error: ", "warning: ", "", "" };
+    task *t = cookie;
+    xd_bar_clear(&t->bar);
+    fprintf(stderr, "xdit: %s%s\n", level >= 0 && level < 4 ? mark[level] : "", line);
+}
+
+static void on_stage(void *cookie, const char *stage)
+{
+    task *t = cookie;
+    if (!xd_stop_asked())
+        xd_bar_stage(&t->bar, stage);
+}
+
+static void on_step(void *cookie, const xd_progress *p)
+{
+    task *t = cookie;
+    if (!xd_stop_asked())
+        xd_bar_step(&t->bar, p);
+}
+
+/* ---- checks ------------------------------------------------------------------------------------ */
+
+static xd_status check_ranks(const ranks *r, xd_err *e)
+{
+    for (size_t i = 0; i < sizeof rank_rows / sizeof *rank_rows; i++) {
+        const xd_option *o = &rank_rows[i];
+        int              v = *(const int *)(const void *)((const char *)r + o->offset);
+        int              degree = o->kind == XD_OPT_INT;
+        if (degree ? v == 1 || (v == 0 && o->offset == offsetof(ranks, warmup)) : !v)
+            continue;
+        if (degree)
+            return xd_fail(e, XD_EINVAL, "--%s %d is for several ranks, and this version runs on "
+                           "one: leave it out or give 1", o->name, v);
+        return xd_fail(e, XD_EINVAL, "--%s is for several ranks, and this version runs on one: "
+                       "leave it out", o->name);
+    }
+    return XD_OK;
+}
+
+static int is_latents(const char *path)
+{
+    static const char ext[] = ".safetensors";
+    size_t            n = strlen(path), k = sizeof ext - 1;
+    return n >= k && strcmp(path + n - k, ext) == 0;
+}
+
+static xd_status check(task *t)
+{
+    own        *o = &t->own;
+    xd_request *r = &t->request;
+    if (!o->model)
+        return xd_fail(&t->err, XD_EINVAL, "--model is missing: a directory with "
+                       "model_index.json, or org/name");
+    if (!o->prompts.n)
+        return xd_fail(&t->err, XD_EINVAL, "--prompt is missing: say what to paint");
+    xd_status st = check_ranks(&t->ranks, &t->err);
+    if (st != XD_OK)
+        return st;
+    long long images = (long long)o->prompts.n * r->num_images_per_prompt;
+    if (images > 1000000)
+        return xd_fail(&t->err, XD_EINVAL, "%d prompts of %d images each are %lld images, more "
+                       "than the 1000000 of one run", o->prompts.n, r->num_images_per_prompt,
+                       images);
+    r->prompts = o->prompts.v;
+    r->nprompts = o->prompts.n;
+    r->latents_only = is_latents(o->output);
+    r->on_stage = on_stage;
+    r->on_step = on_step;
+    r->cookie = t;
+    return xd_output_check(o->output, (int)images, &t->err);
+}
+
+/* ---- results ----------------------------------------------------------------------------------- */
+
+static void add_seconds(xd_text_buf *b, const xd_result *res)
+{
+    static const char *const parts[] = { "text", "load", "denoise", "decode", "total",
+                                         "first_step" };
+    const char              *comma = "";
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        double s = xd_result_seconds(res, parts[i]);
+        if (s < 0.0)
+            continue;
+        xd_buf_add(b, "%s\"%s\":%.6f", comma, parts[i], s);
+        comma = ",";
+    }
+}
+
+static void print_json(const xd_result *res, int i, const char *name)
+{
+    xd_text_buf b = { 0 };
+    const char *about = xd_result_json(res, i);
+    xd_buf_add(&b, "{\"file\":");
+    xd_buf_json_string(&b, name);
+    xd_buf_add(&b, ",\"seed\":%lld,\"seconds\":{", (long long)xd_result_seed(res, i));
+    add_seconds(&b, res);
+    xd_buf_add(&b, "},\"parameters\":%s}", about ? about : "null");
+    if (!b.failed)
+        xd_cli_line(NULL, b.p);
+    xd_buf_free(&b);
+}
+
+static xd_status save_all(task *t, const xd_result *res)
+{
+    char name[4096];
+    int  n = xd_result_count(res);
+    for (int i = 0; i < n; i++) {
+        if (xd_stop_asked())
+            return xd_fail(&t->err, XD_ECANCELLED, "cancelled; %d of %d images are written", i, n);
+        xd_status st = xd_output_name(t->own.output, i, n, name, sizeof name, &t->err);
+        if (st == XD_OK)
+            st = xd_result_save(res, i, name, &t->err);
+        if (st != XD_OK)
+            return st;
+        if (t->own.json)
+            print_json(res, i, name);
+        else
+            xd_cli_line(NULL, name);
+        fflush(stdout);
+    }
+    return XD_OK;
+}
+
+static void say_times(const task *t, const xd_result *res)
+{
+    static const char *const parts[] = { "text", "load", "denoise", "decode" };
+    const char              *sep = ": ";
+    int                      n = xd_result_count(res);
+    if (t->own.quiet)
+        return;
+    fprintf(stderr, "xdit: %d image%s in %.2f s", n, n == 1 ? "" : "s",
+            xd_result_seconds(res, "total"));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        double s = xd_result_seconds(res, parts[i]);
+        if (s >= 0.005) {
+            fprintf(stderr, "%s%s %.2f", sep, parts[i], s);
+            sep = ", ";
+        }
+    }
+    fputc('\n', stderr);
+}
+
+/* ---- the command --------------------------------------------------------------------------------- */
+
+static xd_status paint(task *t)
+{
+    const own   *o = &t->own;
+    xd_engine   *g = NULL;
+    xd_result   *res = NULL;
+    xd_open_args a = { .model = o->model, .dtype = o->dtype, .device = o->device,
+                       .threads = o->threads, .log = on_log, .cookie = t };
+    a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
+    xd_bar_init(&t->bar, stderr, o->quiet);
+    xd_status st = xd_open(&g, &a, &t->err);
+    if (st == XD_OK) {
+        xd_stop_watch(g);
+        st = xd_generate(g, &t->request, &res, &t->err);
+        xd_bar_clear(&t->bar);
+    }
+    if (st == XD_OK)
+        st = save_all(t, res);
+    if (st == XD_OK)
+        say_times(t, res);
+    xd_stop_watch(NULL);
+    xd_result_free(&res);
+    xd_close(&g);
+    return st;
+}
+
+static int run(int argc, char **argv)
+{
+    task t;
+    int  code;
+    task_init(&t);
+    xd_status st = xd_opt_parse(&t.spec, argc, argv, NULL, &t.err);
+    xd_stop_arm();
+    signal(SIGPIPE, SIG_IGN);   /* a reader that went away is no reason to lose images          */
+    if (st == XD_OK)
+        st = check(&t);
+    if (st == XD_OK)
+        st = paint(&t);
+    if (st == XD_ECANCELLED && xd_stop_asked()) {
+        fprintf(stderr, "xdit: %s\n", t.err.msg);
+        code = 128 + xd_stop_asked();
+    } else {
+        code = xd_cli_exit(st, &t.err);
+    }
+    if (code == XD_EXIT_OK)
+        code = xd_cli_flush();
+    xd_opt_texts_free(&t.own.prompts);
+    return code;
+}
+
+static void help(FILE *f)
+{
+    static const xd_opt_group groups[] = {
+        { "What to paint", "prompt negative_prompt width height num_images_per_prompt seed" },
+        { "Model and output", "model output" },
+        { "How to paint", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
+                          "no_resolution_binning" },
+        { "This machine", "dtype threads device enable_tiling enable_slicing" },
+        { "What is said", "quiet verbose json" },
+        { "More", NULL },
+    };
+    task t;
+    task_init(&t);
+    int more = 0;
+    for (int i = 0; i < t.tables[1].n; i++)
+        more += !xd_opt_grouped(groups, 5, t.tables[1].rows[i].name);
+    fputs("Usage: xdit generate --model DIR --prompt TEXT [options]\n\n"
+          "Paints pictures from prompts. In flags - and _ are the same, and so are\n"
+          "--flag value and --flag=value. [x] is a default.\n", f);
+    xd_opt_help(f, &t.spec, groups, more ? 6 : 5);
+    fputs("\nExample:\n"
+          "  xdit generate --model models/demo-pixart --seed 7 --output demo.png \\\n"
+          "    --prompt \"a large red circle on a blue background\"\n", f);
+}
+
+const xd_command xd_cmd_generate = {
+    .name = "generate",
+    .summary = "paint pictures from prompts",
+    .run = run,
+    .help = help,
+};

@@ -1,0 +1,56 @@
+/* cmd_inspect.c - xdit inspect: what a model directory holds and what it lacks */
+#include <stddef.h>
+
+#include "cli/cli.h"
+#include "cli/opt.h"
+
+#define AT(field) offsetof(xd_inspect_args, field)
+
+static const xd_option rows[] = {
+    { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR", NULL },
+    { "tensors", XD_OPT_TEXT, AT(tensors), 0, 0, NULL, "COMPONENT",
+      "print one line a tensor, name and shape, of this component; needs only its config" },
+    { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object" },
+};
+
+static void help(FILE *f)
+{
+    xd_inspect_args    a = { 0 };
+    const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
+    const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
+    const xd_opt_group groups[] = { { "Options", NULL } };
+    fputs("Usage: xdit inspect DIR [options]\n\n"
+          "Lists the components of a model directory: classes, tensors, bytes, dtypes,\n"
+          "and what is missing.\n", f);
+    xd_opt_help(f, &s, groups, 1);
+    fputs("\nExamples:\n"
+          "  xdit inspect models/demo-pixart\n"
+          "  xdit inspect models/demo-pixart --tensors transformer\n", f);
+}
+
+static int run(int argc, char **argv)
+{
+    xd_err             e = { 0 };
+    xd_inspect_args    a = { .line = xd_cli_line };
+    xd_opt_texts       dir = { 0 };
+    const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
+    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .operands = 1,
+                             .stray = "inspect looks at one model" };
+    xd_status st = xd_opt_parse(&s, argc, argv, &dir, &e);
+    if (dir.n)
+        a.model = dir.v[0];
+    xd_opt_texts_free(&dir);
+    if (st == XD_OK && !a.model)
+        st = xd_fail(&e, XD_EINVAL, "inspect needs a model: xdit inspect DIR");
+    if (st == XD_OK)
+        st = xd_inspect(&a, &e);
+    int flushed = xd_cli_flush();
+    return st == XD_OK ? flushed : xd_cli_exit(st, &e);
+}
+
+const xd_command xd_cmd_inspect = {
+    .name = "inspect",
+    .summary = "list the components and tensors of a model",
+    .run = run,
+    .help = help,
+};

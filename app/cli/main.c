@@ -1,0 +1,111 @@
+/* main.c - xdit, the command line: finds the command and hands it its arguments.
+ *
+ * Standard output carries results (names of written files, requested data); everything said to
+ * a person goes to standard error. */
+#include <errno.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/opt.h"
+
+static const xd_command *const commands[] = { &xd_cmd_generate, &xd_cmd_inspect, &xd_cmd_bench };
+enum { NCOMMANDS = sizeof commands / sizeof *commands };
+
+int xd_cli_exit(xd_status s, const xd_err *e)
+{
+    if (s == XD_OK)
+        return XD_EXIT_OK;
+    fprintf(stderr, "xdit: %s\n", e->msg[0] ? e->msg : xd_status_name(s));
+    return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
+}
+
+void xd_cli_line(void *cookie, const char *line)
+{
+    (void)cookie;
+    fputs(line, stdout);
+    fputc('\n', stdout);
+}
+
+int xd_cli_flush(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return XD_EXIT_OK;
+    fprintf(stderr, "xdit: cannot write to standard output: %s\n", strerror(errno));
+    return XD_EXIT_FAILED;
+}
+
+static void usage(FILE *f)
+{
+    fputs("Usage: xdit COMMAND [options]\n\nCommands:\n", f);
+    for (int i = 0; i < NCOMMANDS; i++)
+        fprintf(f, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fputs("\n  xdit COMMAND --help   the options of a command\n"
+          "  xdit --version        the version\n"
+          "\nExample:\n"
+          "  xdit generate --model models/demo-pixart \\\n"
+          "    --prompt \"a large red circle on a blue background\" --output demo.png\n", f);
+}
+
+static const xd_command *find(const char *name)
+{
+    for (int i = 0; i < NCOMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+static int no_command(const char *word)
+{
+    const char *names[NCOMMANDS + 1] = { "help" };
+    for (int i = 0; i < NCOMMANDS; i++)
+        names[i + 1] = commands[i]->name;
+    if (word[0] == '-')
+        fprintf(stderr, "xdit: %.80s stands before the command: xdit generate %.80s ...\n", word,
+                word);
+    else
+        fprintf(stderr, "xdit: unknown command '%.80s'; the nearest one is '%s'\n", word,
+                xd_opt_nearest(word, names, NCOMMANDS + 1));
+    return XD_EXIT_USAGE;
+}
+
+/* Help is wanted wherever it stands, also behind a mistake. */
+static int wants_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return 1;
+    return 0;
+}
+
+static int help(const char *name)
+{
+    const xd_command *c = name ? find(name) : NULL;
+    if (name && !c)
+        return no_command(name);
+    if (c)
+        c->help(stdout);
+    else
+        usage(stdout);
+    return xd_cli_flush();
+}
+
+int main(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : NULL;
+    if (!word) {
+        usage(stderr);
+        return XD_EXIT_USAGE;
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0) {
+        printf("xdit %s\n", xd_version());
+        return xd_cli_flush();
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
+        return help(argc > 2 ? argv[2] : NULL);
+    const xd_command *c = find(word);
+    if (!c)
+        return no_command(word);
+    if (wants_help(argc - 2, argv + 2))
+        return help(c->name);
+    return c->run(argc - 2, argv + 2);
+}

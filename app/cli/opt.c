@@ -1,0 +1,394 @@
+/* opt.c - the table-driven reader of command lines */
+#include "cli/opt.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAXNAME = 64, MAXFLAGS = 128 };
+
+typedef struct reader {
+    const xd_opt_spec *s;
+    int                argc, i;
+    char             **argv;
+    xd_err            *e;
+} reader;
+
+/* The name inside an argument: no leading dashes, `-` as `_`, nothing from `=` on. Returns the
+ * value behind `=`, or NULL; `name` is empty when it is too long for any option. */
+static const char *split(const char *arg, char name[MAXNAME])
+{
+    size_t dashes = strspn(arg, "-"), len = strcspn(arg + dashes, "=");
+    const char *eq = arg[dashes + len] == '=' ? arg + dashes + len + 1 : NULL;
+    if (len >= MAXNAME)
+        len = 0;
+    for (size_t i = 0; i < len; i++)
+        name[i] = arg[dashes + i] == '-' ? '_' : arg[dashes + i];
+    name[len] = 0;
+    return eq;
+}
+
+static const char *real_name(const xd_opt_spec *s, const char *name)
+{
+    for (const xd_opt_alias *a = s->aliases; a && a->from; a++)
+        if (strcmp(a->from, name) == 0)
+            return a->to;
+    return name;
+}
+
+static const xd_option *find(const xd_opt_spec *s, const char *name, void **field)
+{
+    const char *real = real_name(s, name);
+    for (int t = 0; t < s->ntables; t++)
+        for (int i = 0; i < s->tables[t].n; i++) {
+            const xd_option *o = &s->tables[t].rows[i];
+            if (strcmp(o->name, real) != 0)
+                continue;
+            *field = (char *)s->tables[t].record + o->offset;
+            return o;
+        }
+    return NULL;
+}
+
+/* ---- unknown flags ---------------------------------------------------------------------- */
+
+static int min3(int a, int b, int c)
+{
+    return a < b ? (a < c ? a : c) : (b < c ? b : c);
+}
+
+/* Edit distance where a swap of neighbours counts once; a word inside the other (or the other
+ * way round) counts as one edit, so that `--steps` finds `--num_inference_steps`. */
+static int edits_between(const char *a, const char *b)
+{
+    int na = (int)strlen(a), nb = (int)strlen(b), d[3][MAXNAME + 1];
+    if (na >= MAXNAME || nb >= MAXNAME)
+        return MAXNAME;
+    if (na > 2 && nb > 2 && (strstr(a, b) || strstr(b, a)))
+        return 1;
+    for (int j = 0; j <= nb; j++)
+        d[0][j] = j;
+    for (int i = 1; i <= na; i++) {
+        int *row = d[i % 3], *up = d[(i + 2) % 3], *up2 = d[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= nb; j++) {
+            row[j] = min3(up[j] + 1, row[j - 1] + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = min3(row[j], up2[j - 2] + 1, row[j]);
+        }
+    }
+    return d[na % 3][nb];
+}
+
+const char *xd_opt_nearest(const char *word, const char *const *names, int n)
+{
+    const char *best = NULL;
+    int         least = 2 * MAXNAME;
+    for (int i = 0; i < n; i++) {
+        int k = edits_between(word, names[i]);
+        if (k < least)
+            least = k, best = names[i];
+    }
+    return best;
+}
+
+static xd_status unknown(const reader *r, const char *name)
+{
+    const char *names[MAXFLAGS], *arg = r->argv[r->i];
+    int         n = 0;
+    for (int t = 0; t < r->s->ntables; t++)
+        for (int i = 0; i < r->s->tables[t].n && n < MAXFLAGS; i++)
+            names[n++] = r->s->tables[t].rows[i].name;
+    for (const xd_opt_alias *a = r->s->aliases; a && a->from && n < MAXFLAGS; a++)
+        if (a->from[1])
+            names[n++] = a->from;
+    const char *best = xd_opt_nearest(name, names, n);
+    int         shown = (int)strcspn(arg, "=");
+    if (!best)
+        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s", shown, arg);
+    return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; the nearest one is --%s", shown, arg,
+                   real_name(r->s, best));
+}
+
+/* ---- values ------------------------------------------------------------------------------- */
+
+static int is_whole(const xd_option *o)
+{
+    return o->kind == XD_OPT_INT || o->kind == XD_OPT_INT64;
+}
+
+/* "a whole number from 1 to 1000": what a number option takes. */
+static void describe_number(const xd_option *o, char *text, size_t size)
+{
+    const char *what = is_whole(o) ? "a whole number" : "a number";
+    double      big = is_whole(o) ? 2147483647.0 : 1e9;
+    if (o->min <= -big && o->max >= big)
+        snprintf(text, size, is_whole(o) ? "%s of at most 64 bits" : "%s", what);
+    else if (o->max >= big)
+        snprintf(text, size, "%s of at least %g", what, o->min);
+    else
+        snprintf(text, size, "%s from %.10g to %.10g", what, o->min, o->max);
+}
+
+static xd_status take_number(const xd_option *o, void *field, const char *v, xd_err *e)
+{
+    char     *end, text[128];
+    long long whole = 0;
+    double    x;
+    errno = 0;
+    if (is_whole(o))
+        x = (double)(whole = strtoll(v, &end, 10));
+    else
+        x = strtod(v, &end);
+    int ok = end != v && !*end && errno == 0 && isfinite(x) && x >= o->min && x <= o->max;
+    if (ok && o->kind == XD_OPT_INT && (whole > 2147483647 || whole < -2147483647))
+        ok = 0;
+    if (!ok) {
+        describe_number(o, text, sizeof text);
+        return xd_fail(e, XD_EINVAL, "--%s takes %s, not '%.80s'", o->name, text, v);
+    }
+    if (o->kind == XD_OPT_INT)
+        *(int *)field = (int)whole;
+    else if (o->kind == XD_OPT_INT64)
+        *(int64_t *)field = (int64_t)whole;
+    else
+        *(double *)field = x;
+    return XD_OK;
+}
+
+/* Is `word` one of the words of `list`? */
+static int listed(const char *list, const char *word)
+{
+    size_t len = strlen(word);
+    for (const char *p = list; len && (p = strstr(p, word)); p += len)
+        if ((p == list || p[-1] == ' ') && (p[len] == ' ' || !p[len]))
+            return 1;
+    return 0;
+}
+
+/* "a b c" -> "a, b or c" */
+static void spell_out(const char *list, char *text, size_t size)
+{
+    const char *last = strrchr(list, ' ');
+    size_t      n = 0;
+    for (const char *p = list; *p && n + 8 < size; p++) {
+        const char *add = p == last ? " or " : *p == ' ' ? ", " : NULL;
+        if (add)
+            n += (size_t)snprintf(text + n, size - n, "%s", add);
+        else
+            text[n++] = *p;
+    }
+    text[n] = 0;
+}
+
+static xd_status take_text(const xd_option *o, void *field, const char *v, xd_err *e)
+{
+    char text[512];
+    if (o->choices && !listed(o->choices, v)) {
+        spell_out(o->choices, text, sizeof text);
+        return xd_fail(e, XD_EINVAL, "--%s takes %s, not '%.80s'", o->name, text, v);
+    }
+    if (o->max < XD_OPT_MANY) {
+        *(const char **)field = v;
+        return XD_OK;
+    }
+    xd_opt_texts *t = field;
+    const char  **more = realloc(t->v, (size_t)(t->n + 1) * sizeof *more);
+    if (!more)
+        return xd_fail(e, XD_ENOMEM, "no memory for %d values of --%s", t->n + 1, o->name);
+    t->v = more;
+    t->v[t->n++] = v;
+    return XD_OK;
+}
+
+static xd_status take_switch(const xd_option *o, void *field, const char *v, xd_err *e)
+{
+    int on = !v || listed("1 true yes on", v), off = v && listed("0 false no off", v);
+    if (!on && !off)
+        return xd_fail(e, XD_EINVAL, "--%s takes no value, or true or false, not '%.80s'", o->name,
+                       v);
+    *(int *)field = on;
+    return XD_OK;
+}
+
+/* ---- arguments ---------------------------------------------------------------------------- */
+
+static xd_status missing(const reader *r, const xd_option *o)
+{
+    return xd_fail(r->e, XD_EINVAL, "--%s needs a value: --%s %s", o->name, o->name,
+                   o->arg ? o->arg : "VALUE");
+}
+
+/* The argument behind a flag. One that begins with two dashes is a forgotten value: a text that
+ * really does goes behind `=`. */
+static const char *next_value(reader *r)
+{
+    if (r->i + 1 >= r->argc || strncmp(r->argv[r->i + 1], "--", 2) == 0)
+        return NULL;
+    return r->argv[++r->i];
+}
+
+static xd_status read_flag(reader *r)
+{
+    char             name[MAXNAME];
+    void            *field = NULL;
+    const char      *arg = r->argv[r->i], *v = split(arg, name);
+    const xd_option *o = find(r->s, name, &field);
+    int              short_form = arg[1] != '-';
+    if (!o || short_form != (name[0] && !name[1]))
+        return unknown(r, name);
+    if (o->kind == XD_OPT_FLAG)
+        return take_switch(o, field, v, r->e);
+    if (!v && !(v = next_value(r)))
+        return missing(r, o);
+    return o->kind == XD_OPT_TEXT ? take_text(o, field, v, r->e)
+                                  : take_number(o, field, v, r->e);
+}
+
+static xd_status read_operand(reader *r, xd_opt_texts *operands)
+{
+    const xd_option row = { .name = "argument", .kind = XD_OPT_TEXT, .max = XD_OPT_MANY };
+    const char     *v = r->argv[r->i];
+    if (!operands || operands->n >= r->s->operands)
+        return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'%s%s", v,
+                       r->s->stray ? "; " : "", r->s->stray ? r->s->stray : "");
+    return take_text(&row, operands, v, r->e);
+}
+
+xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts *operands,
+                       xd_err *e)
+{
+    reader    r = { .s = s, .argc = argc, .argv = argv, .e = e };
+    xd_status st = XD_OK;
+    int       flags = 1;
+    for (; r.i < argc && st == XD_OK; r.i++) {
+        const char *arg = argv[r.i];
+        if (flags && strcmp(arg, "--") == 0)
+            flags = 0;
+        else if (flags && arg[0] == '-' && arg[1])
+            st = read_flag(&r);
+        else
+            st = read_operand(&r, operands);
+    }
+    return st;
+}
+
+void xd_opt_texts_free(xd_opt_texts *t)
+{
+    free(t->v);
+    *t = (xd_opt_texts){ 0 };
+}
+
+/* ---- help --------------------------------------------------------------------------------- */
+
+enum { HELP_AT = 31, HELP_END = 79 };
+
+/* Prints words from column HELP_AT, breaking lines at HELP_END; the cursor is at column `at`. */
+static void put_wrapped(FILE *f, int at, const char *text)
+{
+    if (at >= HELP_AT)
+        fputc('\n', f), at = 0;
+    fprintf(f, "%*s", HELP_AT - at, "");
+    at = HELP_AT;
+    while (*text) {
+        int len = (int)strcspn(text, " ");
+        if (at > HELP_AT && at + 1 + len > HELP_END) {
+            fprintf(f, "\n%*s", HELP_AT, "");
+            at = HELP_AT;
+        }
+        if (at > HELP_AT)
+            fputc(' ', f), at++;
+        fprintf(f, "%.*s", len, text);
+        at += len;
+        text += len;
+        text += strspn(text, " ");
+    }
+    fputc('\n', f);
+}
+
+static const char *short_form(const xd_opt_spec *s, const char *name)
+{
+    for (const xd_opt_alias *a = s->aliases; a && a->from; a++)
+        if (!a->from[1] && strcmp(a->to, name) == 0)
+            return a->from;
+    return NULL;
+}
+
+static void default_text(const xd_option *o, const void *record, char *text, size_t size)
+{
+    const char *field = (const char *)record + o->offset;
+    double      x = 0.0;
+    text[0] = 0;
+    if (o->kind == XD_OPT_FLAG || (o->kind == XD_OPT_TEXT && o->max >= XD_OPT_MANY))
+        return;
+    if (o->kind == XD_OPT_TEXT) {
+        const char *v = *(const char *const *)(const void *)field;
+        if (v && *v)
+            snprintf(text, size, " [%s]", v);
+        return;
+    }
+    if (o->kind == XD_OPT_INT)
+        x = *(const int *)(const void *)field;
+    else if (o->kind == XD_OPT_INT64)
+        x = (double)*(const int64_t *)(const void *)field;
+    else
+        x = *(const double *)(const void *)field;
+    if (x >= o->min && x <= o->max)
+        snprintf(text, size, " [%.10g]", x);
+}
+
+static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const void *record)
+{
+    char        text[512], spelled[256] = "", def[96];
+    const char *letter = short_form(s, o->name);
+    int at = letter ? fprintf(f, "  -%s, --%s", letter, o->name) : fprintf(f, "      --%s", o->name);
+    if (o->kind != XD_OPT_FLAG)
+        at += fprintf(f, " %s", o->arg ? o->arg : "VALUE");
+    if (at > HELP_AT - 2)
+        at = HELP_AT;
+    if (o->choices)
+        spell_out(o->choices, spelled, sizeof spelled);
+    default_text(o, record, def, sizeof def);
+    snprintf(text, sizeof text, "%s%s%s%s", spelled, *spelled ? "; " : "", o->help, def);
+    put_wrapped(f, at, text);
+}
+
+int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (groups[i].names && listed(groups[i].names, name))
+            return 1;
+    return 0;
+}
+
+static void help_named(FILE *f, const xd_opt_spec *s, const char *names)
+{
+    char  name[MAXNAME];
+    void *field;
+    for (const char *p = names; *p; p += strspn(p, " ")) {
+        size_t           len = strcspn(p, " ");
+        snprintf(name, sizeof name, "%.*s", (int)len, p);
+        const xd_option *o = find(s, name, &field);
+        if (o && o->help)
+            help_row(f, s, o, (const char *)field - o->offset);
+        p += len;
+    }
+}
+
+void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups)
+{
+    for (int g = 0; g < ngroups; g++) {
+        fprintf(f, "\n%s:\n", groups[g].title);
+        if (groups[g].names) {
+            help_named(f, s, groups[g].names);
+            continue;
+        }
+        for (int t = 0; t < s->ntables; t++)
+            for (int i = 0; i < s->tables[t].n; i++) {
+                const xd_option *o = &s->tables[t].rows[i];
+                if (o->help && !xd_opt_grouped(groups, ngroups, o->name))
+                    help_row(f, s, o, s->tables[t].record);
+            }
+    }
+}

@@ -1,0 +1,58 @@
+/* opt.h - command lines read by tables of xd_option, the rows the library validates requests by.
+ *
+ * Several tables, each with the record it fills, make one command's flags. `-` and `_` are the
+ * same inside a name; `--name value` and `--name=value` are the same; the last one given wins. */
+#ifndef XD_CLI_OPT_H
+#define XD_CLI_OPT_H
+
+#include <stdio.h>
+
+#include "base/err.h"
+
+/* A text option whose row has max == XD_OPT_MANY may be repeated; its field is an xd_opt_texts. */
+#define XD_OPT_MANY 1e6
+
+typedef struct xd_opt_texts {   /* borrowed texts; the list is freed by xd_opt_texts_free       */
+    int          n;
+    const char **v;
+} xd_opt_texts;
+
+typedef struct xd_opt_table {
+    const xd_option *rows;      /* a row without `help` is not shown by xd_opt_help             */
+    int              n;
+    void            *record;    /* filled; before parsing it holds the defaults                 */
+} xd_opt_table;
+
+typedef struct xd_opt_alias {   /* another name of an option; of one letter: its short form     */
+    const char *from, *to;
+} xd_opt_alias;
+
+typedef struct xd_opt_group {   /* a part of a help text                                        */
+    const char *title;
+    const char *names;          /* separated by spaces; NULL: all rows that no group names      */
+} xd_opt_group;
+
+typedef struct xd_opt_spec {
+    const xd_opt_table *tables;
+    int                 ntables;
+    const xd_opt_alias *aliases;        /* ends with a row without `from`, or NULL              */
+    int                 operands;       /* how many arguments that are no flags are taken       */
+    const char         *stray;          /* advice on one argument too many                      */
+} xd_opt_spec;
+
+/* Reads argv[0..argc). Fields get pointers into argv. XD_EINVAL with one sentence that names the
+ * flag, what it takes, and for an unknown flag the nearest one. */
+xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts *operands,
+                       xd_err *e);
+void      xd_opt_texts_free(xd_opt_texts *t);
+
+/* Prints the options of all groups in 80 columns. Defaults are read from the records; a number
+ * outside of its row's range stands for "whatever the model says" and is not shown. */
+void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups);
+/* Does one of these groups name the option? */
+int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name);
+
+/* The name in `names` nearest to `word`; NULL only when there is none. */
+const char *xd_opt_nearest(const char *word, const char *const *names, int n);
+
+#endif

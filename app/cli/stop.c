@@ -1,0 +1,49 @@
+/* stop.c - signals. Everything in the handler is async-signal-safe. */
+#include "cli/stop.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static _Atomic(xd_engine *)  watched;
+static volatile sig_atomic_t came;
+
+static void on_signal(int sig)
+{
+    xd_engine *g = atomic_load(&watched);
+    if (came || !g) {
+        xd_output_sweep();
+        _exit(128 + sig);
+    }
+    came = sig;
+    xd_cancel(g);
+}
+
+/* SIGINT and SIGTERM are taken even where they were ignored: a shell starts background commands
+ * of a script with SIGINT ignored, and who sends it to one means it. */
+void xd_stop_arm(void)
+{
+    struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_RESTART }, old;
+    sigemptyset(&act.sa_mask);
+    sigaddset(&act.sa_mask, SIGINT);
+    sigaddset(&act.sa_mask, SIGTERM);
+    sigaddset(&act.sa_mask, SIGHUP);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &act, NULL);
+}
+
+void xd_stop_watch(xd_engine *g)
+{
+    atomic_store(&watched, g);
+}
+
+int xd_stop_asked(void)
+{
+    xd_engine *g = atomic_load(&watched);
+    if (came && g)
+        xd_cancel(g);
+    return came;
+}

@@ -1,0 +1,15 @@
+/* stop.h - what Ctrl-C does: the first signal ends the request, the second one the process */
+#ifndef XD_CLI_STOP_H
+#define XD_CLI_STOP_H
+
+#include "xdit/xdit.h"
+
+/* Takes SIGINT, SIGTERM and SIGHUP. While no engine is being watched a signal ends the process at
+ * once; no half-written file is left either way. */
+void xd_stop_arm(void);
+void xd_stop_watch(xd_engine *g);       /* whom the first signal cancels; NULL: nobody         */
+/* 0, or the signal that came. Cancels the watched engine again: a signal that came just before
+ * a request began would otherwise be forgotten by it. */
+int  xd_stop_asked(void);
+
+#endif
