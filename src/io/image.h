@@ -6,16 +6,18 @@
 
 #include "base/err.h"
 
-/* Texts that travel in the file: PNG tEXt/iTXt chunks; a comment elsewhere. NULL ends. */
+/* Texts in UTF-8 that travel in the file, up to one whose key is NULL. PNG: a tEXt chunk each,
+ * iTXt when it is not Latin-1. Elsewhere "key: value" lines: the comment of a JPEG or PPM, the
+ * Exif ImageDescription of a WebP. */
 typedef struct xd_image_text { const char *key, *value; } xd_image_text;
 
-/* rgb: h rows of w pixels of 3 bytes. .png .jpg .jpeg .webp .ppm; XD_EINVAL names the known
- * formats for any other. */
+/* rgb: h rows of w pixels of 3 bytes; texts may be NULL. .png .jpg .jpeg .webp .ppm (JPEG and WebP
+ * at quality 95); XD_EINVAL names the known formats for any other. */
 xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                          const xd_image_text *texts, xd_err *e);
 /* 1: a picture can be written to a name like this. */
 int       xd_image_known(const char *path);
-/* Reads .png .jpg .jpeg .webp .ppm into malloc'ed RGB. */
+/* Reads PNG, JPEG, WebP or PPM, whatever the name, into malloc'ed RGB; transparency is dropped. */
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 
 #endif

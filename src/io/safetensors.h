@@ -23,6 +23,9 @@ int64_t     xd_st_count(const xd_st *s);
 const char *xd_st_name(const xd_st *s, int64_t i);      /* sorted by name (bytes)             */
 xd_tensor   xd_st_shape(const xd_st *s, int64_t i);     /* type and extents; p is NULL         */
 int64_t     xd_st_find(const xd_st *s, const char *name);       /* -1: none                    */
+/* The dtype as the file has it ("BF16"); one that is not known here shows as U8 in xd_st_shape
+ * and is refused by xd_st_get, as is a tensor of more than XD_MAXDIM dimensions. */
+const char *xd_st_dtype(const xd_st *s, int64_t i);
 /* View of tensor i, contiguous, perhaps unaligned; valid until xd_st_done(s, i) or close. */
 xd_status   xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e);
 void        xd_st_done(xd_st *s, int64_t i);            /* its pages may go                   */
@@ -31,8 +34,8 @@ uint64_t    xd_st_hash(const xd_st *s);                 /* of names, shapes, off
                                                            and a sample of the data            */
 size_t      xd_st_bytes(const xd_st *s);                /* of all tensors                      */
 
-/* Writes tensors (host, any strides, written as f32 unless `keep`) with string metadata pairs
- * (key, value, ..., NULL), atomically. */
+/* Writes tensors (host, any strides; floats become f32 unless `keep`) with string metadata pairs
+ * (key, value, ..., NULL; or NULL), atomically. */
 typedef struct xd_st_item { const char *name; xd_tensor t; } xd_st_item;
 xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep,
                       const char *const *meta, xd_err *e);

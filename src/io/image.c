@@ -1,0 +1,177 @@
+/* image.c - pictures on disk: formats by name and by first bytes, and PPM, the smallest one */
+#include "io/image.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "io/codec.h"
+
+static const xd_codec *const codecs[] = { &xd_codec_png, &xd_codec_jpeg, &xd_codec_webp,
+                                          &xd_codec_ppm };
+enum { NCODECS = sizeof codecs / sizeof *codecs };
+static const size_t  max_file = (size_t)1 << 30;        /* bytes                              */
+static const int64_t max_pixels = (int64_t)1 << 29;
+
+static const xd_codec *by_tail(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    for (int i = 0; dot && i < NCODECS; i++)
+        for (int k = 0; codecs[i]->tails[k]; k++)
+            if (!strcasecmp(dot, codecs[i]->tails[k]))
+                return codecs[i];
+    return NULL;
+}
+
+int xd_image_known(const char *path)
+{
+    return by_tail(path) != NULL;
+}
+
+xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
+                         const xd_image_text *texts, xd_err *e)
+{
+    static const xd_image_text none = { NULL, NULL };
+    const xd_codec *c = by_tail(path);
+    xd_pixels       p = { (uint8_t *)rgb, w, h };
+    xd_out          o;
+    if (!c)
+        return xd_fail(e, XD_EINVAL, "%s does not end like a picture: .png, .jpg, .jpeg, .webp and "
+                       ".ppm are known", path);
+    if (w < 1 || h < 1 || w > c->max_side || h > c->max_side)
+        return xd_fail(e, XD_EINVAL, "%s: %s pictures have sides of 1 to %lld pixels, not %lldx%lld",
+                       path, c->name, (long long)c->max_side, (long long)w, (long long)h);
+    xd_status st = xd_out_open(&o, path, e);
+    if (st != XD_OK)
+        return st;
+    st = c->write(o.f, path, &p, texts ? texts : &none, e);
+    if (st == XD_OK)
+        return xd_out_commit(&o, e);
+    xd_out_abort(&o);
+    return st;
+}
+
+xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd_err *e)
+{
+    if (w < 1 || h < 1 || w > max_pixels / h)
+        return xd_fail(e, XD_EFORMAT, "%s: a picture of %lldx%lld pixels is not plausible", path,
+                       (long long)w, (long long)h);
+    *p = (xd_pixels){ malloc((size_t)w * (size_t)h * 3), w, h };
+    if (!p->rgb)
+        return xd_fail(e, XD_ENOMEM, "%s: no memory for a picture of %lldx%lld pixels", path,
+                       (long long)w, (long long)h);
+    return XD_OK;
+}
+
+xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
+                          xd_err *e)
+{
+    *p = (xd_pixels){ 0 };
+    for (int i = 0; i < NCODECS; i++)
+        if (codecs[i]->is(data, len)) {
+            xd_status st = codecs[i]->read(data, len, path, p, e);
+            if (st != XD_OK) {
+                free(p->rgb);
+                p->rgb = NULL;
+            }
+            return st;
+        }
+    return xd_fail(e, XD_EFORMAT, "%s is no picture: neither PNG, JPEG, WebP nor PPM", path);
+}
+
+xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e)
+{
+    char     *data = NULL;
+    size_t    len = 0;
+    xd_pixels p = { 0 };
+    xd_status st = xd_file_read(path, max_file, &data, &len, e);
+    if (st == XD_OK)
+        st = xd_image_decode((const uint8_t *)data, len, path, &p, e);
+    free(data);
+    *rgb = p.rgb;
+    *w = p.w;
+    *h = p.h;
+    return st;
+}
+
+char *xd_texts_joined(const xd_image_text *texts, size_t max)
+{
+    xd_text_buf b = { 0 };
+    for (; texts->key; texts++)
+        xd_buf_add(&b, "%s%s: %s", b.len ? "\n" : "", texts->key, texts->value);
+    if (b.failed || !b.p) {
+        xd_buf_free(&b);
+        return NULL;
+    }
+    if (b.len > max) {
+        while (max && ((unsigned char)b.p[max] & 0xc0) == 0x80)
+            max--;
+        b.p[max] = 0;
+    }
+    return b.p;
+}
+
+/* ---- PPM: "P6", comments, width, height, 255, pixels ------------------------------------------ */
+
+static xd_status ppm_write(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
+                           xd_err *e)
+{
+    char *note = xd_texts_joined(texts, 65536);
+    (void)path;
+    (void)e;
+    fprintf(f, "P6\n");
+    for (char *line = note, *end; line; line = end) {
+        if ((end = strchr(line, '\n')))
+            *end++ = 0;
+        fprintf(f, "# %s\n", line);
+    }
+    fprintf(f, "%lld %lld\n255\n", (long long)p->w, (long long)p->h);
+    fwrite(p->rgb, 3, (size_t)(p->w * p->h), f);
+    free(note);
+    return XD_OK;
+}
+
+static int ppm_is(const uint8_t *data, size_t len)
+{
+    return len > 2 && data[0] == 'P' && data[1] == '6' && (isspace(data[2]) || data[2] == '#');
+}
+
+/* The next number; blanks and comments before it are passed. -1: none. */
+static int64_t ppm_number(const uint8_t *data, size_t len, size_t *at)
+{
+    int64_t n = 0;
+    while (*at < len && (isspace(data[*at]) || data[*at] == '#'))
+        if (data[(*at)++] == '#')
+            while (*at < len && data[*at] != '\n')
+                (*at)++;
+    if (*at >= len || !isdigit(data[*at]))
+        return -1;
+    for (; *at < len && isdigit(data[*at]) && n < 1000000000; (*at)++)
+        n = 10 * n + (data[*at] - '0');
+    return n;
+}
+
+static xd_status ppm_read(const uint8_t *data, size_t len, const char *path, xd_pixels *p, xd_err *e)
+{
+    size_t  at = 2;
+    int64_t w = ppm_number(data, len, &at), h = ppm_number(data, len, &at);
+    int64_t top = ppm_number(data, len, &at);
+    if (top != 255)
+        return xd_fail(e, XD_EFORMAT, "%s: not a PPM of 8 bits a channel", path);
+    at++;
+    if (w < 1 || h < 1 || at > len || (uint64_t)w > (len - at) / 3 / (uint64_t)h)
+        return xd_fail(e, XD_EFORMAT, "%s is truncated: %lldx%lld pixels do not fit in its %zu bytes",
+                       path, (long long)w, (long long)h, len);
+    xd_status st = xd_pixels_new(p, w, h, path, e);
+    if (st == XD_OK)
+        memcpy(p->rgb, data + at, (size_t)(w * h) * 3);
+    return st;
+}
+
+const xd_codec xd_codec_ppm = {
+    .name = "PPM", .tails = (const char *const[]){ ".ppm", NULL }, .max_side = 999999999,
+    .write = ppm_write, .is = ppm_is, .read = ppm_read,
+};

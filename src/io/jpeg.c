@@ -1,0 +1,134 @@
+/* jpeg.c - JPEG by libjpeg: quality 95 without chroma subsampling, texts as one comment.
+ *
+ * libjpeg leaves by longjmp from its error handler; everything to free afterwards hangs on
+ * the codec's own struct. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+
+#include "io/codec.h"
+
+enum { QUALITY = 95, MAX_COMMENT = 65533 };
+
+typedef struct trap {
+    struct jpeg_error_mgr mgr;  /* first: libjpeg's pointer is ours                            */
+    jmp_buf     jump;
+    const char *path;
+    xd_status   code;           /* of what libjpeg complains about                            */
+    xd_err     *e;
+} trap;
+
+static void on_error(j_common_ptr c)
+{
+    trap *t = (trap *)(void *)c->err;
+    char  msg[JMSG_LENGTH_MAX];
+    c->err->format_message(c, msg);
+    xd_fail(t->e, t->code, "%s: JPEG: %s", t->path, msg);
+    longjmp(t->jump, 1);
+}
+
+static void quiet(j_common_ptr c)
+{
+    (void)c;
+}
+
+static struct jpeg_error_mgr *trap_init(trap *t, const char *path, xd_status code, xd_err *e)
+{
+    jpeg_std_error(&t->mgr);
+    t->mgr.error_exit = on_error;
+    t->mgr.output_message = quiet;
+    t->path = path;
+    t->code = code;
+    t->e = e;
+    return &t->mgr;
+}
+
+static void compress(struct jpeg_compress_struct *c, FILE *f, const xd_pixels *p, const char *note)
+{
+    jpeg_stdio_dest(c, f);
+    c->image_width = (JDIMENSION)p->w;
+    c->image_height = (JDIMENSION)p->h;
+    c->input_components = 3;
+    c->in_color_space = JCS_RGB;
+    jpeg_set_defaults(c);
+    jpeg_set_quality(c, QUALITY, TRUE);
+    for (int i = 0; i < 3; i++)
+        c->comp_info[i].h_samp_factor = c->comp_info[i].v_samp_factor = 1;
+    jpeg_start_compress(c, TRUE);
+    if (note)
+        jpeg_write_marker(c, JPEG_COM, (const JOCTET *)note, (unsigned)strlen(note));
+    for (int64_t i = 0; i < p->h; i++) {
+        JSAMPROW row = p->rgb + i * p->w * 3;
+        jpeg_write_scanlines(c, &row, 1);
+    }
+    jpeg_finish_compress(c);
+}
+
+static xd_status jpeg_save(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
+                           xd_err *e)
+{
+    struct jpeg_compress_struct c;
+    trap  t;
+    char *const note = xd_texts_joined(texts, MAX_COMMENT);
+    c.err = trap_init(&t, path, XD_EIO, e);
+    if (setjmp(t.jump)) {
+        jpeg_destroy_compress(&c);
+        free(note);
+        return XD_EIO;
+    }
+    jpeg_create_compress(&c);
+    compress(&c, f, p, note);
+    jpeg_destroy_compress(&c);
+    free(note);
+    return XD_OK;
+}
+
+static int jpeg_is(const uint8_t *data, size_t len)
+{
+    return len > 3 && data[0] == 0xff && data[1] == 0xd8 && data[2] == 0xff;
+}
+
+/* A warning (a truncated or damaged stream, painted grey by libjpeg) counts as an error. */
+static xd_status decompress(struct jpeg_decompress_struct *c, trap *t, xd_pixels *p)
+{
+    jpeg_read_header(c, TRUE);
+    c->out_color_space = JCS_RGB;
+    jpeg_start_decompress(c);
+    xd_status st = xd_pixels_new(p, c->output_width, c->output_height, t->path, t->e);
+    if (st != XD_OK)
+        return st;
+    while (c->output_scanline < c->output_height) {
+        JSAMPROW row = p->rgb + (size_t)c->output_scanline * (size_t)p->w * 3;
+        jpeg_read_scanlines(c, &row, 1);
+        if (t->mgr.num_warnings)
+            return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: truncated or damaged at row %u of %u", t->path,
+                           c->output_scanline, c->output_height);
+    }
+    jpeg_finish_decompress(c);
+    return XD_OK;
+}
+
+static xd_status jpeg_load(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
+                           xd_err *e)
+{
+    struct jpeg_decompress_struct c;
+    trap t;
+    c.err = trap_init(&t, path, XD_EFORMAT, e);
+    if (setjmp(t.jump)) {
+        jpeg_destroy_decompress(&c);
+        return XD_EFORMAT;
+    }
+    jpeg_create_decompress(&c);
+    jpeg_mem_src(&c, data, len);
+    xd_status st = decompress(&c, &t, p);
+    jpeg_destroy_decompress(&c);
+    return st;
+}
+
+const xd_codec xd_codec_jpeg = {
+    .name = "JPEG", .tails = (const char *const[]){ ".jpg", ".jpeg", NULL },
+    .max_side = JPEG_MAX_DIMENSION, .write = jpeg_save, .is = jpeg_is, .read = jpeg_load,
+};

@@ -1,0 +1,207 @@
+/* png.c - PNG by libpng.
+ *
+ * libpng leaves by longjmp: what must be freed afterwards lives in a record that the setjmp
+ * frame does not change. */
+#include <errno.h>
+#include <png.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/codec.h"
+
+typedef struct session {
+    png_structp png;
+    png_infop   info;
+    const char *path;
+    xd_err     *e;
+    png_bytepp  rows;
+    png_text   *texts;          /* of n, whose key and text are ours                          */
+    int         n;
+    const uint8_t *data;        /* reading: what is left                                      */
+    size_t      left;
+    xd_pixels  *p;
+} session;
+
+static void on_error(png_structp png, png_const_charp msg)
+{
+    session *s = png_get_error_ptr(png);
+    if (s->data)
+        xd_fail(s->e, XD_EFORMAT, "%s: PNG: %s", s->path, msg);
+    else
+        xd_fail(s->e, XD_EIO, "cannot write %s: %s", s->path, errno ? strerror(errno) : msg);
+    longjmp(png_jmpbuf(png), 1);
+}
+
+static void on_warning(png_structp png, png_const_charp msg)
+{
+    (void)png;
+    (void)msg;
+}
+
+static void session_free(session *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        free(s->texts[i].key);
+        free(s->texts[i].text);
+    }
+    free(s->texts);
+    free(s->rows);
+}
+
+/* ---- writing ---------------------------------------------------------------------------------- */
+
+/* UTF-8 to printable Latin-1, the encoding of tEXt, where every character has one; NULL where
+ * not. malloc'ed. */
+static char *latin1(const char *s)
+{
+    char *out = malloc(strlen(s) + 1), *p = out;
+    for (const unsigned char *c = (const unsigned char *)s; out && *c; c++) {
+        if (*c < 0x80) {
+            *p++ = (char)*c;
+        } else if ((*c == 0xc2 && c[1] >= 0xa0 && c[1] < 0xc0) ||
+                   (*c == 0xc3 && (c[1] & 0xc0) == 0x80)) {
+            *p++ = (char)(((*c & 3) << 6) | (c[1] & 0x3f));
+            c++;
+        } else {
+            free(out);
+            return NULL;
+        }
+    }
+    if (out)
+        *p = 0;
+    return out;
+}
+
+/* Keys are 1 to 79 characters of Latin-1; ours are plain words. */
+static xd_status add_text(session *s, const xd_image_text *from)
+{
+    png_text *t = &s->texts[s->n];
+    char     *plain = latin1(from->value);
+    *t = (png_text){ .compression = plain ? PNG_TEXT_COMPRESSION_NONE : PNG_ITXT_COMPRESSION_NONE };
+    t->key = strndup(from->key, 79);
+    t->text = plain ? plain : strdup(from->value);
+    s->n++;
+    if (!t->key || !t->text)
+        return xd_fail(s->e, XD_ENOMEM, "%s: no memory for its texts", s->path);
+    if (plain)
+        t->text_length = strlen(t->text);
+    else
+        t->itxt_length = strlen(t->text);
+    return XD_OK;
+}
+
+static xd_status prepare(session *s, const xd_pixels *p, const xd_image_text *texts)
+{
+    size_t n = 0;
+    while (texts[n].key)
+        n++;
+    s->rows = malloc((size_t)p->h * sizeof *s->rows);
+    s->texts = calloc(n + 1, sizeof *s->texts);
+    if (!s->rows || !s->texts)
+        return xd_fail(s->e, XD_ENOMEM, "%s: no memory to write it", s->path);
+    for (int64_t i = 0; i < p->h; i++)
+        s->rows[i] = p->rgb + i * p->w * 3;
+    for (size_t i = 0; i < n; i++)
+        if (add_text(s, &texts[i]) != XD_OK)
+            return XD_ENOMEM;
+    return XD_OK;
+}
+
+static xd_status write_with(session *s, FILE *f, const xd_pixels *p)
+{
+    errno = 0;
+    if (setjmp(png_jmpbuf(s->png)))
+        return XD_EIO;
+    png_set_user_limits(s->png, 0x7fffffff, 0x7fffffff);
+    png_init_io(s->png, f);
+    png_set_IHDR(s->png, s->info, (png_uint_32)p->w, (png_uint_32)p->h, 8, PNG_COLOR_TYPE_RGB,
+                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_set_text(s->png, s->info, s->texts, s->n);
+    png_write_info(s->png, s->info);
+    png_write_image(s->png, s->rows);
+    png_write_end(s->png, s->info);
+    return XD_OK;
+}
+
+static xd_status png_save(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
+                          xd_err *e)
+{
+    session   s = { .path = path, .e = e };
+    xd_status st = prepare(&s, p, texts);
+    if (st == XD_OK) {
+        s.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &s, on_error, on_warning);
+        s.info = s.png ? png_create_info_struct(s.png) : NULL;
+        st = s.info ? write_with(&s, f, p)
+                    : xd_fail(e, XD_ENOMEM, "%s: no memory to write it", path);
+        png_destroy_write_struct(&s.png, &s.info);
+    }
+    session_free(&s);
+    return st;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+static int png_is(const uint8_t *data, size_t len)
+{
+    return len >= 8 && !png_sig_cmp(data, 0, 8);
+}
+
+static void take(png_structp png, png_bytep to, size_t n)
+{
+    session *s = png_get_io_ptr(png);
+    if (n > s->left)
+        png_error(png, "the file ends early");
+    memcpy(to, s->data, n);
+    s->data += n;
+    s->left -= n;
+}
+
+/* Whatever the file has becomes 8-bit RGB; transparency is dropped. */
+static void as_rgb(session *s)
+{
+    png_set_expand(s->png);
+    png_set_scale_16(s->png);
+    png_set_gray_to_rgb(s->png);
+    png_set_strip_alpha(s->png);
+    png_set_interlace_handling(s->png);
+    png_read_update_info(s->png, s->info);
+}
+
+static xd_status read_with(session *s)
+{
+    if (setjmp(png_jmpbuf(s->png)))
+        return XD_EFORMAT;
+    png_set_read_fn(s->png, s, take);
+    png_read_info(s->png, s->info);
+    as_rgb(s);
+    int64_t   w = png_get_image_width(s->png, s->info), h = png_get_image_height(s->png, s->info);
+    xd_status st = xd_pixels_new(s->p, w, h, s->path, s->e);
+    if (st != XD_OK)
+        return st;
+    if (png_get_rowbytes(s->png, s->info) != (size_t)w * 3)
+        png_error(s->png, "rows that are not RGB");
+    if (!(s->rows = malloc((size_t)h * sizeof *s->rows)))
+        png_error(s->png, "no memory for its rows");
+    for (int64_t i = 0; i < h; i++)
+        s->rows[i] = s->p->rgb + i * w * 3;
+    png_read_image(s->png, s->rows);
+    png_read_end(s->png, NULL);
+    return XD_OK;
+}
+
+static xd_status png_load(const uint8_t *data, size_t len, const char *path, xd_pixels *p, xd_err *e)
+{
+    session   s = { .path = path, .e = e, .data = data, .left = len, .p = p };
+    xd_status st;
+    s.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &s, on_error, on_warning);
+    s.info = s.png ? png_create_info_struct(s.png) : NULL;
+    st = s.info ? read_with(&s) : xd_fail(e, XD_ENOMEM, "%s: no memory to read it", path);
+    png_destroy_read_struct(&s.png, &s.info, NULL);
+    session_free(&s);
+    return st;
+}
+
+const xd_codec xd_codec_png = {
+    .name = "PNG", .tails = (const char *const[]){ ".png", NULL }, .max_side = 1000000,
+    .write = png_save, .is = png_is, .read = png_load,
+};

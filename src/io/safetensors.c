@@ -1,0 +1,507 @@
+/* safetensors.c - opening checkpoints: which files, their headers, their tensors.
+ *
+ * Everything a header says is checked before a tensor is handed out, so that a view never
+ * leaves its file. How bytes come to memory is in stfile.c. */
+#include "io/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "io/stfile.h"
+
+typedef struct entry {
+    char     *name;
+    char     *alien;            /* a dtype this engine does not know, or NULL                 */
+    int       shard;
+    int       rank;             /* extents in the file; beyond XD_MAXDIM it cannot be used     */
+    int       users;            /* of `copy`; while opening a mark of obey_index               */
+    size_t    at, bytes;        /* in the file                                                */
+    xd_tensor shape;
+    void     *copy;             /* when the file is not mapped                                */
+} entry;
+
+struct xd_st {
+    xd_st_file *shards;
+    int         nshards;
+    entry      *t;              /* sorted by name                                             */
+    int64_t     n, cap;
+};
+
+static const struct {
+    const char *name;
+    xd_dtype    type;
+} dtypes[] = {
+    { "F32", XD_F32 },        { "F16", XD_F16 },        { "BF16", XD_BF16 }, { "F64", XD_F64 },
+    { "F8_E4M3", XD_F8E4M3 }, { "F8_E5M2", XD_F8E5M2 }, { "I8", XD_I8 },     { "U8", XD_U8 },
+    { "I16", XD_I16 },        { "I32", XD_I32 },        { "I64", XD_I64 },   { "BOOL", XD_BOOL },
+};
+
+/* ---- one header --------------------------------------------------------------------------- */
+
+static int index_number(const xd_json *v, int64_t *n)
+{
+    double d;
+    if (!xd_json_number(v, &d) || !(d >= 0) || d > 9007199254740992.0 || d != (double)(int64_t)d)
+        return 0;
+    *n = (int64_t)d;
+    return 1;
+}
+
+/* Extents beyond XD_MAXDIM are folded into the last one: such a tensor is counted, not used. */
+static xd_status read_shape(const char *path, entry *t, const xd_json *list, xd_err *e)
+{
+    int64_t d[XD_MAXDIM] = { 0 }, v, size = 1;
+    if (!xd_json_is_list(list))
+        return xd_fail(e, XD_EFORMAT, "%s: tensor %s has no shape", path, t->name);
+    t->rank = xd_json_size(list);
+    for (int i = 0; i < t->rank; i++) {
+        if (!index_number(xd_json_at(list, i), &v))
+            return xd_fail(e, XD_EFORMAT, "%s: extent %d of tensor %s is no count", path, i, t->name);
+        if (v && size > INT64_MAX / 16 / v)
+            return xd_fail(e, XD_EFORMAT, "%s: the shape of tensor %s is larger than any memory", path,
+                           t->name);
+        size *= v ? v : 1;
+        if (i < XD_MAXDIM)
+            d[i] = v;
+        else
+            d[XD_MAXDIM - 1] *= v;
+    }
+    t->shape = xd_view(NULL, XD_U8, t->rank < XD_MAXDIM ? t->rank : XD_MAXDIM, d);
+    return XD_OK;
+}
+
+static xd_status read_dtype(const char *path, entry *t, const char *name, xd_err *e)
+{
+    if (!name)
+        return xd_fail(e, XD_EFORMAT, "%s: tensor %s has no dtype", path, t->name);
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (!strcmp(name, dtypes[i].name)) {
+            t->shape.type = dtypes[i].type;
+            return XD_OK;
+        }
+    t->shape.type = XD_U8;
+    t->alien = strdup(name);
+    return t->alien ? XD_OK : xd_fail(e, XD_ENOMEM, "%s: no memory for its header", path);
+}
+
+static xd_status read_entry(const xd_st_file *f, entry *t, const xd_json *v, xd_err *e)
+{
+    const xd_json *where = xd_json_get(v, "data_offsets");
+    int64_t        from, to;
+    xd_status      st = read_shape(f->path, t, xd_json_get(v, "shape"), e);
+    if (st == XD_OK)
+        st = read_dtype(f->path, t, xd_json_text(xd_json_get(v, "dtype")), e);
+    if (st != XD_OK)
+        return st;
+    if (!xd_json_is_list(where) || xd_json_size(where) != 2 ||
+        !index_number(xd_json_at(where, 0), &from) || !index_number(xd_json_at(where, 1), &to) ||
+        from > to)
+        return xd_fail(e, XD_EFORMAT, "%s: tensor %s has no data_offsets [begin, end]", f->path,
+                       t->name);
+    t->at = (size_t)from;
+    t->bytes = (size_t)(to - from);
+    if (!t->alien && t->bytes != xd_bytes(t->shape))
+        return xd_fail(e, XD_EFORMAT, "%s: tensor %s has %zu bytes, its shape and dtype need %zu",
+                       f->path, t->name, t->bytes, xd_bytes(t->shape));
+    return XD_OK;
+}
+
+static entry *new_entry(xd_st *s, const char *name, int shard)
+{
+    if (s->n == s->cap) {
+        int64_t cap = s->cap ? 2 * s->cap : 256;
+        entry  *t = realloc(s->t, (size_t)cap * sizeof *t);
+        if (!t)
+            return NULL;
+        s->t = t;
+        s->cap = cap;
+    }
+    entry *t = &s->t[s->n];
+    *t = (entry){ .shard = shard, .name = strdup(name) };
+    if (!t->name)
+        return NULL;
+    s->n++;
+    return t;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+/* Checks the n tensors of one file against its size and each other; sorts them. */
+static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *e)
+{
+    size_t end = 0, used = 0, have = f->size - f->data;
+    qsort(t, (size_t)n, sizeof *t, by_place);
+    for (int64_t i = 0; i < n; i++) {
+        if (t[i].bytes && t[i].at < end)
+            return xd_fail(e, XD_EFORMAT, "%s: tensor %s begins at byte %zu of the data, where %zu "
+                           "are taken already", f->path, t[i].name, t[i].at, end);
+        end = t[i].at + t[i].bytes > end ? t[i].at + t[i].bytes : end;
+        used += t[i].bytes;
+        t[i].at += f->data;
+    }
+    if (end > have)
+        return xd_fail(e, XD_EFORMAT, "%s is truncated: its tensors need %zu bytes, the file has %zu",
+                       f->path, end + f->data, f->size);
+    if (used < have)
+        xd_log(XD_LOG_WARN, "%s: %zu of its %zu bytes belong to no tensor", f->path, have - used,
+               f->size);
+    return XD_OK;
+}
+
+static xd_status read_header(xd_st *s, int shard, const xd_json *j, xd_err *e)
+{
+    const xd_st_file *f = &s->shards[shard];
+    int64_t           first = s->n;
+    if (!xd_json_is_object(j))
+        return xd_fail(e, XD_EFORMAT, "%s: its header is no JSON object", f->path);
+    for (const xd_json *v = xd_json_first(j); v; v = xd_json_next(v)) {
+        if (!strcmp(xd_json_key(v), "__metadata__"))
+            continue;
+        entry    *t = new_entry(s, xd_json_key(v), shard);
+        xd_status st = t ? read_entry(f, t, v, e)
+                         : xd_fail(e, XD_ENOMEM, "%s: no memory for its header", f->path);
+        if (st != XD_OK)
+            return st;
+    }
+    return s->n > first ? check_places(f, s->t + first, s->n - first, e) : XD_OK;
+}
+
+/* Opens the file of shards[shard], whose path is set. */
+static xd_status open_shard(xd_st *s, int shard, xd_err *e)
+{
+    xd_st_file *f = &s->shards[shard];
+    char       *head = NULL;
+    size_t      len = 0;
+    xd_json    *j = NULL;
+    xd_status   st = xd_st_file_open(f, &head, &len, e);
+    if (st == XD_OK)
+        st = xd_json_parse(&j, head, len, f->path, e);
+    if (st == XD_OK)
+        st = read_header(s, shard, j, e);
+    if (st == XD_OK)
+        xd_st_file_map(f);
+    xd_json_free(&j);
+    free(head);
+    return st;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    int          c = strcmp(x->name, y->name);
+    return c ? c : x->shard - y->shard;
+}
+
+/* The first tensor whose name is not below `name`. */
+static int64_t lower(const xd_st *s, const char *name)
+{
+    int64_t low = 0, high = s->n;
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (strcmp(s->t[mid].name, name) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static xd_status sort_names(xd_st *s, xd_err *e)
+{
+    if (s->n)
+        qsort(s->t, (size_t)s->n, sizeof *s->t, by_name);
+    for (int64_t i = 1; i < s->n; i++)
+        if (!strcmp(s->t[i].name, s->t[i - 1].name))
+            return xd_fail(e, XD_EFORMAT, "tensor %s is there twice: in %s and in %s", s->t[i].name,
+                           s->shards[s->t[i - 1].shard].path, s->shards[s->t[i].shard].path);
+    return XD_OK;
+}
+
+/* ---- an index of shards -------------------------------------------------------------------- */
+
+static int plain_name(const char *name)
+{
+    return name[0] && name[0] != '.' && !strchr(name, '/') && !strchr(name, '\\');
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The distinct shard names of a weight_map, sorted, borrowed from it. */
+static xd_status shard_names(const char *index, const xd_json *map, const char ***names, int *n,
+                             xd_err *e)
+{
+    int          k = 0;
+    const char **list = NULL;
+    if (!xd_json_is_object(map) || !xd_json_size(map))
+        return xd_fail(e, XD_EFORMAT, "%s: has no weight_map", index);
+    if (!(list = malloc((size_t)xd_json_size(map) * sizeof *list)))
+        return xd_fail(e, XD_ENOMEM, "%s: no memory for its names", index);
+    *names = list;
+    for (const xd_json *v = xd_json_first(map); v; v = xd_json_next(v)) {
+        const char *name = xd_json_text(v);
+        if (!name || !plain_name(name))
+            return xd_fail(e, XD_EFORMAT, "%s: \"%s\" for tensor %s is not the name of a file beside "
+                           "it", index, name ? name : "(no text)", xd_json_key(v));
+        list[k++] = name;
+    }
+    qsort(list, (size_t)k, sizeof *list, by_text);
+    *n = 0;
+    for (int i = 0; i < k; i++)
+        if (!i || strcmp(list[i], list[*n - 1]) != 0)
+            list[(*n)++] = list[i];
+    return XD_OK;
+}
+
+static xd_status check_present(const xd_st *s, const char *index, xd_err *e)
+{
+    int         missing = 0;
+    const char *first = NULL;
+    for (int i = s->nshards - 1; i >= 0; i--)
+        if (!xd_file_exists(s->shards[i].path)) {
+            missing++;
+            first = s->shards[i].path;
+        }
+    if (missing)
+        return xd_fail(e, XD_EIO, "%d of the %d files that %s names are missing, the first is %s",
+                       missing, s->nshards, index, first);
+    return XD_OK;
+}
+
+static int find_shard(const char *const *names, int n, const char *name)
+{
+    const char *const *at = bsearch(&name, names, (size_t)n, sizeof *names, by_text);
+    return at ? (int)(at - names) : -1;
+}
+
+/* A tensor that lies in two files is taken from the one the index names. What the index does
+ * not name stays. Needs s->t sorted; keeps it so. */
+static void obey_index(xd_st *s, const xd_json *map, const char *const *names)
+{
+    for (const xd_json *v = xd_json_first(map); v; v = xd_json_next(v)) {
+        const char *name = xd_json_key(v);
+        int         shard = find_shard(names, s->nshards, xd_json_text(v));
+        for (int64_t i = lower(s, name); i < s->n && !strcmp(s->t[i].name, name); i++)
+            s->t[i].users = s->t[i].shard == shard ? 1 : -1;
+    }
+    int64_t k = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        if (s->t[i].users < 0) {
+            free(s->t[i].name);
+            free(s->t[i].alien);
+            continue;
+        }
+        s->t[k] = s->t[i];
+        s->t[k++].users = 0;
+    }
+    s->n = k;
+}
+
+static xd_status check_index(const xd_st *s, const char *index, const xd_json *map, xd_err *e)
+{
+    for (const xd_json *v = xd_json_first(map); v; v = xd_json_next(v))
+        if (xd_st_find(s, xd_json_key(v)) < 0)
+            return xd_fail(e, XD_EFORMAT, "%s: tensor %s is not in %s, where the index says it is",
+                           index, xd_json_key(v), xd_json_text(v));
+    return XD_OK;
+}
+
+static xd_status open_shards(xd_st *s, const char *dir, const char *index, const xd_json *map,
+                             const char *const *names, int n, xd_err *e)
+{
+    if (!(s->shards = calloc((size_t)n, sizeof *s->shards)))
+        return xd_fail(e, XD_ENOMEM, "%s: no memory for %d shards", index, n);
+    for (; s->nshards < n; s->nshards++) {
+        xd_st_file_init(&s->shards[s->nshards]);
+        if (!(s->shards[s->nshards].path = xd_path_join(dir, names[s->nshards])))
+            return xd_fail(e, XD_ENOMEM, "%s: no memory for %d shards", index, n);
+    }
+    xd_status st = check_present(s, index, e);
+    for (int i = 0; st == XD_OK && i < n; i++)
+        st = open_shard(s, i, e);
+    if (st != XD_OK)
+        return st;
+    if (s->n)
+        qsort(s->t, (size_t)s->n, sizeof *s->t, by_name);
+    obey_index(s, map, names);
+    st = sort_names(s, e);
+    return st == XD_OK ? check_index(s, index, map, e) : st;
+}
+
+/* The shards lie beside their index. */
+static xd_status open_index(xd_st *s, const char *index, xd_err *e)
+{
+    xd_json     *j = NULL;
+    const char **names = NULL;
+    int          n = 0;
+    char        *dir = strdup(index), *slash = dir ? strrchr(dir, '/') : NULL;
+    if (slash)
+        slash[slash == dir] = 0;
+    xd_status    st = dir ? xd_json_read(&j, index, e)
+                          : xd_fail(e, XD_ENOMEM, "%s: no memory to open it", index);
+    const xd_json *map = xd_json_get(j, "weight_map");
+    if (st == XD_OK)
+        st = shard_names(index, map, &names, &n, e);
+    if (st == XD_OK)
+        st = open_shards(s, slash ? dir : ".", index, map, names, n, e);
+    free(dir);
+    free(names);
+    xd_json_free(&j);
+    return st;
+}
+
+/* ---- the store ------------------------------------------------------------------------------ */
+
+static xd_status open_single(xd_st *s, const char *path, xd_err *e)
+{
+    s->shards = calloc(1, sizeof *s->shards);
+    if (!s->shards || !(s->shards->path = strdup(path)))
+        return xd_fail(e, XD_ENOMEM, "%s: no memory to open it", path);
+    s->nshards = 1;
+    s->shards->fd = -1;
+    xd_status st = open_shard(s, 0, e);
+    return st == XD_OK ? sort_names(s, e) : st;
+}
+
+xd_status xd_st_open(xd_st **out, const char *path, const char *stem, xd_err *e)
+{
+    xd_st      *s = calloc(1, sizeof *s);
+    xd_st_which w = { 0 };
+    xd_status   st = s ? xd_st_choose(&w, path, stem, e)
+                       : xd_fail(e, XD_ENOMEM, "%s: no memory to open it", path);
+    *out = NULL;
+    if (st == XD_OK)
+        st = w.sharded ? open_index(s, w.path, e) : open_single(s, w.path, e);
+    free(w.path);
+    if (st == XD_OK)
+        *out = s;
+    else
+        xd_st_close(&s);
+    return st;
+}
+
+void xd_st_close(xd_st **s)
+{
+    if (!s || !*s)
+        return;
+    for (int64_t i = 0; i < (*s)->n; i++) {
+        free((*s)->t[i].name);
+        free((*s)->t[i].alien);
+        free((*s)->t[i].copy);
+    }
+    for (int i = 0; i < (*s)->nshards; i++)
+        xd_st_file_close(&(*s)->shards[i]);
+    free((*s)->t);
+    free((*s)->shards);
+    free(*s);
+    *s = NULL;
+}
+
+int64_t xd_st_count(const xd_st *s)
+{
+    return s->n;
+}
+
+const char *xd_st_name(const xd_st *s, int64_t i)
+{
+    return s->t[i].name;
+}
+
+xd_tensor xd_st_shape(const xd_st *s, int64_t i)
+{
+    return s->t[i].shape;
+}
+
+const char *xd_st_dtype(const xd_st *s, int64_t i)
+{
+    for (size_t k = 0; !s->t[i].alien && k < sizeof dtypes / sizeof *dtypes; k++)
+        if (dtypes[k].type == s->t[i].shape.type)
+            return dtypes[k].name;
+    return s->t[i].alien;
+}
+
+int64_t xd_st_find(const xd_st *s, const char *name)
+{
+    int64_t i = lower(s, name);
+    return i < s->n && !strcmp(s->t[i].name, name) ? i : -1;
+}
+
+xd_status xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e)
+{
+    entry            *n = &s->t[i];
+    const xd_st_file *f = &s->shards[n->shard];
+    if (n->alien)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: tensor %s has dtype %s, which is not known here",
+                       f->path, n->name, n->alien);
+    if (n->rank > XD_MAXDIM)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: tensor %s has %d dimensions, at most %d are known",
+                       f->path, n->name, n->rank, XD_MAXDIM);
+    *t = n->shape;
+    if (f->map) {
+        t->p = (char *)f->map + n->at;
+        xd_st_file_will(f, n->at, n->bytes);
+        return XD_OK;
+    }
+    if (!n->copy) {
+        xd_status st = xd_st_file_read(f, n->at, n->bytes, n->name, &n->copy, e);
+        if (st != XD_OK)
+            return st;
+    }
+    n->users++;
+    t->p = n->copy;
+    return XD_OK;
+}
+
+void xd_st_done(xd_st *s, int64_t i)
+{
+    entry            *n = &s->t[i];
+    const xd_st_file *f = &s->shards[n->shard];
+    if (f->map) {
+        xd_st_file_drop(f, n->at, n->bytes);
+    } else if (n->users > 0 && --n->users == 0) {
+        free(n->copy);
+        n->copy = NULL;
+    }
+}
+
+int xd_st_mapped(const xd_st *s)
+{
+    for (int i = 0; i < s->nshards; i++)
+        if (!s->shards[i].map)
+            return 0;
+    return 1;
+}
+
+uint64_t xd_st_hash(const xd_st *s)
+{
+    uint64_t h = XD_ST_HASH_START;
+    for (int64_t i = 0; i < s->n; i++) {
+        const entry *t = &s->t[i];
+        h = xd_st_hash_bytes(h, t->name, strlen(t->name) + 1);
+        h = xd_st_hash_bytes(h, t->shape.d, sizeof t->shape.d);
+        h = xd_st_hash_bytes(h, (uint64_t[]){ t->shape.type, t->at, t->bytes }, 24);
+    }
+    for (int i = 0; i < s->nshards; i++)
+        h = xd_st_file_hash(&s->shards[i], h);
+    return h;
+}
+
+size_t xd_st_bytes(const xd_st *s)
+{
+    size_t n = 0;
+    for (int64_t i = 0; i < s->n; i++)
+        n += s->t[i].bytes;
+    return n;
+}

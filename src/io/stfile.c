@@ -1,0 +1,204 @@
+/* stfile.c - one safetensors file: 8 bytes of header length, a JSON header, the data.
+ *
+ * A file is mapped whole. Where that fails the same bytes are read with pread, piece by piece,
+ * so that a file larger than the address space allowed can still be used. */
+#define _DEFAULT_SOURCE         /* madvise; the POSIX one does nothing for DONTNEED in glibc    */
+#include "io/stfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+enum { MAX_HEADER = 100000000 };        /* bytes; the format's own limit                      */
+enum { SAMPLES = 256, SAMPLE = 64 };    /* pieces of the data in the hash, bytes of each      */
+static const size_t ahead = (size_t)1 << 20;    /* tensors from here on are read ahead         */
+
+void xd_st_file_init(xd_st_file *f)
+{
+    *f = (xd_st_file){ .fd = -1 };
+}
+
+void xd_st_file_close(xd_st_file *f)
+{
+    if (f->map)
+        munmap((void *)f->map, f->size);
+    if (f->fd >= 0)
+        close(f->fd);
+    free(f->path);
+    xd_st_file_init(f);
+}
+
+/* 0, or errno; EPIPE stands for an early end. */
+static int read_at(int fd, void *to, size_t n, size_t at)
+{
+    char *p = to;
+    while (n) {
+        size_t  part = n < ((size_t)1 << 30) ? n : (size_t)1 << 30;
+        ssize_t k = pread(fd, p, part, (off_t)at);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return k < 0 ? errno : EPIPE;
+        p += k;
+        n -= (size_t)k;
+        at += (size_t)k;
+    }
+    return 0;
+}
+
+static const char *why_read(int err)
+{
+    return err == EPIPE ? "it ends early" : strerror(err);
+}
+
+/* Files that people take for safetensors, by their first 8 bytes; NULL: none of them. */
+static const char *alien(const unsigned char *p)
+{
+    if (!memcmp(p, "version ", 8))
+        return "is a Git LFS pointer, not the weights: fetch them with git lfs pull";
+    if (!memcmp(p, "PK\3\4", 4) || (p[0] == 0x80 && p[1] <= 5 && p[1] >= 2))
+        return "is a PyTorch pickle, not safetensors: load it with diffusers or transformers and "
+               "save it with save_pretrained(..., safe_serialization=True)";
+    if (!memcmp(p, "GGUF", 4))
+        return "is a GGUF file, not safetensors";
+    return NULL;
+}
+
+static xd_status header_size(xd_st_file *f, size_t *len, xd_err *e)
+{
+    unsigned char p[8];
+    uint64_t      n = 0;
+    int           err;
+    if (f->size < 8)
+        return xd_fail(e, XD_EFORMAT, "%s is truncated: it has %zu bytes, a safetensors file has at "
+                       "least 8", f->path, f->size);
+    if ((err = read_at(f->fd, p, 8, 0)))
+        return xd_fail(e, XD_EIO, "cannot read %s: %s", f->path, why_read(err));
+    if (alien(p))
+        return xd_fail(e, XD_EFORMAT, "%s %s", f->path, alien(p));
+    for (int i = 7; i >= 0; i--)
+        n = n << 8 | p[i];
+    if (n > MAX_HEADER || n < 2)
+        return xd_fail(e, XD_EFORMAT, "%s is not a safetensors file: a header of %llu bytes (2 to %d "
+                       "are possible) in a file of %zu", f->path, (unsigned long long)n, MAX_HEADER,
+                       f->size);
+    if (n > f->size - 8)
+        return xd_fail(e, XD_EFORMAT, "%s is truncated: its header needs %llu bytes, the file has %zu",
+                       f->path, (unsigned long long)n + 8, f->size);
+    *len = (size_t)n;
+    return XD_OK;
+}
+
+static xd_status open_fd(xd_st_file *f, xd_err *e)
+{
+    struct stat st;
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (f->fd < 0)
+        return xd_fail(e, XD_EIO, "cannot open %s: %s", f->path, strerror(errno));
+    if (fstat(f->fd, &st) != 0)
+        return xd_fail(e, XD_EIO, "cannot read %s: %s", f->path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return xd_fail(e, XD_EIO, "%s is not a regular file", f->path);
+    f->size = (size_t)st.st_size;
+    return XD_OK;
+}
+
+xd_status xd_st_file_open(xd_st_file *f, char **header, size_t *len, xd_err *e)
+{
+    int       err;
+    char     *text = NULL;
+    xd_status st = open_fd(f, e);
+    if (st == XD_OK)
+        st = header_size(f, len, e);
+    if (st != XD_OK)
+        return st;
+    if (!(text = malloc(*len)))
+        return xd_fail(e, XD_ENOMEM, "%s: no memory for its header of %zu bytes", f->path, *len);
+    if ((err = read_at(f->fd, text, *len, 8))) {
+        free(text);
+        return xd_fail(e, XD_EIO, "cannot read %s: %s", f->path, why_read(err));
+    }
+    f->data = 8 + *len;
+    *header = text;
+    return XD_OK;
+}
+
+void xd_st_file_map(xd_st_file *f)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    void *p = mmap(NULL, f->size, PROT_READ, MAP_SHARED, f->fd, 0);
+    if (p != MAP_FAILED)
+        f->map = p;
+    else if (!atomic_flag_test_and_set(&said))
+        xd_log(XD_LOG_WARN, "cannot map the %zu bytes of %s (%s; see ulimit -v): reading tensor by "
+               "tensor instead", f->size, f->path, strerror(errno));
+}
+
+static size_t page(void)
+{
+    long n = sysconf(_SC_PAGESIZE);
+    return n > 0 ? (size_t)n : 4096;
+}
+
+void xd_st_file_will(const xd_st_file *f, size_t at, size_t bytes)
+{
+    size_t from = at / page() * page();
+    if (bytes >= ahead)
+        madvise((char *)f->map + from, at + bytes - from, MADV_WILLNEED);
+}
+
+/* Whole pages inside the tensor: its neighbours may be in use. */
+void xd_st_file_drop(const xd_st_file *f, size_t at, size_t bytes)
+{
+    size_t size = page(), from = (at + size - 1) / size * size, to = (at + bytes) / size * size;
+    if (at + bytes == f->size)          /* the last page has no neighbour behind it            */
+        to = at + bytes;
+    if (from < to)
+        madvise((char *)f->map + from, to - from, MADV_DONTNEED);
+}
+
+xd_status xd_st_file_read(const xd_st_file *f, size_t at, size_t bytes, const char *name,
+                          void **data, xd_err *e)
+{
+    void *p = malloc(bytes ? bytes : 1);
+    int   err;
+    *data = NULL;
+    if (!p)
+        return xd_fail(e, XD_ENOMEM, "no memory for the %zu bytes of tensor %s of %s", bytes, name,
+                       f->path);
+    if ((err = read_at(f->fd, p, bytes, at))) {
+        free(p);
+        return xd_fail(e, XD_EIO, "cannot read tensor %s of %s: %s", name, f->path, why_read(err));
+    }
+    *data = p;
+    return XD_OK;
+}
+
+uint64_t xd_st_hash_bytes(uint64_t h, const void *p, size_t n)
+{
+    const unsigned char *c = p;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ c[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+uint64_t xd_st_file_hash(const xd_st_file *f, uint64_t h)
+{
+    unsigned char buf[SAMPLE];
+    size_t        n = f->size - f->data, piece = n < SAMPLE ? n : SAMPLE;
+    h = xd_st_hash_bytes(h, &(uint64_t){ f->size }, 8);
+    for (size_t i = 0; i < SAMPLES; i++) {
+        size_t room = n - piece;        /* i/255 of it, without overflow                       */
+        size_t at = room / (SAMPLES - 1) * i + room % (SAMPLES - 1) * i / (SAMPLES - 1);
+        if (!read_at(f->fd, buf, piece, f->data + at))
+            h = xd_st_hash_bytes(h, buf, piece);
+    }
+    return h;
+}

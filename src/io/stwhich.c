@@ -1,0 +1,181 @@
+/* stwhich.c - which weight file a component directory means, and what to say when none fits */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "io/stfile.h"
+
+static const char tail_file[] = ".safetensors", tail_index[] = ".safetensors.index.json";
+
+static int ends(const char *s, const char *tail)
+{
+    size_t n = strlen(s), k = strlen(tail);
+    return n >= k && !strcmp(s + n - k, tail);
+}
+
+/* "fp16", "non_ema", ...: a word, so that the pieces of a sharded checkpoint do not count. */
+static int word(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", s[i]))
+            return 0;
+    return n > 0;
+}
+
+/* Is `name` head + variant + tail? Gives the variant. */
+static int between(const char *name, const char *head, const char *tail, const char **v, size_t *n)
+{
+    size_t len = strlen(name), h = strlen(head), t = strlen(tail);
+    if (len <= h + t || strncmp(name, head, h) != 0 || !ends(name, tail))
+        return 0;
+    *v = name + h;
+    *n = len - h - t;
+    return word(*v, *n);
+}
+
+/* Is `name` a variant's file or index? stem.fp16.safetensors, stem.fp16.safetensors.index.json,
+ * stem.safetensors.index.fp16.json. */
+static int variant(const char *name, const char *stem, const char **v, size_t *n, int *sharded)
+{
+    char head[256];
+    snprintf(head, sizeof head, "%s.", stem);
+    *sharded = 0;
+    if (between(name, head, tail_file, v, n))
+        return 1;
+    *sharded = 1;
+    if (between(name, head, tail_index, v, n))
+        return 1;
+    snprintf(head, sizeof head, "%s.safetensors.index.", stem);
+    return between(name, head, ".json", v, n);
+}
+
+/* Half precision is what a variant usually is; after that the first by name, single files first. */
+static int preference(const char *v, size_t n, int sharded)
+{
+    int p = n == 4 && !strncmp(v, "fp16", 4) ? 0 : n == 4 && !strncmp(v, "bf16", 4) ? 2 : 4;
+    return p + sharded;
+}
+
+typedef struct look {                   /* what a directory has                               */
+    char *variant;                      /* the best, malloc'ed                                */
+    int   rank, sharded;
+    char *other;                        /* a weight file of another kind, malloc'ed            */
+    char *piece;                        /* some .safetensors, malloc'ed                        */
+} look;
+
+static void keep(char **slot, const char *name)
+{
+    if (!*slot || strcmp(name, *slot) < 0) {
+        free(*slot);
+        *slot = strdup(name);
+    }
+}
+
+static void see(look *l, const char *name, const char *stem)
+{
+    static const char *const others[] = { ".bin", ".pt", ".pth", ".ckpt", ".msgpack", ".h5", ".onnx",
+                                          ".gguf" };
+    const char *v;
+    size_t      n;
+    int         sharded;
+    if (variant(name, stem, &v, &n, &sharded)) {
+        int rank = preference(v, n, sharded);
+        if (!l->variant || rank < l->rank || (rank == l->rank && strcmp(name, l->variant) < 0)) {
+            free(l->variant);
+            l->variant = strdup(name);
+            l->rank = rank;
+            l->sharded = sharded;
+        }
+    } else if (ends(name, tail_file)) {
+        keep(&l->piece, name);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (ends(name, others[i]))
+            keep(&l->other, name);
+}
+
+static xd_status nothing(const look *l, const char *dir, const char *stem, xd_err *e)
+{
+    if (l->piece)
+        return xd_fail(e, XD_EIO, "%s has neither %s.safetensors nor %s.safetensors.index.json, only "
+                       "files like %s", dir, stem, stem, l->piece);
+    if (l->other)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s has its weights only as %s, and only safetensors are "
+                       "read here: load it with diffusers or transformers in Python and save it with "
+                       "save_pretrained(..., safe_serialization=True)", dir, l->other);
+    return xd_fail(e, XD_EIO, "%s has no weights: neither %s.safetensors nor "
+                   "%s.safetensors.index.json is there", dir, stem, stem);
+}
+
+static xd_status choose_variant(xd_st_which *w, const char *dir, const char *stem, xd_err *e)
+{
+    look           l = { 0 };
+    DIR           *d = opendir(dir);
+    struct dirent *f;
+    xd_status      st = XD_OK;
+    if (!d)
+        return xd_fail(e, XD_EIO, "cannot read the directory %s", dir);
+    while ((f = readdir(d)))
+        see(&l, f->d_name, stem);
+    closedir(d);
+    if (l.variant) {
+        w->path = xd_path_join(dir, l.variant);
+        w->sharded = l.sharded;
+        xd_log(XD_LOG_INFO, "%s has no %s.safetensors: taking %s", dir, stem, l.variant);
+        if (!w->path)
+            st = xd_fail(e, XD_ENOMEM, "no memory for a file name");
+    } else {
+        st = nothing(&l, dir, stem, e);
+    }
+    free(l.variant);
+    free(l.other);
+    free(l.piece);
+    return st;
+}
+
+/* Is dir/stem+tail there? A link that leads nowhere is an error: a download that broke off. */
+static xd_status try_name(xd_st_which *w, const char *dir, const char *stem, const char *tail,
+                          xd_err *e)
+{
+    char        name[512];
+    struct stat st;
+    snprintf(name, sizeof name, "%s%s", stem, tail);
+    char *path = xd_path_join(dir, name);
+    if (!path)
+        return xd_fail(e, XD_ENOMEM, "no memory for a file name");
+    if (xd_file_exists(path)) {
+        w->path = path;
+        return XD_OK;
+    }
+    xd_status r = XD_OK;
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+        r = xd_fail(e, XD_EIO, "%s is a link to a file that is not there (an unfinished download?)",
+                    path);
+    free(path);
+    return r;
+}
+
+xd_status xd_st_choose(xd_st_which *w, const char *path, const char *stem, xd_err *e)
+{
+    *w = (xd_st_which){ 0 };
+    if (!xd_file_exists(path))
+        return xd_fail(e, XD_EIO, "%s does not exist", path);
+    if (!xd_file_is_dir(path)) {
+        w->path = strdup(path);
+        w->sharded = ends(path, ".json");
+        return w->path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a file name");
+    }
+    xd_status st = try_name(w, path, stem, tail_file, e);
+    if (st != XD_OK || w->path)
+        return st;
+    st = try_name(w, path, stem, tail_index, e);
+    if (st != XD_OK || w->path) {
+        w->sharded = 1;
+        return st;
+    }
+    return choose_variant(w, path, stem, e);
+}

@@ -1,0 +1,113 @@
+/* stwrite.c - writing safetensors: header first, then the elements of each tensor in order */
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "io/safetensors.h"
+
+static const char *const file_names[XD_NDTYPES] = {
+    [XD_F32] = "F32",        [XD_F16] = "F16",        [XD_BF16] = "BF16", [XD_F64] = "F64",
+    [XD_F8E4M3] = "F8_E4M3", [XD_F8E5M2] = "F8_E5M2", [XD_I8] = "I8",     [XD_U8] = "U8",
+    [XD_I16] = "I16",        [XD_I32] = "I32",        [XD_I64] = "I64",   [XD_BOOL] = "BOOL",
+};
+
+/* The type in the file. */
+static xd_dtype stored(xd_dtype t, int keep)
+{
+    return !keep && (t == XD_F16 || t == XD_BF16 || t == XD_F64) ? XD_F32 : t;
+}
+
+static void header_item(xd_text_buf *b, const xd_st_item *item, int keep, size_t *at)
+{
+    xd_tensor t = item->t;
+    t.type = stored(t.type, keep);
+    xd_buf_json_string(b, item->name);
+    xd_buf_add(b, ":{\"dtype\":\"%s\",\"shape\":[", file_names[t.type]);
+    for (int i = 0; i < t.nd; i++)
+        xd_buf_add(b, "%s%lld", i ? "," : "", (long long)t.d[i]);
+    xd_buf_add(b, "],\"data_offsets\":[%zu,%zu]}", *at, *at + xd_bytes(t));
+    *at += xd_bytes(t);
+}
+
+/* Padded with spaces so that the data begins on a multiple of 8. */
+static void header(xd_text_buf *b, const xd_st_item *items, int n, int keep, const char *const *meta)
+{
+    size_t at = 0;
+    xd_buf_add(b, "{");
+    if (meta && *meta) {
+        xd_buf_add(b, "\"__metadata__\":{");
+        for (int i = 0; meta[i]; i += 2) {
+            xd_buf_add(b, i ? "," : "");
+            xd_buf_json_string(b, meta[i]);
+            xd_buf_add(b, ":");
+            xd_buf_json_string(b, meta[i + 1]);
+        }
+        xd_buf_add(b, n ? "}," : "}");
+    }
+    for (int i = 0; i < n; i++) {
+        header_item(b, &items[i], keep, &at);
+        xd_buf_add(b, i + 1 < n ? "," : "");
+    }
+    xd_buf_add(b, "}");
+    while (!b->failed && b->len % 8)
+        xd_buf_add(b, " ");
+}
+
+/* A run of elements that lie side by side, n <= 256 when they must be converted. */
+static void put_run(FILE *f, const char *p, xd_dtype from, xd_dtype to, int64_t n)
+{
+    float  tmp[256];
+    size_t size = xd_dtype_size(to);
+    if (to != from) {
+        xd_convert(tmp, to, p, from, n);
+        p = (const char *)tmp;
+    }
+    fwrite(p, size, (size_t)n, f);
+}
+
+static void put_row(FILE *f, const char *p, xd_tensor t, xd_dtype to)
+{
+    int64_t n = t.nd ? t.d[t.nd - 1] : 1, step = t.nd ? t.s[t.nd - 1] : 1;
+    int64_t size = (int64_t)xd_dtype_size(t.type), run = step == 1 ? 256 : 1;
+    for (int64_t i = 0; i < n; i += run)
+        put_run(f, p + i * step * size, t.type, to, n - i < run ? n - i : run);
+}
+
+/* Rows in order: the index of all but the last dimension counts up like an odometer. */
+static void put_tensor(FILE *f, xd_tensor t, xd_dtype to)
+{
+    int64_t k[XD_MAXDIM] = { 0 };
+    int     i;
+    if (!xd_count(t))
+        return;
+    do {
+        int64_t at = 0;
+        for (i = 0; i < t.nd - 1; i++)
+            at += k[i] * t.s[i];
+        put_row(f, (const char *)t.p + at * (int64_t)xd_dtype_size(t.type), t, to);
+        for (i = t.nd - 2; i >= 0 && ++k[i] == t.d[i]; i--)
+            k[i] = 0;
+    } while (i >= 0);
+}
+
+xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep,
+                      const char *const *meta, xd_err *e)
+{
+    xd_text_buf   b = { 0 };
+    xd_out        o;
+    unsigned char size[8];
+    header(&b, items, n, keep, meta);
+    xd_status st = b.failed ? xd_fail(e, XD_ENOMEM, "no memory for the header of %s", path)
+                            : xd_out_open(&o, path, e);
+    if (st == XD_OK) {
+        for (int i = 0; i < 8; i++)
+            size[i] = (unsigned char)((uint64_t)b.len >> 8 * i);
+        fwrite(size, 1, sizeof size, o.f);
+        fwrite(b.p, 1, b.len, o.f);
+        for (int i = 0; i < n; i++)
+            put_tensor(o.f, items[i].t, stored(items[i].t.type, keep));
+        st = xd_out_commit(&o, e);
+    }
+    xd_buf_free(&b);
+    return st;
+}

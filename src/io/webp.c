@@ -1,0 +1,101 @@
+/* webp.c - WebP by libwebp: lossy at quality 95, texts in an Exif chunk.
+ *
+ * libwebp codes pictures only; the container that holds a picture and an Exif chunk (VP8X, see
+ * the WebP container specification) is put together here. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <webp/decode.h>
+#include <webp/encode.h>
+
+#include "io/codec.h"
+
+enum { EXIF_HEAD = 26, HAS_EXIF = 0x08, RIFF_HEAD = 12, MAX_TEXT = 1 << 20 };
+static const float quality = 95;
+
+static void put_le(uint8_t *p, size_t v, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        p[i] = (uint8_t)(v >> 8 * i);
+}
+
+static void put_chunk_head(FILE *f, const char *tag, size_t bytes)
+{
+    uint8_t size[4];
+    put_le(size, bytes, 4);
+    fwrite(tag, 1, 4, f);
+    fwrite(size, 1, 4, f);
+}
+
+/* A TIFF header with one entry: ImageDescription (270), ASCII. */
+static void put_exif(FILE *f, const char *note)
+{
+    size_t  n = strlen(note) + 1;
+    uint8_t head[EXIF_HEAD] = { 'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x0e, 0x01, 2, 0 };
+    put_le(head + 14, n, 4);
+    put_le(head + 18, EXIF_HEAD, 4);
+    put_chunk_head(f, "EXIF", EXIF_HEAD + n);
+    fwrite(head, 1, EXIF_HEAD, f);
+    fwrite(note, 1, n, f);
+    if (n % 2)
+        fputc(0, f);
+}
+
+/* `coded` is a whole WebP file of one image chunk, which goes behind a VP8X header. */
+static void put_extended(FILE *f, const uint8_t *coded, size_t n, const xd_pixels *p,
+                         const char *note)
+{
+    size_t  exif = EXIF_HEAD + strlen(note) + 1, image = n - RIFF_HEAD;
+    uint8_t x[10] = { HAS_EXIF };
+    put_le(x + 4, (size_t)p->w - 1, 3);
+    put_le(x + 7, (size_t)p->h - 1, 3);
+    put_chunk_head(f, "RIFF", 4 + 8 + sizeof x + image + 8 + exif + exif % 2);
+    fwrite("WEBP", 1, 4, f);
+    put_chunk_head(f, "VP8X", sizeof x);
+    fwrite(x, 1, sizeof x, f);
+    fwrite(coded + RIFF_HEAD, 1, image, f);
+    put_exif(f, note);
+}
+
+static xd_status webp_save(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
+                           xd_err *e)
+{
+    uint8_t *coded = NULL;
+    char    *note = xd_texts_joined(texts, MAX_TEXT);
+    size_t   n = WebPEncodeRGB(p->rgb, (int)p->w, (int)p->h, (int)p->w * 3, quality, &coded);
+    if (n < RIFF_HEAD) {
+        WebPFree(coded);
+        free(note);
+        return xd_fail(e, XD_ENOMEM, "%s: WebP cannot code %lldx%lld pixels", path, (long long)p->w,
+                       (long long)p->h);
+    }
+    if (note)
+        put_extended(f, coded, n, p, note);
+    else
+        fwrite(coded, 1, n, f);
+    WebPFree(coded);
+    free(note);
+    return XD_OK;
+}
+
+static int webp_is(const uint8_t *data, size_t len)
+{
+    return len >= RIFF_HEAD && !memcmp(data, "RIFF", 4) && !memcmp(data + 8, "WEBP", 4);
+}
+
+static xd_status webp_load(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
+                           xd_err *e)
+{
+    int w = 0, h = 0;
+    if (!WebPGetInfo(data, len, &w, &h))
+        return xd_fail(e, XD_EFORMAT, "%s: WebP: truncated or damaged", path);
+    xd_status st = xd_pixels_new(p, w, h, path, e);
+    if (st == XD_OK && !WebPDecodeRGBInto(data, len, p->rgb, (size_t)w * (size_t)h * 3, w * 3))
+        st = xd_fail(e, XD_EFORMAT, "%s: WebP: truncated or damaged", path);
+    return st;
+}
+
+const xd_codec xd_codec_webp = {
+    .name = "WebP", .tails = (const char *const[]){ ".webp", NULL },
+    .max_side = WEBP_MAX_DIMENSION, .write = webp_save, .is = webp_is, .read = webp_load,
+};
