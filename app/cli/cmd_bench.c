@@ -15,13 +15,13 @@ static const xd_option rows[] = {
     { "width", XD_OPT_INT64, AT(width), 1, 1048576, NULL, "PIXELS", "default: the model's" },
     { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS", "default: the model's" },
     { "parts", XD_OPT_TEXT, AT(parts), 0, 0, NULL, "LIST",
-      "some of: text step vae ops peak, in quotes; default: all" },
+      "some of \"text step vae ops peak\" (default: all)" },
     { "repeats", XD_OPT_INT, AT(repeats), 1, 1000000, NULL, "N",
-      "how often; default: half a second and at least 3 times" },
+      "how often (default: half a second and at least 3 times)" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "default: one for each core this process may use" },
-    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE", "of weights and products" },
-    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "default: the best; here: cpu" },
+    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE", "of weights and products (default: the machine's best)" },
+    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
 };
 

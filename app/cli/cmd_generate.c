@@ -26,13 +26,13 @@ static const xd_option own_rows[] = {
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
       "what to paint, in quotes; may be repeated" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
-      ".png .jpg .webp .ppm, or .safetensors for latents; several images are numbered: %04d or "
-      "name_0001.png" },
+      "a name in .png .jpg .webp .ppm, or .safetensors for latents; of several images: with %04d, "
+      "or name_0001.png is made of name.png" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
-      "default: the best of this machine" },
+      "of weights and products (default: the machine's best)" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "default: one for each core this process may use" },
-    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "default: the best; here: cpu" },
+    { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "say more about what is done" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
@@ -63,8 +63,9 @@ static const xd_option rank_rows[] = {
 static const xd_opt_alias aliases[] = {
     { "m", "model" },   { "p", "prompt" },   { "n", "negative_prompt" }, { "o", "output" },
     { "W", "width" },   { "H", "height" },   { "s", "seed" },            { "t", "threads" },
-    { "q", "quiet" },   { "v", "verbose" },  { "steps", "num_inference_steps" },
-    { "cfg_scale", "guidance_scale" },       { "no_use_resolution_binning", "no_resolution_binning" },
+    { "q", "quiet" },   { "v", "verbose" },
+    { "steps", "num_inference_steps" },      { "cfg_scale", "guidance_scale" },
+    { "no_use_resolution_binning", "no_resolution_binning" },
     { 0 },
 };
 
@@ -72,6 +73,7 @@ typedef struct task {           /* one run of the command                       
     own          own;
     ranks        ranks;
     xd_request   request;
+    int          images;        /* that the request asks for                                   */
     xd_opt_table tables[3];
     xd_opt_spec  spec;
     xd_bar       bar;
@@ -94,7 +96,7 @@ static void task_init(task *t)
                                       "one behind a --prompt of its own" };
 }
 
-/* ---- what the library says while it works ---------------------------------------------------- */
+/* ---- what the library says while it works -------------------------------------------------- */
 
 static void on_log(void *cookie, int level, const char *line)
 {
@@ -118,7 +120,61 @@ static void on_step(void *cookie, const xd_progress *p)
         xd_bar_step(&t->bar, p);
 }
 
-/* ---- checks ------------------------------------------------------------------------------------ */
+/* ---- results ------------------------------------------------------------------------------- */
+
+static void add_seconds(xd_text_buf *b, const xd_result *res)
+{
+    static const char *const parts[] = { "text", "load", "denoise", "decode", "total",
+                                         "first_step" };
+    const char              *comma = "";
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        double s = xd_result_seconds(res, parts[i]);
+        if (s < 0.0)
+            continue;
+        xd_buf_add(b, "%s\"%s\":%.6f", comma, parts[i], s);
+        comma = ",";
+    }
+}
+
+static void print_json(const xd_result *res, int i, const char *name)
+{
+    xd_text_buf b = { 0 };
+    const char *about = xd_result_json(res, i);
+    xd_buf_add(&b, "{\"file\":");
+    xd_buf_json_string(&b, name);
+    xd_buf_add(&b, ",\"seed\":%lld,\"seconds\":{", (long long)xd_result_seed(res, i));
+    add_seconds(&b, res);
+    xd_buf_add(&b, "},\"parameters\":%s}", about ? about : "null");
+    if (!b.failed)
+        xd_cli_line(NULL, b.p);
+    xd_buf_free(&b);
+}
+
+/* Every image is saved as soon as it is done, so that a later failure loses none. */
+static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err *e)
+{
+    task     *t = cookie;
+    char      name[4096];
+    xd_status st = xd_output_name(t->own.output, i, t->images, name, sizeof name, e);
+    if (st == XD_OK)
+        st = xd_result_save(partial, i, name, e);
+    if (st != XD_OK || t->own.json)
+        return st;
+    xd_bar_clear(&t->bar);
+    xd_cli_line(NULL, name);
+    fflush(stdout);
+    return XD_OK;
+}
+
+static void print_all_json(const task *t, const xd_result *res)
+{
+    char name[4096];
+    for (int i = 0; i < xd_result_count(res); i++)
+        if (xd_output_name(t->own.output, i, t->images, name, sizeof name, NULL) == XD_OK)
+            print_json(res, i, name);
+}
+
+/* ---- checks -------------------------------------------------------------------------------- */
 
 static xd_status check_ranks(const ranks *r, xd_err *e)
 {
@@ -166,59 +222,10 @@ static xd_status check(task *t)
     r->latents_only = is_latents(o->output);
     r->on_stage = on_stage;
     r->on_step = on_step;
+    r->on_image = on_image;
     r->cookie = t;
-    return xd_output_check(o->output, (int)images, &t->err);
-}
-
-/* ---- results ----------------------------------------------------------------------------------- */
-
-static void add_seconds(xd_text_buf *b, const xd_result *res)
-{
-    static const char *const parts[] = { "text", "load", "denoise", "decode", "total",
-                                         "first_step" };
-    const char              *comma = "";
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        double s = xd_result_seconds(res, parts[i]);
-        if (s < 0.0)
-            continue;
-        xd_buf_add(b, "%s\"%s\":%.6f", comma, parts[i], s);
-        comma = ",";
-    }
-}
-
-static void print_json(const xd_result *res, int i, const char *name)
-{
-    xd_text_buf b = { 0 };
-    const char *about = xd_result_json(res, i);
-    xd_buf_add(&b, "{\"file\":");
-    xd_buf_json_string(&b, name);
-    xd_buf_add(&b, ",\"seed\":%lld,\"seconds\":{", (long long)xd_result_seed(res, i));
-    add_seconds(&b, res);
-    xd_buf_add(&b, "},\"parameters\":%s}", about ? about : "null");
-    if (!b.failed)
-        xd_cli_line(NULL, b.p);
-    xd_buf_free(&b);
-}
-
-static xd_status save_all(task *t, const xd_result *res)
-{
-    char name[4096];
-    int  n = xd_result_count(res);
-    for (int i = 0; i < n; i++) {
-        if (xd_stop_asked())
-            return xd_fail(&t->err, XD_ECANCELLED, "cancelled; %d of %d images are written", i, n);
-        xd_status st = xd_output_name(t->own.output, i, n, name, sizeof name, &t->err);
-        if (st == XD_OK)
-            st = xd_result_save(res, i, name, &t->err);
-        if (st != XD_OK)
-            return st;
-        if (t->own.json)
-            print_json(res, i, name);
-        else
-            xd_cli_line(NULL, name);
-        fflush(stdout);
-    }
-    return XD_OK;
+    t->images = (int)images;
+    return xd_output_check(o->output, t->images, &t->err);
 }
 
 static void say_times(const task *t, const xd_result *res)
@@ -240,7 +247,7 @@ static void say_times(const task *t, const xd_result *res)
     fputc('\n', stderr);
 }
 
-/* ---- the command --------------------------------------------------------------------------------- */
+/* ---- the command --------------------------------------------------------------------------- */
 
 static xd_status paint(task *t)
 {
@@ -257,8 +264,8 @@ static xd_status paint(task *t)
         st = xd_generate(g, &t->request, &res, &t->err);
         xd_bar_clear(&t->bar);
     }
-    if (st == XD_OK)
-        st = save_all(t, res);
+    if (st == XD_OK && o->json)
+        print_all_json(t, res);
     if (st == XD_OK)
         say_times(t, res);
     xd_stop_watch(NULL);
@@ -309,7 +316,7 @@ static void help(FILE *f)
         more += !xd_opt_grouped(groups, 5, t.tables[1].rows[i].name);
     fputs("Usage: xdit generate --model DIR --prompt TEXT [options]\n\n"
           "Paints pictures from prompts. In flags - and _ are the same, and so are\n"
-          "--flag value and --flag=value. [x] is a default.\n", f);
+          "--flag value and --flag=value.\n", f);
     xd_opt_help(f, &t.spec, groups, more ? 6 : 5);
     fputs("\nExample:\n"
           "  xdit generate --model models/demo-pixart --seed 7 --output demo.png \\\n"

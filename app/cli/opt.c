@@ -320,12 +320,14 @@ static void default_text(const xd_option *o, const void *record, char *text, siz
     const char *field = (const char *)record + o->offset;
     double      x = 0.0;
     text[0] = 0;
+    if (strstr(o->help, "default:"))    /* the row says it itself                              */
+        return;
     if (o->kind == XD_OPT_FLAG || (o->kind == XD_OPT_TEXT && o->max >= XD_OPT_MANY))
         return;
     if (o->kind == XD_OPT_TEXT) {
         const char *v = *(const char *const *)(const void *)field;
         if (v && *v)
-            snprintf(text, size, " [%s]", v);
+            snprintf(text, size, " (default: %s)", v);
         return;
     }
     if (o->kind == XD_OPT_INT)
@@ -335,19 +337,28 @@ static void default_text(const xd_option *o, const void *record, char *text, siz
     else
         x = *(const double *)(const void *)field;
     if (x >= o->min && x <= o->max)
-        snprintf(text, size, " [%.10g]", x);
+        snprintf(text, size, " (default: %.10g)", x);
+}
+
+/* Does the help text of a row already show its first choice? */
+static int mentioned(const char *choices, const char *help_text)
+{
+    char first[MAXNAME];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(choices, " "), choices);
+    return strstr(help_text, first) != NULL;
 }
 
 static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const void *record)
 {
     char        text[512], spelled[256] = "", def[96];
     const char *letter = short_form(s, o->name);
-    int at = letter ? fprintf(f, "  -%s, --%s", letter, o->name) : fprintf(f, "      --%s", o->name);
+    int         at = letter ? fprintf(f, "  -%s, ", letter) : fprintf(f, "      ");
+    at += fprintf(f, "--%s", o->name);
     if (o->kind != XD_OPT_FLAG)
         at += fprintf(f, " %s", o->arg ? o->arg : "VALUE");
     if (at > HELP_AT - 2)
         at = HELP_AT;
-    if (o->choices)
+    if (o->choices && !mentioned(o->choices, o->help))
         spell_out(o->choices, spelled, sizeof spelled);
     default_text(o, record, def, sizeof def);
     snprintf(text, sizeof text, "%s%s%s%s", spelled, *spelled ? "; " : "", o->help, def);

@@ -1,0 +1,90 @@
+# Makefile - the few commands a person types. meson and ninja do the work; this file gets the Debian
+# packages they need and knows their arguments.
+#
+#   make demo [PROMPT="..."]   install what is missing, build, paint demo.png
+#   make check                 install what is missing, build, run every test
+
+PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev libjpeg-dev \
+           libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev libcmocka-dev
+CLANG_PACKAGES = clang libomp-dev
+
+BUILD = build
+PROMPT = a large red circle on a blue background
+DEMO = demo.png
+MODEL = models/demo-pixart
+BENCH_ARGS = --config $(MODEL)
+FUZZ_SECONDS = 600
+PREFIX =
+
+# The recipe reads the prompt from its environment, so that quotes and dollars in it are just text.
+override PROMPT := $(value PROMPT)
+export PROMPT
+
+.PHONY: all build demo check clang sanitize fuzz bench install clean packages clang-packages
+
+all: build
+
+# Installs those of the packages $(1) that are not there; without root it says what to type.
+define need
+	@command -v dpkg-query >/dev/null || { \
+	    echo "This is no Debian: the build needs what Debian calls $(1)."; exit 0; }; \
+	missing=; \
+	for p in $(1); do \
+	    dpkg-query -W -f='$${db:Status-Abbrev}' $$p 2>/dev/null | grep -q '^.i' || \
+	        missing="$$missing $$p"; \
+	done; \
+	[ -n "$$missing" ] || exit 0; \
+	if [ "$$(id -u)" != 0 ]; then \
+	    echo "Some Debian packages are missing. Please run:"; \
+	    echo "  sudo apt-get install --no-install-recommends$$missing"; \
+	    exit 1; \
+	fi; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	apt-get update && apt-get install -y --no-install-recommends $$missing
+endef
+
+packages:
+	$(call need,$(PACKAGES))
+
+clang-packages: packages
+	$(call need,$(CLANG_PACKAGES))
+
+build: packages
+	@[ -f $(BUILD)/build.ninja ] || meson setup $(BUILD) --buildtype=release
+	@ninja -C $(BUILD)
+
+demo: build
+	@$(BUILD)/app/xdit generate --model $(MODEL) --prompt "$$PROMPT" --output "$(DEMO)"
+	@echo "The picture of \"$$PROMPT\" is in $(abspath $(DEMO))"
+
+check: build
+	@tests/run.sh $(BUILD)
+
+# The same tree through the other compiler, with its warnings as errors.
+clang: clang-packages
+	@[ -f build-clang/build.ninja ] || CC=clang CXX=clang++ meson setup build-clang
+	@ninja -C build-clang
+
+# The tests again with every memory error and undefined behaviour made fatal.
+sanitize: packages
+	@[ -f build-asan/build.ninja ] || meson setup build-asan --buildtype=debugoptimized \
+	    -Db_sanitize=address,undefined -Db_lundef=false
+	@ninja -C build-asan
+	@UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 tests/run.sh build-asan -t 8
+
+fuzz: clang-packages
+	@[ -f build-fuzz/build.ninja ] || CC=clang CXX=clang++ meson setup build-fuzz \
+	    --buildtype=debugoptimized -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false
+	@ninja -C build-fuzz
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh build-fuzz
+
+bench: build
+	@$(BUILD)/app/xdit bench $(BENCH_ARGS)
+
+# DESTDIR is heeded; PREFIX changes where meson installs (default /usr/local).
+install: build
+	@[ -z "$(PREFIX)" ] || meson configure $(BUILD) -Dprefix="$(PREFIX)"
+	@meson install -C $(BUILD)
+
+clean:
+	rm -rf $(BUILD) build-clang build-asan build-fuzz demo.png

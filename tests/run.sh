@@ -1,0 +1,32 @@
+#!/bin/sh
+# run.sh BUILD [arguments of meson test] - runs every test of a build directory.
+#
+# Prints why tests were skipped and ends with one line "N passed, N failed, N skipped"; fails
+# when a test failed or none ran.
+set -u
+build=$1
+shift
+out=$(mktemp) || exit 1
+trap 'rm -f "$out" "$out.rc"' EXIT
+{ meson test -C "$build" --print-errorlogs "$@" 2>&1; echo $? >"$out.rc"; } | tee "$out"
+rc=$(cat "$out.rc")
+
+# The number behind a label of meson's summary.
+count() { sed -n "s/^$1: *\([0-9][0-9]*\) *\$/\1/p" "$out" | tail -n 1 | grep . || echo 0; }
+
+passed=$(($(count Ok) + $(count 'Expected Fail')))
+failed=$(($(count Fail) + $(count 'Unexpected Pass') + $(count Timeout)))
+skipped=$(count Skipped)
+log=$build/meson-logs/testlog.txt
+if [ -f "$log" ] && grep -Eq '^(ok [0-9]+.*# SKIP|SKIP:)' "$log"; then
+    echo "Skipped, and why:"
+    grep -E '^(ok [0-9]+.*# SKIP|SKIP:)' "$log" | sort -u
+fi
+if [ "$rc" != 0 ] && [ "$failed" = 0 ]; then
+    failed=1            # the build broke, or meson itself
+fi
+if [ "$passed" = 0 ] && [ "$failed" = 0 ]; then
+    failed=1            # nothing ran, which proves nothing
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
