@@ -70,6 +70,8 @@ XD_API void xd_cancel(xd_engine *g);
 
 /* ---- a request -------------------------------------------------------------------------- */
 
+struct xd_result;
+
 typedef struct xd_progress {    /* of one denoising step that has ended                      */
     int    step, steps;         /* 1 .. steps                                                */
     int    image, images;       /* 1 .. images of the request                                */
@@ -93,9 +95,13 @@ typedef struct xd_request {     /* fill with xd_request_init, then change what i
     int         latents_only;           /* do not decode                                     */
     void      (*on_stage)(void *cookie, const char *stage);     /* "text", "denoise", "decode" */
     void      (*on_step)(void *cookie, const xd_progress *p);
+    /* Image i (from 0) is done and may be saved; the result holds images 0 .. i. Nonzero ends the
+     * request with that status. */
+    xd_status (*on_image)(void *cookie, const struct xd_result *partial, int i, xd_err *e);
     /* Golden tests look at what passes between the rooms: f32, contiguous, valid during the
      * call. Names: "ids", "prompt_embeds", "negative_prompt_embeds", "noise", "latents" (after
-     * each step, layout [C,H,W]), "image" ([H,W,3], in [0,1]).                              */
+     * each step, layout [C,H,W]), "image" ([H,W,3], in [0,1]). step: of "latents"; the text for
+     * text; else 0.                              */
     void      (*on_tensor)(void *cookie, const char *name, int step, int nd, const int64_t *d,
                            const float *data);
     void       *cookie;

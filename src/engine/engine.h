@@ -1,0 +1,120 @@
+/* engine.h - the engine behind the public API, and the rooms a request walks through
+ *
+ *   job    the request, checked and completed with the model's defaults
+ *   words  prompts -> token ids -> embeddings
+ *   flow   noise -> the denoising loop -> latents
+ *   light  latents -> VAE -> pixels
+ *
+ * A room hands the next one a value. The same code runs on the count device first: that is the
+ * memory plan. */
+#ifndef XD_ENGINE_ENGINE_H
+#define XD_ENGINE_ENGINE_H
+
+#include "engine/model.h"
+#include "xdit/xdit.h"
+
+struct xd_engine {
+    xd_model     model;
+    xd_dev      *dev, *count;
+    xd_dtype     type;          /* compute type                                                */
+    int          keep;          /* text encoders stay loaded                                   */
+    volatile int cancel;
+    uint64_t     hash;          /* of the model                                                */
+};
+
+/* ---- job ---------------------------------------------------------------------------------- */
+
+typedef struct xd_job {
+    xd_engine        *g;
+    const xd_request *r;
+    int64_t     asked[2], size[2];      /* pixels asked for and painted: height, width          */
+    int64_t     cells[3];       /* latent cells: t, h, w                                        */
+    int64_t     tokens, features;       /* of the latents as tokens                             */
+    xd_layout   lay;
+    int         npass;          /* model evaluations per step: 1, or 2 with guidance             */
+    double      guidance;
+    int         max_text, images;
+    const xd_sampler *sampler;
+    xd_sampling samp;
+    double      start_s;
+} xd_job;
+
+xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e);
+void      xd_job_close(xd_job *j);
+
+/* ---- words -------------------------------------------------------------------------------- */
+
+typedef struct xd_words {       /* the prompts of a request, the negative one last             */
+    int       n;
+    int32_t **ids;
+    int64_t  *len;
+    xd_cond  *cond;
+} xd_words;
+
+xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e);       /* token ids            */
+/* Embeddings: loads the text encoder, gives it back unless the engine keeps it. */
+xd_status xd_words_encode(xd_words *w, xd_job *j, xd_err *e);
+void      xd_words_close(xd_words *w, xd_engine *g);
+/* Arena bytes of encoding n tokens, by counting. */
+xd_status xd_words_count(const xd_job *j, int64_t n, size_t *bytes, xd_err *e);
+
+/* ---- flow --------------------------------------------------------------------------------- */
+
+enum { XD_MAXPASS = 2, XD_MAXHIST = 4 };
+
+typedef struct xd_flow {
+    xd_exec       x;
+    xd_job       *j;
+    const xd_net *net;
+    xd_cond       cond[XD_MAXPASS];     /* text of each pass: the prompt, then the negative one  */
+    xd_tensor     lat, h, pred[XD_MAXPASS], hist[XD_MAXHIST];
+    void         *local;
+} xd_flow;
+
+/* Takes the request's tensors from the arena. Errors are sticky on f->x. */
+void xd_flow_open(xd_flow *f, xd_job *j, xd_dev *dev, xd_arena *tmp, const xd_net *net,
+                  const xd_cond *cond);
+void xd_flow_close(xd_flow *f);
+void xd_flow_noise(xd_flow *f, int64_t seed);
+void xd_flow_step(xd_flow *f, int step);
+/* The latents as [C,h,w], F32 on the host. */
+void xd_flow_latents(xd_flow *f, float *out);
+xd_status xd_flow_count(xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, xd_err *e);
+/* One pass of the model over latents f->lat: leaves the prediction in f->pred[pass]. */
+void xd_flow_pass(xd_flow *f, int step, int pass);
+
+/* ---- light -------------------------------------------------------------------------------- */
+
+/* lat [C,h,w] on the host -> rgb [H,W,3] F32 on the host, in about [-1,1]. */
+void      xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb);
+xd_status xd_light_count(xd_job *j, size_t *bytes, xd_err *e);
+/* Resizes (bilinear) and crops to the size that was asked for when another one was painted;
+ * `rgb` is replaced by a malloc'ed picture. */
+xd_status xd_light_fit(const xd_job *j, float **rgb, xd_err *e);
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+typedef struct xd_need {        /* bytes a request needs, by part                               */
+    size_t text, text_tmp, dit, dit_tmp, vae, vae_tmp, images, peak;
+} xd_need;
+
+/* Counts, and refuses with XD_ENOMEM when the peak is more than there is. */
+xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e);
+
+/* An arena on memory of a device; for a count device it is endless. */
+xd_status xd_room_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e);
+void      xd_room_close(xd_arena *a, xd_dev *dev);
+
+/* ---- result ------------------------------------------------------------------------------- */
+
+xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e);
+/* Takes the latents [C,h,w] and the picture (both malloc'ed; rgb may be NULL) of image i. */
+xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e);
+void      xd_result_time(xd_result *r, const char *part, double seconds);
+
+/* Says `t` to the request's on_tensor, if it listens. */
+void xd_show(const xd_job *j, const char *name, int step, int nd, const int64_t *d,
+             const float *data);
+void xd_stage(const xd_job *j, const char *name);
+
+#endif

@@ -1,0 +1,120 @@
+/* light.c - latents become pixels */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/par.h"
+#include "engine/engine.h"
+#include "exec/op.h"
+
+/* Unscales and decodes on x; lat and rgb are host memory and not touched while counting. */
+void xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
+{
+    const xd_model    *m = &j->g->model;
+    const xd_vae_info *v = &m->vae_info;
+    size_t             mark = xd_arena_mark(x->tmp);
+    xd_layout          lay = { .len = { j->cells[1] * j->cells[2] },
+                               .grid = { 1, j->cells[1], j->cells[2] }, .npatch = 1, .nsp = 1 };
+    int64_t   chw[3] = { v->channels, j->cells[1], j->cells[2] };
+    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, chw[1], chw[2], chw[0] });
+    xd_tensor out = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, j->size[0], j->size[1], 3 });
+    xd_tensor src = xd_view((void *)(uintptr_t)lat, XD_F32, 3, chw);
+    x->lay = &lay;
+    xd_copy_to(x, xd_reshape(in, 3, (int64_t[]){ chw[1], chw[2], chw[0] }),
+               xd_permute(src, (int[]){ 1, 2, 0 }));
+    xd_tensor flat = xd_reshape(in, 1, (int64_t[]){ chw[0] * chw[1] * chw[2] });
+    xd_axpby(x, flat, 0, (xd_tensor){ 0 }, (float)(1 / v->scaling));
+    if (v->shift != 0) {
+        float     c = (float)v->shift;
+        xd_tensor shift = xd_new_f32(x, 1, 1);
+        xd_put(x, shift, &c);
+        shift = xd_reshape(shift, 1, (int64_t[]){ 1 });
+        shift.d[0] = flat.d[0], shift.s[0] = 0; /* one number for all                          */
+        xd_tensor all = xd_new_as(x, XD_F32, 1, flat.d);
+        xd_copy_to(x, all, shift);
+        xd_axpby(x, flat, 1, all, 1);
+    }
+    if (j->r->enable_tiling)
+        xd_vae_decode_tiled(x, m->vae.vae, net, in, out);
+    else
+        m->vae.vae->decode(x, net, in, out);
+    xd_get(x, rgb, out);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+xd_status xd_light_count(xd_job *j, size_t *bytes, xd_err *e)
+{
+    xd_part  *p = &j->g->model.vae;
+    xd_exec   x;
+    xd_arena  a;
+    xd_status s = xd_part_count(p, j->g->count, j->g->type, e);
+    if (s == XD_OK)
+        s = xd_room_open(&a, j->g->count, 0, e);
+    if (s != XD_OK)
+        return s;
+    xd_exec_init(&x, j->g->count, &a, j->g->type);
+    xd_light(&x, j, &p->shadow, (float *)(void *)a.base, (float *)(void *)a.base);
+    *bytes = xd_arena_peak(&a);
+    xd_room_close(&a, j->g->count);
+    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+}
+
+/* ---- resizing ----------------------------------------------------------------------------- */
+
+typedef struct fit {            /* bilinear, half-pixel centres (align_corners false)          */
+    const float *in;
+    float       *out;
+    int64_t      ih, iw, ow;    /* of the input; width of the output                           */
+    int64_t      y0, x0;        /* of the crop in the resized picture                          */
+    double       sy, sx;        /* input pixels per resized pixel                              */
+} fit;
+
+typedef struct tap { int64_t a, b; float wb; } tap;
+
+static tap tap_of(int64_t i, double step, int64_t n)
+{
+    double at = ((double)i + 0.5) * step - 0.5;
+    at = at < 0 ? 0 : at;
+    int64_t a = (int64_t)at;
+    a = a < n - 1 ? a : n - 1;
+    return (tap){ a, a + 1 < n ? a + 1 : a, (float)(at - (double)a) };
+}
+
+static void fit_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const fit *f = ctx;
+    (void)thread;
+    for (int64_t y = begin; y < end; y++) {
+        tap          ty = tap_of(y + f->y0, f->sy, f->ih);
+        const float *ra = f->in + ty.a * f->iw * 3, *rb = f->in + ty.b * f->iw * 3;
+        for (int64_t x = 0; x < f->ow; x++) {
+            tap tx = tap_of(x + f->x0, f->sx, f->iw);
+            for (int c = 0; c < 3; c++) {
+                float top = ra[tx.a * 3 + c] * (1 - tx.wb) + ra[tx.b * 3 + c] * tx.wb;
+                float low = rb[tx.a * 3 + c] * (1 - tx.wb) + rb[tx.b * 3 + c] * tx.wb;
+                f->out[(y * f->ow + x) * 3 + c] = top * (1 - ty.wb) + low * ty.wb;
+            }
+        }
+    }
+}
+
+xd_status xd_light_fit(const xd_job *j, float **rgb, xd_err *e)
+{
+    int64_t ih = j->size[0], iw = j->size[1], oh = j->asked[0], ow = j->asked[1];
+    if (ih == oh && iw == ow)
+        return XD_OK;
+    double  ratio = fmax((double)oh / (double)ih, (double)ow / (double)iw);
+    int64_t rh = (int64_t)((double)ih * ratio), rw = (int64_t)((double)iw * ratio);
+    rh = rh < oh ? oh : rh;     /* the product may round below what is asked                   */
+    rw = rw < ow ? ow : rw;
+    float *out = malloc((size_t)(oh * ow) * 3 * sizeof *out + 1);
+    if (!out)
+        return xd_fail(e, XD_ENOMEM, "no memory for a picture of %lld x %lld", (long long)ow,
+                       (long long)oh);
+    fit f = { *rgb, out, ih, iw, ow, (rh - oh) / 2, (rw - ow) / 2, (double)ih / (double)rh,
+              (double)iw / (double)rw };
+    xd_par_for(oh, fit_rows, &f);
+    free(*rgb);
+    *rgb = out;
+    return XD_OK;
+}

@@ -1,0 +1,231 @@
+/* model.c - a model directory */
+#include "engine/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/rng.h"
+
+/* ---- the local Hugging Face cache ----------------------------------------------------------- */
+
+static char *format(const char *fmt, const char *a, const char *b)
+{
+    size_t n = strlen(fmt) + strlen(a) + strlen(b) + 1;
+    char  *p = malloc(n);
+    if (p)
+        snprintf(p, n, fmt, a, b);
+    return p;
+}
+
+/* The cache's folder, malloc'ed; NULL without memory or home. */
+static char *hub(void)
+{
+    const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *user = getenv("HOME");
+    const char *xdg = getenv("XDG_CACHE_HOME");
+    if (cache && *cache)
+        return strdup(cache);
+    if (home && *home)
+        return xd_path_join(home, "hub");
+    if (xdg && *xdg)
+        return xd_path_join(xdg, "huggingface/hub");
+    return user ? xd_path_join(user, ".cache/huggingface/hub") : NULL;
+}
+
+/* "org/name", optionally "@revision": one slash, no dots at the start of a part. */
+static int is_repo_id(const char *s)
+{
+    const char *slash = strchr(s, '/');
+    return slash && slash != s && slash[1] && !strchr(slash + 1, '/') && s[0] != '.' &&
+           s[0] != '/' && slash[1] != '.';
+}
+
+/* HUB/models--org--name/snapshots/COMMIT of a revision; NULL when it is not there. */
+static char *snapshot(const char *id, const char *revision)
+{
+    const char *slash = strchr(id, '/');
+    char       *root = hub(), *name = NULL, *repo = NULL, *ref = NULL, *dir = NULL, *text = NULL;
+    char        org[256], commit[128] = "";
+    size_t      len = 0;
+    snprintf(org, sizeof org, "%.*s", (int)(slash - id), id);
+    if (root)
+        name = format("models--%s--%s", org, slash + 1);
+    if (name)
+        repo = xd_path_join(root, name);
+    if (repo)
+        ref = format("%s/refs/%s", repo, revision);
+    if (ref && xd_file_read(ref, sizeof commit - 1, &text, &len, NULL) == XD_OK)
+        snprintf(commit, sizeof commit, "%.*s", (int)strcspn(text, "\r\n "), text);
+    else
+        snprintf(commit, sizeof commit, "%.100s", revision);
+    if (repo)
+        dir = format("%s/snapshots/%s", repo, commit);
+    if (dir && !xd_file_is_dir(dir)) {
+        free(dir);
+        dir = NULL;
+    }
+    free(root), free(name), free(repo), free(ref), free(text);
+    return dir;
+}
+
+xd_status xd_model_find(const char *model, char **dir, xd_err *e)
+{
+    char id[512], *at;
+    *dir = NULL;
+    if (!model || !*model)
+        return xd_fail(e, XD_EINVAL, "no model is given: name a directory with model_index.json");
+    if (xd_file_is_dir(model))
+        return (*dir = strdup(model)) ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
+    if (xd_file_exists(model))
+        return xd_fail(e, XD_EINVAL, "%s is a file; a model is a directory with model_index.json",
+                       model);
+    if (!is_repo_id(model))
+        return xd_fail(e, XD_EIO, "there is no directory %s", model);
+    snprintf(id, sizeof id, "%s", model);
+    if ((at = strchr(id, '@')))
+        *at++ = 0;
+    if ((*dir = snapshot(id, at ? at : "main")))
+        return XD_OK;
+    char *root = hub();
+    xd_fail(e, XD_EIO, "there is no directory %s, and no snapshot of it in the Hugging Face cache "
+            "%s: download it with \"hf download %s\" (or huggingface-cli download), or name a "
+            "directory", model, root ? root : "(no HOME)", id);
+    free(root);
+    return XD_EIO;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static const char *class_in_index(const xd_model *m, const char *component)
+{
+    return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
+}
+
+static xd_status read_index(xd_model *m, xd_err *e)
+{
+    char     *path = xd_path_join(m->dir, "model_index.json");
+    xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
+    if (s == XD_OK && !xd_file_exists(path))
+        s = xd_fail(e, XD_EIO, "%s has no model_index.json: it is not a diffusers model directory",
+                    m->dir);
+    if (s == XD_OK)
+        s = xd_json_read(&m->index, path, e);
+    if (s == XD_OK) {
+        const char *name = xd_json_text(xd_json_get(m->index, "_class_name"));
+        char        known[256] = "";
+        m->recipe = xd_recipe_find(name);
+        for (int i = 0; xd_recipes[i]; i++) {
+            strcat(known, i ? ", " : "");
+            strcat(known, xd_recipes[i]->pipelines[0]);
+        }
+        if (!m->recipe)
+            s = xd_fail(e, XD_EUNSUPPORTED, "%s names the pipeline %s, which this version does not "
+                        "know (it knows %s)", path, name ? name : "(none)", known);
+    }
+    free(path);
+    return s;
+}
+
+static xd_status read_scheduler(xd_model *m, xd_err *e)
+{
+    char     *path = xd_path_join(m->dir, "scheduler/scheduler_config.json");
+    xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
+    if (s == XD_OK && xd_file_exists(path))
+        s = xd_json_read(&m->sched, path, e);
+    free(path);
+    return s;
+}
+
+/* What one component gives must be what the next one takes. */
+static xd_status check_fit(const xd_model *m, xd_err *e)
+{
+    const xd_dit_info *d = &m->dit_info;
+    int64_t            width = m->text[0].text->width(m->text[0].net.cfg);
+    if (d->lat_ch != m->vae_info.channels)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld latent channels, the vae "
+                       "makes %lld", m->dir, (long long)d->lat_ch, (long long)m->vae_info.channels);
+    if (d->text_dim != width)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads text of width %lld, the text "
+                       "encoder makes %lld", m->dir, (long long)d->text_dim, (long long)width);
+    return XD_OK;
+}
+
+xd_status xd_model_open(xd_model *m, const char *model, xd_err *e)
+{
+    memset(m, 0, sizeof *m);
+    xd_status s = xd_model_find(model, &m->dir, e);
+    if (s == XD_OK)
+        s = read_index(m, e);
+    if (s == XD_OK)
+        s = read_scheduler(m, e);
+    for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
+        s = xd_part_open(&m->text[i], m->dir, m->recipe->text[i].folder, XD_KIND_TEXT,
+                         class_in_index(m, m->recipe->text[i].folder), e);
+    if (s == XD_OK)
+        s = xd_part_open(&m->dit, m->dir, m->recipe->dit, XD_KIND_DIT,
+                         class_in_index(m, m->recipe->dit), e);
+    if (s == XD_OK)
+        s = xd_part_open(&m->vae, m->dir, m->recipe->vae, XD_KIND_VAE,
+                         class_in_index(m, m->recipe->vae), e);
+    if (s != XD_OK)
+        return s;
+    m->dit.dit->info(m->dit.net.cfg, &m->dit_info);
+    m->vae.vae->info(m->vae.net.cfg, &m->vae_info);
+    return check_fit(m, e);
+}
+
+void xd_model_close(xd_model *m)
+{
+    for (int i = 0; i < XD_MAXTEXT; i++) {
+        xd_part_close(&m->text[i]);
+        xd_tok_close(&m->tok[i]);
+    }
+    xd_part_close(&m->dit);
+    xd_part_close(&m->vae);
+    xd_json_free(&m->index);
+    xd_json_free(&m->sched);
+    free(m->dir);
+    memset(m, 0, sizeof *m);
+}
+
+xd_status xd_model_files(xd_model *m, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
+        s = xd_part_files(&m->text[i], e);
+    if (s == XD_OK)
+        s = xd_part_files(&m->dit, e);
+    if (s == XD_OK)
+        s = xd_part_files(&m->vae, e);
+    return s;
+}
+
+xd_status xd_model_words(xd_model *m, xd_err *e)
+{
+    for (int i = 0; i < m->recipe->ntext; i++) {
+        if (m->tok[i])
+            continue;
+        char *dir = xd_path_join(m->dir, m->recipe->text[i].tokenizer);
+        if (!dir)
+            return xd_fail(e, XD_ENOMEM, "no memory");
+        xd_status s = xd_tok_open_t5(&m->tok[i], dir, e);
+        free(dir);
+        if (s != XD_OK)
+            return s;
+    }
+    return XD_OK;
+}
+
+uint64_t xd_model_hash(const xd_model *m)
+{
+    uint64_t h = xd_hash_text(m->recipe->name);
+    for (int i = 0; i < m->recipe->ntext; i++)
+        if (m->text[i].files)
+            h = xd_hash_mix(h, xd_st_hash(m->text[i].files));
+    if (m->dit.files)
+        h = xd_hash_mix(h, xd_st_hash(m->dit.files));
+    if (m->vae.files)
+        h = xd_hash_mix(h, xd_st_hash(m->vae.files));
+    return h;
+}

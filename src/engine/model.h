@@ -1,0 +1,32 @@
+/* model.h - a model directory: model_index.json, its components, its recipe */
+#ifndef XD_ENGINE_MODEL_H
+#define XD_ENGINE_MODEL_H
+
+#include "engine/part.h"
+#include "engine/recipe.h"
+#include "sampler/sampler.h"
+#include "tok/tok.h"
+
+typedef struct xd_model {
+    char            *dir;
+    xd_json         *index, *sched;     /* model_index.json, scheduler_config.json (or NULL)   */
+    const xd_recipe *recipe;
+    xd_part          text[XD_MAXTEXT], dit, vae;
+    xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_words                            */
+    xd_dit_info      dit_info;
+    xd_vae_info      vae_info;
+} xd_model;
+
+/* A directory as it is, or the newest snapshot of "org/name" in the local Hugging Face cache
+ * (HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub). malloc'ed. */
+xd_status xd_model_find(const char *model, char **dir, xd_err *e);
+
+/* Reads all configs and checks that the components fit each other; no weights, no tokenizers.
+ * Closed with xd_model_close also after a failure. */
+xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
+void      xd_model_close(xd_model *m);
+xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */
+xd_status xd_model_words(xd_model *m, xd_err *e);       /* tokenizers                           */
+uint64_t  xd_model_hash(const xd_model *m);             /* of configs and weight files          */
+
+#endif

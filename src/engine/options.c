@@ -1,0 +1,40 @@
+/* options.c - the options of a request, one row each */
+#include <stddef.h>
+
+#include "xdit/xdit.h"
+
+#define AT(field) offsetof(xd_request, field)
+
+static const xd_option options[] = {
+    { "negative_prompt", XD_OPT_TEXT, AT(negative_prompt), 0, 0, NULL, "TEXT",
+      "what the picture should not show" },
+    { "width", XD_OPT_INT64, AT(width), 1, 1e7, NULL, "PIXELS", "width (default: the model's)" },
+    { "height", XD_OPT_INT64, AT(height), 1, 1e7, NULL, "PIXELS",
+      "height (default: the model's)" },
+    { "num_inference_steps", XD_OPT_INT, AT(num_inference_steps), 1, 1000, NULL, "N",
+      "denoising steps (default: the pipeline's)" },
+    { "guidance_scale", XD_OPT_REAL, AT(guidance_scale), 0, 1000, NULL, "G",
+      "classifier-free guidance; 1 or less: none" },
+    { "seed", XD_OPT_INT64, AT(seed), -9.2e18, 9.2e18, NULL, "N",
+      "seed of the noise; image i uses seed + i (default: 0)" },
+    { "num_images_per_prompt", XD_OPT_INT, AT(num_images_per_prompt), 1, 100000, NULL, "N",
+      "pictures of every prompt (default: 1)" },
+    { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
+      "text tokens a prompt is cut to (default: the pipeline's)" },
+    { "scheduler", XD_OPT_TEXT, AT(scheduler), 0, 0, NULL, "NAME",
+      "dpm++, ddim, euler or a diffusers class (default: the model's)" },
+    { "rng", XD_OPT_TEXT, AT(rng), 0, 0, "philox torch", "NAME",
+      "noise: philox, or torch to paint what diffusers paints" },
+    { "enable_tiling", XD_OPT_FLAG, AT(enable_tiling), 0, 1, NULL, NULL,
+      "decode in overlapping tiles: less memory" },
+    { "enable_slicing", XD_OPT_FLAG, AT(enable_slicing), 0, 1, NULL, NULL,
+      "decode one picture at a time (always so)" },
+    { "no_resolution_binning", XD_OPT_FLAG, AT(no_resolution_binning), 0, 1, NULL, NULL,
+      "paint the size asked for, not the nearest trained one" },
+};
+
+const xd_option *xd_request_options(int *n)
+{
+    *n = (int)(sizeof options / sizeof options[0]);
+    return options;
+}

@@ -1,0 +1,316 @@
+/* part.c - one component of a model directory */
+#include "engine/part.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+
+enum { SHOWN = 10 };            /* tensors that a warning lists                               */
+
+/* ---- which network ------------------------------------------------------------------------ */
+
+static int understands(const xd_net_def *d, const char *name)
+{
+    for (int i = 0; name && i < 6 && d->classes[i]; i++)
+        if (strcmp(d->classes[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+static const xd_net_def *def_at(xd_kind kind, int i)
+{
+    switch (kind) {
+    case XD_KIND_TEXT: return xd_text_encoders[i] ? &xd_text_encoders[i]->net : NULL;
+    case XD_KIND_DIT: return xd_dits[i] ? &xd_dits[i]->net : NULL;
+    case XD_KIND_VAE: return xd_vaes[i] ? &xd_vaes[i]->net : NULL;
+    }
+    return NULL;
+}
+
+static int find_def(xd_part *p, const char *name)
+{
+    for (int i = 0; def_at(p->kind, i); i++) {
+        if (!understands(def_at(p->kind, i), name))
+            continue;
+        p->def = def_at(p->kind, i);
+        p->text = p->kind == XD_KIND_TEXT ? xd_text_encoders[i] : NULL;
+        p->dit = p->kind == XD_KIND_DIT ? xd_dits[i] : NULL;
+        p->vae = p->kind == XD_KIND_VAE ? xd_vaes[i] : NULL;
+        return 1;
+    }
+    return 0;
+}
+
+static xd_status unknown_class(const xd_part *p, const char *name, xd_err *e)
+{
+    char   known[512] = "";
+    size_t at = 0;
+    for (int i = 0; def_at(p->kind, i); i++)
+        for (int k = 0; k < 6 && def_at(p->kind, i)->classes[k] && at < sizeof known; k++) {
+            int n = snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "",
+                             def_at(p->kind, i)->classes[k]);
+            at += n > 0 ? (size_t)n : 0;
+        }
+    return xd_fail(e, XD_EUNSUPPORTED, "%s/config.json names the class %s, which this version does "
+                   "not know (it knows %s)", p->dir, name ? name : "(none)", known);
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static xd_status list_tensors(xd_part *p, xd_err *e)
+{
+    xd_decl d = { .visit = XD_VISIT_LIST, .tp = 1, .err = e };
+    xd_err  mine = { 0 };
+    d.err = &mine;
+    xd_net_visit(&p->net, &d);
+    p->list = d.list;
+    p->nlist = d.nlist;
+    return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
+}
+
+xd_status xd_part_open(xd_part *p, const char *model, const char *name, xd_kind kind,
+                       const char *hint, xd_err *e)
+{
+    memset(p, 0, sizeof *p);
+    p->kind = kind;
+    p->name = strdup(name);
+    p->dir = xd_path_join(model, name);
+    char *path = p->dir ? xd_path_join(p->dir, "config.json") : NULL;
+    if (!p->name || !path) {
+        free(path);
+        return xd_fail(e, XD_ENOMEM, "no memory for component %s", name);
+    }
+    xd_status s = XD_OK;
+    if (!xd_file_is_dir(p->dir))
+        s = xd_fail(e, XD_EIO, "%s has no folder %s", model, name);
+    if (s == XD_OK)
+        s = xd_json_read(&p->config, path, e);
+    if (s == XD_OK) {
+        const xd_json *arch = xd_json_get(p->config, "architectures");
+        p->class_name = xd_json_text(xd_json_get(p->config, "_class_name"));
+        if (!p->class_name)
+            p->class_name = xd_json_text(xd_json_at(arch, 0));
+        if (!p->class_name)
+            p->class_name = hint;
+        if (!find_def(p, p->class_name) && !find_def(p, hint))
+            s = unknown_class(p, p->class_name, e);
+    }
+    if (s == XD_OK)
+        s = xd_net_open(&p->net, p->def, p->config, path, e);
+    if (s == XD_OK)
+        s = list_tensors(p, e);
+    free(path);
+    return s;
+}
+
+void xd_part_close(xd_part *p)
+{
+    if (!p)
+        return;
+    xd_part_drop(p);
+    xd_net_close(&p->net);
+    xd_net_close(&p->shadow);
+    xd_st_close(&p->files);
+    xd_json_free(&p->config);
+    free(p->list);
+    free(p->name);
+    free(p->dir);
+    memset(p, 0, sizeof *p);
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+static int src_has(void *self, const char *name, xd_tensor *shape)
+{
+    const xd_part *p = self;
+    int64_t        i = xd_st_find(p->files, name);
+    if (i < 0)
+        return 0;
+    *shape = xd_st_shape(p->files, i);
+    return 1;
+}
+
+static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
+{
+    const xd_part *p = self;
+    int64_t        i = xd_st_find(p->files, name);
+    if (i < 0)
+        return xd_fail(e, XD_EFORMAT, "%s: tensor %s is missing", p->dir, name);
+    return xd_st_get(p->files, i, t, e);
+}
+
+static void src_done(void *self, const char *name)
+{
+    const xd_part *p = self;
+    int64_t        i = xd_st_find(p->files, name);
+    if (i >= 0)
+        xd_st_done(p->files, i);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Every alternative name of every declared tensor, sorted; *buf holds their bytes. */
+static const char **all_names(const xd_part *p, int *n, char **buf)
+{
+    size_t bytes = 1, count = 0;
+    for (int i = 0; i < p->nlist; i++) {
+        bytes += strlen(p->list[i].name) + 1;
+        count++;
+        for (const char *c = p->list[i].name; (c = strchr(c, '|')); c++)
+            count++;
+    }
+    const char **names = malloc((count + 1) * sizeof *names);
+    char        *at = *buf = malloc(bytes);
+    *n = 0;
+    for (int i = 0; names && at && i < p->nlist; i++) {
+        strcpy(at, p->list[i].name);
+        for (char *c = at; c;) {
+            char *bar = strchr(c, '|');
+            names[(*n)++] = c;
+            if (bar)
+                *bar++ = 0;
+            c = bar;
+        }
+        at += strlen(p->list[i].name) + 1;
+    }
+    if (names)
+        qsort(names, (size_t)*n, sizeof *names, by_name);
+    return names;
+}
+
+static void warn_extra(const xd_part *p)
+{
+    char         text[2048] = "", *buf = NULL;
+    size_t       at = 0;
+    int          n = 0, extra = 0;
+    const char **names = all_names(p, &n, &buf);
+    for (int64_t i = 0; names && i < xd_st_count(p->files); i++) {
+        const char *name = xd_st_name(p->files, i);
+        if (bsearch(&name, names, (size_t)n, sizeof *names, by_name))
+            continue;
+        if (extra++ < SHOWN && at < sizeof text) {
+            int k = snprintf(text + at, sizeof text - at, "%s%s", at ? ", " : "", name);
+            at += k > 0 ? (size_t)k : 0;
+        }
+    }
+    if (extra)
+        xd_log(XD_LOG_WARN, "%s: %d tensors are not used: %s%s", p->dir, extra, text,
+               extra > SHOWN ? ", ..." : "");
+    free(names);
+    free(buf);
+}
+
+xd_status xd_part_files(xd_part *p, xd_err *e)
+{
+    if (p->files)
+        return XD_OK;
+    xd_status s = xd_st_open(&p->files, p->dir,
+                             p->kind == XD_KIND_TEXT ? "model" : "diffusion_pytorch_model", e);
+    if (s != XD_OK)
+        return s;
+    p->src = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p };
+    s = xd_declared_check(p->list, p->nlist, &p->src, p->dir, e);
+    if (s == XD_OK)
+        warn_extra(p);
+    return s;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
+{
+    xd_err  mine = { 0 };
+    xd_decl d = { .visit = XD_VISIT_COUNT, .dev = count, .type = type, .tp = 1, .err = &mine,
+                  .src = p->files ? &p->src : NULL };
+    if (p->shadow.def)
+        return XD_OK;
+    xd_status s = xd_net_open(&p->shadow, p->def, p->config, p->dir, e);
+    if (s != XD_OK)
+        return s;
+    xd_net_visit(&p->shadow, &d);
+    p->packed = d.packed;
+    return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
+}
+
+/* Gives every block the weights of the first block of its kind. */
+static xd_status alias_layers(xd_net *n, xd_err *e)
+{
+    for (int i = n->first; i < n->last; i++) {
+        const xd_block *b = n->def->block(n->cfg, i);
+        for (int k = n->first; k < i && !n->layer[i]; k++) {
+            if (n->def->block(n->cfg, k) != b || !n->layer[k])
+                continue;
+            if (!(n->layer[i] = malloc(b->size + 1)))
+                return xd_fail(e, XD_ENOMEM, "no memory for block %d", i);
+            memcpy(n->layer[i], n->layer[k], b->size);
+        }
+    }
+    return XD_OK;
+}
+
+/* Visits the first block of every kind only. */
+static void visit_kinds(xd_net *n, xd_decl *d)
+{
+    int last = n->last, first = n->first;
+    n->last = first;
+    xd_net_visit(n, d);
+    const xd_net_def *def = n->def;
+    xd_net_def        bare = *def;
+    bare.weights = NULL;
+    n->def = &bare;
+    for (int i = first; i < last; i++) {
+        int seen = 0;
+        for (int k = first; k < i; k++)
+            seen |= def->block(n->cfg, k) == def->block(n->cfg, i);
+        n->first = i, n->last = i + 1;
+        if (!seen)
+            xd_net_visit(n, d);
+    }
+    n->def = def;
+    n->first = first, n->last = last;
+}
+
+xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+{
+    if (p->store)
+        return XD_OK;
+    double    t0 = xd_now_s();
+    xd_err    mine = { 0 };
+    xd_status s = xd_store_open(&p->store, dev, e);
+    if (s != XD_OK)
+        return s;
+    xd_decl d = { .visit = p->files ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
+                  .src = p->files ? &p->src : NULL, .tp = 1, .store = p->store, .err = &mine };
+    if (share && !p->files) {
+        visit_kinds(&p->net, &d);
+        if (mine.code == XD_OK)
+            alias_layers(&p->net, &mine);
+    } else {
+        xd_net_visit(&p->net, &d);
+    }
+    if (mine.code) {
+        xd_part_drop(p);
+        return xd_fail(e, mine.code, "%s: %s", p->name, mine.msg);
+    }
+    xd_log(XD_LOG_DEBUG, "%s: %.1f MB of weights in %.3f s", p->name,
+           (double)xd_store_bytes(p->store) / 1e6, xd_now_s() - t0);
+    return XD_OK;
+}
+
+void xd_part_drop(xd_part *p)
+{
+    xd_store_close(&p->store);
+    for (int i = 0; i < p->net.nlayers && p->net.layer; i++) {
+        free(p->net.layer[i]);
+        p->net.layer[i] = NULL;
+    }
+    if (p->net.glob)
+        memset(p->net.glob, 0, p->def->glob_size);
+}

@@ -1,0 +1,48 @@
+/* part.h - one component of a model directory: its config, files, network and weights */
+#ifndef XD_ENGINE_PART_H
+#define XD_ENGINE_PART_H
+
+#include "dit/dit.h"
+#include "io/safetensors.h"
+#include "text/text.h"
+#include "vae/vae.h"
+
+typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE } xd_kind;
+
+typedef struct xd_part {
+    char       *name, *dir;     /* "transformer"; its directory                                */
+    xd_kind     kind;
+    xd_json    *config;
+    const char *class_name;     /* of its config, borrowed from it                             */
+    const xd_net_def *def;
+    const xd_text *text;        /* the one of these that its kind says                         */
+    const xd_dit  *dit;
+    const xd_vae  *vae;
+    xd_declared *list;          /* every tensor it declares                                    */
+    int         nlist;
+    xd_st      *files;          /* NULL until xd_part_files                                    */
+    xd_source   src;
+    xd_net      net;            /* the one that computes                                       */
+    xd_store   *store;          /* its weights; NULL: not loaded                               */
+    xd_net      shadow;         /* the one that counts                                         */
+    size_t      packed;         /* bytes of its weights when loaded, as counted                */
+} xd_part;
+
+/* Reads DIR/config.json, finds the network that understands it, lists its tensors. `hint` is the
+ * class that model_index.json names, or NULL. Closed with xd_part_close also after a failure. */
+xd_status xd_part_open(xd_part *p, const char *model, const char *name, xd_kind kind,
+                       const char *hint, xd_err *e);
+void      xd_part_close(xd_part *p);
+
+/* Opens the weight files and compares them with the list; warns of tensors that are too many. */
+xd_status xd_part_files(xd_part *p, xd_err *e);
+
+/* Fills the shadow network for a count device and says how many bytes the weights need. */
+xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e);
+
+/* Loads the weights (from the files, or random ones when there are none); nothing to do when
+ * they are there. share: blocks of one kind share the storage of the first (random only). */
+xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
+void      xd_part_drop(xd_part *p);
+
+#endif

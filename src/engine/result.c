@@ -1,0 +1,230 @@
+/* result.c - the pictures of a request and the texts that travel with them */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "io/image.h"
+
+enum { MAXTIME = 8 };
+
+typedef struct item {
+    xd_image image;
+    float   *lat;
+    int64_t  seed;
+    char    *json, *parameters;
+} item;
+
+struct xd_result {
+    item   *items;
+    int     n, have;
+    int64_t lat[3];             /* C, h, w                                                     */
+    struct { char name[16]; double s; } time[MAXTIME];
+    int     ntime;
+};
+
+xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
+{
+    if (!(*r = calloc(1, sizeof **r)) ||
+        !((*r)->items = calloc((size_t)j->images, sizeof *(*r)->items))) {
+        xd_result_free(r);
+        return xd_fail(e, XD_ENOMEM, "no memory for %d results", j->images);
+    }
+    (*r)->n = j->images;
+    (*r)->lat[0] = j->g->model.dit_info.lat_ch;
+    (*r)->lat[1] = j->cells[1];
+    (*r)->lat[2] = j->cells[2];
+    return XD_OK;
+}
+
+void xd_result_free(xd_result **r)
+{
+    if (!r || !*r)
+        return;
+    for (int i = 0; i < (*r)->n && (*r)->items; i++) {
+        item *t = &(*r)->items[i];
+        free(t->image.data), free(t->lat), free(t->json), free(t->parameters);
+    }
+    free((*r)->items);
+    free(*r);
+    *r = NULL;
+}
+
+/* ---- texts -------------------------------------------------------------------------------- */
+
+static const char *or_empty(const char *s)
+{
+    return s ? s : "";
+}
+
+static char *make_json(const xd_job *j, int i, int64_t seed)
+{
+    xd_text_buf       b = { 0 };
+    const xd_request *r = j->r;
+    xd_buf_add(&b, "{\"prompt\": ");
+    xd_buf_json_string(&b, r->prompts[i / r->num_images_per_prompt]);
+    xd_buf_add(&b, ", \"negative_prompt\": ");
+    xd_buf_json_string(&b, or_empty(r->negative_prompt));
+    xd_buf_add(&b, ", \"seed\": %" PRId64 ", \"rng\": \"%s\", \"steps\": %d, \"guidance_scale\": %.10g",
+               seed, r->rng, j->samp.steps, j->guidance);
+    xd_buf_add(&b, ", \"sampler\": \"%s\", \"width\": %" PRId64 ", \"height\": %" PRId64,
+               j->sampler->name, j->asked[1], j->asked[0]);
+    xd_buf_add(&b, ", \"painted_width\": %" PRId64 ", \"painted_height\": %" PRId64, j->size[1],
+               j->size[0]);
+    xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->g->model.recipe->name);
+    xd_buf_json_string(&b, j->g->model.dir);
+    xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"device\": \"%s\"",
+               j->g->hash, xd_dtype_name(j->g->type), j->g->dev->name);
+    xd_buf_add(&b, ", \"plan\": \"1 rank\", \"version\": \"xdit %s\"}", xd_version());
+    if (b.failed)
+        xd_buf_free(&b);
+    return b.p;
+}
+
+/* The form of stable-diffusion-webui ("A1111"), which galleries and ComfyUI read. */
+static char *make_parameters(const xd_job *j, int i, int64_t seed)
+{
+    xd_text_buf       b = { 0 };
+    const xd_request *r = j->r;
+    xd_buf_add(&b, "%s\n", r->prompts[i / r->num_images_per_prompt]);
+    if (r->negative_prompt && *r->negative_prompt)
+        xd_buf_add(&b, "Negative prompt: %s\n", r->negative_prompt);
+    xd_buf_add(&b, "Steps: %d, Sampler: %s, CFG scale: %.10g, Seed: %" PRId64 ", Size: %" PRId64
+               "x%" PRId64, j->samp.steps, j->sampler->name, j->guidance, seed, j->asked[1],
+               j->asked[0]);
+    xd_buf_add(&b, ", Model hash: %016" PRIx64 ", Model: %s, RNG: %s, Version: xdit %s", j->g->hash,
+               j->g->model.recipe->name, r->rng, xd_version());
+    if (b.failed)
+        xd_buf_free(&b);
+    return b.p;
+}
+
+/* ---- filling ------------------------------------------------------------------------------ */
+
+/* [-1,1] -> 0..255, halves to even, as diffusers' VaeImageProcessor rounds. */
+static uint8_t *quantize(const float *rgb, int64_t n)
+{
+    uint8_t *out = malloc((size_t)n + 1);
+    for (int64_t i = 0; out && i < n; i++) {
+        float v = rgb[i] * 0.5f + 0.5f;
+        v = v > 0 ? v < 1 ? v : 1 : 0;          /* NaN becomes 0                               */
+        out[i] = (uint8_t)lrintf(v * 255);
+    }
+    return out;
+}
+
+static void show_image(const xd_job *j, const float *rgb)
+{
+    int64_t d[3] = { j->asked[0], j->asked[1], 3 }, n = d[0] * d[1] * d[2];
+    float  *f = j->r->on_tensor ? malloc((size_t)n * sizeof *f + 1) : NULL;
+    for (int64_t i = 0; f && i < n; i++) {
+        float v = rgb[i] * 0.5f + 0.5f;
+        f[i] = v > 0 ? v < 1 ? v : 1 : 0;
+    }
+    if (f)
+        xd_show(j, "image", 0, 3, d, f);
+    free(f);
+}
+
+xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e)
+{
+    item *t = &r->items[i];
+    t->lat = lat;
+    t->seed = (int64_t)((uint64_t)j->r->seed + (uint64_t)i);
+    t->json = make_json(j, i, t->seed);
+    t->parameters = make_parameters(j, i, t->seed);
+    if (rgb) {
+        show_image(j, rgb);
+        t->image = (xd_image){ 1, j->asked[0], j->asked[1], 3,
+                               quantize(rgb, j->asked[0] * j->asked[1] * 3) };
+    }
+    free(rgb);
+    if (!t->json || !t->parameters || (rgb && !t->image.data))
+        return xd_fail(e, XD_ENOMEM, "no memory for picture %d", i + 1);
+    r->have = i + 1;
+    return XD_OK;
+}
+
+void xd_result_time(xd_result *r, const char *part, double seconds)
+{
+    for (int i = 0; i < r->ntime; i++)
+        if (strcmp(r->time[i].name, part) == 0) {
+            r->time[i].s += seconds;
+            return;
+        }
+    if (r->ntime < MAXTIME) {
+        snprintf(r->time[r->ntime].name, sizeof r->time[0].name, "%s", part);
+        r->time[r->ntime++].s = seconds;
+    }
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+int xd_result_count(const xd_result *r)
+{
+    return r->have;
+}
+
+static const item *item_at(const xd_result *r, int i)
+{
+    return i >= 0 && i < r->have ? &r->items[i] : NULL;
+}
+
+const xd_image *xd_result_image(const xd_result *r, int i)
+{
+    const item *t = item_at(r, i);
+    return t && t->image.data ? &t->image : NULL;
+}
+
+int64_t xd_result_seed(const xd_result *r, int i)
+{
+    const item *t = item_at(r, i);
+    return t ? t->seed : 0;
+}
+
+const char *xd_result_json(const xd_result *r, int i)
+{
+    const item *t = item_at(r, i);
+    return t ? t->json : NULL;
+}
+
+const char *xd_result_parameters(const xd_result *r, int i)
+{
+    const item *t = item_at(r, i);
+    return t ? t->parameters : NULL;
+}
+
+double xd_result_seconds(const xd_result *r, const char *part)
+{
+    for (int i = 0; i < r->ntime; i++)
+        if (strcmp(r->time[i].name, part) == 0)
+            return r->time[i].s;
+    return -1;
+}
+
+static int is_safetensors(const char *path)
+{
+    size_t n = strlen(path);
+    return n >= 12 && strcmp(path + n - 12, ".safetensors") == 0;
+}
+
+xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
+{
+    const item *t = item_at(r, i);
+    if (!t)
+        return xd_fail(e, XD_EINVAL, "there is no picture %d: the result has %d", i + 1, r->have);
+    if (is_safetensors(path)) {
+        const char *meta[] = { "parameters", t->parameters, "xdit", t->json, NULL };
+        xd_st_item  it = { "latents", xd_view(t->lat, XD_F32, 4, (int64_t[]){ 1, r->lat[0],
+                                                                              r->lat[1], r->lat[2] }) };
+        return xd_st_write(path, &it, 1, 0, meta, e);
+    }
+    if (!t->image.data)
+        return xd_fail(e, XD_EINVAL, "the request made latents only; save them as .safetensors");
+    xd_image_text texts[] = { { "parameters", t->parameters }, { "xdit", t->json }, { NULL, NULL } };
+    return xd_image_write(path, t->image.data, t->image.width, t->image.height, texts, e);
+}

@@ -1,0 +1,139 @@
+/* words.c - prompts become embeddings */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "exec/op.h"
+
+/* ---- token ids ---------------------------------------------------------------------------- */
+
+static xd_status tokenize(xd_words *w, const xd_job *j, int i, const char *prompt, xd_err *e)
+{
+    const xd_model *m = &j->g->model;
+    char           *plain = m->recipe->caption ? m->recipe->caption(prompt) : strdup(prompt);
+    if (!plain)
+        return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
+    xd_status s = xd_tok_ids(m->tok[0], plain, strlen(plain), j->max_text, &w->ids[i], &w->len[i],
+                             e);
+    free(plain);
+    return s;
+}
+
+static void show_ids(const xd_words *w, const xd_job *j, int i)
+{
+    float *f = j->r->on_tensor ? malloc((size_t)w->len[i] * sizeof *f + 1) : NULL;
+    for (int64_t k = 0; f && k < w->len[i]; k++)
+        f[k] = (float)w->ids[i][k];
+    if (f)
+        xd_show(j, "ids", i, 1, &w->len[i], f);
+    free(f);
+}
+
+xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e)
+{
+    int n = j->r->nprompts + 1;
+    memset(w, 0, sizeof *w);
+    w->ids = calloc((size_t)n, sizeof *w->ids);
+    w->len = calloc((size_t)n, sizeof *w->len);
+    w->cond = calloc((size_t)n, sizeof *w->cond);
+    if (!w->ids || !w->len || !w->cond)
+        return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", n);
+    w->n = n;
+    xd_status s = xd_model_words(&j->g->model, e);
+    for (int i = 0; s == XD_OK && i < n; i++) {
+        const char *negative = j->r->negative_prompt ? j->r->negative_prompt : "";
+        s = tokenize(w, j, i, i < j->r->nprompts ? j->r->prompts[i] : negative, e);
+        if (s == XD_OK)
+            show_ids(w, j, i);
+    }
+    return s;
+}
+
+void xd_words_close(xd_words *w, xd_engine *g)
+{
+    for (int i = 0; i < w->n; i++) {
+        free(w->ids[i]);
+        if (w->cond[i].tok.p)
+            g->dev->mem->put(g->dev, w->cond[i].tok.p, xd_bytes(w->cond[i].tok));
+    }
+    free(w->ids);
+    free(w->len);
+    free(w->cond);
+    memset(w, 0, sizeof *w);
+}
+
+/* ---- embeddings --------------------------------------------------------------------------- */
+
+xd_status xd_words_count(const xd_job *j, int64_t n, size_t *bytes, xd_err *e)
+{
+    xd_part  *p = &j->g->model.text[0];
+    xd_arena  a;
+    xd_exec   x;
+    xd_cond   c = { 0 };
+    xd_layout lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
+    xd_status s = xd_part_count(p, j->g->count, j->g->type, e);
+    if (s == XD_OK)
+        s = xd_room_open(&a, j->g->count, 0, e);
+    if (s != XD_OK)
+        return s;
+    xd_exec_init(&x, j->g->count, &a, j->g->type);
+    x.lay = &lay;
+    p->text->encode(&x, &p->shadow, NULL, n, &c);
+    *bytes = xd_arena_peak(&a);
+    xd_room_close(&a, j->g->count);
+    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+}
+
+/* Encodes prompt i; its embedding outlives the arena. */
+static void encode_one(xd_words *w, const xd_job *j, int i, xd_exec *x)
+{
+    const xd_part *p = &j->g->model.text[0];
+    xd_layout      lay = { .len = { w->len[i] }, .grid = { 1, 1, w->len[i] }, .npatch = 1, .nsp = 1 };
+    size_t         mark = xd_arena_mark(x->tmp);
+    xd_cond        c = { 0 };
+    x->lay = &lay;
+    p->text->encode(x, &p->net, w->ids[i], w->len[i], &c);
+    xd_tensor keep = c.tok;
+    keep.p = xd_ok(x) ? j->g->dev->mem->get(j->g->dev, xd_bytes(keep)) : NULL;
+    if (!keep.p)
+        xd_exec_fail(x, XD_ENOMEM, "no memory for the embedding of %lld tokens",
+                     (long long)w->len[i]);
+    else
+        w->cond[i].tok = keep;
+    if (keep.p)
+        xd_copy_to(x, keep, c.tok);
+    if (xd_ok(x) && j->r->on_tensor) {
+        j->g->dev->mem->sync(j->g->dev, NULL);
+        xd_show(j, i == w->n - 1 ? "negative_prompt_embeds" : "prompt_embeds", i, 2, keep.d,
+                keep.p);
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+xd_status xd_words_encode(xd_words *w, xd_job *j, xd_err *e)
+{
+    xd_engine *g = j->g;
+    xd_arena   a;
+    xd_exec    x;
+    int64_t    longest = 0;
+    size_t     bytes = 0;
+    for (int i = 0; i < w->n; i++)
+        longest = w->len[i] > longest ? w->len[i] : longest;
+    xd_status s = xd_words_count(j, longest, &bytes, e);
+    if (s == XD_OK)
+        s = xd_part_load(&g->model.text[0], g->dev, g->type, 0, e);
+    if (s == XD_OK)
+        s = xd_room_open(&a, g->dev, bytes, e);
+    if (s != XD_OK)
+        return s;
+    xd_exec_init(&x, g->dev, &a, g->type);
+    x.cancel = &g->cancel;
+    for (int i = 0; i < w->n && xd_ok(&x); i++)
+        if (i < w->n - 1 || j->npass > 1)       /* the negative prompt only with guidance      */
+            encode_one(w, j, i, &x);
+    xd_room_close(&a, g->dev);
+    if (!g->keep)
+        xd_part_drop(&g->model.text[0]);
+    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+}
