@@ -63,7 +63,9 @@ static const char *alien(const unsigned char *p)
 {
     if (!memcmp(p, "version ", 8))
         return "is a Git LFS pointer, not the weights: fetch them with git lfs pull";
-    if (!memcmp(p, "PK\3\4", 4) || (p[0] == 0x80 && p[1] <= 5 && p[1] >= 2))
+    /* A header of 640 bytes begins like a pickle of protocol 2; no header has bytes 4 to 7. */
+    int pickle = p[0] == 0x80 && p[1] >= 2 && p[1] <= 5 && (p[4] | p[5] | p[6] | p[7]);
+    if (!memcmp(p, "PK\3\4", 4) || pickle)
         return "is a PyTorch pickle, not safetensors: load it with diffusers or transformers and "
                "save it with save_pretrained(..., safe_serialization=True)";
     if (!memcmp(p, "GGUF", 4))
