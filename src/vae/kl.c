@@ -26,7 +26,7 @@ typedef struct kl_cfg {
     int      layers, quant, post_quant, mid_attention;
     double   scaling, shift, mean, std;
     char     act[XD_FIELD_TEXT];
-    xd_texts down, up;
+    xd_names down, up;
     xd_ints  width;             /* block_out_channels: finest level first                     */
 } kl_cfg;
 
@@ -102,7 +102,7 @@ static int residuals(const kl_cfg *c, int dec)
     return c->layers + dec;
 }
 
-static xd_status check_blocks(const xd_texts *t, const char *key, const char *plain,
+static xd_status check_blocks(const xd_names *t, const char *key, const char *plain,
                               const char *attn, int n, xd_err *e)
 {
     if (t->n != n)

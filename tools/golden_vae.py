@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/vae-*: tiny AutoencoderKL models with what diffusers makes of them.
+
+Each directory holds a component as it lies in a checkpoint (vae/config.json and weights) and
+golden.safetensors: vae.decode.in [C,h,w] -> vae.decode.out [H,W,3], vae.encode.in [H,W,3] ->
+vae.encode.out [2C,h,w], and the same in tiles, of another size, under "vae.tiled.". Weights
+are rounded to the type they are stored in before anything is computed.
+
+    tools/golden_vae.py [directory]
+"""
+import pathlib
+import sys
+
+import torch
+from diffusers import AutoencoderKL
+from safetensors.torch import save_file
+
+OLD_NAMES = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
+
+CASES = {
+    # the shape of the published models: odd latent sizes, tiles of 8 cells, f16 weights
+    "vae-plain": dict(
+        config=dict(block_out_channels=[8, 16, 16], layers_per_block=1, latent_channels=4,
+                    norm_num_groups=4, sample_size=32, scaling_factor=0.7),
+        attn=False, type=torch.float16, old=False, whole=(7, 5), tiled=(13, 19)),
+    # attention in every block, widths that fall and rise, no quant convolutions, old names
+    "vae-attn": dict(
+        config=dict(block_out_channels=[24, 8, 16], layers_per_block=2, latent_channels=3,
+                    norm_num_groups=2, sample_size=16, scaling_factor=1.5, shift_factor=0.1,
+                    use_quant_conv=False, use_post_quant_conv=False,
+                    mid_block_add_attention=False),
+        attn=True, type=torch.bfloat16, old=True, whole=(4, 3), tiled=(9, 4)),
+}
+
+
+def build(case):
+    prefix = "Attn" if case["attn"] else ""
+    n = len(case["config"]["block_out_channels"])
+    vae = AutoencoderKL(down_block_types=[prefix + "DownEncoderBlock2D"] * n,
+                        up_block_types=[prefix + "UpDecoderBlock2D"] * n, **case["config"]).eval()
+    with torch.no_grad():
+        for name, p in vae.named_parameters():
+            if p.ndim == 1:
+                p.copy_(("norm" in name and name.endswith("weight")) + 0.3 * torch.randn(p.shape))
+            elif "attentions" in name:
+                p.mul_(3)               # so that the softmax is far from uniform
+            p.copy_(p.to(case["type"]).float())
+    return vae
+
+
+def stored(vae, case):
+    out = {}
+    for name, p in vae.state_dict().items():
+        if case["old"] and "attentions" in name:
+            for new, old in OLD_NAMES.items():
+                name = name.replace("." + new + ".", "." + old + ".")
+            if p.ndim == 2:             # some checkpoints keep them as 1x1 convolutions
+                p = p[:, :, None, None]
+        out[name] = p.to(case["type"]).contiguous()
+    return out
+
+
+def rows_last(t):
+    return t[0].permute(1, 2, 0)
+
+
+@torch.no_grad()
+def golden(vae, case):
+    f = 2 ** (len(vae.config.block_out_channels) - 1)
+    out = {}
+    for tag, what in (("vae.", "whole"), ("vae.tiled.", "tiled")):
+        vae.use_tiling = what == "tiled"
+        h, w = case[what]
+        z = torch.randn(1, vae.config.latent_channels, h, w)
+        x = torch.rand(1, 3, h * f, w * f) * 2 - 1
+        out[tag + "decode.in"], out[tag + "decode.out"] = z[0], rows_last(vae.decode(z).sample)
+        out[tag + "encode.in"] = rows_last(x)
+        out[tag + "encode.out"] = vae.encode(x).latent_dist.parameters[0]
+        assert out[tag + "decode.out"].shape == out[tag + "encode.in"].shape
+    return {k: v.contiguous() for k, v in out.items()}
+
+
+def main():
+    top = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/golden")
+    for seed, (name, case) in enumerate(CASES.items()):
+        torch.manual_seed(seed)
+        vae = build(case)
+        folder = top / name
+        vae.save_config(folder / "vae")
+        for path, tensors in ((folder / "vae/diffusion_pytorch_model.safetensors", stored(vae, case)),
+                              (folder / "golden.safetensors", golden(vae, case))):
+            save_file(tensors, path)
+            path.chmod(0o644)
+        print(name, sum(p.stat().st_size for p in folder.rglob("*.*")), "bytes")
+
+
+main()
