@@ -20,7 +20,8 @@ static const xd_option rows[] = {
       "how often (default: half a second and at least 3 times)" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "default: one for each core this process may use" },
-    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE", "of weights and products (default: the machine's best)" },
+    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
+      "of weights and products (default: the machine's best)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
 };

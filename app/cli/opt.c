@@ -58,15 +58,12 @@ static int min3(int a, int b, int c)
     return a < b ? (a < c ? a : c) : (b < c ? b : c);
 }
 
-/* Edit distance where a swap of neighbours counts once; a word inside the other (or the other
- * way round) counts as one edit, so that `--steps` finds `--num_inference_steps`. */
+/* Edit distance where a swap of neighbours counts once. */
 static int edits_between(const char *a, const char *b)
 {
     int na = (int)strlen(a), nb = (int)strlen(b), d[3][MAXNAME + 1];
     if (na >= MAXNAME || nb >= MAXNAME)
         return MAXNAME;
-    if (na > 2 && nb > 2 && (strstr(a, b) || strstr(b, a)))
-        return 1;
     for (int j = 0; j <= nb; j++)
         d[0][j] = j;
     for (int i = 1; i <= na; i++) {
@@ -81,12 +78,24 @@ static int edits_between(const char *a, const char *b)
     return d[na % 3][nb];
 }
 
+/* How far a name is from what was typed: by edits, or by one being a part of the other, so that
+ * `--inference_steps` finds `--num_inference_steps`. */
+static int distance(const char *word, const char *name)
+{
+    int k = edits_between(word, name), part = 2 * MAXNAME;
+    if (strlen(word) > 2 && strstr(name, word))
+        part = 2;
+    else if (strlen(name) > 2 && strstr(word, name))
+        part = 3;
+    return part < k ? part : k;
+}
+
 const char *xd_opt_nearest(const char *word, const char *const *names, int n)
 {
     const char *best = NULL;
     int         least = 2 * MAXNAME;
     for (int i = 0; i < n; i++) {
-        int k = edits_between(word, names[i]);
+        int k = distance(word, names[i]);
         if (k < least)
             least = k, best = names[i];
     }

@@ -1,0 +1,72 @@
+#!/bin/sh
+# Command lines: help, versions, how flags may be written, and what is said about wrong ones.
+. "$(dirname "$0")/lib.sh"
+
+narrow() { [ "$(printf '%s\n' "$out" | awk '{ if (length($0) > n) n = length($0) } END { print n }')" -le 80 ]; }
+shows() { printf '%s\n' "$out" | grep -q -- "$1"; }
+well() { [ "$rc" = 0 ]; }
+
+try
+check "no arguments: a short usage and code 2" [ "$rc" = 2 ]
+check "the usage goes to standard error" [ -z "$out" -a -n "$err" ]
+try --version
+check "--version" [ "$out" = "xdit $(sed -n "s/.*version: '\([0-9.]*\)',.*/\1/p" "$ROOT/meson.build" | head -n 1)" ]
+for c in "" generate inspect bench; do
+    try help $c
+    check "help $c: code 0" well
+    check "help $c fits 80 columns" narrow
+    check "help $c has an example" shows "Example"
+    help=$out
+    try $c --help
+    check "$c --help is the same" [ "$out" = "$help" ]
+done
+for f in model prompt negative_prompt width height num_inference_steps guidance_scale seed \
+         num_images_per_prompt max_sequence_length scheduler rng dtype threads device output \
+         enable_tiling enable_slicing no_resolution_binning quiet verbose; do
+    try generate --help
+    check "generate --help knows --$f" shows "--$f"
+done
+
+refused "a mistyped command" 2 "genrate.*nearest.*'generate'" genrate
+refused "a flag before the command" 2 "before the command" --prompt a
+refused "a mistyped flag" 2 "--promt.*nearest.*--prompt" generate --promt a
+refused "a mistyped flag with a value" 2 "--widht;.*nearest.*--width" generate --widht=512
+refused "a flag with dashes" 2 "nearest.*--negative_prompt" generate --negativ-prompt a
+refused "another program's flag" 2 "nearest.*--num_inference_steps" generate --inference_steps 3
+refused "one dash too few" 2 "nearest.*--prompt" generate -prompt a
+refused "a flag of 200 letters" 2 "unknown flag" generate "--$(printf 'x%.0s' $(seq 200))" 1
+refused "a forgotten value" 2 "--width needs a value" generate --width
+refused "a flag where a value belongs" 2 "--prompt needs a value" generate --prompt --width 64
+refused "a prompt without quotes" 2 "'red'.*quotes" generate --prompt a red circle
+refused "no model" 2 "--model is missing" generate --prompt a
+refused "no prompt" 2 "--prompt is missing" generate --model "$MODEL"
+refused "an empty number" 2 "--width takes a whole number from" generate --width=
+refused "text as a number" 2 "--width takes.*'12x'" generate --width 12x
+refused "a fraction of a step" 2 "--num_inference_steps takes" generate --num_inference_steps 2.5
+refused "negative steps" 2 "--num_inference_steps takes.*from 1 to.*'-5'" generate --num_inference_steps -5
+refused "no steps" 2 "--num_inference_steps takes.*from 1" generate --num_inference_steps 0
+refused "a size of 0" 2 "--height takes.*from 1.*'0'" generate --height 0
+refused "a seed of 20 digits" 2 "--seed takes" generate --seed 99999999999999999999
+refused "guidance that is no number" 2 "--guidance_scale takes" generate --guidance_scale nan
+refused "an unknown rng" 2 "philox or torch" generate --rng dice
+refused "an unknown dtype" 2 "f32 or bf16" generate --dtype f64
+refused "a switch with a strange value" 2 "true or false" generate --enable_tiling=maybe
+refused "several ranks" 2 "--ulysses_degree 2.*runs on one" \
+    generate --model "$MODEL" --prompt a --ulysses_degree 2
+refused "several ranks by a switch" 2 "--use_cfg_parallel.*runs on one" \
+    generate --model "$MODEL" --prompt a --use-cfg-parallel
+refused "inspect without a model" 2 "xdit inspect DIR" inspect
+refused "inspect with two" 2 "too many: 'b'" inspect a b
+refused "bench without a model" 2 "--config" bench
+
+# The same picture, however its flags are written.
+paint --prompt "a red circle" --guidance_scale 3 --seed 5 --output "$T/a.png"
+check "flags with a space" [ "$rc" = 0 ]
+paint --prompt="a red circle" --guidance-scale=3 --seed=5 --output="$T/b.png"
+check "flags with = and -" [ "$rc" = 0 ]
+paint -p "a red circle" --cfg_scale 3 -s 5 -o "$T/c.png" --enable-tiling=false --ulysses_degree 1 \
+    --ring-degree=1 --warmup_steps 0
+check "short flags and one rank" [ "$rc" = 0 ]
+check "= and - change nothing" cmp "$T/a.png" "$T/b.png"
+check "short forms change nothing" cmp "$T/a.png" "$T/c.png"
+done_testing

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Bad input: one clear sentence and an exit code that is not 0, before the first step.
+. "$(dirname "$0")/lib.sh"
+
+g() { what=$1 code=$2 pattern=$3; shift 3; refused "$what" "$code" "$pattern" generate --quiet "$@"; }
+
+g "no such directory" 1 "$T/nothing" --model "$T/nothing" --prompt a -o "$T/x.png"
+mkdir "$T/empty"
+g "a directory without a model" 1 "model_index.json" --model "$T/empty" --prompt a -o "$T/x.png"
+HF_HOME=$T/hf g "a model that is not in the cache" 1 "nobody/nothing" --model nobody/nothing --prompt a
+g "a file instead of a directory" 1 "meson.build" --model "$ROOT/meson.build" --prompt a
+
+g "a side that does not divide" 2 "100.*96.*112" --model "$MODEL" --prompt a --width 100 -o "$T/x.png"
+g "a side of a million pixels" 1 "[0-9] (GB|GiB|TB|TiB|PB|PiB|EB|EiB|bytes)" \
+    --model "$MODEL" --prompt a --width 1000000 --height 1000000 -o "$T/x.png"
+g "an unknown scheduler" 2 "scheduler" --model "$MODEL" --prompt a --scheduler dice -o "$T/x.png"
+g "an unknown device" "[12]" "abacus" --model "$MODEL" --prompt a --device abacus -o "$T/x.png"
+
+g "an output directory that is not there" 1 "$T/no/where" --model "$MODEL" --prompt a \
+    -o "$T/no/where/x.png"
+g "a directory as output" "[12]" "$T/empty" --model "$MODEL" --prompt a -o "$T/empty"
+g "an output that cannot be written" 1 "/proc/x.png" --model "$MODEL" --prompt a -o /proc/x.png
+g "an unknown picture format" "[12]" "x.gif" --model "$MODEL" --prompt a -o "$T/x.gif"
+# The output is looked at before the model is: a wrong name costs no waiting.
+g "a wrong output is found first" 1 "$T/no/x.png" --model "$T/nothing" --prompt a -o "$T/no/x.png"
+
+try generate --model "$MODEL" --prompt a -o "$T/no/x.png"
+check "no step was taken for an output that cannot be" [ "$rc" = 1 -a -z "$(echo "$err" | grep denoise)" ]
+
+# A weight file cut short.
+cp -r "$MODEL" "$T/cut" && chmod -R u+w "$T/cut"
+file=$(find "$T/cut/transformer" -name '*.safetensors' | head -n 1)
+size=$(wc -c <"$file")
+head -c $((size / 2)) "$file" >"$T/half" && cat "$T/half" >"$file"
+g "a truncated weight file" 1 "$(basename "$file").*[0-9]" --model "$T/cut" --prompt a -o "$T/x.png"
+head -c 5 "$T/half" >"$file"
+g "a weight file of 5 bytes" 1 "$(basename "$file")" --model "$T/cut" --prompt a -o "$T/x.png"
+rm "$file"
+g "a missing weight file" 1 "transformer" --model "$T/cut" --prompt a -o "$T/x.png"
+cp "$MODEL/transformer/$(basename "$file")" "$file"
+printf '{ "_class_name": ' >"$T/cut/transformer/config.json"
+g "a config cut short" 1 "config.json" --model "$T/cut" --prompt a -o "$T/x.png"
+
+# NaN in the first weights of the file: a warning that names the tensor, and a picture all the same.
+cp -r "$MODEL" "$T/nan" && chmod -R u+w "$T/nan"
+file=$(find "$T/nan/transformer" -name '*.safetensors' | head -n 1)
+header=$(od -An -tu8 -N8 "$file" | tr -d ' ')
+name=$(head -c $((8 + header)) "$file" | tail -c +9 | tr '}' '\n' |
+    sed -n 's/.*"\([^"]*\)": *{[^{]*"data_offsets": *\[0,.*/\1/p')
+printf '\300\177' | dd of="$file" bs=1 seek=$((8 + header)) conv=notrunc 2>/dev/null
+try generate --model "$T/nan" --prompt a --num_inference_steps 1 --quiet -o "$T/nan.png"
+check "the test found the first tensor" [ -n "$name" ]
+check "NaN weights are warned of by name" said "warning.*$name"
+check "NaN weights are no error" [ "$rc" = 0 ]
+
+paint --prompt "" -o "$T/none.png"
+check "an empty prompt is allowed" [ "$rc" = 0 -a -s "$T/none.png" ]
+check "nothing of the refused is left" [ ! -e "$T/x.png" ]
+done_testing

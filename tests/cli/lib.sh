@@ -1,0 +1,52 @@
+# lib.sh - sourced by the tests of the command line; speaks TAP.
+#
+# Every test is called with XDIT (the program) and ROOT (the source tree). `try` runs the program
+# and keeps its exit code in $rc, its output in $out and its error output in $err.
+set -u
+XDIT=$1
+ROOT=$2
+MODEL=$ROOT/models/demo-pixart
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+count=0
+out=
+err=
+rc=0
+
+# pass WHAT, fail WHAT [WHY]: one result.
+pass() { count=$((count + 1)); echo "ok $count - $1"; }
+fail() {
+    count=$((count + 1))
+    echo "not ok $count - $1"
+    printf '%s\nrc %s\nstdout: %s\nstderr: %s\n' "${2-}" "$rc" "$out" "$err" | sed 's/^/# /'
+}
+check() { what=$1; shift; if "$@"; then pass "$what"; else fail "$what" "$*"; fi; }
+done_testing() { echo "1..$count"; }
+
+try() {
+    "$XDIT" "$@" >"$T/stdout" 2>"$T/stderr" </dev/null
+    rc=$?
+    out=$(cat "$T/stdout")
+    err=$(cat "$T/stderr")
+}
+# A quick picture: two steps of the demo model.
+paint() { try generate --model "$MODEL" --num_inference_steps 2 --quiet "$@"; }
+
+said() { printf '%s\n' "$err" | grep -Eq -- "$1"; }
+one_line() { [ "$(printf '%s\n' "$err" | wc -l)" = 1 ]; }
+
+# refused WHAT CODE PATTERN ARGS...: the program ends with CODE and one sentence that matches.
+refused() {
+    what=$1 code=$2 pattern=$3
+    shift 3
+    try "$@"
+    if echo "$rc" | grep -qx "$code" && one_line && said "^xdit: .*$pattern" && [ -z "$out" ]; then
+        pass "$what"
+    else
+        fail "$what" "expected exit code $code and one line with: $pattern"
+    fi
+}
+# Is FILE a whole PNG? Its first and last bytes are there.
+whole_png() {
+    [ "$(head -c 4 "$1" | tail -c 3)" = PNG ] && [ "$(tail -c 8 "$1" | head -c 4)" = IEND ]
+}

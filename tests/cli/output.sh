@@ -1,0 +1,62 @@
+#!/bin/sh
+# What is written: names, formats, the text inside a PNG, and what goes to which stream.
+. "$(dirname "$0")/lib.sh"
+
+starts() { [ "$(head -c "$3" "$1" | od -An -tx1 | tr -d ' \n')" = "$2" ]; }
+listing() { (cd "$1" && echo *); }
+mkdir "$T/d"
+
+paint --prompt "a red circle" --seed 11 -o "$T/d/a.png"
+check "one image" [ "$rc" = 0 -a "$(listing "$T/d")" = a.png ]
+check "standard output is the name of the file" [ "$out" = "$T/d/a.png" ]
+check "--quiet says nothing" [ -z "$err" ]
+check "the file is a whole PNG" whole_png "$T/d/a.png"
+check "it has the parameters chunk" grep -qa 'parameters.*a red circle' "$T/d/a.png"
+check "with steps and seed" grep -qa 'Steps: 2,.*Seed: 11' "$T/d/a.png"
+check "and a JSON chunk" grep -qa '"seed": *11' "$T/d/a.png"
+
+echo old >"$T/d/a.png"
+paint --prompt "a red circle" --seed 11 -o "$T/d/a.png"
+check "an old file is replaced by a whole one" whole_png "$T/d/a.png"
+check "and nothing else is left" [ "$(listing "$T/d")" = a.png ]
+rm "$T/d/a.png"
+
+paint --prompt a --num_images_per_prompt 2 -o "$T/d/b.png"
+check "several images are numbered" [ "$(listing "$T/d")" = "b_0001.png b_0002.png" ]
+check "one name a line" [ "$out" = "$T/d/b_0001.png
+$T/d/b_0002.png" ]
+check "two seeds paint two pictures" [ "$(cmp "$T/d/b_0001.png" "$T/d/b_0002.png" >/dev/null; echo $?)" = 1 ]
+rm "$T/d/"*
+paint --prompt "a red circle" --prompt "a blue square" -o "$T/d/%04d.png"
+check "a pattern for several prompts" [ "$(listing "$T/d")" = "0001.png 0002.png" ] ||
+    listing "$T/d" | sed 's/^/# /'
+check "the first file is of the first prompt" grep -qa 'a red circle' "$T/d/0001.png"
+check "the second of the second" grep -qa 'a blue square' "$T/d/0002.png"
+rm "$T/d/"*
+
+for pair in jpg:ffd8:2 jpeg:ffd8:2 webp:52494646:4 ppm:5036:2; do
+    ext=${pair%%:*} rest=${pair#*:}
+    paint --prompt a -o "$T/x.$ext"
+    check "format .$ext" starts "$T/x.$ext" "${rest%:*}" "${rest#*:}"
+done
+paint --prompt a -o "$T/x.safetensors"
+check "latents as .safetensors" [ "$rc" = 0 -a -s "$T/x.safetensors" ]
+check "they are a tensor" grep -qa '"shape":' "$T/x.safetensors"
+
+try generate --model "$MODEL" --prompt a --num_inference_steps 3 --json -o "$T/j.png"
+check "--json prints one object" sh -c 'printf "%s" "$1" | python3 -c "import json,sys; j = json.load(sys.stdin); sys.exit(not (j[\"file\"].endswith(\"j.png\") and j[\"parameters\"]))"' x "$out"
+check "progress goes to standard error" said "^denoise 3/3 "
+check "as plain lines when that is no terminal" [ -z "$(printf '%s' "$err" | tr -dc '\r\033')" ]
+
+(cd "$T" && "$XDIT" generate -m "$MODEL" -p a --steps 1 -q >"$T/stdout" 2>&1)
+check "the default name is output.png" [ "$(cat "$T/stdout")" = output.png -a -s "$T/output.png" ]
+try inspect "$MODEL"
+check "inspect" [ "$rc" = 0 -a -n "$out" -a -z "$err" ]
+try inspect "$MODEL" --json
+check "inspect --json" sh -c 'printf "%s" "$1" | python3 -c "import json,sys; json.load(sys.stdin)"' x "$out"
+try inspect "$MODEL" --tensors transformer
+check "inspect --tensors" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c 'transformer_blocks')" -gt 8 ]
+refused "inspect of an unknown component" "[12]" "nothing" inspect "$MODEL" --tensors nothing
+"$XDIT" inspect "$MODEL" >/dev/full 2>"$T/stderr"
+check "a full disk is an error" [ $? = 1 ]
+done_testing

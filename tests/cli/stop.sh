@@ -1,0 +1,68 @@
+#!/bin/sh
+# Signals: the run ends with 128 + the signal's number, and no half file is left.
+. "$(dirname "$0")/lib.sh"
+
+# A run that takes long enough to be stopped; $pid is it.
+start() {
+    mkdir -p "$T/d"
+    "$XDIT" generate --model "$MODEL" --prompt "a red circle" --num_inference_steps 1000 \
+        --num_images_per_prompt 50 -o "$T/d/x.png" >"$T/stdout" 2>"$T/stderr" </dev/null &
+    pid=$!
+}
+# Waits until the run takes steps, for at most a minute.
+await_step() {
+    n=0
+    while ! grep -q '^denoise' "$T/stderr" && [ "$n" -lt 600 ]; do
+        sleep 0.1
+        n=$((n + 1))
+    done
+    grep -q '^denoise' "$T/stderr"
+}
+finish() { wait "$pid"; rc=$?; out=$(cat "$T/stdout"); err=$(cat "$T/stderr"); }
+# Only whole pictures, however far the run came.
+no_half() {
+    for f in "$T/d"/* "$T/d"/.[!.]*; do
+        [ -e "$f" ] || continue
+        case $f in *.png) whole_png "$f" || return 1 ;; *) return 1 ;; esac
+    done
+}
+
+for pair in INT:130 TERM:143 HUP:129; do
+    start
+    check "$pair: the run takes steps" await_step
+    kill -s "${pair%:*}" "$pid"
+    finish
+    check "${pair%:*} gives ${pair#*:}" [ "$rc" = "${pair#*:}" ]
+    check "${pair%:*}: no half file" no_half
+    check "${pair%:*}: one sentence says so" said "^xdit: .*cancel"
+    rm -rf "$T/d"
+done
+
+mkdir "$T/d"
+echo old >"$T/d/x_0001.png"
+start
+await_step
+kill -s INT "$pid"
+kill -s INT "$pid"
+finish
+check "twice: 130" [ "$rc" = 130 ]
+check "an older file of that name is kept" [ "$(cat "$T/d/x_0001.png")" = old ]
+rm -rf "$T/d"
+
+# At any moment: while the model loads, paints and writes.
+for ms in 005 020 040 080 120 160 200 300 400 600; do
+    mkdir "$T/d"
+    "$XDIT" generate -m "$MODEL" -p a --steps 1 --num_images_per_prompt 40 -q -o "$T/d/x.png" \
+        >/dev/null 2>"$T/stderr" &
+    pid=$!
+    sleep "0.$ms"
+    kill -s INT "$pid" 2>/dev/null
+    wait "$pid"
+    rc=$?
+    err=$(cat "$T/stderr")
+    # 5 ms may be before the handler is there: the shell's 130 for a death by SIGINT is the same.
+    check "after 0.$ms s: 130 or done" [ "$rc" = 130 -o "$rc" = 0 ]
+    check "after 0.$ms s: no half file" no_half
+    rm -rf "$T/d"
+done
+done_testing
