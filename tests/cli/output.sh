@@ -47,6 +47,11 @@ try generate --model "$MODEL" --prompt a --num_inference_steps 3 --json -o "$T/j
 check "--json prints one object" sh -c 'printf "%s" "$1" | python3 -c "import json,sys; j = json.load(sys.stdin); sys.exit(not (j[\"file\"].endswith(\"j.png\") and j[\"parameters\"]))"' x "$out"
 check "progress goes to standard error" said "^denoise 3/3 "
 check "as plain lines when that is no terminal" [ -z "$(printf '%s' "$err" | tr -dc '\r\033')" ]
+# `script` runs a command on a terminal of its own.
+script -qec "$XDIT generate -m $MODEL -p a --steps 3 -o $T/t.png" /dev/null >"$T/stdout" 2>&1 </dev/null
+check "a bar on a terminal" grep -qa "denoise  3/3 \[##*\] .* s/it  ETA 0:00" "$T/stdout"
+check "redrawn in place" [ "$(tr -dc '\r' <"$T/stdout" | wc -c)" -gt 3 ]
+check "and gone at the end" [ "$(tail -n 3 "$T/stdout" | grep -c 'denoise .*\[#*\].*ETA[^\r]*$')" = 0 ]
 
 (cd "$T" && "$XDIT" generate -m "$MODEL" -p a --steps 1 -q >"$T/stdout" 2>&1)
 check "the default name is output.png" [ "$(cat "$T/stdout")" = output.png -a -s "$T/output.png" ]
