@@ -176,7 +176,7 @@ typedef struct xd_bench_args {          /* start with {0}                       
     int64_t     width, height;  /* 0: the model's                                            */
     int         threads, repeats;       /* 0: all cores; 0: until half a second and 3 times   */
     const char *dtype, *device;
-    const char *parts;          /* NULL: all; else a list of "text step vae ops peak"          */
+    const char *parts;          /* NULL: all; else a list of "text step vae"                    */
     int         json;
     void      (*line)(void *cookie, const char *line);
     void       *cookie;

@@ -9,11 +9,6 @@
 #include "base/log.h"
 #include "base/par.h"
 
-const char *xd_version(void)
-{
-    return XDIT_VERSION;
-}
-
 /* ---- opening ------------------------------------------------------------------------------ */
 
 static xd_status take_dtype(xd_engine *g, const char *dtype, xd_err *e)
@@ -29,6 +24,11 @@ static xd_status take_dtype(xd_engine *g, const char *dtype, xd_err *e)
 }
 
 xd_status xd_open(xd_engine **out, const xd_open_args *a, xd_err *e)
+{
+    return xd_open_with(out, a, 1, e);
+}
+
+xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int files, xd_err *e)
 {
     *out = NULL;
     xd_log_sink(a->log, a->cookie, a->log_level);
@@ -46,7 +46,7 @@ xd_status xd_open(xd_engine **out, const xd_open_args *a, xd_err *e)
         s = xd_dev_open_count(&g->count, g->dev, e);
     if (s == XD_OK)
         s = take_dtype(g, a->dtype, e);
-    if (s == XD_OK)
+    if (s == XD_OK && files)
         s = xd_model_files(&g->model, e);
     if (s != XD_OK) {
         xd_close(&g);

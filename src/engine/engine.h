@@ -22,6 +22,9 @@ struct xd_engine {
     uint64_t     hash;          /* of the model                                                */
 };
 
+/* xd_open; without files its weights are random. */
+xd_status xd_open_with(xd_engine **g, const xd_open_args *a, int files, xd_err *e);
+
 /* ---- job ---------------------------------------------------------------------------------- */
 
 typedef struct xd_job {

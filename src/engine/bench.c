@@ -1,0 +1,412 @@
+/* bench.c - how fast the parts of a model are here, beside what the machine can do.
+ *
+ * Weights may be random, so that only configs are needed. Every part is run once to warm up,
+ * then until half a second and three runs have passed (or `repeats` times); the median counts.
+ * The peak is a register-only loop of the instruction that the dtype uses, measured right before
+ * and after a part; the higher one counts. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/par.h"
+#include "engine/engine.h"
+#include "engine/profile.h"
+#include "exec/op.h"
+
+enum { MAXRUNS = 64 };
+
+typedef struct bench {
+    const xd_bench_args *a;
+    xd_engine  *g;
+    xd_job      job;
+    xd_profile  prof;
+    xd_dev     *meter;          /* counts for the profile                                      */
+    double      peak;           /* GFLOP/s, of the moment                                      */
+    int         parts;          /* printed so far                                              */
+    size_t      foreseen;       /* bytes: the most that weights and arenas take at one time     */
+} bench;
+
+static void say(const bench *b, const char *fmt, ...) XD_PRINTF(2, 3);
+
+static void say(const bench *b, const char *fmt, ...)
+{
+    char    text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (b->a->line)
+        b->a->line(b->a->cookie, text);
+}
+
+static int wanted(const bench *b, const char *part)
+{
+    const char *p = b->a->parts;
+    size_t      n = strlen(part);
+    for (; p && *p; p += strcspn(p, " ,"), p += strspn(p, " ,"))
+        if (strcspn(p, " ,") == n && memcmp(p, part, n) == 0)
+            return 1;
+    return !b->a->parts;
+}
+
+static double peak_now(const bench *b)
+{
+    return xd_cpu_peak(b->g->dev, b->g->type, xd_par_threads());
+}
+
+/* ---- measuring ---------------------------------------------------------------------------- */
+
+static int by_value(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return a < b ? -1 : a > b;
+}
+
+/* Median seconds of fn; the profile holds the samples of the last run. */
+static double measure(bench *b, void (*fn)(void *ctx), void *ctx)
+{
+    double t[MAXRUNS], begin, spent = 0;
+    int    n = 0, want = b->a->repeats;
+    fn(ctx);
+    b->peak = peak_now(b);
+    for (; n < MAXRUNS && (want ? n < want : n < 3 || spent < 0.5); n++) {
+        xd_profile_reset(&b->prof);
+        begin = xd_now_s();
+        fn(ctx);
+        spent += t[n] = xd_now_s() - begin;
+    }
+    double after = peak_now(b);
+    b->peak = after > b->peak ? after : b->peak;
+    qsort(t, (size_t)n, sizeof *t, by_value);
+    return t[n / 2];
+}
+
+static void report_json(bench *b, const char *name, const char *what, double s, double flops)
+{
+    xd_text_buf t = { 0 };
+    xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"seconds\": %.6g, \"gflop\": %.6g, "
+               "\"gflops\": %.5g, \"peak_gflops\": %.5g, \"share_of_peak\": %.4g, \"ops\": [",
+               b->parts++ ? ", " : "", name, what, s, flops / 1e9, flops / s / 1e9, b->peak,
+               flops / s / 1e9 / b->peak);
+    int first = 1;
+    for (int i = 0; i < XD_NOPS; i++) {
+        const xd_sample *o = &b->prof.op[i];
+        if (!o->calls)
+            continue;
+        xd_buf_add(&t, "%s{\"op\": \"%s\", \"calls\": %lld, \"seconds\": %.6g, \"gflop\": %.6g, "
+                   "\"share_of_peak\": %.4g, \"gbytes\": %.5g}", first ? "" : ", ",
+                   xd_op_name((xd_op)i), (long long)o->calls, o->seconds, o->flops / 1e9,
+                   o->flops / o->seconds / 1e9 / b->peak, o->bytes / 1e9);
+        first = 0;
+    }
+    xd_buf_add(&t, "]}");
+    if (b->a->line && !t.failed)
+        b->a->line(b->a->cookie, t.p);
+    xd_buf_free(&t);
+}
+
+static void report(bench *b, const char *name, const char *what, double s)
+{
+    double flops = 0;
+    for (int i = 0; i < XD_NOPS; i++)
+        flops += b->prof.op[i].flops;
+    if (b->a->json) {
+        report_json(b, name, what, s, flops);
+        return;
+    }
+    say(b, "%-12s %-34s %9.2f ms %9.2f GFLOP %8.1f GFLOP/s %5.1f %% of peak", name, what, s * 1e3,
+        flops / 1e9, flops / s / 1e9, 100 * flops / s / 1e9 / b->peak);
+    for (int i = 0; i < XD_NOPS; i++) {
+        const xd_sample *o = &b->prof.op[i];
+        if (o->calls && o->flops > 0)
+            say(b, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.1f GFLOP/s %5.1f %% of peak",
+                xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3, 100 * o->seconds / s,
+                o->flops / o->seconds / 1e9, 100 * o->flops / o->seconds / 1e9 / b->peak);
+        else if (o->calls)
+            say(b, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.2f GB/s",
+                xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3, 100 * o->seconds / s,
+                o->bytes / o->seconds / 1e9);
+    }
+}
+
+/* ---- parts -------------------------------------------------------------------------------- */
+
+/* Weights of a part, random and shared between its blocks when they would not fit. */
+static xd_status load(bench *b, xd_part *p, xd_err *e)
+{
+    size_t    have, total;
+    xd_status s = xd_part_count(p, b->g->count, b->g->type, e);
+    if (s != XD_OK)
+        return s;
+    b->g->dev->mem->memory(b->g->dev, &have, &total);
+    int share = b->a->share_layers || p->packed > have / 2;
+    s = xd_part_load(p, b->g->dev, b->g->type, share, e);
+    if (s == XD_OK && share && !p->files && !b->a->json)
+        say(b, "%s: blocks share the storage of one, %.2f GB instead of %.2f", p->name,
+            (double)xd_store_bytes(p->store) / 1e9, (double)p->packed / 1e9);
+    return s;
+}
+
+static void foresee(bench *b, const xd_part *p, size_t tmp)
+{
+    size_t bytes = xd_store_bytes(p->store) + tmp;
+    b->foreseen = bytes > b->foreseen ? bytes : b->foreseen;
+}
+
+typedef struct text_run {
+    xd_exec       x;
+    const xd_part *p;
+    int32_t      *ids;
+    int64_t       n;
+} text_run;
+
+static void run_text(void *ctx)
+{
+    text_run *t = ctx;
+    xd_cond   c = { 0 };
+    xd_arena_rewind(t->x.tmp, 0);
+    t->p->text->encode(&t->x, &t->p->net, t->ids, t->n, &c);
+}
+
+static xd_status bench_text(bench *b, xd_err *e)
+{
+    xd_part  *p = &b->g->model.text[0];
+    text_run  t = { .p = p, .n = b->job.max_text };
+    xd_layout lay = { .len = { t.n }, .grid = { 1, 1, t.n }, .npatch = 1, .nsp = 1 };
+    xd_arena  a;
+    size_t    bytes = 0;
+    char      what[64];
+    xd_status s = load(b, p, e);
+    if (s == XD_OK)
+        s = xd_words_count(&b->job, t.n, &bytes, e);
+    if (s == XD_OK && !(t.ids = calloc((size_t)t.n, sizeof *t.ids)))
+        s = xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)t.n);
+    if (s == XD_OK)
+        s = xd_room_open(&a, b->g->dev, bytes, e);
+    if (s == XD_OK) {
+        xd_exec_init(&t.x, &b->prof.dev, &a, b->g->type);
+        t.x.lay = &lay;
+        snprintf(what, sizeof what, "%lld tokens, %d blocks", (long long)t.n, p->net.nlayers);
+        report(b, "text", what, measure(b, run_text, &t));
+        foresee(b, p, bytes);
+        s = t.x.err.code ? xd_fail(e, t.x.err.code, "%s", t.x.err.msg) : XD_OK;
+        xd_room_close(&a, b->g->dev);
+    }
+    free(t.ids);
+    xd_part_drop(p);
+    return s;
+}
+
+typedef struct step_run {
+    xd_flow  f;
+    xd_state s;
+    int      layer;
+} step_run;
+
+static void run_pass(void *ctx)
+{
+    xd_flow_pass(&((step_run *)ctx)->f, 0, 0);
+}
+
+static void run_block(void *ctx)
+{
+    step_run *r = ctx;
+    size_t    mark = xd_arena_mark(r->f.x.tmp);
+    xd_net_block(&r->f.x, r->f.net, r->layer, &r->s);
+    xd_arena_rewind(r->f.x.tmp, mark);
+}
+
+/* One line for the first block of every kind. */
+static void bench_blocks(bench *b, step_run *r)
+{
+    const xd_dit *dit = b->g->model.dit.dit;
+    const xd_net *n = r->f.net;
+    xd_exec      *x = &r->f.x;
+    size_t        mark = xd_arena_mark(x->tmp);
+    xd_input      in = { .lat = r->f.lat, .cond = &r->f.cond[0], .t = b->job.samp.time[0],
+                         .guidance = NAN, .size = { (double)b->job.size[0], (double)b->job.size[1] } };
+    memset(r->f.local, 0, b->g->model.dit_info.local_size);
+    r->s = (xd_state){ .h = r->f.h, .local = r->f.local };
+    dit->cond(x, n, &in, &r->s);
+    dit->embed(x, n, &in, &r->s);
+    for (int i = 0; i < n->nlayers; i++) {
+        int seen = 0, same = 0;
+        for (int k = 0; k < n->nlayers; k++) {
+            int equal = n->def->block(n->cfg, k) == n->def->block(n->cfg, i);
+            seen |= equal && k < i;
+            same += equal;
+        }
+        if (seen)
+            continue;
+        char what[96];
+        snprintf(what, sizeof what, n->def->block(n->cfg, i)->name, i);
+        snprintf(what + strlen(what), sizeof what - strlen(what), " (one of %d)", same);
+        r->layer = i;
+        report(b, "block", what, measure(b, run_block, r));
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static xd_status bench_step(bench *b, xd_err *e)
+{
+    xd_engine *g = b->g;
+    xd_part   *p = &g->model.dit;
+    int64_t    n = b->job.max_text, len[XD_MAXPASS] = { n, n };
+    step_run   r;
+    xd_arena   a;
+    size_t     bytes = 0;
+    char       what[64];
+    xd_cond    cond[XD_MAXPASS] = { { { 0 }, { 0 } } };
+    xd_tensor  text = xd_view2(NULL, XD_F32, n, g->model.dit_info.text_dim);
+    xd_status  s = load(b, p, e);
+    if (s == XD_OK)
+        s = xd_flow_count(&b->job, len, &bytes, e);
+    if (s == XD_OK && !(text.p = g->dev->mem->get(g->dev, xd_bytes(text))))
+        s = xd_fail(e, XD_ENOMEM, "no memory for %lld text tokens", (long long)n);
+    if (s == XD_OK)
+        s = xd_room_open(&a, g->dev, bytes, e);
+    if (s == XD_OK) {
+        for (int64_t i = 0; i < xd_count(text); i++)
+            ((float *)text.p)[i] = 0.1f * (float)(i % 17 - 8);
+        cond[0].tok = cond[1].tok = text;
+        xd_flow_open(&r.f, &b->job, &b->prof.dev, &a, &p->net, cond);
+        xd_flow_noise(&r.f, 0);
+        snprintf(what, sizeof what, "%lld tokens, %lld of text, 1 pass", (long long)b->job.tokens,
+                 (long long)n);
+        report(b, "step", what, measure(b, run_pass, &r));
+        bench_blocks(b, &r);
+        foresee(b, p, bytes);
+        s = r.f.x.err.code ? xd_fail(e, r.f.x.err.code, "%s", r.f.x.err.msg) : XD_OK;
+        xd_flow_close(&r.f);
+        xd_room_close(&a, g->dev);
+    }
+    if (text.p)
+        g->dev->mem->put(g->dev, text.p, xd_bytes(text));
+    xd_part_drop(p);
+    return s;
+}
+
+typedef struct light_run {
+    xd_exec       x;
+    const xd_job *j;
+    const xd_net *net;
+    float        *lat, *rgb;
+} light_run;
+
+static void run_light(void *ctx)
+{
+    light_run *r = ctx;
+    xd_light(&r->x, r->j, r->net, r->lat, r->rgb);
+}
+
+static xd_status bench_vae(bench *b, xd_err *e)
+{
+    xd_part  *p = &b->g->model.vae;
+    int64_t   nlat = b->job.tokens * b->job.features, npix = b->job.size[0] * b->job.size[1] * 3;
+    light_run r = { .j = &b->job, .net = &p->net };
+    xd_arena  a;
+    size_t    bytes = 0;
+    char      what[64];
+    xd_status s = load(b, p, e);
+    if (s == XD_OK)
+        s = xd_light_count(&b->job, &bytes, e);
+    r.lat = malloc((size_t)nlat * sizeof *r.lat + 1);
+    r.rgb = malloc((size_t)npix * sizeof *r.rgb + 1);
+    if (s == XD_OK && (!r.lat || !r.rgb))
+        s = xd_fail(e, XD_ENOMEM, "no memory for a picture");
+    if (s == XD_OK)
+        s = xd_room_open(&a, b->g->dev, bytes, e);
+    if (s == XD_OK) {
+        for (int64_t i = 0; i < nlat; i++)
+            r.lat[i] = 0.1f * (float)(i % 23 - 11);
+        xd_exec_init(&r.x, &b->prof.dev, &a, b->g->type);
+        snprintf(what, sizeof what, "decode %lld x %lld", (long long)b->job.size[1],
+                 (long long)b->job.size[0]);
+        report(b, "vae", what, measure(b, run_light, &r));
+        foresee(b, p, bytes + (size_t)(nlat + npix) * 4);
+        s = r.x.err.code ? xd_fail(e, r.x.err.code, "%s", r.x.err.msg) : XD_OK;
+        xd_room_close(&a, b->g->dev);
+    }
+    free(r.lat);
+    free(r.rgb);
+    xd_part_drop(p);
+    return s;
+}
+
+/* ---- all ---------------------------------------------------------------------------------- */
+
+static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
+{
+    static const char *const prompt[] = { "" };
+    const xd_bench_args     *a = b->a;
+    xd_open_args             o = { .model = a->config, .dtype = a->dtype, .device = a->device,
+                                   .threads = a->threads };
+    xd_status s = xd_open_with(&b->g, &o, !a->random_weights, e);
+    if (s != XD_OK)
+        return s;
+    xd_request_init(r);
+    r->prompts = prompt;
+    r->nprompts = 1;
+    r->width = a->width;
+    r->height = a->height;
+    r->no_resolution_binning = 1;
+    const char *file = xd_json_text(xd_json_get(b->g->model.sched, "_class_name"));
+    r->scheduler = file && xd_sampler_find(file) ? NULL : "dpm++";
+    s = xd_job_open(&b->job, b->g, r, e);
+    if (s == XD_OK)
+        s = xd_dev_open_count(&b->meter, NULL, e);
+    if (s == XD_OK)
+        xd_profile_open(&b->prof, b->g->dev, b->meter);
+    return s;
+}
+
+static void say_machine(bench *b)
+{
+    double peak = peak_now(b);
+    if (b->a->json)
+        say(b, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, \"dtype\": \"%s\", "
+            "\"peak_gflops\": %.5g, \"width\": %lld, \"height\": %lld, \"parts\": [", xd_version(),
+            b->g->dev->name, xd_par_threads(), xd_dtype_name(b->g->type), peak,
+            (long long)b->job.size[1], (long long)b->job.size[0]);
+    else
+        say(b, "%s, %d threads, %s, peak of a register loop %.1f GFLOP/s", b->g->dev->name,
+            xd_par_threads(), xd_dtype_name(b->g->type), peak);
+}
+
+static void say_memory(const bench *b)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    if (b->a->json)
+        say(b, "], \"foreseen_bytes\": %zu, \"max_rss_bytes\": %lld}", b->foreseen,
+            (long long)u.ru_maxrss * 1024);
+    else
+        say(b, "memory: %.3f GB foreseen (weights + arena of the largest part), %.3f GB at most used "
+            "by the process", (double)b->foreseen / 1e9, (double)u.ru_maxrss * 1024 / 1e9);
+}
+
+xd_status xd_bench(const xd_bench_args *a, xd_err *e)
+{
+    bench      b = { .a = a };
+    xd_request r;
+    xd_status  s = open_bench(&b, &r, e);
+    if (s == XD_OK)
+        say_machine(&b);
+    if (s == XD_OK && wanted(&b, "text"))
+        s = bench_text(&b, e);
+    if (s == XD_OK && wanted(&b, "step"))
+        s = bench_step(&b, e);
+    if (s == XD_OK && wanted(&b, "vae"))
+        s = bench_vae(&b, e);
+    if (s == XD_OK)
+        say_memory(&b);
+    xd_dev_close(&b.meter);
+    if (b.g)
+        xd_job_close(&b.job);
+    xd_close(&b.g);
+    return s;
+}

@@ -1,0 +1,27 @@
+/* profile.h - a device that times another one, op by op.
+ *
+ * It stands in front of a real device: every kernel runs there, its seconds are taken, and a count
+ * device says how many flops and bytes it was. Models and engine do not notice. */
+#ifndef XD_ENGINE_PROFILE_H
+#define XD_ENGINE_PROFILE_H
+
+#include "backend/backend.h"
+
+typedef struct xd_sample {      /* of one kind of op since the last reset                      */
+    double  seconds, flops, bytes;
+    int64_t calls;
+} xd_sample;
+
+typedef struct xd_profile {
+    xd_dev    dev;              /* what models are given                                       */
+    xd_ops    ops;
+    xd_dev_ops mem;
+    xd_dev   *real, *count;     /* borrowed                                                    */
+    xd_sample op[XD_NOPS];
+} xd_profile;
+
+void xd_profile_open(xd_profile *p, xd_dev *real, xd_dev *count);
+void xd_profile_reset(xd_profile *p);
+const char *xd_op_name(xd_op op);       /* "gemm", "attention"                                  */
+
+#endif

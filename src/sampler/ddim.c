@@ -1,0 +1,151 @@
+/* ddim.c - DDIM (Song et al. 2020, arXiv:2010.02502) with eta 0, as diffusers' DDIMScheduler */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "sampler/schedule.h"
+
+typedef struct ddim {
+    double *acp;                /* [steps] cumulative product at each step                     */
+    double *prev;               /* [steps] the one it steps to                                 */
+} ddim;
+
+static int history(const xd_sched_cfg *c)
+{
+    (void)c;
+    return 0;
+}
+
+static xd_status check(const xd_sched_cfg *c, xd_err *e)
+{
+    const char *p = c->prediction_type, *t = c->timestep_spacing;
+    xd_status   s = xd_refuse(strcmp(p, "epsilon") && strcmp(p, "sample") && strcmp(p, "v_prediction"),
+                              "prediction_type", p, e);
+    if (s == XD_OK)
+        s = xd_refuse(strcmp(t, "linspace") && strcmp(t, "leading") && strcmp(t, "trailing"),
+                      "timestep_spacing", t, e);
+    return s == XD_OK ? xd_refuse(c->thresholding, "thresholding", "true", e) : s;
+}
+
+/* Integer timesteps, largest first; returns how many (at most n + 1). */
+static int spaced(const xd_sched_cfg *c, int n, double *t)
+{
+    int N = c->num_train_timesteps, k = 0;
+    if (!strcmp(c->timestep_spacing, "linspace")) {
+        for (int i = n - 1; i >= 0; i--)
+            t[k++] = n > 1 ? xd_round_even((double)(N - 1) * i / (n - 1)) : 0;
+    } else if (!strcmp(c->timestep_spacing, "leading")) {
+        for (int i = n - 1; i >= 0; i--)
+            t[k++] = (double)(i * (N / n) + c->steps_offset);
+    } else {
+        double step = (double)N / n;
+        int    count = (int)ceil(N / step);
+        for (int i = 0; i < count && k < n + 1; i++)
+            t[k++] = xd_round_even(N - i * step) - 1;
+    }
+    return k;
+}
+
+static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, int steps, xd_err *e)
+{
+    xd_levels l = { 0 };
+    ddim     *d = s->priv = calloc(1, sizeof *d);
+    xd_status st = check(c, e);
+    if (st == XD_OK)
+        st = xd_levels_open(&l, c, 0, e);
+    s->time = calloc((size_t)steps + 1, sizeof *s->time);
+    s->in_scale = calloc((size_t)steps + 1, sizeof *s->in_scale);
+    if (d) {
+        d->acp = calloc((size_t)steps + 1, sizeof *d->acp);
+        d->prev = calloc((size_t)steps + 1, sizeof *d->prev);
+    }
+    if (st == XD_OK && (!d || !d->acp || !d->prev || !s->time || !s->in_scale))
+        st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
+    if (st == XD_OK)
+        s->steps = spaced(c, steps, s->time);
+    for (int i = 0; st == XD_OK && i < s->steps; i++) {
+        int t = (int)s->time[i], to = t - c->num_train_timesteps / steps;
+        if (t >= l.n) {
+            st = xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d leads to timestep %d of %d",
+                         c->steps_offset, t, l.n);
+            break;
+        }
+        s->in_scale[i] = 1;
+        d->acp[i] = l.acp[t];
+        d->prev[i] = to >= 0 ? l.acp[to] : c->set_alpha_to_one ? 1 : l.acp[0];
+    }
+    xd_levels_close(&l);
+    return st;
+}
+
+static void ddim_close(xd_sampling *s)
+{
+    ddim *d = s->priv;
+    if (d) {
+        free(d->acp);
+        free(d->prev);
+    }
+    free(d);
+}
+
+/* Clips to [-r, r], on the host: few configs ask for it. */
+static void clip(xd_exec *x, xd_tensor t, float r)
+{
+    float *v = xd_ok(x) && !xd_counting(x) ? malloc(xd_bytes(t) + 1) : NULL;
+    if (!v)
+        return;
+    xd_get(x, v, t);
+    for (int64_t i = 0; i < xd_count(t); i++)
+        v[i] = fminf(fmaxf(v[i], -r), r);
+    xd_put(x, t, v);
+    free(v);
+}
+
+static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                      const xd_tensor *hist)
+{
+    const ddim *d = s->priv;
+    const char *type = s->cfg.prediction_type;
+    double      ra = sqrt(d->acp[step]), rb = sqrt(1 - d->acp[step]);
+    xd_tensor   x0 = xd_new_f32(x, lat.d[0], lat.d[1]);
+    (void)hist;
+    xd_copy_to(x, x0, pred);
+    if (!strcmp(type, "epsilon")) {
+        xd_axpby(x, x0, (float)(1 / ra), lat, (float)(-rb / ra));
+    } else if (!strcmp(type, "v_prediction")) {
+        xd_axpby(x, x0, (float)ra, lat, (float)-rb);
+        xd_axpby(x, pred, (float)rb, lat, (float)ra);           /* epsilon                     */
+    } else {
+        xd_axpby(x, pred, (float)(1 / rb), lat, (float)(-ra / rb));
+    }
+    if (s->cfg.clip_sample)
+        clip(x, x0, (float)s->cfg.clip_sample_range);
+    xd_axpby(x, lat, (float)sqrt(1 - d->prev[step]), pred, 0);
+    xd_axpby(x, lat, (float)sqrt(d->prev[step]), x0, 1);
+}
+
+#define AT(f) offsetof(xd_sched_cfg, f)
+static const xd_field fields[] = {
+    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
+    { "beta_start", AT(beta_start), 'd', 0.0001, NULL },
+    { "beta_end", AT(beta_end), 'd', 0.02, NULL },
+    { "beta_schedule", AT(beta_schedule), 's', 0, "linear" },
+    { "clip_sample", AT(clip_sample), 'b', 1, NULL },
+    { "clip_sample_range", AT(clip_sample_range), 'd', 1, NULL },
+    { "set_alpha_to_one", AT(set_alpha_to_one), 'b', 1, NULL },
+    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
+    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
+    { "thresholding", AT(thresholding), 'b', 0, NULL },
+    { "dynamic_thresholding_ratio", AT(dynamic_thresholding_ratio), 'd', 0.995, NULL },
+    { "sample_max_value", AT(sample_max_value), 'd', 1, NULL },
+    { "timestep_spacing", AT(timestep_spacing), 's', 0, "leading" },
+    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+extern const xd_sampler xd_sampler_ddim;
+const xd_sampler xd_sampler_ddim = {
+    .name = "ddim", .classes = { "DDIMScheduler" }, .fields = fields, .history = history,
+    .open = ddim_open, .close = ddim_close, .step = ddim_step,
+};

@@ -1,0 +1,268 @@
+/* dpm.c - DPM-Solver++ multistep (Lu et al. 2022, arXiv:2211.01095), orders 1 to 3, as diffusers'
+ * DPMSolverMultistepScheduler.
+ *
+ * History is one array per order: predictions of the clean latents, the newest in slot
+ * step % order, so that nothing is ever moved. A step is a linear combination whose factors
+ * are computed on the host. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "sampler/schedule.h"
+
+typedef struct dpm {
+    double *sigma;              /* [steps + 1], the last one is the end                        */
+} dpm;
+
+typedef struct point { double alpha, sigma, lambda; } point;
+
+static int history(const xd_sched_cfg *c)
+{
+    return c->solver_order;
+}
+
+/* ---- schedule ----------------------------------------------------------------------------- */
+
+static xd_status check(xd_sched_cfg *c, xd_err *e)
+{
+    if (!strcmp(c->algorithm_type, "deis"))
+        strcpy(c->algorithm_type, "dpmsolver++");
+    if (!strcmp(c->solver_type, "logrho") || !strcmp(c->solver_type, "bh1") ||
+        !strcmp(c->solver_type, "bh2"))
+        strcpy(c->solver_type, "midpoint");
+    if (c->solver_order < 1 || c->solver_order > 3)
+        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's solver_order is %d; it can be 1, 2 or 3",
+                       c->solver_order);
+    if (c->use_karras_sigmas + c->use_exponential_sigmas + c->use_beta_sigmas > 1)
+        return xd_fail(e, XD_EFORMAT, "only one of the scheduler's use_karras_sigmas, "
+                       "use_exponential_sigmas and use_beta_sigmas can be true");
+    const char *p = c->prediction_type;
+    int known = !strcmp(p, "epsilon") || !strcmp(p, "sample") || !strcmp(p, "v_prediction") ||
+                !strcmp(p, "flow_prediction");
+    xd_status s = xd_refuse(strcmp(c->algorithm_type, "dpmsolver++") != 0, "algorithm_type",
+                            c->algorithm_type, e);
+    if (s == XD_OK)
+        s = xd_refuse(strcmp(c->solver_type, "midpoint") && strcmp(c->solver_type, "heun"),
+                      "solver_type", c->solver_type, e);
+    if (s == XD_OK)
+        s = xd_refuse(!known, "prediction_type", p, e);
+    if (s == XD_OK)
+        s = xd_refuse(strcmp(c->final_sigmas_type, "zero") && strcmp(c->final_sigmas_type, "sigma_min"),
+                      "final_sigmas_type", c->final_sigmas_type, e);
+    if (s == XD_OK)
+        s = xd_refuse(c->thresholding, "thresholding", "true", e);
+    if (s == XD_OK)
+        s = xd_refuse(c->use_beta_sigmas, "use_beta_sigmas", "true", e);
+    if (s == XD_OK)
+        s = xd_refuse(c->variance_type[0] && strcmp(c->variance_type, "None"), "variance_type",
+                      c->variance_type, e);
+    return s;
+}
+
+/* The last timestep + 1 after clipping the smallest log signal-to-noise ratios. */
+static int last_time(const xd_levels *l, const xd_sched_cfg *c)
+{
+    int clipped = 0;
+    for (int i = 0; i < l->n; i++)
+        clipped += -log(l->sigma[i]) < c->lambda_min_clipped;
+    return l->n - clipped;
+}
+
+/* Fills t with integer timesteps; returns how many. `cap` is enough for n + 1. */
+static int spaced(const xd_sched_cfg *c, int last, int n, double *t, int cap)
+{
+    int k = 0;
+    if (!strcmp(c->timestep_spacing, "linspace")) {
+        for (int i = n; i > 0; i--)
+            t[k++] = xd_round_even((double)(last - 1) * i / n);
+    } else if (!strcmp(c->timestep_spacing, "leading")) {
+        for (int i = n; i > 0; i--)
+            t[k++] = (double)(i * (last / (n + 1)) + c->steps_offset);
+    } else {
+        double step = (double)c->num_train_timesteps / n;
+        int    count = (int)ceil((double)last / step);
+        for (int i = 0; i < count && k < cap; i++)
+            t[k++] = xd_round_even(last - i * step) - 1;
+    }
+    return k;
+}
+
+/* Times and noise levels of a request; both hold n + 2. Returns how many steps. */
+static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *time, double *sigma)
+{
+    int k = spaced(c, last_time(l, c), n, time, n + 1), whole = 1;
+    if (c->use_karras_sigmas)
+        xd_sigmas_karras(l->sigma[l->n - 1], l->sigma[0], n, sigma);
+    else if (c->use_exponential_sigmas || c->use_lu_lambdas)
+        xd_sigmas_exponential(l->sigma[l->n - 1], l->sigma[0], n, sigma);
+    else if (c->use_flow_sigmas)
+        for (int i = 0; i < n; i++) {
+            double s = (1 - 1.0 / c->num_train_timesteps) * (double)(n - i) / n;
+            sigma[i] = c->flow_shift * s / (1 + (c->flow_shift - 1) * s);
+            time[i] = trunc(sigma[i] * c->num_train_timesteps);
+        }
+    else
+        whole = 0;
+    for (int i = 0; !whole && i < k; i++)
+        sigma[i] = xd_level_sigma(l, time[i]);
+    if (!whole || c->use_flow_sigmas)
+        return whole ? n : k;
+    for (int i = 0; i < n; i++) {
+        double t = xd_level_time(l, sigma[i]);
+        int    round = !c->use_exponential_sigmas && strcmp(c->beta_schedule, "squaredcos_cap_v2");
+        time[i] = round ? xd_round_even(t) : trunc(t);
+    }
+    return n;
+}
+
+static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, int steps, xd_err *e)
+{
+    xd_levels l = { 0 };
+    dpm      *d = s->priv = calloc(1, sizeof *d);
+    (void)cfg;
+    xd_status st = check(&s->cfg, e);
+    if (st == XD_OK)
+        st = xd_refuse(strcmp(s->cfg.timestep_spacing, "linspace") &&
+                       strcmp(s->cfg.timestep_spacing, "leading") &&
+                       strcmp(s->cfg.timestep_spacing, "trailing"), "timestep_spacing",
+                       s->cfg.timestep_spacing, e);
+    if (st == XD_OK)
+        st = xd_levels_open(&l, &s->cfg, 5.9604644775390625e-8 /* 2^-24 */, e);
+    s->time = calloc((size_t)steps + 2, sizeof *s->time);
+    s->in_scale = calloc((size_t)steps + 2, sizeof *s->in_scale);
+    if (d)
+        d->sigma = calloc((size_t)steps + 3, sizeof *d->sigma);
+    if (st == XD_OK && (!d || !d->sigma || !s->time || !s->in_scale))
+        st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
+    if (st == XD_OK) {
+        s->steps = schedule(&l, &s->cfg, steps, s->time, d->sigma);
+        d->sigma[s->steps] = strcmp(s->cfg.final_sigmas_type, "zero") ? l.sigma[0] : 0;
+        for (int i = 0; i <= s->steps; i++)
+            d->sigma[i] = (float)d->sigma[i];
+        for (int i = 0; i < s->steps; i++)
+            s->in_scale[i] = 1;
+        s->init_scale = 1;
+    }
+    xd_levels_close(&l);
+    return st;
+}
+
+static void dpm_close(xd_sampling *s)
+{
+    dpm *d = s->priv;
+    if (d)
+        free(d->sigma);
+    free(d);
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+static point at(const xd_sampling *s, int i)
+{
+    double sigma = ((const dpm *)s->priv)->sigma[i];
+    point  p;
+    p.alpha = s->cfg.use_flow_sigmas ? 1 - sigma : 1 / sqrt(sigma * sigma + 1);
+    p.sigma = s->cfg.use_flow_sigmas ? sigma : sigma * p.alpha;
+    p.lambda = log(p.alpha) - log(p.sigma);     /* + infinity at the end of the schedule       */
+    return p;
+}
+
+/* Prediction of the clean latents: pred becomes x0. */
+static void to_x0(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    point       p = at(s, step);
+    const char *type = s->cfg.prediction_type;
+    if (!strcmp(type, "epsilon"))
+        xd_axpby(x, pred, (float)(1 / p.alpha), lat, (float)(-p.sigma / p.alpha));
+    else if (!strcmp(type, "v_prediction"))
+        xd_axpby(x, pred, (float)p.alpha, lat, (float)-p.sigma);
+    else if (!strcmp(type, "flow_prediction"))
+        xd_axpby(x, pred, 1, lat, (float)-((const dpm *)s->priv)->sigma[step]);
+}
+
+/* Order that this step can have: few steps behind it, or the end ahead, lower it. */
+static int order_of(const xd_sampling *s, int step)
+{
+    const xd_sched_cfg *c = &s->cfg;
+    int few = c->lower_order_final && s->steps < 15;
+    if (step == s->steps - 1 && (c->euler_at_final || few || !strcmp(c->final_sigmas_type, "zero")))
+        return 1;
+    int order = step + 1 < c->solver_order ? step + 1 : c->solver_order;
+    return step == s->steps - 2 && few && order > 2 ? 2 : order;
+}
+
+/* Factors of the newest predictions, newest first: x = cx x + f[0] m0 + f[1] m1 + f[2] m2. */
+static double factors(const xd_sampling *s, int step, int order, double f[3])
+{
+    point  t = at(s, step + 1), s0 = at(s, step);
+    double h = t.lambda - s0.lambda, em = exp(-h) - 1;
+    f[0] = -t.alpha * em;
+    f[1] = f[2] = 0;
+    if (order == 1)
+        return t.sigma / s0.sigma;
+    double r0 = (s0.lambda - at(s, step - 1).lambda) / h;
+    double heun = t.alpha * (em / h + 1);
+    if (order == 2) {
+        double c = strcmp(s->cfg.solver_type, "heun") ? -0.5 * t.alpha * em : heun;
+        f[0] += c / r0;
+        f[1] = -c / r0;
+        return t.sigma / s0.sigma;
+    }
+    double r1 = (at(s, step - 1).lambda - at(s, step - 2).lambda) / h;
+    double c2 = -t.alpha * ((em + h) / (h * h) - 0.5);
+    double d10 = heun * (1 + r0 / (r0 + r1)) + c2 / (r0 + r1);  /* factor of (m0 - m1) / r0    */
+    double d11 = -(heun * r0 + c2) / (r0 + r1);                 /* factor of (m1 - m2) / r1    */
+    f[0] += d10 / r0;
+    f[1] = -d10 / r0 + d11 / r1;
+    f[2] = -d11 / r1;
+    return t.sigma / s0.sigma;
+}
+
+static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                     const xd_tensor *hist)
+{
+    int    n = s->cfg.solver_order, order = order_of(s, step);
+    double f[3], cx = factors(s, step, order, f);
+    to_x0(x, s, step, lat, pred);
+    xd_copy_to(x, hist[step % n], pred);
+    xd_axpby(x, lat, (float)f[0], pred, (float)cx);
+    for (int i = 1; i < order; i++)
+        xd_axpby(x, lat, (float)f[i], hist[(step - i) % n], 1);
+}
+
+#define AT(f) offsetof(xd_sched_cfg, f)
+static const xd_field fields[] = {
+    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
+    { "beta_start", AT(beta_start), 'd', 0.0001, NULL },
+    { "beta_end", AT(beta_end), 'd', 0.02, NULL },
+    { "beta_schedule", AT(beta_schedule), 's', 0, "linear" },
+    { "solver_order", AT(solver_order), 'i', 2, NULL },
+    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
+    { "thresholding", AT(thresholding), 'b', 0, NULL },
+    { "dynamic_thresholding_ratio", AT(dynamic_thresholding_ratio), 'd', 0.995, NULL },
+    { "sample_max_value", AT(sample_max_value), 'd', 1, NULL },
+    { "algorithm_type", AT(algorithm_type), 's', 0, "dpmsolver++" },
+    { "solver_type", AT(solver_type), 's', 0, "midpoint" },
+    { "lower_order_final", AT(lower_order_final), 'b', 1, NULL },
+    { "euler_at_final", AT(euler_at_final), 'b', 0, NULL },
+    { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
+    { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
+    { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
+    { "use_lu_lambdas", AT(use_lu_lambdas), 'b', 0, NULL },
+    { "use_flow_sigmas", AT(use_flow_sigmas), 'b', 0, NULL },
+    { "flow_shift", AT(flow_shift), 'd', 1, NULL },
+    { "final_sigmas_type", AT(final_sigmas_type), 's', 0, "zero" },
+    { "lambda_min_clipped", AT(lambda_min_clipped), 'd', -INFINITY, NULL },
+    { "variance_type", AT(variance_type), 's', 0, "" },
+    { "timestep_spacing", AT(timestep_spacing), 's', 0, "linspace" },
+    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
+    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+extern const xd_sampler xd_sampler_dpm;
+const xd_sampler xd_sampler_dpm = {
+    .name = "dpm++", .classes = { "DPMSolverMultistepScheduler", "dpm-solver++" },
+    .fields = fields, .history = history, .open = dpm_open, .close = dpm_close, .step = dpm_step,
+};

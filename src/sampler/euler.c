@@ -1,0 +1,168 @@
+/* euler.c - Euler steps on noise levels (Karras et al. 2022, arXiv:2206.00364, algorithm 2 without
+ * churn), as diffusers' EulerDiscreteScheduler */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "sampler/schedule.h"
+
+typedef struct euler {
+    double *sigma;              /* [steps + 2]                                                 */
+} euler;
+
+static int history(const xd_sched_cfg *c)
+{
+    (void)c;
+    return 0;
+}
+
+static xd_status check(const xd_sched_cfg *c, xd_err *e)
+{
+    const char *p = c->prediction_type, *t = c->timestep_spacing, *i = c->interpolation_type;
+    const char *f = c->final_sigmas_type;
+    xd_status   s = xd_refuse(strcmp(p, "epsilon") && strcmp(p, "sample") && strcmp(p, "v_prediction"),
+                              "prediction_type", p, e);
+    if (s == XD_OK)
+        s = xd_refuse(strcmp(t, "linspace") && strcmp(t, "leading") && strcmp(t, "trailing"),
+                      "timestep_spacing", t, e);
+    if (s == XD_OK)
+        s = xd_refuse(strcmp(i, "linear") && strcmp(i, "log_linear"), "interpolation_type", i, e);
+    if (s == XD_OK)
+        s = xd_refuse(strcmp(f, "zero") && strcmp(f, "sigma_min"), "final_sigmas_type", f, e);
+    if (s == XD_OK)
+        s = xd_refuse(c->use_beta_sigmas, "use_beta_sigmas", "true", e);
+    if (s == XD_OK && c->use_karras_sigmas && c->use_exponential_sigmas)
+        s = xd_fail(e, XD_EFORMAT, "only one of the scheduler's use_karras_sigmas and "
+                    "use_exponential_sigmas can be true");
+    return s;
+}
+
+/* Timesteps (fractional for linspace), largest first; returns how many (at most n + 1). */
+static int spaced(const xd_sched_cfg *c, int n, double *t)
+{
+    int N = c->num_train_timesteps, k = 0;
+    if (!strcmp(c->timestep_spacing, "linspace")) {
+        for (int i = n - 1; i >= 0; i--)
+            t[k++] = n > 1 ? (float)((double)(N - 1) / (n - 1) * i) : 0;
+    } else if (!strcmp(c->timestep_spacing, "leading")) {
+        for (int i = n - 1; i >= 0; i--)
+            t[k++] = (double)(i * (N / n) + c->steps_offset);
+    } else {
+        double step = (double)N / n;
+        int    count = (int)ceil(N / step);
+        for (int i = 0; i < count && k < n + 1; i++)
+            t[k++] = xd_round_even(N - i * step) - 1;
+    }
+    return k;
+}
+
+/* Fills times and levels; returns how many levels there are before the end. */
+static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, xd_sampling *s, double *sigma)
+{
+    int k = s->steps = spaced(c, n, s->time);
+    if (!strcmp(c->interpolation_type, "linear"))
+        for (int i = 0; i < k; i++)
+            sigma[i] = xd_level_sigma(l, s->time[i]);
+    else
+        xd_sigmas_exponential(l->sigma[l->n - 1], l->sigma[0], k = n + 1, sigma);
+    if (!c->use_karras_sigmas && !c->use_exponential_sigmas)
+        return k;
+    double max = isnan(c->sigma_max) ? sigma[0] : c->sigma_max;
+    double min = isnan(c->sigma_min) ? sigma[k - 1] : c->sigma_min;
+    if (c->use_karras_sigmas)
+        xd_sigmas_karras(max, min, n, sigma);
+    else
+        xd_sigmas_exponential(max, min, n, sigma);
+    for (int i = 0; i < n; i++)
+        s->time[i] = xd_level_time(l, sigma[i]);
+    return s->steps = n;
+}
+
+static void finish(xd_sampling *s, const xd_sched_cfg *c, int levels, double end, double *sigma)
+{
+    double max = 0;
+    sigma[levels] = strcmp(c->final_sigmas_type, "zero") ? end : 0;
+    for (int i = 0; i <= levels; i++) {
+        sigma[i] = (float)sigma[i];
+        max = sigma[i] > max ? sigma[i] : max;
+    }
+    int plain = strcmp(c->timestep_spacing, "leading") != 0;
+    s->init_scale = plain ? max : sqrt(max * max + 1);
+    int continuous = !strcmp(c->timestep_type, "continuous") &&
+                     !strcmp(c->prediction_type, "v_prediction");
+    for (int i = 0; i < s->steps; i++) {
+        s->in_scale[i] = 1 / sqrt(sigma[i] * sigma[i] + 1);
+        s->time[i] = continuous ? 0.25 * log(sigma[i]) : (double)(float)s->time[i];
+    }
+}
+
+static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, int steps, xd_err *e)
+{
+    xd_levels l = { 0 };
+    euler    *d = s->priv = calloc(1, sizeof *d);
+    xd_status st = check(c, e);
+    if (st == XD_OK)
+        st = xd_levels_open(&l, c, 5.9604644775390625e-8 /* 2^-24 */, e);
+    s->time = calloc((size_t)steps + 2, sizeof *s->time);
+    s->in_scale = calloc((size_t)steps + 2, sizeof *s->in_scale);
+    if (d)
+        d->sigma = calloc((size_t)steps + 3, sizeof *d->sigma);
+    if (st == XD_OK && (!d || !d->sigma || !s->time || !s->in_scale))
+        st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
+    if (st == XD_OK)
+        finish(s, c, schedule(&l, c, steps, s, d->sigma), l.sigma[0], d->sigma);
+    xd_levels_close(&l);
+    return st;
+}
+
+static void euler_close(xd_sampling *s)
+{
+    euler *d = s->priv;
+    if (d)
+        free(d->sigma);
+    free(d);
+}
+
+/* x' = x + (x - x0) / sigma * (next - sigma), with x0 from the prediction. */
+static void euler_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                       const xd_tensor *hist)
+{
+    const double *sig = ((const euler *)s->priv)->sigma;
+    double        v = sig[step], d = sig[step + 1] - v, q = v * v + 1;
+    const char   *type = s->cfg.prediction_type;
+    (void)hist;
+    if (!strcmp(type, "epsilon"))
+        xd_axpby(x, lat, (float)d, pred, 1);
+    else if (!strcmp(type, "v_prediction"))     /* x0 = x / q - v / sqrt(q) pred               */
+        xd_axpby(x, lat, (float)(d / sqrt(q)), pred, (float)(1 + d * v / q));
+    else
+        xd_axpby(x, lat, (float)(-d / v), pred, (float)(1 + d / v));
+}
+
+#define AT(f) offsetof(xd_sched_cfg, f)
+static const xd_field fields[] = {
+    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
+    { "beta_start", AT(beta_start), 'd', 0.0001, NULL },
+    { "beta_end", AT(beta_end), 'd', 0.02, NULL },
+    { "beta_schedule", AT(beta_schedule), 's', 0, "linear" },
+    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
+    { "interpolation_type", AT(interpolation_type), 's', 0, "linear" },
+    { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
+    { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
+    { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
+    { "sigma_min", AT(sigma_min), 'd', NAN, NULL },
+    { "sigma_max", AT(sigma_max), 'd', NAN, NULL },
+    { "timestep_spacing", AT(timestep_spacing), 's', 0, "linspace" },
+    { "timestep_type", AT(timestep_type), 's', 0, "discrete" },
+    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
+    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL },
+    { "final_sigmas_type", AT(final_sigmas_type), 's', 0, "zero" },
+    { NULL, 0, 0, 0, NULL },
+};
+
+extern const xd_sampler xd_sampler_euler;
+const xd_sampler xd_sampler_euler = {
+    .name = "euler", .classes = { "EulerDiscreteScheduler" }, .fields = fields,
+    .history = history, .open = euler_open, .close = euler_close, .step = euler_step,
+};

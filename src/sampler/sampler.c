@@ -1,0 +1,52 @@
+/* sampler.c - the registry of samplers */
+#include "sampler/sampler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler;
+
+const xd_sampler *const xd_samplers[] = { &xd_sampler_dpm, &xd_sampler_ddim, &xd_sampler_euler,
+                                          NULL };
+
+const xd_sampler *xd_sampler_find(const char *name)
+{
+    for (int i = 0; name && xd_samplers[i]; i++) {
+        const xd_sampler *s = xd_samplers[i];
+        int               hit = strcmp(s->name, name) == 0;
+        for (int k = 0; k < 6 && s->classes[k]; k++)
+            hit |= strcmp(s->classes[k], name) == 0;
+        if (hit)
+            return s;
+    }
+    return NULL;
+}
+
+xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
+                        const char *what, xd_err *e)
+{
+    memset(c, 0, sizeof *c);
+    return xd_fields_read(d->fields, c, obj, what, e);
+}
+
+xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c, int steps,
+                           xd_err *e)
+{
+    memset(s, 0, sizeof *s);
+    s->def = d;
+    s->cfg = *c;
+    s->init_scale = 1;
+    if (steps < 1 || steps > c->num_train_timesteps)
+        return xd_fail(e, XD_EINVAL, "num_inference_steps is %d; it must be from 1 to %d", steps,
+                       c->num_train_timesteps);
+    return d->open(s, c, steps, e);
+}
+
+void xd_sampling_close(xd_sampling *s)
+{
+    if (s->def && s->def->close)
+        s->def->close(s);
+    free(s->time);
+    free(s->in_scale);
+    memset(s, 0, sizeof *s);
+}

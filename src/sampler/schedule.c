@@ -1,0 +1,154 @@
+/* schedule.c - noise levels */
+#include "sampler/schedule.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double xd_round_even(double v)
+{
+    return nearbyint(v);
+}
+
+xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e)
+{
+    if (!on)
+        return XD_OK;
+    return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's %s is %s, which is not built", key, value);
+}
+
+/* torch.linspace in f32: from both ends, so that both are exact. */
+static double linspace32(double a, double b, int n, int i)
+{
+    float lo = (float)a, hi = (float)b, step = n > 1 ? (hi - lo) / (float)(n - 1) : 0;
+    return i < n / 2 ? lo + step * (float)i : hi - step * (float)(n - 1 - i);
+}
+
+static double alpha_bar(double t)
+{
+    double c = cos((t + 0.008) / 1.008 * 3.14159265358979323846 / 2);
+    return c * c;
+}
+
+static int known_betas(const char *name)
+{
+    return !strcmp(name, "linear") || !strcmp(name, "scaled_linear") ||
+           !strcmp(name, "squaredcos_cap_v2");
+}
+
+static float beta(const xd_sched_cfg *c, int i)
+{
+    int n = c->num_train_timesteps;
+    if (!strcmp(c->beta_schedule, "linear"))
+        return (float)linspace32(c->beta_start, c->beta_end, n, i);
+    if (!strcmp(c->beta_schedule, "scaled_linear")) {
+        float r = (float)linspace32(sqrt(c->beta_start), sqrt(c->beta_end), n, i);
+        return r * r;
+    }
+    double b = 1 - alpha_bar((double)(i + 1) / n) / alpha_bar((double)i / n);
+    return (float)(b < 0.999 ? b : 0.999);
+}
+
+/* Lin et al. 2023, algorithm 1: shifts sqrt(acp) so that the last is 0, keeps the first; what is
+ * returned are the new betas (in place of the old). */
+static void zero_snr(float *betas, int n)
+{
+    float *root = malloc((size_t)n * sizeof *root);
+    double product = 1;
+    if (!root)
+        return;
+    for (int i = 0; i < n; i++) {
+        product *= 1.0f - betas[i];
+        root[i] = sqrtf((float)product);
+    }
+    float first = root[0], last = root[n - 1];
+    for (int i = 0; i < n; i++)
+        root[i] = (root[i] - last) * (first / (first - last));
+    for (int i = n - 1; i > 0; i--)
+        betas[i] = 1 - root[i] * root[i] / (root[i - 1] * root[i - 1]);
+    betas[0] = 1 - root[0] * root[0];
+    free(root);
+}
+
+xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e)
+{
+    int n = c->num_train_timesteps;
+    memset(l, 0, sizeof *l);
+    if (n < 1 || n > 1000000)
+        return xd_fail(e, XD_EFORMAT, "the scheduler's num_train_timesteps is %d", n);
+    if (!known_betas(c->beta_schedule))
+        return xd_refuse(1, "beta_schedule", c->beta_schedule, e);
+    float *betas = malloc((size_t)n * sizeof *betas);
+    l->n = n;
+    l->acp = malloc((size_t)n * sizeof *l->acp);
+    l->sigma = malloc((size_t)n * sizeof *l->sigma);
+    if (!betas || !l->acp || !l->sigma) {
+        free(betas);
+        return xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d timesteps", n);
+    }
+    for (int i = 0; i < n; i++)
+        betas[i] = beta(c, i);
+    if (c->rescale_betas_zero_snr)
+        zero_snr(betas, n);
+    double product = 1;
+    for (int i = 0; i < n; i++) {
+        product *= 1.0f - betas[i];
+        l->acp[i] = (float)product;
+    }
+    if (c->rescale_betas_zero_snr && zero_end > 0)
+        l->acp[n - 1] = zero_end;
+    for (int i = 0; i < n; i++)
+        l->sigma[i] = sqrtf((1.0f - (float)l->acp[i]) / (float)l->acp[i]);
+    free(betas);
+    return XD_OK;
+}
+
+void xd_levels_close(xd_levels *l)
+{
+    free(l->acp);
+    free(l->sigma);
+    memset(l, 0, sizeof *l);
+}
+
+double xd_level_time(const xd_levels *l, double sigma)
+{
+    double s = log(sigma > 1e-10 ? sigma : 1e-10);
+    int    low = 0;
+    if (l->n < 2)
+        return 0;
+    while (low + 1 < l->n && log(l->sigma[low + 1]) <= s)
+        low++;
+    low = low < l->n - 2 ? low : l->n - 2;
+    double a = log(l->sigma[low]), b = log(l->sigma[low + 1]), w = (a - s) / (a - b);
+    w = w < 0 ? 0 : w > 1 ? 1 : w;
+    return (1 - w) * low + w * (low + 1);
+}
+
+double xd_level_sigma(const xd_levels *l, double t)
+{
+    if (t <= 0)
+        return l->sigma[0];
+    if (t >= l->n - 1)
+        return l->sigma[l->n - 1];
+    int    i = (int)t;
+    double w = t - i;
+    return w > 0 ? l->sigma[i] + (l->sigma[i + 1] - l->sigma[i]) * w : l->sigma[i];
+}
+
+static double ramp(int i, int n)
+{
+    return n > 1 ? (double)i / (n - 1) : 0;
+}
+
+void xd_sigmas_karras(double max, double min, int n, double *out)
+{
+    double a = pow(max, 1.0 / 7), b = pow(min, 1.0 / 7);
+    for (int i = 0; i < n; i++)
+        out[i] = pow(a + ramp(i, n) * (b - a), 7);
+}
+
+void xd_sigmas_exponential(double max, double min, int n, double *out)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = exp(log(max) + ramp(i, n) * (log(min) - log(max)));
+}

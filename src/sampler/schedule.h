@@ -1,0 +1,37 @@
+/* schedule.h - inside the sampler room: noise levels and the timesteps picked from them.
+ *
+ * Numbers that diffusers keeps in f32 are rounded to f32 here too, since schedules differ in the
+ * last digits otherwise. */
+#ifndef XD_SAMPLER_SCHEDULE_H
+#define XD_SAMPLER_SCHEDULE_H
+
+#include "sampler/sampler.h"
+
+typedef struct xd_levels {      /* the training schedule, t = 0 .. n-1                         */
+    int     n;
+    double *acp;                /* cumulative product of 1 - beta                              */
+    double *sigma;              /* sqrt((1 - acp) / acp)                                       */
+} xd_levels;
+
+/* zero_end: what the last acp becomes with rescale_betas_zero_snr (0: left as it is). Freed with
+ * xd_levels_close also after a failure. */
+xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e);
+void      xd_levels_close(xd_levels *l);
+
+/* Fractional timestep of a noise level, by interpolation of log sigma. */
+double xd_level_time(const xd_levels *l, double sigma);
+/* Linear interpolation of sigma at a fractional timestep. */
+double xd_level_sigma(const xd_levels *l, double t);
+
+/* n noise levels from the largest to the smallest (sigma_max .. sigma_min), as Karras et al. 2022
+ * (rho 7), exponentially, or as Lu et al. 2022 (rho 1, on log sigma). */
+void xd_sigmas_karras(double max, double min, int n, double *out);
+void xd_sigmas_exponential(double max, double min, int n, double *out);
+
+/* numpy's round: halves to even. */
+double xd_round_even(double v);
+
+/* XD_EUNSUPPORTED naming the key when `on`. */
+xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e);
+
+#endif
