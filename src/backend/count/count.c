@@ -1,0 +1,227 @@
+/* count.c - the device that computes nothing: a run on it tells flops, bytes and memory.
+ *
+ * Memory is a range of addresses that nothing lies behind: blocks follow each other, are never
+ * NULL, never given twice, and must not be followed. */
+#include "backend/count/count.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+
+typedef struct count {
+    xd_dev    dev;
+    xd_dev   *real;
+    uintptr_t next;             /* address of the next block                                  */
+    xd_counts sum;
+} count;
+
+static count *count_of(const xd_dev *d)
+{
+    return d->priv;
+}
+
+const xd_dev *xd_count_real(const xd_dev *d)
+{
+    return count_of(d)->real;
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static void *get(xd_dev *d, size_t bytes)
+{
+    count    *c = count_of(d);
+    uintptr_t p = c->next, size = (bytes + XD_ALIGN) / XD_ALIGN * XD_ALIGN;
+    if (bytes > UINTPTR_MAX - XD_ALIGN || size > UINTPTR_MAX - p)
+        return NULL;
+    c->next += size;
+    return (void *)p;
+}
+
+static void put(xd_dev *d, void *p, size_t bytes)
+{
+    (void)d;
+    (void)p;
+    (void)bytes;
+}
+
+static void sync(xd_dev *d, xd_stream *s)
+{
+    (void)d;
+    (void)s;
+}
+
+static void memory(xd_dev *d, size_t *available, size_t *total)
+{
+    (void)d;
+    *available = *total = SIZE_MAX / 4;
+}
+
+static void close_count(xd_dev *d)
+{
+    free(count_of(d));
+}
+
+static const xd_dev_ops mem_ops = { get, put, sync, memory, close_count };
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+static size_t scratch(xd_dev *d, xd_op op, const void *args)
+{
+    xd_dev *real = count_of(d)->real;
+    return real ? real->ops->scratch(real, op, args) : 0;
+}
+
+static int64_t numbers(const xd_weight *w)
+{
+    int64_t n = w->out * w->in;
+    for (int i = 0; i < 3 && w->nk; i++)
+        n *= w->kernel[i];
+    return n;
+}
+
+static size_t pack_size(xd_dev *d, xd_weight *w)
+{
+    xd_dev *real = count_of(d)->real;
+    if (real)
+        return real->ops->pack_size(real, w);
+    w->layout = 0;
+    w->bytes = (size_t)numbers(w) * xd_dtype_size(w->type);
+    return w->bytes;
+}
+
+static size_t pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src)
+{
+    xd_dev *real = count_of(d)->real;
+    return real ? real->ops->pack_tmp(real, w, src) : 0;
+}
+
+static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
+{
+    (void)d;
+    (void)w;
+    (void)src;
+    (void)tmp;
+    return XD_OK;
+}
+
+/* ---- ops ---------------------------------------------------------------------------------- */
+
+static double bytes_of(const xd_tensor *t)
+{
+    return t->p ? (double)xd_bytes(*t) : 0.0;
+}
+
+/* Counts a call that moves `bytes`; *part, when there is one, gets its flops. */
+static xd_status add(xd_dev *d, double bytes, double *part, double flops)
+{
+    count *c = count_of(d);
+    c->sum.calls++;
+    c->sum.bytes += bytes;
+    c->sum.flops += flops;
+    if (part)
+        *part += flops;
+    return XD_OK;
+}
+
+static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
+{
+    double M = (double)a->out.d[0], N = (double)a->w->out, K = (double)a->w->in;
+    (void)s;
+    (void)tmp;
+    return add(d,
+               bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->bias) + bytes_of(&a->gate) +
+                   bytes_of(&a->residual) + (double)a->w->bytes,
+               &count_of(d)->sum.gemm_flops, 2 * M * N * K);
+}
+
+/* Pairs of query and key that are looked at: causal masks about half of the square, a window its
+ * band; kv_len is data and counts as all. */
+static double pairs(const xd_attn_args *a, double n, double m)
+{
+    double p = n * m;
+    if (a->window > 0 && 2.0 * (double)a->window + 1 < m)
+        p = n * (2.0 * (double)a->window + 1);
+    return a->causal ? p / 2 : p;
+}
+
+static xd_status attn(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp)
+{
+    double bytes = bytes_of(&a->out) + bytes_of(&a->lse) + bytes_of(&a->q) + bytes_of(&a->bias);
+    double m = 0;
+    (void)s;
+    (void)tmp;
+    for (int i = 0; i < a->nkv; i++) {
+        m += (double)a->kv[i].k.d[1];
+        bytes += bytes_of(&a->kv[i].k) + bytes_of(&a->kv[i].v);
+    }
+    double heads = (double)(a->q.d[0] * a->q.d[2] * a->q.d[3]);
+    return add(d, bytes, &count_of(d)->sum.attn_flops,
+               4 * heads * pairs(a, (double)a->q.d[1], m));
+}
+
+static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
+{
+    (void)s;
+    (void)tmp;
+    double taps = a->w->kernel[0] * a->w->kernel[1] * (double)a->w->kernel[2];
+    return add(d,
+               bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->bias) +
+                   bytes_of(&a->residual) + (double)a->w->bytes,
+               &count_of(d)->sum.conv_flops,
+               2 * (double)xd_count(a->out) * (double)a->w->in * taps);
+}
+
+/* The other ops only move bytes: each operand once. `both` is read and written. */
+#define MOVES(op, type, bytes)                                                       \
+    static xd_status op(xd_dev *d, xd_stream *s, const type *a, void *tmp)           \
+    {                                                                                \
+        (void)s;                                                                     \
+        (void)tmp;                                                                   \
+        return add(d, bytes, NULL, 0);                                               \
+    }
+
+MOVES(merge, xd_merge, 2 * bytes_of(&a->o) + 2 * bytes_of(&a->lse) + bytes_of(&a->po) +
+                           bytes_of(&a->plse))
+MOVES(norm, xd_norm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->gain) +
+                         bytes_of(&a->bias) + bytes_of(&a->scale) + bytes_of(&a->shift))
+MOVES(moments, xd_moments, bytes_of(&a->out) + bytes_of(&a->in))
+MOVES(gnorm, xd_gnorm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->sums) +
+                           bytes_of(&a->gain) + bytes_of(&a->bias))
+MOVES(glu, xd_glu, bytes_of(&a->out) + bytes_of(&a->a) + bytes_of(&a->b))
+MOVES(addmul, xd_addmul, 2 * bytes_of(&a->acc) + bytes_of(&a->gate) + bytes_of(&a->in))
+MOVES(axpby, xd_axpby_args, 2 * bytes_of(&a->y) + bytes_of(&a->x))
+MOVES(resize, xd_resize, bytes_of(&a->out) + bytes_of(&a->in))
+MOVES(lookup, xd_lookup, 2 * bytes_of(&a->out) + bytes_of(&a->ids))
+MOVES(copy, xd_copy, bytes_of(&a->out) + bytes_of(&a->in))
+
+static const xd_ops ops = {
+    .name = "count", .scratch = scratch, .pack_size = pack_size, .pack_tmp = pack_tmp,
+    .pack = pack, .gemm = gemm, .attn = attn, .merge = merge, .norm = norm, .moments = moments,
+    .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby, .conv = conv,
+    .resize = resize, .lookup = lookup, .copy = copy,
+};
+
+xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e)
+{
+    count *c = calloc(1, sizeof *c);
+    *d = NULL;
+    if (!c)
+        return xd_fail(e, XD_ENOMEM, "no memory for the count device");
+    c->real = real;
+    c->next = (uintptr_t)1 << 20;
+    c->dev = (xd_dev){ .mem = &mem_ops, .ops = &ops, .name = "count", .counts = 1, .priv = c };
+    *d = &c->dev;
+    return XD_OK;
+}
+
+void xd_dev_counts(xd_dev *d, xd_counts *out, int reset)
+{
+    count *c = count_of(d);
+    *out = (xd_counts){ 0 };
+    if (!d->counts)
+        return;
+    *out = c->sum;
+    if (reset)
+        c->sum = (xd_counts){ 0 };
+}

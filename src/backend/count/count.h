@@ -1,0 +1,9 @@
+/* count.h - what dev.c must know of a count device */
+#ifndef XD_BACKEND_COUNT_COUNT_H
+#define XD_BACKEND_COUNT_COUNT_H
+
+#include "backend/backend.h"
+
+const xd_dev *xd_count_real(const xd_dev *d);   /* the device it stands for, or NULL           */
+
+#endif

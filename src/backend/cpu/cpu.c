@@ -1,0 +1,336 @@
+/* cpu.c - the CPU device: its memory and its table of ops.
+ *
+ * All tables share these functions; what differs between instruction sets is reached through
+ * the device (its small kernels, oneDNN or none) and the attention slots. */
+#include "backend/cpu/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef XD_WITH_ATTN
+#include "backend/cpu/attn/attn.h"
+#endif
+#include "base/log.h"
+#include "base/par.h"
+
+static xd_cpu *cpu_of(const xd_dev *d)
+{
+    return d->priv;
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static void *get(xd_dev *d, size_t bytes)
+{
+    (void)d;
+    return xd_mem_get(bytes);
+}
+
+static void put(xd_dev *d, void *p, size_t bytes)
+{
+    (void)d;
+    xd_mem_put(p, bytes);
+}
+
+static void sync(xd_dev *d, xd_stream *s)
+{
+    (void)d;                    /* every kernel has ended when its call returns               */
+    (void)s;
+}
+
+static void memory(xd_dev *d, size_t *available, size_t *total)
+{
+    (void)d;
+    xd_mem_state(available, total);
+}
+
+static void close_cpu(xd_dev *d)
+{
+    xd_cpu *c = cpu_of(d);
+    xd_dnn_close(&c->dnn);
+    free(c);
+}
+
+static const xd_dev_ops mem_ops = { get, put, sync, memory, close_cpu };
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+static size_t pack_size(xd_dev *d, xd_weight *w)
+{
+    xd_cpu *c = cpu_of(d);
+    return c->dnn ? xd_dnn_pack_size(c->dnn, w) : xd_plain_pack_size(w);
+}
+
+static size_t pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src)
+{
+    xd_cpu *c = cpu_of(d);
+    return c->dnn ? xd_dnn_pack_tmp(c->dnn, w, src) : 0;
+}
+
+static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
+{
+    xd_cpu *c = cpu_of(d);
+    return c->dnn ? xd_dnn_pack(c->dnn, w, src, tmp) : xd_plain_pack(w, src);
+}
+
+/* ---- ops ---------------------------------------------------------------------------------- */
+
+static int computes(xd_dtype t)
+{
+    return t == XD_F32 || t == XD_BF16;
+}
+
+static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
+{
+    xd_cpu *c = cpu_of(d);
+    (void)s;
+    if (a->in.type != a->w->type || a->in.d[1] != a->w->in || a->out.d[1] != a->w->out ||
+        a->in.d[0] != a->out.d[0] || !computes(a->out.type))
+        return XD_EINVAL;
+    if (c->dnn)
+        return xd_dnn_gemm(c->dnn, a, tmp);
+    if (a->w->type != XD_F32)
+        return XD_EUNSUPPORTED;
+    xd_plain_gemm(c->k, a);
+    return XD_OK;
+}
+
+static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
+{
+    xd_cpu *c = cpu_of(d);
+    int64_t G = a->w->groups > 1 ? a->w->groups : 1;
+    (void)s;
+    if (a->in.type != a->w->type || a->in.d[3] != a->w->in * G || a->out.d[3] != a->w->out ||
+        !computes(a->out.type))
+        return XD_EINVAL;
+    for (int i = 0; i < 3; i++)
+        if (a->out.d[i] > 0 && (a->out.d[i] - 1) * a->stride[i] + a->w->kernel[i] >
+                                   a->in.d[i] + a->lo[i] + a->hi[i])
+            return XD_EINVAL;
+    if (c->dnn)
+        return xd_dnn_conv(c->dnn, a, tmp);
+    if (a->w->type != XD_F32)
+        return XD_EUNSUPPORTED;
+    xd_plain_conv(c->k, a);
+    return XD_OK;
+}
+
+static xd_status merge(xd_dev *d, xd_stream *s, const xd_merge *a, void *tmp)
+{
+    (void)d;
+    (void)s;
+    (void)tmp;
+#ifdef XD_WITH_ATTN
+    return xd_merge_cpu(a);
+#else
+    (void)a;
+    return XD_EUNSUPPORTED;
+#endif
+}
+
+static xd_status norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
+{
+    (void)s;
+    (void)tmp;
+    if (!computes(a->in.type) || !computes(a->out.type))
+        return XD_EINVAL;
+    cpu_of(d)->k->norm(a);
+    return XD_OK;
+}
+
+static xd_status moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp)
+{
+    (void)s;
+    (void)tmp;
+    if (!computes(a->in.type) || a->out.type != XD_F64 || a->groups < 1 ||
+        a->in.d[2] % a->groups)
+        return XD_EINVAL;
+    cpu_of(d)->k->moments(a);
+    return XD_OK;
+}
+
+static xd_status gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
+{
+    (void)s;
+    if (!computes(a->in.type) || !computes(a->out.type) || a->sums.type != XD_F64 ||
+        a->groups < 1 || a->in.d[a->in.nd - 1] % a->groups)
+        return XD_EINVAL;
+    cpu_of(d)->k->gnorm(a, tmp);
+    return XD_OK;
+}
+
+static xd_status glu(xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp)
+{
+    (void)s;
+    (void)tmp;
+    if (!computes(a->out.type) || !computes(a->a.type) || (a->b.p && !computes(a->b.type)))
+        return XD_EINVAL;
+    cpu_of(d)->k->glu(a);
+    return XD_OK;
+}
+
+static xd_status addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp)
+{
+    (void)s;
+    (void)tmp;
+    if (!computes(a->acc.type) || !computes(a->in.type) || (a->gate.p && a->gate.type != XD_F32))
+        return XD_EINVAL;
+    cpu_of(d)->k->addmul(a);
+    return XD_OK;
+}
+
+static xd_status axpby(xd_dev *d, xd_stream *s, const xd_axpby_args *a, void *tmp)
+{
+    (void)s;
+    (void)tmp;
+    if (a->y.type != XD_F32 || (a->x.p && a->x.type != XD_F32))
+        return XD_EINVAL;
+    cpu_of(d)->k->axpby(a);
+    return XD_OK;
+}
+
+static xd_status resize(xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp)
+{
+    (void)s;
+    (void)tmp;
+    if (a->in.type != a->out.type || a->in.d[3] != a->out.d[3])
+        return XD_EINVAL;
+    for (int i = 0; i < 3; i++)
+        if (a->factor[i] < 1 || a->out.d[i] != a->in.d[i] * a->factor[i])
+            return XD_EINVAL;
+    cpu_of(d)->k->resize(a);
+    return XD_OK;
+}
+
+static xd_status lookup(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp)
+{
+    const int32_t *id = a->ids.p;
+    (void)s;
+    (void)tmp;
+    if (!computes(a->out.type) || a->ids.type != XD_I32 || a->table.d[1] != a->out.d[1] ||
+        (!computes(a->table.type) && a->table.type != XD_F16))
+        return XD_EINVAL;
+    for (int64_t i = 0; i < a->ids.d[0]; i++)
+        if (id[i * a->ids.s[0]] < 0 || id[i * a->ids.s[0]] >= a->table.d[0])
+            return XD_EINVAL;
+    cpu_of(d)->k->lookup(a);
+    return XD_OK;
+}
+
+static xd_status copy(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp)
+{
+    (void)s;
+    (void)tmp;
+    if ((!computes(a->out.type) && a->out.type != XD_F16) ||
+        (!computes(a->in.type) && a->in.type != XD_F16 && a->in.type != XD_F64))
+        return XD_EINVAL;
+    if (a->out.nd != a->in.nd)
+        return XD_EINVAL;
+    for (int i = 0; i < a->out.nd; i++)
+        if (a->out.d[i] != a->in.d[i])
+            return XD_EINVAL;
+    cpu_of(d)->k->copy(a);
+    return XD_OK;
+}
+
+/* ---- tables ------------------------------------------------------------------------------- */
+
+/* Scratch of everything but attention. */
+static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
+{
+    if (op == XD_OP_GEMM && c->dnn)
+        return xd_dnn_gemm_scratch(c->dnn, args);
+    if (op == XD_OP_CONV && c->dnn)
+        return xd_dnn_conv_scratch(c->dnn, args);
+    if (op == XD_OP_GNORM) {
+        const xd_gnorm *a = args;
+        return (size_t)(2 * a->in.d[a->in.nd - 1]) * sizeof(float);
+    }
+    return 0;
+}
+
+#ifdef XD_WITH_ATTN
+#define ATTN_SCRATCH(isa, a) xd_attn_scratch_##isa(a, xd_par_threads())
+#define ATTN(isa, a, tmp) xd_attn_##isa(a, tmp)
+#else
+#define ATTN_SCRATCH(isa, a) 0
+#define ATTN(isa, a, tmp) ((void)(a), (void)(tmp), XD_EUNSUPPORTED)
+#endif
+#define TABLE(isa)                                                                          \
+    static size_t scratch_##isa(xd_dev *d, xd_op op, const void *args)                      \
+    {                                                                                       \
+        return op == XD_OP_ATTN ? ATTN_SCRATCH(isa, args)                                   \
+                                : scratch_of(cpu_of(d), op, args);                          \
+    }                                                                                       \
+    static xd_status attn_##isa(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp)  \
+    {                                                                                       \
+        (void)d;                                                                            \
+        (void)s;                                                                            \
+        return ATTN(isa, a, tmp);                                                           \
+    }                                                                                       \
+    static const xd_ops ops_##isa = {                                                       \
+        .name = #isa, .scratch = scratch_##isa, .pack_size = pack_size,                     \
+        .pack_tmp = pack_tmp, .pack = pack, .gemm = gemm, .attn = attn_##isa,               \
+        .merge = merge, .norm = norm, .moments = moments, .gnorm = gnorm, .glu = glu,       \
+        .addmul = addmul, .axpby = axpby, .conv = conv, .resize = resize,                   \
+        .lookup = lookup, .copy = copy,                                                     \
+    };
+
+TABLE(c)
+#if defined(__x86_64__)
+TABLE(avx2)
+TABLE(avx512)
+TABLE(avx512bf16)
+static const xd_ops *const     tables[XD_NISAS] = { &ops_c, &ops_avx2, &ops_avx512,
+                                                    &ops_avx512bf16 };
+static const xd_kernels *const kernels[XD_NISAS] = { &xd_kernels_c, &xd_kernels_avx2,
+                                                     &xd_kernels_avx512, &xd_kernels_avx512 };
+#else
+static const xd_ops *const     tables[XD_NISAS] = { &ops_c };
+static const xd_kernels *const kernels[XD_NISAS] = { &xd_kernels_c };
+#endif
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static const char name_of[XD_NISAS][16] = { "cpu-c", "cpu-avx2", "cpu-avx512", "cpu-avx512bf16" };
+
+xd_status xd_cpu_open(xd_dev **out, xd_err *e)
+{
+    const char *bf16 = getenv("XDIT_BF16");
+    xd_isa      isa;
+    int         forced;
+    xd_status   s = xd_isa_choose(&isa, &forced, e);
+    if (s)
+        return s;
+    xd_cpu *c = calloc(1, sizeof *c);
+    if (!c)
+        return xd_fail(e, XD_ENOMEM, "no memory for the CPU device");
+    c->isa = isa;
+    c->k = kernels[isa];
+    c->emulate = bf16 && strcmp(bf16, "emulate") == 0;
+    c->dev = (xd_dev){ .mem = &mem_ops, .ops = tables[isa], .priv = c };
+    memcpy(c->dev.name, name_of[isa], sizeof name_of[isa]);
+    if (isa != XD_ISA_C)
+        s = xd_dnn_open(&c->dnn, isa, forced, c->k, e);
+    if (s) {
+        free(c);
+        return s;
+    }
+    xd_log(XD_LOG_DEBUG, "device %s, %d threads", c->dev.name, xd_par_threads());
+    *out = &c->dev;
+    return XD_OK;
+}
+
+/* Without dot products of brains, oneDNN's bf16 GEMM reaches a quarter of its f32 GEMM
+ * (doc/speed.md): bf16 is then computed in f32, unless XDIT_BF16=emulate asks for it. */
+xd_dtype xd_cpu_compute(const xd_dev *d, xd_dtype want)
+{
+    const xd_cpu *c = cpu_of(d);
+    int keep = c->isa == XD_ISA_AVX512BF16 || (c->isa == XD_ISA_AVX512 && c->emulate);
+    return want == XD_BF16 && keep ? XD_BF16 : XD_F32;
+}
+
+xd_dtype xd_cpu_best(const xd_dev *d)
+{
+    return cpu_of(d)->isa == XD_ISA_AVX512BF16 ? XD_BF16 : XD_F32;
+}

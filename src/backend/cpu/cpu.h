@@ -1,0 +1,83 @@
+/* cpu.h - inside the CPU device: instruction sets, kernels per set, and the oneDNN side.
+ *
+ * An instruction set is chosen once when the device is opened; from it follow one table of
+ * small kernels (kernels.c, compiled once a set), one attention (attn/) and the cap that is put
+ * on oneDNN. The set "c" runs without oneDNN: plain.c has its GEMM and convolution. */
+#ifndef XD_BACKEND_CPU_CPU_H
+#define XD_BACKEND_CPU_CPU_H
+
+#include "backend/backend.h"
+
+typedef enum xd_isa { XD_ISA_C, XD_ISA_AVX2, XD_ISA_AVX512, XD_ISA_AVX512BF16, XD_NISAS } xd_isa;
+
+const char *xd_isa_name(xd_isa isa);
+int         xd_isa_has(xd_isa isa);     /* can this machine (and its system) run it?          */
+/* The set to use: what XDIT_ISA asks for, else the best; *forced tells which of the two. */
+xd_status   xd_isa_choose(xd_isa *isa, int *forced, xd_err *e);
+
+/* Element-wise and row kernels of one instruction set. Threads are used inside. */
+typedef struct xd_kernels {
+    void (*norm)(const xd_norm *a);
+    void (*moments)(const xd_moments *a);
+    void (*gnorm)(const xd_gnorm *a, float *ab);        /* ab: 2 C floats of scratch          */
+    void (*glu)(const xd_glu *a);
+    void (*addmul)(const xd_addmul *a);
+    void (*axpby)(const xd_axpby_args *a);
+    void (*resize)(const xd_resize *a);
+    void (*lookup)(const xd_lookup *a);                 /* ids are known to be good           */
+    void (*copy)(const xd_copy *a);
+    /* out rows [r0, r0+n), columns [c0, c0+m) = residual + gate * act(acc + bias); acc is that
+     * tile, `ld` floats a row. One thread. */
+    void (*epilogue)(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
+                     int64_t c0, int64_t m);
+    /* acc[i][j] += sum_k a[i][k] b[k][j] for n rows i (`lda` and `ldacc` floats apart), j < 16,
+     * k < K. One thread. */
+    void (*tile)(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
+                 int64_t n, int64_t K);
+    /* GFLOP/s of one thread over `seconds`, in registers. */
+    double (*peak)(double seconds);
+} xd_kernels;
+
+extern const xd_kernels xd_kernels_c, xd_kernels_avx2, xd_kernels_avx512;
+double xd_peak_bf16(double seconds);    /* GFLOP/s of one thread, vdpbf16ps                   */
+
+typedef struct xd_dnn xd_dnn;
+
+typedef struct xd_cpu {
+    xd_dev            dev;      /* dev.priv is this struct                                    */
+    xd_isa            isa;
+    int               emulate;  /* bf16 is kept where only emulation exists                   */
+    const xd_kernels *k;
+    xd_dnn           *dnn;      /* NULL: "c"                                                  */
+} xd_cpu;
+
+xd_status xd_cpu_open(xd_dev **d, xd_err *e);
+xd_dtype  xd_cpu_compute(const xd_dev *d, xd_dtype want);
+xd_dtype  xd_cpu_best(const xd_dev *d);
+
+/* Memory of this host: anonymous pages, and what may still be taken (system, cgroup, limits). */
+void *xd_mem_get(size_t bytes);
+void  xd_mem_put(void *p, size_t bytes);
+void  xd_mem_state(size_t *available, size_t *total);
+
+/* ---- plain.c: GEMM and convolution without a library -------------------------------------- */
+
+size_t    xd_plain_pack_size(xd_weight *w);
+xd_status xd_plain_pack(const xd_weight *w, xd_tensor src);
+void      xd_plain_gemm(const xd_kernels *k, const xd_gemm *a);
+void      xd_plain_conv(const xd_kernels *k, const xd_conv *a);
+
+/* ---- dnn.c: the only file that knows oneDNN ------------------------------------------------ */
+
+/* `cap`: oneDNN is held to `isa` (once a process: another cap later is refused). */
+xd_status xd_dnn_open(xd_dnn **d, xd_isa isa, int cap, const xd_kernels *k, xd_err *e);
+void      xd_dnn_close(xd_dnn **d);
+size_t    xd_dnn_pack_size(xd_dnn *d, xd_weight *w);
+size_t    xd_dnn_pack_tmp(xd_dnn *d, const xd_weight *w, xd_dtype src);
+xd_status xd_dnn_pack(xd_dnn *d, xd_weight *w, xd_tensor src, void *tmp);
+size_t    xd_dnn_gemm_scratch(xd_dnn *d, const xd_gemm *a);
+xd_status xd_dnn_gemm(xd_dnn *d, const xd_gemm *a, void *tmp);
+size_t    xd_dnn_conv_scratch(xd_dnn *d, const xd_conv *a);
+xd_status xd_dnn_conv(xd_dnn *d, const xd_conv *a, void *tmp);
+
+#endif

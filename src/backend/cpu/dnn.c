@@ -1,0 +1,512 @@
+/* dnn.c - oneDNN: opening, descriptors in both its versions, the cache of primitives, packing.
+ *
+ * oneDNN's limit on instruction sets belongs to the process and can be set once, before its
+ * first use: a second device with another limit is refused. */
+#include "backend/cpu/dnn.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/par.h"
+
+/* ---- descriptors -------------------------------------------------------------------------- */
+
+dnnl_data_type_t xd_dnn_type(xd_dtype t)
+{
+    return t == XD_BF16 ? dnnl_bf16 : t == XD_F16 ? dnnl_f16 : dnnl_f32;
+}
+
+static xd_status status_of(dnnl_status_t s)
+{
+    return s == dnnl_success         ? XD_OK
+           : s == dnnl_out_of_memory ? XD_ENOMEM
+           : s == dnnl_unimplemented ? XD_EUNSUPPORTED
+                                     : XD_EDEVICE;
+}
+
+static void dims_of(dnnl_dims_t to, const int64_t *from, int nd)
+{
+    for (int i = 0; i < nd; i++)
+        to[i] = from[i];
+}
+
+#if DNNL_VERSION_MAJOR >= 3
+xd_status xd_md_strided(xd_md *m, int nd, const int64_t *dims, xd_dtype t, const int64_t *strides)
+{
+    dnnl_dims_t d, s;
+    dims_of(d, dims, nd);
+    dims_of(s, strides, nd);
+    return status_of(dnnl_memory_desc_create_with_strides(m, nd, d, xd_dnn_type(t), s));
+}
+
+xd_status xd_md_tag(xd_md *m, int nd, const int64_t *dims, xd_dtype t, dnnl_format_tag_t tag)
+{
+    dnnl_dims_t d;
+    dims_of(d, dims, nd);
+    return status_of(dnnl_memory_desc_create_with_tag(m, nd, d, xd_dnn_type(t), tag));
+}
+
+xd_status xd_md_clone(xd_md *to, xd_md_ref from)
+{
+    return status_of(dnnl_memory_desc_clone(to, from));
+}
+
+void xd_md_free(xd_md *m)
+{
+    if (*m)
+        dnnl_memory_desc_destroy(*m);
+    *m = NULL;
+}
+
+xd_md_ref xd_md_as_ref(const xd_md *m)
+{
+    return *m;
+}
+#else
+xd_status xd_md_strided(xd_md *m, int nd, const int64_t *dims, xd_dtype t, const int64_t *strides)
+{
+    dnnl_dims_t d, s;
+    dims_of(d, dims, nd);
+    dims_of(s, strides, nd);
+    return status_of(dnnl_memory_desc_init_by_strides(m, nd, d, xd_dnn_type(t), s));
+}
+
+xd_status xd_md_tag(xd_md *m, int nd, const int64_t *dims, xd_dtype t, dnnl_format_tag_t tag)
+{
+    dnnl_dims_t d;
+    dims_of(d, dims, nd);
+    return status_of(dnnl_memory_desc_init_by_tag(m, nd, d, xd_dnn_type(t), tag));
+}
+
+xd_status xd_md_clone(xd_md *to, xd_md_ref from)
+{
+    *to = *from;
+    return XD_OK;
+}
+
+void xd_md_free(xd_md *m)
+{
+    (void)m;
+}
+
+xd_md_ref xd_md_as_ref(const xd_md *m)
+{
+    return m;
+}
+#endif
+
+size_t xd_md_bytes(xd_md_ref m)
+{
+    return dnnl_memory_desc_get_size(m);
+}
+
+xd_md_ref xd_pd_md(dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
+{
+    return dnnl_primitive_desc_query_md(pd, what, index);
+}
+
+/* ---- attributes and primitive descriptors ------------------------------------------------- */
+
+static const dnnl_alg_kind_t eltwise[XD_NACTS] = {
+    [XD_GELU_TANH] = dnnl_eltwise_gelu_tanh, [XD_GELU_ERF] = dnnl_eltwise_gelu_erf,
+    [XD_SILU] = dnnl_eltwise_swish,          [XD_RELU] = dnnl_eltwise_relu,
+};
+
+static dnnl_status_t append_act(dnnl_post_ops_t ops, xd_act act)
+{
+    float alpha = act == XD_SILU ? 1.0f : 0.0f;
+#if DNNL_VERSION_MAJOR >= 3
+    return dnnl_post_ops_append_eltwise(ops, eltwise[act], alpha, 0.0f);
+#else
+    return dnnl_post_ops_append_eltwise(ops, 1.0f, eltwise[act], alpha, 0.0f);
+#endif
+}
+
+static dnnl_status_t append_gate(dnnl_post_ops_t ops, int64_t n)
+{
+    xd_md         m;
+    dnnl_status_t s = dnnl_out_of_memory;
+    if (xd_md_tag(&m, 2, (int64_t[]){ 1, n }, XD_F32, dnnl_ab))
+        return s;
+    s = dnnl_post_ops_append_binary(ops, dnnl_binary_mul, xd_md_as_ref(&m));
+    xd_md_free(&m);
+    return s;
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t ops)
+{
+#if DNNL_VERSION_MAJOR >= 3
+    return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
+#else
+    return dnnl_post_ops_append_sum(ops, 1.0f);
+#endif
+}
+
+dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t       ops = NULL;
+    dnnl_status_t         s = dnnl_primitive_attr_create(&attr);
+    if (s == dnnl_success)
+        s = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (s == dnnl_success && post && (post->act != XD_NONE || post->gate || post->sum)) {
+        s = dnnl_post_ops_create(&ops);
+        if (s == dnnl_success && post->act != XD_NONE)
+            s = append_act(ops, post->act);
+        if (s == dnnl_success && post->gate)
+            s = append_gate(ops, post->gate);
+        if (s == dnnl_success && post->sum)
+            s = append_sum(ops);
+        if (s == dnnl_success)
+            s = dnnl_primitive_attr_set_post_ops(attr, ops);
+        if (ops)
+            dnnl_post_ops_destroy(ops);
+    }
+    if (s != dnnl_success && attr) {
+        dnnl_primitive_attr_destroy(attr);
+        attr = NULL;
+    }
+    return attr;
+}
+
+static const char *impl_of(dnnl_primitive_desc_t pd)
+{
+    const char *text = NULL;
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &text) != dnnl_success)
+        text = NULL;
+    return text ? text : "?";
+}
+
+const char *xd_prim_impl(const xd_prim *p)
+{
+    return p->pd ? impl_of(p->pd) : "none";
+}
+
+dnnl_primitive_desc_t xd_pd_matmul(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_ref bias,
+                                   xd_md_ref dst, const xd_post *post)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_attr_t attr = xd_dnn_attr(post);
+    if (!attr)
+        return NULL;
+#if DNNL_VERSION_MAJOR >= 3
+    dnnl_status_t s = dnnl_matmul_primitive_desc_create(&pd, d->engine, src, w, bias, dst, attr);
+#else
+    dnnl_matmul_desc_t md;
+    dnnl_status_t      s = dnnl_matmul_desc_init(&md, src, w, bias, dst);
+    if (s == dnnl_success)
+        s = dnnl_primitive_desc_create(&pd, &md, attr, d->engine, NULL);
+#endif
+    dnnl_primitive_attr_destroy(attr);
+    return s == dnnl_success ? pd : NULL;
+}
+
+dnnl_primitive_desc_t xd_pd_conv(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_ref bias,
+                                 xd_md_ref dst, const xd_conv_geometry *g, const xd_post *post)
+{
+    static const dnnl_dims_t none = { 0 };
+    dnnl_primitive_desc_t    pd = NULL;
+    dnnl_primitive_attr_t    attr = xd_dnn_attr(post);
+    if (!attr)
+        return NULL;
+#if DNNL_VERSION_MAJOR >= 3
+    dnnl_status_t s = dnnl_convolution_forward_primitive_desc_create(
+        &pd, d->engine, dnnl_forward_inference, dnnl_convolution_direct, src, w, bias, dst,
+        g->stride, none, g->lo, g->hi, attr);
+#else
+    dnnl_convolution_desc_t cd;
+    dnnl_status_t           s = dnnl_dilated_convolution_forward_desc_init(
+        &cd, dnnl_forward_inference, dnnl_convolution_direct, src, w, bias, dst, g->stride, none,
+        g->lo, g->hi);
+    if (s == dnnl_success)
+        s = dnnl_primitive_desc_create(&pd, &cd, attr, d->engine, NULL);
+#endif
+    dnnl_primitive_attr_destroy(attr);
+    return s == dnnl_success ? pd : NULL;
+}
+
+dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_attr_t attr = xd_dnn_attr(NULL);
+    dnnl_status_t         s = dnnl_out_of_memory;
+    if (attr)
+        s = dnnl_reorder_primitive_desc_create(&pd, from, d->engine, to, d->engine, attr);
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    return s == dnnl_success ? pd : NULL;
+}
+
+/* ---- primitives --------------------------------------------------------------------------- */
+
+xd_prim *xd_prim_new(dnnl_primitive_desc_t pd)
+{
+    xd_prim *p = calloc(1, sizeof *p);
+    if (!p) {
+        if (pd)
+            dnnl_primitive_desc_destroy(pd);
+        return NULL;
+    }
+    p->pd = pd;
+    if (pd) {
+        xd_md_ref m = xd_pd_md(pd, dnnl_query_scratchpad_md, 0);
+        p->scratch = m ? xd_md_bytes(m) : 0;
+    }
+    return p;
+}
+
+void xd_prim_free(xd_prim *p)
+{
+    if (!p)
+        return;
+    xd_prim_free(p->repack);
+    for (int i = 0; i < p->nargs; i++)
+        dnnl_memory_destroy(p->mem[i]);
+    if (p->p)
+        dnnl_primitive_destroy(p->p);
+    if (p->pd)
+        dnnl_primitive_desc_destroy(p->pd);
+    free(p);
+}
+
+void xd_prim_swap(xd_prim *p, xd_prim *q)
+{
+    xd_prim t = *p;
+    *p = *q;
+    *q = t;
+    memcpy(q->key, p->key, sizeof q->key);
+    memcpy(p->key, t.key, sizeof p->key);
+    q->next = p->next;
+    p->next = t.next;
+}
+
+static int64_t bucket_of(const int64_t key[XD_PRIM_KEY])
+{
+    uint64_t h = 0x9e3779b97f4a7c15u;
+    for (int i = 0; i < XD_PRIM_KEY; i++) {
+        h ^= (uint64_t)key[i];
+        h *= 0xbf58476d1ce4e5b9u;
+        h ^= h >> 29;
+    }
+    return (int64_t)(h % XD_PRIM_BUCKETS);
+}
+
+xd_prim *xd_prim_find(xd_dnn *d, const int64_t key[XD_PRIM_KEY])
+{
+    for (xd_prim *p = d->bucket[bucket_of(key)]; p; p = p->next)
+        if (memcmp(p->key, key, sizeof p->key) == 0)
+            return p;
+    return NULL;
+}
+
+static void forget_all(xd_dnn *d)
+{
+    for (int i = 0; i < XD_PRIM_BUCKETS; i++)
+        for (xd_prim *p = d->bucket[i], *next; p; p = next) {
+            next = p->next;
+            xd_prim_free(p);
+        }
+    memset(d->bucket, 0, sizeof d->bucket);
+    d->nprims = 0;
+}
+
+/* A server that sees ever new sizes must not grow for ever: a full cache starts afresh. */
+xd_prim *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd)
+{
+    xd_prim *p = xd_prim_new(pd);
+    int64_t  b = bucket_of(key);
+    if (!p)
+        return NULL;
+    if (d->nprims >= XD_PRIM_MOST)
+        forget_all(d);
+    memcpy(p->key, key, sizeof p->key);
+    p->next = d->bucket[b];
+    d->bucket[b] = p;
+    d->nprims++;
+    return p;
+}
+
+static void add_memory(xd_dnn *d, xd_prim *p, int arg, xd_md_ref m, void *data)
+{
+    for (int i = 0; i < p->nargs; i++)
+        if (p->arg[i] == arg) {
+            dnnl_memory_set_data_handle(p->mem[i], data);
+            return;
+        }
+    if (p->nargs == XD_PRIM_ARGS || !m ||
+        dnnl_memory_create(&p->mem[p->nargs], m, d->engine, data) != dnnl_success)
+        return;                 /* the primitive then refuses to run                           */
+    p->arg[p->nargs++] = arg;
+}
+
+void xd_prim_arg(xd_dnn *d, xd_prim *p, int arg, dnnl_query_t what, int index, void *data)
+{
+    add_memory(d, p, arg, xd_pd_md(p->pd, what, index), data);
+}
+
+void xd_prim_post(xd_dnn *d, xd_prim *p, int arg, int64_t n, void *data)
+{
+    xd_md m;
+    if (xd_md_tag(&m, 2, (int64_t[]){ 1, n }, XD_F32, dnnl_ab))
+        return;
+    add_memory(d, p, arg, xd_md_as_ref(&m), data);
+    xd_md_free(&m);
+}
+
+/* oneDNN asks OpenMP for its number of threads, when a primitive is made and when it runs. */
+xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp)
+{
+    dnnl_exec_arg_t args[XD_PRIM_ARGS];
+    dnnl_status_t   s = dnnl_success;
+    omp_set_num_threads(xd_par_threads());
+    if (!p->p)
+        s = dnnl_primitive_create(&p->p, p->pd);
+    if (s != dnnl_success) {
+        p->p = NULL;
+        return status_of(s);
+    }
+    if (p->scratch)
+        xd_prim_arg(d, p, DNNL_ARG_SCRATCHPAD, dnnl_query_scratchpad_md, 0, tmp);
+    for (int i = 0; i < p->nargs; i++)
+        args[i] = (dnnl_exec_arg_t){ p->arg[i], p->mem[i] };
+    s = dnnl_primitive_execute(p->p, d->stream, p->nargs, args);
+    if (s == dnnl_success)
+        s = dnnl_stream_wait(d->stream);
+    return status_of(s);
+}
+
+/* ---- packing ------------------------------------------------------------------------------ */
+
+static xd_status weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed)
+{
+    return w->nk ? xd_conv_weight_md(d, w, plain, packed) : xd_gemm_weight_md(d, w, plain, packed);
+}
+
+/* Elements of the weight as it comes. */
+static int64_t elements(const xd_weight *w)
+{
+    int64_t n = w->out * w->in;
+    for (int i = 0; i < 3 && w->nk; i++)
+        n *= w->kernel[i];
+    return n;
+}
+
+static size_t rounded(size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
+size_t xd_dnn_pack_size(xd_dnn *d, xd_weight *w)
+{
+    xd_md plain, packed;
+    w->layout = 1;
+    w->bytes = 0;
+    if (weight_md(d, w, &plain, &packed) == XD_OK) {
+        w->bytes = xd_md_bytes(xd_md_as_ref(&packed));
+        xd_md_free(&plain);
+        xd_md_free(&packed);
+    }
+    return w->bytes;
+}
+
+size_t xd_dnn_pack_tmp(xd_dnn *d, const xd_weight *w, xd_dtype src)
+{
+    xd_md  plain, packed;
+    size_t n = rounded((size_t)elements(w) * xd_dtype_size(w->type));
+    (void)src;
+    if (weight_md(d, w, &plain, &packed))
+        return n;
+    xd_prim *p = xd_prim_new(xd_pd_reorder(d, xd_md_as_ref(&plain), xd_md_as_ref(&packed)));
+    n += p ? p->scratch : 0;
+    xd_prim_free(p);
+    xd_md_free(&plain);
+    xd_md_free(&packed);
+    return n;
+}
+
+/* What oneDNN may read as it is; else it is converted into `tmp` first. */
+static void *as_own_type(xd_dnn *d, const xd_weight *w, xd_tensor src, void *tmp)
+{
+    if (src.type == w->type && (uintptr_t)src.p % xd_dtype_size(src.type) == 0)
+        return src.p;
+    xd_tensor from = xd_view2(src.p, src.type, 1, elements(w));
+    if ((uintptr_t)src.p % xd_dtype_size(src.type) == 0)
+        d->k->copy(&(xd_copy){ xd_view2(tmp, w->type, 1, elements(w)), from });
+    else if (src.type == w->type)
+        memcpy(tmp, src.p, xd_bytes(from));
+    else
+        xd_convert(tmp, w->type, src.p, src.type, elements(w));
+    return tmp;
+}
+
+xd_status xd_dnn_pack(xd_dnn *d, xd_weight *w, xd_tensor src, void *tmp)
+{
+    xd_md     plain, packed;
+    xd_status s = weight_md(d, w, &plain, &packed);
+    if (s)
+        return s;
+    xd_prim *p = xd_prim_new(xd_pd_reorder(d, xd_md_as_ref(&plain), xd_md_as_ref(&packed)));
+    s = !p ? XD_ENOMEM : !p->pd ? XD_EUNSUPPORTED : XD_OK;
+    if (s == XD_OK) {
+        size_t own = rounded((size_t)elements(w) * xd_dtype_size(w->type));
+        xd_prim_arg(d, p, DNNL_ARG_FROM, dnnl_query_src_md, 0, as_own_type(d, w, src, tmp));
+        xd_prim_arg(d, p, DNNL_ARG_TO, dnnl_query_dst_md, 0, w->p);
+        s = xd_prim_run(d, p, (char *)tmp + own);
+    }
+    xd_prim_free(p);
+    xd_md_free(&plain);
+    xd_md_free(&packed);
+    return s;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static dnnl_cpu_isa_t limit_of(xd_isa isa)
+{
+    return isa == XD_ISA_AVX2     ? dnnl_cpu_isa_avx2
+           : isa == XD_ISA_AVX512 ? dnnl_cpu_isa_avx512_core
+                                  : dnnl_cpu_isa_avx512_core_bf16;
+}
+
+xd_status xd_dnn_open(xd_dnn **out, xd_isa isa, int cap, const xd_kernels *k, xd_err *e)
+{
+    xd_dnn       *d = calloc(1, sizeof *d);
+    dnnl_status_t s = dnnl_success;
+    *out = d;
+    if (!d)
+        return xd_fail(e, XD_ENOMEM, "no memory for the CPU device");
+    if (cap && dnnl_set_max_cpu_isa(limit_of(isa)) != dnnl_success &&
+        dnnl_get_effective_cpu_isa() != limit_of(isa))
+        s = dnnl_invalid_arguments;
+    if (s != dnnl_success) {
+        xd_dnn_close(out);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "oneDNN is in use in this process with another instruction set than %s",
+                       xd_isa_name(isa));
+    }
+    d->k = k;
+    s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
+    if (s == dnnl_success)
+        s = dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags);
+    if (s != dnnl_success) {
+        xd_dnn_close(out);
+        return xd_fail(e, XD_EDEVICE, "oneDNN does not start (status %d)", (int)s);
+    }
+    return XD_OK;
+}
+
+void xd_dnn_close(xd_dnn **out)
+{
+    xd_dnn *d = *out;
+    if (!d)
+        return;
+    forget_all(d);
+    if (d->stream)
+        dnnl_stream_destroy(d->stream);
+    if (d->engine)
+        dnnl_engine_destroy(d->engine);
+    free(d);
+    *out = NULL;
+}

@@ -1,0 +1,337 @@
+/* dnn_conv.c - the convolution on oneDNN, channels last.
+ *
+ * Images may be views: frames that do not follow each other are done one by one, other views go
+ * through a dense copy in scratch. Very large images are cut into strips of output rows, which
+ * changes no bit. The packed layout of a weight is the one that oneDNN likes for a PIN_SIDE
+ * image; where another image wants another layout, the weight is repacked into scratch. */
+#include "backend/cpu/dnn.h"
+
+#include "base/par.h"
+
+enum { PIN_SIDE = 64 };
+static const int64_t most_elements = (int64_t)1 << 30;  /* of an image given to oneDNN         */
+
+static int groups_of(const xd_weight *w)
+{
+    return w->groups > 1 ? w->groups : 1;
+}
+
+/* ---- descriptors -------------------------------------------------------------------------- */
+
+/* The dense image [T,H,W,C] as oneDNN sees it: batch T of [C,H,W], or one [C,T,H,W]. */
+static xd_status image_md(xd_md *m, int nk, const int64_t *d, xd_dtype t)
+{
+    if (nk == 2)
+        return xd_md_tag(m, 4, (int64_t[]){ d[0], d[3], d[1], d[2] }, t, dnnl_nhwc);
+    return xd_md_tag(m, 5, (int64_t[]){ 1, d[3], d[0], d[1], d[2] }, t, dnnl_ndhwc);
+}
+
+static xd_status weight_md(xd_md *m, const xd_weight *w, int any)
+{
+    static const dnnl_format_tag_t plain[2][2] = { { dnnl_abcd, dnnl_abcde },
+                                                   { dnnl_abcde, dnnl_abcdef } };
+    int     g = groups_of(w), n = 0, grouped = g > 1;
+    int64_t d[6];
+    if (grouped)
+        d[n++] = g;
+    d[n++] = w->out / g;
+    d[n++] = w->in;
+    for (int i = 3 - w->nk; i < 3; i++)
+        d[n++] = w->kernel[i];
+    return xd_md_tag(m, n, d, w->type, any ? dnnl_format_tag_any : plain[grouped][w->nk - 2]);
+}
+
+/* A convolution of dense images. */
+typedef struct shape {
+    const xd_weight *w;
+    int64_t          in[4], out[4];     /* [T,H,W,C]                                           */
+    xd_dtype         tin, tout;
+    int              stride[3], lo[3], hi[3], bias, sum;
+} shape;
+
+static xd_conv_geometry geometry(const shape *s)
+{
+    xd_conv_geometry g = { .stride = { 0 } };
+    int              skip = 3 - s->w->nk;
+    for (int i = 0; i < s->w->nk; i++) {
+        g.stride[i] = s->stride[i + skip];
+        g.lo[i] = s->lo[i + skip];
+        g.hi[i] = s->hi[i + skip];
+    }
+    return g;
+}
+
+static dnnl_primitive_desc_t describe(xd_dnn *d, const shape *s, const xd_md *w)
+{
+    xd_md                 src, dst, bias;
+    dnnl_primitive_desc_t pd = NULL;
+    xd_conv_geometry      g = geometry(s);
+    xd_post               post = { XD_NONE, 0, s->sum };
+    xd_status             e0 = image_md(&src, s->w->nk, s->in, s->tin);
+    xd_status             e1 = image_md(&dst, s->w->nk, s->out, s->tout);
+    xd_status             e2 = xd_md_tag(&bias, 1, &s->w->out, XD_F32, dnnl_a);
+    if (!e0 && !e1 && !e2)
+        pd = xd_pd_conv(d, xd_md_as_ref(&src), xd_md_as_ref(w),
+                        s->bias ? xd_md_as_ref(&bias) : NULL, xd_md_as_ref(&dst), &g, &post);
+    if (!e0)
+        xd_md_free(&src);
+    if (!e1)
+        xd_md_free(&dst);
+    if (!e2)
+        xd_md_free(&bias);
+    return pd;
+}
+
+xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed)
+{
+    shape     s = { .w = w, .tin = w->type, .tout = w->type, .bias = 1 };
+    xd_md     any;
+    xd_status e = weight_md(&any, w, 1);
+    for (int i = 0; i < 3; i++) {
+        int k = w->kernel[i];
+        s.stride[i] = w->stride[i] > 0 ? w->stride[i] : 1;
+        s.lo[i] = k / 2;
+        s.hi[i] = (k - 1) / 2;
+        s.in[i] = i == 0 ? (w->nk == 3 ? 8 : 1) : PIN_SIDE;
+        s.out[i] = (s.in[i] + s.lo[i] + s.hi[i] - k) / s.stride[i] + 1;
+    }
+    s.in[3] = w->in * groups_of(w);
+    s.out[3] = w->out;
+    if (e)
+        return e;
+    dnnl_primitive_desc_t pd = describe(d, &s, &any);
+    xd_md_free(&any);
+    if (!pd)
+        return XD_EUNSUPPORTED;
+    e = weight_md(plain, w, 0);
+    if (e == XD_OK) {
+        e = xd_md_clone(packed, xd_pd_md(pd, dnnl_query_weights_md, 0));
+        if (e)
+            xd_md_free(plain);
+    }
+    dnnl_primitive_desc_destroy(pd);
+    return e;
+}
+
+/* With the pinned weights, or else with oneDNN's choice and a reorder to it. */
+static xd_prim *make(xd_dnn *d, const shape *s, const int64_t *key)
+{
+    xd_md plain, packed, any;
+    if (xd_conv_weight_md(d, s->w, &plain, &packed))
+        return xd_prim_add(d, key, NULL);
+    xd_prim *p = xd_prim_add(d, key, describe(d, s, &packed));
+    if (p && (!p->pd || xd_prim_impl(p)[0] == 'r') && weight_md(&any, s->w, 1) == XD_OK) {
+        xd_prim *q = xd_prim_new(describe(d, s, &any));
+        if (q && q->pd && (!p->pd || xd_prim_impl(q)[0] != 'r')) {
+            xd_md_ref to = xd_pd_md(q->pd, dnnl_query_weights_md, 0);
+            xd_prim  *r = xd_prim_new(xd_pd_reorder(d, xd_md_as_ref(&packed), to));
+            xd_prim_swap(p, q);
+            p->repack = r;
+            p->repack_bytes = (xd_md_bytes(to) + 63) / 64 * 64;
+        }
+        xd_prim_free(q);
+        xd_md_free(&any);
+    }
+    xd_md_free(&plain);
+    xd_md_free(&packed);
+    return p;
+}
+
+static xd_prim *prim_of(xd_dnn *d, const shape *s)
+{
+    const xd_weight *w = s->w;
+    int64_t          key[XD_PRIM_KEY] = {
+        'c', xd_par_threads(), w->out, w->in, w->nk, groups_of(w), w->kernel[0], w->kernel[1],
+        w->kernel[2], s->in[0], s->in[1], s->in[2], s->tin, s->tout, s->bias, s->sum, w->type,
+    };
+    for (int i = 0; i < 3; i++) {
+        key[20 + i] = s->stride[i];
+        key[23 + i] = s->lo[i];
+        key[26 + i] = s->hi[i];
+        key[29 + i] = w->stride[i];
+    }
+    xd_prim *p = xd_prim_find(d, key);
+    return p ? p : make(d, s, key);
+}
+
+/* ---- one dense convolution ---------------------------------------------------------------- */
+
+static shape shape_of(const xd_conv *a)
+{
+    shape s = { .w = a->w, .tin = a->in.type, .tout = a->out.type, .bias = a->bias.p != NULL,
+                .sum = a->residual.p != NULL };
+    for (int i = 0; i < 4; i++) {
+        s.in[i] = a->in.d[i];
+        s.out[i] = a->out.d[i];
+    }
+    for (int i = 0; i < 3; i++) {
+        s.stride[i] = a->stride[i];
+        s.lo[i] = a->lo[i];
+        s.hi[i] = a->hi[i];
+    }
+    return s;
+}
+
+static int same_view(const xd_tensor *a, const xd_tensor *b)
+{
+    int same = a->p == b->p && a->type == b->type;
+    for (int i = 0; i < 4; i++)
+        same = same && (a->s[i] == b->s[i] || a->d[i] == 1);
+    return same;
+}
+
+/* Bytes of scratch when `need` is asked for, else computes. */
+static xd_status dense(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
+{
+    shape    s = shape_of(a);
+    xd_prim *p = prim_of(d, &s);
+    if (!p || !p->pd)
+        return p ? XD_EUNSUPPORTED : XD_ENOMEM;
+    size_t inner = p->repack && p->repack->scratch > p->scratch ? p->repack->scratch : p->scratch;
+    if (need) {
+        *need = p->repack_bytes + inner;
+        return XD_OK;
+    }
+    void *w = a->w->p;
+    if (p->repack) {
+        xd_prim_arg(d, p->repack, DNNL_ARG_FROM, dnnl_query_src_md, 0, w);
+        xd_prim_arg(d, p->repack, DNNL_ARG_TO, dnnl_query_dst_md, 0, tmp);
+        w = tmp;
+        tmp += p->repack_bytes;
+        xd_status e = xd_prim_run(d, p->repack, tmp);
+        if (e)
+            return e;
+    }
+    if (s.sum && !same_view(&a->residual, &a->out))
+        d->k->copy(&(xd_copy){ a->out, a->residual });
+    xd_prim_arg(d, p, DNNL_ARG_SRC, dnnl_query_src_md, 0, a->in.p);
+    xd_prim_arg(d, p, DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, w);
+    xd_prim_arg(d, p, DNNL_ARG_DST, dnnl_query_dst_md, 0, a->out.p);
+    if (s.bias)
+        xd_prim_arg(d, p, DNNL_ARG_BIAS, dnnl_query_weights_md, 1, a->bias.p);
+    return xd_prim_run(d, p, tmp);
+}
+
+/* ---- views and strips --------------------------------------------------------------------- */
+
+static xd_tensor slice(xd_tensor t, int dim, int64_t start, int64_t n)
+{
+    if (t.p)
+        t.p = (char *)t.p + start * t.s[dim] * (int64_t)xd_dtype_size(t.type);
+    t.d[dim] = n;
+    return t;
+}
+
+/* Does one frame lie in one piece? */
+static int dense_frame(const xd_tensor *t)
+{
+    return (t->s[2] == t->d[3] || t->d[2] == 1) &&
+           (t->s[1] == t->d[2] * t->d[3] || t->d[1] == 1);
+}
+
+static int dense_all(const xd_tensor *t)
+{
+    return dense_frame(t) && (t->d[0] == 1 || t->s[0] == t->d[1] * t->d[2] * t->d[3]);
+}
+
+static size_t bytes64(const xd_tensor *t)
+{
+    return (xd_bytes(*t) + 63) / 64 * 64;
+}
+
+/* Copies views into dense scratch, and the result back. */
+static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
+{
+    xd_conv b = *a;
+    size_t  own = 0, rest = 0;
+    int     in = !dense_all(&a->in), out = !dense_all(&a->out);
+    if (in) {
+        b.in = xd_view(need ? a->in.p : tmp, a->in.type, 4, a->in.d);
+        own += bytes64(&b.in);
+    }
+    if (out) {
+        b.out = xd_view(need ? a->out.p : tmp + own, a->out.type, 4, a->out.d);
+        own += bytes64(&b.out);
+    }
+    if (!need && in)
+        d->k->copy(&(xd_copy){ b.in, a->in });
+    if (!need && out && a->residual.p)
+        d->k->copy(&(xd_copy){ b.out, a->residual });
+    if (out && a->residual.p)
+        b.residual = b.out;
+    xd_status s = dense(d, &b, need ? NULL : tmp + own, need ? &rest : NULL);
+    if (need)
+        *need = own + rest;
+    else if (s == XD_OK && out)
+        d->k->copy(&(xd_copy){ a->out, b.out });
+    return s;
+}
+
+/* Output rows [o, o + n) of a 2-D convolution: the input rows they see, and padding where they
+ * see beyond the image. */
+static xd_conv strip(const xd_conv *a, int64_t o, int64_t n)
+{
+    xd_conv b = *a;
+    int64_t H = a->in.d[1], first = o * a->stride[1] - a->lo[1];
+    int64_t end = (o + n - 1) * a->stride[1] - a->lo[1] + a->w->kernel[1];
+    b.lo[1] = (int)(first < 0 ? -first : 0);
+    b.hi[1] = (int)(end > H ? end - H : 0);
+    first = first < 0 ? 0 : first;
+    end = end > H ? H : end;
+    b.in = slice(a->in, 1, first, end - first);
+    b.out = slice(a->out, 1, o, n);
+    if (a->residual.p)
+        b.residual = slice(a->residual, 1, o, n);
+    return b;
+}
+
+/* Rows of output that one call may have. */
+static int64_t strip_rows(const xd_conv *a)
+{
+    int64_t row_in = a->in.d[2] * a->in.d[3] * a->stride[1], row_out = a->out.d[2] * a->out.d[3];
+    int64_t most = row_in > row_out ? row_in : row_out;
+    int64_t n = most_elements / (most > 0 ? most : 1);
+    return n > 0 ? n : 1;
+}
+
+/* Frame by frame, strip by strip; the whole at once where nothing asks for less. */
+static xd_status pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
+{
+    int64_t T = a->in.d[0], H = a->out.d[1], rows = strip_rows(a), most = 0;
+    int     flat = a->w->nk == 2;
+    int     whole = (dense_all(&a->in) && dense_all(&a->out) && H * T <= rows) || !flat;
+    if (whole)
+        return with_copies(d, a, tmp, need);
+    xd_status s = XD_OK;
+    for (int64_t t = 0; t < T && s == XD_OK; t++)
+        for (int64_t o = 0; o < H && s == XD_OK; o += rows) {
+            xd_conv f = *a;
+            size_t  n = 0;
+            f.in = slice(a->in, 0, t, 1);
+            f.out = slice(a->out, 0, t, 1);
+            if (a->residual.p)
+                f.residual = slice(a->residual, 0, t, 1);
+            if (rows < H)
+                f = strip(&f, o, H - o < rows ? H - o : rows);
+            s = with_copies(d, &f, tmp, need ? &n : NULL);
+            most = (int64_t)n > most ? (int64_t)n : most;
+            if (need && t > 0)
+                break;          /* all frames need the same                                    */
+        }
+    if (need)
+        *need = (size_t)most;
+    return s;
+}
+
+size_t xd_dnn_conv_scratch(xd_dnn *d, const xd_conv *a)
+{
+    size_t n = 0;
+    if (xd_count(a->out) > 0)
+        pieces(d, a, NULL, &n);
+    return n;
+}
+
+xd_status xd_dnn_conv(xd_dnn *d, const xd_conv *a, void *tmp)
+{
+    return xd_count(a->out) > 0 ? pieces(d, a, tmp, NULL) : XD_OK;
+}

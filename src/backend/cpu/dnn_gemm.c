@@ -1,0 +1,218 @@
+/* dnn_gemm.c - the GEMM on oneDNN's matmul.
+ *
+ * The packed layout of a weight is the one that matmul likes for PIN_ROWS rows, whatever the
+ * number of rows later. Bias, activation, gate and residual ride on the matmul; where oneDNN
+ * cannot take them, the product goes to scratch and the epilogue of kernels.c follows. */
+#include "backend/cpu/dnn.h"
+
+#include "base/par.h"
+
+enum {
+    PIN_ROWS = 256,
+    MOST_ROWS = 1 << 17,        /* in one call: keeps every size inside oneDNN below 2^31      */
+};
+
+static dnnl_primitive_desc_t pinned(xd_dnn *d, const xd_weight *w)
+{
+    xd_md                 s, any, o;
+    dnnl_primitive_desc_t pd = NULL;
+    if (xd_md_tag(&s, 2, (int64_t[]){ PIN_ROWS, w->in }, w->type, dnnl_ab))
+        return NULL;
+    if (xd_md_tag(&o, 2, (int64_t[]){ PIN_ROWS, w->out }, w->type, dnnl_ab) == XD_OK) {
+        if (xd_md_tag(&any, 2, (int64_t[]){ w->in, w->out }, w->type, dnnl_format_tag_any) ==
+            XD_OK) {
+            pd = xd_pd_matmul(d, xd_md_as_ref(&s), xd_md_as_ref(&any), NULL, xd_md_as_ref(&o),
+                              NULL);
+            xd_md_free(&any);
+        }
+        xd_md_free(&o);
+    }
+    xd_md_free(&s);
+    return pd;
+}
+
+xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed)
+{
+    dnnl_primitive_desc_t pd = pinned(d, w);
+    xd_status             s = XD_EUNSUPPORTED;
+    if (!pd)
+        return s;
+    s = xd_md_tag(plain, 2, (int64_t[]){ w->in, w->out }, w->type, dnnl_ba);
+    if (s == XD_OK) {
+        s = xd_md_clone(packed, xd_pd_md(pd, dnnl_query_weights_md, 0));
+        if (s)
+            xd_md_free(plain);
+    }
+    dnnl_primitive_desc_destroy(pd);
+    return s;
+}
+
+/* One call's worth: rows [0, a->out.d[0]), all that the key holds. */
+typedef struct plan {
+    const xd_gemm *a;
+    int            own;         /* 1: product to scratch, own epilogue                         */
+    xd_post        post;
+    int            bias;
+    int64_t        ldo;
+    xd_dtype       to;
+} plan;
+
+static plan plan_of(const xd_gemm *a, int own)
+{
+    plan p = { .a = a, .own = own };
+    if (own) {
+        p.to = XD_F32;
+        p.ldo = a->out.d[1];
+        return p;
+    }
+    p.post = (xd_post){ a->act, a->gate.p ? a->out.d[1] : 0, a->residual.p != NULL };
+    p.bias = a->bias.p != NULL;
+    p.to = a->out.type;
+    p.ldo = a->out.s[0];
+    return p;
+}
+
+static int64_t leading(const xd_tensor *t)
+{
+    return t->d[0] > 1 ? t->s[0] : t->d[1];
+}
+
+static dnnl_primitive_desc_t describe(xd_dnn *d, const plan *p)
+{
+    const xd_gemm        *a = p->a;
+    xd_md                 src, dst, bias, plain, w;
+    dnnl_primitive_desc_t pd = NULL;
+    int64_t               M = a->in.d[0], N = a->w->out, K = a->w->in;
+    if (xd_gemm_weight_md(d, a->w, &plain, &w))
+        return NULL;
+    xd_status s0 = xd_md_strided(&src, 2, (int64_t[]){ M, K }, a->in.type,
+                                 (int64_t[]){ leading(&a->in), 1 });
+    xd_status s1 = xd_md_strided(&dst, 2, (int64_t[]){ M, N }, p->to,
+                                 (int64_t[]){ M > 1 ? p->ldo : N, 1 });
+    xd_status s2 = xd_md_tag(&bias, 2, (int64_t[]){ 1, N }, XD_F32, dnnl_ab);
+    if (!s0 && !s1 && !s2)
+        pd = xd_pd_matmul(d, xd_md_as_ref(&src), xd_md_as_ref(&w),
+                          p->bias ? xd_md_as_ref(&bias) : NULL, xd_md_as_ref(&dst), &p->post);
+    if (!s0)
+        xd_md_free(&src);
+    if (!s1)
+        xd_md_free(&dst);
+    if (!s2)
+        xd_md_free(&bias);
+    xd_md_free(&plain);
+    xd_md_free(&w);
+    return pd;
+}
+
+static xd_prim *prim_of(xd_dnn *d, const plan *p)
+{
+    const xd_gemm *a = p->a;
+    int64_t        key[XD_PRIM_KEY] = {
+        'g', xd_par_threads(), a->in.d[0], a->w->out, a->w->in, leading(&a->in), p->ldo,
+        a->in.type, p->to, p->bias, p->post.act, p->post.gate, p->post.sum,
+    };
+    xd_prim *found = xd_prim_find(d, key);
+    return found ? found : xd_prim_add(d, key, describe(d, p));
+}
+
+/* A fused primitive that is only oneDNN's reference code counts as none. */
+static int usable(const xd_prim *p)
+{
+    return p && p->pd && xd_prim_impl(p)[0] != 'r';
+}
+
+static xd_prim *choose(xd_dnn *d, const xd_gemm *a, plan *p)
+{
+    *p = plan_of(a, 0);
+    xd_prim *q = prim_of(d, p);
+    if (usable(q))
+        return q;
+    *p = plan_of(a, 1);
+    return prim_of(d, p);
+}
+
+static size_t product_bytes(const plan *p)
+{
+    size_t n = p->own ? (size_t)(p->a->out.d[0] * p->a->out.d[1]) * sizeof(float) : 0;
+    return (n + 63) / 64 * 64;
+}
+
+static xd_gemm part(const xd_gemm *a, int64_t r0, int64_t n)
+{
+    xd_gemm b = *a;
+    b.out = xd_rows(a->out, r0, n);
+    b.in = xd_rows(a->in, r0, n);
+    if (a->residual.p)
+        b.residual = xd_rows(a->residual, r0, n);
+    return b;
+}
+
+size_t xd_dnn_gemm_scratch(xd_dnn *d, const xd_gemm *a)
+{
+    int64_t M = a->out.d[0], sizes[2] = { M < MOST_ROWS ? M : MOST_ROWS, M % MOST_ROWS };
+    size_t  most = 0;
+    for (int i = 0; i < (M > MOST_ROWS ? 2 : 1); i++) {
+        if (sizes[i] == 0)
+            continue;
+        xd_gemm  b = part(a, 0, sizes[i]);
+        plan     p;
+        xd_prim *q = choose(d, &b, &p);
+        size_t   need = product_bytes(&p) + (q ? q->scratch : 0);
+        most = need > most ? need : most;
+    }
+    return most;
+}
+
+/* The matmul adds what the output holds: a residual that lies elsewhere is put there first. */
+static void residual_first(xd_dnn *d, const xd_gemm *a)
+{
+    if (a->residual.p == a->out.p && a->residual.s[0] == a->out.s[0] &&
+        a->residual.type == a->out.type)
+        return;
+    d->k->copy(&(xd_copy){ a->out, a->residual });
+}
+
+typedef struct late { const xd_kernels *k; const xd_gemm *a; const float *acc; } late;
+
+static void late_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const late *l = ctx;
+    int64_t     N = l->a->out.d[1];
+    (void)thread;
+    l->k->epilogue(l->a, l->acc + begin * N, N, begin, end - begin, 0, N);
+}
+
+static xd_status gemm_part(xd_dnn *d, const xd_gemm *a, char *tmp)
+{
+    plan     p;
+    xd_prim *q = choose(d, a, &p);
+    if (!q || !q->pd)
+        return q ? XD_EUNSUPPORTED : XD_ENOMEM;
+    if (!p.own && a->residual.p)
+        residual_first(d, a);
+    xd_prim_arg(d, q, DNNL_ARG_SRC, dnnl_query_src_md, 0, a->in.p);
+    xd_prim_arg(d, q, DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, a->w->p);
+    xd_prim_arg(d, q, DNNL_ARG_DST, dnnl_query_dst_md, 0, p.own ? (void *)tmp : a->out.p);
+    if (p.bias)
+        xd_prim_arg(d, q, DNNL_ARG_BIAS, dnnl_query_weights_md, 1, a->bias.p);
+    if (p.post.gate)
+        xd_prim_post(d, q, DNNL_ARG_ATTR_MULTIPLE_POST_OP(a->act != XD_NONE) | DNNL_ARG_SRC_1,
+                     p.post.gate, a->gate.p);
+    xd_status s = xd_prim_run(d, q, tmp + product_bytes(&p));
+    if (s == XD_OK && p.own) {
+        late l = { d->k, a, (const float *)(const void *)tmp };
+        xd_par_for(a->out.d[0], late_rows, &l);
+    }
+    return s;
+}
+
+xd_status xd_dnn_gemm(xd_dnn *d, const xd_gemm *a, void *tmp)
+{
+    xd_status s = XD_OK;
+    int64_t   M = a->out.d[0];
+    for (int64_t r = 0; r < M && s == XD_OK; r += MOST_ROWS) {
+        xd_gemm b = part(a, r, M - r < MOST_ROWS ? M - r : MOST_ROWS);
+        s = gemm_part(d, &b, tmp);
+    }
+    return s;
+}

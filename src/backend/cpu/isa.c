@@ -1,0 +1,67 @@
+/* isa.c - which instruction set to use: asked of the processor, or forced by XDIT_ISA */
+#include "backend/cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[XD_NISAS] = { "c", "avx2", "avx512", "avx512bf16" };
+
+const char *xd_isa_name(xd_isa isa)
+{
+    return names[isa];
+}
+
+#if defined(__x86_64__)
+int xd_isa_has(xd_isa isa)
+{
+    __builtin_cpu_init();
+    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    int avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    switch (isa) {
+    case XD_ISA_AVX2:       return avx2;
+    case XD_ISA_AVX512:     return avx512;
+    case XD_ISA_AVX512BF16: return avx512 && __builtin_cpu_supports("avx512bf16");
+    default:                return isa == XD_ISA_C;
+    }
+}
+#else
+int xd_isa_has(xd_isa isa)
+{
+    return isa == XD_ISA_C;
+}
+#endif
+
+static void list(char *buf, size_t size)
+{
+    size_t at = 0;
+    for (int i = 0; i < XD_NISAS; i++)
+        if (xd_isa_has((xd_isa)i) && at < size)
+            at += (size_t)snprintf(buf + at, size - at, "%s%s", at ? ", " : "", names[i]);
+}
+
+xd_status xd_isa_choose(xd_isa *isa, int *forced, xd_err *e)
+{
+    const char *want = getenv("XDIT_ISA");
+    char        has[64] = "";
+    *forced = want && *want;
+    if (!*forced) {
+        *isa = XD_ISA_C;
+        for (int i = 0; i < XD_NISAS; i++)
+            if (xd_isa_has((xd_isa)i))
+                *isa = (xd_isa)i;
+        return XD_OK;
+    }
+    list(has, sizeof has);
+    for (int i = 0; i < XD_NISAS; i++)
+        if (strcmp(want, names[i]) == 0 && xd_isa_has((xd_isa)i)) {
+            *isa = (xd_isa)i;
+            return XD_OK;
+        } else if (strcmp(want, names[i]) == 0) {
+            return xd_fail(e, XD_EUNSUPPORTED,
+                           "XDIT_ISA=%s: this machine has no %s, only %s", want, want, has);
+        }
+    return xd_fail(e, XD_EINVAL, "XDIT_ISA=%s is no instruction set; this machine has %s", want,
+                   has);
+}

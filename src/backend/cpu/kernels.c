@@ -1,0 +1,883 @@
+/* kernels.c - row and element-wise kernels; compiled once for each instruction set.
+ *
+ * Plain loops that compilers turn into vectors: rows are worked on in chunks that stay in the
+ * first cache, in f32 whatever the element type is. No function of libm is called inside a
+ * loop. ISA (c, avx2, avx512) names the table that this compilation exports. */
+#include "backend/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/par.h"
+
+#ifndef ISA
+#define ISA c
+#endif
+#define GLUE2(a, b) a##b
+#define GLUE(a, b) GLUE2(a, b)
+
+enum {
+    CHUNK = 1024,               /* elements worked on at a time                               */
+    GRAIN = 8192,               /* elements that are worth a thread                           */
+};
+
+/* ---- elements ----------------------------------------------------------------------------- */
+
+static inline uint32_t bits(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static inline float number(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+/* Round to nearest even; a NaN keeps its sign and becomes quiet. */
+static inline uint16_t to_bf16(float f)
+{
+    uint32_t u = bits(f), nan = (u & 0x7fffffffu) > 0x7f800000u;
+    uint32_t r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
+    return (uint16_t)(nan ? (u >> 16) | 0x40u : r);
+}
+
+/* A half's bits, moved to the place of a float's, are its value times 2^-112; infinities and
+ * NaNs get the exponent that the multiplication cannot give them. */
+static inline float from_f16(uint16_t h)
+{
+    uint32_t s = (uint32_t)(h & 0x8000u) << 16, m = (uint32_t)(h & 0x7fffu) << 13;
+    uint32_t u = bits(number(m) * 0x1p112f);
+    u = m >= 0x0f800000u ? m | 0x7f800000u : u;
+    return number(u | s);
+}
+
+/* Round to nearest even. Normal numbers are rounded in the integer; subnormal halves by adding
+ * a float whose last bit weighs as much as theirs. */
+static inline uint16_t to_f16(float f)
+{
+    uint32_t u = bits(f), s = (u >> 16) & 0x8000u, m = u & 0x7fffffffu;
+    uint32_t normal = (m - 0x38000000u + 0xfffu + ((m >> 13) & 1)) >> 13;
+    uint32_t small = bits(number(m) + 0.5f) - bits(0.5f);
+    uint32_t special = m > 0x7f800000u ? 0x7e00u | (m >> 13 & 0x3ffu) : 0x7c00u;
+    uint32_t r = m < 0x38800000u ? small : normal;
+    return (uint16_t)(s | (m >= 0x477ff000u ? special : r));
+}
+
+/* e^x for |x| <= 87, else e^(+-87); NaN gives some number. Relative error 1.2e-7. */
+static inline float exp_f(float x)
+{
+    x = x < 87.0f ? x : 87.0f;
+    x = x > -87.0f ? x : -87.0f;
+    float n = x * 1.44269504f + 12582912.0f;    /* the sum's last bit weighs 1               */
+    int32_t e = (int32_t)(bits(n) - bits(12582912.0f));
+    n -= 12582912.0f;
+    float r = x - n * 0.693359375f;             /* ln 2 in two parts, the first exact in n   */
+    r += n * 2.12194440e-4f;
+    float p = 1.393365033e-3f;
+    p = p * r + 8.363181545e-3f;
+    p = p * r + 4.166646493e-2f;
+    p = p * r + 1.666657697e-1f;
+    p = p * r + 0.5f;
+    p = p * r * r + r + 1.0f;
+    return p * number((uint32_t)(e + 127) << 23);
+}
+
+static inline float silu_f(float x)
+{
+    return x / (1.0f + exp_f(-x));
+}
+
+/* 0.5 x (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
+ * (Hendrycks and Gimpel 2016). */
+static inline float gelu_tanh_f(float x)
+{
+    float u2 = 1.59576912f * (x + 0.044715f * x * x * x);
+    return x / (1.0f + exp_f(-u2));
+}
+
+/* x times the normal distribution function: erfc(z) = e^(-z^2) t P(t), t = 1 / (1 + z/2), with P
+ * fitted to 6e-8 on 0 <= z <= 10. */
+static inline float gelu_erf_f(float x)
+{
+    float z = fabsf(x) * 0.707106781f, t = 1.0f / (1.0f + 0.5f * z);
+    float p = -5.831824270e-2f;
+    p = p * t + 2.811919286e-1f;
+    p = p * t - 4.808026843e-1f;
+    p = p * t + 2.714708586e-1f;
+    p = p * t - 2.259142480e-2f;
+    p = p * t + 2.011966630e-1f;
+    p = p * t + 2.434268150e-1f;
+    p = p * t + 2.823378584e-1f;
+    p = p * t + 2.820881945e-1f;
+    float half = 0.5f * p * t * exp_f(-z * z);
+    return x * (x > 0.0f ? 1.0f - half : half);
+}
+
+static inline float relu_f(float x)
+{
+    return x < 0.0f ? 0.0f : x;         /* keeps NaN */
+}
+
+static void act(float *y, const float *x, int64_t n, xd_act kind)
+{
+    switch (kind) {
+    case XD_GELU_TANH:
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = gelu_tanh_f(x[i]);
+        break;
+    case XD_GELU_ERF:
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = gelu_erf_f(x[i]);
+        break;
+    case XD_SILU:
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = silu_f(x[i]);
+        break;
+    case XD_RELU:
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = relu_f(x[i]);
+        break;
+    default:
+        if (y != x)
+            memcpy(y, x, (size_t)n * sizeof *y);
+    }
+}
+
+/* ---- chunks ------------------------------------------------------------------------------- */
+
+static void widen(float *to, const void *from, xd_dtype t, int64_t n)
+{
+    if (t == XD_BF16) {
+        const uint16_t *p = from;
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            to[i] = number((uint32_t)p[i] << 16);
+    } else if (t == XD_F16) {
+        const uint16_t *p = from;
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            to[i] = from_f16(p[i]);
+    } else if (t == XD_F64) {
+        const double *p = from;
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            to[i] = (float)p[i];
+    } else {
+        memcpy(to, from, (size_t)n * sizeof *to);
+    }
+}
+
+static void narrow(void *to, xd_dtype t, const float *from, int64_t n)
+{
+    if (t == XD_BF16) {
+        uint16_t *p = to;
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            p[i] = to_bf16(from[i]);
+    } else if (t == XD_F16) {
+        uint16_t *p = to;
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            p[i] = to_f16(from[i]);
+    } else if (to != (const void *)from) {
+        memcpy(to, from, (size_t)n * sizeof *from);
+    }
+}
+
+/* n elements from the i-th of a row as floats: in place when they are, else in buf. */
+static const float *fetch(float *buf, const char *row, xd_dtype t, int64_t i, int64_t n)
+{
+    const char *p = row + i * (int64_t)xd_dtype_size(t);
+    if (t == XD_F32)
+        return (const float *)(const void *)p;
+    widen(buf, p, t, n);
+    return buf;
+}
+
+/* Where to compute n elements of an output row: in place when they are floats, else in buf, from
+ * which `narrow` stores them. */
+static float *place(float *buf, char *row, xd_dtype t, int64_t i)
+{
+    return t == XD_F32 ? (float *)(void *)row + i : buf;
+}
+
+static char *at(char *row, xd_dtype t, int64_t i)
+{
+    return row + i * (int64_t)xd_dtype_size(t);
+}
+
+static int64_t cols(const xd_tensor *t)
+{
+    return t->nd ? t->d[t->nd - 1] : 1;
+}
+
+static int64_t rows(const xd_tensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i + 1 < t->nd; i++)
+        n *= t->d[i];
+    return n;
+}
+
+/* First byte of row i, counted over all dimensions but the last. NULL: absent tensor. */
+static char *row(const xd_tensor *t, int64_t i)
+{
+    int64_t off = 0;
+    if (!t->p)
+        return NULL;
+    for (int k = t->nd - 2; k > 0; k--) {
+        off += i % t->d[k] * t->s[k];
+        i /= t->d[k];
+    }
+    if (t->nd > 1)
+        off += i * t->s[0];
+    return (char *)t->p + off * (int64_t)xd_dtype_size(t->type);
+}
+
+/* Row of an operand that may have one row for all. */
+static const float *row1(const xd_tensor *t, int64_t i)
+{
+    return (const float *)(const void *)row(t, t->nd < 2 || t->d[0] == 1 ? 0 : i);
+}
+
+/* The same elements as one row of all, when they lie in one piece. */
+static int one_row(xd_tensor *t)
+{
+    if (!t->p)
+        return 1;
+    if (!xd_contiguous(*t))
+        return 0;
+    *t = xd_view2(t->p, t->type, 1, xd_count(*t));
+    return 1;
+}
+
+/* ---- spreading rows x columns over threads ------------------------------------------------- */
+
+/* A kernel's work on columns [c0, c0 + n) of row i; n <= CHUNK. */
+typedef void piece_fn(const void *args, int64_t i, int64_t c0, int64_t n);
+
+typedef struct spread_ctx {
+    piece_fn   *fn;
+    const void *args;
+    int64_t     cols, across;   /* chunks a row                                               */
+} spread_ctx;
+
+static void spread_run(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const spread_ctx *s = ctx;
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        int64_t c0 = t % s->across * CHUNK, n = s->cols - c0;
+        s->fn(s->args, t / s->across, c0, n < CHUNK ? n : CHUNK);
+    }
+}
+
+static void spread(int64_t nrows, int64_t ncols, piece_fn *fn, const void *args)
+{
+    spread_ctx s = { fn, args, ncols, (ncols + CHUNK - 1) / CHUNK };
+    if (nrows * ncols <= GRAIN)
+        spread_run(&s, 0, nrows * s.across, 0);
+    else
+        xd_par_for(nrows * s.across, spread_run, &s);
+}
+
+/* Whole rows instead of chunks. */
+static void spread_rows(int64_t nrows, int64_t ncols,
+                        void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx)
+{
+    if (nrows > 0 && nrows * ncols <= GRAIN)
+        fn(ctx, 0, nrows, 0);
+    else
+        xd_par_for(nrows, fn, ctx);
+}
+
+/* ---- norm --------------------------------------------------------------------------------- */
+
+static float sum_of(const float *x, int64_t n)
+{
+    float s = 0;
+#pragma omp simd reduction(+ : s)
+    for (int64_t i = 0; i < n; i++)
+        s += x[i];
+    return s;
+}
+
+static float square_sum_of(const float *x, int64_t n, float mean)
+{
+    float s = 0;
+#pragma omp simd reduction(+ : s)
+    for (int64_t i = 0; i < n; i++)
+        s += (x[i] - mean) * (x[i] - mean);
+    return s;
+}
+
+/* Two passes, so that a large mean does not eat the variance. */
+static void row_moments(const xd_norm *a, const char *in, float *mean, float *rstd)
+{
+    float   buf[CHUNK];
+    int64_t C = cols(&a->in);
+    double  s = 0, q = 0;
+    *mean = 0;
+    if (!a->rms) {
+        for (int64_t c = 0; c < C; c += CHUNK) {
+            int64_t n = C - c < CHUNK ? C - c : CHUNK;
+            s += (double)sum_of(fetch(buf, in, a->in.type, c, n), n);
+        }
+        *mean = (float)(s / (double)C);
+    }
+    for (int64_t c = 0; c < C; c += CHUNK) {
+        int64_t n = C - c < CHUNK ? C - c : CHUNK;
+        q += (double)square_sum_of(fetch(buf, in, a->in.type, c, n), n, *mean);
+    }
+    *rstd = (float)(1.0 / sqrt(q / (double)C + (double)a->eps));
+}
+
+static void norm_affine(float *y, const float *x, int64_t n, float mean, float rstd,
+                        const float *gain, const float *bias, const float *scale,
+                        const float *shift)
+{
+    if (scale && shift && !gain && !bias) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * rstd * (1.0f + scale[i]) + shift[i];
+        return;
+    }
+    if (gain) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * rstd * gain[i];
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * rstd;
+    }
+    if (bias) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] += bias[i];
+    }
+    if (scale) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] *= 1.0f + scale[i];
+    }
+    if (shift) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] += shift[i];
+    }
+}
+
+static void norm_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const xd_norm *a = ctx;
+    float          bi[CHUNK], bo[CHUNK];
+    int64_t        C = cols(&a->in);
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        const char  *in = row(&a->in, i);
+        char        *out = row(&a->out, i);
+        const float *gain = a->gain.p, *bias = a->bias.p;
+        const float *scale = row1(&a->scale, i), *shift = row1(&a->shift, i);
+        float        mean, rstd;
+        row_moments(a, in, &mean, &rstd);
+        for (int64_t c = 0; c < C; c += CHUNK) {
+            int64_t      n = C - c < CHUNK ? C - c : CHUNK;
+            const float *x = fetch(bi, in, a->in.type, c, n);
+            float       *y = place(bo, out, a->out.type, c);
+            norm_affine(y, x, n, mean, rstd, gain ? gain + c : NULL, bias ? bias + c : NULL,
+                        scale ? scale + c : NULL, shift ? shift + c : NULL);
+            narrow(at(out, a->out.type, c), a->out.type, y, n);
+        }
+    }
+}
+
+static void norm(const xd_norm *a)
+{
+    xd_norm b = *a;
+    spread_rows(rows(&a->in), cols(&a->in), norm_rows, &b);
+}
+
+/* ---- group norm --------------------------------------------------------------------------- */
+
+/* Channels [c0, c0 + n) of the positions of one row, summed in doubles. */
+static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, double *s,
+                         double *q)
+{
+    float buf[CHUNK];
+    for (int64_t i = 0; i < n; i++)
+        s[i] = q[i] = 0;
+    for (int64_t p = 0; p < a->in.d[1]; p++) {
+        const char *in = (const char *)a->in.p +
+                         (r * a->in.s[0] + p * a->in.s[1]) * (int64_t)xd_dtype_size(a->in.type);
+        const float *x = fetch(buf, in, a->in.type, c0, n);
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            double v = (double)x[i];
+            s[i] += v;
+            q[i] += v * v;
+        }
+    }
+}
+
+/* Work items are (row, run of channels); a group that spans runs is added up run by run, so the
+ * items of one row belong to one thread. */
+static void moments_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    enum { RUN = 512 };
+    const xd_moments *a = ctx;
+    double            s[RUN], q[RUN];
+    int64_t           C = a->in.d[2], per = C / a->groups;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        double *out = (double *)a->out.p + r * a->out.s[0];
+        for (int g = 0; g < a->groups; g++)
+            out[g * a->out.s[1]] = out[g * a->out.s[1] + 1] = 0;
+        for (int64_t c0 = 0; c0 < C; c0 += RUN) {
+            int64_t n = C - c0 < RUN ? C - c0 : RUN;
+            channel_sums(a, r, c0, n, s, q);
+            for (int64_t i = 0; i < n; i++) {
+                double *to = out + (c0 + i) / per * a->out.s[1];
+                to[0] += s[i];
+                to[1] += q[i];
+            }
+        }
+    }
+}
+
+static void moments(const xd_moments *a)
+{
+    xd_moments b = *a;
+    spread_rows(a->in.d[0], a->in.d[1] * a->in.d[2], moments_rows, &b);
+}
+
+typedef struct gnorm_ctx { const xd_gnorm *a; const float *mul, *add; } gnorm_ctx;
+
+static void gnorm_piece(const void *args, int64_t i, int64_t c0, int64_t n)
+{
+    const gnorm_ctx *g = args;
+    const xd_gnorm  *a = g->a;
+    float            bi[CHUNK], bo[CHUNK];
+    char            *out = row(&a->out, i);
+    const float     *x = fetch(bi, row(&a->in, i), a->in.type, c0, n);
+    const float     *mul = g->mul + c0, *add = g->add + c0;
+    float           *y = place(bo, out, a->out.type, c0);
+    if (a->silu) {
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++)
+            y[k] = silu_f(x[k] * mul[k] + add[k]);
+    } else {
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++)
+            y[k] = x[k] * mul[k] + add[k];
+    }
+    narrow(at(out, a->out.type, c0), a->out.type, y, n);
+}
+
+static void gnorm(const xd_gnorm *a, float *ab)
+{
+    int64_t      C = cols(&a->in), per = C / a->groups;
+    const float *gain = a->gain.p, *bias = a->bias.p;
+    gnorm_ctx    g = { a, ab, ab + C };
+    for (int64_t c = 0; c < C; c++) {
+        const double *s = (const double *)a->sums.p + c / per * a->sums.s[0];
+        double mean = s[0] / a->count, var = s[1] / a->count - mean * mean;
+        double rstd = 1.0 / sqrt((var > 0 ? var : 0) + (double)a->eps);
+        double mul = rstd * (gain ? (double)gain[c] : 1.0);
+        ab[c] = (float)mul;
+        ab[C + c] = (float)((bias ? (double)bias[c] : 0.0) - mean * mul);
+    }
+    spread(rows(&a->in), C, gnorm_piece, &g);
+}
+
+/* ---- element-wise ------------------------------------------------------------------------- */
+
+static void glu_piece(const void *args, int64_t i, int64_t c0, int64_t n)
+{
+    const xd_glu *g = args;
+    float         ba[CHUNK], bb[CHUNK], bo[CHUNK], t[CHUNK];
+    char         *out = row(&g->out, i), *b = row(&g->b, i);
+    const float  *x = fetch(ba, row(&g->a, i), g->a.type, c0, n);
+    float        *y = place(bo, out, g->out.type, c0);
+    if (b) {
+        const float *z = fetch(bb, b, g->b.type, c0, n);
+        act(t, x, n, g->act);
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++)
+            y[k] = t[k] * z[k];
+    } else {
+        act(y, x, n, g->act);
+    }
+    narrow(at(out, g->out.type, c0), g->out.type, y, n);
+}
+
+static void glu(const xd_glu *a)
+{
+    xd_glu  b = *a, f = *a;
+    int     one = one_row(&f.out) && one_row(&f.a) && one_row(&f.b);
+    xd_glu *g = one ? &f : &b;
+    spread(rows(&g->out), cols(&g->out), glu_piece, g);
+}
+
+static void addmul_piece(const void *args, int64_t i, int64_t c0, int64_t n)
+{
+    const xd_addmul *a = args;
+    float            bi[CHUNK], bo[CHUNK];
+    char            *acc = row(&a->acc, i);
+    const float     *x = fetch(bi, row(&a->in, i), a->in.type, c0, n);
+    const float     *old = fetch(bo, acc, a->acc.type, c0, n), *gate = row1(&a->gate, i);
+    float           *y = place(bo, acc, a->acc.type, c0);
+    if (gate) {
+        gate += c0;
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++)
+            y[k] = old[k] + gate[k] * x[k];
+    } else {
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++)
+            y[k] = old[k] + x[k];
+    }
+    narrow(at(acc, a->acc.type, c0), a->acc.type, y, n);
+}
+
+static void addmul(const xd_addmul *a)
+{
+    spread(rows(&a->acc), cols(&a->acc), addmul_piece, a);
+}
+
+static void axpby_piece(const void *args, int64_t i, int64_t c0, int64_t n)
+{
+    const xd_axpby_args *a = args;
+    float          *y = (float *)(void *)row(&a->y, i) + c0, p = a->a, q = a->b;
+    if (a->x.p) {
+        const float *x = (const float *)(const void *)row(&a->x, i) + c0;
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++)
+            y[k] = p * x[k] + q * y[k];
+    } else {
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++)
+            y[k] = q * y[k];
+    }
+}
+
+static void axpby(const xd_axpby_args *a)
+{
+    xd_axpby_args f = *a;
+    if (!(one_row(&f.y) && one_row(&f.x)))
+        f = *a;
+    spread(rows(&f.y), cols(&f.y), axpby_piece, &f);
+}
+
+/* ---- moving elements ---------------------------------------------------------------------- */
+
+static void resize_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const xd_resize *a = ctx;
+    int64_t          size = (int64_t)xd_dtype_size(a->in.type);
+    size_t           bytes = (size_t)(a->in.d[3] * size);
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t t = i / a->out.d[1], h = i % a->out.d[1];
+        char   *out = (char *)a->out.p + (t * a->out.s[0] + h * a->out.s[1]) * size;
+        char   *in = (char *)a->in.p +
+                   (t / a->factor[0] * a->in.s[0] + h / a->factor[1] * a->in.s[1]) * size;
+        for (int64_t w = 0; w < a->out.d[2]; w++)
+            memcpy(out + w * a->out.s[2] * size, in + w / a->factor[2] * a->in.s[2] * size,
+                   bytes);
+    }
+}
+
+static void resize(const xd_resize *a)
+{
+    xd_resize b = *a;
+    spread_rows(a->out.d[0] * a->out.d[1], a->out.d[2] * a->out.d[3], resize_rows, &b);
+}
+
+static void lookup_piece(const void *args, int64_t i, int64_t c0, int64_t n)
+{
+    const xd_lookup *a = args;
+    float            raw[CHUNK], bo[CHUNK];
+    int64_t          id = ((const int32_t *)a->ids.p)[i * a->ids.s[0]];
+    char            *from = at((char *)a->table.p, a->table.type, id * a->table.s[0] + c0);
+    char            *out = row(&a->out, i);
+    float           *y = place(bo, out, a->out.type, c0);
+    memcpy(raw, from, (size_t)n * xd_dtype_size(a->table.type));        /* aligns it          */
+    widen(y, raw, a->table.type, n);
+    narrow(at(out, a->out.type, c0), a->out.type, y, n);
+}
+
+static void lookup(const xd_lookup *a)
+{
+    spread(a->ids.d[0], cols(&a->out), lookup_piece, a);
+}
+
+static void convert(char *out, xd_dtype to, const char *in, xd_dtype from, int64_t n)
+{
+    float buf[CHUNK];
+    if (to == from) {
+        memmove(out, in, (size_t)n * xd_dtype_size(to));
+        return;
+    }
+    for (int64_t c = 0; c < n; c += CHUNK) {
+        int64_t      m = n - c < CHUNK ? n - c : CHUNK;
+        const float *x = fetch(buf, in, from, c, m);
+        if (to == XD_F32)
+            memcpy(at(out, to, c), x, (size_t)m * sizeof *x);
+        else
+            narrow(at(out, to, c), to, x, m);
+    }
+}
+
+/* n elements `step` apart into buf. */
+static const float *gather(float *buf, const char *p, xd_dtype t, int64_t step, int64_t n)
+{
+    if (t == XD_F32) {
+        const float *x = (const float *)(const void *)p;
+        for (int64_t i = 0; i < n; i++)
+            buf[i] = x[i * step];
+    } else if (t == XD_F64) {
+        const double *x = (const double *)(const void *)p;
+        for (int64_t i = 0; i < n; i++)
+            buf[i] = (float)x[i * step];
+    } else {
+        const uint16_t *x = (const uint16_t *)(const void *)p;
+        for (int64_t i = 0; i < n; i++)
+            buf[i] = t == XD_BF16 ? number((uint32_t)x[i * step] << 16) : from_f16(x[i * step]);
+    }
+    return buf;
+}
+
+static void scatter(char *p, xd_dtype t, int64_t step, const float *x, int64_t n)
+{
+    if (t == XD_F32) {
+        float *y = (float *)(void *)p;
+        for (int64_t i = 0; i < n; i++)
+            y[i * step] = x[i];
+    } else {
+        uint16_t *y = (uint16_t *)(void *)p;
+        for (int64_t i = 0; i < n; i++)
+            y[i * step] = t == XD_BF16 ? to_bf16(x[i]) : to_f16(x[i]);
+    }
+}
+
+static void copy_piece(const void *args, int64_t i, int64_t c0, int64_t n)
+{
+    const xd_copy *a = args;
+    int            k = a->out.nd ? a->out.nd - 1 : 0;
+    int64_t        so = a->out.s[k], si = a->in.s[k];
+    char          *out = at(row(&a->out, i), a->out.type, c0 * so);
+    const char    *in = at(row(&a->in, i), a->in.type, c0 * si);
+    float          buf[CHUNK];
+    if (so == 1 && si == 1)
+        convert(out, a->out.type, in, a->in.type, n);
+    else
+        scatter(out, a->out.type, so, gather(buf, in, a->in.type, si, n), n);
+}
+
+/* Puts the dimension in which `out` moves least last, then joins dimensions that follow each
+ * other without a gap in both. */
+static void simplify(xd_copy *a)
+{
+    xd_tensor o = a->out, i = a->in;
+    int       order[XD_MAXDIM], n = 0, m = 0;
+    for (int k = 0; k < o.nd; k++) {
+        int at_k = n;
+        if (o.d[k] == 1)
+            continue;
+        while (at_k > 0 && o.s[order[at_k - 1]] < o.s[k]) {
+            order[at_k] = order[at_k - 1];
+            at_k--;
+        }
+        order[at_k] = k;
+        n++;
+    }
+    for (int j = 0; j < n; j++) {
+        int k = order[j];
+        if (m && a->out.s[m - 1] == o.d[k] * o.s[k] && a->in.s[m - 1] == o.d[k] * i.s[k]) {
+            a->out.d[m - 1] *= o.d[k];
+            m--;
+        } else {
+            a->out.d[m] = o.d[k];
+        }
+        a->in.d[m] = a->out.d[m];
+        a->out.s[m] = o.s[k];
+        a->in.s[m] = i.s[k];
+        m++;
+    }
+    if (m == 0) {
+        a->out.d[0] = a->in.d[0] = a->out.s[0] = a->in.s[0] = 1;
+        m = 1;
+    }
+    a->out.nd = a->in.nd = m;
+}
+
+static void copy(const xd_copy *a)
+{
+    xd_copy b = *a;
+    if (xd_count(a->out) == 0)
+        return;
+    simplify(&b);
+    spread(rows(&b.out), cols(&b.out), copy_piece, &b);
+}
+
+/* ---- GEMM --------------------------------------------------------------------------------- */
+
+static void epilogue_row(const xd_gemm *a, const float *acc, int64_t i, int64_t c0, int64_t n)
+{
+    float        t[CHUNK], br[CHUNK], bo[CHUNK];
+    const float *bias = a->bias.p, *gate = a->gate.p;
+    char        *res = row(&a->residual, i), *out = row(&a->out, i);
+    float       *y = place(bo, out, a->out.type, c0);
+    memcpy(t, acc, (size_t)n * sizeof *t);
+    if (bias) {
+        bias += c0;
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++)
+            t[k] += bias[k];
+    }
+    act(t, t, n, a->act);
+    if (gate) {
+        gate += c0;
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++)
+            t[k] *= gate[k];
+    }
+    if (res) {
+        const float *r = fetch(br, res, a->residual.type, c0, n);
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++)
+            t[k] += r[k];
+    }
+    memcpy(y, t, (size_t)n * sizeof *y);
+    narrow(at(out, a->out.type, c0), a->out.type, y, n);
+}
+
+static void epilogue(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
+                     int64_t c0, int64_t m)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < m; c += CHUNK)
+            epilogue_row(a, acc + i * ld + c, r0 + i, c0 + c, m - c < CHUNK ? m - c : CHUNK);
+}
+
+/* Four rows at a time: their 4 x 16 sums stay in registers on every set but "c". */
+static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
+                 int64_t n, int64_t K)
+{
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const float *a0 = a + i * lda, *a1 = a0 + lda, *a2 = a1 + lda, *a3 = a2 + lda;
+        float       *y = acc + i * ldacc;
+        for (int h = 0; h < 16; h += 8) {
+            float s0[8] = { 0 }, s1[8] = { 0 }, s2[8] = { 0 }, s3[8] = { 0 };
+            for (int64_t k = 0; k < K; k++) {
+                const float *w = b + k * 16 + h;
+                for (int j = 0; j < 8; j++)
+                    s0[j] += a0[k] * w[j];
+                for (int j = 0; j < 8; j++)
+                    s1[j] += a1[k] * w[j];
+                for (int j = 0; j < 8; j++)
+                    s2[j] += a2[k] * w[j];
+                for (int j = 0; j < 8; j++)
+                    s3[j] += a3[k] * w[j];
+            }
+            for (int j = 0; j < 8; j++) {
+                y[h + j] += s0[j];
+                y[ldacc + h + j] += s1[j];
+                y[2 * ldacc + h + j] += s2[j];
+                y[3 * ldacc + h + j] += s3[j];
+            }
+        }
+    }
+    for (; i < n; i++)
+        for (int h = 0; h < 16; h += 8) {
+            float s[8] = { 0 };
+            for (int64_t k = 0; k < K; k++)
+                for (int j = 0; j < 8; j++)
+                    s[j] += a[i * lda + k] * b[k * 16 + h + j];
+            for (int j = 0; j < 8; j++)
+                acc[i * ldacc + h + j] += s[j];
+        }
+}
+
+/* ---- peak --------------------------------------------------------------------------------- */
+
+/* Multiply-adds on registers alone: 12 independent chains of vectors, as many as two units
+ * with a latency of five or six cycles need. */
+#if defined(__AVX512F__)
+#include <immintrin.h>
+typedef __m512 vec;
+#define VEC_SET(x) _mm512_set1_ps(x)
+#define VEC_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define VEC_ADD(a, b) _mm512_add_ps(a, b)
+#define VEC_STORE(p, v) _mm512_storeu_ps(p, v)
+#elif defined(__AVX2__)
+#include <immintrin.h>
+typedef __m256 vec;
+#define VEC_SET(x) _mm256_set1_ps(x)
+#define VEC_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define VEC_ADD(a, b) _mm256_add_ps(a, b)
+#define VEC_STORE(p, v) _mm256_storeu_ps(p, v)
+#elif defined(__SSE2__)
+#include <immintrin.h>
+typedef __m128 vec;
+#define VEC_SET(x) _mm_set1_ps(x)
+#define VEC_FMA(a, b, c) _mm_add_ps(_mm_mul_ps(a, b), c)
+#define VEC_ADD(a, b) _mm_add_ps(a, b)
+#define VEC_STORE(p, v) _mm_storeu_ps(p, v)
+#else
+typedef float vec;
+#define VEC_SET(x) (x)
+#define VEC_FMA(a, b, c) ((a) * (b) + (c))
+#define VEC_ADD(a, b) ((a) + (b))
+#define VEC_STORE(p, v) (*(p) = (v))
+#endif
+
+/* `n` rounds of 12 multiply-adds; the result keeps them alive. */
+static float fma_rounds(int64_t n, float x)
+{
+    vec   m = VEC_SET(x), c = VEC_SET(1e-3f), s[12];
+    float out[16];
+    for (int j = 0; j < 12; j++)
+        s[j] = VEC_SET((float)j);
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < 12; j++)
+            s[j] = VEC_FMA(s[j], m, c);
+    for (int j = 1; j < 12; j++)
+        s[0] = VEC_ADD(s[0], s[j]);
+    VEC_STORE(out, s[0]);
+    return out[0];
+}
+
+static double peak(double seconds)
+{
+    enum { ROUNDS = 20000 };
+    volatile float keep = 0.999f;
+    double         best = 0, end = xd_now_s() + seconds, t = 0;
+    while (t < end) {
+        double t0 = xd_now_s();
+        float  r = fma_rounds(ROUNDS, keep);
+        t = xd_now_s();
+        double flops = 2.0 * 12 * ROUNDS * (double)(sizeof(vec) / sizeof(float));
+        if (t > t0 && flops / (t - t0) > best)
+            best = flops / (t - t0);
+        keep = r < 1e30f ? 0.999f : 0.99f;
+    }
+    return best * 1e-9;
+}
+
+const xd_kernels GLUE(xd_kernels_, ISA) = {
+    .norm = norm,         .moments = moments, .gnorm = gnorm,   .glu = glu,
+    .addmul = addmul,     .axpby = axpby,     .resize = resize, .lookup = lookup,
+    .copy = copy,         .epilogue = epilogue, .tile = tile,   .peak = peak,
+};

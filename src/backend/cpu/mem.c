@@ -1,0 +1,132 @@
+/* mem.c - pages of the host, and how many of them may still be taken.
+ *
+ * What may be taken is the least of: the system's available memory, the room left below the
+ * limits of this process' control groups (v1 or v2, each of their ancestors), and the address
+ * space that RLIMIT_AS leaves. */
+#define _GNU_SOURCE             /* MAP_ANONYMOUS, madvise */
+#include "backend/cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+enum { HUGE_PAGE = 2 << 20 };
+
+/* Blocks of at least a huge page start on one, so that the kernel can use huge pages for all of
+ * it; the cut-off edges are given back at once. */
+void *xd_mem_get(size_t bytes)
+{
+    size_t edge = bytes >= HUGE_PAGE ? HUGE_PAGE : 0, page = 4096;
+    size_t whole = (bytes + page - 1) / page * page;
+    if (bytes == 0 || whole < bytes || whole + edge < whole)
+        return NULL;
+    char *p = mmap(NULL, whole + edge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    if (edge) {
+        size_t lead = (edge - (size_t)((uintptr_t)p % edge)) % edge;
+        if (lead)
+            munmap(p, lead);
+        p += lead;
+        if (edge - lead)
+            munmap(p + whole, edge - lead);
+        madvise(p, whole, MADV_HUGEPAGE);
+    }
+    return p;
+}
+
+void xd_mem_put(void *p, size_t bytes)
+{
+    if (p)
+        munmap(p, (bytes + 4095) / 4096 * 4096);
+}
+
+/* The number behind `key` in a file of "key number" lines; with an empty key the file's first
+ * number. -1: none ("max" is none). */
+static double number_in(const char *path, const char *key)
+{
+    char   line[256];
+    double v = -1;
+    FILE  *f = fopen(path, "r");
+    if (!f)
+        return -1;
+    while (v < 0 && fgets(line, sizeof line, f)) {
+        size_t n = strlen(key);
+        char  *end;
+        if (strncmp(line, key, n) != 0)
+            continue;
+        double x = strtod(line + n, &end);
+        if (end != line + n)
+            v = x;
+        else if (n == 0)
+            break;
+    }
+    fclose(f);
+    return v;
+}
+
+/* Room left in the group at `dir` and all its ancestors up to `root`; `least` is lowered.
+ * Pages of files that the group may drop count as room, as they do in MemAvailable. */
+static void group_room(char *dir, size_t root, int v2, double *least)
+{
+    char path[1200];
+    for (;;) {
+        snprintf(path, sizeof path, "%s/%s", dir, v2 ? "memory.max" : "memory.limit_in_bytes");
+        double max = number_in(path, "");
+        snprintf(path, sizeof path, "%s/%s", dir, v2 ? "memory.current" : "memory.usage_in_bytes");
+        double used = number_in(path, "");
+        snprintf(path, sizeof path, "%s/memory.stat", dir);
+        double idle = number_in(path, v2 ? "inactive_file " : "total_inactive_file ");
+        if (idle > 0)
+            used = used > idle ? used - idle : 0;
+        if (max >= 0 && used >= 0 && max - used < *least)
+            *least = max > used ? max - used : 0;
+        char *slash = strrchr(dir, '/');
+        if (strlen(dir) <= root || !slash || slash < dir + root)
+            return;
+        *slash = 0;
+    }
+}
+
+/* Lines of /proc/self/cgroup: "0::/a/b" for v2, "7:cpu,memory:/a/b" for v1. A container often
+ * sees only its own group mounted at the root: a path that is not there means the root. */
+static void groups_room(double *least)
+{
+    char  line[1024], dir[1100];
+    FILE *f = fopen("/proc/self/cgroup", "r");
+    while (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        char *ctl = strchr(line, ':'), *path = ctl ? strchr(ctl + 1, ':') : NULL;
+        if (!path)
+            continue;
+        *path++ = 0;
+        int v2 = ctl[1] == 0;
+        if (!v2 && !strstr(ctl, "memory"))
+            continue;
+        const char *root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+        snprintf(dir, sizeof dir, "%s%s", root, strcmp(path, "/") == 0 ? "" : path);
+        group_room(dir, strlen(root), v2, least);
+    }
+    if (f)
+        fclose(f);
+}
+
+void xd_mem_state(size_t *available, size_t *total)
+{
+    double        all = number_in("/proc/meminfo", "MemTotal:") * 1024;
+    double        least = number_in("/proc/meminfo", "MemAvailable:") * 1024;
+    struct rlimit lim;
+    if (least < 0)
+        least = all < 0 ? 1e18 : all;
+    groups_room(&least);
+    if (getrlimit(RLIMIT_AS, &lim) == 0 && lim.rlim_cur != RLIM_INFINITY) {
+        double mapped = number_in("/proc/self/status", "VmSize:") * 1024;
+        double room = (double)lim.rlim_cur - (mapped > 0 ? mapped : 0);
+        if (room < least)
+            least = room > 0 ? room : 0;
+    }
+    *available = (size_t)least;
+    *total = (size_t)(all > 0 ? all : least);
+}
