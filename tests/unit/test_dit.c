@@ -1,0 +1,281 @@
+/* test_dit.c - diffusion transformers: what they declare, refuse and compute */
+#include "models.h"
+
+static void published_listings(void **state)
+{
+    static const char *const dirs[] = {
+        "PixArt-alpha/PixArt-XL-2-512x512/transformer",
+        "PixArt-alpha/PixArt-XL-2-1024-MS/transformer",
+        "PixArt-alpha/PixArt-Sigma-XL-2-1024-MS/transformer",
+    };
+    (void)state;
+    published(dirs, sizeof dirs / sizeof dirs[0]);
+}
+
+static void files_in_the_tree(void **state)
+{
+    (void)state;
+    check_tree("transformer");
+}
+
+static void refusals(void **state)
+{
+    const char *pix = "PixArtTransformer2DModel", *old = "Transformer2DModel";
+    (void)state;
+    refuses(old, "{\"num_attention_heads\":8}", XD_EUNSUPPORTED, "norm_type");
+    refuses(old, "{\"norm_type\":\"ada_norm_zero\"}", XD_EUNSUPPORTED, "ada_norm_zero");
+    refuses(pix, "{\"activation_fn\":\"geglu\"}", XD_EUNSUPPORTED, "geglu");
+    refuses(pix, "{\"attention_type\":\"gated\"}", XD_EUNSUPPORTED, "gated");
+    refuses(pix, "{\"norm_elementwise_affine\":true}", XD_EUNSUPPORTED, "norm_elementwise_affine");
+    refuses(pix, "{\"attention_head_dim\":0}", XD_EFORMAT, "attention_head_dim");
+    refuses(pix, "{\"num_attention_heads\":-3}", XD_EFORMAT, "num_attention_heads");
+    refuses(pix, "{\"num_layers\":2000000000}", XD_EFORMAT, "num_layers");
+    refuses(pix, "{\"patch_size\":0}", XD_EFORMAT, "patch_size");
+    refuses(pix, "{\"sample_size\":1,\"patch_size\":2}", XD_EFORMAT, "sample_size");
+    refuses(pix, "{\"out_channels\":12}", XD_EUNSUPPORTED, "12");
+    refuses(pix, "{\"caption_channels\":64,\"cross_attention_dim\":64}", XD_EFORMAT, "64");
+    refuses(pix, "{\"num_attention_heads\":2,\"attention_head_dim\":16}", XD_EFORMAT, "32");
+    refuses(pix, "{\"interpolation_scale\":0}", XD_EFORMAT, "interpolation_scale");
+    refuses(pix, "{\"num_layers\":\"many\"}", XD_EFORMAT, "num_layers");
+}
+
+/* ---- golden: transformers ----------------------------------------------------------------- */
+
+/* [C,H,W] and tokens [N, C p^2]: which way is told by `to_tokens`. */
+static void patches(float *tok, float *lat, int64_t C, int64_t H, int64_t W, int64_t p, int to_tokens)
+{
+    for (int64_t c = 0; c < C; c++)
+        for (int64_t y = 0; y < H; y++)
+            for (int64_t z = 0; z < W; z++) {
+                int64_t n = y / p * (W / p) + z / p, f = (c * p + y % p) * p + z % p;
+                float  *a = &tok[n * C * p * p + f], *b = &lat[(c * H + y) * W + z];
+                *(to_tokens ? a : b) = *(to_tokens ? b : a);
+            }
+}
+
+typedef struct scene {          /* one golden case of a transformer, opened                   */
+    part        p;
+    bench       b;
+    xd_st      *g;
+    xd_dit_info info;
+    xd_layout   lay;
+    int64_t     C, H, W, N, F;  /* latents, tokens, features of a token                       */
+    float      *lat, *tok;      /* latents as tokens; text                                    */
+    xd_tensor   text;
+    double      t, size[2];
+} scene;
+
+static void open_scene(scene *s, int at, xd_dtype want, int counts, const char *embeds)
+{
+    char      path[1024];
+    xd_decl   d;
+    xd_tensor t;
+    xd_err    e = { 0 };
+    memset(s, 0, sizeof *s);
+    snprintf(path, sizeof path, "%s/transformer", golden[at].model);
+    open_config(&s->p, path);
+    open_files(&s->p, path);
+    s->p.dit->info(s->p.net.cfg, &s->info);
+    snprintf(path, sizeof path, "tests/golden/%s/golden.safetensors", golden[at].name);
+    ok(xd_st_open(&s->g, path, "model", &e), &e);
+    open_bench(&s->b, want, counts);
+    visit(&s->p, s->b.dev, s->b.type, counts ? XD_VISIT_COUNT : XD_VISIT_LOAD, &d);
+
+    float  *in = reference(s->g, "dit.in", &t), *v;
+    int64_t p = s->info.patch[1];
+    s->C = t.d[0], s->H = t.d[1], s->W = t.d[2];
+    s->N = s->H / p * (s->W / p), s->F = s->C * p * p;
+    s->lat = malloc((size_t)(s->N * s->F) * sizeof *s->lat);
+    patches(s->lat, in, s->C, s->H, s->W, p, 1);
+    s->lay = (xd_layout){ .len = { s->N, 0, 0 }, .grid = { 1, s->H / p, s->W / p }, .npatch = 1,
+                          .nsp = 1 };
+    s->tok = reference(s->g, embeds, &s->text);
+    s->text.p = s->tok, s->text.type = XD_F32;
+    s->t = (double)*(v = reference(s->g, "timesteps", NULL));
+    free(v), free(in);
+    v = reference(s->g, "dit.size", NULL);
+    s->size[0] = (double)v[0], s->size[1] = (double)v[1];
+    free(v);
+    assert_int_equal(s->C, s->info.lat_ch);
+    assert_int_equal(s->text.d[1], s->info.text_dim);
+}
+
+static void close_scene(scene *s)
+{
+    free(s->lat), free(s->tok);
+    xd_st_close(&s->g);
+    close_part(&s->p);
+    close_bench(&s->b);
+}
+
+static void start(scene *s, xd_exec *x)
+{
+    xd_exec_init(x, s->b.dev, &s->b.tmp, s->b.type);
+    x->lay = &s->lay;
+}
+
+/* Runs a step of B equal samples as the engine does; returns [B*N, F] (in the arena). */
+static xd_tensor run_step(scene *s, xd_exec *x, int B)
+{
+    const xd_dit *m = s->p.dit;
+    xd_tensor     lat = xd_new_f32(x, B * s->N, s->F);
+    xd_tensor     text = xd_new_f32(x, s->text.d[0], s->text.d[1]);
+    xd_cond       c = { .tok = text };
+    xd_input      in = { .lat = lat, .cond = &c, .t = s->t, .guidance = (double)NAN,
+                         .size = { s->size[0], s->size[1] } };
+    xd_state      st = { .h = xd_new_f32(x, B * s->N, s->info.dim) };
+    x->B = B;
+    for (int b = 0; b < B; b++)
+        xd_put(x, xd_rows(lat, b * s->N, s->N), s->lat);
+    xd_put(x, text, s->tok);
+    st.local = calloc(1, s->info.local_size);
+    m->cond(x, &s->p.net, &in, &st);
+    m->embed(x, &s->p.net, &in, &st);
+    for (int i = 0; i < s->p.net.nlayers; i++) {
+        size_t mark = xd_arena_mark(x->tmp);
+        xd_net_block(x, &s->p.net, i, &st);
+        xd_arena_rewind(x->tmp, mark);
+    }
+    xd_tensor out = m->head(x, &s->p.net, &st);
+    free(st.local);
+    ok(x->err.code, &x->err);
+    assert_int_equal(out.d[0], B * s->N);
+    assert_int_equal(out.d[1], s->F);
+    assert_int_equal(out.type, XD_F32);
+    return out;
+}
+
+static void compare_out(scene *s, xd_exec *x, xd_tensor out, const char *name, double tol)
+{
+    xd_tensor t;
+    float    *want = reference(s->g, name, &t);     /* [Cout,H,W]: noise first, then sigma    */
+    float    *got = malloc((size_t)(s->N * s->F) * sizeof *got);
+    float    *lat = malloc((size_t)(s->N * s->F) * sizeof *lat);
+    xd_get(x, got, out);
+    patches(got, lat, s->C, s->H, s->W, s->info.patch[1], 0);
+    near(name, lat, want, s->N * s->F, tol);
+    free(want), free(got), free(lat);
+}
+
+static void run_dit(int at, xd_dtype want, double tol)
+{
+    scene   s;
+    xd_exec x;
+    for (int k = 0; k < 2; k++) {
+        int look = k == 0 && golden[at].dit_blocks;
+        open_scene(&s, at, want, 0, k ? "negative_prompt_embeds" : "prompt_embeds");
+        watcher w = { s.g, "dit.block", tol, 0 };
+        if (look)
+            watch(&s.p, compare_block, &w);
+        start(&s, &x);
+        compare_out(&s, &x, run_step(&s, &x, 1), k ? "dit.uncond" : "dit.cond", tol);
+        assert_int_equal(w.seen, look ? s.p.net.nlayers : 0);
+        close_scene(&s);
+    }
+}
+
+static void dit_golden_f32(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NGOLDEN; i++)
+        run_dit(i, XD_F32, 2e-4);
+}
+
+static void dit_golden_bf16(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NGOLDEN; i++)
+        run_dit(i, XD_BF16, 3e-2);
+}
+
+/* Several samples in a batch, each as if alone. */
+static void dit_batch(void **state)
+{
+    scene   s;
+    xd_exec x;
+    (void)state;
+    open_scene(&s, MICRO, XD_F32, 0, "prompt_embeds");
+    start(&s, &x);
+    xd_tensor out = run_step(&s, &x, 3);
+    for (int b = 0; b < 3; b++)
+        compare_out(&s, &x, xd_rows(out, b * s.N, s.N), "dit.cond", 2e-4);
+    close_scene(&s);
+}
+
+/* A model holds any rows of the image: their embeddings are those of the whole image. */
+static void dit_embeds_its_rows(void **state)
+{
+    scene     s;
+    xd_exec   x;
+    xd_tensor t;
+    (void)state;
+    open_scene(&s, ALPHA, XD_F32, 0, "prompt_embeds");
+    float *want = reference(s.g, "dit.embed", &t);
+    s.lay.npatch = 3, s.lay.nsp = 2;
+    int64_t D = s.info.dim, seen = 0;
+    for (int patch = XD_ALL; patch < 3; patch++)
+        for (int sp = 0; sp < 2; sp++) {
+            start(&s, &x);
+            x.patch = patch, x.sp = sp;
+            int64_t   n = xd_n(&x, XD_IMG);
+            xd_tensor lat = xd_new_f32(&x, n, s.F);
+            xd_state  st = { .h = xd_new_f32(&x, n, D) };
+            float    *got = malloc((size_t)(n * D) * sizeof *got + 1);
+            for (int64_t i = 0; i < n; i++)
+                xd_put(&x, xd_rows(lat, i, 1), s.lat + xd_where(&x, XD_IMG, i) * s.F);
+            s.p.dit->embed(&x, &s.p.net, &(xd_input){ .lat = lat }, &st);
+            ok(x.err.code, &x.err);
+            xd_get(&x, got, st.h);
+            for (int64_t i = 0; i < n; i++, seen++)
+                near("dit.embed", got + i * D, want + xd_where(&x, XD_IMG, i) * D, D, 2e-4);
+            free(got);
+            xd_arena_rewind(&s.b.tmp, 0);
+        }
+    assert_int_equal(seen, 2 * s.N);
+    free(want);
+    close_scene(&s);
+}
+
+/* ---- counting ----------------------------------------------------------------------------- */
+
+/* A counting run follows no address (it has none) and needs exactly the room of a real one. */
+static void counts_as_it_runs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NGOLDEN; i++) {
+        size_t peak[2];
+        for (int counts = 0; counts < 2; counts++) {
+            scene     s;
+            xd_exec   x;
+            xd_counts c;
+            open_scene(&s, i, XD_F32, counts, "prompt_embeds");
+            start(&s, &x);
+            run_step(&s, &x, 1);
+            peak[counts] = xd_arena_peak(&s.b.tmp);
+            if (counts) {
+                xd_dev_counts(s.b.dev, &c, 1);
+                /* at least the blocks' matrices: q,k,v,o,q,o of D x D and the mlp of 8 D x D */
+                double D = (double)s.info.dim;
+                assert_true(c.gemm_flops >= 2.0 * 14 * D * D * (double)s.N * s.info.nlayers);
+                assert_true(c.attn_flops >= 4.0 * D * (double)(s.N * s.N) * s.info.nlayers);
+            }
+            close_scene(&s);
+        }
+        assert_int_equal(peak[0], peak[1]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_listings),
+        cmocka_unit_test(files_in_the_tree),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(dit_golden_f32),
+        cmocka_unit_test(dit_golden_bf16),
+        cmocka_unit_test(dit_batch),
+        cmocka_unit_test(dit_embeds_its_rows),
+        cmocka_unit_test(counts_as_it_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,268 @@
+/* test_text.c - text encoders: what they declare, refuse and compute */
+#include "models.h"
+
+static void published_listings(void **state)
+{
+    static const char *const dirs[] = {
+        "PixArt-alpha/PixArt-XL-2-512x512/text_encoder",
+        "PixArt-alpha/PixArt-XL-2-1024-MS/text_encoder",
+        "PixArt-alpha/PixArt-Sigma-XL-2-1024-MS/text_encoder",
+        "stabilityai/stable-diffusion-3-medium-diffusers/text_encoder_3",
+        "black-forest-labs/FLUX.1-dev/text_encoder_2",
+        "black-forest-labs/FLUX.1-schnell/text_encoder_2",
+        "THUDM/CogVideoX-2b/text_encoder",
+        "Tencent-Hunyuan/HunyuanDiT-Diffusers/text_encoder_2",
+    };
+    (void)state;
+    published(dirs, sizeof dirs / sizeof dirs[0]);
+}
+
+static void files_in_the_tree(void **state)
+{
+    (void)state;
+    check_tree("text_encoder");
+}
+
+static void refusals(void **state)
+{
+    const char *t5 = "T5EncoderModel";
+    (void)state;
+    refuses(t5, "{\"model_type\":\"umt5\"}", XD_EUNSUPPORTED, "umt5");
+    refuses(t5, "{\"feed_forward_proj\":\"gated-tanh\"}", XD_EUNSUPPORTED, "tanh");
+    refuses(t5, "{\"d_model\":0}", XD_EFORMAT, "d_model");
+    refuses(t5, "{\"d_kv\":4}", XD_EUNSUPPORTED, "d_kv");
+    refuses(t5, "{\"num_heads\":-1}", XD_EFORMAT, "num_heads");
+    refuses(t5, "{\"num_layers\":-1}", XD_EFORMAT, "num_layers");
+    refuses(t5, "{\"relative_attention_num_buckets\":2}", XD_EFORMAT, "buckets");
+    refuses(t5, "{\"relative_attention_max_distance\":8}", XD_EFORMAT, "max_distance");
+}
+
+/* ---- the distances of T5 ------------------------------------------------------------------ */
+
+typedef struct edges { int n; const int *first; } edges;
+
+/* Along row 0 the bias must change exactly where a bucket begins, and on both sides. */
+static void check_edges(void *cookie, xd_exec *x, int layer, xd_state *s)
+{
+    const edges *e = cookie;
+    xd_tensor    bias = *(const xd_tensor *)s->local;
+    int64_t      n = bias.d[1], far = n - 1;
+    float       *v = malloc(xd_bytes(bias) + 1);
+    int          k = 0;
+    (void)layer;
+    assert_non_null(v);
+    assert_int_equal(bias.d[2], n);
+    xd_get(x, v, bias);
+    for (int64_t d = 1; d < n; d++) {
+        int begins = k + 1 < e->n && e->first[k + 1] == d;
+        k += begins;
+        if ((v[d] != v[d - 1]) != begins)
+            fail_msg("distance %d: a bucket should %sbegin", (int)d, begins ? "" : "not ");
+        if (d > 1 && (v[far * n + far - d] != v[far * n + far - d + 1]) != begins)
+            fail_msg("distance -%d: a bucket should %sbegin", (int)d, begins ? "" : "not ");
+        assert_true(v[d] != v[d * n]);                  /* the sign has buckets of its own       */
+        assert_true(v[d] == v[n + 1 + d] || d == far);  /* only the distance counts              */
+    }
+    assert_int_equal(k, e->n - 1);
+    free(v);
+}
+
+/* First distances of the buckets, from transformers' T5Attention._relative_position_bucket. */
+static void t5_distances(void **state)
+{
+    static const struct { int buckets, max, n, first[32]; } cases[] = {
+        { 32, 128, 16, { 0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91 } },
+        { 8, 20, 4, { 0, 1, 2, 7 } },
+        { 16, 64, 8, { 0, 1, 2, 3, 4, 8, 16, 32 } },
+        { 32, 200, 16, { 0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 18, 27, 40, 60, 90, 134 } },
+        { 12, 40, 6, { 0, 1, 2, 3, 8, 17 } },
+        { 64, 512, 32, { 0,  1,  2,  3,  4,  5,  6,  7,  8,  9,   10,  11,  12,  13,  14,  15,
+                         16, 20, 25, 31, 39, 48, 59, 73, 91, 113, 140, 174, 216, 268, 332, 413 } },
+    };
+    static int32_t ids[450];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char     text[256];
+        part     p = { 0 };
+        bench    b;
+        xd_decl  d;
+        xd_exec  x;
+        xd_cond  c;
+        xd_err   e = { 0 };
+        edges    want = { cases[i].n, cases[i].first };
+        snprintf(text, sizeof text, "{\"vocab_size\":4,\"d_model\":16,\"d_kv\":8,\"d_ff\":16,"
+                 "\"num_layers\":1,\"num_heads\":1,\"relative_attention_num_buckets\":%d,"
+                 "\"relative_attention_max_distance\":%d}", cases[i].buckets, cases[i].max);
+        ok(xd_json_parse(&p.config, text, strlen(text), "config", &e), &e);
+        ok(xd_net_open(&p.net, find(&p, "T5EncoderModel"), p.config, "config", &e), &e);
+        open_bench(&b, XD_F32, 0);
+        visit(&p, b.dev, b.type, XD_VISIT_RANDOM, &d);
+        watch(&p, check_edges, &want);
+        xd_exec_init(&x, b.dev, &b.tmp, b.type);
+        p.text->encode(&x, &p.net, ids, 450, &c);
+        ok(x.err.code, &x.err);
+        close_part(&p);
+        close_bench(&b);
+    }
+}
+
+/* ---- the feed-forward of T5 --------------------------------------------------------------- */
+
+/* Embeddings of three tokens by a random model with these keys: 3 x 16 numbers. */
+static void random_t5(const char *keys, float *out)
+{
+    static const int32_t ids[3] = { 3, 0, 2 };
+    char    text[256];
+    part    p = { 0 };
+    bench   b;
+    xd_decl d;
+    xd_exec x;
+    xd_cond c;
+    xd_err  e = { 0 };
+    snprintf(text, sizeof text, "{\"vocab_size\":4,\"d_model\":16,\"d_kv\":8,\"d_ff\":24,"
+             "\"num_layers\":2,\"num_heads\":2%s}", keys);
+    ok(xd_json_parse(&p.config, text, strlen(text), "config", &e), &e);
+    ok(xd_net_open(&p.net, find(&p, "T5ForConditionalGeneration"), p.config, "config", &e), &e);
+    open_bench(&b, XD_F32, 0);
+    visit(&p, b.dev, b.type, XD_VISIT_RANDOM, &d);
+    xd_exec_init(&x, b.dev, &b.tmp, b.type);
+    p.text->encode(&x, &p.net, ids, 3, &c);
+    xd_get(&x, out, c.tok);
+    ok(x.err.code, &x.err);
+    close_part(&p);
+    close_bench(&b);
+}
+
+/* feed_forward_proj alone says all; is_gated_act and dense_act_fn win over it. */
+static void t5_activations(void **state)
+{
+    static const struct { const char *a, *b; int same; } cases[] = {
+        { "", ",\"feed_forward_proj\":\"relu\"", 1 },
+        { ",\"feed_forward_proj\":\"gated-gelu\"",
+          ",\"is_gated_act\":true,\"dense_act_fn\":\"gelu_pytorch_tanh\"", 1 },
+        { ",\"feed_forward_proj\":\"gated-gelu\",\"dense_act_fn\":\"gelu_new\"",
+          ",\"feed_forward_proj\":\"gated-gelu\"", 1 },
+        { ",\"feed_forward_proj\":\"gated-gelu\",\"dense_act_fn\":\"gelu\"",
+          ",\"feed_forward_proj\":\"gated-gelu\"", 0 },
+        { ",\"feed_forward_proj\":\"gated-silu\"", ",\"feed_forward_proj\":\"gated-gelu\"", 0 },
+        { ",\"feed_forward_proj\":\"gated-gelu\",\"is_gated_act\":false",
+          ",\"feed_forward_proj\":\"gelu_new\"", 1 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        float a[48], b[48];
+        random_t5(cases[i].a, a);
+        random_t5(cases[i].b, b);
+        if ((memcmp(a, b, sizeof a) == 0) != cases[i].same)
+            fail_msg("case %d: '%s' and '%s' should %sbe the same", (int)i, cases[i].a, cases[i].b,
+                     cases[i].same ? "" : "not ");
+    }
+}
+
+/* ---- golden: T5 --------------------------------------------------------------------------- */
+
+static void run_t5(int at, xd_dtype want, double tol)
+{
+    char      path[1024];
+    part      p;
+    bench     b;
+    xd_decl   d;
+    xd_st    *g;
+    xd_exec   x;
+    xd_cond   c;
+    xd_tensor t;
+    xd_err    e = { 0 };
+    snprintf(path, sizeof path, "%s/text_encoder", golden[at].model);
+    open_config(&p, path);
+    open_files(&p, path);
+    snprintf(path, sizeof path, "tests/golden/%s/golden.safetensors", golden[at].name);
+    ok(xd_st_open(&g, path, "model", &e), &e);
+    open_bench(&b, want, 0);
+    visit(&p, b.dev, b.type, XD_VISIT_LOAD, &d);
+
+    for (int k = 0; k < 2; k++) {       /* the prompt, block by block, and the negative one   */
+        watcher w = { g, "text.block", tol, 0 };
+        void   *ids = reference(g, k ? "negative_ids" : "ids", &t);
+        float  *emb = reference(g, k ? "negative_prompt_embeds" : "prompt_embeds", NULL), *got;
+        int64_t n = t.d[0], E = p.text->width(p.net.cfg);
+        if (k == 0)
+            watch(&p, compare_block, &w);
+        xd_exec_init(&x, b.dev, &b.tmp, b.type);
+        p.text->encode(&x, &p.net, ids, n, &c);
+        ok(x.err.code, &x.err);
+        p.net.def = &p.text->net;
+        assert_int_equal(w.seen, k ? 0 : p.net.nlayers);
+        assert_int_equal(c.tok.d[0], n);
+        assert_int_equal(c.tok.d[1], E);
+        got = malloc(xd_bytes(c.tok) + 1);
+        xd_get(&x, got, c.tok);
+        near("prompt_embeds", got, emb, n * E, tol);
+        free(ids), free(emb), free(got);
+        xd_arena_rewind(&b.tmp, 0);
+    }
+    xd_st_close(&g);
+    close_part(&p);
+    close_bench(&b);
+}
+
+static void t5_golden_f32(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NGOLDEN; i++)
+        run_t5(i, XD_F32, 2e-4);
+}
+
+static void t5_golden_bf16(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NGOLDEN; i++)
+        run_t5(i, XD_BF16, 3e-2);
+}
+
+/* ---- counting ----------------------------------------------------------------------------- */
+
+/* A counting run follows no address (it has none) and needs exactly the room of a real one. */
+static void counts_as_it_runs(void **state)
+{
+    static int32_t ids[300];    /* more than one chunk of distances                           */
+    (void)state;
+    for (int i = 0; i < NGOLDEN; i++) {
+        size_t peak[2];
+        for (int counts = 0; counts < 2; counts++) {
+            char    path[1024];
+            part    p;
+            bench   b;
+            xd_decl d;
+            xd_exec x;
+            xd_cond c;
+            snprintf(path, sizeof path, "%s/text_encoder", golden[i].model);
+            open_config(&p, path);
+            open_files(&p, path);
+            open_bench(&b, XD_F32, counts);
+            visit(&p, b.dev, b.type, counts ? XD_VISIT_COUNT : XD_VISIT_LOAD, &d);
+            xd_exec_init(&x, b.dev, &b.tmp, b.type);
+            for (int n = 0; n < 3; n++)         /* no tokens, one, many                       */
+                p.text->encode(&x, &p.net, ids, (int64_t[]){ 0, 1, 300 }[n], &c);
+            ok(x.err.code, &x.err);
+            peak[counts] = xd_arena_peak(&b.tmp);
+            close_part(&p);
+            close_bench(&b);
+        }
+        assert_int_equal(peak[0], peak[1]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_listings),
+        cmocka_unit_test(files_in_the_tree),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(t5_distances),
+        cmocka_unit_test(t5_activations),
+        cmocka_unit_test(t5_golden_f32),
+        cmocka_unit_test(t5_golden_bf16),
+        cmocka_unit_test(counts_as_it_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
