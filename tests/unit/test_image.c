@@ -1,0 +1,270 @@
+/* test_image.c - pictures written and read in every format.
+ *
+ * PNG and PPM come back bit by bit; JPEG and WebP of a smooth picture, at quality 95, with every
+ * value at most 16 of 255 off and 2 on average. */
+#define _XOPEN_SOURCE 700       /* P_tmpdir */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <png.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "io/image.h"
+#include "scratch.h"
+
+enum { MAXSIDE = 80 };
+static uint8_t picture[MAXSIDE * MAXSIDE * 3];
+
+static void paint(int w, int h)
+{
+    for (int y = 0; y < h; y++)
+        for (int x = 0; x < w; x++) {
+            uint8_t *p = picture + 3 * (y * w + x);
+            p[0] = (uint8_t)(40 + 3 * x / 2);
+            p[1] = (uint8_t)(250 - 2 * y);
+            p[2] = (uint8_t)(x + y);
+        }
+}
+
+static uint8_t *read_back(const char *name, int64_t w, int64_t h)
+{
+    uint8_t *rgb;
+    int64_t  rw, rh;
+    xd_err   e = { 0 };
+    if (xd_image_read(in_scratch(name), &rgb, &rw, &rh, &e) != XD_OK)
+        fail_msg("%s: %s", name, e.msg);
+    assert_int_equal(rw, w);
+    assert_int_equal(rh, h);
+    return rgb;
+}
+
+static void check_round_trip(const char *name, int w, int h, const xd_image_text *texts, int exact)
+{
+    xd_err e = { 0 };
+    int    worst = 0;
+    long   sum = 0;
+    paint(w, h);
+    if (xd_image_write(in_scratch(name), picture, w, h, texts, &e) != XD_OK)
+        fail_msg("%s: %s", name, e.msg);
+    uint8_t *rgb = read_back(name, w, h);
+    for (int i = 0; i < w * h * 3; i++) {
+        int d = abs(rgb[i] - picture[i]);
+        worst = d > worst ? d : worst;
+        sum += d;
+    }
+    free(rgb);
+    if (worst > (exact ? 0 : 16) || sum > (exact ? 0 : 2L * w * h * 3))
+        fail_msg("%s of %dx%d: %d levels off, %ld in sum", name, w, h, worst, sum);
+}
+
+static const xd_image_text texts[] = {
+    { "parameters", "a caf\xc3\xa9\nSteps: 20, Size: 4x4" },
+    { "xdit", "{\"prompt\": \"\xe7\x8c\xab \xf0\x9f\x90\xb1\"}" },
+    { NULL, NULL },
+};
+static const char *const names[] = { "a.png", "a.PNG", "a.ppm", "a.jpg", "a.jpeg", "a.webp" };
+enum { NNAMES = sizeof names / sizeof *names };
+
+static void pictures_come_back(void **state)
+{
+    (void)state;
+    static const int sizes[][2] = { { 1, 1 }, { 3, 2 }, { 17, 80 }, { 80, 33 }, { 64, 64 } };
+    for (int i = 0; i < NNAMES; i++)
+        for (int k = 0; k < 5; k++) {
+            check_round_trip(names[i], sizes[k][0], sizes[k][1], NULL, i < 3);
+            check_round_trip(names[i], sizes[k][0], sizes[k][1], texts, i < 3);
+        }
+    assert_int_equal(scratch_clean(), NNAMES);
+}
+
+/* Finds bytes in a file. */
+static int has(const char *name, const char *bytes, size_t n)
+{
+    char  *data;
+    size_t len;
+    int    found = 0;
+    xd_err e = { 0 };
+    assert_int_equal(xd_file_read(in_scratch(name), 1 << 24, &data, &len, &e), XD_OK);
+    for (size_t i = 0; i + n <= len; i++)
+        found |= !memcmp(data + i, bytes, n);
+    free(data);
+    return found;
+}
+
+static void texts_travel(void **state)
+{
+    (void)state;
+    static const char latin[] = "tEXtparameters\0a caf\xe9\nSteps: 20, Size: 4x4";
+    static const char wide[] = "iTXtxdit\0\0\0\0\0{\"prompt\": \"\xe7\x8c\xab \xf0\x9f\x90\xb1\"}";
+    static const char notes[] = "\n# Steps: 20, Size: 4x4\n# xdit: {";
+    static const char lines[] = "parameters: a caf\xc3\xa9\nSteps: 20, Size: 4x4\nxdit: {\"prompt";
+    xd_err e = { 0 };
+    paint(4, 4);
+    for (int i = 0; i < NNAMES; i++)
+        assert_int_equal(xd_image_write(in_scratch(names[i]), picture, 4, 4, texts, &e), XD_OK);
+    assert_true(has("a.png", latin, sizeof latin - 1));
+    assert_true(has("a.png", wide, sizeof wide - 1));
+    assert_true(has("a.jpg", lines, sizeof lines - 1));
+    assert_true(has("a.webp", lines, sizeof lines - 1));
+    assert_true(has("a.ppm", notes, sizeof notes - 1));
+    assert_false(has("a.png", lines, sizeof lines - 1));
+    scratch_clean();
+}
+
+/* Longer than the one segment of a JPEG comment, with a character of two bytes at its end. */
+static void long_texts_are_cut(void **state)
+{
+    (void)state;
+    enum { N = 200001 };
+    char *value = malloc(N + 1);
+    assert_non_null(value);
+    for (int i = 0; i < N - 1; i += 2)
+        memcpy(value + i, "\xc3\xa9", 2);
+    value[N - 1] = 'x';
+    value[N] = 0;
+    for (int i = 0; i < NNAMES; i++) {
+        xd_image_text long_texts[] = { { i % 2 ? "k" : "key", value }, { NULL, NULL } };
+        check_round_trip(names[i], 16, 8, long_texts, i < 3);
+    }
+    assert_true(has("a.webp", value, N));
+    assert_true(has("a.jpg", value, 65000));
+    assert_false(has("a.jpg", value, 65533));
+    free(value);
+    scratch_clean();
+}
+
+static void every_kind_of_png_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        png_uint_32 format;
+        int         channels;
+    } kinds[] = { { PNG_FORMAT_GRAY, 1 }, { PNG_FORMAT_GA, 2 }, { PNG_FORMAT_RGB, 3 },
+                  { PNG_FORMAT_RGBA, 4 } };
+    uint8_t px[4 * 6];
+    for (int i = 0; i < 24; i++)
+        px[i] = (uint8_t)(10 * i + 5);
+    for (int k = 0; k < 4; k++) {
+        png_image im = { .version = PNG_IMAGE_VERSION, .width = 3, .height = 2,
+                         .format = kinds[k].format };
+        assert_true(png_image_write_to_file(&im, in_scratch("k.png"), 0, px, 0, NULL));
+        uint8_t *rgb = read_back("k.png", 3, 2);
+        for (int i = 0; i < 6; i++)
+            for (int c = 0; c < 3; c++)
+                assert_int_equal(rgb[3 * i + c], px[kinds[k].channels * i + (kinds[k].channels > 2 ? c : 0)]);
+        free(rgb);
+    }
+    uint16_t  deep[] = { 0, 65535, 32896, 257, 514, 771 };
+    png_image im = { .version = PNG_IMAGE_VERSION, .width = 2, .height = 1,
+                     .format = PNG_FORMAT_LINEAR_RGB };
+    assert_true(png_image_write_to_file(&im, in_scratch("k.png"), 0, deep, 0, NULL));
+    uint8_t *rgb = read_back("k.png", 2, 1);
+    assert_memory_equal(rgb, ((uint8_t[]){ 0, 255, 128, 1, 2, 3 }), 6);
+    free(rgb);
+    scratch_clean();
+}
+
+/* Every beginning of every picture is refused with a sentence that names the file. */
+static void truncated_pictures_are_refused(void **state)
+{
+    (void)state;
+    paint(20, 12);
+    for (int i = 0; i < NNAMES; i++) {
+        xd_err   e = { 0 };
+        char    *data;
+        size_t   len;
+        uint8_t *rgb;
+        int64_t  w, h;
+        assert_int_equal(xd_image_write(in_scratch(names[i]), picture, 20, 12, NULL, &e), XD_OK);
+        assert_int_equal(xd_file_read(in_scratch(names[i]), 1 << 20, &data, &len, &e), XD_OK);
+        size_t end = strstr(names[i], ".j") ? len - 3 : len - 1;       /* an end mark may go     */
+        for (size_t n = 0; n < end; n += n < 64 ? 1 : 7) {
+            scratch_put("cut", data, n);
+            xd_err_clear(&e);
+            if (xd_image_read(in_scratch("cut"), &rgb, &w, &h, &e) != XD_EFORMAT || rgb ||
+                !strstr(e.msg, "cut"))
+                fail_msg("%zu of the %zu bytes of %s: status %d, \"%s\"", n, len, names[i], (int)e.code,
+                         e.msg);
+        }
+        free(data);
+    }
+    scratch_clean();
+}
+
+static void bad_requests_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t     w, h;
+        xd_status   code;
+        const char *why;
+    } bad[] = {
+        { "x.gif", 4, 4, XD_EINVAL, ".png, .jpg, .jpeg, .webp and .ppm are known" },
+        { "png", 4, 4, XD_EINVAL, "does not end like a picture" },
+        { "x.png", 0, 4, XD_EINVAL, "not 0x4" },
+        { "x.png", 4, -1, XD_EINVAL, "not 4x-1" },
+        { "x.webp", 16384, 1, XD_EINVAL, "WebP pictures have sides of 1 to 16383 pixels, not 16384x1" },
+        { "x.jpg", 1, 70000, XD_EINVAL, "JPEG pictures have sides of 1 to 65500 pixels" },
+        { "none/x.png", 4, 4, XD_EIO, "none/x.png" },
+    };
+    uint8_t *rgb;
+    int64_t  w, h;
+    xd_err   e = { 0 };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        xd_err_clear(&e);
+        assert_int_equal(xd_image_write(in_scratch(bad[i].name), picture, bad[i].w, bad[i].h, NULL, &e),
+                         bad[i].code);
+        if (!strstr(e.msg, bad[i].why))
+            fail_msg("%s: \"%s\" does not say \"%s\"", bad[i].name, e.msg, bad[i].why);
+    }
+    xd_err_clear(&e);
+    assert_int_equal(xd_image_read(in_scratch("x.png"), &rgb, &w, &h, &e), XD_EIO);
+    scratch_put("x.png", "not a picture at all", 20);
+    xd_err_clear(&e);
+    assert_int_equal(xd_image_read(in_scratch("x.png"), &rgb, &w, &h, &e), XD_EFORMAT);
+    scratch_put("x.png", "P6 100000 100000 255\nabc", 24);
+    xd_err_clear(&e);
+    assert_int_equal(xd_image_read(in_scratch("x.png"), &rgb, &w, &h, &e), XD_EFORMAT);
+    assert_int_equal(scratch_clean(), 1);
+}
+
+static void names_tell_the_format(void **state)
+{
+    (void)state;
+    assert_true(xd_image_known("a.png") && xd_image_known("d.x/a.JPG") && xd_image_known("a.b.WebP"));
+    assert_false(xd_image_known("a") || xd_image_known("a.safetensors") || xd_image_known("a.png/b"));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return scratch_open();
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    scratch_close();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pictures_come_back),
+        cmocka_unit_test(texts_travel),
+        cmocka_unit_test(long_texts_are_cut),
+        cmocka_unit_test(every_kind_of_png_is_read),
+        cmocka_unit_test(truncated_pictures_are_refused),
+        cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(names_tell_the_format),
+    };
+    return cmocka_run_group_tests_name("image", tests, set_up, tear_down);
+}

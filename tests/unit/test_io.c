@@ -1,0 +1,718 @@
+/* test_io.c - checkpoints: good ones, broken ones, ones too large to map.
+ *
+ * Values are compared bit by bit. Pictures are in test_image.c. */
+#define _XOPEN_SOURCE 700       /* P_tmpdir */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "io/safetensors.h"
+#include "scratch.h"
+
+/* A file of a header and n bytes of data: 0, 1, 2, ... */
+static void put_st(const char *name, const char *header, size_t n)
+{
+    size_t         h = strlen(header), at = 8 + h;
+    unsigned char *p = calloc(1, at + n);
+    assert_non_null(p);
+    for (int i = 0; i < 8; i++)
+        p[i] = (unsigned char)((uint64_t)h >> 8 * i);
+    memcpy(p + 8, header, h);
+    for (size_t i = 0; i < n; i++)
+        p[at + i] = (unsigned char)i;
+    scratch_put(name, p, at + n);
+    free(p);
+}
+
+static xd_st *opened(const char *name)
+{
+    xd_st *s;
+    xd_err e = { 0 };
+    if (xd_st_open(&s, in_scratch(name), "model", &e) != XD_OK)
+        fail_msg("%s: %s", name, e.msg);
+    return s;
+}
+
+static void refused(const char *name, xd_status code, const char *why)
+{
+    xd_st *s;
+    xd_err e = { 0 };
+    xd_status st = xd_st_open(&s, in_scratch(name), "model", &e);
+    if (st != code || !strstr(e.msg, why))
+        fail_msg("%s: status %d with \"%s\", expected %d with \"%s\"", name, (int)st, e.msg, (int)code, why);
+    assert_null(s);
+}
+
+/* ---- writing and reading --------------------------------------------------------------------- */
+
+static void check_f32(xd_st *s, const char *name, int n, const float *want)
+{
+    xd_tensor t;
+    xd_err    e = { 0 };
+    assert_int_equal(xd_st_get(s, xd_st_find(s, name), &t, &e), XD_OK);
+    assert_int_equal(t.type, XD_F32);
+    assert_int_equal(xd_count(t), n);
+    assert_true(xd_contiguous(t));
+    assert_memory_equal(t.p, want, (size_t)n * 4);
+    xd_st_done(s, xd_st_find(s, name));
+}
+
+static void written_tensors_come_back(void **state)
+{
+    (void)state;
+    static float    x[] = { 0, 1, 2, 3, 4, 5 };
+    static double   d[] = { 0.5, -1 };
+    static uint16_t b[] = { 0x3f80, 0xc000 };
+    static int64_t  l[] = { -7 };
+    const char *const meta[] = { "format", "pt", "say \"x\"", "\n", NULL };
+    xd_tensor  m = xd_view2(x, XD_F32, 2, 3);
+    xd_st_item items[] = {
+        { "turned", xd_permute(m, (int[]){ 1, 0 }) }, { "some", xd_cols(m, 1, 2) },
+        { "d", xd_view(d, XD_F64, 1, (int64_t[]){ 2 }) },
+        { "b", xd_view(b, XD_BF16, 1, (int64_t[]){ 2 }) },
+        { "scalar", xd_view(l, XD_I64, 0, NULL) }, { "none", xd_view2(x, XD_F32, 0, 3) },
+        { "a \"name\"\n", m },
+    };
+    xd_err e = { 0 };
+    for (int keep = 0; keep < 2; keep++) {
+        assert_int_equal(xd_st_write(in_scratch("x.safetensors"), items, 7, keep, meta, &e), XD_OK);
+        xd_st *s = opened("x.safetensors");
+        assert_int_equal(xd_st_count(s), 7);
+        assert_true(xd_st_mapped(s));
+        for (int64_t i = 1; i < 7; i++)
+            assert_true(strcmp(xd_st_name(s, i - 1), xd_st_name(s, i)) < 0);
+        check_f32(s, "turned", 6, (float[]){ 0, 3, 1, 4, 2, 5 });
+        check_f32(s, "some", 4, (float[]){ 1, 2, 4, 5 });
+        check_f32(s, "a \"name\"\n", 6, x);
+        if (!keep)
+            check_f32(s, "b", 2, (float[]){ 1, -2 });
+        xd_tensor t = xd_st_shape(s, xd_st_find(s, "d"));
+        assert_int_equal(t.type, keep ? XD_F64 : XD_F32);
+        assert_null(t.p);
+        assert_int_equal(xd_st_shape(s, xd_st_find(s, "scalar")).nd, 0);
+        assert_int_equal(xd_st_get(s, xd_st_find(s, "scalar"), &t, &e), XD_OK);
+        assert_memory_equal(t.p, l, 8);
+        assert_int_equal(xd_st_get(s, xd_st_find(s, "none"), &t, &e), XD_OK);
+        assert_int_equal(xd_count(t), 0);
+        assert_int_equal(xd_st_bytes(s), keep ? 24 + 16 + 16 + 4 + 8 + 24 : 24 + 16 + 8 + 8 + 8 + 24);
+        assert_int_equal(xd_st_find(s, "nobody"), -1);
+        assert_string_equal(xd_st_dtype(s, xd_st_find(s, "scalar")), "I64");
+        xd_st_close(&s);
+    }
+    assert_int_equal(xd_st_write(in_scratch("no/x"), items, 1, 0, NULL, &e), XD_EIO);
+    assert_int_equal(scratch_clean(), 1);
+}
+
+static void long_rows_are_written(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    static uint16_t x[2 * N];
+    static float    want[2 * N];
+    for (int i = 0; i < 2 * N; i++)
+        want[i] = xd_bf16_f32(x[i] = (uint16_t)(i * 17 % 0x7f80));
+    xd_st_item item = { "x", xd_view2(x, XD_BF16, 2, N) };
+    xd_err     e = { 0 };
+    assert_int_equal(xd_st_write(in_scratch("x.safetensors"), &item, 1, 0, NULL, &e), XD_OK);
+    xd_st *s = opened("x.safetensors");
+    check_f32(s, "x", 2 * N, want);
+    xd_st_close(&s);
+    assert_int_equal(xd_st_write(in_scratch("e.safetensors"), NULL, 0, 0, NULL, &e), XD_OK);
+    s = opened("e.safetensors");
+    assert_int_equal(xd_st_count(s), 0);
+    xd_st_close(&s);
+    scratch_clean();
+}
+
+/* ---- headers ------------------------------------------------------------------------------------ */
+
+static void bad_headers_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header;
+        size_t      data;
+        const char *why;
+    } bad[] = {
+        { "[]", 0, "no JSON object" },
+        { "{\"a\":", 0, "not JSON" },
+        { "{\"a\":1}", 0, "tensor a has no shape" },
+        { "{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "has no dtype" },
+        { "{\"a\":{\"dtype\":4,\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "has no dtype" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "has no data_offsets" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]}}", 8, "has no data_offsets" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8, "has no data_offsets" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", 8, "has no data_offsets" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0.5,8.5]}}", 9, "no data_offsets" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", 8, "has 8 bytes, its shape "
+          "and dtype need 12" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,9]}}", 9, "has 9 bytes" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,4]}}", 4, "has 4 bytes" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8, "extent 0 of tensor a" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[2.5],\"data_offsets\":[0,8]}}", 8, "is no count" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1e300],\"data_offsets\":[0,8]}}", 8, "is no count" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[NaN],\"data_offsets\":[0,8]}}", 8, "is no count" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":{\"x\":2},\"data_offsets\":[0,8]}}", 8, "has no shape" },
+        /* 2^32 * 2^32 * 4 bytes are 0 in 64 bits. */
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
+          "larger than any memory" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1099511627776,0,1099511627776],\"data_offsets\":[0,0]}}", 0,
+          "larger than any memory" },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"U8\",\"shape\":"
+          "[4],\"data_offsets\":[7,11]}}", 11, "tensor b begins at byte 7 of the data, where 8 are taken" },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"U8\",\"shape\":"
+          "[8],\"data_offsets\":[0,8]}}", 8, "are taken already" },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"U8\",\"shape\":"
+          "[4],\"data_offsets\":[4,8]}}", 8, "a is there twice" },
+        { "{\"a\":{\"dtype\":\"Q9\",\"shape\":[4],\"data_offsets\":[0,40]}}", 8, "is truncated" },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[9007199254740984,9007199254740992]}}", 8,
+          "is truncated" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put_st("bad.safetensors", bad[i].header, bad[i].data);
+        refused("bad.safetensors", XD_EFORMAT, bad[i].why);
+    }
+    scratch_clean();
+}
+
+static void truncated_files_name_both_sizes(void **state)
+{
+    (void)state;
+    const char *header = "{\"a\":{\"dtype\":\"F32\",\"shape\":[100],\"data_offsets\":[0,400]}}";
+    size_t      h = strlen(header);
+    char        why[100];
+    put_st("t.safetensors", header, 400);
+    for (size_t n = 8 + h + 399; n + 1 > 0; n -= n > 8 + h + 9 ? 37 : 1) {
+        assert_int_equal(truncate(in_scratch("t.safetensors"), (off_t)n), 0);
+        if (n < 8)
+            snprintf(why, sizeof why, "truncated: it has %zu bytes", n);
+        else if (n < 8 + h)
+            snprintf(why, sizeof why, "needs %zu bytes, the file has %zu", 8 + h, n);
+        else
+            snprintf(why, sizeof why, "need %zu bytes, the file has %zu", 8 + h + 400, n);
+        refused("t.safetensors", XD_EFORMAT, why);
+    }
+    scratch_clean();
+}
+
+static void other_kinds_of_files_are_named(void **state)
+{
+    (void)state;
+    scratch_put("lfs.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n", 57);
+    refused("lfs.safetensors", XD_EFORMAT, "git lfs pull");
+    scratch_put("zip.bin", "PK\3\4\0\0\0\0\0\0", 10);
+    refused("zip.bin", XD_EFORMAT, "save_pretrained");
+    scratch_put("old.bin", "\x80\2\x8a\nl\xfc\x9c\x46\xf9\x20", 10);
+    refused("old.bin", XD_EFORMAT, "save_pretrained");
+    scratch_put("text", "once upon a time", 16);
+    refused("text", XD_EFORMAT, "not a safetensors file");
+    scratch_put("zero", "\0\0\0\0\0\0\0\0", 8);
+    refused("zero", XD_EFORMAT, "not a safetensors file");
+    scratch_clean();
+}
+
+static int nwarn, ninfo, nmap;
+static char last_line[4096];
+
+static void hear(void *cookie, int level, const char *line)
+{
+    (void)cookie;
+    nwarn += level == XD_LOG_WARN;
+    nmap += level == XD_LOG_WARN && strstr(line, "cannot map");
+    ninfo += level == XD_LOG_INFO;
+    snprintf(last_line, sizeof last_line, "%s", line);
+}
+
+static void gaps_are_allowed_and_said(void **state)
+{
+    (void)state;
+    xd_tensor t;
+    xd_err    e = { 0 };
+    nwarn = 0;
+    xd_log_sink(hear, NULL, XD_LOG_INFO);
+    put_st("gap.safetensors", "{\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[6,8]},\"a\":{\"dtype\":"
+           "\"F16\",\"shape\":[2],\"data_offsets\":[1,5]},\"e\":{\"dtype\":\"F32\",\"shape\":[3,0],"
+           "\"data_offsets\":[3,3]}}  ", 10);
+    xd_st *s = opened("gap.safetensors");
+    xd_log_sink(NULL, NULL, 0);
+    assert_int_equal(nwarn, 1);
+    assert_non_null(strstr(last_line, "4 of its"));
+    assert_int_equal(xd_st_get(s, xd_st_find(s, "a"), &t, &e), XD_OK);
+    assert_memory_equal(t.p, "\1\2\3\4", 4);
+    assert_int_equal(xd_st_get(s, xd_st_find(s, "b"), &t, &e), XD_OK);
+    assert_memory_equal(t.p, "\6\7", 2);
+    xd_st_close(&s);
+    scratch_clean();
+}
+
+static void strange_tensors_are_refused_when_asked_for(void **state)
+{
+    (void)state;
+    xd_tensor t;
+    xd_err    e = { 0 };
+    put_st("odd.safetensors", "{\"__metadata__\":{\"a\":\"b\"},\"odd\":{\"dtype\":\"F8_E8M0\",\"shape\":[4],"
+           "\"data_offsets\":[0,4]},\"deep\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,2,2],\"data_offsets\":[4,8]},"
+           "\"good\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[8,10]}}", 10);
+    xd_st *s = opened("odd.safetensors");
+    assert_int_equal(xd_st_count(s), 3);
+    assert_int_equal(xd_st_get(s, xd_st_find(s, "good"), &t, &e), XD_OK);
+    assert_int_equal(t.type, XD_BOOL);
+    assert_int_equal(xd_st_get(s, xd_st_find(s, "odd"), &t, &e), XD_EUNSUPPORTED);
+    assert_non_null(strstr(e.msg, "tensor odd has dtype F8_E8M0"));
+    assert_string_equal(xd_st_dtype(s, xd_st_find(s, "odd")), "F8_E8M0");
+    xd_err_clear(&e);
+    assert_int_equal(xd_st_get(s, xd_st_find(s, "deep"), &t, &e), XD_EUNSUPPORTED);
+    assert_non_null(strstr(e.msg, "6 dimensions"));
+    assert_int_equal(xd_count(xd_st_shape(s, xd_st_find(s, "deep"))), 4);
+    xd_st_close(&s);
+    scratch_clean();
+}
+
+static void every_dtype_is_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        xd_dtype    type;
+        int         size;
+    } all[] = {
+        { "F64", XD_F64, 8 }, { "F32", XD_F32, 4 }, { "F16", XD_F16, 2 }, { "BF16", XD_BF16, 2 },
+        { "F8_E4M3", XD_F8E4M3, 1 }, { "F8_E5M2", XD_F8E5M2, 1 }, { "I64", XD_I64, 8 },
+        { "I32", XD_I32, 4 }, { "I16", XD_I16, 2 }, { "I8", XD_I8, 1 }, { "U8", XD_U8, 1 },
+        { "BOOL", XD_BOOL, 1 },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char header[200];
+        snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"%s\",\"shape\":[3,1],\"data_offsets\":[0,%d]}}",
+                 all[i].name, 3 * all[i].size);
+        put_st("d.safetensors", header, (size_t)(3 * all[i].size));
+        xd_st *s = opened("d.safetensors");
+        assert_int_equal(xd_st_shape(s, 0).type, all[i].type);
+        assert_string_equal(xd_st_dtype(s, 0), all[i].name);
+        xd_st_close(&s);
+    }
+    scratch_clean();
+}
+
+/* ---- directories -------------------------------------------------------------------------------- */
+
+static const char one[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
+static const char two[] = "{\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+                          "\"c\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}";
+
+static void put_text(const char *name, const char *text)
+{
+    scratch_put(name, text, strlen(text));
+}
+
+static void shards_are_one_checkpoint(void **state)
+{
+    (void)state;
+    xd_tensor t;
+    xd_err    e = { 0 };
+    put_st("s1.safetensors", one, 4);
+    put_st("s2.safetensors", two, 3);
+    put_text("model.safetensors.index.json", "{\"metadata\":{\"total_size\":7},\"weight_map\":{\"c\":"
+             "\"s2.safetensors\",\"a\":\"s1.safetensors\",\"b\":\"s2.safetensors\"}}");
+    for (int k = 0; k < 2; k++) {
+        xd_st *s = opened(k ? "model.safetensors.index.json" : "");
+        assert_int_equal(xd_st_count(s), 3);
+        assert_int_equal(xd_st_bytes(s), 7);
+        assert_string_equal(xd_st_name(s, 2), "c");
+        assert_int_equal(xd_st_get(s, 2, &t, &e), XD_OK);
+        assert_memory_equal(t.p, "\2", 1);
+        assert_int_equal(xd_st_get(s, 0, &t, &e), XD_OK);
+        assert_memory_equal(t.p, "\0\1\2\3", 4);
+        xd_st_close(&s);
+    }
+    /* A tensor in two files: the index says which. What it leaves out is still there. */
+    put_st("s1.safetensors", "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":"
+           "\"U8\",\"shape\":[3],\"data_offsets\":[4,7]}}", 7);
+    put_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"s1.safetensors\",\"b\":"
+             "\"s2.safetensors\"}}");
+    xd_st *s = opened("");
+    assert_int_equal(xd_st_count(s), 3);
+    assert_int_equal(xd_st_shape(s, xd_st_find(s, "b")).d[0], 2);
+    xd_st_close(&s);
+    scratch_clean();
+}
+
+static void bad_indexes_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *index;
+        xd_status   code;
+        const char *why;
+    } bad[] = {
+        { "{}", XD_EFORMAT, "no weight_map" },
+        { "{\"weight_map\":{}}", XD_EFORMAT, "no weight_map" },
+        { "{\"weight_map\":[\"s1.safetensors\"]}", XD_EFORMAT, "no weight_map" },
+        { "{\"weight_map\":{\"a\":\"../s1.safetensors\"}}", XD_EFORMAT, "is not the name of a file" },
+        { "{\"weight_map\":{\"a\":\"/s1.safetensors\"}}", XD_EFORMAT, "is not the name of a file" },
+        { "{\"weight_map\":{\"a\":\"..\"}}", XD_EFORMAT, "is not the name of a file" },
+        { "{\"weight_map\":{\"a\":\"\"}}", XD_EFORMAT, "is not the name of a file" },
+        { "{\"weight_map\":{\"a\":7}}", XD_EFORMAT, "is not the name of a file" },
+        { "{\"weight_map\":{\"a\":\"s1.safetensors\",\"x\":\"s9.safetensors\",\"y\":\"s8.safetensors\"}}",
+          XD_EIO, "2 of the 3 files" },
+        { "{\"weight_map\":{\"a\":\"s1.safetensors\",\"x\":\"s1.safetensors\"}}", XD_EFORMAT,
+          "tensor x is not in s1.safetensors" },
+        { "{\"weight_map\":{\"a\":\"s1.safetensors\",\"b\":\"s1.safetensors\",\"c\":\"s2.safetensors\"}}",
+          XD_EFORMAT, "tensor b is not in s1.safetensors" },
+        { "{\"weight_map\":", XD_EFORMAT, "not JSON" },
+        { "{\"weight_map\":{\"a\":\"s1.safetensors\",\"e\":\"s3.safetensors\"}}", XD_EFORMAT, "truncated" },
+    };
+    put_st("s1.safetensors", one, 4);
+    put_st("s2.safetensors", two, 3);
+    put_st("s3.safetensors", one, 3);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put_text("model.safetensors.index.json", bad[i].index);
+        refused("", bad[i].code, bad[i].why);
+    }
+    scratch_clean();
+}
+
+/* The directory's files are taken away one by one, the best first. */
+static void files_are_chosen(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *tensor;
+    } order[] = {
+        { "model.safetensors", "t0" },
+        { "model.safetensors.index.json", "t1" },
+        { "model.fp16.safetensors", "t2" },
+        { "model.safetensors.index.fp16.json", "t3" },
+        { "model.bf16.safetensors", "t4" },
+        { "model.bf16.safetensors.index.json", "t5" },
+        { "model.non_ema.safetensors", "t6" },
+    };
+    enum { N = sizeof order / sizeof *order };
+    for (int i = 0; i < N; i++) {
+        char text[200], shard[64];
+        snprintf(text, sizeof text, "{\"t%d\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", i);
+        snprintf(shard, sizeof shard, "model-0000%d-of-00007.safetensors", i);
+        put_st(strstr(order[i].name, ".json") ? shard : order[i].name, text, 4);
+        snprintf(text, sizeof text, "{\"weight_map\":{\"t%d\":\"%s\"}}", i, shard);
+        if (strstr(order[i].name, ".json"))
+            put_text(order[i].name, text);
+    }
+    xd_log_sink(hear, NULL, XD_LOG_INFO);
+    for (int i = 0; i < N; i++) {
+        ninfo = 0;
+        xd_st *s = opened("");
+        assert_string_equal(xd_st_name(s, 0), order[i].tensor);
+        assert_int_equal(ninfo, i >= 2);
+        assert_true(i < 2 || strstr(last_line, order[i].name));
+        xd_st_close(&s);
+        unlink(in_scratch(order[i].name));
+    }
+    xd_log_sink(NULL, NULL, 0);
+    refused("", XD_EIO, "only files like model-00001-of-00007.safetensors");
+    scratch_clean();
+}
+
+static void missing_weights_are_explained(void **state)
+{
+    (void)state;
+    static const char *const others[] = { "pytorch_model.bin", "model.pt", "x.ckpt", "x.pth" };
+    refused("", XD_EIO, "neither model.safetensors nor model.safetensors.index.json");
+    refused("nowhere", XD_EIO, "does not exist");
+    for (int i = 0; i < 4; i++) {
+        put_text(others[i], "weights");
+        refused("", XD_EUNSUPPORTED, others[i]);
+        refused("", XD_EUNSUPPORTED, "save_pretrained(..., safe_serialization=True)");
+        scratch_clean();
+    }
+    assert_int_equal(symlink("blob-that-is-gone", in_scratch("model.safetensors")), 0);
+    refused("", XD_EIO, "a link to a file that is not there");
+    scratch_clean();
+    assert_int_equal(mkdir(in_scratch("model.safetensors"), 0777), 0);
+    refused("", XD_EIO, "not a regular file");
+    scratch_clean();
+}
+
+/* ---- hash ----------------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const char *header, size_t n, size_t change)
+{
+    put_st("h.safetensors", header, n);
+    if (change < n) {
+        FILE *f = fopen(in_scratch("h.safetensors"), "r+b");
+        assert_non_null(f);
+        fseek(f, (long)(8 + strlen(header) + change), SEEK_SET);
+        fputc(255, f);
+        fclose(f);
+    }
+    xd_st   *s = opened("h.safetensors");
+    uint64_t h = xd_st_hash(s);
+    xd_st_close(&s);
+    return h;
+}
+
+static void hash_tells_files_apart(void **state)
+{
+    (void)state;
+    const char *a = "{\"a\":{\"dtype\":\"F16\",\"shape\":[2,100],\"data_offsets\":[0,400]}}";
+    uint64_t    h = hash_of(a, 400, 400);
+    assert_true(h == hash_of(a, 400, 400));
+    for (size_t i = 0; i < 400; i += 19)
+        assert_true(h != hash_of(a, 400, i == 255 ? 254 : i));
+    assert_true(h != hash_of("{\"b\":{\"dtype\":\"F16\",\"shape\":[2,100],\"data_offsets\":[0,400]}}", 400, 400));
+    assert_true(h != hash_of("{\"a\":{\"dtype\":\"F16\",\"shape\":[100,2],\"data_offsets\":[0,400]}}", 400, 400));
+    assert_true(h != hash_of("{\"a\":{\"dtype\":\"BF16\",\"shape\":[2,100],\"data_offsets\":[0,400]}}", 400, 400));
+    scratch_clean();
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------- */
+
+/* Field i of statm in bytes: 0 address space, 2 resident pages of files. */
+static size_t statm(int i)
+{
+    unsigned long long v[3] = { 0 };
+    FILE              *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%llu %llu %llu", &v[0], &v[1], &v[2]), 3);
+    fclose(f);
+    return (size_t)v[i] * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void done_gives_pages_back(void **state)
+{
+    (void)state;
+    enum { MB = 1 << 20, N = 32 * MB };
+    char      header[200];
+    xd_tensor t;
+    xd_err    e = { 0 };
+    size_t    sum = 0;
+    snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[0,%d]},\"b\":"
+             "{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[%d,%d]}}", N, N, N, N + 5);
+    put_st("big.safetensors", header, N + 5);
+    xd_st *s = opened("big.safetensors");
+    size_t before = statm(2);
+    assert_int_equal(xd_st_get(s, 0, &t, &e), XD_OK);
+    for (int i = 0; i < N; i++)
+        sum += ((unsigned char *)t.p)[i];
+    size_t during = statm(2);
+    assert_int_equal(sum, (size_t)N / 256 * (255 * 128));
+    assert_true(during > before + N - MB);
+    xd_st_done(s, 0);
+    assert_true(statm(2) < before + MB);
+    assert_int_equal(((unsigned char *)t.p)[N - 1], 255);       /* the mapping itself stays     */
+    xd_st_close(&s);
+    scratch_clean();
+}
+
+/* A sparse file of tensors of `numbers[i]` F32 each, numbered i in their first and last element,
+ * padded to `size` bytes when that is not 0. Returns its size, 0 when it cannot be made. */
+static size_t put_sparse(const char *name, int n, const int64_t *numbers, size_t size)
+{
+    xd_text_buf b = { 0 };
+    size_t      at = 0;
+    xd_buf_add(&b, "{");
+    for (int i = 0; i < n; i++) {
+        size_t bytes = (size_t)numbers[i] * 4;
+        xd_buf_add(&b, "%s\"t%05d\":{\"dtype\":\"F32\",\"shape\":[%lld],\"data_offsets\":[%zu,%zu]}",
+                   i ? "," : "", i, (long long)numbers[i], at, at + bytes);
+        at += bytes;
+    }
+    xd_buf_add(&b, "}");
+    put_st(name, b.p, 0);
+    int    fd = open(in_scratch(name), O_WRONLY);
+    size_t pos = 8 + b.len, end = size ? size : pos + at;
+    xd_buf_free(&b);
+    if (fd < 0 || ftruncate(fd, (off_t)end) != 0) {
+        close(fd);
+        return 0;
+    }
+    for (int i = 0; i < n; pos += (size_t)numbers[i++] * 4) {
+        float v = (float)i;
+        if (pwrite(fd, &v, 4, (off_t)pos) != 4 ||
+            pwrite(fd, &v, 4, (off_t)(pos + (size_t)numbers[i] * 4 - 4)) != 4)
+            end = 0;
+    }
+    close(fd);
+    return end;
+}
+
+enum { GB = 1 << 30 };
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ASAN 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define ASAN 1
+#endif
+#ifdef ASAN
+/* malloc without memory gives NULL under the sanitizer too. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+#endif
+
+/* Takes tensor i, which is filled as put_sparse does it; 0, or the number of what went wrong. */
+static int use_tensor(xd_st *s, int i, int64_t number)
+{
+    xd_tensor t, u;
+    xd_err    e = { 0 };
+    xd_status st = xd_st_get(s, i, &t, &e);
+    if ((size_t)number * 4 > GB / 2)
+        return st == XD_ENOMEM && strstr(e.msg, "no memory for the ") ? 0 : 5;
+    if (st != XD_OK || xd_st_get(s, i, &u, &e) != XD_OK || u.p != t.p)
+        return 6;
+    xd_st_done(s, i);
+    const float *x = t.p;
+    if (x[0] != (float)i || x[number - 1] != (float)i)
+        return 7;
+    xd_st_done(s, i);
+    return 0;
+}
+
+/* In a child: takes tensors of a file that cannot be mapped because only 512 MB more of
+ * address space are allowed: large ones until `most` bytes are read, small ones all. */
+static int use_unmapped(const char *name, int n, const int64_t *numbers, size_t most)
+{
+    size_t         limit = statm(0) + GB / 2, sum = 0;
+    xd_st         *s;
+    xd_err         e = { 0 };
+    struct rlimit  r = { limit, limit };
+    xd_log_sink(hear, NULL, XD_LOG_WARN);
+    if (setrlimit(RLIMIT_AS, &r) != 0)
+        return 1;
+    for (int again = 0; again < 2; again++) {           /* "once" is once a process            */
+        if (xd_st_open(&s, in_scratch(name), "model", &e) != XD_OK)
+            return 2;
+        if (xd_st_mapped(s) || xd_st_count(s) != n || nmap != 1)
+            return 3;
+        for (int i = 0; i < n; i++) {
+            int large = numbers[i] > 1000000;
+            sum += (size_t)numbers[i] * 4;
+            int bad = large && sum > most ? 0 : use_tensor(s, i, numbers[i]);
+            if (bad)
+                return bad;
+        }
+        if (!xd_st_hash(s))
+            return 4;
+        xd_st_close(&s);
+    }
+    return 0;
+}
+
+static int child(const char *name, int n, const int64_t *numbers, size_t most)
+{
+    int   status = -1;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(use_unmapped(name, n, numbers, most));
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* The size of the real complaint "Unable to mmap 9989150328 bytes": a shard of a T5 encoder. */
+static void unmappable_files_are_read(void **state)
+{
+    (void)state;
+    static const int64_t numbers[] = { 5, 50000000, 1, 50000000, 300000001, 50000000, 7 };
+    enum { N = sizeof numbers / sizeof *numbers };
+    if (put_sparse("shard.safetensors", N, numbers, 9989150328) != 9989150328) {
+        print_message("no sparse file of 9989150328 bytes can be made here\n");
+        scratch_clean();
+        skip();
+    }
+    assert_int_equal(child("shard.safetensors", N, numbers, (size_t)2 * GB), 0);
+    scratch_clean();
+}
+
+/* Fills numbers[] from the "name 12x34" lines of a tensors.txt up to `limit` bytes of F32. */
+static int read_list(FILE *f, int64_t *numbers, int max, size_t limit)
+{
+    char   name[400], shape[100];
+    int    n = 0;
+    size_t sum = 0;
+    while (n < max && fscanf(f, "%399s %99s", name, shape) == 2) {
+        int64_t count = 1;
+        for (char *p = shape; p; p = strchr(p, 'x') ? strchr(p, 'x') + 1 : NULL)
+            count *= atoll(p);
+        if (sum + (size_t)count * 4 > limit)
+            break;
+        sum += (size_t)count * 4;
+        numbers[n++] = count;
+    }
+    return n;
+}
+
+static void a_real_shard_is_read(void **state)
+{
+    (void)state;
+    static const char path[] = "../shared/hf/PixArt-alpha/PixArt-XL-2-1024-MS/text_encoder/tensors.txt";
+    static int64_t numbers[1000];
+    FILE *f = fopen(path, "r");
+    if (!f) {
+        print_message("%s is not here\n", path);
+        skip();
+        return;
+    }
+    int n = read_list(f, numbers, 1000, 9989150328);
+    fclose(f);
+    assert_true(n > 100);
+    size_t size = put_sparse("real.safetensors", n, numbers, 0);
+    if (!size) {
+        print_message("no sparse file of 10 GB can be made here\n");
+        scratch_clean();
+        skip();
+    }
+    assert_true(size > (size_t)9 * GB);
+    assert_int_equal(child("real.safetensors", n, numbers, (size_t)GB / 4), 0);
+    scratch_clean();
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return scratch_open();
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    scratch_close();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(written_tensors_come_back),
+        cmocka_unit_test(long_rows_are_written),
+        cmocka_unit_test(bad_headers_are_refused),
+        cmocka_unit_test(truncated_files_name_both_sizes),
+        cmocka_unit_test(other_kinds_of_files_are_named),
+        cmocka_unit_test(gaps_are_allowed_and_said),
+        cmocka_unit_test(strange_tensors_are_refused_when_asked_for),
+        cmocka_unit_test(every_dtype_is_known),
+        cmocka_unit_test(shards_are_one_checkpoint),
+        cmocka_unit_test(bad_indexes_are_refused),
+        cmocka_unit_test(files_are_chosen),
+        cmocka_unit_test(missing_weights_are_explained),
+        cmocka_unit_test(hash_tells_files_apart),
+        cmocka_unit_test(done_gives_pages_back),
+        cmocka_unit_test(unmappable_files_are_read),
+        cmocka_unit_test(a_real_shard_is_read),
+    };
+    return cmocka_run_group_tests_name("io", tests, set_up, tear_down);
+}
