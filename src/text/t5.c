@@ -72,8 +72,8 @@ typedef struct local {
 /* ---- configuration ------------------------------------------------------------------------ */
 
 static const struct { const char *name; xd_act act; } acts[] = {
-    { "relu", XD_RELU },          { "gelu_new", XD_GELU_TANH }, { "gelu_pytorch_tanh", XD_GELU_TANH },
-    { "gelu", XD_GELU_ERF },      { "silu", XD_SILU },          { "swish", XD_SILU },
+    { "relu", XD_RELU },     { "gelu_new", XD_GELU_TANH }, { "gelu_pytorch_tanh", XD_GELU_TANH },
+    { "gelu", XD_GELU_ERF }, { "silu", XD_SILU },          { "swish", XD_SILU },
 };
 
 /* feed_forward_proj is "ACT" or "gated-ACT", where "gated-gelu" means the tanh form; the keys

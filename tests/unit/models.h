@@ -223,7 +223,8 @@ static inline float *reference(xd_st *g, const char *name, xd_tensor *shape)
     return v;
 }
 
-static inline void near(const char *what, const float *got, const float *want, int64_t n, double tol)
+static inline void near(const char *what, const float *got, const float *want, int64_t n,
+                        double tol)
 {
     double top = 0, worst = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -233,7 +234,8 @@ static inline void near(const char *what, const float *got, const float *want, i
         top = fmax(top, fabs((double)want[i]));
     }
     if (!(worst <= tol * top))
-        fail_msg("%s is off by %g of its largest value %g, allowed %g", what, worst / top, top, tol);
+        fail_msg("%s is off by %g of its largest value %g, allowed %g", what, worst / top, top,
+                 tol);
 }
 
 typedef struct watcher { xd_st *g; const char *prefix; double tol; int seen; } watcher;
@@ -307,7 +309,7 @@ static inline void published(const char *const *dirs, size_t n)
 {
     char path[1024];
     if (!xd_file_is_dir("../shared/hf")) {
-        print_message("# skipped: ../shared/hf, the listings of published checkpoints, is absent\n");
+        print_message("# skipped: ../shared/hf, the published listings, is absent\n");
         skip();
     }
     for (size_t i = 0; i < n; i++) {
@@ -337,7 +339,8 @@ static inline void check_tree(const char *room)
 
 /* ---- what is refused ---------------------------------------------------------------------- */
 
-static inline void refuses(const char *class_name, const char *config, xd_status code, const char *word)
+static inline void refuses(const char *class_name, const char *config, xd_status code,
+                           const char *word)
 {
     part     p = { 0 };
     xd_err   e = { 0 };

@@ -42,7 +42,8 @@ static void refusals(void **state)
 /* ---- golden: transformers ----------------------------------------------------------------- */
 
 /* [C,H,W] and tokens [N, C p^2]: which way is told by `to_tokens`. */
-static void patches(float *tok, float *lat, int64_t C, int64_t H, int64_t W, int64_t p, int to_tokens)
+static void patches(float *tok, float *lat, int64_t C, int64_t H, int64_t W, int64_t p,
+                    int to_tokens)
 {
     for (int64_t c = 0; c < C; c++)
         for (int64_t y = 0; y < H; y++)
