@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef XD_WITH_ATTN
 #include "backend/cpu/attn/attn.h"
-#endif
 #include "base/log.h"
 #include "base/par.h"
 
@@ -120,12 +118,7 @@ static xd_status merge(xd_dev *d, xd_stream *s, const xd_merge *a, void *tmp)
     (void)d;
     (void)s;
     (void)tmp;
-#ifdef XD_WITH_ATTN
     return xd_merge_cpu(a);
-#else
-    (void)a;
-    return XD_EUNSUPPORTED;
-#endif
 }
 
 static xd_status norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
@@ -249,24 +242,17 @@ static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
     return 0;
 }
 
-#ifdef XD_WITH_ATTN
-#define ATTN_SCRATCH(isa, a) xd_attn_scratch_##isa(a, xd_par_threads())
-#define ATTN(isa, a, tmp) xd_attn_##isa(a, tmp)
-#else
-#define ATTN_SCRATCH(isa, a) 0
-#define ATTN(isa, a, tmp) ((void)(a), (void)(tmp), XD_EUNSUPPORTED)
-#endif
 #define TABLE(isa)                                                                          \
     static size_t scratch_##isa(xd_dev *d, xd_op op, const void *args)                      \
     {                                                                                       \
-        return op == XD_OP_ATTN ? ATTN_SCRATCH(isa, args)                                   \
+        return op == XD_OP_ATTN ? xd_attn_scratch_##isa(args, xd_par_threads())             \
                                 : scratch_of(cpu_of(d), op, args);                          \
     }                                                                                       \
     static xd_status attn_##isa(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp)  \
     {                                                                                       \
         (void)d;                                                                            \
         (void)s;                                                                            \
-        return ATTN(isa, a, tmp);                                                           \
+        return xd_attn_##isa(a, tmp);                                                       \
     }                                                                                       \
     static const xd_ops ops_##isa = {                                                       \
         .name = #isa, .scratch = scratch_##isa, .pack_size = pack_size,                     \

@@ -9,7 +9,11 @@
 
 #include "base/par.h"
 
-enum { PANEL = 16, ROWS = 32, COLS = 64 };      /* a work item: ROWS x COLS sums              */
+enum {
+    PANEL = 16,
+    ROWS = 32, COLS = 64,       /* a work item: ROWS x COLS sums                              */
+    DEEP = 256,                 /* inputs added up before they join the sum: rounds less      */
+};
 
 static int64_t taps_of(const xd_weight *w)
 {
@@ -60,6 +64,13 @@ static const float *panel(const xd_weight *w, int64_t group, int64_t tap, int64_
            ((group * taps_of(w) + tap) * panels_of(w) + p) * w->in * PANEL;
 }
 
+static void deep_tile(const xd_kernels *k, float *acc, const float *a, int64_t lda,
+                      const float *b, int64_t n, int64_t K)
+{
+    for (int64_t i = 0; i < K; i += DEEP)
+        k->tile(acc, COLS, a + i, lda, b + i * PANEL, n, K - i < DEEP ? K - i : DEEP);
+}
+
 /* ---- GEMM --------------------------------------------------------------------------------- */
 
 typedef struct gemm_ctx {
@@ -81,8 +92,8 @@ static void gemm_items(void *ctx, int64_t begin, int64_t end, int thread)
         m = m < COLS ? m : COLS;
         memset(acc, 0, sizeof acc);
         for (int64_t j = 0; j < m; j += PANEL)
-            c->k->tile(acc + j, COLS, (const float *)a->in.p + r0 * a->in.s[0], a->in.s[0],
-                       panel(a->w, 0, 0, (c0 + j) / PANEL), n, a->w->in);
+            deep_tile(c->k, acc + j, (const float *)a->in.p + r0 * a->in.s[0], a->in.s[0],
+                      panel(a->w, 0, 0, (c0 + j) / PANEL), n, a->w->in);
         c->k->epilogue(a, acc, COLS, r0, n, c0, m);
     }
 }
@@ -123,9 +134,9 @@ static void conv_tap(const conv_ctx *c, const conv_item *i, const int at[3], flo
     const float *in = (const float *)a->in.p + t * a->in.s[0] + h * a->in.s[1] +
                       (x + first * sw) * a->in.s[2] + i->group * w->in;
     for (int64_t j = 0; j < i->m; j += PANEL)
-        c->k->tile(acc + first * COLS + j, COLS, in, sw * a->in.s[2],
-                   panel(w, i->group, (at[0] * kh + at[1]) * kw + at[2], (i->c0 + j) / PANEL),
-                   last - first, w->in);
+        deep_tile(c->k, acc + first * COLS + j, in, sw * a->in.s[2],
+                  panel(w, i->group, (at[0] * kh + at[1]) * kw + at[2], (i->c0 + j) / PANEL),
+                  last - first, w->in);
 }
 
 /* The sums of an item are a tile of a GEMM whose rows are the pixels of one image row. */
