@@ -13,6 +13,10 @@ typedef struct xd_tok xd_tok;
  * is (the SentencePiece model is built from it in memory). Special tokens are those of
  * tokenizer_config.json / special_tokens_map.json / tokenizer.json. */
 xd_status xd_tok_open_t5(xd_tok **t, const char *dir, xd_err *e);
+/* The same from memory, without the files beside it: a spiece.model with T5's 100 sentinels, a
+ * tokenizer.json. Nothing of the bytes is kept. */
+xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e);
+xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e);
 void      xd_tok_close(xd_tok **t);
 
 /* Ids of a text of `len` UTF-8 bytes (invalid bytes are treated as SentencePiece does),
@@ -21,7 +25,7 @@ void      xd_tok_close(xd_tok **t);
  * directory's config says). */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
-int64_t   xd_tok_vocab(const xd_tok *t);
+int64_t   xd_tok_vocab(const xd_tok *t);        /* ids are below it                          */
 
 /* Lowers and strips a caption as diffusers' PixArt pipelines do without their optional cleaners
  * (Python's str.lower().strip()). malloc'ed; NULL without memory. */

@@ -1,0 +1,300 @@
+/* added.c - added tokens: literals that are ids of their own wherever they stand in a text.
+ *
+ * Which tokens, with which flags, is spread over up to four files; the reading follows
+ * transformers 5: what tokenizer_config.json says of its added tokens stands above the rest, the
+ * first mention of a token wins, and a token outside the vocabulary gets the next free id. */
+#include "tok/inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+/* ---- the list ------------------------------------------------------------------------------- */
+
+int32_t xd_added_id(const xd_tok *t, const char *s)
+{
+    for (int i = 0; i < t->nadded; i++)
+        if (!strcmp(t->added[i].name, s))
+            return t->added[i].id;
+    return -1;
+}
+
+static char *copy(const char *s, size_t len)
+{
+    char *p = malloc(len + 1);
+    if (p) {
+        memcpy(p, s, len);
+        p[len] = 0;
+    }
+    return p;
+}
+
+xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
+{
+    size_t len = strlen(s);
+    if (len == 0 || xd_added_id(t, s) >= 0)
+        return XD_OK;
+    if (t->nadded == t->capadded) {
+        int       cap = t->capadded * 2 + 128;
+        xd_added *p = realloc(t->added, (size_t)cap * sizeof *p);
+        if (!p)
+            return xd_fail(e, XD_ENOMEM, "no memory for %d added tokens", cap);
+        t->added = p;
+        t->capadded = cap;
+    }
+    xd_bytes_buf norm = {0};
+    if (f.normalized)
+        xd_charsmap_apply(&t->map, s, len, &norm);
+    else
+        xd_bytes_add(&norm, s, len);
+    int      id = xd_spm_find(t->spm, s, len);
+    xd_added a = {.text = copy(norm.p ? norm.p : "", norm.len), .name = copy(s, len),
+                  .len = norm.len, .id = id >= 0 ? id : t->next++, .f = f};
+    free(norm.p);
+    t->added[t->nadded++] = a;
+    if (norm.failed || !a.text || !a.name)
+        return xd_fail(e, XD_ENOMEM, "no memory for the added token %s", s);
+    return XD_OK;
+}
+
+/* ---- finding -------------------------------------------------------------------------------- */
+
+/* The longest added token that s begins with; -1: none. */
+static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len)
+{
+    int best = -1;
+    for (int i = 0; i < t->nadded; i++) {
+        const xd_added *a = &t->added[i];
+        if (!a->f.normalized == !normalized && a->len && a->len <= len && a->text[0] == s[0] &&
+            !memcmp(a->text, s, a->len) && (best < 0 || a->len > t->added[best].len))
+            best = i;
+    }
+    return best;
+}
+
+/* \w of regular expressions: letters, marks, digits, connectors, joiners. */
+static int is_word(int32_t c)
+{
+    switch (utf8proc_category(c)) {
+    case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM: case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME: case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL: case UTF8PROC_CATEGORY_PC: return 1;
+    default: return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9);
+    }
+}
+
+/* The character that ends before s[at] (at > 0); *from is where it begins. */
+static int32_t before(const char *s, size_t at, size_t *from)
+{
+    size_t took, i = at - 1;
+    while (i > 0 && ((unsigned char)s[i] & 0xc0) == 0x80)
+        i--;
+    *from = i;
+    return xd_utf8_get(s + i, at - i, &took);
+}
+
+static int alone(const char *s, size_t len, size_t begin, size_t end)
+{
+    size_t x;
+    return (begin == 0 || !is_word(before(s, begin, &x))) &&
+           (end == len || !is_word(xd_utf8_get(s + end, len - end, &x)));
+}
+
+/* Lets the token swallow the white space that its flags ask for. */
+static void swallow(const xd_added_flags *f, const char *s, size_t len, size_t from, size_t *begin,
+                    size_t *end)
+{
+    size_t x;
+    while (f->lstrip && *begin > from && xd_is_space(before(s, *begin, &x)))
+        *begin = x;
+    if (*begin < from)
+        *begin = from;
+    while (f->rstrip && *end < len && xd_is_space(xd_utf8_get(s + *end, len - *end, &x)))
+        *end += x;
+}
+
+int xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
+                  size_t from, size_t *begin, size_t *end)
+{
+    while (at < len) {
+        int i = longest_at(t, normalized, s + at, len - at);
+        if (i < 0) {
+            at++;
+            continue;
+        }
+        const xd_added *a = &t->added[i];
+        *begin = at;
+        *end = at + a->len;
+        if (!a->f.single_word || alone(s, len, *begin, *end)) {
+            swallow(&a->f, s, len, from, begin, end);
+            return i;
+        }
+        at = *end;
+    }
+    return -1;
+}
+
+/* ---- the files ------------------------------------------------------------------------------ */
+
+static int flag(const xd_json *o, const char *key, int otherwise)
+{
+    int v;
+    return xd_json_bool(xd_json_get(o, key), &v) ? v : otherwise;
+}
+
+/* A token given as a text or as an object with "content" and flags. Special tokens are not
+ * normalized unless they say so. */
+static xd_status add_json(xd_tok *t, const xd_json *j, int special, xd_err *e)
+{
+    const char    *s = xd_json_text(j);
+    xd_added_flags f = {0};
+    if (!s) {
+        s = xd_json_text(xd_json_get(j, "content"));
+        special = flag(j, "special", special);
+        f = (xd_added_flags) {flag(j, "lstrip", 0), flag(j, "rstrip", 0),
+                              flag(j, "single_word", 0), flag(j, "normalized", !special)};
+    }
+    return s ? xd_added_add(t, s, f, e) : XD_OK;
+}
+
+static xd_status add_list(xd_tok *t, const xd_json *list, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (const xd_json *i = xd_json_first(list); i && s == XD_OK; i = xd_json_next(i))
+        s = add_json(t, i, 1, e);
+    return s;
+}
+
+/* Lists that are in the order of their ids in every file that is written today. */
+static xd_status add_declared(xd_tok *t, const xd_special_files *f, xd_err *e)
+{
+    const xd_json *list = xd_json_get(f->cfg, "added_tokens_decoder");
+    if (list) {
+        xd_status s = XD_OK;
+        for (const xd_json *i = xd_json_first(list); i && s == XD_OK; i = xd_json_next(i))
+            s = add_json(t, i, 0, e);
+        return s;
+    }
+    for (const xd_json *i = xd_json_first(f->old); i; i = xd_json_next(i)) {
+        xd_added_flags plain = {.normalized = 1};
+        xd_status      s = xd_added_add(t, xd_json_key(i) ? xd_json_key(i) : "", plain, e);
+        if (s != XD_OK)
+            return s;
+    }
+    list = xd_json_get(f->tj, "added_tokens");
+    for (const xd_json *i = xd_json_first(list); i; i = xd_json_next(i)) {
+        xd_status s = add_json(t, i, 0, e);
+        if (s != XD_OK)
+            return s;
+    }
+    return XD_OK;
+}
+
+static const xd_json *named(const xd_special_files *f, const char *key)
+{
+    const xd_json *j = xd_json_get(f->cfg, "added_tokens_decoder") ? NULL : xd_json_get(f->map, key);
+    return j ? j : xd_json_get(f->cfg, key);
+}
+
+static xd_status add_named(xd_tok *t, const xd_special_files *f, xd_err *e)
+{
+    static const struct { const char *key, *text; } names[] = {
+        {"bos_token", NULL}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"sep_token", NULL},
+        {"pad_token", "<pad>"}, {"cls_token", NULL}, {"mask_token", NULL},
+    };
+    xd_status s = XD_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names && s == XD_OK; i++) {
+        const xd_json *j = named(f, names[i].key);
+        if (j)
+            s = add_json(t, j, 1, e);
+        else if (names[i].text)
+            s = xd_added_add(t, names[i].text, (xd_added_flags) {0}, e);
+    }
+    return s;
+}
+
+int xd_special_extra_ids(const xd_json *cfg)
+{
+    double n;
+    if (!xd_json_number(xd_json_get(cfg, "extra_ids"), &n))
+        return 100;
+    return n > 0 && n <= 10000 ? (int)n : 0;
+}
+
+static xd_status add_sentinels(xd_tok *t, const xd_json *cfg, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int i = 0; i < xd_special_extra_ids(cfg) && s == XD_OK; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "<extra_id_%d>", i);
+        s = xd_added_add(t, name, (xd_added_flags) {0}, e);
+    }
+    return s;
+}
+
+static int has_sentinel(const xd_json *list)
+{
+    for (const xd_json *i = xd_json_first(list); i; i = xd_json_next(i)) {
+        const char *s = xd_json_text(i);
+        s = s ? s : xd_json_text(xd_json_get(i, "content"));
+        if (s && strstr(s, "<extra_id_"))
+            return 1;
+    }
+    return 0;
+}
+
+/* Pieces that a spiece.model itself calls control or user-defined. */
+static xd_status add_control(xd_tok *t, xd_err *e)
+{
+    for (int i = 0; i < t->v.n; i++) {
+        const xd_piece *p = &t->v.p[i];
+        char            s[XD_PIECE_MAX + 1];
+        if (p->type != XD_PIECE_CONTROL && p->type != XD_PIECE_USER)
+            continue;
+        memcpy(s, t->v.text.p + p->at, p->len);
+        s[p->len] = 0;
+        xd_status st = xd_added_add(t, s, (xd_added_flags) {0}, e);
+        if (st != XD_OK)
+            return st;
+    }
+    return XD_OK;
+}
+
+/* The rest: a list in the config stands for all; without one, the model's control pieces (or
+ * special_tokens_map.json's list) and the sentinels. */
+static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
+{
+    const xd_json *extra = xd_json_get(f->cfg, "extra_special_tokens");
+    const xd_json *more = xd_json_get(f->cfg, "additional_special_tokens");
+    if (xd_json_size(extra) > 0)
+        return add_list(t, extra, e);
+    if (more || extra)
+        return add_list(t, more, e);
+    const xd_json *listed = f->spiece ? NULL : named(f, "additional_special_tokens");
+    xd_status      s = listed ? add_list(t, listed, e) : f->spiece ? add_control(t, e) : XD_OK;
+    if (s != XD_OK || has_sentinel(listed))
+        return s;
+    return add_sentinels(t, f->cfg, e);
+}
+
+xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
+{
+    xd_status s = add_declared(t, f, e);
+    if (s == XD_OK)
+        s = add_named(t, f, e);
+    if (s == XD_OK)
+        s = add_extra(t, f, e);
+    if (s != XD_OK)
+        return s;
+    const xd_json *eos = named(f, "eos_token");
+    const char    *name = xd_json_text(eos) ? xd_json_text(eos)
+                                            : xd_json_text(xd_json_get(eos, "content"));
+    t->end = xd_added_id(t, name ? name : "</s>");
+    const char *side = xd_json_text(xd_json_get(f->cfg, "truncation_side"));
+    t->cut_left = side && !strcmp(side, "left");
+    if (t->end < 0)
+        return xd_fail(e, XD_EFORMAT, "the tokenizer's eos_token is empty");
+    return XD_OK;
+}

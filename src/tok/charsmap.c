@@ -1,0 +1,127 @@
+/* charsmap.c - the precompiled character map of a SentencePiece model, applied as Hugging Face's
+ * tokenizers apply it.
+ *
+ * The map is a blob: bytes of the trie (u32), the trie as a double array (Aoe 1989, in the form of
+ * Darts-clone), then the replacements, each ended by NUL. SentencePiece replaces the longest match
+ * at every place; the tokenizers library looks only at whole graphemes below six bytes, then at
+ * single characters, takes the shortest match, and lets it replace the whole of what it looked at. */
+#include "tok/inside.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+enum { GRAPHEME_MAX = 6 };              /* bytes; graphemes of fewer are looked up whole        */
+
+static uint32_t little(const char *p)
+{
+    uint32_t v = 0;
+    for (int i = 0; i < 4; i++)
+        v |= (uint32_t)(unsigned char)p[i] << (8 * i);
+    return v;
+}
+
+xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const char *what,
+                           xd_err *e)
+{
+    *m = (xd_charsmap) {0};
+    if (len == 0)
+        return XD_OK;
+    uint32_t bytes = len >= 4 ? little(map) : 0;
+    if (bytes < 4 || bytes % 4 || bytes > len - 4)
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: a character map of %zu bytes says that its trie has %u bytes", what,
+                       len, (unsigned)bytes);
+    *m = (xd_charsmap) {map + 4, map + 4 + bytes, bytes / 4, len - 4 - bytes};
+    return XD_OK;
+}
+
+static size_t unit_offset(uint32_t u)
+{
+    return (size_t)(u >> 10) << ((u & (1u << 9)) >> 6);
+}
+
+/* The replacement of the shortest key that s[0..len) begins with; 0: there is none. */
+static int lookup(const xd_charsmap *m, const char *s, size_t len, const char **text, size_t *n)
+{
+    if (m->units == 0)
+        return 0;
+    size_t at = unit_offset(little(m->trie));
+    for (size_t i = 0; i < len && s[i]; i++) {
+        unsigned char c = (unsigned char)s[i];
+        at ^= c;
+        if (at >= m->units)
+            return 0;
+        uint32_t u = little(m->trie + 4 * at);
+        if ((u & (0x80000000u | 0xff)) != c)
+            return 0;
+        at ^= unit_offset(u);
+        if (at >= m->units)
+            return 0;
+        if (u >> 8 & 1) {
+            size_t value = little(m->trie + 4 * at) & 0x7fffffffu;
+            if (value >= m->len)
+                return 0;
+            *text = m->text + value;
+            const char *end = memchr(*text, 0, m->len - value);
+            *n = end ? (size_t)(end - *text) : m->len - value;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void replace(const xd_charsmap *m, const char *s, size_t len, xd_bytes_buf *out)
+{
+    const char *text;
+    size_t      n;
+    if (len < GRAPHEME_MAX && lookup(m, s, len, &text, &n)) {
+        xd_bytes_add(out, text, n);
+        return;
+    }
+    for (size_t i = 0; i < len;) {
+        size_t took = xd_utf8_len(s + i);
+        if (lookup(m, s + i, took, &text, &n))
+            xd_bytes_add(out, text, n);
+        else
+            xd_bytes_add(out, s + i, took);
+        i += took;
+    }
+}
+
+/* What continues a grapheme (or begins one) in Unicode 17, which the tokenizers know, and not yet
+ * in Debian 12's utf8proc: a character of the same kind that it does know stands in. */
+static int32_t stand_in(int32_t c)
+{
+    static const int32_t extend[][2] = {
+        {0x897, 0x897},     {0x1acf, 0x1add},   {0x1ae0, 0x1aeb},   {0x10d69, 0x10d6d},
+        {0x10efa, 0x10efc}, {0x113b8, 0x113c0}, {0x113c2, 0x113c2}, {0x113c5, 0x113c5},
+        {0x113c7, 0x113ca}, {0x113cc, 0x113d0}, {0x113d2, 0x113d2}, {0x113e1, 0x113e2},
+        {0x11b60, 0x11b67}, {0x11f5a, 0x11f5a}, {0x1611e, 0x1612f}, {0x1e5ee, 0x1e5ef},
+        {0x1e6e3, 0x1e6e3}, {0x1e6e6, 0x1e6e6}, {0x1e6ee, 0x1e6ef}, {0x1e6f5, 0x1e6f5},
+    };
+    if (c == 0x113d1)
+        return 0x600;                   /* a prepended mark                                     */
+    if (c == 0x11a3a)
+        return 'a';                     /* no longer a prepended mark                           */
+    if (c >= 0x897)
+        for (size_t i = 0; i < sizeof extend / sizeof *extend; i++)
+            if (c >= extend[i][0] && c <= extend[i][1])
+                return 0x300;           /* a combining mark                                     */
+    return c;
+}
+
+void xd_charsmap_apply(const xd_charsmap *m, const char *s, size_t len, xd_bytes_buf *out)
+{
+    size_t           start = 0, took;
+    utf8proc_int32_t state = 0, last = 0;
+    for (size_t i = 0; i < len; i += took) {
+        int32_t c = stand_in(xd_utf8_get(s + i, len - i, &took));
+        if (i && utf8proc_grapheme_break_stateful(last, c, &state)) {
+            replace(m, s + start, i - start, out);
+            start = i;
+        }
+        last = c;
+    }
+    if (len)
+        replace(m, s + start, len - start, out);
+}

@@ -1,0 +1,113 @@
+/* inside.h - what the files of this room share; nobody else includes it.
+ *
+ * A text becomes ids in five steps, which are those of transformers' T5Tokenizer: added tokens
+ * (added.c) are found in the raw text; the rest is normalized by the model's character map
+ * (charsmap.c), cut at white space and at U+2581, which each word then begins with (tok.c), and
+ * every word is cut into pieces with the best sum of scores (unigram.c). */
+#ifndef XD_TOK_INSIDE_H
+#define XD_TOK_INSIDE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/json.h"
+#include "tok/spm.h"
+#include "tok/tok.h"
+
+/* ---- growing bytes ------------------------------------------------------------------------ */
+
+typedef struct xd_bytes_buf { char *p; size_t len, cap; int failed; } xd_bytes_buf;
+void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n);    /* failed: no memory           */
+
+/* ---- UTF-8 -------------------------------------------------------------------------------- */
+
+/* The code point at s[0..len) (len > 0) and the bytes it takes; an invalid byte is -1 and takes
+ * one. */
+int32_t xd_utf8_get(const char *s, size_t len, size_t *took);
+size_t  xd_utf8_len(const char *s);             /* bytes of the valid character at s           */
+int     xd_is_space(int32_t c);                 /* Unicode's White_Space                       */
+
+/* ---- the vocabulary, before the library has it ---------------------------------------------- */
+
+enum { XD_PIECE_NORMAL = 1, XD_PIECE_UNKNOWN, XD_PIECE_CONTROL, XD_PIECE_USER };
+enum { XD_PIECE_MAX = 1024 };           /* bytes of a piece; longer ones are refused           */
+
+typedef struct xd_piece {
+    size_t at, len;                     /* its text in xd_vocab.text                           */
+    double score;
+    int    type;
+} xd_piece;
+
+typedef struct xd_vocab {
+    xd_piece    *p;
+    int          n, cap;
+    xd_bytes_buf text;
+    xd_bytes_buf map;                   /* the precompiled character map; may be empty          */
+} xd_vocab;
+
+/* Read a serialized ModelProto, or tokenizer.json; `what` names it in errors. */
+xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, const char *what, xd_err *e);
+xd_status xd_vocab_json(xd_vocab *v, const xd_json *j, const char *what, xd_err *e);
+xd_status xd_vocab_add(xd_vocab *v, const char *s, size_t len, double score, int type,
+                       const char *what, xd_err *e);
+void      xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model);       /* as a ModelProto      */
+void      xd_vocab_free(xd_vocab *v);
+
+/* ---- normalization -------------------------------------------------------------------------- */
+
+typedef struct xd_charsmap {            /* borrowed from the vocabulary's map                   */
+    const char *trie, *text;
+    size_t      units, len;             /* of the trie (4 bytes each), bytes of text            */
+} xd_charsmap;
+
+xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const char *what,
+                           xd_err *e);
+/* Appends the normalized form of valid UTF-8. */
+void      xd_charsmap_apply(const xd_charsmap *m, const char *s, size_t len, xd_bytes_buf *out);
+
+/* ---- added tokens --------------------------------------------------------------------------- */
+
+typedef struct xd_added_flags { int lstrip, rstrip, single_word, normalized; } xd_added_flags;
+
+typedef struct xd_added {
+    char          *text;                /* what is looked for: normalized when the flag says so  */
+    char          *name;                /* as given                                             */
+    size_t         len;
+    int32_t        id;
+    xd_added_flags f;
+} xd_added;
+
+typedef struct xd_ids { int32_t *p; int64_t n, cap; int failed; } xd_ids;
+void xd_ids_add(xd_ids *o, int32_t id);
+
+struct xd_tok {
+    xd_vocab    v;
+    xd_charsmap map;
+    xd_spm     *spm;
+    double      unknown;                /* score of a character without a piece                 */
+    char        lens[XD_PIECE_MAX + 1]; /* lens[n]: some piece has n bytes                      */
+    size_t      longest;
+    xd_added   *added;
+    int         nadded, capadded;
+    int32_t     end, next;              /* id of </s>; id of the next token out of vocabulary   */
+    int         cut_left;               /* truncation drops the beginning                       */
+};
+
+/* Makes `s` an added token unless it is one; its id is the vocabulary's or the next one. */
+xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
+int32_t   xd_added_id(const xd_tok *t, const char *s);          /* -1: no such token            */
+/* Reads the directory's special tokens: any of cfg (tokenizer_config.json), map
+ * (special_tokens_map.json), old (added_tokens.json), tj (tokenizer.json) may be NULL. */
+typedef struct xd_special_files { const xd_json *cfg, *map, *old, *tj; int spiece; }
+    xd_special_files;
+xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e);
+int       xd_special_extra_ids(const xd_json *cfg);             /* how many sentinels           */
+/* Next match at or after s[at]: the token, and where it begins and ends with the white space it
+ * swallows (not before `from`); -1: none. `normalized` picks which tokens. */
+int       xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
+                        size_t from, size_t *begin, size_t *end);
+
+/* Appends the ids of one word, valid UTF-8. */
+void xd_unigram(const xd_tok *t, const char *s, size_t len, xd_ids *out);
+
+#endif

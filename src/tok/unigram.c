@@ -1,0 +1,86 @@
+/* unigram.c - cuts a word into the pieces with the best sum of scores (Kudo 2018, by dynamic
+ * programming over the places of the word).
+ *
+ * Scores are added in double from the left, and a later candidate wins only when it is better:
+ * this is what Hugging Face's tokenizers do, and it decides between equal sums. A character that
+ * is no piece costs ten more than the worst piece; neighbours of that kind become one id. */
+#include "tok/inside.h"
+
+#include <stdlib.h>
+
+enum { UNKNOWN = 2 };                   /* T5Tokenizer's unk_id, whatever the file says         */
+
+typedef struct place {                  /* the best way to end here                             */
+    double  score;
+    int64_t from;                       /* -1: none yet                                         */
+    int32_t id;
+} place;
+
+static void offer(place *p, double score, int64_t from, int32_t id)
+{
+    if (p->from < 0 || score > p->score)
+        *p = (place) {score, from, id};
+}
+
+static void forward(const xd_tok *t, const char *s, size_t len, place *best)
+{
+    for (size_t from = 0; from < len;) {
+        size_t one = xd_utf8_len(s + from), to = from;
+        int    single = 0;
+        while (to < len && to - from < t->longest) {
+            to += xd_utf8_len(s + to);
+            size_t n = to - from;
+            int    id = n <= t->longest && t->lens[n] ? xd_spm_find(t->spm, s + from, n) : -1;
+            if (id < 0)
+                continue;
+            offer(best + to, t->v.p[id].score + best[from].score, (int64_t)from, id);
+            single |= n == one;
+        }
+        if (!single)
+            offer(best + from + one, t->unknown + best[from].score, (int64_t)from, UNKNOWN);
+        from += one;
+    }
+}
+
+/* Turns the links round, so that the way can be walked from the left: best[i].from becomes the
+ * next place, and the id of the step stands at its beginning. */
+static void turn(place *best, size_t len)
+{
+    int64_t to = (int64_t)len, next = -1;
+    int32_t id = -1;
+    while (to >= 0) {
+        int64_t from = best[to].from;
+        int32_t mine = best[to].id;
+        best[to].from = next;
+        best[to].id = id;
+        next = to;
+        id = mine;
+        to = to == 0 ? -1 : from;
+    }
+}
+
+void xd_unigram(const xd_tok *t, const char *s, size_t len, xd_ids *out)
+{
+    place *best = malloc((len + 1) * sizeof *best);
+    if (!best) {
+        out->failed = 1;
+        return;
+    }
+    for (size_t i = 0; i <= len; i++)
+        best[i] = (place) {0, i ? -1 : 0, -1};
+    forward(t, s, len, best);
+    turn(best, len);
+    for (int64_t at = 0; at < (int64_t)len;) {
+        int64_t next = best[at].from, start = at;
+        int32_t id = best[at].id;
+        while (id == UNKNOWN && next < (int64_t)len && best[next].id == UNKNOWN)
+            next = best[next].from;
+        if (id == UNKNOWN) {            /* several together may spell a piece                   */
+            int found = xd_spm_find(t->spm, s + start, (size_t)(next - start));
+            id = found < 0 ? UNKNOWN : found;
+        }
+        xd_ids_add(out, id);
+        at = next;
+    }
+    free(best);
+}
