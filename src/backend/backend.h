@@ -61,6 +61,10 @@ void xd_dev_counts(xd_dev *d, xd_counts *out, int reset);
 xd_dtype xd_dev_compute(const xd_dev *d, xd_dtype want);
 /* The type it prefers when nothing is asked: bf16 with native dot products, else f32. */
 xd_dtype xd_dev_best(const xd_dev *d);
+/* GFLOP/s that `threads` (0: all that kernels use) reach in registers alone with products of
+ * type F32 or BF16 on this device's instruction set; takes about 30 ms. Where BF16 has no dot
+ * products of its own, its peak is that of F32. Not for a count device. */
+double   xd_cpu_peak(xd_dev *d, xd_dtype t, int threads);
 
 /* ---- weights ------------------------------------------------------------------------------ */
 

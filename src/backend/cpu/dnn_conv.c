@@ -239,18 +239,20 @@ static size_t bytes64(const xd_tensor *t)
     return (xd_bytes(*t) + 63) / 64 * 64;
 }
 
-/* Copies views into dense scratch, and the result back. */
+/* Copies views into dense scratch, and the result back; a bf16 result of f32 work, which oneDNN
+ * does not have, is converted on that way. */
 static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
     xd_conv b = *a;
     size_t  own = 0, rest = 0;
-    int     in = !dense_all(&a->in), out = !dense_all(&a->out);
+    int     narrow = a->in.type == XD_F32 && a->out.type != XD_F32;
+    int     in = !dense_all(&a->in), out = !dense_all(&a->out) || narrow;
     if (in) {
         b.in = xd_view(need ? a->in.p : tmp, a->in.type, 4, a->in.d);
         own += bytes64(&b.in);
     }
     if (out) {
-        b.out = xd_view(need ? a->out.p : tmp + own, a->out.type, 4, a->out.d);
+        b.out = xd_view(need ? a->out.p : tmp + own, narrow ? XD_F32 : a->out.type, 4, a->out.d);
         own += bytes64(&b.out);
     }
     if (!need && in)

@@ -68,11 +68,11 @@ static inline uint16_t to_f16(float f)
     return (uint16_t)(s | (m >= 0x477ff000u ? special : r));
 }
 
-/* e^x for |x| <= 87, else e^(+-87); NaN gives some number. Relative error 1.2e-7. */
+/* e^x; 0 below -87.7, infinite above 88.3; NaN gives some number. Relative error 1.2e-7. */
 static inline float exp_f(float x)
 {
-    x = x < 87.0f ? x : 87.0f;
-    x = x > -87.0f ? x : -87.0f;
+    x = x < 88.5f ? x : 88.5f;
+    x = x > -88.0f ? x : -88.0f;
     float n = x * 1.44269504f + 12582912.0f;    /* the sum's last bit weighs 1               */
     int32_t e = (int32_t)(bits(n) - bits(12582912.0f));
     n -= 12582912.0f;
