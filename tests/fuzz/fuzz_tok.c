@@ -1,0 +1,47 @@
+/* fuzz_tok.c - any bytes as a tokenizer file: tokenizer.json when they begin like JSON, else
+ * spiece.model.
+ *
+ * Whatever opens must turn texts into ids below the vocabulary's size, cut where asked. The
+ * texts are one of all kinds of characters and the beginning of the file itself. */
+#include <string.h>
+
+#include "fuzz.h"
+#include "tok/tok.h"
+
+static const char text[] = "a  large\tcat </s><extra_id_0> \xc3\xa9\xef\xac\x81 \xe7\x8c\xab\xf0\x9f\x90\xb1 "
+                           "<pad>.\xff\xc2\x85 x";
+
+static void use(const xd_tok *t, const char *s, size_t len)
+{
+    int32_t *ids = NULL, *cut = NULL;
+    int64_t  n = 0, k = 0;
+    xd_err   e = { 0 };
+    if (xd_tok_ids(t, s, len, 0, &ids, &n, &e) != XD_OK) {
+        MUST(e.code != XD_OK && e.msg[0]);
+        free(ids);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        MUST(ids[i] >= 0 && ids[i] < xd_tok_vocab(t));
+    MUST(xd_tok_ids(t, s, len, 3, &cut, &k, &e) == XD_OK && k <= 3 && k <= n);
+    free(ids);
+    free(cut);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    xd_tok   *t;
+    xd_err    e = { 0 };
+    int       json = size && data[0] == '{';
+    xd_status st = json ? xd_tok_open_json(&t, (const char *)data, size, &e)
+                        : xd_tok_open_spiece(&t, data, size, &e);
+    if (st != XD_OK) {
+        MUST(!t && e.code == st && e.msg[0]);
+        return 0;
+    }
+    use(t, text, sizeof text - 1);
+    use(t, (const char *)data, size < 200 ? size : 200);
+    use(t, "", 0);
+    xd_tok_close(&t);
+    return 0;
+}

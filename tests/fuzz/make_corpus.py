@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Writes the corpus of the fuzz targets, some KB of good and broken files, beside this script.
+
+usage: make_corpus.py [DIR]
+
+The files are the beginnings from which libFuzzer mutates, and what `make check` replays. A file
+that made a target fail is added by hand under a name of its own; this script leaves it alone.
+"""
+import json
+import pathlib
+import struct
+import sys
+
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
+ROOT = ROOT if ROOT.is_dir() else ROOT.parent / "corpus"
+
+
+def put(target, name, data):
+    path = ROOT / target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+# ---- safetensors -------------------------------------------------------------------------------
+
+def st(header, data=b"", length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def tensor(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def safetensors():
+    ok = {"a": tensor("F32", [2, 2], 0, 16), "b": tensor("BF16", [3], 16, 22)}
+    files = {
+        "good": st(ok, bytes(22)),
+        "metadata": st({"__metadata__": {"format": "pt"}, **ok}, bytes(22)),
+        "empty": st({}),
+        "scalar": st({"s": tensor("I64", [], 0, 8)}, bytes(8)),
+        "zero_extent": st({"z": tensor("F16", [0, 5], 0, 0)}),
+        "six_dims": st({"d": tensor("U8", [1, 1, 1, 1, 1, 2], 0, 2)}, bytes(2)),
+        "unknown_dtype": st({"q": tensor("F4", [2], 0, 1)}, bytes(1)),
+        "all_dtypes": st({n: tensor(n, [1], o, o + s) for n, o, s in (
+            ("F64", 0, 8), ("I64", 8, 8), ("F32", 16, 4), ("I32", 20, 4), ("F16", 24, 2),
+            ("I16", 26, 2), ("F8_E4M3", 28, 1), ("F8_E5M2", 29, 1), ("I8", 30, 1), ("U8", 31, 1),
+            ("BOOL", 32, 1))}, bytes(33)),
+        "gap": st({"g": tensor("U8", [2], 3, 5)}, bytes(9)),
+        "padded": st(json.dumps(ok).encode() + b"      ", bytes(22)),
+        "overlap": st({"a": tensor("U8", [8], 0, 8), "b": tensor("U8", [8], 4, 12)}, bytes(12)),
+        "same_place": st({"a": tensor("U8", [8], 0, 8), "b": tensor("U8", [8], 0, 8)}, bytes(8)),
+        "twice": st(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
+                    b'"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}', bytes(2)),
+        "truncated_data": st(ok, bytes(21)),
+        "truncated_header": st(ok, length=4000),
+        "huge_header": st(ok, bytes(22), 1 << 40),
+        "overflow": st({"o": tensor("F32", [1 << 32, 1 << 32], 0, 0)}),
+        "overflow_zero": st({"o": tensor("F32", [1 << 62, 0, 1 << 62], 0, 0)}),
+        "far": st({"f": tensor("U8", [4], (1 << 53) - 8, (1 << 53) - 4)}, bytes(4)),
+        "negative": st({"n": tensor("F32", [-1], 0, 4)}, bytes(4)),
+        "fraction": st({"n": tensor("F32", [1.5], 0, 6)}, bytes(6)),
+        "nan": st(b'{"n":{"dtype":"F32","shape":[NaN],"data_offsets":[0,Infinity]}}'),
+        "wrong_size": st({"w": tensor("F32", [3], 0, 8)}, bytes(8)),
+        "not_object": st(b"[1]"),
+        "deep": st(b"[" * 70 + b"]" * 70),
+        "bad_types": st({"a": {"dtype": 1, "shape": "x", "data_offsets": {}}}),
+        "seven_bytes": b"\2\0\0\0\0\0\0",
+        "lfs": b"version https://git-lfs.github.com/spec/v1\n",
+        "pickle": b"\x80\2\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.",
+    }
+    maps = {
+        "index_good": {"x": "a.safetensors", "y": "b.safetensors", "z": "b.safetensors"},
+        "index_one": {"y": "b.safetensors"},
+        "index_missing": {"x": "a.safetensors", "w": "c.safetensors"},
+        "index_absent": {"x": "b.safetensors"},
+        "index_traversal": {"x": "../a.safetensors"},
+        "index_self": {"x": "input.safetensors.index.json"},
+        "index_number": {"x": 1},
+    }
+    for name, m in maps.items():
+        files[name] = json.dumps({"metadata": {"total_size": 44}, "weight_map": m}).encode()
+    for name, data in files.items():
+        put("safetensors", name, data)
+
+
+# ---- JSON ----------------------------------------------------------------------------------------
+
+def documents():
+    files = {
+        "record": '{"i": 3, "l": 9007199254740992, "f": 1e-06, "d": 0.1, "b": false, "s": "silu", '
+                  '"ints": [320, 640], "names": ["DownBlock2D", "x"], "known": {}, "new": [1]}',
+        "python": '{"f": Infinity, "d": -Infinity, "i": null, "x": NaN, "l": [128, 128]}',
+        "words": '{"f": "Infinity", "d": "NaN", "sample_size": 64}',
+        "wrong": '{"i": 1.5}', "wrong_bool": '{"b": 1}', "wrong_list": '{"ints": [1, "2"]}',
+        "long_text": '{"s": "' + "x" * 64 + '"}',
+        "long_list": json.dumps({"ints": list(range(17))}),
+        "unequal": '{"l": [1, 2]}', "wide": '{"i": 3000000000, "f": 1e300}',
+        "escapes": r'["\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00", "é😀"]',
+        "nul": r'["\u0000"]', "surrogate": r'["\ud800"]', "bad_utf8": b'["\xff\xc0\x80\xed\xa0\x80"]',
+        "stray_utf8": b'["a\x80b\xe2\x82"]', "control": b'["a\tb"]', "bom": b"\xef\xbb\xbf{}",
+        "depth64": "[" * 64 + "]" * 64, "depth65": "[" * 65 + "]" * 65, "open": "[[[[",
+        "numbers": "[0, -0, 1e5, 1E-5, 1.25, 1e999, -1e999, 12345678901234567890]",
+        "long_number": "[" + "1" * 80 + "]",
+        "tail": "{} x", "empty": "", "blank": " \n", "twice": '{"a":1,"a":2}', "string": '"text"',
+        "unterminated": '{"a": "b', "half_nan": "[-NaN, 1Infinity]", "words2": "[true,false,null]",
+    }
+    for name, data in files.items():
+        put("json", name, data)
+
+
+# ---- tokenizers ------------------------------------------------------------------------------------
+
+def varint(v):
+    out = b""
+    while v > 127:
+        out += bytes([v & 127 | 128])
+        v >>= 7
+    return out + bytes([v])
+
+
+def message(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def piece(text, score, kind=1):
+    body = message(1, text.encode()) + varint(2 << 3 | 5) + struct.pack("<f", score)
+    return message(1, body + (varint(3 << 3) + varint(kind) if kind != 1 else b""))
+
+
+def spiece(pieces, kind=1, tail=b""):
+    trainer = varint(3 << 3) + varint(kind)
+    normalizer = message(1, b"identity") + varint(3 << 3) + b"\1" + varint(4 << 3) + b"\1"
+    return b"".join(pieces) + message(2, trainer) + message(3, normalizer) + tail
+
+
+def charsmap(text=b"fi\0"):
+    """A double array with room for a few characters; the ligature U+FB01 leads to "fi"."""
+    units = [0] * 256
+    units[0] = 1 << 10
+    return struct.pack("<I", 4 * len(units)) + struct.pack("<256I", *units) + text
+
+
+SPECIAL = [piece("<pad>", 0, 3), piece("</s>", 0, 3), piece("<unk>", 0, 2)]
+WORDS = [("▁", -2.0), ("▁large", -5.5), ("a", -3.0), ("▁a", -2.5), ("l", -4.0), ("ge", -6.0),
+         ("r", -4.5), ("c", -4.25), ("at", -5.0), ("▁cat", -7.0), ("é", -9.0), ("猫", -10.0)]
+
+
+def tokenizer_json(**change):
+    vocab = [["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0]] + [[t, s] for t, s in WORDS]
+    added = [{"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": False,
+              "normalized": False, "special": True} for i, t in enumerate(("<pad>", "</s>", "<unk>"))]
+    doc = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always",
+                          "split": True},
+        "post_processor": {"type": "TemplateProcessing",
+                           "single": [{"Sequence": {"id": "A", "type_id": 0}},
+                                      {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+                           "pair": [], "special_tokens": {"</s>": {"id": "</s>", "ids": [1],
+                                                                   "tokens": ["</s>"]}}},
+        "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
+        "model": {"type": "Unigram", "unk_id": 2, "vocab": vocab, "byte_fallback": False},
+    }
+    doc.update(change)
+    return json.dumps(doc, ensure_ascii=False)
+
+
+def tokenizers():
+    words = [piece(t, s) for t, s in WORDS]
+    files = {
+        "spiece": spiece(SPECIAL + words),
+        "spiece_user": spiece(SPECIAL + words + [piece("<mask>", 0, 4), piece("ab", 0, 5)]),
+        "spiece_map": spiece(SPECIAL + words, tail=message(3, message(2, charsmap()))),
+        "spiece_short_map": spiece(SPECIAL + words, tail=message(3, message(2, b"\xff\xff\xff\x7f"))),
+        "spiece_bpe": spiece(SPECIAL + words, kind=2),
+        "spiece_no_unk": spiece([piece("a", -1), piece("b", -2), piece("c", -3)]),
+        "spiece_no_end": spiece([piece("<unk>", 0, 2)] + words),
+        "spiece_empty_piece": spiece(SPECIAL + [piece("", -1)]),
+        "spiece_nan": spiece(SPECIAL + [piece("a", float("nan")), piece("b", float("inf"))]),
+        "spiece_twice": spiece(SPECIAL + words + words[:2]),
+        "spiece_cut": spiece(SPECIAL + words)[:40],
+        "spiece_bad_utf8": spiece(SPECIAL + [message(1, message(1, b"\xff\xfe"))]),
+        "nothing": b"",
+        "json": tokenizer_json(),
+        "json_bpe": tokenizer_json(model={"type": "BPE", "vocab": {"a": 0}, "merges": []}),
+        "json_no_model": tokenizer_json(model=None),
+        "json_unk_far": tokenizer_json(model={"type": "Unigram", "unk_id": 99,
+                                              "vocab": [["a", -1], ["b", -2], ["c", -3]]}),
+        "json_odd_vocab": tokenizer_json(model={"type": "Unigram", "unk_id": 0,
+                                                "vocab": [["<unk>", 0], ["a"], "b"]}),
+        "json_map": tokenizer_json(normalizer={"type": "Precompiled",
+                                               "precompiled_charsmap": "BAAAAAABAABmaQA="}),
+        "json_bad_map": tokenizer_json(normalizer={"type": "Sequence", "normalizers": [
+            {"type": "Precompiled", "precompiled_charsmap": "!!!"}]}),
+        "json_added": tokenizer_json(added_tokens=[
+            {"id": 1000000, "content": "<far>", "normalized": True, "lstrip": True, "rstrip": True},
+            {"id": -1, "content": "", "single_word": True}]),
+    }
+    for name, data in files.items():
+        put("tok", name, data)
+
+
+safetensors()
+documents()
+tokenizers()
