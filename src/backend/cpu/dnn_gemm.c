@@ -2,7 +2,9 @@
  *
  * The packed layout of a weight is the one that matmul likes for PIN_ROWS rows, whatever the
  * number of rows later. Bias, activation, gate and residual ride on the matmul; where oneDNN
- * cannot take them, the product goes to scratch and the epilogue of kernels.c follows. */
+ * cannot take them or the output's strides, the product goes to scratch and the epilogue of
+ * kernels.c follows. An input whose strides it cannot take is copied to scratch. Its reference
+ * code counts as "cannot". */
 #include "backend/cpu/dnn.h"
 
 #include "base/par.h"
@@ -47,34 +49,33 @@ xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
     return s;
 }
 
-/* One call's worth: rows [0, a->out.d[0]), all that the key holds. */
+/* How one call is done. */
 typedef struct plan {
     const xd_gemm *a;
     int            own;         /* 1: product to scratch, own epilogue                         */
+    int            dense;       /* 1: the input is copied to scratch                           */
     xd_post        post;
     int            bias;
-    int64_t        ldo;
+    int64_t        ldi, ldo;
     xd_dtype       to;
 } plan;
-
-static plan plan_of(const xd_gemm *a, int own)
-{
-    plan p = { .a = a, .own = own };
-    if (own) {
-        p.to = XD_F32;
-        p.ldo = a->out.d[1];
-        return p;
-    }
-    p.post = (xd_post){ a->act, a->gate.p ? a->out.d[1] : 0, a->residual.p != NULL };
-    p.bias = a->bias.p != NULL;
-    p.to = a->out.type;
-    p.ldo = a->out.s[0];
-    return p;
-}
 
 static int64_t leading(const xd_tensor *t)
 {
     return t->d[0] > 1 ? t->s[0] : t->d[1];
+}
+
+static plan plan_of(const xd_gemm *a, int own, int dense)
+{
+    plan p = { .a = a, .own = own, .dense = dense };
+    p.ldi = dense ? a->w->in : leading(&a->in);
+    p.ldo = own ? a->w->out : leading(&a->out);
+    p.to = own ? XD_F32 : a->out.type;
+    if (!own) {
+        p.post = (xd_post){ a->act, a->gate.p ? a->w->out : 0, a->residual.p != NULL };
+        p.bias = a->bias.p != NULL;
+    }
+    return p;
 }
 
 static dnnl_primitive_desc_t describe(xd_dnn *d, const plan *p)
@@ -86,9 +87,9 @@ static dnnl_primitive_desc_t describe(xd_dnn *d, const plan *p)
     if (xd_gemm_weight_md(d, a->w, &plain, &w))
         return NULL;
     xd_status s0 = xd_md_strided(&src, 2, (int64_t[]){ M, K }, a->in.type,
-                                 (int64_t[]){ leading(&a->in), 1 });
+                                 (int64_t[]){ p->ldi, 1 });
     xd_status s1 = xd_md_strided(&dst, 2, (int64_t[]){ M, N }, p->to,
-                                 (int64_t[]){ M > 1 ? p->ldo : N, 1 });
+                                 (int64_t[]){ p->ldo, 1 });
     xd_status s2 = xd_md_tag(&bias, 2, (int64_t[]){ 1, N }, XD_F32, dnnl_ab);
     if (!s0 && !s1 && !s2)
         pd = xd_pd_matmul(d, xd_md_as_ref(&src), xd_md_as_ref(&w),
@@ -108,33 +109,46 @@ static xd_prim *prim_of(xd_dnn *d, const plan *p)
 {
     const xd_gemm *a = p->a;
     int64_t        key[XD_PRIM_KEY] = {
-        'g', xd_par_threads(), a->in.d[0], a->w->out, a->w->in, leading(&a->in), p->ldo,
+        'g', xd_par_threads(), a->in.d[0], a->w->out, a->w->in, p->ldi, p->ldo,
         a->in.type, p->to, p->bias, p->post.act, p->post.gate, p->post.sum,
     };
     xd_prim *found = xd_prim_find(d, key);
     return found ? found : xd_prim_add(d, key, describe(d, p));
 }
 
-/* A fused primitive that is only oneDNN's reference code counts as none. */
 static int usable(const xd_prim *p)
 {
     return p && p->pd && xd_prim_impl(p)[0] != 'r';
 }
 
+/* The cheapest way that is not oneDNN's reference code; else any. */
 static xd_prim *choose(xd_dnn *d, const xd_gemm *a, plan *p)
 {
-    *p = plan_of(a, 0);
-    xd_prim *q = prim_of(d, p);
-    if (usable(q))
-        return q;
-    *p = plan_of(a, 1);
-    return prim_of(d, p);
+    xd_prim *q = NULL;
+    int      strided = leading(&a->in) != a->w->in;
+    for (int own = 0; own < 2; own++)
+        for (int dense = 0; dense <= strided; dense++) {
+            *p = plan_of(a, own, dense);
+            q = prim_of(d, p);
+            if (usable(q))
+                return q;
+        }
+    return q;
+}
+
+static size_t rounded(int64_t n, size_t size)
+{
+    return ((size_t)n * size + 63) / 64 * 64;
 }
 
 static size_t product_bytes(const plan *p)
 {
-    size_t n = p->own ? (size_t)(p->a->out.d[0] * p->a->out.d[1]) * sizeof(float) : 0;
-    return (n + 63) / 64 * 64;
+    return p->own ? rounded(p->a->out.d[0] * p->a->w->out, sizeof(float)) : 0;
+}
+
+static size_t input_bytes(const plan *p)
+{
+    return p->dense ? rounded(xd_count(p->a->in), xd_dtype_size(p->a->in.type)) : 0;
 }
 
 static xd_gemm part(const xd_gemm *a, int64_t r0, int64_t n)
@@ -157,7 +171,7 @@ size_t xd_dnn_gemm_scratch(xd_dnn *d, const xd_gemm *a)
         xd_gemm  b = part(a, 0, sizes[i]);
         plan     p;
         xd_prim *q = choose(d, &b, &p);
-        size_t   need = product_bytes(&p) + (q ? q->scratch : 0);
+        size_t   need = product_bytes(&p) + input_bytes(&p) + (q ? q->scratch : 0);
         most = need > most ? need : most;
     }
     return most;
@@ -190,7 +204,14 @@ static xd_status gemm_part(xd_dnn *d, const xd_gemm *a, char *tmp)
         return q ? XD_EUNSUPPORTED : XD_ENOMEM;
     if (!p.own && a->residual.p)
         residual_first(d, a);
-    xd_prim_arg(d, q, DNNL_ARG_SRC, dnnl_query_src_md, 0, a->in.p);
+    xd_tensor in = a->in;
+    char     *rest = tmp + product_bytes(&p);
+    if (p.dense) {
+        in = xd_view2(rest, in.type, in.d[0], in.d[1]);
+        d->k->copy(&(xd_copy){ in, a->in });
+        rest += input_bytes(&p);
+    }
+    xd_prim_arg(d, q, DNNL_ARG_SRC, dnnl_query_src_md, 0, in.p);
     xd_prim_arg(d, q, DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, a->w->p);
     xd_prim_arg(d, q, DNNL_ARG_DST, dnnl_query_dst_md, 0, p.own ? (void *)tmp : a->out.p);
     if (p.bias)
@@ -198,7 +219,7 @@ static xd_status gemm_part(xd_dnn *d, const xd_gemm *a, char *tmp)
     if (p.post.gate)
         xd_prim_post(d, q, DNNL_ARG_ATTR_MULTIPLE_POST_OP(a->act != XD_NONE) | DNNL_ARG_SRC_1,
                      p.post.gate, a->gate.p);
-    xd_status s = xd_prim_run(d, q, tmp + product_bytes(&p));
+    xd_status s = xd_prim_run(d, q, rest);
     if (s == XD_OK && p.own) {
         late l = { d->k, a, (const float *)(const void *)tmp };
         xd_par_for(a->out.d[0], late_rows, &l);
