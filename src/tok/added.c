@@ -194,7 +194,8 @@ static xd_status add_declared(xd_tok *t, const xd_special_files *f, xd_err *e)
 
 static const xd_json *named(const xd_special_files *f, const char *key)
 {
-    const xd_json *j = xd_json_get(f->cfg, "added_tokens_decoder") ? NULL : xd_json_get(f->map, key);
+    int            whole = xd_json_get(f->cfg, "added_tokens_decoder") != NULL;
+    const xd_json *j = whole ? NULL : xd_json_get(f->map, key);
     return j ? j : xd_json_get(f->cfg, key);
 }
 

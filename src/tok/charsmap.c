@@ -4,7 +4,7 @@
  * The map is a blob: bytes of the trie (u32), the trie as a double array (Aoe 1989, in the form of
  * Darts-clone), then the replacements, each ended by NUL. SentencePiece replaces the longest match
  * at every place; the tokenizers library looks only at whole graphemes below six bytes, then at
- * single characters, takes the shortest match, and lets it replace the whole of what it looked at. */
+ * single characters, takes the shortest match, and lets it replace all of what it looked at. */
 #include "tok/inside.h"
 
 #include <string.h>

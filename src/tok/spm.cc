@@ -1,4 +1,4 @@
-/* spm.cc - the only C++ file: SentencePiece behind the functions of spm.h; no exception leaves it. */
+/* spm.cc - the only C++ file: SentencePiece behind the functions of spm.h; exceptions end here. */
 #include "tok/spm.h"
 
 #include <sentencepiece_processor.h>

@@ -1,0 +1,410 @@
+/* test_tok.c - ids against those of transformers' T5Tokenizer on 500 prompts (tools/golden_tok.py
+ * wrote them), broken files, and captions against Python's str.lower().strip(). */
+#define _XOPEN_SOURCE 700       /* P_tmpdir */
+#include "tok/tok.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "scratch.h"
+
+#define GOLDEN "tests/golden/tok/"
+#define DEMO "models/demo-pixart/tokenizer"
+#define REAL "../shared/hf/stabilityai/stable-diffusion-3-medium-diffusers/tokenizer_3"
+#define REAL_JSON "../shared/hf/black-forest-labs/FLUX.1-dev/tokenizer_2"
+
+enum { PROMPTS = 500, MAX_FILE = 1 << 28 };
+
+typedef struct prompt { char *text; size_t len; } prompt;
+static prompt prompts[PROMPTS];
+static char  *prompt_file;
+
+/* A line with \xHH escapes, decoded in place (an escape above 7f does not occur). */
+static size_t unescape(char *s, size_t len)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++) {
+        unsigned v;
+        if (s[i] == '\\' && i + 3 < len && sscanf(s + i, "\\x%2x", &v) == 1) {
+            s[n++] = (char)v;
+            i += 3;
+        } else {
+            s[n++] = s[i];
+        }
+    }
+    return n;
+}
+
+static int read_prompts(void **state)
+{
+    size_t len;
+    (void)state;
+    if (xd_file_read(GOLDEN "prompts.txt", MAX_FILE, &prompt_file, &len, NULL) != XD_OK)
+        return -1;
+    char *p = prompt_file;
+    for (int i = 0; i < PROMPTS; i++) {
+        char *end = strchr(p, '\n');
+        if (!end)
+            return -1;
+        prompts[i] = (prompt) {p, unescape(p, (size_t)(end - p))};
+        p = end + 1;
+    }
+    return 0;
+}
+
+static int forget_prompts(void **state)
+{
+    (void)state;
+    free(prompt_file);
+    return 0;
+}
+
+static int32_t *ids_of(const xd_tok *t, const char *s, size_t len, int64_t max, int64_t *n)
+{
+    int32_t *ids = NULL;
+    xd_err   e = {0};
+    if (xd_tok_ids(t, s, len, max, &ids, n, &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    return ids;
+}
+
+static uint64_t fnv(const int32_t *ids, int64_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (int64_t i = 0; i < n; i++)
+        for (int b = 0; b < 32; b += 8)
+            h = (h ^ ((uint32_t)ids[i] >> b & 0xff)) * 0x100000001b3u;
+    return h;
+}
+
+/* Lines "count hash" of all prompts. */
+static void check_hashes(const xd_tok *t, const char *file)
+{
+    char  *text;
+    size_t len;
+    int    bad = 0, at = 0, took;
+    assert_int_equal(xd_file_read(file, MAX_FILE, &text, &len, NULL), XD_OK);
+    for (int i = 0; i < PROMPTS; i++) {
+        long long          want;
+        unsigned long long hash;
+        int64_t            n;
+        int32_t           *ids = ids_of(t, prompts[i].text, prompts[i].len, 0, &n);
+        assert_int_equal(sscanf(text + at, "%lld %llx%n", &want, &hash, &took), 2);
+        at += took;
+        if (n != want || fnv(ids, n) != hash) {
+            bad++;
+            print_message("# prompt %d: %lld ids, %lld wanted\n", i, (long long)n, want);
+        }
+        free(ids);
+    }
+    free(text);
+    assert_int_equal(bad, 0);
+}
+
+static xd_tok *open_dir(const char *dir)
+{
+    xd_tok *t = NULL;
+    xd_err  e = {0};
+    if (xd_tok_open_t5(&t, dir, &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    assert_non_null(t);
+    return t;
+}
+
+static void demo_ids(void **state)
+{
+    xd_tok *t = open_dir(DEMO);
+    char   *text, *p;
+    size_t  len;
+    (void)state;
+    assert_int_equal(xd_tok_vocab(t), 81);
+    assert_int_equal(xd_file_read(GOLDEN "demo.txt", MAX_FILE, &text, &len, NULL), XD_OK);
+    p = text;
+    for (int i = 0; i < PROMPTS; i++) {
+        int64_t  n;
+        int32_t *ids = ids_of(t, prompts[i].text, prompts[i].len, 0, &n);
+        for (int64_t k = 0; k < n; k++) {
+            long want = strtol(p, &p, 10);
+            if (ids[k] != want)
+                fail_msg("prompt %d: id %lld is %d, not %ld", i, (long long)k, ids[k], want);
+        }
+        if (*p++ != '\n')
+            fail_msg("prompt %d: only %lld ids", i, (long long)n);
+        free(ids);
+    }
+    free(text);
+    xd_tok_close(&t);
+    assert_null(t);
+}
+
+/* A tokenizer.json with a small character map, sentinels that strip, and added tokens that are
+ * single words or are looked for in the normalized text. */
+static void small_json_ids(void **state)
+{
+    xd_tok *t = open_dir(GOLDEN "small");
+    (void)state;
+    check_hashes(t, GOLDEN "small.txt");
+    xd_tok_close(&t);
+}
+
+static int missing(const char *path)
+{
+    if (xd_file_exists(path))
+        return 0;
+    print_message("# skipped: there is no %s\n", path);
+    return 1;
+}
+
+static void real_ids(void **state)
+{
+    (void)state;
+    if (missing(REAL))
+        skip();
+    xd_tok *t = open_dir(REAL);
+    assert_int_equal(xd_tok_vocab(t), 32100);
+    check_hashes(t, GOLDEN "real.txt");
+    xd_tok_close(&t);
+}
+
+static void real_json_ids(void **state)
+{
+    char  *text;
+    size_t len;
+    xd_err e = {0};
+    (void)state;
+    if (missing(REAL_JSON))
+        skip();
+    xd_tok *t = open_dir(REAL_JSON);
+    check_hashes(t, GOLDEN "real.txt");
+    xd_tok_close(&t);
+    if (missing(REAL "/tokenizer.json"))
+        skip();
+    assert_int_equal(xd_file_read(REAL "/tokenizer.json", MAX_FILE, &text, &len, &e), XD_OK);
+    if (xd_tok_open_json(&t, text, len, &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    check_hashes(t, GOLDEN "real.txt");
+    xd_tok_close(&t);
+    free(text);
+}
+
+/* Cut texts keep the closing token; the golden script asserts the same of transformers. */
+static void truncation(void **state)
+{
+    static const int64_t limits[] = {1, 2, 3, 20, 77, 120};
+    xd_tok *t = open_dir(DEMO);
+    (void)state;
+    for (int i = 0; i < PROMPTS; i++) {
+        int64_t  whole, n;
+        int32_t *all = ids_of(t, prompts[i].text, prompts[i].len, 0, &whole);
+        for (size_t k = 0; k < sizeof limits / sizeof *limits; k++) {
+            int32_t *ids = ids_of(t, prompts[i].text, prompts[i].len, limits[k], &n);
+            assert_int_equal(n, whole < limits[k] ? whole : limits[k]);
+            assert_memory_equal(ids, all, (size_t)(n - 1) * sizeof *ids);
+            assert_int_equal(ids[n - 1], 1);
+            free(ids);
+        }
+        free(all);
+    }
+    xd_tok_close(&t);
+}
+
+static void same_ids(const xd_tok *t, const char *a, size_t alen, const char *b, size_t blen)
+{
+    int64_t  n, m;
+    int32_t *x = ids_of(t, a, alen, 0, &n), *y = ids_of(t, b, blen, 0, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(x, y, (size_t)n * sizeof *x);
+    free(x);
+    free(y);
+}
+
+/* Bytes that are not UTF-8 read as U+FFFD, one each. */
+static void invalid_utf8(void **state)
+{
+    static const struct { const char *raw; int bad; } cases[] = {
+        {"\xff", 1}, {"\xc0\x80", 2}, {"\xed\xa0\x80", 3}, {"\xf4\x90\x80\x80", 4},
+        {"\xe2\x82", 2}, {"\x80", 1}, {"\xf0\x9f\x98", 3}, {"\xe0\x80\xaf", 3},
+    };
+    xd_tok *t = open_dir(GOLDEN "small");
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char a[64], b[64] = "red ";
+        snprintf(a, sizeof a, "red %sx", cases[i].raw);
+        for (int k = 0; k < cases[i].bad; k++)
+            strcat(b, "\xef\xbf\xbd");
+        strcat(b, "x");
+        same_ids(t, a, strlen(a), b, strlen(b));
+        same_ids(t, a, strlen(a) - 1, b, strlen(b) - 1);
+    }
+    xd_tok_close(&t);
+}
+
+/* ---- broken files --------------------------------------------------------------------------- */
+
+static xd_status open_bytes(xd_tok **t, int json, const char *p, size_t len, xd_err *e)
+{
+    char     *exact = malloc(len ? len : 1);    /* so that sanitizers see a read past the end   */
+    assert_non_null(exact);
+    memcpy(exact, p, len);
+    xd_status s = json ? xd_tok_open_json(t, exact, len, e)
+                       : xd_tok_open_spiece(t, exact, len, e);
+    free(exact);
+    return s;
+}
+
+/* Either the file opens and works, or there is one sentence. */
+static int try_bytes(int json, const char *p, size_t len)
+{
+    static const char text[] = "a red circle \xc3\xa9 \xe2\x91\xa0\xcc\x81 </s> ... \x01\xff";
+    xd_tok *t = NULL;
+    xd_err  e = {0};
+    if (open_bytes(&t, json, p, len, &e) == XD_OK) {
+        int64_t n;
+        free(ids_of(t, text, sizeof text - 1, 0, &n));
+        assert_true(n >= 1);
+        xd_tok_close(&t);
+        return 1;
+    }
+    assert_null(t);
+    assert_true(e.code != XD_OK && strlen(e.msg) > 10 && !strchr(e.msg, '\n'));
+    return 0;
+}
+
+static void broken(int json, const char *path, int flips)
+{
+    char    *p;
+    size_t   len;
+    uint64_t h = xd_hash_text(path);
+    int      opened = 0;
+    assert_int_equal(xd_file_read(path, MAX_FILE, &p, &len, NULL), XD_OK);
+    assert_int_equal(try_bytes(json, p, len), 1);
+    for (size_t cut = 0; cut < len; cut += cut < 200 ? 1 : len / 60)
+        opened += try_bytes(json, p, cut);
+    /* A model that ends between two fields is whole: protobuf has no end. A JSON text is not. */
+    assert_true(json ? opened == 0 : opened < 30);
+    for (int i = 0; i < flips; i++) {
+        /* Half of the flips fall on the pieces, before the large character map. */
+        size_t at = xd_hash_mix(h, (uint64_t)i) % (i % 2 ? len : len < 4000 ? len : 4000);
+        char   was = p[at];
+        p[at] = (char)(xd_hash_mix(h, (uint64_t)i + 1000000) & 0xff);
+        try_bytes(json, p, len);
+        p[at] = was;
+    }
+    free(p);
+}
+
+static void broken_spiece(void **state)
+{
+    (void)state;
+    broken(0, DEMO "/spiece.model", 1500);
+}
+
+static void broken_json(void **state)
+{
+    (void)state;
+    broken(1, GOLDEN "small/tokenizer.json", 1500);
+}
+
+/* Every sentence names what is wrong. */
+static void sentences(void **state)
+{
+    static const struct { int json; const char *p; size_t len; const char *says; } cases[] = {
+        {0, "", 0, "no pieces"},
+        {0, "hello world, this is not a model", 32, "not a SentencePiece model"},
+        {0, "\x12\x02\x18\x02", 4, "BPE"},
+        {0, "\x0a\x00", 2, "piece 0 has 0 bytes"},
+        {0, "\x0a\x08\x0a\x01" "a\x15\x00\x00\xc0\x7f", 10, "score"},
+        {0, "\x0a\x03\x0a\x01" "a\x0a\x03\x0a\x01" "a", 10, "SentencePiece refuses"},
+        {1, "", 0, "JSON"},
+        {1, "{}", 2, "model.vocab"},
+        {1, "{\"model\":{\"type\":\"BPE\"}}", 24, "BPE"},
+        {1, "{\"model\":{\"vocab\":[[\"a\"]]}}", 28, "entry 0"},
+        {1, "{\"model\":{\"vocab\":[[\"a\",0]]}}", 30, "1 pieces"},
+        {1, "{\"model\":{\"vocab\":[[\"a\",1],[\"b\",1],[\"c\",1]]},\"normalizer\":{\"type\":"
+            "\"Precompiled\",\"precompiled_charsmap\":\"!\"}}", 108, "base64"},
+        {1, "{\"model\":{\"vocab\":[[\"a\",1],[\"b\",1],[\"c\",1]]},\"normalizer\":{\"type\":"
+            "\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}}", 111, "character map"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        xd_tok   *t = NULL;
+        xd_err    e = {0};
+        xd_status s = open_bytes(&t, cases[i].json, cases[i].p, strlen(cases[i].p) > cases[i].len
+                                 ? cases[i].len : cases[i].json ? strlen(cases[i].p)
+                                 : cases[i].len, &e);
+        if (s == XD_OK || !strstr(e.msg, cases[i].says))
+            fail_msg("case %zu: '%s' does not say '%s'", i, e.msg, cases[i].says);
+        assert_null(t);
+    }
+}
+
+static void no_files(void **state)
+{
+    xd_tok *t = NULL;
+    xd_err  e = {0};
+    (void)state;
+    assert_int_equal(scratch_open(), 0);
+    assert_true(xd_tok_open_t5(&t, in_scratch("absent"), &e) == XD_EIO && strstr(e.msg, "absent"));
+    e = (xd_err) {0};
+    assert_int_equal(xd_tok_open_t5(&t, scratch, &e), XD_EIO);
+    assert_non_null(strstr(e.msg, "neither spiece.model nor tokenizer.json"));
+    e = (xd_err) {0};
+    scratch_put("tokenizer.json", "{", 1);
+    assert_true(xd_tok_open_t5(&t, scratch, &e) != XD_OK);
+    assert_non_null(strstr(e.msg, "tokenizer.json"));
+    e = (xd_err) {0};
+    scratch_put("spiece.model", "\xff", 1);
+    scratch_put("tokenizer.json", "{}", 2);
+    assert_true(xd_tok_open_t5(&t, scratch, &e) == XD_EFORMAT);
+    assert_non_null(strstr(e.msg, "spiece.model"));
+    assert_null(t);
+    scratch_close();
+}
+
+/* ---- captions ------------------------------------------------------------------------------- */
+
+static void captions(void **state)
+{
+    static const struct { const char *in, *out; } cases[] = {
+        {"", ""},
+        {"  A Red CIRCLE \t\n", "a red circle"},
+        {"\xc2\x85\xe3\x80\x80\x1c X \x1f\xe2\x80\xa8", "x"},
+        {"a\xe2\x80\x8b ", "a\xe2\x80\x8b"},                    /* U+200B is no white space    */
+        {"\xc4\xb0stanbul", "i\xcc\x87stanbul"},
+        {"\xce\x9f\xce\x94\xce\x9f\xce\xa3", "\xce\xbf\xce\xb4\xce\xbf\xcf\x82"},
+        {"\xce\xa3\xce\xa3 \xce\xa3\xce\x91", "\xcf\x83\xcf\x82 \xcf\x83\xce\xb1"},
+        {"A\xce\xa3.B A\xce\xa3. 1\xce\xa3", "a\xcf\x83.b a\xcf\x82. 1\xcf\x83"},
+        {"\xe1\xba\x9e\xc3\x84", "\xc3\x9f\xc3\xa4"},
+        {"\xf0\x90\x90\x80\xef\xbc\xa1", "\xf0\x90\x90\xa8\xef\xbd\x81"},
+        {" \xff ", "\xff"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *got = xd_caption_plain(cases[i].in);
+        assert_non_null(got);
+        assert_string_equal(got, cases[i].out);
+        free(got);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(demo_ids),      cmocka_unit_test(small_json_ids),
+        cmocka_unit_test(real_ids),      cmocka_unit_test(real_json_ids),
+        cmocka_unit_test(truncation),    cmocka_unit_test(invalid_utf8),
+        cmocka_unit_test(broken_spiece), cmocka_unit_test(broken_json),
+        cmocka_unit_test(sentences),     cmocka_unit_test(no_files),
+        cmocka_unit_test(captions),
+    };
+    return cmocka_run_group_tests(tests, read_prompts, forget_prompts);
+}
