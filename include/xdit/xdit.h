@@ -49,12 +49,24 @@ XD_API const char *xd_version(void);            /* "0.1.0"                      
 
 typedef struct xd_engine xd_engine;
 
+/* How the model is spread over ranks; 0 in a degree means 1. Names are xDiT's. */
+typedef struct xd_parallel {
+    int tensor_parallel_degree, ulysses_degree, ring_degree, pipefusion_parallel_degree;
+    int data_parallel_degree, use_cfg_parallel;
+    int num_pipeline_patch;     /* 0: as many as stages                                      */
+    int warmup_steps;           /* exact steps before stale keys and values are used         */
+    int use_displaced_patches;  /* the ring axis uses the keys and values of the last step    */
+    int use_parallel_vae;
+    const char *attn_layer_num_for_pp;  /* "10,9,9": blocks of each stage; NULL: balanced     */
+} xd_parallel;
+
 typedef struct xd_open_args {   /* start with {0}                                            */
     const char *model;          /* directory with model_index.json, or "org/name" of the
                                    local Hugging Face cache                                  */
     const char *dtype;          /* "f32", "bf16"; NULL: the best of this machine             */
     const char *device;         /* "cpu"; NULL: the best                                     */
     int         threads;        /* per rank; 0: one per core this process may use            */
+    xd_parallel parallel;
     int         keep;           /* nonzero: text encoders stay loaded between requests       */
     int         log_level;      /* lines up to this level reach `log`                        */
     void      (*log)(void *cookie, int level, const char *line);
@@ -64,6 +76,12 @@ typedef struct xd_open_args {   /* start with {0}                               
 /* Reads configurations and checks the files' tensors; weights are loaded by the first request. */
 XD_API xd_status xd_open(xd_engine **g, const xd_open_args *a, xd_err *e);
 XD_API void      xd_close(xd_engine **g);
+
+/* This process' rank and how many work on a request; ranks that the plan leaves idle have numbers
+ * from the latter on. Calls that take an engine are collective over all ranks; results and
+ * callbacks reach rank 0. */
+XD_API int       xd_rank(const xd_engine *g);
+XD_API int       xd_ranks(const xd_engine *g);
 
 /* Ends the running request soon with XD_ECANCELLED. Any thread; async-signal-safe. */
 XD_API void xd_cancel(xd_engine *g);
@@ -124,6 +142,7 @@ typedef struct xd_option {
 } xd_option;
 
 XD_API const xd_option *xd_request_options(int *n);
+XD_API const xd_option *xd_parallel_options(int *n);    /* offsets in xd_parallel              */
 
 /* ---- the result ------------------------------------------------------------------------- */
 

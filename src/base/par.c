@@ -2,12 +2,22 @@
 #define _GNU_SOURCE             /* sched_getaffinity */
 #include "base/par.h"
 
+#include "base/clock.h"
+
 #include <omp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 static int threads;
+
+static struct {
+    void    (*fn)(void *arg);
+    void     *arg;
+    pthread_t owner;
+    double    last_s;           /* when it ended last */
+} hook;
 
 /* Not CPU_COUNT on a fixed set: hosts with more than 1024 cores need a longer mask. */
 int xd_par_cores(void)
@@ -63,6 +73,24 @@ void xd_par_deal(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, in
     if (n <= 0)
         return;
 #pragma omp parallel for schedule(dynamic, 1) num_threads((int)t)
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         fn(ctx, i, i + 1, omp_get_thread_num());
+        xd_par_poke();
+    }
+}
+
+void xd_par_hook(void (*fn)(void *arg), void *arg)
+{
+    hook.fn = fn;
+    hook.arg = arg;
+    hook.owner = pthread_self();
+    hook.last_s = 0;
+}
+
+void xd_par_poke(void)
+{
+    if (!hook.fn || !pthread_equal(hook.owner, pthread_self()) || xd_now_s() - hook.last_s < 50e-6)
+        return;
+    hook.fn(hook.arg);
+    hook.last_s = xd_now_s();
 }

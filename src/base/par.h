@@ -24,4 +24,10 @@ void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int
 void xd_par_deal(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                  void *ctx);
 
+/* Something to do now and then while this thread computes, such as letting messages progress: fn
+ * is called by xd_par_poke, only on the thread that set it and at most every 50 microseconds.
+ * The pieces of xd_par_deal poke. NULL: nothing. One hook a process, the last one set. */
+void xd_par_hook(void (*fn)(void *arg), void *arg);
+void xd_par_poke(void);
+
 #endif

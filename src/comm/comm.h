@@ -1,7 +1,9 @@
-/* comm.h - groups of ranks and the messages between them.
+/* comm.h - groups of ranks and the messages between them: the only view of MPI and NCCL.
  *
- * The only view of MPI and NCCL. One kind exists so far: "self", one rank, every message
- * trivial. Calls that involve a group are collective over it. */
+ * Calls of a group are collective over it, except send and recv. Calls begin; wait ends: buffers
+ * must stay as they are until then. Between a pair of ranks of a group messages arrive in the
+ * order in which they were sent (one FIFO a pair and direction, no tags). After a failure a
+ * call still takes part; wait tells. */
 #ifndef XD_COMM_COMM_H
 #define XD_COMM_COMM_H
 
@@ -10,27 +12,61 @@
 
 typedef struct xd_comm xd_comm;
 typedef enum xd_red { XD_SUM, XD_MAX, XD_MIN } xd_red;
-typedef struct xd_req { void *p; int64_t tag; } xd_req;
+typedef struct xd_req { void *p; int64_t tag; } xd_req;         /* {0}: already ended          */
 
 typedef struct xd_comm_ops {
-    const char *name;                           /* "self", "mpi", "nccl", "count"             */
-    xd_status (*split)(xd_comm *c, int color, int key, xd_comm **out, xd_err *e);
+    const char *name;                           /* "self", "mpi", "count"                      */
+    /* Ranks of equal color form a group, ordered by key. `size` is how many ranks share my color:
+     * the plan knows (the count communicator relies on it; others check it). */
+    xd_status (*split)(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e);
+    /* The ranks of c that share my host's memory, in order of their rank. */
+    xd_status (*split_host)(xd_comm *c, xd_comm **out, xd_err *e);
     void      (*close)(xd_comm *c);
+    /* io f32, f64, i32 or i64, contiguous; every rank gets the same bits. */
     xd_req (*allreduce)(xd_comm *c, xd_tensor io, xd_red op);
-    xd_req (*bcast)    (xd_comm *c, xd_tensor io, int root);
-    /* All-gather of rows, uneven: rows[r] rows of rank r, in rank order. */
+    xd_req (*bcast)    (xd_comm *c, xd_tensor io, int root);    /* contiguous                  */
+    /* All-gather of rows, uneven: rank r gives rows[r] rows of `in` (rows of equal length, any row
+     * stride); `out` has all of them in rank order, contiguous. */
     xd_req (*gather)   (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
-    /* All-to-all: to[r] goes to rank r, from[r] is filled by it; views of any strides. */
-    xd_req (*exchange) (xd_comm *c, const xd_tensor *from, const xd_tensor *to);
-    xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* one FIFO per pair           */
-    xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);
-    xd_status (*wait)  (xd_comm *c, xd_req *r, int n);
+    /* All-to-all: give[r] goes to rank r, get[r] is filled by it: views of any strides whose last
+     * dimension has stride 1; zero elements are legal. My own pair is copied. */
+    xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
+    xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* contiguous                  */
+    xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* contiguous                  */
+    xd_status (*wait)  (xd_comm *c, xd_req *r, int n);          /* of {0} returns at once       */
+    int    (*test)     (xd_comm *c, xd_req *r);                 /* 1: has ended                */
+    /* Gives up receives that nobody will answer (after a failure). */
+    void   (*drop)     (xd_comm *c, xd_req *r, int n);
     void   (*poke)     (xd_comm *c);            /* lets messages progress                      */
+    void   (*barrier)  (xd_comm *c);
+    /* Memory that all ranks of a group on one host (split_host) see; collective. `first` is 1 on
+     * the rank that should fill it. Freed when `c` is closed. NULL: there is none. */
+    void  *(*share)    (xd_comm *c, size_t bytes, int *first);
+    void   (*abort)    (xd_comm *c, int code);  /* ends all ranks of the world, does not return */
 } xd_comm_ops;
 
-struct xd_comm { const xd_comm_ops *ops; int rank, size; void *priv; };
+typedef struct xd_traffic {     /* of this rank, over all groups of one world                  */
+    int64_t bytes, messages;    /* sent to other ranks                                         */
+} xd_traffic;
 
+struct xd_comm {
+    const xd_comm_ops *ops;
+    int         rank, size;
+    xd_traffic *traffic;        /* never NULL                                                  */
+    xd_err     *err;            /* the first failure of this world, in a sentence; never NULL  */
+    void       *priv;
+};
+
+/* "self": one rank. "mpi": joins (and first initialises) MPI; closing the last such world ends MPI
+ * when we initialised it, and MPI cannot start again in a process. Close groups before their world.
+ * Used by the thread that opened it; while it is open, xd_par_poke lets its messages progress. */
 xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
+/* A communicator that sends nothing and counts: rank `rank` of `size`. It follows no address. It
+ * cannot ask the others where they stand in a split group, so there `key` must be my rank in the
+ * group to come: keys of a color are 0..size-1. */
+xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e);
 void      xd_comm_close(xd_comm **c);
+/* Was this process started by mpirun, srun or another MPI launcher with more than one rank? */
+int       xd_comm_launched(void);
 
 #endif

@@ -1,125 +1,218 @@
 /* self.c - the communicator of a run on one rank: every message is to oneself */
 #include "comm/comm.h"
 
+#include "comm/kinds.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-static xd_req nothing(void)
-{
-    return (xd_req){ 0 };
-}
+typedef struct letter letter;   /* a message sent and not yet received, or the reverse         */
+struct letter {
+    letter   *next;
+    xd_tensor t;
+    int       sent, ended;
+    int64_t   serial;
+};
 
-/* Copies between views of the same shape; rows may have any stride, elements follow each
- * other. */
-static void copy(xd_tensor to, xd_tensor from)
-{
-    int64_t inner = 1, outer = 1;
-    int     nd = from.nd;
-    while (nd > 0 && from.s[nd - 1] == inner && to.s[nd - 1] == inner)
-        inner *= from.d[--nd];
-    for (int i = 0; i < nd; i++)
-        outer *= from.d[i];
-    size_t es = xd_dtype_size(from.type);
-    for (int64_t o = 0; o < outer; o++) {
-        int64_t at = o, a = 0, b = 0;
-        for (int i = nd - 1; i >= 0; i--) {
-            a += at % from.d[i] * from.s[i];
-            b += at % from.d[i] * to.s[i];
-            at /= from.d[i];
-        }
-        memmove((char *)to.p + (size_t)b * es, (const char *)from.p + (size_t)a * es,
-                (size_t)inner * es);
-    }
-}
+typedef struct block block;     /* shared memory: of one rank                                  */
+struct block {
+    block *next;
+    void  *p;
+};
 
-static xd_status self_split(xd_comm *c, int color, int key, xd_comm **out, xd_err *e)
+typedef struct self {
+    xd_comm    c;
+    xd_traffic traffic;
+    xd_err     err;
+    letter    *open, *spare;    /* oldest first                                                */
+    int64_t    serial;
+    block     *blocks;
+} self;
+
+static xd_status self_split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
 {
     (void)c, (void)color, (void)key;
-    return xd_comm_world(out, "self", e);
+    *out = NULL;
+    if (size != 1)
+        return xd_fail(e, XD_ECOMM, "a group of %d ranks was asked for, there is 1", size);
+    return xd_comm_self(out, e);
+}
+
+static xd_status self_host(xd_comm *c, xd_comm **out, xd_err *e)
+{
+    (void)c;
+    return xd_comm_self(out, e);
+}
+
+static void free_letters(letter *l)
+{
+    for (letter *next; l; l = next) {
+        next = l->next;
+        free(l);
+    }
 }
 
 static void self_close(xd_comm *c)
 {
-    free(c);
+    self *s = c->priv;
+    free_letters(s->open);
+    free_letters(s->spare);
+    for (block *b = s->blocks, *next; b; b = next) {
+        next = b->next;
+        free(b->p);
+        free(b);
+    }
+    free(s);
+}
+
+static xd_req failed(self *s, xd_status code, const char *why)
+{
+    xd_fail(&s->err, code, "%s", why);
+    return (xd_req){ .p = s, .tag = -(int64_t)code };
 }
 
 static xd_req self_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
     (void)c, (void)io, (void)op;
-    return nothing();
+    return (xd_req){ 0 };
 }
 
 static xd_req self_bcast(xd_comm *c, xd_tensor io, int root)
 {
     (void)c, (void)io, (void)root;
-    return nothing();
+    return (xd_req){ 0 };
 }
 
 static xd_req self_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
-    (void)c, (void)rows;
-    if (xd_count(in))
-        copy(out, in);
-    return nothing();
+    if (xd_comm_bytes(in) != (size_t)rows[0] * xd_gather_row(out))
+        return failed(c->priv, XD_EINVAL, "an all-gather was given other rows than it was told");
+    xd_comm_pack(out.p, in);
+    return (xd_req){ 0 };
 }
 
-static xd_req self_exchange(xd_comm *c, const xd_tensor *from, const xd_tensor *to)
+static xd_req self_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
-    (void)c;
-    if (xd_count(from[0]))
-        copy(to[0], from[0]);
-    return nothing();
+    if (!xd_comm_copy(get[0], give[0]))
+        return failed(c->priv, XD_EINVAL, "what is given to oneself differs from what is taken");
+    return (xd_req){ 0 };
+}
+
+/* A send meets the oldest receive that waits and a receive the oldest send; else it waits. */
+static xd_req meet(self *s, xd_tensor t, int sent)
+{
+    letter **at = &s->open, *l;
+    while (*at && ((*at)->ended || (*at)->sent == sent))
+        at = &(*at)->next;
+    if ((l = *at)) {
+        if (xd_comm_bytes(t) != xd_comm_bytes(l->t))
+            return failed(s, XD_ECOMM, "a message to oneself has another size than was expected");
+        const xd_tensor *from = sent ? &t : &l->t, *to = sent ? &l->t : &t;
+        if (xd_comm_bytes(t))
+            memmove(to->p, from->p, xd_comm_bytes(t));
+        l->ended = 1;
+        return (xd_req){ 0 };
+    }
+    if (!(l = s->spare) && !(l = malloc(sizeof *l)))
+        return failed(s, XD_ENOMEM, "no memory for a message to oneself");
+    if (s->spare)
+        s->spare = l->next;
+    *l = (letter){ .t = t, .sent = sent, .serial = ++s->serial };
+    *at = l;
+    return (xd_req){ .p = s, .tag = l->serial };
 }
 
 static xd_req self_send(xd_comm *c, xd_tensor t, int to)
 {
-    c->priv = t.p;              /* what the next recv from oneself would take                  */
     (void)to;
-    return nothing();
+    return meet(c->priv, t, 1);
 }
 
 static xd_req self_recv(xd_comm *c, xd_tensor t, int from)
 {
     (void)from;
-    if (c->priv && c->priv != t.p)
-        memmove(t.p, c->priv, xd_bytes(t));
-    c->priv = NULL;
-    return nothing();
+    return meet(c->priv, t, 0);
+}
+
+/* 1: ended, and forgotten. */
+static int collect(self *s, xd_req *r)
+{
+    letter **at = &s->open, *l;
+    while (*at && (*at)->serial != r->tag)
+        at = &(*at)->next;
+    if ((l = *at) && !l->ended)
+        return 0;
+    if (l) {
+        *at = l->next;
+        l->next = s->spare;
+        s->spare = l;
+    }
+    *r = (xd_req){ 0 };
+    return 1;
 }
 
 static xd_status self_wait(xd_comm *c, xd_req *r, int n)
 {
-    (void)c, (void)r, (void)n;
-    return XD_OK;
+    self     *s = c->priv;
+    xd_status code = XD_OK;
+    for (int i = 0; i < n; i++) {
+        if (r[i].p && r[i].tag < 0)
+            code = code ? code : (xd_status)-r[i].tag;
+        else if (r[i].p && !collect(s, &r[i]))
+            code = xd_fail(&s->err, XD_ECOMM, "one rank waits for a message to itself that has no "
+                           "other end");
+        r[i] = (xd_req){ 0 };
+    }
+    return code;
 }
 
-static void self_poke(xd_comm *c)
+static int self_test(xd_comm *c, xd_req *r)
+{
+    return !r->p || r->tag < 0 || collect(c->priv, r);
+}
+
+static void self_nothing(xd_comm *c)
 {
     (void)c;
 }
 
-static const xd_comm_ops ops = {
-    .name = "self", .split = self_split, .close = self_close, .allreduce = self_allreduce,
-    .bcast = self_bcast, .gather = self_gather, .exchange = self_exchange, .send = self_send,
-    .recv = self_recv, .wait = self_wait, .poke = self_poke,
-};
-
-xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e)
+static void *self_share(xd_comm *c, size_t bytes, int *first)
 {
-    *c = NULL;
-    if (strcmp(kind, "self") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "no communicator of kind \"%s\" in this build", kind);
-    if (!(*c = calloc(1, sizeof **c)))
-        return xd_fail(e, XD_ENOMEM, "no memory for a communicator");
-    (*c)->ops = &ops;
-    (*c)->size = 1;
-    return XD_OK;
+    self  *s = c->priv;
+    block *b = malloc(sizeof *b);
+    void  *p = NULL;
+    *first = 1;
+    if (!b || posix_memalign(&p, 4096, bytes ? bytes : 1) != 0) {
+        free(b);
+        return NULL;
+    }
+    *b = (block){ s->blocks, p };
+    s->blocks = b;
+    return p;
 }
 
-void xd_comm_close(xd_comm **c)
+static void self_abort(xd_comm *c, int code)
 {
-    if (c && *c)
-        (*c)->ops->close(*c);
-    if (c)
-        *c = NULL;
+    (void)c;
+    _Exit(code);
+}
+
+static const xd_comm_ops ops = {
+    .name = "self", .split = self_split, .split_host = self_host, .close = self_close,
+    .allreduce = self_allreduce, .bcast = self_bcast, .gather = self_gather,
+    .exchange = self_exchange, .send = self_send, .recv = self_recv, .wait = self_wait,
+    .test = self_test, .poke = self_nothing, .barrier = self_nothing, .share = self_share,
+    .abort = self_abort,
+};
+
+xd_status xd_comm_self(xd_comm **c, xd_err *e)
+{
+    self *s = calloc(1, sizeof *s);
+    *c = NULL;
+    if (!s)
+        return xd_fail(e, XD_ENOMEM, "no memory for a communicator");
+    s->c = (xd_comm){ .ops = &ops, .size = 1, .traffic = &s->traffic, .err = &s->err, .priv = s };
+    xd_err_clear(&s->err);
+    *c = &s->c;
+    return XD_OK;
 }

@@ -23,6 +23,7 @@ typedef struct xd_dit_info {
     int64_t sample[3];          /* latent cells the model was trained on: t, h, w              */
     int64_t text_dim;           /* E of the text it reads                                      */
     int     txt_flows;          /* text rows pass through the blocks (joint attention)         */
+    int     sites;              /* self-attentions of a block                                  */
     int     micro;              /* reads size[] (resolution and aspect ratio)                  */
     size_t  local_size;         /* of xd_state.local                                           */
 } xd_dit_info;

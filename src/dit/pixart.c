@@ -167,7 +167,7 @@ static void info(const void *c_, xd_dit_info *out)
         .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
         .patch = { 1, (int)c->patch, (int)c->patch }, .dim = c->dim, .lat_ch = c->in_ch,
         .sample = { 1, c->sample, c->sample }, .text_dim = c->caption ? c->caption : c->cross,
-        .micro = c->micro, .local_size = sizeof(local),
+        .micro = c->micro, .sites = 1, .local_size = sizeof(local),
     };
 }
 

@@ -230,7 +230,7 @@ static void bench_blocks(bench *b, step_run *r)
     xd_input      in = { .lat = r->f.lat, .cond = &r->f.cond[0], .t = b->job.samp.time[0],
                          .guidance = NAN, .size = { (double)b->job.size[0], (double)b->job.size[1] } };
     memset(r->f.local, 0, b->g->model.dit_info.local_size);
-    r->s = (xd_state){ .h = r->f.h, .local = r->f.local };
+    r->s = (xd_state){ .h = r->f.h[0], .local = r->f.local };
     dit->cond(x, n, &in, &r->s);
     dit->embed(x, n, &in, &r->s);
     for (int i = 0; i < n->nlayers; i++) {
@@ -273,7 +273,7 @@ static xd_status bench_step(bench *b, xd_err *e)
         for (int64_t i = 0; i < xd_count(text); i++)
             ((float *)text.p)[i] = 0.1f * (float)(i % 17 - 8);
         cond[0].tok = cond[1].tok = text;
-        xd_flow_open(&r.f, &b->job, &b->prof.dev, &a, &p->net, cond);
+        xd_flow_open(&r.f, &b->job, &b->prof.dev, &g->topo, &a, &p->net, cond);
         xd_flow_noise(&r.f, 0);
         snprintf(what, sizeof what, "%lld tokens, %lld of text, 1 pass", (long long)b->job.tokens,
                  (long long)n);

@@ -1,5 +1,6 @@
 /* engine.c - opening an engine, and the rooms of a request in their order */
 #include "engine/engine.h"
+#include "engine/ranks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -53,8 +54,21 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int files, xd_err
         return s;
     }
     g->hash = xd_model_hash(&g->model);
+    s = xd_ranks_open(g, &a->parallel, e);
+    if (s != XD_OK)
+        xd_close(&g);
     *out = g;
-    return XD_OK;
+    return s;
+}
+
+int xd_rank(const xd_engine *g)
+{
+    return g->all->rank;
+}
+
+int xd_ranks(const xd_engine *g)
+{
+    return xd_degrees_product(g->plan.deg);
 }
 
 void xd_close(xd_engine **g)
@@ -62,6 +76,7 @@ void xd_close(xd_engine **g)
     if (!g || !*g)
         return;
     xd_model_close(&(*g)->model);
+    xd_ranks_close(*g);
     xd_dev_close(&(*g)->count);
     xd_dev_close(&(*g)->dev);
     free(*g);
@@ -100,38 +115,41 @@ static void report(const loop *l, int image, int step, double t0)
         j->r->on_step(j->r->cookie, &p);
 }
 
-/* Noise to latents of one image: [C,h,w], malloc'ed. */
+/* Noise to latents of one image: [C,h,w], malloc'ed, on every rank of the replica. */
 static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
 {
-    xd_job   *j = l->j;
+    xd_job    *j = l->j;
     xd_engine *g = j->g;
-    int64_t   d[3] = { g->model.dit_info.lat_ch, j->cells[1], j->cells[2] }, n = d[0] * d[1] * d[2];
-    float    *lat = malloc((size_t)n * sizeof *lat + 1);
-    xd_cond   cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt], w->cond[w->n - 1] };
-    xd_flow   f;
+    int64_t    d[3] = { g->model.dit_info.lat_ch, j->cells[1], j->cells[2] }, n = d[0] * d[1] * d[2];
+    float     *lat = malloc((size_t)n * sizeof *lat + 1);
+    xd_cond    cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt], w->cond[w->n - 1] };
+    xd_flow    f;
+    int        going = 1;
     xd_arena_rewind(&l->a, 0);
-    xd_flow_open(&f, j, g->dev, &l->a, &g->model.dit.net, cond);
+    xd_flow_open(&f, j, g->dev, &g->topo, &l->a, &g->model.dit.net, cond);
     if (!lat)
         xd_exec_fail(&f.x, XD_ENOMEM, "no memory for latents");
     xd_flow_noise(&f, (int64_t)((uint64_t)j->r->seed + (uint64_t)image));
-    for (int step = 0; step < j->samp.steps && xd_ok(&f.x); step++) {
+    for (int step = 0; step < j->samp.steps && going; step++) {
         double t0 = xd_now_s();
         if (l->first_s == 0)
             xd_result_time(l->r, "first_step", (l->first_s = t0) - j->start_s);
-        xd_flow_step(&f, step);
-        if (j->r->on_tensor && lat) {
+        going = xd_flow_step(&f, step);
+        if (j->r->on_tensor && lat && going) {
             xd_flow_latents(&f, lat);
             xd_show(j, "latents", step, 3, d, lat);
         }
-        if (xd_ok(&f.x))
+        if (xd_ok(&f.x) && going)
             report(l, image, step, t0);
     }
-    if (lat)
+    xd_flow_finish(&f);
+    if (lat && xd_ok(&f.x))
         xd_flow_latents(&f, lat);
     if (xd_ok(&f.x) && !finite(lat, n))
         xd_log(XD_LOG_WARN, "picture %d holds NaN or infinite latents", image + 1);
     if (!xd_ok(&f.x)) {
         xd_fail(e, f.x.err.code, "%s", f.x.err.msg);
+        e->rank = f.x.err.rank;
         free(lat);
         lat = NULL;
     }
@@ -161,27 +179,88 @@ static float *decode(loop *l, const float *lat, xd_err *e)
     return rgb;
 }
 
-static xd_status one_image(loop *l, int image, const xd_words *w, xd_err *e)
+/* One image of my replica: latents on all its ranks, the picture on its first rank. */
+static xd_status one_image(loop *l, int image, const xd_words *w, float **lat, float **rgb,
+                           xd_err *e)
 {
     xd_job *j = l->j;
     double  t0 = xd_now_s();
     xd_stage(j, "denoise");
-    float *lat = denoise(l, image, w, e), *rgb = NULL;
-    if (!lat)
+    if (!(*lat = denoise(l, image, w, e)))
         return e->code;
     xd_result_time(l->r, "denoise", xd_now_s() - t0);
     t0 = xd_now_s();
-    if (!j->r->latents_only) {
-        xd_stage(j, "decode");
-        if (!(rgb = decode(l, lat, e))) {
-            free(lat);
-            return e->code;
+    if (j->r->latents_only)
+        return XD_OK;
+    xd_stage(j, "decode");
+    int mine = j->g->plan.vae_rows || j->g->topo.replica->rank == 0;
+    if (mine && !(*rgb = decode(l, *lat, e)))
+        return e->code;
+    xd_result_time(l->r, "decode", xd_now_s() - t0);
+    return XD_OK;
+}
+
+/* Rank 0 of replica `from` gives rank 0 its latents and picture. */
+static xd_status hand_over(loop *l, int from, float **lat, float **rgb, xd_err *e)
+{
+    const xd_job *j = l->j;
+    xd_comm      *c = j->g->topo.group[XD_DATA];
+    int64_t       n[2] = { j->tokens * j->features, j->asked[0] * j->asked[1] * 3 };
+    float       **v[2] = { lat, rgb };
+    for (int i = 0; i < (j->r->latents_only ? 1 : 2); i++) {
+        xd_req r;
+        if (c->rank == 0 && !(*v[i] = malloc((size_t)n[i] * sizeof(float) + 1)))
+            return xd_fail(e, XD_ENOMEM, "no memory for a picture of another rank");
+        xd_tensor t = xd_view(*v[i], XD_F32, 1, &n[i]);
+        r = c->rank == 0 ? c->ops->recv(c, t, from) : c->ops->send(c, t, 0);
+        if (c->ops->wait(c, &r, 1) != XD_OK)
+            return xd_fail(e, XD_ECOMM, "a picture of replica %d was lost", from);
+    }
+    return XD_OK;
+}
+
+/* Pictures first .. first + replicas - 1 reach the result on rank 0, in their order. */
+static xd_status collect(loop *l, int first, float *lat, float *rgb, xd_err *e)
+{
+    xd_job   *j = l->j;
+    int       D = j->g->plan.deg.n[XD_DATA], at = j->g->topo.at[XD_DATA];
+    int       root = j->g->topo.replica->rank == 0;
+    xd_status s = XD_OK;
+    for (int d = 0; d < D && first + d < j->images; d++) {
+        float *a = at == d ? lat : NULL, *b = at == d ? rgb : NULL;
+        if (d > 0 && root && (at == 0 || at == d))
+            s = hand_over(l, d, &a, &b, e);
+        if (s == XD_OK && j->g->used->rank == 0) {
+            s = xd_result_add(l->r, j, first + d, a, b, e);
+            if (s == XD_OK && j->r->on_image)
+                s = j->r->on_image(j->r->cookie, l->r, first + d, e);
+        } else {
+            free(a);
+            free(b);
         }
     }
-    xd_result_time(l->r, "decode", xd_now_s() - t0);
-    xd_status s = xd_result_add(l->r, j, image, lat, rgb, e);
-    if (s == XD_OK && j->r->on_image)
-        s = j->r->on_image(j->r->cookie, l->r, image, e);
+    return s;
+}
+
+/* Images are dealt to the replicas in turn. */
+static xd_status paint_all(loop *l, const xd_words *w, xd_err *e)
+{
+    xd_job   *j = l->j;
+    int       D = j->g->plan.deg.n[XD_DATA], at = j->g->topo.at[XD_DATA];
+    xd_status s = XD_OK;
+    for (int i = 0; s == XD_OK && i < j->images; i += D) {
+        float *lat = NULL, *rgb = NULL;
+        if (i + at < j->images)
+            s = one_image(l, i + at, w, &lat, &rgb, e);
+        s = xd_ranks_agree(j->g, s, e);
+        if (s == XD_OK) {
+            s = collect(l, i, lat, rgb, e);
+            s = xd_ranks_agree(j->g, s, e);
+        } else {
+            free(lat);
+            free(rgb);
+        }
+    }
     return s;
 }
 
@@ -192,21 +271,33 @@ static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *
     double     t0 = xd_now_s();
     xd_stage(j, "load");
     xd_status s = xd_part_load(&g->model.dit, g->dev, g->type, 0, e);
-    if (s == XD_OK && !j->r->latents_only)
+    if (s == XD_OK && need->vae)
         s = xd_part_load(&g->model.vae, g->dev, g->type, 0, e);
     if (s == XD_OK)
         s = xd_room_open(&l->a, g->dev,
                          need->dit_tmp > need->vae_tmp ? need->dit_tmp : need->vae_tmp, e);
     xd_result_time(l->r, "load", xd_now_s() - t0);
-    for (int i = 0; s == XD_OK && i < j->images; i++)
-        s = one_image(l, i, w, e);
+    s = xd_ranks_agree(g, s, e);
+    if (s == XD_OK)
+        s = paint_all(l, w, e);
     xd_room_close(&l->a, g->dev);
+    return s;
+}
+
+/* Everything that can be refused: the request, its words, its memory. */
+static xd_status prepare(xd_job *j, xd_words *w, xd_need *need, xd_err *e)
+{
+    xd_status s = xd_words_open(w, j, e);
+    if (s == XD_OK)
+        s = xd_ranks_stages(j, e);
+    if (s == XD_OK)
+        s = xd_memory_plan(j, w, need, e);
     return s;
 }
 
 xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)
 {
-    xd_err   mine = { 0 };
+    xd_err   mine = { .rank = -1 };
     xd_job   j = { 0 };
     xd_words w = { 0 };
     xd_need  need;
@@ -216,11 +307,15 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     g->cancel = 0;
     xd_status s = xd_job_open(&j, g, r, &mine);
     if (s == XD_OK)
-        s = xd_words_open(&w, &j, &mine);
-    if (s == XD_OK)
-        s = xd_memory_plan(&j, &w, &need, &mine);
-    if (s == XD_OK)
         s = xd_result_open(&l.r, &j, &mine);
+    if (s == XD_OK && g->idle) {
+        xd_job_close(&j);
+        *out = l.r;
+        return XD_OK;
+    }
+    if (s == XD_OK)
+        s = prepare(&j, &w, &need, &mine);
+    s = g->idle ? s : xd_ranks_agree(g, s, &mine);
     if (s == XD_OK) {
         xd_stage(&j, "text");
         double t1 = xd_now_s();
@@ -235,7 +330,10 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     xd_job_close(&j);
     if (s != XD_OK) {
         xd_result_free(&l.r);
-        return xd_fail(e, s, "%s", mine.msg);
+        xd_fail(e, s, "%s", mine.msg);
+        if (e)
+            e->rank = mine.rank;
+        return s;
     }
     *out = l.r;
     return XD_OK;

@@ -10,12 +10,21 @@
 #ifndef XD_ENGINE_ENGINE_H
 #define XD_ENGINE_ENGINE_H
 
+#include "engine/flow.h"
 #include "engine/model.h"
+#include "engine/plan.h"
 #include "xdit/xdit.h"
 
 struct xd_engine {
     xd_model     model;
     xd_dev      *dev, *count;
+    xd_plan      plan;
+    xd_comm     *all, *used;    /* every rank there is; those that work on a request            */
+    xd_comm     *host;          /* those of them on my host                                     */
+    xd_topo      topo;          /* of mine, in `used`; degrees of 1 on an idle rank              */
+    xd_comm     *count_world;   /* the same without messages, for counting                      */
+    xd_topo      count_topo;
+    int          idle;          /* the plan has nothing for this rank                           */
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* text encoders stay loaded                                   */
     volatile int cancel;
@@ -60,31 +69,6 @@ xd_status xd_words_encode(xd_words *w, xd_job *j, xd_err *e);
 void      xd_words_close(xd_words *w, xd_engine *g);
 /* Arena bytes of encoding n tokens, by counting. */
 xd_status xd_words_count(const xd_job *j, int64_t n, size_t *bytes, xd_err *e);
-
-/* ---- flow --------------------------------------------------------------------------------- */
-
-enum { XD_MAXPASS = 2, XD_MAXHIST = 4 };
-
-typedef struct xd_flow {
-    xd_exec       x;
-    xd_job       *j;
-    const xd_net *net;
-    xd_cond       cond[XD_MAXPASS];     /* text of each pass: the prompt, then the negative one  */
-    xd_tensor     lat, h, pred[XD_MAXPASS], hist[XD_MAXHIST];
-    void         *local;
-} xd_flow;
-
-/* Takes the request's tensors from the arena. Errors are sticky on f->x. */
-void xd_flow_open(xd_flow *f, xd_job *j, xd_dev *dev, xd_arena *tmp, const xd_net *net,
-                  const xd_cond *cond);
-void xd_flow_close(xd_flow *f);
-void xd_flow_noise(xd_flow *f, int64_t seed);
-void xd_flow_step(xd_flow *f, int step);
-/* The latents as [C,h,w], F32 on the host. */
-void xd_flow_latents(xd_flow *f, float *out);
-xd_status xd_flow_count(xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, xd_err *e);
-/* One pass of the model over latents f->lat: leaves the prediction in f->pred[pass]. */
-void xd_flow_pass(xd_flow *f, int step, int pass);
 
 /* ---- light -------------------------------------------------------------------------------- */
 

@@ -1,8 +1,15 @@
-/* flow.c - the denoising loop: noise becomes latents, step by step.
+/* flow.c - the denoising loop
  *
- * The engine owns the loop over steps, passes and blocks, so that methods which change who
- * computes what when act here, where a model cannot see them. One stage and one patch so far. */
+ * Messages between stages: hidden states go to the next stage once a piece of work (step, unit,
+ * pass), latents come back from the last stage to the first once a step. Each pair of ranks has
+ * one FIFO a direction, and both sides walk the same list of pieces, so nothing is tagged.
+ *
+ * A hidden state lives in one of three buffers in turn: while one is computed on, the next is
+ * being received and the one before is being sent. */
+#include "engine/flow.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,36 +17,211 @@
 #include "engine/engine.h"
 #include "exec/op.h"
 
-void xd_flow_open(xd_flow *f, xd_job *j, xd_dev *dev, xd_arena *tmp, const xd_net *net,
-                  const xd_cond *cond)
+typedef struct piece { int step, unit, pass; } piece;   /* unit: a patch or XD_ALL              */
+
+static int stages(const xd_flow *f)   { return f->topo->deg.n[XD_PIPE]; }
+static int my_stage(const xd_flow *f) { return f->topo->at[XD_PIPE]; }
+static int is_first(const xd_flow *f) { return my_stage(f) == 0; }
+static int is_last(const xd_flow *f)  { return my_stage(f) == stages(f) - 1; }
+static xd_comm *pipe(const xd_flow *f) { return f->topo->group[XD_PIPE]; }
+
+static int is_mine(const xd_flow *f, int pass)
 {
-    const xd_dit_info *d = &j->g->model.dit_info;
+    return pass % f->topo->deg.n[XD_CFG] == f->topo->at[XD_CFG];
+}
+
+static int passes_of_mine(const xd_flow *f)
+{
+    int n = 0;
+    for (int p = 0; p < f->j->npass; p++)
+        n += is_mine(f, p);
+    return n;
+}
+
+/* ---- units and rows ----------------------------------------------------------------------- */
+
+static int units(const xd_flow *f, int step)
+{
+    return step < xd_plan_exact(f->plan) ? 1 : f->lay.npatch;
+}
+
+static int unit_at(const xd_flow *f, int step, int i)
+{
+    return units(f, step) == 1 ? XD_ALL : i;
+}
+
+/* My image rows of a unit, as a range of f->lat. */
+static xd_span rows_of(const xd_flow *f, int unit)
+{
+    xd_span s = { 0, 0 };
+    for (int p = 0; p < f->lay.npatch; p++) {
+        int64_t n = xd_own(&f->lay, XD_IMG, p, f->x.sp).n;
+        if (unit == XD_ALL || p == unit)
+            s.n += n;
+        else if (p < unit)
+            s.start += n;
+    }
+    return s;
+}
+
+static xd_tensor part_of(const xd_flow *f, xd_tensor t, int unit)
+{
+    xd_span s = rows_of(f, unit);
+    return xd_rows(t, s.start, s.n);
+}
+
+static int slot(const xd_flow *f, int unit)
+{
+    return unit == XD_ALL ? f->lay.npatch : unit;
+}
+
+/* ---- messages ----------------------------------------------------------------------------- */
+
+static void end_of(xd_flow *f, xd_comm *c, xd_req *r)
+{
+    if (c->ops->wait(c, r, 1) != XD_OK)
+        xd_exec_fail(&f->x, XD_ECOMM, "a message between stages failed");
+    *r = (xd_req){ 0 };
+}
+
+static xd_tensor hidden(const xd_flow *f, int64_t turn, int unit)
+{
+    int64_t n = xd_own_rows(&f->lay, unit, f->x.sp);
+    return xd_rows(f->h[turn % XD_NHID], 0, n);
+}
+
+static void post_hidden(xd_flow *f, int64_t turn, int unit)
+{
+    int i = (int)(turn % XD_NHID);
+    end_of(f, pipe(f), &f->h_out[i]);
+    f->h_in[i] = pipe(f)->ops->recv(pipe(f), hidden(f, turn, unit), my_stage(f) - 1);
+}
+
+/* The piece of mine after `p`; 0 when there is none. */
+static int next_piece(const xd_flow *f, piece *p)
+{
+    int i = p->unit == XD_ALL ? 0 : p->unit;
+    do {
+        if (++p->pass < f->j->npass)
+            continue;
+        p->pass = 0;
+        if (++i >= units(f, p->step)) {
+            i = 0;
+            if (++p->step >= f->j->samp.steps)
+                return 0;
+        }
+    } while (!is_mine(f, p->pass));
+    p->unit = unit_at(f, p->step, i);
+    return 1;
+}
+
+/* Waits for the hidden state of this piece and posts the receive of the next one. */
+static void receive_hidden(xd_flow *f, piece now)
+{
+    piece next = now;
+    if (f->turn == 0)
+        post_hidden(f, 0, now.unit);
+    if (next_piece(f, &next))
+        post_hidden(f, f->turn + 1, next.unit);
+    end_of(f, pipe(f), &f->h_in[f->turn % XD_NHID]);
+}
+
+/* First stage: receives the latents of `unit`, cut as the next step wants them. */
+static void post_latents(xd_flow *f, int step, int unit)
+{
+    for (int i = 0; step + 1 < f->j->samp.steps && i < units(f, step + 1); i++) {
+        int to = unit_at(f, step + 1, i);
+        if (unit == XD_ALL || to == unit)
+            f->lat_in[slot(f, to)] = pipe(f)->ops->recv(pipe(f), part_of(f, f->lat, to), stages(f) - 1);
+    }
+}
+
+/* Last stage: sends them. */
+static void send_latents(xd_flow *f, int step, int unit)
+{
+    for (int i = 0; step + 1 < f->j->samp.steps && i < units(f, step + 1); i++) {
+        int to = unit_at(f, step + 1, i);
+        if (unit == XD_ALL || to == unit)
+            f->lat_out[slot(f, to)] = pipe(f)->ops->send(pipe(f), part_of(f, f->lat, to), 0);
+    }
+}
+
+static void latents_sent(xd_flow *f, int unit)
+{
+    for (int p = 0; p <= f->lay.npatch; p++)
+        if (unit == XD_ALL || p == unit || p == f->lay.npatch)
+            end_of(f, pipe(f), &f->lat_out[p]);
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static void open_tensors(xd_flow *f)
+{
+    xd_exec *x = &f->x;
+    int64_t  n = rows_of(f, XD_ALL).n, all = xd_own_rows(&f->lay, XD_ALL, x->sp);
+    int64_t  dim = f->j->g->model.dit_info.dim;
+    int      nhist = f->j->sampler->history(&f->j->samp.cfg);
+    f->lat = xd_new_f32(x, is_first(f) || is_last(f) ? n : 0, f->j->features);
+    for (int p = 0; p < f->j->npass; p++)
+        f->pred[p] = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
+    for (int i = 0; i < nhist && i < XD_MAXHIST; i++)
+        f->hist[i] = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
+    f->h[0] = xd_new_f32(x, all, dim);
+    for (int i = 1; i < XD_NHID; i++)
+        f->h[i] = stages(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
+}
+
+static void open_chain(xd_flow *f)
+{
+    const xd_dit_info *d = &f->j->g->model.dit_info;
+    xd_err             e = { 0 };
+    xd_span heads = xd_cut((xd_span){ 0, d->heads }, f->topo->at[XD_TENSOR], f->topo->deg.n[XD_TENSOR]);
+    xd_link_args a = { .what = XD_FOR_DIT, .topo = f->topo, .lay = &f->lay, .dev = f->x.dev,
+                       .act = f->x.act, .heads = heads.n, .head_dim = d->head_dim, .sites = d->sites,
+                       .first = f->net->first, .last = f->net->last, .npass = f->j->npass,
+                       .displaced = f->plan->displaced };
+    if (xd_chain_open(&f->chain, &a, &e) != XD_OK)
+        xd_exec_fail(&f->x, e.code, "%s", e.msg);
+    f->x.mix = f->chain.head;
+}
+
+void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo, xd_arena *tmp,
+                  const xd_net *net, const xd_cond *cond)
+{
     memset(f, 0, sizeof *f);
     f->j = j;
+    f->plan = &j->g->plan;
+    f->topo = topo;
     f->net = net;
+    f->lay = j->lay;
+    f->lay.npatch = f->plan->npatch;
+    f->lay.nsp = topo->deg.n[XD_ULYSSES] * topo->deg.n[XD_RING];
     for (int p = 0; p < j->npass; p++)
         f->cond[p] = cond[p];
-    xd_exec *x = &f->x;
-    xd_exec_init(x, dev, tmp, j->g->type);
-    x->lay = &j->lay;
-    x->cancel = dev->counts ? NULL : &j->g->cancel;
-    int64_t n = xd_n(x, XD_IMG);
-    f->lat = xd_new_f32(x, n, j->features);
-    for (int p = 0; p < j->npass; p++)
-        f->pred[p] = xd_new_f32(x, n, j->features);
-    int nhist = j->sampler->history(&j->samp.cfg);
-    for (int i = 0; i < nhist && i < XD_MAXHIST; i++)
-        f->hist[i] = xd_new_f32(x, n, j->features);
-    f->h = xd_new_f32(x, n, d->dim);
-    if (!(f->local = calloc(1, d->local_size + 1)))
-        xd_exec_fail(x, XD_ENOMEM, "no memory for a model's conditioning");
+    xd_exec_init(&f->x, dev, tmp, j->g->type);
+    f->x.lay = &f->lay;
+    f->x.sp = xd_topo_sp(topo, topo->at[XD_ULYSSES], topo->at[XD_RING]);
+    f->x.cancel = dev->counts ? NULL : &j->g->cancel;
+    f->lat_in = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_in);
+    f->lat_out = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_out);
+    f->local = calloc(1, j->g->model.dit_info.local_size + 1);
+    if (!f->local || !f->lat_in || !f->lat_out)
+        xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches", f->lay.npatch);
+    open_tensors(f);
+    open_chain(f);
 }
 
 void xd_flow_close(xd_flow *f)
 {
+    xd_chain_close(&f->chain);
     free(f->local);
+    free(f->lat_in);
+    free(f->lat_out);
     f->local = NULL;
+    f->lat_in = f->lat_out = NULL;
 }
+
+/* ---- latents ------------------------------------------------------------------------------ */
 
 /* The latents [C,h,w] seen as tokens: [h/p, w/p, C, p, p]; both ways are copies of this view. */
 static xd_tensor as_cells(const xd_flow *f, float *chw)
@@ -53,17 +235,31 @@ static xd_tensor as_cells(const xd_flow *f, float *chw)
     return t;
 }
 
-static xd_tensor as_tokens(const xd_flow *f)
+static void between(xd_flow *f, float *chw, float *tokens, int to_tokens)
 {
-    return xd_reshape(f->lat, 5, as_cells(f, NULL).d);
+    xd_tensor cells = as_cells(f, chw), t = xd_view(tokens, XD_F32, 5, cells.d);
+    xd_copy_to(&f->x, to_tokens ? t : cells, to_tokens ? cells : t);
+    f->x.dev->mem->sync(f->x.dev, f->x.st);
 }
 
-void xd_flow_latents(xd_flow *f, float *out)
+/* Rows of member `sp` between the whole tokens and its rows in a row. */
+static void spread(const xd_flow *f, int sp, float *whole, float *rows, int to_rows)
 {
-    if (!xd_ok(&f->x) || xd_counting(&f->x))
-        return;
-    xd_copy_to(&f->x, as_cells(f, out), as_tokens(f));
-    f->x.dev->mem->sync(f->x.dev, f->x.st);
+    size_t row = (size_t)f->j->features * sizeof(float);
+    for (int p = 0; p < f->lay.npatch; p++) {
+        xd_span s = xd_own(&f->lay, XD_IMG, p, sp);
+        char   *w = (char *)whole + (size_t)s.start * row;
+        memcpy(to_rows ? (char *)rows : w, to_rows ? w : (char *)rows, (size_t)s.n * row);
+        rows += s.n * f->j->features;
+    }
+}
+
+static float *host(xd_flow *f, int64_t n, const char *what)
+{
+    float *p = malloc((size_t)n * sizeof *p + 1);
+    if (!p)
+        xd_exec_fail(&f->x, XD_ENOMEM, "no memory for %s", what);
+    return p;
 }
 
 void xd_flow_noise(xd_flow *f, int64_t seed)
@@ -71,65 +267,229 @@ void xd_flow_noise(xd_flow *f, int64_t seed)
     const xd_job *j = f->j;
     int64_t       d[3] = { j->g->model.dit_info.lat_ch, j->cells[1], j->cells[2] };
     int64_t       n = d[0] * d[1] * d[2];
-    float        *noise = malloc((size_t)n * sizeof *noise + 1);
-    if (!noise) {
-        xd_exec_fail(&f->x, XD_ENOMEM, "no memory for %lld numbers of noise", (long long)n);
-        return;
+    float        *noise = host(f, n, "noise"), *tokens = host(f, n, "noise"), *mine = host(f, n, "noise");
+    if (noise && tokens && mine && xd_ok(&f->x)) {
+        if (strcmp(j->r->rng, "torch") == 0)
+            xd_noise_torch(noise, n, seed);
+        else
+            xd_noise_philox(noise, 0, n, seed);
+        xd_show(j, "noise", 0, 3, d, noise);
+        between(f, noise, tokens, 1);
+        spread(f, f->x.sp, tokens, mine, 1);
+        if (f->lat.d[0])
+            xd_put(&f->x, f->lat, mine);
+        if (j->samp.init_scale != 1)
+            xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
+        f->x.dev->mem->sync(f->x.dev, f->x.st);
     }
-    if (strcmp(j->r->rng, "torch") == 0)
-        xd_noise_torch(noise, n, seed);
-    else
-        xd_noise_philox(noise, 0, n, seed);
-    xd_show(j, "noise", 0, 3, d, noise);
-    xd_copy_to(&f->x, as_tokens(f), as_cells(f, noise));
-    f->x.dev->mem->sync(f->x.dev, f->x.st);
-    if (j->samp.init_scale != 1)
-        xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
     free(noise);
+    free(tokens);
+    free(mine);
 }
 
-void xd_flow_pass(xd_flow *f, int step, int pass)
+/* Rows of the last stage's members, to the whole on all ranks of the replica. */
+static void gather_rows(xd_flow *f, float *mine, float *rows, float *whole)
+{
+    const xd_comm *tc = f->topo->tokens;
+    int64_t        n = f->j->tokens * f->j->features, count[1024], at = 0;
+    xd_req         r;
+    if (tc->size > 1024) {
+        xd_exec_fail(&f->x, XD_EUNSUPPORTED, "more than 1024 ranks share the tokens");
+        return;
+    }
+    for (int i = 0; i < tc->size; i++) {
+        count[i] = 0;
+        for (int p = 0; p < f->lay.npatch; p++)
+            count[i] += xd_own(&f->lay, XD_IMG, p, i).n;
+    }
+    if (is_last(f)) {
+        r = tc->ops->gather(f->topo->tokens, xd_view2(rows, XD_F32, f->j->tokens, f->j->features),
+                            count, xd_view2(mine, XD_F32, count[f->x.sp], f->j->features));
+        end_of(f, f->topo->tokens, &r);
+        for (int i = 0; i < tc->size; at += count[i++] * f->j->features)
+            spread(f, i, whole, rows + at, 0);
+    }
+    if (stages(f) > 1) {
+        r = pipe(f)->ops->bcast(pipe(f), xd_view(whole, XD_F32, 1, &n), stages(f) - 1);
+        end_of(f, pipe(f), &r);
+    }
+}
+
+void xd_flow_latents(xd_flow *f, float *out)
+{
+    int64_t n = f->j->tokens * f->j->features;
+    float  *mine = host(f, n, "latents"), *rows = host(f, n, "latents"), *whole = host(f, n, "latents");
+    if (mine && rows && whole && !xd_counting(&f->x)) {
+        if (is_last(f) && f->lat.d[0])
+            xd_get(&f->x, mine, f->lat);
+        gather_rows(f, mine, rows, whole);
+        if (xd_ok(&f->x))
+            between(f, out, whole, 0);
+    }
+    free(mine);
+    free(rows);
+    free(whole);
+}
+
+/* ---- a piece of work ---------------------------------------------------------------------- */
+
+/* My blocks on one unit of one pass; on the last stage it leaves the prediction. */
+static void run_piece(xd_flow *f, piece w)
 {
     const xd_job *j = f->j;
     const xd_dit *dit = j->g->model.dit.dit;
     xd_exec      *x = &f->x;
     size_t        mark = xd_arena_mark(x->tmp);
-    xd_input      in = { .lat = f->lat, .cond = &f->cond[pass], .t = j->samp.time[step],
-                         .guidance = NAN };
+    int           i = (int)(f->turn % XD_NHID);
+    xd_input      in = { .lat = is_first(f) ? part_of(f, f->lat, w.unit) : (xd_tensor){ 0 },
+                         .cond = &f->cond[w.pass], .t = j->samp.time[w.step], .guidance = NAN };
     in.size[0] = (double)j->size[0], in.size[1] = (double)j->size[1];
-    x->step = step, x->pass = pass;
-    if (j->samp.in_scale[step] != 1) {
-        in.lat = xd_new_f32(x, f->lat.d[0], f->lat.d[1]);
-        xd_axpby(x, in.lat, (float)j->samp.in_scale[step], f->lat, 0);
+    x->step = w.step, x->pass = w.pass, x->patch = w.unit;
+    x->exact = w.step < xd_plan_exact(f->plan);
+    if (!is_first(f))
+        receive_hidden(f, w);
+    else if (stages(f) > 1)
+        end_of(f, pipe(f), &f->h_out[i]);
+    if (is_first(f) && j->samp.in_scale[w.step] != 1) {
+        in.lat = xd_new_f32(x, in.lat.d[0], in.lat.d[1]);
+        xd_axpby(x, in.lat, (float)j->samp.in_scale[w.step], part_of(f, f->lat, w.unit), 0);
     }
     memset(f->local, 0, j->g->model.dit_info.local_size);
-    xd_state s = { .h = f->h, .local = f->local };
+    xd_state s = { .h = hidden(f, f->turn, w.unit), .local = f->local };
     dit->cond(x, f->net, &in, &s);
-    dit->embed(x, f->net, &in, &s);
-    for (int i = f->net->first; i < f->net->last; i++) {
+    if (is_first(f))
+        dit->embed(x, f->net, &in, &s);
+    for (int l = f->net->first; l < f->net->last; l++) {
         size_t m = xd_arena_mark(x->tmp);
-        xd_net_block(x, f->net, i, &s);
+        xd_net_block(x, f->net, l, &s);
         xd_arena_rewind(x->tmp, m);
     }
-    xd_copy_to(x, f->pred[pass], dit->head(x, f->net, &s));
+    if (is_last(f))
+        xd_copy_to(x, part_of(f, f->pred[w.pass], w.unit), dit->head(x, f->net, &s));
+    else
+        f->h_out[i] = pipe(f)->ops->send(pipe(f), s.h, my_stage(f) + 1);
     xd_arena_rewind(x->tmp, mark);
+    f->turn++;
 }
 
-void xd_flow_step(xd_flow *f, int step)
+void xd_flow_pass(xd_flow *f, int step, int pass)
 {
-    xd_job  *j = f->j;
-    xd_exec *x = &f->x;
-    for (int p = 0; p < j->npass; p++)
-        xd_flow_pass(f, step, p);
+    run_piece(f, (piece){ step, XD_ALL, pass });
+}
+
+/* Last stage: joins the passes and steps the rows of `unit`. */
+static void advance(xd_flow *f, int step, int unit)
+{
+    xd_job   *j = f->j;
+    xd_exec  *x = &f->x;
+    xd_comm  *c = f->topo->group[XD_CFG];
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor p[XD_MAXPASS], hist[XD_MAXHIST];
+    for (int i = 0; i < j->npass; i++) {
+        p[i] = part_of(f, f->pred[i], unit);
+        if (c->size > 1) {
+            xd_req r = c->ops->bcast(c, p[i], i % c->size);
+            end_of(f, c, &r);
+        }
+    }
+    for (int i = 0; i < XD_MAXHIST; i++)
+        hist[i] = f->hist[i].nd ? part_of(f, f->hist[i], unit) : f->hist[i];
     if (j->npass > 1)           /* negative + g (prompt - negative)                            */
-        xd_axpby(x, f->pred[0], (float)(1 - j->guidance), f->pred[1], (float)j->guidance);
-    size_t mark = xd_arena_mark(x->tmp);
-    j->sampler->step(x, &j->samp, step, f->lat, f->pred[0], f->hist);
+        xd_axpby(x, p[0], (float)(1 - j->guidance), p[1], (float)j->guidance);
+    if (stages(f) > 1)
+        latents_sent(f, unit);
+    j->sampler->step(x, &j->samp, step, part_of(f, f->lat, unit), p[0], hist);
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* The model is run once; the sampler's steps differ in what history they read, so all count. */
-xd_status xd_flow_count(xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, xd_err *e)
+/* ---- agreement ---------------------------------------------------------------------------- */
+
+static xd_tensor one_int(int32_t *v)
+{
+    return xd_view(v, XD_I32, 1, (int64_t[]){ 1 });
+}
+
+/* Ends the agreement on the step before; nonzero: somebody failed there. */
+static int agreed_failure(xd_flow *f)
+{
+    if (f->topo->replica->size == 1)
+        return !xd_ok(&f->x);
+    end_of(f, f->topo->replica, &f->agree);
+    return f->worst != 0;
+}
+
+static void begin_agreement(xd_flow *f)
+{
+    xd_comm *c = f->topo->replica;
+    if (c->size == 1)
+        return;
+    f->worst = (int32_t)f->x.err.code;
+    f->agree = c->ops->allreduce(c, one_int(&f->worst), XD_MAX);
+}
+
+int xd_flow_step(xd_flow *f, int step)
+{
+    int mine = passes_of_mine(f);
+    for (int i = 0; i < units(f, step); i++) {
+        int unit = unit_at(f, step, i);
+        if (stages(f) > 1 && is_first(f) && step > 0 && mine)
+            end_of(f, pipe(f), &f->lat_in[slot(f, unit)]);
+        for (int p = 0; p < f->j->npass; p++)
+            if (is_mine(f, p))
+                run_piece(f, (piece){ step, unit, p });
+        if (stages(f) > 1 && is_first(f) && mine && !is_last(f))
+            post_latents(f, step, unit);
+        if (is_last(f)) {
+            advance(f, step, unit);
+            if (stages(f) > 1 && mine)
+                send_latents(f, step, unit);
+        }
+    }
+    if (step > 0 && agreed_failure(f))
+        return 0;
+    begin_agreement(f);
+    return f->topo->replica->size > 1 || xd_ok(&f->x);
+}
+
+/* The failure of the lowest rank that has one, told to all. */
+static void tell_failure(xd_flow *f)
+{
+    xd_comm *c = f->topo->replica;
+    int32_t  who = xd_ok(&f->x) ? INT32_MAX : c->rank;
+    char     msg[sizeof f->x.err];
+    xd_req   r = c->ops->allreduce(c, one_int(&who), XD_MIN);
+    end_of(f, c, &r);
+    if (who == INT32_MAX)
+        return;
+    memcpy(msg, &f->x.err, sizeof msg);
+    int64_t n = sizeof msg;
+    r = c->ops->bcast(c, xd_view(msg, XD_U8, 1, &n), who);
+    end_of(f, c, &r);
+    memcpy(&f->x.err, msg, sizeof msg);
+    f->x.err.rank = who;
+}
+
+void xd_flow_finish(xd_flow *f)
+{
+    xd_comm *c = pipe(f);
+    int      failed = f->topo->replica->size > 1 && agreed_failure(f);
+    if (failed) {               /* what nobody will send any more                              */
+        c->ops->drop(c, f->h_in, XD_NHID);
+        c->ops->drop(c, f->lat_in, f->lay.npatch + 1);
+    }
+    for (int i = 0; i < XD_NHID && stages(f) > 1; i++)
+        end_of(f, c, &f->h_out[i]);
+    for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
+        end_of(f, c, &f->lat_out[i]);
+    if (failed)
+        tell_failure(f);
+}
+
+/* ---- counting ----------------------------------------------------------------------------- */
+
+/* The model is run once in an exact and once in a stale step; the sampler's steps differ in what
+ * history they read, so all count. */
+xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, xd_err *e)
 {
     xd_part  *p = &j->g->model.dit;
     xd_flow   f;
@@ -142,11 +502,14 @@ xd_status xd_flow_count(xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
         return s;
     for (int i = 0; i < j->npass; i++)
         cond[i].tok = xd_view2(a.base, XD_F32, len[i], j->g->model.dit_info.text_dim);
-    xd_flow_open(&f, j, j->g->count, &a, &p->shadow, cond);
-    xd_flow_step(&f, 0);
-    for (int i = 1; i < j->samp.steps; i++) {
+    xd_flow_open(&f, j, j->g->count, &j->g->count_topo, &a, &p->shadow, cond);
+    int stale = xd_plan_exact(f.plan);
+    for (int i = 0; i < j->samp.steps && xd_ok(&f.x); i++) {
         size_t mark = xd_arena_mark(&a);
-        j->sampler->step(&f.x, &j->samp, i, f.lat, f.pred[0], f.hist);
+        if (i == 0 || i == stale)
+            xd_flow_step(&f, i);
+        else if (is_last(&f))
+            j->sampler->step(&f.x, &j->samp, i, f.lat, f.pred[0], f.hist);
         xd_arena_rewind(&a, mark);
     }
     *bytes = xd_arena_peak(&a);

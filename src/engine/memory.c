@@ -46,43 +46,73 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
+/* What this rank needs, by part. */
+static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
 {
     xd_engine *g = j->g;
-    size_t     have = 0, total = 0, mine;
     int64_t    longest = 0;
-    g->dev->mem->memory(g->dev, &have, &total);
-    mine = xd_store_bytes(g->model.text[0].store) + xd_store_bytes(g->model.dit.store) +
-           xd_store_bytes(g->model.vae.store);
-    have += mine;               /* what is loaded already is in the plan too                   */
-    xd_status s = refuse_huge(j, have, e);
+    int        text = g->used->rank == 0;
+    int        vae = !j->r->latents_only && (g->plan.vae_rows || g->topo.replica->rank == 0);
+    xd_status  s = XD_OK;
     for (int i = 0; i < w->n; i++)
         longest = w->len[i] > longest ? w->len[i] : longest;
     int64_t len[XD_MAXPASS] = { longest, longest };
     *need = (xd_need){ .images = (size_t)(j->asked[0] * j->asked[1]) * 15 };
-    if (s == XD_OK)
+    if (text)
         s = xd_words_count(j, longest, &need->text_tmp, e);
     if (s == XD_OK)
         s = xd_flow_count(j, len, &need->dit_tmp, e);
-    if (s == XD_OK && !j->r->latents_only)
+    if (s == XD_OK && vae)
         s = xd_light_count(j, &need->vae_tmp, e);
-    if (s != XD_OK)
-        return s;
-    need->text = g->model.text[0].packed;
+    need->text = text ? g->model.text[0].packed : 0;
     need->dit = g->model.dit.packed;
-    need->vae = j->r->latents_only ? 0 : g->model.vae.packed;
+    need->vae = vae ? g->model.vae.packed : 0;
     size_t loop = need->dit + need->vae + most(need->dit_tmp, need->vae_tmp) + need->images;
     need->peak = g->keep ? need->text + most(need->text_tmp, loop)
                          : most(need->text + need->text_tmp, loop);
+    return s;
+}
+
+/* Sums over the ranks of this host. */
+static void sum_host(const xd_engine *g, double *v, int64_t n)
+{
+    xd_comm *c = g->host;
+    if (c->size == 1)
+        return;
+    xd_req r = c->ops->allreduce(c, xd_view(v, XD_F64, 1, &n), XD_SUM);
+    c->ops->wait(c, &r, 1);
+}
+
+xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
+{
+    xd_engine *g = j->g;
+    size_t     have = 0, total = 0;
+    g->dev->mem->memory(g->dev, &have, &total);
+    size_t loaded = xd_store_bytes(g->model.text[0].store) + xd_store_bytes(g->model.dit.store) +
+                    xd_store_bytes(g->model.vae.store);
+    *need = (xd_need){ 0 };
+    xd_status s = refuse_huge(j, have + loaded, e);
+    if (s == XD_OK)
+        s = count_parts(j, w, need, e);
+    double host[2] = { (double)need->peak, (double)loaded };    /* loaded ones are in the plan  */
+    sum_host(g, host, 2);
+    if (s != XD_OK)
+        return s;
+    have += (size_t)host[1];
     xd_log(XD_LOG_DEBUG, "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
-           "peak %.3f of %.3f GiB", gib(need->text), gib(need->text_tmp), gib(need->dit),
-           gib(need->dit_tmp), gib(need->vae), gib(need->vae_tmp), gib(need->peak), gib(have));
-    if (need->peak <= have)
+           "peak %.3f, %.3f on this host of %.3f GiB", gib(need->text), gib(need->text_tmp),
+           gib(need->dit), gib(need->dit_tmp), gib(need->vae), gib(need->vae_tmp), gib(need->peak),
+           host[0] / 1073741824.0, gib(have));
+    if (host[0] <= (double)have)
         return XD_OK;
-    return xd_fail(e, XD_ENOMEM, "the request needs %.2f GiB of memory and %.2f GiB are available: "
+    char ranks[64] = "";
+    if (g->host->size > 1)
+        snprintf(ranks, sizeof ranks, " (%d ranks together)", g->host->size);
+    return xd_fail(e, XD_ENOMEM, "the request needs %.2f GiB of memory%s and %.2f GiB are available: "
                    "text encoder %.2f + %.2f, transformer %.2f + %.2f, vae %.2f + %.2f (weights + "
-                   "activations); paint a smaller picture%s%s", gib(need->peak), gib(have),
-                   gib(need->text), gib(need->text_tmp), gib(need->dit), gib(need->dit_tmp),
-                   gib(need->vae), gib(need->vae_tmp), g->type == XD_F32 ? ", try --dtype bf16" : "",
+                   "activations); paint a smaller picture%s%s", host[0] / 1073741824.0, ranks,
+                   gib(have), gib(need->text), gib(need->text_tmp), gib(need->dit),
+                   gib(need->dit_tmp), gib(need->vae), gib(need->vae_tmp),
+                   g->type == XD_F32 ? ", try --dtype bf16" : "",
                    j->r->enable_tiling ? "" : ", or try --enable_tiling");
 }

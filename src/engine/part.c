@@ -77,6 +77,7 @@ xd_status xd_part_open(xd_part *p, const char *model, const char *name, xd_kind 
 {
     memset(p, 0, sizeof *p);
     p->kind = kind;
+    p->tp = 1;
     p->name = strdup(name);
     p->dir = xd_path_join(model, name);
     char *path = p->dir ? xd_path_join(p->dir, "config.json") : NULL;
@@ -227,16 +228,26 @@ xd_status xd_part_files(xd_part *p, xd_err *e)
 xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     xd_err  mine = { 0 };
-    xd_decl d = { .visit = XD_VISIT_COUNT, .dev = count, .type = type, .tp = 1, .err = &mine,
+    xd_decl d = { .visit = XD_VISIT_COUNT, .dev = count, .type = type, .tp = p->tp,
+                  .tp_at = p->tp_at, .err = &mine,
                   .src = p->files ? &p->src : NULL };
     if (p->shadow.def)
         return XD_OK;
     xd_status s = xd_net_open(&p->shadow, p->def, p->config, p->dir, e);
     if (s != XD_OK)
         return s;
+    p->shadow.first = p->net.first;
+    p->shadow.last = p->net.last;
     xd_net_visit(&p->shadow, &d);
     p->packed = d.packed;
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
+}
+
+void xd_part_stage(xd_part *p, int first, int last)
+{
+    p->net.first = first;
+    p->net.last = last;
+    xd_net_close(&p->shadow);
 }
 
 /* Gives every block the weights of the first block of its kind. */
@@ -287,7 +298,8 @@ xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err
     if (s != XD_OK)
         return s;
     xd_decl d = { .visit = p->files ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
-                  .src = p->files ? &p->src : NULL, .tp = 1, .store = p->store, .err = &mine };
+                  .src = p->files ? &p->src : NULL, .tp = p->tp, .tp_at = p->tp_at, .store = p->store,
+                  .err = &mine };
     if (share && !p->files) {
         visit_kinds(&p->net, &d);
         if (mine.code == XD_OK)

@@ -26,6 +26,7 @@ typedef struct xd_part {
     xd_store   *store;          /* its weights; NULL: not loaded                               */
     xd_net      shadow;         /* the one that counts                                         */
     size_t      packed;         /* bytes of its weights when loaded, as counted                */
+    int         tp, tp_at;      /* tensor degree (1: whole) and my coordinate                  */
 } xd_part;
 
 /* Reads DIR/config.json, finds the network that understands it, lists its tensors. `hint` is the
@@ -39,6 +40,9 @@ xd_status xd_part_files(xd_part *p, xd_err *e);
 
 /* Fills the shadow network for a count device and says how many bytes the weights need. */
 xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e);
+
+/* From now on this rank has the blocks [first, last) only; nothing may be loaded yet. */
+void      xd_part_stage(xd_part *p, int first, int last);
 
 /* Loads the weights (from the files, or random ones when there are none); nothing to do when
  * they are there. share: blocks of one kind share the storage of the first (random only). */

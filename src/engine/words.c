@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "engine/ranks.h"
 #include "exec/op.h"
 
 /* ---- token ids ---------------------------------------------------------------------------- */
@@ -111,10 +112,11 @@ static void encode_one(xd_words *w, const xd_job *j, int i, xd_exec *x)
     xd_arena_rewind(x->tmp, mark);
 }
 
-xd_status xd_words_encode(xd_words *w, xd_job *j, xd_err *e)
+/* On the rank that encodes: loads the encoder and runs it over every text that is used. */
+static xd_status encode_all(xd_words *w, xd_job *j, xd_err *e)
 {
     xd_engine *g = j->g;
-    xd_arena   a;
+    xd_arena   a = { 0 };
     xd_exec    x;
     int64_t    longest = 0;
     size_t     bytes = 0;
@@ -136,4 +138,31 @@ xd_status xd_words_encode(xd_words *w, xd_job *j, xd_err *e)
     if (!g->keep)
         xd_part_drop(&g->model.text[0]);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+}
+
+/* Embedding i from the rank that has it to all others. */
+static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
+{
+    xd_engine *g = j->g;
+    xd_tensor *t = &w->cond[i].tok;
+    int64_t    width = g->model.dit_info.text_dim;
+    if (!t->p) {
+        *t = xd_view2(NULL, XD_F32, w->len[i], width);
+        if (!(t->p = g->dev->mem->get(g->dev, xd_bytes(*t))))
+            return xd_fail(e, XD_ENOMEM, "no memory for an embedding");
+    }
+    return xd_ranks_share(g, t->p, xd_count(*t), e);
+}
+
+/* The text encoder runs on rank 0 only, with the cores of the ranks that wait; embeddings are small
+ * and broadcast. */
+xd_status xd_words_encode(xd_words *w, xd_job *j, xd_err *e)
+{
+    xd_engine *g = j->g;
+    xd_status  s = g->used->rank == 0 ? encode_all(w, j, e) : XD_OK;
+    s = xd_ranks_agree(g, s, e);
+    for (int i = 0; s == XD_OK && i < w->n && g->used->size > 1; i++)
+        if (i < w->n - 1 || j->npass > 1)
+            s = share_one(w, j, i, e);
+    return s;
 }

@@ -2,11 +2,13 @@
  * xd_run is what op.c calls too: scratch from the arena, the kernel, scratch back. */
 #include "exec/run.h"
 
+#include "base/par.h"
 #include "exec/exec.h"
 
 void xd_run(xd_exec *x, xd_op op, const char *name, const void *args)
 {
     const xd_ops *o = x->dev->ops;
+    xd_par_poke();
     if (!xd_ok(x))
         return;
     if (x->cancel && *x->cancel) {

@@ -1,4 +1,45 @@
-/* registry.c - the links, head of the chain first */
+/* registry.c - the links and how they compose: the order is the meaning */
 #include "parallel/link.h"
 
-const xd_link *const xd_links[] = { NULL };
+#include <string.h>
+
+extern const xd_link xd_link_ulysses, xd_link_stale, xd_link_displaced, xd_link_ring, xd_link_halo,
+    xd_link_tensor;
+
+const xd_link *const xd_links[] = {
+    &xd_link_ulysses,           /* trades tokens for heads: links below see fewer heads        */
+    &xd_link_stale,             /* PipeFusion: adds K,V of the patches not being computed      */
+    &xd_link_displaced,         /* or: adds last step's K,V of other ranks (DistriFusion)      */
+    &xd_link_ring,              /* or: meets the K,V of other ranks in turn                    */
+    &xd_link_halo,              /* convolutions, moments and attention over a cut image        */
+    &xd_link_tensor,            /* sums over features                                          */
+    NULL,                       /* then the kernel                                             */
+};
+
+xd_status xd_chain_open(xd_chain *c, const xd_link_args *a, xd_err *e)
+{
+    int n = 0;
+    memset(c, 0, sizeof *c);
+    c->head = &xd_mix_local;
+    while (xd_links[n])
+        n++;
+    for (int i = n - 1; i >= 0; i--) {
+        xd_status s = xd_links[i]->open(a, c->head, &c->open[i], e);
+        if (s != XD_OK) {
+            xd_chain_close(c);
+            return s;
+        }
+        if (c->open[i])
+            c->head = c->open[i];
+    }
+    return XD_OK;
+}
+
+void xd_chain_close(xd_chain *c)
+{
+    for (int i = 0; xd_links[i]; i++)
+        if (c->open[i])
+            xd_links[i]->close(c->open[i]);
+    memset(c, 0, sizeof *c);
+    c->head = &xd_mix_local;
+}

@@ -3,34 +3,61 @@
 
 #include <string.h>
 
-xd_status xd_topo_open(xd_topo *t, xd_comm *world, xd_degrees deg, xd_err *e)
+int xd_degrees_product(xd_degrees d)
 {
     int product = 1;
+    for (int a = 0; a < XD_NAXES; a++)
+        product *= d.n[a];
+    return product;
+}
+
+int xd_topo_sp(const xd_topo *t, int ulysses, int ring)
+{
+    return ulysses + ring * t->deg.n[XD_ULYSSES];
+}
+
+/* The group of the ranks that differ from me on axes [from, to) only. */
+static xd_status group(xd_topo *t, int from, int to, xd_comm **out, xd_err *e)
+{
+    int unit = 1, size = 1, key = 0, first = t->world->rank;
+    for (int a = 0; a < to; unit *= t->deg.n[a++]) {
+        if (a < from)
+            continue;
+        first -= t->at[a] * unit;
+        key += t->at[a] * size;
+        size *= t->deg.n[a];
+    }
+    return t->world->ops->split(t->world, first, key, size, out, e);
+}
+
+xd_status xd_topo_open(xd_topo *t, xd_comm *world, xd_degrees deg, xd_err *e)
+{
     memset(t, 0, sizeof *t);
     t->world = world;
     t->deg = deg;
-    for (int a = 0; a < XD_NAXES; a++) {
-        if (deg.n[a] < 1 || deg.n[a] > world->size)
-            return xd_fail(e, XD_EINVAL, "a degree of %d on %d ranks", deg.n[a], world->size);
-        product *= deg.n[a];
-    }
-    if (product != world->size)
-        return xd_fail(e, XD_EINVAL, "the degrees multiply to %d, there are %d ranks", product,
-                       world->size);
+    for (int a = 0; a < XD_NAXES; a++)
+        if (deg.n[a] < 1)
+            return xd_fail(e, XD_EINVAL, "a parallel degree is %d", deg.n[a]);
+    if (xd_degrees_product(deg) != world->size)
+        return xd_fail(e, XD_EINVAL, "the degrees multiply to %d, there are %d ranks",
+                       xd_degrees_product(deg), world->size);
     for (int a = 0, unit = 1; a < XD_NAXES; unit *= deg.n[a++])
         t->at[a] = world->rank / unit % deg.n[a];
-    for (int a = 0, unit = 1; a < XD_NAXES; unit *= deg.n[a++]) {
-        xd_status s = world->ops->split(world, world->rank - t->at[a] * unit, t->at[a],
-                                        &t->group[a], e);
-        if (s != XD_OK)
-            return s;
-    }
-    return XD_OK;
+    xd_status s = XD_OK;
+    for (int a = 0; s == XD_OK && a < XD_NAXES; a++)
+        s = group(t, a, a + 1, &t->group[a], e);
+    if (s == XD_OK)
+        s = group(t, XD_ULYSSES, XD_RING + 1, &t->tokens, e);
+    if (s == XD_OK)
+        s = group(t, XD_TENSOR, XD_CFG + 1, &t->replica, e);
+    return s;
 }
 
 void xd_topo_close(xd_topo *t)
 {
     for (int a = 0; a < XD_NAXES; a++)
         xd_comm_close(&t->group[a]);
+    xd_comm_close(&t->tokens);
+    xd_comm_close(&t->replica);
     memset(t, 0, sizeof *t);
 }

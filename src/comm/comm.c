@@ -1,0 +1,182 @@
+/* comm.c - opening a communicator by name, and what the kinds share */
+#include "comm/comm.h"
+
+#include "comm/kinds.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e)
+{
+    *c = NULL;
+    if (!strcmp(kind, "self"))
+        return xd_comm_self(c, e);
+    if (strcmp(kind, "mpi") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "there is no communicator of kind \"%s\"", kind);
+#ifdef XD_WITH_MPI
+    return xd_comm_mpi(c, e);
+#else
+    return xd_fail(e, XD_EUNSUPPORTED, "this build has no MPI: it runs on one rank only");
+#endif
+}
+
+void xd_comm_close(xd_comm **c)
+{
+    if (c && *c)
+        (*c)->ops->close(*c);
+    if (c)
+        *c = NULL;
+}
+
+static int number(const char *name)
+{
+    const char *v = getenv(name);
+    return v ? atoi(v) : 0;
+}
+
+/* A shell inside a Slurm allocation has SLURM_NTASKS too; only what srun starts has a step. PMIx
+ * alone does not say how many there are, so MPI is asked. */
+int xd_comm_launched(void)
+{
+    if (number("OMPI_COMM_WORLD_SIZE") > 1 || number("PMI_SIZE") > 1 ||
+        number("MPI_LOCALNRANKS") > 1)
+        return 1;
+    if (getenv("SLURM_PROCID") && (number("SLURM_PROCID") > 0 || getenv("SLURM_STEP_ID")))
+        return number("SLURM_NTASKS") > 1;
+    return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE") && !getenv("OMPI_COMM_WORLD_SIZE");
+}
+
+int64_t xd_comm_elems(xd_tensor t)
+{
+    return t.nd == 0 && !t.p ? 0 : xd_count(t);
+}
+
+size_t xd_comm_bytes(xd_tensor t)
+{
+    return (size_t)xd_comm_elems(t) * xd_dtype_size(t.type);
+}
+
+/* Walks two views of the shape of `a` in runs that are contiguous in both. */
+static void walk(xd_tensor to, xd_tensor from)
+{
+    int64_t inner = 1, at[XD_MAXDIM] = { 0 };
+    int     nd = from.nd;
+    while (nd > 0 && ((from.s[nd - 1] == inner && to.s[nd - 1] == inner) || from.d[nd - 1] == 1))
+        inner *= from.d[--nd];
+    size_t      es = xd_dtype_size(from.type), run = (size_t)inner * es;
+    char       *q = to.p;
+    const char *p = from.p;
+    for (;;) {
+        memmove(q, p, run);
+        int i = nd - 1;
+        for (; i >= 0; i--) {
+            p += from.s[i] * (int64_t)es;
+            q += to.s[i] * (int64_t)es;
+            if (++at[i] < from.d[i])
+                break;
+            p -= at[i] * from.s[i] * (int64_t)es;
+            q -= at[i] * to.s[i] * (int64_t)es;
+            at[i] = 0;
+        }
+        if (i < 0)
+            return;
+    }
+}
+
+void xd_comm_pack(void *to, xd_tensor from)
+{
+    if (xd_comm_elems(from))
+        walk(xd_view(to, from.type, from.nd, from.d), from);
+}
+
+void xd_comm_unpack(xd_tensor to, const void *from)
+{
+    xd_tensor f = xd_view(NULL, to.type, to.nd, to.d);
+    memcpy(&f.p, &from, sizeof from);           /* a view has no const; it is only read        */
+    if (xd_comm_elems(to))
+        walk(to, f);
+}
+
+int xd_comm_copy(xd_tensor to, xd_tensor from)
+{
+    if (!xd_comm_elems(to) && !xd_comm_elems(from))
+        return 1;
+    if (to.nd != from.nd || to.type != from.type || memcmp(to.d, from.d, (size_t)to.nd * sizeof *to.d))
+        return 0;
+    walk(to, from);
+    return 1;
+}
+
+size_t xd_gather_row(xd_tensor out)
+{
+    size_t row = xd_dtype_size(out.type);
+    for (int i = 1; i < out.nd; i++)
+        row *= (size_t)out.d[i];
+    return row;
+}
+
+int64_t xd_gather_at(const int64_t *rows, int r)
+{
+    int64_t at = 0;
+    while (r-- > 0)
+        at += rows[r];
+    return at;
+}
+
+int xd_reduce_direct(size_t bytes, int size)
+{
+    return size <= 2 || bytes <= 8192;
+}
+
+int64_t xd_piece(int64_t n, int r, int size)
+{
+    return n / size * r + (r < n % size ? r : n % size);
+}
+
+/* Overflow of integers wraps, as it does in the widest MPI libraries. */
+#define REDUCE(name, T, PLUS)                                                \
+    static void name(T *a, const T *b, int64_t n, xd_red op)                 \
+    {                                                                        \
+        for (int64_t i = 0; op == XD_SUM && i < n; i++)                      \
+            a[i] = PLUS;                                                     \
+        for (int64_t i = 0; op == XD_MAX && i < n; i++)                      \
+            a[i] = a[i] >= b[i] ? a[i] : b[i];                               \
+        for (int64_t i = 0; op == XD_MIN && i < n; i++)                      \
+            a[i] = a[i] <= b[i] ? a[i] : b[i];                               \
+    }
+REDUCE(reduce_f32, float, a[i] + b[i])
+REDUCE(reduce_f64, double, a[i] + b[i])
+REDUCE(reduce_i32, int32_t, (int32_t)((uint32_t)a[i] + (uint32_t)b[i]))
+REDUCE(reduce_i64, int64_t, (int64_t)((uint64_t)a[i] + (uint64_t)b[i]))
+
+int xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op)
+{
+    if (t == XD_F32)
+        reduce_f32(acc, from, n, op);
+    else if (t == XD_F64)
+        reduce_f64(acc, from, n, op);
+    else if (t == XD_I32)
+        reduce_i32(acc, from, n, op);
+    else if (t == XD_I64)
+        reduce_i64(acc, from, n, op);
+    else
+        return 0;
+    return 1;
+}
+
+int xd_tree_parent(int v)
+{
+    return v ? v & (v - 1) : -1;
+}
+
+int xd_tree_children(int v, int size, int *child)
+{
+    int64_t bit = v & -v;
+    int     n = 0;
+    for (bit = v ? bit : 1; !v && bit < size; bit *= 2)
+        ;
+    for (bit /= 2; bit >= 1; bit /= 2)
+        if (v + bit < size)
+            child[n++] = (int)(v + bit);
+    return n;
+}

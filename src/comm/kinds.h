@@ -1,0 +1,38 @@
+/* kinds.h - what the kinds of communicators share: views as bytes, pieces, trees, reductions.
+ *
+ * How a collective is cut into messages stands here once, so that counting and sending agree. */
+#ifndef XD_COMM_KINDS_H
+#define XD_COMM_KINDS_H
+
+#include "comm/comm.h"
+
+xd_status xd_comm_self(xd_comm **c, xd_err *e);
+xd_status xd_comm_mpi(xd_comm **c, xd_err *e);
+
+/* Elements and bytes of a view; 0 for an absent one. */
+int64_t xd_comm_elems(xd_tensor t);
+size_t  xd_comm_bytes(xd_tensor t);
+/* Elements of a view, row by row, to and from contiguous bytes. Any strides, overlap only when
+ * nothing moves or the view is contiguous. */
+void    xd_comm_pack(void *to, xd_tensor from);
+void    xd_comm_unpack(xd_tensor to, const void *from);
+/* Copies between views of the same shape and type; returns 0 when shapes or types differ. */
+int     xd_comm_copy(xd_tensor to, xd_tensor from);
+
+/* Rows of `out` in an all-gather: bytes of a row, first row of a rank, all rows. */
+size_t  xd_gather_row(xd_tensor out);
+int64_t xd_gather_at(const int64_t *rows, int r);
+
+/* An all-reduce either sends everything to everyone (small ones: one trip) or cuts n elements into
+ * a piece a rank: [xd_piece(n, r, size), xd_piece(n, r + 1, size)). Both add in rank order. */
+int     xd_reduce_direct(size_t bytes, int size);
+int64_t xd_piece(int64_t n, int r, int size);
+/* acc = acc (op) from, n elements; returns 0 for a type that is not reduced. */
+int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op);
+
+/* Binomial tree of a broadcast in ranks counted from its root: the parent of v (-1 for the root) and
+ * the children, largest subtree first; returns how many (at most 31). */
+int     xd_tree_parent(int v);
+int     xd_tree_children(int v, int size, int *child);
+
+#endif

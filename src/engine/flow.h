@@ -1,0 +1,55 @@
+/* flow.h - the denoising loop: which stage computes which patch of which pass of which step, when.
+ *
+ * One driver serves all topologies; one rank is the case of one stage and one patch. Exact steps
+ * run all tokens at once; later steps run patch after patch. Stages overlap because sends do
+ * not wait and receives are posted one piece of work ahead. */
+#ifndef XD_ENGINE_FLOW_H
+#define XD_ENGINE_FLOW_H
+
+#include "engine/plan.h"
+#include "parallel/link.h"
+
+struct xd_job;
+
+enum { XD_MAXPASS = 2, XD_MAXHIST = 4, XD_NHID = 3 };
+
+typedef struct xd_flow {
+    xd_exec        x;
+    struct xd_job *j;
+    const xd_plan *plan;
+    const xd_topo *topo;
+    const xd_net  *net;
+    xd_layout      lay;
+    xd_chain       chain;
+    xd_cond        cond[XD_MAXPASS];    /* text of each pass: the prompt, then the negative one */
+    /* My image rows, patch by patch [n,C p^2]: latents (first and last stage), predictions and
+     * history (last stage). */
+    xd_tensor      lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
+    xd_tensor      h[XD_NHID];          /* hidden states in turn, all my rows                   */
+    xd_req         h_in[XD_NHID], h_out[XD_NHID];
+    xd_req        *lat_in, *lat_out;    /* [npatch + 1]: of each patch, and of all              */
+    int64_t        turn;                /* pieces of work begun                                 */
+    int32_t        verdict, worst;      /* errors of this step, and of everybody                */
+    xd_req         agree;
+    void          *local;
+} xd_flow;
+
+/* Takes the request's tensors from the arena, opens the chain. Errors are sticky on f->x.
+ * cond[p].tok is whole on every rank. Collective over the replica. */
+void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo, xd_arena *tmp,
+                  const xd_net *net, const xd_cond *cond);
+void xd_flow_close(xd_flow *f);
+void xd_flow_noise(xd_flow *f, int64_t seed);
+/* One step; returns 0 when the ranks have agreed that one of them failed in an earlier step. */
+int  xd_flow_step(xd_flow *f, int step);
+/* Ends the loop: waits for what is under way, agrees on the last step's errors, and tells every
+ * rank of the replica the first cause. */
+void xd_flow_finish(xd_flow *f);
+/* The whole latents as [C,h,w], F32 on the host of every rank of the replica. */
+void xd_flow_latents(xd_flow *f, float *out);
+/* Arena bytes of this rank, by counting. `len`: text tokens of each pass. */
+xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, xd_err *e);
+/* One exact pass of the model over all tokens: leaves the prediction in f->pred[pass]. */
+void xd_flow_pass(xd_flow *f, int step, int pass);
+
+#endif

@@ -1,0 +1,162 @@
+/* plan.c - checking a plan, and cutting blocks into stages */
+#include "engine/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const axis_names[XD_NAXES] = { "tensor", "ulysses", "ring", "pipefusion", "cfg",
+                                                  "data" };
+
+/* "ulysses 2 x ring 2"; "1 rank" when every degree is 1. */
+static void degrees_text(xd_degrees d, char *out, size_t size)
+{
+    size_t at = 0;
+    out[0] = 0;
+    for (int a = XD_NAXES - 1; a >= 0; a--) {
+        if (d.n[a] == 1 || at >= size)
+            continue;
+        int n = snprintf(out + at, size - at, "%s%s %d", at ? " x " : "", axis_names[a], d.n[a]);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    if (!at)
+        snprintf(out, size, "1 rank");
+}
+
+/* Up to three plans on at most `ranks` ranks that are nearest to d: each lowers one or two of
+ * its degrees, the fewest ranks lost first. */
+static void nearest(xd_degrees d, int ranks, char *out, size_t size)
+{
+    xd_degrees best[3];
+    int        n = 0;
+    for (int want = ranks; want >= 1 && n < 3; want--)
+        for (int a = 0; a < XD_NAXES && n < 3; a++) {
+            int        rest = xd_degrees_product(d) / d.n[a];
+            xd_degrees c = d;
+            if (d.n[a] == 1 || want % rest || want / rest >= d.n[a] || want / rest < 1)
+                continue;
+            c.n[a] = want / rest;
+            best[n++] = c;
+        }
+    for (int a = 0; a < XD_NAXES && n < 3; a++) {       /* one axis alone                       */
+        xd_degrees c = { { 1, 1, 1, 1, 1, 1 } };
+        if (d.n[a] == 1)
+            continue;
+        c.n[a] = a == XD_CFG && ranks > 2 ? 2 : ranks;
+        int seen = 0;
+        for (int i = 0; i < n; i++)
+            seen |= memcmp(&best[i], &c, sizeof c) == 0;
+        if (!seen)
+            best[n++] = c;
+    }
+    size_t at = 0;
+    out[0] = 0;
+    for (int i = 0; i < n && at < size; i++) {
+        char one[96];
+        degrees_text(best[i], one, sizeof one);
+        int k = snprintf(out + at, size - at, "%s%s", at ? "; " : "", one);
+        at += k > 0 ? (size_t)k : 0;
+    }
+}
+
+static xd_status read_list(xd_plan *p, const char *list, const xd_dit_info *d, xd_err *e)
+{
+    int sum = 0;
+    for (const char *c = list; c && *c;) {
+        char *end;
+        long  v = strtol(c, &end, 10);
+        if (end == c || v < 0 || v > d->nlayers || p->nlist == XD_MAXSTAGE)
+            return xd_fail(e, XD_EINVAL, "attn_layer_num_for_pp is \"%s\"; it must be a list of "
+                           "block counts such as 10,9,9", list);
+        p->list[p->nlist++] = (int)v;
+        sum += (int)v;
+        c = end + strspn(end, ", []");
+    }
+    if (!p->nlist)
+        return XD_OK;
+    if (p->nlist != p->deg.n[XD_PIPE] || sum != d->nlayers)
+        return xd_fail(e, XD_EINVAL, "attn_layer_num_for_pp gives %d stages with %d blocks; the plan "
+                       "has %d stages and the model %d blocks", p->nlist, sum, p->deg.n[XD_PIPE],
+                       d->nlayers);
+    return XD_OK;
+}
+
+xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
+                       xd_err *e)
+{
+    const int asked[XD_NAXES] = { a->tensor_parallel_degree, a->ulysses_degree, a->ring_degree,
+                                  a->pipefusion_parallel_degree, a->use_cfg_parallel ? 2 : 1,
+                                  a->data_parallel_degree };
+    char      what[128], near[320];
+    double    product = 1;
+    memset(p, 0, sizeof *p);
+    for (int i = 0; i < XD_NAXES; i++) {
+        p->deg.n[i] = asked[i] ? asked[i] : 1;
+        product *= p->deg.n[i];
+        if (p->deg.n[i] < 1)
+            return xd_fail(e, XD_EINVAL, "the %s degree is %d; it must be at least 1", axis_names[i],
+                           p->deg.n[i]);
+    }
+    degrees_text(p->deg, what, sizeof what);
+    if (product > ranks) {
+        if (product < 1e9)
+            nearest(p->deg, ranks, near, sizeof near);
+        return xd_fail(e, XD_EINVAL, "%s needs %.0f ranks and %d %s there%s%s", what, product, ranks,
+                       ranks == 1 ? "is" : "are", product < 1e9 && near[0] ? "; what would work: " : "",
+                       product < 1e9 ? near : "");
+    }
+    int P = p->deg.n[XD_PIPE];
+    if (P > XD_MAXSTAGE)
+        return xd_fail(e, XD_EINVAL, "pipefusion %d is more than %d stages", P, XD_MAXSTAGE);
+    p->npatch = a->num_pipeline_patch ? a->num_pipeline_patch : P;
+    if (p->npatch < 1 || p->npatch > XD_MAXPATCH)
+        return xd_fail(e, XD_EINVAL, "num_pipeline_patch is %d; it must be from 1 to %d", p->npatch,
+                       XD_MAXPATCH);
+    p->warmup = a->warmup_steps < 0 ? 1 : a->warmup_steps;
+    p->displaced = a->use_displaced_patches;
+    p->vae_rows = a->use_parallel_vae;
+    if (p->displaced && p->npatch > 1)
+        return xd_fail(e, XD_EINVAL, "displaced patches and PipeFusion's patches are two ways to use "
+                       "stale keys and values: take one of them (--num_pipeline_patch 1)");
+    size_t n = strlen(what);
+    snprintf(p->text, sizeof p->text, "%s", what);
+    if (p->npatch > 1)
+        snprintf(p->text + n, sizeof p->text - n, " (%d patches, %d warm-up)", p->npatch,
+                 xd_plan_exact(p));
+    return read_list(p, a->attn_layer_num_for_pp, d, e);
+}
+
+int xd_plan_exact(const xd_plan *p)
+{
+    return p->warmup > 1 ? p->warmup : 1;
+}
+
+/* Can every stage stay within `limit`? Fills cut greedily. */
+static int fits(const double *cost, int n, int stages, double head, double tail, double limit,
+                int *cut)
+{
+    int at = 0;
+    for (int s = 0; s < stages; s++) {
+        double sum = (s == 0 ? head : 0) + (s == stages - 1 ? tail : 0);
+        cut[s] = at;
+        while (at < n && sum + cost[at] <= limit)
+            sum += cost[at++];
+    }
+    cut[stages] = n;
+    return at == n;
+}
+
+void xd_plan_balance(const double *cost, int n, int stages, double head, double tail, int *cut)
+{
+    double low = 0, high = head + tail;
+    for (int i = 0; i < n; i++)
+        high += cost[i];
+    for (int i = 0; i < 100; i++) {
+        double mid = (low + high) / 2;
+        if (fits(cost, n, stages, head, tail, mid, cut))
+            high = mid;
+        else
+            low = mid;
+    }
+    fits(cost, n, stages, head, tail, high * (1 + 1e-12), cut);
+}

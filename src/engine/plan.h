@@ -1,0 +1,32 @@
+/* plan.h - how a model is spread over ranks: degrees, patches, warm-up, stages */
+#ifndef XD_ENGINE_PLAN_H
+#define XD_ENGINE_PLAN_H
+
+#include "dit/dit.h"
+#include "parallel/topo.h"
+#include "xdit/xdit.h"
+
+enum { XD_MAXSTAGE = 256, XD_MAXPATCH = 1024 };
+
+typedef struct xd_plan {
+    xd_degrees deg;
+    int  npatch;                /* patches of PipeFusion; 1: every step is exact               */
+    int  warmup;                /* exact steps at the start; at least 1 when patches are used   */
+    int  displaced;             /* the ring axis uses stale K,V (DistriFusion)                  */
+    int  vae_rows;              /* the VAE is cut into bands of rows                            */
+    int  nlist, list[XD_MAXSTAGE];      /* blocks of each stage as asked for; none: balanced    */
+    char text[128];             /* "ulysses 2 x pipefusion 2 (4 patches, 1 warm-up step)"       */
+} xd_plan;
+
+/* Checks what is asked against `ranks` that are there and the model; fills defaults. Refuses with
+ * one sentence: what was asked, what is there, and up to three plans that work. */
+xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
+                       xd_err *e);
+/* Steps below this one are exact. */
+int xd_plan_exact(const xd_plan *p);
+
+/* Cuts n blocks into `stages` runs so that the dearest is as cheap as can be: stage i runs
+ * [cut[i], cut[i + 1]). `head` and `tail` are what the first and last stage do besides. */
+void xd_plan_balance(const double *cost, int n, int stages, double head, double tail, int *cut);
+
+#endif

@@ -1,0 +1,219 @@
+/* ranks.c - joining, agreeing, cutting blocks into stages */
+#include "engine/ranks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/par.h"
+#include "exec/op.h"
+
+/* ---- joining ------------------------------------------------------------------------------ */
+
+typedef struct card {           /* what a rank says about itself at the start                  */
+    char     version[32], plan[128], host[64];
+    uint64_t model;
+} card;
+
+static xd_status wait_one(xd_comm *c, xd_req r, xd_err *e)
+{
+    if (c->ops->wait(c, &r, 1) == XD_OK)
+        return XD_OK;
+    return xd_fail(e, XD_ECOMM, "a message between ranks failed");
+}
+
+/* All cards must equal rank 0's; the sentence names the first rank that differs. */
+static xd_status compare(const xd_engine *g, xd_err *e)
+{
+    xd_comm *c = g->all;
+    card     mine = { .model = g->hash }, *cards = calloc((size_t)c->size, sizeof *cards);
+    int64_t *rows = calloc((size_t)c->size, sizeof *rows);
+    if (!cards || !rows) {
+        free(cards), free(rows);
+        return xd_fail(e, XD_ENOMEM, "no memory to compare %d ranks", c->size);
+    }
+    snprintf(mine.version, sizeof mine.version, "%s", xd_version());
+    snprintf(mine.plan, sizeof mine.plan, "%s", g->plan.text);
+    for (int i = 0; i < c->size; i++)
+        rows[i] = 1;
+    xd_tensor out = xd_view2(cards, XD_U8, c->size, sizeof *cards);
+    xd_status s = wait_one(c, c->ops->gather(c, out, rows, xd_view2(&mine, XD_U8, 1, sizeof mine)), e);
+    for (int i = 1; s == XD_OK && i < c->size; i++) {
+        if (strcmp(cards[i].version, cards[0].version))
+            s = xd_fail(e, XD_EINVAL, "rank %d runs xdit %s and rank 0 runs %s: install the same "
+                        "version on all hosts", i, cards[i].version, cards[0].version);
+        else if (cards[i].model != cards[0].model)
+            s = xd_fail(e, XD_EINVAL, "the model of rank %d (hash %016llx) is not the model of rank 0 "
+                        "(%016llx): its configs or weight files differ", i,
+                        (unsigned long long)cards[i].model, (unsigned long long)cards[0].model);
+        else if (strcmp(cards[i].plan, cards[0].plan))
+            s = xd_fail(e, XD_EINVAL, "rank %d was started with the plan %s and rank 0 with %s", i,
+                        cards[i].plan, cards[0].plan);
+    }
+    free(cards);
+    free(rows);
+    return s;
+}
+
+static xd_status open_topologies(xd_engine *g, xd_err *e)
+{
+    int       n = xd_degrees_product(g->plan.deg), size = g->all->size;
+    xd_degrees one = { { 1, 1, 1, 1, 1, 1 } };
+    g->idle = g->all->rank >= n;
+    xd_status s = g->all->ops->split(g->all, g->idle, g->all->rank, g->idle ? size - n : n, &g->used, e);
+    if (s != XD_OK)
+        return s;
+    if (g->idle)                /* takes part in nothing but the start and the end             */
+        return XD_OK;
+    s = g->used->ops->split_host(g->used, &g->host, e);
+    if (s == XD_OK)
+        s = xd_topo_open(&g->topo, g->used, g->plan.deg, e);
+    if (s == XD_OK)
+        s = xd_comm_count(&g->count_world, g->used->rank, n, e);
+    if (s == XD_OK)
+        s = xd_topo_open(&g->count_topo, g->count_world, n > 1 ? g->plan.deg : one, e);
+    return s;
+}
+
+xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_err *e)
+{
+    const xd_dit_info *d = &g->model.dit_info;
+    xd_status s = xd_comm_world(&g->all, xd_comm_launched() ? "mpi" : "self", e);
+    if (s == XD_OK)
+        s = xd_plan_make(&g->plan, a, g->all->size, d, e);
+    if (s == XD_OK && g->all->size > 1)
+        s = compare(g, e);
+    if (s == XD_OK)
+        s = open_topologies(g, e);
+    if (s != XD_OK)
+        return s;
+    int n = xd_degrees_product(g->plan.deg), T = g->plan.deg.n[XD_TENSOR], U = g->plan.deg.n[XD_ULYSSES];
+    if (g->all->rank == 0 && n < g->all->size)
+        xd_log(XD_LOG_WARN, "%d of %d ranks stay idle: the plan %s uses %d", g->all->size - n,
+               g->all->size, g->plan.text, n);
+    if (g->all->rank == 0 && T * U > d->heads)
+        xd_log(XD_LOG_WARN, "some ranks have no head: tensor %d x ulysses %d over %d heads", T, U,
+               d->heads);
+    if (g->all->rank == 0 && g->plan.deg.n[XD_PIPE] > d->nlayers)
+        xd_log(XD_LOG_WARN, "some stages have no block: pipefusion %d over %d blocks",
+               g->plan.deg.n[XD_PIPE], d->nlayers);
+    g->model.dit.tp = T;
+    g->model.dit.tp_at = g->idle ? 0 : g->topo.at[XD_TENSOR];
+    return XD_OK;
+}
+
+void xd_ranks_close(xd_engine *g)
+{
+    xd_topo_close(&g->topo);
+    xd_topo_close(&g->count_topo);
+    xd_comm_close(&g->count_world);
+    xd_comm_close(&g->host);
+    xd_comm_close(&g->used);
+    xd_comm_close(&g->all);
+}
+
+/* ---- agreeing ----------------------------------------------------------------------------- */
+
+xd_status xd_ranks_agree(const xd_engine *g, xd_status mine, xd_err *e)
+{
+    xd_comm *c = g->used;
+    int32_t  who = mine == XD_OK ? INT32_MAX : c->rank;
+    int64_t  one = 1, size = sizeof(xd_err);
+    xd_err   said = *e;
+    if (c->size == 1)
+        return mine;
+    if (wait_one(c, c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN), e) != XD_OK)
+        return XD_ECOMM;
+    if (who == INT32_MAX)
+        return XD_OK;
+    said.code = mine;
+    if (wait_one(c, c->ops->bcast(c, xd_view(&said, XD_U8, 1, &size), who), e) != XD_OK)
+        return XD_ECOMM;
+    if (said.rank < 0)
+        said.rank = who;
+    *e = said;
+    return said.code;
+}
+
+xd_status xd_ranks_share(const xd_engine *g, float *v, int64_t n, xd_err *e)
+{
+    xd_comm *c = g->used;
+    if (c->size == 1)
+        return XD_OK;
+    return wait_one(c, c->ops->bcast(c, xd_view(v, XD_F32, 1, &n), 0), e);
+}
+
+/* ---- stages ------------------------------------------------------------------------------- */
+
+/* Counted cost of every block, and of what the first and last stage do besides. */
+static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
+{
+    xd_engine   *g = j->g;
+    xd_part     *p = &g->model.dit;
+    const xd_dit *dit = p->dit;
+    xd_exec      x;
+    xd_arena     a;
+    xd_counts    c;
+    void        *local = calloc(1, g->model.dit_info.local_size + 1);
+    xd_status    s = xd_part_count(p, g->count, g->type, e);
+    if (s == XD_OK)
+        s = xd_room_open(&a, g->count, 0, e);
+    if (s != XD_OK || !local) {
+        free(local);
+        return s != XD_OK ? s : xd_fail(e, XD_ENOMEM, "no memory to count blocks");
+    }
+    xd_exec_init(&x, g->count, &a, g->type);
+    x.lay = &j->lay;
+    xd_cond  text = { .tok = xd_view2(a.base, XD_F32, j->max_text, g->model.dit_info.text_dim) };
+    xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features), .cond = &text, .guidance = NAN };
+    xd_state st = { .h = xd_new_f32(&x, j->tokens + j->lay.len[XD_TXT], g->model.dit_info.dim),
+                    .local = local };
+    dit->cond(&x, &p->shadow, &in, &st);
+    xd_dev_counts(g->count, &c, 1);
+    dit->embed(&x, &p->shadow, &in, &st);
+    xd_dev_counts(g->count, &c, 1);
+    *head = c.flops;
+    for (int i = 0; i < p->shadow.nlayers; i++) {
+        size_t mark = xd_arena_mark(&a);
+        xd_net_block(&x, &p->shadow, i, &st);
+        xd_dev_counts(g->count, &c, 1);
+        cost[i] = c.flops;
+        xd_arena_rewind(&a, mark);
+    }
+    dit->head(&x, &p->shadow, &st);
+    xd_dev_counts(g->count, &c, 1);
+    *tail = c.flops;
+    free(local);
+    xd_room_close(&a, g->count);
+    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+}
+
+xd_status xd_ranks_stages(xd_job *j, xd_err *e)
+{
+    xd_engine *g = j->g;
+    xd_part   *p = &g->model.dit;
+    int        P = g->plan.deg.n[XD_PIPE], n = p->net.nlayers, cut[XD_MAXSTAGE + 1] = { 0 };
+    double    *cost = NULL, head = 0, tail = 0;
+    if (P == 1 || p->store)
+        return XD_OK;
+    if (g->plan.nlist) {
+        for (int i = 0; i < P; i++)
+            cut[i + 1] = cut[i] + g->plan.list[i];
+    } else {
+        if (!(cost = calloc((size_t)n + 1, sizeof *cost)))
+            return xd_fail(e, XD_ENOMEM, "no memory to count %d blocks", n);
+        xd_part_stage(p, 0, n);
+        xd_status s = costs(j, cost, &head, &tail, e);
+        if (s == XD_OK)
+            xd_plan_balance(cost, n, P, head, tail, cut);
+        free(cost);
+        if (s != XD_OK)
+            return s;
+    }
+    int me = g->topo.at[XD_PIPE];
+    xd_part_stage(p, cut[me], cut[me + 1]);
+    xd_log(XD_LOG_DEBUG, "stage %d runs blocks %d to %d of %d", me, cut[me], cut[me + 1] - 1, n);
+    return XD_OK;
+}

@@ -1,0 +1,23 @@
+/* ranks.h - what the engine does because there are several ranks */
+#ifndef XD_ENGINE_RANKS_H
+#define XD_ENGINE_RANKS_H
+
+#include "engine/engine.h"
+
+/* Joins the other ranks (or stands alone), makes the plan, opens the topologies, and compares
+ * versions, models and plans with the other ranks. Collective. */
+xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_err *e);
+void      xd_ranks_close(xd_engine *g);
+
+/* Every rank in use says how it went; all return the failure of the lowest rank that has one, with
+ * its sentence and rank. Collective. */
+xd_status xd_ranks_agree(const xd_engine *g, xd_status mine, xd_err *e);
+
+/* Cuts the transformer's blocks into the plan's stages by counted cost (or as the plan lists them)
+ * and gives this rank its own. Does nothing when weights are loaded. */
+xd_status xd_ranks_stages(xd_job *j, xd_err *e);
+
+/* Broadcasts n floats from rank 0 of those in use. */
+xd_status xd_ranks_share(const xd_engine *g, float *v, int64_t n, xd_err *e);
+
+#endif
