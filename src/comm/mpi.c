@@ -1,0 +1,263 @@
+/* mpi.c - groups of ranks over MPI: starting, splitting, sharing memory, ending.
+ *
+ * Calls that set up groups block; what moves data is mpi_call.c and never does. MPI is started
+ * by the first world, unless the program did so, and ended with the last. */
+#define _GNU_SOURCE             /* sched_getaffinity */
+#include "comm/mpi_job.h"
+
+#include "base/log.h"
+#include "base/par.h"
+#include "comm/kinds.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    int      worlds;            /* open ones                                                   */
+    int      ours;              /* we initialised MPI and end it                               */
+    MPI_Comm control;           /* looked at to let messages progress; nothing is sent on it    */
+} mpi;
+
+static xd_status refuse(xd_err *e, const char *what, int code)
+{
+    char why[MPI_MAX_ERROR_STRING + 1] = "";
+    int  n = 0;
+    MPI_Error_string(code, why, &n);
+    return xd_fail(e, XD_ECOMM, "%s failed: %s", what, why);
+}
+
+/* ---- groups ---------------------------------------------------------------------------- */
+
+static const xd_comm_ops ops;
+
+/* Takes `m`, which it frees after a failure. */
+static xd_status open_group(xd_world *w, MPI_Comm m, xd_comm **out, xd_err *e)
+{
+    xd_group *g = calloc(1, sizeof *g);
+    *out = NULL;
+    if (!g) {
+        MPI_Comm_free(&m);
+        return xd_fail(e, XD_ENOMEM, "no memory for a group of ranks");
+    }
+    MPI_Comm_set_errhandler(m, MPI_ERRORS_RETURN);
+    *g = (xd_group){ .mpi = m, .world = w };
+    g->c = (xd_comm){ .ops = &ops, .traffic = &w->traffic, .err = &w->err, .priv = g };
+    MPI_Comm_rank(m, &g->c.rank);
+    MPI_Comm_size(m, &g->c.size);
+    w->users++;
+    *out = &g->c;
+    return XD_OK;
+}
+
+static xd_status mpi_split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
+{
+    xd_group *g = c->priv;
+    MPI_Comm  m = MPI_COMM_NULL;
+    *out = NULL;
+    int code = MPI_Comm_split(g->mpi, color, key, &m);
+    if (code != MPI_SUCCESS)
+        return refuse(e, "splitting a group of ranks", code);
+    xd_status s = open_group(g->world, m, out, e);
+    if (s == XD_OK && (*out)->size != size) {
+        s = xd_fail(e, XD_ECOMM, "%d ranks of %d have color %d, the plan says %d", (*out)->size,
+                    c->size, color, size);
+        xd_comm_close(out);
+    }
+    return s;
+}
+
+static xd_status mpi_host(xd_comm *c, xd_comm **out, xd_err *e)
+{
+    xd_group *g = c->priv;
+    MPI_Comm  m = MPI_COMM_NULL;
+    *out = NULL;
+    int code = MPI_Comm_split_type(g->mpi, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &m);
+    if (code != MPI_SUCCESS)
+        return refuse(e, "finding the ranks of this host", code);
+    return open_group(g->world, m, out, e);
+}
+
+static void mpi_poke(xd_comm *c)
+{
+    int flag;
+    (void)c;
+    xd_mpi_advance();
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi.control, &flag, MPI_STATUS_IGNORE);
+}
+
+static void poke_hook(void *arg)
+{
+    mpi_poke(arg);
+}
+
+/* Not MPI_Barrier, which would let jobs stand still and may spin. */
+static void mpi_barrier(xd_comm *c)
+{
+    xd_group   *g = c->priv;
+    MPI_Request req;
+    int         done = 0, code = MPI_Ibarrier(g->mpi, &req);
+    for (int turn = 0; code == MPI_SUCCESS && !done; turn += turn < 1 << 20) {
+        code = MPI_Test(&req, &done, MPI_STATUS_IGNORE);
+        if (done)
+            break;
+        xd_mpi_advance();
+        xd_mpi_idle(turn);
+    }
+    if (code != MPI_SUCCESS)
+        xd_mpi_fail(g->world, g->world->rank, "a barrier", code);
+}
+
+/* All memory lies at rank 0, which comes first. All ranks agree whether there is any. */
+static void *mpi_share(xd_comm *c, size_t bytes, int *first)
+{
+    xd_group *g = c->priv;
+    xd_win   *w = malloc(sizeof *w);
+    MPI_Aint  size = 0;
+    void     *base = NULL;
+    int       unit = 1, ok = w != NULL;
+    *first = c->rank == 0;
+    if (MPI_Allreduce(MPI_IN_PLACE, &ok, 1, MPI_INT, MPI_MIN, g->mpi) != MPI_SUCCESS || !ok) {
+        free(w);
+        return NULL;
+    }
+    ok = MPI_Win_allocate_shared(*first ? (MPI_Aint)(bytes ? bytes : 1) : 0, 1, MPI_INFO_NULL,
+                                 g->mpi, &base, &w->win) == MPI_SUCCESS;
+    if (ok) {
+        MPI_Win_set_errhandler(w->win, MPI_ERRORS_RETURN);
+        w->next = g->wins;
+        g->wins = w;
+        ok = MPI_Win_shared_query(w->win, 0, &size, &unit, &base) == MPI_SUCCESS && base;
+    } else {
+        free(w);
+    }
+    MPI_Allreduce(MPI_IN_PLACE, &ok, 1, MPI_INT, MPI_MIN, g->mpi);
+    return ok ? base : NULL;
+}
+
+static void mpi_abort(xd_comm *c, int code)
+{
+    xd_group *g = c->priv;
+    (void)g;
+    MPI_Abort(MPI_COMM_WORLD, code);
+    _Exit(code);
+}
+
+static void end_world(xd_world *w)
+{
+    free(w);
+    if (--mpi.worlds)
+        return;
+    xd_par_hook(NULL, NULL);
+    MPI_Comm_free(&mpi.control);
+    xd_mpi_forget();
+    if (mpi.ours)
+        MPI_Finalize();
+    mpi.ours = 0;
+}
+
+static void mpi_close(xd_comm *c)
+{
+    xd_group *g = c->priv;
+    xd_world *w = g->world;
+    for (xd_win *v = g->wins, *next; v; v = next) {
+        next = v->next;
+        MPI_Win_free(&v->win);
+        free(v);
+    }
+    MPI_Comm_free(&g->mpi);
+    free(g);
+    if (--w->users == 0)
+        end_world(w);
+}
+
+static const xd_comm_ops ops = {
+    .name = "mpi", .split = mpi_split, .split_host = mpi_host, .close = mpi_close,
+    .allreduce = xd_mpi_allreduce, .bcast = xd_mpi_bcast, .gather = xd_mpi_gather,
+    .exchange = xd_mpi_exchange, .send = xd_mpi_send, .recv = xd_mpi_recv, .wait = xd_mpi_wait,
+    .test = xd_mpi_test, .poke = mpi_poke, .barrier = mpi_barrier, .share = mpi_share,
+    .abort = mpi_abort,
+};
+
+/* ---- starting -------------------------------------------------------------------------- */
+
+static xd_status start(xd_err *e)
+{
+    int         on = 0, off = 0, level = 0, code;
+    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    MPI_Finalized(&off);
+    if (off)
+        return xd_fail(e, XD_ECOMM, "MPI has ended in this process and cannot start again");
+    MPI_Initialized(&on);
+    if (on)
+        return XD_OK;
+    /* Open MPI spins in calls that block unless it is told before it starts. */
+    if (local && atoi(local) > xd_par_cores())
+        setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    if ((code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) != MPI_SUCCESS)
+        return refuse(e, "starting MPI", code);
+    mpi.ours = 1;
+    if (level < MPI_THREAD_FUNNELED)
+        xd_log(XD_LOG_WARN, "this MPI is not made for programs with threads");
+    return XD_OK;
+}
+
+/* Are there more ranks than cores on this host? mpirun may have given each rank its own cores, so
+ * the cores of all ranks are put together. */
+static void see_host(MPI_Comm world)
+{
+    MPI_Comm  host = MPI_COMM_NULL;
+    cpu_set_t set;
+    int       ranks = 1;
+    CPU_ZERO(&set);
+    if (MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS)
+        return;
+    MPI_Comm_size(host, &ranks);
+    int known = sched_getaffinity(0, sizeof set, &set) == 0;
+    MPI_Allreduce(MPI_IN_PLACE, &set, (int)sizeof set, MPI_BYTE, MPI_BOR, host);
+    MPI_Allreduce(MPI_IN_PLACE, &known, 1, MPI_INT, MPI_MIN, host);
+    xd_mpi_crowded(ranks > (known ? CPU_COUNT(&set) : xd_par_cores()));
+    MPI_Comm_free(&host);
+}
+
+static xd_status first_world(xd_err *e)
+{
+    xd_status s = start(e);
+    if (s != XD_OK)
+        return s;
+    int code = MPI_Comm_dup(MPI_COMM_WORLD, &mpi.control);
+    if (code != MPI_SUCCESS)
+        return refuse(e, "starting MPI", code);
+    MPI_Comm_set_errhandler(mpi.control, MPI_ERRORS_RETURN);
+    see_host(mpi.control);
+    return XD_OK;
+}
+
+xd_status xd_comm_mpi(xd_comm **c, xd_err *e)
+{
+    MPI_Comm  m = MPI_COMM_NULL;
+    xd_world *w = calloc(1, sizeof *w);
+    xd_status s = w ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a group of ranks");
+    *c = NULL;
+    if (s == XD_OK && !mpi.worlds)
+        s = first_world(e);
+    if (s == XD_OK) {
+        int code = MPI_Comm_dup(MPI_COMM_WORLD, &m);
+        s = code == MPI_SUCCESS ? XD_OK : refuse(e, "starting MPI", code);
+    }
+    if (s == XD_OK) {
+        xd_err_clear(&w->err);
+        s = open_group(w, m, c, e);
+    }
+    if (s != XD_OK) {
+        free(w);
+        return s;
+    }
+    w->rank = (*c)->rank;
+    mpi.worlds++;
+    if ((*c)->size > 1)
+        xd_par_hook(poke_hook, *c);
+    return XD_OK;
+}

@@ -1,0 +1,184 @@
+/* mpi_call.c - the calls of a group, cut into messages between pairs.
+ *
+ * Not MPI's own collectives: messages between pairs can be counted, take any sizes and strides,
+ * and add in an order that does not depend on the library. */
+#include "comm/kinds.h"
+#include "comm/mpi_job.h"
+
+#include <string.h>
+
+/* The i-th other rank, starting behind me, so that not all send to rank 0 first. */
+static int other(const xd_comm *c, int i)
+{
+    return (c->rank + i) % c->size;
+}
+
+xd_req xd_mpi_send(xd_comm *c, xd_tensor t, int to)
+{
+    xd_job *j = xd_job_begin(c, 0);
+    if (j)
+        xd_job_give(j, t, to);
+    return xd_job_go(j);
+}
+
+xd_req xd_mpi_recv(xd_comm *c, xd_tensor t, int from)
+{
+    xd_job *j = xd_job_begin(c, 0);
+    if (j)
+        xd_job_take(j, t, from);
+    return xd_job_go(j);
+}
+
+xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
+{
+    xd_job *j = xd_job_begin(c, 1);
+    int     me = c->rank;
+    if (!j)
+        return xd_job_go(j);
+    for (int i = 1; i < c->size; i++)
+        xd_job_take(j, get[other(c, c->size - i)], other(c, c->size - i));
+    for (int i = 1; i < c->size; i++)
+        xd_job_give(j, give[other(c, i)], other(c, i));
+    if (!xd_comm_copy(get[me], give[me]))
+        xd_job_fail(j, XD_EINVAL, "what is given to oneself differs from what is taken");
+    return xd_job_go(j);
+}
+
+/* My rows are laid into their place first and sent from there. */
+xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
+{
+    xd_job *j = xd_job_begin(c, 1);
+    size_t  row = xd_gather_row(out), mine = (size_t)rows[c->rank] * row;
+    char   *p = out.p;
+    if (!j)
+        return xd_job_go(j);
+    for (int i = 1; i < c->size; i++) {
+        int r = other(c, c->size - i);
+        if (rows[r])
+            xd_job_recv(j, p + (size_t)xd_gather_at(rows, r) * row, (size_t)rows[r] * row, r);
+    }
+    if (mine != xd_comm_bytes(in))
+        xd_job_fail(j, XD_EINVAL, "an all-gather was given %zu bytes, its rows say %zu",
+                    xd_comm_bytes(in), mine);
+    if (!mine)
+        return xd_job_go(j);
+    p += (size_t)xd_gather_at(rows, c->rank) * row;
+    if (mine == xd_comm_bytes(in))
+        xd_comm_pack(p, in);
+    for (int i = 1; i < c->size; i++)
+        xd_job_send(j, p, mine, other(c, i));
+    return xd_job_go(j);
+}
+
+static void bcast_down(xd_job *j)
+{
+    const xd_comm *c = &j->g->c;
+    int            child[32];
+    int n = xd_tree_children((c->rank - j->root + c->size) % c->size, c->size, child);
+    for (int i = 0; i < n; i++)
+        xd_job_send(j, j->io.p, xd_comm_bytes(j->io), (child[i] + j->root) % c->size);
+}
+
+xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root)
+{
+    xd_job *j = xd_job_begin(c, 1);
+    if (!j)
+        return xd_job_go(j);
+    j->io = io;
+    j->root = root;
+    if (c->rank == root) {
+        bcast_down(j);
+    } else {
+        int v = (c->rank - root + c->size) % c->size;
+        xd_job_recv(j, io.p, xd_comm_bytes(io), (xd_tree_parent(v) + root) % c->size);
+        j->then = bcast_down;
+    }
+    return xd_job_go(j);
+}
+
+/* Adds what lies in the stage, n elements a rank, in rank order. The first is the accumulator. */
+static char *add_up(xd_job *j, int64_t n)
+{
+    size_t size = (size_t)n * xd_dtype_size(j->io.type);
+    for (int r = 1; r < j->g->c.size; r++)
+        xd_reduce(j->stage, j->stage + (size_t)r * size, n, j->io.type, j->op);
+    return j->stage;
+}
+
+static void direct_end(xd_job *j)
+{
+    memcpy(j->io.p, add_up(j, xd_comm_elems(j->io)), xd_comm_bytes(j->io));
+}
+
+static void direct_begin(xd_job *j)
+{
+    const xd_comm *c = &j->g->c;
+    size_t         bytes = xd_comm_bytes(j->io);
+    if (!(j->stage = xd_job_stage(j, bytes * (size_t)c->size)))
+        return;
+    for (int i = 1; i < c->size; i++)
+        xd_job_recv(j, j->stage + (size_t)other(c, i) * bytes, bytes, other(c, i));
+    memcpy(j->stage + (size_t)c->rank * bytes, j->io.p, bytes);
+    for (int i = 1; i < c->size; i++)
+        xd_job_send(j, j->io.p, bytes, other(c, i));
+    j->then = direct_end;
+}
+
+/* Address and bytes of the piece of rank r. */
+static char *piece(const xd_job *j, int r, size_t *bytes)
+{
+    int64_t n = xd_comm_elems(j->io), from = xd_piece(n, r, j->g->c.size);
+    size_t  es = xd_dtype_size(j->io.type);
+    *bytes = (size_t)(xd_piece(n, r + 1, j->g->c.size) - from) * es;
+    return (char *)j->io.p + (size_t)from * es;
+}
+
+static void pieces_end(xd_job *j)
+{
+    const xd_comm *c = &j->g->c;
+    size_t         mine, theirs;
+    char          *p = piece(j, c->rank, &mine);
+    if (mine)
+        memcpy(p, add_up(j, (int64_t)(mine / xd_dtype_size(j->io.type))), mine);
+    j->tag++;
+    for (int i = 1; i < c->size; i++) {
+        char *q = piece(j, other(c, i), &theirs);
+        xd_job_recv(j, q, theirs, other(c, i));
+    }
+    for (int i = 1; i < c->size; i++)
+        xd_job_send(j, p, mine, other(c, i));
+}
+
+static void pieces_begin(xd_job *j)
+{
+    const xd_comm *c = &j->g->c;
+    size_t         mine, theirs;
+    char          *p = piece(j, c->rank, &mine);
+    if (!(j->stage = xd_job_stage(j, mine * (size_t)c->size)))
+        return;
+    for (int i = 1; i < c->size; i++)
+        xd_job_recv(j, j->stage + (size_t)other(c, i) * mine, mine, other(c, i));
+    memcpy(j->stage + (size_t)c->rank * mine, p, mine);
+    for (int i = 1; i < c->size; i++) {
+        const char *q = piece(j, other(c, i), &theirs);
+        xd_job_send(j, q, theirs, other(c, i));
+    }
+    j->then = pieces_end;
+}
+
+xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op)
+{
+    xd_job *j = xd_job_begin(c, 1);
+    if (!j || !xd_comm_elems(io) || c->size == 1)
+        return xd_job_go(j);
+    j->io = io;
+    j->op = op;
+    if (io.type != XD_F32 && io.type != XD_F64 && io.type != XD_I32 && io.type != XD_I64)
+        xd_job_fail(j, XD_EUNSUPPORTED, "elements of type %s are not reduced",
+                    xd_dtype_name(io.type));
+    else if (xd_reduce_direct(xd_comm_bytes(io), c->size))
+        direct_begin(j);
+    else
+        pieces_begin(j);
+    return xd_job_go(j);
+}

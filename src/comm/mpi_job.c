@@ -1,0 +1,418 @@
+/* mpi_job.c - messages under way: posting, staging, progress, waiting without burning cores */
+#include "comm/mpi_job.h"
+
+#include "base/log.h"
+#include "comm/kinds.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* MPI counts with int: longer messages go in pieces, which arrive in order like any others. */
+#define PIECE ((size_t)1 << 30)
+
+enum { CLASSES = 64, TAGS = 8000 };
+
+static struct {
+    xd_job   *spare;            /* with the arrays they have grown                             */
+    xd_job   *later;            /* under way and with a phase to come                          */
+    xd_stage *stage[CLASSES];   /* free buffers of 2^i bytes                                   */
+    int64_t   serial;
+    int       crowded;
+} all;
+
+/* ---- failures -------------------------------------------------------------------------- */
+
+static void record(xd_world *w, int rank, xd_status code, const char *text)
+{
+    if (w->err.code != XD_OK)
+        return;
+    xd_fail(&w->err, code, "%s", text);
+    w->err.rank = rank;
+    xd_log(XD_LOG_ERROR, "rank %d: %s", rank, text);
+}
+
+xd_status xd_mpi_fail(xd_world *w, int rank, const char *what, int code)
+{
+    char why[MPI_MAX_ERROR_STRING + 1] = "", text[MPI_MAX_ERROR_STRING + 200];
+    int  n = 0;
+    if (MPI_Error_string(code, why, &n) != MPI_SUCCESS)
+        snprintf(why, sizeof why, "MPI error %d", code);
+    snprintf(text, sizeof text, "%s failed: %s", what, why);
+    record(w, rank, XD_ECOMM, text);
+    return XD_ECOMM;
+}
+
+void xd_job_fail(xd_job *j, xd_status code, const char *fmt, ...)
+{
+    char    text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (j->status == XD_OK)
+        j->status = code;
+    record(j->g->world, j->g->world->rank, code, text);
+}
+
+static void fail_mpi(xd_job *j, const char *what, int peer, int code)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s rank %d of a group of %d", what, peer, j->g->c.size);
+    j->status = xd_mpi_fail(j->g->world, j->g->world->rank, text, code);
+}
+
+/* ---- memory ---------------------------------------------------------------------------- */
+
+char *xd_job_stage(xd_job *j, size_t bytes)
+{
+    int i = 6;
+    while (i < CLASSES - 1 && ((size_t)1 << i) < bytes)
+        i++;
+    xd_stage *s = all.stage[i];
+    if (s) {
+        all.stage[i] = s->next;
+    } else {
+        s = malloc(sizeof *s);
+        char *p = s ? malloc((size_t)1 << i) : NULL;
+        if (!p) {
+            free(s);
+            xd_job_fail(j, XD_ENOMEM, "no memory for %zu bytes of messages", bytes);
+            return NULL;
+        }
+        *s = (xd_stage){ .cap = (size_t)1 << i, .p = p };
+    }
+    s->next = j->stages;
+    j->stages = s;
+    return s->p;
+}
+
+static void unstage(xd_job *j)
+{
+    for (xd_stage *s = j->stages, *next; s; s = next) {
+        int i = 6;
+        while (((size_t)1 << i) < s->cap)
+            i++;
+        next = s->next;
+        s->next = all.stage[i];
+        all.stage[i] = s;
+    }
+    j->stages = NULL;
+}
+
+/* Room for one more element of a growing array; 0: no memory. */
+static int more(void **p, int cap, size_t size)
+{
+    void *q = realloc(*p, (size_t)cap * size);
+    if (q)
+        *p = q;
+    return q != NULL;
+}
+
+static int room(xd_job *j)
+{
+    int   cap = j->cap ? j->cap * 2 : 16;
+    void *req = j->req, *st = j->st, *part = j->part;
+    if (j->n < j->cap)
+        return 1;
+    int ok = more(&req, cap, sizeof *j->req) & more(&st, cap, sizeof *j->st) &
+             more(&part, cap, sizeof *j->part);
+    j->req = req;
+    j->st = st;
+    j->part = part;
+    if (ok)
+        j->cap = cap;
+    else
+        xd_job_fail(j, XD_ENOMEM, "no memory for %d messages", cap);
+    return ok;
+}
+
+static void free_job(xd_job *j)
+{
+    free(j->req);
+    free(j->st);
+    free(j->part);
+    free(j->move);
+    free(j);
+}
+
+void xd_mpi_forget(void)
+{
+    for (xd_job *j = all.spare, *next; j; j = next) {
+        next = j->next;
+        free_job(j);
+    }
+    for (int i = 0; i < CLASSES; i++)
+        for (xd_stage *s = all.stage[i], *next; s; s = next) {
+            next = s->next;
+            free(s->p);
+            free(s);
+        }
+    all.spare = NULL;
+    memset(all.stage, 0, sizeof all.stage);
+}
+
+/* ---- posting --------------------------------------------------------------------------- */
+
+/* Tags of collective calls repeat long after their messages have arrived; each call has four. */
+xd_job *xd_job_begin(xd_comm *c, int collective)
+{
+    xd_group *g = c->priv;
+    xd_job   *j = all.spare;
+    int       tag = collective ? 4 + 4 * (g->seq++ % TAGS) : 0;
+    if (g->seq == TAGS)
+        g->seq = 0;
+    if (j)
+        all.spare = j->next;
+    else if (!(j = calloc(1, sizeof *j))) {
+        record(g->world, g->world->rank, XD_ENOMEM, "no memory for a message");
+        return NULL;
+    }
+    j->next = NULL;
+    j->g = g;
+    j->serial = ++all.serial;
+    j->status = XD_OK;
+    j->ended = j->n = j->nmove = 0;
+    j->tag = tag;
+    j->then = NULL;
+    return j;
+}
+
+static void post(xd_job *j, char *p, size_t bytes, int peer, int send)
+{
+    while (bytes && room(j)) {
+        int n = (int)(bytes < PIECE ? bytes : PIECE), code;
+        if (send)
+            code = MPI_Isend(p, n, MPI_BYTE, peer, j->tag, j->g->mpi, &j->req[j->n]);
+        else
+            code = MPI_Irecv(p, n, MPI_BYTE, peer, j->tag, j->g->mpi, &j->req[j->n]);
+        if (code != MPI_SUCCESS) {
+            fail_mpi(j, send ? "sending to" : "receiving from", peer, code);
+            return;
+        }
+        j->part[j->n++] = (xd_part){ send ? -1 : n, peer };
+        p += n;
+        bytes -= (size_t)n;
+    }
+}
+
+void xd_job_send(xd_job *j, const void *p, size_t bytes, int to)
+{
+    char *q;
+    memcpy(&q, &p, sizeof q);           /* MPI reads it only */
+    if (bytes && to != j->g->c.rank) {
+        j->g->world->traffic.bytes += (int64_t)bytes;
+        j->g->world->traffic.messages++;
+    }
+    post(j, q, bytes, to, 1);
+}
+
+void xd_job_recv(xd_job *j, void *p, size_t bytes, int from)
+{
+    post(j, p, bytes, from, 0);
+}
+
+void xd_job_give(xd_job *j, xd_tensor t, int to)
+{
+    size_t bytes = xd_comm_bytes(t);
+    if (!bytes)
+        return;
+    void *p = t.p;
+    if (!xd_contiguous(t) && (p = xd_job_stage(j, bytes)))
+        xd_comm_pack(p, t);
+    if (p)
+        xd_job_send(j, p, bytes, to);
+}
+
+void xd_job_take(xd_job *j, xd_tensor t, int from)
+{
+    size_t bytes = xd_comm_bytes(t);
+    if (!bytes)
+        return;
+    if (xd_contiguous(t)) {
+        xd_job_recv(j, t.p, bytes, from);
+        return;
+    }
+    if (j->nmove == j->capmove) {
+        int   cap = j->capmove ? j->capmove * 2 : 16;
+        void *m = j->move;
+        int   ok = more(&m, cap, sizeof *j->move);
+        j->move = m;
+        if (!ok) {
+            xd_job_fail(j, XD_ENOMEM, "no memory for %d messages", cap);
+            return;
+        }
+        j->capmove = cap;
+    }
+    char *p = xd_job_stage(j, bytes);
+    if (!p)
+        return;
+    j->move[j->nmove++] = (xd_move){ t, p };
+    xd_job_recv(j, p, bytes, from);
+}
+
+/* ---- progress -------------------------------------------------------------------------- */
+
+static void unlist(xd_job *j)
+{
+    if (!j->at)
+        return;
+    *j->at = j->next;
+    if (j->next)
+        j->next->at = j->at;
+    j->at = NULL;
+    j->next = NULL;
+}
+
+static void release(xd_job *j)
+{
+    unlist(j);
+    unstage(j);
+    j->serial = 0;
+    j->next = all.spare;
+    all.spare = j;
+}
+
+/* Looks at what arrived: which message failed, or is shorter than its receiver was told. */
+static void judge(xd_job *j, int code)
+{
+    for (int i = 0; i < j->n; i++) {
+        const xd_part *p = &j->part[i];
+        int            got = 0;
+        if (code == MPI_ERR_IN_STATUS && j->st[i].MPI_ERROR != MPI_SUCCESS &&
+            j->st[i].MPI_ERROR != MPI_ERR_PENDING)
+            fail_mpi(j, p->expect < 0 ? "sending to" : "receiving from", p->peer,
+                     j->st[i].MPI_ERROR);
+        if (code == MPI_SUCCESS && p->expect >= 0 &&
+            MPI_Get_count(&j->st[i], MPI_BYTE, &got) == MPI_SUCCESS && got != p->expect)
+            xd_job_fail(j, XD_ECOMM, "rank %d of a group of %d sent %d bytes where %lld were expected",
+                        p->peer, j->g->c.size, got, (long long)p->expect);
+    }
+    if (code != MPI_SUCCESS && j->status == XD_OK)
+        j->status = xd_mpi_fail(j->g->world, j->g->world->rank, "a message", code);
+}
+
+/* One look at a job; 1: it has ended. Phases that follow at once are run at once. */
+static int advance(xd_job *j)
+{
+    while (!j->ended) {
+        int flag = 1, code = MPI_SUCCESS;
+        if (j->n)
+            code = MPI_Testall(j->n, j->req, &flag, j->st);
+        if (code == MPI_SUCCESS && !flag)
+            return 0;
+        judge(j, code);
+        j->n = 0;
+        for (int i = 0; i < j->nmove; i++)
+            xd_comm_unpack(j->move[i].to, j->move[i].from);
+        j->nmove = 0;
+        void (*then)(xd_job *) = code == MPI_SUCCESS ? j->then : NULL;
+        j->then = NULL;
+        if (then)
+            then(j);
+        else
+            j->ended = 1;
+    }
+    unlist(j);
+    return 1;
+}
+
+void xd_mpi_advance(void)
+{
+    for (xd_job *j = all.later, *next; j; j = next) {
+        next = j->next;
+        advance(j);
+    }
+}
+
+xd_req xd_job_go(xd_job *j)
+{
+    if (!j)
+        return (xd_req){ &all, -(int64_t)XD_ENOMEM };
+    xd_req r = { j, j->serial };
+    if (!j->n && advance(j) && j->status == XD_OK) {
+        release(j);
+        return (xd_req){ 0 };
+    }
+    if (j->then) {
+        j->next = all.later;
+        j->at = &all.later;
+        if (j->next)
+            j->next->at = &j->next;
+        all.later = j;
+    }
+    return r;
+}
+
+/* ---- waiting --------------------------------------------------------------------------- */
+
+void xd_mpi_crowded(int yes)
+{
+    all.crowded = yes;
+}
+
+/* A rank that waits must not keep one that computes from its core: when there are too few, it
+ * gives way at once and soon sleeps; otherwise it looks eagerly for a while. */
+void xd_mpi_idle(int turn)
+{
+    int eager = all.crowded ? 0 : 2000, awake = all.crowded ? 40 : 20000;
+    if (turn < eager)
+        return;
+    if (turn < awake)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+}
+
+/* The job of a request; NULL when it has been collected already. */
+static xd_job *job_of(xd_req r)
+{
+    xd_job *j = r.tag > 0 ? r.p : NULL;
+    return j && j->serial == r.tag ? j : NULL;
+}
+
+xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
+{
+    xd_status s = XD_OK;
+    (void)c;
+    for (int i = 0; i < n; i++) {
+        xd_job *j = job_of(r[i]);
+        if (s == XD_OK && r[i].tag < 0)
+            s = (xd_status)-r[i].tag;
+        r[i] = (xd_req){ 0 };
+        if (!j)
+            continue;
+        for (int turn = 0; !advance(j) && j->status == XD_OK; turn += turn < 1 << 20) {
+            xd_mpi_advance();
+            xd_mpi_idle(turn);
+        }
+        if (s == XD_OK)
+            s = j->status;
+        if (j->ended)           /* else: not all could be posted, MPI still has the buffers    */
+            release(j);
+    }
+    return s;
+}
+
+/* A failed job stays for wait to tell, also when its messages cannot all arrive. */
+int xd_mpi_test(xd_comm *c, xd_req *r)
+{
+    xd_job *j = job_of(*r);
+    (void)c;
+    if (!j) {
+        if (r->tag >= 0)
+            *r = (xd_req){ 0 };
+        return 1;
+    }
+    xd_mpi_advance();
+    if (!advance(j))
+        return j->status != XD_OK;
+    if (j->status == XD_OK) {
+        release(j);
+        *r = (xd_req){ 0 };
+    }
+    return 1;
+}

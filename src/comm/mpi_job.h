@@ -1,0 +1,97 @@
+/* mpi_job.h - a job: the messages of one call under way, phase after phase, and its staging.
+ *
+ * MPI's state is one per process, so are the jobs, their staging and the list of those that have
+ * something to do between messages. Everything here is used by the thread that opened MPI. Memory
+ * goes back to free lists: a loop that repeats itself allocates nothing after its first turn. */
+#ifndef XD_COMM_MPI_JOB_H
+#define XD_COMM_MPI_JOB_H
+
+#include <mpi.h>
+
+#include "comm/comm.h"
+
+typedef struct xd_win {         /* shared memory of a group                                    */
+    struct xd_win *next;
+    MPI_Win        win;
+} xd_win;
+
+typedef struct xd_world {       /* shared by a world and its groups; freed by its last group   */
+    xd_traffic traffic;
+    xd_err     err;
+    int        users, rank;
+} xd_world;
+
+typedef struct xd_group {
+    xd_comm   c;
+    MPI_Comm  mpi;
+    xd_world *world;
+    xd_win   *wins;
+    int       seq;              /* collective calls so far: they make the tags                 */
+} xd_group;
+
+typedef struct xd_stage {       /* a buffer on loan to a job                                   */
+    struct xd_stage *next;
+    size_t           cap;
+    char            *p;
+} xd_stage;
+
+typedef struct xd_part {        /* beside each MPI request                                     */
+    int64_t expect;             /* bytes of a receive; -1: a send                              */
+    int     peer;
+} xd_part;
+
+typedef struct xd_move {        /* staging to be laid out when a phase ends                    */
+    xd_tensor   to;
+    const char *from;
+} xd_move;
+
+typedef struct xd_job xd_job;
+struct xd_job {
+    xd_job      *next, **at;    /* free list, or list of jobs with something left to do        */
+    xd_group    *g;
+    int64_t      serial;
+    xd_status    status;
+    int          ended, tag;
+    MPI_Request *req;
+    MPI_Status  *st;
+    xd_part     *part;
+    xd_move     *move;
+    int          n, cap, nmove, capmove;
+    void       (*then)(xd_job *j);      /* posts the next phase; NULL: this is the last        */
+    xd_stage    *stages;
+    xd_tensor    io;            /* for `then`                                                  */
+    xd_red       op;
+    int          root;
+    char        *stage;
+};
+
+/* A job of a collective call (`collective`: with its own tag) or of the FIFO of a pair. NULL: no
+ * memory, recorded. */
+xd_job *xd_job_begin(xd_comm *c, int collective);
+/* Bytes to or from a rank; none are not sent. */
+void    xd_job_send(xd_job *j, const void *p, size_t bytes, int to);
+void    xd_job_recv(xd_job *j, void *p, size_t bytes, int from);
+/* Views of any strides, through staging where it must be. */
+void    xd_job_give(xd_job *j, xd_tensor t, int to);
+void    xd_job_take(xd_job *j, xd_tensor t, int from);
+char   *xd_job_stage(xd_job *j, size_t bytes);          /* NULL: the job has failed            */
+void    xd_job_fail(xd_job *j, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
+xd_req  xd_job_go(xd_job *j);   /* all of the first phase is posted; j may be NULL             */
+
+xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);
+int       xd_mpi_test(xd_comm *c, xd_req *r);
+void      xd_mpi_advance(void); /* runs what jobs have to do between their messages            */
+void      xd_mpi_idle(int turn);        /* between two looks, the turn-th of a wait            */
+void      xd_mpi_crowded(int yes);      /* more ranks than cores on this host                  */
+void      xd_mpi_forget(void);  /* frees the free lists                                        */
+/* Records an MPI failure of a world and says it in the log. Returns XD_ECOMM. */
+xd_status xd_mpi_fail(xd_world *w, int rank, const char *what, int code);
+
+xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op);
+xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root);
+xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
+xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get);
+xd_req xd_mpi_send(xd_comm *c, xd_tensor t, int to);
+xd_req xd_mpi_recv(xd_comm *c, xd_tensor t, int from);
+
+#endif
