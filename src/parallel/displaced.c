@@ -1,0 +1,141 @@
+/* displaced.c - DistriFusion's displaced patches (Li et al. 2024, arXiv:2402.19481): each member of
+ * the ring axis attends to its own fresh keys and values and to those that the others had in the
+ * step before. The exchange runs while everything else is computed.
+ *
+ * In exact steps the exchange is waited for at once. It is offered because users compare with it:
+ * the memory is that of all tokens for every block and pass. */
+#include <stdlib.h>
+
+#include "exec/op.h"
+#include "parallel/link.h"
+
+extern const xd_link xd_link_displaced;
+
+typedef struct displaced {
+    xd_mix         mix;
+    const xd_topo *topo;
+    xd_dev        *dev;
+    xd_dtype       type;
+    char          *mem;         /* for every attention: K, V of all members; my fresh K, V       */
+    size_t         bytes, one;  /* of all; of one attention                                     */
+    int64_t        total, mine, heads, head_dim, *rows;
+    xd_kv         *seg;
+    xd_req        *req;         /* [attentions][2]                                             */
+    int            first, nlayers, sites, count;
+} displaced;
+
+static int64_t rows_of(const xd_layout *l, const xd_topo *t, int member)
+{
+    int64_t n = 0;
+    for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++)
+        n += xd_own_rows(l, XD_ALL, xd_topo_sp(t, u, member));
+    return n;
+}
+
+static xd_tensor piece(xd_tensor t, int64_t row, int64_t n)
+{
+    t.p = (char *)t.p + row * t.s[1] * (int64_t)xd_dtype_size(t.type);
+    t.d[1] = n;
+    return t;
+}
+
+/* which: 0 K of all, 1 V of all, 2 my K, 3 my V. */
+static xd_tensor part(const displaced *s, int64_t i, int which)
+{
+    int64_t row = s->heads * s->head_dim, size = (int64_t)xd_dtype_size(s->type);
+    int64_t at = which == 0 ? 0 : which == 1 ? s->total : 2 * s->total + (which - 2) * s->mine;
+    int64_t d[4] = { 1, which < 2 ? s->total : s->mine, s->heads, s->head_dim };
+    return xd_view(s->mem + (size_t)i * s->one + (size_t)(at * row * size), s->type, 4, d);
+}
+
+static xd_tensor matrix(xd_tensor t)
+{
+    return xd_view2(t.p, t.type, t.d[1], t.d[2] * t.d[3]);
+}
+
+static void finish(xd_exec *x, displaced *s, int64_t i)
+{
+    xd_comm *c = s->topo->group[XD_RING];
+    if (c->ops->wait(c, &s->req[2 * i], 2) != XD_OK && x)
+        xd_exec_fail(x, XD_ECOMM, "displaced patches: an all-gather failed");
+    s->req[2 * i] = s->req[2 * i + 1] = (xd_req){ 0 };
+}
+
+static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+{
+    displaced    *s = m->priv;
+    xd_comm      *c = s->topo->group[XD_RING];
+    const xd_mix *next = m->next;
+    int64_t i = ((int64_t)x->pass * s->nlayers + (x->layer - s->first)) * s->sites + x->site, at = 0;
+    while (!next->attn)
+        next = next->next;
+    finish(x, s, i);            /* the exchange of the step before                              */
+    for (int k = 0; k < a->nkv; at += a->kv[k++].k.d[1]) {
+        xd_copy_to(x, piece(part(s, i, 2), at, a->kv[k].k.d[1]), a->kv[k].k);
+        xd_copy_to(x, piece(part(s, i, 3), at, a->kv[k].v.d[1]), a->kv[k].v);
+    }
+    x->dev->mem->sync(x->dev, x->st);
+    for (int w = 0; w < 2 && x->exact; w++)
+        s->req[2 * i + w] = c->ops->gather(c, matrix(part(s, i, w)), s->rows, matrix(part(s, i, 2 + w)));
+    if (x->exact)
+        finish(x, s, i);
+    at = 0;
+    for (int r = 0; r < c->size; at += s->rows[r++]) {
+        int fresh = r == c->rank;
+        s->seg[r].k = fresh ? part(s, i, 2) : piece(part(s, i, 0), at, s->rows[r]);
+        s->seg[r].v = fresh ? part(s, i, 3) : piece(part(s, i, 1), at, s->rows[r]);
+    }
+    xd_attn_args b = *a;
+    b.kv = s->seg;
+    b.nkv = c->size;
+    next->attn(x, next, &b);
+    for (int w = 0; w < 2 && !x->exact; w++)    /* for the next step, while others compute      */
+        s->req[2 * i + w] = c->ops->gather(c, matrix(part(s, i, w)), s->rows, matrix(part(s, i, 2 + w)));
+}
+
+static void close(xd_mix *m)
+{
+    displaced *s = m->priv;
+    for (int i = 0; i < s->count && s->req; i++)
+        finish(NULL, s, i);
+    if (s->mem)
+        s->dev->mem->put(s->dev, s->mem, s->bytes);
+    free(s->rows), free(s->seg), free(s->req), free(s);
+}
+
+static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
+{
+    int R = a->topo->deg.n[XD_RING];
+    *out = NULL;
+    if (a->what != XD_FOR_DIT || R == 1 || !a->displaced)
+        return XD_OK;
+    displaced *s = calloc(1, sizeof *s);
+    if (!s)
+        return xd_fail(e, XD_ENOMEM, "displaced patches: no memory");
+    s->mix = (xd_mix){ .name = "displaced", .attn = attn, .next = next, .priv = s };
+    s->topo = a->topo, s->dev = a->dev, s->type = a->act;
+    s->first = a->first, s->nlayers = a->last - a->first, s->sites = a->sites;
+    s->count = a->npass * s->nlayers * s->sites;
+    s->heads = xd_cut((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES]).n;
+    s->head_dim = a->head_dim;
+    s->rows = calloc((size_t)R, sizeof *s->rows);
+    s->seg = calloc((size_t)R, sizeof *s->seg);
+    s->req = calloc((size_t)(2 * s->count) + 1, sizeof *s->req);
+    for (int r = 0; r < R && s->rows; r++)
+        s->total += s->rows[r] = rows_of(a->lay, a->topo, r);
+    s->mine = rows_of(a->lay, a->topo, a->topo->at[XD_RING]);
+    s->one = (size_t)(2 * (s->total + s->mine) * s->heads * s->head_dim) * xd_dtype_size(s->type);
+    s->bytes = s->one * (size_t)s->count + 64;
+    s->mem = s->dev->mem->get(s->dev, s->bytes);
+    *out = &s->mix;
+    if (!s->rows || !s->seg || !s->req || !s->mem) {
+        xd_fail(e, XD_ENOMEM, "no memory for the %.2f GiB of displaced patches",
+                (double)s->bytes / 1073741824.0);
+        close(*out);
+        *out = NULL;
+        return XD_ENOMEM;
+    }
+    return XD_OK;
+}
+
+const xd_link xd_link_displaced = { "displaced", open, close };

@@ -1,0 +1,222 @@
+/* halo.c - an image cut into bands of rows: convolutions, group norms and attention of the VAE.
+ *
+ * The latent's rows are cut over the ranks by the ruler (lay->len[XD_IMG] rows, nsp ranks); at
+ * every resolution a band is that range times the scale, which the width of the tensor at hand
+ * tells. Bands may be uneven or empty. A convolution fetches the rows it needs beyond its band
+ * from whoever has them; group norms add all rows' partial sums in row order, and attention
+ * sees all keys in order, so that results are those of one rank. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "parallel/link.h"
+
+extern const xd_link xd_link_halo;
+
+typedef struct halo {
+    xd_mix     mix;
+    xd_comm   *c;
+    int64_t    scale;           /* rows of a band per latent row, after the last convolution    */
+    xd_tensor *give, *get;
+    int64_t   *rows;
+} halo;
+
+/* The band of rank r at a scale. */
+static xd_span band(const xd_exec *x, int r, int64_t scale)
+{
+    xd_span s = xd_own(x->lay, XD_IMG, 0, r);
+    return (xd_span){ s.start * scale, s.n * scale };
+}
+
+static xd_span common(xd_span a, xd_span b)
+{
+    int64_t lo = a.start > b.start ? a.start : b.start;
+    int64_t ea = a.start + a.n, eb = b.start + b.n, hi = ea < eb ? ea : eb;
+    return (xd_span){ lo, hi > lo ? hi - lo : 0 };
+}
+
+/* Input rows that an output band needs, within the image. */
+static xd_span needed(xd_span out, const xd_conv *a, int64_t height)
+{
+    if (!out.n)
+        return (xd_span){ out.start * a->stride[1], 0 };
+    int64_t lo = out.start * a->stride[1] - a->lo[1];
+    int64_t hi = (out.start + out.n - 1) * a->stride[1] - a->lo[1] + a->w->kernel[1];
+    lo = lo < 0 ? 0 : lo;
+    hi = hi > height ? height : hi;
+    return (xd_span){ lo, hi - lo };
+}
+
+/* Rows [from, from + n) of an image [1,H,W,C], whose first row is `first`. */
+static xd_tensor rows_in(xd_tensor t, int64_t first, xd_span s)
+{
+    t.p = (char *)t.p + (s.start - first) * t.s[1] * (int64_t)xd_dtype_size(t.type);
+    t.d[1] = s.n;
+    t.nd = 3;
+    for (int i = 0; i < 3; i++)
+        t.d[i] = t.d[i + 1], t.s[i] = t.s[i + 1];
+    t.d[3] = 1, t.s[3] = 0;
+    return t;
+}
+
+/* Swaps halos: `ext` holds my need, `in` my band. Empty views where nothing is to be sent. */
+static void swap_rows(xd_exec *x, halo *h, const xd_conv *a, xd_tensor in, xd_tensor ext,
+                      int64_t scale, int64_t out_scale)
+{
+    int64_t  height = x->lay->len[XD_IMG] * scale;
+    xd_span  mine = band(x, h->c->rank, scale);
+    xd_span  need = needed(band(x, h->c->rank, out_scale), a, height);
+    void    *park = NULL;
+    if (!xd_ok(x)) {            /* a failed rank sends and takes rubbish                        */
+        size_t bytes = xd_bytes(in) > xd_bytes(ext) ? xd_bytes(in) : xd_bytes(ext);
+        if (!(park = calloc(1, bytes + 1)))
+            h->c->ops->abort(h->c, 1);
+        in.p = ext.p = park;
+    }
+    for (int r = 0; r < h->c->size; r++) {
+        int     other = r != h->c->rank;
+        xd_span theirs = needed(band(x, r, out_scale), a, height);
+        xd_span give = common(mine, theirs), get = common(need, band(x, r, scale));
+        give.n = other ? give.n : 0;
+        get.n = other ? get.n : 0;
+        h->give[r] = rows_in(in, mine.start, give.n ? give : (xd_span){ mine.start, 0 });
+        h->get[r] = rows_in(ext, need.start, get.n ? get : (xd_span){ need.start, 0 });
+    }
+    x->dev->mem->sync(x->dev, x->st);
+    xd_req q = h->c->ops->exchange(h->c, h->give, h->get);
+    if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
+        xd_exec_fail(x, XD_ECOMM, "parallel VAE: rows of a neighbour were lost");
+    free(park);
+}
+
+static void conv(xd_exec *x, const xd_mix *m, xd_conv *a)
+{
+    halo         *h = m->priv;
+    const xd_mix *next = m->next;
+    int64_t       scale = a->in.d[2] / x->lay->grid[2], out_scale = a->out.d[2] / x->lay->grid[2];
+    while (!next->conv)
+        next = next->next;
+    h->scale = out_scale;
+    if (a->w->kernel[1] == 1 && a->stride[1] == 1) {
+        next->conv(x, next, a);
+        return;
+    }
+    size_t    mark = xd_arena_mark(x->tmp);
+    int64_t   height = x->lay->len[XD_IMG] * scale;
+    xd_span   mine = band(x, h->c->rank, scale), out = band(x, h->c->rank, out_scale);
+    xd_span   need = needed(out, a, height), keep = common(mine, need);
+    xd_tensor ext = xd_new_as(x, a->in.type, 4, (int64_t[]){ 1, need.n, a->in.d[2], a->in.d[3] });
+    xd_check(x, a->in.d[0] == 1 && a->in.d[1] == mine.n && a->out.d[1] == out.n,
+             "parallel VAE: %lld rows of a band of %lld", (long long)a->in.d[1], (long long)mine.n);
+    if (keep.n)
+        xd_copy_to(x, rows_in(ext, need.start, keep), rows_in(a->in, mine.start, keep));
+    swap_rows(x, h, a, a->in, ext, scale, out_scale);
+    xd_conv b = *a;
+    b.in = ext;
+    if (out.n) {                /* what of the padding lies outside the image                   */
+        int64_t lo = out.start * a->stride[1] - a->lo[1];
+        int64_t hi = (out.start + out.n - 1) * a->stride[1] - a->lo[1] + a->w->kernel[1];
+        b.lo[1] = lo < 0 ? (int)-lo : 0;
+        b.hi[1] = hi > height ? (int)(hi - height) : 0;
+        next->conv(x, next, &b);
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void rowsum(xd_exec *x, const xd_mix *m, xd_tensor partial, xd_tensor sums, int64_t *rows)
+{
+    halo     *h = m->priv;
+    size_t    mark = xd_arena_mark(x->tmp);
+    int64_t   total = x->lay->len[XD_IMG] * h->scale, n = partial.d[1] * partial.d[2];
+    xd_tensor all = xd_new_as(x, XD_F64, 3, (int64_t[]){ total, partial.d[1], partial.d[2] });
+    xd_tensor in = xd_view2(partial.p, XD_F64, partial.d[0], n);
+    void     *park = NULL;
+    if (!xd_ok(x)) {
+        if (!(park = calloc((size_t)(total * n) + 1, sizeof(double))))
+            h->c->ops->abort(h->c, 1);
+        all.p = in.p = park;
+        in.d[0] = band(x, h->c->rank, h->scale).n;
+    }
+    for (int r = 0; r < h->c->size; r++)
+        h->rows[r] = band(x, r, h->scale).n;
+    x->dev->mem->sync(x->dev, x->st);
+    xd_req q = h->c->ops->gather(h->c, xd_view2(all.p, XD_F64, total, n), h->rows, in);
+    if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
+        xd_exec_fail(x, XD_ECOMM, "parallel VAE: sums of a band were lost");
+    const xd_mix *next = m->next;
+    while (!next->rowsum)
+        next = next->next;
+    next->rowsum(x, next, all, sums, rows);
+    *rows = total;
+    free(park);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* Keys and values of all bands in order; queries are mine. */
+static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+{
+    halo     *h = m->priv;
+    size_t    mark = xd_arena_mark(x->tmp);
+    int64_t   H = a->q.d[2], D = a->q.d[3], wide = x->lay->grid[2] * h->scale, total = 0;
+    xd_tensor in[2] = { a->kv[0].k, a->kv[0].v }, all[2];
+    for (int r = 0; r < h->c->size; r++)
+        total += h->rows[r] = band(x, r, h->scale).n * wide;
+    for (int i = 0; i < 2; i++) {
+        int64_t n = h->rows[h->c->rank];
+        xd_tensor mine = xd_new_as(x, in[i].type, 4, (int64_t[]){ 1, n, H, D });
+        all[i] = xd_new_as(x, in[i].type, 4, (int64_t[]){ 1, total, H, D });
+        xd_copy_to(x, mine, in[i]);
+        void *park = NULL, *out = all[i].p;
+        if (!xd_ok(x)) {
+            if (!(park = calloc(1, xd_bytes(all[i]) + 1)))
+                h->c->ops->abort(h->c, 1);
+            out = mine.p = park;
+        }
+        x->dev->mem->sync(x->dev, x->st);
+        xd_req q = h->c->ops->gather(h->c, xd_view2(out, in[i].type, total, H * D), h->rows,
+                                     xd_view2(mine.p, in[i].type, n, H * D));
+        if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
+            xd_exec_fail(x, XD_ECOMM, "parallel VAE: keys of a band were lost");
+        free(park);
+    }
+    xd_kv         kv = { all[0], all[1] };
+    xd_attn_args  b = *a;
+    const xd_mix *next = m->next;
+    b.kv = &kv;
+    while (!next->attn)
+        next = next->next;
+    next->attn(x, next, &b);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void close(xd_mix *m)
+{
+    halo *h = m->priv;
+    free(h->give), free(h->get), free(h->rows), free(h);
+}
+
+static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
+{
+    *out = NULL;
+    if (a->what != XD_FOR_VAE || !a->rows || a->rows->size == 1)
+        return XD_OK;
+    halo *h = calloc(1, sizeof *h);
+    if (!h)
+        return xd_fail(e, XD_ENOMEM, "parallel VAE: no memory");
+    h->mix = (xd_mix){ .name = "halo", .attn = attn, .conv = conv, .rowsum = rowsum, .next = next,
+                       .priv = h };
+    h->c = a->rows;
+    h->scale = 1;
+    h->give = calloc((size_t)h->c->size, sizeof *h->give);
+    h->get = calloc((size_t)h->c->size, sizeof *h->get);
+    h->rows = calloc((size_t)h->c->size, sizeof *h->rows);
+    *out = &h->mix;
+    if (!h->give || !h->get || !h->rows) {
+        close(*out);
+        *out = NULL;
+        return xd_fail(e, XD_ENOMEM, "parallel VAE: no memory");
+    }
+    return XD_OK;
+}
+
+const xd_link xd_link_halo = { "halo", open, close };

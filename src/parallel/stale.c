@@ -1,0 +1,115 @@
+/* stale.c - PipeFusion's memory (Fang et al. 2024, arXiv:2405.14430): keys and values of the
+ * patches that are not being computed now, as they were when last computed: this step for
+ * earlier patches, the last one for later ones.
+ *
+ * It sits below Ulysses (it sees my ring member's tokens and my heads) and above the ring. For
+ * every pass, block and attention it holds all rows in global token order; an exact step fills
+ * it whole. */
+#include <stdlib.h>
+
+#include "exec/op.h"
+#include "parallel/link.h"
+
+extern const xd_link xd_link_stale;
+
+typedef struct stale {
+    xd_mix         mix;
+    const xd_topo *topo;
+    xd_dev        *dev;
+    char          *mem;
+    size_t         bytes;
+    int64_t        rows, heads, head_dim;
+    xd_dtype       type;
+    int            first, nlayers, sites, npass;
+} stale;
+
+/* Rows of one patch, of all Ulysses members of my ring member. */
+static int64_t rows_of(const xd_layout *l, const xd_topo *t, int patch)
+{
+    int64_t n = 0;
+    for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++)
+        n += xd_own_rows(l, patch, xd_topo_sp(t, u, t->at[XD_RING]));
+    return n;
+}
+
+/* K (which 0) or V (1) of the attention at hand: [1, rows, H, D]. */
+static xd_tensor memory(const xd_exec *x, const stale *s, int which)
+{
+    int64_t d[4] = { 1, s->rows, s->heads, s->head_dim };
+    int64_t i = ((int64_t)x->pass * s->nlayers + (x->layer - s->first)) * s->sites + x->site;
+    size_t  one = (size_t)(d[1] * d[2] * d[3]) * xd_dtype_size(s->type);
+    return xd_view(s->mem + (size_t)(2 * i + which) * one, s->type, 4, d);
+}
+
+static xd_tensor piece(xd_tensor t, int64_t row, int64_t n)
+{
+    t.p = (char *)t.p + row * t.s[1] * (int64_t)xd_dtype_size(t.type);
+    t.d[1] = n;
+    return t;
+}
+
+static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+{
+    const stale  *s = m->priv;
+    xd_kv         all = { memory(x, s, 0), memory(x, s, 1) };
+    int64_t       at = 0;
+    const xd_mix *next = m->next;
+    for (int p = 0; p < x->patch; p++)          /* XD_ALL is below 0: all rows, from the first  */
+        at += rows_of(x->lay, s->topo, p);
+    for (int i = 0; i < a->nkv; at += a->kv[i++].k.d[1]) {
+        int64_t n = a->kv[i].k.d[1];
+        if (!xd_check(x, at + n <= s->rows, "stale: %lld rows of %lld", (long long)(at + n),
+                      (long long)s->rows))
+            break;
+        xd_copy_to(x, piece(all.k, at, n), a->kv[i].k);
+        xd_copy_to(x, piece(all.v, at, n), a->kv[i].v);
+    }
+    xd_attn_args b = *a;
+    b.kv = &all;
+    b.nkv = 1;
+    while (!next->attn)
+        next = next->next;
+    next->attn(x, next, &b);
+}
+
+static void close(xd_mix *m)
+{
+    stale *s = m->priv;
+    if (s->mem)
+        s->dev->mem->put(s->dev, s->mem, s->bytes);
+    free(s);
+}
+
+static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
+{
+    *out = NULL;
+    if (a->what != XD_FOR_DIT || a->lay->npatch == 1)
+        return XD_OK;
+    stale *s = calloc(1, sizeof *s);
+    if (!s)
+        return xd_fail(e, XD_ENOMEM, "PipeFusion: no memory");
+    s->mix = (xd_mix){ .name = "stale", .attn = attn, .next = next, .priv = s };
+    s->topo = a->topo;
+    s->dev = a->dev;
+    s->type = a->act;
+    s->first = a->first;
+    s->nlayers = a->last - a->first;
+    s->sites = a->sites;
+    s->npass = a->npass;
+    s->heads = xd_cut((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES]).n;
+    s->head_dim = a->head_dim;
+    for (int p = 0; p < a->lay->npatch; p++)
+        s->rows += rows_of(a->lay, a->topo, p);
+    s->bytes = (size_t)(2 * s->rows * s->heads * s->head_dim) * xd_dtype_size(s->type) *
+               (size_t)(s->npass * s->nlayers * s->sites) + 64;
+    if (!(s->mem = s->dev->mem->get(s->dev, s->bytes))) {
+        xd_fail(e, XD_ENOMEM, "no memory for the %.2f GiB of PipeFusion's keys and values",
+                (double)s->bytes / 1073741824.0);
+        free(s);
+        return XD_ENOMEM;
+    }
+    *out = &s->mix;
+    return XD_OK;
+}
+
+const xd_link xd_link_stale = { "stale", open, close };

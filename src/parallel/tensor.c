@@ -1,0 +1,52 @@
+/* tensor.c - tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053): each rank has some columns
+ * of a layer and the matching rows of the next, whose partial results are summed here. */
+#include <stdlib.h>
+
+#include "exec/op.h"
+#include "parallel/link.h"
+
+extern const xd_link xd_link_tensor;
+
+typedef struct tensor {
+    xd_mix   mix;
+    xd_comm *c;
+} tensor;
+
+static void sum(xd_exec *x, const xd_mix *m, xd_over over, xd_tensor io)
+{
+    const tensor *s = m->priv;
+    void         *park = NULL;
+    if (over != XD_OVER_FEATURES)
+        return;
+    if (xd_ok(x))
+        x->dev->mem->sync(x->dev, x->st);
+    else if ((park = calloc(1, xd_bytes(io) + 1)))      /* a failed rank takes part all the same */
+        io.p = park;
+    else
+        s->c->ops->abort(s->c, 1);
+    xd_req r = s->c->ops->allreduce(s->c, io, XD_SUM);
+    if (s->c->ops->wait(s->c, &r, 1) != XD_OK)
+        xd_exec_fail(x, XD_ECOMM, "tensor parallelism: a sum over ranks failed");
+    free(park);
+}
+
+static void close(xd_mix *m)
+{
+    free(m->priv);
+}
+
+static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
+{
+    *out = NULL;
+    if (a->what != XD_FOR_DIT || a->topo->deg.n[XD_TENSOR] == 1)
+        return XD_OK;
+    tensor *s = calloc(1, sizeof *s);
+    if (!s)
+        return xd_fail(e, XD_ENOMEM, "tensor parallelism: no memory");
+    s->mix = (xd_mix){ .name = "tensor", .sum = sum, .next = next, .priv = s };
+    s->c = a->topo->group[XD_TENSOR];
+    *out = &s->mix;
+    return XD_OK;
+}
+
+const xd_link xd_link_tensor = { "tensor", open, close };
