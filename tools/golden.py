@@ -114,7 +114,7 @@ RUNS = {
                         steps=5, seed=9, scheduler="euler"),
     "alpha-batch": dict(model="alpha", prompts=["a purple ring next to a brown square on the right", "a star"],
                         negative_prompt="black diamond at the bottom", width=32, height=64, steps=3,
-                        seed=40, images=2, max_sequence_length=7, guidance=3.0),
+                        seed=40, images=2, max_sequence_length=7, guidance=2.0),
     "alpha-tiles": dict(model="alpha", prompts=["a pink diamond above a gray square"], width=112, height=80,
                         steps=3, seed=11, guidance=2.5, tiling=True),
     "alpha-free": dict(model="alpha", prompts=[""], width=64, height=48, steps=2, seed=-3, guidance=1.0),

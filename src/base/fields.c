@@ -98,7 +98,9 @@ static int real(const xd_json *v, double *d)
         const char *text;
         double      value;
     } words[] = {
-        { "Infinity", (double)INFINITY }, { "-Infinity", -(double)INFINITY }, { "NaN", (double)NAN },
+        { "Infinity", (double)INFINITY },
+        { "-Infinity", -(double)INFINITY },
+        { "NaN", (double)NAN },
     };
     const char *s = xd_json_text(v);
     if (xd_json_number(v, d))
@@ -133,8 +135,8 @@ static xd_status read_text(const reader *r, const xd_field *f, char *to, const x
     if (!s)
         return wrong(r, f, v);
     if (strlen(s) >= XD_FIELD_TEXT)
-        return xd_fail(r->e, XD_EFORMAT, "%s: the text \"%.20s...\" of \"%s\" has %zu bytes, at most "
-                       "%d are taken", r->what, s, f->json, strlen(s), XD_FIELD_TEXT - 1);
+        return xd_fail(r->e, XD_EFORMAT, "%s: the text \"%.20s...\" of \"%s\" has %zu bytes, at "
+                       "most %d are taken", r->what, s, f->json, strlen(s), XD_FIELD_TEXT - 1);
     memset(to, 0, XD_FIELD_TEXT);
     memcpy(to, s, strlen(s));
     return XD_OK;

@@ -42,8 +42,9 @@ xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_
         return xd_fail(e, XD_EINVAL, "%s does not end like a picture: .png, .jpg, .jpeg, .webp and "
                        ".ppm are known", path);
     if (w < 1 || h < 1 || w > c->max_side || h > c->max_side)
-        return xd_fail(e, XD_EINVAL, "%s: %s pictures have sides of 1 to %lld pixels, not %lldx%lld",
-                       path, c->name, (long long)c->max_side, (long long)w, (long long)h);
+        return xd_fail(e, XD_EINVAL, "%s: %s pictures have sides of 1 to %lld pixels, not "
+                       "%lldx%lld", path, c->name, (long long)c->max_side, (long long)w,
+                       (long long)h);
     xd_status st = xd_out_open(&o, path, e);
     if (st != XD_OK)
         return st;
@@ -114,10 +115,10 @@ char *xd_texts_joined(const xd_image_text *texts, size_t max)
     return b.p;
 }
 
-/* ---- PPM: "P6", comments, width, height, 255, pixels ------------------------------------------ */
+/* ---- PPM: "P6", comments, width, height, 255, pixels --------------------------------------- */
 
-static xd_status ppm_write(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
-                           xd_err *e)
+static xd_status ppm_write(FILE *f, const char *path, const xd_pixels *p,
+                           const xd_image_text *texts, xd_err *e)
 {
     char *note = xd_texts_joined(texts, 65536);
     (void)path;
@@ -154,7 +155,8 @@ static int64_t ppm_number(const uint8_t *data, size_t len, size_t *at)
     return n;
 }
 
-static xd_status ppm_read(const uint8_t *data, size_t len, const char *path, xd_pixels *p, xd_err *e)
+static xd_status ppm_read(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
+                          xd_err *e)
 {
     size_t  at = 2;
     int64_t w = ppm_number(data, len, &at), h = ppm_number(data, len, &at);
@@ -163,8 +165,8 @@ static xd_status ppm_read(const uint8_t *data, size_t len, const char *path, xd_
         return xd_fail(e, XD_EFORMAT, "%s: not a PPM of 8 bits a channel", path);
     at++;
     if (w < 1 || h < 1 || at > len || (uint64_t)w > (len - at) / 3 / (uint64_t)h)
-        return xd_fail(e, XD_EFORMAT, "%s is truncated: %lldx%lld pixels do not fit in its %zu bytes",
-                       path, (long long)w, (long long)h, len);
+        return xd_fail(e, XD_EFORMAT, "%s is truncated: %lldx%lld pixels do not fit in its %zu "
+                       "bytes", path, (long long)w, (long long)h, len);
     xd_status st = xd_pixels_new(p, w, h, path, e);
     if (st == XD_OK)
         memcpy(p->rgb, data + at, (size_t)(w * h) * 3);

@@ -67,8 +67,8 @@ static void compress(struct jpeg_compress_struct *c, FILE *f, const xd_pixels *p
     jpeg_finish_compress(c);
 }
 
-static xd_status jpeg_save(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
-                           xd_err *e)
+static xd_status jpeg_save(FILE *f, const char *path, const xd_pixels *p,
+                           const xd_image_text *texts, xd_err *e)
 {
     struct jpeg_compress_struct c;
     trap  t;
@@ -104,8 +104,8 @@ static xd_status decompress(struct jpeg_decompress_struct *c, trap *t, xd_pixels
         JSAMPROW row = p->rgb + (size_t)c->output_scanline * (size_t)p->w * 3;
         jpeg_read_scanlines(c, &row, 1);
         if (t->mgr.num_warnings)
-            return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: truncated or damaged at row %u of %u", t->path,
-                           c->output_scanline, c->output_height);
+            return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: truncated or damaged at row %u of %u",
+                           t->path, c->output_scanline, c->output_height);
     }
     jpeg_finish_decompress(c);
     return XD_OK;

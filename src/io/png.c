@@ -48,7 +48,7 @@ static void session_free(session *s)
     free(s->rows);
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* UTF-8 to printable Latin-1, the encoding of tEXt, where every character has one; NULL where
  * not. malloc'ed. */
@@ -123,8 +123,8 @@ static xd_status write_with(session *s, FILE *f, const xd_pixels *p)
     return XD_OK;
 }
 
-static xd_status png_save(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
-                          xd_err *e)
+static xd_status png_save(FILE *f, const char *path, const xd_pixels *p,
+                          const xd_image_text *texts, xd_err *e)
 {
     session   s = { .path = path, .e = e };
     xd_status st = prepare(&s, p, texts);
@@ -139,7 +139,7 @@ static xd_status png_save(FILE *f, const char *path, const xd_pixels *p, const x
     return st;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static int png_is(const uint8_t *data, size_t len)
 {
@@ -189,7 +189,8 @@ static xd_status read_with(session *s)
     return XD_OK;
 }
 
-static xd_status png_load(const uint8_t *data, size_t len, const char *path, xd_pixels *p, xd_err *e)
+static xd_status png_load(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
+                          xd_err *e)
 {
     session   s = { .path = path, .e = e, .data = data, .left = len, .p = p };
     xd_status st;

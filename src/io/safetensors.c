@@ -60,10 +60,11 @@ static xd_status read_shape(const char *path, entry *t, const xd_json *list, xd_
     t->rank = xd_json_size(list);
     for (int i = 0; i < t->rank; i++) {
         if (!index_number(xd_json_at(list, i), &v))
-            return xd_fail(e, XD_EFORMAT, "%s: extent %d of tensor %s is no count", path, i, t->name);
-        if (v && size > INT64_MAX / 16 / v)
-            return xd_fail(e, XD_EFORMAT, "%s: the shape of tensor %s is larger than any memory", path,
+            return xd_fail(e, XD_EFORMAT, "%s: extent %d of tensor %s is no count", path, i,
                            t->name);
+        if (v && size > INT64_MAX / 16 / v)
+            return xd_fail(e, XD_EFORMAT, "%s: the shape of tensor %s is larger than any memory",
+                           path, t->name);
         size *= v ? v : 1;
         if (i < XD_MAXDIM)
             d[i] = v;
@@ -150,8 +151,8 @@ static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *
         t[i].at += f->data;
     }
     if (end > have)
-        return xd_fail(e, XD_EFORMAT, "%s is truncated: its tensors need %zu bytes, the file has %zu",
-                       f->path, end + f->data, f->size);
+        return xd_fail(e, XD_EFORMAT, "%s is truncated: its tensors need %zu bytes, the file has "
+                       "%zu", f->path, end + f->data, f->size);
     if (used < have)
         xd_log(XD_LOG_WARN, "%s: %zu of its %zu bytes belong to no tensor", f->path, have - used,
                f->size);
@@ -253,8 +254,8 @@ static xd_status shard_names(const char *index, const xd_json *map, const char *
     for (const xd_json *v = xd_json_first(map); v; v = xd_json_next(v)) {
         const char *name = xd_json_text(v);
         if (!name || !plain_name(name))
-            return xd_fail(e, XD_EFORMAT, "%s: \"%s\" for tensor %s is not the name of a file beside "
-                           "it", index, name ? name : "(no text)", xd_json_key(v));
+            return xd_fail(e, XD_EFORMAT, "%s: \"%s\" for tensor %s is not the name of a file "
+                           "beside it", index, name ? name : "(no text)", xd_json_key(v));
         list[k++] = name;
     }
     qsort(list, (size_t)k, sizeof *list, by_text);

@@ -79,8 +79,8 @@ static xd_status header_size(xd_st_file *f, size_t *len, xd_err *e)
     uint64_t      n = 0;
     int           err;
     if (f->size < 8)
-        return xd_fail(e, XD_EFORMAT, "%s is truncated: it has %zu bytes, a safetensors file has at "
-                       "least 8", f->path, f->size);
+        return xd_fail(e, XD_EFORMAT, "%s is truncated: it has %zu bytes, a safetensors file has "
+                       "at least 8", f->path, f->size);
     if ((err = read_at(f->fd, p, 8, 0)))
         return xd_fail(e, XD_EIO, "cannot read %s: %s", f->path, why_read(err));
     if (alien(p))
@@ -88,12 +88,12 @@ static xd_status header_size(xd_st_file *f, size_t *len, xd_err *e)
     for (int i = 7; i >= 0; i--)
         n = n << 8 | p[i];
     if (n > MAX_HEADER || n < 2)
-        return xd_fail(e, XD_EFORMAT, "%s is not a safetensors file: a header of %llu bytes (2 to %d "
-                       "are possible) in a file of %zu", f->path, (unsigned long long)n, MAX_HEADER,
-                       f->size);
+        return xd_fail(e, XD_EFORMAT, "%s is not a safetensors file: a header of %llu bytes (2 to "
+                       "%d are possible) in a file of %zu", f->path, (unsigned long long)n,
+                       MAX_HEADER, f->size);
     if (n > f->size - 8)
-        return xd_fail(e, XD_EFORMAT, "%s is truncated: its header needs %llu bytes, the file has %zu",
-                       f->path, (unsigned long long)n + 8, f->size);
+        return xd_fail(e, XD_EFORMAT, "%s is truncated: its header needs %llu bytes, the file has "
+                       "%zu", f->path, (unsigned long long)n + 8, f->size);
     *len = (size_t)n;
     return XD_OK;
 }

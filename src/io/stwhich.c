@@ -53,7 +53,7 @@ static int variant(const char *name, const char *stem, const char **v, size_t *n
     return between(name, head, ".json", v, n);
 }
 
-/* Half precision is what a variant usually is; after that the first by name, single files first. */
+/* Half precision is what a variant usually is; then the first by name; single files first. */
 static int preference(const char *v, size_t n, int sharded)
 {
     int p = n == 4 && !strncmp(v, "fp16", 4) ? 0 : n == 4 && !strncmp(v, "bf16", 4) ? 2 : 4;
@@ -77,8 +77,8 @@ static void keep(char **slot, const char *name)
 
 static void see(look *l, const char *name, const char *stem)
 {
-    static const char *const others[] = { ".bin", ".pt", ".pth", ".ckpt", ".msgpack", ".h5", ".onnx",
-                                          ".gguf" };
+    static const char *const others[] = { ".bin", ".pt", ".pth", ".ckpt", ".msgpack", ".h5",
+                                          ".onnx", ".gguf" };
     const char *v;
     size_t      n;
     int         sharded;
@@ -101,12 +101,12 @@ static void see(look *l, const char *name, const char *stem)
 static xd_status nothing(const look *l, const char *dir, const char *stem, xd_err *e)
 {
     if (l->piece)
-        return xd_fail(e, XD_EIO, "%s has neither %s.safetensors nor %s.safetensors.index.json, only "
-                       "files like %s", dir, stem, stem, l->piece);
+        return xd_fail(e, XD_EIO, "%s has neither %s.safetensors nor %s.safetensors.index.json, "
+                       "only files like %s", dir, stem, stem, l->piece);
     if (l->other)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s has its weights only as %s, and only safetensors are "
-                       "read here: load it with diffusers or transformers in Python and save it with "
-                       "save_pretrained(..., safe_serialization=True)", dir, l->other);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s has its weights only as %s, and only safetensors "
+                       "are read here: load it with diffusers or transformers in Python and save "
+                       "it with save_pretrained(..., safe_serialization=True)", dir, l->other);
     return xd_fail(e, XD_EIO, "%s has no weights: neither %s.safetensors nor "
                    "%s.safetensors.index.json is there", dir, stem, stem);
 }

@@ -30,7 +30,8 @@ static void header_item(xd_text_buf *b, const xd_st_item *item, int keep, size_t
 }
 
 /* Padded with spaces so that the data begins on a multiple of 8. */
-static void header(xd_text_buf *b, const xd_st_item *items, int n, int keep, const char *const *meta)
+static void header(xd_text_buf *b, const xd_st_item *items, int n, int keep,
+                   const char *const *meta)
 {
     size_t at = 0;
     xd_buf_add(b, "{");

@@ -57,8 +57,8 @@ static void put_extended(FILE *f, const uint8_t *coded, size_t n, const xd_pixel
     put_exif(f, note);
 }
 
-static xd_status webp_save(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
-                           xd_err *e)
+static xd_status webp_save(FILE *f, const char *path, const xd_pixels *p,
+                           const xd_image_text *texts, xd_err *e)
 {
     uint8_t *coded = NULL;
     char    *note = xd_texts_joined(texts, MAX_TEXT);

@@ -79,7 +79,8 @@ static void check_record(const xd_json *j)
     }
     MUST(memchr(r.s, 0, sizeof r.s));
     MUST(r.b == 0 || r.b == 1);
-    MUST(r.ints.n >= 0 && r.ints.n <= XD_FIELD_LIST && r.names.n >= 0 && r.names.n <= XD_FIELD_LIST);
+    MUST(r.ints.n >= 0 && r.ints.n <= XD_FIELD_LIST && r.names.n >= 0 &&
+         r.names.n <= XD_FIELD_LIST);
     for (int i = 0; i < r.names.n; i++)
         MUST(memchr(r.names.v[i], 0, XD_FIELD_TEXT));
 }

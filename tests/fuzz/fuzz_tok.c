@@ -8,8 +8,8 @@
 #include "fuzz.h"
 #include "tok/tok.h"
 
-static const char text[] = "a  large\tcat </s><extra_id_0> \xc3\xa9\xef\xac\x81 \xe7\x8c\xab\xf0\x9f\x90\xb1 "
-                           "<pad>.\xff\xc2\x85 x";
+static const char text[] = "a  large\tcat </s><extra_id_0> \xc3\xa9\xef\xac\x81 "
+                           "\xe7\x8c\xab\xf0\x9f\x90\xb1 <pad>.\xff\xc2\x85 x";
 
 static void use(const xd_tok *t, const char *s, size_t len)
 {

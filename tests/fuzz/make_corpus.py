@@ -134,11 +134,22 @@ def spiece(pieces, kind=1, tail=b""):
     return b"".join(pieces) + message(2, trainer) + message(3, normalizer) + tail
 
 
-def charsmap(text=b"fi\0"):
-    """A double array with room for a few characters; the ligature U+FB01 leads to "fi"."""
-    units = [0] * 256
-    units[0] = 1 << 10
-    return struct.pack("<I", 4 * len(units)) + struct.pack("<256I", *units) + text
+def charsmap(key="\ufb01", text=b"fi\0"):
+    """A character map with one entry: a double array that leads from the bytes of `key` to its text.
+
+    A unit holds a label (8 bits), a flag for "a key ends here" (bit 8) and the offset to its
+    children (from bit 10 on); the child of label c stands at place ^ offset ^ c.
+    """
+    units = [0] * 1024
+    place, label = 0, 0
+    for i, c in enumerate(key.encode()):
+        child = 256 * (i + 1) + c if i < 3 else 0
+        units[place] = (place ^ child ^ c) << 10 | label
+        place, label = child, c
+    leaf = 1000
+    units[place] = (place ^ leaf) << 10 | 1 << 8 | label
+    units[leaf] = 1 << 31                               # the text begins at byte 0
+    return struct.pack("<I", 4 * len(units)) + struct.pack(f"<{len(units)}I", *units) + text
 
 
 SPECIAL = [piece("<pad>", 0, 3), piece("</s>", 0, 3), piece("<unk>", 0, 2)]

@@ -7,6 +7,7 @@ build=${1:?usage: run.sh BUILD [SECONDS]}
 seconds=${2:-${FUZZ_SECONDS:-60}}
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$build" && pwd) || exit 1
+[ -n "${TMPDIR:-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm      # files made per input
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1
 

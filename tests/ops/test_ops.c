@@ -103,12 +103,13 @@ static double at2(const xd_tensor *t, int64_t i, int64_t j)
 
 static void set(const xd_tensor *t, int64_t i, double v)
 {
-    void *p = element(t, i);
-    float f = (float)v;
+    double e;
+    float  f = (float)v;
     if (t->type == XD_F64)
-        memcpy(p, &v, sizeof v);
+        e = v;
     else
-        xd_convert(p, t->type, &f, XD_F32, 1);
+        xd_convert(&e, t->type, &f, XD_F32, 1);
+    memcpy(element(t, i), &e, xd_dtype_size(t->type));  /* may be unaligned                    */
 }
 
 /* A block for a tensor of these extents whose rows (and outer dimensions) lie `gap` elements
@@ -207,13 +208,13 @@ static void scratch_done(const char *what, void *tmp, size_t n)
 }
 
 #define RUN(op, OP, args) RUN_AS(#op, op, OP, args)
-#define RUN_AS(what, op, OP, args)                                                            \
+#define RUN_AS(what, op, OP, args)                                                          \
     do {                                                                                    \
         size_t run_n;                                                                       \
         void  *run_tmp = scratch_for(OP, args, &run_n);                                     \
         int    run_s = (int)dev->ops->op(dev, NULL, args, run_tmp);                         \
         if (run_s)                                                                          \
-            fail_msg("%s: status %d", what, run_s);                                          \
+            fail_msg("%s: status %d", what, run_s);                                         \
         scratch_done(what, run_tmp, run_n);                                                  \
     } while (0)
 

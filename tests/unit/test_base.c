@@ -367,7 +367,8 @@ static void halves_round_to_nearest_even(void **state)
         check_float(float_of(b));
     for (uint32_t b = 0x477ff000u - 2; b <= 0x477ff000u + 2; b++)       /* around 65520         */
         check_float(float_of(b));
-    check_float(0.0f), check_float(-0.0f), check_float(float_of(1)), check_float(float_of(0x7f7fffffu));
+    check_float(0.0f), check_float(-0.0f), check_float(float_of(1)),
+        check_float(float_of(0x7f7fffffu));
 }
 
 static void all_halves_survive(void **state)

@@ -1,0 +1,41 @@
+/* attn.h - fused attention of the CPU, one implementation an instruction set, and merge.
+ *
+ * All take xd_attn_args as backend.h describes them. A result does not depend on the number of
+ * threads, on how the keys are cut into segments, or on which queries share a call: a row of
+ * the output is computed by the same operations in the same order wherever it stands.
+ *
+ * `xd_attn_scratch_*` gives the bytes of `tmp` for a run with `threads` threads (the number
+ * that xd_par_threads() returns during the call); it follows no data pointer. For arguments
+ * that the kernel will refuse (XD_EINVAL, XD_EUNSUPPORTED) it is 0. */
+#ifndef XD_BACKEND_CPU_ATTN_ATTN_H
+#define XD_BACKEND_CPU_ATTN_ATTN_H
+
+#include "backend/backend.h"
+
+/* Plain C: three loops and a softmax, the reference of the others. */
+size_t    xd_attn_scratch_c(const xd_attn_args *a, int threads);
+xd_status xd_attn_c(const xd_attn_args *a, void *tmp);
+
+#if defined(__x86_64__)
+/* AVX2 and FMA. BF16 operands are converted to f32. */
+size_t    xd_attn_scratch_avx2(const xd_attn_args *a, int threads);
+xd_status xd_attn_avx2(const xd_attn_args *a, void *tmp);
+
+/* AVX-512 F, BW, DQ, VL. BF16 operands are converted to f32. */
+size_t    xd_attn_scratch_avx512(const xd_attn_args *a, int threads);
+xd_status xd_attn_avx512(const xd_attn_args *a, void *tmp);
+
+/* The same and AVX512_BF16: products of BF16 operands are dot products of pairs, and the
+ * probabilities are rounded to bf16; F32 operands go the way of xd_attn_avx512. */
+size_t    xd_attn_scratch_avx512bf16(const xd_attn_args *a, int threads);
+xd_status xd_attn_avx512bf16(const xd_attn_args *a, void *tmp);
+
+/* For tests only: the same source with the dot product made of AVX-512 F instructions. */
+size_t    xd_attn_scratch_bf16emu(const xd_attn_args *a, int threads);
+xd_status xd_attn_bf16emu(const xd_attn_args *a, void *tmp);
+#endif
+
+/* See xd_merge. With no keys on either side (both lse = -inf) o stays as it is. */
+xd_status xd_merge_cpu(const xd_merge *a);
+
+#endif

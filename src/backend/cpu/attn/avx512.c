@@ -1,0 +1,59 @@
+/* avx512.c - attention in AVX-512 with f32 products; BF16 operands are converted when packed */
+#include "backend/cpu/attn/attn.h"
+#include "backend/cpu/attn/plan.h"
+
+enum { PAIRS = 0 };
+
+#include "backend/cpu/attn/wide.h"
+
+typedef float  unit;
+typedef __m512 vu;
+
+static inline vu   v_units(const unit *p) { return _mm512_loadu_ps(p); }
+static inline void v_put_units(unit *p, vu x) { _mm512_storeu_ps(p, x); }
+static inline vu   v_no_units(void) { return _mm512_setzero_ps(); }
+static inline vu   v_spread(const unit *p) { return _mm512_set1_ps(*p); }
+static inline vf   v_dot(vf acc, vu x, vu y) { return _mm512_fmadd_ps(x, y, acc); }
+
+#include "backend/cpu/attn/tile.h"
+
+WIDE_TILES
+
+static inline vu get_units(const char *row, xd_dtype type, int64_t u, int64_t D)
+{
+    return float_row(row, type, u, D);
+}
+
+static inline vu get_values(const char *row, const char *next, xd_dtype type, int64_t c,
+                            int64_t D)
+{
+    (void)next;
+    return float_row(row, type, c, D);
+}
+
+static inline void transpose(vu v[16])
+{
+    __m512i r[16];
+    for (int i = 0; i < 16; i++)
+        r[i] = _mm512_castps_si512(v[i]);
+    transpose_bits(r);
+    for (int i = 0; i < 16; i++)
+        v[i] = _mm512_castsi512_ps(r[i]);
+}
+
+static inline void put_probs(float *row, int64_t j, vf x)
+{
+    _mm512_storeu_ps(row + j, x);
+}
+
+#include "backend/cpu/attn/flash.h"
+
+size_t xd_attn_scratch_avx512(const xd_attn_args *a, int threads)
+{
+    return flash_scratch(a, threads);
+}
+
+xd_status xd_attn_avx512(const xd_attn_args *a, void *tmp)
+{
+    return flash_attn(a, tmp);
+}

@@ -1,0 +1,106 @@
+/* avx512bf16.c - attention with dot products of bf16 pairs.
+ *
+ * Compiled twice: as it is, and with XD_EMULATE_BF16DOT, where vdpbf16ps is spelled out in
+ * AVX-512 F, so that everything else in here is tested on machines that lack the instruction. */
+#include "backend/cpu/attn/attn.h"
+#include "backend/cpu/attn/plan.h"
+
+enum { PAIRS = 1 };
+
+#include "backend/cpu/attn/wide.h"
+
+typedef uint32_t unit;          /* element 2u in the low half, 2u + 1 in the high one         */
+typedef __m512i  vu;
+
+static inline vu   v_units(const unit *p) { return _mm512_loadu_si512(p); }
+static inline void v_put_units(unit *p, vu x) { _mm512_storeu_si512(p, x); }
+static inline vu   v_no_units(void) { return _mm512_setzero_si512(); }
+
+/* Not through a uint32_t: probabilities lie in memory that was written as float. */
+static inline vu v_spread(const unit *p)
+{
+    return _mm512_castps_si512(_mm512_broadcastss_ps(_mm_load_ss((const float *)(const void *)p)));
+}
+
+#ifdef XD_EMULATE_BF16DOT
+/* The high halves first, as the instruction does. */
+static inline vf v_dot(vf acc, vu x, vu y)
+{
+    const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
+    const vf xh = _mm512_castsi512_ps(_mm512_and_si512(x, high));
+    const vf yh = _mm512_castsi512_ps(_mm512_and_si512(y, high));
+    const vf xl = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+    const vf yl = _mm512_castsi512_ps(_mm512_slli_epi32(y, 16));
+    return _mm512_fmadd_ps(xl, yl, _mm512_fmadd_ps(xh, yh, acc));
+}
+
+static inline __m256i brains(vf x)
+{
+    return _mm512_cvtepi32_epi16(brain_bits(x));
+}
+#else
+static inline vf v_dot(vf acc, vu x, vu y)
+{
+    return _mm512_dpbf16_ps(acc, (__m512bh)x, (__m512bh)y);
+}
+
+static inline __m256i brains(vf x)
+{
+    return (__m256i)_mm512_cvtneps_pbh(x);
+}
+#endif
+
+#include "backend/cpu/attn/tile.h"
+
+WIDE_TILES
+
+static inline vu get_units(const char *row, xd_dtype type, int64_t u, int64_t D)
+{
+    const int64_t   left = D - 2 * u;
+    const __mmask32 m = left >= 32 ? 0xffffffffu : left <= 0 ? 0 : (1u << left) - 1;
+    (void)type;
+    return _mm512_maskz_loadu_epi16(m, (const uint16_t *)(const void *)row + 2 * u);
+}
+
+static inline vu get_values(const char *row, const char *next, xd_dtype type, int64_t c,
+                            int64_t D)
+{
+    const vu low = brain_row(row, c, D);
+    (void)type;
+    return next ? _mm512_or_si512(low, _mm512_slli_epi32(brain_row(next, c, D), 16)) : low;
+}
+
+static inline void transpose(vu v[16])
+{
+    transpose_bits(v);
+}
+
+/* In place: 16 halves go where at most the first half of the 16 floats just read was. */
+static inline void put_probs(float *row, int64_t j, vf x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)(row + j / 2), brains(x));
+}
+
+#include "backend/cpu/attn/flash.h"
+
+#ifdef XD_EMULATE_BF16DOT
+size_t xd_attn_scratch_bf16emu(const xd_attn_args *a, int threads)
+{
+    return a->q.type == XD_BF16 ? flash_scratch(a, threads) : xd_attn_scratch_avx512(a, threads);
+}
+
+xd_status xd_attn_bf16emu(const xd_attn_args *a, void *tmp)
+{
+    return a->q.type == XD_BF16 ? flash_attn(a, tmp) : xd_attn_avx512(a, tmp);
+}
+#else
+size_t xd_attn_scratch_avx512bf16(const xd_attn_args *a, int threads)
+{
+    return a->q.type == XD_BF16 ? flash_scratch(a, threads) : xd_attn_scratch_avx512(a, threads);
+}
+
+xd_status xd_attn_avx512bf16(const xd_attn_args *a, void *tmp)
+{
+    return a->q.type == XD_BF16 ? flash_attn(a, tmp) : xd_attn_avx512(a, tmp);
+}
+#endif

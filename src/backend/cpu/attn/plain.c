@@ -1,0 +1,124 @@
+/* plain.c - attention in plain C: what the vector versions are compared with.
+ *
+ * One query row at a time: its scores against all keys, a softmax over them, the weighted sum of
+ * the values. Nothing is blocked and nothing is fast. */
+#include "backend/cpu/attn/attn.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/attn/plan.h"
+#include "base/par.h"
+
+typedef struct job {
+    const xd_attn_args *a;
+    float              *scores;         /* m a thread                                         */
+    int64_t             m, rep;
+} job;
+
+static float elem(const char *row, xd_dtype t, int64_t i)
+{
+    float    f;
+    uint16_t h;
+    if (t == XD_F32) {
+        memcpy(&f, row + 4 * i, 4);
+        return f;
+    }
+    memcpy(&h, row + 2 * i, 2);
+    return xd_bf16_f32(h);
+}
+
+static float dot(const char *x, const char *y, xd_dtype t, int64_t n)
+{
+    float s = 0;
+    for (int64_t i = 0; i < n; i++)
+        s += elem(x, t, i) * elem(y, t, i);
+    return s;
+}
+
+/* Scores of keys [lo, hi), then their largest. */
+static float scores_of(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo, int64_t hi,
+                       float *s)
+{
+    const xd_attn_args *a = w->a;
+    const xd_tensor    *q = &a->q, *bias = &a->bias;
+    const char *qr = (const char *)q->p + (b * q->s[0] + i * q->s[1] + h * q->s[2]) *
+                                              (int64_t)xd_dtype_size(q->type);
+    float top = -INFINITY;
+    for (int64_t j = lo; j < hi; j++) {
+        const char *k, *v;
+        xd_attn_rows(a, b, h / w->rep, j, 1, &k, &v);
+        s[j] = a->scale * dot(qr, k, q->type, q->d[3]);
+        if (bias->p)
+            s[j] += ((const float *)bias->p)[h * bias->s[0] + i * bias->s[1] + j * bias->s[2]];
+        top = s[j] > top || isnan(s[j]) ? s[j] : top;
+    }
+    return top;
+}
+
+static void put(const xd_tensor *o, int64_t at, float v)
+{
+    if (o->type == XD_F32)
+        ((float *)o->p)[at] = v;
+    else
+        ((uint16_t *)o->p)[at] = xd_f32_bf16(v);
+}
+
+/* out = sum of s[j] v[j] / l over [lo, hi), a few columns at a time. */
+static void weigh(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo, int64_t hi,
+                  const float *s, float l)
+{
+    const xd_attn_args *a = w->a;
+    const xd_tensor    *o = &a->out;
+    float               sum[XD_ATTN_MAXD] = { 0 };
+    for (int64_t j = lo; j < hi; j++) {
+        const char *k, *v;
+        if (s[j] == 0)
+            continue;
+        xd_attn_rows(a, b, h / w->rep, j, 1, &k, &v);
+        for (int64_t c = 0; c < o->d[3]; c++)
+            sum[c] += s[j] * elem(v, a->q.type, c);
+    }
+    for (int64_t c = 0; c < o->d[3]; c++)
+        put(o, b * o->s[0] + i * o->s[1] + h * o->s[2] + c, l != 0 ? sum[c] / l : 0);
+}
+
+static void rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const job          *w = ctx;
+    const xd_attn_args *a = w->a;
+    float              *s = w->scores + w->m * thread;
+    int64_t             n = a->q.d[1], H = a->q.d[2];
+    for (int64_t r = begin; r < end; r++) {
+        int64_t b = r / n / H, h = r / n % H, i = r % n, lo, hi;
+        double  l = 0;
+        xd_attn_range(a, i, xd_attn_len(a, b, w->m), &lo, &hi);
+        float top = scores_of(w, b, i, h, lo, hi, s);
+        for (int64_t j = lo; j < hi; j++) {
+            s[j] = top == -INFINITY ? 0 : expf(s[j] - top);
+            l += s[j];
+        }
+        weigh(w, b, i, h, lo, hi, s, (float)l);
+        if (a->lse.p)
+            ((float *)a->lse.p)[b * a->lse.s[0] + i * a->lse.s[1] + h * a->lse.s[2]] =
+                l != 0 ? (float)(top + log(l)) : -INFINITY;
+    }
+}
+
+size_t xd_attn_scratch_c(const xd_attn_args *a, int threads)
+{
+    if (xd_attn_check(a) != XD_OK)
+        return 0;
+    return (size_t)xd_attn_keys(a) * (size_t)threads * sizeof(float);
+}
+
+xd_status xd_attn_c(const xd_attn_args *a, void *tmp)
+{
+    xd_status st = xd_attn_check(a);
+    if (st != XD_OK)
+        return st;
+    job w = { .a = a, .scores = tmp, .m = xd_attn_keys(a) };
+    w.rep = a->q.d[2] ? a->q.d[2] / xd_attn_heads_kv(a) : 1;
+    xd_par_for(a->q.d[0] * a->q.d[1] * a->q.d[2], rows, &w);
+    return XD_OK;
+}

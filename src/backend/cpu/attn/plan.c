@@ -1,0 +1,188 @@
+/* plan.c - checks of the arguments of attention and the cut into blocks */
+#include "backend/cpu/attn/plan.h"
+
+#include "base/arena.h"
+
+static const size_t group_bytes = (size_t)32 << 20;     /* packed keys and values wanted at most */
+static const size_t group_limit = (size_t)512 << 20;    /* and for the sake of many threads   */
+
+static int is_float(const xd_tensor *t)
+{
+    return t->type == XD_F32 || t->type == XD_BF16;
+}
+
+static int dense(const xd_tensor *t)
+{
+    return t->d[3] <= 1 || t->s[3] == 1;
+}
+
+static int same_shape(const xd_tensor *x, const xd_tensor *y, int nd)
+{
+    for (int i = 0; i < nd; i++)
+        if (x->d[i] != y->d[i])
+            return 0;
+    return 1;
+}
+
+static int good_segment(const xd_attn_args *a, const xd_kv *s, int64_t Hk)
+{
+    return s->k.type == a->q.type && s->v.type == a->q.type && s->k.d[0] == a->q.d[0] &&
+           s->k.d[2] == Hk && s->k.d[3] == a->q.d[3] && same_shape(&s->k, &s->v, 4) &&
+           dense(&s->k) && dense(&s->v);
+}
+
+int64_t xd_attn_keys(const xd_attn_args *a)
+{
+    int64_t m = 0;
+    for (int i = 0; i < a->nkv; i++)
+        m += a->kv[i].k.d[1];
+    return m;
+}
+
+int64_t xd_attn_heads_kv(const xd_attn_args *a)
+{
+    for (int i = 0; i < a->nkv; i++)
+        if (a->kv[i].k.d[1] > 0)
+            return a->kv[i].k.d[2];
+    return a->q.d[2];
+}
+
+xd_status xd_attn_check(const xd_attn_args *a)
+{
+    const xd_tensor *q = &a->q;
+    int64_t          Hk = xd_attn_heads_kv(a);
+    for (int i = 0; i < 4; i++)
+        if (q->d[i] < 0)
+            return XD_EINVAL;
+    if (q->d[3] > XD_ATTN_MAXD || !is_float(q) || !is_float(&a->out))
+        return XD_EUNSUPPORTED;
+    if (!same_shape(q, &a->out, 4) || !dense(q) || !dense(&a->out) || a->window < 0)
+        return XD_EINVAL;
+    if (q->d[2] > 0 && (Hk < 1 || q->d[2] % Hk))
+        return XD_EINVAL;
+    for (int i = 0; i < a->nkv; i++)
+        if (a->kv[i].k.d[1] && !good_segment(a, &a->kv[i], Hk))
+            return XD_EINVAL;
+    if (a->lse.p && (a->lse.type != XD_F32 || !same_shape(q, &a->lse, 3)))
+        return XD_EINVAL;
+    if (a->bias.p && (a->bias.type != XD_F32 || a->bias.d[0] != q->d[2] ||
+                      a->bias.d[1] != q->d[1] || a->bias.d[2] < xd_attn_keys(a)))
+        return XD_EINVAL;
+    return XD_OK;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t round_up(int64_t a, int64_t b)
+{
+    return ceil_div(a, b) * b;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + XD_ALIGN - 1) / XD_ALIGN * XD_ALIGN;
+}
+
+/* Blocks of equal size; shorter ones when there would be less than two for a thread, which
+ * changes no result since rows do not meet. */
+static void cut_rows(xd_attn_plan *p, int threads)
+{
+    int64_t most = XD_ATTN_ROWS;
+    while (most > 24 && p->B * p->H * ceil_div(p->n, most) < 2 * (int64_t)threads)
+        most /= 2;
+    p->blocks = ceil_div(p->n, most);
+    p->rows = p->blocks ? smaller(round_up(ceil_div(p->n, p->blocks), 12), XD_ATTN_ROWS) : 0;
+    p->blocks = p->rows ? ceil_div(p->n, p->rows) : 0;
+}
+
+/* As many pairs as fit, and enough that every thread finds a few blocks in a group. */
+static void cut_group(xd_attn_plan *p, int threads)
+{
+    int64_t pairs = p->B * p->Hk, per = p->rep * p->blocks;
+    int64_t fit = p->pair_bytes ? (int64_t)(group_bytes / p->pair_bytes) : pairs;
+    int64_t limit = p->pair_bytes ? (int64_t)(group_limit / p->pair_bytes) : pairs;
+    int64_t want = per ? ceil_div(8 * (int64_t)threads, per) : 1;
+    int64_t g = fit > want ? fit : smaller(want, limit);
+    g = g < 1 ? 1 : smaller(g, pairs);
+    p->group = g > 0 ? ceil_div(pairs, ceil_div(pairs, g)) : 0;
+}
+
+void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, int lanes, int pairs)
+{
+    *p = (xd_attn_plan){ .B = a->q.d[0], .n = a->q.d[1], .H = a->q.d[2], .D = a->q.d[3] };
+    p->Hk = xd_attn_heads_kv(a);
+    p->m = xd_attn_keys(a);
+    p->rep = p->Hk ? p->H / p->Hk : 0;
+    cut_rows(p, threads);
+    p->kblocks = ceil_div(p->m, XD_ATTN_KEYS);
+    p->du = pairs ? ceil_div(p->D, 2) : p->D;
+    p->ldq = round_up(p->du, lanes);
+    p->dp = round_up(p->D, lanes);
+    int64_t keys = smaller(round_up(p->m, lanes), XD_ATTN_KEYS);
+    p->kunits = keys * p->du;
+    p->vunits = (pairs ? ceil_div(keys, 2) : keys) * p->dp;
+    p->pair_bytes = aligned((size_t)((p->kunits + p->vunits) * p->kblocks) * 4);
+    cut_group(p, threads);
+    size_t rows = XD_ATTN_ROWS + 12;
+    p->q = 0;
+    p->s = p->q + aligned(rows * (size_t)p->ldq * 4);
+    p->o = p->s + aligned(rows * XD_ATTN_LDS * 4);
+    p->ml = p->o + aligned(rows * (size_t)p->dp * 4);
+    p->thread_bytes = p->ml + aligned(rows * 2 * 4);
+    p->bytes = p->thread_bytes * (size_t)threads + p->pair_bytes * (size_t)p->group;
+}
+
+size_t xd_attn_bytes(const xd_attn_args *a, int threads, int lanes, int pairs)
+{
+    xd_attn_plan p;
+    if (xd_attn_check(a) != XD_OK)
+        return 0;
+    xd_attn_cut(&p, a, threads, lanes, pairs);
+    return p.bytes;
+}
+
+int64_t xd_attn_len(const xd_attn_args *a, int64_t b, int64_t m)
+{
+    if (!a->kv_len || a->kv_len[b] > m)
+        return m;
+    return a->kv_len[b] > 0 ? a->kv_len[b] : 0;
+}
+
+void xd_attn_range(const xd_attn_args *a, int64_t i, int64_t m, int64_t *lo, int64_t *hi)
+{
+    *lo = a->window && i > a->window ? i - a->window : 0;
+    *hi = a->window && a->window < m - i ? i + a->window + 1 : m;
+    if (a->causal)
+        *hi = smaller(*hi, i + 1);
+    *hi = smaller(*hi, m);
+    *lo = smaller(*lo, *hi);
+}
+
+static const char *row_of(const xd_tensor *t, int64_t b, int64_t j, int64_t h)
+{
+    return (const char *)t->p + (b * t->s[0] + j * t->s[1] + h * t->s[2]) *
+                                    (int64_t)xd_dtype_size(t->type);
+}
+
+void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64_t n,
+                  const char **k, const char **v)
+{
+    int64_t first = 0;          /* global index of the segment's first key                    */
+    for (int i = 0; i < a->nkv; i++) {
+        const xd_kv *s = &a->kv[i];
+        int64_t      end = first + s->k.d[1];
+        for (int64_t j = j0 > first ? j0 : first; j < end && j < j0 + n; j++) {
+            k[j - j0] = row_of(&s->k, b, j - first, h);
+            v[j - j0] = row_of(&s->v, b, j - first, h);
+        }
+        first = end;
+    }
+}

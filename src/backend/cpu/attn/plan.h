@@ -1,0 +1,56 @@
+/* plan.h - how one attention call is cut into blocks, the same for all instruction sets.
+ *
+ * Keys and values of a few (batch, key head) pairs at a time, a group, are packed into scratch
+ * and shared by all query blocks of those pairs. The key blocks begin at multiples of
+ * XD_ATTN_KEYS of the global token order, so nothing else decides the order of sums. */
+#ifndef XD_BACKEND_CPU_ATTN_PLAN_H
+#define XD_BACKEND_CPU_ATTN_PLAN_H
+
+#include "backend/backend.h"
+
+enum {
+    XD_ATTN_ROWS = 96,                  /* queries of a block, at most; multiple of 12        */
+    XD_ATTN_KEYS = 256,                 /* keys of a block; multiple of 64                    */
+    XD_ATTN_LDS = XD_ATTN_KEYS + 16,    /* floats from a row of scores to the next            */
+    XD_ATTN_MAXD = 512,
+};
+
+typedef struct xd_attn_plan {
+    int64_t B, n, H, D, Hk, m;  /* of the arguments; m over all segments                      */
+    int64_t rep;                /* query heads of a key head                                  */
+    int64_t rows, blocks;       /* queries of a block; blocks of one head                     */
+    int64_t kblocks;            /* key blocks                                                 */
+    int64_t du;                 /* 4-byte units of a row of q or k: floats, or pairs of bf16   */
+    int64_t ldq;                /* du rounded up to a vector                                  */
+    int64_t dp;                 /* floats of a row of the output sum: D rounded up             */
+    int64_t group;              /* pairs (batch, key head) packed at a time                   */
+    int64_t kunits, vunits;     /* units of a packed key block                                */
+    size_t  pair_bytes;         /* packed keys and values of one pair                         */
+    size_t  q, s, o, ml;        /* offsets in the scratch of a thread                         */
+    size_t  thread_bytes;
+    size_t  bytes;              /* all: threads first, then the group                         */
+} xd_attn_plan;
+
+/* XD_OK when all shapes, types and strides are what backend.h says. */
+xd_status xd_attn_check(const xd_attn_args *a);
+
+/* `lanes`: floats of a vector; `pairs`: 1 when a unit is two bf16. The arguments are checked. */
+void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, int lanes, int pairs);
+
+/* Checks, then cuts for a scratch query: the bytes; 0 for arguments that are refused. */
+size_t xd_attn_bytes(const xd_attn_args *a, int threads, int lanes, int pairs);
+
+int64_t xd_attn_keys(const xd_attn_args *a);            /* keys of all segments               */
+int64_t xd_attn_heads_kv(const xd_attn_args *a);        /* Hk; H when there are no keys       */
+
+/* Keys that batch b may see: kv_len[b], or m. */
+int64_t xd_attn_len(const xd_attn_args *a, int64_t b, int64_t m);
+
+/* Keys [*lo, *hi) that query i may see among the first m. */
+void xd_attn_range(const xd_attn_args *a, int64_t i, int64_t m, int64_t *lo, int64_t *hi);
+
+/* Fills k[] and v[] with the addresses of rows j0 .. j0+n of key head h of batch b. */
+void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64_t n,
+                  const char **k, const char **v);
+
+#endif

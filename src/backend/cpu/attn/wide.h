@@ -1,0 +1,136 @@
+/* wide.h - the vector operations of flash.h in AVX-512, for units of either kind.
+ *
+ * PAIRS, defined before this is included, and everything about units are the includer's. */
+#ifndef XD_BACKEND_CPU_ATTN_WIDE_H
+#define XD_BACKEND_CPU_ATTN_WIDE_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tensor/tensor.h"
+
+enum { LANES = 16, QROWS = 6, SCORE_WIDTH = 4 };
+
+typedef __m512 vf;
+
+static inline vf v_zero(void) { return _mm512_setzero_ps(); }
+static inline vf v_set(float x) { return _mm512_set1_ps(x); }
+static inline vf v_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void v_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+static inline vf v_add(vf x, vf y) { return _mm512_add_ps(x, y); }
+static inline vf v_mul(vf x, vf y) { return _mm512_mul_ps(x, y); }
+static inline vf v_max(vf x, vf y) { return _mm512_max_ps(x, y); }
+static inline vf v_fma(vf x, vf y, vf z) { return _mm512_fmadd_ps(x, y, z); }
+static inline float v_hmax(vf x) { return _mm512_reduce_max_ps(x); }
+static inline float v_hadd(vf x) { return _mm512_reduce_add_ps(x); }
+static inline float v_first(vf x) { return _mm512_cvtss_f32(x); }
+
+/* 2^x for x <= 1; below 2^-100, which no f32 sum that begins at 1 can feel, it is 0, and sums
+ * of products never become denormal. Adding 1.5 2^23 rounds to an integer n and leaves n in the
+ * low bits, from where a shift brings it to the exponent; the rest, x - n, is a polynomial on
+ * [-1/2, 1/2], minimax with p(0) = 1: of degree 5 with a relative error of 9e-8, or, where the
+ * result is rounded to bf16, of degree 4 with 3e-6. */
+static inline vf v_exp2(vf x)
+{
+    const vf        magic = v_set(12582912.0f);
+    const vf        t = v_add(x, magic), f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT);
+    const __mmask16 live = _mm512_cmp_ps_mask(x, v_set(-100.0f), _CMP_NLT_UQ);
+    vf              p = PAIRS ? v_set(0.00958285294f)
+                              : v_fma(v_set(0.00132647273f), f, v_set(0.00967151299f));
+    p = v_fma(p, f, v_set(PAIRS ? 0.0559064262f : 0.0555073358f));
+    p = v_fma(p, f, v_set(PAIRS ? 0.240240991f : 0.240222424f));
+    p = v_fma(p, f, v_set(PAIRS ? 0.693124175f : 0.693147004f));
+    p = v_fma(p, f, v_set(1.0f));
+    return _mm512_castsi512_ps(_mm512_maskz_add_epi32(
+        live, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
+}
+
+/* n lanes from the first on, none for n <= 0. */
+static inline __mmask16 lanes(int64_t n)
+{
+    return n >= 16 ? (__mmask16)0xffff : n <= 0 ? (__mmask16)0 : (__mmask16)((1u << n) - 1);
+}
+
+/* The upper halves, rounded to nearest even; what is not a number stays so. */
+static inline __m512i brain_bits(vf x)
+{
+    const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
+    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const __m512i   odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), one);
+    const __m512i   r = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    return _mm512_srli_epi32(
+        _mm512_mask_mov_epi32(r, nan, _mm512_or_si512(u, _mm512_set1_epi32(0x400000))), 16);
+}
+
+static inline __m512i brain_row(const char *row, int64_t c, int64_t D)
+{
+    return _mm512_cvtepu16_epi32(
+        _mm256_maskz_loadu_epi16(lanes(D - c), (const uint16_t *)(const void *)row + c));
+}
+
+static inline vf float_row(const char *row, xd_dtype type, int64_t c, int64_t D)
+{
+    if (type == XD_F32)
+        return _mm512_maskz_loadu_ps(lanes(D - c), (const float *)(const void *)row + c);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(brain_row(row, c, D), 16));
+}
+
+static inline void put_out(char *to, xd_dtype type, vf x, int64_t n)
+{
+    if (type == XD_F32)
+        _mm512_mask_storeu_ps(to, lanes(n), x);
+    else
+        _mm256_mask_storeu_epi16(to, lanes(n), _mm512_cvtepi32_epi16(brain_bits(x)));
+}
+
+/* 16 x 16 elements of 32 bits: two rounds of unpacking inside 128-bit lanes, two of moving the
+ * lanes. */
+static inline void transpose_bits(__m512i r[16])
+{
+    __m512i t[16];
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+        r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+        r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+    }
+}
+
+/* Vectors of a value tile when `left` are to be done: 72 is one tile of five, 88 two of three. */
+static inline int64_t sum_width(int64_t left)
+{
+    return left == 4 || left > 6 ? 4 : left == 6 ? 3 : left;
+}
+
+#define WIDE_TILES                                                                                 \
+    TILE(score1, 6, 1, lda_)                                                                       \
+    TILE(score2, 6, 2, lda_)                                                                       \
+    TILE(score3, 6, 3, lda_)                                                                       \
+    TILE(score4, 6, 4, lda_)                                                                       \
+    TILE(sum1, 12, 1, XD_ATTN_LDS)                                                                 \
+    TILE(sum2, 12, 2, XD_ATTN_LDS)                                                                 \
+    TILE(sum3, 8, 3, XD_ATTN_LDS)                                                                  \
+    TILE(sum4, 6, 4, XD_ATTN_LDS)                                                                  \
+    TILE(sum5, 4, 5, XD_ATTN_LDS)                                                                  \
+    static tile_fn *const SCORE_TILES[] = { 0, score1, score2, score3, score4 };                   \
+    static tile_fn *const SUM_TILES[] = { 0, sum1, sum2, sum3, sum4, sum5 };                       \
+    static const int64_t  SUM_ROWS[] = { 0, 12, 12, 8, 6, 4 };
+
+#endif

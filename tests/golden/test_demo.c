@@ -1,0 +1,221 @@
+/* test_demo.c - the demo checkpoint paints what it is asked for.
+ *
+ *     test_demo DIR MODEL
+ *
+ * DIR is tests/golden with demo_prompts.json and demo_sheet.png (tools/demo_reference.py), MODEL
+ * is models/demo-pixart. Two promises: the twelve pictures of the sheet come out as diffusers
+ * paints them (f32, at most 2 levels apart), and of 24 prompts that use every colour as
+ * foreground and as background at least 22 come out in their colours, in f32 and in bf16; in f32
+ * each of them in the colours that diffusers painted, right or wrong. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "golden.h"
+#include "io/image.h"
+
+enum { MINRIGHT = 22, MAXLEVELS = 2, MAXCOLOUR = 32, MIDDLE = 16, RIM = 8 };
+
+static const xd_json *plan;     /* demo_prompts.json                                           */
+
+/* Paints one prompt; the caller frees. NULL: a failed check was printed. */
+static xd_result *paint(xd_engine *g, const xd_json *p)
+{
+    xd_request  q;
+    xd_err      e = { 0 };
+    xd_result  *out = NULL;
+    const char *prompt = js_text(p, "prompt");
+    xd_request_init(&q);
+    q.prompts = &prompt;
+    q.nprompts = 1;
+    q.width = q.height = (int64_t)js_num(plan, "size");
+    q.num_inference_steps = (int)js_num(plan, "steps");
+    q.guidance_scale = js_num(plan, "guidance_scale");
+    q.seed = (int64_t)js_num(p, "seed");
+    q.rng = "torch";
+    if (xd_generate(g, &q, &out, &e) != XD_OK)
+        tap(0, "%s: %s", prompt, e.msg);
+    return out;
+}
+
+/* ---- the sheet ---------------------------------------------------------------------------- */
+
+/* Cell i of the sheet as a reference picture. */
+static ref cell(const uint8_t *rgb, int64_t w, int64_t i, int64_t side, int64_t across)
+{
+    ref     r = { .nd = 3, .d = { side, side, 3 }, .n = side * side * 3 };
+    int64_t top = i / across * side, left = i % across * side;
+    r.v = malloc((size_t)r.n * sizeof *r.v);
+    for (int64_t y = 0; r.v && y < side; y++)
+        for (int64_t k = 0; k < side * 3; k++)
+            r.v[y * side * 3 + k] = rgb[((top + y) * w + left) * 3 + k];
+    return r;
+}
+
+static void check_sheet(xd_engine *g, const char *dir)
+{
+    char           path[1024];
+    xd_err         e = { 0 };
+    uint8_t       *rgb = NULL;
+    int64_t        w = 0, h = 0, side = (int64_t)js_num(plan, "size");
+    int64_t        across = (int64_t)js_num(plan, "across");
+    const xd_json *list = js_list(plan, "sheet");
+    int            n = xd_json_size(list);
+    snprintf(path, sizeof path, "%s/demo_sheet.png", dir);
+    must(xd_image_read(path, &rgb, &w, &h, &e), &e, path);
+    if (!tap(w == across * side && h == (n + across - 1) / across * side,
+             "the sheet has %d pictures of %lld pixels", n, (long long)side))
+        n = 0;
+    for (int i = 0; i < n; i++) {
+        const xd_json  *p = xd_json_at(list, i);
+        xd_result      *out = paint(g, p);
+        const xd_image *m = out ? xd_result_image(out, 0) : NULL;
+        ref             want = cell(rgb, w, i, side, across);
+        int             gap = m ? levels_apart(m->data, m->height, m->width, &want) : 256;
+        tap(gap <= MAXLEVELS, "sheet, %s: %d of at most %d levels", js_text(p, "prompt"), gap,
+            MAXLEVELS);
+        ref_free(&want);
+        xd_result_free(&out);
+    }
+    free(rgb);
+}
+
+/* ---- the colours -------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    return *(const uint8_t *)a - *(const uint8_t *)b;
+}
+
+static int in_middle(const xd_image *m, int64_t y, int64_t x)
+{
+    return llabs(2 * y + 1 - m->height) <= MIDDLE && llabs(2 * x + 1 - m->width) <= MIDDLE;
+}
+
+static int in_rim(const xd_image *m, int64_t y, int64_t x)
+{
+    return y < RIM || x < RIM || y >= m->height - RIM || x >= m->width - RIM;
+}
+
+/* Median of one channel over the pixels of a region; the mean of the two middle ones when their
+ * number is even. */
+static double median(const xd_image *m, int c, int (*in)(const xd_image *, int64_t, int64_t))
+{
+    int64_t  n = 0;
+    uint8_t *v = malloc((size_t)(m->height * m->width) + 1);
+    for (int64_t y = 0; v && y < m->height; y++)
+        for (int64_t x = 0; x < m->width; x++)
+            if (in(m, y, x))
+                v[n++] = m->data[(y * m->width + x) * 3 + c];
+    if (n)
+        qsort(v, (size_t)n, 1, by_value);
+    double mid = n ? (v[(n - 1) / 2] + v[n / 2]) / 2.0 : -1;
+    free(v);
+    return mid;
+}
+
+/* Name of the colour of the table nearest to the medians of a region. */
+static const char *colour(const xd_image *m, int (*in)(const xd_image *, int64_t, int64_t))
+{
+    const xd_json *table = js_list(plan, "colours");
+    const char    *best = "none";
+    double         least = INFINITY, rgb[3];
+    for (int c = 0; c < 3; c++)
+        rgb[c] = median(m, c, in);
+    for (const xd_json *t = xd_json_first(table); t; t = xd_json_next(t)) {
+        double far = 0, v = 0;
+        for (int c = 0; c < 3; c++) {
+            xd_json_number(xd_json_at(t, c), &v);
+            far += (rgb[c] - v) * (rgb[c] - v);
+        }
+        if (far < least) {
+            least = far;
+            best = xd_json_key(t);
+        }
+    }
+    return best;
+}
+
+static int is_diffusers(const xd_json *p, const char *centre, const char *rim)
+{
+    const xd_json *was = js_list(p, "diffusers");
+    const char    *c = xd_json_text(xd_json_at(was, 0)), *r = xd_json_text(xd_json_at(was, 1));
+    return c && r && strcmp(c, centre) == 0 && strcmp(r, rim) == 0;
+}
+
+static void check_colours(xd_engine *g, const char *dtype)
+{
+    const xd_json *list = js_list(plan, "colour_prompts");
+    int            n = xd_json_size(list), right = 0, same = 0;
+    for (int i = 0; i < n; i++) {
+        const xd_json  *p = xd_json_at(list, i);
+        xd_result      *out = paint(g, p);
+        if (i == 0 && out && strcmp(tap_dtype(out, dtype), dtype) != 0) {
+            tap_note("so %s would be a second run of f32: left out", dtype);
+            xd_result_free(&out);
+            return;
+        }
+        const xd_image *m = out ? xd_result_image(out, 0) : NULL;
+        const char     *centre = m ? colour(m, in_middle) : "none";
+        const char     *rim = m ? colour(m, in_rim) : "none";
+        if (strcmp(centre, js_text(p, "centre")) == 0 && strcmp(rim, js_text(p, "rim")) == 0)
+            right++;
+        else
+            tap_note("%s, seed %.0f: %s on %s", js_text(p, "prompt"), js_num(p, "seed"), centre,
+                     rim);
+        same += is_diffusers(p, centre, rim);
+        xd_result_free(&out);
+    }
+    tap(n == 24 && right >= MINRIGHT, "%s: %d of %d prompts in their colours, at least %d", dtype,
+        right, n, MINRIGHT);
+    if (strcmp(dtype, "f32") == 0)
+        tap(same == n, "f32: %d of %d in the colours that diffusers painted", same, n);
+}
+
+/* Every colour stands once or more in front and once or more behind. */
+static void check_plan(void)
+{
+    const xd_json *list = js_list(plan, "colour_prompts");
+    int            front = 0, behind = 0, n = 0;
+    for (const xd_json *t = xd_json_first(js_list(plan, "colours")); t; t = xd_json_next(t), n++) {
+        int f = 0, b = 0;
+        for (const xd_json *p = xd_json_first(list); p; p = xd_json_next(p)) {
+            f |= strcmp(js_text(p, "centre"), xd_json_key(t)) == 0;
+            b |= strcmp(js_text(p, "rim"), xd_json_key(t)) == 0;
+        }
+        front += f;
+        behind += b;
+    }
+    tap(n == 12 && front == n && behind == n,
+        "of %d colours %d are asked for in front and %d behind", n, front, behind);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const dtypes[] = { "f32", "bf16" };
+    char                     path[1024];
+    if (argc != 3) {
+        fprintf(stderr, "usage: %s DIR MODEL\n", argv[0]);
+        return 2;
+    }
+    if (tap_skip_isa())
+        return 0;
+    snprintf(path, sizeof path, "%s/demo_prompts.json", argv[1]);
+    xd_json *j = js_open(path);
+    plan = j;
+    check_plan();
+    for (int i = tap_only_bf16(); i < 2; i++) {
+        xd_err       e = { 0 };
+        xd_engine   *g = NULL;
+        xd_open_args a = { .model = argv[2], .dtype = dtypes[i], .device = "cpu", .keep = 1 };
+        if (tap(xd_open(&g, &a, &e) == XD_OK, "the demo opens in %s%s", dtypes[i], e.msg)) {
+            if (i == 0)
+                check_sheet(g, argv[1]);
+            check_colours(g, dtypes[i]);
+        }
+        xd_close(&g);
+    }
+    xd_json_free(&j);
+    return tap_end();
+}

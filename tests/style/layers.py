@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Checks which room includes which (doc/architecture.md, 4.9).
+
+usage: layers.py [ROOT]
+
+Rooms are the directories of src/. src/lib.c, the top, may include anything. Programs (app/) see
+the public header, their own headers and base; examples see the public header alone.
+"""
+import pathlib
+import re
+import sys
+
+MAY = {  # room: rooms whose headers it may include, besides its own
+    "base": "xdit",
+    "tensor": "base",
+    "backend": "base tensor",
+    "comm": "base tensor",
+    "exec": "base tensor backend",
+    "io": "base tensor",
+    "tok": "base io",
+    "text": "base tensor exec tok",
+    "dit": "base tensor exec",
+    "vae": "base tensor exec",
+    "sampler": "base tensor exec",
+    "cache": "base tensor exec",
+    "parallel": "base tensor exec comm",
+    "engine": "xdit base tensor backend comm exec io tok text dit vae sampler cache parallel",
+}
+INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
+SUFFIXES = {".c", ".h", ".cc", ".cpp", ".cu", ".inc"}
+
+
+def sources(folder):
+    return sorted(f for f in folder.rglob("*") if f.suffix in SUFFIXES)
+
+
+def includes(path):
+    """(line number, name) of every include in quotes."""
+    for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        m = INCLUDE.match(line)
+        if m:
+            yield n, m[1]
+
+
+def check_room(path, room, complain):
+    if room not in MAY:
+        complain(path, 1, f"{room}/ is no room that tests/style/layers.py knows")
+        return
+    for n, name in includes(path):
+        if "/" not in name:
+            complain(path, n, f'"{name}" has no room: write "{room}/{name}"')
+        elif name.split("/")[0] not in MAY[room].split() + [room]:
+            complain(path, n, f"{room}/ may not include {name.split('/')[0]}/")
+
+
+def check_program(path, own, rooms, complain):
+    for n, name in includes(path):
+        if name.split("/")[0] not in rooms and not any((d / name).exists() for d in own):
+            complain(path, n, f"a program may not include {name}")
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    found = []
+
+    def complain(path, n, what):
+        found.append(f"{path.relative_to(root)}:{n}: {what}")
+
+    files = 0
+    for path in sources(root / "src"):
+        parts = path.relative_to(root / "src").parts
+        files += 1
+        if len(parts) > 1:
+            check_room(path, parts[0], complain)
+        elif path.name != "lib.c":
+            complain(path, 1, "only lib.c stands outside the rooms")
+    for path in sources(root / "app"):
+        files += 1
+        check_program(path, [root / "app", path.parent], ["xdit", "base"], complain)
+    for path in sources(root / "examples"):
+        files += 1
+        check_program(path, [path.parent], ["xdit"], complain)
+    print(*found, f"{files} files, {len(found)} forbidden includes", sep="\n")
+    return 1 if found or not files else 0
+
+
+sys.exit(main())

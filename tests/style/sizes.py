@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Lengths of functions and files (doc/architecture.md, 4.1).
+
+usage: sizes.py [ROOT]
+
+Fails at the hard limits: a function of more than 80 lines, a file of more than 800. Kernels (the
+directories inside src/backend) may be longer. The rest is a report: the median function, what
+is above the soft limits of 50 and 400 lines, and lines of more than 100 columns. A function
+counts from its first line to its closing brace; both braces stand in the first column.
+"""
+import pathlib
+import re
+import statistics
+import sys
+
+FUNCTION, FILE, SOFT_FUNCTION, SOFT_FILE, COLUMNS = 80, 800, 50, 400, 100
+FOLDERS = ("src", "include", "app", "examples", "bench", "tests")
+SUFFIXES = {".c", ".h", ".cc", ".cpp", ".cu"}
+NAME = re.compile(r"(\w+)\s*\(")
+
+
+def start_of(lines, brace):
+    """The first line of the function whose opening brace is line `brace`."""
+    at = brace
+    while at and lines[at - 1].strip() and not re.match(r"[}#/]|.*(;|\*/)\s*$", lines[at - 1]):
+        at -= 1
+    return at
+
+
+def functions(lines):
+    """(name, first line, length) of every function, lines from 1."""
+    at = 0
+    while at < len(lines):
+        if lines[at].rstrip() != "{":
+            at += 1
+            continue
+        first, end = start_of(lines, at), at
+        while end < len(lines) and lines[end].rstrip() != "}":
+            end += 1
+        m = NAME.search(" ".join(lines[first:at]))
+        yield (m[1] if m else "?"), first + 1, end - first + 1
+        at = end + 1
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    bad, soft, lengths, wide = [], [], [], []
+    for path in sorted(f for d in FOLDERS for f in (root / d).rglob("*") if f.suffix in SUFFIXES):
+        name = path.relative_to(root)
+        kernel = len(name.parts) > 3 and name.parts[:2] == ("src", "backend")
+        lines = path.read_text(encoding="utf-8").splitlines()
+        wide += [f"{name}:{n}: {len(s)} columns" for n, s in enumerate(lines, 1) if len(s) > COLUMNS]
+        if len(lines) > SOFT_FILE:
+            hard = len(lines) > FILE and not kernel
+            (bad if hard else soft).append(f"{name}: {len(lines)} lines")
+        for function, at, n in functions(lines):
+            if name.parts[0] != "tests":
+                lengths.append(n)
+            if n > SOFT_FUNCTION:
+                hard = n > FUNCTION and not kernel
+                (bad if hard else soft).append(f"{name}:{at}: {function} has {n} lines")
+    if not lengths:
+        print(f"no functions found below {root}")
+        return 1
+    print("above the soft limits:", *soft, sep="\n  ")
+    print("wider than the page:", *wide, sep="\n  ")
+    print("above the hard limits:", *bad, sep="\n  ")
+    print(f"{len(lengths)} functions without the tests', median {statistics.median(lengths):g} lines, "
+          f"longest {max(lengths)}; {len(bad)} above the hard limits")
+    return 1 if bad else 0
+
+
+sys.exit(main())
