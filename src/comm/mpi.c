@@ -199,6 +199,9 @@ static xd_status start(xd_err *e)
     if ((code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) != MPI_SUCCESS)
         return refuse(e, "starting MPI", code);
     mpi.ours = 1;
+    /* Failures of calls that name no group are the world's, by default fatal. */
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     if (level < MPI_THREAD_FUNNELED)
         xd_log(XD_LOG_WARN, "this MPI is not made for programs with threads");
     return XD_OK;

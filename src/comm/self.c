@@ -102,14 +102,15 @@ static xd_req self_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *
 static xd_req meet(self *s, xd_tensor t, int sent)
 {
     letter **at = &s->open, *l;
+    if (!xd_comm_bytes(t))
+        return (xd_req){ 0 };
     while (*at && ((*at)->ended || (*at)->sent == sent))
         at = &(*at)->next;
     if ((l = *at)) {
         if (xd_comm_bytes(t) != xd_comm_bytes(l->t))
             return failed(s, XD_ECOMM, "a message to oneself has another size than was expected");
         const xd_tensor *from = sent ? &t : &l->t, *to = sent ? &l->t : &t;
-        if (xd_comm_bytes(t))
-            memmove(to->p, from->p, xd_comm_bytes(t));
+        memmove(to->p, from->p, xd_comm_bytes(t));
         l->ended = 1;
         return (xd_req){ 0 };
     }
