@@ -101,7 +101,9 @@ int xd_comm_copy(xd_tensor to, xd_tensor from)
 {
     if (!xd_comm_elems(to) && !xd_comm_elems(from))
         return 1;
-    if (to.nd != from.nd || to.type != from.type || memcmp(to.d, from.d, (size_t)to.nd * sizeof *to.d))
+    if (to.nd != from.nd || to.type != from.type)
+        return 0;
+    if (memcmp(to.d, from.d, (size_t)to.nd * sizeof *to.d) != 0)
         return 0;
     walk(to, from);
     return 1;
@@ -125,7 +127,7 @@ int64_t xd_gather_at(const int64_t *rows, int r)
 
 int xd_reduce_direct(size_t bytes, int size)
 {
-    return size <= 2 || bytes <= 8192;
+    return size == 1 || bytes <= 8192;
 }
 
 int64_t xd_piece(int64_t n, int r, int size)

@@ -50,7 +50,8 @@ static void add(xd_comm *c, size_t bytes, int64_t messages)
 
 static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
-    int64_t n = xd_comm_elems(io), mine = xd_piece(n, c->rank + 1, c->size) - xd_piece(n, c->rank, c->size);
+    int64_t n = xd_comm_elems(io), from = xd_piece(n, c->rank, c->size);
+    int64_t mine = xd_piece(n, c->rank + 1, c->size) - from;
     (void)op;
     if (xd_reduce_direct(xd_comm_bytes(io), c->size)) {
         add(c, xd_comm_bytes(io), c->size - 1);

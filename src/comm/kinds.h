@@ -23,15 +23,15 @@ int     xd_comm_copy(xd_tensor to, xd_tensor from);
 size_t  xd_gather_row(xd_tensor out);
 int64_t xd_gather_at(const int64_t *rows, int r);
 
-/* An all-reduce either sends everything to everyone (small ones: one trip) or cuts n elements into
- * a piece a rank: [xd_piece(n, r, size), xd_piece(n, r + 1, size)). Both add in rank order. */
+/* An all-reduce sends everything to everyone (small ones: one trip) or cuts n elements into a piece
+ * a rank: [xd_piece(n, r, size), xd_piece(n, r + 1, size)). Both add in rank order. */
 int     xd_reduce_direct(size_t bytes, int size);
 int64_t xd_piece(int64_t n, int r, int size);
 /* acc = acc (op) from, n elements; returns 0 for a type that is not reduced. */
 int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op);
 
-/* Binomial tree of a broadcast in ranks counted from its root: the parent of v (-1 for the root) and
- * the children, largest subtree first; returns how many (at most 31). */
+/* Binomial tree of a broadcast in ranks counted from its root: the parent of v (-1 for the root)
+ * and the children, largest subtree first; returns how many (at most 31). */
 int     xd_tree_parent(int v);
 int     xd_tree_children(int v, int size, int *child);
 

@@ -13,11 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
 static struct {
     int      worlds;            /* open ones                                                   */
     int      ours;              /* we initialised MPI and end it                               */
+    int      crowded;           /* there are more ranks than cores on this host                */
     MPI_Comm control;           /* looked at to let messages progress; nothing is sent on it    */
 } mpi;
 
@@ -91,6 +92,19 @@ static void mpi_poke(xd_comm *c)
 static void poke_hook(void *arg)
 {
     mpi_poke(arg);
+}
+
+/* A rank that waits must not keep one that computes from its core: when there are too few, it
+ * gives way at once and soon sleeps; otherwise it looks eagerly for a while. */
+void xd_mpi_idle(int turn)
+{
+    int eager = mpi.crowded ? 0 : 200, awake = mpi.crowded ? 40 : 20000;
+    if (turn < eager)
+        return;
+    if (turn < awake)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
 }
 
 /* Not MPI_Barrier, which would let jobs stand still and may spin. */
@@ -221,7 +235,7 @@ static void see_host(MPI_Comm world)
     int known = sched_getaffinity(0, sizeof set, &set) == 0;
     MPI_Allreduce(MPI_IN_PLACE, &set, (int)sizeof set, MPI_BYTE, MPI_BOR, host);
     MPI_Allreduce(MPI_IN_PLACE, &known, 1, MPI_INT, MPI_MIN, host);
-    xd_mpi_crowded(ranks > (known ? CPU_COUNT(&set) : xd_par_cores()));
+    mpi.crowded = ranks > (known ? CPU_COUNT(&set) : xd_par_cores());
     MPI_Comm_free(&host);
 }
 

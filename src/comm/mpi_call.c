@@ -96,18 +96,22 @@ xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root)
     return xd_job_go(j);
 }
 
-/* Adds what lies in the stage, n elements a rank, in rank order. The first is the accumulator. */
-static char *add_up(xd_job *j, int64_t n)
+/* Adds n elements a rank in rank order: mine lie at `io`, which becomes the sum, those of rank r in
+ * the r-th place of the stage. */
+static void add_up(xd_job *j, char *io, int64_t n)
 {
-    size_t size = (size_t)n * xd_dtype_size(j->io.type);
-    for (int r = 1; r < j->g->c.size; r++)
-        xd_reduce(j->stage, j->stage + (size_t)r * size, n, j->io.type, j->op);
-    return j->stage;
+    const xd_comm *c = &j->g->c;
+    size_t         size = (size_t)n * xd_dtype_size(j->io.type);
+    char          *sum = c->rank ? j->stage : io;
+    for (int r = 1; r < c->size; r++)
+        xd_reduce(sum, r == c->rank ? io : j->stage + (size_t)r * size, n, j->io.type, j->op);
+    if (sum != io && size)
+        memcpy(io, sum, size);
 }
 
 static void direct_end(xd_job *j)
 {
-    memcpy(j->io.p, add_up(j, xd_comm_elems(j->io)), xd_comm_bytes(j->io));
+    add_up(j, j->io.p, xd_comm_elems(j->io));
 }
 
 static void direct_begin(xd_job *j)
@@ -118,7 +122,6 @@ static void direct_begin(xd_job *j)
         return;
     for (int i = 1; i < c->size; i++)
         xd_job_recv(j, j->stage + (size_t)other(c, i) * bytes, bytes, other(c, i));
-    memcpy(j->stage + (size_t)c->rank * bytes, j->io.p, bytes);
     for (int i = 1; i < c->size; i++)
         xd_job_send(j, j->io.p, bytes, other(c, i));
     j->then = direct_end;
@@ -138,8 +141,7 @@ static void pieces_end(xd_job *j)
     const xd_comm *c = &j->g->c;
     size_t         mine, theirs;
     char          *p = piece(j, c->rank, &mine);
-    if (mine)
-        memcpy(p, add_up(j, (int64_t)(mine / xd_dtype_size(j->io.type))), mine);
+    add_up(j, p, (int64_t)(mine / xd_dtype_size(j->io.type)));
     j->tag++;
     for (int i = 1; i < c->size; i++) {
         char *q = piece(j, other(c, i), &theirs);
@@ -153,12 +155,11 @@ static void pieces_begin(xd_job *j)
 {
     const xd_comm *c = &j->g->c;
     size_t         mine, theirs;
-    char          *p = piece(j, c->rank, &mine);
+    piece(j, c->rank, &mine);
     if (!(j->stage = xd_job_stage(j, mine * (size_t)c->size)))
         return;
     for (int i = 1; i < c->size; i++)
         xd_job_recv(j, j->stage + (size_t)other(c, i) * mine, mine, other(c, i));
-    memcpy(j->stage + (size_t)c->rank * mine, p, mine);
     for (int i = 1; i < c->size; i++) {
         const char *q = piece(j, other(c, i), &theirs);
         xd_job_send(j, q, theirs, other(c, i));

@@ -1,15 +1,13 @@
-/* mpi_job.c - messages under way: posting, staging, progress, waiting without burning cores */
+/* mpi_job.c - messages under way: posting, staging, progress, waiting */
 #include "comm/mpi_job.h"
 
 #include "base/log.h"
 #include "comm/kinds.h"
 
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* MPI counts with int: longer messages go in pieces, which arrive in order like any others. */
 #define PIECE ((size_t)1 << 30)
@@ -21,7 +19,6 @@ static struct {
     xd_job   *later;            /* under way and with a phase to come                          */
     xd_stage *stage[CLASSES];   /* free buffers of 2^i bytes                                   */
     int64_t   serial;
-    int       crowded;
 } all;
 
 /* ---- failures -------------------------------------------------------------------------- */
@@ -288,7 +285,7 @@ static void judge(xd_job *j, int code)
                      j->st[i].MPI_ERROR);
         if (code == MPI_SUCCESS && p->expect >= 0 &&
             MPI_Get_count(&j->st[i], MPI_BYTE, &got) == MPI_SUCCESS && got != p->expect)
-            xd_job_fail(j, XD_ECOMM, "rank %d of a group of %d sent %d bytes where %lld were expected",
+            xd_job_fail(j, XD_ECOMM, "rank %d of a group of %d sent %d bytes, %lld were expected",
                         p->peer, j->g->c.size, got, (long long)p->expect);
     }
     if (code != MPI_SUCCESS && j->status == XD_OK)
@@ -348,24 +345,6 @@ xd_req xd_job_go(xd_job *j)
 }
 
 /* ---- waiting --------------------------------------------------------------------------- */
-
-void xd_mpi_crowded(int yes)
-{
-    all.crowded = yes;
-}
-
-/* A rank that waits must not keep one that computes from its core: when there are too few, it
- * gives way at once and soon sleeps; otherwise it looks eagerly for a while. */
-void xd_mpi_idle(int turn)
-{
-    int eager = all.crowded ? 0 : 2000, awake = all.crowded ? 40 : 20000;
-    if (turn < eager)
-        return;
-    if (turn < awake)
-        sched_yield();
-    else
-        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
-}
 
 /* The job of a request; NULL when it has been collected already. */
 static xd_job *job_of(xd_req r)

@@ -82,7 +82,6 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);
 int       xd_mpi_test(xd_comm *c, xd_req *r);
 void      xd_mpi_advance(void); /* runs what jobs have to do between their messages            */
 void      xd_mpi_idle(int turn);        /* between two looks, the turn-th of a wait            */
-void      xd_mpi_crowded(int yes);      /* more ranks than cores on this host                  */
 void      xd_mpi_forget(void);  /* frees the free lists                                        */
 /* Records an MPI failure of a world and says it in the log. Returns XD_ECOMM. */
 xd_status xd_mpi_fail(xd_world *w, int rank, const char *what, int code);

@@ -264,6 +264,38 @@ static void ranges_cover_once(void **state)
     xd_par_for(-3, count_range, NULL);
 }
 
+static void count_call(void *arg)
+{
+    ++*(int *)arg;
+}
+
+static void nothing(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)ctx, (void)begin, (void)end, (void)thread;
+}
+
+/* The hook runs between pieces, but not more often than every 50 microseconds. */
+static void hook_is_poked(void **state)
+{
+    (void)state;
+    int calls = 0;
+    xd_par_poke();
+    xd_par_hook(count_call, &calls);
+    xd_par_set(2);
+    xd_par_deal(100, nothing, NULL);
+    assert_in_range(calls, 1, 100);
+    calls = 0;
+    double t0 = xd_now_s(), t = t0;
+    while ((t = xd_now_s()) - t0 < 5e-3)
+        xd_par_poke();
+    assert_in_range(calls, 2, (int)((t - t0) / 50e-6) + 1);
+    xd_par_hook(NULL, NULL);
+    calls = 0;
+    xd_par_poke();
+    assert_int_equal(calls, 0);
+    xd_par_set(0);
+}
+
 static void clock_runs(void **state)
 {
     (void)state;
@@ -438,6 +470,7 @@ int main(void)
         cmocka_unit_test(unwritable_is_found),
         cmocka_unit_test(failed_writes_leave_nothing),
         cmocka_unit_test(ranges_cover_once),
+        cmocka_unit_test(hook_is_poked),
         cmocka_unit_test(clock_runs),
         cmocka_unit_test(views_of_a_tensor),
         cmocka_unit_test(shapes_as_text),

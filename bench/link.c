@@ -1,0 +1,189 @@
+/* link.c - what the links between ranks can do: latency, bandwidth, and overlap with work.
+ *
+ *     mpirun -n N bench/link [bytes of the largest message]
+ *
+ * Pairs: rank 0 with each other rank in turn, one way (half a round trip) and both ways at once.
+ * Groups: all ranks together; bytes are what each rank gives to each other one (gather,
+ * exchange) or has (allreduce). Overlap: a message both ways during work of the same length, with
+ * pokes at 50 microseconds as kernels do, and without; 100% when it costs nothing. */
+#include "base/clock.h"
+#include "base/par.h"
+#include "comm/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAXRANKS = 1024 };
+
+typedef struct bench {
+    xd_comm *c;
+    char    *a, *b;             /* as long as all ranks' largest messages together             */
+    int64_t  bytes;
+} bench;
+
+static xd_tensor view(void *p, int64_t bytes)
+{
+    return xd_view(p, XD_U8, 1, &bytes);
+}
+
+static void end(const bench *x, xd_req *r, int n)
+{
+    if (x->c->ops->wait(x->c, r, n) == XD_OK)
+        return;
+    fprintf(stderr, "rank %d: %s\n", x->c->rank, x->c->err->msg);
+    x->c->ops->abort(x->c, 1);
+}
+
+static void to_and_fro(const bench *x, int peer)
+{
+    xd_comm *c = x->c;
+    int      first = c->rank < peer;
+    for (int i = 0; i < 2; i++) {
+        xd_req r = i == !first ? c->ops->send(c, view(x->a, x->bytes), peer)
+                               : c->ops->recv(c, view(x->b, x->bytes), peer);
+        end(x, &r, 1);
+    }
+}
+
+static void both_ways(const bench *x, int peer)
+{
+    xd_comm *c = x->c;
+    xd_req   r[2] = { c->ops->recv(c, view(x->b, x->bytes), peer),
+                      c->ops->send(c, view(x->a, x->bytes), peer) };
+    end(x, r, 2);
+}
+
+static void reduce(const bench *x, int unused)
+{
+    (void)unused;
+    int64_t n = x->bytes / 4;
+    xd_req  r = x->c->ops->allreduce(x->c, xd_view(x->a, XD_F32, 1, &n), XD_MAX);
+    end(x, &r, 1);
+}
+
+static void gather(const bench *x, int unused)
+{
+    static int64_t rows[MAXRANKS];
+    (void)unused;
+    for (int i = 0; i < x->c->size; i++)
+        rows[i] = 1;
+    xd_req r = x->c->ops->gather(x->c, xd_view2(x->b, XD_U8, x->c->size, x->bytes), rows,
+                                 xd_view2(x->a, XD_U8, 1, x->bytes));
+    end(x, &r, 1);
+}
+
+static void exchange(const bench *x, int unused)
+{
+    static xd_tensor give[MAXRANKS], get[MAXRANKS];
+    (void)unused;
+    for (int i = 0; i < x->c->size; i++) {
+        give[i] = view(x->a + i * x->bytes, x->bytes);
+        get[i] = view(x->b + i * x->bytes, x->bytes);
+    }
+    xd_req r = x->c->ops->exchange(x->c, give, get);
+    end(x, &r, 1);
+}
+
+/* Seconds of one call: the fastest of five rounds. How many calls make a round follows from the
+ * size alone, so that all who take part do the same. */
+static double seconds(const bench *x, void (*call)(const bench *x, int peer), int peer)
+{
+    int    n = x->bytes < 65536 ? 200 : x->bytes < (1 << 22) ? 20 : 3;
+    double best = 1e30;
+    call(x, peer);
+    for (int round = 0; round < 5; round++) {
+        double t = xd_now_s();
+        for (int i = 0; i < n; i++)
+            call(x, peer);
+        t = (xd_now_s() - t) / n;
+        best = t < best ? t : best;
+    }
+    return best;
+}
+
+static void work(double s, int poke)
+{
+    double t = xd_now_s();
+    while (xd_now_s() - t < s)
+        if (poke)
+            xd_par_poke();
+}
+
+/* How much of a message both ways hides behind work of the same length, in percent. */
+static double overlap(const bench *x, int peer, int poke)
+{
+    xd_comm *c = x->c;
+    double   alone = seconds(x, both_ways, peer), best = 1e30;
+    xd_req same = c->rank ? c->ops->recv(c, view(&alone, sizeof alone), peer)
+                          : c->ops->send(c, view(&alone, sizeof alone), peer);
+    end(x, &same, 1);           /* both work for the same time                                 */
+    for (int i = 0; i < 5; i++) {
+        double t = xd_now_s();
+        xd_req r[2] = { c->ops->recv(c, view(x->b, x->bytes), peer),
+                        c->ops->send(c, view(x->a, x->bytes), peer) };
+        work(alone, poke);
+        end(x, r, 2);
+        t = xd_now_s() - t;
+        best = t < best ? t : best;
+    }
+    return 100 * (2 * alone - best) / alone;
+}
+
+static void pairs(bench *x, int64_t top)
+{
+    xd_comm *c = x->c;
+    for (int peer = 1; peer < c->size; peer++) {
+        int in = c->rank == 0 || c->rank == peer, with = c->rank ? 0 : peer;
+        if (c->rank == 0)
+            printf("ranks 0 and %d\n%12s %12s %12s %12s %10s %10s\n", peer, "bytes", "one way us",
+                   "GB/s", "both GB/s", "overlap", "no pokes");
+        for (x->bytes = 8; in && x->bytes <= top; x->bytes *= 8) {
+            double one = seconds(x, to_and_fro, with) / 2, two = seconds(x, both_ways, with);
+            double lap = overlap(x, with, 1), none = overlap(x, with, 0);
+            if (c->rank == 0)
+                printf("%12lld %12.2f %12.3f %12.3f %9.0f%% %9.0f%%\n", (long long)x->bytes,
+                       one * 1e6, (double)x->bytes / one * 1e-9,
+                       2 * (double)x->bytes / two * 1e-9, lap, none);
+        }
+        c->ops->barrier(c);
+    }
+}
+
+static void groups(bench *x, int64_t top)
+{
+    xd_comm *c = x->c;
+    if (c->rank == 0)
+        printf("all %d ranks, us\n%12s %12s %12s %12s\n", c->size, "bytes", "gather", "exchange",
+               "allreduce");
+    for (x->bytes = 8; x->bytes <= top; x->bytes *= 8) {
+        double g = seconds(x, gather, 0), e = seconds(x, exchange, 0), r = seconds(x, reduce, 0);
+        if (c->rank == 0)
+            printf("%12lld %12.2f %12.2f %12.2f\n", (long long)x->bytes, g * 1e6, e * 1e6, r * 1e6);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    bench   x = { 0 };
+    xd_err  e = { 0 };
+    int64_t top = argc > 1 ? atoll(argv[1]) : (int64_t)1 << 24;
+    xd_par_set(1);
+    if (xd_comm_world(&x.c, "mpi", &e) != XD_OK) {
+        fprintf(stderr, "%s\n", e.msg);
+        return 1;
+    }
+    size_t bytes = (size_t)(top > 8 ? top : 8) * (size_t)x.c->size;
+    x.a = calloc(1, bytes);
+    x.b = calloc(1, bytes);
+    if (!x.a || !x.b || x.c->size < 2 || x.c->size > MAXRANKS) {
+        fprintf(stderr, "needs 2 to %d ranks and %zu bytes on each\n", MAXRANKS, 2 * bytes);
+        return 1;
+    }
+    pairs(&x, top);
+    groups(&x, top);
+    free(x.a);
+    free(x.b);
+    xd_comm_close(&x.c);
+    return 0;
+}
