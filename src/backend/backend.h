@@ -154,7 +154,8 @@ typedef struct xd_glu { xd_tensor out, a, b; xd_act act; } xd_glu;
 /* acc[n,C] += gate * in: gate [1,C] or [n,C] F32 or absent (1); acc F32 or BF16.             */
 typedef struct xd_addmul { xd_tensor acc, gate, in; } xd_addmul;
 
-/* y = a x + b y, elementwise over the same shape, F32. x absent: y = b y.                    */
+/* y = a x + b y, elementwise over the same shape, F32. x absent: y = b y. With b = 0 and an x, y is
+ * not read.                                                                                  */
 typedef struct xd_axpby_args { xd_tensor y, x; float a, b; } xd_axpby_args;
 
 /* Channels last. out[t,h,w,O] = conv(in[T,H,W,C], w) + bias (+ residual)

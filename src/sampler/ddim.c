@@ -19,12 +19,11 @@ static int history(const xd_sched_cfg *c)
 
 static xd_status check(const xd_sched_cfg *c, xd_err *e)
 {
-    const char *p = c->prediction_type, *t = c->timestep_spacing;
-    xd_status   s = xd_refuse(strcmp(p, "epsilon") && strcmp(p, "sample") && strcmp(p, "v_prediction"),
-                              "prediction_type", p, e);
+    const char *p = c->prediction_type;
+    int known = !strcmp(p, "epsilon") || !strcmp(p, "sample") || !strcmp(p, "v_prediction");
+    xd_status s = xd_refuse(!known, "prediction_type", p, e);
     if (s == XD_OK)
-        s = xd_refuse(strcmp(t, "linspace") && strcmp(t, "leading") && strcmp(t, "trailing"),
-                      "timestep_spacing", t, e);
+        s = xd_spacing_check(c, e);
     return s == XD_OK ? xd_refuse(c->thresholding, "thresholding", "true", e) : s;
 }
 
@@ -34,15 +33,15 @@ static int spaced(const xd_sched_cfg *c, int n, double *t)
     int N = c->num_train_timesteps, k = 0;
     if (!strcmp(c->timestep_spacing, "linspace")) {
         for (int i = n - 1; i >= 0; i--)
-            t[k++] = n > 1 ? xd_round_even((double)(N - 1) * i / (n - 1)) : 0;
+            t[k++] = xd_round_even(xd_linspace(N - 1, n, i));
     } else if (!strcmp(c->timestep_spacing, "leading")) {
         for (int i = n - 1; i >= 0; i--)
             t[k++] = (double)(i * (N / n) + c->steps_offset);
     } else {
         double step = (double)N / n;
-        int    count = (int)ceil(N / step);
+        int    count = xd_arange_count(N, step);
         for (int i = 0; i < count && k < n + 1; i++)
-            t[k++] = xd_round_even(N - i * step) - 1;
+            t[k++] = xd_round_even(xd_arange(N, step, i)) - 1;
     }
     return k;
 }
@@ -67,12 +66,12 @@ static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, int steps, xd_
     for (int i = 0; st == XD_OK && i < s->steps; i++) {
         int t = (int)s->time[i], to = t - c->num_train_timesteps / steps;
         if (t >= l.n) {
-            st = xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d leads to timestep %d of %d",
-                         c->steps_offset, t, l.n);
+            st = xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d leads to timestep %d of "
+                         "%d", c->steps_offset, t, l.n);
             break;
         }
         s->in_scale[i] = 1;
-        d->acp[i] = l.acp[t];
+        d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* Python counts -1 from the end       */
         d->prev[i] = to >= 0 ? l.acp[to] : c->set_alpha_to_one ? 1 : l.acp[0];
     }
     xd_levels_close(&l);

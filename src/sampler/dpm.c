@@ -32,8 +32,8 @@ static xd_status check(xd_sched_cfg *c, xd_err *e)
         !strcmp(c->solver_type, "bh2"))
         strcpy(c->solver_type, "midpoint");
     if (c->solver_order < 1 || c->solver_order > 3)
-        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's solver_order is %d; it can be 1, 2 or 3",
-                       c->solver_order);
+        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's solver_order is %d; it can be 1, 2 or "
+                       "3", c->solver_order);
     if (c->use_karras_sigmas + c->use_exponential_sigmas + c->use_beta_sigmas > 1)
         return xd_fail(e, XD_EFORMAT, "only one of the scheduler's use_karras_sigmas, "
                        "use_exponential_sigmas and use_beta_sigmas can be true");
@@ -48,8 +48,9 @@ static xd_status check(xd_sched_cfg *c, xd_err *e)
     if (s == XD_OK)
         s = xd_refuse(!known, "prediction_type", p, e);
     if (s == XD_OK)
-        s = xd_refuse(strcmp(c->final_sigmas_type, "zero") && strcmp(c->final_sigmas_type, "sigma_min"),
-                      "final_sigmas_type", c->final_sigmas_type, e);
+        s = xd_refuse(strcmp(c->final_sigmas_type, "zero") &&
+                      strcmp(c->final_sigmas_type, "sigma_min"), "final_sigmas_type",
+                      c->final_sigmas_type, e);
     if (s == XD_OK)
         s = xd_refuse(c->thresholding, "thresholding", "true", e);
     if (s == XD_OK)
@@ -75,15 +76,15 @@ static int spaced(const xd_sched_cfg *c, int last, int n, double *t, int cap)
     int k = 0;
     if (!strcmp(c->timestep_spacing, "linspace")) {
         for (int i = n; i > 0; i--)
-            t[k++] = xd_round_even((double)(last - 1) * i / n);
+            t[k++] = xd_round_even(xd_linspace(last - 1, n + 1, i));
     } else if (!strcmp(c->timestep_spacing, "leading")) {
         for (int i = n; i > 0; i--)
             t[k++] = (double)(i * (last / (n + 1)) + c->steps_offset);
     } else {
         double step = (double)c->num_train_timesteps / n;
-        int    count = (int)ceil((double)last / step);
+        int    count = xd_arange_count(last, step);
         for (int i = 0; i < count && k < cap; i++)
-            t[k++] = xd_round_even(last - i * step) - 1;
+            t[k++] = xd_round_even(xd_arange(last, step, i)) - 1;
     }
     return k;
 }
@@ -94,7 +95,9 @@ static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *ti
     int k = spaced(c, last_time(l, c), n, time, n + 1), whole = 1;
     if (c->use_karras_sigmas)
         xd_sigmas_karras(l->sigma[l->n - 1], l->sigma[0], n, sigma);
-    else if (c->use_exponential_sigmas || c->use_lu_lambdas)
+    else if (c->use_lu_lambdas)
+        xd_sigmas_lu(l->sigma[l->n - 1], l->sigma[0], n, sigma);
+    else if (c->use_exponential_sigmas)
         xd_sigmas_exponential(l->sigma[l->n - 1], l->sigma[0], n, sigma);
     else if (c->use_flow_sigmas)
         for (int i = 0; i < n; i++) {
@@ -110,7 +113,8 @@ static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *ti
         return whole ? n : k;
     for (int i = 0; i < n; i++) {
         double t = xd_level_time(l, sigma[i]);
-        int    round = !c->use_exponential_sigmas && strcmp(c->beta_schedule, "squaredcos_cap_v2");
+        int    exact = !c->use_karras_sigmas && !c->use_lu_lambdas;
+        int    round = !exact && strcmp(c->beta_schedule, "squaredcos_cap_v2");
         time[i] = round ? xd_round_even(t) : trunc(t);
     }
     return n;
@@ -123,12 +127,12 @@ static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, int steps, xd
     (void)cfg;
     xd_status st = check(&s->cfg, e);
     if (st == XD_OK)
-        st = xd_refuse(strcmp(s->cfg.timestep_spacing, "linspace") &&
-                       strcmp(s->cfg.timestep_spacing, "leading") &&
-                       strcmp(s->cfg.timestep_spacing, "trailing"), "timestep_spacing",
-                       s->cfg.timestep_spacing, e);
+        st = xd_spacing_check(&s->cfg, e);
     if (st == XD_OK)
         st = xd_levels_open(&l, &s->cfg, 5.9604644775390625e-8 /* 2^-24 */, e);
+    if (st == XD_OK && last_time(&l, &s->cfg) < 1)
+        st = xd_fail(e, XD_EFORMAT, "the scheduler's lambda_min_clipped is %g, which leaves no "
+                     "timestep", s->cfg.lambda_min_clipped);
     s->time = calloc((size_t)steps + 2, sizeof *s->time);
     s->in_scale = calloc((size_t)steps + 2, sizeof *s->in_scale);
     if (d)
@@ -192,13 +196,20 @@ static int order_of(const xd_sampling *s, int step)
     return step == s->steps - 2 && few && order > 2 ? 2 : order;
 }
 
-/* Factors of the newest predictions, newest first: x = cx x + f[0] m0 + f[1] m1 + f[2] m2. */
+/* Factors of the newest predictions, newest first: x = cx x + f[0] m0 + f[1] m1 + f[2] m2.
+ * Schedules with almost as many steps as timesteps repeat some: such a step changes nothing, and
+ * there is no slope to be had from the one before it. */
 static double factors(const xd_sampling *s, int step, int order, double f[3])
 {
     point  t = at(s, step + 1), s0 = at(s, step);
     double h = t.lambda - s0.lambda, em = exp(-h) - 1;
     f[0] = -t.alpha * em;
     f[1] = f[2] = 0;
+    if (h == 0)
+        return 1;
+    for (int i = 1; i < order; i++)
+        if (at(s, step - i + 1).lambda == at(s, step - i).lambda)
+            order = i;
     if (order == 1)
         return t.sigma / s0.sigma;
     double r0 = (s0.lambda - at(s, step - 1).lambda) / h;

@@ -19,19 +19,23 @@ static int history(const xd_sched_cfg *c)
 
 static xd_status check(const xd_sched_cfg *c, xd_err *e)
 {
-    const char *p = c->prediction_type, *t = c->timestep_spacing, *i = c->interpolation_type;
-    const char *f = c->final_sigmas_type;
-    xd_status   s = xd_refuse(strcmp(p, "epsilon") && strcmp(p, "sample") && strcmp(p, "v_prediction"),
-                              "prediction_type", p, e);
+    const char *p = c->prediction_type, *i = c->interpolation_type;
+    const char *f = c->final_sigmas_type, *t = c->timestep_type;
+    int known = !strcmp(p, "epsilon") || !strcmp(p, "sample") || !strcmp(p, "v_prediction");
+    xd_status s = xd_refuse(!known, "prediction_type", p, e);
     if (s == XD_OK)
-        s = xd_refuse(strcmp(t, "linspace") && strcmp(t, "leading") && strcmp(t, "trailing"),
-                      "timestep_spacing", t, e);
+        s = xd_spacing_check(c, e);
+    if (s == XD_OK)
+        s = xd_refuse(strcmp(t, "discrete") && strcmp(t, "continuous"), "timestep_type", t, e);
     if (s == XD_OK)
         s = xd_refuse(strcmp(i, "linear") && strcmp(i, "log_linear"), "interpolation_type", i, e);
     if (s == XD_OK)
         s = xd_refuse(strcmp(f, "zero") && strcmp(f, "sigma_min"), "final_sigmas_type", f, e);
     if (s == XD_OK)
         s = xd_refuse(c->use_beta_sigmas, "use_beta_sigmas", "true", e);
+    if (s == XD_OK && (c->sigma_min <= 0 || c->sigma_max <= 0))
+        s = xd_fail(e, XD_EFORMAT, "the scheduler's sigma_min is %g and its sigma_max %g; both "
+                    "must be above 0", c->sigma_min, c->sigma_max);
     if (s == XD_OK && c->use_karras_sigmas && c->use_exponential_sigmas)
         s = xd_fail(e, XD_EFORMAT, "only one of the scheduler's use_karras_sigmas and "
                     "use_exponential_sigmas can be true");
@@ -44,15 +48,15 @@ static int spaced(const xd_sched_cfg *c, int n, double *t)
     int N = c->num_train_timesteps, k = 0;
     if (!strcmp(c->timestep_spacing, "linspace")) {
         for (int i = n - 1; i >= 0; i--)
-            t[k++] = n > 1 ? (float)((double)(N - 1) / (n - 1) * i) : 0;
+            t[k++] = (float)xd_linspace(N - 1, n, i);
     } else if (!strcmp(c->timestep_spacing, "leading")) {
         for (int i = n - 1; i >= 0; i--)
             t[k++] = (double)(i * (N / n) + c->steps_offset);
     } else {
         double step = (double)N / n;
-        int    count = (int)ceil(N / step);
+        int    count = xd_arange_count(N, step);
         for (int i = 0; i < count && k < n + 1; i++)
-            t[k++] = xd_round_even(N - i * step) - 1;
+            t[k++] = xd_round_even(xd_arange(N, step, i)) - 1;
     }
     return k;
 }

@@ -26,6 +26,8 @@ xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj
                         const char *what, xd_err *e)
 {
     memset(c, 0, sizeof *c);
+    if (!xd_json_null(xd_json_get(obj, "trained_betas")))
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: trained_betas is a list, which is not built", what);
     return xd_fields_read(d->fields, c, obj, what, e);
 }
 
@@ -36,6 +38,9 @@ xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_c
     s->def = d;
     s->cfg = *c;
     s->init_scale = 1;
+    if (c->num_train_timesteps < 1 || c->num_train_timesteps > 1000000)
+        return xd_fail(e, XD_EFORMAT, "the scheduler's num_train_timesteps is %d",
+                       c->num_train_timesteps);
     if (steps < 1 || steps > c->num_train_timesteps)
         return xd_fail(e, XD_EINVAL, "num_inference_steps is %d; it must be from 1 to %d", steps,
                        c->num_train_timesteps);

@@ -56,7 +56,7 @@ typedef struct xd_sampler {
 struct xd_sampling {
     const xd_sampler *def;
     xd_sched_cfg      cfg;
-    int     steps;              /* model evaluations; may exceed what was asked (diffusers' rules) */
+    int     steps;              /* model evaluations; diffusers may take one more than was asked  */
     double *time;               /* [steps] model time given to the network                      */
     double  init_scale;         /* init_noise_sigma: the initial noise is multiplied by it       */
     double *in_scale;           /* [steps] input of the model = latents * in_scale[step]         */

@@ -17,11 +17,39 @@ xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e)
     return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's %s is %s, which is not built", key, value);
 }
 
-/* torch.linspace in f32: from both ends, so that both are exact. */
-static double linspace32(double a, double b, int n, int i)
+double xd_linspace(double stop, int n, int i)
+{
+    if (n < 2)
+        return 0;
+    return i == n - 1 ? stop : i * (stop / (n - 1));
+}
+
+double xd_arange(double from, double step, int i)
+{
+    double next = from - step;          /* numpy goes on with the difference of the first two   */
+    return i == 0 ? from : from + i * (next - from);
+}
+
+int xd_arange_count(double from, double step)
+{
+    return (int)ceil(from / step);
+}
+
+xd_status xd_spacing_check(const xd_sched_cfg *c, xd_err *e)
+{
+    const char *t = c->timestep_spacing;
+    if (c->steps_offset < 0)
+        return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset is %d; it must be 0 or more",
+                       c->steps_offset);
+    return xd_refuse(strcmp(t, "linspace") && strcmp(t, "leading") && strcmp(t, "trailing"),
+                     "timestep_spacing", t, e);
+}
+
+/* torch.linspace in f32: from both ends, so that both are exact, with fused multiply-adds. */
+static float linspace32(double a, double b, int n, int i)
 {
     float lo = (float)a, hi = (float)b, step = n > 1 ? (hi - lo) / (float)(n - 1) : 0;
-    return i < n / 2 ? lo + step * (float)i : hi - step * (float)(n - 1 - i);
+    return i < n / 2 ? fmaf(step, (float)i, lo) : fmaf(-step, (float)(n - 1 - i), hi);
 }
 
 static double alpha_bar(double t)
@@ -40,9 +68,9 @@ static float beta(const xd_sched_cfg *c, int i)
 {
     int n = c->num_train_timesteps;
     if (!strcmp(c->beta_schedule, "linear"))
-        return (float)linspace32(c->beta_start, c->beta_end, n, i);
+        return linspace32(c->beta_start, c->beta_end, n, i);
     if (!strcmp(c->beta_schedule, "scaled_linear")) {
-        float r = (float)linspace32(sqrt(c->beta_start), sqrt(c->beta_end), n, i);
+        float r = linspace32(sqrt(c->beta_start), sqrt(c->beta_end), n, i);
         return r * r;
     }
     double b = 1 - alpha_bar((double)(i + 1) / n) / alpha_bar((double)i / n);
@@ -51,12 +79,12 @@ static float beta(const xd_sched_cfg *c, int i)
 
 /* Lin et al. 2023, algorithm 1: shifts sqrt(acp) so that the last is 0, keeps the first; what is
  * returned are the new betas (in place of the old). */
-static void zero_snr(float *betas, int n)
+static int zero_snr(float *betas, int n)
 {
     float *root = malloc((size_t)n * sizeof *root);
     double product = 1;
     if (!root)
-        return;
+        return 0;
     for (int i = 0; i < n; i++) {
         product *= 1.0f - betas[i];
         root[i] = sqrtf((float)product);
@@ -68,39 +96,50 @@ static void zero_snr(float *betas, int n)
         betas[i] = 1 - root[i] * root[i] / (root[i - 1] * root[i - 1]);
     betas[0] = 1 - root[0] * root[0];
     free(root);
+    return 1;
+}
+
+/* Fills acp and sigma; 0: no memory. */
+static int fill(xd_levels *l, const xd_sched_cfg *c, double zero_end, float *betas)
+{
+    double product = 1;
+    for (int i = 0; i < l->n; i++)
+        betas[i] = beta(c, i);
+    if (c->rescale_betas_zero_snr && !zero_snr(betas, l->n))
+        return 0;
+    for (int i = 0; i < l->n; i++) {
+        product *= 1.0f - betas[i];
+        l->acp[i] = (float)product;
+    }
+    if (c->rescale_betas_zero_snr && zero_end > 0)
+        l->acp[l->n - 1] = zero_end;
+    for (int i = 0; i < l->n; i++)
+        l->sigma[i] = sqrtf((1.0f - (float)l->acp[i]) / (float)l->acp[i]);
+    return 1;
+}
+
+static int is_beta(double v)
+{
+    return v >= 0 && v < 1;
 }
 
 xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e)
 {
     int n = c->num_train_timesteps;
     memset(l, 0, sizeof *l);
-    if (n < 1 || n > 1000000)
-        return xd_fail(e, XD_EFORMAT, "the scheduler's num_train_timesteps is %d", n);
     if (!known_betas(c->beta_schedule))
         return xd_refuse(1, "beta_schedule", c->beta_schedule, e);
+    if (strcmp(c->beta_schedule, "squaredcos_cap_v2") &&
+        !(is_beta(c->beta_start) && is_beta(c->beta_end)))
+        return xd_fail(e, XD_EFORMAT, "the scheduler's beta_start is %g and its beta_end %g; both "
+                       "must be from 0 to 1", c->beta_start, c->beta_end);
     float *betas = malloc((size_t)n * sizeof *betas);
     l->n = n;
     l->acp = malloc((size_t)n * sizeof *l->acp);
     l->sigma = malloc((size_t)n * sizeof *l->sigma);
-    if (!betas || !l->acp || !l->sigma) {
-        free(betas);
-        return xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d timesteps", n);
-    }
-    for (int i = 0; i < n; i++)
-        betas[i] = beta(c, i);
-    if (c->rescale_betas_zero_snr)
-        zero_snr(betas, n);
-    double product = 1;
-    for (int i = 0; i < n; i++) {
-        product *= 1.0f - betas[i];
-        l->acp[i] = (float)product;
-    }
-    if (c->rescale_betas_zero_snr && zero_end > 0)
-        l->acp[n - 1] = zero_end;
-    for (int i = 0; i < n; i++)
-        l->sigma[i] = sqrtf((1.0f - (float)l->acp[i]) / (float)l->acp[i]);
+    int done = betas && l->acp && l->sigma && fill(l, c, zero_end, betas);
     free(betas);
-    return XD_OK;
+    return done ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d timesteps", n);
 }
 
 void xd_levels_close(xd_levels *l)
@@ -110,16 +149,22 @@ void xd_levels_close(xd_levels *l)
     memset(l, 0, sizeof *l);
 }
 
+/* As numpy keeps it: in f32. */
+static double log_level(const xd_levels *l, int i)
+{
+    return (double)(float)log(l->sigma[i]);
+}
+
 double xd_level_time(const xd_levels *l, double sigma)
 {
     double s = log(sigma > 1e-10 ? sigma : 1e-10);
     int    low = 0;
     if (l->n < 2)
         return 0;
-    while (low + 1 < l->n && log(l->sigma[low + 1]) <= s)
+    while (low + 1 < l->n && log_level(l, low + 1) <= s)
         low++;
     low = low < l->n - 2 ? low : l->n - 2;
-    double a = log(l->sigma[low]), b = log(l->sigma[low + 1]), w = (a - s) / (a - b);
+    double a = log_level(l, low), b = log_level(l, low + 1), w = (a - s) / (a - b);
     w = w < 0 ? 0 : w > 1 ? 1 : w;
     return (1 - w) * low + w * (low + 1);
 }
@@ -149,6 +194,14 @@ void xd_sigmas_karras(double max, double min, int n, double *out)
 
 void xd_sigmas_exponential(double max, double min, int n, double *out)
 {
+    double a = log(max), b = log(min);
     for (int i = 0; i < n; i++)
-        out[i] = exp(log(max) + ramp(i, n) * (log(min) - log(max)));
+        out[i] = exp(i && i == n - 1 ? b : a + (n > 1 ? i * ((b - a) / (n - 1)) : 0));
+}
+
+void xd_sigmas_lu(double max, double min, int n, double *out)
+{
+    double a = (double)(float)log(max), b = (double)(float)log(min);
+    for (int i = 0; i < n; i++)
+        out[i] = exp(a + ramp(i, n) * (b - a));
 }

@@ -27,9 +27,19 @@ double xd_level_sigma(const xd_levels *l, double t);
  * (rho 7), exponentially, or as Lu et al. 2022 (rho 1, on log sigma). */
 void xd_sigmas_karras(double max, double min, int n, double *out);
 void xd_sigmas_exponential(double max, double min, int n, double *out);
+void xd_sigmas_lu(double max, double min, int n, double *out);
 
 /* numpy's round: halves to even. */
 double xd_round_even(double v);
+
+/* Whole timesteps fall where numpy's rounding errors put them: element i of
+ * linspace(0, stop, n), and of arange(from, 0, -step), whose length is xd_arange_count. */
+double xd_linspace(double stop, int n, int i);
+double xd_arange(double from, double step, int i);
+int    xd_arange_count(double from, double step);
+
+/* XD_EUNSUPPORTED or XD_EFORMAT when a key that all samplers read has no value they can take. */
+xd_status xd_spacing_check(const xd_sched_cfg *c, xd_err *e);
 
 /* XD_EUNSUPPORTED naming the key when `on`. */
 xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e);

@@ -286,7 +286,7 @@ static void hook_is_poked(void **state)
     assert_in_range(calls, 1, 100);
     calls = 0;
     double t0 = xd_now_s(), t = t0;
-    while ((t = xd_now_s()) - t0 < 5e-3)
+    while (((t = xd_now_s()) - t0 < 5e-3 || calls < 2) && t - t0 < 30)
         xd_par_poke();
     assert_in_range(calls, 2, (int)((t - t0) / 50e-6) + 1);
     xd_par_hook(NULL, NULL);

@@ -560,6 +560,12 @@ static void axpby_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     float          *y = (float *)(void *)row(&a->y, i) + c0, p = a->a, q = a->b;
     if (a->x.p) {
         const float *x = (const float *)(const void *)row(&a->x, i) + c0;
+        if (q == 0) {           /* y may hold anything, NaN too                                */
+#pragma omp simd
+            for (int64_t k = 0; k < n; k++)
+                y[k] = p * x[k];
+            return;
+        }
 #pragma omp simd
         for (int64_t k = 0; k < n; k++)
             y[k] = p * x[k] + q * y[k];

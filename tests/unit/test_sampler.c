@@ -1,0 +1,302 @@
+/* test_sampler.c - whole trajectories against diffusers' schedulers (tools/golden_sampler.py made
+ * them), ranges of rows, and settings that are refused.
+ *
+ * Tolerances: timesteps 2e-3 of one training step (numpy keeps log sigma in f32), the scale of the
+ * noise 1e-6, the latents at the end 1e-5 of the largest value on the way. */
+#include "sampler/sampler.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "exec/op.h"
+
+enum { ROWS = 4, COLS = 2, NUMBERS = ROWS * COLS, MAXHIST = 3, TMP = 1 << 16 };
+
+static const float start[NUMBERS] = { 1.5f, -0.7f, 0.2f, -2.1f, 0.9f, 3.0f, -0.05f, 0.6f };
+
+typedef struct rig {
+    xd_dev  *dev;
+    xd_exec  x;
+    xd_arena tmp;
+    void    *mem;
+} rig;
+
+static int open_rig(void **state)
+{
+    static rig r;
+    xd_err     e = { 0 };
+    *state = &r;
+    r.mem = aligned_alloc(XD_ALIGN, TMP);
+    if (!r.mem || xd_dev_open(&r.dev, "cpu", &e) != XD_OK)
+        return -1;
+    xd_arena_init(&r.tmp, r.mem, TMP);
+    xd_exec_init(&r.x, r.dev, &r.tmp, XD_F32);
+    return 0;
+}
+
+static int close_rig(void **state)
+{
+    rig *r = *state;
+    xd_dev_close(&r->dev);
+    free(r->mem);
+    return 0;
+}
+
+/* ---- trajectories --------------------------------------------------------------------------- */
+
+typedef struct latents {
+    float lat[NUMBERS], pred[NUMBERS], hist[MAXHIST][NUMBERS];
+} latents;
+
+/* Rows [from, from + n) of the latents take one step. */
+static void step_rows(rig *r, xd_sampling *s, int step, latents *l, int from, int n)
+{
+    xd_tensor hist[MAXHIST];
+    int64_t   d[] = { n, COLS };
+    size_t    mark = xd_arena_mark(&r->tmp);
+    for (int i = 0; i < MAXHIST; i++)
+        hist[i] = xd_view(l->hist[i] + from * COLS, XD_F32, 2, d);
+    s->def->step(&r->x, s, step, xd_view(l->lat + from * COLS, XD_F32, 2, d),
+                 xd_view(l->pred + from * COLS, XD_F32, 2, d), hist);
+    xd_arena_rewind(&r->tmp, mark);
+    if (!xd_ok(&r->x))
+        fail_msg("%s", r->x.err.msg);
+}
+
+/* The pseudo model of the golden script. */
+static void predict(const xd_sampling *s, int step, latents *l)
+{
+    float t = 0.1f * (float)sin(s->time[step] / 100);
+    for (int i = 0; i < NUMBERS; i++)
+        l->pred[i] = 0.3f * l->lat[i] * (float)s->in_scale[step] + t;
+}
+
+static void run(rig *r, xd_sampling *s, latents *l, int pieces)
+{
+    memset(l, 0, sizeof *l);
+    for (int i = 0; i < NUMBERS; i++)
+        l->lat[i] = start[i] * (float)s->init_scale;
+    for (int step = 0; step < s->steps; step++) {
+        predict(s, step, l);
+        for (int k = 0; k < pieces; k++) {
+            int a = ROWS * k / pieces, b = ROWS * (k + 1) / pieces;
+            step_rows(r, s, step, l, a, b - a);
+        }
+    }
+}
+
+static double number(const xd_json *j, const char *key)
+{
+    double v = NAN;
+    if (!xd_json_number(xd_json_get(j, key), &v))
+        fail_msg("the golden file has no %s", key);
+    return v;
+}
+
+static void open_case(xd_sampling *s, const xd_json *c)
+{
+    xd_sched_cfg      cfg;
+    xd_err            e = { 0 };
+    const xd_sampler *d = xd_sampler_find(xd_json_text(xd_json_get(c, "class")));
+    assert_non_null(d);
+    if (xd_sched_read(d, &cfg, xd_json_get(c, "config"), "golden", &e) != XD_OK ||
+        xd_sampling_open(s, d, &cfg, (int)number(c, "steps"), &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    assert_true(d->history(&cfg) <= MAXHIST);
+}
+
+/* What differs, or NULL. */
+static const char *differs(rig *r, xd_sampling *s, const xd_json *c, double *how)
+{
+    static latents l;
+    const xd_json *times = xd_json_get(c, "times"), *end = xd_json_get(c, "end");
+    double         v, top = number(c, "top"), init = number(c, "init");
+    *how = s->steps;
+    if (xd_json_size(times) != s->steps)
+        return "steps";
+    for (int i = 0; i < s->steps; i++) {
+        assert_int_equal(xd_json_number(xd_json_at(times, i), &v), 1);
+        *how = s->time[i] - v;
+        if (!(fabs(*how) <= 2e-3))
+            return "time";
+    }
+    *how = s->init_scale / init - 1;
+    if (!(fabs(*how) <= 1e-6))
+        return "scale of the noise";
+    run(r, s, &l, 1);
+    for (int i = 0; i < NUMBERS; i++) {
+        assert_int_equal(xd_json_number(xd_json_at(end, i), &v), 1);
+        *how = ((double)l.lat[i] - v) / top;
+        if (!(fabs(*how) <= 1e-5))
+            return "latents";
+    }
+    return NULL;
+}
+
+static void trajectories(void **state)
+{
+    xd_json *j;
+    xd_err   e = { 0 };
+    int      bad = 0, n = 0;
+    if (xd_json_read(&j, "tests/golden/sampler.json", &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    for (const xd_json *c = xd_json_first(j); c; c = xd_json_next(c), n++) {
+        xd_sampling s;
+        double      how;
+        open_case(&s, c);
+        const char *what = differs(*state, &s, c, &how);
+        if (what) {
+            bad++;
+            print_message("# case %d, %s with %g steps: %s differs by %g\n", n,
+                          xd_json_text(xd_json_get(c, "class")), number(c, "steps"), what, how);
+        }
+        xd_sampling_close(&s);
+    }
+    xd_json_free(&j);
+    assert_true(n > 300);
+    assert_int_equal(bad, 0);
+}
+
+/* ---- other properties ----------------------------------------------------------------------- */
+
+static xd_status open_text(xd_sampling *s, const char *name, const char *config, int steps,
+                           xd_err *e)
+{
+    xd_json          *j = NULL;
+    xd_sched_cfg      cfg;
+    const xd_sampler *d = xd_sampler_find(name);
+    assert_non_null(d);
+    memset(s, 0, sizeof *s);
+    assert_int_equal(xd_json_parse(&j, config, strlen(config), "scheduler_config.json", e), XD_OK);
+    xd_status st = xd_sched_read(d, &cfg, j, "scheduler_config.json", e);
+    if (st == XD_OK)
+        st = xd_sampling_open(s, d, &cfg, steps, e);
+    xd_json_free(&j);
+    return st;
+}
+
+/* Patches and shares step their own rows: same bits as all rows at once. */
+static void ranges(void **state)
+{
+    static const struct { const char *name, *config; } cases[] = {
+        { "dpm++", "{\"solver_order\":3}" }, { "ddim", "{}" }, { "euler", "{}" },
+    };
+    static latents whole, part;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int pieces = 2; pieces <= ROWS; pieces++) {
+            xd_sampling s;
+            xd_err      e = { 0 };
+            assert_int_equal(open_text(&s, cases[i].name, cases[i].config, 17, &e), XD_OK);
+            run(*state, &s, &whole, 1);
+            run(*state, &s, &part, pieces);
+            assert_memory_equal(whole.lat, part.lat, sizeof whole.lat);
+            assert_true(whole.lat[0] != start[0] && isfinite(whole.lat[0]));
+            xd_sampling_close(&s);
+        }
+}
+
+/* As many steps as there are timesteps repeat some of them; the latents must stay finite. */
+static void many_steps(void **state)
+{
+    static const char *const spacings[] = { "linspace", "leading", "trailing" };
+    static const char *const names[] = { "dpm++", "ddim", "euler" };
+    static latents           l;
+    for (int order = 1; order <= 3; order++)
+        for (int i = 0; i < 9; i++) {
+            char        config[200];
+            xd_sampling s;
+            xd_err      e = { 0 };
+            snprintf(config, sizeof config,
+                     "{\"solver_order\":%d,\"timestep_spacing\":\"%s\",\"solver_type\":\"%s\"}",
+                     order, spacings[i / 3], i % 2 ? "heun" : "midpoint");
+            assert_int_equal(open_text(&s, names[i % 3], config, 1000, &e), XD_OK);
+            run(*state, &s, &l, 1);
+            for (int k = 0; k < NUMBERS; k++)
+                if (!isfinite(l.lat[k]))
+                    fail_msg("%s %s: not a number", names[i % 3], config);
+            xd_sampling_close(&s);
+        }
+}
+
+static void names(void **state)
+{
+    static const struct { const char *name, *is; } cases[] = {
+        { "dpm++", "dpm++" }, { "dpm-solver++", "dpm++" },
+        { "DPMSolverMultistepScheduler", "dpm++" }, { "ddim", "ddim" },
+        { "DDIMScheduler", "ddim" }, { "euler", "euler" }, { "EulerDiscreteScheduler", "euler" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const xd_sampler *d = xd_sampler_find(cases[i].name);
+        assert_non_null(d);
+        assert_string_equal(d->name, cases[i].is);
+    }
+    assert_null(xd_sampler_find("DDPMScheduler"));
+    assert_null(xd_sampler_find(""));
+    assert_null(xd_sampler_find(NULL));
+}
+
+/* What is not built is refused by one sentence with the key and the value. */
+static void refused(void **state)
+{
+    static const struct { const char *name, *config, *says, *too; int steps; } cases[] = {
+        { "dpm++", "{\"algorithm_type\":\"sde-dpmsolver++\"}", "algorithm_type", "sde-", 20 },
+        { "dpm++", "{\"thresholding\":true}", "thresholding", "true", 20 },
+        { "dpm++", "{\"solver_order\":4}", "solver_order", "4", 20 },
+        { "dpm++", "{\"solver_order\":0}", "solver_order", "0", 20 },
+        { "dpm++", "{\"solver_type\":\"exact\"}", "solver_type", "exact", 20 },
+        { "dpm++", "{\"beta_schedule\":\"sigmoid\"}", "beta_schedule", "sigmoid", 20 },
+        { "dpm++", "{\"prediction_type\":\"x\"}", "prediction_type", "x", 20 },
+        { "dpm++", "{\"timestep_spacing\":\"odd\"}", "timestep_spacing", "odd", 20 },
+        { "dpm++", "{\"use_beta_sigmas\":true}", "use_beta_sigmas", "true", 20 },
+        { "dpm++", "{\"use_karras_sigmas\":true,\"use_exponential_sigmas\":true}", "only one",
+          "use_karras_sigmas", 20 },
+        { "dpm++", "{\"variance_type\":\"learned\"}", "variance_type", "learned", 20 },
+        { "dpm++", "{\"trained_betas\":[0.1,0.2]}", "trained_betas", "", 20 },
+        { "dpm++", "{\"num_train_timesteps\":0}", "num_train_timesteps", "0", 1 },
+        { "dpm++", "{\"num_train_timesteps\":2147483647}", "num_train_timesteps", "2147483647", 1 },
+        { "dpm++", "{\"lambda_min_clipped\":1e9}", "lambda_min_clipped", "1e+09", 20 },
+        { "dpm++", "{\"beta_end\":7}", "beta_end", "7", 20 },
+        { "dpm++", "{\"steps_offset\":-5}", "steps_offset", "-5", 20 },
+        { "dpm++", "{}", "num_inference_steps", "0", 0 },
+        { "dpm++", "{}", "num_inference_steps", "1001", 1001 },
+        { "ddim", "{\"thresholding\":true}", "thresholding", "true", 20 },
+        { "ddim", "{\"timestep_spacing\":\"odd\"}", "timestep_spacing", "odd", 20 },
+        { "ddim", "{\"steps_offset\":60}", "steps_offset", "60", 20 },
+        { "ddim", "{\"steps_offset\":-5}", "steps_offset", "-5", 20 },
+        { "ddim", "{\"trained_betas\":[0.1,0.2]}", "trained_betas", "", 20 },
+        { "euler", "{\"interpolation_type\":\"cubic\"}", "interpolation_type", "cubic", 20 },
+        { "euler", "{\"final_sigmas_type\":\"x\"}", "final_sigmas_type", "x", 20 },
+        { "euler", "{\"use_beta_sigmas\":true}", "use_beta_sigmas", "true", 20 },
+        { "euler", "{\"timestep_type\":\"x\"}", "timestep_type", "x", 20 },
+        { "euler", "{\"use_karras_sigmas\":true,\"sigma_min\":-1}", "sigma_min", "-1", 20 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        xd_sampling s;
+        xd_err      e = { 0 };
+        if (open_text(&s, cases[i].name, cases[i].config, cases[i].steps, &e) == XD_OK)
+            fail_msg("%s opens with %s", cases[i].name, cases[i].config);
+        if (!strstr(e.msg, cases[i].says) || !strstr(e.msg, cases[i].too))
+            fail_msg("%s: '%s' does not say '%s' and '%s'", cases[i].config, e.msg, cases[i].says,
+                     cases[i].too);
+        xd_sampling_close(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trajectories), cmocka_unit_test(ranges), cmocka_unit_test(many_steps),
+        cmocka_unit_test(names),        cmocka_unit_test(refused),
+    };
+    return cmocka_run_group_tests(tests, open_rig, close_rig);
+}

@@ -1,0 +1,140 @@
+"""golden_sampler.py - trajectories of diffusers' schedulers for tests/unit/test_sampler.c.
+
+A pseudo model, prediction = 0.3 x + 0.1 sin(t / 100), stands in for the network. Writes one case a
+line into tests/golden/sampler.json: the class, its config, the steps asked for, the timesteps, the
+scale of the initial noise, the latents at the end and the largest value on the way.
+
+    python tools/golden_sampler.py [OUT]
+    python tools/golden_sampler.py --random 400 OUT     (random configs, for a longer look)
+"""
+import argparse
+import json
+import math
+import random
+
+import diffusers
+import numpy
+import torch
+
+DPM, DDIM, EULER = "DPMSolverMultistepScheduler", "DDIMScheduler", "EulerDiscreteScheduler"
+START = [1.5, -0.7, 0.2, -2.1, 0.9, 3.0, -0.05, 0.6]
+COUNTS = [1, 2, 3, 5, 14, 15, 20, 50]
+PIXART = {"beta_schedule": "linear", "beta_start": 0.0001, "beta_end": 0.02}
+SD = {"beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012}
+COSINE = {"beta_schedule": "squaredcos_cap_v2"}
+
+CONFIGS = [
+    (DPM, {}), (DPM, {"solver_order": 1}), (DPM, {"solver_order": 3}),
+    (DPM, {"solver_type": "heun"}), (DPM, {"solver_order": 3, "solver_type": "heun"}),
+    (DPM, {"lower_order_final": False}), (DPM, {"solver_order": 3, "lower_order_final": False}),
+    (DPM, {"euler_at_final": True, "final_sigmas_type": "sigma_min"}),
+    (DPM, {"final_sigmas_type": "sigma_min"}),
+    (DPM, {"final_sigmas_type": "sigma_min", "lower_order_final": False, "solver_order": 3}),
+    (DPM, {"use_karras_sigmas": True}), (DPM, {"use_karras_sigmas": True, **SD}),
+    (DPM, {"use_exponential_sigmas": True}), (DPM, {"use_lu_lambdas": True}),
+    (DPM, {"timestep_spacing": "leading", "steps_offset": 1}),
+    (DPM, {"timestep_spacing": "trailing"}),
+    (DPM, {"prediction_type": "v_prediction", **SD}), (DPM, {"prediction_type": "sample"}),
+    (DPM, {**COSINE, "lambda_min_clipped": -5.1}), (DPM, {**COSINE, "use_karras_sigmas": True}),
+    (DPM, {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction", **SD,
+           "timestep_spacing": "trailing"}),
+    (DPM, {"use_flow_sigmas": True, "flow_shift": 3.0, "prediction_type": "flow_prediction"}),
+    (DPM, {"algorithm_type": "deis", "solver_type": "bh2", "final_sigmas_type": "sigma_min"}),
+    (DPM, {"num_train_timesteps": 500}),
+    (DDIM, {}), (DDIM, {"clip_sample": False}), (DDIM, {"clip_sample_range": 2.5, **SD}),
+    (DDIM, {"clip_sample": False, "set_alpha_to_one": False, "steps_offset": 1, **SD}),
+    (DDIM, {"clip_sample": False, "timestep_spacing": "linspace"}),
+    (DDIM, {"clip_sample": False, "timestep_spacing": "trailing", "prediction_type": "v_prediction",
+            "rescale_betas_zero_snr": True, **SD}),
+    (DDIM, {"prediction_type": "sample"}), (DDIM, {**COSINE, "num_train_timesteps": 300}),
+    (EULER, {}), (EULER, SD), (EULER, {"use_karras_sigmas": True, **SD}),
+    (EULER, {"use_exponential_sigmas": True}), (EULER, {"interpolation_type": "log_linear"}),
+    (EULER, {"timestep_spacing": "leading", "steps_offset": 1}),
+    (EULER, {"timestep_spacing": "trailing"}),
+    (EULER, {"prediction_type": "v_prediction", **SD}), (EULER, {"prediction_type": "sample"}),
+    (EULER, {"use_karras_sigmas": True, "sigma_min": 0.002, "sigma_max": 80.0}),
+    (EULER, {"timestep_type": "continuous", "prediction_type": "v_prediction",
+             "use_karras_sigmas": True, "sigma_min": 0.002, "sigma_max": 700.0, **SD}),
+    (EULER, {"final_sigmas_type": "sigma_min"}), (EULER, COSINE),
+    (EULER, {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing",
+             "prediction_type": "v_prediction", **SD}),
+]
+
+
+def model(x, t):
+    return 0.3 * x + 0.1 * math.sin(float(t) / 100)
+
+
+def run(name, config, steps):
+    scheduler = getattr(diffusers, name).from_config(config)
+    scheduler.set_timesteps(steps)
+    init = float(scheduler.init_noise_sigma)
+    x = torch.tensor(START, dtype=torch.float32).reshape(1, 2, 1, 4) * init
+    top = float(x.abs().max())
+    for t in scheduler.timesteps:
+        x = scheduler.step(model(scheduler.scale_model_input(x, t), t), t, x).prev_sample
+        top = max(top, float(x.abs().max()))
+    return {"times": scheduler.timesteps.tolist(), "init": init, "top": top,
+            "end": x.flatten().tolist()}
+
+
+def short(v):
+    if isinstance(v, list):
+        return [short(i) for i in v]
+    return float(f"{v:.8g}") if isinstance(v, float) and math.isfinite(v) else v
+
+
+def random_config(rng):
+    name = rng.choice([DPM, DPM, DDIM, EULER])
+    c = dict(rng.choice([PIXART, SD, COSINE]))
+    maybe = lambda key, values: c.update({key: rng.choice(values)}) if rng.random() < 0.6 else None
+    maybe("timestep_spacing", ["linspace", "leading", "trailing"])
+    maybe("prediction_type", ["epsilon", "v_prediction", "sample"])
+    maybe("steps_offset", [0, 1])
+    maybe("final_sigmas_type", ["zero", "sigma_min"])
+    maybe("num_train_timesteps", [1000, 1000, 500, 777])
+    if rng.random() < 0.3:
+        c[rng.choice(["use_karras_sigmas", "use_exponential_sigmas", "use_lu_lambdas"])] = True
+    maybe("solver_order", [1, 2, 3])
+    maybe("solver_type", ["midpoint", "heun"])
+    maybe("lower_order_final", [True, False])
+    maybe("euler_at_final", [True, False])
+    maybe("lambda_min_clipped", [-5.1, -3.0])
+    maybe("clip_sample", [True, False])
+    maybe("set_alpha_to_one", [True, False])
+    maybe("interpolation_type", ["linear", "log_linear"])
+    return name, c, rng.randint(1, 130)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--random", type=int, default=0)
+    p.add_argument("out", nargs="?", default="tests/golden/sampler.json")
+    a = p.parse_args()
+    rng = random.Random(1)
+    todo = [(n, c, k) for n, c in CONFIGS for k in COUNTS]
+    # Step counts at which a timestep falls on a half: numpy's own rounding errors decide.
+    todo += [(n, {"timestep_spacing": s}, k) for n in (DPM, DDIM, EULER)
+             for s in ("linspace", "trailing") for k in (18, 22, 96)]
+    if a.random:
+        todo = [random_config(rng) for _ in range(a.random)]
+    cases = []
+    for name, config, steps in todo:
+        try:
+            r = run(name, config, steps)
+        except (IndexError, ValueError) as e:
+            print("diffusers refuses", name, config, steps, str(e)[:80])
+            continue
+        if not numpy.isfinite(r["end"]).all():
+            print("not finite", name, config, steps)
+            continue
+        case = {"class": name, "config": config, "steps": steps}
+        case |= {k: short(v) for k, v in r.items()}
+        cases.append(json.dumps(case, separators=(",", ":")))
+    with open(a.out, "w") as f:
+        f.write("[\n" + ",\n".join(cases) + "\n]\n")
+    print(len(cases), "cases")
+
+
+if __name__ == "__main__":
+    main()
