@@ -191,7 +191,7 @@ static const xd_comm_ops ops = {
     .name = "mpi", .split = mpi_split, .split_host = mpi_host, .close = mpi_close,
     .allreduce = xd_mpi_allreduce, .bcast = xd_mpi_bcast, .gather = xd_mpi_gather,
     .exchange = xd_mpi_exchange, .send = xd_mpi_send, .recv = xd_mpi_recv, .wait = xd_mpi_wait,
-    .test = xd_mpi_test, .poke = mpi_poke, .barrier = mpi_barrier, .share = mpi_share,
+    .test = xd_mpi_test, .drop = xd_mpi_drop, .poke = mpi_poke, .barrier = mpi_barrier, .share = mpi_share,
     .abort = mpi_abort,
 };
 

@@ -395,3 +395,24 @@ int xd_mpi_test(xd_comm *c, xd_req *r)
     }
     return 1;
 }
+
+/* Receives that nobody answers any more: cancelled one by one; what has arrived is taken. */
+void xd_mpi_drop(xd_comm *c, xd_req *r, int n)
+{
+    (void)c;
+    for (int i = 0; i < n; i++) {
+        xd_job *j = job_of(r[i]);
+        r[i] = (xd_req){ 0 };
+        if (!j)
+            continue;
+        for (int k = 0; k < j->n; k++)
+            if (j->req[k] != MPI_REQUEST_NULL && j->part[k].expect >= 0)
+                MPI_Cancel(&j->req[k]);
+        if (j->n)
+            MPI_Waitall(j->n, j->req, j->st);
+        j->n = 0;
+        j->nmove = 0;
+        j->ended = 1;
+        release(j);
+    }
+}

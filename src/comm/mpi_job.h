@@ -80,6 +80,7 @@ xd_req  xd_job_go(xd_job *j);   /* all of the first phase is posted; j may be NU
 
 xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);
 int       xd_mpi_test(xd_comm *c, xd_req *r);
+void      xd_mpi_drop(xd_comm *c, xd_req *r, int n);
 void      xd_mpi_advance(void); /* runs what jobs have to do between their messages            */
 void      xd_mpi_idle(int turn);        /* between two looks, the turn-th of a wait            */
 void      xd_mpi_forget(void);  /* frees the free lists                                        */

@@ -97,6 +97,8 @@ void      xd_room_close(xd_arena *a, xd_dev *dev);
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e);
 /* Takes the latents [C,h,w] and the picture (both malloc'ed; rgb may be NULL) of image i. */
 xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e);
+/* Latents [C,h,w] of image i and how many numbers they are; for tests. */
+const float *xd_result_lat(const xd_result *r, int i, int64_t *n);
 void      xd_result_time(xd_result *r, const char *part, double seconds);
 
 /* Says `t` to the request's on_tensor, if it listens. */

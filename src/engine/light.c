@@ -6,39 +6,78 @@
 #include "base/par.h"
 #include "engine/engine.h"
 #include "exec/op.h"
+#include "parallel/link.h"
 
-/* Unscales and decodes on x; lat and rgb are host memory and not touched while counting. */
+/* (latents - nothing) / scaling + shift, in place. */
+static void unscale(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
+{
+    size_t mark = xd_arena_mark(x->tmp);
+    xd_axpby(x, flat, 0, (xd_tensor){ 0 }, (float)(1 / v->scaling));
+    if (v->shift != 0) {
+        float     c = (float)v->shift;
+        xd_tensor one = xd_new_as(x, XD_F32, 1, (int64_t[]){ 1 });
+        xd_tensor all = xd_new_as(x, XD_F32, 1, flat.d);
+        xd_put(x, one, &c);
+        one.d[0] = flat.d[0], one.s[0] = 0;     /* one number for all                          */
+        xd_copy_to(x, all, one);
+        xd_axpby(x, flat, 1, all, 1);
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* Rows of pixels of every band, in order, to all of the band's ranks. */
+static void gather_bands(xd_exec *x, const xd_job *j, xd_comm *c, const float *mine, float *rgb)
+{
+    int64_t  wide = j->size[1] * 3, cell = j->size[0] / j->cells[1];
+    int64_t *rows = calloc((size_t)c->size, sizeof *rows);
+    if (!rows)
+        c->ops->abort(c, 1);
+    for (int r = 0; r < c->size; r++)
+        rows[r] = xd_own(x->lay, XD_IMG, 0, r).n * cell;
+    xd_req q = c->ops->gather(c, xd_view2(rgb, XD_F32, j->size[0], wide), rows,
+                              xd_view2((void *)(uintptr_t)mine, XD_F32, rows[c->rank], wide));
+    if (c->ops->wait(c, &q, 1) != XD_OK)
+        xd_exec_fail(x, XD_ECOMM, "parallel VAE: a band of the picture was lost");
+    free(rows);
+}
+
+/* Unscales and decodes on x; lat and rgb are host memory and not touched while counting. With a
+ * parallel VAE every rank of the replica decodes its rows and has the whole picture after. */
 void xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
 {
     const xd_model    *m = &j->g->model;
     const xd_vae_info *v = &m->vae_info;
     size_t             mark = xd_arena_mark(x->tmp);
-    xd_layout          lay = { .len = { j->cells[1] * j->cells[2] },
-                               .grid = { 1, j->cells[1], j->cells[2] }, .npatch = 1, .nsp = 1 };
-    int64_t   chw[3] = { v->channels, j->cells[1], j->cells[2] };
-    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, chw[1], chw[2], chw[0] });
-    xd_tensor out = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, j->size[0], j->size[1], 3 });
-    xd_tensor src = xd_view((void *)(uintptr_t)lat, XD_F32, 3, chw);
+    xd_comm           *c = xd_counting(x) ? j->g->count_topo.replica : j->g->topo.replica;
+    int                bands = j->g->plan.vae_rows && !j->r->enable_tiling ? c->size : 1;
+    int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], cell = j->size[0] / h;
+    xd_layout          lay = { .len = { h }, .grid = { 1, h, w }, .npatch = 1, .nsp = bands };
+    xd_span            own = xd_own(&lay, XD_IMG, 0, bands > 1 ? c->rank : 0);
+    xd_link_args       a = { .what = XD_FOR_VAE, .topo = xd_counting(x) ? &j->g->count_topo : &j->g->topo,
+                             .lay = &lay, .dev = x->dev, .act = x->act, .rows = bands > 1 ? c : NULL };
+    xd_chain           chain;
+    xd_err             e = { 0 };
+    if (xd_chain_open(&chain, &a, &e) != XD_OK)
+        xd_exec_fail(x, e.code, "%s", e.msg);
+    x->mix = chain.head;
     x->lay = &lay;
-    xd_copy_to(x, xd_reshape(in, 3, (int64_t[]){ chw[1], chw[2], chw[0] }),
-               xd_permute(src, (int[]){ 1, 2, 0 }));
-    xd_tensor flat = xd_reshape(in, 1, (int64_t[]){ chw[0] * chw[1] * chw[2] });
-    xd_axpby(x, flat, 0, (xd_tensor){ 0 }, (float)(1 / v->scaling));
-    if (v->shift != 0) {
-        float     c = (float)v->shift;
-        xd_tensor shift = xd_new_f32(x, 1, 1);
-        xd_put(x, shift, &c);
-        shift = xd_reshape(shift, 1, (int64_t[]){ 1 });
-        shift.d[0] = flat.d[0], shift.s[0] = 0; /* one number for all                          */
-        xd_tensor all = xd_new_as(x, XD_F32, 1, flat.d);
-        xd_copy_to(x, all, shift);
-        xd_axpby(x, flat, 1, all, 1);
-    }
+    x->sp = bands > 1 ? c->rank : 0;
+    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, own.n, w, C });
+    xd_tensor out = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, own.n * cell, j->size[1], 3 });
+    xd_tensor src = xd_view((void *)(uintptr_t)lat, XD_F32, 3, (int64_t[]){ C, h, w });
+    src = xd_rows(xd_permute(src, (int[]){ 1, 2, 0 }), own.start, own.n);
+    xd_copy_to(x, xd_reshape(in, 3, (int64_t[]){ own.n, w, C }), src);
+    unscale(x, v, xd_reshape(in, 1, (int64_t[]){ own.n * w * C }));
     if (j->r->enable_tiling)
         xd_vae_decode_tiled(x, m->vae.vae, net, in, out);
     else
         m->vae.vae->decode(x, net, in, out);
-    xd_get(x, rgb, out);
+    if (bands == 1)
+        xd_get(x, rgb, out);
+    else if (!xd_counting(x))
+        gather_bands(x, j, c, out.p, rgb);
+    x->mix = &xd_mix_local;
+    xd_chain_close(&chain);
     xd_arena_rewind(x->tmp, mark);
 }
 

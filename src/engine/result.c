@@ -174,6 +174,13 @@ static const item *item_at(const xd_result *r, int i)
     return i >= 0 && i < r->have ? &r->items[i] : NULL;
 }
 
+const float *xd_result_lat(const xd_result *r, int i, int64_t *n)
+{
+    const item *t = item_at(r, i);
+    *n = t ? r->lat[0] * r->lat[1] * r->lat[2] : 0;
+    return t ? t->lat : NULL;
+}
+
 const xd_image *xd_result_image(const xd_result *r, int i)
 {
     const item *t = item_at(r, i);

@@ -78,6 +78,11 @@ xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type)
 
 /* ---- linear layers ------------------------------------------------------------------------ */
 
+static void zeros(void *ctx, float *buf)
+{
+    memset(buf, 0, *(const size_t *)ctx);
+}
+
 /* out = residual + gate * act(in w^T + b). A layer cut by its inputs gives partial sums, which
  * are added over the ranks before bias, gate and residual. */
 static void linear(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act,
@@ -98,16 +103,20 @@ static void linear(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_
             m = m->next;
         int       alone = m == &xd_mix_local;
         xd_tensor part = alone ? out : xd_new_f32(x, out.d[0], out.d[1]);
-        xd_run(x, XD_OP_GEMM, "linear layer",
+        size_t bytes = (size_t)xd_count(part) * sizeof(float);
+        if (!alone && !w->w.in)         /* a rank without features adds nothing                 */
+            xd_fill(x, part, zeros, &bytes);
+        else
+            xd_run(x, XD_OP_GEMM, "linear layer",
                &(xd_gemm){ .out = part, .in = in, .bias = alone ? w->b : none,
                            .gate = alone ? gate : none, .residual = alone ? residual : none,
                            .w = &w->w, .act = alone ? act : XD_NONE });
         m->sum(x, m, XD_OVER_FEATURES, part);
         if (!alone) {
-            xd_tensor row = w->b;
-            row.nd = 2, row.d[1] = row.d[0], row.d[0] = 1, row.s[1] = 1, row.s[0] = row.d[1];
+            xd_tensor row = part;       /* the bias in every row                               */
+            row.p = w->b.p, row.s[0] = 0;
             if (w->b.p)
-                xd_run(x, XD_OP_ADDMUL, "bias", &(xd_addmul){ part, row, none });
+                xd_add(x, part, row);
             if (act != XD_NONE)
                 xd_activate(x, part, act);
             if (residual.p)
