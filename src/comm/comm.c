@@ -1,6 +1,7 @@
 /* comm.c - opening a communicator by name, and what the kinds share */
 #include "comm/comm.h"
 
+#include "base/par.h"
 #include "comm/kinds.h"
 
 #include <stdlib.h>
@@ -44,6 +45,26 @@ int xd_comm_launched(void)
     if (getenv("SLURM_PROCID") && (number("SLURM_PROCID") > 0 || getenv("SLURM_STEP_ID")))
         return number("SLURM_NTASKS") > 1;
     return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE") && !getenv("OMPI_COMM_WORLD_SIZE");
+}
+
+int xd_comm_launch_rank(void)
+{
+    static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i]))
+            return number(names[i]);
+    return xd_comm_launched() ? number("SLURM_PROCID") : -1;
+}
+
+int xd_comm_share(int *ranks, int *cores)
+{
+#ifdef XD_WITH_MPI
+    if (xd_mpi_share(ranks, cores))
+        return *cores / *ranks > 1 ? *cores / *ranks : 1;
+#endif
+    *ranks = 1;
+    *cores = xd_par_cores();
+    return *cores;
 }
 
 int64_t xd_comm_elems(xd_tensor t)

@@ -68,5 +68,10 @@ xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e);
 void      xd_comm_close(xd_comm **c);
 /* Was this process started by mpirun, srun or another MPI launcher with more than one rank? */
 int       xd_comm_launched(void);
+/* Did a launcher start this process, be it alone? Its number there; -1: nobody did. */
+int       xd_comm_launch_rank(void);
+/* Cores for this rank while a world is open: those it may use, shared fairly with the other ranks
+ * of its host; at least 1. `ranks` and `cores` are the host's. */
+int       xd_comm_share(int *ranks, int *cores);
 
 #endif

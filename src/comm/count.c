@@ -145,7 +145,8 @@ static const xd_comm_ops ops = {
     .name = "count", .split = count_split, .split_host = count_host, .close = count_close,
     .allreduce = count_allreduce, .bcast = count_bcast, .gather = count_gather,
     .exchange = count_exchange, .send = count_send, .recv = count_recv, .wait = count_wait,
-    .test = count_test, .drop = count_drop, .poke = count_nothing, .barrier = count_nothing, .share = count_share,
+    .test = count_test, .drop = count_drop, .poke = count_nothing,
+    .barrier = count_nothing, .share = count_share,
     .abort = count_abort,
 };
 

@@ -8,6 +8,7 @@
 
 xd_status xd_comm_self(xd_comm **c, xd_err *e);
 xd_status xd_comm_mpi(xd_comm **c, xd_err *e);
+int       xd_mpi_share(int *ranks, int *cores); /* of my host; 0: no world is open              */
 
 /* Elements and bytes of a view; 0 for an absent one. */
 int64_t xd_comm_elems(xd_tensor t);

@@ -19,6 +19,7 @@ static struct {
     int      worlds;            /* open ones                                                   */
     int      ours;              /* we initialised MPI and end it                               */
     int      crowded;           /* there are more ranks than cores on this host                */
+    int      ranks, cores;      /* on this host                                                */
     MPI_Comm control;           /* looked at to let messages progress; nothing is sent on it    */
 } mpi;
 
@@ -191,7 +192,8 @@ static const xd_comm_ops ops = {
     .name = "mpi", .split = mpi_split, .split_host = mpi_host, .close = mpi_close,
     .allreduce = xd_mpi_allreduce, .bcast = xd_mpi_bcast, .gather = xd_mpi_gather,
     .exchange = xd_mpi_exchange, .send = xd_mpi_send, .recv = xd_mpi_recv, .wait = xd_mpi_wait,
-    .test = xd_mpi_test, .drop = xd_mpi_drop, .poke = mpi_poke, .barrier = mpi_barrier, .share = mpi_share,
+    .test = xd_mpi_test, .drop = xd_mpi_drop, .poke = mpi_poke,
+    .barrier = mpi_barrier, .share = mpi_share,
     .abort = mpi_abort,
 };
 
@@ -235,8 +237,17 @@ static void see_host(MPI_Comm world)
     int known = sched_getaffinity(0, sizeof set, &set) == 0;
     MPI_Allreduce(MPI_IN_PLACE, &set, (int)sizeof set, MPI_BYTE, MPI_BOR, host);
     MPI_Allreduce(MPI_IN_PLACE, &known, 1, MPI_INT, MPI_MIN, host);
-    mpi.crowded = ranks > (known ? CPU_COUNT(&set) : xd_par_cores());
+    mpi.ranks = ranks;
+    mpi.cores = known ? CPU_COUNT(&set) : xd_par_cores();
+    mpi.crowded = ranks > mpi.cores;
     MPI_Comm_free(&host);
+}
+
+int xd_mpi_share(int *ranks, int *cores)
+{
+    *ranks = mpi.ranks;
+    *cores = mpi.cores;
+    return mpi.worlds > 0 && mpi.ranks > 0 && mpi.cores > 0;
 }
 
 static xd_status first_world(xd_err *e)
