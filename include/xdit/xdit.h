@@ -65,7 +65,7 @@ typedef struct xd_open_args {   /* start with {0}                               
                                    local Hugging Face cache                                  */
     const char *dtype;          /* "f32", "bf16"; NULL: the best of this machine             */
     const char *device;         /* "cpu"; NULL: the best                                     */
-    int         threads;        /* per rank; 0: one per core this process may use            */
+    int         threads;        /* per rank; 0: this rank's share of the cores of its host   */
     xd_parallel parallel;
     int         keep;           /* nonzero: text encoders stay loaded between requests       */
     int         log_level;      /* lines up to this level reach `log`                        */
@@ -76,6 +76,14 @@ typedef struct xd_open_args {   /* start with {0}                               
 /* Reads configurations and checks the files' tensors; weights are loaded by the first request. */
 XD_API xd_status xd_open(xd_engine **g, const xd_open_args *a, xd_err *e);
 XD_API void      xd_close(xd_engine **g);
+
+/* Is this plan possible on so many ranks, as far as can be said without a model? The sentence of a
+ * refusal has up to three plans that are. */
+XD_API xd_status xd_parallel_check(const xd_parallel *p, int ranks, xd_err *e);
+XD_API int       xd_parallel_ranks(const xd_parallel *p);       /* that it uses                */
+/* Did an MPI launcher (mpirun, srun) start this process? Then *rank, unless NULL, is its number.
+ * An engine joins the other processes by itself. */
+XD_API int       xd_launched(int *rank);
 
 /* This process' rank and how many work on a request; ranks that the plan leaves idle have numbers
  * from the latter on. Calls that take an engine are collective over all ranks; results and
@@ -163,6 +171,8 @@ XD_API const char *xd_result_json(const xd_result *r, int i);
 XD_API const char *xd_result_parameters(const xd_result *r, int i);
 /* Seconds of the request: "text", "load", "denoise", "decode", "total", "first_step"; -1: unknown */
 XD_API double    xd_result_seconds(const xd_result *r, const char *part);
+/* Bytes that all ranks together sent to each other for the request. */
+XD_API int64_t   xd_result_sent(const xd_result *r);
 /* Writes image i; the format follows the name: .png .jpg .jpeg .webp .ppm, .safetensors (latents).
  * The file appears whole or not at all. */
 XD_API xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e);

@@ -29,6 +29,23 @@ xd_status xd_open(xd_engine **out, const xd_open_args *a, xd_err *e)
     return xd_open_with(out, a, 1, e);
 }
 
+/* What a rank does alone. */
+static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_err *e)
+{
+    xd_status s = xd_model_open(&g->model, a->model, e);
+    if (s == XD_OK)
+        s = xd_dev_open(&g->dev, a->device ? a->device : "cpu", e);
+    if (s == XD_OK)
+        s = xd_dev_open_count(&g->count, g->dev, e);
+    if (s == XD_OK)
+        s = take_dtype(g, a->dtype, e);
+    if (s == XD_OK && files)
+        s = xd_model_files(&g->model, e);
+    if (s == XD_OK)
+        g->hash = xd_model_hash(&g->model);
+    return s;
+}
+
 xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int files, xd_err *e)
 {
     *out = NULL;
@@ -39,26 +56,20 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int files, xd_err
     if (!g)
         return xd_fail(e, XD_ENOMEM, "no memory for an engine");
     g->keep = a->keep;
-    xd_par_set(a->threads);
-    xd_status s = xd_model_open(&g->model, a->model, e);
+    xd_err    mine = { .rank = -1 };
+    xd_status s = xd_ranks_join(g, a->threads, &mine);
     if (s == XD_OK)
-        s = xd_dev_open(&g->dev, a->device ? a->device : "cpu", e);
-    if (s == XD_OK)
-        s = xd_dev_open_count(&g->count, g->dev, e);
-    if (s == XD_OK)
-        s = take_dtype(g, a->dtype, e);
-    if (s == XD_OK && files)
-        s = xd_model_files(&g->model, e);
+        s = xd_ranks_open(g, &a->parallel, open_parts(g, a, files, &mine), &mine);
     if (s != XD_OK) {
-        xd_close(&g);
+        xd_fail(e, s, "%s", mine.msg);
+        if (e)
+            e->rank = mine.rank;
+        if (s != XD_ECOMM)      /* closing waits for the others, who may be anywhere           */
+            xd_close(&g);
         return s;
     }
-    g->hash = xd_model_hash(&g->model);
-    s = xd_ranks_open(g, &a->parallel, e);
-    if (s != XD_OK)
-        xd_close(&g);
     *out = g;
-    return s;
+    return XD_OK;
 }
 
 int xd_rank(const xd_engine *g)
@@ -303,6 +314,7 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     xd_need  need;
     loop     l = { .j = &j };
     double   t0 = xd_now_s();
+    int64_t  sent = g->used->traffic->bytes;
     *out = NULL;
     g->cancel = 0;
     xd_status s = xd_job_open(&j, g, r, &mine);
@@ -324,8 +336,10 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     }
     if (s == XD_OK)
         s = paint(&l, &need, &w, &mine);
-    if (s == XD_OK)
+    if (s == XD_OK) {
         xd_result_time(l.r, "total", xd_now_s() - t0);
+        xd_result_traffic(l.r, xd_ranks_sent(g, sent));
+    }
     xd_words_close(&w, g);
     xd_job_close(&j);
     if (s != XD_OK) {

@@ -100,6 +100,7 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
 /* Latents [C,h,w] of image i and how many numbers they are; for tests. */
 const float *xd_result_lat(const xd_result *r, int i, int64_t *n);
 void      xd_result_time(xd_result *r, const char *part, double seconds);
+void      xd_result_traffic(xd_result *r, int64_t bytes);
 
 /* Says `t` to the request's on_tensor, if it listens. */
 void xd_show(const xd_job *j, const char *name, int step, int nd, const int64_t *d,

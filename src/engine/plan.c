@@ -65,15 +65,18 @@ static xd_status read_list(xd_plan *p, const char *list, const xd_dit_info *d, x
     for (const char *c = list; c && *c;) {
         char *end;
         long  v = strtol(c, &end, 10);
-        if (end == c || v < 0 || v > d->nlayers || p->nlist == XD_MAXSTAGE)
+        if (end == c || v < 0 || v > (d ? d->nlayers : 1000000) || p->nlist == XD_MAXSTAGE)
             return xd_fail(e, XD_EINVAL, "attn_layer_num_for_pp is \"%s\"; it must be a list of "
                            "block counts such as 10,9,9", list);
         p->list[p->nlist++] = (int)v;
         sum += (int)v;
         c = end + strspn(end, ", []");
     }
-    if (!p->nlist)
+    if (!p->nlist || (!d && p->nlist == p->deg.n[XD_PIPE]))
         return XD_OK;
+    if (!d)
+        return xd_fail(e, XD_EINVAL, "attn_layer_num_for_pp gives %d stages and the plan has %d "
+                       "(pipefusion_parallel_degree)", p->nlist, p->deg.n[XD_PIPE]);
     if (p->nlist != p->deg.n[XD_PIPE] || sum != d->nlayers)
         return xd_fail(e, XD_EINVAL, "attn_layer_num_for_pp gives %d stages with %d blocks; the plan "
                        "has %d stages and the model %d blocks", p->nlist, sum, p->deg.n[XD_PIPE],
@@ -124,6 +127,31 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
         snprintf(p->text + n, sizeof p->text - n, " (%d patches, %d warm-up)", p->npatch,
                  xd_plan_exact(p));
     return read_list(p, a->attn_layer_num_for_pp, d, e);
+}
+
+xd_status xd_parallel_check(const xd_parallel *a, int ranks, xd_err *e)
+{
+    xd_plan p;
+    return xd_plan_make(&p, a, ranks, NULL, e);
+}
+
+int xd_parallel_ranks(const xd_parallel *a)
+{
+    const int n[] = { a->tensor_parallel_degree, a->ulysses_degree, a->ring_degree,
+                      a->pipefusion_parallel_degree, a->use_cfg_parallel ? 2 : 1,
+                      a->data_parallel_degree };
+    double    product = 1;
+    for (size_t i = 0; i < sizeof n / sizeof *n; i++)
+        product *= n[i] > 1 ? n[i] : 1;
+    return product < 2147483647.0 ? (int)product : 2147483647;
+}
+
+int xd_launched(int *rank)
+{
+    int at = xd_comm_launch_rank();
+    if (rank)
+        *rank = at > 0 ? at : 0;
+    return at >= 0;
 }
 
 int xd_plan_exact(const xd_plan *p)

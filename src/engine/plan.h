@@ -18,7 +18,8 @@ typedef struct xd_plan {
     char text[128];             /* "ulysses 2 x pipefusion 2 (4 patches, 1 warm-up step)"       */
 } xd_plan;
 
-/* Checks what is asked against `ranks` that are there and the model; fills defaults. Refuses with
+/* Checks what is asked against `ranks` that are there and the model (NULL: what can be said without
+ * one); fills defaults. Refuses with
  * one sentence: what was asked, what is there, and up to three plans that work. */
 xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
                        xd_err *e);

@@ -51,6 +51,8 @@ static xd_status compare(const xd_engine *g, xd_err *e)
         else if (strcmp(cards[i].plan, cards[0].plan))
             s = xd_fail(e, XD_EINVAL, "rank %d was started with the plan %s and rank 0 with %s", i,
                         cards[i].plan, cards[0].plan);
+        if (s == XD_EINVAL && e && e->rank < 0)
+            e->rank = 0;        /* all ranks know: one of them says it                         */
     }
     free(cards);
     free(rows);
@@ -77,12 +79,46 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
     return s;
 }
 
-xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_err *e)
+xd_status xd_ranks_join(xd_engine *g, int threads, xd_err *e)
+{
+    int       ranks, cores;
+    xd_status s = xd_comm_world(&g->all, xd_comm_launched() ? "mpi" : "self", e);
+    if (s != XD_OK)
+        return s;
+    int share = xd_comm_share(&ranks, &cores), n = xd_par_set(threads ? threads : share);
+    if (g->all->rank == 0 && ranks > 1 && (int64_t)ranks * n > cores)
+        xd_log(XD_LOG_WARN, "%d ranks of %d thread%s share %d core%s: they take turns", ranks, n,
+               n == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+    return XD_OK;
+}
+
+/* A failure of one rank becomes that of all; of several, the lowest rank's. */
+static xd_status agree(xd_comm *c, xd_status mine, xd_err *e)
+{
+    int32_t  who = mine == XD_OK ? INT32_MAX : c->rank;
+    int64_t  one = 1, size = sizeof(xd_err);
+    xd_err   said = *e;
+    if (c->size == 1)
+        return mine;
+    if (wait_one(c, c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN), e) != XD_OK)
+        return XD_ECOMM;
+    if (who == INT32_MAX)
+        return XD_OK;
+    said.code = mine;
+    if (wait_one(c, c->ops->bcast(c, xd_view(&said, XD_U8, 1, &size), who), e) != XD_OK)
+        return XD_ECOMM;
+    if (said.rank < 0)
+        said.rank = who;
+    *e = said;
+    return said.code;
+}
+
+xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_status s, xd_err *e)
 {
     const xd_dit_info *d = &g->model.dit_info;
-    xd_status s = xd_comm_world(&g->all, xd_comm_launched() ? "mpi" : "self", e);
     if (s == XD_OK)
         s = xd_plan_make(&g->plan, a, g->all->size, d, e);
+    s = agree(g->all, s, e);
     if (s == XD_OK && g->all->size > 1)
         s = compare(g, e);
     if (s == XD_OK)
@@ -118,23 +154,18 @@ void xd_ranks_close(xd_engine *g)
 
 xd_status xd_ranks_agree(const xd_engine *g, xd_status mine, xd_err *e)
 {
+    return agree(g->used, mine, e);
+}
+
+int64_t xd_ranks_sent(const xd_engine *g, int64_t since)
+{
     xd_comm *c = g->used;
-    int32_t  who = mine == XD_OK ? INT32_MAX : c->rank;
-    int64_t  one = 1, size = sizeof(xd_err);
-    xd_err   said = *e;
-    if (c->size == 1)
-        return mine;
-    if (wait_one(c, c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN), e) != XD_OK)
-        return XD_ECOMM;
-    if (who == INT32_MAX)
-        return XD_OK;
-    said.code = mine;
-    if (wait_one(c, c->ops->bcast(c, xd_view(&said, XD_U8, 1, &size), who), e) != XD_OK)
-        return XD_ECOMM;
-    if (said.rank < 0)
-        said.rank = who;
-    *e = said;
-    return said.code;
+    int64_t  one = 1, bytes = c->traffic->bytes - since;
+    xd_err   e = { 0 };
+    if (c->size > 1 &&
+        wait_one(c, c->ops->allreduce(c, xd_view(&bytes, XD_I64, 1, &one), XD_SUM), &e) != XD_OK)
+        return -1;
+    return bytes;
 }
 
 xd_status xd_ranks_share(const xd_engine *g, float *v, int64_t n, xd_err *e)

@@ -4,9 +4,13 @@
 
 #include "engine/engine.h"
 
-/* Joins the other ranks (or stands alone), makes the plan, opens the topologies, and compares
- * versions, models and plans with the other ranks. Collective. */
-xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_err *e);
+/* Joins the other ranks (or stands alone) and takes threads; 0: this rank's share of the cores.
+ * Collective. */
+xd_status xd_ranks_join(xd_engine *g, int threads, xd_err *e);
+/* Makes the plan, compares versions, models and plans with the other ranks, and opens the
+ * topologies. `s` is how this rank fared so far: when one failed, all return its failure.
+ * Collective. */
+xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_status s, xd_err *e);
 void      xd_ranks_close(xd_engine *g);
 
 /* Every rank in use says how it went; all return the failure of the lowest rank that has one, with
@@ -16,6 +20,9 @@ xd_status xd_ranks_agree(const xd_engine *g, xd_status mine, xd_err *e);
 /* Cuts the transformer's blocks into the plan's stages by counted cost (or as the plan lists them)
  * and gives this rank its own. Does nothing when weights are loaded. */
 xd_status xd_ranks_stages(xd_job *j, xd_err *e);
+
+/* Bytes that all ranks in use have sent since each had sent `since`. Collective; -1: unknown. */
+int64_t xd_ranks_sent(const xd_engine *g, int64_t since);
 
 /* Broadcasts n floats from rank 0 of those in use. */
 xd_status xd_ranks_share(const xd_engine *g, float *v, int64_t n, xd_err *e);

@@ -25,6 +25,7 @@ struct xd_result {
     int64_t lat[3];             /* C, h, w                                                     */
     struct { char name[16]; double s; } time[MAXTIME];
     int     ntime;
+    int64_t sent;               /* bytes between ranks                                         */
 };
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
@@ -79,7 +80,7 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     xd_buf_json_string(&b, j->g->model.dir);
     xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"device\": \"%s\"",
                j->g->hash, xd_dtype_name(j->g->type), j->g->dev->name);
-    xd_buf_add(&b, ", \"plan\": \"1 rank\", \"version\": \"xdit %s\"}", xd_version());
+    xd_buf_add(&b, ", \"plan\": \"%s\", \"version\": \"xdit %s\"}", j->g->plan.text, xd_version());
     if (b.failed)
         xd_buf_free(&b);
     return b.p;
@@ -162,6 +163,11 @@ void xd_result_time(xd_result *r, const char *part, double seconds)
     }
 }
 
+void xd_result_traffic(xd_result *r, int64_t bytes)
+{
+    r->sent = bytes;
+}
+
 /* ---- reading ------------------------------------------------------------------------------ */
 
 int xd_result_count(const xd_result *r)
@@ -211,6 +217,11 @@ double xd_result_seconds(const xd_result *r, const char *part)
         if (strcmp(r->time[i].name, part) == 0)
             return r->time[i].s;
     return -1;
+}
+
+int64_t xd_result_sent(const xd_result *r)
+{
+    return r->sent;
 }
 
 static int is_safetensors(const char *path)
