@@ -1,21 +1,27 @@
 /* cmd_generate.c - xdit generate: prompts become picture files.
  *
  * Everything that can be refused is refused before the first step: the command line, the output's
- * name and directory, then the model and the request by the library. */
+ * name and directory, the plan, then the model and the request by the library. A plan of several
+ * ranks is checked here and then run by as many copies of this program (launch.c), of which rank 0
+ * speaks and writes. */
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/launch.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
+#include "cli/prompts.h"
 #include "cli/stop.h"
 
 typedef struct own {            /* options of the program, not of the request                  */
-    const char  *model, *output, *dtype, *device;
+    const char  *model, *output, *dtype, *device, *prompt_file;
     xd_opt_texts prompts;
-    int          threads, quiet, verbose, json;
+    int          threads, nproc, quiet, verbose, json;
 } own;
 
 #define AT(field) offsetof(own, field)
@@ -25,39 +31,22 @@ static const xd_option own_rows[] = {
       "directory with model_index.json, or org/name from the local Hugging Face cache" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
       "what to paint, in quotes; may be repeated" },
+    { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
+      "a file of prompts, one a line" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
       "a name in .png .jpg .webp .ppm, or .safetensors for latents; of several images: with %04d, "
       "or name_0001.png is made of name.png" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the machine's best)" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
-      "default: one for each core this process may use" },
+      "of each rank; default: one for each core this process may use, shared by the ranks" },
+    { "nproc", XD_OPT_INT, AT(nproc), 1, 65536, NULL, "N",
+      "ranks to start (default: as many as the degrees need); alone it means --ulysses_degree N" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "say more about what is done" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
       "print one JSON object an image instead of its file name" },
-};
-
-/* Flags of xDiT that ask for several ranks. They are known, so that scripts written for it run
- * here when they ask for one rank, and are told the reason when they ask for more. */
-typedef struct ranks {
-    int ulysses, ring, pipefusion, tensor, data, patches, warmup, cfg, vae;
-} ranks;
-
-#define DEGREE(name, field) { name, XD_OPT_INT, offsetof(ranks, field), 0, 1e6, NULL, "N", NULL }
-#define SWITCH(name, field) { name, XD_OPT_FLAG, offsetof(ranks, field), 0, 0, NULL, NULL, NULL }
-
-static const xd_option rank_rows[] = {
-    DEGREE("ulysses_degree", ulysses),
-    DEGREE("ring_degree", ring),
-    DEGREE("pipefusion_parallel_degree", pipefusion),
-    DEGREE("tensor_parallel_degree", tensor),
-    DEGREE("data_parallel_degree", data),
-    DEGREE("num_pipeline_patch", patches),
-    DEGREE("warmup_steps", warmup),
-    SWITCH("use_cfg_parallel", cfg),
-    SWITCH("use_parallel_vae", vae),
 };
 
 static const xd_opt_alias aliases[] = {
@@ -71,8 +60,10 @@ static const xd_opt_alias aliases[] = {
 
 typedef struct task {           /* one run of the command                                      */
     own          own;
-    ranks        ranks;
+    xd_parallel  plan;
     xd_request   request;
+    char        *text;          /* of the file of prompts                                      */
+    int          launched, rank;        /* by an MPI launcher, and as which rank               */
     int          images;        /* that the request asks for                                   */
     xd_opt_table tables[3];
     xd_opt_spec  spec;
@@ -82,15 +73,17 @@ typedef struct task {           /* one run of the command                       
 
 static void task_init(task *t)
 {
-    int              n;
-    const xd_option *rows = xd_request_options(&n);
+    int              n, nplan;
+    const xd_option *rows = xd_request_options(&n), *plan = xd_parallel_options(&nplan);
     *t = (task){ .own.output = "output.png" };
-    t->ranks = (ranks){ .ulysses = 1, .ring = 1, .pipefusion = 1, .tensor = 1, .data = 1,
-                        .patches = 1, .warmup = 1 };
+    t->plan = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1, .ring_degree = 1,
+                             .pipefusion_parallel_degree = 1, .data_parallel_degree = 1,
+                             .warmup_steps = 1 };
+    t->launched = xd_launched(&t->rank);
     xd_request_init(&t->request);
     t->tables[0] = (xd_opt_table){ own_rows, sizeof own_rows / sizeof *own_rows, &t->own };
     t->tables[1] = (xd_opt_table){ rows, n, &t->request };
-    t->tables[2] = (xd_opt_table){ rank_rows, sizeof rank_rows / sizeof *rank_rows, &t->ranks };
+    t->tables[2] = (xd_opt_table){ plan, nplan, &t->plan };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 3, .aliases = aliases,
                              .stray = "a prompt of several words stands in quotes, and a second "
                                       "one behind a --prompt of its own" };
@@ -102,6 +95,8 @@ static void on_log(void *cookie, int level, const char *line)
 {
     static const char *const mark[] = { "error: ", "warning: ", "", "" };
     task *t = cookie;
+    if (t->rank > 0 && level > XD_LOG_ERROR)    /* rank 0 says the same                         */
+        return;
     xd_bar_clear(&t->bar);
     fprintf(stderr, "xdit: %s%s\n", level >= 0 && level < 4 ? mark[level] : "", line);
 }
@@ -144,7 +139,8 @@ static void print_json(const xd_result *res, int i, const char *name)
     xd_buf_json_string(&b, name);
     xd_buf_add(&b, ",\"seed\":%lld,\"seconds\":{", (long long)xd_result_seed(res, i));
     add_seconds(&b, res);
-    xd_buf_add(&b, "},\"parameters\":%s}", about ? about : "null");
+    xd_buf_add(&b, "},\"sent\":%lld,\"parameters\":%s}", (long long)xd_result_sent(res),
+               about ? about : "null");
     if (!b.failed)
         xd_cli_line(NULL, b.p);
     xd_buf_free(&b);
@@ -176,21 +172,14 @@ static void print_all_json(const task *t, const xd_result *res)
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
-static xd_status check_ranks(const ranks *r, xd_err *e)
+/* The ranks to start; 1: this process is all, or one of those that are there. */
+static xd_status check_ranks(task *t, int *ranks)
 {
-    for (size_t i = 0; i < sizeof rank_rows / sizeof *rank_rows; i++) {
-        const xd_option *o = &rank_rows[i];
-        int              v = *(const int *)(const void *)((const char *)r + o->offset);
-        int              degree = o->kind == XD_OPT_INT;
-        if (degree ? v == 1 || (v == 0 && o->offset == offsetof(ranks, warmup)) : !v)
-            continue;
-        if (degree)
-            return xd_fail(e, XD_EINVAL, "--%s %d is for several ranks, and this version runs on "
-                           "one: leave it out or give 1", o->name, v);
-        return xd_fail(e, XD_EINVAL, "--%s is for several ranks, and this version runs on one: "
-                       "leave it out", o->name);
-    }
-    return XD_OK;
+    int need = xd_parallel_ranks(&t->plan), n = t->own.nproc;
+    if (n > 1 && need == 1)
+        t->plan.ulysses_degree = need = n;
+    *ranks = t->launched ? 1 : n ? n : need;
+    return t->launched ? XD_OK : xd_parallel_check(&t->plan, *ranks, &t->err);
 }
 
 static int is_latents(const char *path)
@@ -200,16 +189,27 @@ static int is_latents(const char *path)
     return n >= k && strcmp(path + n - k, ext) == 0;
 }
 
-static xd_status check(task *t)
+static xd_status take_prompts(task *t)
+{
+    own      *o = &t->own;
+    xd_status st = XD_OK;
+    if (o->prompt_file)
+        st = xd_prompts_read(&o->prompts, o->prompt_file, &t->text, &t->err);
+    if (st == XD_OK && !o->prompts.n)
+        return xd_fail(&t->err, XD_EINVAL, "--prompt is missing: say what to paint");
+    return st;
+}
+
+static xd_status check(task *t, int *ranks)
 {
     own        *o = &t->own;
     xd_request *r = &t->request;
     if (!o->model)
         return xd_fail(&t->err, XD_EINVAL, "--model is missing: a directory with "
                        "model_index.json, or org/name");
-    if (!o->prompts.n)
-        return xd_fail(&t->err, XD_EINVAL, "--prompt is missing: say what to paint");
-    xd_status st = check_ranks(&t->ranks, &t->err);
+    xd_status st = take_prompts(t);
+    if (st == XD_OK)
+        st = check_ranks(t, ranks);
     if (st != XD_OK)
         return st;
     long long images = (long long)o->prompts.n * r->num_images_per_prompt;
@@ -225,7 +225,7 @@ static xd_status check(task *t)
     r->on_image = on_image;
     r->cookie = t;
     t->images = (int)images;
-    return xd_output_check(o->output, t->images, &t->err);
+    return t->rank > 0 ? XD_OK : xd_output_check(o->output, t->images, &t->err);
 }
 
 static void say_times(const task *t, const xd_result *res)
@@ -233,10 +233,12 @@ static void say_times(const task *t, const xd_result *res)
     static const char *const parts[] = { "text", "load", "denoise", "decode" };
     const char              *sep = ": ";
     int                      n = xd_result_count(res);
-    if (t->own.quiet)
+    if (t->own.quiet || t->rank > 0)
         return;
     fprintf(stderr, "xdit: %d image%s in %.2f s", n, n == 1 ? "" : "s",
             xd_result_seconds(res, "total"));
+    if (xd_result_sent(res) > 0)
+        fprintf(stderr, ", %.1f MB between ranks", (double)xd_result_sent(res) / 1e6);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         double s = xd_result_seconds(res, parts[i]);
         if (s >= 0.005) {
@@ -249,63 +251,109 @@ static void say_times(const task *t, const xd_result *res)
 
 /* ---- the command --------------------------------------------------------------------------- */
 
+static xd_open_args open_args(task *t)
+{
+    const own   *o = &t->own;
+    xd_open_args a = { .model = o->model, .dtype = o->dtype, .device = o->device,
+                       .threads = o->threads, .parallel = t->plan, .log = on_log, .cookie = t };
+    a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
+    return a;
+}
+
 static xd_status paint(task *t)
 {
     const own   *o = &t->own;
     xd_engine   *g = NULL;
     xd_result   *res = NULL;
-    xd_open_args a = { .model = o->model, .dtype = o->dtype, .device = o->device,
-                       .threads = o->threads, .log = on_log, .cookie = t };
-    a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
-    xd_bar_init(&t->bar, stderr, o->quiet);
+    xd_open_args a = open_args(t);
+    xd_bar_init(&t->bar, stderr, xd_launch_columns(), o->quiet || t->rank > 0);
     xd_status st = xd_open(&g, &a, &t->err);
     if (st == XD_OK) {
         xd_stop_watch(g);
         st = xd_generate(g, &t->request, &res, &t->err);
         xd_bar_clear(&t->bar);
     }
-    if (st == XD_OK && o->json)
+    if (st == XD_OK && o->json && t->rank == 0)
         print_all_json(t, res);
     if (st == XD_OK)
         say_times(t, res);
     xd_stop_watch(NULL);
     xd_result_free(&res);
-    xd_close(&g);
+    if (st != XD_ECOMM)         /* the other ranks may be anywhere: the launcher ends them      */
+        xd_close(&g);
     return st;
+}
+
+/* Opens the model on this process alone, so that what is wrong with it is said before there are
+ * ranks, then runs them. */
+static xd_status launch(task *t, int ranks, int argc, char **argv, int *code)
+{
+    xd_engine   *g = NULL;
+    xd_open_args a = open_args(t);
+    xd_launch    l = { .ranks = ranks, .argc = argc, .argv = argv, .command = "generate" };
+    a.log = NULL;
+    a.parallel = (xd_parallel){ 0 };
+    xd_status st = xd_open(&g, &a, &t->err);
+    xd_close(&g);
+    return st == XD_OK ? xd_launch_run(&l, code, &t->err) : st;
+}
+
+/* A failure that all ranks know is said by rank 0; one that only another rank may know, by it. */
+static int fail(task *t, xd_status st)
+{
+    char  said[sizeof t->err.msg + 32];
+    int   who = t->rank > 0 ? t->rank : t->err.rank;
+    int   silent = t->rank > 0 && (t->err.rank >= 0 || st == XD_EINVAL || st == XD_ECANCELLED);
+    int   stopped = st == XD_ECANCELLED && xd_stop_asked();
+    if (who > 0)
+        snprintf(said, sizeof said, "rank %d: %s", who, t->err.msg);
+    else
+        snprintf(said, sizeof said, "%s", t->err.msg);
+    if (!silent)
+        fprintf(stderr, "xdit: %s\n", t->err.msg[0] ? said : xd_status_name(st));
+    if (stopped)
+        return 128 + xd_stop_asked();
+    return st == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
 }
 
 static int run(int argc, char **argv)
 {
     task t;
-    int  code;
+    int  code = XD_EXIT_OK, ranks = 1;
     task_init(&t);
     xd_status st = xd_opt_parse(&t.spec, argc, argv, NULL, &t.err);
-    xd_stop_arm();
+    if (t.launched)
+        xd_stop_arm_rank();
+    else
+        xd_stop_arm();
     signal(SIGPIPE, SIG_IGN);   /* a reader that went away is no reason to lose images          */
     if (st == XD_OK)
-        st = check(&t);
+        st = check(&t, &ranks);
     if (st == XD_OK)
-        st = paint(&t);
-    if (st == XD_ECANCELLED && xd_stop_asked()) {
-        fprintf(stderr, "xdit: %s\n", t.err.msg);
-        code = 128 + xd_stop_asked();
-    } else {
-        code = xd_cli_exit(st, &t.err);
-    }
+        st = ranks > 1 ? launch(&t, ranks, argc, argv, &code) : paint(&t);
+    if (st != XD_OK)
+        code = fail(&t, st);
     if (code == XD_EXIT_OK)
         code = xd_cli_flush();
     xd_opt_texts_free(&t.own.prompts);
+    free(t.text);
+    if (st == XD_ECOMM)         /* no exit handler of MPI's, which would wait                   */
+        _exit(code);
     return code;
 }
 
 static void help(FILE *f)
 {
     static const xd_opt_group groups[] = {
-        { "What to paint", "prompt negative_prompt width height num_images_per_prompt seed" },
+        { "What to paint", "prompt prompts negative_prompt width height num_images_per_prompt seed" },
         { "Model and output", "model output" },
         { "How to paint", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                           "no_resolution_binning" },
         { "This machine", "dtype threads device enable_tiling enable_slicing" },
+        { "Several ranks", "nproc ulysses_degree ring_degree pipefusion_parallel_degree "
+                           "tensor_parallel_degree data_parallel_degree use_cfg_parallel "
+                           "use_parallel_vae num_pipeline_patch warmup_steps "
+                           "attn_layer_num_for_pp use_displaced_patches" },
         { "What is said", "quiet verbose json" },
         { "More", NULL },
     };
@@ -313,11 +361,11 @@ static void help(FILE *f)
     task_init(&t);
     int more = 0;
     for (int i = 0; i < t.tables[1].n; i++)
-        more += !xd_opt_grouped(groups, 5, t.tables[1].rows[i].name);
+        more += !xd_opt_grouped(groups, 6, t.tables[1].rows[i].name);
     fputs("Usage: xdit generate --model DIR --prompt TEXT [options]\n\n"
           "Paints pictures from prompts. In flags - and _ are the same, and so are\n"
           "--flag value and --flag=value.\n", f);
-    xd_opt_help(f, &t.spec, groups, more ? 6 : 5);
+    xd_opt_help(f, &t.spec, groups, more ? 7 : 6);
     fputs("\nExample:\n"
           "  xdit generate --model models/demo-pixart --seed 7 --output demo.png \\\n"
           "    --prompt \"a large red circle on a blue background\"\n", f);

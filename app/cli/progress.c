@@ -15,11 +15,11 @@ static int columns_of(int fd)
     return ioctl(fd, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
 }
 
-void xd_bar_init(xd_bar *b, FILE *f, int quiet)
+void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet)
 {
     *b = (xd_bar){ .f = f, .quiet = quiet, .said_s = -1.0 };
-    b->terminal = isatty(fileno(f));
-    b->columns = b->terminal ? columns_of(fileno(f)) : 80;
+    b->terminal = columns > 0 || isatty(fileno(f));
+    b->columns = columns > 0 ? columns : b->terminal ? columns_of(fileno(f)) : 80;
 }
 
 void xd_bar_clear(xd_bar *b)

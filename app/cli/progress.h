@@ -17,7 +17,8 @@ typedef struct xd_bar {
     double said_s;              /* when the last plain line was written                        */
 } xd_bar;
 
-void xd_bar_init(xd_bar *b, FILE *f, int quiet);
+/* columns: of the terminal behind a pipe; 0: f is looked at. */
+void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet);
 void xd_bar_stage(xd_bar *b, const char *stage);
 void xd_bar_step(xd_bar *b, const xd_progress *p);
 void xd_bar_clear(xd_bar *b);   /* makes room for another line; also when nothing is left to do */

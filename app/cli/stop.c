@@ -20,6 +20,29 @@ static void on_signal(int sig)
     xd_cancel(g);
 }
 
+static void on_end(int sig)
+{
+    xd_output_sweep();
+    _exit(128 + sig);
+}
+
+static void on_cancel(int sig)
+{
+    (void)sig;
+    on_signal(SIGINT);
+}
+
+void xd_stop_arm_rank(void)
+{
+    struct sigaction cancel = { .sa_handler = on_cancel, .sa_flags = SA_RESTART };
+    struct sigaction end = { .sa_handler = on_end, .sa_flags = SA_RESTART };
+    xd_stop_arm();
+    sigemptyset(&cancel.sa_mask);
+    sigemptyset(&end.sa_mask);
+    sigaction(SIGUSR1, &cancel, NULL);
+    sigaction(SIGTERM, &end, NULL);
+}
+
 /* SIGINT and SIGTERM are taken even where they were ignored: a shell starts background commands
  * of a script with SIGINT ignored, and who sends it to one means it. */
 void xd_stop_arm(void)

@@ -1,0 +1,360 @@
+/* launch.c - several ranks from one command line: this process starts the MPI launcher and stays
+ * its parent, so that signals, exit codes and what is said are those of one program.
+ *
+ * The launcher has a process group of its own: Ctrl-C reaches this process alone, which passes it
+ * on in a way that lets ranks end their request. Its files are put into a directory that is
+ * removed whatever happened to them. */
+#include "cli/launch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/noise.h"
+
+#ifndef XDIT_MPI                /* 1: Open MPI, 2: another one, 0: none; the build says          */
+#define XDIT_MPI 0
+#endif
+
+enum { PATIENCE_S = 30, AGONY_S = 5, MAXRANKS = 4096 };
+
+typedef struct watch {
+    pid_t  child;
+    int    out, err;            /* read ends; -1: ended                                        */
+    int    lost;                /* errno of writing to standard output                         */
+    int    first;               /* the first signal that came                                  */
+    int    stage;               /* 0 running, 1 cancelled, 2 told to end, 3 killed              */
+    double since;               /* when the stage began                                        */
+    char   room[64];            /* the launcher's files; empty: where it wants                 */
+    xd_noise noise;
+} watch;
+
+static volatile sig_atomic_t came;      /* signals since the last look                          */
+
+static void on_signal(int sig)
+{
+    came = sig;
+}
+
+int xd_launch_columns(void)
+{
+    const char *v = getenv("XDIT_COLUMNS");
+    return v ? atoi(v) : 0;
+}
+
+/* ---- the launcher ---------------------------------------------------------------------------- */
+
+static int in_path(const char *name, char *path, size_t size)
+{
+    const char *dirs = getenv("PATH");
+    for (const char *p = dirs ? dirs : "/usr/bin:/bin"; *p; p += strcspn(p, ":"), p += *p == ':') {
+        snprintf(path, size, "%.*s/%s", (int)strcspn(p, ":"), p, name);
+        if (access(path, X_OK) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static xd_status find_launcher(char *path, size_t size, xd_err *e)
+{
+    static const char *const names[] = { XDIT_MPI == 1 ? "mpirun.openmpi" : "mpiexec.hydra",
+                                         XDIT_MPI == 1 ? "mpirun" : "mpiexec" };
+    const char *own = getenv("XDIT_MPIRUN");
+    if (!XDIT_MPI)
+        return xd_fail(e, XD_EUNSUPPORTED, "this build has no MPI: it runs on one rank only");
+    if (own && *own) {
+        snprintf(path, size, "%s", own);
+        if (strchr(own, '/') ? access(own, X_OK) == 0 : in_path(own, path, size))
+            return XD_OK;
+        return xd_fail(e, XD_EIO, "XDIT_MPIRUN is %s, and that is no program", own);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (in_path(names[i], path, size))
+            return XD_OK;
+    return xd_fail(e, XD_EIO, "several ranks are started by mpirun, which is not there: install the "
+                   "package %s, or name it in XDIT_MPIRUN", XDIT_MPI == 1 ? "openmpi-bin" : "mpich");
+}
+
+/* A directory for shared segments and sockets. On other hosts it would not be there, so it is used
+ * only where all ranks are on this one. */
+static void make_room(watch *w)
+{
+    static const char *const far[] = { "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID",
+                                       "OMPI_MCA_orte_default_hostfile" };
+    if (XDIT_MPI != 1)
+        return;
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++)
+        if (getenv(far[i]))
+            return;
+    snprintf(w->room, sizeof w->room, "/dev/shm/xdit.XXXXXX");
+    if (!mkdtemp(w->room))
+        w->room[0] = 0;
+}
+
+static void remove_tree(const char *path, int depth)
+{
+    DIR *d = depth < 16 ? opendir(path) : NULL;
+    for (struct dirent *f; d && (f = readdir(d));) {
+        char        name[4096];
+        struct stat st;
+        int         n = snprintf(name, sizeof name, "%s/%s", path, f->d_name);
+        if (n >= (int)sizeof name || !strcmp(f->d_name, ".") || !strcmp(f->d_name, ".."))
+            continue;
+        if (lstat(name, &st) == 0 && S_ISDIR(st.st_mode))
+            remove_tree(name, depth + 1);
+        else
+            unlink(name);
+    }
+    if (d)
+        closedir(d);
+    rmdir(path);
+}
+
+typedef struct words { const char *v[32]; int n; } words;
+
+static void add(words *a, const char *first, const char *second, const char *third)
+{
+    a->v[a->n++] = first;
+    if (second)
+        a->v[a->n++] = second;
+    if (third)
+        a->v[a->n++] = third;
+}
+
+/* The whole command: launcher, its options, this program, the arguments as they were given. */
+static char **make_command(const xd_launch *l, const watch *w, const char *launcher,
+                           const char *self, const char *number)
+{
+    words a = { .n = 0 };
+    add(&a, launcher, "-n", number);
+    if (XDIT_MPI == 1)
+        add(&a, "--oversubscribe", "--bind-to", "none");
+    if (XDIT_MPI == 1 && geteuid() == 0)
+        add(&a, "--allow-run-as-root", NULL, NULL);
+    if (w->room[0]) {
+        add(&a, "--mca", "orte_tmpdir_base", w->room);
+        add(&a, "--mca", "btl_vader_backing_directory", w->room);
+        add(&a, "--mca", "osc_sm_backing_directory", w->room);
+    }
+    add(&a, self, l->command, NULL);
+    char **v = calloc((size_t)(a.n + l->argc) + 1, sizeof *v);
+    if (!v)
+        return NULL;
+    memcpy(v, a.v, (size_t)a.n * sizeof *v);
+    memcpy(v + a.n, l->argv, (size_t)l->argc * sizeof *v);
+    return v;
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+static void ends_us(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGHUP);
+}
+
+static void be_launcher(char **v, const int out[2], const int err[2])
+{
+    sigset_t none;
+    int      null = open("/dev/null", O_RDONLY);
+    setpgid(0, 0);
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGTERM);   /* a killed parent takes the ranks with it              */
+#endif
+    dup2(null, 0);
+    dup2(out[1], 1);
+    dup2(err[1], 2);
+    for (int fd = 3; fd < 64; fd++)
+        close(fd);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execv(v[0], v);
+    _exit(127);
+}
+
+static xd_status start(watch *w, char **v, xd_err *e)
+{
+    int      out[2], err[2], width = 0;
+    char     columns[16];
+    sigset_t set;
+#ifdef TIOCGWINSZ
+    struct winsize size;
+    if (isatty(2))
+        width = ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+#endif
+    snprintf(columns, sizeof columns, "%d", width);
+    setenv("XDIT_COLUMNS", columns, 1);
+    if (pipe(out) != 0)
+        return xd_fail(e, XD_EIO, "cannot make a pipe: %s", strerror(errno));
+    if (pipe(err) != 0) {
+        close(out[0]), close(out[1]);
+        return xd_fail(e, XD_EIO, "cannot make a pipe: %s", strerror(errno));
+    }
+    struct sigaction act = { .sa_handler = on_signal };
+    sigemptyset(&act.sa_mask);
+    ends_us(&set);
+    sigprocmask(SIG_BLOCK, &set, NULL); /* they come in while this process waits, only          */
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGHUP, &act, NULL);
+    fflush(NULL);
+    w->child = fork();
+    if (w->child == 0)
+        be_launcher(v, out, err);
+    close(out[1]), close(err[1]);
+    w->out = out[0], w->err = err[0];
+    if (w->child < 0) {
+        close(out[0]), close(err[0]);
+        return xd_fail(e, XD_EIO, "cannot start another process: %s", strerror(errno));
+    }
+    return XD_OK;
+}
+
+/* ---- watching -------------------------------------------------------------------------------- */
+
+/* Cancels, then ends, then kills. Open MPI gives SIGUSR1 to all ranks; others pass SIGINT on. */
+static void escalate(watch *w)
+{
+    static const int open_mpi[] = { SIGUSR1, SIGTERM, SIGKILL }, other[] = { SIGINT, SIGTERM, SIGKILL };
+    if (w->stage < 3)
+        kill(w->child, XDIT_MPI == 1 ? open_mpi[w->stage] : other[w->stage]);
+    w->stage += w->stage < 3;
+    w->since = xd_now_s();
+}
+
+static void look_at_signals(watch *w)
+{
+    double waited = xd_now_s() - w->since;
+    if (came) {
+        if (!w->first)
+            w->first = came;
+        came = 0;
+        escalate(w);
+    } else if (w->stage && waited > (w->stage == 1 ? PATIENCE_S : AGONY_S)) {
+        escalate(w);
+    }
+}
+
+static void pass_output(watch *w, const char *p, size_t n)
+{
+    while (n && !w->lost) {
+        ssize_t k = write(1, p, n);
+        if (k < 0 && errno != EINTR)
+            w->lost = errno;
+        if (k > 0)
+            p += k, n -= (size_t)k;
+    }
+}
+
+/* Reads what there is; closes an end that has come to its end. */
+static void take(watch *w, int *fd)
+{
+    char    buf[8192];
+    ssize_t n = read(*fd, buf, sizeof buf);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (n <= 0) {
+        close(*fd);
+        *fd = -1;
+    } else if (fd == &w->out) {
+        pass_output(w, buf, (size_t)n);
+    } else {
+        xd_noise_take(&w->noise, buf, (size_t)n);
+    }
+}
+
+static int stay(watch *w)
+{
+    sigset_t none;
+    int      status = 0;
+    sigemptyset(&none);
+    while (w->out >= 0 || w->err >= 0) {
+        fd_set          set;
+        struct timespec second = { 1, 0 };
+        FD_ZERO(&set);
+        if (w->out >= 0)
+            FD_SET(w->out, &set);
+        if (w->err >= 0)
+            FD_SET(w->err, &set);
+        int n = pselect((w->out > w->err ? w->out : w->err) + 1, &set, NULL, NULL, &second, &none);
+        look_at_signals(w);
+        if (n > 0 && w->out >= 0 && FD_ISSET(w->out, &set))
+            take(w, &w->out);
+        if (n > 0 && w->err >= 0 && FD_ISSET(w->err, &set))
+            take(w, &w->err);
+    }
+    xd_noise_end(&w->noise);
+    while (waitpid(w->child, &status, 0) < 0 && errno == EINTR)
+        look_at_signals(w);
+    return status;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+/* The exit code of a run; says what no rank has said. */
+static int judge(const watch *w, int status)
+{
+    char why[512];
+    int  code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    xd_noise_sum(&w->noise, why, sizeof why);
+    if (w->first) {
+        if (!w->noise.said)
+            fprintf(stderr, "xdit: cancelled\n");
+        return 128 + w->first;
+    }
+    if (w->lost) {
+        fprintf(stderr, "xdit: cannot write to standard output: %s\n", strerror(w->lost));
+        return XD_EXIT_FAILED;
+    }
+    int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE;
+    if (code && (!by_rank || !w->noise.said))
+        fprintf(stderr, "xdit: %s%s\n", strncmp(why, "rank ", 5) == 0 || !why[0] ? "" :
+                "the MPI launcher failed: ", why[0] ? why : "the MPI launcher ended without a word");
+    return code == 0 || by_rank || (code > 128 && code < 160 && !why[0]) ? code : XD_EXIT_FAILED;
+}
+
+xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
+{
+    char      launcher[4096], self[4096], number[16];
+    watch     w = { .noise = { .fd = 2 } };
+    xd_status s = find_launcher(launcher, sizeof launcher, e);
+    ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (s != XD_OK)
+        return s;
+    if (l->ranks > MAXRANKS)
+        return xd_fail(e, XD_EINVAL, "%d ranks are more than the %d that one host is asked for",
+                       l->ranks, MAXRANKS);
+    if (n <= 0)
+        return xd_fail(e, XD_EIO, "this program cannot find its own file: %s", strerror(errno));
+    self[n] = 0;
+    snprintf(number, sizeof number, "%d", l->ranks);
+    make_room(&w);
+    char **v = make_command(l, &w, launcher, self, number);
+    s = v ? start(&w, v, e) : xd_fail(e, XD_ENOMEM, "no memory for a command line");
+    if (s == XD_OK)
+        *code = judge(&w, stay(&w));
+    if (w.room[0])
+        remove_tree(w.room, 0);
+    free(v);
+    return s;
+}

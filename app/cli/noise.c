@@ -1,0 +1,145 @@
+/* noise.c - the ranks' standard error, line by line; see noise.h */
+#include "cli/noise.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DASHES = 40 };
+
+static void put(const xd_noise *z, const char *p, size_t n)
+{
+    while (n) {
+        ssize_t k = write(z->fd, p, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return;             /* nobody reads it any more                                    */
+        p += k;
+        n -= (size_t)k;
+    }
+}
+
+static int is_dashes(const xd_noise *z)
+{
+    return z->n >= DASHES && strspn(z->line, "-") >= DASHES;
+}
+
+/* "[host:12345] ..." is how MPI marks its own lines. */
+static int is_marked(const char *line)
+{
+    const char *end = line[0] == '[' ? strchr(line, ']') : NULL, *p = end;
+    while (p && p > line + 1 && isdigit((unsigned char)p[-1]))
+        p--;
+    return p && p < end && p[-1] == ':';
+}
+
+/* Can a line that begins so still turn out to be noise? */
+static int may_be_noise(const xd_noise *z)
+{
+    if (z->inside)
+        return strncmp(z->line, "xdit: ", z->n < 6 ? z->n : 6) != 0 || z->n < 6;
+    return z->line[0] == '[' || strspn(z->line, "-") == z->n || strncmp(z->line, "xdit: ", z->n) == 0;
+}
+
+static void keep(xd_noise *z)
+{
+    size_t room = sizeof z->kept - 1 - z->nkept, n = z->n < room ? z->n : room;
+    memcpy(z->kept + z->nkept, z->line, n);
+    z->nkept += n;
+}
+
+/* A line that was held back is whole. */
+static void judge(xd_noise *z)
+{
+    z->line[z->n] = 0;
+    if (is_dashes(z))
+        z->inside = !z->inside;
+    else if (z->inside || is_marked(z->line))
+        keep(z);
+    else
+        put(z, z->line, z->n);
+    z->n = 0;
+}
+
+static void take_one(xd_noise *z, char c)
+{
+    static const char erase[] = "\r\033[K";
+    if (z->passing) {
+        put(z, &c, 1);
+        z->escape = c == erase[z->escape] ? z->escape + 1 : c == '\r';
+        if (c == '\n' || z->escape == 4)
+            z->passing = z->escape = 0;
+        return;
+    }
+    z->line[z->n++] = c;
+    z->line[z->n] = 0;
+    if (c == '\n') {
+        judge(z);
+    } else if (!may_be_noise(z) || z->n == sizeof z->line - 2) {
+        if (strncmp(z->line, "xdit: ", 6) == 0)
+            z->said = 1;
+        put(z, z->line, z->n);
+        z->passing = 1;
+        z->escape = c == '\r';
+        z->n = 0;
+    }
+}
+
+void xd_noise_take(xd_noise *z, const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (z->passing) {       /* as much as can pass at once                                 */
+            size_t k = 0;
+            while (i + k < n && p[i + k] != '\n' && p[i + k] != '\r' && p[i + k] != '\033' &&
+                   z->escape == 0)
+                k++;
+            put(z, p + i, k);
+            i += k;
+            if (i == n)
+                return;
+        }
+        take_one(z, p[i]);
+    }
+}
+
+void xd_noise_end(xd_noise *z)
+{
+    if (z->n)
+        judge(z);
+}
+
+static int number_behind(const char *text, const char *word, int *v)
+{
+    const char *p = strstr(text, word);
+    if (!p || !isdigit((unsigned char)p[strlen(word)]))
+        return 0;
+    *v = atoi(p + strlen(word));
+    return 1;
+}
+
+void xd_noise_sum(const xd_noise *z, char *text, size_t size)
+{
+    char   all[sizeof z->kept];
+    int    rank, sig;
+    size_t n = 0;
+    memcpy(all, z->kept, z->nkept);
+    all[z->nkept] = 0;
+    for (char *p = all; *p; p++)
+        if (isspace((unsigned char)*p))
+            *p = ' ';
+    text[0] = 0;
+    if (number_behind(all, "process rank ", &rank) && number_behind(all, "on signal ", &sig)) {
+        snprintf(text, size, "rank %d was killed by signal %d", rank, sig);
+        return;
+    }
+    for (const char *p = all; *p && n + 1 < size; p++)
+        if (*p != ' ' || (n && text[n - 1] != ' '))
+            text[n++] = *p;
+    while (n && text[n - 1] == ' ')
+        n--;
+    text[n] = 0;
+}
