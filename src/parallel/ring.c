@@ -104,7 +104,7 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
 static void close(xd_mix *m)
 {
     ring *s = m->priv;
-    for (int i = 0; i < 2; i++)
+    for (int i = 1; i >= 0; i--)        /* last one first: counting memory is a stack           */
         if (s->buf[i])
             s->dev->mem->put(s->dev, s->buf[i], s->bytes);
     free(s);
