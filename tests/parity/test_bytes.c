@@ -1,0 +1,243 @@
+/* test_bytes.c - the bytes that each method sends in a step, as doc/methods.md gives them, against
+ * what the count communicator counts.
+ *
+ *     test_bytes MODEL
+ *
+ * No MPI: every rank of a plan is walked through on the count device, one exact step and one with
+ * stale keys and values. The formulas below are written from the document, with a cut of their
+ * own, so that code and document must agree to the byte, for extents that no degree divides. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "exec/op.h"
+
+enum { STEPS = 4, STALE = 1, SINGLE = 8192 };   /* SINGLE: all-reduces up to this are one trip */
+
+typedef struct plan {
+    int deg[XD_NAXES];          /* tensor, ulysses, ring, pipe, cfg, data                      */
+    int patches, displaced;
+} plan;
+
+static const plan plans[] = {
+    { { 1, 1, 1, 1, 1, 1 }, 1, 0 }, { { 1, 1, 1, 1, 2, 1 }, 1, 0 }, { { 1, 1, 1, 1, 1, 3 }, 1, 0 },
+    { { 1, 3, 1, 1, 1, 1 }, 1, 0 }, { { 1, 7, 1, 1, 1, 1 }, 1, 0 }, { { 1, 1, 4, 1, 1, 1 }, 1, 0 },
+    { { 1, 2, 3, 1, 1, 1 }, 1, 0 }, { { 3, 1, 1, 1, 1, 1 }, 1, 0 }, { { 2, 2, 1, 1, 1, 1 }, 1, 0 },
+    { { 1, 1, 1, 4, 1, 1 }, 4, 0 }, { { 1, 1, 1, 3, 1, 1 }, 5, 0 }, { { 1, 1, 1, 3, 1, 1 }, 1, 0 },
+    { { 1, 1, 4, 1, 1, 1 }, 1, 1 }, { { 1, 2, 2, 1, 1, 1 }, 1, 1 }, { { 1, 2, 1, 3, 2, 1 }, 3, 0 },
+    { { 1, 1, 2, 2, 1, 1 }, 3, 0 }, { { 2, 2, 2, 2, 2, 2 }, 3, 0 }, { { 2, 1, 3, 2, 2, 1 }, 1, 1 },
+    { { 6, 1, 1, 1, 1, 1 }, 1, 0 }, { { 1, 1, 1, 9, 1, 1 }, 2, 0 },
+};
+
+static const int64_t sizes[][2] = { { 11, 13 }, { 1, 3 }, { 32, 24 } };          /* tokens: h, w */
+
+static int checks, failures;
+
+/* ---- the document's formulas -------------------------------------------------------------- */
+
+typedef struct model { int64_t N, H, d, D, F, e; int sites, passes; } model;
+typedef struct where { int at[XD_NAXES], first, last; } where;
+
+static int64_t part(int64_t n, int i, int k)
+{
+    return n * (i + 1) / k - n * i / k;
+}
+
+/* Image tokens of a unit (patch, or -1 for all) on member u, r. */
+static int64_t rows(const model *m, const plan *p, int unit, int u, int r)
+{
+    int64_t n = 0;
+    for (int q = 0; q < p->patches; q++)
+        if (unit < 0 || q == unit)
+            n += part(part(m->N, q, p->patches), u + r * p->deg[XD_ULYSSES],
+                      p->deg[XD_ULYSSES] * p->deg[XD_RING]);
+    return n;
+}
+
+/* Tokens of a whole ring member. */
+static int64_t rows_ring(const model *m, const plan *p, int unit, int r)
+{
+    int64_t n = 0;
+    for (int u = 0; u < p->deg[XD_ULYSSES]; u++)
+        n += rows(m, p, unit, u, r);
+    return n;
+}
+
+/* Trades n rows of q, k, v for heads, and rows of others for my heads' results. */
+static int64_t of_ulysses(const model *m, const plan *p, const where *w, int unit)
+{
+    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING]);
+    int64_t all = rows_ring(m, p, unit, w->at[XD_RING]);
+    int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]);
+    int64_t h = part(H, w->at[XD_ULYSSES], p->deg[XD_ULYSSES]);
+    return (3 * n * (H - h) + (all - n) * h) * m->d * m->e;
+}
+
+/* Ring: K and V of all members but my successor pass through me. With patches it is all tokens'
+ * (the memory's), for each patch. Displaced: my own to everyone. */
+static int64_t of_ring(const model *m, const plan *p, const where *w, int unit)
+{
+    int     R = p->deg[XD_RING], me = w->at[XD_RING];
+    int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]), n = 0;
+    int64_t h = part(H, w->at[XD_ULYSSES], p->deg[XD_ULYSSES]);
+    for (int r = 0; r < R; r++)
+        n += !p->displaced && r != (me + 1) % R ? rows_ring(m, p, p->patches > 1 ? -1 : unit, r) : 0;
+    if (p->displaced)
+        n = (R - 1) * rows_ring(m, p, unit, me);
+    return R == 1 ? 0 : 2 * n * h * m->d * m->e;
+}
+
+/* Three sums of [n,D] in f32. */
+static int64_t of_tensor(const model *m, const plan *p, const where *w, int unit)
+{
+    int     T = p->deg[XD_TENSOR], me = w->at[XD_TENSOR];
+    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING]) * m->D;
+    if (4 * n <= SINGLE)
+        return 3 * 4 * n * (T - 1);
+    return 3 * 4 * (n - part(n, me, T) + part(n, me, T) * (T - 1));
+}
+
+static int64_t of_unit(const model *m, const plan *p, const where *w, int unit)
+{
+    int     P = p->deg[XD_PIPE], C = p->deg[XD_CFG], is_last = w->at[XD_PIPE] == P - 1;
+    int     mine = 0;
+    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING]);
+    for (int i = 0; i < m->passes; i++)
+        mine += i % C == w->at[XD_CFG];
+    int64_t bytes = of_ulysses(m, p, w, unit) * m->sites + of_ring(m, p, w, unit) * m->sites +
+                    of_tensor(m, p, w, unit);
+    bytes *= (int64_t)(w->last - w->first) * mine;
+    if (!is_last)
+        bytes += 4 * n * m->D * mine;           /* hidden states, to the next stage            */
+    else if (C > 1)
+        bytes += 4 * n * m->F * mine;           /* predictions, to the other pass              */
+    if (is_last && P > 1 && mine)
+        bytes += 4 * n * m->F;                  /* latents, to the first stage                 */
+    return bytes;
+}
+
+static int64_t of_step(const model *m, const plan *p, const where *w, int stale)
+{
+    int64_t replica = 1, bytes = 0;
+    for (int a = XD_TENSOR; a <= XD_CFG; a++)
+        replica *= p->deg[a];
+    if (!stale || p->patches == 1)
+        bytes = of_unit(m, p, w, -1);
+    for (int q = 0; stale && p->patches > 1 && q < p->patches; q++)
+        bytes += of_unit(m, p, w, q);
+    return bytes + 4 * (replica - 1);           /* is everybody well?                          */
+}
+
+/* ---- counting ----------------------------------------------------------------------------- */
+
+static void must(xd_status s, const xd_err *e)
+{
+    if (s == XD_OK)
+        return;
+    fprintf(stderr, "%s\n", e->msg);
+    exit(1);
+}
+
+/* Makes the engine, which runs on one rank, count as rank `rank` of a plan. */
+static where pose(xd_engine *g, const plan *p, int rank, int n)
+{
+    xd_err      e = { 0 };
+    where       w;
+    int         layers = g->model.dit.net.nlayers, P = p->deg[XD_PIPE];
+    xd_parallel a = { p->deg[XD_TENSOR], p->deg[XD_ULYSSES], p->deg[XD_RING], p->deg[XD_PIPE],
+                      p->deg[XD_DATA], p->deg[XD_CFG] - 1, p->patches, STALE, p->displaced, 0, NULL };
+    must(xd_plan_make(&g->plan, &a, n, &g->model.dit_info, &e), &e);
+    xd_topo_close(&g->count_topo);
+    xd_comm_close(&g->count_world);
+    must(xd_comm_count(&g->count_world, rank, n, &e), &e);
+    must(xd_topo_open(&g->count_topo, g->count_world, g->plan.deg, &e), &e);
+    memcpy(w.at, g->count_topo.at, sizeof w.at);
+    w.first = layers * w.at[XD_PIPE] / P;
+    w.last = layers * (w.at[XD_PIPE] + 1) / P;
+    g->model.dit.tp = p->deg[XD_TENSOR];
+    g->model.dit.tp_at = w.at[XD_TENSOR];
+    xd_part_stage(&g->model.dit, w.first, w.last);
+    return w;
+}
+
+static void check(int64_t got, int64_t want, const xd_engine *g, const model *m, const char *step)
+{
+    checks++;
+    if (got == want)
+        return;
+    failures++;
+    printf("not ok: %s, %lld tokens, %lld bytes a number, %d passes, rank %d, %s step: %lld bytes "
+           "counted, %lld by formula\n", g->plan.text, (long long)m->N, (long long)m->e, m->passes,
+           g->count_world->rank, step, (long long)got, (long long)want);
+}
+
+static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
+{
+    const xd_dit_info *d = &g->model.dit_info;
+    xd_err   e = { 0 };
+    xd_flow  f;
+    xd_arena a;
+    xd_cond  cond[XD_MAXPASS] = { { { 0 }, { 0 } } };
+    model    m = { j->tokens, d->heads, d->head_dim, d->dim, j->features,
+                   (int64_t)xd_dtype_size(g->type), d->sites, j->npass };
+    must(xd_part_count(&g->model.dit, g->count, g->type, &e), &e);
+    must(xd_room_open(&a, g->count, 0, &e), &e);
+    for (int i = 0; i < j->npass; i++)
+        cond[i].tok = xd_view2(a.base, XD_F32, 9, d->text_dim);
+    xd_flow_open(&f, j, g->count, &g->count_topo, &a, &g->model.dit.shadow, cond);
+    for (int i = 0; i <= STALE; i++) {
+        int64_t before = g->count_world->traffic->bytes;
+        xd_flow_step(&f, i);
+        check(g->count_world->traffic->bytes - before, of_step(&m, p, w, i >= STALE), g, &m,
+              i < STALE ? "an exact" : "a stale");
+    }
+    must(f.x.err.code, &f.x.err);
+    xd_flow_close(&f);
+    xd_room_close(&a, g->count);
+}
+
+static void one_plan(xd_engine *g, const plan *p, const xd_request *r)
+{
+    int n = 1;
+    for (int a = 0; a < XD_NAXES; a++)
+        n *= p->deg[a];
+    for (int rank = 0; rank < n; rank++) {
+        xd_job j;
+        xd_err e = { 0 };
+        where  w = pose(g, p, rank, n);
+        must(xd_job_open(&j, g, r, &e), &e);
+        one_rank(g, &j, p, &w);
+        xd_job_close(&j);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const prompt = "a red circle";
+    xd_err       e = { 0 };
+    xd_engine   *g = NULL;
+    xd_request   r;
+    xd_open_args a = { .model = argc == 2 ? argv[1] : "", .dtype = "f32", .device = "cpu" };
+    a.threads = 1;
+    must(xd_open_with(&g, &a, 0, &e), &e);
+    xd_request_init(&r);
+    r.prompts = &prompt;
+    r.nprompts = 1;
+    r.num_inference_steps = STEPS;
+    r.no_resolution_binning = 1;
+    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++)
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+            for (int v = 0; v < 3; v++) {       /* f32, without guidance, bf16                 */
+                const xd_dit_info *d = &g->model.dit_info;
+                g->type = v == 2 ? XD_BF16 : XD_F32;
+                r.guidance_scale = v == 1 ? 1 : 4.5;
+                r.height = sizes[s][0] * d->patch[1] * g->model.vae_info.cell[1];
+                r.width = sizes[s][1] * d->patch[2] * g->model.vae_info.cell[2];
+                one_plan(g, &plans[i], &r);
+            }
+    printf("%zu plans: %d steps of ranks compared, %d failures\n", sizeof plans / sizeof plans[0],
+           checks, failures);
+    xd_close(&g);
+    return failures || !checks;
+}
