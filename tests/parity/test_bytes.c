@@ -82,7 +82,8 @@ static int64_t of_ring(const model *m, const plan *p, const where *w, int unit)
     int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]), n = 0;
     int64_t h = part(H, w->at[XD_ULYSSES], p->deg[XD_ULYSSES]);
     for (int r = 0; r < R; r++)
-        n += !p->displaced && r != (me + 1) % R ? rows_ring(m, p, p->patches > 1 ? -1 : unit, r) : 0;
+        if (!p->displaced && r != (me + 1) % R)
+            n += rows_ring(m, p, p->patches > 1 ? -1 : unit, r);
     if (p->displaced)
         n = (R - 1) * rows_ring(m, p, unit, me);
     return R == 1 ? 0 : 2 * n * h * m->d * m->e;
@@ -146,7 +147,8 @@ static where pose(xd_engine *g, const plan *p, int rank, int n)
     where       w;
     int         layers = g->model.dit.net.nlayers, P = p->deg[XD_PIPE];
     xd_parallel a = { p->deg[XD_TENSOR], p->deg[XD_ULYSSES], p->deg[XD_RING], p->deg[XD_PIPE],
-                      p->deg[XD_DATA], p->deg[XD_CFG] - 1, p->patches, STALE, p->displaced, 0, NULL };
+                      p->deg[XD_DATA], p->deg[XD_CFG] - 1, p->patches, STALE,
+                      p->displaced, 0, NULL };
     must(xd_plan_make(&g->plan, &a, n, &g->model.dit_info, &e), &e);
     xd_topo_close(&g->count_topo);
     xd_comm_close(&g->count_world);

@@ -60,14 +60,15 @@ static void compare(const xd_result *res, const char *name, const char *what)
     int64_t      n = 0;
     const float *lat = xd_result_lat(res, 0, &n);
     ref          want = ref_get(st, "%s", name);
-    ref          plain = ref_get(exact, "latents.0.%d", (int)js_num(req, "num_inference_steps") - 1);
+    int          steps = (int)js_num(req, "num_inference_steps");
+    ref          plain = ref_get(exact, "latents.0.%d", steps - 1);
     if (!want.v || !plain.v || n != want.n || plain.n != want.n) {
         fail(what, "there is no such reference, or it has another size");
     } else {
         double got = ref_apart(lat, want.nd, want.d, &want);
         double stale = ref_apart(plain.v, want.nd, want.d, &want);
-        snprintf(why, sizeof why, "%.2g of the largest value from the reference, which is %.2g from "
-                 "exact latents", got, stale);
+        snprintf(why, sizeof why, "%.2g of the largest value from the reference, which is %.2g "
+                 "from exact latents", got, stale);
         if (!(got <= MOST) || !(stale >= STALE))
             fail(what, why);
         else
