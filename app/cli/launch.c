@@ -326,11 +326,12 @@ static int judge(const watch *w, int status)
         fprintf(stderr, "xdit: cannot write to standard output: %s\n", strerror(w->lost));
         return XD_EXIT_FAILED;
     }
-    int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE;
+    int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE ||
+                  (code > 128 && strstr(why, "Exit code:"));
     if (code && (!by_rank || !w->noise.said))
         fprintf(stderr, "xdit: %s%s\n", strncmp(why, "rank ", 5) == 0 || !why[0] ? "" :
                 "the MPI launcher failed: ", why[0] ? why : "the MPI launcher ended without a word");
-    return code == 0 || by_rank || (code > 128 && code < 160 && !why[0]) ? code : XD_EXIT_FAILED;
+    return code == 0 || by_rank ? code : XD_EXIT_FAILED;
 }
 
 xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)

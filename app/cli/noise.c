@@ -34,7 +34,7 @@ static int is_marked(const char *line)
     const char *end = line[0] == '[' ? strchr(line, ']') : NULL, *p = end;
     while (p && p > line + 1 && isdigit((unsigned char)p[-1]))
         p--;
-    return p && p < end && p[-1] == ':';
+    return (p && p < end && p[-1] == ':') || strncmp(line, "mpirun", 6) == 0;
 }
 
 /* Can a line that begins so still turn out to be noise? */
@@ -42,7 +42,8 @@ static int may_be_noise(const xd_noise *z)
 {
     if (z->inside)
         return strncmp(z->line, "xdit: ", z->n < 6 ? z->n : 6) != 0 || z->n < 6;
-    return z->line[0] == '[' || strspn(z->line, "-") == z->n || strncmp(z->line, "xdit: ", z->n) == 0;
+    return z->line[0] == '[' || strncmp(z->line, "mpirun", z->n < 6 ? z->n : 6) == 0 ||
+           strspn(z->line, "-") == z->n || strncmp(z->line, "xdit: ", z->n) == 0;
 }
 
 static void keep(xd_noise *z)

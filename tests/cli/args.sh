@@ -22,7 +22,10 @@ for c in "" generate inspect bench; do
 done
 for f in model prompt negative_prompt width height num_inference_steps guidance_scale seed \
          num_images_per_prompt max_sequence_length scheduler rng dtype threads device output \
-         enable_tiling enable_slicing no_resolution_binning quiet verbose; do
+         enable_tiling enable_slicing no_resolution_binning quiet verbose prompts nproc \
+         ulysses_degree ring_degree pipefusion_parallel_degree tensor_parallel_degree \
+         data_parallel_degree use_cfg_parallel use_parallel_vae num_pipeline_patch warmup_steps \
+         attn_layer_num_for_pp use_displaced_patches; do
     try generate --help
     check "generate --help knows --$f" shows "--$f"
 done
@@ -51,10 +54,6 @@ refused "guidance that is no number" 2 "--guidance_scale takes" generate --guida
 refused "an unknown rng" 2 "philox or torch" generate --rng dice
 refused "an unknown dtype" 2 "f32 or bf16" generate --dtype f64
 refused "a switch with a strange value" 2 "true or false" generate --enable_tiling=maybe
-refused "several ranks" 2 "--ulysses_degree 2.*runs on one" \
-    generate --model "$MODEL" --prompt a --ulysses_degree 2
-refused "several ranks by a switch" 2 "--use_cfg_parallel.*runs on one" \
-    generate --model "$MODEL" --prompt a --use-cfg-parallel
 refused "inspect without a model" 2 "xdit inspect DIR" inspect
 refused "inspect with two" 2 "too many: 'b'" inspect a b
 refused "bench without a model" 2 "--config" bench

@@ -1,0 +1,121 @@
+#!/bin/sh
+# Several ranks from the command line: the pictures of one rank, refusals, batches, signals, exit
+# codes, and that nothing stays behind. A PPM ends with its pixels: 128 x 128 x 3 bytes.
+. "$(dirname "$0")/lib.sh"
+MODEL=$ROOT/tests/golden/alpha
+
+if "$XDIT" generate -m "$MODEL" -p a --steps 1 --nproc 2 -q -o "$T/x.ppm" 2>&1 | grep -Eq 'has no MPI|install the package'; then
+    echo "1..0 # SKIP there is no MPI to start several ranks with"
+    exit 0
+fi
+
+pixels() { tail -c 49152 "$1"; }
+# levels A B: the largest difference of two pictures.
+levels() {
+    pixels "$1" >"$T/a.px" && pixels "$2" >"$T/b.px"
+    cmp -l "$T/a.px" "$T/b.px" | awk '
+        function oct(s,  i, v) { v = 0; for (i = 1; i <= length(s); i++) v = v * 8 + substr(s, i, 1); return v }
+        { d = oct($2) - oct($3); if (d < 0) d = -d; if (d > m) m = d } END { print m + 0 }'
+}
+quick() { try generate --model "$MODEL" --prompt "a red circle" --num_inference_steps 2 --seed 3 --quiet "$@"; }
+# No process of ours is left, for at most ten seconds: a launcher ends its ranks in its own time.
+none_left() {
+    n=0
+    while pgrep -f "$T/" >/dev/null && [ "$n" -lt 100 ]; do sleep 0.1; n=$((n + 1)); done
+    ! pgrep -f "$T/" >/dev/null
+}
+rooms() { ls -d /dev/shm/xdit.* 2>/dev/null | wc -l; }
+before=$(rooms)
+
+quick -o "$T/one.ppm"
+check "one rank" [ "$rc" = 0 -a "$(pixels "$T/one.ppm" | wc -c)" = 49152 ]
+# plan LEVELS ARGS...: the picture of one rank, to so many levels.
+plan() {
+    limit=$1
+    shift
+    rm -f "$T/x.ppm"
+    quick "$@" -o "$T/x.ppm"
+    check "$*: painted, and rank 0 alone speaks" [ "$rc" = 0 -a "$out" = "$T/x.ppm" ]
+    check "$*: within $limit levels" [ -s "$T/x.ppm" -a "$(levels "$T/one.ppm" "$T/x.ppm")" -le "$limit" ]
+}
+plan 0 --ulysses_degree 2
+plan 0 --nproc 2
+plan 1 --ring_degree 2
+plan 0 --pipefusion_parallel_degree 2 --num_pipeline_patch 1
+plan 0 --use_cfg_parallel
+plan 1 --tensor_parallel_degree 2
+plan 0 --data_parallel_degree 2
+plan 0 --ulysses_degree 2 --use_parallel_vae
+quick --pipefusion_parallel_degree 3 --num_pipeline_patch 4 -o "$T/x.ppm"
+check "3 ranks with patches" [ "$rc" = 0 -a "$(pixels "$T/x.ppm" | wc -c)" = 49152 ]
+quick --pipefusion_parallel_degree 3 --attn_layer_num_for_pp 0,2,1 --warmup_steps 2 -o "$T/x.ppm"
+check "stages as they are listed" [ "$rc" = 0 -a "$(levels "$T/one.ppm" "$T/x.ppm")" = 0 ]
+try generate --model "$MODEL" --prompt a --steps 2 --nproc 3 --ulysses_degree 2 -o "$T/x.ppm"
+check "an idle rank is said once" [ "$rc" = 0 -a "$(printf '%s\n' "$err" | grep -c 'stay idle')" = 1 ]
+check "so are the steps" [ "$(printf '%s\n' "$err" | grep -c '^denoise 2/2')" = 1 ]
+try generate --model "$MODEL" --prompt a --steps 2 --use_cfg_parallel --json -o "$T/x.png"
+check "--json tells the plan and what was sent" sh -c 'printf "%s" "$1" | python3 -c "import json,sys; j = json.load(sys.stdin); sys.exit(not (j[\"sent\"] > 0 and j[\"parameters\"][\"plan\"] == \"cfg 2\"))"' x "$out"
+
+g="generate --model $MODEL --prompt a -o $T/x.png"
+refused "more ranks than --nproc" 2 "needs 6 ranks and 4 are there; what would work: .*ring 2 x ulysses 2" \
+    $g --ulysses_degree 2 --ring_degree 3 --nproc 4
+refused "a list of another length" 2 "gives 3 stages and the plan has 2" \
+    $g --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 1,1,1
+refused "a list that is none" 2 "must be a list" \
+    $g --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 1,x
+refused "a list the model has not" 2 "the model 3 blocks" \
+    $g --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 1,1
+refused "two kinds of patches" 2 "take one of them" $g --ring_degree 2 --use_displaced_patches \
+    --num_pipeline_patch 2
+refused "what only ranks can find out" 2 "width 33" $g --quiet --ulysses_degree 2 --width 33
+refused "no such model" 1 "no directory" generate --model "$T/none" --prompt a --nproc 2
+refused "no such folder" 1 "cannot write" generate --model "$MODEL" --prompt a --nproc 2 -o "$T/no/x.png"
+XDIT_MPIRUN=$T/none refused "no launcher" 1 "XDIT_MPIRUN" $g --nproc 2
+refused "no file of prompts" 1 "none.txt" generate --model "$MODEL" --prompts "$T/none.txt"
+echo "   " >"$T/empty.txt"
+refused "a file without prompts" 2 "no prompt" generate --model "$MODEL" --prompts "$T/empty.txt"
+
+printf 'a red circle\n\n   \na blue square\r\na white star' >"$T/p.txt"
+mkdir "$T/d"
+try generate --model "$MODEL" --prompts "$T/p.txt" --steps 2 --seed 3 -q --data_parallel_degree 2 \
+    -o "$T/d/%d.ppm"
+check "a batch over two replicas" [ "$rc" = 0 -a "$(echo "$T/d"/*)" = "$T/d/1.ppm $T/d/2.ppm $T/d/3.ppm" ]
+check "its first picture" [ "$(levels "$T/one.ppm" "$T/d/1.ppm")" = 0 ]
+check "its second prompt" grep -qa 'a blue square' "$T/d/2.ppm"
+"$XDIT" generate -m "$MODEL" -p a --steps 1 --nproc 2 -q -o "$T/x.png" >/dev/full 2>/dev/null
+check "a full disk is an error" [ $? = 1 ]
+rm -rf "$T/d"
+
+# stopped SIGNAL CODE PLAN...: ended while it takes steps.
+stopped() {
+    sig=$1 code=$2
+    shift 2
+    mkdir "$T/d"
+    : >"$T/stderr"
+    "$XDIT" generate -m "$MODEL" -p a --steps 1000 --num_images_per_prompt 50 "$@" -o "$T/d/x.png" \
+        >"$T/stdout" 2>"$T/stderr" </dev/null &
+    pid=$!
+    n=0
+    while ! grep -q '^denoise' "$T/stderr" && [ "$n" -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+    victim=$pid
+    if [ "$sig" = rank ]; then
+        victim=$(pgrep -P "$(pgrep -P "$pid")" | tail -n 1)
+        kill -s KILL "$victim"
+    else
+        kill -s "$sig" "$pid"
+    fi
+    wait "$pid"
+    rc=$? out=$(cat "$T/stdout") err=$(grep '^xdit: [^w]' "$T/stderr")
+    check "$sig, $*: code $code" [ "$rc" = "$code" ]
+    check "$sig, $*: one sentence" one_line
+    check "$sig, $*: no process is left" none_left
+    check "$sig, $*: no half file" [ -z "$(ls -A "$T/d" | grep -v '\.png$')" ]
+    check "$sig, $*: nothing of the launcher's" [ -z "$(grep -Ev '^(xdit: |text|load|denoise|decode)' "$T/stderr")" ]
+    rm -rf "$T/d"
+}
+stopped INT 130 --ulysses_degree 2
+stopped TERM 143 --pipefusion_parallel_degree 2
+stopped rank 1 --ulysses_degree 2
+check "it names the rank" said "rank [01] was killed by signal 9"
+check "no shared memory is left" [ "$(rooms)" = "$before" ]
+done_testing
