@@ -2,10 +2,12 @@
 # packages they need and knows their arguments.
 #
 #   make demo [PROMPT="..."]   install what is missing, build, paint demo.png
+#   make demo-parallel         the same picture by several ranks, in demo-parallel.png
 #   make check                 install what is missing, build, run every test
 
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev libjpeg-dev \
-           libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev libcmocka-dev
+           libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev libcmocka-dev \
+           libopenmpi-dev openmpi-bin
 CLANG_PACKAGES = clang libomp-dev
 
 BUILD = build
@@ -20,7 +22,7 @@ PREFIX =
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: all build demo check clang sanitize fuzz bench install clean packages clang-packages
+.PHONY: all build demo demo-parallel check clang sanitize fuzz bench install clean packages clang-packages
 
 all: build
 
@@ -57,6 +59,12 @@ demo: build
 	@$(BUILD)/app/xdit generate --model $(MODEL) --prompt "$$PROMPT" --output "$(DEMO)"
 	@echo "The picture of \"$$PROMPT\" is in $(abspath $(DEMO))"
 
+# One picture by twelve plans on 1 to 7 ranks, and a table of what they cost.
+demo-parallel: build
+	@ninja -C $(BUILD) bench/montage >/dev/null
+	@bench/demo_parallel.sh $(BUILD)/app/xdit $(BUILD)/bench/montage $(MODEL) demo-parallel.png
+	@echo "The pictures, row by row, are in $(abspath demo-parallel.png)"
+
 check: build
 	@tests/run.sh $(BUILD)
 
@@ -87,4 +95,4 @@ install: build
 	@meson install -C $(BUILD)
 
 clean:
-	rm -rf $(BUILD) build-clang build-asan build-fuzz demo.png
+	rm -rf $(BUILD) build-clang build-asan build-fuzz demo.png demo-parallel.png
