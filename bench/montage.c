@@ -39,8 +39,8 @@ static void say_psnr(const uint8_t *a, const uint8_t *b, size_t n)
 }
 
 /* Reads picture i and puts it into the sheet, which the first one opens. */
-static int place(png_image *sheet, uint8_t **all, uint8_t **first, const char *path, size_t i, size_t n,
-                 size_t columns)
+static int place(png_image *sheet, uint8_t **all, uint8_t **first, const char *path, size_t i,
+                 size_t n, size_t columns)
 {
     png_image m;
     uint8_t  *rgb = read_png(path, &m);

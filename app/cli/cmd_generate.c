@@ -345,7 +345,8 @@ static int run(int argc, char **argv)
 static void help(FILE *f)
 {
     static const xd_opt_group groups[] = {
-        { "What to paint", "prompt prompts negative_prompt width height num_images_per_prompt seed" },
+        { "What to paint", "prompt prompts negative_prompt width height num_images_per_prompt "
+                           "seed" },
         { "Model and output", "model output" },
         { "How to paint", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                           "no_resolution_binning" },

@@ -85,8 +85,9 @@ static xd_status find_launcher(char *path, size_t size, xd_err *e)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (in_path(names[i], path, size))
             return XD_OK;
-    return xd_fail(e, XD_EIO, "several ranks are started by mpirun, which is not there: install the "
-                   "package %s, or name it in XDIT_MPIRUN", XDIT_MPI == 1 ? "openmpi-bin" : "mpich");
+    return xd_fail(e, XD_EIO, "several ranks are started by mpirun, which is not there: install "
+                   "the package %s, or name it in XDIT_MPIRUN",
+                   XDIT_MPI == 1 ? "openmpi-bin" : "mpich");
 }
 
 /* A directory for shared segments and sockets. On other hosts it would not be there, so it is used
@@ -235,9 +236,9 @@ static xd_status start(watch *w, char **v, xd_err *e)
 /* Cancels, then ends, then kills. Open MPI gives SIGUSR1 to all ranks; others pass SIGINT on. */
 static void escalate(watch *w)
 {
-    static const int open_mpi[] = { SIGUSR1, SIGTERM, SIGKILL }, other[] = { SIGINT, SIGTERM, SIGKILL };
+    static const int signals[] = { XDIT_MPI == 1 ? SIGUSR1 : SIGINT, SIGTERM, SIGKILL };
     if (w->stage < 3)
-        kill(w->child, XDIT_MPI == 1 ? open_mpi[w->stage] : other[w->stage]);
+        kill(w->child, signals[w->stage]);
     w->stage += w->stage < 3;
     w->since = xd_now_s();
 }
@@ -255,8 +256,11 @@ static void look_at_signals(watch *w)
     }
 }
 
+/* On a terminal a name must not land behind the bar, which another pipe brings. */
 static void pass_output(watch *w, const char *p, size_t n)
 {
+    if (isatty(1) && isatty(2) && write(2, "\r\033[K", 4) < 0)
+        return;
     while (n && !w->lost) {
         ssize_t k = write(1, p, n);
         if (k < 0 && errno != EINTR)
@@ -330,7 +334,8 @@ static int judge(const watch *w, int status)
                   (code > 128 && strstr(why, "Exit code:"));
     if (code && (!by_rank || !w->noise.said))
         fprintf(stderr, "xdit: %s%s\n", strncmp(why, "rank ", 5) == 0 || !why[0] ? "" :
-                "the MPI launcher failed: ", why[0] ? why : "the MPI launcher ended without a word");
+                "the MPI launcher failed: ",
+                why[0] ? why : "the MPI launcher ended without a word");
     return code == 0 || by_rank ? code : XD_EXIT_FAILED;
 }
 

@@ -11,12 +11,12 @@ typedef struct xd_launch {
     const char *command;        /* "generate"                                                  */
 } xd_launch;
 
-/* How many columns of a terminal a rank's standard error ends on, or 0: the ranks' own is a pipe. */
+/* Columns of the terminal that a rank's standard error ends on behind its pipe; 0: none. */
 int  xd_launch_columns(void);
 
-/* Runs `ranks` copies of this program under the MPI launcher and returns the exit code of the run.
- * Signals that end the program cancel the request of all ranks, a second one ends the ranks. XD_OK
- * means that they ran; errors, that they could not be started. */
+/* Runs `ranks` copies of this program under the MPI launcher and returns the exit code of the
+ * run. Signals that end the program cancel the request of all ranks, a second one ends the ranks.
+ * XD_OK means that they ran; errors, that they could not be started. */
 xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e);
 
 #endif

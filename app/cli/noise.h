@@ -1,7 +1,7 @@
 /* noise.h - what the MPI launcher says on the ranks' standard error, kept from the person.
  *
- * Its messages stand between two lines of dashes, or begin with "[host:pid]" or its name. Everything else is
- * what ranks say and passes as it comes, so that a progress bar moves. */
+ * Its messages stand between two lines of dashes, or begin with "[host:pid]" or its name.
+ * Everything else is what ranks say and passes as it comes, so that a progress bar moves. */
 #ifndef XD_CLI_NOISE_H
 #define XD_CLI_NOISE_H
 

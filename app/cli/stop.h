@@ -7,8 +7,9 @@
 /* Takes SIGINT, SIGTERM and SIGHUP. While no engine is being watched a signal ends the process at
  * once; no half-written file is left either way. */
 void xd_stop_arm(void);
-/* The same for a rank that an MPI launcher started: SIGUSR1 cancels the request of all ranks as if it
- * were SIGINT; SIGTERM is how a launcher ends a run that failed, and ends the process at once. */
+/* The same for a rank that an MPI launcher started: SIGUSR1 cancels the request of all ranks as
+ * if it were SIGINT; SIGTERM is how a launcher ends a run that failed, and ends the process at
+ * once. */
 void xd_stop_arm_rank(void);
 void xd_stop_watch(xd_engine *g);       /* whom the first signal cancels; NULL: nobody         */
 /* 0, or the signal that came. Cancels the watched engine again: a signal that came just before
