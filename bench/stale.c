@@ -31,7 +31,8 @@ static void must(xd_status s, const xd_err *e)
     exit(1);
 }
 
-static xd_result *paint(xd_parallel p)
+/* `keep`: gets the engine, which then stays open; an MPI that has ended cannot start again. */
+static xd_result *paint(xd_parallel p, xd_engine **keep)
 {
     xd_err       e = { 0 };
     xd_engine   *g = NULL;
@@ -47,7 +48,10 @@ static xd_result *paint(xd_parallel p)
     must(xd_generate(g, &r, &out, &e), &e);
     rank = xd_rank(g);
     ranks = xd_ranks(g);
-    xd_close(&g);
+    if (keep)
+        *keep = g;
+    else
+        xd_close(&g);
     return out;
 }
 
@@ -63,7 +67,7 @@ static double psnr(const xd_image *a, const xd_image *b)
 
 static double mean_psnr(xd_parallel p, const xd_result *exact)
 {
-    xd_result *r = paint(p);
+    xd_result *r = paint(p, NULL);
     double     sum = 0;
     for (int i = 0; rank == 0 && i < nprompts; i++)
         sum += psnr(xd_result_image(r, i), xd_result_image(exact, i));
@@ -104,7 +108,8 @@ int main(int argc, char **argv)
     const char *of_mpi = getenv("OMPI_COMM_WORLD_SIZE"), *of_pmi = getenv("PMI_SIZE");
     int         R = of_mpi ? atoi(of_mpi) : of_pmi ? atoi(of_pmi) : 1;
     xd_parallel ring = { .ring_degree = R > 1 ? R : 1 };
-    xd_result  *exact = paint(ring);
+    xd_engine  *first = NULL;
+    xd_result  *exact = paint(ring, &first);
     if (R > 1) {
         xd_parallel p = { .ring_degree = R, .num_pipeline_patch = 1, .use_displaced_patches = 1 };
         snprintf(name, sizeof name, "DistriFusion, %d members", R);
@@ -116,5 +121,6 @@ int main(int argc, char **argv)
         row(name, p, exact);
     }
     xd_result_free(&exact);
+    xd_close(&first);
     return 0;
 }
