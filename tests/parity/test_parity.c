@@ -3,7 +3,8 @@
  * A tiny PixArt with random weights (5 heads, 7 blocks, 11 x 13 tokens): every factorization of
  * the ranks over the six axes, with patches, displaced patches and VAE rows where they apply. One
  * launch per rank count; plans are looped inside. Run under mpirun; prints one line a failure
- * and counts. Arguments: the model directory, and a dtype. */
+ * and counts. Arguments: the model directory, a dtype, and "near" where kernels do not give the same
+ * bits for other shapes (below AVX-512). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 enum { STEPS = 5, W = 26, H = 22 };
 
 static const char *model_dir, *dtype;
-static int         rank, ranks, plans, failures, bitwise;
+static int         rank, ranks, plans, failures, bitwise, near;
 
 typedef struct picture {
     float  *lat;
@@ -129,7 +130,7 @@ static void name_of(const xd_parallel *p, char *out, size_t n)
 static void one_plan(xd_parallel p, const picture *want, int f32)
 {
     char what[160];
-    int  exact = f32 && p.tensor_parallel_degree == 1 && p.ring_degree == 1;
+    int  exact = f32 && !near && p.tensor_parallel_degree == 1 && p.ring_degree == 1;
     name_of(&p, what, sizeof what);
     check(&p, what, want, exact, f32 ? 1e-5 : 3e-2);
 }
@@ -155,7 +156,7 @@ static void factorization(xd_parallel p, const picture *want, int f32)
 }
 
 /* Stale steps: the same bits for every number of stages at equal patches. */
-static void stages(void)
+static void stages(int f32)
 {
     for (int m = 3; m <= 4; m++) {
         picture     want[2] = { { 0 }, { 0 } };
@@ -165,7 +166,7 @@ static void stages(void)
             return;
         p.pipefusion_parallel_degree = ranks;
         name_of(&p, what, sizeof what);
-        check(&p, what, want, 1, 0);
+        check(&p, what, want, !near && f32, near ? 1e-5 : f32 ? 0 : 3e-2);
         if (rank == 0)
             for (int i = 0; i < 2; i++)
                 free_picture(&want[i]);
@@ -181,6 +182,7 @@ int main(int argc, char **argv)
         return 2;
     model_dir = argv[1];
     dtype = argc > 2 ? argv[2] : "f32";
+    near = argc > 3;
     int f32 = strcmp(dtype, "f32") == 0, count = 0;
     xd_par_set(1);
     if (xd_comm_world(&world, xd_comm_launched() ? "mpi" : "self", &e) != XD_OK) {
@@ -205,7 +207,7 @@ int main(int argc, char **argv)
                                       .ring_degree = r, .pipefusion_parallel_degree = pp,
                                       .use_cfg_parallel = c - 1, .data_parallel_degree = d }, want, f32);
                     }
-    stages();
+    stages(f32);
     if (rank == 0)
         printf("%d ranks: %d factorizations, %d plans, %d pictures compared bit for bit, %d failures\n",
                ranks, count, plans, bitwise, failures);
