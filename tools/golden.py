@@ -88,7 +88,7 @@ MODELS = {
         text=dict(d_model=28, d_kv=8, num_heads=3, d_ff=48, num_layers=2, feed_forward_proj="gated-gelu"),
         dit=dict(num_attention_heads=2, attention_head_dim=22, num_layers=2, in_channels=3, out_channels=6,
                  sample_size=64, patch_size=2, interpolation_scale=2, use_additional_conditions=False),
-        vae=dict(block_out_channels=(8, 16, 16), layers_per_block=2, norm_num_groups=8, latent_channels=3,
+        vae=dict(block_out_channels=(8, 16, 16), layers_per_block=2, norm_num_groups=4, latent_channels=3,
                  sample_size=256, scaling_factor=0.13025, use_post_quant_conv=False,
                  mid_block_add_attention=False, **PLAIN(3)),
         scheduler=EulerDiscreteScheduler(timestep_spacing="leading", steps_offset=1, **SCALED),
