@@ -849,41 +849,41 @@ static void epilogue(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0,
             epilogue_row(a, acc + i * ld + c, r0 + i, c0 + c, m - c < CHUNK ? m - c : CHUNK);
 }
 
-/* Four rows at a time: their 4 x 16 sums stay in registers on every set but "c". */
+/* Four rows at a time: their 4 x 8 sums stay in registers. */
 static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K)
 {
     int64_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        const float *a0 = a + i * lda, *a1 = a0 + lda, *a2 = a1 + lda, *a3 = a2 + lda;
-        float       *y = acc + i * ldacc;
+    for (; i + 4 <= n; i += 4)
         for (int h = 0; h < 16; h += 8) {
-            float s0[8] = { 0 }, s1[8] = { 0 }, s2[8] = { 0 }, s3[8] = { 0 };
+            const float *a0 = a + i * lda, *a1 = a0 + lda, *a2 = a1 + lda, *a3 = a2 + lda;
+            float       *y = acc + i * ldacc + h, s[4][8] = { { 0 } };
             for (int64_t k = 0; k < K; k++) {
                 const float *w = b + k * 16 + h;
-                for (int j = 0; j < 8; j++)
-                    s0[j] += a0[k] * w[j];
-                for (int j = 0; j < 8; j++)
-                    s1[j] += a1[k] * w[j];
-                for (int j = 0; j < 8; j++)
-                    s2[j] += a2[k] * w[j];
-                for (int j = 0; j < 8; j++)
-                    s3[j] += a3[k] * w[j];
+                float        x0 = a0[k], x1 = a1[k], x2 = a2[k], x3 = a3[k];
+#pragma omp simd
+                for (int j = 0; j < 8; j++) {
+                    float v = w[j];
+                    s[0][j] += x0 * v;
+                    s[1][j] += x1 * v;
+                    s[2][j] += x2 * v;
+                    s[3][j] += x3 * v;
+                }
             }
-            for (int j = 0; j < 8; j++) {
-                y[h + j] += s0[j];
-                y[ldacc + h + j] += s1[j];
-                y[2 * ldacc + h + j] += s2[j];
-                y[3 * ldacc + h + j] += s3[j];
-            }
+            for (int r = 0; r < 4; r++)
+                for (int j = 0; j < 8; j++)
+                    y[r * ldacc + j] += s[r][j];
         }
-    }
     for (; i < n; i++)
         for (int h = 0; h < 16; h += 8) {
             float s[8] = { 0 };
-            for (int64_t k = 0; k < K; k++)
+            for (int64_t k = 0; k < K; k++) {
+                const float *w = b + k * 16 + h;
+                float        x = a[i * lda + k];
+#pragma omp simd
                 for (int j = 0; j < 8; j++)
-                    s[j] += a[i * lda + k] * b[k * 16 + h + j];
+                    s[j] += x * w[j];
+            }
             for (int j = 0; j < 8; j++)
                 acc[i * ldacc + h + j] += s[j];
         }
