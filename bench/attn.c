@@ -5,8 +5,8 @@
  * Without n, m, H or D a list of usual shapes is run. A line gives the best of the repetitions in
  * 4 H n m D flops a second, and its share of the peak: multiply-adds (or vdpbf16ps) on registers
  * alone, by the same threads, measured right before and after; the larger of the two. On a
- * machine that others use too, the share of the peak of the processor time that was got (the
- * last percentage) says more; it is blind to threads that wait for each other. */
+ * machine that others use too, the share of what the processor time that was got could do on
+ * average (the last percentage) says more; it is blind to sleeping threads. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +103,7 @@ static void drop(xd_tensor t)
 }
 
 typedef struct times {
-    double wall, cpu;           /* seconds; cpu of all threads together                       */
+    double wall, cpu;           /* seconds; cpu: all threads together                         */
 } times;
 
 static times now(void)
@@ -113,18 +113,21 @@ static times now(void)
     return (times){ xd_now_s(), (double)t.tv_sec + 1e-9 * (double)t.tv_nsec };
 }
 
+/* The shortest wall time and the mean processor time. */
 static times best_of(const variant *v, const xd_attn_args *a, void *tmp, double seconds)
 {
-    times best = { 1e30, 1e30 };
     v->run(a, tmp);
-    double end = xd_now_s() + seconds;
-    for (int i = 0; i < 3 || xd_now_s() < end; i++) {
-        times t0 = now(), t;
+    times  start = now(), best = { 1e30, 0 };
+    double last = start.wall;
+    int    n = 0;
+    while (n < 3 || last < start.wall + seconds) {
         v->run(a, tmp);
-        t = now();
-        best.wall = t.wall - t0.wall < best.wall ? t.wall - t0.wall : best.wall;
-        best.cpu = t.cpu - t0.cpu < best.cpu ? t.cpu - t0.cpu : best.cpu;
+        double t = xd_now_s();
+        best.wall = t - last < best.wall ? t - last : best.wall;
+        last = t;
+        n++;
     }
+    best.cpu = (now().cpu - start.cpu) / n;
     return best;
 }
 

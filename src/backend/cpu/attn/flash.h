@@ -175,7 +175,8 @@ static void sums(const job *w, const block *k, int64_t n, const unit *values)
         nv = sum_width((p->dp - c) / LANES);
         for (int64_t i = 0; i < k->n; i += SUM_ROWS[nv])
             SUM_TILES[nv](PAIRS ? (n + 1) / 2 : n, (const unit *)(const void *)(k->s + i * LDS),
-                          LDS, values + c * (p->vunits / p->dp), k->o + i * p->dp + c, p->dp, k->begun);
+                          LDS, values + c * (p->vunits / p->dp), k->o + i * p->dp + c, p->dp,
+                          k->begun);
     }
 }
 
