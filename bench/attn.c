@@ -5,8 +5,8 @@
  * Without n, m, H or D a list of usual shapes is run. A line gives the best of the repetitions in
  * 4 H n m D flops a second, and its share of the peak: multiply-adds (or vdpbf16ps) on registers
  * alone, by the same threads, measured right before and after; the larger of the two. On a
- * machine that others use too, the share of the peak of the processor time that was got (the
- * last percentage) says more; it is blind to threads that wait for each other. */
+ * machine that others use too, the share of what the processor time that was got could do on
+ * average (the last percentage) says more; it is blind to sleeping threads. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct variant {
     size_t    (*scratch)(const xd_attn_args *a, int threads);
     xd_status (*run)(const xd_attn_args *a, void *tmp);
     xd_isa      needs;
-    double    (*peak_f32)(double seconds), (*peak_bf16)(double seconds);
+    double    (*f32)(void), (*bf16)(void);     /* bursts of the peak loop                     */
 } variant;
 
 typedef struct shape {
@@ -31,8 +31,8 @@ typedef struct shape {
 } shape;
 
 typedef struct peak_job {
-    double (*fn)(double seconds);
-    double sum[256];
+    double (*burst)(void);
+    double best[256];           /* of each thread                                             */
 } peak_job;
 
 static const shape usual[] = {
@@ -45,14 +45,14 @@ static const shape usual[] = {
 static variant find(const char *name)
 {
     const variant all[] = {
-        { "c", xd_attn_scratch_c, xd_attn_c, XD_ISA_C, xd_kernels_c.peak, xd_kernels_c.peak },
+        { "c", xd_attn_scratch_c, xd_attn_c, XD_ISA_C, xd_kernels_c.burst, xd_kernels_c.burst },
 #if defined(__x86_64__)
-        { "avx2", xd_attn_scratch_avx2, xd_attn_avx2, XD_ISA_AVX2, xd_kernels_avx2.peak,
-          xd_kernels_avx2.peak },
+        { "avx2", xd_attn_scratch_avx2, xd_attn_avx2, XD_ISA_AVX2, xd_kernels_avx2.burst,
+          xd_kernels_avx2.burst },
         { "avx512", xd_attn_scratch_avx512, xd_attn_avx512, XD_ISA_AVX512,
-          xd_kernels_avx512.peak, xd_kernels_avx512.peak },
+          xd_kernels_avx512.burst, xd_kernels_avx512.burst },
         { "avx512bf16", xd_attn_scratch_avx512bf16, xd_attn_avx512bf16, XD_ISA_AVX512BF16,
-          xd_kernels_avx512.peak, xd_peak_bf16 },
+          xd_kernels_avx512.burst, xd_burst_bf16 },
 #endif
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -64,17 +64,21 @@ static variant find(const char *name)
 static void peak_thread(void *ctx, int64_t begin, int64_t end, int thread)
 {
     peak_job *p = ctx;
+    double    end_s = xd_now_s() + 0.03, *best = &p->best[thread % 256];
     (void)begin, (void)end;
-    p->sum[thread % 256] = p->fn(0.02);
+    while (xd_now_s() < end_s) {
+        double rate = p->burst();
+        *best = rate > *best ? rate : *best;
+    }
 }
 
-static double peak(double (*fn)(double seconds))
+static double peak(double (*burst)(void))
 {
-    peak_job p = { .fn = fn };
+    peak_job p = { .burst = burst };
     double   sum = 0;
     xd_par_for(xd_par_threads(), peak_thread, &p);
     for (int i = 0; i < 256; i++)
-        sum += p.sum[i];
+        sum += p.best[i];
     return sum;
 }
 
@@ -99,7 +103,7 @@ static void drop(xd_tensor t)
 }
 
 typedef struct times {
-    double wall, cpu;           /* seconds; cpu of all threads together                       */
+    double wall, cpu;           /* seconds; cpu: all threads together                         */
 } times;
 
 static times now(void)
@@ -109,18 +113,21 @@ static times now(void)
     return (times){ xd_now_s(), (double)t.tv_sec + 1e-9 * (double)t.tv_nsec };
 }
 
+/* The shortest wall time and the mean processor time. */
 static times best_of(const variant *v, const xd_attn_args *a, void *tmp, double seconds)
 {
-    times best = { 1e30, 1e30 };
     v->run(a, tmp);
-    double end = xd_now_s() + seconds;
-    for (int i = 0; i < 3 || xd_now_s() < end; i++) {
-        times t0 = now(), t;
+    times  start = now(), best = { 1e30, 0 };
+    double last = start.wall;
+    int    n = 0;
+    while (n < 3 || last < start.wall + seconds) {
         v->run(a, tmp);
-        t = now();
-        best.wall = t.wall - t0.wall < best.wall ? t.wall - t0.wall : best.wall;
-        best.cpu = t.cpu - t0.cpu < best.cpu ? t.cpu - t0.cpu : best.cpu;
+        double t = xd_now_s();
+        best.wall = t - last < best.wall ? t - last : best.wall;
+        last = t;
+        n++;
     }
+    best.cpu = (now().cpu - start.cpu) / n;
     return best;
 }
 
@@ -133,10 +140,10 @@ static void run(const variant *v, xd_dtype t, shape s, double seconds)
     void  *tmp = xd_mem_get(bytes);
     if (!tmp)
         exit(1);
-    double (*top)(double) = t == XD_BF16 ? v->peak_bf16 : v->peak_f32;
-    double p0 = peak(top);
+    double (*burst)(void) = t == XD_BF16 ? v->bf16 : v->f32;
+    double p0 = peak(burst);
     times  best = best_of(v, &a, tmp, seconds);
-    double p1 = peak(top), gflop = 4e-9 * (double)s.H * (double)s.n * (double)s.m * (double)s.D;
+    double p1 = peak(burst), gflop = 4e-9 * (double)s.H * (double)s.n * (double)s.m * (double)s.D;
     p0 = p1 > p0 ? p1 : p0;
     printf("%-10s %-4s threads %-3d n %-6lld m %-6lld H %-3lld Hk %-3lld D %-4lld %9.2f ms %8.1f "
            "GFLOP/s %5.1f %% of %.0f, by processor time %5.1f %%, scratch %.1f MB\n",

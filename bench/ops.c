@@ -3,7 +3,8 @@
  *   ops [threads]       the set is that of XDIT_ISA
  *
  * GEMMs and convolutions are compared with the peak that is measured just before, in registers
- * alone; row kernels are given in GB/s of operands. Medians of at least 5 calls and 0.2 s. */
+ * alone (machines are shared, and their speed changes from one second to the next); row kernels
+ * are given in GB/s of operands. Medians of at least 5 calls and 0.2 s. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,6 @@
 typedef xd_status call_fn(const void *args, void *tmp);
 
 static xd_dev *dev;
-static double  peak[XD_NDTYPES];
 
 static int by_size(const void *a, const void *b)
 {
@@ -102,11 +102,11 @@ static void gemm(xd_dtype type, int64_t M, int64_t N, int64_t K, int how)
         a.gate = filled(XD_F32, 1, &N);
         a.residual = a.out;
     }
-    double s = median_s(XD_OP_GEMM, run_gemm, &a);
+    double peak = xd_cpu_peak(dev, type, 0), s = median_s(XD_OP_GEMM, run_gemm, &a);
     double gf = 2e-9 * (double)M * (double)N * (double)K / s;
     printf("gemm %-4s %5lld x %5lld x %5lld  %-20s %8.2f ms %8.1f GFLOP/s %5.1f %%\n",
            xd_dtype_name(type), (long long)M, (long long)N, (long long)K, text[how], s * 1e3, gf,
-           100 * gf / peak[type]);
+           100 * gf / peak);
     drop(a.in);
     drop(a.out);
     drop(a.bias);
@@ -124,11 +124,11 @@ static void conv(xd_dtype type, int64_t side, int64_t C, int64_t O, int k)
     a.in = filled(type, 4, (int64_t[]){ 1, side, side, C });
     a.out = filled(type, 4, (int64_t[]){ 1, side, side, O });
     a.bias = filled(XD_F32, 1, &O);
-    double s = median_s(XD_OP_CONV, run_conv, &a);
+    double peak = xd_cpu_peak(dev, type, 0), s = median_s(XD_OP_CONV, run_conv, &a);
     double gf = 2e-9 * (double)(side * side) * (double)(C * O * k * k) / s;
     printf("conv %-4s %4lld x %-4lld %3lld to %3lld, %dx%d %8.2f ms %8.1f GFLOP/s %5.1f %%\n",
            xd_dtype_name(type), (long long)side, (long long)side, (long long)C, (long long)O, k, k,
-           s * 1e3, gf, 100 * gf / peak[type]);
+           s * 1e3, gf, 100 * gf / peak);
     drop(a.in);
     drop(a.out);
     drop(a.bias);
@@ -184,15 +184,15 @@ int main(int argc, char **argv)
     static const int64_t tokens[] = { 256, 1024, 4096 };
     xd_err   e = { 0 };
     int      threads = xd_par_set(argc > 1 ? atoi(argv[1]) : 0);
+    setvbuf(stdout, NULL, _IOLBF, 0);
     if (xd_dev_open(&dev, "cpu", &e)) {
         fprintf(stderr, "%s\n", e.msg);
         return 1;
     }
     xd_dtype type = xd_dev_compute(dev, XD_BF16);
-    peak[XD_F32] = xd_cpu_peak(dev, XD_F32, 0);
-    peak[XD_BF16] = xd_cpu_peak(dev, XD_BF16, 0);
     printf("%s, %d threads; peak f32 %.1f, bf16 %.1f GFLOP/s; computes in %s\n", dev->name,
-           threads, peak[XD_F32], peak[XD_BF16], xd_dtype_name(type));
+           threads, xd_cpu_peak(dev, XD_F32, 0), xd_cpu_peak(dev, XD_BF16, 0),
+           xd_dtype_name(type));
     for (int t = 0; t < 3; t++)
         for (int s = 0; s < 4; s++)
             for (int how = 0; how < 3; how++)

@@ -3,7 +3,9 @@
  * Standard output carries results (names of written files, requested data); everything said to
  * a person goes to standard error. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/opt.h"
@@ -89,6 +91,20 @@ static int help(const char *name)
     return xd_cli_flush();
 }
 
+/* Threads that wait for each other spin; on a machine that others use too, the ones they wait for
+ * may not run meanwhile, and a picture takes many times as long. The OpenMP runtimes read how
+ * long to spin before main, so the program starts itself once more (some 5 ms) with a short one,
+ * unless the user has said how threads wait. */
+static void wait_politely(char **argv)
+{
+    static const char *const said[] = { "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME" };
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        if (getenv(said[i]))
+            return;
+    if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0 && setenv("KMP_BLOCKTIME", "0", 1) == 0)
+        execv("/proc/self/exe", argv);          /* where that is missing: on with long spins    */
+}
+
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
@@ -107,5 +123,6 @@ int main(int argc, char **argv)
         return no_command(word);
     if (wants_help(argc - 2, argv + 2))
         return help(c->name);
+    wait_politely(argv);
     return c->run(argc - 2, argv + 2);
 }

@@ -108,13 +108,15 @@ static void out_free(xd_out *o)
     *o = (xd_out){ 0 };
 }
 
-/* The temporary's name: in the same directory, so that rename is atomic. */
+/* The temporary's name: in the same directory, so that rename is atomic. It is remembered before
+ * the file is made, so that there is no moment at which a signal would leave one behind. */
 static int open_tmp(xd_out *o, const char *path)
 {
     size_t len = strlen(path) + 16;
     if (!(o->path = strdup(path)) || !(o->tmp = malloc(len)))
         return -1;
     snprintf(o->tmp, len, "%s.tmpXXXXXX", path);
+    remember(o->tmp);
     return mkstemp(o->tmp);
 }
 
@@ -131,7 +133,6 @@ xd_status xd_out_open(xd_out *o, const char *path, xd_err *e)
         out_free(o);
         return XD_EIO;
     }
-    remember(o->tmp);
     return XD_OK;
 }
 

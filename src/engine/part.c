@@ -307,6 +307,7 @@ xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err
     } else {
         xd_net_visit(&p->net, &d);
     }
+    xd_store_trim(p->store);
     if (mine.code) {
         xd_part_drop(p);
         return xd_fail(e, mine.code, "%s: %s", p->name, mine.msg);

@@ -22,6 +22,7 @@ struct xd_store {
     int      n, cap;
     xd_arena small;
     size_t   bytes;
+    block    scratch[2];
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e)
@@ -64,6 +65,27 @@ void *xd_store_get(xd_store *s, size_t bytes)
     return xd_arena_get(&s->small, bytes ? bytes : 1);
 }
 
+void *xd_store_scratch(xd_store *s, int slot, size_t bytes)
+{
+    block *b = &s->scratch[slot];
+    if (b->p && b->bytes >= bytes)
+        return b->p;
+    if (b->p)
+        s->dev->mem->put(s->dev, b->p, b->bytes);
+    b->p = s->dev->mem->get(s->dev, bytes);
+    b->bytes = b->p ? bytes : 0;
+    return b->p;
+}
+
+void xd_store_trim(xd_store *s)
+{
+    for (int i = 0; i < 2; i++) {
+        if (s->scratch[i].p)
+            s->dev->mem->put(s->dev, s->scratch[i].p, s->scratch[i].bytes);
+        s->scratch[i] = (block){ 0 };
+    }
+}
+
 size_t xd_store_bytes(const xd_store *s)
 {
     return s ? s->bytes : 0;
@@ -73,6 +95,7 @@ void xd_store_close(xd_store **s)
 {
     if (!s || !*s)
         return;
+    xd_store_trim(*s);
     for (int i = 0; i < (*s)->n; i++)
         (*s)->dev->mem->put((*s)->dev, (*s)->blocks[i].p, (*s)->blocks[i].bytes);
     free((*s)->blocks);

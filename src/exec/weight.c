@@ -264,15 +264,13 @@ static void pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name)
     w->bytes = o->pack_size(d->dev, w);
     if (!(w->p = take(d, w->bytes, name)))
         return;
-    if (need && !(tmp = d->dev->mem->get(d->dev, need))) {
+    if (need && !(tmp = xd_store_scratch(d->store, 0, need))) {
         xd_fail(d->err, XD_ENOMEM, "no memory to pack weight %s%s", d->scope, name);
         return;
     }
     xd_status s = o->pack(d->dev, w, src, tmp);
     if (s != XD_OK)
         xd_fail(d->err, s, "packing weight %s%s failed: %s", d->scope, name, xd_status_name(s));
-    if (tmp)
-        d->dev->mem->put(d->dev, tmp, need);
 }
 
 /* Packs a fused or cut matrix through a gathered copy; a whole, single one from the file. */
@@ -297,7 +295,7 @@ static void load_matrix(xd_decl *d, xd_weight *w, part *parts, int n, const cols
         } else {
             if (i == 0) {
                 type = t.type == XD_F64 ? XD_F32 : t.type;
-                all = at = malloc((size_t)(w->out * w->in) * xd_dtype_size(type) + 1);
+                all = at = xd_store_scratch(d->store, 1, (size_t)(w->out * w->in) * xd_dtype_size(type));
             }
             if (!all) {
                 xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", full);
@@ -310,7 +308,6 @@ static void load_matrix(xd_decl *d, xd_weight *w, part *parts, int n, const cols
     }
     if (!whole && d->err->code == XD_OK)
         pack(d, w, xd_view2(all, type, w->out, w->in), parts[0].name);
-    free(all);
 }
 
 /* The biases of my rows; a layer cut by its inputs keeps all of it (added once, after the sum). */

@@ -106,6 +106,10 @@ struct xd_decl {
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
 void     *xd_store_get(xd_store *s, size_t bytes);      /* device memory; NULL: none is left    */
 size_t    xd_store_bytes(const xd_store *s);            /* taken from the device               */
+/* Working memory of a load, kept from one weight to the next: slot 0 or 1 with at least `bytes`;
+ * NULL: none is left. Given back by trim. */
+void     *xd_store_scratch(xd_store *s, int slot, size_t bytes);
+void      xd_store_trim(xd_store *s);
 void      xd_store_close(xd_store **s);
 void      xd_decl_free(xd_decl *d);     /* the list                                            */
 

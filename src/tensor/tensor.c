@@ -209,6 +209,15 @@ void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
         memcpy(to, from, (size_t)n * xd_dtype_size(ft));
         return;
     }
+    if (ft == XD_BF16 && tt == XD_F32) {        /* the common case, in a loop that vectorises  */
+        uint32_t *out = to;
+        for (int64_t i = 0; i < n; i++) {
+            uint16_t h;
+            memcpy(&h, in + 2 * i, 2);
+            out[i] = (uint32_t)h << 16;
+        }
+        return;
+    }
     for (int64_t i = 0; i < n; i++, in += xd_dtype_size(ft)) {
         float v = load(in, ft);
         if (tt == XD_F32)

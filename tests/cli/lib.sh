@@ -3,7 +3,7 @@
 # Every test is called with XDIT (the program) and ROOT (the source tree). `try` runs the program
 # and keeps its exit code in $rc, its output in $out and its error output in $err.
 set -u
-XDIT=$1
+XDIT=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")     # meson gives a relative name
 ROOT=$2
 MODEL=$ROOT/models/demo-pixart
 T=$(mktemp -d) || exit 1

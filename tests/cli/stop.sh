@@ -5,6 +5,7 @@
 # A run that takes long enough to be stopped; $pid is it.
 start() {
     mkdir -p "$T/d"
+    : >"$T/stderr"              # what the run before said must not be taken for this one
     "$XDIT" generate --model "$MODEL" --prompt "a red circle" --num_inference_steps 1000 \
         --num_images_per_prompt 50 -o "$T/d/x.png" >"$T/stdout" 2>"$T/stderr" </dev/null &
     pid=$!

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/recipe.h"
 #include "golden.h"
 
 enum { MAXPROMPT = 8, NDTYPE = 2 };
@@ -208,6 +209,30 @@ static void check(const char *dir, const char *name, int dtype)
     close_run(&r);
 }
 
+/* The sizes that classify_height_width_bin of diffusers takes: binning.json has rows of
+ * [sample_size, width, height, binned width, binned height]. */
+static void check_bins(const char *dir)
+{
+    char path[1024];
+    int  same = 0, rows = 0;
+    snprintf(path, sizeof path, "%s/binning.json", dir);
+    xd_json *j = js_open(path);
+    for (const xd_json *row = xd_json_first(j); row; row = xd_json_next(row), rows++) {
+        double v[5] = { 0 };
+        for (int i = 0; i < 5; i++)
+            xd_json_number(xd_json_at(row, i), &v[i]);
+        int64_t w = (int64_t)v[1], h = (int64_t)v[2];
+        int     known = xd_bin_nearest((int64_t)v[0], 256, &h, &w);
+        if (known && w == (int64_t)v[3] && h == (int64_t)v[4])
+            same++;
+        else
+            tap_note("%.0f: %.0fx%.0f becomes %lldx%lld, not %.0fx%.0f", v[0], v[1], v[2],
+                     (long long)w, (long long)h, v[3], v[4]);
+    }
+    tap(rows > 100 && same == rows, "binning: %d of %d sizes as diffusers takes them", same, rows);
+    xd_json_free(&j);
+}
+
 /* The trained model follows the published noise schedule, whose first steps multiply an error of
  * the prediction by 1/alpha = 158: bf16 then takes another path to an equally good picture
  * (diffusers' own latents move by 7e-2). test_demo looks at its bf16 pictures instead. */
@@ -226,6 +251,7 @@ int main(int argc, char **argv)
     }
     if (tap_skip_isa())
         return 0;
+    check_bins(argv[1]);
     for (int i = 0; i < n; i++)
         for (int t = tap_only_bf16(); t < NDTYPE; t++)
             if (t == 0 || has_bf16(names[i]))

@@ -34,12 +34,12 @@ typedef struct xd_kernels {
      * k < K. One thread. */
     void (*tile)(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K);
-    /* GFLOP/s of one thread over `seconds`, in registers. */
-    double (*peak)(double seconds);
+    /* GFLOP/s of one thread over about 0.2 ms, in registers alone. */
+    double (*burst)(void);
 } xd_kernels;
 
 extern const xd_kernels xd_kernels_c, xd_kernels_avx2, xd_kernels_avx512;
-double xd_peak_bf16(double seconds);    /* GFLOP/s of one thread, vdpbf16ps                   */
+double xd_burst_bf16(void);             /* the same with vdpbf16ps                            */
 
 typedef struct xd_dnn xd_dnn;
 

@@ -312,15 +312,18 @@ static void forget_all(xd_dnn *d)
     d->nprims = 0;
 }
 
-/* A server that sees ever new sizes must not grow for ever: a full cache starts afresh. */
+void xd_dnn_enter(xd_dnn *d)
+{
+    if (d->nprims >= XD_PRIM_MOST)
+        forget_all(d);
+}
+
 xd_prim *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd)
 {
     xd_prim *p = xd_prim_new(pd);
     int64_t  b = bucket_of(key);
     if (!p)
         return NULL;
-    if (d->nprims >= XD_PRIM_MOST)
-        forget_all(d);
     memcpy(p->key, key, sizeof p->key);
     p->next = d->bucket[b];
     d->bucket[b] = p;
@@ -379,9 +382,36 @@ xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp)
 
 /* ---- packing ------------------------------------------------------------------------------ */
 
-static xd_status weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed)
+static dnnl_primitive_desc_t weight_pd(xd_dnn *d, const xd_weight *w)
 {
-    return w->nk ? xd_conv_weight_md(d, w, plain, packed) : xd_gemm_weight_md(d, w, plain, packed);
+    xd_md     plain, packed;
+    xd_status s = w->nk ? xd_conv_weight_md(d, w, &plain, &packed)
+                        : xd_gemm_weight_md(d, w, &plain, &packed);
+    if (s)
+        return NULL;
+    dnnl_primitive_desc_t pd = xd_pd_reorder(d, xd_md_as_ref(&plain), xd_md_as_ref(&packed));
+    xd_md_free(&plain);
+    xd_md_free(&packed);
+    return pd;
+}
+
+xd_prim *xd_weight_prim(xd_dnn *d, const xd_weight *w)
+{
+    int64_t key[XD_PRIM_KEY] = { 'w', xd_par_threads(), w->type, w->out, w->in, w->nk };
+    for (int i = 0; i < 3 && w->nk; i++) {
+        key[6 + i] = w->kernel[i];
+        key[9 + i] = w->stride[i];
+        key[12] = w->groups;
+    }
+    xd_prim *p = xd_prim_find(d, key);
+    if (!p)
+        p = xd_prim_add(d, key, weight_pd(d, w));
+    return p && p->pd ? p : NULL;
+}
+
+xd_md_ref xd_weight_packed(const xd_prim *p)
+{
+    return xd_pd_md(p->pd, dnnl_query_dst_md, 0);
 }
 
 /* Elements of the weight as it comes. */
@@ -400,30 +430,19 @@ static size_t rounded(size_t n)
 
 size_t xd_dnn_pack_size(xd_dnn *d, xd_weight *w)
 {
-    xd_md plain, packed;
+    xd_dnn_enter(d);
+    xd_prim *p = xd_weight_prim(d, w);
     w->layout = 1;
-    w->bytes = 0;
-    if (weight_md(d, w, &plain, &packed) == XD_OK) {
-        w->bytes = xd_md_bytes(xd_md_as_ref(&packed));
-        xd_md_free(&plain);
-        xd_md_free(&packed);
-    }
+    w->bytes = p ? xd_md_bytes(xd_weight_packed(p)) : 0;
     return w->bytes;
 }
 
 size_t xd_dnn_pack_tmp(xd_dnn *d, const xd_weight *w, xd_dtype src)
 {
-    xd_md  plain, packed;
-    size_t n = rounded((size_t)elements(w) * xd_dtype_size(w->type));
     (void)src;
-    if (weight_md(d, w, &plain, &packed))
-        return n;
-    xd_prim *p = xd_prim_new(xd_pd_reorder(d, xd_md_as_ref(&plain), xd_md_as_ref(&packed)));
-    n += p ? p->scratch : 0;
-    xd_prim_free(p);
-    xd_md_free(&plain);
-    xd_md_free(&packed);
-    return n;
+    xd_dnn_enter(d);
+    xd_prim *p = xd_weight_prim(d, w);
+    return rounded((size_t)elements(w) * xd_dtype_size(w->type)) + (p ? p->scratch : 0);
 }
 
 /* What oneDNN may read as it is; else it is converted into `tmp` first. */
@@ -443,22 +462,14 @@ static void *as_own_type(xd_dnn *d, const xd_weight *w, xd_tensor src, void *tmp
 
 xd_status xd_dnn_pack(xd_dnn *d, xd_weight *w, xd_tensor src, void *tmp)
 {
-    xd_md     plain, packed;
-    xd_status s = weight_md(d, w, &plain, &packed);
-    if (s)
-        return s;
-    xd_prim *p = xd_prim_new(xd_pd_reorder(d, xd_md_as_ref(&plain), xd_md_as_ref(&packed)));
-    s = !p ? XD_ENOMEM : !p->pd ? XD_EUNSUPPORTED : XD_OK;
-    if (s == XD_OK) {
-        size_t own = rounded((size_t)elements(w) * xd_dtype_size(w->type));
-        xd_prim_arg(d, p, DNNL_ARG_FROM, dnnl_query_src_md, 0, as_own_type(d, w, src, tmp));
-        xd_prim_arg(d, p, DNNL_ARG_TO, dnnl_query_dst_md, 0, w->p);
-        s = xd_prim_run(d, p, (char *)tmp + own);
-    }
-    xd_prim_free(p);
-    xd_md_free(&plain);
-    xd_md_free(&packed);
-    return s;
+    xd_dnn_enter(d);
+    xd_prim *p = xd_weight_prim(d, w);
+    size_t   own = rounded((size_t)elements(w) * xd_dtype_size(w->type));
+    if (!p)
+        return XD_EUNSUPPORTED;
+    xd_prim_arg(d, p, DNNL_ARG_FROM, dnnl_query_src_md, 0, as_own_type(d, w, src, tmp));
+    xd_prim_arg(d, p, DNNL_ARG_TO, dnnl_query_dst_md, 0, w->p);
+    return xd_prim_run(d, p, (char *)tmp + own);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */

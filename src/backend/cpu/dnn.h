@@ -93,5 +93,12 @@ dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to);
  * device packs it (pinned: the same for every use). Freed by the caller. */
 xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
 xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
+/* The reorder from the one to the other, from the cache: networks have many weights of a few
+ * shapes. NULL: oneDNN cannot. */
+xd_prim  *xd_weight_prim(xd_dnn *d, const xd_weight *w);
+xd_md_ref xd_weight_packed(const xd_prim *p);   /* its packed descriptor                       */
+/* Called first by everything that comes in from outside: a full cache starts afresh, so that a
+ * server that sees ever new sizes does not grow for ever. Primitives stay valid in between. */
+void      xd_dnn_enter(xd_dnn *d);
 
 #endif

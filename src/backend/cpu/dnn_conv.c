@@ -61,7 +61,7 @@ static xd_conv_geometry geometry(const shape *s)
     return g;
 }
 
-static dnnl_primitive_desc_t describe(xd_dnn *d, const shape *s, const xd_md *w)
+static dnnl_primitive_desc_t describe(xd_dnn *d, const shape *s, xd_md_ref w)
 {
     xd_md                 src, dst, bias;
     dnnl_primitive_desc_t pd = NULL;
@@ -71,7 +71,7 @@ static dnnl_primitive_desc_t describe(xd_dnn *d, const shape *s, const xd_md *w)
     xd_status             e1 = image_md(&dst, s->w->nk, s->out, s->tout);
     xd_status             e2 = xd_md_tag(&bias, 1, &s->w->out, XD_F32, dnnl_a);
     if (!e0 && !e1 && !e2)
-        pd = xd_pd_conv(d, xd_md_as_ref(&src), xd_md_as_ref(w),
+        pd = xd_pd_conv(d, xd_md_as_ref(&src), w,
                         s->bias ? xd_md_as_ref(&bias) : NULL, xd_md_as_ref(&dst), &g, &post);
     if (!e0)
         xd_md_free(&src);
@@ -99,7 +99,7 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
     s.out[3] = w->out;
     if (e)
         return e;
-    dnnl_primitive_desc_t pd = describe(d, &s, &any);
+    dnnl_primitive_desc_t pd = describe(d, &s, xd_md_as_ref(&any));
     xd_md_free(&any);
     if (!pd)
         return XD_EUNSUPPORTED;
@@ -116,24 +116,27 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
 /* With the pinned weights, or else with oneDNN's choice and a reorder to it. */
 static xd_prim *make(xd_dnn *d, const shape *s, const int64_t *key)
 {
-    xd_md plain, packed, any;
-    if (xd_conv_weight_md(d, s->w, &plain, &packed))
+    xd_md    any;
+    xd_prim *w = xd_weight_prim(d, s->w);
+    if (!w)
         return xd_prim_add(d, key, NULL);
-    xd_prim *p = xd_prim_add(d, key, describe(d, s, &packed));
-    if (p && (!p->pd || xd_prim_impl(p)[0] == 'r') && weight_md(&any, s->w, 1) == XD_OK) {
-        xd_prim *q = xd_prim_new(describe(d, s, &any));
-        if (q && q->pd && (!p->pd || xd_prim_impl(q)[0] != 'r')) {
-            xd_md_ref to = xd_pd_md(q->pd, dnnl_query_weights_md, 0);
-            xd_prim  *r = xd_prim_new(xd_pd_reorder(d, xd_md_as_ref(&packed), to));
+    xd_prim *p = xd_prim_add(d, key, describe(d, s, xd_weight_packed(w)));
+    if (!p || (p->pd && xd_prim_impl(p)[0] != 'r') || weight_md(&any, s->w, 1))
+        return p;
+    xd_prim *q = xd_prim_new(describe(d, s, xd_md_as_ref(&any)));
+    if (q && q->pd && (!p->pd || xd_prim_impl(q)[0] != 'r')) {
+        xd_md_ref to = xd_pd_md(q->pd, dnnl_query_weights_md, 0);
+        xd_prim  *r = xd_prim_new(xd_pd_reorder(d, xd_weight_packed(w), to));
+        if (r && r->pd) {
+            q->repack = r;
+            q->repack_bytes = (xd_md_bytes(to) + 63) / 64 * 64;
             xd_prim_swap(p, q);
-            p->repack = r;
-            p->repack_bytes = (xd_md_bytes(to) + 63) / 64 * 64;
+        } else {
+            xd_prim_free(r);
         }
-        xd_prim_free(q);
-        xd_md_free(&any);
     }
-    xd_md_free(&plain);
-    xd_md_free(&packed);
+    xd_prim_free(q);
+    xd_md_free(&any);
     return p;
 }
 
@@ -328,6 +331,7 @@ static xd_status pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 size_t xd_dnn_conv_scratch(xd_dnn *d, const xd_conv *a)
 {
     size_t n = 0;
+    xd_dnn_enter(d);
     if (xd_count(a->out) > 0)
         pieces(d, a, NULL, &n);
     return n;
@@ -335,5 +339,6 @@ size_t xd_dnn_conv_scratch(xd_dnn *d, const xd_conv *a)
 
 xd_status xd_dnn_conv(xd_dnn *d, const xd_conv *a, void *tmp)
 {
+    xd_dnn_enter(d);
     return xd_count(a->out) > 0 ? pieces(d, a, tmp, NULL) : XD_OK;
 }

@@ -81,10 +81,11 @@ static plan plan_of(const xd_gemm *a, int own, int dense)
 static dnnl_primitive_desc_t describe(xd_dnn *d, const plan *p)
 {
     const xd_gemm        *a = p->a;
-    xd_md                 src, dst, bias, plain, w;
+    xd_md                 src, dst, bias;
+    xd_prim              *w = xd_weight_prim(d, a->w);
     dnnl_primitive_desc_t pd = NULL;
     int64_t               M = a->in.d[0], N = a->w->out, K = a->w->in;
-    if (xd_gemm_weight_md(d, a->w, &plain, &w))
+    if (!w)
         return NULL;
     xd_status s0 = xd_md_strided(&src, 2, (int64_t[]){ M, K }, a->in.type,
                                  (int64_t[]){ p->ldi, 1 });
@@ -92,7 +93,7 @@ static dnnl_primitive_desc_t describe(xd_dnn *d, const plan *p)
                                  (int64_t[]){ p->ldo, 1 });
     xd_status s2 = xd_md_tag(&bias, 2, (int64_t[]){ 1, N }, XD_F32, dnnl_ab);
     if (!s0 && !s1 && !s2)
-        pd = xd_pd_matmul(d, xd_md_as_ref(&src), xd_md_as_ref(&w),
+        pd = xd_pd_matmul(d, xd_md_as_ref(&src), xd_weight_packed(w),
                           p->bias ? xd_md_as_ref(&bias) : NULL, xd_md_as_ref(&dst), &p->post);
     if (!s0)
         xd_md_free(&src);
@@ -100,8 +101,6 @@ static dnnl_primitive_desc_t describe(xd_dnn *d, const plan *p)
         xd_md_free(&dst);
     if (!s2)
         xd_md_free(&bias);
-    xd_md_free(&plain);
-    xd_md_free(&w);
     return pd;
 }
 
@@ -165,6 +164,7 @@ size_t xd_dnn_gemm_scratch(xd_dnn *d, const xd_gemm *a)
 {
     int64_t M = a->out.d[0], sizes[2] = { M < MOST_ROWS ? M : MOST_ROWS, M % MOST_ROWS };
     size_t  most = 0;
+    xd_dnn_enter(d);
     for (int i = 0; i < (M > MOST_ROWS ? 2 : 1); i++) {
         if (sizes[i] == 0)
             continue;
@@ -231,6 +231,7 @@ xd_status xd_dnn_gemm(xd_dnn *d, const xd_gemm *a, void *tmp)
 {
     xd_status s = XD_OK;
     int64_t   M = a->out.d[0];
+    xd_dnn_enter(d);
     for (int64_t r = 0; r < M && s == XD_OK; r += MOST_ROWS) {
         xd_gemm b = part(a, r, M - r < MOST_ROWS ? M - r : MOST_ROWS);
         s = gemm_part(d, &b, tmp);

@@ -96,7 +96,7 @@ static void pack_block(const job *w, int64_t pair, int64_t kb)
     const xd_attn_plan *p = &w->p;
     const char         *k[XD_ATTN_KEYS], *v[XD_ATTN_KEYS];
     int64_t b = (w->first + pair) / p->Hk, h = (w->first + pair) % p->Hk;
-    int64_t j0 = kb * XD_ATTN_KEYS, n = smaller(xd_attn_len(w->a, b, p->m) - j0, XD_ATTN_KEYS);
+    int64_t j0 = kb * p->keys, n = smaller(xd_attn_len(w->a, b, p->m) - j0, p->keys);
     unit   *to = packed_block(w, pair, kb);
     if (n <= 0)
         return;
@@ -127,6 +127,7 @@ typedef struct block {
     float  *s;                  /* [n][LDS] scores, then probabilities                        */
     float  *o;                  /* [n][dp] sums of values                                     */
     float  *top, *l;            /* [n] largest score so far, in powers of two; sum            */
+    int     begun;              /* o holds sums of earlier key blocks                         */
 } block;
 
 static void load_queries(const job *w, const block *k)
@@ -144,10 +145,10 @@ static void load_queries(const job *w, const block *k)
 }
 
 /* Tiles are taller than the block's last rows: what they read there is zero. */
-static void clear(const job *w, const block *k)
+static void clear(const block *k)
 {
-    memset(k->o, 0, (size_t)(k->n * w->p.dp) * sizeof(float));
-    memset(k->s + k->n * LDS, 0, (size_t)(12 * LDS) * sizeof(float));
+    if (k->n % 12)
+        memset(k->s + k->n * LDS, 0, (size_t)(12 * LDS) * sizeof(float));
     for (int64_t i = 0; i < k->n; i++) {
         k->top[i] = -INFINITY;
         k->l[i] = 0;
@@ -174,7 +175,8 @@ static void sums(const job *w, const block *k, int64_t n, const unit *values)
         nv = sum_width((p->dp - c) / LANES);
         for (int64_t i = 0; i < k->n; i += SUM_ROWS[nv])
             SUM_TILES[nv](PAIRS ? (n + 1) / 2 : n, (const unit *)(const void *)(k->s + i * LDS),
-                          LDS, values + c * (p->vunits / p->dp), k->o + i * p->dp + c, p->dp, 1);
+                          LDS, values + c * (p->vunits / p->dp), k->o + i * p->dp + c, p->dp,
+                          k->begun);
     }
 }
 
@@ -229,23 +231,21 @@ static void lift(const job *w, const block *k, int64_t i, int64_t n, float c)
     float top = row_max(k->s + i * LDS, n) * c;
     if (top <= k->top[i])               /* not so when it is not a number                     */
         return;
-    float by = v_first(v_exp2(v_set(k->top[i] - top)));
+    if (k->top[i] > -INFINITY) {        /* else sums are still zero, or not there              */
+        float by = v_first(v_exp2(v_set(k->top[i] - top)));
+        k->l[i] *= by;
+        rescale(k->o + i * w->p.dp, w->p.dp, by);
+    }
     k->top[i] = top;
-    k->l[i] *= by;
-    rescale(k->o + i * w->p.dp, w->p.dp, by);
 }
 
-/* The row's scores become 2^(c s - top). */
+/* The row's scores become 2^(c s - top). Without a maximum all are -infinity, and become 0, or
+ * not numbers, which the vector maximum may overlook, and stay so. */
 static void soften(const block *k, int64_t i, int64_t n, float c)
 {
     float   *s = k->s + i * LDS;
-    const vf vc = v_set(c), vt = v_set(-k->top[i]);
+    const vf vc = v_set(c), vt = v_set(k->top[i] == -INFINITY ? 0 : -k->top[i]);
     vf       sum = v_zero();
-    if (k->top[i] == -INFINITY) {
-        for (int64_t j = 0; j < n; j += LANES)
-            put_probs(s, j, v_zero());
-        return;
-    }
     for (int64_t j = 0; j < n; j += LANES) {
         const vf x = v_exp2(v_fma(v_load(s + j), vc, vt));
         sum = v_add(sum, x);
@@ -257,10 +257,12 @@ static void soften(const block *k, int64_t i, int64_t n, float c)
 static void bias_and_mask(const job *w, const block *k, int64_t i, int64_t j0, int64_t n,
                           int scaled)
 {
-    int64_t lo, hi;
-    xd_attn_range(w->a, k->i0 + i, k->keys, &lo, &hi);
-    lo = lo < j0 ? 0 : smaller(lo - j0, n);
-    hi = hi < j0 ? 0 : smaller(hi - j0, n);
+    int64_t lo = 0, hi = n;
+    if (w->a->window || w->a->causal) {
+        xd_attn_range(w->a, k->i0 + i, k->keys, &lo, &hi);
+        lo = lo < j0 ? 0 : smaller(lo - j0, n);
+        hi = hi < j0 ? 0 : smaller(hi - j0, n);
+    }
     if (scaled)
         scale_and_bias(w, k, i, j0, n);
     if (lo > 0 || hi < n || n % LANES)
@@ -269,9 +271,9 @@ static void bias_and_mask(const job *w, const block *k, int64_t i, int64_t j0, i
 
 /* A few rows at a time, so that the maxima of one do not wait for the exponentials of another,
  * and both find the scores in L1. */
-static void one_key_block(const job *w, const block *k, int64_t kb, const unit *keys)
+static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
 {
-    int64_t j0 = kb * XD_ATTN_KEYS, n = smaller(k->keys - j0, XD_ATTN_KEYS);
+    int64_t j0 = kb * w->p.keys, n = smaller(k->keys - j0, w->p.keys);
     float   c = w->a->scale * log2e;
     int     scaled = w->a->bias.p || !(c > 0);  /* the maximum is taken after scaling          */
     scores(w, k, n, keys);
@@ -285,6 +287,7 @@ static void one_key_block(const job *w, const block *k, int64_t kb, const unit *
             soften(k, i, n, scaled ? 1 : c);
     }
     sums(w, k, n, keys + w->p.kunits);
+    k->begun = 1;
 }
 
 static void finish(const job *w, const block *k)
@@ -298,7 +301,8 @@ static void finish(const job *w, const block *k)
                                        (int64_t)xd_dtype_size(o->type);
         for (int64_t c = 0; c < D; c += LANES)
             put_out(row + c * (int64_t)xd_dtype_size(o->type), o->type,
-                    v_mul(r, v_load(k->o + i * w->p.dp + c)), smaller(D - c, LANES));
+                    k->begun ? v_mul(r, v_load(k->o + i * w->p.dp + c)) : v_zero(),
+                    smaller(D - c, LANES));
         if (e->p)
             ((float *)e->p)[k->b * e->s[0] + (k->i0 + i) * e->s[1] + k->h * e->s[2]] =
                 l != 0 ? (float)(((double)k->top[i] + log2((double)l)) * 0.693147180559945309)
@@ -320,10 +324,10 @@ static void attend(const job *w, int64_t item, int thread)
     k.n = smaller(p->n - k.i0, p->rows);
     k.keys = xd_attn_len(w->a, k.b, p->m);
     load_queries(w, &k);
-    clear(w, &k);
+    clear(&k);
     xd_attn_range(w->a, k.i0, k.keys, &lo, &none);
     xd_attn_range(w->a, k.i0 + k.n - 1, k.keys, &none, &hi);
-    for (int64_t kb = lo / XD_ATTN_KEYS; kb * XD_ATTN_KEYS < hi; kb++)
+    for (int64_t kb = lo / p->keys; kb * p->keys < hi; kb++)
         one_key_block(w, &k, kb, packed_block(w, pair, kb));
     finish(w, &k);
 }

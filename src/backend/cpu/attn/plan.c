@@ -103,6 +103,14 @@ static void cut_rows(xd_attn_plan *p, int threads)
     p->blocks = p->rows ? ceil_div(p->n, p->rows) : 0;
 }
 
+/* Blocks of equal size: a short last one costs a row almost as much as a full one. */
+static void cut_keys(xd_attn_plan *p)
+{
+    int64_t blocks = ceil_div(p->m, XD_ATTN_KEYS);
+    p->keys = blocks ? round_up(ceil_div(p->m, blocks), 64) : XD_ATTN_KEYS;
+    p->kblocks = ceil_div(p->m, p->keys);
+}
+
 /* As many pairs as fit, and enough that every thread finds a few blocks in a group. */
 static void cut_group(xd_attn_plan *p, int threads)
 {
@@ -122,11 +130,11 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, int lanes,
     p->m = xd_attn_keys(a);
     p->rep = p->Hk ? p->H / p->Hk : 0;
     cut_rows(p, threads);
-    p->kblocks = ceil_div(p->m, XD_ATTN_KEYS);
+    cut_keys(p);
     p->du = pairs ? ceil_div(p->D, 2) : p->D;
     p->ldq = round_up(p->du, lanes);
     p->dp = round_up(p->D, lanes);
-    int64_t keys = smaller(round_up(p->m, lanes), XD_ATTN_KEYS);
+    int64_t keys = smaller(round_up(p->m, lanes), p->keys);
     p->kunits = keys * p->du;
     p->vunits = (pairs ? ceil_div(keys, 2) : keys) * p->dp;
     p->pair_bytes = aligned((size_t)((p->kunits + p->vunits) * p->kblocks) * 4);

@@ -1,8 +1,8 @@
 /* plan.h - how one attention call is cut into blocks, the same for all instruction sets.
  *
  * Keys and values of a few (batch, key head) pairs at a time, a group, are packed into scratch
- * and shared by all query blocks of those pairs. The key blocks begin at multiples of
- * XD_ATTN_KEYS of the global token order, so nothing else decides the order of sums. */
+ * and shared by all query blocks of those pairs. Key blocks are cut from the global token order
+ * by the number of keys alone, so nothing else decides the order of sums. */
 #ifndef XD_BACKEND_CPU_ATTN_PLAN_H
 #define XD_BACKEND_CPU_ATTN_PLAN_H
 
@@ -10,7 +10,7 @@
 
 enum {
     XD_ATTN_ROWS = 96,                  /* queries of a block, at most; multiple of 12        */
-    XD_ATTN_KEYS = 256,                 /* keys of a block; multiple of 64                    */
+    XD_ATTN_KEYS = 384,                 /* keys of a block, at most; multiple of 64           */
     XD_ATTN_LDS = XD_ATTN_KEYS + 16,    /* floats from a row of scores to the next            */
     XD_ATTN_MAXD = 512,
 };
@@ -19,7 +19,7 @@ typedef struct xd_attn_plan {
     int64_t B, n, H, D, Hk, m;  /* of the arguments; m over all segments                      */
     int64_t rep;                /* query heads of a key head                                  */
     int64_t rows, blocks;       /* queries of a block; blocks of one head                     */
-    int64_t kblocks;            /* key blocks                                                 */
+    int64_t keys, kblocks;      /* of a block; blocks                                         */
     int64_t du;                 /* 4-byte units of a row of q or k: floats, or pairs of bf16   */
     int64_t ldq;                /* du rounded up to a vector                                  */
     int64_t dp;                 /* floats of a row of the output sum: D rounded up             */

@@ -1,0 +1,58 @@
+/* operands.h - what the tests of kernels share: random operands with guards around them, values of
+ * any type, comparison with a reference in double precision */
+#ifndef XD_TESTS_OPS_OPERANDS_H
+#define XD_TESTS_OPS_OPERANDS_H
+
+#include "backend/backend.h"
+
+enum { GUARD = 192 };           /* bytes around an operand                                    */
+extern xd_dev *dev;             /* the device under test                                      */
+
+extern uint64_t state;          /* of the random numbers: a seed                             */
+
+uint64_t any(void);
+int64_t upto(int64_t n);
+double real(void);
+void fresh(void);
+void *element(const xd_tensor *t, int64_t i);
+double value(const void *p, xd_dtype t);
+double at(const xd_tensor *t, int64_t i);
+double at2(const xd_tensor *t, int64_t i, int64_t j);
+void set(const xd_tensor *t, int64_t i, double v);
+xd_tensor operand_at(xd_dtype type, int nd, const int64_t *d, int64_t gap, int64_t shift);
+xd_tensor operand(xd_dtype type, int nd, const int64_t *d, int64_t gap);
+xd_tensor matrix(xd_dtype type, int64_t rows, int64_t cols, int64_t gap);
+void remember(void);
+double tolerance(xd_dtype t);
+void check(const char *what, const xd_tensor *out, const double *want);
+void *scratch_for(xd_op op, const void *args, size_t *n);
+void scratch_done(const char *what, void *tmp, size_t n);
+double *numbers(int64_t n);
+double act_of(double v, xd_act act);
+xd_dtype f32_or_bf16(void);
+xd_dtype compute_type(void);
+xd_tensor maybe(xd_tensor t);
+
+#define RUN(op, OP, args) RUN_AS(#op, op, OP, args)
+#define RUN_AS(what, op, OP, args)                                                          \
+    do {                                                                                    \
+        size_t run_n;                                                                       \
+        void  *run_tmp = scratch_for(OP, args, &run_n);                                     \
+        int    run_s = (int)dev->ops->op(dev, NULL, args, run_tmp);                         \
+        if (run_s)                                                                          \
+            fail_msg("%s: status %d", what, run_s);                                         \
+        scratch_done(what, run_tmp, run_n);                                                  \
+    } while (0)
+
+/* test_moves.c */
+void test_resize(void **unused);
+void test_lookup(void **unused);
+void test_copy(void **unused);
+void test_conversions(void **unused);
+void test_threads(void **unused);
+void test_memory(void **unused);
+void test_names(void **unused);
+void test_count(void **unused);
+void test_peak(void **unused);
+
+#endif
