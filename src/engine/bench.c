@@ -2,8 +2,9 @@
  *
  * Weights may be random, so that only configs are needed. Every part is run once to warm up,
  * then until half a second and three runs have passed (or `repeats` times); the median counts.
- * The peak is a register-only loop of the instruction that the dtype uses, measured right before
- * and after a part; the higher one counts. */
+ * Two peaks stand beside it, both measured right before and after a part, the higher one counting:
+ * a register-only loop of the instruction that the dtype uses, and the best of a few products of
+ * large square matrices by the same library (the GEMM peak). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,14 @@
 #include "engine/profile.h"
 #include "exec/op.h"
 
-enum { MAXRUNS = 64 };
+enum { MAXRUNS = 64, SIDE = 2048 };
+
+typedef struct probe {          /* a product of square matrices: SIDE x SIDE                   */
+    xd_weight w;
+    xd_tensor in, out;
+    void     *tmp;
+    size_t    ntmp;
+} probe;
 
 typedef struct bench {
     const xd_bench_args *a;
@@ -25,7 +33,9 @@ typedef struct bench {
     xd_job      job;
     xd_profile  prof;
     xd_dev     *meter;          /* counts for the profile                                      */
-    double      peak;           /* GFLOP/s, of the moment                                      */
+    double      peak;           /* GFLOP/s of the moment, in registers                         */
+    double      gemm;           /* and of the best large product                               */
+    probe       probe;
     int         parts;          /* printed so far                                              */
     size_t      foreseen;       /* bytes: the most that weights and arenas take at one time     */
 } bench;
@@ -58,6 +68,68 @@ static double peak_now(const bench *b)
     return xd_cpu_peak(b->g->dev, b->g->type, xd_par_threads());
 }
 
+/* ---- the GEMM peak ------------------------------------------------------------------------ */
+
+static xd_gemm product(const probe *p)
+{
+    return (xd_gemm){ .out = p->out, .in = p->in, .w = &p->w };
+}
+
+static void close_probe(bench *b)
+{
+    probe  *p = &b->probe;
+    xd_dev *d = b->g ? b->g->dev : NULL;
+    if (p->w.p)
+        d->mem->put(d, p->w.p, p->w.bytes);
+    if (p->in.p)
+        d->mem->put(d, p->in.p, xd_bytes(p->in));
+    if (p->out.p)
+        d->mem->put(d, p->out.p, xd_bytes(p->out));
+    if (p->tmp)
+        d->mem->put(d, p->tmp, p->ntmp);
+    memset(p, 0, sizeof *p);
+}
+
+static xd_status open_probe(bench *b, xd_err *e)
+{
+    probe    *p = &b->probe;
+    xd_dev   *d = b->g->dev;
+    xd_tensor from = xd_view2(NULL, XD_F32, SIDE, SIDE);
+    p->in = xd_view2(d->mem->get(d, (size_t)SIDE * SIDE * 4), b->g->type, SIDE, SIDE);
+    p->out = xd_view2(d->mem->get(d, (size_t)SIDE * SIDE * 4), XD_F32, SIDE, SIDE);
+    p->w = (xd_weight){ .type = b->g->type, .out = SIDE, .in = SIDE, .kernel = { 1, 1, 1 },
+                        .stride = { 1, 1, 1 }, .groups = 1 };
+    p->w.bytes = d->ops->pack_size(d, &p->w);
+    p->w.p = d->mem->get(d, p->w.bytes);
+    xd_gemm a = product(p);
+    p->ntmp = d->ops->scratch(d, XD_OP_GEMM, &a);
+    size_t need = d->ops->pack_tmp(d, &p->w, XD_F32);
+    p->ntmp = (need > p->ntmp ? need : p->ntmp) + 64;
+    p->tmp = d->mem->get(d, p->ntmp);
+    from.p = p->out.p;
+    if (!p->in.p || !p->out.p || !p->w.p || !p->tmp)
+        return xd_fail(e, XD_ENOMEM, "no memory for a product of %d x %d matrices", SIDE, SIDE);
+    memset(p->in.p, 0, xd_bytes(p->in));
+    memset(p->out.p, 0, xd_bytes(p->out));
+    return d->ops->pack(d, &p->w, from, p->tmp);
+}
+
+/* GFLOP/s of the best of four products. */
+static double gemm_now(bench *b)
+{
+    xd_gemm a = product(&b->probe);
+    double  best = 0;
+    for (int i = 0; i < 4; i++) {
+        double t0 = xd_now_s();
+        if (b->g->dev->ops->gemm(b->g->dev, NULL, &a, b->probe.tmp) != XD_OK)
+            return 0;
+        b->g->dev->mem->sync(b->g->dev, NULL);
+        double rate = 2e-9 * SIDE * SIDE * SIDE / (xd_now_s() - t0);
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
 /* ---- measuring ---------------------------------------------------------------------------- */
 
 static int by_value(const void *x, const void *y)
@@ -73,14 +145,16 @@ static double measure(bench *b, void (*fn)(void *ctx), void *ctx)
     int    n = 0, want = b->a->repeats;
     fn(ctx);
     b->peak = peak_now(b);
+    b->gemm = gemm_now(b);
     for (; n < MAXRUNS && (want ? n < want : n < 3 || spent < 0.5); n++) {
         xd_profile_reset(&b->prof);
         begin = xd_now_s();
         fn(ctx);
         spent += t[n] = xd_now_s() - begin;
     }
-    double after = peak_now(b);
+    double after = peak_now(b), gemm = gemm_now(b);
     b->peak = after > b->peak ? after : b->peak;
+    b->gemm = gemm > b->gemm ? gemm : b->gemm;
     qsort(t, (size_t)n, sizeof *t, by_value);
     return t[n / 2];
 }
@@ -89,9 +163,10 @@ static void report_json(bench *b, const char *name, const char *what, double s, 
 {
     xd_text_buf t = { 0 };
     xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"seconds\": %.6g, \"gflop\": %.6g, "
-               "\"gflops\": %.5g, \"peak_gflops\": %.5g, \"share_of_peak\": %.4g, \"ops\": [",
+               "\"gflops\": %.5g, \"peak_gflops\": %.5g, \"share_of_peak\": %.4g, "
+               "\"gemm_peak_gflops\": %.5g, \"share_of_gemm_peak\": %.4g, \"ops\": [",
                b->parts++ ? ", " : "", name, what, s, flops / 1e9, flops / s / 1e9, b->peak,
-               flops / s / 1e9 / b->peak);
+               flops / s / 1e9 / b->peak, b->gemm, flops / s / 1e9 / b->gemm);
     int first = 1;
     for (int i = 0; i < XD_NOPS; i++) {
         const xd_sample *o = &b->prof.op[i];
@@ -118,8 +193,9 @@ static void report(bench *b, const char *name, const char *what, double s)
         report_json(b, name, what, s, flops);
         return;
     }
-    say(b, "%-12s %-34s %9.2f ms %9.2f GFLOP %8.1f GFLOP/s %5.1f %% of peak", name, what, s * 1e3,
-        flops / 1e9, flops / s / 1e9, 100 * flops / s / 1e9 / b->peak);
+    say(b, "%-12s %-34s %9.2f ms %9.2f GFLOP %8.1f GFLOP/s %5.1f %% of peak %.1f, %5.1f %% of GEMM "
+        "peak %.1f", name, what, s * 1e3, flops / 1e9, flops / s / 1e9,
+        100 * flops / s / 1e9 / b->peak, b->peak, 100 * flops / s / 1e9 / b->gemm, b->gemm);
     for (int i = 0; i < XD_NOPS; i++) {
         const xd_sample *o = &b->prof.op[i];
         if (o->calls && o->flops > 0)
@@ -361,7 +437,7 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
         s = xd_dev_open_count(&b->meter, NULL, e);
     if (s == XD_OK)
         xd_profile_open(&b->prof, b->g->dev, b->meter);
-    return s;
+    return s == XD_OK ? open_probe(b, e) : s;
 }
 
 static void say_machine(bench *b)
@@ -405,6 +481,7 @@ xd_status xd_bench(const xd_bench_args *a, xd_err *e)
     if (s == XD_OK)
         say_memory(&b);
     xd_dev_close(&b.meter);
+    close_probe(&b);
     if (b.g)
         xd_job_close(&b.job);
     xd_close(&b.g);
