@@ -173,6 +173,8 @@ static float *decode(loop *l, const float *lat, xd_err *e)
 {
     xd_job *j = l->j;
     xd_exec x;
+    if (xd_part_load(&j->g->model.vae, j->g->dev, j->g->type, 0, e) != XD_OK)
+        return NULL;            /* loaded here, so that the first step need not wait for it     */
     float  *rgb = malloc((size_t)(j->size[0] * j->size[1]) * 3 * sizeof *rgb + 1);
     if (!rgb) {
         xd_fail(e, XD_ENOMEM, "no memory for a picture");
@@ -282,7 +284,7 @@ static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *
     double     t0 = xd_now_s();
     xd_stage(j, "load");
     xd_status s = xd_part_load(&g->model.dit, g->dev, g->type, 0, e);
-    if (s == XD_OK && need->vae)
+    if (s == XD_OK && g->plan.vae_rows && need->vae)    /* ranks must fail together             */
         s = xd_part_load(&g->model.vae, g->dev, g->type, 0, e);
     if (s == XD_OK)
         s = xd_room_open(&l->a, g->dev,

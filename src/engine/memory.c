@@ -113,6 +113,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
                    "activations); paint a smaller picture%s%s", host[0] / 1073741824.0, ranks,
                    gib(have), gib(need->text), gib(need->text_tmp), gib(need->dit),
                    gib(need->dit_tmp), gib(need->vae), gib(need->vae_tmp),
-                   g->type == XD_F32 ? ", try --dtype bf16" : "",
+                   g->type == XD_F32 && xd_dev_compute(g->dev, XD_BF16) == XD_BF16
+                       ? ", try --dtype bf16" : "",
                    j->r->enable_tiling ? "" : ", or try --enable_tiling");
 }

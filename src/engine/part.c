@@ -266,7 +266,7 @@ static xd_status alias_layers(xd_net *n, xd_err *e)
     return XD_OK;
 }
 
-/* Visits the first block of every kind only. */
+/* Visits the first block of every kind only; the others' (empty) structs are given back. */
 static void visit_kinds(xd_net *n, xd_decl *d)
 {
     int last = n->last, first = n->first;
@@ -281,8 +281,12 @@ static void visit_kinds(xd_net *n, xd_decl *d)
         for (int k = first; k < i; k++)
             seen |= def->block(n->cfg, k) == def->block(n->cfg, i);
         n->first = i, n->last = i + 1;
-        if (!seen)
+        if (!seen) {
             xd_net_visit(n, d);
+        } else {
+            free(n->layer[i]);
+            n->layer[i] = NULL;
+        }
     }
     n->def = def;
     n->first = first, n->last = last;
