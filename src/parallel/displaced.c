@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "exec/op.h"
-#include "parallel/link.h"
+#include "parallel/rows.h"
 
 extern const xd_link xd_link_displaced;
 
@@ -23,21 +23,6 @@ typedef struct displaced {
     xd_req        *req;         /* [attentions][2]                                             */
     int            first, nlayers, sites, count;
 } displaced;
-
-static int64_t rows_of(const xd_layout *l, const xd_topo *t, int member)
-{
-    int64_t n = 0;
-    for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++)
-        n += xd_own_rows(l, XD_ALL, xd_topo_sp(t, u, member));
-    return n;
-}
-
-static xd_tensor piece(xd_tensor t, int64_t row, int64_t n)
-{
-    t.p = (char *)t.p + row * t.s[1] * (int64_t)xd_dtype_size(t.type);
-    t.d[1] = n;
-    return t;
-}
 
 /* which: 0 K of all, 1 V of all, 2 my K, 3 my V. */
 static xd_tensor part(const displaced *s, int64_t i, int which)
@@ -65,14 +50,11 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
 {
     displaced    *s = m->priv;
     xd_comm      *c = s->topo->group[XD_RING];
-    const xd_mix *next = m->next;
     int64_t i = ((int64_t)x->pass * s->nlayers + (x->layer - s->first)) * s->sites + x->site, at = 0;
-    while (!next->attn)
-        next = next->next;
     finish(x, s, i);            /* the exchange of the step before                              */
     for (int k = 0; k < a->nkv; at += a->kv[k++].k.d[1]) {
-        xd_copy_to(x, piece(part(s, i, 2), at, a->kv[k].k.d[1]), a->kv[k].k);
-        xd_copy_to(x, piece(part(s, i, 3), at, a->kv[k].v.d[1]), a->kv[k].v);
+        xd_copy_to(x, xd_piece_of(part(s, i, 2), at, a->kv[k].k.d[1]), a->kv[k].k);
+        xd_copy_to(x, xd_piece_of(part(s, i, 3), at, a->kv[k].v.d[1]), a->kv[k].v);
     }
     x->dev->mem->sync(x->dev, x->st);
     for (int w = 0; w < 2 && x->exact; w++)
@@ -82,13 +64,13 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
     at = 0;
     for (int r = 0; r < c->size; at += s->rows[r++]) {
         int fresh = r == c->rank;
-        s->seg[r].k = fresh ? part(s, i, 2) : piece(part(s, i, 0), at, s->rows[r]);
-        s->seg[r].v = fresh ? part(s, i, 3) : piece(part(s, i, 1), at, s->rows[r]);
+        s->seg[r].k = fresh ? part(s, i, 2) : xd_piece_of(part(s, i, 0), at, s->rows[r]);
+        s->seg[r].v = fresh ? part(s, i, 3) : xd_piece_of(part(s, i, 1), at, s->rows[r]);
     }
     xd_attn_args b = *a;
     b.kv = s->seg;
     b.nkv = c->size;
-    next->attn(x, next, &b);
+    xd_next_attn(x, m, &b);
     for (int w = 0; w < 2 && !x->exact; w++)    /* for the next step, while others compute      */
         s->req[2 * i + w] = c->ops->gather(c, matrix(part(s, i, w)), s->rows, matrix(part(s, i, 2 + w)));
 }
@@ -116,14 +98,14 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     s->topo = a->topo, s->dev = a->dev, s->type = a->act;
     s->first = a->first, s->nlayers = a->last - a->first, s->sites = a->sites;
     s->count = a->npass * s->nlayers * s->sites;
-    s->heads = xd_cut((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES]).n;
+    s->heads = xd_my_heads(a);
     s->head_dim = a->head_dim;
     s->rows = calloc((size_t)R, sizeof *s->rows);
     s->seg = calloc((size_t)R, sizeof *s->seg);
     s->req = calloc((size_t)(2 * s->count) + 1, sizeof *s->req);
     for (int r = 0; r < R && s->rows; r++)
-        s->total += s->rows[r] = rows_of(a->lay, a->topo, r);
-    s->mine = rows_of(a->lay, a->topo, a->topo->at[XD_RING]);
+        s->total += s->rows[r] = xd_member_rows(a->lay, a->topo, XD_ALL, r);
+    s->mine = xd_member_rows(a->lay, a->topo, XD_ALL, a->topo->at[XD_RING]);
     s->one = (size_t)(2 * (s->total + s->mine) * s->heads * s->head_dim) * xd_dtype_size(s->type);
     s->bytes = s->one * (size_t)s->count + 64;
     s->mem = s->dev->mem->get(s->dev, s->bytes);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "exec/op.h"
-#include "parallel/link.h"
+#include "parallel/rows.h"
 
 extern const xd_link xd_link_halo;
 
@@ -179,13 +179,10 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
             xd_exec_fail(x, XD_ECOMM, "parallel VAE: keys of a band were lost");
         free(park);
     }
-    xd_kv         kv = { all[0], all[1] };
-    xd_attn_args  b = *a;
-    const xd_mix *next = m->next;
+    xd_kv        kv = { all[0], all[1] };
+    xd_attn_args b = *a;
     b.kv = &kv;
-    while (!next->attn)
-        next = next->next;
-    next->attn(x, next, &b);
+    xd_next_attn(x, m, &b);
     xd_arena_rewind(x->tmp, mark);
 }
 

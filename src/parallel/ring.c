@@ -7,7 +7,7 @@
 
 #include "exec/op.h"
 #include "exec/run.h"
-#include "parallel/link.h"
+#include "parallel/rows.h"
 
 extern const xd_link xd_link_ring;
 
@@ -19,27 +19,12 @@ typedef struct ring {
     size_t         bytes;
 } ring;
 
-static int64_t rows_of(const xd_layout *l, const xd_topo *t, int patch, int member)
-{
-    int64_t n = 0;
-    for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++)
-        n += xd_own_rows(l, patch, xd_topo_sp(t, u, member));
-    return n;
-}
-
 /* K (which 0) and V (1) of `n` rows in a buffer. */
 static xd_tensor in_buf(const ring *s, int b, int which, xd_tensor like, int64_t n)
 {
     int64_t   d[4] = { 1, n, like.d[2], like.d[3] };
     xd_tensor t = xd_view(s->buf[b], like.type, 4, d);
     t.p = (char *)t.p + (size_t)which * xd_bytes(t);
-    return t;
-}
-
-static xd_tensor piece(xd_tensor t, int64_t row, int64_t n)
-{
-    t.p = (char *)t.p + row * t.s[1] * (int64_t)xd_dtype_size(t.type);
-    t.d[1] = n;
     return t;
 }
 
@@ -54,8 +39,8 @@ static void take_mine(xd_exec *x, const ring *s, const xd_attn_args *a, int64_t 
     int64_t at = 0;
     for (int i = 0; i < a->nkv; at += a->kv[i++].k.d[1]) {
         int64_t m = a->kv[i].k.d[1];
-        xd_copy_to(x, piece(in_buf(s, 0, 0, a->q, n), at, m), a->kv[i].k);
-        xd_copy_to(x, piece(in_buf(s, 0, 1, a->q, n), at, m), a->kv[i].v);
+        xd_copy_to(x, xd_piece_of(in_buf(s, 0, 0, a->q, n), at, m), a->kv[i].k);
+        xd_copy_to(x, xd_piece_of(in_buf(s, 0, 1, a->q, n), at, m), a->kv[i].v);
     }
     x->dev->mem->sync(x->dev, x->st);
 }
@@ -70,14 +55,11 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
     size_t        mark = xd_arena_mark(x->tmp);
     xd_tensor     q = a->q, o = xd_new_as(x, XD_F32, 4, q.d), po = xd_new_as(x, XD_F32, 4, q.d);
     xd_tensor     lse = xd_new_as(x, XD_F32, 3, q.d), plse = xd_new_as(x, XD_F32, 3, q.d);
-    const xd_mix *next = m->next;
-    while (!next->attn)
-        next = next->next;
-    take_mine(x, s, a, rows_of(x->lay, s->topo, patch, me));
+    take_mine(x, s, a, xd_member_rows(x->lay, s->topo, patch, me));
     for (int hop = 0; hop < R; hop++) {
         int     b = hop & 1;
-        int64_t n = rows_of(x->lay, s->topo, patch, (me - hop + R) % R);
-        int64_t coming = rows_of(x->lay, s->topo, patch, (me - hop - 1 + R) % R);
+        int64_t n = xd_member_rows(x->lay, s->topo, patch, (me - hop + R) % R);
+        int64_t coming = xd_member_rows(x->lay, s->topo, patch, (me - hop - 1 + R) % R);
         xd_req  r[2] = { { 0 }, { 0 } };
         if (hop < R - 1) {
             r[0] = c->ops->recv(c, message(s, !b, q, coming), (me - 1 + R) % R);
@@ -89,7 +71,7 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
         p.nkv = 1;
         p.out = hop ? po : o;
         p.lse = hop ? plse : lse;
-        next->attn(x, next, &p);
+        xd_next_attn(x, m, &p);
         if (hop)
             xd_run(x, XD_OP_MERGE, "merge", &(xd_merge){ o, lse, po, plse });
         if (c->ops->wait(c, r, 2) != XD_OK)
@@ -121,10 +103,9 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     s->mix = (xd_mix){ .name = "ring", .attn = attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->dev = a->dev;
-    int64_t rows = 0, heads = xd_cut((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES],
-                                     a->topo->deg.n[XD_ULYSSES]).n;
+    int64_t rows = 0, heads = xd_my_heads(a);
     for (int r = 0; r < a->topo->deg.n[XD_RING]; r++) {
-        int64_t n = rows_of(a->lay, a->topo, XD_ALL, r);
+        int64_t n = xd_member_rows(a->lay, a->topo, XD_ALL, r);
         rows = n > rows ? n : rows;
     }
     s->bytes = (size_t)(2 * rows * heads * a->head_dim) * xd_dtype_size(a->act) + 64;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "exec/op.h"
-#include "parallel/link.h"
+#include "parallel/rows.h"
 
 extern const xd_link xd_link_stale;
 
@@ -26,10 +26,7 @@ typedef struct stale {
 /* Rows of one patch, of all Ulysses members of my ring member. */
 static int64_t rows_of(const xd_layout *l, const xd_topo *t, int patch)
 {
-    int64_t n = 0;
-    for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++)
-        n += xd_own_rows(l, patch, xd_topo_sp(t, u, t->at[XD_RING]));
-    return n;
+    return xd_member_rows(l, t, patch, t->at[XD_RING]);
 }
 
 /* K (which 0) or V (1) of the attention at hand: [1, rows, H, D]. */
@@ -41,19 +38,11 @@ static xd_tensor memory(const xd_exec *x, const stale *s, int which)
     return xd_view(s->mem + (size_t)(2 * i + which) * one, s->type, 4, d);
 }
 
-static xd_tensor piece(xd_tensor t, int64_t row, int64_t n)
-{
-    t.p = (char *)t.p + row * t.s[1] * (int64_t)xd_dtype_size(t.type);
-    t.d[1] = n;
-    return t;
-}
-
 static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
 {
     const stale  *s = m->priv;
     xd_kv         all = { memory(x, s, 0), memory(x, s, 1) };
     int64_t       at = 0;
-    const xd_mix *next = m->next;
     for (int p = 0; p < x->patch; p++)          /* XD_ALL is below 0: all rows, from the first  */
         at += rows_of(x->lay, s->topo, p);
     for (int i = 0; i < a->nkv; at += a->kv[i++].k.d[1]) {
@@ -61,15 +50,13 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
         if (!xd_check(x, at + n <= s->rows, "stale: %lld rows of %lld", (long long)(at + n),
                       (long long)s->rows))
             break;
-        xd_copy_to(x, piece(all.k, at, n), a->kv[i].k);
-        xd_copy_to(x, piece(all.v, at, n), a->kv[i].v);
+        xd_copy_to(x, xd_piece_of(all.k, at, n), a->kv[i].k);
+        xd_copy_to(x, xd_piece_of(all.v, at, n), a->kv[i].v);
     }
     xd_attn_args b = *a;
     b.kv = &all;
     b.nkv = 1;
-    while (!next->attn)
-        next = next->next;
-    next->attn(x, next, &b);
+    xd_next_attn(x, m, &b);
 }
 
 static void close(xd_mix *m)
@@ -96,7 +83,7 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     s->nlayers = a->last - a->first;
     s->sites = a->sites;
     s->npass = a->npass;
-    s->heads = xd_cut((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES]).n;
+    s->heads = xd_my_heads(a);
     s->head_dim = a->head_dim;
     for (int p = 0; p < a->lay->npatch; p++)
         s->rows += rows_of(a->lay, a->topo, p);

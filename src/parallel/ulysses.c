@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "exec/op.h"
-#include "parallel/link.h"
+#include "parallel/rows.h"
 
 extern const xd_link xd_link_ulysses;
 
@@ -95,13 +95,6 @@ static void heads_for_tokens(xd_exec *x, ulysses *s, xd_tensor all, xd_tensor ou
     exchange(x, s);
 }
 
-static xd_tensor piece(xd_tensor t, int64_t row, int64_t n)
-{
-    t.p = (char *)t.p + row * t.s[1] * (int64_t)xd_dtype_size(t.type);
-    t.d[1] = n;
-    return t;
-}
-
 /* Views of K and V, which lie member by member, in global token order: patch, stream, member. */
 static int in_order(const xd_exec *x, ulysses *s, xd_tensor k, xd_tensor v)
 {
@@ -118,7 +111,7 @@ static int in_order(const xd_exec *x, ulysses *s, xd_tensor k, xd_tensor v)
                     at += xd_own(x->lay, order[t], p, sp).n;
                 int64_t m = xd_own(x->lay, order[st], p, sp).n;
                 if (m)
-                    s->seg[n++] = (xd_kv){ piece(k, at, m), piece(v, at, m) };
+                    s->seg[n++] = (xd_kv){ xd_piece_of(k, at, m), xd_piece_of(v, at, m) };
             }
         }
     return n;
@@ -141,10 +134,7 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
     b.out = xd_new_as(x, a->out.type, 4, q.d);
     b.kv = s->seg;
     b.nkv = in_order(x, s, k, v);
-    const xd_mix *next = m->next;
-    while (!next->attn)
-        next = next->next;
-    next->attn(x, next, &b);
+    xd_next_attn(x, m, &b);
     heads_for_tokens(x, s, b.out, a->out);
     xd_arena_rewind(x->tmp, mark);
 }

@@ -1,0 +1,39 @@
+/* rows.h - inside the parallel room: rows of a ring member, pieces of a tensor, the next link */
+#ifndef XD_PARALLEL_ROWS_H
+#define XD_PARALLEL_ROWS_H
+
+#include "parallel/link.h"
+
+/* Rows of one patch (or XD_ALL) that the Ulysses members of one ring member hold together. */
+static inline int64_t xd_member_rows(const xd_layout *l, const xd_topo *t, int patch, int member)
+{
+    int64_t n = 0;
+    for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++)
+        n += xd_own_rows(l, patch, xd_topo_sp(t, u, member));
+    return n;
+}
+
+/* Rows [row, row + n) of [1,N,H,D]. */
+static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
+{
+    t.p = (char *)t.p + row * t.s[1] * (int64_t)xd_dtype_size(t.type);
+    t.d[1] = n;
+    return t;
+}
+
+/* Heads that my Ulysses rank computes of those of my tensor rank. */
+static inline int64_t xd_my_heads(const xd_link_args *a)
+{
+    return xd_cut((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES]).n;
+}
+
+/* The attention of the links behind m. */
+static inline void xd_next_attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+{
+    const xd_mix *next = m->next;
+    while (!next->attn)
+        next = next->next;
+    next->attn(x, next, a);
+}
+
+#endif
