@@ -8,7 +8,7 @@
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev libjpeg-dev \
            libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev libcmocka-dev \
            libopenmpi-dev openmpi-bin
-CLANG_PACKAGES = clang libomp-dev
+CLANG_PACKAGES = clang libclang-rt-dev libomp-dev
 
 BUILD = build
 PROMPT = a large red circle on a blue background
