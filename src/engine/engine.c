@@ -333,7 +333,7 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     if (s == XD_OK) {
         xd_stage(&j, "text");
         double t1 = xd_now_s();
-        s = xd_words_encode(&w, &j, &mine);
+        s = xd_words_encode(&w, &j, need.text_tmp, &mine);
         xd_result_time(l.r, "text", xd_now_s() - t1);
     }
     if (s == XD_OK)

@@ -64,8 +64,9 @@ typedef struct xd_words {       /* the prompts of a request, the negative one la
 } xd_words;
 
 xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e);       /* token ids            */
-/* Embeddings: loads the text encoder, gives it back unless the engine keeps it. */
-xd_status xd_words_encode(xd_words *w, xd_job *j, xd_err *e);
+/* Embeddings: loads the text encoder, gives it back unless the engine keeps it. `bytes` of arena are
+ * what xd_memory_plan counted for the longest text. Collective. */
+xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e);
 void      xd_words_close(xd_words *w, xd_engine *g);
 /* Arena bytes of encoding n tokens, by counting. */
 xd_status xd_words_count(const xd_job *j, int64_t n, size_t *bytes, xd_err *e);

@@ -113,18 +113,12 @@ static void encode_one(xd_words *w, const xd_job *j, int i, xd_exec *x)
 }
 
 /* On the rank that encodes: loads the encoder and runs it over every text that is used. */
-static xd_status encode_all(xd_words *w, xd_job *j, xd_err *e)
+static xd_status encode_all(xd_words *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_engine *g = j->g;
     xd_arena   a = { 0 };
     xd_exec    x;
-    int64_t    longest = 0;
-    size_t     bytes = 0;
-    for (int i = 0; i < w->n; i++)
-        longest = w->len[i] > longest ? w->len[i] : longest;
-    xd_status s = xd_words_count(j, longest, &bytes, e);
-    if (s == XD_OK)
-        s = xd_part_load(&g->model.text[0], g->dev, g->type, 0, e);
+    xd_status  s = xd_part_load(&g->model.text[0], g->dev, g->type, 0, e);
     if (s == XD_OK)
         s = xd_room_open(&a, g->dev, bytes, e);
     if (s != XD_OK)
@@ -156,10 +150,10 @@ static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
 
 /* The text encoder runs on rank 0 only, with the cores of the ranks that wait; embeddings are small
  * and broadcast. */
-xd_status xd_words_encode(xd_words *w, xd_job *j, xd_err *e)
+xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_engine *g = j->g;
-    xd_status  s = g->used->rank == 0 ? encode_all(w, j, e) : XD_OK;
+    xd_status  s = g->used->rank == 0 ? encode_all(w, j, bytes, e) : XD_OK;
     s = xd_ranks_agree(g, s, e);
     for (int i = 0; s == XD_OK && i < w->n && g->used->size > 1; i++)
         if (i < w->n - 1 || j->npass > 1)

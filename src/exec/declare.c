@@ -22,16 +22,6 @@ static size_t first_of(const char *names, const char **next)
     return bar ? (size_t)(bar - names) : strlen(names);
 }
 
-int xd_declared_is(const xd_declared *t, const char *name)
-{
-    for (const char *p = t->name, *next; p; p = next) {
-        size_t n = first_of(p, &next);
-        if (strlen(name) == n && memcmp(name, p, n) == 0)
-            return 1;
-    }
-    return 0;
-}
-
 /* Equal but for trailing ones: a 1x1 convolution and a matrix are the same numbers. */
 static int same_shape(int na, const int64_t *a, int nb, const int64_t *b)
 {

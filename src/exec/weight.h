@@ -123,7 +123,5 @@ float     xd_random_weight(uint64_t name_hash, uint64_t i);
  * the first ten missing or wrongly shaped tensors with expected and found shapes. */
 xd_status xd_declared_check(const xd_declared *list, int n, const xd_source *src,
                             const char *what, xd_err *e);
-/* 1 when `name` is one of the alternatives of a declared name. */
-int       xd_declared_is(const xd_declared *t, const char *name);
 
 #endif
