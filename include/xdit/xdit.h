@@ -57,6 +57,9 @@ typedef struct xd_parallel {
     int warmup_steps;           /* exact steps before stale keys and values are used         */
     int use_displaced_patches;  /* the ring axis uses the keys and values of the last step    */
     int use_parallel_vae;
+    const char *pipefusion_text;        /* "first": the text goes through the stages once a step,
+                                   with the first patch; "every": with every patch, as xDiT
+                                   does; NULL: first                                         */
     const char *attn_layer_num_for_pp;  /* "10,9,9": blocks of each stage; NULL: balanced     */
 } xd_parallel;
 
@@ -67,6 +70,7 @@ typedef struct xd_open_args {   /* start with {0}                               
     const char *device;         /* "cpu"; NULL: the best                                     */
     int         threads;        /* per rank; 0: this rank's share of the cores of its host   */
     xd_parallel parallel;
+    int         no_t5;          /* do without the T5 encoder where the model can (SD3)       */
     int         keep;           /* nonzero: text encoders stay loaded between requests       */
     int         log_level;      /* lines up to this level reach `log`                        */
     void      (*log)(void *cookie, int level, const char *line);
@@ -112,6 +116,8 @@ typedef struct xd_request {     /* fill with xd_request_init, then change what i
     int64_t     width, height;          /* pixels; 0: the model's                            */
     int         num_inference_steps;    /* 0: the pipeline's                                 */
     double      guidance_scale;         /* negative: the pipeline's                          */
+    double      true_cfg_scale;         /* of models with distilled guidance: above 1 and with a
+                                           negative prompt, two passes a step; 0: none       */
     int64_t     seed;
     int         num_images_per_prompt;
     int         max_sequence_length;    /* text tokens; 0: the pipeline's                    */

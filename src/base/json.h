@@ -48,7 +48,7 @@ typedef struct xd_field {
     const char *text;
 } xd_field;
 
-enum { XD_FIELD_TEXT = 64, XD_FIELD_LIST = 16 };
+enum { XD_FIELD_TEXT = 64, XD_FIELD_LIST = 64 };
 typedef struct xd_ints { int n; int64_t v[XD_FIELD_LIST]; } xd_ints;
 typedef struct xd_names { int n; char v[XD_FIELD_LIST][XD_FIELD_TEXT]; } xd_names;
 

@@ -22,8 +22,11 @@ typedef struct xd_dit_info {
     int64_t lat_ch;             /* latent channels C                                           */
     int64_t sample[3];          /* latent cells the model was trained on: t, h, w              */
     int64_t text_dim;           /* E of the text it reads                                      */
+    int64_t pooled_dim;         /* of the pooled text embedding it reads; 0: none               */
+    int     guided;             /* reads a distilled guidance scale                            */
     int     txt_flows;          /* text rows pass through the blocks (joint attention)         */
     int     sites;              /* self-attentions of a block                                  */
+    int64_t most[3];            /* latent cells that it has positions for; 0: any number       */
     int     micro;              /* reads size[] (resolution and aspect ratio)                  */
     size_t  local_size;         /* of xd_state.local                                           */
 } xd_dit_info;

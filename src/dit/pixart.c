@@ -7,10 +7,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "dit/dit.h"
-#include "exec/op.h"
+#include "dit/parts.h"
 
-enum { SINUSOIDS = 256 };       /* of a timestep, a side or a ratio                           */
 static const float final_eps = 1e-6f;   /* of the last norm, whatever norm_eps says           */
 
 typedef struct cfg {
@@ -60,8 +58,6 @@ static const xd_field fields_2d[] = {
     ROWS(88, 0, 1, 0, 0, 0, 0, "geglu", "layer_norm", 1, 1e-5),
 };
 
-typedef struct mlp { xd_lin a, b; } mlp;
-
 typedef struct blk {
     xd_tensor mod;                      /* [6,D]                                              */
     xd_lin    qkv, out, q, kv, cross, up, down;
@@ -69,9 +65,9 @@ typedef struct blk {
 
 typedef struct glob {
     xd_lin    patch;                    /* [D, C p^2]                                         */
-    mlp       time, size, ratio;        /* size, ratio: only with micro-conditions            */
+    xd_mlp    time, size, ratio;        /* size, ratio: only with micro-conditions            */
     xd_lin    adaln;                    /* [6D, D]                                            */
-    mlp       caption;                  /* only with caption_channels                         */
+    xd_mlp    caption;                  /* only with caption_channels                         */
     xd_tensor mod;                      /* [2,D]                                              */
     xd_lin    out;                      /* [p^2 Cout, D]                                      */
 } glob;
@@ -103,14 +99,6 @@ static xd_status check_kind(cfg *c, xd_err *e)
     return XD_OK;
 }
 
-static xd_status check_range(const char *key, int64_t v, int64_t min, int64_t max, xd_err *e)
-{
-    if (v >= min && v <= max)
-        return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "transformer: %s is %lld, not %lld to %lld", key, (long long)v,
-                   (long long)min, (long long)max);
-}
-
 static xd_status check_sizes(cfg *c, xd_err *e)
 {
     const struct { const char *key; int64_t v, min, max; } r[] = {
@@ -124,7 +112,7 @@ static xd_status check_sizes(cfg *c, xd_err *e)
         { "sample_size", c->sample, c->patch, 1 << 20 },
     };
     for (size_t i = 0; i < sizeof r / sizeof r[0]; i++)
-        if (check_range(r[i].key, r[i].v, r[i].min, r[i].max, e) != XD_OK)
+        if (xd_config_range(r[i].key, r[i].v, r[i].min, r[i].max, e) != XD_OK)
             return e ? e->code : XD_EFORMAT;
     return XD_OK;
 }
@@ -202,14 +190,6 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_linear(d, &w->down, "ff.net.2", XD_ROW, 1, L1(4 * D), L1(D), 1);
 }
 
-static void mlp_weights(xd_decl *d, const char *name, mlp *m, int64_t in, int64_t out)
-{
-    xd_w_enter(d, "%s", name);
-    xd_w_linear(d, &m->a, "linear_1", XD_MIRROR, 1, L1(in), L1(out), 1);
-    xd_w_linear(d, &m->b, "linear_2", XD_MIRROR, 1, L1(out), L1(out), 1);
-    xd_w_leave(d);
-}
-
 static void weights(xd_decl *d, const void *c_, void *g_)
 {
     const cfg *c = c_;
@@ -218,35 +198,25 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
     xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_MIRROR, 1, 4,
                    (int64_t[]){ D, c->in_ch, p, p }, 1);
-    mlp_weights(d, "adaln_single.emb.timestep_embedder", &g->time, SINUSOIDS, D);
+    xd_mlp_weights(d, "adaln_single.emb.timestep_embedder", &g->time, XD_SINUSOIDS, D);
     if (c->micro) {
-        mlp_weights(d, "adaln_single.emb.resolution_embedder", &g->size, SINUSOIDS, D / 3);
-        mlp_weights(d, "adaln_single.emb.aspect_ratio_embedder", &g->ratio, SINUSOIDS, D / 3);
+        xd_mlp_weights(d, "adaln_single.emb.resolution_embedder", &g->size, XD_SINUSOIDS, D / 3);
+        xd_mlp_weights(d, "adaln_single.emb.aspect_ratio_embedder", &g->ratio, XD_SINUSOIDS, D / 3);
     }
     xd_w_linear(d, &g->adaln, "adaln_single.linear", XD_MIRROR, 1, L1(D), L1(6 * D), 1);
     if (c->caption)
-        mlp_weights(d, "caption_projection", &g->caption, c->caption, D);
+        xd_mlp_weights(d, "caption_projection", &g->caption, c->caption, D);
     xd_w_vec(d, &g->mod, "scale_shift_table", 2, (int64_t[]){ 2, D });
     xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1(p * p * c->out_ch), 1);
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-static xd_tensor run_mlp(xd_exec *x, xd_tensor in, const mlp *m, xd_act act)
-{
-    return xd_linear_f32(x, xd_linear_act(x, in, &m->a, act), &m->b);
-}
-
-static xd_tensor embed_numbers(xd_exec *x, const double *v, int n, const mlp *m)
-{
-    return run_mlp(x, xd_time_embed(x, v, n, SINUSOIDS, 1, 0, 1), m, XD_SILU);
-}
-
 /* The embeddings of height, width and their ratio stand side by side, D/3 each. */
 static void add_micro(xd_exec *x, const glob *g, const double size[2], xd_tensor emb)
 {
     double    ratio = (double)(float)(size[0] / size[1]);
-    xd_tensor s = embed_numbers(x, size, 2, &g->size), r = embed_numbers(x, &ratio, 1, &g->ratio);
+    xd_tensor s = xd_mlp_numbers(x, size, 2, &g->size), r = xd_mlp_numbers(x, &ratio, 1, &g->ratio);
     int64_t   third = s.d[1];
     for (int i = 0; i < 2; i++)
         xd_add(x, xd_cols(emb, i * third, third), xd_rows(s, i, 1));
@@ -259,14 +229,14 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const cfg  *c = n->cfg;
     local      *l = s->local;
 
-    l->emb = embed_numbers(x, &in->t, 1, &g->time);
+    l->emb = xd_mlp_numbers(x, &in->t, 1, &g->time);
     if (c->micro)
         add_micro(x, g, in->size, l->emb);
     xd_tensor a = xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU);
     l->mod = xd_reshape(xd_linear_f32(x, a, &g->adaln), 2, (int64_t[]){ 6, l->emb.d[1] });
     l->txt = in->cond->tok;
     if (c->caption)
-        l->txt = run_mlp(x, l->txt, &g->caption, XD_GELU_TANH);
+        l->txt = xd_mlp_run(x, l->txt, &g->caption, XD_GELU_TANH);
     l->txt = xd_as(x, l->txt, x->act);
 }
 

@@ -258,7 +258,7 @@ static xd_status bench_text(bench *b, xd_err *e)
     char      what[64];
     xd_status s = load(b, p, e);
     if (s == XD_OK)
-        s = xd_words_count(&b->job, t.n, &bytes, e);
+        s = xd_words_count(&b->job, 0, t.n, &bytes, e);
     if (s == XD_OK && !(t.ids = calloc((size_t)t.n, sizeof *t.ids)))
         s = xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)t.n);
     if (s == XD_OK)
@@ -319,7 +319,7 @@ static void bench_blocks(bench *b, step_run *r)
         if (seen)
             continue;
         char what[96];
-        snprintf(what, sizeof what, n->def->block(n->cfg, i)->name, i);
+        snprintf(what, sizeof what, n->def->block(n->cfg, i)->name, xd_net_number(n, i));
         snprintf(what + strlen(what), sizeof what - strlen(what), " (one of %d)", same);
         r->layer = i;
         report(b, "block", what, measure(b, run_block, r));
@@ -331,7 +331,7 @@ static xd_status bench_step(bench *b, xd_err *e)
 {
     xd_engine *g = b->g;
     xd_part   *p = &g->model.dit;
-    int64_t    n = b->job.max_text, len[XD_MAXPASS] = { n, n };
+    int64_t    n = xd_words_most(&b->job), len[XD_MAXPASS] = { n, n };
     step_run   r;
     xd_arena   a;
     size_t     bytes = 0;

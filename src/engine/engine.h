@@ -44,7 +44,8 @@ typedef struct xd_job {
     int64_t     tokens, features;       /* of the latents as tokens                             */
     xd_layout   lay;
     int         npass;          /* model evaluations per step: 1, or 2 with guidance             */
-    double      guidance;
+    double      guidance;       /* joins the two passes                                        */
+    double      distilled;      /* guidance scale that the transformer reads, or NaN             */
     int         max_text, images;
     const xd_sampler *sampler;
     xd_sampling samp;
@@ -57,10 +58,11 @@ void      xd_job_close(xd_job *j);
 /* ---- words -------------------------------------------------------------------------------- */
 
 typedef struct xd_words {       /* the prompts of a request, the negative one last             */
-    int       n;
-    int32_t **ids;
-    int64_t  *len;
-    xd_cond  *cond;
+    int       n, ntext;         /* prompts; text encoders                                      */
+    int32_t **ids;              /* [n ntext]: prompt by prompt, of every encoder                */
+    int64_t  *len;              /* [n ntext]                                                   */
+    int64_t  *rows;             /* [n] of the embedding of a prompt                            */
+    xd_cond  *cond;             /* [n]                                                         */
 } xd_words;
 
 xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e);       /* token ids            */
@@ -68,8 +70,10 @@ xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e);       /* token
  * what xd_memory_plan counted for the longest text. Collective. */
 xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e);
 void      xd_words_close(xd_words *w, xd_engine *g);
-/* Arena bytes of encoding n tokens, by counting. */
-xd_status xd_words_count(const xd_job *j, int64_t n, size_t *bytes, xd_err *e);
+/* Arena bytes of encoding n tokens with encoder k, by counting. */
+xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e);
+/* The most rows that the embedding of a prompt can have. */
+int64_t   xd_words_most(const xd_job *j);
 
 /* ---- light -------------------------------------------------------------------------------- */
 

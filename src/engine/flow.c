@@ -50,6 +50,17 @@ static int unit_at(const xd_flow *f, int step, int i)
     return units(f, step) == 1 ? XD_ALL : i;
 }
 
+/* How the tokens of a pass lie while a unit is computed: the text goes with the first patch, or with
+ * every one. */
+static xd_layout layout_of(const xd_flow *f, int unit, int pass)
+{
+    xd_layout l = f->lay;
+    if (l.len[XD_TXT])
+        l.len[XD_TXT] = f->cond[pass].tok.d[0];
+    l.txt_patch = unit != XD_ALL && f->plan->text_every ? unit : 0;
+    return l;
+}
+
 /* My image rows of a unit, as a range of f->lat. */
 static xd_span rows_of(const xd_flow *f, int unit)
 {
@@ -84,17 +95,17 @@ static void end_of(xd_flow *f, xd_comm *c, xd_req *r)
     *r = (xd_req){ 0 };
 }
 
-static xd_tensor hidden(const xd_flow *f, int64_t turn, int unit)
+static xd_tensor hidden(const xd_flow *f, int64_t turn, piece w)
 {
-    int64_t n = xd_own_rows(&f->lay, unit, f->x.sp);
-    return xd_rows(f->h[turn % XD_NHID], 0, n);
+    xd_layout l = layout_of(f, w.unit, w.pass);
+    return xd_rows(f->h[turn % XD_NHID], 0, xd_own_rows(&l, w.unit, f->x.sp));
 }
 
-static void post_hidden(xd_flow *f, int64_t turn, int unit)
+static void post_hidden(xd_flow *f, int64_t turn, piece w)
 {
     int i = (int)(turn % XD_NHID);
     end_of(f, pipe(f), &f->h_out[i]);
-    f->h_in[i] = pipe(f)->ops->recv(pipe(f), hidden(f, turn, unit), my_stage(f) - 1);
+    f->h_in[i] = pipe(f)->ops->recv(pipe(f), hidden(f, turn, w), my_stage(f) - 1);
 }
 
 /* The piece of mine after `p`; 0 when there is none. */
@@ -120,9 +131,9 @@ static void receive_hidden(xd_flow *f, piece now)
 {
     piece next = now;
     if (f->turn == 0)
-        post_hidden(f, 0, now.unit);
+        post_hidden(f, 0, now);
     if (next_piece(f, &next))
-        post_hidden(f, f->turn + 1, next.unit);
+        post_hidden(f, f->turn + 1, next);
     end_of(f, pipe(f), &f->h_in[f->turn % XD_NHID]);
 }
 
@@ -196,8 +207,11 @@ void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo
     f->lay = j->lay;
     f->lay.npatch = f->plan->npatch;
     f->lay.nsp = topo->deg.n[XD_ULYSSES] * topo->deg.n[XD_RING];
-    for (int p = 0; p < j->npass; p++)
+    for (int p = 0; p < j->npass; p++) {
+        int64_t n = j->g->model.dit_info.txt_flows ? cond[p].tok.d[0] : 0;
         f->cond[p] = cond[p];
+        f->lay.len[XD_TXT] = n > f->lay.len[XD_TXT] ? n : f->lay.len[XD_TXT];
+    }
     xd_exec_init(&f->x, dev, tmp, j->g->type);
     f->x.lay = &f->lay;
     f->x.sp = xd_topo_sp(topo, topo->at[XD_ULYSSES], topo->at[XD_RING]);
@@ -333,6 +347,15 @@ void xd_flow_latents(xd_flow *f, float *out)
 
 /* ---- a piece of work ---------------------------------------------------------------------- */
 
+/* The text rows that I embed for a piece. */
+static xd_tensor text_of(const xd_flow *f, const xd_layout *l, piece w)
+{
+    xd_span s = { 0, 0 };
+    if (l->len[XD_TXT] && is_first(f) && (w.unit == XD_ALL || w.unit == l->txt_patch))
+        s = xd_own(l, XD_TXT, l->txt_patch, f->x.sp);
+    return s.n ? xd_rows(f->cond[w.pass].tok, s.start, s.n) : (xd_tensor){ 0 };
+}
+
 /* My blocks on one unit of one pass; on the last stage it leaves the prediction. */
 static void run_piece(xd_flow *f, piece w)
 {
@@ -341,9 +364,12 @@ static void run_piece(xd_flow *f, piece w)
     xd_exec      *x = &f->x;
     size_t        mark = xd_arena_mark(x->tmp);
     int           i = (int)(f->turn % XD_NHID);
+    xd_layout     lay = layout_of(f, w.unit, w.pass);
     xd_input      in = { .lat = is_first(f) ? part_of(f, f->lat, w.unit) : (xd_tensor){ 0 },
-                         .cond = &f->cond[w.pass], .t = j->samp.time[w.step], .guidance = NAN };
+                         .cond = &f->cond[w.pass], .txt = text_of(f, &lay, w),
+                         .t = j->samp.time[w.step], .guidance = j->distilled };
     in.size[0] = (double)j->size[0], in.size[1] = (double)j->size[1];
+    x->lay = &lay;
     x->step = w.step, x->pass = w.pass, x->patch = w.unit;
     x->exact = w.step < xd_plan_exact(f->plan);
     if (!is_first(f))
@@ -355,7 +381,7 @@ static void run_piece(xd_flow *f, piece w)
         xd_axpby(x, in.lat, (float)j->samp.in_scale[w.step], part_of(f, f->lat, w.unit), 0);
     }
     memset(f->local, 0, j->g->model.dit_info.local_size);
-    xd_state s = { .h = hidden(f, f->turn, w.unit), .local = f->local };
+    xd_state s = { .h = hidden(f, f->turn, w), .local = f->local };
     dit->cond(x, f->net, &in, &s);
     if (is_first(f))
         dit->embed(x, f->net, &in, &s);
@@ -369,6 +395,7 @@ static void run_piece(xd_flow *f, piece w)
     else
         f->h_out[i] = pipe(f)->ops->send(pipe(f), s.h, my_stage(f) + 1);
     xd_arena_rewind(x->tmp, mark);
+    x->lay = &f->lay;
     f->turn++;
 }
 
@@ -500,8 +527,12 @@ xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t 
         s = xd_room_open(&a, j->g->count, 0, e);
     if (s != XD_OK)
         return s;
-    for (int i = 0; i < j->npass; i++)
-        cond[i].tok = xd_view2(a.base, XD_F32, len[i], j->g->model.dit_info.text_dim);
+    const xd_dit_info *d = &j->g->model.dit_info;
+    for (int i = 0; i < j->npass; i++) {
+        cond[i].tok = xd_view2(a.base, XD_F32, len[i], d->text_dim);
+        if (d->pooled_dim)
+            cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
+    }
     xd_flow_open(&f, j, j->g->count, &j->g->count_topo, &a, &p->shadow, cond);
     int stale = xd_plan_exact(f.plan);
     for (int i = 0; i < j->samp.steps && xd_ok(&f.x); i++) {

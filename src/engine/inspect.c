@@ -196,7 +196,7 @@ xd_status xd_inspect(const xd_inspect_args *a, xd_err *e)
         return s;
     }
     if (s == XD_OK)
-        s = xd_model_open(&m, dir, e);
+        s = xd_model_open(&m, dir, 0, e);
     else
         return s;
     free(dir);

@@ -143,6 +143,9 @@ xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e)
     if (s != XD_OK)
         return s;
     j->guidance = r->guidance_scale < 0 ? g->model.recipe->guidance : r->guidance_scale;
+    j->distilled = g->model.dit_info.guided ? j->guidance : NAN;
+    if (g->model.recipe->distilled)
+        j->guidance = r->negative_prompt ? r->true_cfg_scale : 0;
     j->npass = j->guidance > 1 ? 2 : 1;
     j->max_text = r->max_sequence_length ? r->max_sequence_length : g->model.recipe->max_text;
     if ((int64_t)r->nprompts * r->num_images_per_prompt > 1000000)

@@ -46,25 +46,43 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* The text encoders: all of them when they stay, else the largest, as they come one after the other. */
+static xd_status count_text(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int k = 0; s == XD_OK && k < w->ntext; k++) {
+        int64_t longest = 0;
+        size_t  tmp = 0, packed;
+        if (!j->g->model.has_text[k])
+            continue;
+        for (int i = 0; i < w->n; i++)
+            longest = w->len[i * w->ntext + k] > longest ? w->len[i * w->ntext + k] : longest;
+        s = xd_words_count(j, k, longest, &tmp, e);
+        packed = j->g->model.text[k].packed;
+        need->text = j->g->keep ? need->text + packed : most(need->text, packed);
+        need->text_tmp = most(need->text_tmp, tmp);
+    }
+    return s;
+}
+
 /* What this rank needs, by part. */
 static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
 {
     xd_engine *g = j->g;
-    int64_t    longest = 0;
+    int64_t    rows = 0;
     int        text = g->used->rank == 0;
     int        vae = !j->r->latents_only && (g->plan.vae_rows || g->topo.replica->rank == 0);
     xd_status  s = XD_OK;
     for (int i = 0; i < w->n; i++)
-        longest = w->len[i] > longest ? w->len[i] : longest;
-    int64_t len[XD_MAXPASS] = { longest, longest };
+        rows = w->rows[i] > rows ? w->rows[i] : rows;
+    int64_t len[XD_MAXPASS] = { rows, rows };
     *need = (xd_need){ .images = (size_t)(j->asked[0] * j->asked[1]) * 15 };
     if (text)
-        s = xd_words_count(j, longest, &need->text_tmp, e);
+        s = count_text(j, w, need, e);
     if (s == XD_OK)
         s = xd_flow_count(j, len, &need->dit_tmp, e);
     if (s == XD_OK && vae)
         s = xd_light_count(j, &need->vae_tmp, e);
-    need->text = text ? g->model.text[0].packed : 0;
     need->dit = g->model.dit.packed;
     need->vae = vae ? g->model.vae.packed : 0;
     size_t loop = need->dit + need->vae + most(need->dit_tmp, need->vae_tmp) + need->images;
@@ -88,8 +106,9 @@ xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
     xd_engine *g = j->g;
     size_t     have = 0, total = 0;
     g->dev->mem->memory(g->dev, &have, &total);
-    size_t loaded = xd_store_bytes(g->model.text[0].store) + xd_store_bytes(g->model.dit.store) +
-                    xd_store_bytes(g->model.vae.store);
+    size_t loaded = xd_store_bytes(g->model.dit.store) + xd_store_bytes(g->model.vae.store);
+    for (int k = 0; k < XD_MAXTEXT; k++)
+        loaded += xd_store_bytes(g->model.text[k].store);
     *need = (xd_need){ 0 };
     xd_status s = refuse_huge(j, have + loaded, e);
     if (s == XD_OK)

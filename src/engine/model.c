@@ -141,27 +141,62 @@ static xd_status read_scheduler(xd_model *m, xd_err *e)
 static xd_status check_fit(const xd_model *m, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
-    int64_t            width = m->text[0].text->width(m->text[0].net.cfg);
+    int64_t            pooled = 0, beside = 0;
+    for (int k = 0; k < m->recipe->ntext; k++) {
+        const xd_text_use *u = &m->recipe->text[k];
+        if (!m->has_text[k])
+            continue;
+        if (u->pooled && !xd_model_pooled(m, k))
+            return xd_fail(e, XD_EFORMAT, "%s: %s gives no pooled embedding", m->dir, u->folder);
+        pooled += u->pooled ? xd_model_pooled(m, k) : 0;
+        if (u->rows == XD_ROWS_NONE)
+            continue;
+        int64_t width = m->text[k].text->width(m->text[k].net.cfg);
+        beside = u->rows == XD_ROWS_BESIDE ? beside + width : width;
+        /* embeddings of several encoders are filled up with zeros, a single one must fit       */
+        if (beside > d->text_dim || (m->recipe->ntext - 1 == k && beside != d->text_dim))
+            return xd_fail(e, XD_EFORMAT, "%s: the transformer reads text of width %lld, the text "
+                           "encoder makes %lld", m->dir, (long long)d->text_dim, (long long)beside);
+    }
+    if (pooled != d->pooled_dim)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads a pooled text of width %lld, the text "
+                       "encoders make %lld", m->dir, (long long)d->pooled_dim, (long long)pooled);
     if (d->lat_ch != m->vae_info.channels)
         return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld latent channels, the vae "
                        "makes %lld", m->dir, (long long)d->lat_ch, (long long)m->vae_info.channels);
-    if (d->text_dim != width)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads text of width %lld, the text "
-                       "encoder makes %lld", m->dir, (long long)d->text_dim, (long long)width);
     return XD_OK;
 }
 
-xd_status xd_model_open(xd_model *m, const char *model, xd_err *e)
+int64_t xd_model_pooled(const xd_model *m, int k)
+{
+    const xd_text *t = m->text[k].text;
+    return t && t->pooled ? t->pooled(m->text[k].net.cfg) : 0;
+}
+
+/* An optional encoder may be missing, from the folders or from the index ([null, null]). */
+static int is_there(const xd_model *m, const xd_text_use *u)
+{
+    const xd_json *entry = xd_json_get(m->index, u->folder);
+    char          *dir = u->optional ? xd_path_join(m->dir, u->folder) : NULL;
+    int            there = !u->optional || (xd_file_is_dir(dir) && !m->no_t5 &&
+                                            (xd_json_null(entry) || class_in_index(m, u->folder)));
+    free(dir);
+    return there;
+}
+
+xd_status xd_model_open(xd_model *m, const char *model, int no_t5, xd_err *e)
 {
     memset(m, 0, sizeof *m);
+    m->no_t5 = no_t5;
     xd_status s = xd_model_find(model, &m->dir, e);
     if (s == XD_OK)
         s = read_index(m, e);
     if (s == XD_OK)
         s = read_scheduler(m, e);
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
-        s = xd_part_open(&m->text[i], m->dir, m->recipe->text[i].folder, XD_KIND_TEXT,
-                         class_in_index(m, m->recipe->text[i].folder), e);
+        if ((m->has_text[i] = is_there(m, &m->recipe->text[i])))
+            s = xd_part_open(&m->text[i], m->dir, m->recipe->text[i].folder, XD_KIND_TEXT,
+                             class_in_index(m, m->recipe->text[i].folder), e);
     if (s == XD_OK)
         s = xd_part_open(&m->dit, m->dir, m->recipe->dit, XD_KIND_DIT,
                          class_in_index(m, m->recipe->dit), e);
@@ -193,7 +228,8 @@ xd_status xd_model_files(xd_model *m, xd_err *e)
 {
     xd_status s = XD_OK;
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
-        s = xd_part_files(&m->text[i], e);
+        if (m->has_text[i])
+            s = xd_part_files(&m->text[i], e);
     if (s == XD_OK)
         s = xd_part_files(&m->dit, e);
     if (s == XD_OK)
@@ -204,12 +240,12 @@ xd_status xd_model_files(xd_model *m, xd_err *e)
 xd_status xd_model_words(xd_model *m, xd_err *e)
 {
     for (int i = 0; i < m->recipe->ntext; i++) {
-        if (m->tok[i])
+        if (m->tok[i] || !m->has_text[i])
             continue;
         char *dir = xd_path_join(m->dir, m->recipe->text[i].tokenizer);
         if (!dir)
             return xd_fail(e, XD_ENOMEM, "no memory");
-        xd_status s = xd_tok_open_t5(&m->tok[i], dir, e);
+        xd_status s = xd_tok_open(&m->tok[i], dir, e);
         free(dir);
         if (s != XD_OK)
             return s;

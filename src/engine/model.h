@@ -12,6 +12,8 @@ typedef struct xd_model {
     xd_json         *index, *sched;     /* model_index.json, scheduler_config.json (or NULL)   */
     const xd_recipe *recipe;
     xd_part          text[XD_MAXTEXT], dit, vae;
+    int              has_text[XD_MAXTEXT];      /* 0: optional and not there                   */
+    int              no_t5;     /* optional encoders are not wanted                            */
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_words                            */
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
@@ -23,7 +25,8 @@ xd_status xd_model_find(const char *model, char **dir, xd_err *e);
 
 /* Reads all configs and checks that the components fit each other; no weights, no tokenizers.
  * Closed with xd_model_close also after a failure. */
-xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
+xd_status xd_model_open(xd_model *m, const char *model, int no_t5, xd_err *e);
+int64_t   xd_model_pooled(const xd_model *m, int k);    /* width; 0: encoder k gives none       */
 void      xd_model_close(xd_model *m);
 xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */
 xd_status xd_model_words(xd_model *m, xd_err *e);       /* tokenizers                           */

@@ -118,14 +118,18 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     p->warmup = a->warmup_steps < 0 ? 1 : a->warmup_steps;
     p->displaced = a->use_displaced_patches;
     p->vae_rows = a->use_parallel_vae;
+    p->text_every = a->pipefusion_text && strcmp(a->pipefusion_text, "every") == 0;
+    if (a->pipefusion_text && !p->text_every && strcmp(a->pipefusion_text, "first") != 0)
+        return xd_fail(e, XD_EINVAL, "pipefusion_text is \"%s\"; it can be one of: first every",
+                       a->pipefusion_text);
     if (p->displaced && p->npatch > 1)
         return xd_fail(e, XD_EINVAL, "displaced patches and PipeFusion's patches are two ways to use "
                        "stale keys and values: take one of them (--num_pipeline_patch 1)");
     size_t n = strlen(what);
     snprintf(p->text, sizeof p->text, "%s", what);
     if (p->npatch > 1)
-        snprintf(p->text + n, sizeof p->text - n, " (%d patches, %d warm-up)", p->npatch,
-                 xd_plan_exact(p));
+        snprintf(p->text + n, sizeof p->text - n, " (%d patches, %d warm-up%s)", p->npatch,
+                 xd_plan_exact(p), p->text_every ? ", text with every patch" : "");
     return read_list(p, a->attn_layer_num_for_pp, d, e);
 }
 

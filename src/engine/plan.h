@@ -12,6 +12,7 @@ typedef struct xd_plan {
     xd_degrees deg;
     int  npatch;                /* patches of PipeFusion; 1: every step is exact               */
     int  warmup;                /* exact steps at the start; at least 1 when patches are used   */
+    int  text_every;            /* text goes with every patch, not with the first alone          */
     int  displaced;             /* the ring axis uses stale K,V (DistriFusion)                  */
     int  vae_rows;              /* the VAE is cut into bands of rows                            */
     int  nlist, list[XD_MAXSTAGE];      /* blocks of each stage as asked for; none: balanced    */

@@ -196,11 +196,16 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
         return s != XD_OK ? s : xd_fail(e, XD_ENOMEM, "no memory to count blocks");
     }
     xd_exec_init(&x, g->count, &a, g->type);
-    x.lay = &j->lay;
-    xd_cond  text = { .tok = xd_view2(a.base, XD_F32, j->max_text, g->model.dit_info.text_dim) };
-    xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features), .cond = &text, .guidance = NAN };
-    xd_state st = { .h = xd_new_f32(&x, j->tokens + j->lay.len[XD_TXT], g->model.dit_info.dim),
-                    .local = local };
+    const xd_dit_info *d = &g->model.dit_info;
+    int64_t   rows = xd_words_most(j);
+    xd_layout lay = j->lay;
+    lay.len[XD_TXT] = d->txt_flows ? rows : 0;
+    x.lay = &lay;
+    xd_cond  text = { .tok = xd_view2(a.base, XD_F32, rows, d->text_dim),
+                      .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
+    xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features), .cond = &text, .guidance = 1,
+                    .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
+    xd_state st = { .h = xd_new_f32(&x, j->tokens + lay.len[XD_TXT], d->dim), .local = local };
     dit->cond(&x, &p->shadow, &in, &st);
     xd_dev_counts(g->count, &c, 1);
     dit->embed(&x, &p->shadow, &in, &st);

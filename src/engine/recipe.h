@@ -6,14 +6,33 @@
 
 enum { XD_MAXTEXT = 3 };        /* text encoders of a pipeline                                 */
 
+/* Where an encoder's token embeddings go in those of the prompt: nowhere, below those before, or
+ * into the same rows as the encoder before, in the next features. */
+typedef enum xd_rows_of { XD_ROWS_NONE, XD_ROWS_BELOW, XD_ROWS_BESIDE } xd_rows_of;
+
+enum { XD_PAD_NONE = 0, XD_PAD_MOST = -1 };
+
+typedef struct xd_text_use {    /* one text encoder of a pipeline                              */
+    const char *folder, *tokenizer;
+    xd_rows_of  rows;
+    int         pad;            /* ids are padded to this many, to the most a prompt may have    */
+                                /* (XD_PAD_MOST), or not; padding is read like text             */
+    int         penultimate;    /* token embeddings are those before the last block             */
+    int         pooled;         /* its pooled embedding is used, beside that of others          */
+    int         optional;       /* zeros stand for it where a directory has none                */
+} xd_text_use;
+
 typedef struct xd_recipe {
     const char *name;           /* "pixart-sigma"                                              */
     const char *pipelines[4];   /* `_class_name` of model_index.json                           */
     const char *dit, *vae;      /* component folders                                           */
-    struct { const char *folder, *tokenizer; } text[XD_MAXTEXT];
+    xd_text_use text[XD_MAXTEXT];
     int         ntext;
     int         steps, max_text;        /* defaults of the pipeline's __call__                  */
     double      guidance;
+    int         distilled;      /* the guidance scale is read by the transformer; two passes only  */
+                                /* with true_cfg_scale and a negative prompt                     */
+    int         own_sigmas;     /* sigmas are 1 .. 1/steps in equal steps, whatever the scheduler's */
     /* Sizes are taken from the trained table whose transformer sample_size is at most this; 0: the
      * pipeline has no tables. */
     int64_t     largest_bin;

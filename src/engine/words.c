@@ -1,4 +1,7 @@
-/* words.c - prompts become embeddings */
+/* words.c - prompts become embeddings
+ *
+ * The embedding of a prompt is put together from those of the pipeline's encoders, as its recipe says:
+ * rows below each other or side by side in features. Encoders are loaded one after the other. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,68 +10,133 @@
 #include "engine/ranks.h"
 #include "exec/op.h"
 
+static const xd_recipe *recipe(const xd_job *j)
+{
+    return j->g->model.recipe;
+}
+
+static int64_t width_of(const xd_job *j, int k)
+{
+    const xd_part *p = &j->g->model.text[k];
+    return j->g->model.has_text[k] ? p->text->width(p->net.cfg) : 0;
+}
+
 /* ---- token ids ---------------------------------------------------------------------------- */
 
-static xd_status tokenize(xd_words *w, const xd_job *j, int i, const char *prompt, xd_err *e)
+/* Ids a prompt may have for encoder k. */
+static int64_t most_ids(const xd_job *j, int k)
+{
+    int pad = recipe(j)->text[k].pad;
+    return pad > 0 ? pad : j->max_text;
+}
+
+static xd_status pad_ids(int32_t **ids, int64_t *len, int64_t to, int32_t with, xd_err *e)
+{
+    with = with < 0 ? 0 : with;
+    int32_t *p = realloc(*ids, (size_t)(to > *len ? to : *len) * sizeof *p + 1);
+    if (!p)
+        return xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)to);
+    *ids = p;
+    for (; *len < to; ++*len)
+        p[*len] = with;
+    return XD_OK;
+}
+
+static xd_status tokenize(xd_words *w, const xd_job *j, int i, int k, const char *text, xd_err *e)
 {
     const xd_model *m = &j->g->model;
-    char           *plain = m->recipe->caption ? m->recipe->caption(prompt) : strdup(prompt);
+    char           *plain = m->recipe->caption ? m->recipe->caption(text) : strdup(text);
+    int             at = i * w->ntext + k;
     if (!plain)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
-    xd_status s = xd_tok_ids(m->tok[0], plain, strlen(plain), j->max_text, &w->ids[i], &w->len[i],
-                             e);
+    xd_status s = xd_tok_ids(m->tok[k], plain, strlen(plain), most_ids(j, k), &w->ids[at],
+                             &w->len[at], e);
+    if (s == XD_OK && m->recipe->text[k].pad != XD_PAD_NONE)
+        s = pad_ids(&w->ids[at], &w->len[at], most_ids(j, k), xd_tok_pad(m->tok[k]), e);
     free(plain);
     return s;
 }
 
-static void show_ids(const xd_words *w, const xd_job *j, int i)
+/* "ids" are those of the first encoder, "ids_2" of the second. */
+static void show_ids(const xd_words *w, const xd_job *j, int i, int k)
 {
-    float *f = j->r->on_tensor ? malloc((size_t)w->len[i] * sizeof *f + 1) : NULL;
-    for (int64_t k = 0; f && k < w->len[i]; k++)
-        f[k] = (float)w->ids[i][k];
+    static const char *const names[XD_MAXTEXT] = { "ids", "ids_2", "ids_3" };
+    int    at = i * w->ntext + k;
+    float *f = j->r->on_tensor ? malloc((size_t)w->len[at] * sizeof *f + 1) : NULL;
+    for (int64_t n = 0; f && n < w->len[at]; n++)
+        f[n] = (float)w->ids[at][n];
     if (f)
-        xd_show(j, "ids", i, 1, &w->len[i], f);
+        xd_show(j, names[k], i, 1, &w->len[at], f);
     free(f);
+}
+
+/* Rows of encoder k in the embedding of prompt i. */
+static int64_t rows_of(const xd_words *w, const xd_job *j, int i, int k)
+{
+    if (recipe(j)->text[k].pad != XD_PAD_NONE)
+        return most_ids(j, k);
+    return w->len[i * w->ntext + k];
+}
+
+static const char *text_of(const xd_words *w, const xd_job *j, int i)
+{
+    return i < w->n - 1 ? j->r->prompts[i] : j->r->negative_prompt ? j->r->negative_prompt : "";
 }
 
 xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e)
 {
     int n = j->r->nprompts + 1;
     memset(w, 0, sizeof *w);
-    w->ids = calloc((size_t)n, sizeof *w->ids);
-    w->len = calloc((size_t)n, sizeof *w->len);
+    w->ntext = recipe(j)->ntext;
+    w->ids = calloc((size_t)(n * w->ntext), sizeof *w->ids);
+    w->len = calloc((size_t)(n * w->ntext), sizeof *w->len);
+    w->rows = calloc((size_t)n, sizeof *w->rows);
     w->cond = calloc((size_t)n, sizeof *w->cond);
-    if (!w->ids || !w->len || !w->cond)
+    if (!w->ids || !w->len || !w->rows || !w->cond)
         return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", n);
     w->n = n;
     xd_status s = xd_model_words(&j->g->model, e);
-    for (int i = 0; s == XD_OK && i < n; i++) {
-        const char *negative = j->r->negative_prompt ? j->r->negative_prompt : "";
-        s = tokenize(w, j, i, i < j->r->nprompts ? j->r->prompts[i] : negative, e);
-        if (s == XD_OK)
-            show_ids(w, j, i);
-    }
+    for (int i = 0; s == XD_OK && i < n; i++)
+        for (int k = 0; s == XD_OK && k < w->ntext; k++) {
+            if (j->g->model.has_text[k] && (s = tokenize(w, j, i, k, text_of(w, j, i), e)) == XD_OK)
+                show_ids(w, j, i, k);
+            if (recipe(j)->text[k].rows == XD_ROWS_BELOW)
+                w->rows[i] += rows_of(w, j, i, k);
+        }
     return s;
+}
+
+int64_t xd_words_most(const xd_job *j)
+{
+    int64_t n = 0;
+    for (int k = 0; k < recipe(j)->ntext; k++)
+        if (recipe(j)->text[k].rows == XD_ROWS_BELOW)
+            n += most_ids(j, k);
+    return n;
 }
 
 void xd_words_close(xd_words *w, xd_engine *g)
 {
     for (int i = 0; i < w->n; i++) {
-        free(w->ids[i]);
-        if (w->cond[i].tok.p)
-            g->dev->mem->put(g->dev, w->cond[i].tok.p, xd_bytes(w->cond[i].tok));
+        for (int k = 0; k < w->ntext; k++)
+            free(w->ids[i * w->ntext + k]);
+        xd_tensor t[2] = { w->cond[i].tok, w->cond[i].pooled };
+        for (int k = 0; k < 2; k++)
+            if (t[k].p)
+                g->dev->mem->put(g->dev, t[k].p, xd_bytes(t[k]));
     }
     free(w->ids);
     free(w->len);
+    free(w->rows);
     free(w->cond);
     memset(w, 0, sizeof *w);
 }
 
 /* ---- embeddings --------------------------------------------------------------------------- */
 
-xd_status xd_words_count(const xd_job *j, int64_t n, size_t *bytes, xd_err *e)
+xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e)
 {
-    xd_part  *p = &j->g->model.text[0];
+    xd_part  *p = &j->g->model.text[k];
     xd_arena  a;
     xd_exec   x;
     xd_cond   c = { 0 };
@@ -86,39 +154,97 @@ xd_status xd_words_count(const xd_job *j, int64_t n, size_t *bytes, xd_err *e)
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
 }
 
-/* Encodes prompt i; its embedding outlives the arena. */
-static void encode_one(xd_words *w, const xd_job *j, int i, xd_exec *x)
+/* The negative prompt is used only with guidance. */
+static int is_used(const xd_words *w, const xd_job *j, int i)
 {
-    const xd_part *p = &j->g->model.text[0];
-    xd_layout      lay = { .len = { w->len[i] }, .grid = { 1, 1, w->len[i] }, .npatch = 1, .nsp = 1 };
-    size_t         mark = xd_arena_mark(x->tmp);
-    xd_cond        c = { 0 };
-    x->lay = &lay;
-    p->text->encode(x, &p->net, w->ids[i], w->len[i], &c);
-    xd_tensor keep = c.tok;
-    keep.p = xd_ok(x) ? j->g->dev->mem->get(j->g->dev, xd_bytes(keep)) : NULL;
-    if (!keep.p)
-        xd_exec_fail(x, XD_ENOMEM, "no memory for the embedding of %lld tokens",
-                     (long long)w->len[i]);
-    else
-        w->cond[i].tok = keep;
-    if (keep.p)
-        xd_copy_to(x, keep, c.tok);
-    if (xd_ok(x) && j->r->on_tensor) {
-        j->g->dev->mem->sync(j->g->dev, NULL);
-        xd_show(j, i == w->n - 1 ? "negative_prompt_embeds" : "prompt_embeds", i, 2, keep.d,
-                keep.p);
+    return i < w->n - 1 || j->npass > 1;
+}
+
+static xd_status room_for(xd_engine *g, xd_tensor *t, int64_t rows, int64_t cols, xd_err *e)
+{
+    *t = xd_view2(NULL, XD_F32, rows, cols);
+    if (rows * cols && !(t->p = g->dev->mem->get(g->dev, xd_bytes(*t))))
+        return xd_fail(e, XD_ENOMEM, "no memory for the embedding of %lld tokens", (long long)rows);
+    return XD_OK;
+}
+
+static void zeros(void *ctx, float *buf)
+{
+    memset(buf, 0, *(const size_t *)ctx);
+}
+
+/* Memory for the embeddings of all prompts that are used; zeros where no encoder writes. */
+static xd_status open_conds(xd_words *w, const xd_job *j, xd_err *e)
+{
+    xd_engine         *g = j->g;
+    const xd_dit_info *d = &g->model.dit_info;
+    xd_exec            x;
+    xd_status          s = XD_OK;
+    xd_exec_init(&x, g->dev, NULL, g->type);
+    for (int i = 0; s == XD_OK && i < w->n; i++) {
+        xd_cond *c = &w->cond[i];
+        if (!is_used(w, j, i))
+            continue;
+        s = room_for(g, &c->tok, w->rows[i], d->text_dim, e);
+        if (s == XD_OK && d->pooled_dim)
+            s = room_for(g, &c->pooled, 1, d->pooled_dim, e);
+        size_t n[2] = { xd_bytes(c->tok), c->pooled.nd ? xd_bytes(c->pooled) : 0 };
+        if (s == XD_OK && n[0])
+            xd_fill(&x, c->tok, zeros, &n[0]);
+        if (s == XD_OK && n[1])
+            xd_fill(&x, c->pooled, zeros, &n[1]);
     }
+    return s == XD_OK && x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : s;
+}
+
+/* Where encoder k writes in the embedding of prompt i: first row, first feature, and first feature of
+ * the pooled one. */
+static void place_of(const xd_words *w, const xd_job *j, int i, int k, int64_t at[3])
+{
+    int64_t below = 0;          /* rows of the group before this one                           */
+    at[0] = at[1] = at[2] = 0;
+    for (int q = 0; q <= k; q++) {
+        const xd_text_use *u = &recipe(j)->text[q];
+        if (u->rows == XD_ROWS_BELOW) {
+            at[0] = below;
+            at[1] = 0;
+            below += rows_of(w, j, i, q);
+        }
+        if (q < k && u->rows != XD_ROWS_NONE)
+            at[1] += width_of(j, q);
+        if (q < k && u->pooled && j->g->model.has_text[q])
+            at[2] += xd_model_pooled(&j->g->model, q);
+    }
+}
+
+/* Encodes prompt i with encoder k, into its place. */
+static void encode_one(xd_words *w, const xd_job *j, int i, int k, xd_exec *x)
+{
+    const xd_part     *p = &j->g->model.text[k];
+    const xd_text_use *u = &recipe(j)->text[k];
+    int64_t            at[3], n = w->len[i * w->ntext + k];
+    xd_layout          lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
+    size_t             mark = xd_arena_mark(x->tmp);
+    xd_cond            c = { 0 };
+    x->lay = &lay;
+    p->text->encode(x, &p->net, w->ids[i * w->ntext + k], n, &c);
+    place_of(w, j, i, k, at);
+    if (u->rows != XD_ROWS_NONE) {
+        xd_tensor t = u->penultimate ? c.penultimate : c.tok;
+        xd_copy_to(x, xd_cols(xd_rows(w->cond[i].tok, at[0], n), at[1], t.d[1]), t);
+    }
+    if (u->pooled)
+        xd_copy_to(x, xd_cols(w->cond[i].pooled, at[2], c.pooled.d[1]), c.pooled);
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* On the rank that encodes: loads the encoder and runs it over every text that is used. */
-static xd_status encode_all(xd_words *w, xd_job *j, size_t bytes, xd_err *e)
+/* On the rank that encodes: loads encoder k and runs it over every text that is used. */
+static xd_status encode_all(xd_words *w, xd_job *j, int k, size_t bytes, xd_err *e)
 {
     xd_engine *g = j->g;
     xd_arena   a = { 0 };
     xd_exec    x;
-    xd_status  s = xd_part_load(&g->model.text[0], g->dev, g->type, 0, e);
+    xd_status  s = xd_part_load(&g->model.text[k], g->dev, g->type, 0, e);
     if (s == XD_OK)
         s = xd_room_open(&a, g->dev, bytes, e);
     if (s != XD_OK)
@@ -126,37 +252,54 @@ static xd_status encode_all(xd_words *w, xd_job *j, size_t bytes, xd_err *e)
     xd_exec_init(&x, g->dev, &a, g->type);
     x.cancel = &g->cancel;
     for (int i = 0; i < w->n && xd_ok(&x); i++)
-        if (i < w->n - 1 || j->npass > 1)       /* the negative prompt only with guidance      */
-            encode_one(w, j, i, &x);
+        if (is_used(w, j, i))
+            encode_one(w, j, i, k, &x);
     xd_room_close(&a, g->dev);
     if (!g->keep)
-        xd_part_drop(&g->model.text[0]);
+        xd_part_drop(&g->model.text[k]);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+}
+
+static void show_one(const xd_words *w, const xd_job *j, int i)
+{
+    int            negative = i == w->n - 1;
+    const xd_cond *c = &w->cond[i];
+    if (!j->r->on_tensor)
+        return;
+    j->g->dev->mem->sync(j->g->dev, NULL);
+    xd_show(j, negative ? "negative_prompt_embeds" : "prompt_embeds", i, 2, c->tok.d, c->tok.p);
+    if (c->pooled.p)
+        xd_show(j, negative ? "negative_pooled_prompt_embeds" : "pooled_prompt_embeds", i, 2,
+                c->pooled.d, c->pooled.p);
 }
 
 /* Embedding i from the rank that has it to all others. */
 static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
 {
-    xd_engine *g = j->g;
-    xd_tensor *t = &w->cond[i].tok;
-    int64_t    width = g->model.dit_info.text_dim;
-    if (!t->p) {
-        *t = xd_view2(NULL, XD_F32, w->len[i], width);
-        if (!(t->p = g->dev->mem->get(g->dev, xd_bytes(*t))))
-            return xd_fail(e, XD_ENOMEM, "no memory for an embedding");
-    }
-    return xd_ranks_share(g, t->p, xd_count(*t), e);
+    xd_cond  *c = &w->cond[i];
+    xd_status s = xd_ranks_share(j->g, c->tok.p, xd_count(c->tok), e);
+    if (s == XD_OK && c->pooled.p)
+        s = xd_ranks_share(j->g, c->pooled.p, xd_count(c->pooled), e);
+    return s;
 }
 
-/* The text encoder runs on rank 0 only, with the cores of the ranks that wait; embeddings are small
+/* The text encoders run on rank 0 only, with the cores of the ranks that wait; embeddings are small
  * and broadcast. */
 xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_engine *g = j->g;
-    xd_status  s = g->used->rank == 0 ? encode_all(w, j, bytes, e) : XD_OK;
+    xd_status  s = open_conds(w, j, e);
+    for (int k = 0; s == XD_OK && k < w->ntext && g->used->rank == 0; k++)
+        if (g->model.has_text[k])
+            s = encode_all(w, j, k, bytes, e);
     s = xd_ranks_agree(g, s, e);
-    for (int i = 0; s == XD_OK && i < w->n && g->used->size > 1; i++)
-        if (i < w->n - 1 || j->npass > 1)
+    for (int i = 0; s == XD_OK && i < w->n; i++) {
+        if (!is_used(w, j, i))
+            continue;
+        if (g->used->rank == 0)
+            show_one(w, j, i);
+        if (g->used->size > 1)
             s = share_one(w, j, i, e);
+    }
     return s;
 }

@@ -34,6 +34,15 @@ void xd_net_close(xd_net *n)
     memset(n, 0, sizeof *n);
 }
 
+int xd_net_number(const xd_net *n, int layer)
+{
+    const char *scope = n->def->block(n->cfg, layer)->name;
+    int         before = 0;
+    for (int i = 0; i < layer; i++)
+        before += strcmp(n->def->block(n->cfg, i)->name, scope) == 0;
+    return before;
+}
+
 xd_status xd_net_visit(xd_net *n, xd_decl *d)
 {
     if (n->def->weights)
@@ -42,7 +51,7 @@ xd_status xd_net_visit(xd_net *n, xd_decl *d)
         const xd_block *b = n->def->block(n->cfg, i);
         if (!n->layer[i] && !(n->layer[i] = calloc(1, b->size + 1)))
             return xd_fail(d->err, XD_ENOMEM, "no memory for block %d", i);
-        xd_w_enter(d, b->name, i);
+        xd_w_enter(d, b->name, xd_net_number(n, i));
         b->weights(d, n->cfg, i, n->layer[i]);
         xd_w_leave(d);
     }

@@ -51,6 +51,9 @@ struct xd_net {
 xd_status xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, const char *what,
                       xd_err *e);
 void      xd_net_close(xd_net *n);
+/* The number of block `layer` among those of its scope: "single_transformer_blocks.0" may be block
+ * 19 of the net. */
+int       xd_net_number(const xd_net *n, int layer);
 /* Visits all weights of the net (my stage's layers). */
 xd_status xd_net_visit(xd_net *n, xd_decl *d);
 /* Runs block `layer`. */
@@ -60,6 +63,7 @@ struct xd_cond {                /* one prompt, encoded: lives as long as the req
     xd_tensor tok;              /* [n,E] F32 token embeddings: real tokens, no padding unless   */
                                 /* the model was trained to read its padding                   */
     xd_tensor pooled;           /* [1,P] F32 or absent                                         */
+    xd_tensor penultimate;      /* [n,E] F32: what the last block read, of encoders that tell    */
 };
 typedef struct xd_cond xd_cond;
 

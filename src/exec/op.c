@@ -133,6 +133,11 @@ void xd_linear_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w)
     linear(x, out, in, w, XD_NONE, none, none);
 }
 
+void xd_linear_act_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act)
+{
+    linear(x, out, in, w, act, none, none);
+}
+
 xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w)
 {
     return xd_linear_act(x, in, w, XD_NONE);
@@ -245,6 +250,20 @@ static xd_tensor attention(xd_exec *x, const xd_mix *m, xd_tensor q, xd_tensor k
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
 {
     return attention(x, x->mix, q, k, v, none, scale);
+}
+
+xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, xd_tensor v,
+                     float scale)
+{
+    const xd_layout *whole = x->lay;
+    xd_layout        one = *whole;
+    for (int s = 0; s < XD_NSTREAMS; s++)
+        if (s != (int)stream)
+            one.len[s] = 0;
+    x->lay = &one;
+    xd_tensor out = xd_attn(x, q, k, v, scale);
+    x->lay = whole;
+    return out;
 }
 
 xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,

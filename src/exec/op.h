@@ -30,6 +30,7 @@ xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w);
 xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w);     /* f32 result          */
 xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act);
 void      xd_linear_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w);
+void      xd_linear_act_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act);
 /* acc += gate * (in w^T + b); gate [1,C] F32 or absent ((xd_tensor){0}). */
 void      xd_linear_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in,
                         const xd_lin *w);
@@ -49,6 +50,9 @@ void      xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b); /* 
 /* Attention of my tokens over everybody's (scale <= 0: 1/sqrt(D)). q [B*n,H,D], k, v [B*n,Hk,D]
  * mine -> [B*n,H,D]. Collective over the ranks that hold tokens of this pass and stage. */
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
+/* The same among the tokens of one stream only: q, k, v have its rows. */
+xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, xd_tensor v,
+                     float scale);
 /* The same over keys that every rank holds whole (cross-attention): no message.
  * bias [H,n,m] F32 (strides free) or absent. */
 xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,

@@ -10,8 +10,8 @@ xd_span xd_cut(xd_span whole, int i, int n)
 xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp)
 {
     xd_span all = { 0, l->len[s] };
-    if (s == XD_TXT)            /* text is part of patch 0: computed once a step */
-        return patch == 0 ? xd_cut(all, sp, l->nsp) : (xd_span){ 0, 0 };
+    if (s == XD_TXT)            /* text is part of one patch */
+        return patch == l->txt_patch ? xd_cut(all, sp, l->nsp) : (xd_span){ 0, 0 };
     return xd_cut(xd_cut(all, patch, l->npatch), sp, l->nsp);
 }
 

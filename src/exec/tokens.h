@@ -17,10 +17,11 @@ typedef struct xd_layout {      /* how the flowing tokens of one pass are cut   
     int64_t len[XD_NSTREAMS];   /* whole lengths; 0 for streams that do not flow               */
     int64_t grid[3];            /* t, h, w of the image tokens                                 */
     int     npatch, nsp;        /* PipeFusion patches; ranks on ulysses x ring                 */
+    int     txt_patch;          /* the patch that text rows go with                            */
 } xd_layout;
 
 xd_span xd_cut(xd_span whole, int i, int n);            /* the i-th of n nearly equal parts    */
-/* Tokens of stream s in one patch on one sequence rank. Text belongs to patch 0. */
+/* Tokens of stream s in one patch on one sequence rank. Text belongs to txt_patch. */
 xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp);
 int64_t xd_own_rows(const xd_layout *l, int patch, int sp);     /* of all streams; XD_ALL too  */
 /* Row (of the rows held for `patch`) -> index of the token in its whole stream; -1: none. */

@@ -192,12 +192,19 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
 
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols)
 {
-    int64_t   shape[2] = { rows, cols };
+    xd_w_table_as(d, v, name, 2, (int64_t[]){ rows, cols });
+}
+
+void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *stored)
+{
+    int64_t   shape[2] = { 1, stored[nd - 1] };
+    for (int i = 0; i < nd - 1; i++)
+        shape[0] *= stored[i];
     char      full[512];
     void     *hold;
     xd_tensor t;
     if (d->visit == XD_VISIT_LIST) {
-        list(d, name, "", 2, shape);
+        list(d, name, "", nd, stored);
         return;
     }
     *v = xd_view(nowhere, d->type, 2, shape);

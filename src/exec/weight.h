@@ -56,6 +56,9 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
 /* A table read by rows (an embedding): used in place when mapped, in the file's type. */
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols);
 
+/* The same stored in another shape, whose last extent is the columns: [1, rows, cols]. */
+void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
+
 /* Enters "prefix." below the current scope until the matching leave. */
 void xd_w_enter(xd_decl *d, const char *fmt, ...) XD_PRINTF(2, 3);
 void xd_w_leave(xd_decl *d);

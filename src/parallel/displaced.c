@@ -18,18 +18,20 @@ typedef struct displaced {
     xd_dtype       type;
     char          *mem;         /* for every attention: K, V of all members; my fresh K, V       */
     size_t         bytes, one;  /* of all; of one attention                                     */
-    int64_t        total, mine, heads, head_dim, *rows;
+    int64_t        total, mine, heads, head_dim;        /* rows: the most there can be          */
+    int64_t        now, *rows;  /* that take part in this attention; of each member             */
     xd_kv         *seg;
     xd_req        *req;         /* [attentions][2]                                             */
     int            first, nlayers, sites, count;
 } displaced;
 
-/* which: 0 K of all, 1 V of all, 2 my K, 3 my V. */
+/* which: 0 K of all, 1 V of all, 2 my K, 3 my V: the rows that take part now, at the places of the
+ * most that can. */
 static xd_tensor part(const displaced *s, int64_t i, int which)
 {
     int64_t row = s->heads * s->head_dim, size = (int64_t)xd_dtype_size(s->type);
     int64_t at = which == 0 ? 0 : which == 1 ? s->total : 2 * s->total + (which - 2) * s->mine;
-    int64_t d[4] = { 1, which < 2 ? s->total : s->mine, s->heads, s->head_dim };
+    int64_t d[4] = { 1, which < 2 ? s->now : s->rows[s->topo->at[XD_RING]], s->heads, s->head_dim };
     return xd_view(s->mem + (size_t)i * s->one + (size_t)(at * row * size), s->type, 4, d);
 }
 
@@ -52,6 +54,12 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
     xd_comm      *c = s->topo->group[XD_RING];
     int64_t i = ((int64_t)x->pass * s->nlayers + (x->layer - s->first)) * s->sites + x->site, at = 0;
     finish(x, s, i);            /* the exchange of the step before                              */
+    s->now = 0;
+    for (int r = 0; r < c->size; r++)
+        s->now += s->rows[r] = xd_member_rows(x->lay, s->topo, XD_ALL, r);
+    if (!xd_check(x, s->now <= s->total, "displaced patches: %lld rows of %lld", (long long)s->now,
+                  (long long)s->total))
+        s->now = s->total;
     for (int k = 0; k < a->nkv; at += a->kv[k++].k.d[1]) {
         xd_copy_to(x, xd_piece_of(part(s, i, 2), at, a->kv[k].k.d[1]), a->kv[k].k);
         xd_copy_to(x, xd_piece_of(part(s, i, 3), at, a->kv[k].v.d[1]), a->kv[k].v);
@@ -103,8 +111,8 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     s->rows = calloc((size_t)R, sizeof *s->rows);
     s->seg = calloc((size_t)R, sizeof *s->seg);
     s->req = calloc((size_t)(2 * s->count) + 1, sizeof *s->req);
-    for (int r = 0; r < R && s->rows; r++)
-        s->total += s->rows[r] = xd_member_rows(a->lay, a->topo, XD_ALL, r);
+    for (int r = 0; r < R; r++)
+        s->total += xd_member_rows(a->lay, a->topo, XD_ALL, r);
     s->mine = xd_member_rows(a->lay, a->topo, XD_ALL, a->topo->at[XD_RING]);
     s->one = (size_t)(2 * (s->total + s->mine) * s->heads * s->head_dim) * xd_dtype_size(s->type);
     s->bytes = s->one * (size_t)s->count + 64;

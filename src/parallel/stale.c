@@ -29,7 +29,17 @@ static int64_t rows_of(const xd_layout *l, const xd_topo *t, int patch)
     return xd_member_rows(l, t, patch, t->at[XD_RING]);
 }
 
-/* K (which 0) or V (1) of the attention at hand: [1, rows, H, D]. */
+/* Text rows of all Ulysses members of my ring member. */
+static int64_t text_rows(const xd_layout *l, const xd_topo *t)
+{
+    int64_t n = 0;
+    for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++)
+        n += xd_own(l, XD_TXT, l->txt_patch, xd_topo_sp(t, u, t->at[XD_RING])).n;
+    return n;
+}
+
+/* K (which 0) or V (1) of the attention at hand: [1, rows, H, D]. The text's rows come first, then
+ * those of the patches. */
 static xd_tensor memory(const xd_exec *x, const stale *s, int which)
 {
     int64_t d[4] = { 1, s->rows, s->heads, s->head_dim };
@@ -38,21 +48,40 @@ static xd_tensor memory(const xd_exec *x, const stale *s, int which)
     return xd_view(s->mem + (size_t)(2 * i + which) * one, s->type, 4, d);
 }
 
+/* Where fresh row `row` of this patch is kept, and how many rows after it are kept side by side. */
+static int64_t kept_at(const xd_exec *x, const stale *s, int64_t row, int64_t *n)
+{
+    int64_t text = text_rows(x->lay, s->topo), mine = x->patch == x->lay->txt_patch ? text : 0, at = row;
+    if (x->patch == XD_ALL)     /* all rows, from the first                                     */
+        return row;
+    if (row < mine) {
+        *n = *n < mine - row ? *n : mine - row;
+        return row;
+    }
+    for (int p = 0; p < x->patch; p++)
+        at += rows_of(x->lay, s->topo, p) - (p == x->lay->txt_patch ? text : 0);
+    return at - mine + text;
+}
+
 static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
 {
     const stale  *s = m->priv;
+    int64_t       total = rows_of(x->lay, s->topo, XD_ALL), row = 0;
     xd_kv         all = { memory(x, s, 0), memory(x, s, 1) };
-    int64_t       at = 0;
-    for (int p = 0; p < x->patch; p++)          /* XD_ALL is below 0: all rows, from the first  */
-        at += rows_of(x->lay, s->topo, p);
-    for (int i = 0; i < a->nkv; at += a->kv[i++].k.d[1]) {
-        int64_t n = a->kv[i].k.d[1];
-        if (!xd_check(x, at + n <= s->rows, "stale: %lld rows of %lld", (long long)(at + n),
-                      (long long)s->rows))
-            break;
-        xd_copy_to(x, xd_piece_of(all.k, at, n), a->kv[i].k);
-        xd_copy_to(x, xd_piece_of(all.v, at, n), a->kv[i].v);
-    }
+    if (!xd_check(x, total <= s->rows, "stale: %lld rows of %lld", (long long)total,
+                  (long long)s->rows))
+        total = s->rows;
+    for (int i = 0; i < a->nkv; i++)
+        for (int64_t done = 0, n; done < a->kv[i].k.d[1]; done += n, row += n) {
+            n = a->kv[i].k.d[1] - done;
+            int64_t at = kept_at(x, s, row, &n);
+            if (!xd_check(x, at + n <= total, "stale: rows %lld to %lld of %lld", (long long)at,
+                          (long long)(at + n), (long long)total))
+                n = a->kv[i].k.d[1] - done;
+            xd_copy_to(x, xd_piece_of(all.k, at, n), xd_piece_of(a->kv[i].k, done, n));
+            xd_copy_to(x, xd_piece_of(all.v, at, n), xd_piece_of(a->kv[i].v, done, n));
+        }
+    all.k.d[1] = all.v.d[1] = total;
     xd_attn_args b = *a;
     b.kv = &all;
     b.nkv = 1;
@@ -85,8 +114,7 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     s->npass = a->npass;
     s->heads = xd_my_heads(a);
     s->head_dim = a->head_dim;
-    for (int p = 0; p < a->lay->npatch; p++)
-        s->rows += rows_of(a->lay, a->topo, p);
+    s->rows = rows_of(a->lay, a->topo, XD_ALL);
     s->bytes = (size_t)(2 * s->rows * s->heads * s->head_dim) * xd_dtype_size(s->type) *
                (size_t)(s->npass * s->nlayers * s->sites) + 64;
     if (!(s->mem = s->dev->mem->get(s->dev, s->bytes))) {

@@ -1,0 +1,97 @@
+/* parts.c - pieces that diffusion transformers share */
+#include "dit/parts.h"
+
+#define L1(a) 1, (int64_t[]){ a }
+
+void xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t out)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_linear(d, &m->a, "linear_1", XD_MIRROR, 1, L1(in), L1(out), 1);
+    xd_w_linear(d, &m->b, "linear_2", XD_MIRROR, 1, L1(out), L1(out), 1);
+    xd_w_leave(d);
+}
+
+xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act)
+{
+    return xd_linear_f32(x, xd_linear_act(x, in, &m->a, act), &m->b);
+}
+
+xd_tensor xd_mlp_numbers(xd_exec *x, const double *v, int n, const xd_mlp *m)
+{
+    return xd_mlp_run(x, xd_time_embed(x, v, n, XD_SINUSOIDS, 1, 0, 1), m, XD_SILU);
+}
+
+xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k)
+{
+    xd_tensor t = xd_linear_f32(x, active, w);
+    return xd_reshape(t, 2, (int64_t[]){ k, t.d[1] / k });
+}
+
+xd_status xd_config_range(const char *key, int64_t v, int64_t min, int64_t max, xd_err *e)
+{
+    if (v >= min && v <= max)
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT, "transformer: %s is %lld, not %lld to %lld", key, (long long)v,
+                   (long long)min, (long long)max);
+}
+
+/* ---- joint attention ---------------------------------------------------------------------- */
+
+static const float eps = 1e-6f;
+
+static const struct names {
+    const char *mod, *qkv[3], *out, *norm_q, *norm_k, *up, *down;
+} names_of[2] = {
+    { "norm1.linear", { "attn.to_q", "attn.to_k", "attn.to_v" }, "attn.to_out.0",
+      "attn.norm_q.weight", "attn.norm_k.weight", "ff.net.0.proj", "ff.net.2" },
+    { "norm1_context.linear", { "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj" },
+      "attn.to_add_out", "attn.norm_added_q.weight", "attn.norm_added_k.weight",
+      "ff_context.net.0.proj", "ff_context.net.2" },
+};
+
+void xd_side_weights(xd_decl *d, const xd_side_form *f, int context, xd_side *w)
+{
+    const struct names *n = &names_of[context];
+    int64_t             D = f->dim, hd = f->head_dim;
+    xd_w_linear(d, &w->mod, n->mod, XD_MIRROR, 1, L1(D), L1(f->nmod * D), 1);
+    xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, n->qkv, (int64_t[]){ D, D, D }, 1);
+    if (f->qk_norm) {
+        xd_w_vec(d, &w->norm_q, n->norm_q, L1(hd));
+        xd_w_vec(d, &w->norm_k, n->norm_k, L1(hd));
+    }
+    if (f->last)
+        return;
+    xd_w_linear(d, &w->out, n->out, XD_ROW, hd, L1(D), L1(D), 1);
+    xd_w_linear(d, &w->up, n->up, XD_COL, 1, L1(D), L1(4 * D), 1);
+    xd_w_linear(d, &w->down, n->down, XD_ROW, 1, L1(4 * D), L1(D), 1);
+}
+
+xd_qkv xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim)
+{
+    int64_t d[3] = { y.d[0], w->seg[0] / head_dim, head_dim };
+    return (xd_qkv){ xd_new_as(x, x->act, 3, d), xd_new_as(x, x->act, 3, d),
+                     xd_heads(xd_seg(y, w, 2), head_dim) };
+}
+
+static xd_tensor some(xd_tensor t, int64_t at, int64_t n)
+{
+    return t.p ? xd_rows(t, at, n) : t;
+}
+
+void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, xd_tensor norm_q,
+                 xd_tensor norm_k, xd_tensor cos, xd_tensor sin, int64_t at, int64_t n)
+{
+    int64_t   hd = a->q.d[2];
+    xd_tensor r = xd_rows(y, at, n), q = xd_heads(xd_seg(r, w, 0), hd), k = xd_heads(xd_seg(r, w, 1), hd);
+    cos = some(cos, at, n), sin = some(sin, at, n);
+    xd_qk_norm_into(x, xd_rows(a->q, at, n), q, norm_q, eps, cos, sin);
+    xd_qk_norm_into(x, xd_rows(a->k, at, n), k, norm_k, eps, cos, sin);
+}
+
+void xd_side_feed(xd_exec *x, xd_tensor h, const xd_side *w, xd_tensor mod)
+{
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor y = xd_norm_mod(x, h, xd_rows(mod, 4, 1), xd_rows(mod, 3, 1), eps);
+    xd_linear_add(x, h, xd_rows(mod, 5, 1), xd_linear_act(x, y, &w->up, XD_GELU_TANH), &w->down);
+    xd_arena_rewind(x->tmp, mark);
+}

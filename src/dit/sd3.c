@@ -1,0 +1,297 @@
+/* sd3.c - Stable Diffusion 3 and 3.5 (Esser et al. 2024, arXiv:2403.03206), as diffusers'
+ * SD3Transformer2DModel.
+ *
+ * Every block keeps text and image apart but for one joint attention; the last one uses the
+ * text's keys and values only. The first blocks of 3.5-medium have a second attention, of the image
+ * alone. Positions are a table of the checkpoint, cropped around its centre. */
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dit/parts.h"
+
+static const float eps = 1e-6f;
+
+typedef struct cfg {
+    int64_t head_dim, in_ch, out_ch, joint, caption, pooled, patch, sample, places;
+    int     heads, nlayers;
+    xd_ints dual;               /* blocks with a second attention                              */
+    char    qk_norm[XD_FIELD_TEXT];
+    int64_t dim;                /* D = heads * head_dim                                        */
+} cfg;
+
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "sample_size", AT(sample), 'l', 128, NULL },
+    { "patch_size", AT(patch), 'l', 2, NULL },
+    { "in_channels", AT(in_ch), 'l', 16, NULL },
+    { "out_channels", AT(out_ch), 'l', 16, NULL },
+    { "num_layers", AT(nlayers), 'i', 18, NULL },
+    { "attention_head_dim", AT(head_dim), 'l', 64, NULL },
+    { "num_attention_heads", AT(heads), 'i', 18, NULL },
+    { "joint_attention_dim", AT(joint), 'l', 4096, NULL },
+    { "caption_projection_dim", AT(caption), 'l', 1152, NULL },
+    { "pooled_projection_dim", AT(pooled), 'l', 2048, NULL },
+    { "pos_embed_max_size", AT(places), 'l', 96, NULL },
+    { "dual_attention_layers", AT(dual), 'L', 0, NULL },
+    { "qk_norm", AT(qk_norm), 's', 0, "" },
+    { NULL, 0, 0, 0, NULL },
+};
+
+typedef struct blk {
+    xd_side   img, txt;
+    xd_lin    qkv, out;         /* of the second attention                                     */
+    xd_tensor norm_q, norm_k;
+} blk;
+
+typedef struct glob {
+    xd_lin    patch, text, mod, out;
+    xd_mlp    time, pooled;
+    xd_tensor places;           /* [side^2, D]                                                 */
+} glob;
+
+typedef struct local {
+    xd_tensor active;           /* [1,D]: silu of the embedding of time and text               */
+} local;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+static xd_status check(void *c_, xd_err *e)
+{
+    cfg *c = c_;
+    const struct { const char *key; int64_t v, min, max; } r[] = {
+        { "num_attention_heads", c->heads, 1, 4096 },
+        { "attention_head_dim", c->head_dim, 8, 512 },
+        { "in_channels", c->in_ch, 1, 65536 },
+        { "num_layers", c->nlayers, 1, 10000 },
+        { "joint_attention_dim", c->joint, 1, 1 << 24 },
+        { "pooled_projection_dim", c->pooled, 1, 1 << 24 },
+        { "patch_size", c->patch, 1, 256 },
+        { "sample_size", c->sample, c->patch, 1 << 20 },
+        { "pos_embed_max_size", c->places, 1, 1 << 14 },
+    };
+    for (size_t i = 0; i < sizeof r / sizeof r[0]; i++)
+        if (xd_config_range(r[i].key, r[i].v, r[i].min, r[i].max, e) != XD_OK)
+            return e ? e->code : XD_EFORMAT;
+    c->dim = c->heads * c->head_dim;
+    c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
+    if (c->out_ch != c->in_ch)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: out_channels %lld is not in_channels %lld",
+                       (long long)c->out_ch, (long long)c->in_ch);
+    if (c->caption != c->dim)
+        return xd_fail(e, XD_EFORMAT, "transformer: caption_projection_dim %lld is not the width %lld",
+                       (long long)c->caption, (long long)c->dim);
+    if (c->qk_norm[0] && strcmp(c->qk_norm, "rms_norm") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: qk_norm '%s' is not 'rms_norm'", c->qk_norm);
+    for (int i = 0; i < c->dual.n; i++)
+        if (c->dual.v[i] < 0 || c->dual.v[i] >= c->nlayers)
+            return xd_fail(e, XD_EFORMAT, "transformer: dual_attention_layers holds %lld of %d layers",
+                           (long long)c->dual.v[i], c->nlayers);
+    return XD_OK;
+}
+
+static int is_dual(const cfg *c, int layer)
+{
+    for (int i = 0; i < c->dual.n; i++)
+        if (c->dual.v[i] == layer)
+            return 1;
+    return 0;
+}
+
+static void info(const void *c_, xd_dit_info *out)
+{
+    const cfg *c = c_;
+    *out = (xd_dit_info){
+        .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
+        .patch = { 1, (int)c->patch, (int)c->patch }, .dim = c->dim, .lat_ch = c->in_ch,
+        .sample = { 1, c->sample, c->sample }, .text_dim = c->joint, .pooled_dim = c->pooled,
+        .txt_flows = 1, .sites = c->dual.n ? 2 : 1, .local_size = sizeof(local),
+        .most = { 1, c->places * c->patch, c->places * c->patch },
+    };
+}
+
+static int nlayers(const void *c)
+{
+    return ((const cfg *)c)->nlayers;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+#define L1(a) 1, (int64_t[]){ a }
+
+static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    static const char *const qkv[] = { "to_q", "to_k", "to_v" };
+    const cfg   *c = c_;
+    blk         *w = w_;
+    int64_t      D = c->dim, hd = c->head_dim;
+    int          dual = is_dual(c, layer), last = layer == c->nlayers - 1;
+    xd_side_form img = { D, hd, dual ? 9 : 6, c->qk_norm[0] != 0, 0 };
+    xd_side_form txt = { D, hd, last ? 2 : 6, c->qk_norm[0] != 0, last };
+    xd_side_weights(d, &img, 0, &w->img);
+    xd_side_weights(d, &txt, 1, &w->txt);
+    if (!dual)
+        return;
+    xd_w_enter(d, "attn2");
+    xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, qkv, (int64_t[]){ D, D, D }, 1);
+    xd_w_linear(d, &w->out, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
+    if (c->qk_norm[0]) {
+        xd_w_vec(d, &w->norm_q, "norm_q.weight", L1(hd));
+        xd_w_vec(d, &w->norm_k, "norm_k.weight", L1(hd));
+    }
+    xd_w_leave(d);
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    int64_t    D = c->dim, p = c->patch, n = c->places * c->places;
+    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_MIRROR, 1, 4,
+                   (int64_t[]){ D, c->in_ch, p, p }, 1);
+    xd_w_table_as(d, &g->places, "pos_embed.pos_embed", 3, (int64_t[]){ 1, n, D });
+    xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D);
+    xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D);
+    xd_w_linear(d, &g->text, "context_embedder", XD_MIRROR, 1, L1(c->joint), L1(D), 1);
+    xd_w_linear(d, &g->mod, "norm_out.linear", XD_MIRROR, 1, L1(D), L1(2 * D), 1);
+    xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1(p * p * c->out_ch), 1);
+}
+
+/* ---- entering ----------------------------------------------------------------------------- */
+
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    local      *l = s->local;
+    xd_tensor   emb = xd_mlp_numbers(x, &in->t, 1, &g->time);
+    xd_add(x, emb, xd_mlp_run(x, in->cond->pooled, &g->pooled, XD_SILU));
+    l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+}
+
+/* Position vectors of my image tokens: the grid lies in the middle of the table. */
+static void place(xd_exec *x, const cfg *c, const glob *g, xd_tensor h)
+{
+    int64_t  n = h.d[0], H = x->lay->grid[1], W = x->lay->grid[2];
+    int64_t  top = (c->places - H) / 2, left = (c->places - W) / 2;
+    int32_t *ids = malloc((size_t)n * sizeof *ids + 1);
+    if (!ids) {
+        xd_exec_fail(x, XD_ENOMEM, "no memory for %lld positions", (long long)n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = xd_where(x, XD_IMG, i);
+        ids[i] = (int32_t)((top + at / W) * c->places + left + at % W);
+    }
+    size_t mark = xd_arena_mark(x->tmp);
+    xd_copy_to(x, h, xd_lookup_rows(x, g->places, ids, n, XD_F32));
+    xd_arena_rewind(x->tmp, mark);
+    free(ids);
+}
+
+static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    int64_t     ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
+    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && s->h.d[0] == nimg + ntxt,
+                  "%lld image and %lld text tokens came with %lld rows of state",
+                  (long long)nimg, (long long)ntxt, (long long)s->h.d[0]) ||
+        !xd_check(x, x->lay->grid[1] <= c->places && x->lay->grid[2] <= c->places,
+                  "%lld x %lld tokens are more than pos_embed_max_size %lld", (long long)x->lay->grid[1],
+                  (long long)x->lay->grid[2], (long long)c->places))
+        return;
+    size_t mark = xd_arena_mark(x->tmp);
+    if (ntxt)
+        xd_linear_into(x, xd_rows(s->h, 0, ntxt), in->txt, &g->text);
+    xd_tensor h = xd_rows(s->h, ntxt, nimg);
+    place(x, c, g, h);
+    xd_linear_add(x, h, (xd_tensor){ 0 }, in->lat, &g->patch);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+/* The image's attention over itself: y [n,D] is its own normalised input. */
+static xd_tensor second(xd_exec *x, const cfg *c, const blk *w, xd_tensor y)
+{
+    xd_tensor z = xd_linear(x, y, &w->qkv), no = { 0 };
+    xd_qkv    a = xd_qkv_open(x, z, &w->qkv, c->head_dim);
+    xd_qkv_fill(x, &a, z, &w->qkv, w->norm_q, w->norm_k, no, no, 0, z.d[0]);
+    return xd_flat(xd_attn_of(x, XD_IMG, a.q, a.k, a.v, 0));
+}
+
+/* The modulation's rows are shift, scale and gate of attention, of the feed-forward, and of the
+ * second attention; of the last block's text they are scale, then shift. */
+static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const blk     *w = w_;
+    const cfg     *c = n->cfg;
+    const local   *l = s->local;
+    const xd_side *sides[2] = { &w->txt, &w->img };
+    int            dual = w->qkv.w.out > 0, last = !w->txt.out.w.out;
+    int64_t        rows[2] = { xd_n(x, XD_TXT), xd_n(x, XD_IMG) }, at[2] = { 0, rows[0] };
+    xd_tensor      no = { 0 }, h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out), y2 = no;
+    for (int i = 0; i < 2; i++) {
+        int ends = last && i == 0;
+        h[i] = xd_rows(s->h, at[i], rows[i]);
+        mod[i] = xd_mod_rows(x, l->active, &sides[i]->mod, ends ? 2 : dual && i ? 9 : 6);
+        if (dual && i)
+            y2 = xd_norm_mod(x, h[i], xd_rows(mod[i], 7, 1), xd_rows(mod[i], 6, 1), eps);
+        size_t mark = xd_arena_mark(x->tmp);
+        xd_linear_into(x, xd_rows(y, at[i], rows[i]),
+                       xd_norm_mod(x, h[i], xd_rows(mod[i], !ends, 1), xd_rows(mod[i], ends, 1), eps),
+                       &sides[i]->qkv);
+        xd_arena_rewind(x->tmp, mark);
+    }
+    xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->head_dim);
+    for (int i = 0; i < 2; i++)
+        xd_qkv_fill(x, &a, y, &w->img.qkv, sides[i]->norm_q, sides[i]->norm_k, no, no, at[i], rows[i]);
+    xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
+    for (int i = last; i < 2; i++)
+        xd_linear_add(x, h[i], xd_rows(mod[i], 2, 1), xd_rows(o, at[i], rows[i]), &sides[i]->out);
+    if (dual)
+        xd_linear_add(x, h[1], xd_rows(mod[1], 8, 1), second(x, c, w, y2), &w->out);
+    for (int i = last; i < 2; i++)
+        xd_side_feed(x, h[i], sides[i], mod[i]);
+}
+
+/* proj_out gives (row, column, channel); tokens want (channel, row, column). The final
+ * modulation's rows are scale, then shift. */
+static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    const glob  *g = n->glob;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    int64_t      ntxt = xd_n(x, XD_TXT), N = xd_n(x, XD_IMG), C = c->in_ch, cells = c->patch * c->patch;
+    xd_tensor    out = xd_new_f32(x, N, C * cells);
+    size_t       mark = xd_arena_mark(x->tmp);
+    xd_tensor    m = xd_mod_rows(x, l->active, &g->mod, 2);
+    xd_tensor    a = xd_norm_mod(x, xd_rows(s->h, ntxt, N), xd_rows(m, 0, 1), xd_rows(m, 1, 1), eps);
+    xd_tensor    y = xd_reshape(xd_linear_f32(x, a, &g->out), 3, (int64_t[]){ N, cells, C });
+    xd_copy_to(x, xd_reshape(out, 3, (int64_t[]){ N, C, cells }), xd_permute(y, (int[]){ 0, 2, 1 }));
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+/* Kinds differ in their weights: with a second attention, without, and the last. */
+static const xd_block kinds[4] = {
+    { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },
+    { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },
+    { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },
+    { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },
+};
+
+static const xd_block *block(const void *c_, int layer)
+{
+    const cfg *c = c_;
+    return &kinds[2 * (layer == c->nlayers - 1) + is_dual(c, layer)];
+}
+
+extern const xd_dit xd_dit_sd3;
+const xd_dit xd_dit_sd3 = {
+    .net = { .name = "sd3", .classes = { "SD3Transformer2DModel" }, .fields = fields,
+             .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check, .nlayers = nlayers,
+             .block = block, .weights = weights },
+    .info = info, .cond = cond, .embed = embed, .head = head,
+};
