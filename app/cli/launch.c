@@ -3,7 +3,9 @@
  *
  * The launcher has a process group of its own: Ctrl-C reaches this process alone, which passes it
  * on in a way that lets ranks end their request. Its files are put into a directory that is
- * removed whatever happened to them. */
+ * removed whatever happened to them, also when this process or the launcher is killed: both hold a
+ * lock on it, and a keeper, a small process beside, waits for the lock to end. */
+#define _DEFAULT_SOURCE         /* flock */
 #include "cli/launch.h"
 
 #include <dirent.h>
@@ -13,10 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/prctl.h>
@@ -30,6 +34,8 @@
 #define XDIT_MPI 0
 #endif
 
+#define SHM "/dev/shm"
+
 enum { PATIENCE_S = 30, AGONY_S = 5, MAXRANKS = 4096 };
 
 typedef struct watch {
@@ -40,6 +46,7 @@ typedef struct watch {
     int    stage;               /* 0 running, 1 cancelled, 2 told to end, 3 killed              */
     double since;               /* when the stage began                                        */
     char   room[64];            /* the launcher's files; empty: where it wants                 */
+    int    lock;                /* on the room, the launcher has it too                        */
     xd_noise noise;
 } watch;
 
@@ -90,22 +97,6 @@ static xd_status find_launcher(char *path, size_t size, xd_err *e)
                    XDIT_MPI == 1 ? "openmpi-bin" : "mpich");
 }
 
-/* A directory for shared segments and sockets. On other hosts it would not be there, so it is used
- * only where all ranks are on this one. */
-static void make_room(watch *w)
-{
-    static const char *const far[] = { "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID",
-                                       "OMPI_MCA_orte_default_hostfile" };
-    if (XDIT_MPI != 1)
-        return;
-    for (size_t i = 0; i < sizeof far / sizeof *far; i++)
-        if (getenv(far[i]))
-            return;
-    snprintf(w->room, sizeof w->room, "/dev/shm/xdit.XXXXXX");
-    if (!mkdtemp(w->room))
-        w->room[0] = 0;
-}
-
 static void remove_tree(const char *path, int depth)
 {
     DIR *d = depth < 16 ? opendir(path) : NULL;
@@ -123,6 +114,75 @@ static void remove_tree(const char *path, int depth)
     if (d)
         closedir(d);
     rmdir(path);
+}
+
+/* Rooms that nobody holds any more: those of processes killed together with their keeper. One that
+ * is being made has no lock yet, so young ones are left alone. */
+static void sweep_rooms(void)
+{
+    DIR *d = opendir(SHM);
+    for (struct dirent *f; d && (f = readdir(d));) {
+        char        name[64];
+        struct stat st;
+        int         n = snprintf(name, sizeof name, SHM "/%s", f->d_name), fd;
+        if (strncmp(f->d_name, "xdit.", 5) != 0 || n != (int)strlen(SHM "/xdit.XXXXXX") ||
+            lstat(name, &st) != 0 || st.st_uid != geteuid() || time(NULL) - st.st_mtime < 60 ||
+            (fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
+            continue;
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            remove_tree(name, 0);
+        close(fd);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* The keeper: removes the room once this process and the launcher have ended or let go of it. Ranks
+ * may outlive a killed launcher by some seconds, so it looks twice. */
+static void keep_room(const watch *w)
+{
+    int fd = open(w->room, O_RDONLY | O_DIRECTORY);
+    if (fd < 0 || fork() != 0)
+        _exit(0);               /* the keeper is nobody's child: nobody has to wait for it     */
+    setsid();
+    if (chdir("/") != 0)
+        _exit(1);
+    for (int i = 0; i < 64; i++)
+        if (i != fd)
+            close(i);
+    while (flock(fd, LOCK_EX) != 0 && errno == EINTR)
+        ;
+    remove_tree(w->room, 0);
+    if (access(w->room, F_OK) == 0 || errno != ENOENT) {
+        sleep(AGONY_S);
+        remove_tree(w->room, 0);
+    }
+    _exit(0);
+}
+
+/* A directory for shared segments and sockets. On other hosts it would not be there, so it is used
+ * only where all ranks are on this one. */
+static void make_room(watch *w)
+{
+    static const char *const far[] = { "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID",
+                                       "OMPI_MCA_orte_default_hostfile" };
+    if (XDIT_MPI != 1)
+        return;
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++)
+        if (getenv(far[i]))
+            return;
+    sweep_rooms();
+    snprintf(w->room, sizeof w->room, SHM "/xdit.XXXXXX");
+    if (!mkdtemp(w->room)) {
+        w->room[0] = 0;
+        return;
+    }
+    w->lock = open(w->room, O_RDONLY | O_DIRECTORY);
+    pid_t pid = w->lock >= 0 && flock(w->lock, LOCK_EX) == 0 ? fork() : -1;
+    if (pid == 0)
+        keep_room(w);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
 }
 
 typedef struct words { const char *v[32]; int n; } words;
@@ -170,19 +230,22 @@ static void ends_us(sigset_t *set)
     sigaddset(set, SIGHUP);
 }
 
-static void be_launcher(char **v, const int out[2], const int err[2])
+static void be_launcher(char **v, const watch *w, pid_t parent, const int out[2], const int err[2])
 {
     sigset_t none;
     int      null = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGTERM);   /* a killed parent takes the ranks with it              */
+    if (getppid() != parent)
+        _exit(127);
 #endif
     dup2(null, 0);
     dup2(out[1], 1);
     dup2(err[1], 2);
     for (int fd = 3; fd < 64; fd++)
-        close(fd);
+        if (fd != w->lock)
+            close(fd);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGHUP, SIG_DFL);
@@ -219,9 +282,10 @@ static xd_status start(watch *w, char **v, xd_err *e)
     sigaction(SIGTERM, &act, NULL);
     sigaction(SIGHUP, &act, NULL);
     fflush(NULL);
+    pid_t self = getpid();
     w->child = fork();
     if (w->child == 0)
-        be_launcher(v, out, err);
+        be_launcher(v, w, self, out, err);
     close(out[1]), close(err[1]);
     w->out = out[0], w->err = err[0];
     if (w->child < 0) {
@@ -330,10 +394,13 @@ static int judge(const watch *w, int status)
         fprintf(stderr, "xdit: cannot write to standard output: %s\n", strerror(w->lost));
         return XD_EXIT_FAILED;
     }
+    if (WIFSIGNALED(status) && !why[0])
+        snprintf(why, sizeof why, "it was killed by signal %d", WTERMSIG(status));
     int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE ||
                   (code > 128 && strstr(why, "Exit code:"));
-    if (code && (!by_rank || !w->noise.said))
-        fprintf(stderr, "xdit: %s%s\n", strncmp(why, "rank ", 5) == 0 || !why[0] ? "" :
+    int killed = strncmp(why, "rank ", 5) == 0;         /* others may have lost its messages    */
+    if (code && (!by_rank || !w->noise.said || killed))
+        fprintf(stderr, "xdit: %s%s\n", killed || !why[0] ? "" :
                 "the MPI launcher failed: ",
                 why[0] ? why : "the MPI launcher ended without a word");
     return code == 0 || by_rank ? code : XD_EXIT_FAILED;
@@ -342,7 +409,7 @@ static int judge(const watch *w, int status)
 xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
 {
     char      launcher[4096], self[4096], number[16];
-    watch     w = { .noise = { .fd = 2 } };
+    watch     w = { .lock = -1, .noise = { .fd = 2 } };
     xd_status s = find_launcher(launcher, sizeof launcher, e);
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (s != XD_OK)
@@ -361,6 +428,8 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
         *code = judge(&w, stay(&w));
     if (w.room[0])
         remove_tree(w.room, 0);
+    if (w.lock >= 0)
+        close(w.lock);          /* now the keeper ends                                         */
     free(v);
     return s;
 }

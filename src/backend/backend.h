@@ -88,7 +88,9 @@ typedef struct xd_weight {
 
 /* ---- arguments ---------------------------------------------------------------------------- */
 
-typedef enum xd_act { XD_NONE, XD_GELU_TANH, XD_GELU_ERF, XD_SILU, XD_RELU, XD_NACTS } xd_act;
+typedef enum xd_act {
+    XD_NONE, XD_GELU_TANH, XD_GELU_ERF, XD_SILU, XD_RELU, XD_GELU_QUICK, XD_NACTS,
+} xd_act;
 
 /* out[n,O] = residual + gate * act(in[n,I] w^T + bias)
  *   in       [n,I]  of the weight's type
@@ -174,6 +176,23 @@ typedef struct xd_resize { xd_tensor out, in; int factor[3]; } xd_resize;
  * I32 [n]; an id outside the table is XD_EINVAL. out F32 or BF16.                             */
 typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
 
+/* Heads of queries or keys: out[i,h,:] = turn_i(norm(in[i,h,:]) * gain + bias).
+ *   in, out      [n,H,D] F32 or BF16, types may differ; D <= XD_QKNORM_MAX; out may be `in`
+ *   gain, bias   [D] F32, or absent
+ *   cos, sin     [n,D/2] F32, or [1,D/2] for all rows (a row's stride may be 0), or both absent:
+ *                no turn; D is even when they are there
+ * The turn (rotary embedding, Su et al. 2021) takes the pair (x, y) to (x cos - y sin,
+ * y cos + x sin). Pairs are elements (2i, 2i+1), or (i, i + D/2) when `halves`, and angle i is
+ * theirs. All arithmetic is in f32.                                                          */
+enum { XD_QKNORM_MAX = 1024 };
+typedef struct xd_qknorm {
+    xd_tensor out, in, gain, bias, cos, sin;
+    int       norm;             /* 0: gain, bias and the turn alone                           */
+    int       rms;              /* as in xd_norm                                              */
+    int       halves;
+    float     eps;
+} xd_qknorm;
+
 /* Same shape, any strides (also of the last dimension), any types of F32 F16 BF16 F64 ->
  * F32 F16 BF16.                                                                              */
 typedef struct xd_copy { xd_tensor out, in; } xd_copy;
@@ -182,7 +201,8 @@ typedef struct xd_copy { xd_tensor out, in; } xd_copy;
 
 typedef enum xd_op {
     XD_OP_GEMM, XD_OP_ATTN, XD_OP_MERGE, XD_OP_NORM, XD_OP_MOMENTS, XD_OP_GNORM, XD_OP_GLU,
-    XD_OP_ADDMUL, XD_OP_AXPBY, XD_OP_CONV, XD_OP_RESIZE, XD_OP_LOOKUP, XD_OP_COPY, XD_NOPS,
+    XD_OP_ADDMUL, XD_OP_AXPBY, XD_OP_CONV, XD_OP_RESIZE, XD_OP_LOOKUP, XD_OP_COPY,
+    XD_OP_QKNORM, XD_NOPS,
 } xd_op;
 
 /* Bytes of scratch handed in as `tmp` (aligned to XD_ALIGN; may be NULL when 0 are needed). */
@@ -207,6 +227,7 @@ struct xd_ops {
     xd_status (*resize) (xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp);
     xd_status (*lookup) (xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp);
     xd_status (*copy)   (xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp);
+    xd_status (*qknorm) (xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp);
 };
 
 #endif

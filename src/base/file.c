@@ -1,4 +1,5 @@
 /* file.c - whole files */
+#define _GNU_SOURCE             /* O_TMPFILE */
 #include "base/file.h"
 
 #include <errno.h>
@@ -108,46 +109,121 @@ static void out_free(xd_out *o)
     *o = (xd_out){ 0 };
 }
 
+/* A file without a name in the directory of `path`: whatever happens to this process, nothing of
+ * it remains. -1: the file system has none, or there is no /proc to name it from. */
+static int open_nameless(const char *path)
+{
+#ifdef O_TMPFILE
+    const char *slash = strrchr(path, '/');
+    char       *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    char        self[32];
+    int         fd = dir ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666) : -1;
+    free(dir);
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    if (fd >= 0 && access(self, F_OK) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+#else
+    (void)path;
+    return -1;
+#endif
+}
+
 /* The temporary's name: in the same directory, so that rename is atomic. It is remembered before
  * the file is made, so that there is no moment at which a signal would leave one behind. */
-static int open_tmp(xd_out *o, const char *path)
+static int make_tmp(xd_out *o)
 {
-    size_t len = strlen(path) + 16;
-    if (!(o->path = strdup(path)) || !(o->tmp = malloc(len)))
+    size_t len = strlen(o->path) + 16;
+    if (!(o->tmp = malloc(len)))
         return -1;
-    snprintf(o->tmp, len, "%s.tmpXXXXXX", path);
+    snprintf(o->tmp, len, "%s.tmpXXXXXX", o->path);
     remember(o->tmp);
     return mkstemp(o->tmp);
 }
 
-xd_status xd_out_open(xd_out *o, const char *path, xd_err *e)
+static int open_named(xd_out *o)
 {
-    *o = (xd_out){ 0 };
-    int    fd = open_tmp(o, path);
+    int    fd = make_tmp(o);
     mode_t mask = umask(0);
     umask(mask);
-    if (fd < 0 || fchmod(fd, 0666 & ~mask) != 0 || !(o->f = fdopen(fd, "wb"))) {
+    if (fd >= 0 && fchmod(fd, 0666 & ~mask) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd), unlink(o->tmp);
+    return -1;
+}
+
+xd_status xd_out_open(xd_out *o, const char *path, xd_err *e)
+{
+    int fd = -1;
+    *o = (xd_out){ .path = strdup(path) };
+    if (o->path && (fd = open_nameless(path)) < 0)
+        fd = open_named(o);
+    if (fd < 0 || !(o->f = fdopen(fd, "wb"))) {
         xd_fail(e, XD_EIO, "cannot write %s: %s", path, strerror(errno));
         if (fd >= 0)
-            close(fd), unlink(o->tmp);
+            close(fd);
+        if (o->tmp)
+            unlink(o->tmp);
         out_free(o);
         return XD_EIO;
     }
     return XD_OK;
 }
 
+/* A name for the nameless file `fd`. A link cannot replace an older file, so there it takes a
+ * temporary name first; the file is whole by then. */
+static int name_it(xd_out *o, int fd)
+{
+    char self[32];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    if (linkat(AT_FDCWD, self, AT_FDCWD, o->path, AT_SYMLINK_FOLLOW) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return -1;
+    int old = make_tmp(o);      /* finds a name that is free                                   */
+    if (old < 0)
+        return -1;
+    close(old);
+    if (unlink(o->tmp) != 0 || linkat(AT_FDCWD, self, AT_FDCWD, o->tmp, AT_SYMLINK_FOLLOW) != 0)
+        return -1;
+    return rename(o->tmp, o->path);
+}
+
+/* Where links are not allowed: the nameless file's bytes into one with a temporary name. */
+static int copy_it(xd_out *o, int from)
+{
+    char    buf[8192];
+    ssize_t n = -1;
+    if (o->tmp)
+        unlink(o->tmp), forget(o->tmp), free(o->tmp), o->tmp = NULL;
+    int to = open_named(o), ok = to >= 0;
+    for (off_t at = 0; ok && (n = pread(from, buf, sizeof buf, at)) > 0; at += n)
+        ok = write(to, buf, (size_t)n) == n;
+    ok = ok && n == 0 && fsync(to) == 0;
+    if (to >= 0 && close(to) != 0)
+        ok = 0;
+    return ok ? rename(o->tmp, o->path) : -1;
+}
+
 xd_status xd_out_commit(xd_out *o, xd_err *e)
 {
+    int named = o->tmp != NULL;
     int bad = ferror(o->f) || fflush(o->f) != 0 || fsync(fileno(o->f)) != 0;
+    if (!bad && !named && name_it(o, fileno(o->f)) != 0)
+        bad = copy_it(o, fileno(o->f)) != 0;
     int why = errno;
     if (fclose(o->f) != 0 && !bad)
         bad = 1, why = errno;
     o->f = NULL;
-    if (!bad && rename(o->tmp, o->path) != 0)
+    if (!bad && named && rename(o->tmp, o->path) != 0)
         bad = 1, why = errno;
     if (bad) {
         xd_fail(e, XD_EIO, "cannot write %s: %s", o->path, strerror(why));
-        unlink(o->tmp);
+        if (o->tmp)
+            unlink(o->tmp);
     }
     out_free(o);
     return bad ? XD_EIO : XD_OK;

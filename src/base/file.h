@@ -14,11 +14,12 @@ int xd_file_is_dir(const char *path);
  * *len does not count, and is the caller's. XD_EIO when it cannot be read. */
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e);
 
-/* A file that appears under its name only when it is whole: written beside it under a
- * temporary name, synced, then renamed. */
+/* A file that appears under its name only when it is whole and synced. Until then it has no name
+ * where the file system can do that, so that even SIGKILL leaves nothing; elsewhere it is written
+ * under a temporary name beside, then renamed. */
 typedef struct xd_out {
     FILE *f;
-    char *path, *tmp;
+    char *path, *tmp;           /* tmp: NULL while there is no name                            */
 } xd_out;
 
 xd_status xd_out_open(xd_out *o, const char *path, xd_err *e);

@@ -168,28 +168,24 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
     return lat;
 }
 
-/* Latents to a picture of the size asked for: [H,W,3], malloc'ed. */
-static float *decode(loop *l, const float *lat, xd_err *e)
+/* Latents to a picture of the size asked for: [H,W,3], malloc'ed, on rank 0 of the replica. What it
+ * shares with others it does even without memory, so that they do not wait. */
+static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
 {
     xd_job *j = l->j;
     xd_exec x;
+    int     root = j->g->topo.replica->rank == 0;
     if (xd_part_load(&j->g->model.vae, j->g->dev, j->g->type, 0, e) != XD_OK)
-        return NULL;            /* loaded here, so that the first step need not wait for it     */
-    float  *rgb = malloc((size_t)(j->size[0] * j->size[1]) * 3 * sizeof *rgb + 1);
-    if (!rgb) {
-        xd_fail(e, XD_ENOMEM, "no memory for a picture");
-        return NULL;
-    }
+        return e->code;         /* loaded here, so that the first step need not wait for it     */
     xd_arena_rewind(&l->a, 0);
     xd_exec_init(&x, j->g->dev, &l->a, j->g->type);
     x.cancel = &j->g->cancel;
-    xd_light(&x, j, &j->g->model.vae.net, lat, rgb);
-    if (!xd_ok(&x) || xd_light_fit(j, &rgb, e) != XD_OK) {
-        xd_fail(e, x.err.code, "%s", x.err.msg);
-        free(rgb);
-        return NULL;
-    }
-    return rgb;
+    if (root && !(*rgb = malloc((size_t)(j->size[0] * j->size[1]) * 3 * sizeof **rgb + 1)))
+        xd_exec_fail(&x, XD_ENOMEM, "no memory for a picture");
+    xd_light(&x, j, &j->g->model.vae.net, lat, *rgb);
+    if (!xd_ok(&x))
+        return xd_fail(e, x.err.code, "%s", x.err.msg);
+    return root ? xd_light_fit(j, rgb, e) : XD_OK;
 }
 
 /* One image of my replica: latents on all its ranks, the picture on its first rank. */
@@ -207,7 +203,7 @@ static xd_status one_image(loop *l, int image, const xd_words *w, float **lat, f
         return XD_OK;
     xd_stage(j, "decode");
     int mine = j->g->plan.vae_rows || j->g->topo.replica->rank == 0;
-    if (mine && !(*rgb = decode(l, *lat, e)))
+    if (mine && decode(l, *lat, rgb, e) != XD_OK)
         return e->code;
     xd_result_time(l->r, "decode", xd_now_s() - t0);
     return XD_OK;

@@ -3,7 +3,7 @@
  *   job    the request, checked and completed with the model's defaults
  *   words  prompts -> token ids -> embeddings
  *   flow   noise -> the denoising loop -> latents
- *   light  latents -> VAE -> pixels
+ *   light  latents -> VAE -> pixels, and back
  *
  * A room hands the next one a value. The same code runs on the count device first: that is the
  * memory plan. */
@@ -24,6 +24,7 @@ struct xd_engine {
     xd_topo      topo;          /* of mine, in `used`; degrees of 1 on an idle rank              */
     xd_comm     *count_world;   /* the same without messages, for counting                      */
     xd_topo      count_topo;
+    xd_comm     *text, *count_text;     /* ranks that share a text encoder; NULL: one has it     */
     int          idle;          /* the plan has nothing for this rank                           */
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* text encoders stay loaded                                   */
@@ -77,9 +78,16 @@ int64_t   xd_words_most(const xd_job *j);
 
 /* ---- light -------------------------------------------------------------------------------- */
 
-/* lat [C,h,w] on the host -> rgb [H,W,3] F32 on the host, in about [-1,1]. */
+/* lat [C,h,w] on the host -> rgb [H,W,3] F32 on the host, in about [-1,1]. With a parallel VAE all
+ * ranks of the replica call it, with the same latents, and its rank 0 gets the picture. */
 void      xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb);
 xd_status xd_light_count(xd_job *j, size_t *bytes, xd_err *e);
+/* rgb [H,W,3] F32 on the host, in [-1,1] -> moments [h,w,2C] F32 on the host: mean and log variance of
+ * the autoencoder's latents, not scaled. With a parallel VAE all ranks of the replica call it, with
+ * the same picture, and all get the moments. */
+void      xd_light_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
+                          float *moments);
+xd_status xd_light_encode_count(xd_job *j, size_t *bytes, xd_err *e);
 /* Resizes (bilinear) and crops to the size that was asked for when another one was painted;
  * `rgb` is replaced by a malloc'ed picture. */
 xd_status xd_light_fit(const xd_job *j, float **rgb, xd_err *e);

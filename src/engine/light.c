@@ -1,12 +1,10 @@
-/* light.c - latents become pixels */
+/* light.c - latents become pixels, and pixels latents */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/par.h"
-#include "engine/engine.h"
+#include "engine/spread.h"
 #include "exec/op.h"
-#include "parallel/link.h"
 
 /* (latents - nothing) / scaling + shift, in place. */
 static void unscale(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
@@ -25,63 +23,62 @@ static void unscale(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Rows of pixels of every band, in order, to all of the band's ranks. */
-static void gather_bands(xd_exec *x, const xd_job *j, xd_comm *c, const float *mine, float *rgb)
-{
-    int64_t  wide = j->size[1] * 3, cell = j->size[0] / j->cells[1];
-    int64_t *rows = calloc((size_t)c->size, sizeof *rows);
-    if (!rows)
-        c->ops->abort(c, 1);
-    for (int r = 0; r < c->size; r++)
-        rows[r] = xd_own(x->lay, XD_IMG, 0, r).n * cell;
-    xd_req q = c->ops->gather(c, xd_view2(rgb, XD_F32, j->size[0], wide), rows,
-                              xd_view2((void *)(uintptr_t)mine, XD_F32, rows[c->rank], wide));
-    if (c->ops->wait(c, &q, 1) != XD_OK)
-        xd_exec_fail(x, XD_ECOMM, "parallel VAE: a band of the picture was lost");
-    free(rows);
-}
-
-/* Unscales and decodes on x; lat and rgb are host memory and not touched while counting. With a
- * parallel VAE every rank of the replica decodes its rows and has the whole picture after. */
+/* Unscales and decodes on x; lat and rgb are host memory and not touched while counting. */
 void xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
 {
     const xd_model    *m = &j->g->model;
     const xd_vae_info *v = &m->vae_info;
     size_t             mark = xd_arena_mark(x->tmp);
-    xd_comm           *c = xd_counting(x) ? j->g->count_topo.replica : j->g->topo.replica;
-    int                bands = j->g->plan.vae_rows && !j->r->enable_tiling ? c->size : 1;
-    int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], cell = j->size[0] / h;
-    xd_layout          lay = { .len = { h }, .grid = { 1, h, w }, .npatch = 1, .nsp = bands };
-    xd_span            own = xd_own(&lay, XD_IMG, 0, bands > 1 ? c->rank : 0);
-    xd_link_args       a = { .what = XD_FOR_VAE, .topo = xd_counting(x) ? &j->g->count_topo : &j->g->topo,
-                             .lay = &lay, .dev = x->dev, .act = x->act, .rows = bands > 1 ? c : NULL };
-    xd_chain           chain;
-    xd_err             e = { 0 };
-    if (xd_chain_open(&chain, &a, &e) != XD_OK)
-        xd_exec_fail(x, e.code, "%s", e.msg);
-    x->mix = chain.head;
-    x->lay = &lay;
-    x->sp = bands > 1 ? c->rank : 0;
-    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, own.n, w, C });
-    xd_tensor out = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, own.n * cell, j->size[1], 3 });
+    int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
+    xd_spread          s;
+    xd_spread_open(&s, x, j);
+    int64_t   n = s.own.n, cell = j->size[0] / h, pixels[4] = { 1, n * cell, W, 3 };
+    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, n, w, C });
+    xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, pixels)
+                            : xd_view(x->tmp->base, XD_F32, 4, pixels);
     xd_tensor src = xd_view((void *)(uintptr_t)lat, XD_F32, 3, (int64_t[]){ C, h, w });
-    src = xd_rows(xd_permute(src, (int[]){ 1, 2, 0 }), own.start, own.n);
-    xd_copy_to(x, xd_reshape(in, 3, (int64_t[]){ own.n, w, C }), src);
-    unscale(x, v, xd_reshape(in, 1, (int64_t[]){ own.n * w * C }));
-    if (j->r->enable_tiling)
-        xd_vae_decode_tiled(x, m->vae.vae, net, in, out);
+    src = xd_rows(xd_permute(src, (int[]){ 1, 2, 0 }), s.own.start, n);
+    xd_copy_to(x, xd_reshape(in, 3, (int64_t[]){ n, w, C }), src);
+    unscale(x, v, xd_reshape(in, 1, (int64_t[]){ n * w * C }));
+    if (s.tiled)
+        xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_spread_deal(&s));
     else
         m->vae.vae->decode(x, net, in, out);
-    if (bands == 1)
+    if (s.bands > 1)
+        xd_spread_join(&s, out, W * 3, cell, rgb);
+    else if (s.whole)
         xd_get(x, rgb, out);
-    else if (!xd_counting(x))
-        gather_bands(x, j, c, out.p, rgb);
-    x->mix = &xd_mix_local;
-    xd_chain_close(&chain);
+    xd_spread_close(&s);
     xd_arena_rewind(x->tmp, mark);
 }
 
-xd_status xd_light_count(xd_job *j, size_t *bytes, xd_err *e)
+void xd_light_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
+                     float *moments)
+{
+    const xd_model *m = &j->g->model;
+    size_t          mark = xd_arena_mark(x->tmp);
+    int64_t         C = 2 * m->vae_info.channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
+    xd_spread       s;
+    xd_spread_open(&s, x, j);
+    int64_t   n = s.own.n, cell = j->size[0] / h, d[4] = { 1, n, w, C };
+    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, n * cell, W, 3 });
+    xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, d) : xd_view(x->tmp->base, XD_F32, 4, d);
+    xd_put(x, in, rgb + (xd_counting(x) ? 0 : s.own.start * cell * W * 3));
+    if (s.tiled)
+        xd_vae_encode_tiled(x, m->vae.vae, net, in, out, xd_spread_deal(&s));
+    else
+        m->vae.vae->encode(x, net, in, out);
+    if (s.bands > 1)
+        xd_spread_share(&s, out, w * C, 1, moments);
+    else if (s.whole)
+        xd_get(x, moments, out);
+    if (xd_spread_deal(&s))
+        xd_spread_tell(&s, moments, h * w * C);
+    xd_spread_close(&s);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static xd_status count(xd_job *j, int encode, size_t *bytes, xd_err *e)
 {
     xd_part  *p = &j->g->model.vae;
     xd_exec   x;
@@ -92,10 +89,21 @@ xd_status xd_light_count(xd_job *j, size_t *bytes, xd_err *e)
     if (s != XD_OK)
         return s;
     xd_exec_init(&x, j->g->count, &a, j->g->type);
-    xd_light(&x, j, &p->shadow, (float *)(void *)a.base, (float *)(void *)a.base);
+    (encode ? xd_light_encode : xd_light)(&x, j, &p->shadow, (float *)(void *)a.base,
+                                          (float *)(void *)a.base);
     *bytes = xd_arena_peak(&a);
     xd_room_close(&a, j->g->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+}
+
+xd_status xd_light_count(xd_job *j, size_t *bytes, xd_err *e)
+{
+    return count(j, 0, bytes, e);
+}
+
+xd_status xd_light_encode_count(xd_job *j, size_t *bytes, xd_err *e)
+{
+    return count(j, 1, bytes, e);
 }
 
 /* ---- resizing ----------------------------------------------------------------------------- */

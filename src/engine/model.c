@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/rng.h"
 
 /* ---- the local Hugging Face cache ----------------------------------------------------------- */
 
@@ -251,17 +250,4 @@ xd_status xd_model_words(xd_model *m, xd_err *e)
             return s;
     }
     return XD_OK;
-}
-
-uint64_t xd_model_hash(const xd_model *m)
-{
-    uint64_t h = xd_hash_text(m->recipe->name);
-    for (int i = 0; i < m->recipe->ntext; i++)
-        if (m->text[i].files)
-            h = xd_hash_mix(h, xd_st_hash(m->text[i].files));
-    if (m->dit.files)
-        h = xd_hash_mix(h, xd_st_hash(m->dit.files));
-    if (m->vae.files)
-        h = xd_hash_mix(h, xd_st_hash(m->vae.files));
-    return h;
 }

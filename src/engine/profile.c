@@ -97,6 +97,7 @@ TIMED(conv, xd_conv, XD_OP_CONV)
 TIMED(resize, xd_resize, XD_OP_RESIZE)
 TIMED(lookup, xd_lookup, XD_OP_LOOKUP)
 TIMED(copy, xd_copy, XD_OP_COPY)
+TIMED(qknorm, xd_qknorm, XD_OP_QKNORM)
 
 void xd_profile_open(xd_profile *p, xd_dev *real, xd_dev *count)
 {
@@ -108,7 +109,7 @@ void xd_profile_open(xd_profile *p, xd_dev *real, xd_dev *count)
         .name = real->ops->name, .scratch = scratch, .pack_size = pack_size, .pack_tmp = pack_tmp,
         .pack = pack, .gemm = gemm, .attn = attn, .merge = merge, .norm = norm,
         .moments = moments, .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby,
-        .conv = conv, .resize = resize, .lookup = lookup, .copy = copy,
+        .conv = conv, .resize = resize, .lookup = lookup, .copy = copy, .qknorm = qknorm,
     };
     p->dev.mem = &p->mem;
     p->dev.ops = &p->ops;
@@ -126,6 +127,7 @@ const char *xd_op_name(xd_op op)
     static const char *const names[XD_NOPS] = {
         "gemm", "attention", "merge", "norm", "moments", "group norm", "activation",
         "gated add", "axpby", "convolution", "resize", "lookup", "copy",
+        "norm and rope",
     };
     return names[op];
 }

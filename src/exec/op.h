@@ -41,6 +41,16 @@ xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 
+/* Queries or keys of heads [n,H,D] (any strides but that of D) -> a new contiguous [n,H,D] of
+ * x->act: each head is normalised over its D elements (rms: 1, else layer norm), times gain [D]
+ * plus bias [D] (F32, or absent), then turned by its row's angles: cos, sin [n,D/2] F32, [1,D/2]
+ * for all rows, or absent. Pairs that turn: elements 2i and 2i+1, or i and i + D/2 when
+ * `halves`. */
+xd_tensor xd_qk_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, int rms, float eps,
+                     xd_tensor cos, xd_tensor sin, int halves);
+/* The turn alone. */
+xd_tensor xd_rope(xd_exec *x, xd_tensor in, xd_tensor cos, xd_tensor sin, int halves);
+
 void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);            /* in place            */
 xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);   /* act(a) * b          */
 void      xd_add(xd_exec *x, xd_tensor acc, xd_tensor in);

@@ -492,7 +492,7 @@ uint64_t xd_st_hash(const xd_st *s)
         const entry *t = &s->t[i];
         h = xd_st_hash_bytes(h, t->name, strlen(t->name) + 1);
         h = xd_st_hash_bytes(h, t->shape.d, sizeof t->shape.d);
-        h = xd_st_hash_bytes(h, (uint64_t[]){ t->shape.type, t->at, t->bytes }, 24);
+        h = xd_st_hash_bytes(h, (uint64_t[]){ t->shape.type, (uint64_t)t->shard, t->at, t->bytes }, 32);
     }
     for (int i = 0; i < s->nshards; i++)
         h = xd_st_file_hash(&s->shards[i], h);

@@ -30,8 +30,10 @@ const char *xd_st_dtype(const xd_st *s, int64_t i);
 xd_status   xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e);
 void        xd_st_done(xd_st *s, int64_t i);            /* its pages may go                   */
 int         xd_st_mapped(const xd_st *s);               /* views live until close              */
-uint64_t    xd_st_hash(const xd_st *s);                 /* of names, shapes, offsets, file sizes,
-                                                           and a sample of the data            */
+/* Of what the tensors are and where they lie, and of every file its size, its whole header and 64
+ * pages of 4 KiB at even distances, the first and the last among them. A file of at most 64 pages
+ * is taken whole; a change between the pages of a larger one is not seen. */
+uint64_t    xd_st_hash(const xd_st *s);
 size_t      xd_st_bytes(const xd_st *s);                /* of all tensors                      */
 
 /* Writes tensors (host, any strides; floats become f32 unless `keep`) with string metadata pairs

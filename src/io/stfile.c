@@ -17,7 +17,7 @@
 #include "base/log.h"
 
 enum { MAX_HEADER = 100000000 };        /* bytes; the format's own limit                      */
-enum { SAMPLES = 256, SAMPLE = 64 };    /* pieces of the data in the hash, bytes of each      */
+enum { PAGES = 64, PAGE = 4096 };       /* of a file in its hash; bytes of each                */
 static const size_t ahead = (size_t)1 << 20;    /* tensors from here on are read ahead         */
 
 void xd_st_file_init(xd_st_file *f)
@@ -191,16 +191,24 @@ uint64_t xd_st_hash_bytes(uint64_t h, const void *p, size_t n)
     return h;
 }
 
+/* At most a page; what cannot be read counts as the reason why not. */
+static uint64_t hash_at(const xd_st_file *f, uint64_t h, size_t at, size_t n)
+{
+    unsigned char buf[PAGE];
+    int           err = read_at(f->fd, buf, n, at);
+    return err ? xd_st_hash_bytes(h, &err, sizeof err) : xd_st_hash_bytes(h, buf, n);
+}
+
 uint64_t xd_st_file_hash(const xd_st_file *f, uint64_t h)
 {
-    unsigned char buf[SAMPLE];
-    size_t        n = f->size - f->data, piece = n < SAMPLE ? n : SAMPLE;
+    size_t last = f->size / PAGE - (f->size && f->size % PAGE == 0);
+    size_t n = last < PAGES ? last + 1 : PAGES;
     h = xd_st_hash_bytes(h, &(uint64_t){ f->size }, 8);
-    for (size_t i = 0; i < SAMPLES; i++) {
-        size_t room = n - piece;        /* i/255 of it, without overflow                       */
-        size_t at = room / (SAMPLES - 1) * i + room % (SAMPLES - 1) * i / (SAMPLES - 1);
-        if (!read_at(f->fd, buf, piece, f->data + at))
-            h = xd_st_hash_bytes(h, buf, piece);
+    for (size_t at = 0; at < f->data; at += PAGE)
+        h = hash_at(f, h, at, f->data - at < PAGE ? f->data - at : PAGE);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = (n > 1 ? last * i / (n - 1) : 0) * PAGE;
+        h = hash_at(f, h, at, f->size - at < PAGE ? f->size - at : PAGE);
     }
     return h;
 }

@@ -31,7 +31,7 @@ xd_status xd_st_file_read(const xd_st_file *f, size_t at, size_t bytes, const ch
 
 #define XD_ST_HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t  xd_st_hash_bytes(uint64_t h, const void *p, size_t n);        /* FNV-1a             */
-/* Adds the file's size and some 16 KB of its data, taken at even distances. */
+/* Adds the file's size, its header, and 64 pages at even distances; reads, whether mapped or not. */
 uint64_t  xd_st_file_hash(const xd_st_file *f, uint64_t h);
 
 typedef struct xd_st_which {

@@ -38,7 +38,7 @@ static void close(xd_mix *m)
 static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
 {
     *out = NULL;
-    if (a->what != XD_FOR_DIT || a->topo->deg.n[XD_TENSOR] == 1)
+    if (a->what == XD_FOR_VAE || a->topo->deg.n[XD_TENSOR] == 1)
         return XD_OK;
     tensor *s = calloc(1, sizeof *s);
     if (!s)

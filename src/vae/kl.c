@@ -451,11 +451,11 @@ static void leave(run *r, xd_tensor out, const kl_half *w, const xd_cnv *after)
     xd_arena_rewind(r->x->tmp, r->base);
 }
 
+/* A rank's band of a cut image may have no rows. */
 static int fits(xd_exec *x, const kl_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
 {
     int64_t f = (int64_t)1 << (levels(c) - 1);
-    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[1] > 0 &&
-                    lat.d[2] > 0 && rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f &&
+    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[2] > 0 && rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f &&
                     lat.d[3] == C,
                     "vae: an image of %lld x %lld pixels does not go with latents of %lld x %lld "
                     "cells of %lld channels", (long long)rgb.d[2], (long long)rgb.d[1],

@@ -24,11 +24,30 @@ typedef struct xd_vae {
 
 extern const xd_vae *const xd_vaes[];           /* the registry, NULL at the end               */
 
+/* Tiles dealt over the ranks that share an image: each computes its own, rank 0 joins all. Who fills
+ * this in sends the messages; a rank that failed still gives and takes. */
+typedef struct xd_deal xd_deal;
+struct xd_deal {
+    int        rank;            /* mine                                                        */
+    const int *owner;           /* [xd_vae_tiles]: the rank of every tile, row by row          */
+    /* My tile (F32, contiguous), which stays as it is until done, to rank 0; in the tiles' order. */
+    void (*give)(const xd_deal *d, xd_exec *x, xd_tensor tile);
+    void (*take)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);       /* on rank 0   */
+    void (*done)(const xd_deal *d, xd_exec *x);         /* what I gave has arrived             */
+};
+
+/* Tiles of h x w latent cells; 1: not tiled. */
+int64_t   xd_vae_tiles(const xd_vae_info *v, int64_t h, int64_t w);
+/* Deals them, the largest first to the rank that has the least area: owner[xd_vae_tiles]. */
+xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, int *owner,
+                        xd_err *e);
+
 /* The same in overlapping tiles, blended as diffusers' AutoencoderKL does
- * (tiled_decode, tiled_encode); falls back to the plain call when one tile is enough. */
+ * (tiled_decode, tiled_encode); falls back to the plain call when one tile is enough. deal NULL:
+ * all tiles are mine; else the result is rank 0's, that of others (any p) is not touched. */
 void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor lat,
-                         xd_tensor rgb);
+                         xd_tensor rgb, const xd_deal *deal);
 void xd_vae_encode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor rgb,
-                         xd_tensor moments);
+                         xd_tensor moments, const xd_deal *deal);
 
 #endif

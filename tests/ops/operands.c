@@ -215,6 +215,7 @@ double act_of(double v, xd_act act)
     switch (act) {
     case XD_GELU_TANH: return 0.5 * v * (1 + tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
     case XD_GELU_ERF:  return 0.5 * v * (1 + erf(v * 0.7071067811865476));
+    case XD_GELU_QUICK: return v / (1 + exp(-1.702 * v));
     case XD_SILU:      return v / (1 + exp(-v));
     case XD_RELU:      return v < 0 ? 0 : v;
     default:           return v;

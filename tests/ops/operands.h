@@ -44,6 +44,10 @@ xd_tensor maybe(xd_tensor t);
         scratch_done(what, run_tmp, run_n);                                                  \
     } while (0)
 
+/* test_heads.c */
+void test_qknorm(void **unused);
+void test_qknorm_refusals(void **unused);
+
 /* test_moves.c */
 void test_resize(void **unused);
 void test_lookup(void **unused);

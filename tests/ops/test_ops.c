@@ -484,6 +484,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_gemm), T(test_gemm_repeats), T(test_conv), T(test_norm), T(test_norm_offset),
         T(test_gnorm), T(test_glu), T(test_activations), T(test_addmul), T(test_axpby),
+        T(test_qknorm), T(test_qknorm_refusals),
         T(test_resize), T(test_lookup), T(test_copy), T(test_conversions), T(test_threads),
         T(test_memory), T(test_names), T(test_count), T(test_peak),
     };

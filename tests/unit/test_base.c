@@ -1,13 +1,14 @@
 /* test_base.c - errors, arenas, files, threads and shapes.
  *
  * Conversions of 16-bit floats are compared with arithmetic in double: equal bits, no tolerance. */
-#define _XOPEN_SOURCE 700        /* P_tmpdir */
+#define _GNU_SOURCE             /* P_tmpdir, O_TMPFILE */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -211,6 +212,38 @@ static int die_while_writing(void)
         return 1;
     xd_out_sweep();
     return 0;
+}
+
+static int killed_while_writing(void)
+{
+    xd_out o;
+    xd_err e = { 0 };
+    if (xd_out_open(&o, in_scratch("killed"), &e) != XD_OK || fputs("half", o.f) < 0 || fflush(o.f))
+        return 1;
+    raise(SIGKILL);
+    return 2;
+}
+
+static int has_nameless(void)
+{
+#ifdef O_TMPFILE
+    int fd = open(scratch, O_TMPFILE | O_RDWR, 0600);
+    return fd >= 0 && close(fd) == 0;
+#else
+    return 0;
+#endif
+}
+
+static void killed_writer_leaves_nothing(void **state)
+{
+    (void)state;
+    if (!has_nameless()) {
+        print_message("# skipped: this file system has no files without a name\n");
+        return;
+    }
+    scratch_put("killed", "old", 3);
+    assert_int_equal(in_child(killed_while_writing), 128);
+    assert_int_equal(scratch_clean(), 1);
 }
 
 static void failed_writes_leave_nothing(void **state)
@@ -472,6 +505,7 @@ int main(void)
         cmocka_unit_test(output_appears_whole),
         cmocka_unit_test(unwritable_is_found),
         cmocka_unit_test(failed_writes_leave_nothing),
+        cmocka_unit_test(killed_writer_leaves_nothing),
         cmocka_unit_test(ranges_cover_once),
         cmocka_unit_test(hook_is_poked),
         cmocka_unit_test(clock_runs),

@@ -455,7 +455,7 @@ static uint64_t hash_of(const char *header, size_t n, size_t change)
         FILE *f = fopen(in_scratch("h.safetensors"), "r+b");
         assert_non_null(f);
         fseek(f, (long)(8 + strlen(header) + change), SEEK_SET);
-        fputc(255, f);
+        fputc((int)(~change & 255), f);
         fclose(f);
     }
     xd_st   *s = opened("h.safetensors");
@@ -471,10 +471,30 @@ static void hash_tells_files_apart(void **state)
     uint64_t    h = hash_of(a, 400, 400);
     assert_true(h == hash_of(a, 400, 400));
     for (size_t i = 0; i < 400; i += 19)
-        assert_true(h != hash_of(a, 400, i == 255 ? 254 : i));
+        assert_true(h != hash_of(a, 400, i));
     assert_true(h != hash_of("{" T("b", "F16", "2,100", "0,400") "}", 400, 400));
     assert_true(h != hash_of("{" T("a", "F16", "100,2", "0,400") "}", 400, 400));
     assert_true(h != hash_of("{" T("a", "BF16", "2,100", "0,400") "}", 400, 400));
+    scratch_clean();
+}
+
+/* A file of 1000 pages and a bit: header and data are 64 pages in its hash. */
+static void hash_samples_pages(void **state)
+{
+    (void)state;
+    enum { N = 1000 * 4096 };
+    const char *a = "{" T("a", "U8", "4096000", "0,4096000") "}";
+    size_t      head = 8 + strlen(a), last = (head + N - 1) / 4096;
+    uint64_t    h = hash_of(a, N, N);
+    for (size_t i = 0; i < 64; i += 9) {
+        size_t page = last * i / 63 * 4096, from = page < head ? head : page;
+        size_t to = page + 4096 < head + N ? page + 4096 : head + N;
+        assert_true(h != hash_of(a, N, from - head));
+        assert_true(h != hash_of(a, N, to - 1 - head));
+    }
+    assert_true(h == hash_of(a, N, 4096 * 2));          /* the second sample is page 15         */
+    assert_true(h != hash_of("{" T("a", "U8", "2048,2000", "0,4096000") "}", N, N));
+    assert_true(h != hash_of("{ " T("a", "U8", "4096000", "0,4096000") "}", N, N));
     scratch_clean();
 }
 
@@ -713,6 +733,7 @@ int main(void)
         cmocka_unit_test(files_are_chosen),
         cmocka_unit_test(missing_weights_are_explained),
         cmocka_unit_test(hash_tells_files_apart),
+        cmocka_unit_test(hash_samples_pages),
         cmocka_unit_test(done_gives_pages_back),
         cmocka_unit_test(unmappable_files_are_read),
         cmocka_unit_test(a_real_shard_is_read),

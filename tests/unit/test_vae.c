@@ -125,7 +125,8 @@ static void close_bench(bench *b)
 static void call(xd_exec *x, const bench *b, int what, int tiles, xd_tensor in, xd_tensor out)
 {
     if (tiles)
-        (what == DECODE ? xd_vae_decode_tiled : xd_vae_encode_tiled)(x, b->vae, &b->net, in, out);
+        (what == DECODE ? xd_vae_decode_tiled : xd_vae_encode_tiled)(x, b->vae, &b->net, in, out,
+                                                                       NULL);
     else
         (what == DECODE ? b->vae->decode : b->vae->encode)(x, &b->net, in, out);
 }

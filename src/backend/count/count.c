@@ -196,13 +196,15 @@ MOVES(addmul, xd_addmul, 2 * bytes_of(&a->acc) + bytes_of(&a->gate) + bytes_of(&
 MOVES(axpby, xd_axpby_args, 2 * bytes_of(&a->y) + bytes_of(&a->x))
 MOVES(resize, xd_resize, bytes_of(&a->out) + bytes_of(&a->in))
 MOVES(lookup, xd_lookup, 2 * bytes_of(&a->out) + bytes_of(&a->ids))
+MOVES(qknorm, xd_qknorm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->gain) +
+                             bytes_of(&a->bias) + bytes_of(&a->cos) + bytes_of(&a->sin))
 MOVES(copy, xd_copy, bytes_of(&a->out) + bytes_of(&a->in))
 
 static const xd_ops ops = {
     .name = "count", .scratch = scratch, .pack_size = pack_size, .pack_tmp = pack_tmp,
     .pack = pack, .gemm = gemm, .attn = attn, .merge = merge, .norm = norm, .moments = moments,
     .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby, .conv = conv,
-    .resize = resize, .lookup = lookup, .copy = copy,
+    .resize = resize, .lookup = lookup, .copy = copy, .qknorm = qknorm,
 };
 
 xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e)

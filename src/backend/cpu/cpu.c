@@ -236,6 +236,36 @@ static xd_status copy(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp)
     return XD_OK;
 }
 
+static int is_row(const xd_tensor *t, int64_t n)
+{
+    return !t->p || (t->type == XD_F32 && t->nd == 1 && t->d[0] == n && (n == 1 || t->s[0] == 1));
+}
+
+/* Rows of a table of angles for n rows of D elements. */
+static int is_table(const xd_tensor *t, int64_t n, int64_t D)
+{
+    return t->p && t->type == XD_F32 && t->nd == 2 && (t->d[0] == n || t->d[0] == 1) &&
+           t->d[1] == D / 2 && (D <= 2 || t->s[1] == 1);
+}
+
+static xd_status qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
+{
+    int64_t n = a->in.d[0], D = a->in.d[2];
+    (void)s;
+    (void)tmp;
+    if (!computes(a->in.type) || !computes(a->out.type) || a->in.nd != 3 || a->out.nd != 3 ||
+        D < 1 || D > XD_QKNORM_MAX || (D > 1 && (a->in.s[2] != 1 || a->out.s[2] != 1)))
+        return XD_EINVAL;
+    for (int i = 0; i < 3; i++)
+        if (a->in.d[i] != a->out.d[i])
+            return XD_EINVAL;
+    if (!is_row(&a->gain, D) || !is_row(&a->bias, D) || (!a->cos.p != !a->sin.p) ||
+        (a->cos.p && (D % 2 || !is_table(&a->cos, n, D) || !is_table(&a->sin, n, D))))
+        return XD_EINVAL;
+    cpu_of(d)->k->qknorm(a);
+    return XD_OK;
+}
+
 /* ---- tables ------------------------------------------------------------------------------- */
 
 /* Scratch of everything but attention. */
@@ -269,7 +299,7 @@ static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
         .pack_tmp = pack_tmp, .pack = pack, .gemm = gemm, .attn = attn_##isa,               \
         .merge = merge, .norm = norm, .moments = moments, .gnorm = gnorm, .glu = glu,       \
         .addmul = addmul, .axpby = axpby, .conv = conv, .resize = resize,                   \
-        .lookup = lookup, .copy = copy,                                                     \
+        .lookup = lookup, .copy = copy, .qknorm = qknorm,                                   \
     };
 
 TABLE(c)

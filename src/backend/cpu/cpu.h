@@ -26,6 +26,7 @@ typedef struct xd_kernels {
     void (*resize)(const xd_resize *a);
     void (*lookup)(const xd_lookup *a);                 /* ids are known to be good           */
     void (*copy)(const xd_copy *a);
+    void (*qknorm)(const xd_qknorm *a);
     /* out rows [r0, r0+n), columns [c0, c0+m) = residual + gate * act(acc + bias); acc is that
      * tile, `ld` floats a row. One thread. */
     void (*epilogue)(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
@@ -39,6 +40,10 @@ typedef struct xd_kernels {
 } xd_kernels;
 
 extern const xd_kernels xd_kernels_c, xd_kernels_avx2, xd_kernels_avx512;
+/* qknorm.c: the slots of that name. */
+void   xd_qknorm_c(const xd_qknorm *a);
+void   xd_qknorm_avx2(const xd_qknorm *a);
+void   xd_qknorm_avx512(const xd_qknorm *a);
 double xd_burst_bf16(void);             /* the same with vdpbf16ps                            */
 
 typedef struct xd_dnn xd_dnn;

@@ -112,11 +112,12 @@ xd_md_ref xd_pd_md(dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
 static const dnnl_alg_kind_t eltwise[XD_NACTS] = {
     [XD_GELU_TANH] = dnnl_eltwise_gelu_tanh, [XD_GELU_ERF] = dnnl_eltwise_gelu_erf,
     [XD_SILU] = dnnl_eltwise_swish,          [XD_RELU] = dnnl_eltwise_relu,
+    [XD_GELU_QUICK] = dnnl_eltwise_swish,
 };
 
 static dnnl_status_t append_act(dnnl_post_ops_t ops, xd_act act)
 {
-    float alpha = act == XD_SILU ? 1.0f : 0.0f;
+    float alpha = act == XD_SILU ? 1.0f : act == XD_GELU_QUICK ? 1.702f : 0.0f;
 #if DNNL_VERSION_MAJOR >= 3
     return dnnl_post_ops_append_eltwise(ops, eltwise[act], alpha, 0.0f);
 #else

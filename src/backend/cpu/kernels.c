@@ -8,65 +8,16 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/element.h"
 #include "base/clock.h"
 #include "base/par.h"
-
-#ifndef ISA
-#define ISA c
-#endif
-#define GLUE2(a, b) a##b
-#define GLUE(a, b) GLUE2(a, b)
 
 enum {
     CHUNK = 1024,               /* elements worked on at a time                               */
     GRAIN = 8192,               /* elements that are worth a thread                           */
 };
 
-/* ---- elements ----------------------------------------------------------------------------- */
-
-static inline uint32_t bits(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-static inline float number(uint32_t u)
-{
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-/* Round to nearest even; a NaN keeps its sign and becomes quiet. */
-static inline uint16_t to_bf16(float f)
-{
-    uint32_t u = bits(f), nan = (u & 0x7fffffffu) > 0x7f800000u;
-    uint32_t r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
-    return (uint16_t)(nan ? (u >> 16) | 0x40u : r);
-}
-
-/* A half's bits, moved to the place of a float's, are its value times 2^-112; infinities and
- * NaNs get the exponent that the multiplication cannot give them. */
-static inline float from_f16(uint16_t h)
-{
-    uint32_t s = (uint32_t)(h & 0x8000u) << 16, m = (uint32_t)(h & 0x7fffu) << 13;
-    uint32_t u = bits(number(m) * 0x1p112f);
-    u = m >= 0x0f800000u ? m | 0x7f800000u : u;
-    return number(u | s);
-}
-
-/* Round to nearest even. Normal numbers are rounded in the integer; subnormal halves by adding
- * a float whose last bit weighs as much as theirs. */
-static inline uint16_t to_f16(float f)
-{
-    uint32_t u = bits(f), s = (u >> 16) & 0x8000u, m = u & 0x7fffffffu;
-    uint32_t normal = (m - 0x38000000u + 0xfffu + ((m >> 13) & 1)) >> 13;
-    uint32_t small = bits(number(m) + 0.5f) - bits(0.5f);
-    uint32_t special = m > 0x7f800000u ? 0x7e00u | (m >> 13 & 0x3ffu) : 0x7c00u;
-    uint32_t r = m < 0x38800000u ? small : normal;
-    return (uint16_t)(s | (m >= 0x477ff000u ? special : r));
-}
+/* ---- activations -------------------------------------------------------------------------- */
 
 /* e^x; 0 below -87.7, infinite above 88.3; NaN gives some number. Relative error 1.2e-7. */
 static inline float exp_f(float x)
@@ -90,6 +41,12 @@ static inline float exp_f(float x)
 static inline float silu_f(float x)
 {
     return x / (1.0f + exp_f(-x));
+}
+
+/* x times the logistic function of 1.702 x (Hendrycks and Gimpel 2016, section 2). */
+static inline float gelu_quick_f(float x)
+{
+    return x / (1.0f + exp_f(-1.702f * x));
 }
 
 /* 0.5 x (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
@@ -135,6 +92,11 @@ static void act(float *y, const float *x, int64_t n, xd_act kind)
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
             y[i] = gelu_erf_f(x[i]);
+        break;
+    case XD_GELU_QUICK:
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = gelu_quick_f(x[i]);
         break;
     case XD_SILU:
 #pragma omp simd
@@ -952,4 +914,5 @@ const xd_kernels GLUE(xd_kernels_, ISA) = {
     .norm = norm,         .moments = moments, .gnorm = gnorm,   .glu = glu,
     .addmul = addmul,     .axpby = axpby,     .resize = resize, .lookup = lookup,
     .copy = copy,         .epilogue = epilogue, .tile = tile,   .burst = burst,
+    .qknorm = GLUE(xd_qknorm_, ISA),
 };

@@ -1,0 +1,61 @@
+/* element.h - elements of a tensor as floats and back; for the files compiled once for each
+ * instruction set, which name theirs in ISA.
+ *
+ * Everything is written without branches, so that loops over it become vectors. */
+#ifndef XD_BACKEND_CPU_ELEMENT_H
+#define XD_BACKEND_CPU_ELEMENT_H
+
+#include <stdint.h>
+#include <string.h>
+
+#ifndef ISA
+#define ISA c
+#endif
+#define GLUE2(a, b) a##b
+#define GLUE(a, b) GLUE2(a, b)
+
+static inline uint32_t bits(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static inline float number(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+/* Round to nearest even; a NaN keeps its sign and becomes quiet. */
+static inline uint16_t to_bf16(float f)
+{
+    uint32_t u = bits(f), nan = (u & 0x7fffffffu) > 0x7f800000u;
+    uint32_t r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
+    return (uint16_t)(nan ? (u >> 16) | 0x40u : r);
+}
+
+/* A half's bits, moved to the place of a float's, are its value times 2^-112; infinities and
+ * NaNs get the exponent that the multiplication cannot give them. */
+static inline float from_f16(uint16_t h)
+{
+    uint32_t s = (uint32_t)(h & 0x8000u) << 16, m = (uint32_t)(h & 0x7fffu) << 13;
+    uint32_t u = bits(number(m) * 0x1p112f);
+    u = m >= 0x0f800000u ? m | 0x7f800000u : u;
+    return number(u | s);
+}
+
+/* Round to nearest even. Normal numbers are rounded in the integer; subnormal halves by adding
+ * a float whose last bit weighs as much as theirs. */
+static inline uint16_t to_f16(float f)
+{
+    uint32_t u = bits(f), s = (u >> 16) & 0x8000u, m = u & 0x7fffffffu;
+    uint32_t normal = (m - 0x38000000u + 0xfffu + ((m >> 13) & 1)) >> 13;
+    uint32_t small = bits(number(m) + 0.5f) - bits(0.5f);
+    uint32_t special = m > 0x7f800000u ? 0x7e00u | (m >> 13 & 0x3ffu) : 0x7c00u;
+    uint32_t r = m < 0x38800000u ? small : normal;
+    return (uint16_t)(s | (m >= 0x477ff000u ? special : r));
+}
+
+#endif

@@ -1,0 +1,231 @@
+/* qknorm.c - norm and rotary turn of heads in one pass; compiled once for each instruction set.
+ *
+ * A head lies in the first cache while it is worked on, and gain, bias and angles of a row are
+ * multiplied out once for all of its heads, so that what costs is to read and to write. */
+#include "backend/cpu/cpu.h"
+
+#include <math.h>
+
+#include "backend/cpu/element.h"
+#include "base/par.h"
+
+/* Vectors of LANES floats; a set without them has the loops over single elements alone, which end
+ * every loop over vectors. */
+#if defined(__AVX512F__)
+#include <immintrin.h>
+typedef __m512 vec;
+enum { LANES = 16 };
+#define V_LOAD(p) _mm512_loadu_ps(p)
+#define V_STORE(p, v) _mm512_storeu_ps(p, v)
+#define V_SET(x) _mm512_set1_ps(x)
+#define V_ADD(a, b) _mm512_add_ps(a, b)
+#define V_SUB(a, b) _mm512_sub_ps(a, b)
+#define V_MUL(a, b) _mm512_mul_ps(a, b)
+#define V_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define V_SWAP(a) _mm512_permute_ps(a, 0xB1)
+#define V_SUM(a) _mm512_reduce_add_ps(a)
+#elif defined(__AVX2__)
+#include <immintrin.h>
+typedef __m256 vec;
+enum { LANES = 8 };
+#define V_LOAD(p) _mm256_loadu_ps(p)
+#define V_STORE(p, v) _mm256_storeu_ps(p, v)
+#define V_SET(x) _mm256_set1_ps(x)
+#define V_ADD(a, b) _mm256_add_ps(a, b)
+#define V_SUB(a, b) _mm256_sub_ps(a, b)
+#define V_MUL(a, b) _mm256_mul_ps(a, b)
+#define V_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define V_SWAP(a) _mm256_permute_ps(a, 0xB1)
+#define V_SUM(a) sum8(a)
+static inline float sum8(__m256 a)
+{
+    __m128 h = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    h = _mm_add_ps(h, _mm_movehl_ps(h, h));
+    return _mm_cvtss_f32(_mm_add_ss(h, _mm_movehdup_ps(h)));
+}
+#endif
+
+enum {
+    MAX = XD_QKNORM_MAX,
+    GRAIN = 8192,               /* elements that are worth a thread                           */
+};
+
+static void load(float *x, const void *from, xd_dtype t, int64_t D)
+{
+    const uint16_t *p = from;
+    if (t == XD_F32) {
+        memcpy(x, from, (size_t)D * sizeof *x);
+        return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < D; i++)
+        x[i] = number((uint32_t)p[i] << 16);
+}
+
+static void store(void *to, const float *x, int64_t D)
+{
+    uint16_t *p = to;
+#pragma omp simd
+    for (int64_t i = 0; i < D; i++)
+        p[i] = to_bf16(x[i]);
+}
+
+static float mean_of(const float *x, int64_t D)
+{
+    float   s = 0;
+    int64_t j = 0;
+#if defined(V_LOAD)
+    vec v = V_SET(0.0f);
+    for (; j + LANES <= D; j += LANES)
+        v = V_ADD(v, V_LOAD(x + j));
+    s = V_SUM(v);
+#endif
+    for (; j < D; j++)
+        s += x[j];
+    return s / (float)D;
+}
+
+static float variance_of(const float *x, int64_t D, float mean)
+{
+    float   s = 0;
+    int64_t j = 0;
+#if defined(V_LOAD)
+    vec v = V_SET(0.0f), m = V_SET(mean);
+    for (; j + LANES <= D; j += LANES) {
+        vec t = V_SUB(V_LOAD(x + j), m);
+        v = V_FMA(t, t, v);
+    }
+    s = V_SUM(v);
+#endif
+    for (; j < D; j++)
+        s += (x[j] - mean) * (x[j] - mean);
+    return s / (float)D;
+}
+
+/* What is the same for all heads of a row. With x' = (x - mean) / deviation, partner p of element j
+ * and the turn y[j] = x[j] c[j] + x[p] s[j], the result x'[j] gain[j] c[j] + x'[p] gain[p] s[j] +
+ * (the turned bias) takes three numbers an element: own, other and bias. */
+typedef struct row_of {
+    float own[MAX], other[MAX], bias[MAX];
+} row_of;
+
+static void row_plain(row_of *r, const xd_qknorm *a, int64_t D)
+{
+    const float *gain = a->gain.p, *bias = a->bias.p;
+    for (int64_t j = 0; j < D; j++) {
+        r->own[j] = gain ? gain[j] : 1;
+        r->bias[j] = bias ? bias[j] : 0;
+    }
+}
+
+static void row_turned(row_of *r, const xd_qknorm *a, const float *c, const float *s, int64_t D)
+{
+    const float *gain = a->gain.p, *bias = a->bias.p;
+    int64_t      step = a->halves ? 1 : 2, apart = a->halves ? D / 2 : 1;
+    for (int64_t i = 0; i < D / 2; i++) {
+        int64_t j = i * step, k = j + apart;
+        float   gj = gain ? gain[j] : 1, gk = gain ? gain[k] : 1;
+        float   bj = bias ? bias[j] : 0, bk = bias ? bias[k] : 0;
+        r->own[j] = gj * c[i];
+        r->own[k] = gk * c[i];
+        r->other[j] = -gk * s[i];
+        r->other[k] = gj * s[i];
+        r->bias[j] = bj * c[i] - bk * s[i];
+        r->bias[k] = bk * c[i] + bj * s[i];
+    }
+}
+
+/* out = (x - mean) rstd own + bias. */
+static void scale(float *restrict y, const float *restrict x, const row_of *r, float mean,
+                  float rstd, int64_t D)
+{
+#pragma omp simd
+    for (int64_t j = 0; j < D; j++)
+        y[j] = (x[j] - mean) * rstd * r->own[j] + r->bias[j];
+}
+
+/* The same, turned with the neighbour in a pair. */
+static void turn_pairs(float *restrict y, const float *restrict x, const row_of *r, float mean,
+                       float rstd, int64_t D)
+{
+    int64_t j = 0;
+#if defined(V_LOAD)
+    vec m = V_SET(mean), d = V_SET(rstd);
+    for (; j + LANES <= D; j += LANES) {
+        vec t = V_MUL(V_SUB(V_LOAD(x + j), m), d);
+        vec u = V_FMA(V_SWAP(t), V_LOAD(r->other + j), V_LOAD(r->bias + j));
+        V_STORE(y + j, V_FMA(t, V_LOAD(r->own + j), u));
+    }
+#endif
+    for (; j < D; j += 2) {
+        float t = (x[j] - mean) * rstd, u = (x[j + 1] - mean) * rstd;
+        y[j] = t * r->own[j] + u * r->other[j] + r->bias[j];
+        y[j + 1] = u * r->own[j + 1] + t * r->other[j + 1] + r->bias[j + 1];
+    }
+}
+
+static void turn_halves(float *restrict y, const float *restrict x, const row_of *r, float mean,
+                        float rstd, int64_t h)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < h; i++) {
+        float t = (x[i] - mean) * rstd, u = (x[i + h] - mean) * rstd;
+        y[i] = t * r->own[i] + u * r->other[i] + r->bias[i];
+        y[i + h] = u * r->own[i + h] + t * r->other[i + h] + r->bias[i + h];
+    }
+}
+
+static void head(const xd_qknorm *a, char *out, const char *in, const row_of *r)
+{
+    float   x[MAX], y[MAX], mean = 0, rstd = 1;
+    int64_t D = a->in.d[2];
+    load(x, in, a->in.type, D);
+    if (a->norm) {
+        mean = a->rms ? 0 : mean_of(x, D);
+        rstd = 1.0f / sqrtf(variance_of(x, D, mean) + a->eps);
+    }
+    float *to = a->out.type == XD_F32 ? (float *)(void *)out : y;
+    if (!a->cos.p)
+        scale(to, x, r, mean, rstd, D);
+    else if (a->halves)
+        turn_halves(to, x, r, mean, rstd, D / 2);
+    else
+        turn_pairs(to, x, r, mean, rstd, D);
+    if (to == y)
+        store(out, y, D);
+}
+
+static const float *angles(const xd_tensor *t, int64_t i)
+{
+    return (const float *)t->p + (t->d[0] == 1 ? 0 : i * t->s[0]);
+}
+
+static char *head_at(const xd_tensor *t, int64_t i, int64_t h)
+{
+    return (char *)t->p + (i * t->s[0] + h * t->s[1]) * (int64_t)xd_dtype_size(t->type);
+}
+
+static void rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const xd_qknorm *a = ctx;
+    int64_t          D = a->in.d[2];
+    row_of           r;
+    (void)thread;
+    if (!a->cos.p)
+        row_plain(&r, a, D);
+    for (int64_t i = begin; i < end; i++) {
+        if (a->cos.p)
+            row_turned(&r, a, angles(&a->cos, i), angles(&a->sin, i), D);
+        for (int64_t h = 0; h < a->in.d[1]; h++)
+            head(a, head_at(&a->out, i, h), head_at(&a->in, i, h), &r);
+    }
+}
+
+void GLUE(xd_qknorm_, ISA)(const xd_qknorm *a)
+{
+    xd_qknorm b = *a;
+    if (xd_count(a->in) <= GRAIN)
+        rows(&b, 0, a->in.d[0], 0);
+    else
+        xd_par_for(a->in.d[0], rows, &b);
+}

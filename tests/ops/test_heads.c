@@ -1,0 +1,122 @@
+/* test_heads.c - norm and rotary turn of heads, against complex numbers in double precision */
+#include "operands.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct heads { int64_t n, H, D; } heads;
+
+/* Rows [n,H,D] that are a part of wider rows, as the parts of a fused layer are. */
+static xd_tensor part(xd_dtype type, heads d)
+{
+    int64_t   wide = 1 + upto(3), at_col = upto(wide);
+    xd_tensor t = matrix(type, d.n, wide * d.H * d.D, upto(2) * 5);
+    return xd_heads(xd_cols(t, at_col * d.H * d.D, d.H * d.D), d.D);
+}
+
+static xd_tensor angles(heads d)
+{
+    xd_tensor t = matrix(XD_F32, upto(3) ? d.n : 1, d.D / 2, upto(2) * 3);
+    if (upto(4) == 0)
+        t.s[0] = 0;             /* one row, seen many times                                    */
+    return t;
+}
+
+/* One head of D values, normalised: in place. */
+static void norm_of(const xd_qknorm *a, double *x, int64_t D)
+{
+    double mean = 0, var = 0;
+    for (int64_t j = 0; j < D && !a->rms; j++)
+        mean += x[j] / (double)D;
+    for (int64_t j = 0; j < D; j++)
+        var += pow(x[j] - mean, 2) / (double)D;
+    for (int64_t j = 0; j < D; j++)
+        x[j] = a->norm ? (x[j] - mean) / sqrt(var + (double)a->eps) : x[j];
+    for (int64_t j = 0; j < D; j++)
+        x[j] = x[j] * (a->gain.p ? at(&a->gain, j) : 1) + (a->bias.p ? at(&a->bias, j) : 0);
+}
+
+static void turn_of(const xd_qknorm *a, double *x, int64_t row, int64_t D)
+{
+    for (int64_t i = 0; a->cos.p && i < D / 2; i++) {
+        int64_t p = a->halves ? i : 2 * i, q = a->halves ? i + D / 2 : p + 1;
+        double  c = at2(&a->cos, row, i), s = at2(&a->sin, row, i), re = x[p], im = x[q];
+        x[p] = re * c - im * s;
+        x[q] = re * s + im * c;
+    }
+}
+
+static void qknorm_case(heads d)
+{
+    xd_qknorm a = { .norm = upto(4) > 0, .rms = (int)upto(2), .halves = (int)upto(2),
+                    .eps = 1e-4f };
+    double   *want = numbers(d.n * d.H * d.D);
+    fresh();
+    a.in = part(f32_or_bf16(), d);
+    a.out = upto(3) == 0 ? a.in : part(f32_or_bf16(), d);
+    a.gain = maybe(operand(XD_F32, 1, &d.D, 0));
+    a.bias = maybe(operand(XD_F32, 1, &d.D, 0));
+    if (d.D % 2 == 0 && upto(4)) {
+        a.cos = angles(d);
+        a.sin = angles(d);
+    }
+    for (int64_t k = 0; k < d.n * d.H; k++) {
+        double *x = want + k * d.D;
+        for (int64_t j = 0; j < d.D; j++)
+            x[j] = at(&a.in, k * d.D + j);
+        norm_of(&a, x, d.D);
+        turn_of(&a, x, k / d.H, d.D);
+    }
+    remember();
+    RUN(qknorm, XD_OP_QKNORM, &a);
+    check("qknorm", &a.out, want);
+    free(want);
+}
+
+void test_qknorm(void **unused)
+{
+    static const int64_t usual[] = { 64, 72, 80, 96, 128, 256 };
+    (void)unused;
+    qknorm_case((heads){ 0, 3, 8 });
+    qknorm_case((heads){ 3, 0, 8 });
+    qknorm_case((heads){ 2, 2, XD_QKNORM_MAX });
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 6; k++)
+            qknorm_case((heads){ 1 + upto(40), 1 + upto(6), usual[i] });
+    for (int i = 0; i < 80; i++)
+        qknorm_case((heads){ upto(12), 1 + upto(7), 1 + upto(70) });
+}
+
+/* What the kernel cannot do is refused before anything is written. */
+void test_qknorm_refusals(void **unused)
+{
+    (void)unused;
+    fresh();
+    int64_t   d[3] = { 2, 3, 6 }, odd[3] = { 2, 3, 5 };
+    xd_qknorm a = { .in = operand(XD_F32, 3, d, 0), .out = operand(XD_F32, 3, d, 0), .norm = 1 };
+    xd_qknorm b = a;
+    b.out.type = XD_F64;
+    assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
+    b = a;
+    b.cos = matrix(XD_F32, 2, 3, 0);
+    assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
+    b.sin = matrix(XD_F32, 2, 2, 0);
+    assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
+    b.sin = matrix(XD_F32, 2, 3, 0);
+    assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_OK);
+    b.in = b.out = operand(XD_F32, 3, odd, 0);
+    assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
+    b = a;
+    b.gain = matrix(XD_F32, 1, 5, 0);
+    assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
+    b = a;
+    b.in.d[2] = b.out.d[2] = XD_QKNORM_MAX + 1;
+    assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
+}
