@@ -163,7 +163,7 @@ static int is_used(const xd_words *w, const xd_job *j, int i)
 static xd_status room_for(xd_engine *g, xd_tensor *t, int64_t rows, int64_t cols, xd_err *e)
 {
     *t = xd_view2(NULL, XD_F32, rows, cols);
-    if (rows * cols && !(t->p = g->dev->mem->get(g->dev, xd_bytes(*t))))
+    if (rows > 0 && cols > 0 && !(t->p = g->dev->mem->get(g->dev, xd_bytes(*t))))
         return xd_fail(e, XD_ENOMEM, "no memory for the embedding of %lld tokens", (long long)rows);
     return XD_OK;
 }

@@ -208,6 +208,14 @@ xd_tensor xd_qk_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, i
                                   .norm = 1, .rms = rms, .halves = halves, .eps = eps });
 }
 
+void xd_qk_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, float eps,
+                     xd_tensor cos, xd_tensor sin)
+{
+    xd_run(x, XD_OP_QKNORM, "norm and rope of heads",
+           &(xd_qknorm){ .out = out, .in = in, .gain = gain, .cos = cos, .sin = sin,
+                         .norm = gain.p != NULL, .rms = 1, .eps = eps });
+}
+
 xd_tensor xd_rope(xd_exec *x, xd_tensor in, xd_tensor cos, xd_tensor sin, int halves)
 {
     return qknorm(x, (xd_qknorm){ .in = in, .cos = cos, .sin = sin, .halves = halves });

@@ -48,6 +48,9 @@ xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
  * `halves`. */
 xd_tensor xd_qk_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, int rms, float eps,
                      xd_tensor cos, xd_tensor sin, int halves);
+/* The same into `out`, RMS, and without a norm when there is no gain. */
+void      xd_qk_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, float eps,
+                          xd_tensor cos, xd_tensor sin);
 /* The turn alone. */
 xd_tensor xd_rope(xd_exec *x, xd_tensor in, xd_tensor cos, xd_tensor sin, int halves);
 

@@ -146,9 +146,11 @@ static where pose(xd_engine *g, const plan *p, int rank, int n)
     xd_err      e = { 0 };
     where       w;
     int         layers = g->model.dit.net.nlayers, P = p->deg[XD_PIPE];
-    xd_parallel a = { p->deg[XD_TENSOR], p->deg[XD_ULYSSES], p->deg[XD_RING], p->deg[XD_PIPE],
-                      p->deg[XD_DATA], p->deg[XD_CFG] - 1, p->patches, STALE,
-                      p->displaced, 0, NULL };
+    xd_parallel a = { .tensor_parallel_degree = p->deg[XD_TENSOR], .ulysses_degree = p->deg[XD_ULYSSES],
+                      .ring_degree = p->deg[XD_RING], .pipefusion_parallel_degree = p->deg[XD_PIPE],
+                      .data_parallel_degree = p->deg[XD_DATA], .use_cfg_parallel = p->deg[XD_CFG] - 1,
+                      .num_pipeline_patch = p->patches, .warmup_steps = STALE,
+                      .use_displaced_patches = p->displaced };
     must(xd_plan_make(&g->plan, &a, n, &g->model.dit_info, &e), &e);
     xd_topo_close(&g->count_topo);
     xd_comm_close(&g->count_world);
@@ -180,7 +182,7 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
     xd_err   e = { 0 };
     xd_flow  f;
     xd_arena a;
-    xd_cond  cond[XD_MAXPASS] = { { { 0 }, { 0 } } };
+    xd_cond  cond[XD_MAXPASS] = { { .tok = { 0 } } };
     model    m = { j->tokens, d->heads, d->head_dim, d->dim, j->features,
                    (int64_t)xd_dtype_size(g->type), d->sites, j->npass };
     must(xd_part_count(&g->model.dit, g->count, g->type, &e), &e);
