@@ -144,6 +144,8 @@ static const char *tokenizer_of(const xd_model *m, int i)
     const char *folder = m->recipe->text[i].tokenizer;
     if (has_file(m, folder, "spiece.model"))
         return "spiece.model";
+    if (has_file(m, folder, "vocab.json") && has_file(m, folder, "merges.txt"))
+        return "vocab.json";
     return has_file(m, folder, "tokenizer.json") ? "tokenizer.json" : NULL;
 }
 
@@ -154,6 +156,8 @@ static void say_text(const xd_inspect_args *a, const xd_model *m, const row *row
          xd_sampler_find(file) ? "" : "(not known: name one with --scheduler)");
     for (int i = 0; i < m->recipe->ntext; i++) {
         const char *tok = tokenizer_of(m, i);
+        if (!m->has_text[i])
+            continue;
         line(a, "%-15s %-26s", m->recipe->text[i].tokenizer, tok ? tok : "missing");
     }
     const xd_dit_info *d = &m->dit_info;
@@ -166,8 +170,8 @@ static void say_text(const xd_inspect_args *a, const xd_model *m, const row *row
         if (rows[i].lack[0])
             line(a, "missing: %s", rows[i].lack);
     for (int i = 0; i < m->recipe->ntext; i++)
-        if (!tokenizer_of(m, i))
-            line(a, "missing: %s/%s has no spiece.model and no tokenizer.json", m->dir,
+        if (m->has_text[i] && !tokenizer_of(m, i))
+            line(a, "missing: %s/%s has no spiece.model, vocab.json or tokenizer.json", m->dir,
                  m->recipe->text[i].tokenizer);
 }
 
@@ -175,10 +179,14 @@ static void say_json_end(const xd_inspect_args *a, const xd_model *m)
 {
     line(a, "  {\"component\": \"scheduler\", \"class\": \"%s\", \"known\": %s},", scheduler_of(m),
          xd_sampler_find(scheduler_of(m)) ? "true" : "false");
+    const char *end = "";
     for (int i = 0; i < m->recipe->ntext; i++) {
         const char *tok = tokenizer_of(m, i);
-        line(a, "  {\"component\": \"%s\", \"file\": \"%s\"}%s", m->recipe->text[i].tokenizer,
-             tok ? tok : "", i + 1 < m->recipe->ntext ? "," : "");
+        if (!m->has_text[i])
+            continue;
+        line(a, "%s  {\"component\": \"%s\", \"file\": \"%s\"}", end, m->recipe->text[i].tokenizer,
+             tok ? tok : "");
+        end = ",\n";
     }
     line(a, "]}");
 }
@@ -203,7 +211,8 @@ xd_status xd_inspect(const xd_inspect_args *a, xd_err *e)
     if (s == XD_OK) {
         const char *name = xd_json_text(xd_json_get(m.index, "_class_name"));
         for (int i = 0; i < m.recipe->ntext; i++)
-            rows[n++] = look(&m.text[i]);
+            if (m.has_text[i])
+                rows[n++] = look(&m.text[i]);
         rows[n++] = look(&m.dit);
         rows[n++] = look(&m.vae);
         if (a->json)

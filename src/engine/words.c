@@ -179,8 +179,9 @@ static xd_status open_conds(xd_words *w, const xd_job *j, xd_err *e)
     xd_engine         *g = j->g;
     const xd_dit_info *d = &g->model.dit_info;
     xd_exec            x;
-    xd_status          s = XD_OK;
-    xd_exec_init(&x, g->dev, NULL, g->type);
+    xd_arena           a = { 0 };
+    xd_status          s = xd_room_open(&a, g->dev, 4096, e);
+    xd_exec_init(&x, g->dev, &a, g->type);
     for (int i = 0; s == XD_OK && i < w->n; i++) {
         xd_cond *c = &w->cond[i];
         if (!is_used(w, j, i))
@@ -194,6 +195,7 @@ static xd_status open_conds(xd_words *w, const xd_job *j, xd_err *e)
         if (s == XD_OK && n[1])
             xd_fill(&x, c->pooled, zeros, &n[1]);
     }
+    xd_room_close(&a, g->dev);
     return s == XD_OK && x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : s;
 }
 
