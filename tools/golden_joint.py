@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""Write the reference data of models with joint attention (FLUX.1, Stable Diffusion 3) under tests/golden.
+
+    pip install torch diffusers transformers sentencepiece pillow
+    tools/golden_joint.py               # all cases; or: tools/golden_joint.py flux sd35
+
+Versions, layout and names of tensors as in tools/golden.py; in addition
+
+    ids, ids_2, ids_3               [n] I32 of prompt 0 for each text encoder, padded; negative_ids...
+    pooled_prompt_embeds            [1,P]; negative_pooled_prompt_embeds
+    image.png                       what an image-to-image run starts from
+
+Weights are random. A flow needs no trained head: its steps add velocities of about one.
+"""
+import argparse
+import json
+import shutil
+
+import numpy as np
+import torch
+import diffusers
+import transformers
+from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxImg2ImgPipeline, FluxPipeline,
+                       FluxTransformer2DModel, SD3Transformer2DModel, StableDiffusion3Img2ImgPipeline,
+                       StableDiffusion3Pipeline)
+from PIL import Image
+from safetensors.torch import save_file
+from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer, T5EncoderModel,
+                          T5Tokenizer)
+
+import golden
+from golden import PLAIN, ROOT, make_text, make_tokenizer, make_vae, randomise, rows_last, smooth
+
+VAE = dict(block_out_channels=(8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4, sample_size=64,
+           scaling_factor=0.6, shift_factor=0.1, use_quant_conv=False, use_post_quant_conv=False, **PLAIN(3))
+T5 = dict(d_model=32, d_kv=8, num_heads=3, d_ff=40, num_layers=2, feed_forward_proj="gated-gelu")
+CLIP_L = dict(hidden_size=12, intermediate_size=40, num_hidden_layers=3, num_attention_heads=3, projection_dim=12,
+              hidden_act="quick_gelu")
+CLIP_G = dict(hidden_size=16, intermediate_size=44, num_hidden_layers=3, num_attention_heads=2, projection_dim=16,
+              hidden_act="gelu")
+FLUX = dict(attention_head_dim=8, axes_dims_rope=(2, 2, 4), in_channels=16, joint_attention_dim=32,
+            pooled_projection_dim=12)
+SD3 = dict(attention_head_dim=8, num_layers=3, in_channels=4,
+           out_channels=4, joint_attention_dim=32, pooled_projection_dim=28, pos_embed_max_size=12, sample_size=16)
+DYNAMIC = dict(shift=3.0, use_dynamic_shifting=True, base_shift=0.5, max_shift=1.15, base_image_seq_len=256,
+               max_image_seq_len=4096)
+
+MODELS = {
+    "flux": dict(seed=61, kind="flux", text=T5, clip=[CLIP_L],
+                 dit=dict(guidance_embeds=True, num_attention_heads=3, num_layers=2, num_single_layers=3, **FLUX),
+                 scheduler=FlowMatchEulerDiscreteScheduler(**DYNAMIC), store=torch.bfloat16),
+    "flux-schnell": dict(seed=62, kind="flux", text=T5, clip=[CLIP_L],
+                         dit=dict(guidance_embeds=False, num_attention_heads=5, num_layers=1, num_single_layers=2,
+                                  **FLUX),
+                         scheduler=FlowMatchEulerDiscreteScheduler(shift=1.0), store=torch.float16),
+    "sd3": dict(seed=63, kind="sd3", text=T5, clip=[CLIP_L, CLIP_G],
+                dit=dict(num_attention_heads=3, caption_projection_dim=24, **SD3),
+                scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0), store=torch.float16),
+    "sd35": dict(seed=64, kind="sd3", text=T5, clip=[CLIP_L, CLIP_G],
+                 dit=dict(num_attention_heads=5, caption_projection_dim=40, qk_norm="rms_norm",
+                          dual_attention_layers=(0, 1), **SD3),
+                 scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0), store=torch.bfloat16),
+}
+
+RUNS = {
+    "flux": dict(prompts=["A large Red circle, on a blue background"], width=40, height=56, steps=4, seed=7,
+                 guidance=3.5, max_sequence_length=13),
+    "flux-true": dict(model="flux", prompts=["two stars"], negative_prompt="a green ring", width=48, height=48, steps=3,
+                      seed=8, guidance=2.0, true_cfg=2.5, max_sequence_length=9),
+    "flux-image": dict(model="flux", prompts=["a cyan triangle"], width=48, height=40, steps=5, seed=9, guidance=3.0,
+                       max_sequence_length=11, strength=0.6),
+    "flux-schnell": dict(prompts=["a purple ring next to a brown square", "a star"], width=32, height=64, steps=3,
+                         seed=40, images=2, guidance=0.0, max_sequence_length=10),
+    "sd3": dict(prompts=["a blue square above a red circle"], negative_prompt="a small orange star", width=56, height=40,
+                steps=4, seed=21, guidance=5.0, max_sequence_length=11),
+    "sd3-image": dict(model="sd3", prompts=["a blue square"], width=48, height=56, steps=4, seed=22, guidance=3.0,
+                      max_sequence_length=11, strength=0.75),
+    "sd3-no-t5": dict(model="sd3", prompts=["a white star"], width=40, height=40, steps=3, seed=23, guidance=4.0,
+                      max_sequence_length=7, no_t5=True),
+    "sd35": dict(prompts=["a white star on a black background"], width=72, height=40, steps=4, seed=31, guidance=1.0,
+                 max_sequence_length=8),
+}
+
+
+# ---- models ---------------------------------------------------------------------------------------
+
+def byte_letters():
+    """The 256 letters that stand for bytes in byte-level BPE."""
+    plain = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+    others = [b for b in range(256) if b not in plain]
+    return [chr(b) for b in plain] + [chr(256 + i) for i in range(len(others))]
+
+
+def make_clip_tokenizer(out, pad):
+    """Letters, a few merges, and the two marks."""
+    letters = byte_letters()
+    merges = ["r e", "re d</w>", "s t", "a r</w>", "st ar</w>", "o n</w>", "b l", "c i", "r c", "l e</w>", "ci rc"]
+    vocab = letters + [c + "</w>" for c in letters] + [m.replace(" ", "") for m in merges]
+    vocab += ["<|startoftext|>", "<|endoftext|>"]
+    out.mkdir(parents=True)
+    (out / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(vocab)}, ensure_ascii=False))
+    (out / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
+    mark = lambda t: dict(content=t, lstrip=False, normalized=True, rstrip=False, single_word=False)
+    (out / "special_tokens_map.json").write_text(json.dumps(dict(
+        bos_token=mark("<|startoftext|>"), eos_token=mark("<|endoftext|>"), unk_token=mark("<|endoftext|>"),
+        pad_token=pad), indent=2) + "\n")
+    (out / "tokenizer_config.json").write_text(json.dumps(dict(
+        tokenizer_class="CLIPTokenizer", model_max_length=77, add_prefix_space=False, do_lower_case=True, errors="replace",
+        bos_token="<|startoftext|>", eos_token="<|endoftext|>", unk_token="<|endoftext|>", pad_token=pad), indent=2)
+        + "\n")
+    return len(vocab)
+
+
+def make_clip(cfg, vocab, projection, seed):
+    c = CLIPTextConfig(vocab_size=vocab, max_position_embeddings=77, bos_token_id=vocab - 2, eos_token_id=vocab - 1,
+                       pad_token_id=1, **cfg)
+    m = (CLIPTextModelWithProjection if projection else CLIPTextModel)(c).eval()
+    randomise(m, seed)
+    return m
+
+
+def make_model(name, out):
+    spec = MODELS[name]
+    if out.exists():
+        shutil.rmtree(out)
+    flux = spec["kind"] == "flux"
+    index = {"_class_name": "FluxPipeline" if flux else "StableDiffusion3Pipeline"}
+    for i, cfg in enumerate(spec["clip"]):
+        tail = "" if i == 0 else f"_{i + 1}"
+        vocab = make_clip_tokenizer(out / f"tokenizer{tail}", "<|endoftext|>" if i == 0 else "!")
+        m = make_clip(cfg, vocab, not flux, spec["seed"] * 10 + 5 + i)
+        m.to(spec["store"]).save_pretrained(out / f"text_encoder{tail}")
+        index[f"text_encoder{tail}"] = ["transformers", type(m).__name__]
+        index[f"tokenizer{tail}"] = ["transformers", "CLIPTokenizer"]
+    tail = f"_{len(spec['clip']) + 1}"
+    make_tokenizer("identity", out / f"tokenizer{tail}")
+    make_text(spec).to(spec["store"]).save_pretrained(out / f"text_encoder{tail}")
+    index[f"text_encoder{tail}"] = ["transformers", "T5EncoderModel"]
+    index[f"tokenizer{tail}"] = ["transformers", "T5Tokenizer"]
+    dit = (FluxTransformer2DModel if flux else SD3Transformer2DModel)(**spec["dit"]).eval()
+    randomise(dit, spec["seed"] * 10 + 1)
+    dit.to(spec["store"]).save_pretrained(out / "transformer")
+    index["transformer"] = ["diffusers", type(dit).__name__]
+    make_vae(dict(vae=VAE, seed=spec["seed"])).to(spec["store"]).save_pretrained(out / "vae")
+    index["vae"] = ["diffusers", "AutoencoderKL"]
+    spec["scheduler"].save_pretrained(out / "scheduler")
+    index["scheduler"] = ["diffusers", "FlowMatchEulerDiscreteScheduler"]
+    (out / "model_index.json").write_text(json.dumps(index))
+    golden.tidy(out, {})
+
+
+def load(model, out, image, no_t5):
+    spec, d, f32 = MODELS[model], out / model, torch.float32
+    flux = spec["kind"] == "flux"
+    parts = dict(vae=AutoencoderKL.from_pretrained(d / "vae", torch_dtype=f32),
+                 scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"))
+    for i in range(len(spec["clip"])):
+        tail = "" if i == 0 else f"_{i + 1}"
+        parts[f"tokenizer{tail}"] = CLIPTokenizer.from_pretrained(d / f"tokenizer{tail}")
+        cls = CLIPTextModel if flux else CLIPTextModelWithProjection
+        parts[f"text_encoder{tail}"] = cls.from_pretrained(d / f"text_encoder{tail}", dtype=f32).eval()
+    tail = f"_{len(spec['clip']) + 1}"
+    parts[f"tokenizer{tail}"] = None if no_t5 else T5Tokenizer.from_pretrained(d / f"tokenizer{tail}")
+    parts[f"text_encoder{tail}"] = None if no_t5 else T5EncoderModel.from_pretrained(d / f"text_encoder{tail}", dtype=f32)
+    cls = FluxTransformer2DModel if flux else SD3Transformer2DModel
+    parts["transformer"] = cls.from_pretrained(d / "transformer", torch_dtype=f32).eval()
+    pipe = ((FluxImg2ImgPipeline if image else FluxPipeline) if flux else
+            (StableDiffusion3Img2ImgPipeline if image else StableDiffusion3Pipeline))(**parts)
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+# ---- runs -----------------------------------------------------------------------------------------
+
+def record_text(pipe, r, out):
+    """What the pipeline's own encode_prompt gives for prompt 0 and the negative prompt."""
+    flux = isinstance(pipe.transformer, FluxTransformer2DModel)
+    n = r["max_sequence_length"]
+    guided = (r["true_cfg"] if flux else r["guidance"]) > 1
+    for prefix, text in (("", r["prompts"][0]), ("negative_", r["negative_prompt"]))[:1 + guided]:
+        for tail in ("", "_2", "_3"):
+            tok = getattr(pipe, "tokenizer" + tail, None)
+            if tok is None:
+                continue
+            most = n if isinstance(tok, T5Tokenizer) else 77
+            out[f"{prefix}ids{tail}"] = tok(text, padding="max_length", max_length=most, truncation=True,
+                                            return_tensors="pt").input_ids[0].int()
+        if flux:
+            e, p, _ = pipe.encode_prompt(text, None, max_sequence_length=n)
+        else:
+            e, _, p, _ = pipe.encode_prompt(text, None, None, do_classifier_free_guidance=False, max_sequence_length=n)
+        out[prefix + "prompt_embeds"], out[prefix + "pooled_prompt_embeds"] = e[0], p
+
+
+def run(name, out_dir):
+    r = dict(model=name, negative_prompt="", images=1, strength=0.0, true_cfg=0.0, no_t5=False) | RUNS[name]
+    d = out_dir / name
+    d.mkdir(parents=True, exist_ok=True)
+    flux = MODELS[r["model"]]["kind"] == "flux"
+    pipe = load(r["model"], out_dir, r["strength"] > 0, r["no_t5"])
+    count = len(r["prompts"]) * r["images"]
+    gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
+    out, trail, more = {}, [], {}
+    record_text(pipe, r, out)
+    f = pipe.vae_scale_factor
+
+    def keep(p, step, t, kw):
+        z = kw["latents"]
+        trail.append((float(t), (p._unpack_latents(z, r["height"], r["width"], f) if flux else z).clone()))
+        return {}
+    if r["strength"]:
+        g = torch.Generator().manual_seed(r["seed"] + 2000)
+        u8 = (smooth(1, 3, r["height"], r["width"], g) * 50 + 128).clamp(0, 255).to(torch.uint8)
+        picture = Image.fromarray(rows_last(u8).numpy())
+        picture.save(d / "image.png")
+        more = dict(image=picture, strength=r["strength"])
+    if r["true_cfg"]:
+        more |= dict(negative_prompt=r["negative_prompt"], true_cfg_scale=r["true_cfg"])
+    elif not flux:
+        more |= dict(negative_prompt=r["negative_prompt"])
+    images = pipe(r["prompts"], num_inference_steps=r["steps"], guidance_scale=r["guidance"],
+                  num_images_per_prompt=r["images"], height=r["height"], width=r["width"], generator=gens,
+                  output_type="pt", max_sequence_length=r["max_sequence_length"], callback_on_step_end=keep,
+                  **more).images
+    out["timesteps"] = torch.tensor([t for t, _ in trail])
+    for i in range(count):
+        if not r["strength"]:
+            g = torch.Generator("cpu").manual_seed(r["seed"] + i)
+            out[f"noise.{i}"] = torch.randn((1, *trail[0][1].shape[1:]), generator=g)[0]
+        for s, (_, z) in enumerate(trail):
+            out[f"latents.{i}.{s}"] = z[i]
+        p = rows_last(images[i:i + 1])
+        out[f"pixels.{i}"] = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
+        if i == 0:
+            out["image.0"] = p
+    save_file({k: v.contiguous() for k, v in out.items()}, d / "golden.safetensors")
+    where = "." if r["model"] == name else f"../{r['model']}"
+    (d / "golden.json").write_text(json.dumps({
+        "model": where, "prompts": r["prompts"], "negative_prompt": r["negative_prompt"], "width": r["width"],
+        "height": r["height"], "model_width": r["width"], "model_height": r["height"],
+        "num_inference_steps": r["steps"], "guidance_scale": r["guidance"], "true_cfg_scale": r["true_cfg"],
+        "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
+        "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
+        "resolution_binning": False, "strength": r["strength"], "no_t5": r["no_t5"]}, indent=2) + "\n")
+    for p in d.rglob("*"):
+        p.chmod(0o755 if p.is_dir() else 0o644)
+    z = [v.abs().max().item() for _, v in trail]
+    p = out["pixels.0"].float()
+    print(f"{name}: {count} of {r['width']}x{r['height']}, times {[round(t) for t, _ in trail]}, latents up to "
+          f"{', '.join(f'{v:.1f}' for v in z)}; pixels {p.mean():.0f} +- {p.std():.0f}")
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("cases", nargs="*", default=[], help="names of RUNS; all when none is given")
+    ap.add_argument("--out", type=golden.Path, default=ROOT / "tests" / "golden")
+    o = ap.parse_args()
+    diffusers.logging.set_verbosity_error()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        for name in o.cases or list(RUNS):
+            if name in MODELS:
+                make_model(name, o.out / name)
+            run(name, o.out)
+
+
+if __name__ == "__main__":
+    main()
