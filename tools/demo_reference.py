@@ -6,7 +6,8 @@
 
 The sheet has twelve pictures of 128 x 128, four in a row, painted by diffusers in f32 with
 torch.Generator("cpu") and seeds 0 to 11; --compare says how far another sheet is from it. Of the 24
-colour prompts (seeds 0 to 23) demo_prompts.json also keeps the colours that diffusers painted.
+colour prompts (seeds 0 to 23) demo_prompts.json also keeps the colours that diffusers painted, and
+those it painted with the stale keys and values of PipeFusion (golden_stale.py).
 """
 import argparse
 import json
@@ -18,10 +19,12 @@ import torch
 from diffusers import PixArtAlphaPipeline
 from PIL import Image
 
+from golden_stale import Painter
 from train_demo import COLOURS, SIZE
 
 ROOT = Path(__file__).resolve().parent.parent
 STEPS, GUIDANCE, ACROSS = 20, 4.5, 4
+PATCHES, WARMUP = 4, 1
 SHEET = [
     "a large red circle on a blue background",
     "a green triangle on the left on a yellow background",
@@ -72,6 +75,15 @@ def paint(pipe, prompt, seed):
                            clean_caption=False).images[0])
 
 
+def paint_stale(pipe, prompt, seed):
+    req = {"prompts": [prompt], "negative_prompt": "", "height": SIZE, "width": SIZE, "seed": seed,
+           "num_inference_steps": STEPS, "guidance_scale": GUIDANCE}
+    with torch.no_grad():
+        lat = Painter(pipe, req).pipefusion(PATCHES, WARMUP)[None]
+        rgb = pipe.vae.decode(lat / pipe.vae.config.scaling_factor).sample
+    return np.asarray(pipe.image_processor.postprocess(rgb)[0])
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--compare", type=Path)
@@ -90,9 +102,13 @@ def main():
     prompts = colour_prompts()
     for p in prompts:
         p["diffusers"] = list(seen(paint(pipe, p["prompt"], p["seed"])))
-    right = sum(p["diffusers"] == [p["centre"], p["rim"]] for p in prompts)
-    print(f"diffusers: {right} of {len(prompts)} in their colours")
+    for p in prompts:           # the last thing done with the pipeline: its attention is replaced
+        p["stale"] = list(seen(paint_stale(pipe, p["prompt"], p["seed"])))
+    for how in ("diffusers", "stale"):
+        right = sum(p[how] == [p["centre"], p["rim"]] for p in prompts)
+        print(f"{how}: {right} of {len(prompts)} in their colours")
     text = {"steps": STEPS, "guidance_scale": GUIDANCE, "size": SIZE, "across": ACROSS,
+            "patches": PATCHES, "warmup": WARMUP,
             "colours": {k: list(v) for k, v in COLOURS.items()},
             "sheet": [{"prompt": p, "seed": i} for i, p in enumerate(SHEET)], "colour_prompts": prompts}
     (ROOT / "tests" / "golden" / "demo_prompts.json").write_text(json.dumps(text, indent=1) + "\n")

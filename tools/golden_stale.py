@@ -64,18 +64,19 @@ def cut(n, parts):
 
 
 class Painter:
-    def __init__(self):
-        self.req = r = json.loads((GOLDEN / "alpha" / "golden.json").read_text())
-        self.pipe = pipe = load("alpha", GOLDEN)
+    """One request: the pipeline, and of tests/golden/alpha/golden.json the fields that are read here."""
+
+    def __init__(self, pipe, req):
+        self.req, self.pipe = req, pipe
         self.state = State()
         for i, b in enumerate(pipe.transformer.transformer_blocks):
             b.attn1.set_processor(StaleAttention(self.state, i))
-        e, em, n, nm = pipe.encode_prompt(r["prompts"][0], negative_prompt=r["negative_prompt"],
+        e, em, n, nm = pipe.encode_prompt(req["prompts"][0], negative_prompt=req["negative_prompt"],
                                           clean_caption=False, device="cpu")
         self.text = {"prompt": (e, em), "negative": (n, nm)}
         self.patch = pipe.transformer.config.patch_size
         c = pipe.transformer.config.in_channels
-        self.shape = (1, c, r["height"] // pipe.vae_scale_factor, r["width"] // pipe.vae_scale_factor)
+        self.shape = (1, c, req["height"] // pipe.vae_scale_factor, req["width"] // pipe.vae_scale_factor)
         self.tokens = self.shape[2] * self.shape[3] // self.patch ** 2
 
     def noise(self):
@@ -149,7 +150,8 @@ class Painter:
 def main():
     torch.set_num_threads(1)
     with torch.no_grad():
-        p, out = Painter(), {}
+        req = json.loads((GOLDEN / "alpha" / "golden.json").read_text())
+        p, out = Painter(load("alpha", GOLDEN), req), {}
         steps = p.req["num_inference_steps"]
         exact = load_file(GOLDEN / "alpha" / "golden.safetensors")[f"latents.0.{steps - 1}"]
         apart = lambda z: ((z - exact).abs().max() / exact.abs().max()).item()

@@ -1,10 +1,21 @@
-/* cmd_bench.c - xdit bench: times the parts of a model on this machine */
+/* cmd_bench.c - xdit bench: times the parts of a model on this machine, or a plan of several ranks
+ * against one of them */
 #include <stddef.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/launch.h"
 #include "cli/opt.h"
+#include "cli/stop.h"
 
-#define AT(field) offsetof(xd_bench_args, field)
+typedef struct task {           /* one run of the command                                      */
+    xd_bench_args bench;
+    int           nproc, rank;
+    xd_opt_table  tables[2];
+    xd_opt_spec   spec;
+} task;
+
+#define AT(field) offsetof(task, bench.field)
 
 static const xd_option rows[] = {
     { "config", XD_OPT_TEXT, AT(config), 0, 0, NULL, "DIR", "model directory, or org/name" },
@@ -15,58 +26,98 @@ static const xd_option rows[] = {
     { "width", XD_OPT_INT64, AT(width), 1, 1048576, NULL, "PIXELS", "default: the model's" },
     { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS", "default: the model's" },
     { "parts", XD_OPT_TEXT, AT(parts), 0, 0, NULL, "LIST",
-      "some of \"text step vae ops peak\" (default: all)" },
+      "some of \"text step vae\" (default: all); with several ranks of \"step vae\"" },
     { "repeats", XD_OPT_INT, AT(repeats), 1, 1000000, NULL, "N",
-      "how often (default: half a second and at least 3 times)" },
+      "how often (default: half a second and at least 3 times; with several ranks 9 rounds, or 3 "
+      "when a step takes seconds)" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
-      "default: one for each core this process may use" },
+      "of each rank; default: one for each core this process may use, shared by the ranks" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the machine's best)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
+    { "nproc", XD_OPT_INT, offsetof(task, nproc), 1, 65536, NULL, "N",
+      "ranks to start (default: as many as the degrees need); alone it means --ulysses_degree N" },
 };
 
 static const xd_opt_alias aliases[] = {
     { "model", "config" }, { "W", "width" }, { "H", "height" }, { "t", "threads" }, { 0 },
 };
 
+static void on_log(void *cookie, int level, const char *line)
+{
+    const task *t = cookie;
+    if (t->rank == 0 || level <= XD_LOG_ERROR)
+        fprintf(stderr, "xdit: %s%s\n", level == XD_LOG_WARN ? "warning: " : "", line);
+}
+
+static void task_init(task *t)
+{
+    int              n;
+    const xd_option *plan = xd_parallel_options(&n);
+    *t = (task){ .bench = { .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_WARN } };
+    t->bench.cookie = t;
+    t->bench.parallel = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1,
+                                       .ring_degree = 1, .pipefusion_parallel_degree = 1,
+                                       .data_parallel_degree = 1, .warmup_steps = 1 };
+    t->tables[0] = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
+    t->tables[1] = (xd_opt_table){ plan, n, &t->bench.parallel };
+    t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 2, .aliases = aliases, .operands = 1,
+                             .stray = "bench times one model; a list of parts stands in quotes" };
+}
+
 static void help(FILE *f)
 {
-    xd_bench_args      a = { 0 };
-    const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
-    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .aliases = aliases };
-    const xd_opt_group groups[] = { { "Options", NULL } };
+    static const xd_opt_group groups[] = {
+        { "Options", "config random_weights share_layers width height parts repeats threads dtype "
+                     "device json" },
+        { "Several ranks", NULL },
+    };
+    task t;
+    task_init(&t);
     fputs("Usage: xdit bench --config DIR [options]\n\n"
           "Times text encoder, blocks, products, attention and VAE of a model against the\n"
-          "measured peak of this machine.\n", f);
-    xd_opt_help(f, &s, groups, 1);
-    fputs("\nExample:\n"
-          "  xdit bench --config models/demo-pixart --random_weights --threads 1\n", f);
+          "measured peak of this machine. With several ranks: a step of the plan, and with\n"
+          "--use_parallel_vae its decoding, against the same work on one rank, in turn.\n", f);
+    xd_opt_help(f, &t.spec, groups, 2);
+    fputs("\nExamples:\n"
+          "  xdit bench --config models/demo-pixart --random_weights --threads 1\n"
+          "  xdit bench --config models/demo-pixart --threads 1 --ulysses_degree 2\n", f);
 }
 
 static int run(int argc, char **argv)
 {
-    xd_err             e = { 0 };
-    xd_bench_args      a = { .line = xd_cli_line };
-    xd_opt_texts       dir = { 0 };
-    const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
-    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .aliases = aliases, .operands = 1,
-                             .stray = "bench times one model; a list of parts stands in quotes" };
-    xd_status st = xd_opt_parse(&s, argc, argv, &dir, &e);
+    task         t;
+    xd_err       e = { 0 };
+    int          code = XD_EXIT_OK, ranks = 1;
+    xd_opt_texts dir = { 0 };
+    task_init(&t);
+    xd_status st = xd_opt_parse(&t.spec, argc, argv, &dir, &e);
     if (dir.n)
-        a.config = dir.v[0];
+        t.bench.config = dir.v[0];
     xd_opt_texts_free(&dir);
-    if (st == XD_OK && !a.config)
+    if (xd_launched(&t.rank))
+        xd_stop_arm_rank();
+    if (st == XD_OK && !t.bench.config)
         st = xd_fail(&e, XD_EINVAL, "bench needs a model: --config DIR");
     if (st == XD_OK)
-        st = xd_bench(&a, &e);
-    int flushed = xd_cli_flush();
-    return st == XD_OK ? flushed : xd_cli_exit(st, &e);
+        st = xd_launch_ranks(&t.bench.parallel, t.nproc, &ranks, &e);
+    if (st == XD_OK && ranks > 1)
+        st = xd_launch_run(&(xd_launch){ ranks, argc, argv, "bench" }, &code, &e);
+    else if (st == XD_OK)
+        st = xd_bench(&t.bench, &e);
+    if (st != XD_OK)
+        code = xd_launch_failed(st, &e, t.rank);
+    if (code == XD_EXIT_OK)
+        code = xd_cli_flush();
+    if (st == XD_ECOMM)         /* no exit handler of MPI's, which would wait                   */
+        _exit(code);
+    return code;
 }
 
 const xd_command xd_cmd_bench = {
     .name = "bench",
-    .summary = "time the parts of a model on this machine",
+    .summary = "time the parts of a model, or a plan, on this machine",
     .run = run,
     .help = help,
 };

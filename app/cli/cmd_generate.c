@@ -172,16 +172,6 @@ static void print_all_json(const task *t, const xd_result *res)
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
-/* The ranks to start; 1: this process is all, or one of those that are there. */
-static xd_status check_ranks(task *t, int *ranks)
-{
-    int need = xd_parallel_ranks(&t->plan), n = t->own.nproc;
-    if (n > 1 && need == 1)
-        t->plan.ulysses_degree = need = n;
-    *ranks = t->launched ? 1 : n ? n : need;
-    return t->launched ? XD_OK : xd_parallel_check(&t->plan, *ranks, &t->err);
-}
-
 static int is_latents(const char *path)
 {
     static const char ext[] = ".safetensors";
@@ -209,7 +199,7 @@ static xd_status check(task *t, int *ranks)
                        "model_index.json, or org/name");
     xd_status st = take_prompts(t);
     if (st == XD_OK)
-        st = check_ranks(t, ranks);
+        st = xd_launch_ranks(&t->plan, o->nproc, ranks, &t->err);
     if (st != XD_OK)
         return st;
     long long images = (long long)o->prompts.n * r->num_images_per_prompt;
@@ -298,22 +288,11 @@ static xd_status launch(task *t, int ranks, int argc, char **argv, int *code)
     return st == XD_OK ? xd_launch_run(&l, code, &t->err) : st;
 }
 
-/* A failure that all ranks know is said by rank 0; one that only another rank may know, by it. */
 static int fail(task *t, xd_status st)
 {
-    char  said[sizeof t->err.msg + 32];
-    int   who = t->rank > 0 ? t->rank : t->err.rank;
-    int   silent = t->rank > 0 && (t->err.rank >= 0 || st == XD_EINVAL || st == XD_ECANCELLED);
-    int   stopped = st == XD_ECANCELLED && xd_stop_asked();
-    if (who > 0)
-        snprintf(said, sizeof said, "rank %d: %s", who, t->err.msg);
-    else
-        snprintf(said, sizeof said, "%s", t->err.msg);
-    if (!silent)
-        fprintf(stderr, "xdit: %s\n", t->err.msg[0] ? said : xd_status_name(st));
-    if (stopped)
-        return 128 + xd_stop_asked();
-    return st == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
+    int stopped = st == XD_ECANCELLED && xd_stop_asked();
+    int code = xd_launch_failed(st, &t->err, t->rank);
+    return stopped ? 128 + xd_stop_asked() : code;
 }
 
 static int run(int argc, char **argv)

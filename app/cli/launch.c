@@ -63,6 +63,29 @@ int xd_launch_columns(void)
     return v ? atoi(v) : 0;
 }
 
+xd_status xd_launch_ranks(xd_parallel *p, int nproc, int *ranks, xd_err *e)
+{
+    int need = xd_parallel_ranks(p), launched = xd_launched(NULL);
+    if (nproc > 1 && need == 1)
+        p->ulysses_degree = need = nproc;
+    *ranks = launched ? 1 : nproc ? nproc : need;
+    return launched ? XD_OK : xd_parallel_check(p, *ranks, e);
+}
+
+int xd_launch_failed(xd_status s, const xd_err *e, int rank)
+{
+    char said[sizeof e->msg + 32];
+    int  who = rank > 0 ? rank : e->rank;
+    int  silent = rank > 0 && (e->rank >= 0 || s == XD_EINVAL || s == XD_ECANCELLED);
+    if (who > 0)
+        snprintf(said, sizeof said, "rank %d: %s", who, e->msg);
+    else
+        snprintf(said, sizeof said, "%s", e->msg);
+    if (!silent)
+        fprintf(stderr, "xdit: %s\n", e->msg[0] ? said : xd_status_name(s));
+    return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
+}
+
 /* ---- the launcher ---------------------------------------------------------------------------- */
 
 static int in_path(const char *name, char *path, size_t size)

@@ -2,7 +2,7 @@
 #ifndef XD_CLI_LAUNCH_H
 #define XD_CLI_LAUNCH_H
 
-#include "base/err.h"
+#include "xdit/xdit.h"
 
 typedef struct xd_launch {
     int    ranks;
@@ -13,6 +13,14 @@ typedef struct xd_launch {
 
 /* Columns of the terminal that a rank's standard error ends on behind its pipe; 0: none. */
 int  xd_launch_columns(void);
+
+/* Ranks to start for a plan and --nproc N (0: not given), which alone means ulysses; 1: this process
+ * is all, or one of those that a launcher has started. Refuses plans that so many cannot run. */
+xd_status xd_launch_ranks(xd_parallel *p, int nproc, int *ranks, xd_err *e);
+
+/* What a rank (0: also one that is alone) that has failed says, and its exit code: a failure that
+ * all ranks know is said by rank 0, one that only another rank may know, by it. */
+int xd_launch_failed(xd_status s, const xd_err *e, int rank);
 
 /* Runs `ranks` copies of this program under the MPI launcher and returns the exit code of the
  * run. Signals that end the program cancel the request of all ranks, a second one ends the ranks.

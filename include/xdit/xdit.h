@@ -215,6 +215,11 @@ typedef struct xd_bench_args {          /* start with {0}                       
     int         json;
     void      (*line)(void *cookie, const char *line);
     void       *cookie;
+    /* More than one rank: the plan's work against the same work on one rank, "step" and (with
+     * use_parallel_vae) "vae". Collective; rank 0 gets the lines. */
+    xd_parallel parallel;
+    int         log_level;      /* lines up to this level reach `log`                           */
+    void      (*log)(void *cookie, int level, const char *line);
 } xd_bench_args;
 XD_API xd_status xd_bench(const xd_bench_args *a, xd_err *e);
 

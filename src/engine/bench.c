@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/par.h"
-#include "engine/engine.h"
+#include "engine/bench.h"
 #include "engine/profile.h"
 #include "exec/op.h"
 
@@ -40,27 +40,25 @@ typedef struct bench {
     size_t      foreseen;       /* bytes: the most that weights and arenas take at one time     */
 } bench;
 
-static void say(const bench *b, const char *fmt, ...) XD_PRINTF(2, 3);
-
-static void say(const bench *b, const char *fmt, ...)
+void xd_say(const xd_bench_args *a, const char *fmt, ...)
 {
     char    text[1024];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    if (b->a->line)
-        b->a->line(b->a->cookie, text);
+    if (a->line)
+        a->line(a->cookie, text);
 }
 
-static int wanted(const bench *b, const char *part)
+int xd_bench_wants(const xd_bench_args *a, const char *part)
 {
-    const char *p = b->a->parts;
+    const char *p = a->parts;
     size_t      n = strlen(part);
     for (; p && *p; p += strcspn(p, " ,"), p += strspn(p, " ,"))
         if (strcspn(p, " ,") == n && memcmp(p, part, n) == 0)
             return 1;
-    return !b->a->parts;
+    return !a->parts;
 }
 
 static double peak_now(const bench *b)
@@ -138,6 +136,12 @@ static int by_value(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
+double xd_bench_median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return v[n / 2];
+}
+
 /* Median seconds of fn; the profile holds the samples of the last run. */
 static double measure(bench *b, void (*fn)(void *ctx), void *ctx)
 {
@@ -155,8 +159,7 @@ static double measure(bench *b, void (*fn)(void *ctx), void *ctx)
     double after = peak_now(b), gemm = gemm_now(b);
     b->peak = after > b->peak ? after : b->peak;
     b->gemm = gemm > b->gemm ? gemm : b->gemm;
-    qsort(t, (size_t)n, sizeof *t, by_value);
-    return t[n / 2];
+    return xd_bench_median(t, n);
 }
 
 static void report_json(bench *b, const char *name, const char *what, double s, double flops)
@@ -193,20 +196,27 @@ static void report(bench *b, const char *name, const char *what, double s)
         report_json(b, name, what, s, flops);
         return;
     }
-    say(b, "%-12s %-34s %9.2f ms %9.2f GFLOP %8.1f GFLOP/s %5.1f %% of peak %.1f, %5.1f %% of GEMM "
-        "peak %.1f", name, what, s * 1e3, flops / 1e9, flops / s / 1e9,
-        100 * flops / s / 1e9 / b->peak, b->peak, 100 * flops / s / 1e9 / b->gemm, b->gemm);
+    xd_say(b->a, "%-12s %-34s %9.2f ms %9.2f GFLOP %8.1f GFLOP/s %5.1f %% of peak %.1f, %5.1f %% "
+           "of GEMM peak %.1f", name, what, s * 1e3, flops / 1e9, flops / s / 1e9,
+           100 * flops / s / 1e9 / b->peak, b->peak, 100 * flops / s / 1e9 / b->gemm, b->gemm);
     for (int i = 0; i < XD_NOPS; i++) {
         const xd_sample *o = &b->prof.op[i];
         if (o->calls && o->flops > 0)
-            say(b, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.1f GFLOP/s %5.1f %% of peak",
-                xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3, 100 * o->seconds / s,
-                o->flops / o->seconds / 1e9, 100 * o->flops / o->seconds / 1e9 / b->peak);
+            xd_say(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.1f GFLOP/s "
+                   "%5.1f %% of peak", xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
+                   100 * o->seconds / s, o->flops / o->seconds / 1e9,
+                   100 * o->flops / o->seconds / 1e9 / b->peak);
         else if (o->calls)
-            say(b, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.2f GB/s",
-                xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3, 100 * o->seconds / s,
-                o->bytes / o->seconds / 1e9);
+            xd_say(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.2f GB/s",
+                   xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
+                   100 * o->seconds / s, o->bytes / o->seconds / 1e9);
     }
+}
+
+void xd_bench_fill(float *v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        v[i] = 0.1f * (float)(i % 17 - 8);
 }
 
 /* ---- parts -------------------------------------------------------------------------------- */
@@ -222,8 +232,8 @@ static xd_status load(bench *b, xd_part *p, xd_err *e)
     int share = b->a->share_layers || p->packed > have / 2;
     s = xd_part_load(p, b->g->dev, b->g->type, share, e);
     if (s == XD_OK && share && !p->files && !b->a->json)
-        say(b, "%s: blocks share the storage of one, %.2f GB instead of %.2f", p->name,
-            (double)xd_store_bytes(p->store) / 1e9, (double)p->packed / 1e9);
+        xd_say(b->a, "%s: blocks share the storage of one, %.2f GB instead of %.2f", p->name,
+               (double)xd_store_bytes(p->store) / 1e9, (double)p->packed / 1e9);
     return s;
 }
 
@@ -245,7 +255,7 @@ static void run_text(void *ctx)
     text_run *t = ctx;
     xd_cond   c = { 0 };
     xd_arena_rewind(t->x.tmp, 0);
-    t->p->text->encode(&t->x, &t->p->net, t->ids, t->n, &c);
+    t->p->text->encode(&t->x, &t->p->net, t->ids, t->n, NULL, &c);
 }
 
 static xd_status bench_text(bench *b, xd_err *e)
@@ -346,8 +356,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK)
         s = xd_room_open(&a, g->dev, bytes, e);
     if (s == XD_OK) {
-        for (int64_t i = 0; i < xd_count(text); i++)
-            ((float *)text.p)[i] = 0.1f * (float)(i % 17 - 8);
+        xd_bench_fill(text.p, xd_count(text));
         cond[0].tok = cond[1].tok = text;
         xd_flow_open(&r.f, &b->job, &b->prof.dev, &g->topo, &a, &p->net, cond);
         xd_flow_noise(&r.f, 0);
@@ -397,8 +406,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
     if (s == XD_OK)
         s = xd_room_open(&a, b->g->dev, bytes, e);
     if (s == XD_OK) {
-        for (int64_t i = 0; i < nlat; i++)
-            r.lat[i] = 0.1f * (float)(i % 23 - 11);
+        xd_bench_fill(r.lat, nlat);
         xd_exec_init(&r.x, &b->prof.dev, &a, b->g->type);
         snprintf(what, sizeof what, "decode %lld x %lld", (long long)b->job.size[1],
                  (long long)b->job.size[0]);
@@ -415,23 +423,29 @@ static xd_status bench_vae(bench *b, xd_err *e)
 
 /* ---- all ---------------------------------------------------------------------------------- */
 
-static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
+void xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g)
 {
     static const char *const prompt[] = { "" };
-    const xd_bench_args     *a = b->a;
-    xd_open_args             o = { .model = a->config, .dtype = a->dtype, .device = a->device,
-                                   .threads = a->threads };
-    xd_status s = xd_open_with(&b->g, &o, !a->random_weights, e);
-    if (s != XD_OK)
-        return s;
+    const char *file = xd_json_text(xd_json_get(g->model.sched, "_class_name"));
     xd_request_init(r);
     r->prompts = prompt;
     r->nprompts = 1;
     r->width = a->width;
     r->height = a->height;
     r->no_resolution_binning = 1;
-    const char *file = xd_json_text(xd_json_get(b->g->model.sched, "_class_name"));
     r->scheduler = file && xd_sampler_find(file) ? NULL : "dpm++";
+}
+
+static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
+{
+    const xd_bench_args *a = b->a;
+    xd_open_args         o = { .model = a->config, .dtype = a->dtype, .device = a->device,
+                               .threads = a->threads, .log = a->log, .cookie = a->cookie,
+                               .log_level = a->log_level };
+    xd_status s = xd_open_with(&b->g, &o, a->random_weights ? 0 : XD_WITH_FILES, e);
+    if (s != XD_OK)
+        return s;
+    xd_bench_request(r, a, b->g);
     s = xd_job_open(&b->job, b->g, r, e);
     if (s == XD_OK)
         s = xd_dev_open_count(&b->meter, NULL, e);
@@ -444,13 +458,14 @@ static void say_machine(bench *b)
 {
     double peak = peak_now(b);
     if (b->a->json)
-        say(b, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, \"dtype\": \"%s\", "
-            "\"peak_gflops\": %.5g, \"width\": %lld, \"height\": %lld, \"parts\": [", xd_version(),
-            b->g->dev->name, xd_par_threads(), xd_dtype_name(b->g->type), peak,
-            (long long)b->job.size[1], (long long)b->job.size[0]);
+        xd_say(b->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
+               "\"dtype\": \"%s\", \"peak_gflops\": %.5g, \"width\": %lld, \"height\": %lld, "
+               "\"parts\": [", xd_version(), b->g->dev->name, xd_par_threads(),
+               xd_dtype_name(b->g->type), peak, (long long)b->job.size[1],
+               (long long)b->job.size[0]);
     else
-        say(b, "%s, %d threads, %s, peak of a register loop %.1f GFLOP/s", b->g->dev->name,
-            xd_par_threads(), xd_dtype_name(b->g->type), peak);
+        xd_say(b->a, "%s, %d threads, %s, peak of a register loop %.1f GFLOP/s", b->g->dev->name,
+               xd_par_threads(), xd_dtype_name(b->g->type), peak);
 }
 
 static void say_memory(const bench *b)
@@ -458,25 +473,29 @@ static void say_memory(const bench *b)
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
     if (b->a->json)
-        say(b, "], \"foreseen_bytes\": %zu, \"max_rss_bytes\": %lld}", b->foreseen,
-            (long long)u.ru_maxrss * 1024);
+        xd_say(b->a, "], \"foreseen_bytes\": %zu, \"max_rss_bytes\": %lld}", b->foreseen,
+               (long long)u.ru_maxrss * 1024);
     else
-        say(b, "memory: %.3f GB foreseen (weights + arena of the largest part), %.3f GB at most used "
-            "by the process", (double)b->foreseen / 1e9, (double)u.ru_maxrss * 1024 / 1e9);
+        xd_say(b->a, "memory: %.3f GB foreseen (weights + arena of the largest part), %.3f GB at "
+               "most used by the process", (double)b->foreseen / 1e9,
+               (double)u.ru_maxrss * 1024 / 1e9);
 }
 
 xd_status xd_bench(const xd_bench_args *a, xd_err *e)
 {
+    if (xd_parallel_ranks(&a->parallel) > 1 || a->parallel.num_pipeline_patch > 1 ||
+        xd_comm_launched())
+        return xd_bench_plan(a, e);
     bench      b = { .a = a };
     xd_request r;
     xd_status  s = open_bench(&b, &r, e);
     if (s == XD_OK)
         say_machine(&b);
-    if (s == XD_OK && wanted(&b, "text"))
+    if (s == XD_OK && xd_bench_wants(a, "text"))
         s = bench_text(&b, e);
-    if (s == XD_OK && wanted(&b, "step"))
+    if (s == XD_OK && xd_bench_wants(a, "step"))
         s = bench_step(&b, e);
-    if (s == XD_OK && wanted(&b, "vae"))
+    if (s == XD_OK && xd_bench_wants(a, "vae"))
         s = bench_vae(&b, e);
     if (s == XD_OK)
         say_memory(&b);

@@ -26,7 +26,7 @@ static xd_status take_dtype(xd_engine *g, const char *dtype, xd_err *e)
 
 xd_status xd_open(xd_engine **out, const xd_open_args *a, xd_err *e)
 {
-    return xd_open_with(out, a, 1, e);
+    return xd_open_with(out, a, XD_WITH_FILES, e);
 }
 
 /* What a rank does alone. */
@@ -46,7 +46,7 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_e
     return s;
 }
 
-xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int files, xd_err *e)
+xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *e)
 {
     *out = NULL;
     xd_log_sink(a->log, a->cookie, a->log_level);
@@ -57,9 +57,9 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int files, xd_err
         return xd_fail(e, XD_ENOMEM, "no memory for an engine");
     g->keep = a->keep;
     xd_err    mine = { .rank = -1 };
-    xd_status s = xd_ranks_join(g, a->threads, &mine);
+    xd_status s = xd_ranks_join(g, a->threads, how & XD_ALONE, &mine);
     if (s == XD_OK)
-        s = xd_ranks_open(g, &a->parallel, open_parts(g, a, files, &mine), &mine);
+        s = xd_ranks_open(g, &a->parallel, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
     if (s != XD_OK) {
         xd_fail(e, s, "%s", mine.msg);
         if (e)

@@ -32,8 +32,10 @@ struct xd_engine {
     uint64_t     hash;          /* of the model                                                */
 };
 
-/* xd_open; without files its weights are random. */
-xd_status xd_open_with(xd_engine **g, const xd_open_args *a, int files, xd_err *e);
+/* How an engine is opened: its weights are those of the files, else random; this rank works by
+ * itself whoever else was launched. */
+enum { XD_WITH_FILES = 1, XD_ALONE = 2 };
+xd_status xd_open_with(xd_engine **g, const xd_open_args *a, int how, xd_err *e);
 
 /* ---- job ---------------------------------------------------------------------------------- */
 

@@ -79,14 +79,14 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
     return s;
 }
 
-xd_status xd_ranks_join(xd_engine *g, int threads, xd_err *e)
+xd_status xd_ranks_join(xd_engine *g, int threads, int alone, xd_err *e)
 {
     int       ranks, cores;
-    xd_status s = xd_comm_world(&g->all, xd_comm_launched() ? "mpi" : "self", e);
+    xd_status s = xd_comm_world(&g->all, xd_comm_launched() && !alone ? "mpi" : "self", e);
     if (s != XD_OK)
         return s;
     int share = xd_comm_share(&ranks, &cores), n = xd_par_set(threads ? threads : share);
-    if (g->all->rank == 0 && ranks > 1 && (int64_t)ranks * n > cores)
+    if (g->all->rank == 0 && !alone && ranks > 1 && (int64_t)ranks * n > cores)
         xd_log(XD_LOG_WARN, "%d ranks of %d thread%s share %d core%s: they take turns", ranks, n,
                n == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     return XD_OK;

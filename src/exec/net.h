@@ -63,7 +63,6 @@ struct xd_cond {                /* one prompt, encoded: lives as long as the req
     xd_tensor tok;              /* [n,E] F32 token embeddings: real tokens, no padding unless   */
                                 /* the model was trained to read its padding                   */
     xd_tensor pooled;           /* [1,P] F32 or absent                                         */
-    xd_tensor penultimate;      /* [n,E] F32: what the last block read, of encoders that tell    */
 };
 typedef struct xd_cond xd_cond;
 

@@ -1,0 +1,17 @@
+/* bench.h - what the two halves of xdit bench share: parts on one rank, and plans of several */
+#ifndef XD_ENGINE_BENCH_H
+#define XD_ENGINE_BENCH_H
+
+#include "engine/engine.h"
+
+void   xd_say(const xd_bench_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
+int    xd_bench_wants(const xd_bench_args *a, const char *part);
+double xd_bench_median(double *v, int n);       /* sorts v                                     */
+void   xd_bench_fill(float *v, int64_t n);      /* the same small numbers everywhere           */
+/* A request for the size asked for, with a sampler that is there. */
+void   xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g);
+
+/* The plan's work against the same work on one rank. Collective over all ranks. */
+xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e);
+
+#endif
