@@ -17,6 +17,7 @@ import numpy
 import torch
 
 DPM, DDIM, EULER = "DPMSolverMultistepScheduler", "DDIMScheduler", "EulerDiscreteScheduler"
+FLOW = "FlowMatchEulerDiscreteScheduler"
 START = [1.5, -0.7, 0.2, -2.1, 0.9, 3.0, -0.05, 0.6]
 COUNTS = [1, 2, 3, 5, 14, 15, 20, 50]
 PIXART = {"beta_schedule": "linear", "beta_start": 0.0001, "beta_end": 0.02}
@@ -58,6 +59,13 @@ CONFIGS = [
     (EULER, {"final_sigmas_type": "sigma_min"}), (EULER, COSINE),
     (EULER, {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing",
              "prediction_type": "v_prediction", **SD}),
+    (FLOW, {}), (FLOW, {"shift": 3.0}), (FLOW, {"shift": 3.0, "own": True}),
+    (FLOW, {"use_dynamic_shifting": True, "shift": 3.0, "tokens": 1500, "own": True}),
+    (FLOW, {"use_dynamic_shifting": True, "tokens": 77, "time_shift_type": "linear"}),
+    (FLOW, {"use_dynamic_shifting": True, "base_shift": 0.4, "max_shift": 2.0, "base_image_seq_len": 64,
+            "max_image_seq_len": 1024, "tokens": 4096, "own": True, "shift_terminal": 0.02}),
+    (FLOW, {"shift": 2.0, "use_karras_sigmas": True}), (FLOW, {"shift": 2.0, "use_exponential_sigmas": True}),
+    (FLOW, {"shift": 3.0, "strength": 0.6}), (FLOW, {"shift": 3.0, "own": True, "strength": 0.35}),
 ]
 
 
@@ -65,8 +73,30 @@ def model(x, t):
     return 0.3 * x + 0.1 * math.sin(float(t) / 100)
 
 
+def set_flow(scheduler, config, steps):
+    """What the pipelines of FLUX (own sigmas) and Stable Diffusion 3 do, and their image-to-image forms."""
+    c = scheduler.config
+    slope = (c.max_shift - c.base_shift) / (c.max_image_seq_len - c.base_image_seq_len)
+    mu = config.get("tokens", 0) * slope + c.base_shift - slope * c.base_image_seq_len
+    sigmas = numpy.linspace(1.0, 1 / steps, steps) if config.get("own") else None
+    scheduler.set_timesteps(None if sigmas is not None else steps, sigmas=sigmas,
+                            mu=mu if c.use_dynamic_shifting else None)
+    start = int(max(steps - min(steps * config.get("strength", 1.0), steps), 0))
+    scheduler.set_begin_index(start)
+    return scheduler.timesteps[start:]
+
+
 def run(name, config, steps):
-    scheduler = getattr(diffusers, name).from_config(config)
+    scheduler = getattr(diffusers, name).from_config(
+        {k: v for k, v in config.items() if k not in ("own", "tokens", "strength")})
+    if name == FLOW:
+        times = set_flow(scheduler, config, steps)
+        x = torch.tensor(START, dtype=torch.float32).reshape(1, 2, 1, 4)
+        top = float(x.abs().max())
+        for t in times:
+            x = scheduler.step(model(x, t), t, x).prev_sample
+            top = max(top, float(x.abs().max()))
+        return {"times": times.tolist(), "init": 1.0, "top": top, "end": x.flatten().tolist()}
     scheduler.set_timesteps(steps)
     init = float(scheduler.init_noise_sigma)
     x = torch.tensor(START, dtype=torch.float32).reshape(1, 2, 1, 4) * init

@@ -124,7 +124,8 @@ static xd_status take_sampler(xd_job *j, xd_err *e)
     xd_status s = xd_sched_read(j->sampler, &cfg, m->sched, "scheduler_config.json", e);
     if (s != XD_OK)
         return s;
-    return xd_sampling_open(&j->samp, j->sampler, &cfg, steps ? steps : m->recipe->steps, e);
+    xd_steps a = { steps ? steps : m->recipe->steps, j->tokens, m->recipe->own_sigmas, j->r->strength };
+    return xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
 }
 
 xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e)

@@ -4,8 +4,6 @@
 
 #include <stdint.h>
 
-#include "text/text.h"
-
 enum { XD_MAXTEXT = 3 };        /* text encoders of a pipeline                                 */
 
 /* Where an encoder's token embeddings go in those of the prompt: nowhere, below those before, or
@@ -19,9 +17,9 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     xd_rows_of  rows;
     int         pad;            /* ids are padded to this many, to the most a prompt may have    */
                                 /* (XD_PAD_MOST), or not; padding is read like text             */
+    int         penultimate;    /* token embeddings are those before the last block             */
     int         pooled;         /* its pooled embedding is used, beside that of others          */
     int         optional;       /* zeros stand for it where a directory has none                */
-    xd_text_how how;            /* which hidden state its token embeddings are                   */
 } xd_text_use;
 
 typedef struct xd_recipe {

@@ -148,7 +148,7 @@ xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_er
         return s;
     xd_exec_init(&x, j->g->count, &a, j->g->type);
     x.lay = &lay;
-    p->text->encode(&x, &p->shadow, NULL, n, &recipe(j)->text[k].how, &c);
+    p->text->encode(&x, &p->shadow, NULL, n, &c);
     *bytes = xd_arena_peak(&a);
     xd_room_close(&a, j->g->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
@@ -229,10 +229,12 @@ static void encode_one(xd_words *w, const xd_job *j, int i, int k, xd_exec *x)
     size_t             mark = xd_arena_mark(x->tmp);
     xd_cond            c = { 0 };
     x->lay = &lay;
-    p->text->encode(x, &p->net, w->ids[i * w->ntext + k], n, &u->how, &c);
+    p->text->encode(x, &p->net, w->ids[i * w->ntext + k], n, &c);
     place_of(w, j, i, k, at);
-    if (u->rows != XD_ROWS_NONE)
-        xd_copy_to(x, xd_cols(xd_rows(w->cond[i].tok, at[0], n), at[1], c.tok.d[1]), c.tok);
+    if (u->rows != XD_ROWS_NONE) {
+        xd_tensor t = u->penultimate ? c.penultimate : c.tok;
+        xd_copy_to(x, xd_cols(xd_rows(w->cond[i].tok, at[0], n), at[1], t.d[1]), t);
+    }
     if (u->pooled)
         xd_copy_to(x, xd_cols(w->cond[i].pooled, at[2], c.pooled.d[1]), c.pooled);
     xd_arena_rewind(x->tmp, mark);

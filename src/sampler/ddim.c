@@ -46,8 +46,9 @@ static int spaced(const xd_sched_cfg *c, int n, double *t)
     return k;
 }
 
-static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, int steps, xd_err *e)
+static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
+    int steps = a->steps;
     xd_levels l = { 0 };
     ddim     *d = s->priv = calloc(1, sizeof *d);
     xd_status st = check(c, e);

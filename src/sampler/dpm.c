@@ -120,8 +120,9 @@ static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *ti
     return n;
 }
 
-static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, int steps, xd_err *e)
+static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_steps *a, xd_err *e)
 {
+    int steps = a->steps;
     xd_levels l = { 0 };
     dpm      *d = s->priv = calloc(1, sizeof *d);
     (void)cfg;

@@ -101,8 +101,9 @@ static void finish(xd_sampling *s, const xd_sched_cfg *c, int levels, double end
     }
 }
 
-static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, int steps, xd_err *e)
+static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
+    int steps = a->steps;
     xd_levels l = { 0 };
     euler    *d = s->priv = calloc(1, sizeof *d);
     xd_status st = check(c, e);

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler;
+extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler, xd_sampler_flow;
 
 const xd_sampler *const xd_samplers[] = { &xd_sampler_dpm, &xd_sampler_ddim, &xd_sampler_euler,
-                                          NULL };
+                                          &xd_sampler_flow, NULL };
 
 const xd_sampler *xd_sampler_find(const char *name)
 {
@@ -31,9 +31,18 @@ xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj
     return xd_fields_read(d->fields, c, obj, what, e);
 }
 
-xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c, int steps,
-                           xd_err *e)
+int xd_steps_skipped(const xd_steps *a)
 {
+    double kept = a->steps * a->strength;
+    if (a->strength <= 0 || kept >= a->steps)
+        return 0;
+    return (int)(a->steps - kept);
+}
+
+xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,
+                           const xd_steps *a, xd_err *e)
+{
+    int steps = a->steps;
     memset(s, 0, sizeof *s);
     s->def = d;
     s->cfg = *c;
@@ -44,7 +53,12 @@ xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_c
     if (steps < 1 || steps > c->num_train_timesteps)
         return xd_fail(e, XD_EINVAL, "num_inference_steps is %d; it must be from 1 to %d", steps,
                        c->num_train_timesteps);
-    return d->open(s, c, steps, e);
+    if (xd_steps_skipped(a) >= steps)
+        return xd_fail(e, XD_EINVAL, "strength %g of %d steps leaves no step", a->strength, steps);
+    if (xd_steps_skipped(a) && !d->flow)
+        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s cannot start from a picture; flow-euler can",
+                       d->name);
+    return d->open(s, c, a, e);
 }
 
 void xd_sampling_close(xd_sampling *s)

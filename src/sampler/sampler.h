@@ -36,21 +36,33 @@ typedef struct xd_sched_cfg {
     char   interpolation_type[XD_FIELD_TEXT];   /* Euler: linear, log_linear                    */
     char   timestep_type[XD_FIELD_TEXT];        /* Euler: discrete, continuous                  */
     double sigma_min, sigma_max;                /* Euler; NaN: the schedule's                   */
+    double shift, base_shift, max_shift, shift_terminal;        /* flow                         */
+    int64_t base_image_seq_len, max_image_seq_len;
+    int    use_dynamic_shifting, invert_sigmas, stochastic_sampling;
+    char   time_shift_type[XD_FIELD_TEXT];      /* exponential, linear                          */
 } xd_sched_cfg;
 
 typedef struct xd_sampling xd_sampling;         /* one request's schedule and history          */
+
+typedef struct xd_steps {       /* what a request asks of a schedule                            */
+    int     steps;
+    int64_t tokens;             /* of the image: dynamic shifting depends on it                */
+    int     own_sigmas;         /* flow: levels are 1 .. 1/steps before the shift              */
+    double  strength;           /* image to image: the last share of the steps; 0 or 1: all     */
+} xd_steps;
 
 typedef struct xd_sampler {
     const char *name;           /* "dpm++", the value of --scheduler                           */
     const char *classes[6];     /* scheduler classes of diffusers it stands for                */
     const xd_field *fields;     /* of xd_sched_cfg, with the class's defaults                   */
     int (*history)(const xd_sched_cfg *c);      /* arrays the size of the latents it keeps      */
-    xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, int steps, xd_err *e);
+    xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
     void (*close)(xd_sampling *s);
     /* One step on rows: lat [n,C] F32 becomes the next latents; pred [n,C] F32 is the guided
      * prediction (may be overwritten); hist[i] [n,C] F32 are the same rows of the history. */
     void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                  const xd_tensor *hist);
+    int flow;                   /* of rectified flow: can start from a picture                 */
 } xd_sampler;
 
 struct xd_sampling {
@@ -59,6 +71,7 @@ struct xd_sampling {
     int     steps;              /* model evaluations; diffusers may take one more than was asked  */
     double *time;               /* [steps] model time given to the network                      */
     double  init_scale;         /* init_noise_sigma: the initial noise is multiplied by it       */
+    double  start_image, start_noise;   /* image to image: share of each in the first latents    */
     double *in_scale;           /* [steps] input of the model = latents * in_scale[step]         */
     void   *priv;
 };
@@ -71,8 +84,10 @@ const xd_sampler *xd_sampler_find(const char *name);
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e);
 /* Opens and closes a request's schedule. */
-xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c, int steps,
-                           xd_err *e);
+xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,
+                           const xd_steps *a, xd_err *e);
+/* Steps at the start that a strength below 1 leaves out (diffusers' get_timesteps). */
+int       xd_steps_skipped(const xd_steps *a);
 void      xd_sampling_close(xd_sampling *s);
 
 #endif

@@ -101,14 +101,25 @@ static double number(const xd_json *j, const char *key)
     return v;
 }
 
+/* What a pipeline asks beside the config: kept in the same object by the script. */
+static double also(const xd_json *c, const char *key)
+{
+    double v = 0;
+    xd_json_number(xd_json_get(xd_json_get(c, "config"), key), &v);
+    return v;
+}
+
 static void open_case(xd_sampling *s, const xd_json *c)
 {
+    int own = 0;
+    xd_json_bool(xd_json_get(xd_json_get(c, "config"), "own"), &own);
+    xd_steps          a = { (int)number(c, "steps"), (int64_t)also(c, "tokens"), own, also(c, "strength") };
     xd_sched_cfg      cfg;
     xd_err            e = { 0 };
     const xd_sampler *d = xd_sampler_find(xd_json_text(xd_json_get(c, "class")));
     assert_non_null(d);
     if (xd_sched_read(d, &cfg, xd_json_get(c, "config"), "golden", &e) != XD_OK ||
-        xd_sampling_open(s, d, &cfg, (int)number(c, "steps"), &e) != XD_OK)
+        xd_sampling_open(s, d, &cfg, &a, &e) != XD_OK)
         fail_msg("%s", e.msg);
     assert_true(d->history(&cfg) <= MAXHIST);
 }
@@ -178,7 +189,7 @@ static xd_status open_text(xd_sampling *s, const char *name, const char *config,
     assert_int_equal(xd_json_parse(&j, config, strlen(config), "scheduler_config.json", e), XD_OK);
     xd_status st = xd_sched_read(d, &cfg, j, "scheduler_config.json", e);
     if (st == XD_OK)
-        st = xd_sampling_open(s, d, &cfg, steps, e);
+        st = xd_sampling_open(s, d, &cfg, &(xd_steps){ steps, 0, 0, 0 }, e);
     xd_json_free(&j);
     return st;
 }
@@ -188,6 +199,7 @@ static void ranges(void **state)
 {
     static const struct { const char *name, *config; } cases[] = {
         { "dpm++", "{\"solver_order\":3}" }, { "ddim", "{}" }, { "euler", "{}" },
+        { "flow-euler", "{}" },
     };
     static latents whole, part;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -1,0 +1,162 @@
+/* flow.c - Euler steps along the straight paths of rectified flow (Liu et al. 2022, arXiv:2209.03003),
+ * as diffusers' FlowMatchEulerDiscreteScheduler.
+ *
+ * The noise level sigma goes from 1 to 0 and is the time given to the network; with dynamic shifting
+ * larger pictures spend more steps at high noise (Esser et al. 2024, arXiv:2403.03206, 5.3.2). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "sampler/schedule.h"
+
+static int history(const xd_sched_cfg *c)
+{
+    (void)c;
+    return 0;
+}
+
+static xd_status check(const xd_sched_cfg *c, xd_err *e)
+{
+    const char *t = c->time_shift_type;
+    xd_status   s = xd_refuse(strcmp(t, "exponential") && strcmp(t, "linear"), "time_shift_type", t, e);
+    if (s == XD_OK)
+        s = xd_refuse(c->use_beta_sigmas, "use_beta_sigmas", "true", e);
+    if (s == XD_OK)
+        s = xd_refuse(c->invert_sigmas, "invert_sigmas", "true", e);
+    if (s == XD_OK)
+        s = xd_refuse(c->stochastic_sampling, "stochastic_sampling", "true", e);
+    if (s == XD_OK && c->use_karras_sigmas && c->use_exponential_sigmas)
+        s = xd_fail(e, XD_EFORMAT, "only one of the scheduler's use_karras_sigmas and "
+                    "use_exponential_sigmas can be true");
+    if (s == XD_OK && !(c->shift > 0 && c->shift < 1e6))
+        s = xd_fail(e, XD_EFORMAT, "the scheduler's shift is %g; it must be above 0", c->shift);
+    if (s == XD_OK && c->use_dynamic_shifting && c->max_image_seq_len == c->base_image_seq_len)
+        s = xd_fail(e, XD_EFORMAT, "the scheduler's base_image_seq_len and max_image_seq_len are both "
+                    "%lld", (long long)c->base_image_seq_len);
+    if (s == XD_OK && !(c->shift_terminal >= 0 && c->shift_terminal < 1))
+        s = xd_fail(e, XD_EFORMAT, "the scheduler's shift_terminal is %g; it must be from 0 to 1",
+                    c->shift_terminal);
+    return s;
+}
+
+static double shifted(double shift, double sigma)
+{
+    return shift * sigma / (1 + (shift - 1) * sigma);
+}
+
+/* The shift of a picture of so many tokens, on the line through the config's two points. */
+static double shift_of(const xd_sched_cfg *c, int64_t tokens)
+{
+    double slope = (c->max_shift - c->base_shift) /
+                   (double)(c->max_image_seq_len - c->base_image_seq_len);
+    return (double)tokens * slope + c->base_shift - slope * (double)c->base_image_seq_len;
+}
+
+/* Levels that a pipeline hands in are f32 in diffusers, and so is what is done to them. */
+static double rounded(const xd_steps *a, double v)
+{
+    return a->own_sigmas ? (double)(float)v : v;
+}
+
+/* n levels before any shift, from the largest: 1 .. 1/n, or what the training's levels span. */
+static void plain(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
+{
+    double N = c->num_train_timesteps, max = 1, min = 1 / N;
+    if (!c->use_dynamic_shifting)
+        max = (float)shifted(c->shift, max), min = (float)shifted(c->shift, (float)min);
+    if (a->own_sigmas)
+        max = 1, min = 1.0 / a->steps;
+    for (int i = 0; i < a->steps; i++) {
+        double v = a->steps > 1 ? max + (min - max) * i / (a->steps - 1) : max;
+        sigma[i] = rounded(a, v);
+    }
+}
+
+static double shift_one(const xd_sched_cfg *c, const xd_steps *a, double k, double v)
+{
+    if (!c->use_dynamic_shifting)
+        return rounded(a, rounded(a, c->shift * v) / rounded(a, 1 + rounded(a, (c->shift - 1) * v)));
+    return rounded(a, k / rounded(a, k + rounded(a, rounded(a, 1 / v) - 1)));
+}
+
+static void levels(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
+{
+    int    n = a->steps, linear = strcmp(c->time_shift_type, "linear") == 0;
+    double mu = shift_of(c, a->tokens), k = rounded(a, linear ? mu : exp(mu));
+    plain(c, a, sigma);
+    for (int i = 0; i < n; i++)
+        sigma[i] = shift_one(c, a, k, sigma[i]);
+    if (c->shift_terminal > 0) {
+        double scale = rounded(a, rounded(a, 1 - sigma[n - 1]) / rounded(a, 1 - c->shift_terminal));
+        for (int i = 0; i < n; i++)
+            sigma[i] = rounded(a, 1 - rounded(a, rounded(a, 1 - sigma[i]) / scale));
+    }
+    double max = sigma[0], min = sigma[n - 1];
+    if (c->use_karras_sigmas)
+        xd_sigmas_karras(max, min, n, sigma);
+    else if (c->use_exponential_sigmas)
+        xd_sigmas_exponential(max, min, n, sigma);
+}
+
+static xd_status flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
+{
+    int       n = a->steps, skip = xd_steps_skipped(a);
+    double   *sigma = s->priv = calloc((size_t)n + 1, sizeof *sigma);
+    xd_status st = check(c, e);
+    s->time = calloc((size_t)n, sizeof *s->time);
+    s->in_scale = calloc((size_t)n, sizeof *s->in_scale);
+    if (st == XD_OK && (!sigma || !s->time || !s->in_scale))
+        st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", n);
+    if (st != XD_OK)
+        return st;
+    levels(c, a, sigma);
+    s->steps = n - skip;
+    memmove(sigma, sigma + skip, (size_t)(n + 1 - skip) * sizeof *sigma);
+    for (int i = 0; i < s->steps; i++) {
+        sigma[i] = (float)sigma[i];
+        s->time[i] = (float)sigma[i] * (float)c->num_train_timesteps;
+        s->in_scale[i] = 1;
+    }
+    s->start_image = 1 - sigma[0];
+    s->start_noise = sigma[0];
+    return XD_OK;
+}
+
+static void flow_close(xd_sampling *s)
+{
+    free(s->priv);
+}
+
+static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                      const xd_tensor *hist)
+{
+    const double *sigma = s->priv;
+    (void)hist;
+    xd_axpby(x, lat, (float)sigma[step + 1] - (float)sigma[step], pred, 1);
+}
+
+#define AT(f) offsetof(xd_sched_cfg, f)
+static const xd_field fields[] = {
+    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
+    { "shift", AT(shift), 'd', 1, NULL },
+    { "use_dynamic_shifting", AT(use_dynamic_shifting), 'b', 0, NULL },
+    { "base_shift", AT(base_shift), 'd', 0.5, NULL },
+    { "max_shift", AT(max_shift), 'd', 1.15, NULL },
+    { "base_image_seq_len", AT(base_image_seq_len), 'l', 256, NULL },
+    { "max_image_seq_len", AT(max_image_seq_len), 'l', 4096, NULL },
+    { "invert_sigmas", AT(invert_sigmas), 'b', 0, NULL },
+    { "shift_terminal", AT(shift_terminal), 'd', 0, NULL },
+    { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
+    { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
+    { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
+    { "time_shift_type", AT(time_shift_type), 's', 0, "exponential" },
+    { "stochastic_sampling", AT(stochastic_sampling), 'b', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+extern const xd_sampler xd_sampler_flow;
+const xd_sampler xd_sampler_flow = {
+    .name = "flow-euler", .classes = { "FlowMatchEulerDiscreteScheduler" }, .fields = fields,
+    .history = history, .open = flow_open, .close = flow_close, .step = flow_step, .flow = 1,
+};
