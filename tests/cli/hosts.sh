@@ -24,7 +24,7 @@ clean() {
     rm -rf "$T"
 }
 trap clean EXIT
-trap 'exit 1' INT TERM HUP
+trap 'exit 1' INT TERM HUP PIPE
 
 [ "$(id -u)" = 0 ] || skip "only root can make network namespaces"
 command -v ip >/dev/null || skip "there is no program ip: install the package iproute2"
@@ -65,7 +65,7 @@ chmod +x "$T/bin/on" "$T/bin/agent"
 
 # ranks WORDS...: what mpirun is given, on host one.
 ranks() {
-    timeout 60 "$T/bin/on" one "$MPIRUN" --hostfile "$T/hostfile" --map-by slot --bind-to none \
+    timeout 120 "$T/bin/on" one "$MPIRUN" --hostfile "$T/hostfile" --bind-to none \
         --mca plm_rsh_agent "$T/bin/agent" --mca oob_tcp_if_include eth-x \
         --mca btl_tcp_if_include eth-x --mca pml ob1 --mca btl tcp,vader,self "$@" \
         >"$T/stdout" 2>"$T/stderr" </dev/null
@@ -80,8 +80,10 @@ ranks -n 4 sh -c 'echo $(hostname) $OMPI_COMM_WORLD_LOCAL_SIZE $(ls /dev/shm | w
 check "two hosts, two ranks on each" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | sort | uniq -c | tr -s ' \n' ' ')" = " 2 one 2 0 2 two 2 0 " ] ||
     skip "MPI does not start on two hosts here"
 
-ranks -n 4 "$COMM"
-check "every call of the communicator between hosts" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c ', 0 failed')" = 4 ]
+s0=$(sent)
+ranks --map-by node -n 2 "$COMM"
+check "every call of the communicator between hosts" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c ', 0 failed')" = 2 ]
+check "its messages crossed" [ $(($(sent) - s0)) -gt 4000000 ]
 
 # 256 tokens of 192 numbers in 8 blocks, 8 steps of 2 passes, f32.
 STEPS=8 N=256 D=192 F=16
