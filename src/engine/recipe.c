@@ -8,8 +8,7 @@
 /* diffusers: PixArtAlphaPipeline.__call__ */
 static const xd_recipe pixart_alpha = {
     .name = "pixart-alpha", .pipelines = { "PixArtAlphaPipeline" },
-    .dit = "transformer", .vae = "vae", .text = { { "text_encoder", "tokenizer", { 0, 0 } } },
-    .ntext = 1,
+    .dit = "transformer", .vae = "vae", .text = { { "text_encoder", "tokenizer" } }, .ntext = 1,
     .steps = 20, .guidance = 4.5, .max_text = 120, .largest_bin = 128,
     .caption = xd_caption_plain,
 };
@@ -17,8 +16,7 @@ static const xd_recipe pixart_alpha = {
 /* diffusers: PixArtSigmaPipeline.__call__ */
 static const xd_recipe pixart_sigma = {
     .name = "pixart-sigma", .pipelines = { "PixArtSigmaPipeline" },
-    .dit = "transformer", .vae = "vae", .text = { { "text_encoder", "tokenizer", { 0, 0 } } },
-    .ntext = 1,
+    .dit = "transformer", .vae = "vae", .text = { { "text_encoder", "tokenizer" } }, .ntext = 1,
     .steps = 20, .guidance = 4.5, .max_text = 300, .largest_bin = 256,
     .caption = xd_caption_plain,
 };

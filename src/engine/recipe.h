@@ -4,18 +4,13 @@
 
 #include <stdint.h>
 
-#include "text/text.h"
-
 enum { XD_MAXTEXT = 3 };        /* text encoders of a pipeline                                 */
 
 typedef struct xd_recipe {
     const char *name;           /* "pixart-sigma"                                              */
     const char *pipelines[4];   /* `_class_name` of model_index.json                           */
     const char *dit, *vae;      /* component folders                                           */
-    struct {
-        const char *folder, *tokenizer;
-        xd_text_how how;
-    } text[XD_MAXTEXT];
+    struct { const char *folder, *tokenizer; } text[XD_MAXTEXT];
     int         ntext;
     int         steps, max_text;        /* defaults of the pipeline's __call__                  */
     double      guidance;

@@ -80,7 +80,7 @@ xd_status xd_words_count(const xd_job *j, int64_t n, size_t *bytes, xd_err *e)
         return s;
     xd_exec_init(&x, j->g->count, &a, j->g->type);
     x.lay = &lay;
-    p->text->encode(&x, &p->shadow, NULL, n, &j->g->model.recipe->text[0].how, &c);
+    p->text->encode(&x, &p->shadow, NULL, n, &c);
     *bytes = xd_arena_peak(&a);
     xd_room_close(&a, j->g->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
@@ -94,7 +94,7 @@ static void encode_one(xd_words *w, const xd_job *j, int i, xd_exec *x)
     size_t         mark = xd_arena_mark(x->tmp);
     xd_cond        c = { 0 };
     x->lay = &lay;
-    p->text->encode(x, &p->net, w->ids[i], w->len[i], &j->g->model.recipe->text[0].how, &c);
+    p->text->encode(x, &p->net, w->ids[i], w->len[i], &c);
     xd_tensor keep = c.tok;
     keep.p = xd_ok(x) ? j->g->dev->mem->get(j->g->dev, xd_bytes(keep)) : NULL;
     if (!keep.p)
