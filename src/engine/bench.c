@@ -346,7 +346,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     xd_arena   a;
     size_t     bytes = 0;
     char       what[64];
-    xd_cond    cond[XD_MAXPASS] = { { { 0 }, { 0 } } };
+    xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
     xd_tensor  text = xd_view2(NULL, XD_F32, n, g->model.dit_info.text_dim);
     xd_status  s = load(b, p, e);
     if (s == XD_OK)

@@ -494,7 +494,7 @@ xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t 
     xd_part  *p = &j->g->model.dit;
     xd_flow   f;
     xd_arena  a;
-    xd_cond   cond[XD_MAXPASS] = { { { 0 }, { 0 } } };
+    xd_cond   cond[XD_MAXPASS] = { { .tok = { 0 } } };
     xd_status s = xd_part_count(p, j->g->count, j->g->type, e);
     if (s == XD_OK)
         s = xd_room_open(&a, j->g->count, 0, e);

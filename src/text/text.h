@@ -7,6 +7,7 @@
 typedef struct xd_text {
     xd_net_def net;
     int64_t (*width)(const void *cfg);          /* E: of a token embedding                     */
+    int64_t (*pooled)(const void *cfg);         /* P: of the pooled one; NULL: there is none    */
     /* ids [n] on the host -> out->tok [n,E] (and pooled), in the arena. `layer_done` of the
      * engine rewinds block memory: encoders run their own blocks with xd_net_block and mark and
      * rewind x->tmp around each. */

@@ -180,7 +180,7 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
     xd_err   e = { 0 };
     xd_flow  f;
     xd_arena a;
-    xd_cond  cond[XD_MAXPASS] = { { { 0 }, { 0 } } };
+    xd_cond  cond[XD_MAXPASS] = { { .tok = { 0 } } };
     model    m = { j->tokens, d->heads, d->head_dim, d->dim, j->features,
                    (int64_t)xd_dtype_size(g->type), d->sites, j->npass };
     must(xd_part_count(&g->model.dit, g->count, g->type, &e), &e);
