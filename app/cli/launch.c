@@ -72,6 +72,8 @@ xd_status xd_launch_ranks(xd_parallel *p, int nproc, int *ranks, xd_err *e)
     return launched ? XD_OK : xd_parallel_check(p, *ranks, e);
 }
 
+/* A launcher ends all ranks when the first one fails, so those that are silent give rank 0 the time
+ * to speak, and are ended when it has. */
 int xd_launch_failed(xd_status s, const xd_err *e, int rank)
 {
     char said[sizeof e->msg + 32];
@@ -83,6 +85,8 @@ int xd_launch_failed(xd_status s, const xd_err *e, int rank)
         snprintf(said, sizeof said, "%s", e->msg);
     if (!silent)
         fprintf(stderr, "xdit: %s\n", e->msg[0] ? said : xd_status_name(s));
+    else
+        nanosleep(&(struct timespec){ .tv_sec = 2 }, NULL);
     return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
 }
 

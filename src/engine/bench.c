@@ -255,7 +255,7 @@ static void run_text(void *ctx)
     text_run *t = ctx;
     xd_cond   c = { 0 };
     xd_arena_rewind(t->x.tmp, 0);
-    t->p->text->encode(&t->x, &t->p->net, t->ids, t->n, NULL, &c);
+    t->p->text->encode(&t->x, &t->p->net, t->ids, t->n, &c);
 }
 
 static xd_status bench_text(bench *b, xd_err *e)

@@ -215,7 +215,7 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
 {
     xd_engine *g = d->one.g;
     char       what[80];
-    xd_cond    cond[XD_MAXPASS] = { { { 0 }, { 0 } } };
+    xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
     plan_steps(d);
     xd_status s = xd_ranks_agree(d->all.g, prepare_step(d, cond, e), e);
     if (s == XD_OK) {

@@ -186,6 +186,18 @@ static const char **all_names(const xd_part *p, int *n, char **buf)
     return names;
 }
 
+/* Is it one of those that the network knows and leaves alone, with or without its prefix? */
+static int is_unread(const xd_net_def *d, const char *name)
+{
+    size_t len = d->prefix ? strlen(d->prefix) : 0;
+    if (len && strncmp(name, d->prefix, len) == 0)
+        name += len;
+    for (int i = 0; i < 4 && d->unread[i]; i++)
+        if (strcmp(name, d->unread[i]) == 0)
+            return 1;
+    return 0;
+}
+
 static void warn_extra(const xd_part *p)
 {
     char         text[2048] = "", *buf = NULL;
@@ -194,7 +206,7 @@ static void warn_extra(const xd_part *p)
     const char **names = all_names(p, &n, &buf);
     for (int64_t i = 0; names && i < xd_st_count(p->files); i++) {
         const char *name = xd_st_name(p->files, i);
-        if (bsearch(&name, names, (size_t)n, sizeof *names, by_name))
+        if (is_unread(p->def, name) || bsearch(&name, names, (size_t)n, sizeof *names, by_name))
             continue;
         if (extra++ < SHOWN && at < sizeof text) {
             int k = snprintf(text + at, sizeof text - at, "%s%s", at ? ", " : "", name);

@@ -1,6 +1,7 @@
 /* plan.c - checking a plan, and cutting blocks into stages */
 #include "engine/plan.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,36 @@ static xd_status read_list(xd_plan *p, const char *list, const xd_dit_info *d, x
     return XD_OK;
 }
 
+XD_PRINTF(2, 3) static void add(xd_plan *p, const char *fmt, ...)
+{
+    size_t  n = strlen(p->text);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(p->text + n, sizeof p->text - n, fmt, ap);
+    va_end(ap);
+}
+
+/* The degrees, and in brackets what is no degree; what is too long ends early. */
+static void describe(xd_plan *p, const char *degrees)
+{
+    const char *sep = " (";
+    add(p, "%s", degrees);
+    if (p->npatch > 1)
+        add(p, "%s%d patches", sep, p->npatch), sep = ", ";
+    if (p->displaced && p->deg.n[XD_RING] > 1)
+        add(p, "%sdisplaced", sep), sep = ", ";
+    if (sep[0] == ',')
+        add(p, "%s%d warm-up", sep, xd_plan_exact(p));
+    if (p->npatch > 1 && p->text_every)
+        add(p, "%stext with every patch", sep), sep = ", ";
+    if (p->vae_rows)
+        add(p, "%sVAE rows", sep), sep = ", ";
+    for (int i = 0; i < p->nlist; i++)
+        add(p, "%s%d", i ? "+" : sep[0] == ',' ? ", stages " : " (stages ", p->list[i]);
+    if (p->nlist || sep[0] == ',')
+        add(p, ")");
+}
+
 xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
                        xd_err *e)
 {
@@ -125,12 +156,9 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     if (p->displaced && p->npatch > 1)
         return xd_fail(e, XD_EINVAL, "displaced patches and PipeFusion's patches are two ways to use "
                        "stale keys and values: take one of them (--num_pipeline_patch 1)");
-    size_t n = strlen(what);
-    snprintf(p->text, sizeof p->text, "%s", what);
-    if (p->npatch > 1)
-        snprintf(p->text + n, sizeof p->text - n, " (%d patches, %d warm-up%s)", p->npatch,
-                 xd_plan_exact(p), p->text_every ? ", text with every patch" : "");
-    return read_list(p, a->attn_layer_num_for_pp, d, e);
+    xd_status s = read_list(p, a->attn_layer_num_for_pp, d, e);
+    describe(p, what);
+    return s;
 }
 
 xd_status xd_parallel_check(const xd_parallel *a, int ranks, xd_err *e)

@@ -16,7 +16,7 @@ typedef struct xd_plan {
     int  displaced;             /* the ring axis uses stale K,V (DistriFusion)                  */
     int  vae_rows;              /* the VAE is cut into bands of rows                            */
     int  nlist, list[XD_MAXSTAGE];      /* blocks of each stage as asked for; none: balanced    */
-    char text[128];             /* "ulysses 2 x pipefusion 2 (4 patches, 1 warm-up step)"       */
+    char text[128];             /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
 } xd_plan;
 
 /* Checks what is asked against `ranks` that are there and the model (NULL: what can be said without

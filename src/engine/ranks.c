@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/par.h"
@@ -12,8 +13,13 @@
 
 /* ---- joining ------------------------------------------------------------------------------ */
 
-typedef struct card {           /* what a rank says about itself at the start                  */
-    char     version[32], plan[128], host[64];
+/* The first words between ranks. Their size must not change from version to version: the ranks find
+ * out by them that all else may mean something different there. */
+typedef struct hello { char version[32], host[96]; } hello;
+
+typedef struct card {           /* what else must be the same on all ranks                     */
+    xd_plan  plan;
+    char     dtype[16];
     uint64_t model;
 } card;
 
@@ -24,39 +30,74 @@ static xd_status wait_one(xd_comm *c, xd_req r, xd_err *e)
     return xd_fail(e, XD_ECOMM, "a message between ranks failed");
 }
 
-/* All cards must equal rank 0's; the sentence names the first rank that differs. */
-static xd_status compare(const xd_engine *g, xd_err *e)
+/* `mine`, of `size` bytes, of every rank in rank order, malloc'ed. */
+static xd_status collect(xd_comm *c, void *mine, size_t size, void **all, xd_err *e)
 {
-    xd_comm *c = g->all;
-    card     mine = { .model = g->hash }, *cards = calloc((size_t)c->size, sizeof *cards);
-    int64_t *rows = calloc((size_t)c->size, sizeof *rows);
-    if (!cards || !rows) {
-        free(cards), free(rows);
+    int64_t *rows = calloc((size_t)c->size, sizeof *rows), width = (int64_t)size;
+    *all = calloc((size_t)c->size, size);
+    if (!*all || !rows) {
+        free(rows);
         return xd_fail(e, XD_ENOMEM, "no memory to compare %d ranks", c->size);
     }
-    snprintf(mine.version, sizeof mine.version, "%s", xd_version());
-    snprintf(mine.plan, sizeof mine.plan, "%s", g->plan.text);
     for (int i = 0; i < c->size; i++)
         rows[i] = 1;
-    xd_tensor out = xd_view2(cards, XD_U8, c->size, sizeof *cards);
-    xd_status s = wait_one(c, c->ops->gather(c, out, rows, xd_view2(&mine, XD_U8, 1, sizeof mine)), e);
-    for (int i = 1; s == XD_OK && i < c->size; i++) {
-        if (strcmp(cards[i].version, cards[0].version))
-            s = xd_fail(e, XD_EINVAL, "rank %d runs xdit %s and rank 0 runs %s: install the same "
-                        "version on all hosts", i, cards[i].version, cards[0].version);
-        else if (cards[i].model != cards[0].model)
-            s = xd_fail(e, XD_EINVAL, "the model of rank %d (hash %016llx) is not the model of rank 0 "
-                        "(%016llx): its configs or weight files differ", i,
-                        (unsigned long long)cards[i].model, (unsigned long long)cards[0].model);
-        else if (strcmp(cards[i].plan, cards[0].plan))
-            s = xd_fail(e, XD_EINVAL, "rank %d was started with the plan %s and rank 0 with %s", i,
-                        cards[i].plan, cards[0].plan);
-        if (s == XD_EINVAL && e && e->rank < 0)
-            e->rank = 0;        /* all ranks know: one of them says it                         */
-    }
-    free(cards);
+    xd_status s = wait_one(c, c->ops->gather(c, xd_view2(*all, XD_U8, c->size, width), rows,
+                                             xd_view2(mine, XD_U8, 1, width)), e);
     free(rows);
     return s;
+}
+
+/* All ranks know of a difference: one of them says it. */
+static xd_status known(xd_status s, xd_err *e)
+{
+    if (s == XD_EINVAL && e->rank < 0)
+        e->rank = 0;
+    return s;
+}
+
+static xd_status greet(xd_comm *c, hello **said, xd_err *e)
+{
+    hello mine = { .host = "" };
+    void *all;
+    snprintf(mine.version, sizeof mine.version, "%s", xd_version());
+    gethostname(mine.host, sizeof mine.host - 1);
+    xd_status s = collect(c, &mine, sizeof mine, &all, e);
+    hello    *h = *said = all;
+    for (int i = 0; s == XD_OK && i < c->size; i++)
+        h[i].version[sizeof mine.version - 1] = h[i].host[sizeof mine.host - 1] = 0;
+    for (int i = 1; s == XD_OK && i < c->size; i++)
+        if (strcmp(h[i].version, h[0].version) != 0)
+            s = xd_fail(e, XD_EINVAL, "rank %d on host %s runs xdit %s and rank 0 on host %s runs "
+                        "%s: install the same version on all hosts", i, h[i].host, h[i].version,
+                        h[0].host, h[0].version);
+    return known(s, e);
+}
+
+/* All cards must equal rank 0's; the sentence names the first rank that differs. */
+static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
+{
+    card  mine = { .plan = g->plan, .model = g->hash };
+    void *all;
+    snprintf(mine.dtype, sizeof mine.dtype, "%s", xd_dtype_name(g->type));
+    xd_status   s = collect(g->all, &mine, sizeof mine, &all, e);
+    const card *cards = all;
+    for (int i = 1; s == XD_OK && i < g->all->size; i++) {
+        if (cards[i].model != cards[0].model)
+            s = xd_fail(e, XD_EINVAL, "the model of rank %d on host %s (hash %016llx) is not the "
+                        "model of rank 0 on host %s (%016llx): its configs, tokenizer or weight "
+                        "files differ", i, h[i].host, (unsigned long long)cards[i].model,
+                        h[0].host, (unsigned long long)cards[0].model);
+        else if (memcmp(&cards[i].plan, &cards[0].plan, sizeof mine.plan) != 0)
+            s = xd_fail(e, XD_EINVAL, "rank %d on host %s was started with the plan %s and rank 0 "
+                        "with %s: all ranks need the same flags", i, h[i].host, cards[i].plan.text,
+                        cards[0].plan.text);
+        else if (strcmp(cards[i].dtype, cards[0].dtype) != 0)
+            s = xd_fail(e, XD_EINVAL, "rank %d on host %s computes in %s and rank 0 on host %s in "
+                        "%s: say which with --dtype", i, h[i].host, cards[i].dtype, h[0].host,
+                        cards[0].dtype);
+    }
+    free(all);
+    return known(s, e);
 }
 
 static xd_status open_topologies(xd_engine *g, xd_err *e)
@@ -116,11 +157,20 @@ static xd_status agree(xd_comm *c, xd_status mine, xd_err *e)
 xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_status s, xd_err *e)
 {
     const xd_dit_info *d = &g->model.dit_info;
+    hello             *hosts = NULL;
+    xd_err             first = { .rank = -1 };
+    xd_status          same = g->all->size > 1 ? greet(g->all, &hosts, &first) : XD_OK;
+    if (same != XD_OK) {        /* even a rank that has a failure of its own cannot tell it      */
+        free(hosts);
+        *e = first;
+        return same;
+    }
     if (s == XD_OK)
         s = xd_plan_make(&g->plan, a, g->all->size, d, e);
     s = agree(g->all, s, e);
     if (s == XD_OK && g->all->size > 1)
-        s = compare(g, e);
+        s = compare(g, hosts, e);
+    free(hosts);
     if (s == XD_OK)
         s = open_topologies(g, e);
     if (s != XD_OK)

@@ -45,6 +45,7 @@ int xd_net_number(const xd_net *n, int layer)
 
 xd_status xd_net_visit(xd_net *n, xd_decl *d)
 {
+    d->prefix = n->def->prefix;
     if (n->def->weights)
         n->def->weights(d, n->cfg, n->glob);
     for (int i = n->first; i < n->last && d->err->code == XD_OK; i++) {

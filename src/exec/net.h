@@ -27,6 +27,8 @@ typedef struct xd_block {       /* one kind of block                            
 typedef struct xd_net_def {
     const char     *name;       /* "pixart"                                                    */
     const char     *classes[6]; /* `_class_name`s or `architectures` it understands            */
+    const char     *prefix;     /* "text_model.": of declared names, which files may lack; or NULL */
+    const char     *unread[4];  /* tensors that files may hold for nobody to read                */
     const xd_field *fields;     /* config.json -> cfg struct                                   */
     size_t          cfg_size, glob_size;
     /* After the fields are read: derives what follows from them, refuses what is impossible or
@@ -63,6 +65,7 @@ struct xd_cond {                /* one prompt, encoded: lives as long as the req
     xd_tensor tok;              /* [n,E] F32 token embeddings: real tokens, no padding unless   */
                                 /* the model was trained to read its padding                   */
     xd_tensor pooled;           /* [1,P] F32 or absent                                         */
+    xd_tensor penultimate;      /* [n,E] F32: what the last block read, of encoders that tell    */
 };
 typedef struct xd_cond xd_cond;
 

@@ -261,14 +261,14 @@ static xd_tensor batched(xd_tensor t, int64_t B)
 }
 
 static xd_tensor attention(xd_exec *x, const xd_mix *m, xd_tensor q, xd_tensor k, xd_tensor v,
-                           xd_tensor bias, float scale)
+                           xd_tensor bias, float scale, int causal)
 {
     xd_tensor out = xd_new_as(x, x->act, 3, (int64_t[]){ q.d[0], q.d[1], v.d[2] });
     xd_kv     kv = { batched(k, x->B), batched(v, x->B) };
     while (!m->attn)
         m = m->next;
     m->attn(x, m, &(xd_attn_args){ .out = batched(out, x->B), .q = batched(q, x->B),
-                                   .bias = bias, .kv = &kv, .nkv = 1,
+                                   .bias = bias, .kv = &kv, .nkv = 1, .causal = causal,
                                    .scale = scale > 0 ? scale : 1.0f / sqrtf((float)q.d[2]) });
     x->site++;
     return out;
@@ -276,7 +276,7 @@ static xd_tensor attention(xd_exec *x, const xd_mix *m, xd_tensor q, xd_tensor k
 
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
 {
-    return attention(x, x->mix, q, k, v, none, scale);
+    return attention(x, x->mix, q, k, v, none, scale, 0);
 }
 
 xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, xd_tensor v,
@@ -296,7 +296,12 @@ xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, 
 xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,
                        float scale)
 {
-    return attention(x, &xd_mix_local, q, k, v, bias, scale);
+    return attention(x, &xd_mix_local, q, k, v, bias, scale, 0);
+}
+
+xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
+{
+    return attention(x, &xd_mix_local, q, k, v, none, scale, 1);
 }
 
 /* ---- tables, images, time ----------------------------------------------------------------- */

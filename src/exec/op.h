@@ -70,6 +70,8 @@ xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, 
  * bias [H,n,m] F32 (strides free) or absent. */
 xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,
                        float scale);
+/* The same of each query over the keys up to its own place only. */
+xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
 
 xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n,
                          xd_dtype type);

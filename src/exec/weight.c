@@ -48,6 +48,20 @@ void xd_w_leave(xd_decl *d)
         d->scope[d->outer[d->depth]] = 0;
 }
 
+/* One more whole name, and the same without the prefix that files may lack. */
+static size_t add_name(const xd_decl *d, char *out, size_t size, size_t at, const char *name,
+                       int n, const char *suffix)
+{
+    size_t len = d->prefix ? strlen(d->prefix) : 0;
+    int    bare = len && strncmp(d->scope, d->prefix, len) == 0;
+    for (int i = 0; i <= bare && at < size; i++) {
+        int k = snprintf(out + at, size - at, "%s%s%.*s%s", at ? "|" : "",
+                         d->scope + (i ? len : 0), n, name, suffix);
+        at += k > 0 ? (size_t)k : 0;
+    }
+    return at;
+}
+
 /* "a|b" + ".weight" -> "scope.a.weight|scope.b.weight" */
 static void full_names(const xd_decl *d, const char *names, const char *suffix, char *out,
                        size_t size)
@@ -57,8 +71,7 @@ static void full_names(const xd_decl *d, const char *names, const char *suffix, 
     for (const char *p = names; p && at < size;) {
         const char *bar = strchr(p, '|');
         int         n = bar ? (int)(bar - p) : (int)strlen(p);
-        int k = snprintf(out + at, size - at, "%s%s%.*s%s", at ? "|" : "", d->scope, n, p, suffix);
-        at += k > 0 ? (size_t)k : 0;
+        at = add_name(d, out, size, at, p, n, suffix);
         p = bar ? bar + 1 : NULL;
     }
     if (at >= size)

@@ -101,6 +101,7 @@ struct xd_decl {
     int        nlist, caplist;
     size_t     packed;          /* bytes the weights need (COUNT), or took                     */
     xd_err    *err;             /* sticky                                                      */
+    const char *prefix;         /* of whole names: without it they are names too; NULL: none   */
     char       scope[192];
     int        depth;           /* of nested scopes                                            */
     size_t     outer[16];       /* the scope's length before each was entered                  */

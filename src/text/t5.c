@@ -241,24 +241,21 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_linear_add(x, h, none, u, &w->wo);
 }
 
-static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids,
-                   const xd_text_how *how, xd_cond *out)
+static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, xd_cond *out)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
-    int         last = n->last - (how ? how->skip : 0), raw = how && how->raw;
     *out = (xd_cond){ .tok = xd_new_f32(x, nids, g->norm.d[0]) };
-    xd_check(x, last >= 0, "T5 has %d blocks, so %d cannot be left out", n->last, n->last - last);
 
     size_t   mark = xd_arena_mark(x->tmp);
     local    l = { position_bias(x, c, g, nids) };
     xd_state s = { .h = xd_lookup_rows(x, g->embed, ids, nids, XD_F32), .local = &l };
-    for (int i = n->first; i < last; i++) {
+    for (int i = n->first; i < n->last; i++) {
         size_t block = xd_arena_mark(x->tmp);
         xd_net_block(x, n, i, &s);
         xd_arena_rewind(x->tmp, block);
     }
-    xd_copy_to(x, out->tok, raw ? s.h : xd_rms_norm(x, s.h, g->norm, c->eps));
+    xd_copy_to(x, out->tok, xd_rms_norm(x, s.h, g->norm, c->eps));
     xd_arena_rewind(x->tmp, mark);
 }
 

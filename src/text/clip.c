@@ -1,0 +1,287 @@
+/* clip.c - CLIP's text model (Radford et al. 2021), as transformers' CLIPTextModel and
+ * CLIPTextModelWithProjection.
+ *
+ * The one thing to know: tokens see only those before them, so the embedding of the whole text
+ * is taken at its end mark; what follows the mark is padding that changes nothing there, but is
+ * read by pipelines that take all tokens. */
+#include <stddef.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "text/text.h"
+
+typedef struct cfg {
+    int64_t vocab, dim, ff, proj, positions, eos;
+    int     nlayers, heads;
+    float   eps;
+    char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
+    xd_act  act;
+} cfg;
+
+/* Defaults are those of transformers' CLIPTextConfig. */
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "vocab_size", AT(vocab), 'l', 49408, NULL },
+    { "hidden_size", AT(dim), 'l', 512, NULL },
+    { "intermediate_size", AT(ff), 'l', 2048, NULL },
+    { "projection_dim", AT(proj), 'l', 512, NULL },
+    { "num_hidden_layers", AT(nlayers), 'i', 12, NULL },
+    { "num_attention_heads", AT(heads), 'i', 8, NULL },
+    { "max_position_embeddings", AT(positions), 'l', 77, NULL },
+    { "hidden_act", AT(act_fn), 's', 0, "quick_gelu" },
+    { "layer_norm_eps", AT(eps), 'f', 1e-5, NULL },
+    { "eos_token_id", AT(eos), 'l', 49407, NULL },
+    { "model_type", AT(model_type), 's', 0, "clip_text_model" },
+    { "_name_or_path", 0, '-', 0, NULL },
+    { "architectures", 0, '-', 0, NULL },
+    { "attention_dropout", 0, '-', 0, NULL },
+    { "bos_token_id", 0, '-', 0, NULL },
+    { "dropout", 0, '-', 0, NULL },
+    { "dtype", 0, '-', 0, NULL },
+    { "initializer_factor", 0, '-', 0, NULL },
+    { "initializer_range", 0, '-', 0, NULL },
+    { "pad_token_id", 0, '-', 0, NULL },
+    { "torch_dtype", 0, '-', 0, NULL },
+    { "transformers_version", 0, '-', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+typedef struct blk {
+    xd_tensor gain1, bias1, gain2, bias2;       /* norms [E]                                  */
+    xd_lin    qkv, out, fc1, fc2;
+} blk;
+
+typedef struct glob {
+    xd_tensor embed;            /* [V,E]                                                      */
+    xd_tensor position;         /* [positions,E] F32                                          */
+    xd_tensor gain, bias;       /* [E]                                                        */
+    xd_lin    proj;             /* without a projection: none of its parts                    */
+} glob;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+static const struct { const char *name; xd_act act; } acts[] = {
+    { "quick_gelu", XD_GELU_QUICK }, { "gelu", XD_GELU_ERF },
+    { "gelu_new", XD_GELU_TANH },    { "gelu_pytorch_tanh", XD_GELU_TANH },
+    { "relu", XD_RELU },             { "silu", XD_SILU },
+};
+
+static xd_status read_act(cfg *c, xd_err *e)
+{
+    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
+        if (strcmp(c->act_fn, acts[i].name) == 0) {
+            c->act = acts[i].act;
+            return XD_OK;
+        }
+    return xd_fail(e, XD_EUNSUPPORTED, "CLIP: the activation '%s' (hidden_act) is not one of "
+                   "quick_gelu, gelu, gelu_new, relu, silu", c->act_fn);
+}
+
+static int fits(int64_t v)
+{
+    return v >= 1 && v <= 1 << 24;      /* far above any model; products of two fit 64 bits    */
+}
+
+static xd_status check(void *c_, xd_err *e)
+{
+    cfg *c = c_;
+    if (strcmp(c->model_type, "clip_text_model") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "text encoder: model_type '%s' is not clip_text_model: "
+                       "its config or its blocks differ", c->model_type);
+    if (!fits(c->vocab) || !fits(c->dim) || !fits(c->ff) || !fits(c->proj) || !fits(c->positions))
+        return xd_fail(e, XD_EFORMAT, "CLIP: vocab_size %lld, hidden_size %lld, intermediate_size "
+                       "%lld, projection_dim %lld and max_position_embeddings %lld must be 1 to "
+                       "%d", (long long)c->vocab, (long long)c->dim, (long long)c->ff,
+                       (long long)c->proj, (long long)c->positions, 1 << 24);
+    if (c->heads < 1 || c->dim % c->heads)
+        return xd_fail(e, XD_EFORMAT, "CLIP: hidden_size %lld cannot be cut into "
+                       "num_attention_heads %d", (long long)c->dim, c->heads);
+    if (c->dim / c->heads < 8 || c->dim / c->heads > 512)
+        return xd_fail(e, XD_EUNSUPPORTED, "CLIP: hidden_size %lld and num_attention_heads %d make "
+                       "heads of %lld, which is outside 8 to 512", (long long)c->dim, c->heads,
+                       (long long)(c->dim / c->heads));
+    if (c->nlayers < 1 || c->nlayers > 10000)
+        return xd_fail(e, XD_EFORMAT, "CLIP: num_hidden_layers %d is outside 1 to 10000",
+                       c->nlayers);
+    return read_act(c, e);
+}
+
+static int nlayers(const void *c)
+{
+    return ((const cfg *)c)->nlayers;
+}
+
+static int64_t width(const void *c)
+{
+    return ((const cfg *)c)->dim;
+}
+
+static int64_t projected(const void *c)
+{
+    return ((const cfg *)c)->proj;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+#define L1(a) 1, (int64_t[]){ a }
+
+static void norm_weights(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t E)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_vec(d, gain, "weight", L1(E));
+    xd_w_vec(d, bias, "bias", L1(E));
+    xd_w_leave(d);
+}
+
+static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    static const char *const qkv[] = { "q_proj", "k_proj", "v_proj" };
+    const cfg *c = c_;
+    blk       *w = w_;
+    int64_t    E = c->dim, D = E / c->heads;
+    (void)layer;
+
+    norm_weights(d, "layer_norm1", &w->gain1, &w->bias1, E);
+    xd_w_enter(d, "self_attn");
+    xd_w_fused(d, &w->qkv, XD_COL, D, E, 3, qkv, (int64_t[]){ E, E, E }, 1);
+    xd_w_linear(d, &w->out, "out_proj", XD_ROW, D, L1(E), L1(E), 1);
+    xd_w_leave(d);
+
+    norm_weights(d, "layer_norm2", &w->gain2, &w->bias2, E);
+    xd_w_enter(d, "mlp");
+    xd_w_linear(d, &w->fc1, "fc1", XD_COL, 1, L1(E), L1(c->ff), 1);
+    xd_w_linear(d, &w->fc2, "fc2", XD_ROW, 1, L1(c->ff), L1(E), 1);
+    xd_w_leave(d);
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    xd_w_enter(d, "text_model");
+    xd_w_table(d, &g->embed, "embeddings.token_embedding.weight", c->vocab, c->dim);
+    xd_w_vec(d, &g->position, "embeddings.position_embedding.weight", 2,
+             (int64_t[]){ c->positions, c->dim });
+    norm_weights(d, "final_layer_norm", &g->gain, &g->bias, c->dim);
+    xd_w_leave(d);
+}
+
+static void projection_weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    weights(d, c, g);
+    xd_w_linear(d, &g->proj, "text_projection", XD_MIRROR, 1, L1(c->dim), L1(c->proj), 0);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const blk *w = w_;
+    const cfg *c = n->cfg;
+    int64_t    D = c->dim / c->heads;
+    xd_tensor  h = s->h, none = { 0 };
+
+    xd_tensor y = xd_linear(x, xd_layer_norm(x, h, w->gain1, w->bias1, c->eps), &w->qkv);
+    xd_tensor q = xd_heads(xd_seg(y, &w->qkv, 0), D);
+    xd_tensor k = xd_heads(xd_seg(y, &w->qkv, 1), D);
+    xd_tensor v = xd_heads(xd_seg(y, &w->qkv, 2), D);
+    xd_linear_add(x, h, none, xd_flat(xd_attn_causal(x, q, k, v, 0)), &w->out);
+
+    xd_tensor a = xd_layer_norm(x, h, w->gain2, w->bias2, c->eps);
+    xd_linear_add(x, h, none, xd_linear_act(x, a, &w->fc1, c->act), &w->fc2);
+}
+
+/* The row of the end mark. Configs with eos_token_id 2 are older than the key's meaning: there it
+ * is the first of the largest ids. Without a mark it is row 0, as in transformers. */
+static int64_t end_of(const cfg *c, const int32_t *ids, int64_t n)
+{
+    int64_t at = 0;
+    if (c->eos != 2) {
+        for (int64_t i = 0; i < n; i++)
+            if (ids[i] == c->eos)
+                return i;
+        return 0;
+    }
+    for (int64_t i = 1; i < n; i++)
+        if (ids[i] > ids[at])
+            at = i;
+    return at;
+}
+
+static void pool(xd_exec *x, const xd_net *n, xd_tensor row, xd_tensor out)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    xd_tensor   y = xd_layer_norm(x, row, g->gain, g->bias, c->eps);
+    if (g->proj.nseg)
+        xd_linear_into(x, out, y, &g->proj);
+    else
+        xd_copy_to(x, out, y);
+}
+
+static void final_norm(xd_exec *x, const xd_net *n, xd_tensor h, xd_tensor out)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    size_t      mark = xd_arena_mark(x->tmp);
+    xd_copy_to(x, out, xd_layer_norm(x, h, g->gain, g->bias, c->eps));
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids,
+                   xd_cond *out)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    int64_t     E = g->gain.d[0], P = g->proj.nseg ? g->proj.w.out : E;
+    *out = (xd_cond){ .tok = xd_new_f32(x, nids, E), .pooled = xd_new_f32(x, 1, P),
+                      .penultimate = xd_new_f32(x, nids, E) };
+    if (!xd_check(x, nids >= 1 && nids <= c->positions, "%lld tokens for a CLIP text model of 1 to "
+                  "%lld (max_position_embeddings)", (long long)nids, (long long)c->positions))
+        return;
+
+    size_t   mark = xd_arena_mark(x->tmp);
+    xd_state s = { .h = xd_lookup_rows(x, g->embed, ids, nids, XD_F32) };
+    xd_add(x, s.h, xd_rows(g->position, 0, nids));
+    for (int i = n->first; i < n->last; i++) {
+        size_t block = xd_arena_mark(x->tmp);
+        if (i == n->last - 1)
+            xd_copy_to(x, out->penultimate, s.h);
+        xd_net_block(x, n, i, &s);
+        xd_arena_rewind(x->tmp, block);
+    }
+    final_norm(x, n, s.h, out->tok);
+    pool(x, n, xd_rows(s.h, xd_counting(x) ? 0 : end_of(c, ids, nids), 1), out->pooled);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static const xd_block kind = { "text_model.encoder.layers.%d", sizeof(blk), blk_weights, forward };
+
+static const xd_block *block(const void *c, int layer)
+{
+    (void)c, (void)layer;
+    return &kind;
+}
+
+#define CLIP                                                                                      \
+    .fields = fields, .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check,          \
+    .nlayers = nlayers, .block = block, .prefix = "text_model."
+
+extern const xd_text xd_text_clip, xd_text_clip_proj;
+const xd_text xd_text_clip = {
+    .net = { .name = "clip", .classes = { "CLIPTextModel" }, CLIP, .weights = weights,
+             .unread = { "embeddings.position_ids", "logit_scale", "text_projection.weight" } },
+    .width = width,
+    .pooled = width,
+    .encode = encode,
+};
+const xd_text xd_text_clip_proj = {
+    .net = { .name = "clip-proj", .classes = { "CLIPTextModelWithProjection" }, CLIP,
+             .weights = projection_weights,
+             .unread = { "embeddings.position_ids", "logit_scale" } },
+    .width = width,
+    .pooled = projected,
+    .encode = encode,
+};

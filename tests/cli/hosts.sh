@@ -1,0 +1,159 @@
+#!/bin/sh
+# Two hosts: two network namespaces joined by a veth pair, two ranks in each, MPI over TCP between
+# them. Pictures of one rank, bytes that really crossed, and refusals of hosts that differ.
+#
+#     hosts.sh XDIT ROOT OTHER MPIRUN TEST_COMM
+#
+# OTHER is the same program with another version. A host has interfaces, a host name, shared memory
+# and mounts of its own; only processes are visible from both. Both see their model at one path,
+# where the second has mounted its own copy.
+. "$(dirname "$0")/lib.sh"
+OTHER=$3 MPIRUN=$4 COMM=$5
+case $OTHER in /*) ;; *) OTHER=$PWD/$OTHER ;; esac
+case $COMM in /*) ;; *) COMM=$PWD/$COMM ;; esac
+A=xdit-a-$$ B=xdit-b-$$
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
+
+skip() { echo "1..0 # SKIP $1"; exit 0; }
+# What still runs in a namespace would keep it alive under no name.
+clean() {
+    for n in "$A" "$B"; do
+        for p in $(ip netns pids "$n" 2>/dev/null); do kill -s KILL "$p" 2>/dev/null; done
+        ip netns del "$n" 2>/dev/null
+    done
+    rm -rf "$T"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM HUP PIPE
+
+[ "$(id -u)" = 0 ] || skip "only root can make network namespaces"
+command -v ip >/dev/null || skip "there is no program ip: install the package iproute2"
+command -v unshare >/dev/null || skip "there is no program unshare: install the package util-linux"
+why=$(ip netns add "$A" 2>&1 && ip netns add "$B" 2>&1) || skip "no network namespaces here: $why"
+why=$(ip link add eth-x netns "$A" type veth peer name eth-x netns "$B" 2>&1) ||
+    skip "no veth pairs here: $why"
+why=$(ip netns exec "$B" unshare --uts --ipc sh -c 'hostname two && mount -t tmpfs shm /dev/shm' 2>&1) ||
+    skip "no host names or mounts of their own here: $why"
+for n in "$A" "$B"; do
+    ip -n "$n" link set lo up && ip -n "$n" link set eth-x up || skip "interfaces stay down here"
+done
+ip -n "$A" addr add 10.213.77.1/24 dev eth-x && ip -n "$B" addr add 10.213.77.2/24 dev eth-x ||
+    skip "interfaces take no addresses here"
+
+mkdir "$T/model" "$T/b" "$T/bin"
+cp -R "$MODEL/." "$T/model" && cp -R "$MODEL/." "$T/b" && chmod -R u+w "$T/model" "$T/b"
+printf '10.213.77.1 slots=2\n10.213.77.2 slots=2\n' >"$T/hostfile"
+
+# on NAME COMMAND...: runs on a host.
+cat >"$T/bin/on" <<END
+#!/bin/sh
+ns=$A
+[ "\$1" = one ] || ns=$B
+exec ip netns exec "\$ns" unshare --uts --ipc sh -c '
+    hostname "\$1" && mount -t tmpfs shm /dev/shm || exit 1
+    [ "\$1" = one ] || mount --bind "$T/b" "$T/model" || exit 1
+    shift
+    exec "\$@"' sh "\$@"
+END
+# In place of ssh: ADDRESS, then words of a command line.
+cat >"$T/bin/agent" <<END
+#!/bin/sh
+shift
+exec "$T/bin/on" two sh -c "\$*"
+END
+chmod +x "$T/bin/on" "$T/bin/agent"
+
+# ranks WORDS...: what mpirun is given, on host one.
+ranks() {
+    timeout 120 "$T/bin/on" one "$MPIRUN" --hostfile "$T/hostfile" --bind-to none \
+        --mca plm_rsh_agent "$T/bin/agent" --mca oob_tcp_if_include eth-x \
+        --mca btl_tcp_if_include eth-x --mca pml ob1 --mca btl tcp,vader,self "$@" \
+        >"$T/stdout" 2>"$T/stderr" </dev/null
+    rc=$?
+    out=$(cat "$T/stdout") err=$(cat "$T/stderr")
+}
+# Bytes that host one has sent to host two, and those it got.
+sent() { ip netns exec "$A" awk '/eth-x:/ { sub(/.*:/, ""); print $9 }' /proc/net/dev; }
+got() { ip netns exec "$A" awk '/eth-x:/ { sub(/.*:/, ""); print $1 }' /proc/net/dev; }
+
+ranks -n 4 sh -c 'echo $(hostname) $OMPI_COMM_WORLD_LOCAL_SIZE $(ls /dev/shm | wc -l)'
+check "two hosts, two ranks on each" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | sort | uniq -c | tr -s ' \n' ' ')" = " 2 one 2 0 2 two 2 0 " ] ||
+    skip "MPI does not start on two hosts here"
+
+s0=$(sent)
+ranks --map-by node -n 2 "$COMM"
+check "every call of the communicator between hosts" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c ', 0 failed')" = 2 ]
+check "its messages crossed" [ $(($(sent) - s0)) -gt 4000000 ]
+
+# 256 tokens of 192 numbers in 8 blocks, 8 steps of 2 passes, f32.
+STEPS=8 N=256 D=192 F=16
+how="generate --model $T/model --steps $STEPS --seed 3 --dtype f32 -W 256 -H 256 --no_resolution_binning"
+latents=$((4 * 32 * 32 * 4))            # bytes of [4,32,32] at the end of a file
+same() { [ -s "$1" ] && tail -c $latents "$1" >"$T/1.lat" && tail -c $latents "$2" >"$T/2.lat" && cmp "$T/1.lat" "$T/2.lat"; }
+alone() { try $how --prompt "a red circle" --quiet "$@"; }
+
+alone -o "$T/one.safetensors"
+check "one rank" [ "$rc" = 0 ]
+# plan NAME REFERENCE ARGS...: the same bits as REFERENCE; what crossed is what stages send, 4 N D
+# bytes a pass forward and 4 N F a step back, and at most a quarter and 200 kB more (text, latents,
+# words of the launcher, TCP's headers).
+forward=$((4 * N * D * 2 * STEPS)) back=$((4 * N * F * (STEPS - 1)))
+plan() {
+    title=$1 want=$2
+    shift 2
+    s0=$(sent) g0=$(got)
+    ranks -n 4 "$XDIT" $how --prompt "a red circle" --quiet "$@" -o "$T/x.safetensors"
+    s=$(($(sent) - s0)) g=$(($(got) - g0))
+    echo "# $title: $s bytes to host two ($forward of them the plan's), $g back ($back)"
+    check "$title: painted" [ "$rc" = 0 ]
+    check "$title: the bits of $(basename "$want" .safetensors)" same "$want" "$T/x.safetensors"
+    check "$title: its bytes crossed" [ "$s" -ge "$forward" -a "$g" -ge "$back" ]
+    check "$title: and few others" [ "$s" -le $((forward * 5 / 4 + 200000)) -a "$g" -le $((back * 5 / 4 + 200000)) ]
+    rm -f "$T/x.safetensors"
+}
+plan "pipefusion 4, all steps exact" "$T/one.safetensors" --pipefusion_parallel_degree 4 --warmup_steps $STEPS
+plan "pipefusion 2 x ulysses 2, all steps exact" "$T/one.safetensors" \
+    --ulysses_degree 2 --pipefusion_parallel_degree 2 --warmup_steps $STEPS
+alone --pipefusion_parallel_degree 2 --num_pipeline_patch 4 -o "$T/patches-on-one-host.safetensors"
+check "patches on one host" [ "$rc" = 0 ]
+plan "pipefusion 4" "$T/patches-on-one-host.safetensors" --pipefusion_parallel_degree 4
+plan "pipefusion 2 x ulysses 2" "$T/patches-on-one-host.safetensors" \
+    --ulysses_degree 2 --pipefusion_parallel_degree 2 --num_pipeline_patch 4
+
+# no WHAT PATTERN WORDS...: refused by one sentence with exit code 2, nothing painted.
+no() {
+    title=$1 pattern=$2
+    shift 2
+    ranks "$@"
+    n=$(printf '%s\n' "$err" | grep -c '^xdit: ')
+    if [ "$rc" = 2 ] && [ "$n" = 1 ] && said "^xdit: .*$pattern" && [ -z "$out" ] && [ ! -e "$T/x.safetensors" ]; then
+        pass "$title"
+    else
+        fail "$title" "expected exit code 2 and one sentence with: $pattern"
+    fi
+}
+job="$how --prompt circle --quiet --pipefusion_parallel_degree 4 -o $T/x.safetensors"
+no "another version on the second host" "rank 2 on host two runs xdit 0.0.0.*rank 0 on host one" \
+    -n 2 "$XDIT" $job : -n 2 "$OTHER" $job
+no "another plan on the second host" "rank 2 on host two was started with the plan pipefusion 2.*rank 0 with pipefusion 4" \
+    -n 2 "$XDIT" $job : -n 2 "$XDIT" $job --pipefusion_parallel_degree 2
+no "other stages on the second host" "rank 2 on host two .*stages 1.2.2.3.*with pipefusion 4" \
+    -n 2 "$XDIT" $job : -n 2 "$XDIT" $job --attn_layer_num_for_pp 1,2,2,3
+no "another dtype on the second host" "rank 2 on host two computes in bf16.*in f32" \
+    -n 2 "$XDIT" $job : -n 2 -x XDIT_BF16=emulate "$XDIT" $job --dtype bf16
+# The last byte of the weights: exponents of the last tensor's last number.
+file=$T/b/transformer/diffusion_pytorch_model.safetensors
+printf '\125' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") - 1)) conv=notrunc 2>/dev/null
+check "a byte was changed on the second host" [ "$(cmp -l "$file" "$T/model/transformer/diffusion_pytorch_model.safetensors" | wc -l)" = 1 ]
+no "another weight file on the second host" "model of rank 2 on host two.*differ" -n 4 "$XDIT" $job
+cp "$MODEL/transformer/diffusion_pytorch_model.safetensors" "$file"
+sed 's/"steps_offset": 0/"steps_offset": 1/; s/^{/{ /' "$MODEL/scheduler/scheduler_config.json" >"$T/b/scheduler/scheduler_config.json"
+no "another scheduler on the second host" "model of rank 2 on host two.*differ" -n 4 "$XDIT" $job
+cp "$MODEL/scheduler/scheduler_config.json" "$T/b/scheduler/scheduler_config.json"
+mv "$file" "$T/away"
+ranks -n 4 "$XDIT" $job
+check "weights that the second host has not: it says so" [ "$rc" = 1 -a "$(printf '%s\n' "$err" | grep -c '^xdit: rank 2: .*transformer')" = 1 ]
+mv "$T/away" "$file"
+ranks -n 4 "$XDIT" $job
+check "and all is well again" [ "$rc" = 0 -a -s "$T/x.safetensors" ]
+done_testing
