@@ -33,15 +33,15 @@ from golden import PLAIN, ROOT, make_text, make_tokenizer, make_vae, randomise, 
 
 VAE = dict(block_out_channels=(8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4, sample_size=64,
            scaling_factor=0.6, shift_factor=0.1, use_quant_conv=False, use_post_quant_conv=False, **PLAIN(3))
-T5 = dict(d_model=32, d_kv=8, num_heads=3, d_ff=40, num_layers=2, feed_forward_proj="gated-gelu")
-CLIP_L = dict(hidden_size=12, intermediate_size=40, num_hidden_layers=3, num_attention_heads=3, projection_dim=12,
+T5 = dict(d_model=40, d_kv=8, num_heads=3, d_ff=40, num_layers=2, feed_forward_proj="gated-gelu")
+CLIP_L = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=3, projection_dim=24,
               hidden_act="quick_gelu")
 CLIP_G = dict(hidden_size=16, intermediate_size=44, num_hidden_layers=3, num_attention_heads=2, projection_dim=16,
               hidden_act="gelu")
-FLUX = dict(attention_head_dim=8, axes_dims_rope=(2, 2, 4), in_channels=16, joint_attention_dim=32,
-            pooled_projection_dim=12)
+FLUX = dict(attention_head_dim=8, axes_dims_rope=(2, 2, 4), in_channels=16, joint_attention_dim=40,
+            pooled_projection_dim=24)
 SD3 = dict(attention_head_dim=8, num_layers=3, in_channels=4,
-           out_channels=4, joint_attention_dim=32, pooled_projection_dim=28, pos_embed_max_size=12, sample_size=16)
+           out_channels=4, joint_attention_dim=40, pooled_projection_dim=40, pos_embed_max_size=12, sample_size=16)
 DYNAMIC = dict(shift=3.0, use_dynamic_shifting=True, base_shift=0.5, max_shift=1.15, base_image_seq_len=256,
                max_image_seq_len=4096)
 

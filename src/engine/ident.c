@@ -62,6 +62,9 @@ uint64_t xd_model_hash(const xd_model *m)
     h = mix_file(h, m->dir, "model_index.json");
     h = mix_file(h, m->dir, "scheduler/scheduler_config.json");
     for (int i = 0; i < m->recipe->ntext; i++) {
+        h = xd_hash_mix(h, (uint64_t)m->has_text[i]);
+        if (!m->has_text[i])
+            continue;
         h = mix_part(h, &m->text[i]);
         h = mix_tokenizer(h, m->dir, m->recipe->text[i].tokenizer);
     }

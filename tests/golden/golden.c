@@ -188,6 +188,16 @@ double js_num(const xd_json *j, const char *key)
     return v;
 }
 
+double js_maybe(const xd_json *j, const char *key)
+{
+    double v = 0;
+    int    on = 0;
+    if (xd_json_bool(xd_json_get(j, key), &on))
+        return on;
+    xd_json_number(xd_json_get(j, key), &v);
+    return v;
+}
+
 const char *js_text(const xd_json *j, const char *key)
 {
     const xd_json *v = xd_json_get(j, key);

@@ -44,6 +44,7 @@ int    levels_apart(const uint8_t *a, int64_t h, int64_t w, const ref *b);
 
 /* Members of an object that must be there: the process ends with a message when one is not. */
 double      js_num(const xd_json *j, const char *key);
+double      js_maybe(const xd_json *j, const char *key);       /* 0 when absent; 1 when true  */
 const char *js_text(const xd_json *j, const char *key);         /* NULL: null                  */
 int         js_flag(const xd_json *j, const char *key);
 const xd_json *js_list(const xd_json *j, const char *key);

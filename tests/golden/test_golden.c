@@ -16,14 +16,19 @@
 #include "golden.h"
 
 enum { MAXPROMPT = 8, NDTYPE = 2 };
-enum stage { IDS, EMBEDS, NEGATIVE, NOISE, LATENTS, IMAGE, NSTAGE };
+enum stage { IDS, IDS_2, IDS_3, EMBEDS, POOLED, NEGATIVE, NEGATIVE_POOLED, NOISE, LATENTS, IMAGE,
+             NSTAGE };
 
 static const struct {
     const char *name;           /* of xd_request.on_tensor                                     */
     double      most[NDTYPE];   /* f32, bf16                                                   */
 } stages[NSTAGE] = {
     [IDS] = { "ids", { 0, 0 } },
+    [IDS_2] = { "ids_2", { 0, 0 } },
+    [IDS_3] = { "ids_3", { 0, 0 } },
     [EMBEDS] = { "prompt_embeds", { 2e-4, 3e-2 } },
+    [POOLED] = { "pooled_prompt_embeds", { 2e-4, 3e-2 } },
+    [NEGATIVE_POOLED] = { "negative_pooled_prompt_embeds", { 2e-4, 3e-2 } },
     [NEGATIVE] = { "negative_prompt_embeds", { 2e-4, 3e-2 } },
     [NOISE] = { "noise", { 1e-6, 1e-6 } },
     [LATENTS] = { "latents", { 2e-4, 3e-2 } },
@@ -34,12 +39,14 @@ static const int levels[NDTYPE] = { 2, 8 };     /* of the picture: 3e-2 of 255 i
 
 static const char *const all[] = { "alpha", "alpha-ddim", "alpha-euler", "alpha-batch",
                                    "alpha-tiles", "alpha-free", "micro", "sigma", "sigma-dpm",
-                                   "bins", "demo" };
+                                   "bins", "demo", "flux", "flux-true", "flux-image", "flux-schnell",
+                                   "sd3", "sd3-image", "sd3-no-t5", "sd35" };
 
 typedef struct run {
     xd_st   *st;
     xd_json *js;
-    int      steps, images, prompts, guided;
+    int      steps, images, prompts;
+    char     picture[1024];     /* what the run starts from                                    */
     int      image;             /* which image the loop is at; -1 before the first              */
     double   worst[NSTAGE];
     int      seen[NSTAGE];
@@ -53,21 +60,39 @@ static int stage_of(const char *name)
     return -1;
 }
 
+static int has(const run *r, const char *fmt, ...) XD_PRINTF(2, 3);
+
+static int has(const run *r, const char *fmt, ...)
+{
+    char    name[64];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    return xd_st_find(r->st, name) >= 0;
+}
+
 /* The reference of an event; v is NULL when the file keeps none (texts after the first, the
  * float picture of images after the first). */
 static ref reference(const run *r, int stage, int step)
 {
     ref none = { 0 };
+    const char *name = stages[stage].name;
     switch (stage) {
     case IDS:
-        return step == 0 ? ref_get(r->st, "ids")
-             : step == r->prompts ? ref_get(r->st, "negative_ids") : none;
+    case IDS_2:
+    case IDS_3:
+        return step == 0 ? ref_get(r->st, "%s", name)
+             : step == r->prompts && has(r, "negative_%s", name)
+             ? ref_get(r->st, "negative_%s", name) : none;
     case EMBEDS:
-        return step == 0 ? ref_get(r->st, "prompt_embeds") : none;
+    case POOLED:
+        return step == 0 ? ref_get(r->st, "%s", name) : none;
     case NEGATIVE:
-        return ref_get(r->st, "negative_prompt_embeds");
-    case NOISE:
-        return ref_get(r->st, "noise.%d", r->image);
+    case NEGATIVE_POOLED:
+        return ref_get(r->st, "%s", name);
+    case NOISE:                 /* of a run that starts from a picture there is none            */
+        return has(r, "noise.%d", r->image) ? ref_get(r->st, "noise.%d", r->image) : none;
     case LATENTS:
         return ref_get(r->st, "latents.%d.%d", r->image, step);
     default:
@@ -94,13 +119,15 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
 /* How many comparisons of a stage a whole run makes. */
 static int expected(const run *r, int stage)
 {
+    const char *name = stages[stage].name;
     switch (stage) {
-    case IDS:      return 1 + r->guided;
-    case EMBEDS:   return 1;
-    case NEGATIVE: return r->guided;
-    case NOISE:    return r->images;
+    case NOISE:    return has(r, "noise.0") ? r->images : 0;
     case LATENTS:  return r->images * r->steps;
-    default:       return xd_st_find(r->st, "image.0") >= 0;
+    case IMAGE:    return has(r, "image.0");
+    case IDS:
+    case IDS_2:
+    case IDS_3:    return has(r, "%s", name) + has(r, "negative_%s", name);
+    default:       return has(r, "%s", name);
     }
 }
 
@@ -117,6 +144,9 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->height = (int64_t)js_num(r->js, "height");
     q->num_inference_steps = (int)js_num(r->js, "num_inference_steps");
     q->guidance_scale = js_num(r->js, "guidance_scale");
+    q->true_cfg_scale = js_maybe(r->js, "true_cfg_scale");
+    q->strength = js_maybe(r->js, "strength");
+    q->image = q->strength > 0 ? r->picture : NULL;
     q->seed = (int64_t)js_num(r->js, "seed");
     q->num_images_per_prompt = (int)js_num(r->js, "num_images_per_prompt");
     q->max_sequence_length = (int)js_num(r->js, "max_sequence_length");
@@ -136,10 +166,11 @@ static void open_run(run *r, const char *dir, const char *name)
     r->js = js_open(path);
     snprintf(path, sizeof path, "%s/%s/golden.safetensors", dir, name);
     must(xd_st_open(&r->st, path, "golden", &e), &e, path);
-    r->steps = (int)js_num(r->js, "num_inference_steps");
+    snprintf(r->picture, sizeof r->picture, "%s/%s/image.png", dir, name);
+    while (has(r, "latents.0.%d", r->steps))
+        r->steps++;
     r->images = (int)js_num(r->js, "images");
     r->prompts = xd_json_size(js_list(r->js, "prompts"));
-    r->guided = js_num(r->js, "guidance_scale") > 1;
     r->image = -1;
     if (r->prompts > MAXPROMPT) {
         printf("Bail out! %s has more than %d prompts\n", name, MAXPROMPT);
@@ -191,7 +222,8 @@ static void check(const char *dir, const char *name, int dtype)
     char         model[2048];
     open_run(&r, dir, name);
     snprintf(model, sizeof model, "%s/%s/%s", dir, name, js_text(r.js, "model"));
-    xd_open_args a = { .model = model, .dtype = dtypes[dtype], .device = "cpu", .threads = 2 };
+    xd_open_args a = { .model = model, .dtype = dtypes[dtype], .device = "cpu", .threads = 2,
+                       .no_t5 = js_maybe(r.js, "no_t5") > 0 };
     xd_status s = xd_open(&g, &a, &e);
     if (s == XD_OK) {
         ask(&r, &q, prompts);
