@@ -78,6 +78,7 @@ static void task_init(task *t)
     *t = (task){ .own.output = "output.png" };
     t->plan = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1, .ring_degree = 1,
                              .pipefusion_parallel_degree = 1, .data_parallel_degree = 1,
+                             .text_tensor_parallel_degree = 1,
                              .warmup_steps = 1 };
     t->launched = xd_launched(&t->rank);
     xd_request_init(&t->request);
@@ -332,7 +333,7 @@ static void help(FILE *f)
         { "This machine", "dtype threads device enable_tiling enable_slicing" },
         { "Several ranks", "nproc ulysses_degree ring_degree pipefusion_parallel_degree "
                            "tensor_parallel_degree data_parallel_degree use_cfg_parallel "
-                           "use_parallel_vae num_pipeline_patch warmup_steps "
+                           "text_tensor_parallel_degree use_parallel_vae num_pipeline_patch warmup_steps "
                            "attn_layer_num_for_pp use_displaced_patches" },
         { "What is said", "quiet verbose json" },
         { "More", NULL },

@@ -58,6 +58,7 @@ typedef struct xd_parallel {
     int use_displaced_patches;  /* the ring axis uses the keys and values of the last step    */
     int use_parallel_vae;
     const char *attn_layer_num_for_pp;  /* "10,9,9": blocks of each stage; NULL: balanced     */
+    int text_tensor_parallel_degree;    /* of the ranks above, those that share text encoders */
 } xd_parallel;
 
 typedef struct xd_open_args {   /* start with {0}                                            */

@@ -100,6 +100,20 @@ static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
     return known(s, e);
 }
 
+/* The first ranks share the text encoders, which are cut like the transformer's blocks. */
+static xd_status open_text(xd_engine *g, xd_err *e)
+{
+    int       n = g->plan.text_tp, me = g->used->rank, in = me < n, size = in ? n : g->used->size - n;
+    xd_status s = g->used->ops->split(g->used, !in, in ? me : me - n, size, &g->text, e);
+    if (s == XD_OK)
+        s = g->count_world->ops->split(g->count_world, !in, in ? me : me - n, size, &g->count_text, e);
+    for (int i = 0; i < g->model.recipe->ntext && in; i++) {
+        g->model.text[i].tp = n;
+        g->model.text[i].tp_at = me;
+    }
+    return s;
+}
+
 static xd_status open_topologies(xd_engine *g, xd_err *e)
 {
     int       n = xd_degrees_product(g->plan.deg), size = g->all->size;
@@ -117,6 +131,8 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
         s = xd_comm_count(&g->count_world, g->used->rank, n, e);
     if (s == XD_OK)
         s = xd_topo_open(&g->count_topo, g->count_world, n > 1 ? g->plan.deg : one, e);
+    if (s == XD_OK && g->plan.text_tp > 1)
+        s = open_text(g, e);
     return s;
 }
 
@@ -192,6 +208,8 @@ xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_status s, xd_err 
 
 void xd_ranks_close(xd_engine *g)
 {
+    xd_comm_close(&g->text);
+    xd_comm_close(&g->count_text);
     xd_topo_close(&g->topo);
     xd_topo_close(&g->count_topo);
     xd_comm_close(&g->count_world);

@@ -148,7 +148,7 @@ static where pose(xd_engine *g, const plan *p, int rank, int n)
     int         layers = g->model.dit.net.nlayers, P = p->deg[XD_PIPE];
     xd_parallel a = { p->deg[XD_TENSOR], p->deg[XD_ULYSSES], p->deg[XD_RING], p->deg[XD_PIPE],
                       p->deg[XD_DATA], p->deg[XD_CFG] - 1, p->patches, STALE,
-                      p->displaced, 0, NULL };
+                      p->displaced, 0, NULL, 0 };
     must(xd_plan_make(&g->plan, &a, n, &g->model.dit_info, &e), &e);
     xd_topo_close(&g->count_topo);
     xd_comm_close(&g->count_world);
