@@ -6,7 +6,7 @@
 #   make check                 install what is missing, build, run every test
 
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev libjpeg-dev \
-           libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev libcmocka-dev \
+           libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev libpcre2-dev libcmocka-dev \
            libopenmpi-dev openmpi-bin iproute2 mount
 CLANG_PACKAGES = clang libclang-rt-dev libomp-dev
 

@@ -208,7 +208,7 @@ xd_status xd_model_words(xd_model *m, xd_err *e)
         char *dir = xd_path_join(m->dir, m->recipe->text[i].tokenizer);
         if (!dir)
             return xd_fail(e, XD_ENOMEM, "no memory");
-        xd_status s = xd_tok_open_t5(&m->tok[i], dir, e);
+        xd_status s = xd_tok_open(&m->tok[i], dir, e);
         free(dir);
         if (s != XD_OK)
             return s;

@@ -45,12 +45,14 @@ xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
     }
     xd_bytes_buf norm = {0};
     if (f.normalized)
-        xd_charsmap_apply(&t->map, s, len, &norm);
+        xd_tok_normalize(t, s, len, &norm);
     else
         xd_bytes_add(&norm, s, len);
-    int      id = xd_spm_find(t->spm, s, len);
+    int32_t  id = xd_tok_find(t, s, len);
     xd_added a = {.text = copy(norm.p ? norm.p : "", norm.len), .name = copy(s, len),
-                  .len = norm.len, .id = id >= 0 ? id : t->next++, .f = f};
+                  .len = norm.len, .id = id >= 0 ? id : t->next, .f = f};
+    t->next = a.id >= t->next ? a.id + 1 : t->next;
+    t->top = a.id >= t->top ? a.id + 1 : t->top;
     free(norm.p);
     t->added[t->nadded++] = a;
     if (norm.failed || !a.text || !a.name)
@@ -199,20 +201,35 @@ static const xd_json *named(const xd_special_files *f, const char *key)
     return j ? j : xd_json_get(f->cfg, key);
 }
 
+static const struct { const char *key, *t5, *clip; } names[] = {
+    {"bos_token", NULL, "<|startoftext|>"}, {"eos_token", "</s>", "<|endoftext|>"},
+    {"unk_token", "<unk>", "<|endoftext|>"}, {"sep_token", NULL, NULL},
+    {"pad_token", "<pad>", "<|endoftext|>"}, {"cls_token", NULL, NULL},
+    {"mask_token", NULL, NULL},
+};
+enum { NAMES = sizeof names / sizeof *names };
+
 static xd_status add_named(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
-    static const struct { const char *key, *text; } names[] = {
-        {"bos_token", NULL}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"sep_token", NULL},
-        {"pad_token", "<pad>"}, {"cls_token", NULL}, {"mask_token", NULL},
-    };
     xd_status s = XD_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names && s == XD_OK; i++) {
+    for (int i = 0; i < NAMES && s == XD_OK; i++) {
+        const char    *usual = f->clip ? names[i].clip : names[i].t5;
         const xd_json *j = named(f, names[i].key);
         if (j)
             s = add_json(t, j, 1, e);
-        else if (names[i].text)
-            s = xd_added_add(t, names[i].text, (xd_added_flags) {0}, e);
+        else if (usual)
+            s = xd_added_add(t, usual, (xd_added_flags) {0}, e);
     }
+    return s;
+}
+
+const char *xd_special_name(const xd_special_files *f, const char *key)
+{
+    const xd_json *j = named(f, key);
+    const char    *s = xd_json_text(j) ? xd_json_text(j) : xd_json_text(xd_json_get(j, "content"));
+    for (int i = 0; i < NAMES && !s; i++)
+        if (!strcmp(names[i].key, key))
+            s = f->clip ? names[i].clip : names[i].t5;
     return s;
 }
 
@@ -273,6 +290,8 @@ static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
         return add_list(t, extra, e);
     if (more || extra)
         return add_list(t, more, e);
+    if (f->clip)
+        return add_list(t, named(f, "additional_special_tokens"), e);
     const xd_json *listed = f->spiece ? NULL : named(f, "additional_special_tokens");
     xd_status      s = listed ? add_list(t, listed, e) : f->spiece ? add_control(t, e) : XD_OK;
     if (s != XD_OK || has_sentinel(listed))
@@ -289,13 +308,20 @@ xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
         s = add_extra(t, f, e);
     if (s != XD_OK)
         return s;
-    const xd_json *eos = named(f, "eos_token");
-    const char    *name = xd_json_text(eos) ? xd_json_text(eos)
-                                            : xd_json_text(xd_json_get(eos, "content"));
-    t->end = xd_added_id(t, name ? name : "</s>");
+    const char    *begin = xd_special_name(f, "bos_token"), *end = xd_special_name(f, "eos_token");
+    const char    *pad = xd_special_name(f, "pad_token");
+    const xd_json *p = named(f, "pad_token");
+    t->begin = f->clip && begin ? xd_added_id(t, begin) : -1;
+    t->end = end ? xd_added_id(t, end) : -1;
+    t->pad = pad && !(p && xd_json_null(p)) ? xd_added_id(t, pad) : -1;
     const char *side = xd_json_text(xd_json_get(f->cfg, "truncation_side"));
+    double      max;
     t->cut_left = side && !strcmp(side, "left");
+    if (xd_json_number(xd_json_get(f->cfg, "model_max_length"), &max) && max >= 1 && max < 1e9)
+        t->max = (int64_t)max;
     if (t->end < 0)
         return xd_fail(e, XD_EFORMAT, "the tokenizer's eos_token is empty");
+    if (f->clip && t->begin < 0)
+        return xd_fail(e, XD_EFORMAT, "the tokenizer's bos_token is empty");
     return XD_OK;
 }

@@ -3,7 +3,9 @@
  * A text becomes ids in five steps, which are those of transformers' T5Tokenizer: added tokens
  * (added.c) are found in the raw text; the rest is normalized by the model's character map
  * (charsmap.c), cut at white space and at U+2581, which each word then begins with (tok.c), and
- * every word is cut into pieces with the best sum of scores (unigram.c). */
+ * every word is cut into pieces with the best sum of scores (unigram.c). CLIP's differs in what
+ * lies between added tokens: it is normalized and cut into words by a pattern (clip.c), and the
+ * bytes of a word are merged pair by pair (bpe.c). open.c says which of them a directory has. */
 #ifndef XD_TOK_INSIDE_H
 #define XD_TOK_INSIDE_H
 
@@ -80,7 +82,40 @@ typedef struct xd_added {
 typedef struct xd_ids { int32_t *p; int64_t n, cap; int failed; } xd_ids;
 void xd_ids_add(xd_ids *o, int32_t id);
 
+/* ---- byte pairs and CLIP's words -------------------------------------------------------------- */
+
+typedef struct xd_bpe xd_bpe;
+typedef struct xd_bpe_files {           /* names are for errors                                 */
+    const xd_json *vocab;               /* an object: piece, id                                 */
+    const char    *vocab_name;
+    const char    *merges;              /* the text of merges.txt; NULL: `list` has them        */
+    size_t         len;
+    const xd_json *list;
+    const char    *merges_name;
+} xd_bpe_files;
+/* Keeps nothing of the files. */
+xd_status xd_bpe_open(xd_bpe **b, const xd_bpe_files *f, xd_err *e);
+void      xd_bpe_close(xd_bpe *b);
+/* Says which piece stands for bytes that have none; refused when there is neither. */
+xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e);
+int32_t   xd_bpe_find(const xd_bpe *b, const char *s, size_t len);      /* an id, or -1          */
+int       xd_bpe_size(const xd_bpe *b);         /* pieces                                      */
+int       xd_bpe_top(const xd_bpe *b);          /* ids are below it                            */
+void      xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out);
+
+typedef struct xd_clip xd_clip;
+xd_status xd_clip_open(xd_clip **c, const xd_bpe_files *f, xd_err *e);
+void      xd_clip_close(xd_clip *c);
+xd_bpe   *xd_clip_bpe(const xd_clip *c);
+/* Appends the normalized form of valid UTF-8. */
+void      xd_clip_normalize(const char *s, size_t len, xd_bytes_buf *out);
+/* The ids of normalized text. */
+void      xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out);
+
+/* ---- a tokenizer ------------------------------------------------------------------------------ */
+
 struct xd_tok {
+    xd_clip    *clip;                   /* NULL: T5's, of which the next six are                */
     xd_vocab    v;
     xd_charsmap map;
     xd_spm     *spm;
@@ -89,18 +124,29 @@ struct xd_tok {
     size_t      longest;
     xd_added   *added;
     int         nadded, capadded;
-    int32_t     end, next;              /* id of </s>; id of the next token out of vocabulary   */
+    int32_t     begin, end, pad;        /* ids; -1: none                                        */
+    int32_t     next, top;              /* id of the next token out of vocabulary; ids' bound   */
+    int64_t     max;                    /* model_max_length; 0: none                            */
     int         cut_left;               /* truncation drops the beginning                       */
 };
+
+/* Id of a text in the vocabulary, added tokens aside; -1: none. */
+int32_t   xd_tok_find(const xd_tok *t, const char *s, size_t len);
+/* Appends the normalized form of valid UTF-8, of which not all is valid any more. */
+void      xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out);
 
 /* Makes `s` an added token unless it is one; its id is the vocabulary's or the next one. */
 xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
 int32_t   xd_added_id(const xd_tok *t, const char *s);          /* -1: no such token            */
 /* Reads the directory's special tokens: any of cfg (tokenizer_config.json), map
  * (special_tokens_map.json), old (added_tokens.json), tj (tokenizer.json) may be NULL. */
-typedef struct xd_special_files { const xd_json *cfg, *map, *old, *tj; int spiece; }
-    xd_special_files;
+typedef struct xd_special_files {
+    const xd_json *cfg, *map, *old, *tj;
+    int            spiece, clip;        /* T5's with a spiece.model; CLIP's                     */
+} xd_special_files;
 xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e);
+/* The text of a named special token ("eos_token"), or what the tokenizer's class calls it; NULL. */
+const char *xd_special_name(const xd_special_files *f, const char *key);
 int       xd_special_extra_ids(const xd_json *cfg);             /* how many sentinels           */
 /* Next match at or after s[at]: the token, and where it begins and ends with the white space it
  * swallows (not before `from`); -1: none. `normalized` picks which tokens. */

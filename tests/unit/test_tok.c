@@ -326,7 +326,7 @@ static void sentences(void **state)
         {0, "\x0a\x03\x0a\x01" "a\x0a\x03\x0a\x01" "a", 10, "SentencePiece refuses"},
         {1, "", 0, "JSON"},
         {1, "{}", 2, "model.vocab"},
-        {1, "{\"model\":{\"type\":\"BPE\"}}", 24, "BPE"},
+        {1, "{\"model\":{\"type\":\"BPE\"}}", 24, "pieces and their ids"},
         {1, "{\"model\":{\"vocab\":[[\"a\"]]}}", 28, "entry 0"},
         {1, "{\"model\":{\"vocab\":[[\"a\",0]]}}", 30, "1 pieces"},
         {1, "{\"model\":{\"vocab\":[[\"a\",1],[\"b\",1],[\"c\",1]]},\"normalizer\":{\"type\":"

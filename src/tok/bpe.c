@@ -1,0 +1,414 @@
+/* bpe.c - byte pair encoding: the vocabulary and the merges of CLIP's tokenizer, and one word cut
+ * by them.
+ *
+ * The letters of a vocabulary stand for bytes: printable Latin-1 for itself, the 68 other bytes
+ * from U+0100 on. The last letter of a word ends in "</w>". A word begins as its bytes; then the
+ * pair with the lowest rank, and of equals the leftmost, is merged until no pair has a rank. A
+ * heap of pairs over a linked list makes that n log n. */
+#include "tok/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ID = (1 << 24) - 1, MAX_PIECES = 1 << 24 };
+
+typedef struct piece { size_t at, len; int32_t id; } piece;
+typedef struct merge { int32_t left, right, rank, id; } merge;     /* left < 0: a free slot     */
+
+struct xd_bpe {
+    piece       *p;
+    int          n, top;                /* pieces; the highest id and one                       */
+    int32_t     *slot;                  /* hash table of piece numbers, -1: free                */
+    size_t       slots;                 /* a power of two                                       */
+    xd_bytes_buf text;
+    merge       *m;                     /* hash table of pairs of ids                           */
+    size_t       mslots;
+    int32_t      byte[2][256];          /* id of a byte inside a word, and at its end; -1: none */
+    int32_t      unknown;
+};
+
+/* ---- the vocabulary ------------------------------------------------------------------------- */
+
+static size_t hash_text(const char *s, size_t len)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
+    return (size_t)(h ^ h >> 29);
+}
+
+static size_t table_size(int n)
+{
+    size_t size = 64;
+    while (size < (size_t)n * 2)
+        size *= 2;
+    return size;
+}
+
+/* The slot of a text, or the free one where it belongs. */
+static size_t find_slot(const xd_bpe *b, const char *s, size_t len)
+{
+    size_t i = hash_text(s, len) & (b->slots - 1);
+    for (; b->slot[i] >= 0; i = (i + 1) & (b->slots - 1)) {
+        const piece *p = &b->p[b->slot[i]];
+        if (p->len == len && !memcmp(b->text.p + p->at, s, len))
+            break;
+    }
+    return i;
+}
+
+int32_t xd_bpe_find(const xd_bpe *b, const char *s, size_t len)
+{
+    int32_t i = len ? b->slot[find_slot(b, s, len)] : -1;
+    return i < 0 ? -1 : b->p[i].id;
+}
+
+/* One member of the vocabulary's object; `seen` has a bit for each id. */
+static xd_status add_piece(xd_bpe *b, const xd_json *v, unsigned char *seen, const char *what,
+                           xd_err *e)
+{
+    const char *s = xd_json_key(v) ? xd_json_key(v) : "";
+    size_t      len = strlen(s);
+    double      id;
+    if (len == 0 || len > XD_PIECE_MAX)
+        return xd_fail(e, XD_EFORMAT, "%s: piece %d has %zu bytes, 1 to %d are possible", what,
+                       b->n, len, (int)XD_PIECE_MAX);
+    if (!xd_json_number(v, &id) || !(id >= 0 && id <= MAX_ID) || id != (double)(int32_t)id)
+        return xd_fail(e, XD_EFORMAT, "%s: the id of '%.80s' is not a whole number from 0 to %d",
+                       what, s, (int)MAX_ID);
+    int32_t k = (int32_t)id;
+    if (seen[k / 8] >> k % 8 & 1)
+        return xd_fail(e, XD_EFORMAT, "%s: id %d of '%.80s' belongs to another piece too", what,
+                       k, s);
+    size_t at = find_slot(b, s, len);
+    if (b->slot[at] >= 0)
+        return xd_fail(e, XD_EFORMAT, "%s: '%.80s' stands there twice", what, s);
+    seen[k / 8] |= (unsigned char)(1 << k % 8);
+    b->slot[at] = b->n;
+    b->p[b->n++] = (piece) {b->text.len, len, k};
+    b->top = k >= b->top ? k + 1 : b->top;
+    xd_bytes_add(&b->text, s, len);
+    return b->text.failed ? xd_fail(e, XD_ENOMEM, "no memory for the pieces of %s", what) : XD_OK;
+}
+
+static xd_status read_vocab(xd_bpe *b, const xd_json *j, const char *what, xd_err *e)
+{
+    int n = xd_json_is_object(j) ? xd_json_size(j) : 0;
+    if (n < 1 || n > MAX_PIECES)
+        return xd_fail(e, XD_EFORMAT, "%s has no object of pieces and their ids", what);
+    b->slots = table_size(n);
+    b->p = malloc((size_t)n * sizeof *b->p);
+    b->slot = malloc(b->slots * sizeof *b->slot);
+    unsigned char *seen = calloc(MAX_ID / 8 + 1, 1);
+    xd_status      s = XD_OK;
+    if (!b->p || !b->slot || !seen) {
+        free(seen);
+        return xd_fail(e, XD_ENOMEM, "no memory for the %d pieces of %s", n, what);
+    }
+    memset(b->slot, 0xff, b->slots * sizeof *b->slot);
+    for (const xd_json *v = xd_json_first(j); v && b->n < n && s == XD_OK; v = xd_json_next(v))
+        s = add_piece(b, v, seen, what, e);
+    free(seen);
+    return s;
+}
+
+/* The letter of a byte as UTF-8. */
+static size_t letter(int byte, char out[2])
+{
+    int c = byte;
+    if (byte <= 0x20)
+        c = 0x100 + byte;
+    else if (byte >= 0x7f && byte <= 0xa0)
+        c = 0x121 + byte - 0x7f;
+    else if (byte == 0xad)
+        c = 0x143;
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    out[0] = (char)(0xc0 | c >> 6);
+    out[1] = (char)(0x80 | (c & 0x3f));
+    return 2;
+}
+
+static void find_bytes(xd_bpe *b)
+{
+    for (int i = 0; i < 256; i++) {
+        char   s[6];
+        size_t n = letter(i, s);
+        b->byte[0][i] = xd_bpe_find(b, s, n);
+        memcpy(s + n, "</w>", 4);
+        b->byte[1][i] = xd_bpe_find(b, s, n + 4);
+    }
+}
+
+/* ---- merges --------------------------------------------------------------------------------- */
+
+/* The pair's slot, or the free one where it belongs. */
+static size_t find_merge(const xd_bpe *b, int32_t left, int32_t right)
+{
+    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
+    size_t   i = (size_t)(h >> 32) & (b->mslots - 1);
+    while (b->m[i].left >= 0 && (b->m[i].left != left || b->m[i].right != right))
+        i = (i + 1) & (b->mslots - 1);
+    return i;
+}
+
+static xd_status open_merges(xd_bpe *b, int n, const char *what, xd_err *e)
+{
+    if (n > MAX_PIECES)
+        return xd_fail(e, XD_EFORMAT, "%s has %d merges, %d are possible", what, n,
+                       (int)MAX_PIECES);
+    b->mslots = table_size(n);
+    b->m = malloc(b->mslots * sizeof *b->m);
+    if (!b->m)
+        return xd_fail(e, XD_ENOMEM, "no memory for the %d merges of %s", n, what);
+    memset(b->m, 0xff, b->mslots * sizeof *b->m);
+    return XD_OK;
+}
+
+typedef struct part { const char *s; size_t len; } part;
+
+/* A pair that comes twice has its last rank. `number` counts lines or entries from 1. */
+static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, const char *what,
+                           xd_err *e)
+{
+    char   s[2 * XD_PIECE_MAX];
+    size_t len = two[0].len + two[1].len;
+    if (two[0].len > XD_PIECE_MAX || two[1].len > XD_PIECE_MAX)
+        return xd_fail(e, XD_EFORMAT, "%s: a part of merge %d has more than %d bytes", what,
+                       number, (int)XD_PIECE_MAX);
+    memcpy(s, two[0].s, two[0].len);
+    memcpy(s + two[0].len, two[1].s, two[1].len);
+    int32_t left = xd_bpe_find(b, s, two[0].len);
+    int32_t right = xd_bpe_find(b, two[1].s, two[1].len), id = xd_bpe_find(b, s, len);
+    if (left < 0 || right < 0 || id < 0) {
+        part p = left < 0 ? two[0] : right < 0 ? two[1] : (part) {s, len};
+        return xd_fail(e, XD_EFORMAT, "%s: '%.*s' of merge %d is not in the vocabulary", what,
+                       (int)(p.len < 80 ? p.len : 80), p.s, number);
+    }
+    b->m[find_merge(b, left, right)] = (merge) {left, right, rank, id};
+    return XD_OK;
+}
+
+/* Cuts a merge at its only space; 0: it is not two parts. */
+static int cut(const char *s, size_t len, part two[2])
+{
+    const char *gap = memchr(s, ' ', len);
+    if (!gap)
+        return 0;
+    two[0] = (part) {s, (size_t)(gap - s)};
+    two[1] = (part) {gap + 1, len - two[0].len - 1};
+    return two[0].len && two[1].len && !memchr(two[1].s, ' ', two[1].len);
+}
+
+static xd_status not_two(const char *what, const char *kind, int number, const char *s, size_t len,
+                         xd_err *e)
+{
+    return xd_fail(e, XD_EFORMAT, "%s: %s %d, '%.*s', is not two parts with one space between",
+                   what, kind, number, (int)(len < 80 ? len : 80), s);
+}
+
+/* merges.txt: a pair a line, the lowest rank first; lines that begin with #version do not count. */
+static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *what, xd_err *e)
+{
+    int64_t lines = 1;
+    for (size_t i = 0; i < len; i++)
+        lines += s[i] == '\n';
+    if (len == 0)
+        return xd_fail(e, XD_EFORMAT, "%s is empty", what);
+    if (lines > MAX_PIECES)
+        lines = MAX_PIECES + 1;
+    xd_status st = open_merges(b, (int)lines, what, e);
+    int       number = 0;
+    for (size_t at = 0; at < len && st == XD_OK;) {
+        const char *end = memchr(s + at, '\n', len - at);
+        size_t      n = end ? (size_t)(end - s) - at : len - at, all = n + 1;
+        part        two[2];
+        n -= n && s[at + n - 1] == '\r';
+        number++;
+        if (n < 8 || memcmp(s + at, "#version", 8))
+            st = cut(s + at, n, two) ? add_merge(b, two, number, number, what, e)
+                                     : not_two(what, "line", number, s + at, n, e);
+        at += all;
+    }
+    return st;
+}
+
+/* model.merges of a tokenizer.json: texts "a b" or pairs ["a", "b"]. */
+static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_err *e)
+{
+    if (!xd_json_is_list(list))
+        return xd_fail(e, XD_EFORMAT, "%s has no list model.merges", what);
+    xd_status s = open_merges(b, xd_json_size(list), what, e);
+    int       number = 0;
+    for (const xd_json *i = xd_json_first(list); i && s == XD_OK; i = xd_json_next(i)) {
+        const xd_json *first = xd_json_first(i);
+        const char    *one = xd_json_text(i), *l = xd_json_text(first);
+        const char    *r = first ? xd_json_text(xd_json_next(first)) : NULL;
+        part           two[2];
+        number++;
+        if (l && r && *l && *r && xd_json_size(i) == 2) {
+            two[0] = (part) {l, strlen(l)};
+            two[1] = (part) {r, strlen(r)};
+        } else if (!one || !cut(one, strlen(one), two)) {
+            return not_two(what, "merge", number, one ? one : "", one ? strlen(one) : 0, e);
+        }
+        s = add_merge(b, two, number, number, what, e);
+    }
+    return s;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+xd_status xd_bpe_open(xd_bpe **out, const xd_bpe_files *f, xd_err *e)
+{
+    xd_bpe *b = calloc(1, sizeof *b);
+    *out = NULL;
+    if (!b)
+        return xd_fail(e, XD_ENOMEM, "no memory for a vocabulary");
+    xd_status s = read_vocab(b, f->vocab, f->vocab_name, e);
+    if (s == XD_OK)
+        s = f->merges ? read_lines(b, f->merges, f->len, f->merges_name, e)
+                      : read_list(b, f->list, f->merges_name, e);
+    if (s == XD_OK) {
+        find_bytes(b);
+        b->unknown = -1;
+        *out = b;
+    } else {
+        xd_bpe_close(b);
+    }
+    return s;
+}
+
+/* Bytes that UTF-8 never has need no piece. */
+xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e)
+{
+    b->unknown = xd_bpe_find(b, s, strlen(s));
+    for (int i = 0; i < 0xf5 && b->unknown < 0; i++)
+        if (i != 0xc0 && i != 0xc1 && (b->byte[0][i] < 0 || b->byte[1][i] < 0))
+            return xd_fail(e, XD_EFORMAT,
+                           "%s has no piece for byte %d %s a word, nor the unk_token '%.80s'",
+                           what, i, b->byte[0][i] < 0 ? "in" : "at the end of", s);
+    return XD_OK;
+}
+
+void xd_bpe_close(xd_bpe *b)
+{
+    if (!b)
+        return;
+    free(b->p);
+    free(b->slot);
+    free(b->text.p);
+    free(b->m);
+    free(b);
+}
+
+int xd_bpe_size(const xd_bpe *b)
+{
+    return b->n;
+}
+
+int xd_bpe_top(const xd_bpe *b)
+{
+    return b->top;
+}
+
+/* ---- one word ------------------------------------------------------------------------------- */
+
+typedef struct symbol { int64_t prev, next; int32_t id; int gone; } symbol;
+typedef struct pair { int64_t at; int32_t rank, id; } pair;
+typedef struct heap { pair *p; int64_t n; } heap;
+
+static int sooner(const pair *a, const pair *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
+}
+
+static void push(heap *h, pair p)
+{
+    int64_t i = h->n++;
+    while (i > 0 && sooner(&p, &h->p[(i - 1) / 2])) {
+        h->p[i] = h->p[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    h->p[i] = p;
+}
+
+static pair pop(heap *h)
+{
+    pair    top = h->p[0], last = h->p[--h->n];
+    int64_t i = 0, k;
+    while ((k = 2 * i + 1) < h->n) {
+        k += k + 1 < h->n && sooner(&h->p[k + 1], &h->p[k]);
+        if (!sooner(&h->p[k], &last))
+            break;
+        h->p[i] = h->p[k];
+        i = k;
+    }
+    h->p[i] = last;
+    return top;
+}
+
+/* Offers the pair of a symbol and its right neighbour, when it has a rank. */
+static void offer(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
+{
+    const merge *m = &b->m[find_merge(b, s[at].id, s[s[at].next].id)];
+    if (m->left >= 0)
+        push(h, (pair) {at, m->rank, m->id});
+}
+
+/* A pair that has changed since it was offered is stale unless it merges into the same piece. Each
+ * merge offers two pairs and ends one, so that the heap never holds more than 2n. */
+static void merge_all(const xd_bpe *b, symbol *s, heap *h)
+{
+    while (h->n > 0) {
+        pair    p = pop(h);
+        int64_t next = s[p.at].gone ? -1 : s[p.at].next;
+        if (next < 0)
+            continue;
+        const merge *m = &b->m[find_merge(b, s[p.at].id, s[next].id)];
+        if (m->left < 0 || m->id != p.id)
+            continue;
+        s[p.at].id = p.id;
+        s[p.at].next = s[next].next;
+        s[next].gone = 1;
+        if (s[next].next >= 0)
+            s[s[next].next].prev = p.at;
+        if (s[p.at].prev >= 0)
+            offer(b, h, s, s[p.at].prev);
+        if (s[p.at].next >= 0)
+            offer(b, h, s, p.at);
+    }
+}
+
+enum { SMALL = 64 };                    /* bytes of a word that needs no memory of its own      */
+
+void xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out)
+{
+    symbol  few[SMALL], *s = few;
+    pair    small[2 * SMALL], *p = small;
+    int64_t n = (int64_t)len;
+    if (len > SMALL) {
+        s = len < SIZE_MAX / 64 ? malloc(len * sizeof *s) : NULL;
+        p = len < SIZE_MAX / 64 ? malloc(2 * len * sizeof *p) : NULL;
+    }
+    if (s && p) {
+        heap h = {p, 0};
+        for (int64_t i = 0; i < n; i++) {
+            int32_t id = b->byte[i == n - 1][(unsigned char)w[i]];
+            s[i] = (symbol) {i - 1, i + 1 < n ? i + 1 : -1, id < 0 ? b->unknown : id, 0};
+        }
+        for (int64_t i = 0; i + 1 < n; i++)
+            offer(b, &h, s, i);
+        merge_all(b, s, &h);
+        for (int64_t i = n ? 0 : -1; i >= 0; i = s[i].next)
+            xd_ids_add(out, s[i].id);
+    } else {
+        out->failed = 1;
+    }
+    if (len > SMALL) {
+        free(s);
+        free(p);
+    }
+}

@@ -1,0 +1,356 @@
+/* open.c - opening tokenizers: which kind a directory has, and the files of each. */
+#include "tok/inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+enum { MAX_FILE = 1 << 28 };            /* bytes of a vocabulary; the largest have 2^24         */
+
+/* ---- T5 ------------------------------------------------------------------------------------- */
+
+/* The vocabulary is read: gives it to the library and prepares the search. */
+static xd_status finish(xd_tok *t, const char *what, xd_err *e)
+{
+    xd_bytes_buf model = {0};
+    char         why[256] = "";
+    if (t->v.n < 3)
+        return xd_fail(e, XD_EFORMAT, "%s has %d pieces, the three special ones alone are more",
+                       what, t->v.n);
+    if (xd_charsmap_open(&t->map, t->v.map.p, t->v.map.len, what, e) != XD_OK)
+        return XD_EFORMAT;
+    xd_vocab_model(&t->v, &model);
+    if (!model.failed)
+        t->spm = xd_spm_open(model.p, model.len, why, sizeof why);
+    free(model.p);
+    if (model.failed)
+        return xd_fail(e, XD_ENOMEM, "no memory for the model in %s", what);
+    if (!t->spm || xd_spm_size(t->spm) != t->v.n)
+        return xd_fail(e, XD_EFORMAT, "SentencePiece refuses %s: %s", what,
+                       why[0] ? why : "pieces are missing");
+    t->unknown = t->v.p[0].score;
+    for (int i = 0; i < t->v.n; i++) {
+        const xd_piece *p = &t->v.p[i];
+        t->unknown = p->score < t->unknown ? p->score : t->unknown;
+        t->longest = p->len > t->longest ? p->len : t->longest;
+        t->lens[p->len] = 1;
+    }
+    t->unknown -= 10;
+    t->next = t->top = t->v.n;
+    return XD_OK;
+}
+
+/* T5's sentinels stand behind the pieces of a spiece.model, the last one first. */
+static xd_status add_sentinels(xd_vocab *v, const xd_json *cfg, const char *what, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int i = xd_special_extra_ids(cfg) - 1; i >= 0 && s == XD_OK; i--) {
+        char name[32];
+        int  n = snprintf(name, sizeof name, "<extra_id_%d>", i);
+        s = xd_vocab_add(v, name, (size_t)n, 0, XD_PIECE_NORMAL, what, e);
+    }
+    return s;
+}
+
+/* Opens `data`, a spiece.model, or without it tokenizer.json. */
+static xd_status read_t5(xd_tok *t, const char *data, size_t len, const xd_special_files *f,
+                         const char *what, xd_err *e)
+{
+    xd_status s = data ? xd_vocab_spiece(&t->v, data, len, what, e)
+                       : xd_vocab_json(&t->v, f->tj, what, e);
+    if (s == XD_OK && data)
+        s = add_sentinels(&t->v, f->cfg, what, e);
+    return s == XD_OK ? finish(t, what, e) : s;
+}
+
+/* ---- CLIP ----------------------------------------------------------------------------------- */
+
+static xd_status read_clip(xd_tok *t, const xd_bpe_files *b, const xd_special_files *f, xd_err *e)
+{
+    xd_status s = xd_clip_open(&t->clip, b, e);
+    if (s != XD_OK)
+        return s;
+    t->next = xd_bpe_size(xd_clip_bpe(t->clip));
+    t->top = xd_bpe_top(xd_clip_bpe(t->clip));
+    return xd_bpe_unknown(xd_clip_bpe(t->clip), xd_special_name(f, "unk_token"), b->vocab_name, e);
+}
+
+static xd_bpe_files bpe_of_json(const xd_json *tj, const char *what)
+{
+    const xd_json *model = xd_json_get(tj, "model");
+    return (xd_bpe_files) {.vocab = xd_json_get(model, "vocab"), .vocab_name = what,
+                           .list = xd_json_get(model, "merges"), .merges_name = what};
+}
+
+/* ---- both, from memory ---------------------------------------------------------------------- */
+
+/* With `b` CLIP's, else T5's. */
+static xd_status open_with(xd_tok **out, const char *data, size_t len, const xd_bpe_files *b,
+                           const xd_special_files *f, const char *what, xd_err *e)
+{
+    xd_tok *t = calloc(1, sizeof *t);
+    *out = NULL;
+    if (!t)
+        return xd_fail(e, XD_ENOMEM, "no memory for a tokenizer");
+    xd_status s = b ? read_clip(t, b, f, e) : read_t5(t, data, len, f, what, e);
+    if (s == XD_OK)
+        s = xd_special_read(t, f, e);
+    if (s == XD_OK)
+        *out = t;
+    else
+        xd_tok_close(&t);
+    return s;
+}
+
+xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e)
+{
+    xd_special_files f = {.spiece = 1};
+    return open_with(t, data ? data : "", len, NULL, &f, "the SentencePiece model", e);
+}
+
+/* Early files do not name their model's type. */
+static int json_is_bpe(const xd_json *tj)
+{
+    const xd_json *model = xd_json_get(tj, "model");
+    const char    *type = xd_json_text(xd_json_get(model, "type"));
+    return type ? !strcmp(type, "BPE") : xd_json_get(model, "merges") != NULL;
+}
+
+xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e)
+{
+    const char *what = "tokenizer.json";
+    xd_json    *j = NULL;
+    *t = NULL;
+    xd_status s = xd_json_parse(&j, text, len, what, e);
+    if (s == XD_OK) {
+        xd_special_files f = {.tj = j, .clip = json_is_bpe(j)};
+        xd_bpe_files     b = bpe_of_json(j, what);
+        s = open_with(t, NULL, 0, f.clip ? &b : NULL, &f, what, e);
+    }
+    xd_json_free(&j);
+    return s;
+}
+
+xd_status xd_tok_open_bpe(xd_tok **t, const char *vocab, size_t nvocab, const char *merges,
+                          size_t nmerges, xd_err *e)
+{
+    xd_json *j = NULL;
+    *t = NULL;
+    xd_status s = xd_json_parse(&j, vocab, nvocab, "vocab.json", e);
+    if (s == XD_OK) {
+        xd_special_files f = {.clip = 1};
+        xd_bpe_files     b = {.vocab = j, .vocab_name = "vocab.json", .merges = merges,
+                              .len = nmerges, .merges_name = "merges.txt"};
+        s = open_with(t, NULL, 0, &b, &f, NULL, e);
+    }
+    xd_json_free(&j);
+    return s;
+}
+
+/* ---- a directory ---------------------------------------------------------------------------- */
+
+static int has(const char *dir, const char *name)
+{
+    char *path = xd_path_join(dir, name);
+    int   yes = path && xd_file_exists(path);
+    free(path);
+    return yes;
+}
+
+/* A JSON file of the directory; none is no error. */
+static xd_status read_beside(xd_json **j, const char *dir, const char *name, xd_err *e)
+{
+    char     *path = xd_path_join(dir, name);
+    xd_status s = XD_OK;
+    *j = NULL;
+    if (!path)
+        return xd_fail(e, XD_ENOMEM, "no memory for a path");
+    if (xd_file_exists(path))
+        s = xd_json_read(j, path, e);
+    free(path);
+    return s;
+}
+
+/* The small files of a directory. */
+typedef struct beside { xd_json *cfg, *map, *old, *tj; } beside;
+
+static xd_status read_small(beside *f, const char *dir, xd_err *e)
+{
+    if (!xd_file_is_dir(dir))
+        return xd_fail(e, XD_EIO, "%s is not a directory", dir);
+    xd_status s = read_beside(&f->cfg, dir, "tokenizer_config.json", e);
+    if (s == XD_OK)
+        s = read_beside(&f->map, dir, "special_tokens_map.json", e);
+    if (s == XD_OK)
+        s = read_beside(&f->old, dir, "added_tokens.json", e);
+    return s;
+}
+
+static void free_beside(beside *f)
+{
+    xd_json_free(&f->cfg);
+    xd_json_free(&f->map);
+    xd_json_free(&f->old);
+    xd_json_free(&f->tj);
+}
+
+/* The large tokenizer.json is read only for its vocabulary or for tokens that nobody else
+ * declares. */
+static xd_status read_large(beside *b, const char *dir, int needed, xd_err *e)
+{
+    if (b->tj || (!needed && xd_json_get(b->cfg, "added_tokens_decoder")))
+        return XD_OK;
+    return read_beside(&b->tj, dir, "tokenizer.json", e);
+}
+
+static xd_special_files special_of(const beside *b)
+{
+    return (xd_special_files) {.cfg = b->cfg, .map = b->map, .old = b->old, .tj = b->tj};
+}
+
+static xd_status open_t5(xd_tok **t, const char *dir, beside *b, xd_err *e)
+{
+    int       spiece = has(dir, "spiece.model");
+    char     *path = xd_path_join(dir, spiece ? "spiece.model" : "tokenizer.json"), *data = NULL;
+    size_t    len = 0;
+    xd_status s = path ? read_large(b, dir, !spiece, e) : XD_ENOMEM;
+    if (!path)
+        return xd_fail(e, XD_ENOMEM, "no memory for a path");
+    if (s == XD_OK && spiece)
+        s = xd_file_read(path, MAX_FILE, &data, &len, e);
+    else if (s == XD_OK && !b->tj)
+        s = xd_fail(e, XD_EIO, "%s has neither spiece.model nor tokenizer.json", dir);
+    if (s == XD_OK) {
+        xd_special_files f = special_of(b);
+        f.spiece = spiece;
+        s = open_with(t, data, len, NULL, &f, path, e);
+    }
+    free(data);
+    free(path);
+    return s;
+}
+
+static xd_status clip_files(xd_tok **t, const char *vpath, const char *mpath,
+                            const xd_special_files *f, xd_err *e)
+{
+    xd_bpe_files b = {.vocab_name = vpath, .merges_name = mpath};
+    xd_json     *vocab = NULL;
+    char        *merges = NULL;
+    xd_status    s = xd_json_read(&vocab, vpath, e);
+    if (s == XD_OK)
+        s = xd_file_read(mpath, MAX_FILE, &merges, &b.len, e);
+    if (s == XD_OK) {
+        b.vocab = vocab;
+        b.merges = merges;
+        s = open_with(t, NULL, 0, &b, f, NULL, e);
+    }
+    xd_json_free(&vocab);
+    free(merges);
+    return s;
+}
+
+static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
+{
+    int   vocab = has(dir, "vocab.json"), merges = has(dir, "merges.txt"), two = vocab && merges;
+    char *vpath = xd_path_join(dir, two ? "vocab.json" : "tokenizer.json");
+    char *mpath = xd_path_join(dir, "merges.txt");
+    xd_status s = vpath && mpath ? read_large(b, dir, !two, e)
+                                 : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    if (s == XD_OK) {
+        xd_special_files f = special_of(b);
+        f.clip = 1;
+        if (two) {
+            s = clip_files(t, vpath, mpath, &f, e);
+        } else if (b->tj) {
+            xd_bpe_files p = bpe_of_json(b->tj, vpath);
+            s = open_with(t, NULL, 0, &p, &f, NULL, e);
+        } else if (vocab || merges) {
+            s = xd_fail(e, XD_EIO, "%s has %s and no %s", dir, vocab ? "vocab.json" : "merges.txt",
+                        vocab ? "merges.txt" : "vocab.json");
+        } else {
+            s = xd_fail(e, XD_EIO, "%s has neither vocab.json and merges.txt nor tokenizer.json",
+                        dir);
+        }
+    }
+    free(vpath);
+    free(mpath);
+    return s;
+}
+
+/* ---- which kind ----------------------------------------------------------------------------- */
+
+enum { OTHER, T5, CLIP };
+
+/* Classes that stand for any kind leave the files to say it. */
+static int kind_of_class(const char *name)
+{
+    static const struct { const char *name; int kind; } classes[] = {
+        {"T5Tokenizer", T5},     {"T5TokenizerFast", T5},
+        {"CLIPTokenizer", CLIP}, {"CLIPTokenizerFast", CLIP},
+    };
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (!strcmp(name, classes[i].name))
+            return classes[i].kind;
+    return OTHER;
+}
+
+static int says_nothing(const char *name)
+{
+    return !name || !strcmp(name, "PreTrainedTokenizerFast") || !strcmp(name, "TokenizersBackend");
+}
+
+static xd_status kind_of_files(int *kind, const char *dir, beside *b, xd_err *e)
+{
+    xd_status s = XD_OK;
+    if (has(dir, "spiece.model")) {
+        *kind = T5;
+    } else if (has(dir, "vocab.json") || has(dir, "merges.txt")) {
+        *kind = CLIP;
+    } else {
+        s = read_large(b, dir, 1, e);
+        *kind = json_is_bpe(b->tj) ? CLIP : T5;
+        if (s == XD_OK && !b->tj)
+            s = xd_fail(e, XD_EIO,
+                        "%s has none of spiece.model, vocab.json with merges.txt, tokenizer.json",
+                        dir);
+    }
+    return s;
+}
+
+static xd_status open_dir(xd_tok **t, const char *dir, int kind, xd_err *e)
+{
+    beside    b = {0};
+    xd_status s = read_small(&b, dir, e);
+    *t = NULL;
+    if (s == XD_OK && kind == OTHER) {
+        const char *name = xd_json_text(xd_json_get(b.cfg, "tokenizer_class"));
+        if (says_nothing(name))
+            s = kind_of_files(&kind, dir, &b, e);
+        else
+            kind = kind_of_class(name);
+        if (s == XD_OK && kind == OTHER)
+            s = xd_fail(e, XD_EUNSUPPORTED,
+                        "%s has a %s; T5Tokenizer and CLIPTokenizer are known here", dir, name);
+    }
+    if (s == XD_OK)
+        s = kind == T5 ? open_t5(t, dir, &b, e) : open_clip(t, dir, &b, e);
+    free_beside(&b);
+    return s;
+}
+
+xd_status xd_tok_open(xd_tok **t, const char *dir, xd_err *e)
+{
+    return open_dir(t, dir, OTHER, e);
+}
+
+xd_status xd_tok_open_t5(xd_tok **t, const char *dir, xd_err *e)
+{
+    return open_dir(t, dir, T5, e);
+}
+
+xd_status xd_tok_open_clip(xd_tok **t, const char *dir, xd_err *e)
+{
+    return open_dir(t, dir, CLIP, e);
+}
