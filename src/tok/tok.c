@@ -24,7 +24,7 @@ void xd_tok_close(xd_tok **tp)
 
 int64_t xd_tok_vocab(const xd_tok *t)
 {
-    return t->top;
+    return t->next;
 }
 
 int32_t xd_tok_bos(const xd_tok *t)
