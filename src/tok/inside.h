@@ -82,7 +82,7 @@ typedef struct xd_added {
 typedef struct xd_ids { int32_t *p; int64_t n, cap; int failed; } xd_ids;
 void xd_ids_add(xd_ids *o, int32_t id);
 
-/* ---- byte pairs and CLIP's words -------------------------------------------------------------- */
+/* ---- byte pairs and CLIP's words ------------------------------------------------------------- */
 
 typedef struct xd_bpe xd_bpe;
 typedef struct xd_bpe_files {           /* names are for errors                                 */
@@ -111,7 +111,7 @@ void      xd_clip_normalize(const char *s, size_t len, xd_bytes_buf *out);
 /* The ids of normalized text. */
 void      xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out);
 
-/* ---- a tokenizer ------------------------------------------------------------------------------ */
+/* ---- a tokenizer ----------------------------------------------------------------------------- */
 
 struct xd_tok {
     xd_clip    *clip;                   /* NULL: T5's, of which the next six are                */
