@@ -72,6 +72,10 @@ typedef struct xd_open_args {   /* start with {0}                               
     int         log_level;      /* lines up to this level reach `log`                        */
     void      (*log)(void *cookie, int level, const char *line);
     void       *cookie;
+    const char *trace;          /* NULL, or a file on rank 0 that every request writes when it ends,
+                                   also by a failure behind its first check: what all ranks did
+                                   when, as a Chrome trace (JSON) for chrome://tracing or Perfetto.
+                                   The first request's shows the opening as well              */
 } xd_open_args;
 
 /* Reads configurations and checks the files' tensors; weights are loaded by the first request. */
