@@ -1,16 +1,20 @@
-"""golden_tok.py - 500 prompts and the ids that transformers' T5Tokenizer gives them.
+"""golden_tok.py - 500 prompts and the ids that transformers' tokenizers give them.
 
 Writes tests/golden/tok/prompts.txt (a prompt a line; control characters and backslashes as \\xHH),
 demo.txt (the ids of the demo tokenizer, a prompt a line), real.txt (number of ids and their FNV-1a
-hash with the vocabulary of T5 itself), small/tokenizer.json and small.txt (the same for it). Needs
-transformers and sentencepiece.
+hash with the vocabulary of T5 itself), small/tokenizer.json and small.txt (the same for it). Of
+CLIP's tokenizer clip0.txt, clip1.txt (the same for each --clip), clip/ (small vocabularies) and
+clip.txt. Needs transformers and sentencepiece.
 
     python tools/golden_tok.py --demo models/demo-pixart/tokenizer \\
         --real ../shared/hf/stabilityai/stable-diffusion-3-medium-diffusers/tokenizer_3 \\
-        --real ../shared/hf/black-forest-labs/FLUX.1-dev/tokenizer_2
+        --real ../shared/hf/black-forest-labs/FLUX.1-dev/tokenizer_2 \\
+        --clip ../shared/hf/black-forest-labs/FLUX.1-dev/tokenizer \\
+        --clip ../shared/hf/stabilityai/stable-diffusion-3-medium-diffusers/tokenizer_2
 """
 import argparse
 import base64
+import collections
 import json
 import pathlib
 import random
@@ -19,7 +23,7 @@ import tempfile
 
 import sentencepiece
 import transformers
-from transformers import T5Tokenizer
+from transformers import CLIPTokenizer, T5Tokenizer
 from transformers.convert_slow_tokenizer import SentencePieceExtractor
 
 WRITTEN = [
@@ -121,9 +125,9 @@ def fnv(ids):
     return h
 
 
-def ids_of(tokenizer, texts):
+def ids_of(tokenizer, texts, limits=(1, 2, 20)):
     whole = tokenizer(texts).input_ids
-    for limit in (1, 2, 20):            # the test relies on how truncation works
+    for limit in limits:                # the test relies on how truncation works
         for ids, cut in zip(whole, tokenizer(texts, truncation=True, max_length=limit).input_ids):
             assert cut == (ids if len(ids) <= limit else ids[:limit - 1] + ids[-1:])
     return whole
@@ -157,10 +161,72 @@ def write_small(folder, demo):
     shutil.rmtree(work)
 
 
+def letters():
+    """CLIP's letter for each byte."""
+    plain = [*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)]
+    rest = [b for b in range(256) if b not in plain]
+    return {b: chr(b) for b in plain} | {b: chr(256 + i) for i, b in enumerate(rest)}
+
+
+def trained(texts, count):
+    """The `count` merges that byte pair encoding learns from words."""
+    words = [list(w[:-1]) + [w[-1] + "</w>"] for t in texts for w in t.lower().split()]
+    merges = []
+    while len(merges) < count:
+        pairs = collections.Counter(p for w in words for p in zip(w, w[1:]))
+        best = max(sorted(pairs), key=lambda p: pairs[p])
+        merges.append(best)
+        for w in words:
+            for i in range(len(w) - 2, -1, -1):
+                if (w[i], w[i + 1]) == best:
+                    w[i:i + 2] = [w[i] + w[i + 1]]
+    return merges
+
+
+def write_clip(folder):
+    """A vocabulary of CLIP's kind with bytes left out, the padding token a piece that texts
+    have, and added tokens of every kind: as vocab.json and merges.txt, and as tokenizer.json."""
+    have = [letters()[b] for b in range(256)
+            if not 0x41 <= b <= 0x5a and (b < 0xc3 or b in (0xce, 0xe2, 0xe3, 0xef, 0xf0))]
+    merges = trained(WORDS + ["ha" * 8, "aaaa", "it's don't"], 60)
+    merges += [("a", "a</w>"), ("aa", "a"), ("a", "aa"), ("!", "!"), ("!!", "!!</w>"), ("!", "!</w>")]
+    pieces = have + [c + "</w>" for c in have] + ["".join(m) for m in merges]
+    vocab = {p: i for i, p in enumerate(dict.fromkeys(pieces))}
+    vocab |= {t: len(vocab) + i for i, t in enumerate(("<|startoftext|>", "<|endoftext|>"))}
+    merges = [m for m in dict.fromkeys(merges) if all(p in vocab for p in m)]
+    flags = dict.fromkeys("lstrip normalized rstrip single_word special".split(), False)
+    added = {vocab["!</w>"]: {"content": "!</w>"}, vocab["~"]: {"content": "~", "special": True},
+             vocab["<|startoftext|>"]: {"content": "<|startoftext|>", "normalized": True,
+                                        "special": True},
+             vocab["<|endoftext|>"]: {"content": "<|endoftext|>", "special": True}}
+    for content, names in (("Circle", "normalized single_word"), ("<LORA>", "lstrip rstrip"),
+                           ("red  B", "normalized"), ("\u00c9e\u0301", "normalized rstrip")):
+        added[max(added) + 1] = {"content": content} | dict.fromkeys(names.split(), True)
+    named = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "pad_token": "~",
+             "unk_token": "<|endoftext|>"}
+    config = {"tokenizer_class": "CLIPTokenizer", "model_max_length": 77} | named
+    decoder = {str(k): flags | v for k, v in added.items()}
+
+    def put(path, text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+
+    put(folder / "two/vocab.json", json.dumps(vocab, ensure_ascii=False, separators=(",", ":")))
+    put(folder / "two/merges.txt", "\n".join(["#version: 0.2"] + [" ".join(m) for m in merges]))
+    put(folder / "two/tokenizer_config.json", json.dumps(config | {"added_tokens_decoder": decoder}))
+    model = {"type": "BPE", "unk_token": "<|endoftext|>", "end_of_word_suffix": "</w>",
+             "vocab": vocab, "merges": [" ".join(m) for m in merges]}
+    tokens = [{"id": k} | flags | v for k, v in added.items()]
+    put(folder / "one/tokenizer.json", json.dumps({"added_tokens": tokens, "model": model},
+                                                  ensure_ascii=False, separators=(",", ":")))
+    put(folder / "one/tokenizer_config.json", json.dumps(config))
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--demo", required=True)
     p.add_argument("--real", action="append", default=[])
+    p.add_argument("--clip", action="append", default=[])
     p.add_argument("--out", default="tests/golden/tok")
     a = p.parse_args()
     transformers.logging.set_verbosity_error()
@@ -180,6 +246,15 @@ def main():
     write("small.txt", [f"{len(i)} {fnv(i):016x}" for i in small])
     if real:
         write("real.txt", [f"{len(i)} {fnv(i):016x}" for i in real[0]])
+
+    for i, folder in enumerate(a.clip):
+        ids = ids_of(CLIPTokenizer.from_pretrained(folder), texts, (2, 3, 77))
+        write(f"clip{i}.txt", [f"{len(i)} {fnv(i):016x}" for i in ids])
+    write_clip(out / "clip")
+    kinds = [CLIPTokenizer.from_pretrained(out / "clip" / k) for k in ("one", "two")]
+    kinds = [ids_of(k, texts, (2, 3, 77)) for k in kinds]
+    assert kinds[0] == kinds[1]
+    write("clip.txt", [f"{len(i)} {fnv(i):016x}" for i in kinds[0]])
 
 
 if __name__ == "__main__":

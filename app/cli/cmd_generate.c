@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
@@ -19,7 +20,7 @@
 #include "cli/stop.h"
 
 typedef struct own {            /* options of the program, not of the request                  */
-    const char  *model, *output, *dtype, *device, *prompt_file;
+    const char  *model, *output, *dtype, *device, *prompt_file, *trace;
     xd_opt_texts prompts;
     int          threads, nproc, quiet, verbose, json;
 } own;
@@ -45,6 +46,8 @@ static const xd_option own_rows[] = {
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "say more about what is done" },
+    { "trace", XD_OPT_TEXT, AT(trace), 0, 0, NULL, "FILE",
+      "write what all ranks did when, for chrome://tracing or ui.perfetto.dev" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
       "print one JSON object an image instead of its file name" },
 };
@@ -78,6 +81,7 @@ static void task_init(task *t)
     *t = (task){ .own.output = "output.png" };
     t->plan = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1, .ring_degree = 1,
                              .pipefusion_parallel_degree = 1, .data_parallel_degree = 1,
+                             .text_tensor_parallel_degree = 1,
                              .warmup_steps = 1 };
     t->launched = xd_launched(&t->rank);
     xd_request_init(&t->request);
@@ -190,6 +194,16 @@ static xd_status take_prompts(task *t)
     return st;
 }
 
+/* The pictures and the trace can be written, and not to the same name. */
+static xd_status check_files(task *t)
+{
+    const own *o = &t->own;
+    xd_status  st = xd_output_check(o->output, t->images, &t->err);
+    if (st == XD_OK && o->trace && strcmp(o->trace, o->output) == 0)
+        return xd_fail(&t->err, XD_EINVAL, "--trace and --output are the same file %s", o->trace);
+    return st == XD_OK && o->trace ? xd_file_writable(o->trace, &t->err) : st;
+}
+
 static xd_status check(task *t, int *ranks)
 {
     own        *o = &t->own;
@@ -215,7 +229,7 @@ static xd_status check(task *t, int *ranks)
     r->on_image = on_image;
     r->cookie = t;
     t->images = (int)images;
-    return t->rank > 0 ? XD_OK : xd_output_check(o->output, t->images, &t->err);
+    return t->rank > 0 ? XD_OK : check_files(t);
 }
 
 static void say_times(const task *t, const xd_result *res)
@@ -245,7 +259,8 @@ static xd_open_args open_args(task *t)
 {
     const own   *o = &t->own;
     xd_open_args a = { .model = o->model, .dtype = o->dtype, .device = o->device,
-                       .threads = o->threads, .parallel = t->plan, .log = on_log, .cookie = t };
+                       .threads = o->threads, .parallel = t->plan, .log = on_log, .cookie = t,
+                       .trace = o->trace };
     a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
     return a;
 }
@@ -282,6 +297,7 @@ static xd_status launch(task *t, int ranks, int argc, char **argv, int *code)
     xd_open_args a = open_args(t);
     xd_launch    l = { .ranks = ranks, .argc = argc, .argv = argv, .command = "generate" };
     a.log = NULL;
+    a.trace = NULL;
     a.parallel = (xd_parallel){ 0 };
     xd_status st = xd_open(&g, &a, &t->err);
     xd_close(&g);
@@ -332,9 +348,9 @@ static void help(FILE *f)
         { "This machine", "dtype threads device enable_tiling enable_slicing" },
         { "Several ranks", "nproc ulysses_degree ring_degree pipefusion_parallel_degree "
                            "tensor_parallel_degree data_parallel_degree use_cfg_parallel "
-                           "use_parallel_vae num_pipeline_patch warmup_steps "
+                           "text_tensor_parallel_degree use_parallel_vae num_pipeline_patch warmup_steps "
                            "attn_layer_num_for_pp use_displaced_patches" },
-        { "What is said", "quiet verbose json" },
+        { "What is said", "quiet verbose json trace" },
         { "More", NULL },
     };
     task t;

@@ -61,6 +61,7 @@ typedef struct xd_parallel {
                                    with the first patch; "every": with every patch, as xDiT
                                    does; NULL: first                                         */
     const char *attn_layer_num_for_pp;  /* "10,9,9": blocks of each stage; NULL: balanced     */
+    int text_tensor_parallel_degree;    /* of the ranks above, those that share text encoders */
 } xd_parallel;
 
 typedef struct xd_open_args {   /* start with {0}                                            */
@@ -75,6 +76,10 @@ typedef struct xd_open_args {   /* start with {0}                               
     int         log_level;      /* lines up to this level reach `log`                        */
     void      (*log)(void *cookie, int level, const char *line);
     void       *cookie;
+    const char *trace;          /* NULL, or a file on rank 0 that every request writes when it ends,
+                                   also by a failure behind its first check: what all ranks did
+                                   when, as a Chrome trace (JSON) for chrome://tracing or Perfetto.
+                                   The first request's shows the opening as well              */
 } xd_open_args;
 
 /* Reads configurations and checks the files' tensors; weights are loaded by the first request. */

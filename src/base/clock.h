@@ -2,6 +2,9 @@
 #ifndef XD_BASE_CLOCK_H
 #define XD_BASE_CLOCK_H
 
-double xd_now_s(void);          /* seconds since some fixed moment, monotonic                */
+#include <stdint.h>
+
+double  xd_now_s(void);         /* seconds since some fixed moment, monotonic                */
+int64_t xd_now_ns(void);        /* the same in nanoseconds                                   */
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/par.h"
 
@@ -39,6 +40,10 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_e
         s = xd_dev_open_count(&g->count, g->dev, e);
     if (s == XD_OK)
         s = take_dtype(g, a->dtype, e);
+    if (s == XD_OK)
+        s = xd_trace_dev(g->trace, &g->dev, e);
+    if (s == XD_OK && g->trace && g->all->rank == 0)
+        s = xd_file_writable(a->trace, e);
     if (s == XD_OK && files)
         s = xd_model_files(&g->model, e);
     if (s == XD_OK)
@@ -57,7 +62,9 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         return xd_fail(e, XD_ENOMEM, "no memory for an engine");
     g->keep = a->keep;
     xd_err    mine = { .rank = -1 };
-    xd_status s = xd_ranks_join(g, a->threads, how & XD_ALONE, &mine);
+    xd_status s = a->trace ? xd_trace_open(&g->trace, a->trace, &mine) : XD_OK;
+    if (s == XD_OK)
+        s = xd_ranks_join(g, a->threads, how & XD_ALONE, &mine);
     if (s == XD_OK)
         s = xd_ranks_open(g, &a->parallel, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
     if (s != XD_OK) {
@@ -68,6 +75,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
             xd_close(&g);
         return s;
     }
+    xd_trace_phase(g->trace, NULL);
     *out = g;
     return XD_OK;
 }
@@ -90,6 +98,7 @@ void xd_close(xd_engine **g)
     xd_ranks_close(*g);
     xd_dev_close(&(*g)->count);
     xd_dev_close(&(*g)->dev);
+    xd_trace_close(&(*g)->trace);
     free(*g);
     *g = NULL;
 }
@@ -145,7 +154,9 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
         double t0 = xd_now_s();
         if (l->first_s == 0)
             xd_result_time(l->r, "first_step", (l->first_s = t0) - j->start_s);
+        int64_t begin = xd_trace_now(g->trace);
         going = xd_flow_step(&f, step);
+        xd_trace_add(g->trace, XD_EV_STEP, begin, step, 0, 0);
         if (j->r->on_tensor && lat && going) {
             xd_flow_latents(&f, lat);
             xd_show(j, "latents", step, 3, d, lat);
@@ -262,6 +273,7 @@ static xd_status paint_all(loop *l, const xd_words *w, xd_err *e)
         if (i + at < j->images)
             s = one_image(l, i + at, w, &lat, &rgb, e);
         s = xd_ranks_agree(j->g, s, e);
+        xd_trace_phase(j->g->trace, "collect");
         if (s == XD_OK) {
             s = collect(l, i, lat, rgb, e);
             s = xd_ranks_agree(j->g, s, e);
@@ -313,7 +325,9 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     loop     l = { .j = &j };
     double   t0 = xd_now_s();
     int64_t  sent = g->used->traffic->bytes;
+    int      started = 0;       /* nothing can be refused any more                             */
     *out = NULL;
+    xd_trace_again(g->trace);
     g->cancel = 0;
     xd_status s = xd_job_open(&j, g, r, &mine);
     if (s == XD_OK)
@@ -326,6 +340,7 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     if (s == XD_OK)
         s = prepare(&j, &w, &need, &mine);
     s = g->idle ? s : xd_ranks_agree(g, s, &mine);
+    started = s == XD_OK;
     if (s == XD_OK) {
         xd_stage(&j, "text");
         double t1 = xd_now_s();
@@ -336,8 +351,11 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
         s = paint(&l, &need, &w, &mine);
     if (s == XD_OK) {
         xd_result_time(l.r, "total", xd_now_s() - t0);
-        xd_result_traffic(l.r, xd_ranks_sent(g, sent));
+        xd_trace_phase(g->trace, "finish");
+        xd_result_traffic(l.r, sent = xd_ranks_sent(g, sent));
     }
+    if (started)
+        s = xd_trace_write(&j, s == XD_OK ? sent : -1, s, &mine);
     xd_words_close(&w, g);
     xd_job_close(&j);
     if (s != XD_OK) {

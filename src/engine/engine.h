@@ -13,6 +13,7 @@
 #include "engine/flow.h"
 #include "engine/model.h"
 #include "engine/plan.h"
+#include "engine/trace.h"
 #include "xdit/xdit.h"
 
 struct xd_engine {
@@ -30,6 +31,7 @@ struct xd_engine {
     int          keep;          /* text encoders stay loaded                                   */
     volatile int cancel;
     uint64_t     hash;          /* of the model                                                */
+    xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
 };
 
 /* How an engine is opened: its weights are those of the files, else random; this rank works by

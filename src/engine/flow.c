@@ -204,6 +204,7 @@ void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo
     f->plan = &j->g->plan;
     f->topo = topo;
     f->net = net;
+    f->trace = dev->counts ? NULL : j->g->trace;
     f->lay = j->lay;
     f->lay.npatch = f->plan->npatch;
     f->lay.nsp = topo->deg.n[XD_ULYSSES] * topo->deg.n[XD_RING];
@@ -362,6 +363,7 @@ static void run_piece(xd_flow *f, piece w)
     const xd_job *j = f->j;
     const xd_dit *dit = j->g->model.dit.dit;
     xd_exec      *x = &f->x;
+    int64_t       begin = xd_trace_now(f->trace);
     size_t        mark = xd_arena_mark(x->tmp);
     int           i = (int)(f->turn % XD_NHID);
     xd_layout     lay = layout_of(f, w.unit, w.pass);
@@ -386,8 +388,10 @@ static void run_piece(xd_flow *f, piece w)
     if (is_first(f))
         dit->embed(x, f->net, &in, &s);
     for (int l = f->net->first; l < f->net->last; l++) {
-        size_t m = xd_arena_mark(x->tmp);
+        size_t  m = xd_arena_mark(x->tmp);
+        int64_t t0 = xd_trace_now(f->trace);
         xd_net_block(x, f->net, l, &s);
+        xd_trace_add(f->trace, XD_EV_BLOCK, t0, l, 0, 0);
         xd_arena_rewind(x->tmp, m);
     }
     if (is_last(f))
@@ -396,6 +400,7 @@ static void run_piece(xd_flow *f, piece w)
         f->h_out[i] = pipe(f)->ops->send(pipe(f), s.h, my_stage(f) + 1);
     xd_arena_rewind(x->tmp, mark);
     x->lay = &f->lay;
+    xd_trace_add(f->trace, XD_EV_PIECE, begin, w.step, w.unit, w.pass);
     f->turn++;
 }
 
@@ -410,6 +415,7 @@ static void advance(xd_flow *f, int step, int unit)
     xd_job   *j = f->j;
     xd_exec  *x = &f->x;
     xd_comm  *c = f->topo->group[XD_CFG];
+    int64_t   begin = xd_trace_now(f->trace);
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor p[XD_MAXPASS], hist[XD_MAXHIST];
     for (int i = 0; i < j->npass; i++) {
@@ -427,6 +433,7 @@ static void advance(xd_flow *f, int step, int unit)
         latents_sent(f, unit);
     j->sampler->step(x, &j->samp, step, part_of(f, f->lat, unit), p[0], hist);
     xd_arena_rewind(x->tmp, mark);
+    xd_trace_add(f->trace, XD_EV_SAMPLER, begin, step, unit, 0);
 }
 
 /* ---- agreement ---------------------------------------------------------------------------- */

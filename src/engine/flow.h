@@ -7,6 +7,7 @@
 #define XD_ENGINE_FLOW_H
 
 #include "engine/plan.h"
+#include "engine/trace.h"
 #include "parallel/link.h"
 
 struct xd_job;
@@ -19,6 +20,7 @@ typedef struct xd_flow {
     const xd_plan *plan;
     const xd_topo *topo;
     const xd_net  *net;
+    xd_trace      *trace;       /* NULL: nothing is recorded                                   */
     xd_layout      lay;
     xd_chain       chain;
     xd_cond        cond[XD_MAXPASS];    /* text of each pass: the prompt, then the negative one */

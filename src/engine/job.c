@@ -174,6 +174,7 @@ void xd_show(const xd_job *j, const char *name, int step, int nd, const int64_t 
 
 void xd_stage(const xd_job *j, const char *name)
 {
+    xd_trace_phase(j->g->trace, name);
     if (j->r->on_stage)
         j->r->on_stage(j->r->cookie, name);
 }

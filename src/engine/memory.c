@@ -70,7 +70,7 @@ static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err
 {
     xd_engine *g = j->g;
     int64_t    rows = 0;
-    int        text = g->used->rank == 0;
+    int        text = g->used->rank < g->plan.text_tp;
     int        vae = !j->r->latents_only && (g->plan.vae_rows || g->topo.replica->rank == 0);
     xd_status  s = XD_OK;
     for (int i = 0; i < w->n; i++)

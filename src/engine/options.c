@@ -47,6 +47,8 @@ static const xd_option parallel[] = {
            "stages of blocks through which patches of the picture flow"),
     DEGREE("tensor_parallel_degree", tensor_parallel_degree,
            "ranks that share every weight matrix"),
+    DEGREE("text_tensor_parallel_degree", text_tensor_parallel_degree,
+           "of those ranks, the first that share the text encoder (default: one has it)"),
     DEGREE("data_parallel_degree", data_parallel_degree,
            "groups of ranks that paint different pictures"),
     SWITCH("use_cfg_parallel", use_cfg_parallel,

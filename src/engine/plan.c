@@ -109,10 +109,28 @@ static void describe(xd_plan *p, const char *degrees)
         add(p, "%stext with every patch", sep), sep = ", ";
     if (p->vae_rows)
         add(p, "%sVAE rows", sep), sep = ", ";
+    if (p->text_tp > 1)
+        add(p, "%stext %d", sep, p->text_tp), sep = ", ";
     for (int i = 0; i < p->nlist; i++)
         add(p, "%s%d", i ? "+" : sep[0] == ',' ? ", stages " : " (stages ", p->list[i]);
     if (p->nlist || sep[0] == ',')
         add(p, ")");
+}
+
+/* The text encoder is cut over the first ranks of those that the plan uses anyhow. */
+static xd_status take_text(xd_plan *p, int asked, const char *plan, xd_err *e)
+{
+    int used = xd_degrees_product(p->deg);
+    p->text_tp = asked ? asked : 1;
+    if (p->text_tp < 1)
+        return xd_fail(e, XD_EINVAL, "text_tensor_parallel_degree is %d; it must be at least 1",
+                       p->text_tp);
+    if (p->text_tp <= used)
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL, "text_tensor_parallel_degree is %d and the plan %s uses %d rank%s; "
+                   "what would work: a text degree of %d%s, or a plan of %d ranks such as ulysses %d",
+                   p->text_tp, plan, used, used == 1 ? "" : "s", used, used > 1 ? " or less" : "",
+                   p->text_tp, p->text_tp);
 }
 
 xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
@@ -156,6 +174,8 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     if (p->displaced && p->npatch > 1)
         return xd_fail(e, XD_EINVAL, "displaced patches and PipeFusion's patches are two ways to use "
                        "stale keys and values: take one of them (--num_pipeline_patch 1)");
+    if (take_text(p, a->text_tensor_parallel_degree, what, e) != XD_OK)
+        return XD_EINVAL;
     xd_status s = read_list(p, a->attn_layer_num_for_pp, d, e);
     describe(p, what);
     return s;

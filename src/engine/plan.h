@@ -15,6 +15,7 @@ typedef struct xd_plan {
     int  text_every;            /* text goes with every patch, not with the first alone          */
     int  displaced;             /* the ring axis uses stale K,V (DistriFusion)                  */
     int  vae_rows;              /* the VAE is cut into bands of rows                            */
+    int  text_tp;               /* the first of the ranks in use, which share text encoders     */
     int  nlist, list[XD_MAXSTAGE];      /* blocks of each stage as asked for; none: balanced    */
     char text[128];             /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
 } xd_plan;

@@ -20,7 +20,7 @@ typedef struct hello { char version[32], host[96]; } hello;
 typedef struct card {           /* what else must be the same on all ranks                     */
     xd_plan  plan;
     char     dtype[16];
-    uint64_t model;
+    uint64_t model, traced;
 } card;
 
 static xd_status wait_one(xd_comm *c, xd_req r, xd_err *e)
@@ -76,7 +76,7 @@ static xd_status greet(xd_comm *c, hello **said, xd_err *e)
 /* All cards must equal rank 0's; the sentence names the first rank that differs. */
 static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
 {
-    card  mine = { .plan = g->plan, .model = g->hash };
+    card  mine = { .plan = g->plan, .model = g->hash, .traced = g->trace != NULL };
     void *all;
     snprintf(mine.dtype, sizeof mine.dtype, "%s", xd_dtype_name(g->type));
     xd_status   s = collect(g->all, &mine, sizeof mine, &all, e);
@@ -95,9 +95,26 @@ static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
             s = xd_fail(e, XD_EINVAL, "rank %d on host %s computes in %s and rank 0 on host %s in "
                         "%s: say which with --dtype", i, h[i].host, cards[i].dtype, h[0].host,
                         cards[0].dtype);
+        else if (cards[i].traced != cards[0].traced)
+            s = xd_fail(e, XD_EINVAL, "rank %d on host %s and rank 0 on host %s differ in --trace: all "
+                        "ranks need the same flags", i, h[i].host, h[0].host);
     }
     free(all);
     return known(s, e);
+}
+
+/* The first ranks share the text encoders, which are cut like the transformer's blocks. */
+static xd_status open_text(xd_engine *g, xd_err *e)
+{
+    int       n = g->plan.text_tp, me = g->used->rank, in = me < n, size = in ? n : g->used->size - n;
+    xd_status s = g->used->ops->split(g->used, !in, in ? me : me - n, size, &g->text, e);
+    if (s == XD_OK)
+        s = g->count_world->ops->split(g->count_world, !in, in ? me : me - n, size, &g->count_text, e);
+    for (int i = 0; i < g->model.recipe->ntext && in; i++) {
+        g->model.text[i].tp = n;
+        g->model.text[i].tp_at = me;
+    }
+    return s;
 }
 
 static xd_status open_topologies(xd_engine *g, xd_err *e)
@@ -114,9 +131,13 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
     if (s == XD_OK)
         s = xd_topo_open(&g->topo, g->used, g->plan.deg, e);
     if (s == XD_OK)
+        xd_trace_topo(g->trace, &g->topo);
+    if (s == XD_OK)
         s = xd_comm_count(&g->count_world, g->used->rank, n, e);
     if (s == XD_OK)
         s = xd_topo_open(&g->count_topo, g->count_world, n > 1 ? g->plan.deg : one, e);
+    if (s == XD_OK && g->plan.text_tp > 1)
+        s = open_text(g, e);
     return s;
 }
 
@@ -130,7 +151,7 @@ xd_status xd_ranks_join(xd_engine *g, int threads, int alone, xd_err *e)
     if (g->all->rank == 0 && !alone && ranks > 1 && (int64_t)ranks * n > cores)
         xd_log(XD_LOG_WARN, "%d ranks of %d thread%s share %d core%s: they take turns", ranks, n,
                n == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
-    return XD_OK;
+    return xd_trace_comm(g->trace, &g->all, e);
 }
 
 /* A failure of one rank becomes that of all; of several, the lowest rank's. */
@@ -192,6 +213,8 @@ xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_status s, xd_err 
 
 void xd_ranks_close(xd_engine *g)
 {
+    xd_comm_close(&g->text);
+    xd_comm_close(&g->count_text);
     xd_topo_close(&g->topo);
     xd_topo_close(&g->count_topo);
     xd_comm_close(&g->count_world);

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/log.h"
 #include "engine/engine.h"
 #include "engine/ranks.h"
 #include "exec/op.h"
+#include "parallel/link.h"
 
 static const xd_recipe *recipe(const xd_job *j)
 {
@@ -134,8 +135,24 @@ void xd_words_close(xd_words *w, xd_engine *g)
 
 /* ---- embeddings --------------------------------------------------------------------------- */
 
+/* The chain of x among the ranks that share the text encoders; nothing when one has them alone. Without
+ * it the others would wait for this rank's part of their sums: it ends the run. */
+static void open_chain(xd_exec *x, const xd_engine *g, xd_chain *c)
+{
+    xd_err       e = { 0 };
+    xd_topo      t = { .deg = { { g->plan.text_tp, 1, 1, 1, 1, 1 } } };
+    xd_link_args a = { .what = XD_FOR_TEXT, .topo = &t, .dev = x->dev, .act = x->act };
+    t.group[XD_TENSOR] = xd_counting(x) ? g->count_text : g->text;
+    if (xd_chain_open(c, &a, &e) != XD_OK) {
+        xd_log(XD_LOG_ERROR, "text: %s", e.msg);
+        g->used->ops->abort(g->used, 1);
+    }
+    x->mix = c->head;
+}
+
 xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e)
 {
+    xd_chain  chain;
     xd_part  *p = &j->g->model.text[k];
     xd_arena  a;
     xd_exec   x;
@@ -148,7 +165,9 @@ xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_er
         return s;
     xd_exec_init(&x, j->g->count, &a, j->g->type);
     x.lay = &lay;
+    open_chain(&x, j->g, &chain);
     p->text->encode(&x, &p->shadow, NULL, n, &c);
+    xd_chain_close(&chain);
     *bytes = xd_arena_peak(&a);
     xd_room_close(&a, j->g->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
@@ -240,26 +259,41 @@ static void encode_one(xd_words *w, const xd_job *j, int i, int k, xd_exec *x)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* On the rank that encodes: loads encoder k and runs it over every text that is used. */
-static xd_status encode_all(xd_words *w, xd_job *j, int k, size_t bytes, xd_err *e)
+/* Runs encoder k over every text that is used. A rank that failed goes on where others share the
+ * encoder: it takes part in their sums. */
+static xd_status encode_all(xd_words *w, xd_job *j, int k, xd_arena *a, xd_err *e)
+{
+    xd_engine *g = j->g;
+    xd_chain   chain;
+    xd_exec    x;
+    xd_exec_init(&x, g->dev, a, g->type);
+    x.cancel = &g->cancel;
+    open_chain(&x, g, &chain);
+    for (int i = 0; i < w->n && (xd_ok(&x) || g->plan.text_tp > 1); i++)
+        if (is_used(w, j, i))
+            encode_one(w, j, i, k, &x);
+    xd_chain_close(&chain);
+    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+}
+
+/* On a rank that encodes. Those that share the encoder begin when all of them have loaded it; so all
+ * ranks call this. */
+static xd_status load_and_encode(xd_words *w, xd_job *j, int k, size_t bytes, xd_err *e)
 {
     xd_engine *g = j->g;
     xd_arena   a = { 0 };
-    xd_exec    x;
-    xd_status  s = xd_part_load(&g->model.text[k], g->dev, g->type, 0, e);
-    if (s == XD_OK)
+    int        mine = g->used->rank < g->plan.text_tp;
+    xd_status  s = mine ? xd_part_load(&g->model.text[k], g->dev, g->type, 0, e) : XD_OK;
+    if (s == XD_OK && mine)
         s = xd_room_open(&a, g->dev, bytes, e);
-    if (s != XD_OK)
-        return s;
-    xd_exec_init(&x, g->dev, &a, g->type);
-    x.cancel = &g->cancel;
-    for (int i = 0; i < w->n && xd_ok(&x); i++)
-        if (is_used(w, j, i))
-            encode_one(w, j, i, k, &x);
+    if (g->plan.text_tp > 1)
+        s = xd_ranks_agree(g, s, e);
+    if (s == XD_OK && mine)
+        s = encode_all(w, j, k, &a, e);
     xd_room_close(&a, g->dev);
-    if (!g->keep)
+    if (mine && !g->keep)
         xd_part_drop(&g->model.text[k]);
-    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+    return s;
 }
 
 static void show_one(const xd_words *w, const xd_job *j, int i)
@@ -285,16 +319,15 @@ static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
     return s;
 }
 
-/* The text encoders run on rank 0 only, with the cores of the ranks that wait; embeddings are small
- * and broadcast. */
+/* The text encoders run on rank 0 only, with the cores of the ranks that wait, unless the plan cuts
+ * them over the first ranks; embeddings are small and broadcast. */
 xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_engine *g = j->g;
-    xd_status  s = open_conds(w, j, e);
-    for (int k = 0; s == XD_OK && k < w->ntext && g->used->rank == 0; k++)
+    xd_status  s = xd_ranks_agree(g, open_conds(w, j, e), e);
+    for (int k = 0; s == XD_OK && k < w->ntext; k++)
         if (g->model.has_text[k])
-            s = encode_all(w, j, k, bytes, e);
-    s = xd_ranks_agree(g, s, e);
+            s = xd_ranks_agree(g, load_and_encode(w, j, k, bytes, e), e);
     for (int i = 0; s == XD_OK && i < w->n; i++) {
         if (!is_used(w, j, i))
             continue;

@@ -304,11 +304,6 @@ void xd_bpe_close(xd_bpe *b)
     free(b);
 }
 
-int xd_bpe_size(const xd_bpe *b)
-{
-    return b->n;
-}
-
 int xd_bpe_top(const xd_bpe *b)
 {
     return b->top;

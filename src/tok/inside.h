@@ -82,7 +82,7 @@ typedef struct xd_added {
 typedef struct xd_ids { int32_t *p; int64_t n, cap; int failed; } xd_ids;
 void xd_ids_add(xd_ids *o, int32_t id);
 
-/* ---- byte pairs and CLIP's words -------------------------------------------------------------- */
+/* ---- byte pairs and CLIP's words ------------------------------------------------------------- */
 
 typedef struct xd_bpe xd_bpe;
 typedef struct xd_bpe_files {           /* names are for errors                                 */
@@ -99,7 +99,6 @@ void      xd_bpe_close(xd_bpe *b);
 /* Says which piece stands for bytes that have none; refused when there is neither. */
 xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e);
 int32_t   xd_bpe_find(const xd_bpe *b, const char *s, size_t len);      /* an id, or -1          */
-int       xd_bpe_size(const xd_bpe *b);         /* pieces                                      */
 int       xd_bpe_top(const xd_bpe *b);          /* ids are below it                            */
 void      xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out);
 
@@ -112,7 +111,7 @@ void      xd_clip_normalize(const char *s, size_t len, xd_bytes_buf *out);
 /* The ids of normalized text. */
 void      xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out);
 
-/* ---- a tokenizer ------------------------------------------------------------------------------ */
+/* ---- a tokenizer ----------------------------------------------------------------------------- */
 
 struct xd_tok {
     xd_clip    *clip;                   /* NULL: T5's, of which the next six are                */
@@ -125,7 +124,7 @@ struct xd_tok {
     xd_added   *added;
     int         nadded, capadded;
     int32_t     begin, end, pad;        /* ids; -1: none                                        */
-    int32_t     next, top;              /* id of the next token out of vocabulary; ids' bound   */
+    int32_t     next;                   /* id of the next token out of vocabulary               */
     int64_t     max;                    /* model_max_length; 0: none                            */
     int         cut_left;               /* truncation drops the beginning                       */
 };

@@ -38,7 +38,7 @@ static xd_status finish(xd_tok *t, const char *what, xd_err *e)
         t->lens[p->len] = 1;
     }
     t->unknown -= 10;
-    t->next = t->top = t->v.n;
+    t->next = t->v.n;
     return XD_OK;
 }
 
@@ -72,8 +72,7 @@ static xd_status read_clip(xd_tok *t, const xd_bpe_files *b, const xd_special_fi
     xd_status s = xd_clip_open(&t->clip, b, e);
     if (s != XD_OK)
         return s;
-    t->next = xd_bpe_size(xd_clip_bpe(t->clip));
-    t->top = xd_bpe_top(xd_clip_bpe(t->clip));
+    t->next = xd_bpe_top(xd_clip_bpe(t->clip));
     return xd_bpe_unknown(xd_clip_bpe(t->clip), xd_special_name(f, "unk_token"), b->vocab_name, e);
 }
 

@@ -25,7 +25,7 @@ for f in model prompt negative_prompt width height num_inference_steps guidance_
          enable_tiling enable_slicing no_resolution_binning quiet verbose prompts nproc \
          ulysses_degree ring_degree pipefusion_parallel_degree tensor_parallel_degree \
          data_parallel_degree use_cfg_parallel use_parallel_vae num_pipeline_patch warmup_steps \
-         attn_layer_num_for_pp use_displaced_patches; do
+         attn_layer_num_for_pp use_displaced_patches trace; do
     try generate --help
     check "generate --help knows --$f" shows "--$f"
 done

@@ -46,6 +46,11 @@ plan 0 --use_cfg_parallel
 plan 1 --tensor_parallel_degree 2
 plan 0 --data_parallel_degree 2
 plan 0 --ulysses_degree 2 --use_parallel_vae
+plan 1 --ulysses_degree 3 --text-tensor-parallel-degree=2
+quick --enable_tiling -o "$T/tiled.ppm"
+quick --enable_tiling --use-parallel-vae --ulysses-degree 3 -o "$T/x.ppm"
+check "tiles over 3 ranks are those of one" [ "$rc" = 0 -a "$(levels "$T/tiled.ppm" "$T/x.ppm")" = 0 ]
+check "which are not the picture without" [ "$(levels "$T/one.ppm" "$T/x.ppm")" != 0 ]
 quick --pipefusion_parallel_degree 3 --num_pipeline_patch 4 -o "$T/x.ppm"
 check "3 ranks with patches" [ "$rc" = 0 -a "$(pixels "$T/x.ppm" | wc -c)" = 49152 ]
 quick --pipefusion_parallel_degree 3 --attn_layer_num_for_pp 0,2,1 --warmup_steps 2 -o "$T/x.ppm"
@@ -59,6 +64,9 @@ check "--json tells the plan and what was sent" sh -c 'printf "%s" "$1" | python
 g="generate --model $MODEL --prompt a -o $T/x.png"
 refused "more ranks than --nproc" 2 "needs 6 ranks and 4 are there; what would work: .*ring 2 x ulysses 2" \
     $g --ulysses_degree 2 --ring_degree 3 --nproc 4
+refused "more ranks for text than there are" 2 "text_tensor_parallel_degree is 3 and the plan ulysses 2 uses 2 ranks; what would work: a text degree of 2 or less" \
+    $g --ulysses_degree 2 --text_tensor_parallel_degree 3
+refused "no rank for text" 2 "text" $g --text-tensor-parallel-degree 0
 refused "a list of another length" 2 "gives 3 stages and the plan has 2" \
     $g --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 1,1,1
 refused "a list that is none" 2 "must be a list" \

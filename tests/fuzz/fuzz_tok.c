@@ -1,5 +1,5 @@
-/* fuzz_tok.c - any bytes as a tokenizer file: tokenizer.json when they begin like JSON, else
- * spiece.model.
+/* fuzz_tok.c - any bytes as a tokenizer file: tokenizer.json when they begin like JSON, vocab.json
+ * and merges.txt when a NUL parts them, else spiece.model.
  *
  * Whatever opens must turn texts into ids below the vocabulary's size, cut where asked. The
  * texts are one of all kinds of characters and the beginning of the file itself. */
@@ -9,7 +9,8 @@
 #include "tok/tok.h"
 
 static const char text[] = "a  large\tcat </s><extra_id_0> \xc3\xa9\xef\xac\x81 "
-                           "\xe7\x8c\xab\xf0\x9f\x90\xb1 <pad>.\xff\xc2\x85 x";
+                           "\xe7\x8c\xab\xf0\x9f\x90\xb1 <pad>.\xff\xc2\x85 x"
+                           "<|startoftext|>It's 12!<|ENDOFTEXT|> e\xcc\x96\xcc\x81";
 
 static void use(const xd_tok *t, const char *s, size_t len)
 {
@@ -24,6 +25,9 @@ static void use(const xd_tok *t, const char *s, size_t len)
     for (int64_t i = 0; i < n; i++)
         MUST(ids[i] >= 0 && ids[i] < xd_tok_vocab(t));
     MUST(xd_tok_ids(t, s, len, 3, &cut, &k, &e) == XD_OK && k <= 3 && k <= n);
+    MUST(n >= 1 && ids[n - 1] == xd_tok_eos(t) && cut[k - 1] == xd_tok_eos(t));
+    MUST(xd_tok_bos(t) < 0 || (n >= 2 && ids[0] == xd_tok_bos(t) && cut[0] == ids[0]));
+    MUST(xd_tok_pad(t) < xd_tok_vocab(t));
     free(ids);
     free(cut);
 }
@@ -32,9 +36,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     xd_tok   *t;
     xd_err    e = { 0 };
-    int       json = size && data[0] == '{';
-    xd_status st = json ? xd_tok_open_json(&t, (const char *)data, size, &e)
-                        : xd_tok_open_spiece(&t, data, size, &e);
+    int         json = size && data[0] == '{';
+    const char *p = (const char *)data, *gap = json ? memchr(p, 0, size) : NULL;
+    size_t      at = gap ? (size_t)(gap - p) : 0;
+    xd_status   st = gap    ? xd_tok_open_bpe(&t, p, at, gap + 1, size - at - 1, &e)
+                     : json ? xd_tok_open_json(&t, p, size, &e)
+                            : xd_tok_open_spiece(&t, data, size, &e);
     if (st != XD_OK) {
         MUST(!t && e.code == st && e.msg[0]);
         return 0;

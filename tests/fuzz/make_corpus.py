@@ -178,6 +178,35 @@ def tokenizer_json(**change):
     return json.dumps(doc, ensure_ascii=False)
 
 
+def bpe(vocab, merges):
+    """vocab.json and merges.txt, parted by a NUL."""
+    return json.dumps(vocab, ensure_ascii=False).encode() + b"\0" + merges
+
+
+def pairs():
+    ends = {"<|startoftext|>": 20, "<|endoftext|>": 21}
+    vocab = {t: i for i, t in enumerate(("a", "b", "c</w>", "ab", "abc</w>", "!", "!</w>", "!!", "l"))}
+    merges = b"#version: 0.2\na b\nab c</w>\n! !\n"
+    tokens = [{"id": 20, "content": "<|startoftext|>", "normalized": True, "special": True},
+              {"id": 30, "content": "Up ", "normalized": True, "rstrip": True, "single_word": True},
+              {"id": 5, "content": "!", "lstrip": True}]
+    model = {"type": "BPE", "vocab": vocab | ends, "merges": ["a b", ["ab", "c</w>"]]}
+    return {
+        "bpe": bpe(vocab | ends, merges),
+        "bpe_no_ends": bpe(vocab, merges),
+        "bpe_no_merges": bpe(vocab | ends, b""),
+        "bpe_three": bpe(vocab | ends, b"a b c\n"),
+        "bpe_absent": bpe(vocab | ends, b"a x\n"),
+        "bpe_cut": bpe(vocab | ends, merges)[:60] + b"\0" + merges,
+        "bpe_twice": bpe(vocab | ends, b"a b\r\n! !\r\na b"),
+        "bpe_same_id": bpe({"a": 0, "b": 0}, merges),
+        "bpe_far": bpe({"a": 1 << 24, "b": -1}, merges),
+        "json_pairs": tokenizer_json(model=model, added_tokens=tokens),
+        "json_pairs_bad": tokenizer_json(model=model | {"merges": ["a b", ["a"], 1]}),
+        "json_pairs_none": tokenizer_json(model=model | {"merges": None}),
+    }
+
+
 def tokenizers():
     words = [piece(t, s) for t, s in WORDS]
     files = {
@@ -209,7 +238,7 @@ def tokenizers():
             {"id": 1000000, "content": "<far>", "normalized": True, "lstrip": True, "rstrip": True},
             {"id": -1, "content": "", "single_word": True}]),
     }
-    for name, data in files.items():
+    for name, data in (files | pairs()).items():
         put("tok", name, data)
 
 

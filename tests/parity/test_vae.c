@@ -5,13 +5,14 @@
  *
  * Random weights; sizes that no rank count divides, less rows than ranks, one tile and less tiles than
  * ranks. In f32 on AVX-512 the bits are those of one rank; "near" and bf16 allow 1e-5 and 3e-2 of the
- * largest value, since their kernels depend on the shape. What each rank sends and the memory it
- * takes are what counting foretold. */
+ * largest value, since their kernels depend on the shape. What each rank sends is what doc/methods.md
+ * says and what was counted, and so is the memory it takes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/par.h"
 #include "engine/engine.h"
 #include "exec/op.h"
@@ -47,6 +48,155 @@ static void *memory(int64_t n)
     return p;
 }
 
+/* ---- the document's formulas -------------------------------------------------------------- */
+
+typedef struct walk {           /* of one rank through the layers, in bands                    */
+    const xd_json *cfg;
+    int64_t h, w, S, G, e;      /* latent cells; ranks; groups; bytes of an activation          */
+    int64_t up, down;           /* 1: there is a band above, below mine                         */
+    int64_t rows;               /* of the latent, mine                                          */
+    int64_t k;                  /* cells per latent cell, now                                   */
+    int64_t bytes;
+} walk;
+
+static int64_t part(int64_t n, int64_t i, int64_t k)
+{
+    return n * (i + 1) / k - n * i / k;
+}
+
+static int64_t number(const xd_json *o, const char *key)
+{
+    double v = 0;
+    xd_json_number(xd_json_get(o, key), &v);
+    return (int64_t)v;
+}
+
+/* A row of the input to the band above and to the one below; with stride 2 above only. */
+static void conv(walk *q, int64_t C, int stride)
+{
+    q->bytes += (q->up + (stride == 1 ? q->down : 0)) * q->w * q->k * C * q->e;
+}
+
+static void norm(walk *q)
+{
+    q->bytes += 16 * q->G * q->rows * q->k * (q->S - 1);
+}
+
+static void residual(walk *q, int64_t in, int64_t out)
+{
+    norm(q), conv(q, in, 1), norm(q), conv(q, out, 1);
+}
+
+static void attention(walk *q, int64_t C)
+{
+    norm(q);
+    q->bytes += 2 * q->rows * q->k * q->w * q->k * C * q->e * (q->S - 1);
+}
+
+static int64_t width(const walk *q, int i)
+{
+    double v = 0;
+    xd_json_number(xd_json_at(xd_json_get(q->cfg, "block_out_channels"), i), &v);
+    return (int64_t)v;
+}
+
+static void levels(walk *q, int L, int encode)
+{
+    const xd_json *types = xd_json_get(q->cfg, encode ? "down_block_types" : "up_block_types");
+    int            n = (int)number(q->cfg, "layers_per_block") + !encode;
+    int64_t        in = width(q, encode ? 0 : L - 1);
+    for (int l = 0; l < L; l++) {
+        int64_t C = width(q, encode ? l : L - 1 - l);
+        for (int i = 0; i < n; i++, in = C) {
+            residual(q, in, C);
+            if (strncmp(xd_json_text(xd_json_at(types, l)), "Attn", 4) == 0)
+                attention(q, C);
+        }
+        if (l == L - 1)
+            continue;
+        if (!encode)
+            q->k *= 2;          /* enlarged first, then convolved                               */
+        conv(q, C, encode ? 2 : 1);
+        if (encode)
+            q->k /= 2;
+    }
+}
+
+static void middle(walk *q, int L)
+{
+    int64_t        C = width(q, L - 1);
+    const xd_json *has = xd_json_get(q->cfg, "mid_block_add_attention");
+    int            attn = 1;
+    if (has)
+        xd_json_bool(has, &attn);
+    residual(q, C, C);
+    if (attn)
+        attention(q, C);
+    residual(q, C, C);
+}
+
+static int64_t of_bands(const xd_engine *g, int64_t h, int64_t w, int encode)
+{
+    const xd_vae_info *v = &g->model.vae_info;
+    int64_t S = g->used->size, cell = v->cell[1];
+    int     L = xd_json_size(xd_json_get(g->model.vae.config, "block_out_channels"));
+    walk    q = { .cfg = g->model.vae.config, .h = h, .w = w, .S = S, .rows = part(h, rank, S) };
+    q.G = number(q.cfg, "norm_num_groups");
+    q.e = (int64_t)xd_dtype_size(g->type);
+    q.k = encode ? cell : 1;
+    if (!q.rows)
+        return 0;
+    q.up = h * rank / S > 0;
+    q.down = h * (rank + 1) / S < h;
+    conv(&q, encode ? 3 : v->channels, 1);
+    if (!encode)
+        middle(&q, L);
+    levels(&q, L, encode);
+    if (encode)
+        middle(&q, L);
+    norm(&q);
+    conv(&q, width(&q, encode ? L - 1 : 0), 1);
+    if (encode)
+        return q.bytes + 8 * v->channels * q.rows * w * (S - 1);
+    return q.bytes + (rank ? 12 * q.rows * cell * w * cell : 0);
+}
+
+/* The largest tile that is left goes to the rank with the least area. */
+static int64_t of_tiles(const xd_engine *g, int64_t h, int64_t w, int encode)
+{
+    const xd_vae_info *v = &g->model.vae_info;
+    int64_t step = v->tile * 3 / 4, rows = (h + step - 1) / step, cols = (w + step - 1) / step;
+    int64_t load[16] = { 0 }, cell = v->cell[1], given[256] = { 0 }, S = g->used->size, bytes = 0;
+    int64_t unit = encode ? 8 * v->channels : 12 * cell * cell;
+    for (int64_t n = 0; n < rows * cols; n++) {
+        int64_t best = -1, most = 0, to = 0;
+        for (int64_t k = 0; k < rows * cols; k++) {
+            int64_t th = h - k / cols * step, tw = w - k % cols * step;
+            int64_t area = (th < v->tile ? th : v->tile) * (tw < v->tile ? tw : v->tile);
+            if (!given[k] && area > most)
+                best = k, most = area;
+        }
+        for (int64_t r = 1; r < S; r++)
+            to = load[r] < load[to] ? r : to;
+        given[best] = 1;
+        load[to] += most;
+    }
+    bytes = rank ? load[rank] * unit : 0;
+    for (int64_t d = 1; encode && d < S && rank % (2 * d) == 0; d *= 2)
+        bytes += rank + d < S ? unit * h * w : 0;       /* all get the moments, along a tree   */
+    return bytes;
+}
+
+static int64_t formula(const xd_engine *g, int64_t h, int64_t w, int encode, int tiling)
+{
+    int64_t tile = g->model.vae_info.tile;
+    if (g->used->size == 1)
+        return 0;
+    return tiling && (h > tile || w > tile) ? of_tiles(g, h, w, encode) : of_bands(g, h, w, encode);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
 typedef struct run {            /* what one engine makes of an image                           */
     float  *out;
     int64_t n, sent;
@@ -69,6 +219,9 @@ static void compare_count(xd_job *j, int encode, const run *r, const xd_arena *a
     before = j->g->count_world->traffic->bytes - before;
     if (before != r->sent)
         fail(what, "bytes sent are not those counted", (double)(r->sent - before));
+    before = formula(j->g, j->cells[1], j->cells[2], encode, j->r->enable_tiling);
+    if (before != r->sent)
+        fail(what, "bytes sent are not those of the formula", (double)(r->sent - before));
     if (bytes != xd_arena_peak(a))
         fail(what, "memory is not what was counted", (double)xd_arena_peak(a) - (double)bytes);
 }

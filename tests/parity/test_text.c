@@ -1,0 +1,192 @@
+/* test_text.c - the text encoder cut over the first N ranks against one rank that has it alone.
+ *
+ *     mpirun -n R test_text MODEL...
+ *
+ * Every N up to R, random weights, f32: embeddings of all ranks within 1e-5 of the largest value. Heads
+ * and features are uneven, and some ranks have no head. What a rank sends is what doc/methods.md
+ * says, its memory what was counted, and its share of the weights a share. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/par.h"
+#include "engine/engine.h"
+#include "engine/ranks.h"
+
+enum { PROMPTS = 2, SINGLE = 8192 };    /* SINGLE: all-reduces up to this are one trip          */
+
+static int rank, ranks, checks, failures;
+
+static const char *const prompts[PROMPTS] = {
+    "a small cyan square at the top on a brown background", "x",
+};
+
+static void must(xd_status s, const xd_err *e)
+{
+    if (s == XD_OK)
+        return;
+    fprintf(stderr, "rank %d: %s\n", rank, e->msg);
+    exit(1);
+}
+
+static void fail(const xd_engine *g, const char *why, double v)
+{
+    failures++;
+    printf("not ok: rank %d of %d, text %d: %s (%g)\n", rank, ranks, g->plan.text_tp, why, v);
+    fflush(stdout);
+}
+
+/* ---- the document's formula --------------------------------------------------------------- */
+
+static int64_t part(int64_t n, int i, int k)
+{
+    return n * (i + 1) / k - n * i / k;
+}
+
+/* Sums of two layers a block over [m,E] in f32, and the broadcast along a binomial tree. */
+static int64_t of_prompt(const xd_engine *g, int64_t m)
+{
+    int     T = g->plan.text_tp, S = g->used->size, children = 0;
+    int64_t s = m * g->model.dit_info.text_dim, mine = part(s, rank, T);
+    int64_t one = 4 * s <= SINGLE ? 4 * s * (T - 1) : 4 * (s - mine + mine * (T - 1));
+    for (int step = 1; step < S && rank % (2 * step) == 0; step *= 2)
+        children += rank + step < S;
+    return (rank < T ? 2 * g->model.text[0].net.nlayers * one : 0) + 4 * s * children;
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static void check_bytes(const xd_engine *g, const xd_words *w, int64_t sent)
+{
+    int64_t want = (g->plan.text_tp > 1 ? 8 : 4) * (int64_t)(g->used->size - 1);    /* agreeing */
+    for (int i = 0; i < w->n; i++)
+        want += of_prompt(g, w->len[i]);
+    if (g->used->size > 1 && sent != want)
+        fail(g, "bytes sent are not those of the formula", (double)(sent - want));
+}
+
+/* The counted messages of one text, which no broadcast follows. */
+static void check_count(const xd_engine *g, const xd_job *j, int64_t m, size_t *bytes)
+{
+    xd_err  e = { 0 };
+    int     T = g->plan.text_tp;
+    int64_t s = m * g->model.dit_info.text_dim, before = g->count_world->traffic->bytes;
+    int64_t mine = part(s, rank, T);
+    int64_t one = 4 * s <= SINGLE ? 4 * s * (T - 1) : 4 * (s - mine + mine * (T - 1));
+    must(xd_words_count(j, m, bytes, &e), &e);
+    before = g->count_world->traffic->bytes - before;
+    if (before != 2 * g->model.text[0].net.nlayers * one)
+        fail(g, "bytes counted are not those of the formula", (double)before);
+}
+
+/* Embeddings of all prompts in a row, malloc'ed; *n numbers. */
+static float *encode(xd_engine *g, int64_t *n, size_t *packed)
+{
+    xd_request r;
+    xd_job     j;
+    xd_words   w;
+    xd_err     e = { 0 };
+    size_t     bytes = 0;
+    int64_t    longest = 0, at = 0;
+    *n = 0;
+    if (g->idle)
+        return NULL;
+    xd_request_init(&r);
+    r.prompts = prompts, r.nprompts = PROMPTS, r.negative_prompt = "red ring";
+    must(xd_job_open(&j, g, &r, &e), &e);
+    must(xd_words_open(&w, &j, &e), &e);
+    for (int i = 0; i < w.n; i++)
+        longest = w.len[i] > longest ? w.len[i] : longest;
+    if (rank < g->plan.text_tp)
+        check_count(g, &j, longest, &bytes);
+    *packed = g->model.text[0].packed;
+    int64_t sent = g->used->traffic->bytes;
+    must(xd_words_encode(&w, &j, bytes, &e), &e);   /* in exactly the memory that was counted   */
+    check_bytes(g, &w, g->used->traffic->bytes - sent);
+    for (int i = 0; i < w.n; i++)
+        *n += xd_count(w.cond[i].tok);
+    float *all = malloc((size_t)*n * sizeof *all + 1);
+    for (int i = 0; all && i < w.n; at += xd_count(w.cond[i++].tok))
+        memcpy(all + at, w.cond[i].tok.p, xd_bytes(w.cond[i].tok));
+    xd_words_close(&w, g);
+    xd_job_close(&j);
+    return all;
+}
+
+static void compare(const xd_engine *g, const float *want, const float *got, int64_t n)
+{
+    double top = 0, most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = fabs((double)want[i] - (double)got[i]);
+        top = fmax(top, fabs((double)want[i]));
+        most = d > most || !(d >= 0) ? d : most;
+    }
+    checks++;
+    if (!(top > 0) || !(most <= 1e-5 * top))
+        fail(g, "differs from one rank by this share of the largest value", most / top);
+    if (g->plan.text_tp == 1 && most != 0)
+        fail(g, "has other bits than one rank", most / top);
+}
+
+/* Tables and norms are whole on every rank, matrices are cut: the shares must shrink. */
+static void check_share(const xd_engine *g, size_t whole, size_t mine)
+{
+    int T = g->plan.text_tp;
+    if (rank < T && T > 1 && mine >= whole)
+        fail(g, "the share of the weights is no share", (double)mine);
+}
+
+static void one_model(const char *dir, xd_comm *world)
+{
+    xd_err       e = { 0 };
+    xd_engine   *g = NULL;
+    xd_open_args a = { .model = dir, .dtype = "f32", .threads = 1 };
+    int64_t      n[2];
+    size_t       packed[2] = { 0 };
+    must(xd_open_with(&g, &a, 0, &e), &e);
+    float *want = encode(g, &n[0], &packed[0]);
+    xd_close(&g);
+    xd_req q = world->ops->bcast(world, xd_view(n, XD_I64, 1, (int64_t[]){ 1 }), 0);
+    world->ops->wait(world, &q, 1);
+    if (!want && !(want = malloc((size_t)n[0] * sizeof *want + 1)))
+        exit(1);
+    q = world->ops->bcast(world, xd_view(want, XD_F32, 1, n), 0);
+    world->ops->wait(world, &q, 1);
+    int64_t whole = (int64_t)packed[0];
+    q = world->ops->bcast(world, xd_view(&whole, XD_I64, 1, (int64_t[]){ 1 }), 0);
+    world->ops->wait(world, &q, 1);
+    a.parallel.ulysses_degree = ranks;
+    for (int T = 1; T <= ranks; T++) {
+        a.parallel.text_tensor_parallel_degree = T;
+        must(xd_open_with(&g, &a, 0, &e), &e);
+        float *got = encode(g, &n[1], &packed[1]);
+        if (!got || n[1] != n[0])
+            exit(1);
+        compare(g, want, got, n[0]);
+        check_share(g, (size_t)whole, packed[1]);
+        free(got);
+        xd_close(&g);
+    }
+    free(want);
+}
+
+int main(int argc, char **argv)
+{
+    xd_err   e = { 0 };
+    xd_comm *world = NULL;
+    xd_par_set(1);
+    must(xd_comm_world(&world, xd_comm_launched() ? "mpi" : "self", &e), &e);
+    rank = world->rank;
+    ranks = world->size;
+    for (int i = 1; i < argc; i++)
+        one_model(argv[i], world);
+    int64_t v[2] = { checks, failures };
+    xd_req  q = world->ops->allreduce(world, xd_view(v, XD_I64, 1, (int64_t[]){ 2 }), XD_SUM);
+    world->ops->wait(world, &q, 1);
+    if (rank == 0)
+        printf("%d ranks: embeddings compared %lld times, %lld failures\n", ranks,
+               (long long)v[0], (long long)v[1]);
+    xd_comm_close(&world);
+    return v[1] || !v[0];
+}
