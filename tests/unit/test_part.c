@@ -1,0 +1,119 @@
+/* test_part.c - a component and its files: names that may lack a prefix, tensors nobody reads.
+ *
+ * The CLIP text models of tests/golden are opened as they are and with a changed config. */
+#define _XOPEN_SOURCE 700       /* P_tmpdir */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "engine/part.h"
+#include "scratch.h"
+
+enum { MAX = 1 << 20 };
+
+static char heard[4096];        /* the last warning                                           */
+
+static void hear(void *cookie, int level, const char *line)
+{
+    (void)cookie;
+    if (level == XD_LOG_WARN)
+        snprintf(heard, sizeof heard, "%s", line);
+}
+
+static xd_status open_part(const char *model, const char *name, xd_err *e)
+{
+    xd_part p;
+    heard[0] = 0;
+    xd_status s = xd_part_open(&p, model, name, XD_KIND_TEXT, NULL, e);
+    if (s == XD_OK)
+        s = xd_part_files(&p, e);
+    xd_part_close(&p);
+    return s;
+}
+
+/* The golden model "proj" in the scratch directory, with one text of its config replaced. */
+static void changed(const char *from, const char *to)
+{
+    size_t len;
+    char  *data, *at;
+    xd_err e = { 0 };
+    assert_int_equal(xd_file_read("tests/golden/clip/proj/model.safetensors", MAX, &data, &len, &e),
+                     XD_OK);
+    scratch_put("proj/model.safetensors", data, len);
+    free(data);
+    assert_int_equal(xd_file_read("tests/golden/clip/proj/config.json", MAX, &data, &len, &e), XD_OK);
+    char *text = calloc(1, len + strlen(to) + 1);
+    assert_non_null(text);
+    assert_non_null(at = strstr(data, from));
+    memcpy(text, data, (size_t)(at - data));
+    strcat(strcat(text, to), at + strlen(from));
+    scratch_put("proj/config.json", text, strlen(text));
+    free(text);
+    free(data);
+}
+
+static void both_forms_of_names(void **state)
+{
+    xd_err e = { 0 };
+    (void)state;
+    if (open_part("tests/golden/clip", "plain", &e) != XD_OK ||
+        open_part("tests/golden/clip", "proj", &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    assert_string_equal(heard, "");
+}
+
+/* The same file as a model without the projection: it is known, so nobody is warned of it. */
+static void known_leftovers(void **state)
+{
+    xd_err e = { 0 };
+    (void)state;
+    changed("CLIPTextModelWithProjection", "CLIPTextModel");
+    if (open_part(scratch, "proj", &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    assert_string_equal(heard, "");
+}
+
+static void unknown_leftovers(void **state)
+{
+    xd_err e = { 0 };
+    (void)state;
+    changed("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2");
+    if (open_part(scratch, "proj", &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    assert_non_null(strstr(heard, "16 tensors are not used"));
+    assert_non_null(strstr(heard, "text_model.encoder.layers.2."));
+    assert_null(strstr(heard, "position_ids"));
+}
+
+static void missing(void **state)
+{
+    xd_err e = { 0 };
+    (void)state;
+    changed("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
+    assert_int_equal(open_part(scratch, "proj", &e), XD_EFORMAT);
+    assert_non_null(strstr(e.msg, "16 of "));
+    assert_non_null(strstr(e.msg, "text_model.encoder.layers.3."));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_forms_of_names), cmocka_unit_test(known_leftovers),
+        cmocka_unit_test(unknown_leftovers),   cmocka_unit_test(missing),
+    };
+    if (scratch_open() != 0 || mkdir(in_scratch("proj"), 0700) != 0)
+        return 1;
+    xd_log_sink(hear, NULL, XD_LOG_WARN);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    xd_log_sink(NULL, NULL, XD_LOG_WARN);
+    scratch_close();
+    return failed;
+}
