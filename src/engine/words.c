@@ -277,13 +277,14 @@ static xd_status encode_all(xd_words *w, xd_job *j, int k, xd_arena *a, xd_err *
 }
 
 /* On a rank that encodes. Those that share the encoder begin when all of them have loaded it; so all
- * ranks call this. */
-static xd_status load_and_encode(xd_words *w, xd_job *j, int k, size_t bytes, xd_err *e)
+ * ranks call this, also one that has failed (s). */
+static xd_status load_and_encode(xd_words *w, xd_job *j, int k, size_t bytes, xd_status s, xd_err *e)
 {
     xd_engine *g = j->g;
     xd_arena   a = { 0 };
     int        mine = g->used->rank < g->plan.text_tp;
-    xd_status  s = mine ? xd_part_load(&g->model.text[k], g->dev, g->type, 0, e) : XD_OK;
+    if (s == XD_OK && mine)
+        s = xd_part_load(&g->model.text[k], g->dev, g->type, 0, e);
     if (s == XD_OK && mine)
         s = xd_room_open(&a, g->dev, bytes, e);
     if (g->plan.text_tp > 1)
@@ -324,10 +325,10 @@ static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
 xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_engine *g = j->g;
-    xd_status  s = xd_ranks_agree(g, open_conds(w, j, e), e);
-    for (int k = 0; s == XD_OK && k < w->ntext; k++)
-        if (g->model.has_text[k])
-            s = xd_ranks_agree(g, load_and_encode(w, j, k, bytes, e), e);
+    xd_status  s = open_conds(w, j, e);
+    for (int k = 0, begun = 0; (s == XD_OK || !begun) && k < w->ntext; k++)
+        if (g->model.has_text[k] && (begun = 1))
+            s = xd_ranks_agree(g, load_and_encode(w, j, k, bytes, s, e), e);
     for (int i = 0; s == XD_OK && i < w->n; i++) {
         if (!is_used(w, j, i))
             continue;

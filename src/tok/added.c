@@ -50,9 +50,7 @@ xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
         xd_bytes_add(&norm, s, len);
     int32_t  id = xd_tok_find(t, s, len);
     xd_added a = {.text = copy(norm.p ? norm.p : "", norm.len), .name = copy(s, len),
-                  .len = norm.len, .id = id >= 0 ? id : t->next, .f = f};
-    t->next = a.id >= t->next ? a.id + 1 : t->next;
-    t->top = a.id >= t->top ? a.id + 1 : t->top;
+                  .len = norm.len, .id = id >= 0 ? id : t->next++, .f = f};
     free(norm.p);
     t->added[t->nadded++] = a;
     if (norm.failed || !a.text || !a.name)

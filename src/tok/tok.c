@@ -24,40 +24,7 @@ void xd_tok_close(xd_tok **tp)
 
 int64_t xd_tok_vocab(const xd_tok *t)
 {
-    return t->top;
-}
-
-int32_t xd_tok_bos(const xd_tok *t)
-{
-    return t->begin;
-}
-
-int32_t xd_tok_eos(const xd_tok *t)
-{
-    return t->end;
-}
-
-int32_t xd_tok_pad(const xd_tok *t)
-{
-    return t->pad;
-}
-
-int64_t xd_tok_max(const xd_tok *t)
-{
-    return t->max;
-}
-
-int32_t xd_tok_find(const xd_tok *t, const char *s, size_t len)
-{
-    return t->clip ? xd_bpe_find(xd_clip_bpe(t->clip), s, len) : xd_spm_find(t->spm, s, len);
-}
-
-void xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out)
-{
-    if (t->clip)
-        xd_clip_normalize(s, len, out);
-    else
-        xd_charsmap_apply(&t->map, s, len, out);
+    return t->next;
 }
 
 int32_t xd_tok_bos(const xd_tok *t)

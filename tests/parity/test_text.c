@@ -74,7 +74,7 @@ static void check_count(const xd_engine *g, const xd_job *j, int64_t m, size_t *
     int64_t s = m * g->model.dit_info.text_dim, before = g->count_world->traffic->bytes;
     int64_t mine = part(s, rank, T);
     int64_t one = 4 * s <= SINGLE ? 4 * s * (T - 1) : 4 * (s - mine + mine * (T - 1));
-    must(xd_words_count(j, m, bytes, &e), &e);
+    must(xd_words_count(j, 0, m, bytes, &e), &e);
     before = g->count_world->traffic->bytes - before;
     if (before != 2 * g->model.text[0].net.nlayers * one)
         fail(g, "bytes counted are not those of the formula", (double)before);
