@@ -1,4 +1,4 @@
-/* test_io.c - checkpoints: good ones, broken ones, ones too large to map.
+/* test_io.c - checkpoints: good ones, broken ones, ones larger than the address space.
  *
  * Values are compared bit by bit. Pictures are in test_image.c. */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -498,6 +499,14 @@ static void hash_samples_pages(void **state)
     scratch_clean();
 }
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ASAN 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define ASAN 1
+#endif
+
 /* ---- memory -------------------------------------------------------------------------------- */
 
 /* Field i of statm in bytes: 0 address space, 2 resident pages of files. */
@@ -523,7 +532,7 @@ static void done_gives_pages_back(void **state)
              "}", N, N, N, N + 5);
     put_st("big.safetensors", header, N + 5);
     xd_st *s = opened("big.safetensors");
-    size_t before = statm(2);
+    size_t before = statm(2), space = statm(0);
     assert_int_equal(xd_st_get(s, 0, &t, &e), XD_OK);
     for (int i = 0; i < N; i++)
         sum += ((unsigned char *)t.p)[i];
@@ -532,8 +541,80 @@ static void done_gives_pages_back(void **state)
     assert_true(during > before + N - MB);
     xd_st_done(s, 0);
     assert_true(statm(2) < before + MB);
-    assert_int_equal(((unsigned char *)t.p)[N - 1], 255);       /* the mapping itself stays     */
+    assert_true(statm(0) < space + MB);
+    assert_int_equal(xd_st_get(s, 1, &t, &e), XD_OK);   /* a tensor alone costs its own pages   */
+    assert_memory_equal(t.p, "\0\1\2\3\4", 5);
+    assert_int_equal(xd_st_get(s, 0, &t, &e), XD_OK);
+    assert_true(statm(0) > space + N - MB);
+    xd_st_release(s);
+    assert_true(statm(0) < space + MB);
     xd_st_close(&s);
+    scratch_clean();
+}
+
+static void shrunk_files_are_refused(void **state)
+{
+    (void)state;
+    xd_tensor t;
+    xd_err    e = { 0 };
+    put_st("shrunk.safetensors", "{" T("a", "U8", "9000", "0,9000") "}", 9000);
+    xd_st *s = opened("shrunk.safetensors");
+    assert_int_equal(xd_st_get(s, 0, &t, &e), XD_OK);
+    xd_st_done(s, 0);
+    assert_int_equal(truncate(in_scratch("shrunk.safetensors"), 5000), 0);
+    assert_int_equal(xd_st_get(s, 0, &t, &e), XD_EIO);
+    assert_non_null(strstr(e.msg, "has shrunk from "));
+    assert_non_null(strstr(e.msg, " to 5000 bytes"));
+    xd_st_close(&s);
+    scratch_clean();
+}
+
+/* In a child that may not map anything more: tensors are read into memory that malloc has already,
+ * twice the same one, and that is said once. */
+static int use_read(void)
+{
+    enum { HAVE = 1 << 20 };
+    xd_tensor t, u;
+    xd_err    e = { 0 };
+    mallopt(M_MMAP_THRESHOLD, 2 * HAVE);
+    mallopt(M_TRIM_THRESHOLD, 2 * HAVE);
+    free(malloc(HAVE));
+    xd_log_sink(hear, NULL, XD_LOG_WARN);
+    nmap = 0;
+    xd_st        *s = opened("read.safetensors");
+    struct rlimit r = { statm(0), statm(0) };
+    if (setrlimit(RLIMIT_AS, &r) != 0)
+        return 1;
+    for (int i = 0; i < 2; i++) {
+        if (xd_st_get(s, 0, &t, &e) != XD_OK || xd_st_get(s, 0, &u, &e) != XD_OK || t.p != u.p)
+            return 2;
+        if (nmap != 1)
+            return 3;
+        xd_st_done(s, 0);
+        for (int k = 0; k < 9000; k++)
+            if (((unsigned char *)t.p)[k] != k % 256)
+                return 4;
+        xd_st_done(s, 0);
+    }
+    xd_st_close(&s);
+    return 0;
+}
+
+static void what_cannot_be_mapped_is_read(void **state)
+{
+    (void)state;
+    int status = -1;
+#ifdef ASAN
+    print_message("# skipped: the sanitizer's malloc always maps\n");
+    return;
+#endif
+    put_st("read.safetensors", "{" T("a", "U8", "9000", "0,9000") "}", 9000);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(use_read());
+    waitpid(pid, &status, 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
     scratch_clean();
 }
 
@@ -571,13 +652,6 @@ static size_t put_sparse(const char *name, int n, const int64_t *numbers, size_t
 
 enum { GB = 1 << 30 };
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ASAN 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define ASAN 1
-#endif
 #ifdef ASAN
 /* malloc without memory gives NULL under the sanitizer too. */
 const char *__asan_default_options(void);
@@ -605,9 +679,9 @@ static int use_tensor(xd_st *s, int i, int64_t number)
     return 0;
 }
 
-/* In a child: takes tensors of a file that cannot be mapped because only 512 MB more of
- * address space are allowed: large ones until `most` bytes are read, small ones all. */
-static int use_unmapped(const char *name, int n, const int64_t *numbers, size_t most)
+/* In a child: takes tensors of a file that is far larger than the 512 MB more of address space that
+ * are allowed: large ones until `most` bytes are read, small ones all. */
+static int use_large(const char *name, int n, const int64_t *numbers, size_t most)
 {
     size_t         limit = statm(0) + GB / 2, sum = 0;
     xd_st         *s;
@@ -616,10 +690,11 @@ static int use_unmapped(const char *name, int n, const int64_t *numbers, size_t 
     xd_log_sink(hear, NULL, XD_LOG_WARN);
     if (setrlimit(RLIMIT_AS, &r) != 0)
         return 1;
-    for (int again = 0; again < 2; again++) {           /* "once" is once a process            */
+    nmap = 0;
+    for (int again = 0; again < 2; again++) {
         if (xd_st_open(&s, in_scratch(name), "model", &e) != XD_OK)
             return 2;
-        if (xd_st_mapped(s) || xd_st_count(s) != n || nmap != 1)
+        if (!xd_st_mapped(s) || xd_st_count(s) != n || nmap)
             return 3;
         for (int i = 0; i < n; i++) {
             int large = numbers[i] > 1000000;
@@ -640,13 +715,13 @@ static int child(const char *name, int n, const int64_t *numbers, size_t most)
     int   status = -1;
     pid_t pid = fork();
     if (pid == 0)
-        _exit(use_unmapped(name, n, numbers, most));
+        _exit(use_large(name, n, numbers, most));
     waitpid(pid, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
 /* The size of the real complaint "Unable to mmap 9989150328 bytes": a shard of a T5 encoder. */
-static void unmappable_files_are_read(void **state)
+static void files_may_exceed_the_address_space(void **state)
 {
     (void)state;
     static const int64_t numbers[] = { 5, 50000000, 1, 50000000, 300000001, 50000000, 7 };
@@ -735,7 +810,9 @@ int main(void)
         cmocka_unit_test(hash_tells_files_apart),
         cmocka_unit_test(hash_samples_pages),
         cmocka_unit_test(done_gives_pages_back),
-        cmocka_unit_test(unmappable_files_are_read),
+        cmocka_unit_test(shrunk_files_are_refused),
+        cmocka_unit_test(what_cannot_be_mapped_is_read),
+        cmocka_unit_test(files_may_exceed_the_address_space),
         cmocka_unit_test(a_real_shard_is_read),
     };
     return cmocka_run_group_tests_name("io", tests, set_up, tear_down);
