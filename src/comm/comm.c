@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e)
 {
@@ -65,6 +66,15 @@ int xd_comm_share(int *ranks, int *cores)
     *ranks = 1;
     *cores = xd_par_cores();
     return *cores;
+}
+
+/* Open MPI can be told another place; other MPIs use shm_open, which is the usual one. */
+size_t xd_comm_space(const char **where)
+{
+    const char    *own = getenv("OMPI_MCA_osc_sm_backing_directory");
+    struct statvfs v;
+    *where = own && *own ? own : "/dev/shm";
+    return statvfs(*where, &v) == 0 ? (size_t)v.f_bavail * (size_t)v.f_frsize : 0;
 }
 
 int64_t xd_comm_elems(xd_tensor t)

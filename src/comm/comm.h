@@ -39,8 +39,9 @@ typedef struct xd_comm_ops {
     void   (*drop)     (xd_comm *c, xd_req *r, int n);
     void   (*poke)     (xd_comm *c);            /* lets messages progress                      */
     void   (*barrier)  (xd_comm *c);
-    /* Memory that all ranks of a group on one host (split_host) see; collective. `first` is 1 on
-     * the rank that should fill it. Freed when `c` is closed. NULL: there is none. */
+    /* Memory that all ranks of a group on one host (split_host) see; collective. It is there: pages
+     * are taken at once where the system can do that without killing who finds none. `first` is 1
+     * on the rank that should fill it. Freed when `c` is closed. NULL on all ranks: there is none. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
     void   (*abort)    (xd_comm *c, int code);  /* ends all ranks of the world, does not return */
 } xd_comm_ops;
@@ -73,5 +74,8 @@ int       xd_comm_launch_rank(void);
 /* Cores for this rank while a world is open: those it may use, shared fairly with the other ranks
  * of its host; at least 1. `ranks` and `cores` are the host's. */
 int       xd_comm_share(int *ranks, int *cores);
+/* Bytes that `share` may take on this host now, and where: "/dev/shm". Behind them pages are missing
+ * when they are touched. */
+size_t    xd_comm_space(const char **where);
 
 #endif

@@ -2,17 +2,19 @@
  *
  * Calls that set up groups block; what moves data is mpi_call.c and never does. MPI is started
  * by the first world, unless the program did so, and ended with the last. */
-#define _GNU_SOURCE             /* sched_getaffinity */
+#define _GNU_SOURCE             /* sched_getaffinity, madvise */
 #include "comm/mpi_job.h"
 
 #include "base/log.h"
 #include "base/par.h"
 #include "comm/kinds.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 static struct {
@@ -125,6 +127,22 @@ static void mpi_barrier(xd_comm *c)
         xd_mpi_fail(g->world, g->world->rank, "a barrier", code);
 }
 
+/* Takes my part of the pages now: touching one that the file system has no room for later would kill
+ * the process. Kernels before 5.14 cannot say; there the caller's look at the room must do. */
+static int populate(char *base, size_t bytes, int part, int parts)
+{
+#ifdef MADV_POPULATE_WRITE
+    size_t page = 4096, skip = (uintptr_t)base % page, n = (skip + bytes + page - 1) / page;
+    size_t from = n * (size_t)part / (size_t)parts, to = n * (size_t)(part + 1) / (size_t)parts;
+    if (from == to || madvise(base - skip + from * page, (to - from) * page, MADV_POPULATE_WRITE) == 0)
+        return 1;
+    return errno == EINVAL;
+#else
+    (void)base, (void)bytes, (void)part, (void)parts;
+    return 1;
+#endif
+}
+
 /* All memory lies at rank 0, which comes first. All ranks agree whether there is any. */
 static void *mpi_share(xd_comm *c, size_t bytes, int *first)
 {
@@ -144,7 +162,8 @@ static void *mpi_share(xd_comm *c, size_t bytes, int *first)
         MPI_Win_set_errhandler(w->win, MPI_ERRORS_RETURN);
         w->next = g->wins;
         g->wins = w;
-        ok = MPI_Win_shared_query(w->win, 0, &size, &unit, &base) == MPI_SUCCESS && base;
+        ok = MPI_Win_shared_query(w->win, 0, &size, &unit, &base) == MPI_SUCCESS && base &&
+             populate(base, bytes, c->rank, c->size);
     } else {
         free(w);
     }

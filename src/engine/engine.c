@@ -1,5 +1,6 @@
 /* engine.c - opening an engine, and the rooms of a request in their order */
 #include "engine/engine.h"
+#include "engine/kin.h"
 #include "engine/ranks.h"
 
 #include <math.h>
@@ -285,15 +286,32 @@ static xd_status paint_all(loop *l, const xd_words *w, xd_err *e)
     return s;
 }
 
+/* Ranks that load together fail together, before the next part. */
+static xd_status load(xd_job *j, const xd_need *need, xd_err *e)
+{
+    xd_engine *g = j->g;
+    int        fresh = !g->model.dit.store, early = g->plan.vae_rows || g->plan.deg.n[XD_DATA] > 1;
+    xd_status  s = xd_ranks_agree(g, xd_part_load(&g->model.dit, g->dev, g->type, 0, e), e);
+    if (s == XD_OK && fresh)
+        xd_kin_odd(g, &g->model.dit);
+    if (s == XD_OK && early && need->vae)
+        s = xd_part_load(&g->model.vae, g->dev, g->type, 0, e);
+    if (early)
+        s = xd_ranks_agree(g, s, e);
+    if (s != XD_OK && s != XD_ECOMM) {  /* the next request finds all ranks alike              */
+        xd_part_drop(&g->model.dit);
+        xd_part_drop(&g->model.vae);
+    }
+    return s;
+}
+
 static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_engine *g = j->g;
     double     t0 = xd_now_s();
     xd_stage(j, "load");
-    xd_status s = xd_part_load(&g->model.dit, g->dev, g->type, 0, e);
-    if (s == XD_OK && g->plan.vae_rows && need->vae)    /* ranks must fail together             */
-        s = xd_part_load(&g->model.vae, g->dev, g->type, 0, e);
+    xd_status s = load(j, need, e);
     if (s == XD_OK)
         s = xd_room_open(&l->a, g->dev,
                          need->dit_tmp > need->vae_tmp ? need->dit_tmp : need->vae_tmp, e);
@@ -306,11 +324,13 @@ static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *
 }
 
 /* Everything that can be refused: the request, its words, its memory. */
-static xd_status prepare(xd_job *j, xd_words *w, xd_need *need, xd_err *e)
+static xd_status prepare(xd_job *j, xd_words *w, xd_need *need, xd_status s, xd_err *e)
 {
-    xd_status s = xd_words_open(w, j, e);
+    if (s == XD_OK)
+        s = xd_words_open(w, j, e);
     if (s == XD_OK)
         s = xd_ranks_stages(j, e);
+    s = xd_ranks_agree(j->g, s, e);
     if (s == XD_OK)
         s = xd_memory_plan(j, w, need, e);
     return s;
@@ -337,9 +357,8 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
         *out = l.r;
         return XD_OK;
     }
-    if (s == XD_OK)
-        s = prepare(&j, &w, &need, &mine);
-    s = g->idle ? s : xd_ranks_agree(g, s, &mine);
+    if (!g->idle)
+        s = prepare(&j, &w, &need, s, &mine);
     started = s == XD_OK;
     if (s == XD_OK) {
         xd_stage(&j, "text");

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "engine/engine.h"
+#include "engine/kin.h"
+#include "engine/ranks.h"
 
 xd_status xd_room_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e)
 {
@@ -65,13 +66,18 @@ static xd_status count_text(xd_job *j, const xd_words *w, xd_need *need, xd_err 
     return s;
 }
 
+static int decodes(const xd_job *j)
+{
+    return !j->r->latents_only && (j->g->plan.vae_rows || j->g->topo.replica->rank == 0);
+}
+
 /* What this rank needs, by part. */
 static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
 {
     xd_engine *g = j->g;
     int64_t    rows = 0;
     int        text = g->used->rank < g->plan.text_tp;
-    int        vae = !j->r->latents_only && (g->plan.vae_rows || g->topo.replica->rank == 0);
+    int        vae = decodes(j);
     xd_status  s = XD_OK;
     for (int i = 0; i < w->n; i++)
         rows = w->rows[i] > rows ? w->rows[i] : rows;
@@ -101,38 +107,76 @@ static void sum_host(const xd_engine *g, double *v, int64_t n)
     c->ops->wait(c, &r, 1);
 }
 
+/* Weights that this rank has already; what it shares is held once by all who share it. */
+static double held(xd_engine *g, double *once)
+{
+    const xd_part *p[2 + XD_MAXTEXT] = { &g->model.dit, &g->model.vae };
+    double         sum = 0;
+    *once = 0;
+    for (int k = 0; k < XD_MAXTEXT; k++)
+        p[2 + k] = &g->model.text[k];
+    for (int i = 0; i < 2 + XD_MAXTEXT; i++) {
+        double bytes = (double)xd_store_bytes(p[i]->store);
+        sum += bytes;
+        *once += p[i]->shared ? bytes / p[i]->kin.c->size : bytes;
+    }
+    return sum;
+}
+
+/* `bytes` are needed by `who` and `have` are there: the sentence names what takes them. */
+static xd_status refuse(const xd_job *j, const xd_need *n, double bytes, double have,
+                        const char *who, xd_err *e)
+{
+    const xd_engine *g = j->g;
+    return xd_fail(e, XD_ENOMEM, "the request needs %.2f GiB of %s and %.2f GiB are available: "
+                   "text encoder %.2f + %.2f, transformer %.2f + %.2f, vae %.2f + %.2f (weights + "
+                   "activations); paint a smaller picture%s%s", bytes / 1073741824.0, who,
+                   have / 1073741824.0, gib(n->text), gib(n->text_tmp), gib(n->dit),
+                   gib(n->dit_tmp), gib(n->vae), gib(n->vae_tmp),
+                   g->type == XD_F32 && xd_dev_compute(g->dev, XD_BF16) == XD_BF16
+                       ? ", try --dtype bf16" : "",
+                   j->r->enable_tiling ? "" : ", or try --enable_tiling");
+}
+
+/* Two limits: what this process may map, and what all ranks of the host together may use, where
+ * shared weights count once. */
+static xd_status compare(xd_job *j, const xd_need *need, xd_err *e)
+{
+    xd_engine *g = j->g;
+    size_t     have = 0, space = 0;
+    double     once, mine = held(g, &once);
+    char       ranks[80] = "memory";
+    xd_cpu_room(&have, &space);
+    double host[2] = { (double)need->peak, once };
+    host[0] -= xd_kin_saved(&g->model.dit) + xd_kin_saved(&g->model.vae);
+    sum_host(g, host, 2);
+    host[1] += (double)have;
+    xd_log(XD_LOG_DEBUG, "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
+           "peak %.3f, %.3f on this host of %.3f GiB", gib(need->text), gib(need->text_tmp),
+           gib(need->dit), gib(need->dit_tmp), gib(need->vae), gib(need->vae_tmp), gib(need->peak),
+           host[0] / 1073741824.0, host[1] / 1073741824.0);
+    if ((double)need->peak > (double)space + mine)
+        return refuse(j, need, (double)need->peak, (double)space + mine,
+                      "address space (ulimit -v)", e);
+    if (g->host->size > 1)
+        snprintf(ranks, sizeof ranks, "memory (%d ranks together)", g->host->size);
+    return host[0] > host[1] ? refuse(j, need, host[0], host[1], ranks, e) : XD_OK;
+}
+
 xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
 {
     xd_engine *g = j->g;
     size_t     have = 0, total = 0;
+    double     once;
     g->dev->mem->memory(g->dev, &have, &total);
-    size_t loaded = xd_store_bytes(g->model.dit.store) + xd_store_bytes(g->model.vae.store);
-    for (int k = 0; k < XD_MAXTEXT; k++)
-        loaded += xd_store_bytes(g->model.text[k].store);
     *need = (xd_need){ 0 };
-    xd_status s = refuse_huge(j, have + loaded, e);
+    xd_status s = refuse_huge(j, have + (size_t)held(g, &once), e);
     if (s == XD_OK)
         s = count_parts(j, w, need, e);
-    double host[2] = { (double)need->peak, (double)loaded };    /* loaded ones are in the plan  */
-    sum_host(g, host, 2);
+    s = xd_ranks_agree(g, s, e);
+    if (s == XD_OK)
+        s = xd_kin_find(g, decodes(j), e);
     if (s != XD_OK)
         return s;
-    have += (size_t)host[1];
-    xd_log(XD_LOG_DEBUG, "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
-           "peak %.3f, %.3f on this host of %.3f GiB", gib(need->text), gib(need->text_tmp),
-           gib(need->dit), gib(need->dit_tmp), gib(need->vae), gib(need->vae_tmp), gib(need->peak),
-           host[0] / 1073741824.0, gib(have));
-    if (host[0] <= (double)have)
-        return XD_OK;
-    char ranks[64] = "";
-    if (g->host->size > 1)
-        snprintf(ranks, sizeof ranks, " (%d ranks together)", g->host->size);
-    return xd_fail(e, XD_ENOMEM, "the request needs %.2f GiB of memory%s and %.2f GiB are available: "
-                   "text encoder %.2f + %.2f, transformer %.2f + %.2f, vae %.2f + %.2f (weights + "
-                   "activations); paint a smaller picture%s%s", host[0] / 1073741824.0, ranks,
-                   gib(have), gib(need->text), gib(need->text_tmp), gib(need->dit),
-                   gib(need->dit_tmp), gib(need->vae), gib(need->vae_tmp),
-                   g->type == XD_F32 && xd_dev_compute(g->dev, XD_BF16) == XD_BF16
-                       ? ", try --dtype bf16" : "",
-                   j->r->enable_tiling ? "" : ", or try --enable_tiling");
+    return xd_ranks_agree(g, compare(j, need, e), e);
 }

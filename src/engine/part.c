@@ -1,5 +1,5 @@
 /* part.c - one component of a model directory */
-#include "engine/part.h"
+#include "engine/kin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,6 +252,7 @@ xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
     p->shadow.last = p->net.last;
     xd_net_visit(&p->shadow, &d);
     p->packed = d.packed;
+    p->room = d.room;
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
 
@@ -304,15 +305,10 @@ static void visit_kinds(xd_net *n, xd_decl *d)
     n->first = first, n->last = last;
 }
 
-xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+/* Visits the open store. */
+static xd_status fill(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
-    if (p->store)
-        return XD_OK;
-    double    t0 = xd_now_s();
-    xd_err    mine = { 0 };
-    xd_status s = xd_store_open(&p->store, dev, e);
-    if (s != XD_OK)
-        return s;
+    xd_err  mine = { 0 };
     xd_decl d = { .visit = p->files ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
                   .src = p->files ? &p->src : NULL, .tp = p->tp, .tp_at = p->tp_at, .store = p->store,
                   .err = &mine };
@@ -324,18 +320,42 @@ xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err
         xd_net_visit(&p->net, &d);
     }
     xd_store_trim(p->store);
-    if (mine.code) {
-        xd_part_drop(p);
-        return xd_fail(e, mine.code, "%s: %s", p->name, mine.msg);
-    }
-    xd_log(XD_LOG_DEBUG, "%s: %.1f MB of weights in %.3f s", p->name,
-           (double)xd_store_bytes(p->store) / 1e6, xd_now_s() - t0);
-    return XD_OK;
+    snprintf(p->odd, sizeof p->odd, "%s", d.odd);
+    if (mine.code)
+        xd_fail(e, mine.code, "%s: %s", p->name, mine.msg);
+    return p->kin.c ? xd_kin_agree(p, mine.code, e) : mine.code;
 }
 
+xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+{
+    if (p->store)
+        return XD_OK;
+    double    t0 = xd_now_s();
+    xd_err    mine = { .rank = -1 };
+    xd_status s = xd_store_open(&p->store, dev, &mine);
+    if (p->kin.c)
+        s = xd_kin_lend(p, s, &mine);
+    if (s == XD_OK)
+        s = fill(p, dev, type, share, &mine);
+    if (s != XD_OK) {
+        if (s != XD_ECOMM)      /* giving back a shared block waits for the others              */
+            xd_part_drop(p);
+        xd_fail(e, s, "%s", mine.msg);
+        if (e)
+            e->rank = mine.rank;
+        return s;
+    }
+    xd_log(XD_LOG_DEBUG, "%s: %.1f MB of weights%s in %.3f s", p->name,
+           (double)xd_store_bytes(p->store) / 1e6, p->shared ? ", one copy for this host" : "",
+           xd_now_s() - t0);
+    return XD_OK;
+}
 void xd_part_drop(xd_part *p)
 {
     xd_store_close(&p->store);
+    xd_comm_close(&p->kin.c);   /* and with it the block                                       */
+    xd_st_release(p->files);
+    p->shared = 0;
     for (int i = 0; i < p->net.nlayers && p->net.layer; i++) {
         free(p->net.layer[i]);
         p->net.layer[i] = NULL;

@@ -2,12 +2,18 @@
 #ifndef XD_ENGINE_PART_H
 #define XD_ENGINE_PART_H
 
+#include "comm/comm.h"
 #include "dit/dit.h"
 #include "io/safetensors.h"
 #include "text/text.h"
 #include "vae/vae.h"
 
 typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE } xd_kind;
+
+typedef struct xd_kin {         /* the ranks of my host that hold the same weights (kin.h)     */
+    xd_comm *c;                 /* NULL: I alone                                               */
+    int      me;                /* my rank among those in use                                  */
+} xd_kin;
 
 typedef struct xd_part {
     char       *name, *dir;     /* "transformer"; its directory                                */
@@ -26,6 +32,10 @@ typedef struct xd_part {
     xd_store   *store;          /* its weights; NULL: not loaded                               */
     xd_net      shadow;         /* the one that counts                                         */
     size_t      packed;         /* bytes of its weights when loaded, as counted                */
+    size_t      room;           /* the same as one block of shared memory                      */
+    xd_kin      kin;
+    int         shared;         /* its weights lie in such a block                             */
+    char        odd[512];       /* the first that holds NaN or infinite numbers, seen by me     */
     int         tp, tp_at;      /* tensor degree (1: whole) and my coordinate                  */
 } xd_part;
 
@@ -45,8 +55,8 @@ xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e);
 void      xd_part_stage(xd_part *p, int first, int last);
 
 /* Loads the weights (from the files, or random ones when there are none); nothing to do when
- * they are there. share: blocks of one kind share the storage of the first (random only). */
+ * they are there. Collective over its kin. share: blocks of one kind share the storage of the first (random only). */
 xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
-void      xd_part_drop(xd_part *p);
+void      xd_part_drop(xd_part *p);     /* collective over its kin, who are kin no more         */
 
 #endif

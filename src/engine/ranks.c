@@ -155,7 +155,7 @@ xd_status xd_ranks_join(xd_engine *g, int threads, int alone, xd_err *e)
 }
 
 /* A failure of one rank becomes that of all; of several, the lowest rank's. */
-static xd_status agree(xd_comm *c, xd_status mine, xd_err *e)
+xd_status xd_ranks_agree_in(xd_comm *c, xd_status mine, xd_err *e)
 {
     int32_t  who = mine == XD_OK ? INT32_MAX : c->rank;
     int64_t  one = 1, size = sizeof(xd_err);
@@ -188,7 +188,7 @@ xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_status s, xd_err 
     }
     if (s == XD_OK)
         s = xd_plan_make(&g->plan, a, g->all->size, d, e);
-    s = agree(g->all, s, e);
+    s = xd_ranks_agree_in(g->all, s, e);
     if (s == XD_OK && g->all->size > 1)
         s = compare(g, hosts, e);
     free(hosts);
@@ -227,7 +227,7 @@ void xd_ranks_close(xd_engine *g)
 
 xd_status xd_ranks_agree(const xd_engine *g, xd_status mine, xd_err *e)
 {
-    return agree(g->used, mine, e);
+    return xd_ranks_agree_in(g->used, mine, e);
 }
 
 int64_t xd_ranks_sent(const xd_engine *g, int64_t since)

@@ -16,6 +16,8 @@ void      xd_ranks_close(xd_engine *g);
 /* Every rank in use says how it went; all return the failure of the lowest rank that has one, with
  * its sentence and rank. Collective. */
 xd_status xd_ranks_agree(const xd_engine *g, xd_status mine, xd_err *e);
+/* The same among the ranks of a group; a failure without a rank gets the group's number of it. */
+xd_status xd_ranks_agree_in(xd_comm *c, xd_status mine, xd_err *e);
 
 /* Cuts the transformer's blocks into the plan's stages by counted cost (or as the plan lists them)
  * and gives this rank its own. Does nothing when weights are loaded. */

@@ -1,6 +1,7 @@
 /* store.c - memory of loaded weights, and looks at the numbers in them
  *
- * Large weights have blocks of their own; small ones (biases, norms) share blocks of 1 MiB. */
+ * Large weights have blocks of their own; small ones (biases, norms) share blocks of 1 MiB. In a
+ * block that several processes see all weights follow each other. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,8 @@ struct xd_store {
     xd_arena small;
     size_t   bytes;
     block    scratch[2];
+    xd_arena lent;              /* a block that other processes see; base NULL: none            */
+    int      part, parts;       /* of it this process fills one part                           */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e)
@@ -51,7 +54,30 @@ static void *own_block(xd_store *s, size_t bytes)
     return p;
 }
 
-void *xd_store_get(xd_store *s, size_t bytes)
+size_t xd_store_room(size_t bytes)
+{
+    return ((bytes ? bytes : 1) + XD_ALIGN - 1) / XD_ALIGN * XD_ALIGN;
+}
+
+void xd_store_lend(xd_store *s, void *base, size_t bytes, int part, int parts)
+{
+    xd_arena_init(&s->lent, base, bytes);
+    s->part = part;
+    s->parts = parts;
+}
+
+/* Each process fills the weights that begin in its part of the block: about as many bytes as any
+ * other, one after the other in the file. */
+static void *from_lent(xd_store *s, size_t bytes, int *mine)
+{
+    size_t at = xd_arena_mark(&s->lent), room = xd_store_room(bytes);
+    void  *p = xd_arena_get(&s->lent, room);
+    *mine = (int)((double)at / (double)s->lent.cap * s->parts) == s->part;
+    s->bytes += p ? room : 0;
+    return p;
+}
+
+static void *from_device(xd_store *s, size_t bytes)
 {
     if (bytes >= CHUNK / 4)
         return own_block(s, bytes);
@@ -63,6 +89,12 @@ void *xd_store_get(xd_store *s, size_t bytes)
         return NULL;
     xd_arena_init(&s->small, chunk, CHUNK);
     return xd_arena_get(&s->small, bytes ? bytes : 1);
+}
+
+void *xd_store_get(xd_store *s, size_t bytes, int *mine)
+{
+    *mine = 1;
+    return s->lent.base ? from_lent(s, bytes, mine) : from_device(s, bytes);
 }
 
 void *xd_store_scratch(xd_store *s, int slot, size_t bytes)

@@ -160,20 +160,30 @@ static void let_go(xd_decl *d, const char *name, void *hold)
         d->src->done(d->src->self, name);
 }
 
-static void warn_nonfinite(const xd_decl *d, const char *name, xd_tensor t)
+static void warn_nonfinite(xd_decl *d, const char *name, xd_tensor t)
 {
-    if (d->visit == XD_VISIT_LOAD && xd_nonfinite(t))
-        xd_log(XD_LOG_WARN, "weight %s holds NaN or infinite numbers", name);
+    if (d->visit != XD_VISIT_LOAD || !xd_nonfinite(t))
+        return;
+    xd_log(XD_LOG_WARN, "weight %s holds NaN or infinite numbers", name);
+    if (!d->nodd++)
+        snprintf(d->odd, sizeof d->odd, "%s", name);
 }
 
-static void *take(xd_decl *d, size_t bytes, const char *name)
+static void add_up(xd_decl *d, size_t bytes)
 {
-    void *p = d->err->code == XD_OK ? xd_store_get(d->store, bytes) : NULL;
-    if (!p)
+    d->packed += bytes;
+    d->room += xd_store_room(bytes);
+}
+
+/* Memory of a weight; *mine is 0 when another process fills it. */
+static void *take(xd_decl *d, size_t bytes, const char *name, int *mine)
+{
+    void *p = d->err->code == XD_OK ? xd_store_get(d->store, bytes, mine) : NULL;
+    if (p)
+        add_up(d, bytes);
+    else
         xd_fail(d->err, XD_ENOMEM, "no memory for the %zu bytes of weight %s%s", bytes, d->scope,
                 name);
-    else
-        d->packed += bytes;
     return p;
 }
 
@@ -190,17 +200,29 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
     }
     *v = xd_view(nowhere, XD_F32, nd, shape);
     if (d->visit == XD_VISIT_COUNT) {
-        d->packed += xd_bytes(*v);
+        add_up(d, xd_bytes(*v));
         return;
     }
     size_t len = strlen(name);
-    int    gain = nd == 1 && len >= 6 && strcmp(name + len - 6, "weight") == 0;
-    if (!fetch(d, name, "", nd, shape, 0.1f, gain ? 1.0f : 0.0f, &t, full, &hold))
+    int    gain = nd == 1 && len >= 6 && strcmp(name + len - 6, "weight") == 0, mine;
+    if (!(v->p = take(d, xd_bytes(*v), name, &mine)) || !mine ||
+        !fetch(d, name, "", nd, shape, 0.1f, gain ? 1.0f : 0.0f, &t, full, &hold))
         return;
     warn_nonfinite(d, full, t);
-    if ((v->p = take(d, xd_bytes(*v), name)))
-        xd_convert(v->p, XD_F32, t.p, t.type, xd_count(t));
+    xd_convert(v->p, XD_F32, t.p, t.type, xd_count(t));
     let_go(d, full, hold);
+}
+
+/* Is a table read where it is? What no kernel reads is converted. */
+static int stays(const xd_decl *d, const char *name)
+{
+    char      all[512], full[512];
+    xd_tensor t = { 0 };
+    if (!d->src || !d->src->in_place)
+        return 0;
+    full_names(d, name, "", all, sizeof all);
+    resolve(d, all, full, sizeof full);
+    return d->src->has(d->src->self, full, &t) && t.type != XD_F64;
 }
 
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols)
@@ -215,6 +237,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
         shape[0] *= stored[i];
     char      full[512];
     void     *hold;
+    int       mine = 1, whole = d->visit == XD_VISIT_LIST || !stays(d, name);
     xd_tensor t;
     if (d->visit == XD_VISIT_LIST) {
         list(d, name, "", nd, stored);
@@ -222,20 +245,21 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     }
     *v = xd_view(nowhere, d->type, 2, shape);
     if (d->visit == XD_VISIT_COUNT) {
-        if (!d->src || !d->src->in_place)
-            d->packed += xd_bytes(*v);
+        if (whole)
+            add_up(d, xd_bytes(*v));
         return;
     }
+    if (whole && (!(v->p = take(d, xd_bytes(*v), name, &mine)) || !mine))
+        return;
     if (!fetch(d, name, "", 2, shape, 1.0f, 0.0f, &t, full, &hold))
         return;
     if (xd_bytes(t) <= SCAN_TABLE)
         warn_nonfinite(d, full, t);
-    if (d->visit == XD_VISIT_LOAD && d->src->in_place && t.type != XD_F64) {
+    if (!whole) {
         *v = t;                 /* rows are read from the mapping when they are looked up      */
         return;
     }
-    if ((v->p = take(d, xd_bytes(*v), name)))
-        xd_convert(v->p, v->type, t.p, t.type, xd_count(t));
+    xd_convert(v->p, v->type, t.p, t.type, xd_count(t));
     let_go(d, full, hold);
 }
 
@@ -281,9 +305,6 @@ static void pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name)
     const xd_ops *o = d->dev->ops;
     size_t        need = o->pack_tmp(d->dev, w, src.type);
     void         *tmp = NULL;
-    w->bytes = o->pack_size(d->dev, w);
-    if (!(w->p = take(d, w->bytes, name)))
-        return;
     if (need && !(tmp = xd_store_scratch(d->store, 0, need))) {
         xd_fail(d->err, XD_ENOMEM, "no memory to pack weight %s%s", d->scope, name);
         return;
@@ -301,6 +322,10 @@ static void load_matrix(xd_decl *d, xd_weight *w, part *parts, int n, const cols
     char *all = NULL, *at = NULL;
     xd_dtype type = XD_F32;
     float    gain = 0.9f / sqrtf((float)parts[0].in);
+    int      mine;
+    w->bytes = d->dev->ops->pack_size(d->dev, w);
+    if (!(w->p = take(d, w->bytes, parts[0].name, &mine)) || !mine)
+        return;
     for (int i = 0; i < n; i++) {
         char      full[512];
         void     *hold;
@@ -335,11 +360,12 @@ static void load_bias(xd_decl *d, xd_tensor *b, const part *parts, int n, int64_
 {
     *b = xd_view(nowhere, XD_F32, 1, &out);
     if (d->visit == XD_VISIT_COUNT) {
-        d->packed += xd_bytes(*b);
+        add_up(d, xd_bytes(*b));
         return;
     }
-    float *at = b->p = take(d, xd_bytes(*b), parts[0].name);
-    for (int i = 0; i < n && at; i++) {
+    int    mine;
+    float *at = b->p = take(d, xd_bytes(*b), parts[0].name, &mine);
+    for (int i = 0; i < n && at && mine; i++) {
         char      full[512];
         void     *hold;
         xd_tensor t;
@@ -374,7 +400,9 @@ static void matrix(xd_decl *d, xd_lin *w, xd_split split, part *parts, int n, co
                         .stride = { 1, 1, 1 }, .groups = 1 };
     if (d->visit == XD_VISIT_COUNT) {
         w->w.p = nowhere;
-        d->packed += w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
+        w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
+        if (out && c->total)
+            add_up(d, w->w.bytes);
     } else if (out && c->total) {
         int64_t flat[2] = { parts[0].out, parts[0].in };
         load_matrix(d, &w->w, parts, n, c, 2, flat);
@@ -470,7 +498,7 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in,
         w->w.kernel[i] = i >= 3 - nk ? kernel[i] : 1, w->w.stride[i] = i >= 3 - nk ? stride[i] : 1;
     if (d->visit == XD_VISIT_COUNT) {
         w->w.p = nowhere;
-        d->packed += w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
+        add_up(d, w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w));
     } else {
         load_matrix(d, &w->w, &p, 1, &c, 2 + nk, shape);
     }

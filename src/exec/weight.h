@@ -100,6 +100,9 @@ struct xd_decl {
     xd_declared *list;          /* LIST: grows                                                 */
     int        nlist, caplist;
     size_t     packed;          /* bytes the weights need (COUNT), or took                     */
+    size_t     room;            /* the same, each rounded up as in one block                   */
+    int        nodd;            /* LOAD: tensors with NaN or infinite numbers                  */
+    char       odd[512];        /* the name of the first                                       */
     xd_err    *err;             /* sticky                                                      */
     const char *prefix;         /* of whole names: without it they are names too; NULL: none   */
     char       scope[192];
@@ -108,8 +111,13 @@ struct xd_decl {
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
-void     *xd_store_get(xd_store *s, size_t bytes);      /* device memory; NULL: none is left    */
-size_t    xd_store_bytes(const xd_store *s);            /* taken from the device               */
+/* Device memory; NULL: none is left. *mine is 0 when another process fills it. */
+void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
+/* From now on weights come one after the other from a block (a multiple of XD_ALIGN, borrowed) that
+ * `parts` processes see: each of them takes the same weights and fills its share of them. */
+void      xd_store_lend(xd_store *s, void *base, size_t bytes, int part, int parts);
+size_t    xd_store_room(size_t bytes);                  /* that a weight takes in such a block  */
+size_t    xd_store_bytes(const xd_store *s);            /* of its weights                      */
 /* Working memory of a load, kept from one weight to the next: slot 0 or 1 with at least `bytes`;
  * NULL: none is left. Given back by trim. */
 void     *xd_store_scratch(xd_store *s, int slot, size_t bytes);

@@ -18,10 +18,10 @@ typedef struct entry {
     char     *alien;            /* a dtype this engine does not know, or NULL                 */
     int       shard;
     int       rank;             /* extents in the file; beyond XD_MAXDIM it cannot be used     */
-    int       users;            /* of `copy`; while opening a mark of obey_index               */
+    int       users;            /* of `view`; while opening a mark of obey_index               */
     size_t    at, bytes;        /* in the file                                                */
     xd_tensor shape;
-    void     *copy;             /* when the file is not mapped                                */
+    xd_st_view view;            /* while it has users                                         */
 } entry;
 
 struct xd_st {
@@ -189,8 +189,6 @@ static xd_status open_shard(xd_st *s, int shard, xd_err *e)
         st = xd_json_parse(&j, head, len, f->path, e);
     if (st == XD_OK)
         st = read_header(s, shard, j, e);
-    if (st == XD_OK)
-        xd_st_file_map(f);
     xd_json_free(&j);
     free(head);
     return st;
@@ -400,7 +398,7 @@ void xd_st_close(xd_st **s)
     for (int64_t i = 0; i < (*s)->n; i++) {
         free((*s)->t[i].name);
         free((*s)->t[i].alien);
-        free((*s)->t[i].copy);
+        xd_st_file_put(&(*s)->t[i].view);
     }
     for (int i = 0; i < (*s)->nshards; i++)
         xd_st_file_close(&(*s)->shards[i]);
@@ -449,38 +447,36 @@ xd_status xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e)
     if (n->rank > XD_MAXDIM)
         return xd_fail(e, XD_EUNSUPPORTED, "%s: tensor %s has %d dimensions, at most %d are known",
                        f->path, n->name, n->rank, XD_MAXDIM);
-    *t = n->shape;
-    if (f->map) {
-        t->p = (char *)f->map + n->at;
-        xd_st_file_will(f, n->at, n->bytes);
-        return XD_OK;
-    }
-    if (!n->copy) {
-        xd_status st = xd_st_file_read(f, n->at, n->bytes, n->name, &n->copy, e);
+    if (!n->users) {
+        xd_status st = xd_st_file_take(f, n->at, n->bytes, n->name, &n->view, e);
         if (st != XD_OK)
             return st;
     }
     n->users++;
-    t->p = n->copy;
+    *t = n->shape;
+    t->p = n->view.p;
     return XD_OK;
 }
 
 void xd_st_done(xd_st *s, int64_t i)
 {
-    entry            *n = &s->t[i];
-    const xd_st_file *f = &s->shards[n->shard];
-    if (f->map) {
-        xd_st_file_drop(f, n->at, n->bytes);
-    } else if (n->users > 0 && --n->users == 0) {
-        free(n->copy);
-        n->copy = NULL;
+    entry *n = &s->t[i];
+    if (n->users > 0 && --n->users == 0)
+        xd_st_file_put(&n->view);
+}
+
+void xd_st_release(xd_st *s)
+{
+    for (int64_t i = 0; s && i < s->n; i++) {
+        s->t[i].users = 0;
+        xd_st_file_put(&s->t[i].view);
     }
 }
 
 int xd_st_mapped(const xd_st *s)
 {
     for (int i = 0; i < s->nshards; i++)
-        if (!s->shards[i].map)
+        if (!xd_st_file_maps(&s->shards[i]))
             return 0;
     return 1;
 }

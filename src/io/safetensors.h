@@ -1,8 +1,8 @@
 /* safetensors.h - weights on disk: one file, or shards with an index.
  *
- * Files are mapped read-only and tensors are used in place. Where mapping fails (address space,
- * ulimit -v, overcommit) tensors are read one by one into memory that `done` gives back; that
- * is said once. */
+ * A tensor is mapped read-only while it is used, and nothing else of its file: a checkpoint may be
+ * larger than the address space. Where mapping fails (file systems that cannot) tensors are read
+ * into memory that `done` gives back; that is said once. */
 #ifndef XD_IO_SAFETENSORS_H
 #define XD_IO_SAFETENSORS_H
 
@@ -26,10 +26,12 @@ int64_t     xd_st_find(const xd_st *s, const char *name);       /* -1: none     
 /* The dtype as the file has it ("BF16"); one that is not known here shows as U8 in xd_st_shape
  * and is refused by xd_st_get, as is a tensor of more than XD_MAXDIM dimensions. */
 const char *xd_st_dtype(const xd_st *s, int64_t i);
-/* View of tensor i, contiguous, perhaps unaligned; valid until xd_st_done(s, i) or close. */
+/* View of tensor i, contiguous, perhaps unaligned; valid until as many xd_st_done(s, i) as there
+ * were gets, xd_st_release or close. A file that has become shorter is refused (XD_EIO). */
 xd_status   xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e);
-void        xd_st_done(xd_st *s, int64_t i);            /* its pages may go                   */
-int         xd_st_mapped(const xd_st *s);               /* views live until close              */
+void        xd_st_done(xd_st *s, int64_t i);
+void        xd_st_release(xd_st *s);                    /* ends all views; s may be NULL       */
+int         xd_st_mapped(const xd_st *s);       /* views cost address space, not memory        */
 /* Of what the tensors are and where they lie, and of every file its size, its whole header and 64
  * pages of 4 KiB at even distances, the first and the last among them. A file of at most 64 pages
  * is taken whole; a change between the pages of a larger one is not seen. */

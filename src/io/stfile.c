@@ -1,8 +1,8 @@
 /* stfile.c - one safetensors file: 8 bytes of header length, a JSON header, the data.
  *
- * A file is mapped whole. Where that fails the same bytes are read with pread, piece by piece,
- * so that a file larger than the address space allowed can still be used. */
-#define _DEFAULT_SOURCE         /* madvise; the POSIX one does nothing for DONTNEED in glibc    */
+ * Only the pages of tensors in use are mapped, so that a file may be larger than the address
+ * space allowed. Where mapping fails the same bytes are read with pread. */
+#define _DEFAULT_SOURCE         /* madvise */
 #include "io/stfile.h"
 
 #include <errno.h>
@@ -27,8 +27,6 @@ void xd_st_file_init(xd_st_file *f)
 
 void xd_st_file_close(xd_st_file *f)
 {
-    if (f->map)
-        munmap((void *)f->map, f->size);
     if (f->fd >= 0)
         close(f->fd);
     free(f->path);
@@ -132,42 +130,14 @@ xd_status xd_st_file_open(xd_st_file *f, char **header, size_t *len, xd_err *e)
     return XD_OK;
 }
 
-void xd_st_file_map(xd_st_file *f)
-{
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-    void *p = mmap(NULL, f->size, PROT_READ, MAP_SHARED, f->fd, 0);
-    if (p != MAP_FAILED)
-        f->map = p;
-    else if (!atomic_flag_test_and_set(&said))
-        xd_log(XD_LOG_WARN, "cannot map the %zu bytes of %s (%s; see ulimit -v): reading tensor by "
-               "tensor instead", f->size, f->path, strerror(errno));
-}
-
 static size_t page(void)
 {
     long n = sysconf(_SC_PAGESIZE);
     return n > 0 ? (size_t)n : 4096;
 }
 
-void xd_st_file_will(const xd_st_file *f, size_t at, size_t bytes)
-{
-    size_t from = at / page() * page();
-    if (bytes >= ahead)
-        madvise((char *)f->map + from, at + bytes - from, MADV_WILLNEED);
-}
-
-/* Whole pages inside the tensor: its neighbours may be in use. */
-void xd_st_file_drop(const xd_st_file *f, size_t at, size_t bytes)
-{
-    size_t size = page(), from = (at + size - 1) / size * size, to = (at + bytes) / size * size;
-    if (at + bytes == f->size)          /* the last page has no neighbour behind it            */
-        to = at + bytes;
-    if (from < to)
-        madvise((char *)f->map + from, to - from, MADV_DONTNEED);
-}
-
-xd_status xd_st_file_read(const xd_st_file *f, size_t at, size_t bytes, const char *name,
-                          void **data, xd_err *e)
+static xd_status read_copy(const xd_st_file *f, size_t at, size_t bytes, const char *name,
+                           void **data, xd_err *e)
 {
     void *p = malloc(bytes ? bytes : 1);
     int   err;
@@ -181,6 +151,61 @@ xd_status xd_st_file_read(const xd_st_file *f, size_t at, size_t bytes, const ch
     }
     *data = p;
     return XD_OK;
+}
+
+/* Touching a page behind the end of a file kills the process, so its size is looked at again. */
+static xd_status still_whole(const xd_st_file *f, xd_err *e)
+{
+    struct stat st;
+    if (fstat(f->fd, &st) != 0)
+        return xd_fail(e, XD_EIO, "cannot read %s: %s", f->path, strerror(errno));
+    if ((size_t)st.st_size < f->size)
+        return xd_fail(e, XD_EIO, "%s has shrunk from %zu to %lld bytes since it was opened",
+                       f->path, f->size, (long long)st.st_size);
+    return XD_OK;
+}
+
+int xd_st_file_maps(const xd_st_file *f)
+{
+    void *p = mmap(NULL, 1, PROT_READ, MAP_SHARED, f->fd, 0);
+    if (p == MAP_FAILED)
+        return 0;
+    munmap(p, 1);
+    return 1;
+}
+
+xd_status xd_st_file_take(const xd_st_file *f, size_t at, size_t bytes, const char *name,
+                          xd_st_view *v, xd_err *e)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    size_t             lead = at % page();
+    xd_status          st = still_whole(f, e);
+    *v = (xd_st_view){ 0 };
+    if (st != XD_OK)
+        return st;
+    void *p = bytes ? mmap(NULL, lead + bytes, PROT_READ, MAP_SHARED, f->fd, (off_t)(at - lead))
+                    : MAP_FAILED;
+    if (p == MAP_FAILED) {
+        int why = errno;
+        st = read_copy(f, at, bytes, name, &v->p, e);
+        if (st == XD_OK && bytes && !atomic_flag_test_and_set(&said))
+            xd_log(XD_LOG_WARN, "cannot map %zu bytes of %s (%s): reading tensors into memory "
+                   "instead", bytes, f->path, strerror(why));
+        return st;
+    }
+    *v = (xd_st_view){ (char *)p + lead, p, lead + bytes };
+    if (bytes >= ahead)
+        madvise(p, v->len, MADV_WILLNEED);
+    return XD_OK;
+}
+
+void xd_st_file_put(xd_st_view *v)
+{
+    if (v->map)
+        munmap(v->map, v->len);
+    else
+        free(v->p);
+    *v = (xd_st_view){ 0 };
 }
 
 uint64_t xd_st_hash_bytes(uint64_t h, const void *p, size_t n)

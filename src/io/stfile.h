@@ -11,8 +11,13 @@ typedef struct xd_st_file {
     char       *path;           /* owned                                                      */
     int         fd;
     size_t      size, data;     /* bytes of the file; where the data begins                   */
-    const void *map;            /* of the whole file; NULL: not mapped                        */
 } xd_st_file;
+
+typedef struct xd_st_view {     /* bytes of a file in memory; {0}: none                        */
+    void       *p;              /* the first of them                                          */
+    void       *map;            /* the pages they lie in; NULL: p is malloc'ed                 */
+    size_t      len;            /* of map                                                     */
+} xd_st_view;
 
 void xd_st_file_init(xd_st_file *f);    /* a closed one                                        */
 
@@ -20,14 +25,12 @@ void xd_st_file_init(xd_st_file *f);    /* a closed one                         
 xd_status xd_st_file_open(xd_st_file *f, char **header, size_t *len, xd_err *e);
 void      xd_st_file_close(xd_st_file *f);
 
-/* Maps the file; where that fails says so, once a process, and leaves f->map NULL. */
-void      xd_st_file_map(xd_st_file *f);
-/* Of a mapped file: these bytes will be read soon; these are not needed any more. */
-void      xd_st_file_will(const xd_st_file *f, size_t at, size_t bytes);
-void      xd_st_file_drop(const xd_st_file *f, size_t at, size_t bytes);
-/* Of any file: reads bytes into malloc'ed memory; `name` is for errors. */
-xd_status xd_st_file_read(const xd_st_file *f, size_t at, size_t bytes, const char *name,
-                          void **data, xd_err *e);
+int       xd_st_file_maps(const xd_st_file *f);         /* can it be mapped at all?            */
+/* Maps the pages of some bytes; where that fails (which is said once a process) reads them. They
+ * are given back with put. `name` is for errors; a file that has shrunk is refused. */
+xd_status xd_st_file_take(const xd_st_file *f, size_t at, size_t bytes, const char *name,
+                          xd_st_view *v, xd_err *e);
+void      xd_st_file_put(xd_st_view *v);
 
 #define XD_ST_HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t  xd_st_hash_bytes(uint64_t h, const void *p, size_t n);        /* FNV-1a             */

@@ -1,6 +1,7 @@
-/* test_io.c - checkpoints: good ones, broken ones, ones too large to map.
+/* test_io.c - checkpoints: good ones and broken ones.
  *
- * Values are compared bit by bit. Pictures are in test_image.c. */
+ * Values are compared bit by bit. How they come to memory is in test_map.c, pictures are in
+ * test_image.c. */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,12 +9,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -228,14 +226,13 @@ static void other_kinds_of_files_are_named(void **state)
     scratch_clean();
 }
 
-static int nwarn, ninfo, nmap;
+static int nwarn, ninfo;
 static char last_line[4096];
 
 static void hear(void *cookie, int level, const char *line)
 {
     (void)cookie;
     nwarn += level == XD_LOG_WARN;
-    nmap += level == XD_LOG_WARN && strstr(line, "cannot map");
     ninfo += level == XD_LOG_INFO;
     snprintf(last_line, sizeof last_line, "%s", line);
 }
@@ -498,212 +495,6 @@ static void hash_samples_pages(void **state)
     scratch_clean();
 }
 
-/* ---- memory -------------------------------------------------------------------------------- */
-
-/* Field i of statm in bytes: 0 address space, 2 resident pages of files. */
-static size_t statm(int i)
-{
-    unsigned long long v[3] = { 0 };
-    FILE              *f = fopen("/proc/self/statm", "r");
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "%llu %llu %llu", &v[0], &v[1], &v[2]), 3);
-    fclose(f);
-    return (size_t)v[i] * (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static void done_gives_pages_back(void **state)
-{
-    (void)state;
-    enum { MB = 1 << 20, N = 32 * MB };
-    char      header[200];
-    xd_tensor t;
-    xd_err    e = { 0 };
-    size_t    sum = 0;
-    snprintf(header, sizeof header, "{" T("a", "U8", "%d", "0,%d") "," T("b", "U8", "5", "%d,%d")
-             "}", N, N, N, N + 5);
-    put_st("big.safetensors", header, N + 5);
-    xd_st *s = opened("big.safetensors");
-    size_t before = statm(2);
-    assert_int_equal(xd_st_get(s, 0, &t, &e), XD_OK);
-    for (int i = 0; i < N; i++)
-        sum += ((unsigned char *)t.p)[i];
-    size_t during = statm(2);
-    assert_int_equal(sum, (size_t)N / 256 * (255 * 128));
-    assert_true(during > before + N - MB);
-    xd_st_done(s, 0);
-    assert_true(statm(2) < before + MB);
-    assert_int_equal(((unsigned char *)t.p)[N - 1], 255);       /* the mapping itself stays     */
-    xd_st_close(&s);
-    scratch_clean();
-}
-
-/* A sparse file of tensors of `numbers[i]` F32 each, numbered i in their first and last element,
- * padded to `size` bytes when that is not 0. Returns its size, 0 when it cannot be made. */
-static size_t put_sparse(const char *name, int n, const int64_t *numbers, size_t size)
-{
-    xd_text_buf b = { 0 };
-    size_t      at = 0;
-    xd_buf_add(&b, "{");
-    for (int i = 0; i < n; i++) {
-        size_t bytes = (size_t)numbers[i] * 4;
-        xd_buf_add(&b, "%s" T("t%05d", "F32", "%lld", "%zu,%zu"),
-                   i ? "," : "", i, (long long)numbers[i], at, at + bytes);
-        at += bytes;
-    }
-    xd_buf_add(&b, "}");
-    put_st(name, b.p, 0);
-    int    fd = open(in_scratch(name), O_WRONLY);
-    size_t pos = 8 + b.len, end = size ? size : pos + at;
-    xd_buf_free(&b);
-    if (fd < 0 || ftruncate(fd, (off_t)end) != 0) {
-        close(fd);
-        return 0;
-    }
-    for (int i = 0; i < n; pos += (size_t)numbers[i++] * 4) {
-        float v = (float)i;
-        if (pwrite(fd, &v, 4, (off_t)pos) != 4 ||
-            pwrite(fd, &v, 4, (off_t)(pos + (size_t)numbers[i] * 4 - 4)) != 4)
-            end = 0;
-    }
-    close(fd);
-    return end;
-}
-
-enum { GB = 1 << 30 };
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ASAN 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define ASAN 1
-#endif
-#ifdef ASAN
-/* malloc without memory gives NULL under the sanitizer too. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-    return "allocator_may_return_null=1";
-}
-#endif
-
-/* Takes tensor i, which is filled as put_sparse does it; 0, or the number of what went wrong. */
-static int use_tensor(xd_st *s, int i, int64_t number)
-{
-    xd_tensor t, u;
-    xd_err    e = { 0 };
-    xd_status st = xd_st_get(s, i, &t, &e);
-    if ((size_t)number * 4 > GB / 2)
-        return st == XD_ENOMEM && strstr(e.msg, "no memory for the ") ? 0 : 5;
-    if (st != XD_OK || xd_st_get(s, i, &u, &e) != XD_OK || u.p != t.p)
-        return 6;
-    xd_st_done(s, i);
-    const float *x = t.p;
-    if (x[0] != (float)i || x[number - 1] != (float)i)
-        return 7;
-    xd_st_done(s, i);
-    return 0;
-}
-
-/* In a child: takes tensors of a file that cannot be mapped because only 512 MB more of
- * address space are allowed: large ones until `most` bytes are read, small ones all. */
-static int use_unmapped(const char *name, int n, const int64_t *numbers, size_t most)
-{
-    size_t         limit = statm(0) + GB / 2, sum = 0;
-    xd_st         *s;
-    xd_err         e = { 0 };
-    struct rlimit  r = { limit, limit };
-    xd_log_sink(hear, NULL, XD_LOG_WARN);
-    if (setrlimit(RLIMIT_AS, &r) != 0)
-        return 1;
-    for (int again = 0; again < 2; again++) {           /* "once" is once a process            */
-        if (xd_st_open(&s, in_scratch(name), "model", &e) != XD_OK)
-            return 2;
-        if (xd_st_mapped(s) || xd_st_count(s) != n || nmap != 1)
-            return 3;
-        for (int i = 0; i < n; i++) {
-            int large = numbers[i] > 1000000;
-            sum += (size_t)numbers[i] * 4;
-            int bad = large && sum > most ? 0 : use_tensor(s, i, numbers[i]);
-            if (bad)
-                return bad;
-        }
-        if (!xd_st_hash(s))
-            return 4;
-        xd_st_close(&s);
-    }
-    return 0;
-}
-
-static int child(const char *name, int n, const int64_t *numbers, size_t most)
-{
-    int   status = -1;
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(use_unmapped(name, n, numbers, most));
-    waitpid(pid, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-/* The size of the real complaint "Unable to mmap 9989150328 bytes": a shard of a T5 encoder. */
-static void unmappable_files_are_read(void **state)
-{
-    (void)state;
-    static const int64_t numbers[] = { 5, 50000000, 1, 50000000, 300000001, 50000000, 7 };
-    enum { N = sizeof numbers / sizeof *numbers };
-    if (put_sparse("shard.safetensors", N, numbers, 9989150328) != 9989150328) {
-        print_message("no sparse file of 9989150328 bytes can be made here\n");
-        scratch_clean();
-        skip();
-    }
-    assert_int_equal(child("shard.safetensors", N, numbers, (size_t)2 * GB), 0);
-    scratch_clean();
-}
-
-/* Fills numbers[] from the "name 12x34" lines of a tensors.txt up to `limit` bytes of F32. */
-static int read_list(FILE *f, int64_t *numbers, int max, size_t limit)
-{
-    char   name[400], shape[100];
-    int    n = 0;
-    size_t sum = 0;
-    while (n < max && fscanf(f, "%399s %99s", name, shape) == 2) {
-        int64_t count = 1;
-        for (char *p = shape; p; p = strchr(p, 'x') ? strchr(p, 'x') + 1 : NULL)
-            count *= atoll(p);
-        if (sum + (size_t)count * 4 > limit)
-            break;
-        sum += (size_t)count * 4;
-        numbers[n++] = count;
-    }
-    return n;
-}
-
-static void a_real_shard_is_read(void **state)
-{
-    (void)state;
-    static const char path[] = "../shared/hf/PixArt-alpha/PixArt-XL-2-1024-MS/text_encoder/"
-                               "tensors.txt";
-    static int64_t numbers[1000];
-    FILE *f = fopen(path, "r");
-    if (!f) {
-        print_message("%s is not here\n", path);
-        skip();
-        return;
-    }
-    int n = read_list(f, numbers, 1000, 9989150328);
-    fclose(f);
-    assert_true(n > 100);
-    size_t size = put_sparse("real.safetensors", n, numbers, 0);
-    if (!size) {
-        print_message("no sparse file of 10 GB can be made here\n");
-        scratch_clean();
-        skip();
-    }
-    assert_true(size > (size_t)9 * GB);
-    assert_int_equal(child("real.safetensors", n, numbers, (size_t)GB / 4), 0);
-    scratch_clean();
-}
-
 static int set_up(void **state)
 {
     (void)state;
@@ -734,9 +525,6 @@ int main(void)
         cmocka_unit_test(missing_weights_are_explained),
         cmocka_unit_test(hash_tells_files_apart),
         cmocka_unit_test(hash_samples_pages),
-        cmocka_unit_test(done_gives_pages_back),
-        cmocka_unit_test(unmappable_files_are_read),
-        cmocka_unit_test(a_real_shard_is_read),
     };
     return cmocka_run_group_tests_name("io", tests, set_up, tear_down);
 }

@@ -113,9 +113,14 @@ static void groups_room(double *least)
         fclose(f);
 }
 
-void xd_mem_state(size_t *available, size_t *total)
+static double machine_size(void)
 {
-    double        all = number_in("/proc/meminfo", "MemTotal:") * 1024;
+    return number_in("/proc/meminfo", "MemTotal:") * 1024;
+}
+
+void xd_cpu_room(size_t *machine, size_t *process)
+{
+    double        all = machine_size(), room = 1e18;
     double        least = number_in("/proc/meminfo", "MemAvailable:") * 1024;
     struct rlimit lim;
     if (least < 0)
@@ -123,10 +128,17 @@ void xd_mem_state(size_t *available, size_t *total)
     groups_room(&least);
     if (getrlimit(RLIMIT_AS, &lim) == 0 && lim.rlim_cur != RLIM_INFINITY) {
         double mapped = number_in("/proc/self/status", "VmSize:") * 1024;
-        double room = (double)lim.rlim_cur - (mapped > 0 ? mapped : 0);
-        if (room < least)
-            least = room > 0 ? room : 0;
+        room = (double)lim.rlim_cur - (mapped > 0 ? mapped : 0);
     }
-    *available = (size_t)least;
-    *total = (size_t)(all > 0 ? all : least);
+    *machine = (size_t)least;
+    *process = (size_t)(room > 0 ? room : 0);
+}
+
+void xd_mem_state(size_t *available, size_t *total)
+{
+    size_t machine, process;
+    double all = machine_size();
+    xd_cpu_room(&machine, &process);
+    *available = machine < process ? machine : process;
+    *total = all > 0 ? (size_t)all : *available;
 }

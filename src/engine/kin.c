@@ -1,0 +1,206 @@
+/* kin.c - who shares weights with whom, and the block they share
+ *
+ * Everything is decided from one gather over the host, so that all of its ranks decide alike. */
+#include "engine/kin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/par.h"
+#include "base/rng.h"
+#include "engine/ranks.h"
+
+enum { NPART = 2 };
+static const size_t slack = (size_t)16 << 20;   /* bytes left to the messages of MPI          */
+
+typedef struct card {           /* what a rank tells its host                                  */
+    int64_t  color[NPART];      /* equal: the same stage and share; -1: it has none of it       */
+    uint64_t form[NPART];       /* of how weights are packed                                   */
+    int64_t  room[NPART];       /* bytes of the block                                          */
+    int64_t  open[NPART];       /* to be decided now: nothing is loaded                         */
+    int64_t  space;             /* for shared memory, as this rank sees it                     */
+} card;
+
+static xd_part *part_of(xd_engine *g, int i)
+{
+    return i ? &g->model.vae : &g->model.dit;
+}
+
+/* Packed layouts depend on these. */
+static uint64_t form(const xd_engine *g, const xd_part *p)
+{
+    uint64_t h = xd_hash_text(g->dev->name);
+    h = xd_hash_mix(h, (uint64_t)xd_par_threads());
+    h = xd_hash_mix(h, (uint64_t)g->type);
+    h = xd_hash_mix(h, (uint64_t)p->room);
+    h = xd_hash_mix(h, (uint64_t)p->net.first);
+    return xd_hash_mix(h, (uint64_t)p->net.last);
+}
+
+static void fill(card *c, xd_engine *g, int vae)
+{
+    const char *where;
+    size_t      space = xd_comm_space(&where);
+    memset(c, 0, sizeof *c);
+    for (int i = 0; i < NPART; i++) {
+        const xd_part *p = part_of(g, i);
+        c->color[i] = i ? (vae ? 0 : -1)
+                        : g->topo.at[XD_TENSOR] +
+                          (int64_t)g->plan.deg.n[XD_TENSOR] * g->topo.at[XD_PIPE];
+        c->form[i] = form(g, p);
+        c->room[i] = (int64_t)p->room + XD_ALIGN;
+        c->open[i] = !p->store;
+    }
+    c->space = (int64_t)(space > slack ? space - slack : 0);
+}
+
+/* Ranks that have component i in common with rank r; 0 when they cannot share it. */
+static int kin_of(const card *c, int n, int i, int r)
+{
+    int size = 0;
+    for (int k = 0; k < n; k++) {
+        if (c[k].color[i] != c[r].color[i])
+            continue;
+        size++;
+        if (c[k].form[i] != c[r].form[i] || !c[k].open[i])
+            return 0;
+    }
+    return c[r].color[i] >= 0 && size > 1 ? size : 0;
+}
+
+/* Bytes of all blocks of component i on this host. */
+static double host_room(const card *c, int n, int i)
+{
+    double sum = 0;
+    for (int r = 0; r < n; r++) {
+        int size = kin_of(c, n, i, r);
+        sum += size ? (double)c[r].room[i] / size : 0;
+    }
+    return sum;
+}
+
+static xd_status group(xd_engine *g, const card *c, int i, xd_err *e)
+{
+    xd_comm  *h = g->host, *k = NULL;
+    int       size = kin_of(c, h->size, i, h->rank);
+    int       color = size ? (int)c[h->rank].color[i] : g->all->size + h->rank;
+    xd_status s = h->ops->split(h, color, h->rank, size ? size : 1, &k, e);
+    if (size)
+        part_of(g, i)->kin = (xd_kin){ k, g->used->rank };
+    else
+        xd_comm_close(&k);
+    return s;
+}
+
+/* The transformer comes first; what has no room left is not shared. */
+static xd_status decide(xd_engine *g, const card *c, xd_err *e)
+{
+    int         n = g->host->size;
+    double      space = (double)c[0].space;
+    const char *where;
+    xd_comm_space(&where);
+    for (int r = 1; r < n; r++)
+        space = (double)c[r].space < space ? (double)c[r].space : space;
+    for (int i = 0; i < NPART; i++) {
+        double room = host_room(c, n, i);
+        if (room > space && g->host->rank == 0)
+            xd_log(XD_LOG_INFO, "%s: every rank keeps weights of its own: one copy for this host "
+                   "needs %.3f GiB of shared memory and %s has %.3f GiB left (in a container see "
+                   "--shm-size)", part_of(g, i)->name, room / 1073741824.0, where,
+                   space / 1073741824.0);
+        if (room <= 0 || room > space)
+            continue;
+        xd_status s = group(g, c, i, e);
+        if (s != XD_OK)
+            return s;
+        space -= room;
+    }
+    return XD_OK;
+}
+
+static xd_status find(xd_engine *g, int vae, xd_err *e)
+{
+    xd_comm *h = g->host;
+    card     mine, *c = calloc((size_t)h->size, sizeof *c);
+    int64_t *rows = calloc((size_t)h->size, sizeof *rows);
+    if (!c || !rows)            /* the others wait for its card                                */
+        h->ops->abort(h, 1);
+    for (int r = 0; r < h->size; r++)
+        rows[r] = 1;
+    fill(&mine, g, vae);
+    xd_req q = h->ops->gather(h, xd_view2(c, XD_U8, h->size, sizeof *c), rows,
+                              xd_view2(&mine, XD_U8, 1, sizeof mine));
+    xd_status s = h->ops->wait(h, &q, 1);
+    s = s == XD_OK ? decide(g, c, e) : xd_fail(e, XD_ECOMM, "a message between ranks failed");
+    free(c);
+    free(rows);
+    return s;
+}
+
+xd_status xd_kin_find(xd_engine *g, int vae, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int i = 0; i < NPART; i++)     /* of a request that has failed before it loaded        */
+        if (!part_of(g, i)->store)
+            xd_comm_close(&part_of(g, i)->kin.c);
+    if (g->used->size == 1)
+        return XD_OK;
+    if (!g->dev->counts && g->host->size > 1)
+        s = find(g, vae, e);
+    return xd_ranks_agree(g, s, e);
+}
+
+/* ---- loading ------------------------------------------------------------------------------ */
+
+xd_status xd_kin_agree(const xd_part *p, xd_status mine, xd_err *e)
+{
+    if (mine != XD_OK && e->rank < 0)
+        e->rank = p->kin.me;
+    return xd_ranks_agree_in(p->kin.c, mine, e);
+}
+
+xd_status xd_kin_lend(xd_part *p, xd_status s, xd_err *e)
+{
+    xd_comm *c = p->kin.c;
+    int      first;
+    if ((s = xd_kin_agree(p, s, e)) != XD_OK)
+        return s;
+    char *base = c->ops->share ? c->ops->share(c, p->room + XD_ALIGN, &first) : NULL;
+    if (!base) {
+        xd_log(XD_LOG_INFO, "%s: there is no shared memory of %.3f GiB: every rank keeps weights of "
+               "its own", p->name, (double)p->room / 1073741824.0);
+        return XD_OK;
+    }
+    size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN;   /* the same on all ranks */
+    xd_store_lend(p->store, base + lead, p->room, c->rank, c->size);
+    p->shared = 1;
+    return XD_OK;
+}
+
+double xd_kin_saved(const xd_part *p)
+{
+    int shares = p->kin.c && (!p->store || p->shared);
+    return shares ? (double)p->packed * (1 - 1.0 / p->kin.c->size) : 0;
+}
+
+/* ---- odd numbers -------------------------------------------------------------------------- */
+
+void xd_kin_odd(const xd_engine *g, const xd_part *p)
+{
+    xd_comm *c = g->used;
+    int64_t  one = 1, size = sizeof p->odd;
+    int32_t  who = p->odd[0] ? c->rank : INT32_MAX;
+    char     name[sizeof p->odd];
+    xd_req   r;
+    if (c->size == 1)
+        return;
+    memcpy(name, p->odd, sizeof name);
+    r = c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN);
+    if (c->ops->wait(c, &r, 1) != XD_OK || who == 0 || who == INT32_MAX)
+        return;
+    r = c->ops->bcast(c, xd_view(name, XD_U8, 1, &size), who);
+    if (c->ops->wait(c, &r, 1) == XD_OK && c->rank == 0)
+        xd_log(XD_LOG_WARN, "weight %s holds NaN or infinite numbers (rank %d has seen it first)",
+               name, who);
+}

@@ -1,0 +1,31 @@
+/* kin.h - one copy of weights per host: ranks that need the same ones hold them together.
+ *
+ * Kin of a rank are the ranks of its host with the same stage and the same share of a component.
+ * They pack its weights into one block of shared memory, each a part of it, and read all of it. */
+#ifndef XD_ENGINE_KIN_H
+#define XD_ENGINE_KIN_H
+
+#include "engine/engine.h"
+
+/* Finds the kin of this rank for components that are not loaded yet, where the host has room for
+ * shared memory; says it in the log where it has not, and every rank keeps a copy of its own then.
+ * The components are counted and cut into stages. `vae`: this rank decodes. Collective over the
+ * ranks in use, which agree on the outcome. */
+xd_status xd_kin_find(xd_engine *g, int vae, xd_err *e);
+
+/* Gives a component's store the block that it shares with its kin; leaves it as it is (and says so)
+ * when there is none to be had. `s` is how this rank fared so far. Collective over the kin; all
+ * return the failure of the first that has one. */
+xd_status xd_kin_lend(xd_part *p, xd_status s, xd_err *e);
+/* How loading went: when this returns XD_OK the kin have packed their parts. Collective. */
+xd_status xd_kin_agree(const xd_part *p, xd_status mine, xd_err *e);
+
+/* Says on rank 0 which weights hold NaN or infinite numbers when only others have seen them.
+ * Collective over the ranks in use. */
+void      xd_kin_odd(const xd_engine *g, const xd_part *p);
+
+/* Bytes of a component's weights that this rank need not have because its kin do, together: the sum
+ * over ranks is what one copy per host saves. */
+double    xd_kin_saved(const xd_part *p);
+
+#endif
