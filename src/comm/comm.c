@@ -36,16 +36,21 @@ static int number(const char *name)
     return v ? atoi(v) : 0;
 }
 
-/* A shell inside a Slurm allocation has SLURM_NTASKS too; only what srun starts has a step. PMIx
- * alone does not say how many there are, so MPI is asked. */
+/* The innermost launcher comes first: mpirun may run inside a step of srun. A shell inside a Slurm
+ * allocation has SLURM_NTASKS; only what srun starts has a step of several tasks. */
+int xd_comm_launch_size(void)
+{
+    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS",
+                                         "SLURM_STEP_NUM_TASKS" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (number(names[i]) > 0)
+            return number(names[i]);
+    return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE") ? 0 : 1;
+}
+
 int xd_comm_launched(void)
 {
-    if (number("OMPI_COMM_WORLD_SIZE") > 1 || number("PMI_SIZE") > 1 ||
-        number("MPI_LOCALNRANKS") > 1)
-        return 1;
-    if (getenv("SLURM_PROCID") && (number("SLURM_PROCID") > 0 || getenv("SLURM_STEP_ID")))
-        return number("SLURM_NTASKS") > 1;
-    return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE") && !getenv("OMPI_COMM_WORLD_SIZE");
+    return xd_comm_launch_size() != 1;
 }
 
 int xd_comm_launch_rank(void)

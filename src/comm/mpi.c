@@ -218,16 +218,67 @@ static const xd_comm_ops ops = {
 
 /* ---- starting -------------------------------------------------------------------------- */
 
+/* All ranks find this out alike: the first one says it. */
+static xd_status alone(xd_err *e, int ranks, const char *why)
+{
+    xd_fail(e, XD_ECOMM, "%d processes were started together, but MPI does not let them meet: %s",
+            ranks, why);
+    if (e)
+        e->rank = 0;
+    return XD_ECOMM;
+}
+
+/* Open MPI ends a process that srun started without PMIx, in many words. Old ones could do with
+ * PMI-2, so that is left to it. */
+static xd_status look_at_srun(xd_err *e)
+{
+#ifdef OPEN_MPI
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *id = getenv("SLURM_PROCID");
+    int         n = tasks ? atoi(tasks) : 1;
+    if (n < 2 || getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK"))
+        return XD_OK;
+    if (!getenv("PMI_RANK"))
+        return alone(e, n, "srun gave them no PMIx; use srun --mpi=pmix (srun --mpi=list tells what "
+                     "there is) or mpirun");
+    if (id && !atoi(id))
+        xd_log(XD_LOG_WARN, "srun offers PMI-2 and no PMIx: if Open MPI does not start, use srun "
+               "--mpi=pmix or mpirun");
+#else
+    (void)e;
+#endif
+    return XD_OK;
+}
+
+/* A launcher of another MPI starts copies that know nothing of each other. */
+static xd_status look_at_world(MPI_Comm world, xd_err *e)
+{
+    char name[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "", why[256];
+    int  n = 0, size = 1;
+    MPI_Comm_size(world, &size);
+    if (size > 1 || xd_comm_launch_size() < 2)
+        return XD_OK;
+    MPI_Get_library_version(name, &n);
+    name[strcspn(name, ",\n")] = 0;
+    if (name[strcspn(name, "\t")])         /* "MPICH Version:", a tab, the number                      */
+        name[strcspn(name, "\t")] = ' ';
+    snprintf(why, sizeof why, "this program was built with %.60s, and the launcher (mpirun, or "
+             "srun's --mpi) is one of another MPI", name);
+    return alone(e, xd_comm_launch_size(), why);
+}
+
 static xd_status start(xd_err *e)
 {
     int         on = 0, off = 0, level = 0, code;
     const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    xd_status   s;
     MPI_Finalized(&off);
     if (off)
         return xd_fail(e, XD_ECOMM, "MPI has ended in this process and cannot start again");
     MPI_Initialized(&on);
     if (on)
         return XD_OK;
+    if ((s = look_at_srun(e)) != XD_OK)
+        return s;
     /* Open MPI spins in calls that block unless it is told before it starts. */
     if (local && atoi(local) > xd_par_cores())
         setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
@@ -279,7 +330,7 @@ static xd_status first_world(xd_err *e)
         return refuse(e, "starting MPI", code);
     MPI_Comm_set_errhandler(mpi.control, MPI_ERRORS_RETURN);
     see_host(mpi.control);
-    return XD_OK;
+    return look_at_world(mpi.control, e);
 }
 
 xd_status xd_comm_mpi(xd_comm **c, xd_err *e)

@@ -80,6 +80,14 @@ refused "no such model" 1 "no directory" generate --model "$T/none" --prompt a -
 refused "no such folder" 1 "cannot write" generate --model "$MODEL" --prompt a --nproc 2 -o "$T/no/x.png"
 XDIT_MPIRUN=$T/none refused "no launcher" 1 "XDIT_MPIRUN" $g --nproc 2
 refused "no file of prompts" 1 "none.txt" generate --model "$MODEL" --prompts "$T/none.txt"
+# What launchers say in the environment, without one that lets the processes meet.
+PMI_SIZE=4 PMI_RANK=0 refused "the launcher of another MPI" 1 "4 processes.*built with .* another MPI" $g --ulysses_degree 4
+SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=0 SLURM_STEP_ID=0 refused "srun that cannot start MPI" 1 \
+    "3 processes.*srun" $g --ulysses_degree 3
+SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=2 SLURM_STEP_ID=0 try $g --ulysses_degree 3
+check "only its first task says so" [ "$rc" = 1 -a -z "$out$err" ]
+SLURM_NTASKS=3 SLURM_PROCID=0 SLURM_JOB_ID=7 quick --ulysses_degree 2 -o "$T/x.ppm"
+check "the script of a Slurm job starts its own ranks" [ "$rc" = 0 -a "$(levels "$T/one.ppm" "$T/x.ppm")" = 0 ]
 echo "   " >"$T/empty.txt"
 refused "a file without prompts" 2 "no prompt" generate --model "$MODEL" --prompts "$T/empty.txt"
 
@@ -107,7 +115,7 @@ stopped() {
     while ! grep -q '^denoise' "$T/stderr" && [ "$n" -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
     victim=$pid
     if [ "$sig" = rank ]; then
-        victim=$(pgrep -P "$(pgrep -P "$pid")" | tail -n 1)
+        victim=$(pgrep -n -f "generate .*$T/d/")        # ranks start after all else
         kill -s KILL "$victim"
     else
         kill -s "$sig" "$pid"
