@@ -74,7 +74,7 @@ RUNS = {
     "sd3": dict(prompts=["a blue square above a red circle"], negative_prompt="a small orange star", width=56, height=40,
                 steps=4, seed=21, guidance=5.0, max_sequence_length=11),
     "sd3-image": dict(model="sd3", prompts=["a blue square"], width=48, height=56, steps=4, seed=22, guidance=3.0,
-                      max_sequence_length=11, strength=0.75),
+                      max_sequence_length=11, strength=0.75, picture=(70, 37)),
     "sd3-no-t5": dict(model="sd3", prompts=["a white star"], width=40, height=40, steps=3, seed=23, guidance=4.0,
                       max_sequence_length=7, no_t5=True),
     "sd35": dict(prompts=["a white star on a black background"], width=72, height=40, steps=4, seed=31, guidance=1.0,
@@ -210,7 +210,8 @@ def run(name, out_dir):
         return {}
     if r["strength"]:
         g = torch.Generator().manual_seed(r["seed"] + 2000)
-        u8 = (smooth(1, 3, r["height"], r["width"], g) * 50 + 128).clamp(0, 255).to(torch.uint8)
+        wide, high = r.get("picture", (r["width"], r["height"]))        # of another size: it is resized
+        u8 = (smooth(1, 3, high, wide, g) * 50 + 128).clamp(0, 255).to(torch.uint8)
         picture = Image.fromarray(rows_last(u8).numpy())
         picture.save(d / "image.png")
         more = dict(image=picture, strength=r["strength"])

@@ -124,7 +124,7 @@ typedef struct xd_request {     /* fill with xd_request_init, then change what i
     double      true_cfg_scale;         /* of models with distilled guidance: above 1 and with a
                                            negative prompt, two passes a step; 0: none       */
     const char *image;          /* a picture to start from (PNG, JPEG, WebP), resized; NULL: noise */
-    double      strength;       /* share of the steps that are painted over it; 0: all         */
+    double      strength;       /* share of the steps that are painted over it; 0: 0.6         */
     int64_t     seed;
     int         num_images_per_prompt;
     int         max_sequence_length;    /* text tokens; 0: the pipeline's                    */

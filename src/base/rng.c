@@ -79,23 +79,29 @@ static void sixteen(float *p)
     }
 }
 
-void xd_noise_torch(float *out, int64_t n, int64_t seed)
+static void draw_torch(float *out, int64_t n, twister *t)
 {
-    twister t;
-    twister_seed(&t, (uint32_t)((uint64_t)seed & 0xffffffffu));
     if (n < 16) {
-        few(out, n, &t);
+        few(out, n, t);
         return;
     }
     for (int64_t i = 0; i < n; i++)
-        out[i] = uniform24(&t);
+        out[i] = uniform24(t);
     for (int64_t i = 0; i + 16 <= n; i += 16)
         sixteen(out + i);
     if (n % 16) {               /* the last sixteen are drawn anew, over some that are done   */
         for (int64_t i = n - 16; i < n; i++)
-            out[i] = uniform24(&t);
+            out[i] = uniform24(t);
         sixteen(out + n - 16);
     }
+}
+
+void xd_noise_torch(float *out, int64_t n, int64_t seed, int draw)
+{
+    twister t;
+    twister_seed(&t, (uint32_t)((uint64_t)seed & 0xffffffffu));
+    for (int i = 0; i <= draw; i++)
+        draw_torch(out, n, &t);
 }
 
 /* ---- Philox 4x32-10 ---------------------------------------------------------------------- */

@@ -9,8 +9,9 @@
 
 #include <stdint.h>
 
-/* Fills n values; both give N(0,1). */
-void xd_noise_torch(float *out, int64_t n, int64_t seed);
+/* Fills n values; both give N(0,1). draw: how many times as many values were drawn before from the
+ * generator. */
+void xd_noise_torch(float *out, int64_t n, int64_t seed, int draw);
 void xd_noise_philox(float *out, int64_t first, int64_t n, int64_t seed);
 
 /* A 64-bit hash of a text and a number, for random weights (splitmix64 over FNV-1a). */

@@ -290,7 +290,7 @@ static xd_status paint_all(loop *l, const xd_words *w, xd_err *e)
 static xd_status load(xd_job *j, const xd_need *need, xd_err *e)
 {
     xd_engine *g = j->g;
-    int        fresh = !g->model.dit.store, early = g->plan.vae_rows || g->plan.deg.n[XD_DATA] > 1;
+    int        fresh = !g->model.dit.store, early = g->plan.vae_rows || g->plan.deg.n[XD_DATA] > 1 || j->r->image;
     xd_status  s = xd_ranks_agree(g, xd_part_load(&g->model.dit, g->dev, g->type, 0, e), e);
     if (s == XD_OK && fresh)
         xd_kin_odd(g, &g->model.dit);
@@ -317,6 +317,8 @@ static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *
                          need->dit_tmp > need->vae_tmp ? need->dit_tmp : need->vae_tmp, e);
     xd_result_time(l->r, "load", xd_now_s() - t0);
     s = xd_ranks_agree(g, s, e);
+    if (s == XD_OK)
+        s = xd_start_encode(j, &l->a, e);
     if (s == XD_OK)
         s = paint_all(l, w, e);
     xd_room_close(&l->a, g->dev);

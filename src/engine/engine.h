@@ -55,10 +55,23 @@ typedef struct xd_job {
     const xd_sampler *sampler;
     xd_sampling samp;
     double      start_s;
+    float      *picture;        /* [H,W,3] to start from, on the host; NULL: none, or given away */
+    float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none        */
 } xd_job;
 
 xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
+
+/* ---- start -------------------------------------------------------------------------------- */
+
+xd_status xd_start_read(xd_job *j, xd_err *e);  /* the picture, on rank 0                       */
+/* Its Gaussian, on every rank; the autoencoder is loaded where images are decoded. Collective. */
+xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e);
+/* Normal numbers of an image [C,h,w]: draw 0 for the sample of the Gaussian, draw 1 for the noise. */
+void      xd_start_draw(const xd_job *j, float *out, int draw, int64_t seed);
+/* out: draw 0, becomes the first latents. */
+void      xd_start_mix(const xd_job *j, float *out, const float *noise);
+void      xd_start_close(xd_job *j);
 
 /* ---- words -------------------------------------------------------------------------------- */
 

@@ -284,11 +284,13 @@ void xd_flow_noise(xd_flow *f, int64_t seed)
     int64_t       n = d[0] * d[1] * d[2];
     float        *noise = host(f, n, "noise"), *tokens = host(f, n, "noise"), *mine = host(f, n, "noise");
     if (noise && tokens && mine && xd_ok(&f->x)) {
-        if (strcmp(j->r->rng, "torch") == 0)
-            xd_noise_torch(noise, n, seed);
-        else
-            xd_noise_philox(noise, 0, n, seed);
+        xd_start_draw(j, noise, 1, seed);
         xd_show(j, "noise", 0, 3, d, noise);
+        if (j->moments) {
+            xd_start_draw(j, mine, 0, seed);
+            xd_start_mix(j, mine, noise);
+            memcpy(noise, mine, (size_t)n * sizeof *noise);
+        }
         between(f, noise, tokens, 1);
         spread(f, f->x.sp, tokens, mine, 1);
         if (f->lat.d[0])

@@ -124,7 +124,15 @@ static xd_status take_sampler(xd_job *j, xd_err *e)
     xd_status s = xd_sched_read(j->sampler, &cfg, m->sched, "scheduler_config.json", e);
     if (s != XD_OK)
         return s;
-    xd_steps a = { steps ? steps : m->recipe->steps, j->tokens, m->recipe->own_sigmas, j->r->strength };
+    xd_steps a = { steps ? steps : m->recipe->steps, j->tokens, m->recipe->own_sigmas, 0 };
+    if (j->r->image)            /* diffusers' default                                          */
+        a.strength = j->r->strength > 0 ? j->r->strength : 0.6;
+    else if (j->r->strength > 0)
+        return xd_fail(e, XD_EINVAL, "strength %g is given without a picture to start from (image)",
+                       j->r->strength);
+    if (j->r->image && !j->sampler->flow)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s cannot start from a picture: its scheduler %s is none of "
+                       "rectified flow", m->recipe->name, j->sampler->name);
     return xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
 }
 
@@ -153,6 +161,8 @@ xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e)
         return xd_fail(e, XD_EINVAL, "%lld images in one request are more than 1000000",
                        (long long)r->nprompts * r->num_images_per_prompt);
     j->images = r->nprompts * r->num_images_per_prompt;
+    if ((s = xd_start_read(j, e)) != XD_OK)
+        return s;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
         xd_log(XD_LOG_INFO, "painting %lld x %lld, the trained size nearest to %lld x %lld, and "
                "resizing (--no_resolution_binning paints the size itself)", (long long)j->size[1],
@@ -163,6 +173,7 @@ xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e)
 void xd_job_close(xd_job *j)
 {
     xd_sampling_close(&j->samp);
+    xd_start_close(j);
 }
 
 void xd_show(const xd_job *j, const char *name, int step, int nd, const int64_t *d,

@@ -68,7 +68,7 @@ static xd_status count_text(xd_job *j, const xd_words *w, xd_need *need, xd_err 
 
 static int decodes(const xd_job *j)
 {
-    return !j->r->latents_only && (j->g->plan.vae_rows || j->g->topo.replica->rank == 0);
+    return (!j->r->latents_only || j->r->image) && (j->g->plan.vae_rows || j->g->topo.replica->rank == 0);
 }
 
 /* What this rank needs, by part. */
@@ -89,6 +89,11 @@ static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err
         s = xd_flow_count(j, len, &need->dit_tmp, e);
     if (s == XD_OK && vae)
         s = xd_light_count(j, &need->vae_tmp, e);
+    if (s == XD_OK && vae && j->r->image) {
+        size_t tmp = 0;
+        s = xd_light_encode_count(j, &tmp, e);
+        need->vae_tmp = most(need->vae_tmp, tmp);
+    }
     need->dit = g->model.dit.packed;
     need->vae = vae ? g->model.vae.packed : 0;
     size_t loop = need->dit + need->vae + most(need->dit_tmp, need->vae_tmp) + need->images;

@@ -20,4 +20,7 @@ int       xd_image_known(const char *path);
 /* Reads PNG, JPEG, WebP or PPM, whatever the name, into malloc'ed RGB; transparency is dropped. */
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 
+/* Resizes w x h pixels with Pillow's Lanczos filter; *rgb is replaced. */
+xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h, xd_err *e);
+
 #endif

@@ -39,8 +39,8 @@ static const int levels[NDTYPE] = { 2, 8 };     /* of the picture: 3e-2 of 255 i
 
 static const char *const all[] = { "alpha", "alpha-ddim", "alpha-euler", "alpha-batch",
                                    "alpha-tiles", "alpha-free", "micro", "sigma", "sigma-dpm",
-                                   "bins", "demo", "flux", "flux-true", "flux-schnell",
-                                   "sd3", "sd3-no-t5", "sd35" };
+                                   "bins", "demo", "flux", "flux-true", "flux-image", "flux-schnell",
+                                   "sd3", "sd3-image", "sd3-no-t5", "sd35" };
 
 typedef struct run {
     xd_st   *st;

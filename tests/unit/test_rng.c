@@ -55,7 +55,7 @@ static void equal_torch(void **state)
     for (size_t c = 0; c < sizeof torch_cases / sizeof *torch_cases; c++) {
         float got[41];
         got[torch_cases[c].n] = 77;
-        xd_noise_torch(got, torch_cases[c].n, torch_cases[c].seed);
+        xd_noise_torch(got, torch_cases[c].n, torch_cases[c].seed, 0);
         for (int64_t i = 0; i < torch_cases[c].n; i++)
             if (!(fabs((double)got[i] - (double)torch_cases[c].want[i]) <= tol))
                 fail_msg("case %zu, value %lld: %.9g, torch has %.9g", c, (long long)i,
@@ -76,7 +76,7 @@ static void equal_torch_large(void **state)
     float *v = malloc(N * sizeof *v);
     (void)state;
     assert_non_null(v);
-    xd_noise_torch(v, N, 1234);
+    xd_noise_torch(v, N, 1234, 0);
     double sum = 0;
     for (int i = 0; i < N; i++)
         sum += (double)v[i];
@@ -90,10 +90,10 @@ static void seeds_wrap_like_torch(void **state)
 {
     float a[20], b[20];
     (void)state;
-    xd_noise_torch(a, 20, -1);          /* torch takes the low 32 bits of the seed             */
-    xd_noise_torch(b, 20, INT64_C(0xffffffff));
+    xd_noise_torch(a, 20, -1, 0);          /* torch takes the low 32 bits of the seed             */
+    xd_noise_torch(b, 20, INT64_C(0xffffffff), 0);
     assert_memory_equal(a, b, sizeof a);
-    xd_noise_torch(b, 20, 1);
+    xd_noise_torch(b, 20, 1, 0);
     assert_true(memcmp(a, b, sizeof a) != 0);
 }
 

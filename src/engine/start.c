@@ -1,0 +1,109 @@
+/* start.c - image to image: the picture that a request starts from
+ *
+ * Rank 0 reads and resizes it; the autoencoder makes a Gaussian of it, of which every image takes a
+ * sample with its own seed (diffusers' FluxImg2ImgPipeline and StableDiffusion3Img2ImgPipeline: the
+ * sample is drawn before the noise, from the same generator). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "engine/ranks.h"
+#include "exec/op.h"
+#include "io/image.h"
+
+static int64_t pixels(const xd_job *j)
+{
+    return j->size[0] * j->size[1] * 3;
+}
+
+static int64_t numbers(const xd_job *j)
+{
+    return j->g->model.vae_info.channels * j->cells[1] * j->cells[2];
+}
+
+xd_status xd_start_read(xd_job *j, xd_err *e)
+{
+    uint8_t *rgb = NULL;
+    int64_t  w, h, n = pixels(j);
+    if (!j->r->image)
+        return XD_OK;
+    if (!j->g->model.vae.vae->encode)
+        return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode a picture");
+    if (j->g->used->rank != 0)
+        return XD_OK;
+    xd_status s = xd_image_read(j->r->image, &rgb, &w, &h, e);
+    if (s == XD_OK)
+        s = xd_image_resize(&rgb, w, h, j->size[1], j->size[0], e);
+    if (s == XD_OK && !(j->picture = malloc((size_t)n * sizeof *j->picture)))
+        s = xd_fail(e, XD_ENOMEM, "no memory for a picture");
+    for (int64_t i = 0; s == XD_OK && i < n; i++)
+        j->picture[i] = 2 * ((float)rgb[i] / 255) - 1;
+    free(rgb);
+    return s;
+}
+
+/* With row bands every replica encodes, else rank 0 alone. */
+xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e)
+{
+    xd_engine *g = j->g;
+    int        all = g->plan.vae_rows;
+    int64_t    n = 2 * numbers(j);
+    xd_exec    x;
+    xd_status  s = XD_OK;
+    if (!j->r->image)
+        return XD_OK;
+    if (!j->picture && all)
+        j->picture = malloc((size_t)pixels(j) * sizeof *j->picture);
+    j->moments = malloc((size_t)n * sizeof *j->moments);
+    if (!j->moments || (all && !j->picture))
+        s = xd_fail(e, XD_ENOMEM, "no memory for a picture to start from");
+    s = xd_ranks_agree(g, s, e);
+    if (s == XD_OK && all)
+        s = xd_ranks_share(g, j->picture, pixels(j), e);
+    if (s == XD_OK && (all || g->used->rank == 0)) {
+        xd_arena_rewind(a, 0);
+        xd_exec_init(&x, g->dev, a, g->type);
+        x.cancel = &g->cancel;
+        xd_light_encode(&x, j, &g->model.vae.net, j->picture, j->moments);
+        s = xd_ok(&x) ? XD_OK : xd_fail(e, x.err.code, "%s", x.err.msg);
+    }
+    s = xd_ranks_agree(g, s, e);
+    if (s == XD_OK && !all)
+        s = xd_ranks_share(g, j->moments, n, e);
+    free(j->picture);
+    j->picture = NULL;
+    return s;
+}
+
+void xd_start_draw(const xd_job *j, float *out, int draw, int64_t seed)
+{
+    int64_t n = numbers(j);
+    if (strcmp(j->r->rng, "torch") == 0)
+        xd_noise_torch(out, n, seed, j->moments ? draw : 0);
+    else
+        xd_noise_philox(out, draw ? 0 : n, n, seed);    /* noise is the same with a picture     */
+}
+
+/* out [C,h,w] holds the sample's normal numbers, then latents with `noise` [C,h,w] mixed in. */
+void xd_start_mix(const xd_job *j, float *out, const float *noise)
+{
+    const xd_vae_info *v = &j->g->model.vae_info;
+    int64_t            C = v->channels, hw = j->cells[1] * j->cells[2];
+    float              a = (float)j->samp.start_image, b = (float)j->samp.start_noise;
+    for (int64_t c = 0; c < C; c++)
+        for (int64_t i = 0; i < hw; i++) {
+            float mean = j->moments[i * 2 * C + c], var = j->moments[i * 2 * C + C + c];
+            float std = expf(0.5f * fminf(fmaxf(var, -30), 20)), *p = &out[c * hw + i];
+            float z = (mean + std * *p - (float)v->shift) * (float)v->scaling;
+            *p = b * noise[c * hw + i] + a * z;
+        }
+}
+
+void xd_start_close(xd_job *j)
+{
+    free(j->picture);
+    free(j->moments);
+    j->picture = j->moments = NULL;
+}

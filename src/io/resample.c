@@ -1,0 +1,101 @@
+/* resample.c - a picture in another size, as Pillow's Lanczos filter makes it
+ *
+ * Two passes of weighted sums over a window that widens when the picture shrinks. Weights are whole
+ * numbers and every pass rounds to 8 bits, so that the result is Pillow's to the last bit. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/image.h"
+
+enum { LOBES = 3, BITS = 22 };
+
+typedef struct window {         /* of one output position                                      */
+    int64_t  at, n;             /* first input position, how many                              */
+    int32_t *w;                 /* weights, scaled by 2^BITS                                   */
+} window;
+
+static double lanczos(double x)
+{
+    const double pi = 3.14159265358979323846;
+    if (x <= -LOBES || x >= LOBES)
+        return 0;
+    return x == 0 ? 1 : sin(pi * x) / (pi * x) * sin(pi * x / LOBES) / (pi * x / LOBES);
+}
+
+/* Windows of all positions of an axis from `in` to `out`; the weights lie behind them. NULL: no
+ * memory. */
+static window *windows(int64_t in, int64_t out)
+{
+    double  scale = (double)in / (double)out, wide = scale > 1 ? scale : 1, reach = LOBES * wide;
+    int64_t most = (int64_t)ceil(reach) * 2 + 1;
+    window *all = malloc((size_t)out * (sizeof *all + (size_t)most * sizeof(int32_t)));
+    double *k = malloc((size_t)most * sizeof *k);
+    for (int64_t i = 0; all && k && i < out; i++) {
+        window *w = &all[i];
+        double  centre = ((double)i + 0.5) * scale, sum = 0;
+        int64_t a = (int64_t)(centre - reach + 0.5), b = (int64_t)(centre + reach + 0.5);
+        w->at = a < 0 ? 0 : a;
+        w->n = (b > in ? in : b) - w->at;
+        w->w = (int32_t *)(void *)(all + out) + i * most;
+        for (int64_t x = 0; x < w->n; x++)
+            sum += k[x] = lanczos(((double)(x + w->at) - centre + 0.5) / wide);
+        for (int64_t x = 0; x < w->n; x++) {
+            double v = sum != 0 ? k[x] / sum * (1 << BITS) : 0;
+            w->w[x] = (int32_t)(v < 0 ? v - 0.5 : v + 0.5);
+        }
+    }
+    if (!k) {
+        free(all);
+        all = NULL;
+    }
+    free(k);
+    return all;
+}
+
+/* One channel of one output position: inputs lie `step` bytes apart. */
+static uint8_t weighted(const window *w, const uint8_t *in, int64_t step)
+{
+    int64_t sum = 1 << (BITS - 1);
+    for (int64_t x = 0; x < w->n; x++)
+        sum += (int64_t)in[(w->at + x) * step] * w->w[x];
+    sum >>= BITS;
+    return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
+}
+
+static uint8_t *across(const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
+{
+    window  *win = windows(w, to);
+    uint8_t *out = win ? malloc((size_t)(to * h) * 3) : NULL;
+    for (int64_t y = 0; out && y < h; y++)
+        for (int64_t i = 0; i < to * 3; i++)
+            out[y * to * 3 + i] = weighted(&win[i / 3], rgb + y * w * 3 + i % 3, 3);
+    free(win);
+    return out;
+}
+
+static uint8_t *down(const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
+{
+    window  *win = windows(h, to);
+    uint8_t *out = win ? malloc((size_t)(w * to) * 3) : NULL;
+    for (int64_t y = 0; out && y < to; y++)
+        for (int64_t i = 0; i < w * 3; i++)
+            out[y * w * 3 + i] = weighted(&win[y], rgb + i, w * 3);
+    free(win);
+    return out;
+}
+
+xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h, xd_err *e)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 0 ? w == to_w : h == to_h)
+            continue;
+        uint8_t *next = pass == 0 ? across(*rgb, w, h, to_w) : down(*rgb, to_w, h, to_h);
+        if (!next)
+            return xd_fail(e, XD_ENOMEM, "no memory for a picture of %lld x %lld", (long long)to_w,
+                           (long long)to_h);
+        free(*rgb);
+        *rgb = next;
+    }
+    return XD_OK;
+}
