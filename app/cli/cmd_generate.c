@@ -22,7 +22,7 @@
 typedef struct own {            /* options of the program, not of the request                  */
     const char  *model, *output, *dtype, *device, *prompt_file, *trace;
     xd_opt_texts prompts;
-    int          threads, nproc, quiet, verbose, json;
+    int          threads, nproc, quiet, verbose, json, no_t5;
 } own;
 
 #define AT(field) offsetof(own, field)
@@ -43,6 +43,8 @@ static const xd_option own_rows[] = {
       "of each rank; default: one for each core this process may use, shared by the ranks" },
     { "nproc", XD_OPT_INT, AT(nproc), 1, 65536, NULL, "N",
       "ranks to start (default: as many as the degrees need); alone it means --ulysses_degree N" },
+    { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL,
+      "do without the T5 text encoder where the model can (Stable Diffusion 3)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "say more about what is done" },
@@ -260,7 +262,7 @@ static xd_open_args open_args(task *t)
     const own   *o = &t->own;
     xd_open_args a = { .model = o->model, .dtype = o->dtype, .device = o->device,
                        .threads = o->threads, .parallel = t->plan, .log = on_log, .cookie = t,
-                       .trace = o->trace };
+                       .trace = o->trace, .no_t5 = o->no_t5 };
     a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
     return a;
 }
