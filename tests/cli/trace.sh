@@ -78,6 +78,14 @@ traced 2 "ring send|ring receive|wait ring receive|vae exchange|vae gather" --ri
 traced 2 "tensor all-reduce|wait tensor all-reduce" --tensor_parallel_degree 2
 traced 4 "patch 0|patch 3, negative|pipefusion send hidden|pipefusion receive latents|sampler, patch 3|cfg broadcast" \
     --pipefusion_parallel_degree 2 --use_cfg_parallel --num_pipeline_patch 4
+svg() {
+    python3 "$ROOT/tools/trace_picture.py" "$T/t.json" "$T/t.svg" >"$T/stdout" 2>"$T/stderr" && python3 -c "
+import xml.dom.minidom as x
+d = x.parse('$T/t.svg')
+n = [t.firstChild.data for t in d.getElementsByTagName('text')]
+raise SystemExit(not (d.getElementsByTagName('rect').length > 40 and n.count('rank 3') == 1 and 'step 3' in n))"
+}
+check "its picture has ranks, steps and pieces" svg
 traced 4 "ulysses exchange|pipefusion send hidden" --ulysses_degree 2 --pipefusion_parallel_degree 2
 traced 4 "ring gather|data send" --ring_degree 2 --use_displaced_patches --data_parallel_degree 2 --num_images_per_prompt 2
 traced 2 "vae send|vae receive" --ulysses_degree 2 --use_parallel_vae --enable_tiling --width 256
