@@ -83,7 +83,7 @@ svg() {
 import xml.dom.minidom as x
 d = x.parse('$T/t.svg')
 n = [t.firstChild.data for t in d.getElementsByTagName('text')]
-raise SystemExit(not (d.getElementsByTagName('rect').length > 40 and n.count('rank 3') == 1 and 'step 3' in n))"
+raise SystemExit(not (d.getElementsByTagName('rect').length > 36 and n.count('rank 3') == 1 and 'step 3' in n))"
 }
 check "its picture has ranks, steps and pieces" svg
 traced 4 "ulysses exchange|pipefusion send hidden" --ulysses_degree 2 --pipefusion_parallel_degree 2
