@@ -323,18 +323,15 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
 static void say_plan(const xd_duel *d)
 {
     const xd_engine *g = d->all.g;
-    const char      *type = xd_dtype_name(g->type);
+    const char      *type = xd_dtype_name(g->type), *plan = g->plan.text;
     int              n = ranks(d)->size, t = xd_par_threads();
     if (d->a->json)
         xd_say(d->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, \"ranks\": %d, "
-               "\"plan\": \"%s%s%s\", \"dtype\": \"%s\", \"parts\": [", xd_version(),
-               g->dev->name, t, n, g->plan.text, g->plan.displaced ? " (displaced)" : "",
-               g->plan.vae_rows ? ", rows of the VAE" : "", type);
+               "\"plan\": \"%s\", \"dtype\": \"%s\", \"parts\": [", xd_version(), g->dev->name, t, n, plan,
+               type);
     else
-        xd_say(d->a, "%s, %d rank%s of %d thread%s, %s: %s%s%s", g->dev->name, n,
-               n == 1 ? "" : "s", t, t == 1 ? "" : "s", type, g->plan.text,
-               g->plan.displaced ? " (displaced)" : "",
-               g->plan.vae_rows ? ", rows of the VAE" : "");
+        xd_say(d->a, "%s, %d rank%s of %d thread%s, %s: %s", g->dev->name, n, n == 1 ? "" : "s", t,
+               t == 1 ? "" : "s", type, plan);
 }
 
 static void say_memory(const xd_duel *d)

@@ -26,7 +26,7 @@ enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };   /* MOST: bytes 
 typedef struct card {           /* what a rank says of itself                                  */
     int64_t first;              /* ns of its first event                                       */
     int64_t lost;
-    char    host[64], boot[48]; /* its name, and what only it has in common with its ranks     */
+    char    host[64], boot[96]; /* its name, and that of its clock                             */
 } card;
 
 typedef struct sink {           /* text on its way into the file                               */
@@ -341,12 +341,17 @@ static int take_text(sink *s, xd_comm *c, int from)
 
 /* ---- clocks --------------------------------------------------------------------------------- */
 
+/* Ranks whose clocks are one: started from one boot of one machine, in one time namespace. Where the
+ * system does not tell, the host's name must do. */
 static void read_boot(char *boot, size_t size, const char *host)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
     snprintf(boot, size, "%s", host);
-    if (f && fgets(boot, (int)size, f))
-        boot[strcspn(boot, "\n")] = 0;
+    if (f && fgets(boot, 40, f)) {
+        size_t  n = strcspn(boot, "\n");
+        ssize_t more = readlink("/proc/self/ns/time", boot + n, size - n - 1);
+        boot[n + (size_t)(more > 0 ? more : 0)] = 0;
+    }
     if (f)
         fclose(f);
 }

@@ -59,67 +59,141 @@ static xd_tensor rows_in(xd_tensor t, int64_t first, xd_span s)
     return t;
 }
 
-/* Swaps halos: `ext` holds my need, `in` my band. Empty views where nothing is to be sent. */
-static void swap_rows(xd_exec *x, halo *h, const xd_conv *a, xd_tensor in, xd_tensor ext,
-                      int64_t scale, int64_t out_scale)
+/* Rows [s.start, s.start + s.n) of an image whose first row is `first`, as an image. */
+static xd_tensor part_of(xd_tensor t, int64_t first, xd_span s)
 {
-    int64_t  height = x->lay->len[XD_IMG] * scale;
-    xd_span  mine = band(x, h->c->rank, scale);
-    xd_span  need = needed(band(x, h->c->rank, out_scale), a, height);
-    void    *park = NULL;
-    if (!xd_ok(x)) {            /* a failed rank sends and takes rubbish                        */
-        size_t bytes = xd_bytes(in) > xd_bytes(ext) ? xd_bytes(in) : xd_bytes(ext);
-        if (!(park = calloc(1, bytes + 1)))
-            h->c->ops->abort(h->c, 1);
-        in.p = ext.p = park;
-    }
-    for (int r = 0; r < h->c->size; r++) {
-        int     other = r != h->c->rank;
-        xd_span theirs = needed(band(x, r, out_scale), a, height);
-        xd_span give = common(mine, theirs), get = common(need, band(x, r, scale));
-        give.n = other ? give.n : 0;
-        get.n = other ? get.n : 0;
-        h->give[r] = rows_in(in, mine.start, give.n ? give : (xd_span){ mine.start, 0 });
-        h->get[r] = rows_in(ext, need.start, get.n ? get : (xd_span){ need.start, 0 });
-    }
-    x->dev->mem->sync(x->dev, x->st);
-    xd_req q = h->c->ops->exchange(h->c, h->give, h->get);
-    if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
-        xd_exec_fail(x, XD_ECOMM, "parallel VAE: rows of a neighbour were lost");
-    free(park);
+    if (t.p)
+        t.p = (char *)t.p + (s.start - first) * t.s[1] * (int64_t)xd_dtype_size(t.type);
+    t.d[1] = s.n;
+    return t;
 }
 
+/* Output rows next to a neighbour's band: the input that they need, mine beside what comes. */
+typedef struct edge { xd_span out, need; xd_tensor in; } edge;
+
+typedef struct cut {            /* a convolution of my band                                    */
+    const xd_conv *a;
+    int64_t scale, out_scale, height;
+    xd_span mine, out;          /* rows of input and output                                    */
+    xd_span inner;              /* output rows that need none but mine                         */
+    edge    e[2];               /* those above and below                                       */
+} cut;
+
+static int within(const cut *k, int64_t row)
+{
+    xd_span n = needed((xd_span){ row, 1 }, k->a, k->height);
+    return n.start >= k->mine.start && n.start + n.n <= k->mine.start + k->mine.n;
+}
+
+/* Without inner rows all are those of the first edge. */
+static void find_edges(xd_exec *x, cut *k)
+{
+    int64_t lo = k->out.start, end = lo + k->out.n, hi = end;
+    while (lo < end && !within(k, lo))
+        lo++;
+    while (hi > lo && !within(k, hi - 1))
+        hi--;
+    k->inner = (xd_span){ lo, hi - lo };
+    k->e[0].out = (xd_span){ k->out.start, lo - k->out.start };
+    k->e[1].out = (xd_span){ hi, end - hi };
+    for (int i = 0; i < 2; i++) {
+        edge     *e = &k->e[i];
+        xd_tensor in = k->a->in;
+        e->need = needed(e->out, k->a, k->height);
+        e->in = xd_new_as(x, in.type, 4, (int64_t[]){ 1, e->need.n, in.d[2], in.d[3] });
+    }
+}
+
+/* Fills give and get: what others need of my rows, and what my edges need of theirs. A rank above
+ * or below me has rows for one edge only. Empty views where nothing is to be sent. */
+static void address(xd_exec *x, halo *h, const cut *k, xd_tensor in, const xd_tensor edges[2])
+{
+    for (int r = 0; r < h->c->size; r++) {
+        int     other = r != h->c->rank;
+        xd_span has = band(x, r, k->scale);
+        xd_span theirs = needed(band(x, r, k->out_scale), k->a, k->height);
+        xd_span give = common(k->mine, theirs), get = common(k->e[0].need, has);
+        int     at = !get.n;
+        get = at ? common(k->e[1].need, has) : get;
+        give.n = other ? give.n : 0;
+        get.n = other ? get.n : 0;
+        h->give[r] = rows_in(in, k->mine.start, give.n ? give : (xd_span){ k->mine.start, 0 });
+        xd_span none = { k->e[at].need.start, 0 };
+        h->get[r] = rows_in(edges[at], none.start, get.n ? get : none);
+    }
+}
+
+/* Begins to swap halos. A failed rank sends and takes rubbish in *park. */
+static xd_req begin_swap(xd_exec *x, halo *h, const cut *k, void **park)
+{
+    xd_tensor in = k->a->in, e[2] = { k->e[0].in, k->e[1].in };
+    if (!xd_ok(x)) {
+        size_t bytes = xd_bytes(in) + xd_bytes(e[0]) + xd_bytes(e[1]);
+        if (!(*park = calloc(1, bytes + 1)))
+            h->c->ops->abort(h->c, 1);
+        in.p = e[0].p = e[1].p = *park;
+    }
+    address(x, h, k, in, e);
+    x->dev->mem->sync(x->dev, x->st);
+    return h->c->ops->exchange(h->c, h->give, h->get);
+}
+
+/* Convolves output rows `out` from `in`, which has what they need; what of the padding lies outside
+ * the image stays. */
+static void run_rows(xd_exec *x, const xd_mix *next, const cut *k, xd_span out, xd_tensor in)
+{
+    const xd_conv *a = k->a;
+    xd_conv        b = *a;
+    int64_t        lo = out.start * a->stride[1] - a->lo[1];
+    int64_t        hi = (out.start + out.n - 1) * a->stride[1] - a->lo[1] + a->w->kernel[1];
+    if (!out.n)
+        return;
+    b.in = in;
+    b.out = part_of(a->out, k->out.start, out);
+    b.residual = part_of(a->residual, k->out.start, out);
+    b.lo[1] = lo < 0 ? (int)-lo : 0;
+    b.hi[1] = hi > k->height ? (int)(hi - k->height) : 0;
+    next->conv(x, next, &b);
+}
+
+/* Rows that need nobody else's are convolved while those of the neighbours are on their way; the
+ * few at the edges then, from a copy. */
 static void conv(xd_exec *x, const xd_mix *m, xd_conv *a)
 {
     halo         *h = m->priv;
     const xd_mix *next = m->next;
-    int64_t       scale = a->in.d[2] / x->lay->grid[2], out_scale = a->out.d[2] / x->lay->grid[2];
+    void         *park = NULL;
+    cut           k = { .a = a, .scale = a->in.d[2] / x->lay->grid[2],
+                        .out_scale = a->out.d[2] / x->lay->grid[2] };
     while (!next->conv)
         next = next->next;
-    h->scale = out_scale;
+    h->scale = k.out_scale;
     if (a->w->kernel[1] == 1 && a->stride[1] == 1) {
         next->conv(x, next, a);
         return;
     }
-    size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   height = x->lay->len[XD_IMG] * scale;
-    xd_span   mine = band(x, h->c->rank, scale), out = band(x, h->c->rank, out_scale);
-    xd_span   need = needed(out, a, height), keep = common(mine, need);
-    xd_tensor ext = xd_new_as(x, a->in.type, 4, (int64_t[]){ 1, need.n, a->in.d[2], a->in.d[3] });
-    xd_check(x, a->in.d[0] == 1 && a->in.d[1] == mine.n && a->out.d[1] == out.n,
-             "parallel VAE: %lld rows of a band of %lld", (long long)a->in.d[1], (long long)mine.n);
-    if (keep.n)
-        xd_copy_to(x, rows_in(ext, need.start, keep), rows_in(a->in, mine.start, keep));
-    swap_rows(x, h, a, a->in, ext, scale, out_scale);
-    xd_conv b = *a;
-    b.in = ext;
-    if (out.n) {                /* what of the padding lies outside the image                   */
-        int64_t lo = out.start * a->stride[1] - a->lo[1];
-        int64_t hi = (out.start + out.n - 1) * a->stride[1] - a->lo[1] + a->w->kernel[1];
-        b.lo[1] = lo < 0 ? (int)-lo : 0;
-        b.hi[1] = hi > height ? (int)(hi - height) : 0;
-        next->conv(x, next, &b);
+    size_t mark = xd_arena_mark(x->tmp);
+    k.height = x->lay->len[XD_IMG] * k.scale;
+    k.mine = band(x, h->c->rank, k.scale);
+    k.out = band(x, h->c->rank, k.out_scale);
+    xd_check(x, a->in.d[0] == 1 && a->in.d[1] == k.mine.n && a->out.d[1] == k.out.n,
+             "parallel VAE: %lld rows of a band of %lld", (long long)a->in.d[1],
+             (long long)k.mine.n);
+    find_edges(x, &k);
+    for (int i = 0; i < 2; i++) {
+        xd_span keep = common(k.mine, k.e[i].need);
+        if (keep.n)
+            xd_copy_to(x, rows_in(k.e[i].in, k.e[i].need.start, keep),
+                       rows_in(a->in, k.mine.start, keep));
     }
+    xd_req  q = begin_swap(x, h, &k, &park);
+    xd_span inner = needed(k.inner, a, k.height);
+    run_rows(x, next, &k, k.inner, part_of(a->in, k.mine.start, inner));
+    if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
+        xd_exec_fail(x, XD_ECOMM, "parallel VAE: rows of a neighbour were lost");
+    free(park);
+    for (int i = 0; i < 2; i++)
+        run_rows(x, next, &k, k.e[i].out, k.e[i].in);
     xd_arena_rewind(x->tmp, mark);
 }
 

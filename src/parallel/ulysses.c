@@ -53,20 +53,25 @@ static xd_tensor parked(const ulysses *s, xd_tensor t)
     return xd_view(s->park, t.type, t.nd, t.d);
 }
 
-static void exchange(xd_exec *x, ulysses *s)
+static xd_req begin(xd_exec *x, ulysses *s)
 {
     xd_comm *c = s->topo->group[XD_ULYSSES];
     for (int u = 0; u < c->size && !xd_ok(x); u++) {
         s->give[u] = parked(s, s->give[u]);
         s->get[u] = parked(s, s->get[u]);
     }
-    xd_req r = c->ops->exchange(c, s->give, s->get);
-    if (c->ops->wait(c, &r, 1) != XD_OK)
+    return c->ops->exchange(c, s->give, s->get);
+}
+
+static void end(xd_exec *x, ulysses *s, xd_req *r, int n)
+{
+    xd_comm *c = s->topo->group[XD_ULYSSES];
+    if (c->ops->wait(c, r, n) != XD_OK)
         xd_exec_fail(x, XD_ECOMM, "ulysses: an all-to-all failed");
 }
 
-/* Everybody's rows of my heads of t: [1, N, h, D], member by member. */
-static xd_tensor tokens_for_heads(xd_exec *x, ulysses *s, xd_tensor t, int64_t total)
+/* Everybody's rows of my heads of t, on their way: [1, N, h, D], member by member. */
+static xd_tensor tokens_for_heads(xd_exec *x, ulysses *s, xd_tensor t, int64_t total, xd_req *r)
 {
     int       U = s->topo->deg.n[XD_ULYSSES], me = s->topo->at[XD_ULYSSES];
     int64_t   H = t.d[2], at = 0;
@@ -78,7 +83,7 @@ static xd_tensor tokens_for_heads(xd_exec *x, ulysses *s, xd_tensor t, int64_t t
         s->get[u] = slice(out, at, rows_of(x, s, u), 0, mine.n);
         at += rows_of(x, s, u);
     }
-    exchange(x, s);
+    *r = begin(x, s);
     return out;
 }
 
@@ -92,7 +97,8 @@ static void heads_for_tokens(xd_exec *x, ulysses *s, xd_tensor all, xd_tensor ou
         s->get[u] = slice(out, 0, out.d[1], theirs.start, theirs.n);
         at += rows_of(x, s, u);
     }
-    exchange(x, s);
+    xd_req r = begin(x, s);
+    end(x, s, &r, 1);
 }
 
 /* Views of K and V, which lie member by member, in global token order: patch, stream, member. */
@@ -126,9 +132,11 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
              a->q.d[2] == a->kv[0].k.d[2], "ulysses: not the head of the chain, or grouped heads");
     for (int u = 0; u < s->topo->deg.n[XD_ULYSSES]; u++)
         total += rows_of(x, s, u);
-    xd_tensor    q = tokens_for_heads(x, s, a->q, total);
-    xd_tensor    k = tokens_for_heads(x, s, a->kv[0].k, total);
-    xd_tensor    v = tokens_for_heads(x, s, a->kv[0].v, total);
+    xd_req       r[3];
+    xd_tensor    q = tokens_for_heads(x, s, a->q, total, &r[0]);
+    xd_tensor    k = tokens_for_heads(x, s, a->kv[0].k, total, &r[1]);
+    xd_tensor    v = tokens_for_heads(x, s, a->kv[0].v, total, &r[2]);
+    end(x, s, r, 3);
     xd_attn_args b = *a;
     b.q = q;
     b.out = xd_new_as(x, a->out.type, 4, q.d);

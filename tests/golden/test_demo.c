@@ -1,12 +1,17 @@
 /* test_demo.c - the demo checkpoint paints what it is asked for.
  *
  *     test_demo DIR MODEL
+ *     test_demo DIR MODEL PICTURES
  *
  * DIR is tests/golden with demo_prompts.json and demo_sheet.png (tools/demo_reference.py), MODEL
  * is models/demo-pixart. Two promises: the twelve pictures of the sheet come out as diffusers
  * paints them (f32, at most 2 levels apart), and of 24 prompts that use every colour as
  * foreground and as background at least 22 come out in their colours, in f32 and in bf16; in f32
- * each of them in the colours that diffusers painted, right or wrong. */
+ * each of them in the colours that diffusers painted, right or wrong.
+ *
+ * PICTURES is a directory where others have painted the 24 prompts, 01.png to 24.png, in f32 with
+ * PipeFusion's stale keys and values: they are held to what diffusers paints with such (test_stale.c
+ * compares numbers; here a whole launch is). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,17 +142,35 @@ static const char *colour(const xd_image *m, int (*in)(const xd_image *, int64_t
     return best;
 }
 
-static int is_diffusers(const xd_json *p, const char *centre, const char *rim)
+/* Are these the colours that the reference painted? */
+static int is_like(const xd_json *p, const char *reference, const char *centre, const char *rim)
 {
-    const xd_json *was = js_list(p, "diffusers");
+    const xd_json *was = js_list(p, reference);
     const char    *c = xd_json_text(xd_json_at(was, 0)), *r = xd_json_text(xd_json_at(was, 1));
     return c && r && strcmp(c, centre) == 0 && strcmp(r, rim) == 0;
+}
+
+typedef struct tally { int n, right, same, wanted; } tally;     /* wanted: the reference's right */
+
+/* m NULL: there is no picture. */
+static void look(tally *t, const xd_json *p, const xd_image *m, const char *reference)
+{
+    const char *centre = m ? colour(m, in_middle) : "none", *rim = m ? colour(m, in_rim) : "none";
+    const char *front = js_text(p, "centre"), *behind = js_text(p, "rim");
+    if (strcmp(centre, front) == 0 && strcmp(rim, behind) == 0)
+        t->right++;
+    else
+        tap_note("%s, seed %.0f: %s on %s", js_text(p, "prompt"), js_num(p, "seed"), centre, rim);
+    t->n++;
+    t->same += is_like(p, reference, centre, rim);
+    t->wanted += is_like(p, reference, front, behind);
 }
 
 static void check_colours(xd_engine *g, const char *dtype)
 {
     const xd_json *list = js_list(plan, "colour_prompts");
-    int            n = xd_json_size(list), right = 0, same = 0;
+    int            n = xd_json_size(list);
+    tally          t = { 0 };
     for (int i = 0; i < n; i++) {
         const xd_json  *p = xd_json_at(list, i);
         xd_result      *out = paint(g, p);
@@ -156,21 +179,35 @@ static void check_colours(xd_engine *g, const char *dtype)
             xd_result_free(&out);
             return;
         }
-        const xd_image *m = out ? xd_result_image(out, 0) : NULL;
-        const char     *centre = m ? colour(m, in_middle) : "none";
-        const char     *rim = m ? colour(m, in_rim) : "none";
-        if (strcmp(centre, js_text(p, "centre")) == 0 && strcmp(rim, js_text(p, "rim")) == 0)
-            right++;
-        else
-            tap_note("%s, seed %.0f: %s on %s", js_text(p, "prompt"), js_num(p, "seed"), centre,
-                     rim);
-        same += is_diffusers(p, centre, rim);
+        look(&t, p, out ? xd_result_image(out, 0) : NULL, "diffusers");
         xd_result_free(&out);
     }
-    tap(n == 24 && right >= MINRIGHT, "%s: %d of %d prompts in their colours, at least %d", dtype,
-        right, n, MINRIGHT);
+    tap(n == 24 && t.right >= MINRIGHT, "%s: %d of %d prompts in their colours, at least %d", dtype,
+        t.right, n, MINRIGHT);
     if (strcmp(dtype, "f32") == 0)
-        tap(same == n, "f32: %d of %d in the colours that diffusers painted", same, n);
+        tap(t.same == n, "f32: %d of %d in the colours that diffusers painted", t.same, n);
+}
+
+static void check_pictures(const char *dir)
+{
+    const xd_json *list = js_list(plan, "colour_prompts");
+    int            n = xd_json_size(list);
+    int64_t        side = (int64_t)js_num(plan, "size");
+    tally          t = { 0 };
+    for (int i = 0; i < n; i++) {
+        char     path[1024];
+        xd_err   e = { 0 };
+        xd_image m = { .frames = 1, .channels = 3 };
+        snprintf(path, sizeof path, "%s/%02d.png", dir, i + 1);
+        must(xd_image_read(path, &m.data, &m.width, &m.height, &e), &e, path);
+        tap(m.width == side && m.height == side, "%s has %lld x %lld pixels", path,
+            (long long)side, (long long)side);
+        look(&t, xd_json_at(list, i), &m, "stale");
+        free(m.data);
+    }
+    tap(n == 24 && t.right >= t.wanted && t.wanted >= MINRIGHT, "%d of %d prompts in their colours, "
+        "as many as diffusers with stale keys and values (%d)", t.right, n, t.wanted);
+    tap(t.same == n, "%d of %d in the colours that it painted", t.same, n);
 }
 
 /* Every colour stands once or more in front and once or more behind. */
@@ -195,8 +232,8 @@ int main(int argc, char **argv)
 {
     static const char *const dtypes[] = { "f32", "bf16" };
     char                     path[1024];
-    if (argc != 3) {
-        fprintf(stderr, "usage: %s DIR MODEL\n", argv[0]);
+    if (argc != 3 && argc != 4) {
+        fprintf(stderr, "usage: %s DIR MODEL [PICTURES]\n", argv[0]);
         return 2;
     }
     if (tap_skip_isa())
@@ -205,7 +242,9 @@ int main(int argc, char **argv)
     xd_json *j = js_open(path);
     plan = j;
     check_plan();
-    for (int i = tap_only_bf16(); i < 2; i++) {
+    if (argc == 4)
+        check_pictures(argv[3]);
+    for (int i = tap_only_bf16(); i < 2 && argc == 3; i++) {
         xd_err       e = { 0 };
         xd_engine   *g = NULL;
         xd_open_args a = { .model = argv[2], .dtype = dtypes[i], .device = "cpu", .keep = 1 };
