@@ -192,6 +192,11 @@ xd_status xd_model_open(xd_model *m, const char *model, int no_t5, xd_err *e)
         s = read_index(m, e);
     if (s == XD_OK)
         s = read_scheduler(m, e);
+    int spare = 0;
+    for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
+        spare |= m->recipe->text[i].optional;
+    if (s == XD_OK && no_t5 && !spare)
+        s = xd_fail(e, XD_EINVAL, "no_t5: %s cannot do without any of its text encoders", m->recipe->name);
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
         if ((m->has_text[i] = is_there(m, &m->recipe->text[i])))
             s = xd_part_open(&m->text[i], m->dir, m->recipe->text[i].folder, XD_KIND_TEXT,
