@@ -219,6 +219,34 @@ void xd_bench_fill(float *v, int64_t n)
         v[i] = 0.1f * (float)(i % 17 - 8);
 }
 
+static xd_status some_text(xd_tensor *t, xd_engine *g, int64_t n, int64_t width, xd_err *e)
+{
+    *t = xd_view2(NULL, XD_F32, n, width);
+    if (!(t->p = g->dev->mem->get(g->dev, xd_bytes(*t))))
+        return xd_fail(e, XD_ENOMEM, "no memory for %lld text tokens", (long long)n);
+    xd_bench_fill(t->p, xd_count(*t));
+    return XD_OK;
+}
+
+xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e)
+{
+    const xd_dit_info *d = &j->g->model.dit_info;
+    *c = (xd_cond){ .tok = { 0 } };
+    xd_status s = some_text(&c->tok, j->g, xd_words_most(j), d->text_dim, e);
+    if (s == XD_OK && d->pooled_dim)
+        s = some_text(&c->pooled, j->g, 1, d->pooled_dim, e);
+    return s;
+}
+
+void xd_bench_text_free(xd_cond *c, xd_engine *g)
+{
+    xd_tensor t[2] = { c->tok, c->pooled };
+    for (int i = 0; i < 2; i++)
+        if (t[i].p)
+            g->dev->mem->put(g->dev, t[i].p, xd_bytes(t[i]));
+    *c = (xd_cond){ .tok = { 0 } };
+}
+
 /* ---- parts -------------------------------------------------------------------------------- */
 
 /* Weights of a part, random and shared between its blocks when they would not fit. */
@@ -314,7 +342,10 @@ static void bench_blocks(bench *b, step_run *r)
     xd_exec      *x = &r->f.x;
     size_t        mark = xd_arena_mark(x->tmp);
     xd_input      in = { .lat = r->f.lat, .cond = &r->f.cond[0], .t = b->job.samp.time[0],
-                         .guidance = NAN, .size = { (double)b->job.size[0], (double)b->job.size[1] } };
+                         .guidance = b->job.distilled,
+                         .size = { (double)b->job.size[0], (double)b->job.size[1] } };
+    if (b->g->model.dit_info.txt_flows)
+        in.txt = r->f.cond[0].tok;
     memset(r->f.local, 0, b->g->model.dit_info.local_size);
     r->s = (xd_state){ .h = r->f.h[0], .local = r->f.local };
     dit->cond(x, n, &in, &r->s);
@@ -347,17 +378,15 @@ static xd_status bench_step(bench *b, xd_err *e)
     size_t     bytes = 0;
     char       what[64];
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    xd_tensor  text = xd_view2(NULL, XD_F32, n, g->model.dit_info.text_dim);
     xd_status  s = load(b, p, e);
     if (s == XD_OK)
         s = xd_flow_count(&b->job, len, &bytes, e);
-    if (s == XD_OK && !(text.p = g->dev->mem->get(g->dev, xd_bytes(text))))
-        s = xd_fail(e, XD_ENOMEM, "no memory for %lld text tokens", (long long)n);
+    if (s == XD_OK)
+        s = xd_bench_text(&cond[0], &b->job, e);
+    cond[1] = cond[0];
     if (s == XD_OK)
         s = xd_room_open(&a, g->dev, bytes, e);
     if (s == XD_OK) {
-        xd_bench_fill(text.p, xd_count(text));
-        cond[0].tok = cond[1].tok = text;
         xd_flow_open(&r.f, &b->job, &b->prof.dev, &g->topo, &a, &p->net, cond);
         xd_flow_noise(&r.f, 0);
         snprintf(what, sizeof what, "%lld tokens, %lld of text, 1 pass", (long long)b->job.tokens,
@@ -369,8 +398,7 @@ static xd_status bench_step(bench *b, xd_err *e)
         xd_flow_close(&r.f);
         xd_room_close(&a, g->dev);
     }
-    if (text.p)
-        g->dev->mem->put(g->dev, text.p, xd_bytes(text));
+    xd_bench_text_free(&cond[0], g);
     xd_part_drop(p);
     return s;
 }

@@ -8,6 +8,9 @@ void   xd_say(const xd_bench_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
 int    xd_bench_wants(const xd_bench_args *a, const char *part);
 double xd_bench_median(double *v, int n);       /* sorts v                                     */
 void   xd_bench_fill(float *v, int64_t n);      /* the same small numbers everywhere           */
+/* What stands for an encoded prompt of the most tokens; freed also after a failure. */
+xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e);
+void      xd_bench_text_free(xd_cond *c, xd_engine *g);
 /* A request for the size asked for, with a sampler that is there. */
 void   xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g);
 

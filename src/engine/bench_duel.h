@@ -29,7 +29,7 @@ typedef struct xd_side {        /* one way of doing the work                    
 typedef struct xd_duel {
     const xd_bench_args *a;
     xd_side   one, all;         /* one rank; the plan                                          */
-    xd_tensor text;             /* what stands for a prompt                                    */
+    xd_cond   text;             /* what stands for a prompt                                    */
     float    *lat;              /* what is decoded                                             */
     const char *unit;           /* "a step"                                                    */
     void    (*work)(struct xd_duel *d, xd_side *s);

@@ -149,7 +149,7 @@ static xd_status count_steps(xd_duel *d, const xd_cond *cond, xd_err *e)
 /* Steps, bytes and arena of one side's flow; it is opened later, by all ranks together. */
 static xd_status prepare_flow(xd_duel *d, xd_side *s, int steps, xd_err *e)
 {
-    int64_t   len[XD_MAXPASS] = { d->text.d[0], d->text.d[0] };
+    int64_t   len[XD_MAXPASS] = { d->text.tok.d[0], d->text.tok.d[0] };
     size_t    bytes = 0;
     xd_status st = open_job(d, s, steps, e);
     s->step = 0;
@@ -167,20 +167,18 @@ static xd_status prepare_step(xd_duel *d, xd_cond *cond, xd_err *e)
     xd_engine *g = d->one.g;
     size_t     bytes;
     xd_status  s = open_job(d, &d->one, 1, e);
-    int64_t    n = d->one.job.max_text, len[XD_MAXPASS] = { n, n };
-    d->text = xd_view2(NULL, XD_F32, n, g->model.dit_info.text_dim);
-    if (s == XD_OK && !(d->text.p = g->dev->mem->get(g->dev, xd_bytes(d->text))))
-        s = xd_fail(e, XD_ENOMEM, "no memory for %lld text tokens", (long long)n);
+    if (s == XD_OK)
+        s = xd_bench_text(&d->text, &d->one.job, e);
     if (s == XD_OK)
         s = xd_part_count(&g->model.dit, g->count, g->type, e);
     counted(&d->one);
+    int64_t n = d->text.tok.d[0], len[XD_MAXPASS] = { n, n };
     if (s == XD_OK)
         s = xd_flow_count(&d->one.job, len, &bytes, e);
     if (s != XD_OK)
         return s;
     d->flops = counted(&d->one);
-    xd_bench_fill(d->text.p, xd_count(d->text));
-    cond[0].tok = cond[1].tok = d->text;
+    cond[0] = cond[1] = d->text;
     plan_rounds(d);
     int rounds = d->warm + d->rounds;
     s = prepare_flow(d, &d->one, 2 * rounds, e);
@@ -228,16 +226,14 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
         s = xd_ranks_agree(d->all.g, close_flow(&d->one, s, e), e);
         int passes = d->all.job.npass;
         snprintf(what, sizeof what, "%lld tokens, %lld of text, %d pass%s",
-                 (long long)d->all.job.tokens, (long long)d->text.d[0], passes,
+                 (long long)d->all.job.tokens, (long long)d->text.tok.d[0], passes,
                  passes == 1 ? "" : "es");
     }
     if (s == XD_OK)
         s = xd_duel_report(d, "step", what, e);
     close_room(&d->one);
     close_room(&d->all);
-    if (d->text.p)
-        g->dev->mem->put(g->dev, d->text.p, xd_bytes(d->text));
-    d->text.p = NULL;
+    xd_bench_text_free(&d->text, g);
     xd_part_drop(&d->all.g->model.dit);
     xd_part_drop(&g->model.dit);
     return s;
