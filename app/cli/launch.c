@@ -364,15 +364,18 @@ static void pass_output(watch *w, const char *p, size_t n)
 /* Reads what there is; closes an end that has come to its end. */
 static void take(watch *w, int *fd)
 {
-    char    buf[8192];
+    char    buf[8192], own[sizeof buf + sizeof w->noise.held];
     ssize_t n = read(*fd, buf, sizeof buf);
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
+    if (XDIT_MPI == 2 && fd == &w->out)
+        pass_output(w, own, xd_noise_out(&w->noise, buf, n > 0 ? (size_t)n : 0, own));
     if (n <= 0) {
         close(*fd);
         *fd = -1;
     } else if (fd == &w->out) {
-        pass_output(w, buf, (size_t)n);
+        if (XDIT_MPI != 2)
+            pass_output(w, buf, (size_t)n);
     } else {
         xd_noise_take(&w->noise, buf, (size_t)n);
     }
@@ -425,8 +428,8 @@ static int judge(const watch *w, int status)
         snprintf(why, sizeof why, "it was killed by signal %d", WTERMSIG(status));
     int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE ||
                   (code > 128 && strstr(why, "Exit code:"));
-    int killed = strncmp(why, "rank ", 5) == 0;         /* others may have lost its messages    */
-    if (code && (!by_rank || !w->noise.said || killed))
+    int killed = strncmp(why, "rank ", 5) == 0 || strncmp(why, "the rank ", 9) == 0;
+    if (code && (!by_rank || !w->noise.said || killed))     /* others lost a killed one's messages */
         fprintf(stderr, "xdit: %s%s\n", killed || !why[0] ? "" :
                 "the MPI launcher failed: ",
                 why[0] ? why : "the MPI launcher ended without a word");

@@ -34,7 +34,8 @@ static int is_marked(const char *line)
     const char *end = line[0] == '[' ? strchr(line, ']') : NULL, *p = end;
     while (p && p > line + 1 && isdigit((unsigned char)p[-1]))
         p--;
-    return (p && p < end && p[-1] == ':') || strncmp(line, "mpirun", 6) == 0;
+    return (p && p < end && p[-1] == ':') || strncmp(line, "mpirun", 6) == 0 ||
+           strncmp(line, "[mpiexec@", 9) == 0 || strncmp(line, "[proxy:", 7) == 0;
 }
 
 /* Can a line that begins so still turn out to be noise? */
@@ -46,10 +47,11 @@ static int may_be_noise(const xd_noise *z)
            strspn(z->line, "-") == z->n || strncmp(z->line, "xdit: ", z->n) == 0;
 }
 
-static void keep(xd_noise *z)
+static void keep(xd_noise *z, const char *p, size_t n)
 {
-    size_t room = sizeof z->kept - 1 - z->nkept, n = z->n < room ? z->n : room;
-    memcpy(z->kept + z->nkept, z->line, n);
+    size_t room = sizeof z->kept - 1 - z->nkept;
+    n = n < room ? n : room;
+    memcpy(z->kept + z->nkept, p, n);
     z->nkept += n;
 }
 
@@ -60,7 +62,7 @@ static void judge(xd_noise *z)
     if (is_dashes(z))
         z->inside = !z->inside;
     else if (z->inside || is_marked(z->line))
-        keep(z);
+        keep(z, z->line, z->n);
     else
         put(z, z->line, z->n);
     z->n = 0;
@@ -107,6 +109,43 @@ void xd_noise_take(xd_noise *z, const char *p, size_t n)
     }
 }
 
+/* An empty line, and then one of equals signs. */
+static int may_be_banner(const xd_noise *z)
+{
+    size_t from = z->held[0] == '\n';
+    return strspn(z->held + from, "=") == z->nheld - from;
+}
+
+size_t xd_noise_out(xd_noise *z, const char *p, size_t n, char *out)
+{
+    size_t k = 0;
+    if (z->banner)
+        keep(z, p, n);
+    for (size_t i = 0; i < n && !z->banner; i++) {
+        if (z->within) {
+            out[k++] = p[i];
+            z->within = p[i] != '\n';
+            continue;
+        }
+        z->held[z->nheld++] = p[i];
+        z->held[z->nheld] = 0;
+        z->banner = may_be_banner(z) && z->nheld > DASHES;
+        if (z->banner)
+            keep(z, p + i + 1, n - i - 1);
+        if (may_be_banner(z))
+            continue;
+        memcpy(out + k, z->held, z->nheld);
+        k += z->nheld;
+        z->nheld = 0;
+        z->within = p[i] != '\n';
+    }
+    if (!n && !z->banner) {
+        memcpy(out, z->held, k = z->nheld);
+        z->nheld = 0;
+    }
+    return k;
+}
+
 void xd_noise_end(xd_noise *z)
 {
     if (z->n)
@@ -125,7 +164,7 @@ static int number_behind(const char *text, const char *word, int *v)
 void xd_noise_sum(const xd_noise *z, char *text, size_t size)
 {
     char   all[sizeof z->kept];
-    int    rank, sig;
+    int    rank, pid, sig;
     size_t n = 0;
     memcpy(all, z->kept, z->nkept);
     all[z->nkept] = 0;
@@ -135,6 +174,10 @@ void xd_noise_sum(const xd_noise *z, char *text, size_t size)
     text[0] = 0;
     if (number_behind(all, "process rank ", &rank) && number_behind(all, "on signal ", &sig)) {
         snprintf(text, size, "rank %d was killed by signal %d", rank, sig);
+        return;
+    }
+    if (number_behind(all, "=   PID ", &pid) && number_behind(all, "(signal ", &sig)) {
+        snprintf(text, size, "the rank with process id %d was killed by signal %d", pid, sig);
         return;
     }
     for (const char *p = all; *p && n + 1 < size; p++)

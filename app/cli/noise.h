@@ -1,6 +1,7 @@
 /* noise.h - what the MPI launcher says on the ranks' standard error, kept from the person.
  *
- * Its messages stand between two lines of dashes, or begin with "[host:pid]" or its name.
+ * Open MPI's messages stand between two lines of dashes, or begin with "[host:pid]" or its name.
+ * MPICH's come on standard output, behind a line of equals signs, or begin with "[mpiexec@host]".
  * Everything else is what ranks say and passes as it comes, so that a progress bar moves. */
 #ifndef XD_CLI_NOISE_H
 #define XD_CLI_NOISE_H
@@ -17,11 +18,17 @@ typedef struct xd_noise {
     char   line[1024];          /* the line under way, while it may be noise                   */
     size_t nkept;
     char   kept[4096];          /* the launcher's words                                        */
+    int    within, banner;      /* standard output: within a line of the ranks'; MPICH has begun */
+    size_t nheld;
+    char   held[64];            /* its line under way, while it may be MPICH's                 */
 } xd_noise;
 
 void xd_noise_take(xd_noise *z, const char *p, size_t n);
+/* Of standard output: puts into `out`, of n + sizeof z->held bytes, what is the ranks' of p[0..n), and
+ * of what was held back before; returns how much. n = 0: this was all. */
+size_t xd_noise_out(xd_noise *z, const char *p, size_t n, char *out);
 void xd_noise_end(xd_noise *z);         /* passes what is left                                 */
-/* "rank 3 was killed by signal 9", or the first words of the launcher; empty: it said nothing. */
+/* "rank 3 was killed by signal 9" (MPICH: "the rank with process id 77 was"), or the first words of the launcher; empty: it said nothing. */
 void xd_noise_sum(const xd_noise *z, char *text, size_t size);
 
 #endif

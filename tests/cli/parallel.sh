@@ -132,6 +132,6 @@ stopped() {
 stopped INT 130 --ulysses_degree 2
 stopped TERM 143 --pipefusion_parallel_degree 2
 stopped rank 1 --ulysses_degree 2
-check "it names the rank" said "rank [01] was killed by signal 9"
-check "no shared memory is left" [ "$(rooms)" = "$before" ]
+check "it names the rank" said "rank ([01]|with process id [0-9]*) was killed by signal 9"
+check "no shared memory is left" [ "$(rooms)" -le "$before" ]         # of others some may end
 done_testing
