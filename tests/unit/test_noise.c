@@ -36,7 +36,7 @@ static void hears(xd_noise *z, const char *said, size_t step, const char *passed
 static void ranks_pass(void **state)
 {
     static const char *const all[] = { "", "a.png\n", "a", "\n", "\n\n\n", "=\n", "\n==\n\n=x=\nb\n\n",
-                                       "a " LINE, "{\"a\": 1}\n\n{\"b\": 2}\n=" };
+                                       ("a " LINE), "{\"a\": 1}\n\n{\"b\": 2}\n=" };
     xd_noise z;
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
