@@ -26,7 +26,7 @@ static const xd_option rows[] = {
     { "width", XD_OPT_INT64, AT(width), 1, 1048576, NULL, "PIXELS", "default: the model's" },
     { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS", "default: the model's" },
     { "parts", XD_OPT_TEXT, AT(parts), 0, 0, NULL, "LIST",
-      "some of \"text step vae\" (default: all); with several ranks of \"step vae\"" },
+      "some of \"text step block vae\" (default: all); with several ranks of \"step vae\"" },
     { "repeats", XD_OPT_INT, AT(repeats), 1, 1000000, NULL, "N",
       "how often (default: half a second and at least 3 times; with several ranks 9 rounds, or 3 "
       "when a step takes seconds)" },

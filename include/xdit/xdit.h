@@ -218,7 +218,8 @@ typedef struct xd_bench_args {          /* start with {0}                       
     int64_t     width, height;  /* 0: the model's                                            */
     int         threads, repeats;       /* 0: all cores; 0: until half a second and 3 times   */
     const char *dtype, *device;
-    const char *parts;          /* NULL: all; else a list of "text step vae"                    */
+    const char *parts;          /* NULL: all; else a list of "text step block vae": "step" has
+                                   its blocks, too                                           */
     int         json;
     void      (*line)(void *cookie, const char *line);
     void       *cookie;

@@ -391,7 +391,8 @@ static xd_status bench_step(bench *b, xd_err *e)
         xd_flow_noise(&r.f, 0);
         snprintf(what, sizeof what, "%lld tokens, %lld of text, 1 pass", (long long)b->job.tokens,
                  (long long)n);
-        report(b, "step", what, measure(b, run_pass, &r));
+        if (xd_bench_wants(b->a, "step"))
+            report(b, "step", what, measure(b, run_pass, &r));
         bench_blocks(b, &r);
         foresee(b, p, bytes);
         s = r.f.x.err.code ? xd_fail(e, r.f.x.err.code, "%s", r.f.x.err.msg) : XD_OK;
@@ -521,7 +522,7 @@ xd_status xd_bench(const xd_bench_args *a, xd_err *e)
         say_machine(&b);
     if (s == XD_OK && xd_bench_wants(a, "text"))
         s = bench_text(&b, e);
-    if (s == XD_OK && xd_bench_wants(a, "step"))
+    if (s == XD_OK && (xd_bench_wants(a, "step") || xd_bench_wants(a, "block")))
         s = bench_step(&b, e);
     if (s == XD_OK && xd_bench_wants(a, "vae"))
         s = bench_vae(&b, e);
