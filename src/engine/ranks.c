@@ -301,7 +301,8 @@ xd_status xd_ranks_share(const xd_engine *g, float *v, int64_t n, xd_err *e)
 
 /* ---- stages ------------------------------------------------------------------------------- */
 
-/* Counted cost of every block, and of what the first and last stage do besides. */
+/* Counted cost of every block, and of what the first and last stage do besides. It is that of whole
+ * blocks, so that all tensor ranks of a stage, whose shares differ, cut alike. */
 static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
 {
     xd_engine   *g = j->g;
@@ -311,7 +312,10 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     xd_arena     a;
     xd_counts    c;
     void        *local = calloc(1, g->model.dit_info.local_size + 1);
+    int          tp = p->tp, tp_at = p->tp_at;
+    p->tp = 1, p->tp_at = 0;
     xd_status    s = xd_part_count(p, g->count, g->type, e);
+    p->tp = tp, p->tp_at = tp_at;
     if (s == XD_OK)
         s = xd_room_open(&a, g->count, 0, e);
     if (s != XD_OK || !local) {
