@@ -3,7 +3,8 @@
  * Calls of a group are collective over it, except send and recv. Calls begin; wait ends: buffers
  * must stay as they are until then. Between a pair of ranks of a group messages arrive in the
  * order in which they were sent (one FIFO a pair and direction, no tags). After a failure a
- * call still takes part; wait tells. */
+ * call still takes part; wait tells. When messages cannot be sent at all (MPI fails, no memory) the
+ * ranks are out of step for good: from then on every call of this world fails at once. */
 #ifndef XD_COMM_COMM_H
 #define XD_COMM_COMM_H
 
@@ -43,7 +44,8 @@ typedef struct xd_comm_ops {
      * are taken at once where the system can do that without killing who finds none. `first` is 1
      * on the rank that should fill it. Freed when `c` is closed. NULL on all ranks: there is none. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
-    void   (*abort)    (xd_comm *c, int code);  /* ends all ranks of the world, does not return */
+    /* Ends all ranks of the world, does not return; says c->err in the log. */
+    void   (*abort)    (xd_comm *c, int code);
 } xd_comm_ops;
 
 typedef struct xd_traffic {     /* of this rank, over all groups of one world                  */

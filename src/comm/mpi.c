@@ -115,8 +115,10 @@ static void mpi_barrier(xd_comm *c)
 {
     xd_group   *g = c->priv;
     MPI_Request req;
+    if (g->world->lost)
+        return;
     int         done = 0, code = MPI_Ibarrier(g->mpi, &req);
-    for (int turn = 0; code == MPI_SUCCESS && !done; turn += turn < 1 << 20) {
+    for (int turn = 0; code == MPI_SUCCESS && !done && !g->world->lost; turn += turn < 1 << 20) {
         code = MPI_Test(&req, &done, MPI_STATUS_IGNORE);
         if (done)
             break;
@@ -173,8 +175,8 @@ static void *mpi_share(xd_comm *c, size_t bytes, int *first)
 
 static void mpi_abort(xd_comm *c, int code)
 {
-    xd_group *g = c->priv;
-    (void)g;
+    const xd_world *w = ((const xd_group *)c->priv)->world;
+    xd_log(XD_LOG_ERROR, "rank %d gives up: %s", w->rank, w->err.msg);
     MPI_Abort(MPI_COMM_WORLD, code);
     _Exit(code);
 }

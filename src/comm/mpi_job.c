@@ -35,11 +35,13 @@ static void record(xd_world *w, int rank, xd_status code, const char *text)
 xd_status xd_mpi_fail(xd_world *w, int rank, const char *what, int code)
 {
     char why[MPI_MAX_ERROR_STRING + 1] = "", text[MPI_MAX_ERROR_STRING + 200];
-    int  n = 0;
+    int  n = 0, kind = MPI_ERR_OTHER;
     if (MPI_Error_string(code, why, &n) != MPI_SUCCESS)
         snprintf(why, sizeof why, "MPI error %d", code);
     snprintf(text, sizeof text, "%s failed: %s", what, why);
     record(w, rank, XD_ECOMM, text);
+    if (MPI_Error_class(code, &kind) != MPI_SUCCESS || kind != MPI_ERR_TRUNCATE)
+        w->lost = 1;            /* one that was too long has been sent and received            */
     return XD_ECOMM;
 }
 
@@ -53,6 +55,8 @@ void xd_job_fail(xd_job *j, xd_status code, const char *fmt, ...)
     if (j->status == XD_OK)
         j->status = code;
     record(j->g->world, j->g->world->rank, code, text);
+    if (code == XD_ENOMEM)      /* what it was wanted for is not sent                          */
+        j->g->world->lost = 1;
 }
 
 static void fail_mpi(xd_job *j, const char *what, int peer, int code)
@@ -162,10 +166,13 @@ xd_job *xd_job_begin(xd_comm *c, int collective)
     int       tag = collective ? 4 + 4 * (g->seq++ % TAGS) : 0;
     if (g->seq == TAGS)
         g->seq = 0;
+    if (g->world->lost)
+        return NULL;
     if (j)
         all.spare = j->next;
     else if (!(j = calloc(1, sizeof *j))) {
         record(g->world, g->world->rank, XD_ENOMEM, "no memory for a message");
+        g->world->lost = 1;
         return NULL;
     }
     j->next = NULL;
@@ -328,7 +335,7 @@ void xd_mpi_advance(void)
 xd_req xd_job_go(xd_job *j)
 {
     if (!j)
-        return (xd_req){ &all, -(int64_t)XD_ENOMEM };
+        return (xd_req){ &all, -(int64_t)XD_ECOMM };
     xd_req r = { j, j->serial };
     if (!j->n && advance(j) && j->status == XD_OK) {
         release(j);
@@ -364,12 +371,13 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
         r[i] = (xd_req){ 0 };
         if (!j)
             continue;
-        for (int turn = 0; !advance(j) && j->status == XD_OK; turn += turn < 1 << 20) {
+        const xd_world *w = j->g->world;
+        for (int turn = 0; !advance(j) && j->status == XD_OK && !w->lost; turn += turn < 1 << 20) {
             xd_mpi_advance();
             xd_mpi_idle(turn);
         }
         if (s == XD_OK)
-            s = j->status;
+            s = j->ended || j->status != XD_OK ? j->status : XD_ECOMM;
         if (j->ended)           /* else: not all could be posted, MPI still has the buffers    */
             release(j);
     }
@@ -388,7 +396,7 @@ int xd_mpi_test(xd_comm *c, xd_req *r)
     }
     xd_mpi_advance();
     if (!advance(j))
-        return j->status != XD_OK;
+        return j->status != XD_OK || j->g->world->lost;
     if (j->status == XD_OK) {
         release(j);
         *r = (xd_req){ 0 };

@@ -19,6 +19,7 @@ typedef struct xd_world {       /* shared by a world and its groups; freed by it
     xd_traffic traffic;
     xd_err     err;
     int        users, rank;
+    int        lost;            /* messages of mine will never be sent: nothing is waited for   */
 } xd_world;
 
 typedef struct xd_group {

@@ -229,7 +229,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const cfg     *c = n->cfg;
     const local   *l = s->local;
     const xd_side *sides[2] = { &w->txt, &w->img };
-    int            dual = w->qkv.w.out > 0, last = !w->txt.out.w.out;
+    /* of what no cut empties: a rank without a head has the second attention, too              */
+    int            dual = w->out.w.out > 0, last = !w->txt.out.w.out;
     int64_t        rows[2] = { xd_n(x, XD_TXT), xd_n(x, XD_IMG) }, at[2] = { 0, rows[0] };
     xd_tensor      no = { 0 }, h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out), y2 = no;
     for (int i = 0; i < 2; i++) {

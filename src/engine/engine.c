@@ -68,6 +68,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         s = xd_ranks_join(g, a->threads, how & XD_ALONE, &mine);
     if (s == XD_OK)
         s = xd_ranks_open(g, &a->parallel, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
+    s = xd_ranks_judge(g, s, &mine);
     if (s != XD_OK) {
         xd_fail(e, s, "%s", mine.msg);
         if (e)
@@ -145,12 +146,12 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
     float     *lat = malloc((size_t)n * sizeof *lat + 1);
     xd_cond    cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt], w->cond[w->n - 1] };
     xd_flow    f;
-    int        going = 1;
     xd_arena_rewind(&l->a, 0);
     xd_flow_open(&f, j, g->dev, &g->topo, &l->a, &g->model.dit.net, cond);
     if (!lat)
         xd_exec_fail(&f.x, XD_ENOMEM, "no memory for latents");
     xd_flow_noise(&f, (int64_t)((uint64_t)j->r->seed + (uint64_t)image));
+    int ready = xd_flow_ready(&f), going = ready;
     for (int step = 0; step < j->samp.steps && going; step++) {
         double t0 = xd_now_s();
         if (l->first_s == 0)
@@ -158,15 +159,16 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
         int64_t begin = xd_trace_now(g->trace);
         going = xd_flow_step(&f, step);
         xd_trace_add(g->trace, XD_EV_STEP, begin, step, 0, 0);
-        if (j->r->on_tensor && lat && going) {
+        if (j->r->on_tensor && going) {
             xd_flow_latents(&f, lat);
             xd_show(j, "latents", step, 3, d, lat);
         }
         if (xd_ok(&f.x) && going)
             report(l, image, step, t0);
     }
-    xd_flow_finish(&f);
-    if (lat && xd_ok(&f.x))
+    if (ready)
+        xd_flow_finish(&f);
+    if (xd_ok(&f.x))
         xd_flow_latents(&f, lat);
     if (xd_ok(&f.x) && !finite(lat, n))
         xd_log(XD_LOG_WARN, "picture %d holds NaN or infinite latents", image + 1);
@@ -180,87 +182,128 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
     return lat;
 }
 
-/* Latents to a picture of the size asked for: [H,W,3], malloc'ed, on rank 0 of the replica. What it
- * shares with others it does even without memory, so that they do not wait. */
+/* Latents to a picture of the size asked for, [H,W,3], on rank 0 of the replica; *rgb has the size that
+ * is painted, and is replaced when they differ. */
 static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
 {
-    xd_job *j = l->j;
-    xd_exec x;
-    int     root = j->g->topo.replica->rank == 0;
-    if (xd_part_load(&j->g->model.vae, j->g->dev, j->g->type, 0, e) != XD_OK)
-        return e->code;         /* loaded here, so that the first step need not wait for it     */
+    xd_job   *j = l->j;
+    xd_exec   x;
+    xd_status s = xd_part_load(&j->g->model.vae, j->g->dev, j->g->type, 0, e);
+    if (s != XD_OK)             /* loaded here, so that the first step need not wait for it     */
+        return s;
     xd_arena_rewind(&l->a, 0);
     xd_exec_init(&x, j->g->dev, &l->a, j->g->type);
     x.cancel = &j->g->cancel;
-    if (root && !(*rgb = malloc((size_t)(j->size[0] * j->size[1]) * 3 * sizeof **rgb + 1)))
-        xd_exec_fail(&x, XD_ENOMEM, "no memory for a picture");
+    xd_ranks_watch(j->g, &x);
     xd_light(&x, j, &j->g->model.vae.net, lat, *rgb);
-    if (!xd_ok(&x))
-        return xd_fail(e, x.err.code, "%s", x.err.msg);
-    return root ? xd_light_fit(j, rgb, e) : XD_OK;
+    if (xd_ok(&x))
+        return *rgb ? xd_light_fit(j, rgb, e) : XD_OK;
+    xd_fail(e, x.err.code, "%s", x.err.msg);
+    e->rank = x.err.rank;
+    return x.err.code;
 }
 
-/* One image of my replica: latents on all its ranks, the picture on its first rank. */
-static xd_status one_image(loop *l, int image, const xd_words *w, float **lat, float **rgb,
-                           xd_err *e)
+/* Does this rank take part in decoding the pictures of its replica? */
+static int decodes(const xd_job *j)
+{
+    return !j->r->latents_only && (j->g->plan.vae_rows || j->g->topo.replica->rank == 0);
+}
+
+/* One image of my replica: latents on all its ranks, and room for the picture where it is made. */
+static xd_status one_latent(loop *l, int image, const xd_words *w, float **lat, float **rgb,
+                            xd_err *e)
 {
     xd_job *j = l->j;
     double  t0 = xd_now_s();
+    size_t  bytes = (size_t)(j->size[0] * j->size[1]) * 3 * sizeof(float) + 1;
     xd_stage(j, "denoise");
     if (!(*lat = denoise(l, image, w, e)))
         return e->code;
+    if (!j->r->latents_only && j->g->topo.replica->rank == 0 && !(*rgb = malloc(bytes)))
+        return xd_fail(e, XD_ENOMEM, "no memory for a picture");
     xd_result_time(l->r, "denoise", xd_now_s() - t0);
-    t0 = xd_now_s();
-    if (j->r->latents_only)
-        return XD_OK;
-    xd_stage(j, "decode");
-    int mine = j->g->plan.vae_rows || j->g->topo.replica->rank == 0;
-    if (mine && decode(l, *lat, rgb, e) != XD_OK)
-        return e->code;
+    return XD_OK;
+}
+
+/* The picture of my replica's image, on its first rank. */
+static xd_status one_picture(loop *l, const float *lat, float **rgb, xd_err *e)
+{
+    double t0 = xd_now_s();
+    xd_stage(l->j, "decode");
+    xd_status s = decodes(l->j) ? decode(l, lat, rgb, e) : XD_OK;
     xd_result_time(l->r, "decode", xd_now_s() - t0);
+    return s;
+}
+
+/* Latents and picture of an image that another replica paints: floats of both. */
+static void sizes_of(const xd_job *j, int64_t n[2])
+{
+    n[0] = j->tokens * j->features;
+    n[1] = j->r->latents_only ? 0 : j->asked[0] * j->asked[1] * 3;
+}
+
+static xd_status make_room(const xd_job *j, float *v[2], xd_err *e)
+{
+    int64_t n[2];
+    sizes_of(j, n);
+    for (int i = 0; i < 2 && j->g->used->rank == 0; i++)
+        if (n[i] && !(v[i] = malloc((size_t)n[i] * sizeof(float))))
+            return xd_fail(e, XD_ENOMEM, "no memory for a picture of another rank");
     return XD_OK;
 }
 
 /* Rank 0 of replica `from` gives rank 0 its latents and picture. */
-static xd_status hand_over(loop *l, int from, float **lat, float **rgb, xd_err *e)
+static xd_status hand_over(const xd_job *j, int from, float *v[2], xd_err *e)
 {
-    const xd_job *j = l->j;
-    xd_comm      *c = j->g->topo.group[XD_DATA];
-    int64_t       n[2] = { j->tokens * j->features, j->asked[0] * j->asked[1] * 3 };
-    float       **v[2] = { lat, rgb };
-    for (int i = 0; i < (j->r->latents_only ? 1 : 2); i++) {
-        xd_req r;
-        if (c->rank == 0 && !(*v[i] = malloc((size_t)n[i] * sizeof(float) + 1)))
-            return xd_fail(e, XD_ENOMEM, "no memory for a picture of another rank");
-        xd_tensor t = xd_view(*v[i], XD_F32, 1, &n[i]);
-        r = c->rank == 0 ? c->ops->recv(c, t, from) : c->ops->send(c, t, 0);
+    xd_comm *c = j->g->topo.group[XD_DATA];
+    int64_t  n[2];
+    sizes_of(j, n);
+    for (int i = 0; i < 2; i++) {
+        xd_tensor t = xd_view(v[i], XD_F32, 1, &n[i]);
+        xd_req    r = c->rank == 0 ? c->ops->recv(c, t, from) : c->ops->send(c, t, 0);
         if (c->ops->wait(c, &r, 1) != XD_OK)
             return xd_fail(e, XD_ECOMM, "a picture of replica %d was lost", from);
     }
     return XD_OK;
 }
 
-/* Pictures first .. first + replicas - 1 reach the result on rank 0, in their order. */
-static xd_status collect(loop *l, int first, float *lat, float *rgb, xd_err *e)
+/* Rank 0 puts picture `image` into the result, which takes v, and shows it. */
+static xd_status deliver(loop *l, int image, float *v[2], xd_err *e)
 {
-    xd_job   *j = l->j;
-    int       D = j->g->plan.deg.n[XD_DATA], at = j->g->topo.at[XD_DATA];
-    int       root = j->g->topo.replica->rank == 0;
+    const xd_request *r = l->j->r;
+    xd_status         s = xd_result_add(l->r, l->j, image, v[0], v[1], e);
+    v[0] = v[1] = NULL;
+    if (s == XD_OK && r->on_image)
+        s = r->on_image(r->cookie, l->r, image, e);
+    return s;
+}
+
+/* Pictures first .. first + replicas - 1 reach the result on rank 0, in their order. mine: latents and
+ * picture of my replica, given away. The ranks agree before anything is sent, and at the end. */
+static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
+{
+    const xd_job    *j = l->j;
+    const xd_engine *g = j->g;
+    int       D = g->plan.deg.n[XD_DATA], at = g->topo.at[XD_DATA];
+    int       root = g->topo.replica->rank == 0;
     xd_status s = XD_OK;
     for (int d = 0; d < D && first + d < j->images; d++) {
-        float *a = at == d ? lat : NULL, *b = at == d ? rgb : NULL;
-        if (d > 0 && root && (at == 0 || at == d))
-            s = hand_over(l, d, &a, &b, e);
-        if (s == XD_OK && j->g->used->rank == 0) {
-            s = xd_result_add(l->r, j, first + d, a, b, e);
-            if (s == XD_OK && j->r->on_image)
-                s = j->r->on_image(j->r->cookie, l->r, first + d, e);
-        } else {
-            free(a);
-            free(b);
+        float *other[2] = { NULL, NULL }, **v = at == d ? mine : other;
+        if (d > 0) {
+            s = xd_ranks_agree(g, s == XD_OK ? make_room(j, v, e) : s, e);
+            if (s == XD_OK && root && (at == 0 || at == d))
+                s = hand_over(j, d, v, e);
+            else if (s != XD_OK)
+                d = D;          /* agreed: nobody goes on                                      */
         }
+        if (s == XD_OK && g->used->rank == 0)
+            s = deliver(l, first + d, v, e);
+        free(other[0]);
+        free(other[1]);
+        if (d == D)
+            return s;
     }
-    return s;
+    return xd_ranks_agree(g, s, e);
 }
 
 /* Images are dealt to the replicas in turn. */
@@ -270,18 +313,20 @@ static xd_status paint_all(loop *l, const xd_words *w, xd_err *e)
     int       D = j->g->plan.deg.n[XD_DATA], at = j->g->topo.at[XD_DATA];
     xd_status s = XD_OK;
     for (int i = 0; s == XD_OK && i < j->images; i += D) {
-        float *lat = NULL, *rgb = NULL;
-        if (i + at < j->images)
-            s = one_image(l, i + at, w, &lat, &rgb, e);
+        float *v[2] = { NULL, NULL };
+        int    busy = i + at < j->images;
+        if (busy)
+            s = one_latent(l, i + at, w, &v[0], &v[1], e);
         s = xd_ranks_agree(j->g, s, e);
-        xd_trace_phase(j->g->trace, "collect");
-        if (s == XD_OK) {
-            s = collect(l, i, lat, rgb, e);
+        if (s == XD_OK && !j->r->latents_only) {
+            s = busy ? one_picture(l, v[0], &v[1], e) : XD_OK;
             s = xd_ranks_agree(j->g, s, e);
-        } else {
-            free(lat);
-            free(rgb);
         }
+        xd_trace_phase(j->g->trace, "collect");
+        if (s == XD_OK)
+            s = collect(l, i, v, e);
+        free(v[0]);
+        free(v[1]);
     }
     return s;
 }
@@ -379,6 +424,7 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
         s = xd_trace_write(&j, s == XD_OK ? sent : -1, s, &mine);
     xd_words_close(&w, g);
     xd_job_close(&j);
+    s = xd_ranks_judge(g, s, &mine);
     if (s != XD_OK) {
         xd_result_free(&l.r);
         xd_fail(e, s, "%s", mine.msg);

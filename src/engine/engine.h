@@ -10,6 +10,7 @@
 #ifndef XD_ENGINE_ENGINE_H
 #define XD_ENGINE_ENGINE_H
 
+#include "engine/alarm.h"
 #include "engine/flow.h"
 #include "engine/model.h"
 #include "engine/plan.h"
@@ -26,6 +27,7 @@ struct xd_engine {
     xd_comm     *count_world;   /* the same without messages, for counting                      */
     xd_topo      count_topo;
     xd_comm     *text, *count_text;     /* ranks that share a text encoder; NULL: one has it     */
+    xd_alarm    *alarm;         /* of the ranks in `used`; NULL with one                        */
     int          idle;          /* the plan has nothing for this rank                           */
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* text encoders stay loaded                                   */

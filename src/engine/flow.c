@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "engine/ranks.h"
 #include "exec/op.h"
 
 typedef struct piece { int step, unit, pass; } piece;   /* unit: a patch or XD_ALL              */
@@ -166,6 +167,14 @@ static void latents_sent(xd_flow *f, int unit)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
+static float *host(xd_flow *f, int64_t n, const char *what)
+{
+    float *p = malloc((size_t)n * sizeof *p + 1);
+    if (!p)
+        xd_exec_fail(&f->x, XD_ENOMEM, "no memory for %s", what);
+    return p;
+}
+
 static void open_tensors(xd_flow *f)
 {
     xd_exec *x = &f->x;
@@ -224,6 +233,19 @@ void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo
         xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches", f->lay.npatch);
     open_tensors(f);
     open_chain(f);
+    if (dev->counts)
+        return;
+    int64_t n = j->tokens * j->features;
+    f->mine = host(f, n, "latents");
+    f->rows = host(f, n, "latents");
+    f->whole = host(f, n, "latents");
+    xd_ranks_watch(j->g, &f->x);
+}
+
+int xd_flow_ready(xd_flow *f)
+{
+    xd_ranks_settle(f->j->g, f->topo->replica, &f->x);
+    return xd_ok(&f->x);
 }
 
 void xd_flow_close(xd_flow *f)
@@ -232,7 +254,11 @@ void xd_flow_close(xd_flow *f)
     free(f->local);
     free(f->lat_in);
     free(f->lat_out);
+    free(f->mine);
+    free(f->rows);
+    free(f->whole);
     f->local = NULL;
+    f->mine = f->rows = f->whole = NULL;
     f->lat_in = f->lat_out = NULL;
 }
 
@@ -267,14 +293,6 @@ static void spread(const xd_flow *f, int sp, float *whole, float *rows, int to_r
         memcpy(to_rows ? (char *)rows : w, to_rows ? w : (char *)rows, (size_t)s.n * row);
         rows += s.n * f->j->features;
     }
-}
-
-static float *host(xd_flow *f, int64_t n, const char *what)
-{
-    float *p = malloc((size_t)n * sizeof *p + 1);
-    if (!p)
-        xd_exec_fail(&f->x, XD_ENOMEM, "no memory for %s", what);
-    return p;
 }
 
 void xd_flow_noise(xd_flow *f, int64_t seed)
@@ -334,18 +352,13 @@ static void gather_rows(xd_flow *f, float *mine, float *rows, float *whole)
 
 void xd_flow_latents(xd_flow *f, float *out)
 {
-    int64_t n = f->j->tokens * f->j->features;
-    float  *mine = host(f, n, "latents"), *rows = host(f, n, "latents"), *whole = host(f, n, "latents");
-    if (mine && rows && whole && !xd_counting(&f->x)) {
-        if (is_last(f) && f->lat.d[0])
-            xd_get(&f->x, mine, f->lat);
-        gather_rows(f, mine, rows, whole);
-        if (xd_ok(&f->x))
-            between(f, out, whole, 0);
-    }
-    free(mine);
-    free(rows);
-    free(whole);
+    if (xd_counting(&f->x))
+        return;
+    if (is_last(f) && f->lat.d[0])
+        xd_get(&f->x, f->mine, f->lat);
+    gather_rows(f, f->mine, f->rows, f->whole);
+    if (xd_ok(&f->x))
+        between(f, out, f->whole, 0);
 }
 
 /* ---- a piece of work ---------------------------------------------------------------------- */
@@ -487,38 +500,20 @@ int xd_flow_step(xd_flow *f, int step)
     return f->topo->replica->size > 1 || xd_ok(&f->x);
 }
 
-/* The failure of the lowest rank that has one, told to all. */
-static void tell_failure(xd_flow *f)
-{
-    xd_comm *c = f->topo->replica;
-    int32_t  who = xd_ok(&f->x) ? INT32_MAX : c->rank;
-    char     msg[sizeof f->x.err];
-    xd_req   r = c->ops->allreduce(c, one_int(&who), XD_MIN);
-    end_of(f, c, &r);
-    if (who == INT32_MAX)
-        return;
-    memcpy(msg, &f->x.err, sizeof msg);
-    int64_t n = sizeof msg;
-    r = c->ops->bcast(c, xd_view(msg, XD_U8, 1, &n), who);
-    end_of(f, c, &r);
-    memcpy(&f->x.err, msg, sizeof msg);
-    f->x.err.rank = who;
-}
-
 void xd_flow_finish(xd_flow *f)
 {
     xd_comm *c = pipe(f);
     int      failed = f->topo->replica->size > 1 && agreed_failure(f);
-    if (failed) {               /* what nobody will send any more                              */
+    if (failed)                 /* what nobody will send any more                              */
         c->ops->drop(c, f->h_in, XD_NHID);
-        c->ops->drop(c, f->lat_in, f->lay.npatch + 1);
-    }
+    for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
+        end_of(f, c, &f->lat_in[i]);            /* these are on their way: the last stage waits */
     for (int i = 0; i < XD_NHID && stages(f) > 1; i++)
         end_of(f, c, &f->h_out[i]);
     for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
         end_of(f, c, &f->lat_out[i]);
     if (failed)
-        tell_failure(f);
+        xd_ranks_settle(f->j->g, f->topo->replica, &f->x);
 }
 
 /* ---- counting ----------------------------------------------------------------------------- */

@@ -34,6 +34,7 @@ typedef struct xd_flow {
     int32_t        verdict, worst;      /* errors of this step, and of everybody                */
     xd_req         agree;
     void          *local;
+    float         *mine, *rows, *whole; /* the latents on the host: my rows, all, in their order */
 } xd_flow;
 
 /* Takes the request's tensors from the arena, opens the chain. Errors are sticky on f->x.
@@ -41,6 +42,9 @@ typedef struct xd_flow {
 void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo, xd_arena *tmp,
                   const xd_net *net, const xd_cond *cond);
 void xd_flow_close(xd_flow *f);
+/* Has every rank of the replica what it needs? Steps may only begin then: from there on a rank that
+ * fails still takes part in all messages. Collective; the failure is on f->x. */
+int  xd_flow_ready(xd_flow *f);
 void xd_flow_noise(xd_flow *f, int64_t seed);
 /* One step; returns 0 when the ranks have agreed that one of them failed in an earlier step. */
 int  xd_flow_step(xd_flow *f, int step);

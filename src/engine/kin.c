@@ -93,12 +93,14 @@ static xd_status group(xd_engine *g, const card *c, int i, xd_err *e)
     return s;
 }
 
-/* The transformer comes first; what has no room left is not shared. */
+/* The transformer comes first; what has no room left is not shared. A rank that fails goes on: all
+ * split for the same parts. */
 static xd_status decide(xd_engine *g, const card *c, xd_err *e)
 {
     int         n = g->host->size;
     double      space = (double)c[0].space;
     const char *where;
+    xd_status   s = XD_OK;
     xd_comm_space(&where);
     for (int r = 1; r < n; r++)
         space = (double)c[r].space < space ? (double)c[r].space : space;
@@ -111,12 +113,11 @@ static xd_status decide(xd_engine *g, const card *c, xd_err *e)
                    space / 1073741824.0);
         if (room <= 0 || room > space)
             continue;
-        xd_status s = group(g, c, i, e);
-        if (s != XD_OK)
-            return s;
+        xd_status now = group(g, c, i, e);
+        s = s == XD_OK ? now : s;
         space -= room;
     }
-    return XD_OK;
+    return s;
 }
 
 static xd_status find(xd_engine *g, int vae, xd_err *e)
@@ -124,15 +125,16 @@ static xd_status find(xd_engine *g, int vae, xd_err *e)
     xd_comm *h = g->host;
     card     mine, *c = calloc((size_t)h->size, sizeof *c);
     int64_t *rows = calloc((size_t)h->size, sizeof *rows);
-    if (!c || !rows)            /* the others wait for its card                                */
-        h->ops->abort(h, 1);
-    for (int r = 0; r < h->size; r++)
-        rows[r] = 1;
-    fill(&mine, g, vae);
-    xd_req q = h->ops->gather(h, xd_view2(c, XD_U8, h->size, sizeof *c), rows,
-                              xd_view2(&mine, XD_U8, 1, sizeof mine));
-    xd_status s = h->ops->wait(h, &q, 1);
-    s = s == XD_OK ? decide(g, c, e) : xd_fail(e, XD_ECOMM, "a message between ranks failed");
+    xd_status s = c && rows ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to share weights");
+    if ((s = xd_ranks_agree_in(h, g->used->rank, s, e)) == XD_OK) {
+        for (int r = 0; r < h->size; r++)
+            rows[r] = 1;
+        fill(&mine, g, vae);
+        xd_req q = h->ops->gather(h, xd_view2(c, XD_U8, h->size, sizeof *c), rows,
+                                  xd_view2(&mine, XD_U8, 1, sizeof mine));
+        s = h->ops->wait(h, &q, 1);
+        s = s == XD_OK ? decide(g, c, e) : xd_fail(e, XD_ECOMM, "a message between ranks failed");
+    }
     free(c);
     free(rows);
     return s;
@@ -155,9 +157,7 @@ xd_status xd_kin_find(xd_engine *g, int vae, xd_err *e)
 
 xd_status xd_kin_agree(const xd_part *p, xd_status mine, xd_err *e)
 {
-    if (mine != XD_OK && e->rank < 0)
-        e->rank = p->kin.me;
-    return xd_ranks_agree_in(p->kin.c, mine, e);
+    return xd_ranks_agree_in(p->kin.c, p->kin.me, mine, e);
 }
 
 xd_status xd_kin_lend(xd_part *p, xd_status s, xd_err *e)

@@ -31,7 +31,10 @@ void xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, 
     size_t             mark = xd_arena_mark(x->tmp);
     int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
     xd_spread          s;
-    xd_spread_open(&s, x, j);
+    if (!xd_spread_open(&s, x, j)) {
+        xd_spread_close(&s);
+        return;
+    }
     int64_t   n = s.own.n, cell = j->size[0] / h, pixels[4] = { 1, n * cell, W, 3 };
     xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, n, w, C });
     xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, pixels)
@@ -59,7 +62,10 @@ void xd_light_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float
     size_t          mark = xd_arena_mark(x->tmp);
     int64_t         C = 2 * m->vae_info.channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
     xd_spread       s;
-    xd_spread_open(&s, x, j);
+    if (!xd_spread_open(&s, x, j)) {
+        xd_spread_close(&s);
+        return;
+    }
     int64_t   n = s.own.n, cell = j->size[0] / h, d[4] = { 1, n, w, C };
     xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, n * cell, W, 3 });
     xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, d) : xd_view(x->tmp->base, XD_F32, 4, d);

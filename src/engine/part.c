@@ -246,13 +246,17 @@ xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
     if (p->shadow.def)
         return XD_OK;
     xd_status s = xd_net_open(&p->shadow, p->def, p->config, p->dir, e);
-    if (s != XD_OK)
+    if (s != XD_OK) {
+        xd_net_close(&p->shadow);
         return s;
+    }
     p->shadow.first = p->net.first;
     p->shadow.last = p->net.last;
     xd_net_visit(&p->shadow, &d);
     p->packed = d.packed;
     p->room = d.room;
+    if (mine.code)              /* a half one would be taken for whole by the next request      */
+        xd_net_close(&p->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
 

@@ -27,7 +27,11 @@ static xd_status wait_one(xd_comm *c, xd_req r, xd_err *e)
 {
     if (c->ops->wait(c, &r, 1) == XD_OK)
         return XD_OK;
-    return xd_fail(e, XD_ECOMM, "a message between ranks failed");
+    xd_status s = xd_fail(e, XD_ECOMM, "a message between ranks failed%s%s",
+                          c->err->msg[0] ? ": " : "", c->err->msg);
+    if (e)                      /* who detects it says it: nobody can be told                  */
+        e->rank = -1;
+    return s;
 }
 
 /* `mine`, of `size` bytes, of every rank in rank order, malloc'ed. */
@@ -133,6 +137,8 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
     if (s == XD_OK)
         xd_trace_topo(g->trace, &g->topo);
     if (s == XD_OK)
+        s = xd_alarm_open(&g->alarm, xd_trace_plain(g->used), e);
+    if (s == XD_OK)
         s = xd_comm_count(&g->count_world, g->used->rank, n, e);
     if (s == XD_OK)
         s = xd_topo_open(&g->count_topo, g->count_world, n > 1 ? g->plan.deg : one, e);
@@ -154,25 +160,40 @@ xd_status xd_ranks_join(xd_engine *g, int threads, int alone, xd_err *e)
     return xd_trace_comm(g->trace, &g->all, e);
 }
 
-/* A failure of one rank becomes that of all; of several, the lowest rank's. */
-xd_status xd_ranks_agree_in(xd_comm *c, xd_status mine, xd_err *e)
+/* A failure of one rank becomes that of all; of several, the lowest rank's, but that of a rank which
+ * was only told of another's comes last. */
+xd_status xd_ranks_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e)
 {
-    int32_t  who = mine == XD_OK ? INT32_MAX : c->rank;
-    int64_t  one = 1, size = sizeof(xd_err);
-    xd_err   said = *e;
+    int     told = e->rank >= 0 && e->rank != me;
+    int32_t who = mine == XD_OK ? INT32_MAX : c->rank + (told ? c->size : 0);
+    int64_t one = 1, size = sizeof(xd_err);
+    xd_err  said = *e, lost = { .rank = -1 };
     if (c->size == 1)
         return mine;
-    if (wait_one(c, c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN), e) != XD_OK)
-        return XD_ECOMM;
+    if (wait_one(c, c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN), &lost) != XD_OK)
+        goto out_of_step;
     if (who == INT32_MAX)
         return XD_OK;
     said.code = mine;
-    if (wait_one(c, c->ops->bcast(c, xd_view(&said, XD_U8, 1, &size), who), e) != XD_OK)
-        return XD_ECOMM;
     if (said.rank < 0)
-        said.rank = who;
+        said.rank = me;
+    if (wait_one(c, c->ops->bcast(c, xd_view(&said, XD_U8, 1, &size), who % c->size), &lost) != XD_OK)
+        goto out_of_step;
     *e = said;
     return said.code;
+out_of_step:                    /* an own failure came first                                   */
+    if (mine == XD_OK)
+        *e = lost;
+    e->rank = -1;
+    return XD_ECOMM;
+}
+
+xd_status xd_ranks_judge(const xd_engine *g, xd_status s, xd_err *e)
+{
+    int alone = g->all ? g->all->size == 1 : !xd_comm_launched();
+    if (s == XD_OK || alone || e->rank >= 0)
+        return s;
+    return XD_ECOMM;
 }
 
 xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_status s, xd_err *e)
@@ -188,7 +209,7 @@ xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_status s, xd_err 
     }
     if (s == XD_OK)
         s = xd_plan_make(&g->plan, a, g->all->size, d, e);
-    s = xd_ranks_agree_in(g->all, s, e);
+    s = xd_ranks_agree_in(g->all, g->all->rank, s, e);
     if (s == XD_OK && g->all->size > 1)
         s = compare(g, hosts, e);
     free(hosts);
@@ -213,6 +234,7 @@ xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_status s, xd_err 
 
 void xd_ranks_close(xd_engine *g)
 {
+    xd_alarm_close(&g->alarm);
     xd_comm_close(&g->text);
     xd_comm_close(&g->count_text);
     xd_topo_close(&g->topo);
@@ -227,7 +249,35 @@ void xd_ranks_close(xd_engine *g)
 
 xd_status xd_ranks_agree(const xd_engine *g, xd_status mine, xd_err *e)
 {
-    return xd_ranks_agree_in(g->used, mine, e);
+    if (mine != XD_OK)
+        xd_alarm_ring(g->alarm, e);
+    xd_status s = xd_ranks_agree_in(g->used, g->used->rank, mine, e);
+    if (s != XD_OK && s != XD_ECOMM && xd_alarm_reset(g->alarm, e) != XD_OK) {
+        e->rank = -1;
+        return XD_ECOMM;
+    }
+    return s;
+}
+
+void xd_ranks_settle(const xd_engine *g, xd_comm *c, xd_exec *x)
+{
+    xd_err    e = x->err;
+    xd_status s = xd_ranks_agree_in(c, g->used->rank, e.code, &e);
+    if (s == XD_OK)
+        return;
+    x->err = e;
+    x->err.code = s;
+}
+
+static void watch(void *watcher, xd_exec *x)
+{
+    xd_alarm_watch(watcher, x);
+}
+
+void xd_ranks_watch(const xd_engine *g, xd_exec *x)
+{
+    x->watch = g->alarm ? watch : NULL;
+    x->watcher = g->alarm;
 }
 
 int64_t xd_ranks_sent(const xd_engine *g, int64_t since)
@@ -251,7 +301,8 @@ xd_status xd_ranks_share(const xd_engine *g, float *v, int64_t n, xd_err *e)
 
 /* ---- stages ------------------------------------------------------------------------------- */
 
-/* Counted cost of every block, and of what the first and last stage do besides. */
+/* Counted cost of every block, and of what the first and last stage do besides. It is that of whole
+ * blocks, so that all tensor ranks of a stage, whose shares differ, cut alike. */
 static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
 {
     xd_engine   *g = j->g;
@@ -261,7 +312,10 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     xd_arena     a;
     xd_counts    c;
     void        *local = calloc(1, g->model.dit_info.local_size + 1);
+    int          tp = p->tp, tp_at = p->tp_at;
+    p->tp = 1, p->tp_at = 0;
     xd_status    s = xd_part_count(p, g->count, g->type, e);
+    p->tp = tp, p->tp_at = tp_at;
     if (s == XD_OK)
         s = xd_room_open(&a, g->count, 0, e);
     if (s != XD_OK || !local) {

@@ -16,8 +16,14 @@ void      xd_ranks_close(xd_engine *g);
 /* Every rank in use says how it went; all return the failure of the lowest rank that has one, with
  * its sentence and rank. Collective. */
 xd_status xd_ranks_agree(const xd_engine *g, xd_status mine, xd_err *e);
-/* The same among the ranks of a group; a failure without a rank gets the group's number of it. */
-xd_status xd_ranks_agree_in(xd_comm *c, xd_status mine, xd_err *e);
+/* The same among the ranks of a group, for me, whose rank is `me` among all. */
+xd_status xd_ranks_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e);
+/* The same for what a context has met, over the ranks of c, a group of `used`. Collective. */
+void      xd_ranks_settle(const xd_engine *g, xd_comm *c, xd_exec *x);
+/* Lets a context hear of failures of other ranks, and tell its own. */
+void      xd_ranks_watch(const xd_engine *g, xd_exec *x);
+/* What a failure means that the ranks could not agree on: they are out of step, XD_ECOMM. */
+xd_status xd_ranks_judge(const xd_engine *g, xd_status s, xd_err *e);
 
 /* Cuts the transformer's blocks into the plan's stages by counted cost (or as the plan lists them)
  * and gives this rank its own. Does nothing when weights are loaded. */

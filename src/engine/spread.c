@@ -1,34 +1,19 @@
 /* spread.c - bands and tiles of an image over the ranks of a replica
  *
- * Messages are the same whatever failed: a failed rank sends and takes `park`, which is taken when
- * it is needed first and is as large as the largest message. */
+ * Messages are the same whatever failed: a failed rank sends and takes rubbish. What the bookkeeping
+ * needs is taken first, and the ranks agree that all have it. */
 #include "engine/spread.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "engine/ranks.h"
 #include "exec/op.h"
-
-static void give_up(const xd_spread *s, const char *why)
-{
-    xd_log(XD_LOG_ERROR, "parallel VAE: %s", why);
-    s->c->ops->abort(s->c, 1);
-}
 
 /* The memory of a message, or rubbish of the same size. */
 static void *or_park(xd_spread *s, void *p, size_t bytes)
 {
-    if (xd_ok(s->x) && p)
-        return p;
-    if (!s->park || s->park_bytes < bytes) {
-        free(s->park);
-        s->park = calloc(1, bytes + 1);
-        s->park_bytes = bytes;
-    }
-    if (!s->park)
-        give_up(s, "no memory to take part after a failure");
-    return s->park;
+    return xd_ok(s->x) && p ? p : xd_link_park(s->x, p, bytes, s->c);
 }
 
 static void end_of(xd_spread *s, xd_req *r, int64_t n, const char *what)
@@ -45,12 +30,9 @@ static xd_spread *spread_of(const xd_deal *d)
     return (xd_spread *)(uintptr_t)((const char *)d - offsetof(xd_spread, deal));
 }
 
-/* Rubbish that is under way must not be freed, so there is one for the largest tile. */
 static xd_tensor message(xd_spread *s, xd_tensor tile)
 {
     int64_t n = xd_count(tile);
-    if (!xd_ok(s->x) && s->park_bytes < xd_bytes(tile))
-        end_of(s, s->out, s->nout, "a tile");
     return xd_view(or_park(s, tile.p, xd_bytes(tile)), XD_F32, 1, &n);
 }
 
@@ -83,19 +65,21 @@ static void open_deal(xd_spread *s, const xd_vae_info *v)
     int64_t n = xd_vae_tiles(v, s->lay.grid[1], s->lay.grid[2]), mine = 0;
     xd_err  e = { 0 };
     s->owner = malloc((size_t)n * sizeof *s->owner);
-    if (!s->owner || xd_vae_owners(v, s->lay.grid[1], s->lay.grid[2], s->c->size, s->owner, &e))
-        give_up(s, "no memory to deal tiles");
+    if (!s->owner || xd_vae_owners(v, s->lay.grid[1], s->lay.grid[2], s->c->size, s->owner, &e)) {
+        xd_exec_fail(s->x, XD_ENOMEM, "no memory to deal %lld tiles", (long long)n);
+        return;
+    }
     for (int64_t k = 0; k < n; k++)
         mine += s->owner[k] == s->c->rank;
     if (!(s->out = calloc((size_t)mine + 1, sizeof *s->out)))
-        give_up(s, "no memory to deal tiles");
+        xd_exec_fail(s->x, XD_ENOMEM, "no memory to deal %lld tiles", (long long)n);
     s->deal = (xd_deal){ s->c->rank, s->owner, give, take, done };
     s->whole = s->c->rank == 0;
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-void xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j)
+int xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j)
 {
     const xd_engine   *g = j->g;
     const xd_vae_info *v = &g->model.vae_info;
@@ -116,10 +100,17 @@ void xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j)
     xd_link_args a = { .what = XD_FOR_VAE, .topo = topo, .lay = &s->lay, .dev = x->dev,
                        .act = x->act, .rows = s->bands > 1 ? s->c : NULL };
     if (xd_chain_open(&s->chain, &a, &e) != XD_OK)
-        give_up(s, e.msg);
+        xd_exec_fail(x, e.code, "%s", e.msg);
     x->mix = s->chain.head;
+    s->rows = calloc((size_t)s->c->size, sizeof *s->rows);
+    s->in = calloc((size_t)s->c->size, sizeof *s->in);
+    if (!s->rows || !s->in)
+        xd_exec_fail(x, XD_ENOMEM, "no memory for an image on %d ranks", ranks);
     if (s->tiled && ranks > 1)
         open_deal(s, v);
+    if (ranks > 1)
+        xd_ranks_settle(g, s->c, x);
+    return xd_ok(x);
 }
 
 void xd_spread_close(xd_spread *s)
@@ -128,7 +119,8 @@ void xd_spread_close(xd_spread *s)
     xd_chain_close(&s->chain);
     free(s->owner);
     free(s->out);
-    free(s->park);
+    free(s->rows);
+    free(s->in);
 }
 
 const xd_deal *xd_spread_deal(const xd_spread *s)
@@ -149,42 +141,35 @@ static xd_tensor band(xd_spread *s, xd_tensor mine, int64_t wide)
 void xd_spread_join(xd_spread *s, xd_tensor mine, int64_t wide, int64_t cell, float *all)
 {
     int64_t row = wide * cell, n = s->lay.len[XD_IMG] * row;
-    xd_req *r = s->c->rank ? NULL : calloc((size_t)s->c->size, sizeof *r), one;
+    xd_req  one;
     if (s->c->rank) {
         one = s->own.n ? s->c->ops->send(s->c, band(s, mine, wide), 0) : (xd_req){ 0 };
         end_of(s, &one, 1, "a band of the picture");
         return;
     }
-    if (!r)
-        give_up(s, "no memory to join bands");
     float *to = or_park(s, all, (size_t)n * sizeof *all);
     for (int i = 1; i < s->c->size; i++) {
         xd_span   b = xd_own(&s->lay, XD_IMG, 0, i);
         xd_tensor t = xd_view2(to + b.start * row, XD_F32, b.n * cell, wide);
         if (b.n)
-            r[i] = s->c->ops->recv(s->c, t, i);
+            s->in[i] = s->c->ops->recv(s->c, t, i);
     }
     xd_get(s->x, all, xd_view2(mine.p, XD_F32, s->own.n * cell, wide));
-    end_of(s, r, s->c->size, "a band of the picture");
-    free(r);
+    end_of(s, s->in, s->c->size, "a band of the picture");
 }
 
 void xd_spread_share(xd_spread *s, xd_tensor mine, int64_t wide, int64_t cell, float *all)
 {
-    int64_t   total = s->lay.len[XD_IMG] * cell, *rows = calloc((size_t)s->c->size, sizeof *rows);
+    int64_t   total = s->lay.len[XD_IMG] * cell;
     xd_tensor in = xd_view2(mine.p, XD_F32, s->own.n * cell, wide);
     xd_tensor out = xd_view2(all, XD_F32, total, wide);
-    if (!rows)
-        give_up(s, "no memory to share bands");
     for (int i = 0; i < s->c->size; i++)
-        rows[i] = xd_own(&s->lay, XD_IMG, 0, i).n * cell;
-    out.p = or_park(s, all, xd_bytes(out) + xd_bytes(in));
-    if (out.p == s->park)
-        in.p = (char *)out.p + xd_bytes(out);
+        s->rows[i] = xd_own(&s->lay, XD_IMG, 0, i).n * cell;
+    out.p = or_park(s, all, xd_bytes(out));
+    in.p = or_park(s, in.p, xd_bytes(in));
     s->x->dev->mem->sync(s->x->dev, s->x->st);
-    xd_req q = s->c->ops->gather(s->c, out, rows, in);
+    xd_req q = s->c->ops->gather(s->c, out, s->rows, in);
     end_of(s, &q, 1, "a band");
-    free(rows);
 }
 
 void xd_spread_tell(xd_spread *s, float *all, int64_t n)

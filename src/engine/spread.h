@@ -21,13 +21,13 @@ typedef struct xd_spread {
     int      *owner;
     xd_req   *out;              /* sends under way: nout of as many as I have tiles             */
     int64_t   nout;
-    void     *park;             /* what a failed rank sends and takes                          */
-    size_t    park_bytes;
+    int64_t  *rows;             /* of the bands                                                */
+    xd_req   *in;               /* from each rank                                              */
 } xd_spread;
 
-/* Chooses how the image of j is cut and makes it so on x, until xd_spread_close. The others cannot
- * go on without this rank: without memory for the bookkeeping it ends the run. */
-void xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j);
+/* Chooses how the image of j is cut and makes it so on x, until xd_spread_close. 0: a rank of the
+ * replica has not what it takes, which is on x of all of them; then nothing may be sent. */
+int  xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j);
 void xd_spread_close(xd_spread *s);
 /* The deal of tiles for the autoencoder, or NULL. */
 const xd_deal *xd_spread_deal(const xd_spread *s);

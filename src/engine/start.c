@@ -66,8 +66,11 @@ xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e)
         xd_arena_rewind(a, 0);
         xd_exec_init(&x, g->dev, a, g->type);
         x.cancel = &g->cancel;
+        xd_ranks_watch(g, &x);
         xd_light_encode(&x, j, &g->model.vae.net, j->picture, j->moments);
         s = xd_ok(&x) ? XD_OK : xd_fail(e, x.err.code, "%s", x.err.msg);
+        if (s != XD_OK)
+            e->rank = x.err.rank;
     }
     s = xd_ranks_agree(g, s, e);
     if (s == XD_OK && !all)

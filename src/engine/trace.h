@@ -76,6 +76,8 @@ void    xd_trace_put(xd_trace *t, xd_event ev);
  * communicator are recorded as well; those of one rank are not. */
 xd_status xd_trace_dev(xd_trace *t, xd_dev **d, xd_err *e);
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e);
+/* The communicator behind the recorder, or c: for what is no message of a request. */
+xd_comm  *xd_trace_plain(xd_comm *c);
 /* Tells the groups of a topology what they are, so that messages have names and peers. */
 void      xd_trace_topo(const xd_trace *t, const xd_topo *topo);
 

@@ -266,6 +266,11 @@ xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e)
     return t && (*c)->size > 1 ? note_group(t, c, e) : XD_OK;
 }
 
+xd_comm *xd_trace_plain(xd_comm *c)
+{
+    return c->ops == &ops ? of(c)->real : c;
+}
+
 static void name_group(xd_comm *c, int group, int base, int unit)
 {
     if (c && c->ops == &ops) {

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "engine/engine.h"
 #include "engine/ranks.h"
 #include "exec/op.h"
@@ -135,18 +134,15 @@ void xd_words_close(xd_words *w, xd_engine *g)
 
 /* ---- embeddings --------------------------------------------------------------------------- */
 
-/* The chain of x among the ranks that share the text encoders; nothing when one has them alone. Without
- * it the others would wait for this rank's part of their sums: it ends the run. */
+/* The chain of x among the ranks that share the text encoders; nothing when one has them alone. */
 static void open_chain(xd_exec *x, const xd_engine *g, xd_chain *c)
 {
     xd_err       e = { 0 };
     xd_topo      t = { .deg = { { g->plan.text_tp, 1, 1, 1, 1, 1 } } };
     xd_link_args a = { .what = XD_FOR_TEXT, .topo = &t, .dev = x->dev, .act = x->act };
     t.group[XD_TENSOR] = xd_counting(x) ? g->count_text : g->text;
-    if (xd_chain_open(c, &a, &e) != XD_OK) {
-        xd_log(XD_LOG_ERROR, "text: %s", e.msg);
-        g->used->ops->abort(g->used, 1);
-    }
+    if (xd_chain_open(c, &a, &e) != XD_OK)
+        xd_exec_fail(x, e.code, "%s", e.msg);
     x->mix = c->head;
 }
 
@@ -266,14 +262,23 @@ static xd_status encode_all(xd_words *w, xd_job *j, int k, xd_arena *a, xd_err *
     xd_engine *g = j->g;
     xd_chain   chain;
     xd_exec    x;
+    int        shared = g->plan.text_tp > 1;
     xd_exec_init(&x, g->dev, a, g->type);
     x.cancel = &g->cancel;
+    xd_ranks_watch(g, &x);
     open_chain(&x, g, &chain);
-    for (int i = 0; i < w->n && (xd_ok(&x) || g->plan.text_tp > 1); i++)
+    if (shared)                 /* nobody begins unless all have what it takes                  */
+        xd_ranks_settle(g, g->text, &x);
+    int going = xd_ok(&x);
+    for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
         if (is_used(w, j, i))
             encode_one(w, j, i, k, &x);
     xd_chain_close(&chain);
-    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+    if (xd_ok(&x))
+        return XD_OK;
+    xd_fail(e, x.err.code, "%s", x.err.msg);
+    e->rank = x.err.rank;
+    return x.err.code;
 }
 
 /* On a rank that encodes. Those that share the encoder begin when all of them have loaded it; so all

@@ -51,6 +51,9 @@ struct xd_exec {
     int              step, pass, layer, site;   /* site: attentions so far in this block      */
     int              exact;     /* a warm-up step: nothing stale may be used                  */
     const volatile int *cancel; /* becomes nonzero when the request is to end, or NULL        */
+    /* Called before every op, to hear of failures elsewhere and to tell of one here; or NULL. */
+    void           (*watch)(void *watcher, xd_exec *x);
+    void            *watcher;
     xd_err           err;       /* the first failure                                          */
 };
 

@@ -9,6 +9,8 @@ void xd_run(xd_exec *x, xd_op op, const char *name, const void *args)
 {
     const xd_ops *o = x->dev->ops;
     xd_par_poke();
+    if (x->watch)
+        x->watch(x->watcher, x);
     if (!xd_ok(x))
         return;
     if (x->cancel && *x->cancel) {

@@ -123,15 +123,14 @@ static void address(xd_exec *x, halo *h, const cut *k, xd_tensor in, const xd_te
     }
 }
 
-/* Begins to swap halos. A failed rank sends and takes rubbish in *park. */
-static xd_req begin_swap(xd_exec *x, halo *h, const cut *k, void **park)
+/* Begins to swap halos. A failed rank sends and takes rubbish. */
+static xd_req begin_swap(xd_exec *x, halo *h, const cut *k)
 {
     xd_tensor in = k->a->in, e[2] = { k->e[0].in, k->e[1].in };
     if (!xd_ok(x)) {
-        size_t bytes = xd_bytes(in) + xd_bytes(e[0]) + xd_bytes(e[1]);
-        if (!(*park = calloc(1, bytes + 1)))
-            h->c->ops->abort(h->c, 1);
-        in.p = e[0].p = e[1].p = *park;
+        in.p = xd_link_park(x, in.p, xd_bytes(in), h->c);
+        for (int i = 0; i < 2; i++)
+            e[i].p = xd_link_park(x, e[i].p, xd_bytes(e[i]), h->c);
     }
     address(x, h, k, in, e);
     x->dev->mem->sync(x->dev, x->st);
@@ -162,7 +161,6 @@ static void conv(xd_exec *x, const xd_mix *m, xd_conv *a)
 {
     halo         *h = m->priv;
     const xd_mix *next = m->next;
-    void         *park = NULL;
     cut           k = { .a = a, .scale = a->in.d[2] / x->lay->grid[2],
                         .out_scale = a->out.d[2] / x->lay->grid[2] };
     while (!next->conv)
@@ -186,12 +184,11 @@ static void conv(xd_exec *x, const xd_mix *m, xd_conv *a)
             xd_copy_to(x, rows_in(k.e[i].in, k.e[i].need.start, keep),
                        rows_in(a->in, k.mine.start, keep));
     }
-    xd_req  q = begin_swap(x, h, &k, &park);
+    xd_req  q = begin_swap(x, h, &k);
     xd_span inner = needed(k.inner, a, k.height);
     run_rows(x, next, &k, k.inner, part_of(a->in, k.mine.start, inner));
     if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
         xd_exec_fail(x, XD_ECOMM, "parallel VAE: rows of a neighbour were lost");
-    free(park);
     for (int i = 0; i < 2; i++)
         run_rows(x, next, &k, k.e[i].out, k.e[i].in);
     xd_arena_rewind(x->tmp, mark);
@@ -204,12 +201,10 @@ static void rowsum(xd_exec *x, const xd_mix *m, xd_tensor partial, xd_tensor sum
     int64_t   total = x->lay->len[XD_IMG] * h->scale, n = partial.d[1] * partial.d[2];
     xd_tensor all = xd_new_as(x, XD_F64, 3, (int64_t[]){ total, partial.d[1], partial.d[2] });
     xd_tensor in = xd_view2(partial.p, XD_F64, partial.d[0], n);
-    void     *park = NULL;
     if (!xd_ok(x)) {
-        if (!(park = calloc((size_t)(total * n) + 1, sizeof(double))))
-            h->c->ops->abort(h->c, 1);
-        all.p = in.p = park;
         in.d[0] = band(x, h->c->rank, h->scale).n;
+        all.p = xd_link_park(x, all.p, xd_bytes(all), h->c);
+        in.p = xd_link_park(x, in.p, xd_bytes(in), h->c);
     }
     for (int r = 0; r < h->c->size; r++)
         h->rows[r] = band(x, r, h->scale).n;
@@ -222,7 +217,6 @@ static void rowsum(xd_exec *x, const xd_mix *m, xd_tensor partial, xd_tensor sum
         next = next->next;
     next->rowsum(x, next, all, sums, rows);
     *rows = total;
-    free(park);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -240,18 +234,15 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
         xd_tensor mine = xd_new_as(x, in[i].type, 4, (int64_t[]){ 1, n, H, D });
         all[i] = xd_new_as(x, in[i].type, 4, (int64_t[]){ 1, total, H, D });
         xd_copy_to(x, mine, in[i]);
-        void *park = NULL, *out = all[i].p;
         if (!xd_ok(x)) {
-            if (!(park = calloc(1, xd_bytes(all[i]) + 1)))
-                h->c->ops->abort(h->c, 1);
-            out = mine.p = park;
+            all[i].p = xd_link_park(x, all[i].p, xd_bytes(all[i]), h->c);
+            mine.p = xd_link_park(x, mine.p, xd_bytes(mine), h->c);
         }
         x->dev->mem->sync(x->dev, x->st);
-        xd_req q = h->c->ops->gather(h->c, xd_view2(out, in[i].type, total, H * D), h->rows,
+        xd_req q = h->c->ops->gather(h->c, xd_view2(all[i].p, in[i].type, total, H * D), h->rows,
                                      xd_view2(mine.p, in[i].type, n, H * D));
         if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
             xd_exec_fail(x, XD_ECOMM, "parallel VAE: keys of a band were lost");
-        free(park);
     }
     xd_kv        kv = { all[0], all[1] };
     xd_attn_args b = *a;

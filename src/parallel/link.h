@@ -42,5 +42,9 @@ typedef struct xd_chain {
 } xd_chain;
 xd_status xd_chain_open(xd_chain *c, const xd_link_args *a, xd_err *e);
 void      xd_chain_close(xd_chain *c);
+/* Where a rank that has failed sends from and receives to: `p` where it is memory of the arena, else
+ * its beginning. What lies there is rubbish by then, on this rank; the arena is larger than any
+ * tensor of the run (were it not, all ranks would be ended, saying the failure). */
+void     *xd_link_park(xd_exec *x, void *p, size_t bytes, xd_comm *c);
 
 #endif

@@ -1,6 +1,7 @@
 /* registry.c - the links and how they compose: the order is the meaning */
 #include "parallel/link.h"
 
+#include <stdint.h>
 #include <string.h>
 
 extern const xd_link xd_link_ulysses, xd_link_stale, xd_link_displaced, xd_link_ring, xd_link_halo,
@@ -42,4 +43,16 @@ void xd_chain_close(xd_chain *c)
             xd_links[i]->close(c->open[i]);
     memset(c, 0, sizeof *c);
     c->head = &xd_mix_local;
+}
+
+void *xd_link_park(xd_exec *x, void *p, size_t bytes, xd_comm *c)
+{
+    uintptr_t from = (uintptr_t)x->tmp->base, at = (uintptr_t)p;
+    if (at >= from && at + bytes <= from + x->tmp->cap)
+        return p;
+    if (bytes > x->tmp->cap) {
+        xd_fail(c->err, x->err.code, "%s", x->err.msg);
+        c->ops->abort(c, 1);
+    }
+    return x->tmp->base;
 }

@@ -15,19 +15,15 @@ typedef struct tensor {
 static void sum(xd_exec *x, const xd_mix *m, xd_over over, xd_tensor io)
 {
     const tensor *s = m->priv;
-    void         *park = NULL;
     if (over != XD_OVER_FEATURES)
         return;
     if (xd_ok(x))
         x->dev->mem->sync(x->dev, x->st);
-    else if ((park = calloc(1, xd_bytes(io) + 1)))      /* a failed rank takes part all the same */
-        io.p = park;
-    else
-        s->c->ops->abort(s->c, 1);
+    else                        /* a failed rank takes part all the same                       */
+        io.p = xd_link_park(x, io.p, xd_bytes(io), s->c);
     xd_req r = s->c->ops->allreduce(s->c, io, XD_SUM);
     if (s->c->ops->wait(s->c, &r, 1) != XD_OK)
         xd_exec_fail(x, XD_ECOMM, "tensor parallelism: a sum over ranks failed");
-    free(park);
 }
 
 static void close(xd_mix *m)

@@ -59,7 +59,9 @@ static int64_t of_prompt(const xd_engine *g, int64_t m)
 
 static void check_bytes(const xd_engine *g, const xd_words *w, int64_t sent)
 {
-    int64_t want = (g->plan.text_tp > 1 ? 8 : 4) * (int64_t)(g->used->size - 1);    /* agreeing */
+    int     T = g->plan.text_tp;
+    int64_t want = (T > 1 ? 8 : 4) * (int64_t)(g->used->size - 1);      /* agreeing             */
+    want += T > 1 && rank < T ? 4 * (T - 1) : 0;
     for (int i = 0; i < w->n; i++)
         want += of_prompt(g, w->len[i]);
     if (g->used->size > 1 && sent != want)
