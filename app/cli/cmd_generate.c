@@ -21,6 +21,7 @@
 
 typedef struct own {            /* options of the program, not of the request                  */
     const char  *model, *output, *dtype, *device, *prompt_file, *trace;
+    const char  *transformer, *vae, *clip_l, *clip_g, *t5xxl;  /* weights of components         */
     xd_opt_texts prompts;
     int          threads, nproc, quiet, verbose, json, no_t5;
 } own;
@@ -30,6 +31,14 @@ typedef struct own {            /* options of the program, not of the request   
 static const xd_option own_rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
       "directory with model_index.json, or org/name from the local Hugging Face cache" },
+    { "transformer", XD_OPT_TEXT, AT(transformer), 0, 0, NULL, "FILE",
+      "its weights from this file, not from DIR: flux1-dev.safetensors or the like, as published, "
+      "of ComfyUI or of diffusers" },
+    { "vae", XD_OPT_TEXT, AT(vae), 0, 0, NULL, "FILE", "the same of the VAE: ae.safetensors" },
+    { "clip_l", XD_OPT_TEXT, AT(clip_l), 0, 0, NULL, "FILE", "the same of the CLIP-L text encoder" },
+    { "clip_g", XD_OPT_TEXT, AT(clip_g), 0, 0, NULL, "FILE", "the same of the CLIP-G text encoder" },
+    { "t5xxl", XD_OPT_TEXT, AT(t5xxl), 0, 0, NULL, "FILE",
+      "the same of the T5 text encoder: t5xxl_fp16.safetensors" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
       "what to paint, in quotes; may be repeated" },
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
@@ -58,6 +67,7 @@ static const xd_opt_alias aliases[] = {
     { "m", "model" },   { "p", "prompt" },   { "n", "negative_prompt" }, { "o", "output" },
     { "W", "width" },   { "H", "height" },   { "s", "seed" },            { "t", "threads" },
     { "q", "quiet" },   { "v", "verbose" },
+    { "config", "model" },
     { "steps", "num_inference_steps" },      { "cfg_scale", "guidance_scale" },
     { "no_use_resolution_binning", "no_resolution_binning" },
     { 0 },
@@ -262,7 +272,8 @@ static xd_open_args open_args(task *t)
     const own   *o = &t->own;
     xd_open_args a = { .model = o->model, .dtype = o->dtype, .device = o->device,
                        .threads = o->threads, .parallel = t->plan, .log = on_log, .cookie = t,
-                       .trace = o->trace, .no_t5 = o->no_t5 };
+                       .trace = o->trace, .no_t5 = o->no_t5, .transformer = o->transformer,
+                       .vae = o->vae, .clip_l = o->clip_l, .clip_g = o->clip_g, .t5xxl = o->t5xxl };
     a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
     return a;
 }
@@ -344,7 +355,7 @@ static void help(FILE *f)
     static const xd_opt_group groups[] = {
         { "What to paint", "prompt prompts negative_prompt width height num_images_per_prompt "
                            "seed" },
-        { "Model and output", "model output" },
+        { "Model and output", "model transformer vae clip_l clip_g t5xxl output" },
         { "How to paint", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                           "no_resolution_binning" },
         { "This machine", "dtype threads device enable_tiling enable_slicing" },

@@ -80,6 +80,11 @@ typedef struct xd_open_args {   /* start with {0}                               
                                    also by a failure behind its first check: what all ranks did
                                    when, as a Chrome trace (JSON) for chrome://tracing or Perfetto.
                                    The first request's shows the opening as well              */
+    /* Safetensors files with the weights of one component, in place of those in its folder of
+     * `model`, which may then have its config only. As diffusers writes them, in the original layout
+     * of FLUX.1, Stable Diffusion 3 or an LDM autoencoder, or as ComfyUI has them; tensors are
+     * renamed as they are read. NULL: the folder's. */
+    const char *transformer, *vae, *clip_l, *clip_g, *t5xxl;
 } xd_open_args;
 
 /* Reads configurations and checks the files' tensors; weights are loaded by the first request. */

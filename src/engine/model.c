@@ -1,6 +1,7 @@
 /* model.c - a model directory */
 #include "engine/model.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,9 +173,71 @@ int64_t xd_model_pooled(const xd_model *m, int k)
     return t && t->pooled ? t->pooled(m->text[k].net.cfg) : 0;
 }
 
+/* ---- files that stand for weights in the directory ------------------------------------------ */
+
+enum { SLOTS = 5 };
+
+static const struct {
+    const char *name;
+    size_t      at;             /* in xd_weight_files                                          */
+} slots[SLOTS] = {
+    { "transformer", offsetof(xd_weight_files, transformer) },
+    { "vae", offsetof(xd_weight_files, vae) },
+    { "clip_l", offsetof(xd_weight_files, clip_l) },
+    { "clip_g", offsetof(xd_weight_files, clip_g) },
+    { "t5xxl", offsetof(xd_weight_files, t5xxl) },
+};
+
+/* The file for a slot, or NULL. */
+static const char *given(const xd_model *m, const char *slot)
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (slot && strcmp(slots[i].name, slot) == 0)
+            return *(const char *const *)((const char *)&m->given + slots[i].at);
+    return NULL;
+}
+
+/* Can the pipeline do without T5, and does it have encoders for the files? */
+static xd_status check_asked(const xd_model *m, xd_err *e)
+{
+    char known[64] = "";
+    int  spare = 0;
+    for (int k = 0; k < m->recipe->ntext; k++) {
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", k ? ", " : "",
+                 m->recipe->text[k].slot);
+        spare |= m->recipe->text[k].optional;
+    }
+    if (m->no_t5 && !spare)
+        return xd_fail(e, XD_EINVAL, "no_t5: %s cannot do without any of its text encoders",
+                       m->recipe->name);
+    for (int i = 2; i < SLOTS; i++) {
+        int use = -1;
+        for (int k = 0; k < m->recipe->ntext; k++)
+            use = strcmp(m->recipe->text[k].slot, slots[i].name) == 0 ? k : use;
+        if (!given(m, slots[i].name))
+            continue;
+        if (use < 0)
+            return xd_fail(e, XD_EINVAL, "%s is given as %s, and %s has no such text encoder (it has "
+                           "%s)", given(m, slots[i].name), slots[i].name, m->recipe->name, known);
+        if (m->no_t5 && m->recipe->text[use].optional)
+            return xd_fail(e, XD_EINVAL, "%s is given as %s, and no_t5 asks to do without",
+                           given(m, slots[i].name), slots[i].name);
+    }
+    return XD_OK;
+}
+
+static xd_status take_part(xd_model *m, xd_part *p, const char *folder, xd_kind kind,
+                           const char *slot, xd_err *e)
+{
+    xd_status s = xd_part_open(p, m->dir, folder, kind, class_in_index(m, folder), e);
+    return s == XD_OK && given(m, slot) ? xd_part_take(p, given(m, slot), slot, e) : s;
+}
+
 /* An optional encoder may be missing, from the folders or from the index ([null, null]). */
 static int is_there(const xd_model *m, const xd_text_use *u)
 {
+    if (given(m, u->slot))
+        return 1;
     const xd_json *entry = xd_json_get(m->index, u->folder);
     char          *dir = u->optional ? xd_path_join(m->dir, u->folder) : NULL;
     int            there = !u->optional || (xd_file_is_dir(dir) && !m->no_t5 &&
@@ -185,28 +248,31 @@ static int is_there(const xd_model *m, const xd_text_use *u)
 
 xd_status xd_model_open(xd_model *m, const char *model, int no_t5, xd_err *e)
 {
+    return xd_model_open_with(m, model, no_t5, &(xd_weight_files){ 0 }, e);
+}
+
+xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5, const xd_weight_files *files,
+                             xd_err *e)
+{
     memset(m, 0, sizeof *m);
     m->no_t5 = no_t5;
+    m->given = *files;
     xd_status s = xd_model_find(model, &m->dir, e);
     if (s == XD_OK)
         s = read_index(m, e);
     if (s == XD_OK)
         s = read_scheduler(m, e);
-    int spare = 0;
-    for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
-        spare |= m->recipe->text[i].optional;
-    if (s == XD_OK && no_t5 && !spare)
-        s = xd_fail(e, XD_EINVAL, "no_t5: %s cannot do without any of its text encoders", m->recipe->name);
+    if (s == XD_OK)
+        s = check_asked(m, e);
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
         if ((m->has_text[i] = is_there(m, &m->recipe->text[i])))
-            s = xd_part_open(&m->text[i], m->dir, m->recipe->text[i].folder, XD_KIND_TEXT,
-                             class_in_index(m, m->recipe->text[i].folder), e);
+            s = take_part(m, &m->text[i], m->recipe->text[i].folder, XD_KIND_TEXT,
+                          m->recipe->text[i].slot, e);
     if (s == XD_OK)
-        s = xd_part_open(&m->dit, m->dir, m->recipe->dit, XD_KIND_DIT,
-                         class_in_index(m, m->recipe->dit), e);
+        s = take_part(m, &m->dit, m->recipe->dit, XD_KIND_DIT, "transformer", e);
     if (s == XD_OK)
-        s = xd_part_open(&m->vae, m->dir, m->recipe->vae, XD_KIND_VAE,
-                         class_in_index(m, m->recipe->vae), e);
+        s = take_part(m, &m->vae, m->recipe->vae, XD_KIND_VAE, "vae", e);
+    m->given = (xd_weight_files){ 0 };
     if (s != XD_OK)
         return s;
     m->dit.dit->info(m->dit.net.cfg, &m->dit_info);

@@ -7,6 +7,11 @@
 #include "sampler/sampler.h"
 #include "tok/tok.h"
 
+/* Files that stand for the weights of a component; NULL: those in its folder. Borrowed. */
+typedef struct xd_weight_files {
+    const char *transformer, *vae, *clip_l, *clip_g, *t5xxl;
+} xd_weight_files;
+
 typedef struct xd_model {
     char            *dir;
     xd_json         *index, *sched;     /* model_index.json, scheduler_config.json (or NULL)   */
@@ -14,6 +19,7 @@ typedef struct xd_model {
     xd_part          text[XD_MAXTEXT], dit, vae;
     int              has_text[XD_MAXTEXT];      /* 0: optional and not there                   */
     int              no_t5;     /* optional encoders are not wanted                            */
+    xd_weight_files  given;     /* while it is opened                                          */
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_words                            */
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
@@ -26,6 +32,8 @@ xd_status xd_model_find(const char *model, char **dir, xd_err *e);
 /* Reads all configs and checks that the components fit each other; no weights, no tokenizers.
  * Closed with xd_model_close also after a failure. */
 xd_status xd_model_open(xd_model *m, const char *model, int no_t5, xd_err *e);
+xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5, const xd_weight_files *given,
+                             xd_err *e);
 int64_t   xd_model_pooled(const xd_model *m, int k);    /* width; 0: encoder k gives none       */
 void      xd_model_close(xd_model *m);
 xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */

@@ -115,8 +115,11 @@ void xd_part_close(xd_part *p)
     xd_part_drop(p);
     xd_net_close(&p->net);
     xd_net_close(&p->shadow);
+    xd_single_close(&p->single);
     xd_st_close(&p->files);
     xd_json_free(&p->config);
+    free(p->file);
+    free(p->slot);
     free(p->list);
     free(p->name);
     free(p->dir);
@@ -140,7 +143,7 @@ static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
     const xd_part *p = self;
     int64_t        i = xd_st_find(p->files, name);
     if (i < 0)
-        return xd_fail(e, XD_EFORMAT, "%s: tensor %s is missing", p->dir, name);
+        return xd_fail(e, XD_EFORMAT, "%s: tensor %s is missing", p->file ? p->file : p->dir, name);
     return xd_st_get(p->files, i, t, e);
 }
 
@@ -152,38 +155,21 @@ static void src_done(void *self, const char *name)
         xd_st_done(p->files, i);
 }
 
-static int by_name(const void *a, const void *b)
+/* Marks the tensors of the files that a declared one names, by any of its alternatives. */
+static void mark_used(const xd_part *p, const char *names, char *used)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Every alternative name of every declared tensor, sorted; *buf holds their bytes. */
-static const char **all_names(const xd_part *p, int *n, char **buf)
-{
-    size_t bytes = 1, count = 0;
-    for (int i = 0; i < p->nlist; i++) {
-        bytes += strlen(p->list[i].name) + 1;
-        count++;
-        for (const char *c = p->list[i].name; (c = strchr(c, '|')); c++)
-            count++;
-    }
-    const char **names = malloc((count + 1) * sizeof *names);
-    char        *at = *buf = malloc(bytes);
-    *n = 0;
-    for (int i = 0; names && at && i < p->nlist; i++) {
-        strcpy(at, p->list[i].name);
-        for (char *c = at; c;) {
-            char *bar = strchr(c, '|');
-            names[(*n)++] = c;
-            if (bar)
-                *bar++ = 0;
-            c = bar;
+    char want[512], have[512];
+    for (const char *c = names; c;) {
+        size_t n = strcspn(c, "|");
+        snprintf(want, sizeof want, "%.*s", (int)n, c);
+        snprintf(have, sizeof have, "%s", want);
+        if (!p->single || xd_single_name(p->single, want, have, sizeof have)) {
+            int64_t i = xd_st_find(p->files, have);
+            if (i >= 0)
+                used[i] = 1;
         }
-        at += strlen(p->list[i].name) + 1;
+        c = c[n] ? c + n + 1 : NULL;
     }
-    if (names)
-        qsort(names, (size_t)*n, sizeof *names, by_name);
-    return names;
 }
 
 /* Is it one of those that the network knows and leaves alone, with or without its prefix? */
@@ -198,15 +184,18 @@ static int is_unread(const xd_net_def *d, const char *name)
     return 0;
 }
 
+/* Of a file that holds more than this component only its own tensors count. */
 static void warn_extra(const xd_part *p)
 {
-    char         text[2048] = "", *buf = NULL;
-    size_t       at = 0;
-    int          n = 0, extra = 0;
-    const char **names = all_names(p, &n, &buf);
-    for (int64_t i = 0; names && i < xd_st_count(p->files); i++) {
+    char        text[2048] = "", *used = calloc((size_t)xd_st_count(p->files) + 1, 1);
+    const char *prefix = p->single ? xd_single_prefix(p->single) : "";
+    size_t      at = 0, skip = strlen(prefix);
+    int         extra = 0;
+    for (int i = 0; used && i < p->nlist; i++)
+        mark_used(p, p->list[i].name, used);
+    for (int64_t i = 0; used && i < xd_st_count(p->files); i++) {
         const char *name = xd_st_name(p->files, i);
-        if (is_unread(p->def, name) || bsearch(&name, names, (size_t)n, sizeof *names, by_name))
+        if (used[i] || strncmp(name, prefix, skip) != 0 || is_unread(p->def, name + skip))
             continue;
         if (extra++ < SHOWN && at < sizeof text) {
             int k = snprintf(text + at, sizeof text - at, "%s%s", at ? ", " : "", name);
@@ -214,22 +203,43 @@ static void warn_extra(const xd_part *p)
         }
     }
     if (extra)
-        xd_log(XD_LOG_WARN, "%s: %d tensors are not used: %s%s", p->dir, extra, text,
-               extra > SHOWN ? ", ..." : "");
-    free(names);
-    free(buf);
+        xd_log(XD_LOG_WARN, "%s: %d tensors are not used: %s%s", p->file ? p->file : p->dir, extra,
+               text, extra > SHOWN ? ", ..." : "");
+    free(used);
+}
+
+xd_status xd_part_take(xd_part *p, const char *file, const char *slot, xd_err *e)
+{
+    p->file = strdup(file);
+    p->slot = strdup(slot);
+    return p->file && p->slot ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a file name");
+}
+
+/* What stands between the files' names and the declared ones. */
+static xd_status open_source(xd_part *p, xd_err *e)
+{
+    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p };
+    if (!p->file)
+        return XD_OK;
+    xd_single_of of = { .file = p->file, .config = p->dir, .slot = p->slot, .net = p->def->name,
+                        .list = p->list, .nlist = p->nlist, .files = p->files, .raw = &p->raw };
+    xd_status    s = xd_single_open(&p->single, &of, e);
+    if (s == XD_OK)
+        p->src = xd_single_source(p->single);
+    return s;
 }
 
 xd_status xd_part_files(xd_part *p, xd_err *e)
 {
+    const char *what = p->file ? p->file : p->dir;
     if (p->files)
         return XD_OK;
-    xd_status s = xd_st_open(&p->files, p->dir,
+    xd_status s = xd_st_open(&p->files, what,
                              p->kind == XD_KIND_TEXT ? "model" : "diffusion_pytorch_model", e);
-    if (s != XD_OK)
-        return s;
-    p->src = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p };
-    s = xd_declared_check(p->list, p->nlist, &p->src, p->dir, e);
+    if (s == XD_OK)
+        s = open_source(p, e);
+    if (s == XD_OK)
+        s = xd_declared_check(p->list, p->nlist, &p->src, what, e);
     if (s == XD_OK)
         warn_extra(p);
     return s;

@@ -4,6 +4,7 @@
 
 #include "comm/comm.h"
 #include "dit/dit.h"
+#include "engine/single.h"
 #include "io/safetensors.h"
 #include "text/text.h"
 #include "vae/vae.h"
@@ -26,8 +27,11 @@ typedef struct xd_part {
     const xd_vae  *vae;
     xd_declared *list;          /* every tensor it declares                                    */
     int         nlist;
+    char       *file, *slot;    /* its weights instead of those in `dir`, and what they are for   */
+                                /* ("clip_l"); NULL: none                                      */
     xd_st      *files;          /* NULL until xd_part_files                                    */
-    xd_source   src;
+    xd_single  *single;         /* what the names in `file` mean                               */
+    xd_source   raw, src;       /* under the names of the files, under those declared           */
     xd_net      net;            /* the one that computes                                       */
     xd_store   *store;          /* its weights; NULL: not loaded                               */
     xd_net      shadow;         /* the one that counts                                         */
@@ -45,6 +49,9 @@ xd_status xd_part_open(xd_part *p, const char *model, const char *name, xd_kind 
                        const char *hint, xd_err *e);
 void      xd_part_close(xd_part *p);
 
+/* From now on its weights are those of `file`, which is copied; "flux1-dev.safetensors" or any
+ * other of a known layout (naming.h). slot: what to call it in messages. */
+xd_status xd_part_take(xd_part *p, const char *file, const char *slot, xd_err *e);
 /* Opens the weight files and compares them with the list; warns of tensors that are too many. */
 xd_status xd_part_files(xd_part *p, xd_err *e);
 

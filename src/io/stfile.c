@@ -67,7 +67,7 @@ static const char *alien(const unsigned char *p)
         return "is a PyTorch pickle, not safetensors: load it with diffusers or transformers and "
                "save it with save_pretrained(..., safe_serialization=True)";
     if (!memcmp(p, "GGUF", 4))
-        return "is a GGUF file, not safetensors";
+        return "is a GGUF file, not safetensors: take the safetensors file in bf16, f16 or f32";
     return NULL;
 }
 

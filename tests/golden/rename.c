@@ -1,0 +1,351 @@
+/* rename.c - golden models rewritten into the layouts of original files.
+ *
+ * The tables go from the file's tensors to those of diffusers, the other way than the engine's: a
+ * tensor is made of one or several, one after the other, or of one with its halves swapped. '#' is a
+ * block's number, counted up until there is none. */
+#include "rename.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "golden.h"
+
+enum { PARTS = 4 };
+
+typedef struct row {
+    const char *to, *from[PARTS];
+    int         swap;           /* 1: halves swapped; 2: in the last block only                 */
+} row;
+
+static const row flux[] = {
+    { "img_in", { "x_embedder" }, 0 },
+    { "txt_in", { "context_embedder" }, 0 },
+    { "time_in.in_layer", { "time_text_embed.timestep_embedder.linear_1" }, 0 },
+    { "time_in.out_layer", { "time_text_embed.timestep_embedder.linear_2" }, 0 },
+    { "guidance_in.in_layer", { "time_text_embed.guidance_embedder.linear_1" }, 0 },
+    { "guidance_in.out_layer", { "time_text_embed.guidance_embedder.linear_2" }, 0 },
+    { "vector_in.in_layer", { "time_text_embed.text_embedder.linear_1" }, 0 },
+    { "vector_in.out_layer", { "time_text_embed.text_embedder.linear_2" }, 0 },
+    { "final_layer.linear", { "proj_out" }, 0 },
+    { "final_layer.adaLN_modulation.1", { "norm_out.linear" }, 1 },
+    { "double_blocks.#.img_mod.lin", { "transformer_blocks.#.norm1.linear" }, 0 },
+    { "double_blocks.#.img_attn.qkv", { "transformer_blocks.#.attn.to_q",
+      "transformer_blocks.#.attn.to_k", "transformer_blocks.#.attn.to_v" }, 0 },
+    { "double_blocks.#.img_attn.norm.query_norm.scale",
+      { "transformer_blocks.#.attn.norm_q.weight" }, 0 },
+    { "double_blocks.#.img_attn.norm.key_norm.scale",
+      { "transformer_blocks.#.attn.norm_k.weight" }, 0 },
+    { "double_blocks.#.img_attn.proj", { "transformer_blocks.#.attn.to_out.0" }, 0 },
+    { "double_blocks.#.img_mlp.0", { "transformer_blocks.#.ff.net.0.proj" }, 0 },
+    { "double_blocks.#.img_mlp.2", { "transformer_blocks.#.ff.net.2" }, 0 },
+    { "double_blocks.#.txt_mod.lin", { "transformer_blocks.#.norm1_context.linear" }, 0 },
+    { "double_blocks.#.txt_attn.qkv", { "transformer_blocks.#.attn.add_q_proj",
+      "transformer_blocks.#.attn.add_k_proj", "transformer_blocks.#.attn.add_v_proj" }, 0 },
+    { "double_blocks.#.txt_attn.norm.query_norm.scale",
+      { "transformer_blocks.#.attn.norm_added_q.weight" }, 0 },
+    { "double_blocks.#.txt_attn.norm.key_norm.scale",
+      { "transformer_blocks.#.attn.norm_added_k.weight" }, 0 },
+    { "double_blocks.#.txt_attn.proj", { "transformer_blocks.#.attn.to_add_out" }, 0 },
+    { "double_blocks.#.txt_mlp.0", { "transformer_blocks.#.ff_context.net.0.proj" }, 0 },
+    { "double_blocks.#.txt_mlp.2", { "transformer_blocks.#.ff_context.net.2" }, 0 },
+    { "single_blocks.#.modulation.lin", { "single_transformer_blocks.#.norm.linear" }, 0 },
+    { "single_blocks.#.linear1", { "single_transformer_blocks.#.attn.to_q",
+      "single_transformer_blocks.#.attn.to_k", "single_transformer_blocks.#.attn.to_v",
+      "single_transformer_blocks.#.proj_mlp" }, 0 },
+    { "single_blocks.#.linear2", { "single_transformer_blocks.#.proj_out" }, 0 },
+    { "single_blocks.#.norm.query_norm.scale",
+      { "single_transformer_blocks.#.attn.norm_q.weight" }, 0 },
+    { "single_blocks.#.norm.key_norm.scale",
+      { "single_transformer_blocks.#.attn.norm_k.weight" }, 0 },
+    { NULL, { NULL }, 0 },
+};
+
+static const row sd3[] = {
+    { "pos_embed", { "pos_embed.pos_embed" }, 0 },
+    { "x_embedder.proj", { "pos_embed.proj" }, 0 },
+    { "context_embedder", { "context_embedder" }, 0 },
+    { "t_embedder.mlp.0", { "time_text_embed.timestep_embedder.linear_1" }, 0 },
+    { "t_embedder.mlp.2", { "time_text_embed.timestep_embedder.linear_2" }, 0 },
+    { "y_embedder.mlp.0", { "time_text_embed.text_embedder.linear_1" }, 0 },
+    { "y_embedder.mlp.2", { "time_text_embed.text_embedder.linear_2" }, 0 },
+    { "final_layer.linear", { "proj_out" }, 0 },
+    { "final_layer.adaLN_modulation.1", { "norm_out.linear" }, 1 },
+    { "joint_blocks.#.x_block.adaLN_modulation.1", { "transformer_blocks.#.norm1.linear" }, 0 },
+    { "joint_blocks.#.x_block.attn.qkv", { "transformer_blocks.#.attn.to_q",
+      "transformer_blocks.#.attn.to_k", "transformer_blocks.#.attn.to_v" }, 0 },
+    { "joint_blocks.#.x_block.attn.ln_q.weight", { "transformer_blocks.#.attn.norm_q.weight" }, 0 },
+    { "joint_blocks.#.x_block.attn.ln_k.weight", { "transformer_blocks.#.attn.norm_k.weight" }, 0 },
+    { "joint_blocks.#.x_block.attn.proj", { "transformer_blocks.#.attn.to_out.0" }, 0 },
+    { "joint_blocks.#.x_block.attn2.qkv", { "transformer_blocks.#.attn2.to_q",
+      "transformer_blocks.#.attn2.to_k", "transformer_blocks.#.attn2.to_v" }, 0 },
+    { "joint_blocks.#.x_block.attn2.ln_q.weight", { "transformer_blocks.#.attn2.norm_q.weight" }, 0 },
+    { "joint_blocks.#.x_block.attn2.ln_k.weight", { "transformer_blocks.#.attn2.norm_k.weight" }, 0 },
+    { "joint_blocks.#.x_block.attn2.proj", { "transformer_blocks.#.attn2.to_out.0" }, 0 },
+    { "joint_blocks.#.x_block.mlp.fc1", { "transformer_blocks.#.ff.net.0.proj" }, 0 },
+    { "joint_blocks.#.x_block.mlp.fc2", { "transformer_blocks.#.ff.net.2" }, 0 },
+    { "joint_blocks.#.context_block.adaLN_modulation.1",
+      { "transformer_blocks.#.norm1_context.linear" }, 2 },
+    { "joint_blocks.#.context_block.attn.qkv", { "transformer_blocks.#.attn.add_q_proj",
+      "transformer_blocks.#.attn.add_k_proj", "transformer_blocks.#.attn.add_v_proj" }, 0 },
+    { "joint_blocks.#.context_block.attn.ln_q.weight",
+      { "transformer_blocks.#.attn.norm_added_q.weight" }, 0 },
+    { "joint_blocks.#.context_block.attn.ln_k.weight",
+      { "transformer_blocks.#.attn.norm_added_k.weight" }, 0 },
+    { "joint_blocks.#.context_block.attn.proj", { "transformer_blocks.#.attn.to_add_out" }, 0 },
+    { "joint_blocks.#.context_block.mlp.fc1", { "transformer_blocks.#.ff_context.net.0.proj" }, 0 },
+    { "joint_blocks.#.context_block.mlp.fc2", { "transformer_blocks.#.ff_context.net.2" }, 0 },
+    { NULL, { NULL }, 0 },
+};
+
+/* ---- the box ------------------------------------------------------------------------------ */
+
+static void put(box *b, const char *prefix, const char *name, xd_tensor t)
+{
+    char *full = malloc(strlen(prefix) + strlen(name) + 1);
+    if (b->n == BOX_MAX || !full) {
+        printf("Bail out! more than %d tensors, or no memory\n", BOX_MAX);
+        exit(1);
+    }
+    sprintf(full, "%s%s", prefix, name);
+    b->item[b->n++] = (xd_st_item){ full, t };
+}
+
+static void *room(size_t n)
+{
+    void *p = calloc(n + 1, 1);
+    if (!p) {
+        printf("Bail out! no memory for %zu bytes\n", n);
+        exit(1);
+    }
+    return p;
+}
+
+void box_add(box *b, const char *name, xd_dtype type, int nd, const int64_t *d)
+{
+    xd_tensor t = xd_view(NULL, type, nd, d);
+    t.p = room(xd_bytes(t));
+    put(b, "", name, t);
+}
+
+int box_find(const box *b, const char *name)
+{
+    for (int i = 0; i < b->n; i++)
+        if (strcmp(b->item[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static void drop_item(box *b, int i)
+{
+    free(b->item[i].t.p);
+    free((char *)(uintptr_t)b->item[i].name);
+    b->item[i] = b->item[--b->n];
+}
+
+void box_remove(box *b, const char *begin)
+{
+    for (int i = b->n - 1; i >= 0; i--)
+        if (strncmp(b->item[i].name, begin, strlen(begin)) == 0)
+            drop_item(b, i);
+}
+
+void box_write(const box *b, const char *path)
+{
+    xd_err e = { 0 };
+    must(xd_st_write(path, b->item, b->n, 1, NULL, &e), &e, path);
+}
+
+void box_free(box *b)
+{
+    while (b->n)
+        drop_item(b, b->n - 1);
+}
+
+/* ---- filling it ----------------------------------------------------------------------------- */
+
+/* '#' becomes the number. */
+static void fill(const char *pattern, int number, const char *suffix, char out[256])
+{
+    size_t n = strcspn(pattern, "#");
+    if (pattern[n])
+        snprintf(out, 256, "%.*s%d%s%s", (int)n, pattern, number, pattern + n + 1, suffix);
+    else
+        snprintf(out, 256, "%s%s", pattern, suffix);
+}
+
+/* The tensors of a row, one below the other; 0 when the model has none of them. */
+static int join(xd_st *st, const row *r, int number, const char *suffix, int swap, xd_tensor *out)
+{
+    int64_t d[XD_MAXDIM] = { 0 };
+    size_t  at = 0;
+    char   *all = NULL;
+    for (int i = 0; i < PARTS && r->from[i]; i++) {
+        char      name[256];
+        xd_err    e = { 0 };
+        xd_tensor t;
+        fill(r->from[i], number, suffix, name);
+        int64_t k = xd_st_find(st, name);
+        if (k < 0)
+            return 0;
+        must(xd_st_get(st, k, &t, &e), &e, name);
+        size_t n = xd_bytes(t), half = swap ? n / 2 : 0;
+        all = realloc(all, at + n);
+        memcpy(all + at, (char *)t.p + half, n - half);
+        memcpy(all + at + n - half, t.p, half);
+        at += n;
+        int64_t rows = d[0] + t.d[0];
+        memcpy(d, t.d, sizeof d);
+        d[0] = rows;
+        *out = xd_view(all, t.type, t.nd, d);
+        xd_st_done(st, k);
+    }
+    return all != NULL;
+}
+
+static int blocks_of(const xd_st *st, const char *pattern)
+{
+    int n = 0, len = (int)strcspn(pattern, "#");
+    for (int64_t i = 0; i < xd_st_count(st); i++) {
+        const char *name = xd_st_name(st, i);
+        if (strncmp(name, pattern, (size_t)len) == 0 && atoi(name + len) >= n)
+            n = atoi(name + len) + 1;
+    }
+    return n;
+}
+
+static void box_rows(box *b, const char *folder, const char *prefix, const row *rows)
+{
+    static const char *const suffixes[] = { "", ".weight", ".bias" };
+    xd_st *st;
+    xd_err e = { 0 };
+    must(xd_st_open(&st, folder, "diffusion_pytorch_model", &e), &e, folder);
+    for (const row *r = rows; r->to; r++) {
+        int n = strchr(r->to, '#') ? blocks_of(st, r->from[0]) : 1;
+        for (int i = 0; i < n; i++)
+            for (int k = 0; k < 3; k++) {
+                char      name[256];
+                xd_tensor t;
+                int       swap = r->swap == 1 || (r->swap == 2 && i == n - 1);
+                fill(r->to, i, suffixes[k], name);
+                if (join(st, r, i, suffixes[k], swap, &t))
+                    put(b, prefix, name, t);
+            }
+    }
+    xd_st_close(&st);
+}
+
+void box_flux(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, flux);
+}
+
+void box_sd3(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, sd3);
+}
+
+/* ---- the autoencoder ------------------------------------------------------------------------ */
+
+/* In a name, once: `from` becomes `to`. Returns whether it did. */
+static int change(char name[256], const char *from, const char *to)
+{
+    char  out[256];
+    char *at = strstr(name, from);
+    if (!at)
+        return 0;
+    snprintf(out, sizeof out, "%.*s%s%s", (int)(at - name), name, to, at + strlen(from));
+    memcpy(name, out, sizeof out);
+    return 1;
+}
+
+/* decoder.up counts levels from the finest, up_blocks from the coarsest. */
+static void turn_level(char name[256], int levels)
+{
+    char from[32], to[32];
+    for (int i = 0; i < levels; i++) {
+        snprintf(from, sizeof from, "up_blocks.%d.", i);
+        snprintf(to, sizeof to, "up.%d.", levels - 1 - i);
+        if (change(name, from, to))
+            return;
+    }
+}
+
+static void vae_name(char name[256], int levels)
+{
+    turn_level(name, levels);
+    change(name, "down_blocks.", "down.");
+    change(name, "mid_block.resnets.0.", "mid.block_1.");
+    change(name, "mid_block.resnets.1.", "mid.block_2.");
+    change(name, ".resnets.", ".block.");
+    change(name, ".downsamplers.0.", ".downsample.");
+    change(name, ".upsamplers.0.", ".upsample.");
+    change(name, "conv_shortcut", "nin_shortcut");
+    change(name, "conv_norm_out", "norm_out");
+    if (change(name, "mid_block.attentions.0.", "mid.attn_1.")) {
+        change(name, "group_norm", "norm");
+        change(name, "to_q", "q");
+        change(name, "to_k", "k");
+        change(name, "to_v", "v");
+        change(name, "to_out.0", "proj_out");
+    }
+}
+
+static xd_tensor copy(xd_tensor t)
+{
+    void *p = room(xd_bytes(t));
+    memcpy(p, t.p, xd_bytes(t));
+    return xd_view(p, t.type, t.nd, t.d);
+}
+
+void box_vae(box *b, const char *folder, const char *prefix)
+{
+    xd_st *st;
+    xd_err e = { 0 };
+    must(xd_st_open(&st, folder, "diffusion_pytorch_model", &e), &e, folder);
+    int levels = blocks_of(st, "decoder.up_blocks.#");
+    for (int64_t i = 0; i < xd_st_count(st); i++) {
+        char      name[256];
+        xd_tensor t;
+        must(xd_st_get(st, i, &t, &e), &e, folder);
+        snprintf(name, sizeof name, "%s", xd_st_name(st, i));
+        vae_name(name, levels);
+        t = copy(t);
+        if (strstr(name, "attn_1") && t.nd == 2)        /* a matrix is stored as a convolution    */
+            t = xd_view(t.p, t.type, 4, (int64_t[]){ t.d[0], t.d[1], 1, 1 });
+        put(b, prefix, name, t);
+        xd_st_done(st, i);
+    }
+    xd_st_close(&st);
+}
+
+/* ---- text encoders -------------------------------------------------------------------------- */
+
+static void box_text(box *b, const char *folder, const char *prefix, const char *drop, const char *add)
+{
+    xd_st *st;
+    xd_err e = { 0 };
+    must(xd_st_open(&st, folder, "model", &e), &e, folder);
+    for (int64_t i = 0; i < xd_st_count(st); i++) {
+        const char *name = xd_st_name(st, i);
+        char        full[256];
+        xd_tensor   t;
+        must(xd_st_get(st, i, &t, &e), &e, folder);
+        if (strncmp(name, drop, strlen(drop)) == 0)
+            name += strlen(drop);
+        snprintf(full, sizeof full, "%s%s", strncmp(name, "text_projection", 15) ? add : "", name);
+        put(b, prefix, full, copy(t));
+        xd_st_done(st, i);
+    }
+    xd_st_close(&st);
+}
+
+void box_t5(box *b, const char *folder, const char *prefix)
+{
+    box_text(b, folder, prefix, "", "");
+}
+
+void box_clip(box *b, const char *folder, const char *prefix, int long_names)
+{
+    box_text(b, folder, prefix, "text_model.", long_names ? "text_model." : "");
+}

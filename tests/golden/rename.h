@@ -1,0 +1,29 @@
+/* rename.h - for tests: the golden models' weights as original and ComfyUI files have them */
+#ifndef XD_TESTS_RENAME_H
+#define XD_TESTS_RENAME_H
+
+#include "io/safetensors.h"
+
+enum { BOX_MAX = 1024 };
+
+typedef struct box {            /* tensors of a file to be written; starts with {0}             */
+    xd_st_item item[BOX_MAX];
+    int        n;
+} box;
+
+/* Adds the weights of a component, read from the folder of a diffusers model, each name behind
+ * `prefix`. The process ends with a message when that fails. */
+void box_flux(box *b, const char *folder, const char *prefix);  /* as flux1-dev.safetensors     */
+void box_sd3(box *b, const char *folder, const char *prefix);   /* as sd3_medium.safetensors    */
+void box_vae(box *b, const char *folder, const char *prefix);   /* as ae.safetensors            */
+void box_t5(box *b, const char *folder, const char *prefix);    /* as t5xxl_fp16.safetensors    */
+/* As clip_l.safetensors when `long_names`, else without "text_model." before names. */
+void box_clip(box *b, const char *folder, const char *prefix, int long_names);
+
+void box_add(box *b, const char *name, xd_dtype type, int nd, const int64_t *d);  /* zeros       */
+int  box_find(const box *b, const char *name);          /* -1: none                            */
+void box_remove(box *b, const char *begin);             /* all names that begin so             */
+void box_write(const box *b, const char *path);
+void box_free(box *b);
+
+#endif

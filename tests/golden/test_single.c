@@ -1,0 +1,383 @@
+/* test_single.c - golden models read from single files paint the same bits as from their folders.
+ *
+ *     test_single DIR             the test
+ *     test_single DIR MODEL OUT   writes MODEL's files to the directory OUT, for other tests
+ *
+ * The files are made at test time (rename.h). The model that they are read with has all configs,
+ * tokenizers and the scheduler, but no weights. What a stage hands on is compared bit by bit, in bf16
+ * where XDIT_BF16=emulate asks for it. */
+#define _XOPEN_SOURCE 700       /* mkdtemp, P_tmpdir */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../unit/scratch.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "golden.h"
+#include "rename.h"
+
+enum { FILE_MAX = 64 << 20 };
+
+static const char *golden;      /* tests/golden                                               */
+static char        heard[8192]; /* warnings                                                   */
+
+static void hear(void *cookie, int level, const char *line)
+{
+    (void)cookie;
+    if (level == XD_LOG_WARN)
+        snprintf(heard + strlen(heard), sizeof heard - strlen(heard), "%s\n", line);
+}
+
+/* The path of a model's folder; good until the eighth call after. */
+static const char *folder_of(const char *model, const char *name)
+{
+    static char path[8][1024];
+    static int  at;
+    at = (at + 1) % 8;
+    snprintf(path[at], sizeof path[at], "%s/%s/%s", golden, model, name);
+    return path[at];
+}
+
+/* ---- a model without weights ---------------------------------------------------------------- */
+
+static void copy_file(const char *from, const char *to)
+{
+    char  *data;
+    size_t n;
+    xd_err e = { 0 };
+    must(xd_file_read(from, FILE_MAX, &data, &n, &e), &e, from);
+    scratch_put(to, data, n);
+    free(data);
+}
+
+/* MODEL's folders in the scratch directory, as "NAME.FOLDER", with everything but weights. */
+static void strip(const char *model)
+{
+    static const char *const folders[] = { "", "scheduler", "text_encoder", "text_encoder_2",
+                                           "text_encoder_3", "tokenizer", "tokenizer_2",
+                                           "tokenizer_3", "transformer", "vae" };
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char from[1500], to[400];
+        DIR *d = opendir(folder_of(model, folders[i]));
+        if (d)
+            mkdir(in_scratch(folders[i]), 0700);
+        for (struct dirent *f; d && (f = readdir(d));) {
+            snprintf(from, sizeof from, "%s/%s", folder_of(model, folders[i]), f->d_name);
+            snprintf(to, sizeof to, "%.100s/%.255s", folders[i], f->d_name);
+            if (!xd_file_is_dir(from) && !strstr(f->d_name, ".safetensors"))
+                copy_file(from, to);
+        }
+        if (d)
+            closedir(d);
+    }
+}
+
+/* ---- the files ------------------------------------------------------------------------------ */
+
+static int has_folder(const char *model, const char *name)
+{
+    return xd_file_is_dir(folder_of(model, name));
+}
+
+static int is_sd3(const char *model)
+{
+    return strncmp(model, "sd3", 3) == 0;
+}
+
+static void put_transformer(box *b, const char *model, const char *prefix)
+{
+    if (is_sd3(model))
+        box_sd3(b, folder_of(model, "transformer"), prefix);
+    else
+        box_flux(b, folder_of(model, "transformer"), prefix);
+}
+
+static void write_one(box *b, const char *dir, const char *name)
+{
+    char path[2048];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    box_write(b, path);
+    box_free(b);
+}
+
+/* As published: each component in a file of its own. */
+static void write_files(const char *model, const char *dir, const char *prefix)
+{
+    box b = { 0 };
+    int three = has_folder(model, "text_encoder_3");
+    put_transformer(&b, model, prefix);
+    write_one(&b, dir, "model.safetensors");
+    box_vae(&b, folder_of(model, "vae"), "");
+    write_one(&b, dir, "ae.safetensors");
+    box_clip(&b, folder_of(model, "text_encoder"), "", 1);
+    write_one(&b, dir, "clip_l.safetensors");
+    if (three)
+        box_clip(&b, folder_of(model, "text_encoder_2"), "", 0);
+    if (three)
+        write_one(&b, dir, "clip_g.safetensors");
+    box_t5(&b, folder_of(model, three ? "text_encoder_3" : "text_encoder_2"), "");
+    write_one(&b, dir, "t5xxl.safetensors");
+}
+
+/* Everything in one file, each component behind its prefix. */
+static void write_all(const char *model, const char *dir)
+{
+    box b = { 0 };
+    int three = has_folder(model, "text_encoder_3");
+    put_transformer(&b, model, "model.diffusion_model.");
+    box_vae(&b, folder_of(model, "vae"), "first_stage_model.");
+    box_clip(&b, folder_of(model, "text_encoder"), "text_encoders.clip_l.transformer.", 0);
+    if (three)
+        box_clip(&b, folder_of(model, "text_encoder_2"), "text_encoders.clip_g.transformer.", 1);
+    box_t5(&b, folder_of(model, three ? "text_encoder_3" : "text_encoder_2"),
+           "text_encoders.t5xxl.transformer.");
+    write_one(&b, dir, "all.safetensors");
+}
+
+/* ---- what a request hands on ---------------------------------------------------------------- */
+
+typedef struct sums { uint64_t h; int n; } sums;
+
+static uint64_t mix(uint64_t h, const void *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ ((const unsigned char *)p)[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+static void listen(void *cookie, const char *name, int step, int nd, const int64_t *d,
+                   const float *data)
+{
+    sums  *s = cookie;
+    size_t n = 1;
+    for (int i = 0; i < nd; i++)
+        n *= (size_t)d[i];
+    s->h = mix(mix(mix(s->h, name, strlen(name)), &step, sizeof step), data, n * sizeof *data);
+    s->n++;
+}
+
+static sums paint(const xd_open_args *a, const char *what)
+{
+    static const char *const prompts[] = { "a red circle" };
+    sums       s = { 0 };
+    xd_engine *g = NULL;
+    xd_result *r = NULL;
+    xd_request q;
+    xd_err     e = { 0 };
+    xd_request_init(&q);
+    q.prompts = prompts;
+    q.nprompts = 1;
+    q.width = q.height = 64;
+    q.num_inference_steps = 2;
+    q.seed = 3;
+    q.on_tensor = listen;
+    q.cookie = &s;
+    xd_status st = xd_open(&g, a, &e);
+    if (st == XD_OK)
+        st = xd_generate(g, &q, &r, &e);
+    tap(st == XD_OK, "%s runs%s%s", what, st == XD_OK ? "" : ": ", e.msg);
+    const xd_image *m = st == XD_OK ? xd_result_image(r, 0) : NULL;
+    if (m)
+        s.h = mix(s.h, m->data, (size_t)(m->height * m->width * m->channels));
+    s.n += m != NULL;
+    xd_result_free(&r);
+    xd_close(&g);
+    return s;
+}
+
+static void same(const sums *a, const sums *b, const char *model, const char *dtype,
+                 const char *what)
+{
+    tap(a->n > 5 && a->n == b->n && a->h == b->h, "%s %s: %s give the same bits (%d and %d tensors "
+        "and pictures, %016" PRIx64 " and %016" PRIx64 ")", model, dtype, what, a->n, b->n, a->h, b->h);
+}
+
+static xd_open_args arguments(const char *model, const char *dtype)
+{
+    heard[0] = 0;
+    return (xd_open_args){ .model = model, .dtype = dtype, .device = "cpu", .threads = 2,
+                           .log = hear, .log_level = XD_LOG_WARN };
+}
+
+static void check(const char *model, const char *dtype, const char *prefix)
+{
+    int          three = has_folder(model, "text_encoder_3");
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         want = paint(&a, model);
+    strip(model);
+    write_files(model, scratch, prefix);
+    a = arguments(scratch, dtype);
+    a.transformer = in_scratch("model.safetensors");
+    a.vae = in_scratch("ae.safetensors");
+    a.clip_l = in_scratch("clip_l.safetensors");
+    a.clip_g = three ? in_scratch("clip_g.safetensors") : NULL;
+    a.t5xxl = in_scratch("t5xxl.safetensors");
+    sums got = paint(&a, "from one file a component");
+    same(&want, &got, model, dtype, "single files");
+    tap(!heard[0], "%s %s: nothing is said of single files %s", model, dtype, heard);
+    write_all(model, scratch);
+    a = arguments(scratch, dtype);
+    a.transformer = a.vae = a.clip_l = a.t5xxl = in_scratch("all.safetensors");
+    a.clip_g = three ? a.vae : NULL;
+    got = paint(&a, "from one file for all");
+    same(&want, &got, model, dtype, "one file for all");
+    tap(!heard[0], "%s %s: nothing is said of one file for all %s", model, dtype, heard);
+    a = arguments(folder_of(model, ""), dtype);
+    a.transformer = folder_of(model, "transformer/diffusion_pytorch_model.safetensors");
+    a.vae = in_scratch("ae.safetensors");
+    got = paint(&a, "from a file of diffusers and one that is not");
+    same(&want, &got, model, dtype, "a file of diffusers and one that is not");
+    scratch_clean();
+}
+
+/* ---- refusals ------------------------------------------------------------------------------- */
+
+/* The model's files are in the scratch directory; `bad` is the transformer. */
+static void refused(const xd_open_args *a, const char *what, xd_status code, const char *words)
+{
+    xd_engine *g = NULL;
+    xd_err     e = { 0 };
+    xd_status  s = xd_open(&g, a, &e);
+    tap(s == code && strstr(e.msg, words), "refused: %s (%s)", what, e.msg);
+    xd_close(&g);
+}
+
+static void refused_file(const char *name, const char *what, xd_status code, const char *words)
+{
+    xd_open_args a = arguments(folder_of("flux", ""), "f32");
+    a.transformer = in_scratch(name);
+    refused(&a, what, code, words);
+}
+
+static void refused_box(box *b, const char *what, xd_status code, const char *words)
+{
+    write_one(b, scratch, "bad.safetensors");
+    refused_file("bad.safetensors", what, code, words);
+}
+
+static void whole(box *b)
+{
+    box_flux(b, folder_of("flux", "transformer"), "");
+}
+
+static void check_blocks(void)
+{
+    box b = { 0 };
+    whole(&b);
+    box_remove(&b, "double_blocks.1.");
+    refused_box(&b, "a double block is missing", XD_EFORMAT, "has 1 blocks double_blocks.*, and");
+    whole(&b);
+    box_add(&b, "single_blocks.3.modulation.lin.weight", XD_BF16, 2, (int64_t[]){ 72, 24 });
+    refused_box(&b, "a single block is left over", XD_EFORMAT, "has 4 blocks single_blocks.*, and");
+    whole(&b);
+    box_remove(&b, "guidance_in.");
+    refused_box(&b, "tensors are missing", XD_EFORMAT,
+                "4 of 126 tensors do not fit the config: time_text_embed.guidance_embedder");
+    whole(&b);
+    box_remove(&b, "double_blocks.0.txt_attn.qkv.weight");
+    box_add(&b, "double_blocks.0.txt_attn.qkv.weight", XD_BF16, 2, (int64_t[]){ 73, 24 });
+    refused_box(&b, "rows that cannot be cut", XD_EFORMAT, "is 73x24, expected 24x24");
+    whole(&b);
+    box_remove(&b, "single_blocks.2.linear1.bias");
+    box_add(&b, "single_blocks.2.linear1.bias", XD_BF16, 1, (int64_t[]){ 161 });
+    refused_box(&b, "another width", XD_EFORMAT, "is 23, expected 24");
+}
+
+static void check_kinds(void)
+{
+    box b = { 0 };
+    box_vae(&b, folder_of("flux", "vae"), "");
+    refused_box(&b, "an autoencoder as the transformer", XD_EINVAL, "holds a KL autoencoder in its");
+    box_sd3(&b, folder_of("sd3", "transformer"), "model.diffusion_model.");
+    refused_box(&b, "another model's transformer", XD_EINVAL, "holds a Stable Diffusion 3");
+    box_add(&b, "transformer.x_embedder.lora_A.weight", XD_F32, 2, (int64_t[]){ 4, 16 });
+    refused_box(&b, "a LoRA", XD_EINVAL, "name it with --lora");
+    box_add(&b, "lora_unet_double_blocks_0_img_mlp_0.lora_down.weight", XD_F32, 1, (int64_t[]){ 4 });
+    refused_box(&b, "a LoRA of another trainer", XD_EINVAL, "name it with --lora");
+    box_add(&b, "one", XD_F32, 1, (int64_t[]){ 4 });
+    box_add(&b, "two", XD_F32, 1, (int64_t[]){ 4 });
+    refused_box(&b, "no known layout", XD_EUNSUPPORTED, "its 2 tensors begin with one, two");
+    refused_box(&b, "no tensors", XD_EUNSUPPORTED, "its 0 tensors begin with (none)");
+    whole(&b);
+    box_remove(&b, "img_in.weight");
+    box_add(&b, "img_in.weight", XD_F8E4M3, 2, (int64_t[]){ 24, 16 });
+    refused_box(&b, "fp8", XD_EUNSUPPORTED, "1 of its weights are of type F8_E4M3 (img_in.weight");
+    scratch_put("x.gguf", "GGUF\3\0\0\0\0\0\0\0", 12);
+    refused_file("x.gguf", "GGUF", XD_EFORMAT, "GGUF");
+    scratch_put("x.ckpt", "PK\3\4\0\0\0\0\0\0\0\0", 12);
+    refused_file("x.ckpt", "a pickle", XD_EFORMAT, "is a PyTorch pickle");
+    refused_file("none.safetensors", "no file", XD_EIO, "does not exist");
+}
+
+static void check_encoders(void)
+{
+    xd_open_args a = arguments(folder_of("flux", ""), "f32");
+    a.clip_g = folder_of("flux", "text_encoder/model.safetensors");
+    refused(&a, "an encoder that the model has not", XD_EINVAL,
+            "flux has no such text encoder (it has clip_l, t5xxl)");
+    a.clip_g = NULL;
+    a.t5xxl = folder_of("flux", "text_encoder/model.safetensors");
+    refused(&a, "CLIP as T5", XD_EINVAL, "holds a CLIP text encoder, and");
+    a = arguments(folder_of("sd3", ""), "f32");
+    a.clip_l = folder_of("sd3", "text_encoder_2/model.safetensors");
+    refused(&a, "CLIP-G as CLIP-L", XD_EFORMAT, "do not fit the config");
+    a.clip_l = NULL;
+    a.no_t5 = 1;
+    a.t5xxl = folder_of("sd3", "text_encoder_3/model.safetensors");
+    refused(&a, "T5 and none", XD_EINVAL, "no_t5");
+    strip("flux");
+    a = arguments(scratch, "f32");
+    refused(&a, "no weights at all", XD_EIO, "has no weights");
+}
+
+static void check_leftovers(void)
+{
+    box          b = { 0 };
+    xd_open_args a = arguments(folder_of("flux", ""), "f32");
+    xd_engine   *g = NULL;
+    xd_err       e = { 0 };
+    whole(&b);
+    box_add(&b, "double_blocks.0.extra.weight", XD_F32, 1, (int64_t[]){ 4 });
+    write_one(&b, scratch, "more.safetensors");
+    a.transformer = in_scratch("more.safetensors");
+    tap(xd_open(&g, &a, &e) == XD_OK &&
+        strstr(heard, "more.safetensors: 1 tensors are not used: double_blocks.0.extra.weight\n"),
+        "a tensor too many is told: %s%s", e.msg, heard);
+    xd_close(&g);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2 && argc != 4) {
+        fprintf(stderr, "usage: %s DIR [MODEL OUT]\n", argv[0]);
+        return 2;
+    }
+    golden = argv[1];
+    if (argc == 4) {
+        write_files(argv[2], argv[3], "");
+        write_all(argv[2], argv[3]);
+        return 0;
+    }
+    if (tap_skip_isa())
+        return 0;
+    if (scratch_open() != 0) {
+        printf("Bail out! no scratch directory\n");
+        return 1;
+    }
+    const char *dtype = tap_only_bf16() ? "bf16" : "f32";
+    check("flux", dtype, "");
+    check("flux-schnell", dtype, "model.diffusion_model.");
+    check("sd3", dtype, "model.diffusion_model.");
+    check("sd35", dtype, "");
+    if (!tap_only_bf16()) {
+        check_blocks();
+        check_kinds();
+        check_encoders();
+        check_leftovers();
+    }
+    scratch_close();
+    return tap_end();
+}
