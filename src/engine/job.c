@@ -89,6 +89,11 @@ static xd_status take_size(xd_job *j, xd_err *e)
     xd_status s = check_side("width", j->size[1], cell[2], d->patch[2], e);
     if (s == XD_OK)
         s = check_side("height", j->size[0], cell[1], d->patch[1], e);
+    for (int i = 1; s == XD_OK && i < 3; i++)
+        if (d->most[i] && j->size[i - 1] / cell[i] > d->most[i])
+            s = xd_fail(e, XD_EINVAL, "%s %lld is more than the %lld pixels that the model has positions "
+                        "for", i == 1 ? "height" : "width", (long long)j->size[i - 1],
+                        (long long)(d->most[i] * cell[i]));
     if (s != XD_OK)
         return s;
     j->cells[0] = 1;

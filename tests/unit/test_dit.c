@@ -7,6 +7,10 @@ static void published_listings(void **state)
         "PixArt-alpha/PixArt-XL-2-512x512/transformer",
         "PixArt-alpha/PixArt-XL-2-1024-MS/transformer",
         "PixArt-alpha/PixArt-Sigma-XL-2-1024-MS/transformer",
+        "black-forest-labs/FLUX.1-dev/transformer", "black-forest-labs/FLUX.1-schnell/transformer",
+        "stabilityai/stable-diffusion-3-medium-diffusers/transformer",
+        "stabilityai/stable-diffusion-3.5-medium/transformer",
+        "stabilityai/stable-diffusion-3.5-large/transformer",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
@@ -21,6 +25,7 @@ static void files_in_the_tree(void **state)
 static void refusals(void **state)
 {
     const char *pix = "PixArtTransformer2DModel", *old = "Transformer2DModel";
+    const char *flux = "FluxTransformer2DModel", *sd3 = "SD3Transformer2DModel";
     (void)state;
     refuses(old, "{\"num_attention_heads\":8}", XD_EUNSUPPORTED, "norm_type");
     refuses(old, "{\"norm_type\":\"ada_norm_zero\"}", XD_EUNSUPPORTED, "ada_norm_zero");
@@ -37,6 +42,17 @@ static void refusals(void **state)
     refuses(pix, "{\"num_attention_heads\":2,\"attention_head_dim\":16}", XD_EFORMAT, "32");
     refuses(pix, "{\"interpolation_scale\":0}", XD_EFORMAT, "interpolation_scale");
     refuses(pix, "{\"num_layers\":\"many\"}", XD_EFORMAT, "num_layers");
+    refuses(flux, "{\"patch_size\":2}", XD_EUNSUPPORTED, "patch_size");
+    refuses(flux, "{\"in_channels\":384,\"out_channels\":64}", XD_EUNSUPPORTED, "384");
+    refuses(flux, "{\"axes_dims_rope\":[16,56,54]}", XD_EFORMAT, "126");
+    refuses(flux, "{\"axes_dims_rope\":[15,57,56]}", XD_EFORMAT, "15");
+    refuses(flux, "{\"axes_dims_rope\":[64,64]}", XD_EUNSUPPORTED, "2 axes");
+    refuses(flux, "{\"num_attention_heads\":0}", XD_EFORMAT, "num_attention_heads");
+    refuses(sd3, "{\"qk_norm\":\"layer_norm\"}", XD_EUNSUPPORTED, "layer_norm");
+    refuses(sd3, "{\"caption_projection_dim\":64}", XD_EFORMAT, "64");
+    refuses(sd3, "{\"dual_attention_layers\":[0,18]}", XD_EFORMAT, "18");
+    refuses(sd3, "{\"out_channels\":8}", XD_EUNSUPPORTED, "8");
+    refuses(sd3, "{\"num_layers\":0}", XD_EFORMAT, "num_layers");
 }
 
 /* ---- golden: transformers ----------------------------------------------------------------- */
