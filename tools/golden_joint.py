@@ -192,12 +192,15 @@ def record_text(pipe, r, out):
         out[prefix + "prompt_embeds"], out[prefix + "pooled_prompt_embeds"] = e[0], p
 
 
-def run(name, out_dir):
+def run(name, out_dir, change=None, more_json=None):
+    """One request; change(pipe) comes before it, and then floats of the picture are not kept."""
     r = dict(model=name, negative_prompt="", images=1, strength=0.0, true_cfg=0.0, no_t5=False) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     flux = MODELS[r["model"]]["kind"] == "flux"
     pipe = load(r["model"], out_dir, r["strength"] > 0, r["no_t5"])
+    if change:
+        change(pipe)
     count = len(r["prompts"]) * r["images"]
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, more = {}, [], {}
@@ -232,7 +235,7 @@ def run(name, out_dir):
             out[f"latents.{i}.{s}"] = z[i]
         p = rows_last(images[i:i + 1])
         out[f"pixels.{i}"] = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
-        if i == 0:
+        if i == 0 and not change:
             out["image.0"] = p
     save_file({k: v.contiguous() for k, v in out.items()}, d / "golden.safetensors")
     where = "." if r["model"] == name else f"../{r['model']}"
@@ -242,7 +245,8 @@ def run(name, out_dir):
         "num_inference_steps": r["steps"], "guidance_scale": r["guidance"], "true_cfg_scale": r["true_cfg"],
         "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
-        "resolution_binning": False, "strength": r["strength"], "no_t5": r["no_t5"]}, indent=2) + "\n")
+        "resolution_binning": False, "strength": r["strength"], "no_t5": r["no_t5"]}
+        | (more_json or {}), indent=2) + "\n")
     for p in d.rglob("*"):
         p.chmod(0o755 if p.is_dir() else 0o644)
     z = [v.abs().max().item() for _, v in trail]

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
+#include "cli/loras.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
 #include "cli/prompts.h"
@@ -22,7 +23,7 @@
 typedef struct own {            /* options of the program, not of the request                  */
     const char  *model, *output, *dtype, *device, *prompt_file, *trace;
     const char  *transformer, *vae, *clip_l, *clip_g, *t5xxl;  /* weights of components         */
-    xd_opt_texts prompts;
+    xd_opt_texts prompts, loras;
     int          threads, nproc, quiet, verbose, json, no_t5;
 } own;
 
@@ -43,6 +44,8 @@ static const xd_option own_rows[] = {
       "what to paint, in quotes; may be repeated" },
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
       "a file of prompts, one a line" },
+    { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
+      "low-rank differences to add to the weights, SCALE times (default: 1); may be repeated" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
       "a name in .png .jpg .webp .ppm, or .safetensors for latents; of several images: with %04d, "
       "or name_0001.png is made of name.png" },
@@ -78,6 +81,7 @@ typedef struct task {           /* one run of the command                       
     xd_parallel  plan;
     xd_request   request;
     char        *text;          /* of the file of prompts                                      */
+    xd_loras_read loras;
     int          launched, rank;        /* by an MPI launcher, and as which rank               */
     int          images;        /* that the request asks for                                   */
     xd_opt_table tables[3];
@@ -225,6 +229,8 @@ static xd_status check(task *t, int *ranks)
                        "model_index.json, or org/name");
     xd_status st = take_prompts(t);
     if (st == XD_OK)
+        st = xd_loras_parse(&t->loras, &o->loras, &t->err);
+    if (st == XD_OK)
         st = xd_launch_ranks(&t->plan, o->nproc, ranks, &t->err);
     if (st != XD_OK)
         return st;
@@ -273,7 +279,8 @@ static xd_open_args open_args(task *t)
     xd_open_args a = { .model = o->model, .dtype = o->dtype, .device = o->device,
                        .threads = o->threads, .parallel = t->plan, .log = on_log, .cookie = t,
                        .trace = o->trace, .no_t5 = o->no_t5, .transformer = o->transformer,
-                       .vae = o->vae, .clip_l = o->clip_l, .clip_g = o->clip_g, .t5xxl = o->t5xxl };
+                       .vae = o->vae, .clip_l = o->clip_l, .clip_g = o->clip_g, .t5xxl = o->t5xxl,
+                       .loras = t->loras.v, .nloras = t->loras.n };
     a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
     return a;
 }
@@ -344,6 +351,8 @@ static int run(int argc, char **argv)
     if (code == XD_EXIT_OK)
         code = xd_cli_flush();
     xd_opt_texts_free(&t.own.prompts);
+    xd_opt_texts_free(&t.own.loras);
+    xd_loras_read_free(&t.loras);
     free(t.text);
     if (st == XD_ECOMM)         /* no exit handler of MPI's, which would wait                   */
         _exit(code);
@@ -355,7 +364,7 @@ static void help(FILE *f)
     static const xd_opt_group groups[] = {
         { "What to paint", "prompt prompts negative_prompt width height num_images_per_prompt "
                            "seed" },
-        { "Model and output", "model transformer vae clip_l clip_g t5xxl output" },
+        { "Model and output", "model transformer vae clip_l clip_g t5xxl lora output" },
         { "How to paint", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                           "no_resolution_binning" },
         { "This machine", "dtype threads device enable_tiling enable_slicing" },

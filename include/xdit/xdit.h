@@ -64,6 +64,11 @@ typedef struct xd_parallel {
     int text_tensor_parallel_degree;    /* of the ranks above, those that share text encoders */
 } xd_parallel;
 
+typedef struct xd_lora {        /* low-rank differences that are added to the weights           */
+    const char *path;           /* a .safetensors file in the form of diffusers, PEFT or Kohya  */
+    double      scale;          /* usually 1; 0 leaves the model as it is                     */
+} xd_lora;
+
 typedef struct xd_open_args {   /* start with {0}                                            */
     const char *model;          /* directory with model_index.json, or "org/name" of the
                                    local Hugging Face cache                                  */
@@ -85,6 +90,8 @@ typedef struct xd_open_args {   /* start with {0}                               
      * of FLUX.1, Stable Diffusion 3 or an LDM autoencoder, or as ComfyUI has them; tensors are
      * renamed as they are read. NULL: the folder's. */
     const char *transformer, *vae, *clip_l, *clip_g, *t5xxl;
+    const xd_lora *loras;       /* [nloras], added one after the other                          */
+    int         nloras;
 } xd_open_args;
 
 /* Reads configurations and checks the files' tensors; weights are loaded by the first request. */

@@ -1,6 +1,7 @@
 /* engine.c - opening an engine, and the rooms of a request in their order */
 #include "engine/engine.h"
 #include "engine/kin.h"
+#include "engine/lora.h"
 #include "engine/ranks.h"
 
 #include <math.h>
@@ -48,6 +49,8 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_e
         s = xd_file_writable(a->trace, e);
     if (s == XD_OK && files)
         s = xd_model_files(&g->model, e);
+    if (s == XD_OK && files)
+        s = xd_loras_open(&g->model.loras, a->loras, a->nloras, &g->model, e);
     if (s == XD_OK)
         g->hash = xd_model_hash(&g->model);
     return s;

@@ -2,7 +2,7 @@
  *
  * Where a directory lies and what it is called do not count; what is in its files does. Weight files
  * are too large to be read whole, so a sample of their pages stands for them (safetensors.h). */
-#include "engine/model.h"
+#include "engine/lora.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,5 +69,5 @@ uint64_t xd_model_hash(const xd_model *m)
         h = mix_tokenizer(h, m->dir, m->recipe->text[i].tokenizer);
     }
     h = mix_part(h, &m->dit);
-    return mix_part(h, &m->vae);
+    return xd_loras_hash(m->loras, mix_part(h, &m->vae));
 }

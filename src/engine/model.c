@@ -1,5 +1,5 @@
 /* model.c - a model directory */
-#include "engine/model.h"
+#include "engine/lora.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -288,6 +288,7 @@ void xd_model_close(xd_model *m)
     }
     xd_part_close(&m->dit);
     xd_part_close(&m->vae);
+    xd_loras_close(&m->loras);
     xd_json_free(&m->index);
     xd_json_free(&m->sched);
     free(m->dir);

@@ -23,6 +23,7 @@ typedef struct xd_model {
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_words                            */
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
+    struct xd_loras *loras;             /* what is added to the weights (lora.h); NULL: nothing */
 } xd_model;
 
 /* A directory as it is, or the newest snapshot of "org/name" in the local Hugging Face cache
@@ -39,7 +40,7 @@ void      xd_model_close(xd_model *m);
 xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */
 xd_status xd_model_words(xd_model *m, xd_err *e);       /* tokenizers                           */
 /* Of what is in the files: all of every config and of the tokenizers' files, and of weight files
- * what xd_st_hash takes. Directories may be called differently. Below 10 ms for usual models. */
+ * what xd_st_hash takes, LoRA files among them. Directories may be called differently. Below 10 ms for usual models. */
 uint64_t  xd_model_hash(const xd_model *m);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/lora.h"
 #include "io/image.h"
 
 enum { MAXTIME = 8 };
@@ -80,6 +81,7 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     xd_buf_json_string(&b, j->g->model.dir);
     xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"device\": \"%s\"",
                j->g->hash, xd_dtype_name(j->g->type), j->g->dev->name);
+    xd_loras_json(j->g->model.loras, &b);
     xd_buf_add(&b, ", \"plan\": \"%s\", \"version\": \"xdit %s\"}", j->g->plan.text, xd_version());
     if (b.failed)
         xd_buf_free(&b);
@@ -97,8 +99,10 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
     xd_buf_add(&b, "Steps: %d, Sampler: %s, CFG scale: %.10g, Seed: %" PRId64 ", Size: %" PRId64
                "x%" PRId64, j->samp.steps, j->sampler->name, j->guidance, seed, j->asked[1],
                j->asked[0]);
-    xd_buf_add(&b, ", Model hash: %016" PRIx64 ", Model: %s, RNG: %s, Version: xdit %s", j->g->hash,
-               j->g->model.recipe->name, r->rng, xd_version());
+    xd_buf_add(&b, ", Model hash: %016" PRIx64 ", Model: %s, RNG: %s", j->g->hash,
+               j->g->model.recipe->name, r->rng);
+    xd_loras_text(j->g->model.loras, &b);
+    xd_buf_add(&b, ", Version: xdit %s", xd_version());
     if (b.failed)
         xd_buf_free(&b);
     return b.p;

@@ -314,6 +314,22 @@ static void pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name)
         xd_fail(d->err, s, "packing weight %s%s failed: %s", d->scope, name, xd_status_name(s));
 }
 
+/* What parts are gathered in: their type, or F32 when they have several. */
+static xd_dtype gather_type(xd_decl *d, const part *parts, int n)
+{
+    xd_dtype type = XD_F32;
+    for (int i = 0; i < n && d->visit == XD_VISIT_LOAD; i++) {
+        char      all[512], full[512];
+        xd_tensor t;
+        full_names(d, parts[i].name, ".weight", all, sizeof all);
+        resolve(d, all, full, sizeof full);
+        if (!d->src->has(d->src->self, full, &t) || t.type == XD_F64 || (i && t.type != type))
+            return XD_F32;
+        type = t.type;
+    }
+    return type;
+}
+
 /* Packs a fused or cut matrix through a gathered copy; a whole, single one from the file. */
 static void load_matrix(xd_decl *d, xd_weight *w, part *parts, int n, const cols *c, int nd,
                         const int64_t *shape)
@@ -339,7 +355,7 @@ static void load_matrix(xd_decl *d, xd_weight *w, part *parts, int n, const cols
             pack(d, w, t, parts[i].name);
         } else {
             if (i == 0) {
-                type = t.type == XD_F64 ? XD_F32 : t.type;
+                type = gather_type(d, parts, n);
                 all = at = xd_store_scratch(d->store, 1, (size_t)(w->out * w->in) * xd_dtype_size(type));
             }
             if (!all) {

@@ -29,6 +29,8 @@ struct xd_st {
     int         nshards;
     entry      *t;              /* sorted by name                                             */
     int64_t     n, cap;
+    char      **meta;           /* [2 nmeta]: keys and values of __metadata__                  */
+    int         nmeta;
 };
 
 static const struct {
@@ -159,6 +161,26 @@ static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *
     return XD_OK;
 }
 
+/* Keeps the texts of a `__metadata__`; what is no text is left out. */
+static int read_meta(xd_st *s, const xd_json *list)
+{
+    size_t have = (size_t)s->nmeta, more = (size_t)xd_json_size(list);
+    char **meta = realloc(s->meta, 2 * (have + more) * sizeof *meta + 1);
+    if (!meta)
+        return 0;
+    s->meta = meta;
+    for (const xd_json *v = xd_json_first(list); v; v = xd_json_next(v)) {
+        if (!xd_json_key(v) || !xd_json_text(v))
+            continue;
+        char *key = strdup(xd_json_key(v)), *text = strdup(xd_json_text(v));
+        s->meta[2 * s->nmeta] = key;
+        s->meta[2 * s->nmeta++ + 1] = text;
+        if (!key || !text)
+            return 0;
+    }
+    return 1;
+}
+
 static xd_status read_header(xd_st *s, int shard, const xd_json *j, xd_err *e)
 {
     const xd_st_file *f = &s->shards[shard];
@@ -166,8 +188,11 @@ static xd_status read_header(xd_st *s, int shard, const xd_json *j, xd_err *e)
     if (!xd_json_is_object(j))
         return xd_fail(e, XD_EFORMAT, "%s: its header is no JSON object", f->path);
     for (const xd_json *v = xd_json_first(j); v; v = xd_json_next(v)) {
-        if (!strcmp(xd_json_key(v), "__metadata__"))
+        if (!strcmp(xd_json_key(v), "__metadata__")) {
+            if (!read_meta(s, v))
+                return xd_fail(e, XD_ENOMEM, "%s: no memory for its header", f->path);
             continue;
+        }
         entry    *t = new_entry(s, xd_json_key(v), shard);
         xd_status st = t ? read_entry(f, t, v, e)
                          : xd_fail(e, XD_ENOMEM, "%s: no memory for its header", f->path);
@@ -402,6 +427,9 @@ void xd_st_close(xd_st **s)
     }
     for (int i = 0; i < (*s)->nshards; i++)
         xd_st_file_close(&(*s)->shards[i]);
+    for (int i = 0; i < 2 * (*s)->nmeta; i++)
+        free((*s)->meta[i]);
+    free((*s)->meta);
     free((*s)->t);
     free((*s)->shards);
     free(*s);
@@ -501,4 +529,12 @@ size_t xd_st_bytes(const xd_st *s)
     for (int64_t i = 0; i < s->n; i++)
         n += s->t[i].bytes;
     return n;
+}
+
+const char *xd_st_meta(const xd_st *s, const char *key)
+{
+    for (int i = 0; i < s->nmeta; i++)
+        if (!strcmp(s->meta[2 * i], key))
+            return s->meta[2 * i + 1];
+    return NULL;
 }

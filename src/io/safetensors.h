@@ -37,6 +37,8 @@ int         xd_st_mapped(const xd_st *s);       /* views cost address space, not
  * is taken whole; a change between the pages of a larger one is not seen. */
 uint64_t    xd_st_hash(const xd_st *s);
 size_t      xd_st_bytes(const xd_st *s);                /* of all tensors                      */
+/* What `__metadata__` has under a key, of the first file that has it; NULL: nothing. */
+const char *xd_st_meta(const xd_st *s, const char *key);
 
 /* Writes tensors (host, any strides; floats become f32 unless `keep`) with string metadata pairs
  * (key, value, ..., NULL; or NULL), atomically. */

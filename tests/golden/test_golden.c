@@ -15,7 +15,7 @@
 #include "engine/recipe.h"
 #include "golden.h"
 
-enum { MAXPROMPT = 8, NDTYPE = 2 };
+enum { MAXPROMPT = 8, MAXLORA = 4, NDTYPE = 2 };
 enum stage { IDS, IDS_2, IDS_3, EMBEDS, POOLED, NEGATIVE, NEGATIVE_POOLED, NOISE, LATENTS, IMAGE,
              NSTAGE };
 
@@ -40,7 +40,7 @@ static const int levels[NDTYPE] = { 2, 8 };     /* of the picture: 3e-2 of 255 i
 static const char *const all[] = { "alpha", "alpha-ddim", "alpha-euler", "alpha-batch",
                                    "alpha-tiles", "alpha-free", "micro", "sigma", "sigma-dpm",
                                    "bins", "demo", "flux", "flux-true", "flux-image", "flux-schnell",
-                                   "sd3", "sd3-image", "sd3-no-t5", "sd35" };
+                                   "sd3", "sd3-image", "sd3-no-t5", "sd35", "flux-lora", "sd35-lora" };
 
 typedef struct run {
     xd_st   *st;
@@ -211,8 +211,23 @@ static void check_pictures(const run *r, const xd_result *out, const char *name,
         levels[dtype], xd_result_count(out), r->images);
 }
 
+/* The LoRA files of a case, which lie in its folder; how many there are. */
+static int take_loras(const run *r, const char *dir, const char *name, xd_lora *l, char (*path)[2048])
+{
+    const xd_json *list = xd_json_get(r->js, "loras");
+    int            n = 0;
+    for (; n < xd_json_size(list) && n < MAXLORA; n++) {
+        const xd_json *v = xd_json_at(list, n);
+        snprintf(path[n], sizeof *path, "%s/%s/%s", dir, name, js_text(v, "path"));
+        l[n] = (xd_lora){ path[n], js_num(v, "scale") };
+    }
+    return n;
+}
+
 static void check(const char *dir, const char *name, int dtype)
 {
+    xd_lora      loras[MAXLORA];
+    char         paths[MAXLORA][2048];
     run          r;
     xd_err       e = { 0 };
     xd_engine   *g = NULL;
@@ -223,7 +238,8 @@ static void check(const char *dir, const char *name, int dtype)
     open_run(&r, dir, name);
     snprintf(model, sizeof model, "%s/%s/%s", dir, name, js_text(r.js, "model"));
     xd_open_args a = { .model = model, .dtype = dtypes[dtype], .device = "cpu", .threads = 2,
-                       .no_t5 = js_maybe(r.js, "no_t5") > 0 };
+                       .no_t5 = js_maybe(r.js, "no_t5") > 0, .loras = loras };
+    a.nloras = take_loras(&r, dir, name, loras, paths);
     xd_status s = xd_open(&g, &a, &e);
     if (s == XD_OK) {
         ask(&r, &q, prompts);

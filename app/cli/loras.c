@@ -1,0 +1,52 @@
+/* loras.c - the values of --lora. What is behind the last colon is a scale, unless a file has the
+ * whole text for its name. */
+#include "cli/loras.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+static xd_status parse(const char *value, char *path, xd_lora *l, xd_err *e)
+{
+    char *end = NULL, *colon;
+    strcpy(path, value);
+    *l = (xd_lora){ path, 1.0 };
+    if (xd_file_exists(path) || !(colon = strrchr(path, ':')) || strchr(colon, '/'))
+        return XD_OK;
+    errno = 0;
+    l->scale = strtod(colon + 1, &end);
+    if (end == colon + 1 || *end || errno || !isfinite(l->scale))
+        return xd_fail(e, XD_EINVAL, "--lora takes FILE or FILE:SCALE, and '%.40s' of '%.80s' is no "
+                       "number", colon + 1, value);
+    *colon = 0;
+    if (!*path)
+        return xd_fail(e, XD_EINVAL, "--lora takes FILE or FILE:SCALE, not '%.80s'", value);
+    return XD_OK;
+}
+
+xd_status xd_loras_parse(xd_loras_read *l, const xd_opt_texts *values, xd_err *e)
+{
+    *l = (xd_loras_read){ .n = 0 };
+    if (!values->n)
+        return XD_OK;
+    l->v = calloc((size_t)values->n, sizeof *l->v);
+    l->text = calloc((size_t)values->n, sizeof *l->text);
+    xd_status s = l->v && l->text ? XD_OK : XD_ENOMEM;
+    for (; s == XD_OK && l->n < values->n; l->n++) {
+        l->text[l->n] = malloc(strlen(values->v[l->n]) + 1);
+        s = l->text[l->n] ? parse(values->v[l->n], l->text[l->n], &l->v[l->n], e) : XD_ENOMEM;
+    }
+    return s == XD_ENOMEM ? xd_fail(e, s, "no memory for %d values of --lora", values->n) : s;
+}
+
+void xd_loras_read_free(xd_loras_read *l)
+{
+    for (int i = 0; i < l->n; i++)
+        free(l->text[i]);
+    free(l->text);
+    free(l->v);
+    *l = (xd_loras_read){ .n = 0 };
+}

@@ -1,0 +1,17 @@
+/* loras.h - the values of --lora: FILE or FILE:SCALE */
+#ifndef XD_CLI_LORAS_H
+#define XD_CLI_LORAS_H
+
+#include "cli/opt.h"
+
+typedef struct xd_loras_read {
+    xd_lora *v;                 /* [n]                                                         */
+    int      n;
+    char   **text;              /* [n]: their paths                                            */
+} xd_loras_read;
+
+/* Freed with xd_loras_read_free, also after a failure. */
+xd_status xd_loras_parse(xd_loras_read *l, const xd_opt_texts *values, xd_err *e);
+void      xd_loras_read_free(xd_loras_read *l);
+
+#endif

@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Write the reference data of LoRA files on the tiny FLUX and SD3.5 models under tests/golden.
+
+    pip install torch diffusers transformers peft sentencepiece pillow
+    tools/golden_lora.py                # after tools/golden_joint.py made the models
+
+Each case has two random files at once. peft.safetensors is in the form of diffusers and is loaded by
+diffusers. kohya.safetensors has the names that sd-scripts writes; diffusers knows those with the widths of
+the published models only, so that its differences are added to the weights here, and what diffusers does
+convert at any width is compared. tests/golden/CASE/golden.json names files and scales as "loras".
+"""
+import argparse
+import json
+import re
+
+import torch
+import diffusers
+import transformers
+from diffusers.loaders.lora_conversion_utils import _convert_kohya_flux_lora_to_diffusers
+from safetensors.torch import load_file, save_file
+
+import golden
+import golden_joint
+from golden import ROOT
+
+RUNS = {
+    "flux-lora": dict(model="flux", prompts=["A large red circle"], width=32, height=40, steps=3, seed=71,
+                      guidance=3.0, max_sequence_length=9),
+    "sd35-lora": dict(model="sd35", prompts=["a white star"], width=40, height=32, steps=3, seed=72, guidance=1.0,
+                      max_sequence_length=8),
+}
+SCALES = {"peft": 0.7, "kohya": -0.4}
+
+# Module of sd-scripts -> the modules of diffusers whose rows it holds; * swaps the halves of two chunks.
+BFL = {
+    "double_blocks_0_img_attn_qkv": "transformer_blocks.0.attn.to_{q,k,v}",
+    "double_blocks_1_txt_attn_qkv": "transformer_blocks.1.attn.add_{q,k,v}_proj",
+    "double_blocks_1_img_attn_proj": "transformer_blocks.1.attn.to_out.0",
+    "double_blocks_0_txt_attn_proj": "transformer_blocks.0.attn.to_add_out",
+    "double_blocks_0_img_mlp_0": "transformer_blocks.0.ff.net.0.proj",
+    "double_blocks_1_img_mlp_2": "transformer_blocks.1.ff.net.2",
+    "double_blocks_1_txt_mlp_0": "transformer_blocks.1.ff_context.net.0.proj",
+    "double_blocks_0_txt_mlp_2": "transformer_blocks.0.ff_context.net.2",
+    "double_blocks_0_img_mod_lin": "transformer_blocks.0.norm1.linear",
+    "double_blocks_1_txt_mod_lin": "transformer_blocks.1.norm1_context.linear",
+    "single_blocks_0_linear1": "single_transformer_blocks.0.attn.to_{q,k,v} single_transformer_blocks.0.proj_mlp",
+    "single_blocks_2_linear2": "single_transformer_blocks.2.proj_out",
+    "single_blocks_1_modulation_lin": "single_transformer_blocks.1.norm.linear",
+    "guidance_in_in_layer": "time_text_embed.guidance_embedder.linear_1",
+    "time_in_out_layer": "time_text_embed.timestep_embedder.linear_2",
+    "vector_in_in_layer": "time_text_embed.text_embedder.linear_1",
+    "img_in": "x_embedder", "txt_in": "context_embedder",
+    "final_layer_linear": "proj_out", "final_layer_adaLN_modulation_1": "*norm_out.linear",
+}
+SAI = {
+    "joint_blocks_0_x_block_attn_qkv": "transformer_blocks.0.attn.to_{q,k,v}",
+    "joint_blocks_1_x_block_attn2_qkv": "transformer_blocks.1.attn2.to_{q,k,v}",
+    "joint_blocks_2_context_block_attn_qkv": "transformer_blocks.2.attn.add_{q,k,v}_proj",
+    "joint_blocks_2_x_block_attn_proj": "transformer_blocks.2.attn.to_out.0",
+    "joint_blocks_0_x_block_attn2_proj": "transformer_blocks.0.attn2.to_out.0",
+    "joint_blocks_1_context_block_attn_proj": "transformer_blocks.1.attn.to_add_out",
+    "joint_blocks_1_x_block_mlp_fc1": "transformer_blocks.1.ff.net.0.proj",
+    "joint_blocks_2_x_block_mlp_fc2": "transformer_blocks.2.ff.net.2",
+    "joint_blocks_0_context_block_mlp_fc1": "transformer_blocks.0.ff_context.net.0.proj",
+    "joint_blocks_1_context_block_mlp_fc2": "transformer_blocks.1.ff_context.net.2",
+    "joint_blocks_0_x_block_adaLN_modulation_1": "transformer_blocks.0.norm1.linear",
+    "joint_blocks_0_context_block_adaLN_modulation_1": "transformer_blocks.0.norm1_context.linear",
+    "joint_blocks_2_context_block_adaLN_modulation_1": "*transformer_blocks.2.norm1_context.linear",
+    "x_embedder_proj": "pos_embed.proj", "context_embedder": "context_embedder",
+    "t_embedder_mlp_0": "time_text_embed.timestep_embedder.linear_1",
+    "y_embedder_mlp_2": "time_text_embed.text_embedder.linear_2",
+    "final_layer_linear": "proj_out", "final_layer_adaLN_modulation_1": "*norm_out.linear",
+}
+# The prefix of sd-scripts -> our component and its modules.
+CLIP = {"text_model.encoder.layers.0.self_attn.q_proj", "text_model.encoder.layers.1.mlp.fc2"}
+T5 = {"encoder.block.0.layer.0.SelfAttention.v", "encoder.block.1.layer.1.DenseReluDense.wi_0"}
+TEXTS = {"flux-lora": {"te1": ("text_encoder", CLIP), "te3": ("text_encoder_2", T5)},
+         "sd35-lora": {"te1": ("text_encoder", CLIP), "te2": ("text_encoder_2", CLIP), "te3": ("text_encoder_3", T5)}}
+PEFT = {
+    "flux-lora": {"transformer": ["transformer_blocks.0.attn.to_q", "transformer_blocks.0.attn.add_v_proj",
+                                  "transformer_blocks.1.ff.net.0.proj", "single_transformer_blocks.0.attn.to_k",
+                                  "single_transformer_blocks.1.proj_mlp", "single_transformer_blocks.1.proj_out",
+                                  "x_embedder"],
+                  "text_encoder": ["text_model.encoder.layers.0.self_attn.v_proj",
+                                   "text_model.encoder.layers.2.mlp.fc1"]},
+    "sd35-lora": {"transformer": ["transformer_blocks.0.attn.to_k", "transformer_blocks.1.attn2.to_v",
+                                  "transformer_blocks.2.attn.add_q_proj", "transformer_blocks.1.norm1.linear"],
+                  "text_encoder": ["text_model.encoder.layers.0.self_attn.out_proj"],
+                  "text_encoder_2": ["text_model.encoder.layers.0.self_attn.k_proj",
+                                     "text_model.encoder.layers.1.mlp.fc1"]},
+}
+
+
+def spread(text):
+    """"a.{q,k} b" -> [a.q, a.k, b]"""
+    out = []
+    for t in text.split():
+        m = re.match(r"(.*)\{(.*)\}(.*)", t)
+        out += [m[1] + k + m[3] for k in m[2].split(",")] if m else [t]
+    return out
+
+
+def pair(rows, cols, rank, g, dtype):
+    """Two random matrices whose product is about as large as a weight."""
+    up = torch.randn(rows, rank, generator=g)
+    down = torch.randn(rank, *cols, generator=g)
+    n = down[0].numel()
+    return (up / rank ** 0.5).to(dtype), (0.6 * down / n ** 0.5).to(dtype)
+
+
+def weight(pipe, part, module):
+    """The module's weight; text models of transformers may lack their prefix."""
+    m = getattr(pipe, part)
+    try:
+        return m.get_submodule(module).weight
+    except AttributeError:
+        return m.get_submodule(module.removeprefix("text_model.")).weight
+
+
+def write_peft(name, pipe, path, g):
+    """With alphas as tensors for FLUX, as notes in the header for SD3.5."""
+    flux, out, notes = name.startswith("flux"), {}, {}
+    for part, modules in PEFT[name].items():
+        notes |= {f"{part}.r": 2, f"{part}.lora_alpha": 3.0, f"{part}.target_modules": modules,
+                  f"{part}.alpha_pattern": {modules[-1]: 5.0}, f"{part}.rank_pattern": {}, f"{part}.lora_dropout": 0.0,
+                  f"{part}.bias": "none"}
+        for i, m in enumerate(modules):
+            w, rank = weight(pipe, part, m), 2 + (i % 2) * flux
+            up, down = pair(w.shape[0], w.shape[1:], rank, g, torch.float32)
+            out[f"{part}.{m}.lora_A.weight"], out[f"{part}.{m}.lora_B.weight"] = down, up
+            if flux:
+                # diffusers 0.42 loses alphas of a text model that differ from each other
+                out[f"{part}.{m}.alpha"] = torch.tensor(2.5 if part != "transformer" else 1.5 + i % 3)
+    save_file(out, path, {"format": "pt"} if flux else {"lora_adapter_metadata": json.dumps(notes)})
+
+
+def write_kohya(name, pipe, path, g):
+    out = {}
+    table = BFL if name.startswith("flux") else SAI
+    jobs = [(f"lora_unet_{k}", "transformer", v.lstrip("*")) for k, v in table.items()]
+    jobs += [(f"lora_{te}_{m.replace('.', '_')}", part, m) for te, (part, ms) in TEXTS[name].items() for m in sorted(ms)]
+    for i, (key, part, targets) in enumerate(jobs):
+        ws, rank = [weight(pipe, part, t) for t in spread(targets)], 1 + i % 3
+        up, down = pair(sum(len(w) for w in ws), ws[0].shape[1:], rank, g, torch.float16)
+        out[f"{key}.lora_down.weight"] = down
+        out[f"{key}.lora_up.weight"] = up[:, :, None, None] if down.ndim == 4 else up
+        if i % 4:
+            out[f"{key}.alpha"] = torch.tensor(1.0 + i % 2, dtype=torch.float16)
+    save_file(out, path)
+
+
+def product(f, key):
+    up, down = f[key + ".lora_up.weight"].float(), f[key + ".lora_down.weight"].float()
+    alpha = f.get(key + ".alpha", torch.tensor(float(len(down)))).float()
+    return up.flatten(1) @ down.flatten(1) * (alpha / len(down))
+
+
+def add_kohya(name, pipe, path, scale):
+    f = load_file(path)
+    flux = name.startswith("flux")
+    deltas = {}
+    for key, targets in (BFL if flux else SAI).items():
+        d = product(f, f"lora_unet_{key}")
+        ws = [weight(pipe, "transformer", t) for t in spread(targets.lstrip("*"))]
+        if targets[0] == "*":
+            d = torch.cat(d.chunk(2)[::-1])
+        for t, part in zip(spread(targets.lstrip("*")), d.split([len(w) for w in ws])):
+            deltas["transformer." + t] = part
+    for te, (part, modules) in TEXTS[name].items():
+        for m in modules:
+            deltas[f"{part}.{m}"] = product(f, f"lora_{te}_{m.replace('.', '_')}")
+    if flux:
+        compare(f, deltas)
+    for where, d in deltas.items():
+        part, m = where.split(".", 1)
+        w = weight(pipe, part, m)
+        w += scale * d.reshape(w.shape)
+
+
+def compare(f, deltas):
+    """What diffusers makes of the keys that it converts whatever the width."""
+    left_out = ("linear1", "final_layer", "lora_te")
+    known = _convert_kohya_flux_lora_to_diffusers({k: v.float() for k, v in f.items()
+                                                   if not any(s in k for s in left_out)})
+    n = 0
+    for k in known:
+        if not k.endswith(".lora_A.weight"):
+            continue
+        k = k.removesuffix(".lora_A.weight")
+        d = known[k + ".lora_B.weight"] @ known[k + ".lora_A.weight"].flatten(1)
+        mine = deltas[k if k.startswith("transformer.") else "transformer." + k]
+        assert torch.allclose(d, mine, atol=1e-6), k
+        n += 1
+    assert n > 15
+    print(f"  {n} differences as diffusers converts them")
+
+
+def make(name, out):
+    d = out / name
+    d.mkdir(parents=True, exist_ok=True)
+    g = torch.Generator().manual_seed(RUNS[name]["seed"])
+    golden_joint.RUNS[name] = RUNS[name]
+
+    def change(pipe):
+        write_peft(name, pipe, d / "peft.safetensors", g)
+        write_kohya(name, pipe, d / "kohya.safetensors", g)
+        add_kohya(name, pipe, d / "kohya.safetensors", SCALES["kohya"])
+        before = {(part, m): weight(pipe, part, m).clone() for part, ms in PEFT[name].items() for m in ms}
+        pipe.load_lora_weights(d, weight_name="peft.safetensors", adapter_name="peft")
+        pipe.set_adapters(["peft"], [SCALES["peft"]])
+        pipe.fuse_lora(components=list(PEFT[name]), adapter_names=["peft"])
+        pipe.unload_lora_weights()
+        for where, w in before.items():
+            moved = (weight(pipe, *where) - w).abs().max()
+            assert moved > 1e-2, (where, moved)
+    golden_joint.run(name, out, change,
+                     {"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in SCALES.items()]})
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("cases", nargs="*", default=[], help="names of RUNS; all when none is given")
+    ap.add_argument("--out", type=golden.Path, default=ROOT / "tests" / "golden")
+    o = ap.parse_args()
+    diffusers.logging.set_verbosity_error()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        for name in o.cases or list(RUNS):
+            make(name, o.out)
+
+
+if __name__ == "__main__":
+    main()
