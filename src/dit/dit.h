@@ -9,6 +9,7 @@
 typedef struct xd_input {
     xd_tensor      lat;         /* [n mine, C p^2] F32 noisy latents of this patch             */
     const xd_cond *cond;        /* text of this pass, whole                                    */
+    xd_tensor      extra;       /* [n mine, extra_ch p^2] F32 beside the latents (an image), or absent */
     xd_tensor      txt;         /* [n mine, E] the text rows I must embed, if text flows       */
     double         t;           /* model time, in the units of the model's scheduler (0..1000)  */
     double         guidance;    /* distilled guidance, or NaN                                  */
@@ -20,6 +21,7 @@ typedef struct xd_dit_info {
     int     patch[3];           /* latent cells of a token: t, h, w                            */
     int64_t dim;                /* hidden width                                                */
     int64_t lat_ch;             /* latent channels C                                           */
+    int64_t extra_ch;           /* channels it reads beside them (of an image), after them      */
     int64_t sample[3];          /* latent cells the model was trained on: t, h, w              */
     int64_t text_dim;           /* E of the text it reads                                      */
     int64_t pooled_dim;         /* of the pooled text embedding it reads; 0: none               */

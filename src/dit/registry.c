@@ -1,6 +1,7 @@
 /* registry.c - the diffusion transformers there are: a new one is a file and a line here */
 #include "dit/dit.h"
 
-extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d, xd_dit_flux, xd_dit_sd3;
+extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d, xd_dit_flux, xd_dit_sd3, xd_dit_cogvideox;
 
-const xd_dit *const xd_dits[] = { &xd_dit_pixart, &xd_dit_pixart_2d, &xd_dit_flux, &xd_dit_sd3, NULL };
+const xd_dit *const xd_dits[] = { &xd_dit_pixart, &xd_dit_pixart_2d, &xd_dit_flux, &xd_dit_sd3,
+                                &xd_dit_cogvideox, NULL };

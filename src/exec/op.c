@@ -189,6 +189,13 @@ xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias
     return norm(x, (xd_norm){ .in = in, .gain = gain, .bias = bias, .eps = eps });
 }
 
+void xd_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
+                  xd_tensor scale, xd_tensor shift, float eps)
+{
+    xd_run(x, XD_OP_NORM, "norm", &(xd_norm){ .out = out, .in = in, .gain = gain, .bias = bias,
+                                              .scale = scale, .shift = shift, .eps = eps });
+}
+
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps)
 {
     return norm(x, (xd_norm){ .in = in, .gain = gain, .rms = 1, .eps = eps });
@@ -214,6 +221,14 @@ void xd_qk_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, fl
     xd_run(x, XD_OP_QKNORM, "norm and rope of heads",
            &(xd_qknorm){ .out = out, .in = in, .gain = gain, .cos = cos, .sin = sin,
                          .norm = gain.p != NULL, .rms = 1, .eps = eps });
+}
+
+void xd_qk_layer_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
+                           float eps, xd_tensor cos, xd_tensor sin)
+{
+    xd_run(x, XD_OP_QKNORM, "norm and rope of heads",
+           &(xd_qknorm){ .out = out, .in = in, .gain = gain, .bias = bias, .cos = cos, .sin = sin,
+                         .norm = 1, .eps = eps });
 }
 
 xd_tensor xd_rope(xd_exec *x, xd_tensor in, xd_tensor cos, xd_tensor sin, int halves)

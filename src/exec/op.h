@@ -39,6 +39,9 @@ xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);          /* i-th part of 
 /* Layer norm without affine, then * (1 + scale) + shift; scale, shift [1,C], [n,C] or absent. */
 xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps);
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
+/* Layer norm with gain and bias, then * (1 + scale) + shift, each of them absent or not; out may be in. */
+void      xd_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
+                       xd_tensor scale, xd_tensor shift, float eps);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 
 /* Queries or keys of heads [n,H,D] (any strides but that of D) -> a new contiguous [n,H,D] of
@@ -53,6 +56,10 @@ void      xd_qk_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gai
                           xd_tensor cos, xd_tensor sin);
 /* The turn alone. */
 xd_tensor xd_rope(xd_exec *x, xd_tensor in, xd_tensor cos, xd_tensor sin, int halves);
+
+/* The same with bias, as a layer norm. */
+void      xd_qk_layer_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
+                                float eps, xd_tensor cos, xd_tensor sin);
 
 void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);            /* in place            */
 xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);   /* act(a) * b          */

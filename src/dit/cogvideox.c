@@ -1,0 +1,488 @@
+/* cogvideox.c - CogVideoX and CogVideoX1.5 (Yang et al. 2024, arXiv:2408.06072), as diffusers'
+ * CogVideoXTransformer3DModel.
+ *
+ * Text and video are one sequence with the same weights; only the modulation of norms and gates knows
+ * which is which. Positions: sinusoids added to the input (2b), rope over (frame, row, column) (5b,
+ * 1.5), or rope and a learned table (5b image to video). */
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dit/parts.h"
+
+static const float  qk_eps = 1e-6f;
+static const double theta = 10000.0;
+static const double offset = 2.0;       /* what the pipelines give as `ofs`                    */
+
+typedef struct cfg {
+    int64_t head_dim, in_ch, out_ch, temb, ofs, text, patch, patch_t, width, height, frames, most_text;
+    int     heads, nlayers, bias, flip, ratio, affine, rope, learned, patch_bias;
+    double  freq_shift, space, time;
+    float   eps;
+    char    act_fn[XD_FIELD_TEXT], time_act[XD_FIELD_TEXT];
+    int64_t dim;                /* D = heads * head_dim                                        */
+} cfg;
+
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "num_attention_heads", AT(heads), 'i', 30, NULL },
+    { "attention_head_dim", AT(head_dim), 'l', 64, NULL },
+    { "in_channels", AT(in_ch), 'l', 16, NULL },
+    { "out_channels", AT(out_ch), 'l', 16, NULL },
+    { "flip_sin_to_cos", AT(flip), 'b', 1, NULL },
+    { "freq_shift", AT(freq_shift), 'd', 0, NULL },
+    { "time_embed_dim", AT(temb), 'l', 512, NULL },
+    { "ofs_embed_dim", AT(ofs), 'l', 0, NULL },
+    { "text_embed_dim", AT(text), 'l', 4096, NULL },
+    { "num_layers", AT(nlayers), 'i', 30, NULL },
+    { "dropout", 0, '-', 0, NULL },
+    { "attention_bias", AT(bias), 'b', 1, NULL },
+    { "sample_width", AT(width), 'l', 90, NULL },
+    { "sample_height", AT(height), 'l', 60, NULL },
+    { "sample_frames", AT(frames), 'l', 49, NULL },
+    { "patch_size", AT(patch), 'l', 2, NULL },
+    { "patch_size_t", AT(patch_t), 'l', 0, NULL },
+    { "temporal_compression_ratio", AT(ratio), 'i', 4, NULL },
+    { "max_text_seq_length", AT(most_text), 'l', 226, NULL },
+    { "activation_fn", AT(act_fn), 's', 0, "gelu-approximate" },
+    { "timestep_activation_fn", AT(time_act), 's', 0, "silu" },
+    { "norm_elementwise_affine", AT(affine), 'b', 1, NULL },
+    { "norm_eps", AT(eps), 'f', 1e-5, NULL },
+    { "spatial_interpolation_scale", AT(space), 'd', 1.875, NULL },
+    { "temporal_interpolation_scale", AT(time), 'd', 1.0, NULL },
+    { "use_rotary_positional_embeddings", AT(rope), 'b', 0, NULL },
+    { "use_learned_positional_embeddings", AT(learned), 'b', 0, NULL },
+    { "patch_bias", AT(patch_bias), 'b', 1, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+typedef struct zero {           /* a norm whose modulation has two halves: video, then text     */
+    xd_lin    mod;              /* [6D, time_embed_dim]: shift, scale, gate of each             */
+    xd_tensor gain, bias;       /* [D], or absent                                              */
+} zero;
+
+typedef struct blk {
+    zero      before, after;    /* norms of attention and feed-forward                         */
+    xd_lin    qkv, out, up, down;
+    xd_tensor q_gain, q_bias, k_gain, k_bias;   /* [head_dim]                                   */
+} blk;
+
+typedef struct glob {
+    xd_lin    patch, text, mod, out;
+    xd_mlp    time, ofs;
+    xd_tensor places;           /* [text + tokens of the sample, D]: learned positions          */
+    xd_tensor gain, bias, out_gain, out_bias;   /* [D]: norms at the end                        */
+} glob;
+
+typedef struct local {
+    xd_tensor active;           /* [1, time_embed_dim]: silu of the embedding of time          */
+    xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my video tokens, or absent            */
+} local;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+static int64_t frames_of(const cfg *c)
+{
+    return (c->frames - 1) / c->ratio + 1;
+}
+
+static xd_status check_kind(const cfg *c, xd_err *e)
+{
+    if (strcmp(c->act_fn, "gelu-approximate") != 0 || strcmp(c->time_act, "silu") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: activation_fn '%s' and timestep_activation_fn "
+                       "'%s': only gelu-approximate and silu are built", c->act_fn, c->time_act);
+    if (c->learned && !c->rope)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: learned positions without rotary ones are not "
+                       "built");
+    if (c->rope && c->head_dim % 16)
+        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld does not divide by 16, as "
+                       "rope over three axes asks", (long long)c->head_dim);
+    if (!c->rope && c->dim % 16)
+        return xd_fail(e, XD_EFORMAT, "transformer: the width %lld does not divide by 16, as sinusoids "
+                       "over three axes ask", (long long)c->dim);
+    if (!(c->space > 0) || !(c->time > 0))
+        return xd_fail(e, XD_EFORMAT, "transformer: the interpolation scales %g and %g are not above 0",
+                       c->space, c->time);
+    return XD_OK;
+}
+
+static xd_status check(void *c_, xd_err *e)
+{
+    cfg *c = c_;
+    const struct { const char *key; int64_t v, min, max; } r[] = {
+        { "num_attention_heads", c->heads, 1, 4096 },
+        { "attention_head_dim", c->head_dim, 8, 512 },
+        { "out_channels", c->out_ch, 1, 65536 },
+        { "in_channels", c->in_ch, c->out_ch, 65536 },
+        { "num_layers", c->nlayers, 0, 10000 },
+        { "time_embed_dim", c->temb, 1, 1 << 20 },
+        { "ofs_embed_dim", c->ofs, 0, 1 << 20 },
+        { "text_embed_dim", c->text, 1, 1 << 24 },
+        { "patch_size", c->patch, 1, 256 },
+        { "patch_size_t", c->patch_t, 0, 256 },
+        { "sample_width", c->width, c->patch, 1 << 16 },
+        { "sample_height", c->height, c->patch, 1 << 16 },
+        { "sample_frames", c->frames, 1, 1 << 16 },
+        { "temporal_compression_ratio", c->ratio, 1, 256 },
+        { "max_text_seq_length", c->most_text, 1, 1 << 16 },
+    };
+    for (size_t i = 0; i < sizeof r / sizeof r[0]; i++)
+        if (xd_config_range(r[i].key, r[i].v, r[i].min, r[i].max, e) != XD_OK)
+            return e ? e->code : XD_EFORMAT;
+    c->dim = c->heads * c->head_dim;
+    if (c->ofs && c->ofs != c->temb)
+        return xd_fail(e, XD_EFORMAT, "transformer: ofs_embed_dim %lld is not time_embed_dim %lld",
+                       (long long)c->ofs, (long long)c->temb);
+    return check_kind(c, e);
+}
+
+static void info(const void *c_, xd_dit_info *out)
+{
+    const cfg *c = c_;
+    *out = (xd_dit_info){
+        .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
+        .patch = { c->patch_t ? (int)c->patch_t : 1, (int)c->patch, (int)c->patch }, .dim = c->dim,
+        .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
+        .sample = { frames_of(c), c->height, c->width }, .text_dim = c->text, .txt_flows = 1,
+        .sites = 1, .local_size = sizeof(local),
+    };
+}
+
+static int nlayers(const void *c)
+{
+    return ((const cfg *)c)->nlayers;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+#define L1(a) 1, (int64_t[]){ a }
+
+static void affine(xd_decl *d, const cfg *c, const char *name, xd_tensor *gain, xd_tensor *bias)
+{
+    if (!c->affine)
+        return;
+    xd_w_enter(d, "%s", name);
+    xd_w_vec(d, gain, "weight", L1(c->dim));
+    xd_w_vec(d, bias, "bias", L1(c->dim));
+    xd_w_leave(d);
+}
+
+static void zero_weights(xd_decl *d, const cfg *c, const char *name, zero *w)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_linear(d, &w->mod, "linear", XD_MIRROR, 1, L1(c->temb), L1(6 * c->dim), 1);
+    affine(d, c, "norm", &w->gain, &w->bias);
+    xd_w_leave(d);
+}
+
+static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    static const char *const qkv[] = { "to_q", "to_k", "to_v" };
+    const cfg *c = c_;
+    blk       *w = w_;
+    int64_t    D = c->dim, hd = c->head_dim;
+    (void)layer;
+    zero_weights(d, c, "norm1", &w->before);
+    xd_w_enter(d, "attn1");
+    xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, qkv, (int64_t[]){ D, D, D }, c->bias);
+    xd_w_linear(d, &w->out, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
+    xd_w_vec(d, &w->q_gain, "norm_q.weight", L1(hd));
+    xd_w_vec(d, &w->q_bias, "norm_q.bias", L1(hd));
+    xd_w_vec(d, &w->k_gain, "norm_k.weight", L1(hd));
+    xd_w_vec(d, &w->k_bias, "norm_k.bias", L1(hd));
+    xd_w_leave(d);
+    zero_weights(d, c, "norm2", &w->after);
+    xd_w_linear(d, &w->up, "ff.net.0.proj", XD_COL, 1, L1(D), L1(4 * D), 1);
+    xd_w_linear(d, &w->down, "ff.net.2", XD_ROW, 1, L1(4 * D), L1(D), 1);
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    int64_t    D = c->dim, p = c->patch, t = c->patch_t;
+    int64_t    tokens = frames_of(c) * (c->height / p) * (c->width / p);
+    if (t)
+        xd_w_linear(d, &g->patch, "patch_embed.proj", XD_MIRROR, 1, L1(c->in_ch * t * p * p), L1(D), 1);
+    else
+        xd_w_linear_as(d, &g->patch, "patch_embed.proj", XD_MIRROR, 1, 4,
+                       (int64_t[]){ D, c->in_ch, p, p }, c->patch_bias);
+    xd_w_linear(d, &g->text, "patch_embed.text_proj", XD_MIRROR, 1, L1(c->text), L1(D), 1);
+    if (c->learned)
+        xd_w_table_as(d, &g->places, "patch_embed.pos_embedding", 3,
+                      (int64_t[]){ 1, c->most_text + tokens, D });
+    xd_w_enter(d, "time_embedding");
+    xd_w_linear(d, &g->time.a, "linear_1", XD_MIRROR, 1, L1(D), L1(c->temb), 1);
+    xd_w_linear(d, &g->time.b, "linear_2", XD_MIRROR, 1, L1(c->temb), L1(c->temb), 1);
+    xd_w_leave(d);
+    if (c->ofs)
+        xd_mlp_weights(d, "ofs_embedding", &g->ofs, c->ofs, c->ofs);
+    affine(d, c, "norm_final", &g->gain, &g->bias);
+    xd_w_linear(d, &g->mod, "norm_out.linear", XD_MIRROR, 1, L1(c->temb), L1(2 * D), 1);
+    affine(d, c, "norm_out.norm", &g->out_gain, &g->out_bias);
+    xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1((t ? t : 1) * p * p * c->out_ch), 1);
+}
+
+/* ---- rotary positions --------------------------------------------------------------------- */
+
+/* Positions of one axis: 1.5 counts tokens; before, the grid is stretched over the part of the trained
+ * one that has its shape (diffusers' get_resize_crop_region_for_grid), in f32 as there. */
+typedef struct axis { int64_t n; float start, stop; int count; } axis;
+
+static float at_axis(const axis *a, int64_t i)
+{
+    if (a->count || a->n == 1)
+        return a->count ? (float)i : a->start;
+    float step = (a->stop - a->start) / (float)(a->n - 1);
+    return i < a->n / 2 ? a->start + step * (float)i : a->stop - step * (float)(a->n - 1 - i);
+}
+
+static void crop(const cfg *c, int64_t h, int64_t w, axis *rows, axis *cols)
+{
+    double th = (double)(c->height / c->patch), tw = (double)(c->width / c->patch);
+    double H = th, W = tw;
+    if ((double)h / (double)w > th / tw)
+        W = nearbyint(th / (double)h * (double)w);
+    else
+        H = nearbyint(tw / (double)w * (double)h);
+    double top = nearbyint((th - H) / 2), left = nearbyint((tw - W) / 2);
+    *rows = (axis){ h, (float)top, (float)((top + H) * (double)(h - 1) / (double)h), 0 };
+    *cols = (axis){ w, (float)left, (float)((left + W) * (double)(w - 1) / (double)w), 0 };
+}
+
+typedef struct turn {           /* what the table of angles is filled from                     */
+    const xd_exec *x;
+    const cfg     *c;
+    double (*fn)(double);
+} turn;
+
+static float *angles(float *row, int64_t width, float pos, double (*fn)(double))
+{
+    for (int64_t k = 0; k < width; k += 2) {
+        float freq = 1.0f / (float)pow(theta, (double)((float)k / (float)width));
+        *row++ = (float)fn((double)(pos * freq));
+    }
+    return row;
+}
+
+static void fill_turns(void *ctx, float *buf)
+{
+    const turn *t = ctx;
+    const cfg  *c = t->c;
+    int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
+    axis        rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
+    if (!c->patch_t)
+        crop(c, H, W, &rows, &cols);
+    for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
+        int64_t at = xd_where(t->x, XD_IMG, i);
+        buf = angles(buf, hd / 4, (float)(at / (H * W)), t->fn);
+        buf = angles(buf, hd / 8 * 3, at_axis(&rows, at / W % H), t->fn);
+        buf = angles(buf, hd / 8 * 3, at_axis(&cols, at % W), t->fn);
+    }
+}
+
+static xd_tensor turns(xd_exec *x, const cfg *c, double (*fn)(double))
+{
+    turn      t = { x, c, fn };
+    xd_tensor r = xd_new_f32(x, xd_n(x, XD_IMG), c->head_dim / 2);
+    xd_fill(x, r, fill_turns, &t);
+    return r;
+}
+
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    local      *l = s->local;
+    xd_tensor   waves = xd_time_embed(x, &in->t, 1, c->dim, c->flip, c->freq_shift, 1);
+    xd_tensor   emb = xd_mlp_run(x, waves, &g->time, XD_SILU);
+    if (c->ofs) {
+        waves = xd_time_embed(x, &offset, 1, c->ofs, c->flip, c->freq_shift, 1);
+        xd_add(x, emb, xd_mlp_run(x, waves, &g->ofs, XD_SILU));
+    }
+    l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+    if (c->rope) {
+        l->cos = turns(x, c, cos);
+        l->sin = turns(x, c, sin);
+    }
+}
+
+/* ---- entering ----------------------------------------------------------------------------- */
+
+typedef struct waves {          /* sinusoids of my video tokens                                */
+    const xd_exec *x;
+    const cfg     *c;
+} waves;
+
+/* `width` values: sines, then cosines. */
+static float *sinusoids(float *row, int64_t width, double pos)
+{
+    int64_t half = width / 2;
+    for (int64_t k = 0; k < half; k++) {
+        double a = pos / pow(theta, (double)k / (double)half);
+        row[k] = (float)sin(a);
+        row[half + k] = (float)cos(a);
+    }
+    return row + width;
+}
+
+/* A quarter of the features tells the frame, then come column and row. */
+static void fill_waves(void *ctx, float *buf)
+{
+    const waves *w = ctx;
+    const cfg   *c = w->c;
+    int64_t      H = w->x->lay->grid[1], W = w->x->lay->grid[2], D = c->dim;
+    for (int64_t i = 0; i < xd_n(w->x, XD_IMG); i++) {
+        int64_t at = xd_where(w->x, XD_IMG, i);
+        buf = sinusoids(buf, D / 4, (double)((float)(at / (H * W)) / (float)c->time));
+        buf = sinusoids(buf, 3 * D / 8, (double)((float)(at % W) / (float)c->space));
+        buf = sinusoids(buf, 3 * D / 8, (double)((float)(at / W % H) / (float)c->space));
+    }
+}
+
+/* Rows of the learned table for my tokens of a stream. */
+static void learned(xd_exec *x, const cfg *c, const glob *g, xd_stream_id stream, xd_tensor h)
+{
+    int64_t  n = h.d[0], first = stream == XD_IMG ? c->most_text : 0;
+    int32_t *ids = malloc((size_t)n * sizeof *ids + 1);
+    for (int64_t i = 0; ids && i < n; i++)
+        ids[i] = (int32_t)(first + xd_where(x, stream, i));
+    if (!ids)
+        xd_exec_fail(x, XD_ENOMEM, "no memory for %lld positions", (long long)n);
+    else
+        xd_add(x, h, xd_lookup_rows(x, g->places, ids, n, XD_F32));
+    free(ids);
+}
+
+static int fits_table(xd_exec *x, const cfg *c)
+{
+    const int64_t *n = x->lay->grid;
+    return xd_check(x, !c->learned || (n[0] == frames_of(c) && n[1] == c->height / c->patch &&
+                                       n[2] == c->width / c->patch && x->lay->len[XD_TXT] <= c->most_text),
+                    "this model has learned positions for %lld x %lld x %lld tokens and %lld of text only",
+                    (long long)frames_of(c), (long long)(c->height / c->patch),
+                    (long long)(c->width / c->patch), (long long)c->most_text);
+}
+
+/* Latents and what is given beside them (an image), side by side. */
+static xd_tensor joined(xd_exec *x, const xd_input *in)
+{
+    if (!in->extra.p)
+        return in->lat;
+    xd_tensor t = xd_new_f32(x, in->lat.d[0], in->lat.d[1] + in->extra.d[1]);
+    xd_copy_to(x, xd_cols(t, 0, in->lat.d[1]), in->lat);
+    xd_copy_to(x, xd_cols(t, in->lat.d[1], in->extra.d[1]), in->extra);
+    return t;
+}
+
+static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    int64_t     ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
+    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && s->h.d[0] == nimg + ntxt,
+                  "%lld video and %lld text tokens came with %lld rows of state", (long long)nimg,
+                  (long long)ntxt, (long long)s->h.d[0]) || !fits_table(x, c))
+        return;
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor txt = xd_rows(s->h, 0, ntxt), img = xd_rows(s->h, ntxt, nimg);
+    if (ntxt)
+        xd_linear_into(x, txt, in->txt, &g->text);
+    xd_linear_into(x, img, joined(x, in), &g->patch);
+    if (c->learned) {
+        learned(x, c, g, XD_TXT, txt);
+        learned(x, c, g, XD_IMG, img);
+    } else if (!c->rope) {
+        waves     w = { x, c };
+        xd_tensor t = xd_new_f32(x, nimg, c->dim);
+        xd_fill(x, t, fill_waves, &w);
+        xd_add(x, img, t);
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+enum { VIDEO, TEXT };           /* halves of a modulation                                      */
+
+/* Both streams normalised and modulated, in one tensor: text first. */
+static xd_tensor norm(xd_exec *x, const cfg *c, const zero *w, xd_tensor h, xd_tensor mod, int64_t ntxt)
+{
+    xd_tensor y = xd_new(x, h.d[0], h.d[1]);
+    for (int half = VIDEO; half <= TEXT; half++) {
+        int64_t at = half == TEXT ? 0 : ntxt, n = half == TEXT ? ntxt : h.d[0] - ntxt;
+        xd_norm_into(x, xd_rows(y, at, n), xd_rows(h, at, n), w->gain, w->bias,
+                     xd_rows(mod, 3 * half + 1, 1), xd_rows(mod, 3 * half, 1), c->eps);
+    }
+    return y;
+}
+
+static void add(xd_exec *x, xd_tensor h, xd_tensor mod, xd_tensor in, const xd_lin *w, int64_t ntxt)
+{
+    xd_linear_add(x, xd_rows(h, 0, ntxt), xd_rows(mod, 3 * TEXT + 2, 1), xd_rows(in, 0, ntxt), w);
+    xd_linear_add(x, xd_rows(h, ntxt, h.d[0] - ntxt), xd_rows(mod, 3 * VIDEO + 2, 1),
+                  xd_rows(in, ntxt, h.d[0] - ntxt), w);
+}
+
+/* Normalises all rows of q or k; those of the video turn. */
+static xd_tensor turned(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, const local *l, int64_t ntxt)
+{
+    xd_tensor out = xd_new_as(x, x->act, 3, in.d), no = { 0 };
+    int64_t   n = in.d[0] - ntxt;
+    xd_qk_layer_norm_into(x, xd_rows(out, 0, ntxt), xd_rows(in, 0, ntxt), gain, bias, qk_eps, no, no);
+    xd_qk_layer_norm_into(x, xd_rows(out, ntxt, n), xd_rows(in, ntxt, n), gain, bias, qk_eps, l->cos, l->sin);
+    return out;
+}
+
+static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const blk   *w = w_;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    int64_t      ntxt = xd_n(x, XD_TXT), hd = c->head_dim;
+    xd_tensor    mod = xd_mod_rows(x, l->active, &w->before.mod, 6);
+    size_t       mark = xd_arena_mark(x->tmp);
+    xd_tensor    y = xd_linear(x, norm(x, c, &w->before, s->h, mod, ntxt), &w->qkv);
+    xd_tensor    q = turned(x, xd_heads(xd_seg(y, &w->qkv, 0), hd), w->q_gain, w->q_bias, l, ntxt);
+    xd_tensor    k = turned(x, xd_heads(xd_seg(y, &w->qkv, 1), hd), w->k_gain, w->k_bias, l, ntxt);
+    xd_tensor    o = xd_flat(xd_attn(x, q, k, xd_heads(xd_seg(y, &w->qkv, 2), hd), 0));
+    add(x, s->h, mod, o, &w->out, ntxt);
+    xd_arena_rewind(x->tmp, mark);
+    mod = xd_mod_rows(x, l->active, &w->after.mod, 6);
+    y = xd_linear_act(x, norm(x, c, &w->after, s->h, mod, ntxt), &w->up, XD_GELU_TANH);
+    add(x, s->h, mod, y, &w->down, ntxt);
+}
+
+/* Two norms in a row; the modulation of the second has shift, then scale. */
+static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    const glob  *g = n->glob;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    int64_t      ntxt = xd_n(x, XD_TXT), N = xd_n(x, XD_IMG);
+    xd_tensor    no = { 0 }, out = xd_new_f32(x, N, g->out.w.out);
+    size_t       mark = xd_arena_mark(x->tmp);
+    xd_tensor    mod = xd_mod_rows(x, l->active, &g->mod, 2), a = xd_new_f32(x, N, c->dim);
+    xd_norm_into(x, a, xd_rows(s->h, ntxt, N), g->gain, g->bias, no, no, c->eps);
+    xd_norm_into(x, a, a, g->out_gain, g->out_bias, xd_rows(mod, 1, 1), xd_rows(mod, 0, 1), c->eps);
+    xd_linear_into(x, out, a, &g->out);
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+static const xd_block kind = { "transformer_blocks.%d", sizeof(blk), blk_weights, forward };
+
+static const xd_block *block(const void *c, int layer)
+{
+    (void)c, (void)layer;
+    return &kind;
+}
+
+extern const xd_dit xd_dit_cogvideox;
+const xd_dit xd_dit_cogvideox = {
+    .net = { .name = "cogvideox", .classes = { "CogVideoXTransformer3DModel" }, .fields = fields,
+             .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check, .nlayers = nlayers,
+             .block = block, .weights = weights },
+    .info = info, .cond = cond, .embed = embed, .head = head,
+};
