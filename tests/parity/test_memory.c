@@ -18,7 +18,7 @@
 #include "base/par.h"
 #include "engine/engine.h"
 
-enum { DIM = 768, HEADS = 12, STEPS = 3, SIDE = 128 };
+enum { DIM = 768, HEADS = 12, STEPS = 3, SIDE = 48, PROGRAM = 16000000 };
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -278,13 +278,14 @@ static int same_picture(const look *a, const look *b)
 
 /* ---- the tests ---------------------------------------------------------------------------- */
 
-/* All ranks of an exact plan hold what one holds, 15 % more, and their activations. A sanitizer's own
- * memory is far more than that. */
+/* All ranks of an exact plan hold what one holds, 15 % more, and their activations; of a checkpoint
+ * below 900 MB also PROGRAM bytes a rank, which a process has of its own (a copy of the weights would
+ * be ten times as much). A sanitizer's own memory is far more than that. */
 static void together(const char *name, xd_parallel p, int n, const look *one, double one_held)
 {
     look   l = run(&p);
     double held = sum(l.loop), act = sum(l.act), weights = sum(l.weights);
-    double allowed = 1.15 * one_held + act;
+    double allowed = 1.15 * one_held + act + (file_bytes < 9e8 ? (n - 1) * (double)PROGRAM : 0);
     check(l.status == XD_OK, name, l.msg);
     check(rank >= n || l.shared, name, "its weights are not shared");
     check(same_picture(one, &l), name, "another picture");
