@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Write tests/golden/stale: what methods with stale keys and values compute, by diffusers' PixArt.
+"""Write tests/golden/stale: what methods with stale keys and values compute, by diffusers' PixArt and FLUX.
 
-    tools/golden_stale.py               # reads tests/golden/alpha (tools/golden.py makes it)
+    tools/golden_stale.py               # reads tests/golden/alpha and flux (tools/golden.py, golden_joint.py)
 
-Written with the versions that tools/golden.py names. The request is tests/golden/alpha/golden.json.
-Tensors, all [C,h,w], the latents after the last step:
+Written with the versions that tools/golden.py names. The requests are golden.json of alpha and flux, the
+files golden.safetensors and flux.safetensors. Tensors, all [C,h,w], the latents after the last step:
 
-    pipefusion.M.W      M patches of tokens, W exact steps at the start
-    displaced.R.W       R members, each with its tokens (DistriFusion)
+    pipefusion.M.W      M patches of tokens, W exact steps at the start; of FLUX with the text in the
+                        first patch (its keys and values are of this step for all patches)
+    every.M.W           FLUX: with the text in every patch
+    displaced.R.W       R members, each with its tokens (DistriFusion), of FLUX also of the text
 
 The network always runs on all tokens here; only the keys and values of its self-attentions are
 replaced. What depends on nothing else than its own token (norms, MLPs, attention to the text) is then
@@ -22,10 +24,13 @@ the step before; own rows are fresh.
 import copy
 import json
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from diffusers.models.embeddings import apply_rotary_emb
 from safetensors.torch import load_file, save_file
 
+import golden_joint
 from golden import ROOT, load
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -41,13 +46,33 @@ class StaleAttention:
         s, h = self.state, attn.heads
         split = lambda t: t.view(t.shape[0], t.shape[1], h, -1).transpose(1, 2)
         q, k, v = (split(f(hidden_states)) for f in (attn.to_q, attn.to_k, attn.to_v))
-        key = (s.name, self.block)
-        if s.fresh is not None:
-            rows, old = s.fresh[None, None, :, None], s.memory[key]
-            k, v = torch.where(rows, k, old[0]), torch.where(rows, v, old[1])
-        s.written[key] = (k, v)
+        k, v = s.mix((s.name, self.block), k, v)
         out = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(hidden_states.shape)
         return attn.to_out[1](attn.to_out[0](out))
+
+
+class StaleJoint:
+    """Attention of text and image together, text rows first, whose keys and values are fresh in some rows."""
+
+    def __init__(self, state, block):
+        self.state, self.block = state, block
+
+    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, image_rotary_emb=None):
+        s, text = self.state, encoder_hidden_states
+        heads = lambda t: t.unflatten(-1, (-1, attn.head_dim))
+        q, k, v = (heads(f(hidden_states)) for f in (attn.to_q, attn.to_k, attn.to_v))
+        q, k = attn.norm_q(q), attn.norm_k(k)
+        if text is not None:
+            tq, tk, tv = (heads(f(text)) for f in (attn.add_q_proj, attn.add_k_proj, attn.add_v_proj))
+            tq, tk = attn.norm_added_q(tq), attn.norm_added_k(tk)
+            q, k, v = (torch.cat(z, dim=1) for z in ((tq, q), (tk, k), (tv, v)))
+        q, k = (apply_rotary_emb(z, image_rotary_emb, sequence_dim=1) for z in (q, k))
+        q, k, v = (z.transpose(1, 2) for z in (q, k, v))
+        out = F.scaled_dot_product_attention(q, *s.mix((s.name, self.block), k, v)).transpose(1, 2).flatten(2, 3)
+        if text is None:
+            return out
+        n = text.shape[1]
+        return attn.to_out[1](attn.to_out[0](out[:, n:])), attn.to_add_out(out[:, :n])
 
 
 class State:
@@ -55,6 +80,14 @@ class State:
 
     def __init__(self):
         self.memory, self.written, self.fresh, self.name = {}, {}, None, None
+
+    def mix(self, key, k, v):
+        """Keys and values [1,H,n,D] of an attention: what is not fresh is as it was."""
+        if self.fresh is not None:
+            rows, old = self.fresh[None, None, :, None], self.memory[key]
+            k, v = torch.where(rows, k, old[0]), torch.where(rows, v, old[1])
+        self.written[key] = (k, v)
+        return k, v
 
 
 def cut(n, parts):
@@ -67,7 +100,7 @@ class Painter:
     """One request: the pipeline, and of tests/golden/alpha/golden.json the fields that are read here."""
 
     def __init__(self, pipe, req):
-        self.req, self.pipe = req, pipe
+        self.req, self.pipe, self.ntext = req, pipe, 0
         self.state = State()
         for i, b in enumerate(pipe.transformer.transformer_blocks):
             b.attn1.set_processor(StaleAttention(self.state, i))
@@ -112,9 +145,14 @@ class Painter:
         s.set_timesteps(self.req["num_inference_steps"])
         return s, self.noise() * s.init_noise_sigma
 
-    def pipefusion(self, patches, warmup):
+    def rows(self, mask, text):
+        """Rows of an attention: those of image tokens, and of text tokens where it flows."""
+        return mask
+
+    def pipefusion(self, patches, warmup, every=False):
         plain, lat = self.begin()
         masks = cut(self.tokens, patches)
+        some = torch.ones(self.ntext, dtype=torch.bool)
         own = [copy.deepcopy(plain) for _ in masks]     # a sampler's history is that of its patch
         for i, t in enumerate(plain.timesteps):
             if i < warmup:
@@ -122,52 +160,96 @@ class Painter:
                 self.remember()
                 lat = [s.step(pred, t, lat).prev_sample for s in own][0]
                 continue
-            for s, m in zip(own, masks):
-                pred = self.predict(lat, t, m)
-                self.remember(m)
+            for p, (s, m) in enumerate(zip(own, masks)):
+                fresh = self.rows(m, some if every or p == 0 else ~some)
+                pred = self.predict(lat, t, fresh)
+                self.remember(fresh)
                 lat = torch.where(self.cells(m), s.step(pred, t, lat).prev_sample, lat)
         return lat[0]
 
     def displaced(self, members, warmup):
         sched, lat = self.begin()
-        masks = cut(self.tokens, members)
+        masks, texts = cut(self.tokens, members), cut(self.ntext, members)
         for i, t in enumerate(sched.timesteps):
             if i < warmup:
                 pred = self.predict(lat, t, None)
                 self.remember()
             else:
                 pred, now = torch.zeros_like(lat), {}
-                for m in masks:
-                    pred = torch.where(self.cells(m), self.predict(lat, t, m), pred)
+                for m, text in zip(masks, texts):
+                    fresh = self.rows(m, text)
+                    pred = torch.where(self.cells(m), self.predict(lat, t, fresh), pred)
                     for key, kv in self.state.written.items():
-                        pick, was = m[None, None, :, None], now.get(key, kv)
+                        pick, was = fresh[None, None, :, None], now.get(key, kv)
                         now[key] = tuple(torch.where(pick, a, b) for a, b in zip(kv, was))
                 self.state.memory = now
             lat = sched.step(pred, t, lat).prev_sample
         return lat[0]
 
 
-def main():
-    torch.set_num_threads(1)
-    with torch.no_grad():
-        req = json.loads((GOLDEN / "alpha" / "golden.json").read_text())
-        p, out = Painter(load("alpha", GOLDEN), req), {}
-        steps = p.req["num_inference_steps"]
-        exact = load_file(GOLDEN / "alpha" / "golden.safetensors")[f"latents.0.{steps - 1}"]
-        apart = lambda z: ((z - exact).abs().max() / exact.abs().max()).item()
-        for z in (p.pipefusion(3, steps), p.displaced(2, steps), p.pipefusion(1, 1)):
-            assert apart(z) < 1e-5, f"without stale rows the pipeline's latents are {apart(z):.2g} away"
-        for w in (1, 2):
-            for m in (3, 4):
-                out[f"pipefusion.{m}.{w}"] = p.pipefusion(m, w)
-            for r in (2, 3):
-                out[f"displaced.{r}.{w}"] = p.displaced(r, w)
+class FluxPainter(Painter):
+    """One pass a step; the text's rows come first."""
+
+    def __init__(self, pipe, req):
+        self.req, self.pipe, self.state, self.patch = req, pipe, State(), 2
+        dit = pipe.transformer
+        for i, b in enumerate([*dit.transformer_blocks, *dit.single_transformer_blocks]):
+            b.attn.set_processor(StaleJoint(self.state, i))
+        self.emb, self.pooled, self.text_ids = pipe.encode_prompt(
+            req["prompts"][0], None, max_sequence_length=req["max_sequence_length"])
+        self.ntext, c, f = self.emb.shape[1], dit.config.in_channels // 4, pipe.vae_scale_factor
+        self.shape = (1, c, req["height"] // f, req["width"] // f)
+        self.tokens = self.shape[2] * self.shape[3] // 4
+
+    def rows(self, mask, text):
+        return torch.cat([text, mask])
+
+    def predict(self, lat, t, fresh):
+        self.state.fresh, self.state.name = fresh, "prompt"
+        _, c, h, w = self.shape
+        ids = self.pipe._prepare_latent_image_ids(1, h // 2, w // 2, "cpu", torch.float32)
+        out = self.pipe.transformer(
+            self.pipe._pack_latents(lat, 1, c, h, w), timestep=t.expand(1) / 1000,
+            guidance=torch.full([1], self.req["guidance_scale"]), pooled_projections=self.pooled,
+            encoder_hidden_states=self.emb, txt_ids=self.text_ids, img_ids=ids).sample
+        return self.pipe._unpack_latents(out, self.req["height"], self.req["width"], self.pipe.vae_scale_factor)
+
+    def begin(self):
+        s, n = copy.deepcopy(self.pipe.scheduler), self.req["num_inference_steps"]
+        c = s.config
+        mu = c.base_shift + (self.tokens - c.base_image_seq_len) * (
+            (c.max_shift - c.base_shift) / (c.max_image_seq_len - c.base_image_seq_len))
+        s.set_timesteps(sigmas=np.linspace(1.0, 1 / n, n), mu=mu)
+        return s, self.noise()
+
+
+def write(name, painter, file, ways):
+    steps, out = painter.req["num_inference_steps"], {}
+    exact = load_file(GOLDEN / name / "golden.safetensors")[f"latents.0.{steps - 1}"]
+    apart = lambda z: ((z - exact).abs().max() / exact.abs().max()).item()
+    for z in (painter.pipefusion(3, steps), painter.displaced(2, steps), painter.pipefusion(1, 1)):
+        assert apart(z) < 1e-5, f"without stale rows the pipeline's latents are {apart(z):.2g} away"
+    for w in (1, 2):
+        for m in (3, 4):
+            for way in ways:
+                out[f"{way}.{m}.{w}"] = painter.pipefusion(m, w, way == "every")
+        for r in (2, 3):
+            out[f"displaced.{r}.{w}"] = painter.displaced(r, w)
     for k, z in out.items():
-        print(f"{k}: {apart(z):.3f} of the largest value away from exact")
+        print(f"{name} {k}: {apart(z):.4f} of the largest value away from exact")
     d = GOLDEN / "stale"
     d.mkdir(exist_ok=True)
-    save_file({k: z.contiguous() for k, z in out.items()}, d / "golden.safetensors")
-    (d / "golden.safetensors").chmod(0o644)
+    save_file({k: z.contiguous() for k, z in out.items()}, d / file)
+    (d / file).chmod(0o644)
+
+
+def main():
+    torch.set_num_threads(1)
+    request = lambda name: json.loads((GOLDEN / name / "golden.json").read_text())
+    with torch.no_grad():
+        write("alpha", Painter(load("alpha", GOLDEN), request("alpha")), "golden.safetensors", ["pipefusion"])
+        flux = FluxPainter(golden_joint.load("flux", GOLDEN, False, False), request("flux"))
+        write("flux", flux, "flux.safetensors", ["pipefusion", "every"])
 
 
 if __name__ == "__main__":

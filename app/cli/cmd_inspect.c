@@ -19,9 +19,9 @@ static void help(FILE *f)
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
     const xd_opt_group groups[] = { { "Options", NULL } };
-    fputs("Usage: xdit inspect DIR [options]\n\n"
+    fputs("Usage: xdit inspect DIR|FILE [options]\n\n"
           "Lists the components of a model directory: classes, tensors, bytes, dtypes,\n"
-          "and what is missing.\n", f);
+          "and what is missing. Of a safetensors file: what it holds, in which layout.\n", f);
     xd_opt_help(f, &s, groups, 1);
     fputs("\nExamples:\n"
           "  xdit inspect models/demo-pixart\n"

@@ -215,8 +215,10 @@ XD_API void xd_output_sweep(void);
 /* ---- looking at models and machines ----------------------------------------------------- */
 
 typedef struct xd_inspect_args {        /* start with {0}                                    */
-    const char *model;          /* a model directory, also one that has only configs          */
-    const char *tensors;        /* NULL: a summary; else a component: "name shape" lines       */
+    const char *model;          /* a model directory, also one that has only configs, or a
+                                   safetensors file                                          */
+    const char *tensors;        /* NULL: a summary; else a component: "name shape" lines; of a
+                                   file all its tensors                                      */
     int         json;
     void      (*line)(void *cookie, const char *line);
     void       *cookie;

@@ -168,7 +168,7 @@ int xd_reduce_direct(size_t bytes, int size)
 
 int64_t xd_piece(int64_t n, int r, int size)
 {
-    return n / size * r + (r < n % size ? r : n % size);
+    return n * r / size;        /* as tokens and weights are cut                               */
 }
 
 /* Overflow of integers wraps, as it does in the widest MPI libraries. */

@@ -10,12 +10,15 @@
 #include "comm/kinds.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 static struct {
     int      worlds;            /* open ones                                                   */
@@ -145,16 +148,65 @@ static int populate(char *base, size_t bytes, int part, int parts)
 #endif
 }
 
+/* The file that an address is mapped from; 0: none that has a name. */
+static int file_behind(const void *p, char *path, size_t size)
+{
+    char               line[4352];
+    unsigned long long from, to, at = (unsigned long long)(uintptr_t)p;
+    int                skip = 0, found = 0;
+    FILE              *f = fopen("/proc/self/maps", "r");
+    while (f && !found && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        found = sscanf(line, "%llx-%llx %*s %*s %*s %*s %n", &from, &to, &skip) == 2 &&
+                at >= from && at < to;
+    }
+    if (f)
+        fclose(f);
+    if (!found || line[skip] != '/')
+        return 0;
+    int n = snprintf(path, size, "%s", line + skip);
+    return n > 0 && (size_t)n < size;
+}
+
+/* Open MPI removes the file of a window when it is freed, so that a killed rank would leave it: its
+ * name goes as soon as all ranks have it mapped, and comes back for a moment when it is freed. */
+static void hide(xd_win *w, const void *base)
+{
+    char        path[4096];
+    struct stat st;
+    if (file_behind(base, path, sizeof path) && lstat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+        (w->name = strdup(path)) && unlink(path) != 0) {
+        free(w->name);
+        w->name = NULL;
+    }
+}
+
+static void free_window(xd_win *w)
+{
+    int fd = w->name ? open(w->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0)
+        close(fd);
+    MPI_Win_free(&w->win);
+    free(w->name);
+    free(w);
+}
+
+/* Did all ranks of a group come so far? */
+static int all_ok(const xd_group *g, int ok)
+{
+    return MPI_Allreduce(MPI_IN_PLACE, &ok, 1, MPI_INT, MPI_MIN, g->mpi) == MPI_SUCCESS && ok;
+}
+
 /* All memory lies at rank 0, which comes first. All ranks agree whether there is any. */
 static void *mpi_share(xd_comm *c, size_t bytes, int *first)
 {
     xd_group *g = c->priv;
-    xd_win   *w = malloc(sizeof *w);
+    xd_win   *w = calloc(1, sizeof *w);
     MPI_Aint  size = 0;
     void     *base = NULL;
-    int       unit = 1, ok = w != NULL;
+    int       unit = 1, ok;
     *first = c->rank == 0;
-    if (MPI_Allreduce(MPI_IN_PLACE, &ok, 1, MPI_INT, MPI_MIN, g->mpi) != MPI_SUCCESS || !ok) {
+    if (!all_ok(g, w != NULL)) {
         free(w);
         return NULL;
     }
@@ -164,13 +216,15 @@ static void *mpi_share(xd_comm *c, size_t bytes, int *first)
         MPI_Win_set_errhandler(w->win, MPI_ERRORS_RETURN);
         w->next = g->wins;
         g->wins = w;
-        ok = MPI_Win_shared_query(w->win, 0, &size, &unit, &base) == MPI_SUCCESS && base &&
-             populate(base, bytes, c->rank, c->size);
+        ok = MPI_Win_shared_query(w->win, 0, &size, &unit, &base) == MPI_SUCCESS && base;
     } else {
         free(w);
     }
-    MPI_Allreduce(MPI_IN_PLACE, &ok, 1, MPI_INT, MPI_MIN, g->mpi);
-    return ok ? base : NULL;
+    if (!all_ok(g, ok))
+        return NULL;
+    if (*first)
+        hide(w, base);
+    return all_ok(g, populate(base, bytes, c->rank, c->size)) ? base : NULL;
 }
 
 static void mpi_abort(xd_comm *c, int code)
@@ -200,8 +254,7 @@ static void mpi_close(xd_comm *c)
     xd_world *w = g->world;
     for (xd_win *v = g->wins, *next; v; v = next) {
         next = v->next;
-        MPI_Win_free(&v->win);
-        free(v);
+        free_window(v);
     }
     MPI_Comm_free(&g->mpi);
     free(g);

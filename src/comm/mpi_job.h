@@ -13,6 +13,7 @@
 typedef struct xd_win {         /* shared memory of a group                                    */
     struct xd_win *next;
     MPI_Win        win;
+    char          *name;        /* of its file, which is hidden; NULL: not, or another rank's   */
 } xd_win;
 
 typedef struct xd_world {       /* shared by a world and its groups; freed by its last group   */

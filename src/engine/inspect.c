@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/inspect_file.h"
 
 static void line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
 
@@ -197,6 +198,8 @@ xd_status xd_inspect(const xd_inspect_args *a, xd_err *e)
     xd_model  m;
     row       rows[XD_MAXTEXT + 2];
     int       n = 0;
+    if (a->model && xd_file_exists(a->model) && !xd_file_is_dir(a->model))
+        return xd_inspect_file(a, e);
     xd_status s = xd_model_find(a->model, &dir, e);
     if (s == XD_OK && a->tensors) {
         s = list_component(a, dir, e);

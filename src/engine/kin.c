@@ -12,7 +12,7 @@
 #include "engine/ranks.h"
 
 enum { NPART = 2 };
-static const size_t slack = (size_t)16 << 20;   /* bytes left to the messages of MPI          */
+static const size_t slack = (size_t)16 << 20;   /* bytes left to MPI                           */
 
 typedef struct card {           /* what a rank tells its host                                  */
     int64_t  color[NPART];      /* equal: the same stage and share; -1: it has none of it       */
@@ -160,20 +160,34 @@ xd_status xd_kin_agree(const xd_part *p, xd_status mine, xd_err *e)
     return xd_ranks_agree_in(p->kin.c, p->kin.me, mine, e);
 }
 
-xd_status xd_kin_lend(xd_part *p, xd_status s, xd_err *e)
+/* The block, or NULL on all of the kin. Address space is looked at first: Open MPI crashes when a
+ * rank has too little of it for a window. */
+static char *block(const xd_part *p)
 {
     xd_comm *c = p->kin.c;
+    size_t   machine, process, bytes = p->room + XD_ALIGN;
+    int64_t  one = 1;
     int      first;
+    xd_cpu_room(&machine, &process);
+    int32_t  fits = c->ops->share != NULL && process > bytes && process - bytes > slack;
+    xd_req   q = c->ops->allreduce(c, xd_view(&fits, XD_I32, 1, &one), XD_MIN);
+    if (c->ops->wait(c, &q, 1) != XD_OK || !fits)
+        return NULL;
+    return c->ops->share(c, bytes, &first);
+}
+
+xd_status xd_kin_lend(xd_part *p, xd_status s, xd_err *e)
+{
     if ((s = xd_kin_agree(p, s, e)) != XD_OK)
         return s;
-    char *base = c->ops->share ? c->ops->share(c, p->room + XD_ALIGN, &first) : NULL;
+    char *base = block(p);
     if (!base) {
         xd_log(XD_LOG_INFO, "%s: there is no shared memory of %.3f GiB: every rank keeps weights of "
                "its own", p->name, (double)p->room / 1073741824.0);
         return XD_OK;
     }
     size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN;   /* the same on all ranks */
-    xd_store_lend(p->store, base + lead, p->room, c->rank, c->size);
+    xd_store_lend(p->store, base + lead, p->room, p->kin.c->rank, p->kin.c->size);
     p->shared = 1;
     return XD_OK;
 }

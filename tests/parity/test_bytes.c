@@ -4,7 +4,8 @@
  *     test_bytes MODEL
  *
  * No MPI: every rank of a plan is walked through on the count device, one exact step and one with
- * stale keys and values. The formulas below are written from the document, with a cut of their
+ * stale keys and values. Where text flows, plans with patches are counted with the text in the first
+ * patch and with the text in every one. The formulas below are written from the document, with a cut of their
  * own, so that code and document must agree to the byte, for extents that no degree divides. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,58 +18,76 @@ enum { STEPS = 4, STALE = 1, SINGLE = 8192 };   /* SINGLE: all-reduces up to thi
 
 typedef struct plan {
     int deg[XD_NAXES];          /* tensor, ulysses, ring, pipe, cfg, data                      */
-    int patches, displaced;
+    int patches, displaced, every;      /* every: where text flows, it goes with every patch    */
 } plan;
 
 static const plan plans[] = {
-    { { 1, 1, 1, 1, 1, 1 }, 1, 0 }, { { 1, 1, 1, 1, 2, 1 }, 1, 0 }, { { 1, 1, 1, 1, 1, 3 }, 1, 0 },
-    { { 1, 3, 1, 1, 1, 1 }, 1, 0 }, { { 1, 7, 1, 1, 1, 1 }, 1, 0 }, { { 1, 1, 4, 1, 1, 1 }, 1, 0 },
-    { { 1, 2, 3, 1, 1, 1 }, 1, 0 }, { { 3, 1, 1, 1, 1, 1 }, 1, 0 }, { { 2, 2, 1, 1, 1, 1 }, 1, 0 },
-    { { 1, 1, 1, 4, 1, 1 }, 4, 0 }, { { 1, 1, 1, 3, 1, 1 }, 5, 0 }, { { 1, 1, 1, 3, 1, 1 }, 1, 0 },
-    { { 1, 1, 4, 1, 1, 1 }, 1, 1 }, { { 1, 2, 2, 1, 1, 1 }, 1, 1 }, { { 1, 2, 1, 3, 2, 1 }, 3, 0 },
-    { { 1, 1, 2, 2, 1, 1 }, 3, 0 }, { { 2, 2, 2, 2, 2, 2 }, 3, 0 }, { { 2, 1, 3, 2, 2, 1 }, 1, 1 },
-    { { 6, 1, 1, 1, 1, 1 }, 1, 0 }, { { 1, 1, 1, 9, 1, 1 }, 2, 0 },
+    { { 1, 1, 1, 1, 1, 1 }, 1, 0, 0 }, { { 1, 1, 1, 1, 2, 1 }, 1, 0, 0 },
+    { { 1, 1, 1, 1, 1, 3 }, 1, 0, 0 }, { { 1, 3, 1, 1, 1, 1 }, 1, 0, 0 },
+    { { 1, 7, 1, 1, 1, 1 }, 1, 0, 0 }, { { 1, 1, 4, 1, 1, 1 }, 1, 0, 0 },
+    { { 1, 2, 3, 1, 1, 1 }, 1, 0, 0 }, { { 3, 1, 1, 1, 1, 1 }, 1, 0, 0 },
+    { { 2, 2, 1, 1, 1, 1 }, 1, 0, 0 }, { { 1, 1, 1, 4, 1, 1 }, 4, 0, 0 },
+    { { 1, 1, 1, 3, 1, 1 }, 5, 0, 0 }, { { 1, 1, 1, 3, 1, 1 }, 1, 0, 0 },
+    { { 1, 1, 4, 1, 1, 1 }, 1, 1, 0 }, { { 1, 2, 2, 1, 1, 1 }, 1, 1, 0 },
+    { { 1, 2, 1, 3, 2, 1 }, 3, 0, 0 }, { { 1, 1, 2, 2, 1, 1 }, 3, 0, 0 },
+    { { 2, 2, 2, 2, 2, 2 }, 3, 0, 0 }, { { 2, 1, 3, 2, 2, 1 }, 1, 1, 0 },
+    { { 6, 1, 1, 1, 1, 1 }, 1, 0, 0 }, { { 1, 1, 1, 9, 1, 1 }, 2, 0, 0 },
 };
 
-static const int64_t sizes[][2] = { { 11, 13 }, { 1, 3 }, { 32, 24 } };          /* tokens: h, w */
+static const int64_t sizes[][2] = { { 11, 13 }, { 1, 3 }, { 32, 24 }, { 9, 11 } };   /* tokens: h, w */
 
 static int checks, failures;
 
 /* ---- the document's formulas -------------------------------------------------------------- */
 
-typedef struct model { int64_t N, H, d, D, F, e; int sites, passes; } model;
+/* What a block sends: attentions of all tokens and of the image alone, and sums over tensor ranks of
+ * [n,D] for the rows of the text, of the image, and of both at once. */
+typedef struct sends { int both, image, sum_text, sum_image, sum_both; } sends;
+
+/* which[l]: what block l sends. */
+typedef struct model { int64_t N, K, H, d, D, F, e; int passes; const sends *which[64]; } model;
 typedef struct where { int at[XD_NAXES], first, last; } where;
+
+static const sends cross = { 1, 0, 0, 3, 0 };           /* PixArt: attention, text, MLP         */
+static const sends pair = { 1, 0, 2, 2, 0 }, solo = { 1, 0, 0, 0, 1 };          /* FLUX         */
+static const sends joint[2][2] = {                      /* SD3: [last][with a second attention] */
+    { { 1, 0, 2, 2, 0 }, { 1, 1, 2, 3, 0 } }, { { 1, 0, 0, 2, 0 }, { 1, 1, 0, 3, 0 } },
+};
 
 static int64_t part(int64_t n, int i, int k)
 {
     return n * (i + 1) / k - n * i / k;
 }
 
-/* Image tokens of a unit (patch, or -1 for all) on member u, r. */
-static int64_t rows(const model *m, const plan *p, int unit, int u, int r)
+typedef enum of { TEXT = 1, IMAGE = 2, BOTH = 3 } of;
+
+/* Tokens of a unit (patch, or -1 for all) on member u, r. */
+static int64_t rows(const model *m, const plan *p, int unit, int u, int r, of what)
 {
     int64_t n = 0;
-    for (int q = 0; q < p->patches; q++)
+    int     sp = u + r * p->deg[XD_ULYSSES], members = p->deg[XD_ULYSSES] * p->deg[XD_RING];
+    for (int q = 0; q < p->patches && (what & IMAGE); q++)
         if (unit < 0 || q == unit)
-            n += part(part(m->N, q, p->patches), u + r * p->deg[XD_ULYSSES],
-                      p->deg[XD_ULYSSES] * p->deg[XD_RING]);
+            n += part(part(m->N, q, p->patches), sp, members);
+    if ((what & TEXT) && (unit <= 0 || p->every))
+        n += part(m->K, sp, members);
     return n;
 }
 
 /* Tokens of a whole ring member. */
-static int64_t rows_ring(const model *m, const plan *p, int unit, int r)
+static int64_t rows_ring(const model *m, const plan *p, int unit, int r, of what)
 {
     int64_t n = 0;
     for (int u = 0; u < p->deg[XD_ULYSSES]; u++)
-        n += rows(m, p, unit, u, r);
+        n += rows(m, p, unit, u, r, what);
     return n;
 }
 
 /* Trades n rows of q, k, v for heads, and rows of others for my heads' results. */
-static int64_t of_ulysses(const model *m, const plan *p, const where *w, int unit)
+static int64_t of_ulysses(const model *m, const plan *p, const where *w, int unit, of what)
 {
-    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING]);
-    int64_t all = rows_ring(m, p, unit, w->at[XD_RING]);
+    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], what);
+    int64_t all = rows_ring(m, p, unit, w->at[XD_RING], what);
     int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]);
     int64_t h = part(H, w->at[XD_ULYSSES], p->deg[XD_ULYSSES]);
     return (3 * n * (H - h) + (all - n) * h) * m->d * m->e;
@@ -76,41 +95,56 @@ static int64_t of_ulysses(const model *m, const plan *p, const where *w, int uni
 
 /* Ring: K and V of all members but my successor pass through me. With patches it is all tokens'
  * (the memory's), for each patch. Displaced: my own to everyone. */
-static int64_t of_ring(const model *m, const plan *p, const where *w, int unit)
+static int64_t of_ring(const model *m, const plan *p, const where *w, int unit, of what)
 {
     int     R = p->deg[XD_RING], me = w->at[XD_RING];
     int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]), n = 0;
     int64_t h = part(H, w->at[XD_ULYSSES], p->deg[XD_ULYSSES]);
     for (int r = 0; r < R; r++)
         if (!p->displaced && r != (me + 1) % R)
-            n += rows_ring(m, p, p->patches > 1 ? -1 : unit, r);
+            n += rows_ring(m, p, p->patches > 1 ? -1 : unit, r, what);
     if (p->displaced)
-        n = (R - 1) * rows_ring(m, p, unit, me);
+        n = (R - 1) * rows_ring(m, p, unit, me, what);
     return R == 1 ? 0 : 2 * n * h * m->d * m->e;
 }
 
-/* Three sums of [n,D] in f32. */
-static int64_t of_tensor(const model *m, const plan *p, const where *w, int unit)
+/* A sum of [n,D] in f32. */
+static int64_t of_tensor(const model *m, const plan *p, const where *w, int unit, of what)
 {
     int     T = p->deg[XD_TENSOR], me = w->at[XD_TENSOR];
-    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING]) * m->D;
+    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], what) * m->D;
     if (4 * n <= SINGLE)
-        return 3 * 4 * n * (T - 1);
-    return 3 * 4 * (n - part(n, me, T) + part(n, me, T) * (T - 1));
+        return 4 * n * (T - 1);
+    return 4 * (n - part(n, me, T) + part(n, me, T) * (T - 1));
+}
+
+/* My blocks on a unit. */
+static int64_t of_blocks(const model *m, const plan *p, const where *w, int unit)
+{
+    int64_t bytes = 0, attn[4], sum[4];
+    for (int k = TEXT; k <= BOTH; k++) {
+        attn[k] = of_ulysses(m, p, w, unit, (of)k) + of_ring(m, p, w, unit, (of)k);
+        sum[k] = of_tensor(m, p, w, unit, (of)k);
+    }
+    for (int l = w->first; l < w->last; l++) {
+        const sends *s = m->which[l];
+        bytes += s->both * attn[BOTH] + s->image * attn[IMAGE] + s->sum_text * sum[TEXT] +
+                 s->sum_image * sum[IMAGE] + s->sum_both * sum[BOTH];
+    }
+    return bytes;
 }
 
 static int64_t of_unit(const model *m, const plan *p, const where *w, int unit)
 {
     int     P = p->deg[XD_PIPE], C = p->deg[XD_CFG], is_last = w->at[XD_PIPE] == P - 1;
     int     mine = 0;
-    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING]);
+    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], IMAGE);
+    int64_t both = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], BOTH);
     for (int i = 0; i < m->passes; i++)
         mine += i % C == w->at[XD_CFG];
-    int64_t bytes = of_ulysses(m, p, w, unit) * m->sites + of_ring(m, p, w, unit) * m->sites +
-                    of_tensor(m, p, w, unit);
-    bytes *= (int64_t)(w->last - w->first) * mine;
+    int64_t bytes = of_blocks(m, p, w, unit) * mine;
     if (!is_last)
-        bytes += 4 * n * m->D * mine;           /* hidden states, to the next stage            */
+        bytes += 4 * both * m->D * mine;        /* hidden states, to the next stage            */
     else if (C > 1)
         bytes += 4 * n * m->F * mine;           /* predictions, to the other pass              */
     if (is_last && P > 1 && mine)
@@ -150,7 +184,8 @@ static where pose(xd_engine *g, const plan *p, int rank, int n)
                       .ring_degree = p->deg[XD_RING], .pipefusion_parallel_degree = p->deg[XD_PIPE],
                       .data_parallel_degree = p->deg[XD_DATA], .use_cfg_parallel = p->deg[XD_CFG] - 1,
                       .num_pipeline_patch = p->patches, .warmup_steps = STALE,
-                      .use_displaced_patches = p->displaced };
+                      .use_displaced_patches = p->displaced,
+                      .pipefusion_text = p->every ? "every" : "first" };
     must(xd_plan_make(&g->plan, &a, n, &g->model.dit_info, &e), &e);
     xd_topo_close(&g->count_topo);
     xd_comm_close(&g->count_world);
@@ -176,6 +211,31 @@ static void check(int64_t got, int64_t want, const xd_engine *g, const model *m,
            g->count_world->rank, step, (long long)got, (long long)want);
 }
 
+static const sends *kind_of(const xd_engine *g, int layer)
+{
+    const xd_part *p = &g->model.dit;
+    const xd_json *dual = xd_json_get(p->config, "dual_attention_layers");
+    double         n = 0, second = 0;
+    if (strcmp(p->def->name, "flux") == 0)
+        return xd_json_number(xd_json_get(p->config, "num_layers"), &n) && layer < (int)n ? &pair : &solo;
+    if (strcmp(p->def->name, "sd3") != 0)
+        return &cross;
+    for (int i = 0; i < xd_json_size(dual); i++)
+        second += xd_json_number(xd_json_at(dual, i), &n) && (int)n == layer;
+    return &joint[layer == p->net.nlayers - 1][second > 0];
+}
+
+static model model_of(const xd_engine *g, const xd_job *j)
+{
+    const xd_dit_info *d = &g->model.dit_info;
+    model m = { .N = j->tokens, .K = d->txt_flows ? xd_words_most(j) : 0, .H = d->heads, .d = d->head_dim,
+                .D = d->dim, .F = j->features, .e = (int64_t)xd_dtype_size(g->type),
+                .passes = j->npass };
+    for (int l = 0; l < d->nlayers && l < 64; l++)
+        m.which[l] = kind_of(g, l);
+    return m;
+}
+
 static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
 {
     const xd_dit_info *d = &g->model.dit_info;
@@ -183,12 +243,14 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
     xd_flow  f;
     xd_arena a;
     xd_cond  cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    model    m = { j->tokens, d->heads, d->head_dim, d->dim, j->features,
-                   (int64_t)xd_dtype_size(g->type), d->sites, j->npass };
+    model    m = model_of(g, j);
     must(xd_part_count(&g->model.dit, g->count, g->type, &e), &e);
     must(xd_room_open(&a, g->count, 0, &e), &e);
-    for (int i = 0; i < j->npass; i++)
-        cond[i].tok = xd_view2(a.base, XD_F32, 9, d->text_dim);
+    for (int i = 0; i < j->npass; i++) {
+        cond[i].tok = xd_view2(a.base, XD_F32, xd_words_most(j), d->text_dim);
+        if (d->pooled_dim)
+            cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
+    }
     xd_flow_open(&f, j, g->count, &g->count_topo, &a, &g->model.dit.shadow, cond);
     for (int i = 0; i <= STALE; i++) {
         int64_t before = g->count_world->traffic->bytes;
@@ -216,6 +278,26 @@ static void one_plan(xd_engine *g, const plan *p, const xd_request *r)
     }
 }
 
+/* A plan with this size in f32, without guidance, and in bf16; both ways of the text where there are
+ * two. */
+static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
+{
+    const xd_dit_info *d = &g->model.dit_info;
+    int ways = d->txt_flows && p.patches > 1 ? 2 : 1;
+    r->height = size[0] * d->patch[1] * g->model.vae_info.cell[1];
+    r->width = size[1] * d->patch[2] * g->model.vae_info.cell[2];
+    if (d->most[1] && (size[0] * d->patch[1] > d->most[1] || size[1] * d->patch[2] > d->most[2]))
+        return;
+    for (int v = 0; v < 3 * ways; v++) {
+        g->type = v % 3 == 2 ? XD_BF16 : XD_F32;
+        r->guidance_scale = v % 3 == 1 ? 1 : 4.5;
+        r->true_cfg_scale = v % 3 == 1 ? 0 : 2;         /* of models whose guidance is distilled */
+        r->max_sequence_length = v % 3 == 1 ? 77 : 9;
+        p.every = v / 3;
+        one_plan(g, &p, r);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const char *const prompt = "a red circle";
@@ -230,16 +312,10 @@ int main(int argc, char **argv)
     r.nprompts = 1;
     r.num_inference_steps = STEPS;
     r.no_resolution_binning = 1;
+    r.negative_prompt = "a blue star";
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++)
-        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
-            for (int v = 0; v < 3; v++) {       /* f32, without guidance, bf16                 */
-                const xd_dit_info *d = &g->model.dit_info;
-                g->type = v == 2 ? XD_BF16 : XD_F32;
-                r.guidance_scale = v == 1 ? 1 : 4.5;
-                r.height = sizes[s][0] * d->patch[1] * g->model.vae_info.cell[1];
-                r.width = sizes[s][1] * d->patch[2] * g->model.vae_info.cell[2];
-                one_plan(g, &plans[i], &r);
-            }
+        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
+            all_of(g, plans[i], sizes[k], &r);
     printf("%zu plans: %d steps of ranks compared, %d failures\n", sizeof plans / sizeof plans[0],
            checks, failures);
     xd_close(&g);

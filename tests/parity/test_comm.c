@@ -558,7 +558,7 @@ static xd_traffic by_hand(const xd_comm *c, int64_t scale)
     t.bytes = n * 4 * others;                           /* everything to everyone */
     t.messages = others;
     if (c->size > 1) {                                  /* pieces out, sums out */
-        int64_t mine = m / c->size + (c->rank < m % c->size);
+        int64_t mine = m * (c->rank + 1) / c->size - m * c->rank / c->size;
         t.bytes += (m - mine) * 8 + mine * 8 * others;
         t.messages += 2 * others;
     }

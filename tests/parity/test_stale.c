@@ -2,8 +2,8 @@
  *
  *     test_stale DIR
  *
- * DIR is tests/golden: alpha is the model and the request, stale/golden.safetensors the latents
- * that tools/golden_stale.py computes with diffusers. Run under mpirun on 1 to 3 ranks: on one
+ * DIR is tests/golden: alpha (PixArt) and flux are the models and the requests, stale/golden.safetensors
+ * and stale/flux.safetensors the latents that tools/golden_stale.py computes with diffusers. Run under mpirun on 1 to 3 ranks: on one
  * rank patches on a single stage, on more of them as many stages and ring members as ranks, on
  * two also Ulysses and cfg beneath patches. f32, within 2e-4 of the largest value; the exact
  * latents must be farther away than that, so that a method that is not stale fails. */
@@ -17,10 +17,10 @@
 
 static const double MOST = 2e-4, STALE = 1e-3;
 
-static const char    *dir;
+static const char    *dir, *name_of_model;
 static const xd_json *req;
 static xd_st         *st, *exact;
-static int            rank, ranks, plans, failures;
+static int            rank, ranks, plans, failures, flows;   /* flows: the model's text does     */
 
 static void fail(const char *what, const char *why)
 {
@@ -36,7 +36,7 @@ static xd_status paint(const xd_parallel *par, xd_engine **g, xd_result **out, x
     xd_open_args a = { .model = model, .dtype = "f32", .device = "cpu", .threads = 1,
                        .parallel = *par };
     xd_request   q;
-    snprintf(model, sizeof model, "%s/alpha", dir);
+    snprintf(model, sizeof model, "%s/%s", dir, name_of_model);
     xd_request_init(&q);
     q.prompts = &prompt;
     q.nprompts = 1;
@@ -46,6 +46,7 @@ static xd_status paint(const xd_parallel *par, xd_engine **g, xd_result **out, x
     q.num_inference_steps = (int)js_num(req, "num_inference_steps");
     q.guidance_scale = js_num(req, "guidance_scale");
     q.seed = (int64_t)js_num(req, "seed");
+    q.max_sequence_length = flows ? (int)js_num(req, "max_sequence_length") : 0;
     q.rng = "torch";
     q.no_resolution_binning = 1;
     q.latents_only = 1;
@@ -84,7 +85,7 @@ static void check(const xd_parallel *p, const char *name)
     xd_err     e = { 0 };
     xd_engine *g = NULL;
     xd_result *res = NULL;
-    snprintf(what, sizeof what, "%s, pipefusion %d ulysses %d ring %d cfg %d", name,
+    snprintf(what, sizeof what, "%s %s, pipefusion %d ulysses %d ring %d cfg %d", name_of_model, name,
              p->pipefusion_parallel_degree, p->ulysses_degree, p->ring_degree,
              p->use_cfg_parallel + 1);
     plans++;
@@ -97,23 +98,34 @@ static void check(const xd_parallel *p, const char *name)
     xd_close(&g);
 }
 
+/* The patches of a reference on all ranks as stages, and on two as something else, too. */
+static void check_patches(xd_parallel p, const char *name)
+{
+    p.pipefusion_parallel_degree = ranks;
+    check(&p, name);
+    if (ranks != 2)
+        return;
+    p.pipefusion_parallel_degree = 1;
+    p.ulysses_degree = 2;
+    check(&p, name);
+    p.ulysses_degree = 1;
+    if (flows)
+        p.ring_degree = 2;
+    else
+        p.use_cfg_parallel = 1;
+    check(&p, name);
+}
+
 static void check_all(int warmup)
 {
     char name[64];
-    for (int m = 3; m <= 4; m++) {
-        xd_parallel p = { .pipefusion_parallel_degree = ranks, .num_pipeline_patch = m,
-                          .warmup_steps = warmup };
-        snprintf(name, sizeof name, "pipefusion.%d.%d", m, warmup);
-        check(&p, name);
-        if (ranks == 2) {
-            p.pipefusion_parallel_degree = 1;
-            p.ulysses_degree = 2;
-            check(&p, name);
-            p.ulysses_degree = 1;
-            p.use_cfg_parallel = 1;
-            check(&p, name);
+    for (int m = 3; m <= 4; m++)
+        for (int every = 0; every <= flows; every++) {
+            xd_parallel p = { .num_pipeline_patch = m, .warmup_steps = warmup,
+                              .pipefusion_text = every ? "every" : "first" };
+            snprintf(name, sizeof name, "%s.%d.%d", every ? "every" : "pipefusion", m, warmup);
+            check_patches(p, name);
         }
-    }
     if (ranks > 1) {
         xd_parallel p = { .ring_degree = ranks, .use_displaced_patches = 1, .num_pipeline_patch = 1,
                           .warmup_steps = warmup };
@@ -122,9 +134,29 @@ static void check_all(int warmup)
     }
 }
 
+/* All references of a model. */
+static void one_model(const char *model, const char *file)
+{
+    char   path[1024];
+    xd_err e = { 0 };
+    name_of_model = model;
+    flows = strcmp(model, "flux") == 0;
+    snprintf(path, sizeof path, "%s/%s/golden.json", dir, model);
+    xd_json *j = js_open(path);
+    req = j;
+    snprintf(path, sizeof path, "%s/stale/%s", dir, file);
+    must(xd_st_open(&st, path, "golden", &e), &e, path);
+    snprintf(path, sizeof path, "%s/%s/golden.safetensors", dir, model);
+    must(xd_st_open(&exact, path, "golden", &e), &e, path);
+    for (int w = 1; w <= 2; w++)
+        check_all(w);
+    xd_st_close(&st);
+    xd_st_close(&exact);
+    xd_json_free(&j);
+}
+
 int main(int argc, char **argv)
 {
-    char     path[1024];
     xd_err   e = { 0 };
     xd_comm *world = NULL;
     if (argc != 2) {
@@ -136,20 +168,10 @@ int main(int argc, char **argv)
     must(xd_comm_world(&world, xd_comm_launched() ? "mpi" : "self", &e), &e, "the ranks");
     rank = world->rank;
     ranks = world->size;
-    snprintf(path, sizeof path, "%s/alpha/golden.json", dir);
-    xd_json *j = js_open(path);
-    req = j;
-    snprintf(path, sizeof path, "%s/stale/golden.safetensors", dir);
-    must(xd_st_open(&st, path, "golden", &e), &e, path);
-    snprintf(path, sizeof path, "%s/alpha/golden.safetensors", dir);
-    must(xd_st_open(&exact, path, "golden", &e), &e, path);
-    for (int w = 1; w <= 2; w++)
-        check_all(w);
+    one_model("alpha", "golden.safetensors");
+    one_model("flux", "flux.safetensors");
     if (rank == 0)
         printf("%d ranks: %d plans, %d failures\n", ranks, plans, failures);
-    xd_st_close(&st);
-    xd_st_close(&exact);
-    xd_json_free(&j);
     xd_comm_close(&world);
     return failures || !plans;
 }

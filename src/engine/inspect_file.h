@@ -1,0 +1,12 @@
+/* inspect_file.h - what a single weight file holds */
+#ifndef XD_ENGINE_INSPECT_FILE_H
+#define XD_ENGINE_INSPECT_FILE_H
+
+#include "engine/single.h"
+#include "xdit/xdit.h"
+
+/* a->model is a file: its components by layout, or with a->tensors every tensor under its own
+ * name. */
+xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e);
+
+#endif
