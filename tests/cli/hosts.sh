@@ -120,6 +120,21 @@ plan "pipefusion 4" "$T/patches-on-one-host.safetensors" --pipefusion_parallel_d
 plan "pipefusion 2 x ulysses 2" "$T/patches-on-one-host.safetensors" \
     --ulysses_degree 2 --pipefusion_parallel_degree 2 --num_pipeline_patch 4
 
+# FLUX in four stages, as many patches as stages: 256 tokens of 24 numbers in 5 blocks, one pass, text of
+# 77 rows with everything in exact steps and with the first patch in others. Both hosts read one copy.
+STEPS=4 N=256 D=24 K=77
+latents=$((4 * 32 * 32 * 4))
+how="generate --model $ROOT/tests/golden/flux --steps $STEPS --seed 3 --dtype f32 -W 128 -H 128 --max_sequence_length $K"
+forward=$((4 * (N + K) * D * STEPS)) back=$((4 * N * F * (STEPS - 1)))
+alone -o "$T/flux.safetensors"
+check "FLUX on one rank" [ "$rc" = 0 ]
+plan "FLUX, pipefusion 4, all steps exact" "$T/flux.safetensors" --pipefusion_parallel_degree 4 --warmup_steps $STEPS
+alone --num_pipeline_patch 4 -o "$T/flux-patches.safetensors"
+check "FLUX with patches on one rank" [ "$rc" = 0 ]
+plan "FLUX, pipefusion 4" "$T/flux-patches.safetensors" --pipefusion_parallel_degree 4
+STEPS=8
+how="generate --model $T/model --steps $STEPS --seed 3 --dtype f32 -W 256 -H 256 --no_resolution_binning"
+
 # no WHAT PATTERN WORDS...: refused by one sentence with exit code 2, nothing painted.
 no() {
     title=$1 pattern=$2

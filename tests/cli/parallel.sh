@@ -133,5 +133,27 @@ stopped INT 130 --ulysses_degree 2
 stopped TERM 143 --pipefusion_parallel_degree 2
 stopped rank 1 --ulysses_degree 2
 check "it names the rank" said "rank ([01]|with process id [0-9]*) was killed by signal 9"
+
+# Text that flows, three encoders of which ranks share each, two passes.
+pixels() { tail -c 6720 "$1"; }
+for name in flux sd3 sd35; do
+    MODEL=$ROOT/tests/golden/$name
+    quick() {
+        try generate --model "$MODEL" --prompt "a red circle" --steps 3 --seed 3 -W 56 -H 40 \
+            --max_sequence_length 13 --dtype f32 --quiet "$@"
+    }
+    quick -o "$T/one.ppm"
+    check "$name: one rank" [ "$rc" = 0 -a "$(pixels "$T/one.ppm" | wc -c)" = 6720 ]
+    plan 0 --ulysses_degree 3
+    plan 1 --tensor_parallel_degree 2 --text_tensor_parallel_degree 2
+    plan 0 --pipefusion_parallel_degree 3 --use_parallel_vae --warmup_steps 3
+    plan 1 --nproc 3 --use_cfg_parallel --text_tensor_parallel_degree 2
+    for way in first every; do
+        quick --num_pipeline_patch 3 --pipefusion_text "$way" -o "$T/$way.ppm"
+        quick --pipefusion_parallel_degree 3 --pipefusion_text "$way" -o "$T/x.ppm"
+        check "$name: three stages, text with $way" [ "$rc" = 0 -a "$(levels "$T/$way.ppm" "$T/x.ppm")" = 0 ]
+    done
+    check "$name: the ways of the text differ" [ "$(levels "$T/first.ppm" "$T/every.ppm")" != 0 ]
+done
 check "no shared memory is left" [ "$(rooms)" -le "$before" ]         # of others some may end
 done_testing

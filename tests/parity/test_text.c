@@ -1,4 +1,4 @@
-/* test_text.c - the text encoder cut over the first N ranks against one rank that has it alone.
+/* test_text.c - text encoders cut over the first N ranks against one rank that has them alone.
  *
  *     mpirun -n R test_text MODEL...
  *
@@ -44,15 +44,23 @@ static int64_t part(int64_t n, int i, int k)
     return n * (i + 1) / k - n * i / k;
 }
 
-/* Sums of two layers a block over [m,E] in f32, and the broadcast along a binomial tree. */
-static int64_t of_prompt(const xd_engine *g, int64_t m)
+/* Encoder k on m tokens: sums of two layers a block over [m,E] in f32. */
+static int64_t of_encoder(const xd_engine *g, int k, int64_t m)
 {
-    int     T = g->plan.text_tp, S = g->used->size, children = 0;
-    int64_t s = m * g->model.dit_info.text_dim, mine = part(s, rank, T);
+    const xd_part *p = &g->model.text[k];
+    int     T = g->plan.text_tp;
+    int64_t s = m * p->text->width(p->net.cfg), mine = part(s, rank, T);
     int64_t one = 4 * s <= SINGLE ? 4 * s * (T - 1) : 4 * (s - mine + mine * (T - 1));
+    return rank < T ? 2 * p->net.nlayers * one : 0;
+}
+
+/* The broadcast of an embedding along a binomial tree. */
+static int64_t of_sharing(const xd_engine *g, const xd_cond *c)
+{
+    int S = g->used->size, children = 0;
     for (int step = 1; step < S && rank % (2 * step) == 0; step *= 2)
         children += rank + step < S;
-    return (rank < T ? 2 * g->model.text[0].net.nlayers * one : 0) + 4 * s * children;
+    return 4 * children * (xd_count(c->tok) + (c->pooled.nd ? xd_count(c->pooled) : 0));
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -60,29 +68,54 @@ static int64_t of_prompt(const xd_engine *g, int64_t m)
 static void check_bytes(const xd_engine *g, const xd_words *w, int64_t sent)
 {
     int     T = g->plan.text_tp;
-    int64_t want = (T > 1 ? 8 : 4) * (int64_t)(g->used->size - 1);      /* agreeing             */
-    want += T > 1 && rank < T ? 4 * (T - 1) : 0;
+    int64_t want = 0;
+    for (int k = 0; k < w->ntext; k++) {        /* agreeing, then the sums                      */
+        want += (T > 1 ? 8 : 4) * (int64_t)(g->used->size - 1);
+        want += T > 1 && rank < T ? 4 * (T - 1) : 0;
+        for (int i = 0; i < w->n; i++)
+            want += of_encoder(g, k, w->len[i * w->ntext + k]);
+    }
     for (int i = 0; i < w->n; i++)
-        want += of_prompt(g, w->len[i]);
+        want += of_sharing(g, &w->cond[i]);
     if (g->used->size > 1 && sent != want)
         fail(g, "bytes sent are not those of the formula", (double)(sent - want));
 }
 
-/* The counted messages of one text, which no broadcast follows. */
-static void check_count(const xd_engine *g, const xd_job *j, int64_t m, size_t *bytes)
+/* The counted messages of one text, which no broadcast follows; the most memory of an encoder. */
+static size_t check_count(const xd_engine *g, const xd_job *j, int k, int64_t m, size_t most)
 {
     xd_err  e = { 0 };
-    int     T = g->plan.text_tp;
-    int64_t s = m * g->model.dit_info.text_dim, before = g->count_world->traffic->bytes;
-    int64_t mine = part(s, rank, T);
-    int64_t one = 4 * s <= SINGLE ? 4 * s * (T - 1) : 4 * (s - mine + mine * (T - 1));
-    must(xd_words_count(j, 0, m, bytes, &e), &e);
+    size_t  bytes;
+    int64_t before = g->count_world->traffic->bytes;
+    must(xd_words_count(j, k, m, &bytes, &e), &e);
     before = g->count_world->traffic->bytes - before;
-    if (before != 2 * g->model.text[0].net.nlayers * one)
+    if (before != of_encoder(g, k, m))
         fail(g, "bytes counted are not those of the formula", (double)before);
+    return bytes > most ? bytes : most;
 }
 
-/* Embeddings of all prompts in a row, malloc'ed; *n numbers. */
+/* Embeddings of all prompts in a row, tokens and pooled, malloc'ed; *n numbers. */
+static float *copy_of(const xd_words *w, int64_t *n)
+{
+    float  *all = NULL;
+    int64_t at = 0;
+    *n = 0;
+    for (int i = 0; i < w->n; i++)
+        *n += xd_count(w->cond[i].tok) + (w->cond[i].pooled.nd ? xd_count(w->cond[i].pooled) : 0);
+    if (!(all = malloc((size_t)*n * sizeof *all + 1)))
+        exit(1);
+    for (int i = 0; i < w->n; i++) {
+        xd_tensor t[2] = { w->cond[i].tok, w->cond[i].pooled };
+        for (int k = 0; k < 2; k++)
+            if (t[k].nd) {
+                memcpy(all + at, t[k].p, xd_bytes(t[k]));
+                at += xd_count(t[k]);
+            }
+    }
+    return all;
+}
+
+/* Embeddings of all prompts, malloc'ed; *n numbers; *packed bytes of weights. */
 static float *encode(xd_engine *g, int64_t *n, size_t *packed)
 {
     xd_request r;
@@ -90,27 +123,26 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
     xd_words   w;
     xd_err     e = { 0 };
     size_t     bytes = 0;
-    int64_t    longest = 0, at = 0;
     *n = 0;
     if (g->idle)
         return NULL;
     xd_request_init(&r);
     r.prompts = prompts, r.nprompts = PROMPTS, r.negative_prompt = "red ring";
+    r.true_cfg_scale = 2;       /* the negative prompt is read where guidance is distilled, too  */
     must(xd_job_open(&j, g, &r, &e), &e);
     must(xd_words_open(&w, &j, &e), &e);
-    for (int i = 0; i < w.n; i++)
-        longest = w.len[i] > longest ? w.len[i] : longest;
-    if (rank < g->plan.text_tp)
-        check_count(g, &j, longest, &bytes);
-    *packed = g->model.text[0].packed;
+    *packed = 0;
+    for (int k = 0; k < w.ntext && rank < g->plan.text_tp; k++) {
+        int64_t longest = 0;
+        for (int i = 0; i < w.n; i++)
+            longest = w.len[i * w.ntext + k] > longest ? w.len[i * w.ntext + k] : longest;
+        bytes = check_count(g, &j, k, longest, bytes);
+        *packed += g->model.text[k].packed;
+    }
     int64_t sent = g->used->traffic->bytes;
     must(xd_words_encode(&w, &j, bytes, &e), &e);   /* in exactly the memory that was counted   */
     check_bytes(g, &w, g->used->traffic->bytes - sent);
-    for (int i = 0; i < w.n; i++)
-        *n += xd_count(w.cond[i].tok);
-    float *all = malloc((size_t)*n * sizeof *all + 1);
-    for (int i = 0; all && i < w.n; at += xd_count(w.cond[i++].tok))
-        memcpy(all + at, w.cond[i].tok.p, xd_bytes(w.cond[i].tok));
+    float *all = copy_of(&w, n);
     xd_words_close(&w, g);
     xd_job_close(&j);
     return all;
