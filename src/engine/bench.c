@@ -302,7 +302,7 @@ static xd_status bench_text(bench *b, xd_err *e)
     if (s == XD_OK)
         s = xd_room_open(&a, b->g->dev, bytes, e);
     if (s == XD_OK) {
-        xd_exec_init(&t.x, &b->prof.dev, &a, b->g->type);
+        xd_exec_init(&t.x, &b->prof.w.dev, &a, b->g->type);
         t.x.lay = &lay;
         snprintf(what, sizeof what, "%lld tokens, %d blocks", (long long)t.n, p->net.nlayers);
         report(b, "text", what, measure(b, run_text, &t));
@@ -387,7 +387,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK)
         s = xd_room_open(&a, g->dev, bytes, e);
     if (s == XD_OK) {
-        xd_flow_open(&r.f, &b->job, &b->prof.dev, &g->topo, &a, &p->net, cond);
+        xd_flow_open(&r.f, &b->job, &b->prof.w.dev, &g->topo, &a, &p->net, cond);
         xd_flow_noise(&r.f, 0);
         snprintf(what, sizeof what, "%lld tokens, %lld of text, 1 pass", (long long)b->job.tokens,
                  (long long)n);
@@ -436,7 +436,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
         s = xd_room_open(&a, b->g->dev, bytes, e);
     if (s == XD_OK) {
         xd_bench_fill(r.lat, nlat);
-        xd_exec_init(&r.x, &b->prof.dev, &a, b->g->type);
+        xd_exec_init(&r.x, &b->prof.w.dev, &a, b->g->type);
         snprintf(what, sizeof what, "decode %lld x %lld", (long long)b->job.size[1],
                  (long long)b->job.size[0]);
         report(b, "vae", what, measure(b, run_light, &r));

@@ -5,7 +5,7 @@
 #ifndef XD_ENGINE_PROFILE_H
 #define XD_ENGINE_PROFILE_H
 
-#include "backend/backend.h"
+#include "engine/wrap.h"
 
 typedef struct xd_sample {      /* of one kind of op since the last reset                      */
     double  seconds, flops, bytes;
@@ -13,10 +13,8 @@ typedef struct xd_sample {      /* of one kind of op since the last reset       
 } xd_sample;
 
 typedef struct xd_profile {
-    xd_dev    dev;              /* what models are given                                       */
-    xd_ops    ops;
-    xd_dev_ops mem;
-    xd_dev   *real, *count;     /* borrowed                                                    */
+    xd_wrap   w;                /* w.dev is what models are given; w.real is borrowed          */
+    xd_dev   *count;            /* borrowed                                                    */
     xd_sample op[XD_NOPS];
 } xd_profile;
 

@@ -76,41 +76,22 @@ static int64_t counted(const noted *m)
     return n;
 }
 
-static xd_req allreduce(xd_comm *c, xd_tensor io, xd_red op)
-{
-    noted  *m = of(c);
-    int64_t t0 = xd_trace_now(m->t);
-    xd_req  r = m->real->ops->allreduce(m->real, io, op);
-    m->count->ops->allreduce(m->count, io, op);
-    return began(m, XD_CALL_ALLREDUCE, -1, t0, counted(m), r);
-}
+#define COLLECTIVE(slot, call, params, ...)                                                       \
+    static xd_req slot params                                                                      \
+    {                                                                                              \
+        noted  *m = of(c);                                                                         \
+        int64_t t0 = xd_trace_now(m->t);                                                           \
+        xd_req  r = m->real->ops->slot(m->real, __VA_ARGS__);                                      \
+        m->count->ops->slot(m->count, __VA_ARGS__);                                                \
+        return began(m, call, -1, t0, counted(m), r);                                              \
+    }
 
-static xd_req bcast(xd_comm *c, xd_tensor io, int root)
-{
-    noted  *m = of(c);
-    int64_t t0 = xd_trace_now(m->t);
-    xd_req  r = m->real->ops->bcast(m->real, io, root);
-    m->count->ops->bcast(m->count, io, root);
-    return began(m, XD_CALL_BCAST, -1, t0, counted(m), r);
-}
-
-static xd_req gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
-{
-    noted  *m = of(c);
-    int64_t t0 = xd_trace_now(m->t);
-    xd_req  r = m->real->ops->gather(m->real, out, rows, in);
-    m->count->ops->gather(m->count, out, rows, in);
-    return began(m, XD_CALL_GATHER, -1, t0, counted(m), r);
-}
-
-static xd_req exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
-{
-    noted  *m = of(c);
-    int64_t t0 = xd_trace_now(m->t);
-    xd_req  r = m->real->ops->exchange(m->real, give, get);
-    m->count->ops->exchange(m->count, give, get);
-    return began(m, XD_CALL_EXCHANGE, -1, t0, counted(m), r);
-}
+COLLECTIVE(allreduce, XD_CALL_ALLREDUCE, (xd_comm *c, xd_tensor io, xd_red op), io, op)
+COLLECTIVE(bcast, XD_CALL_BCAST, (xd_comm *c, xd_tensor io, int root), io, root)
+COLLECTIVE(gather, XD_CALL_GATHER,
+           (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in), out, rows, in)
+COLLECTIVE(exchange, XD_CALL_EXCHANGE,
+           (xd_comm *c, const xd_tensor *give, const xd_tensor *get), give, get)
 
 /* Messages without bytes are not sent. */
 static xd_req post(xd_comm *c, xd_tensor t, int to)
