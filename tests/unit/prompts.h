@@ -14,6 +14,18 @@
 
 enum { PROMPTS = 500, MAX_FILE = 1 << 28 };
 
+typedef xd_status open_tok(xd_tok **t, const char *dir, xd_err *e);
+
+static xd_tok *must_open(open_tok *open, const char *dir)
+{
+    xd_tok *t = NULL;
+    xd_err  e = { 0 };
+    if (open(&t, dir, &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    assert_non_null(t);
+    return t;
+}
+
 typedef struct prompt { char *text; size_t len; } prompt;
 static prompt prompts[PROMPTS];
 static char  *prompt_file;

@@ -73,4 +73,18 @@ static void scratch_close(void)
     rmdir(scratch);
 }
 
+/* The same as what cmocka calls before and after a group of tests. */
+static inline int scratch_set_up(void **state)
+{
+    (void)state;
+    return scratch_open();
+}
+
+static inline int scratch_tear_down(void **state)
+{
+    (void)state;
+    scratch_close();
+    return 0;
+}
+
 #endif

@@ -479,19 +479,6 @@ static void converts_between_types(void **state)
     assert_memory_equal(back, x, sizeof x);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return scratch_open();
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    scratch_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -516,5 +503,5 @@ int main(void)
         cmocka_unit_test(all_halves_survive),
         cmocka_unit_test(converts_between_types),
     };
-    return cmocka_run_group_tests_name("base", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("base", tests, scratch_set_up, scratch_tear_down);
 }

@@ -21,12 +21,7 @@
 
 static xd_tok *open_dir(const char *dir)
 {
-    xd_tok *t = NULL;
-    xd_err  e = {0};
-    if (xd_tok_open(&t, dir, &e) != XD_OK)
-        fail_msg("%s", e.msg);
-    assert_non_null(t);
-    return t;
+    return must_open(xd_tok_open, dir);
 }
 
 /* ---- ids ------------------------------------------------------------------------------------ */

@@ -245,19 +245,6 @@ static void names_tell_the_format(void **state)
                  xd_image_known("a.png/b"));
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return scratch_open();
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    scratch_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,5 +256,5 @@ int main(void)
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(names_tell_the_format),
     };
-    return cmocka_run_group_tests_name("image", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("image", tests, scratch_set_up, scratch_tear_down);
 }

@@ -16,36 +16,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "io/safetensors.h"
-#include "scratch.h"
-
-/* One tensor of a header: name, dtype, extents, where its data begins and ends. */
-#define T(name, dtype, shape, places)                                          \
-    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" places "]}"
-
-/* A file of a header and n bytes of data: 0, 1, 2, ... */
-static void put_st(const char *name, const char *header, size_t n)
-{
-    size_t         h = strlen(header), at = 8 + h;
-    unsigned char *p = calloc(1, at + n);
-    assert_non_null(p);
-    for (int i = 0; i < 8; i++)
-        p[i] = (unsigned char)((uint64_t)h >> 8 * i);
-    memcpy(p + 8, header, h);
-    for (size_t i = 0; i < n; i++)
-        p[at + i] = (unsigned char)i;
-    scratch_put(name, p, at + n);
-    free(p);
-}
-
-static xd_st *opened(const char *name)
-{
-    xd_st *s;
-    xd_err e = { 0 };
-    if (xd_st_open(&s, in_scratch(name), "model", &e) != XD_OK)
-        fail_msg("%s: %s", name, e.msg);
-    return s;
-}
+#include "checkpoint.h"
 
 static void refused(const char *name, xd_status code, const char *why)
 {
@@ -495,19 +466,6 @@ static void hash_samples_pages(void **state)
     scratch_clean();
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return scratch_open();
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    scratch_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -526,5 +484,5 @@ int main(void)
         cmocka_unit_test(hash_tells_files_apart),
         cmocka_unit_test(hash_samples_pages),
     };
-    return cmocka_run_group_tests_name("io", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("io", tests, scratch_set_up, scratch_tear_down);
 }

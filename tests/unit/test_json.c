@@ -357,19 +357,6 @@ static void strings_come_back(void **state)
     }
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return scratch_open();
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    scratch_close();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,5 +375,5 @@ int main(void)
         cmocka_unit_test(strings_are_escaped),
         cmocka_unit_test(strings_come_back),
     };
-    return cmocka_run_group_tests_name("json", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("json", tests, scratch_set_up, scratch_tear_down);
 }
