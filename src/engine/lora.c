@@ -117,10 +117,16 @@ static xd_status read_alpha(const reader *r, int64_t i, double *alpha)
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
+static const xd_declared *declared(const reader *r, const xd_lora_aim *a, int k)
+{
+    return &r->names->part[a->part]->list[a->item[k]];
+}
+
 /* A used tensor: of a known type, [rows, cols] whatever follows, finite. rows 0: any but none. */
 static xd_status check_tensor(const reader *r, int64_t i, int64_t rows, int64_t cols,
-                              const char *of)
+                              const xd_lora_aim *a)
 {
+    const char *of = declared(r, a, 0)->name;
     xd_tensor   t = xd_st_shape(r->file, i);
     const char *name = xd_st_name(r->file, i);
     char        shape[96], want[32] = "RANK";
@@ -134,9 +140,9 @@ static xd_status check_tensor(const reader *r, int64_t i, int64_t rows, int64_t 
     if (!rows && n == 0)
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is %s: its rank is 0", r->path, name, shape);
     if (!t.nd || (rows && t.d[0] != rows) || n != t.d[0] * cols)
-        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is %s, expected %sx%lld for tensor %.*s of "
+        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is %s, expected %sx%lld for %.*s%s of "
                        "this model", r->path, name, shape, want, (long long)cols,
-                       (int)strcspn(of, "|"), of);
+                       (int)strcspn(of, "|"), of, a->n > 1 ? " and those after it" : "");
     xd_status s = xd_st_get(r->file, i, &t, r->e);
     if (s != XD_OK)
         return s;
@@ -162,11 +168,6 @@ static xd_status push(reader *r, xd_lora_term t)
     t.order = l->nterms;
     l->terms[l->nterms++] = t;
     return XD_OK;
-}
-
-static const xd_declared *declared(const reader *r, const xd_lora_aim *a, int k)
-{
-    return &r->names->part[a->part]->list[a->item[k]];
 }
 
 /* Rows of all that a module is added to, and the columns of each. */
@@ -203,16 +204,15 @@ static xd_status push_all(reader *r, const xd_lora_aim *a, int64_t up, int64_t d
 static xd_status take_pair(reader *r, const module *m, const xd_lora_aim *a, double *gain)
 {
     int64_t     down = m->slot[XD_LORA_DOWN], up = m->slot[XD_LORA_UP], rows, cols;
-    const char *of = declared(r, a, 0)->name;
     double      alpha;
     if (down < 0 || up < 0)
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s has its %s matrix only", r->path, m->name,
                        down < 0 ? "up (B)" : "down (A)");
     extents(r, a, &rows, &cols);
-    xd_status s = check_tensor(r, down, 0, cols, of);
+    xd_status s = check_tensor(r, down, 0, cols, a);
     int64_t   rank = xd_st_shape(r->file, down).d[0];
     if (s == XD_OK)
-        s = check_tensor(r, up, rows, rank, of);
+        s = check_tensor(r, up, rows, rank, a);
     if (s != XD_OK)
         return s;
     alpha = noted_alpha(r, m->name, (double)rank);
@@ -227,7 +227,7 @@ static xd_status take_whole(reader *r, int64_t at, const xd_lora_aim *a, double 
 {
     int64_t rows, cols;
     extents(r, a, &rows, &cols);
-    xd_status s = check_tensor(r, at, rows, cols, declared(r, a, 0)->name);
+    xd_status s = check_tensor(r, at, rows, cols, a);
     return s == XD_OK ? push_all(r, a, at, -1, 0, gain) : s;
 }
 
@@ -330,14 +330,20 @@ static xd_status read_keys(reader *r, key *k, int n)
     return s;
 }
 
+/* The notes that diffusers puts into a header, as JSON. */
+static xd_status read_notes(reader *r)
+{
+    char        what[512];
+    const char *text = xd_st_meta(r->file, "lora_adapter_metadata");
+    snprintf(what, sizeof what, "LoRA %.440s: lora_adapter_metadata in its header", r->path);
+    return text ? xd_json_parse(&r->meta, text, strlen(text), what, r->e) : XD_OK;
+}
+
 static xd_status read_file(reader *r)
 {
-    int         n = (int)xd_st_count(r->file);
-    const char *meta = xd_st_meta(r->file, "lora_adapter_metadata");
-    key        *k = malloc((size_t)n * sizeof *k + 1);
-    xd_status   s = k ? XD_OK : xd_fail(r->e, XD_ENOMEM, "no memory for LoRA %s", r->path);
-    if (s == XD_OK && meta)
-        s = xd_json_parse(&r->meta, meta, strlen(meta), r->path, r->e);
+    int       n = (int)xd_st_count(r->file);
+    key      *k = malloc((size_t)n * sizeof *k + 1);
+    xd_status s = k ? read_notes(r) : xd_fail(r->e, XD_ENOMEM, "no memory for LoRA %s", r->path);
     if (s == XD_OK)
         s = read_keys(r, k, n);
     free(k);

@@ -88,8 +88,8 @@ static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
     for (int i = 1; s == XD_OK && i < g->all->size; i++) {
         if (cards[i].model != cards[0].model)
             s = xd_fail(e, XD_EINVAL, "the model of rank %d on host %s (hash %016llx) is not the "
-                        "model of rank 0 on host %s (%016llx): its configs, tokenizer or weight "
-                        "files differ", i, h[i].host, (unsigned long long)cards[i].model,
+                        "model of rank 0 on host %s (%016llx): its configs, tokenizer, weight files, "
+                        "LoRA files or their scales differ", i, h[i].host, (unsigned long long)cards[i].model,
                         h[0].host, (unsigned long long)cards[0].model);
         else if (memcmp(&cards[i].plan, &cards[0].plan, sizeof mine.plan) != 0)
             s = xd_fail(e, XD_EINVAL, "rank %d on host %s was started with the plan %s and rank 0 "

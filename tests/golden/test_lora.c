@@ -1,0 +1,376 @@
+/* test_lora.c - LoRA files in all their spellings, and those that are refused.
+ *
+ *     test_lora DIR
+ *
+ * DIR is tests/golden; the model is its FLUX. One difference (the q, k and v of a block and the q of
+ * a CLIP layer) is written in every form that is understood: latents must be the same bits, and
+ * others than without it. What diffusers makes of LoRA files is in test_golden, plans in
+ * tests/parity/test_lora.c. f32. */
+#define _XOPEN_SOURCE 700       /* mkdtemp, P_tmpdir */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../unit/scratch.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "golden.h"
+
+enum { D = 24, RANK = 4, MAXITEM = 32 };
+
+static char model[1024], heard[8192];
+static float *numbers;          /* random: what all files take theirs from                     */
+
+typedef struct file {           /* tensors to be written; {0}: none                            */
+    xd_st_item item[MAXITEM];
+    char       name[MAXITEM][256];
+    int        n;
+    const char *meta[3];        /* key, value, NULL; or NULL                                   */
+} file;
+
+static void hear(void *cookie, int level, const char *line)
+{
+    (void)cookie;
+    if (level == XD_LOG_WARN)
+        snprintf(heard + strlen(heard), sizeof heard - strlen(heard), "%s;", line);
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static void put(file *f, const char *module, const char *end, const float *v, int64_t rows,
+                int64_t cols)
+{
+    int i = f->n++;
+    snprintf(f->name[i], sizeof f->name[i], "%s%s", module, end);
+    f->item[i] = (xd_st_item){ f->name[i], xd_view2((void *)(uintptr_t)v, XD_F32, rows, cols) };
+}
+
+static const char *write_file(const file *f)
+{
+    static char path[1100];
+    xd_err      e = { 0 };
+    snprintf(path, sizeof path, "%s", in_scratch("lora.safetensors"));
+    must(xd_st_write(path, f->item, f->n, 1, f->meta[0] ? f->meta : NULL, &e), &e, path);
+    return path;
+}
+
+/* ---- runs ----------------------------------------------------------------------------------- */
+
+/* Latents (malloc'ed) with one LoRA file, or none; NULL and e when it fails. */
+static float *paint(const char *path, double scale, int64_t *n, xd_err *e)
+{
+    const char  *prompt = "a star";
+    xd_engine   *g = NULL;
+    xd_result   *r = NULL;
+    xd_request   q;
+    float       *out = NULL;
+    xd_lora      l = { path, scale };
+    xd_open_args a = { .model = model, .dtype = "f32", .device = "cpu", .threads = 1,
+                       .loras = &l, .nloras = path != NULL, .log = hear, .log_level = XD_LOG_WARN };
+    heard[0] = 0;
+    xd_request_init(&q);
+    q.prompts = &prompt, q.nprompts = 1;
+    q.width = 32, q.height = 24, q.num_inference_steps = 1, q.max_sequence_length = 5;
+    q.latents_only = 1;
+    if (xd_open(&g, &a, e) == XD_OK && xd_generate(g, &q, &r, e) == XD_OK) {
+        const float *lat = xd_result_lat(r, 0, n);
+        out = malloc((size_t)*n * sizeof *out);
+        memcpy(out, lat, (size_t)*n * sizeof *out);
+    }
+    xd_result_free(&r);
+    xd_close(&g);
+    return out;
+}
+
+/* The largest difference as a share of the largest value; infinite when there is none to compare. */
+static double apart(const float *a, const float *b, int64_t n)
+{
+    double worst = 0, top = 0;
+    for (int64_t i = 0; a && b && i < n; i++) {
+        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+        top = fmax(top, fabs((double)b[i]));
+    }
+    return a && b && top > 0 ? worst / top : INFINITY;
+}
+
+/* ---- spellings ------------------------------------------------------------------------------ */
+
+static const struct form {
+    const char *what;
+    const char *dit[3];         /* modules of q, k, v; or one of all                           */
+    const char *down, *up;      /* ends of their keys                                          */
+    const char *text, *tdown, *tup;
+} forms[] = {
+    { "Kohya", { "lora_unet_double_blocks_0_img_attn_qkv" }, ".lora_down.weight", ".lora_up.weight",
+      "lora_te1_text_model_encoder_layers_0_self_attn_q_proj", ".lora_down.weight",
+      ".lora_up.weight" },
+    { "PEFT", { "transformer.transformer_blocks.0.attn.to_q",
+                "transformer.transformer_blocks.0.attn.to_k",
+                "transformer.transformer_blocks.0.attn.to_v" }, ".lora_A.weight", ".lora_B.weight",
+      "text_encoder.text_model.encoder.layers.0.self_attn.q_proj", ".lora_A.weight",
+      ".lora_B.weight" },
+    { "older diffusers", { "transformer.transformer_blocks.0.attn.processor.to_q",
+                           "transformer.transformer_blocks.0.attn.processor.to_k",
+                           "transformer.transformer_blocks.0.attn.processor.to_v" },
+      "_lora.down.weight", "_lora.up.weight",
+      "text_encoder.text_model.encoder.layers.0.self_attn.to_q", "_lora.down.weight",
+      "_lora.up.weight" },
+    { "lora.down, lora_linear_layer", { "transformer.transformer_blocks.0.attn.to_q",
+                                        "transformer.transformer_blocks.0.attn.to_k",
+                                        "transformer.transformer_blocks.0.attn.to_v" },
+      ".lora.down.weight", ".lora.up.weight",
+      "text_encoder.text_model.encoder.layers.0.self_attn.q_proj", ".lora_linear_layer.down.weight",
+      ".lora_linear_layer.up.weight" },
+    { "ComfyUI", { "diffusion_model.double_blocks.0.img_attn.qkv" }, ".lora_A.weight",
+      ".lora_B.weight", "text_encoders.clip_l.transformer.text_model.encoder.layers.0.self_attn.q_proj",
+      ".lora_A.weight", ".lora_B.weight" },
+    { "X-Labs", { "double_blocks.0.processor.qkv_lora1" }, ".down.weight", ".up.weight",
+      "lora_te_text_model_encoder_layers_0_self_attn_q_proj", ".lora_down.weight",
+      ".lora_up.weight" },
+    { "OneTrainer", { "lora_transformer_transformer_blocks_0_attn_to_q",
+                      "lora_transformer_transformer_blocks_0_attn_to_k",
+                      "lora_transformer_transformer_blocks_0_attn_to_v" }, ".lora_down.weight",
+      ".lora_up.weight", "lora_te1_text_model_encoder_layers_0_self_attn_q_proj",
+      ".lora_down.weight", ".lora_up.weight" },
+    { "a PEFT model", { "base_model.model.transformer_blocks.0.attn.to_q",
+                        "base_model.model.transformer_blocks.0.attn.to_k",
+                        "base_model.model.transformer_blocks.0.attn.to_v" },
+      ".lora_A.default.weight", ".lora_B.default.weight",
+      "text_encoder.encoder.layers.0.self_attn.q_proj", ".lora_A.weight", ".lora_B.weight" },
+};
+
+/* The same numbers in one form. */
+static void spell(file *f, const struct form *w)
+{
+    const float *down = numbers, *up = down + RANK * D, *tdown = up + 3 * D * RANK;
+    int          n = w->dit[1] ? 3 : 1;
+    for (int i = 0; i < n; i++) {
+        put(f, w->dit[i], w->down, down, RANK, D);
+        put(f, w->dit[i], w->up, up + (int64_t)i * D * RANK, 3 * D / n, RANK);
+    }
+    put(f, w->text, w->tdown, tdown, RANK, D);
+    put(f, w->text, w->tup, tdown + RANK * D, D, RANK);
+}
+
+/* q, k and v as whole differences; malloc'ed numbers go to *mine. */
+static void spell_whole(file *f, float **mine)
+{
+    static const char *const names[] = { "diffusion_model.transformer_blocks.0.attn.to_q.weight",
+                                         "diffusion_model.double_blocks.0.img_attn.qkv" };
+    const float *down = numbers, *up = down + RANK * D;
+    *mine = calloc((size_t)(3 * D * D), sizeof **mine);
+    for (int r = 0; r < 3 * D; r++)
+        for (int k = 0; k < RANK; k++)
+            for (int c = 0; c < D; c++)
+                (*mine)[r * D + c] += up[r * RANK + k] * down[k * D + c];
+    put(f, names[1], ".diff", *mine, 3 * D, D);
+}
+
+static void check_forms(const float *plain, int64_t n)
+{
+    float *first = NULL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        file    f = { .n = 0 };
+        xd_err  e = { 0 };
+        int64_t m = 0;
+        spell(&f, &forms[i]);
+        float *lat = paint(write_file(&f), 0.5, &m, &e);
+        if (!first) {
+            first = lat;
+            tap(lat && apart(lat, plain, n) > 1e-2, "%s: changes the latents by %.1e, at least 1e-2%s%s",
+                forms[i].what, apart(lat, plain, n), *e.msg ? ": " : "", e.msg);
+            continue;
+        }
+        tap(lat && m == n && memcmp(lat, first, (size_t)n * sizeof *lat) == 0 && !*heard,
+            "%s: the same bits as Kohya's (%.1e apart)%s%s%s", forms[i].what, apart(lat, first, n),
+            *e.msg ? ": " : "", e.msg, heard);
+        free(lat);
+    }
+    free(first);
+}
+
+static void check_whole(void)
+{
+    file    f = { .n = 0 }, w = { .n = 0 };
+    xd_err  e = { 0 };
+    int64_t n = 0;
+    float  *mine;
+    spell(&f, &forms[0]);
+    f.n -= 2;                   /* without the text encoder                                    */
+    float *a = paint(write_file(&f), 0.5, &n, &e);
+    spell_whole(&w, &mine);
+    float *b = paint(write_file(&w), 0.5, &n, &e);
+    tap(apart(b, a, n) <= 1e-5, "a whole difference: %.1e from its product, at most 1e-5%s",
+        apart(b, a, n), e.msg);
+    free(a), free(b), free(mine);
+}
+
+/* ---- alphas --------------------------------------------------------------------------------- */
+
+/* Latents with an alpha tensor (NULL: none), a note, and a scale. */
+static float *with_alpha(const float *alpha, const char *note, double scale, int64_t *n)
+{
+    file   f = { .meta = { note ? "lora_adapter_metadata" : NULL, note } };
+    xd_err e = { 0 };
+    spell(&f, &forms[1]);
+    for (int i = 0; alpha && i < 3; i++)
+        put(&f, forms[1].dit[i], ".alpha", alpha, 1, 1);
+    float *lat = paint(write_file(&f), scale, n, &e);
+    if (!lat)
+        tap_note("%s", e.msg);
+    return lat;
+}
+
+/* An alpha tensor against a note; either may be NULL. */
+static void same(const float *alpha, const char *note, const char *what)
+{
+    int64_t n = 0, m = 0;
+    float  *a = with_alpha(alpha, NULL, 1, &n), *b = with_alpha(NULL, note, 1, &m);
+    tap(a && b && n > 0 && n == m && memcmp(a, b, (size_t)n * sizeof *a) == 0,
+        "%s (%.1e apart, at most 0)", what, apart(a, b, n));
+    free(a), free(b);
+}
+
+static void check_alphas(void)
+{
+    static const float two = 2, four = 4;
+    int64_t n = 0;
+    same(&four, NULL, "an alpha of the rank is as none");
+    same(&two, "{\"transformer.lora_alpha\": 2, \"text_encoder.r\": 4}",
+         "an alpha noted in the header is as one in the file");
+    same(&two, "{\"transformer.lora_alpha\": 1, \"transformer.use_rslora\": true}",
+         "alpha 1 of rank 4, rank-stabilised, is as alpha 2");
+    same(&two, "{\"transformer.alpha_pattern\": {\"transformer_blocks.0.attn.to_q\": 2, "
+         "\"to_k\": 2, \"attn.to_v\": 2}}", "alphas noted by module");
+    float *a = with_alpha(&two, NULL, 1, &n), *b = with_alpha(&four, NULL, 1, &n);
+    tap(apart(a, b, n) > 1e-3 && apart(a, b, n) < 10, "alphas 2 and 4 differ: %.1e, at least 1e-3",
+        apart(a, b, n));
+    free(a), free(b);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------- */
+
+static void refuse_at(const char *path, double scale, xd_status code, const char *part)
+{
+    xd_err  e = { 0 };
+    int64_t n = 0;
+    float  *lat = paint(path, scale, &n, &e);
+    tap(!lat && e.code == code && strstr(e.msg, part), "refused with \"%s\": %s", part, e.msg);
+    free(lat);
+}
+
+static void refuse(const file *f, xd_status code, const char *part)
+{
+    refuse_at(write_file(f), 1, code, part);
+}
+
+static void check_refused(void)
+{
+    static const float  nan_at[RANK * D] = { [7] = NAN };
+    static const int32_t whole[RANK * D] = { 1 };
+    const char *const   q = "transformer.transformer_blocks.0.attn.to_q";
+    file f = { .n = 0 };
+    put(&f, q, ".lora_A.weight", numbers, RANK, D);
+    refuse(&f, XD_EFORMAT, "has its down (A) matrix only");
+    put(&f, q, ".lora_B.weight", numbers, D, RANK + 1);
+    refuse(&f, XD_EFORMAT, "to_q.lora_B.weight is 24x5, expected 24x4 for "
+                           "transformer_blocks.0.attn.to_q.weight");
+    f.n = 0;
+    put(&f, q, ".lora_A.weight", numbers, RANK, D - 1);
+    put(&f, q, ".lora_B.weight", numbers, D, RANK);
+    refuse(&f, XD_EFORMAT, "is 4x23, expected RANKx24");
+    f.n = 0;
+    put(&f, q, ".lora_A.weight", numbers, 0, D);
+    put(&f, q, ".lora_B.weight", numbers, D, 0);
+    refuse(&f, XD_EFORMAT, "its rank is 0");
+    f.n = 0;
+    put(&f, q, ".lora_A.weight", nan_at, RANK, D);
+    put(&f, q, ".lora_B.weight", numbers, D, RANK);
+    refuse(&f, XD_EFORMAT, "holds NaN or infinite numbers");
+    f.item[0].t = xd_view2((void *)(uintptr_t)whole, XD_I32, RANK, D);
+    refuse(&f, XD_EUNSUPPORTED, "has type I32");
+    f.item[0].t = xd_view2(numbers, XD_F32, RANK, D);
+    put(&f, q, ".alpha", nan_at + 7, 1, 1);
+    refuse(&f, XD_EFORMAT, "to_q.alpha is no finite number");
+    f.n--;
+    put(&f, q, ".lora_down.weight", numbers, RANK, D);
+    refuse(&f, XD_EFORMAT, "are the same matrix");
+    f.n--;
+    put(&f, q, ".lora_magnitude_vector", numbers, 1, D);
+    refuse(&f, XD_EUNSUPPORTED, "belongs to another method");
+    f.n--;
+    refuse_at(write_file(&f), NAN, XD_EINVAL, "has the scale nan");
+    f.meta[0] = "lora_adapter_metadata", f.meta[1] = "{";
+    refuse(&f, XD_EFORMAT, "lora_adapter_metadata in its header: not JSON");
+    f.meta[0] = NULL;
+    f.n = 0;
+    put(&f, "lora_unet_input_blocks_1_attn_to_q", ".lora_down.weight", numbers, RANK, D);
+    refuse(&f, XD_EFORMAT, "none of its 1 tensors fits this model; they are called lora_unet_input");
+    f.n = 0;
+    refuse(&f, XD_EFORMAT, "none of its 0 tensors");
+    refuse_at(in_scratch("nothing.safetensors"), 1, XD_EIO, "nothing.safetensors does not exist");
+    scratch_put("text.safetensors", "this is a text and no file of tensors", 37);
+    refuse_at(in_scratch("text.safetensors"), 1, XD_EFORMAT, "text.safetensors");
+}
+
+/* Twelve unknown keys and a good pair: a warning with the number and ten names. */
+static void check_unknown(void)
+{
+    file    f = { .n = 0 };
+    xd_err  e = { 0 };
+    int64_t n = 0;
+    char    name[64];
+    spell(&f, &forms[1]);
+    for (int i = 0; i < 12; i++) {
+        snprintf(name, sizeof name, "transformer.strange_%02d", i);
+        put(&f, name, i % 2 ? ".weight" : ".lora_A.weight", numbers, 1, 1);
+    }
+    put(&f, "lora_unet_double_blocks_0_img_attn_qkv", ".lora_up.weight", numbers, 1, 1);
+    float *lat = paint(write_file(&f), 1, &n, &e);
+    tap(lat && strstr(heard, "13 of its 21 tensors are not used: lora_unet_double") &&
+        strstr(heard, "strange_08") && !strstr(heard, "strange_09") && strstr(heard, ", ...;"),
+        "unknown keys are listed: %s", *e.msg ? e.msg : heard);
+    free(lat);
+}
+
+static void check_zero(float *plain, int64_t n)
+{
+    file    f = { .n = 0 };
+    xd_err  e = { 0 };
+    int64_t m = 0;
+    spell(&f, &forms[0]);
+    float *lat = paint(write_file(&f), 0, &m, &e);
+    tap(lat && m == n && memcmp(lat, plain, (size_t)n * sizeof *lat) == 0,
+        "a scale of 0 leaves the bits as they are%s", e.msg);
+    free(lat);
+}
+
+int main(int argc, char **argv)
+{
+    xd_err  e = { 0 };
+    int64_t n = 0;
+    enum { COUNT = 4096 };
+    if (argc != 2 || scratch_open() != 0) {
+        fprintf(stderr, "usage: %s DIR\n", argv[0]);
+        return 2;
+    }
+    snprintf(model, sizeof model, "%s/flux", argv[1]);
+    numbers = malloc(COUNT * sizeof *numbers);
+    xd_noise_philox(numbers, 0, COUNT, 5);
+    for (int i = 0; i < COUNT; i++)
+        numbers[i] *= 0.3f;
+    float *plain = paint(NULL, 0, &n, &e);
+    must(e.code, &e, "without LoRA files");
+    check_forms(plain, n);
+    check_whole();
+    check_alphas();
+    check_zero(plain, n);
+    check_unknown();
+    check_refused();
+    free(plain);
+    free(numbers);
+    scratch_clean();
+    scratch_close();
+    return tap_end();
+}
