@@ -25,7 +25,7 @@ for f in model prompt negative_prompt width height num_inference_steps guidance_
          enable_tiling enable_slicing no_resolution_binning quiet verbose prompts nproc \
          ulysses_degree ring_degree pipefusion_parallel_degree tensor_parallel_degree \
          data_parallel_degree use_cfg_parallel use_parallel_vae num_pipeline_patch warmup_steps \
-         attn_layer_num_for_pp use_displaced_patches trace; do
+         attn_layer_num_for_pp use_displaced_patches trace lora; do
     try generate --help
     check "generate --help knows --$f" shows "--$f"
 done
@@ -43,6 +43,10 @@ refused "a flag where a value belongs" 2 "--prompt needs a value" generate --pro
 refused "a prompt without quotes" 2 "'red'.*quotes" generate --prompt a red circle
 refused "no model" 2 "--model is missing" generate --prompt a
 refused "no prompt" 2 "--prompt is missing" generate --model "$MODEL"
+refused "a LoRA with a strange scale" 2 "FILE:SCALE, and 'strong' of" generate --model "$MODEL" \
+    --prompt a --lora a.safetensors:strong
+refused "a LoRA that is not there" 1 "no-such.safetensors does not exist" generate --model "$MODEL" \
+    --prompt a --lora no-such.safetensors:0.5
 refused "an empty number" 2 "--width takes a whole number from" generate --width=
 refused "text as a number" 2 "--width takes.*'12x'" generate --width 12x
 refused "a fraction of a step" 2 "--num_inference_steps takes" generate --num_inference_steps 2.5
