@@ -166,24 +166,26 @@ void xd_noise_sum(const xd_noise *z, char *text, size_t size)
     char   all[sizeof z->kept];
     int    rank, pid, sig;
     size_t n = 0;
-    memcpy(all, z->kept, z->nkept);
-    all[z->nkept] = 0;
-    for (char *p = all; *p; p++)
-        if (isspace((unsigned char)*p))
-            *p = ' ';
+    for (size_t i = 0; i < z->nkept; i++) {     /* every gap becomes one space                 */
+        int gap = isspace((unsigned char)z->kept[i]);
+        if (!gap || (n && all[n - 1] != ' '))
+            all[n++] = gap ? ' ' : z->kept[i];
+    }
+    n -= n && all[n - 1] == ' ';
+    all[n] = 0;
     text[0] = 0;
     if (number_behind(all, "process rank ", &rank) && number_behind(all, "on signal ", &sig)) {
         snprintf(text, size, "rank %d was killed by signal %d", rank, sig);
         return;
     }
-    if (number_behind(all, "=   PID ", &pid) && number_behind(all, "(signal ", &sig)) {
+    if (number_behind(all, "= PID ", &pid) && number_behind(all, "(signal ", &sig)) {
         snprintf(text, size, "the rank with process id %d was killed by signal %d", pid, sig);
         return;
     }
-    for (const char *p = all; *p && n + 1 < size; p++)
-        if (*p != ' ' || (n && text[n - 1] != ' '))
-            text[n++] = *p;
-    while (n && text[n - 1] == ' ')
-        n--;
-    text[n] = 0;
+    const char *first = strstr(all, "Process name: [["), *of = first ? strstr(first, "],") : NULL;
+    if (of && number_behind(of, "],", &rank) && number_behind(of, "Exit code: ", &sig)) {
+        snprintf(text, size, "rank %d ended with exit code %d", rank, sig);
+        return;
+    }
+    snprintf(text, size, "%s", all);
 }

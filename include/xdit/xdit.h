@@ -108,7 +108,12 @@ XD_API int       xd_launched(int *rank);
 
 /* This process' rank and how many work on a request; ranks that the plan leaves idle have numbers
  * from the latter on. Calls that take an engine are collective over all ranks; results and
- * callbacks reach rank 0. */
+ * callbacks reach rank 0.
+ * A failure of one rank is returned by all, with its rank in the record, and the engine can be used
+ * again. XD_ECOMM is different: messages failed, or a rank failed where the others could not be told,
+ * and they may wait for it. Then use the engine no more, do not even close it, and end the process;
+ * the MPI launcher ends the others. MPI starts with the first engine of several ranks and ends with
+ * the last; it cannot start again in the same process. */
 XD_API int       xd_rank(const xd_engine *g);
 XD_API int       xd_ranks(const xd_engine *g);
 

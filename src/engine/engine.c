@@ -52,7 +52,7 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_e
     if (s == XD_OK && files)
         s = xd_loras_open(&g->model.loras, a->loras, a->nloras, &g->model, e);
     if (s == XD_OK)
-        g->hash = xd_model_hash(&g->model);
+        s = xd_model_hash(&g->model, &g->hash, e);
     return s;
 }
 

@@ -23,51 +23,57 @@ static uint64_t mix_bytes(uint64_t h, const char *p, size_t n)
     return h;
 }
 
-/* A whole file; that it is not there counts, too. */
-static uint64_t mix_file(uint64_t h, const char *dir, const char *name)
+/* A whole file; that it is not there counts, too. Only a lack of memory is a failure, on *e: it must
+ * not pass for another model. */
+static uint64_t mix_file(uint64_t h, const char *dir, const char *name, xd_err *e)
 {
-    char  *path = xd_path_join(dir, name), *text = NULL;
-    size_t n = 0;
-    if (path && xd_file_read(path, MAXFILE, &text, &n, NULL) == XD_OK)
-        h = mix_bytes(h, text, n);
-    else
-        h = xd_hash_mix(h, UINT64_MAX);
+    char     *path = dir ? xd_path_join(dir, name) : NULL, *text = NULL;
+    size_t    n = 0;
+    xd_err    mine = { 0 };
+    xd_status s = path ? xd_file_read(path, MAXFILE, &text, &n, &mine)
+                       : xd_fail(&mine, XD_ENOMEM, "no memory to read %s of a model", name);
+    h = s == XD_OK ? mix_bytes(h, text, n) : xd_hash_mix(h, UINT64_MAX);
+    if (s == XD_ENOMEM)
+        xd_fail(e, s, "%s", mine.msg);
     free(text);
     free(path);
     return h;
 }
 
 /* Everything that a tokenizer of some family reads. */
-static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder)
+static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder,
+                              xd_err *e)
 {
     static const char *const names[] = { "spiece.model", "tokenizer.json", "tokenizer_config.json",
                                          "special_tokens_map.json", "added_tokens.json",
                                          "vocab.json", "merges.txt" };
     char *dir = xd_path_join(model, folder);
-    for (size_t i = 0; dir && i < sizeof names / sizeof *names; i++)
-        h = mix_file(h, dir, names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        h = mix_file(h, dir, names[i], e);
     free(dir);
     return h;
 }
 
-static uint64_t mix_part(uint64_t h, const xd_part *p)
+static uint64_t mix_part(uint64_t h, const xd_part *p, xd_err *e)
 {
-    h = mix_file(h, p->dir, "config.json");
+    h = mix_file(h, p->dir, "config.json", e);
     return p->files ? xd_hash_mix(h, xd_st_hash(p->files)) : h;
 }
 
-uint64_t xd_model_hash(const xd_model *m)
+xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e)
 {
     uint64_t h = xd_hash_text(m->recipe->name);
-    h = mix_file(h, m->dir, "model_index.json");
-    h = mix_file(h, m->dir, "scheduler/scheduler_config.json");
+    xd_err   mine = { 0 };
+    h = mix_file(h, m->dir, "model_index.json", &mine);
+    h = mix_file(h, m->dir, "scheduler/scheduler_config.json", &mine);
     for (int i = 0; i < m->recipe->ntext; i++) {
         h = xd_hash_mix(h, (uint64_t)m->has_text[i]);
         if (!m->has_text[i])
             continue;
-        h = mix_part(h, &m->text[i]);
-        h = mix_tokenizer(h, m->dir, m->recipe->text[i].tokenizer);
+        h = mix_part(h, &m->text[i], &mine);
+        h = mix_tokenizer(h, m->dir, m->recipe->text[i].tokenizer, &mine);
     }
-    h = mix_part(h, &m->dit);
-    return xd_loras_hash(m->loras, mix_part(h, &m->vae));
+    h = mix_part(h, &m->dit, &mine);
+    *hash = xd_loras_hash(m->loras, mix_part(h, &m->vae, &mine));
+    return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }

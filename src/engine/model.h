@@ -40,7 +40,8 @@ void      xd_model_close(xd_model *m);
 xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */
 xd_status xd_model_words(xd_model *m, xd_err *e);       /* tokenizers                           */
 /* Of what is in the files: all of every config and of the tokenizers' files, and of weight files
- * what xd_st_hash takes, LoRA files among them. Directories may be called differently. Below 10 ms for usual models. */
-uint64_t  xd_model_hash(const xd_model *m);
+ * what xd_st_hash takes, LoRA files among them. Directories may be called differently. Below 10 ms for usual models.
+ * Fails for want of memory only. */
+xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e);
 
 #endif

@@ -152,10 +152,9 @@ xd_status xd_tok_open_bpe(xd_tok **t, const char *vocab, size_t nvocab, const ch
 
 static int has(const char *dir, const char *name)
 {
-    char *path = xd_path_join(dir, name);
-    int   yes = path && xd_file_exists(path);
-    free(path);
-    return yes;
+    char path[4096];            /* no lack of memory must pass for a missing file              */
+    int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
+    return n > 0 && (size_t)n < sizeof path && xd_file_exists(path);
 }
 
 /* A JSON file of the directory; none is no error. */

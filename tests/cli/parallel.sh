@@ -24,8 +24,8 @@ none_left() {
     while pgrep -f "$T/" >/dev/null && [ "$n" -lt 100 ]; do sleep 0.1; n=$((n + 1)); done
     ! pgrep -f "$T/" >/dev/null
 }
-rooms() { ls -d /dev/shm/xdit.* 2>/dev/null | wc -l; }
-before=$(rooms)
+
+none_in_room() { [ ! -e "$room" ]; }
 
 quick -o "$T/one.ppm"
 check "one rank" [ "$rc" = 0 -a "$(pixels "$T/one.ppm" | wc -c)" = 49152 ]
@@ -114,6 +114,7 @@ stopped() {
     n=0
     while ! grep -q '^denoise' "$T/stderr" && [ "$n" -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
     victim=$pid
+    room=$(tr '\0' '\n' <"/proc/$(pgrep -P "$pid" | head -n 1)/cmdline" | grep -m 1 '^/dev/shm/xdit\.')
     if [ "$sig" = rank ]; then
         victim=$(pgrep -n -f "generate .*$T/d/")        # ranks start after all else
         kill -s KILL "$victim"
