@@ -424,16 +424,16 @@ static int judge(const watch *w, int status)
         fprintf(stderr, "xdit: cannot write to standard output: %s\n", strerror(w->lost));
         return XD_EXIT_FAILED;
     }
-    if (WIFSIGNALED(status) && !why[0])
-        snprintf(why, sizeof why, "it was killed by signal %d", WTERMSIG(status));
+    if (!why[0] && code)
+        snprintf(why, sizeof why, WIFSIGNALED(status) ? "it was killed by signal %d"
+                                                      : "it ended with exit code %d and no word",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : code);
     int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE ||
                   (code > 128 && strstr(why, "exit code"));
     int a_rank = strncmp(why, "rank ", 5) == 0 || strncmp(why, "the rank ", 9) == 0;
     int killed = a_rank && strstr(why, "was killed");
     if (code && (!by_rank || !w->noise.said || killed))     /* others lost a killed one's messages */
-        fprintf(stderr, "xdit: %s%s\n", a_rank || !why[0] ? "" :
-                "the MPI launcher failed: ",
-                why[0] ? why : "the MPI launcher ended without a word");
+        fprintf(stderr, "xdit: %s%s\n", a_rank ? "" : "the MPI launcher failed: ", why);
     return code == 0 || by_rank ? code : XD_EXIT_FAILED;
 }
 

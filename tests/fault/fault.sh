@@ -75,7 +75,7 @@ for seam in send:2 send:20 recv:2 recv:20 test:5 test:100 msgmem:1; do
     fault "1:$seam:fail" "^xdit: (error: )?rank 1: .*(fail|memory)" $plan
 done
 fault 0:read:1:segv "rank (0|with process id [0-9]+) was killed by signal 11" $plan
-fault 1:op:30:exit "rank 1 ended with exit code 7" $plan
+fault 1:op:30:exit "(rank 1|launcher).* ended with exit code 7" $plan
 plan="--pipefusion_parallel_degree 3 --num_pipeline_patch 4"
 for seam in op:40 test:60; do
     fault "2:$seam:kill" "rank (2|with process id [0-9]+) was killed by signal 9" $plan
