@@ -257,12 +257,17 @@ typedef struct turn {           /* what the table of angles is filled from      
     double (*fn)(double);
 } turn;
 
-static float *angles(float *row, int64_t width, float pos, double (*fn)(double))
+/* Frequencies of the pairs of an axis of `width` features. */
+static void frequencies(float *freq, int64_t width)
 {
-    for (int64_t k = 0; k < width; k += 2) {
-        float freq = 1.0f / (float)pow(theta, (double)((float)k / (float)width));
-        *row++ = (float)fn((double)(pos * freq));
-    }
+    for (int64_t k = 0; k < width; k += 2)
+        *freq++ = 1.0f / (float)pow(theta, (double)((float)k / (float)width));
+}
+
+static float *angles(float *row, int64_t width, const float *freq, float pos, double (*fn)(double))
+{
+    for (int64_t k = 0; k < width; k += 2)
+        *row++ = (float)fn((double)(pos * *freq++));
     return row;
 }
 
@@ -272,13 +277,16 @@ static void fill_turns(void *ctx, float *buf)
     const cfg  *c = t->c;
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
     axis        rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
+    float       time[64], side[96];     /* of a head of at most 512                             */
+    frequencies(time, hd / 4);
+    frequencies(side, hd / 8 * 3);
     if (!c->patch_t)
         crop(c, H, W, &rows, &cols);
     for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
         int64_t at = xd_where(t->x, XD_IMG, i);
-        buf = angles(buf, hd / 4, (float)(at / (H * W)), t->fn);
-        buf = angles(buf, hd / 8 * 3, at_axis(&rows, at / W % H), t->fn);
-        buf = angles(buf, hd / 8 * 3, at_axis(&cols, at % W), t->fn);
+        buf = angles(buf, hd / 4, time, (float)(at / (H * W)), t->fn);
+        buf = angles(buf, hd / 8 * 3, side, at_axis(&rows, at / W % H), t->fn);
+        buf = angles(buf, hd / 8 * 3, side, at_axis(&cols, at % W), t->fn);
     }
 }
 

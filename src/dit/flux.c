@@ -178,16 +178,20 @@ static void fill_turns(void *ctx, float *buf)
 {
     const turn *t = ctx;
     int64_t     W = t->x->lay->grid[2], half = t->c->head_dim / 2;
+    double      base[256], *b = base;   /* of every pair of a head, which has at most 512         */
+    for (int a = 0; a < AXES; a++)
+        for (int64_t k = 0; k < t->c->axes.v[a]; k += 2)
+            *b++ = pow(theta, (double)k / (double)t->c->axes.v[a]);
     int64_t     ntxt = xd_n(t->x, XD_TXT), n = xd_n(t->x, XD_IMG);
     for (int64_t i = 0; i < ntxt * half; i++)
         buf[i] = (float)t->fn(0);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = xd_where(t->x, XD_IMG, i), pos[AXES] = { 0, at / W, at % W };
         float  *row = buf + (ntxt + i) * half;
+        b = base;
         for (int a = 0; a < AXES; a++)
             for (int64_t k = 0; k < t->c->axes.v[a]; k += 2)
-                *row++ = (float)t->fn((double)pos[a] /
-                                      pow(theta, (double)k / (double)t->c->axes.v[a]));
+                *row++ = (float)t->fn((double)pos[a] / *b++);
     }
 }
 
