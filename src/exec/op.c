@@ -201,20 +201,6 @@ xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps)
     return norm(x, (xd_norm){ .in = in, .gain = gain, .rms = 1, .eps = eps });
 }
 
-static xd_tensor qknorm(xd_exec *x, xd_qknorm a)
-{
-    a.out = xd_new_as(x, x->act, 3, a.in.d);
-    xd_run(x, XD_OP_QKNORM, "norm and rope of heads", &a);
-    return a.out;
-}
-
-xd_tensor xd_qk_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, int rms, float eps,
-                     xd_tensor cos, xd_tensor sin, int halves)
-{
-    return qknorm(x, (xd_qknorm){ .in = in, .gain = gain, .bias = bias, .cos = cos, .sin = sin,
-                                  .norm = 1, .rms = rms, .halves = halves, .eps = eps });
-}
-
 void xd_qk_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, float eps,
                      xd_tensor cos, xd_tensor sin)
 {
@@ -229,11 +215,6 @@ void xd_qk_layer_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor ga
     xd_run(x, XD_OP_QKNORM, "norm and rope of heads",
            &(xd_qknorm){ .out = out, .in = in, .gain = gain, .bias = bias, .cos = cos, .sin = sin,
                          .norm = 1, .eps = eps });
-}
-
-xd_tensor xd_rope(xd_exec *x, xd_tensor in, xd_tensor cos, xd_tensor sin, int halves)
-{
-    return qknorm(x, (xd_qknorm){ .in = in, .cos = cos, .sin = sin, .halves = halves });
 }
 
 void xd_activate(xd_exec *x, xd_tensor io, xd_act act)

@@ -44,19 +44,12 @@ void      xd_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, 
                        xd_tensor scale, xd_tensor shift, float eps);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 
-/* Queries or keys of heads [n,H,D] (any strides but that of D) -> a new contiguous [n,H,D] of
- * x->act: each head is normalised over its D elements (rms: 1, else layer norm), times gain [D]
- * plus bias [D] (F32, or absent), then turned by its row's angles: cos, sin [n,D/2] F32, [1,D/2]
- * for all rows, or absent. Pairs that turn: elements 2i and 2i+1, or i and i + D/2 when
- * `halves`. */
-xd_tensor xd_qk_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, int rms, float eps,
-                     xd_tensor cos, xd_tensor sin, int halves);
-/* The same into `out`, RMS, and without a norm when there is no gain. */
+/* Queries or keys of heads [n,H,D] (any strides but that of D) -> `out` of the same shape: each head is
+ * normalised over its D elements (RMS, and not at all without a gain), times gain [D] (F32, or
+ * absent), then turned by its row's angles: cos, sin [n,D/2] F32, [1,D/2] for all rows, or absent.
+ * Pairs that turn are elements 2i and 2i+1. */
 void      xd_qk_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, float eps,
                           xd_tensor cos, xd_tensor sin);
-/* The turn alone. */
-xd_tensor xd_rope(xd_exec *x, xd_tensor in, xd_tensor cos, xd_tensor sin, int halves);
-
 /* The same with bias, as a layer norm. */
 void      xd_qk_layer_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
                                 float eps, xd_tensor cos, xd_tensor sin);
