@@ -207,12 +207,6 @@ static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
     return x.err.code;
 }
 
-/* Does this rank take part in decoding the pictures of its replica? */
-static int decodes(const xd_job *j)
-{
-    return !j->r->latents_only && (j->g->plan.vae_rows || j->g->topo.replica->rank == 0);
-}
-
 /* One image of my replica: latents on all its ranks, and room for the picture where it is made. */
 static xd_status one_latent(loop *l, int image, const xd_words *w, float **lat, float **rgb,
                             xd_err *e)
@@ -234,7 +228,7 @@ static xd_status one_picture(loop *l, const float *lat, float **rgb, xd_err *e)
 {
     double t0 = xd_now_s();
     xd_stage(l->j, "decode");
-    xd_status s = decodes(l->j) ? decode(l, lat, rgb, e) : XD_OK;
+    xd_status s = xd_light_here(l->j) ? decode(l, lat, rgb, e) : XD_OK;
     xd_result_time(l->r, "decode", xd_now_s() - t0);
     return s;
 }

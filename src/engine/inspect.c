@@ -9,9 +9,7 @@
 #include "engine/engine.h"
 #include "engine/inspect_file.h"
 
-static void line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
-
-static void line(const xd_inspect_args *a, const char *fmt, ...)
+void xd_line(const xd_inspect_args *a, const char *fmt, ...)
 {
     char    text[4600];
     va_list ap;
@@ -55,7 +53,7 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
         qsort(p.list, (size_t)p.nlist, sizeof *p.list, by_first_name);
     for (int i = 0; s == XD_OK && i < p.nlist; i++) {
         char shape[96];
-        line(a, "%s %s", p.list[i].name,
+        xd_line(a, "%s %s", p.list[i].name,
              xd_shape_text(p.list[i].nd, p.list[i].d, shape, sizeof shape));
     }
     xd_part_close(&p);
@@ -117,11 +115,11 @@ static void say_row(const xd_inspect_args *a, const row *r)
                    r->numbers, r->bytes, r->types);
         xd_buf_json_string(&b, r->lack);
         xd_buf_add(&b, "}");
-        line(a, "%s,", b.failed ? "" : b.p);
+        xd_line(a, "%s,", b.failed ? "" : b.p);
         xd_buf_free(&b);
         return;
     }
-    line(a, "%-15s %-26s %7d %10.1f M %12s  %s", r->p->name, r->p->class_name, r->p->nlist,
+    xd_line(a, "%-15s %-26s %7d %10.1f M %12s  %s", r->p->name, r->p->class_name, r->p->nlist,
          r->numbers / 1e6, bytes, r->p->files ? r->types : "no weights");
 }
 
@@ -153,43 +151,43 @@ static const char *tokenizer_of(const xd_model *m, int i)
 static void say_text(const xd_inspect_args *a, const xd_model *m, const row *rows, int n)
 {
     const char *file = scheduler_of(m);
-    line(a, "%-15s %-26s %s", "scheduler", file,
+    xd_line(a, "%-15s %-26s %s", "scheduler", file,
          xd_sampler_find(file) ? "" : "(not known: name one with --scheduler)");
     for (int i = 0; i < m->recipe->ntext; i++) {
         const char *tok = tokenizer_of(m, i);
         if (!m->has_text[i])
             continue;
-        line(a, "%-15s %-26s", m->recipe->text[i].tokenizer, tok ? tok : "missing");
+        xd_line(a, "%-15s %-26s", m->recipe->text[i].tokenizer, tok ? tok : "missing");
     }
     const xd_dit_info *d = &m->dit_info;
-    line(a, "%d blocks, %d heads of %d, width %lld; default size %lld x %lld, %d steps, guidance "
-         "%.3g, %d text tokens", d->nlayers, d->heads, d->head_dim, (long long)d->dim,
+    xd_line(a, "%d blocks, %d heads of %d, width %lld; default size %lld x %lld, %d steps, "
+            "guidance %.3g, %d text tokens", d->nlayers, d->heads, d->head_dim, (long long)d->dim,
          (long long)(d->sample[2] * m->vae_info.cell[2]),
          (long long)(d->sample[1] * m->vae_info.cell[1]), m->recipe->steps, m->recipe->guidance,
          m->recipe->max_text);
     for (int i = 0; i < n; i++)
         if (rows[i].lack[0])
-            line(a, "missing: %s", rows[i].lack);
+            xd_line(a, "missing: %s", rows[i].lack);
     for (int i = 0; i < m->recipe->ntext; i++)
         if (m->has_text[i] && !tokenizer_of(m, i))
-            line(a, "missing: %s/%s has no spiece.model, vocab.json or tokenizer.json", m->dir,
+            xd_line(a, "missing: %s/%s has no spiece.model, vocab.json or tokenizer.json", m->dir,
                  m->recipe->text[i].tokenizer);
 }
 
 static void say_json_end(const xd_inspect_args *a, const xd_model *m)
 {
-    line(a, "  {\"component\": \"scheduler\", \"class\": \"%s\", \"known\": %s},", scheduler_of(m),
-         xd_sampler_find(scheduler_of(m)) ? "true" : "false");
+    xd_line(a, "  {\"component\": \"scheduler\", \"class\": \"%s\", \"known\": %s},",
+            scheduler_of(m), xd_sampler_find(scheduler_of(m)) ? "true" : "false");
     const char *end = "";
     for (int i = 0; i < m->recipe->ntext; i++) {
         const char *tok = tokenizer_of(m, i);
         if (!m->has_text[i])
             continue;
-        line(a, "%s  {\"component\": \"%s\", \"file\": \"%s\"}", end, m->recipe->text[i].tokenizer,
-             tok ? tok : "");
+        xd_line(a, "%s  {\"component\": \"%s\", \"file\": \"%s\"}", end,
+                m->recipe->text[i].tokenizer, tok ? tok : "");
         end = ",\n";
     }
-    line(a, "]}");
+    xd_line(a, "]}");
 }
 
 xd_status xd_inspect(const xd_inspect_args *a, xd_err *e)
@@ -219,10 +217,10 @@ xd_status xd_inspect(const xd_inspect_args *a, xd_err *e)
         rows[n++] = look(&m.dit);
         rows[n++] = look(&m.vae);
         if (a->json)
-            line(a, "{\"pipeline\": \"%s\", \"recipe\": \"%s\", \"components\": [", name,
+            xd_line(a, "{\"pipeline\": \"%s\", \"recipe\": \"%s\", \"components\": [", name,
                  m.recipe->name);
         else
-            line(a, "%s (%s)", name, m.recipe->name);
+            xd_line(a, "%s (%s)", name, m.recipe->name);
         for (int i = 0; i < n; i++)
             say_row(a, &rows[i]);
         if (a->json)

@@ -8,19 +8,6 @@
 
 enum { SLOTS = 5, SHOWN = 3 };
 
-static void say(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
-
-static void say(const xd_inspect_args *a, const char *fmt, ...)
-{
-    char    text[4600];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    if (a->line)
-        a->line(a->cookie, text);
-}
-
 typedef struct share {          /* the tensors behind one prefix                               */
     int64_t n;
     double  numbers, bytes;
@@ -59,7 +46,7 @@ static void say_share(const xd_inspect_args *a, const char *slot, const char *wh
                       const char *prefix, const share *r, int first)
 {
     if (!a->json) {
-        say(a, "%-15s %s%s%s: %lld tensors, %.1f M parameters, %.3f GB, %s", slot, what,
+        xd_line(a, "%-15s %s%s%s: %lld tensors, %.1f M parameters, %.3f GB, %s", slot, what,
             *prefix ? ", names begin with " : "", prefix, (long long)r->n, r->numbers / 1e6,
             r->bytes / 1e9, r->n ? r->types : "empty");
         return;
@@ -71,7 +58,7 @@ static void say_share(const xd_inspect_args *a, const char *slot, const char *wh
     xd_buf_add(&b, ", \"tensors\": %lld, \"parameters\": %.0f, \"bytes\": %.0f, \"dtype\": \"%s\"}",
                (long long)r->n, r->numbers, r->bytes, r->types);
     if (!b.failed)
-        say(a, "%s", b.p);
+        xd_line(a, "%s", b.p);
     xd_buf_free(&b);
 }
 
@@ -116,7 +103,7 @@ static void say_unknown(const xd_inspect_args *a, const xd_st *st)
     const char *what = xd_is_lora(st) ? "a LoRA, for --lora" : "a layout that is not known";
     say_share(a, "-", what, "", &r, 1);
     for (int64_t i = 0; !a->json && i < xd_st_count(st) && i < SHOWN; i++)
-        say(a, "%-15s %s%s", "", xd_st_name(st, i), i == SHOWN - 1 && xd_st_count(st) > SHOWN ?
+        xd_line(a, "%-15s %s%s", "", xd_st_name(st, i), i == SHOWN - 1 && xd_st_count(st) > SHOWN ?
             ", ..." : "");
 }
 
@@ -125,7 +112,7 @@ static void say_tensors(const xd_inspect_args *a, const xd_st *st)
     for (int64_t i = 0; i < xd_st_count(st); i++) {
         xd_tensor t = xd_st_shape(st, i);
         char      shape[96];
-        say(a, "%s %s", xd_st_name(st, i), xd_shape_text(t.nd, t.d, shape, sizeof shape));
+        xd_line(a, "%s %s", xd_st_name(st, i), xd_shape_text(t.nd, t.d, shape, sizeof shape));
     }
 }
 
@@ -143,12 +130,12 @@ xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e)
     xd_text_buf b = { 0 };
     xd_buf_json_string(&b, a->model);
     if (a->json && !b.failed)
-        say(a, "{\"file\": %s, \"components\": [", b.p);
+        xd_line(a, "{\"file\": %s, \"components\": [", b.p);
     xd_buf_free(&b);
     if (!say_components(a, st))
         say_unknown(a, st);
     if (a->json)
-        say(a, "]}");
+        xd_line(a, "]}");
     xd_st_close(&st);
     return XD_OK;
 }

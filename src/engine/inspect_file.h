@@ -5,6 +5,9 @@
 #include "engine/single.h"
 #include "xdit/xdit.h"
 
+/* Hands one line to whoever asked. */
+void      xd_line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
+
 /* a->model is a file: its components by layout, or with a->tensors every tensor under its own
  * name. */
 xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e);

@@ -23,6 +23,11 @@ static void unscale(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
     xd_arena_rewind(x->tmp, mark);
 }
 
+int xd_light_here(const xd_job *j)
+{
+    return j->g->plan.vae_rows || j->g->topo.replica->rank == 0;
+}
+
 /* Unscales and decodes on x; lat and rgb are host memory and not touched while counting. */
 void xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
 {

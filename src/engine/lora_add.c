@@ -155,18 +155,6 @@ static void src_done(void *self, const char *name)
     }
 }
 
-/* The name that the files have, of the alternatives of a declared tensor. */
-static int resolve(const xd_source *src, const char *names, char *out, size_t size)
-{
-    for (const char *p = names; p; p = (p = strchr(p, '|')) ? p + 1 : NULL) {
-        xd_tensor t;
-        snprintf(out, size, "%.*s", (int)strcspn(p, "|"), p);
-        if (src->has(src->self, out, &t))
-            return 1;
-    }
-    return 0;
-}
-
 xd_status xd_lora_src_open(xd_lora_src **out, xd_part *p, const xd_lora_term *terms, int n,
                            xd_err *e)
 {
@@ -181,7 +169,7 @@ xd_status xd_lora_src_open(xd_lora_src **out, xd_part *p, const xd_lora_term *te
         hit *h = &s->hits[s->n - same];
         if (!same) {
             h->terms = &terms[i];
-            if (!resolve(&s->inner, p->list[terms[i].item].name, h->name, sizeof h->name))
+            if (!xd_source_name(&s->inner, p->list[terms[i].item].name, h->name, sizeof h->name))
                 return xd_fail(e, XD_EFORMAT, "%s has no tensor %s", p->dir,
                                p->list[terms[i].item].name);
             s->n++;

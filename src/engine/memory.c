@@ -66,9 +66,9 @@ static xd_status count_text(xd_job *j, const xd_words *w, xd_need *need, xd_err 
     return s;
 }
 
-static int decodes(const xd_job *j)
+static int needs_vae(const xd_job *j)
 {
-    return (!j->r->latents_only || j->r->image) && (j->g->plan.vae_rows || j->g->topo.replica->rank == 0);
+    return (!j->r->latents_only || j->r->image) && xd_light_here(j);
 }
 
 /* What this rank needs, by part. */
@@ -77,7 +77,7 @@ static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err
     xd_engine *g = j->g;
     int64_t    rows = 0;
     int        text = g->used->rank < g->plan.text_tp;
-    int        vae = decodes(j);
+    int        vae = needs_vae(j);
     xd_status  s = XD_OK;
     for (int i = 0; i < w->n; i++)
         rows = w->rows[i] > rows ? w->rows[i] : rows;
@@ -180,7 +180,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
         s = count_parts(j, w, need, e);
     s = xd_ranks_agree(g, s, e);
     if (s == XD_OK)
-        s = xd_kin_find(g, decodes(j), e);
+        s = xd_kin_find(g, needs_vae(j), e);
     if (s != XD_OK)
         return s;
     return xd_ranks_agree(g, compare(j, need, e), e);

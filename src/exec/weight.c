@@ -78,18 +78,22 @@ static void full_names(const xd_decl *d, const char *names, const char *suffix, 
         xd_fail(d->err, XD_EFORMAT, "the name of weight %s%s is too long", d->scope, names);
 }
 
+int xd_source_name(const xd_source *src, const char *names, char *out, size_t size)
+{
+    for (const char *p = names; p; p = (p = strchr(p, '|')) ? p + 1 : NULL) {
+        xd_tensor t;
+        snprintf(out, size, "%.*s", (int)strcspn(p, "|"), p);
+        if (src->has(src->self, out, &t))
+            return 1;
+    }
+    return 0;
+}
+
 /* Of full names the first that the source has; the first of all when it has none. */
 static void resolve(const xd_decl *d, const char *names, char *out, size_t size)
 {
-    for (const char *p = names; p;) {
-        const char *bar = strchr(p, '|');
-        xd_tensor   t;
-        snprintf(out, size, "%.*s", bar ? (int)(bar - p) : (int)strlen(p), p);
-        if (d->src && d->src->has(d->src->self, out, &t))
-            return;
-        p = bar ? bar + 1 : NULL;
-    }
-    snprintf(out, size, "%.*s", (int)strcspn(names, "|"), names);
+    if (!d->src || !xd_source_name(d->src, names, out, size))
+        snprintf(out, size, "%.*s", (int)strcspn(names, "|"), names);
 }
 
 static void list(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape)

@@ -75,6 +75,9 @@ typedef struct xd_source {
     void *self;
 } xd_source;
 
+/* Of names with "|" between them the first that the source has; 0: it has none. */
+int xd_source_name(const xd_source *src, const char *names, char *out, size_t size);
+
 typedef struct xd_declared {    /* one tensor as declared                                      */
     char    name[512];          /* with aliases: "a.query|a.to_q", whole names                 */
     int     nd;
