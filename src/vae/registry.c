@@ -6,3 +6,18 @@
 extern const xd_vae xd_vae_kl;
 
 const xd_vae *const xd_vaes[] = { &xd_vae_kl, NULL };
+
+int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)
+{
+    return t % 2 ? (t - 1) * v->cell[0] + 1 : t * v->cell[0];
+}
+
+/* Frames are halved cell[0] / 2 times, in batches of eight of which the first takes the rest; the first
+ * frame of an odd number stays alone. */
+int64_t xd_vae_latents(const xd_vae_info *v, int64_t n)
+{
+    int64_t first = n < 8 ? n : 8 + n % 8, rest = (n - first) / v->cell[0];
+    for (int c = v->cell[0]; c > 1; c /= 2)
+        first = first % 2 ? (first + 1) / 2 : first / 2;
+    return first + rest;
+}

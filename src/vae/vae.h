@@ -1,4 +1,4 @@
-/* vae.h - image autoencoders: latents become pixels and back */
+/* vae.h - autoencoders of images and videos: latents become pixels and back */
 #ifndef XD_VAE_VAE_H
 #define XD_VAE_VAE_H
 
@@ -8,6 +8,7 @@ typedef struct xd_vae_info {
     int64_t channels;           /* of the latent                                               */
     int     cell[3];            /* pixels of a latent cell: t, h, w                            */
     double  scaling, shift;     /* model latent = (vae latent - shift) * scaling               */
+    int     invert;             /* 1: an image to start a video from is scaled by 1 / scaling    */
     int64_t tile;               /* latent cells of a tile's side when tiling                   */
     double  overlap;            /* share of a tile that neighbours overlap                     */
 } xd_vae_info;
@@ -23,6 +24,12 @@ typedef struct xd_vae {
 } xd_vae;
 
 extern const xd_vae *const xd_vaes[];           /* the registry, NULL at the end               */
+
+/* Frames that t latent frames (t >= 1) decode to. With frames of their own (cell[0] is 1) t; else an
+ * odd number of latent frames begins with one that stands for one frame alone. */
+int64_t xd_vae_frames(const xd_vae_info *v, int64_t t);
+/* Latent frames that n frames (n >= 1) are encoded to. */
+int64_t xd_vae_latents(const xd_vae_info *v, int64_t n);
 
 /* Tiles dealt over the ranks that share an image: each computes its own, rank 0 joins all. Who fills
  * this in sends the messages; a rank that failed still gives and takes. */
