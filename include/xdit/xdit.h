@@ -136,10 +136,13 @@ typedef struct xd_request {     /* fill with xd_request_init, then change what i
     int         nprompts;
     const char *negative_prompt;        /* NULL: ""                                          */
     int64_t     width, height;          /* pixels; 0: the model's                            */
+    int         num_frames;             /* of a video; 0: the model's                         */
+    double      fps;                    /* frames a second of a video's file; 0: the model's   */
     int         num_inference_steps;    /* 0: the pipeline's                                 */
     double      guidance_scale;         /* negative: the pipeline's                          */
     double      true_cfg_scale;         /* of models with distilled guidance: above 1 and with a
                                            negative prompt, two passes a step; 0: none       */
+    int         use_dynamic_cfg;        /* guidance grows with the steps (CogVideoX)          */
     const char *image;          /* a picture to start from (PNG, JPEG, WebP), resized; NULL: noise */
     double      strength;       /* share of the steps that are painted over it; 0: 0.6         */
     int64_t     seed;
@@ -156,7 +159,8 @@ typedef struct xd_request {     /* fill with xd_request_init, then change what i
     xd_status (*on_image)(void *cookie, const struct xd_result *partial, int i, xd_err *e);
     /* Golden tests look at what passes between the rooms: f32, contiguous, valid during the
      * call. Names: "ids", "prompt_embeds", "negative_prompt_embeds", "noise", "latents" (after
-     * each step, layout [C,H,W]), "image" ([H,W,3], in [0,1]). step: of "latents"; the text for
+     * each step, layout [C,H,W], of a video [T,C,H,W]), "image" ([H,W,3], of a video [T,H,W,3], in
+     * [0,1]). step: of "latents"; the text for
      * text; else 0.                              */
     void      (*on_tensor)(void *cookie, const char *name, int step, int nd, const int64_t *d,
                            const float *data);
@@ -190,6 +194,7 @@ typedef struct xd_image {       /* frames of rows of pixels, 8 bits a channel, R
     int64_t  frames, height, width;
     int      channels;
     uint8_t *data;
+    double   fps;               /* frames a second; 0: a picture                             */
 } xd_image;
 
 XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);

@@ -446,7 +446,8 @@ static void advance(xd_flow *f, int step, int unit)
         xd_axpby(x, p[0], (float)(1 - j->guidance), p[1], (float)j->guidance);
     if (stages(f) > 1)
         latents_sent(f, unit);
-    j->sampler->step(x, &j->samp, step, part_of(f, f->lat, unit), p[0], hist);
+    j->sampler->step(x, &j->samp, step, part_of(f, f->lat, unit), p[0], hist,
+                     f->noise.nd ? part_of(f, f->noise, unit) : f->noise);
     xd_arena_rewind(x->tmp, mark);
     xd_trace_add(f->trace, XD_EV_SAMPLER, begin, step, unit, 0);
 }
@@ -544,7 +545,7 @@ xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t 
         if (i == 0 || i == stale)
             xd_flow_step(&f, i);
         else if (is_last(&f))
-            j->sampler->step(&f.x, &j->samp, i, f.lat, f.pred[0], f.hist);
+            j->sampler->step(&f.x, &j->samp, i, f.lat, f.pred[0], f.hist, f.noise);
         xd_arena_rewind(&a, mark);
     }
     *bytes = xd_arena_peak(&a);

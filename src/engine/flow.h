@@ -27,6 +27,8 @@ typedef struct xd_flow {
     /* My image rows, patch by patch [n,C p^2]: latents (first and last stage), predictions and
      * history (last stage). */
     xd_tensor      lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
+    xd_tensor      noise;               /* of this step's sampler (last stage); absent: it draws none */
+    xd_tensor      extra;               /* what the model reads beside the latents (first stage)      */
     xd_tensor      h[XD_NHID];          /* hidden states in turn, all my rows                   */
     xd_req         h_in[XD_NHID], h_out[XD_NHID];
     xd_req        *lat_in, *lat_out;    /* [npatch + 1]: of each patch, and of all              */

@@ -145,7 +145,7 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
     if (rgb) {
         show_image(j, rgb);
         t->image = (xd_image){ 1, j->asked[0], j->asked[1], 3,
-                               quantize(rgb, j->asked[0] * j->asked[1] * 3) };
+                               quantize(rgb, j->asked[0] * j->asked[1] * 3), 0 };
     }
     free(rgb);
     if (!t->json || !t->parameters || (rgb && !t->image.data))

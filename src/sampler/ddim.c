@@ -103,8 +103,9 @@ static void clip(xd_exec *x, xd_tensor t, float r)
 }
 
 static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
-                      const xd_tensor *hist)
+                      const xd_tensor *hist, xd_tensor noise)
 {
+    (void)noise;
     const ddim *d = s->priv;
     const char *type = s->cfg.prediction_type;
     double      ra = sqrt(d->acp[step]), rb = sqrt(1 - d->acp[step]);

@@ -232,8 +232,9 @@ static double factors(const xd_sampling *s, int step, int order, double f[3])
 }
 
 static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
-                     const xd_tensor *hist)
+                     const xd_tensor *hist, xd_tensor noise)
 {
+    (void)noise;
     int    n = s->cfg.solver_order, order = order_of(s, step);
     double f[3], cx = factors(s, step, order, f);
     to_x0(x, s, step, lat, pred);

@@ -131,8 +131,9 @@ static void euler_close(xd_sampling *s)
 
 /* x' = x + (x - x0) / sigma * (next - sigma), with x0 from the prediction. */
 static void euler_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
-                       const xd_tensor *hist)
+                       const xd_tensor *hist, xd_tensor noise)
 {
+    (void)noise;
     const double *sig = ((const euler *)s->priv)->sigma;
     double        v = sig[step], d = sig[step + 1] - v, q = v * v + 1;
     const char   *type = s->cfg.prediction_type;

@@ -129,8 +129,9 @@ static void flow_close(xd_sampling *s)
 }
 
 static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
-                      const xd_tensor *hist)
+                      const xd_tensor *hist, xd_tensor noise)
 {
+    (void)noise;
     const double *sigma = s->priv;
     (void)hist;
     xd_axpby(x, lat, (float)sigma[step + 1] - (float)sigma[step], pred, 1);

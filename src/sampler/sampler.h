@@ -31,6 +31,7 @@ typedef struct xd_sched_cfg {
     int    thresholding;
     double dynamic_thresholding_ratio, sample_max_value;
     int    rescale_betas_zero_snr;
+    double snr_shift_scale;                     /* CogVideoX                                    */
     int    clip_sample, set_alpha_to_one;       /* DDIM                                         */
     double clip_sample_range;
     char   interpolation_type[XD_FIELD_TEXT];   /* Euler: linear, log_linear                    */
@@ -58,10 +59,14 @@ typedef struct xd_sampler {
     int (*history)(const xd_sched_cfg *c);      /* arrays the size of the latents it keeps      */
     xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
     void (*close)(xd_sampling *s);
+    /* Normal tensors the size of the latents that diffusers draws in a step, after those of the steps
+     * before; NULL: none ever. */
+    int (*draws)(const xd_sampling *s, int step);
     /* One step on rows: lat [n,C] F32 becomes the next latents; pred [n,C] F32 is the guided
-     * prediction (may be overwritten); hist[i] [n,C] F32 are the same rows of the history. */
+     * prediction (may be overwritten); hist[i] [n,C] F32 are the same rows of the history, noise
+     * [n,C] F32 of the last tensor that this step draws (absent when it draws none). */
     void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
-                 const xd_tensor *hist);
+                 const xd_tensor *hist, xd_tensor noise);
     int flow;                   /* of rectified flow: can start from a picture                 */
 } xd_sampler;
 

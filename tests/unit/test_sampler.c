@@ -65,7 +65,7 @@ static void step_rows(rig *r, xd_sampling *s, int step, latents *l, int from, in
     for (int i = 0; i < MAXHIST; i++)
         hist[i] = xd_view(l->hist[i] + from * COLS, XD_F32, 2, d);
     s->def->step(&r->x, s, step, xd_view(l->lat + from * COLS, XD_F32, 2, d),
-                 xd_view(l->pred + from * COLS, XD_F32, 2, d), hist);
+                 xd_view(l->pred + from * COLS, XD_F32, 2, d), hist, (xd_tensor){ 0 });
     xd_arena_rewind(&r->tmp, mark);
     if (!xd_ok(&r->x))
         fail_msg("%s", r->x.err.msg);
