@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/recipe.h"
+#include "fill.h"
 #include "golden.h"
 
 enum { MAXPROMPT = 8, MAXLORA = 4, NDTYPE = 2 };
@@ -36,6 +37,7 @@ static const struct {
 };
 static const char *const dtypes[NDTYPE] = { "f32", "bf16" };
 static const int levels[NDTYPE] = { 2, 8 };     /* of the picture: 3e-2 of 255 is 7.65         */
+static const int steady = 1;    /* of a video in f32: frames are within 2e-4                    */
 
 static const char *const all[] = { "alpha", "alpha-ddim", "alpha-euler", "alpha-batch",
                                    "alpha-tiles", "alpha-free", "micro", "sigma", "sigma-dpm",
@@ -46,6 +48,8 @@ typedef struct run {
     xd_st   *st;
     xd_json *js;
     int      steps, images, prompts;
+    int      shape[4];          /* of a video: frames, rows, columns, and of how many numbers of a
+                                   picture one is kept; 0: a picture, of which all are          */
     char     picture[1024];     /* what the run starts from                                    */
     int      image;             /* which image the loop is at; -1 before the first              */
     double   worst[NSTAGE];
@@ -100,6 +104,30 @@ static ref reference(const run *r, int stage, int step)
     }
 }
 
+/* Of the numbers of a video those that the reference keeps (malloc'ed); NULL: it has another shape. */
+static float *kept(const run *r, const float *v, int nd, const int64_t *d)
+{
+    const int *s = r->shape;
+    if (nd != 4 || d[0] != s[0] || d[1] != s[1] || d[2] != s[2] || d[3] != 3)
+        return NULL;
+    int64_t n = d[0] * d[1] * d[2] * d[3], k = 0;
+    float  *out = malloc((size_t)n * sizeof *out);
+    for (int64_t i = 0; out && i < n; i += s[3])
+        out[k++] = v[i];
+    return out;
+}
+
+static double apart(const run *r, int stage, const float *data, int nd, const int64_t *d,
+                    const ref *want)
+{
+    if (stage != IMAGE || !r->shape[3])
+        return ref_apart(data, nd, d, want);
+    float *some = kept(r, data, nd, d);
+    double gap = some ? ref_apart(some, 1, &want->n, want) : INFINITY;
+    free(some);
+    return gap;
+}
+
 static void listen(void *cookie, const char *name, int step, int nd, const int64_t *d,
                    const float *data)
 {
@@ -110,7 +138,7 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
     r->image += stage == NOISE;
     ref want = reference(r, stage, step);
     if (want.v) {
-        r->worst[stage] = fmax(r->worst[stage], ref_apart(data, nd, d, &want));
+        r->worst[stage] = fmax(r->worst[stage], apart(r, stage, data, nd, d, &want));
         r->seen[stage]++;
     }
     ref_free(&want);
@@ -146,7 +174,9 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->guidance_scale = js_num(r->js, "guidance_scale");
     q->true_cfg_scale = js_maybe(r->js, "true_cfg_scale");
     q->strength = js_maybe(r->js, "strength");
-    q->image = q->strength > 0 ? r->picture : NULL;
+    q->image = q->strength > 0 || js_maybe(r->js, "image") > 0 ? r->picture : NULL;
+    q->num_frames = (int)js_maybe(r->js, "num_frames");
+    q->use_dynamic_cfg = (int)js_maybe(r->js, "use_dynamic_cfg");
     q->seed = (int64_t)js_num(r->js, "seed");
     q->num_images_per_prompt = (int)js_num(r->js, "num_images_per_prompt");
     q->max_sequence_length = (int)js_num(r->js, "max_sequence_length");
@@ -169,6 +199,10 @@ static void open_run(run *r, const char *dir, const char *name)
     snprintf(r->picture, sizeof r->picture, "%s/%s/image.png", dir, name);
     while (has(r, "latents.0.%d", r->steps))
         r->steps++;
+    ref shape = ref_get(r->st, "frames");
+    for (int i = 0; shape.v && i < 4; i++)
+        r->shape[i] = (int)shape.v[i];
+    ref_free(&shape);
     r->images = (int)js_num(r->js, "images");
     r->prompts = xd_json_size(js_list(r->js, "prompts"));
     r->image = -1;
@@ -195,20 +229,34 @@ static void check_stages(const run *r, const char *name, int dtype)
     }
 }
 
+static int video_apart(const run *r, const xd_image *m, const ref *want)
+{
+    const int *s = r->shape;
+    int        worst = 0;
+    if (!want->v || m->frames != s[0] || m->height != s[1] || m->width != s[2] || !(m->fps > 0))
+        return 256;
+    for (int64_t i = 0; i < want->n; i++) {
+        int gap = abs((int)m->data[i * s[3]] - (int)want->v[i]);
+        worst = gap > worst ? gap : worst;
+    }
+    return worst;
+}
+
 static void check_pictures(const run *r, const xd_result *out, const char *name, int dtype)
 {
-    int worst = 0;
+    int worst = 0, most = r->shape[3] && dtype == 0 ? steady : levels[dtype];
     for (int i = 0; i < xd_result_count(out); i++) {
         const xd_image *m = xd_result_image(out, i);
         ref             want = ref_get(r->st, "pixels.%d", i);
-        int gap = m && m->channels == 3 && m->frames == 1
-                ? levels_apart(m->data, m->height, m->width, &want) : 256;
+        int gap = !m || m->channels != 3 ? 256
+                : r->shape[3]            ? video_apart(r, m, &want)
+                : m->frames == 1         ? levels_apart(m->data, m->height, m->width, &want) : 256;
         worst = gap > worst ? gap : worst;
         ref_free(&want);
     }
-    tap(xd_result_count(out) == r->images && worst <= levels[dtype],
-        "%s %s picture: %d of at most %d levels (%d of %d images)", name, dtypes[dtype], worst,
-        levels[dtype], xd_result_count(out), r->images);
+    tap(xd_result_count(out) == r->images && worst <= most,
+        "%s %s picture: %d of at most %d levels (%d of %d images)", name, dtypes[dtype], worst, most,
+        xd_result_count(out), r->images);
 }
 
 /* The LoRA files of a case, which lie in its folder; how many there are. */
@@ -237,7 +285,8 @@ static void check(const char *dir, const char *name, int dtype)
     char         model[2048];
     open_run(&r, dir, name);
     snprintf(model, sizeof model, "%s/%s/%s", dir, name, js_text(r.js, "model"));
-    xd_open_args a = { .model = model, .dtype = dtypes[dtype], .device = "cpu", .threads = 2,
+    const char  *type = xd_json_text(xd_json_get(r.js, "weights"));
+    xd_open_args a = { .model = type ? fill_for_now(model, fill_type(type)) : model, .dtype = dtypes[dtype], .device = "cpu", .threads = 2,
                        .no_t5 = js_maybe(r.js, "no_t5") > 0, .loras = loras };
     a.nloras = take_loras(&r, dir, name, loras, paths);
     xd_status s = xd_open(&g, &a, &e);

@@ -1,0 +1,204 @@
+/* fill.c - weights of a model directory from the names of its tensors */
+#define _XOPEN_SOURCE 700       /* mkdtemp, nftw, P_tmpdir */
+#include "fill.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "engine/part.h"
+#include "golden.h"
+
+enum { MOST = 64 << 20 };       /* bytes of a file that is copied                              */
+
+static void broken(const char *what, const char *path)
+{
+    printf("Bail out! cannot %s %s: %s\n", what, path, strerror(errno));
+    exit(1);
+}
+
+static char *join(const char *dir, const char *name)
+{
+    char *p = xd_path_join(dir, name);
+    if (!p)
+        broken("name", name);
+    return p;
+}
+
+static int ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), k = strlen(end);
+    return n >= k && strcmp(name + n - k, end) == 0;
+}
+
+xd_dtype fill_type(const char *name)
+{
+    if (strcmp(name, "f32") != 0 && strcmp(name, "f16") != 0 && strcmp(name, "bf16") != 0) {
+        printf("Bail out! weights are f32, f16 or bf16, not %s\n", name);
+        exit(1);
+    }
+    return strcmp(name, "f32") == 0 ? XD_F32 : strcmp(name, "f16") == 0 ? XD_F16 : XD_BF16;
+}
+
+/* ---- numbers -------------------------------------------------------------------------------- */
+
+/* Matrices of variance 1/inputs, norms near one, small biases; logits of T5 near one, since it
+ * does not divide them, and few pixels beyond the range of a picture. */
+static void scale_of(const xd_declared *t, float *gain, float *mean)
+{
+    float in = 1;
+    for (int i = 1; i < t->nd; i++)
+        in *= (float)t->d[i];
+    *mean = t->nd == 1 && ends(t->name, "weight") ? 1.0f : 0.0f;
+    *gain = 0.9f / sqrtf(in);
+    if (t->nd == 1)
+        *gain = 0.1f;
+    else if (ends(t->name, "relative_attention_bias.weight"))
+        *gain = 0.7f;
+    else if (ends(t->name, "shared.weight") || ends(t->name, "pos_embedding"))
+        *gain = 1.0f;
+    else if (ends(t->name, ".q.weight") || ends(t->name, ".k.weight") ||
+             ends(t->name, "conv_out.conv.weight"))
+        *gain *= 0.5f;
+}
+
+static xd_st_item made(xd_declared *t, xd_dtype type)
+{
+    float gain, mean;
+    t->name[strcspn(t->name, "|")] = 0;
+    scale_of(t, &gain, &mean);
+    xd_tensor v = xd_view(NULL, type, t->nd, t->d);
+    int64_t   n = xd_count(v);
+    uint64_t  hash = xd_hash_text(t->name);
+    float    *f = malloc((size_t)n * sizeof *f + 1);
+    if (!f || !(v.p = malloc(xd_bytes(v) + 1)))
+        broken("make", t->name);
+    for (int64_t i = 0; i < n; i++)
+        f[i] = mean + gain * xd_random_weight(hash, (uint64_t)i);
+    xd_convert(v.p, type, f, XD_F32, n);
+    free(f);
+    return (xd_st_item){ t->name, v };
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static void copy_file(const char *from, const char *to)
+{
+    char  *data;
+    size_t n;
+    xd_err e = { 0 };
+    must(xd_file_read(from, MOST, &data, &n, &e), &e, from);
+    FILE *f = fopen(to, "wb");
+    if (!f || fwrite(data, 1, n, f) != n || fclose(f) != 0)
+        broken("write", to);
+    free(data);
+}
+
+/* Copies the files of a folder, and folders in it when `deep`; says whether weights were there. */
+static int copy_folder(const char *from, const char *to, int deep)
+{
+    int  weights = 0;
+    DIR *d = opendir(from);
+    if (!d || (mkdir(to, 0777) != 0 && errno != EEXIST))
+        broken(d ? "make" : "read", d ? to : from);
+    for (struct dirent *at; (at = readdir(d));) {
+        char *a = join(from, at->d_name), *b = join(to, at->d_name);
+        if (xd_file_is_dir(a)) {
+            if (deep && at->d_name[0] != '.')
+                copy_folder(a, b, 0);
+        } else {
+            copy_file(a, b);
+            weights |= ends(at->d_name, ".safetensors");
+        }
+        free(a);
+        free(b);
+    }
+    closedir(d);
+    return weights;
+}
+
+static void fill_part(const char *model, const char *to, const char *name, xd_kind kind,
+                      const char *hint, xd_dtype type)
+{
+    xd_part p;
+    xd_err  e = { 0 };
+    char   *folder = join(to, name);
+    char   *path = join(folder, kind == XD_KIND_TEXT ? "model.safetensors"
+                                                     : "diffusion_pytorch_model.safetensors");
+    must(xd_part_open(&p, model, name, kind, hint, &e), &e, model);
+    xd_st_item *item = calloc((size_t)p.nlist + 1, sizeof *item);
+    if (!item)
+        broken("make", path);
+    for (int i = 0; i < p.nlist; i++)
+        item[i] = made(&p.list[i], type);
+    must(xd_st_write(path, item, p.nlist, 1, NULL, &e), &e, path);
+    for (int i = 0; i < p.nlist; i++)
+        free(item[i].t.p);
+    free(item);
+    xd_part_close(&p);
+    free(path);
+    free(folder);
+}
+
+void fill_model(const char *from, const char *to, xd_dtype type)
+{
+    static const struct { const char *name; xd_kind kind; } parts[] = {
+        { "text_encoder", XD_KIND_TEXT }, { "text_encoder_2", XD_KIND_TEXT },
+        { "text_encoder_3", XD_KIND_TEXT }, { "transformer", XD_KIND_DIT }, { "vae", XD_KIND_VAE },
+    };
+    char    *path = join(from, "model_index.json");
+    xd_json *index = js_open(path);
+    copy_folder(from, to, 1);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char *a = join(from, parts[i].name), *b = join(to, parts[i].name);
+        if (xd_file_is_dir(a) && !copy_folder(a, b, 0))
+            fill_part(from, to, parts[i].name, parts[i].kind,
+                      xd_json_text(xd_json_at(xd_json_get(index, parts[i].name), 1)), type);
+        free(a);
+        free(b);
+    }
+    xd_json_free(&index);
+    free(path);
+}
+
+/* ---- for now -------------------------------------------------------------------------------- */
+
+static char here[1024], whose[1024];
+
+static int drop_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st, (void)kind, (void)at;
+    return remove(path);
+}
+
+static void drop(void)
+{
+    if (here[0])
+        nftw(here, drop_one, 8, FTW_DEPTH | FTW_PHYS);
+    here[0] = 0;
+}
+
+const char *fill_for_now(const char *from, xd_dtype type)
+{
+    static int first = 1;
+    const char *tmp = getenv("TMPDIR");
+    if (here[0] && strcmp(whose, from) == 0)
+        return here;
+    drop();
+    snprintf(whose, sizeof whose, "%s", from);
+    snprintf(here, sizeof here, "%s/xdit-fill-XXXXXX", tmp ? tmp : P_tmpdir);
+    if (!mkdtemp(here))
+        broken("make", here);
+    if (first)
+        atexit(drop);
+    first = 0;
+    fill_model(from, here, type);
+    return here;
+}
