@@ -2,7 +2,8 @@
 
 A pseudo model, prediction = 0.3 x + 0.1 sin(t / 100), stands in for the network. Writes one case a
 line into tests/golden/sampler.json: the class, its config, the steps asked for, the timesteps, the
-scale of the initial noise, the latents at the end and the largest value on the way.
+scale of the initial noise, the latents at the end and the largest value on the way; of schedulers that
+draw noise also the number that comes after all of theirs.
 
     python tools/golden_sampler.py [OUT]
     python tools/golden_sampler.py --random 400 OUT     (random configs, for a longer look)
@@ -18,11 +19,16 @@ import torch
 
 DPM, DDIM, EULER = "DPMSolverMultistepScheduler", "DDIMScheduler", "EulerDiscreteScheduler"
 FLOW = "FlowMatchEulerDiscreteScheduler"
+COG, COGDPM = "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"
 START = [1.5, -0.7, 0.2, -2.1, 0.9, 3.0, -0.05, 0.6]
 COUNTS = [1, 2, 3, 5, 14, 15, 20, 50]
+COG_COUNTS = [1, 2, 3, 7, 50]
+SEED = 7
 PIXART = {"beta_schedule": "linear", "beta_start": 0.0001, "beta_end": 0.02}
 SD = {"beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012}
 COSINE = {"beta_schedule": "squaredcos_cap_v2"}
+COG5B = {**SD, "prediction_type": "v_prediction", "rescale_betas_zero_snr": True, "snr_shift_scale": 1.0,
+         "timestep_spacing": "trailing", "clip_sample": False}
 
 CONFIGS = [
     (DPM, {}), (DPM, {"solver_order": 1}), (DPM, {"solver_order": 3}),
@@ -68,6 +74,15 @@ CONFIGS = [
     (FLOW, {"shift": 3.0, "strength": 0.6}), (FLOW, {"shift": 3.0, "own": True, "strength": 0.35}),
 ]
 
+COG_CONFIGS = [
+    {}, COG5B, {**COG5B, "snr_shift_scale": 3.0}, {**COG5B, **PIXART, "snr_shift_scale": 2.0},
+    {"prediction_type": "sample", "timestep_spacing": "linspace"},
+    {"prediction_type": "v_prediction", "set_alpha_to_one": False, "steps_offset": 1,
+     "clip_sample_range": 0.1},
+    {**PIXART, "timestep_spacing": "trailing", "snr_shift_scale": 0.5},
+    {**COSINE, "num_train_timesteps": 300, "timestep_spacing": "linspace", "set_alpha_to_one": False},
+]
+
 
 def model(x, t):
     return 0.3 * x + 0.1 * math.sin(float(t) / 100)
@@ -86,9 +101,29 @@ def set_flow(scheduler, config, steps):
     return scheduler.timesteps[start:]
 
 
+def run_cog(scheduler, steps):
+    """What the pipelines of CogVideoX do, with noise from a generator of its own; `next` is what that
+    generator gives first after the last step."""
+    scheduler.set_timesteps(steps)
+    g = torch.Generator("cpu").manual_seed(SEED)
+    x, old, back = torch.tensor(START).reshape(1, 2, 1, 4), None, None
+    dpm = type(scheduler).__name__ == COGDPM
+    top = float(x.abs().max())
+    for t in scheduler.timesteps:
+        if dpm:
+            x, old = scheduler.step(model(x, t), old, t, back, x, generator=g, return_dict=False)
+        else:
+            x = scheduler.step(model(x, t), t, x, generator=g, return_dict=False)[0]
+        back, top = t, max(top, float(x.abs().max()))
+    r = {"times": scheduler.timesteps.tolist(), "init": 1.0, "top": top, "end": x.flatten().tolist()}
+    return r | ({"next": float(torch.randn(x.shape, generator=g).flatten()[0])} if dpm else {})
+
+
 def run(name, config, steps):
     scheduler = getattr(diffusers, name).from_config(
         {k: v for k, v in config.items() if k not in ("own", "tokens", "strength")})
+    if name in (COG, COGDPM):
+        return run_cog(scheduler, steps)
     if name == FLOW:
         times = set_flow(scheduler, config, steps)
         x = torch.tensor(START, dtype=torch.float32).reshape(1, 2, 1, 4)
@@ -115,7 +150,7 @@ def short(v):
 
 
 def random_config(rng):
-    name = rng.choice([DPM, DPM, DDIM, EULER])
+    name = rng.choice([DPM, DPM, DDIM, EULER, COG, COGDPM])
     c = dict(rng.choice([PIXART, SD, COSINE]))
     maybe = lambda key, values: c.update({key: rng.choice(values)}) if rng.random() < 0.6 else None
     maybe("timestep_spacing", ["linspace", "leading", "trailing"])
@@ -132,6 +167,7 @@ def random_config(rng):
     maybe("lambda_min_clipped", [-5.1, -3.0])
     maybe("clip_sample", [True, False])
     maybe("set_alpha_to_one", [True, False])
+    maybe("snr_shift_scale", [1.0, 0.5, 3.0])
     maybe("interpolation_type", ["linear", "log_linear"])
     return name, c, rng.randint(1, 130)
 
@@ -146,6 +182,7 @@ def main():
     # Step counts at which a timestep falls on a half: numpy's own rounding errors decide.
     todo += [(n, {"timestep_spacing": s}, k) for n in (DPM, DDIM, EULER)
              for s in ("linspace", "trailing") for k in (18, 22, 96)]
+    todo += [(n, c, k) for n in (COG, COGDPM) for c in COG_CONFIGS for k in COG_COUNTS]
     if a.random:
         todo = [random_config(rng) for _ in range(a.random)]
     cases = []

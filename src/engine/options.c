@@ -34,7 +34,8 @@ static const xd_option options[] = {
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
       "text tokens a prompt is cut to (default: the pipeline's)" },
     { "scheduler", XD_OPT_TEXT, AT(scheduler), 0, 0, NULL, "NAME",
-      "dpm++, ddim, euler, flow-euler or a diffusers class (default: the model's)" },
+      "dpm++, ddim, euler, flow-euler, cogvideox-ddim, cogvideox-dpm or a diffusers class (default: the "
+      "model's)" },
     { "rng", XD_OPT_TEXT, AT(rng), 0, 0, "philox torch", "NAME",
       "noise: philox, or torch to paint what diffusers paints" },
     { "enable_tiling", XD_OPT_FLAG, AT(enable_tiling), 0, 1, NULL, NULL,

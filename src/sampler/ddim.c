@@ -19,31 +19,10 @@ static int history(const xd_sched_cfg *c)
 
 static xd_status check(const xd_sched_cfg *c, xd_err *e)
 {
-    const char *p = c->prediction_type;
-    int known = !strcmp(p, "epsilon") || !strcmp(p, "sample") || !strcmp(p, "v_prediction");
-    xd_status s = xd_refuse(!known, "prediction_type", p, e);
+    xd_status s = xd_prediction_check(c, e);
     if (s == XD_OK)
         s = xd_spacing_check(c, e);
     return s == XD_OK ? xd_refuse(c->thresholding, "thresholding", "true", e) : s;
-}
-
-/* Integer timesteps, largest first; returns how many (at most n + 1). */
-static int spaced(const xd_sched_cfg *c, int n, double *t)
-{
-    int N = c->num_train_timesteps, k = 0;
-    if (!strcmp(c->timestep_spacing, "linspace")) {
-        for (int i = n - 1; i >= 0; i--)
-            t[k++] = xd_round_even(xd_linspace(N - 1, n, i));
-    } else if (!strcmp(c->timestep_spacing, "leading")) {
-        for (int i = n - 1; i >= 0; i--)
-            t[k++] = (double)(i * (N / n) + c->steps_offset);
-    } else {
-        double step = (double)N / n;
-        int    count = xd_arange_count(N, step);
-        for (int i = 0; i < count && k < n + 1; i++)
-            t[k++] = xd_round_even(xd_arange(N, step, i)) - 1;
-    }
-    return k;
 }
 
 static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
@@ -63,7 +42,7 @@ static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
     if (st == XD_OK && (!d || !d->acp || !d->prev || !s->time || !s->in_scale))
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
     if (st == XD_OK)
-        s->steps = spaced(c, steps, s->time);
+        s->steps = xd_timesteps(c, steps, s->time);
     for (int i = 0; st == XD_OK && i < s->steps; i++) {
         int t = (int)s->time[i], to = t - c->num_train_timesteps / steps;
         if (t >= l.n) {

@@ -45,6 +45,31 @@ xd_status xd_spacing_check(const xd_sched_cfg *c, xd_err *e)
                      "timestep_spacing", t, e);
 }
 
+xd_status xd_prediction_check(const xd_sched_cfg *c, xd_err *e)
+{
+    const char *p = c->prediction_type;
+    return xd_refuse(strcmp(p, "epsilon") && strcmp(p, "sample") && strcmp(p, "v_prediction"),
+                     "prediction_type", p, e);
+}
+
+int xd_timesteps(const xd_sched_cfg *c, int n, double *t)
+{
+    int N = c->num_train_timesteps, k = 0;
+    if (!strcmp(c->timestep_spacing, "linspace")) {
+        for (int i = n - 1; i >= 0; i--)
+            t[k++] = xd_round_even(xd_linspace(N - 1, n, i));
+    } else if (!strcmp(c->timestep_spacing, "leading")) {
+        for (int i = n - 1; i >= 0; i--)
+            t[k++] = (double)(i * (N / n) + c->steps_offset);
+    } else {
+        double step = (double)N / n;
+        int    count = xd_arange_count(N, step);
+        for (int i = 0; i < count && k < n + 1; i++)
+            t[k++] = xd_round_even(xd_arange(N, step, i)) - 1;
+    }
+    return k;
+}
+
 /* torch.linspace in f32: from both ends, so that both are exact, with fused multiply-adds. */
 static float linspace32(double a, double b, int n, int i)
 {
@@ -123,16 +148,24 @@ static int is_beta(double v)
     return v >= 0 && v < 1;
 }
 
-xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e)
+static xd_status check_betas(const xd_sched_cfg *c, xd_err *e)
 {
-    int n = c->num_train_timesteps;
-    memset(l, 0, sizeof *l);
     if (!known_betas(c->beta_schedule))
         return xd_refuse(1, "beta_schedule", c->beta_schedule, e);
     if (strcmp(c->beta_schedule, "squaredcos_cap_v2") &&
         !(is_beta(c->beta_start) && is_beta(c->beta_end)))
         return xd_fail(e, XD_EFORMAT, "the scheduler's beta_start is %g and its beta_end %g; both "
                        "must be from 0 to 1", c->beta_start, c->beta_end);
+    return XD_OK;
+}
+
+xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e)
+{
+    int n = c->num_train_timesteps;
+    memset(l, 0, sizeof *l);
+    xd_status s = check_betas(c, e);
+    if (s != XD_OK)
+        return s;
     float *betas = malloc((size_t)n * sizeof *betas);
     l->n = n;
     l->acp = malloc((size_t)n * sizeof *l->acp);
@@ -140,6 +173,55 @@ xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, x
     int done = betas && l->acp && l->sigma && fill(l, c, zero_end, betas);
     free(betas);
     return done ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d timesteps", n);
+}
+
+static double keep(double v, int f32)
+{
+    return f32 ? (double)(float)v : v;
+}
+
+static void shift(xd_levels *l, const xd_sched_cfg *c)
+{
+    int    f32 = strcmp(c->beta_schedule, "scaled_linear") != 0;
+    double a = sqrt(c->beta_start), b = sqrt(c->beta_end), k = c->snr_shift_scale, product = 1;
+    for (int i = 0; i < l->n; i++) {
+        double root = l->n > 1 ? a + i * ((b - a) / (l->n - 1)) : a;
+        product *= f32 ? keep(1 - (double)beta(c, i), 1) : 1 - root * root;
+        double v = keep(product, f32);
+        l->acp[i] = keep(v / keep(keep(k, f32) + keep(keep(1 - k, f32) * v, f32), f32), f32);
+    }
+}
+
+/* zero_snr of levels instead of betas. In f32 torch's roots can differ in the last digit, which 1 - acp
+ * magnifies; in f64, as all published models have it, nothing shows. */
+static void end_in_zero(xd_levels *l, int f32)
+{
+    for (int i = 0; i < l->n; i++)
+        l->acp[i] = keep(sqrt(l->acp[i]), f32);
+    double last = l->acp[l->n - 1], first = l->acp[0], scale = keep(first / keep(first - last, f32), f32);
+    for (int i = 0; i < l->n; i++) {
+        double root = keep(keep(l->acp[i] - last, f32) * scale, f32);
+        l->acp[i] = keep(root * root, f32);
+    }
+}
+
+xd_status xd_levels_shifted(xd_levels *l, const xd_sched_cfg *c, xd_err *e)
+{
+    memset(l, 0, sizeof *l);
+    xd_status s = check_betas(c, e);
+    if (s != XD_OK)
+        return s;
+    if (!(c->snr_shift_scale > 0 && c->snr_shift_scale < INFINITY))
+        return xd_fail(e, XD_EFORMAT, "the scheduler's snr_shift_scale is %g; it must be above 0",
+                       c->snr_shift_scale);
+    l->n = c->num_train_timesteps;
+    l->acp = malloc((size_t)l->n * sizeof *l->acp);
+    if (!l->acp)
+        return xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d timesteps", l->n);
+    shift(l, c);
+    if (c->rescale_betas_zero_snr)
+        end_in_zero(l, strcmp(c->beta_schedule, "scaled_linear") != 0);
+    return XD_OK;
 }
 
 void xd_levels_close(xd_levels *l)

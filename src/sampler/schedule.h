@@ -18,6 +18,10 @@ typedef struct xd_levels {      /* the training schedule, t = 0 .. n-1          
 xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e);
 void      xd_levels_close(xd_levels *l);
 
+/* As CogVideoX's samplers want it: acp is shifted by snr_shift_scale, then rescaled to end in 0 where
+ * rescale_betas_zero_snr asks for it; f64 throughout with scaled_linear betas, else f32. No sigma. */
+xd_status xd_levels_shifted(xd_levels *l, const xd_sched_cfg *c, xd_err *e);
+
 /* Fractional timestep of a noise level, by interpolation of log sigma. */
 double xd_level_time(const xd_levels *l, double sigma);
 /* Linear interpolation of sigma at a fractional timestep. */
@@ -38,8 +42,15 @@ double xd_linspace(double stop, int n, int i);
 double xd_arange(double from, double step, int i);
 int    xd_arange_count(double from, double step);
 
+/* DDIM's whole timesteps for n steps, largest first, into t [n + 1]; returns how many. One that trailing
+ * spacing rounds to 0 becomes -1, the last as Python counts. */
+int    xd_timesteps(const xd_sched_cfg *c, int n, double *t);
+
 /* XD_EUNSUPPORTED or XD_EFORMAT when a key that all samplers read has no value they can take. */
 xd_status xd_spacing_check(const xd_sched_cfg *c, xd_err *e);
+
+/* XD_EUNSUPPORTED unless prediction_type is epsilon, sample or v_prediction. */
+xd_status xd_prediction_check(const xd_sched_cfg *c, xd_err *e);
 
 /* XD_EUNSUPPORTED naming the key when `on`. */
 xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e);

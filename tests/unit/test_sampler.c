@@ -2,7 +2,8 @@
  * them), ranges of rows, and settings that are refused.
  *
  * Tolerances: timesteps 2e-3 of one training step (numpy keeps log sigma in f32), the scale of the
- * noise 1e-6, the latents at the end 1e-5 of the largest value on the way. */
+ * noise 1e-6, the latents at the end 1e-5 of the largest value on the way, the number that a
+ * generator of noise gives after the last step 1e-6. */
 #include "sampler/sampler.h"
 
 #include <math.h>
@@ -16,9 +17,10 @@
 
 #include <cmocka.h>
 
+#include "base/rng.h"
 #include "exec/op.h"
 
-enum { ROWS = 4, COLS = 2, NUMBERS = ROWS * COLS, MAXHIST = 3, TMP = 1 << 16 };
+enum { ROWS = 4, COLS = 2, NUMBERS = ROWS * COLS, MAXHIST = 3, TMP = 1 << 16, SEED = 7 };
 
 static const float start[NUMBERS] = { 1.5f, -0.7f, 0.2f, -2.1f, 0.9f, 3.0f, -0.05f, 0.6f };
 
@@ -53,19 +55,22 @@ static int close_rig(void **state)
 /* ---- trajectories --------------------------------------------------------------------------- */
 
 typedef struct latents {
-    float lat[NUMBERS], pred[NUMBERS], hist[MAXHIST][NUMBERS];
+    float lat[NUMBERS], pred[NUMBERS], hist[MAXHIST][NUMBERS], noise[NUMBERS];
+    int   drawn;                /* tensors of noise, as many as diffusers draws                */
 } latents;
 
 /* Rows [from, from + n) of the latents take one step. */
 static void step_rows(rig *r, xd_sampling *s, int step, latents *l, int from, int n)
 {
-    xd_tensor hist[MAXHIST];
+    xd_tensor hist[MAXHIST], noise = { 0 };
     int64_t   d[] = { n, COLS };
     size_t    mark = xd_arena_mark(&r->tmp);
     for (int i = 0; i < MAXHIST; i++)
         hist[i] = xd_view(l->hist[i] + from * COLS, XD_F32, 2, d);
+    if (s->def->draws && s->def->draws(s, step))
+        noise = xd_view(l->noise + from * COLS, XD_F32, 2, d);
     s->def->step(&r->x, s, step, xd_view(l->lat + from * COLS, XD_F32, 2, d),
-                 xd_view(l->pred + from * COLS, XD_F32, 2, d), hist, (xd_tensor){ 0 });
+                 xd_view(l->pred + from * COLS, XD_F32, 2, d), hist, noise);
     xd_arena_rewind(&r->tmp, mark);
     if (!xd_ok(&r->x))
         fail_msg("%s", r->x.err.msg);
@@ -79,6 +84,15 @@ static void predict(const xd_sampling *s, int step, latents *l)
         l->pred[i] = 0.3f * l->lat[i] * (float)s->in_scale[step] + t;
 }
 
+/* The noise of a step: the last tensor of those it draws from a generator of its own. */
+static void draw(const xd_sampling *s, int step, latents *l)
+{
+    int n = s->def->draws ? s->def->draws(s, step) : 0;
+    l->drawn += n;
+    if (n)
+        xd_noise_torch(l->noise, NUMBERS, SEED, l->drawn - 1);
+}
+
 static void run(rig *r, xd_sampling *s, latents *l, int pieces)
 {
     memset(l, 0, sizeof *l);
@@ -86,6 +100,7 @@ static void run(rig *r, xd_sampling *s, latents *l, int pieces)
         l->lat[i] = start[i] * (float)s->init_scale;
     for (int step = 0; step < s->steps; step++) {
         predict(s, step, l);
+        draw(s, step, l);
         for (int k = 0; k < pieces; k++) {
             int a = ROWS * k / pieces, b = ROWS * (k + 1) / pieces;
             step_rows(r, s, step, l, a, b - a);
@@ -149,7 +164,9 @@ static const char *differs(rig *r, xd_sampling *s, const xd_json *c, double *how
         if (!(fabs(*how) <= 1e-5))
             return "latents";
     }
-    return NULL;
+    xd_noise_torch(l.noise, NUMBERS, SEED, l.drawn);
+    *how = l.noise[0] - (s->def->draws ? number(c, "next") : l.noise[0]);
+    return fabs(*how) <= 1e-6 ? NULL : "the noise after the last step";
 }
 
 static void trajectories(void **state)
@@ -199,7 +216,7 @@ static void ranges(void **state)
 {
     static const struct { const char *name, *config; } cases[] = {
         { "dpm++", "{\"solver_order\":3}" }, { "ddim", "{}" }, { "euler", "{}" },
-        { "flow-euler", "{}" },
+        { "flow-euler", "{}" }, { "cogvideox-ddim", "{}" }, { "cogvideox-dpm", "{}" },
     };
     static latents whole, part;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -219,21 +236,21 @@ static void ranges(void **state)
 static void many_steps(void **state)
 {
     static const char *const spacings[] = { "linspace", "leading", "trailing" };
-    static const char *const names[] = { "dpm++", "ddim", "euler" };
+    static const char *const names[] = { "dpm++", "ddim", "euler", "cogvideox-ddim", "cogvideox-dpm" };
     static latents           l;
     for (int order = 1; order <= 3; order++)
-        for (int i = 0; i < 9; i++) {
+        for (int i = 0; i < 15; i++) {
             char        config[200];
             xd_sampling s;
             xd_err      e = { 0 };
             snprintf(config, sizeof config,
                      "{\"solver_order\":%d,\"timestep_spacing\":\"%s\",\"solver_type\":\"%s\"}",
-                     order, spacings[i / 3], i % 2 ? "heun" : "midpoint");
-            assert_int_equal(open_text(&s, names[i % 3], config, 1000, &e), XD_OK);
+                     order, spacings[i / 5], i % 2 ? "heun" : "midpoint");
+            assert_int_equal(open_text(&s, names[i % 5], config, 1000, &e), XD_OK);
             run(*state, &s, &l, 1);
             for (int k = 0; k < NUMBERS; k++)
                 if (!isfinite(l.lat[k]))
-                    fail_msg("%s %s: not a number", names[i % 3], config);
+                    fail_msg("%s %s: not a number", names[i % 5], config);
             xd_sampling_close(&s);
         }
 }
@@ -244,6 +261,8 @@ static void names(void **state)
         { "dpm++", "dpm++" }, { "dpm-solver++", "dpm++" },
         { "DPMSolverMultistepScheduler", "dpm++" }, { "ddim", "ddim" },
         { "DDIMScheduler", "ddim" }, { "euler", "euler" }, { "EulerDiscreteScheduler", "euler" },
+        { "cogvideox-ddim", "cogvideox-ddim" }, { "CogVideoXDDIMScheduler", "cogvideox-ddim" },
+        { "cogvideox-dpm", "cogvideox-dpm" }, { "CogVideoXDPMScheduler", "cogvideox-dpm" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -290,6 +309,16 @@ static void refused(void **state)
         { "euler", "{\"use_beta_sigmas\":true}", "use_beta_sigmas", "true", 20 },
         { "euler", "{\"timestep_type\":\"x\"}", "timestep_type", "x", 20 },
         { "euler", "{\"use_karras_sigmas\":true,\"sigma_min\":-1}", "sigma_min", "-1", 20 },
+        { "cogvideox-ddim", "{\"prediction_type\":\"flow\"}", "prediction_type", "flow", 20 },
+        { "cogvideox-ddim", "{\"beta_schedule\":\"sigmoid\"}", "beta_schedule", "sigmoid", 20 },
+        { "cogvideox-ddim", "{\"snr_shift_scale\":0}", "snr_shift_scale", "0", 20 },
+        { "cogvideox-ddim", "{\"beta_start\":0}", "alphas_cumprod", "of 1", 20 },
+        { "cogvideox-ddim", "{\"beta_end\":7}", "beta_end", "7", 20 },
+        { "cogvideox-dpm", "{\"steps_offset\":60}", "steps_offset", "60", 20 },
+        { "cogvideox-dpm", "{\"timestep_spacing\":\"odd\"}", "timestep_spacing", "odd", 20 },
+        { "cogvideox-dpm", "{\"trained_betas\":[0.1,0.2]}", "trained_betas", "", 20 },
+        { "cogvideox-dpm", "{\"rescale_betas_zero_snr\":true,\"timestep_spacing\":\"trailing\"}",
+          "epsilon", "rescale_betas_zero_snr", 20 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -304,11 +333,31 @@ static void refused(void **state)
     }
 }
 
+/* Noise that is left out is an error, not a picture without it. */
+static void no_noise(void **state)
+{
+    static latents l;
+    rig        *r = *state;
+    xd_exec     x;
+    xd_sampling s;
+    xd_err      e = { 0 };
+    int64_t     d[] = { ROWS, COLS };
+    xd_tensor   hist = xd_view(l.hist[0], XD_F32, 2, d);
+    xd_exec_init(&x, r->dev, &r->tmp, XD_F32);
+    assert_int_equal(open_text(&s, "cogvideox-dpm", "{}", 5, &e), XD_OK);
+    s.def->step(&x, &s, 0, xd_view(l.lat, XD_F32, 2, d), xd_view(l.pred, XD_F32, 2, d), &hist,
+                (xd_tensor){ 0 });
+    assert_false(xd_ok(&x));
+    assert_non_null(strstr(x.err.msg, "no noise"));
+    xd_sampling_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trajectories), cmocka_unit_test(ranges), cmocka_unit_test(many_steps),
         cmocka_unit_test(names),        cmocka_unit_test(refused),
+        cmocka_unit_test(no_noise),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

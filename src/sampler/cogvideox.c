@@ -1,0 +1,175 @@
+/* cogvideox.c - the two samplers of CogVideoX (Yang et al. 2024, arXiv:2408.06072), as diffusers'
+ * CogVideoXDDIMScheduler and CogVideoXDPMScheduler.
+ *
+ * Both walk levels whose signal-to-noise ratio is shifted. The first is DDIM with eta 0; the second is
+ * DPM-Solver++ 2M with noise (Lu et al. 2022, arXiv:2211.01095), whose history is the last prediction of
+ * the clean latents. clip_sample is read and, as there, never used. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "sampler/schedule.h"
+
+typedef struct level {
+    double acp, prev;           /* cumulative product at a step, and the one it steps to        */
+    int    last;                /* no timestep is left to step to                              */
+} level;
+
+static int no_history(const xd_sched_cfg *c)
+{
+    (void)c;
+    return 0;
+}
+
+static int one_history(const xd_sched_cfg *c)
+{
+    (void)c;
+    return 1;
+}
+
+static xd_status level_at(level *v, const xd_levels *l, const xd_sched_cfg *c, int t, int steps, xd_err *e)
+{
+    int to = t - c->num_train_timesteps / steps;
+    if (t >= l->n)
+        return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d leads to timestep %d of %d",
+                       c->steps_offset, t, l->n);
+    v->acp = l->acp[t < 0 ? l->n + t : t];          /* Python counts -1 from the end           */
+    v->last = to < 0;
+    v->prev = to >= 0 ? l->acp[to] : c->set_alpha_to_one ? 1 : l->acp[0];
+    if (!(v->acp >= 0 && v->acp < 1))
+        return xd_fail(e, XD_EFORMAT, "the scheduler's betas give timestep %d an alphas_cumprod of %g; "
+                       "it must be from 0 to below 1", t, v->acp);
+    if (v->acp == 0 && !strcmp(c->prediction_type, "epsilon"))
+        return xd_fail(e, XD_EFORMAT, "the scheduler's prediction_type cannot be epsilon at timestep %d, "
+                       "where rescale_betas_zero_snr leaves no signal", t);
+    return XD_OK;
+}
+
+static xd_status cog_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
+{
+    size_t    room = (size_t)a->steps + 1;
+    xd_levels l = { 0 };
+    xd_status st = xd_prediction_check(c, e);
+    if (st == XD_OK)
+        st = xd_spacing_check(c, e);
+    if (st == XD_OK)
+        st = xd_levels_shifted(&l, c, e);
+    level *v = s->priv = calloc(room, sizeof *v);
+    s->time = calloc(room, sizeof *s->time);
+    s->in_scale = calloc(room, sizeof *s->in_scale);
+    if (st == XD_OK && (!v || !s->time || !s->in_scale))
+        st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", a->steps);
+    if (st == XD_OK)
+        s->steps = xd_timesteps(c, a->steps, s->time);
+    for (int i = 0; st == XD_OK && i < s->steps; i++) {
+        s->in_scale[i] = 1;
+        st = level_at(v + i, &l, c, (int)s->time[i], a->steps, e);
+    }
+    xd_levels_close(&l);
+    return st;
+}
+
+static void cog_close(xd_sampling *s)
+{
+    free(s->priv);
+}
+
+/* Prediction of the clean latents: pred becomes x0. */
+static void to_x0(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
+{
+    double      acp = ((const level *)s->priv)[step].acp, ra = sqrt(acp), rb = sqrt(1 - acp);
+    const char *type = s->cfg.prediction_type;
+    if (!strcmp(type, "epsilon"))
+        xd_axpby(x, pred, (float)(1 / ra), lat, (float)(-rb / ra));
+    else if (!strcmp(type, "v_prediction"))
+        xd_axpby(x, pred, (float)ra, lat, (float)-rb);
+}
+
+static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                      const xd_tensor *hist, xd_tensor noise)
+{
+    level  v = ((const level *)s->priv)[step];
+    double a = sqrt((1 - v.prev) / (1 - v.acp)), b = sqrt(v.prev) - sqrt(v.acp) * a;
+    (void)hist, (void)noise;
+    to_x0(x, s, step, lat, pred);
+    xd_axpby(x, lat, (float)b, pred, (float)a);
+}
+
+/* ---- DPM ---------------------------------------------------------------------------------- */
+
+/* The first step has no prediction behind it and the last no level ahead: diffusers draws once there.
+ * Elsewhere it draws for a step of order 1, then again for the one of order 2 that it takes. */
+static int second(const xd_sampling *s, int step)
+{
+    return step > 0 && !((const level *)s->priv)[step].last;
+}
+
+static int draws(const xd_sampling *s, int step)
+{
+    return second(s, step) ? 2 : 1;
+}
+
+/* Logarithm of signal over noise: infinite where one of them is 0. */
+static double lambda(double acp)
+{
+    return 0.5 * log(acp / (1 - acp));
+}
+
+/* x = cx x + f[0] x0 + f[1] (x0 of the step before) + f[2] noise; returns cx. */
+static double factors(const xd_sampling *s, int step, double f[3])
+{
+    const level *v = (const level *)s->priv + step;
+    double       now = lambda(v->acp), h = lambda(v->prev) - now;
+    f[0] = -expm1(-2 * h) * sqrt(v->prev);
+    f[1] = 0;
+    f[2] = sqrt(1 - v->prev) * sqrt(-expm1(-2 * h));
+    if (second(s, step)) {
+        double r = (now - lambda(v[-1].acp)) / h, slope = 1 / (2 * r);      /* r: infinite, then 0  */
+        f[1] = isfinite(slope) ? -f[0] * slope : 0;
+        f[0] -= f[1];
+    }
+    return sqrt((1 - v->prev) / (1 - v->acp)) * exp(-h);
+}
+
+static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                     const xd_tensor *hist, xd_tensor noise)
+{
+    double f[3], cx = factors(s, step, f);
+    if (!noise.nd && !xd_counting(x))
+        xd_exec_fail(x, XD_EINVAL, "step %d of cogvideox-dpm was given no noise", step);
+    to_x0(x, s, step, lat, pred);
+    xd_axpby(x, lat, (float)f[0], pred, (float)cx);
+    if (second(s, step))
+        xd_axpby(x, lat, (float)f[1], hist[0], 1);
+    xd_copy_to(x, hist[0], pred);
+    xd_axpby(x, lat, (float)f[2], noise, 1);
+}
+
+#define AT(f) offsetof(xd_sched_cfg, f)
+static const xd_field fields[] = {
+    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
+    { "beta_start", AT(beta_start), 'd', 0.00085, NULL },
+    { "beta_end", AT(beta_end), 'd', 0.012, NULL },
+    { "beta_schedule", AT(beta_schedule), 's', 0, "scaled_linear" },
+    { "clip_sample", AT(clip_sample), 'b', 1, NULL },
+    { "set_alpha_to_one", AT(set_alpha_to_one), 'b', 1, NULL },
+    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
+    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
+    { "clip_sample_range", AT(clip_sample_range), 'd', 1, NULL },
+    { "sample_max_value", AT(sample_max_value), 'd', 1, NULL },
+    { "timestep_spacing", AT(timestep_spacing), 's', 0, "leading" },
+    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL },
+    { "snr_shift_scale", AT(snr_shift_scale), 'd', 3, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
+const xd_sampler xd_sampler_cogvideox_ddim = {
+    .name = "cogvideox-ddim", .classes = { "CogVideoXDDIMScheduler" }, .fields = fields,
+    .history = no_history, .open = cog_open, .close = cog_close, .step = ddim_step,
+};
+const xd_sampler xd_sampler_cogvideox_dpm = {
+    .name = "cogvideox-dpm", .classes = { "CogVideoXDPMScheduler" }, .fields = fields,
+    .history = one_history, .open = cog_open, .close = cog_close, .draws = draws, .step = dpm_step,
+};
