@@ -196,6 +196,16 @@ static void w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t
     xd_w_conv(d, w, name, out, in, 2, (int[]){ 1, k, k }, (int[]){ 1, stride, stride }, 1, 1);
 }
 
+/* In f32 whatever the type of the maps: the convolutions next to the latents work on the smallest
+ * map and cost nothing, while what is rounded there shows in every pixel. */
+static void w_conv_f32(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int k)
+{
+    xd_dtype type = d->type;
+    d->type = XD_F32;
+    w_conv(d, w, name, out, in, k, 1);
+    d->type = type;
+}
+
 static void w_norm(xd_decl *d, kl_norm *w, const char *name, int64_t C)
 {
     xd_w_enter(d, "%s", name);
@@ -248,7 +258,10 @@ static void w_half(xd_decl *d, const kl_cfg *c, kl_half *w, int dec)
     int64_t mid = c->width.v[levels(c) - 1];
     int64_t first = width(c, dec, 0), last = width(c, dec, levels(c) - 1);
     xd_w_enter(d, dec ? "decoder" : "encoder");
-    w_conv(d, &w->in, "conv_in", first, dec ? c->latent_channels : c->in_channels, 3, 1);
+    if (dec)
+        w_conv_f32(d, &w->in, "conv_in", first, c->latent_channels, 3);
+    else
+        w_conv(d, &w->in, "conv_in", first, c->in_channels, 3, 1);
     for (int l = 0; l < levels(c); l++)
         w_level(d, c, &w->level[l], dec, l);
     xd_w_enter(d, "mid_block");
@@ -270,9 +283,9 @@ static void kl_weights(xd_decl *d, const void *cfg, void *glob)
     w_half(d, c, &g->enc, 0);
     w_half(d, c, &g->dec, 1);
     if (c->quant)
-        w_conv(d, &g->quant, "quant_conv", 2 * z, 2 * z, 1, 1);
+        w_conv_f32(d, &g->quant, "quant_conv", 2 * z, 2 * z, 1);
     if (c->post_quant)
-        w_conv(d, &g->post_quant, "post_quant_conv", z, z, 1, 1);
+        w_conv_f32(d, &g->post_quant, "post_quant_conv", z, z, 1);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -288,9 +301,14 @@ static const xd_tensor none;
 static const int       no_pad[3], pad1[3] = { 0, 1, 1 };
 
 /* A map of h's extents with C channels at the top of the arena. */
+static xd_tensor map_as(run *r, xd_dtype type, int64_t C)
+{
+    return xd_new_as(r->x, type, 4, (int64_t[]){ 1, r->h.d[1], r->h.d[2], C });
+}
+
 static xd_tensor map(run *r, int64_t C)
 {
-    return xd_new_as(r->x, r->x->act, 4, (int64_t[]){ 1, r->h.d[1], r->h.d[2], C });
+    return map_as(r, r->x->act, C);
 }
 
 /* Makes a map of these extents the new h: everything from base on is given back, then as much as
@@ -427,9 +445,8 @@ static void enter(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv
 {
     renew(r, in.d[1], in.d[2], conv_in->w.out);
     size_t mark = xd_arena_mark(r->x->tmp);
-    in = xd_as(r->x, in, r->x->act);
     if (before) {
-        xd_tensor z = map(r, before->w.out);
+        xd_tensor z = map_as(r, conv_in->w.type, before->w.out);
         conv1(r, z, in, before);
         in = z;
     }
@@ -442,7 +459,7 @@ static void leave(run *r, xd_tensor out, const kl_half *w, const xd_cnv *after)
 {
     norm_silu(r, r->h, r->h, &w->norm);
     if (after) {
-        xd_tensor m = map(r, w->out.w.out);
+        xd_tensor m = map_as(r, after->w.type, w->out.w.out);
         conv3(r, m, r->h, &w->out, none);
         conv1(r, out, m, after);
     } else {

@@ -142,13 +142,14 @@ static int64_t of_bands(const xd_engine *g, int64_t h, int64_t w, int encode)
     int     L = xd_json_size(xd_json_get(g->model.vae.config, "block_out_channels"));
     walk    q = { .cfg = g->model.vae.config, .h = h, .w = w, .S = S, .rows = part(h, rank, S) };
     q.G = number(q.cfg, "norm_num_groups");
-    q.e = (int64_t)xd_dtype_size(g->type);
     q.k = encode ? cell : 1;
     if (!q.rows)
         return 0;
     q.up = h * rank / S > 0;
     q.down = h * (rank + 1) / S < h;
+    q.e = (int64_t)xd_dtype_size(encode ? g->type : XD_F32);
     conv(&q, encode ? 3 : v->channels, 1);
+    q.e = (int64_t)xd_dtype_size(g->type);
     if (!encode)
         middle(&q, L);
     levels(&q, L, encode);
