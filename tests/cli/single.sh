@@ -13,7 +13,7 @@ ask() {
     name=$1
     shift
     try generate --prompt "a red circle" --width 64 --height 64 --num_inference_steps 2 --seed 3 \
-        --quiet --output "$T/$name.ppm" "$@"
+        --dtype f32 --quiet --output "$T/$name.ppm" "$@"
 }
 # The pictures differ in their comments, which name the model, not in their 64 x 64 pixels.
 pixels() { tail -c 12288 "$T/$1.ppm" >"$T/$1.raw"; }
