@@ -11,11 +11,16 @@ static float dot_rounds(int64_t n, float x)
     enum { CHAINS = 20 };
     __m512   s[CHAINS];
     __m512bh a = _mm512_cvtne2ps_pbh(_mm512_set1_ps(x), _mm512_set1_ps(x)), b = a;
+    /* gcc leaves these as loops over an array in memory otherwise, which takes 15 % off a Zen 4 */
+#pragma GCC unroll 20
     for (int j = 0; j < CHAINS; j++)
         s[j] = _mm512_set1_ps((float)j);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
+#pragma GCC unroll 20
         for (int j = 0; j < CHAINS; j++)
             s[j] = _mm512_dpbf16_ps(s[j], a, b);
+    }
+#pragma GCC unroll 20
     for (int j = 1; j < CHAINS; j++)
         s[0] = _mm512_add_ps(s[0], s[j]);
     return _mm512_reduce_add_ps(s[0]);
