@@ -24,6 +24,7 @@ static const xd_option rows[] = {
     { "share_layers", XD_OPT_FLAG, AT(share_layers), 0, 0, NULL, NULL,
       "random weights: blocks of one kind share storage, for models that do not fit" },
     { "width", XD_OPT_INT64, AT(width), 1, 1048576, NULL, "PIXELS", "default: the model's" },
+    { "num_frames", XD_OPT_INT, AT(num_frames), 1, 100000, NULL, "N", "default: the model's" },
     { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS", "default: the model's" },
     { "parts", XD_OPT_TEXT, AT(parts), 0, 0, NULL, "LIST",
       "some of \"text step block vae\" (default: all); with several ranks of \"step vae\"" },
@@ -69,7 +70,7 @@ static void task_init(task *t)
 static void help(FILE *f)
 {
     static const xd_opt_group groups[] = {
-        { "Options", "config random_weights share_layers width height parts repeats threads dtype "
+        { "Options", "config random_weights share_layers width height num_frames parts repeats threads dtype "
                      "device json" },
         { "Several ranks", NULL },
     };

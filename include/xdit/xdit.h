@@ -240,6 +240,7 @@ typedef struct xd_bench_args {          /* start with {0}                       
     int         random_weights; /* weights from a hash: only configs are needed              */
     int         share_layers;   /* random weights: blocks of one kind share storage           */
     int64_t     width, height;  /* 0: the model's                                            */
+    int         num_frames;     /* of a video; 0: the model's                                 */
     int         threads, repeats;       /* 0: all cores; 0: until half a second and 3 times   */
     const char *dtype, *device;
     const char *parts;          /* NULL: all; else a list of "text step block vae": "step" has

@@ -12,24 +12,21 @@ static const double two_pi = 6.283185307179586476925286766559;
 /* ---- mt19937 (Matsumoto and Nishimura 1998) ---------------------------------------------- */
 
 enum { MTN = 624, MTM = 397 };
-typedef struct twister {
-    uint32_t s[MTN];
-    int      at;
-} twister;
+typedef xd_rng twister;
 
 static void twister_seed(twister *t, uint32_t seed)
 {
-    t->s[0] = seed;
+    t->state[0] = seed;
     for (uint32_t i = 1; i < MTN; i++)
-        t->s[i] = 1812433253u * (t->s[i - 1] ^ (t->s[i - 1] >> 30)) + i;
+        t->state[i] = 1812433253u * (t->state[i - 1] ^ (t->state[i - 1] >> 30)) + i;
     t->at = MTN;
 }
 
 static void twister_turn(twister *t)
 {
     for (int i = 0; i < MTN; i++) {
-        uint32_t y = (t->s[i] & 0x80000000u) | (t->s[(i + 1) % MTN] & 0x7fffffffu);
-        t->s[i] = t->s[(i + MTM) % MTN] ^ (y >> 1) ^ ((y & 1) ? 0x9908b0dfu : 0);
+        uint32_t y = (t->state[i] & 0x80000000u) | (t->state[(i + 1) % MTN] & 0x7fffffffu);
+        t->state[i] = t->state[(i + MTM) % MTN] ^ (y >> 1) ^ ((y & 1) ? 0x9908b0dfu : 0);
     }
     t->at = 0;
 }
@@ -38,7 +35,7 @@ static uint32_t twister_next(twister *t)
 {
     if (t->at == MTN)
         twister_turn(t);
-    uint32_t y = t->s[t->at++];
+    uint32_t y = t->state[t->at++];
     y ^= y >> 11;
     y ^= (y << 7) & 0x9d2c5680u;
     y ^= (y << 15) & 0xefc60000u;
@@ -144,6 +141,26 @@ void xd_noise_philox(float *out, int64_t first, int64_t n, int64_t seed)
         memcpy(out + i, v + at, (size_t)m * sizeof *v);
         i += m;
     }
+}
+
+/* ---- either ------------------------------------------------------------------------------ */
+
+void xd_rng_open(xd_rng *r, const char *name, int64_t seed)
+{
+    memset(r, 0, sizeof *r);
+    r->torch = strcmp(name, "torch") == 0;
+    r->seed = seed;
+    if (r->torch)
+        twister_seed(r, (uint32_t)((uint64_t)seed & 0xffffffffu));
+}
+
+void xd_rng_normal(xd_rng *r, float *out, int64_t n)
+{
+    if (r->torch)
+        draw_torch(out, n, r);
+    else
+        xd_noise_philox(out, r->drawn, n, r->seed);
+    r->drawn += n;
 }
 
 /* ---- hashes ------------------------------------------------------------------------------ */

@@ -9,6 +9,18 @@
 
 #include <stdint.h>
 
+typedef struct xd_rng {         /* normal numbers one after the other; copied by assignment     */
+    int      torch;             /* else philox                                                 */
+    int64_t  seed, drawn;
+    uint32_t state[624];        /* of mt19937                                                  */
+    int      at;
+} xd_rng;
+
+/* name: "torch" or "philox". */
+void xd_rng_open(xd_rng *r, const char *name, int64_t seed);
+/* The next n numbers. torch's depend on n: it is how many torch.randn was asked for. */
+void xd_rng_normal(xd_rng *r, float *out, int64_t n);
+
 /* Fills n values; both give N(0,1). draw: how many times as many values were drawn before from the
  * generator. */
 void xd_noise_torch(float *out, int64_t n, int64_t seed, int draw);

@@ -144,7 +144,7 @@ static void info(const void *c_, xd_dit_info *out)
         .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
         .patch = { c->patch_t ? (int)c->patch_t : 1, (int)c->patch, (int)c->patch }, .dim = c->dim,
         .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
-        .sample = { frames_of(c), c->height, c->width }, .text_dim = c->text, .txt_flows = 1,
+        .sample = { frames_of(c), c->height, c->width }, .fixed = c->learned, .text_dim = c->text, .txt_flows = 1,
         .sites = 1, .local_size = sizeof(local),
     };
 }

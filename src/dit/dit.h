@@ -1,15 +1,16 @@
 /* dit.h - diffusion transformers: noisy latents, time and text become a prediction.
  *
- * Latents are tokens: [N, C p^2], features in the order (channel, row, column) of a patch. */
+ * Latents are tokens: [N, F], features in the order (channel, frame, row, column) of a patch:
+ * F = C patch[0] patch[1] patch[2]; a picture has one frame. */
 #ifndef XD_DIT_DIT_H
 #define XD_DIT_DIT_H
 
 #include "exec/net.h"
 
 typedef struct xd_input {
-    xd_tensor      lat;         /* [n mine, C p^2] F32 noisy latents of this patch             */
+    xd_tensor      lat;         /* [n mine, F] F32 noisy latents     of this patch             */
     const xd_cond *cond;        /* text of this pass, whole                                    */
-    xd_tensor      extra;       /* [n mine, extra_ch p^2] F32 beside the latents (an image), or absent */
+    xd_tensor      extra;       /* [n mine, F with extra_ch channels] F32 beside the latents (an image), or absent */
     xd_tensor      txt;         /* [n mine, E] the text rows I must embed, if text flows       */
     double         t;           /* model time, in the units of the model's scheduler (0..1000)  */
     double         guidance;    /* distilled guidance, or NaN                                  */
@@ -23,6 +24,7 @@ typedef struct xd_dit_info {
     int64_t lat_ch;             /* latent channels C                                           */
     int64_t extra_ch;           /* channels it reads beside them (of an image), after them      */
     int64_t sample[3];          /* latent cells the model was trained on: t, h, w              */
+    int     fixed;              /* it has positions for just that many cells                   */
     int64_t text_dim;           /* E of the text it reads                                      */
     int64_t pooled_dim;         /* of the pooled text embedding it reads; 0: none               */
     int     guided;             /* reads a distilled guidance scale                            */
@@ -41,7 +43,7 @@ typedef struct xd_dit {         /* the one const a model file exports           
      * of the step's pass. */
     void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* every stage */
     void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* first: fills s->h */
-    xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);  /* last: [img mine, C p^2] F32 */
+    xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);  /* last: [img mine, F] F32 */
 } xd_dit;
 
 extern const xd_dit *const xd_dits[];           /* the registry, NULL at the end               */

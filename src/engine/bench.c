@@ -342,7 +342,7 @@ static void bench_blocks(bench *b, step_run *r)
     xd_exec      *x = &r->f.x;
     size_t        mark = xd_arena_mark(x->tmp);
     xd_input      in = { .lat = r->f.lat, .cond = &r->f.cond[0], .t = b->job.samp.time[0],
-                         .guidance = b->job.distilled,
+                         .guidance = b->job.distilled, .extra = r->f.extra,
                          .size = { (double)b->job.size[0], (double)b->job.size[1] } };
     if (b->g->model.dit_info.txt_flows)
         in.txt = r->f.cond[0].tok;
@@ -420,7 +420,7 @@ static void run_light(void *ctx)
 static xd_status bench_vae(bench *b, xd_err *e)
 {
     xd_part  *p = &b->g->model.vae;
-    int64_t   nlat = b->job.tokens * b->job.features, npix = b->job.size[0] * b->job.size[1] * 3;
+    int64_t   nlat = b->job.numbers, npix = b->job.frames * b->job.size[0] * b->job.size[1] * 3;
     light_run r = { .j = &b->job, .net = &p->net };
     xd_arena  a;
     size_t    bytes = 0;
@@ -437,8 +437,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
     if (s == XD_OK) {
         xd_bench_fill(r.lat, nlat);
         xd_exec_init(&r.x, &b->prof.w.dev, &a, b->g->type);
-        snprintf(what, sizeof what, "decode %lld x %lld", (long long)b->job.size[1],
-                 (long long)b->job.size[0]);
+        xd_bench_decode_name(what, sizeof what, &b->job);
         report(b, "vae", what, measure(b, run_light, &r));
         foresee(b, p, bytes + (size_t)(nlat + npix) * 4);
         s = r.x.err.code ? xd_fail(e, r.x.err.code, "%s", r.x.err.msg) : XD_OK;
@@ -448,6 +447,14 @@ static xd_status bench_vae(bench *b, xd_err *e)
     free(r.rgb);
     xd_part_drop(p);
     return s;
+}
+
+void xd_bench_decode_name(char *what, size_t size, const xd_job *j)
+{
+    int n = snprintf(what, size, "decode ");
+    if (j->fps > 0)
+        n += snprintf(what + n, size - (size_t)n, "%lld x ", (long long)j->frames);
+    snprintf(what + n, size - (size_t)n, "%lld x %lld", (long long)j->size[1], (long long)j->size[0]);
 }
 
 /* ---- all ---------------------------------------------------------------------------------- */
@@ -461,6 +468,7 @@ void xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g)
     r->nprompts = 1;
     r->width = a->width;
     r->height = a->height;
+    r->num_frames = a->num_frames;
     r->no_resolution_binning = 1;
     r->scheduler = file && xd_sampler_find(file) ? NULL : "dpm++";
 }
@@ -471,7 +479,7 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
     xd_open_args         o = { .model = a->config, .dtype = a->dtype, .device = a->device,
                                .threads = a->threads, .log = a->log, .cookie = a->cookie,
                                .log_level = a->log_level };
-    xd_status s = xd_open_with(&b->g, &o, a->random_weights ? 0 : XD_WITH_FILES, e);
+    xd_status s = xd_open_with(&b->g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES), e);
     if (s != XD_OK)
         return s;
     xd_bench_request(r, a, b->g);
@@ -489,9 +497,9 @@ static void say_machine(bench *b)
     if (b->a->json)
         xd_say(b->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
                "\"dtype\": \"%s\", \"peak_gflops\": %.5g, \"width\": %lld, \"height\": %lld, "
-               "\"parts\": [", xd_version(), b->g->dev->name, xd_par_threads(),
+               "\"frames\": %lld, \"parts\": [", xd_version(), b->g->dev->name, xd_par_threads(),
                xd_dtype_name(b->g->type), peak, (long long)b->job.size[1],
-               (long long)b->job.size[0]);
+               (long long)b->job.size[0], (long long)b->job.frames);
     else
         xd_say(b->a, "%s, %d threads, %s, peak of a register loop %.1f GFLOP/s", b->g->dev->name,
                xd_par_threads(), xd_dtype_name(b->g->type), peak);

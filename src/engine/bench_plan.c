@@ -246,7 +246,7 @@ static xd_status prepare_light(xd_duel *d, xd_side *s, xd_err *e)
 {
     size_t    bytes = 0;
     xd_status st = open_job(d, s, 1, e);
-    int64_t   npix = s->job.size[0] * s->job.size[1] * 3;
+    int64_t   npix = s->job.frames * s->job.size[0] * s->job.size[1] * 3;
     if (st == XD_OK)
         st = xd_part_count(&s->g->model.vae, s->g->count, s->g->type, e);
     counted(s);
@@ -264,7 +264,7 @@ static xd_status prepare_vae(xd_duel *d, xd_err *e)
 {
     const xd_traffic *sent = d->all.g->count_world->traffic;
     xd_status         s = prepare_light(d, &d->one, e);
-    int64_t           before = sent->bytes, n = d->one.job.tokens * d->one.job.features;
+    int64_t           before = sent->bytes, n = d->one.job.numbers;
     d->flops = counted(&d->one);
     plan_rounds(d);
     if (s == XD_OK)
@@ -300,8 +300,7 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
                 s = xd_fail(e, x->err.code, "%s", x->err.msg);
         }
         s = xd_ranks_agree(d->all.g, s, e);
-        snprintf(what, sizeof what, "decode %lld x %lld", (long long)d->all.job.size[1],
-                 (long long)d->all.job.size[0]);
+        xd_bench_decode_name(what, sizeof what, &d->all.job);
     }
     if (s == XD_OK)
         s = xd_duel_report(d, "vae", what, e);
@@ -346,7 +345,7 @@ static xd_status bench_parts(xd_duel *d, xd_err *e)
     xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
                        .threads = a->threads };
     int          vae = d->all.g->plan.vae_rows, first = ranks(d)->rank == 0;
-    int          how = XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
+    int          how = XD_FOR_BENCH | XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
     xd_status    s = xd_open_with(&d->one.g, &o, how, e);
     xd_log_sink(a->log, a->cookie, a->log_level);       /* opening has taken it away            */
     if (s == XD_OK)             /* a size that cannot be is refused before anything is said     */
@@ -382,7 +381,7 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
                        .cookie = a->cookie, .log_level = a->log_level };
     xd_status s = check_parts(a, &mine);
     if (s == XD_OK)
-        s = xd_open_with(&d.all.g, &o, a->random_weights ? 0 : XD_WITH_FILES, &mine);
+        s = xd_open_with(&d.all.g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES), &mine);
     if (s == XD_OK && !d.all.g->idle)
         s = bench_parts(&d, &mine);
     if (d.all.g && s != XD_ECOMM && ranks(&d)->size < d.all.g->all->size)

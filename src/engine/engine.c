@@ -66,6 +66,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     if (!g)
         return xd_fail(e, XD_ENOMEM, "no memory for an engine");
     g->keep = a->keep;
+    g->bench = (how & XD_FOR_BENCH) != 0;
     xd_err    mine = { .rank = -1 };
     xd_status s = a->trace ? xd_trace_open(&g->trace, a->trace, &mine) : XD_OK;
     if (s == XD_OK)
@@ -141,13 +142,12 @@ static void report(const loop *l, int image, int step, double t0)
         j->r->on_step(j->r->cookie, &p);
 }
 
-/* Noise to latents of one image: [C,h,w], malloc'ed, on every rank of the replica. */
+/* Noise to latents of one image: [t,C,h,w], malloc'ed, on every rank of the replica. */
 static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_engine *g = j->g;
-    int64_t    d[3] = { g->model.dit_info.lat_ch, j->cells[1], j->cells[2] }, n = d[0] * d[1] * d[2];
-    float     *lat = malloc((size_t)n * sizeof *lat + 1);
+    float     *lat = malloc((size_t)j->numbers * sizeof *lat + 1);
     xd_cond    cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt], w->cond[w->n - 1] };
     xd_flow    f;
     xd_arena_rewind(&l->a, 0);
@@ -165,7 +165,7 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
         xd_trace_add(g->trace, XD_EV_STEP, begin, step, 0, 0);
         if (j->r->on_tensor && going) {
             xd_flow_latents(&f, lat);
-            xd_show(j, "latents", step, 3, d, lat);
+            xd_job_show(j, "latents", step, lat);
         }
         if (xd_ok(&f.x) && going)
             report(l, image, step, t0);
@@ -174,7 +174,7 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
         xd_flow_finish(&f);
     if (xd_ok(&f.x))
         xd_flow_latents(&f, lat);
-    if (xd_ok(&f.x) && !finite(lat, n))
+    if (xd_ok(&f.x) && !finite(lat, j->numbers))
         xd_log(XD_LOG_WARN, "picture %d holds NaN or infinite latents", image + 1);
     if (!xd_ok(&f.x)) {
         xd_fail(e, f.x.err.code, "%s", f.x.err.msg);
@@ -186,7 +186,7 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
     return lat;
 }
 
-/* Latents to a picture of the size asked for, [H,W,3], on rank 0 of the replica; *rgb has the size that
+/* Latents to a picture of the size asked for, [frames,H,W,3], on rank 0 of the replica; *rgb has the size that
  * is painted, and is replaced when they differ. */
 static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
 {
@@ -213,7 +213,7 @@ static xd_status one_latent(loop *l, int image, const xd_words *w, float **lat, 
 {
     xd_job *j = l->j;
     double  t0 = xd_now_s();
-    size_t  bytes = (size_t)(j->size[0] * j->size[1]) * 3 * sizeof(float) + 1;
+    size_t  bytes = (size_t)(j->frames * j->size[0] * j->size[1]) * 3 * sizeof(float) + 1;
     xd_stage(j, "denoise");
     if (!(*lat = denoise(l, image, w, e)))
         return e->code;
@@ -236,8 +236,8 @@ static xd_status one_picture(loop *l, const float *lat, float **rgb, xd_err *e)
 /* Latents and picture of an image that another replica paints: floats of both. */
 static void sizes_of(const xd_job *j, int64_t n[2])
 {
-    n[0] = j->tokens * j->features;
-    n[1] = j->r->latents_only ? 0 : j->asked[0] * j->asked[1] * 3;
+    n[0] = j->numbers;
+    n[1] = j->r->latents_only ? 0 : xd_job_pixels(j);
 }
 
 static xd_status make_room(const xd_job *j, float *v[2], xd_err *e)

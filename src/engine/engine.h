@@ -31,14 +31,15 @@ struct xd_engine {
     int          idle;          /* the plan has nothing for this rank                           */
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* text encoders stay loaded                                   */
+    int          bench;      /* a request may lack what only its picture depends on          */
     volatile int cancel;
     uint64_t     hash;          /* of the model                                                */
     xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
 };
 
 /* How an engine is opened: its weights are those of the files, else random; this rank works by
- * itself whoever else was launched. */
-enum { XD_WITH_FILES = 1, XD_ALONE = 2 };
+ * itself whoever else was launched; what is painted does not matter. */
+enum { XD_WITH_FILES = 1, XD_ALONE = 2, XD_FOR_BENCH = 4 };
 xd_status xd_open_with(xd_engine **g, const xd_open_args *a, int how, xd_err *e);
 
 /* ---- job ---------------------------------------------------------------------------------- */
@@ -47,11 +48,16 @@ typedef struct xd_job {
     xd_engine        *g;
     const xd_request *r;
     int64_t     asked[2], size[2];      /* pixels asked for and painted: height, width          */
+    int64_t     frames;         /* of the result: 1 for a picture                               */
+    double      fps;            /* of a video's file; 0: a picture                              */
     int64_t     cells[3];       /* latent cells: t, h, w                                        */
+    int64_t     spare;          /* of those in t, the first that only fill a patch: not decoded  */
+    int64_t     lat[4];         /* extents of the latents on the host: t, C, h, w                */
+    int64_t     numbers;        /* in them                                                      */
     int64_t     tokens, features;       /* of the latents as tokens                             */
     xd_layout   lay;
     int         npass;          /* model evaluations per step: 1, or 2 with guidance             */
-    double      guidance;       /* joins the two passes                                        */
+    double      guidance;       /* joins the two passes (xd_job_guidance)                       */
     double      distilled;      /* guidance scale that the transformer reads, or NaN             */
     int         max_text, images;
     const xd_sampler *sampler;
@@ -63,16 +69,25 @@ typedef struct xd_job {
 
 xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
+/* What joins the two passes of a step. */
+double    xd_job_guidance(const xd_job *j, int step);
+/* F32 numbers of the result's pixels: [frames,H,W,3] of the size asked for. */
+int64_t   xd_job_pixels(const xd_job *j);
+/* Shows latents, as [C,h,w] or, of a video, [t,C,h,w]. */
+void      xd_job_show(const xd_job *j, const char *name, int step, const float *lat);
 
 /* ---- start -------------------------------------------------------------------------------- */
 
 xd_status xd_start_read(xd_job *j, xd_err *e);  /* the picture, on rank 0                       */
 /* Its Gaussian, on every rank; the autoencoder is loaded where images are decoded. Collective. */
 xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e);
-/* Normal numbers of an image [C,h,w]: draw 0 for the sample of the Gaussian, draw 1 for the noise. */
-void      xd_start_draw(const xd_job *j, float *out, int draw, int64_t seed);
-/* out: draw 0, becomes the first latents. */
-void      xd_start_mix(const xd_job *j, float *out, const float *noise);
+/* Normal numbers of an image's latents, and [C,h,w] for the sample of the Gaussian when there is one
+ * (sample is not touched else). */
+void      xd_start_draw(const xd_job *j, xd_rng *g, float *noise, float *sample);
+/* The picture's latents [C,h,w] from a sample's normal numbers, in place. */
+void      xd_start_sample(const xd_job *j, float *sample);
+/* The first latents of a picture's: noise in, in place. */
+void      xd_start_mix(const xd_job *j, float *noise, const float *sample);
 void      xd_start_close(xd_job *j);
 
 /* ---- words -------------------------------------------------------------------------------- */
@@ -97,7 +112,7 @@ int64_t   xd_words_most(const xd_job *j);
 
 /* ---- light -------------------------------------------------------------------------------- */
 
-/* lat [C,h,w] on the host -> rgb [H,W,3] F32 on the host, in about [-1,1]. With a parallel VAE all
+/* lat [t,C,h,w] on the host -> rgb [frames,H,W,3] F32 on the host, in about [-1,1]. With a parallel VAE all
  * ranks of the replica call it, with the same latents, and its rank 0 gets the picture. */
 void      xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb);
 /* Does this rank take part in what the autoencoder does for its replica? */
@@ -130,9 +145,9 @@ void      xd_room_close(xd_arena *a, xd_dev *dev);
 /* ---- result ------------------------------------------------------------------------------- */
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e);
-/* Takes the latents [C,h,w] and the picture (both malloc'ed; rgb may be NULL) of image i. */
+/* Takes the latents [t,C,h,w] and the picture (both malloc'ed; rgb may be NULL) of image i. */
 xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e);
-/* Latents [C,h,w] of image i and how many numbers they are; for tests. */
+/* Latents [t,C,h,w] of image i and how many numbers they are; for tests. */
 const float *xd_result_lat(const xd_result *r, int i, int64_t *n);
 void      xd_result_time(xd_result *r, const char *part, double seconds);
 void      xd_result_traffic(xd_result *r, int64_t bytes);

@@ -186,6 +186,10 @@ static void open_tensors(xd_flow *f)
         f->pred[p] = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
     for (int i = 0; i < nhist && i < XD_MAXHIST; i++)
         f->hist[i] = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
+    if (f->j->sampler->draws)
+        f->noise = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
+    if (f->j->g->model.dit_info.extra_ch)
+        f->extra = xd_new_f32(x, is_first(f) ? n : 0, f->j->features);
     f->h[0] = xd_new_f32(x, all, dim);
     for (int i = 1; i < XD_NHID; i++)
         f->h[i] = stages(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
@@ -235,7 +239,7 @@ void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo
     open_chain(f);
     if (dev->counts)
         return;
-    int64_t n = j->tokens * j->features;
+    int64_t n = j->numbers;
     f->mine = host(f, n, "latents");
     f->rows = host(f, n, "latents");
     f->whole = host(f, n, "latents");
@@ -264,22 +268,27 @@ void xd_flow_close(xd_flow *f)
 
 /* ---- latents ------------------------------------------------------------------------------ */
 
-/* The latents [C,h,w] seen as tokens: [h/p, w/p, C, p, p]; both ways are copies of this view. */
-static xd_tensor as_cells(const xd_flow *f, float *chw)
+/* Frame t of the latents [t,C,h,w], and where it lies in the tokens [T H W, C pt p p]: both as
+ * [H, W, C, p, p]. */
+static void as_cells(const xd_flow *f, int64_t t, float *lat, float *tokens, xd_tensor v[2])
 {
     const xd_job *j = f->j;
     const int    *p = j->g->model.dit_info.patch;
-    int64_t       h = j->cells[1], w = j->cells[2];
-    xd_tensor     t = xd_view(chw, XD_F32, 5, (int64_t[]){ j->lay.grid[1], j->lay.grid[2],
-                                                           j->g->model.dit_info.lat_ch, p[1], p[2] });
-    t.s[0] = p[1] * w, t.s[1] = p[2], t.s[2] = h * w, t.s[3] = w, t.s[4] = 1;
-    return t;
+    int64_t       C = j->lat[1], h = j->cells[1], w = j->cells[2], H = j->lay.grid[1], W = j->lay.grid[2];
+    int64_t       d[5] = { H, W, C, p[1], p[2] };
+    v[0] = xd_view(lat + t * C * h * w, XD_F32, 5, d);
+    v[0].s[0] = p[1] * w, v[0].s[1] = p[2], v[0].s[2] = h * w, v[0].s[3] = w;
+    v[1] = xd_view(tokens + t / p[0] * H * W * j->features + t % p[0] * p[1] * p[2], XD_F32, 5, d);
+    v[1].s[0] = W * j->features, v[1].s[1] = j->features, v[1].s[2] = p[0] * p[1] * p[2];
 }
 
-static void between(xd_flow *f, float *chw, float *tokens, int to_tokens)
+static void between(xd_flow *f, float *lat, float *tokens, int to_tokens)
 {
-    xd_tensor cells = as_cells(f, chw), t = xd_view(tokens, XD_F32, 5, cells.d);
-    xd_copy_to(&f->x, to_tokens ? t : cells, to_tokens ? cells : t);
+    xd_tensor v[2];
+    for (int64_t t = 0; t < f->j->cells[0]; t++) {
+        as_cells(f, t, lat, tokens, v);
+        xd_copy_to(&f->x, v[to_tokens], v[!to_tokens]);
+    }
     f->x.dev->mem->sync(f->x.dev, f->x.st);
 }
 
@@ -295,38 +304,67 @@ static void spread(const xd_flow *f, int sp, float *whole, float *rows, int to_r
     }
 }
 
+/* My rows of whole latents on the host; f->rows and f->mine are used up. */
+static void take_rows(xd_flow *f, xd_tensor to, float *lat)
+{
+    between(f, lat, f->rows, 1);
+    spread(f, f->x.sp, f->rows, f->mine, 1);
+    if (to.d[0])
+        xd_put(&f->x, to, f->mine);
+    f->x.dev->mem->sync(f->x.dev, f->x.st);
+}
+
+/* A picture that stands beside the latents: its own in the first frame, nothing in the others. */
+static void take_extra(xd_flow *f, const float *sample)
+{
+    const xd_job *j = f->j;
+    int64_t       n = j->numbers / j->cells[0];
+    memset(f->whole, 0, (size_t)j->numbers * sizeof *f->whole);
+    memcpy(f->whole, sample, (size_t)n * sizeof *sample);
+    take_rows(f, f->extra, f->whole);
+}
+
 void xd_flow_noise(xd_flow *f, int64_t seed)
 {
     const xd_job *j = f->j;
-    int64_t       d[3] = { j->g->model.dit_info.lat_ch, j->cells[1], j->cells[2] };
-    int64_t       n = d[0] * d[1] * d[2];
-    float        *noise = host(f, n, "noise"), *tokens = host(f, n, "noise"), *mine = host(f, n, "noise");
-    if (noise && tokens && mine && xd_ok(&f->x)) {
-        xd_start_draw(j, noise, 1, seed);
-        xd_show(j, "noise", 0, 3, d, noise);
-        if (j->moments) {
-            xd_start_draw(j, mine, 0, seed);
-            xd_start_mix(j, mine, noise);
-            memcpy(noise, mine, (size_t)n * sizeof *noise);
-        }
-        between(f, noise, tokens, 1);
-        spread(f, f->x.sp, tokens, mine, 1);
-        if (f->lat.d[0])
-            xd_put(&f->x, f->lat, mine);
+    float        *sample = host(f, j->numbers / j->cells[0], "a picture"), *noise = f->whole;
+    if (xd_ok(&f->x)) {
+        xd_rng_open(&f->rng, j->r->rng, seed);
+        xd_start_draw(j, &f->rng, noise, sample);
+        xd_job_show(j, "noise", 0, noise);
+        if (j->moments)
+            xd_start_sample(j, sample);
+        else                    /* a bench                                                     */
+            memset(sample, 0, (size_t)(j->numbers / j->cells[0]) * sizeof *sample);
+        if (j->moments && !f->extra.nd)
+            xd_start_mix(j, noise, sample);
+        take_rows(f, f->lat, noise);
+        if (f->extra.nd)
+            take_extra(f, sample);
         if (j->samp.init_scale != 1)
             xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
         f->x.dev->mem->sync(f->x.dev, f->x.st);
     }
-    free(noise);
-    free(tokens);
-    free(mine);
+    free(sample);
+}
+
+/* Last stage: what the sampler draws in this step. */
+static void draw_noise(xd_flow *f, int step)
+{
+    const xd_job *j = f->j;
+    int           n = j->sampler->draws ? j->sampler->draws(&j->samp, step) : 0;
+    if (!n || xd_counting(&f->x) || !xd_ok(&f->x))
+        return;
+    for (int i = 0; i < n; i++)
+        xd_rng_normal(&f->rng, f->whole, j->numbers);
+    take_rows(f, f->noise, f->whole);
 }
 
 /* Rows of the last stage's members, to the whole on all ranks of the replica. */
 static void gather_rows(xd_flow *f, float *mine, float *rows, float *whole)
 {
     const xd_comm *tc = f->topo->tokens;
-    int64_t        n = f->j->tokens * f->j->features, count[1024], at = 0;
+    int64_t        n = f->j->numbers, count[1024], at = 0;
     xd_req         r;
     if (tc->size > 1024) {
         xd_exec_fail(&f->x, XD_EUNSUPPORTED, "more than 1024 ranks share the tokens");
@@ -384,6 +422,7 @@ static void run_piece(xd_flow *f, piece w)
     xd_layout     lay = layout_of(f, w.unit, w.pass);
     xd_input      in = { .lat = is_first(f) ? part_of(f, f->lat, w.unit) : (xd_tensor){ 0 },
                          .cond = &f->cond[w.pass], .txt = text_of(f, &lay, w),
+                         .extra = is_first(f) && f->extra.nd ? part_of(f, f->extra, w.unit) : (xd_tensor){ 0 },
                          .t = j->samp.time[w.step], .guidance = j->distilled };
     in.size[0] = (double)j->size[0], in.size[1] = (double)j->size[1];
     x->lay = &lay;
@@ -433,6 +472,7 @@ static void advance(xd_flow *f, int step, int unit)
     int64_t   begin = xd_trace_now(f->trace);
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor p[XD_MAXPASS], hist[XD_MAXHIST];
+    double    g = xd_job_guidance(j, step);
     for (int i = 0; i < j->npass; i++) {
         p[i] = part_of(f, f->pred[i], unit);
         if (c->size > 1) {
@@ -443,7 +483,7 @@ static void advance(xd_flow *f, int step, int unit)
     for (int i = 0; i < XD_MAXHIST; i++)
         hist[i] = f->hist[i].nd ? part_of(f, f->hist[i], unit) : f->hist[i];
     if (j->npass > 1)           /* negative + g (prompt - negative)                            */
-        xd_axpby(x, p[0], (float)(1 - j->guidance), p[1], (float)j->guidance);
+        xd_axpby(x, p[0], (float)(1 - g), p[1], (float)g);
     if (stages(f) > 1)
         latents_sent(f, unit);
     j->sampler->step(x, &j->samp, step, part_of(f, f->lat, unit), p[0], hist,
@@ -480,6 +520,8 @@ static void begin_agreement(xd_flow *f)
 int xd_flow_step(xd_flow *f, int step)
 {
     int mine = passes_of_mine(f);
+    if (is_last(f))
+        draw_noise(f, step);
     for (int i = 0; i < units(f, step); i++) {
         int unit = unit_at(f, step, i);
         if (stages(f) > 1 && is_first(f) && step > 0 && mine)

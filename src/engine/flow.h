@@ -6,6 +6,7 @@
 #ifndef XD_ENGINE_FLOW_H
 #define XD_ENGINE_FLOW_H
 
+#include "base/rng.h"
 #include "engine/plan.h"
 #include "engine/trace.h"
 #include "parallel/link.h"
@@ -27,8 +28,8 @@ typedef struct xd_flow {
     /* My image rows, patch by patch [n,C p^2]: latents (first and last stage), predictions and
      * history (last stage). */
     xd_tensor      lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
-    xd_tensor      noise;               /* of this step's sampler (last stage); absent: it draws none */
-    xd_tensor      extra;               /* what the model reads beside the latents (first stage)      */
+    xd_tensor      noise;       /* of this step's sampler (last stage); absent: it draws none   */
+    xd_tensor      extra;       /* what the model reads beside the latents (first stage)       */
     xd_tensor      h[XD_NHID];          /* hidden states in turn, all my rows                   */
     xd_req         h_in[XD_NHID], h_out[XD_NHID];
     xd_req        *lat_in, *lat_out;    /* [npatch + 1]: of each patch, and of all              */
@@ -36,6 +37,7 @@ typedef struct xd_flow {
     int32_t        verdict, worst;      /* errors of this step, and of everybody                */
     xd_req         agree;
     void          *local;
+    xd_rng         rng;                 /* of the image's noise                                */
     float         *mine, *rows, *whole; /* the latents on the host: my rows, all, in their order */
 } xd_flow;
 
@@ -53,7 +55,7 @@ int  xd_flow_step(xd_flow *f, int step);
 /* Ends the loop: waits for what is under way, agrees on the last step's errors, and tells every
  * rank of the replica the first cause. */
 void xd_flow_finish(xd_flow *f);
-/* The whole latents as [C,h,w], F32 on the host of every rank of the replica. */
+/* The whole latents as [t,C,h,w], F32 on the host of every rank of the replica. */
 void xd_flow_latents(xd_flow *f, float *out);
 /* Arena bytes of this rank, by counting. `len`: text tokens of each pass. */
 xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, xd_err *e);

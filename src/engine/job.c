@@ -76,6 +76,51 @@ static xd_status check_side(const char *name, int64_t v, int64_t cell, int64_t p
                    (long long)(low + unit));
 }
 
+/* The options that only a video has. */
+static xd_status check_video(const xd_job *j, xd_err *e)
+{
+    const xd_recipe *p = j->g->model.recipe;
+    const xd_request *r = j->r;
+    const char *what = r->num_frames ? "num_frames" : r->fps > 0 ? "fps" :
+                       r->use_dynamic_cfg ? "use_dynamic_cfg" : NULL;
+    if (p->fps <= 0 && what)
+        return xd_fail(e, XD_EINVAL, "%s is for videos, and %s paints pictures", what, p->name);
+    if (p->from_image && !r->image && !j->g->bench)
+        return xd_fail(e, XD_EINVAL, "%s begins its video with a picture: name one with --image", p->name);
+    if (p->fps > 0 && !p->from_image && r->image)
+        return xd_fail(e, XD_EINVAL, "%s makes a video of text alone, it cannot begin with the picture %s "
+                       "(CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V can)", p->name, r->image);
+    if (p->from_image && r->strength > 0)
+        return xd_fail(e, XD_EINVAL, "strength %g means nothing to %s, which keeps the picture as it is",
+                       r->strength, p->name);
+    return XD_OK;
+}
+
+/* Frames of a video: so many of the latent that whole patches of them come about (diffusers paints
+ * some more in front and drops them). */
+static xd_status take_frames(xd_job *j, xd_err *e)
+{
+    const xd_model    *m = &j->g->model;
+    const xd_dit_info *d = &m->dit_info;
+    int64_t            c = m->vae_info.cell[0], p = d->patch[0], n = j->r->num_frames;
+    j->frames = j->cells[0] = 1;
+    if (m->recipe->fps <= 0)
+        return XD_OK;
+    int64_t want = n ? (n - 1) / c + 1 : d->sample[0];
+    j->cells[0] = (want + p - 1) / p * p;
+    j->spare = j->cells[0] - want;
+    j->frames = xd_vae_frames(&m->vae_info, want);
+    j->fps = j->r->fps > 0 ? j->r->fps : m->recipe->fps * (p > 1 ? 2 : 1);
+    if (n && j->frames != n)
+        xd_log(XD_LOG_INFO, "%lld frames of the latent become %lld frames, not %lld: this autoencoder makes "
+               "%lld of every one but the first", (long long)want, (long long)j->frames, (long long)n,
+               (long long)c);
+    if (d->most[0] && j->cells[0] > d->most[0])
+        return xd_fail(e, XD_EINVAL, "num_frames %lld is more than the %lld frames that the model has "
+                       "positions for", (long long)n, (long long)((d->most[0] - 1) * c + 1));
+    return XD_OK;
+}
+
 static xd_status take_size(xd_job *j, xd_err *e)
 {
     const xd_model    *m = &j->g->model;
@@ -96,14 +141,32 @@ static xd_status take_size(xd_job *j, xd_err *e)
                         (long long)(d->most[i] * cell[i]));
     if (s != XD_OK)
         return s;
-    j->cells[0] = 1;
     j->cells[1] = j->size[0] / cell[1];
     j->cells[2] = j->size[1] / cell[2];
-    j->lay = (xd_layout){ .npatch = 1, .nsp = 1, .grid = { 1, 0, 0 } };
-    j->lay.grid[1] = j->cells[1] / d->patch[1];
-    j->lay.grid[2] = j->cells[2] / d->patch[2];
-    j->tokens = j->lay.len[XD_IMG] = j->lay.grid[1] * j->lay.grid[2];
-    j->features = d->lat_ch * d->patch[1] * d->patch[2];
+    return take_frames(j, e);
+}
+
+static xd_status take_tokens(xd_job *j, xd_err *e)
+{
+    const xd_dit_info *d = &j->g->model.dit_info;
+    const int64_t     *c = j->cells, *s = d->sample;
+    if (d->fixed && (c[0] != s[0] || c[1] != s[1] || c[2] != s[2])) {
+        const int *cell = j->g->model.vae_info.cell;
+        return xd_fail(e, XD_EINVAL, "this model has positions for one size only: %lld frames of %lld x %lld "
+                       "pixels", (long long)((s[0] - 1) * cell[0] + 1), (long long)(s[2] * cell[2]),
+                       (long long)(s[1] * cell[1]));
+    }
+    j->lay = (xd_layout){ .npatch = 1, .nsp = 1 };
+    j->tokens = 1;
+    j->features = d->lat_ch;
+    for (int i = 0; i < 3; i++) {
+        j->lay.grid[i] = c[i] / d->patch[i];
+        j->tokens *= j->lay.grid[i];
+        j->features *= d->patch[i];
+    }
+    j->lay.len[XD_IMG] = j->tokens;
+    j->lat[0] = c[0], j->lat[1] = d->lat_ch, j->lat[2] = c[1], j->lat[3] = c[2];
+    j->numbers = j->tokens * j->features;
     return XD_OK;
 }
 
@@ -130,12 +193,12 @@ static xd_status take_sampler(xd_job *j, xd_err *e)
     if (s != XD_OK)
         return s;
     xd_steps a = { steps ? steps : m->recipe->steps, j->tokens, m->recipe->own_sigmas, 0 };
-    if (j->r->image)            /* diffusers' default                                          */
+    if (j->r->image && !m->recipe->from_image)          /* diffusers' default                  */
         a.strength = j->r->strength > 0 ? j->r->strength : 0.6;
     else if (j->r->strength > 0)
         return xd_fail(e, XD_EINVAL, "strength %g is given without a picture to start from (image)",
                        j->r->strength);
-    if (j->r->image && !j->sampler->flow)
+    if (j->r->image && !m->recipe->from_image && !j->sampler->flow)
         return xd_fail(e, XD_EUNSUPPORTED, "%s cannot start from a picture: its scheduler %s is none of "
                        "rectified flow", m->recipe->name, j->sampler->name);
     return xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
@@ -151,7 +214,11 @@ xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e)
         return xd_fail(e, XD_EINVAL, "no prompt is given");
     xd_status s = check_options(r, e);
     if (s == XD_OK)
+        s = check_video(j, e);
+    if (s == XD_OK)
         s = take_size(j, e);
+    if (s == XD_OK)
+        s = take_tokens(j, e);
     if (s == XD_OK)
         s = take_sampler(j, e);
     if (s != XD_OK)
@@ -179,6 +246,26 @@ void xd_job_close(xd_job *j)
 {
     xd_sampling_close(&j->samp);
     xd_start_close(j);
+}
+
+/* diffusers' use_dynamic_cfg, which sets the model's time against the number of steps. */
+double xd_job_guidance(const xd_job *j, int step)
+{
+    double n = j->samp.steps;
+    if (!j->r->use_dynamic_cfg)
+        return j->guidance;
+    return 1 + j->guidance * (1 - cos(acos(-1.0) * pow((n - j->samp.time[step]) / n, 5))) / 2;
+}
+
+int64_t xd_job_pixels(const xd_job *j)
+{
+    return j->frames * j->asked[0] * j->asked[1] * 3;
+}
+
+void xd_job_show(const xd_job *j, const char *name, int step, const float *lat)
+{
+    int picture = j->fps <= 0;
+    xd_show(j, name, step, 4 - picture, j->lat + picture, lat);
 }
 
 void xd_show(const xd_job *j, const char *name, int step, int nd, const int64_t *d,

@@ -35,25 +35,30 @@ void xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, 
     const xd_vae_info *v = &m->vae_info;
     size_t             mark = xd_arena_mark(x->tmp);
     int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
+    int64_t            T = j->cells[0] - j->spare, row = W * 3;
     xd_spread          s;
     if (!xd_spread_open(&s, x, j)) {
         xd_spread_close(&s);
         return;
     }
-    int64_t   n = s.own.n, cell = j->size[0] / h, pixels[4] = { 1, n * cell, W, 3 };
-    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, n, w, C });
+    int64_t   n = s.own.n, cell = j->size[0] / h, pixels[4] = { j->frames, n * cell, W, 3 };
+    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ T, n, w, C });
     xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, pixels)
                             : xd_view(x->tmp->base, XD_F32, 4, pixels);
-    xd_tensor src = xd_view((void *)(uintptr_t)lat, XD_F32, 3, (int64_t[]){ C, h, w });
-    src = xd_rows(xd_permute(src, (int[]){ 1, 2, 0 }), s.own.start, n);
-    xd_copy_to(x, xd_reshape(in, 3, (int64_t[]){ n, w, C }), src);
-    unscale(x, v, xd_reshape(in, 1, (int64_t[]){ n * w * C }));
+    for (int64_t t = 0; t < T; t++) {
+        xd_tensor src = xd_view((void *)(uintptr_t)(lat + (t + j->spare) * C * h * w), XD_F32, 3,
+                                (int64_t[]){ C, h, w });
+        src = xd_rows(xd_permute(src, (int[]){ 1, 2, 0 }), s.own.start, n);
+        xd_copy_to(x, xd_reshape(xd_rows(in, t, 1), 3, (int64_t[]){ n, w, C }), src);
+    }
+    unscale(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
     if (s.tiled)
         xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_spread_deal(&s));
     else
         m->vae.vae->decode(x, net, in, out);
     if (s.bands > 1)
-        xd_spread_join(&s, out, W * 3, cell, rgb);
+        for (int64_t t = 0; t < j->frames; t++)
+            xd_spread_join(&s, xd_rows(out, t, 1), row, cell, rgb ? rgb + t * j->size[0] * row : NULL);
     else if (s.whole)
         xd_get(x, rgb, out);
     xd_spread_close(&s);

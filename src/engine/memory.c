@@ -34,12 +34,13 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
 {
     double least = (double)j->tokens * (double)j->g->model.dit_info.dim * 4 *
                    (double)xd_dtype_size(j->g->type);
-    double picture = (double)j->asked[0] * (double)j->asked[1] * 15;
+    double picture = (double)xd_job_pixels(j) * 5;
     if (least + picture <= (double)have)
         return XD_OK;
-    return xd_fail(e, XD_ENOMEM, "a picture of %lld x %lld needs at least %.1f GiB of memory, "
-                   "%.1f GiB are available; paint a smaller one", (long long)j->asked[1],
-                   (long long)j->asked[0], (least + picture) / 1073741824.0, gib(have));
+    return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %.1f GiB of memory, "
+                   "%.1f GiB are available; paint a smaller one", j->fps > 0 ? "video" : "picture",
+                   (long long)j->asked[1], (long long)j->asked[0], (least + picture) / 1073741824.0,
+                   gib(have));
 }
 
 static size_t most(size_t a, size_t b)
@@ -82,7 +83,7 @@ static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err
     for (int i = 0; i < w->n; i++)
         rows = w->rows[i] > rows ? w->rows[i] : rows;
     int64_t len[XD_MAXPASS] = { rows, rows };
-    *need = (xd_need){ .images = (size_t)(j->asked[0] * j->asked[1]) * 15 };
+    *need = (xd_need){ .images = (size_t)xd_job_pixels(j) * 5 };
     if (text)
         s = count_text(j, w, need, e);
     if (s == XD_OK)

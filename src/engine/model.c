@@ -137,6 +137,25 @@ static xd_status read_scheduler(xd_model *m, xd_err *e)
     return s;
 }
 
+/* Frames, and the latents of a picture that stand beside those of a video. */
+static xd_status check_kind(const xd_model *m, xd_err *e)
+{
+    const xd_dit_info *d = &m->dit_info;
+    if (m->recipe->fps <= 0 && (d->patch[0] > 1 || m->vae_info.cell[0] > 1))
+        return xd_fail(e, XD_EFORMAT, "%s: %s paints pictures, and its %s is one of videos", m->dir,
+                       m->recipe->name, d->patch[0] > 1 ? "transformer" : "autoencoder");
+    if (d->extra_ch && !m->recipe->from_image)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld channels of a picture beside the latents, "
+                       "which %s does not give it", m->dir, (long long)d->extra_ch, m->recipe->name);
+    if (m->recipe->from_image && d->extra_ch != d->lat_ch)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer of %s reads %lld channels of a picture beside %lld "
+                       "of latents; as many are what is built", m->dir, m->recipe->name,
+                       (long long)d->extra_ch, (long long)d->lat_ch);
+    if (m->recipe->from_image && !m->vae.vae->encode)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: the autoencoder cannot encode the picture", m->dir);
+    return XD_OK;
+}
+
 /* What one component gives must be what the next one takes. */
 static xd_status check_fit(const xd_model *m, xd_err *e)
 {
@@ -164,7 +183,7 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
     if (d->lat_ch != m->vae_info.channels)
         return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld latent channels, the vae "
                        "makes %lld", m->dir, (long long)d->lat_ch, (long long)m->vae_info.channels);
-    return XD_OK;
+    return check_kind(m, e);
 }
 
 int64_t xd_model_pooled(const xd_model *m, int k)

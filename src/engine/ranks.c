@@ -332,6 +332,8 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
                       .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
     xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features), .cond = &text, .guidance = 1,
                     .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
+    if (d->extra_ch)
+        in.extra = in.lat;
     xd_state st = { .h = xd_new_f32(&x, j->tokens + lay.len[XD_TXT], d->dim), .local = local };
     dit->cond(&x, &p->shadow, &in, &st);
     xd_dev_counts(g->count, &c, 1);

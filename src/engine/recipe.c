@@ -44,7 +44,25 @@ static const xd_recipe sd3 = {
     .steps = 28, .guidance = 7.0, .max_text = 256,
 };
 
-const xd_recipe *const xd_recipes[] = { &pixart_alpha, &pixart_sigma, &flux, &sd3, NULL };
+/* diffusers: CogVideoXPipeline.__call__; export_to_video's examples write 8 frames a second, those of
+ * 1.5 write 16 (its transformer has a patch in time). */
+static const xd_recipe cogvideox = {
+    .name = "cogvideox", .pipelines = { "CogVideoXPipeline" },
+    .dit = "transformer", .vae = "vae",
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl" } }, .ntext = 1,
+    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8,
+};
+
+/* diffusers: CogVideoXImageToVideoPipeline.__call__ */
+static const xd_recipe cogvideox_i2v = {
+    .name = "cogvideox-i2v", .pipelines = { "CogVideoXImageToVideoPipeline" },
+    .dit = "transformer", .vae = "vae",
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl" } }, .ntext = 1,
+    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .from_image = 1,
+};
+
+const xd_recipe *const xd_recipes[] = { &pixart_alpha, &pixart_sigma, &flux, &sd3, &cogvideox,
+                                        &cogvideox_i2v, NULL };
 
 const xd_recipe *xd_recipe_find(const char *pipeline)
 {

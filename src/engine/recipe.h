@@ -37,6 +37,9 @@ typedef struct xd_recipe {
     /* Sizes are taken from the trained table whose transformer sample_size is at most this; 0: the
      * pipeline has no tables. */
     int64_t     largest_bin;
+    double      fps;            /* of a video; 0: it paints pictures                            */
+    int         from_image;     /* a video that begins with a picture, which the transformer reads */
+                                /* beside the latents                                          */
     char     *(*caption)(const char *text);     /* prepares a prompt; malloc'ed                 */
 } xd_recipe;
 

@@ -23,7 +23,8 @@ typedef struct item {
 struct xd_result {
     item   *items;
     int     n, have;
-    int64_t lat[3];             /* C, h, w                                                     */
+    int64_t lat[4];             /* t, C, h, w                                                  */
+    int     video;
     struct { char name[16]; double s; } time[MAXTIME];
     int     ntime;
     int64_t sent;               /* bytes between ranks                                         */
@@ -37,9 +38,8 @@ xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for %d results", j->images);
     }
     (*r)->n = j->images;
-    (*r)->lat[0] = j->g->model.dit_info.lat_ch;
-    (*r)->lat[1] = j->cells[1];
-    (*r)->lat[2] = j->cells[2];
+    memcpy((*r)->lat, j->lat, sizeof j->lat);
+    (*r)->video = j->fps > 0;
     return XD_OK;
 }
 
@@ -77,6 +77,9 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
                j->sampler->name, j->asked[1], j->asked[0]);
     xd_buf_add(&b, ", \"painted_width\": %" PRId64 ", \"painted_height\": %" PRId64, j->size[1],
                j->size[0]);
+    if (j->fps > 0)
+        xd_buf_add(&b, ", \"num_frames\": %" PRId64 ", \"fps\": %.10g, \"use_dynamic_cfg\": %s", j->frames,
+                   j->fps, r->use_dynamic_cfg ? "true" : "false");
     xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->g->model.recipe->name);
     xd_buf_json_string(&b, j->g->model.dir);
     xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"device\": \"%s\"",
@@ -124,14 +127,15 @@ static uint8_t *quantize(const float *rgb, int64_t n)
 
 static void show_image(const xd_job *j, const float *rgb)
 {
-    int64_t d[3] = { j->asked[0], j->asked[1], 3 }, n = d[0] * d[1] * d[2];
+    int64_t d[4] = { j->frames, j->asked[0], j->asked[1], 3 }, n = xd_job_pixels(j);
+    int     picture = j->fps <= 0;
     float  *f = j->r->on_tensor ? malloc((size_t)n * sizeof *f + 1) : NULL;
     for (int64_t i = 0; f && i < n; i++) {
         float v = rgb[i] * 0.5f + 0.5f;
         f[i] = v > 0 ? v < 1 ? v : 1 : 0;
     }
     if (f)
-        xd_show(j, "image", 0, 3, d, f);
+        xd_show(j, "image", 0, 4 - picture, d + picture, f);
     free(f);
 }
 
@@ -144,8 +148,8 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
     t->parameters = make_parameters(j, i, t->seed);
     if (rgb) {
         show_image(j, rgb);
-        t->image = (xd_image){ 1, j->asked[0], j->asked[1], 3,
-                               quantize(rgb, j->asked[0] * j->asked[1] * 3), 0 };
+        t->image = (xd_image){ j->frames, j->asked[0], j->asked[1], 3, quantize(rgb, xd_job_pixels(j)),
+                               j->fps };
     }
     free(rgb);
     if (!t->json || !t->parameters || (rgb && !t->image.data))
@@ -187,7 +191,7 @@ static const item *item_at(const xd_result *r, int i)
 const float *xd_result_lat(const xd_result *r, int i, int64_t *n)
 {
     const item *t = item_at(r, i);
-    *n = t ? r->lat[0] * r->lat[1] * r->lat[2] : 0;
+    *n = t ? r->lat[0] * r->lat[1] * r->lat[2] * r->lat[3] : 0;
     return t ? t->lat : NULL;
 }
 
@@ -241,8 +245,9 @@ xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
         return xd_fail(e, XD_EINVAL, "there is no picture %d: the result has %d", i + 1, r->have);
     if (is_safetensors(path)) {
         const char *meta[] = { "parameters", t->parameters, "xdit", t->json, NULL };
-        xd_st_item  it = { "latents", xd_view(t->lat, XD_F32, 4, (int64_t[]){ 1, r->lat[0],
-                                                                              r->lat[1], r->lat[2] }) };
+        xd_st_item  it = { "latents", xd_view(t->lat, XD_F32, 4, r->lat) };
+        if (r->video)           /* as diffusers has them: [1,t,C,h,w]                          */
+            it.t = xd_view(t->lat, XD_F32, 5, (int64_t[]){ 1, r->lat[0], r->lat[1], r->lat[2], r->lat[3] });
         return xd_st_write(path, &it, 1, 0, meta, e);
     }
     if (!t->image.data)

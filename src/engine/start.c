@@ -1,8 +1,8 @@
-/* start.c - image to image: the picture that a request starts from
+/* start.c - the picture that a request starts from
  *
  * Rank 0 reads and resizes it; the autoencoder makes a Gaussian of it, of which every image takes a
- * sample with its own seed (diffusers' FluxImg2ImgPipeline and StableDiffusion3Img2ImgPipeline: the
- * sample is drawn before the noise, from the same generator). */
+ * sample with its own seed (diffusers' FluxImg2ImgPipeline, StableDiffusion3Img2ImgPipeline and
+ * CogVideoXImageToVideoPipeline: the sample is drawn before the noise, from the same generator). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +18,10 @@ static int64_t pixels(const xd_job *j)
     return j->size[0] * j->size[1] * 3;
 }
 
+/* In the latents of the picture, [C,h,w]. */
 static int64_t numbers(const xd_job *j)
 {
-    return j->g->model.vae_info.channels * j->cells[1] * j->cells[2];
+    return j->numbers / j->cells[0];
 }
 
 xd_status xd_start_read(xd_job *j, xd_err *e)
@@ -80,28 +81,34 @@ xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e)
     return s;
 }
 
-void xd_start_draw(const xd_job *j, float *out, int draw, int64_t seed)
+/* With philox the noise is the same with a picture as without. */
+void xd_start_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
 {
-    int64_t n = numbers(j);
-    if (strcmp(j->r->rng, "torch") == 0)
-        xd_noise_torch(out, n, seed, j->moments ? draw : 0);
-    else
-        xd_noise_philox(out, draw ? 0 : n, n, seed);    /* noise is the same with a picture     */
+    if (j->moments && g->torch)
+        xd_rng_normal(g, sample, numbers(j));
+    xd_rng_normal(g, noise, j->numbers);
+    if (j->moments && !g->torch)
+        xd_rng_normal(g, sample, numbers(j));
 }
 
-/* out [C,h,w] holds the sample's normal numbers, then latents with `noise` [C,h,w] mixed in. */
-void xd_start_mix(const xd_job *j, float *out, const float *noise)
+void xd_start_sample(const xd_job *j, float *sample)
 {
     const xd_vae_info *v = &j->g->model.vae_info;
     int64_t            C = v->channels, hw = j->cells[1] * j->cells[2];
-    float              a = (float)j->samp.start_image, b = (float)j->samp.start_noise;
+    double             scale = v->invert ? 1 / v->scaling : v->scaling;
     for (int64_t c = 0; c < C; c++)
         for (int64_t i = 0; i < hw; i++) {
             float mean = j->moments[i * 2 * C + c], var = j->moments[i * 2 * C + C + c];
-            float std = expf(0.5f * fminf(fmaxf(var, -30), 20)), *p = &out[c * hw + i];
-            float z = (mean + std * *p - (float)v->shift) * (float)v->scaling;
-            *p = b * noise[c * hw + i] + a * z;
+            float std = expf(0.5f * fminf(fmaxf(var, -30), 20)), *p = &sample[c * hw + i];
+            *p = (mean + std * *p - (float)v->shift) * (float)scale;
         }
+}
+
+void xd_start_mix(const xd_job *j, float *noise, const float *sample)
+{
+    float a = (float)j->samp.start_image, b = (float)j->samp.start_noise;
+    for (int64_t i = 0; i < numbers(j); i++)
+        noise[i] = b * noise[i] + a * sample[i];
 }
 
 void xd_start_close(xd_job *j)

@@ -306,6 +306,8 @@ static void say_head(sink *s, const xd_job *j, const card *cards, int64_t sent, 
         g->model.recipe->name, xd_dtype_name(g->type), g->dev->name, s->ranks);
     say(s, ",\"width\":%" PRId64 ",\"height\":%" PRId64 ",\"steps\":%d,\"patches\":%d",
         j->size[1], j->size[0], j->samp.steps, g->plan.npatch);
+    if (j->fps > 0)
+        say(s, ",\"frames\":%" PRId64, j->frames);
     say(s, ",\"images\":%d,\"sent\":%" PRId64 ",\"events_lost\":%" PRId64 ",\"outcome\":",
         j->images, sent, lost);
     say_text(s, st == XD_OK ? "done" : e->msg[0] ? e->msg : xd_status_name(st));
