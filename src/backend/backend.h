@@ -145,10 +145,12 @@ typedef struct xd_norm {
  * are added in row order by the caller, then the normalisation.
  *   moments: in [R,P,C] (R rows of P positions), out [R,G,2] F64: sum and sum of squares
  *   gnorm:   in, out [n,C], out may be in; sums [G,2] F64 over `count` elements; gain, bias
- *            [C] F32; silu: apply it after                                                    */
+ *            [C] F32; silu: apply it after. With scale and shift [t,h,w,C] F32, in and out are
+ *            [T,H,W,C], whole multiples of them: norm(in) * scale + shift before silu, each of their
+ *            cells for T/t x H/h x W/w elements                                               */
 typedef struct xd_moments { xd_tensor out, in; int groups; } xd_moments;
 typedef struct xd_gnorm {
-    xd_tensor out, in, sums, gain, bias;
+    xd_tensor out, in, sums, gain, bias, scale, shift;
     int       groups, silu;
     double    count;
     float     eps;

@@ -344,25 +344,60 @@ xd_tensor xd_conv2d(xd_exec *x, xd_tensor in, const xd_cnv *w, int stride, const
     return out;
 }
 
-void xd_group_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
-                        int groups, float eps, int silu)
+void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor residual)
 {
-    int64_t       R = in.d[0] * in.d[1], P = in.d[2], C = in.d[3], rows = R;
+    const int *k = w->w.kernel, lo[3] = { 0, k[1] / 2, k[2] / 2 };
+    xd_conv2d_into(x, out, in, w, 1, lo, (int[]){ 0, (k[1] - 1) / 2, (k[2] - 1) / 2 }, residual);
+}
+
+/* The partials of all frames are added to those of the first: rows, not frames, are cut over ranks. */
+static void fold_frames(xd_exec *x, xd_tensor partial, int64_t T, int64_t n)
+{
+    if (T == 1 || !xd_ok(x) || xd_counting(x))
+        return;
+    x->dev->mem->sync(x->dev, x->st);
+    double *p = partial.p;
+    for (int64_t t = 1; t < T; t++)
+        for (int64_t i = 0; i < n; i++)
+            p[i] += p[t * n + i];
+}
+
+xd_gsum xd_group_sums(xd_exec *x, xd_tensor in, int groups)
+{
+    int64_t       T = in.d[0], H = in.d[1], P = in.d[2], C = in.d[3], rows = H;
+    xd_gsum       s = { xd_new_as(x, XD_F64, 2, (int64_t[]){ groups, 2 }), groups, 0 };
     size_t        mark = xd_arena_mark(x->tmp);
-    xd_tensor     partial = xd_new_as(x, XD_F64, 3, (int64_t[]){ R, groups, 2 });
-    xd_tensor     sums = xd_new_as(x, XD_F64, 2, (int64_t[]){ groups, 2 });
+    xd_tensor     partial = xd_new_as(x, XD_F64, 3, (int64_t[]){ T * H, groups, 2 });
     const xd_mix *m = x->mix;
     while (!m->rowsum)
         m = m->next;
     xd_run(x, XD_OP_MOMENTS, "group moments",
-           &(xd_moments){ partial, xd_reshape(in, 3, (int64_t[]){ R, P, C }), groups });
-    m->rowsum(x, m, partial, sums, &rows);
-    int64_t flat[2] = { R * P, C };
+           &(xd_moments){ partial, xd_reshape(in, 3, (int64_t[]){ T * H, P, C }), groups });
+    fold_frames(x, partial, T, H * groups * 2);
+    m->rowsum(x, m, xd_rows(partial, 0, H), s.sums, &rows);
+    s.count = (double)T * (double)rows * (double)P * (double)(C / groups);
+    xd_arena_rewind(x->tmp, mark);
+    return s;
+}
+
+void xd_group_apply_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_gsum *s, xd_tensor gain,
+                         xd_tensor bias, xd_tensor scale, xd_tensor shift, float eps, int silu)
+{
+    int64_t flat[2] = { in.d[0] * in.d[1] * in.d[2], in.d[3] };
+    int     whole = scale.p != NULL;
     xd_run(x, XD_OP_GNORM, "group norm",
-           &(xd_gnorm){ .out = xd_reshape(out, 2, flat), .in = xd_reshape(in, 2, flat),
-                        .sums = sums, .gain = gain, .bias = bias, .groups = groups,
-                        .silu = silu, .count = (double)rows * (double)P * (double)(C / groups),
-                        .eps = eps });
+           &(xd_gnorm){ .out = whole ? out : xd_reshape(out, 2, flat),
+                        .in = whole ? in : xd_reshape(in, 2, flat), .sums = s->sums,
+                        .gain = gain, .bias = bias, .scale = scale, .shift = shift,
+                        .groups = s->groups, .silu = silu, .count = s->count, .eps = eps });
+}
+
+void xd_group_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
+                        int groups, float eps, int silu)
+{
+    size_t  mark = xd_arena_mark(x->tmp);
+    xd_gsum s = xd_group_sums(x, in, groups);
+    xd_group_apply_into(x, out, in, &s, gain, bias, none, none, eps, silu);
     xd_arena_rewind(x->tmp, mark);
 }
 

@@ -83,10 +83,22 @@ xd_tensor xd_conv2d(xd_exec *x, xd_tensor in, const xd_cnv *w, int stride, const
                     const int hi[3], xd_tensor residual);
 void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int stride,
                          const int lo[3], const int hi[3], xd_tensor residual);
+/* A convolution over frames: kernel [kt,kh,kw], stride 1, `in` has kt - 1 frames more than `out`;
+ * rows and columns are padded to keep their number. */
+void      xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
+                         xd_tensor residual);
 xd_tensor xd_group_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, int groups,
                         float eps, int silu);
 void      xd_group_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain,
                              xd_tensor bias, int groups, float eps, int silu);
+/* The same in two steps, for an image that is normalised in parts: the sums over all of `in` (and over
+ * the ranks that share its rows), then any part of it. scale, shift [t,h,w,C] F32, or both absent:
+ * norm * scale + shift before silu, each cell for as many elements as `in` has of them. */
+typedef struct xd_gsum { xd_tensor sums; int groups; double count; } xd_gsum;
+xd_gsum   xd_group_sums(xd_exec *x, xd_tensor in, int groups);
+void      xd_group_apply_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_gsum *s,
+                              xd_tensor gain, xd_tensor bias, xd_tensor scale, xd_tensor shift,
+                              float eps, int silu);
 xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w);
 
 /* Sinusoidal embedding of n numbers (Vaswani et al. 2017 as diffusers' Timesteps): dim values

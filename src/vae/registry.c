@@ -3,9 +3,9 @@
 
 #include "vae/vae.h"
 
-extern const xd_vae xd_vae_kl;
+extern const xd_vae xd_vae_kl, xd_vae_cogvideox;
 
-const xd_vae *const xd_vaes[] = { &xd_vae_kl, NULL };
+const xd_vae *const xd_vaes[] = { &xd_vae_kl, &xd_vae_cogvideox, NULL };
 
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)
 {

@@ -365,6 +365,53 @@ static void test_gnorm(void **unused)
     }
 }
 
+/* Scaled and shifted by a coarser image. */
+static void gnorm_scaled(const int64_t *z, const int64_t *times, int64_t C, int G)
+{
+    xd_dtype type = f32_or_bf16();
+    int64_t  d[4], c[4] = { z[0], z[1], z[2], C }, per = C / G;
+    xd_gnorm a = { .groups = G, .silu = (int)upto(2), .count = 100, .eps = 1e-6f };
+    for (int i = 0; i < 4; i++)
+        d[i] = i < 3 ? z[i] * times[i] : C;
+    fresh();
+    a.in = operand(type, 4, d, upto(2) * 3);
+    a.out = upto(3) == 0 ? a.in : operand(f32_or_bf16(), 4, d, upto(2) * 5);
+    a.sums = operand(XD_F64, 2, (int64_t[]){ G, 2 }, 0);
+    a.gain = maybe(operand(XD_F32, 1, &C, 0));
+    a.bias = maybe(operand(XD_F32, 1, &C, 0));
+    a.scale = operand(XD_F32, 4, c, upto(2) * 3);
+    a.shift = operand(XD_F32, 4, c, upto(2) * 3);
+    double *y = numbers(xd_count(a.in));
+    for (int64_t g = 0; g < G; g++)
+        set(&a.sums, g * 2 + 1, 150);
+    for (int64_t i = 0; i < xd_count(a.in); i++) {
+        int64_t k = i % C, w = i / C % d[2], h = i / C / d[2] % d[1], t = i / C / d[2] / d[1];
+        int64_t cell = ((t / times[0] * z[1] + h / times[1]) * z[2] + w / times[2]) * C + k;
+        double  mean = at(&a.sums, k / per * 2) / 100;
+        double  v = (at(&a.in, i) - mean) / sqrt(1.5 - mean * mean + 1e-6);
+        v = v * (a.gain.p ? at(&a.gain, k) : 1) + (a.bias.p ? at(&a.bias, k) : 0);
+        v = v * at(&a.scale, cell) + at(&a.shift, cell);
+        y[i] = a.silu ? act_of(v, XD_SILU) : v;
+    }
+    remember();
+    RUN(gnorm, XD_OP_GNORM, &a);
+    check("gnorm scaled", &a.out, y);
+    a.scale.d[2] = d[2] + 1;
+    assert_int_equal(dev->ops->gnorm(dev, NULL, &a, NULL), XD_EINVAL);
+    free(y);
+}
+
+static void test_gnorm_scaled(void **unused)
+{
+    (void)unused;
+    gnorm_scaled((int64_t[]){ 1, 0, 3 }, (int64_t[]){ 1, 2, 2 }, 8, 2);
+    gnorm_scaled((int64_t[]){ 1, 4, 5 }, (int64_t[]){ 1, 8, 8 }, 32, 4);
+    gnorm_scaled((int64_t[]){ 1, 1, 2 }, (int64_t[]){ 2, 1, 3 }, 1600, 2);      /* two runs of channels */
+    for (int i = 0; i < 30; i++)
+        gnorm_scaled((int64_t[]){ 1 + upto(2), 1 + upto(3), 1 + upto(4) },
+                     (int64_t[]){ 1 + upto(2), 1 + upto(4), 1 + upto(4) }, 4 * (1 + upto(9)), 4);
+}
+
 /* ---- element-wise ------------------------------------------------------------------------- */
 
 static void test_glu(void **unused)
@@ -483,7 +530,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_gemm), T(test_gemm_repeats), T(test_conv), T(test_norm), T(test_norm_offset),
-        T(test_gnorm), T(test_glu), T(test_activations), T(test_addmul), T(test_axpby),
+        T(test_gnorm), T(test_gnorm_scaled), T(test_glu), T(test_activations), T(test_addmul), T(test_axpby),
         T(test_qknorm), T(test_qknorm_refusals),
         T(test_resize), T(test_lookup), T(test_copy), T(test_conversions), T(test_threads),
         T(test_memory), T(test_names), T(test_count), T(test_peak),

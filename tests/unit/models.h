@@ -1,4 +1,4 @@
-/* models.h - what the tests of text encoders and transformers share.
+/* models.h - what the tests of text encoders, transformers and videos' autoencoders share.
  *
  * Declared tensors are compared with listings of published checkpoints (beside the source tree;
  * skipped with a word when they are not there), stages and blocks with tests/golden, which
@@ -24,6 +24,7 @@
 #include "exec/op.h"
 #include "io/safetensors.h"
 #include "text/text.h"
+#include "vae/vae.h"
 
 enum { MB = 1 << 20, MAXFILE = 64 * MB };
 static const struct { const char *name, *model; int dit_blocks; } golden[] = {
@@ -40,6 +41,7 @@ typedef struct part {
     xd_st         *st;
     const xd_text *text;
     const xd_dit  *dit;
+    const xd_vae  *vae;
     xd_net         net;
     xd_store      *store;
     xd_source      src;
@@ -53,7 +55,7 @@ static inline int has_class(const xd_net_def *d, const char *name)
     return 0;
 }
 
-/* The network of a class, as a definition; fills p->text or p->dit. */
+/* The network of a class, as a definition; fills p->text, p->dit or p->vae. */
 static const xd_net_def *find(part *p, const char *name)
 {
     for (int i = 0; xd_text_encoders[i]; i++)
@@ -62,6 +64,9 @@ static const xd_net_def *find(part *p, const char *name)
     for (int i = 0; xd_dits[i]; i++)
         if (has_class(&xd_dits[i]->net, name))
             return &(p->dit = xd_dits[i])->net;
+    for (int i = 0; xd_vaes[i]; i++)
+        if (has_class(&xd_vaes[i]->net, name))
+            return &(p->vae = xd_vaes[i])->net;
     fail_msg("no network understands %s", name);
     return NULL;
 }

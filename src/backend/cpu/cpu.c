@@ -152,11 +152,25 @@ static xd_status moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp
     return XD_OK;
 }
 
+/* Cells that divide the image of a group norm. */
+static int covers(const xd_tensor *t, const xd_gnorm *a)
+{
+    int same = t->type == XD_F32 && t->nd == 4 && a->in.nd == 4 && a->out.nd == 4 &&
+               t->d[3] == a->in.d[3];
+    for (int i = 0; i < 3 && same; i++)
+        same = a->out.d[i] == a->in.d[i] &&
+               (t->d[i] ? a->in.d[i] % t->d[i] == 0 : a->in.d[i] == 0);
+    return same;
+}
+
 static xd_status gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
 {
     (void)s;
     if (!computes(a->in.type) || !computes(a->out.type) || a->sums.type != XD_F64 ||
         a->groups < 1 || a->in.d[a->in.nd - 1] % a->groups)
+        return XD_EINVAL;
+    if ((a->scale.p && !covers(&a->scale, a)) || (a->shift.p && !covers(&a->shift, a)) ||
+        !a->scale.p != !a->shift.p)
         return XD_EINVAL;
     cpu_of(d)->k->gnorm(a, tmp);
     return XD_OK;

@@ -445,6 +445,54 @@ static void gnorm_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     narrow(at(out, a->out.type, c0), a->out.type, y, n);
 }
 
+/* n channels from c0 of the pixels of an image row under one cell. */
+static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t cell, int64_t c0,
+                       int64_t n)
+{
+    const xd_gnorm *a = g->a;
+    float           mul[CHUNK], add[CHUNK], bi[CHUNK], bo[CHUNK];
+    const float    *s = (const float *)(const void *)row(&a->scale, cell) + c0;
+    const float    *t = (const float *)(const void *)row(&a->shift, cell) + c0;
+    int64_t         wide = a->in.d[2] / a->scale.d[2];
+#pragma omp simd
+    for (int64_t k = 0; k < n; k++) {
+        mul[k] = g->mul[c0 + k] * s[k];
+        add[k] = g->add[c0 + k] * s[k] + t[k];
+    }
+    for (int64_t w = 0; w < wide; w++) {
+        const float *x = fetch(bi, at((char *)(uintptr_t)in, a->in.type, w * a->in.s[2]), a->in.type, c0, n);
+        char        *to = at(out, a->out.type, w * a->out.s[2]);
+        float       *y = place(bo, to, a->out.type, c0);
+        if (a->silu) {
+#pragma omp simd
+            for (int64_t k = 0; k < n; k++)
+                y[k] = silu_f(x[k] * mul[k] + add[k]);
+        } else {
+#pragma omp simd
+            for (int64_t k = 0; k < n; k++)
+                y[k] = x[k] * mul[k] + add[k];
+        }
+        narrow(at(to, a->out.type, c0), a->out.type, y, n);
+    }
+}
+
+/* Rows (t, h) of an image that is scaled and shifted by a coarser one. */
+static void gnorm_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const gnorm_ctx *g = ctx;
+    const xd_gnorm  *a = g->a;
+    const int64_t   *d = a->in.d, *z = a->scale.d;
+    int64_t          wide = d[2] / z[2];
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t t = i / d[1] / (d[0] / z[0]), h = i % d[1] / (d[1] / z[1]);
+        for (int64_t w = 0; w < z[2]; w++)
+            for (int64_t c0 = 0; c0 < d[3]; c0 += CHUNK)
+                gnorm_cell(g, row(&a->in, i * d[2] + w * wide), row(&a->out, i * d[2] + w * wide),
+                           (t * z[1] + h) * z[2] + w, c0, d[3] - c0 < CHUNK ? d[3] - c0 : CHUNK);
+    }
+}
+
 static void gnorm(const xd_gnorm *a, float *ab)
 {
     int64_t      C = cols(&a->in), per = C / a->groups;
@@ -458,7 +506,10 @@ static void gnorm(const xd_gnorm *a, float *ab)
         ab[c] = (float)mul;
         ab[C + c] = (float)((bias ? (double)bias[c] : 0.0) - mean * mul);
     }
-    spread(rows(&a->in), C, gnorm_piece, &g);
+    if (!a->scale.p)
+        spread(rows(&a->in), C, gnorm_piece, &g);
+    else if (xd_count(a->scale) > 0)
+        spread_rows(a->in.d[0] * a->in.d[1], a->in.d[2] * C, gnorm_rows, &g);
 }
 
 /* ---- element-wise ------------------------------------------------------------------------- */

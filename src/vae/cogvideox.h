@@ -1,0 +1,60 @@
+/* cogvideox.h - inside the room: config and weights of AutoencoderKLCogVideoX */
+#ifndef XD_VAE_COGVIDEOX_H
+#define XD_VAE_COGVIDEOX_H
+
+#include "exec/net.h"
+
+enum {
+    XD_COG_LEVELS = 8,          /* resolutions: 128 pixels to a cell at most                  */
+    XD_COG_RES    = 16,         /* residual blocks of a level                                 */
+    XD_COG_MID    = 2,          /* residual blocks in the middle                              */
+};
+
+typedef struct xd_cog_cfg {
+    int64_t  in_channels, out_channels, latent_channels, groups, height, width;
+    int      layers, quant, post_quant, invert;
+    double   scaling, shift, mean, std, eps, ratio;
+    char     act[XD_FIELD_TEXT];
+    xd_names down, up;
+    xd_ints  widths;            /* block_out_channels: finest level first                     */
+    int      halvings;          /* of time: log2 of temporal_compression_ratio                 */
+} xd_cog_cfg;
+
+/* A group norm; in the decoder its result is times y(z) plus b(z), of the latent z. */
+typedef struct xd_cog_norm { xd_tensor gain, bias; xd_lin y, b; float eps; } xd_cog_norm;
+
+typedef struct xd_cog_res { xd_cog_norm norm1, norm2; xd_cnv conv1, conv2; xd_lin shortcut; } xd_cog_res;
+
+typedef struct xd_cog_level {   /* residual blocks at one resolution, then a change of it      */
+    xd_cog_res res[XD_COG_RES];
+    xd_cnv     change;
+} xd_cog_level;
+
+typedef struct xd_cog_half {    /* the encoder or the decoder                                  */
+    xd_cnv       in, out;
+    xd_cog_level level[XD_COG_LEVELS];  /* in the order they run                              */
+    xd_cog_res   mid[XD_COG_MID];
+    xd_cog_norm  norm;
+} xd_cog_half;
+
+typedef struct xd_cog_glob {
+    xd_cog_half enc, dec;
+    xd_lin      quant, post_quant;
+} xd_cog_glob;
+
+static inline int xd_cog_levels(const xd_cog_cfg *c)
+{
+    return c->widths.n;
+}
+
+/* Residual blocks of a level. */
+static inline int xd_cog_residuals(const xd_cog_cfg *c, int dec)
+{
+    return c->layers + dec;
+}
+
+/* As those of xd_vae. */
+void xd_cog_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
+void xd_cog_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
+
+#endif

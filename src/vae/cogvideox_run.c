@@ -1,0 +1,441 @@
+/* cogvideox_run.c - AutoencoderKLCogVideoX: videos become latents, and latents videos.
+ *
+ * Frames run in batches, as diffusers runs them: the norms are over the frames of a batch. Convolutions
+ * over time see frames of the past only; the last ones that each saw are kept for the next batch.
+ *
+ * The feature map that flows, `h`, always lies at the bottom of the memory that a batch takes, above
+ * what is kept. What a convolution reads is normalised a few frames at a time, so that beside h there
+ * are one map and those few frames: at 480 x 720 pixels a map of eight frames is the largest thing
+ * that there is. The scale and shift of a norm in the decoder are 1x1 convolutions of the latent: they
+ * are computed at its size and enlarged while they are applied. */
+#include "exec/op.h"
+#include "vae/cogvideox.h"
+#include "vae/vae.h"
+
+enum {
+    PAST       = 2,             /* frames that a convolution sees before its own               */
+    MAX_CACHES = 2 + 2 * (XD_COG_MID + XD_COG_LEVELS * XD_COG_RES),
+    LATENTS    = 2,             /* frames of a batch: diffusers' num_latent_frames_batch_size   */
+    SAMPLES    = 8,             /* and num_sample_frames_batch_size                             */
+};
+
+/* Bytes that the few frames shall have. A frame is taken to be square: a rank that has some of its
+ * rows only must take as many frames at a time as the others do. */
+static const int64_t few_frames = (int64_t)5 << 27;
+
+typedef struct run {
+    xd_exec          *x;
+    const xd_cog_cfg *c;
+    const xd_cog_half *w;
+    int               dec;
+    size_t            base;     /* mark of the arena below h                                  */
+    xd_tensor         h;        /* [T,H,W,C], at base                                         */
+    xd_tensor         z;        /* [t,h,w,C]: the latent frames of the batch, in the decoder    */
+    xd_tensor         cache[MAX_CACHES];        /* [PAST,H,W,C] of each convolution, as they run */
+    int               ncache;   /* 0: there is one batch only                                 */
+    int               at;       /* the next convolution's                                     */
+    int               first;    /* batch: nothing is kept yet                                 */
+} run;
+
+static const xd_tensor none;
+static const int       no_pad[3], pad1[3] = { 0, 1, 1 };
+
+static xd_tensor map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
+{
+    return xd_new_as(r->x, r->x->act, 4, (int64_t[]){ T, H, W, C });
+}
+
+/* Makes a map of these extents the new h: everything from base on is given back, then as much as
+ * it takes is taken. Nothing moves: what lay at base stays readable. */
+static void renew(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
+{
+    xd_arena_rewind(r->x->tmp, r->base);
+    r->h = map(r, T, H, W, C);
+}
+
+/* [T,H,W,C] as [n,C] */
+static xd_tensor flat(xd_tensor t)
+{
+    return xd_reshape(t, 2, (int64_t[]){ t.d[0] * t.d[1] * t.d[2], t.d[3] });
+}
+
+/* ---- frames that are kept ------------------------------------------------------------------ */
+
+static void keep_for(run *r, int64_t H, int64_t W, const xd_cnv *w)
+{
+    r->cache[r->ncache++] = map(r, PAST, H, W, w->w.in);
+}
+
+static void keep_res(run *r, int64_t H, int64_t W, const xd_cog_res *w)
+{
+    keep_for(r, H, W, &w->conv1);
+    keep_for(r, H, W, &w->conv2);
+}
+
+static void keep_mid(run *r, int64_t H, int64_t W)
+{
+    for (int i = 0; i < XD_COG_MID; i++)
+        keep_res(r, H, W, &r->w->mid[i]);
+}
+
+/* Room for them, in the order in which the convolutions run over frames of H x W. */
+static void open_caches(run *r, int64_t H, int64_t W)
+{
+    int last = xd_cog_levels(r->c) - 1;
+    keep_for(r, H, W, &r->w->in);
+    if (r->dec)
+        keep_mid(r, H, W);
+    for (int l = 0; l <= last; l++) {
+        for (int i = 0; i < xd_cog_residuals(r->c, r->dec); i++)
+            keep_res(r, H, W, &r->w->level[l].res[i]);
+        if (l < last)
+            H = r->dec ? 2 * H : H / 2, W = r->dec ? 2 * W : W / 2;
+    }
+    if (!r->dec)
+        keep_mid(r, H, W);
+    keep_for(r, H, W, &r->w->out);
+}
+
+/* A map for one residual block. In the first batch there is room where the convolutions after its two
+ * will keep their frames. */
+static xd_tensor beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
+{
+    int64_t   d[4] = { T, H, W, C };
+    xd_tensor t = xd_view(NULL, r->x->act, 4, d);
+    if (r->first && r->at + 2 < r->ncache) {
+        const xd_tensor *last = &r->cache[r->ncache - 1];
+        t.p = r->cache[r->at + 2].p;
+        if ((char *)last->p + xd_bytes(*last) - (char *)t.p >= (ptrdiff_t)xd_bytes(t))
+            return t;
+    }
+    return map(r, T, H, W, C);
+}
+
+/* ---- convolutions over time ---------------------------------------------------------------- */
+
+typedef struct feed {           /* what a convolution reads: a map, perhaps normalised          */
+    xd_tensor          in;
+    const xd_cog_norm *norm;    /* NULL: as it is                                             */
+    xd_gsum            sum;
+    xd_tensor          y, b;    /* of the latent's size                                       */
+} feed;
+
+static feed plain(xd_tensor in)
+{
+    return (feed){ .in = in };
+}
+
+static xd_tensor of_latent(run *r, const xd_lin *w)
+{
+    xd_tensor t = xd_new_as(r->x, XD_F32, 4, (int64_t[]){ r->z.d[0], r->z.d[1], r->z.d[2], w->w.out });
+    xd_linear_into(r->x, flat(t), flat(r->z), w);
+    return t;
+}
+
+/* silu(norm(in)), made as it is read. */
+static feed normal(run *r, xd_tensor in, const xd_cog_norm *w)
+{
+    feed f = { .in = in, .norm = w };
+    f.sum = xd_group_sums(r->x, in, (int)r->c->groups);
+    if (r->dec) {
+        f.y = of_latent(r, &w->y);
+        f.b = of_latent(r, &w->b);
+    }
+    return f;
+}
+
+/* The latent frame of frame t of T, of n: the first of an odd number stands alone. */
+static int64_t latent_frame(int64_t t, int64_t T, int64_t n)
+{
+    if (T > 1 && T % 2)
+        return t ? 1 + (t - 1) * (n - 1) / (T - 1) : 0;
+    return t * n / T;
+}
+
+/* Frames from t on into `to`. */
+static void fetch(run *r, xd_tensor to, const feed *f, int64_t t)
+{
+    int64_t n = to.d[0], T = f->in.d[0];
+    if (!f->norm) {
+        xd_copy_to(r->x, to, xd_rows(f->in, t, n));
+        return;
+    }
+    for (int64_t i = 0, k; i < n; i += k) {
+        xd_tensor y = f->y, b = f->b;
+        k = y.p ? 1 : n;
+        if (y.p) {
+            int64_t at = latent_frame(t + i, T, y.d[0]);
+            y = xd_rows(y, at, 1), b = xd_rows(b, at, 1);
+        }
+        xd_group_apply_into(r->x, xd_rows(to, i, k), xd_rows(f->in, t + i, k), &f->sum,
+                            f->norm->gain, f->norm->bias, y, b, f->norm->eps, 1);
+    }
+}
+
+/* Frame by frame, since the places may overlap. */
+static void move_past(run *r, xd_tensor to, xd_tensor from)
+{
+    for (int i = 0; i < PAST; i++)
+        xd_copy_to(r->x, xd_rows(to, i, 1), xd_rows(from, i, 1));
+}
+
+static int64_t frames_at_once(const run *r, xd_tensor in)
+{
+    int64_t frame = in.d[2] * in.d[2] * in.d[3] * (int64_t)xd_dtype_size(r->x->act);
+    int64_t n = few_frames / frame - PAST;
+    n = n > 1 ? n : 1;
+    return n < in.d[0] ? n : in.d[0];
+}
+
+/* out = conv(f) + plus, which may be out. Before the first frame stand copies of it. */
+static void causal(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_tensor plus)
+{
+    xd_exec  *x = r->x;
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor in = f->in, cache = r->ncache ? r->cache[r->at++] : none;
+    int64_t   T = in.d[0], n = frames_at_once(r, in);
+    xd_tensor buf = map(r, PAST + n, in.d[1], in.d[2], in.d[3]), past = xd_rows(buf, 0, PAST);
+    for (int64_t t = 0; t < T; t += n) {
+        int64_t k = T - t < n ? T - t : n;
+        fetch(r, xd_rows(buf, PAST, k), f, t);
+        if (!t && r->first)
+            for (int i = 0; i < PAST; i++)
+                xd_copy_to(x, xd_rows(buf, i, 1), xd_rows(buf, PAST, 1));
+        else if (!t)
+            move_past(r, past, cache);
+        xd_conv3d_into(x, xd_rows(out, t, k), xd_rows(buf, 0, PAST + k), w,
+                       plus.p ? xd_rows(plus, t, k) : none);
+        if (t + k < T)
+            move_past(r, past, xd_rows(buf, k, PAST));
+        else if (r->ncache)
+            move_past(r, cache, xd_rows(buf, k, PAST));
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* ---- blocks -------------------------------------------------------------------------------- */
+
+/* The map of T frames at base, now with as many channels as the shortcut gives: each frame is put
+ * where it belongs after those were read that lie there. */
+static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
+{
+    xd_exec  *x = r->x;
+    size_t    mark = xd_arena_mark(x->tmp);
+    int64_t   T = old.d[0], C = w->w.out, d[4] = { T, old.d[1], old.d[2], C };
+    xd_tensor s = map(r, 1, d[1], d[2], C), to = xd_view(old.p, old.type, 4, d);
+    for (int64_t i = 0; i < T; i++) {
+        int64_t t = C > old.d[3] ? T - 1 - i : i;
+        xd_linear_into(x, flat(s), flat(xd_rows(old, t, 1)), w);
+        xd_copy_to(x, xd_rows(to, t, 1), s);
+    }
+    xd_arena_rewind(x->tmp, mark);
+    return to;
+}
+
+/* h = shortcut(h) + conv2(silu(norm2(conv1(silu(norm1(h)))))) */
+static void residual(run *r, const xd_cog_res *w)
+{
+    xd_exec  *x = r->x;
+    xd_tensor h = r->h;
+    int64_t   in = w->conv1.w.in, out = w->conv1.w.out, *d = h.d;
+    if (out > in)
+        renew(r, d[0], d[1], d[2], out);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor a = beside(r, d[0], d[1], d[2], out);
+    size_t    above = xd_arena_mark(x->tmp);
+    feed      f = normal(r, h, &w->norm1);
+    causal(r, a, &f, &w->conv1, none);
+    xd_arena_rewind(x->tmp, above);
+    if (in != out)
+        h = reshape_channels(r, h, &w->shortcut);
+    f = normal(r, a, &w->norm2);
+    causal(r, h, &f, &w->conv2, h);
+    if (in != out)
+        renew(r, d[0], d[1], d[2], out);
+    else
+        xd_arena_rewind(x->tmp, mark);
+}
+
+static void middle(run *r)
+{
+    for (int i = 0; i < XD_COG_MID; i++)
+        residual(r, &r->w->mid[i]);
+}
+
+/* Rows and columns are doubled, and frames but the first of an odd number. Doubled frames are equal,
+ * and convolved once. From the last on: the new map lies over the old one. */
+static void upsample(run *r, const xd_cnv *w, int time)
+{
+    xd_exec  *x = r->x;
+    xd_tensor old = r->h;
+    int64_t   T = old.d[0], twice = time && T > 1, odd = twice && T % 2;
+    renew(r, twice ? 2 * T - odd : T, 2 * old.d[1], 2 * old.d[2], old.d[3]);
+    for (int64_t t = T - 1; t >= 0; t--) {
+        size_t    mark = xd_arena_mark(x->tmp);
+        int64_t   to = twice && t ? 2 * t - odd : t;
+        xd_tensor out = xd_rows(r->h, to, 1);
+        xd_conv2d_into(x, out, xd_enlarge(x, xd_rows(old, t, 1), 1, 2, 2), w, 1, pad1, pad1, none);
+        if (twice && (t || !odd))
+            xd_copy_to(x, xd_rows(r->h, to + 1, 1), out);
+        xd_arena_rewind(x->tmp, mark);
+    }
+}
+
+/* The mean of two frames, in f32. */
+static xd_tensor mean_of(xd_exec *x, xd_tensor two)
+{
+    int64_t   n = xd_count(two) / 2, d[4] = { 1, two.d[1], two.d[2], two.d[3] };
+    xd_tensor m = xd_new_as(x, XD_F32, 4, d), b = xd_as(x, xd_rows(two, 1, 1), XD_F32);
+    xd_copy_to(x, m, xd_rows(two, 0, 1));
+    xd_axpby(x, xd_reshape(m, 1, &n), 0.5f, xd_reshape(b, 1, &n), 0.5f);
+    return m;
+}
+
+/* Frames but the first of an odd number are joined in pairs. Pads below and to the right only, so that
+ * cell i looks at pixels 2i .. 2i+2. */
+static void downsample(run *r, const xd_cnv *w, int time)
+{
+    xd_exec  *x = r->x;
+    xd_tensor old = r->h;
+    int64_t   T = old.d[0], half = time && T > 1, odd = half && T % 2, n = half ? (T + 1) / 2 : T;
+    int64_t   d[4] = { n, old.d[1] / 2, old.d[2] / 2, old.d[3] };
+    xd_tensor to = xd_view(old.p, old.type, 4, d);
+    for (int64_t t = 0; t < n; t++) {
+        size_t    mark = xd_arena_mark(x->tmp);
+        xd_tensor s = map(r, 1, d[1], d[2], d[3]);
+        xd_tensor in = half && (t || !odd) ? mean_of(x, xd_rows(old, 2 * t - odd, 2))
+                                           : xd_rows(old, t, 1);
+        xd_conv2d_into(x, s, in, w, 2, no_pad, pad1, none);
+        xd_copy_to(x, xd_rows(to, t, 1), s);
+        xd_arena_rewind(x->tmp, mark);
+    }
+    renew(r, n, d[1], d[2], d[3]);
+}
+
+static void levels(run *r)
+{
+    int last = xd_cog_levels(r->c) - 1;
+    for (int l = 0; l <= last; l++) {
+        const xd_cog_level *w = &r->w->level[l];
+        for (int i = 0; i < xd_cog_residuals(r->c, r->dec); i++)
+            residual(r, &w->res[i]);
+        if (l < last)
+            (r->dec ? upsample : downsample)(r, &w->change, l < r->c->halvings);
+    }
+}
+
+/* ---- batches ------------------------------------------------------------------------------- */
+
+static void begin_batch(run *r, xd_tensor in)
+{
+    feed f = plain(in);
+    r->base = xd_arena_mark(r->x->tmp);
+    r->at = 0;
+    renew(r, in.d[0], in.d[1], in.d[2], r->w->in.w.out);
+    causal(r, r->h, &f, &r->w->in, none);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void decode_batch(run *r, xd_tensor lat, xd_tensor rgb, const xd_lin *before)
+{
+    xd_exec *x = r->x;
+    size_t   mark = xd_arena_mark(x->tmp);
+    r->z = map(r, lat.d[0], lat.d[1], lat.d[2], lat.d[3]);
+    size_t above = xd_arena_mark(x->tmp);
+    if (before)
+        xd_linear_into(x, flat(r->z), xd_as(x, flat(lat), before->w.type), before);
+    else
+        xd_copy_to(x, r->z, lat);
+    xd_arena_rewind(x->tmp, above);
+    begin_batch(r, r->z);
+    middle(r);
+    levels(r);
+    feed f = normal(r, r->h, &r->w->norm);
+    causal(r, rgb, &f, &r->w->out, none);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void encode_batch(run *r, xd_tensor rgb, xd_tensor moments, const xd_lin *after)
+{
+    xd_exec *x = r->x;
+    size_t   mark = xd_arena_mark(x->tmp);
+    begin_batch(r, rgb);
+    levels(r);
+    middle(r);
+    feed      f = normal(r, r->h, &r->w->norm);
+    xd_tensor m = after ? map(r, moments.d[0], moments.d[1], moments.d[2], moments.d[3]) : moments;
+    causal(r, m, &f, &r->w->out, none);
+    if (after)
+        xd_linear_into(x, flat(moments), flat(m), after);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* A rank's band of a cut video may have no rows. */
+static int fits(xd_exec *x, const xd_cog_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t rgb_ch,
+                int64_t lat_ch)
+{
+    int64_t f = (int64_t)1 << (xd_cog_levels(c) - 1);
+    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && rgb.d[0] > 0 && lat.d[0] > 0 && lat.d[2] > 0 &&
+                    rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == rgb_ch &&
+                    lat.d[3] == lat_ch,
+                    "vae: %lld frames of %lld x %lld pixels do not go with %lld frames of %lld x %lld "
+                    "cells of %lld channels", (long long)rgb.d[0], (long long)rgb.d[2],
+                    (long long)rgb.d[1], (long long)lat.d[0], (long long)lat.d[2],
+                    (long long)lat.d[1], (long long)lat.d[3]);
+}
+
+static int right_number(xd_exec *x, int64_t is, int64_t want)
+{
+    return xd_check(x, is == want, "vae: room for %lld frames where there will be %lld", (long long)is,
+                    (long long)want);
+}
+
+void xd_cog_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
+{
+    const xd_cog_cfg  *c = n->cfg;
+    const xd_cog_glob *g = n->glob;
+    const xd_vae_info  v = { .cell = { 1 << c->halvings } };
+    size_t             mark = xd_arena_mark(x->tmp);
+    int64_t            T = lat.d[0], done = 0;
+    run                r = { .x = x, .c = c, .w = &g->dec, .dec = 1, .first = 1 };
+    if (!fits(x, c, rgb, lat, c->out_channels, c->latent_channels) ||
+        !right_number(x, rgb.d[0], xd_vae_frames(&v, T)))
+        return;
+    if (T >= 2 * LATENTS)
+        open_caches(&r, lat.d[1], lat.d[2]);
+    for (int64_t t = 0, k; t < T; t += k, r.first = 0) {
+        k = t ? LATENTS : least(T, LATENTS + T % LATENTS);
+        int64_t frames = xd_vae_frames(&v, k);
+        decode_batch(&r, xd_rows(lat, t, k), xd_rows(rgb, done, frames),
+                     c->post_quant ? &g->post_quant : NULL);
+        done += frames;
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+void xd_cog_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
+{
+    const xd_cog_cfg  *c = n->cfg;
+    const xd_cog_glob *g = n->glob;
+    const xd_vae_info  v = { .cell = { 1 << c->halvings } };
+    size_t             mark = xd_arena_mark(x->tmp);
+    int64_t            T = rgb.d[0], done = 0;
+    run                r = { .x = x, .c = c, .w = &g->enc, .first = 1 };
+    if (!fits(x, c, rgb, moments, c->in_channels, 2 * c->latent_channels) ||
+        !right_number(x, moments.d[0], xd_vae_latents(&v, T)))
+        return;
+    if (T >= 2 * SAMPLES)
+        open_caches(&r, rgb.d[1], rgb.d[2]);
+    for (int64_t t = 0, k; t < T; t += k, r.first = 0) {
+        k = t ? SAMPLES : least(T, SAMPLES + T % SAMPLES);
+        int64_t frames = xd_vae_latents(&v, k);
+        encode_batch(&r, xd_rows(rgb, t, k), xd_rows(moments, done, frames),
+                     c->quant ? &g->quant : NULL);
+        done += frames;
+    }
+    xd_arena_rewind(x->tmp, mark);
+}

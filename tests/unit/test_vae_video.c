@@ -1,0 +1,162 @@
+/* test_vae_video.c - the autoencoder of CogVideoX against diffusers.
+ *
+ * tools/golden_cog_vae.py computed tests/golden/cog-vae with the random weights and inputs that this
+ * program makes of a name. Tolerances are shares of the largest value: f32 1e-5, bf16 3e-2. Every run
+ * is counted first, and must then use exactly the memory that was counted. */
+#include "models.h"
+
+#include "base/rng.h"
+
+static const char *const cases[] = { "four", "two", "eight", "one" };
+
+static void published_listings(void **state)
+{
+    static const char *const dirs[] = {
+        "THUDM/CogVideoX-2b/vae", "THUDM/CogVideoX-5b/vae", "THUDM/CogVideoX-5b-I2V/vae",
+        "THUDM/CogVideoX1.5-5B/vae", "THUDM/CogVideoX1.5-5B-I2V/vae",
+    };
+    (void)state;
+    published(dirs, sizeof dirs / sizeof dirs[0]);
+}
+
+static void refusals(void **state)
+{
+    const char *cog = "AutoencoderKLCogVideoX";
+    (void)state;
+    refuses(cog, "{\"act_fn\":\"gelu\"}", XD_EUNSUPPORTED, "gelu");
+    refuses(cog, "{\"norm_num_groups\":48}", XD_EFORMAT, "norm_num_groups");
+    refuses(cog, "{\"temporal_compression_ratio\":3}", XD_EUNSUPPORTED, "is 3");
+    refuses(cog, "{\"temporal_compression_ratio\":16}", XD_EUNSUPPORTED, "up to 8");
+    refuses(cog, "{\"block_out_channels\":[32,64]}", XD_EFORMAT, "down_block_types");
+    refuses(cog, "{\"up_block_types\":[\"A\",\"B\",\"C\",\"D\"]}", XD_EUNSUPPORTED, "names A");
+    refuses(cog, "{\"use_quant_conv\":true}", XD_EUNSUPPORTED, "16 channels");
+    refuses(cog, "{\"latents_mean\":1}", XD_EUNSUPPORTED, "latents_mean");
+    refuses(cog, "{\"layers_per_block\":99}", XD_EUNSUPPORTED, "99");
+    refuses(cog, "{\"sample_width\":0}", XD_EUNSUPPORTED, "sample_width");
+    refuses(cog, "{\"scaling_factor\":0}", XD_EFORMAT, "scaling_factor");
+}
+
+/* The published numbers, and how many frames they make of each other. */
+static void infos(void **state)
+{
+    static const int64_t decoded[][2] = { { 1, 1 }, { 2, 8 }, { 3, 9 }, { 4, 16 }, { 13, 49 } };
+    static const int64_t encoded[][2] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 8, 2 }, { 9, 3 }, { 10, 3 },
+                                          { 15, 4 }, { 16, 4 }, { 20, 5 }, { 49, 13 } };
+    part        p = { .config = NULL };
+    xd_vae_info v;
+    xd_err      e = { 0 };
+    (void)state;
+    ok(xd_net_open(&p.net, find(&p, "AutoencoderKLCogVideoX"), NULL, "defaults", &e), &e);
+    p.vae->info(p.net.cfg, &v);
+    assert_int_equal(v.channels, 16);
+    assert_true(v.cell[0] == 4 && v.cell[1] == 8 && v.cell[2] == 8);
+    assert_true(v.scaling == 1.15258426 && v.shift == 0 && v.invert == 0);
+    for (size_t i = 0; i < sizeof decoded / sizeof *decoded; i++)
+        assert_int_equal(xd_vae_frames(&v, decoded[i][0]), decoded[i][1]);
+    for (size_t i = 0; i < sizeof encoded / sizeof *encoded; i++)
+        assert_int_equal(xd_vae_latents(&v, encoded[i][0]), encoded[i][1]);
+    close_part(&p);
+}
+
+/* ---- against diffusers --------------------------------------------------------------------- */
+
+static void call(xd_exec *x, const part *p, int encode, int tiled, xd_tensor in, xd_tensor out)
+{
+    if (tiled)
+        (encode ? xd_vae_encode_tiled : xd_vae_decode_tiled)(x, p->vae, &p->net, in, out, NULL);
+    else
+        (encode ? p->vae->encode : p->vae->decode)(x, &p->net, in, out);
+}
+
+static size_t counted(const bench *b, const part *p, int encode, int tiled, xd_tensor in, xd_tensor out)
+{
+    xd_dev  *count;
+    xd_arena a;
+    xd_exec  x;
+    xd_err   e = { 0 };
+    ok(xd_dev_open_count(&count, b->real, &e), &e);
+    xd_arena_init(&a, (void *)(uintptr_t)XD_ALIGN, SIZE_MAX / 4);
+    xd_exec_init(&x, count, &a, b->type);
+    call(&x, p, encode, tiled, in, out);
+    ok(x.err.code, &x.err);
+    xd_dev_close(&count);
+    return xd_arena_peak(&a);
+}
+
+/* The run that a tensor of the golden file is the result of. */
+static void compare(const char *name, bench *b, const part *p, xd_st *st, int64_t i, double tol)
+{
+    const char *what = xd_st_name(st, i);
+    int         encode = strncmp(what, "encode.", 7) == 0, tiled = strcmp(name, "tiles") == 0;
+    int64_t     T = atoi(what + 7);
+    xd_vae_info v;
+    xd_tensor   shape;
+    xd_exec     x;
+    float      *want = reference(st, what, &shape);
+    p->vae->info(p->net.cfg, &v);
+    int64_t   f = v.cell[1], h = encode ? shape.d[1] * f : shape.d[1] / f;
+    int64_t   w = encode ? shape.d[2] * f : shape.d[2] / f, d[4] = { T, h, w, encode ? 3 : v.channels };
+    xd_tensor in = xd_view(NULL, XD_F32, 4, d), out = xd_view(NULL, XD_F32, 4, shape.d);
+    float    *number = in.p = malloc(xd_bytes(in)), *got = out.p = malloc(xd_bytes(out));
+    assert_int_equal(shape.d[0], encode ? xd_vae_latents(&v, T) : xd_vae_frames(&v, T));
+    for (int64_t k = 0; k < xd_count(in); k++)
+        number[k] = xd_random_weight(xd_hash_text(what), (uint64_t)k) * (encode ? 0.5f : 1.0f);
+    size_t size = counted(b, p, encode, tiled, in, out);
+    assert_true(size <= b->tmp.cap);
+    xd_exec_init(&x, b->dev, &b->tmp, b->type);
+    b->tmp.peak = 0;
+    call(&x, p, encode, tiled, in, out);
+    ok(x.err.code, &x.err);
+    assert_int_equal(xd_arena_mark(&b->tmp), 0);
+    assert_int_equal(xd_arena_peak(&b->tmp), size);
+    near(what, got, want, xd_count(out), tol);
+    free(want), free(number), free(got);
+}
+
+static void all_cases(xd_dtype want, double tol)
+{
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        char    path[256];
+        part    p;
+        bench   b;
+        xd_decl d;
+        xd_err  e = { 0 };
+        xd_st  *st = NULL;
+        snprintf(path, sizeof path, "tests/golden/cog-vae/%s", cases[c]);
+        open_config(&p, path);
+        snprintf(path, sizeof path, "tests/golden/cog-vae/%s/golden.safetensors", cases[c]);
+        ok(xd_st_open(&st, path, "model", &e), &e);
+        open_bench(&b, want, 0);
+        visit(&p, b.dev, b.type, XD_VISIT_RANDOM, &d);
+        assert_true(xd_st_count(st) >= 4);
+        for (int64_t i = 0; i < xd_st_count(st); i++)
+            compare(cases[c], &b, &p, st, i, tol);
+        xd_st_close(&st);
+        close_part(&p);
+        close_bench(&b);
+    }
+}
+
+static void golden_f32(void **state)
+{
+    (void)state;
+    all_cases(XD_F32, 1e-5);
+}
+
+static void golden_bf16(void **state)
+{
+    (void)state;
+    all_cases(XD_BF16, 3e-2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_listings),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(infos),
+        cmocka_unit_test(golden_f32),
+        cmocka_unit_test(golden_bf16),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
