@@ -28,7 +28,7 @@ static const char *in_scratch(const char *name)
     return path[at];
 }
 
-static void scratch_put(const char *name, const void *data, size_t len)
+static inline void scratch_put(const char *name, const void *data, size_t len)
 {
     FILE *f = fopen(in_scratch(name), "wb");
     if (!f || fwrite(data, 1, len, f) != len || fclose(f) != 0) {

@@ -1,0 +1,47 @@
+/* av.h - inside io: FFmpeg's libraries, loaded when the first video is written and never before.
+ *
+ * Their headers are those of the build; the libraries are asked for by the same major version, in
+ * which FFmpeg keeps its ABI. */
+#ifndef XD_IO_AV_H
+#define XD_IO_AV_H
+
+#ifdef XD_WITH_VIDEO
+
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libavutil/opt.h>
+#include <libswscale/swscale.h>
+
+#include "base/err.h"
+
+enum { XD_AV_UTIL, XD_AV_CODEC, XD_AV_FORMAT, XD_AV_SCALE, XD_AV_LIBS };
+
+#define XD_AV_FUNCTIONS(X)                                                                        \
+    X(UTIL, av_dict_free) X(UTIL, av_dict_parse_string) X(UTIL, av_dict_set)                      \
+    X(UTIL, av_frame_alloc) X(UTIL, av_frame_free) X(UTIL, av_frame_get_buffer)                   \
+    X(UTIL, av_frame_make_writable) X(UTIL, av_freep) X(UTIL, av_log_get_level)                   \
+    X(UTIL, av_log_set_level) X(UTIL, av_malloc) X(UTIL, av_opt_set_int) X(UTIL, av_strerror)     \
+    X(CODEC, av_packet_alloc) X(CODEC, av_packet_free) X(CODEC, av_packet_rescale_ts)             \
+    X(CODEC, avcodec_alloc_context3) X(CODEC, avcodec_find_encoder_by_name)                       \
+    X(CODEC, avcodec_free_context) X(CODEC, avcodec_open2)                                        \
+    X(CODEC, avcodec_parameters_from_context) X(CODEC, avcodec_receive_packet)                    \
+    X(CODEC, avcodec_send_frame)                                                                  \
+    X(FORMAT, av_interleaved_write_frame) X(FORMAT, av_write_trailer)                             \
+    X(FORMAT, avformat_alloc_output_context2) X(FORMAT, avformat_free_context)                    \
+    X(FORMAT, avformat_new_stream) X(FORMAT, avformat_write_header) X(FORMAT, avio_alloc_context) \
+    X(FORMAT, avio_context_free) X(FORMAT, avio_flush)                                            \
+    X(SCALE, sws_alloc_context) X(SCALE, sws_freeContext) X(SCALE, sws_getCoefficients)           \
+    X(SCALE, sws_init_context) X(SCALE, sws_scale) X(SCALE, sws_setColorspaceDetails)
+
+typedef struct xd_av {
+#define XD_AV_FIELD(lib, name) __typeof__(name) *name;
+    XD_AV_FUNCTIONS(XD_AV_FIELD)
+#undef XD_AV_FIELD
+} xd_av;
+
+/* The functions, loaded once a process. XD_EUNSUPPORTED names the library that is not there. */
+xd_status xd_av_load(const xd_av **av, xd_err *e);
+
+#endif
+
+#endif

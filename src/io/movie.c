@@ -1,0 +1,423 @@
+/* movie.c - MP4, QuickTime, Matroska and WebM by FFmpeg.
+ *
+ * FFmpeg writes to the file that its caller opened, which has no name yet, through the doors below.
+ * A second pass that moves an MP4's index to the front asks for the file again by name and is handed
+ * another door to the same file. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "io/vcodec.h"
+
+#ifdef XD_WITH_VIDEO
+
+#include "io/av.h"
+
+enum { DOOR_BYTES = 1 << 16, MAXCODER = 3, THREADS = 4 };
+
+typedef struct coder {
+    const char *name;
+    const char *options;        /* "key=value:..."                                             */
+    double      bits;           /* a pixel and frame, where an encoder has no notion of quality */
+    const char *warn;           /* what is worse than the first one of the row                 */
+} coder;
+
+typedef struct format {
+    const char *muxer, *options;
+    coder       coders[MAXCODER];       /* the first that this machine has                     */
+} format;
+
+#define H264                                                                                      \
+    { { "libx264", "crf=17:preset=medium", 0, NULL }, { "libopenh264", "", 0.25, NULL },          \
+      { "mpeg4", "flags=+qscale:global_quality=236", 0,                                           \
+        "MPEG-4 part 2, which browsers do not play" } }
+static const format mp4 = { "mp4", "movflags=+faststart", H264 },
+                    mov = { "mov", "movflags=+faststart+use_metadata_tags", H264 }, mkv = { "matroska", "", H264 },
+                    webm = { "webm", "", { { "libvpx-vp9", "crf=20:deadline=good:cpu-used=2:"
+                                             "row-mt=1", 0, NULL },
+                                           { "libvpx", "crf=6:qmin=0:qmax=30", 0.5, "VP8" } } };
+
+typedef struct movie {
+    const xd_av     *av;
+    const xd_film   *film;
+    const char      *path;
+    xd_err          *e;
+    AVFormatContext *mux;
+    AVStream        *stream;
+    AVCodecContext  *coder;
+    struct SwsContext *sws;
+    AVFrame         *rgb, *yuv;
+    AVPacket        *packet;
+} movie;
+
+/* ---- doors to a file ----------------------------------------------------------------------- */
+
+typedef struct door {
+    int     fd, why;            /* why: errno of the first write that failed                   */
+    int64_t at;
+} door;
+
+static int door_read(void *cookie, uint8_t *buf, int n)
+{
+    door   *d = cookie;
+    ssize_t got = pread(d->fd, buf, (size_t)n, d->at);
+    if (got > 0)
+        d->at += got;
+    return got > 0 ? (int)got : got ? AVERROR(errno) : AVERROR_EOF;
+}
+
+#if LIBAVFORMAT_VERSION_MAJOR >= 61
+static int door_write(void *cookie, const uint8_t *buf, int n)
+#else
+static int door_write(void *cookie, uint8_t *buf, int n)
+#endif
+{
+    door *d = cookie;
+    for (int done = 0; done < n;) {
+        ssize_t put = pwrite(d->fd, buf + done, (size_t)(n - done), d->at);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0) {
+            int why = put < 0 ? errno : ENOSPC;
+            d->why = d->why ? d->why : why;
+            return AVERROR(why);
+        }
+        done += (int)put;
+        d->at += put;
+    }
+    return n;
+}
+
+static int64_t door_seek(void *cookie, int64_t offset, int whence)
+{
+    door       *d = cookie;
+    struct stat s;
+    if (fstat(d->fd, &s) != 0)
+        return AVERROR(errno);
+    whence &= ~AVSEEK_FORCE;
+    if (whence == AVSEEK_SIZE)
+        return s.st_size;
+    return d->at = offset + (whence == SEEK_END ? s.st_size : whence == SEEK_CUR ? d->at : 0);
+}
+
+static AVIOContext *door_open(const xd_av *av, door *d, int writes)
+{
+    unsigned char *buf = av->av_malloc(DOOR_BYTES);
+    AVIOContext   *io = buf ? av->avio_alloc_context(buf, DOOR_BYTES, writes, d, door_read,
+                                                     writes ? door_write : NULL, door_seek) : NULL;
+    if (!io)
+        av->av_freep(&buf);
+    return io;
+}
+
+static void door_close(const xd_av *av, AVIOContext **io)
+{
+    if (*io)
+        av->av_freep(&(*io)->buffer);
+    av->avio_context_free(io);
+}
+
+/* What a muxer opens besides its file, which can only be the same file for reading. */
+static int second_open(AVFormatContext *mux, AVIOContext **io, const char *url, int flags,
+                       AVDictionary **options)
+{
+    const movie *m = mux->opaque;
+    door        *first = mux->pb->opaque, *d;
+    (void)url;
+    (void)options;
+    *io = NULL;
+    if (flags != AVIO_FLAG_READ)
+        return AVERROR(ENOSYS);
+    if (!(d = m->av->av_malloc(sizeof *d)))
+        return AVERROR(ENOMEM);
+    *d = (door){ .fd = first->fd };
+    if (!(*io = door_open(m->av, d, 0)))
+        m->av->av_freep(&d);
+    return *io ? 0 : AVERROR(ENOMEM);
+}
+
+static int second_close(AVFormatContext *mux, AVIOContext *io)
+{
+    const movie *m = mux->opaque;
+    m->av->av_freep(&io->opaque);
+    door_close(m->av, &io);
+    return 0;
+}
+
+/* ---- setting up ---------------------------------------------------------------------------- */
+
+static xd_status failed(const movie *m, int code, const char *what)
+{
+    char why[AV_ERROR_MAX_STRING_SIZE] = "";
+    const door *d = m->mux && m->mux->pb ? m->mux->pb->opaque : NULL;
+    if (d && d->why)
+        return xd_fail(m->e, XD_EIO, "cannot write %s: %s", m->path, strerror(d->why));
+    m->av->av_strerror(code, why, sizeof why);
+    return xd_fail(m->e, code == AVERROR(ENOMEM) ? XD_ENOMEM : XD_EIO,
+                   "%s: FFmpeg failed to %s %lld frames of %lldx%lld: %s", m->path, what,
+                   (long long)m->film->n, (long long)m->film->w, (long long)m->film->h, why);
+}
+
+/* Colours as HD video has them: BT.709, 16..235, chroma at the left of two pixels. */
+static void set_colours(AVCodecContext *c)
+{
+    c->pix_fmt = AV_PIX_FMT_YUV420P;
+    c->color_range = AVCOL_RANGE_MPEG;
+    c->color_primaries = AVCOL_PRI_BT709;
+    c->color_trc = AVCOL_TRC_BT709;
+    c->colorspace = AVCOL_SPC_BT709;
+    c->chroma_sample_location = AVCHROMA_LOC_LEFT;
+}
+
+/* NULL: this machine does not have it, or cannot use it. */
+static AVCodecContext *coder_open(const movie *m, const coder *row, int *code)
+{
+    const xd_film  *f = m->film;
+    const AVCodec  *codec = m->av->avcodec_find_encoder_by_name(row->name);
+    AVCodecContext *c = codec ? m->av->avcodec_alloc_context3(codec) : NULL;
+    AVDictionary   *options = NULL;
+    if (!c)
+        return NULL;
+    c->width = (int)(f->w + f->w % 2);
+    c->height = (int)(f->h + f->h % 2);
+    xd_video_rate(f->fps, &c->framerate.num, &c->framerate.den);
+    c->time_base = (AVRational){ c->framerate.den, c->framerate.num };
+    c->sample_aspect_ratio = (AVRational){ 1, 1 };
+    c->thread_count = THREADS;
+    c->bit_rate = (int64_t)(row->bits * c->width * c->height * f->fps);
+    set_colours(c);
+    if (m->mux->oformat->flags & AVFMT_GLOBALHEADER)
+        c->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
+    m->av->av_dict_parse_string(&options, row->options, "=", ":", 0);
+    *code = m->av->avcodec_open2(c, codec, &options);
+    m->av->av_dict_free(&options);
+    if (*code < 0)
+        m->av->avcodec_free_context(&c);
+    return c;
+}
+
+static xd_status open_coder(movie *m, const format *row)
+{
+    int code = AVERROR_ENCODER_NOT_FOUND;
+    for (int i = 0; i < MAXCODER && row->coders[i].name; i++) {
+        const coder *c = &row->coders[i];
+        if (!(m->coder = coder_open(m, c, &code)))
+            continue;
+        if (c->warn)
+            xd_log(XD_LOG_WARN, "%s: this machine's FFmpeg has no %s, so the video is %s", m->path,
+                   row->coders[0].name, c->warn);
+        return XD_OK;
+    }
+    return failed(m, code, "open an encoder for");
+}
+
+static int texts_set(const movie *m, const xd_image_text *t)
+{
+    for (; t->key; t++) {
+        const char *key = !strcmp(t->key, "parameters") ? "comment" :
+                          !strcmp(t->key, "xdit") ? "description" : t->key;
+        if (m->av->av_dict_set(&m->mux->metadata, key, t->value, 0) < 0)
+            return 0;
+    }
+    return 1;
+}
+
+static xd_status open_mux(movie *m, const format *row, door *d, const xd_image_text *texts)
+{
+    int code = m->av->avformat_alloc_output_context2(&m->mux, NULL, row->muxer, NULL);
+    if (code < 0)
+        return failed(m, code, "open a file for");
+    m->mux->opaque = m;
+    m->mux->io_open = second_open;
+    m->mux->io_close2 = second_close;
+    m->stream = m->av->avformat_new_stream(m->mux, NULL);
+    m->mux->pb = door_open(m->av, d, 1);
+    return m->stream && m->mux->pb && texts_set(m, texts) ? XD_OK : failed(m, AVERROR(ENOMEM), "hold");
+}
+
+static xd_status write_head(movie *m, const format *row)
+{
+    AVDictionary *options = NULL;
+    int           code = m->av->avcodec_parameters_from_context(m->stream->codecpar, m->coder);
+    m->stream->time_base = m->coder->time_base;
+    m->stream->avg_frame_rate = m->coder->framerate;
+    m->av->av_dict_parse_string(&options, row->options, "=", ":", 0);
+    if (code >= 0)
+        code = m->av->avformat_write_header(m->mux, &options);
+    m->av->av_dict_free(&options);
+    return code < 0 ? failed(m, code, "begin a file of") : XD_OK;
+}
+
+static AVFrame *frame_new(const movie *m, int pixels)
+{
+    AVFrame *f = m->av->av_frame_alloc();
+    if (!f)
+        return NULL;
+    f->format = pixels;
+    f->width = m->coder->width;
+    f->height = m->coder->height;
+    if (m->av->av_frame_get_buffer(f, 0) < 0)
+        m->av->av_frame_free(&f);
+    return f;
+}
+
+static int sws_set(const movie *m, const char *name, int64_t v)
+{
+    return m->av->av_opt_set_int(m->sws, name, v, 0) >= 0;
+}
+
+static xd_status open_frames(movie *m)
+{
+    const AVCodecContext *c = m->coder;
+    m->rgb = frame_new(m, AV_PIX_FMT_RGB24);
+    m->yuv = frame_new(m, c->pix_fmt);
+    m->packet = m->av->av_packet_alloc();
+    m->sws = m->av->sws_alloc_context();
+    if (!m->rgb || !m->yuv || !m->packet || !m->sws)
+        return failed(m, AVERROR(ENOMEM), "hold");
+    m->yuv->color_range = c->color_range;
+    m->yuv->colorspace = c->colorspace;
+    m->yuv->color_primaries = c->color_primaries;
+    m->yuv->color_trc = c->color_trc;
+    m->yuv->chroma_location = c->chroma_sample_location;
+    const int *bt709 = m->av->sws_getCoefficients(SWS_CS_ITU709);
+    int        ok = sws_set(m, "srcw", c->width) && sws_set(m, "srch", c->height) &&
+             sws_set(m, "dstw", c->width) && sws_set(m, "dsth", c->height) &&
+             sws_set(m, "src_format", AV_PIX_FMT_RGB24) && sws_set(m, "dst_format", c->pix_fmt) &&
+             sws_set(m, "dst_h_chr_pos", 0) && sws_set(m, "dst_v_chr_pos", 128) &&
+             sws_set(m, "sws_flags", SWS_BICUBIC | SWS_FULL_CHR_H_INP | SWS_ACCURATE_RND);
+    if (ok)
+        m->av->sws_setColorspaceDetails(m->sws, bt709, 1, bt709, 0, 0, 1 << 16, 1 << 16);
+    return ok && m->av->sws_init_context(m->sws, NULL, NULL) >= 0 ? XD_OK :
+        failed(m, AVERROR(EINVAL), "convert the colours of");
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+/* Frame i into rows with room for whole vectors behind them; the last pixel of an odd side twice. */
+static void take(const movie *m, int64_t i)
+{
+    const xd_film *f = m->film;
+    const uint8_t *from = f->rgb + i * f->w * f->h * 3;
+    for (int64_t y = 0; y < m->rgb->height; y++) {
+        uint8_t *to = m->rgb->data[0] + y * m->rgb->linesize[0];
+        memcpy(to, from + (y < f->h ? y : f->h - 1) * f->w * 3, (size_t)f->w * 3);
+        if (f->w % 2)
+            memcpy(to + f->w * 3, to + (f->w - 1) * 3, 3);
+    }
+}
+
+/* What the coder has ready. */
+static int drain(movie *m)
+{
+    int code;
+    while ((code = m->av->avcodec_receive_packet(m->coder, m->packet)) >= 0) {
+        m->packet->stream_index = m->stream->index;
+        m->packet->duration = 1;
+        m->av->av_packet_rescale_ts(m->packet, m->coder->time_base, m->stream->time_base);
+        if ((code = m->av->av_interleaved_write_frame(m->mux, m->packet)) < 0)
+            return code;
+    }
+    return code == AVERROR(EAGAIN) || code == AVERROR_EOF ? 0 : code;
+}
+
+static int encode(movie *m, int64_t i)
+{
+    int code = m->av->av_frame_make_writable(m->yuv);
+    if (code < 0)
+        return code;
+    take(m, i);
+    m->av->sws_scale(m->sws, (const uint8_t *const *)m->rgb->data, m->rgb->linesize, 0, m->rgb->height,
+                     m->yuv->data, m->yuv->linesize);
+    m->yuv->pts = i;
+    code = m->av->avcodec_send_frame(m->coder, m->yuv);
+    return code < 0 ? code : drain(m);
+}
+
+static xd_status write_frames(movie *m)
+{
+    int code = 0;
+    for (int64_t i = 0; i < m->film->n && code >= 0; i++)
+        code = encode(m, i);
+    if (code >= 0)
+        code = m->av->avcodec_send_frame(m->coder, NULL);
+    if (code >= 0)
+        code = drain(m);
+    if (code >= 0)
+        code = m->av->av_write_trailer(m->mux);
+    if (code >= 0) {
+        m->av->avio_flush(m->mux->pb);
+        code = m->mux->pb->error;
+    }
+    return code < 0 || ((const door *)m->mux->pb->opaque)->why ? failed(m, code, "code") : XD_OK;
+}
+
+static void close_movie(movie *m)
+{
+    const xd_av *av = m->av;
+    av->av_frame_free(&m->rgb);
+    av->av_frame_free(&m->yuv);
+    av->av_packet_free(&m->packet);
+    av->sws_freeContext(m->sws);
+    av->avcodec_free_context(&m->coder);
+    if (m->mux)
+        door_close(av, &m->mux->pb);
+    av->avformat_free_context(m->mux);
+}
+
+static const format *format_of(const xd_vcodec *c)
+{
+    return c == &xd_vcodec_mp4 ? &mp4 : c == &xd_vcodec_mov ? &mov : c == &xd_vcodec_mkv ? &mkv : &webm;
+}
+
+static xd_status movie_write(const xd_vcodec *c, xd_out *o, const xd_film *film,
+                             const xd_image_text *texts, xd_err *e)
+{
+    const format *row = format_of(c);
+    movie         m = { .film = film, .path = o->path, .e = e };
+    door          d = { .fd = fileno(o->f) };
+    xd_status     st = xd_av_load(&m.av, e);
+    if (st != XD_OK)
+        return st;
+    int level = m.av->av_log_get_level();
+    m.av->av_log_set_level(AV_LOG_QUIET);
+    st = open_mux(&m, row, &d, texts);
+    if (st == XD_OK)
+        st = open_coder(&m, row);
+    if (st == XD_OK)
+        st = write_head(&m, row);
+    if (st == XD_OK)
+        st = open_frames(&m);
+    if (st == XD_OK)
+        st = write_frames(&m);
+    close_movie(&m);
+    m.av->av_log_set_level(level);
+    return st;
+}
+
+static xd_status movie_ready(const xd_vcodec *c, xd_err *e)
+{
+    const format *row = format_of(c);
+    const xd_av  *av;
+    xd_status     st = xd_av_load(&av, e);
+    if (st != XD_OK)
+        return st;
+    for (int i = 0; i < MAXCODER && row->coders[i].name; i++)
+        if (av->avcodec_find_encoder_by_name(row->coders[i].name))
+            return XD_OK;
+    return xd_fail(e, XD_EUNSUPPORTED, "this machine's FFmpeg has no encoder %s for %s; there are .gif, "
+                   ".rgb, or a .png for each frame", row->coders[0].name, c->tail);
+}
+
+#else                           /* no FFmpeg at compile time: rows that refuse                 */
+#define movie_write NULL
+#define movie_ready NULL
+#endif
+
+#define ROW(label, ending)                                                                        \
+    { .name = label, .tail = ending, .max_side = 16384, .write = movie_write, .ready = movie_ready }
+const xd_vcodec xd_vcodec_mp4 = ROW("MP4", ".mp4"), xd_vcodec_mov = ROW("QuickTime", ".mov"),
+                xd_vcodec_mkv = ROW("Matroska", ".mkv"), xd_vcodec_webm = ROW("WebM", ".webm");
