@@ -48,7 +48,8 @@ static const xd_option own_rows[] = {
       "low-rank differences to add to the weights, SCALE times (default: 1); may be repeated" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
       "a name in .png .jpg .webp .ppm, or .safetensors for latents; of several images: with %04d, "
-      "or name_0001.png is made of name.png" },
+      "or name_0001.png is made of name.png. A video: .mp4 .mov .mkv .webm .gif .rgb, or a picture's "
+      "name, whose %04d is the frame's (default: output.png, of a video output.mp4)" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the machine's best)" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
@@ -94,7 +95,7 @@ static void task_init(task *t)
 {
     int              n, nplan;
     const xd_option *rows = xd_request_options(&n), *plan = xd_parallel_options(&nplan);
-    *t = (task){ .own.output = "output.png" };
+    *t = (task){ 0 };
     t->plan = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1, .ring_degree = 1,
                              .pipefusion_parallel_degree = 1, .data_parallel_degree = 1,
                              .text_tensor_parallel_degree = 1,
@@ -166,18 +167,38 @@ static void print_json(const xd_result *res, int i, const char *name)
     xd_buf_free(&b);
 }
 
+/* Image i's name; that of a video in pictures has %d. */
+static xd_status name_of(const task *t, const xd_result *res, int i, char *name, size_t size, xd_err *e)
+{
+    const xd_image *im = xd_result_image(res, i);
+    return xd_output_video_name(t->own.output, i, t->images, im ? im->frames : 1, name, size, e);
+}
+
+static void print_names(const char *name, int64_t frames)
+{
+    char one[4096];
+    for (int64_t i = 0; i < frames; i++)
+        if (xd_output_name(name, (int)i, (int)frames, one, sizeof one, NULL) == XD_OK)
+            xd_cli_line(NULL, one);
+}
+
 /* Every image is saved as soon as it is done, so that a later failure loses none. */
 static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err *e)
 {
     task     *t = cookie;
     char      name[4096];
-    xd_status st = xd_output_name(t->own.output, i, t->images, name, sizeof name, e);
+    xd_status st = name_of(t, partial, i, name, sizeof name, e);
     if (st == XD_OK)
         st = xd_result_save(partial, i, name, e);
     if (st != XD_OK || t->own.json)
         return st;
+    const xd_image *im = xd_result_image(partial, i);
+    int64_t         files = xd_output_files(name, im ? im->frames : 1);
     xd_bar_clear(&t->bar);
-    xd_cli_line(NULL, name);
+    if (files > 1)
+        print_names(name, files);
+    else
+        xd_cli_line(NULL, name);
     fflush(stdout);
     return XD_OK;
 }
@@ -186,7 +207,7 @@ static void print_all_json(const task *t, const xd_result *res)
 {
     char name[4096];
     for (int i = 0; i < xd_result_count(res); i++)
-        if (xd_output_name(t->own.output, i, t->images, name, sizeof name, NULL) == XD_OK)
+        if (name_of(t, res, i, name, sizeof name, NULL) == XD_OK)
             print_json(res, i, name);
 }
 
@@ -213,9 +234,10 @@ static xd_status take_prompts(task *t)
 /* The pictures and the trace can be written, and not to the same name. */
 static xd_status check_files(task *t)
 {
-    const own *o = &t->own;
-    xd_status  st = xd_output_check(o->output, t->images, &t->err);
-    if (st == XD_OK && o->trace && strcmp(o->trace, o->output) == 0)
+    const own  *o = &t->own;
+    const char *name = o->output ? o->output : xd_output_default(0);
+    xd_status   st = xd_output_check(name, t->images, &t->err);
+    if (st == XD_OK && o->trace && strcmp(o->trace, name) == 0)
         return xd_fail(&t->err, XD_EINVAL, "--trace and --output are the same file %s", o->trace);
     return st == XD_OK && o->trace ? xd_file_writable(o->trace, &t->err) : st;
 }
@@ -241,13 +263,22 @@ static xd_status check(task *t, int *ranks)
                        images);
     r->prompts = o->prompts.v;
     r->nprompts = o->prompts.n;
-    r->latents_only = is_latents(o->output);
+    r->latents_only = o->output && is_latents(o->output);
     r->on_stage = on_stage;
     r->on_step = on_step;
     r->on_image = on_image;
     r->cookie = t;
     t->images = (int)images;
     return t->rank > 0 ? XD_OK : check_files(t);
+}
+
+/* What the output is called depends on what the model makes; every rank asks, so that all refuse. */
+static xd_status check_kind(task *t, const xd_engine *g)
+{
+    int video = xd_makes_videos(g);
+    if (!t->own.output)
+        t->own.output = xd_output_default(video);
+    return xd_output_check_video(t->own.output, video, &t->err);
 }
 
 static void say_times(const task *t, const xd_result *res)
@@ -293,6 +324,8 @@ static xd_status paint(task *t)
     xd_open_args a = open_args(t);
     xd_bar_init(&t->bar, stderr, xd_launch_columns(), o->quiet || t->rank > 0);
     xd_status st = xd_open(&g, &a, &t->err);
+    if (st == XD_OK)
+        st = check_kind(t, g);
     if (st == XD_OK) {
         xd_stop_watch(g);
         st = xd_generate(g, &t->request, &res, &t->err);
@@ -320,6 +353,8 @@ static xd_status launch(task *t, int ranks, int argc, char **argv, int *code)
     a.trace = NULL;
     a.parallel = (xd_parallel){ 0 };
     xd_status st = xd_open(&g, &a, &t->err);
+    if (st == XD_OK)
+        st = check_kind(t, g);
     xd_close(&g);
     return st == XD_OK ? xd_launch_run(&l, code, &t->err) : st;
 }
@@ -342,6 +377,7 @@ static int run(int argc, char **argv)
     else
         xd_stop_arm();
     signal(SIGPIPE, SIG_IGN);   /* a reader that went away is no reason to lose images          */
+    signal(SIGXFSZ, SIG_IGN);   /* a file that grows too long (ulimit -f) is an error to tell   */
     if (st == XD_OK)
         st = check(&t, &ranks);
     if (st == XD_OK)
@@ -381,8 +417,8 @@ static void help(FILE *f)
     for (int i = 0; i < t.tables[1].n; i++)
         more += !xd_opt_grouped(groups, 6, t.tables[1].rows[i].name);
     fputs("Usage: xdit generate --model DIR --prompt TEXT [options]\n\n"
-          "Paints pictures from prompts. In flags - and _ are the same, and so are\n"
-          "--flag value and --flag=value.\n", f);
+          "Paints pictures and videos from prompts. In flags - and _ are the same, and\n"
+          "so are --flag value and --flag=value.\n", f);
     xd_opt_help(f, &t.spec, groups, more ? 7 : 6);
     fputs("\nExample:\n"
           "  xdit generate --model models/demo-pixart --seed 7 --output demo.png \\\n"

@@ -208,17 +208,33 @@ XD_API const char *xd_result_parameters(const xd_result *r, int i);
 XD_API double    xd_result_seconds(const xd_result *r, const char *part);
 /* Bytes that all ranks together sent to each other for the request. */
 XD_API int64_t   xd_result_sent(const xd_result *r);
-/* Writes image i; the format follows the name: .png .jpg .jpeg .webp .ppm, .safetensors (latents).
- * The file appears whole or not at all. */
+/* Writes image i; the format follows the name: .png .jpg .jpeg .webp .ppm, .safetensors (latents); of
+ * a video .mp4 .mov .mkv .webm .gif .rgb (the bytes of its frames, without sizes), or a picture's name
+ * with the %d (%04d) of the frame, from 1, for one file a frame; without a %d, "_%04d" stands before
+ * the extension. A file appears whole or not at all. */
 XD_API xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e);
 XD_API void      xd_result_free(xd_result **r);
 
-/* Can images be written to this name? `path` is one file, or has one %d (%04d) for several. */
+/* Can images be written to this name? `path` is one file, or has one %d (%04d) for several. Asks before
+ * a model is opened; for a video's name it also asks whether this machine can write that format. */
 XD_API xd_status xd_output_check(const char *path, int images, xd_err *e);
+/* Does this model make videos (1) or pictures (0)? */
+XD_API int       xd_makes_videos(const xd_engine *g);
+/* The rest of the check, for which the model is known: a name of a video is refused where `video` is 0. */
+XD_API xd_status xd_output_check_video(const char *path, int video, xd_err *e);
+/* A name where none is given: "output.png"; of a video "output.mp4", or "output.gif" where there is no
+ * FFmpeg. */
+XD_API const char *xd_output_default(int video);
 /* The name of image i (from 0): fills in %d, or puts "_0001" before the extension when there
  * are several images and no %d. */
 XD_API xd_status xd_output_name(const char *path, int i, int images, char *name, size_t size,
                                 xd_err *e);
+/* The same of video i, and for one in pictures the name that xd_result_save wants: the %d is the
+ * frame's, and several videos have "0001_" before it. frames: of each video. */
+XD_API xd_status xd_output_video_name(const char *path, int i, int videos, int64_t frames, char *name,
+                                      size_t size, xd_err *e);
+/* How many files xd_result_save makes of a name and a result of so many frames. */
+XD_API int64_t   xd_output_files(const char *path, int64_t frames);
 /* Removes half-written files; for a signal handler that ends the process. Async-signal-safe. */
 XD_API void xd_output_sweep(void);
 

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/lora.h"
-#include "io/image.h"
+#include "engine/output.h"
 
 enum { MAXTIME = 8 };
 
@@ -253,5 +253,5 @@ xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
     if (!t->image.data)
         return xd_fail(e, XD_EINVAL, "the request made latents only; save them as .safetensors");
     xd_image_text texts[] = { { "parameters", t->parameters }, { "xdit", t->json }, { NULL, NULL } };
-    return xd_image_write(path, t->image.data, t->image.width, t->image.height, texts, e);
+    return xd_output_write(path, &t->image, texts, e);
 }

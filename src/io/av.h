@@ -5,14 +5,14 @@
 #ifndef XD_IO_AV_H
 #define XD_IO_AV_H
 
+#include "base/err.h"
+
 #ifdef XD_WITH_VIDEO
 
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
 #include <libavutil/opt.h>
 #include <libswscale/swscale.h>
-
-#include "base/err.h"
 
 enum { XD_AV_UTIL, XD_AV_CODEC, XD_AV_FORMAT, XD_AV_SCALE, XD_AV_LIBS };
 

@@ -20,7 +20,11 @@ g "an output directory that is not there" 1 "$T/no/where" --model "$MODEL" --pro
     -o "$T/no/where/x.png"
 g "a directory as output" "[12]" "$T/empty" --model "$MODEL" --prompt a -o "$T/empty"
 g "an output that cannot be written" 1 "/proc/x.png" --model "$MODEL" --prompt a -o /proc/x.png
-g "an unknown picture format" "[12]" "x.gif" --model "$MODEL" --prompt a -o "$T/x.gif"
+g "an unknown format" 2 "x.avi" --model "$MODEL" --prompt a -o "$T/x.avi"
+for ext in mp4 gif rgb; do
+    g "a video of a model of pictures: .$ext" 2 "x.$ext is that of a video, and this model makes pictures" \
+        --model "$MODEL" --prompt a -o "$T/x.$ext"
+done
 # The output is looked at before the model is: a wrong name costs no waiting.
 g "a wrong output is found first" 1 "$T/no/x.png" --model "$T/nothing" --prompt a -o "$T/no/x.png"
 

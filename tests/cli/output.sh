@@ -55,6 +55,12 @@ check "and gone before the name is printed" sh -c "tr '\r' '\n' <$T/stdout | gre
 
 (cd "$T" && "$XDIT" generate -m "$MODEL" -p a --steps 1 -q >"$T/stdout" 2>&1)
 check "the default name is output.png" [ "$(cat "$T/stdout")" = output.png -a -s "$T/output.png" ]
+( ulimit -f 4; "$XDIT" generate -m "$MODEL" -p a --steps 1 -q -o "$T/d/x.ppm" >"$T/stdout" 2>"$T/stderr" )
+rc=$? err=$(cat "$T/stderr")
+check "a file that may not grow is an error" [ "$rc" = 1 ]
+check "that is told" said "^xdit: cannot write .*x.ppm"
+check "and leaves nothing" [ -z "$(ls -A "$T/d")" ]
+check "FFmpeg is not loaded at start" sh -c '! ldd "$1" | grep -Eq "libav|libsw"' x "$XDIT"
 try inspect "$MODEL"
 check "inspect" [ "$rc" = 0 -a -n "$out" -a -z "$err" ]
 try inspect "$MODEL" --json

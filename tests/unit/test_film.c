@@ -287,7 +287,7 @@ static void open_reading(reading *r, const char *name)
 static void take_frames(reading *r, const xd_film *f)
 {
     while (avcodec_receive_frame(r->coder, r->frame) >= 0) {
-        const int *table = sws_getCoefficients(r->frame->colorspace);
+        const int *table = sws_getCoefficients((int)r->frame->colorspace);
         int        full = r->frame->color_range == AVCOL_RANGE_JPEG;
         sws_setColorspaceDetails(r->sws, table, full, table, 1, 0, 1 << 16, 1 << 16);
         sws_scale(r->sws, (const uint8_t *const *)r->frame->data, r->frame->linesize, 0,
