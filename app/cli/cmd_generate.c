@@ -286,10 +286,11 @@ static void say_times(const task *t, const xd_result *res)
     static const char *const parts[] = { "text", "load", "denoise", "decode" };
     const char              *sep = ": ";
     int                      n = xd_result_count(res);
+    const xd_image          *im = xd_result_image(res, 0);
     if (t->own.quiet || t->rank > 0)
         return;
-    fprintf(stderr, "xdit: %d image%s in %.2f s", n, n == 1 ? "" : "s",
-            xd_result_seconds(res, "total"));
+    fprintf(stderr, "xdit: %d %s%s in %.2f s", n, im && im->fps > 0 ? "video" : "image",
+            n == 1 ? "" : "s", xd_result_seconds(res, "total"));
     if (xd_result_sent(res) > 0)
         fprintf(stderr, ", %.1f MB between ranks", (double)xd_result_sent(res) / 1e6);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
