@@ -1,4 +1,4 @@
-/* halo.c - an image cut into bands of rows: convolutions, group norms and attention of the VAE.
+/* halo.c - an image or a video cut into bands of rows: convolutions, group norms and attention of the VAE.
  *
  * The latent's rows are cut over the ranks by the ruler (lay->len[XD_IMG] rows, nsp ranks); at
  * every resolution a band is that range times the scale, which the width of the tensor at hand
@@ -47,19 +47,7 @@ static xd_span needed(xd_span out, const xd_conv *a, int64_t height)
     return (xd_span){ lo, hi - lo };
 }
 
-/* Rows [from, from + n) of an image [1,H,W,C], whose first row is `first`. */
-static xd_tensor rows_in(xd_tensor t, int64_t first, xd_span s)
-{
-    t.p = (char *)t.p + (s.start - first) * t.s[1] * (int64_t)xd_dtype_size(t.type);
-    t.d[1] = s.n;
-    t.nd = 3;
-    for (int i = 0; i < 3; i++)
-        t.d[i] = t.d[i + 1], t.s[i] = t.s[i + 1];
-    t.d[3] = 1, t.s[3] = 0;
-    return t;
-}
-
-/* Rows [s.start, s.start + s.n) of an image whose first row is `first`, as an image. */
+/* Rows [s.start, s.start + s.n) of frames [T,H,W,C] whose first row is `first`. */
 static xd_tensor part_of(xd_tensor t, int64_t first, xd_span s)
 {
     if (t.p)
@@ -69,13 +57,18 @@ static xd_tensor part_of(xd_tensor t, int64_t first, xd_span s)
 }
 
 /* Output rows next to a neighbour's band: the input that they need, mine beside what comes. */
-typedef struct edge { xd_span out, need; xd_tensor in; } edge;
+typedef struct edge {
+    xd_span   out, need;
+    xd_tensor in;
+    xd_tensor plus;             /* the residual of a kernel over frames                        */
+} edge;
 
 typedef struct cut {            /* a convolution of my band                                    */
     const xd_conv *a;
     int64_t scale, out_scale, height;
     xd_span mine, out;          /* rows of input and output                                    */
     xd_span inner;              /* output rows that need none but mine                         */
+    int     over;               /* a kernel over frames: edges are computed with the rest, then anew */
     edge    e[2];               /* those above and below                                       */
 } cut;
 
@@ -100,7 +93,8 @@ static void find_edges(xd_exec *x, cut *k)
         edge     *e = &k->e[i];
         xd_tensor in = k->a->in;
         e->need = needed(e->out, k->a, k->height);
-        e->in = xd_new_as(x, in.type, 4, (int64_t[]){ 1, e->need.n, in.d[2], in.d[3] });
+        e->in = xd_new_as(x, in.type, 4, (int64_t[]){ in.d[0], e->need.n, in.d[2], in.d[3] });
+        e->plus = part_of(k->a->residual, k->out.start, e->out);
     }
 }
 
@@ -117,9 +111,9 @@ static void address(xd_exec *x, halo *h, const cut *k, xd_tensor in, const xd_te
         get = at ? common(k->e[1].need, has) : get;
         give.n = other ? give.n : 0;
         get.n = other ? get.n : 0;
-        h->give[r] = rows_in(in, k->mine.start, give.n ? give : (xd_span){ k->mine.start, 0 });
+        h->give[r] = part_of(in, k->mine.start, give.n ? give : (xd_span){ k->mine.start, 0 });
         xd_span none = { k->e[at].need.start, 0 };
-        h->get[r] = rows_in(edges[at], none.start, get.n ? get : none);
+        h->get[r] = part_of(edges[at], none.start, get.n ? get : none);
     }
 }
 
@@ -139,7 +133,8 @@ static xd_req begin_swap(xd_exec *x, halo *h, const cut *k)
 
 /* Convolves output rows `out` from `in`, which has what they need; what of the padding lies outside
  * the image stays. */
-static void run_rows(xd_exec *x, const xd_mix *next, const cut *k, xd_span out, xd_tensor in)
+static void run_rows(xd_exec *x, const xd_mix *next, const cut *k, xd_span out, xd_tensor in,
+                     xd_tensor plus)
 {
     const xd_conv *a = k->a;
     xd_conv        b = *a;
@@ -149,10 +144,32 @@ static void run_rows(xd_exec *x, const xd_mix *next, const cut *k, xd_span out, 
         return;
     b.in = in;
     b.out = part_of(a->out, k->out.start, out);
-    b.residual = part_of(a->residual, k->out.start, out);
+    b.residual = plus;
     b.lo[1] = lo < 0 ? (int)-lo : 0;
     b.hi[1] = hi > k->height ? (int)(hi - k->height) : 0;
     next->conv(x, next, &b);
+}
+
+/* Rows that need nobody else's. Those of several frames do not lie in one piece, and would be copied
+ * for a kernel over frames: the band is convolved as if nothing lay beyond it, which is right for them
+ * and wrong for the edges, whose residuals are put aside. */
+static void run_inner(xd_exec *x, const xd_mix *next, cut *k)
+{
+    xd_conv a = *k->a;
+    xd_span inner = needed(k->inner, k->a, k->height);
+    if (!k->over) {
+        run_rows(x, next, k, k->inner, part_of(a.in, k->mine.start, inner),
+                 part_of(a.residual, k->out.start, k->inner));
+        return;
+    }
+    for (int i = 0; i < 2 && a.residual.p; i++) {
+        xd_tensor part = k->e[i].plus;
+        k->e[i].plus = xd_new_as(x, part.type, 4, part.d);
+        if (part.d[1])
+            xd_copy_to(x, k->e[i].plus, part);
+    }
+    if (k->inner.n)
+        next->conv(x, next, &a);
 }
 
 /* Rows that need nobody else's are convolved while those of the neighbours are on their way; the
@@ -162,7 +179,7 @@ static void conv(xd_exec *x, const xd_mix *m, xd_conv *a)
     halo         *h = m->priv;
     const xd_mix *next = m->next;
     cut           k = { .a = a, .scale = a->in.d[2] / x->lay->grid[2],
-                        .out_scale = a->out.d[2] / x->lay->grid[2] };
+                        .out_scale = a->out.d[2] / x->lay->grid[2], .over = a->w->kernel[0] > 1 };
     while (!next->conv)
         next = next->next;
     h->scale = k.out_scale;
@@ -174,23 +191,22 @@ static void conv(xd_exec *x, const xd_mix *m, xd_conv *a)
     k.height = x->lay->len[XD_IMG] * k.scale;
     k.mine = band(x, h->c->rank, k.scale);
     k.out = band(x, h->c->rank, k.out_scale);
-    xd_check(x, a->in.d[0] == 1 && a->in.d[1] == k.mine.n && a->out.d[1] == k.out.n,
+    xd_check(x, a->in.d[1] == k.mine.n && a->out.d[1] == k.out.n && (!k.over || k.scale == k.out_scale),
              "parallel VAE: %lld rows of a band of %lld", (long long)a->in.d[1],
              (long long)k.mine.n);
     find_edges(x, &k);
     for (int i = 0; i < 2; i++) {
         xd_span keep = common(k.mine, k.e[i].need);
         if (keep.n)
-            xd_copy_to(x, rows_in(k.e[i].in, k.e[i].need.start, keep),
-                       rows_in(a->in, k.mine.start, keep));
+            xd_copy_to(x, part_of(k.e[i].in, k.e[i].need.start, keep),
+                       part_of(a->in, k.mine.start, keep));
     }
-    xd_req  q = begin_swap(x, h, &k);
-    xd_span inner = needed(k.inner, a, k.height);
-    run_rows(x, next, &k, k.inner, part_of(a->in, k.mine.start, inner));
+    xd_req q = begin_swap(x, h, &k);
+    run_inner(x, next, &k);
     if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
         xd_exec_fail(x, XD_ECOMM, "parallel VAE: rows of a neighbour were lost");
     for (int i = 0; i < 2; i++)
-        run_rows(x, next, &k, k.e[i].out, k.e[i].in);
+        run_rows(x, next, &k, k.e[i].out, k.e[i].in, k.e[i].plus);
     xd_arena_rewind(x->tmp, mark);
 }
 

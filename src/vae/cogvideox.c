@@ -130,7 +130,12 @@ static void cog_info(const void *cfg, xd_vae_info *out)
     const xd_cog_cfg *c = cfg;
     int               f = 1 << (xd_cog_levels(c) - 1);
     *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { 1 << c->halvings, f, f },
-                          .scaling = c->scaling, .shift = c->shift, .invert = c->invert };
+                          .scaling = c->scaling, .shift = c->shift, .invert = c->invert,
+                          .overlap = { 1.0 / 6, 1.0 / 5 } };
+    for (int i = 0; i < 2; i++) {       /* half of the sample                                  */
+        int64_t side = (i ? c->width : c->height) / 2 / f;
+        out->tile[i] = side > 0 ? side : 1;
+    }
 }
 
 /* ---- weights ------------------------------------------------------------------------------ */

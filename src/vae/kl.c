@@ -184,8 +184,8 @@ static void kl_info(const void *cfg, xd_vae_info *out)
     int           f = 1 << (levels(c) - 1);
     *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { 1, f, f },
                           .scaling = c->scaling, .shift = c->shift,
-                          .tile = c->sample_size / f > 0 ? c->sample_size / f : 1,
-                          .overlap = 0.25 };
+                          .overlap = { 0.25, 0.25 } };
+    out->tile[0] = out->tile[1] = c->sample_size / f > 0 ? c->sample_size / f : 1;
 }
 
 /* ---- weights ------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
-/* tile.c - decoding and encoding in overlapping tiles, blended as diffusers' AutoencoderKL does.
+/* tile.c - decoding and encoding in overlapping tiles, blended as diffusers' autoencoders do.
  *
- * Tiles run row by row. Each is blended into with the last rows of the tile above, then with the
+ * A tile has all frames of a video. Tiles run row by row. Each is blended into with the last rows of the tile above, then with the
  * last columns of the one to its left, both as they are after their own blending, and gives its
  * upper left part to the result. So only two bands are kept: the lower rows of every tile of the
  * row above and the right columns of the tile before.
@@ -17,12 +17,12 @@ typedef struct tiling {
     const xd_net *n;
     void        (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
     int64_t       H, W;         /* cells of the image                                         */
-    int64_t       tile, step;   /* cells: side of a tile, distance of neighbours               */
+    int64_t       tile[2], step[2];     /* cells, h and w: sides of a tile, distance of neighbours */
     int64_t       fi[2], fo[2]; /* elements of a cell's side in `in` and `out`: h, w           */
     const xd_deal *deal;        /* whose tiles they are; NULL: mine                           */
-    xd_tensor     in, out;      /* one frame [1,H,W,C] of each                                 */
-    xd_tensor     above;        /* [columns of tiles, rows, W of a tile, C]                    */
-    xd_tensor     left;         /* [1, H of a tile, columns, C]                                */
+    xd_tensor     in, out;      /* [T,H,W,C]                                                  */
+    xd_tensor     above;        /* [columns of tiles x T, rows, W of a tile, C]                */
+    xd_tensor     left;         /* [T, H of a tile, columns, C]                                */
 } tiling;
 
 typedef struct tile { int64_t i, j, y, x, h, w; } tile;         /* indices; place, size in cells */
@@ -32,26 +32,40 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Part of an image [1,H,W,C] as [h,w,C]. */
+/* Part of frames [T,H,W,C]. */
 static xd_tensor box(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t w)
 {
-    xd_tensor r = t;
-    r.p = (char *)t.p + (y * t.s[1] + x * t.s[2]) * (int64_t)xd_dtype_size(t.type);
-    r.nd = 3;
-    r.d[0] = h, r.d[1] = w, r.d[2] = t.d[3], r.d[3] = 1;
-    r.s[0] = t.s[1], r.s[1] = t.s[2], r.s[2] = t.s[3], r.s[3] = 0;
-    return r;
+    t.p = (char *)t.p + (y * t.s[1] + x * t.s[2]) * (int64_t)xd_dtype_size(t.type);
+    t.d[1] = h, t.d[2] = w;
+    return t;
 }
 
-/* Row (axis 0) or column (axis 1) k of a box, as [n,C]. */
+/* Rows (axis 0) or columns (axis 1) k of a box, as [T,n,C]. */
 static xd_tensor line(xd_tensor t, int axis, int64_t k)
 {
     xd_tensor r = t;
-    r.p = (char *)t.p + k * t.s[axis] * (int64_t)xd_dtype_size(t.type);
-    r.nd = 2;
-    r.d[0] = t.d[1 - axis], r.d[1] = t.d[2], r.d[2] = 1;
-    r.s[0] = t.s[1 - axis], r.s[1] = t.s[2], r.s[2] = 0;
+    r.p = (char *)t.p + k * t.s[1 + axis] * (int64_t)xd_dtype_size(t.type);
+    r.nd = 3;
+    r.d[1] = t.d[2 - axis], r.d[2] = t.d[3], r.d[3] = 1;
+    r.s[1] = t.s[2 - axis], r.s[2] = t.s[3], r.s[3] = 0;
     return r;
+}
+
+/* Bands above tile column j. */
+static xd_tensor above(const tiling *g, int64_t j)
+{
+    return xd_rows(g->above, j * g->out.d[0], g->out.d[0]);
+}
+
+/* Tiles beside each other, and below. */
+static int64_t cols_of(const tiling *g)
+{
+    return (g->W + g->step[1] - 1) / g->step[1];
+}
+
+static int64_t tiles_of(const tiling *g)
+{
+    return (g->H + g->step[0] - 1) / g->step[0] * cols_of(g);
 }
 
 /* b = a (1 - k/n) + b k/n for the first n lines of b and the last n of a. */
@@ -59,27 +73,27 @@ static void blend(xd_exec *x, xd_tensor a, xd_tensor b, int axis, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) {
         double t = (double)k / (double)n;
-        xd_axpby(x, line(b, axis, k), (float)(1 - t), line(a, axis, a.d[axis] - n + k), (float)t);
+        xd_axpby(x, line(b, axis, k), (float)(1 - t), line(a, axis, a.d[1 + axis] - n + k), (float)t);
     }
 }
 
 /* Rows of the band that the tile above row `i`, or columns that the one left of it, has kept:
  * never more than that tile has. */
-static int64_t band(const tiling *g, int64_t extent, int64_t i, int64_t f)
+static int64_t band(const tiling *g, int axis, int64_t i)
 {
-    return least(g->tile - g->step, extent - (i - 1) * g->step) * f;
+    int64_t step = g->step[axis], extent = axis ? g->W : g->H;
+    return least(g->tile[axis] - step, extent - (i - 1) * step) * g->fo[axis];
 }
 
 static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
 {
     int64_t h = t->h * g->fo[0], w = t->w * g->fo[1];
     if (t->i > 0) {
-        int64_t n = band(g, g->H, t->i, g->fo[0]);
-        blend(g->x, box(xd_rows(g->above, t->j, 1), 0, n, 0, w), box(out, 0, h, 0, w), 0,
-              least(n, h));
+        int64_t n = band(g, 0, t->i);
+        blend(g->x, box(above(g, t->j), 0, n, 0, w), box(out, 0, h, 0, w), 0, least(n, h));
     }
     if (t->j > 0) {
-        int64_t n = band(g, g->W, t->j, g->fo[1]);
+        int64_t n = band(g, 1, t->j);
         blend(g->x, box(g->left, 0, h, 0, n), box(out, 0, h, 0, w), 1, least(n, w));
     }
 }
@@ -88,12 +102,12 @@ static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
 static void keep(const tiling *g, const tile *t, xd_tensor out)
 {
     int64_t h = t->h * g->fo[0], w = t->w * g->fo[1];
-    int64_t over = g->tile - g->step;
-    int64_t n = least(over * g->fo[0], h), m = least(over * g->fo[1], w);
-    int64_t mine_h = least(h, g->step * g->fo[0]), mine_w = least(w, g->step * g->fo[1]);
-    if (t->y + g->step < g->H)
-        xd_copy_to(g->x, box(xd_rows(g->above, t->j, 1), 0, n, 0, w), box(out, h - n, n, 0, w));
-    if (t->x + g->step < g->W)
+    int64_t n = least((g->tile[0] - g->step[0]) * g->fo[0], h);
+    int64_t m = least((g->tile[1] - g->step[1]) * g->fo[1], w);
+    int64_t mine_h = least(h, g->step[0] * g->fo[0]), mine_w = least(w, g->step[1] * g->fo[1]);
+    if (t->y + g->step[0] < g->H)
+        xd_copy_to(g->x, box(above(g, t->j), 0, n, 0, w), box(out, h - n, n, 0, w));
+    if (t->x + g->step[1] < g->W)
         xd_copy_to(g->x, box(g->left, 0, h, 0, m), box(out, 0, h, w - m, m));
     xd_copy_to(g->x, box(g->out, t->y * g->fo[0], mine_h, t->x * g->fo[1], mine_w),
                box(out, 0, mine_h, 0, mine_w));
@@ -101,29 +115,24 @@ static void keep(const tiling *g, const tile *t, xd_tensor out)
 
 static tile tile_at(const tiling *g, int64_t k)
 {
-    int64_t cols = (g->W + g->step - 1) / g->step;
-    tile    t = { k / cols, k % cols, k / cols * g->step, k % cols * g->step, 0, 0 };
-    t.h = least(g->tile, g->H - t.y);
-    t.w = least(g->tile, g->W - t.x);
+    int64_t cols = cols_of(g);
+    tile    t = { k / cols, k % cols, k / cols * g->step[0], k % cols * g->step[1], 0, 0 };
+    t.h = least(g->tile[0], g->H - t.y);
+    t.w = least(g->tile[1], g->W - t.x);
     return t;
-}
-
-static int64_t tiles_of(const tiling *g)
-{
-    return ((g->H + g->step - 1) / g->step) * ((g->W + g->step - 1) / g->step);
 }
 
 /* Extents of what becomes of a tile. */
 static void result_of(const tiling *g, const tile *t, int64_t d[4])
 {
-    d[0] = 1, d[1] = t->h * g->fo[0], d[2] = t->w * g->fo[1], d[3] = g->out.d[3];
+    d[0] = g->out.d[0], d[1] = t->h * g->fo[0], d[2] = t->w * g->fo[1], d[3] = g->out.d[3];
 }
 
 static void compute(const tiling *g, const tile *t, xd_tensor out)
 {
     xd_exec  *x = g->x;
     size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   hi = t->h * g->fi[0], wi = t->w * g->fi[1], d[4] = { 1, hi, wi, g->in.d[3] };
+    int64_t   hi = t->h * g->fi[0], wi = t->w * g->fi[1], d[4] = { g->in.d[0], hi, wi, g->in.d[3] };
     xd_tensor in = xd_new_as(x, XD_F32, 4, d);
     xd_copy_to(x, box(in, 0, hi, 0, wi), box(g->in, t->y * g->fi[0], hi, t->x * g->fi[1], wi));
     g->run(x, g->n, in, out);
@@ -132,11 +141,12 @@ static void compute(const tiling *g, const tile *t, xd_tensor out)
 
 static void open_bands(tiling *g)
 {
-    int64_t cols = (g->W + g->step - 1) / g->step, over = g->tile - g->step, C = g->out.d[3];
-    int64_t above[4] = { cols, over * g->fo[0], least(g->tile, g->W) * g->fo[1], C };
-    int64_t left[4] = { 1, least(g->tile, g->H) * g->fo[0], over * g->fo[1], C };
-    g->above = xd_new_as(g->x, XD_F32, 4, above);
-    g->left = xd_new_as(g->x, XD_F32, 4, left);
+    int64_t T = g->out.d[0], C = g->out.d[3], side[2];
+    for (int i = 0; i < 2; i++)
+        side[i] = least(g->tile[i], i ? g->W : g->H) * g->fo[i];
+    g->above = xd_new_as(g->x, XD_F32, 4, (int64_t[]){ cols_of(g) * T, (g->tile[0] - g->step[0]) * g->fo[0],
+                                                       side[1], C });
+    g->left = xd_new_as(g->x, XD_F32, 4, (int64_t[]){ T, side[0], (g->tile[1] - g->step[1]) * g->fo[1], C });
 }
 
 static void all_tiles(tiling *g)
@@ -216,17 +226,6 @@ static void my_tiles(tiling *g)
     g->deal->done(g->deal, x);
 }
 
-static void one_frame(tiling *g, xd_tensor in, xd_tensor out)
-{
-    size_t mark = xd_arena_mark(g->x->tmp);
-    g->in = in, g->out = out;
-    if (g->deal)
-        my_tiles(g);
-    else
-        all_tiles(g);
-    xd_arena_rewind(g->x->tmp, mark);
-}
-
 typedef struct weighed { int64_t area, k; } weighed;
 
 static int larger_first(const void *a, const void *b)
@@ -238,17 +237,19 @@ static int larger_first(const void *a, const void *b)
 static void measure(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
 {
     g->H = h, g->W = w;
-    g->tile = v->tile;
-    g->step = (int64_t)((double)v->tile * (1 - v->overlap));
-    if (g->step < 1)
-        g->step = 1;
+    for (int i = 0; i < 2; i++) {
+        g->tile[i] = v->tile[i];
+        g->step[i] = (int64_t)((double)v->tile[i] * (1 - v->overlap[i]));
+        if (g->step[i] < 1)
+            g->step[i] = 1;
+    }
 }
 
 int64_t xd_vae_tiles(const xd_vae_info *v, int64_t h, int64_t w)
 {
     tiling g = { .x = NULL };
     measure(&g, v, h, w);
-    return h <= g.tile && w <= g.tile ? 1 : tiles_of(&g);
+    return h <= g.tile[0] && w <= g.tile[1] ? 1 : tiles_of(&g);
 }
 
 xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, int *owner,
@@ -276,26 +277,31 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
     return s;
 }
 
-/* diffusers' sizes where a tile is a multiple of four cells; where it is not, whole cells are
+/* diffusers' sizes where the overlap of tiles is a number of cells; where it is not, whole cells are
  * overlapped, so that the parts still add up to the image. */
 static void tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in, xd_tensor out,
                   xd_tensor lat)
 {
     g->x = x;
     measure(g, v, lat.d[1], lat.d[2]);
-    if (g->H <= g->tile && g->W <= g->tile) {
+    if (g->H <= g->tile[0] && g->W <= g->tile[1]) {
         g->run(x, g->n, in, out);
         return;
     }
-    if (!xd_check(x, v->cell[0] == 1 && in.nd == 4 && out.nd == 4 && in.d[0] == out.d[0] &&
+    if (!xd_check(x, in.nd == 4 && out.nd == 4 && in.d[0] > 0 && out.d[0] > 0 &&
                   in.d[1] == g->H * g->fi[0] && in.d[2] == g->W * g->fi[1] &&
                   out.d[1] == g->H * g->fo[0] && out.d[2] == g->W * g->fo[1],
                   "tiles: an input of %lld x %lld does not go with an output of %lld x %lld",
                   (long long)in.d[2], (long long)in.d[1], (long long)out.d[2],
                   (long long)out.d[1]))
         return;
-    for (int64_t t = 0; t < in.d[0]; t++)
-        one_frame(g, xd_rows(in, t, 1), xd_rows(out, t, 1));
+    size_t mark = xd_arena_mark(x->tmp);
+    g->in = in, g->out = out;
+    if (g->deal)
+        my_tiles(g);
+    else
+        all_tiles(g);
+    xd_arena_rewind(x->tmp, mark);
 }
 
 void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor lat,

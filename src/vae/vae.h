@@ -9,8 +9,8 @@ typedef struct xd_vae_info {
     int     cell[3];            /* pixels of a latent cell: t, h, w                            */
     double  scaling, shift;     /* model latent = (vae latent - shift) * scaling               */
     int     invert;             /* 1: an image to start a video from is scaled by 1 / scaling    */
-    int64_t tile;               /* latent cells of a tile's side when tiling                   */
-    double  overlap;            /* share of a tile that neighbours overlap                     */
+    int64_t tile[2];            /* latent cells of a tile when tiling: rows, columns           */
+    double  overlap[2];         /* shares of them that neighbours overlap                      */
 } xd_vae_info;
 
 typedef struct xd_vae {
@@ -49,7 +49,7 @@ int64_t   xd_vae_tiles(const xd_vae_info *v, int64_t h, int64_t w);
 xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, int *owner,
                         xd_err *e);
 
-/* The same in overlapping tiles, blended as diffusers' AutoencoderKL does
+/* The same in overlapping tiles, blended as diffusers' classes do
  * (tiled_decode, tiled_encode); falls back to the plain call when one tile is enough. deal NULL:
  * all tiles are mine; else the result is rank 0's, that of others (any p) is not touched. */
 void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor lat,

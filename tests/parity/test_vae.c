@@ -166,14 +166,14 @@ static int64_t of_bands(const xd_engine *g, int64_t h, int64_t w, int encode)
 static int64_t of_tiles(const xd_engine *g, int64_t h, int64_t w, int encode)
 {
     const xd_vae_info *v = &g->model.vae_info;
-    int64_t step = v->tile * 3 / 4, rows = (h + step - 1) / step, cols = (w + step - 1) / step;
+    int64_t tile = v->tile[0], step = tile * 3 / 4, rows = (h + step - 1) / step, cols = (w + step - 1) / step;
     int64_t load[16] = { 0 }, cell = v->cell[1], given[256] = { 0 }, S = g->used->size, bytes = 0;
     int64_t unit = encode ? 8 * v->channels : 12 * cell * cell;
     for (int64_t n = 0; n < rows * cols; n++) {
         int64_t best = -1, most = 0, to = 0;
         for (int64_t k = 0; k < rows * cols; k++) {
             int64_t th = h - k / cols * step, tw = w - k % cols * step;
-            int64_t area = (th < v->tile ? th : v->tile) * (tw < v->tile ? tw : v->tile);
+            int64_t area = (th < tile ? th : tile) * (tw < tile ? tw : tile);
             if (!given[k] && area > most)
                 best = k, most = area;
         }
@@ -190,7 +190,7 @@ static int64_t of_tiles(const xd_engine *g, int64_t h, int64_t w, int encode)
 
 static int64_t formula(const xd_engine *g, int64_t h, int64_t w, int encode, int tiling)
 {
-    int64_t tile = g->model.vae_info.tile;
+    int64_t tile = g->model.vae_info.tile[0];
     int64_t begin = 4 * (g->used->size - 1);    /* the ranks agree that all can                 */
     if (g->used->size == 1)
         return 0;

@@ -324,9 +324,9 @@ static void one_tile_is_plain(void **state)
     (void)state;
     open_golden(&b, "vae-plain", XD_F32);
     b.vae->info(b.net.cfg, &v);
-    assert_int_equal(v.tile, 8);
+    assert_int_equal(v.tile[0], 8);
     assert_int_equal(v.cell[1], 4);
-    xd_tensor z = image(1, v.tile, v.tile - 1, 4), m = image(1, v.tile, v.tile - 1, 8);
+    xd_tensor z = image(1, v.tile[0], v.tile[0] - 1, 4), m = image(1, v.tile[0], v.tile[0] - 1, 8);
     xd_tensor p = image(1, 32, 28, 3), q = image(1, 32, 28, 3), m2 = m;
     m2.p = need(malloc(xd_bytes(m)));
     fill(z, 0);
@@ -375,19 +375,20 @@ static void failures_stick(void **state)
 
 /* An autoencoder that only enlarges: tiles of it must add up to the whole, whatever their size. */
 typedef struct plain_cfg { int64_t tile; int f; } plain_cfg;
+enum { BOTH_SIDES = 9 };        /* tiles of `tile` rows have the rest as columns               */
 
 static void plain_info(const void *cfg, xd_vae_info *out)
 {
     const plain_cfg *c = cfg;
     *out = (xd_vae_info){ .channels = 2, .cell = { 1, c->f, c->f }, .scaling = 1,
-                          .tile = c->tile, .overlap = 0.25 };
+                          .tile = { c->tile, BOTH_SIDES - c->tile }, .overlap = { 0.25, 0.2 } };
 }
 
 static void plain_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
 {
     const plain_cfg *c = n->cfg;
     size_t           mark = xd_arena_mark(x->tmp);
-    assert_true(lat.d[1] <= c->tile && lat.d[2] <= c->tile);
+    assert_true(lat.d[1] <= c->tile && lat.d[2] <= BOTH_SIDES - c->tile);
     xd_copy_to(x, rgb, xd_enlarge(x, lat, 1, c->f, c->f));
     xd_arena_rewind(x->tmp, mark);
 }
@@ -525,8 +526,8 @@ static void defaults_are_diffusers(void **state)
     xd_vaes[0]->info(n.cfg, &v);
     assert_int_equal(v.channels, 4);
     assert_int_equal(v.cell[0] * v.cell[1] * v.cell[2], 1);
-    assert_int_equal(v.tile, 32);
-    assert_true(v.scaling == 0.18215 && v.shift == 0 && v.overlap == 0.25);
+    assert_true(v.tile[0] == 32 && v.tile[1] == 32);
+    assert_true(v.scaling == 0.18215 && v.shift == 0 && v.overlap[0] == 0.25 && v.overlap[1] == 0.25);
     xd_net_close(&n);
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-static const char *const cases[] = { "four", "two", "eight", "one" };
+static const char *const cases[] = { "four", "two", "eight", "one", "tiles" };
 
 static void published_listings(void **state)
 {
@@ -51,6 +51,7 @@ static void infos(void **state)
     assert_int_equal(v.channels, 16);
     assert_true(v.cell[0] == 4 && v.cell[1] == 8 && v.cell[2] == 8);
     assert_true(v.scaling == 1.15258426 && v.shift == 0 && v.invert == 0);
+    assert_true(v.tile[0] == 30 && v.tile[1] == 45 && xd_vae_tiles(&v, 60, 90) == 9);
     for (size_t i = 0; i < sizeof decoded / sizeof *decoded; i++)
         assert_int_equal(xd_vae_frames(&v, decoded[i][0]), decoded[i][1]);
     for (size_t i = 0; i < sizeof encoded / sizeof *encoded; i++)
