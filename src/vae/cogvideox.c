@@ -159,6 +159,16 @@ static void w_tap(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t 
     xd_w_linear_as(d, w, name, XD_MIRROR, 1, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
 }
 
+/* What works on the latent is f32 whatever the type of the maps: it is the smallest of them, and what
+ * is rounded there shows in every pixel. */
+static void w_tap_f32(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t in)
+{
+    xd_dtype type = d->type;
+    d->type = XD_F32;
+    w_tap(d, w, name, out, in);
+    d->type = type;
+}
+
 /* zC: channels of the latent in the decoder, 0 in the encoder. */
 static void w_norm(xd_decl *d, xd_cog_norm *w, const char *name, int64_t C, int64_t zC, float eps)
 {
@@ -170,8 +180,8 @@ static void w_norm(xd_decl *d, xd_cog_norm *w, const char *name, int64_t C, int6
     if (!zC)
         return;
     xd_w_enter(d, "%s", name);
-    w_tap(d, &w->y, "conv_y.conv", C, zC);
-    w_tap(d, &w->b, "conv_b.conv", C, zC);
+    w_tap_f32(d, &w->y, "conv_y.conv", C, zC);
+    w_tap_f32(d, &w->b, "conv_b.conv", C, zC);
     xd_w_leave(d);
 }
 
@@ -205,8 +215,11 @@ static void w_half(xd_decl *d, const xd_cog_cfg *c, xd_cog_half *w, int dec)
 {
     int     last = xd_cog_levels(c) - 1;
     int64_t mid = c->widths.v[last], z = c->latent_channels;
+    xd_dtype type = d->type;
     xd_w_enter(d, dec ? "decoder" : "encoder");
+    d->type = dec ? XD_F32 : type;
     w_causal(d, &w->in, "conv_in", width(c, dec, 0), dec ? z : c->in_channels);
+    d->type = type;
     for (int l = 0; l <= last; l++)
         w_level(d, c, &w->level[l], dec, l);
     xd_w_enter(d, "mid_block");
@@ -226,9 +239,9 @@ static void cog_weights(xd_decl *d, const void *cfg, void *glob)
     w_half(d, c, &g->enc, 0);
     w_half(d, c, &g->dec, 1);
     if (c->quant)
-        w_tap(d, &g->quant, "quant_conv", 2 * z, 2 * z);
+        w_tap_f32(d, &g->quant, "quant_conv", 2 * z, 2 * z);
     if (c->post_quant)
-        w_tap(d, &g->post_quant, "post_quant_conv", z, z);
+        w_tap_f32(d, &g->post_quant, "post_quant_conv", z, z);
 }
 
 extern const xd_vae xd_vae_cogvideox;

@@ -30,7 +30,7 @@ typedef struct run {
     int               dec;
     size_t            base;     /* mark of the arena below h                                  */
     xd_tensor         h;        /* [T,H,W,C], at base                                         */
-    xd_tensor         z;        /* [t,h,w,C]: the latent frames of the batch, in the decoder    */
+    xd_tensor         z;        /* [t,h,w,C] F32: the latent frames of the batch, in the decoder */
     xd_tensor         cache[MAX_CACHES];        /* [PAST,H,W,C] of each convolution, as they run */
     int               ncache;   /* 0: there is one batch only                                 */
     int               at;       /* the next convolution's                                     */
@@ -40,9 +40,14 @@ typedef struct run {
 static const xd_tensor none;
 static const int       no_pad[3], pad1[3] = { 0, 1, 1 };
 
+static xd_tensor map_as(run *r, xd_dtype type, int64_t T, int64_t H, int64_t W, int64_t C)
+{
+    return xd_new_as(r->x, type, 4, (int64_t[]){ T, H, W, C });
+}
+
 static xd_tensor map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
-    return xd_new_as(r->x, r->x->act, 4, (int64_t[]){ T, H, W, C });
+    return map_as(r, r->x->act, T, H, W, C);
 }
 
 /* Makes a map of these extents the new h: everything from base on is given back, then as much as
@@ -63,7 +68,7 @@ static xd_tensor flat(xd_tensor t)
 
 static void keep_for(run *r, int64_t H, int64_t W, const xd_cnv *w)
 {
-    r->cache[r->ncache++] = map(r, PAST, H, W, w->w.in);
+    r->cache[r->ncache++] = map_as(r, w->w.type, PAST, H, W, w->w.in);
 }
 
 static void keep_res(run *r, int64_t H, int64_t W, const xd_cog_res *w)
@@ -194,7 +199,8 @@ static void causal(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_ten
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor in = f->in, cache = r->ncache ? r->cache[r->at++] : none;
     int64_t   T = in.d[0], n = frames_at_once(r, in);
-    xd_tensor buf = map(r, PAST + n, in.d[1], in.d[2], in.d[3]), past = xd_rows(buf, 0, PAST);
+    xd_tensor buf = map_as(r, w->w.type, PAST + n, in.d[1], in.d[2], in.d[3]);
+    xd_tensor past = xd_rows(buf, 0, PAST);
     for (int64_t t = 0; t < T; t += n) {
         int64_t k = T - t < n ? T - t : n;
         fetch(r, xd_rows(buf, PAST, k), f, t);
@@ -344,13 +350,11 @@ static void decode_batch(run *r, xd_tensor lat, xd_tensor rgb, const xd_lin *bef
 {
     xd_exec *x = r->x;
     size_t   mark = xd_arena_mark(x->tmp);
-    r->z = map(r, lat.d[0], lat.d[1], lat.d[2], lat.d[3]);
-    size_t above = xd_arena_mark(x->tmp);
-    if (before)
-        xd_linear_into(x, flat(r->z), xd_as(x, flat(lat), before->w.type), before);
-    else
-        xd_copy_to(x, r->z, lat);
-    xd_arena_rewind(x->tmp, above);
+    r->z = lat;
+    if (before) {
+        r->z = xd_new_as(x, XD_F32, 4, lat.d);
+        xd_linear_into(x, flat(r->z), flat(lat), before);
+    }
     begin_batch(r, r->z);
     middle(r);
     levels(r);
@@ -367,7 +371,7 @@ static void encode_batch(run *r, xd_tensor rgb, xd_tensor moments, const xd_lin 
     levels(r);
     middle(r);
     feed      f = normal(r, r->h, &r->w->norm);
-    xd_tensor m = after ? map(r, moments.d[0], moments.d[1], moments.d[2], moments.d[3]) : moments;
+    xd_tensor m = after ? xd_new_as(x, XD_F32, 4, moments.d) : moments;
     causal(r, m, &f, &r->w->out, none);
     if (after)
         xd_linear_into(x, flat(moments), flat(m), after);

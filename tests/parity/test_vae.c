@@ -1,5 +1,5 @@
 /* test_vae.c - the autoencoder over several ranks against one rank, bit for bit: decode and encode,
- * in bands of rows and in tiles.
+ * in bands of rows and in tiles; of images, and of videos in one batch of frames and in several.
  *
  *     mpirun -n N test_vae DTYPE [near] MODEL...
  *
@@ -15,14 +15,17 @@
 #include "base/json.h"
 #include "base/par.h"
 #include "engine/engine.h"
+#include "engine/spread.h"
 #include "exec/op.h"
 
 static int    rank, ranks, checks, failures;
 static int    exact;
 static double limit;
 
-static const int64_t sizes[][2] = {     /* latent cells: rows, columns                          */
-    { 11, 13 }, { 1, 3 }, { 16, 16 }, { 17, 9 }, { 29, 40 },
+enum { NSIZES = 5 };
+static const int64_t sizes[2][NSIZES][3] = {    /* latent cells: frames, rows, columns          */
+    { { 1, 11, 13 }, { 1, 1, 3 }, { 1, 16, 16 }, { 1, 17, 9 }, { 1, 29, 40 } },
+    { { 3, 5, 3 }, { 4, 1, 2 }, { 1, 7, 8 }, { 2, 30, 3 }, { 5, 9, 10 } },
 };
 
 static void must(xd_status s, const xd_err *e)
@@ -56,6 +59,7 @@ typedef struct walk {           /* of one rank through the layers, in bands     
     int64_t up, down;           /* 1: there is a band above, below mine                         */
     int64_t rows;               /* of the latent, mine                                          */
     int64_t k;                  /* cells per latent cell, now                                   */
+    int64_t T;                  /* frames, now; 0: a picture, of which kernels over frames know nothing */
     int64_t bytes;
 } walk;
 
@@ -77,6 +81,13 @@ static void conv(walk *q, int64_t C, int stride)
     q->bytes += (q->up + (stride == 1 ? q->down : 0)) * q->w * q->k * C * q->e;
 }
 
+/* Of a video frame by frame, or with the two frames before. */
+static void conv_frames(walk *q, int64_t C, int stride, int64_t frames)
+{
+    for (int64_t t = 0; t < frames; t++)
+        conv(q, C, stride);
+}
+
 static void norm(walk *q)
 {
     q->bytes += 16 * q->G * q->rows * q->k * (q->S - 1);
@@ -84,7 +95,8 @@ static void norm(walk *q)
 
 static void residual(walk *q, int64_t in, int64_t out)
 {
-    norm(q), conv(q, in, 1), norm(q), conv(q, out, 1);
+    int64_t frames = q->T ? q->T + 2 : 1;
+    norm(q), conv_frames(q, in, 1, frames), norm(q), conv_frames(q, out, 1, frames);
 }
 
 static void attention(walk *q, int64_t C)
@@ -100,9 +112,21 @@ static int64_t width(const walk *q, int i)
     return (int64_t)v;
 }
 
+/* A change of the resolution, in frames too while `time`. */
+static void change(walk *q, int64_t C, int encode, int time)
+{
+    int64_t odd = q->T % 2;
+    q->T = encode && time ? (q->T + odd) / 2 : q->T;
+    q->k *= encode ? 1 : 2;     /* enlarged first, then convolved                               */
+    conv_frames(q, C, encode ? 2 : 1, q->T ? q->T : 1);
+    q->k /= encode ? 2 : 1;
+    q->T = !encode && time && q->T > 1 ? 2 * q->T - odd : q->T;
+}
+
 static void levels(walk *q, int L, int encode)
 {
     const xd_json *types = xd_json_get(q->cfg, encode ? "down_block_types" : "up_block_types");
+    int64_t        ratio = q->T ? number(q->cfg, "temporal_compression_ratio") : 1;
     int            n = (int)number(q->cfg, "layers_per_block") + !encode;
     int64_t        in = width(q, encode ? 0 : L - 1);
     for (int l = 0; l < L; l++) {
@@ -112,13 +136,8 @@ static void levels(walk *q, int L, int encode)
             if (strncmp(xd_json_text(xd_json_at(types, l)), "Attn", 4) == 0)
                 attention(q, C);
         }
-        if (l == L - 1)
-            continue;
-        if (!encode)
-            q->k *= 2;          /* enlarged first, then convolved                               */
-        conv(q, C, encode ? 2 : 1);
-        if (encode)
-            q->k /= 2;
+        if (l < L - 1)
+            change(q, C, encode, 1 << l < ratio);
     }
 }
 
@@ -126,7 +145,7 @@ static void middle(walk *q, int L)
 {
     int64_t        C = width(q, L - 1);
     const xd_json *has = xd_json_get(q->cfg, "mid_block_add_attention");
-    int            attn = 1;
+    int            attn = !q->T;
     if (has)
         xd_json_bool(has, &attn);
     residual(q, C, C);
@@ -135,45 +154,64 @@ static void middle(walk *q, int L)
     residual(q, C, C);
 }
 
-static int64_t of_bands(const xd_engine *g, int64_t h, int64_t w, int encode)
+/* T frames at once, of what is decoded or encoded. */
+static void batch(walk *q, const xd_vae_info *v, int64_t T, int encode)
+{
+    int     L = xd_json_size(xd_json_get(q->cfg, "block_out_channels"));
+    int64_t e = q->e;
+    q->T = T;
+    q->k = encode ? v->cell[1] : 1;
+    q->e = encode ? e : (int64_t)sizeof(float);
+    conv_frames(q, encode ? 3 : v->channels, 1, T ? T + 2 : 1);
+    q->e = e;
+    if (!encode)
+        middle(q, L);
+    levels(q, L, encode);
+    if (encode)
+        middle(q, L);
+    norm(q);
+    conv_frames(q, width(q, encode ? L - 1 : 0), 1, q->T ? q->T + 2 : 1);
+}
+
+static int64_t of_bands(const xd_engine *g, const int64_t *d, int encode)
 {
     const xd_vae_info *v = &g->model.vae_info;
-    int64_t S = g->used->size, cell = v->cell[1];
-    int     L = xd_json_size(xd_json_get(g->model.vae.config, "block_out_channels"));
+    int64_t S = g->used->size, cell = v->cell[1], T = d[0], h = d[1], w = d[2];
+    int64_t frames = xd_vae_frames(v, T), n = encode ? frames : T, most = encode ? 8 : 2;
     walk    q = { .cfg = g->model.vae.config, .h = h, .w = w, .S = S, .rows = part(h, rank, S) };
     q.G = number(q.cfg, "norm_num_groups");
-    q.k = encode ? cell : 1;
+    q.e = (int64_t)xd_dtype_size(g->type);
     if (!q.rows)
         return 0;
     q.up = h * rank / S > 0;
     q.down = h * (rank + 1) / S < h;
-    q.e = (int64_t)xd_dtype_size(encode ? g->type : XD_F32);
-    conv(&q, encode ? 3 : v->channels, 1);
-    q.e = (int64_t)xd_dtype_size(g->type);
-    if (!encode)
-        middle(&q, L);
-    levels(&q, L, encode);
+    if (v->cell[0] == 1)
+        batch(&q, v, 0, encode);
+    for (int64_t at = 0, k; v->cell[0] > 1 && at < n; at += k) {
+        k = at ? most : n < most ? n : most + n % most;
+        batch(&q, v, k, encode);
+    }
     if (encode)
-        middle(&q, L);
-    norm(&q);
-    conv(&q, width(&q, encode ? L - 1 : 0), 1);
-    if (encode)
-        return q.bytes + 8 * v->channels * q.rows * w * (S - 1);
-    return q.bytes + (rank ? 12 * q.rows * cell * w * cell : 0);
+        return q.bytes + 8 * v->channels * q.rows * w * (S - 1) * T;
+    return q.bytes + (rank ? 12 * q.rows * cell * w * cell * frames : 0);
 }
 
 /* The largest tile that is left goes to the rank with the least area. */
-static int64_t of_tiles(const xd_engine *g, int64_t h, int64_t w, int encode)
+static int64_t of_tiles(const xd_engine *g, const int64_t *d, int encode)
 {
     const xd_vae_info *v = &g->model.vae_info;
-    int64_t tile = v->tile[0], step = tile * 3 / 4, rows = (h + step - 1) / step, cols = (w + step - 1) / step;
+    int64_t h = d[1], w = d[2], n[2], step[2];
     int64_t load[16] = { 0 }, cell = v->cell[1], given[256] = { 0 }, S = g->used->size, bytes = 0;
-    int64_t unit = encode ? 8 * v->channels : 12 * cell * cell;
-    for (int64_t n = 0; n < rows * cols; n++) {
+    int64_t unit = encode ? 8 * v->channels * d[0] : 12 * cell * cell * xd_vae_frames(v, d[0]);
+    for (int i = 0; i < 2; i++) {
+        step[i] = (int64_t)((double)v->tile[i] * (1 - v->overlap[i]));
+        n[i] = (d[1 + i] + step[i] - 1) / step[i];
+    }
+    for (int64_t left = 0; left < n[0] * n[1]; left++) {
         int64_t best = -1, most = 0, to = 0;
-        for (int64_t k = 0; k < rows * cols; k++) {
-            int64_t th = h - k / cols * step, tw = w - k % cols * step;
-            int64_t area = (th < tile ? th : tile) * (tw < tile ? tw : tile);
+        for (int64_t k = 0; k < n[0] * n[1]; k++) {
+            int64_t th = h - k / n[1] * step[0], tw = w - k % n[1] * step[1];
+            int64_t area = (th < v->tile[0] ? th : v->tile[0]) * (tw < v->tile[1] ? tw : v->tile[1]);
             if (!given[k] && area > most)
                 best = k, most = area;
         }
@@ -183,19 +221,19 @@ static int64_t of_tiles(const xd_engine *g, int64_t h, int64_t w, int encode)
         load[to] += most;
     }
     bytes = rank ? load[rank] * unit : 0;
-    for (int64_t d = 1; encode && d < S && rank % (2 * d) == 0; d *= 2)
-        bytes += rank + d < S ? unit * h * w : 0;       /* all get the moments, along a tree   */
+    for (int64_t k = 1; encode && k < S && rank % (2 * k) == 0; k *= 2)
+        bytes += rank + k < S ? unit * h * w : 0;       /* all get the moments, along a tree   */
     return bytes;
 }
 
-static int64_t formula(const xd_engine *g, int64_t h, int64_t w, int encode, int tiling)
+static int64_t formula(const xd_engine *g, const int64_t *d, int encode, int tiling)
 {
-    int64_t tile = g->model.vae_info.tile[0];
-    int64_t begin = 4 * (g->used->size - 1);    /* the ranks agree that all can                 */
+    const int64_t *tile = g->model.vae_info.tile;
+    int64_t        begin = 4 * (g->used->size - 1);     /* the ranks agree that all can         */
     if (g->used->size == 1)
         return 0;
-    return begin + (tiling && (h > tile || w > tile) ? of_tiles(g, h, w, encode)
-                                                     : of_bands(g, h, w, encode));
+    return begin + (tiling && (d[1] > tile[0] || d[2] > tile[1]) ? of_tiles(g, d, encode)
+                                                                 : of_bands(g, d, encode));
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -206,31 +244,82 @@ typedef struct run {            /* what one engine makes of an image            
 } run;
 
 /* Any size in latent cells; a request asks for whole tokens. */
-static void take_size(xd_job *j, int64_t h, int64_t w)
+static void take_size(xd_job *j, const int64_t *d)
 {
     const int *cell = j->g->model.vae_info.cell;
-    j->cells[0] = 1, j->cells[1] = h, j->cells[2] = w;
-    j->size[0] = h * cell[1], j->size[1] = w * cell[2];
+    memcpy(j->cells, d, sizeof j->cells);
+    j->size[0] = d[1] * cell[1], j->size[1] = d[2] * cell[2];
+    j->frames = xd_vae_frames(&j->g->model.vae_info, d[0]);
 }
 
-static void compare_count(xd_job *j, int encode, const run *r, const xd_arena *a, const char *what)
+/* What the engine does with one picture, with all frames of a video. */
+static void encode_video(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb, float *moments)
+{
+    const xd_model *m = &j->g->model;
+    int64_t         T = j->cells[0], h = j->cells[1], w = j->cells[2], C = 2 * m->vae_info.channels;
+    int64_t         W = j->size[1], cell = m->vae_info.cell[1];
+    xd_spread       s;
+    if (!xd_spread_open(&s, x, j))
+        exit(1);
+    int64_t   n = s.own.n, d[4] = { T, n, w, C };
+    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ j->frames, n * cell, W, 3 });
+    xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, d) : xd_view(x->tmp->base, XD_F32, 4, d);
+    for (int64_t t = 0; t < j->frames; t++)
+        xd_put(x, xd_rows(in, t, 1), rgb + (xd_counting(x) ? 0 : (t * h + s.own.start) * cell * W * 3));
+    if (s.tiled)
+        xd_vae_encode_tiled(x, m->vae.vae, net, in, out, xd_spread_deal(&s));
+    else
+        m->vae.vae->encode(x, net, in, out);
+    for (int64_t t = 0; s.bands > 1 && t < T; t++)
+        xd_spread_share(&s, xd_rows(out, t, 1), w * C, 1, moments + (xd_counting(x) ? 0 : t * h * w * C));
+    if (s.bands == 1 && s.whole)
+        xd_get(x, moments, out);
+    if (xd_spread_deal(&s))
+        xd_spread_tell(&s, moments, T * h * w * C);
+    xd_spread_close(&s);
+    xd_arena_rewind(x->tmp, 0);
+}
+
+static void encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *in, float *out)
+{
+    (j->g->model.vae_info.cell[0] > 1 ? encode_video : xd_light_encode)(x, j, net, in, out);
+}
+
+static void count(xd_job *j, int what, size_t *bytes)
+{
+    xd_part *p = &j->g->model.vae;
+    xd_err   e = { 0 };
+    xd_arena a;
+    xd_exec  x;
+    if (!what || j->g->model.vae_info.cell[0] == 1) {
+        must((what ? xd_light_encode_count : xd_light_count)(j, bytes, &e), &e);
+        return;
+    }
+    must(xd_part_count(p, j->g->count, j->g->type, &e), &e);
+    must(xd_room_open(&a, j->g->count, 0, &e), &e);
+    xd_exec_init(&x, j->g->count, &a, j->g->type);
+    encode_video(&x, j, &p->shadow, (float *)(void *)a.base, (float *)(void *)a.base);
+    must(x.err.code, &x.err);
+    *bytes = xd_arena_peak(&a);
+    xd_room_close(&a, j->g->count);
+}
+
+static void compare_count(xd_job *j, int what, const run *r, const xd_arena *a, const char *name)
 {
     size_t  bytes = 0;
-    xd_err  e = { 0 };
     int64_t before = j->g->count_world->traffic->bytes;
-    must((encode ? xd_light_encode_count : xd_light_count)(j, &bytes, &e), &e);
+    count(j, what, &bytes);
     before = j->g->count_world->traffic->bytes - before;
     if (before != r->sent)
-        fail(what, "bytes sent are not those counted", (double)(r->sent - before));
-    before = formula(j->g, j->cells[1], j->cells[2], encode, j->r->enable_tiling);
+        fail(name, "bytes sent are not those counted", (double)(r->sent - before));
+    before = formula(j->g, j->cells, what, j->r->enable_tiling);
     if (before != r->sent)
-        fail(what, "bytes sent are not those of the formula", (double)(r->sent - before));
+        fail(name, "bytes sent are not those of the formula", (double)(r->sent - before));
     if (bytes != xd_arena_peak(a))
-        fail(what, "memory is not what was counted", (double)xd_arena_peak(a) - (double)bytes);
+        fail(name, "memory is not what was counted", (double)xd_arena_peak(a) - (double)bytes);
 }
 
-static run process(xd_engine *g, int64_t h, int64_t w, int encode, int tiling, const float *in,
-                   const char *what)
+static run process(xd_engine *g, const int64_t *d, int what, int tiling, const float *in, const char *name)
 {
     static const char *const prompt = "a";
     xd_request r;
@@ -244,18 +333,18 @@ static run process(xd_engine *g, int64_t h, int64_t w, int encode, int tiling, c
         return o;
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1, r.enable_tiling = tiling;
-    take_size(&j, h, w);
-    o.n = encode ? h * w * 2 * g->model.vae_info.channels : j.size[0] * j.size[1] * 3;
+    take_size(&j, d);
+    o.n = what ? d[0] * d[1] * d[2] * 2 * g->model.vae_info.channels : j.frames * j.size[0] * j.size[1] * 3;
     o.out = memory(o.n);
-    must((encode ? xd_light_encode_count : xd_light_count)(&j, &bytes, &e), &e);
+    count(&j, what, &bytes);
     must(xd_part_load(&g->model.vae, g->dev, g->type, 0, &e), &e);
     must(xd_room_open(&a, g->dev, bytes, &e), &e);
     xd_exec_init(&x, g->dev, &a, g->type);
     int64_t before = g->used->traffic->bytes;
-    (encode ? xd_light_encode : xd_light)(&x, &j, &g->model.vae.net, in, o.out);
+    (what ? encode : xd_light)(&x, &j, &g->model.vae.net, in, o.out);
     o.sent = g->used->traffic->bytes - before;
     must(x.err.code, &x.err);
-    compare_count(&j, encode, &o, &a, what);
+    compare_count(&j, what, &o, &a, name);
     xd_room_close(&a, g->dev);
     return o;
 }
@@ -286,22 +375,23 @@ static void tell(xd_comm *c, run *r)
     c->ops->wait(c, &q, 1);
 }
 
-static void one_case(xd_engine *one, xd_engine *all, int64_t h, int64_t w, int encode, int tiling,
+static void one_case(xd_engine *one, xd_engine *all, const int64_t *d, int what, int tiling,
                      xd_comm *world)
 {
-    char        what[128];
+    char        name[128];
     xd_vae_info v = all->model.vae_info;
-    int64_t     n = encode ? h * w * v.cell[1] * v.cell[2] * 3 : h * w * v.channels;
+    int64_t     pixels = xd_vae_frames(&v, d[0]) * d[1] * d[2] * v.cell[1] * v.cell[2] * 3;
+    int64_t     n = what ? pixels : d[0] * d[1] * d[2] * v.channels;
     float      *in = memory(n);
-    snprintf(what, sizeof what, "%s %lld x %lld in %s", encode ? "encode" : "decode", (long long)h,
-             (long long)w, tiling ? "tiles" : "rows");
+    snprintf(name, sizeof name, "%s %lld frames of %lld x %lld in %s", what ? "encode" : "decode",
+             (long long)d[0], (long long)d[1], (long long)d[2], tiling ? "tiles" : "rows");
     for (int64_t i = 0; i < n; i++)
-        in[i] = xd_random_weight(encode ? 7 : 5, (uint64_t)i) * (encode ? 0.5f : 1.0f);
-    run a = process(one, h, w, encode, tiling, in, what);
-    run b = process(all, h, w, encode, tiling, in, what);
+        in[i] = xd_random_weight(what ? 7 : 5, (uint64_t)i) * (what ? 0.5f : 1.0f);
+    run a = process(one, d, what, tiling, in, name);
+    run b = process(all, d, what, tiling, in, name);
     tell(world, &a);
-    if (rank == 0 || encode)
-        compare(&a, &b, what);
+    if (rank == 0 || what)
+        compare(&a, &b, name);
     free(a.out), free(b.out), free(in);
 }
 
@@ -314,9 +404,10 @@ static void one_model(const char *dir, const char *dtype, xd_comm *world)
     a.parallel.ulysses_degree = ranks;
     a.parallel.use_parallel_vae = 1;
     must(xd_open_with(&all, &a, 0, &e), &e);
-    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+    int video = all->model.vae_info.cell[0] > 1;
+    for (int s = 0; s < NSIZES; s++)
         for (int i = 0; i < 4; i++)
-            one_case(one, all, sizes[s][0], sizes[s][1], i / 2, i % 2, world);
+            one_case(one, all, sizes[video][s], i / 2, i % 2, world);
     xd_close(&all);
     xd_close(&one);
 }
