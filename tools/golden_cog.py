@@ -17,6 +17,8 @@ import torch
 from diffusers import CogVideoXImageToVideoPipeline, CogVideoXPipeline, CogVideoXTransformer3DModel
 from safetensors.torch import save_file
 
+from golden_fill import weights
+
 ROOT = Path(__file__).resolve().parent.parent
 BASE = dict(num_attention_heads=3, attention_head_dim=16, in_channels=4, out_channels=4, time_embed_dim=24,
             text_embed_dim=20, num_layers=2, sample_width=12, sample_height=8, sample_frames=9, max_text_seq_length=5)
@@ -29,25 +31,6 @@ VARIANTS = {
 }
 # latent frames, rows and columns; the learned table fits the sample only
 SHAPES = {"2b": (4, 6, 10), "5b": (3, 10, 6), "5b-i2v": (3, 8, 12), "1.5-i2v": (4, 6, 10)}
-MASK = (1 << 64) - 1
-
-
-def mix(z):
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xbf58476d1ce4e5b9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94d049bb133111eb)
-    return z ^ (z >> np.uint64(31))
-
-
-def weights(name, shape, gain, mean):
-    h = 0xcbf29ce484222325
-    for b in name.encode():
-        h = ((h ^ b) * 0x100000001b3) & MASK
-    with np.errstate(over="ignore"):
-        h = mix(np.array([h], np.uint64))
-        i = np.arange(1, int(np.prod(shape)) + 1, dtype=np.uint64)
-        u = mix(h + i * np.uint64(0x9e3779b97f4a7c15))
-        v = ((u >> np.uint64(40)).astype(np.float32) * np.float32(1 / 8388608) - np.float32(1)) * np.float32(1.7320508)
-    return torch.from_numpy((np.float32(mean) + np.float32(gain) * v).reshape(shape))
 
 
 def fill(model):

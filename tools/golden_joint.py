@@ -10,7 +10,9 @@ Versions, layout and names of tensors as in tools/golden.py; in addition
     pooled_prompt_embeds            [1,P]; negative_pooled_prompt_embeds
     image.png                       what an image-to-image run starts from
 
-Weights are random. A flow needs no trained head: its steps add velocities of about one.
+Weights are random. A flow needs no trained head: its steps add velocities of about one. A model's directory has
+no weights: "weights" of golden.json is their type, and their numbers follow from the names of tensors
+(golden_fill.py).
 """
 import argparse
 import json
@@ -25,11 +27,12 @@ from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxImg2I
                        StableDiffusion3Pipeline)
 from PIL import Image
 from safetensors.torch import save_file
-from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer, T5EncoderModel,
-                          T5Tokenizer)
+from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer, T5Config,
+                          T5EncoderModel, T5Tokenizer)
 
 import golden
-from golden import PLAIN, ROOT, make_text, make_tokenizer, make_vae, randomise, rows_last, smooth
+from golden import PLAIN, ROOT, make_tokenizer, rows_last, smooth
+from golden_fill import configure, fill
 
 VAE = dict(block_out_channels=(8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4, sample_size=64,
            scaling_factor=0.6, shift_factor=0.1, use_quant_conv=False, use_post_quant_conv=False, **PLAIN(3))
@@ -46,20 +49,20 @@ DYNAMIC = dict(shift=3.0, use_dynamic_shifting=True, base_shift=0.5, max_shift=1
                max_image_seq_len=4096)
 
 MODELS = {
-    "flux": dict(seed=61, kind="flux", text=T5, clip=[CLIP_L],
+    "flux": dict(seed=61, kind="flux", clip=[CLIP_L],
                  dit=dict(guidance_embeds=True, num_attention_heads=3, num_layers=2, num_single_layers=3, **FLUX),
-                 scheduler=FlowMatchEulerDiscreteScheduler(**DYNAMIC), store=torch.bfloat16),
-    "flux-schnell": dict(seed=62, kind="flux", text=T5, clip=[CLIP_L],
+                 scheduler=FlowMatchEulerDiscreteScheduler(**DYNAMIC), weights="bf16"),
+    "flux-schnell": dict(seed=62, kind="flux", clip=[CLIP_L],
                          dit=dict(guidance_embeds=False, num_attention_heads=5, num_layers=1, num_single_layers=2,
                                   **FLUX),
-                         scheduler=FlowMatchEulerDiscreteScheduler(shift=1.0), store=torch.float16),
-    "sd3": dict(seed=63, kind="sd3", text=T5, clip=[CLIP_L, CLIP_G],
+                         scheduler=FlowMatchEulerDiscreteScheduler(shift=1.0), weights="f16"),
+    "sd3": dict(seed=63, kind="sd3", clip=[CLIP_L, CLIP_G],
                 dit=dict(num_attention_heads=3, caption_projection_dim=24, **SD3),
-                scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0), store=torch.float16),
-    "sd35": dict(seed=64, kind="sd3", text=T5, clip=[CLIP_L, CLIP_G],
+                scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0), weights="f16"),
+    "sd35": dict(seed=64, kind="sd3", clip=[CLIP_L, CLIP_G],
                  dit=dict(num_attention_heads=5, caption_projection_dim=40, qk_norm="rms_norm",
                           dual_attention_layers=(0, 1), **SD3),
-                 scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0), store=torch.bfloat16),
+                 scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0), weights="bf16"),
 }
 
 RUNS = {
@@ -91,15 +94,20 @@ def byte_letters():
     return [chr(b) for b in plain] + [chr(256 + i) for i in range(len(others))]
 
 
-def make_clip_tokenizer(out, pad):
+MERGES = ["r e", "re d</w>", "s t", "a r</w>", "st ar</w>", "o n</w>", "b l", "c i", "r c", "l e</w>", "ci rc"]
+
+
+def clip_vocab():
     """Letters, a few merges, and the two marks."""
     letters = byte_letters()
-    merges = ["r e", "re d</w>", "s t", "a r</w>", "st ar</w>", "o n</w>", "b l", "c i", "r c", "l e</w>", "ci rc"]
-    vocab = letters + [c + "</w>" for c in letters] + [m.replace(" ", "") for m in merges]
-    vocab += ["<|startoftext|>", "<|endoftext|>"]
+    vocab = letters + [c + "</w>" for c in letters] + [m.replace(" ", "") for m in MERGES]
+    return vocab + ["<|startoftext|>", "<|endoftext|>"]
+
+
+def make_clip_tokenizer(out, pad):
     out.mkdir(parents=True)
-    (out / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(vocab)}, ensure_ascii=False))
-    (out / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
+    (out / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(clip_vocab())}, ensure_ascii=False))
+    (out / "merges.txt").write_text("#version: 0.2\n" + "\n".join(MERGES) + "\n")
     mark = lambda t: dict(content=t, lstrip=False, normalized=True, rstrip=False, single_word=False)
     (out / "special_tokens_map.json").write_text(json.dumps(dict(
         bos_token=mark("<|startoftext|>"), eos_token=mark("<|endoftext|>"), unk_token=mark("<|endoftext|>"),
@@ -108,41 +116,45 @@ def make_clip_tokenizer(out, pad):
         tokenizer_class="CLIPTokenizer", model_max_length=77, add_prefix_space=False, do_lower_case=True, errors="replace",
         bos_token="<|startoftext|>", eos_token="<|endoftext|>", unk_token="<|endoftext|>", pad_token=pad), indent=2)
         + "\n")
-    return len(vocab)
 
 
-def make_clip(cfg, vocab, projection, seed):
+def make_clip(cfg, projection):
+    vocab = len(clip_vocab())
     c = CLIPTextConfig(vocab_size=vocab, max_position_embeddings=77, bos_token_id=vocab - 2, eos_token_id=vocab - 1,
                        pad_token_id=1, **cfg)
-    m = (CLIPTextModelWithProjection if projection else CLIPTextModel)(c).eval()
-    randomise(m, seed)
-    return m
+    return (CLIPTextModelWithProjection if projection else CLIPTextModel)(c)
+
+
+def make_parts(name):
+    """Networks by folder."""
+    spec = MODELS[name]
+    flux = spec["kind"] == "flux"
+    parts = {f"text_encoder{'' if i == 0 else f'_{i + 1}'}": make_clip(cfg, not flux)
+             for i, cfg in enumerate(spec["clip"])}
+    parts[f"text_encoder_{len(parts) + 1}"] = T5EncoderModel(T5Config(
+        vocab_size=88, dropout_rate=0.0, pad_token_id=0, eos_token_id=1, tie_word_embeddings=False, **T5))
+    parts["transformer"] = (FluxTransformer2DModel if flux else SD3Transformer2DModel)(**spec["dit"])
+    parts["vae"] = AutoencoderKL(**VAE)
+    return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
 
 
 def make_model(name, out):
+    """Configurations and tokenizers."""
     spec = MODELS[name]
     if out.exists():
         shutil.rmtree(out)
-    flux = spec["kind"] == "flux"
-    index = {"_class_name": "FluxPipeline" if flux else "StableDiffusion3Pipeline"}
-    for i, cfg in enumerate(spec["clip"]):
-        tail = "" if i == 0 else f"_{i + 1}"
-        vocab = make_clip_tokenizer(out / f"tokenizer{tail}", "<|endoftext|>" if i == 0 else "!")
-        m = make_clip(cfg, vocab, not flux, spec["seed"] * 10 + 5 + i)
-        m.to(spec["store"]).save_pretrained(out / f"text_encoder{tail}")
-        index[f"text_encoder{tail}"] = ["transformers", type(m).__name__]
-        index[f"tokenizer{tail}"] = ["transformers", "CLIPTokenizer"]
-    tail = f"_{len(spec['clip']) + 1}"
-    make_tokenizer("identity", out / f"tokenizer{tail}")
-    make_text(spec).to(spec["store"]).save_pretrained(out / f"text_encoder{tail}")
-    index[f"text_encoder{tail}"] = ["transformers", "T5EncoderModel"]
-    index[f"tokenizer{tail}"] = ["transformers", "T5Tokenizer"]
-    dit = (FluxTransformer2DModel if flux else SD3Transformer2DModel)(**spec["dit"]).eval()
-    randomise(dit, spec["seed"] * 10 + 1)
-    dit.to(spec["store"]).save_pretrained(out / "transformer")
-    index["transformer"] = ["diffusers", type(dit).__name__]
-    make_vae(dict(vae=VAE, seed=spec["seed"])).to(spec["store"]).save_pretrained(out / "vae")
-    index["vae"] = ["diffusers", "AutoencoderKL"]
+    index = {"_class_name": "FluxPipeline" if spec["kind"] == "flux" else "StableDiffusion3Pipeline"}
+    for folder, m in make_parts(name).items():
+        configure(m, out / folder)
+        text = folder.startswith("text_encoder")
+        index[folder] = ["transformers" if text else "diffusers", type(m).__name__]
+        tokenizer = folder.replace("text_encoder", "tokenizer")
+        if text:
+            index[tokenizer] = ["transformers", "CLIPTokenizer" if isinstance(m.config, CLIPTextConfig) else "T5Tokenizer"]
+        if text and isinstance(m.config, CLIPTextConfig):
+            make_clip_tokenizer(out / tokenizer, "<|endoftext|>" if folder == "text_encoder" else "!")
+        elif text:
+            make_tokenizer("identity", out / tokenizer)
     spec["scheduler"].save_pretrained(out / "scheduler")
     index["scheduler"] = ["diffusers", "FlowMatchEulerDiscreteScheduler"]
     (out / "model_index.json").write_text(json.dumps(index))
@@ -150,22 +162,16 @@ def make_model(name, out):
 
 
 def load(model, out, image, no_t5):
-    spec, d, f32 = MODELS[model], out / model, torch.float32
+    spec, d, parts = MODELS[model], out / model, make_parts(model)
     flux = spec["kind"] == "flux"
-    parts = dict(vae=AutoencoderKL.from_pretrained(d / "vae", torch_dtype=f32),
-                 scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"))
-    for i in range(len(spec["clip"])):
-        tail = "" if i == 0 else f"_{i + 1}"
-        parts[f"tokenizer{tail}"] = CLIPTokenizer.from_pretrained(d / f"tokenizer{tail}")
-        cls = CLIPTextModel if flux else CLIPTextModelWithProjection
-        parts[f"text_encoder{tail}"] = cls.from_pretrained(d / f"text_encoder{tail}", dtype=f32).eval()
-    tail = f"_{len(spec['clip']) + 1}"
-    parts[f"tokenizer{tail}"] = None if no_t5 else T5Tokenizer.from_pretrained(d / f"tokenizer{tail}")
-    parts[f"text_encoder{tail}"] = None if no_t5 else T5EncoderModel.from_pretrained(d / f"text_encoder{tail}", dtype=f32)
-    cls = FluxTransformer2DModel if flux else SD3Transformer2DModel
-    parts["transformer"] = cls.from_pretrained(d / "transformer", torch_dtype=f32).eval()
+    for folder in [f for f in parts if f.startswith("text_encoder")]:
+        clip, tokenizer = isinstance(parts[folder].config, CLIPTextConfig), folder.replace("text_encoder", "tokenizer")
+        parts[tokenizer] = (CLIPTokenizer if clip else T5Tokenizer).from_pretrained(d / tokenizer)
+        if no_t5 and not clip:
+            parts[folder] = parts[tokenizer] = None
     pipe = ((FluxImg2ImgPipeline if image else FluxPipeline) if flux else
-            (StableDiffusion3Img2ImgPipeline if image else StableDiffusion3Pipeline))(**parts)
+            (StableDiffusion3Img2ImgPipeline if image else StableDiffusion3Pipeline))(
+                scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"), **parts)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
@@ -240,7 +246,7 @@ def run(name, out_dir, change=None, more_json=None):
     save_file({k: v.contiguous() for k, v in out.items()}, d / "golden.safetensors")
     where = "." if r["model"] == name else f"../{r['model']}"
     (d / "golden.json").write_text(json.dumps({
-        "model": where, "prompts": r["prompts"], "negative_prompt": r["negative_prompt"], "width": r["width"],
+        "model": where, "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"], "negative_prompt": r["negative_prompt"], "width": r["width"],
         "height": r["height"], "model_width": r["width"], "model_height": r["height"],
         "num_inference_steps": r["steps"], "guidance_scale": r["guidance"], "true_cfg_scale": r["true_cfg"],
         "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,

@@ -13,7 +13,7 @@ Versions, layout and names of tensors as in tools/golden.py, with
     image.png                       what an image-to-video run starts from
 
 A model's directory has no weights: "weights" of golden.json is their type, and their numbers follow from the
-names of tensors, here as in tests/golden/fill.c.
+names of tensors (golden_fill.py).
 """
 import argparse
 import json
@@ -31,10 +31,9 @@ from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
 import golden
 from golden import ROOT, make_tokenizer, rows_last, smooth
-from golden_cog import weights
+from golden_fill import configure, fill
 
 STRIDE = 23                             # shares no factor with rows of pixels
-TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 T5 = dict(d_model=20, d_kv=8, num_heads=3, d_ff=40, num_layers=2, feed_forward_proj="gated-gelu")
 DIT = dict(num_attention_heads=3, attention_head_dim=16, in_channels=4, out_channels=4, time_embed_dim=24,
            text_embed_dim=20, num_layers=3, sample_width=14, sample_height=10, sample_frames=9, max_text_seq_length=13)
@@ -85,33 +84,9 @@ RUNS = {
 
 # ---- models ---------------------------------------------------------------------------------------
 
-def scale_of(name, shape):
-    """Gain and mean of a tensor's numbers."""
-    gain, mean = 0.1, 1.0 if name.endswith("weight") else 0.0
-    if len(shape) == 1:
-        return gain, mean
-    if name.endswith("relative_attention_bias.weight"):
-        return 0.7, 0.0
-    if name.endswith(("shared.weight", "pos_embedding")):
-        return 1.0, 0.0
-    gain = np.float32(0.9) / np.sqrt(np.float32(np.prod(shape[1:])))
-    calm = name.endswith((".q.weight", ".k.weight", "conv_out.conv.weight"))
-    return gain * np.float32(0.5) if calm else gain, 0.0
-
-
-def fill(module, dtype):
-    """Weights that follow from names, rounded to the type in which they are stored."""
-    learned = getattr(module.config, "use_learned_positional_embeddings", False)
-    named = list(module.named_parameters()) + [(n, b) for n, b in module.named_buffers()
-                                               if learned and n.endswith("pos_embedding")]
-    for name, p in named:
-        p.data.copy_(weights(name, p.shape, *scale_of(name, p.shape)).to(dtype))
-    return module.eval()
-
-
 def make_parts(name):
     spec = MODELS[name]
-    dtype = TYPES[spec["weights"]]
+    dtype = spec["weights"]
     text = T5Config(vocab_size=88, dropout_rate=0.0, pad_token_id=0, eos_token_id=1, tie_word_embeddings=False, **T5)
     return dict(text_encoder=fill(T5EncoderModel(text), dtype),
                 transformer=fill(CogVideoXTransformer3DModel(**DIT | spec["dit"]), dtype),
@@ -125,7 +100,7 @@ def make_model(name, out):
         shutil.rmtree(out)
     index = {"_class_name": spec["kind"].__name__}
     for folder, m in make_parts(name).items():
-        m.config.save_pretrained(out / folder) if folder == "text_encoder" else m.save_config(out / folder)
+        configure(m, out / folder)
         index[folder] = ["transformers" if folder == "text_encoder" else "diffusers", type(m).__name__]
     make_tokenizer("identity", out / "tokenizer")
     index["tokenizer"] = ["transformers", "T5Tokenizer"]

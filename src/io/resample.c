@@ -1,7 +1,8 @@
 /* resample.c - a picture in another size, as Pillow's Lanczos filter makes it
  *
  * Two passes of weighted sums over a window that widens when the picture shrinks. Weights are whole
- * numbers and every pass rounds to 8 bits, so that the result is Pillow's to the last bit. */
+ * numbers and every pass rounds to 8 bits, so that the result is Pillow's to the last bit. The order of the
+ * passes is that of Pillow 13; before, rows always came first. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,15 +88,18 @@ static uint8_t *down(const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
 
 xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h, xd_err *e)
 {
+    int down_first = h - to_h > 2 * (w > to_w ? w - to_w : 0);
     for (int pass = 0; pass < 2; pass++) {
-        if (pass == 0 ? w == to_w : h == to_h)
+        int is_down = (pass == 0) == down_first;
+        if (is_down ? h == to_h : w == to_w)
             continue;
-        uint8_t *next = pass == 0 ? across(*rgb, w, h, to_w) : down(*rgb, to_w, h, to_h);
+        uint8_t *next = is_down ? down(*rgb, w, h, to_h) : across(*rgb, w, h, to_w);
         if (!next)
             return xd_fail(e, XD_ENOMEM, "no memory for a picture of %lld x %lld", (long long)to_w,
                            (long long)to_h);
         free(*rgb);
         *rgb = next;
+        *(is_down ? &h : &w) = is_down ? to_h : to_w;
     }
     return XD_OK;
 }

@@ -2,13 +2,13 @@
 # Two hosts: two network namespaces joined by a veth pair, two ranks in each, MPI over TCP between
 # them. Pictures of one rank, bytes that really crossed, and refusals of hosts that differ.
 #
-#     hosts.sh XDIT ROOT OTHER MPIRUN TEST_COMM
+#     hosts.sh XDIT ROOT OTHER MPIRUN TEST_COMM GOLDEN
 #
 # OTHER is the same program with another version. A host has interfaces, a host name, shared memory
 # and mounts of its own; only processes are visible from both. Both see their model at one path,
 # where the second has mounted its own copy.
 . "$(dirname "$0")/lib.sh"
-OTHER=$3 MPIRUN=$4 COMM=$5
+OTHER=$3 MPIRUN=$4 COMM=$5 GOLDEN=$6
 case $OTHER in /*) ;; *) OTHER=$PWD/$OTHER ;; esac
 case $COMM in /*) ;; *) COMM=$PWD/$COMM ;; esac
 A=xdit-a-$$ B=xdit-b-$$
@@ -124,7 +124,7 @@ plan "pipefusion 2 x ulysses 2" "$T/patches-on-one-host.safetensors" \
 # 77 rows with everything in exact steps and with the first patch in others. Both hosts read one copy.
 STEPS=4 N=256 D=24 K=77
 latents=$((4 * 32 * 32 * 4))
-how="generate --model $ROOT/tests/golden/flux --steps $STEPS --seed 3 --dtype f32 -W 128 -H 128 --max_sequence_length $K"
+how="generate --model $GOLDEN/flux --steps $STEPS --seed 3 --dtype f32 -W 128 -H 128 --max_sequence_length $K"
 forward=$((4 * (N + K) * D * STEPS)) back=$((4 * N * F * (STEPS - 1)))
 alone -o "$T/flux.safetensors"
 check "FLUX on one rank" [ "$rc" = 0 ]

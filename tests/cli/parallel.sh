@@ -3,6 +3,7 @@
 # codes, and that nothing stays behind. A PPM ends with its pixels: 128 x 128 x 3 bytes.
 . "$(dirname "$0")/lib.sh"
 MODEL=$ROOT/tests/golden/alpha
+GOLDEN=$3
 
 if "$XDIT" generate -m "$MODEL" -p a --steps 1 --nproc 2 -q -o "$T/x.ppm" 2>&1 | grep -Eq 'has no MPI|install the package'; then
     echo "1..0 # SKIP there is no MPI to start several ranks with"
@@ -159,7 +160,7 @@ check "no shared memory is left" [ -z "$room" -o ! -e "$room" ]     # other MPIs
 # Text that flows, three encoders of which ranks share each, two passes.
 pixels() { tail -c 6720 "$1"; }
 for name in flux sd3 sd35; do
-    MODEL=$ROOT/tests/golden/$name
+    MODEL=$GOLDEN/$name
     quick() {
         try generate --model "$MODEL" --prompt "a red circle" --steps 3 --seed 3 -W 56 -H 40 \
             --max_sequence_length 13 --dtype f32 --quiet "$@"

@@ -1,12 +1,12 @@
 #!/bin/sh
-# single.sh XDIT ROOT WRITER - weights from single files on the command line; WRITER is test_single,
+# single.sh XDIT ROOT GOLDEN WRITER - weights from single files on the command line; WRITER is test_single,
 # which makes them of a golden model.
 . "$(dirname "$0")/lib.sh"
-WRITER=$3
+WRITER=$4
 export OMP_WAIT_POLICY=passive
-FLUX=$ROOT/tests/golden/flux
+FLUX=$3/flux
 
-"$WRITER" "$ROOT/tests/golden" flux "$T" || fail "the files are written"
+"$WRITER" "$3" flux "$T" || fail "the files are written"
 cp -r "$FLUX" "$T/bare"
 rm -f "$T"/bare/*/*.safetensors "$T"/bare/golden.*
 ask() {

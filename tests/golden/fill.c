@@ -1,10 +1,9 @@
 /* fill.c - weights of a model directory from the names of its tensors */
-#define _XOPEN_SOURCE 700       /* mkdtemp, nftw, P_tmpdir */
+#define _XOPEN_SOURCE 700       /* strdup */
 #include "fill.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,8 @@
 #include "golden.h"
 
 enum { MOST = 64 << 20 };       /* bytes of a file that is copied                              */
+
+static FILE *read_files;        /* names of files that were read, for make; NULL: nobody asks  */
 
 static void broken(const char *what, const char *path)
 {
@@ -64,8 +65,10 @@ static void scale_of(const xd_declared *t, float *gain, float *mean)
         *gain = 0.7f;
     else if (ends(t->name, "shared.weight") || ends(t->name, "pos_embedding"))
         *gain = 1.0f;
+    else if (ends(t->name, "decoder.conv_out.conv.weight"))
+        *gain *= 0.15f;
     else if (ends(t->name, ".q.weight") || ends(t->name, ".k.weight") ||
-             ends(t->name, "conv_out.conv.weight"))
+             ends(t->name, "conv_out.weight"))
         *gain *= 0.5f;
 }
 
@@ -95,6 +98,8 @@ static void copy_file(const char *from, const char *to)
     size_t n;
     xd_err e = { 0 };
     must(xd_file_read(from, MOST, &data, &n, &e), &e, from);
+    if (read_files)
+        fprintf(read_files, " %s", from);
     FILE *f = fopen(to, "wb");
     if (!f || fwrite(data, 1, n, f) != n || fclose(f) != 0)
         broken("write", to);
@@ -108,6 +113,8 @@ static int copy_folder(const char *from, const char *to, int deep)
     DIR *d = opendir(from);
     if (!d || (mkdir(to, 0777) != 0 && errno != EEXIST))
         broken(d ? "make" : "read", d ? to : from);
+    if (read_files)
+        fprintf(read_files, " %s", from);
     for (struct dirent *at; (at = readdir(d));) {
         char *a = join(from, at->d_name), *b = join(to, at->d_name);
         if (xd_file_is_dir(a)) {
@@ -168,37 +175,46 @@ void fill_model(const char *from, const char *to, xd_dtype type)
     free(path);
 }
 
-/* ---- for now -------------------------------------------------------------------------------- */
+/* ---- all models ----------------------------------------------------------------------------- */
 
-static char here[1024], whose[1024];
-
-static int drop_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+/* The type in which golden.json wants weights that are missing; NULL: none are. */
+static char *wanted(const char *folder)
 {
-    (void)st, (void)kind, (void)at;
-    return remove(path);
+    char    *path = join(folder, "golden.json"), *type = NULL;
+    xd_json *j = xd_file_exists(path) ? js_open(path) : NULL;
+    if (j && xd_json_text(xd_json_get(j, "weights")) && strcmp(js_text(j, "model"), ".") == 0 &&
+        !(type = strdup(js_text(j, "weights"))))
+        broken("read", path);
+    xd_json_free(&j);
+    free(path);
+    return type;
 }
 
-static void drop(void)
+void fill_all(const char *from, const char *to, const char *notes, const char *target)
 {
-    if (here[0])
-        nftw(here, drop_one, 8, FTW_DEPTH | FTW_PHYS);
-    here[0] = 0;
-}
-
-const char *fill_for_now(const char *from, xd_dtype type)
-{
-    static int first = 1;
-    const char *tmp = getenv("TMPDIR");
-    if (here[0] && strcmp(whose, from) == 0)
-        return here;
-    drop();
-    snprintf(whose, sizeof whose, "%s", from);
-    snprintf(here, sizeof here, "%s/xdit-fill-XXXXXX", tmp ? tmp : P_tmpdir);
-    if (!mkdtemp(here))
-        broken("make", here);
-    if (first)
-        atexit(drop);
-    first = 0;
-    fill_model(from, here, type);
-    return here;
+    DIR *d = opendir(from);
+    if (!d)
+        broken("read", from);
+    if (!(read_files = fopen(notes, "w")))
+        broken("write", notes);
+    fprintf(read_files, "%s:", target);
+    copy_folder(from, to, 0);
+    for (struct dirent *at; (at = readdir(d));) {
+        char *a = join(from, at->d_name), *b = join(to, at->d_name), *type;
+        if (at->d_name[0] != '.' && xd_file_is_dir(a)) {
+            if ((type = wanted(a)))
+                fill_model(a, b, fill_type(type));
+            else
+                copy_folder(a, b, 1);
+            free(type);
+        }
+        free(a);
+        free(b);
+    }
+    closedir(d);
+    fprintf(read_files, "\n");
+    FILE *f = fopen(target, "w");
+    if (fclose(read_files) != 0 || !f || fclose(f) != 0)
+        broken("write", target);
+    read_files = NULL;
 }

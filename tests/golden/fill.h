@@ -1,7 +1,7 @@
 /* fill.h - for tests: weights for model directories that have configurations only
  *
  * Numbers follow from the names of tensors, so that a reference can be computed elsewhere with the
- * same weights and none are kept; tools/golden_video.py has the same rules. */
+ * same weights and none are kept; tools/golden_fill.py has the same rules. */
 #ifndef XD_TESTS_FILL_H
 #define XD_TESTS_FILL_H
 
@@ -12,9 +12,9 @@
  * and is written over. The process ends with a message when that fails. */
 void fill_model(const char *from, const char *to, xd_dtype type);
 
-/* The same in a temporary directory, which is removed when the process exits; the same path for
- * the same model, until the next one. */
-const char *fill_for_now(const char *from, xd_dtype type);
+/* Copies tests/golden to the directory `to`, and fills the models whose golden.json names a type of
+ * weights. `target` is touched at the end; the file `notes` says for make which files it depends on. */
+void fill_all(const char *from, const char *to, const char *notes, const char *target);
 
 /* "f32", "f16", "bf16"; the process ends with a message at another name. */
 xd_dtype fill_type(const char *name);

@@ -1,8 +1,8 @@
 /* test_golden.c - whole requests, stage by stage, against what diffusers computes in f32.
  *
- *     test_golden DIR [CASE ...]
+ *     test_golden DIR FULL [CASE ...]
  *
- * DIR is tests/golden; each case holds golden.json (the request) and golden.safetensors (the
+ * DIR is tests/golden, FULL the same with the weights that fill makes; each case holds golden.json (the request) and golden.safetensors (the
  * reference, see tools/golden.py). Everything goes through the public interface. Each stage has
  * its tolerance below: the largest difference as a share of the reference's largest magnitude.
  * XDIT_ISA in the environment chooses the kernels; XDIT_BF16=emulate has bf16 computed as bf16
@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "engine/recipe.h"
-#include "fill.h"
 #include "golden.h"
 
 enum { MAXPROMPT = 8, MAXLORA = 4, NDTYPE = 2 };
@@ -42,7 +41,9 @@ static const int steady = 1;    /* of a video in f32: frames are within 2e-4    
 static const char *const all[] = { "alpha", "alpha-ddim", "alpha-euler", "alpha-batch",
                                    "alpha-tiles", "alpha-free", "micro", "sigma", "sigma-dpm",
                                    "bins", "demo", "flux", "flux-true", "flux-image", "flux-schnell",
-                                   "sd3", "sd3-image", "sd3-no-t5", "sd35", "flux-lora", "sd35-lora" };
+                                   "sd3", "sd3-image", "sd3-no-t5", "sd35", "flux-lora", "sd35-lora",
+                                   "cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one",
+                                   "cog5b-i2v", "cog15", "cog15-even", "cog15-i2v", "cog15-i2v-even" };
 
 typedef struct run {
     xd_st   *st;
@@ -272,7 +273,7 @@ static int take_loras(const run *r, const char *dir, const char *name, xd_lora *
     return n;
 }
 
-static void check(const char *dir, const char *name, int dtype)
+static void check(const char *dir, const char *full, const char *name, int dtype)
 {
     xd_lora      loras[MAXLORA];
     char         paths[MAXLORA][2048];
@@ -284,9 +285,9 @@ static void check(const char *dir, const char *name, int dtype)
     const char  *prompts[MAXPROMPT];
     char         model[2048];
     open_run(&r, dir, name);
-    snprintf(model, sizeof model, "%s/%s/%s", dir, name, js_text(r.js, "model"));
-    const char  *type = xd_json_text(xd_json_get(r.js, "weights"));
-    xd_open_args a = { .model = type ? fill_for_now(model, fill_type(type)) : model, .dtype = dtypes[dtype], .device = "cpu", .threads = 2,
+    snprintf(model, sizeof model, "%s/%s/%s", xd_json_get(r.js, "weights") ? full : dir, name,
+             js_text(r.js, "model"));
+    xd_open_args a = { .model = model, .dtype = dtypes[dtype], .device = "cpu", .threads = 2,
                        .no_t5 = js_maybe(r.js, "no_t5") > 0, .loras = loras };
     a.nloras = take_loras(&r, dir, name, loras, paths);
     xd_status s = xd_open(&g, &a, &e);
@@ -340,10 +341,10 @@ static int has_bf16(const char *name)
 
 int main(int argc, char **argv)
 {
-    const char *const *names = argc > 2 ? (const char *const *)argv + 2 : all;
-    int                n = argc > 2 ? argc - 2 : (int)(sizeof all / sizeof *all);
-    if (argc < 2) {
-        fprintf(stderr, "usage: %s DIR [CASE ...]\n", argv[0]);
+    const char *const *names = argc > 3 ? (const char *const *)argv + 3 : all;
+    int                n = argc > 3 ? argc - 3 : (int)(sizeof all / sizeof *all);
+    if (argc < 3) {
+        fprintf(stderr, "usage: %s DIR FULL [CASE ...]\n", argv[0]);
         return 2;
     }
     if (tap_skip_isa())
@@ -352,7 +353,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < n; i++)
         for (int t = tap_only_bf16(); t < NDTYPE; t++)
             if (t == 0 || has_bf16(names[i]))
-                check(argv[1], names[i], t);
+                check(argv[1], argv[2], names[i], t);
             else
                 tap_note("%s %s is left to test_demo: its first steps amplify rounding", names[i],
                          dtypes[t]);

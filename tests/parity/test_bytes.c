@@ -49,7 +49,7 @@ typedef struct model { int64_t N, K, H, d, D, F, e; int passes; const sends *whi
 typedef struct where { int at[XD_NAXES], first, last; } where;
 
 static const sends cross = { 1, 0, 0, 3, 0 };           /* PixArt: attention, text, MLP         */
-static const sends pair = { 1, 0, 2, 2, 0 }, solo = { 1, 0, 0, 0, 1 };          /* FLUX         */
+static const sends pair = { 1, 0, 2, 2, 0 }, solo = { 1, 0, 0, 0, 1 };          /* FLUX; CogVideoX as pair */
 static const sends joint[2][2] = {                      /* SD3: [last][with a second attention] */
     { { 1, 0, 2, 2, 0 }, { 1, 1, 2, 3, 0 } }, { { 1, 0, 0, 2, 0 }, { 1, 1, 0, 3, 0 } },
 };
@@ -218,6 +218,8 @@ static const sends *kind_of(const xd_engine *g, int layer)
     double         n = 0, second = 0;
     if (strcmp(p->def->name, "flux") == 0)
         return xd_json_number(xd_json_get(p->config, "num_layers"), &n) && layer < (int)n ? &pair : &solo;
+    if (strcmp(p->def->name, "cogvideox") == 0)
+        return &pair;
     if (strcmp(p->def->name, "sd3") != 0)
         return &cross;
     for (int i = 0; i < xd_json_size(dual); i++)

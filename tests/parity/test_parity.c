@@ -1,6 +1,6 @@
 /* test_parity.c - every plan against one rank, on as many ranks as this was started with.
  *
- *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K]
+ *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE]
  *
  * Random weights of a tiny model; every factorization of the ranks over the six axes, with patches,
  * displaced patches and VAE rows where they apply. One launch per rank count; plans are looped inside.
@@ -10,6 +10,9 @@
  * steps. Of models whose text flows (5 x 7 tokens, N text tokens of the last encoder) the latents
  * are compared, of plans with exact steps and of plans with stale ones: those against one rank with as
  * many patches, text with the first or with every patch, or against as many displaced members.
+ *
+ * video: of the model's frames, and compared to the pixels; image: what an image-to-video model begins
+ * with. Its autoencoder's rows are cut in every other plan.
  *
  * near: kernels do not give the same bits for other shapes (below AVX-512). cfg: two passes of a model
  * that has one. thin: one plan of K, which others in other launches. With XDIT_PARITY=full all plans with
@@ -25,7 +28,8 @@
 enum { PICTURES = 2 };
 
 static const char *model_dir, *dtype;
-static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32;
+static const char *begin;       /* the picture that a video begins with; NULL: none            */
+static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static int         thin = 1, steps = 5;
 
 typedef struct picture {
@@ -57,7 +61,7 @@ static picture copy_result(const xd_result *r, int i)
     p.lat = malloc((size_t)p.nlat * sizeof *p.lat + 1);
     memcpy(p.lat, lat, (size_t)p.nlat * sizeof *p.lat);
     if (im) {
-        p.nrgb = im->width * im->height * 3;
+        p.nrgb = im->frames * im->width * im->height * 3;
         p.rgb = malloc((size_t)p.nrgb + 1);
         memcpy(p.rgb, im->data, (size_t)p.nrgb);
     }
@@ -74,7 +78,8 @@ static void request(xd_request *r, int pictures)
     if (text) {
         r->width = 56, r->height = 40;
         r->max_sequence_length = text;
-        r->latents_only = 1;
+        r->latents_only = !video;
+        r->image = begin;
         r->guidance_scale = cfg ? 5 : 1;
         r->true_cfg_scale = cfg ? 3 : 0;     /* of models whose guidance is distilled            */
     }
@@ -239,10 +244,11 @@ static void factorization(xd_parallel p, const picture *want)
 {
     static const int patches[] = { 1, 3, 4 };
     int exact = p.tensor_parallel_degree == 1 && p.ring_degree == 1;
+    static int turn;
     p.warmup_steps = steps;
     p.num_pipeline_patch = 1;
     for (int v = 0; v < (text ? 1 : 2); v++) {
-        p.use_parallel_vae = v;
+        p.use_parallel_vae = video ? turn++ % 2 : v;
         for (int i = 0; i < (p.pipefusion_parallel_degree > 1 ? 3 : 1); i++) {
             p.num_pipeline_patch = patches[i];
             one_plan(&p, want, exact);
@@ -300,6 +306,9 @@ static void arguments(int argc, char **argv)
     for (int i = 3; i < argc; i++) {
         near |= strcmp(argv[i], "near") == 0;
         cfg |= strcmp(argv[i], "cfg") == 0;
+        video |= strcmp(argv[i], "video") == 0;
+        if (strncmp(argv[i], "image=", 6) == 0)
+            begin = argv[i] + 6;
         if (strncmp(argv[i], "text=", 5) == 0)
             text = atoi(argv[i] + 5), steps = 3;
         if (strncmp(argv[i], "thin=", 5) == 0 && !full && atoi(argv[i] + 5) > 1)

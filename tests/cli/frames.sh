@@ -1,0 +1,60 @@
+#!/bin/sh
+# frames.sh XDIT ROOT GOLDEN - requests for videos of tiny CogVideoX models: frames, pictures to begin with, what is
+# refused, several ranks. The files are video.sh's business.
+. "$(dirname "$0")/lib.sh"
+GOLDEN=$3
+export OMP_WAIT_POLICY=passive
+T2V=$GOLDEN/cog2b I2V=$GOLDEN/cog5b-i2v
+FRAME=$((40 * 56 * 3))
+
+film() {
+    model=$1
+    shift
+    try generate --model "$model" --prompt "a red circle" -W 56 -H 40 --steps 2 --seed 3 --rng torch --dtype f32 \
+        --max_sequence_length 13 --quiet "$@"
+}
+size() { wc -c <"$1" | tr -d ' '; }
+
+film "$T2V" --num_frames 9 -o "$T/one.rgb"
+check "nine frames" [ "$rc" = 0 -a "$out" = "$T/one.rgb" -a "$(size "$T/one.rgb")" = $((9 * FRAME)) ]
+film "$T2V" -o "$T/two.rgb"
+check "the model's frames" cmp -s "$T/one.rgb" "$T/two.rgb"
+film "$T2V" --num_frames 5 -o "$T/x.rgb"
+check "an even latent makes no frame more than four each" [ "$(size "$T/x.rgb")" = $((8 * FRAME)) ]
+film "$T2V" --num_frames 9 --use_dynamic_cfg -o "$T/x.rgb"
+check "guidance that grows" sh -c '[ -s "$1/x.rgb" ] && ! cmp -s "$1/one.rgb" "$1/x.rgb"' x "$T"
+film "$T2V" --num_frames 9 --json -o "$T/x.rgb"
+check "sizes in the JSON" sh -c 'printf "%s" "$1" | python3 -c "
+import json, sys
+j = json.loads(sys.stdin.readline())[\"parameters\"]
+assert (j[\"num_frames\"], j[\"width\"], j[\"height\"], j[\"fps\"]) == (9, 56, 40, 8), j"' x "$out"
+film "$I2V" --image "$I2V/image.png" -o "$T/i.rgb"
+check "a video of a picture" [ "$rc" = 0 -a "$(size "$T/i.rgb")" = $((9 * FRAME)) ]
+film "$I2V" --image "$ROOT/doc/sheet.png" -o "$T/j.rgb"
+check "another of another" sh -c '[ -s "$1/j.rgb" ] && ! cmp -s "$1/i.rgb" "$1/j.rgb"' x "$T"
+
+# refuse WHAT PATTERN MODEL ARGS...: the request is wrong, says one sentence.
+refuse() {
+    what=$1 pattern=$2 model=$3
+    shift 3
+    refused "$what" 2 "$pattern" generate --model "$model" --prompt a --quiet "$@"
+}
+refuse "frames of a picture" "num_frames is for videos" "$MODEL" --num_frames 9 -o "$T/no.png"
+refuse "an MP4 of a picture" "no.mp4 is that of a video" "$MODEL" -o "$T/no.mp4"
+refuse "a picture that is needed" "name one with --image" "$I2V" -o "$T/no.gif"
+refuse "a picture that is not" "cannot begin with the picture" "$T2V" --image "$I2V/image.png" -o "$T/no.gif"
+refuse "strength" "strength 0.5" "$I2V" --image "$I2V/image.png" --strength 0.5 -o "$T/no.gif"
+refuse "a width between tokens" "width 60 .*56 .*64" "$T2V" -W 60 -o "$T/no.gif"
+refuse "a size without positions" "9 frames of 56 x 40 pixels" "$I2V" --image "$I2V/image.png" -W 64 -H 40 -o "$T/no.gif"
+refuse "frames without positions" "9 frames of 56 x 40 pixels" "$I2V" --image "$I2V/image.png" --num_frames 17 \
+    -o "$T/no.gif"
+refuse "no frames" "num_frames" "$T2V" --num_frames -1 -o "$T/no.gif"
+check "nothing is written" [ -z "$(find "$T" -name 'no*')" ]
+
+film "$T2V" --num_frames 9 --ulysses_degree 2 --use_parallel_vae -o "$T/x.rgb"
+if ! said 'has no MPI|install the package'; then
+    check "two ranks" cmp -s "$T/one.rgb" "$T/x.rgb"
+    film "$I2V" --image "$I2V/image.png" --use_cfg_parallel -o "$T/x.rgb"
+    check "two ranks and a picture" cmp -s "$T/i.rgb" "$T/x.rgb"
+fi
+done_testing

@@ -1,0 +1,59 @@
+"""Weights that follow from the names of tensors, as src/exec/store.c (xd_random_weight) and tests/golden/fill.c make them."""
+import numpy as np
+import torch
+
+MASK = (1 << 64) - 1
+TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+def mix(z):
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xbf58476d1ce4e5b9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94d049bb133111eb)
+    return z ^ (z >> np.uint64(31))
+
+
+def weights(name, shape, gain, mean):
+    h = 0xcbf29ce484222325
+    for b in name.encode():
+        h = ((h ^ b) * 0x100000001b3) & MASK
+    with np.errstate(over="ignore"):
+        h = mix(np.array([h], np.uint64))
+        i = np.arange(1, int(np.prod(shape)) + 1, dtype=np.uint64)
+        u = mix(h + i * np.uint64(0x9e3779b97f4a7c15))
+        v = ((u >> np.uint64(40)).astype(np.float32) * np.float32(1 / 8388608) - np.float32(1)) * np.float32(1.7320508)
+    return torch.from_numpy((np.float32(mean) + np.float32(gain) * v).reshape(shape))
+
+
+def scale_of(name, shape):
+    """Gain and mean of a tensor's numbers."""
+    if len(shape) == 1:
+        return 0.1, 1.0 if name.endswith("weight") else 0.0
+    if name.endswith("relative_attention_bias.weight"):
+        return 0.7, 0.0
+    if name.endswith(("shared.weight", "pos_embedding")):
+        return 1.0, 0.0
+    gain = np.float32(0.9) / np.sqrt(np.float32(np.prod(shape[1:])))
+    if name.endswith("decoder.conv_out.conv.weight"):
+        gain *= np.float32(0.15)
+    elif name.endswith((".q.weight", ".k.weight", "conv_out.weight")):
+        gain *= np.float32(0.5)
+    return gain, 0.0
+
+
+def fill(module, dtype):
+    """All that a file of the module has, rounded to the type in which it is stored ("bf16")."""
+    stored = module.state_dict()
+    clip = type(module).__name__ == "CLIPTextModel"         # transformers 5 leaves out what files have
+    for name, p in list(module.named_parameters()) + [(n, b) for n, b in module.named_buffers() if n in stored]:
+        name = "text_model." + name if clip and not name.startswith("text_model.") else name
+        p.data.copy_(weights(name, p.shape, *scale_of(name, p.shape)).to(TYPES[dtype]))
+    return module.eval()
+
+
+def configure(module, folder):
+    """The module's configuration, without weights."""
+    if hasattr(module.config, "save_pretrained"):
+        module.config.architectures = [type(module).__name__]
+        module.config.save_pretrained(folder)
+    else:
+        module.save_config(folder)
