@@ -272,6 +272,28 @@ typedef struct xd_bench_args {          /* start with {0}                       
 } xd_bench_args;
 XD_API xd_status xd_bench(const xd_bench_args *a, xd_err *e);
 
+typedef struct xd_advise_args {           /* start with {0}                                    */
+    const char *model;          /* a model directory, also one that has only configs           */
+    const xd_request *request;  /* size, frames, steps, guidance; prompts are not looked at     */
+    int         ranks;          /* 0: all of the cluster                                     */
+    const char *cluster;        /* a preset ("8xH100") or a file; NULL: this machine           */
+    const char *dtype;          /* NULL: the best there is                                   */
+    xd_parallel parallel;       /* degrees above 0 are kept, the others are tried               */
+    int         exact;          /* only plans whose picture is that of one rank                */
+    int         all;            /* those that cannot be as well, with the reason                */
+    int         explain;        /* N: the N-th plan in detail; 0: the table                    */
+    int         json;
+    void      (*line)(void *cookie, const char *line);
+    void       *cookie;
+    int         log_level;
+    void      (*log)(void *cookie, int level, const char *line);
+} xd_advise_args;
+/* Says what every plan would take: seconds, memory of every rank, bytes sent. Nothing is loaded. */
+XD_API xd_status xd_advise(const xd_advise_args *a, xd_err *e);
+/* Reads "u2r2pp2cfg2" (u, r, pp, tp, cfg, dp, patch, warm, text, vae) into the degrees that it names;
+ * XD_EINVAL when one is there already with another number. */
+XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
+
 #ifdef __cplusplus
 }
 #endif

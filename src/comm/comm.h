@@ -68,6 +68,21 @@ xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
  * cannot ask the others where they stand in a split group, so there `key` must be my rank in the
  * group to come: keys of a color are 0..size-1. */
 xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e);
+/* Who listens to what a counting communicator would do. */
+typedef enum xd_message { XD_SENDS, XD_RECEIVES, XD_MEETS } xd_message;
+typedef struct xd_recorder {
+    void  *cookie;
+    /* Group `id` (0 is the world, then in the order of the calls of split) has `size` ranks of this
+     * color, of which I am number `rank`. */
+    void (*group)(void *cookie, int id, int color, int rank, int size);
+    /* A message begins: `bytes` to or from rank `peer` of the group, or a call of the whole group, in
+     * which this rank sends bytes[r] to rank r. Numbers are those of `end`, from 1. */
+    void (*begin)(void *cookie, int64_t number, int group, xd_message what, int peer,
+                  const int64_t *bytes);
+    void (*end)(void *cookie, int64_t number);          /* this rank waits for it               */
+} xd_recorder;
+/* The same, telling `rec` (borrowed). Splits by host are not told. */
+xd_status xd_comm_record(xd_comm **c, int rank, int size, const xd_recorder *rec, xd_err *e);
 void      xd_comm_close(xd_comm **c);
 /* Was this process started by mpirun, srun or another MPI launcher with more than one rank? */
 int       xd_comm_launched(void);

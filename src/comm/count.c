@@ -12,107 +12,155 @@
 typedef struct tally {          /* shared by a world and its groups                            */
     xd_traffic traffic;
     xd_err     err;
-    int        users;
+    int        users, groups;
+    const xd_recorder *rec;     /* NULL: nobody listens                                        */
+    int64_t    begun;           /* messages                                                    */
+    int64_t   *to;              /* [size of the world]: bytes of a collective                   */
 } tally;
 
-static xd_status open_group(tally *y, int rank, int size, xd_comm **out, xd_err *e);
+typedef struct counter {        /* the communicator comes first: a pointer to it is one to this */
+    xd_comm c;
+    tally  *y;
+    int     id;
+} counter;
+
+static xd_status open_group(tally *y, int color, int rank, int size, xd_comm **out, xd_err *e);
+
+static counter *of(xd_comm *c)
+{
+    return (counter *)(void *)c;
+}
 
 static xd_status count_split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
 {
-    (void)color;
     *out = NULL;
     if (size < 1 || size > c->size || key < 0 || key >= size)
         return xd_fail(e, XD_EINVAL, "rank %d of a group of %d among %d ranks", key, size, c->size);
-    return open_group(c->priv, key, size, out, e);
+    return open_group(of(c)->y, color, key, size, out, e);
 }
 
 /* One host is assumed: whoever counts for several asks for the group it wants. */
 static xd_status count_host(xd_comm *c, xd_comm **out, xd_err *e)
 {
-    return open_group(c->priv, c->rank, c->size, out, e);
+    return open_group(of(c)->y, -1, c->rank, c->size, out, e);
 }
 
 static void count_close(xd_comm *c)
 {
-    tally *y = c->priv;
-    if (--y->users == 0)
+    tally *y = of(c)->y;
+    if (--y->users == 0) {
+        free(y->to);
         free(y);
+    }
     free(c);
 }
 
-static void add(xd_comm *c, size_t bytes, int64_t messages)
+/* Bytes to rank r of a collective that is being told. */
+static void add(xd_comm *c, int r, size_t bytes)
 {
-    if (!bytes)
+    if (!bytes || r == c->rank)
         return;
-    c->traffic->bytes += (int64_t)bytes * messages;
-    c->traffic->messages += messages;
+    c->traffic->bytes += (int64_t)bytes;
+    c->traffic->messages++;
+    of(c)->y->to[r] += (int64_t)bytes;
+}
+
+static void start(xd_comm *c)
+{
+    for (int r = 0; r < c->size; r++)
+        of(c)->y->to[r] = 0;
+}
+
+/* Tells what begins; a request whose end is told, too. */
+static xd_req begun(xd_comm *c, xd_message what, int peer, const int64_t *bytes)
+{
+    tally *y = of(c)->y;
+    if (!y->rec || of(c)->id < 0)
+        return (xd_req){ 0 };
+    y->rec->begin(y->rec->cookie, ++y->begun, of(c)->id, what, peer, bytes);
+    return (xd_req){ c, y->begun };
+}
+
+static xd_req met(xd_comm *c)
+{
+    return c->size > 1 ? begun(c, XD_MEETS, -1, of(c)->y->to) : (xd_req){ 0 };
 }
 
 static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
     int64_t n = xd_comm_elems(io), from = xd_piece(n, c->rank, c->size);
     int64_t mine = xd_piece(n, c->rank + 1, c->size) - from;
+    size_t  es = xd_dtype_size(io.type);
     (void)op;
-    if (xd_reduce_direct(xd_comm_bytes(io), c->size)) {
-        add(c, xd_comm_bytes(io), c->size - 1);
-        return (xd_req){ 0 };
+    start(c);
+    for (int r = 0; r < c->size; r++) {
+        if (xd_reduce_direct(xd_comm_bytes(io), c->size)) {
+            add(c, r, xd_comm_bytes(io));
+            continue;
+        }
+        add(c, r, (size_t)(xd_piece(n, r + 1, c->size) - xd_piece(n, r, c->size)) * es);
+        add(c, r, (size_t)mine * es);
     }
-    size_t es = xd_dtype_size(io.type);
-    for (int r = 0; r < c->size; r++)
-        if (r != c->rank)
-            add(c, (size_t)(xd_piece(n, r + 1, c->size) - xd_piece(n, r, c->size)) * es, 1);
-    add(c, (size_t)mine * es, c->size - 1);
-    return (xd_req){ 0 };
+    return met(c);
 }
 
 static xd_req count_bcast(xd_comm *c, xd_tensor io, int root)
 {
-    int child[32];
-    add(c, xd_comm_bytes(io),
-        xd_tree_children((c->rank - root + c->size) % c->size, c->size, child));
-    return (xd_req){ 0 };
+    int child[32], n = xd_tree_children((c->rank - root + c->size) % c->size, c->size, child);
+    start(c);
+    for (int i = 0; i < n; i++)
+        add(c, (child[i] + root) % c->size, xd_comm_bytes(io));
+    return met(c);
 }
 
 static xd_req count_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
     (void)in;
-    add(c, (size_t)rows[c->rank] * xd_gather_row(out), c->size - 1);
-    return (xd_req){ 0 };
+    start(c);
+    for (int r = 0; r < c->size; r++)
+        add(c, r, (size_t)rows[c->rank] * xd_gather_row(out));
+    return met(c);
 }
 
 static xd_req count_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
     (void)get;
+    start(c);
     for (int r = 0; r < c->size; r++)
-        if (r != c->rank)
-            add(c, xd_comm_bytes(give[r]), 1);
-    return (xd_req){ 0 };
+        add(c, r, xd_comm_bytes(give[r]));
+    return met(c);
 }
 
 static xd_req count_send(xd_comm *c, xd_tensor t, int to)
 {
-    if (to != c->rank)
-        add(c, xd_comm_bytes(t), 1);
-    return (xd_req){ 0 };
+    int64_t bytes = (int64_t)xd_comm_bytes(t);
+    if (to == c->rank || !bytes)
+        return (xd_req){ 0 };
+    c->traffic->bytes += bytes;
+    c->traffic->messages++;
+    return begun(c, XD_SENDS, to, &bytes);
 }
 
 static xd_req count_recv(xd_comm *c, xd_tensor t, int from)
 {
-    (void)c, (void)t, (void)from;
-    return (xd_req){ 0 };
+    int64_t bytes = (int64_t)xd_comm_bytes(t);
+    return from == c->rank || !bytes ? (xd_req){ 0 } : begun(c, XD_RECEIVES, from, &bytes);
 }
 
 static xd_status count_wait(xd_comm *c, xd_req *r, int n)
 {
-    (void)c;
-    for (int i = 0; i < n; i++)
+    const xd_recorder *rec = of(c)->y->rec;
+    for (int i = 0; i < n; i++) {
+        if (rec && r[i].tag)
+            rec->end(rec->cookie, r[i].tag);
         r[i] = (xd_req){ 0 };
+    }
     return XD_OK;
 }
 
 static int count_test(xd_comm *c, xd_req *r)
 {
-    (void)c, (void)r;
+    count_wait(c, r, 1);
     return 1;
 }
 
@@ -150,27 +198,44 @@ static const xd_comm_ops ops = {
     .abort = count_abort,
 };
 
-static xd_status open_group(tally *y, int rank, int size, xd_comm **out, xd_err *e)
+static xd_status open_group(tally *y, int color, int rank, int size, xd_comm **out, xd_err *e)
 {
-    xd_comm *c = *out = malloc(sizeof *c);
-    if (!c)
+    counter *m = malloc(sizeof *m);
+    *out = NULL;
+    if (!m)
         return xd_fail(e, XD_ENOMEM, "no memory for a communicator");
     y->users++;
-    *c = (xd_comm){ &ops, rank, size, &y->traffic, &y->err, y };
+    *m = (counter){ { &ops, rank, size, &y->traffic, &y->err, NULL }, y, color < 0 ? -1 : y->groups++ };
+    if (y->rec && m->id >= 0)
+        y->rec->group(y->rec->cookie, m->id, color, rank, size);
+    *out = &m->c;
     return XD_OK;
 }
 
-xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e)
+xd_status xd_comm_record(xd_comm **c, int rank, int size, const xd_recorder *rec, xd_err *e)
 {
     *c = NULL;
     if (size < 1 || rank < 0 || rank >= size)
         return xd_fail(e, XD_EINVAL, "rank %d of %d cannot be counted", rank, size);
-    tally *y = calloc(1, sizeof *y);
-    if (!y)
-        return xd_fail(e, XD_ENOMEM, "no memory for a communicator");
-    xd_err_clear(&y->err);
-    xd_status s = open_group(y, rank, size, c, e);
-    if (s != XD_OK)
+    tally   *y = calloc(1, sizeof *y);
+    int64_t *to = calloc((size_t)size, sizeof *to);
+    if (!y || !to) {
         free(y);
+        free(to);
+        return xd_fail(e, XD_ENOMEM, "no memory for a communicator");
+    }
+    y->rec = rec;
+    y->to = to;
+    xd_err_clear(&y->err);
+    xd_status s = open_group(y, 0, rank, size, c, e);
+    if (s != XD_OK) {
+        free(to);
+        free(y);
+    }
     return s;
+}
+
+xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e)
+{
+    return xd_comm_record(c, rank, size, NULL, e);
 }

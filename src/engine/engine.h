@@ -134,6 +134,8 @@ typedef struct xd_need {        /* bytes a request needs, by part               
     size_t text, text_tmp, dit, dit_tmp, vae, vae_tmp, images, peak;
 } xd_need;
 
+/* Of the parts, one after the other; text encoders stay with `keep`. */
+size_t    xd_need_peak(const xd_need *n, int keep);
 /* Counts, finds out who shares weights, and refuses with XD_ENOMEM when the peak is more than there
  * is. Collective over the ranks in use, which agree. */
 xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e);

@@ -48,6 +48,12 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+size_t xd_need_peak(const xd_need *n, int keep)
+{
+    size_t loop = n->dit + n->vae + most(n->dit_tmp, n->vae_tmp) + n->images;
+    return keep ? n->text + most(n->text_tmp, loop) : most(n->text + n->text_tmp, loop);
+}
+
 /* The text encoders: all of them when they stay, else the largest, as they come one after the other. */
 static xd_status count_text(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
 {
@@ -97,9 +103,7 @@ static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err
     }
     need->dit = g->model.dit.packed;
     need->vae = vae ? g->model.vae.packed : 0;
-    size_t loop = need->dit + need->vae + most(need->dit_tmp, need->vae_tmp) + need->images;
-    need->peak = g->keep ? need->text + most(need->text_tmp, loop)
-                         : most(need->text + need->text_tmp, loop);
+    need->peak = xd_need_peak(need, g->keep);
     return s;
 }
 

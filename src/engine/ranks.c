@@ -355,30 +355,41 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
 }
 
-xd_status xd_ranks_stages(xd_job *j, xd_err *e)
+xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
 {
     xd_engine *g = j->g;
     xd_part   *p = &g->model.dit;
-    int        P = g->plan.deg.n[XD_PIPE], n = p->net.nlayers, cut[XD_MAXSTAGE + 1] = { 0 };
-    double    *cost = NULL, head = 0, tail = 0;
-    if (P == 1 || p->store)
+    int        P = g->plan.deg.n[XD_PIPE], n = p->net.nlayers;
+    double    *cost, head = 0, tail = 0;
+    cut[0] = 0, cut[1] = n;
+    if (P == 1)
         return XD_OK;
     if (g->plan.nlist) {
         for (int i = 0; i < P; i++)
             cut[i + 1] = cut[i] + g->plan.list[i];
-    } else {
-        if (!(cost = calloc((size_t)n + 1, sizeof *cost)))
-            return xd_fail(e, XD_ENOMEM, "no memory to count %d blocks", n);
-        xd_part_stage(p, 0, n);
-        xd_status s = costs(j, cost, &head, &tail, e);
-        if (s == XD_OK)
-            xd_plan_balance(cost, n, P, head, tail, cut);
-        free(cost);
-        if (s != XD_OK)
-            return s;
+        return XD_OK;
     }
-    int me = g->topo.at[XD_PIPE];
-    xd_part_stage(p, cut[me], cut[me + 1]);
-    xd_log(XD_LOG_DEBUG, "stage %d runs blocks %d to %d of %d", me, cut[me], cut[me + 1] - 1, n);
+    if (!(cost = calloc((size_t)n + 1, sizeof *cost)))
+        return xd_fail(e, XD_ENOMEM, "no memory to count %d blocks", n);
+    xd_part_stage(p, 0, n);
+    xd_status s = costs(j, cost, &head, &tail, e);
+    if (s == XD_OK)
+        xd_plan_balance(cost, n, P, head, tail, cut);
+    free(cost);
+    return s;
+}
+
+xd_status xd_ranks_stages(xd_job *j, xd_err *e)
+{
+    xd_engine *g = j->g;
+    int        cut[XD_MAXSTAGE + 1], me = g->topo.at[XD_PIPE];
+    if (g->plan.deg.n[XD_PIPE] == 1 || g->model.dit.store)
+        return XD_OK;
+    xd_status s = xd_ranks_cut(j, cut, e);
+    if (s != XD_OK)
+        return s;
+    xd_part_stage(&g->model.dit, cut[me], cut[me + 1]);
+    xd_log(XD_LOG_DEBUG, "stage %d runs blocks %d to %d of %d", me, cut[me], cut[me + 1] - 1,
+           g->model.dit.net.nlayers);
     return XD_OK;
 }

@@ -25,8 +25,10 @@ void      xd_ranks_watch(const xd_engine *g, xd_exec *x);
 /* What a failure means that the ranks could not agree on: they are out of step, XD_ECOMM. */
 xd_status xd_ranks_judge(const xd_engine *g, xd_status s, xd_err *e);
 
-/* Cuts the transformer's blocks into the plan's stages by counted cost (or as the plan lists them)
- * and gives this rank its own. Does nothing when weights are loaded. */
+/* Cuts the transformer's blocks into the plan's stages by counted cost (or as the plan lists them):
+ * stage i runs [cut[i], cut[i + 1]). Nothing may be loaded. */
+xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e);
+/* The same, and gives this rank its own stage. Does nothing when weights are loaded. */
 xd_status xd_ranks_stages(xd_job *j, xd_err *e);
 
 /* Bytes that all ranks in use have sent since each had sent `since`. Collective; -1: unknown. */

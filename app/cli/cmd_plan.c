@@ -1,0 +1,111 @@
+/* cmd_plan.c - xdit plan: says what every plan of a request would take, before anything is loaded */
+#include <stddef.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/opt.h"
+
+typedef struct task {           /* one run of the command                                      */
+    xd_advise_args ask;
+    xd_request     request;
+    const char    *plan;
+    xd_opt_table   tables[3];
+    xd_opt_spec    spec;
+} task;
+
+#define AT(field) offsetof(task, ask.field)
+
+static const xd_option rows[] = {
+    { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
+      "model directory, of which only the configs are read, or org/name" },
+    { "world", XD_OPT_INT, AT(ranks), 1, 65536, NULL, "N",
+      "ranks (default: all of the cluster, or one for every core of this machine)" },
+    { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
+      "8xH100, 8xA100, 8xH20, 8xL40, 2x8xL40, 2x2x4090 or a file that `xdit probe` wrote (default: this "
+      "machine)" },
+    { "plan", XD_OPT_TEXT, offsetof(task, plan), 0, 0, NULL, "PLAN",
+      "degrees that are kept, as u2r2pp2cfg2" },
+    { "exact", XD_OPT_FLAG, AT(exact), 0, 1, NULL, NULL,
+      "only plans that paint the picture of one rank to the last digits" },
+    { "all", XD_OPT_FLAG, AT(all), 0, 1, NULL, NULL, "also plans that cannot be, with the reason" },
+    { "explain", XD_OPT_INT, AT(explain), 1, 100000, NULL, "N",
+      "the N-th plan of the table: where its time goes, what every rank holds and does" },
+    { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
+      "of weights and products (default: the best there is)" },
+    { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
+};
+
+static const xd_opt_alias aliases[] = {
+    { "config", "model" }, { "W", "width" }, { "H", "height" }, { "steps", "num_inference_steps" },
+    { "nproc", "world" }, { 0 },
+};
+
+static void on_log(void *cookie, int level, const char *line)
+{
+    (void)cookie;
+    fprintf(stderr, "xdit: %s%s\n", level == XD_LOG_WARN ? "warning: " : "", line);
+}
+
+static void task_init(task *t)
+{
+    int              np, nr;
+    const xd_option *plan = xd_parallel_options(&np), *request = xd_request_options(&nr);
+    *t = (task){ .ask = { .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_WARN } };
+    xd_request_init(&t->request);
+    t->ask.request = &t->request;
+    t->tables[0] = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
+    t->tables[1] = (xd_opt_table){ request, nr, &t->request };
+    t->tables[2] = (xd_opt_table){ plan, np, &t->ask.parallel };
+    t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 3, .aliases = aliases, .operands = 1,
+                             .stray = "plan looks at one model" };
+}
+
+static void help(FILE *f)
+{
+    static const xd_opt_group groups[] = {
+        { "Options", "model world cluster plan exact all explain dtype json" },
+        { "The request", "width height num_frames num_inference_steps guidance_scale true_cfg_scale "
+                         "num_images_per_prompt max_sequence_length" },
+        { "Degrees that are kept", "ulysses_degree ring_degree pipefusion_parallel_degree "
+                                   "tensor_parallel_degree data_parallel_degree use_cfg_parallel "
+                                   "num_pipeline_patch warmup_steps" },
+    };
+    task t;
+    task_init(&t);
+    fputs("Usage: xdit plan --model DIR [--world N] [--cluster NAME] [options]\n\n"
+          "Says what every plan would take on so many ranks: seconds of a step and of the\n"
+          "request, memory of the fullest rank, bytes sent; the fastest first. Nothing is\n"
+          "loaded, and the ranks need not be there.\n", f);
+    xd_opt_help(f, &t.spec, groups, 3);
+    fputs("\nExamples:\n"
+          "  xdit plan --model models/demo-pixart --world 4\n"
+          "  xdit plan --model black-forest-labs/FLUX.1-dev --cluster 8xH100 --world 4 --explain 1\n", f);
+}
+
+static int run(int argc, char **argv)
+{
+    task         t;
+    xd_err       e = { 0 };
+    xd_opt_texts dir = { 0 };
+    task_init(&t);
+    xd_status st = xd_opt_parse(&t.spec, argc, argv, &dir, &e);
+    if (dir.n)
+        t.ask.model = dir.v[0];
+    xd_opt_texts_free(&dir);
+    if (st == XD_OK && !t.ask.model)
+        st = xd_fail(&e, XD_EINVAL, "plan needs a model: --model DIR");
+    if (st == XD_OK && t.plan && strcmp(t.plan, "auto") != 0)
+        st = xd_parallel_read(&t.ask.parallel, t.plan, &e);
+    if (st == XD_OK)
+        st = xd_advise(&t.ask, &e);
+    if (st != XD_OK)
+        return xd_cli_exit(st, &e);
+    return xd_cli_flush();
+}
+
+const xd_command xd_cmd_plan = {
+    .name = "plan",
+    .summary = "say what every plan of a request would take, before anything is loaded",
+    .run = run,
+    .help = help,
+};

@@ -1,0 +1,263 @@
+/* advise.c - xdit plan: a table of plans, or one of them in detail */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/par.h"
+#include "engine/bench.h"
+#include "engine/search.h"
+
+typedef struct adviser {
+    const xd_advise_args *a;
+    xd_engine          *g;
+    xd_machine          m;
+    xd_request          r;
+    xd_search           s;
+    int                 ranks;
+} adviser;
+
+XD_PRINTF(2, 3) static void say(const adviser *v, const char *fmt, ...)
+{
+    char    line[2048];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (v->a->line)
+        v->a->line(v->a->cookie, line);
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+static void say_head(const adviser *v)
+{
+    const xd_forecast *f = &v->s.c[0].f;
+    say(v, "%s on %d of %d rank%s of %s, %s, %d steps", v->g->model.dir, v->ranks, v->m.hosts * v->m.ranks,
+        v->m.hosts * v->m.ranks == 1 ? "" : "s", v->m.name, xd_dtype_name(v->g->type), f->steps);
+    say(v, "%3s  %-22s %9s %9s %9s %9s %9s %9s", "#", "plan", "step, s", "text, s", "decode, s", "request, s",
+        "memory", "sent");
+}
+
+static void bytes_text(double v, char out[16])
+{
+    const char *unit = v >= 1e9 ? "GB" : v >= 1e6 ? "MB" : "kB";
+    snprintf(out, 16, "%.3g %s", v / (v >= 1e9 ? 1e9 : v >= 1e6 ? 1e6 : 1e3), unit);
+}
+
+static void say_row(const adviser *v, int i)
+{
+    const xd_candidate *c = &v->s.c[i];
+    char                memory[16], sent[16];
+    if (c->why.code) {
+        say(v, "  -  %-22s %s", c->name, c->why.msg);
+        return;
+    }
+    bytes_text(c->f.peak, memory);
+    bytes_text(c->f.sent, sent);
+    say(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name, c->f.stale ? "~" : " ", c->f.step_s,
+        c->f.text_s, c->f.decode_s, c->f.request_s, memory, sent);
+}
+
+static void say_table(const adviser *v)
+{
+    int stale = 0;
+    say_head(v);
+    for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {
+        say_row(v, i);
+        stale |= v->s.c[i].f.stale && !v->s.c[i].why.code;
+    }
+    if (stale)
+        say(v, "~ uses keys and values of the step before: the picture is close to that of one rank, not the same");
+    if (v->s.good < v->s.n && !v->a->all)
+        say(v, "%d plans cannot be (--all tells why)", v->s.n - v->s.good);
+    say(v, "best: %s", v->s.c[0].flags[0] ? v->s.c[0].flags : "one rank");
+}
+
+/* ---- one plan ------------------------------------------------------------------------------- */
+
+enum { COLUMNS = 64 };
+
+typedef struct strips {         /* a line of characters a rank                                 */
+    double from, to;
+    int    ranks;
+    char  *line;                /* [ranks][COLUMNS + 1]                                        */
+} strips;
+
+static void draw(void *ctx, int rank, char what, double from, double to)
+{
+    strips *s = ctx;
+    double  unit = (s->to - s->from) / COLUMNS;
+    for (int i = 0; i < COLUMNS && rank < s->ranks && unit > 0; i++) {
+        double at = s->from + (i + 0.5) * unit;
+        if (at >= from && at < to)
+            s->line[rank * (COLUMNS + 1) + i] = what == 'c' ? '#' : '.';
+    }
+}
+
+static void say_ranks(const adviser *v, const xd_forecast *f, const strips *s)
+{
+    say(v, "rank  text      transformer  vae       activations  peak      busy   waits  sent a step");
+    for (int r = 0; r < f->ranks; r++) {
+        const xd_foreseen_rank *k = &f->rank[r];
+        const xd_need          *n = &k->need;
+        char   t[5][16], sent[16];
+        double whole = k->busy_s + k->wait_s;
+        size_t most = n->dit_tmp > n->vae_tmp ? n->dit_tmp : n->vae_tmp;
+        bytes_text((double)n->text, t[0]);
+        bytes_text((double)n->dit, t[1]);
+        bytes_text((double)n->vae, t[2]);
+        bytes_text((double)(most > n->text_tmp ? most : n->text_tmp), t[3]);
+        bytes_text((double)n->peak, t[4]);
+        bytes_text(k->sent, sent);
+        say(v, "%4d  %-9s %-12s %-9s %-12s %-9s %3.0f %%  %3.0f %%  %s", r, t[0], t[1], t[2], t[3], t[4],
+            whole > 0 ? 100 * k->busy_s / whole : 0, whole > 0 ? 100 * k->wait_s / whole : 0, sent);
+    }
+    say(v, "one step (# computes, . waits for messages):");
+    for (int r = 0; r < f->ranks && s->line; r++)
+        say(v, "%4d  %s", r, s->line + r * (COLUMNS + 1));
+}
+
+static xd_status explain(adviser *v, int i, xd_err *e)
+{
+    const xd_candidate *c = &v->s.c[i];
+    xd_forecast         f;
+    strips              s = { .ranks = c->f.ranks };
+    double              whole = c->f.request_s;
+    s.line = malloc((size_t)s.ranks * (COLUMNS + 1));
+    if (!s.line)
+        return xd_fail(e, XD_ENOMEM, "no memory to explain a plan");
+    memset(s.line, ' ', (size_t)s.ranks * (COLUMNS + 1));
+    for (int r = 0; r < s.ranks; r++)
+        s.line[r * (COLUMNS + 1) + COLUMNS] = 0;
+    int n = c->f.stale ? 5 : 2;
+    n = n < c->f.steps ? n : c->f.steps;
+    s.to = c->f.stale ? c->f.exact_s + (n - 1) * c->f.step_s : n * c->f.step_s;
+    s.from = s.to - c->f.step_s;
+    xd_status st = xd_foresee_telling(&f, v->g, &v->r, &c->ask, v->ranks, &v->m, draw, &s, e);
+    if (st == XD_OK) {
+        say(v, "%d: %s", i + 1, f.plan.text);
+        say(v, "flags: %s", c->flags[0] ? c->flags : "none");
+        say(v, "text %.3g s (%.0f %%), %d exact step%s of %.4g s and %d of %.4g s (%.0f %%), decoding %.3g s "
+            "(%.0f %%): %.4g s", f.text_s, 100 * f.text_s / whole, f.exact, f.exact == 1 ? "" : "s", f.exact_s,
+            f.steps - f.exact, f.step_s,
+            100 * (f.exact * f.exact_s + (f.steps - f.exact) * f.step_s) / whole, f.decode_s,
+            100 * f.decode_s / whole, whole);
+        say_ranks(v, &f, &s);
+    }
+    xd_forecast_free(&f);
+    free(s.line);
+    return st;
+}
+
+/* ---- JSON ----------------------------------------------------------------------------------- */
+
+static void json_ranks(xd_text_buf *b, const xd_forecast *f)
+{
+    xd_buf_add(b, ", \"rank\": [");
+    for (int r = 0; r < f->ranks; r++) {
+        const xd_foreseen_rank *k = &f->rank[r];
+        xd_buf_add(b, "%s{\"text\": %zu, \"text_tmp\": %zu, \"transformer\": %zu, \"transformer_tmp\": %zu, "
+                   "\"vae\": %zu, \"vae_tmp\": %zu, \"peak\": %zu, \"busy_s\": %.6g, \"wait_s\": %.6g, "
+                   "\"sent_a_step\": %.0f}", r ? ", " : "", k->need.text, k->need.text_tmp, k->need.dit,
+                   k->need.dit_tmp, k->need.vae, k->need.vae_tmp, k->need.peak, k->busy_s, k->wait_s, k->sent);
+    }
+    xd_buf_add(b, "]");
+}
+
+static void json_plan(xd_text_buf *b, const xd_candidate *c)
+{
+    const xd_forecast *f = &c->f;
+    xd_buf_add(b, "{\"plan\": \"%s\", \"flags\": \"%s\"", c->name, c->flags);
+    if (c->why.code) {
+        xd_buf_add(b, ", \"refused\": ");
+        xd_buf_json_string(b, c->why.msg);
+    }
+    if (f->rank && f->steps) {
+        xd_buf_add(b, ", \"exact\": %s, \"ranks\": %d, \"step_s\": %.6g, \"exact_step_s\": %.6g, \"text_s\": "
+                   "%.6g, \"decode_s\": %.6g, \"request_s\": %.6g, \"steps\": %d, \"peak\": %.0f, \"sent\": "
+                   "%.0f", f->stale ? "false" : "true", f->ranks, f->step_s, f->exact_s, f->text_s,
+                   f->decode_s, f->request_s, f->steps, f->peak, f->sent);
+        json_ranks(b, f);
+    }
+    xd_buf_add(b, "}");
+}
+
+static xd_status say_json(const adviser *v, xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "{\"model\": ");
+    xd_buf_json_string(&b, v->g->model.dir);
+    xd_buf_add(&b, ", \"cluster\": ");
+    xd_buf_json_string(&b, v->m.name);
+    xd_buf_add(&b, ", \"ranks\": %d, \"dtype\": \"%s\", \"plans\": [", v->ranks, xd_dtype_name(v->g->type));
+    for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {
+        xd_buf_add(&b, "%s\n", i ? "," : "");
+        json_plan(&b, &v->s.c[i]);
+    }
+    xd_buf_add(&b, "]}");
+    xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "no memory for a table of %d plans", v->s.n) : XD_OK;
+    if (s == XD_OK && v->a->line)
+        v->a->line(v->a->cookie, b.p);
+    xd_buf_free(&b);
+    return s;
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+/* A cluster that is not this machine computes in bf16 unless f32 is asked for. */
+static xd_status open_all(adviser *v, xd_err *e)
+{
+    static const char *const prompt[] = { "" };
+    const xd_advise_args      *a = v->a;
+    xd_open_args o = { .model = a->model, .dtype = a->dtype, .log = a->log, .cookie = a->cookie,
+                       .log_level = a->log_level };
+    xd_status    s = a->cluster ? xd_machine_read(&v->m, a->cluster, e) : XD_OK;
+    if (s == XD_OK)
+        s = xd_open_with(&v->g, &o, XD_FOR_BENCH | XD_ALONE, e);
+    if (s != XD_OK)
+        return s;
+    int threads = xd_par_threads();
+    if (!a->cluster) {
+        v->ranks = a->ranks ? a->ranks : threads;
+        s = xd_machine_here(&v->m, v->g->dev, v->ranks, threads > v->ranks ? threads / v->ranks : 1, e);
+    } else if (!a->dtype || strcmp(a->dtype, "f32") != 0) {
+        v->g->type = XD_BF16;
+    }
+    if (!v->ranks)
+        v->ranks = a->ranks ? a->ranks : v->m.hosts * v->m.ranks;
+    if (s == XD_OK && v->ranks > v->m.hosts * v->m.ranks)
+        s = xd_fail(e, XD_EINVAL, "%d ranks are asked for and %s has %d", v->ranks, v->m.name,
+                    v->m.hosts * v->m.ranks);
+    if (a->request)
+        v->r = *a->request;
+    else
+        xd_request_init(&v->r);
+    v->r.prompts = v->r.nprompts ? v->r.prompts : prompt;
+    v->r.nprompts = v->r.nprompts ? v->r.nprompts : 1;
+    v->r.image = NULL;
+    return s;
+}
+
+xd_status xd_advise(const xd_advise_args *a, xd_err *e)
+{
+    adviser   v = { .a = a };
+    xd_status s = open_all(&v, e);
+    if (s == XD_OK) {
+        s = xd_search_plans(&v.s, v.g, &v.r, &a->parallel, v.ranks, !a->exact, &v.m, e);
+        if (s != XD_OK && v.s.n && a->all && !a->json)
+            say_table(&v);
+    }
+    if (s == XD_OK && a->explain > v.s.good)
+        s = xd_fail(e, XD_EINVAL, "there is no plan %d: there are %d", a->explain, v.s.good);
+    if (s == XD_OK && a->json)
+        s = say_json(&v, e);
+    else if (s == XD_OK && a->explain)
+        s = explain(&v, a->explain - 1, e);
+    else if (s == XD_OK)
+        say_table(&v);
+    xd_search_free(&v.s);
+    xd_close(&v.g);
+    return s;
+}

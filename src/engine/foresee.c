@@ -1,0 +1,391 @@
+/* foresee.c - a request on the count device, as every rank of a plan */
+#include "engine/foresee.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/ranks.h"
+#include "exec/op.h"
+
+enum { STEPS = 5 };             /* that are played: an exact one, and some that repeat          */
+
+typedef struct guise {          /* what an engine is while it stands for a rank of a plan       */
+    xd_engine   *g;
+    xd_plan      plan;          /* the engine's own, put back at the end                        */
+    xd_topo      topo, count_topo;
+    xd_comm     *count_world, *count_text;
+    xd_dev      *count;
+    int          tp, tp_at, first, last;
+} guise;
+
+typedef struct seer {
+    xd_engine        *g;
+    const xd_machine *m;
+    const xd_request *r;
+    xd_forecast      *f;
+    xd_job            job;
+    guise             own;
+    xd_reckoner      *rk;
+    xd_play          *play;
+    xd_lane          *lane;
+    int               cut[XD_MAXSTAGE + 1];
+    int               alone;    /* other ranks rest                                            */
+    xd_told          *told;
+    void             *ctx;
+} seer;
+
+/* ---- standing for a rank -------------------------------------------------------------------- */
+
+static void put_on(guise *o, xd_engine *g)
+{
+    const xd_part *p = &g->model.dit;
+    *o = (guise){ g, g->plan, g->topo, g->count_topo, g->count_world, g->count_text, g->count,
+                  p->tp, p->tp_at, p->net.first, p->net.last };
+}
+
+static void leave_rank(seer *s)
+{
+    xd_engine *g = s->g;
+    if (g->count_world != s->own.count_world) {
+        xd_comm_close(&g->count_text);
+        xd_topo_close(&g->count_topo);
+        xd_comm_close(&g->count_world);
+    }
+    g->topo = s->own.topo;
+    g->count_topo = s->own.count_topo;
+    g->count_world = s->own.count_world;
+    g->count_text = s->own.count_text;
+}
+
+static void take_off(seer *s)
+{
+    xd_engine *g = s->g;
+    leave_rank(s);
+    g->plan = s->own.plan;
+    g->count = s->own.count;
+    for (int k = 0; k < g->model.recipe->ntext; k++) {
+        xd_part *t = &g->model.text[k];
+        t->tp = 1, t->tp_at = 0;
+        xd_net_close(&t->shadow);
+    }
+    g->model.dit.tp = s->own.tp;
+    g->model.dit.tp_at = s->own.tp_at;
+    xd_part_stage(&g->model.dit, s->own.first, s->own.last);
+    xd_net_close(&g->model.vae.shadow);
+}
+
+static double lap(void *ctx)
+{
+    const seer *s = ctx;
+    return xd_reckoner_lap(s->rk, s->alone);
+}
+
+/* From now on the engine is rank `me` of the plan, whose messages make a script. */
+static xd_status be(seer *s, int me, xd_err *e)
+{
+    xd_engine *g = s->g;
+    xd_part   *p = &g->model.dit;
+    int        n = s->f->ranks, tp = s->f->plan.deg.n[XD_TENSOR], T = s->f->plan.text_tp;
+    leave_rank(s);
+    lap(s);
+    xd_status st = xd_comm_record(&g->count_world, me, n, xd_play_record(s->play, me, lap, s), e);
+    g->count_text = NULL;
+    memset(&g->count_topo, 0, sizeof g->count_topo);
+    if (st == XD_OK)
+        st = xd_topo_open(&g->count_topo, g->count_world, s->f->plan.deg, e);
+    if (st == XD_OK && T > 1 && me < T)
+        st = g->count_world->ops->split(g->count_world, 0, me, T, &g->count_text, e);
+    if (st != XD_OK)
+        return st;
+    g->topo = g->count_topo;
+    int at = g->topo.at[XD_PIPE], tp_at = g->topo.at[XD_TENSOR];
+    if (p->tp != tp || p->tp_at != tp_at || p->net.first != s->cut[at] || p->net.last != s->cut[at + 1]) {
+        p->tp = tp, p->tp_at = tp_at;
+        xd_part_stage(p, s->cut[at], s->cut[at + 1]);
+    }
+    for (int k = 0; k < g->model.recipe->ntext && T > 1; k++) {
+        g->model.text[k].tp = T;
+        g->model.text[k].tp_at = me < T ? me : 0;
+        xd_net_close(&g->model.text[k].shadow);
+    }
+    return XD_OK;
+}
+
+static xd_status play(seer *s, double *end, xd_err *e)
+{
+    xd_status st = xd_play_run(s->play, s->lane, e);
+    *end = 0;
+    for (int r = 0; st == XD_OK && r < s->f->ranks; r++)
+        *end = fmax(*end, s->lane[r].end_s);
+    return st;
+}
+
+static xd_status new_play(seer *s, xd_err *e)
+{
+    xd_play_close(&s->play);
+    return xd_play_open(&s->play, s->f->ranks, s->m, e);
+}
+
+/* ---- denoising ------------------------------------------------------------------------------ */
+
+static int steps_played(const seer *s)
+{
+    int want = s->f->stale ? STEPS : 2;
+    return s->job.samp.steps < want ? s->job.samp.steps : want;
+}
+
+/* The first steps, with a mark before each and one behind. The first is exact whatever the warm-up. */
+static xd_status denoise_rank(seer *s, int me, xd_err *e)
+{
+    xd_engine         *g = s->g;
+    xd_part           *p = &g->model.dit;
+    const xd_dit_info *d = &g->model.dit_info;
+    xd_flow            f;
+    xd_arena           a;
+    xd_cond            cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    int64_t            rows = xd_words_most(&s->job);
+    xd_status          st = xd_part_count(p, g->count, g->type, e);
+    if (st == XD_OK)
+        st = xd_room_open(&a, g->count, 0, e);
+    if (st != XD_OK)
+        return st;
+    for (int i = 0; i < s->job.npass; i++) {
+        cond[i].tok = xd_view2(a.base, XD_F32, rows, d->text_dim);
+        if (d->pooled_dim)
+            cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
+    }
+    xd_flow_open(&f, &s->job, g->count, &g->count_topo, &a, &p->shadow, cond);
+    lap(s);
+    for (int i = 0; i < steps_played(s) && xd_ok(&f.x); i++) {
+        xd_play_mark(s->play, i);
+        xd_flow_step(&f, i);
+    }
+    xd_play_mark(s->play, steps_played(s));
+    s->f->rank[me].need.dit_tmp = xd_arena_peak(&a);
+    s->f->rank[me].need.dit = p->packed;
+    st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
+    xd_flow_close(&f);
+    xd_room_close(&a, g->count);
+    return st;
+}
+
+static double when(const seer *s, int mark)
+{
+    double t = 0;
+    for (int r = 0; r < s->f->ranks; r++)
+        t = fmax(t, xd_play_when(s->play, r, mark));
+    return t;
+}
+
+typedef struct teller { const seer *s; int rank; double from, to; xd_foreseen_rank *sum; } teller;
+
+static void tell(void *ctx, char what, double from, double to)
+{
+    const teller *t = ctx;
+    double        a = fmax(from, t->from), b = fmin(to, t->to);
+    if (t->s->told)
+        t->s->told(t->s->ctx, t->rank, what, from, to);
+    if (b > a && what == 'c')
+        t->sum->busy_s += b - a;
+    else if (b > a)
+        t->sum->wait_s += b - a;
+}
+
+/* Times of steps, and what every rank does in the last, which repeats. */
+static void read_steps(seer *s)
+{
+    xd_forecast *f = s->f;
+    int          n = steps_played(s);
+    f->exact_s = when(s, 1);
+    f->step_s = n > 3 ? (when(s, n) - when(s, n - 2)) / 2 : n > 1 ? when(s, n) - when(s, n - 1) : f->exact_s;
+    if (!f->stale)
+        f->exact_s = f->step_s;
+    for (int r = 0; r < f->ranks; r++) {
+        teller t = { s, r, when(s, n - 1), when(s, n), &f->rank[r] };
+        xd_play_tell(s->play, r, tell, &t);
+    }
+}
+
+/* Bytes of all steps: those of an exact one and of one that repeats, by playing more or fewer. */
+static xd_status denoise(seer *s, xd_err *e)
+{
+    xd_forecast *f = s->f;
+    double       end, first = 0, total = 0;
+    xd_status    st = new_play(s, e);
+    for (int r = 0; r < f->ranks && st == XD_OK; r++) {
+        st = be(s, r, e);
+        if (st == XD_OK)
+            st = denoise_rank(s, r, e);
+        total += st == XD_OK ? (double)s->g->count_world->traffic->bytes : 0;
+    }
+    (void)first;
+    if (st == XD_OK)
+        st = play(s, &end, e);
+    if (st != XD_OK)
+        return st;
+    read_steps(s);
+    for (int r = 0; r < f->ranks; r++) {
+        f->rank[r].sent = (s->lane[r].inside + s->lane[r].between) / steps_played(s);
+        f->rank[r].between = s->lane[r].between / steps_played(s);
+    }
+    f->sent = total / steps_played(s) * f->steps;
+    return XD_OK;
+}
+
+/* ---- text and picture ----------------------------------------------------------------------- */
+
+static xd_status text_rank(seer *s, int me, xd_err *e)
+{
+    xd_engine *g = s->g;
+    xd_need   *n = &s->f->rank[me].need;
+    for (int k = 0; k < g->model.recipe->ntext; k++) {
+        const xd_text_use *u = &g->model.recipe->text[k];
+        int64_t            ids = u->pad > 0 ? u->pad : s->job.max_text;
+        size_t             tmp = 0;
+        if (!g->model.has_text[k])
+            continue;
+        for (int i = 0; i < s->job.npass; i++) {
+            xd_status st = xd_words_count(&s->job, k, ids, &tmp, e);
+            if (st != XD_OK)
+                return st;
+        }
+        size_t packed = g->model.text[k].packed;
+        n->text = g->keep ? n->text + packed : n->text > packed ? n->text : packed;
+        n->text_tmp = n->text_tmp > tmp ? n->text_tmp : tmp;
+    }
+    xd_play_mark(s->play, 0);   /* what has been computed so far is told                         */
+    return XD_OK;
+}
+
+static xd_status text(seer *s, xd_err *e)
+{
+    xd_status st = new_play(s, e);
+    s->alone = s->f->plan.text_tp == 1;
+    for (int r = 0; r < s->f->plan.text_tp && st == XD_OK; r++) {
+        st = be(s, r, e);
+        if (st == XD_OK)
+            st = text_rank(s, r, e);
+    }
+    if (st == XD_OK)
+        st = play(s, &s->f->text_s, e);
+    s->alone = 0;
+    return st;
+}
+
+static xd_status decode(seer *s, xd_err *e)
+{
+    xd_status st = new_play(s, e);
+    s->alone = !s->f->plan.vae_rows;
+    for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
+        xd_need *n = &s->f->rank[r].need;
+        st = be(s, r, e);
+        if (st != XD_OK || !xd_light_here(&s->job) || s->r->latents_only)
+            continue;
+        st = xd_light_count(&s->job, &n->vae_tmp, e);
+        n->vae = s->g->model.vae.packed;
+        xd_play_mark(s->play, 0);
+        n->images = (size_t)xd_job_pixels(&s->job) * 5;
+    }
+    if (st == XD_OK)
+        st = play(s, &s->f->decode_s, e);
+    s->alone = 0;
+    return st;
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* Ranks of a CPU's host hold equal weights once, and its memory together; a device has its own. */
+static void take_memory(seer *s)
+{
+    xd_forecast      *f = s->f;
+    const xd_machine *m = s->m;
+    f->peak = 0;
+    for (int h = 0; h * m->ranks < f->ranks; h++) {
+        double sum = 0;
+        for (int r = h * m->ranks; r < f->ranks && r < (h + 1) * m->ranks; r++) {
+            xd_need *n = &f->rank[r].need;
+            int      twin = 0;
+            n->peak = xd_need_peak(n, s->g->keep);
+            for (int o = h * m->ranks; o < r && m->shares; o++)
+                twin |= f->rank[o].need.dit == n->dit &&
+                        o % f->plan.deg.n[XD_TENSOR] == r % f->plan.deg.n[XD_TENSOR];
+            sum += (double)n->peak - (twin ? (double)n->dit : 0) -
+                   (m->shares && r > h * m->ranks ? (double)n->vae : 0);
+            if (!m->shares)
+                f->peak = fmax(f->peak, (double)n->peak);
+        }
+        if (m->shares)
+            f->peak = fmax(f->peak, sum);
+    }
+    f->fits = f->peak <= m->memory;
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
+{
+    xd_engine   *g = s->g;
+    xd_forecast *f = s->f;
+    xd_status    st = xd_plan_make(&f->plan, a, ranks, &g->model.dit_info, e);
+    if (st != XD_OK)
+        return st;
+    f->ranks = xd_degrees_product(f->plan.deg);
+    f->stale = f->plan.npatch > 1 || (f->plan.displaced && f->plan.deg.n[XD_RING] > 1);
+    f->rank = calloc((size_t)f->ranks, sizeof *f->rank);
+    s->lane = calloc((size_t)f->ranks, sizeof *s->lane);
+    if (!f->rank || !s->lane)
+        return xd_fail(e, XD_ENOMEM, "no memory to foresee %d ranks", f->ranks);
+    g->plan = f->plan;
+    g->plan.warmup = 1;
+    st = xd_job_open(&s->job, g, s->r, e);
+    if (st != XD_OK)
+        return st;
+    f->steps = s->job.samp.steps;
+    f->exact = f->stale ? xd_plan_exact(&f->plan) : f->steps;
+    f->exact = f->exact < f->steps ? f->exact : f->steps;
+    if (f->plan.deg.n[XD_CFG] > 1 && s->job.npass == 1)
+        return xd_fail(e, XD_EINVAL, "cfg 2 has nothing for half of the ranks: there is one pass a step, since "
+                       "the guidance scale is %g", s->job.guidance);
+    st = xd_ranks_cut(&s->job, s->cut, e);
+    return st == XD_OK ? xd_reckoner_open(&s->rk, s->own.count, s->m, g->type, e) : st;
+}
+
+xd_status xd_foresee_telling(xd_forecast *f, xd_engine *g, const xd_request *r, const xd_parallel *a,
+                             int ranks, const xd_machine *m, xd_told *told, void *ctx, xd_err *e)
+{
+    seer s = { .g = g, .m = m, .r = r, .f = f, .told = told, .ctx = ctx };
+    memset(f, 0, sizeof *f);
+    put_on(&s.own, g);
+    xd_status st = open_seer(&s, a, ranks, e);
+    if (st == XD_OK) {
+        g->count = xd_reckoner_dev(s.rk);
+        st = denoise(&s, e);
+    }
+    if (st == XD_OK)
+        st = text(&s, e);
+    if (st == XD_OK)
+        st = decode(&s, e);
+    if (st == XD_OK) {
+        take_memory(&s);
+        f->request_s = f->text_s + f->exact * f->exact_s + (f->steps - f->exact) * f->step_s + f->decode_s;
+    }
+    take_off(&s);
+    xd_job_close(&s.job);
+    xd_play_close(&s.play);
+    xd_reckoner_close(&s.rk);
+    free(s.lane);
+    return st;
+}
+
+xd_status xd_foresee(xd_forecast *f, xd_engine *g, const xd_request *r, const xd_parallel *a,
+                     int ranks, const xd_machine *m, xd_err *e)
+{
+    return xd_foresee_telling(f, g, r, a, ranks, m, NULL, NULL, e);
+}
+
+void xd_forecast_free(xd_forecast *f)
+{
+    free(f->rank);
+    f->rank = NULL;
+}

@@ -1,0 +1,42 @@
+/* foresee.h - what a plan will take on a machine: seconds, bytes, memory, rank by rank
+ *
+ * The request is run on the count device as every rank of the plan, and the ranks' scripts are played
+ * against each other (simulate.h). Neither weights nor ranks are needed. */
+#ifndef XD_ENGINE_FORESEE_H
+#define XD_ENGINE_FORESEE_H
+
+#include "engine/engine.h"
+#include "engine/machine.h"
+#include "engine/simulate.h"
+
+typedef struct xd_foreseen_rank {
+    xd_need need;               /* memory by part                                              */
+    double  messages;           /* bytes of buffers among need.dit_tmp: keys of other steps, messages */
+    double  busy_s, wait_s;     /* of a step that repeats                                      */
+    double  sent, between;      /* bytes of a step that repeats; of those between hosts         */
+} xd_foreseen_rank;
+
+typedef struct xd_forecast {
+    xd_plan plan;
+    int     ranks;              /* that it uses                                                */
+    double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: one that repeats      */
+    int     steps, exact;       /* of the request; of those exact ones                          */
+    double  sent;               /* bytes of the request, all ranks                              */
+    double  peak;               /* of the fullest rank (devices) or host (CPU)                  */
+    int     fits, stale;        /* into the memory there is; its picture is not the exact one    */
+    xd_foreseen_rank *rank;     /* [ranks], malloc'ed                                          */
+} xd_forecast;
+
+/* g is opened alone and for a bench, without files; nothing of it is loaded. Freed with
+ * xd_forecast_free also after a failure. XD_EINVAL: the plan cannot be. */
+xd_status xd_foresee(xd_forecast *f, xd_engine *g, const xd_request *r, const xd_parallel *a,
+                     int ranks, const xd_machine *m, xd_err *e);
+void      xd_forecast_free(xd_forecast *f);
+
+/* A stretch of time of a rank in steps 0, 1, .. of the forecast: what 'c' computes, 'w' waits. */
+typedef void xd_told(void *ctx, int rank, char what, double from, double to);
+/* The same, telling the stretches of the denoising steps that were played. */
+xd_status xd_foresee_telling(xd_forecast *f, xd_engine *g, const xd_request *r, const xd_parallel *a,
+                             int ranks, const xd_machine *m, xd_told *told, void *ctx, xd_err *e);
+
+#endif

@@ -1,0 +1,204 @@
+/* machine.c - machines by name and by file */
+#include "engine/machine.h"
+
+#include <math.h>
+#include <string.h>
+
+#define H100_BF16 { .gemm = 600e12, .gemm_rows = 160, .attn = { 330e12, 480e12 }, .attn_keys = 200, \
+                    .conv = 250e12, .bytes = 2.4e12, .call_s = 4e-6 }
+#define A100_BF16 { .gemm = 240e12, .gemm_rows = 120, .attn = { 150e12, 190e12 }, .attn_keys = 200, \
+                    .conv = 110e12, .bytes = 1.4e12, .call_s = 5e-6 }
+#define H20_BF16  { .gemm = 130e12, .gemm_rows = 60, .attn = { 100e12, 120e12 }, .attn_keys = 200,  \
+                    .conv = 80e12, .bytes = 3.0e12, .call_s = 4e-6 }
+#define L40_BF16  { .gemm = 150e12, .gemm_rows = 120, .attn = { 90e12, 120e12 }, .attn_keys = 200,  \
+                    .conv = 60e12, .bytes = 0.7e12, .call_s = 5e-6 }
+#define R4090_BF16 { .gemm = 150e12, .gemm_rows = 120, .attn = { 90e12, 120e12 }, .attn_keys = 200, \
+                    .conv = 60e12, .bytes = 0.85e12, .call_s = 5e-6 }
+#define F32(g, b) { .gemm = g, .gemm_rows = 120, .attn = { 0.5 * (g), 0.6 * (g) }, .attn_keys = 200, \
+                    .conv = 0.6 * (g), .bytes = b, .call_s = 5e-6 }
+#define NVLINK { .latency_s = 12e-6, .bytes = 250e9, .overlap = 0.9 }
+#define PCIE   { .latency_s = 20e-6, .bytes = 18e9, .overlap = 0.8 }
+#define ETH100 { .latency_s = 40e-6, .bytes = 10e9, .overlap = 0.8 }
+#define IB400  { .latency_s = 20e-6, .bytes = 40e9, .overlap = 0.9 }
+
+static const xd_machine presets[] = {
+    { "8xH100", 1, 8, 0, 80e9, 0, 1, F32(50e12, 2.4e12), H100_BF16, NVLINK, IB400 },
+    { "8xA100", 1, 8, 0, 80e9, 0, 1, F32(17e12, 1.4e12), A100_BF16, { 12e-6, 180e9, 0.9 }, IB400 },
+    { "8xH20", 1, 8, 0, 96e9, 0, 1, F32(35e12, 3.0e12), H20_BF16, NVLINK, IB400 },
+    { "8xL40", 1, 8, 0, 48e9, 0, 1, F32(70e12, 0.7e12), L40_BF16, PCIE, ETH100 },
+    { "2x8xL40", 2, 8, 0, 48e9, 0, 1, F32(70e12, 0.7e12), L40_BF16, PCIE, ETH100 },
+    { "2x2x4090", 2, 2, 0, 24e9, 0, 1, F32(60e12, 0.85e12), R4090_BF16, PCIE, { 60e-6, 1.1e9, 0.8 } },
+};
+
+const char *xd_machine_preset(int i)
+{
+    return i >= 0 && i < (int)(sizeof presets / sizeof *presets) ? presets[i].name : NULL;
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+#define AT(type, member) offsetof(type, member)
+
+static const xd_field rate_fields[] = {
+    { "gemm_flops", AT(xd_rates, gemm), 'd', 0, NULL },
+    { "gemm_half_rows", AT(xd_rates, gemm_rows), 'd', 0, NULL },
+    { "attention_flops_64", AT(xd_rates, attn[0]), 'd', 0, NULL },
+    { "attention_flops_128", AT(xd_rates, attn[1]), 'd', 0, NULL },
+    { "attention_half_keys", AT(xd_rates, attn_keys), 'd', 0, NULL },
+    { "convolution_flops", AT(xd_rates, conv), 'd', 0, NULL },
+    { "memory_bandwidth", AT(xd_rates, bytes), 'd', 0, NULL },
+    { "call_seconds", AT(xd_rates, call_s), 'd', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+static const xd_field wire_fields[] = {
+    { "latency_seconds", AT(xd_wire, latency_s), 'd', 0, NULL },
+    { "bandwidth", AT(xd_wire, bytes), 'd', 0, NULL },
+    { "overlap", AT(xd_wire, overlap), 'd', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+static const xd_field fields[] = {
+    { "name", AT(xd_machine, name), 's', 0, "cluster" },
+    { "hosts", AT(xd_machine, hosts), 'i', 1, NULL },
+    { "ranks_per_host", AT(xd_machine, ranks), 'i', 1, NULL },
+    { "threads_per_rank", AT(xd_machine, threads), 'i', 0, NULL },
+    { "memory", AT(xd_machine, memory), 'd', 0, NULL },
+    { "shared_weights", AT(xd_machine, shares), 'b', 0, NULL },
+    { "alone_speedup", AT(xd_machine, alone), 'd', 1, NULL },
+    { "f32", 0, '-', 0, NULL },
+    { "bf16", 0, '-', 0, NULL },
+    { "inside", 0, '-', 0, NULL },
+    { "between", 0, '-', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+static xd_status positive(double v, const char *what, const char *key, const char *in, xd_err *e)
+{
+    if (v > 0 && isfinite(v))
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT, "%s: %s%s%s is %g; it must be above 0", what, in, *in ? "." : "", key, v);
+}
+
+static xd_status check_rates(const xd_rates *r, const char *what, const char *in, xd_err *e)
+{
+    xd_status s = positive(r->gemm, what, "gemm_flops", in, e);
+    for (int i = 0; i < 2 && s == XD_OK; i++)
+        s = positive(r->attn[i], what, i ? "attention_flops_128" : "attention_flops_64", in, e);
+    if (s == XD_OK)
+        s = positive(r->conv, what, "convolution_flops", in, e);
+    if (s == XD_OK)
+        s = positive(r->bytes, what, "memory_bandwidth", in, e);
+    if (s == XD_OK && !(r->gemm_rows >= 0 && r->attn_keys >= 0 && r->call_s >= 0 && r->call_s < 1))
+        s = xd_fail(e, XD_EFORMAT, "%s: %s has a gemm_half_rows, attention_half_keys or call_seconds that "
+                    "cannot be", what, in);
+    return s;
+}
+
+static xd_status check_wire(const xd_wire *w, const char *what, const char *in, xd_err *e)
+{
+    xd_status s = positive(w->bytes, what, "bandwidth", in, e);
+    if (s == XD_OK && !(w->latency_s >= 0 && w->latency_s < 10 && w->overlap >= 0 && w->overlap <= 1))
+        s = xd_fail(e, XD_EFORMAT, "%s: %s.latency_seconds is %g and overlap %g; the first must be 0 or more, "
+                    "the second from 0 to 1", what, in, w->latency_s, w->overlap);
+    return s;
+}
+
+xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e)
+{
+    if (m->hosts < 1 || m->ranks < 1 || m->hosts > 65536 || m->ranks > 65536)
+        return xd_fail(e, XD_EFORMAT, "%s: %d hosts of %d ranks; both must be from 1 to 65536", what,
+                       m->hosts, m->ranks);
+    xd_status s = positive(m->memory, what, "memory", "", e);
+    if (s == XD_OK)
+        s = positive(m->alone, what, "alone_speedup", "", e);
+    if (s == XD_OK)
+        s = check_rates(&m->f32, what, "f32", e);
+    if (s == XD_OK)
+        s = check_rates(&m->bf16, what, "bf16", e);
+    if (s == XD_OK)
+        s = check_wire(&m->inside, what, "inside", e);
+    return s == XD_OK ? check_wire(&m->between, what, "between", e) : s;
+}
+
+/* One compute type or link stands for the other where a file has only one. */
+static xd_status read_parts(xd_machine *m, const xd_json *j, const char *path, xd_err *e)
+{
+    static const char *const names[] = { "f32", "bf16", "inside", "between" };
+    void *const at[] = { &m->f32, &m->bf16, &m->inside, &m->between };
+    for (int i = 0; i < 4; i++) {
+        const xd_json *v = xd_json_get(j, names[i]);
+        const xd_json *other = xd_json_get(j, names[i ^ 1]);
+        if (!v && !other)
+            return xd_fail(e, XD_EFORMAT, "%s: neither %s nor %s is there", path, names[i], names[i ^ 1]);
+        v = v ? v : other;
+        if (!xd_json_is_object(v))
+            return xd_fail(e, XD_EFORMAT, "%s: %s is no object", path, names[i]);
+        xd_status s = xd_fields_read(i < 2 ? rate_fields : wire_fields, at[i], v, path, e);
+        if (s != XD_OK)
+            return s;
+    }
+    return XD_OK;
+}
+
+static void say_known(char *out, size_t size)
+{
+    size_t at = 0;
+    out[0] = 0;
+    for (int i = 0; xd_machine_preset(i) && at < size; i++) {
+        int n = snprintf(out + at, size - at, "%s%s", i ? ", " : "", xd_machine_preset(i));
+        at += n > 0 ? (size_t)n : 0;
+    }
+}
+
+xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e)
+{
+    xd_json *j = NULL;
+    char     known[256];
+    for (int i = 0; xd_machine_preset(i); i++)
+        if (strcmp(presets[i].name, name) == 0) {
+            *m = presets[i];
+            return XD_OK;
+        }
+    memset(m, 0, sizeof *m);
+    if (!strchr(name, '/') && !strchr(name, '.')) {
+        say_known(known, sizeof known);
+        return xd_fail(e, XD_EINVAL, "no cluster is called %s; known are %s, or a file", name, known);
+    }
+    xd_status s = xd_json_read(&j, name, e);
+    if (s == XD_OK && !xd_json_is_object(j))
+        s = xd_fail(e, XD_EFORMAT, "%s: it is no object", name);
+    if (s == XD_OK)
+        s = xd_fields_read(fields, m, j, name, e);
+    if (s == XD_OK)
+        s = read_parts(m, j, name, e);
+    if (s == XD_OK)
+        s = xd_machine_check(m, name, e);
+    xd_json_free(&j);
+    return s;
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+static void write_object(xd_text_buf *out, const char *key, const xd_field *f, const void *v)
+{
+    xd_buf_add(out, ",\n  \"%s\": {", key);
+    for (int i = 0; f[i].json; i++)
+        xd_buf_add(out, "%s\"%s\": %.6g", i ? ", " : " ", f[i].json,
+                   *(const double *)(const void *)((const char *)v + f[i].off));
+    xd_buf_add(out, " }");
+}
+
+void xd_machine_write(const xd_machine *m, xd_text_buf *out)
+{
+    xd_buf_add(out, "{\n  \"name\": ");
+    xd_buf_json_string(out, m->name);
+    xd_buf_add(out, ",\n  \"hosts\": %d, \"ranks_per_host\": %d, \"threads_per_rank\": %d,\n"
+               "  \"memory\": %.0f, \"shared_weights\": %s, \"alone_speedup\": %.4g", m->hosts, m->ranks,
+               m->threads, m->memory, m->shares ? "true" : "false", m->alone);
+    write_object(out, "f32", rate_fields, &m->f32);
+    write_object(out, "bf16", rate_fields, &m->bf16);
+    write_object(out, "inside", wire_fields, &m->inside);
+    write_object(out, "between", wire_fields, &m->between);
+    xd_buf_add(out, "\n}\n");
+}

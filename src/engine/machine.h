@@ -1,0 +1,64 @@
+/* machine.h - how fast ranks compute and speak: measured by `xdit probe`, read from a file, or known
+ *
+ * One rank is one device: a GPU, or the threads that a CPU rank has. Rates are those of a rank while
+ * all ranks of its host work. */
+#ifndef XD_ENGINE_MACHINE_H
+#define XD_ENGINE_MACHINE_H
+
+#include <stdio.h>
+
+#include "backend/backend.h"
+#include "base/json.h"
+
+typedef struct xd_rates {       /* of one rank in one compute type                             */
+    double gemm;                /* flop/s of large matrix products                             */
+    double gemm_rows;           /* rows at which a product reaches half of that                */
+    double attn[2];             /* flop/s of attention with heads of 64 and 128                */
+    double attn_keys;           /* keys at which it reaches half of that                       */
+    double conv;                /* flop/s of convolutions                                      */
+    double bytes;               /* bytes/s of everything else                                  */
+    double call_s;              /* seconds that any call of a kernel takes besides             */
+} xd_rates;
+
+typedef struct xd_wire {        /* between two ranks                                           */
+    double latency_s, bytes;    /* of a message; bytes/s of one direction                      */
+    double overlap;             /* share of a message that passes while ranks compute, 0..1      */
+} xd_wire;
+
+typedef struct xd_machine {
+    char     name[XD_FIELD_TEXT];
+    int      hosts, ranks;      /* ranks of a host                                             */
+    int      threads;           /* of a rank on a CPU; 0: a device of its own                   */
+    double   memory;            /* bytes of a host (CPU) or of a rank's device                  */
+    int      shares;            /* ranks of a host hold one copy of equal weights               */
+    double   alone;             /* how much faster a rank is while the others of its host rest    */
+    xd_rates f32, bf16;
+    xd_wire  inside, between;   /* ranks of one host, ranks of two                             */
+} xd_machine;
+
+/* Reads a file as xd_machine_write makes it, or a preset by its name: "8xH100". */
+xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e);
+/* The machine this process runs on, with so many ranks, from a short measurement of its peak and what
+ * share of it kernels and messages of ours usually reach. dev is not one that counts. */
+xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
+xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e);
+/* As JSON; appended to the text. */
+void      xd_machine_write(const xd_machine *m, xd_text_buf *out);
+/* Names of the presets, one after the other; NULL at the end. */
+const char *xd_machine_preset(int i);
+
+const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);
+
+/* ---- a device that computes nothing and knows how long it would take --------------------------- */
+
+typedef struct xd_reckoner xd_reckoner;
+/* In front of a count device (borrowed): counts there, and adds seconds of this machine (borrowed).
+ * type: what the model computes in. */
+xd_status xd_reckoner_open(xd_reckoner **r, xd_dev *count, const xd_machine *m, xd_dtype type,
+                           xd_err *e);
+void      xd_reckoner_close(xd_reckoner **r);
+xd_dev   *xd_reckoner_dev(xd_reckoner *r);
+/* Seconds since the last call; `alone`: while the other ranks rest. */
+double    xd_reckoner_lap(xd_reckoner *r, int alone);
+
+#endif

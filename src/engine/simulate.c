@@ -1,0 +1,435 @@
+/* simulate.c - scripts of ranks, played against each other
+ *
+ * The rank whose clock is the earliest goes on; one that waits for a message that is not on its way
+ * yet rests until somebody else has sent one. A message takes its turn at the port of its rank, or of
+ * its host between hosts; what of it does not overlap with computing is paid by who receives it. */
+#include "engine/simulate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum ev_kind { EV_SENDS = XD_SENDS, EV_RECEIVES = XD_RECEIVES, EV_MEETS = XD_MEETS, EV_END,
+                       EV_MARK } ev_kind;
+
+typedef struct event {
+    ev_kind what;
+    int     group, peer;
+    double  after_s;            /* computing before it                                         */
+    int64_t number, bytes;      /* of the message; EV_MARK: number is the mark                  */
+    int64_t to;                 /* EV_MEETS: where in `pool` the bytes to every rank stand        */
+} event;
+
+typedef struct team {           /* a group as one of its ranks sees it                         */
+    int      color, rank, size, at;     /* at: which of the teams of all it is                  */
+    int64_t *sent, *got;        /* [size]: messages so far                                     */
+    int64_t  met;
+} team;
+
+typedef struct stretch { char what; double from, to; } stretch;
+typedef struct open_message { int group, peer; ev_kind what; int64_t seq; double gone; } open_message;
+
+typedef struct script {
+    event   *ev;
+    int64_t  nev, cap, next;
+    team    *team;
+    int      nteam;
+    int64_t *pool, npool, poolcap;
+    open_message *message;      /* [messages + 1] by number                                    */
+    int64_t  nmessage;
+    double   t;
+    double  *mark;              /* [nmark]: when                                               */
+    int      nmark;
+    stretch *told;
+    int64_t  ntold, toldcap;
+    xd_lane  lane;
+} script;
+
+typedef struct slot { uint64_t key; double arrival, pay; } slot;        /* key 0: empty          */
+
+struct xd_play {
+    const xd_machine *m;
+    int      n, now;            /* ranks; the one that is recorded                              */
+    script  *s;
+    xd_recorder rec;
+    double (*seconds)(void *ctx);
+    void    *ctx;
+    int      failed;            /* no memory                                                   */
+    slot    *map;
+    int64_t  cap, used;
+    int     *member;            /* of all teams: [nteams][n]: world ranks                        */
+    int      nteams;
+    double  *port, *net;        /* when a rank's, a host's port is free again                   */
+};
+
+/* ---- growing ------------------------------------------------------------------------------ */
+
+/* Room for one more element. */
+static int grow(xd_play *p, void *array, int64_t *cap, int64_t n, size_t size)
+{
+    void **a = array;
+    if (n < *cap)
+        return 1;
+    int64_t want = *cap ? 2 * *cap : 64;
+    while (want <= n)
+        want *= 2;
+    void *v = realloc(*a, (size_t)want * size);
+    if (!v) {
+        p->failed = 1;
+        return 0;
+    }
+    *a = v;
+    *cap = want;
+    return 1;
+}
+
+static script *mine(xd_play *p)
+{
+    return &p->s[p->now];
+}
+
+static void put(xd_play *p, event ev)
+{
+    script *s = mine(p);
+    if (grow(p, &s->ev, &s->cap, s->nev, sizeof ev))
+        s->ev[s->nev++] = ev;
+}
+
+/* ---- recording ---------------------------------------------------------------------------- */
+
+static double lap(xd_play *p)
+{
+    return p->seconds ? p->seconds(p->ctx) : 0;
+}
+
+static void on_group(void *cookie, int id, int color, int rank, int size)
+{
+    xd_play *p = cookie;
+    script  *s = mine(p);
+    team    *t = realloc(s->team, (size_t)(id + 1) * sizeof *t);
+    if (!t) {
+        p->failed = 1;
+        return;
+    }
+    s->team = t;
+    s->nteam = id + 1;
+    t[id] = (team){ .color = color, .rank = rank, .size = size };
+    t[id].sent = calloc((size_t)size, sizeof *t->sent);
+    t[id].got = calloc((size_t)size, sizeof *t->got);
+    if (!t[id].sent || !t[id].got)
+        p->failed = 1;
+}
+
+static void on_begin(void *cookie, int64_t number, int group, xd_message what, int peer,
+                     const int64_t *bytes)
+{
+    xd_play *p = cookie;
+    script  *s = mine(p);
+    int      n = what == XD_MEETS ? s->team[group].size : 1;
+    event    ev = { (ev_kind)what, group, peer, lap(p), number, *bytes, s->npool };
+    s->nmessage = number;
+    if (!grow(p, &s->pool, &s->poolcap, s->npool + n, sizeof *s->pool))
+        return;
+    memcpy(s->pool + s->npool, bytes, (size_t)n * sizeof *bytes);
+    s->npool += n;
+    put(p, ev);
+}
+
+static void on_end(void *cookie, int64_t number)
+{
+    xd_play *p = cookie;
+    put(p, (event){ .what = EV_END, .after_s = lap(p), .number = number });
+}
+
+void xd_play_mark(xd_play *p, int mark)
+{
+    script *s = mine(p);
+    put(p, (event){ .what = EV_MARK, .after_s = lap(p), .number = mark });
+    s->nmark = mark >= s->nmark ? mark + 1 : s->nmark;
+}
+
+xd_status xd_play_open(xd_play **out, int ranks, const xd_machine *m, xd_err *e)
+{
+    xd_play *p = *out = calloc(1, sizeof *p);
+    int      hosts = ranks / (m->ranks > 0 ? m->ranks : 1) + 1;
+    if (p) {
+        p->m = m;
+        p->n = ranks;
+        p->s = calloc((size_t)ranks, sizeof *p->s);
+        p->port = calloc((size_t)ranks, sizeof *p->port);
+        p->net = calloc((size_t)hosts, sizeof *p->net);
+        p->rec = (xd_recorder){ p, on_group, on_begin, on_end };
+    }
+    if (p && p->s && p->port && p->net)
+        return XD_OK;
+    xd_play_close(out);
+    return xd_fail(e, XD_ENOMEM, "no memory to play %d ranks", ranks);
+}
+
+static void clear(script *s)
+{
+    for (int i = 0; i < s->nteam; i++) {
+        free(s->team[i].sent);
+        free(s->team[i].got);
+    }
+    free(s->ev), free(s->team), free(s->pool), free(s->message), free(s->mark), free(s->told);
+    memset(s, 0, sizeof *s);
+}
+
+void xd_play_close(xd_play **out)
+{
+    xd_play *p = *out;
+    for (int r = 0; p && p->s && r < p->n; r++)
+        clear(&p->s[r]);
+    if (p)
+        free(p->s), free(p->map), free(p->member), free(p->port), free(p->net);
+    free(p);
+    *out = NULL;
+}
+
+const xd_recorder *xd_play_record(xd_play *p, int rank, double (*seconds)(void *ctx), void *ctx)
+{
+    p->now = rank;
+    clear(&p->s[rank]);
+    p->seconds = seconds;
+    p->ctx = ctx;
+    return &p->rec;
+}
+
+/* ---- who is in which team ------------------------------------------------------------------- */
+
+/* Teams of ranks with the same number and color are one; their ranks are its members. */
+static int find_teams(xd_play *p)
+{
+    int most = 0;
+    for (int r = 0; r < p->n; r++)
+        most += p->s[r].nteam;
+    p->member = malloc((size_t)(most + 1) * (size_t)p->n * sizeof *p->member);
+    struct { int id, color; } *seen = malloc((size_t)(most + 1) * sizeof *seen);
+    for (int r = 0; seen && p->member && r < p->n; r++)
+        for (int i = 0; i < p->s[r].nteam; i++) {
+            team *t = &p->s[r].team[i];
+            int   k = 0;
+            while (k < p->nteams && (seen[k].id != i || seen[k].color != t->color))
+                k++;
+            if (k == p->nteams) {
+                seen[k].id = i, seen[k].color = t->color;
+                for (int a = 0; a < p->n; a++)
+                    p->member[k * p->n + a] = -1;
+                p->nteams++;
+            }
+            t->at = k;
+            if (t->rank < p->n)
+                p->member[k * p->n + t->rank] = r;
+        }
+    free(seen);
+    return seen != NULL && p->member != NULL;
+}
+
+/* ---- messages on their way ------------------------------------------------------------------ */
+
+/* A message from a to b of a team; b = a: a has begun a call of the whole team. */
+static uint64_t key_of(int at, int a, int b, ev_kind what, int64_t seq)
+{
+    uint64_t h = 0x9e3779b97f4a7c15u;
+    uint64_t v[5] = { (uint64_t)at, (uint64_t)a, (uint64_t)b, (uint64_t)(what == EV_MEETS), (uint64_t)seq };
+    for (int i = 0; i < 5; i++) {
+        h = (h ^ v[i]) * 0xbf58476d1ce4e5b9u;
+        h ^= h >> 29;
+    }
+    return h ? h : 1;
+}
+
+static slot *find(const xd_play *p, uint64_t key)
+{
+    for (int64_t i = (int64_t)(key % (uint64_t)p->cap);; i = (i + 1) % p->cap)
+        if (!p->map[i].key || p->map[i].key == key)
+            return &p->map[i];
+}
+
+static void leave(xd_play *p, uint64_t key, double arrival, double pay)
+{
+    if (2 * (p->used + 1) > p->cap) {
+        slot   *old = p->map;
+        int64_t n = p->cap, cap = n ? 2 * n : 4096;
+        slot   *v = calloc((size_t)cap, sizeof *v);
+        if (!v) {
+            p->failed = 1;
+            return;
+        }
+        p->map = v, p->cap = cap;
+        for (int64_t i = 0; i < n; i++)
+            if (old[i].key)
+                *find(p, old[i].key) = old[i];
+        free(old);
+    }
+    *find(p, key) = (slot){ key, arrival, pay };
+    p->used++;
+}
+
+static const slot *arrived(const xd_play *p, uint64_t key)
+{
+    slot *s = p->cap ? find(p, key) : NULL;
+    return s && s->key ? s : NULL;
+}
+
+/* Sends now; returns when the sender may touch its memory again. */
+static double send(xd_play *p, int from, int to, uint64_t key, double bytes)
+{
+    int            a = from / p->m->ranks, b = to / p->m->ranks;
+    const xd_wire *w = a == b ? &p->m->inside : &p->m->between;
+    double        *port = a == b ? &p->port[from] : &p->net[a];
+    double         takes = bytes / w->bytes, behind = takes * w->overlap;
+    double         start = fmax(p->s[from].t, *port);
+    *port = start + behind;
+    leave(p, key, start + w->latency_s + behind, takes - behind);
+    *(a == b ? &p->s[from].lane.inside : &p->s[from].lane.between) += bytes;
+    return start + behind;
+}
+
+/* ---- playing ------------------------------------------------------------------------------ */
+
+static void spend(xd_play *p, script *s, char what, double until)
+{
+    if (!(until > s->t))
+        return;
+    *(what == 'c' ? &s->lane.busy_s : &s->lane.wait_s) += until - s->t;
+    if (s->ntold && s->told[s->ntold - 1].what == what && s->told[s->ntold - 1].to == s->t)
+        s->told[s->ntold - 1].to = until;
+    else if (grow(p, &s->told, &s->toldcap, s->ntold, sizeof *s->told))
+        s->told[s->ntold++] = (stretch){ what, s->t, until };
+    s->t = until;
+}
+
+static void begin(xd_play *p, int r, const event *ev)
+{
+    script       *s = &p->s[r];
+    team         *t = &s->team[ev->group];
+    open_message *m = &s->message[ev->number];
+    const int    *who = p->member + t->at * p->n;
+    *m = (open_message){ ev->group, ev->peer, ev->what, 0, s->t };
+    if (ev->what == EV_RECEIVES) {
+        m->seq = t->got[ev->peer]++;
+    } else if (ev->what == EV_SENDS) {
+        m->seq = t->sent[ev->peer]++;
+        m->gone = send(p, r, who[ev->peer], key_of(t->at, t->rank, ev->peer, EV_SENDS, m->seq),
+                       (double)ev->bytes);
+    } else {
+        m->seq = t->met++;
+        for (int i = 1; i < t->size; i++) {
+            int b = (t->rank + i) % t->size;
+            if (s->pool[ev->to + b])
+                m->gone = send(p, r, who[b], key_of(t->at, t->rank, b, EV_MEETS, m->seq),
+                               (double)s->pool[ev->to + b]);
+        }
+        leave(p, key_of(t->at, t->rank, t->rank, EV_MEETS, m->seq), s->t, 0);
+    }
+}
+
+/* 0: something that this rank waits for has not begun. */
+static int end(xd_play *p, int r, const event *ev)
+{
+    script             *s = &p->s[r];
+    const open_message *m = &s->message[ev->number];
+    const team         *t = &s->team[m->group];
+    double              until = m->gone, pay = 0;
+    int                 from = m->what == EV_MEETS ? 0 : m->peer;
+    int                 last = m->what == EV_MEETS ? t->size - 1 : m->peer;
+    if (m->what == EV_SENDS) {
+        spend(p, s, 'w', until);
+        return 1;
+    }
+    for (int a = from; a <= last; a++) {
+        const slot *in = arrived(p, key_of(t->at, a, t->rank, m->what, m->seq));
+        if (m->what == EV_MEETS && !arrived(p, key_of(t->at, a, a, EV_MEETS, m->seq)))
+            return 0;
+        if (m->what == EV_RECEIVES && !in)
+            return 0;
+        if (!in || (m->what == EV_MEETS && a == t->rank))
+            continue;
+        until = fmax(until, in->arrival);
+        pay += in->pay;
+    }
+    spend(p, s, 'w', fmax(until, s->t) + pay);
+    return 1;
+}
+
+/* One event of rank r; 0: it must wait. */
+static int go_on(xd_play *p, int r)
+{
+    script *s = &p->s[r];
+    event  *ev = &s->ev[s->next];
+    spend(p, s, 'c', s->t + ev->after_s);
+    ev->after_s = 0;
+    if (ev->what == EV_MARK)
+        s->mark[ev->number] = s->t;
+    else if (ev->what != EV_END)
+        begin(p, r, ev);
+    else if (!end(p, r, ev))
+        return 0;
+    s->next++;
+    return 1;
+}
+
+static int prepare(xd_play *p)
+{
+    for (int r = 0; r < p->n; r++) {
+        script *s = &p->s[r];
+        s->message = calloc((size_t)s->nmessage + 1, sizeof *s->message);
+        s->mark = malloc(((size_t)s->nmark + 1) * sizeof *s->mark);
+        if (!s->message || !s->mark)
+            return 0;
+        for (int i = 0; i < s->nmark; i++)
+            s->mark[i] = -1;
+    }
+    return find_teams(p);
+}
+
+xd_status xd_play_run(xd_play *p, xd_lane *lane, xd_err *e)
+{
+    char *rests = calloc((size_t)p->n, 1);
+    if (!rests || p->failed || !prepare(p))
+        p->failed = 1;
+    for (int left = 1; left && !p->failed;) {
+        int best = -1;
+        left = 0;
+        for (int r = 0; r < p->n; r++) {
+            int more = p->s[r].next < p->s[r].nev;
+            left |= more;
+            if (more && !rests[r] && (best < 0 || p->s[r].t < p->s[best].t))
+                best = r;
+        }
+        if (left && best < 0) {
+            free(rests);
+            return xd_fail(e, XD_EINVAL, "the ranks of this plan would wait for each other for ever");
+        }
+        if (best < 0)
+            continue;
+        if (!go_on(p, best))
+            rests[best] = 1;
+        else
+            memset(rests, 0, (size_t)p->n);
+    }
+    free(rests);
+    if (p->failed)
+        return xd_fail(e, XD_ENOMEM, "no memory to play %d ranks", p->n);
+    for (int r = 0; r < p->n; r++) {
+        lane[r] = p->s[r].lane;
+        lane[r].end_s = p->s[r].t;
+    }
+    return XD_OK;
+}
+
+double xd_play_when(const xd_play *p, int rank, int mark)
+{
+    const script *s = &p->s[rank];
+    return mark >= 0 && mark < s->nmark && s->mark ? s->mark[mark] : -1;
+}
+
+void xd_play_tell(const xd_play *p, int rank,
+                  void (*fn)(void *ctx, char what, double from, double to), void *ctx)
+{
+    const script *s = &p->s[rank];
+    for (int64_t i = 0; i < s->ntold; i++)
+        fn(ctx, s->told[i].what, s->told[i].from, s->told[i].to);
+}
