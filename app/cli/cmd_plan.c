@@ -105,7 +105,7 @@ static int run(int argc, char **argv)
 
 const xd_command xd_cmd_plan = {
     .name = "plan",
-    .summary = "say what every plan of a request would take, before anything is loaded",
+    .summary = "say what every plan would take, before anything is loaded",
     .run = run,
     .help = help,
 };
