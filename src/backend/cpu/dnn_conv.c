@@ -272,8 +272,7 @@ static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *nee
     return s;
 }
 
-/* Output rows [o, o + n) of a 2-D convolution: the input rows they see, and padding where they
- * see beyond the image. */
+/* Output rows [o, o + n): the input rows they see, and padding where they see beyond the image. */
 static xd_conv strip(const xd_conv *a, int64_t o, int64_t n)
 {
     xd_conv b = *a;
@@ -294,17 +293,17 @@ static xd_conv strip(const xd_conv *a, int64_t o, int64_t n)
 static int64_t strip_rows(const xd_conv *a)
 {
     int64_t row_in = a->in.d[2] * a->in.d[3] * a->stride[1], row_out = a->out.d[2] * a->out.d[3];
-    int64_t most = row_in > row_out ? row_in : row_out;
+    int64_t most = (row_in > row_out ? row_in : row_out) * (a->w->nk == 3 ? a->in.d[0] : 1);
     int64_t n = most_elements / (most > 0 ? most : 1);
     return n > 0 ? n : 1;
 }
 
-/* Frame by frame, strip by strip; the whole at once where nothing asks for less. */
+/* Frame by frame where the kernel is, strip by strip; the whole at once where nothing asks for less. */
 static xd_status pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
-    int64_t T = a->in.d[0], H = a->out.d[1], rows = strip_rows(a), most = 0;
     int     flat = a->w->nk == 2;
-    int     whole = (dense_all(&a->in) && dense_all(&a->out) && H * T <= rows) || !flat;
+    int64_t T = flat ? a->in.d[0] : 1, H = a->out.d[1], rows = strip_rows(a), most = 0;
+    int     whole = H * T <= rows && (!flat || (dense_all(&a->in) && dense_all(&a->out)));
     if (whole)
         return with_copies(d, a, tmp, need);
     xd_status s = XD_OK;
@@ -312,9 +311,11 @@ static xd_status pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
         for (int64_t o = 0; o < H && s == XD_OK; o += rows) {
             xd_conv f = *a;
             size_t  n = 0;
-            f.in = slice(a->in, 0, t, 1);
-            f.out = slice(a->out, 0, t, 1);
-            if (a->residual.p)
+            if (flat) {
+                f.in = slice(a->in, 0, t, 1);
+                f.out = slice(a->out, 0, t, 1);
+            }
+            if (flat && a->residual.p)
                 f.residual = slice(a->residual, 0, t, 1);
             if (rows < H)
                 f = strip(&f, o, H - o < rows ? H - o : rows);
