@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the reference data of video models (CogVideoX) under tests/golden.
 
-    pip install torch diffusers transformers sentencepiece pillow
+    pip install torch diffusers transformers sentencepiece pillow      # Pillow 13.0.0
     tools/golden_video.py               # all cases; or: tools/golden_video.py cog2b cog5b
 
 Versions, layout and names of tensors as in tools/golden.py, with
@@ -39,7 +39,7 @@ DIT = dict(num_attention_heads=3, attention_head_dim=16, in_channels=4, out_chan
            text_embed_dim=20, num_layers=3, sample_width=14, sample_height=10, sample_frames=9, max_text_seq_length=13)
 VAE = dict(block_out_channels=(8, 8, 16), down_block_types=("CogVideoXDownBlock3D",) * 3,
            up_block_types=("CogVideoXUpBlock3D",) * 3, layers_per_block=1, norm_num_groups=4, latent_channels=4,
-           sample_height=64, sample_width=64, scaling_factor=1.15258426)
+           sample_height=96, sample_width=80, scaling_factor=1.15258426)
 NOISE = dict(beta_schedule="scaled_linear", beta_start=0.00085, beta_end=0.012, clip_sample=False,
              prediction_type="v_prediction", rescale_betas_zero_snr=True, set_alpha_to_one=True,
              timestep_spacing="trailing")
@@ -71,6 +71,8 @@ RUNS = {
                         seed=40, guidance=2.5, dynamic=True),
     "cog5b-one": dict(model="cog5b", prompts=["a cyan triangle"], width=40, height=56, frames=1, steps=3, seed=11,
                       guidance=1.0),
+    "cog5b-tiles": dict(model="cog5b", prompts=["a black moon"], width=56, height=72, frames=9, steps=2, seed=12,
+                        tiling=True),
     "cog5b-i2v": dict(prompts=["a blue square"], negative_prompt="red", width=56, height=40, frames=9, steps=4, seed=21,
                       picture=(70, 37)),
     "cog15": dict(prompts=["a large yellow diamond"], width=56, height=40, frames=9, steps=4, seed=31, guidance=3.0),
@@ -79,6 +81,8 @@ RUNS = {
                       picture=(40, 56)),
     "cog15-i2v-even": dict(model="cog15-i2v", prompts=["a star"], width=56, height=40, frames=5, steps=3, seed=34,
                            picture=(30, 80), dynamic=True),
+    "cog15-i2v-tiles": dict(model="cog15-i2v", prompts=["a moon"], width=64, height=40, frames=9, steps=2, seed=35,
+                            picture=(50, 60), tiling=True),
 }
 
 
@@ -130,13 +134,14 @@ def picture_of(r, path):
 
 
 def run(name, out_dir):
-    r = dict(model=name, negative_prompt="", guidance=6.0, dynamic=False, max_sequence_length=13) | RUNS[name]
+    r = dict(model=name, negative_prompt="", guidance=6.0, dynamic=False, tiling=False, max_sequence_length=13) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     pipe = MODELS[r["model"]]["kind"](
         tokenizer=T5Tokenizer.from_pretrained(out_dir / r["model"] / "tokenizer"),
         scheduler=MODELS[r["model"]]["scheduler"], **make_parts(r["model"]))
     pipe.set_progress_bar_config(disable=True)
+    pipe.vae.use_tiling = r["tiling"]
     count = len(r["prompts"])
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, noise = {}, [], []
@@ -189,7 +194,7 @@ def save(d, name, r, out, count):
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
         "num_frames": r["frames"], "use_dynamic_cfg": r["dynamic"], "num_inference_steps": r["steps"],
         "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": 1, "images": count,
-        "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
+        "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": r["tiling"],
         "resolution_binning": False, "image": "picture" in r}, indent=2) + "\n")
     for p in d.rglob("*"):
         p.chmod(0o755 if p.is_dir() else 0o644)

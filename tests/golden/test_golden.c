@@ -43,7 +43,8 @@ static const char *const all[] = { "alpha", "alpha-ddim", "alpha-euler", "alpha-
                                    "bins", "demo", "flux", "flux-true", "flux-image", "flux-schnell",
                                    "sd3", "sd3-image", "sd3-no-t5", "sd35", "flux-lora", "sd35-lora",
                                    "cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one",
-                                   "cog5b-i2v", "cog15", "cog15-even", "cog15-i2v", "cog15-i2v-even" };
+                                   "cog5b-i2v", "cog15", "cog15-even", "cog15-i2v", "cog15-i2v-even",
+                                   "cog5b-tiles", "cog15-i2v-tiles" };
 
 typedef struct run {
     xd_st   *st;
