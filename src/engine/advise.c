@@ -131,10 +131,8 @@ static xd_status explain(adviser *v, int i, xd_err *e)
     memset(s.line, ' ', (size_t)s.ranks * (COLUMNS + 1));
     for (int r = 0; r < s.ranks; r++)
         s.line[r * (COLUMNS + 1) + COLUMNS] = 0;
-    int n = c->f.stale ? 5 : 2;
-    n = n < c->f.steps ? n : c->f.steps;
-    s.to = c->f.stale ? c->f.exact_s + (n - 1) * c->f.step_s : n * c->f.step_s;
-    s.from = s.to - c->f.step_s;
+    s.from = c->f.from_s;
+    s.to = c->f.to_s;
     xd_status st = xd_foresee_telling(&f, v->g, &v->r, &c->ask, v->ranks, &v->m, draw, &s, e);
     if (st == XD_OK) {
         say(v, "%d: %s", i + 1, f.plan.text);

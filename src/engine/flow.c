@@ -379,7 +379,7 @@ static void gather_rows(xd_flow *f, float *mine, float *rows, float *whole)
         r = tc->ops->gather(f->topo->tokens, xd_view2(rows, XD_F32, f->j->tokens, f->j->features),
                             count, xd_view2(mine, XD_F32, count[f->x.sp], f->j->features));
         end_of(f, f->topo->tokens, &r);
-        for (int i = 0; i < tc->size; at += count[i++] * f->j->features)
+        for (int i = 0; i < tc->size && !xd_counting(&f->x); at += count[i++] * f->j->features)
             spread(f, i, whole, rows + at, 0);
     }
     if (stages(f) > 1) {
@@ -390,8 +390,11 @@ static void gather_rows(xd_flow *f, float *mine, float *rows, float *whole)
 
 void xd_flow_latents(xd_flow *f, float *out)
 {
-    if (xd_counting(&f->x))
+    if (xd_counting(&f->x)) {   /* messages alone                                              */
+        float *any = (float *)(void *)f->x.tmp->base;
+        gather_rows(f, any, any, any);
         return;
+    }
     if (is_last(f) && f->lat.d[0])
         xd_get(&f->x, f->mine, f->lat);
     gather_rows(f, f->mine, f->rows, f->whole);

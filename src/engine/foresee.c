@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/kin.h"
 #include "engine/ranks.h"
 #include "exec/op.h"
 
@@ -14,7 +15,7 @@ typedef struct guise {          /* what an engine is while it stands for a rank 
     xd_engine   *g;
     xd_plan      plan;          /* the engine's own, put back at the end                        */
     xd_topo      topo, count_topo;
-    xd_comm     *count_world, *count_text;
+    xd_comm     *count_world, *count_text, *used, *host;
     xd_dev      *count;
     int          tp, tp_at, first, last;
 } guise;
@@ -25,6 +26,7 @@ typedef struct seer {
     const xd_request *r;
     xd_forecast      *f;
     xd_job            job;
+    xd_words          words;    /* n = 0: texts are not known                                  */
     guise             own;
     xd_reckoner      *rk;
     xd_play          *play;
@@ -40,8 +42,8 @@ typedef struct seer {
 static void put_on(guise *o, xd_engine *g)
 {
     const xd_part *p = &g->model.dit;
-    *o = (guise){ g, g->plan, g->topo, g->count_topo, g->count_world, g->count_text, g->count,
-                  p->tp, p->tp_at, p->net.first, p->net.last };
+    *o = (guise){ g, g->plan, g->topo, g->count_topo, g->count_world, g->count_text, g->used, g->host,
+                  g->count, p->tp, p->tp_at, p->net.first, p->net.last };
 }
 
 static void leave_rank(seer *s)
@@ -50,12 +52,23 @@ static void leave_rank(seer *s)
     if (g->count_world != s->own.count_world) {
         xd_comm_close(&g->count_text);
         xd_topo_close(&g->count_topo);
+        xd_comm_close(&g->host);
         xd_comm_close(&g->count_world);
     }
     g->topo = s->own.topo;
     g->count_topo = s->own.count_topo;
     g->count_world = s->own.count_world;
     g->count_text = s->own.count_text;
+    g->used = s->own.used;
+    g->host = s->own.host;
+}
+
+/* Ranks of the host of rank r: from there on, and how many. */
+static int host_of(const seer *s, int r, int *n)
+{
+    int first = r / s->m->ranks * s->m->ranks, left = s->f->ranks - first;
+    *n = left < s->m->ranks ? left : s->m->ranks;
+    return first;
 }
 
 static void take_off(seer *s)
@@ -87,18 +100,22 @@ static xd_status be(seer *s, int me, xd_err *e)
     xd_engine *g = s->g;
     xd_part   *p = &g->model.dit;
     int        n = s->f->ranks, tp = s->f->plan.deg.n[XD_TENSOR], T = s->f->plan.text_tp;
+    int        here, first = host_of(s, me, &here);
     leave_rank(s);
     lap(s);
     xd_status st = xd_comm_record(&g->count_world, me, n, xd_play_record(s->play, me, lap, s), e);
-    g->count_text = NULL;
+    g->count_text = g->host = NULL;
     memset(&g->count_topo, 0, sizeof g->count_topo);
     if (st == XD_OK)
         st = xd_topo_open(&g->count_topo, g->count_world, s->f->plan.deg, e);
+    if (st == XD_OK)
+        st = g->count_world->ops->split(g->count_world, first, me - first, here, &g->host, e);
     if (st == XD_OK && T > 1 && me < T)
         st = g->count_world->ops->split(g->count_world, 0, me, T, &g->count_text, e);
     if (st != XD_OK)
         return st;
     g->topo = g->count_topo;
+    g->used = g->count_world;
     int at = g->topo.at[XD_PIPE], tp_at = g->topo.at[XD_TENSOR];
     if (p->tp != tp || p->tp_at != tp_at || p->net.first != s->cut[at] || p->net.last != s->cut[at + 1]) {
         p->tp = tp, p->tp_at = tp_at;
@@ -135,7 +152,67 @@ static int steps_played(const seer *s)
     return s->job.samp.steps < want ? s->job.samp.steps : want;
 }
 
-/* The first steps, with a mark before each and one behind. The first is exact whatever the warm-up. */
+/* Rows of the embeddings of the two passes. */
+static void text_rows(const seer *s, int64_t rows[XD_MAXPASS])
+{
+    const xd_words *w = &s->words;
+    for (int i = 0; i < XD_MAXPASS; i++)
+        rows[i] = xd_words_most(&s->job);
+    for (int i = 0; i < w->n; i++)
+        rows[0] = i == 0 || (w->rows[i] > rows[0] && i < w->n - 1) ? w->rows[i] : rows[0];
+    rows[1] = w->n ? w->rows[w->n - 1] : rows[1];
+}
+
+/* Pictures that the replica of this rank paints. */
+static int pictures(const seer *s)
+{
+    int D = s->f->plan.deg.n[XD_DATA], at = s->g->topo.at[XD_DATA];
+    return s->job.images > at ? (s->job.images - at + D - 1) / D : 0;
+}
+
+static int64_t sent(const seer *s)
+{
+    return s->g->count_world->traffic->bytes;
+}
+
+static double step_bytes(const seer *s, xd_flow *f, int step)
+{
+    int64_t before = sent(s);
+    xd_flow_step(f, step);
+    return (double)(sent(s) - before);
+}
+
+/* Plays the first steps, with a mark before each and one behind; the first is exact whatever the warm-up.
+ * Then, for its bytes, the last: it hands no latents on. */
+static void denoise_steps(seer *s, xd_flow *f, int me)
+{
+    xd_forecast      *c = s->f;
+    xd_foreseen_rank *k = &c->rank[me];
+    int               n = steps_played(s), all = c->steps;
+    int               exact = c->exact < all - 1 ? c->exact : all - 1;
+    double            first = 0, last = 0;
+    int64_t           before = sent(s);
+    xd_flow_ready(f);
+    k->sent_all = (double)(sent(s) - before);
+    lap(s);
+    for (int i = 0; i < n && xd_ok(&f->x); i++) {
+        xd_play_mark(s->play, i);
+        last = step_bytes(s, f, i);
+        first = i ? first : last;
+        k->sent = i == 0 || i < all - 1 ? last : k->sent;
+    }
+    xd_play_mark(s->play, n);
+    if (c->exact >= all)
+        s->g->plan.warmup = all;
+    if (n > 1 && xd_ok(&f->x))
+        last = step_bytes(s, f, all - 1);
+    s->g->plan.warmup = 1;
+    k->sent_all += exact * first + (all - 1 - exact) * k->sent + last;
+    before = sent(s);
+    xd_flow_latents(f, NULL);
+    k->sent_all = (k->sent_all + (double)(sent(s) - before)) * pictures(s);
+}
+
 static xd_status denoise_rank(seer *s, int me, xd_err *e)
 {
     xd_engine         *g = s->g;
@@ -144,26 +221,23 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     xd_flow            f;
     xd_arena           a;
     xd_cond            cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    int64_t            rows = xd_words_most(&s->job);
+    int64_t            rows[XD_MAXPASS];
     xd_status          st = xd_part_count(p, g->count, g->type, e);
     if (st == XD_OK)
         st = xd_room_open(&a, g->count, 0, e);
     if (st != XD_OK)
         return st;
+    text_rows(s, rows);
     for (int i = 0; i < s->job.npass; i++) {
-        cond[i].tok = xd_view2(a.base, XD_F32, rows, d->text_dim);
+        cond[i].tok = xd_view2(a.base, XD_F32, rows[i], d->text_dim);
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
     xd_flow_open(&f, &s->job, g->count, &g->count_topo, &a, &p->shadow, cond);
-    lap(s);
-    for (int i = 0; i < steps_played(s) && xd_ok(&f.x); i++) {
-        xd_play_mark(s->play, i);
-        xd_flow_step(&f, i);
-    }
-    xd_play_mark(s->play, steps_played(s));
+    denoise_steps(s, &f, me);
     s->f->rank[me].need.dit_tmp = xd_arena_peak(&a);
     s->f->rank[me].need.dit = p->packed;
+    s->f->rank[me].need.images = (size_t)xd_job_pixels(&s->job) * 5;
     st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_flow_close(&f);
     xd_room_close(&a, g->count);
@@ -198,6 +272,8 @@ static void read_steps(seer *s)
     xd_forecast *f = s->f;
     int          n = steps_played(s);
     f->exact_s = when(s, 1);
+    f->from_s = when(s, n - 1);
+    f->to_s = when(s, n);
     f->step_s = n > 3 ? (when(s, n) - when(s, n - 2)) / 2 : n > 1 ? when(s, n) - when(s, n - 1) : f->exact_s;
     if (!f->stale)
         f->exact_s = f->step_s;
@@ -207,53 +283,75 @@ static void read_steps(seer *s)
     }
 }
 
-/* Bytes of all steps: those of an exact one and of one that repeats, by playing more or fewer. */
 static xd_status denoise(seer *s, xd_err *e)
 {
     xd_forecast *f = s->f;
-    double       end, first = 0, total = 0;
+    double       end;
     xd_status    st = new_play(s, e);
     for (int r = 0; r < f->ranks && st == XD_OK; r++) {
         st = be(s, r, e);
         if (st == XD_OK)
             st = denoise_rank(s, r, e);
-        total += st == XD_OK ? (double)s->g->count_world->traffic->bytes : 0;
     }
-    (void)first;
     if (st == XD_OK)
         st = play(s, &end, e);
     if (st != XD_OK)
         return st;
     read_steps(s);
     for (int r = 0; r < f->ranks; r++) {
-        f->rank[r].sent = (s->lane[r].inside + s->lane[r].between) / steps_played(s);
-        f->rank[r].between = s->lane[r].between / steps_played(s);
+        double all = s->lane[r].inside + s->lane[r].between;
+        f->rank[r].between = all > 0 ? f->rank[r].sent * s->lane[r].between / all : 0;
     }
-    f->sent = total / steps_played(s) * f->steps;
     return XD_OK;
 }
 
 /* ---- text and picture ----------------------------------------------------------------------- */
+
+/* Texts that are encoded; the negative one is the last of two kinds. */
+static int texts(const seer *s)
+{
+    return s->r->nprompts + (s->job.npass > 1);
+}
+
+static int is_negative(const seer *s, int i)
+{
+    return i >= s->r->nprompts;
+}
+
+/* Token ids of text i for encoder k. */
+static int64_t ids_of(const seer *s, int i, int k)
+{
+    const xd_text_use *u = &s->g->model.recipe->text[k];
+    const xd_words    *w = &s->words;
+    const char        *none = s->r->negative_prompt;
+    if (w->n)
+        return w->len[(is_negative(s, i) ? w->n - 1 : i) * w->ntext + k];
+    if (u->pad == XD_PAD_NONE && is_negative(s, i) && !(none && *none))
+        return 1;
+    return u->pad > 0 ? u->pad : s->job.max_text;
+}
 
 static xd_status text_rank(seer *s, int me, xd_err *e)
 {
     xd_engine *g = s->g;
     xd_need   *n = &s->f->rank[me].need;
     for (int k = 0; k < g->model.recipe->ntext; k++) {
-        const xd_text_use *u = &g->model.recipe->text[k];
-        int64_t            ids = u->pad > 0 ? u->pad : s->job.max_text;
-        size_t             tmp = 0;
+        size_t most = 0, tmp;
         if (!g->model.has_text[k])
             continue;
-        for (int i = 0; i < s->job.npass; i++) {
-            xd_status st = xd_words_count(&s->job, k, ids, &tmp, e);
+        if (g->count_text && xd_ranks_agree_in(g->count_text, me, XD_OK, e) != XD_OK)
+            return e->code;
+        for (int i = 0; i < texts(s); i++) {
+            xd_status st = xd_words_count(&s->job, k, ids_of(s, i, k), &tmp, e);
             if (st != XD_OK)
                 return st;
+            most = tmp > most ? tmp : most;
         }
         size_t packed = g->model.text[k].packed;
         n->text = g->keep ? n->text + packed : n->text > packed ? n->text : packed;
-        n->text_tmp = n->text_tmp > tmp ? n->text_tmp : tmp;
+        n->text_tmp = n->text_tmp > most ? n->text_tmp : most;
     }
+    s->f->rank[me].sent_all += (double)sent(s);
     xd_play_mark(s->play, 0);   /* what has been computed so far is told                         */
     return XD_OK;
 }
@@ -276,20 +374,133 @@ static xd_status text(seer *s, xd_err *e)
 static xd_status decode(seer *s, xd_err *e)
 {
     xd_status st = new_play(s, e);
-    s->alone = !s->f->plan.vae_rows;
+    s->alone = !s->f->plan.vae_rows && s->f->plan.deg.n[XD_DATA] == 1;
     for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
         xd_need *n = &s->f->rank[r].need;
         st = be(s, r, e);
         if (st != XD_OK || !xd_light_here(&s->job) || s->r->latents_only)
             continue;
+        int64_t before = sent(s);
         st = xd_light_count(&s->job, &n->vae_tmp, e);
         n->vae = s->g->model.vae.packed;
+        s->f->rank[r].sent_all += (double)(sent(s) - before) * pictures(s);
         xd_play_mark(s->play, 0);
-        n->images = (size_t)xd_job_pixels(&s->job) * 5;
     }
     if (st == XD_OK)
         st = play(s, &s->f->decode_s, e);
     s->alone = 0;
+    return st;
+}
+
+/* ---- what else is sent ---------------------------------------------------------------------- */
+
+/* Ranks of rank r's host that hold the same transformer weights and the same autoencoder. */
+static void kin_of(const seer *s, int r, int kin[2])
+{
+    const int *d = s->f->plan.deg.n;
+    int        here, first = host_of(s, r, &here), below = d[XD_TENSOR] * d[XD_ULYSSES] * d[XD_RING];
+    int        replica = below * d[XD_PIPE] * d[XD_CFG];
+    kin[0] = kin[1] = 0;
+    for (int o = first; o < first + here; o++) {
+        kin[0] += o % d[XD_TENSOR] == r % d[XD_TENSOR] && o / below % d[XD_PIPE] == r / below % d[XD_PIPE];
+        kin[1] += s->f->plan.vae_rows || o % replica == 0;
+    }
+    if (s->r->latents_only || (!s->f->plan.vae_rows && r % replica))
+        kin[1] = 0;
+}
+
+static void agree(seer *s, int times, xd_err *e)
+{
+    for (int i = 0; i < times; i++)
+        xd_ranks_agree(s->g, XD_OK, e);
+}
+
+/* Before anything is encoded: the request is accepted, weights are shared, memory is compared. */
+static xd_status send_start(seer *s, int me, xd_err *e)
+{
+    xd_comm  *h = s->g->host;
+    double    v[2];
+    int64_t   two = 2;
+    int       kin[2];
+    xd_status st = XD_OK;
+    kin_of(s, me, kin);
+    agree(s, 4, e);             /* accepted, counted, shared, compared                          */
+    if (h->size == 1)
+        return XD_OK;
+    st = xd_kin_foresee(s->g, kin, e);
+    xd_req r = h->ops->allreduce(h, xd_view(v, XD_F64, 1, &two), XD_SUM);
+    h->ops->wait(h, &r, 1);
+    return st;
+}
+
+/* Embeddings of all texts from rank 0. */
+static void send_text(seer *s, xd_err *e)
+{
+    const xd_engine   *g = s->g;
+    const xd_dit_info *d = &g->model.dit_info;
+    const xd_words    *w = &s->words;
+    float              any;
+    for (int k = 0; k < g->model.recipe->ntext; k++)
+        if (g->model.has_text[k])
+            agree(s, s->f->plan.text_tp > 1 ? 2 : 1, e);
+    for (int i = 0; i < texts(s); i++) {
+        int64_t rows = 0;
+        for (int k = 0; k < g->model.recipe->ntext; k++)
+            if (g->model.recipe->text[k].rows == XD_ROWS_BELOW)
+                rows += ids_of(s, i, k);
+        if (w->n)
+            rows = w->rows[is_negative(s, i) ? w->n - 1 : i];
+        xd_ranks_share(g, &any, rows * d->text_dim, e);
+        if (d->pooled_dim)
+            xd_ranks_share(g, &any, d->pooled_dim, e);
+    }
+}
+
+/* Loading, and behind every round of pictures those of other replicas to rank 0. */
+static void send_pictures(seer *s, int me, xd_err *e)
+{
+    const xd_topo *t = &s->g->topo;
+    int            D = t->deg.n[XD_DATA], one = s->r->latents_only ? 0 : 1;
+    int64_t        bytes = 4 * (s->job.numbers + one * xd_job_pixels(&s->job));
+    agree(s, s->f->plan.vae_rows || D > 1 ? 4 : 3, e);      /* loaded (the autoencoder too), odd, room */
+    for (int i = 0; i < s->job.images; i += D) {
+        agree(s, 2 + one, e);
+        for (int d = 1; d < D && i + d < s->job.images; d++) {
+            agree(s, 1, e);
+            if (t->replica->rank == 0 && t->at[XD_DATA] == d)
+                s->f->rank[me].sent_all += (double)bytes;
+        }
+    }
+}
+
+/* The engine takes room for the longest text in every pass. */
+static xd_status room_for_longest(seer *s, xd_need *n, xd_err *e)
+{
+    int64_t rows[XD_MAXPASS];
+    text_rows(s, rows);
+    if (s->job.npass == 1 || rows[0] == rows[1])
+        return XD_OK;
+    rows[0] = rows[1] = rows[0] > rows[1] ? rows[0] : rows[1];
+    return xd_flow_count(&s->job, rows, &n->dit_tmp, e);
+}
+
+static xd_status rest(seer *s, xd_err *e)
+{
+    xd_status st = new_play(s, e);
+    for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
+        st = be(s, r, e);
+        if (st == XD_OK && s->f->ranks > 1)
+            st = send_start(s, r, e);
+        if (st == XD_OK && s->f->ranks > 1) {
+            send_text(s, e);
+            send_pictures(s, r, e);
+            s->f->rank[r].sent_all += (double)sent(s);
+        }
+        if (st == XD_OK)
+            st = room_for_longest(s, &s->f->rank[r].need, e);
+    }
+    for (int r = 0; r < s->f->ranks; r++)
+        s->f->sent += s->f->rank[r].sent_all;
     return st;
 }
 
@@ -341,7 +552,10 @@ static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
     st = xd_job_open(&s->job, g, s->r, e);
     if (st != XD_OK)
         return st;
+    if (s->r->nprompts && s->r->prompts[0][0] && xd_words_open(&s->words, &s->job, NULL) != XD_OK)
+        xd_words_close(&s->words, g);
     f->steps = s->job.samp.steps;
+    f->rounds = (s->job.images + f->plan.deg.n[XD_DATA] - 1) / f->plan.deg.n[XD_DATA];
     f->exact = f->stale ? xd_plan_exact(&f->plan) : f->steps;
     f->exact = f->exact < f->steps ? f->exact : f->steps;
     if (f->plan.deg.n[XD_CFG] > 1 && s->job.npass == 1)
@@ -366,11 +580,15 @@ xd_status xd_foresee_telling(xd_forecast *f, xd_engine *g, const xd_request *r, 
         st = text(&s, e);
     if (st == XD_OK)
         st = decode(&s, e);
+    if (st == XD_OK)
+        st = rest(&s, e);
     if (st == XD_OK) {
         take_memory(&s);
-        f->request_s = f->text_s + f->exact * f->exact_s + (f->steps - f->exact) * f->step_s + f->decode_s;
+        f->request_s = f->text_s + f->rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s +
+                                                f->decode_s);
     }
     take_off(&s);
+    xd_words_close(&s.words, g);
     xd_job_close(&s.job);
     xd_play_close(&s.play);
     xd_reckoner_close(&s.rk);

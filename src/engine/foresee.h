@@ -14,20 +14,25 @@ typedef struct xd_foreseen_rank {
     double  messages;           /* bytes of buffers among need.dit_tmp: keys of other steps, messages */
     double  busy_s, wait_s;     /* of a step that repeats                                      */
     double  sent, between;      /* bytes of a step that repeats; of those between hosts         */
+    double  sent_all;           /* of the request                                              */
 } xd_foreseen_rank;
 
 typedef struct xd_forecast {
     xd_plan plan;
     int     ranks;              /* that it uses                                                */
     double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: one that repeats      */
-    int     steps, exact;       /* of the request; of those exact ones                          */
+    int     steps, exact;       /* of a picture; of those exact ones                            */
+    int     rounds;             /* pictures that a replica paints one after the other            */
+    double  from_s, to_s;       /* of the last step that was played, in the time that is told    */
     double  sent;               /* bytes of the request, all ranks                              */
     double  peak;               /* of the fullest rank (devices) or host (CPU)                  */
     int     fits, stale;        /* into the memory there is; its picture is not the exact one    */
     xd_foreseen_rank *rank;     /* [ranks], malloc'ed                                          */
 } xd_forecast;
 
-/* g is opened alone and for a bench, without files; nothing of it is loaded. Freed with
+/* g is opened alone and for a bench, without files; nothing of it is loaded. Where the request's prompts
+ * say something and the model's tokenizers are there, texts have their lengths; else the most there can be,
+ * and a negative prompt that is not given is empty. It is the first request: weights are loaded. Freed with
  * xd_forecast_free also after a failure. XD_EINVAL: the plan cannot be. */
 xd_status xd_foresee(xd_forecast *f, xd_engine *g, const xd_request *r, const xd_parallel *a,
                      int ranks, const xd_machine *m, xd_err *e);

@@ -198,6 +198,44 @@ double xd_kin_saved(const xd_part *p)
     return shares ? (double)p->packed * (1 - 1.0 / p->kin.c->size) : 0;
 }
 
+/* ---- counting ----------------------------------------------------------------------------- */
+
+/* Loading with kin: before, about the room, and behind. */
+enum { LOAD_AGREES = 3 };
+
+static xd_status agree_alone(xd_comm *c, xd_err *e)
+{
+    return xd_ranks_agree_in(c, 0, XD_OK, e);
+}
+
+xd_status xd_kin_foresee(xd_engine *g, const int kin[2], xd_err *e)
+{
+    xd_comm  *h = g->host, *k = NULL;
+    card      any;              /* its address is not followed                                  */
+    xd_status s = agree_alone(h, e);
+    int64_t  *rows = calloc((size_t)h->size, sizeof *rows);
+    if (!rows)
+        return xd_fail(e, XD_ENOMEM, "no memory to count %d ranks", h->size);
+    for (int r = 0; r < h->size; r++)
+        rows[r] = 1;
+    if (h->size > 1) {
+        xd_req q = h->ops->gather(h, xd_view2(&any, XD_U8, h->size, sizeof any), rows,
+                                  xd_view2(&any, XD_U8, 1, sizeof any));
+        s = h->ops->wait(h, &q, 1);
+    }
+    free(rows);
+    for (int i = 0; i < NPART && s == XD_OK; i++) {
+        if (kin[i] < 2)
+            continue;
+        s = xd_comm_count(&k, 0, kin[i], e);
+        for (int n = 0; n < LOAD_AGREES && s == XD_OK; n++)
+            s = agree_alone(k, e);
+        g->used->traffic->bytes += s == XD_OK ? k->traffic->bytes : 0;
+        xd_comm_close(&k);
+    }
+    return s;
+}
+
 /* ---- odd numbers -------------------------------------------------------------------------- */
 
 void xd_kin_odd(const xd_engine *g, const xd_part *p)

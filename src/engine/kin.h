@@ -13,6 +13,10 @@
  * ranks in use, which agree on the outcome. */
 xd_status xd_kin_find(xd_engine *g, int vae, xd_err *e);
 
+/* The messages of the above and of loading with the kin, when `kin` ranks of this host share component
+ * i (0 the transformer, 1 the autoencoder): for an engine that stands for a rank and counts. */
+xd_status xd_kin_foresee(xd_engine *g, const int kin[2], xd_err *e);
+
 /* Gives a component's store the block that it shares with its kin; leaves it as it is (and says so)
  * when there is none to be had. `s` is how this rank fared so far. Collective over the kin; all
  * return the failure of the first that has one. */

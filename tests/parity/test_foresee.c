@@ -1,0 +1,185 @@
+/* test_foresee.c - what is foreseen of a plan against what ranks do: bytes sent and memory, exactly.
+ *
+ *     test_foresee MODEL...
+ *
+ * On as many ranks as this was started with: every factorization over the six axes of random weights, with
+ * patches, displaced patches, VAE rows, shared text encoders, warm-ups and several pictures where they apply.
+ * The bytes of a request are those that MPI was given (xd_result_sent), the memory that of xd_memory_plan
+ * on each rank. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/par.h"
+#include "engine/foresee.h"
+#include "engine/ranks.h"
+
+static const char *model_dir;
+static xd_comm    *world;
+static int         rank, ranks, plans, failures;
+
+static void fail(const char *plan, const char *why)
+{
+    failures++;
+    printf("not ok: %d ranks, %s, %s: %s\n", ranks, model_dir, plan, why);
+    fflush(stdout);
+}
+
+static void request(xd_request *r, int variant)
+{
+    static const char *const prompts[] = { "a small cyan square", "a ring", "two white stars on black" };
+    xd_request_init(r);
+    r->prompts = prompts;
+    r->nprompts = variant % 2 ? 3 : 1;
+    r->negative_prompt = variant % 3 == 1 ? "red" : NULL;
+    r->width = 56, r->height = 40;
+    r->no_resolution_binning = 1;
+    r->latents_only = variant % 5 == 3;
+    r->enable_tiling = variant % 4 == 2;
+    r->num_inference_steps = 1 + variant % 4;
+    r->max_sequence_length = 20;
+}
+
+/* Memory of this rank as the engine plans it. */
+static xd_status plan_memory(xd_engine *g, const xd_request *r, xd_need *n, xd_err *e)
+{
+    xd_job    j = { 0 };
+    xd_words  w = { 0 };
+    xd_status s = xd_job_open(&j, g, r, e);
+    if (s == XD_OK)
+        s = xd_words_open(&w, &j, e);
+    if (s == XD_OK)
+        s = xd_ranks_stages(&j, e);
+    if (s == XD_OK)
+        s = xd_memory_plan(&j, &w, n, e);
+    xd_words_close(&w, g);
+    xd_job_close(&j);
+    return s;
+}
+
+/* The needs of all ranks; only rank 0's are looked at. */
+static void gather(xd_need *mine, xd_need *all)
+{
+    int64_t rows[64];
+    for (int i = 0; i < ranks; i++)
+        rows[i] = 1;
+    xd_req q = world->ops->gather(world, xd_view2(all, XD_U8, ranks, (int64_t)sizeof *all), rows,
+                                  xd_view2(mine, XD_U8, 1, (int64_t)sizeof *mine));
+    world->ops->wait(world, &q, 1);
+}
+
+static void compare(const char *name, const xd_forecast *f, const xd_need *need, int64_t sent)
+{
+    char why[512];
+    if ((int64_t)f->sent != sent) {
+        snprintf(why, sizeof why, "%.0f bytes are foreseen and %lld were sent", f->sent, (long long)sent);
+        fail(name, why);
+    }
+    for (int r = 0; r < ranks; r++) {
+        const xd_need *a = &f->rank[r].need, *b = &need[r];
+        if (memcmp(a, b, sizeof *a) == 0)
+            continue;
+        snprintf(why, sizeof why, "rank %d: text %zu + %zu, transformer %zu + %zu, vae %zu + %zu, images %zu, peak "
+                 "%zu are foreseen; planned are %zu + %zu, %zu + %zu, %zu + %zu, %zu, %zu", r, a->text, a->text_tmp,
+                 a->dit, a->dit_tmp, a->vae, a->vae_tmp, a->images, a->peak, b->text, b->text_tmp, b->dit,
+                 b->dit_tmp, b->vae, b->vae_tmp, b->images, b->peak);
+        fail(name, why);
+    }
+}
+
+static void foresee(const xd_parallel *p, const xd_request *r, const char *name, const xd_need *need, int64_t sent)
+{
+    xd_open_args a = { .model = model_dir, .dtype = "f32", .threads = 1 };
+    xd_engine   *g = NULL;
+    xd_machine   m;
+    xd_forecast  f = { 0 };
+    xd_err       e = { 0 };
+    xd_status    s = xd_machine_read(&m, "8xH100", &e);
+    if (s == XD_OK)
+        s = xd_open_with(&g, &a, XD_FOR_BENCH | XD_ALONE, &e);
+    if (s == XD_OK)
+        s = xd_foresee(&f, g, r, p, ranks, &m, &e);
+    if (s == XD_OK)
+        compare(name, &f, need, sent);
+    else
+        fail(name, e.msg);
+    xd_forecast_free(&f);
+    xd_close(&g);
+}
+
+static void check(const xd_parallel *p)
+{
+    xd_open_args a = { .model = model_dir, .dtype = "f32", .threads = 1, .parallel = *p };
+    xd_request   r;
+    xd_engine   *g = NULL;
+    xd_result   *res = NULL;
+    xd_need      mine = { 0 }, need[64];
+    xd_err       e = { 0 };
+    char         name[160] = "?";
+    request(&r, plans);
+    if (p->use_cfg_parallel)
+        r.negative_prompt = "red", r.true_cfg_scale = 3;
+    xd_status s = xd_open_with(&g, &a, 0, &e);
+    if (s == XD_OK) {
+        snprintf(name, sizeof name, "%.127s, variant %d", g->plan.text, plans);
+        s = plan_memory(g, &r, &mine, &e);
+    }
+    if (s == XD_OK)
+        s = xd_generate(g, &r, &res, &e);
+    plans++;
+    gather(&mine, need);
+    int64_t sent = res && rank == 0 ? xd_result_sent(res) : 0;
+    xd_result_free(&res);
+    xd_close(&g);
+    if (s != XD_OK && rank == 0)
+        fail(name, e.msg);
+    else if (rank == 0)
+        foresee(p, &r, name, need, sent);
+}
+
+/* All ways of the remaining ranks over the axes from `axis` on. */
+static void factor(xd_parallel p, int axis, int left)
+{
+    int *const at[] = { &p.tensor_parallel_degree, &p.ulysses_degree, &p.ring_degree,
+                        &p.pipefusion_parallel_degree, &p.use_cfg_parallel, &p.data_parallel_degree };
+    if (axis == XD_NAXES) {
+        if (left != 1)
+            return;
+        p.use_parallel_vae = plans % 3 == 1;
+        p.warmup_steps = plans % 2 + 1;
+        p.text_tensor_parallel_degree = plans % 4 == 3 ? ranks : 0;
+        check(&p);
+        if (p.pipefusion_parallel_degree > 1 || p.ring_degree > 1) {
+            p.use_parallel_vae = !p.use_parallel_vae;
+            p.num_pipeline_patch = p.pipefusion_parallel_degree > 1 ? p.pipefusion_parallel_degree + 1 : 0;
+            p.use_displaced_patches = p.pipefusion_parallel_degree == 1;
+            check(&p);
+        }
+        return;
+    }
+    for (int v = 1; v <= left; v++) {
+        if (left % v || (axis == XD_CFG && v > 2))
+            continue;
+        *at[axis] = axis == XD_CFG ? v == 2 : v;
+        factor(p, axis + 1, left / v);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    xd_err e = { 0 };
+    xd_par_set(1);
+    if (xd_comm_world(&world, xd_comm_launched() ? "mpi" : "self", &e) != XD_OK) {
+        fprintf(stderr, "%s\n", e.msg);
+        return 1;
+    }
+    rank = world->rank, ranks = world->size;
+    for (int i = 1; i < argc; i++) {
+        model_dir = argv[i];
+        factor((xd_parallel){ 0 }, 0, ranks);
+    }
+    if (rank == 0)
+        printf("# %d ranks: %d plans, %d failures\n", ranks, plans, failures);
+    xd_comm_close(&world);
+    return failures > 0;
+}
