@@ -174,9 +174,9 @@ static void json_plan(xd_text_buf *b, const xd_candidate *c)
     }
     if (f->rank && f->steps) {
         xd_buf_add(b, ", \"exact\": %s, \"ranks\": %d, \"step_s\": %.6g, \"exact_step_s\": %.6g, \"text_s\": "
-                   "%.6g, \"decode_s\": %.6g, \"request_s\": %.6g, \"steps\": %d, \"peak\": %.0f, \"sent\": "
-                   "%.0f", f->stale ? "false" : "true", f->ranks, f->step_s, f->exact_s, f->text_s,
-                   f->decode_s, f->request_s, f->steps, f->peak, f->sent);
+                   "%.6g, \"decode_s\": %.6g, \"request_s\": %.6g, \"steps\": %d, \"exact_steps\": %d, \"peak\": "
+                   "%.0f, \"sent\": %.0f", f->stale ? "false" : "true", f->ranks, f->step_s, f->exact_s, f->text_s,
+                   f->decode_s, f->request_s, f->steps, f->exact, f->peak, f->sent);
         json_ranks(b, f);
     }
     xd_buf_add(b, "}");

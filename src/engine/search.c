@@ -140,8 +140,9 @@ static void factor(hunt *h, xd_parallel a, int axis, int left)
     static const int order[] = { 4, 0, 1, 2, 3 };       /* of words: cfg, u, r, pp, tp           */
     if (axis == (int)(sizeof order / sizeof *order)) {
         int *data = &a.data_parallel_degree;
-        if (left > 1 && h->fixed->data_parallel_degree != left &&
-            (h->r->nprompts * h->r->num_images_per_prompt < left || h->fixed->data_parallel_degree))
+        if (!allowed(h->fixed->data_parallel_degree, left) ||
+            (!h->fixed->data_parallel_degree && left > 1 &&
+             h->r->nprompts * h->r->num_images_per_prompt < left))
             return;
         *data = left;
         try_patches(h, a);

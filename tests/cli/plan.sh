@@ -1,0 +1,65 @@
+#!/bin/sh
+# xdit plan: the table, one plan, JSON, clusters by name and by file, refusals. Times are not looked at.
+. "$(dirname "$0")/lib.sh"
+
+# table EXPRESSION: is it true of the JSON that was printed?
+table() {
+    printf '%s' "$out" | python3 -c '
+import json, sys
+doc = json.load(sys.stdin)
+plans = doc["plans"]
+good = [p for p in plans if "refused" not in p]
+sys.exit(not eval(sys.argv[1], {"doc": doc, "plans": plans, "good": good, "len": len, "all": all, "any": any,
+                                "set": set, "sum": sum, "sorted": sorted, "abs": abs, "max": max}))' "$1"
+}
+plan() { try plan --model "$MODEL" --cluster 8xH100 "$@"; }
+
+plan --world 4 --json
+check "plans of 4 ranks, as JSON" [ "$rc" = 0 -a -z "$err" ]
+check "every one uses 4 ranks, and they are sorted" table "(len(good) >= 10 and all(p['ranks'] == 4 for p in good) and
+    [p['request_s'] for p in good] == sorted(p['request_s'] for p in good))"
+check "ranks one by one" table "all(len(p['rank']) == 4 and max(r['peak'] for r in p['rank']) == p['peak'] for p in good)"
+check "the time of a request is that of its parts" table "all(abs(p['text_s'] + p['exact_step_s'] * p['exact_steps'] +
+    p['step_s'] * (p['steps'] - p['exact_steps']) + p['decode_s'] - p['request_s']) < 1e-4 * p['request_s'] for p in good)"
+plan --world 4 --exact --json
+check "--exact: the picture of one rank" table "good and all(p['exact'] for p in good)"
+plan --world 8 --json --plan u2 --ring_degree 2
+check "degrees are kept" table "good and all('u2' in p['plan'] and 'r2' in p['plan'] for p in good)"
+plan --world 4 --guidance_scale 1 --all --json
+check "--all: what cannot be, with a reason" table "good and any('one pass a step' in p.get('refused', '') for p in plans)"
+plan --world 4 --num_inference_steps 7 -W 64 -H 64
+check "the table" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -Ec '^ +[0-9]+  (u|r|pp|tp|cfg)')" -ge 10 ]
+check "it says the cluster, the steps and the best" [ "$(printf '%s\n' "$out" | grep -Ec '8xH100, bf16, 7 steps|^best: --')" = 2 ]
+plan --world 4 --explain 2
+check "one plan: a line of time for every rank" [ "$(printf '%s\n' "$out" | grep -Ec '^ +[0-3]  [#. ]{64}$')" = 4 ]
+check "its flags" [ "$(printf '%s\n' "$out" | grep -c '^flags: --')" = 1 ]
+plan --world 1
+check "one rank" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c '^best: one rank')" = 1 ]
+
+cat >"$T/two.json" <<'END'
+{"name": "two small hosts", "hosts": 2, "ranks_per_host": 2, "memory": 1e10,
+ "bf16": {"gemm_flops": 1e12, "gemm_half_rows": 8, "attention_flops_64": 5e11, "attention_flops_128": 6e11,
+          "attention_half_keys": 16, "convolution_flops": 4e11, "memory_bandwidth": 1e10, "call_seconds": 1e-6},
+ "inside": {"latency_seconds": 1e-5, "bandwidth": 1e9, "overlap": 0.5},
+ "between": {"latency_seconds": 1e-4, "bandwidth": 1e8, "overlap": 0.5}}
+END
+try plan --model "$MODEL" --cluster "$T/two.json" --json
+check "a cluster from a file: all of its ranks" table "doc['ranks'] == 4 and doc['cluster'] == 'two small hosts'"
+try plan --model "$MODEL" --world 2 --json
+check "this machine" table "good and all(p['step_s'] > 0 for p in good)"
+# The cost model alone would make cfg the best of two links where messages are dear.
+sed 's/1e9, "overlap"/1e5, "overlap"/; s/1e8, "overlap"/1e5, "overlap"/' "$T/two.json" >"$T/slow.json"
+try plan --model "$MODEL" --cluster "$T/slow.json" --world 2 --exact
+check "slow links: what sends least is best" [ "$(printf '%s\n' "$out" | grep -Ec '^best: --use_cfg_parallel')" = 1 ]
+
+refused "no model" 2 "plan needs a model" plan --world 2
+refused "no such cluster" 2 "no cluster is called 9xB; known are 8xH100" plan --model "$MODEL" --cluster 9xB
+refused "more ranks than the cluster has" 2 "9 ranks are asked for and 8xH100 has 8" \
+    plan --model "$MODEL" --cluster 8xH100 --world 9
+refused "no such plan" 2 "there is no plan 99" plan --model "$MODEL" --cluster 8xH100 --world 2 --explain 99
+refused "a plan that cannot be read" 2 'cannot be read at "q7"' plan --model "$MODEL" --plan u2q7
+refused "degrees that do not multiply" 2 "no plan of exactly 4 ranks" \
+    plan --model "$MODEL" --cluster 8xH100 --world 4 --ulysses_degree 3
+echo '{"hosts": 1}' >"$T/bad.json"
+refused "a file that is no cluster" 1 "bad.json" plan --model "$MODEL" --cluster "$T/bad.json"
+done_testing

@@ -1,0 +1,250 @@
+/* test_machine.c - machines: presets, files, refusals; and what a call takes on one */
+#define _XOPEN_SOURCE 700        /* mkstemp, P_tmpdir */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/machine.h"
+
+static char path[512];
+
+static void put_file(const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int setup(void **state)
+{
+    const char *tmp = getenv("TMPDIR");
+    (void)state;
+    snprintf(path, sizeof path, "%s/xdit-machine-XXXXXX", tmp && *tmp ? tmp : P_tmpdir);
+    int fd = mkstemp(path);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static void near(double got, double want)
+{
+    if (!(fabs(got - want) <= 1e-9 * fabs(want)))
+        fail_msg("%.12g is not %.12g", got, want);
+}
+
+static void same_rates(const xd_rates *a, const xd_rates *b)
+{
+    const double *p = (const double *)a, *q = (const double *)b;
+    for (size_t i = 0; i < sizeof *a / sizeof *p; i++)
+        near(p[i], q[i]);
+}
+
+/* Every preset can be, and is the same after it was written and read. */
+static void presets(void **state)
+{
+    xd_machine m, back;
+    xd_err     e = { 0 };
+    (void)state;
+    for (int i = 0; xd_machine_preset(i); i++) {
+        xd_text_buf b = { 0 };
+        assert_int_equal(xd_machine_read(&m, xd_machine_preset(i), &e), XD_OK);
+        assert_int_equal(xd_machine_check(&m, m.name, &e), XD_OK);
+        assert_string_equal(m.name, xd_machine_preset(i));
+        m.threads = 3, m.shares = i % 2, m.alone = 1.25;
+        xd_machine_write(&m, &b);
+        put_file(b.p);
+        xd_buf_free(&b);
+        if (xd_machine_read(&back, path, &e) != XD_OK)
+            fail_msg("%s", e.msg);
+        assert_string_equal(back.name, m.name);
+        assert_int_equal(back.hosts, m.hosts);
+        assert_int_equal(back.ranks, m.ranks);
+        assert_int_equal(back.threads, 3);
+        assert_int_equal(back.shares, i % 2);
+        near(back.memory, m.memory);
+        near(back.alone, 1.25);
+        same_rates(&back.f32, &m.f32);
+        same_rates(&back.bf16, &m.bf16);
+        near(back.inside.bytes, m.inside.bytes);
+        near(back.between.latency_s, m.between.latency_s);
+        near(back.between.overlap, m.between.overlap);
+    }
+}
+
+#define RATES "{\"gemm_flops\": 1e12, \"gemm_half_rows\": 8, \"attention_flops_64\": 5e11, "          \
+              "\"attention_flops_128\": 6e11, \"attention_half_keys\": 16, \"convolution_flops\": 4e11, " \
+              "\"memory_bandwidth\": 1e10, \"call_seconds\": 1e-6}"
+#define WIRE  "{\"latency_seconds\": 1e-5, \"bandwidth\": 1e9, \"overlap\": 0.5}"
+#define HEAD  "{\"hosts\": 2, \"ranks_per_host\": 4, \"threads_per_rank\": 1, \"memory\": 1e10, "
+
+/* One type and one link stand for both. */
+static void halves(void **state)
+{
+    xd_machine m;
+    xd_err     e = { 0 };
+    (void)state;
+    put_file(HEAD "\"bf16\": " RATES ", \"between\": " WIRE "}");
+    if (xd_machine_read(&m, path, &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    same_rates(&m.f32, &m.bf16);
+    near(m.inside.bytes, 1e9);
+    assert_ptr_equal(xd_machine_rates(&m, XD_BF16), &m.bf16);
+    assert_ptr_equal(xd_machine_rates(&m, XD_F32), &m.f32);
+}
+
+static void refused(const char *text, const char *why)
+{
+    xd_machine m;
+    xd_err     e = { 0 };
+    put_file(text);
+    assert_int_not_equal(xd_machine_read(&m, path, &e), XD_OK);
+    if (!strstr(e.msg, why) || strchr(e.msg, '\n'))
+        fail_msg("the refusal of %s is \"%s\", without \"%s\"", text, e.msg, why);
+}
+
+static void refusals(void **state)
+{
+    xd_machine m;
+    xd_err     e = { 0 };
+    (void)state;
+    assert_int_equal(xd_machine_read(&m, "9xH100", &e), XD_EINVAL);
+    assert_non_null(strstr(e.msg, "no cluster is called 9xH100; known are 8xH100"));
+    assert_int_not_equal(xd_machine_read(&m, "./none.json", &e), XD_OK);
+    refused("[1]", "it is no object");
+    refused("{", path);
+    refused(HEAD "\"bf16\": " RATES "}", "neither inside nor between is there");
+    refused(HEAD "\"inside\": " WIRE "}", "neither f32 nor bf16 is there");
+    refused(HEAD "\"bf16\": 3, \"inside\": " WIRE "}", "no object");
+    refused("{\"hosts\": 0, \"ranks_per_host\": 4, \"memory\": 1e9, \"f32\": " RATES ", \"inside\": " WIRE "}",
+            "0 hosts of 4 ranks");
+    refused("{\"hosts\": 1, \"ranks_per_host\": 4, \"memory\": 0, \"f32\": " RATES ", \"inside\": " WIRE "}",
+            "memory is 0; it must be above 0");
+    refused(HEAD "\"f32\": " RATES ", \"inside\": {\"latency_seconds\": 1e-5, \"bandwidth\": 1e9, \"overlap\": 2}}",
+            "overlap 2");
+    refused(HEAD "\"f32\": " RATES ", \"inside\": {\"latency_seconds\": 1e-5, \"bandwidth\": -1, \"overlap\": 0}}",
+            "inside.bandwidth is -1");
+}
+
+/* ---- reckoning ---------------------------------------------------------------------------- */
+
+static xd_machine plain(void)
+{
+    xd_rates r = { .gemm = 1000, .gemm_rows = 10, .attn = { 100, 300 }, .attn_keys = 0, .conv = 500,
+                   .bytes = 1e18, .call_s = 0 };
+    return (xd_machine){ .hosts = 1, .ranks = 1, .memory = 1, .alone = 2, .f32 = r, .bf16 = r };
+}
+
+typedef struct desk { xd_machine m; xd_dev *count; xd_reckoner *r; xd_dev *d; } desk;
+
+static void open_desk(desk *k, xd_machine m)
+{
+    xd_err e = { 0 };
+    k->m = m;
+    assert_int_equal(xd_dev_open_count(&k->count, NULL, &e), XD_OK);
+    assert_int_equal(xd_reckoner_open(&k->r, k->count, &k->m, XD_F32, &e), XD_OK);
+    k->d = xd_reckoner_dev(k->r);
+    assert_true(k->d->counts);
+}
+
+static void close_desk(desk *k)
+{
+    xd_reckoner_close(&k->r);
+    xd_dev_close(&k->count);
+}
+
+static void product(desk *k, int64_t rows, int64_t out, int64_t in)
+{
+    float     any;
+    xd_weight w = { .type = XD_F32, .out = out, .in = in, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 },
+                    .groups = 1 };
+    w.bytes = (size_t)(out * in) * 4;
+    xd_gemm a = { .out = xd_view2(&any, XD_F32, rows, out), .in = xd_view2(&any, XD_F32, rows, in), .w = &w };
+    assert_int_equal(k->d->ops->gemm(k->d, NULL, &a, NULL), XD_OK);
+}
+
+static void attention(desk *k, int64_t queries, int64_t keys, int64_t D)
+{
+    float        any;
+    xd_kv        kv = { xd_view(&any, XD_F32, 4, (int64_t[]){ 1, keys, 1, D }),
+                        xd_view(&any, XD_F32, 4, (int64_t[]){ 1, keys, 1, D }) };
+    xd_tensor    q = xd_view(&any, XD_F32, 4, (int64_t[]){ 1, queries, 1, D });
+    xd_attn_args a = { .out = q, .q = q, .kv = &kv, .nkv = 1, .scale = 1 };
+    assert_int_equal(k->d->ops->attn(k->d, NULL, &a, NULL), XD_OK);
+}
+
+static void products(void **state)
+{
+    desk k;
+    (void)state;
+    open_desk(&k, plain());
+    product(&k, 10, 4, 5);      /* 400 flops at half of 1000 a second                          */
+    near(xd_reckoner_lap(k.r, 0), 0.8);
+    near(xd_reckoner_lap(k.r, 0) + 1, 1);
+    product(&k, 90, 4, 5);      /* 3600 at 90 %                                                */
+    near(xd_reckoner_lap(k.r, 1), 4.0 / 2);     /* the others rest                             */
+    attention(&k, 3, 7, 64);    /* 4 x 3 x 7 x 64                                              */
+    near(xd_reckoner_lap(k.r, 0), 5376.0 / 100);
+    attention(&k, 3, 7, 128);
+    near(xd_reckoner_lap(k.r, 0), 10752.0 / 300);
+    attention(&k, 3, 7, 96);
+    near(xd_reckoner_lap(k.r, 0), 8064.0 / 200);
+    xd_counts c;
+    xd_dev_counts(k.count, &c, 0);
+    near(c.flops, 400 + 3600 + 5376 + 10752 + 8064);
+    close_desk(&k);
+}
+
+/* What is not bound by flops is bound by bytes, and every call costs something. */
+static void memory_bound(void **state)
+{
+    desk       k;
+    xd_machine m = plain();
+    float      any;
+    (void)state;
+    m.f32.bytes = 10, m.f32.call_s = 3, m.f32.gemm = 1e18;
+    open_desk(&k, m);
+    product(&k, 10, 4, 5);      /* (40 + 50 + 20) x 4 bytes                                    */
+    near(xd_reckoner_lap(k.r, 0), 44 + 3);
+    xd_copy c = { xd_view2(&any, XD_F32, 5, 2), xd_view2(&any, XD_F32, 5, 2) };
+    assert_int_equal(k.d->ops->copy(k.d, NULL, &c, NULL), XD_OK);
+    near(xd_reckoner_lap(k.r, 0), 8 + 3);
+    close_desk(&k);
+}
+
+/* A quick guess of this machine can be. */
+static void here(void **state)
+{
+    xd_machine m;
+    xd_dev    *d = NULL;
+    xd_err     e = { 0 };
+    (void)state;
+    assert_int_equal(xd_dev_open(&d, "cpu", &e), XD_OK);
+    if (xd_machine_here(&m, d, 2, 1, &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    assert_int_equal(m.ranks, 2);
+    assert_int_equal(m.threads, 1);
+    assert_true(m.memory > 1e6 && m.f32.gemm > 1e8 && m.shares);
+    xd_dev_close(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(presets), cmocka_unit_test(halves), cmocka_unit_test(refusals),
+        cmocka_unit_test(products), cmocka_unit_test(memory_bound), cmocka_unit_test(here),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,198 @@
+/* test_search.c - names of plans, and which plans there are */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/search.h"
+
+/* ---- names -------------------------------------------------------------------------------- */
+
+static void good_names(void **state)
+{
+    xd_parallel a = { 0 };
+    xd_err      e = { 0 };
+    (void)state;
+    assert_int_equal(xd_parallel_read(&a, "u2r3pp4cfg2tp5dp6patch8warm1text2vae", &e), XD_OK);
+    assert_int_equal(a.ulysses_degree, 2);
+    assert_int_equal(a.ring_degree, 3);
+    assert_int_equal(a.pipefusion_parallel_degree, 4);
+    assert_int_equal(a.use_cfg_parallel, 1);
+    assert_int_equal(a.tensor_parallel_degree, 5);
+    assert_int_equal(a.data_parallel_degree, 6);
+    assert_int_equal(a.num_pipeline_patch, 8);
+    assert_int_equal(a.warmup_steps, 1);
+    assert_int_equal(a.text_tensor_parallel_degree, 2);
+    assert_int_equal(a.use_parallel_vae, 1);
+    a = (xd_parallel){ .ulysses_degree = 2 };   /* the same said twice                         */
+    assert_int_equal(xd_parallel_read(&a, "u2 cfg,r4-pp8_vae", &e), XD_OK);
+    assert_int_equal(a.use_cfg_parallel, 1);
+    assert_int_equal(a.ring_degree, 4);
+    assert_int_equal(a.pipefusion_parallel_degree, 8);
+    assert_int_equal(a.use_parallel_vae, 1);
+}
+
+static void bad_names(void **state)
+{
+    static const struct { const char *text, *why; } bad[] = {
+        { "", "cannot be read at \"\"" }, { "x2", "cannot be read at \"x2\"" }, { "u", "u 0" },
+        { "u0", "u 0, which cannot be" }, { "2u", "cannot be read at \"2u\"" }, { "cfg3", "cfg 3" },
+        { "u2u3", "has u 3 and --ulysses_degree says 2" }, { "u99999999999", "which cannot be" },
+        { "ulysses2", "of u, r, pp, tp" }, { "u2!", "cannot be read at \"!\"" }, { "vae2", "vae 2" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        xd_parallel a = { 0 };
+        xd_err      e = { 0 };
+        assert_int_equal(xd_parallel_read(&a, bad[i].text, &e), XD_EINVAL);
+        if (!strstr(e.msg, bad[i].why))
+            fail_msg("the refusal of \"%s\" is \"%s\"", bad[i].text, e.msg);
+    }
+}
+
+/* ---- plans -------------------------------------------------------------------------------- */
+
+static xd_engine *g;
+static xd_machine m;
+
+static int setup(void **state)
+{
+    xd_open_args a = { .model = "models/demo-pixart", .threads = 1 };
+    xd_err       e = { 0 };
+    (void)state;
+    return xd_machine_read(&m, "8xH100", &e) != XD_OK || xd_open_with(&g, &a, XD_FOR_BENCH | XD_ALONE, &e) != XD_OK;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    xd_close(&g);
+    return 0;
+}
+
+static xd_status search(xd_search *s, const xd_parallel *fixed, int ranks, int stale, int prompts, double guidance,
+                        xd_err *e)
+{
+    static const char *const texts[] = { "", "", "", "", "", "" };
+    xd_request               r;
+    xd_request_init(&r);
+    r.prompts = texts, r.nprompts = prompts;
+    r.num_inference_steps = 3;
+    r.guidance_scale = guidance;
+    return xd_search_plans(s, g, &r, fixed, ranks, stale, &m, e);
+}
+
+static int degree(int v) { return v ? v : 1; }
+
+/* Ways to write n as u r pp tp cfg (dp where there are prompts for it), in order; pipelines count twice. */
+static int by_hand(int n, int stale, int prompts)
+{
+    int count = 0;
+    for (int cfg = 1; cfg <= 2; cfg++)
+        for (int u = 1; u <= n; u++)
+            for (int r = 1; r <= n; r++)
+                for (int p = 1; p <= (stale ? n : 1); p++)
+                    for (int t = 1; t <= n; t++)
+                        for (int d = 1; d <= prompts; d++)
+                            if (cfg * u * r * p * t * d == n)
+                                count += p > 1 ? 2 : 1;
+    return count;
+}
+
+static void count(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 8; n++)
+        for (int stale = 0; stale < 2; stale++)
+            for (int prompts = 1; prompts <= 2; prompts++) {
+                xd_search s;
+                xd_err    e = { 0 };
+                if (n > 6 && prompts == 2)
+                    continue;
+                if (search(&s, &(xd_parallel){ 0 }, n, stale, prompts, 4.5, &e) != XD_OK)
+                    fail_msg("%s", e.msg);
+                assert_int_equal(s.n, by_hand(n, stale, prompts));
+                for (int i = 0; i < s.n; i++) {
+                    const xd_parallel *a = &s.c[i].ask;
+                    xd_parallel        back = { 0 };
+                    assert_int_equal(xd_parallel_ranks(a), n);
+                    assert_true(i >= s.good || !s.c[i].why.code);
+                    assert_true(i < s.good || s.c[i].why.code);
+                    assert_true(i == 0 || i >= s.good || s.c[i].f.request_s >= s.c[i - 1].f.request_s);
+                    if (n > 1) {        /* a name says the plan                                */
+                        assert_int_equal(xd_parallel_read(&back, s.c[i].name, &e), XD_OK);
+                        assert_int_equal(xd_parallel_ranks(&back), n);
+                        assert_int_equal(degree(back.ulysses_degree), degree(a->ulysses_degree));
+                        assert_int_equal(degree(back.tensor_parallel_degree), degree(a->tensor_parallel_degree));
+                        assert_int_equal(back.num_pipeline_patch, a->num_pipeline_patch);
+                    }
+                    for (int k = 0; k < i; k++)
+                        assert_string_not_equal(s.c[i].name, s.c[k].name);
+                }
+                xd_search_free(&s);
+            }
+}
+
+static void fixed_degrees(void **state)
+{
+    xd_search s;
+    xd_err    e = { 0 };
+    (void)state;
+    assert_int_equal(search(&s, &(xd_parallel){ .ulysses_degree = 2 }, 4, 1, 1, 4.5, &e), XD_OK);
+    assert_int_equal(s.n, 5);   /* cfg, ring, tensor, pipeline with 2 and 4 patches             */
+    for (int i = 0; i < s.n; i++)
+        assert_int_equal(s.c[i].ask.ulysses_degree, 2);
+    xd_search_free(&s);
+    xd_parallel a = { .pipefusion_parallel_degree = 2, .num_pipeline_patch = 3, .use_cfg_parallel = 1 };
+    assert_int_equal(search(&s, &a, 4, 0, 1, 4.5, &e), XD_OK);
+    assert_int_equal(s.n, 1);   /* asked for, though not exact                                  */
+    assert_int_equal(s.c[0].ask.num_pipeline_patch, 3);
+    assert_string_equal(s.c[0].name, "pp2cfg2patch3warm1vae");
+    xd_search_free(&s);
+}
+
+static void refused(const xd_parallel *a, int ranks, double guidance, const char *why)
+{
+    xd_search s;
+    xd_err    e = { 0 };
+    assert_int_equal(search(&s, a, ranks, 1, 1, guidance, &e), XD_EINVAL);
+    if (!strstr(e.msg, why))
+        fail_msg("the refusal is \"%s\", without \"%s\"", e.msg, why);
+    xd_search_free(&s);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    refused(&(xd_parallel){ .ulysses_degree = 3 }, 4, 4.5, "no plan of exactly 4 ranks has the degrees");
+    refused(&(xd_parallel){ .data_parallel_degree = 3 }, 4, 4.5, "no plan of exactly 4 ranks");
+    refused(&(xd_parallel){ .use_cfg_parallel = 1 }, 2, 1.0, "cfg 2 has nothing for half of the ranks");
+}
+
+/* Plans that do not fit come last and say what they need. */
+static void too_big(void **state)
+{
+    xd_search s;
+    xd_err    e = { 0 };
+    double    had = m.memory;
+    (void)state;
+    m.memory = 1e6;
+    assert_int_equal(search(&s, &(xd_parallel){ 0 }, 2, 1, 1, 4.5, &e), XD_ENOMEM);
+    assert_non_null(strstr(e.msg, "GB are needed of 0.00 GB"));
+    assert_int_equal(s.good, 0);
+    xd_search_free(&s);
+    m.memory = had;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_names), cmocka_unit_test(bad_names), cmocka_unit_test(count),
+        cmocka_unit_test(fixed_degrees), cmocka_unit_test(refusals), cmocka_unit_test(too_big),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
