@@ -104,7 +104,7 @@ static void say_ranks(const adviser *v, const xd_forecast *f, const strips *s)
         const xd_need          *n = &k->need;
         char   t[5][16], sent[16];
         double whole = k->busy_s + k->wait_s;
-        size_t most = n->dit_tmp > n->vae_tmp ? n->dit_tmp : n->vae_tmp;
+        size_t most = (n->dit_tmp > n->vae_tmp ? n->dit_tmp : n->vae_tmp) + n->links;
         bytes_text((double)n->text, t[0]);
         bytes_text((double)n->dit, t[1]);
         bytes_text((double)n->vae, t[2]);
@@ -159,7 +159,7 @@ static void json_ranks(xd_text_buf *b, const xd_forecast *f)
         xd_buf_add(b, "%s{\"text\": %zu, \"text_tmp\": %zu, \"transformer\": %zu, \"transformer_tmp\": %zu, "
                    "\"vae\": %zu, \"vae_tmp\": %zu, \"peak\": %zu, \"busy_s\": %.6g, \"wait_s\": %.6g, "
                    "\"sent_a_step\": %.0f}", r ? ", " : "", k->need.text, k->need.text_tmp, k->need.dit,
-                   k->need.dit_tmp, k->need.vae, k->need.vae_tmp, k->need.peak, k->busy_s, k->wait_s, k->sent);
+                   k->need.dit_tmp + k->need.links, k->need.vae, k->need.vae_tmp, k->need.peak, k->busy_s, k->wait_s, k->sent);
     }
     xd_buf_add(b, "]");
 }

@@ -375,12 +375,12 @@ static xd_status bench_step(bench *b, xd_err *e)
     int64_t    n = xd_words_most(&b->job), len[XD_MAXPASS] = { n, n };
     step_run   r;
     xd_arena   a;
-    size_t     bytes = 0;
+    size_t     bytes = 0, links = 0;
     char       what[64];
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
     xd_status  s = load(b, p, e);
     if (s == XD_OK)
-        s = xd_flow_count(&b->job, len, &bytes, e);
+        s = xd_flow_count(&b->job, len, &bytes, &links, e);
     if (s == XD_OK)
         s = xd_bench_text(&cond[0], &b->job, e);
     cond[1] = cond[0];

@@ -150,14 +150,14 @@ static xd_status count_steps(xd_duel *d, const xd_cond *cond, xd_err *e)
 static xd_status prepare_flow(xd_duel *d, xd_side *s, int steps, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { d->text.tok.d[0], d->text.tok.d[0] };
-    size_t    bytes = 0;
+    size_t    bytes = 0, links;
     xd_status st = open_job(d, s, steps, e);
     s->step = 0;
     s->going = 1;
     if (st == XD_OK && s == &d->all)
         st = xd_ranks_stages(&s->job, e);
     if (st == XD_OK)
-        st = xd_flow_count(&s->job, len, &bytes, e);
+        st = xd_flow_count(&s->job, len, &bytes, &links, e);
     return st == XD_OK ? open_room(s, bytes, e) : st;
 }
 
@@ -165,7 +165,7 @@ static xd_status prepare_flow(xd_duel *d, xd_side *s, int steps, xd_err *e)
 static xd_status prepare_step(xd_duel *d, xd_cond *cond, xd_err *e)
 {
     xd_engine *g = d->one.g;
-    size_t     bytes;
+    size_t     bytes, links;
     xd_status  s = open_job(d, &d->one, 1, e);
     if (s == XD_OK)
         s = xd_bench_text(&d->text, &d->one.job, e);
@@ -174,7 +174,7 @@ static xd_status prepare_step(xd_duel *d, xd_cond *cond, xd_err *e)
     counted(&d->one);
     int64_t n = d->text.tok.d[0], len[XD_MAXPASS] = { n, n };
     if (s == XD_OK)
-        s = xd_flow_count(&d->one.job, len, &bytes, e);
+        s = xd_flow_count(&d->one.job, len, &bytes, &links, e);
     if (s != XD_OK)
         return s;
     d->flops = counted(&d->one);

@@ -132,6 +132,7 @@ xd_status xd_light_fit(const xd_job *j, float **rgb, xd_err *e);
 
 typedef struct xd_need {        /* bytes a request needs, by part                               */
     size_t text, text_tmp, dit, dit_tmp, vae, vae_tmp, images, peak;
+    size_t links;               /* of the loop: keys and values of other steps, what goes round */
 } xd_need;
 
 /* Of the parts, one after the other; text encoders stay with `keep`. */

@@ -566,7 +566,8 @@ void xd_flow_finish(xd_flow *f)
 
 /* The model is run once in an exact and once in a stale step; the sampler's steps differ in what
  * history they read, so all count. */
-xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, xd_err *e)
+xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, size_t *links,
+                        xd_err *e)
 {
     xd_part  *p = &j->g->model.dit;
     xd_flow   f;
@@ -594,6 +595,7 @@ xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t 
         xd_arena_rewind(&a, mark);
     }
     *bytes = xd_arena_peak(&a);
+    *links = f.chain.bytes;
     s = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_flow_close(&f);
     xd_room_close(&a, j->g->count);

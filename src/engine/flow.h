@@ -57,8 +57,10 @@ int  xd_flow_step(xd_flow *f, int step);
 void xd_flow_finish(xd_flow *f);
 /* The whole latents as [t,C,h,w], F32 on the host of every rank of the replica. */
 void xd_flow_latents(xd_flow *f, float *out);
-/* Arena bytes of this rank, by counting. `len`: text tokens of each pass. */
-xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, xd_err *e);
+/* Arena bytes of this rank, by counting, and what its links hold besides. `len`: text tokens of each
+ * pass. */
+xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, size_t *links,
+                        xd_err *e);
 /* One exact pass of the model over all tokens: leaves the prediction in f->pred[pass]. */
 void xd_flow_pass(xd_flow *f, int step, int pass);
 

@@ -236,6 +236,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     xd_flow_open(&f, &s->job, g->count, &g->count_topo, &a, &p->shadow, cond);
     denoise_steps(s, &f, me);
     s->f->rank[me].need.dit_tmp = xd_arena_peak(&a);
+    s->f->rank[me].need.links = f.chain.bytes;
     s->f->rank[me].need.dit = p->packed;
     s->f->rank[me].need.images = (size_t)xd_job_pixels(&s->job) * 5;
     st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;

@@ -11,7 +11,6 @@
 
 typedef struct xd_foreseen_rank {
     xd_need need;               /* memory by part                                              */
-    double  messages;           /* bytes of buffers among need.dit_tmp: keys of other steps, messages */
     double  busy_s, wait_s;     /* of a step that repeats                                      */
     double  sent, between;      /* bytes of a step that repeats; of those between hosts         */
     double  sent_all;           /* of the request                                              */

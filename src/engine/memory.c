@@ -50,7 +50,7 @@ static size_t most(size_t a, size_t b)
 
 size_t xd_need_peak(const xd_need *n, int keep)
 {
-    size_t loop = n->dit + n->vae + most(n->dit_tmp, n->vae_tmp) + n->images;
+    size_t loop = n->dit + n->vae + most(n->dit_tmp, n->vae_tmp) + n->links + n->images;
     return keep ? n->text + most(n->text_tmp, loop) : most(n->text + n->text_tmp, loop);
 }
 
@@ -93,7 +93,7 @@ static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err
     if (text)
         s = count_text(j, w, need, e);
     if (s == XD_OK)
-        s = xd_flow_count(j, len, &need->dit_tmp, e);
+        s = xd_flow_count(j, len, &need->dit_tmp, &need->links, e);
     if (s == XD_OK && vae)
         s = xd_light_count(j, &need->vae_tmp, e);
     if (s == XD_OK && vae && j->r->image) {
@@ -142,7 +142,7 @@ static xd_status refuse(const xd_job *j, const xd_need *n, double bytes, double 
                    "text encoder %.2f + %.2f, transformer %.2f + %.2f, vae %.2f + %.2f (weights + "
                    "activations); paint a smaller picture%s%s", bytes / 1073741824.0, who,
                    have / 1073741824.0, gib(n->text), gib(n->text_tmp), gib(n->dit),
-                   gib(n->dit_tmp), gib(n->vae), gib(n->vae_tmp),
+                   gib(n->dit_tmp + n->links), gib(n->vae), gib(n->vae_tmp),
                    g->type == XD_F32 && xd_dev_compute(g->dev, XD_BF16) == XD_BF16
                        ? ", try --dtype bf16" : "",
                    j->r->enable_tiling ? "" : ", or try --enable_tiling");
@@ -163,7 +163,7 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_err *e)
     host[1] += (double)have;
     xd_log(XD_LOG_DEBUG, "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
            "peak %.3f, %.3f on this host of %.3f GiB", gib(need->text), gib(need->text_tmp),
-           gib(need->dit), gib(need->dit_tmp), gib(need->vae), gib(need->vae_tmp), gib(need->peak),
+           gib(need->dit), gib(need->dit_tmp + need->links), gib(need->vae), gib(need->vae_tmp), gib(need->peak),
            host[0] / 1073741824.0, host[1] / 1073741824.0);
     if ((double)need->peak > (double)space + mine)
         return refuse(j, need, (double)need->peak, (double)space + mine,

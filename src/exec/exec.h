@@ -35,6 +35,7 @@ struct xd_mix {
                    int64_t *rows);
     const xd_mix *next;
     void         *priv;
+    size_t        bytes;        /* of the device that it took when it was opened                */
 };
 extern const xd_mix xd_mix_local;       /* the end of every chain: one rank                   */
 

@@ -52,7 +52,7 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
 {
     displaced    *s = m->priv;
     xd_comm      *c = s->topo->group[XD_RING];
-    int64_t i = ((int64_t)x->pass * s->nlayers + (x->layer - s->first)) * s->sites + x->site, at = 0;
+    int64_t i = (xd_my_pass(x, s->topo) * s->nlayers + (x->layer - s->first)) * s->sites + x->site, at = 0;
     finish(x, s, i);            /* the exchange of the step before                              */
     s->now = 0;
     for (int r = 0; r < c->size; r++)
@@ -105,7 +105,7 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     s->mix = (xd_mix){ .name = "displaced", .attn = attn, .next = next, .priv = s };
     s->topo = a->topo, s->dev = a->dev, s->type = a->act;
     s->first = a->first, s->nlayers = a->last - a->first, s->sites = a->sites;
-    s->count = a->npass * s->nlayers * s->sites;
+    s->count = xd_my_passes(a) * s->nlayers * s->sites;
     s->heads = xd_my_heads(a);
     s->head_dim = a->head_dim;
     s->rows = calloc((size_t)R, sizeof *s->rows);
@@ -115,7 +115,7 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
         s->total += xd_member_rows(a->lay, a->topo, XD_ALL, r);
     s->mine = xd_member_rows(a->lay, a->topo, XD_ALL, a->topo->at[XD_RING]);
     s->one = (size_t)(2 * (s->total + s->mine) * s->heads * s->head_dim) * xd_dtype_size(s->type);
-    s->bytes = s->one * (size_t)s->count + 64;
+    s->bytes = s->mix.bytes = s->one * (size_t)s->count + 64;
     s->mem = s->dev->mem->get(s->dev, s->bytes);
     *out = &s->mix;
     if (!s->rows || !s->seg || !s->req || !s->mem) {

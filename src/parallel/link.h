@@ -21,7 +21,7 @@ typedef struct xd_link_args {
     int64_t          heads, head_dim;   /* DIT: of one attention, on my tensor rank              */
     int              sites;     /* DIT: self-attentions of one block                            */
     int              first, last;       /* DIT: blocks of my stage                              */
-    int              npass;     /* DIT: passes of a step, all of them                           */
+    int              npass;     /* DIT: passes of a step, of all cfg ranks                      */
     int              displaced; /* DIT: the ring axis uses last step's K,V (DistriFusion)        */
     xd_comm         *rows;      /* VAE: ranks that share the image's rows; NULL: none            */
 } xd_link_args;
@@ -39,6 +39,7 @@ enum { XD_MAXLINKS = 12 };
 typedef struct xd_chain {
     const xd_mix *head;         /* what an xd_exec gets as its mix                              */
     xd_mix       *open[XD_MAXLINKS];
+    size_t        bytes;        /* of the device that its links hold until it is closed         */
 } xd_chain;
 xd_status xd_chain_open(xd_chain *c, const xd_link_args *a, xd_err *e);
 void      xd_chain_close(xd_chain *c);

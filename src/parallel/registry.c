@@ -30,8 +30,10 @@ xd_status xd_chain_open(xd_chain *c, const xd_link_args *a, xd_err *e)
             xd_chain_close(c);
             return s;
         }
-        if (c->open[i])
+        if (c->open[i]) {
             c->head = c->open[i];
+            c->bytes += c->open[i]->bytes;
+        }
     }
     return XD_OK;
 }

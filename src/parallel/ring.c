@@ -109,6 +109,7 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
         rows = n > rows ? n : rows;
     }
     s->bytes = (size_t)(2 * rows * heads * a->head_dim) * xd_dtype_size(a->act) + 64;
+    s->mix.bytes = 2 * s->bytes;
     s->buf[0] = s->dev->mem->get(s->dev, s->bytes);
     s->buf[1] = s->dev->mem->get(s->dev, s->bytes);
     *out = &s->mix;

@@ -27,6 +27,17 @@ static inline int64_t xd_my_heads(const xd_link_args *a)
     return xd_cut((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES]).n;
 }
 
+/* Passes of a step that this cfg rank runs, and the place of one of them among those. */
+static inline int xd_my_passes(const xd_link_args *a)
+{
+    return (a->npass - a->topo->at[XD_CFG] + a->topo->deg.n[XD_CFG] - 1) / a->topo->deg.n[XD_CFG];
+}
+
+static inline int64_t xd_my_pass(const xd_exec *x, const xd_topo *t)
+{
+    return x->pass / t->deg.n[XD_CFG];
+}
+
 /* The attention of the links behind m. */
 static inline void xd_next_attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
 {

@@ -43,7 +43,7 @@ static int64_t text_rows(const xd_layout *l, const xd_topo *t)
 static xd_tensor memory(const xd_exec *x, const stale *s, int which)
 {
     int64_t d[4] = { 1, s->rows, s->heads, s->head_dim };
-    int64_t i = ((int64_t)x->pass * s->nlayers + (x->layer - s->first)) * s->sites + x->site;
+    int64_t i = (xd_my_pass(x, s->topo) * s->nlayers + (x->layer - s->first)) * s->sites + x->site;
     size_t  one = (size_t)(d[1] * d[2] * d[3]) * xd_dtype_size(s->type);
     return xd_view(s->mem + (size_t)(2 * i + which) * one, s->type, 4, d);
 }
@@ -111,12 +111,13 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     s->first = a->first;
     s->nlayers = a->last - a->first;
     s->sites = a->sites;
-    s->npass = a->npass;
+    s->npass = xd_my_passes(a);
     s->heads = xd_my_heads(a);
     s->head_dim = a->head_dim;
     s->rows = rows_of(a->lay, a->topo, XD_ALL);
     s->bytes = (size_t)(2 * s->rows * s->heads * s->head_dim) * xd_dtype_size(s->type) *
                (size_t)(s->npass * s->nlayers * s->sites) + 64;
+    s->mix.bytes = s->bytes;
     if (!(s->mem = s->dev->mem->get(s->dev, s->bytes))) {
         xd_fail(e, XD_ENOMEM, "no memory for the %.2f GiB of PipeFusion's keys and values",
                 (double)s->bytes / 1073741824.0);

@@ -174,6 +174,7 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     for (int u = 0; u < U; u++)
         rows += xd_own_rows(a->lay, XD_ALL, xd_topo_sp(a->topo, u, a->topo->at[XD_RING]));
     s->park_bytes = (size_t)(rows * a->heads * a->head_dim) * xd_dtype_size(a->act) + 64;
+    s->mix.bytes = s->park_bytes;
     s->park = s->dev->mem->get(s->dev, s->park_bytes);
     *out = &s->mix;
     if (!s->seg || !s->give || !s->get || !s->park) {

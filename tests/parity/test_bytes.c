@@ -164,6 +164,29 @@ static int64_t of_step(const model *m, const plan *p, const where *w, int stale)
     return bytes + 4 * (replica - 1);           /* is everybody well?                          */
 }
 
+/* What the links of a rank hold during the loop: PipeFusion or displaced patches the keys and values of
+ * my passes, ring two buffers of those of a member, Ulysses one of results; 64 bytes more a buffer. */
+static int64_t of_memory(const model *m, const plan *p, const where *w, int sites)
+{
+    int     U = p->deg[XD_ULYSSES], R = p->deg[XD_RING], C = p->deg[XD_CFG], mine = 0;
+    int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]), h = part(H, w->at[XD_ULYSSES], U);
+    int64_t n = rows_ring(m, p, -1, w->at[XD_RING], BOTH), most = 0, bytes = 0;
+    for (int r = 0; r < R; r++) {
+        int64_t k = rows_ring(m, p, -1, r, BOTH);
+        most = k > most ? k : most;
+    }
+    for (int i = 0; i < m->passes; i++)
+        mine += i % C == w->at[XD_CFG];
+    if (p->patches > 1)
+        bytes += 2 * n * h * mine * (w->last - w->first) * sites;
+    if (R > 1 && p->displaced)
+        bytes += 2 * (m->N + m->K + n) * h * mine * (w->last - w->first) * sites;
+    else if (R > 1)
+        bytes += 2 * 2 * most * h;
+    int buffers = (p->patches > 1) + (R > 1) + (R > 1 && !p->displaced) + (U > 1);
+    return (bytes + (U > 1 ? n * H : 0)) * m->d * m->e + 64 * buffers;
+}
+
 /* ---- counting ----------------------------------------------------------------------------- */
 
 static void must(xd_status s, const xd_err *e)
@@ -261,6 +284,7 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
               i < STALE ? "an exact" : "a stale");
     }
     must(f.x.err.code, &f.x.err);
+    check((int64_t)f.chain.bytes, of_memory(&m, p, w, d->sites), g, &m, "the memory of a");
     xd_flow_close(&f);
     xd_room_close(&a, g->count);
 }
