@@ -21,8 +21,8 @@ static const xd_option rows[] = {
     { "world", XD_OPT_INT, AT(ranks), 1, 65536, NULL, "N",
       "ranks (default: all of the cluster, or one for every core of this machine)" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
-      "8xH100, 8xA100, 8xH20, 8xL40, 2x8xL40, 2x2x4090 or a file that `xdit probe` wrote (default: this "
-      "machine)" },
+      "8xH100, 8xH100-PCIe, 8xA100, 8xH20, 8xL40, 2x8xL40, 2x2x4090 or a file that `xdit probe` wrote "
+      "(default: this machine)" },
     { "plan", XD_OPT_TEXT, offsetof(task, plan), 0, 0, NULL, "PLAN",
       "degrees that are kept, as u2r2pp2cfg2" },
     { "exact", XD_OPT_FLAG, AT(exact), 0, 1, NULL, NULL,

@@ -4,37 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#define H100_BF16 { .gemm = 600e12, .gemm_rows = 160, .attn = { 330e12, 480e12 }, .attn_keys = 200, \
-                    .conv = 250e12, .bytes = 2.4e12, .call_s = 4e-6 }
-#define A100_BF16 { .gemm = 240e12, .gemm_rows = 120, .attn = { 150e12, 190e12 }, .attn_keys = 200, \
-                    .conv = 110e12, .bytes = 1.4e12, .call_s = 5e-6 }
-#define H20_BF16  { .gemm = 130e12, .gemm_rows = 60, .attn = { 100e12, 120e12 }, .attn_keys = 200,  \
-                    .conv = 80e12, .bytes = 3.0e12, .call_s = 4e-6 }
-#define L40_BF16  { .gemm = 150e12, .gemm_rows = 120, .attn = { 90e12, 120e12 }, .attn_keys = 200,  \
-                    .conv = 60e12, .bytes = 0.7e12, .call_s = 5e-6 }
-#define R4090_BF16 { .gemm = 150e12, .gemm_rows = 120, .attn = { 90e12, 120e12 }, .attn_keys = 200, \
-                    .conv = 60e12, .bytes = 0.85e12, .call_s = 5e-6 }
-#define F32(g, b) { .gemm = g, .gemm_rows = 120, .attn = { 0.5 * (g), 0.6 * (g) }, .attn_keys = 200, \
-                    .conv = 0.6 * (g), .bytes = b, .call_s = 5e-6 }
-#define NVLINK { .latency_s = 12e-6, .bytes = 250e9, .overlap = 0.9 }
-#define PCIE   { .latency_s = 20e-6, .bytes = 18e9, .overlap = 0.8 }
-#define ETH100 { .latency_s = 40e-6, .bytes = 10e9, .overlap = 0.8 }
-#define IB400  { .latency_s = 20e-6, .bytes = 40e9, .overlap = 0.9 }
-
-static const xd_machine presets[] = {
-    { "8xH100", 1, 8, 0, 80e9, 0, 1, F32(50e12, 2.4e12), H100_BF16, NVLINK, IB400 },
-    { "8xA100", 1, 8, 0, 80e9, 0, 1, F32(17e12, 1.4e12), A100_BF16, { 12e-6, 180e9, 0.9 }, IB400 },
-    { "8xH20", 1, 8, 0, 96e9, 0, 1, F32(35e12, 3.0e12), H20_BF16, NVLINK, IB400 },
-    { "8xL40", 1, 8, 0, 48e9, 0, 1, F32(70e12, 0.7e12), L40_BF16, PCIE, ETH100 },
-    { "2x8xL40", 2, 8, 0, 48e9, 0, 1, F32(70e12, 0.7e12), L40_BF16, PCIE, ETH100 },
-    { "2x2x4090", 2, 2, 0, 24e9, 0, 1, F32(60e12, 0.85e12), R4090_BF16, PCIE, { 60e-6, 1.1e9, 0.8 } },
-};
-
-const char *xd_machine_preset(int i)
-{
-    return i >= 0 && i < (int)(sizeof presets / sizeof *presets) ? presets[i].name : NULL;
-}
-
 /* ---- files -------------------------------------------------------------------------------- */
 
 #define AT(type, member) offsetof(type, member)
@@ -55,6 +24,7 @@ static const xd_field wire_fields[] = {
     { "latency_seconds", AT(xd_wire, latency_s), 'd', 0, NULL },
     { "bandwidth", AT(xd_wire, bytes), 'd', 0, NULL },
     { "overlap", AT(xd_wire, overlap), 'd', 0, NULL },
+    { "shared_bandwidth", AT(xd_wire, shared), 'd', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -98,9 +68,11 @@ static xd_status check_rates(const xd_rates *r, const char *what, const char *in
 static xd_status check_wire(const xd_wire *w, const char *what, const char *in, xd_err *e)
 {
     xd_status s = positive(w->bytes, what, "bandwidth", in, e);
-    if (s == XD_OK && !(w->latency_s >= 0 && w->latency_s < 10 && w->overlap >= 0 && w->overlap <= 1))
-        s = xd_fail(e, XD_EFORMAT, "%s: %s.latency_seconds is %g and overlap %g; the first must be 0 or more, "
-                    "the second from 0 to 1", what, in, w->latency_s, w->overlap);
+    if (s == XD_OK && !(w->latency_s >= 0 && w->latency_s < 10 && w->overlap >= 0 && w->overlap <= 1 &&
+                        w->shared >= 0 && isfinite(w->shared)))
+        s = xd_fail(e, XD_EFORMAT, "%s: %s.latency_seconds is %g, overlap %g and shared_bandwidth %g; the first and "
+                    "the last must be 0 or more, the second from 0 to 1", what, in, w->latency_s, w->overlap,
+                    w->shared);
     return s;
 }
 
@@ -155,12 +127,9 @@ xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e)
 {
     xd_json *j = NULL;
     char     known[256];
-    for (int i = 0; xd_machine_preset(i); i++)
-        if (strcmp(presets[i].name, name) == 0) {
-            *m = presets[i];
-            return XD_OK;
-        }
     memset(m, 0, sizeof *m);
+    if (xd_machine_known(m, name))
+        return XD_OK;
     if (!strchr(name, '/') && !strchr(name, '.')) {
         say_known(known, sizeof known);
         return xd_fail(e, XD_EINVAL, "no cluster is called %s; known are %s, or a file", name, known);

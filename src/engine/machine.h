@@ -22,7 +22,8 @@ typedef struct xd_rates {       /* of one rank in one compute type              
 
 typedef struct xd_wire {        /* between two ranks                                           */
     double latency_s, bytes;    /* of a message; bytes/s of one direction                      */
-    double overlap;             /* share of a message that passes while ranks compute, 0..1      */
+    double overlap;             /* of computing beside a message: the share that is not lost, 0..1 */
+    double shared;              /* bytes/s that all ranks of a host together reach; 0: no less  */
 } xd_wire;
 
 typedef struct xd_machine {
@@ -46,6 +47,8 @@ xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e);
 void      xd_machine_write(const xd_machine *m, xd_text_buf *out);
 /* Names of the presets, one after the other; NULL at the end. */
 const char *xd_machine_preset(int i);
+/* The preset of that name; 0: there is none. */
+int       xd_machine_known(xd_machine *m, const char *name);
 
 const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);
 

@@ -1,8 +1,10 @@
 /* simulate.c - scripts of ranks, played against each other
  *
  * The rank whose clock is the earliest goes on; one that waits for a message that is not on its way
- * yet rests until somebody else has sent one. A message takes its turn at the port of its rank, or of
- * its host between hosts; what of it does not overlap with computing is paid by who receives it. */
+ * yet rests until somebody else has sent one. A message takes its turn where it leaves, where it arrives
+ * (at ranks, or at hosts between hosts) and on what the ranks of a host share, and has come when the
+ * last of them is through. Whoever waits for it without computing waits for all of it; what a rank
+ * computes while one comes is slowed down by the share that does not overlap. */
 #include "engine/simulate.h"
 
 #include <math.h>
@@ -27,7 +29,9 @@ typedef struct team {           /* a group as one of its ranks sees it          
 } team;
 
 typedef struct stretch { char what; double from, to; } stretch;
-typedef struct open_message { int group, peer; ev_kind what; int64_t seq; double gone; } open_message;
+typedef struct open_message {   /* busy: seconds that the rank had computed when it began        */
+    int group, peer; ev_kind what; int64_t seq; double gone, busy;
+} open_message;
 
 typedef struct script {
     event   *ev;
@@ -37,7 +41,7 @@ typedef struct script {
     int64_t *pool, npool, poolcap;
     open_message *message;      /* [messages + 1] by number                                    */
     int64_t  nmessage;
-    double   t;
+    double   t, slowed;         /* seconds of computing that messages have slowed down          */
     double  *mark;              /* [nmark]: when                                               */
     int      nmark;
     stretch *told;
@@ -45,7 +49,8 @@ typedef struct script {
     xd_lane  lane;
 } script;
 
-typedef struct slot { uint64_t key; double arrival, pay; } slot;        /* key 0: empty          */
+typedef struct news { double start, takes, arrival, lost; } news;       /* of a message            */
+typedef struct slot { uint64_t key; news n; } slot;                     /* key 0: empty            */
 
 struct xd_play {
     const xd_machine *m;
@@ -59,7 +64,7 @@ struct xd_play {
     int64_t  cap, used;
     int     *member;            /* of all teams: [nteams][n]: world ranks                        */
     int      nteams;
-    double  *port, *net;        /* when a rank's, a host's port is free again                   */
+    double  *out, *in, *bus;    /* when ports are free again: [n], then hosts; what hosts share    */
 };
 
 /* ---- growing ------------------------------------------------------------------------------ */
@@ -156,11 +161,12 @@ xd_status xd_play_open(xd_play **out, int ranks, const xd_machine *m, xd_err *e)
         p->m = m;
         p->n = ranks;
         p->s = calloc((size_t)ranks, sizeof *p->s);
-        p->port = calloc((size_t)ranks, sizeof *p->port);
-        p->net = calloc((size_t)hosts, sizeof *p->net);
+        p->out = calloc((size_t)(ranks + hosts), sizeof *p->out);
+        p->in = calloc((size_t)(ranks + hosts), sizeof *p->in);
+        p->bus = calloc((size_t)hosts, sizeof *p->bus);
         p->rec = (xd_recorder){ p, on_group, on_begin, on_end };
     }
-    if (p && p->s && p->port && p->net)
+    if (p && p->s && p->out && p->in && p->bus)
         return XD_OK;
     xd_play_close(out);
     return xd_fail(e, XD_ENOMEM, "no memory to play %d ranks", ranks);
@@ -182,7 +188,7 @@ void xd_play_close(xd_play **out)
     for (int r = 0; p && p->s && r < p->n; r++)
         clear(&p->s[r]);
     if (p)
-        free(p->s), free(p->map), free(p->member), free(p->port), free(p->net);
+        free(p->s), free(p->map), free(p->member), free(p->out), free(p->in), free(p->bus);
     free(p);
     *out = NULL;
 }
@@ -247,7 +253,7 @@ static slot *find(const xd_play *p, uint64_t key)
             return &p->map[i];
 }
 
-static void leave(xd_play *p, uint64_t key, double arrival, double pay)
+static void leave(xd_play *p, uint64_t key, news told)
 {
     if (2 * (p->used + 1) > p->cap) {
         slot   *old = p->map;
@@ -263,7 +269,7 @@ static void leave(xd_play *p, uint64_t key, double arrival, double pay)
                 *find(p, old[i].key) = old[i];
         free(old);
     }
-    *find(p, key) = (slot){ key, arrival, pay };
+    *find(p, key) = (slot){ key, told };
     p->used++;
 }
 
@@ -273,18 +279,25 @@ static const slot *arrived(const xd_play *p, uint64_t key)
     return s && s->key ? s : NULL;
 }
 
+/* Takes its turn at a port; returns when it has passed. */
+static double pass(double *port, double now, double takes)
+{
+    return *port = fmax(*port, now) + takes;
+}
+
 /* Sends now; returns when the sender may touch its memory again. */
 static double send(xd_play *p, int from, int to, uint64_t key, double bytes)
 {
     int            a = from / p->m->ranks, b = to / p->m->ranks;
     const xd_wire *w = a == b ? &p->m->inside : &p->m->between;
-    double        *port = a == b ? &p->port[from] : &p->net[a];
-    double         takes = bytes / w->bytes, behind = takes * w->overlap;
-    double         start = fmax(p->s[from].t, *port);
-    *port = start + behind;
-    leave(p, key, start + w->latency_s + behind, takes - behind);
+    double         takes = bytes / w->bytes, now = p->s[from].t;
+    double         gone = pass(&p->out[a == b ? from : p->n + a], now, takes);
+    double         end = fmax(gone, pass(&p->in[a == b ? to : p->n + b], now, takes));
+    if (a == b && w->shared > 0)
+        end = fmax(end, pass(&p->bus[a], now, bytes / w->shared));
+    leave(p, key, (news){ now, end - now, end + w->latency_s, 1 - w->overlap });
     *(a == b ? &p->s[from].lane.inside : &p->s[from].lane.between) += bytes;
-    return start + behind;
+    return gone;
 }
 
 /* ---- playing ------------------------------------------------------------------------------ */
@@ -307,7 +320,7 @@ static void begin(xd_play *p, int r, const event *ev)
     team         *t = &s->team[ev->group];
     open_message *m = &s->message[ev->number];
     const int    *who = p->member + t->at * p->n;
-    *m = (open_message){ ev->group, ev->peer, ev->what, 0, s->t };
+    *m = (open_message){ ev->group, ev->peer, ev->what, 0, s->t, s->lane.busy_s };
     if (ev->what == EV_RECEIVES) {
         m->seq = t->got[ev->peer]++;
     } else if (ev->what == EV_SENDS) {
@@ -322,8 +335,20 @@ static void begin(xd_play *p, int r, const event *ev)
                 m->gone = send(p, r, who[b], key_of(t->at, t->rank, b, EV_MEETS, m->seq),
                                (double)s->pool[ev->to + b]);
         }
-        leave(p, key_of(t->at, t->rank, t->rank, EV_MEETS, m->seq), s->t, 0);
+        leave(p, key_of(t->at, t->rank, t->rank, EV_MEETS, m->seq), (news){ s->t, 0, s->t, 0 });
     }
+}
+
+/* Seconds that a rank loses which has computed beside a message: those of computing count once, however
+ * many messages came meanwhile. */
+static double slowed(script *s, const open_message *m, const news *n)
+{
+    double from = fmax(m->busy, s->slowed);
+    double beside = fmin(fmin(s->lane.busy_s - from, s->t - n->start), n->takes);
+    if (!(beside > 0))
+        return 0;
+    s->slowed = from + beside;
+    return beside * n->lost;
 }
 
 /* 0: something that this rank waits for has not begun. */
@@ -332,11 +357,11 @@ static int end(xd_play *p, int r, const event *ev)
     script             *s = &p->s[r];
     const open_message *m = &s->message[ev->number];
     const team         *t = &s->team[m->group];
-    double              until = m->gone, pay = 0;
+    news                all = { INFINITY, 0, m->gone, 0 };
     int                 from = m->what == EV_MEETS ? 0 : m->peer;
     int                 last = m->what == EV_MEETS ? t->size - 1 : m->peer;
     if (m->what == EV_SENDS) {
-        spend(p, s, 'w', until);
+        spend(p, s, 'w', m->gone);
         return 1;
     }
     for (int a = from; a <= last; a++) {
@@ -347,20 +372,24 @@ static int end(xd_play *p, int r, const event *ev)
             return 0;
         if (!in || (m->what == EV_MEETS && a == t->rank))
             continue;
-        until = fmax(until, in->arrival);
-        pay += in->pay;
+        all = (news){ fmin(all.start, in->n.start), fmax(all.takes, in->n.takes),
+                      fmax(all.arrival, in->n.arrival), fmax(all.lost, in->n.lost) };
     }
-    spend(p, s, 'w', fmax(until, s->t) + pay);
+    spend(p, s, 'w', fmax(all.arrival, s->t) + slowed(s, m, &all));
     return 1;
 }
 
-/* One event of rank r; 0: it must wait. */
+/* One event of rank r, or the computing before it, behind which others may have their turn; 0: it must
+ * wait. */
 static int go_on(xd_play *p, int r)
 {
     script *s = &p->s[r];
     event  *ev = &s->ev[s->next];
-    spend(p, s, 'c', s->t + ev->after_s);
-    ev->after_s = 0;
+    if (ev->after_s > 0) {
+        spend(p, s, 'c', s->t + ev->after_s);
+        ev->after_s = 0;
+        return 1;
+    }
     if (ev->what == EV_MARK)
         s->mark[ev->number] = s->t;
     else if (ev->what != EV_END)

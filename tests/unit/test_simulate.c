@@ -29,7 +29,8 @@ typedef struct stage { xd_machine m; xd_play *p; xd_lane lane[MOST]; int n; xd_e
 static void open_stage(stage *s, int ranks, int per_host, double overlap)
 {
     memset(s, 0, sizeof *s);
-    s->m = (xd_machine){ .hosts = 2, .ranks = per_host, .inside = { 1, 100, overlap }, .between = { 10, 10, overlap } };
+    s->m = (xd_machine){ .hosts = 2, .ranks = per_host, .inside = { 1, 100, overlap, 0 },
+                         .between = { 10, 10, overlap, 0 } };
     s->n = ranks;
     assert_int_equal(xd_play_open(&s->p, ranks, &s->m, &s->e), XD_OK);
 }
@@ -97,13 +98,13 @@ static void one_message(void **state)
         near(s.lane[1].busy_s, 6);
         near(s.lane[1].wait_s, 6);
         near(s.lane[0].inside, 200);
-        near(s.lane[0].end_s, k < 2 ? 6 : 7);   /* its memory is free when the link has taken it */
+        near(s.lane[0].end_s, 7);               /* its memory is free when the link has taken it */
         near(s.lane[0].busy_s, 6);
         xd_play_close(&s.p);
     }
 }
 
-/* What overlaps is over before the receiver asks; the rest it pays then. */
+/* What is computed while a message comes is slowed down by what does not overlap; once, if two come. */
 static void overlap(void **state)
 {
     stage s;
@@ -121,8 +122,22 @@ static void overlap(void **state)
         done(&s, c);
         run(&s);
         near(s.lane[1].end_s, 10 + 2 - k);
+        near(s.lane[1].busy_s, 10);
         xd_play_close(&s.p);
     }
+    open_stage(&s, 3, 3, 0.5);
+    for (int r = 0; r < 3; r++) {
+        xd_comm *c = be(&s, r);
+        xd_req   q[2] = { { 0 }, { 0 } };
+        for (int i = 0; i < (r ? 1 : 2); i++)
+            q[i] = r ? c->ops->send(c, bytes(200), 0) : c->ops->recv(c, bytes(200), i + 1);
+        computed = 3;
+        c->ops->wait(c, q, 2);
+        done(&s, c);
+    }
+    run(&s);
+    near(s.lane[0].end_s, 3 + 0.5 * 2 + 1 + 0.5 * 1);   /* the second comes at 5, beside 3 - 2 s    */
+    xd_play_close(&s.p);
 }
 
 /* Two ranks exchange; one is late by 3 s. All of it overlaps. */
@@ -176,7 +191,7 @@ static void bubble(void **state)
     stage s;
     (void)state;
     open_stage(&s, 3, 3, 1);
-    s.m.inside = (xd_wire){ 0, 1e12, 1 };
+    s.m.inside = (xd_wire){ 0, 1e12, 1, 0 };
     for (int r = 0; r < 3; r++) {
         xd_comm *c = be(&s, r);
         for (int i = 0; i < 4; i++) {
@@ -218,6 +233,52 @@ static void contention(void **state)
         near(last, far ? 10 + 20 : 1 + 1);
         near(s.lane[0].between, far ? 100 : 0);
         near(s.lane[0].inside, far ? 0 : 100);
+        xd_play_close(&s.p);
+    }
+}
+
+/* Four ranks, 100 bytes from each to each other, and nothing is computed: overlap has no say. What a host
+ * shares delays its ranks when it is less than their links together. */
+static void shared(void **state)
+{
+    stage     s;
+    xd_tensor give[4] = { bytes(100), bytes(100), bytes(100), bytes(100) };
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        double last = 0;
+        open_stage(&s, 4, 4, 0.25);
+        s.m.inside.shared = k * 200.0 * k;
+        for (int r = 0; r < 4; r++) {
+            xd_comm *c = be(&s, r);
+            wait_for(c, c->ops->exchange(c, give, give));
+            done(&s, c);
+        }
+        run(&s);
+        for (int r = 0; r < 4; r++)
+            last = fmax(last, s.lane[r].end_s);
+        near(last, 1 + (k == 1 ? 12 * 100 / 200.0 : 3));
+        xd_play_close(&s.p);
+    }
+}
+
+/* Two ranks send to a third, which gets one message after the other. */
+static void arriving(void **state)
+{
+    stage s;
+    (void)state;
+    for (int far = 0; far < 2; far++) {
+        open_stage(&s, 3, far ? 1 : 3, 1);
+        for (int r = 0; r < 3; r++) {
+            xd_comm *c = be(&s, r);
+            xd_req   q[2] = { { 0 }, { 0 } };
+            for (int i = 0; i < (r < 2 ? 1 : 2); i++)
+                q[i] = r < 2 ? c->ops->send(c, bytes(100), 2) : c->ops->recv(c, bytes(100), i);
+            c->ops->wait(c, q, 2);
+            done(&s, c);
+        }
+        run(&s);
+        near(s.lane[0].end_s, far ? 10 : 1);
+        near(s.lane[2].end_s, far ? 20 + 10 : 2 + 1);
         xd_play_close(&s.p);
     }
 }
@@ -298,6 +359,7 @@ int main(void)
         cmocka_unit_test(one_message), cmocka_unit_test(overlap), cmocka_unit_test(collective),
         cmocka_unit_test(ring), cmocka_unit_test(bubble), cmocka_unit_test(contention),
         cmocka_unit_test(groups), cmocka_unit_test(deadlock), cmocka_unit_test(telling),
+        cmocka_unit_test(shared), cmocka_unit_test(arriving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
