@@ -482,7 +482,7 @@ static xd_status room_for_longest(seer *s, xd_need *n, xd_err *e)
     if (s->job.npass == 1 || rows[0] == rows[1])
         return XD_OK;
     rows[0] = rows[1] = rows[0] > rows[1] ? rows[0] : rows[1];
-    return xd_flow_count(&s->job, rows, &n->dit_tmp, e);
+    return xd_flow_count(&s->job, rows, &n->dit_tmp, &n->links, e);
 }
 
 static xd_status rest(seer *s, xd_err *e)
