@@ -45,6 +45,14 @@ enum { XD_LOG_ERROR, XD_LOG_WARN, XD_LOG_INFO, XD_LOG_DEBUG };
 
 XD_API const char *xd_version(void);            /* "0.1.0"                                   */
 
+/* What this library is made of, and what it uses on this machine, as pairs of texts that live during
+ * the call: "library" "oneDNN 2.7.2", for each; "video" "FFmpeg's libavcodec 59.37", or "video_error" a
+ * sentence; "kernels" "cpu-avx512bf16", or "kernels_error" a sentence; "type" "bf16"; "cores" that this
+ * process may use; "memory" bytes that all processes may still take, "address_space" bytes that this
+ * one may; "shared_dir", "shared_free": memory that ranks share; "hub": the Hugging Face cache. */
+typedef void xd_fact(void *cookie, const char *name, const char *value);
+XD_API void xd_about(xd_fact *fact, void *cookie);
+
 /* ---- an engine: a model, loaded and ready ---------------------------------------------- */
 
 typedef struct xd_engine xd_engine;
@@ -116,6 +124,15 @@ XD_API int       xd_launched(int *rank);
  * the last; it cannot start again in the same process. */
 XD_API int       xd_rank(const xd_engine *g);
 XD_API int       xd_ranks(const xd_engine *g);
+
+/* Do messages pass between the processes that an MPI launcher has started? Collective over them. Rank
+ * 0 gets the times, of messages between it and rank 1. */
+typedef struct xd_pinged {
+    int    ranks;
+    double latency_s;           /* of an one-byte message, one way: half a round trip, the median  */
+    double bytes_s;             /* of messages of 8 MB, one way                                 */
+} xd_pinged;
+XD_API xd_status xd_ping(xd_pinged *p, xd_err *e);
 
 /* Ends the running request soon with XD_ECANCELLED. Any thread; async-signal-safe. */
 XD_API void xd_cancel(xd_engine *g);

@@ -66,6 +66,8 @@ xd_dtype xd_dev_best(const xd_dev *d);
  * products of its own, its peak is that of F32. Not for a count device. */
 double   xd_cpu_peak(xd_dev *d, xd_dtype t, int threads);
 
+/* The libraries behind the kernels, and their versions. */
+void     xd_cpu_about(xd_fact *fact, void *cookie);
 /* Bytes that all processes of this machine (its control group) may still take together, and bytes
  * that this one may still map (ulimit -v). The devices' `memory` gives the smaller. */
 void     xd_cpu_room(size_t *machine, size_t *process);

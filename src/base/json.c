@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -292,4 +293,11 @@ int xd_json_is_object(const xd_json *j)
 int xd_json_is_list(const xd_json *j)
 {
     return j && cJSON_IsArray(j->v);
+}
+
+void xd_json_about(xd_fact *fact, void *cookie)
+{
+    char text[64];
+    snprintf(text, sizeof text, "cJSON %s", cJSON_Version());
+    fact(cookie, "library", text);
 }

@@ -63,4 +63,6 @@ void xd_buf_add(xd_text_buf *b, const char *fmt, ...) XD_PRINTF(2, 3);
 void xd_buf_json_string(xd_text_buf *b, const char *s); /* quoted and escaped                 */
 void xd_buf_free(xd_text_buf *b);
 
+void xd_json_about(xd_fact *fact, void *cookie);        /* the library and its version          */
+
 #endif

@@ -73,6 +73,15 @@ int xd_comm_share(int *ranks, int *cores)
     return *cores;
 }
 
+void xd_comm_about(xd_fact *fact, void *cookie)
+{
+#ifdef XD_WITH_MPI
+    xd_mpi_about(fact, cookie);
+#else
+    fact(cookie, "library", "MPI: not built in");
+#endif
+}
+
 /* Open MPI can be told another place; other MPIs use shm_open, which is the usual one. */
 size_t xd_comm_space(const char **where)
 {

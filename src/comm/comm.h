@@ -91,6 +91,8 @@ int       xd_comm_launch_rank(void);
 /* Cores for this rank while a world is open: those it may use, shared fairly with the other ranks
  * of its host; at least 1. `ranks` and `cores` are the host's. */
 int       xd_comm_share(int *ranks, int *cores);
+/* The MPI library and its version; "MPI: not built in". */
+void      xd_comm_about(xd_fact *fact, void *cookie);
 /* Bytes that `share` may take on this host now, and where: "/dev/shm". Behind them pages are missing
  * when they are touched. */
 size_t    xd_comm_space(const char **where);

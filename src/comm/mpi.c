@@ -368,6 +368,19 @@ static void see_host(MPI_Comm world)
     MPI_Comm_free(&host);
 }
 
+/* "Open MPI v4.1.4, package: ..." and "MPICH Version: 4.0.2\n...": the first part of the first line. */
+void xd_mpi_about(xd_fact *fact, void *cookie)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
+    int  n = 0;
+    if (MPI_Get_library_version(text, &n) != MPI_SUCCESS)
+        snprintf(text, sizeof text, "MPI");
+    text[strcspn(text, ",\n")] = 0;
+    for (char *p = text; *p; p++)
+        *p = *p == '\t' ? ' ' : *p;
+    fact(cookie, "library", text);
+}
+
 int xd_mpi_share(int *ranks, int *cores)
 {
     *ranks = mpi.ranks;

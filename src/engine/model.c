@@ -19,8 +19,7 @@ static char *format(const char *fmt, const char *a, const char *b)
     return p;
 }
 
-/* The cache's folder, malloc'ed; NULL without memory or home. */
-static char *hub(void)
+char *xd_model_hub(void)
 {
     const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *user = getenv("HOME");
     const char *xdg = getenv("XDG_CACHE_HOME");
@@ -45,7 +44,7 @@ static int is_repo_id(const char *s)
 static char *snapshot(const char *id, const char *revision)
 {
     const char *slash = strchr(id, '/');
-    char       *root = hub(), *name = NULL, *repo = NULL, *ref = NULL, *dir = NULL, *text = NULL;
+    char       *root = xd_model_hub(), *name = NULL, *repo = NULL, *ref = NULL, *dir = NULL, *text = NULL;
     char        org[256], commit[128] = "";
     size_t      len = 0;
     snprintf(org, sizeof org, "%.*s", (int)(slash - id), id);
@@ -87,7 +86,7 @@ xd_status xd_model_find(const char *model, char **dir, xd_err *e)
         *at++ = 0;
     if ((*dir = snapshot(id, at ? at : "main")))
         return XD_OK;
-    char *root = hub();
+    char *root = xd_model_hub();
     xd_fail(e, XD_EIO, "there is no directory %s, and no snapshot of it in the Hugging Face cache "
             "%s: download it with \"hf download %s\" (or huggingface-cli download), or name a "
             "directory", model, root ? root : "(no HOME)", id);

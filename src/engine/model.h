@@ -29,6 +29,7 @@ typedef struct xd_model {
 /* A directory as it is, or the newest snapshot of "org/name" in the local Hugging Face cache
  * (HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub). malloc'ed. */
 xd_status xd_model_find(const char *model, char **dir, xd_err *e);
+char     *xd_model_hub(void);   /* that cache, malloc'ed; NULL without memory or a home      */
 
 /* Reads all configs and checks that the components fit each other; no weights, no tokenizers.
  * Closed with xd_model_close also after a failure. */

@@ -23,4 +23,7 @@ xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h,
 /* Resizes w x h pixels with Pillow's Lanczos filter; *rgb is replaced. */
 xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h, xd_err *e);
 
+/* Libraries and their versions. */
+void      xd_image_about(xd_fact *fact, void *cookie);
+
 #endif

@@ -43,4 +43,6 @@ int64_t   xd_tok_max(const xd_tok *t);          /* model_max_length (77 of CLIP)
  * (Python's str.lower().strip()). malloc'ed; NULL without memory. */
 char *xd_caption_plain(const char *text);
 
+void      xd_tok_about(xd_fact *fact, void *cookie);    /* libraries and their versions       */
+
 #endif

@@ -5,6 +5,7 @@
 #include "backend/cpu/dnn.h"
 
 #include <omp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -521,4 +522,17 @@ void xd_dnn_close(xd_dnn **out)
         dnnl_engine_destroy(d->engine);
     free(d);
     *out = NULL;
+}
+
+/* Of the library that was loaded, which may be newer than the one the build has seen. */
+void xd_cpu_about(xd_fact *fact, void *cookie)
+{
+    char                  text[64];
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(text, sizeof text, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    fact(cookie, "library", text);
+#ifdef _OPENMP
+    snprintf(text, sizeof text, "OpenMP %d", _OPENMP);
+    fact(cookie, "library", text);
+#endif
 }
