@@ -1,0 +1,260 @@
+/* cmd_doctor.c - xdit doctor: is this build, and this machine, in order? */
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/doctor.h"
+#include "cli/launch.h"
+#include "cli/opt.h"
+
+#ifdef __clang__
+#define COMPILER __VERSION__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
+enum { PING_RANKS = 2, PING_S = 20, NO_LAUNCHER = 125 };
+
+typedef struct own {
+    const char *model;
+    int         json, no_ranks, as_rank;
+} own;
+
+static const xd_option rows[] = {
+    { "model", XD_OPT_TEXT, offsetof(own, model), 0, 0, NULL, "DIR",
+      "say whether ranks could share the weights of this model" },
+    { "no_ranks", XD_OPT_FLAG, offsetof(own, no_ranks), 0, 0, NULL, NULL,
+      "start no ranks to see whether messages pass between them" },
+    { "json", XD_OPT_FLAG, offsetof(own, json), 0, 0, NULL, NULL, "print one JSON object" },
+    { "as_rank", XD_OPT_FLAG, offsetof(own, as_rank), 0, 0, NULL, NULL, NULL },
+};
+
+/* ---- the build -------------------------------------------------------------------------------- */
+
+typedef struct facts {
+    char       libs[512], kernels[32], error[256], video[64], no_video[256];
+    xd_host m;
+} facts;
+
+static void on_fact(void *cookie, const char *name, const char *v)
+{
+    facts *f = cookie;
+    size_t at = strlen(f->libs);
+    if (!strcmp(name, "library"))
+        snprintf(f->libs + at, sizeof f->libs - at, "%s%s", at ? ", " : "", v);
+    else if (!strcmp(name, "kernels"))
+        snprintf(f->kernels, sizeof f->kernels, "%s", v);
+    else if (!strcmp(name, "kernels_error"))
+        snprintf(f->error, sizeof f->error, "%s", v);
+    else if (!strcmp(name, "video"))
+        snprintf(f->video, sizeof f->video, "%s", v);
+    else if (!strcmp(name, "video_error"))
+        snprintf(f->no_video, sizeof f->no_video, "%s", v);
+    else if (!strcmp(name, "type"))
+        snprintf(f->m.type, sizeof f->m.type, "%s", v);
+    else if (!strcmp(name, "cores"))
+        f->m.cores = atoi(v);
+    else if (!strcmp(name, "memory"))
+        f->m.room = atof(v);
+    else if (!strcmp(name, "address_space"))
+        f->m.mapped = atof(v);
+    else if (!strcmp(name, "shared_dir"))
+        snprintf(f->m.shared_dir, sizeof f->m.shared_dir, "%s", v);
+    else if (!strcmp(name, "shared_free"))
+        f->m.shared_free = atof(v);
+    else if (!strcmp(name, "hub"))
+        snprintf(f->m.hub, sizeof f->m.hub, "%s", v);
+}
+
+static void find_build(xd_findings *f, const facts *a)
+{
+    const char *isa = strchr(a->kernels, '-') ? strchr(a->kernels, '-') + 1 : a->kernels;
+#ifdef __OPTIMIZE__
+    xd_find(f, XD_WELL, "build", "", "xdit %s, compiler " COMPILER, xd_version());
+#else
+    xd_find(f, XD_WARN, "build", "meson configure BUILD --buildtype=release, and build again",
+            "xdit %s, compiler " COMPILER ", not optimized", xd_version());
+#endif
+    xd_find(f, XD_WELL, "libraries", "", "%s", a->libs);
+    if (a->video[0])
+        xd_find(f, XD_WELL, "video", "", "%s", a->video);
+    else
+        xd_find(f, XD_WARN, "video", "nothing without videos; else install libavcodec, libavformat and libswscale",
+                "%s", a->no_video);
+    if (a->error[0])
+        xd_find(f, XD_SICK, "kernels", "unset XDIT_ISA", "%s", a->error);
+    else if (!strcmp(isa, "c"))
+        xd_find(f, XD_WARN, "kernels", getenv("XDIT_ISA") ? "unset XDIT_ISA" : "use a processor with AVX2",
+                "plain C, many times slower than with vector instructions");
+    else
+        xd_find(f, XD_WELL, "kernels", "", "%s%s, computes in %s by default", isa,
+                getenv("XDIT_ISA") ? " (XDIT_ISA)" : "", a->m.type);
+}
+
+/* ---- ranks ------------------------------------------------------------------------------------ */
+
+/* This process is one of the ranks: a line for the one that started it. */
+static void be_rank(void)
+{
+    xd_pinged p;
+    xd_err    e = { 0 };
+    int       rank = 0;
+    alarm(PING_S);
+    xd_launched(&rank);
+    xd_status s = xd_ping(&p, &e);
+    if (s == XD_OK && rank == 0)
+        printf("pinged %d %.9g %.9g\n", p.ranks, p.latency_s, p.bytes_s);
+    else if (s != XD_OK)
+        fprintf(stderr, "xdit: %s\n", e.msg);
+    fflush(NULL);
+    _exit(s == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED);    /* after a failure no exit handler of MPI's */
+}
+
+/* In a process of its own, which can be ended when it takes too long: runs the ranks, their words go to
+ * `out` and `err`. */
+static void start_ranks(FILE *out, FILE *err)
+{
+    static char word[] = "--as_rank";
+    char       *argv[] = { word };
+    xd_launch   l = { .ranks = PING_RANKS, .argc = 1, .argv = argv, .command = "doctor" };
+    xd_err      e = { 0 };
+    int         code = 0;
+    if (dup2(fileno(out), 1) < 0 || dup2(fileno(err), 2) < 0)
+        _exit(XD_EXIT_FAILED);
+    if (xd_launch_run(&l, &code, &e) != XD_OK) {
+        fprintf(stderr, "%s\n", e.msg);
+        code = NO_LAUNCHER;
+    }
+    fflush(NULL);
+    _exit(code);
+}
+
+/* The exit code of the ranks; -1: there was no end. Who starts ranks ends them when it is ended. */
+static int run_ranks(FILE *out, FILE *err)
+{
+    int status = 0;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0)
+        start_ranks(out, err);
+    if (pid < 0)
+        return XD_EXIT_FAILED;
+    for (int tenth = 0; tenth < 10 * (PING_S + 5); tenth++) {
+        if (waitpid(pid, &status, WNOHANG) == pid)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (tenth == 10 * (PING_S + 1))
+            kill(pid, SIGTERM);
+        nanosleep(&(struct timespec){ .tv_nsec = tenth < 20 ? 20000000 : 100000000 }, NULL);
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    return -1;
+}
+
+static void judge_ranks(xd_findings *f, FILE *out, FILE *err, int code)
+{
+    xd_pinged p = { 0 };
+    char      line[300] = "", rate[16];
+    rewind(out);
+    rewind(err);
+    for (char text[256]; fgets(text, sizeof text, out);)
+        if (sscanf(text, "pinged %d %lf %lf", &p.ranks, &p.latency_s, &p.bytes_s) == 3)
+            break;
+    if (!fgets(line, sizeof line, err))
+        line[0] = 0;
+    line[strcspn(line, "\n")] = 0;
+    if (code == NO_LAUNCHER)
+        xd_find(f, XD_WARN, "ranks", "nothing, if one rank is enough", "%s", line);
+    else if (code < 0)
+        xd_find(f, XD_SICK, "ranks", "try mpirun -n 2 hostname", "%d ranks were started and have not met within %d s",
+                PING_RANKS, PING_S);
+    else if (code || p.ranks < PING_RANKS)
+        xd_find(f, XD_SICK, "ranks", "try mpirun -n 2 hostname, and see mpirun's own words", "%d ranks were started "
+                "and did not meet: %s", PING_RANKS, line[0] ? line : "they said nothing");
+    else
+        xd_find(f, XD_WELL, "ranks", "", "%d ranks exchange messages: %.1f us latency, %s/s", p.ranks,
+                p.latency_s * 1e6, xd_bytes_text(p.bytes_s, rate));
+}
+
+static void find_ranks(xd_findings *f)
+{
+    FILE *out = tmpfile(), *err = tmpfile();
+    if (!out || !err)
+        xd_find(f, XD_SICK, "ranks", "make room in the temporary directory", "no temporary file: %s", strerror(errno));
+    else if (xd_launched(NULL))
+        xd_find(f, XD_WARN, "ranks", "run doctor without mpirun", "not tried: an MPI launcher has started this");
+    else
+        judge_ranks(f, out, err, run_ranks(out, err));
+    if (out)
+        fclose(out);
+    if (err)
+        fclose(err);
+}
+
+/* ---- the command -------------------------------------------------------------------------------- */
+
+static void help(FILE *f)
+{
+    own                o = { 0 };
+    const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
+    const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
+    const xd_opt_group groups[] = { { "Options", NULL } };
+    fputs("Usage: xdit doctor [options]\n\n"
+          "Looks at this build and this machine: libraries, kernels, cores, memory, limits,\n"
+          "and whether messages pass between two ranks. Each line says ok, warn or fail,\n"
+          "and what to do. The exit code is 0 when nothing fails.\n", f);
+    xd_opt_help(f, &s, groups, 1);
+    fputs("\nExample:\n"
+          "  xdit doctor --model models/demo-pixart\n", f);
+}
+
+static int examine(const own *o)
+{
+    xd_findings f = { 0 };
+    facts       a = { .m.model = o->model };
+    xd_about(on_fact, &a);
+    find_build(&f, &a);
+    xd_find_host(&f, &a.m);
+    int said = f.n;
+    if (!o->json)
+        xd_findings_print(&f, 0);
+    if (!o->no_ranks)
+        find_ranks(&f);
+    if (o->json)
+        xd_findings_json(&f);
+    else
+        xd_findings_print(&f, said);
+    if (xd_cli_flush() != XD_EXIT_OK)
+        return XD_EXIT_FAILED;
+    return xd_findings_worst(&f) == XD_SICK ? XD_EXIT_FAILED : XD_EXIT_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    own                o = { 0 };
+    xd_err             e = { 0 };
+    const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
+    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .stray = "a model stands behind --model" };
+    xd_status          st = xd_opt_parse(&s, argc, argv, NULL, &e);
+    if (st == XD_OK && o.model && !xd_file_is_dir(o.model))
+        st = xd_fail(&e, XD_EINVAL, "--model %.200s is no directory", o.model);
+    if (st != XD_OK)
+        return xd_cli_exit(st, &e);
+    if (o.as_rank)
+        be_rank();
+    return examine(&o);
+}
+
+const xd_command xd_cmd_doctor = {
+    .name = "doctor",
+    .summary = "look at this build and this machine",
+    .run = run,
+    .help = help,
+};

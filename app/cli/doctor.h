@@ -1,0 +1,42 @@
+/* doctor.h - findings about this build and this machine, each with what to do */
+#ifndef XD_CLI_DOCTOR_H
+#define XD_CLI_DOCTOR_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef enum xd_health { XD_WELL, XD_WARN, XD_SICK } xd_health;
+
+typedef struct xd_finding {
+    xd_health state;
+    char      name[16], text[384], advice[256];         /* advice: empty when all is well      */
+} xd_finding;
+
+typedef struct xd_findings {    /* start with {0}                                              */
+    int        n;
+    xd_finding v[48];
+} xd_findings;
+
+void xd_find(xd_findings *f, xd_health state, const char *name, const char *advice, const char *fmt, ...)
+    XD_PRINTF(5, 6);
+void xd_findings_print(const xd_findings *f, int from); /* lines from finding `from` on        */
+void xd_findings_json(const xd_findings *f);            /* one object                          */
+int  xd_findings_worst(const xd_findings *f);
+
+/* "1.5 GB" */
+const char *xd_bytes_text(double bytes, char text[16]);
+
+/* What the system says of this host: cores, threads, memory, limits, pages, GPU, directories. `cores` that this
+ * process may use, `room` bytes of memory, `mapped` bytes of address space, `hub` the Hugging Face
+ * cache or NULL. */
+typedef struct xd_host {
+    int         cores;
+    double      room, mapped;
+    char        shared_dir[256], hub[1024], type[16];
+    double      shared_free;
+    const char *model;          /* whose weights are to be shared, or NULL                     */
+} xd_host;
+void xd_find_host(xd_findings *f, const xd_host *m);
+
+#endif

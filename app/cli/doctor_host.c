@@ -1,0 +1,247 @@
+/* doctor_host.c - what the system says about this machine */
+#define _GNU_SOURCE             /* RLIMIT_MEMLOCK */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cli/doctor.h"
+
+/* The beginning of a small file without its last newline; 0: it cannot be read. */
+static int first_words(const char *path, char *text, size_t size)
+{
+    FILE  *f = fopen(path, "r");
+    size_t n = f ? fread(text, 1, size - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = 0;
+    text[strcspn(text, "\n")] = 0;
+    return n > 0;
+}
+
+/* Entries of a directory that begin with `start` and a digit or anything. */
+static int entries(const char *dir, const char *start)
+{
+    DIR *d = opendir(dir);
+    int  n = 0;
+    for (struct dirent *e; d && (e = readdir(d));)
+        n += e->d_name[0] != '.' && strncmp(e->d_name, start, strlen(start)) == 0;
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* ---- cores ------------------------------------------------------------------------------------ */
+
+/* Cores' worth of time that the control group may use; 0: no limit. */
+static double cpu_quota(void)
+{
+    char   text[64];
+    double quota = 0, period = 100000;
+    if (first_words("/sys/fs/cgroup/cpu.max", text, sizeof text))
+        return sscanf(text, "%lf %lf", &quota, &period) == 2 && period > 0 ? quota / period : 0;
+    if (first_words("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof text))
+        quota = atof(text);
+    if (first_words("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof text))
+        period = atof(text);
+    return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+static void cores(xd_findings *f, const xd_host *m)
+{
+    long   all = sysconf(_SC_NPROCESSORS_ONLN);
+    double quota = cpu_quota();
+    int    nodes = entries("/sys/devices/system/node", "node");
+    if (quota > 0 && quota < m->cores - 0.5)
+        xd_find(f, XD_WARN, "cores", "give --threads that number, or raise the limit of the container",
+                "%d of %ld may be used, but the control group has time for %.1f", m->cores, all, quota);
+    else
+        xd_find(f, XD_WELL, "cores", "", "%d of %ld may be used", m->cores, all);
+    xd_find(f, XD_WELL, "numa", "", "%d memory node%s", nodes ? nodes : 1, nodes > 1 ? "s" : "");
+}
+
+static void threads(xd_findings *f, const xd_host *m)
+{
+    static const char *const names[] = { "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OMP_WAIT_POLICY",
+                                         "GOMP_CPU_AFFINITY", "OMP_THREAD_LIMIT" };
+    char        text[256] = "";
+    size_t      at = 0;
+    const char *limit = getenv("OMP_THREAD_LIMIT"), *wait = getenv("OMP_WAIT_POLICY");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i]) && at < sizeof text)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%s=%s", at ? ", " : "", names[i], getenv(names[i]));
+    if (!text[0])
+        snprintf(text, sizeof text, "no OMP_ variable is set");
+    if (limit && atoi(limit) > 0 && atoi(limit) < m->cores)
+        xd_find(f, XD_WARN, "threads", "unset OMP_THREAD_LIMIT", "%s: fewer than the %d cores", text, m->cores);
+    else if (wait && (*wait == 'a' || *wait == 'A'))
+        xd_find(f, XD_WARN, "threads", "unset OMP_WAIT_POLICY where others use this machine, too",
+                "%s: threads that wait keep their cores", text);
+    else
+        xd_find(f, XD_WELL, "threads", "", "%s; --threads says how many, by default %d shared by the ranks", text,
+                m->cores);
+}
+
+/* ---- memory ----------------------------------------------------------------------------------- */
+
+static double group_limit(void)
+{
+    char   text[64];
+    double n = 0;
+    if (first_words("/sys/fs/cgroup/memory.max", text, sizeof text) ||
+        first_words("/sys/fs/cgroup/memory/memory.limit_in_bytes", text, sizeof text))
+        n = atof(text);
+    return n < 1e18 ? n : 0;    /* "max", or v1's largest number                               */
+}
+
+static void memory(xd_findings *f, const xd_host *m)
+{
+    char   all[16], room[16], limit[16], group[48] = "";
+    double total = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), most = group_limit();
+    if (most > 0)
+        snprintf(group, sizeof group, ", control group %s", xd_bytes_text(most, limit));
+    int little = m->room < 2e9;
+    xd_find(f, little ? XD_WARN : XD_WELL, "memory", "only small models fit: end other programs, or raise the limit",
+            "%s of %s free for all ranks%s", xd_bytes_text(m->room, room), xd_bytes_text(total, all), group);
+}
+
+static double weights_of(const char *dir)
+{
+    DIR   *d = opendir(dir);
+    double sum = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char       *path = xd_path_join(dir, e->d_name);
+        size_t      n = strlen(e->d_name);
+        struct stat st;
+        if (path && n > 12 && !strcmp(e->d_name + n - 12, ".safetensors") && stat(path, &st) == 0)
+            sum += (double)st.st_size;
+        free(path);
+    }
+    if (d)
+        closedir(d);
+    return sum;
+}
+
+/* Ranks of a host share the transformer's weights, in the type that is computed in. */
+static void shared(xd_findings *f, const xd_host *m)
+{
+    char   free_[16], need[16], *dir = m->model ? xd_path_join(m->model, "transformer") : NULL;
+    double want = dir ? weights_of(dir) : 0;
+    free(dir);
+    xd_bytes_text(m->shared_free, free_);
+    if (want > m->shared_free)
+        xd_find(f, XD_WARN, "shared", "make it larger (of a container: --shm-size), or each rank keeps a copy of "
+                "its own", "%s has %s free, and ranks would share %s of weights", m->shared_dir, free_,
+                xd_bytes_text(want, need));
+    else if (want > 0)
+        xd_find(f, XD_WELL, "shared", "", "%s has %s free for the %s of weights that ranks share", m->shared_dir,
+                free_, xd_bytes_text(want, need));
+    else if (m->shared_free < 1e9)
+        xd_find(f, XD_WARN, "shared", "make it larger (of a container: --shm-size), or each rank keeps a copy of "
+                "the weights", "%s has %s free", m->shared_dir, free_);
+    else
+        xd_find(f, XD_WELL, "shared", "", "%s has %s free for the weights that ranks share (--model DIR says how "
+                "much they need)", m->shared_dir, free_);
+}
+
+static void pages(xd_findings *f)
+{
+    char text[128];
+    if (!first_words("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text))
+        xd_find(f, XD_WARN, "hugepages", "nothing; with them large models are some percent faster",
+                "this system has no transparent huge pages");
+    else if (strstr(text, "[never]"))
+        xd_find(f, XD_WARN, "hugepages", "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+                "transparent huge pages are off");
+    else
+        xd_find(f, XD_WELL, "hugepages", "", "transparent: %s", strstr(text, "[always]") ? "always" : "madvise, which "
+                "is asked for");
+}
+
+/* ---- limits ----------------------------------------------------------------------------------- */
+
+static void limit_text(rlim_t n, char *text, size_t size)
+{
+    if (n == RLIM_INFINITY)
+        snprintf(text, size, "unlimited");
+    else
+        snprintf(text, size, "%llu", (unsigned long long)n);
+}
+
+static void limits(xd_findings *f, const xd_host *m)
+{
+    struct rlimit space = { RLIM_INFINITY, 0 }, lock = space, files = space;
+    char          v[32], l[32], n[32], room[16];
+    getrlimit(RLIMIT_AS, &space);
+    getrlimit(RLIMIT_MEMLOCK, &lock);
+    getrlimit(RLIMIT_NOFILE, &files);
+    limit_text(space.rlim_cur == RLIM_INFINITY ? space.rlim_cur : space.rlim_cur / 1024, v, sizeof v);
+    limit_text(lock.rlim_cur == RLIM_INFINITY ? lock.rlim_cur : lock.rlim_cur / 1024, l, sizeof l);
+    limit_text(files.rlim_cur, n, sizeof n);
+    if (files.rlim_cur < 256)
+        xd_find(f, XD_WARN, "limits", "ulimit -n 1024, for models in many files and runs of many ranks",
+                "-v %s, -l %s, -n %s", v, l, n);
+    else if (space.rlim_cur != RLIM_INFINITY && m->mapped < m->room)
+        xd_find(f, XD_WARN, "limits", "ulimit -v unlimited, where models are large", "-v %s: %s may still be mapped, "
+                "less than there is memory; -l %s, -n %s", v, xd_bytes_text(m->mapped, room), l, n);
+    else
+        xd_find(f, XD_WELL, "limits", "", "-v %s, -l %s, -n %s", v, l, n);
+}
+
+/* ---- what is beside ---------------------------------------------------------------------------- */
+
+static void gpu(xd_findings *f)
+{
+    int   cards = entries("/proc/driver/nvidia/gpus", "");
+    void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (cuda)
+        dlclose(cuda);
+    if (cards || access("/dev/nvidiactl", F_OK) == 0)
+        xd_find(f, XD_WELL, "gpu", "", "%d of NVIDIA%s; not used: this build has no CUDA backend, it computes on the "
+                "processor", cards ? cards : 1, cuda ? "" : ", without libcuda");
+    else if (access("/dev/kfd", F_OK) == 0)
+        xd_find(f, XD_WELL, "gpu", "", "of AMD; not used: this build computes on the processor");
+    else
+        xd_find(f, XD_WELL, "gpu", "", "none%s; this build computes on the processor", cuda ? " (but libcuda)" : "");
+}
+
+static void directories(xd_findings *f, const xd_host *m)
+{
+    const char    *tmp = getenv("TMPDIR") && *getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    struct statvfs v;
+    char           room[16];
+    int            models = m->hub[0] ? entries(m->hub, "models--") : 0;
+    double         free_ = statvfs(tmp, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
+    if (access(tmp, W_OK | X_OK) != 0)
+        xd_find(f, XD_SICK, "temporary", "set TMPDIR to a directory that can be written to",
+                "%s cannot be written to, and the MPI launcher wants it", tmp);
+    else if (free_ < 1e8)
+        xd_find(f, XD_WARN, "temporary", "make room, or set TMPDIR", "%s has %s free", tmp, xd_bytes_text(free_, room));
+    else
+        xd_find(f, XD_WELL, "temporary", "", "%s, %s free", tmp, xd_bytes_text(free_, room));
+    if (!m->hub[0])
+        xd_find(f, XD_WARN, "cache", "set HF_HUB_CACHE, or name models by their directory", "there is no home "
+                "directory, so no Hugging Face cache");
+    else
+        xd_find(f, XD_WELL, "cache", "", "Hugging Face: %s%s", m->hub,
+                !xd_file_is_dir(m->hub) ? ", not there: models are named by their directory"
+                : models ? "" : ", no models");
+}
+
+void xd_find_host(xd_findings *f, const xd_host *m)
+{
+    cores(f, m);
+    threads(f, m);
+    memory(f, m);
+    shared(f, m);
+    pages(f);
+    limits(f, m);
+    gpu(f);
+    directories(f, m);
+}
