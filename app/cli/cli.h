@@ -16,7 +16,7 @@ typedef struct xd_command {
 } xd_command;
 
 extern const xd_command xd_cmd_generate, xd_cmd_plan, xd_cmd_inspect, xd_cmd_bench,
-                        xd_cmd_doctor;
+                        xd_cmd_doctor, xd_cmd_from_xdit;
 
 int  xd_cli_exit(xd_status s, const xd_err *e); /* says the error; the exit code               */
 void xd_cli_line(void *cookie, const char *line);       /* a line for standard output          */

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/foreign.h"
 #include "cli/launch.h"
 #include "cli/loras.h"
 #include "cli/opt.h"
@@ -73,7 +74,9 @@ static const xd_opt_alias aliases[] = {
     { "q", "quiet" },   { "v", "verbose" },
     { "config", "model" },
     { "steps", "num_inference_steps" },      { "cfg_scale", "guidance_scale" },
-    { "no_use_resolution_binning", "no_resolution_binning" },
+    { "no_use_resolution_binning", "no_resolution_binning" }, /* xDiT's names                  */
+    { "img_file_path", "image" },            { "input_images", "image" },
+    { "ray_world_size", "nproc" },
     { 0 },
 };
 
@@ -83,6 +86,7 @@ typedef struct task {           /* one run of the command                       
     xd_request   request;
     char        *text;          /* of the file of prompts                                      */
     xd_loras_read loras;
+    xd_foreign   foreign;
     int          launched, rank;        /* by an MPI launcher, and as which rank               */
     int          images;        /* that the request asks for                                   */
     xd_opt_table tables[3];
@@ -106,6 +110,7 @@ static void task_init(task *t)
     t->tables[1] = (xd_opt_table){ rows, n, &t->request };
     t->tables[2] = (xd_opt_table){ plan, nplan, &t->plan };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 3, .aliases = aliases,
+                             .foreign = xd_foreign_take, .cookie = &t->foreign,
                              .stray = "a prompt of several words stands in quotes, and a second "
                                       "one behind a --prompt of its own" };
 }
@@ -323,6 +328,8 @@ static xd_status paint(task *t)
     xd_engine   *g = NULL;
     xd_result   *res = NULL;
     xd_open_args a = open_args(t);
+    if (t->rank == 0)
+        xd_foreign_say(&t->foreign, o->quiet);
     xd_bar_init(&t->bar, stderr, xd_launch_columns(), o->quiet || t->rank > 0);
     xd_status st = xd_open(&g, &a, &t->err);
     if (st == XD_OK)
@@ -370,7 +377,9 @@ static int fail(task *t, xd_status st)
 static int run(int argc, char **argv)
 {
     task t;
-    int  code = XD_EXIT_OK, ranks = 1;
+    int  code = xd_foreign_torchrun("generate"), ranks = 1;
+    if (code != XD_EXIT_OK)
+        return code;
     task_init(&t);
     xd_status st = xd_opt_parse(&t.spec, argc, argv, NULL, &t.err);
     if (t.launched)

@@ -238,6 +238,22 @@ static const char *next_value(reader *r)
     return r->argv[++r->i];
 }
 
+/* Values of a flag of another program are passed over. */
+static xd_status read_foreign(reader *r, const char *name, const char *v)
+{
+    int       values = -1;
+    xd_status s = r->s->foreign(r->s->cookie, name, &values, r->e);
+    if (s != XD_OK)
+        return s;
+    if (values < 0)
+        return unknown(r, name);
+    if (values == 1 && !v && !next_value(r))
+        return xd_fail(r->e, XD_EINVAL, "--%s needs a value", name);
+    while (values == 2 && r->i + 1 < r->argc && r->argv[r->i + 1][0] != '-')
+        r->i++;
+    return XD_OK;
+}
+
 static xd_status read_flag(reader *r)
 {
     char             name[MAXNAME];
@@ -245,6 +261,8 @@ static xd_status read_flag(reader *r)
     const char      *arg = r->argv[r->i], *v = split(arg, name);
     const xd_option *o = find(r->s, name, &field);
     int              short_form = arg[1] != '-';
+    if (!o && !short_form && name[0] && r->s->foreign)
+        return read_foreign(r, name, v);
     if (!o || short_form != (name[0] && !name[1]))
         return unknown(r, name);
     if (o->kind == XD_OPT_FLAG)

@@ -38,6 +38,10 @@ typedef struct xd_opt_spec {
     const xd_opt_alias *aliases;        /* ends with a row without `from`, or NULL              */
     int                 operands;       /* how many arguments that are no flags are taken       */
     const char         *stray;          /* advice on one argument too many                      */
+    /* Flags of another program that are understood, NULL: there are none. Asked about a long one that
+     * no row has; *values becomes how many it takes, 2: any number, -1: it is not known. */
+    xd_status         (*foreign)(void *cookie, const char *name, int *values, xd_err *e);
+    void               *cookie;
 } xd_opt_spec;
 
 /* Reads argv[0..argc). Fields get pointers into argv. XD_EINVAL with one sentence that names the

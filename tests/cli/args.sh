@@ -11,7 +11,7 @@ check "no arguments: a short usage and code 2" [ "$rc" = 2 ]
 check "the usage goes to standard error" [ -z "$out" -a -n "$err" ]
 try --version
 check "--version" [ "$out" = "xdit $(sed -n "s/.*version: '\([0-9.]*\)',.*/\1/p" "$ROOT/meson.build" | head -n 1)" ]
-for c in "" generate inspect bench doctor; do
+for c in "" generate inspect bench doctor from-xdit; do
     try help $c
     check "help $c: code 0" well
     check "help $c fits 80 columns" narrow

@@ -1,0 +1,60 @@
+/* foreign.c - xDiT's flags on our command line, and processes that torchrun started */
+#include "cli/foreign.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "cli/cli.h"
+
+xd_status xd_foreign_take(void *cookie, const char *name, int *values, xd_err *e)
+{
+    xd_foreign         *f = cookie;
+    const xd_xdit_flag *flag = xd_xdit_flag_find(name);
+    *values = -1;
+    if (!flag || flag->fate == XD_FATE_SAME || flag->fate == XD_FATE_OTHER)
+        return XD_OK;
+    if (flag->fate == XD_FATE_REFUSED)
+        return xd_fail(e, XD_EUNSUPPORTED, "--%s of xDiT (%s): %s", flag->name, flag->there, flag->here);
+    *values = !flag->takes || flag->takes == 'b' ? 0 : flag->takes <= 'Z' ? 2 : 1;
+    for (int i = 0; i < f->n; i++)
+        if (f->flag[i] == flag)
+            return XD_OK;
+    if (f->n < XD_XDIT_FLAGS_MAX)
+        f->flag[f->n++] = flag;
+    return XD_OK;
+}
+
+void xd_foreign_say(const xd_foreign *f, int quiet)
+{
+    for (int i = 0; i < f->n; i++) {
+        const xd_xdit_flag *flag = f->flag[i];
+        if (flag->fate == XD_FATE_SLOWER)
+            fprintf(stderr, "xdit: warning: --%s: %s\n", flag->name, flag->here);
+        else if (!quiet)
+            fprintf(stderr, "xdit: --%s is not needed: %s\n", flag->name, flag->here);
+    }
+}
+
+static int number(const char *name)
+{
+    const char *v = getenv(name);
+    return v && *v ? atoi(v) : -1;
+}
+
+/* torchrun ends all processes when the first one fails, so those that are silent give rank 0 the
+ * time to speak. */
+int xd_foreign_torchrun(const char *command)
+{
+    int rank = number("RANK"), world = number("WORLD_SIZE");
+    if (xd_launched(NULL) || rank < 0 || world < 2 || number("LOCAL_RANK") < 0 ||
+        !(getenv("TORCHELASTIC_RUN_ID") || getenv("MASTER_ADDR")))
+        return 0;
+    if (rank == 0)
+        fprintf(stderr, "xdit: torchrun has started %d processes, which cannot meet here: instead of "
+                "torchrun write xdit %s --nproc %d on one host, or mpirun --hostfile FILE -n %d "
+                "xdit %s on several\n", world, command, world, world, command);
+    else
+        nanosleep(&(struct timespec){ .tv_sec = 2 }, NULL);
+    return XD_EXIT_USAGE;
+}

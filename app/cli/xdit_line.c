@@ -1,0 +1,485 @@
+/* xdit_line.c - reading a command line of xDiT as torchrun and argparse would */
+#include "cli/xdit_line.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/opt.h"
+
+enum { ANY_GPUS = 8 };          /* of a host whose number of GPUs the line does not say         */
+
+typedef struct reader {
+    xd_line        *l;
+    const xd_shell *s;
+    int             i;          /* the next word                                               */
+    xd_err         *e;
+} reader;
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static int ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+/* ---- launchers ------------------------------------------------------------------------------ */
+
+static const char torchrun_values[] =
+    " nproc_per_node nnodes node_rank master_addr master_port rdzv_backend rdzv_endpoint rdzv_id rdzv_conf "
+    "max_restarts monitor_interval start_method role log_dir r redirects t tee local_ranks_filter local_addr "
+    "logs_specs event_log_handler numa_binding num_processes num_machines machine_rank main_process_ip "
+    "main_process_port mixed_precision dynamo_backend gpu_ids config_file ";
+static const char torchrun_switches[] =
+    " standalone no_python run_path use_env multi_gpu same_network m module virtual_local_rank ";
+
+static int listed(const char *list, const char *name)
+{
+    char word[80];
+    snprintf(word, sizeof word, " %.70s ", name);
+    return strstr(list, word) != NULL;
+}
+
+static xd_status take_count(const char *name, const char *v, int least, int *to, xd_err *e)
+{
+    char *end;
+    long  n = strtol(v, &end, 10);
+    if (end == v || *end || n < least || n > 65536)
+        return xd_fail(e, XD_EINVAL, "--%s of the launcher is '%.40s', which is no number from %d to 65536",
+                       name, v, least);
+    *to = (int)n;
+    return XD_OK;
+}
+
+static xd_status launcher_option(reader *r, const char *name, const char *v)
+{
+    xd_line *l = r->l;
+    int      accelerate = l->by == XD_BY_ACCELERATE;
+    if (!strcmp(name, "nproc_per_node") && !(v[0] >= '0' && v[0] <= '9') && listed(" gpu auto cpu xpu ", v))
+        l->auto_nproc = 1;
+    else if (!strcmp(name, "nproc_per_node") || (accelerate && !strcmp(name, "num_processes")))
+        return take_count(name, v, 1, &l->nproc, r->e);
+    else if (!strcmp(name, "nnodes") && strchr(v, ':'))        /* elastic: from MIN to MAX         */
+        return take_count(name, strchr(v, ':') + 1, 1, &l->nnodes, r->e);
+    else if (!strcmp(name, "nnodes") || (accelerate && !strcmp(name, "num_machines")))
+        return take_count(name, v, 1, &l->nnodes, r->e);
+    else if (!strcmp(name, "node_rank") || (accelerate && !strcmp(name, "machine_rank")))
+        return take_count(name, v, 0, &l->node_rank, r->e);
+    else if (!strcmp(name, "master_addr") || !strcmp(name, "main_process_ip"))
+        l->master = v;
+    else if (!strcmp(name, "rdzv_endpoint") && !l->master)
+        l->master = v;          /* HOST:PORT */
+    return XD_OK;
+}
+
+static void plain_name(const char *word, char *name, size_t size)
+{
+    size_t dashes = strspn(word, "-"), n = strcspn(word + dashes, "=");
+    snprintf(name, size, "%.*s", (int)n, word + dashes);
+    for (char *p = name; *p; p++)
+        *p = *p == '-' ? '_' : *p;
+}
+
+/* Options up to the script, or to the module behind -m. */
+static xd_status launcher_options(reader *r)
+{
+    char name[64];
+    int  module = 0;
+    for (; r->i < r->s->n && r->s->word[r->i][0] == '-'; r->i++) {
+        const char *word = r->s->word[r->i], *v = strchr(word, '=');
+        plain_name(word, name, sizeof name);
+        if (listed(torchrun_switches, name)) {
+            module |= !strcmp(name, "m") || !strcmp(name, "module");
+            continue;
+        }
+        if (!listed(torchrun_values, name))
+            return xd_fail(r->e, XD_EINVAL, "the launcher's option %.60s is not known", word);
+        if (!v && r->i + 1 == r->s->n)
+            return xd_fail(r->e, XD_EINVAL, "the launcher's option %.60s has no value", word);
+        v = v ? v + 1 : r->s->word[++r->i];
+        if (launcher_option(r, name, v) != XD_OK)
+            return XD_EINVAL;
+    }
+    if (r->i == r->s->n)
+        return xd_fail(r->e, XD_EINVAL, "the launcher has no script to run");
+    const char *script = r->s->word[r->i++];
+    r->l->script = module && !strcmp(script, "xfuser.runner") ? "xfuser/runner.py" : script;
+    return XD_OK;
+}
+
+static int is_module(const reader *r, const char *name)
+{
+    return r->i + 1 < r->s->n && !strcmp(r->s->word[r->i], "-m") && !strcmp(r->s->word[r->i + 1], name);
+}
+
+static xd_status python(reader *r)
+{
+    while (r->i < r->s->n && listed(" -u -O -s -B -I ", r->s->word[r->i]))
+        r->i++;
+    if (is_module(r, "torch.distributed.run") || is_module(r, "torch.distributed.launch")) {
+        r->i += 2;
+        r->l->by = XD_BY_TORCHRUN;
+        return launcher_options(r);
+    }
+    if (is_module(r, "xfuser.cli")) {
+        r->i += 2;
+        r->l->by = XD_BY_RUNNER;
+        r->l->script = "xdit";
+        return XD_OK;
+    }
+    if (is_module(r, "xfuser.runner"))
+        r->i++;
+    if (r->i == r->s->n || (r->s->word[r->i][0] == '-' && strcmp(r->s->word[r->i], "-m") != 0))
+        return xd_fail(r->e, XD_EINVAL, "python has no script to run");
+    r->l->script = !strcmp(r->s->word[r->i], "xfuser.runner") ? "xfuser/runner.py" : r->s->word[r->i];
+    r->i++;
+    return XD_OK;
+}
+
+/* xDiT's `xdit` takes the launcher's options out wherever they stand; the rest is the runner's. */
+static xd_status runner(reader *r)
+{
+    static const char own[] = " nproc_per_node nnodes node_rank master_addr master_port ";
+    char name[64];
+    r->l->script = "xdit";
+    for (int i = r->i; i < r->s->n; i++) {
+        const char *word = r->s->word[i], *v = strchr(word, '=');
+        plain_name(word, name, sizeof name);
+        if (strncmp(word, "--", 2) != 0 || !listed(own, name) || (!v && i + 1 == r->s->n))
+            continue;
+        if (launcher_option(r, name, v ? v + 1 : r->s->word[i + 1]) != XD_OK)
+            return XD_EINVAL;
+    }
+    return XD_OK;
+}
+
+static xd_status read_launcher(reader *r)
+{
+    const char *name = base_name(r->s->word[r->i]);
+    while (listed(" nohup time exec sudo ", name) && r->i + 1 < r->s->n)
+        name = base_name(r->s->word[++r->i]);
+    const char *word = r->s->word[r->i++];
+    if (!strcmp(name, "torchrun"))
+        return launcher_options(r);
+    if (!strncmp(name, "python", 6)) {
+        r->l->by = XD_BY_PYTHON;
+        return python(r);
+    }
+    if (!strcmp(name, "accelerate") && r->i < r->s->n && !strcmp(r->s->word[r->i], "launch")) {
+        r->i++;
+        r->l->by = XD_BY_ACCELERATE;
+        return launcher_options(r);
+    }
+    if (!strcmp(name, "xdit") && r->i < r->s->n && r->s->word[r->i][0] != '-')
+        return xd_fail(r->e, XD_EINVAL, "'xdit %.40s' is a command line of this program already", r->s->word[r->i]);
+    if (!strcmp(name, "xdit") || !strcmp(name, "xfuser-runner")) {
+        r->l->by = XD_BY_RUNNER;
+        return runner(r);
+    }
+    if (ends_with(name, ".py")) {
+        r->l->by = XD_BY_PYTHON;
+        r->l->script = word;
+        return XD_OK;
+    }
+    return xd_fail(r->e, XD_EINVAL, "'%.80s' does not start xDiT: a line begins with torchrun, python, "
+                   "accelerate launch or xDiT's own xdit", word);
+}
+
+/* ---- flags, as argparse reads them ---------------------------------------------------------- */
+
+static int in_program(const xd_line *l, const xd_xdit_flag *f)
+{
+    return f->in == 'b' || f->in == (l->runner ? 'r' : 'e');
+}
+
+/* The row of a name, or of the one flag that begins with it. -1: none; -2: several, `two` says which. */
+static int find_flag(const xd_line *l, const char *name, int *off, char *two, size_t size)
+{
+    int found = -1, n = 0;
+    *off = 0;
+    for (int i = 0; xd_xdit_flags[i].name; i++) {
+        const xd_xdit_flag *f = &xd_xdit_flags[i];
+        if (!in_program(l, f))
+            continue;
+        if (!strcmp(f->name, name))
+            return i;
+        if (f->takes == 'b' && !strncmp(name, "no_", 3) && !strcmp(f->name, name + 3)) {
+            *off = 1;
+            return i;
+        }
+        if (strncmp(f->name, name, strlen(name)) == 0) {
+            size_t at = strlen(two);
+            snprintf(two + at, size - at, "%s--%s", n ? ", " : "", f->name);
+            found = n++ ? -2 : i;
+        }
+    }
+    return n > 1 ? -2 : found;
+}
+
+/* The first complaint is the one that is heard. */
+XD_PRINTF(2, 3) static void complain(xd_line *l, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (!l->bad[0])
+        vsnprintf(l->bad, sizeof l->bad, fmt, ap);
+    va_end(ap);
+}
+
+static int is_number(const char *v, int whole)
+{
+    char *end;
+    if (whole)
+        (void)strtoll(v, &end, 10);
+    else
+        (void)strtod(v, &end);
+    return end != v && !*end;
+}
+
+/* A word that stands for a value: no flag, or a negative number. */
+static int is_value(const char *word)
+{
+    return word[0] != '-' || !word[1] || is_number(word, 0);
+}
+
+static xd_status keep_value(reader *r, int row, const char *v)
+{
+    xd_given           *g = &r->l->given[row];
+    const xd_xdit_flag *f = &xd_xdit_flags[row];
+    const char         *kind = f->takes == 'i' || f->takes == 'I' ? "int" : "float";
+    if (strchr("iIrR", f->takes) && !is_number(v, kind[0] == 'i')) {
+        complain(r->l, "argument --%s: invalid %s value: '%.80s'", f->name, kind, v);
+        return XD_OK;
+    }
+    const char        **more = realloc(g->v, (size_t)(g->count + 1) * sizeof *more);
+    if (!more)
+        return xd_fail(r->e, XD_ENOMEM, "no memory for a command line");
+    g->v = more;
+    g->v[g->count++] = v;
+    return XD_OK;
+}
+
+static xd_status read_values(reader *r, int row, const char *inside)
+{
+    xd_line            *l = r->l;
+    const xd_xdit_flag *f = &xd_xdit_flags[row];
+    xd_status           st = XD_OK;
+    l->given[row].n++;
+    l->given[row].count = 0;
+    if (!f->takes || f->takes == 'b') {
+        if (inside)
+            complain(l, "argument --%s: ignored explicit argument '%.80s'", f->name, inside);
+        return XD_OK;
+    }
+    if (inside)
+        return keep_value(r, row, inside);
+    int most = f->takes <= 'Z' ? 1 << 20 : 1;
+    for (int n = 0; n < most && r->i + 1 < r->s->n && is_value(r->s->word[r->i + 1]) && st == XD_OK; n++)
+        st = keep_value(r, row, r->s->word[++r->i]);
+    if (most == 1 && !l->given[row].count)
+        complain(l, "argument --%s: expected one argument", f->name);
+    return st;
+}
+
+/* A flag that only the other of xDiT's programs has is refused by this one, and understood here. */
+static int of_other(xd_line *l, const char *word, const char *name)
+{
+    const char         *names[XD_XDIT_FLAGS_MAX];
+    const xd_xdit_flag *f = word[1] == '-' ? xd_xdit_flag_find(name) : NULL;
+    int                 n = 0, first = !l->bad[0];
+    complain(l, "unrecognized arguments: %.200s", word);
+    for (int i = 0; xd_xdit_flags[i].name; i++)
+        if (in_program(l, &xd_xdit_flags[i]))
+            names[n++] = xd_xdit_flags[i].name;
+    if (first && f)
+        snprintf(l->why, sizeof l->why, "the %s it, the %s not", f->in == 'e' ? "example scripts have" : "runner has",
+                 f->in == 'e' ? "runner does" : "scripts do");
+    else if (first && name[0] && word[1] == '-')
+        snprintf(l->why, sizeof l->why, "the nearest one is --%s", xd_opt_nearest(name, names, n));
+    return f ? (int)(f - xd_xdit_flags) : -1;
+}
+
+static xd_status read_flag(reader *r)
+{
+    char        name[64], two[256] = "";
+    const char *word = r->s->word[r->i], *eq = strchr(word, '=');
+    int         off = 0;
+    plain_name(word, name, sizeof name);
+    if (r->l->by == XD_BY_RUNNER && listed(" nproc_per_node nnodes node_rank master_addr master_port ", name)) {
+        r->i += !eq;
+        return XD_OK;
+    }
+    int row = word[1] == '-' ? find_flag(r->l, name, &off, two, sizeof two) : -1;
+    if (row == -2)
+        complain(r->l, "ambiguous option: --%s could match %s", name, two);
+    if (row == -1)
+        row = of_other(r->l, word, name);
+    if (row < 0) {
+        while (r->i + 1 < r->s->n && is_value(r->s->word[r->i + 1]))
+            r->i++;
+        return XD_OK;
+    }
+    r->l->given[row].off = off;
+    return read_values(r, row, eq ? eq + 1 : NULL);
+}
+
+static xd_status read_flags(reader *r)
+{
+    for (; r->i < r->s->n; r->i++) {
+        const char *word = r->s->word[r->i];
+        if (is_value(word))
+            complain(r->l, "unrecognized arguments: %.200s", word);
+        else if (read_flag(r) != XD_OK)
+            return XD_ENOMEM;
+    }
+    if (!xd_line_text(r->l, "model"))
+        complain(r->l, "the following arguments are required: --model");
+    return XD_OK;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+const xd_given *xd_line_given(const xd_line *l, const char *flag)
+{
+    const xd_xdit_flag *f = xd_xdit_flag_find(flag);
+    const xd_given     *g = f ? &l->given[f - xd_xdit_flags] : NULL;
+    return g && g->n ? g : NULL;
+}
+
+const char *xd_line_text(const xd_line *l, const char *flag)
+{
+    const xd_given *g = xd_line_given(l, flag);
+    return g && g->count ? g->v[g->count - 1] : NULL;
+}
+
+int xd_line_int(const xd_line *l, const char *flag, int none)
+{
+    const char *v = xd_line_text(l, flag);
+    long        n = v ? strtol(v, NULL, 10) : none;
+    return n > 2147483647L ? 2147483647 : n < -2147483647L ? -2147483647 : (int)n;
+}
+
+double xd_line_real(const xd_line *l, const char *flag, double none)
+{
+    const char *v = xd_line_text(l, flag);
+    return v ? strtod(v, NULL) : none;
+}
+
+int xd_line_on(const xd_line *l, const char *flag)
+{
+    const xd_given *g = xd_line_given(l, flag);
+    return g && !g->off;
+}
+
+int xd_line_product(const xd_line *l)
+{
+    static const char *const degrees[] = { "data_parallel_degree", "ulysses_degree", "ring_degree",
+                                           "pipefusion_parallel_degree", "tensor_parallel_degree" };
+    double product = xd_line_on(l, "use_cfg_parallel") ? 2 : 1;
+    for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
+        product *= xd_line_int(l, degrees[i], 1);
+    return product > 1e9 ? 1000000000 : product < -1e9 ? -1000000000 : (int)product;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+/* What xDiT's `xdit` counts: flags written with _ only, and of the switch nothing but its name. */
+static int counted(const xd_shell *s)
+{
+    static const char *const degrees[] = { "--ulysses_degree", "--tensor_parallel_degree", "--ring_degree",
+                                           "--pipefusion_parallel_degree", "--data_parallel_degree" };
+    double product = 1;
+    for (int i = 0; i < s->n; i++) {
+        for (size_t k = 0; k < sizeof degrees / sizeof *degrees; k++) {
+            size_t n = strlen(degrees[k]);
+            if (strcmp(s->word[i], degrees[k]) == 0 && i + 1 < s->n)
+                product *= atoi(s->word[i + 1]);
+            else if (strncmp(s->word[i], degrees[k], n) == 0 && s->word[i][n] == '=')
+                product *= atoi(s->word[i] + n + 1);
+        }
+        if (!strcmp(s->word[i], "--use_cfg_parallel") || !strcmp(s->word[i], "--use_cfg_parallel=True"))
+            product *= 2;
+    }
+    return product < 1 ? 1 : product > 65536 ? 65536 : (int)product;
+}
+
+static int listed_devices(const char *v)
+{
+    int n = v && *v ? 1 : 0;
+    for (; v && *v; v++)
+        n += *v == ',';
+    return n;
+}
+
+static void count_processes(xd_line *l, const xd_shell *s)
+{
+    int devices = listed_devices(xd_shell_env(s, "CUDA_VISIBLE_DEVICES"));
+    if (!l->nnodes)
+        l->nnodes = 1;
+    if (!l->nproc && l->auto_nproc)
+        l->nproc = devices ? devices : ANY_GPUS;
+    if (!l->nproc && l->by == XD_BY_RUNNER)
+        l->nproc = counted(s);
+    if (!l->nproc)
+        l->nproc = 1;
+    l->world = xd_line_on(l, "use_ray") ? xd_line_int(l, "ray_world_size", 1) : l->nproc * (l->nnodes > 4096 ? 4096 : l->nnodes);
+}
+
+static int field(const xd_json *j, const char *name)
+{
+    double v = 0;
+    return xd_json_number(xd_json_get(j, name), &v) && v > 0 && v < 1e6 ? (int)v : 0;
+}
+
+/* Heads and blocks: of the model's directory, where it is there, else by its name. */
+static void look_at_net(xd_line *l)
+{
+    const char        *model = xd_line_text(l, "model");
+    const xd_xdit_net *net = model ? xd_xdit_net_find(model) : NULL;
+    char              *path = model ? xd_path_join(model, "transformer/config.json") : NULL;
+    xd_json           *j = NULL;
+    if (net)
+        l->heads = net->heads, l->blocks = net->blocks, l->cross = net->cross;
+    if (path && xd_file_exists(path) && xd_json_read(&j, path, NULL) == XD_OK && field(j, "num_attention_heads")) {
+        l->heads = field(j, "num_attention_heads");
+        l->blocks = field(j, "num_layers") + field(j, "num_single_layers");
+        l->cross = field(j, "num_cross_attention_heads");
+        l->from_config = 1;
+    }
+    xd_json_free(&j);
+    free(path);
+}
+
+xd_status xd_line_read(xd_line *l, const xd_shell *s, xd_err *e)
+{
+    reader    r = { .l = l, .s = s, .e = e };
+    xd_status st = read_launcher(&r);
+    if (st != XD_OK)
+        return st;
+    if (ends_with(l->script, "launch.py") || strstr(l->script, "entrypoints"))
+        return xd_fail(e, XD_EINVAL, "%.80s is xDiT's HTTP service, which there is not here: translate a line of "
+                       "one of its example scripts or of its runner", l->script);
+    l->runner = l->by == XD_BY_RUNNER || ends_with(l->script, "runner.py");
+    st = read_flags(&r);
+    if (st != XD_OK)
+        return st;
+    count_processes(l, s);
+    const char *model = xd_line_text(l, "model");
+    l->model = l->runner ? (model ? xd_xdit_by_name(model) : NULL) : xd_xdit_by_script(l->script);
+    look_at_net(l);
+    return XD_OK;
+}
+
+void xd_line_free(xd_line *l)
+{
+    for (int i = 0; i < XD_XDIT_FLAGS_MAX; i++)
+        free(l->given[i].v);
+    *l = (xd_line){ 0 };
+}

@@ -1,0 +1,197 @@
+/* xdit_translate.c - flags, defaults and launcher of xDiT in our words */
+#include "cli/xdit_translate.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+XD_PRINTF(2, 3) static void add(xd_ours *o, const char *fmt, ...)
+{
+    va_list ap, again;
+    if (o->n == o->cap) {
+        char **w = realloc(o->word, (size_t)(o->cap * 2 + 32) * sizeof *w);
+        if (!w) {
+            o->failed = 1;
+            return;
+        }
+        o->word = w;
+        o->cap = o->cap * 2 + 32;
+    }
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int   n = vsnprintf(NULL, 0, fmt, ap);
+    char *text = malloc((size_t)n + 1);
+    if (text)
+        vsnprintf(text, (size_t)n + 1, fmt, again);
+    va_end(again);
+    va_end(ap);
+    if (text)
+        o->word[o->n++] = text;
+    else
+        o->failed = 1;
+}
+
+static void take_plan(xd_ours *o, const xd_line *l)
+{
+    const xd_given *list = xd_line_given(l, "attn_layer_num_for_pp");
+    size_t          at = 0;
+    o->plan = (xd_parallel){
+        .tensor_parallel_degree = xd_line_int(l, "tensor_parallel_degree", 1),
+        .ulysses_degree = xd_line_int(l, "ulysses_degree", 1),
+        .ring_degree = xd_line_int(l, "ring_degree", 1),
+        .pipefusion_parallel_degree = xd_line_int(l, "pipefusion_parallel_degree", 1),
+        .data_parallel_degree = xd_line_int(l, "data_parallel_degree", 1),
+        .use_cfg_parallel = xd_line_on(l, "use_cfg_parallel"),
+        .num_pipeline_patch = xd_line_int(l, "num_pipeline_patch", 0),
+        .warmup_steps = xd_line_int(l, "warmup_steps", 1),
+        .use_parallel_vae = xd_line_on(l, "use_parallel_vae"),
+        .text_tensor_parallel_degree = 1,
+    };
+    for (int i = 0; list && i < list->count && at < sizeof o->list; i++)
+        at += (size_t)snprintf(o->list + at, sizeof o->list - at, "%s%s", i ? "," : "", list->v[i]);
+    if (at)
+        o->plan.attn_layer_num_for_pp = o->list;
+    o->ranks = xd_parallel_ranks(&o->plan);
+    o->hosts = l->nnodes;
+    if (o->ranks == 1 && l->world > 1) {
+        o->ranks = l->world;
+    }
+}
+
+static void launcher(xd_ours *o)
+{
+    if (o->hosts > 1 && o->ranks > 1) {
+        add(o, "mpirun");
+        add(o, "--hostfile");
+        add(o, "hosts");
+        add(o, "--map-by");
+        add(o, "ppr:%d:node", (o->ranks + o->hosts - 1) / o->hosts);
+        add(o, "-n");
+        add(o, "%d", o->ranks);
+    }
+    add(o, "xdit");
+    add(o, "generate");
+}
+
+/* A degree of 1 is no degree; frames are a video's. */
+static int idle(const xd_line *l, const xd_xdit_flag *f)
+{
+    size_t n = strlen(f->name);
+    if (n > 7 && !strcmp(f->name + n - 7, "_degree") && xd_line_int(l, f->name, 1) == 1)
+        return 1;
+    return !strcmp(f->name, "num_frames") && l->model && !(l->model->can & XD_HAS_VIDEO);
+}
+
+static void flag(xd_ours *o, const xd_line *l, const xd_xdit_flag *f)
+{
+    const xd_given *g = xd_line_given(l, f->name);
+    const char     *name = f->fate == XD_FATE_OTHER ? f->own : f->name;
+    if (!g || idle(l, f) || !strcmp(f->name, "ray_world_size"))
+        return;
+    if (f->fate != XD_FATE_SAME && f->fate != XD_FATE_OTHER) {
+        if (!g->off)
+            o->left[o->nleft++] = f;
+    } else if (!f->takes) {
+        add(o, "--%s", name);
+    } else if (!strcmp(f->name, "attn_layer_num_for_pp")) {
+        add(o, "--%s", name);
+        add(o, "%s", o->list);
+    } else if (!strcmp(f->name, "prompt")) {
+        for (int i = 0; i < g->count; i++) {
+            add(o, "--%s", name);
+            add(o, "%s", g->v[i]);
+        }
+    } else if (g->count) {
+        add(o, "--%s", name);
+        add(o, "%s", f->takes <= 'Z' ? g->v[0] : g->v[g->count - 1]);
+        if (g->count > 1)
+            snprintf(o->note, sizeof o->note, "--%s takes one value here: the first of %d", name, g->count);
+    }
+}
+
+static void by_default(xd_ours *o, const xd_line *l, const char *name, const char *value)
+{
+    if (xd_line_given(l, name))
+        return;
+    add(o, "--%s", name);
+    add(o, "%s", value);
+}
+
+/* What xDiT takes where nothing is said, and we do not. */
+static void defaults(xd_ours *o, const xd_line *l)
+{
+    unsigned can = l->model ? l->model->can : 0;
+    if (!l->runner) {
+        if (!xd_line_given(l, "prompt"))
+            by_default(o, l, "prompt", "");
+        by_default(o, l, "height", "1024");
+        by_default(o, l, "width", "1024");
+        if (can & XD_HAS_VIDEO)
+            by_default(o, l, "num_frames", "49");
+        by_default(o, l, "num_inference_steps", "20");
+        if (can & XD_HAS_GUIDANCE)
+            by_default(o, l, "guidance_scale", "3.5");
+    }
+    by_default(o, l, "seed", "42");
+}
+
+void xd_ours_make(xd_ours *o, const xd_line *l)
+{
+    take_plan(o, l);
+    launcher(o);
+    for (int i = 0; xd_xdit_flags[i].name; i++)
+        flag(o, l, &xd_xdit_flags[i]);
+    if (o->hosts > 1 && xd_line_product(l) == 1 && o->ranks > 1) {
+        add(o, "--ulysses_degree");
+        add(o, "%d", o->ranks);
+    } else if (xd_line_product(l) == 1 && o->ranks > 1) {
+        add(o, "--nproc");
+        add(o, "%d", o->ranks);
+    }
+    defaults(o, l);
+    if (xd_parallel_ranks(&o->plan) == 1 && o->ranks > 1)
+        o->plan.ulysses_degree = o->ranks;      /* that is what --nproc alone means */
+}
+
+void xd_ours_print(FILE *f, const xd_ours *o)
+{
+    int at = fprintf(f, "  ") - 2;
+    for (int i = 0; i < o->n; i++) {
+        int with = i + 1 < o->n && o->word[i][0] == '-' && strncmp(o->word[i + 1], "--", 2) != 0;
+        int wide = xd_shell_quote(NULL, o->word[i]) + (with ? 1 + xd_shell_quote(NULL, o->word[i + 1]) : 0);
+        if (i && at + 1 + wide > 92) {
+            fputs(" \\\n      ", f);
+            at = 4;
+        } else if (i) {
+            fputc(' ', f), at++;
+        }
+        at += xd_shell_quote(f, o->word[i]);
+        if (with) {
+            fputc(' ', f);
+            at += 1 + xd_shell_quote(f, o->word[++i]);
+        }
+    }
+    fputc('\n', f);
+}
+
+void xd_ours_free(xd_ours *o)
+{
+    for (int i = 0; i < o->n; i++)
+        free(o->word[i]);
+    free(o->word);
+    *o = (xd_ours){ 0 };
+}
+
+void xd_ours_plan(const xd_parallel *p, char *text, size_t size)
+{
+    const struct { const char *name; int n; } part[] = {
+        { "data", p->data_parallel_degree }, { "cfg", p->use_cfg_parallel ? 2 : 1 },
+        { "pipefusion", p->pipefusion_parallel_degree }, { "ring", p->ring_degree },
+        { "ulysses", p->ulysses_degree }, { "tensor", p->tensor_parallel_degree },
+    };
+    size_t at = 0;
+    snprintf(text, size, "1 rank");
+    for (size_t i = 0; i < sizeof part / sizeof *part && at < size; i++)
+        if (part[i].n != 1)
+            at += (size_t)snprintf(text + at, size - at, "%s%s %d", at ? " x " : "", part[i].name, part[i].n);
+}
