@@ -86,6 +86,15 @@ static void help(FILE *f)
           "  xdit bench --config models/demo-pixart --threads 1 --ulysses_degree 2\n", f);
 }
 
+/* --nproc alone means ulysses. */
+static xd_status launch_ranks(task *t, int *ranks, xd_err *e)
+{
+    xd_parallel *p = &t->bench.parallel;
+    if (t->nproc > 1 && xd_parallel_ranks(p) == 1)
+        p->ulysses_degree = t->nproc;
+    return xd_launch_ranks(p, t->nproc, ranks, e);
+}
+
 static int run(int argc, char **argv)
 {
     task         t;
@@ -102,7 +111,7 @@ static int run(int argc, char **argv)
     if (st == XD_OK && !t.bench.config)
         st = xd_fail(&e, XD_EINVAL, "bench needs a model: --config DIR");
     if (st == XD_OK)
-        st = xd_launch_ranks(&t.bench.parallel, t.nproc, &ranks, &e);
+        st = launch_ranks(&t, &ranks, &e);
     if (st == XD_OK && ranks > 1)
         st = xd_launch_run(&(xd_launch){ ranks, argc, argv, "bench" }, &code, &e);
     else if (st == XD_OK)

@@ -22,7 +22,7 @@
 #include "cli/stop.h"
 
 typedef struct own {            /* options of the program, not of the request                  */
-    const char  *model, *output, *dtype, *device, *prompt_file, *trace;
+    const char  *model, *output, *dtype, *device, *prompt_file, *trace, *plan, *cluster;
     const char  *transformer, *vae, *clip_l, *clip_g, *t5xxl;  /* weights of components         */
     xd_opt_texts prompts, loras;
     int          threads, nproc, quiet, verbose, json, no_t5;
@@ -56,7 +56,13 @@ static const xd_option own_rows[] = {
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "of each rank; default: one for each core this process may use, shared by the ranks" },
     { "nproc", XD_OPT_INT, AT(nproc), 1, 65536, NULL, "N",
-      "ranks to start (default: as many as the degrees need); alone it means --ulysses_degree N" },
+      "ranks to start (default: as many as the degrees need)" },
+    { "plan", XD_OPT_TEXT, AT(plan), 0, 0, NULL, "PLAN",
+      "auto: the degrees that are not given are those foreseen to be fastest on the ranks there are, in "
+      "memory that is there and with the picture of one rank; auto-stale: PipeFusion as well; or degrees "
+      "that are kept, as u2r2pp2cfg2 (default: auto)" },
+    { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "FILE",
+      "what `xdit probe` measured, to plan with (default: a quick guess at this machine)" },
     { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL,
       "do without the T5 text encoder where the model can (Stable Diffusion 3)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
@@ -100,10 +106,6 @@ static void task_init(task *t)
     int              n, nplan;
     const xd_option *rows = xd_request_options(&n), *plan = xd_parallel_options(&nplan);
     *t = (task){ 0 };
-    t->plan = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1, .ring_degree = 1,
-                             .pipefusion_parallel_degree = 1, .data_parallel_degree = 1,
-                             .text_tensor_parallel_degree = 1,
-                             .warmup_steps = 1 };
     t->launched = xd_launched(&t->rank);
     xd_request_init(&t->request);
     t->tables[0] = (xd_opt_table){ own_rows, sizeof own_rows / sizeof *own_rows, &t->own };
@@ -247,6 +249,15 @@ static xd_status check_files(task *t)
     return st == XD_OK && o->trace ? xd_file_writable(o->trace, &t->err) : st;
 }
 
+static xd_status take_plan(task *t)
+{
+    const char *plan = t->own.plan;
+    if (!plan || strcmp(plan, "auto") == 0 || strcmp(plan, "auto-stale") == 0)
+        return XD_OK;
+    t->own.plan = NULL;
+    return xd_parallel_read(&t->plan, plan, &t->err);
+}
+
 static xd_status check(task *t, int *ranks)
 {
     own        *o = &t->own;
@@ -257,6 +268,8 @@ static xd_status check(task *t, int *ranks)
     xd_status st = take_prompts(t);
     if (st == XD_OK)
         st = xd_loras_parse(&t->loras, &o->loras, &t->err);
+    if (st == XD_OK)
+        st = take_plan(t);
     if (st == XD_OK)
         st = xd_launch_ranks(&t->plan, o->nproc, ranks, &t->err);
     if (st != XD_OK)
@@ -286,7 +299,7 @@ static xd_status check_kind(task *t, const xd_engine *g)
     return xd_output_check_video(t->own.output, video, &t->err);
 }
 
-static void say_times(const task *t, const xd_result *res)
+static void say_times(const task *t, const xd_engine *g, const xd_result *res)
 {
     static const char *const parts[] = { "text", "load", "denoise", "decode" };
     const char              *sep = ": ";
@@ -299,11 +312,13 @@ static void say_times(const task *t, const xd_result *res)
     if (xd_result_sent(res) > 0)
         fprintf(stderr, ", %.1f MB between ranks", (double)xd_result_sent(res) / 1e6);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        double s = xd_result_seconds(res, parts[i]);
-        if (s >= 0.005) {
-            fprintf(stderr, "%s%s %.2f", sep, parts[i], s);
-            sep = ", ";
-        }
+        double s = xd_result_seconds(res, parts[i]), said = xd_predicted(g, parts[i]);
+        if (s < 0.005)
+            continue;
+        fprintf(stderr, "%s%s %.2f", sep, parts[i], s);
+        if (said >= 0)
+            fprintf(stderr, " (predicted %.2f)", said);
+        sep = ", ";
     }
     fputc('\n', stderr);
 }
@@ -317,7 +332,8 @@ static xd_open_args open_args(task *t)
                        .threads = o->threads, .parallel = t->plan, .log = on_log, .cookie = t,
                        .trace = o->trace, .no_t5 = o->no_t5, .transformer = o->transformer,
                        .vae = o->vae, .clip_l = o->clip_l, .clip_g = o->clip_g, .t5xxl = o->t5xxl,
-                       .loras = t->loras.v, .nloras = t->loras.n };
+                       .loras = t->loras.v, .nloras = t->loras.n, .plan = o->plan ? o->plan : "auto",
+                       .plan_for = &t->request, .cluster = o->cluster };
     a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
     return a;
 }
@@ -342,7 +358,7 @@ static xd_status paint(task *t)
     if (st == XD_OK && o->json && t->rank == 0)
         print_all_json(t, res);
     if (st == XD_OK)
-        say_times(t, res);
+        say_times(t, g, res);
     xd_stop_watch(NULL);
     xd_result_free(&res);
     if (st != XD_ECOMM)         /* the other ranks may be anywhere: the launcher ends them      */
@@ -414,7 +430,7 @@ static void help(FILE *f)
         { "How to paint", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                           "no_resolution_binning" },
         { "This machine", "dtype threads device enable_tiling enable_slicing" },
-        { "Several ranks", "nproc ulysses_degree ring_degree pipefusion_parallel_degree "
+        { "Several ranks", "nproc plan cluster ulysses_degree ring_degree pipefusion_parallel_degree "
                            "tensor_parallel_degree data_parallel_degree use_cfg_parallel "
                            "text_tensor_parallel_degree use_parallel_vae num_pipeline_patch warmup_steps "
                            "attn_layer_num_for_pp use_displaced_patches" },

@@ -63,11 +63,9 @@ int xd_launch_columns(void)
     return v ? atoi(v) : 0;
 }
 
-xd_status xd_launch_ranks(xd_parallel *p, int nproc, int *ranks, xd_err *e)
+xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e)
 {
     int need = xd_parallel_ranks(p), launched = xd_launched(NULL);
-    if (nproc > 1 && need == 1)
-        p->ulysses_degree = need = nproc;
     *ranks = launched ? 1 : nproc ? nproc : need;
     return launched ? XD_OK : xd_parallel_check(p, *ranks, e);
 }

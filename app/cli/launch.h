@@ -14,9 +14,9 @@ typedef struct xd_launch {
 /* Columns of the terminal that a rank's standard error ends on behind its pipe; 0: none. */
 int  xd_launch_columns(void);
 
-/* Ranks to start for a plan and --nproc N (0: not given), which alone means ulysses; 1: this process
- * is all, or one of those that a launcher has started. Refuses plans that so many cannot run. */
-xd_status xd_launch_ranks(xd_parallel *p, int nproc, int *ranks, xd_err *e);
+/* Ranks to start for a plan and --nproc N (0: not given); 1: this process is all, or one of those that a
+ * launcher has started. Refuses plans that so many cannot run. */
+xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e);
 
 /* What a rank (0: also one that is alone) that has failed says, and its exit code: a failure that
  * all ranks know is said by rank 0, one that only another rank may know, by it. */

@@ -77,6 +77,8 @@ typedef struct xd_lora {        /* low-rank differences that are added to the we
     double      scale;          /* usually 1; 0 leaves the model as it is                     */
 } xd_lora;
 
+struct xd_request;
+
 typedef struct xd_open_args {   /* start with {0}                                            */
     const char *model;          /* directory with model_index.json, or "org/name" of the
                                    local Hugging Face cache                                  */
@@ -100,6 +102,13 @@ typedef struct xd_open_args {   /* start with {0}                               
     const char *transformer, *vae, *clip_l, *clip_g, *t5xxl;
     const xd_lora *loras;       /* [nloras], added one after the other                          */
     int         nloras;
+    /* What degrees of 0 in `parallel` mean where there are more ranks than the others need. NULL: 1, and
+     * ranks stay idle. "auto": those of the plan that is foreseen to be the fastest of those that fit into
+     * memory and whose picture is that of one rank. "auto-stale": PipeFusion as well, which uses keys and
+     * values of the step before. Rank 0 chooses, and says what at XD_LOG_INFO. */
+    const char *plan;
+    const struct xd_request *plan_for;  /* the request that is foreseen; NULL: the model's defaults */
+    const char *cluster;        /* a preset or a file of `xdit probe`; NULL: this machine, guessed */
 } xd_open_args;
 
 /* Reads configurations and checks the files' tensors; weights are loaded by the first request. */
@@ -124,6 +133,9 @@ XD_API int       xd_launched(int *rank);
  * the last; it cannot start again in the same process. */
 XD_API int       xd_rank(const xd_engine *g);
 XD_API int       xd_ranks(const xd_engine *g);
+/* Seconds that the request in xd_open_args was foreseen to take where a plan was chosen: "text",
+ * "denoise", "decode" of all pictures, "total" (without loading); negative: unknown. */
+XD_API double    xd_predicted(const xd_engine *g, const char *part);
 
 /* Do messages pass between the processes that an MPI launcher has started? Collective over them. Rank
  * 0 gets the times, of messages between it and rank 1. */

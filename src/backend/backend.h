@@ -65,6 +65,8 @@ xd_dtype xd_dev_best(const xd_dev *d);
  * type F32 or BF16 on this device's instruction set; takes about 30 ms. Where BF16 has no dot
  * products of its own, its peak is that of F32. Not for a count device. */
 double   xd_cpu_peak(xd_dev *d, xd_dtype t, int threads);
+/* The same in another time of each thread; at least five bursts of it are looked at. */
+double   xd_cpu_peak_in(xd_dev *d, xd_dtype t, int threads, double seconds);
 
 /* The libraries behind the kernels, and their versions. */
 void     xd_cpu_about(xd_fact *fact, void *cookie);

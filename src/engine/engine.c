@@ -72,7 +72,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     if (s == XD_OK)
         s = xd_ranks_join(g, a->threads, how & XD_ALONE, &mine);
     if (s == XD_OK)
-        s = xd_ranks_open(g, &a->parallel, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
+        s = xd_ranks_open(g, a, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
     s = xd_ranks_judge(g, s, &mine);
     if (s != XD_OK) {
         xd_fail(e, s, "%s", mine.msg);
@@ -95,6 +95,13 @@ int xd_rank(const xd_engine *g)
 int xd_ranks(const xd_engine *g)
 {
     return xd_degrees_product(g->plan.deg);
+}
+
+double xd_predicted(const xd_engine *g, const char *part)
+{
+    const xd_foreseen *f = &g->foreseen;
+    return strcmp(part, "text") == 0 ? f->text_s : strcmp(part, "denoise") == 0 ? f->denoise_s :
+           strcmp(part, "decode") == 0 ? f->decode_s : strcmp(part, "total") == 0 ? f->total_s : -1;
 }
 
 void xd_close(xd_engine **g)

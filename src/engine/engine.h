@@ -17,6 +17,10 @@
 #include "engine/trace.h"
 #include "xdit/xdit.h"
 
+typedef struct xd_foreseen {    /* seconds of the request the plan was chosen for; negative: unknown */
+    double text_s, denoise_s, decode_s, total_s;
+} xd_foreseen;
+
 struct xd_engine {
     xd_model     model;
     xd_dev      *dev, *count;
@@ -35,6 +39,7 @@ struct xd_engine {
     volatile int cancel;
     uint64_t     hash;          /* of the model                                                */
     xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
+    xd_foreseen  foreseen;
 };
 
 /* How an engine is opened: its weights are those of the files, else random; this rank works by

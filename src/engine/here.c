@@ -24,8 +24,8 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
     m->memory = (double)have;
     m->shares = 1;
     m->alone = 1;
-    guess(&m->f32, 1e9 * xd_cpu_peak(dev, XD_F32, threads), threads);
-    guess(&m->bf16, 1e9 * xd_cpu_peak(dev, XD_BF16, threads), threads);
+    guess(&m->f32, 1e9 * xd_cpu_peak_in(dev, XD_F32, threads, 0.004), threads);
+    guess(&m->bf16, 1e9 * xd_cpu_peak_in(dev, XD_BF16, threads, 0.004), threads);
     m->inside = (xd_wire){ .latency_s = 3e-6, .bytes = 4e9, .overlap = 0 };
     m->between = (xd_wire){ .latency_s = 60e-6, .bytes = 1.1e9, .overlap = 0.5 };
     return xd_machine_check(m, "this machine", e);

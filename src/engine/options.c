@@ -68,7 +68,7 @@ static const xd_option parallel[] = {
     { "num_pipeline_patch", XD_OPT_INT, AT(num_pipeline_patch), 1, 1024, NULL, "N",
       "patches that flow through the stages (default: as many as stages)" },
     { "warmup_steps", XD_OPT_INT, AT(warmup_steps), 0, 1000, NULL, "N",
-      "exact steps before keys and values of the step before are used; the first is always exact" },
+      "exact steps before keys and values of the step before are used; the first is always exact (default: 1)" },
     { "pipefusion_text", XD_OPT_TEXT, AT(pipefusion_text), 0, 0, "first every", "WHEN",
       "the text flows through the stages with the first patch of a step, or with every patch" },
     { "attn_layer_num_for_pp", XD_OPT_TEXT, AT(attn_layer_num_for_pp), 0, 0, NULL, "LIST",

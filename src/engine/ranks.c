@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/par.h"
+#include "engine/choose.h"
 #include "exec/op.h"
 
 /* ---- joining ------------------------------------------------------------------------------ */
@@ -196,19 +197,32 @@ xd_status xd_ranks_judge(const xd_engine *g, xd_status s, xd_err *e)
     return XD_ECOMM;
 }
 
-xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_status s, xd_err *e)
+static int hosts_of(const hello *h, int n)
+{
+    int hosts = 0;
+    for (int i = 0, seen; i < n; i++, hosts += !seen) {
+        seen = 0;
+        for (int k = 0; k < i && !seen; k++)
+            seen = strcmp(h[k].host, h[i].host) == 0;
+    }
+    return hosts;
+}
+
+xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e)
 {
     const xd_dit_info *d = &g->model.dit_info;
     hello             *hosts = NULL;
     xd_err             first = { .rank = -1 };
+    xd_parallel        take;
     xd_status          same = g->all->size > 1 ? greet(g->all, &hosts, &first) : XD_OK;
     if (same != XD_OK) {        /* even a rank that has a failure of its own cannot tell it      */
         free(hosts);
         *e = first;
         return same;
     }
+    s = xd_choose(g, a, hosts ? hosts_of(hosts, g->all->size) : 1, s, &take, e);
     if (s == XD_OK)
-        s = xd_plan_make(&g->plan, a, g->all->size, d, e);
+        s = xd_plan_make(&g->plan, &take, g->all->size, d, e);
     s = xd_ranks_agree_in(g->all, g->all->rank, s, e);
     if (s == XD_OK && g->all->size > 1)
         s = compare(g, hosts, e);

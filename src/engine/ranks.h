@@ -7,10 +7,10 @@
 /* Joins the other ranks (or stands alone, also when asked to) and takes threads; 0: this rank's share
  * of the cores. Collective unless alone. */
 xd_status xd_ranks_join(xd_engine *g, int threads, int alone, xd_err *e);
-/* Makes the plan, compares versions, models and plans with the other ranks, and opens the
+/* Makes the plan or chooses it, compares versions, models and plans with the other ranks, and opens the
  * topologies. `s` is how this rank fared so far: when one failed, all return its failure.
  * Collective. */
-xd_status xd_ranks_open(xd_engine *g, const xd_parallel *a, xd_status s, xd_err *e);
+xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e);
 void      xd_ranks_close(xd_engine *g);
 
 /* Every rank in use says how it went; all return the failure of the lowest rank that has one, with

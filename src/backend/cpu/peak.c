@@ -28,7 +28,7 @@ static double median_burst(double (*burst)(void), double seconds)
 
 typedef struct peak_ctx {
     double (*burst)(void);
-    double  *each;
+    double  *each, seconds;
 } peak_ctx;
 
 static void peak_run(void *ctx, int64_t begin, int64_t end, int thread)
@@ -36,16 +36,21 @@ static void peak_run(void *ctx, int64_t begin, int64_t end, int thread)
     const peak_ctx *p = ctx;
     (void)thread;
     for (int64_t i = begin; i < end; i++)
-        p->each[i] = median_burst(p->burst, 0.03);
+        p->each[i] = median_burst(p->burst, p->seconds);
 }
 
 double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads)
+{
+    return xd_cpu_peak_in(d, t, threads, 0.03);
+}
+
+double xd_cpu_peak_in(xd_dev *d, xd_dtype t, int threads, double seconds)
 {
     enum { MOST = 1024 };
     double        each[MOST] = { 0 }, sum = 0;
     const xd_cpu *c = d->priv;
     int           before = xd_par_threads();
-    peak_ctx      p = { c->k->burst, each };
+    peak_ctx      p = { c->k->burst, each, seconds };
 #if defined(__x86_64__)
     if (t == XD_BF16 && c->isa == XD_ISA_AVX512BF16)
         p.burst = xd_burst_bf16;

@@ -1,0 +1,316 @@
+/* choose.c - rank 0 foresees the plans and tells the others which one is taken
+ *
+ * Memory decides before speed. Of plans that are nearly as fast as the fastest the one is taken whose
+ * sums have the order of one rank, so that a seed paints the same pixels whichever is measured faster. */
+#include "engine/choose.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/par.h"
+#include "engine/search.h"
+
+enum { NEAR = 3 };              /* that fit, in a refusal                                      */
+
+typedef struct chooser {
+    xd_engine          *g;
+    const xd_open_args *a;
+    xd_request          r;
+    xd_machine          m;
+    xd_parallel         fixed;
+    int                 ranks, stale;
+    double              start_s;
+} chooser;
+
+/* What rank 0 tells. */
+typedef struct verdict {
+    xd_parallel ask, take;      /* without texts, which are the same when `ask` is             */
+    xd_foreseen foreseen;
+    int32_t     chosen;
+} verdict;
+
+static xd_parallel numbers(const xd_parallel *a)
+{
+    xd_parallel n;
+    memset(&n, 0, sizeof n);
+    n.tensor_parallel_degree = a->tensor_parallel_degree;
+    n.ulysses_degree = a->ulysses_degree;
+    n.ring_degree = a->ring_degree;
+    n.pipefusion_parallel_degree = a->pipefusion_parallel_degree;
+    n.data_parallel_degree = a->data_parallel_degree;
+    n.use_cfg_parallel = a->use_cfg_parallel;
+    n.num_pipeline_patch = a->num_pipeline_patch;
+    n.warmup_steps = a->warmup_steps;
+    n.use_displaced_patches = a->use_displaced_patches;
+    n.use_parallel_vae = a->use_parallel_vae;
+    n.text_tensor_parallel_degree = a->text_tensor_parallel_degree;
+    return n;
+}
+
+/* ---- the machine and the request ------------------------------------------------------------- */
+
+/* More ranks than cores take turns. */
+static void take_turns(xd_machine *m, int ranks, int cores)
+{
+    double k = (double)ranks * m->threads / (cores > 0 ? cores : 1);
+    if (k <= 1)
+        return;
+    for (int i = 0; i < 2; i++) {
+        xd_rates *r = i ? &m->bf16 : &m->f32;
+        r->gemm /= k, r->attn[0] /= k, r->attn[1] /= k, r->conv /= k, r->bytes /= k, r->call_s *= k;
+    }
+    m->alone *= k;
+}
+
+static xd_status find_machine(chooser *c, int hosts, xd_err *e)
+{
+    int       ranks, cores, all = c->g->all->size;
+    xd_status s;
+    if (c->a->cluster) {
+        s = xd_machine_read(&c->m, c->a->cluster, e);
+        if (s == XD_OK && all > c->m.hosts * c->m.ranks)
+            s = xd_fail(e, XD_EINVAL, "%d ranks are there and the cluster %s has %d", all, c->m.name,
+                        c->m.hosts * c->m.ranks);
+        return s;
+    }
+    s = xd_machine_here(&c->m, c->g->dev, (all + hosts - 1) / hosts, xd_par_threads(), e);
+    c->m.hosts = hosts;
+    xd_comm_share(&ranks, &cores);
+    take_turns(&c->m, ranks, cores);
+    return s;
+}
+
+/* A picture to start from is not read: its steps are fewer. */
+static void take_request(chooser *c)
+{
+    static const char *const prompt[] = { "" };
+    xd_request_init(&c->r);
+    if (c->a->plan_for)
+        c->r = *c->a->plan_for;
+    if (c->r.image && !c->g->model.recipe->from_image) {
+        double share = c->r.strength > 0 ? c->r.strength : 0.6;
+        int    steps = c->r.num_inference_steps ? c->r.num_inference_steps : c->g->model.recipe->steps;
+        c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
+    }
+    c->r.image = NULL;
+    c->r.strength = 0;
+    c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
+    if (!c->r.nprompts)
+        c->r.prompts = prompt, c->r.nprompts = 1;
+}
+
+/* A request that cannot be is refused by its own sentence, not by that of a plan. */
+static xd_status check_request(chooser *c, xd_err *e)
+{
+    xd_job    j;
+    xd_status s = xd_job_open(&j, c->g, &c->r, e);
+    xd_job_close(&j);
+    return s;
+}
+
+/* ---- refusing ------------------------------------------------------------------------------- */
+
+static const xd_candidate *least(const xd_search *s)
+{
+    const xd_candidate *best = NULL;
+    for (int i = 0; i < s->n; i++)
+        if (s->c[i].why.code == XD_ENOMEM && s->c[i].f.peak > 0 && (!best || s->c[i].f.peak < best->f.peak))
+            best = &s->c[i];
+    return best;
+}
+
+static void bytes_text(double v, char out[16])
+{
+    double unit = v >= 1e9 ? 1e9 : 1e6;
+    snprintf(out, 16, "%.3g %s", v / unit, unit > 1e6 ? "GB" : "MB");
+}
+
+typedef struct near { char text[640]; int n; } near;
+
+/* Would a plan of so many ranks fit the request as it is now? Then it is said. */
+static int try_near(const chooser *c, near *w, int ranks, const char *how)
+{
+    xd_search s;
+    xd_err    e = { 0 };
+    size_t    at = strlen(w->text);
+    char      peak[16];
+    int       fits = xd_search_plans(&s, c->g, &c->r, &c->fixed, ranks, c->stale, &c->m, &e) == XD_OK;
+    if (fits && w->n < NEAR) {
+        bytes_text(s.c[0].f.peak, peak);
+        snprintf(w->text + at, sizeof w->text - at, "%s%s (%s, %s)", w->n ? "; " : "", how, s.c[0].f.plan.text,
+                 peak);
+        w->n++;
+    }
+    xd_search_free(&s);
+    return fits;
+}
+
+static void try_smaller(chooser *c, near *w)
+{
+    const xd_model *m = &c->g->model;
+    int64_t         unit[2], side[2] = { c->r.height, c->r.width };
+    for (int i = 0; i < 2; i++) {
+        unit[i] = (int64_t)m->vae_info.cell[i + 1] * m->dit_info.patch[i + 1];
+        side[i] = side[i] ? side[i] : (int64_t)m->dit_info.sample[i + 1] * m->vae_info.cell[i + 1];
+    }
+    for (int k = 3; k >= 1; k--) {
+        char how[80];
+        c->r.height = side[0] * k / 4 / unit[0] * unit[0];
+        c->r.width = side[1] * k / 4 / unit[1] * unit[1];
+        if (!c->r.height || !c->r.width)
+            return;
+        snprintf(how, sizeof how, "--width %lld --height %lld", (long long)c->r.width, (long long)c->r.height);
+        if (try_near(c, w, c->ranks, how))
+            return;
+    }
+}
+
+/* Nothing fits: what would, the least change first. */
+static xd_status refuse(chooser *c, const xd_search *s, xd_err *e)
+{
+    const xd_candidate *l = least(s);
+    near                w = { .text = "" };
+    xd_engine          *g = c->g;
+    int                 given = xd_parallel_ranks(&c->fixed);
+    char                what[160], how[64], need[16], have[16];
+    if (!l)
+        return e->code;
+    snprintf(what, sizeof what, "%s", l->f.plan.text);
+    bytes_text(l->f.peak, need);
+    bytes_text(c->m.memory, have);
+    if (!c->r.enable_tiling && !c->r.latents_only) {
+        c->r.enable_tiling = 1;
+        try_near(c, &w, c->ranks, "--enable_tiling");
+        c->r.enable_tiling = 0;
+    }
+    if (g->type == XD_F32 && xd_dev_compute(g->dev, XD_BF16) == XD_BF16) {
+        g->type = XD_BF16;
+        try_near(c, &w, c->ranks, "--dtype bf16");
+        g->type = XD_F32;
+    }
+    for (int n = (c->ranks - 1) / given * given, fits = 0; n >= given && !fits; n = n / 2 / given * given) {
+        snprintf(how, sizeof how, "%d rank%s", n, n == 1 ? "" : "s");
+        fits = try_near(c, &w, n, how);
+    }
+    if (w.n < NEAR && !g->model.dit_info.fixed)
+        try_smaller(c, &w);
+    e->msg[0] = 0, e->code = XD_OK;
+    return xd_fail(e, XD_ENOMEM, "none of %d plans of %d ranks fits into the %s of memory that are there: %s "
+                   "takes the least, %s%s%s", s->n, c->ranks, have, what, need,
+                   w.n ? "; what would fit: " : ", and nothing near it fits", w.text);
+}
+
+/* ---- choosing ------------------------------------------------------------------------------- */
+
+/* How far the sums of a plan are from those of one rank. */
+static int order(const xd_candidate *c)
+{
+    const int *n = c->f.plan.deg.n;
+    return 2 * (n[XD_TENSOR] > 1) + (n[XD_RING] > 1) + 4 * c->f.stale;
+}
+
+static const xd_candidate *best(const xd_search *s)
+{
+    const xd_candidate *b = &s->c[0];
+    for (int i = 1; i < s->good; i++)
+        if (s->c[i].f.request_s <= 1.05 * s->c[0].f.request_s && order(&s->c[i]) < order(b))
+            b = &s->c[i];
+    return b;
+}
+
+static void say(const chooser *c, const xd_search *s, const xd_candidate *b, verdict *v)
+{
+    const xd_forecast *f = &b->f;
+    double             rounds = f->rounds;
+    char               of[32];
+    v->foreseen = (xd_foreseen){ f->text_s, rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s),
+                                 rounds * f->decode_s, f->request_s };
+    xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
+    if (s->good == 1)
+        snprintf(of, sizeof of, "the only one");
+    else
+        snprintf(of, sizeof of, "the fastest of %d", s->good);
+    xd_log(XD_LOG_INFO, "plan: %s, %s on %d ranks; predicted %.3g s", f->plan.text, of, c->ranks, f->request_s);
+    for (int i = 0; i < s->n; i++)
+        if (s->c[i].why.code)
+            xd_log(XD_LOG_DEBUG, "not %s: %s", s->c[i].name, s->c[i].why.msg);
+        else
+            xd_log(XD_LOG_DEBUG, "plan %s: %.4g s, %.3g MB", s->c[i].name, s->c[i].f.request_s,
+                   s->c[i].f.peak / 1e6);
+    xd_log(XD_LOG_DEBUG, "chosen in %.1f ms", 1e3 * (xd_now_s() - c->start_s));
+}
+
+static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
+{
+    xd_search s = { 0 };
+    int       bench = c->g->bench;
+    c->start_s = xd_now_s();
+    xd_log_sink(NULL, NULL, 0);         /* every plan would say the same of the request        */
+    c->g->bench = 1;
+    c->g->used = c->g->all;             /* which nothing is sent to: the plans' ranks only count  */
+    take_request(c);
+    xd_status st = check_request(c, e);
+    if (st == XD_OK)
+        st = find_machine(c, hosts, e);
+    if (st == XD_OK) {
+        st = xd_search_plans(&s, c->g, &c->r, &c->fixed, c->ranks, c->stale, &c->m, e);
+        st = st == XD_OK ? st : refuse(c, &s, e);
+    }
+    c->g->bench = bench;
+    c->g->used = NULL;
+    if (st == XD_OK) {
+        const xd_candidate *b = best(&s);
+        say(c, &s, b, v);
+        v->take = numbers(&b->ask);
+        v->chosen = 1;
+    }
+    xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
+    xd_search_free(&s);
+    return st;
+}
+
+static xd_status check_plan(const char *plan, int *stale, xd_err *e)
+{
+    *stale = plan && strcmp(plan, "auto-stale") == 0;
+    if (!plan || *stale || strcmp(plan, "auto") == 0)
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL, "plan is \"%s\"; it can be auto or auto-stale, and degrees are given by "
+                   "themselves", plan);
+}
+
+xd_status xd_choose(xd_engine *g, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,
+                    xd_err *e)
+{
+    const xd_parallel *p = &a->parallel;
+    int                given = xd_parallel_ranks(p), size = g->all->size;
+    int64_t            bytes = sizeof(verdict);
+    verdict            v;
+    *take = *p;
+    g->foreseen = (xd_foreseen){ -1, -1, -1, -1 };
+    memset(&v, 0, sizeof v);
+    chooser c = { .g = g, .a = a, .fixed = *p, .ranks = size / given * given };
+    if (s == XD_OK)
+        s = check_plan(a->plan, &c.stale, e);
+    if (size == 1)
+        return s;
+    v.ask = v.take = numbers(p);
+    if (p->pipefusion_parallel_degree > 1 && !c.stale && !p->num_pipeline_patch)
+        c.fixed.num_pipeline_patch = p->pipefusion_parallel_degree;
+    if (s == XD_OK && g->all->rank == 0 && a->plan && c.ranks > given)
+        s = choose(&c, hosts, &v, e);
+    xd_req q = g->all->ops->bcast(g->all, xd_view(&v, XD_U8, 1, &bytes), 0);
+    if (g->all->ops->wait(g->all, &q, 1) != XD_OK)
+        return s != XD_OK ? s : xd_fail(e, XD_ECOMM, "the choice of a plan was lost between ranks");
+    xd_parallel mine = numbers(p);
+    if (s != XD_OK || !v.chosen || memcmp(&mine, &v.ask, sizeof mine) != 0)
+        return s;
+    xd_parallel t = v.take;
+    t.pipefusion_text = p->pipefusion_text;
+    t.attn_layer_num_for_pp = p->attn_layer_num_for_pp;
+    *take = t;
+    g->foreseen = v.foreseen;
+    return XD_OK;
+}

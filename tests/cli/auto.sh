@@ -1,0 +1,68 @@
+#!/bin/sh
+# auto.sh XDIT ROOT - plans that are chosen: what is said, what is kept, the pixels of one rank, memory
+# before speed, and the same choice on all ranks.
+. "$(dirname "$0")/lib.sh"
+MODEL=$ROOT/tests/golden/alpha
+ask() { try generate --model "$MODEL" --prompt "a red circle" --steps 2 --seed 3 --dtype f32 "$@"; }
+ask -o "$T/one.ppm"
+check "one rank plans nothing" sh -c '[ "$1" = 0 ] && ! printf "%s" "$2" | grep -q plan:' x "$rc" "$err"
+ask --nproc 2 -o "$T/x.ppm"
+if said 'has no MPI|install the package'; then
+    echo "1..0 # SKIP there is no MPI to start several ranks with"
+    exit 0
+fi
+pixels() { tail -c 49152 "$1" >"$1.px"; }
+same() { pixels "$T/one.ppm" && pixels "$T/x.ppm" && cmp "$T/one.ppm.px" "$T/x.ppm.px"; }
+plan_of() { printf '%s\n' "$err" | sed -n 's/^xdit: plan: \([^(,]*[^(, ]\).*/\1/p'; }
+ranks_of() { plan_of | tr -dc '0-9 ' | awk '{ n = 1; for (i = 1; i <= NF; i++) n *= $i; print n }'; }
+check "two ranks say their plan, once" [ "$rc" = 0 -a "$(printf '%s\n' "$err" | grep -c '^xdit: plan: .*, the fastest of 4 on 2 ranks; predicted [0-9.e-]* s$')" = 1 ]
+check "and paint the pixels of one" same
+check "the prediction stands beside the time" said '^xdit: 1 image in .*denoise [0-9.]* \(predicted [0-9.]*\)'
+ask --nproc 4 --ulysses_degree 2 -o "$T/x.ppm"
+check "a degree that is given is kept: $(plan_of)" [ "$rc" = 0 -a "$(ranks_of)" = 4 ] && check "ulysses 2" said 'plan: .*ulysses 2'
+check "with the pixels of one" same
+ask --nproc 3 --guidance_scale 1 -o "$T/x.ppm"
+check "a prime number and one pass: $(plan_of)" [ "$rc" = 0 -a "$(ranks_of)" = 3 ]
+ask --nproc 4 --plan pp2 --json -o "$T/x.png"
+check "pipefusion when asked for: $(plan_of)" said 'plan: .*pipefusion 2 .*2 patches'
+check "the JSON has the plan" sh -c 'printf "%s" "$1" | grep -q "\"plan\": \"$2 (2 patches"' x "$out" "$(plan_of)"
+ask --plan u2r2 -q -o "$T/x.ppm"
+check "a short form starts the ranks it needs" sh -c '[ "$1" = 0 ] && ! printf "%s" "$2" | grep -v "take turns"' x "$rc" "$err"
+ask --nproc 4 --num_images_per_prompt 4 --prompt b -o "$T/d%d.ppm"
+check "eight pictures on four ranks are dealt out: $(plan_of)" said 'plan: data 4'
+check "the first is that of one rank" sh -c 'cp "$1/d1.ppm" "$1/x.ppm"' x "$T" && check "to the pixel" same
+
+g="generate --model $MODEL --prompt a -o $T/x.png"
+refused "a plan that is none" 2 'plan "u2y2" cannot be read at "y2"' $g --plan u2y2
+refused "two numbers of one degree" 2 "has u 2 and --ulysses_degree says 4" $g --ulysses_degree 4 --plan u2
+refused "no plan has these degrees" 2 "needs 6 ranks and 4 are there; what would work" $g --nproc 4 --plan u2r3
+refused "a request that cannot be" 2 "width 33" $g -q --nproc 2 -W 33 --no_resolution_binning
+refused "no such cluster" 2 "no cluster is called small" $g -q --nproc 2 --cluster small
+
+# A machine of our own, whose ranks have BYTES of memory each; tensor halves the weights.
+MODEL=$ROOT/models/demo-pixart
+cluster() {
+    cat >"$T/cluster.json" <<END
+{ "name": "of our own", "hosts": 1, "ranks_per_host": 2, "threads_per_rank": 1, "memory": $1,
+  "shared_weights": false,
+  "f32": { "gemm_flops": 5e10, "gemm_half_rows": 4, "attention_flops_64": 4e10, "attention_flops_128": 4e10,
+           "attention_half_keys": 24, "convolution_flops": 4e10, "memory_bandwidth": 7e9, "call_seconds": 4e-6 },
+  "inside": { "latency_seconds": 3e-6, "bandwidth": 4e9, "overlap": 0 } }
+END
+}
+# Bytes that each of the plans of two ranks needs.
+peaks() {
+    try plan --model "$MODEL" --world 2 --exact --json --dtype f32 --steps 2 --cluster "$T/cluster.json"
+    printf '%s' "$out" | tr '{' '\n' | sed -n 's/.*"plan": "\([a-z0-9]*\)".*"peak": \([0-9]*\),.*/\2 \1/p' | sort -n
+}
+cluster 80000000000
+set -- $(peaks)
+check "plans of two ranks: $*" [ $# = 8 -a "$1" -lt "$3" -a "$2" = tp2vae ]
+least=$1 name=$2
+cluster $((least / 100 * 102))
+ask --nproc 2 -v --cluster "$T/cluster.json" -o "$T/x.ppm"
+check "memory decides before speed: $name alone fits" said "plan $name: " && check "is the only one" said 'plan: .*, the only one on 2 ranks'
+cluster $((least / 100 * 95))
+refused "nothing fits" 1 "none of 4 plans of 2 ranks fits into the [0-9.]* MB .*takes the least, [0-9.]* MB; what would fit: .*--width" \
+    $g -q --model "$MODEL" --nproc 2 --dtype f32 --steps 2 --cluster "$T/cluster.json"
+done_testing
