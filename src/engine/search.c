@@ -87,6 +87,8 @@ static void name_it(xd_candidate *c)
 
 /* ---- all plans ------------------------------------------------------------------------------ */
 
+enum { MOST = 128, MOST_ONE = 1024 };   /* ranks: of a search, of a plan                        */
+
 typedef struct hunt {
     xd_search         *s;
     xd_engine         *g;
@@ -180,6 +182,9 @@ xd_status xd_search_plans(xd_search *s, xd_engine *g, const xd_request *r, const
 {
     hunt h = { s, g, r, fixed, m, ranks, stale, 0 };
     memset(s, 0, sizeof *s);
+    if (ranks > MOST_ONE || (ranks > MOST && xd_parallel_ranks(fixed) != ranks))
+        return xd_fail(e, XD_EINVAL, "all plans of %d ranks are too many to look at: up to %d can be, or up to %d "
+                       "when degrees are given for all of them", ranks, MOST, MOST_ONE);
     factor(&h, *fixed, 0, ranks);
     if (h.failed)
         return xd_fail(e, XD_ENOMEM, "no memory for the plans of %d ranks", ranks);

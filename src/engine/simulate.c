@@ -31,6 +31,7 @@ typedef struct team {           /* a group as one of its ranks sees it          
 typedef struct stretch { char what; double from, to; } stretch;
 typedef struct open_message {   /* busy: seconds that the rank had computed when it began        */
     int group, peer; ev_kind what; int64_t seq; double gone, busy;
+    int begun;                  /* members before it have begun                                */
 } open_message;
 
 typedef struct script {
@@ -41,6 +42,7 @@ typedef struct script {
     int64_t *pool, npool, poolcap;
     open_message *message;      /* [messages + 1] by number                                    */
     int64_t  nmessage;
+    int      for_whom;          /* it waits for, when it must                                  */
     double   t, slowed;         /* seconds of computing that messages have slowed down          */
     double  *mark;              /* [nmark]: when                                               */
     int      nmark;
@@ -320,7 +322,7 @@ static void begin(xd_play *p, int r, const event *ev)
     team         *t = &s->team[ev->group];
     open_message *m = &s->message[ev->number];
     const int    *who = p->member + t->at * p->n;
-    *m = (open_message){ ev->group, ev->peer, ev->what, 0, s->t, s->lane.busy_s };
+    *m = (open_message){ ev->group, ev->peer, ev->what, 0, s->t, s->lane.busy_s, 0 };
     if (ev->what == EV_RECEIVES) {
         m->seq = t->got[ev->peer]++;
     } else if (ev->what == EV_SENDS) {
@@ -351,12 +353,26 @@ static double slowed(script *s, const open_message *m, const news *n)
     return beside * n->lost;
 }
 
+/* Has everything begun that a message of rank r waits for? If not, s->for_whom is who must. */
+static int has_begun(const xd_play *p, script *s, open_message *m, const team *t, int from, int last)
+{
+    for (int a = from > m->begun ? from : m->begun; a <= last; a++) {
+        int at = m->what == EV_MEETS ? a : t->rank;
+        if (!arrived(p, key_of(t->at, a, at, m->what, m->seq))) {
+            m->begun = a;
+            s->for_whom = p->member[t->at * p->n + a];
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* 0: something that this rank waits for has not begun. */
 static int end(xd_play *p, int r, const event *ev)
 {
-    script             *s = &p->s[r];
-    const open_message *m = &s->message[ev->number];
-    const team         *t = &s->team[m->group];
+    script       *s = &p->s[r];
+    open_message *m = &s->message[ev->number];
+    const team   *t = &s->team[m->group];
     news                all = { INFINITY, 0, m->gone, 0 };
     int                 from = m->what == EV_MEETS ? 0 : m->peer;
     int                 last = m->what == EV_MEETS ? t->size - 1 : m->peer;
@@ -364,12 +380,10 @@ static int end(xd_play *p, int r, const event *ev)
         spend(p, s, 'w', m->gone);
         return 1;
     }
+    if (!has_begun(p, s, m, t, from, last))
+        return 0;
     for (int a = from; a <= last; a++) {
         const slot *in = arrived(p, key_of(t->at, a, t->rank, m->what, m->seq));
-        if (m->what == EV_MEETS && !arrived(p, key_of(t->at, a, a, EV_MEETS, m->seq)))
-            return 0;
-        if (m->what == EV_RECEIVES && !in)
-            return 0;
         if (!in || (m->what == EV_MEETS && a == t->rank))
             continue;
         all = (news){ fmin(all.start, in->n.start), fmax(all.takes, in->n.takes),
@@ -414,34 +428,53 @@ static int prepare(xd_play *p)
     return find_teams(p);
 }
 
+/* Everybody's turns, the earliest first. wake: [n], when each goes on, INFINITY: it has ended or waits;
+ * rests: [n], whom it waits for, or -1. 0: some wait for each other. */
+static int take_turns(xd_play *p, double *wake, int *rests)
+{
+    for (int r = 0; r < p->n; r++) {
+        wake[r] = p->s[r].nev ? p->s[r].t : INFINITY;
+        rests[r] = -1;
+    }
+    while (!p->failed) {
+        int best = 0, left = 0;
+        for (int r = 1; r < p->n; r++)
+            best = wake[r] < wake[best] ? r : best;
+        script *s = &p->s[best];
+        if (wake[best] == INFINITY) {
+            for (int r = 0; r < p->n; r++)
+                left |= p->s[r].next < p->s[r].nev;
+            return !left;
+        }
+        if (!go_on(p, best)) {
+            rests[best] = s->for_whom;
+            wake[best] = INFINITY;
+            continue;
+        }
+        wake[best] = s->next < s->nev ? s->t : INFINITY;
+        for (int r = 0; r < p->n; r++)
+            if (rests[r] == best) {
+                rests[r] = -1;
+                wake[r] = p->s[r].t;
+            }
+    }
+    return 1;
+}
+
 xd_status xd_play_run(xd_play *p, xd_lane *lane, xd_err *e)
 {
-    char *rests = calloc((size_t)p->n, 1);
-    if (!rests || p->failed || !prepare(p))
+    int    *rests = calloc((size_t)p->n, sizeof *rests), live = 1;
+    double *wake = calloc((size_t)p->n, sizeof *wake);
+    if (!rests || !wake || p->failed || !prepare(p))
         p->failed = 1;
-    for (int left = 1; left && !p->failed;) {
-        int best = -1;
-        left = 0;
-        for (int r = 0; r < p->n; r++) {
-            int more = p->s[r].next < p->s[r].nev;
-            left |= more;
-            if (more && !rests[r] && (best < 0 || p->s[r].t < p->s[best].t))
-                best = r;
-        }
-        if (left && best < 0) {
-            free(rests);
-            return xd_fail(e, XD_EINVAL, "the ranks of this plan would wait for each other for ever");
-        }
-        if (best < 0)
-            continue;
-        if (!go_on(p, best))
-            rests[best] = 1;
-        else
-            memset(rests, 0, (size_t)p->n);
-    }
+    else
+        live = take_turns(p, wake, rests);
     free(rests);
+    free(wake);
     if (p->failed)
         return xd_fail(e, XD_ENOMEM, "no memory to play %d ranks", p->n);
+    if (!live)
+        return xd_fail(e, XD_EINVAL, "the ranks of this plan would wait for each other for ever");
     for (int r = 0; r < p->n; r++) {
         lane[r] = p->s[r].lane;
         lane[r].end_s = p->s[r].t;
