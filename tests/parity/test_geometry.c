@@ -107,6 +107,8 @@ static int paint(const plan *q, const char *what, video *out)
     int ok = xd_open_with(&g, &a, 0, &e) == XD_OK && xd_generate(g, &r, &res, &e) == XD_OK;
     if (!ok && rank == 0)
         fail(what, e.msg);
+    if (ok && rank == 0 && xd_ranks(g) != xd_parallel_ranks(&q->p))
+        fail(what, "another number of ranks took part");
     if (ok && rank == 0) {
         const xd_image *im = xd_result_image(res, 0);
         const float    *lat = xd_result_lat(res, 0, &out->nlat);
