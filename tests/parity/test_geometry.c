@@ -23,7 +23,9 @@
 
 enum { TEXT = 226, MOST = 16 };
 
-static const double limit = 1e-5, stale = 1e-4;    /* stale plans must be as far from exact ones */
+/* Latents of stale steps differ from exact ones: by 0.02 to 0.11 here, by 0.6 and more when patches take
+ * the noise of a step or the picture beside the latents from the rows of others. */
+static const double limit = 1e-5, nearest = 1e-4, farthest = 0.2;
 
 typedef struct video {
     float   *lat;
@@ -190,8 +192,11 @@ static const video *reference(const plan *q, const char *what)
         exit(1);
     if (rank == 0)
         printf("# reference of %s: %lld numbers, %.1f s\n", what, (long long)v->nlat, xd_now_s() - begin_s);
-    if (rank == 0 && exact && !(gap(exact, v) > stale))
-        fail(what, "the reference with stale steps is that of exact ones");
+    double far = rank == 0 && exact ? gap(exact, v) : 0;
+    if (far > 0)
+        printf("# stale steps: %.2g of the largest value from exact ones\n", far);
+    if (rank == 0 && exact && !(far > nearest && far < farthest))
+        fail(what, "the reference with stale steps is that of exact ones, or something else altogether");
     return v;
 }
 
