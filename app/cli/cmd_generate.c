@@ -22,7 +22,7 @@
 #include "cli/stop.h"
 
 typedef struct own {            /* options of the program, not of the request                  */
-    const char  *model, *output, *dtype, *device, *prompt_file, *trace, *plan, *cluster;
+    const char  *model, *output, *dtype, *device, *prompt_file, *trace, *plan, *cluster, *balance;
     const char  *transformer, *vae, *clip_l, *clip_g, *t5xxl;  /* weights of components         */
     xd_opt_texts prompts, loras;
     int          threads, nproc, quiet, verbose, json, no_t5;
@@ -63,6 +63,8 @@ static const xd_option own_rows[] = {
       "that are kept, as u2r2pp2cfg2 (default: auto)" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "FILE",
       "what `xdit probe` measured, to plan with (default: a quick guess at this machine)" },
+    { "balance", XD_OPT_TEXT, AT(balance), 0, 0, "even measured", "HOW",
+      "shares of the ranks: even, or by their speed in a short test (default: even)" },
     { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL,
       "do without the T5 text encoder where the model can (Stable Diffusion 3)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
@@ -333,7 +335,8 @@ static xd_open_args open_args(task *t)
                        .trace = o->trace, .no_t5 = o->no_t5, .transformer = o->transformer,
                        .vae = o->vae, .clip_l = o->clip_l, .clip_g = o->clip_g, .t5xxl = o->t5xxl,
                        .loras = t->loras.v, .nloras = t->loras.n, .plan = o->plan ? o->plan : "auto",
-                       .plan_for = &t->request, .cluster = o->cluster };
+                       .plan_for = &t->request, .cluster = o->cluster,
+                       .balance = o->balance };
     a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
     return a;
 }
@@ -430,7 +433,7 @@ static void help(FILE *f)
         { "How to paint", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                           "no_resolution_binning" },
         { "This machine", "dtype threads device enable_tiling enable_slicing" },
-        { "Several ranks", "nproc plan cluster ulysses_degree ring_degree pipefusion_parallel_degree "
+        { "Several ranks", "nproc plan cluster balance ulysses_degree ring_degree pipefusion_parallel_degree "
                            "tensor_parallel_degree data_parallel_degree use_cfg_parallel "
                            "text_tensor_parallel_degree use_parallel_vae num_pipeline_patch warmup_steps "
                            "attn_layer_num_for_pp use_displaced_patches" },

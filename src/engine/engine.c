@@ -1,5 +1,6 @@
 /* engine.c - opening an engine, and the rooms of a request in their order */
 #include "engine/engine.h"
+#include "engine/balance.h"
 #include "engine/kin.h"
 #include "engine/lora.h"
 #include "engine/ranks.h"
@@ -42,6 +43,8 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_e
     if (s == XD_OK)
         s = xd_dev_open_count(&g->count, g->dev, e);
     if (s == XD_OK)
+        s = xd_slow_dev(&g->dev, g->all->rank, e);
+    if (s == XD_OK)
         s = take_dtype(g, a->dtype, e);
     if (s == XD_OK)
         s = xd_trace_dev(g->trace, &g->dev, e);
@@ -62,11 +65,14 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     xd_log_sink(a->log, a->cookie, a->log_level);
     if (a->threads < 0 || a->threads > 4096)
         return xd_fail(e, XD_EINVAL, "threads is %d; it must be from 1 to 4096", a->threads);
+    if (a->balance && strcmp(a->balance, "even") != 0 && strcmp(a->balance, "measured") != 0)
+        return xd_fail(e, XD_EINVAL, "balance is \"%s\"; it can be one of: even measured", a->balance);
     xd_engine *g = calloc(1, sizeof *g);
     if (!g)
         return xd_fail(e, XD_ENOMEM, "no memory for an engine");
     g->keep = a->keep;
     g->bench = (how & XD_FOR_BENCH) != 0;
+    g->balanced = a->balance && strcmp(a->balance, "measured") == 0;
     xd_err    mine = { .rank = -1 };
     xd_status s = a->trace ? xd_trace_open(&g->trace, a->trace, &mine) : XD_OK;
     if (s == XD_OK)
@@ -382,6 +388,8 @@ static xd_status prepare(xd_job *j, xd_words *w, xd_need *need, xd_status s, xd_
         s = xd_words_open(w, j, e);
     if (s == XD_OK)
         s = xd_ranks_stages(j, e);
+    if (s == XD_OK)
+        xd_balance_say(j);
     s = xd_ranks_agree(j->g, s, e);
     if (s == XD_OK)
         s = xd_memory_plan(j, w, need, e);

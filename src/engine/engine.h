@@ -40,6 +40,8 @@ struct xd_engine {
     uint64_t     hash;          /* of the model                                                */
     xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
     xd_foreseen  foreseen;
+    int          balanced;      /* shares follow measured speeds                               */
+    struct xd_balance *balance; /* these; NULL: even                                           */
 };
 
 /* How an engine is opened: its weights are those of the files, else random; this rank works by

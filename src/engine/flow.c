@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "engine/balance.h"
 #include "engine/ranks.h"
 #include "exec/op.h"
 
@@ -221,6 +222,7 @@ void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo
     f->lay = j->lay;
     f->lay.npatch = f->plan->npatch;
     f->lay.nsp = topo->deg.n[XD_ULYSSES] * topo->deg.n[XD_RING];
+    xd_balance_tokens(j->g->balance, &f->lay);
     for (int p = 0; p < j->npass; p++) {
         int64_t n = j->g->model.dit_info.txt_flows ? cond[p].tok.d[0] : 0;
         f->cond[p] = cond[p];

@@ -211,32 +211,37 @@ int xd_plan_exact(const xd_plan *p)
     return p->warmup > 1 ? p->warmup : 1;
 }
 
-/* Can every stage stay within `limit`? Fills cut greedily. */
-static int fits(const double *cost, int n, int stages, double head, double tail, double limit,
-                int *cut)
+/* Can every stage stay within `limit` seconds? Fills cut greedily. */
+static int fits(const double *cost, int n, int stages, double head, double tail, const double *speed,
+                double limit, int *cut)
 {
     int at = 0;
     for (int s = 0; s < stages; s++) {
         double sum = (s == 0 ? head : 0) + (s == stages - 1 ? tail : 0);
         cut[s] = at;
-        while (at < n && sum + cost[at] <= limit)
+        double most = speed ? limit * speed[s] : limit;
+        while (at < n && sum + cost[at] <= most)
             sum += cost[at++];
     }
     cut[stages] = n;
     return at == n;
 }
 
-void xd_plan_balance(const double *cost, int n, int stages, double head, double tail, int *cut)
+void xd_plan_balance(const double *cost, int n, int stages, double head, double tail, const double *speed,
+                     int *cut)
 {
-    double low = 0, high = head + tail;
+    double low = 0, high = head + tail, slowest = 1;
     for (int i = 0; i < n; i++)
         high += cost[i];
+    for (int i = 0; i < stages && speed; i++)
+        slowest = speed[i] < slowest ? speed[i] : slowest;
+    high /= slowest;
     for (int i = 0; i < 100; i++) {
         double mid = (low + high) / 2;
-        if (fits(cost, n, stages, head, tail, mid, cut))
+        if (fits(cost, n, stages, head, tail, speed, mid, cut))
             high = mid;
         else
             low = mid;
     }
-    fits(cost, n, stages, head, tail, high * (1 + 1e-12), cut);
+    fits(cost, n, stages, head, tail, speed, high * (1 + 1e-12), cut);
 }

@@ -28,8 +28,10 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
 /* Steps below this one are exact. */
 int xd_plan_exact(const xd_plan *p);
 
-/* Cuts n blocks into `stages` runs so that the dearest is as cheap as can be: stage i runs
- * [cut[i], cut[i + 1]). `head` and `tail` are what the first and last stage do besides. */
-void xd_plan_balance(const double *cost, int n, int stages, double head, double tail, int *cut);
+/* Cuts n blocks into `stages` runs so that the slowest is as fast as can be: stage i runs
+ * [cut[i], cut[i + 1]) at speed[i] (NULL: all at the same). `head` and `tail` are what the first and last
+ * stage do besides. */
+void xd_plan_balance(const double *cost, int n, int stages, double head, double tail, const double *speed,
+                     int *cut);
 
 #endif

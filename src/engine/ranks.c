@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/par.h"
+#include "engine/balance.h"
 #include "engine/choose.h"
 #include "exec/op.h"
 
@@ -20,6 +21,7 @@ typedef struct hello { char version[32], host[96]; } hello;
 
 typedef struct card {           /* what else must be the same on all ranks                     */
     xd_plan  plan;
+    int64_t  balanced;
     char     dtype[16];
     uint64_t model, traced;
 } card;
@@ -81,7 +83,7 @@ static xd_status greet(xd_comm *c, hello **said, xd_err *e)
 /* All cards must equal rank 0's; the sentence names the first rank that differs. */
 static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
 {
-    card  mine = { .plan = g->plan, .model = g->hash, .traced = g->trace != NULL };
+    card  mine = { .plan = g->plan, .balanced = g->balanced, .model = g->hash, .traced = g->trace != NULL };
     void *all;
     snprintf(mine.dtype, sizeof mine.dtype, "%s", xd_dtype_name(g->type));
     xd_status   s = collect(g->all, &mine, sizeof mine, &all, e);
@@ -100,9 +102,10 @@ static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
             s = xd_fail(e, XD_EINVAL, "rank %d on host %s computes in %s and rank 0 on host %s in "
                         "%s: say which with --dtype", i, h[i].host, cards[i].dtype, h[0].host,
                         cards[0].dtype);
-        else if (cards[i].traced != cards[0].traced)
-            s = xd_fail(e, XD_EINVAL, "rank %d on host %s and rank 0 on host %s differ in --trace: all "
-                        "ranks need the same flags", i, h[i].host, h[0].host);
+        else if (cards[i].traced != cards[0].traced || cards[i].balanced != cards[0].balanced)
+            s = xd_fail(e, XD_EINVAL, "rank %d on host %s and rank 0 on host %s differ in --%s: all "
+                        "ranks need the same flags", i, h[i].host, h[0].host,
+                        cards[i].traced != cards[0].traced ? "trace" : "balance");
     }
     free(all);
     return known(s, e);
@@ -243,12 +246,15 @@ xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err
                g->plan.deg.n[XD_PIPE], d->nlayers);
     g->model.dit.tp = T;
     g->model.dit.tp_at = g->idle ? 0 : g->topo.at[XD_TENSOR];
-    return XD_OK;
+    if (!g->balanced || n == 1)
+        return XD_OK;
+    return xd_ranks_agree_in(g->all, g->all->rank, g->idle ? XD_OK : xd_balance_open(g, e), e);
 }
 
 void xd_ranks_close(xd_engine *g)
 {
     xd_alarm_close(&g->alarm);
+    xd_balance_close(&g->balance);
     xd_comm_close(&g->text);
     xd_comm_close(&g->count_text);
     xd_topo_close(&g->topo);
@@ -388,7 +394,7 @@ xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
     xd_part_stage(p, 0, n);
     xd_status s = costs(j, cost, &head, &tail, e);
     if (s == XD_OK)
-        xd_plan_balance(cost, n, P, head, tail, cut);
+        xd_plan_balance(cost, n, P, head, tail, xd_balance_stages(g->balance), cut);
     free(cost);
     return s;
 }

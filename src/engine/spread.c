@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/balance.h"
 #include "engine/ranks.h"
 #include "exec/op.h"
 
@@ -94,6 +95,7 @@ int xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j)
     s->tiled = j->r->enable_tiling && xd_vae_tiles(v, h, w) > 1;
     s->bands = s->tiled ? 1 : ranks;    /* one tile is the plain call: its rows can be cut      */
     s->lay = (xd_layout){ .len = { h }, .grid = { 1, h, w }, .npatch = 1, .nsp = s->bands };
+    xd_balance_rows(g->balance, &s->lay);
     x->lay = &s->lay;
     x->sp = s->bands > 1 ? s->c->rank : 0;
     s->own = xd_own(&s->lay, XD_IMG, 0, x->sp);

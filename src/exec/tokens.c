@@ -7,12 +7,20 @@ xd_span xd_cut(xd_span whole, int i, int n)
     return (xd_span){ whole.start + a, b - a };
 }
 
+xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at)
+{
+    if (!at)
+        return xd_cut(whole, i, n);
+    int64_t a = whole.n * at[i] / at[n], b = whole.n * at[i + 1] / at[n];
+    return (xd_span){ whole.start + a, b - a };
+}
+
 xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp)
 {
     xd_span all = { 0, l->len[s] };
     if (s == XD_TXT)            /* text is part of one patch */
-        return patch == l->txt_patch ? xd_cut(all, sp, l->nsp) : (xd_span){ 0, 0 };
-    return xd_cut(xd_cut(all, patch, l->npatch), sp, l->nsp);
+        return patch == l->txt_patch ? xd_cut_at(all, sp, l->nsp, l->share) : (xd_span){ 0, 0 };
+    return xd_cut_at(xd_cut(all, patch, l->npatch), sp, l->nsp, l->share);
 }
 
 int64_t xd_own_rows(const xd_layout *l, int patch, int sp)

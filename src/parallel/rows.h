@@ -24,7 +24,8 @@ static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
 /* Heads that my Ulysses rank computes of those of my tensor rank. */
 static inline int64_t xd_my_heads(const xd_link_args *a)
 {
-    return xd_cut((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES]).n;
+    return xd_cut_at((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES],
+                     a->lay->heads).n;
 }
 
 /* Passes of a step that this cfg rank runs, and the place of one of them among those. */

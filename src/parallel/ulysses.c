@@ -18,6 +18,7 @@ extern const xd_link xd_link_ulysses;
 typedef struct ulysses {
     xd_mix         mix;
     const xd_topo *topo;
+    const int64_t *heads;       /* of the layout                                               */
     xd_dev        *dev;
     xd_kv         *seg;         /* [npatch * streams * U]                                      */
     xd_tensor     *give, *get;  /* [U]                                                         */
@@ -32,7 +33,7 @@ static int64_t rows_of(const xd_exec *x, const ulysses *s, int u)
 
 static xd_span heads_of(const ulysses *s, int64_t H, int u)
 {
-    return xd_cut((xd_span){ 0, H }, u, s->topo->deg.n[XD_ULYSSES]);
+    return xd_cut_at((xd_span){ 0, H }, u, s->topo->deg.n[XD_ULYSSES], s->heads);
 }
 
 /* [B=1,n,H,D] -> rows and heads of it, as [n',H',D]. */
@@ -166,6 +167,7 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
         return xd_fail(e, XD_ENOMEM, "ulysses: no memory");
     s->mix = (xd_mix){ .name = "ulysses", .attn = attn, .next = next, .priv = s };
     s->topo = a->topo;
+    s->heads = a->lay->heads;
     s->dev = a->dev;
     s->seg = calloc((size_t)(a->lay->npatch * XD_NSTREAMS * U), sizeof *s->seg);
     s->give = calloc((size_t)U, sizeof *s->give);
