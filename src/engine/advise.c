@@ -72,7 +72,8 @@ static void say_table(const adviser *v)
         say(v, "~ uses keys and values of the step before: the picture is close to that of one rank, not the same");
     if (v->s.good < v->s.n && !v->a->all)
         say(v, "%d plans cannot be (--all tells why)", v->s.n - v->s.good);
-    say(v, "best: %s", v->s.c[0].flags[0] ? v->s.c[0].flags : "one rank");
+    if (v->s.good)
+        say(v, "best: %s", v->s.c[0].flags[0] ? v->s.c[0].flags : "one rank");
 }
 
 /* ---- one plan ------------------------------------------------------------------------------- */
@@ -159,7 +160,8 @@ static void json_ranks(xd_text_buf *b, const xd_forecast *f)
         xd_buf_add(b, "%s{\"text\": %zu, \"text_tmp\": %zu, \"transformer\": %zu, \"transformer_tmp\": %zu, "
                    "\"vae\": %zu, \"vae_tmp\": %zu, \"peak\": %zu, \"busy_s\": %.6g, \"wait_s\": %.6g, "
                    "\"sent_a_step\": %.0f}", r ? ", " : "", k->need.text, k->need.text_tmp, k->need.dit,
-                   k->need.dit_tmp + k->need.links, k->need.vae, k->need.vae_tmp, k->need.peak, k->busy_s, k->wait_s, k->sent);
+                   k->need.dit_tmp + k->need.links, k->need.vae, k->need.vae_tmp, k->need.peak, k->busy_s,
+                   k->wait_s, k->sent);
     }
     xd_buf_add(b, "]");
 }

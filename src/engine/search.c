@@ -168,10 +168,13 @@ static double score(const xd_candidate *c)
     return c->why.code ? 1e300 : c->f.request_s;
 }
 
-/* Equal times: fewer bytes first. */
+/* Equal times: fewer bytes first. Of those that do not fit, that which needs least. */
 static int faster(const void *a, const void *b)
 {
     const xd_candidate *p = a, *q = b;
+    int                 low = p->why.code == XD_ENOMEM, also = q->why.code == XD_ENOMEM;
+    if (p->why.code && q->why.code && (low != also || (low && p->f.peak != q->f.peak)))
+        return low != also ? also - low : p->f.peak < q->f.peak ? -1 : 1;
     if (score(p) != score(q))
         return score(p) < score(q) ? -1 : 1;
     return (p->f.sent > q->f.sent) - (p->f.sent < q->f.sent);
