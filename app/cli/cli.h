@@ -15,7 +15,7 @@ typedef struct xd_command {
     void      (*help)(FILE *f);
 } xd_command;
 
-extern const xd_command xd_cmd_generate, xd_cmd_plan, xd_cmd_inspect, xd_cmd_bench,
+extern const xd_command xd_cmd_generate, xd_cmd_plan, xd_cmd_inspect, xd_cmd_bench, xd_cmd_probe,
                         xd_cmd_doctor, xd_cmd_from_xdit;
 
 int  xd_cli_exit(xd_status s, const xd_err *e); /* says the error; the exit code               */

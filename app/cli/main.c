@@ -11,7 +11,7 @@
 #include "cli/opt.h"
 
 static const xd_command *const commands[] = { &xd_cmd_generate, &xd_cmd_plan, &xd_cmd_inspect, &xd_cmd_bench,
-                                             &xd_cmd_doctor, &xd_cmd_from_xdit };
+                                             &xd_cmd_probe, &xd_cmd_doctor, &xd_cmd_from_xdit };
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
 
 int xd_cli_exit(xd_status s, const xd_err *e)

@@ -321,6 +321,19 @@ typedef struct xd_advise_args {           /* start with {0}                     
 } xd_advise_args;
 /* Says what every plan would take: seconds, memory of every rank, bytes sent. Nothing is loaded. */
 XD_API xd_status xd_advise(const xd_advise_args *a, xd_err *e);
+
+typedef struct xd_probe_args {          /* start with {0}                                    */
+    int         threads;        /* per rank; 0: this rank's share of the cores of its host       */
+    const char *output;         /* a file for `xd_advise_args.cluster`, "-": a line; NULL: where plans for
+                                   this machine look for it, below $XDG_CACHE_HOME or ~/.cache   */
+    void      (*line)(void *cookie, const char *line);  /* the file's name, or what it would hold */
+    void       *cookie;
+    int         log_level;
+    void      (*log)(void *cookie, int level, const char *line);
+} xd_probe_args;
+/* Measures how fast the ranks that are there compute and speak, in a few seconds, and writes it down.
+ * Collective over the ranks that were launched; rank 0 writes and gets the line. */
+XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
 /* Reads "u2r2pp2cfg2" (u, r, pp, tp, cfg, dp, patch, warm, text, vae) into the degrees that it names;
  * XD_EINVAL when one is there already with another number. */
 XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);

@@ -9,6 +9,13 @@
 
 #include <stdlib.h>
 
+enum { LATER = 8 };
+
+typedef struct second {         /* of an all-reduce: `number` is told, then each gets `bytes` of mine */
+    xd_comm *c;
+    int64_t  number, bytes;
+} second;
+
 typedef struct tally {          /* shared by a world and its groups                            */
     xd_traffic traffic;
     xd_err     err;
@@ -16,6 +23,7 @@ typedef struct tally {          /* shared by a world and its groups             
     const xd_recorder *rec;     /* NULL: nobody listens                                        */
     int64_t    begun;           /* messages                                                    */
     int64_t   *to;              /* [size of the world]: bytes of a collective                   */
+    second     later[LATER];    /* all-reduces whose second half is to come                     */
 } tally;
 
 typedef struct counter {        /* the communicator comes first: a pointer to it is one to this */
@@ -86,22 +94,32 @@ static xd_req met(xd_comm *c)
     return c->size > 1 ? begun(c, XD_MEETS, -1, of(c)->y->to) : (xd_req){ 0 };
 }
 
+/* In pieces it is two calls, of which the second follows when the first has ended: when it is waited for,
+ * as far as this can tell. */
 static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
+    tally  *y = of(c)->y;
     int64_t n = xd_comm_elems(io), from = xd_piece(n, c->rank, c->size);
     int64_t mine = xd_piece(n, c->rank + 1, c->size) - from;
     size_t  es = xd_dtype_size(io.type);
+    int     direct = xd_reduce_direct(xd_comm_bytes(io), c->size);
     (void)op;
     start(c);
-    for (int r = 0; r < c->size; r++) {
-        if (xd_reduce_direct(xd_comm_bytes(io), c->size)) {
-            add(c, r, xd_comm_bytes(io));
-            continue;
+    for (int r = 0; r < c->size; r++)
+        add(c, r, direct ? xd_comm_bytes(io)
+                         : (size_t)(xd_piece(n, r + 1, c->size) - xd_piece(n, r, c->size)) * es);
+    xd_req q = met(c);
+    for (int i = 0; i < LATER && q.tag && !direct; i++)
+        if (!y->later[i].number) {
+            y->later[i] = (second){ c, q.tag, mine * (int64_t)es };
+            break;
         }
-        add(c, r, (size_t)(xd_piece(n, r + 1, c->size) - xd_piece(n, r, c->size)) * es);
-        add(c, r, (size_t)mine * es);
-    }
-    return met(c);
+    for (int r = 0; r < c->size && !direct; r++)
+        if (mine && r != c->rank) {
+            c->traffic->bytes += mine * (int64_t)es;
+            c->traffic->messages++;
+        }
+    return q;
 }
 
 static xd_req count_bcast(xd_comm *c, xd_tensor io, int root)
@@ -147,12 +165,28 @@ static xd_req count_recv(xd_comm *c, xd_tensor t, int from)
     return from == c->rank || !bytes ? (xd_req){ 0 } : begun(c, XD_RECEIVES, from, &bytes);
 }
 
+static void tell_second(tally *y, int64_t number)
+{
+    for (int i = 0; i < LATER; i++) {
+        second s = y->later[i];
+        if (s.number != number)
+            continue;
+        y->later[i].number = 0;
+        for (int r = 0; r < s.c->size; r++)
+            y->to[r] = r == s.c->rank ? 0 : s.bytes;
+        y->rec->end(y->rec->cookie, met(s.c).tag);
+    }
+}
+
 static xd_status count_wait(xd_comm *c, xd_req *r, int n)
 {
-    const xd_recorder *rec = of(c)->y->rec;
+    tally            *y = of(c)->y;
+    const xd_recorder *rec = y->rec;
     for (int i = 0; i < n; i++) {
-        if (rec && r[i].tag)
+        if (rec && r[i].tag) {
             rec->end(rec->cookie, r[i].tag);
+            tell_second(y, r[i].tag);
+        }
         r[i] = (xd_req){ 0 };
     }
     return XD_OK;

@@ -52,22 +52,9 @@ static xd_parallel numbers(const xd_parallel *a)
 
 /* ---- the machine and the request ------------------------------------------------------------- */
 
-/* More ranks than cores take turns. */
-static void take_turns(xd_machine *m, int ranks, int cores)
-{
-    double k = (double)ranks * m->threads / (cores > 0 ? cores : 1);
-    if (k <= 1)
-        return;
-    for (int i = 0; i < 2; i++) {
-        xd_rates *r = i ? &m->bf16 : &m->f32;
-        r->gemm /= k, r->attn[0] /= k, r->attn[1] /= k, r->conv /= k, r->bytes /= k, r->call_s *= k;
-    }
-    m->alone *= k;
-}
-
 static xd_status find_machine(chooser *c, int hosts, xd_err *e)
 {
-    int       ranks, cores, all = c->g->all->size;
+    int       all = c->g->all->size;
     xd_status s;
     if (c->a->cluster) {
         s = xd_machine_read(&c->m, c->a->cluster, e);
@@ -78,8 +65,6 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
     }
     s = xd_machine_here(&c->m, c->g->dev, (all + hosts - 1) / hosts, xd_par_threads(), e);
     c->m.hosts = hosts;
-    xd_comm_share(&ranks, &cores);
-    take_turns(&c->m, ranks, cores);
     return s;
 }
 

@@ -228,6 +228,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     if (st != XD_OK)
         return st;
     text_rows(s, rows);
+    xd_reckoner_weights(s->rk, (double)p->packed);
     for (int i = 0; i < s->job.npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, rows[i], d->text_dim);
         if (d->pooled_dim)
@@ -340,6 +341,7 @@ static xd_status text_rank(seer *s, int me, xd_err *e)
         size_t most = 0, tmp;
         if (!g->model.has_text[k])
             continue;
+        xd_reckoner_weights(s->rk, (double)g->model.text[k].packed);
         if (g->count_text && xd_ranks_agree_in(g->count_text, me, XD_OK, e) != XD_OK)
             return e->code;
         for (int i = 0; i < texts(s); i++) {
@@ -382,6 +384,7 @@ static xd_status decode(seer *s, xd_err *e)
         if (st != XD_OK || !xd_light_here(&s->job) || s->r->latents_only)
             continue;
         int64_t before = sent(s);
+        xd_reckoner_weights(s->rk, (double)s->g->model.vae.packed);
         st = xd_light_count(&s->job, &n->vae_tmp, e);
         n->vae = s->g->model.vae.packed;
         s->f->rank[r].sent_all += (double)(sent(s) - before) * pictures(s);

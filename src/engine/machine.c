@@ -17,6 +17,11 @@ static const xd_field rate_fields[] = {
     { "convolution_flops", AT(xd_rates, conv), 'd', 0, NULL },
     { "memory_bandwidth", AT(xd_rates, bytes), 'd', 0, NULL },
     { "call_seconds", AT(xd_rates, call_s), 'd', 0, NULL },
+    { "norm_bandwidth", AT(xd_rates, norm), 'd', 0, NULL },
+    { "group_norm_bandwidth", AT(xd_rates, gnorm), 'd', 0, NULL },
+    { "activation_bandwidth", AT(xd_rates, act), 'd', 0, NULL },
+    { "weight_bandwidth", AT(xd_rates, weights), 'd', 0, NULL },
+    { "attention_half_queries", AT(xd_rates, attn_rows), 'd', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -35,6 +40,7 @@ static const xd_field fields[] = {
     { "threads_per_rank", AT(xd_machine, threads), 'i', 0, NULL },
     { "memory", AT(xd_machine, memory), 'd', 0, NULL },
     { "shared_weights", AT(xd_machine, shares), 'b', 0, NULL },
+    { "weight_cache", AT(xd_machine, cache), 'd', 0, NULL },
     { "alone_speedup", AT(xd_machine, alone), 'd', 1, NULL },
     { "f32", 0, '-', 0, NULL },
     { "bf16", 0, '-', 0, NULL },
@@ -59,9 +65,10 @@ static xd_status check_rates(const xd_rates *r, const char *what, const char *in
         s = positive(r->conv, what, "convolution_flops", in, e);
     if (s == XD_OK)
         s = positive(r->bytes, what, "memory_bandwidth", in, e);
-    if (s == XD_OK && !(r->gemm_rows >= 0 && r->attn_keys >= 0 && r->call_s >= 0 && r->call_s < 1))
-        s = xd_fail(e, XD_EFORMAT, "%s: %s has a gemm_half_rows, attention_half_keys or call_seconds that "
-                    "cannot be", what, in);
+    if (s == XD_OK && !(r->gemm_rows >= 0 && r->attn_keys >= 0 && r->call_s >= 0 && r->call_s < 1 &&
+                        r->norm >= 0 && r->gnorm >= 0 && r->act >= 0 && r->weights >= 0 && r->attn_rows >= 0))
+        s = xd_fail(e, XD_EFORMAT, "%s: %s has a gemm_half_rows, attention_half_keys, call_seconds or bandwidth "
+                    "that cannot be", what, in);
     return s;
 }
 
@@ -153,7 +160,7 @@ static void write_object(xd_text_buf *out, const char *key, const xd_field *f, c
 {
     xd_buf_add(out, ",\n  \"%s\": {", key);
     for (int i = 0; f[i].json; i++)
-        xd_buf_add(out, "%s\"%s\": %.6g", i ? ", " : " ", f[i].json,
+        xd_buf_add(out, "%s\"%s\": %.6g", i == 0 ? " " : i % 4 ? ", " : ",\n    ", f[i].json,
                    *(const double *)(const void *)((const char *)v + f[i].off));
     xd_buf_add(out, " }");
 }
@@ -163,8 +170,8 @@ void xd_machine_write(const xd_machine *m, xd_text_buf *out)
     xd_buf_add(out, "{\n  \"name\": ");
     xd_buf_json_string(out, m->name);
     xd_buf_add(out, ",\n  \"hosts\": %d, \"ranks_per_host\": %d, \"threads_per_rank\": %d,\n"
-               "  \"memory\": %.0f, \"shared_weights\": %s, \"alone_speedup\": %.4g", m->hosts, m->ranks,
-               m->threads, m->memory, m->shares ? "true" : "false", m->alone);
+               "  \"memory\": %.0f, \"shared_weights\": %s, \"weight_cache\": %.0f, \"alone_speedup\": %.4g",
+               m->hosts, m->ranks, m->threads, m->memory, m->shares ? "true" : "false", m->cache, m->alone);
     write_object(out, "f32", rate_fields, &m->f32);
     write_object(out, "bf16", rate_fields, &m->bf16);
     write_object(out, "inside", wire_fields, &m->inside);

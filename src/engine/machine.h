@@ -18,6 +18,9 @@ typedef struct xd_rates {       /* of one rank in one compute type              
     double conv;                /* flop/s of convolutions                                      */
     double bytes;               /* bytes/s of everything else                                  */
     double call_s;              /* seconds that any call of a kernel takes besides             */
+    double norm, gnorm, act;    /* bytes/s of norms (heads' too), of group norms, of activations; 0: as `bytes` */
+    double weights;             /* bytes/s of weights that no cache holds; 0: as `bytes`          */
+    double attn_rows;           /* queries at which attention reaches half of its rate         */
 } xd_rates;
 
 typedef struct xd_wire {        /* between two ranks                                           */
@@ -35,13 +38,22 @@ typedef struct xd_machine {
     double   alone;             /* how much faster a rank is while the others of its host rest    */
     xd_rates f32, bf16;
     xd_wire  inside, between;   /* ranks of one host, ranks of two                             */
+    double   cache;             /* bytes of weights that stay near a rank's cores from call to call */
 } xd_machine;
 
 /* Reads a file as xd_machine_write makes it, or a preset by its name: "8xH100". */
 xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e);
-/* The machine this process runs on, with so many ranks, from a short measurement of its peak and what
- * share of it kernels and messages of ours usually reach. dev is not one that counts. */
+/* The machine this process runs on, with so many ranks: as `xdit probe` has measured it (the file of
+ * xd_machine_home), or from a short measurement of its peak and what share of it kernels and messages of
+ * ours usually reach; m->name says which. dev is not one that counts. */
 xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
+/* Where the measured machine of so many ranks on this host is: below $XDG_CACHE_HOME, or ~/.cache. 0: there is
+ * no such place, or it is too long a name. */
+int       xd_machine_home(int ranks, int threads, char *path, size_t size);
+/* Ranks with more threads than this host has cores take turns: slower, but alone. */
+void      xd_machine_turns(xd_machine *m);
+/* Of this machine's last cache, bytes for each of so many ranks. */
+double    xd_machine_cache(int ranks);
 xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e);
 /* As JSON; appended to the text. */
 void      xd_machine_write(const xd_machine *m, xd_text_buf *out);
@@ -61,6 +73,8 @@ xd_status xd_reckoner_open(xd_reckoner **r, xd_dev *count, const xd_machine *m, 
                            xd_err *e);
 void      xd_reckoner_close(xd_reckoner **r);
 xd_dev   *xd_reckoner_dev(xd_reckoner *r);
+/* The calls from now on take turns with so many bytes of weights. */
+void      xd_reckoner_weights(xd_reckoner *r, double bytes);
 /* Seconds since the last call; `alone`: while the other ranks rest. */
 double    xd_reckoner_lap(xd_reckoner *r, int alone);
 

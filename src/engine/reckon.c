@@ -2,7 +2,9 @@
  *
  * A product or an attention takes its flops at the machine's rate, less while it has few rows or keys,
  * or its bytes, whichever is longer; everything else takes its bytes (Williams et al. 2009, the roofline
- * model, with a half-speed point as in Hockney and Jesshope 1988). */
+ * model, with a half-speed point as in Hockney and Jesshope 1988). On a CPU, whose machine has a rate for
+ * weights, a product also takes the time of reading weights that were not used for long, and of what is
+ * done to its result. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +15,7 @@ struct xd_reckoner {            /* the wrap comes first: its device is ours     
     xd_wrap           w;
     const xd_machine *m;
     const xd_rates   *rate;
-    double            seconds;
+    double            seconds, weights;         /* bytes of weights in use                     */
 };
 
 const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute)
@@ -32,28 +34,60 @@ static double longer(double a, double b)
     return a > b ? a : b;
 }
 
-static double seconds_gemm(const xd_rates *r, const xd_gemm *a, const xd_counts *c)
+/* Bytes at a rate of their own, or that of all. */
+static double moved(const xd_rates *r, double own, double bytes)
 {
-    return longer(c->flops / at(r->gemm, (double)a->out.d[0], r->gemm_rows), c->bytes / r->bytes);
+    return bytes / (own > 0 ? own : r->bytes);
 }
 
-/* Heads between 64 and 128 features in proportion, others as the nearer of both. */
+static double seconds_gemm(const xd_reckoner *k, const xd_gemm *a, const xd_counts *c)
+{
+    const xd_rates *r = k->rate;
+    double          t = c->flops / at(r->gemm, (double)a->out.d[0], r->gemm_rows), out = (double)xd_bytes(a->out);
+    if (!(r->weights > 0))
+        return longer(t, c->bytes / r->bytes);
+    t += (double)a->w->bytes / (k->weights > k->m->cache ? r->weights : r->bytes);
+    if (a->act != XD_NONE)
+        t += moved(r, r->act, 2 * out);
+    if (a->residual.p)
+        t += (out + (double)xd_bytes(a->residual)) / r->bytes;
+    return t;
+}
+
+/* Heads of 64 features take the same time for every pair of query and key besides their flops, which
+ * heads of 128 show; below 64 it is most of it. Between both in proportion. */
+static double attn_rate(const xd_rates *r, double D)
+{
+    double w = D <= 64 ? 0 : D >= 128 ? 1 : (D - 64) / 64;
+    double same = 64 * (2 * (r->attn[1] / r->attn[0]) - 2) / (2 - r->attn[1] / r->attn[0]);
+    if (D < 64 && same > 0)
+        return r->attn[0] * (64 + same) / 64 * D / (D + same);
+    return r->attn[0] * (1 - w) + r->attn[1] * w;
+}
+
 static double seconds_attn(const xd_rates *r, const xd_attn_args *a, const xd_counts *c)
 {
-    double keys = 0, D = (double)a->q.d[3], w = D <= 64 ? 0 : D >= 128 ? 1 : (D - 64) / 64;
+    double keys = 0;
     for (int i = 0; i < a->nkv; i++)
         keys += (double)a->kv[i].k.d[1];
-    double rate = r->attn[0] * (1 - w) + r->attn[1] * w;
-    return longer(c->flops / at(rate, keys, r->attn_keys), c->bytes / r->bytes);
+    double rate = at(attn_rate(r, (double)a->q.d[3]), keys, r->attn_keys);
+    return longer(c->flops / at(rate, (double)a->q.d[1], r->attn_rows), c->bytes / r->bytes);
 }
 
-static double seconds_of(const xd_rates *r, xd_op op, const void *a, const xd_counts *c)
+static double seconds_of(const xd_reckoner *k, xd_op op, const void *a, const xd_counts *c)
 {
+    const xd_rates *r = k->rate;
     switch (op) {
-    case XD_OP_GEMM: return seconds_gemm(r, a, c);
+    case XD_OP_GEMM: return seconds_gemm(k, a, c);
     case XD_OP_ATTN: return seconds_attn(r, a, c);
     case XD_OP_CONV: return longer(c->flops / r->conv, c->bytes / r->bytes);
-    default:         return c->bytes / r->bytes;
+    case XD_OP_NORM:
+    case XD_OP_ADDMUL:          /* what ranks have summed lies in no cache of this core         */
+    case XD_OP_QKNORM:  return moved(r, r->norm, c->bytes);
+    case XD_OP_MOMENTS:
+    case XD_OP_GNORM:   return moved(r, r->gnorm, c->bytes);
+    case XD_OP_GLU:     return moved(r, r->act, c->bytes);
+    default:            return moved(r, 0, c->bytes);
     }
 }
 
@@ -67,7 +101,7 @@ static double seconds_of(const xd_rates *r, xd_op op, const void *a, const xd_co
         xd_status st = real->ops->slot(real, s, a, tmp);                                            \
         xd_dev_counts(real, &c, 0);                                                                 \
         c.flops -= b.flops, c.bytes -= b.bytes;                                                     \
-        r->seconds += r->rate->call_s + seconds_of(r->rate, XD_OP_##op, a, &c);                     \
+        r->seconds += r->rate->call_s + seconds_of(r, XD_OP_##op, a, &c);                     \
         return st;                                                                                  \
     }
 
@@ -105,6 +139,11 @@ void xd_reckoner_close(xd_reckoner **r)
 xd_dev *xd_reckoner_dev(xd_reckoner *r)
 {
     return &r->w.dev;
+}
+
+void xd_reckoner_weights(xd_reckoner *r, double bytes)
+{
+    r->weights = bytes;
 }
 
 double xd_reckoner_lap(xd_reckoner *r, int alone)

@@ -63,7 +63,7 @@ static void presets(void **state)
         assert_int_equal(xd_machine_read(&m, xd_machine_preset(i), &e), XD_OK);
         assert_int_equal(xd_machine_check(&m, m.name, &e), XD_OK);
         assert_string_equal(m.name, xd_machine_preset(i));
-        m.threads = 3, m.shares = i % 2, m.alone = 1.25;
+        m.cache = 5e6, m.bf16.weights = 3, m.threads = 3, m.shares = i % 2, m.alone = 1.25;
         xd_machine_write(&m, &b);
         put_file(b.p);
         xd_buf_free(&b);
@@ -76,6 +76,7 @@ static void presets(void **state)
         assert_int_equal(back.shares, i % 2);
         near(back.memory, m.memory);
         near(back.alone, 1.25);
+        near(back.cache, 5e6);
         same_rates(&back.f32, &m.f32);
         same_rates(&back.bf16, &m.bf16);
         near(back.inside.bytes, m.inside.bytes);
@@ -224,6 +225,64 @@ static void memory_bound(void **state)
     close_desk(&k);
 }
 
+/* On a machine that has a rate for weights: cold ones are read, activations and residuals take their time. */
+static void products_of_cpus(void **state)
+{
+    desk       k;
+    xd_machine m = plain();
+    float      any;
+    (void)state;
+    m.f32.gemm_rows = 0, m.f32.bytes = 80, m.f32.weights = 8, m.f32.act = 16, m.cache = 1000;
+    open_desk(&k, m);
+    product(&k, 10, 4, 5);      /* 400 flops, 80 bytes of weights that stay                    */
+    near(xd_reckoner_lap(k.r, 0), 0.4 + 1);
+    xd_reckoner_weights(k.r, 1001);
+    product(&k, 10, 4, 5);
+    near(xd_reckoner_lap(k.r, 0), 0.4 + 10);
+    xd_weight w = { .type = XD_F32, .out = 4, .in = 5, .bytes = 80, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 },
+                    .groups = 1 };
+    xd_gemm a = { .out = xd_view2(&any, XD_F32, 10, 4), .in = xd_view2(&any, XD_F32, 10, 5), .w = &w };
+    a.residual = a.out, a.act = XD_SILU;
+    assert_int_equal(k.d->ops->gemm(k.d, NULL, &a, NULL), XD_OK);
+    near(xd_reckoner_lap(k.r, 0), 0.4 + 10 + 2 * 160.0 / 16 + 2 * 160.0 / 80);
+    close_desk(&k);
+}
+
+/* Norms, group norms and activations have rates of their own where they are given. */
+static void classes(void **state)
+{
+    desk       k;
+    xd_machine m = plain();
+    float      any;
+    (void)state;
+    m.f32.bytes = 10, m.f32.norm = 20, m.f32.act = 40;
+    open_desk(&k, m);
+    xd_norm n = { .out = xd_view2(&any, XD_F32, 5, 2), .in = xd_view2(&any, XD_F32, 5, 2) };
+    assert_int_equal(k.d->ops->norm(k.d, NULL, &n, NULL), XD_OK);
+    near(xd_reckoner_lap(k.r, 0), 80.0 / 20);
+    xd_glu g = { .out = n.out, .a = n.in, .act = XD_SILU };
+    assert_int_equal(k.d->ops->glu(k.d, NULL, &g, NULL), XD_OK);
+    near(xd_reckoner_lap(k.r, 0), 80.0 / 40);
+    k.m.f32.act = 0;
+    assert_int_equal(k.d->ops->glu(k.d, NULL, &g, NULL), XD_OK);
+    near(xd_reckoner_lap(k.r, 0), 80.0 / 10);
+    close_desk(&k);
+}
+
+/* Small heads: from 64 and 128 features follows what a pair takes besides its flops. */
+static void small_heads(void **state)
+{
+    desk       k;
+    xd_machine m = plain();
+    (void)state;
+    m.f32.attn[0] = 150, m.f32.attn[1] = 200;   /* full speed 300, 64 features more a pair     */
+    m.f32.attn_rows = 3;
+    open_desk(&k, m);
+    attention(&k, 3, 7, 32);
+    near(xd_reckoner_lap(k.r, 0), 4.0 * 3 * 7 * 32 / (300.0 * 32 / 96) * 2);
+    close_desk(&k);
+}
+
 /* A quick guess of this machine can be. */
 static void here(void **state)
 {
@@ -231,12 +290,14 @@ static void here(void **state)
     xd_dev    *d = NULL;
     xd_err     e = { 0 };
     (void)state;
+    setenv("XDG_CACHE_HOME", path, 1);          /* a file: there is nothing below it            */
     assert_int_equal(xd_dev_open(&d, "cpu", &e), XD_OK);
     if (xd_machine_here(&m, d, 2, 1, &e) != XD_OK)
         fail_msg("%s", e.msg);
     assert_int_equal(m.ranks, 2);
     assert_int_equal(m.threads, 1);
     assert_true(m.memory > 1e6 && m.f32.gemm > 1e8 && m.shares);
+    assert_non_null(strstr(m.name, "guessed"));
     xd_dev_close(&d);
 }
 
@@ -244,7 +305,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets), cmocka_unit_test(halves), cmocka_unit_test(refusals),
-        cmocka_unit_test(products), cmocka_unit_test(memory_bound), cmocka_unit_test(here),
+        cmocka_unit_test(products), cmocka_unit_test(memory_bound), cmocka_unit_test(products_of_cpus),
+        cmocka_unit_test(classes), cmocka_unit_test(small_heads), cmocka_unit_test(here),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

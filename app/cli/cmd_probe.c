@@ -1,0 +1,88 @@
+/* cmd_probe.c - xdit probe: measures this machine and its ranks for xdit plan */
+#include <stddef.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/launch.h"
+#include "cli/opt.h"
+#include "cli/stop.h"
+
+typedef struct task {           /* one run of the command                                      */
+    xd_probe_args probe;
+    int           ranks, rank;
+    xd_opt_table  table;
+    xd_opt_spec   spec;
+} task;
+
+static const xd_option rows[] = {
+    { "ranks", XD_OPT_INT, offsetof(task, ranks), 1, 65536, NULL, "N",
+      "ranks to start on this host (default: 1; a launcher's ranks are joined)" },
+    { "threads", XD_OPT_INT, offsetof(task, probe.threads), 1, 4096, NULL, "N",
+      "of each rank; default: one for each core this process may use, shared by the ranks" },
+    { "output", XD_OPT_TEXT, offsetof(task, probe.output), 0, 0, NULL, "FILE",
+      "the cluster file, - for standard output (default: where xdit plan looks for this machine)" },
+};
+
+static const xd_opt_alias aliases[] = { { "nproc", "ranks" }, { "t", "threads" }, { "o", "output" }, { 0 } };
+
+static void on_log(void *cookie, int level, const char *line)
+{
+    const task *t = cookie;
+    if (t->rank == 0 || level <= XD_LOG_ERROR)
+        fprintf(stderr, "xdit: %s%s\n", level == XD_LOG_WARN ? "warning: " : "", line);
+}
+
+static void task_init(task *t)
+{
+    *t = (task){ .probe = { .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_INFO } };
+    t->probe.cookie = t;
+    t->table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
+    t->spec = (xd_opt_spec){ .tables = &t->table, .ntables = 1, .aliases = aliases, .stray = "probe takes no names" };
+}
+
+static void help(FILE *f)
+{
+    static const xd_opt_group groups[] = { { "Options", NULL } };
+    task t;
+    task_init(&t);
+    fputs("Usage: xdit probe [--ranks N] [--threads T] [--output FILE]\n\n"
+          "Measures how fast the ranks compute (products, attention, convolutions, memory) while\n"
+          "all of them work, and how fast they speak, in a few seconds, and writes it to a file\n"
+          "that xdit plan --cluster FILE reads. Without --output, xdit plan takes it as this machine.\n", f);
+    xd_opt_help(f, &t.spec, groups, 1);
+    fputs("\nExamples:\n"
+          "  xdit probe --ranks 2\n"
+          "  mpirun --hostfile hosts -n 8 xdit probe --output cluster.json\n", f);
+}
+
+static int run(int argc, char **argv)
+{
+    task         t;
+    xd_err       e = { .rank = -1 };
+    int          code = XD_EXIT_OK;
+    xd_opt_texts none = { 0 };
+    task_init(&t);
+    xd_status st = xd_opt_parse(&t.spec, argc, argv, &none, &e);
+    xd_opt_texts_free(&none);
+    int launched = xd_launched(&t.rank);
+    if (launched)
+        xd_stop_arm_rank();
+    if (st == XD_OK && t.ranks > 1 && !launched)
+        st = xd_launch_run(&(xd_launch){ t.ranks, argc, argv, "probe" }, &code, &e);
+    else if (st == XD_OK)
+        st = xd_probe(&t.probe, &e);
+    if (st != XD_OK)
+        code = xd_launch_failed(st, &e, t.rank);
+    if (code == XD_EXIT_OK)
+        code = xd_cli_flush();
+    if (st == XD_ECOMM)         /* no exit handler of MPI's, which would wait                   */
+        _exit(code);
+    return code;
+}
+
+const xd_command xd_cmd_probe = {
+    .name = "probe",
+    .summary = "measure this machine and its ranks for plans",
+    .run = run,
+    .help = help,
+};
