@@ -23,6 +23,7 @@ typedef struct chooser {
     xd_parallel         fixed;
     int                 ranks, stale;
     double              start_s;
+    double              space;  /* bytes that a process may map; 0: of a cluster elsewhere      */
 } chooser;
 
 /* What rank 0 tells. */
@@ -55,6 +56,7 @@ static xd_parallel numbers(const xd_parallel *a)
 static xd_status find_machine(chooser *c, int hosts, xd_err *e)
 {
     int       all = c->g->all->size;
+    size_t    have, space;
     xd_status s;
     if (c->a->cluster) {
         s = xd_machine_read(&c->m, c->a->cluster, e);
@@ -65,6 +67,9 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
     }
     s = xd_machine_here(&c->m, c->g->dev, (all + hosts - 1) / hosts, xd_par_threads(), e);
     c->m.hosts = hosts;
+    xd_cpu_room(&have, &space);
+    c->m.memory = (double)have;
+    c->space = (double)space;
     return s;
 }
 
@@ -96,6 +101,37 @@ static xd_status check_request(chooser *c, xd_err *e)
     return s;
 }
 
+/* ---- searching ------------------------------------------------------------------------------ */
+
+/* Of the fullest rank. */
+static double fullest(const xd_forecast *f)
+{
+    double most = 0;
+    for (int r = 0; f->rank && r < f->ranks; r++)
+        most = (double)f->rank[r].need.peak > most ? (double)f->rank[r].need.peak : most;
+    return most;
+}
+
+/* The plans of so many ranks, without those that need more than a process may map. */
+static xd_status search(const chooser *c, xd_search *s, int ranks, xd_err *e)
+{
+    xd_status st = xd_search_plans(s, c->g, &c->r, &c->fixed, ranks, c->stale, &c->m, e);
+    int       n = 0, good = s->good;
+    for (int i = 0; i < good && c->space > 0; i++)
+        if (fullest(&s->c[i].f) > c->space)
+            xd_fail(&s->c[i].why, XD_ENOMEM, "%.2f GB are needed of %.2f GB of address space",
+                    fullest(&s->c[i].f) / 1e9, c->space / 1e9);
+    for (int i = 0; i < good; i++) {
+        xd_candidate k = s->c[i];
+        if (k.why.code)
+            continue;
+        memmove(&s->c[n + 1], &s->c[n], (size_t)(i - n) * sizeof k);
+        s->c[n++] = k;
+    }
+    s->good = n;
+    return good && !n ? xd_fail(e, XD_ENOMEM, "none of %d plans fits", s->n) : st;
+}
+
 /* ---- refusing ------------------------------------------------------------------------------- */
 
 static const xd_candidate *least(const xd_search *s)
@@ -122,7 +158,7 @@ static int try_near(const chooser *c, near *w, int ranks, const char *how)
     xd_err    e = { 0 };
     size_t    at = strlen(w->text);
     char      peak[16];
-    int       fits = xd_search_plans(&s, c->g, &c->r, &c->fixed, ranks, c->stale, &c->m, &e) == XD_OK;
+    int       fits = search(c, &s, ranks, &e) == XD_OK;
     if (fits && w->n < NEAR) {
         bytes_text(s.c[0].f.peak, peak);
         snprintf(w->text + at, sizeof w->text - at, "%s%s (%s, %s)", w->n ? "; " : "", how, s.c[0].f.plan.text,
@@ -164,8 +200,9 @@ static xd_status refuse(chooser *c, const xd_search *s, xd_err *e)
     if (!l)
         return e->code;
     snprintf(what, sizeof what, "%s", l->f.plan.text);
-    bytes_text(l->f.peak, need);
-    bytes_text(c->m.memory, have);
+    int narrow = l->f.peak <= c->m.memory;      /* the host has it                              */
+    bytes_text(narrow ? fullest(&l->f) : l->f.peak, need);
+    bytes_text(narrow ? c->space : c->m.memory, have);
     if (!c->r.enable_tiling && !c->r.latents_only) {
         c->r.enable_tiling = 1;
         try_near(c, &w, c->ranks, "--enable_tiling");
@@ -183,8 +220,9 @@ static xd_status refuse(chooser *c, const xd_search *s, xd_err *e)
     if (w.n < NEAR && !g->model.dit_info.fixed)
         try_smaller(c, &w);
     e->msg[0] = 0, e->code = XD_OK;
-    return xd_fail(e, XD_ENOMEM, "none of %d plans of %d ranks fits into the %s of memory that are there: %s "
-                   "takes the least, %s%s%s", s->n, c->ranks, have, what, need,
+    return xd_fail(e, XD_ENOMEM, "none of %d plans of %d ranks fits into the %s of %s: %s takes the "
+                   "least, %s%s%s", s->n, c->ranks, have,
+                   narrow ? "address space that a rank has (ulimit -v)" : "memory that are there", what, need,
                    w.n ? "; what would fit: " : ", and nothing near it fits", w.text);
 }
 
@@ -241,7 +279,7 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
     if (st == XD_OK)
         st = find_machine(c, hosts, e);
     if (st == XD_OK) {
-        st = xd_search_plans(&s, c->g, &c->r, &c->fixed, c->ranks, c->stale, &c->m, e);
+        st = search(c, &s, c->ranks, e);
         st = st == XD_OK ? st : refuse(c, &s, e);
     }
     c->g->bench = bench;
