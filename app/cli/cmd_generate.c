@@ -62,7 +62,7 @@ static const xd_option own_rows[] = {
       "memory that is there and with the picture of one rank; auto-stale: PipeFusion as well; or degrees "
       "that are kept, as u2r2pp2cfg2 (default: auto)" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "FILE",
-      "what `xdit probe` measured, to plan with (default: a quick guess at this machine)" },
+      "machine to plan for: a file of `xdit probe` (default: what it measured here, or a quick guess)" },
     { "balance", XD_OPT_TEXT, AT(balance), 0, 0, "even measured", "HOW",
       "shares of the ranks: even, or by their speed in a short test (default: even)" },
     { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL,

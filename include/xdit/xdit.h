@@ -108,7 +108,7 @@ typedef struct xd_open_args {   /* start with {0}                               
      * values of the step before. Rank 0 chooses, and says what at XD_LOG_INFO. */
     const char *plan;
     const struct xd_request *plan_for;  /* the request that is foreseen; NULL: the model's defaults */
-    const char *cluster;        /* a preset or a file of `xdit probe`; NULL: this machine, guessed */
+    const char *cluster;        /* a preset or a file of `xdit probe`; NULL: this machine, probed or guessed */
     const char *balance;        /* "measured": a rank's tokens, heads, blocks and rows of the picture
                                    follow its speed in a short test; "even", NULL: all alike    */
 } xd_open_args;

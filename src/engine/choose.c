@@ -22,6 +22,7 @@ typedef struct chooser {
     xd_machine          m;
     xd_parallel         fixed;
     int                 ranks, stale;
+    int                 two;    /* passes a step                                               */
     double              start_s;
     double              space;  /* bytes that a process may map; 0: of a cluster elsewhere      */
 } chooser;
@@ -97,6 +98,7 @@ static xd_status check_request(chooser *c, xd_err *e)
 {
     xd_job    j;
     xd_status s = xd_job_open(&j, c->g, &c->r, e);
+    c->two = j.npass > 1;
     xd_job_close(&j);
     return s;
 }
@@ -266,6 +268,36 @@ static void say(const chooser *c, const xd_search *s, const xd_candidate *b, ver
     xd_log(XD_LOG_DEBUG, "chosen in %.1f ms", 1e3 * (xd_now_s() - c->start_s));
 }
 
+static int divisor(int n, int most)
+{
+    int d = n < most ? n : most;
+    while (d > 1 && n % d)
+        d--;
+    return d > 1 ? d : 1;
+}
+
+/* More ranks than are searched: halves of cfg, then Ulysses while there are heads, the rest a ring. */
+static void by_rule(const chooser *c, verdict *v)
+{
+    const xd_parallel *f = &c->fixed;
+    xd_parallel        a = numbers(f);
+    xd_plan            p;
+    int                left = c->ranks / xd_parallel_ranks(f), ring = !f->ring_degree;
+    if (c->two && !a.use_cfg_parallel && left % 2 == 0)
+        a.use_cfg_parallel = 1, left /= 2;
+    if (!f->ulysses_degree)
+        a.ulysses_degree = ring ? divisor(left, c->g->model.dit_info.heads) : left;
+    if (ring)
+        a.ring_degree = f->ulysses_degree ? left : left / a.ulysses_degree;
+    a.use_parallel_vae = 1;
+    v->take = a;
+    v->foreseen = c->g->foreseen;
+    v->chosen = 1;
+    xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
+    if (xd_plan_make(&p, &a, c->ranks, &c->g->model.dit_info, NULL) == XD_OK)
+        xd_log(XD_LOG_INFO, "plan: %s, by rule: of %d ranks the plans are too many to foresee", p.text, c->ranks);
+}
+
 static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
 {
     xd_search s = { 0 };
@@ -276,15 +308,18 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
     c->g->used = c->g->all;             /* which nothing is sent to: the plans' ranks only count  */
     take_request(c);
     xd_status st = check_request(c, e);
-    if (st == XD_OK)
+    int by_search = c->ranks <= XD_SEARCH_MOST;
+    if (st == XD_OK && by_search)
         st = find_machine(c, hosts, e);
-    if (st == XD_OK) {
+    if (st == XD_OK && by_search) {
         st = search(c, &s, c->ranks, e);
         st = st == XD_OK ? st : refuse(c, &s, e);
     }
     c->g->bench = bench;
     c->g->used = NULL;
-    if (st == XD_OK) {
+    if (st == XD_OK && !by_search)
+        by_rule(c, v);
+    else if (st == XD_OK) {
         const xd_candidate *b = best(&s);
         say(c, &s, b, v);
         v->take = numbers(&b->ask);

@@ -87,7 +87,7 @@ static void name_it(xd_candidate *c)
 
 /* ---- all plans ------------------------------------------------------------------------------ */
 
-enum { MOST = 128, MOST_ONE = 1024 };   /* ranks: of a search, of a plan                        */
+enum { MOST = XD_SEARCH_MOST, MOST_ONE = 1024 };        /* ranks: of a search, of a plan       */
 
 typedef struct hunt {
     xd_search         *s;

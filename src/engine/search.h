@@ -12,6 +12,8 @@ typedef struct xd_candidate {
     char        name[64];       /* "u2r2pp2cfg2"                                               */
 } xd_candidate;
 
+enum { XD_SEARCH_MOST = 128 };          /* ranks; more only where degrees are given for all      */
+
 typedef struct xd_search {
     xd_candidate *c;            /* [n], malloc'ed: the fastest first, refused ones last           */
     int           n, good;

@@ -32,6 +32,10 @@ ask --nproc 4 --num_images_per_prompt 4 --prompt b -o "$T/d%d.ppm"
 check "eight pictures on four ranks are dealt out: $(plan_of)" said 'plan: data 4'
 check "the first is that of one rank" sh -c 'cp "$1/d1.ppm" "$1/x.ppm"' x "$T" && check "to the pixel" same
 
+# Idle where nothing can fill, and more than are foreseen.
+ask --nproc 3 --ulysses_degree 2 -o "$T/x.ppm"
+check "what cannot be filled stays idle" sh -c '[ "$1" = 0 ] && printf "%s" "$2" | grep -q "1 of 3 ranks stay idle: the plan ulysses 2 uses 2"' x "$rc" "$err"
+
 g="generate --model $MODEL --prompt a -o $T/x.png"
 refused "a plan that is none" 2 'plan "u2y2" cannot be read at "y2"' $g --plan u2y2
 refused "two numbers of one degree" 2 "has u 2 and --ulysses_degree says 4" $g --ulysses_degree 4 --plan u2
