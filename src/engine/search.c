@@ -74,7 +74,8 @@ static void name_it(xd_candidate *c)
         if (v < 1 || (!flag && v == 1 && strcmp(words[i].name, "warm") != 0))
             continue;
         char digits[16] = "";
-        snprintf(digits, sizeof digits, flag == 1 ? "" : "%d", flag == 2 ? 2 : v);
+        if (flag != 1)
+            snprintf(digits, sizeof digits, "%d", flag == 2 ? 2 : v);
         n = snprintf(c->name + at, sizeof c->name - at, "%s%s", words[i].name, digits);
         at = at + (size_t)n < sizeof c->name ? at + (size_t)n : sizeof c->name - 1;
         n = snprintf(c->flags + in, sizeof c->flags - in, "%s--%s%s%s", in ? " " : "", words[i].flag,
