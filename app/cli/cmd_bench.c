@@ -1,7 +1,6 @@
 /* cmd_bench.c - xdit bench: times the parts of a model on this machine, or a plan of several ranks
  * against one of them */
 #include <stddef.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/launch.h"
@@ -116,13 +115,7 @@ static int run(int argc, char **argv)
         st = xd_launch_run(&(xd_launch){ ranks, argc, argv, "bench" }, &code, &e);
     else if (st == XD_OK)
         st = xd_bench(&t.bench, &e);
-    if (st != XD_OK)
-        code = xd_launch_failed(st, &e, t.rank);
-    if (code == XD_EXIT_OK)
-        code = xd_cli_flush();
-    if (st == XD_ECOMM)         /* no exit handler of MPI's, which would wait                   */
-        _exit(code);
-    return code;
+    return xd_launch_end(st, &e, t.rank, code);
 }
 
 const xd_command xd_cmd_bench = {

@@ -1,6 +1,5 @@
 /* cmd_probe.c - xdit probe: measures this machine and its ranks for xdit plan */
 #include <stddef.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/launch.h"
@@ -71,13 +70,7 @@ static int run(int argc, char **argv)
         st = xd_launch_run(&(xd_launch){ t.ranks, argc, argv, "probe" }, &code, &e);
     else if (st == XD_OK)
         st = xd_probe(&t.probe, &e);
-    if (st != XD_OK)
-        code = xd_launch_failed(st, &e, t.rank);
-    if (code == XD_EXIT_OK)
-        code = xd_cli_flush();
-    if (st == XD_ECOMM)         /* no exit handler of MPI's, which would wait                   */
-        _exit(code);
-    return code;
+    return xd_launch_end(st, &e, t.rank, code);
 }
 
 const xd_command xd_cmd_probe = {

@@ -88,6 +88,17 @@ int xd_launch_failed(xd_status s, const xd_err *e, int rank)
     return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
 }
 
+int xd_launch_end(xd_status s, const xd_err *e, int rank, int code)
+{
+    if (s != XD_OK)
+        code = xd_launch_failed(s, e, rank);
+    if (code == XD_EXIT_OK)
+        code = xd_cli_flush();
+    if (s == XD_ECOMM)          /* no exit handler of MPI's, which would wait                   */
+        _exit(code);
+    return code;
+}
+
 /* ---- the launcher ---------------------------------------------------------------------------- */
 
 static int in_path(const char *name, char *path, size_t size)

@@ -21,6 +21,9 @@ xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e
 /* What a rank (0: also one that is alone) that has failed says, and its exit code: a failure that
  * all ranks know is said by rank 0, one that only another rank may know, by it. */
 int xd_launch_failed(xd_status s, const xd_err *e, int rank);
+/* The exit code of a command: that of its failure, said as above, or `code`, once all that it printed is
+ * written. Does not return when messages failed. */
+int xd_launch_end(xd_status s, const xd_err *e, int rank, int code);
 
 /* Runs `ranks` copies of this program under the MPI launcher and returns the exit code of the
  * run. Signals that end the program cancel the request of all ranks, a second one ends the ranks.
