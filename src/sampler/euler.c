@@ -45,20 +45,11 @@ static xd_status check(const xd_sched_cfg *c, xd_err *e)
 /* Timesteps (fractional for linspace), largest first; returns how many (at most n + 1). */
 static int spaced(const xd_sched_cfg *c, int n, double *t)
 {
-    int N = c->num_train_timesteps, k = 0;
-    if (!strcmp(c->timestep_spacing, "linspace")) {
-        for (int i = n - 1; i >= 0; i--)
-            t[k++] = (float)xd_linspace(N - 1, n, i);
-    } else if (!strcmp(c->timestep_spacing, "leading")) {
-        for (int i = n - 1; i >= 0; i--)
-            t[k++] = (double)(i * (N / n) + c->steps_offset);
-    } else {
-        double step = (double)N / n;
-        int    count = xd_arange_count(N, step);
-        for (int i = 0; i < count && k < n + 1; i++)
-            t[k++] = xd_round_even(xd_arange(N, step, i)) - 1;
-    }
-    return k;
+    if (strcmp(c->timestep_spacing, "linspace") != 0)
+        return xd_timesteps(c, n, t);
+    for (int i = 0; i < n; i++)
+        t[i] = (float)xd_linspace(c->num_train_timesteps - 1, n, n - 1 - i);
+    return n;
 }
 
 /* Fills times and levels; returns how many levels there are before the end. */
