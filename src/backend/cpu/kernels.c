@@ -424,6 +424,21 @@ static void moments(const xd_moments *a)
 
 typedef struct gnorm_ctx { const xd_gnorm *a; const float *mul, *add; } gnorm_ctx;
 
+/* y = x mul + add, then silu when asked. */
+static inline void scaled(float *y, const float *x, const float *mul, const float *add, int64_t n,
+                          int silu)
+{
+    if (silu) {
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++)
+            y[k] = silu_f(x[k] * mul[k] + add[k]);
+    } else {
+#pragma omp simd
+        for (int64_t k = 0; k < n; k++)
+            y[k] = x[k] * mul[k] + add[k];
+    }
+}
+
 static void gnorm_piece(const void *args, int64_t i, int64_t c0, int64_t n)
 {
     const gnorm_ctx *g = args;
@@ -433,15 +448,7 @@ static void gnorm_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     const float     *x = fetch(bi, row(&a->in, i), a->in.type, c0, n);
     const float     *mul = g->mul + c0, *add = g->add + c0;
     float           *y = place(bo, out, a->out.type, c0);
-    if (a->silu) {
-#pragma omp simd
-        for (int64_t k = 0; k < n; k++)
-            y[k] = silu_f(x[k] * mul[k] + add[k]);
-    } else {
-#pragma omp simd
-        for (int64_t k = 0; k < n; k++)
-            y[k] = x[k] * mul[k] + add[k];
-    }
+    scaled(y, x, mul, add, n, a->silu);
     narrow(at(out, a->out.type, c0), a->out.type, y, n);
 }
 
@@ -463,15 +470,7 @@ static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t ce
         const float *x = fetch(bi, at((char *)(uintptr_t)in, a->in.type, w * a->in.s[2]), a->in.type, c0, n);
         char        *to = at(out, a->out.type, w * a->out.s[2]);
         float       *y = place(bo, to, a->out.type, c0);
-        if (a->silu) {
-#pragma omp simd
-            for (int64_t k = 0; k < n; k++)
-                y[k] = silu_f(x[k] * mul[k] + add[k]);
-        } else {
-#pragma omp simd
-            for (int64_t k = 0; k < n; k++)
-                y[k] = x[k] * mul[k] + add[k];
-        }
+        scaled(y, x, mul, add, n, a->silu);
         narrow(at(to, a->out.type, c0), a->out.type, y, n);
     }
 }
