@@ -33,12 +33,18 @@ typedef struct xd_dit_info {
     int64_t most[3];            /* latent cells that it has positions for; 0: any number       */
     int     micro;              /* reads size[] (resolution and aspect ratio)                  */
     size_t  local_size;         /* of xd_state.local                                           */
+    size_t  kept_size;          /* of xd_state.kept; 0: nothing is kept                        */
 } xd_dit_info;
 
 typedef struct xd_dit {         /* the one const a model file exports                          */
     xd_net_def net;
     void (*info)(const void *cfg, xd_dit_info *out);
     int  (*skip_from)(const void *cfg, int layer);      /* NULL, or source layer, or -1        */
+    /* What blocks read of the text is the same in all steps and patches (keys and values of
+     * cross-attention): `keep` takes tensors for it from the arena, for the stage's blocks, and `read`
+     * fills them, once a request and pass. NULL: the text flows, or is read by cond alone. */
+    void (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
+    void (*read)(xd_exec *x, const xd_net *n, const xd_cond *text, const void *kept);
     /* s->local holds zeroed local_size bytes. What cond puts into the arena lives until the end
      * of the step's pass. */
     void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* every stage */

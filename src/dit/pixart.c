@@ -75,8 +75,11 @@ typedef struct glob {
 typedef struct local {
     xd_tensor emb;                      /* [1,D] F32: of time and size                        */
     xd_tensor mod;                      /* [6,D] F32: shift, scale, gate of attention and mlp  */
-    xd_tensor txt;                      /* [m,E]: all text rows                               */
 } local;
+
+typedef struct kept {
+    xd_tensor kv;                       /* [blocks of the stage, m, 2 D mine]: keys and values of the text */
+} kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
@@ -155,7 +158,7 @@ static void info(const void *c_, xd_dit_info *out)
         .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
         .patch = { 1, (int)c->patch, (int)c->patch }, .dim = c->dim, .lat_ch = c->in_ch,
         .sample = { 1, c->sample, c->sample }, .text_dim = c->caption ? c->caption : c->cross,
-        .micro = c->micro, .sites = 1, .local_size = sizeof(local),
+        .micro = c->micro, .sites = 1, .local_size = sizeof(local), .kept_size = sizeof(kept),
     };
 }
 
@@ -234,10 +237,32 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
         add_micro(x, g, in->size, l->emb);
     xd_tensor a = xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU);
     l->mod = xd_reshape(xd_linear_f32(x, a, &g->adaln), 2, (int64_t[]){ 6, l->emb.d[1] });
-    l->txt = in->cond->tok;
-    if (c->caption)
-        l->txt = xd_mlp_run(x, l->txt, &g->caption, XD_GELU_TANH);
-    l->txt = xd_as(x, l->txt, x->act);
+}
+
+static void keep(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
+{
+    kept   *k = kept_;
+    int64_t blocks = n->last - n->first;
+    k->kv = xd_new_as(x, x->act, 3, (int64_t[]){ blocks, text->tok.d[0],
+                      blocks ? ((const blk *)n->layer[n->first])->kv.w.out : 0 });
+}
+
+/* Keys and values of the text in the stage's block `layer`. */
+static xd_tensor text_kv(const kept *k, int64_t layer)
+{
+    return xd_reshape(xd_rows(k->kv, layer, 1), 2, k->kv.d + 1);
+}
+
+static void read_text(xd_exec *x, const xd_net *n, const xd_cond *text, const void *kept_)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    size_t      mark = xd_arena_mark(x->tmp);
+    xd_tensor   t = c->caption ? xd_mlp_run(x, text->tok, &g->caption, XD_GELU_TANH) : text->tok;
+    t = xd_as(x, t, x->act);
+    for (int i = n->first; i < n->last; i++)
+        xd_linear_into(x, text_kv(kept_, i - n->first), t, &((const blk *)n->layer[i])->kv);
+    xd_arena_rewind(x->tmp, mark);
 }
 
 /* ---- positions ---------------------------------------------------------------------------- */
@@ -326,7 +351,7 @@ static xd_tensor modulation(xd_exec *x, xd_tensor table, xd_tensor v)
 
 /* Attention over the text. All samples of a batch read the same text, so their rows are queries
  * of one sample. */
-static xd_tensor read_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t hd)
+static xd_tensor over_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t hd)
 {
     xd_tensor k = xd_heads(xd_seg(kv, w, 0), hd), v = xd_heads(xd_seg(kv, w, 1), hd);
     int64_t   B = x->B;
@@ -351,7 +376,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_tensor o = xd_attn(x, q, k, xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
     xd_linear_add(x, h, m[2], xd_flat(o), &w->out);
 
-    o = read_text(x, xd_linear(x, h, &w->q), xd_linear(x, l->txt, &w->kv), &w->kv, hd);
+    o = over_text(x, xd_linear(x, h, &w->q), text_kv(s->kept, x->layer - n->first), &w->kv, hd);
     xd_linear_add(x, h, none, o, &w->cross);
 
     xd_tensor u = xd_linear_act(x, xd_norm_mod(x, h, m[4], m[3], c->eps), &w->up, c->act);
@@ -390,7 +415,7 @@ static const xd_block *block(const void *c, int layer)
     .net = { .name = "pixart", .classes = { CLASS }, .fields = FIELDS, .cfg_size = sizeof(cfg), \
              .glob_size = sizeof(glob), .check = check, .nlayers = nlayers, .block = block, \
              .weights = weights }, \
-    .info = info, .cond = cond, .embed = embed, .head = head }
+    .info = info, .keep = keep, .read = read_text, .cond = cond, .embed = embed, .head = head }
 
 extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d;
 const xd_dit xd_dit_pixart = DIT("PixArtTransformer2DModel", fields);

@@ -347,7 +347,9 @@ static void bench_blocks(bench *b, step_run *r)
     if (b->g->model.dit_info.txt_flows)
         in.txt = r->f.cond[0].tok;
     memset(r->f.local, 0, b->g->model.dit_info.local_size);
-    r->s = (xd_state){ .h = r->f.h[0], .local = r->f.local };
+    r->s = (xd_state){ .h = r->f.h[0], .local = r->f.local, .kept = r->f.kept[0] };
+    if (dit->read)
+        dit->read(x, n, in.cond, r->s.kept);
     dit->cond(x, n, &in, &r->s);
     dit->embed(x, n, &in, &r->s);
     for (int i = 0; i < n->nlayers; i++) {

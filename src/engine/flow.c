@@ -196,6 +196,20 @@ static void open_tensors(xd_flow *f)
         f->h[i] = stages(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
 }
 
+/* What the model keeps of the texts of my passes. */
+static void open_kept(xd_flow *f)
+{
+    const xd_dit *dit = f->j->g->model.dit.dit;
+    for (int p = 0; p < f->j->npass && dit->keep; p++) {
+        if (!is_mine(f, p))
+            continue;
+        if ((f->kept[p] = calloc(1, f->j->g->model.dit_info.kept_size)))
+            dit->keep(&f->x, f->net, &f->cond[p], f->kept[p]);
+        else
+            xd_exec_fail(&f->x, XD_ENOMEM, "no memory for what is kept of the text");
+    }
+}
+
 static void open_chain(xd_flow *f)
 {
     const xd_dit_info *d = &f->j->g->model.dit_info;
@@ -238,6 +252,7 @@ void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo
     if (!f->local || !f->lat_in || !f->lat_out)
         xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches", f->lay.npatch);
     open_tensors(f);
+    open_kept(f);
     open_chain(f);
     if (dev->counts)
         return;
@@ -258,6 +273,10 @@ void xd_flow_close(xd_flow *f)
 {
     xd_chain_close(&f->chain);
     free(f->local);
+    for (int p = 0; p < XD_MAXPASS; p++) {
+        free(f->kept[p]);
+        f->kept[p] = NULL;
+    }
     free(f->lat_in);
     free(f->lat_out);
     free(f->mine);
@@ -442,7 +461,9 @@ static void run_piece(xd_flow *f, piece w)
         xd_axpby(x, in.lat, (float)j->samp.in_scale[w.step], part_of(f, f->lat, w.unit), 0);
     }
     memset(f->local, 0, j->g->model.dit_info.local_size);
-    xd_state s = { .h = hidden(f, f->turn, w), .local = f->local };
+    xd_state s = { .h = hidden(f, f->turn, w), .local = f->local, .kept = f->kept[w.pass] };
+    if (dit->read && !f->read[w.pass]++)
+        dit->read(x, f->net, in.cond, s.kept);
     dit->cond(x, f->net, &in, &s);
     if (is_first(f))
         dit->embed(x, f->net, &in, &s);

@@ -37,6 +37,8 @@ typedef struct xd_flow {
     int32_t        verdict, worst;      /* errors of this step, and of everybody                */
     xd_req         agree;
     void          *local;
+    void          *kept[XD_MAXPASS];    /* what the model keeps of each pass's text              */
+    int            read[XD_MAXPASS];    /* it is filled                                          */
     xd_rng         rng;                 /* of the image's noise                                */
     float         *mine, *rows, *whole; /* the latents on the host: my rows, all, in their order */
 } xd_flow;

@@ -331,7 +331,8 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     xd_exec      x;
     xd_arena     a;
     xd_counts    c;
-    void        *local = calloc(1, g->model.dit_info.local_size + 1);
+    void        *local = calloc(1, g->model.dit_info.local_size + g->model.dit_info.kept_size + 1);
+    void        *kept = (char *)local + g->model.dit_info.local_size;
     int          tp = p->tp, tp_at = p->tp_at;
     p->tp = 1, p->tp_at = 0;
     xd_status    s = xd_part_count(p, g->count, g->type, e);
@@ -354,7 +355,11 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
                     .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
     if (d->extra_ch)
         in.extra = in.lat;
-    xd_state st = { .h = xd_new_f32(&x, j->tokens + lay.len[XD_TXT], d->dim), .local = local };
+    xd_state st = { .h = xd_new_f32(&x, j->tokens + lay.len[XD_TXT], d->dim), .local = local, .kept = kept };
+    if (dit->keep) {
+        dit->keep(&x, &p->shadow, &text, kept);
+        dit->read(&x, &p->shadow, &text, kept);
+    }
     dit->cond(&x, &p->shadow, &in, &st);
     xd_dev_counts(g->count, &c, 1);
     dit->embed(&x, &p->shadow, &in, &st);

@@ -14,6 +14,7 @@ typedef struct xd_state {       /* what flows from block to block - and from ran
     xd_tensor h;                /* [txt mine; ref mine; img mine, D] F32, updated in place      */
     xd_tensor skip;             /* long skip, filled by the engine when a layer asks            */
     void     *local;            /* the model's own conditioning, made by cond(), not sent       */
+    const void *kept;           /* what it keeps of the text from step to step (xd_dit.keep)    */
 } xd_state;
 
 typedef struct xd_block {       /* one kind of block                                           */

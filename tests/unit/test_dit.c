@@ -146,6 +146,12 @@ static xd_tensor run_step(scene *s, xd_exec *x, int B)
         xd_put(x, xd_rows(lat, b * s->N, s->N), s->lat);
     xd_put(x, text, s->tok);
     st.local = calloc(1, s->info.local_size);
+    void *kept = calloc(1, s->info.kept_size + 1);
+    if (m->keep) {
+        m->keep(x, &s->p.net, &c, kept);
+        m->read(x, &s->p.net, &c, kept);
+    }
+    st.kept = kept;
     m->cond(x, &s->p.net, &in, &st);
     m->embed(x, &s->p.net, &in, &st);
     for (int i = 0; i < s->p.net.nlayers; i++) {
@@ -154,7 +160,7 @@ static xd_tensor run_step(scene *s, xd_exec *x, int B)
         xd_arena_rewind(x->tmp, mark);
     }
     xd_tensor out = m->head(x, &s->p.net, &st);
-    free(st.local);
+    free(st.local), free(kept);
     ok(x->err.code, &x->err);
     assert_int_equal(out.d[0], B * s->N);
     assert_int_equal(out.d[1], s->F);
