@@ -78,9 +78,23 @@ void     xd_cpu_room(size_t *machine, size_t *process);
 
 /* The matrix of a linear layer or the kernel of a convolution, in whatever form the device's
  * GEMM and convolution like best. Filled in two steps: describe it (type, out, in, kernel,
- * groups; `p` is NULL), ask pack_size, give memory, pack. Released with unpack. */
+ * groups; `p` is NULL), ask pack_size, give memory, pack. Released with unpack.
+ *
+ * A linear layer (nk 0) may be quantized, with one scale sw[o] an output:
+ *   I8       w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 127, q = w / sw rounded to nearest even.
+ *            The product quantizes its input too, row by row: sx[n] = max_i |x[n,i]| / 127, q = x *
+ *            (127 / max) likewise; sums are exact in int32, so that every device gives the same bits:
+ *            epilogue((float)sum * (sx[n] * sw[o])). in <= XD_INT8_DEEPEST.
+ *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest e4m3.
+ *            The product is that of q, which is exact in every type, in the type of its input; sw[o] is
+ *            multiplied to the f32 sum.
+ * Quotients are single f32 divisions, products single f32 multiplications. Integers are clamped to
+ * +-127, e4m3 to +-448. A row whose scale would be below FLT_MIN counts as zeros (scale 0), one that
+ * holds a NaN or infinity has the scale NaN. Scales are part of what lies at p. */
+enum { XD_INT8_DEEPEST = 130000 };
+
 typedef struct xd_weight {
-    xd_dtype type;              /* of the packed elements: the compute type                   */
+    xd_dtype type;              /* of the packed elements: the compute type, I8 or F8E4M3      */
     int      layout;            /* the device's business; 0: plain [out,in] rows              */
     int64_t  out, in;           /* channels (per group: `in` is the channels of one group)    */
     int      nk;                /* spatial dimensions of the kernel: 0 linear, 2, or 3         */
@@ -89,10 +103,15 @@ typedef struct xd_weight {
     int      groups;            /* 1 unless a grouped convolution                             */
     void    *p;
     size_t   bytes;
-    xd_tensor scale, zero;      /* of a quantized one, else absent                            */
-    int      group;             /* elements of `in` under one scale                           */
-    const void *lora;           /* run-time low-rank terms, or NULL                           */
+    const float *scale;         /* for pack, of a quantized one: sw[out] where it is known (rows
+                                   that are cut), else NULL. With a source of F8E4M3 in F8E4M3
+                                   elements are taken as they are, and NULL is 1               */
 } xd_weight;
+
+int xd_is_quantized(xd_dtype t);        /* I8 or F8E4M3: of a weight                           */
+/* sw of a row whose largest magnitude is `most`, which is NaN for a row with numbers that are not
+ * finite. */
+float xd_quant_scale(xd_dtype t, float most);
 
 /* ---- arguments ---------------------------------------------------------------------------- */
 
@@ -101,7 +120,7 @@ typedef enum xd_act {
 } xd_act;
 
 /* out[n,O] = residual + gate * act(in[n,I] w^T + bias)
- *   in       [n,I]  of the weight's type
+ *   in       [n,I]  of the weight's type; F32 or BF16 where that is quantized
  *   out      [n,O]  F32 or BF16
  *   bias     [O]    F32, or absent
  *   gate     [O]    F32 (one row for all rows), or absent

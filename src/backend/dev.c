@@ -1,6 +1,8 @@
 /* dev.c - devices by name */
 #include "backend/backend.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "backend/count/count.h"
@@ -34,4 +36,15 @@ xd_dtype xd_dev_best(const xd_dev *d)
 {
     const xd_dev *real = d->counts ? xd_count_real(d) : d;
     return real ? xd_cpu_best(real) : XD_F32;
+}
+
+int xd_is_quantized(xd_dtype t)
+{
+    return t == XD_I8 || t == XD_F8E4M3;
+}
+
+float xd_quant_scale(xd_dtype t, float most)
+{
+    float s = most / (t == XD_I8 ? 127.0f : 448.0f);
+    return s < FLT_MIN ? 0.0f : isfinite(most) ? s : NAN;
 }

@@ -8,8 +8,7 @@
  *
  * A change at run time needs no other interface: terms belong to the model and are looked up when
  * weights are read, so that dropping a component, giving it other terms and loading it again
- * changes them today, and a device whose GEMM reads xd_weight.lora can be given the same terms
- * (rows and columns cut like the weight's) without packing again. */
+ * changes them. */
 #ifndef XD_ENGINE_LORA_H
 #define XD_ENGINE_LORA_H
 

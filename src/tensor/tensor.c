@@ -189,6 +189,46 @@ uint16_t xd_f32_f16(float v)
     return (uint16_t)(sign | ((a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13));
 }
 
+/* Moved to the place of a float's bits, e4m3 are their value times 2^-120. */
+float xd_f8e4m3_f32(uint8_t v)
+{
+    uint32_t m = (uint32_t)(v & 0x7fu) << 20, b;
+    float    f;
+    memcpy(&f, &m, sizeof f);
+    f *= 0x1p120f;
+    memcpy(&b, &f, sizeof b);
+    b = (v & 0x7fu) == 0x7fu ? 0x7fc00000u : b;
+    b |= (uint32_t)(v & 0x80u) << 24;
+    memcpy(&f, &b, sizeof f);
+    return f;
+}
+
+uint8_t xd_f32_f8e4m3(float v)
+{
+    uint32_t b;
+    memcpy(&b, &v, sizeof b);
+    uint8_t  sign = (uint8_t)(b >> 24 & 0x80u);
+    uint32_t a = b & 0x7fffffffu;
+    if (a > 0x7f800000u)
+        return sign | 0x7fu;
+    if (a >= 0x43e00000u)                       /* 448 and above */
+        return sign | 0x7eu;
+    if (a < 0x3c800000u) {                      /* below 2^-6: multiples of 2^-9, the last bit of 2^14 */
+        float f;
+        memcpy(&f, &a, sizeof f);
+        f += 0x1p14f;
+        memcpy(&a, &f, sizeof a);
+        return (uint8_t)(sign | (a - 0x46800000u));
+    }
+    return (uint8_t)(sign | ((a + 0x7ffffu + ((a >> 20) & 1u) - 0x3c000000u) >> 20));
+}
+
+/* The upper half of a half. */
+float xd_f8e5m2_f32(uint8_t v)
+{
+    return xd_f16_f32((uint16_t)(v << 8));
+}
+
 static float load(const char *p, xd_dtype t)
 {
     uint16_t h;
@@ -198,6 +238,8 @@ static float load(const char *p, xd_dtype t)
     case XD_F16: memcpy(&h, p, 2); return xd_f16_f32(h);
     case XD_BF16: memcpy(&h, p, 2); return xd_bf16_f32(h);
     case XD_F64: memcpy(&d, p, 8); return (float)d;
+    case XD_F8E4M3: return xd_f8e4m3_f32((uint8_t)*p);
+    case XD_F8E5M2: return xd_f8e5m2_f32((uint8_t)*p);
     default: memcpy(&f, p, 4); return f;
     }
 }
@@ -222,6 +264,8 @@ void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
         float v = load(in, ft);
         if (tt == XD_F32)
             ((float *)to)[i] = v;
+        else if (tt == XD_F8E4M3)
+            ((uint8_t *)to)[i] = xd_f32_f8e4m3(v);
         else
             ((uint16_t *)to)[i] = tt == XD_F16 ? xd_f32_f16(v) : xd_f32_bf16(v);
     }

@@ -49,8 +49,14 @@ uint16_t xd_f32_bf16(float v);
 float    xd_f16_f32(uint16_t v);
 uint16_t xd_f32_f16(float v);
 
-/* Copies n contiguous elements from one float type (F32 F16 BF16 F64) to another (F32 F16
- * BF16); `from` need not be aligned. Plain C: for loading and tests, not for loops. */
+/* Eight bits: e4m3 has no infinities and its largest number is 448, to which larger ones (infinite ones
+ * too) are taken; NaN stays NaN. e5m2 is only read. */
+float   xd_f8e4m3_f32(uint8_t v);
+uint8_t xd_f32_f8e4m3(float v);
+float   xd_f8e5m2_f32(uint8_t v);
+
+/* Copies n contiguous elements from one float type (F32 F16 BF16 F64 F8E4M3 F8E5M2) to another (F32
+ * F16 BF16 F8E4M3); `from` need not be aligned. Plain C: for loading and tests, not for loops. */
 void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n);
 
 #endif

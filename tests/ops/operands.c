@@ -80,6 +80,10 @@ double value(const void *p, xd_dtype t)
         memcpy(&d, p, sizeof d);
         return d;
     }
+    if (t == XD_F8E4M3 || t == XD_F8E5M2) {
+        xd_convert(&f, XD_F32, p, t, 1);
+        return (double)f;
+    }
     memcpy(&f, p, t == XD_F32 ? sizeof f : 0);
     memcpy(&h, p, t == XD_F32 ? 0 : sizeof h);
     return (double)(t == XD_F32 ? f : t == XD_BF16 ? xd_bf16_f32(h) : xd_f16_f32(h));

@@ -44,6 +44,19 @@ xd_tensor maybe(xd_tensor t);
         scratch_done(what, run_tmp, run_n);                                                  \
     } while (0)
 
+/* Packs a weight and checks that nothing outside its memory is written; unpack frees it. */
+void pack(xd_weight *w, xd_tensor src);
+void unpack(xd_weight *w);
+
+/* test_quant.c */
+void test_quant_types(void **unused);
+void test_quant_gemm(void **unused);
+void test_quant_error(void **unused);
+void test_quant_rows(void **unused);
+void test_quant_odd(void **unused);
+void test_quant_scales(void **unused);
+void test_quant_refusals(void **unused);
+
 /* test_heads.c */
 void test_qknorm(void **unused);
 void test_qknorm_refusals(void **unused);

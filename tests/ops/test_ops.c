@@ -23,7 +23,7 @@
 
 /* ---- GEMM --------------------------------------------------------------------------------- */
 
-static void pack(xd_weight *w, xd_tensor src)
+void pack(xd_weight *w, xd_tensor src)
 {
     size_t n = dev->ops->pack_size(dev, w), t = dev->ops->pack_tmp(dev, w, src.type);
     assert_true(n > 0);
@@ -41,7 +41,7 @@ static void pack(xd_weight *w, xd_tensor src)
     dev->mem->put(dev, tmp, t + GUARD);
 }
 
-static void unpack(xd_weight *w)
+void unpack(xd_weight *w)
 {
     dev->mem->put(dev, w->p, w->bytes + GUARD);
 }
@@ -531,7 +531,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_gemm), T(test_gemm_repeats), T(test_conv), T(test_norm), T(test_norm_offset),
         T(test_gnorm), T(test_gnorm_scaled), T(test_glu), T(test_activations), T(test_addmul), T(test_axpby),
-        T(test_qknorm), T(test_qknorm_refusals),
+        T(test_qknorm), T(test_qknorm_refusals), T(test_quant_types), T(test_quant_gemm),
+        T(test_quant_error), T(test_quant_rows), T(test_quant_odd), T(test_quant_scales),
+        T(test_quant_refusals),
         T(test_resize), T(test_lookup), T(test_copy), T(test_conversions), T(test_threads),
         T(test_memory), T(test_names), T(test_count), T(test_peak),
     };

@@ -90,6 +90,8 @@ static size_t pack_size(xd_dev *d, xd_weight *w)
         return real->ops->pack_size(real, w);
     w->layout = 0;
     w->bytes = (size_t)numbers(w) * xd_dtype_size(w->type);
+    if (xd_is_quantized(w->type))
+        w->bytes += (size_t)w->out * sizeof(float);
     return w->bytes;
 }
 

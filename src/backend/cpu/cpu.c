@@ -62,13 +62,15 @@ static int empty(const xd_weight *w)
 static size_t pack_size(xd_dev *d, xd_weight *w)
 {
     xd_cpu *c = cpu_of(d);
+    if (xd_is_quantized(w->type))
+        return xd_quant_pack_size(w);
     return c->dnn && !empty(w) ? xd_dnn_pack_size(c->dnn, w) : xd_plain_pack_size(w);
 }
 
 static size_t pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src)
 {
     xd_cpu *c = cpu_of(d);
-    return c->dnn && !empty(w) ? xd_dnn_pack_tmp(c->dnn, w, src) : 0;
+    return c->dnn && !empty(w) && !xd_is_quantized(w->type) ? xd_dnn_pack_tmp(c->dnn, w, src) : 0;
 }
 
 static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
@@ -76,6 +78,8 @@ static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
     xd_cpu *c = cpu_of(d);
     if (empty(w))
         return XD_OK;
+    if (xd_is_quantized(w->type))
+        return xd_quant_pack(c->k, w, src);
     return c->dnn ? xd_dnn_pack(c->dnn, w, src, tmp) : xd_plain_pack(w, src);
 }
 
@@ -90,11 +94,14 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
 {
     xd_cpu *c = cpu_of(d);
     (void)s;
-    if (a->in.type != a->w->type || a->in.d[1] != a->w->in || a->out.d[1] != a->w->out ||
-        a->in.d[0] != a->out.d[0] || !computes(a->out.type))
+    int     quantized = xd_is_quantized(a->w->type);
+    if ((quantized ? !computes(a->in.type) : a->in.type != a->w->type) || a->in.d[1] != a->w->in ||
+        a->out.d[1] != a->w->out || a->in.d[0] != a->out.d[0] || !computes(a->out.type))
         return XD_EINVAL;
     if (a->w->out == 0)
         return XD_OK;
+    if (quantized)
+        return xd_quant_gemm(c->k, a, tmp);
     if (c->dnn)
         return xd_dnn_gemm(c->dnn, a, tmp);
     if (a->w->type != XD_F32)
@@ -285,6 +292,8 @@ static xd_status qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
 /* Scratch of everything but attention. */
 static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
 {
+    if (op == XD_OP_GEMM && xd_is_quantized(((const xd_gemm *)args)->w->type))
+        return xd_quant_gemm_scratch(args);
     if (op == XD_OP_GEMM && c->dnn)
         return ((const xd_gemm *)args)->w->out ? xd_dnn_gemm_scratch(c->dnn, args) : 0;
     if (op == XD_OP_CONV && c->dnn)

@@ -35,6 +35,12 @@ typedef struct xd_kernels {
      * k < K. One thread. */
     void (*tile)(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K);
+    /* quantdot.c: the largest magnitude of a row of n F32 or BF16 numbers (NaN: not all are finite);
+     * the row in integers, x * by rounded and clamped; and, of one such row against m of `lda` each,
+     * the sums of n products, n a multiple of 64. One thread. */
+    float (*most)(const void *x, xd_dtype t, int64_t n);
+    void (*integers)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);
+    void (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m, int64_t n);
     /* GFLOP/s of one thread over about 0.2 ms, in registers alone. */
     double (*burst)(void);
 } xd_kernels;
@@ -44,6 +50,15 @@ extern const xd_kernels xd_kernels_c, xd_kernels_avx2, xd_kernels_avx512;
 void   xd_qknorm_c(const xd_qknorm *a);
 void   xd_qknorm_avx2(const xd_qknorm *a);
 void   xd_qknorm_avx512(const xd_qknorm *a);
+/* quantdot.c likewise. */
+#define XD_QUANT_SLOTS(isa)                                                                  \
+    float xd_most_##isa(const void *x, xd_dtype t, int64_t n);                               \
+    void  xd_integers_##isa(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);      \
+    void  xd_int_dot_##isa(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw,      \
+                           int64_t m, int64_t n);
+XD_QUANT_SLOTS(c)
+XD_QUANT_SLOTS(avx2)
+XD_QUANT_SLOTS(avx512)
 double xd_burst_bf16(void);             /* the same with vdpbf16ps                            */
 
 typedef struct xd_dnn xd_dnn;
@@ -71,6 +86,13 @@ size_t    xd_plain_pack_size(xd_weight *w);
 xd_status xd_plain_pack(const xd_weight *w, xd_tensor src);
 void      xd_plain_gemm(const xd_kernels *k, const xd_gemm *a);
 void      xd_plain_conv(const xd_kernels *k, const xd_conv *a);
+
+/* ---- quant.c: products of quantized weights on any machine ------------------------------------ */
+
+size_t    xd_quant_pack_size(xd_weight *w);
+xd_status xd_quant_pack(const xd_kernels *k, const xd_weight *w, xd_tensor src);
+size_t    xd_quant_gemm_scratch(const xd_gemm *a);
+xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 
 /* ---- dnn.c: the only file that knows oneDNN ------------------------------------------------ */
 

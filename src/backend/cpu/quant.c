@@ -1,0 +1,244 @@
+/* quant.c - products of quantized weights on any machine.
+ *
+ * Packed are the scales, sw[out] F32 (a multiple of 64 bytes), and behind them for I8 rows of integers
+ * whose length is a multiple of 64, for e4m3 panels of 16 outputs as in plain.c. A product of
+ * integers quantizes its input to scratch; one of e4m3 expands a part of a panel at a time to f32. */
+#include "backend/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/par.h"
+
+enum {
+    PANEL = 16,
+    ROWS = 32, COLS = 64,       /* a work item: ROWS x COLS sums                               */
+    DEEP = 256,                 /* of e4m3 that are expanded at a time                         */
+    SOME = 1024,                /* elements of a row that are converted at a time              */
+};
+
+static int64_t up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static int64_t row_bytes(const xd_weight *w)
+{
+    return up(w->in, 64);
+}
+
+static size_t scale_bytes(const xd_weight *w)
+{
+    return (size_t)up(w->out * (int64_t)sizeof(float), 64);
+}
+
+/* ---- packing ------------------------------------------------------------------------------ */
+
+size_t xd_quant_pack_size(xd_weight *w)
+{
+    int64_t numbers = w->type == XD_I8 ? w->out * row_bytes(w) : up(w->out, PANEL) * w->in;
+    w->layout = 1;
+    w->bytes = scale_bytes(w) + (size_t)numbers;
+    return w->bytes;
+}
+
+typedef struct pack_ctx {
+    const xd_kernels *k;
+    const xd_weight  *w;
+    xd_tensor         src;
+} pack_ctx;
+
+static const char *source_at(const pack_ctx *c, int64_t o, int64_t i)
+{
+    return (const char *)c->src.p + (o * c->w->in + i) * (int64_t)xd_dtype_size(c->src.type);
+}
+
+static int64_t some(int64_t n)
+{
+    return n < SOME ? n : SOME;
+}
+
+static float scale_of(const pack_ctx *c, int64_t o)
+{
+    const xd_weight *w = c->w;
+    float            most = 0, x[SOME];
+    if (w->scale)
+        return w->scale[o];
+    if (w->type == XD_F8E4M3 && c->src.type == XD_F8E4M3)
+        return 1.0f;
+    for (int64_t i = 0; i < w->in; i += SOME) {
+        int64_t n = some(w->in - i);
+        xd_convert(x, XD_F32, source_at(c, o, i), c->src.type, n);
+        float m = c->k->most(x, XD_F32, n);
+        most = m > most || isnan(m) ? m : most;
+        if (isnan(most))
+            break;
+    }
+    return xd_quant_scale(w->type, most);
+}
+
+static void quantize_int(const pack_ctx *c, int64_t o, float s)
+{
+    const xd_weight *w = c->w;
+    int8_t          *to = (int8_t *)w->p + scale_bytes(w) + (size_t)(o * row_bytes(w));
+    float            x[SOME];
+    memset(to, 0, (size_t)row_bytes(w));
+    for (int64_t i = 0; i < w->in && s > 0; i += SOME) {
+        int64_t n = some(w->in - i);
+        xd_convert(x, XD_F32, source_at(c, o, i), c->src.type, n);
+        for (int64_t j = 0; j < n; j++)
+            x[j] /= s;
+        c->k->integers(to + i, x, XD_F32, 1.0f, n);
+    }
+}
+
+static void quantize_e4m3(const pack_ctx *c, int64_t o, float s)
+{
+    const xd_weight *w = c->w;
+    uint8_t         *to = (uint8_t *)w->p + scale_bytes(w) + o / PANEL * PANEL * w->in + o % PANEL;
+    float            x[SOME];
+    for (int64_t i = 0; i < w->in; i += SOME) {
+        int64_t     n = some(w->in - i);
+        const char *from = source_at(c, o, i);
+        if (c->src.type == XD_F8E4M3) {
+            for (int64_t j = 0; j < n; j++)
+                to[(i + j) * PANEL] = (uint8_t)from[j];
+            continue;
+        }
+        xd_convert(x, XD_F32, from, c->src.type, n);
+        for (int64_t j = 0; j < n; j++)
+            to[(i + j) * PANEL] = s > 0 ? xd_f32_f8e4m3(x[j] / s) : 0;
+    }
+}
+
+static void pack_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const pack_ctx *c = ctx;
+    (void)thread;
+    for (int64_t o = begin; o < end; o++) {
+        float s = scale_of(c, o);
+        ((float *)c->w->p)[o] = s;
+        if (c->w->type == XD_I8)
+            quantize_int(c, o, s);
+        else
+            quantize_e4m3(c, o, s);
+    }
+}
+
+xd_status xd_quant_pack(const xd_kernels *k, const xd_weight *w, xd_tensor src)
+{
+    pack_ctx c = { k, w, src };
+    size_t   used = (size_t)w->out * sizeof(float);
+    if (w->nk || (w->type == XD_I8 && w->in > XD_INT8_DEEPEST))
+        return XD_EUNSUPPORTED;
+    memset((char *)w->p + used, 0, scale_bytes(w) - used);
+    if (w->type == XD_F8E4M3 && w->out % PANEL)
+        memset((char *)w->p + scale_bytes(w) + w->out / PANEL * PANEL * w->in, 0,
+               (size_t)(PANEL * w->in));
+    xd_par_for(w->out, pack_rows, &c);
+    return XD_OK;
+}
+
+/* ---- products ----------------------------------------------------------------------------- */
+
+typedef struct gemm_ctx {
+    const xd_kernels *k;
+    const xd_gemm    *a;
+    float            *sx;       /* of the input's rows, and those as integers                  */
+    int8_t           *q;
+    int64_t           across;   /* work items in a row of them                                 */
+} gemm_ctx;
+
+static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const gemm_ctx  *c = ctx;
+    const xd_weight *w = c->a->w;
+    int64_t          ld = row_bytes(w);
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const void *x = xd_at(c->a->in, r, 0);
+        float       most = c->k->most(x, c->a->in.type, w->in), s = xd_quant_scale(XD_I8, most);
+        c->sx[r] = s;
+        memset(c->q + r * ld, 0, (size_t)ld);
+        if (s > 0)
+            c->k->integers(c->q + r * ld, x, c->a->in.type, 127.0f / most, w->in);
+    }
+}
+
+static void int_item(const gemm_ctx *c, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m)
+{
+    const xd_weight *w = c->a->w;
+    const float     *sw = (const float *)w->p + c0;
+    int64_t          ld = row_bytes(w);
+    const int8_t    *q = (const int8_t *)w->p + scale_bytes(w) + (size_t)(c0 * ld);
+    int32_t          sum[COLS];
+    for (int64_t i = 0; i < n; i++) {
+        c->k->int_dot(sum, c->q + (r0 + i) * ld, q, ld, m, ld);
+        for (int64_t j = 0; j < m; j++)
+            acc[i * COLS + j] = (float)sum[j] * (c->sx[r0 + i] * sw[j]);
+    }
+}
+
+static void e4m3_item(const gemm_ctx *c, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m)
+{
+    const xd_gemm   *a = c->a;
+    const xd_weight *w = a->w;
+    const uint8_t   *q = (const uint8_t *)w->p + scale_bytes(w) + (size_t)(c0 * w->in);
+    float            x[ROWS * DEEP], b[DEEP * PANEL];
+    memset(acc, 0, (size_t)(ROWS * COLS) * sizeof *acc);
+    for (int64_t k = 0; k < w->in; k += DEEP) {
+        int64_t d = w->in - k < DEEP ? w->in - k : DEEP;
+        for (int64_t i = 0; i < n; i++)
+            xd_convert(x + i * DEEP, XD_F32, xd_at(a->in, r0 + i, k), a->in.type, d);
+        for (int64_t j = 0; j < m; j += PANEL) {
+            xd_convert(b, XD_F32, q + j * w->in + k * PANEL, XD_F8E4M3, d * PANEL);
+            c->k->tile(acc + j, COLS, x, DEEP, b, n, d);
+        }
+    }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < m; j++)
+            acc[i * COLS + j] *= ((const float *)w->p)[c0 + j];
+}
+
+static void gemm_items(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const gemm_ctx *c = ctx;
+    const xd_gemm  *a = c->a;
+    float           acc[ROWS * COLS];
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        int64_t r0 = t / c->across * ROWS, c0 = t % c->across * COLS;
+        int64_t n = a->out.d[0] - r0, m = a->out.d[1] - c0;
+        n = n < ROWS ? n : ROWS;
+        m = m < COLS ? m : COLS;
+        if (a->w->type == XD_I8)
+            int_item(c, acc, r0, n, c0, m);
+        else
+            e4m3_item(c, acc, r0, n, c0, m);
+        c->k->epilogue(a, acc, COLS, r0, n, c0, m);
+    }
+}
+
+static size_t integer_bytes(const xd_gemm *a)
+{
+    return (size_t)(a->in.d[0] * row_bytes(a->w));
+}
+
+size_t xd_quant_gemm_scratch(const xd_gemm *a)
+{
+    return a->w->type == XD_I8 ? integer_bytes(a) + (size_t)a->in.d[0] * sizeof(float) : 0;
+}
+
+xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp)
+{
+    gemm_ctx c = { .k = k, .a = a, .across = (a->out.d[1] + COLS - 1) / COLS };
+    if (a->w->nk)
+        return XD_EUNSUPPORTED;
+    if (a->w->type == XD_I8 && a->in.d[0] > 0) {
+        c.q = tmp;
+        c.sx = (float *)(void *)((char *)tmp + integer_bytes(a));
+        xd_par_for(a->in.d[0], input_rows, &c);
+    }
+    xd_par_for((a->out.d[0] + ROWS - 1) / ROWS * c.across, gemm_items, &c);
+    return XD_OK;
+}

@@ -1,0 +1,85 @@
+/* quantdot.c - rows of integers and their dot products; compiled once for each instruction set.
+ *
+ * Plain loops that compilers turn into vectors; nothing in them depends on the order. */
+#include "backend/cpu/cpu.h"
+
+#include "backend/cpu/element.h"
+
+static const float ROUNDER = 12582912.0f;      /* the last bit of a sum with it weighs 1             */
+
+/* Magnitudes are in the order of their bits, and what is not finite is above all others. */
+float GLUE(xd_most_, ISA)(const void *x, xd_dtype t, int64_t n)
+{
+    uint32_t m = 0;
+    if (t == XD_F32) {
+        const uint32_t *p = x;
+#pragma omp simd reduction(max : m)
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t u = p[i] & 0x7fffffffu;
+            m = u > m ? u : m;
+        }
+    } else {
+        const uint16_t *p = x;
+        uint16_t        h = 0;
+#pragma omp simd reduction(max : h)
+        for (int64_t i = 0; i < n; i++) {
+            uint16_t u = p[i] & 0x7fffu;
+            h = u > h ? u : h;
+        }
+        m = (uint32_t)h << 16;
+    }
+    return number(m >= 0x7f800000u ? 0x7fc00000u : m);
+}
+
+static inline int8_t integer(float v)
+{
+    v = v < 127.0f ? v : 127.0f;
+    v = v > -127.0f ? v : -127.0f;
+    return (int8_t)(int32_t)(bits(v + ROUNDER) - bits(ROUNDER));
+}
+
+void GLUE(xd_integers_, ISA)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n)
+{
+    if (t == XD_F32) {
+        const float *p = x;
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            q[i] = integer(p[i] * by);
+    } else {
+        const uint16_t *p = x;
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            q[i] = integer(number((uint32_t)p[i] << 16) * by);
+    }
+}
+
+static inline void dot4(int32_t *sum, const int8_t *x, const int8_t *const w[4], int64_t n)
+{
+    int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    const int8_t *a = w[0], *b = w[1], *c = w[2], *d = w[3];
+#pragma omp simd reduction(+ : s0, s1, s2, s3)
+    for (int64_t i = 0; i < n; i++) {
+        s0 += x[i] * a[i];
+        s1 += x[i] * b[i];
+        s2 += x[i] * c[i];
+        s3 += x[i] * d[i];
+    }
+    sum[0] = s0;
+    sum[1] = s1;
+    sum[2] = s2;
+    sum[3] = s3;
+}
+
+void GLUE(xd_int_dot_, ISA)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,
+                            int64_t n)
+{
+    for (int64_t j = 0; j < m; j += 4) {
+        const int8_t *row[4];
+        int32_t       s[4];
+        for (int64_t i = 0; i < 4; i++)
+            row[i] = w + (j + i < m ? j + i : j) * ldw;
+        dot4(s, x, row, n);
+        for (int64_t i = 0; i < 4 && j + i < m; i++)
+            sum[j + i] = s[i];
+    }
+}
