@@ -279,7 +279,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_tensor y = xd_linear(x, a, &w->qkv);
     xd_qkv    t = xd_qkv_open(x, y, &w->qkv, c->head_dim);
     xd_qkv_fill(x, &t, y, &w->qkv, w->norm_q, w->norm_k, l->cos, l->sin, 0, rows);
-    xd_copy_to(x, xd_cols(both, 0, D), xd_flat(xd_attn(x, t.q, t.k, t.v, 0)));
+    xd_attn_into(x, xd_heads(xd_cols(both, 0, D), c->head_dim), t.q, t.k, t.v, 0);
     xd_linear_add(x, s->h, xd_rows(mod, 2, 1), both, &w->out);
 }
 

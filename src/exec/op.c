@@ -256,18 +256,29 @@ static xd_tensor batched(xd_tensor t, int64_t B)
     return r;
 }
 
-static xd_tensor attention(xd_exec *x, const xd_mix *m, xd_tensor q, xd_tensor k, xd_tensor v,
-                           xd_tensor bias, float scale, int causal)
+static void attend(xd_exec *x, const xd_mix *m, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
+                   xd_tensor bias, float scale, int causal)
 {
-    xd_tensor out = xd_new_as(x, x->act, 3, (int64_t[]){ q.d[0], q.d[1], v.d[2] });
-    xd_kv     kv = { batched(k, x->B), batched(v, x->B) };
+    xd_kv kv = { batched(k, x->B), batched(v, x->B) };
     while (!m->attn)
         m = m->next;
     m->attn(x, m, &(xd_attn_args){ .out = batched(out, x->B), .q = batched(q, x->B),
                                    .bias = bias, .kv = &kv, .nkv = 1, .causal = causal,
                                    .scale = scale > 0 ? scale : 1.0f / sqrtf((float)q.d[2]) });
     x->site++;
+}
+
+static xd_tensor attention(xd_exec *x, const xd_mix *m, xd_tensor q, xd_tensor k, xd_tensor v,
+                           xd_tensor bias, float scale, int causal)
+{
+    xd_tensor out = xd_new_as(x, x->act, 3, (int64_t[]){ q.d[0], q.d[1], v.d[2] });
+    attend(x, m, out, q, k, v, bias, scale, causal);
     return out;
+}
+
+void xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
+{
+    attend(x, x->mix, out, q, k, v, none, scale, 0);
 }
 
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale)

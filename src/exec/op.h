@@ -63,6 +63,8 @@ void      xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b); /* 
 /* Attention of my tokens over everybody's (scale <= 0: 1/sqrt(D)). q [B*n,H,D], k, v [B*n,Hk,D]
  * mine -> [B*n,H,D]. Collective over the ranks that hold tokens of this pass and stage. */
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
+/* The same into out [B*n,H,D], F32 or x->act; its rows may have any stride.                    */
+void      xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
 /* The same among the tokens of one stream only: q, k, v have its rows. */
 xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, xd_tensor v,
                      float scale);
