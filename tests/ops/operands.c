@@ -130,7 +130,7 @@ xd_tensor operand_at(xd_dtype type, int nd, const int64_t *d, int64_t gap, int64
     b->before = malloc(b->bytes);
     if (!b->p || !b->before)
         fail_msg("no memory for a test");
-    memset(b->p, 0xA5, b->bytes);
+    memset(b->p, 0xFF, b->bytes);      /* NaNs: what reads between rows shows it */
     t.p = b->p + GUARD + shift;
     for (int64_t i = 0; i < xd_count(t); i++)
         set(&t, i, real());

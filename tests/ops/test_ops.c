@@ -93,11 +93,16 @@ static void gemm_case(int64_t M, int64_t N, int64_t K)
 
 static void test_gemm(void **unused)
 {
+    static const int64_t outs[] = { 1, 17, 63, 65, 200 };
+    static const int64_t ins[] = { 1, 2, 3, 31, 33, 64, 130, 2305, 4608 };
     (void)unused;
     gemm_case(0, 5, 7);
     gemm_case(1, 1, 1);
     gemm_case(1, 1152, 256);
     gemm_case(37, 24, 4608);
+    for (size_t n = 0; n < sizeof outs / sizeof *outs; n++)
+        for (size_t k = 0; k < sizeof ins / sizeof *ins; k++)
+            gemm_case(1 + upto(13), outs[n], ins[k]);
     for (int i = 0; i < 60; i++)
         gemm_case(upto(70), 1 + upto(90), 1 + upto(130));
     for (int i = 0; i < 8; i++)
@@ -121,6 +126,48 @@ static void test_gemm_repeats(void **unused)
         assert_memory_equal(a.out.p, b.out.p, xd_bytes(a.out));
     }
     unpack(&w);
+}
+
+/* A row's bits depend neither on the rows beside it nor on the number of threads, where products are
+ * our own. */
+static void test_gemm_rows(void **unused)
+{
+    static const int64_t ins[] = { 75, 130, 2900 };
+    int own = strcmp(dev->ops->name, "avx512bf16") == 0, cores = xd_par_threads();
+    (void)unused;
+    for (int t = 0; t < 9 && (own || t < 1); t++) {
+        int64_t   M = 500, N = t % 3 ? 200 : 30, K = ins[t / 3];
+        xd_weight w = { .type = own ? XD_BF16 : XD_F32, .out = N, .in = K, .groups = 1 };
+        if (!own && strcmp(dev->ops->name, "c") != 0) {
+            printf("# skipped: products are the library's\n");
+            return;
+        }
+        fresh();
+        pack(&w, matrix(XD_F32, N, K, 0));
+        xd_gemm a = { .w = &w, .in = matrix(w.type, M, K, 3), .bias = operand(XD_F32, 1, &N, 0),
+                      .residual = matrix(XD_F32, M, N, 0), .act = XD_GELU_TANH };
+        xd_gemm b = a;
+        a.out = matrix(t % 2 ? XD_F32 : XD_BF16, M, N, 0);
+        b.out = matrix(a.out.type, M, N, 0);
+        xd_par_set(1);
+        RUN(gemm, XD_OP_GEMM, &a);
+        for (int threads = 1; threads < 4; threads++) {
+            xd_par_set(threads);
+            for (int64_t r = 0, n; r < M; r += n) {
+                xd_gemm c = b;
+                n = threads == 3 ? M : 1 + r / 2;
+                n = n < M - r ? n : M - r;
+                c.in = xd_rows(b.in, r, n);
+                c.out = xd_rows(b.out, r, n);
+                c.residual = xd_rows(b.residual, r, n);
+                RUN(gemm, XD_OP_GEMM, &c);
+            }
+            assert_memory_equal(a.out.p, b.out.p, xd_bytes(a.out));
+            memset(b.out.p, 0, xd_bytes(b.out));
+        }
+        unpack(&w);
+    }
+    xd_par_set(cores);
 }
 
 /* ---- convolution -------------------------------------------------------------------------- */
@@ -529,7 +576,7 @@ static int done(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_gemm), T(test_gemm_repeats), T(test_conv), T(test_norm), T(test_norm_offset),
+        T(test_gemm), T(test_gemm_repeats), T(test_gemm_rows), T(test_conv), T(test_norm), T(test_norm_offset),
         T(test_gnorm), T(test_gnorm_scaled), T(test_glu), T(test_activations), T(test_addmul), T(test_axpby),
         T(test_qknorm), T(test_qknorm_refusals), T(test_quant_types), T(test_quant_gemm),
         T(test_quant_error), T(test_quant_rows), T(test_quant_odd), T(test_quant_scales),

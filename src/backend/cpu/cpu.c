@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend/cpu/attn/attn.h"
+#include "backend/cpu/gemm/gemm.h"
 #include "base/log.h"
 #include "base/par.h"
 
@@ -62,6 +63,8 @@ static int empty(const xd_weight *w)
 static size_t pack_size(xd_dev *d, xd_weight *w)
 {
     xd_cpu *c = cpu_of(d);
+    if (xd_own_takes(c->isa, w))
+        return xd_own_pack_size(c->isa, w);
     if (xd_is_quantized(w->type))
         return xd_quant_pack_size(w);
     return c->dnn && !empty(w) ? xd_dnn_pack_size(c->dnn, w) : xd_plain_pack_size(w);
@@ -70,6 +73,8 @@ static size_t pack_size(xd_dev *d, xd_weight *w)
 static size_t pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src)
 {
     xd_cpu *c = cpu_of(d);
+    if (xd_own_takes(c->isa, w))
+        return 0;
     return c->dnn && !empty(w) && !xd_is_quantized(w->type) ? xd_dnn_pack_tmp(c->dnn, w, src) : 0;
 }
 
@@ -78,6 +83,8 @@ static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
     xd_cpu *c = cpu_of(d);
     if (empty(w))
         return XD_OK;
+    if (xd_own_takes(c->isa, w))
+        return xd_own_pack(c->isa, w, src);
     if (xd_is_quantized(w->type))
         return xd_quant_pack(c->k, w, src);
     return c->dnn ? xd_dnn_pack(c->dnn, w, src, tmp) : xd_plain_pack(w, src);
@@ -100,6 +107,8 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
         return XD_EINVAL;
     if (a->w->out == 0)
         return XD_OK;
+    if (xd_own_takes(c->isa, a->w))
+        return xd_own_gemm(a, tmp);
     if (quantized)
         return xd_quant_gemm(c->k, a, tmp);
     if (c->dnn)
@@ -292,6 +301,8 @@ static xd_status qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
 /* Scratch of everything but attention. */
 static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
 {
+    if (op == XD_OP_GEMM && xd_own_takes(c->isa, ((const xd_gemm *)args)->w))
+        return xd_own_scratch(args, xd_par_threads());
     if (op == XD_OP_GEMM && xd_is_quantized(((const xd_gemm *)args)->w->type))
         return xd_quant_gemm_scratch(args);
     if (op == XD_OP_GEMM && c->dnn)

@@ -1,0 +1,108 @@
+/* bf16.c - products of brains by vdpbf16ps */
+#include "backend/cpu/gemm/finish.h"
+
+#include <string.h>
+
+#include "backend/cpu/gemm/brains.h"
+#include "backend/cpu/gemm/tile.h"
+#include "base/par.h"
+
+TILES
+
+enum { LINES = XD_UNIT_BYTES / 64 };
+
+static inline const char *near_weights(const char *w, int64_t k, int64_t units, char *place)
+{
+    (void)units;
+    (void)place;
+    return w + k * XD_UNIT_BYTES;
+}
+
+#include "backend/cpu/gemm/panel.h"
+
+static int64_t units_of(const xd_weight *w)
+{
+    return (w->in + 1) / 2;
+}
+
+/* ---- packing ------------------------------------------------------------------------------ */
+
+static size_t pack_size(const xd_weight *w)
+{
+    return (size_t)(xd_panels(w) * units_of(w) * XD_UNIT_BYTES);
+}
+
+/* Up to 32 elements of a row as brains, zeros behind `n`. */
+static __m512i brains_at(const char *p, xd_dtype type, int64_t n)
+{
+    uint16_t some[32];
+    if (type == XD_BF16)
+        return _mm512_maskz_loadu_epi16(n < 32 ? (1u << n) - 1 : 0xffffffffu, p);
+    if (n == 32 && type == XD_F32)
+        return (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(p + 64), _mm512_loadu_ps(p));
+    if (n == 32 && type == XD_F16)
+        return (__m512i)_mm512_cvtne2ps_pbh(
+            _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(p + 32))),
+            _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)));
+    memset(some, 0, sizeof some);
+    xd_convert(some, XD_BF16, p, type, n);
+    return _mm512_loadu_si512(some);
+}
+
+typedef struct pack_ctx { const xd_weight *w; xd_tensor src; } pack_ctx;
+
+static void pack_panel(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const pack_ctx *c = ctx;
+    int64_t         K = c->w->in, units = units_of(c->w), size = (int64_t)xd_dtype_size(c->src.type);
+    (void)thread;
+    for (int64_t p = begin; p < end; p++) {
+        char *to = (char *)c->w->p + p * units * XD_UNIT_BYTES;
+        for (int64_t u = 0; u < units; u += 16)
+            for (int64_t j = 0; j < XD_PANEL; j += 16) {
+                __m512i r[16];
+                for (int64_t i = 0; i < 16; i++) {
+                    int64_t     o = p * XD_PANEL + j + i, left = K - 2 * u;
+                    const char *from = (const char *)c->src.p + (o * K + 2 * u) * size;
+                    r[i] = o < c->w->out ? brains_at(from, c->src.type, left < 32 ? left : 32)
+                                         : _mm512_setzero_si512();
+                }
+                transpose_bits(r);
+                for (int64_t i = 0; i < 16 && u + i < units; i++)
+                    _mm512_storeu_si512(to + (u + i) * XD_UNIT_BYTES + j * 4, r[i]);
+            }
+    }
+}
+
+static xd_status pack(const xd_weight *w, xd_tensor src)
+{
+    pack_ctx c = { w, src };
+    xd_par_for(xd_panels(w), pack_panel, &c);
+    return XD_OK;
+}
+
+/* ---- product ------------------------------------------------------------------------------ */
+
+static xd_product product_of(const xd_gemm *a, int threads)
+{
+    xd_product p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 2, .units = units_of(a->w),
+                     .rest = (int)(a->w->in % 2), .w = a->w->p };
+    p.panel_bytes = p.units * XD_UNIT_BYTES;
+    xd_product_cut(&p, 0, threads);
+    return p;
+}
+
+static size_t scratch(const xd_gemm *a, int threads)
+{
+    return product_of(a, threads).tmp_bytes * (size_t)threads;
+}
+
+static xd_status gemm(const xd_gemm *a, void *tmp)
+{
+    xd_product p = product_of(a, xd_par_threads());
+    p.tmp = tmp;
+    xd_product_run(&p, panel);
+    return XD_OK;
+}
+
+const xd_own xd_own_bf16 = { pack_size, pack, scratch, gemm };

@@ -1,0 +1,73 @@
+/* block.h - inside our matrix products: how a product is cut, and what kernel files give.
+ *
+ * Weights lie as panels of XD_PANEL outputs: [panel][unit][XD_PANEL], where a unit is what one
+ * lane multiplies at a time (two brains, four integers, or one float) of consecutive inputs,
+ * filled up with zeros. A thread takes a panel and a block of rows and goes through the panel in
+ * chunks of `deep` units, so that a chunk stays in the second cache while all tiles of XD_TILE
+ * rows pass over it. Sums of a chunk go on from those of the chunk before, which wait in scratch. */
+#ifndef XD_BACKEND_CPU_GEMM_BLOCK_H
+#define XD_BACKEND_CPU_GEMM_BLOCK_H
+
+#include "backend/cpu/cpu.h"
+
+enum {
+    XD_PANEL = 64,
+    XD_TILE = 6,                /* 6 x 64 sums are 24 of 32 registers                         */
+    XD_UNIT_BYTES = 4 * XD_PANEL,       /* of a panel                                         */
+    XD_DEEP = 1152,             /* most units of a chunk: 288 KiB of a panel                  */
+    XD_BLOCK_ROWS = 192,        /* most rows of a block,                                      */
+    XD_BLOCK_MANY = 384,        /* where a chunk is first expanded                            */
+};
+
+typedef struct xd_product {
+    const xd_gemm *a;
+    const char    *in;          /* rows as tiles read them, `ldi` bytes apart                 */
+    int64_t        ldi;
+    int64_t        units;       /* of a row                                                   */
+    int            rest;        /* the last of them is only half there                        */
+    const char    *w;           /* panels, `panel_bytes` each                                 */
+    int64_t        panel_bytes;
+    const float   *col, *row;   /* scales of columns and rows, or NULL                        */
+    const int32_t *fix;         /* of integers: what each column's sum is too large by        */
+    int64_t        M, N, deep;
+    int64_t        rows, blocks;        /* of a block; blocks of rows                         */
+    int64_t        panels, group;       /* all; those that all blocks pass before the next    */
+    int64_t        per;                 /* panels that a thread takes at a time               */
+    char          *tmp;                 /* `tmp_bytes` a thread, sums of `sum_bytes` first    */
+    size_t         tmp_bytes, sum_bytes;
+} xd_product;
+
+/* Rows [r0, r0 + n) of panel `at`, with their epilogue; tmp is the thread's own. */
+typedef void xd_panel_fn(const xd_product *p, int64_t at, int64_t r0, int64_t n, char *tmp);
+
+static inline int64_t xd_panels(const xd_weight *w)
+{
+    return (w->out + XD_PANEL - 1) / XD_PANEL;
+}
+
+/* Where a, units, rest and panel_bytes are known, and M > 0: fills in the rest but pointers.
+ * `expands`: a chunk of weights also has a place in tmp. */
+void xd_product_cut(xd_product *p, int expands, int threads);
+void xd_product_run(const xd_product *p, xd_panel_fn *fn);
+
+/* Rows of the next tile when `left` are to be done: never one alone behind a full tile, which
+ * would wait for each of its sums. */
+static inline int64_t xd_tile_rows(int64_t left)
+{
+    return left == XD_TILE + 1 ? 4 : left < XD_TILE ? left : XD_TILE;
+}
+
+/* What a file of kernels gives. M > 0; scratch follows no pointer. */
+typedef struct xd_own {
+    size_t    (*pack_size)(const xd_weight *w);
+    xd_status (*pack)(const xd_weight *w, xd_tensor src);
+    size_t    (*scratch)(const xd_gemm *a, int threads);
+    xd_status (*gemm)(const xd_gemm *a, void *tmp);
+} xd_own;
+
+extern const xd_own xd_own_bf16;        /* BF16: AVX-512 and dot products of brains            */
+extern const xd_own xd_own_int8;        /* I8: AVX-512 and VNNI                                */
+extern const xd_own xd_own_e4m3;        /* F8E4M3, of BF16 inputs: as BF16                     */
+extern const xd_own xd_own_e4m3_f32;    /* F8E4M3 of F32 inputs, the same packed form: AVX-512 */
+
+#endif

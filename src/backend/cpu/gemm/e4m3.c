@@ -1,0 +1,209 @@
+/* e4m3.c - products of weights of eight bits with a scale a column: chunks of a panel are expanded
+ * to brains, or with XD_E4M3_F32 to floats, which the tiles then pass over.
+ *
+ * Packed are scales, XD_PANEL a panel, and panels of [quad][XD_PANEL][4] e4m3; one with a NaN makes
+ * its column's scale NaN. */
+#include "backend/cpu/gemm/source.h"
+
+#include "base/par.h"
+
+#ifdef XD_E4M3_F32
+enum { UNIT = 1, LINES = 1 };           /* inputs of a unit                                   */
+typedef __m512 v_sums;
+
+static inline __m512  v_none(void) { return _mm512_setzero_ps(); }
+static inline __m512  v_get(const float *p) { return _mm512_loadu_ps(p); }
+static inline void    v_put(float *p, __m512 x) { _mm512_storeu_ps(p, x); }
+static inline __m512  v_join(__m512 x, __m512 y) { return _mm512_add_ps(x, y); }
+static inline __m512i v_half(const char *p) { return _mm512_set1_epi32(*p); }
+
+static inline __m512 v_dot(__m512 sum, __m512i x, __m512i y)
+{
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(y), sum);
+}
+#else
+#include "backend/cpu/gemm/brains.h"
+enum { UNIT = 2, LINES = 2 };
+#endif
+
+#include "backend/cpu/gemm/tile.h"
+
+TILES
+
+enum { QUAD_UNITS = 4 / UNIT };
+
+/* Brains of the two bytes that `pick` moves to the upper halves of 16-bit lanes. Exponents move up
+ * by 127 - 7; what is below the least of them comes from a table. */
+static inline __m512i brains_of(__m512i bytes, __m512i pick)
+{
+    static const uint16_t few[32] = { 0,      0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60 };
+    const __m512i   x = _mm512_shuffle_epi8(bytes, pick);
+    const __m512i   t = _mm512_srli_epi16(_mm512_and_si512(x, _mm512_set1_epi16(0x7f00)), 4);
+    const __mmask32 low = _mm512_cmplt_epu16_mask(t, _mm512_set1_epi16(0x80));
+    const __m512i   v = _mm512_mask_permutexvar_epi16(
+        _mm512_add_epi16(t, _mm512_set1_epi16(0x3c00)), low, _mm512_srli_epi16(x, 8),
+        _mm512_loadu_si512(few));
+    return _mm512_or_si512(v, _mm512_and_si512(x, _mm512_set1_epi16(-0x8000)));
+}
+
+/* What the tiles read: the units of a quad one behind the other. */
+static inline void expand_quad(char *to, const char *from)
+{
+    const __m512i first = _mm512_broadcast_i32x4(
+        _mm_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1));
+    const __m512i second = _mm512_add_epi8(first, _mm512_set1_epi16(0x200));
+    for (int64_t j = 0; j < XD_UNIT_BYTES; j += 64) {
+        const __m512i bytes = _mm512_loadu_si512(from + j);
+        const __m512i a = brains_of(bytes, first), b = brains_of(bytes, second);
+#ifdef XD_E4M3_F32
+        const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
+        _mm512_storeu_si512(to + j, _mm512_slli_epi32(a, 16));
+        _mm512_storeu_si512(to + j + XD_UNIT_BYTES, _mm512_and_si512(a, high));
+        _mm512_storeu_si512(to + j + 2 * XD_UNIT_BYTES, _mm512_slli_epi32(b, 16));
+        _mm512_storeu_si512(to + j + 3 * XD_UNIT_BYTES, _mm512_and_si512(b, high));
+#else
+        _mm512_storeu_si512(to + j, a);
+        _mm512_storeu_si512(to + j + XD_UNIT_BYTES, b);
+#endif
+    }
+}
+
+/* k is a multiple of a quad's units. */
+static inline const char *near_weights(const char *w, int64_t k, int64_t units, char *place)
+{
+    const char *from = w + k / QUAD_UNITS * XD_UNIT_BYTES;
+    for (int64_t u = 0; u < units; u += QUAD_UNITS)
+        expand_quad(place + u * XD_UNIT_BYTES, from + u / QUAD_UNITS * XD_UNIT_BYTES);
+    return place;
+}
+
+#include "backend/cpu/gemm/panel.h"
+
+static int64_t quads_of(const xd_weight *w)
+{
+    return (w->in + 3) / 4;
+}
+
+static float *scales_of(const xd_weight *w)
+{
+    return w->p;
+}
+
+static char *panels_of(const xd_weight *w)
+{
+    return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
+}
+
+/* ---- packing ------------------------------------------------------------------------------ */
+
+static size_t pack_size(const xd_weight *w)
+{
+    return (size_t)(xd_panels(w) * (XD_PANEL * 4 + quads_of(w) * XD_UNIT_BYTES));
+}
+
+/* The nearest e4m3, of two the even one, clamped to 448. Rounding of what has an exponent is done
+ * in the integer, of the rest by adding a float whose last bit weighs 2^-9, as theirs does. */
+static inline __m128i nearest(__m512 x)
+{
+    const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
+    const __m512    abs = _mm512_min_ps(_mm512_abs_ps(x), _mm512_set1_ps(448.0f));
+    const __m512i   m = _mm512_castps_si512(abs);
+    const __m512i   odd = _mm512_and_si512(_mm512_srli_epi32(m, 20), one);
+    const __m512i   r = _mm512_sub_epi32(
+        _mm512_srli_epi32(_mm512_add_epi32(m, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7ffff))), 20),
+        _mm512_set1_epi32(120 << 3));
+    const __m512    magic = _mm512_set1_ps(16384.0f);
+    const __m512i   few = _mm512_sub_epi32(_mm512_castps_si512(_mm512_add_ps(abs, magic)),
+                                           _mm512_castps_si512(magic));
+    const __mmask16 low = _mm512_cmp_ps_mask(abs, _mm512_set1_ps(0x1p-6f), _CMP_LT_OQ);
+    __m512i         q = _mm512_mask_mov_epi32(r, low, few);
+    q = _mm512_mask_mov_epi32(q, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7f));
+    return _mm512_cvtepi32_epi8(_mm512_or_si512(
+        q, _mm512_and_si512(_mm512_srli_epi32(u, 24), _mm512_set1_epi32(0x80))));
+}
+
+/* 64 inputs of a row from the i-th on. */
+static __m512i source_e4m3(const source *s, int64_t o, int64_t i, float scale)
+{
+    const int64_t size = (int64_t)xd_dtype_size(s->src.type), left = s->w->in - i;
+    const char   *row = source_row(s, o) + i * size;
+    char          q[64] = { 0 };
+    if (s->src.type == XD_F8E4M3)
+        return _mm512_maskz_loadu_epi8(left < 64 ? (1ull << left) - 1 : ~0ull, row);
+    for (int64_t k = 0; k < 64 && k < left && scale > 0; k += 16)
+        _mm_storeu_si128((__m128i *)(void *)(q + k),
+                         nearest(_mm512_div_ps(source_at(row + k * size, s->src.type, left - k),
+                                               _mm512_set1_ps(scale))));
+    return _mm512_loadu_si512(q);
+}
+
+/* 16 columns of a panel. */
+static void pack_columns(const source *s, int64_t o0, char *to, float *scale)
+{
+    const __m512i all = _mm512_set1_epi8(0x7f);
+    const int64_t quads = quads_of(s->w);
+    for (int64_t i = 0; i < 16; i++)
+        scale[i] = o0 + i < s->w->out ? source_scale(s, o0 + i) : 0.0f;
+    for (int64_t u = 0; u < quads; u += 16) {
+        __m512i r[16];
+        for (int64_t i = 0; i < 16; i++) {
+            r[i] = o0 + i < s->w->out ? source_e4m3(s, o0 + i, 4 * u, scale[i])
+                                      : _mm512_setzero_si512();
+            if (_mm512_cmpeq_epi8_mask(_mm512_and_si512(r[i], all), all))
+                scale[i] = NAN;
+        }
+        transpose_bits(r);
+        for (int64_t i = 0; i < 16 && u + i < quads; i++)
+            _mm512_storeu_si512(to + (u + i) * XD_UNIT_BYTES, r[i]);
+    }
+}
+
+static void pack_panels(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const source *s = ctx;
+    (void)thread;
+    for (int64_t p = begin; p < end; p++)
+        for (int64_t j = 0; j < XD_PANEL; j += 16)
+            pack_columns(s, p * XD_PANEL + j,
+                         panels_of(s->w) + p * quads_of(s->w) * XD_UNIT_BYTES + j * 4,
+                         scales_of(s->w) + p * XD_PANEL + j);
+}
+
+static xd_status pack(const xd_weight *w, xd_tensor src)
+{
+    source s = { w, src };
+    xd_par_for(xd_panels(w), pack_panels, &s);
+    return XD_OK;
+}
+
+/* ---- product ------------------------------------------------------------------------------ */
+
+static xd_product product_of(const xd_gemm *a, int threads)
+{
+    xd_product p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * (4 / UNIT),
+                     .units = (a->w->in + UNIT - 1) / UNIT, .rest = (int)(a->w->in % UNIT) };
+    p.panel_bytes = quads_of(a->w) * XD_UNIT_BYTES;
+    xd_product_cut(&p, 1, threads);
+    return p;
+}
+
+static size_t scratch(const xd_gemm *a, int threads)
+{
+    return product_of(a, threads).tmp_bytes * (size_t)threads;
+}
+
+static xd_status gemm(const xd_gemm *a, void *tmp)
+{
+    xd_product p = product_of(a, xd_par_threads());
+    p.w = panels_of(a->w);
+    p.col = scales_of(a->w);
+    p.tmp = tmp;
+    xd_product_run(&p, panel);
+    return XD_OK;
+}
+
+#ifdef XD_E4M3_F32
+const xd_own xd_own_e4m3_f32 = { pack_size, pack, scratch, gemm };
+#else
+const xd_own xd_own_e4m3 = { pack_size, pack, scratch, gemm };
+#endif

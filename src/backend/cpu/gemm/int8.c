@@ -1,0 +1,201 @@
+/* int8.c - products of integers by vpdpbusd, whose one side has no sign.
+ *
+ * Packed are scales and what each column's sum is too large by, XD_PANEL of both a panel, and the
+ * panels; a unit is four weights. Rows of the input are quantized once a call into scratch, 128
+ * added to each integer: a column's sum is then too large by 128 times the sum of its weights,
+ * which is taken off again modulo 2^32. */
+#include "backend/cpu/gemm/source.h"
+
+#include "base/par.h"
+
+typedef __m512i v_sums;
+
+static inline __m512i v_none(void) { return _mm512_setzero_si512(); }
+static inline __m512i v_get(const float *p) { return _mm512_loadu_si512(p); }
+static inline void    v_put(float *p, __m512i x) { _mm512_storeu_si512(p, x); }
+static inline __m512i v_join(__m512i x, __m512i y) { return _mm512_add_epi32(x, y); }
+static inline __m512i v_half(const char *p) { return _mm512_set1_epi32(*p); }
+
+/* As an intrinsic, gcc 12 keeps copies of the sums in memory. */
+static inline __m512i v_dot(__m512i sum, __m512i x, __m512i y)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
+    return sum;
+}
+
+#include "backend/cpu/gemm/tile.h"
+
+TILES
+
+enum { LINES = XD_UNIT_BYTES / 64 };
+
+static inline const char *near_weights(const char *w, int64_t k, int64_t units, char *place)
+{
+    (void)units;
+    (void)place;
+    return w + k * XD_UNIT_BYTES;
+}
+
+#include "backend/cpu/gemm/panel.h"
+
+static int64_t units_of(const xd_weight *w)
+{
+    return (w->in + 3) / 4;
+}
+
+static float *scales_of(const xd_weight *w)
+{
+    return w->p;
+}
+
+static int32_t *fixes_of(const xd_weight *w)
+{
+    return (int32_t *)w->p + xd_panels(w) * XD_PANEL;
+}
+
+static char *panels_of(const xd_weight *w)
+{
+    return (char *)w->p + xd_panels(w) * XD_PANEL * 8;
+}
+
+/* Rounded to nearest even and clamped, in the low bytes of 32-bit lanes. */
+static inline __m128i integers(__m512 x)
+{
+    x = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-127.0f)), _mm512_set1_ps(127.0f));
+    return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
+}
+
+/* ---- packing ------------------------------------------------------------------------------ */
+
+static size_t pack_size(const xd_weight *w)
+{
+    return (size_t)(xd_panels(w) * (XD_PANEL * 8 + units_of(w) * XD_UNIT_BYTES));
+}
+
+/* 64 inputs of a row from the i-th on. */
+static __m512i source_integers(const source *s, int64_t o, int64_t i, float scale)
+{
+    const int64_t size = (int64_t)xd_dtype_size(s->src.type);
+    const char   *row = source_row(s, o);
+    __m128i       q[4];
+    for (int64_t k = 0; k < 4; k++) {
+        int64_t from = i + 16 * k;
+        q[k] = _mm_setzero_si128();
+        if (from < s->w->in && scale > 0)
+            q[k] = integers(_mm512_div_ps(
+                source_at(row + from * size, s->src.type, s->w->in - from), _mm512_set1_ps(scale)));
+    }
+    return _mm512_inserti64x4(
+        _mm512_castsi256_si512(_mm256_inserti128_si256(_mm256_castsi128_si256(q[0]), q[1], 1)),
+        _mm256_inserti128_si256(_mm256_castsi128_si256(q[2]), q[3], 1), 1);
+}
+
+/* 16 columns of a panel. */
+static void pack_columns(const source *s, int64_t o0, char *to, float *scale, int32_t *fix)
+{
+    const int64_t units = units_of(s->w);
+    __m512i       sum = _mm512_setzero_si512();
+    for (int64_t i = 0; i < 16; i++)
+        scale[i] = o0 + i < s->w->out ? source_scale(s, o0 + i) : 0.0f;
+    for (int64_t u = 0; u < units; u += 16) {
+        __m512i r[16];
+        for (int64_t i = 0; i < 16; i++)
+            r[i] = o0 + i < s->w->out ? source_integers(s, o0 + i, 4 * u, scale[i])
+                                      : _mm512_setzero_si512();
+        transpose_bits(r);
+        for (int64_t i = 0; i < 16 && u + i < units; i++) {
+            _mm512_storeu_si512(to + (u + i) * XD_UNIT_BYTES, r[i]);
+            sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(-128), r[i]);
+        }
+    }
+    _mm512_storeu_si512(fix, sum);
+}
+
+static void pack_panels(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const source *s = ctx;
+    (void)thread;
+    for (int64_t p = begin; p < end; p++)
+        for (int64_t j = 0; j < XD_PANEL; j += 16)
+            pack_columns(s, p * XD_PANEL + j,
+                         panels_of(s->w) + p * units_of(s->w) * XD_UNIT_BYTES + j * 4,
+                         scales_of(s->w) + p * XD_PANEL + j, fixes_of(s->w) + p * XD_PANEL + j);
+}
+
+static xd_status pack(const xd_weight *w, xd_tensor src)
+{
+    source s = { w, src };
+    xd_par_for(xd_panels(w), pack_panels, &s);
+    return XD_OK;
+}
+
+/* ---- product ------------------------------------------------------------------------------ */
+
+typedef struct input { const xd_gemm *a; char *q; int64_t ldi; float *sx; } input;
+
+static __m512i magnitudes(const char *x, xd_dtype type, int64_t n)
+{
+    return _mm512_and_si512(_mm512_castps_si512(floats_at(x, type, lanes(n))),
+                            _mm512_set1_epi32(0x7fffffff));
+}
+
+static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const input  *c = ctx;
+    const int64_t K = c->a->w->in, size = size_of(c->a->in.type);
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const char *x = place_of(&c->a->in, r, 0);
+        char       *q = c->q + r * c->ldi;
+        __m512i     m0 = _mm512_setzero_si512(), m1 = m0;
+        for (int64_t i = 0; i < K; i += 32) {
+            m0 = _mm512_max_epu32(m0, magnitudes(x + i * size, c->a->in.type, K - i));
+            m1 = _mm512_max_epu32(m1, magnitudes(x + (i + 16) * size, c->a->in.type, K - i - 16));
+        }
+        float        most = most_of(_mm512_max_epu32(m0, m1)), s = xd_quant_scale(XD_I8, most);
+        const __m512 by = _mm512_set1_ps(s > 0 ? 127.0f / most : 0.0f);
+        c->sx[r] = s;
+        for (int64_t i = 0; i < K; i += 16) {
+            __m512 v = floats_at(x + i * size, c->a->in.type, lanes(K - i));
+            v = s > 0 ? _mm512_mul_ps(v, by) : _mm512_setzero_ps();
+            _mm_storeu_si128((__m128i *)(void *)(q + i),
+                             _mm_xor_si128(integers(v), _mm_set1_epi8(-128)));
+        }
+    }
+}
+
+static xd_product product_of(const xd_gemm *a, int threads)
+{
+    xd_product p = { .a = a, .units = units_of(a->w), .ldi = (a->w->in + 63) / 64 * 64 };
+    p.panel_bytes = p.units * XD_UNIT_BYTES;
+    xd_product_cut(&p, 0, threads);
+    return p;
+}
+
+static int64_t input_bytes(const xd_product *p)
+{
+    return p->M * p->ldi + (p->M * (int64_t)sizeof(float) + 63) / 64 * 64;
+}
+
+static size_t scratch(const xd_gemm *a, int threads)
+{
+    xd_product p = product_of(a, threads);
+    return (size_t)input_bytes(&p) + p.tmp_bytes * (size_t)threads;
+}
+
+static xd_status gemm(const xd_gemm *a, void *tmp)
+{
+    xd_product p = product_of(a, xd_par_threads());
+    input      in = { a, tmp, p.ldi, (float *)(void *)((char *)tmp + p.M * p.ldi) };
+    xd_par_for(p.M, input_rows, &in);
+    p.in = in.q;
+    p.row = in.sx;
+    p.w = panels_of(a->w);
+    p.col = scales_of(a->w);
+    p.fix = fixes_of(a->w);
+    p.tmp = (char *)tmp + input_bytes(&p);
+    xd_product_run(&p, panel);
+    return XD_OK;
+}
+
+const xd_own xd_own_int8 = { pack_size, pack, scratch, gemm };

@@ -1,0 +1,31 @@
+/* panel.h - a panel against a block of rows, tile by tile; included behind tile.h by files that
+ * have defined near_weights: where `units` of the panel lie as tiles read them, from unit k on,
+ * and LINES, the cache lines that a unit has in memory. */
+#ifndef XD_BACKEND_CPU_GEMM_PANEL_H
+#define XD_BACKEND_CPU_GEMM_PANEL_H
+
+static void panel(const xd_product *p, int64_t at, int64_t r0, int64_t n, char *tmp)
+{
+    float         near[XD_TILE * XD_PANEL] __attribute__((aligned(64)));
+    const int64_t whole = p->units - p->rest;
+    const char   *w = p->w + at * p->panel_bytes;
+    for (int64_t k = 0, kn, last = 0; !last; k += kn) {
+        kn = whole - k <= p->deep ? whole - k : p->deep;
+        last = k + kn == whole;
+        const char *b = near_weights(w, k, last ? p->units - k : kn, tmp + p->sum_bytes);
+        const char *next = w + (k + kn) * 64 * LINES;
+        for (int64_t i = 0, rows; i < n; i += rows) {
+            rows = xd_tile_rows(n - i);
+            float *c = p->sum_bytes ? (float *)(void *)tmp + i * XD_PANEL : near;
+            if (last)
+                finish_soon(p, at, r0 + i, rows);
+            tiles[rows](kn, p->in + (r0 + i) * p->ldi + k * 4, p->ldi, b, c, k > 0,
+                        last && p->rest, next);
+            next = i < (LINES - 1) * XD_TILE ? next + kn * 64 : b;
+            if (last)
+                finish(p, c, at, r0 + i, rows);
+        }
+    }
+}
+
+#endif

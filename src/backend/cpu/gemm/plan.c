@@ -1,0 +1,160 @@
+/* plan.c - how a product of our own is cut into blocks and dealt to threads */
+#include "backend/cpu/gemm/block.h"
+#include "backend/cpu/gemm/gemm.h"
+
+#include "base/par.h"
+
+enum {
+    GROUP_BYTES = 8 << 20,      /* panels that stay in the third cache while rows pass        */
+    LEAST_ROWS = 24,            /* of a block that is made smaller to have work for all       */
+};
+
+static int64_t up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Units of a chunk: depends on the length of a row alone. */
+static int64_t chunk(int64_t units)
+{
+    int64_t n = up(units, XD_DEEP);
+    return n > 1 ? up(up(units, n), 16) * 16 : units;
+}
+
+/* Blocks of rows: as few as may be, unless some more fill the last round of threads better. A
+ * block also costs the time of about four rows to bring its panel near. */
+static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
+{
+    int64_t least = up(M, most), best = least;
+    double  cost = 0;
+    for (int64_t b = least; b < least + 8; b++) {
+        int64_t rows = up(up(M, b), XD_TILE) * XD_TILE, rounds = up(up(M, rows) * panels, threads);
+        double  c = (double)rounds * (double)(rows + 4);
+        if (b > least && rows < LEAST_ROWS)
+            break;
+        if (b == least || c < 0.995 * cost) {
+            cost = c;
+            best = b;
+        }
+    }
+    return best;
+}
+
+void xd_product_cut(xd_product *p, int expands, int threads)
+{
+    int64_t most = expands ? XD_BLOCK_MANY : XD_BLOCK_ROWS;
+    p->M = p->a->out.d[0];
+    p->N = p->a->w->out;
+    p->deep = chunk(p->units);
+    p->panels = xd_panels(p->a->w);
+    p->group = GROUP_BYTES / p->panel_bytes;
+    p->group = p->group < 1 ? 1 : p->group > p->panels ? p->panels : p->group;
+    p->group = up(p->panels, up(p->panels, p->group));
+    p->rows = up(up(p->M, blocks_of(p->M, most, p->panels, threads)), XD_TILE) * XD_TILE;
+    p->blocks = up(p->M, p->rows);
+    /* With few rows a panel takes so little time that dealing it alone would cost too much. */
+    p->per = up(XD_TILE * 4, p->rows);
+    while (p->per > 1 && up(p->group, p->per) * p->blocks < 4 * threads)
+        p->per--;
+    if (p->deep < p->units)
+        p->sum_bytes = (size_t)(p->rows * XD_PANEL) * sizeof(float);
+    p->tmp_bytes = p->sum_bytes + (expands ? (size_t)((p->deep + 4) * XD_UNIT_BYTES) : 0);
+}
+
+typedef struct run_ctx { const xd_product *p; xd_panel_fn *fn; } run_ctx;
+
+/* Pieces run over the panels of a group, then over blocks of rows, then over groups: threads that
+ * work at the same time read the same rows, and panels of one group. */
+static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const run_ctx    *c = ctx;
+    const xd_product *p = c->p;
+    int64_t           full = up(p->group, p->per);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t g = i / (full * p->blocks), first = g * p->group, at = i - g * full * p->blocks;
+        int64_t width = p->panels - first < p->group ? p->panels - first : p->group;
+        int64_t pieces = up(width, p->per), r0 = at / pieces * p->rows;
+        int64_t from = at % pieces * p->per, to = from + p->per < width ? from + p->per : width;
+        int64_t n = p->M - r0 < p->rows ? p->M - r0 : p->rows;
+        for (int64_t k = from; k < to; k++)
+            c->fn(p, first + k, r0, n, p->tmp + (size_t)thread * p->tmp_bytes);
+    }
+}
+
+void xd_product_run(const xd_product *p, xd_panel_fn *fn)
+{
+    run_ctx c = { p, fn };
+    int64_t groups = up(p->panels, p->group), last = p->panels - (groups - 1) * p->group;
+    int64_t pieces = (groups - 1) * up(p->group, p->per) + up(last, p->per);
+    xd_par_deal(pieces * p->blocks, run_piece, &c);
+}
+
+/* ---- which kernels ------------------------------------------------------------------------ */
+
+#if defined(__x86_64__)
+static int has_vnni(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512vnni") != 0;
+}
+
+/* Those that pack a weight; NULL: not ours. */
+static const xd_own *packer(xd_isa isa, const xd_weight *w)
+{
+    if (w->nk || w->in < 1 || w->out < 1)
+        return NULL;
+    if (w->type == XD_I8)
+        return isa >= XD_ISA_AVX512 && has_vnni() && w->in <= XD_INT8_DEEPEST ? &xd_own_int8 : NULL;
+    if (isa != XD_ISA_AVX512BF16)
+        return NULL;
+    return w->type == XD_BF16 ? &xd_own_bf16 : w->type == XD_F8E4M3 ? &xd_own_e4m3 : NULL;
+}
+
+static const xd_own *user(const xd_gemm *a)
+{
+    return a->w->type == XD_I8          ? &xd_own_int8
+           : a->w->type != XD_F8E4M3    ? &xd_own_bf16
+           : a->in.type == XD_BF16      ? &xd_own_e4m3
+                                        : &xd_own_e4m3_f32;
+}
+#else
+static const xd_own *packer(xd_isa isa, const xd_weight *w)
+{
+    (void)isa;
+    (void)w;
+    return NULL;
+}
+
+static const xd_own *user(const xd_gemm *a)
+{
+    (void)a;
+    return NULL;
+}
+#endif
+
+int xd_own_takes(xd_isa isa, const xd_weight *w)
+{
+    return packer(isa, w) != NULL;
+}
+
+size_t xd_own_pack_size(xd_isa isa, xd_weight *w)
+{
+    w->layout = 2;
+    w->bytes = packer(isa, w)->pack_size(w);
+    return w->bytes;
+}
+
+xd_status xd_own_pack(xd_isa isa, const xd_weight *w, xd_tensor src)
+{
+    return packer(isa, w)->pack(w, src);
+}
+
+size_t xd_own_scratch(const xd_gemm *a, int threads)
+{
+    return a->out.d[0] > 0 ? user(a)->scratch(a, threads) : 0;
+}
+
+xd_status xd_own_gemm(const xd_gemm *a, void *tmp)
+{
+    return a->out.d[0] > 0 ? user(a)->gemm(a, tmp) : XD_OK;
+}

@@ -1,0 +1,86 @@
+/* tile.h - register tiles of our matrix products.
+ *
+ *   c[i][j] (+)= sum_u a[i][u] . b[u][j]       i < ROWS, j < XD_PANEL
+ *
+ * A unit is 32 bits whose products are all added to one 32-bit sum. `a` has `lda` bytes from row
+ * to row, `b` is a panel, c has XD_PANEL sums a row. `rest`: the last unit of `a` is only half
+ * there. While it computes, a tile asks for the memory that is needed next. Who includes this
+ * has defined v_sums, a vector of sums, v_none, v_get, v_put, v_join (adds two of them), v_dot (of
+ * sums and two vectors of units) and v_half (half a unit, spread). */
+#ifndef XD_BACKEND_CPU_GEMM_TILE_H
+#define XD_BACKEND_CPU_GEMM_TILE_H
+
+typedef void tile_fn(int64_t kn, const char *a, int64_t lda, const char *b, float *c, int add,
+                     int rest, const char *next);
+
+#define ROWS_1(X) X(0)
+#define ROWS_2(X) ROWS_1(X) X(1)
+#define ROWS_3(X) ROWS_2(X) X(2)
+#define ROWS_4(X) ROWS_3(X) X(3)
+#define ROWS_5(X) ROWS_4(X) X(4)
+#define ROWS_6(X) ROWS_5(X) X(5)
+
+#define TILE_ZERO(i)                                                                               \
+    v_sums      c##i##0 = v_none(), c##i##1 = c##i##0, c##i##2 = c##i##0,            \
+            c##i##3 = c##i##0;                                                                     \
+    const char *a##i = a + (i)*lda;
+
+#define TILE_DOT(i, t)                                                                             \
+    c##i##0 = v_dot(c##i##0, t, b0);                                                               \
+    c##i##1 = v_dot(c##i##1, t, b1);                                                               \
+    c##i##2 = v_dot(c##i##2, t, b2);                                                               \
+    c##i##3 = v_dot(c##i##3, t, b3);
+
+#define TILE_STEP(i)                                                                               \
+    {                                                                                              \
+        const __m512i t = v_unit(a##i + 4 * k);                                                    \
+        TILE_DOT(i, t)                                                                             \
+    }
+#define TILE_REST(i)                                                                               \
+    {                                                                                              \
+        const __m512i t = v_half(a##i + 4 * kn);                                                   \
+        TILE_DOT(i, t)                                                                             \
+    }
+
+#define TILE_PUT(i, j)                                                                             \
+    {                                                                                              \
+        float *o = c + (i)*XD_PANEL + (j)*16;                                                      \
+        v_put(o, add ? v_join(c##i##j, v_get(o)) : c##i##j);                                       \
+    }
+#define TILE_STORE(i) TILE_PUT(i, 0) TILE_PUT(i, 1) TILE_PUT(i, 2) TILE_PUT(i, 3)
+
+#define TILE_WEIGHTS(k)                                                                            \
+    const __m512i b0 = _mm512_loadu_si512(b + (k)*256);                                            \
+    const __m512i b1 = _mm512_loadu_si512(b + (k)*256 + 64);                                       \
+    const __m512i b2 = _mm512_loadu_si512(b + (k)*256 + 128);                                      \
+    const __m512i b3 = _mm512_loadu_si512(b + (k)*256 + 192);
+
+#define TILE(ROWS)                                                                                 \
+    static void tile_##ROWS(int64_t kn, const char *a, int64_t lda, const char *b, float *c,       \
+                            int add, int rest, const char *next)                                   \
+    {                                                                                              \
+        ROWS_##ROWS(TILE_ZERO)                                                                     \
+        for (int64_t k = 0; k < kn; k++) {                                                         \
+            TILE_WEIGHTS(k)                                                                        \
+            _mm_prefetch(next + 64 * k, _MM_HINT_T1);                                              \
+            ROWS_##ROWS(TILE_STEP)                                                                 \
+        }                                                                                          \
+        if (rest) {                                                                                \
+            TILE_WEIGHTS(kn)                                                                       \
+            ROWS_##ROWS(TILE_REST)                                                                 \
+        }                                                                                          \
+        ROWS_##ROWS(TILE_STORE)                                                                    \
+    }
+
+#define TILES                                                                                      \
+    TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)                                                \
+    static tile_fn *const tiles[] = { 0, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6 };
+
+static inline __m512i v_unit(const char *p)
+{
+    int32_t u;
+    memcpy(&u, p, sizeof u);
+    return _mm512_set1_epi32(u);
+}
+
+#endif
