@@ -34,6 +34,11 @@ static const xd_option rows[] = {
       "of each rank; default: one for each core this process may use, shared by the ranks" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the machine's best)" },
+    { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
+      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, for a picture "
+      "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
+    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
+      "the same of the T5 text encoder" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
     { "nproc", XD_OPT_INT, offsetof(task, nproc), 1, 65536, NULL, "N",
@@ -70,6 +75,7 @@ static void help(FILE *f)
 {
     static const xd_opt_group groups[] = {
         { "Options", "config random_weights share_layers width height num_frames parts repeats threads dtype "
+                     "weights_dtype text_weights_dtype "
                      "device json" },
         { "Several ranks", NULL },
     };

@@ -22,7 +22,7 @@
 #include "cli/stop.h"
 
 typedef struct own {            /* options of the program, not of the request                  */
-    const char  *model, *output, *dtype, *device, *prompt_file, *trace, *plan, *cluster, *balance;
+    const char  *model, *output, *dtype, *weights_dtype, *text_weights_dtype, *device, *prompt_file, *trace, *plan, *cluster, *balance;
     const char  *transformer, *vae, *clip_l, *clip_g, *t5xxl;  /* weights of components         */
     xd_opt_texts prompts, loras;
     int          threads, nproc, quiet, verbose, json, no_t5;
@@ -53,6 +53,11 @@ static const xd_option own_rows[] = {
       "name, whose %04d is the frame's (default: output.png, of a video output.mp4)" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the machine's best)" },
+    { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
+      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, for a picture "
+      "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
+    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
+      "the same of the T5 text encoder" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "of each rank; default: one for each core this process may use, shared by the ranks" },
     { "nproc", XD_OPT_INT, AT(nproc), 1, 65536, NULL, "N",
@@ -331,6 +336,7 @@ static xd_open_args open_args(task *t)
 {
     const own   *o = &t->own;
     xd_open_args a = { .model = o->model, .dtype = o->dtype, .device = o->device,
+                       .weights_dtype = o->weights_dtype, .text_weights_dtype = o->text_weights_dtype,
                        .threads = o->threads, .parallel = t->plan, .log = on_log, .cookie = t,
                        .trace = o->trace, .no_t5 = o->no_t5, .transformer = o->transformer,
                        .vae = o->vae, .clip_l = o->clip_l, .clip_g = o->clip_g, .t5xxl = o->t5xxl,
@@ -432,7 +438,7 @@ static void help(FILE *f)
         { "Model and output", "model transformer vae clip_l clip_g t5xxl lora output" },
         { "How to paint", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                           "no_resolution_binning" },
-        { "This machine", "dtype threads device enable_tiling enable_slicing" },
+        { "This machine", "dtype weights_dtype text_weights_dtype threads device enable_tiling enable_slicing" },
         { "Several ranks", "nproc plan cluster balance ulysses_degree ring_degree pipefusion_parallel_degree "
                            "tensor_parallel_degree data_parallel_degree use_cfg_parallel "
                            "text_tensor_parallel_degree use_parallel_vae num_pipeline_patch warmup_steps "

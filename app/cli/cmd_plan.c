@@ -32,6 +32,11 @@ static const xd_option rows[] = {
       "the N-th plan of the table: where its time goes, what every rank holds and does" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the best there is)" },
+    { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
+      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, for a picture "
+      "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
+    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
+      "the same of the T5 text encoder" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
 };
 
@@ -63,7 +68,7 @@ static void task_init(task *t)
 static void help(FILE *f)
 {
     static const xd_opt_group groups[] = {
-        { "Options", "model world cluster plan exact all explain dtype json" },
+        { "Options", "model world cluster plan exact all explain dtype weights_dtype text_weights_dtype json" },
         { "The request", "width height num_frames num_inference_steps guidance_scale true_cfg_scale "
                          "num_images_per_prompt max_sequence_length" },
         { "Degrees that are kept", "ulysses_degree ring_degree pipefusion_parallel_degree "

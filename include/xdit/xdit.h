@@ -83,6 +83,13 @@ typedef struct xd_open_args {   /* start with {0}                               
     const char *model;          /* directory with model_index.json, or "org/name" of the
                                    local Hugging Face cache                                  */
     const char *dtype;          /* "f32", "bf16"; NULL: the best of this machine             */
+    /* How the matrices of the transformer's blocks (attention, feed-forward) are kept: NULL: in the type
+     * that is computed in. "int8": a quarter of f32's memory, and products of integers, which are faster
+     * where the CPU has them; the input of a product is quantized as well. "fp8" (e4m3): the same
+     * memory, products as without. Both cost accuracy (doc/weights.md). "auto": fp8 where the files
+     * have it, which loses nothing. "f32" and "bf16" say what dtype says. text_weights_dtype: the same
+     * of the T5 text encoder. */
+    const char *weights_dtype, *text_weights_dtype;
     const char *device;         /* "cpu"; NULL: the best                                     */
     int         threads;        /* per rank; 0: this rank's share of the cores of its host   */
     xd_parallel parallel;
@@ -289,7 +296,7 @@ typedef struct xd_bench_args {          /* start with {0}                       
     int64_t     width, height;  /* 0: the model's                                            */
     int         num_frames;     /* of a video; 0: the model's                                 */
     int         threads, repeats;       /* 0: all cores; 0: until half a second and 3 times   */
-    const char *dtype, *device;
+    const char *dtype, *weights_dtype, *text_weights_dtype, *device;    /* as in xd_open_args    */
     const char *parts;          /* NULL: all; else a list of "text step block vae": "step" has
                                    its blocks, too                                           */
     int         json;
@@ -309,6 +316,7 @@ typedef struct xd_advise_args {           /* start with {0}                     
     int         ranks;          /* 0: all of the cluster                                     */
     const char *cluster;        /* a preset ("8xH100") or a file; NULL: this machine           */
     const char *dtype;          /* NULL: the best there is                                   */
+    const char *weights_dtype, *text_weights_dtype;     /* as in xd_open_args                  */
     xd_parallel parallel;       /* degrees above 0 are kept, the others are tried               */
     int         exact;          /* only plans whose picture is that of one rank                */
     int         all;            /* those that cannot be as well, with the reason                */

@@ -222,8 +222,8 @@ typedef struct xd_qknorm {
     float     eps;
 } xd_qknorm;
 
-/* Same shape, any strides (also of the last dimension), any types of F32 F16 BF16 F64 ->
- * F32 F16 BF16.                                                                              */
+/* Same shape, any strides (also of the last dimension), any types of F32 F16 BF16 F64 F8E4M3
+ * F8E5M2 -> F32 F16 BF16.                                                                    */
 typedef struct xd_copy { xd_tensor out, in; } xd_copy;
 
 /* ---- the table ---------------------------------------------------------------------------- */

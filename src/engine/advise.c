@@ -31,11 +31,21 @@ XD_PRINTF(2, 3) static void say(const adviser *v, const char *fmt, ...)
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
+/* "bf16", or "bf16 with int8 weights". */
+static const char *weights_text(const xd_engine *g, char *out, size_t size)
+{
+    const char *dtype = xd_dtype_name(g->type), *kept = xd_types_name(&g->model.dit, g->type);
+    snprintf(out, size, "%s%s%s%s", dtype, kept == dtype ? "" : " with ", kept == dtype ? "" : kept,
+             kept == dtype ? "" : " weights");
+    return out;
+}
+
 static void say_head(const adviser *v)
 {
     const xd_forecast *f = &v->s.c[0].f;
+    char               types[64];
     say(v, "%s on %d of %d rank%s of %s, %s, %d steps", v->g->model.dir, v->ranks, v->m.hosts * v->m.ranks,
-        v->m.hosts * v->m.ranks == 1 ? "" : "s", v->m.name, xd_dtype_name(v->g->type), f->steps);
+        v->m.hosts * v->m.ranks == 1 ? "" : "s", v->m.name, weights_text(v->g, types, sizeof types), f->steps);
     say(v, "%3s  %-22s %9s %9s %9s %9s %9s %9s", "#", "plan", "step, s", "text, s", "decode, s", "request, s",
         "memory", "sent");
 }
@@ -191,7 +201,8 @@ static xd_status say_json(const adviser *v, xd_err *e)
     xd_buf_json_string(&b, v->g->model.dir);
     xd_buf_add(&b, ", \"cluster\": ");
     xd_buf_json_string(&b, v->m.name);
-    xd_buf_add(&b, ", \"ranks\": %d, \"dtype\": \"%s\", \"plans\": [", v->ranks, xd_dtype_name(v->g->type));
+    xd_buf_add(&b, ", \"ranks\": %d, \"dtype\": \"%s\", \"weights_dtype\": \"%s\", \"plans\": [", v->ranks,
+               xd_dtype_name(v->g->type), xd_types_name(&v->g->model.dit, v->g->type));
     for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {
         xd_buf_add(&b, "%s\n", i ? "," : "");
         json_plan(&b, &v->s.c[i]);
@@ -211,7 +222,8 @@ static xd_status open_all(adviser *v, xd_err *e)
 {
     static const char *const prompt[] = { "" };
     const xd_advise_args      *a = v->a;
-    xd_open_args o = { .model = a->model, .dtype = a->dtype, .log = a->log, .cookie = a->cookie,
+    xd_open_args o = { .model = a->model, .dtype = a->dtype, .weights_dtype = a->weights_dtype,
+                       .text_weights_dtype = a->text_weights_dtype, .log = a->log, .cookie = a->cookie,
                        .log_level = a->log_level };
     xd_status    s = a->cluster ? xd_machine_read(&v->m, a->cluster, e) : XD_OK;
     if (s == XD_OK)

@@ -343,6 +343,7 @@ static xd_status bench_parts(xd_duel *d, xd_err *e)
 {
     const xd_bench_args *a = d->a;
     xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
+                       .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
                        .threads = a->threads };
     int          vae = d->all.g->plan.vae_rows, first = ranks(d)->rank == 0;
     int          how = XD_FOR_BENCH | XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
@@ -377,6 +378,7 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
     xd_duel      d = { .a = a };
     xd_err       mine = { .rank = -1 };
     xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
+                       .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
                        .threads = a->threads, .parallel = a->parallel, .log = a->log,
                        .cookie = a->cookie, .log_level = a->log_level };
     xd_status s = check_parts(a, &mine);

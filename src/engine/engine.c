@@ -16,18 +16,6 @@
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static xd_status take_dtype(xd_engine *g, const char *dtype, xd_err *e)
-{
-    if (dtype && strcmp(dtype, "f32") != 0 && strcmp(dtype, "bf16") != 0)
-        return xd_fail(e, XD_EINVAL, "dtype is \"%s\"; it can be f32 or bf16", dtype);
-    xd_dtype want = !dtype ? xd_dev_best(g->dev) : strcmp(dtype, "f32") == 0 ? XD_F32 : XD_BF16;
-    g->type = xd_dev_compute(g->dev, want);
-    if (g->type != want)
-        xd_log(XD_LOG_INFO, "bf16 is computed in f32: %s has no bf16 arithmetic that is faster",
-               g->dev->name);
-    return XD_OK;
-}
-
 xd_status xd_open(xd_engine **out, const xd_open_args *a, xd_err *e)
 {
     return xd_open_with(out, a, XD_WITH_FILES, e);
@@ -45,13 +33,15 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_e
     if (s == XD_OK)
         s = xd_slow_dev(&g->dev, g->all->rank, e);
     if (s == XD_OK)
-        s = take_dtype(g, a->dtype, e);
+        s = xd_types_compute(g, a, e);
     if (s == XD_OK)
         s = xd_trace_dev(g->trace, &g->dev, e);
     if (s == XD_OK && g->trace && g->all->rank == 0)
         s = xd_file_writable(a->trace, e);
     if (s == XD_OK && files)
         s = xd_model_files(&g->model, e);
+    if (s == XD_OK)
+        s = xd_types_weights(g, a, e);
     if (s == XD_OK && files)
         s = xd_loras_open(&g->model.loras, a->loras, a->nloras, &g->model, e);
     if (s == XD_OK)

@@ -49,6 +49,14 @@ struct xd_engine {
 enum { XD_WITH_FILES = 1, XD_ALONE = 2, XD_FOR_BENCH = 4 };
 xd_status xd_open_with(xd_engine **g, const xd_open_args *a, int how, xd_err *e);
 
+/* ---- types -------------------------------------------------------------------------------- */
+
+/* From the flags: what is computed in, and (with the files open) what matrices of blocks are kept in. */
+xd_status   xd_types_compute(xd_engine *g, const xd_open_args *a, xd_err *e);
+xd_status   xd_types_weights(xd_engine *g, const xd_open_args *a, xd_err *e);
+/* That of a component: "bf16", "int8", "fp8". */
+const char *xd_types_name(const xd_part *p, xd_dtype compute);
+
 /* ---- job ---------------------------------------------------------------------------------- */
 
 typedef struct xd_job {

@@ -33,6 +33,7 @@ static uint64_t form(const xd_engine *g, const xd_part *p)
     uint64_t h = xd_hash_text(g->dev->name);
     h = xd_hash_mix(h, (uint64_t)xd_par_threads());
     h = xd_hash_mix(h, (uint64_t)g->type);
+    h = xd_hash_mix(h, (uint64_t)p->blocks);
     h = xd_hash_mix(h, (uint64_t)p->room);
     h = xd_hash_mix(h, (uint64_t)p->net.first);
     return xd_hash_mix(h, (uint64_t)p->net.last);

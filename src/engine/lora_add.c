@@ -124,6 +124,18 @@ static int src_has(void *self, const char *name, xd_tensor *shape)
     return has;
 }
 
+/* The numbers of a tensor as f32, times what those of eight bits are to be multiplied by. */
+static xd_status meant(const xd_source *src, const char *name, xd_tensor t, float *to, xd_err *e)
+{
+    float     scale = 1;
+    int       eight = src->scale && xd_dtype_size(t.type) == 1;
+    xd_status s = eight ? src->scale(src->self, name, &scale, e) : XD_OK;
+    xd_convert(to, XD_F32, t.p, t.type, xd_count(t));
+    for (int64_t i = 0; i < xd_count(t) && scale != 1.0f; i++)
+        to[i] *= scale;
+    return s;
+}
+
 static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
 {
     xd_lora_src *s = self;
@@ -134,7 +146,7 @@ static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
     if (!h->sum && !(h->sum = malloc((size_t)xd_count(*t) * sizeof *h->sum + 1)))
         st = xd_fail(e, XD_ENOMEM, "no memory to add LoRA terms to tensor %s", name);
     if (st == XD_OK)
-        xd_convert(h->sum, XD_F32, t->p, t->type, xd_count(*t));
+        st = meant(&s->inner, name, *t, h->sum, e);
     if (s->inner.done)
         s->inner.done(s->inner.self, name);
     for (int i = 0; st == XD_OK && i < h->n; i++)
@@ -153,6 +165,13 @@ static void src_done(void *self, const char *name)
     } else if (s->inner.done) {
         s->inner.done(s->inner.self, name);
     }
+}
+
+static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e)
+{
+    const xd_lora_src *s = self;
+    *scale = 1;
+    return find(s, name) || !s->inner.scale ? XD_OK : s->inner.scale(s->inner.self, name, scale, e);
 }
 
 xd_status xd_lora_src_open(xd_lora_src **out, xd_part *p, const xd_lora_term *terms, int n,
@@ -177,7 +196,7 @@ xd_status xd_lora_src_open(xd_lora_src **out, xd_part *p, const xd_lora_term *te
         h->n++;
     }
     qsort(s->hits, (size_t)s->n, sizeof *s->hits, by_name);
-    p->src = (xd_source){ src_has, src_get, src_done, s->inner.in_place, s };
+    p->src = (xd_source){ src_has, src_get, src_done, s->inner.in_place, s, src_scale };
     return XD_OK;
 }
 

@@ -21,6 +21,7 @@ typedef struct xd_rates {       /* of one rank in one compute type              
     double norm, gnorm, act;    /* bytes/s of norms (heads' too), of group norms, of activations; 0: as `bytes` */
     double weights;             /* bytes/s of weights that no cache holds; 0: as `bytes`          */
     double attn_rows;           /* queries at which attention reaches half of its rate         */
+    double int8, fp8;           /* how much faster large products with such weights are; 0: guessed  */
 } xd_rates;
 
 typedef struct xd_wire {        /* between two ranks                                           */

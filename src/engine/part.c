@@ -1,6 +1,7 @@
 /* part.c - one component of a model directory */
 #include "engine/kin.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,6 +156,85 @@ static void src_done(void *self, const char *name)
         xd_st_done(p->files, i);
 }
 
+/* ---- fp8 ---------------------------------------------------------------------------------- */
+
+/* Of a weight in fp8 the tensor with what its numbers are multiplied by, in one of the ways that
+ * ComfyUI and others call it; -1: there is none. */
+static int64_t find_scale(const xd_part *p, const char *weight)
+{
+    static const char *const ends[] = { "scale_weight", "weight_scale" };
+    char   name[512];
+    size_t n = strlen(weight), stem = n > 7 && strcmp(weight + n - 7, ".weight") == 0 ? n - 6 : 0;
+    for (int i = 0; i < 2 && stem; i++) {
+        snprintf(name, sizeof name, "%.*s%s", (int)stem, weight, ends[i]);
+        int64_t at = xd_st_find(p->files, name);
+        if (at >= 0)
+            return at;
+    }
+    return -1;
+}
+
+static int is_fp8(xd_dtype t)
+{
+    return t == XD_F8E4M3 || t == XD_F8E5M2;
+}
+
+static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e)
+{
+    const xd_part *p = self;
+    int64_t        w = xd_st_find(p->files, name), i = find_scale(p, name);
+    xd_tensor      t;
+    *scale = 1;
+    if (w < 0 || i < 0 || !is_fp8(xd_st_shape(p->files, w).type))
+        return XD_OK;
+    xd_status s = xd_st_get(p->files, i, &t, e);
+    if (s == XD_OK) {
+        xd_convert(scale, XD_F32, t.p, t.type, 1);
+        xd_st_done(p->files, i);
+    }
+    return s;
+}
+
+/* One number a tensor is what is known. */
+static xd_status check_scales(xd_part *p, xd_err *e)
+{
+    for (int64_t i = 0; i < xd_st_count(p->files); i++) {
+        const char *name = xd_st_name(p->files, i);
+        int64_t     k = is_fp8(xd_st_shape(p->files, i).type) ? find_scale(p, name) : -1;
+        float       scale = 1;
+        if (k < 0)
+            continue;
+        xd_tensor t = xd_st_shape(p->files, k);
+        if (xd_count(t) != 1 || (t.type != XD_F32 && t.type != XD_F16 && t.type != XD_BF16))
+            return xd_fail(e, XD_EUNSUPPORTED, "%s: the scale %s of a weight in fp8 is %lld numbers of type %s: one "
+                           "of f32, f16 or bf16 is supported", p->file ? p->file : p->dir,
+                           xd_st_name(p->files, k), (long long)xd_count(t), xd_st_dtype(p->files, k));
+        xd_status s = src_scale(p, name, &scale, e);
+        if (s == XD_OK && !isfinite(scale))
+            s = xd_fail(e, XD_EFORMAT, "%s: the scale %s is %g", p->file ? p->file : p->dir,
+                        xd_st_name(p->files, k), (double)scale);
+        if (s != XD_OK)
+            return s;
+    }
+    return XD_OK;
+}
+
+/* Says how weights are stored, and nothing that is needed to read them. */
+static int is_note(const char *name)
+{
+    static const char *const ends[] = { ".scale_weight", ".weight_scale", ".scale_input", ".input_scale",
+                                        ".comfy_quant", "scaled_fp8" };
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t k = strlen(ends[i]);
+        if (n >= k && strcmp(name + n - k, ends[i]) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* ---- which are read ------------------------------------------------------------------------ */
+
 /* Marks the tensors of the files that a declared one names, by any of its alternatives. */
 static void mark_used(const xd_part *p, const char *names, char *used)
 {
@@ -195,7 +275,8 @@ static void warn_extra(const xd_part *p)
         mark_used(p, p->list[i].name, used);
     for (int64_t i = 0; used && i < xd_st_count(p->files); i++) {
         const char *name = xd_st_name(p->files, i);
-        if (used[i] || strncmp(name, prefix, skip) != 0 || is_unread(p->def, name + skip))
+        if (used[i] || strncmp(name, prefix, skip) != 0 || is_unread(p->def, name + skip) ||
+            is_note(name))
             continue;
         if (extra++ < SHOWN && at < sizeof text) {
             int k = snprintf(text + at, sizeof text - at, "%s%s", at ? ", " : "", name);
@@ -218,7 +299,7 @@ xd_status xd_part_take(xd_part *p, const char *file, const char *slot, xd_err *e
 /* What stands between the files' names and the declared ones. */
 static xd_status open_source(xd_part *p, xd_err *e)
 {
-    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p };
+    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale };
     if (!p->file)
         return XD_OK;
     xd_single_of of = { .file = p->file, .config = p->dir, .slot = p->slot, .net = p->def->name,
@@ -239,6 +320,8 @@ xd_status xd_part_files(xd_part *p, xd_err *e)
     if (s == XD_OK)
         s = open_source(p, e);
     if (s == XD_OK)
+        s = check_scales(p, e);
+    if (s == XD_OK)
         s = xd_declared_check(p->list, p->nlist, &p->src, what, e);
     if (s == XD_OK)
         warn_extra(p);
@@ -250,7 +333,7 @@ xd_status xd_part_files(xd_part *p, xd_err *e)
 xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     xd_err  mine = { 0 };
-    xd_decl d = { .visit = XD_VISIT_COUNT, .dev = count, .type = type, .tp = p->tp,
+    xd_decl d = { .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks, .tp = p->tp,
                   .tp_at = p->tp_at, .err = &mine,
                   .src = p->files ? &p->src : NULL };
     if (p->shadow.def)
@@ -324,8 +407,8 @@ static xd_status fill(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err 
 {
     xd_err  mine = { 0 };
     xd_decl d = { .visit = p->files ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
-                  .src = p->files ? &p->src : NULL, .tp = p->tp, .tp_at = p->tp_at, .store = p->store,
-                  .err = &mine };
+                  .blocks = p->blocks, .src = p->files ? &p->src : NULL, .tp = p->tp, .tp_at = p->tp_at,
+                  .store = p->store, .err = &mine };
     if (share && !p->files) {
         visit_kinds(&p->net, &d);
         if (mine.code == XD_OK)

@@ -41,6 +41,7 @@ typedef struct xd_part {
     int         shared;         /* its weights lie in such a block                             */
     char        odd[512];       /* the first that holds NaN or infinite numbers, seen by me     */
     int         tp, tp_at;      /* tensor degree (1: whole) and my coordinate                  */
+    xd_dtype    blocks;         /* I8 or F8E4M3: the matrices of its blocks; others: as computed  */
 } xd_part;
 
 /* Reads DIR/config.json, finds the network that understands it, lists its tensors. `hint` is the

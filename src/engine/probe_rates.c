@@ -19,7 +19,7 @@ enum { LARGE = 2048, ROWS = 512, FEW = 16, TOKENS = 512, WIDTH = 1024, HEADS = 8
 
 typedef struct work {           /* a kernel and its operands, which lie in one block            */
     xd_prober *p;
-    xd_dtype   type;
+    xd_dtype   type, kept;      /* computed in; of weights                                     */
     xd_arena   a;
     xd_op      op;
     union {
@@ -111,7 +111,7 @@ static void weight(work *k, int64_t out, int64_t in, int nk)
 {
     xd_dev *d = k->p->dev;
     size_t  mark, need;
-    k->w = (xd_weight){ .type = k->type, .out = out, .in = in, .nk = nk, .kernel = { 1, nk ? 3 : 1, nk ? 3 : 1 },
+    k->w = (xd_weight){ .type = k->kept, .out = out, .in = in, .nk = nk, .kernel = { 1, nk ? 3 : 1, nk ? 3 : 1 },
                         .stride = { 1, 1, 1 }, .groups = 1 };
     k->w.bytes = d->ops->pack_size(d, &k->w);
     k->w.p = xd_arena_get(&k->a, k->w.bytes);
@@ -152,6 +152,17 @@ static double half_at(double few, double rate_few, double many, double rate_many
     return h > many ? many : h > 0 ? h : 0;
 }
 
+static double quantized_s(work *k, xd_dtype kept)
+{
+    size_t mark = xd_arena_mark(&k->a);
+    k->kept = kept;
+    weight(k, LARGE, LARGE, 0);
+    double t = product_s(k, ROWS);
+    k->kept = k->type;
+    rewind_to(k, mark);
+    return t;
+}
+
 static void products(work *k, xd_rates *r)
 {
     size_t mark = xd_arena_mark(&k->a);
@@ -161,6 +172,8 @@ static void products(work *k, xd_rates *r)
     r->gemm_rows = half_at(FEW, few, ROWS, many);
     r->gemm = many * (1 + r->gemm_rows / ROWS);
     rewind_to(k, mark);
+    r->int8 = flop * ROWS / quantized_s(k, XD_I8) / many;
+    r->fp8 = flop * ROWS / quantized_s(k, XD_F8E4M3) / many;
     weight(k, (k->type == XD_BF16 ? 4 : 2) * LARGE, 2 * LARGE, 0);    /* more than stays near the cores */
     r->weights = (double)k->w.bytes / product_s(k, 1);
     rewind_to(k, mark);
@@ -247,7 +260,7 @@ static void element_wise(work *k, xd_rates *r)
 static xd_status open_work(work *k, xd_prober *p, xd_dtype type, xd_err *e)
 {
     size_t bytes = (size_t)96 * LARGE * LARGE;
-    *k = (work){ .p = p, .type = type };
+    *k = (work){ .p = p, .type = type, .kept = type };
     void *block = p->dev->mem->get(p->dev, bytes);
     xd_arena_init(&k->a, block, block ? bytes : 0);
     return block ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the %zu MB of a probe", bytes >> 20);

@@ -22,7 +22,7 @@ typedef struct hello { char version[32], host[96]; } hello;
 typedef struct card {           /* what else must be the same on all ranks                     */
     xd_plan  plan;
     int64_t  balanced;
-    char     dtype[16];
+    char     dtype[16], weights[2][16];         /* of the transformer, of text encoders           */
     uint64_t model, traced;
 } card;
 
@@ -80,12 +80,24 @@ static xd_status greet(xd_comm *c, hello **said, xd_err *e)
     return known(s, e);
 }
 
+static xd_status differ_in_weights(int i, const hello *h, const card *c, const card *first, xd_err *e)
+{
+    int text = strcmp(c->weights[0], first->weights[0]) == 0;
+    return xd_fail(e, XD_EINVAL, "rank %d on host %s keeps weights in %s and rank 0 on host %s in %s: all ranks "
+                   "need the same --%sweights_dtype", i, h[i].host, c->weights[text], h[0].host,
+                   first->weights[text], text ? "text_" : "");
+}
+
 /* All cards must equal rank 0's; the sentence names the first rank that differs. */
 static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
 {
     card  mine = { .plan = g->plan, .balanced = g->balanced, .model = g->hash, .traced = g->trace != NULL };
     void *all;
     snprintf(mine.dtype, sizeof mine.dtype, "%s", xd_dtype_name(g->type));
+    snprintf(mine.weights[0], sizeof mine.weights[0], "%s", xd_types_name(&g->model.dit, g->type));
+    for (int k = 0; k < g->model.recipe->ntext; k++)
+        if (!mine.weights[1][0] || g->model.text[k].blocks)
+            snprintf(mine.weights[1], sizeof mine.weights[1], "%s", xd_types_name(&g->model.text[k], g->type));
     xd_status   s = collect(g->all, &mine, sizeof mine, &all, e);
     const card *cards = all;
     for (int i = 1; s == XD_OK && i < g->all->size; i++) {
@@ -102,6 +114,8 @@ static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
             s = xd_fail(e, XD_EINVAL, "rank %d on host %s computes in %s and rank 0 on host %s in "
                         "%s: say which with --dtype", i, h[i].host, cards[i].dtype, h[0].host,
                         cards[0].dtype);
+        else if (memcmp(cards[i].weights, cards[0].weights, sizeof mine.weights) != 0)
+            s = differ_in_weights(i, h, &cards[i], &cards[0], e);
         else if (cards[i].traced != cards[0].traced || cards[i].balanced != cards[0].balanced)
             s = xd_fail(e, XD_EINVAL, "rank %d on host %s and rank 0 on host %s differ in --%s: all "
                         "ranks need the same flags", i, h[i].host, h[0].host,

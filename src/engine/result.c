@@ -82,8 +82,9 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
                    j->fps, r->use_dynamic_cfg ? "true" : "false");
     xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->g->model.recipe->name);
     xd_buf_json_string(&b, j->g->model.dir);
-    xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"device\": \"%s\"",
-               j->g->hash, xd_dtype_name(j->g->type), j->g->dev->name);
+    xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"weights_dtype\": \"%s\", "
+               "\"device\": \"%s\"", j->g->hash, xd_dtype_name(j->g->type),
+               xd_types_name(&j->g->model.dit, j->g->type), j->g->dev->name);
     xd_loras_json(j->g->model.loras, &b);
     xd_buf_add(&b, ", \"plan\": \"%s\", \"version\": \"xdit %s\"}", j->g->plan.text, xd_version());
     if (b.failed)

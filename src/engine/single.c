@@ -191,9 +191,18 @@ static void done(void *self, const char *name)
         s->of.raw->done(s->of.raw->self, f.name);
 }
 
+static xd_status scale_of(void *self, const char *name, float *scale, xd_err *e)
+{
+    const xd_single *s = self;
+    const xd_source *raw = s->of.raw;
+    found            f;
+    *scale = 1;
+    return translate(s, name, &f) && raw->scale ? raw->scale(raw->self, f.name, scale, e) : XD_OK;
+}
+
 xd_source xd_single_source(xd_single *s)
 {
-    return (xd_source){ has, get, done, s->of.raw->in_place, s };
+    return (xd_source){ has, get, done, s->of.raw->in_place, s, scale_of };
 }
 
 /* ---- which layout ------------------------------------------------------------------------- */
@@ -282,7 +291,7 @@ static xd_status find_layout(xd_single *s, xd_err *e)
 
 /* ---- what else can be wrong --------------------------------------------------------------- */
 
-/* Weights in eight bits or less: fp8, or packed by a quantizer. */
+/* Weights in eight bits or less that are not fp8: packed by a quantizer. */
 static xd_status check_types(const xd_single *s, xd_err *e)
 {
     const xd_st *st = s->of.files;
@@ -292,13 +301,15 @@ static xd_status check_types(const xd_single *s, xd_err *e)
         const char *name = xd_st_name(st, i);
         size_t      n = strlen(name);
         int         weight = n > 7 && strcmp(name + n - 7, ".weight") == 0;
-        if (strncmp(name, s->prefix, len) == 0 && weight && xd_dtype_size(xd_st_shape(st, i).type) == 1)
+        xd_dtype    t = xd_st_shape(st, i).type;
+        int         packed = xd_dtype_size(t) == 1 && t != XD_F8E4M3 && t != XD_F8E5M2;
+        if (strncmp(name, s->prefix, len) == 0 && weight && packed)
             first = bad++ ? first : i;
     }
     if (!bad)
         return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED, "%s: %lld of its weights are of type %s (%s is the first): "
-                   "quantized files are not supported, take the one in bf16, f16 or f32",
+                   "files of a quantizer are not supported, take the one in fp8, bf16, f16 or f32",
                    s->of.file, (long long)bad, xd_st_dtype(st, first), xd_st_name(st, first));
 }
 

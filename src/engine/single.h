@@ -23,7 +23,7 @@ typedef struct xd_single_of {   /* all borrowed, and needed as long as the sourc
 } xd_single_of;
 
 /* Finds the layout. Refused with one sentence: none of the known ones, another network's, a LoRA,
- * numbers in eight bits, another number of blocks than the config's. */
+ * numbers in eight bits that are not fp8, another number of blocks than the config's. */
 xd_status xd_single_open(xd_single **s, const xd_single_of *of, xd_err *e);
 void      xd_single_close(xd_single **s);
 xd_source xd_single_source(xd_single *s);

@@ -34,7 +34,8 @@ static int same_shape(int na, const int64_t *a, int nb, const int64_t *b)
 
 static int is_float(xd_dtype t)
 {
-    return t == XD_F32 || t == XD_F16 || t == XD_BF16 || t == XD_F64;
+    return t == XD_F32 || t == XD_F16 || t == XD_BF16 || t == XD_F64 || t == XD_F8E4M3 ||
+           t == XD_F8E5M2;
 }
 
 /* What is wrong with one tensor, as text; "" when nothing is. */
@@ -54,7 +55,7 @@ static void complaint(const xd_declared *t, const xd_source *src, char *out, siz
         if (!same_shape(t->nd, t->d, found.nd, found.d))
             snprintf(out, size, "%s is %s, expected %s", name, got, want);
         else if (!is_float(found.type))
-            snprintf(out, size, "%s has type %s, expected f32, f16 or bf16", name,
+            snprintf(out, size, "%s has type %s, expected f32, f16, bf16 or fp8", name,
                      xd_dtype_name(found.type));
         return;
     }

@@ -166,6 +166,15 @@ static int64_t bad_words(const char *p, int64_t n)
     return bad;
 }
 
+/* Bytes with all of these bits set. */
+static int64_t bad_bytes(const char *p, int64_t n, int mask)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < n; i++)
+        bad += (p[i] & mask) == mask;
+    return bad;
+}
+
 static void scan_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const scan *s = ctx;
@@ -174,6 +183,8 @@ static void scan_range(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     if (s->t.type == XD_BF16 || s->t.type == XD_F16)
         bad = bad_halves(p, end - begin, s->t.type == XD_BF16 ? 0x7f80u : 0x7c00u);
+    else if (s->t.type == XD_F8E4M3 || s->t.type == XD_F8E5M2)
+        bad = bad_bytes(p, end - begin, s->t.type == XD_F8E4M3 ? 0x7f : 0x7c);
     else if (s->t.type == XD_F32)
         bad = bad_words(p, end - begin);
     if (bad)

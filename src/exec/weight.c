@@ -164,6 +164,41 @@ static void let_go(xd_decl *d, const char *name, void *hold)
         d->src->done(d->src->self, name);
 }
 
+/* What stored numbers of a tensor are multiplied by. */
+static float scale_of(xd_decl *d, const char *name, xd_dtype stored)
+{
+    float s = 1;
+    int   eight = stored == XD_F8E4M3 || stored == XD_F8E5M2;
+    if (d->visit == XD_VISIT_LOAD && eight && d->src->scale)
+        d->src->scale(d->src->self, name, &s, d->err);
+    return s;
+}
+
+static void convert_scaled(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n, float scale)
+{
+    enum { SOME = 512 };
+    float   x[SOME];
+    size_t  ts = xd_dtype_size(tt), fs = xd_dtype_size(ft);
+    int64_t m;
+    if (scale == 1.0f) {
+        xd_convert(to, tt, from, ft, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += m) {
+        m = n - i < SOME ? n - i : SOME;
+        xd_convert(x, XD_F32, (const char *)from + (size_t)i * fs, ft, m);
+        for (int64_t k = 0; k < m; k++)
+            x[k] *= scale;
+        xd_convert((char *)to + (size_t)i * ts, tt, x, XD_F32, m);
+    }
+}
+
+/* All of a tensor, as it is meant. */
+static void take_numbers(xd_decl *d, xd_tensor to, xd_tensor t, const char *name)
+{
+    convert_scaled(to.p, to.type, t.p, t.type, xd_count(t), scale_of(d, name, t.type));
+}
+
 static void warn_nonfinite(xd_decl *d, const char *name, xd_tensor t)
 {
     if (d->visit != XD_VISIT_LOAD || !xd_nonfinite(t))
@@ -213,7 +248,7 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
         !fetch(d, name, "", nd, shape, 0.1f, gain ? 1.0f : 0.0f, &t, full, &hold))
         return;
     warn_nonfinite(d, full, t);
-    xd_convert(v->p, XD_F32, t.p, t.type, xd_count(t));
+    take_numbers(d, *v, t, full);
     let_go(d, full, hold);
 }
 
@@ -226,7 +261,8 @@ static int stays(const xd_decl *d, const char *name)
         return 0;
     full_names(d, name, "", all, sizeof all);
     resolve(d, all, full, sizeof full);
-    return d->src->has(d->src->self, full, &t) && t.type != XD_F64;
+    return d->src->has(d->src->self, full, &t) &&
+           (t.type == XD_F32 || t.type == XD_BF16 || t.type == XD_F16);
 }
 
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols)
@@ -263,7 +299,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
         *v = t;                 /* rows are read from the mapping when they are looked up      */
         return;
     }
-    xd_convert(v->p, v->type, t.p, t.type, xd_count(t));
+    take_numbers(d, *v, t, full);
     let_go(d, full, hold);
 }
 
@@ -292,13 +328,13 @@ static xd_span share(const xd_decl *d, int cut, int64_t n, int64_t unit)
     return (xd_span){ a, (b < n ? b : n) - a };
 }
 
-static void copy_rows(char *to, xd_dtype tt, xd_tensor t, const part *p, const cols *c)
+static void copy_rows(char *to, xd_dtype tt, xd_tensor t, const part *p, const cols *c, float scale)
 {
     size_t es = xd_dtype_size(t.type), ts = xd_dtype_size(tt);
     for (int64_t r = 0; r < p->rows; r++) {
         const char *row = (const char *)t.p + (size_t)((p->row0 + r) * p->in) * es;
         for (int k = 0; k < c->n; k++) {
-            xd_convert(to, tt, row + (size_t)c->span[k].start * es, t.type, c->span[k].n);
+            convert_scaled(to, tt, row + (size_t)c->span[k].start * es, t.type, c->span[k].n, scale);
             to += (size_t)c->span[k].n * ts;
         }
     }
@@ -318,8 +354,8 @@ static void pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name)
         xd_fail(d->err, s, "packing weight %s%s failed: %s", d->scope, name, xd_status_name(s));
 }
 
-/* What parts are gathered in: their type, or F32 when they have several. */
-static xd_dtype gather_type(xd_decl *d, const part *parts, int n)
+/* The one type that all parts are stored in, or F32; of random numbers that. */
+static xd_dtype stored_type(xd_decl *d, const part *parts, int n)
 {
     xd_dtype type = XD_F32;
     for (int i = 0; i < n && d->visit == XD_VISIT_LOAD; i++) {
@@ -334,45 +370,128 @@ static xd_dtype gather_type(xd_decl *d, const part *parts, int n)
     return type;
 }
 
+/* The largest magnitude of n numbers; NaN when one of them is not finite. */
+static float largest(const char *p, xd_dtype type, int64_t n, float scale)
+{
+    enum { SOME = 256 };
+    float   most = 0, x[SOME];
+    int64_t m;
+    for (int64_t i = 0; i < n; i += m) {
+        m = n - i < SOME ? n - i : SOME;
+        xd_convert(x, XD_F32, p + (size_t)i * xd_dtype_size(type), type, m);
+        for (int64_t k = 0; k < m; k++) {
+            float v = fabsf(x[k] * scale);
+            if (!isfinite(v))
+                return NAN;
+            most = v > most ? v : most;
+        }
+    }
+    return most;
+}
+
+typedef struct rows_of { xd_tensor t; const part *p; xd_dtype type; float stored, *scale; } rows_of;
+
+static void scale_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const rows_of *r = ctx;
+    (void)thread;
+    for (int64_t o = begin; o < end; o++) {
+        const char *row = (const char *)r->t.p + (size_t)((r->p->row0 + o) * r->p->in) *
+                                                     xd_dtype_size(r->t.type);
+        r->scale[o] = xd_quant_scale(r->type, largest(row, r->t.type, r->p->in, r->stored));
+    }
+}
+
+/* A matrix while it is put together from its parts. */
+typedef struct gathering {
+    const part *parts;
+    const cols *c;
+    int         whole;          /* one part, all of it                                         */
+    int         as_is;          /* e4m3 stays what it is in the file                           */
+    xd_dtype    type;           /* of the copy                                                 */
+    char       *all, *at;       /* the copy                                                    */
+    float      *scale;          /* of rows whose inputs are cut, or of e4m3 as it is; or NULL   */
+} gathering;
+
+/* Scales that the device cannot know: those of whole rows, so that ranks which have a part of their
+ * inputs quantize alike, and those of the file. */
+static void know_scales(const xd_weight *w, const gathering *g, const part *p, xd_tensor t, float stored)
+{
+    float *to = g->scale;
+    for (const part *q = g->parts; q < p; q++)
+        to += q->rows;
+    rows_of r = { t, p, w->type, stored, to };
+    for (int64_t o = 0; o < p->rows && g->as_is; o++)
+        to[o] = stored;
+    if (!g->as_is)
+        xd_par_for(p->rows, scale_rows, &r);
+}
+
+static void add_part(xd_decl *d, xd_weight *w, gathering *g, const part *p, xd_tensor t,
+                     const char *name)
+{
+    float stored = scale_of(d, name, t.type);
+    if (g->scale)
+        know_scales(w, g, p, t, stored);
+    if (g->whole && (stored == 1.0f || g->as_is)) {
+        pack(d, w, t, p->name);
+        return;
+    }
+    if (!g->at)
+        g->all = g->at = xd_store_scratch(d->store, 1, (size_t)(w->out * g->c->total) *
+                                                           xd_dtype_size(g->type));
+    if (!g->all) {
+        xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", name);
+        return;
+    }
+    copy_rows(g->at, g->type, t, p, g->c, g->as_is ? 1.0f : stored);
+    g->at += (size_t)(p->rows * g->c->total) * xd_dtype_size(g->type);
+}
+
+/* How a matrix is put together: numbers of eight bits that are scaled are gathered as what is computed
+ * with, or as f32 to be quantized. */
+static gathering gather_how(xd_decl *d, xd_weight *w, const part *parts, int n, const cols *c)
+{
+    gathering g = { .parts = parts, .c = c };
+    g.whole = n == 1 && parts[0].rows == parts[0].out && c->total == parts[0].in;
+    g.type = stored_type(d, parts, n);
+    g.as_is = w->type == XD_F8E4M3 && g.type == XD_F8E4M3;
+    if (xd_dtype_size(g.type) == 1 && !g.as_is)
+        g.type = xd_is_quantized(w->type) ? XD_F32 : d->type;
+    if (!g.as_is && (!xd_is_quantized(w->type) || c->total == parts[0].in))
+        return g;
+    if (!(w->scale = g.scale = malloc((size_t)w->out * sizeof *g.scale + 1)))
+        xd_fail(d->err, XD_ENOMEM, "no memory for the scales of weight %s%s", d->scope, parts[0].name);
+    return g;
+}
+
 /* Packs a fused or cut matrix through a gathered copy; a whole, single one from the file. */
 static void load_matrix(xd_decl *d, xd_weight *w, part *parts, int n, const cols *c, int nd,
                         const int64_t *shape)
 {
-    int   whole = n == 1 && parts[0].rows == parts[0].out && c->total == parts[0].in;
-    char *all = NULL, *at = NULL;
-    xd_dtype type = XD_F32;
-    float    gain = 0.9f / sqrtf((float)parts[0].in);
-    int      mine;
+    float gain = 0.9f / sqrtf((float)parts[0].in);
+    int   mine;
     w->bytes = d->dev->ops->pack_size(d->dev, w);
     if (!(w->p = take(d, w->bytes, parts[0].name, &mine)) || !mine)
         return;
-    for (int i = 0; i < n; i++) {
+    gathering g = gather_how(d, w, parts, n, c);
+    for (int i = 0; i < n && d->err->code == XD_OK; i++) {
         char      full[512];
         void     *hold;
         xd_tensor t;
         int64_t   flat[2] = { parts[i].out, parts[i].in };
-        if (!fetch(d, parts[i].name, ".weight", whole ? nd : 2, whole ? shape : flat, gain, 0, &t,
+        if (!fetch(d, parts[i].name, ".weight", g.whole ? nd : 2, g.whole ? shape : flat, gain, 0, &t,
                    full, &hold))
             break;
         warn_nonfinite(d, full, t);
-        if (whole) {
-            pack(d, w, t, parts[i].name);
-        } else {
-            if (i == 0) {
-                type = gather_type(d, parts, n);
-                all = at = xd_store_scratch(d->store, 1, (size_t)(w->out * w->in) * xd_dtype_size(type));
-            }
-            if (!all) {
-                xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", full);
-            } else {
-                copy_rows(at, type, t, &parts[i], c);
-                at += (size_t)(parts[i].rows * c->total) * xd_dtype_size(type);
-            }
-        }
+        add_part(d, w, &g, &parts[i], t, full);
         let_go(d, full, hold);
     }
-    if (!whole && d->err->code == XD_OK)
-        pack(d, w, xd_view2(all, type, w->out, w->in), parts[0].name);
+    if (g.all && d->err->code == XD_OK)
+        pack(d, w, g.whole ? xd_view(g.all, g.type, nd, shape) : xd_view2(g.all, g.type, w->out, w->in),
+             parts[0].name);
+    free(g.scale);
+    w->scale = NULL;
 }
 
 /* The biases of my rows; a layer cut by its inputs keeps all of it (added once, after the sum). */
@@ -392,11 +511,24 @@ static void load_bias(xd_decl *d, xd_tensor *b, const part *parts, int n, int64_
         if (!fetch(d, parts[i].name, ".bias", 1, &parts[i].out, 0.1f, 0, &t, full, &hold))
             return;
         warn_nonfinite(d, full, t);
-        xd_convert(at, XD_F32, (char *)t.p + (size_t)parts[i].row0 * xd_dtype_size(t.type), t.type,
-                   parts[i].rows);
+        convert_scaled(at, XD_F32, (char *)t.p + (size_t)parts[i].row0 * xd_dtype_size(t.type), t.type,
+                       parts[i].rows, scale_of(d, full, t.type));
         at += parts[i].rows;
         let_go(d, full, hold);
     }
+}
+
+/* Matrices that matter for memory and time are those that tensor parallelism cuts. What they are must
+ * not depend on how it cuts them. */
+static xd_dtype matrix_type(const xd_decl *d, xd_split split, const part *parts, int n)
+{
+    int64_t out = 0, in = parts[0].in;
+    for (int i = 0; i < n; i++)
+        out += parts[i].out;
+    if (!xd_is_quantized(d->blocks) || split == XD_MIRROR || out < XD_QUANT_LEAST ||
+        in < XD_QUANT_LEAST || (d->blocks == XD_I8 && in > XD_INT8_DEEPEST))
+        return d->type;
+    return d->blocks;
 }
 
 /* All linear layers end here. shape: of the tensor in the checkpoint when there is one part. */
@@ -416,7 +548,7 @@ static void matrix(xd_decl *d, xd_lin *w, xd_split split, part *parts, int n, co
     for (int i = 0; i < n; i++)
         out += parts[i].rows;
     w->split = split;
-    w->w = (xd_weight){ .type = d->type, .out = out, .in = c->total, .kernel = { 1, 1, 1 },
+    w->w = (xd_weight){ .type = matrix_type(d, split, parts, n), .out = out, .in = c->total, .kernel = { 1, 1, 1 },
                         .stride = { 1, 1, 1 }, .groups = 1 };
     if (d->visit == XD_VISIT_COUNT) {
         w->w.p = nowhere;

@@ -11,7 +11,7 @@
 /* How tensor parallelism cuts a linear layer: not at all, its outputs, or its inputs. */
 typedef enum xd_split { XD_MIRROR, XD_COL, XD_ROW } xd_split;
 
-enum { XD_MAXSEG = 8 };
+enum { XD_MAXSEG = 8, XD_QUANT_LEAST = 16 };
 
 typedef struct xd_lin {         /* y = x w^T + b: this rank's share                           */
     xd_weight w;
@@ -73,6 +73,8 @@ typedef struct xd_source {
     void (*done)(void *self, const char *name);         /* its pages are not needed any more   */
     int  in_place;              /* views stay valid as long as the source                      */
     void *self;
+    /* What the numbers of a tensor of eight bits are multiplied by; NULL: 1 for all.          */
+    xd_status (*scale)(void *self, const char *name, float *s, xd_err *e);
 } xd_source;
 
 /* Of names with "|" between them the first that the source has; 0: it has none. */
@@ -97,6 +99,9 @@ struct xd_decl {
     xd_visit   visit;
     xd_dev    *dev;
     xd_dtype   type;            /* compute type                                                */
+    xd_dtype   blocks;          /* I8 or F8E4M3: of matrices that are cut by tensor parallelism  */
+                                /* where it is used (attention and feed-forward of blocks), if  */
+                                /* they have XD_QUANT_LEAST inputs and outputs; others: as type  */
     const xd_source *src;
     int        tp, tp_at;       /* tensor degree and my coordinate                             */
     xd_store  *store;           /* owns what is loaded (LOAD, RANDOM)                          */

@@ -128,6 +128,68 @@ void box_add(box *b, const char *name, xd_dtype type, int nd, const int64_t *d)
     put(b, "", name, t);
 }
 
+/* The numbers of a matrix over `scale`, in eight bits; of e5m2, which nothing here writes, the upper
+ * halves of halves. */
+static xd_tensor eight_bits(xd_tensor t, xd_dtype type, float scale)
+{
+    xd_tensor q = xd_view(room((size_t)xd_count(t)), type, t.nd, t.d);
+    for (int64_t i = 0; i < xd_count(t); i++) {
+        float v;
+        xd_convert(&v, XD_F32, (char *)t.p + (size_t)i * xd_dtype_size(t.type), t.type, 1);
+        v /= scale;
+        ((uint8_t *)q.p)[i] = type == XD_F8E4M3 ? xd_f32_f8e4m3(v) : (uint8_t)(xd_f32_f16(v) >> 8);
+    }
+    return q;
+}
+
+static xd_tensor meant(xd_tensor q, float scale)
+{
+    xd_tensor t = xd_view(room((size_t)xd_count(q) * sizeof(float)), XD_F32, q.nd, q.d);
+    xd_convert(t.p, XD_F32, q.p, q.type, xd_count(q));
+    for (int64_t i = 0; i < xd_count(q); i++)
+        ((float *)t.p)[i] *= scale;
+    return t;
+}
+
+static xd_tensor copy_of(xd_tensor t)
+{
+    xd_tensor c = xd_view(room(xd_bytes(t)), t.type, t.nd, t.d);
+    memcpy(c.p, t.p, xd_bytes(t));
+    return c;
+}
+
+static void put_scale(box *b, const char *weight, float scale, int k)
+{
+    char    name[512];
+    int64_t one = 1;
+    snprintf(name, sizeof name, "%.*s%s", (int)strlen(weight) - 6, weight, k == 1 ? "scale_weight" : "weight_scale");
+    box_add(b, name, XD_F32, k - 1, &one);
+    memcpy(b->item[b->n - 1].t.p, &scale, sizeof scale);
+}
+
+int box_fp8(box *b, box *plain, const char *in, xd_dtype type, int most)
+{
+    static const float scales[3] = { 1.0f, 0.0023f, 0.37f };
+    int n = b->n, done = 0;
+    for (int i = 0; i < n; i++) {
+        xd_st_item *t = &b->item[i];
+        size_t      len = strlen(t->name);
+        int         k = done % 3;
+        if (t->t.nd != 2 || !strstr(t->name, in) || len < 7 || strcmp(t->name + len - 7, ".weight") || done == most) {
+            put(plain, "", t->name, copy_of(t->t));
+            continue;
+        }
+        xd_tensor q = eight_bits(t->t, type, scales[k]);
+        put(plain, "", t->name, meant(q, scales[k]));
+        free(t->t.p);
+        t->t = q;
+        if (k)
+            put_scale(b, t->name, scales[k], k);
+        done++;
+    }
+    return done;
+}
+
 int box_find(const box *b, const char *name)
 {
     for (int i = 0; i < b->n; i++)

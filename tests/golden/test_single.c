@@ -8,6 +8,7 @@
  * where XDIT_BF16=emulate asks for it. */
 #define _XOPEN_SOURCE 700       /* mkdtemp, P_tmpdir */
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +160,10 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
     s->n++;
 }
 
+/* Who listens in place of the sums. */
+static void (*listen_to)(void *, const char *, int, int, const int64_t *, const float *);
+static void *listener;
+
 static sums paint(const xd_open_args *a, const char *what)
 {
     static const char *const prompts[] = { "a red circle" };
@@ -173,8 +178,8 @@ static sums paint(const xd_open_args *a, const char *what)
     q.width = q.height = 64;
     q.num_inference_steps = 2;
     q.seed = 3;
-    q.on_tensor = listen;
-    q.cookie = &s;
+    q.on_tensor = listen_to ? listen_to : listen;
+    q.cookie = listen_to ? listener : &s;
     xd_status st = xd_open(&g, a, &e);
     if (st == XD_OK)
         st = xd_generate(g, &q, &r, &e);
@@ -252,6 +257,116 @@ static void check_lora(const char *model, const char *with, const char *dtype)
     scratch_clean();
 }
 
+/* ---- fp8 ------------------------------------------------------------------------------------ */
+
+static void whole(box *b)
+{
+    box_flux(b, folder_of("flux", "transformer"), "");
+}
+
+static xd_open_args fp8_args(const char *dtype, const char *kept, const char *file, const char *t5)
+{
+    xd_open_args a = arguments(folder_of("flux", ""), dtype);
+    a.transformer = in_scratch(file);
+    a.t5xxl = in_scratch(t5);
+    a.weights_dtype = kept;
+    return a;
+}
+
+static sums fp8_paint(const char *dtype, const char *kept, const char *file, const char *t5)
+{
+    xd_open_args a = fp8_args(dtype, kept, file, t5);
+    return paint(&a, file);
+}
+
+/* fp8.safetensors has matrices in fp8, plain.safetensors the numbers that they mean in f32; the same of
+ * t5-fp8 and t5-plain. */
+static void write_fp8(xd_dtype type)
+{
+    box b = { 0 }, plain = { 0 };
+    whole(&b);
+    int n = box_fp8(&b, &plain, "", type, 1000), at;
+    box_add(&b, "scaled_fp8", type, 1, (int64_t[]){ 2 });
+    write_one(&b, scratch, "fp8.safetensors");
+    write_one(&plain, scratch, "plain.safetensors");
+    box_t5(&b, folder_of("flux", "text_encoder_2"), "");
+    at = box_fp8(&b, &plain, "", type, 1000);
+    tap(n > 30 && at > 10, "%d matrices of the transformer and %d of T5 are in fp8", n, at);
+    write_one(&b, scratch, "t5-fp8.safetensors");
+    write_one(&plain, scratch, "t5-plain.safetensors");
+}
+
+/* Files in fp8 paint what the numbers that they mean paint. */
+static void check_fp8(const char *dtype, xd_dtype type)
+{
+    static const char *const kept[] = { NULL, "int8" };
+    const char              *name = type == XD_F8E4M3 ? "e4m3" : "e5m2";
+    write_fp8(type);
+    for (int k = 0; k < 2; k++) {
+        sums want = fp8_paint(dtype, kept[k], "plain.safetensors", "t5-plain.safetensors");
+        sums got = fp8_paint(dtype, kept[k], "fp8.safetensors", "t5-fp8.safetensors");
+        same(&want, &got, name, k ? "int8" : dtype, "fp8 and what it means");
+        tap(!heard[0], "%s: nothing is said of fp8 %s", name, heard);
+    }
+    xd_lora      lora = { folder_of("flux-lora", "peft.safetensors"), 0.7 };
+    xd_open_args a = fp8_args(dtype, NULL, "plain.safetensors", "t5-plain.safetensors");
+    a.loras = &lora;
+    a.nloras = 1;
+    sums want = paint(&a, "what fp8 means with LoRA");
+    a.transformer = in_scratch("fp8.safetensors");
+    sums got = paint(&a, "fp8 with LoRA");
+    same(&want, &got, name, dtype, "fp8 and what it means, with LoRA");
+}
+
+typedef struct last { float v[4096]; int64_t n; } last;
+
+static void keep_latents(void *cookie, const char *name, int step, int nd, const int64_t *d, const float *data)
+{
+    last *l = cookie;
+    (void)step;
+    if (strcmp(name, "latents") != 0)
+        return;
+    l->n = 1;
+    for (int i = 0; i < nd; i++)
+        l->n *= d[i];
+    l->n = l->n < 4096 ? l->n : 4096;
+    memcpy(l->v, data, (size_t)l->n * sizeof *data);
+}
+
+static last latents_of(const char *dtype, const char *kept, const char *file)
+{
+    xd_open_args a = fp8_args(dtype, kept, file, "t5-plain.safetensors");
+    last         l = { .n = 0 };
+    listen_to = keep_latents;
+    listener = &l;
+    paint(&a, file);
+    listen_to = NULL;
+    return l;
+}
+
+/* e4m3 that is kept is the same matrix, added up in another order; one that is quantized again is not. */
+static void check_kept(const char *dtype, double most)
+{
+    write_fp8(XD_F8E4M3);
+    last   want = latents_of(dtype, NULL, "plain.safetensors"), got = latents_of(dtype, "fp8", "fp8.safetensors");
+    last   again = latents_of(dtype, "fp8", "plain.safetensors");
+    double gap = 0, far = 0, peak = 0;
+    for (int64_t i = 0; i < want.n; i++) {
+        gap = fmax(gap, fabs((double)(got.v[i] - want.v[i])));
+        far = fmax(far, fabs((double)(again.v[i] - want.v[i])));
+        peak = fmax(peak, fabs((double)want.v[i]));
+    }
+    tap(want.n > 100 && want.n == got.n && gap <= most * peak && gap > 0, "%s: latents with e4m3 as it is are "
+        "within %.1e of %.0e", dtype, gap / peak, most);
+    tap(far > 5 * most * peak, "%s: those of another e4m3 are not: %.1e", dtype, far / peak);
+    sums fp8 = fp8_paint(dtype, "fp8", "fp8.safetensors", "t5-plain.safetensors");
+    sums choice = fp8_paint(dtype, "auto", "fp8.safetensors", "t5-plain.safetensors");
+    same(&fp8, &choice, "e4m3", dtype, "auto and fp8 where the file has it");
+    fp8 = fp8_paint(dtype, NULL, "plain.safetensors", "t5-plain.safetensors");
+    choice = fp8_paint(dtype, "auto", "plain.safetensors", "t5-plain.safetensors");
+    same(&fp8, &choice, "f32", dtype, "auto and nothing where it has not");
+}
+
 /* ---- refusals ------------------------------------------------------------------------------- */
 
 /* The model's files are in the scratch directory; `bad` is the transformer. */
@@ -275,11 +390,6 @@ static void refused_box(box *b, const char *what, xd_status code, const char *wo
 {
     write_one(b, scratch, "bad.safetensors");
     refused_file("bad.safetensors", what, code, words);
-}
-
-static void whole(box *b)
-{
-    box_flux(b, folder_of("flux", "transformer"), "");
 }
 
 static void check_blocks(void)
@@ -322,8 +432,18 @@ static void check_kinds(void)
     refused_box(&b, "no tensors", XD_EUNSUPPORTED, "its 0 tensors begin with (none)");
     whole(&b);
     box_remove(&b, "img_in.weight");
-    box_add(&b, "img_in.weight", XD_F8E4M3, 2, (int64_t[]){ 24, 16 });
-    refused_box(&b, "fp8", XD_EUNSUPPORTED, "1 of its weights are of type F8_E4M3 (img_in.weight");
+    box_add(&b, "img_in.weight", XD_I8, 2, (int64_t[]){ 24, 16 });
+    refused_box(&b, "int8", XD_EUNSUPPORTED, "1 of its weights are of type I8 (img_in.weight");
+    for (int nan = 0; nan < 2; nan++) {
+        whole(&b);
+        box_remove(&b, "img_in.weight");
+        box_add(&b, "img_in.weight", XD_F8E4M3, 2, (int64_t[]){ 24, 16 });
+        box_add(&b, "img_in.weight_scale", XD_F32, 1, (int64_t[]){ nan ? 1 : 24 });
+        if (nan)
+            memset(b.item[b.n - 1].t.p, 0xff, sizeof(float));
+        refused_box(&b, nan ? "a scale that is no number" : "a scale a row", nan ? XD_EFORMAT : XD_EUNSUPPORTED,
+                    nan ? "the scale img_in.weight_scale is" : "img_in.weight_scale of a weight in fp8 is 24 numbers");
+    }
     scratch_put("x.gguf", "GGUF\3\0\0\0\0\0\0\0", 12);
     refused_file("x.gguf", "GGUF", XD_EFORMAT, "GGUF");
     scratch_put("x.ckpt", "PK\3\4\0\0\0\0\0\0\0\0", 12);
@@ -393,7 +513,10 @@ int main(int argc, char **argv)
     check("sd35", dtype, "");
     check_lora("flux", "flux-lora", dtype);
     check_lora("sd35", "sd35-lora", dtype);
+    check_fp8(dtype, XD_F8E4M3);
+    check_kept(dtype, tap_only_bf16() ? 3e-3 : 2e-5);
     if (!tap_only_bf16()) {
+        check_fp8(dtype, XD_F8E5M2);
         check_blocks();
         check_kinds();
         check_encoders();

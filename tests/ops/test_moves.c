@@ -79,9 +79,9 @@ void test_lookup(void **unused)
 
 void test_copy(void **unused)
 {
-    static const xd_dtype from[] = { XD_F32, XD_BF16, XD_F16, XD_F64 };
+    static const xd_dtype from[] = { XD_F32, XD_BF16, XD_F16, XD_F64, XD_F8E4M3 };
     (void)unused;
-    for (int c = 0; c < 150; c++) {
+    for (int c = 0; c < 180; c++) {
         int64_t d[XD_MAXDIM], o[XD_MAXDIM];
         int     nd = 1 + (int)upto(XD_MAXDIM), order[XD_MAXDIM], permute = (int)upto(2);
         for (int i = 0; i < nd; i++) {
@@ -96,7 +96,7 @@ void test_copy(void **unused)
         for (int i = 0; i < nd; i++)
             o[i] = d[order[i]];
         fresh();
-        xd_copy a = { .in = xd_permute(operand(from[upto(4)], nd, d, upto(2) * 3), order),
+        xd_copy a = { .in = xd_permute(operand(from[upto(5)], nd, d, upto(2) * 3), order),
                       .out = operand(from[upto(3)], nd, o, upto(2) * 5) };
         if (upto(5) == 0)
             a.in.s[upto(nd)] = 0;       /* one element, many times                             */

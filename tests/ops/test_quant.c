@@ -98,6 +98,7 @@ static void product(double *want, const xd_gemm *a, const xd_tensor *ws, int exa
 void test_quant_types(void **unused)
 {
     (void)unused;
+    fresh();
     for (int i = 0; i < 256; i++) {
         int    e4 = i >> 3 & 15, m4 = i & 7, e5 = i >> 2 & 31, m5 = i & 3;
         double sign = i & 128 ? -1 : 1;
@@ -118,6 +119,17 @@ void test_quant_types(void **unused)
         assert_int_equal(xd_f32_f8e4m3(m), i % 2 ? i + 1 : i);
         assert_int_equal(xd_f32_f8e4m3(nextafterf(m, 0)), i);
         assert_int_equal(xd_f32_f8e4m3(-nextafterf(m, 500)), 128 + i + 1);
+    }
+    for (int t = 0; t < 2; t++) {       /* the device's own conversions                           */
+        xd_tensor f = matrix(XD_F32, 1, 256, 0), b = matrix(XD_F8E4M3, 1, 256, 0);
+        b.type = t ? XD_F8E5M2 : XD_F8E4M3;
+        for (int i = 0; i < 256; i++)
+            ((uint8_t *)b.p)[i] = (uint8_t)i;
+        RUN(copy, XD_OP_COPY, &((xd_copy){ f, b }));
+        for (int i = 0; i < 256; i++) {
+            float want = t ? xd_f8e5m2_f32((uint8_t)i) : xd_f8e4m3_f32((uint8_t)i), got = ((float *)f.p)[i];
+            assert_true(isnan(want) ? isnan(got) : want == got && signbit(want) == signbit(got));
+        }
     }
     assert_int_equal(xd_f32_f8e4m3(1e9f), 0x7e);
     assert_int_equal(xd_f32_f8e4m3(-HUGE_VALF), 0xfe);

@@ -116,7 +116,8 @@ static inline void open_files(part *p, const char *dir)
 {
     xd_err e = { 0 };
     ok(xd_st_open(&p->st, dir, p->dit ? "diffusion_pytorch_model" : "model", &e), &e);
-    p->src = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->st), p };
+    p->src = (xd_source){ .has = src_has, .get = src_get, .done = src_done,
+                           .in_place = xd_st_mapped(p->st), .self = p };
 }
 
 static inline void visit(part *p, xd_dev *dev, xd_dtype type, xd_visit how, xd_decl *out)

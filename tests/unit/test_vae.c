@@ -93,7 +93,7 @@ static void open_golden(bench *b, const char *name, xd_dtype want)
     char      path[512];
     xd_json  *j;
     xd_decl   d;
-    xd_source src = { source_has, source_get, source_done, 0, NULL };
+    xd_source src = { .has = source_has, .get = source_get, .done = source_done };
     open_device(b, want);
     snprintf(path, sizeof path, "tests/golden/%s/vae/config.json", name);
     must(xd_json_read(&j, path, &b->err), &b->err);

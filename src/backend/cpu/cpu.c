@@ -254,8 +254,9 @@ static xd_status copy(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp)
 {
     (void)s;
     (void)tmp;
+    xd_dtype t = a->in.type;
     if ((!computes(a->out.type) && a->out.type != XD_F16) ||
-        (!computes(a->in.type) && a->in.type != XD_F16 && a->in.type != XD_F64))
+        (!computes(t) && t != XD_F16 && t != XD_F64 && t != XD_F8E4M3 && t != XD_F8E5M2))
         return XD_EINVAL;
     if (a->out.nd != a->in.nd)
         return XD_EINVAL;

@@ -46,6 +46,15 @@ static inline float from_f16(uint16_t h)
     return number(u | s);
 }
 
+/* Likewise times 2^-120; of e4m3 only all ones are no number. */
+static inline float from_e4m3(uint8_t v)
+{
+    uint32_t s = (uint32_t)(v & 0x80u) << 24, m = (uint32_t)(v & 0x7fu) << 20;
+    uint32_t u = bits(number(m) * 0x1p120f);
+    u = m == 0x07f00000u ? 0x7fc00000u : u;
+    return number(u | s);
+}
+
 /* Round to nearest even. Normal numbers are rounded in the integer; subnormal halves by adding
  * a float whose last bit weighs as much as theirs. */
 static inline uint16_t to_f16(float f)

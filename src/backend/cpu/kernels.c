@@ -128,6 +128,12 @@ static void widen(float *to, const void *from, xd_dtype t, int64_t n)
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
             to[i] = from_f16(p[i]);
+    } else if (t == XD_F8E4M3 || t == XD_F8E5M2) {
+        const uint8_t *p = from;
+        int            e5m2 = t == XD_F8E5M2;
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            to[i] = e5m2 ? from_f16((uint16_t)(p[i] << 8)) : from_e4m3(p[i]);
     } else if (t == XD_F64) {
         const double *p = from;
 #pragma omp simd
@@ -667,6 +673,9 @@ static const float *gather(float *buf, const char *p, xd_dtype t, int64_t step, 
         const double *x = (const double *)(const void *)p;
         for (int64_t i = 0; i < n; i++)
             buf[i] = (float)x[i * step];
+    } else if (t == XD_F8E4M3 || t == XD_F8E5M2) {
+        for (int64_t i = 0; i < n; i++)
+            widen(buf + i, p + i * step, t, 1);
     } else {
         const uint16_t *x = (const uint16_t *)(const void *)p;
         for (int64_t i = 0; i < n; i++)
