@@ -29,9 +29,13 @@ struct xd_mix {
     void (*conv)(xd_exec *x, const xd_mix *m, xd_conv *a);
     /* In-place sum of f32 over the ranks that share tokens or features. */
     void (*sum)(xd_exec *x, const xd_mix *m, xd_over over, xd_tensor io);
-    /* Group-norm partials [R,G,2] of my image rows -> sums [G,2] over all rows, added in row
-     * order whoever holds them; *count becomes the rows of everybody. */
-    void (*rowsum)(xd_exec *x, const xd_mix *m, xd_tensor partial, xd_tensor sums,
+    /* Rows of images [T,H,W,C] beside mine: at most `lo` above and `hi` below them, less at the
+     * image's edges. Taken from the arena. */
+    void (*rim)(xd_exec *x, const xd_mix *m, xd_tensor in, int lo, int hi, xd_tensor *above,
+                xd_tensor *below);
+    /* Group-norm partials [R,G,2] of my rows of an image `wide` pixels wide -> sums [G,2] over all
+     * rows, added in row order whoever holds them; *rows becomes the rows of everybody. */
+    void (*rowsum)(xd_exec *x, const xd_mix *m, int64_t wide, xd_tensor partial, xd_tensor sums,
                    int64_t *rows);
     const xd_mix *next;
     void         *priv;
@@ -51,6 +55,8 @@ struct xd_exec {
     int              sp;        /* whose share                                                */
     int              step, pass, layer, site;   /* site: attentions so far in this block      */
     int              exact;     /* a warm-up step: nothing stale may be used                  */
+    size_t           band;      /* bytes that some rows of a map shall have where a whole map is not
+                                 * needed; 0: what is best                                    */
     const volatile int *cancel; /* becomes nonzero when the request is to end, or NULL        */
     /* Called before every op, to hear of failures elsewhere and to tell of one here; or NULL. */
     void           (*watch)(void *watcher, xd_exec *x);

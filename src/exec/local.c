@@ -66,11 +66,20 @@ static void local_sum(xd_exec *x, const xd_mix *m, xd_over over, xd_tensor io)
     (void)x, (void)m, (void)over, (void)io;     /* the sum over one rank */
 }
 
-/* Adds the rows' partials in row order, on the host: R x G x 2 numbers are few. */
-static void local_rowsum(xd_exec *x, const xd_mix *m, xd_tensor partial, xd_tensor sums,
-                         int64_t *rows)
+/* Nobody has any. */
+static void local_rim(xd_exec *x, const xd_mix *m, xd_tensor in, int lo, int hi, xd_tensor *above,
+                      xd_tensor *below)
 {
-    (void)m;
+    (void)x, (void)m, (void)lo, (void)hi;
+    *above = *below = in;
+    above->d[1] = below->d[1] = 0;
+}
+
+/* Adds the rows' partials in row order, on the host: R x G x 2 numbers are few. */
+static void local_rowsum(xd_exec *x, const xd_mix *m, int64_t wide, xd_tensor partial,
+                         xd_tensor sums, int64_t *rows)
+{
+    (void)m, (void)wide;
     *rows = partial.d[0];
     if (!xd_ok(x) || xd_counting(x))
         return;
@@ -87,5 +96,5 @@ static void local_rowsum(xd_exec *x, const xd_mix *m, xd_tensor partial, xd_tens
 
 const xd_mix xd_mix_local = {
     .name = "local", .attn = local_attn, .conv = local_conv, .sum = local_sum,
-    .rowsum = local_rowsum,
+    .rim = local_rim, .rowsum = local_rowsum,
 };

@@ -356,6 +356,25 @@ xd_tensor xd_conv2d(xd_exec *x, xd_tensor in, const xd_cnv *w, int stride, const
     return out;
 }
 
+void xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int stride,
+                       const int lo[3], const int hi[3], xd_tensor residual)
+{
+    const xd_mix *m = x->mix;
+    x->mix = &xd_mix_local;
+    xd_conv2d_into(x, out, in, w, stride, lo, hi, residual);
+    x->mix = m;
+}
+
+xd_rim xd_rim_of(xd_exec *x, xd_tensor in, int lo, int hi)
+{
+    xd_rim        r;
+    const xd_mix *m = x->mix;
+    while (!m->rim)
+        m = m->next;
+    m->rim(x, m, in, lo, hi, &r.above, &r.below);
+    return r;
+}
+
 void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor residual)
 {
     const int *k = w->w.kernel, lo[3] = { 0, k[1] / 2, k[2] / 2 };
@@ -374,20 +393,32 @@ static void fold_frames(xd_exec *x, xd_tensor partial, int64_t T, int64_t n)
             p[i] += p[t * n + i];
 }
 
-xd_gsum xd_group_sums(xd_exec *x, xd_tensor in, int groups)
+void xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in)
 {
-    int64_t       T = in.d[0], H = in.d[1], P = in.d[2], C = in.d[3], rows = H;
-    xd_gsum       s = { xd_new_as(x, XD_F64, 2, (int64_t[]){ groups, 2 }), groups, 0 };
-    size_t        mark = xd_arena_mark(x->tmp);
-    xd_tensor     partial = xd_new_as(x, XD_F64, 3, (int64_t[]){ T * H, groups, 2 });
+    int64_t d[3] = { in.d[0] * in.d[1], in.d[2], in.d[3] };
+    xd_run(x, XD_OP_MOMENTS, "group moments",
+           &(xd_moments){ partial, xd_reshape(in, 3, d), (int)partial.d[1] });
+}
+
+void xd_group_close(xd_exec *x, xd_gsum *s, xd_tensor partial, xd_tensor of)
+{
     const xd_mix *m = x->mix;
+    int64_t       rows = of.d[1];
     while (!m->rowsum)
         m = m->next;
-    xd_run(x, XD_OP_MOMENTS, "group moments",
-           &(xd_moments){ partial, xd_reshape(in, 3, (int64_t[]){ T * H, P, C }), groups });
+    m->rowsum(x, m, of.d[2], partial, s->sums, &rows);
+    s->count = (double)of.d[0] * (double)rows * (double)of.d[2] * (double)(of.d[3] / s->groups);
+}
+
+xd_gsum xd_group_sums(xd_exec *x, xd_tensor in, int groups)
+{
+    int64_t   T = in.d[0], H = in.d[1];
+    xd_gsum   s = { xd_new_as(x, XD_F64, 2, (int64_t[]){ groups, 2 }), groups, 0 };
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor partial = xd_new_as(x, XD_F64, 3, (int64_t[]){ T * H, groups, 2 });
+    xd_group_rows(x, partial, in);
     fold_frames(x, partial, T, H * groups * 2);
-    m->rowsum(x, m, xd_rows(partial, 0, H), s.sums, &rows);
-    s.count = (double)T * (double)rows * (double)P * (double)(C / groups);
+    xd_group_close(x, &s, xd_rows(partial, 0, H), in);
     xd_arena_rewind(x->tmp, mark);
     return s;
 }

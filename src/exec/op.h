@@ -89,6 +89,13 @@ void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *
  * rows and columns are padded to keep their number. */
 void      xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                          xd_tensor residual);
+/* Convolves rows that are all here, whoever has the others: no message. */
+void      xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int stride,
+                            const int lo[3], const int hi[3], xd_tensor residual);
+/* What such a convolution needs of others: at most `lo` rows above mine and `hi` below, less at the
+ * image's edges. Collective over the ranks that share the image's rows. */
+typedef struct xd_rim { xd_tensor above, below; } xd_rim;
+xd_rim    xd_rim_of(xd_exec *x, xd_tensor in, int lo, int hi);
 xd_tensor xd_group_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, int groups,
                         float eps, int silu);
 void      xd_group_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain,
@@ -101,6 +108,10 @@ xd_gsum   xd_group_sums(xd_exec *x, xd_tensor in, int groups);
 void      xd_group_apply_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_gsum *s,
                               xd_tensor gain, xd_tensor bias, xd_tensor scale, xd_tensor shift,
                               float eps, int silu);
+/* The sums of an image [1,H,W,C] whose rows are made a few at a time: partial [n,G,2] F64 of n of my
+ * rows, then of all of them the sums, for which s has memory [G,2] F64 and the groups. */
+void      xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in);
+void      xd_group_close(xd_exec *x, xd_gsum *s, xd_tensor partial, xd_tensor of);
 xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w);
 
 /* Sinusoidal embedding of n numbers (Vaswani et al. 2017 as diffusers' Timesteps): dim values

@@ -657,3 +657,86 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in,
     if (bias)
         load_bias(d, &w->b, &p, 1, out);
 }
+
+/* ---- kernels of enlarged maps ------------------------------------------------------------- */
+
+typedef struct fold {           /* one of the four kernels                                     */
+    xd_tensor from;             /* [n,3,3]                                                     */
+    float    *to;               /* [n,2,2]                                                     */
+    int       i, j;
+} fold;
+
+/* Which of its two cells the tap of a pixel at `place` reads. */
+static int cell_of(int tap, int place)
+{
+    return tap > place;
+}
+
+static void fold_range(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const fold *f = ctx;
+    size_t      size = xd_dtype_size(f->from.type);
+    (void)thread;
+    for (int64_t n = begin; n < end; n++) {
+        float k[9], *to = f->to + 4 * n;
+        xd_convert(k, XD_F32, (const char *)f->from.p + (size_t)(9 * n) * size, f->from.type, 9);
+        memset(to, 0, 4 * sizeof *to);
+        for (int y = 0; y < 3; y++)
+            for (int x = 0; x < 3; x++)
+                to[2 * cell_of(y, f->i) + cell_of(x, f->j)] += k[3 * y + x];
+    }
+}
+
+/* All four from one look at the file: the sums are made in f32 and rounded once. */
+static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n, const int64_t *shape)
+{
+    char      full[512];
+    void     *hold;
+    xd_tensor t;
+    int       mine[4], any = 0;
+    for (int q = 0; q < 4; q++) {
+        w[q].w.bytes = d->dev->ops->pack_size(d->dev, &w[q].w);
+        if (!(w[q].w.p = take(d, w[q].w.bytes, name, &mine[q])))
+            return;
+        any |= mine[q];
+    }
+    if (!any || !fetch(d, name, ".weight", 4, shape, 0.9f / sqrtf(9 * (float)shape[1]), 0, &t, full, &hold))
+        return;
+    warn_nonfinite(d, full, t);
+    float *k = xd_store_scratch(d->store, 1, (size_t)(4 * n) * sizeof *k);
+    if (!k)
+        xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", full);
+    for (int q = 0; q < 4 && k; q++) {
+        fold f = { t, k, q / 2, q % 2 };
+        if (!mine[q])
+            continue;
+        xd_par_for(n, fold_range, &f);
+        pack(d, &w[q].w, xd_view(k, XD_F32, 4, (int64_t[]){ shape[0], shape[1], 2, 2 }), name);
+    }
+    let_go(d, full, hold);
+}
+
+void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in)
+{
+    int64_t shape[4] = { out, in, 3, 3 };
+    part    p = { name, out, in, out, 0 };
+    if (d->visit == XD_VISIT_LIST) {
+        list(d, name, ".weight", 4, shape);
+        list(d, name, ".bias", 1, &out);
+        return;
+    }
+    for (int q = 0; q < 4; q++) {
+        w[q] = (xd_cnv){ 0 };
+        w[q].w = (xd_weight){ .type = d->type, .out = out, .in = in, .nk = 2, .kernel = { 1, 2, 2 },
+                              .stride = { 1, 1, 1 }, .groups = 1 };
+        if (d->visit == XD_VISIT_COUNT) {
+            w[q].w.p = nowhere;
+            add_up(d, w[q].w.bytes = d->dev->ops->pack_size(d->dev, &w[q].w));
+        }
+    }
+    if (d->visit != XD_VISIT_COUNT)
+        load_enlarged(d, w, name, out * in, shape);
+    load_bias(d, &w[0].b, &p, 1, out);
+    for (int q = 1; q < 4; q++)
+        w[q].b = w[0].b;
+}

@@ -16,7 +16,7 @@ extern const xd_link xd_link_halo;
 typedef struct halo {
     xd_mix     mix;
     xd_comm   *c;
-    int64_t    scale;           /* rows of a band per latent row, after the last convolution    */
+    int64_t    scale;           /* rows of a band per latent row, of the map at hand            */
     xd_tensor *give, *get;
     int64_t   *rows;
 } halo;
@@ -210,9 +210,67 @@ static void conv(xd_exec *x, const xd_mix *m, xd_conv *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-static void rowsum(xd_exec *x, const xd_mix *m, xd_tensor partial, xd_tensor sums, int64_t *rows)
+/* Rows of the image next to a band: at most lo above it and hi below. */
+static void beside(xd_span band, int lo, int hi, int64_t height, xd_span out[2])
+{
+    int64_t end = band.start + band.n;
+    int64_t a = band.n && lo < band.start ? band.start - lo : band.n ? 0 : band.start;
+    int64_t b = band.n && hi < height - end ? end + hi : band.n ? height : end;
+    out[0] = (xd_span){ a, band.start - a };
+    out[1] = (xd_span){ end, b - end };
+}
+
+/* A rank above or below me has rows for one side only, and needs mine for one. */
+static void address_rim(xd_exec *x, halo *h, int64_t height, const int reach[2], xd_tensor in,
+                        const xd_tensor side[2])
+{
+    xd_span mine = band(x, h->c->rank, h->scale), need[2], theirs[2];
+    beside(mine, reach[0], reach[1], height, need);
+    for (int r = 0; r < h->c->size; r++) {
+        int     other = r != h->c->rank, below = r > h->c->rank;
+        xd_span has = band(x, r, h->scale), none = { mine.start, 0 };
+        beside(has, reach[0], reach[1], height, theirs);
+        xd_span give = common(mine, theirs[!below]), get = common(need[below], has);
+        h->give[r] = part_of(in, mine.start, other && give.n ? give : none);
+        none.start = need[below].start;
+        h->get[r] = part_of(side[below], none.start, other && get.n ? get : none);
+    }
+}
+
+static void rim(xd_exec *x, const xd_mix *m, xd_tensor in, int lo, int hi, xd_tensor *above,
+                xd_tensor *below)
+{
+    halo      *h = m->priv;
+    const int  reach[2] = { lo, hi };
+    xd_span    need[2];
+    xd_tensor *to[2] = { above, below }, side[2];
+    h->scale = in.d[2] / x->lay->grid[2];
+    int64_t height = x->lay->len[XD_IMG] * h->scale;
+    xd_span mine = band(x, h->c->rank, h->scale);
+    xd_check(x, in.d[1] == mine.n, "parallel VAE: %lld rows of a band of %lld", (long long)in.d[1],
+             (long long)mine.n);
+    beside(mine, lo, hi, height, need);
+    for (int i = 0; i < 2; i++) {
+        int64_t d[4] = { in.d[0], need[i].n, in.d[2], in.d[3] };
+        side[i] = *to[i] = xd_new_as(x, in.type, 4, d);
+        if (!xd_ok(x))
+            side[i].p = xd_link_park(x, side[i].p, xd_bytes(side[i]), h->c);
+    }
+    in.d[1] = mine.n;
+    if (!xd_ok(x))
+        in.p = xd_link_park(x, in.p, xd_bytes(in), h->c);
+    address_rim(x, h, height, reach, in, side);
+    x->dev->mem->sync(x->dev, x->st);
+    xd_req q = h->c->ops->exchange(h->c, h->give, h->get);
+    if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
+        xd_exec_fail(x, XD_ECOMM, "parallel VAE: rows of a neighbour were lost");
+}
+
+static void rowsum(xd_exec *x, const xd_mix *m, int64_t wide, xd_tensor partial, xd_tensor sums,
+                   int64_t *rows)
 {
     halo     *h = m->priv;
+    h->scale = wide / x->lay->grid[2];
     size_t    mark = xd_arena_mark(x->tmp);
     int64_t   total = x->lay->len[XD_IMG] * h->scale, n = partial.d[1] * partial.d[2];
     xd_tensor all = xd_new_as(x, XD_F64, 3, (int64_t[]){ total, partial.d[1], partial.d[2] });
@@ -231,7 +289,7 @@ static void rowsum(xd_exec *x, const xd_mix *m, xd_tensor partial, xd_tensor sum
     const xd_mix *next = m->next;
     while (!next->rowsum)
         next = next->next;
-    next->rowsum(x, next, all, sums, rows);
+    next->rowsum(x, next, wide, all, sums, rows);
     *rows = total;
     xd_arena_rewind(x->tmp, mark);
 }
@@ -281,7 +339,7 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     halo *h = calloc(1, sizeof *h);
     if (!h)
         return xd_fail(e, XD_ENOMEM, "parallel VAE: no memory");
-    h->mix = (xd_mix){ .name = "halo", .attn = attn, .conv = conv, .rowsum = rowsum, .next = next,
+    h->mix = (xd_mix){ .name = "halo", .attn = attn, .conv = conv, .rim = rim, .rowsum = rowsum, .next = next,
                        .priv = h };
     h->c = a->rows;
     h->scale = 1;

@@ -201,13 +201,13 @@ static void w_res(xd_decl *d, const xd_cog_cfg *c, xd_cog_res *w, int dec, int i
 static void w_level(xd_decl *d, const xd_cog_cfg *c, xd_cog_level *w, int dec, int l)
 {
     int64_t C = width(c, dec, l), in = l ? width(c, dec, l - 1) : C;
-    int     stride = dec ? 1 : 2;
     xd_w_enter(d, dec ? "up_blocks.%d" : "down_blocks.%d", l);
     for (int i = 0; i < xd_cog_residuals(c, dec); i++)
         w_res(d, c, &w->res[i], dec, i, i ? C : in, C);
-    if (l < xd_cog_levels(c) - 1)
-        xd_w_conv(d, &w->change, dec ? "upsamplers.0.conv" : "downsamplers.0.conv", C, C, 2,
-                  (int[]){ 1, 3, 3 }, (int[]){ 1, stride, stride }, 1, 1);
+    if (l < xd_cog_levels(c) - 1 && dec)
+        xd_w_conv_enlarged(d, w->up, "upsamplers.0.conv", C, C);
+    else if (l < xd_cog_levels(c) - 1)
+        xd_w_conv(d, &w->down, "downsamplers.0.conv", C, C, 2, (int[]){ 1, 3, 3 }, (int[]){ 1, 2, 2 }, 1, 1);
     xd_w_leave(d);
 }
 

@@ -27,7 +27,8 @@ typedef struct xd_cog_res { xd_cog_norm norm1, norm2; xd_cnv conv1, conv2; xd_li
 
 typedef struct xd_cog_level {   /* residual blocks at one resolution, then a change of it      */
     xd_cog_res res[XD_COG_RES];
-    xd_cnv     change;
+    xd_cnv     down;            /* of the encoder                                             */
+    xd_cnv     up[4];           /* of the decoder: of an enlarged map                          */
 } xd_cog_level;
 
 typedef struct xd_cog_half {    /* the encoder or the decoder                                  */

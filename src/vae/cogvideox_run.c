@@ -9,6 +9,7 @@
  * that there is. The scale and shift of a norm in the decoder are 1x1 convolutions of the latent: they
  * are computed at its size and enlarged while they are applied. */
 #include "exec/op.h"
+#include "vae/bands.h"
 #include "vae/cogvideox.h"
 #include "vae/vae.h"
 
@@ -270,7 +271,7 @@ static void middle(run *r)
 
 /* Rows and columns are doubled, and frames but the first of an odd number. Doubled frames are equal,
  * and convolved once. From the last on: the new map lies over the old one. */
-static void upsample(run *r, const xd_cnv *w, int time)
+static void upsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
     xd_tensor old = r->h;
@@ -280,7 +281,7 @@ static void upsample(run *r, const xd_cnv *w, int time)
         size_t    mark = xd_arena_mark(x->tmp);
         int64_t   to = twice && t ? 2 * t - odd : t;
         xd_tensor out = xd_rows(r->h, to, 1);
-        xd_conv2d_into(x, out, xd_enlarge(x, xd_rows(old, t, 1), 1, 2, 2), w, 1, pad1, pad1, none);
+        xd_band_enlarge(x, out, xd_rows(old, t, 1), level->up, none);
         if (twice && (t || !odd))
             xd_copy_to(x, xd_rows(r->h, to + 1, 1), out);
         xd_arena_rewind(x->tmp, mark);
@@ -299,7 +300,7 @@ static xd_tensor mean_of(xd_exec *x, xd_tensor two)
 
 /* Frames but the first of an odd number are joined in pairs. Pads below and to the right only, so that
  * cell i looks at pixels 2i .. 2i+2. */
-static void downsample(run *r, const xd_cnv *w, int time)
+static void downsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
     xd_tensor old = r->h;
@@ -311,7 +312,7 @@ static void downsample(run *r, const xd_cnv *w, int time)
         xd_tensor s = map(r, 1, d[1], d[2], d[3]);
         xd_tensor in = half && (t || !odd) ? mean_of(x, xd_rows(old, 2 * t - odd, 2))
                                            : xd_rows(old, t, 1);
-        xd_conv2d_into(x, s, in, w, 2, no_pad, pad1, none);
+        xd_conv2d_into(x, s, in, &level->down, 2, no_pad, pad1, none);
         xd_copy_to(x, xd_rows(to, t, 1), s);
         xd_arena_rewind(x->tmp, mark);
     }
@@ -326,7 +327,7 @@ static void levels(run *r)
         for (int i = 0; i < xd_cog_residuals(r->c, r->dec); i++)
             residual(r, &w->res[i]);
         if (l < last)
-            (r->dec ? upsample : downsample)(r, &w->change, l < r->c->halvings);
+            (r->dec ? upsample : downsample)(r, w, l < r->c->halvings);
     }
 }
 

@@ -2,13 +2,16 @@
  *
  * The feature map that flows, `h`, always lies at the bottom of the memory that a decode or
  * encode takes, and every step leaves it there: what a step needs beside it is above and is
- * given back at its end. So at most three maps are alive at a time (h, its norm, the first
- * convolution), four where channels or extents change. */
+ * given back at its end. Norms are applied, and maps enlarged, a few rows at a time (bands.h), and
+ * what is narrower or smaller is written over what it is made of. So at most two maps are alive at
+ * a time, h and the first convolution of a residual block, and the moments of every map are taken
+ * while its rows are still in the caches. */
 #include <math.h>
 #include <string.h>
 
 #include "exec/net.h"
 #include "exec/op.h"
+#include "vae/bands.h"
 #include "vae/vae.h"
 
 enum {
@@ -37,7 +40,8 @@ typedef struct kl_attn { kl_norm norm; xd_lin qkv, out; } kl_attn;
 typedef struct kl_level {       /* residual blocks at one resolution, then a change of it      */
     kl_res  res[MAX_RES];
     kl_attn attn[MAX_RES];
-    xd_cnv  change;
+    xd_cnv  down;               /* of the encoder                                             */
+    xd_cnv  up[4];              /* of the decoder: of an enlarged map                          */
 } kl_level;
 
 typedef struct kl_half {        /* the encoder or the decoder                                  */
@@ -247,9 +251,10 @@ static void w_level(xd_decl *d, const kl_cfg *c, kl_level *w, int dec, int l)
         if (has_attention(c, dec, l))
             w_attn(d, &w->attn[i], i, C);
     }
-    if (l < levels(c) - 1)
-        w_conv(d, &w->change, dec ? "upsamplers.0.conv" : "downsamplers.0.conv", C, C, 3,
-               dec ? 1 : 2);
+    if (l < levels(c) - 1 && dec)
+        xd_w_conv_enlarged(d, w->up, "upsamplers.0.conv", C, C);
+    else if (l < levels(c) - 1)
+        w_conv(d, &w->down, "downsamplers.0.conv", C, C, 3, 2);
     xd_w_leave(d);
 }
 
@@ -293,6 +298,8 @@ static void kl_weights(xd_decl *d, const void *cfg, void *glob)
 typedef struct run {
     xd_exec      *x;
     const kl_cfg *c;
+    xd_tensor     partial;      /* [rows,G,2] F64: moments of each row of the map made last    */
+    xd_gsum       sum;          /* of the map that is normalised                              */
     size_t        base;         /* mark of the arena below h                                  */
     xd_tensor     h;            /* [1,H,W,C], at base                                         */
 } run;
@@ -326,14 +333,25 @@ static xd_tensor bottom(const run *r, int64_t H, int64_t W, int64_t C)
     return xd_view(r->h.p, r->h.type, 4, (int64_t[]){ 1, H, W, C });
 }
 
-static void norm_silu(run *r, xd_tensor out, xd_tensor in, const kl_norm *w)
+static xd_tensor partial_of(const run *r, xd_tensor map)
 {
-    xd_group_norm_into(r->x, out, in, w->gain, w->bias, (int)r->c->groups, EPS, 1);
+    return xd_rows(r->partial, 0, map.d[1]);
 }
 
-static void conv3(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor plus)
+/* silu(norm(in)) of the map made last: its sums are made when they are needed. */
+static xd_feed normal(run *r, xd_tensor in, const kl_norm *w)
 {
-    xd_conv2d_into(r->x, out, in, w, 1, pad1, pad1, plus);
+    xd_group_close(r->x, &r->sum, partial_of(r, in), in);
+    return (xd_feed){ .in = in, .sum = &r->sum, .gain = w->gain, .bias = w->bias, .eps = EPS };
+}
+
+/* A 3 x 3 convolution of what is fed to it. */
+static void conv3(run *r, xd_banded a)
+{
+    a.stride = a.stride ? a.stride : 1;
+    memcpy(a.lo, a.stride == 1 ? pad1 : no_pad, sizeof a.lo);
+    memcpy(a.hi, pad1, sizeof a.hi);
+    xd_band_conv(r->x, &a);
 }
 
 static void conv1(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w)
@@ -345,27 +363,27 @@ static void conv1(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w)
 static void same_width(run *r, const kl_res *w)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
-    xd_tensor a = map(r, r->h.d[3]), b = map(r, r->h.d[3]);
-    norm_silu(r, a, r->h, &w->norm1);
-    conv3(r, b, a, &w->conv1, none);
-    norm_silu(r, b, b, &w->norm2);
-    conv3(r, r->h, b, &w->conv2, r->h);
+    xd_tensor b = map(r, r->h.d[3]);
+    conv3(r, (xd_banded){ .feed = normal(r, r->h, &w->norm1), .w = &w->conv1, .out = b,
+                          .partial = partial_of(r, b) });
+    conv3(r, (xd_banded){ .feed = normal(r, b, &w->norm2), .w = &w->conv2, .out = r->h, .plus = r->h,
+                          .partial = partial_of(r, r->h) });
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* The same with a 1x1 convolution of h as residual. That goes first: then norm1 may work in
- * place, and the new h, which may be wider, over the old one. */
+/* The same with a 1x1 convolution of h as residual. The new h lies over the old one, of which each band
+ * is read before it is lost: a wider one is made from its end on. */
 static void other_width(run *r, const kl_res *w)
 {
     xd_tensor old = r->h;
-    int64_t   C = w->conv1.w.out, wide = C > old.d[3] ? C : old.d[3];
-    renew(r, old.d[1], old.d[2], wide);
-    xd_tensor s = map(r, C), b = map(r, C);
-    conv1(r, s, old, &w->shortcut);
-    norm_silu(r, old, old, &w->norm1);
-    conv3(r, b, old, &w->conv1, none);
-    norm_silu(r, b, b, &w->norm2);
-    conv3(r, bottom(r, old.d[1], old.d[2], C), b, &w->conv2, s);
+    int64_t   C = w->conv1.w.out;
+    int       wider = C > old.d[3];
+    renew(r, old.d[1], old.d[2], wider ? C : old.d[3]);
+    xd_tensor b = map(r, C), out = bottom(r, old.d[1], old.d[2], C);
+    conv3(r, (xd_banded){ .feed = normal(r, old, &w->norm1), .w = &w->conv1, .out = b,
+                          .partial = partial_of(r, b) });
+    conv3(r, (xd_banded){ .feed = normal(r, b, &w->norm2), .w = &w->conv2, .out = out, .from = old,
+                          .shortcut = &w->shortcut, .last_first = wider, .partial = partial_of(r, out) });
     renew(r, old.d[1], old.d[2], C);
 }
 
@@ -386,7 +404,8 @@ static void attend(run *r, const kl_attn *w)
     xd_tensor qkv = xd_new(x, n, 3 * C), q[3];
     size_t    above = xd_arena_mark(x->tmp);
     xd_tensor a = map(r, C);
-    xd_group_norm_into(x, a, r->h, w->norm.gain, w->norm.bias, (int)r->c->groups, EPS, 0);
+    xd_group_close(x, &r->sum, partial_of(r, r->h), r->h);
+    xd_group_apply_into(x, a, r->h, &r->sum, w->norm.gain, w->norm.bias, none, none, EPS, 0);
     xd_linear_into(x, qkv, xd_reshape(a, 2, flat), &w->qkv);
     xd_arena_rewind(x->tmp, above);
     for (int i = 0; i < 3; i++)
@@ -394,6 +413,7 @@ static void attend(run *r, const kl_attn *w)
     xd_tensor o = xd_flat(xd_attn(x, q[0], q[1], q[2], 0));
     xd_linear_add(x, xd_reshape(r->h, 2, flat), none, o, &w->out);
     xd_arena_rewind(x->tmp, mark);
+    xd_group_rows(x, partial_of(r, r->h), r->h);
 }
 
 static void level(run *r, const kl_level *w, int dec, int l)
@@ -413,30 +433,32 @@ static void middle(run *r, const kl_half *w)
     residual(r, &w->mid[1]);
 }
 
-/* The new h lies over the old one, which is enlarged into the room above before it is lost. */
-static void upsample(run *r, const xd_cnv *w)
+/* The new h lies over the old one. */
+static void upsample(run *r, const xd_cnv w[4])
 {
     xd_tensor old = r->h;
     renew(r, 2 * old.d[1], 2 * old.d[2], old.d[3]);
-    size_t mark = xd_arena_mark(r->x->tmp);
-    conv3(r, r->h, xd_enlarge(r->x, old, 1, 2, 2), w, none);
-    xd_arena_rewind(r->x->tmp, mark);
+    xd_band_enlarge(r->x, r->h, old, w, partial_of(r, r->h));
 }
 
-/* Pads below and to the right only, so that cell i looks at pixels 2i .. 2i+2. The small result
- * is carried down to the bottom. */
+/* Pads below and to the right only, so that cell i looks at pixels 2i .. 2i+2. The small map lies over
+ * the large one. */
 static void downsample(run *r, const xd_cnv *w)
 {
-    int64_t   H = (r->h.d[1] - 2) / 2 + 1, W = (r->h.d[2] - 2) / 2 + 1, C = r->h.d[3];
-    xd_tensor s = xd_new_as(r->x, r->x->act, 4, (int64_t[]){ 1, H, W, C });
-    xd_conv2d_into(r->x, s, r->h, w, 2, no_pad, pad1, none);
-    xd_copy_to(r->x, bottom(r, H, W, C), s);
+    xd_tensor old = r->h;
+    int64_t   H = old.d[1] / 2, W = old.d[2] / 2, C = old.d[3];
+    conv3(r, (xd_banded){ .feed = { .in = old }, .w = w, .out = bottom(r, H, W, C), .stride = 2, .over = 1,
+                          .partial = xd_rows(r->partial, 0, H) });
     renew(r, H, W, C);
 }
 
-static run begin(xd_exec *x, const kl_cfg *c)
+/* Memory for the sums of maps that have at most so many rows. */
+static run begin(xd_exec *x, const kl_cfg *c, int64_t rows)
 {
-    run r = { .x = x, .c = c, .base = xd_arena_mark(x->tmp) };
+    int64_t G = c->groups, one[2] = { G, 2 }, all[3] = { rows, G, 2 };
+    run     r = { .x = x, .c = c, .partial = xd_new_as(x, XD_F64, 3, all) };
+    r.sum = (xd_gsum){ xd_new_as(x, XD_F64, 2, one), (int)G, 0 };
+    r.base = xd_arena_mark(x->tmp);
     return r;
 }
 
@@ -450,22 +472,18 @@ static void enter(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv
         conv1(r, z, in, before);
         in = z;
     }
-    conv3(r, r->h, in, conv_in, none);
+    xd_conv2d_into(r->x, r->h, in, conv_in, 1, pad1, pad1, none);
     xd_arena_rewind(r->x->tmp, mark);
+    xd_group_rows(r->x, partial_of(r, r->h), r->h);
 }
 
-/* conv_out into `out` F32, before a 1x1 convolution when there is one; frees everything. */
+/* conv_out into `out` F32, before a 1x1 convolution when there is one. */
 static void leave(run *r, xd_tensor out, const kl_half *w, const xd_cnv *after)
 {
-    norm_silu(r, r->h, r->h, &w->norm);
-    if (after) {
-        xd_tensor m = map_as(r, after->w.type, w->out.w.out);
-        conv3(r, m, r->h, &w->out, none);
+    xd_tensor m = after ? map_as(r, after->w.type, w->out.w.out) : out;
+    conv3(r, (xd_banded){ .feed = normal(r, r->h, &w->norm), .w = &w->out, .out = m });
+    if (after)
         conv1(r, out, m, after);
-    } else {
-        conv3(r, out, r->h, &w->out, none);
-    }
-    xd_arena_rewind(r->x->tmp, r->base);
 }
 
 /* A rank's band of a cut image may have no rows. */
@@ -487,15 +505,17 @@ static void kl_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     if (!fits(x, c, rgb, lat, c->latent_channels))
         return;
     for (int64_t t = 0; t < lat.d[0]; t++) {
-        run r = begin(x, c);
+        size_t mark = xd_arena_mark(x->tmp);
+        run    r = begin(x, c, rgb.d[1]);
         enter(&r, xd_rows(lat, t, 1), c->post_quant ? &g->post_quant : NULL, &g->dec.in);
         middle(&r, &g->dec);
         for (int l = 0; l < levels(c); l++) {
             level(&r, &g->dec.level[l], 1, l);
             if (l < levels(c) - 1)
-                upsample(&r, &g->dec.level[l].change);
+                upsample(&r, g->dec.level[l].up);
         }
         leave(&r, xd_rows(rgb, t, 1), &g->dec, NULL);
+        xd_arena_rewind(x->tmp, mark);
     }
 }
 
@@ -506,15 +526,17 @@ static void kl_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor mome
     if (!fits(x, c, rgb, moments, 2 * c->latent_channels))
         return;
     for (int64_t t = 0; t < rgb.d[0]; t++) {
-        run r = begin(x, c);
+        size_t mark = xd_arena_mark(x->tmp);
+        run    r = begin(x, c, rgb.d[1]);
         enter(&r, xd_rows(rgb, t, 1), NULL, &g->enc.in);
         for (int l = 0; l < levels(c); l++) {
             level(&r, &g->enc.level[l], 0, l);
             if (l < levels(c) - 1)
-                downsample(&r, &g->enc.level[l].change);
+                downsample(&r, &g->enc.level[l].down);
         }
         middle(&r, &g->enc);
         leave(&r, xd_rows(moments, t, 1), &g->enc, c->quant ? &g->quant : NULL);
+        xd_arena_rewind(x->tmp, mark);
     }
 }
 

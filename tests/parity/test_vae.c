@@ -117,9 +117,8 @@ static void change(walk *q, int64_t C, int encode, int time)
 {
     int64_t odd = q->T % 2;
     q->T = encode && time ? (q->T + odd) / 2 : q->T;
-    q->k *= encode ? 1 : 2;     /* enlarged first, then convolved                               */
-    conv_frames(q, C, encode ? 2 : 1, q->T ? q->T : 1);
-    q->k /= encode ? 2 : 1;
+    conv_frames(q, C, encode ? 2 : 1, q->T ? q->T : 1);         /* of the map before            */
+    q->k = encode ? q->k / 2 : 2 * q->k;
     q->T = !encode && time && q->T > 1 ? 2 * q->T - odd : q->T;
 }
 

@@ -1,0 +1,144 @@
+/* bands.c - convolutions of a few rows at a time */
+#include "vae/bands.h"
+
+/* Rows come in multiples of ROWS, which many threads can share, and have BAND bytes of what is read:
+ * that stays in a cache of the second level while threads share it, or in one of the third. */
+enum { ROWS = 16, BAND = 16 << 20 };
+
+static const xd_tensor none;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Rows [y, y + n) of a map [1,H,W,C]. */
+static xd_tensor rows_of(xd_tensor t, int64_t y, int64_t n)
+{
+    if (t.p)
+        t.p = (char *)t.p + y * t.s[1] * (int64_t)xd_dtype_size(t.type);
+    t.d[1] = n;
+    return t;
+}
+
+/* Rows of a band whose input has so many bytes a row; nothing of how rows are shared may be in it. */
+static int64_t band_rows(const xd_exec *x, int64_t row, int64_t H)
+{
+    int64_t most = x->band ? (int64_t)x->band : BAND, n = most / (row > 0 ? row : 1);
+    if (!x->band)
+        n = n / ROWS * ROWS > ROWS ? n / ROWS * ROWS : ROWS;
+    n = n > 1 ? n : 1;
+    return least(n, H > 1 ? H : 1);
+}
+
+static int64_t row_bytes(xd_tensor t, xd_dtype type)
+{
+    return t.d[2] * t.d[3] * (int64_t)xd_dtype_size(type);
+}
+
+/* `to` = rows of the feed or of its rim, normalised when it is. */
+static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor from)
+{
+    if (!to.d[1])
+        return;
+    if (f->sum)
+        xd_group_apply_into(x, to, from, f->sum, f->gain, f->bias, none, none, f->eps, 1);
+    else
+        xd_copy_to(x, to, from);
+}
+
+/* Rows [y, y + n) of what is convolved; y may be in the rim above. */
+static xd_tensor fetch(xd_exec *x, const xd_feed *f, const xd_rim *rim, xd_dtype type, int64_t y, int64_t n)
+{
+    int64_t H = f->in.d[1], a = rim->above.d[1], up = y < 0 ? least(-y, n) : 0;
+    int64_t down = y + n > H ? least(y + n - H, n) : 0, mid = n - up - down;
+    if (!f->sum && mid == n && f->in.type == type)
+        return rows_of(f->in, y, n);
+    xd_tensor b = xd_new_as(x, type, 4, (int64_t[]){ 1, n, f->in.d[2], f->in.d[3] });
+    fetch_rows(x, f, rows_of(b, 0, up), rows_of(rim->above, a + y, up));
+    fetch_rows(x, f, rows_of(b, up, mid), rows_of(f->in, y + up, mid));
+    fetch_rows(x, f, rows_of(b, up + mid, down), rows_of(rim->below, y + up + mid - H, down));
+    return b;
+}
+
+/* Output rows [o, o + n) and the moments of them. */
+static void one_band(xd_exec *x, const xd_banded *a, const xd_rim *rim, int64_t o, int64_t n)
+{
+    size_t  mark = xd_arena_mark(x->tmp);
+    int     k = a->w->w.kernel[1];
+    int64_t first = o * a->stride - a->lo[1], end = (o + n - 1) * a->stride - a->lo[1] + k;
+    int64_t top = -rim->above.d[1], bottom = a->feed.in.d[1] + rim->below.d[1];
+    int     lo[3] = { 0, first < top ? (int)(top - first) : 0, a->lo[2] };
+    int     hi[3] = { 0, end > bottom ? (int)(end - bottom) : 0, a->hi[2] };
+    first = first < top ? top : first;
+    end = end > bottom ? bottom : end;
+    xd_tensor out = rows_of(a->out, o, n), to = out, plus = rows_of(a->plus, o, n);
+    xd_tensor in = fetch(x, &a->feed, rim, a->w->w.type, first, end - first);
+    if (a->over)
+        to = xd_new_as(x, out.type, 4, out.d);
+    if (a->shortcut) {
+        plus = xd_new_as(x, out.type, 4, out.d);
+        xd_conv_rows_into(x, plus, rows_of(a->from, o, n), a->shortcut, 1, (int[3]){ 0 }, (int[3]){ 0 }, none);
+    }
+    xd_conv_rows_into(x, to, in, a->w, a->stride, lo, hi, plus);
+    if (a->over)
+        xd_copy_to(x, out, to);
+    if (a->partial.p)
+        xd_group_rows(x, xd_rows(a->partial, o, n), to);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+void xd_band_conv(xd_exec *x, const xd_banded *a)
+{
+    size_t  mark = xd_arena_mark(x->tmp);
+    int64_t H = a->out.d[1], n = band_rows(x, row_bytes(a->feed.in, a->w->w.type) * a->stride, H);
+    xd_rim  rim = xd_rim_of(x, a->feed.in, a->lo[1], a->hi[1]);
+    for (int64_t i = 0, all = (H + n - 1) / n; i < all; i++) {
+        int64_t o = (a->last_first ? all - 1 - i : i) * n;
+        one_band(x, a, &rim, o, least(n, H - o));
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* Pixels (2y + i, 2x + j) of rows [y, y + n): a convolution of 2 x 2 of what lies around y, x. `in`
+ * begins a row above y, unless y is the first of the image; below it ends likewise. */
+static void quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int i, int j, int above, int below)
+{
+    size_t    mark = xd_arena_mark(x->tmp);
+    int64_t   n = out.d[1] / 2, W = out.d[2] / 2, C = out.d[3], skip = i && above, drop = !i && below;
+    int       lo[3] = { 0, !i && !above, !j }, hi[3] = { 0, i && !below, j };
+    xd_tensor to = xd_new_as(x, out.type, 4, (int64_t[]){ 1, n, W, C });
+    xd_conv_rows_into(x, to, rows_of(in, skip, in.d[1] - skip - drop), w, 1, lo, hi, none);
+    out.p = (char *)out.p + (i * out.s[1] + j * out.s[2]) * (int64_t)xd_dtype_size(out.type);
+    out.d[1] = n, out.d[2] = W;
+    out.s[1] *= 2, out.s[2] *= 2;
+    xd_copy_to(x, out, to);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* From the last rows on: what is written lies behind what is still to be read, but for the first rows,
+ * of which a copy is taken. */
+void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial)
+{
+    size_t  mark = xd_arena_mark(x->tmp);
+    int64_t H = in.d[1], n = band_rows(x, 2 * row_bytes(in, w->w.type), H);
+    xd_rim  rim = xd_rim_of(x, in, 1, 1);
+    xd_feed f = { .in = in };
+    for (int64_t y = (H + n - 1) / n * n - n; y >= 0; y -= n) {
+        size_t    inner = xd_arena_mark(x->tmp);
+        int64_t   k = least(n, H - y);
+        int       above = y > 0 || rim.above.d[1], below = y + k < H || rim.below.d[1];
+        xd_tensor b = xd_new_as(x, w->w.type, 4, (int64_t[]){ 1, k + above + below, in.d[2], in.d[3] });
+        xd_tensor part = rows_of(out, 2 * y, 2 * k);
+        int64_t   mid = k + (above && y > 0) + (below && y + k < H), up = above && y == 0;
+        fetch_rows(x, &f, rows_of(b, 0, up), rim.above);
+        fetch_rows(x, &f, rows_of(b, up, mid), rows_of(in, y > 0 ? y - 1 : 0, mid));
+        fetch_rows(x, &f, rows_of(b, up + mid, b.d[1] - up - mid), rim.below);
+        for (int q = 0; q < 4; q++)
+            quarter(x, part, b, &w[q], q / 2, q % 2, above, below);
+        if (partial.p)
+            xd_group_rows(x, xd_rows(partial, 2 * y, 2 * k), part);
+        xd_arena_rewind(x->tmp, inner);
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
