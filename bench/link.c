@@ -1,8 +1,9 @@
 /* link.c - what the links between ranks can do: latency, bandwidth, and overlap with work.
  *
- *     mpirun -n N bench/link [bytes of the largest message]
+ *     mpirun -n N bench/link [--json] [bytes of the largest message]
  *
- * Pairs: rank 0 with each other rank in turn, one way (half a round trip) and both ways at once.
+ * Pairs: rank 0 with each other rank in turn, one way (half a round trip) and both ways at once, and beside
+ * each the same by MPI_Send and MPI_Recv, or MPI_Sendrecv, in the same run: MPI's seconds over ours.
  * Groups: all ranks together; bytes are what each rank gives to each other one (gather,
  * exchange) or has (allreduce). Overlap: a message both ways during work of the same length, with
  * pokes at 50 microseconds as kernels do, and without; 100% when it costs nothing. */
@@ -10,6 +11,7 @@
 #include "base/par.h"
 #include "comm/comm.h"
 
+#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,8 @@ typedef struct bench {
     xd_comm *c;
     char    *a, *b;             /* as long as all ranks' largest messages together             */
     int64_t  bytes;
+    MPI_Comm mpi;               /* for what is done without our communicator                   */
+    int      json, rows;
 } bench;
 
 static xd_tensor view(void *p, int64_t bytes)
@@ -52,6 +56,23 @@ static void both_ways(const bench *x, int peer)
     xd_req   r[2] = { c->ops->recv(c, view(x->b, x->bytes), peer),
                       c->ops->send(c, view(x->a, x->bytes), peer) };
     end(x, r, 2);
+}
+
+/* The same without us. An error ends the program, as MPI does unless it is told otherwise. */
+static void plain_to_and_fro(const bench *x, int peer)
+{
+    int first = x->c->rank < peer, n = (int)x->bytes;
+    for (int i = 0; i < 2; i++)
+        if (i == !first)
+            MPI_Send(x->a, n, MPI_BYTE, peer, 1, x->mpi);
+        else
+            MPI_Recv(x->b, n, MPI_BYTE, peer, 1, x->mpi, MPI_STATUS_IGNORE);
+}
+
+static void plain_both_ways(const bench *x, int peer)
+{
+    MPI_Sendrecv(x->a, (int)x->bytes, MPI_BYTE, peer, 2, x->b, (int)x->bytes, MPI_BYTE, peer, 2, x->mpi,
+                 MPI_STATUS_IGNORE);
 }
 
 static void reduce(const bench *x, int unused)
@@ -130,21 +151,43 @@ static double overlap(const bench *x, int peer, int poke)
     return 100 * (2 * alone - best) / alone;
 }
 
+typedef struct pair {           /* seconds of a message between two ranks                      */
+    double one, two, mpi_one, mpi_two;
+    double lap, none;           /* overlap in percent, with and without pokes                  */
+} pair;
+
+static void say_pair(bench *x, int peer, const pair *p)
+{
+    double b = (double)x->bytes;
+    if (x->json)
+        printf("%s{\"ranks\": [0, %d], \"bytes\": %lld, \"one_way_s\": %.4g, \"gbytes_s\": %.4g, "
+               "\"both_gbytes_s\": %.4g, \"mpi_one_way_s\": %.4g, \"mpi_both_gbytes_s\": %.4g, "
+               "\"overlap\": %.3g, \"overlap_without_pokes\": %.3g}", x->rows++ ? ",\n" : "", peer,
+               (long long)x->bytes, p->one, b / p->one * 1e-9, 2 * b / p->two * 1e-9, p->mpi_one,
+               2 * b / p->mpi_two * 1e-9, p->lap / 100, p->none / 100);
+    else
+        printf("%12lld %12.2f %9.3f %9.2f x %12.3f %9.2f x %9.0f%% %9.0f%%\n", (long long)x->bytes,
+               p->one * 1e6, b / p->one * 1e-9, p->mpi_one / p->one, 2 * b / p->two * 1e-9,
+               p->mpi_two / p->two, p->lap, p->none);
+}
+
 static void pairs(bench *x, int64_t top)
 {
     xd_comm *c = x->c;
     for (int peer = 1; peer < c->size; peer++) {
         int in = c->rank == 0 || c->rank == peer, with = c->rank ? 0 : peer;
-        if (c->rank == 0)
-            printf("ranks 0 and %d\n%12s %12s %12s %12s %10s %10s\n", peer, "bytes", "one way us",
-                   "GB/s", "both GB/s", "overlap", "no pokes");
+        if (c->rank == 0 && !x->json)
+            printf("ranks 0 and %d\n%12s %12s %9s %11s %12s %11s %10s %10s\n", peer, "bytes", "one way us",
+                   "GB/s", "of MPI", "both GB/s", "of MPI", "overlap", "no pokes");
         for (x->bytes = 8; in && x->bytes <= top; x->bytes *= 8) {
-            double one = seconds(x, to_and_fro, with) / 2, two = seconds(x, both_ways, with);
-            double lap = overlap(x, with, 1), none = overlap(x, with, 0);
+            pair p = { .one = seconds(x, to_and_fro, with) / 2 };
+            p.mpi_one = seconds(x, plain_to_and_fro, with) / 2;
+            p.two = seconds(x, both_ways, with);
+            p.mpi_two = seconds(x, plain_both_ways, with);
+            p.lap = overlap(x, with, 1);
+            p.none = overlap(x, with, 0);
             if (c->rank == 0)
-                printf("%12lld %12.2f %12.3f %12.3f %9.0f%% %9.0f%%\n", (long long)x->bytes,
-                       one * 1e6, (double)x->bytes / one * 1e-9,
-                       2 * (double)x->bytes / two * 1e-9, lap, none);
+                say_pair(x, peer, &p);
         }
         c->ops->barrier(c);
     }
@@ -153,12 +196,16 @@ static void pairs(bench *x, int64_t top)
 static void groups(bench *x, int64_t top)
 {
     xd_comm *c = x->c;
-    if (c->rank == 0)
+    x->rows = 0;
+    if (c->rank == 0 && !x->json)
         printf("all %d ranks, us\n%12s %12s %12s %12s\n", c->size, "bytes", "gather", "exchange",
                "allreduce");
     for (x->bytes = 8; x->bytes <= top; x->bytes *= 8) {
         double g = seconds(x, gather, 0), e = seconds(x, exchange, 0), r = seconds(x, reduce, 0);
-        if (c->rank == 0)
+        if (c->rank == 0 && x->json)
+            printf("%s{\"bytes\": %lld, \"gather_s\": %.4g, \"exchange_s\": %.4g, \"allreduce_s\": %.4g}",
+                   x->rows++ ? ",\n" : "", (long long)x->bytes, g, e, r);
+        else if (c->rank == 0)
             printf("%12lld %12.2f %12.2f %12.2f\n", (long long)x->bytes, g * 1e6, e * 1e6, r * 1e6);
     }
 }
@@ -167,21 +214,36 @@ int main(int argc, char **argv)
 {
     bench   x = { 0 };
     xd_err  e = { 0 };
-    int64_t top = argc > 1 ? atoll(argv[1]) : (int64_t)1 << 24;
+    int64_t top = (int64_t)1 << 24;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            x.json = 1;
+        else
+            top = atoll(argv[i]);
     xd_par_set(1);
     if (xd_comm_world(&x.c, "mpi", &e) != XD_OK) {
         fprintf(stderr, "%s\n", e.msg);
         return 1;
     }
-    size_t bytes = (size_t)(top > 8 ? top : 8) * (size_t)x.c->size;
+    top = top < 8 ? 8 : top > 1 << 30 ? 1 << 30 : top;
+    size_t bytes = (size_t)top * (size_t)x.c->size;
     x.a = calloc(1, bytes);
     x.b = calloc(1, bytes);
-    if (!x.a || !x.b || x.c->size < 2 || x.c->size > MAXRANKS) {
+    if (!x.a || !x.b || x.c->size < 2 || x.c->size > MAXRANKS ||
+        MPI_Comm_dup(MPI_COMM_WORLD, &x.mpi) != MPI_SUCCESS) {
         fprintf(stderr, "needs 2 to %d ranks and %zu bytes on each\n", MAXRANKS, 2 * bytes);
         return 1;
     }
+    int first = x.c->rank == 0 && x.json;
+    if (first)
+        printf("{\"ranks\": %d, \"pairs\": [\n", x.c->size);
     pairs(&x, top);
+    if (first)
+        printf("\n], \"groups\": [\n");
     groups(&x, top);
+    if (first)
+        puts("\n]}");
+    MPI_Comm_free(&x.mpi);
     free(x.a);
     free(x.b);
     xd_comm_close(&x.c);

@@ -25,6 +25,10 @@ static const xd_option rows[] = {
     { "width", XD_OPT_INT64, AT(width), 1, 1048576, NULL, "PIXELS", "default: the model's" },
     { "num_frames", XD_OPT_INT, AT(num_frames), 1, 100000, NULL, "N", "default: the model's" },
     { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS", "default: the model's" },
+    { "layers", XD_OPT_TEXT, AT(layers), 0, 0, NULL, "N,N",
+      "only so many blocks of each kind, \"2,4\" of FLUX; of text encoders the first number" },
+    { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
+      "text tokens (default: the model's)" },
     { "parts", XD_OPT_TEXT, AT(parts), 0, 0, NULL, "LIST",
       "some of \"text step block vae\" (default: all); with several ranks of \"step vae\"" },
     { "repeats", XD_OPT_INT, AT(repeats), 1, 1000000, NULL, "N",
@@ -74,9 +78,8 @@ static void task_init(task *t)
 static void help(FILE *f)
 {
     static const xd_opt_group groups[] = {
-        { "Options", "config random_weights share_layers width height num_frames parts repeats threads dtype "
-                     "weights_dtype text_weights_dtype "
-                     "device json" },
+        { "Options", "config random_weights share_layers width height num_frames layers max_sequence_length "
+                     "parts repeats threads dtype weights_dtype text_weights_dtype device json" },
         { "Several ranks", NULL },
     };
     task t;

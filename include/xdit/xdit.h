@@ -118,6 +118,8 @@ typedef struct xd_open_args {   /* start with {0}                               
     const char *cluster;        /* a preset or a file of `xdit probe`; NULL: this machine, probed or guessed */
     const char *balance;        /* "measured": a rank's tokens, heads, blocks and rows of the picture
                                    follow its speed in a short test; "even", NULL: all alike    */
+    const char *layers;         /* to measure, not to paint: only so many blocks of each kind, "2,4" (of text
+                                   encoders the first number); NULL: those of the configs         */
 } xd_open_args;
 
 /* Reads configurations and checks the files' tensors; weights are loaded by the first request. */
@@ -289,12 +291,20 @@ typedef struct xd_inspect_args {        /* start with {0}                       
 } xd_inspect_args;
 XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
+typedef struct xd_bench_turn {  /* one timed run of a part                                    */
+    int         n;              /* how many there were before; 0: none has been, nothing below counts */
+    double      seconds, gflop;
+    double      peak_gflops;    /* of registers, right before and after; the higher one            */
+} xd_bench_turn;
+
 typedef struct xd_bench_args {          /* start with {0}                                    */
     const char *config;         /* a model directory                                         */
     int         random_weights; /* weights from a hash: only configs are needed              */
     int         share_layers;   /* random weights: blocks of one kind share storage           */
     int64_t     width, height;  /* 0: the model's                                            */
     int         num_frames;     /* of a video; 0: the model's                                 */
+    const char *layers;         /* as in xd_open_args                                        */
+    int         max_sequence_length;    /* text tokens; 0: the pipeline's                    */
     int         threads, repeats;       /* 0: all cores; 0: until half a second and 3 times   */
     const char *dtype, *weights_dtype, *text_weights_dtype, *device;    /* as in xd_open_args    */
     const char *parts;          /* NULL: all; else a list of "text step block vae": "step" has
@@ -307,6 +317,10 @@ typedef struct xd_bench_args {          /* start with {0}                       
     xd_parallel parallel;
     int         log_level;      /* lines up to this level reach `log`                           */
     void      (*log)(void *cookie, int level, const char *line);
+    /* NULL, or asked before every timed run of a part on one rank, and after the last: 0 ends it, however
+     * many `repeats` there were. Then blocks are timed only when `parts` names them, and no products of
+     * large matrices are: peaks of matrices are 0. */
+    int       (*turn)(void *cookie, const xd_bench_turn *last);
 } xd_bench_args;
 XD_API xd_status xd_bench(const xd_bench_args *a, xd_err *e);
 

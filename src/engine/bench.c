@@ -1,10 +1,11 @@
 /* bench.c - how fast the parts of a model are here, beside what the machine can do.
  *
  * Weights may be random, so that only configs are needed. Every part is run once to warm up,
- * then until half a second and three runs have passed (or `repeats` times); the median counts.
- * Two peaks stand beside it, both measured right before and after a part, the higher one counting:
- * a register-only loop of the instruction that the dtype uses, and the best of a few products of
- * large square matrices by the same library (the GEMM peak). */
+ * then until half a second and three runs have passed (or `repeats` times); the median counts, and the
+ * range is said. Two peaks stand beside it: a register-only loop of the instruction that the dtype
+ * uses, before and after each run (the higher one is that run's, the median of them the part's), and the
+ * best of a few products of large square matrices by the same library (the GEMM peak), before and after
+ * the part. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,9 @@ typedef struct bench {
     xd_profile  prof;
     xd_dev     *meter;          /* counts for the profile                                      */
     double      peak;           /* GFLOP/s of the moment, in registers                         */
-    double      gemm;           /* and of the best large product                               */
+    double      gemm;           /* and of the best large product; 0: not measured              */
+    double      lo, hi;         /* seconds of the fastest and the slowest run of a part         */
+    int         runs;
     probe       probe;
     int         parts;          /* printed so far                                              */
     size_t      foreseen;       /* bytes: the most that weights and arenas take at one time     */
@@ -63,7 +66,7 @@ int xd_bench_wants(const xd_bench_args *a, const char *part)
 
 static double peak_now(const bench *b)
 {
-    return xd_cpu_peak(b->g->dev, b->g->type, xd_par_threads());
+    return xd_cpu_peak_in(b->g->dev, b->g->type, xd_par_threads(), 0.01);
 }
 
 /* ---- the GEMM peak ------------------------------------------------------------------------ */
@@ -117,7 +120,7 @@ static double gemm_now(bench *b)
 {
     xd_gemm a = product(&b->probe);
     double  best = 0;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4 && b->probe.tmp; i++) {
         double t0 = xd_now_s();
         if (b->g->dev->ops->gemm(b->g->dev, NULL, &a, b->probe.tmp) != XD_OK)
             return 0;
@@ -142,34 +145,72 @@ double xd_bench_median(double *v, int n)
     return v[n / 2];
 }
 
+static double higher(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double flops_of(const bench *b)
+{
+    double flops = 0;
+    for (int i = 0; i < XD_NOPS; i++)
+        flops += b->prof.op[i].flops;
+    return flops;
+}
+
+/* Another run? Who takes turns with somebody else is asked; t is what the last n took. */
+static int go_on(const bench *b, int n, const double *t, const double *peak, double spent)
+{
+    int           want = b->a->repeats;
+    xd_bench_turn last = { .n = n };
+    if (n) {
+        last.seconds = t[n - 1];
+        last.gflop = flops_of(b) / 1e9;
+        last.peak_gflops = peak[n - 1];
+    }
+    if (n == MAXRUNS)
+        return 0;
+    if (b->a->turn)
+        return b->a->turn(b->a->cookie, &last);
+    return want ? n < want : n < 3 || spent < 0.5;
+}
+
 /* Median seconds of fn; the profile holds the samples of the last run. */
 static double measure(bench *b, void (*fn)(void *ctx), void *ctx)
 {
-    double t[MAXRUNS], begin, spent = 0;
-    int    n = 0, want = b->a->repeats;
+    double t[MAXRUNS], peak[MAXRUNS], begin, spent = 0;
+    int    n = 0;
     fn(ctx);
-    b->peak = peak_now(b);
     b->gemm = gemm_now(b);
-    for (; n < MAXRUNS && (want ? n < want : n < 3 || spent < 0.5); n++) {
+    for (; go_on(b, n, t, peak, spent); n++) {
         xd_profile_reset(&b->prof);
+        peak[n] = peak_now(b);
         begin = xd_now_s();
         fn(ctx);
         spent += t[n] = xd_now_s() - begin;
+        peak[n] = higher(peak[n], peak_now(b));
     }
-    double after = peak_now(b), gemm = gemm_now(b);
-    b->peak = after > b->peak ? after : b->peak;
-    b->gemm = gemm > b->gemm ? gemm : b->gemm;
-    return xd_bench_median(t, n);
+    b->gemm = higher(b->gemm, gemm_now(b));
+    b->runs = n;
+    if (n == 0)
+        return 0;
+    b->peak = xd_bench_median(peak, n);
+    double median = xd_bench_median(t, n);
+    b->lo = t[0];
+    b->hi = t[n - 1];
+    return median;
 }
 
 static void report_json(bench *b, const char *name, const char *what, double s, double flops)
 {
     xd_text_buf t = { 0 };
-    xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"seconds\": %.6g, \"gflop\": %.6g, "
+    xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"seconds\": %.6g, \"seconds_range\": [%.6g, "
+               "%.6g], \"runs\": %d, \"gflop\": %.6g, "
                "\"gflops\": %.5g, \"peak_gflops\": %.5g, \"share_of_peak\": %.4g, "
                "\"gemm_peak_gflops\": %.5g, \"share_of_gemm_peak\": %.4g, \"ops\": [",
-               b->parts++ ? ", " : "", name, what, s, flops / 1e9, flops / s / 1e9, b->peak,
-               flops / s / 1e9 / b->peak, b->gemm, flops / s / 1e9 / b->gemm);
+               b->parts++ ? ", " : "", name, what, s, b->lo, b->hi, b->runs, flops / 1e9, flops / s / 1e9, b->peak,
+               flops / s / 1e9 / b->peak, b->gemm,
+               b->gemm > 0 ? flops / s / 1e9 / b->gemm : 0);
     int first = 1;
     for (int i = 0; i < XD_NOPS; i++) {
         const xd_sample *o = &b->prof.op[i];
@@ -189,16 +230,19 @@ static void report_json(bench *b, const char *name, const char *what, double s, 
 
 static void report(bench *b, const char *name, const char *what, double s)
 {
-    double flops = 0;
-    for (int i = 0; i < XD_NOPS; i++)
-        flops += b->prof.op[i].flops;
+    double flops = flops_of(b);
+    char   gemm[64] = "";
+    if (b->runs == 0)
+        return;
+    if (b->gemm > 0)
+        snprintf(gemm, sizeof gemm, ", %.1f %% of GEMM peak %.1f", 100 * flops / s / 1e9 / b->gemm, b->gemm);
     if (b->a->json) {
         report_json(b, name, what, s, flops);
         return;
     }
-    xd_say(b->a, "%-12s %-34s %9.2f ms %9.2f GFLOP %8.1f GFLOP/s %5.1f %% of peak %.1f, %5.1f %% "
-           "of GEMM peak %.1f", name, what, s * 1e3, flops / 1e9, flops / s / 1e9,
-           100 * flops / s / 1e9 / b->peak, b->peak, 100 * flops / s / 1e9 / b->gemm, b->gemm);
+    xd_say(b->a, "%-12s %-34s %9.2f ms [%.2f .. %.2f, %d runs] %9.2f GFLOP %8.1f GFLOP/s %5.1f %% of peak "
+           "%.1f%s", name, what, s * 1e3, b->lo * 1e3, b->hi * 1e3, b->runs, flops / 1e9, flops / s / 1e9,
+           100 * flops / s / 1e9 / b->peak, b->peak, gemm);
     for (int i = 0; i < XD_NOPS; i++) {
         const xd_sample *o = &b->prof.op[i];
         if (o->calls && o->flops > 0)
@@ -286,17 +330,19 @@ static void run_text(void *ctx)
     t->p->text->encode(&t->x, &t->p->net, t->ids, t->n, &c);
 }
 
-static xd_status bench_text(bench *b, xd_err *e)
+/* Encoder k of the pipeline. */
+static xd_status bench_text(bench *b, int k, xd_err *e)
 {
-    xd_part  *p = &b->g->model.text[0];
-    text_run  t = { .p = p, .n = b->job.max_text };
+    xd_part  *p = &b->g->model.text[k];
+    int       pad = b->g->model.recipe->text[k].pad;
+    text_run  t = { .p = p, .n = pad > 0 ? pad : b->job.max_text };
     xd_layout lay = { .len = { t.n }, .grid = { 1, 1, t.n }, .npatch = 1, .nsp = 1 };
     xd_arena  a;
     size_t    bytes = 0;
     char      what[64];
     xd_status s = load(b, p, e);
     if (s == XD_OK)
-        s = xd_words_count(&b->job, 0, t.n, &bytes, e);
+        s = xd_words_count(&b->job, k, t.n, &bytes, e);
     if (s == XD_OK && !(t.ids = calloc((size_t)t.n, sizeof *t.ids)))
         s = xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)t.n);
     if (s == XD_OK)
@@ -304,7 +350,7 @@ static xd_status bench_text(bench *b, xd_err *e)
     if (s == XD_OK) {
         xd_exec_init(&t.x, &b->prof.w.dev, &a, b->g->type);
         t.x.lay = &lay;
-        snprintf(what, sizeof what, "%lld tokens, %d blocks", (long long)t.n, p->net.nlayers);
+        snprintf(what, sizeof what, "%s, %lld tokens, %d blocks", p->name, (long long)t.n, p->net.nlayers);
         report(b, "text", what, measure(b, run_text, &t));
         foresee(b, p, bytes);
         s = t.x.err.code ? xd_fail(e, t.x.err.code, "%s", t.x.err.msg) : XD_OK;
@@ -395,7 +441,8 @@ static xd_status bench_step(bench *b, xd_err *e)
                  (long long)n);
         if (xd_bench_wants(b->a, "step"))
             report(b, "step", what, measure(b, run_pass, &r));
-        bench_blocks(b, &r);
+        if (!b->a->turn || (b->a->parts && xd_bench_wants(b->a, "block")))
+            bench_blocks(b, &r);
         foresee(b, p, bytes);
         s = r.f.x.err.code ? xd_fail(e, r.f.x.err.code, "%s", r.f.x.err.msg) : XD_OK;
         xd_flow_close(&r.f);
@@ -471,6 +518,7 @@ void xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g)
     r->width = a->width;
     r->height = a->height;
     r->num_frames = a->num_frames;
+    r->max_sequence_length = a->max_sequence_length;
     r->no_resolution_binning = 1;
     r->scheduler = file && xd_sampler_find(file) ? NULL : "dpm++";
 }
@@ -481,7 +529,7 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
     xd_open_args         o = { .model = a->config, .dtype = a->dtype, .device = a->device,
                        .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
                                .threads = a->threads, .log = a->log, .cookie = a->cookie,
-                               .log_level = a->log_level };
+                               .log_level = a->log_level, .layers = a->layers };
     xd_status s = xd_open_with(&b->g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES), e);
     if (s != XD_OK)
         return s;
@@ -491,7 +539,7 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
         s = xd_dev_open_count(&b->meter, NULL, e);
     if (s == XD_OK)
         xd_profile_open(&b->prof, b->g->dev, b->meter);
-    return s == XD_OK ? open_probe(b, e) : s;
+    return s == XD_OK && !a->turn ? open_probe(b, e) : s;
 }
 
 static void say_machine(bench *b)
@@ -531,8 +579,9 @@ xd_status xd_bench(const xd_bench_args *a, xd_err *e)
     xd_status  s = open_bench(&b, &r, e);
     if (s == XD_OK)
         say_machine(&b);
-    if (s == XD_OK && xd_bench_wants(a, "text"))
-        s = bench_text(&b, e);
+    for (int k = 0; s == XD_OK && k < b.g->model.recipe->ntext && xd_bench_wants(a, "text"); k++)
+        if (b.g->model.has_text[k])
+            s = bench_text(&b, k, e);
     if (s == XD_OK && (xd_bench_wants(a, "step") || xd_bench_wants(a, "block")))
         s = bench_step(&b, e);
     if (s == XD_OK && xd_bench_wants(a, "vae"))

@@ -344,7 +344,7 @@ static xd_status bench_parts(xd_duel *d, xd_err *e)
     const xd_bench_args *a = d->a;
     xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
                        .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
-                       .threads = a->threads };
+                       .threads = a->threads, .layers = a->layers };
     int          vae = d->all.g->plan.vae_rows, first = ranks(d)->rank == 0;
     int          how = XD_FOR_BENCH | XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
     xd_status    s = xd_open_with(&d->one.g, &o, how, e);
@@ -380,7 +380,7 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
     xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
                        .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
                        .threads = a->threads, .parallel = a->parallel, .log = a->log,
-                       .cookie = a->cookie, .log_level = a->log_level };
+                       .cookie = a->cookie, .log_level = a->log_level, .layers = a->layers };
     xd_status s = check_parts(a, &mine);
     if (s == XD_OK)
         s = xd_open_with(&d.all.g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES), &mine);

@@ -25,7 +25,7 @@ xd_status xd_open(xd_engine **out, const xd_open_args *a, xd_err *e)
 static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_err *e)
 {
     xd_weight_files given = { a->transformer, a->vae, a->clip_l, a->clip_g, a->t5xxl };
-    xd_status s = xd_model_open_with(&g->model, a->model, a->no_t5, &given, e);
+    xd_status s = xd_model_open_with(&g->model, a->model, a->no_t5, &given, a->layers, e);
     if (s == XD_OK)
         s = xd_dev_open(&g->dev, a->device ? a->device : "cpu", e);
     if (s == XD_OK)

@@ -247,7 +247,7 @@ static xd_status check_asked(const xd_model *m, xd_err *e)
 static xd_status take_part(xd_model *m, xd_part *p, const char *folder, xd_kind kind,
                            const char *slot, xd_err *e)
 {
-    xd_status s = xd_part_open(p, m->dir, folder, kind, class_in_index(m, folder), e);
+    xd_status s = xd_part_open_some(p, m->dir, folder, kind, class_in_index(m, folder), m->layers, e);
     return s == XD_OK && given(m, slot) ? xd_part_take(p, given(m, slot), slot, e) : s;
 }
 
@@ -266,15 +266,16 @@ static int is_there(const xd_model *m, const xd_text_use *u)
 
 xd_status xd_model_open(xd_model *m, const char *model, int no_t5, xd_err *e)
 {
-    return xd_model_open_with(m, model, no_t5, &(xd_weight_files){ 0 }, e);
+    return xd_model_open_with(m, model, no_t5, &(xd_weight_files){ 0 }, NULL, e);
 }
 
 xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5, const xd_weight_files *files,
-                             xd_err *e)
+                             const char *layers, xd_err *e)
 {
     memset(m, 0, sizeof *m);
     m->no_t5 = no_t5;
     m->given = *files;
+    m->layers = layers;
     xd_status s = xd_model_find(model, &m->dir, e);
     if (s == XD_OK)
         s = read_index(m, e);
@@ -291,6 +292,7 @@ xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5, const xd
     if (s == XD_OK)
         s = take_part(m, &m->vae, m->recipe->vae, XD_KIND_VAE, "vae", e);
     m->given = (xd_weight_files){ 0 };
+    m->layers = NULL;
     if (s != XD_OK)
         return s;
     m->dit.dit->info(m->dit.net.cfg, &m->dit_info);

@@ -60,6 +60,16 @@ static xd_status unknown_class(const xd_part *p, const char *name, xd_err *e)
                    "not know (it knows %s)", p->dir, name ? name : "(none)", known);
 }
 
+static void name_class(xd_part *p, const char *hint)
+{
+    const xd_json *arch = xd_json_get(p->config, "architectures");
+    p->class_name = xd_json_text(xd_json_get(p->config, "_class_name"));
+    if (!p->class_name)
+        p->class_name = xd_json_text(xd_json_at(arch, 0));
+    if (!p->class_name)
+        p->class_name = hint;
+}
+
 /* ---- opening ------------------------------------------------------------------------------ */
 
 static xd_status list_tensors(xd_part *p, xd_err *e)
@@ -73,8 +83,68 @@ static xd_status list_tensors(xd_part *p, xd_err *e)
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
 
+/* , "key": N for every number in `layers` and the kind of blocks it counts. */
+static xd_status count_blocks(const xd_part *p, const char *layers, xd_text_buf *b, xd_err *e)
+{
+    static const char *const keys[] = { "num_layers", "num_hidden_layers", "num_single_layers" };
+    for (int i = 0; i < 3 && *layers; i++) {
+        const xd_field *f = p->def->fields;
+        while (f->json && strcmp(f->json, keys[i]) != 0)
+            f++;
+        if (!f->json)
+            continue;
+        char *end;
+        long  n = strtol(layers, &end, 10);
+        if (end == layers || n < 0 || n > 10000 || (*end && *end != ','))
+            return xd_fail(e, XD_EINVAL, "layers is \"%s\" there: it is a list of numbers from 0 to 10000",
+                           layers);
+        xd_buf_add(b, "%s\"%s\": %ld", xd_json_size(p->config) ? ", " : "", keys[i], n);
+        layers = end + (*end == ',');
+    }
+    if (*layers && p->kind == XD_KIND_DIT)
+        return xd_fail(e, XD_EINVAL, "layers has \"%s\" left over: %s has fewer kinds of blocks", layers,
+                       p->class_name);
+    return XD_OK;
+}
+
+/* Reads the config again with other numbers of blocks: of several members of a name the last counts. */
+static xd_status shorten(xd_part *p, const char *hint, const char *layers, const char *path,
+                         xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    xd_json    *again = NULL;
+    char       *text = NULL;
+    size_t      len = 0;
+    xd_status   s = xd_file_read(path, (size_t)1 << 28, &text, &len, e);
+    while (s == XD_OK && len && text[len - 1] != '}')
+        len--;
+    if (s == XD_OK)
+        xd_buf_add(&b, "%.*s", (int)len - 1, text);
+    if (s == XD_OK)
+        s = count_blocks(p, layers, &b, e);
+    xd_buf_add(&b, "}");
+    if (s == XD_OK && b.failed)
+        s = xd_fail(e, XD_ENOMEM, "no memory for the config %s", path);
+    if (s == XD_OK)
+        s = xd_json_parse(&again, b.p, b.len, path, e);
+    if (s == XD_OK) {
+        xd_json_free(&p->config);
+        p->config = again;
+        name_class(p, hint);
+    }
+    xd_buf_free(&b);
+    free(text);
+    return s;
+}
+
 xd_status xd_part_open(xd_part *p, const char *model, const char *name, xd_kind kind,
                        const char *hint, xd_err *e)
+{
+    return xd_part_open_some(p, model, name, kind, hint, NULL, e);
+}
+
+xd_status xd_part_open_some(xd_part *p, const char *model, const char *name, xd_kind kind,
+                            const char *hint, const char *layers, xd_err *e)
 {
     memset(p, 0, sizeof *p);
     p->kind = kind;
@@ -92,15 +162,12 @@ xd_status xd_part_open(xd_part *p, const char *model, const char *name, xd_kind 
     if (s == XD_OK)
         s = xd_json_read(&p->config, path, e);
     if (s == XD_OK) {
-        const xd_json *arch = xd_json_get(p->config, "architectures");
-        p->class_name = xd_json_text(xd_json_get(p->config, "_class_name"));
-        if (!p->class_name)
-            p->class_name = xd_json_text(xd_json_at(arch, 0));
-        if (!p->class_name)
-            p->class_name = hint;
+        name_class(p, hint);
         if (!find_def(p, p->class_name) && !find_def(p, hint))
             s = unknown_class(p, p->class_name, e);
     }
+    if (s == XD_OK && layers && xd_json_is_object(p->config))
+        s = shorten(p, hint, layers, path, e);
     if (s == XD_OK)
         s = xd_net_open(&p->net, p->def, p->config, path, e);
     if (s == XD_OK)

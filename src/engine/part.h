@@ -48,6 +48,10 @@ typedef struct xd_part {
  * class that model_index.json names, or NULL. Closed with xd_part_close also after a failure. */
 xd_status xd_part_open(xd_part *p, const char *model, const char *name, xd_kind kind,
                        const char *hint, xd_err *e);
+/* The same with so many blocks of each kind, whatever the config says: "4", or "2,4" where there are
+ * two kinds. Kinds that the list does not reach stay as they are. NULL: all do. */
+xd_status xd_part_open_some(xd_part *p, const char *model, const char *name, xd_kind kind,
+                            const char *hint, const char *layers, xd_err *e);
 void      xd_part_close(xd_part *p);
 
 /* From now on its weights are those of `file`, which is copied; "flux1-dev.safetensors" or any

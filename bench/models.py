@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Writes model directories without weights: the published sizes of models that are measured.
+
+    models.py DIR           makes DIR/PixArt-XL-2-512x512, DIR/FLUX.1-dev and others
+
+They hold what `bench/step` and `xdit bench --random_weights` read, and nothing else: no tokenizer, no
+weights. Directories downloaded from the hub do as well.
+"""
+import json
+import pathlib
+import sys
+
+T5 = {"architectures": ["T5EncoderModel"], "model_type": "t5", "d_model": 4096, "d_ff": 10240, "d_kv": 64,
+      "num_heads": 64, "num_layers": 24, "num_decoder_layers": 24, "vocab_size": 32128,
+      "feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new", "is_gated_act": True,
+      "layer_norm_epsilon": 1e-6, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+CLIP = {"architectures": ["CLIPTextModel"], "model_type": "clip_text_model", "hidden_size": 768,
+        "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "hidden_act": "quick_gelu",
+        "layer_norm_eps": 1e-5, "max_position_embeddings": 77, "projection_dim": 768, "vocab_size": 49408,
+        "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}
+KL = {"_class_name": "AutoencoderKL", "act_fn": "silu", "block_out_channels": [128, 256, 512, 512],
+      "down_block_types": ["DownEncoderBlock2D"] * 4, "up_block_types": ["UpDecoderBlock2D"] * 4,
+      "in_channels": 3, "out_channels": 3, "layers_per_block": 2, "norm_num_groups": 32}
+LDM = {**KL, "latent_channels": 4, "sample_size": 512, "scaling_factor": 0.18215}
+PIXART = {"_class_name": "Transformer2DModel", "activation_fn": "gelu-approximate", "attention_bias": True,
+          "attention_head_dim": 72, "num_attention_heads": 16, "num_layers": 28, "caption_channels": 4096,
+          "cross_attention_dim": 1152, "in_channels": 4, "out_channels": 8, "patch_size": 2,
+          "norm_type": "ada_norm_single", "norm_elementwise_affine": False, "norm_eps": 1e-6,
+          "num_embeds_ada_norm": 1000}
+DPM = {"_class_name": "DPMSolverMultistepScheduler", "algorithm_type": "dpmsolver++", "solver_order": 2,
+       "solver_type": "midpoint", "beta_start": 0.0001, "beta_end": 0.02, "beta_schedule": "linear",
+       "num_train_timesteps": 1000, "prediction_type": "epsilon", "timestep_spacing": "linspace"}
+PIXART_INDEX = {"_class_name": "PixArtAlphaPipeline", "scheduler": ["diffusers", "DPMSolverMultistepScheduler"],
+                "text_encoder": ["transformers", "T5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"],
+                "transformer": ["diffusers", "Transformer2DModel"], "vae": ["diffusers", "AutoencoderKL"]}
+
+MODELS = {
+    "PixArt-XL-2-512x512": {
+        "index": PIXART_INDEX, "scheduler": DPM, "text_encoder": T5, "vae": LDM,
+        "transformer": {**PIXART, "sample_size": 64}},
+    "PixArt-XL-2-1024-MS": {
+        "index": PIXART_INDEX, "scheduler": DPM, "text_encoder": T5, "vae": LDM,
+        "transformer": {**PIXART, "sample_size": 128}},
+    "FLUX.1-dev": {
+        "index": {"_class_name": "FluxPipeline", "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+                  "text_encoder": ["transformers", "CLIPTextModel"],
+                  "text_encoder_2": ["transformers", "T5EncoderModel"],
+                  "tokenizer": ["transformers", "CLIPTokenizer"],
+                  "tokenizer_2": ["transformers", "T5TokenizerFast"],
+                  "transformer": ["diffusers", "FluxTransformer2DModel"], "vae": ["diffusers", "AutoencoderKL"]},
+        "scheduler": {"_class_name": "FlowMatchEulerDiscreteScheduler", "base_image_seq_len": 256,
+                      "max_image_seq_len": 4096, "base_shift": 0.5, "max_shift": 1.15, "shift": 3.0,
+                      "num_train_timesteps": 1000, "use_dynamic_shifting": True},
+        "text_encoder": CLIP, "text_encoder_2": T5,
+        "transformer": {"_class_name": "FluxTransformer2DModel", "attention_head_dim": 128,
+                        "num_attention_heads": 24, "num_layers": 19, "num_single_layers": 38, "in_channels": 64,
+                        "patch_size": 1, "joint_attention_dim": 4096, "pooled_projection_dim": 768,
+                        "guidance_embeds": True},
+        "vae": {**KL, "latent_channels": 16, "sample_size": 1024, "scaling_factor": 0.3611,
+                "shift_factor": 0.1159, "use_quant_conv": False, "use_post_quant_conv": False}},
+    "CogVideoX-5b": {
+        "index": {"_class_name": "CogVideoXPipeline", "scheduler": ["diffusers", "CogVideoXDPMScheduler"],
+                  "text_encoder": ["transformers", "T5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"],
+                  "transformer": ["diffusers", "CogVideoXTransformer3DModel"],
+                  "vae": ["diffusers", "AutoencoderKLCogVideoX"]},
+        "scheduler": {"_class_name": "CogVideoXDPMScheduler", "beta_start": 0.00085, "beta_end": 0.012,
+                      "beta_schedule": "scaled_linear", "clip_sample": False, "num_train_timesteps": 1000,
+                      "prediction_type": "v_prediction", "rescale_betas_zero_snr": True,
+                      "set_alpha_to_one": True, "snr_shift_scale": 1.0, "timestep_spacing": "trailing"},
+        "text_encoder": T5,
+        "transformer": {"_class_name": "CogVideoXTransformer3DModel", "activation_fn": "gelu-approximate",
+                        "attention_bias": True, "attention_head_dim": 64, "num_attention_heads": 48,
+                        "num_layers": 42, "in_channels": 16, "out_channels": 16, "patch_size": 2,
+                        "max_text_seq_length": 226, "text_embed_dim": 4096, "time_embed_dim": 512,
+                        "norm_elementwise_affine": True, "norm_eps": 1e-5, "sample_frames": 49,
+                        "sample_height": 60, "sample_width": 90, "spatial_interpolation_scale": 1.875,
+                        "temporal_interpolation_scale": 1.0, "temporal_compression_ratio": 4,
+                        "timestep_activation_fn": "silu", "use_rotary_positional_embeddings": True,
+                        "flip_sin_to_cos": True, "freq_shift": 0, "dropout": 0.0},
+        "vae": {"_class_name": "AutoencoderKLCogVideoX", "act_fn": "silu",
+                "block_out_channels": [128, 256, 256, 512], "down_block_types": ["CogVideoXDownBlock3D"] * 4,
+                "up_block_types": ["CogVideoXUpBlock3D"] * 4, "in_channels": 3, "out_channels": 3,
+                "latent_channels": 16, "layers_per_block": 3, "norm_eps": 1e-6, "norm_num_groups": 32,
+                "sample_height": 480, "sample_width": 720, "scaling_factor": 0.7,
+                "temporal_compression_ratio": 4, "use_quant_conv": False, "use_post_quant_conv": False}},
+}
+
+
+def write(root, name):
+    """Writes the model and says where it is."""
+    home = pathlib.Path(root) / name
+    for part, config in MODELS[name].items():
+        file = {"index": "model_index.json", "scheduler": "scheduler/scheduler_config.json"}.get(
+            part, part + "/config.json")
+        (home / file).parent.mkdir(parents=True, exist_ok=True)
+        (home / file).write_text(json.dumps(config, indent=2) + "\n")
+    return home
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__.strip())
+    for model in MODELS:
+        print(write(sys.argv[1], model))

@@ -1,0 +1,433 @@
+#!/usr/bin/env python3
+"""The work of bench/step in diffusers, transformers and PyTorch, with random weights, on this machine.
+
+    torch_step.py pixart-512 --pair build/bench/step        one row: ours and PyTorch in turn, and the ratio
+    torch_step.py --all --pair build/bench/step --resume rows.json --markdown      all rows, as they are done
+    torch_step.py t5-120                                    PyTorch alone
+    torch_step.py pixart-512 --pair build/bench/step --twice "--dtype f32"         ours against ours, no PyTorch
+    torch_step.py --list
+
+Each program has a process of its own on the same cores. PyTorch runs eagerly and compiled (torch.compile of
+the blocks, or of the whole where there are none; eager decoding also with channels last), and its best way
+takes turns with ours; medians count. The register peak is measured by bench/step before and after its runs.
+Needs (for PyTorch's side) the Python packages torch, diffusers, transformers; torch.compile needs a C++
+compiler.
+"""
+import argparse
+import json
+import os
+import pathlib
+import resource
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import models
+
+# Each row: model, part, pixels, frames, tokens of text, blocks of each kind; tflop says how many rounds.
+ROWS = {
+    "pixart-512": dict(model="PixArt-XL-2-512x512", part="step", size=(512, 512), text=120, tflop=1.24,
+                       what="PixArt-XL, a whole step, 512 x 512"),
+    "pixart-1024": dict(model="PixArt-XL-2-1024-MS", part="step", size=(1024, 1024), text=120, tflop=6.51,
+                        what="PixArt-XL, a whole step, 1024 x 1024"),
+    "flux-512": dict(model="FLUX.1-dev", part="step", size=(512, 512), text=512, layers=(2, 4), tflop=2.28,
+                     what="FLUX.1, 2 double and 4 single blocks, 512 x 512"),
+    "flux-1024": dict(model="FLUX.1-dev", part="step", size=(1024, 1024), text=512, layers=(2, 4), tflop=7.84,
+                      what="FLUX.1, 2 double and 4 single blocks, 1024 x 1024"),
+    "cogvideox-5b": dict(model="CogVideoX-5b", part="step", size=(480, 720), frames=49, text=226, layers=(1,),
+                         tflop=7.93, what="CogVideoX-5b, one block, 49 x 480 x 720"),
+    "vae-512": dict(model="FLUX.1-dev", part="vae", size=(512, 512), tflop=2.52,
+                    what="KL VAE (16 channels), decoding 512 x 512"),
+    "vae-1024": dict(model="FLUX.1-dev", part="vae", size=(1024, 1024), tflop=10.5,
+                     what="KL VAE (16 channels), decoding 1024 x 1024"),
+    "t5-120": dict(model="PixArt-XL-2-512x512", part="text", text=120, layers=(4,), tflop=0.19,
+                   what="T5-XXL, 4 layers, 120 tokens"),
+    "t5-226": dict(model="PixArt-XL-2-512x512", part="text", text=226, layers=(4,), tflop=0.35,
+                   what="T5-XXL, 4 layers, 226 tokens"),
+    "t5-512": dict(model="PixArt-XL-2-512x512", part="text", text=512, layers=(4,), tflop=0.81,
+                   what="T5-XXL, 4 layers, 512 tokens"),
+}
+HEAVY = 4.0                     # TFLOP: from here on two rounds must do
+
+
+# ---- PyTorch's side, in a process of its own -------------------------------------------------------------
+
+def config_of(home, part, row):
+    config = json.loads((home / part / "config.json").read_text())
+    keys = [k for k in ("num_layers", "num_single_layers") if k in config]
+    for key, n in zip(keys, row.get("layers", ())):
+        config[key] = n
+    return config
+
+
+def fill(net, torch):
+    """Weights and buffers get small normal numbers: no zeros, no denormals, nothing that grows."""
+    noise = torch.randn(1 << 20, generator=torch.Generator().manual_seed(1)) * 0.02
+    for name, t in list(net.named_parameters()) + list(net.named_buffers()):
+        if not t.is_floating_point():
+            t.data.zero_()
+            continue
+        flat, one = t.data.view(-1), "norm" in name.split(".")[-2:][0] and name.endswith("weight")
+        for i in range(0, flat.numel(), noise.numel()):
+            part = flat[i:i + noise.numel()]
+            part.copy_(noise[:part.numel()])
+        if one:
+            flat.add_(1)
+
+
+def open_net(row, home, dtype, torch):
+    """The network on memory of its own, and what it is called with."""
+    rand = lambda *d: torch.randn(*d, generator=torch.Generator().manual_seed(2)).to(dtype)
+    h, w = (n // 8 for n in row.get("size", (0, 0)))
+    with torch.device("meta"):
+        if row["part"] == "text":
+            import transformers
+            config = transformers.T5Config(**config_of(home, "text_encoder", row))
+            net = transformers.T5EncoderModel(config)
+        else:
+            import diffusers
+            kind = {"PixArt": "PixArtTransformer2DModel", "FLUX.1": "FluxTransformer2DModel",
+                    "CogVid": "CogVideoXTransformer3DModel"}[row["model"][:6]]
+            kind = "AutoencoderKL" if row["part"] == "vae" else kind
+            folder = "vae" if row["part"] == "vae" else "transformer"
+            net = getattr(diffusers, kind).from_config(config_of(home, folder, row))
+    net = net.to(dtype).eval().to_empty(device="cpu")
+    fill(net, torch)
+    if row["part"] == "text":
+        return net, dict(input_ids=torch.arange(row["text"])[None] % 1000 + 3)
+    if row["part"] == "vae":
+        return net, dict(z=rand(1, net.config.latent_channels, h, w))
+    text, t = rand(1, row["text"], 4096), torch.tensor([500.0])
+    if "PixArt" in kind:
+        extra = dict(resolution=torch.tensor([[8.0 * h, 8.0 * w]]), aspect_ratio=torch.tensor([[h / w]]))
+        return net, dict(hidden_states=rand(1, 4, h, w), encoder_hidden_states=text, timestep=t,
+                         added_cond_kwargs=extra if net.use_additional_conditions else
+                         dict(resolution=None, aspect_ratio=None))
+    if "Flux" in kind:
+        n = h * w // 4
+        return net, dict(hidden_states=rand(1, n, 64), encoder_hidden_states=text, timestep=t.to(dtype) / 1000,
+                         pooled_projections=rand(1, 768), guidance=torch.tensor([3.5]),
+                         img_ids=torch.cartesian_prod(torch.zeros(1), torch.arange(h // 2).float(),
+                                                      torch.arange(w // 2).float()),
+                         txt_ids=torch.zeros(row["text"], 3))
+    from diffusers.models.embeddings import get_3d_rotary_pos_embed
+    frames = (row["frames"] - 1) // 4 + 1
+    turn = get_3d_rotary_pos_embed(64, ((0, 0), (h // 2, w // 2)), (h // 2, w // 2), frames)
+    return net, dict(hidden_states=rand(1, frames, 16, h, w), encoder_hidden_states=text, timestep=t,
+                     image_rotary_emb=turn)
+
+
+def compiled(net, torch):
+    """Blocks of transformers one by one, which compiles each kind once; other networks as a whole."""
+    if hasattr(net, "compile_repeated_blocks") and getattr(net, "_repeated_blocks", None):
+        net.compile_repeated_blocks()
+    else:
+        call = torch.compile(net.decode if hasattr(net, "decode") else net.forward)
+        return lambda **k: call(**k)
+    return None
+
+
+def work(args, row):
+    """Runs once for each way ("eager", "last", "compiled") that it reads; "end" ends it."""
+    import logging
+    import warnings
+
+    import torch
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(args.threads)
+    torch.set_grad_enabled(False)
+    dtype = torch.float32 if args.dtype == "f32" else torch.bfloat16
+    net, inputs = open_net(row, pathlib.Path(args.config), dtype, torch)
+    plain = net.decode if row["part"] == "vae" else net
+    calls = {"eager": plain, "last": plain}
+    print(json.dumps({"ready": True, "torch": torch.__version__}), flush=True)
+    now, flop, fine = "eager", 0, True
+    for line in sys.stdin:
+        way = line.strip()
+        if way == "end":
+            break
+        if way == "flop":
+            from torch.utils.flop_counter import FlopCounterMode
+            with FlopCounterMode(display=False) as counter:
+                t0 = time.perf_counter()
+                plain(**inputs)
+                t = time.perf_counter() - t0
+            flop = counter.get_total_flops()
+        else:
+            if "last" in (way, now) and way != now:
+                order = torch.channels_last if way == "last" else torch.contiguous_format
+                net.to(memory_format=order)
+                inputs["z"] = inputs["z"].contiguous(memory_format=order)
+            if way == "compiled" and way not in calls:
+                calls[way] = compiled(net, torch) or net
+            now = way
+            t0 = time.perf_counter()
+            out = calls[way](**inputs)
+            t = time.perf_counter() - t0
+            out = out[0] if not torch.is_tensor(out) else out
+            fine = fine and bool(torch.isfinite(out).all())
+        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps({"way": way, "seconds": t, "gflop": flop / 1e9, "max_rss_bytes": rss}), flush=True)
+    print(json.dumps({"finite": fine}), flush=True)
+
+
+# ---- the programs as they are called ---------------------------------------------------------------------
+
+class Program:
+    """A process that runs once for every line it is given."""
+
+    def __init__(self, command, env):
+        self.command = command
+        self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        self.answer("ready")
+
+    def answer(self, key):
+        for line in self.p.stdout:
+            try:
+                found = json.loads(line)
+            except ValueError:          # the pieces of step's report
+                continue
+            if key in found:
+                return found
+        self.p.wait()
+        sys.exit(f"{shlex.join(map(str, self.command))} ended with {self.p.returncode}")
+
+    def run(self, way=""):
+        self.p.stdin.write(way + "\n")
+        self.p.stdin.flush()
+        return self.answer("seconds")
+
+    def end(self, line=""):
+        """All that it prints at its end."""
+        text, _ = self.p.communicate(line)
+        return text
+
+
+def step_command(args, row, config, more=()):
+    c = [args.pair, str(config), "--turns", "--json", "--part", row["part"], "--threads", str(args.threads),
+         "--dtype", args.dtype]
+    if "size" in row:
+        c += ["-H", str(row["size"][0]), "-W", str(row["size"][1])]
+    if "frames" in row:
+        c += ["--num_frames", str(row["frames"])]
+    if "text" in row:
+        c += ["--max_sequence_length", str(row["text"])]
+    if "layers" in row:
+        c += ["--layers", ",".join(map(str, row["layers"]))]
+    return c + list(more)
+
+
+def step_end(p):
+    """(max_rss_bytes, device) of a step that ends."""
+    report = p.end()
+    start = report.rfind('], "foreseen_bytes"')
+    rss = json.loads("{" + report[start:].split(",", 1)[1])["max_rss_bytes"]
+    return rss
+
+
+def environment(args):
+    env = dict(os.environ, OMP_NUM_THREADS=str(args.threads))
+    if args.isa:
+        env["XDIT_ISA"] = args.isa
+    if args.isa == "avx2":
+        env.update(ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2", DNNL_MAX_CPU_ISA="AVX2",
+                   MKL_ENABLE_INSTRUCTIONS="AVX2")
+    return env
+
+
+def torch_program(args, name, config):
+    return Program([args.python, __file__, name, "--worker", "--config", str(config), "--threads",
+                    str(args.threads), "--dtype", args.dtype], environment(args))
+
+
+def ways_of(args, row):
+    ways = ["eager"] + (["last"] if row["part"] == "vae" else []) + ["compiled"]
+    return [w for w in ways if w in args.ways.split(",")]
+
+
+def best_way(torch, ways, heavy):
+    """Runs every way twice, or once when it is heavy: ({way: seconds}, {way: most bytes}, gflop).
+
+    The eager run with the flop counter is the warm-up. A later way's memory has that of those before, so
+    eager ones come first."""
+    gflop, times, bytes_of = torch.run("flop")["gflop"], {}, {}
+    for way in ways:
+        if way != "eager":
+            torch.run(way)
+        runs = [torch.run(way) for _ in range(1 if heavy else 2)]
+        times[way] = min(r["seconds"] for r in runs)
+        bytes_of[way] = runs[-1]["max_rss_bytes"]
+    return times, bytes_of, gflop
+
+
+def measure(args, name, config):
+    """One row: ours and PyTorch (or ours and ours) in turn."""
+    row = ROWS[name]
+    heavy = row["tflop"] > HEAVY
+    rounds = args.rounds or (2 if heavy else 7 if row["tflop"] < 1 else 5)
+    r = {"row": name, "threads": args.threads, "dtype": args.dtype, "isa": args.isa or ""}
+    ours = step = other = None
+    if args.pair:
+        step = Program(step_command(args, row, config), environment(args))
+    if args.twice is None:
+        other = torch_program(args, name, config)
+        r["torch_ways"], rss, r["torch_gflop"] = best_way(other, ways_of(args, row), heavy)
+        way = min(r["torch_ways"], key=r["torch_ways"].get)
+        r["torch_way"], r["other_rss"] = way, rss[way]
+    else:
+        other = Program(step_command(args, row, config, shlex.split(args.twice)), environment(args))
+        way, r["twice"] = "", args.twice
+    a, b = [], []
+    for _ in range(rounds):
+        if step:
+            a.append(step.run())
+        b.append(other.run(way))
+    r["other_s"] = [x["seconds"] for x in b]
+    if step:
+        r["ours_s"] = [x["seconds"] for x in a]
+        r["gflop"] = a[0]["gflop"]
+        r["peak_gflops"] = statistics.median(x["peak_gflops"] for x in a)
+        r["ours_rss"] = step_end(step)
+    if args.twice is None:
+        last = json.loads(other.end("end\n").strip().split("\n")[-1])
+        r["finite"] = last["finite"]
+    else:
+        r["other_rss"] = step_end(other)
+    return r
+
+
+# ---- what is said ----------------------------------------------------------------------------------------
+
+def spread(v):
+    m = statistics.median(v)
+    return f"{m:.3g} ({min(v):.3g} to {max(v):.3g})"
+
+
+def share(r, key):
+    return r["gflop"] / statistics.median(r[key]) / r["peak_gflops"]
+
+
+def ratio(r):
+    return statistics.median(r["other_s"]) / statistics.median(r["ours_s"])
+
+
+HEAD = ("| work | TFLOP | ours, s | of peak | {0}, s | of peak | ratio | ours, GB | {0}, GB |\n"
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+
+
+def markdown(r):
+    what, way = ROWS[r["row"]]["what"], r.get("torch_way", "")
+    if "ours_s" not in r:
+        return (f"| {what} | {r['torch_gflop'] / 1e3:.3f} | | | {spread(r['other_s'])} {way} | | | | "
+                f"{r['other_rss'] / 1e9:.2f} |")
+    return (f"| {what} | {r['gflop'] / 1e3:.3f} | {spread(r['ours_s'])} | {100 * share(r, 'ours_s'):.0f} % | "
+            f"{spread(r['other_s'])} {way} | {100 * share(r, 'other_s'):.0f} % | **{ratio(r):.2f}** | "
+            f"{r['ours_rss'] / 1e9:.2f} | {r['other_rss'] / 1e9:.2f} |")
+
+
+def sentence(r):
+    lines = []
+    if "torch_gflop" in r:
+        ways = ", ".join(f"{w} {s:.3f} s" for w, s in r["torch_ways"].items())
+        lines.append(f"{r['row']}: PyTorch counts {r['torch_gflop'] / 1e3:.3f} TFLOP; {ways}"
+                     + ("" if r["finite"] else "; ITS RESULT IS NOT FINITE"))
+    if "ours_s" in r:
+        lines.append(f"{r['row']}: ours {spread(r['ours_s'])} s, {100 * share(r, 'ours_s'):.1f} % of "
+                     f"{r['peak_gflops']:.0f} GFLOP/s, {r['ours_rss'] / 1e9:.2f} GB; the other {spread(r['other_s'])} s, "
+                     f"{100 * share(r, 'other_s'):.1f} %, {r['other_rss'] / 1e9:.2f} GB; ratio {ratio(r):.2f}")
+        if "torch_gflop" in r and abs(r["torch_gflop"] / r["gflop"] - 1) > 0.03:
+            lines.append(f"{r['row']}: WE COUNT {r['gflop'] / 1e3:.3f} TFLOP, which is other work")
+    else:
+        lines.append(f"{r['row']}: {spread(r['other_s'])} s, {r['other_rss'] / 1e9:.2f} GB")
+    return "\n".join(lines)
+
+
+def key(r):
+    return tuple(r.get(k) for k in ("row", "threads", "dtype", "isa", "twice"))
+
+
+def done_before(path):
+    rows = {}
+    if path and os.path.exists(path):
+        for line in open(path, encoding="utf-8"):
+            r = json.loads(line)
+            rows[key(r)] = r
+    return rows
+
+
+def check_packages(args):
+    if args.twice is not None:
+        return
+    code = ("import importlib.util as u, sys; print(' '.join(p for p in ('torch', 'diffusers', 'transformers') "
+            "if not u.find_spec(p)))")
+    missing = subprocess.run([args.python, "-c", code], capture_output=True, text=True, check=False).stdout.split()
+    if missing:
+        sys.exit(f"torch_step.py: {args.python} lacks {', '.join(missing)}: pip install torch diffusers transformers "
+                 "(torch from the index of its CPU builds), or name another interpreter with --python")
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("rows", nargs="*", metavar="ROW", help="see --list")
+    p.add_argument("--all", action="store_true", help="every row, light ones first")
+    p.add_argument("--list", action="store_true", help="say which rows there are, as JSON")
+    p.add_argument("--pair", metavar="STEP", help="bench/step as it was built")
+    p.add_argument("--twice", metavar="ARGS", help="instead of PyTorch: step again, with these arguments more")
+    p.add_argument("--config", metavar="DIR", help="a model directory instead of the published sizes")
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
+    p.add_argument("--dtype", choices=("bf16", "f32"), help="default: bf16, with --isa avx2 f32")
+    p.add_argument("--isa", choices=("avx2",), help="both sides with AVX2 and no more, in f32")
+    p.add_argument("--rounds", type=int, help="default: 7, 5 or 2, by the work")
+    p.add_argument("--ways", default="eager,last,compiled", help="of PyTorch (default: %(default)s)")
+    p.add_argument("--python", default=sys.executable, help="that has PyTorch (default: this one)")
+    p.add_argument("--json", action="store_true", help="a line of JSON for each row")
+    p.add_argument("--markdown", action="store_true", help="a row of a table for each")
+    p.add_argument("--resume", metavar="FILE", help="rows are kept there as JSON; those it has are not run again")
+    p.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    args = p.parse_args()
+    args.dtype = args.dtype or ("f32" if args.isa else "bf16")
+    for name in args.rows:
+        if name not in ROWS:
+            p.error(f"there is no row {name}; there are {', '.join(ROWS)}")
+    if args.twice is not None and not args.pair:
+        p.error("--twice needs --pair")
+    if not (args.list or args.all or args.rows):
+        p.error("which rows? --list says what there is")
+    return args
+
+
+def main():
+    args = parse()
+    if args.list:
+        print(json.dumps(ROWS, indent=1))
+        return
+    if args.worker:
+        work(args, ROWS[args.rows[0]])
+        return
+    check_packages(args)
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, set(cores[:args.threads]))
+    rows = sorted(ROWS, key=lambda n: ROWS[n]["tflop"]) if args.all else args.rows
+    before = done_before(args.resume)
+    if args.markdown:
+        print(HEAD.format("the other" if args.twice is not None else "PyTorch"), flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in rows:
+            want = key({"row": name, "threads": args.threads, "dtype": args.dtype, "isa": args.isa or "",
+                        **({"twice": args.twice} if args.twice is not None else {})})
+            r = before.get(want)
+            if not r:
+                r = measure(args, name, args.config or models.write(scratch, ROWS[name]["model"]))
+                if args.resume:
+                    with open(args.resume, "a", encoding="utf-8") as f:
+                        f.write(json.dumps(r) + "\n")
+            print(json.dumps(r) if args.json else markdown(r) if args.markdown else sentence(r), flush=True)
+
+
+if __name__ == "__main__":
+    main()
