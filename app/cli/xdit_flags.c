@@ -12,7 +12,7 @@
 #define ONE_ATTENTION "there is one attention, with masks and exact sums, that works with every degree"
 #define SHARED        "ranks of a host hold one copy of the weights that they have in common"
 #define IN_MEMORY     "weights are in this machine's memory already"
-#define NO_FP8        "quantized products are not built: bf16 or f32 (--dtype) is computed"
+#define NO_FP4        "products in four bits are not built; --weights_dtype int8 has those in eight"
 #define NO_SPARSE     "it belongs to a sparse attention; here all keys are seen"
 #define NO_WAN        "models of that kind (Wan) are not built"
 #define BELONGS(flag) "belongs to --" flag
@@ -106,13 +106,14 @@ const xd_xdit_flag xd_xdit_flags[] = {
     SLOWER("use_fbcache", 0, 'b', "skip blocks when the first changes little (FLUX)",
            "step caches are not built: every step is computed"),
     SLOWER("use_fp8_t5_encoder", 0, 'e', "T5 in float8",
-           "quantized text encoders are not built: it is read as it is, by one rank, and let go after use"),
-    SLOWER("use_fp8_gemms", 0, 'b', "products in float8", NO_FP8),
-    SLOWER("use_int8_gemms", 0, 'b', "products in int8", NO_FP8),
-    SLOWER("use_fp4_gemms", 0, 'r', "products in float4", NO_FP8),
+           "--text_weights_dtype fp8 keeps it so; without, it is read by one rank and let go after use"),
+    SLOWER("use_fp8_gemms", 0, 'b', "products in float8",
+           "--weights_dtype fp8 keeps weights so, in half of the memory; int8 is what CPUs multiply faster"),
+    SLOWER("use_int8_gemms", 0, 'b', "products in int8", "it is --weights_dtype int8"),
+    SLOWER("use_fp4_gemms", 0, 'r', "products in float4", NO_FP4),
     NONE("fp8_precision_override_prefix_patterns", 's', 'r', "layers that stay float8", BELONGS("use_fp4_gemms")),
     NONE("fp8_precision_override_suffix_patterns", 's', 'r', "layers that stay float8", BELONGS("use_fp4_gemms")),
-    SLOWER("use_hybrid_gemm_schedule", 0, 'r', "float8 products in some steps, float4 in others", NO_FP8),
+    SLOWER("use_hybrid_gemm_schedule", 0, 'r', "float8 products in some steps, float4 in others", NO_FP4),
     NONE("num_hybrid_gemm_high_precision_steps", 'i', 'r', "its steps", BELONGS("use_hybrid_gemm_schedule")),
     SLOWER("use_hybrid_attn_schedule", 0, 'r', "exact attention in some steps, a coarse one in others",
            "every step has the exact one"),

@@ -21,7 +21,7 @@ for c in "" generate inspect bench doctor from-xdit; do
     check "$c --help is the same" [ "$out" = "$help" ]
 done
 for f in model prompt negative_prompt width height num_inference_steps guidance_scale seed \
-         num_images_per_prompt max_sequence_length scheduler rng dtype threads device output \
+         num_images_per_prompt max_sequence_length scheduler rng dtype weights_dtype threads device output \
          enable_tiling enable_slicing no_resolution_binning quiet verbose prompts nproc \
          ulysses_degree ring_degree pipefusion_parallel_degree tensor_parallel_degree \
          data_parallel_degree use_cfg_parallel use_parallel_vae num_pipeline_patch warmup_steps \
@@ -57,6 +57,10 @@ refused "a seed of 20 digits" 2 "--seed takes" generate --seed 99999999999999999
 refused "guidance that is no number" 2 "--guidance_scale takes" generate --guidance_scale nan
 refused "an unknown rng" 2 "philox or torch" generate --rng dice
 refused "an unknown dtype" 2 "f32 or bf16" generate --dtype f64
+refused "an unknown dtype of weights" 2 "takes f32, bf16, int8, fp8 or auto, not" generate --weights_dtype int4
+refused "an unknown dtype of the text encoder" 2 "--text_weights_dtype.*auto" bench --text-weights-dtype e4m3
+refused "weights of another type than is computed in" 2 "weights_dtype is bf16 and dtype f32" generate \
+    --model "$MODEL" --prompt a --dtype f32 --weights_dtype bf16
 refused "a switch with a strange value" 2 "true or false" generate --enable_tiling=maybe
 refused "inspect without a model" 2 "xdit inspect DIR" inspect
 refused "inspect with two" 2 "too many: 'b'" inspect a b

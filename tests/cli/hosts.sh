@@ -156,6 +156,8 @@ no "other stages on the second host" "rank 2 on host two .*stages 1.2.2.3.*with 
     -n 2 "$XDIT" $job : -n 2 "$XDIT" $job --attn_layer_num_for_pp 1,2,2,3
 no "another dtype on the second host" "rank 2 on host two computes in bf16.*in f32" \
     -n 2 "$XDIT" $job : -n 2 -x XDIT_BF16=emulate "$XDIT" $job --dtype bf16
+no "other weights on the second host" "rank 2 on host two keeps weights in int8.*in f32.*--weights_dtype" \
+    -n 2 "$XDIT" $job : -n 2 "$XDIT" $job --weights_dtype int8
 # The last byte of the weights: exponents of the last tensor's last number.
 file=$T/b/transformer/diffusion_pytorch_model.safetensors
 printf '\125' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") - 1)) conv=notrunc 2>/dev/null

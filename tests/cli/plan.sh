@@ -30,6 +30,13 @@ check "--all: what cannot be, with a reason" table "good and any('one pass a ste
 plan --world 4 --num_inference_steps 7 -W 64 -H 64
 check "the table" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -Ec '^ +[0-9]+  (u|r|pp|tp|cfg)')" -ge 10 ]
 check "it says the cluster, the steps and the best" [ "$(printf '%s\n' "$out" | grep -Ec '8xH100, bf16, 7 steps|^best: --')" = 2 ]
+plan --world 2 --json --exact
+whole=$(printf '%s' "$out" | python3 -c 'import json,sys; d=json.load(sys.stdin); print(d["plans"][0]["rank"][0]["transformer"])')
+plan --world 2 --json --exact --weights_dtype int8
+check "int8: it says so, blocks take less memory" table "(doc['weights_dtype'] == 'int8' and
+    all(r['transformer'] < 0.6 * $whole for p in good for r in p['rank']))"
+plan --world 1 --weights-dtype fp8
+check "the table says it" [ "$(printf '%s\n' "$out" | grep -c 'bf16 with fp8 weights')" = 1 ]
 plan --world 4 --explain 2
 check "one plan: a line of time for every rank" [ "$(printf '%s\n' "$out" | grep -Ec '^ +[0-3]  [#. ]{64}$')" = 4 ]
 check "its flags" [ "$(printf '%s\n' "$out" | grep -c '^flags: --')" = 1 ]

@@ -1,6 +1,6 @@
 /* test_foresee.c - what is foreseen of a plan against what ranks do: bytes sent and memory, exactly.
  *
- *     test_foresee MODEL...
+ *     test_foresee MODEL... [int8 MODEL...]
  *
  * On as many ranks as this was started with: every factorization over the six axes of random weights, with
  * patches, displaced patches, VAE rows, shared text encoders, warm-ups and several pictures where they apply.
@@ -14,7 +14,7 @@
 #include "engine/foresee.h"
 #include "engine/ranks.h"
 
-static const char *model_dir;
+static const char *model_dir, *kept;     /* kept: weights_dtype                                */
 static xd_comm    *world;
 static int         rank, ranks, plans, failures;
 
@@ -89,7 +89,7 @@ static void compare(const char *name, const xd_forecast *f, const xd_need *need,
 
 static void foresee(const xd_parallel *p, const xd_request *r, const char *name, const xd_need *need, int64_t sent)
 {
-    xd_open_args a = { .model = model_dir, .dtype = "f32", .threads = 1 };
+    xd_open_args a = { .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1 };
     xd_engine   *g = NULL;
     xd_machine   m;
     xd_forecast  f = { 0 };
@@ -109,7 +109,7 @@ static void foresee(const xd_parallel *p, const xd_request *r, const char *name,
 
 static void check(const xd_parallel *p)
 {
-    xd_open_args a = { .model = model_dir, .dtype = "f32", .threads = 1, .parallel = *p };
+    xd_open_args a = { .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1, .parallel = *p };
     xd_request   r;
     xd_engine   *g = NULL;
     xd_result   *res = NULL;
@@ -175,6 +175,10 @@ int main(int argc, char **argv)
     }
     rank = world->rank, ranks = world->size;
     for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "int8") == 0) {     /* from here on                                */
+            kept = argv[i];
+            continue;
+        }
         model_dir = argv[i];
         factor((xd_parallel){ 0 }, 0, ranks);
     }

@@ -4,7 +4,7 @@
  * A PixArt checkpoint of random weights is made first, of about XDIT_TEST_MB (default 160) MB in
  * TMPDIR. Held memory is the proportional set size of every rank (/proc/self/smaps_rollup, which
  * cuts shared pages into as many parts as processes have them mapped), read by each rank in its second
- * step. Arguments: the directory whose configs are taken. Lines that begin with # are measurements. */
+ * step. Arguments: the directory whose configs are taken, and a weights_dtype. Lines that begin with # are measurements. */
 #define _XOPEN_SOURCE 700       /* mkdtemp, realpath, setenv */
 #include <errno.h>
 #include <stdio.h>
@@ -37,6 +37,7 @@ static xd_comm *world;
 static int      failures, checks, rank, ranks;
 static char     dir[512];
 static double   file_bytes;
+static const char *kept;        /* weights_dtype                                               */
 
 static void check(int ok, const char *plan, const char *what)
 {
@@ -233,8 +234,8 @@ static look run(const xd_parallel *par)
 {
     static const char *const prompts[] = { "a small cyan square" };
     look         l = { .bad_rank = -1 };
-    xd_open_args a = { .model = dir, .dtype = "f32", .threads = 1, .parallel = *par,
-                       .log_level = XD_LOG_DEBUG, .log = on_log, .cookie = &l };
+    xd_open_args a = { .model = dir, .dtype = "f32", .weights_dtype = kept, .threads = 1,
+                       .parallel = *par, .log_level = XD_LOG_DEBUG, .log = on_log, .cookie = &l };
     xd_request   r;
     xd_engine   *g = NULL;
     xd_result   *res = NULL;
@@ -314,6 +315,7 @@ static void stages(int n, const look *one)
     must(xd_model_open(&m, dir, 0, &e) == XD_OK && xd_dev_open(&dev, "cpu", &e) == XD_OK &&
          xd_dev_open_count(&count, dev, &e) == XD_OK, "cannot count");
     int L = m.dit.net.nlayers;
+    m.dit.blocks = kept ? XD_I8 : XD_F32;
     must(xd_part_count(&m.dit, count, XD_F32, &e) == XD_OK, e.msg);
     double all = (double)m.dit.packed;
     xd_part_stage(&m.dit, 0, 0);
@@ -340,12 +342,12 @@ static void squeezed(const char *name, xd_parallel p, const look *one)
         printf("# skipped: %s, because a sanitizer maps terabytes\n", name);
         return;
     }
-    limit = 1.25 * file_bytes + 64e6;
+    limit = (kept ? 0.5 : 1.25) * file_bytes + 64e6;
     look l = run(&p);
     limit = 0;
     if (rank == 0)
         printf("# %s: ran in %.1f MB of address space besides the program, the file has %.1f\n", name,
-               (1.25 * file_bytes + 64e6) / 1e6, file_bytes / 1e6);
+               ((kept ? 0.5 : 1.25) * file_bytes + 64e6) / 1e6, file_bytes / 1e6);
     check(l.status == XD_OK, name, l.msg);
     check(same_picture(one, &l), name, "another picture under ulimit -v");
     free(l.lat);
@@ -396,6 +398,8 @@ static void all_tests(void)
     if (rank == 0)
         printf("# one rank: %.1f MB held, %.1f of weights, %.1f of activations counted\n", held / 1e6,
                one.weights / 1e6, one.act / 1e6);
+    if (kept && rank == 0)      /* blocks are a quarter of f32, the rest is as it was           */
+        check(one.weights < 0.45 * file_bytes, "one rank", "its weights are not quantized");
     squeezed("one rank", none, &one);
     for (int n = 2; n <= ranks && n <= 4; n += 2) {
         char name[32];
@@ -405,6 +409,10 @@ static void all_tests(void)
     }
     if (ranks == 2) {
         squeezed("ulysses 2", (xd_parallel){ .ulysses_degree = 2 }, &one);
+        if (kept) {
+            free(one.lat);
+            return;
+        }
         starved("no room for the tensor in hand", one.weights + 20e6);
         starved("no room for shared memory", one.weights / 2);
         alone(&one);
@@ -419,6 +427,7 @@ int main(int argc, char **argv)
     double      size = mb ? atof(mb) : 160;
     if (argc < 2)
         return 2;
+    kept = argc > 2 ? argv[2] : NULL;
     xd_par_set(1);
     if (xd_comm_world(&world, xd_comm_launched() ? "mpi" : "self", &e) != XD_OK) {
         fprintf(stderr, "%s\n", e.msg);

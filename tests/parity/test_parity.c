@@ -1,6 +1,6 @@
 /* test_parity.c - every plan against one rank, on as many ranks as this was started with.
  *
- *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE]
+ *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [kept=TYPE]
  *
  * Random weights of a tiny model; every factorization of the ranks over the six axes, with patches,
  * displaced patches and VAE rows where they apply. One launch per rank count; plans are looped inside.
@@ -13,6 +13,9 @@
  *
  * video: of the model's frames, and compared to the pixels; image: what an image-to-video model begins
  * with. Its autoencoder's rows are cut in every other plan.
+ *
+ * kept: weights_dtype. Plans that are exact are so with int8 and fp8, too. Plans that add in another order
+ * move single int8 inputs by one, and tensor ranks scale the inputs that they have: 2.5e-2 then.
  *
  * near: kernels do not give the same bits for other shapes (below AVX-512). cfg: two passes of a model
  * that has one. thin: one plan of K, which others in other launches. With XDIT_PARITY=full all plans with
@@ -27,7 +30,7 @@
 
 enum { PICTURES = 2 };
 
-static const char *model_dir, *dtype;
+static const char *model_dir, *dtype, *kept;
 static const char *begin;       /* the picture that a video begins with; NULL: none            */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static int         thin = 1, steps = 5;
@@ -90,7 +93,8 @@ static void request(xd_request *r, int pictures)
 static int paint(const xd_parallel *par, const char *what, int pictures, picture *out)
 {
     static const char *const prompts[] = { "a small cyan square at the top on a brown background" };
-    xd_open_args a = { .model = model_dir, .dtype = dtype, .threads = 1, .parallel = *par };
+    xd_open_args a = { .model = model_dir, .dtype = dtype, .weights_dtype = kept, .threads = 1,
+                       .parallel = *par };
     xd_request   r;
     xd_engine   *g = NULL;
     xd_result   *res = NULL;
@@ -164,13 +168,18 @@ static int is_taken(void)
     return (seen++ + ranks + text) % thin == 0;
 }
 
+static double limit(void)
+{
+    return !f32 ? 3e-2 : kept && strcmp(kept, "int8") == 0 ? 2.5e-2 : 1e-5;
+}
+
 /* exact: the plan adds up in the order of `want`, where kernels keep bits. */
 static void one_plan(const xd_parallel *p, const picture *want, int exact)
 {
     char what[200];
     name_of(p, what, sizeof what);
     if (is_taken())
-        check(p, what, want, f32 && !near && exact, f32 ? 1e-5 : 3e-2);
+        check(p, what, want, f32 && !near && exact, limit());
 }
 
 /* ---- references --------------------------------------------------------------------------- */
@@ -309,6 +318,8 @@ static void arguments(int argc, char **argv)
         video |= strcmp(argv[i], "video") == 0;
         if (strncmp(argv[i], "image=", 6) == 0)
             begin = argv[i] + 6;
+        if (strncmp(argv[i], "kept=", 5) == 0)
+            kept = argv[i] + 5;
         if (strncmp(argv[i], "text=", 5) == 0)
             text = atoi(argv[i] + 5), steps = 3;
         if (strncmp(argv[i], "thin=", 5) == 0 && !full && atoi(argv[i] + 5) > 1)
