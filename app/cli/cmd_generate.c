@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/cli.h"
@@ -102,6 +103,7 @@ typedef struct task {           /* one run of the command                       
     xd_foreign   foreign;
     int          launched, rank;        /* by an MPI launcher, and as which rank               */
     int          images;        /* that the request asks for                                   */
+    double       first_s;       /* when the first step began; 0: none has                      */
     xd_opt_table tables[3];
     xd_opt_spec  spec;
     xd_bar       bar;
@@ -146,6 +148,8 @@ static void on_stage(void *cookie, const char *stage)
 static void on_step(void *cookie, const xd_progress *p)
 {
     task *t = cookie;
+    if (t->first_s <= 0)
+        t->first_s = xd_now_s() - p->step_s;
     if (!xd_stop_asked())
         xd_bar_step(&t->bar, p);
 }
@@ -166,7 +170,12 @@ static void add_seconds(xd_text_buf *b, const xd_result *res)
     }
 }
 
-static void print_json(const xd_result *res, int i, const char *name)
+static double start_to_first(const task *t)
+{
+    return t->first_s - xd_cli_started_s();
+}
+
+static void print_json(const task *t, const xd_result *res, int i, const char *name)
 {
     xd_text_buf b = { 0 };
     const char *about = xd_result_json(res, i);
@@ -174,6 +183,8 @@ static void print_json(const xd_result *res, int i, const char *name)
     xd_buf_json_string(&b, name);
     xd_buf_add(&b, ",\"seed\":%lld,\"seconds\":{", (long long)xd_result_seed(res, i));
     add_seconds(&b, res);
+    if (t->first_s > 0)
+        xd_buf_add(&b, ",\"start_to_first_step\":%.6f", start_to_first(t));
     xd_buf_add(&b, "},\"sent\":%lld,\"parameters\":%s}", (long long)xd_result_sent(res),
                about ? about : "null");
     if (!b.failed)
@@ -222,7 +233,7 @@ static void print_all_json(const task *t, const xd_result *res)
     char name[4096];
     for (int i = 0; i < xd_result_count(res); i++)
         if (name_of(t, res, i, name, sizeof name, NULL) == XD_OK)
-            print_json(res, i, name);
+            print_json(t, res, i, name);
 }
 
 /* ---- checks -------------------------------------------------------------------------------- */
@@ -327,6 +338,8 @@ static void say_times(const task *t, const xd_engine *g, const xd_result *res)
             fprintf(stderr, " (predicted %.2f)", said);
         sep = ", ";
     }
+    if (t->first_s > 0)
+        fprintf(stderr, "; start to first step %.0f ms", start_to_first(t) * 1e3);
     fputc('\n', stderr);
 }
 

@@ -5,13 +5,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/opt.h"
 
 static const xd_command *const commands[] = { &xd_cmd_generate, &xd_cmd_plan, &xd_cmd_inspect, &xd_cmd_bench,
                                              &xd_cmd_probe, &xd_cmd_doctor, &xd_cmd_from_xdit };
+static const char STARTED[] = "XDIT_STARTED";   /* seconds of the monotonic clock, as text        */
+static double     started_s;
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
 
 int xd_cli_exit(xd_status s, const xd_err *e)
@@ -92,23 +95,41 @@ static int help(const char *name)
     return xd_cli_flush();
 }
 
-/* Threads that wait for each other spin; on a machine that others use too, the ones they wait for
- * may not run meanwhile, and a picture takes many times as long. The OpenMP runtimes read how
- * long to spin before main, so the program starts itself once more (some 5 ms) with a short one,
- * unless the user has said how threads wait. */
-static void wait_politely(char **argv)
+/* oneDNN's OpenMP threads that wait for each other spin; on a machine that others use too, the ones they wait for
+ * may not run meanwhile, and a picture takes many times as long. The runtime reads how long when it is loaded,
+ * which is after this: a short one is put there, unless the user has said how threads wait. */
+static void wait_politely(void)
 {
     static const char *const said[] = { "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME" };
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)
         if (getenv(said[i]))
             return;
-    if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0 && setenv("KMP_BLOCKTIME", "0", 1) == 0)
-        execv("/proc/self/exe", argv);          /* where that is missing: on with long spins    */
+    setenv("GOMP_SPINCOUNT", "1000", 1);
+    setenv("KMP_BLOCKTIME", "0", 1);
+}
+
+/* The process has computed from its first moment on, so its processor time says when that was. A process that
+ * starts this one to measure it, or ranks, says so by itself. */
+static void note_start(void)
+{
+    struct timespec t = { 0 };
+    const char     *given = getenv(STARTED);
+    char            text[32];
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    started_s = given ? atof(given) : xd_now_s() - (double)t.tv_sec - 1e-9 * (double)t.tv_nsec;
+    snprintf(text, sizeof text, "%.6f", started_s);
+    setenv(STARTED, text, 1);
+}
+
+double xd_cli_started_s(void)
+{
+    return started_s;
 }
 
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
+    note_start();
     if (!word) {
         usage(stderr);
         return XD_EXIT_USAGE;
@@ -124,6 +145,6 @@ int main(int argc, char **argv)
         return no_command(word);
     if (wants_help(argc - 2, argv + 2))
         return help(c->name);
-    wait_politely(argv);
+    wait_politely();
     return c->run(argc - 2, argv + 2);
 }

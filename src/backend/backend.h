@@ -68,6 +68,8 @@ double   xd_cpu_peak(xd_dev *d, xd_dtype t, int threads);
 /* The same in another time of each thread; at least five bursts of it are looked at. */
 double   xd_cpu_peak_in(xd_dev *d, xd_dtype t, int threads, double seconds);
 
+/* Begins to load, beside what the caller does next, what opening the CPU device will wait for. */
+void     xd_cpu_early(void);
 /* The libraries behind the kernels, and their versions. */
 void     xd_cpu_about(xd_fact *fact, void *cookie);
 /* Bytes that all processes of this machine (its control group) may still take together, and bytes

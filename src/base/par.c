@@ -1,14 +1,30 @@
-/* par.c - OpenMP behind two calls */
-#define _GNU_SOURCE             /* sched_getaffinity */
+/* par.c - a pool of threads behind two calls
+ *
+ * Not OpenMP's, for three reasons: how long a thread spins before it sleeps is ours to say (libgomp reads
+ * it before main), a piece whose thread does not get to run on a busy machine is taken over by the
+ * caller, and several threads of a process may call without a team of threads each.
+ *
+ * A round is one call. Its number and how many pieces it has are one word, `state`; worker i owns piece i, piece 0 is
+ * the caller's. Who takes a piece writes the round's number into its `taken`, so nobody is late: a
+ * worker that slept through a round finds its piece taken. The job is read only by who has a piece,
+ * and stays until all pieces are done. */
+#define _GNU_SOURCE             /* sched_getaffinity, syscall */
 #include "base/par.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
-#include <omp.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdlib.h>
-#include <unistd.h>
+/* Threads of one process; turns of waiting, some 20 us, before a thread sleeps; bits of a round's pieces. */
+enum { MOST = 4096, TURNS = 1000, SHORT = 10, PIECES = 16 };
 
 static int threads;
 
@@ -18,6 +34,28 @@ static struct {
     pthread_t owner;
     double    last_s;           /* when it ended last */
 } hook;
+
+typedef struct job {
+    void          (*fn)(void *ctx, int64_t begin, int64_t end, int thread);
+    void           *ctx;
+    int64_t         n;
+    int             pieces, deal;
+    _Atomic int64_t next;       /* of a deal                                                   */
+} job;
+
+static struct {
+    pthread_mutex_t  caller;    /* held during a round                                         */
+    _Atomic uint64_t state;     /* round << PIECES | pieces                                    */
+    _Atomic uint64_t taken[MOST];       /* the last round whose piece i was taken              */
+    atomic_int       bell;      /* rung when a round begins                                    */
+    atomic_int       left;      /* pieces that are not done                                    */
+    atomic_int       asleep, waiting;   /* workers behind the bell, the caller for `left`      */
+    job              job;
+    int              workers, turns, watched;   /* watched: fork is                            */
+} pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .turns = TURNS };
+
+static xd_par_omp omp;          /* parallel is NULL: the pool's threads                        */
+static _Thread_local int inside;        /* a piece: calls within it are done by their thread   */
 
 /* Not CPU_COUNT on a fixed set: hosts with more than 1024 cores need a longer mask. */
 int xd_par_cores(void)
@@ -38,8 +76,9 @@ int xd_par_cores(void)
 
 int xd_par_set(int n)
 {
-    threads = n >= 1 ? n : xd_par_cores();
-    omp_set_num_threads(threads);
+    int cores = xd_par_cores();
+    threads = n < 1 ? cores : n < MOST ? n : MOST;
+    pool.turns = threads > cores ? SHORT : TURNS;
     return threads;
 }
 
@@ -48,35 +87,209 @@ int xd_par_threads(void)
     return threads ? threads : xd_par_set(0);
 }
 
+/* ---- waiting -------------------------------------------------------------------------------- */
+
+static void turn(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void sleep_on(atomic_int *word, int seen)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void wake_all(atomic_int *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* The state when it is no longer `seen`. */
+static uint64_t next_state(uint64_t seen)
+{
+    uint64_t s;
+    for (int i = 0; i < pool.turns; i++) {
+        if ((s = atomic_load_explicit(&pool.state, memory_order_acquire)) != seen)
+            return s;
+        turn();
+    }
+    atomic_fetch_add(&pool.asleep, 1);
+    for (;;) {
+        int rung = atomic_load(&pool.bell);
+        if ((s = atomic_load(&pool.state)) != seen)
+            break;
+        sleep_on(&pool.bell, rung);
+    }
+    atomic_fetch_sub(&pool.asleep, 1);
+    return s;
+}
+
+static void piece_done(void)
+{
+    if (atomic_fetch_sub(&pool.left, 1) == 1 && atomic_load(&pool.waiting))
+        wake_all(&pool.left);
+}
+
+static void wait_for_all(void)
+{
+    int n;
+    for (int i = 0; i < pool.turns; i++) {
+        if (atomic_load_explicit(&pool.left, memory_order_acquire) == 0)
+            return;
+        turn();
+    }
+    atomic_store(&pool.waiting, 1);
+    while ((n = atomic_load(&pool.left)) > 0)
+        sleep_on(&pool.left, n);
+    atomic_store(&pool.waiting, 0);
+}
+
+/* ---- rounds --------------------------------------------------------------------------------- */
+
+static int take(int i, uint64_t round)
+{
+    uint64_t last = atomic_load(&pool.taken[i]);
+    return last < round && atomic_compare_exchange_strong(&pool.taken[i], &last, round);
+}
+
+static void run_piece(int i)
+{
+    job    *j = &pool.job;
+    int64_t k = j->pieces;
+    inside = 1;
+    if (j->deal)
+        for (int64_t at; (at = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->n;) {
+            j->fn(j->ctx, at, at + 1, i);
+            xd_par_poke();
+        }
+    else if (j->n * i / k < j->n * (i + 1) / k)
+        j->fn(j->ctx, j->n * i / k, j->n * (i + 1) / k, i);
+    inside = 0;
+    piece_done();
+}
+
+static void *work(void *arg)
+{
+    int      me = (int)(intptr_t)arg;
+    uint64_t seen = 0;
+    for (;;) {
+        seen = next_state(seen);
+        if (me < (int)(seen & ((1 << PIECES) - 1)) && take(me, seen >> PIECES))
+            run_piece(me);
+    }
+    return NULL;
+}
+
+/* The child of a fork has the calling thread only. */
+static void alone(void)
+{
+    pool.workers = 0;
+    atomic_store(&pool.asleep, 0);
+    pthread_mutex_init(&pool.caller, NULL);
+}
+
+/* Where a thread cannot be had its pieces are the caller's. Signals are for the caller's thread. */
+static void hire(int n)
+{
+    sigset_t  all, old;
+    pthread_t id;
+    if (pool.workers >= n - 1)
+        return;
+    if (!pool.watched)
+        pool.watched = pthread_atfork(NULL, NULL, alone) == 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    while (pool.workers < n - 1 &&
+           pthread_create(&id, NULL, work, (void *)(intptr_t)(pool.workers + 1)) == 0) {
+        pthread_detach(id);
+        pool.workers++;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* A thread of an OpenMP team, and the round of which it takes its own piece and those that nobody has. */
+static void join_round(void *data)
+{
+    uint64_t round = *(const uint64_t *)data;
+    int      pieces = pool.job.pieces, me = omp.number();
+    for (int k = 0; k < pieces; k++)
+        if (take((me + k) % pieces, round))
+            run_piece((me + k) % pieces);
+}
+
+static void run_round(int pieces)
+{
+    uint64_t round = (atomic_load_explicit(&pool.state, memory_order_relaxed) >> PIECES) + 1;
+    atomic_store_explicit(&pool.left, pieces, memory_order_relaxed);
+    if (omp.parallel) {
+        atomic_store(&pool.state, round << PIECES);     /* nobody's in the pool                 */
+        omp.parallel(join_round, &round, (unsigned)pieces, 0);
+        return;
+    }
+    atomic_store(&pool.state, round << PIECES | (uint64_t)pieces);
+    atomic_fetch_add(&pool.bell, 1);
+    if (atomic_load(&pool.asleep) > 0)
+        wake_all(&pool.bell);
+    run_piece(0);
+    for (int i = pieces - 1; i > 0; i--)
+        if (take(i, round))
+            run_piece(i);
+    wait_for_all();
+}
+
+static void alone_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx, int deal)
+{
+    for (int64_t i = 0; deal && i < n; i++) {
+        fn(ctx, i, i + 1, 0);
+        xd_par_poke();
+    }
+    if (!deal)
+        fn(ctx, 0, n, 0);
+}
+
+/* Within a piece, and while another thread calls, the caller does everything. */
+static void spread(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx, int deal)
+{
+    int t = (int)(xd_par_threads() < n ? xd_par_threads() : n);
+    if (n <= 0)
+        return;
+    if (t == 1 || inside || pthread_mutex_trylock(&pool.caller) != 0) {
+        alone_for(n, fn, ctx, deal);
+        return;
+    }
+    if (!omp.parallel)
+        hire(t);
+    pool.job.fn = fn;
+    pool.job.ctx = ctx;
+    pool.job.n = n;
+    pool.job.pieces = t;
+    pool.job.deal = deal;
+    atomic_store_explicit(&pool.job.next, 0, memory_order_relaxed);
+    run_round(t);
+    pthread_mutex_unlock(&pool.caller);
+}
+
 void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                 void *ctx)
 {
-    int64_t t = xd_par_threads() < n ? xd_par_threads() : n;
-    if (n <= 0)
-        return;
-    if (t == 1) {
-        fn(ctx, 0, n, 0);
-        return;
-    }
-#pragma omp parallel num_threads((int)t)
-    {
-        int64_t k = omp_get_num_threads(), i = omp_get_thread_num();
-        if (n * i / k < n * (i + 1) / k)
-            fn(ctx, n * i / k, n * (i + 1) / k, (int)i);
-    }
+    spread(n, fn, ctx, 0);
 }
 
 void xd_par_deal(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                  void *ctx)
 {
-    int64_t t = xd_par_threads() < n ? xd_par_threads() : n;
-    if (n <= 0)
-        return;
-#pragma omp parallel for schedule(dynamic, 1) num_threads((int)t)
-    for (int64_t i = 0; i < n; i++) {
-        fn(ctx, i, i + 1, omp_get_thread_num());
-        xd_par_poke();
-    }
+    spread(n, fn, ctx, 1);
+}
+
+void xd_par_team(const xd_par_omp *o)
+{
+    pthread_mutex_lock(&pool.caller);
+    omp = o ? *o : (xd_par_omp){ 0 };
+    pthread_mutex_unlock(&pool.caller);
 }
 
 void xd_par_hook(void (*fn)(void *arg), void *arg)

@@ -2,7 +2,8 @@
  *
  * The only parallelism inside a process: the main thread drives, kernels spread their work
  * with xd_par_for. Work is cut the same way for the same n and thread count, so results do
- * not depend on timing. */
+ * not depend on timing. Threads that have nothing to do spin for some 20 microseconds and then sleep. A call from
+ * within a piece, or while another thread's call is under way, is done by its own thread alone. */
 #ifndef XD_BASE_PAR_H
 #define XD_BASE_PAR_H
 
@@ -23,6 +24,14 @@ void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int
  * for pieces of uneven cost whose results do not depend on the order. */
 void xd_par_deal(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                  void *ctx);
+
+/* From now on the threads are those of an OpenMP that a library computes with, so that they do not take turns with
+ * other ones: its GOMP_parallel and omp_get_thread_num. NULL: our own again. Not within a call. */
+typedef struct xd_par_omp {
+    void (*parallel)(void (*fn)(void *data), void *data, unsigned n, unsigned flags);
+    int  (*number)(void);
+} xd_par_omp;
+void xd_par_team(const xd_par_omp *omp);
 
 /* Something to do now and then while this thread computes, such as letting messages progress: fn
  * is called by xd_par_poke, only on the thread that set it and at most every 50 microseconds.

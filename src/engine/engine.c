@@ -60,6 +60,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     xd_engine *g = calloc(1, sizeof *g);
     if (!g)
         return xd_fail(e, XD_ENOMEM, "no memory for an engine");
+    xd_cpu_early();
     g->keep = a->keep;
     g->bench = (how & XD_FOR_BENCH) != 0;
     g->balanced = a->balance && strcmp(a->balance, "measured") == 0;

@@ -4,7 +4,6 @@
  * first use: a second device with another limit is refused. */
 #include "backend/cpu/dnn.h"
 
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -365,7 +364,8 @@ xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp)
 {
     dnnl_exec_arg_t args[XD_PRIM_ARGS];
     dnnl_status_t   s = dnnl_success;
-    omp_set_num_threads(xd_par_threads());
+    if (xd_dnn_lib.set_threads)
+        xd_dnn_lib.set_threads(xd_par_threads());
     if (!p->p)
         s = dnnl_primitive_create(&p->p, p->pd);
     if (s != dnnl_success) {
@@ -485,9 +485,11 @@ static dnnl_cpu_isa_t limit_of(xd_isa isa)
 
 xd_status xd_dnn_open(xd_dnn **out, xd_isa isa, int cap, const xd_kernels *k, xd_err *e)
 {
-    xd_dnn       *d = calloc(1, sizeof *d);
     dnnl_status_t s = dnnl_success;
-    *out = d;
+    *out = NULL;
+    if (xd_dnn_load(e) != XD_OK)
+        return XD_EUNSUPPORTED;
+    xd_dnn *d = *out = calloc(1, sizeof *d);
     if (!d)
         return xd_fail(e, XD_ENOMEM, "no memory for the CPU device");
     if (cap && dnnl_set_max_cpu_isa(limit_of(isa)) != dnnl_success &&
@@ -500,6 +502,7 @@ xd_status xd_dnn_open(xd_dnn **out, xd_isa isa, int cap, const xd_kernels *k, xd
                        xd_isa_name(isa));
     }
     d->k = k;
+    if (!getenv("XD_POOL")) xd_par_team(&xd_dnn_lib.team);
     s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
     if (s == dnnl_success)
         s = dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags);
@@ -527,12 +530,15 @@ void xd_dnn_close(xd_dnn **out)
 /* Of the library that was loaded, which may be newer than the one the build has seen. */
 void xd_cpu_about(xd_fact *fact, void *cookie)
 {
-    char                  text[64];
-    const dnnl_version_t *v = dnnl_version();
-    snprintf(text, sizeof text, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    char   text[640];
+    xd_err e = { 0 };
+    if (xd_dnn_load(&e) == XD_OK) {
+        const dnnl_version_t *v = dnnl_version();
+        snprintf(text, sizeof text, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    } else {
+        snprintf(text, sizeof text, "%.600s", e.msg);
+    }
     fact(cookie, "library", text);
-#ifdef _OPENMP
-    snprintf(text, sizeof text, "OpenMP %d", _OPENMP);
-    fact(cookie, "library", text);
-#endif
+    if (xd_dnn_lib.set_threads)
+        fact(cookie, "library", "OpenMP, oneDNN's");
 }

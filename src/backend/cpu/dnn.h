@@ -6,9 +6,8 @@
 #ifndef XD_BACKEND_CPU_DNN_H
 #define XD_BACKEND_CPU_DNN_H
 
-#include <dnnl.h>
-
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/dnn_lib.h"
 
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t xd_md;
