@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -297,6 +298,41 @@ static void ranges_cover_once(void **state)
     xd_par_for(-3, count_range, NULL);
 }
 
+static void count_within(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    tally *t = ctx;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        xd_par_for(10, count_range, t);
+}
+
+static void *count_beside(void *ctx)
+{
+    for (int i = 0; i < 1000; i++)
+        xd_par_for(10, count_range, ctx);
+    return NULL;
+}
+
+/* Calls within a piece, and those of two threads at the same time, lose and repeat nothing. */
+static void calls_meet(void **state)
+{
+    (void)state;
+    tally     a = { .threads = 3 }, b = { .threads = 3 };
+    pthread_t other;
+    xd_par_set(3);
+    xd_par_for(50, count_within, &a);
+    xd_par_deal(50, count_within, &a);
+    for (int64_t i = 0; i < 1000; i++)
+        assert_int_equal(a.hits[i], i < 10 ? 100 : 0);
+    assert_int_equal(pthread_create(&other, NULL, count_beside, &b), 0);
+    count_beside(&b);
+    pthread_join(other, NULL);
+    for (int64_t i = 0; i < 1000; i++)
+        assert_int_equal(b.hits[i], i < 10 ? 2000 : 0);
+    assert_int_equal(a.bad + b.bad, 0);
+    xd_par_set(0);
+}
+
 static void count_call(void *arg)
 {
     ++*(int *)arg;
@@ -493,7 +529,7 @@ int main(void)
         cmocka_unit_test(unwritable_is_found),
         cmocka_unit_test(failed_writes_leave_nothing),
         cmocka_unit_test(killed_writer_leaves_nothing),
-        cmocka_unit_test(ranges_cover_once),
+        cmocka_unit_test(ranges_cover_once), cmocka_unit_test(calls_meet),
         cmocka_unit_test(hook_is_poked),
         cmocka_unit_test(clock_runs),
         cmocka_unit_test(views_of_a_tensor),

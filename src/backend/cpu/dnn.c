@@ -502,7 +502,8 @@ xd_status xd_dnn_open(xd_dnn **out, xd_isa isa, int cap, const xd_kernels *k, xd
                        xd_isa_name(isa));
     }
     d->k = k;
-    if (!getenv("XD_POOL")) xd_par_team(&xd_dnn_lib.team);
+    if (isa != XD_ISA_AVX512BF16)       /* it does all products there: one set of threads        */
+        xd_par_team(&xd_dnn_lib.team);
     s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
     if (s == dnnl_success)
         s = dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags);
