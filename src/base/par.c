@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -76,9 +77,10 @@ int xd_par_cores(void)
 
 int xd_par_set(int n)
 {
-    int cores = xd_par_cores();
+    int         cores = xd_par_cores();
+    const char *wait = getenv("OMP_WAIT_POLICY");
     threads = n < 1 ? cores : n < MOST ? n : MOST;
-    pool.turns = threads > cores ? SHORT : TURNS;
+    pool.turns = threads > cores || (wait && strcasecmp(wait, "passive") == 0) ? SHORT : TURNS;
     return threads;
 }
 

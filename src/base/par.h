@@ -2,7 +2,8 @@
  *
  * The only parallelism inside a process: the main thread drives, kernels spread their work
  * with xd_par_for. Work is cut the same way for the same n and thread count, so results do
- * not depend on timing. Threads that have nothing to do spin for some 20 microseconds and then sleep. A call from
+ * not depend on timing. Threads that have nothing to do spin for some 20 microseconds and then sleep (at
+ * once with OMP_WAIT_POLICY=passive, or when there are more threads than cores). A call from
  * within a piece, or while another thread's call is under way, is done by its own thread alone. */
 #ifndef XD_BASE_PAR_H
 #define XD_BASE_PAR_H

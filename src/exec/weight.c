@@ -328,16 +328,35 @@ static xd_span share(const xd_decl *d, int cut, int64_t n, int64_t unit)
     return (xd_span){ a, (b < n ? b : n) - a };
 }
 
-static void copy_rows(char *to, xd_dtype tt, xd_tensor t, const part *p, const cols *c, float scale)
+typedef struct gather {         /* rows of a part, to where they follow each other             */
+    char       *to;
+    xd_dtype    type;
+    xd_tensor   t;
+    const part *p;
+    const cols *c;
+    float       scale;
+} gather;
+
+static void copy_some(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    size_t es = xd_dtype_size(t.type), ts = xd_dtype_size(tt);
-    for (int64_t r = 0; r < p->rows; r++) {
-        const char *row = (const char *)t.p + (size_t)((p->row0 + r) * p->in) * es;
-        for (int k = 0; k < c->n; k++) {
-            convert_scaled(to, tt, row + (size_t)c->span[k].start * es, t.type, c->span[k].n, scale);
-            to += (size_t)c->span[k].n * ts;
+    const gather *g = ctx;
+    size_t        es = xd_dtype_size(g->t.type), ts = xd_dtype_size(g->type);
+    char         *to = g->to + (size_t)(begin * g->c->total) * ts;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const char *row = (const char *)g->t.p + (size_t)((g->p->row0 + r) * g->p->in) * es;
+        for (int k = 0; k < g->c->n; k++) {
+            convert_scaled(to, g->type, row + (size_t)g->c->span[k].start * es, g->t.type,
+                           g->c->span[k].n, g->scale);
+            to += (size_t)g->c->span[k].n * ts;
         }
     }
+}
+
+static void copy_rows(char *to, xd_dtype type, xd_tensor t, const part *p, const cols *c, float scale)
+{
+    gather g = { to, type, t, p, c, scale };
+    xd_par_for(p->rows, copy_some, &g);
 }
 
 static void pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name)
