@@ -45,6 +45,8 @@ check "they are a tensor" grep -qa '"shape":' "$T/x.safetensors"
 
 try generate --model "$MODEL" --prompt a --num_inference_steps 3 --json -o "$T/j.png"
 check "--json prints one object" sh -c 'printf "%s" "$1" | python3 -c "import json,sys; j = json.load(sys.stdin); sys.exit(not (j[\"file\"].endswith(\"j.png\") and j[\"parameters\"]))"' x "$out"
+check "with the time from the process to its first step" sh -c 'printf "%s" "$1" | python3 -c "import json,sys; s = json.load(sys.stdin)[\"seconds\"]; sys.exit(not s[\"first_step\"] < s[\"start_to_first_step\"] < 100)"' x "$out"
+check "which the closing line says, too" said "; start to first step [1-9][0-9]* ms"
 check "progress goes to standard error" said "^denoise 3/3 "
 check "as plain lines when that is no terminal" [ -z "$(printf '%s' "$err" | tr -dc '\r\033')" ]
 # `script` runs a command on a terminal of its own.
