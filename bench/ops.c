@@ -7,7 +7,7 @@
  * after each (the higher one counts; machines are shared, and their speed changes from one second to the
  * next). Other ops are a share of the speed at which the same threads copy as many bytes, so that what
  * stays in a cache is compared with that cache. Plain C is the table "c" in the same process on the same
- * shape, or on fewer rows of it where that would take long: its seconds are scaled by the work. */
+ * shape; of products, convolutions and attention on fewer rows of it, scaled by the work. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,13 +231,15 @@ typedef struct spec {           /* a shape of a case: what the numbers mean is t
     int64_t v[6];
 } spec;
 
-/* tokens, in, out, how: 0 bias, 1 bias and gelu, 2 bias, gate and residual in f32 */
+/* tokens, in, out, how: 0 bias, 1 bias and gelu, 2 bias, gate and residual in f32; weights: 1 int8, 2 fp8 */
 static void gemm(bench *b, const spec *s)
 {
+    static const char *const kept[] = { "", ", int8", ", fp8" };
     static const char *const text[] = { "bias", "bias, gelu", "bias, gate, residual" };
     int64_t M = few(b, s->v[0], 64), K = narrow(b, s->v[1]), N = narrow(b, s->v[2]), how = s->v[3];
     b->op = XD_OP_GEMM;
-    b->w = (xd_weight){ .type = b->type, .out = N, .in = K, .kernel = { 1, 1, 1 },
+    xd_dtype type = s->v[4] == 1 ? XD_I8 : s->v[4] == 2 ? XD_F8E4M3 : b->type;
+    b->w = (xd_weight){ .type = type, .out = N, .in = K, .kernel = { 1, 1, 1 },
                         .stride = { 1, 1, 1 }, .groups = 1 };
     pack(b, 2, (int64_t[]){ N, K });
     xd_gemm *a = &b->a.gemm;
@@ -249,8 +251,8 @@ static void gemm(bench *b, const spec *s)
         a->gate = row(b, N);
         a->residual = a->out;
     }
-    snprintf(b->what, sizeof b->what, "%lld x %lld to %lld, %s", (long long)s->v[0],
-             (long long)s->v[1], (long long)s->v[2], text[how]);
+    snprintf(b->what, sizeof b->what, "%lld x %lld to %lld, %s%s", (long long)s->v[0],
+             (long long)s->v[1], (long long)s->v[2], text[how], kept[s->v[4]]);
 }
 
 /* frames, side, in, out, kernel, kernel of time (0: a 2-D one) */
@@ -430,7 +432,8 @@ static const struct {
     { gemm, XD_OP_GEMM, { { 1024, 4608, 1152, 2 } } },  { gemm, XD_OP_GEMM, { { 4096, 1152, 3456, 0 } } },
     { gemm, XD_OP_GEMM, { { 1536, 3072, 9216, 0 } } },  { gemm, XD_OP_GEMM, { { 1536, 3072, 12288, 1 } } },
     { gemm, XD_OP_GEMM, { { 1536, 15360, 3072, 2 } } }, { gemm, XD_OP_GEMM, { { 120, 4096, 10240, 1 } } },
-    { gemm, XD_OP_GEMM, { { 1, 1152, 6912, 0 } } },
+    { gemm, XD_OP_GEMM, { { 1, 1152, 6912, 0 } } },     { gemm, XD_OP_GEMM, { { 1024, 1152, 4608, 1, 1 } } },
+    { gemm, XD_OP_GEMM, { { 1536, 3072, 9216, 0, 1 } } }, { gemm, XD_OP_GEMM, { { 1536, 3072, 9216, 0, 2 } } },
     { conv, XD_OP_CONV, { { 1, 64, 512, 512, 3 } } },   { conv, XD_OP_CONV, { { 1, 128, 512, 512, 3 } } },
     { conv, XD_OP_CONV, { { 1, 256, 256, 256, 3 } } },  { conv, XD_OP_CONV, { { 1, 512, 128, 128, 3 } } },
     { conv, XD_OP_CONV, { { 1, 512, 128, 3, 3 } } },    { conv, XD_OP_CONV, { { 1, 256, 512, 256, 1 } } },
@@ -480,8 +483,8 @@ static double plain_seconds(bench *b, int i, double work)
     double   flops, bytes, mine, s;
     xd_dtype type = b->type;
     b->dev = b->plain;
-    b->small = 1;
-    if (cases[i].op == XD_OP_GEMM || cases[i].op == XD_OP_CONV)
+    b->small = cases[i].op == XD_OP_GEMM || cases[i].op == XD_OP_CONV || cases[i].op == XD_OP_ATTN;
+    if (b->small && cases[i].op != XD_OP_ATTN)
         b->type = XD_F32;
     cases[i].build(b, &cases[i].s);
     mine = work_of(b, &flops, &bytes);

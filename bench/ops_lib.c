@@ -65,7 +65,7 @@ static void gemm(lib *l, const xd_gemm *a)
     xd_dtype t = a->in.type;
     xd_post  post = { a->act, a->gate.p ? N : 0, a->residual.p != NULL };
     xd_md    src, w, bias, dst;
-    if (xd_md_tag(&src, 2, (int64_t[]){ M, K }, t, dnnl_ab) ||
+    if (xd_is_quantized(a->w->type) || xd_md_tag(&src, 2, (int64_t[]){ M, K }, t, dnnl_ab) ||
         xd_md_tag(&w, 2, (int64_t[]){ K, N }, t, dnnl_format_tag_any) ||
         xd_md_tag(&bias, 2, (int64_t[]){ 1, N }, XD_F32, dnnl_ab) ||
         xd_md_tag(&dst, 2, (int64_t[]){ M, N }, a->out.type, dnnl_ab))

@@ -42,7 +42,7 @@ ROWS = {
                          tflop=7.93, what="CogVideoX-5b, one block, 49 x 480 x 720"),
     "vae-512": dict(model="FLUX.1-dev", part="vae", size=(512, 512), tflop=2.52,
                     what="KL VAE (16 channels), decoding 512 x 512"),
-    "vae-1024": dict(model="FLUX.1-dev", part="vae", size=(1024, 1024), tflop=10.5,
+    "vae-1024": dict(model="FLUX.1-dev", part="vae", size=(1024, 1024), tflop=10.5, ways=("eager", "last"),
                      what="KL VAE (16 channels), decoding 1024 x 1024"),
     "t5-120": dict(model="PixArt-XL-2-512x512", part="text", text=120, layers=(4,), tflop=0.19,
                    what="T5-XXL, 4 layers, 120 tokens"),
@@ -246,30 +246,30 @@ def torch_program(args, name, config):
 
 
 def ways_of(args, row):
-    ways = ["eager"] + (["last"] if row["part"] == "vae" else []) + ["compiled"]
-    return [w for w in ways if w in args.ways.split(",")]
+    ways = args.ways.split(",") if args.ways else row.get("ways", ("eager", "last", "compiled"))
+    return [w for w in ("eager", "last", "compiled") if w in ways and (w != "last" or row["part"] == "vae")]
 
 
 def best_way(torch, ways, heavy):
-    """Runs every way twice, or once when it is heavy: ({way: seconds}, {way: most bytes}, gflop).
+    """Runs every way once to warm up and once for its seconds: ({way: seconds}, {way: most bytes}, gflop).
 
-    The eager run with the flop counter is the warm-up. A later way's memory has that of those before, so
-    eager ones come first."""
-    gflop, times, bytes_of = torch.run("flop")["gflop"], {}, {}
+    The eager run with the flop counter is the warm-up of all eager ones, and where runs are long it counts.
+    A later way's memory has that of those before, so eager ones come first."""
+    first = torch.run("flop")
+    times, bytes_of = {}, {}
     for way in ways:
-        if way != "eager":
+        if way == "compiled" or (way == "last" and not heavy):
             torch.run(way)
-        runs = [torch.run(way) for _ in range(1 if heavy else 2)]
-        times[way] = min(r["seconds"] for r in runs)
-        bytes_of[way] = runs[-1]["max_rss_bytes"]
-    return times, bytes_of, gflop
+        run = first if way == "eager" and heavy else torch.run(way)
+        times[way], bytes_of[way] = run["seconds"], run["max_rss_bytes"]
+    return times, bytes_of, first["gflop"]
 
 
 def measure(args, name, config):
     """One row: ours and PyTorch (or ours and ours) in turn."""
     row = ROWS[name]
     heavy = row["tflop"] > HEAVY
-    rounds = args.rounds or (2 if heavy else 7 if row["tflop"] < 1 else 5)
+    rounds = args.rounds or (2 if heavy else 7 if row["tflop"] < 1 else 3)
     r = {"row": name, "threads": args.threads, "dtype": args.dtype, "isa": args.isa or ""}
     ours = step = other = None
     if args.pair:
@@ -313,7 +313,9 @@ def share(r, key):
 
 
 def ratio(r):
-    return statistics.median(r["other_s"]) / statistics.median(r["ours_s"])
+    """How many times as fast: ours against PyTorch, or with more arguments against without."""
+    times = statistics.median(r["other_s"]) / statistics.median(r["ours_s"])
+    return 1 / times if "twice" in r else times
 
 
 HEAD = ("| work | TFLOP | ours, s | of peak | {0}, s | of peak | ratio | ours, GB | {0}, GB |\n"
@@ -336,9 +338,10 @@ def sentence(r):
         ways = ", ".join(f"{w} {s:.3f} s" for w, s in r["torch_ways"].items())
         lines.append(f"{r['row']}: PyTorch counts {r['torch_gflop'] / 1e3:.3f} TFLOP; {ways}"
                      + ("" if r["finite"] else "; ITS RESULT IS NOT FINITE"))
+    other = r.get("twice") or "PyTorch"
     if "ours_s" in r:
         lines.append(f"{r['row']}: ours {spread(r['ours_s'])} s, {100 * share(r, 'ours_s'):.1f} % of "
-                     f"{r['peak_gflops']:.0f} GFLOP/s, {r['ours_rss'] / 1e9:.2f} GB; the other {spread(r['other_s'])} s, "
+                     f"{r['peak_gflops']:.0f} GFLOP/s, {r['ours_rss'] / 1e9:.2f} GB; {other} {spread(r['other_s'])} s, "
                      f"{100 * share(r, 'other_s'):.1f} %, {r['other_rss'] / 1e9:.2f} GB; ratio {ratio(r):.2f}")
         if "torch_gflop" in r and abs(r["torch_gflop"] / r["gflop"] - 1) > 0.03:
             lines.append(f"{r['row']}: WE COUNT {r['gflop'] / 1e3:.3f} TFLOP, which is other work")
@@ -382,8 +385,9 @@ def parse():
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
     p.add_argument("--dtype", choices=("bf16", "f32"), help="default: bf16, with --isa avx2 f32")
     p.add_argument("--isa", choices=("avx2",), help="both sides with AVX2 and no more, in f32")
-    p.add_argument("--rounds", type=int, help="default: 7, 5 or 2, by the work")
-    p.add_argument("--ways", default="eager,last,compiled", help="of PyTorch (default: %(default)s)")
+    p.add_argument("--rounds", type=int, help="default: 7, 3 or 2, by the work")
+    p.add_argument("--ways", help="of PyTorch: some of eager,last,compiled (default: all; of vae-1024 the first two, "
+                   "since compiling was slower at 512)")
     p.add_argument("--python", default=sys.executable, help="that has PyTorch (default: this one)")
     p.add_argument("--json", action="store_true", help="a line of JSON for each row")
     p.add_argument("--markdown", action="store_true", help="a row of a table for each")
@@ -415,7 +419,7 @@ def main():
     rows = sorted(ROWS, key=lambda n: ROWS[n]["tflop"]) if args.all else args.rows
     before = done_before(args.resume)
     if args.markdown:
-        print(HEAD.format("the other" if args.twice is not None else "PyTorch"), flush=True)
+        print(HEAD.format(f"`{args.twice}`" if args.twice is not None else "PyTorch"), flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         for name in rows:
             want = key({"row": name, "threads": args.threads, "dtype": args.dtype, "isa": args.isa or "",
