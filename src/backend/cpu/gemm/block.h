@@ -15,8 +15,8 @@ enum {
     XD_TILE = 6,                /* 6 x 64 sums are 24 of 32 registers                         */
     XD_UNIT_BYTES = 4 * XD_PANEL,       /* of a panel                                         */
     XD_DEEP = 1152,             /* most units of a chunk: 288 KiB of a panel                  */
-    XD_BLOCK_ROWS = 192,        /* most rows of a block,                                      */
-    XD_BLOCK_MANY = 384,        /* where a chunk is first expanded                            */
+    XD_BLOCK_ROWS = 192,        /* most rows of a block: of long rows,                        */
+    XD_BLOCK_MANY = 384,        /* of short ones, and where a chunk is first expanded          */
 };
 
 typedef struct xd_product {

@@ -106,6 +106,17 @@ static inline __m512 floats_at(const char *p, xd_dtype type, __mmask16 m)
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p)), 16));
 }
 
+/* Masked stores of halves take a Zen 4 some twenty cycles each. */
+static inline void put_at(char *p, xd_dtype type, __mmask16 m, __m512 x)
+{
+    if (type == XD_F32)
+        _mm512_mask_storeu_ps(p, m, x);
+    else if (m == 0xffff)
+        _mm256_storeu_si256((__m256i *)(void *)p, narrowed(x));
+    else
+        _mm256_mask_storeu_epi16(p, m, narrowed(x));
+}
+
 /* The sums of a column as the product's numbers: integers are put right, scales multiplied. */
 FINISH_INLINE __m512 scaled(const float *sum, const float *row, __m512i fix, __m512 by, int scale)
 {
@@ -143,10 +154,7 @@ FINISH_INLINE void finish_as(const xd_product *p, const float *sums, int64_t at,
                 x = _mm512_mul_ps(x, g);
             if (res)
                 x = _mm512_add_ps(x, floats_at(res + i * rstep, from, m));
-            if (to == XD_F32)
-                _mm512_mask_storeu_ps(out, m, x);
-            else
-                _mm256_mask_storeu_epi16(out, m, narrowed(x));
+            put_at(out, to, m, x);
         }
     }
 }
@@ -166,7 +174,7 @@ static void finish(const xd_product *p, const float *sums, int64_t at, int64_t r
 }
 
 /* Asks for the lines of the output (and of another residual) that a tile will touch. */
-static inline void finish_soon(const xd_product *p, int64_t at, int64_t r0, int64_t n)
+FINISH_INLINE void finish_soon(const xd_product *p, int64_t at, int64_t r0, int64_t n)
 {
     const xd_gemm   *a = p->a;
     const xd_tensor *t[2] = { &a->residual, &a->out };

@@ -15,12 +15,11 @@ static void panel(const xd_product *p, int64_t at, int64_t r0, int64_t n, char *
         const char *b = near_weights(w, k, last ? p->units - k : kn, tmp + p->sum_bytes);
         const char *next = w + (k + kn) * 64 * LINES;
         for (int64_t i = 0, rows; i < n; i += rows) {
+            float    *c = p->sum_bytes ? (float *)(void *)tmp + i * XD_PANEL : near;
+            tile_args t = { kn, p->in + (r0 + i) * p->ldi + k * 4, p->ldi, b, c, k > 0,
+                            last && p->rest, next, (int)last };
             rows = xd_tile_rows(n - i);
-            float *c = p->sum_bytes ? (float *)(void *)tmp + i * XD_PANEL : near;
-            if (last)
-                finish_soon(p, at, r0 + i, rows);
-            tiles[rows](kn, p->in + (r0 + i) * p->ldi + k * 4, p->ldi, b, c, k > 0,
-                        last && p->rest, next);
+            tiles[rows](&t, p, at, r0 + i);
             next = i < (LINES - 1) * XD_TILE ? next + kn * 64 : b;
             if (last)
                 finish(p, c, at, r0 + i, rows);

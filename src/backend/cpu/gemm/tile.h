@@ -2,16 +2,31 @@
  *
  *   c[i][j] (+)= sum_u a[i][u] . b[u][j]       i < ROWS, j < XD_PANEL
  *
- * A unit is 32 bits whose products are all added to one 32-bit sum. `a` has `lda` bytes from row
- * to row, `b` is a panel, c has XD_PANEL sums a row. `rest`: the last unit of `a` is only half
- * there. While it computes, a tile asks for the memory that is needed next. Who includes this
- * has defined v_sums, a vector of sums, v_none, v_get, v_put, v_join (adds two of them), v_dot (of
- * sums and two vectors of units) and v_half (half a unit, spread). */
+ * A unit is 32 bits whose products are all added to one 32-bit sum. While it computes, a tile asks
+ * for the memory that is needed next; shortly before its end, for all that its sums will go to,
+ * which has left the first cache since the tile before. Who includes this has defined v_sums, a
+ * vector of sums, v_none, v_get, v_put, v_join (adds two of them), v_dot (of sums and two vectors
+ * of units) and v_half (half a unit, spread). */
 #ifndef XD_BACKEND_CPU_GEMM_TILE_H
 #define XD_BACKEND_CPU_GEMM_TILE_H
 
-typedef void tile_fn(int64_t kn, const char *a, int64_t lda, const char *b, float *c, int add,
-                     int rest, const char *next);
+#include "backend/cpu/gemm/finish.h"
+
+enum { SOON = 24 };             /* units before the end                                       */
+
+typedef struct tile_args {
+    int64_t     units;          /* whole ones                                                 */
+    const char *a;              /* `lda` bytes from row to row                                */
+    int64_t     lda;
+    const char *b;              /* a panel                                                    */
+    float      *c;              /* XD_PANEL sums a row                                        */
+    int         add;            /* to what is there                                           */
+    int         rest;           /* behind the whole units, half a one                         */
+    const char *next;           /* a line of it is asked for with each unit                   */
+    int         last;           /* the output follows                                         */
+} tile_args;
+
+typedef void tile_fn(const tile_args *t, const xd_product *p, int64_t at, int64_t r0);
 
 #define ROWS_1(X) X(0)
 #define ROWS_2(X) ROWS_1(X) X(1)
@@ -25,21 +40,21 @@ typedef void tile_fn(int64_t kn, const char *a, int64_t lda, const char *b, floa
             c##i##3 = c##i##0;                                                                     \
     const char *a##i = a + (i)*lda;
 
-#define TILE_DOT(i, t)                                                                             \
-    c##i##0 = v_dot(c##i##0, t, b0);                                                               \
-    c##i##1 = v_dot(c##i##1, t, b1);                                                               \
-    c##i##2 = v_dot(c##i##2, t, b2);                                                               \
-    c##i##3 = v_dot(c##i##3, t, b3);
+#define TILE_DOT(i, u)                                                                             \
+    c##i##0 = v_dot(c##i##0, u, b0);                                                               \
+    c##i##1 = v_dot(c##i##1, u, b1);                                                               \
+    c##i##2 = v_dot(c##i##2, u, b2);                                                               \
+    c##i##3 = v_dot(c##i##3, u, b3);
 
 #define TILE_STEP(i)                                                                               \
     {                                                                                              \
-        const __m512i t = v_unit(a##i + 4 * k);                                                    \
-        TILE_DOT(i, t)                                                                             \
+        const __m512i u = v_unit(a##i + 4 * k);                                                    \
+        TILE_DOT(i, u)                                                                             \
     }
 #define TILE_REST(i)                                                                               \
     {                                                                                              \
-        const __m512i t = v_half(a##i + 4 * kn);                                                   \
-        TILE_DOT(i, t)                                                                             \
+        const __m512i u = v_half(a##i + 4 * kn);                                                   \
+        TILE_DOT(i, u)                                                                             \
     }
 
 #define TILE_PUT(i, j)                                                                             \
@@ -55,17 +70,29 @@ typedef void tile_fn(int64_t kn, const char *a, int64_t lda, const char *b, floa
     const __m512i b2 = _mm512_loadu_si512(b + (k)*256 + 128);                                      \
     const __m512i b3 = _mm512_loadu_si512(b + (k)*256 + 192);
 
+#define TILE_UNTIL(ROWS, end)                                                                      \
+    for (; k < (end); k++) {                                                                       \
+        TILE_WEIGHTS(k)                                                                            \
+        _mm_prefetch(next + 64 * k, _MM_HINT_T1);                                               \
+        ROWS_##ROWS(TILE_STEP)                                                                     \
+    }
+
 #define TILE(ROWS)                                                                                 \
-    static void tile_##ROWS(int64_t kn, const char *a, int64_t lda, const char *b, float *c,       \
-                            int add, int rest, const char *next)                                   \
+    static void tile_##ROWS(const tile_args *t, const xd_product *p, int64_t at, int64_t r0)       \
     {                                                                                              \
+        const int64_t kn = t->units, soon = kn > SOON ? kn - SOON : 0, lda = t->lda;               \
+        const char   *a = t->a, *b = t->b, *next = t->next;                                        \
+        float        *c = t->c;                                                                    \
+        const int     add = t->add;                                                                \
+        int64_t       k = 0;                                                                       \
         ROWS_##ROWS(TILE_ZERO)                                                                     \
-        for (int64_t k = 0; k < kn; k++) {                                                         \
-            TILE_WEIGHTS(k)                                                                        \
-            _mm_prefetch(next + 64 * k, _MM_HINT_T1);                                              \
-            ROWS_##ROWS(TILE_STEP)                                                                 \
-        }                                                                                          \
-        if (rest) {                                                                                \
+        TILE_UNTIL(ROWS, soon)                                                                     \
+        for (int64_t i = 0; i < ROWS * XD_PANEL; i += 16)                                          \
+            _mm_prefetch((const char *)(c + i), _MM_HINT_T0);                                      \
+        if (t->last)                                                                               \
+            finish_soon(p, at, r0, ROWS);                                                          \
+        TILE_UNTIL(ROWS, kn)                                                                       \
+        if (t->rest) {                                                                             \
             TILE_WEIGHTS(kn)                                                                       \
             ROWS_##ROWS(TILE_REST)                                                                 \
         }                                                                                          \
