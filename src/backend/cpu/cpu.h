@@ -1,8 +1,8 @@
 /* cpu.h - inside the CPU device: instruction sets, kernels per set, and the oneDNN side.
  *
  * An instruction set is chosen once when the device is opened; from it follow one table of
- * small kernels (kernels.c, compiled once a set), one attention (attn/) and the cap that is put
- * on oneDNN. The set "c" runs without oneDNN: plain.c has its GEMM and convolution. */
+ * small kernels (kernels.c, compiled once a set), one attention (attn/), products of our own or
+ * none (gemm/) and the cap that is put on oneDNN. The set "c" runs without oneDNN: plain.c has its GEMM and convolution. */
 #ifndef XD_BACKEND_CPU_CPU_H
 #define XD_BACKEND_CPU_CPU_H
 
