@@ -355,7 +355,7 @@ def sentence(r):
                      f"{100 * share(r, 'other_s'):.1f} %, {r['other_rss'] / 1e9:.2f} GB; ratio {ratio(r):.2f}")
         if "torch_gflop" in r and abs(r["torch_gflop"] / r["gflop"] - 1) > 0.03:
             lines.append(f"{r['row']}: ours does it with {r['gflop'] / 1e3:.3f} TFLOP; had it done PyTorch's in that "
-                         f"time, its share would be {plain_work(r).strip(" ()")}")
+                         f"time, its share would be {plain_work(r).strip(' ()')}")
     else:
         lines.append(f"{r['row']}: {spread(r['other_s'])} s, {r['other_rss'] / 1e9:.2f} GB")
     return "\n".join(lines)
