@@ -468,14 +468,15 @@ static void add_part(xd_decl *d, xd_weight *w, gathering *g, const part *p, xd_t
 }
 
 /* How a matrix is put together: numbers of eight bits that are scaled are gathered as what is computed
- * with, or as f32 to be quantized. */
+ * with, or as f32 to be quantized. Others, too, are rounded where they are gathered: it takes less room. */
 static gathering gather_how(xd_decl *d, xd_weight *w, const part *parts, int n, const cols *c)
 {
     gathering g = { .parts = parts, .c = c };
     g.whole = n == 1 && parts[0].rows == parts[0].out && c->total == parts[0].in;
     g.type = stored_type(d, parts, n);
     g.as_is = w->type == XD_F8E4M3 && g.type == XD_F8E4M3;
-    if (xd_dtype_size(g.type) == 1 && !g.as_is)
+    int rounds = g.type == XD_F32 && !g.whole && !xd_is_quantized(w->type);
+    if ((xd_dtype_size(g.type) == 1 && !g.as_is) || rounds)
         g.type = xd_is_quantized(w->type) ? XD_F32 : d->type;
     if (!g.as_is && (!xd_is_quantized(w->type) || c->total == parts[0].in))
         return g;

@@ -260,6 +260,16 @@ void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
         }
         return;
     }
+    if (ft == XD_F32 && tt == XD_BF16) {        /* xd_f32_bf16, likewise                           */
+        uint16_t *out = to;
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t b;
+            memcpy(&b, in + 4 * i, 4);
+            uint32_t near = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16, nan = (b >> 16) | 0x40u;
+            out[i] = (uint16_t)((b & 0x7fffffffu) > 0x7f800000u ? nan : near);
+        }
+        return;
+    }
     for (int64_t i = 0; i < n; i++, in += xd_dtype_size(ft)) {
         float v = load(in, ft);
         if (tt == XD_F32)

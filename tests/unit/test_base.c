@@ -515,6 +515,20 @@ static void converts_between_types(void **state)
     assert_memory_equal(back, x, sizeof x);
 }
 
+/* Rows become brains as single numbers do, whatever their bits. */
+static void rows_become_brains(void **state)
+{
+    enum { N = 4099 };
+    static uint32_t b[N];
+    static uint16_t got[N];
+    (void)state;
+    for (uint32_t i = 0; i < N; i++)
+        b[i] = i < 16 ? 0x7f7ffffcu + i * 0x3fffu : i < 32 ? 0xff800000u + i - 24 : i * 0x9e3779b9u;
+    xd_convert(got, XD_BF16, b, XD_F32, N);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(got[i], xd_f32_bf16(float_of(b[i])));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,7 +551,7 @@ int main(void)
         cmocka_unit_test(dtypes_have_sizes),
         cmocka_unit_test(halves_round_to_nearest_even),
         cmocka_unit_test(all_halves_survive),
-        cmocka_unit_test(converts_between_types),
+        cmocka_unit_test(converts_between_types), cmocka_unit_test(rows_become_brains),
     };
     return cmocka_run_group_tests_name("base", tests, scratch_set_up, scratch_tear_down);
 }
