@@ -351,7 +351,7 @@ static xd_open_args open_args(task *t)
     xd_open_args a = { .model = o->model, .dtype = o->dtype, .device = o->device,
                        .weights_dtype = o->weights_dtype, .text_weights_dtype = o->text_weights_dtype,
                        .threads = o->threads, .parallel = t->plan, .log = on_log, .cookie = t,
-                       .trace = o->trace, .no_t5 = o->no_t5, .transformer = o->transformer,
+                       .trace = o->trace, .no_t5 = o->no_t5, .once = 1, .transformer = o->transformer,
                        .vae = o->vae, .clip_l = o->clip_l, .clip_g = o->clip_g, .t5xxl = o->t5xxl,
                        .loras = t->loras.v, .nloras = t->loras.n, .plan = o->plan ? o->plan : "auto",
                        .plan_for = &t->request, .cluster = o->cluster,

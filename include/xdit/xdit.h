@@ -95,6 +95,9 @@ typedef struct xd_open_args {   /* start with {0}                               
     xd_parallel parallel;
     int         no_t5;          /* do without the T5 encoder where the model can (SD3)       */
     int         keep;           /* nonzero: text encoders stay loaded between requests       */
+    int         once;           /* nonzero: one request will be made. On one rank the transformer is
+                                   given back before the only picture, or the video, is decoded;
+                                   a second request loads it again                           */
     int         log_level;      /* lines up to this level reach `log`                        */
     void      (*log)(void *cookie, int level, const char *line);
     void       *cookie;

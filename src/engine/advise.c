@@ -223,7 +223,7 @@ static xd_status open_all(adviser *v, xd_err *e)
     static const char *const prompt[] = { "" };
     const xd_advise_args      *a = v->a;
     xd_open_args o = { .model = a->model, .dtype = a->dtype, .weights_dtype = a->weights_dtype,
-                       .text_weights_dtype = a->text_weights_dtype, .log = a->log, .cookie = a->cookie,
+                       .text_weights_dtype = a->text_weights_dtype, .once = 1, .log = a->log, .cookie = a->cookie,
                        .log_level = a->log_level };
     xd_status    s = a->cluster ? xd_machine_read(&v->m, a->cluster, e) : XD_OK;
     if (s == XD_OK)

@@ -62,6 +62,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         return xd_fail(e, XD_ENOMEM, "no memory for an engine");
     xd_cpu_early();
     g->keep = a->keep;
+    g->once = a->once;
     g->bench = (how & XD_FOR_BENCH) != 0;
     g->balanced = a->balance && strcmp(a->balance, "measured") == 0;
     xd_err    mine = { .rank = -1 };
@@ -127,6 +128,8 @@ typedef struct loop {
     xd_arena  a;
     xd_result *r;
     double    first_s;          /* when the first step began                                   */
+    const xd_need *need;
+    int       apart;            /* xd_need_apart                                               */
 } loop;
 
 static int finite(const float *v, int64_t n)
@@ -190,13 +193,24 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
     return lat;
 }
 
+/* The transformer and the memory of its steps make room for decoding. */
+static xd_status change_over(loop *l, xd_err *e)
+{
+    const xd_engine *g = l->j->g;
+    xd_room_close(&l->a, g->dev);
+    xd_part_drop(&l->j->g->model.dit);
+    return xd_room_open(&l->a, g->dev, l->need->vae_tmp, e);
+}
+
 /* Latents to a picture of the size asked for, [frames,H,W,3], on rank 0 of the replica; *rgb has the size that
  * is painted, and is replaced when they differ. */
 static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
 {
     xd_job   *j = l->j;
     xd_exec   x;
-    xd_status s = xd_part_load(&j->g->model.vae, j->g->dev, j->g->type, 0, e);
+    xd_status s = l->apart ? change_over(l, e) : XD_OK;
+    if (s == XD_OK)
+        s = xd_part_load(&j->g->model.vae, j->g->dev, j->g->type, 0, e);
     if (s != XD_OK)             /* loaded here, so that the first step need not wait for it     */
         return s;
     xd_arena_rewind(&l->a, 0);
@@ -359,9 +373,11 @@ static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *
     double     t0 = xd_now_s();
     xd_stage(j, "load");
     xd_status s = load(j, need, e);
+    l->need = need;
+    l->apart = xd_need_apart(j, g->used->size);
+    int longer = need->vae_tmp > need->dit_tmp && !l->apart;
     if (s == XD_OK)
-        s = xd_room_open(&l->a, g->dev,
-                         need->dit_tmp > need->vae_tmp ? need->dit_tmp : need->vae_tmp, e);
+        s = xd_room_open(&l->a, g->dev, longer ? need->vae_tmp : need->dit_tmp, e);
     xd_result_time(l->r, "load", xd_now_s() - t0);
     s = xd_ranks_agree(g, s, e);
     if (s == XD_OK)

@@ -35,6 +35,7 @@ struct xd_engine {
     int          idle;          /* the plan has nothing for this rank                           */
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* text encoders stay loaded                                   */
+    int          once;          /* there will be one request                                   */
     int          bench;      /* a request may lack what only its picture depends on          */
     volatile int cancel;
     uint64_t     hash;          /* of the model                                                */
@@ -150,8 +151,11 @@ typedef struct xd_need {        /* bytes a request needs, by part               
     size_t links;               /* of the loop: keys and values of other steps, what goes round */
 } xd_need;
 
-/* Of the parts, one after the other; text encoders stay with `keep`. */
-size_t    xd_need_peak(const xd_need *n, int keep);
+/* Of the parts, one after the other; text encoders stay with `keep`. apart: transformer and
+ * autoencoder are never loaded together. */
+size_t    xd_need_peak(const xd_need *n, int keep, int apart);
+/* So it is for a request on so many ranks: of the only picture of an engine's only request. */
+int       xd_need_apart(const xd_job *j, int ranks);
 /* Counts, finds out who shares weights, and refuses with XD_ENOMEM when the peak is more than there
  * is. Collective over the ranks in use, which agree. */
 xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e);

@@ -521,7 +521,7 @@ static void take_memory(seer *s)
         for (int r = h * m->ranks; r < f->ranks && r < (h + 1) * m->ranks; r++) {
             xd_need *n = &f->rank[r].need;
             int      twin = 0;
-            n->peak = xd_need_peak(n, s->g->keep);
+            n->peak = xd_need_peak(n, s->g->keep, xd_need_apart(&s->job, f->ranks));
             for (int o = h * m->ranks; o < r && m->shares; o++)
                 twin |= f->rank[o].need.dit == n->dit &&
                         o % f->plan.deg.n[XD_TENSOR] == r % f->plan.deg.n[XD_TENSOR];

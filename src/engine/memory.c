@@ -48,10 +48,20 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-size_t xd_need_peak(const xd_need *n, int keep)
+size_t xd_need_peak(const xd_need *n, int keep, int apart)
 {
-    size_t loop = n->dit + n->vae + most(n->dit_tmp, n->vae_tmp) + n->links + n->images;
+    size_t loop = n->dit + n->vae + most(n->dit_tmp, n->vae_tmp) + n->links;
+    if (apart)
+        loop = most(n->dit + n->dit_tmp + n->links, n->vae + n->vae_tmp);
+    loop += n->images;
     return keep ? n->text + most(n->text_tmp, loop) : most(n->text + n->text_tmp, loop);
+}
+
+/* Ranks that share weights, and pictures to start from, would have to agree when: several ranks keep
+ * both. */
+int xd_need_apart(const xd_job *j, int ranks)
+{
+    return j->g->once && ranks == 1 && j->images == 1 && !j->r->image && !j->r->latents_only;
 }
 
 /* The text encoders: all of them when they stay, else the largest, as they come one after the other. */
@@ -103,7 +113,7 @@ static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err
     }
     need->dit = g->model.dit.packed;
     need->vae = vae ? g->model.vae.packed : 0;
-    need->peak = xd_need_peak(need, g->keep);
+    need->peak = xd_need_peak(need, g->keep, xd_need_apart(j, g->used->size));
     return s;
 }
 

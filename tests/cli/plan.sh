@@ -42,6 +42,9 @@ check "one plan: a line of time for every rank" [ "$(printf '%s\n' "$out" | grep
 check "its flags" [ "$(printf '%s\n' "$out" | grep -c '^flags: --')" = 1 ]
 plan --world 1
 check "one rank" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c '^best: one rank')" = 1 ]
+plan --world 1 --json
+check "one rank: transformer and autoencoder are never loaded together" table "all(r['peak'] <
+    r['transformer'] + r['vae'] + max(r['transformer_tmp'], r['vae_tmp']) for r in good[0]['rank'])"
 
 cat >"$T/two.json" <<'END'
 {"name": "two small hosts", "hosts": 2, "ranks_per_host": 2, "memory": 1e10,
