@@ -35,6 +35,8 @@ typedef struct xd_kernels {
      * k < K. One thread. */
     void (*tile)(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K);
+    /* n numbers of any float type as f32. One thread. */
+    void (*widen)(float *to, const void *from, xd_dtype t, int64_t n);
     /* quantdot.c: the largest magnitude of a row of n F32 or BF16 numbers (NaN: not all are finite);
      * the row in integers, x * by rounded and clamped; and, of one such row against m of `lda` each,
      * the sums of n products, n a multiple of 64. One thread. */

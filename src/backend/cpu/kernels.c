@@ -1076,6 +1076,6 @@ const xd_kernels GLUE(xd_kernels_, ISA) = {
     .norm = norm,         .moments = moments, .gnorm = gnorm,   .glu = glu,
     .addmul = addmul,     .axpby = axpby,     .resize = resize, .lookup = lookup,
     .copy = copy,         .epilogue = epilogue, .tile = tile,   .burst = burst,
-    .qknorm = GLUE(xd_qknorm_, ISA), .most = GLUE(xd_most_, ISA),
+    .qknorm = GLUE(xd_qknorm_, ISA), .widen = widen, .most = GLUE(xd_most_, ISA),
     .integers = GLUE(xd_integers_, ISA), .int_dot = GLUE(xd_int_dot_, ISA),
 };

@@ -189,9 +189,9 @@ static void e4m3_item(const gemm_ctx *c, float *acc, int64_t r0, int64_t n, int6
     for (int64_t k = 0; k < w->in; k += DEEP) {
         int64_t d = w->in - k < DEEP ? w->in - k : DEEP;
         for (int64_t i = 0; i < n; i++)
-            xd_convert(x + i * DEEP, XD_F32, xd_at(a->in, r0 + i, k), a->in.type, d);
+            c->k->widen(x + i * DEEP, xd_at(a->in, r0 + i, k), a->in.type, d);
         for (int64_t j = 0; j < m; j += PANEL) {
-            xd_convert(b, XD_F32, q + j * w->in + k * PANEL, XD_F8E4M3, d * PANEL);
+            c->k->widen(b, q + j * w->in + k * PANEL, XD_F8E4M3, d * PANEL);
             c->k->tile(acc + j, COLS, x, DEEP, b, n, d);
         }
     }
