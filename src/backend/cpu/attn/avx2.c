@@ -1,5 +1,6 @@
 /* avx2.c - attention in AVX2 and FMA; BF16 operands are converted when packed */
 #include <immintrin.h>
+#include <math.h>
 #include <string.h>
 
 #include "backend/cpu/attn/attn.h"
@@ -55,17 +56,28 @@ static inline vf v_exp2(vf x)
     return _mm256_and_ps(live, _mm256_castsi256_ps(r));
 }
 
+static inline void put_probs(float *to, vf x, vf y)
+{
+    v_store(to, x);
+    v_store(to + LANES, y);
+}
+
 #include "backend/cpu/attn/tile.h"
 
-TILE(score1, 6, 1, lda_)
-TILE(score2, 6, 2, lda_)
-TILE(sum1, 12, 1, XD_ATTN_LDS)
-TILE(sum2, 6, 2, XD_ATTN_LDS)
-TILE(sum3, 4, 3, XD_ATTN_LDS)
+SCORE_TILE(score1, 6, 1)
+SCORE_TILE(score2, 6, 2)
+SUM_TILE(sum1, 12, 1)
+SUM_TILE(sum2, 6, 2)
+SUM_TILE(sum3, 4, 3)
+SOFT_TILE(soft1, 8, 1, 1)
+SOFT_TILE(soft2, 4, 2, 2)
+SOFT_TILE(soft3, 3, 3, 2)
 
-static tile_fn *const SCORE_TILES[] = { 0, score1, score2 };
-static tile_fn *const SUM_TILES[] = { 0, sum1, sum2, sum3 };
-static const int64_t  SUM_ROWS[] = { 0, 12, 6, 4 };
+static score_fn *const SCORE_TILES[] = { 0, score1, score2 };
+static sum_fn *const   SUM_TILES[] = { 0, sum1, sum2, sum3 };
+static const int64_t   SUM_ROWS[] = { 0, 12, 6, 4 };
+static soft_fn *const  SOFT_TILES[] = { 0, soft1, soft2, soft3 };
+static const int64_t   SOFT_ROWS[] = { 0, 8, 4, 3 };
 
 static inline int64_t sum_width(int64_t left)
 {
@@ -76,6 +88,12 @@ static inline __m256i first_lanes(int64_t n)
 {
     const __m256i at = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n > 8 ? 8 : (int)n), at);
+}
+
+/* The first n lanes of x, -infinity in the others. */
+static inline vf v_keep(vf x, int64_t n)
+{
+    return _mm256_blendv_ps(v_set(-INFINITY), x, _mm256_castsi256_ps(first_lanes(n)));
 }
 
 static inline vu get_units(const char *row, xd_dtype type, int64_t u, int64_t D)
@@ -119,11 +137,6 @@ static inline void transpose(vu v[8])
     }
     for (int i = 0; i < 8; i++)
         v[i] = t[i];
-}
-
-static inline void put_probs(float *row, int64_t j, vf x)
-{
-    _mm256_storeu_ps(row + j, x);
 }
 
 static inline void put_out(char *to, xd_dtype type, vf x, int64_t n)

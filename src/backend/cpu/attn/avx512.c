@@ -15,6 +15,12 @@ static inline vu   v_no_units(void) { return _mm512_setzero_ps(); }
 static inline vu   v_spread(const unit *p) { return _mm512_set1_ps(*p); }
 static inline vf   v_dot(vf acc, vu x, vu y) { return _mm512_fmadd_ps(x, y, acc); }
 
+static inline void put_probs(float *to, vf x, vf y)
+{
+    v_store(to, x);
+    v_store(to + LANES, y);
+}
+
 #include "backend/cpu/attn/tile.h"
 
 WIDE_TILES
@@ -39,11 +45,6 @@ static inline void transpose(vu v[16])
     transpose_bits(r);
     for (int i = 0; i < 16; i++)
         v[i] = _mm512_castsi512_ps(r[i]);
-}
-
-static inline void put_probs(float *row, int64_t j, vf x)
-{
-    _mm512_storeu_ps(row + j, x);
 }
 
 #include "backend/cpu/attn/flash.h"

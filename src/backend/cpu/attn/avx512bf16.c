@@ -33,22 +33,23 @@ static inline vf v_dot(vf acc, vu x, vu y)
     const vf yl = _mm512_castsi512_ps(_mm512_slli_epi32(y, 16));
     return _mm512_fmadd_ps(xl, yl, _mm512_fmadd_ps(xh, yh, acc));
 }
-
-static inline __m256i brains(vf x)
-{
-    return _mm512_cvtepi32_epi16(brain_bits(x));
-}
 #else
 static inline vf v_dot(vf acc, vu x, vu y)
 {
     return _mm512_dpbf16_ps(acc, (__m512bh)x, (__m512bh)y);
 }
-
-static inline __m256i brains(vf x)
-{
-    return (__m256i)_mm512_cvtneps_pbh(x);
-}
 #endif
+
+/* In place: 32 halves go where the first half of the 32 floats just read was. */
+static inline void put_probs(float *to, vf x, vf y)
+{
+#ifdef XD_EMULATE_BF16DOT
+    _mm256_storeu_si256((__m256i *)(void *)to, brains(x));
+    _mm256_storeu_si256((__m256i *)(void *)(to + 8), brains(y));
+#else
+    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(y, x));
+#endif
+}
 
 #include "backend/cpu/attn/tile.h"
 
@@ -57,8 +58,10 @@ WIDE_TILES
 static inline vu get_units(const char *row, xd_dtype type, int64_t u, int64_t D)
 {
     const int64_t   left = D - 2 * u;
-    const __mmask32 m = left >= 32 ? 0xffffffffu : left <= 0 ? 0 : (1u << left) - 1;
+    const __mmask32 m = left <= 0 ? 0 : (1u << left) - 1;
     (void)type;
+    if (left >= 32)
+        return _mm512_loadu_si512(row + 4 * u);
     return _mm512_maskz_loadu_epi16(m, (const uint16_t *)(const void *)row + 2 * u);
 }
 
@@ -73,12 +76,6 @@ static inline vu get_values(const char *row, const char *next, xd_dtype type, in
 static inline void transpose(vu v[16])
 {
     transpose_bits(v);
-}
-
-/* In place: 16 halves go where at most the first half of the 16 floats just read was. */
-static inline void put_probs(float *row, int64_t j, vf x)
-{
-    _mm256_storeu_si256((__m256i *)(void *)(row + j / 2), brains(x));
 }
 
 #include "backend/cpu/attn/flash.h"

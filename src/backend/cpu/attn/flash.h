@@ -10,15 +10,17 @@
  *   unit, vf, vu       a packed element, a vector of floats, a vector of units
  *   v_zero v_set v_load v_store v_add v_mul v_max v_fma v_exp2 v_hmax v_hadd
  *   v_first(x)         its first float
+ *   v_keep(x, n)       its first n floats, -infinity behind them
  *   v_units(p) v_put_units(p, x) v_no_units()          vectors of units
  *   v_spread(p) v_dot(acc, x, y)                       of the products
  *   get_units(row, type, u, D)   LANES units of a row from unit u on, zeros from D elements on
  *   get_values(r0, r1, type, c, D)       LANES columns of a value row (or two, interleaved)
  *   transpose(v[LANES])          the LANES x LANES units of v
- *   put_probs(row, j, x)         LANES probabilities from j on, as units of the row
+ *   put_probs(to, x, y)          2 LANES probabilities as units
  *   put_out(p, type, x, n)       the first n floats of x, converted
  *   QROWS, SCORE_TILES[], SCORE_WIDTH    score tiles by width in vectors, all QROWS tall
  *   SUM_TILES[], SUM_ROWS[], sum_width(left)   tiles of the value product and which to take
+ *   SOFT_TILES[], SOFT_ROWS[]    those that turn other rows' scores into probabilities meanwhile
  * and wraps flash_scratch and flash_attn under its own names. */
 #ifndef XD_BACKEND_CPU_ATTN_FLASH_H
 #define XD_BACKEND_CPU_ATTN_FLASH_H
@@ -32,6 +34,8 @@
 enum {
     LDS = XD_ATTN_LDS,
     KCHUNK = 160,               /* units of a score product at a time: its panel stays in L1   */
+    LINE = 64,                  /* bytes that a cache loads together                         */
+    LIFT = 8,                   /* powers of two by which scores may grow without a rescale    */
 };
 
 static const float log2e = 1.44269504088896341f;
@@ -45,7 +49,13 @@ typedef struct job {
 
 /* ---- packing ------------------------------------------------------------------------------- */
 
-/* Keys j0 .. of `rows`, `nv` vectors wide, become [unit][key]. */
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Keys j0 .. of `rows`, `nv` vectors wide, become [unit][key]. The last is repeated to fill them,
+ * which changes no largest score. */
 static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, unit *to)
 {
     const xd_attn_plan *p = &w->p;
@@ -54,9 +64,7 @@ static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, un
             vu      v[LANES];
             int64_t left = p->du - u < LANES ? p->du - u : LANES;
             for (int64_t j = 0; j < LANES; j++)
-                v[j] = g * LANES + j < n
-                           ? get_units(rows[g * LANES + j], w->a->q.type, u, p->D)
-                           : v_no_units();
+                v[j] = get_units(rows[smaller(g * LANES + j, n - 1)], w->a->q.type, u, p->D);
             transpose(v);
             for (int64_t k = 0; k < left; k++)
                 v_put_units(to + ((u + k) * nv + g) * LANES, v[k]);
@@ -81,14 +89,29 @@ static unit *packed_block(const job *w, int64_t pair, int64_t kb)
            kb * (p->kunits + p->vunits);
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static int64_t vectors(int64_t n)
 {
     return (n + LANES - 1) / LANES;
+}
+
+static int64_t turns(int64_t n)
+{
+    return (n + 2 * LANES - 1) / (2 * LANES);
+}
+
+/* A row that will be read soon comes into the second cache: the machine itself does not see it
+ * coming, since rows lie far from each other. */
+static inline void fetch(const char *row, size_t bytes)
+{
+    for (size_t c = 0; c < bytes; c += LINE)
+        __builtin_prefetch(row + c, 0, 2);
+    __builtin_prefetch(row + bytes - 1, 0, 2);
+}
+
+static void fetch_rows(const char **rows, int64_t from, int64_t to, size_t bytes)
+{
+    for (int64_t i = from; i < to; i++)
+        fetch(rows[i], bytes);
 }
 
 static void pack_block(const job *w, int64_t pair, int64_t kb)
@@ -98,11 +121,16 @@ static void pack_block(const job *w, int64_t pair, int64_t kb)
     int64_t b = (w->first + pair) / p->Hk, h = (w->first + pair) % p->Hk;
     int64_t j0 = kb * p->keys, n = smaller(xd_attn_len(w->a, b, p->m) - j0, p->keys);
     unit   *to = packed_block(w, pair, kb);
+    size_t  bytes = (size_t)p->D * xd_dtype_size(w->a->q.type);
     if (n <= 0)
         return;
     xd_attn_rows(w->a, b, h, j0, n, k, v);
-    for (int64_t j = 0; j < n; j += SCORE_WIDTH * LANES)
+    fetch_rows(k, 0, smaller(n, SCORE_WIDTH * LANES), bytes);
+    for (int64_t j = 0, next = SCORE_WIDTH * LANES; j < n; j = next, next += SCORE_WIDTH * LANES) {
+        fetch_rows(k, smaller(n, next), smaller(n, next + SCORE_WIDTH * LANES), bytes);
+        fetch_rows(v, j, smaller(n, next), bytes);
         pack_keys(w, k + j, n - j, smaller(vectors(n - j), SCORE_WIDTH), to + j * p->du);
+    }
     to += p->kunits;
     for (int64_t c = 0, nv; c < p->dp; c += nv * LANES) {
         nv = sum_width((p->dp - c) / LANES);
@@ -126,22 +154,46 @@ typedef struct block {
     unit   *q;                  /* [n][ldq]                                                   */
     float  *s;                  /* [n][LDS] scores, then probabilities                        */
     float  *o;                  /* [n][dp] sums of values                                     */
-    float  *top, *l;            /* [n] largest score so far, in powers of two; sum            */
+    float  *most;               /* [n][LANES] largest scores of this key block                */
+    float  *sum;                /* [n][LANES] sums of probabilities                           */
+    float  *top, *low;          /* [n] what probabilities are relative to, in powers of two;
+                                 * its negative, or 0 for -infinity                           */
     int     begun;              /* o holds sums of earlier key blocks                         */
 } block;
 
+/* The address of row i of the block. */
+static char *row_of_block(const block *k, const xd_tensor *t, int64_t i, size_t size)
+{
+    return (char *)t->p + (k->b * t->s[0] + (k->i0 + i) * t->s[1] + k->h * t->s[2]) * (int64_t)size;
+}
+
+/* The queries of the next block, which is most often this head's, and where this one's output goes. */
+static void foresee(const job *w, const block *k)
+{
+    const xd_tensor *q = &w->a->q, *o = &w->a->out;
+    size_t           qs = xd_dtype_size(q->type), os = xd_dtype_size(o->type);
+    int64_t          next = k->i0 + w->p.rows, rows = smaller(w->p.rows, w->p.n - next);
+    for (int64_t i = 0; i < rows; i++)
+        fetch(row_of_block(k, q, w->p.rows + i, qs), (size_t)w->p.D * qs);
+    for (int64_t i = 0; i < k->n; i++) {
+        const char *row = row_of_block(k, o, i, os);
+        for (size_t c = 0; c < (size_t)w->p.D * os; c += LINE)
+            __builtin_prefetch(row + c, 1, 2);
+    }
+}
+
 static void load_queries(const job *w, const block *k)
 {
-    const xd_tensor *q = &w->a->q;
-    int64_t          rows = (k->n + QROWS - 1) / QROWS * QROWS;
+    const xd_attn_plan *p = &w->p;
+    const xd_tensor    *q = &w->a->q;
+    size_t              size = xd_dtype_size(q->type);
+    int64_t             rows = (k->n + QROWS - 1) / QROWS * QROWS;
     for (int64_t i = 0; i < k->n; i++) {
-        const char *row = (const char *)q->p + (k->b * q->s[0] + (k->i0 + i) * q->s[1] +
-                                                k->h * q->s[2]) *
-                                                   (int64_t)xd_dtype_size(q->type);
-        for (int64_t u = 0; u < w->p.du; u += LANES)
-            v_put_units(k->q + i * w->p.ldq + u, get_units(row, q->type, u, w->p.D));
+        const char *row = row_of_block(k, q, i, size);
+        for (int64_t u = 0; u < p->du; u += LANES)
+            v_put_units(k->q + i * p->ldq + u, get_units(row, q->type, u, p->D));
     }
-    memset(k->q + k->n * w->p.ldq, 0, (size_t)((rows - k->n) * w->p.ldq) * 4);
+    memset(k->q + k->n * p->ldq, 0, (size_t)((rows - k->n) * p->ldq) * 4);
 }
 
 /* Tiles are taller than the block's last rows: what they read there is zero. */
@@ -151,32 +203,24 @@ static void clear(const block *k)
         memset(k->s + k->n * LDS, 0, (size_t)(12 * LDS) * sizeof(float));
     for (int64_t i = 0; i < k->n; i++) {
         k->top[i] = -INFINITY;
-        k->l[i] = 0;
+        v_store(k->sum + i * LANES, v_zero());
     }
 }
 
 static void scores(const job *w, const block *k, int64_t n, const unit *keys)
 {
     const xd_attn_plan *p = &w->p;
+    float *none = k->most + XD_ATTN_ROWS * LANES;       /* for parts of sums, a few rows behind  */
+    for (int64_t i = 0; i < k->n; i++)
+        v_store(k->most + i * LANES, v_set(-INFINITY));
     for (int64_t j = 0; j < n; j += SCORE_WIDTH * LANES) {
-        int64_t  nv = smaller(vectors(n - j), SCORE_WIDTH);
-        tile_fn *tile = SCORE_TILES[nv];
+        int64_t   nv = smaller(vectors(n - j), SCORE_WIDTH);
+        score_fn *tile = SCORE_TILES[nv];
         for (int64_t u = 0; u < p->du; u += KCHUNK)
             for (int64_t i = 0; i < k->n; i += QROWS)
                 tile(smaller(p->du - u, KCHUNK), k->q + i * p->ldq + u, p->ldq,
-                     keys + j * p->du + u * nv * LANES, k->s + i * LDS + j, LDS, u > 0);
-    }
-}
-
-static void sums(const job *w, const block *k, int64_t n, const unit *values)
-{
-    const xd_attn_plan *p = &w->p;
-    for (int64_t c = 0, nv; c < p->dp; c += nv * LANES) {
-        nv = sum_width((p->dp - c) / LANES);
-        for (int64_t i = 0; i < k->n; i += SUM_ROWS[nv])
-            SUM_TILES[nv](PAIRS ? (n + 1) / 2 : n, (const unit *)(const void *)(k->s + i * LDS),
-                          LDS, values + c * (p->vunits / p->dp), k->o + i * p->dp + c, p->dp,
-                          k->begun);
+                     keys + j * p->du + u * nv * LANES, k->s + i * LDS + j,
+                     u + KCHUNK < p->du ? none : k->most + i * LANES, u > 0);
     }
 }
 
@@ -184,74 +228,43 @@ static void sums(const job *w, const block *k, int64_t n, const unit *values)
 static void scale_and_bias(const job *w, const block *k, int64_t i, int64_t j0, int64_t n)
 {
     const xd_tensor *t = &w->a->bias;
-    const float      c = w->a->scale * log2e;
-    float            row[XD_ATTN_KEYS], *s = k->s + i * LDS;
-    for (int64_t j = 0; j < n; j++)
-        row[j] = 0;
-    if (t->p) {
-        const float *bias = (const float *)t->p + k->h * t->s[0] + (k->i0 + i) * t->s[1];
-        for (int64_t j = 0; j < n; j++)
-            row[j] = bias[(j0 + j) * t->s[2]] * log2e;
+    const float     *bias = t->p ? (const float *)t->p + k->h * t->s[0] + (k->i0 + i) * t->s[1] +
+                                   j0 * t->s[2]
+                                 : NULL;
+    const vf         c = v_set(w->a->scale * log2e), e = v_set(log2e);
+    float           *s = k->s + i * LDS;
+    int64_t          j = 0;
+    for (; bias && t->s[2] == 1 && j + LANES <= n; j += LANES)
+        v_store(s + j, v_fma(v_load(s + j), c, v_mul(v_load(bias + j), e)));
+    for (; !bias && j + LANES <= n; j += LANES)
+        v_store(s + j, v_mul(v_load(s + j), c));
+    for (; j < n; j += LANES) {
+        float   b[LANES] = { 0 };
+        int64_t left = smaller(n - j, LANES);
+        for (int64_t x = 0; bias && x < left; x++)
+            b[x] = bias[(j + x) * t->s[2]];
+        v_store(s + j, v_fma(v_load(s + j), c, v_mul(v_load(b), e)));
     }
-    for (int64_t j = 0; j < n; j++)
-        s[j] = s[j] * c + row[j];
 }
 
-/* Scores outside [lo, hi) of the block's n keys count as -infinity, and so does the padding. */
+/* Scores outside [lo, hi) of the block's n keys count as -infinity, and so does what fills the
+ * last turn of a softening. */
 static void mask(float *s, int64_t lo, int64_t hi, int64_t n)
 {
     for (int64_t j = 0; j < lo; j++)
         s[j] = -INFINITY;
-    for (int64_t j = hi; j < vectors(n) * LANES; j++)
-        s[j] = -INFINITY;
+    for (int64_t j = hi / LANES * LANES; j < turns(n) * 2 * LANES; j += LANES)
+        v_store(s + j, v_keep(v_load(s + j), hi - j));
 }
 
-static void rescale(float *o, int64_t n, float by)
-{
-    const vf f = v_set(by);
-    for (int64_t c = 0; c < n; c += LANES)
-        v_store(o + c, v_mul(f, v_load(o + c)));
-}
-
-static float row_max(const float *s, int64_t n)
+static vf row_max(const float *s, int64_t n)
 {
     vf m0 = v_load(s), m1 = m0;
-    for (int64_t j = LANES; j + LANES < n; j += 2 * LANES) {
+    for (int64_t j = 0; j < turns(n) * 2 * LANES; j += 2 * LANES) {
         m0 = v_max(m0, v_load(s + j));
         m1 = v_max(m1, v_load(s + j + LANES));
     }
-    if (vectors(n) % 2 == 0)
-        m1 = v_max(m1, v_load(s + (vectors(n) - 1) * LANES));
-    return v_hmax(v_max(m0, m1));
-}
-
-/* The row's maximum joins the largest so far; sum and output row follow it. */
-static void lift(const job *w, const block *k, int64_t i, int64_t n, float c)
-{
-    float top = row_max(k->s + i * LDS, n) * c;
-    if (top <= k->top[i])               /* not so when it is not a number                     */
-        return;
-    if (k->top[i] > -INFINITY) {        /* else sums are still zero, or not there              */
-        float by = v_first(v_exp2(v_set(k->top[i] - top)));
-        k->l[i] *= by;
-        rescale(k->o + i * w->p.dp, w->p.dp, by);
-    }
-    k->top[i] = top;
-}
-
-/* The row's scores become 2^(c s - top). Without a maximum all are -infinity, and become 0, or
- * not numbers, which the vector maximum may overlook, and stay so. */
-static void soften(const block *k, int64_t i, int64_t n, float c)
-{
-    float   *s = k->s + i * LDS;
-    const vf vc = v_set(c), vt = v_set(k->top[i] == -INFINITY ? 0 : -k->top[i]);
-    vf       sum = v_zero();
-    for (int64_t j = 0; j < n; j += LANES) {
-        const vf x = v_exp2(v_fma(v_load(s + j), vc, vt));
-        sum = v_add(sum, x);
-        put_probs(s, j, x);
-    }
-    k->l[i] += v_hadd(sum);
+    return v_max(m0, m1);
 }
 
 static void bias_and_mask(const job *w, const block *k, int64_t i, int64_t j0, int64_t n,
@@ -265,46 +278,111 @@ static void bias_and_mask(const job *w, const block *k, int64_t i, int64_t j0, i
     }
     if (scaled)
         scale_and_bias(w, k, i, j0, n);
-    if (lo > 0 || hi < n || n % LANES)
+    if (lo > 0 || hi < n || n % (2 * LANES))
         mask(k->s + i * LDS, lo, hi, n);
+    if (scaled || lo > 0 || hi < n)
+        v_store(k->most + i * LANES, row_max(k->s + i * LDS, n));
 }
 
-/* A few rows at a time, so that the maxima of one do not wait for the exponentials of another,
- * and both find the scores in L1. */
+static void rescale(float *o, int64_t n, float by)
+{
+    const vf f = v_set(by);
+    for (int64_t c = 0; c < n; c += LANES)
+        v_store(o + c, v_mul(f, v_load(o + c)));
+}
+
+/* Probabilities of row i are relative to a score that is its largest, or was when it was set and
+ * is less than LIFT below: sums of 2^LIFT lose nothing, and rows are seldom rescaled. */
+static void lift(const job *w, const block *k, int64_t i, float c)
+{
+    float top = v_hmax(v_load(k->most + i * LANES)) * c;
+    if (top > k->top[i] + (float)LIFT) {        /* not so when it is not a number              */
+        if (k->top[i] > -INFINITY) {    /* else sums are still zero, or not there              */
+            float by = v_first(v_exp2(v_set(k->top[i] - top)));
+            rescale(k->sum + i * LANES, LANES, by);
+            rescale(k->o + i * w->p.dp, w->p.dp, by);
+        }
+        k->top[i] = top;
+    }
+    k->low[i] = k->top[i] == -INFINITY ? 0 : -k->top[i];
+}
+
+/* Rows from i on, `height` of them if there are, to be softened. */
+static softening soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
+{
+    softening s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,
+                    .scale = c, .width = turns(n) * 2 * LANES };
+    int64_t   rows = smaller(k->n - i, height);
+    s.left = rows > 0 ? rows * turns(n) : 0;
+    return s;
+}
+
+static void soften(softening *s)
+{
+    while (s->left > 0)
+        soften_next(s);
+}
+
+/* Scores become 2^(c s - top), and values are added up with them as weights. Without a maximum all
+ * are -infinity, and become 0, or not numbers, which the vector maximum may overlook, and stay so.
+ * While the first columns of some rows are added up the next rows are softened. */
+static void soften_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
+{
+    const xd_attn_plan *p = &w->p;
+    int64_t nv = sum_width(p->dp / LANES), units = PAIRS ? (n + 1) / 2 : n, high = SOFT_ROWS[nv];
+    softening s = soft_rows(k, 0, high, n, c);
+    soften(&s);
+    for (int64_t i = 0; i < k->n; i += high) {
+        s = soft_rows(k, i + high, high, n, c);
+        SOFT_TILES[nv](units, (const unit *)(const void *)(k->s + i * LDS), values, k->o + i * p->dp,
+                       p->dp, k->begun, &s);
+        soften(&s);
+    }
+    for (int64_t col = nv * LANES; col < p->dp; col += nv * LANES) {
+        nv = sum_width((p->dp - col) / LANES);
+        for (int64_t i = 0; i < k->n; i += SUM_ROWS[nv])
+            SUM_TILES[nv](units, (const unit *)(const void *)(k->s + i * LDS),
+                          values + col * (p->vunits / p->dp), k->o + i * p->dp + col, p->dp,
+                          k->begun);
+    }
+}
+
 static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
 {
     int64_t j0 = kb * w->p.keys, n = smaller(k->keys - j0, w->p.keys);
     float   c = w->a->scale * log2e;
     int     scaled = w->a->bias.p || !(c > 0);  /* the maximum is taken after scaling          */
     scores(w, k, n, keys);
-    for (int64_t g = 0; g < k->n; g += QROWS) {
-        int64_t end = smaller(g + QROWS, k->n);
-        for (int64_t i = g; i < end; i++) {
-            bias_and_mask(w, k, i, j0, n, scaled);
-            lift(w, k, i, n, scaled ? 1 : c);
-        }
-        for (int64_t i = g; i < end; i++)
-            soften(k, i, n, scaled ? 1 : c);
+    for (int64_t i = 0; i < k->n; i++) {
+        bias_and_mask(w, k, i, j0, n, scaled);
+        lift(w, k, i, scaled ? 1 : c);
     }
-    sums(w, k, n, keys + w->p.kunits);
+    soften_and_sum(w, k, n, keys + w->p.kunits, scaled ? 1 : c);
     k->begun = 1;
+}
+
+static void put_row(const xd_attn_plan *p, char *row, xd_dtype type, const float *from, float by)
+{
+    const vf      r = v_set(by);
+    const int64_t size = type == XD_F32 ? 4 : 2;
+    int64_t       c = 0;
+    for (; c + LANES <= p->D; c += LANES)
+        put_out(row + c * size, type, v_mul(r, v_load(from + c)), LANES);
+    if (c < p->D)
+        put_out(row + c * size, type, v_mul(r, v_load(from + c)), p->D - c);
 }
 
 static void finish(const job *w, const block *k)
 {
     const xd_tensor *o = &w->a->out, *e = &w->a->lse;
-    int64_t          D = w->p.D;
+    size_t           size = xd_dtype_size(o->type);
+    if (!k->begun)
+        memset(k->o, 0, (size_t)(k->n * w->p.dp) * sizeof *k->o);
     for (int64_t i = 0; i < k->n; i++) {
-        float l = k->l[i];
-        vf    r = v_set(l != 0 ? 1 / l : 0);
-        char *row = (char *)o->p + (k->b * o->s[0] + (k->i0 + i) * o->s[1] + k->h * o->s[2]) *
-                                       (int64_t)xd_dtype_size(o->type);
-        for (int64_t c = 0; c < D; c += LANES)
-            put_out(row + c * (int64_t)xd_dtype_size(o->type), o->type,
-                    k->begun ? v_mul(r, v_load(k->o + i * w->p.dp + c)) : v_zero(),
-                    smaller(D - c, LANES));
+        float l = v_hadd(v_load(k->sum + i * LANES));
+        put_row(&w->p, row_of_block(k, o, i, size), o->type, k->o + i * w->p.dp, l != 0 ? 1 / l : 0);
         if (e->p)
-            ((float *)e->p)[k->b * e->s[0] + (k->i0 + i) * e->s[1] + k->h * e->s[2]] =
+            *(float *)(void *)row_of_block(k, e, i, sizeof(float)) =
                 l != 0 ? (float)(((double)k->top[i] + log2((double)l)) * 0.693147180559945309)
                        : -INFINITY;
     }
@@ -316,14 +394,17 @@ static void attend(const job *w, int64_t item, int thread)
     char   *mine = w->threads + (size_t)thread * p->thread_bytes;
     int64_t pair = item / (p->rep * p->blocks), lo, hi, none;
     block   k = { .q = (unit *)(void *)(mine + p->q), .s = (float *)(void *)(mine + p->s),
-                  .o = (float *)(void *)(mine + p->o), .top = (float *)(void *)(mine + p->ml) };
-    k.l = k.top + XD_ATTN_ROWS;
+                  .o = (float *)(void *)(mine + p->o), .sum = (float *)(void *)(mine + p->ml) };
+    k.most = k.sum + (XD_ATTN_ROWS + 12) * LANES;
+    k.top = k.most + (XD_ATTN_ROWS + 12) * LANES;
+    k.low = k.top + XD_ATTN_ROWS;
     k.b = (w->first + pair) / p->Hk;
     k.h = (w->first + pair) % p->Hk * p->rep + item / p->blocks % p->rep;
     k.i0 = item % p->blocks * p->rows;
     k.n = smaller(p->n - k.i0, p->rows);
     k.keys = xd_attn_len(w->a, k.b, p->m);
     load_queries(w, &k);
+    foresee(w, &k);
     clear(&k);
     xd_attn_range(w->a, k.i0, k.keys, &lo, &none);
     xd_attn_range(w->a, k.i0 + k.n - 1, k.keys, &none, &hi);

@@ -9,8 +9,40 @@
 #ifndef XD_BACKEND_CPU_ATTN_TILE_H
 #define XD_BACKEND_CPU_ATTN_TILE_H
 
-typedef void tile_fn(int64_t kn, const unit *a, int64_t lda, const unit *b, float *c, int64_t ldc,
-                     int add);
+typedef void score_fn(int64_t kn, const unit *a, int64_t lda, const unit *b, float *c, float *top,
+                      int add);
+typedef void sum_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add);
+
+/* Scores of a few rows on their way to probabilities, 2 LANES of them a turn, row by row. */
+typedef struct softening {
+    float       *row;           /* XD_ATTN_LDS floats from row to row                         */
+    const float *low;           /* a row: what is added to its scaled scores                  */
+    float       *sum;           /* a row: LANES floats                                        */
+    float        scale;
+    int64_t      at, width;     /* the next turn's first key; keys of a row, in whole turns   */
+    int64_t      left;          /* turns                                                      */
+} softening;
+
+typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,
+                     softening *s);
+
+static inline void soften_next(softening *s)
+{
+    float   *from = s->row + s->at, *to = s->row + s->at / (1 + PAIRS);
+    const vf c = v_set(s->scale), low = v_set(*s->low);
+    const vf x = v_exp2(v_fma(v_load(from), c, low));
+    const vf y = v_exp2(v_fma(v_load(from + LANES), c, low));
+    v_store(s->sum, v_add(v_load(s->sum), v_add(x, y)));
+    put_probs(to, x, y);
+    s->at += 2 * LANES;
+    if (s->at == s->width) {
+        s->at = 0;
+        s->row += XD_ATTN_LDS;
+        s->low++;
+        s->sum += LANES;
+    }
+    s->left--;
+}
 
 #define TILE_ROWS_2(X) X(0) X(1)
 #define TILE_ROWS_3(X) TILE_ROWS_2(X) X(2)
@@ -19,9 +51,10 @@ typedef void tile_fn(int64_t kn, const unit *a, int64_t lda, const unit *b, floa
 #define TILE_ROWS_8(X) TILE_ROWS_6(X) X(6) X(7)
 #define TILE_ROWS_12(X) TILE_ROWS_8(X) X(8) X(9) X(10) X(11)
 
-#define TILE_ZERO(i)                                                                               \
-    vf c##i##_0 = v_zero(), c##i##_1 = c##i##_0, c##i##_2 = c##i##_0, c##i##_3 = c##i##_0,         \
-       c##i##_4 = c##i##_0;
+#define TILE_FROM(i, j) (NV > (j) && MORE ? v_load(c + (i)*ldc + (j)*LANES) : v_zero())
+#define TILE_BEGIN(i)                                                                              \
+    vf c##i##_0 = TILE_FROM(i, 0), c##i##_1 = TILE_FROM(i, 1), c##i##_2 = TILE_FROM(i, 2),         \
+       c##i##_3 = TILE_FROM(i, 3), c##i##_4 = TILE_FROM(i, 4);
 
 #define TILE_STEP(i)                                                                               \
     {                                                                                              \
@@ -40,7 +73,7 @@ typedef void tile_fn(int64_t kn, const unit *a, int64_t lda, const unit *b, floa
 #define TILE_OUT(i, j)                                                                             \
     if (NV > (j)) {                                                                                \
         float *o = c + (i)*ldc + (j)*LANES;                                                        \
-        v_store(o, add ? v_add(c##i##_##j, v_load(o)) : c##i##_##j);                               \
+        v_store(o, ADD ? v_add(c##i##_##j, v_load(o)) : c##i##_##j);                               \
     }
 #define TILE_STORE(i)                                                                              \
     TILE_OUT(i, 0)                                                                                 \
@@ -49,25 +82,82 @@ typedef void tile_fn(int64_t kn, const unit *a, int64_t lda, const unit *b, floa
     TILE_OUT(i, 3)                                                                                 \
     TILE_OUT(i, 4)
 
-/* LDA is `lda_` for a stride that is known only at run time, or a constant, which saves the
- * address registers that tall tiles do not have. */
-#define TILE(name, MR, NVS, LDA)                                                                   \
-    static void name(int64_t kn, const unit *a, int64_t lda_, const unit *b, float *c,             \
-                     int64_t ldc, int add)                                                         \
+/* The largest of each row's sums joins row i of top, a vector a row. */
+#define TILE_STORE_TOP(i)                                                                          \
     {                                                                                              \
-        enum { NV = NVS };                                                                         \
-        const int64_t lda = (LDA);                                                                 \
-        TILE_ROWS_##MR(TILE_ZERO)                                                                  \
-        (void)lda_;                                                                                \
-        for (int64_t k = 0; k < kn; k++, b += NV * LANES) {                                        \
-            const vu b0 = v_units(b), b1 = NV > 1 ? v_units(b + LANES) : b0;                       \
-            const vu b2 = NV > 2 ? v_units(b + 2 * LANES) : b0;                                    \
-            const vu b3 = NV > 3 ? v_units(b + 3 * LANES) : b0;                                    \
-            const vu b4 = NV > 4 ? v_units(b + 4 * LANES) : b0;                                    \
-            TILE_ROWS_##MR(TILE_STEP)                                                              \
-            (void)b1, (void)b2, (void)b3, (void)b4;                                                \
-        }                                                                                          \
+        vf t = v_max(c##i##_0, v_load(top + (i)*LANES));                                           \
+        if (NV > 1)                                                                                \
+            t = v_max(t, c##i##_1);                                                                \
+        if (NV > 2)                                                                                \
+            t = v_max(t, v_max(c##i##_2, NV > 3 ? c##i##_3 : c##i##_2));                           \
+        v_store(top + (i)*LANES, t);                                                               \
+        TILE_STORE(i)                                                                              \
+    }
+
+#define TILE_UNIT(MR)                                                                              \
+    {                                                                                              \
+        const vu b0 = v_units(b), b1 = NV > 1 ? v_units(b + LANES) : b0;                           \
+        const vu b2 = NV > 2 ? v_units(b + 2 * LANES) : b0;                                        \
+        const vu b3 = NV > 3 ? v_units(b + 3 * LANES) : b0;                                        \
+        const vu b4 = NV > 4 ? v_units(b + 4 * LANES) : b0;                                        \
+        TILE_ROWS_##MR(TILE_STEP)                                                                  \
+        (void)b1, (void)b2, (void)b3, (void)b4;                                                    \
+        k++, b += NV * LANES;                                                                      \
+    }
+
+#define SCORE_TILE(name, MR, NVS)                                                                  \
+    static void name(int64_t kn, const unit *a, int64_t lda, const unit *b, float *c, float *top,  \
+                     int add)                                                                      \
+    {                                                                                              \
+        enum { NV = NVS, ADD = 0 };                                                                         \
+        const int64_t ldc = XD_ATTN_LDS;                                                           \
+        const int     MORE = add;                                                                  \
+        TILE_ROWS_##MR(TILE_BEGIN)                                                                 \
+        for (int64_t k = 0; k < kn;)                                                               \
+            TILE_UNIT(MR)                                                                          \
+        TILE_ROWS_##MR(TILE_STORE_TOP)                                                             \
+    }
+
+/* Sums of values; a row of probabilities begins every XD_ATTN_LDS units, since a constant saves
+ * the address registers that tall tiles do not have. */
+#define SUM_TILE(name, MR, NVS)                                                                    \
+    static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add)     \
+    {                                                                                              \
+        enum { NV = NVS, MORE = 0 };                                                                         \
+        const int64_t lda = XD_ATTN_LDS;                                                           \
+        const int     ADD = add;                                                                   \
+        TILE_ROWS_##MR(TILE_BEGIN)                                                                 \
+        for (int64_t k = 0; k < kn;)                                                               \
+            TILE_UNIT(MR)                                                                          \
         TILE_ROWS_##MR(TILE_STORE)                                                                 \
+    }
+
+/* The same, and between every EVERY units of it one turn of `s`, which keeps the units of the
+ * machine busy that products leave idle. */
+#define SOFT_TILE(name, MR, NVS, EVERY)                                                            \
+    static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,     \
+                     softening *s)                                                                 \
+    {                                                                                              \
+        enum { NV = NVS, MORE = 0 };                                                                         \
+        const int64_t lda = XD_ATTN_LDS;                                                           \
+        const int     ADD = add;                                                                   \
+        int64_t       k = 0;                                                                       \
+        softening     e = *s;                                                                      \
+        TILE_ROWS_##MR(TILE_BEGIN)                                                                 \
+        for (; e.left > 0 && k + (EVERY) <= kn;) {                                                 \
+            soften_next(&e);                                                                       \
+            TILE_UNIT(MR)                                                                          \
+            if ((EVERY) > 1)                                                                       \
+                TILE_UNIT(MR)                                                                      \
+            if ((EVERY) > 2) {                                                                     \
+                TILE_UNIT(MR)                                                                      \
+                TILE_UNIT(MR)                                                                      \
+            }                                                                                      \
+        }                                                                                          \
+        while (k < kn)                                                                             \
+            TILE_UNIT(MR)                                                                          \
+        TILE_ROWS_##MR(TILE_STORE)                                                                 \
+        *s = e;                                                                                    \
     }
 
 #endif

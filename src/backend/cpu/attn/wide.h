@@ -5,6 +5,7 @@
 #define XD_BACKEND_CPU_ATTN_WIDE_H
 
 #include <immintrin.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,21 +27,28 @@ static inline float v_hmax(vf x) { return _mm512_reduce_max_ps(x); }
 static inline float v_hadd(vf x) { return _mm512_reduce_add_ps(x); }
 static inline float v_first(vf x) { return _mm512_cvtss_f32(x); }
 
-/* 2^x for x <= 1; below 2^-100, which no f32 sum that begins at 1 can feel, it is 0, and sums
- * of products never become denormal. Adding 1.5 2^23 rounds to an integer n and leaves n in the
+/* 2^x for x < 100. Where the result is rounded to bf16: a polynomial of what is above the next
+ * integer below, minimax with p(0) = 1 and a relative error of 9e-5; the instruction that scales
+ * makes 2^-inf 0. Otherwise below 2^-100, which no f32 sum that begins at 1 can feel, it is 0, and
+ * sums of products never become denormal: adding 1.5 2^23 rounds to an integer n and leaves n in the
  * low bits, from where a shift brings it to the exponent; the rest, x - n, is a polynomial on
- * [-1/2, 1/2], minimax with p(0) = 1: of degree 5 with a relative error of 9e-8, or, where the
- * result is rounded to bf16, of degree 4 with 3e-6. */
+ * [-1/2, 1/2] of degree 5 with a relative error of 9e-8. */
 static inline vf v_exp2(vf x)
 {
-    const vf        magic = v_set(12582912.0f);
-    const vf        t = v_add(x, magic), f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT);
+    if (PAIRS) {
+        const vf f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+        vf       p = v_fma(v_set(0.0770671974f), f, v_set(0.227644822f));
+        p = v_fma(p, f, v_set(0.695116825f));
+        p = v_fma(p, f, v_set(1.0f));
+        return _mm512_scalef_ps(p, x);
+    }
+    const vf        t = v_add(x, v_set(12582912.0f));
+    const vf        f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT);
     const __mmask16 live = _mm512_cmp_ps_mask(x, v_set(-100.0f), _CMP_NLT_UQ);
-    vf              p = PAIRS ? v_set(0.00958285294f)
-                              : v_fma(v_set(0.00132647273f), f, v_set(0.00967151299f));
-    p = v_fma(p, f, v_set(PAIRS ? 0.0559064262f : 0.0555073358f));
-    p = v_fma(p, f, v_set(PAIRS ? 0.240240991f : 0.240222424f));
-    p = v_fma(p, f, v_set(PAIRS ? 0.693124175f : 0.693147004f));
+    vf              p = v_fma(v_set(0.00132647273f), f, v_set(0.00967151299f));
+    p = v_fma(p, f, v_set(0.0555073358f));
+    p = v_fma(p, f, v_set(0.240222424f));
+    p = v_fma(p, f, v_set(0.693147004f));
     p = v_fma(p, f, v_set(1.0f));
     return _mm512_castsi512_ps(_mm512_maskz_add_epi32(
         live, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
@@ -53,18 +61,32 @@ static inline __mmask16 lanes(int64_t n)
 }
 
 /* The upper halves, rounded to nearest even; what is not a number stays so. */
-static inline __m512i brain_bits(vf x)
+static inline __m256i brains(vf x)
 {
+#if defined(__AVX512BF16__)
+    return (__m256i)_mm512_cvtneps_pbh(x);
+#else
     const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
     const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
     const __m512i   odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), one);
     const __m512i   r = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    return _mm512_srli_epi32(
-        _mm512_mask_mov_epi32(r, nan, _mm512_or_si512(u, _mm512_set1_epi32(0x400000))), 16);
+    const __m512i   q = _mm512_mask_mov_epi32(r, nan,
+                                              _mm512_or_si512(u, _mm512_set1_epi32(0x400000)));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(q, 16));
+#endif
 }
 
+/* The first n lanes of x, -infinity in the others. */
+static inline vf v_keep(vf x, int64_t n)
+{
+    return _mm512_mask_mov_ps(v_set(-INFINITY), lanes(n), x);
+}
+
+/* Whole vectors go without a mask, which costs some machines more than a branch. */
 static inline __m512i brain_row(const char *row, int64_t c, int64_t D)
 {
+    if (D - c >= 16)
+        return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(row + 2 * c)));
     return _mm512_cvtepu16_epi32(
         _mm256_maskz_loadu_epi16(lanes(D - c), (const uint16_t *)(const void *)row + c));
 }
@@ -80,8 +102,12 @@ static inline void put_out(char *to, xd_dtype type, vf x, int64_t n)
 {
     if (type == XD_F32)
         _mm512_mask_storeu_ps(to, lanes(n), x);
+    else if (n >= 16)
+        _mm256_storeu_si256((__m256i *)(void *)to, brains(x));
+    else if (n == 8)
+        _mm_storeu_si128((__m128i *)(void *)to, _mm256_castsi256_si128(brains(x)));
     else
-        _mm256_mask_storeu_epi16(to, lanes(n), _mm512_cvtepi32_epi16(brain_bits(x)));
+        _mm256_mask_storeu_epi16(to, lanes(n), brains(x));
 }
 
 /* 16 x 16 elements of 32 bits: two rounds of unpacking inside 128-bit lanes, two of moving the
@@ -120,17 +146,24 @@ static inline int64_t sum_width(int64_t left)
 }
 
 #define WIDE_TILES                                                                                 \
-    TILE(score1, 6, 1, lda_)                                                                       \
-    TILE(score2, 6, 2, lda_)                                                                       \
-    TILE(score3, 6, 3, lda_)                                                                       \
-    TILE(score4, 6, 4, lda_)                                                                       \
-    TILE(sum1, 12, 1, XD_ATTN_LDS)                                                                 \
-    TILE(sum2, 12, 2, XD_ATTN_LDS)                                                                 \
-    TILE(sum3, 8, 3, XD_ATTN_LDS)                                                                  \
-    TILE(sum4, 6, 4, XD_ATTN_LDS)                                                                  \
-    TILE(sum5, 4, 5, XD_ATTN_LDS)                                                                  \
-    static tile_fn *const SCORE_TILES[] = { 0, score1, score2, score3, score4 };                   \
-    static tile_fn *const SUM_TILES[] = { 0, sum1, sum2, sum3, sum4, sum5 };                       \
-    static const int64_t  SUM_ROWS[] = { 0, 12, 12, 8, 6, 4 };
+    SCORE_TILE(score1, 6, 1)                                                                       \
+    SCORE_TILE(score2, 6, 2)                                                                       \
+    SCORE_TILE(score3, 6, 3)                                                                       \
+    SCORE_TILE(score4, 6, 4)                                                                       \
+    SUM_TILE(sum1, 12, 1)                                                                          \
+    SUM_TILE(sum2, 12, 2)                                                                          \
+    SUM_TILE(sum3, 8, 3)                                                                           \
+    SUM_TILE(sum4, 6, 4)                                                                           \
+    SUM_TILE(sum5, 4, 5)                                                                           \
+    SOFT_TILE(soft1, 12, 1, 1)                                                                     \
+    SOFT_TILE(soft2, 8, 2, 2)                                                                      \
+    SOFT_TILE(soft3, 6, 3, 2)                                                                      \
+    SOFT_TILE(soft4, 4, 4, 4)                                                                      \
+    SOFT_TILE(soft5, 4, 5, 4)                                                                      \
+    static score_fn *const SCORE_TILES[] = { 0, score1, score2, score3, score4 };                  \
+    static sum_fn *const   SUM_TILES[] = { 0, sum1, sum2, sum3, sum4, sum5 };                      \
+    static const int64_t   SUM_ROWS[] = { 0, 12, 12, 8, 6, 4 };                                    \
+    static soft_fn *const  SOFT_TILES[] = { 0, soft1, soft2, soft3, soft4, soft5 };                \
+    static const int64_t   SOFT_ROWS[] = { 0, 12, 8, 6, 4, 4 };
 
 #endif
