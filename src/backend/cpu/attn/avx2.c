@@ -6,10 +6,10 @@
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
-enum { LANES = 8, PAIRS = 0, QROWS = 6, SCORE_WIDTH = 2 };
+enum { LANES = 8, PAIRS = 0, QROWS = 6, SCORE_WIDTH = 2, HALVES = 0 };
 
 typedef float  unit;
-typedef __m256 vf, vu;
+typedef __m256 vf, vu, vh, vuh;
 
 static inline vf v_zero(void) { return _mm256_setzero_ps(); }
 static inline vf v_set(float x) { return _mm256_set1_ps(x); }
@@ -56,6 +56,14 @@ static inline vf v_exp2(vf x)
     return _mm256_and_ps(live, _mm256_castsi256_ps(r));
 }
 
+/* Half a vector takes as long as a whole one: never called. */
+static inline vh v_zero_half(void) { return v_zero(); }
+static inline vh v_load_half(const float *p) { return v_load(p); }
+static inline void v_store_half(float *p, vh x) { v_store(p, x); }
+static inline vh v_add_half(vh x, vh y) { return v_add(x, y); }
+static inline vuh v_units_half(const unit *p) { return v_units(p); }
+static inline vh v_dot_half(vh acc, vu x, vuh y) { return v_dot(acc, x, y); }
+
 static inline void put_probs(float *to, vf x, vf y)
 {
     v_store(to, x);
@@ -66,17 +74,17 @@ static inline void put_probs(float *to, vf x, vf y)
 
 SCORE_TILE(score1, 6, 1)
 SCORE_TILE(score2, 6, 2)
-SUM_TILE(sum1, 12, 1)
-SUM_TILE(sum2, 6, 2)
-SUM_TILE(sum3, 4, 3)
-SOFT_TILE(soft1, 8, 1, 1)
-SOFT_TILE(soft2, 4, 2, 2)
-SOFT_TILE(soft3, 3, 3, 2)
+SUM_TILE(sum1, 12, 1, 0)
+SUM_TILE(sum2, 6, 2, 0)
+SUM_TILE(sum3, 4, 3, 0)
+SOFT_TILE(soft1, 8, 1, 0, 1)
+SOFT_TILE(soft2, 4, 2, 0, 2)
+SOFT_TILE(soft3, 3, 3, 0, 2)
 
 static score_fn *const SCORE_TILES[] = { 0, score1, score2 };
-static sum_fn *const   SUM_TILES[] = { 0, sum1, sum2, sum3 };
+static sum_fn *const   SUM_TILES[1][4] = { { 0, sum1, sum2, sum3 } };
 static const int64_t   SUM_ROWS[] = { 0, 12, 6, 4 };
-static soft_fn *const  SOFT_TILES[] = { 0, soft1, soft2, soft3 };
+static soft_fn *const  SOFT_TILES[1][4] = { { 0, soft1, soft2, soft3 } };
 static const int64_t   SOFT_ROWS[] = { 0, 8, 4, 3 };
 
 static inline int64_t sum_width(int64_t left)

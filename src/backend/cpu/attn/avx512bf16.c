@@ -11,9 +11,11 @@ enum { PAIRS = 1 };
 
 typedef uint32_t unit;          /* element 2u in the low half, 2u + 1 in the high one         */
 typedef __m512i  vu;
+typedef __m256i  vuh;
 
 static inline vu   v_units(const unit *p) { return _mm512_loadu_si512(p); }
 static inline void v_put_units(unit *p, vu x) { _mm512_storeu_si512(p, x); }
+static inline vuh  v_units_half(const unit *p) { return _mm256_loadu_si256((const __m256i *)p); }
 static inline vu   v_no_units(void) { return _mm512_setzero_si512(); }
 
 /* Not through a uint32_t: probabilities lie in memory that was written as float. */
@@ -33,10 +35,21 @@ static inline vf v_dot(vf acc, vu x, vu y)
     const vf yl = _mm512_castsi512_ps(_mm512_slli_epi32(y, 16));
     return _mm512_fmadd_ps(xl, yl, _mm512_fmadd_ps(xh, yh, acc));
 }
+
+static inline vh v_dot_half(vh acc, vu x, vuh y)
+{
+    return _mm512_castps512_ps256(
+        v_dot(_mm512_castps256_ps512(acc), x, _mm512_castsi256_si512(y)));
+}
 #else
 static inline vf v_dot(vf acc, vu x, vu y)
 {
     return _mm512_dpbf16_ps(acc, (__m512bh)x, (__m512bh)y);
+}
+
+static inline vh v_dot_half(vh acc, vu x, vuh y)
+{
+    return _mm256_dpbf16_ps(acc, (__m256bh)_mm512_castsi512_si256(x), (__m256bh)y);
 }
 #endif
 

@@ -19,8 +19,10 @@
  *   put_probs(to, x, y)          2 LANES probabilities as units
  *   put_out(p, type, x, n)       the first n floats of x, converted
  *   QROWS, SCORE_TILES[], SCORE_WIDTH    score tiles by width in vectors, all QROWS tall
- *   SUM_TILES[], SUM_ROWS[], sum_width(left)   tiles of the value product and which to take
- *   SOFT_TILES[], SOFT_ROWS[]    those that turn other rows' scores into probabilities meanwhile
+ *   SUM_TILES[][], SUM_ROWS[], sum_width(left)   tiles of the value product and which to take;
+ *                      [1]: the last vector is half one
+ *   HALVES             1 when half a vector is half the work; vh, vuh and v_.._half are for it
+ *   SOFT_TILES[][], SOFT_ROWS[]  those that turn other rows' scores into probabilities meanwhile
  * and wraps flash_scratch and flash_attn under its own names. */
 #ifndef XD_BACKEND_CPU_ATTN_FLASH_H
 #define XD_BACKEND_CPU_ATTN_FLASH_H
@@ -33,7 +35,7 @@
 
 enum {
     LDS = XD_ATTN_LDS,
-    KCHUNK = 160,               /* units of a score product at a time: its panel stays in L1   */
+    KCHUNK = 128,               /* units of a score product at a time: its panel stays in L1   */
     LINE = 64,                  /* bytes that a cache loads together                         */
     LIFT = 8,                   /* powers of two by which scores may grow without a rescale    */
 };
@@ -197,13 +199,14 @@ static void load_queries(const job *w, const block *k)
 }
 
 /* Tiles are taller than the block's last rows: what they read there is zero. */
-static void clear(const block *k)
+static void clear(const job *w, const block *k)
 {
     if (k->n % 12)
         memset(k->s + k->n * LDS, 0, (size_t)(12 * LDS) * sizeof(float));
     for (int64_t i = 0; i < k->n; i++) {
         k->top[i] = -INFINITY;
         v_store(k->sum + i * LANES, v_zero());
+        v_store(k->o + (i + 1) * w->p.dp - LANES, v_zero());    /* tiles may leave half of it out */
     }
 }
 
@@ -307,6 +310,12 @@ static void lift(const job *w, const block *k, int64_t i, float c)
     k->low[i] = k->top[i] == -INFINITY ? 0 : -k->top[i];
 }
 
+/* Whether the columns from `col` on fill no more than half of the last of nv vectors. */
+static int half_left(int64_t D, int64_t col, int64_t nv)
+{
+    return HALVES && nv > 1 && D - col <= nv * LANES - LANES / 2;
+}
+
 /* Rows from i on, `height` of them if there are, to be softened. */
 static softening soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
 {
@@ -329,21 +338,22 @@ static void soften(softening *s)
 static void soften_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
 {
     const xd_attn_plan *p = &w->p;
-    int64_t nv = sum_width(p->dp / LANES), units = PAIRS ? (n + 1) / 2 : n, high = SOFT_ROWS[nv];
+    int64_t   nv = sum_width(p->dp / LANES), units = PAIRS ? (n + 1) / 2 : n, high = SOFT_ROWS[nv];
+    soft_fn  *tile = SOFT_TILES[half_left(p->D, 0, nv)][nv];
     softening s = soft_rows(k, 0, high, n, c);
     soften(&s);
     for (int64_t i = 0; i < k->n; i += high) {
         s = soft_rows(k, i + high, high, n, c);
-        SOFT_TILES[nv](units, (const unit *)(const void *)(k->s + i * LDS), values, k->o + i * p->dp,
-                       p->dp, k->begun, &s);
+        tile(units, (const unit *)(const void *)(k->s + i * LDS), values, k->o + i * p->dp, p->dp,
+             k->begun, &s);
         soften(&s);
     }
     for (int64_t col = nv * LANES; col < p->dp; col += nv * LANES) {
         nv = sum_width((p->dp - col) / LANES);
+        sum_fn *sum = SUM_TILES[half_left(p->D, col, nv)][nv];
         for (int64_t i = 0; i < k->n; i += SUM_ROWS[nv])
-            SUM_TILES[nv](units, (const unit *)(const void *)(k->s + i * LDS),
-                          values + col * (p->vunits / p->dp), k->o + i * p->dp + col, p->dp,
-                          k->begun);
+            sum(units, (const unit *)(const void *)(k->s + i * LDS),
+                values + col * (p->vunits / p->dp), k->o + i * p->dp + col, p->dp, k->begun);
     }
 }
 
@@ -405,7 +415,7 @@ static void attend(const job *w, int64_t item, int thread)
     k.keys = xd_attn_len(w->a, k.b, p->m);
     load_queries(w, &k);
     foresee(w, &k);
-    clear(&k);
+    clear(w, &k);
     xd_attn_range(w->a, k.i0, k.keys, &lo, &none);
     xd_attn_range(w->a, k.i0 + k.n - 1, k.keys, &none, &hi);
     for (int64_t kb = lo / p->keys; kb * p->keys < hi; kb++)

@@ -1,6 +1,6 @@
 /* tile.h - register tiles of the attention products, written once for all vector widths.
  *
- *   c[i][j] (+)= sum_k a[i][k] . b[k][j]       i < MR rows, j < NV vectors
+ *   c[i][j] (+)= sum_k a[i][k] . b[k][j]       i < MR rows, j < NV vectors, and half a one if HALF
  *
  * k counts units: floats, or pairs of bf16 whose two products are both added. `a` is row-major
  * with `lda` units from row to row, `b` a packed panel of NV vectors a unit, c floats with ldc
@@ -54,7 +54,8 @@ static inline void soften_next(softening *s)
 #define TILE_FROM(i, j) (NV > (j) && MORE ? v_load(c + (i)*ldc + (j)*LANES) : v_zero())
 #define TILE_BEGIN(i)                                                                              \
     vf c##i##_0 = TILE_FROM(i, 0), c##i##_1 = TILE_FROM(i, 1), c##i##_2 = TILE_FROM(i, 2),         \
-       c##i##_3 = TILE_FROM(i, 3), c##i##_4 = TILE_FROM(i, 4);
+       c##i##_3 = TILE_FROM(i, 3), c##i##_4 = TILE_FROM(i, 4);                                     \
+    vh h##i = v_zero_half();
 
 #define TILE_STEP(i)                                                                               \
     {                                                                                              \
@@ -68,6 +69,8 @@ static inline void soften_next(softening *s)
             c##i##_3 = v_dot(c##i##_3, t, b3);                                                     \
         if (NV > 4)                                                                                \
             c##i##_4 = v_dot(c##i##_4, t, b4);                                                     \
+        if (HALF)                                                                                  \
+            h##i = v_dot_half(h##i, t, bh);                                                        \
     }
 
 #define TILE_OUT(i, j)                                                                             \
@@ -80,7 +83,12 @@ static inline void soften_next(softening *s)
     TILE_OUT(i, 1)                                                                                 \
     TILE_OUT(i, 2)                                                                                 \
     TILE_OUT(i, 3)                                                                                 \
-    TILE_OUT(i, 4)
+    TILE_OUT(i, 4)                                                                                 \
+    if (HALF) {                                                                                    \
+        float *o = c + (i)*ldc + NV * LANES;                                                       \
+        v_store_half(o, ADD ? v_add_half(h##i, v_load_half(o)) : h##i);                            \
+    }                                                                                              \
+    (void)h##i;
 
 /* The largest of each row's sums joins row i of top, a vector a row. */
 #define TILE_STORE_TOP(i)                                                                          \
@@ -100,16 +108,17 @@ static inline void soften_next(softening *s)
         const vu b2 = NV > 2 ? v_units(b + 2 * LANES) : b0;                                        \
         const vu b3 = NV > 3 ? v_units(b + 3 * LANES) : b0;                                        \
         const vu b4 = NV > 4 ? v_units(b + 4 * LANES) : b0;                                        \
+        const vuh bh = v_units_half(HALF ? b + NV * LANES : b);                                    \
         TILE_ROWS_##MR(TILE_STEP)                                                                  \
-        (void)b1, (void)b2, (void)b3, (void)b4;                                                    \
-        k++, b += NV * LANES;                                                                      \
+        (void)b1, (void)b2, (void)b3, (void)b4, (void)bh;                                          \
+        k++, b += (NV + HALF) * LANES;                                                             \
     }
 
 #define SCORE_TILE(name, MR, NVS)                                                                  \
     static void name(int64_t kn, const unit *a, int64_t lda, const unit *b, float *c, float *top,  \
                      int add)                                                                      \
     {                                                                                              \
-        enum { NV = NVS, ADD = 0 };                                                                         \
+        enum { NV = NVS, HALF = 0, ADD = 0 };                                                      \
         const int64_t ldc = XD_ATTN_LDS;                                                           \
         const int     MORE = add;                                                                  \
         TILE_ROWS_##MR(TILE_BEGIN)                                                                 \
@@ -120,10 +129,10 @@ static inline void soften_next(softening *s)
 
 /* Sums of values; a row of probabilities begins every XD_ATTN_LDS units, since a constant saves
  * the address registers that tall tiles do not have. */
-#define SUM_TILE(name, MR, NVS)                                                                    \
+#define SUM_TILE(name, MR, NVS, HALFS)                                                             \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add)     \
     {                                                                                              \
-        enum { NV = NVS, MORE = 0 };                                                                         \
+        enum { NV = NVS, HALF = HALFS, MORE = 0 };                                                 \
         const int64_t lda = XD_ATTN_LDS;                                                           \
         const int     ADD = add;                                                                   \
         TILE_ROWS_##MR(TILE_BEGIN)                                                                 \
@@ -134,11 +143,11 @@ static inline void soften_next(softening *s)
 
 /* The same, and between every EVERY units of it one turn of `s`, which keeps the units of the
  * machine busy that products leave idle. */
-#define SOFT_TILE(name, MR, NVS, EVERY)                                                            \
+#define SOFT_TILE(name, MR, NVS, HALFS, EVERY)                                                     \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,     \
                      softening *s)                                                                 \
     {                                                                                              \
-        enum { NV = NVS, MORE = 0 };                                                                         \
+        enum { NV = NVS, HALF = HALFS, MORE = 0 };                                                 \
         const int64_t lda = XD_ATTN_LDS;                                                           \
         const int     ADD = add;                                                                   \
         int64_t       k = 0;                                                                       \

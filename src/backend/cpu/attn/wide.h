@@ -11,9 +11,10 @@
 
 #include "tensor/tensor.h"
 
-enum { LANES = 16, QROWS = 6, SCORE_WIDTH = 4 };
+enum { LANES = 16, QROWS = 6, SCORE_WIDTH = 4, HALVES = 1 };
 
 typedef __m512 vf;
+typedef __m256 vh;
 
 static inline vf v_zero(void) { return _mm512_setzero_ps(); }
 static inline vf v_set(float x) { return _mm512_set1_ps(x); }
@@ -26,6 +27,11 @@ static inline vf v_fma(vf x, vf y, vf z) { return _mm512_fmadd_ps(x, y, z); }
 static inline float v_hmax(vf x) { return _mm512_reduce_max_ps(x); }
 static inline float v_hadd(vf x) { return _mm512_reduce_add_ps(x); }
 static inline float v_first(vf x) { return _mm512_cvtss_f32(x); }
+
+static inline vh v_zero_half(void) { return _mm256_setzero_ps(); }
+static inline vh v_load_half(const float *p) { return _mm256_loadu_ps(p); }
+static inline void v_store_half(float *p, vh x) { _mm256_storeu_ps(p, x); }
+static inline vh v_add_half(vh x, vh y) { return _mm256_add_ps(x, y); }
 
 /* 2^x for x < 100. Where the result is rounded to bf16: a polynomial of what is above the next
  * integer below, minimax with p(0) = 1 and a relative error of 9e-5; the instruction that scales
@@ -150,20 +156,30 @@ static inline int64_t sum_width(int64_t left)
     SCORE_TILE(score2, 6, 2)                                                                       \
     SCORE_TILE(score3, 6, 3)                                                                       \
     SCORE_TILE(score4, 6, 4)                                                                       \
-    SUM_TILE(sum1, 12, 1)                                                                          \
-    SUM_TILE(sum2, 12, 2)                                                                          \
-    SUM_TILE(sum3, 8, 3)                                                                           \
-    SUM_TILE(sum4, 6, 4)                                                                           \
-    SUM_TILE(sum5, 4, 5)                                                                           \
-    SOFT_TILE(soft1, 12, 1, 1)                                                                     \
-    SOFT_TILE(soft2, 8, 2, 2)                                                                      \
-    SOFT_TILE(soft3, 6, 3, 2)                                                                      \
-    SOFT_TILE(soft4, 4, 4, 4)                                                                      \
-    SOFT_TILE(soft5, 4, 5, 4)                                                                      \
+    SUM_TILE(sum1, 12, 1, 0)                                                                       \
+    SUM_TILE(sum2, 12, 2, 0)                                                                       \
+    SUM_TILE(sum3, 8, 3, 0)                                                                        \
+    SUM_TILE(sum4, 6, 4, 0)                                                                        \
+    SUM_TILE(sum5, 4, 5, 0)                                                                        \
+    SUM_TILE(sum2h, 12, 1, 1)                                                                      \
+    SUM_TILE(sum3h, 8, 2, 1)                                                                       \
+    SUM_TILE(sum4h, 6, 3, 1)                                                                       \
+    SUM_TILE(sum5h, 4, 4, 1)                                                                       \
+    SOFT_TILE(soft1, 12, 1, 0, 1)                                                                  \
+    SOFT_TILE(soft2, 8, 2, 0, 2)                                                                   \
+    SOFT_TILE(soft3, 6, 3, 0, 2)                                                                   \
+    SOFT_TILE(soft4, 4, 4, 0, 4)                                                                   \
+    SOFT_TILE(soft5, 4, 5, 0, 4)                                                                   \
+    SOFT_TILE(soft2h, 8, 1, 1, 2)                                                                  \
+    SOFT_TILE(soft3h, 6, 2, 1, 2)                                                                  \
+    SOFT_TILE(soft4h, 4, 3, 1, 4)                                                                  \
+    SOFT_TILE(soft5h, 4, 4, 1, 4)                                                                  \
     static score_fn *const SCORE_TILES[] = { 0, score1, score2, score3, score4 };                  \
-    static sum_fn *const   SUM_TILES[] = { 0, sum1, sum2, sum3, sum4, sum5 };                      \
+    static sum_fn *const   SUM_TILES[2][6] = { { 0, sum1, sum2, sum3, sum4, sum5 },                \
+                                               { 0, sum1, sum2h, sum3h, sum4h, sum5h } };          \
     static const int64_t   SUM_ROWS[] = { 0, 12, 12, 8, 6, 4 };                                    \
-    static soft_fn *const  SOFT_TILES[] = { 0, soft1, soft2, soft3, soft4, soft5 };                \
+    static soft_fn *const  SOFT_TILES[2][6] = { { 0, soft1, soft2, soft3, soft4, soft5 },          \
+                                                { 0, soft1, soft2h, soft3h, soft4h, soft5h } };    \
     static const int64_t   SOFT_ROWS[] = { 0, 12, 8, 6, 4, 4 };
 
 #endif
