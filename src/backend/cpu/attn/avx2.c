@@ -60,6 +60,7 @@ static inline vf v_exp2(vf x)
 static inline vh v_zero_half(void) { return v_zero(); }
 static inline vh v_load_half(const float *p) { return v_load(p); }
 static inline void v_store_half(float *p, vh x) { v_store(p, x); }
+static inline vf v_wide(vh x) { return x; }
 static inline vh v_add_half(vh x, vh y) { return v_add(x, y); }
 static inline vuh v_units_half(const unit *p) { return v_units(p); }
 static inline vh v_dot_half(vh acc, vu x, vuh y) { return v_dot(acc, x, y); }
@@ -72,8 +73,8 @@ static inline void put_probs(float *to, vf x, vf y)
 
 #include "backend/cpu/attn/tile.h"
 
-SCORE_TILE(score1, 6, 1)
-SCORE_TILE(score2, 6, 2)
+SCORE_TILE(score1, 6, 1, 0)
+SCORE_TILE(score2, 6, 2, 0)
 SUM_TILE(sum1, 12, 1, 0)
 SUM_TILE(sum2, 6, 2, 0)
 SUM_TILE(sum3, 4, 3, 0)
@@ -81,7 +82,7 @@ SOFT_TILE(soft1, 8, 1, 0, 1)
 SOFT_TILE(soft2, 4, 2, 0, 2)
 SOFT_TILE(soft3, 3, 3, 0, 2)
 
-static score_fn *const SCORE_TILES[] = { 0, score1, score2 };
+static score_fn *const SCORE_TILES[1][3] = { { 0, score1, score2 } };
 static sum_fn *const   SUM_TILES[1][4] = { { 0, sum1, sum2, sum3 } };
 static const int64_t   SUM_ROWS[] = { 0, 12, 6, 4 };
 static soft_fn *const  SOFT_TILES[1][4] = { { 0, soft1, soft2, soft3 } };

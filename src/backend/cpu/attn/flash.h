@@ -18,7 +18,7 @@
  *   transpose(v[LANES])          the LANES x LANES units of v
  *   put_probs(to, x, y)          2 LANES probabilities as units
  *   put_out(p, type, x, n)       the first n floats of x, converted
- *   QROWS, SCORE_TILES[], SCORE_WIDTH    score tiles by width in vectors, all QROWS tall
+ *   QROWS, SCORE_TILES[][], SCORE_WIDTH    score tiles by width in vectors, all QROWS tall
  *   SUM_TILES[][], SUM_ROWS[], sum_width(left)   tiles of the value product and which to take;
  *                      [1]: the last vector is half one
  *   HALVES             1 when half a vector is half the work; vh, vuh and v_.._half are for it
@@ -210,6 +210,12 @@ static void clear(const job *w, const block *k)
     }
 }
 
+/* Whether what is left of n from `at` on fills no more than half of the last of nv vectors. */
+static int half_left(int64_t n, int64_t at, int64_t nv)
+{
+    return HALVES && nv > 1 && n - at <= nv * LANES - LANES / 2;
+}
+
 static void scores(const job *w, const block *k, int64_t n, const unit *keys)
 {
     const xd_attn_plan *p = &w->p;
@@ -218,7 +224,7 @@ static void scores(const job *w, const block *k, int64_t n, const unit *keys)
         v_store(k->most + i * LANES, v_set(-INFINITY));
     for (int64_t j = 0; j < n; j += SCORE_WIDTH * LANES) {
         int64_t   nv = smaller(vectors(n - j), SCORE_WIDTH);
-        score_fn *tile = SCORE_TILES[nv];
+        score_fn *tile = SCORE_TILES[half_left(n, j, nv)][nv];
         for (int64_t u = 0; u < p->du; u += KCHUNK)
             for (int64_t i = 0; i < k->n; i += QROWS)
                 tile(smaller(p->du - u, KCHUNK), k->q + i * p->ldq + u, p->ldq,
@@ -308,12 +314,6 @@ static void lift(const job *w, const block *k, int64_t i, float c)
         k->top[i] = top;
     }
     k->low[i] = k->top[i] == -INFINITY ? 0 : -k->top[i];
-}
-
-/* Whether the columns from `col` on fill no more than half of the last of nv vectors. */
-static int half_left(int64_t D, int64_t col, int64_t nv)
-{
-    return HALVES && nv > 1 && D - col <= nv * LANES - LANES / 2;
 }
 
 /* Rows from i on, `height` of them if there are, to be softened. */

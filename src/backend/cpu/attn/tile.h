@@ -98,6 +98,8 @@ static inline void soften_next(softening *s)
             t = v_max(t, c##i##_1);                                                                \
         if (NV > 2)                                                                                \
             t = v_max(t, v_max(c##i##_2, NV > 3 ? c##i##_3 : c##i##_2));                           \
+        if (HALF)                                                                                  \
+            t = v_max(t, v_wide(h##i));                                                            \
         v_store(top + (i)*LANES, t);                                                               \
         TILE_STORE(i)                                                                              \
     }
@@ -114,11 +116,11 @@ static inline void soften_next(softening *s)
         k++, b += (NV + HALF) * LANES;                                                             \
     }
 
-#define SCORE_TILE(name, MR, NVS)                                                                  \
+#define SCORE_TILE(name, MR, NVS, HALFS)                                                           \
     static void name(int64_t kn, const unit *a, int64_t lda, const unit *b, float *c, float *top,  \
                      int add)                                                                      \
     {                                                                                              \
-        enum { NV = NVS, HALF = 0, ADD = 0 };                                                      \
+        enum { NV = NVS, HALF = HALFS, ADD = 0 };                                                  \
         const int64_t ldc = XD_ATTN_LDS;                                                           \
         const int     MORE = add;                                                                  \
         TILE_ROWS_##MR(TILE_BEGIN)                                                                 \

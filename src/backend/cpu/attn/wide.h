@@ -31,6 +31,7 @@ static inline float v_first(vf x) { return _mm512_cvtss_f32(x); }
 static inline vh v_zero_half(void) { return _mm256_setzero_ps(); }
 static inline vh v_load_half(const float *p) { return _mm256_loadu_ps(p); }
 static inline void v_store_half(float *p, vh x) { _mm256_storeu_ps(p, x); }
+static inline vf v_wide(vh x) { return _mm512_insertf32x8(v_set(-INFINITY), x, 0); }
 static inline vh v_add_half(vh x, vh y) { return _mm256_add_ps(x, y); }
 
 /* 2^x for x < 100. Where the result is rounded to bf16: a polynomial of what is above the next
@@ -152,10 +153,13 @@ static inline int64_t sum_width(int64_t left)
 }
 
 #define WIDE_TILES                                                                                 \
-    SCORE_TILE(score1, 6, 1)                                                                       \
-    SCORE_TILE(score2, 6, 2)                                                                       \
-    SCORE_TILE(score3, 6, 3)                                                                       \
-    SCORE_TILE(score4, 6, 4)                                                                       \
+    SCORE_TILE(score1, 6, 1, 0)                                                                    \
+    SCORE_TILE(score2, 6, 2, 0)                                                                    \
+    SCORE_TILE(score3, 6, 3, 0)                                                                    \
+    SCORE_TILE(score4, 6, 4, 0)                                                                    \
+    SCORE_TILE(score2h, 6, 1, 1)                                                                   \
+    SCORE_TILE(score3h, 6, 2, 1)                                                                   \
+    SCORE_TILE(score4h, 6, 3, 1)                                                                   \
     SUM_TILE(sum1, 12, 1, 0)                                                                       \
     SUM_TILE(sum2, 12, 2, 0)                                                                       \
     SUM_TILE(sum3, 8, 3, 0)                                                                        \
@@ -174,7 +178,8 @@ static inline int64_t sum_width(int64_t left)
     SOFT_TILE(soft3h, 6, 2, 1, 2)                                                                  \
     SOFT_TILE(soft4h, 4, 3, 1, 4)                                                                  \
     SOFT_TILE(soft5h, 4, 4, 1, 4)                                                                  \
-    static score_fn *const SCORE_TILES[] = { 0, score1, score2, score3, score4 };                  \
+    static score_fn *const SCORE_TILES[2][5] = { { 0, score1, score2, score3, score4 },            \
+                                                 { 0, score1, score2h, score3h, score4h } };       \
     static sum_fn *const   SUM_TILES[2][6] = { { 0, sum1, sum2, sum3, sum4, sum5 },                \
                                                { 0, sum1, sum2h, sum3h, sum4h, sum5h } };          \
     static const int64_t   SUM_ROWS[] = { 0, 12, 12, 8, 6, 4 };                                    \
