@@ -1,22 +1,25 @@
 /* attn.c - speed of the attention kernels against what this machine's registers can do.
  *
- *   bench_attn [isa=avx512] [type=f32] [threads=1] [seconds=1] [n=4096 m=4096 H=16 Hk=H D=72 ...]
+ *   bench_attn [--json] [isa=avx512bf16] [type=bf16] [threads=N] [seconds=0.5]
+ *              [n=4096 m=4096 H=16 Hk=H D=72 bias=0]
  *
- * Without n, m, H or D a list of usual shapes is run. A line gives the best of the repetitions in
- * 4 H n m D flops a second, and its share of the peak: multiply-adds (or vdpbf16ps) on registers
- * alone, by the same threads, measured right before and after; the larger of the two. On a
- * machine that others use too, the share of what the processor time that was got could do on
- * average (the last percentage) says more; it is blind to sleeping threads. */
+ * Without n a list of shapes that models have is run, with threads=1 and then as many as there are
+ * cores; without isa= and type= the best instruction set, and bf16 where it has products of bf16.
+ * Calls alternate with bursts of multiply-adds (or vdpbf16ps) on registers alone by the same
+ * threads; a call's share is its 4 H n m D flops a second through the mean rate of the bursts before
+ * and after it. Printed are the median share and what the middle 80 % of calls lie between: the
+ * clock of a shared machine moves, and shares move less than times. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/cpu.h"
 #include "base/clock.h"
 #include "base/par.h"
 #include "base/rng.h"
+
+enum { MOST = 1000, MAXTHREADS = 256 };
 
 typedef struct variant {
     const char *name;
@@ -27,19 +30,26 @@ typedef struct variant {
 } variant;
 
 typedef struct shape {
-    int64_t n, m, H, Hk, D;
+    int64_t     n, m, H, Hk, D, bias;
+    const char *what;
 } shape;
 
 typedef struct peak_job {
     double (*burst)(void);
-    double best[256];           /* of each thread                                             */
+    double rate[MAXTHREADS];
 } peak_job;
 
 static const shape usual[] = {
-    { 1024, 1024, 16, 16, 64 },  { 4096, 4096, 16, 16, 64 },  { 1024, 1024, 16, 16, 72 },
-    { 4096, 4096, 16, 16, 72 },  { 1024, 1024, 24, 24, 128 }, { 4096, 4096, 24, 24, 128 },
-    { 1024, 1024, 16, 16, 88 },  { 1024, 1024, 16, 16, 40 },  { 4096, 300, 16, 16, 72 },
-    { 4096, 77, 16, 16, 64 },    { 512, 512, 64, 64, 64 },    { 4096, 4096, 1, 1, 512 },
+    { 1024, 1024, 16, 16, 64, 0, "itself" },    { 4096, 4096, 8, 8, 64, 0, "itself" },
+    { 17776, 17776, 2, 2, 64, 0, "itself" },    { 1024, 1024, 16, 16, 72, 0, "itself" },
+    { 4096, 4096, 8, 8, 72, 0, "itself" },      { 17776, 17776, 2, 2, 72, 0, "itself" },
+    { 1024, 1024, 16, 16, 88, 0, "itself" },    { 4096, 4096, 8, 8, 88, 0, "itself" },
+    { 1024, 1024, 24, 24, 128, 0, "itself" },   { 4096, 4096, 8, 8, 128, 0, "itself" },
+    { 17776, 17776, 2, 2, 128, 0, "itself" },   { 1024, 120, 16, 16, 72, 0, "text" },
+    { 1024, 226, 16, 16, 72, 0, "text" },       { 1024, 512, 16, 16, 72, 0, "text" },
+    { 4096, 120, 16, 16, 72, 0, "text" },       { 4096, 300, 16, 16, 72, 0, "text" },
+    { 120, 120, 64, 64, 64, 1, "T5" },          { 226, 226, 64, 64, 64, 1, "T5" },
+    { 512, 512, 64, 64, 64, 1, "T5" },          { 4096, 4096, 1, 1, 512, 0, "VAE" },
 };
 
 static variant find(const char *name)
@@ -61,15 +71,24 @@ static variant find(const char *name)
     return (variant){ .name = NULL };
 }
 
+/* The first of the better ones that runs here. */
+static variant best_variant(void)
+{
+    static const char *const order[] = { "avx512bf16", "avx512", "avx2" };
+    for (int i = 0; i < 3; i++) {
+        variant v = find(order[i]);
+        if (v.name && xd_isa_has(v.needs))
+            return v;
+    }
+    return find("c");
+}
+
 static void peak_thread(void *ctx, int64_t begin, int64_t end, int thread)
 {
     peak_job *p = ctx;
-    double    end_s = xd_now_s() + 0.03, *best = &p->best[thread % 256];
     (void)begin, (void)end;
-    while (xd_now_s() < end_s) {
-        double rate = p->burst();
-        *best = rate > *best ? rate : *best;
-    }
+    p->burst();                 /* brings the threads together                                 */
+    p->rate[thread % MAXTHREADS] = p->burst();
 }
 
 static double peak(double (*burst)(void))
@@ -77,8 +96,8 @@ static double peak(double (*burst)(void))
     peak_job p = { .burst = burst };
     double   sum = 0;
     xd_par_for(xd_par_threads(), peak_thread, &p);
-    for (int i = 0; i < 256; i++)
-        sum += p.best[i];
+    for (int i = 0; i < MAXTHREADS; i++)
+        sum += p.rate[i];
     return sum;
 }
 
@@ -102,57 +121,83 @@ static void drop(xd_tensor t)
     xd_mem_put(t.p, xd_bytes(t));
 }
 
-typedef struct times {
-    double wall, cpu;           /* seconds; cpu: all threads together                         */
-} times;
+typedef struct result {
+    int    calls;
+    double seconds[MOST], share[MOST], peak[MOST];
+} result;
 
-static times now(void)
+static int less(const void *x, const void *y)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (times){ xd_now_s(), (double)t.tv_sec + 1e-9 * (double)t.tv_nsec };
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
 }
 
-/* The shortest wall time and the mean processor time. */
-static times best_of(const variant *v, const xd_attn_args *a, void *tmp, double seconds)
+/* The value that `part` of the n sorted values do not exceed. */
+static double quantile(const double *sorted, int n, double part)
 {
+    return sorted[(int)(part * (n - 1) + 0.5)];
+}
+
+static void repeat(const variant *v, const xd_attn_args *a, void *tmp, double seconds, double gflop,
+                   result *r)
+{
+    double (*burst)(void) = a->q.type == XD_BF16 ? v->bf16 : v->f32;
     v->run(a, tmp);
-    times  start = now(), best = { 1e30, 0 };
-    double last = start.wall;
-    int    n = 0;
-    while (n < 3 || last < start.wall + seconds) {
-        v->run(a, tmp);
+    double end = xd_now_s() + seconds, before = peak(burst);
+    for (r->calls = 0; r->calls < MOST && (r->calls < 5 || xd_now_s() < end);) {
         double t = xd_now_s();
-        best.wall = t - last < best.wall ? t - last : best.wall;
-        last = t;
-        n++;
+        v->run(a, tmp);
+        t = xd_now_s() - t;
+        double after = peak(burst), mean = (before + after) / 2;
+        r->seconds[r->calls] = t, r->peak[r->calls] = mean;
+        r->share[r->calls++] = gflop / t / mean;
+        before = after;
     }
-    best.cpu = (now().cpu - start.cpu) / n;
-    return best;
+    qsort(r->seconds, (size_t)r->calls, sizeof(double), less);
+    qsort(r->share, (size_t)r->calls, sizeof(double), less);
+    qsort(r->peak, (size_t)r->calls, sizeof(double), less);
 }
 
-static void run(const variant *v, xd_dtype t, shape s, double seconds)
+static void print(const variant *v, xd_dtype t, shape s, const result *r, double gflop, int json)
 {
-    xd_kv        kv = { fresh(t, s.m, s.Hk, s.D, 2), fresh(t, s.m, s.Hk, s.D, 3) };
-    xd_attn_args a = { .q = fresh(t, s.n, s.H, s.D, 1), .kv = &kv, .nkv = 1, .scale = 0.1f };
+    double half = quantile(r->seconds, r->calls, 0.5), p = quantile(r->peak, r->calls, 0.5);
+    double low = quantile(r->share, r->calls, 0.1), high = quantile(r->share, r->calls, 0.9);
+    const char *how = json ? "{\"isa\":\"%s\",\"type\":\"%s\",\"threads\":%d,\"n\":%lld,\"m\":%lld,"
+                             "\"H\":%lld,\"Hk\":%lld,\"D\":%lld,\"what\":\"%s\",\"calls\":%d,"
+                             "\"ms\":%.4f,\"gflops\":%.1f,\"peak\":%.1f,\"share\":%.4f,"
+                             "\"low\":%.4f,\"high\":%.4f}\n"
+                           : "%-10s %-4s threads %-2d n %-6lld m %-6lld H %-3lld Hk %-3lld D %-4lld "
+                             "%-7s %4d calls %9.3f ms %7.1f of %6.1f GFLOP/s: %5.1f %% "
+                             "(%.1f to %.1f)\n";
+    double gs = gflop / half, unit = json ? 1 : 100;
+    printf(how, v->name, xd_dtype_name(t), xd_par_threads(), (long long)s.n, (long long)s.m,
+           (long long)s.H, (long long)s.Hk, (long long)s.D, s.what, r->calls, half * 1e3, gs, p,
+           unit * quantile(r->share, r->calls, 0.5), unit * low, unit * high);
+    fflush(stdout);
+}
+
+static void run(const variant *v, xd_dtype t, shape s, double seconds, int json)
+{
+    static result r;
+    xd_kv         kv = { fresh(t, s.m, s.Hk, s.D, 2), fresh(t, s.m, s.Hk, s.D, 3) };
+    xd_attn_args  a = { .q = fresh(t, s.n, s.H, s.D, 1), .kv = &kv, .nkv = 1, .scale = 0.1f };
+    int64_t       band = s.n + s.m - 1;         /* the bias of T5: of the distance alone         */
+    float        *bias = s.bias ? calloc((size_t)(s.H * band), sizeof *bias) : NULL;
     a.out = fresh(t, s.n, s.H, s.D, 4);
+    if (bias)
+        a.bias = (xd_tensor){ .p = bias + s.n - 1, .d = { s.H, s.n, s.m, 1, 1 }, .nd = 3,
+                              .s = { band, -1, 1, 0, 0 }, .type = XD_F32 };
     size_t bytes = v->scratch(&a, xd_par_threads());
     void  *tmp = xd_mem_get(bytes);
-    if (!tmp)
+    if (!tmp || (s.bias && !bias))
         exit(1);
-    double (*burst)(void) = t == XD_BF16 ? v->bf16 : v->f32;
-    double p0 = peak(burst);
-    times  best = best_of(v, &a, tmp, seconds);
-    double p1 = peak(burst), gflop = 4e-9 * (double)s.H * (double)s.n * (double)s.m * (double)s.D;
-    p0 = p1 > p0 ? p1 : p0;
-    printf("%-10s %-4s threads %-3d n %-6lld m %-6lld H %-3lld Hk %-3lld D %-4lld %9.2f ms %8.1f "
-           "GFLOP/s %5.1f %% of %.0f, by processor time %5.1f %%, scratch %.1f MB\n",
-           v->name, xd_dtype_name(t), xd_par_threads(), (long long)s.n, (long long)s.m,
-           (long long)s.H, (long long)s.Hk, (long long)s.D, best.wall * 1e3, gflop / best.wall,
-           100 * gflop / best.wall / p0, p0, 100 * gflop / best.cpu * xd_par_threads() / p0,
-           (double)bytes * 1e-6);
-    fflush(stdout);
+    if (bias)
+        xd_noise_philox(bias, 0, s.H * band, 5);
+    double gflop = 4e-9 * (double)s.H * (double)s.n * (double)s.m * (double)s.D;
+    repeat(v, &a, tmp, seconds, gflop, &r);
+    print(v, t, s, &r, gflop, json);
     xd_mem_put(tmp, bytes);
+    free(bias);
     drop(a.q), drop(a.out), drop(kv.k), drop(kv.v);
 }
 
@@ -175,24 +220,32 @@ static int64_t number(int argc, char **argv, const char *key, int64_t otherwise)
 int main(int argc, char **argv)
 {
     const char *isa = given(argc, argv, "isa"), *type = given(argc, argv, "type");
-    variant     v = find(isa ? isa : "avx512");
-    xd_dtype    t = type && strcmp(type, "bf16") == 0 ? XD_BF16 : XD_F32;
     const char *seconds = given(argc, argv, "seconds");
-    double      time = seconds ? strtod(seconds, NULL) : 1;
-    int64_t     n = number(argc, argv, "n", 0);
+    variant     v = isa ? find(isa) : best_variant();
+    xd_dtype    t = v.bf16 == v.f32 ? XD_F32 : XD_BF16;
+    double      time = seconds ? strtod(seconds, NULL) : 0.5;
+    int64_t     n = number(argc, argv, "n", 0), threads = number(argc, argv, "threads", 0);
     shape       s = { .n = n, .m = number(argc, argv, "m", n), .D = number(argc, argv, "D", 64) };
+    int         json = 0, most = (int)(threads ? threads : xd_par_cores());
     s.H = number(argc, argv, "H", 16);
     s.Hk = number(argc, argv, "Hk", s.H);
+    s.bias = number(argc, argv, "bias", 0);
+    s.what = s.bias ? "bias" : "given";
+    for (int i = 1; i < argc; i++)
+        json |= strcmp(argv[i], "--json") == 0;
     if (!v.name || !xd_isa_has(v.needs)) {
-        printf("skipped: this machine has no %s\n", isa ? isa : "avx512");
+        printf("skipped: this machine has no %s\n", isa);
         return 0;
     }
-    xd_par_set((int)number(argc, argv, "threads", 1));
-    if (n > 0) {
-        run(&v, t, s, time);
-        return 0;
+    if (type)
+        t = strcmp(type, "bf16") == 0 ? XD_BF16 : XD_F32;
+    for (int use = threads ? most : 1;; use = most) {
+        xd_par_set(use);
+        if (n > 0)
+            run(&v, t, s, time, json);
+        for (size_t i = 0; n <= 0 && i < sizeof usual / sizeof *usual; i++)
+            run(&v, t, usual[i], time, json);
+        if (use >= most)
+            return 0;
     }
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-        run(&v, t, usual[i], time);
-    return 0;
 }

@@ -233,27 +233,34 @@ static void scores(const job *w, const block *k, int64_t n, const unit *keys)
     }
 }
 
-/* s = c s + bias log2(e): scores in powers of two. */
-static void scale_and_bias(const job *w, const block *k, int64_t i, int64_t j0, int64_t n)
+/* Scores with their bias, and the largest: s + bias / scale, or what has all of it, c s + bias
+ * log2(e), where dividing is no good. */
+static void add_bias(const job *w, const block *k, int64_t i, int64_t j0, int64_t n, int scaled)
 {
     const xd_tensor *t = &w->a->bias;
     const float     *bias = t->p ? (const float *)t->p + k->h * t->s[0] + (k->i0 + i) * t->s[1] +
                                    j0 * t->s[2]
                                  : NULL;
-    const vf         c = v_set(w->a->scale * log2e), e = v_set(log2e);
+    const vf         e = v_set(scaled ? log2e : 1 / w->a->scale);
+    const vf         c = v_set(scaled ? w->a->scale * log2e : 1);
+    vf               top = v_set(-INFINITY);
     float           *s = k->s + i * LDS;
     int64_t          j = 0;
-    for (; bias && t->s[2] == 1 && j + LANES <= n; j += LANES)
-        v_store(s + j, v_fma(v_load(s + j), c, v_mul(v_load(bias + j), e)));
-    for (; !bias && j + LANES <= n; j += LANES)
-        v_store(s + j, v_mul(v_load(s + j), c));
+    for (; bias && t->s[2] == 1 && !scaled && j + LANES <= n; j += LANES) {
+        const vf x = v_fma(v_load(bias + j), e, v_load(s + j));
+        top = v_max(x, top);
+        v_store(s + j, x);
+    }
     for (; j < n; j += LANES) {
         float   b[LANES] = { 0 };
         int64_t left = smaller(n - j, LANES);
         for (int64_t x = 0; bias && x < left; x++)
             b[x] = bias[(j + x) * t->s[2]];
-        v_store(s + j, v_fma(v_load(s + j), c, v_mul(v_load(b), e)));
+        const vf x = v_fma(v_load(b), e, scaled ? v_mul(v_load(s + j), c) : v_load(s + j));
+        top = v_max(v_keep(x, left), top);
+        v_store(s + j, x);
     }
+    v_store(k->most + i * LANES, top);
 }
 
 /* Scores outside [lo, hi) of the block's n keys count as -infinity, and so does what fills the
@@ -285,11 +292,11 @@ static void bias_and_mask(const job *w, const block *k, int64_t i, int64_t j0, i
         lo = lo < j0 ? 0 : smaller(lo - j0, n);
         hi = hi < j0 ? 0 : smaller(hi - j0, n);
     }
-    if (scaled)
-        scale_and_bias(w, k, i, j0, n);
+    if (scaled || w->a->bias.p)
+        add_bias(w, k, i, j0, n, scaled);
     if (lo > 0 || hi < n || n % (2 * LANES))
         mask(k->s + i * LDS, lo, hi, n);
-    if (scaled || lo > 0 || hi < n)
+    if (lo > 0 || hi < n)
         v_store(k->most + i * LANES, row_max(k->s + i * LDS, n));
 }
 
@@ -361,7 +368,7 @@ static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
 {
     int64_t j0 = kb * w->p.keys, n = smaller(k->keys - j0, w->p.keys);
     float   c = w->a->scale * log2e;
-    int     scaled = w->a->bias.p || !(c > 0);  /* the maximum is taken after scaling          */
+    int     scaled = !(c > 1e-20f);     /* the maximum is taken after scaling                  */
     scores(w, k, n, keys);
     for (int64_t i = 0; i < k->n; i++) {
         bias_and_mask(w, k, i, j0, n, scaled);
