@@ -534,6 +534,34 @@ static void test_large_scores(void **state)
     }
 }
 
+/* Scores that climb from key block to key block, by less and by more than what a row is rescaled
+ * for, and scores that fall. */
+static void test_climbing_scores(void **state)
+{
+    const variant *v = available(state);
+    if (!v)
+        return;
+    for (int t = 0; t < 2; t++) {
+        shape   c = { 1, 26, 1, 1, 16, { 1500 }, t ? XD_BF16 : XD_F32, XD_F32, .scale = 1 };
+        problem p;
+        make(&p, &c);
+        for (int64_t j = 0; j < 1500; j++)
+            put(&p.k, 0, j, 0, 0, (float)j / 100);
+        for (int64_t i = 0; i < c.n; i++)
+            for (int64_t d = 0; d < 16; d++)
+                put(&p.a.q, 0, i, 0, d, d ? 0 : (float)(i - 8) / 4);
+        for (int i = 0; i < 3; i++)
+            free(p.rows[i]);
+        free(p.out), free(p.lse);
+        p.largest = 0;
+        solve(&p);
+        run(v, &p.a, c.out, 0);
+        compare(&p, v, &p.a);
+        end(&p.a);
+        unmake(&p);
+    }
+}
+
 static void test_not_a_number(void **state)
 {
     const variant *v = available(state);
@@ -651,6 +679,7 @@ static const struct {
     { "features", test_features },         { "random", test_random },
     { "bits", test_bits },                 { "some_queries", test_some_queries },
     { "exponential", test_exponential },   { "large_scores", test_large_scores },
+    { "climbing_scores", test_climbing_scores },
     { "not_a_number", test_not_a_number }, { "refused", test_refused },
     { "merge", test_merge },
 };

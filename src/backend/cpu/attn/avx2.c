@@ -22,7 +22,6 @@ static inline vf v_fma(vf x, vf y, vf z) { return _mm256_fmadd_ps(x, y, z); }
 static inline float v_first(vf x) { return _mm256_cvtss_f32(x); }
 static inline vu v_units(const unit *p) { return _mm256_loadu_ps(p); }
 static inline void v_put_units(unit *p, vu x) { _mm256_storeu_ps(p, x); }
-static inline vu v_no_units(void) { return _mm256_setzero_ps(); }
 static inline vu v_spread(const unit *p) { return _mm256_broadcast_ss(p); }
 static inline vf v_dot(vf acc, vu x, vu y) { return _mm256_fmadd_ps(x, y, acc); }
 

@@ -12,7 +12,6 @@ typedef __m256 vuh;
 
 static inline vu   v_units(const unit *p) { return _mm512_loadu_ps(p); }
 static inline void v_put_units(unit *p, vu x) { _mm512_storeu_ps(p, x); }
-static inline vu   v_no_units(void) { return _mm512_setzero_ps(); }
 static inline vu   v_spread(const unit *p) { return _mm512_set1_ps(*p); }
 static inline vf   v_dot(vf acc, vu x, vu y) { return _mm512_fmadd_ps(x, y, acc); }
 

@@ -16,7 +16,6 @@ typedef __m256i  vuh;
 static inline vu   v_units(const unit *p) { return _mm512_loadu_si512(p); }
 static inline void v_put_units(unit *p, vu x) { _mm512_storeu_si512(p, x); }
 static inline vuh  v_units_half(const unit *p) { return _mm256_loadu_si256((const __m256i *)p); }
-static inline vu   v_no_units(void) { return _mm512_setzero_si512(); }
 
 /* Not through a uint32_t: probabilities lie in memory that was written as float. */
 static inline vu v_spread(const unit *p)

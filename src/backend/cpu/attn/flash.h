@@ -11,7 +11,7 @@
  *   v_zero v_set v_load v_store v_add v_mul v_max v_fma v_exp2 v_hmax v_hadd
  *   v_first(x)         its first float
  *   v_keep(x, n)       its first n floats, -infinity behind them
- *   v_units(p) v_put_units(p, x) v_no_units()          vectors of units
+ *   v_units(p) v_put_units(p, x)          vectors of units
  *   v_spread(p) v_dot(acc, x, y)                       of the products
  *   get_units(row, type, u, D)   LANES units of a row from unit u on, zeros from D elements on
  *   get_values(r0, r1, type, c, D)       LANES columns of a value row (or two, interleaved)

@@ -55,7 +55,7 @@ static inline void soften_next(softening *s)
 #define TILE_BEGIN(i)                                                                              \
     vf c##i##_0 = TILE_FROM(i, 0), c##i##_1 = TILE_FROM(i, 1), c##i##_2 = TILE_FROM(i, 2),         \
        c##i##_3 = TILE_FROM(i, 3), c##i##_4 = TILE_FROM(i, 4);                                     \
-    vh h##i = v_zero_half();
+    vh h##i = HALF && MORE ? v_load_half(c + (i)*ldc + NV * LANES) : v_zero_half();
 
 #define TILE_STEP(i)                                                                               \
     {                                                                                              \

@@ -68,18 +68,22 @@ static inline __mmask16 lanes(int64_t n)
 }
 
 /* The upper halves, rounded to nearest even; what is not a number stays so. */
+static inline __m512i brain_bits(vf x)
+{
+    const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
+    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const __m512i   odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), one);
+    const __m512i   r = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    return _mm512_srli_epi32(
+        _mm512_mask_mov_epi32(r, nan, _mm512_or_si512(u, _mm512_set1_epi32(0x400000))), 16);
+}
+
 static inline __m256i brains(vf x)
 {
 #if defined(__AVX512BF16__)
     return (__m256i)_mm512_cvtneps_pbh(x);
 #else
-    const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
-    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    const __m512i   odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), one);
-    const __m512i   r = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    const __m512i   q = _mm512_mask_mov_epi32(r, nan,
-                                              _mm512_or_si512(u, _mm512_set1_epi32(0x400000)));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(q, 16));
+    return _mm512_cvtepi32_epi16(brain_bits(x));
 #endif
 }
 
