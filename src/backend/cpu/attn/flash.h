@@ -2,7 +2,7 @@
  *
  * Dao et al. 2022 (FlashAttention), for a CPU: for a block of queries, scores against a block
  * of keys, their exponentials relative to the largest score so far, and the weighted sum of
- * values, which is rescaled whenever a larger score turns up; so scores never leave the cache.
+ * values, which is rescaled when a much larger score turns up; so scores never leave the cache.
  * All exponentials are powers of two (log2 e is part of the scale).
  *
  * Who includes this file has defined:
@@ -36,7 +36,7 @@
 enum {
     LDS = XD_ATTN_LDS,
     KCHUNK = 128,               /* units of a score product at a time: its panel stays in L1   */
-    LINE = 64,                  /* bytes that a cache loads together                         */
+    LINE = 64,                  /* bytes that a cache loads together                           */
     LIFT = 8,                   /* powers of two by which scores may grow without a rescale    */
 };
 
@@ -107,7 +107,8 @@ static inline void fetch(const char *row, size_t bytes)
 {
     for (size_t c = 0; c < bytes; c += LINE)
         __builtin_prefetch(row + c, 0, 2);
-    __builtin_prefetch(row + bytes - 1, 0, 2);
+    if (bytes)
+        __builtin_prefetch(row + bytes - 1, 0, 2);
 }
 
 static void fetch_rows(const char **rows, int64_t from, int64_t to, size_t bytes)

@@ -133,7 +133,7 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, int lanes,
     cut_keys(p);
     p->du = pairs ? ceil_div(p->D, 2) : p->D;
     p->ldq = round_up(p->du, lanes);
-    p->dp = round_up(p->D, lanes);
+    p->dp = round_up(p->D > 0 ? p->D : 1, lanes);
     int64_t keys = smaller(round_up(p->m, lanes), p->keys);
     p->kunits = keys * p->du;
     p->vunits = (pairs ? ceil_div(keys, 2) : keys) * p->dp;
