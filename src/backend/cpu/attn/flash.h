@@ -37,7 +37,7 @@ enum {
     LDS = XD_ATTN_LDS,
     KCHUNK = 128,               /* units of a score product at a time: its panel stays in L1   */
     LINE = 64,                  /* bytes that a cache loads together                           */
-    LIFT = 8,                   /* powers of two by which scores may grow without a rescale    */
+    LIFT = PAIRS ? 8 : 0,       /* powers of two by which scores may grow without a rescale    */
 };
 
 static const float log2e = 1.44269504088896341f;
@@ -235,7 +235,7 @@ static void scores(const job *w, const block *k, int64_t n, const unit *keys)
 }
 
 /* Scores with their bias, and the largest: s + bias / scale, or what has all of it, c s + bias
- * log2(e), where dividing is no good. */
+ * log2(e), where dividing is no good or probabilities stay f32. */
 static void add_bias(const job *w, const block *k, int64_t i, int64_t j0, int64_t n, int scaled)
 {
     const xd_tensor *t = &w->a->bias;
@@ -247,8 +247,9 @@ static void add_bias(const job *w, const block *k, int64_t i, int64_t j0, int64_
     vf               top = v_set(-INFINITY);
     float           *s = k->s + i * LDS;
     int64_t          j = 0;
-    for (; bias && t->s[2] == 1 && !scaled && j + LANES <= n; j += LANES) {
-        const vf x = v_fma(v_load(bias + j), e, v_load(s + j));
+    for (; bias && t->s[2] == 1 && j + LANES <= n; j += LANES) {
+        const vf x = scaled ? v_add(v_mul(v_load(s + j), c), v_mul(v_load(bias + j), e))
+                            : v_fma(v_load(bias + j), e, v_load(s + j));
         top = v_max(x, top);
         v_store(s + j, x);
     }
@@ -257,7 +258,8 @@ static void add_bias(const job *w, const block *k, int64_t i, int64_t j0, int64_
         int64_t left = smaller(n - j, LANES);
         for (int64_t x = 0; bias && x < left; x++)
             b[x] = bias[(j + x) * t->s[2]];
-        const vf x = v_fma(v_load(b), e, scaled ? v_mul(v_load(s + j), c) : v_load(s + j));
+        const vf x = scaled ? v_add(v_mul(v_load(s + j), c), v_mul(v_load(b), e))
+                            : v_fma(v_load(b), e, v_load(s + j));
         top = v_max(v_keep(x, left), top);
         v_store(s + j, x);
     }
@@ -369,7 +371,7 @@ static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
 {
     int64_t j0 = kb * w->p.keys, n = smaller(k->keys - j0, w->p.keys);
     float   c = w->a->scale * log2e;
-    int     scaled = !(c > 1e-20f);     /* the maximum is taken after scaling                  */
+    int     scaled = !(c > 1e-20f) || (w->a->bias.p && !PAIRS); /* before the maximum is taken  */
     scores(w, k, n, keys);
     for (int64_t i = 0; i < k->n; i++) {
         bias_and_mask(w, k, i, j0, n, scaled);

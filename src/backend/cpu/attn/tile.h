@@ -32,7 +32,7 @@ static inline void soften_next(softening *s)
     const vf c = v_set(s->scale), low = v_set(*s->low);
     const vf x = v_exp2(v_fma(v_load(from), c, low));
     const vf y = v_exp2(v_fma(v_load(from + LANES), c, low));
-    v_store(s->sum, v_add(v_load(s->sum), v_add(x, y)));
+    v_store(s->sum, v_add(v_add(v_load(s->sum), x), y));
     put_probs(to, x, y);
     s->at += 2 * LANES;
     if (s->at == s->width) {
