@@ -158,7 +158,8 @@ typedef struct block {
     float  *s;                  /* [n][LDS] scores, then probabilities                        */
     float  *o;                  /* [n][dp] sums of values                                     */
     float  *most;               /* [n][LANES] largest scores of this key block                */
-    float  *sum;                /* [n][LANES] sums of probabilities                           */
+    float  *sum;                /* [n][LANES] sums of this key block's probabilities          */
+    float  *l;                  /* [n] the same of earlier key blocks                         */
     float  *top, *low;          /* [n] what probabilities are relative to, in powers of two;
                                  * its negative, or 0 for -infinity                           */
     int     begun;              /* o holds sums of earlier key blocks                         */
@@ -206,7 +207,7 @@ static void clear(const job *w, const block *k)
         memset(k->s + k->n * LDS, 0, (size_t)(12 * LDS) * sizeof(float));
     for (int64_t i = 0; i < k->n; i++) {
         k->top[i] = -INFINITY;
-        v_store(k->sum + i * LANES, v_zero());
+        k->l[i] = 0;
         v_store(k->o + (i + 1) * w->p.dp - LANES, v_zero());    /* tiles may leave half of it out */
     }
 }
@@ -318,12 +319,13 @@ static void lift(const job *w, const block *k, int64_t i, float c)
     if (top > k->top[i] + (float)LIFT) {        /* not so when it is not a number              */
         if (k->top[i] > -INFINITY) {    /* else sums are still zero, or not there              */
             float by = v_first(v_exp2(v_set(k->top[i] - top)));
-            rescale(k->sum + i * LANES, LANES, by);
+            k->l[i] *= by;
             rescale(k->o + i * w->p.dp, w->p.dp, by);
         }
         k->top[i] = top;
     }
     k->low[i] = k->top[i] == -INFINITY ? 0 : -k->top[i];
+    v_store(k->sum + i * LANES, v_zero());
 }
 
 /* Rows from i on, `height` of them if there are, to be softened. */
@@ -378,6 +380,8 @@ static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
         lift(w, k, i, scaled ? 1 : c);
     }
     soften_and_sum(w, k, n, keys + w->p.kunits, scaled ? 1 : c);
+    for (int64_t i = 0; i < k->n; i++)
+        k->l[i] += v_hadd(v_load(k->sum + i * LANES));
     k->begun = 1;
 }
 
@@ -399,7 +403,7 @@ static void finish(const job *w, const block *k)
     if (!k->begun)
         memset(k->o, 0, (size_t)(k->n * w->p.dp) * sizeof *k->o);
     for (int64_t i = 0; i < k->n; i++) {
-        float l = v_hadd(v_load(k->sum + i * LANES));
+        float l = k->l[i];
         put_row(&w->p, row_of_block(k, o, i, size), o->type, k->o + i * w->p.dp, l != 0 ? 1 / l : 0);
         if (e->p)
             *(float *)(void *)row_of_block(k, e, i, sizeof(float)) =
@@ -418,6 +422,7 @@ static void attend(const job *w, int64_t item, int thread)
     k.most = k.sum + (XD_ATTN_ROWS + 12) * LANES;
     k.top = k.most + (XD_ATTN_ROWS + 12) * LANES;
     k.low = k.top + XD_ATTN_ROWS;
+    k.l = k.low + XD_ATTN_ROWS;
     k.b = (w->first + pair) / p->Hk;
     k.h = (w->first + pair) % p->Hk * p->rep + item / p->blocks % p->rep;
     k.i0 = item % p->blocks * p->rows;

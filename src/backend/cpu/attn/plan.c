@@ -144,7 +144,7 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, int lanes,
     p->s = p->q + aligned(rows * (size_t)p->ldq * 4);
     p->o = p->s + aligned(rows * XD_ATTN_LDS * 4);
     p->ml = p->o + aligned(rows * (size_t)p->dp * 4);
-    p->thread_bytes = p->ml + aligned(rows * 2 * (1 + (size_t)lanes) * 4);
+    p->thread_bytes = p->ml + aligned(rows * (3 + 2 * (size_t)lanes) * 4);
     p->bytes = p->thread_bytes * (size_t)threads + p->pair_bytes * (size_t)p->group;
 }
 
