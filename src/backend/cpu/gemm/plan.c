@@ -6,7 +6,7 @@
 
 enum {
     GROUP_BYTES = 8 << 20,      /* panels that stay in the third cache while rows pass        */
-    BLOCK_BYTES = 432 << 10,    /* of the input, in the second cache beside a chunk           */
+    BLOCK_BYTES = 1200 << 10,   /* of a block's part of the input that a chunk is multiplied with */
     LEAST_ROWS = 24,            /* of a block that is made smaller to have work for all       */
 };
 
@@ -43,11 +43,11 @@ static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 
 void xd_product_cut(xd_product *p, int expands, int threads)
 {
-    int64_t most = BLOCK_BYTES / (4 * p->units);
-    most = expands || most > XD_BLOCK_MANY ? XD_BLOCK_MANY : most < XD_BLOCK_ROWS ? XD_BLOCK_ROWS : most;
     p->M = p->a->out.d[0];
     p->N = p->a->w->out;
     p->deep = chunk(p->units);
+    int64_t most = BLOCK_BYTES / (4 * p->deep);
+    most = expands || most > XD_BLOCK_MANY ? XD_BLOCK_MANY : most < XD_BLOCK_ROWS ? XD_BLOCK_ROWS : most;
     p->panels = xd_panels(p->a->w);
     p->group = GROUP_BYTES / p->panel_bytes;
     p->group = p->group < 1 ? 1 : p->group > p->panels ? p->panels : p->group;
