@@ -94,10 +94,12 @@ typedef struct outcome {
     uint64_t bits;              /* rank 0: a hash of the latents                                */
 } outcome;
 
+/* What tensor parallelism cuts is in int8: scales of whole rows are memory, too. */
 static xd_status open_engine(const plan *p, xd_err *e)
 {
-    xd_open_args a = { .model = model, .dtype = "f32", .threads = 1, .parallel = p->p,
-                       .log = on_log, .log_level = XD_LOG_ERROR };
+    const char  *kept = p->p.tensor_parallel_degree > 1 ? "int8" : NULL;
+    xd_open_args a = { .model = model, .dtype = "f32", .weights_dtype = kept, .text_weights_dtype = kept,
+                       .threads = 1, .parallel = p->p, .log = on_log, .log_level = XD_LOG_ERROR };
     e->rank = -1;
     return xd_open(&engine, &a, e);
 }
