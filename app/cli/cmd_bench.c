@@ -36,6 +36,9 @@ static const xd_option rows[] = {
       "when a step takes seconds)" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "of each rank; default: one for each core this process may use, shared by the ranks" },
+    { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
+      "cpus of a rank: auto, of several ranks on a host each keeps to its share of the cores, unless a launcher or "
+      "OMP_ variables say where; cores, a rank alone as well; none (default: auto)" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the machine's best)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
@@ -64,7 +67,7 @@ static void task_init(task *t)
 {
     int              n;
     const xd_option *plan = xd_parallel_options(&n);
-    *t = (task){ .bench = { .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_WARN } };
+    *t = (task){ .bench = { .bind = "auto", .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_WARN } };
     t->bench.cookie = t;
     t->bench.parallel = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1,
                                        .ring_degree = 1, .pipefusion_parallel_degree = 1,
@@ -79,7 +82,7 @@ static void help(FILE *f)
 {
     static const xd_opt_group groups[] = {
         { "Options", "config random_weights share_layers width height num_frames layers max_sequence_length "
-                     "parts repeats threads dtype weights_dtype text_weights_dtype device json" },
+                     "parts repeats threads bind dtype weights_dtype text_weights_dtype device json" },
         { "Several ranks", NULL },
     };
     task t;

@@ -24,12 +24,14 @@ enum { PING_RANKS = 2, PING_S = 20, NO_LAUNCHER = 125 };
 
 typedef struct own {
     const char *model;
-    int         json, no_ranks, as_rank;
+    int         json, no_ranks, as_rank, nproc;
 } own;
 
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, offsetof(own, model), 0, 0, NULL, "DIR",
       "say whether ranks could share the weights of this model" },
+    { "nproc", XD_OPT_INT, offsetof(own, nproc), 1, 65536, NULL, "N",
+      "say which cpus each of N ranks would be bound to (default: 2)" },
     { "no_ranks", XD_OPT_FLAG, offsetof(own, no_ranks), 0, 0, NULL, NULL,
       "start no ranks to see whether messages pass between them" },
     { "json", XD_OPT_FLAG, offsetof(own, json), 0, 0, NULL, NULL, "print one JSON object" },
@@ -218,7 +220,7 @@ static void help(FILE *f)
 static int examine(const own *o)
 {
     xd_findings f = { 0 };
-    facts       a = { .m.model = o->model };
+    facts       a = { .m.model = o->model, .m.ranks = o->nproc ? o->nproc : PING_RANKS };
     xd_about(on_fact, &a);
     find_build(&f, &a);
     xd_find_host(&f, &a.m);

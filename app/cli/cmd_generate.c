@@ -23,7 +23,8 @@
 #include "cli/stop.h"
 
 typedef struct own {            /* options of the program, not of the request                  */
-    const char  *model, *output, *dtype, *weights_dtype, *text_weights_dtype, *device, *prompt_file, *trace, *plan, *cluster, *balance;
+    const char  *model, *output, *dtype, *weights_dtype, *text_weights_dtype, *device;
+    const char  *prompt_file, *trace, *plan, *cluster, *balance, *bind;
     const char  *transformer, *vae, *clip_l, *clip_g, *t5xxl;  /* weights of components         */
     xd_opt_texts prompts, loras;
     int          threads, nproc, quiet, verbose, json, no_t5;
@@ -61,6 +62,9 @@ static const xd_option own_rows[] = {
       "the same of the T5 text encoder" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "of each rank; default: one for each core this process may use, shared by the ranks" },
+    { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
+      "cpus of a rank: auto, of several ranks on a host each keeps to its share of the cores, unless a launcher or "
+      "OMP_ variables say where; cores, a rank alone as well; none (default: auto)" },
     { "nproc", XD_OPT_INT, AT(nproc), 1, 65536, NULL, "N",
       "ranks to start (default: as many as the degrees need)" },
     { "plan", XD_OPT_TEXT, AT(plan), 0, 0, NULL, "PLAN",
@@ -355,7 +359,7 @@ static xd_open_args open_args(task *t)
                        .vae = o->vae, .clip_l = o->clip_l, .clip_g = o->clip_g, .t5xxl = o->t5xxl,
                        .loras = t->loras.v, .nloras = t->loras.n, .plan = o->plan ? o->plan : "auto",
                        .plan_for = &t->request, .cluster = o->cluster,
-                       .balance = o->balance };
+                       .balance = o->balance, .bind = o->bind ? o->bind : "auto" };
     a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
     return a;
 }
@@ -397,6 +401,7 @@ static xd_status launch(task *t, int ranks, int argc, char **argv, int *code)
     xd_launch    l = { .ranks = ranks, .argc = argc, .argv = argv, .command = "generate" };
     a.log = NULL;
     a.trace = NULL;
+    a.bind = NULL;              /* the ranks would inherit it                                  */
     a.parallel = (xd_parallel){ 0 };
     xd_status st = xd_open(&g, &a, &t->err);
     if (st == XD_OK)
@@ -451,7 +456,7 @@ static void help(FILE *f)
         { "Model and output", "model transformer vae clip_l clip_g t5xxl lora output" },
         { "How to paint", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                           "no_resolution_binning" },
-        { "This machine", "dtype weights_dtype text_weights_dtype threads device enable_tiling enable_slicing" },
+        { "This machine", "dtype weights_dtype text_weights_dtype threads bind device enable_tiling enable_slicing" },
         { "Several ranks", "nproc plan cluster balance ulysses_degree ring_degree pipefusion_parallel_degree "
                            "tensor_parallel_degree data_parallel_degree use_cfg_parallel "
                            "text_tensor_parallel_degree use_parallel_vae num_pipeline_patch warmup_steps "

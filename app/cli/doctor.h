@@ -36,6 +36,7 @@ typedef struct xd_host {
     char        shared_dir[256], hub[1024], type[16];
     double      shared_free;
     const char *model;          /* whose weights are to be shared, or NULL                     */
+    int         ranks;          /* whose cpus are asked for                                    */
 } xd_host;
 void xd_find_host(xd_findings *f, const xd_host *m);
 

@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/cpus.h"
 #include "base/file.h"
 #include "cli/doctor.h"
 
@@ -64,6 +65,51 @@ static void cores(xd_findings *f, const xd_host *m)
     else
         xd_find(f, XD_WELL, "cores", "", "%d of %ld may be used", m->cores, all);
     xd_find(f, XD_WELL, "numa", "", "%d memory node%s", nodes ? nodes : 1, nodes > 1 ? "s" : "");
+}
+
+/* "1 core", "2 cores" */
+static const char *count(int n, const char *what, char text[32])
+{
+    snprintf(text, 32, "%d %s%s", n, what, n == 1 ? "" : "s");
+    return text;
+}
+
+/* Lines of more ranks would say nothing new. */
+enum { LINES = 16 };
+
+/* Not whether generate would bind them: that depends on their threads. */
+static void shares(xd_findings *f, const xd_cpus *c, int ranks)
+{
+    xd_cpuset share;
+    char      text[300], cores[32];
+    if (!xd_cpus_share(c, 0, ranks, &share)) {
+        xd_find(f, XD_WELL, "placement", "", "%d ranks are more than %s: they are not bound", ranks,
+                count(c->cores, "core", cores));
+        return;
+    }
+    for (int r = 0; r < ranks && r < LINES; r++)
+        if (xd_cpus_share(c, r, ranks, &share))
+            xd_find(f, XD_WELL, "placement", "", "rank %d of %d on cpus %s", r, ranks,
+                    xd_cpuset_text(&share, text, sizeof text));
+    if (ranks > LINES)
+        xd_find(f, XD_WELL, "placement", "", "and %d more ranks in the same way", ranks - LINES);
+}
+
+static void topology(xd_findings *f, int ranks)
+{
+    xd_cpuset mask;
+    xd_cpus   c;
+    char      text[5][32];
+    if (!xd_cpuset_mine(&mask) || !xd_cpus_read(&c, NULL, &mask)) {
+        xd_find(f, XD_WARN, "topology", "nothing: ranks are not bound to cores", "the system does not say which cpus "
+                "there are");
+        return;
+    }
+    xd_find(f, XD_WELL, "topology", "", "%s, %s, %s, %s, %s", count(c.sockets, "socket", text[0]),
+            count(c.nodes, "memory node", text[1]), count(c.l3s, "L3 group", text[2]),
+            count(c.cores, "core", text[3]), count(c.n, "hardware thread", text[4]));
+    shares(f, &c, ranks);
+    xd_cpus_free(&c);
 }
 
 static void threads(xd_findings *f, const xd_host *m)
@@ -237,6 +283,7 @@ static void directories(xd_findings *f, const xd_host *m)
 void xd_find_host(xd_findings *f, const xd_host *m)
 {
     cores(f, m);
+    topology(f, m->ranks);
     threads(f, m);
     memory(f, m);
     shared(f, m);

@@ -92,6 +92,11 @@ typedef struct xd_open_args {   /* start with {0}                               
     const char *weights_dtype, *text_weights_dtype;
     const char *device;         /* "cpu"; NULL: the best                                     */
     int         threads;        /* per rank; 0: this rank's share of the cores of its host   */
+    /* "auto": where several ranks share a host and nobody has bound them, each keeps to its share of the cores,
+     * near memory of its own (the calling thread's affinity is set, and what it starts inherits it);
+     * "cores": a rank that is alone too, to as many cores as it has threads; "none", NULL: the system
+     * moves threads about. The binding stays when the engine is closed. */
+    const char *bind;
     xd_parallel parallel;
     int         no_t5;          /* do without the T5 encoder where the model can (SD3)       */
     int         keep;           /* nonzero: text encoders stay loaded between requests       */
@@ -309,6 +314,7 @@ typedef struct xd_bench_args {          /* start with {0}                       
     const char *layers;         /* as in xd_open_args                                        */
     int         max_sequence_length;    /* text tokens; 0: the pipeline's                    */
     int         threads, repeats;       /* 0: all cores; 0: until half a second and 3 times   */
+    const char *bind;           /* as in xd_open_args                                        */
     const char *dtype, *weights_dtype, *text_weights_dtype, *device;    /* as in xd_open_args    */
     const char *parts;          /* NULL: all; else a list of "text step block vae": "step" has
                                    its blocks, too                                           */

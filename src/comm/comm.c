@@ -73,6 +73,18 @@ int xd_comm_share(int *ranks, int *cores)
     return *cores;
 }
 
+int xd_comm_host(int *rank, int *ranks, xd_cpuset *cpus)
+{
+#ifdef XD_WITH_MPI
+    int same = xd_mpi_host(rank, ranks, cpus);
+    if (same >= 0)
+        return same;
+#endif
+    *rank = 0;
+    *ranks = 1;
+    return xd_cpuset_mine(cpus);
+}
+
 void xd_comm_about(xd_fact *fact, void *cookie)
 {
 #ifdef XD_WITH_MPI

@@ -8,6 +8,7 @@
 #ifndef XD_COMM_COMM_H
 #define XD_COMM_COMM_H
 
+#include "base/cpus.h"
 #include "base/err.h"
 #include "tensor/tensor.h"
 
@@ -91,6 +92,10 @@ int       xd_comm_launch_rank(void);
 /* Cores for this rank while a world is open: those it may use, shared fairly with the other ranks
  * of its host; at least 1. `ranks` and `cores` are the host's. */
 int       xd_comm_share(int *ranks, int *cores);
+/* While a world is open: my number among the ranks of my host, how many they are, and the cpus that all of them
+ * together may use. 1: each of them may use all of these; 0: a launcher has given them cpus of their own,
+ * or it is not known. */
+int       xd_comm_host(int *rank, int *ranks, xd_cpuset *cpus);
 /* The MPI library and its version; "MPI: not built in". */
 void      xd_comm_about(xd_fact *fact, void *cookie);
 /* Bytes that `share` may take on this host now, and where: "/dev/shm". Behind them pages are missing

@@ -13,6 +13,7 @@ xd_status xd_comm_mpi(xd_comm **c, xd_err *e);
 int       xd_comm_launch_size(void);
 void      xd_mpi_about(xd_fact *fact, void *cookie);
 int       xd_mpi_share(int *ranks, int *cores); /* of my host; 0: no world is open              */
+int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);  /* xd_comm_host; -1: no world is open */
 
 /* Elements and bytes of a view; 0 for an absent one. */
 int64_t xd_comm_elems(xd_tensor t);

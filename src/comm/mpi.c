@@ -2,7 +2,7 @@
  *
  * Calls that set up groups block; what moves data is mpi_call.c and never does. MPI is started
  * by the first world, unless the program did so, and ended with the last. */
-#define _GNU_SOURCE             /* sched_getaffinity, madvise */
+#define _GNU_SOURCE             /* madvise */
 #include "comm/mpi_job.h"
 
 #include "base/log.h"
@@ -24,7 +24,9 @@ static struct {
     int      worlds;            /* open ones                                                   */
     int      ours;              /* we initialised MPI and end it                               */
     int      crowded;           /* there are more ranks than cores on this host                */
-    int      ranks, cores;      /* on this host                                                */
+    int      rank, ranks, cores;        /* on this host                                        */
+    int      alike;             /* its ranks may use the same cpus                             */
+    xd_cpuset cpus;             /* that all of them together may use                           */
     MPI_Comm control;           /* looked at to let messages progress; nothing is sent on it    */
 } mpi;
 
@@ -202,6 +204,7 @@ static void *mpi_share(xd_comm *c, size_t bytes, int *first)
 {
     xd_group *g = c->priv;
     xd_win   *w = calloc(1, sizeof *w);
+    xd_cpuset nodes;
     MPI_Aint  size = 0;
     void     *base = NULL;
     int       unit = 1, ok;
@@ -224,6 +227,8 @@ static void *mpi_share(xd_comm *c, size_t bytes, int *first)
         return NULL;
     if (*first)
         hide(w, base);
+    if (xd_cpuset_nodes(&mpi.cpus, NULL, &nodes) > 1)   /* all ranks say the same                */
+        xd_interleave(base, bytes, &nodes);
     return all_ok(g, populate(base, bytes, c->rank, c->size)) ? base : NULL;
 }
 
@@ -353,17 +358,20 @@ static xd_status start(xd_err *e)
 static void see_host(MPI_Comm world)
 {
     MPI_Comm  host = MPI_COMM_NULL;
-    cpu_set_t set;
+    xd_cpuset all;
     int       ranks = 1;
-    CPU_ZERO(&set);
     if (MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS)
         return;
     MPI_Comm_size(host, &ranks);
-    int known = sched_getaffinity(0, sizeof set, &set) == 0;
-    MPI_Allreduce(MPI_IN_PLACE, &set, (int)sizeof set, MPI_BYTE, MPI_BOR, host);
+    MPI_Comm_rank(host, &mpi.rank);
+    int known = xd_cpuset_mine(&mpi.cpus);
+    all = mpi.cpus;
+    MPI_Allreduce(MPI_IN_PLACE, &mpi.cpus, (int)sizeof mpi.cpus, MPI_BYTE, MPI_BOR, host);
+    MPI_Allreduce(MPI_IN_PLACE, &all, (int)sizeof all, MPI_BYTE, MPI_BAND, host);
     MPI_Allreduce(MPI_IN_PLACE, &known, 1, MPI_INT, MPI_MIN, host);
+    mpi.alike = known && memcmp(&all, &mpi.cpus, sizeof all) == 0;
     mpi.ranks = ranks;
-    mpi.cores = known ? CPU_COUNT(&set) : xd_par_cores();
+    mpi.cores = known ? xd_cpuset_count(&mpi.cpus) : xd_par_cores();
     mpi.crowded = ranks > mpi.cores;
     MPI_Comm_free(&host);
 }
@@ -386,6 +394,14 @@ int xd_mpi_share(int *ranks, int *cores)
     *ranks = mpi.ranks;
     *cores = mpi.cores;
     return mpi.worlds > 0 && mpi.ranks > 0 && mpi.cores > 0;
+}
+
+int xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus)
+{
+    *rank = mpi.rank;
+    *ranks = mpi.ranks;
+    *cpus = mpi.cpus;
+    return mpi.worlds > 0 && mpi.ranks > 0 ? mpi.alike : -1;
 }
 
 static xd_status first_world(xd_err *e)

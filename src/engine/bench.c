@@ -528,7 +528,7 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
     const xd_bench_args *a = b->a;
     xd_open_args         o = { .model = a->config, .dtype = a->dtype, .device = a->device,
                        .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
-                               .threads = a->threads, .log = a->log, .cookie = a->cookie,
+                               .threads = a->threads, .bind = a->bind, .log = a->log, .cookie = a->cookie,
                                .log_level = a->log_level, .layers = a->layers };
     xd_status s = xd_open_with(&b->g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES), e);
     if (s != XD_OK)

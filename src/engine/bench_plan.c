@@ -379,7 +379,7 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
     xd_err       mine = { .rank = -1 };
     xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
                        .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
-                       .threads = a->threads, .parallel = a->parallel, .log = a->log,
+                       .threads = a->threads, .bind = a->bind, .parallel = a->parallel, .log = a->log,
                        .cookie = a->cookie, .log_level = a->log_level, .layers = a->layers };
     xd_status s = check_parts(a, &mine);
     if (s == XD_OK)

@@ -3,6 +3,7 @@
 #include "engine/balance.h"
 #include "engine/kin.h"
 #include "engine/lora.h"
+#include "engine/place.h"
 #include "engine/ranks.h"
 
 #include <math.h>
@@ -57,6 +58,8 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         return xd_fail(e, XD_EINVAL, "threads is %d; it must be from 1 to 4096", a->threads);
     if (a->balance && strcmp(a->balance, "even") != 0 && strcmp(a->balance, "measured") != 0)
         return xd_fail(e, XD_EINVAL, "balance is \"%s\"; it can be one of: even measured", a->balance);
+    if (xd_place_check(a->bind, e) != XD_OK)
+        return XD_EINVAL;
     xd_engine *g = calloc(1, sizeof *g);
     if (!g)
         return xd_fail(e, XD_ENOMEM, "no memory for an engine");
@@ -68,7 +71,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     xd_err    mine = { .rank = -1 };
     xd_status s = a->trace ? xd_trace_open(&g->trace, a->trace, &mine) : XD_OK;
     if (s == XD_OK)
-        s = xd_ranks_join(g, a->threads, how & XD_ALONE, &mine);
+        s = xd_ranks_join(g, a->threads, a->bind, how & XD_ALONE, &mine);
     if (s == XD_OK)
         s = xd_ranks_open(g, a, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
     s = xd_ranks_judge(g, s, &mine);

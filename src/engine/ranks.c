@@ -7,10 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cpus.h"
 #include "base/log.h"
 #include "base/par.h"
 #include "engine/balance.h"
 #include "engine/choose.h"
+#include "engine/place.h"
 #include "exec/op.h"
 
 /* ---- joining ------------------------------------------------------------------------------ */
@@ -24,6 +26,7 @@ typedef struct card {           /* what else must be the same on all ranks      
     int64_t  balanced;
     char     dtype[16], weights[2][16];         /* of the transformer, of text encoders           */
     uint64_t model, traced;
+    char     cpus[128];         /* may differ; for the log                                       */
 } card;
 
 static xd_status wait_one(xd_comm *c, xd_req r, xd_err *e)
@@ -88,6 +91,12 @@ static xd_status differ_in_weights(int i, const hello *h, const card *c, const c
                    first->weights[text], text ? "text_" : "");
 }
 
+static void say_cpus(const xd_engine *g, const card *c)
+{
+    for (int i = 0; g->all->rank == 0 && i < g->all->size; i++)
+        xd_log(XD_LOG_DEBUG, "rank %d on cpus %.*s", i, (int)sizeof c->cpus, c[i].cpus);
+}
+
 /* All cards must equal rank 0's; the sentence names the first rank that differs. */
 static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
 {
@@ -98,8 +107,12 @@ static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
     for (int k = 0; k < g->model.recipe->ntext; k++)
         if (!mine.weights[1][0] || g->model.text[k].blocks)
             snprintf(mine.weights[1], sizeof mine.weights[1], "%s", xd_types_name(&g->model.text[k], g->type));
+    xd_cpuset cpus;
+    xd_cpuset_text(xd_cpuset_mine(&cpus) ? &cpus : &(xd_cpuset){ { 0 } }, mine.cpus, sizeof mine.cpus);
     xd_status   s = collect(g->all, &mine, sizeof mine, &all, e);
     const card *cards = all;
+    if (s == XD_OK)
+        say_cpus(g, cards);
     for (int i = 1; s == XD_OK && i < g->all->size; i++) {
         if (cards[i].model != cards[0].model)
             s = xd_fail(e, XD_EINVAL, "the model of rank %d on host %s (hash %016llx) is not the "
@@ -165,13 +178,16 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
     return s;
 }
 
-xd_status xd_ranks_join(xd_engine *g, int threads, int alone, xd_err *e)
+xd_status xd_ranks_join(xd_engine *g, int threads, const char *bind, int alone, xd_err *e)
 {
     int       ranks, cores;
     xd_status s = xd_comm_world(&g->all, xd_comm_launched() && !alone ? "mpi" : "self", e);
     if (s != XD_OK)
         return s;
-    int share = xd_comm_share(&ranks, &cores), n = xd_par_set(threads ? threads : share);
+    int share = xd_comm_share(&ranks, &cores), n = threads ? threads : share;
+    if (!alone)
+        xd_place(bind, n);
+    n = xd_par_set(n);
     if (g->all->rank == 0 && !alone && ranks > 1 && (int64_t)ranks * n > cores)
         xd_log(XD_LOG_WARN, "%d ranks of %d thread%s share %d core%s: they take turns", ranks, n,
                n == 1 ? "" : "s", cores, cores == 1 ? "" : "s");

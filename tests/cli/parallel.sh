@@ -57,6 +57,23 @@ plan 1 --tensor_parallel_degree 2
 plan 0 --data_parallel_degree 2
 plan 0 --ulysses_degree 2 --use_parallel_vae
 plan 1 --ulysses_degree 3 --text-tensor-parallel-degree=2
+# Each rank to its cores, or to none: the same picture; ranks that are bound share no cpu.
+quick --ulysses_degree 2 --bind none --threads 1 -o "$T/free.ppm"
+try generate --model "$MODEL" --prompt "a red circle" --num_inference_steps 2 --seed 3 --dtype f32 \
+    --ulysses_degree 2 --bind auto --threads 1 --verbose -o "$T/bound.ppm"
+check "ranks that are bound paint the same" cmp "$T/free.ppm" "$T/bound.ppm"
+if [ "$("$XDIT" doctor --no_ranks --nproc 2 | grep -c '^ok *placement *rank [01] of 2')" != 2 ] ||
+    [ -n "${OMP_PROC_BIND-}${OMP_PLACES-}${GOMP_CPU_AFFINITY-}" ]; then
+    echo "# skipped: ranks are bound where there are two cores and no variable says where threads run"
+else
+    on() { printf '%s\n' "$err" | sed -n "s/^xdit: rank $1 on cpus \([0-9,-]*\)$/\1/p"; }
+    check "and share no cpu" python3 -c '
+import sys
+a, b = ({c for r in t.split(",") for lo, hi in [(r.split("-") * 2)[:2]] for c in range(int(lo), int(hi) + 1)}
+        for t in sys.argv[1:])
+assert a and b and not a & b, (a, b)' "$(on 0)" "$(on 1)"
+fi
+refused "a way to bind that is none" 2 "bind takes auto, cores or none" generate --model "$MODEL" --prompt a --bind all
 # In this machine's own type: in bf16 ring differs from one rank (48 dB) about as much as bf16 does from f32 (47 dB).
 own() { try generate --model "$MODEL" --prompt "a red circle" --num_inference_steps 2 --seed 3 --quiet "$@"; }
 own -o "$T/own.ppm"
