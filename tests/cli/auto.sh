@@ -17,7 +17,7 @@ plan_of() { printf '%s\n' "$err" | sed -n 's/^xdit: plan: \([^(,]*[^(, ]\).*/\1/
 ranks_of() { plan_of | tr -dc '0-9 ' | awk '{ n = 1; for (i = 1; i <= NF; i++) n *= $i; print n }'; }
 check "two ranks say their plan, once" [ "$rc" = 0 -a "$(printf '%s\n' "$err" | grep -c '^xdit: plan: .*, the fastest of 4 on 2 ranks; predicted [0-9.e-]* s$')" = 1 ]
 check "and paint the pixels of one" same
-check "the prediction stands beside the time" said '^xdit: 1 image in .*: [a-z]+ [0-9.]+ \(predicted [0-9.]*\)'
+check "the prediction stands beside the time" said '^xdit: 1 image in .*[a-z]+ [0-9.]+ \(predicted [0-9.]*\)'
 ask --nproc 4 --ulysses_degree 2 -o "$T/x.ppm"
 check "a degree that is given is kept: $(plan_of)" [ "$rc" = 0 -a "$(ranks_of)" = 4 ] && check "ulysses 2" said 'plan: .*ulysses 2'
 check "with the pixels of one" same
