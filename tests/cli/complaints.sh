@@ -98,7 +98,7 @@ mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)" "$1" 2>/dev/null' x "${shards%% *
         small generate --model "$MODEL" --prompt "a red circle" --steps 1 --nproc $n --quiet -o "$T/x.png"
         check "9989150328 bytes: $n ranks paint" whole_png "$T/x.png"
     done
-    small generate --model "$MODEL" --prompt "a red circle" --steps 1 --nproc 2 --quiet -W 8192 -H 8192 \
+    small generate --model "$MODEL" --prompt "a red circle" --steps 1 --nproc 2 --quiet -W 16384 -H 16384 \
         --no_resolution_binning -o "$T/no.png"
     check "9989150328 bytes: what does not fit is refused by a sentence" [ "$rc" = 1 -a ! -e "$T/no.png" ]
     check "9989150328 bytes: that nothing has been loaded for, and has what would" said '^xdit: none of 4 plans of 2 ranks fits into the .* GB of .*; what would fit: .*--width'
