@@ -52,7 +52,8 @@ static struct {
     atomic_int       left;      /* pieces that are not done                                    */
     atomic_int       asleep, waiting;   /* workers behind the bell, the caller for `left`      */
     job              job;
-    int              workers, turns, watched;   /* watched: fork is                            */
+    atomic_int       turns;     /* a server may ask for other threads while workers wait        */
+    int              workers, watched;  /* watched: fork is                                    */
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .turns = TURNS };
 
 static xd_par_omp omp;          /* parallel is NULL: the pool's threads                        */
