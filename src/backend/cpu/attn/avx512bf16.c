@@ -70,11 +70,10 @@ WIDE_TILES
 static inline vu get_units(const char *row, xd_dtype type, int64_t u, int64_t D)
 {
     const int64_t   left = D - 2 * u;
-    const __mmask32 m = left <= 0 ? 0 : (1u << left) - 1;
     (void)type;
     if (left >= 32)
         return _mm512_loadu_si512(row + 4 * u);
-    return _mm512_maskz_loadu_epi16(m, (const uint16_t *)(const void *)row + 2 * u);
+    return _mm512_maskz_loadu_epi16(left <= 0 ? 0 : (1u << left) - 1, (const uint16_t *)(const void *)row + 2 * u);
 }
 
 static inline vu get_values(const char *row, const char *next, xd_dtype type, int64_t c,

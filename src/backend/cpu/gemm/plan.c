@@ -79,7 +79,7 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
         int64_t from = at % pieces * p->per, to = from + p->per < width ? from + p->per : width;
         int64_t n = p->M - r0 < p->rows ? p->M - r0 : p->rows;
         for (int64_t k = from; k < to; k++)
-            c->fn(p, first + k, r0, n, p->tmp + (size_t)thread * p->tmp_bytes);
+            c->fn(p, first + k, r0, n, p->tmp ? p->tmp + (size_t)thread * p->tmp_bytes : NULL);
     }
 }
 
