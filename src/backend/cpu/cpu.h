@@ -87,6 +87,11 @@ void  xd_mem_state(size_t *available, size_t *total);
 size_t    xd_plain_pack_size(xd_weight *w);
 xd_status xd_plain_pack(const xd_weight *w, xd_tensor src);
 void      xd_plain_gemm(const xd_kernels *k, const xd_gemm *a);
+/* Products of an item: rows [r0, r0+n), columns [c0, c0+m) to acc, XD_PLAIN_COLS floats a row. */
+enum { XD_PLAIN_ROWS = 32, XD_PLAIN_COLS = 64 };
+typedef void xd_plain_tile_fn(const void *of, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m);
+/* Every item of a product by `fn`, and the epilogue behind it, on all threads. */
+void      xd_plain_tiles(const xd_kernels *k, const xd_gemm *a, xd_plain_tile_fn *fn, const void *of);
 void      xd_plain_conv(const xd_kernels *k, const xd_conv *a);
 
 /* ---- quant.c: products of quantized weights on any machine ------------------------------------ */

@@ -11,7 +11,7 @@
 
 enum {
     PANEL = 16,
-    ROWS = 32, COLS = 64,       /* a work item: ROWS x COLS sums                              */
+    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,         /* a work item: ROWS x COLS sums         */
     DEEP = 256,                 /* inputs added up before they join the sum: rounds less      */
 };
 
@@ -73,35 +73,52 @@ static void deep_tile(const xd_kernels *k, float *acc, const float *a, int64_t l
 
 /* ---- GEMM --------------------------------------------------------------------------------- */
 
-typedef struct gemm_ctx {
+typedef struct tiles_ctx {
     const xd_kernels *k;
     const xd_gemm    *a;
+    xd_plain_tile_fn *fn;
+    const void       *of;
     int64_t           across;   /* work items in a row of them                                */
-} gemm_ctx;
+} tiles_ctx;
 
-static void gemm_items(void *ctx, int64_t begin, int64_t end, int thread)
+static void tile_items(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const gemm_ctx *c = ctx;
-    const xd_gemm  *a = c->a;
-    float           acc[ROWS * COLS];
+    const tiles_ctx *c = ctx;
+    const xd_gemm   *a = c->a;
+    float            acc[ROWS * COLS];
     (void)thread;
     for (int64_t t = begin; t < end; t++) {
         int64_t r0 = t / c->across * ROWS, c0 = t % c->across * COLS;
         int64_t n = a->out.d[0] - r0, m = a->out.d[1] - c0;
         n = n < ROWS ? n : ROWS;
         m = m < COLS ? m : COLS;
-        memset(acc, 0, sizeof acc);
-        for (int64_t j = 0; j < m; j += PANEL)
-            deep_tile(c->k, acc + j, (const float *)a->in.p + r0 * a->in.s[0], a->in.s[0],
-                      panel(a->w, 0, 0, (c0 + j) / PANEL), n, a->w->in);
+        c->fn(c->of, acc, r0, n, c0, m);
         c->k->epilogue(a, acc, COLS, r0, n, c0, m);
     }
 }
 
+void xd_plain_tiles(const xd_kernels *k, const xd_gemm *a, xd_plain_tile_fn *fn, const void *of)
+{
+    tiles_ctx c = { k, a, fn, of, (a->out.d[1] + COLS - 1) / COLS };
+    xd_par_for((a->out.d[0] + ROWS - 1) / ROWS * c.across, tile_items, &c);
+}
+
+typedef struct gemm_ctx { const xd_kernels *k; const xd_gemm *a; } gemm_ctx;
+
+static void gemm_tile(const void *ctx, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m)
+{
+    const gemm_ctx *c = ctx;
+    const xd_gemm  *a = c->a;
+    memset(acc, 0, (size_t)(ROWS * COLS) * sizeof *acc);
+    for (int64_t j = 0; j < m; j += PANEL)
+        deep_tile(c->k, acc + j, (const float *)a->in.p + r0 * a->in.s[0], a->in.s[0],
+                  panel(a->w, 0, 0, (c0 + j) / PANEL), n, a->w->in);
+}
+
 void xd_plain_gemm(const xd_kernels *k, const xd_gemm *a)
 {
-    gemm_ctx c = { k, a, (a->out.d[1] + COLS - 1) / COLS };
-    xd_par_for((a->out.d[0] + ROWS - 1) / ROWS * c.across, gemm_items, &c);
+    gemm_ctx c = { k, a };
+    xd_plain_tiles(k, a, gemm_tile, &c);
 }
 
 /* ---- convolution -------------------------------------------------------------------------- */

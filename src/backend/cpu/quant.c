@@ -12,7 +12,7 @@
 
 enum {
     PANEL = 16,
-    ROWS = 32, COLS = 64,       /* a work item: ROWS x COLS sums                               */
+    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,         /* a work item: ROWS x COLS sums         */
     DEEP = 256,                 /* of e4m3 that are expanded at a time                         */
     SOME = 1024,                /* elements of a row that are converted at a time              */
 };
@@ -146,7 +146,6 @@ typedef struct gemm_ctx {
     const xd_gemm    *a;
     float            *sx;       /* of the input's rows, and those as integers                  */
     int8_t           *q;
-    int64_t           across;   /* work items in a row of them                                 */
 } gemm_ctx;
 
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
@@ -165,8 +164,9 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void int_item(const gemm_ctx *c, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m)
+static void int_item(const void *ctx, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m)
 {
+    const gemm_ctx  *c = ctx;
     const xd_weight *w = c->a->w;
     const float     *sw = (const float *)w->p + c0;
     int64_t          ld = row_bytes(w);
@@ -179,8 +179,9 @@ static void int_item(const gemm_ctx *c, float *acc, int64_t r0, int64_t n, int64
     }
 }
 
-static void e4m3_item(const gemm_ctx *c, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m)
+static void e4m3_item(const void *ctx, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m)
 {
+    const gemm_ctx  *c = ctx;
     const xd_gemm   *a = c->a;
     const xd_weight *w = a->w;
     const uint8_t   *q = (const uint8_t *)w->p + scale_bytes(w) + (size_t)(c0 * w->in);
@@ -200,25 +201,6 @@ static void e4m3_item(const gemm_ctx *c, float *acc, int64_t r0, int64_t n, int6
             acc[i * COLS + j] *= ((const float *)w->p)[c0 + j];
 }
 
-static void gemm_items(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const gemm_ctx *c = ctx;
-    const xd_gemm  *a = c->a;
-    float           acc[ROWS * COLS];
-    (void)thread;
-    for (int64_t t = begin; t < end; t++) {
-        int64_t r0 = t / c->across * ROWS, c0 = t % c->across * COLS;
-        int64_t n = a->out.d[0] - r0, m = a->out.d[1] - c0;
-        n = n < ROWS ? n : ROWS;
-        m = m < COLS ? m : COLS;
-        if (a->w->type == XD_I8)
-            int_item(c, acc, r0, n, c0, m);
-        else
-            e4m3_item(c, acc, r0, n, c0, m);
-        c->k->epilogue(a, acc, COLS, r0, n, c0, m);
-    }
-}
-
 static size_t integer_bytes(const xd_gemm *a)
 {
     return (size_t)(a->in.d[0] * row_bytes(a->w));
@@ -231,7 +213,7 @@ size_t xd_quant_gemm_scratch(const xd_gemm *a)
 
 xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp)
 {
-    gemm_ctx c = { .k = k, .a = a, .across = (a->out.d[1] + COLS - 1) / COLS };
+    gemm_ctx c = { .k = k, .a = a };
     if (a->w->nk)
         return XD_EUNSUPPORTED;
     if (a->w->type == XD_I8 && a->in.d[0] > 0) {
@@ -239,6 +221,6 @@ xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp)
         c.sx = (float *)(void *)((char *)tmp + integer_bytes(a));
         xd_par_for(a->in.d[0], input_rows, &c);
     }
-    xd_par_for((a->out.d[0] + ROWS - 1) / ROWS * c.across, gemm_items, &c);
+    xd_plain_tiles(k, a, a->w->type == XD_I8 ? int_item : e4m3_item, &c);
     return XD_OK;
 }

@@ -9,15 +9,7 @@
 
 TILES
 
-enum { LINES = XD_UNIT_BYTES / 64 };
-
-static inline const char *near_weights(const char *w, int64_t k, int64_t units, char *place)
-{
-    (void)units;
-    (void)place;
-    return w + k * XD_UNIT_BYTES;
-}
-
+#define PANELS_IN_PLACE
 #include "backend/cpu/gemm/panel.h"
 
 static int64_t units_of(const xd_weight *w)

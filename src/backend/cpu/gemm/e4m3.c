@@ -8,13 +8,9 @@
 #include "base/par.h"
 
 #ifdef XD_E4M3_F32
+#include "backend/cpu/gemm/floats.h"
 enum { UNIT = 1, LINES = 1 };           /* inputs of a unit                                   */
-typedef __m512 v_sums;
 
-static inline __m512  v_none(void) { return _mm512_setzero_ps(); }
-static inline __m512  v_get(const float *p) { return _mm512_loadu_ps(p); }
-static inline void    v_put(float *p, __m512 x) { _mm512_storeu_ps(p, x); }
-static inline __m512  v_join(__m512 x, __m512 y) { return _mm512_add_ps(x, y); }
 static inline __m512i v_half(const char *p) { return _mm512_set1_epi32(*p); }
 
 static inline __m512 v_dot(__m512 sum, __m512i x, __m512i y)

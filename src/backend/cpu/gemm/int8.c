@@ -27,15 +27,7 @@ static inline __m512i v_dot(__m512i sum, __m512i x, __m512i y)
 
 TILES
 
-enum { LINES = XD_UNIT_BYTES / 64 };
-
-static inline const char *near_weights(const char *w, int64_t k, int64_t units, char *place)
-{
-    (void)units;
-    (void)place;
-    return w + k * XD_UNIT_BYTES;
-}
-
+#define PANELS_IN_PLACE
 #include "backend/cpu/gemm/panel.h"
 
 static int64_t units_of(const xd_weight *w)

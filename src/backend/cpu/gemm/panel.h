@@ -1,8 +1,20 @@
 /* panel.h - a panel against a block of rows, tile by tile; included behind tile.h by files that
- * have defined near_weights: where `units` of the panel lie as tiles read them, from unit k on,
- * and LINES, the cache lines that a unit has in memory. */
+ * have defined PANELS_IN_PLACE, where tiles read weights as they are packed, or else near_weights: where
+ * `units` of the panel lie as tiles read them, from unit k on, and LINES, the cache lines that a
+ * unit has in memory. */
 #ifndef XD_BACKEND_CPU_GEMM_PANEL_H
 #define XD_BACKEND_CPU_GEMM_PANEL_H
+
+#ifdef PANELS_IN_PLACE
+enum { LINES = XD_UNIT_BYTES / 64 };
+
+static inline const char *near_weights(const char *w, int64_t k, int64_t units, char *place)
+{
+    (void)units;
+    (void)place;
+    return w + k * XD_UNIT_BYTES;
+}
+#endif
 
 static void panel(const xd_product *p, int64_t at, int64_t r0, int64_t n, char *tmp)
 {
