@@ -34,12 +34,12 @@ typedef struct xd_dev_ops {
 struct xd_dev {
     const xd_dev_ops *mem;
     const xd_ops     *ops;
-    char              name[32];         /* "cpu-avx512bf16", "count"                         */
+    char              name[32];         /* "cpu-amx", "count"                                */
     int               counts;           /* 1: addresses must not be followed                 */
     void             *priv;
 };
 
-/* "cpu": kernels of the best ISA, or of the one in XDIT_ISA=c|avx2|avx512|avx512bf16 (which
+/* "cpu": kernels of the best ISA, or of the one in XDIT_ISA=c|avx2|avx512|avx512bf16|amx (which
  * also caps the library below; an unknown or unavailable one is refused). */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
 /* The count device that stands for `real`: its scratch and pack sizes are those of `real`
@@ -238,7 +238,7 @@ typedef enum xd_op {
 
 /* Bytes of scratch handed in as `tmp` (aligned to XD_ALIGN; may be NULL when 0 are needed). */
 struct xd_ops {
-    const char *name;           /* "c", "avx2", "avx512", "avx512bf16", "count"               */
+    const char *name;           /* "c", "avx2", "avx512", "avx512bf16", "amx", "count"        */
     size_t    (*scratch)(xd_dev *d, xd_op op, const void *args);
     size_t    (*pack_size)(xd_dev *d, xd_weight *w);    /* also chooses w->layout              */
     /* Packs `src` [out,in(,kt,kh,kw)], a float type of a mapped file, contiguous, perhaps

@@ -133,7 +133,7 @@ static void test_gemm_repeats(void **unused)
 static void test_gemm_rows(void **unused)
 {
     static const int64_t ins[] = { 75, 130, 2900 };
-    int own = strcmp(dev->ops->name, "avx512bf16") == 0, cores = xd_par_threads();
+    int own = xd_dev_best(dev) == XD_BF16, cores = xd_par_threads();
     (void)unused;
     for (int t = 0; t < 9 && (own || t < 1); t++) {
         int64_t   M = 500, N = t % 3 ? 200 : 30, K = ins[t / 3];

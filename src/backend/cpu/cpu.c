@@ -317,17 +317,18 @@ static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
     return 0;
 }
 
-#define TABLE(isa)                                                                          \
+/* The table of an instruction set, with the attention of that set or of one before it. */
+#define TABLE(isa, like)                                                                    \
     static size_t scratch_##isa(xd_dev *d, xd_op op, const void *args)                      \
     {                                                                                       \
-        return op == XD_OP_ATTN ? xd_attn_scratch_##isa(args, xd_par_threads())             \
+        return op == XD_OP_ATTN ? xd_attn_scratch_##like(args, xd_par_threads())            \
                                 : scratch_of(cpu_of(d), op, args);                          \
     }                                                                                       \
     static xd_status attn_##isa(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp)  \
     {                                                                                       \
         (void)d;                                                                            \
         (void)s;                                                                            \
-        return xd_attn_##isa(a, tmp);                                                       \
+        return xd_attn_##like(a, tmp);                                                      \
     }                                                                                       \
     static const xd_ops ops_##isa = {                                                       \
         .name = #isa, .scratch = scratch_##isa, .pack_size = pack_size,                     \
@@ -337,15 +338,17 @@ static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
         .lookup = lookup, .copy = copy, .qknorm = qknorm,                                   \
     };
 
-TABLE(c)
+TABLE(c, c)
 #if defined(__x86_64__)
-TABLE(avx2)
-TABLE(avx512)
-TABLE(avx512bf16)
+TABLE(avx2, avx2)
+TABLE(avx512, avx512)
+TABLE(avx512bf16, avx512bf16)
+TABLE(amx, avx512bf16)
 static const xd_ops *const     tables[XD_NISAS] = { &ops_c, &ops_avx2, &ops_avx512,
-                                                    &ops_avx512bf16 };
+                                                    &ops_avx512bf16, &ops_amx };
 static const xd_kernels *const kernels[XD_NISAS] = { &xd_kernels_c, &xd_kernels_avx2,
-                                                     &xd_kernels_avx512, &xd_kernels_avx512 };
+                                                     &xd_kernels_avx512, &xd_kernels_avx512,
+                                                     &xd_kernels_avx512 };
 #else
 static const xd_ops *const     tables[XD_NISAS] = { &ops_c };
 static const xd_kernels *const kernels[XD_NISAS] = { &xd_kernels_c };
@@ -353,7 +356,8 @@ static const xd_kernels *const kernels[XD_NISAS] = { &xd_kernels_c };
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static const char name_of[XD_NISAS][16] = { "cpu-c", "cpu-avx2", "cpu-avx512", "cpu-avx512bf16" };
+static const char name_of[XD_NISAS][16] = { "cpu-c", "cpu-avx2", "cpu-avx512", "cpu-avx512bf16",
+                                           "cpu-amx" };
 
 xd_status xd_cpu_open(xd_dev **out, xd_err *e)
 {
@@ -387,11 +391,11 @@ xd_status xd_cpu_open(xd_dev **out, xd_err *e)
 xd_dtype xd_cpu_compute(const xd_dev *d, xd_dtype want)
 {
     const xd_cpu *c = cpu_of(d);
-    int keep = c->isa == XD_ISA_AVX512BF16 || (c->isa == XD_ISA_AVX512 && c->emulate);
+    int keep = c->isa >= XD_ISA_AVX512BF16 || (c->isa == XD_ISA_AVX512 && c->emulate);
     return want == XD_BF16 && keep ? XD_BF16 : XD_F32;
 }
 
 xd_dtype xd_cpu_best(const xd_dev *d)
 {
-    return cpu_of(d)->isa == XD_ISA_AVX512BF16 ? XD_BF16 : XD_F32;
+    return cpu_of(d)->isa >= XD_ISA_AVX512BF16 ? XD_BF16 : XD_F32;
 }

@@ -8,7 +8,10 @@
 
 #include "backend/backend.h"
 
-typedef enum xd_isa { XD_ISA_C, XD_ISA_AVX2, XD_ISA_AVX512, XD_ISA_AVX512BF16, XD_NISAS } xd_isa;
+/* Each has all that stands before it; from XD_ISA_AVX512BF16 on brains are multiplied as they are. */
+typedef enum xd_isa {
+    XD_ISA_C, XD_ISA_AVX2, XD_ISA_AVX512, XD_ISA_AVX512BF16, XD_ISA_AMX, XD_NISAS
+} xd_isa;
 
 const char *xd_isa_name(xd_isa isa);
 int         xd_isa_has(xd_isa isa);     /* can this machine (and its system) run it?          */
@@ -62,6 +65,7 @@ XD_QUANT_SLOTS(c)
 XD_QUANT_SLOTS(avx2)
 XD_QUANT_SLOTS(avx512)
 double xd_burst_bf16(void);             /* the same with vdpbf16ps                            */
+double xd_burst_amx(void);              /* with tdpbf16ps                                     */
 
 typedef struct xd_dnn xd_dnn;
 

@@ -480,6 +480,7 @@ static dnnl_cpu_isa_t limit_of(xd_isa isa)
 {
     return isa == XD_ISA_AVX2     ? dnnl_cpu_isa_avx2
            : isa == XD_ISA_AVX512 ? dnnl_cpu_isa_avx512_core
+           : isa == XD_ISA_AMX    ? dnnl_cpu_isa_avx512_core_amx
                                   : dnnl_cpu_isa_avx512_core_bf16;
 }
 
@@ -502,7 +503,7 @@ xd_status xd_dnn_open(xd_dnn **out, xd_isa isa, int cap, const xd_kernels *k, xd
                        xd_isa_name(isa));
     }
     d->k = k;
-    if (isa != XD_ISA_AVX512BF16)       /* it does all products there: one set of threads        */
+    if (isa < XD_ISA_AVX512BF16)        /* it does all products there: one set of threads        */
         xd_par_team(&xd_dnn_lib.team);
     s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
     if (s == dnnl_success)

@@ -1,11 +1,19 @@
 /* isa.c - which instruction set to use: asked of the processor, or forced by XDIT_ISA */
+#define _DEFAULT_SOURCE         /* syscall */
+
 #include "backend/cpu/cpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[XD_NISAS] = { "c", "avx2", "avx512", "avx512bf16" };
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+static const char *const names[XD_NISAS] = { "c", "avx2", "avx512", "avx512bf16", "amx" };
 
 const char *xd_isa_name(xd_isa isa)
 {
@@ -13,6 +21,19 @@ const char *xd_isa_name(xd_isa isa)
 }
 
 #if defined(__x86_64__)
+/* Tiles of brains and of bytes; Linux gives a process their registers when it asks for them. */
+static int has_amx(void)
+{
+#if defined(XD_WITH_AMX) && defined(__linux__)
+    enum { REQUEST = 0x1023, TILE_DATA = 18, NEEDED = 1 << 22 | 1 << 24 | 1 << 25 };
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & NEEDED) == NEEDED &&
+           syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+#else
+    return 0;
+#endif
+}
+
 int xd_isa_has(xd_isa isa)
 {
     __builtin_cpu_init();
@@ -23,6 +44,7 @@ int xd_isa_has(xd_isa isa)
     case XD_ISA_AVX2:       return avx2;
     case XD_ISA_AVX512:     return avx512;
     case XD_ISA_AVX512BF16: return avx512 && __builtin_cpu_supports("avx512bf16");
+    case XD_ISA_AMX:        return xd_isa_has(XD_ISA_AVX512BF16) && has_amx();
     default:                return isa == XD_ISA_C;
     }
 }

@@ -52,8 +52,12 @@ double xd_cpu_peak_in(xd_dev *d, xd_dtype t, int threads, double seconds)
     int           before = xd_par_threads();
     peak_ctx      p = { c->k->burst, each, seconds };
 #if defined(__x86_64__)
-    if (t == XD_BF16 && c->isa == XD_ISA_AVX512BF16)
+    if (t == XD_BF16 && c->isa >= XD_ISA_AVX512BF16)
         p.burst = xd_burst_bf16;
+#ifdef XD_WITH_AMX
+    if (t == XD_BF16 && c->isa == XD_ISA_AMX)
+        p.burst = xd_burst_amx;
+#endif
 #else
     (void)t;
 #endif

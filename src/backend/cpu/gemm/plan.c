@@ -107,7 +107,7 @@ static const xd_own *packer(xd_isa isa, const xd_weight *w)
         return NULL;
     if (w->type == XD_I8)
         return isa >= XD_ISA_AVX512 && has_vnni() && w->in <= XD_INT8_DEEPEST ? &xd_own_int8 : NULL;
-    if (isa != XD_ISA_AVX512BF16)
+    if (isa < XD_ISA_AVX512BF16)
         return NULL;
     return w->type == XD_BF16 ? &xd_own_bf16 : w->type == XD_F8E4M3 ? &xd_own_e4m3 : NULL;
 }
