@@ -108,7 +108,7 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
     if (a->w->out == 0)
         return XD_OK;
     if (xd_own_takes(c->isa, a->w))
-        return xd_own_gemm(a, tmp);
+        return xd_own_gemm(c->isa, a, tmp);
     if (quantized)
         return xd_quant_gemm(c->k, a, tmp);
     if (c->dnn)
@@ -303,7 +303,7 @@ static xd_status qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
 static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
 {
     if (op == XD_OP_GEMM && xd_own_takes(c->isa, ((const xd_gemm *)args)->w))
-        return xd_own_scratch(args, xd_par_threads());
+        return xd_own_scratch(c->isa, args, xd_par_threads());
     if (op == XD_OP_GEMM && xd_is_quantized(((const xd_gemm *)args)->w->type))
         return xd_quant_gemm_scratch(args);
     if (op == XD_OP_GEMM && c->dnn)

@@ -24,23 +24,6 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * units_of(w) * XD_UNIT_BYTES);
 }
 
-/* Up to 32 elements of a row as brains, zeros behind `n`. */
-static __m512i brains_at(const char *p, xd_dtype type, int64_t n)
-{
-    uint16_t some[32];
-    if (type == XD_BF16)
-        return _mm512_maskz_loadu_epi16(n < 32 ? (1u << n) - 1 : 0xffffffffu, p);
-    if (n == 32 && type == XD_F32)
-        return (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(p + 64), _mm512_loadu_ps(p));
-    if (n == 32 && type == XD_F16)
-        return (__m512i)_mm512_cvtne2ps_pbh(
-            _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(p + 32))),
-            _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)));
-    memset(some, 0, sizeof some);
-    xd_convert(some, XD_BF16, p, type, n);
-    return _mm512_loadu_si512(some);
-}
-
 typedef struct pack_ctx { const xd_weight *w; xd_tensor src; } pack_ctx;
 
 static void pack_panel(void *ctx, int64_t begin, int64_t end, int thread)

@@ -117,14 +117,49 @@ static inline void put_at(char *p, xd_dtype type, __mmask16 m, __m512 x)
         _mm256_mask_storeu_epi16(p, m, narrowed(x));
 }
 
-/* The sums of a column as the product's numbers: integers are put right, scales multiplied. */
-FINISH_INLINE __m512 scaled(const float *sum, const float *row, __m512i fix, __m512 by, int scale)
+/* What 16 columns have in common. */
+typedef struct finish_cols {
+    __mmask16 m;                /* those that are there                                       */
+    __m512    by, bias, gate;
+    __m512i   fix;
+} finish_cols;
+
+FINISH_INLINE finish_cols columns_at(const xd_product *p, int64_t c)
+{
+    const __mmask16 m = lanes(p->N - c);
+    const float    *bias = p->a->bias.p, *gate = p->a->gate.p;
+    return (finish_cols){ m,
+                          p->col ? _mm512_loadu_ps(p->col + c) : _mm512_setzero_ps(),
+                          bias ? _mm512_maskz_loadu_ps(m, bias + c) : _mm512_setzero_ps(),
+                          gate ? _mm512_maskz_loadu_ps(m, gate + c) : _mm512_setzero_ps(),
+                          p->fix ? _mm512_loadu_si512(p->fix + c) : _mm512_setzero_si512() };
+}
+
+/* The sums of columns as the product's numbers: integers are put right, scales multiplied. */
+FINISH_INLINE __m512 scaled(const xd_product *p, const float *sum, const float *row,
+                            const finish_cols *k)
 {
     if (row)
         return _mm512_mul_ps(
-            _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512(sum), fix)),
-            _mm512_mul_ps(_mm512_set1_ps(*row), by));
-    return scale ? _mm512_mul_ps(_mm512_loadu_ps(sum), by) : _mm512_loadu_ps(sum);
+            _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512(sum), k->fix)),
+            _mm512_mul_ps(_mm512_set1_ps(*row), k->by));
+    return p->col ? _mm512_mul_ps(_mm512_loadu_ps(sum), k->by) : _mm512_loadu_ps(sum);
+}
+
+/* 16 sums of a row, whose scale is *row, go to `out`; `res`: the residual there, or NULL. */
+FINISH_INLINE void finish_vector(const xd_product *p, const float *sum, const float *row,
+                                 const finish_cols *k, char *out, const char *res, xd_act act)
+{
+    const xd_gemm *a = p->a;
+    __m512         x = scaled(p, sum, row, k);
+    if (a->bias.p)
+        x = _mm512_add_ps(x, k->bias);
+    x = activated(x, act);
+    if (a->gate.p)
+        x = _mm512_mul_ps(x, k->gate);
+    if (res)
+        x = _mm512_add_ps(x, floats_at(res, a->residual.type, k->m));
+    put_at(out, a->out.type, k->m, x);
 }
 
 /* Rows [r0, r0 + n) of panel `at`, whose sums have XD_PANEL a row. */
@@ -132,34 +167,20 @@ FINISH_INLINE void finish_as(const xd_product *p, const float *sums, int64_t at,
                              int64_t n, xd_act act)
 {
     const xd_gemm *a = p->a;
-    const float   *bias = a->bias.p, *gate = a->gate.p;
     const float   *row = p->row ? p->row + r0 : NULL;
-    const int      scale = p->col != NULL;
-    const xd_dtype to = a->out.type, from = a->residual.type;
-    const int64_t  step = a->out.s[0] * size_of(to), rstep = a->residual.s[0] * size_of(from);
+    const int64_t  step = a->out.s[0] * size_of(a->out.type);
+    const int64_t  rstep = a->residual.s[0] * size_of(a->residual.type);
     for (int64_t j = 0, c = at * XD_PANEL; j < XD_PANEL && c < p->N; j += 16, c += 16) {
-        const __mmask16 m = lanes(p->N - c);
-        const __m512    by = p->col ? _mm512_loadu_ps(p->col + c) : _mm512_setzero_ps();
-        const __m512i   fix = p->fix ? _mm512_loadu_si512(p->fix + c) : _mm512_setzero_si512();
-        const __m512    b = bias ? _mm512_maskz_loadu_ps(m, bias + c) : _mm512_setzero_ps();
-        const __m512    g = gate ? _mm512_maskz_loadu_ps(m, gate + c) : _mm512_setzero_ps();
-        char           *out = place_of(&a->out, r0, c);
-        const char     *res = a->residual.p ? place_of(&a->residual, r0, c) : NULL;
-        for (int64_t i = 0; i < n; i++, out += step) {
-            __m512 x = scaled(sums + i * XD_PANEL + j, row ? row + i : NULL, fix, by, scale);
-            if (bias)
-                x = _mm512_add_ps(x, b);
-            x = activated(x, act);
-            if (gate)
-                x = _mm512_mul_ps(x, g);
-            if (res)
-                x = _mm512_add_ps(x, floats_at(res + i * rstep, from, m));
-            put_at(out, to, m, x);
-        }
+        const finish_cols k = columns_at(p, c);
+        char             *out = place_of(&a->out, r0, c);
+        const char       *res = a->residual.p ? place_of(&a->residual, r0, c) : NULL;
+        for (int64_t i = 0; i < n; i++, out += step)
+            finish_vector(p, sums + i * XD_PANEL + j, row ? row + i : NULL, &k, out,
+                          res ? res + i * rstep : NULL, act);
     }
 }
 
-static void finish(const xd_product *p, const float *sums, int64_t at, int64_t r0, int64_t n)
+static inline void finish(const xd_product *p, const float *sums, int64_t at, int64_t r0, int64_t n)
 {
     switch (p->a->act) {
 #define FINISH_CASE(act)                                                                           \

@@ -1,5 +1,5 @@
-/* gemm.h - matrix products of our own, where they beat the library: of BF16 and F8E4M3 weights
- * on AVX-512 with dot products of brains, of I8 ones on AVX-512 with VNNI.
+/* gemm.h - matrix products of our own, where they beat the library: of BF16, F8E4M3 and I8 weights by
+ * the tiles of AMX; else of the former on AVX-512 with dot products of brains, of I8 on AVX-512 with VNNI.
  *
  * Arguments are those of backend.h. A row of the output is computed by the same operations in
  * the same order whatever other rows the call has, however many threads it runs on, and
@@ -16,7 +16,7 @@ size_t    xd_own_pack_size(xd_isa isa, xd_weight *w);
 /* Needs no scratch; src is of a float type, perhaps unaligned. */
 xd_status xd_own_pack(xd_isa isa, const xd_weight *w, xd_tensor src);
 /* Bytes of `tmp` for a run with `threads` threads (what xd_par_threads() returns then). */
-size_t    xd_own_scratch(const xd_gemm *a, int threads);
-xd_status xd_own_gemm(const xd_gemm *a, void *tmp);
+size_t    xd_own_scratch(xd_isa isa, const xd_gemm *a, int threads);
+xd_status xd_own_gemm(xd_isa isa, const xd_gemm *a, void *tmp);
 
 #endif

@@ -1,4 +1,5 @@
 /* plan.c - how a product of our own is cut into blocks and dealt to threads */
+#include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/block.h"
 #include "backend/cpu/gemm/gemm.h"
 
@@ -109,15 +110,17 @@ static const xd_own *packer(xd_isa isa, const xd_weight *w)
         return isa >= XD_ISA_AVX512 && has_vnni() && w->in <= XD_INT8_DEEPEST ? &xd_own_int8 : NULL;
     if (isa < XD_ISA_AVX512BF16)
         return NULL;
+#if defined(XD_WITH_AMX)
+    if (isa == XD_ISA_AMX && w->type == XD_BF16)
+        return &xd_own_amx_bf16;
+#endif
     return w->type == XD_BF16 ? &xd_own_bf16 : w->type == XD_F8E4M3 ? &xd_own_e4m3 : NULL;
 }
 
-static const xd_own *user(const xd_gemm *a)
+/* Those that multiply by it. */
+static const xd_own *user(xd_isa isa, const xd_gemm *a)
 {
-    return a->w->type == XD_I8          ? &xd_own_int8
-           : a->w->type != XD_F8E4M3    ? &xd_own_bf16
-           : a->in.type == XD_BF16      ? &xd_own_e4m3
-                                        : &xd_own_e4m3_f32;
+    return a->w->type == XD_F8E4M3 && a->in.type == XD_F32 ? &xd_own_e4m3_f32 : packer(isa, a->w);
 }
 #else
 static const xd_own *packer(xd_isa isa, const xd_weight *w)
@@ -127,8 +130,9 @@ static const xd_own *packer(xd_isa isa, const xd_weight *w)
     return NULL;
 }
 
-static const xd_own *user(const xd_gemm *a)
+static const xd_own *user(xd_isa isa, const xd_gemm *a)
 {
+    (void)isa;
     (void)a;
     return NULL;
 }
@@ -151,12 +155,12 @@ xd_status xd_own_pack(xd_isa isa, const xd_weight *w, xd_tensor src)
     return packer(isa, w)->pack(w, src);
 }
 
-size_t xd_own_scratch(const xd_gemm *a, int threads)
+size_t xd_own_scratch(xd_isa isa, const xd_gemm *a, int threads)
 {
-    return a->out.d[0] > 0 ? user(a)->scratch(a, threads) : 0;
+    return a->out.d[0] > 0 ? user(isa, a)->scratch(a, threads) : 0;
 }
 
-xd_status xd_own_gemm(const xd_gemm *a, void *tmp)
+xd_status xd_own_gemm(xd_isa isa, const xd_gemm *a, void *tmp)
 {
-    return a->out.d[0] > 0 ? user(a)->gemm(a, tmp) : XD_OK;
+    return a->out.d[0] > 0 ? user(isa, a)->gemm(a, tmp) : XD_OK;
 }

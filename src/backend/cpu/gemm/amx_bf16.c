@@ -1,0 +1,65 @@
+/* amx_bf16.c - products of brains by tdpbf16ps */
+#include "backend/cpu/gemm/brains.h"
+
+#include "backend/cpu/gemm/amx_pack.h"
+
+#define TILE_DOT(c, a, b) _tile_dpbf16ps(c, a, b)
+#define TILED_IN_PLACE
+#include "backend/cpu/gemm/amx_tile.h"
+
+/* ---- packing ------------------------------------------------------------------------------ */
+
+static size_t pack_size(const xd_weight *w)
+{
+    return (size_t)tiled_bytes(w, 2 * w->in);
+}
+
+typedef struct pack_ctx { const xd_weight *w; xd_tensor src; } pack_ctx;
+
+static inline __m512i step_at(const void *ctx, int64_t o, int64_t k)
+{
+    const pack_ctx *c = ctx;
+    int64_t         left = c->w->in - 32 * k, at = o * c->w->in + 32 * k;
+    return brains_at((const char *)c->src.p + at * (int64_t)xd_dtype_size(c->src.type), c->src.type,
+                     left < 32 ? left : 32);
+}
+
+static void pack_strips(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const pack_ctx *c = ctx;
+    (void)thread;
+    for (int64_t s = begin; s < end; s++)
+        pack_strip(c->w->p, c->w, 2 * c->w->in, s, step_at, c);
+}
+
+static xd_status pack(const xd_weight *w, xd_tensor src)
+{
+    pack_ctx c = { w, src };
+    xd_par_for((w->out + XD_SIDE - 1) / XD_SIDE, pack_strips, &c);
+    return XD_OK;
+}
+
+/* ---- product ------------------------------------------------------------------------------ */
+
+static xd_tiled product_of(const xd_gemm *a, int threads)
+{
+    xd_tiled t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 2, .w = a->w->p },
+                   .row_bytes = a->w->in * 2 };
+    xd_tiled_cut(&t, 0, threads);
+    return t;
+}
+
+static size_t scratch(const xd_gemm *a, int threads)
+{
+    return product_of(a, threads).tmp_bytes * (size_t)threads;
+}
+
+static xd_status gemm(const xd_gemm *a, void *tmp)
+{
+    xd_tiled t = product_of(a, xd_par_threads());
+    t.of.tmp = tmp;
+    tiled_run(&t);
+    return XD_OK;
+}
+
+const xd_own xd_own_amx_bf16 = { pack_size, pack, scratch, gemm };

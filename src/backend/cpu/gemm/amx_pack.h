@@ -1,0 +1,37 @@
+/* amx_pack.h - weights into tiles, as amx_block.h says */
+#ifndef XD_BACKEND_CPU_GEMM_AMX_PACK_H
+#define XD_BACKEND_CPU_GEMM_AMX_PACK_H
+
+#include "backend/cpu/gemm/amx_block.h"
+#include "backend/cpu/gemm/finish.h"
+
+/* Step k of column o, of those that are there: 64 bytes, zeros behind the end. */
+typedef __m512i step_fn(const void *ctx, int64_t o, int64_t k);
+
+static inline int64_t tiled_bytes(const xd_weight *w, int64_t row_bytes)
+{
+    return (w->out + XD_SIDE - 1) / XD_SIDE * xd_tiled_steps(row_bytes) * XD_PAIR_BYTES;
+}
+
+FINISH_INLINE void pack_strip(char *to, const xd_weight *w, int64_t row_bytes, int64_t strip, step_fn *step,
+                              const void *ctx)
+{
+    const int64_t steps = xd_tiled_steps(row_bytes), deep = xd_tiled_deep(row_bytes);
+    const int64_t strips = (w->out + XD_SIDE - 1) / XD_SIDE;
+    for (int64_t k = 0; k < steps; k++) {
+        int64_t first = k / deep * deep, ks = steps - first < deep ? steps - first : deep;
+        char   *pair = to + (first * strips + strip * ks + k - first) * XD_PAIR_BYTES;
+        for (int64_t j = 0; j < XD_SIDE; j += 16) {
+            __m512i r[16];
+            for (int64_t i = 0; i < 16; i++) {
+                int64_t o = strip * XD_SIDE + j + i;
+                r[i] = o < w->out ? step(ctx, o, k) : _mm512_setzero_si512();
+            }
+            transpose_bits(r);
+            for (int64_t i = 0; i < 16; i++)
+                _mm512_storeu_si512(pair + j * 64 + i * 64, r[i]);
+        }
+    }
+}
+
+#endif
