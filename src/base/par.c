@@ -41,6 +41,7 @@ typedef struct job {
     void           *ctx;
     int64_t         n;
     int             pieces, deal;
+    const xd_par_omp *team;     /* NULL: the pool's threads                                    */
     _Atomic int64_t next;       /* of a deal                                                   */
 } job;
 
@@ -56,7 +57,7 @@ static struct {
     int              workers, watched;  /* watched: fork is                                    */
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .turns = TURNS };
 
-static xd_par_omp omp;          /* parallel is NULL: the pool's threads                        */
+static const xd_par_omp *_Atomic team;  /* of the rounds that begin now                         */
 static _Thread_local int inside;        /* a piece: calls within it are done by their thread   */
 
 /* Not CPU_COUNT on a fixed set: hosts with more than 1024 cores need a longer mask. */
@@ -218,7 +219,7 @@ static void hire(int n)
 static void join_round(void *data)
 {
     uint64_t round = *(const uint64_t *)data;
-    int      pieces = pool.job.pieces, me = omp.number();
+    int      pieces = pool.job.pieces, me = pool.job.team->number();
     for (int k = 0; k < pieces; k++)
         if (take((me + k) % pieces, round))
             run_piece((me + k) % pieces);
@@ -228,9 +229,9 @@ static void run_round(int pieces)
 {
     uint64_t round = (atomic_load_explicit(&pool.state, memory_order_relaxed) >> PIECES) + 1;
     atomic_store_explicit(&pool.left, pieces, memory_order_relaxed);
-    if (omp.parallel) {
+    if (pool.job.team) {
         atomic_store(&pool.state, round << PIECES);     /* nobody's in the pool                 */
-        omp.parallel(join_round, &round, (unsigned)pieces, 0);
+        pool.job.team->parallel(join_round, &round, (unsigned)pieces, 0);
         return;
     }
     atomic_store(&pool.state, round << PIECES | (uint64_t)pieces);
@@ -264,7 +265,7 @@ static void spread(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, 
         alone_for(n, fn, ctx, deal);
         return;
     }
-    if (!omp.parallel)
+    if (!(pool.job.team = atomic_load(&team)))
         hire(t);
     pool.job.fn = fn;
     pool.job.ctx = ctx;
@@ -288,11 +289,9 @@ void xd_par_deal(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, in
     spread(n, fn, ctx, 1);
 }
 
-void xd_par_team(const xd_par_omp *o)
+void xd_par_team(const xd_par_omp *omp)
 {
-    pthread_mutex_lock(&pool.caller);
-    omp = o ? *o : (xd_par_omp){ 0 };
-    pthread_mutex_unlock(&pool.caller);
+    atomic_store(&team, omp && omp->parallel ? omp : NULL);
 }
 
 void xd_par_hook(void (*fn)(void *arg), void *arg)

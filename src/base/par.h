@@ -26,8 +26,9 @@ void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int
 void xd_par_deal(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                  void *ctx);
 
-/* From now on the threads are those of an OpenMP that a library computes with, so that they do not take turns with
- * other ones: its GOMP_parallel and omp_get_thread_num. NULL: our own again. Not within a call. */
+/* From the next call on the threads are those of an OpenMP that a library computes with: its GOMP_parallel and
+ * omp_get_thread_num, which stay the caller's and must last. NULL, or no such functions: our own again. Who
+ * multiplies says whose threads do what follows, since two sets would spin on each other's cores. */
 typedef struct xd_par_omp {
     void (*parallel)(void (*fn)(void *data), void *data, unsigned n, unsigned flags);
     int  (*number)(void);

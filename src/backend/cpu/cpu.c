@@ -107,8 +107,10 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
         return XD_EINVAL;
     if (a->w->out == 0)
         return XD_OK;
-    if (xd_own_takes(c->isa, a->w))
+    if (xd_own_takes(c->isa, a->w)) {
+        xd_par_team(NULL);
         return xd_own_gemm(c->isa, a, tmp);
+    }
     if (quantized)
         return xd_quant_gemm(c->k, a, tmp);
     if (c->dnn)

@@ -364,6 +364,7 @@ xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp)
 {
     dnnl_exec_arg_t args[XD_PRIM_ARGS];
     dnnl_status_t   s = dnnl_success;
+    xd_par_team(&xd_dnn_lib.team);      /* for what follows                                      */
     if (xd_dnn_lib.set_threads)
         xd_dnn_lib.set_threads(xd_par_threads());
     if (!p->p)
@@ -503,8 +504,6 @@ xd_status xd_dnn_open(xd_dnn **out, xd_isa isa, int cap, const xd_kernels *k, xd
                        xd_isa_name(isa));
     }
     d->k = k;
-    if (isa < XD_ISA_AVX512BF16)        /* it does all products there: one set of threads        */
-        xd_par_team(&xd_dnn_lib.team);
     s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
     if (s == dnnl_success)
         s = dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags);
