@@ -349,8 +349,8 @@ TABLE(amx, avx512bf16)
 static const xd_ops *const     tables[XD_NISAS] = { &ops_c, &ops_avx2, &ops_avx512,
                                                     &ops_avx512bf16, &ops_amx };
 static const xd_kernels *const kernels[XD_NISAS] = { &xd_kernels_c, &xd_kernels_avx2,
-                                                     &xd_kernels_avx512, &xd_kernels_avx512,
-                                                     &xd_kernels_avx512 };
+                                                     &xd_kernels_avx512, &xd_kernels_avx512bf16,
+                                                     &xd_kernels_avx512bf16 };
 #else
 static const xd_ops *const     tables[XD_NISAS] = { &ops_c };
 static const xd_kernels *const kernels[XD_NISAS] = { &xd_kernels_c };

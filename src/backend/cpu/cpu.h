@@ -50,11 +50,12 @@ typedef struct xd_kernels {
     double (*burst)(void);
 } xd_kernels;
 
-extern const xd_kernels xd_kernels_c, xd_kernels_avx2, xd_kernels_avx512;
+extern const xd_kernels xd_kernels_c, xd_kernels_avx2, xd_kernels_avx512, xd_kernels_avx512bf16;
 /* qknorm.c: the slots of that name. */
 void   xd_qknorm_c(const xd_qknorm *a);
 void   xd_qknorm_avx2(const xd_qknorm *a);
 void   xd_qknorm_avx512(const xd_qknorm *a);
+void   xd_qknorm_avx512bf16(const xd_qknorm *a);
 /* quantdot.c likewise. */
 #define XD_QUANT_SLOTS(isa)                                                                  \
     float xd_most_##isa(const void *x, xd_dtype t, int64_t n);                               \
@@ -64,6 +65,7 @@ void   xd_qknorm_avx512(const xd_qknorm *a);
 XD_QUANT_SLOTS(c)
 XD_QUANT_SLOTS(avx2)
 XD_QUANT_SLOTS(avx512)
+XD_QUANT_SLOTS(avx512bf16)
 double xd_burst_bf16(void);             /* the same with vdpbf16ps                            */
 double xd_burst_amx(void);              /* with tdpbf16ps                                     */
 

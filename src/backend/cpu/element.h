@@ -8,6 +8,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__AVX512F__)
+#include "backend/cpu/vec512.h"
+#endif
+
 #ifndef ISA
 #define ISA c
 #endif
@@ -65,6 +69,40 @@ static inline uint16_t to_f16(float f)
     uint32_t special = m > 0x7f800000u ? 0x7e00u | (m >> 13 & 0x3ffu) : 0x7c00u;
     uint32_t r = m < 0x38800000u ? small : normal;
     return (uint16_t)(s | (m >= 0x477ff000u ? special : r));
+}
+
+/* n of BF16 as floats, and back. */
+static inline void from_bf16s(float *to, const void *from, int64_t n)
+{
+    int64_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(to + i, load_bf16((const uint16_t *)from + i));
+    if (i < n)
+        _mm512_mask_storeu_ps(to + i, lanes(n - i), load_bf16_some((const uint16_t *)from + i, n - i));
+#else
+    const uint16_t *p = from;
+#pragma omp simd
+    for (i = 0; i < n; i++)
+        to[i] = number((uint32_t)p[i] << 16);
+#endif
+}
+
+/* Results of arithmetic: where an instruction rounds them, it makes denormals 0. */
+static inline void to_bf16s(void *to, const float *from, int64_t n)
+{
+    uint16_t *p = to;
+    int64_t   i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((__m256i *)(void *)(p + i), brains(_mm512_loadu_ps(from + i)));
+    if (i < n)
+        _mm256_mask_storeu_epi16(p + i, lanes(n - i), brains(_mm512_maskz_loadu_ps(lanes(n - i), from + i)));
+#else
+#pragma omp simd
+    for (i = 0; i < n; i++)
+        p[i] = to_bf16(from[i]);
+#endif
 }
 
 #endif

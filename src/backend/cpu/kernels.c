@@ -7,11 +7,9 @@
 
 #include <math.h>
 #include <string.h>
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
 
 #include "backend/cpu/element.h"
+#include "backend/cpu/vec.h"
 #include "base/clock.h"
 #include "base/par.h"
 
@@ -122,10 +120,7 @@ static void act(float *y, const float *x, int64_t n, xd_act kind)
 static void widen(float *to, const void *from, xd_dtype t, int64_t n)
 {
     if (t == XD_BF16) {
-        const uint16_t *p = from;
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            to[i] = number((uint32_t)p[i] << 16);
+        from_bf16s(to, from, n);
     } else if (t == XD_F16) {
         const uint16_t *p = from;
 #pragma omp simd
@@ -150,10 +145,7 @@ static void widen(float *to, const void *from, xd_dtype t, int64_t n)
 static void narrow(void *to, xd_dtype t, const float *from, int64_t n)
 {
     if (t == XD_BF16) {
-        uint16_t *p = to;
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            p[i] = to_bf16(from[i]);
+        to_bf16s(to, from, n);
     } else if (t == XD_F16) {
         uint16_t *p = to;
 #pragma omp simd
@@ -162,6 +154,19 @@ static void narrow(void *to, xd_dtype t, const float *from, int64_t n)
     } else if (to != (const void *)from) {
         memcpy(to, from, (size_t)n * sizeof *from);
     }
+}
+
+/* As `narrow`, denormals too. */
+static void round_all(void *to, xd_dtype t, const float *from, int64_t n)
+{
+    if (t != XD_BF16) {
+        narrow(to, t, from, n);
+        return;
+    }
+    uint16_t *p = to;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        p[i] = to_bf16(from[i]);
 }
 
 /* n elements from the i-th of a row as floats: in place when they are, else in buf. */
@@ -273,24 +278,6 @@ static void spread_rows(int64_t nrows, int64_t ncols,
 
 /* ---- norm --------------------------------------------------------------------------------- */
 
-static float sum_of(const float *x, int64_t n)
-{
-    float s = 0;
-#pragma omp simd reduction(+ : s)
-    for (int64_t i = 0; i < n; i++)
-        s += x[i];
-    return s;
-}
-
-static float square_sum_of(const float *x, int64_t n, float mean)
-{
-    float s = 0;
-#pragma omp simd reduction(+ : s)
-    for (int64_t i = 0; i < n; i++)
-        s += (x[i] - mean) * (x[i] - mean);
-    return s;
-}
-
 /* Two passes, so that a large mean does not eat the variance. */
 static void row_moments(const xd_norm *a, const char *in, float *mean, float *rstd)
 {
@@ -312,62 +299,52 @@ static void row_moments(const xd_norm *a, const char *in, float *mean, float *rs
     *rstd = (float)(1.0 / sqrt(q / (double)C + (double)a->eps));
 }
 
-static void norm_affine(float *y, const float *x, int64_t n, float mean, float rstd,
-                        const float *gain, const float *bias, const float *scale,
-                        const float *shift)
+/* These bytes are read next: from memory, while what is in the first cache is worked on. */
+static void soon(const char *p, int64_t bytes)
 {
-    if (scale && shift && !gain && !bias) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            y[i] = (x[i] - mean) * rstd * (1.0f + scale[i]) + shift[i];
-        return;
-    }
-    if (gain) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            y[i] = (x[i] - mean) * rstd * gain[i];
-    } else {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            y[i] = (x[i] - mean) * rstd;
-    }
-    if (bias) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            y[i] += bias[i];
-    }
-    if (scale) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            y[i] *= 1.0f + scale[i];
-    }
-    if (shift) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            y[i] += shift[i];
-    }
+#if defined(__GNUC__)
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(p + i);
+#else
+    (void)p;
+    (void)bytes;
+#endif
 }
 
+/* n columns from c of an operand, or of `instead` where there is none. */
+static const float *from_column(const float *p, int64_t c, const float *instead)
+{
+    return p ? p + c : instead;
+}
+
+/* Slices of a row are short, so that the next row comes from memory while this one is written. */
 static void norm_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
+    enum { SLICE = 128 };
     const xd_norm *a = ctx;
-    float          bi[CHUNK], bo[CHUNK];
-    int64_t        C = cols(&a->in);
+    float          bi[SLICE], bo[SLICE], one[SLICE], zero[SLICE] = { 0 };
+    int64_t        C = cols(&a->in), size = (int64_t)xd_dtype_size(a->in.type);
     (void)thread;
+    for (int i = 0; i < SLICE; i++)
+        one[i] = 1;
     for (int64_t i = begin; i < end; i++) {
-        const char  *in = row(&a->in, i);
+        const char  *in = row(&a->in, i), *next = i + 1 < end ? row(&a->in, i + 1) : NULL;
         char        *out = row(&a->out, i);
-        const float *gain = a->gain.p, *bias = a->bias.p;
-        const float *scale = row1(&a->scale, i), *shift = row1(&a->shift, i);
+        const float *scales = row1(&a->scale, i), *shifts = row1(&a->shift, i);
         float        mean, rstd;
         row_moments(a, in, &mean, &rstd);
-        for (int64_t c = 0; c < C; c += CHUNK) {
-            int64_t      n = C - c < CHUNK ? C - c : CHUNK;
+        for (int64_t c = 0; c < C; c += SLICE) {
+            int64_t      n = C - c < SLICE ? C - c : SLICE;
             const float *x = fetch(bi, in, a->in.type, c, n);
+            const float *gain = from_column(a->gain.p, c, one), *bias = from_column(a->bias.p, c, zero);
+            const float *scale = from_column(scales, c, zero), *shift = from_column(shifts, c, zero);
             float       *y = place(bo, out, a->out.type, c);
-            norm_affine(y, x, n, mean, rstd, gain ? gain + c : NULL, bias ? bias + c : NULL,
-                        scale ? scale + c : NULL, shift ? shift + c : NULL);
+#pragma omp simd
+            for (int64_t k = 0; k < n; k++)
+                y[k] = ((x[k] - mean) * rstd * gain[k] + bias[k]) * (1.0f + scale[k]) + shift[k];
             narrow(at(out, a->out.type, c), a->out.type, y, n);
+            if (next)
+                soon(next + c * size, n * size);
         }
     }
 }
@@ -400,18 +377,63 @@ static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, 
     }
 }
 
-/* The same of BF16, of which eight numbers, and their squares, which float holds exactly, are added as
+/* The same of BF16, of which AT_ONCE numbers, and their squares, which float holds exactly, are added as
  * floats first. The order of sums depends on the length of the row alone. */
+enum { AT_ONCE = 16 };
+
+/* Adds the first `most` channels, or fewer, and says how many: their sums lie in registers, those of even
+ * channels beside those of odd ones. */
+static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most, double *s, double *q)
+{
+#if defined(__AVX512F__)
+    enum { WORDS = 4 };         /* 32 channels each                                           */
+    const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
+    const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i last = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+    int64_t       c = 0;
+    for (; c + 32 * WORDS <= most; c += 32 * WORDS) {
+        __m512 sum[2 * WORDS], square[2 * WORDS];
+        for (int w = 0; w < 2 * WORDS; w++)
+            sum[w] = square[w] = _mm512_setzero_ps();
+        for (int k = 0; k < AT_ONCE; k++)
+            for (int w = 0; w < WORDS; w++) {
+                __m512i u = _mm512_loadu_si512(in + k * step + c + 32 * w);
+                __m512  even = _mm512_castsi512_ps(_mm512_slli_epi32(u, 16));
+                __m512  odd = _mm512_castsi512_ps(_mm512_and_si512(u, high));
+                sum[2 * w] = _mm512_add_ps(sum[2 * w], even);
+                sum[2 * w + 1] = _mm512_add_ps(sum[2 * w + 1], odd);
+                square[2 * w] = _mm512_fmadd_ps(even, even, square[2 * w]);
+                square[2 * w + 1] = _mm512_fmadd_ps(odd, odd, square[2 * w + 1]);
+            }
+        for (int w = 0; w < WORDS; w++) {
+            float t[2][32];
+            _mm512_storeu_ps(t[0], _mm512_permutex2var_ps(sum[2 * w], first, sum[2 * w + 1]));
+            _mm512_storeu_ps(t[0] + 16, _mm512_permutex2var_ps(sum[2 * w], last, sum[2 * w + 1]));
+            _mm512_storeu_ps(t[1], _mm512_permutex2var_ps(square[2 * w], first, square[2 * w + 1]));
+            _mm512_storeu_ps(t[1] + 16, _mm512_permutex2var_ps(square[2 * w], last, square[2 * w + 1]));
+            for (int i = 0; i < 32; i++) {
+                s[c + 32 * w + i] += (double)t[0][i];
+                q[c + 32 * w + i] += (double)t[1][i];
+            }
+        }
+    }
+    return c;
+#else
+    (void)in, (void)step, (void)most, (void)s, (void)q;
+    return 0;
+#endif
+}
+
 static void channel_sums_bf16(const xd_moments *a, int64_t r, int64_t c0, int64_t n, double *s, double *q)
 {
-    enum { AT_ONCE = 8 };
     int64_t         step = a->in.s[1], P = a->in.d[1], p = 0;
     const uint16_t *in = (const uint16_t *)a->in.p + r * a->in.s[0] + c0;
     for (int64_t i = 0; i < n; i++)
         s[i] = q[i] = 0;
     for (; p + AT_ONCE <= P; p += AT_ONCE, in += AT_ONCE * step) {
+        int64_t done = sums_in_registers(in, step, n, s, q);
 #pragma omp simd
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = done; i < n; i++) {
             float v = number((uint32_t)in[i] << 16), sum = v, squares = v * v;
             for (int k = 1; k < AT_ONCE; k++) {
                 v = number((uint32_t)in[i + k * step] << 16);
@@ -511,24 +533,18 @@ static inline __m512 silu_near(__m512 x)
     return _mm512_mul_ps(x, _mm512_rcp14_ps(_mm512_add_ps(_mm512_scalef_ps(p, n), _mm512_set1_ps(1))));
 }
 
-/* Sixteen numbers as BF16, as to_bf16. */
-static inline __m256i to_bf16s(__m512 x)
-{
-    __m512i  u = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    __m512i  r = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    r = _mm512_mask_or_epi32(r, nan, u, _mm512_set1_epi32(0x400000));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
-}
-
 static inline void gnorm_silu_bf16(char *out, const char *in, const float *mul, const float *add, int64_t n)
 {
-    for (int64_t k = 0; k < n; k += 16) {
-        __mmask16 m = n - k < 16 ? (__mmask16)((1u << (n - k)) - 1) : (__mmask16)0xffff;
-        __m512i   u = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, in + 2 * k)), 16);
-        __m512    x = _mm512_fmadd_ps(_mm512_castsi512_ps(u), _mm512_maskz_loadu_ps(m, mul + k),
+    int64_t k = 0;
+    for (; k + 16 <= n; k += 16) {
+        __m512 x = _mm512_fmadd_ps(load_bf16(in + 2 * k), _mm512_loadu_ps(mul + k), _mm512_loadu_ps(add + k));
+        _mm256_storeu_si256((__m256i *)(void *)(out + 2 * k), brains(silu_near(x)));
+    }
+    if (k < n) {
+        __mmask16 m = lanes(n - k);
+        __m512    x = _mm512_fmadd_ps(load_bf16_some(in + 2 * k, n - k), _mm512_maskz_loadu_ps(m, mul + k),
                                       _mm512_maskz_loadu_ps(m, add + k));
-        _mm256_mask_storeu_epi16(out + 2 * k, m, to_bf16s(silu_near(x)));
+        _mm256_mask_storeu_epi16(out + 2 * k, m, brains(silu_near(x)));
     }
 }
 #else
@@ -740,7 +756,7 @@ static void lookup_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     float           *y = place(bo, out, a->out.type, c0);
     memcpy(raw, from, (size_t)n * xd_dtype_size(a->table.type));        /* aligns it          */
     widen(y, raw, a->table.type, n);
-    narrow(at(out, a->out.type, c0), a->out.type, y, n);
+    round_all(at(out, a->out.type, c0), a->out.type, y, n);
 }
 
 static void lookup(const xd_lookup *a)
@@ -761,7 +777,7 @@ static void convert(char *out, xd_dtype to, const char *in, xd_dtype from, int64
         if (to == XD_F32)
             memcpy(at(out, to, c), x, (size_t)m * sizeof *x);
         else
-            narrow(at(out, to, c), to, x, m);
+            round_all(at(out, to, c), to, x, m);
     }
 }
 
@@ -873,7 +889,7 @@ static void turn_tile(const turn_ctx *t, char *out, const char *in, int64_t nj, 
         for (int64_t c = 0; c < nc; c++)
             line[c] = tile_in[c][j];
         if (a->out.s[k] == 1)
-            narrow(to, a->out.type, line, nc);
+            round_all(to, a->out.type, line, nc);
         else
             scatter(to, a->out.type, a->out.s[k], line, nc);
     }
@@ -1017,48 +1033,34 @@ static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const f
 
 /* Multiply-adds on registers alone: 12 independent chains of vectors, as many as two units
  * with a latency of five or six cycles need. */
-#if defined(__AVX512F__)
-#include <immintrin.h>
-typedef __m512 vec;
-#define VEC_SET(x) _mm512_set1_ps(x)
-#define VEC_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define VEC_ADD(a, b) _mm512_add_ps(a, b)
-#define VEC_STORE(p, v) _mm512_storeu_ps(p, v)
-#elif defined(__AVX2__)
-#include <immintrin.h>
-typedef __m256 vec;
-#define VEC_SET(x) _mm256_set1_ps(x)
-#define VEC_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
-#define VEC_ADD(a, b) _mm256_add_ps(a, b)
-#define VEC_STORE(p, v) _mm256_storeu_ps(p, v)
-#elif defined(__SSE2__)
+#if !defined(V_LOAD) && defined(__SSE2__)
 #include <immintrin.h>
 typedef __m128 vec;
-#define VEC_SET(x) _mm_set1_ps(x)
-#define VEC_FMA(a, b, c) _mm_add_ps(_mm_mul_ps(a, b), c)
-#define VEC_ADD(a, b) _mm_add_ps(a, b)
-#define VEC_STORE(p, v) _mm_storeu_ps(p, v)
-#else
+#define V_SET(x) _mm_set1_ps(x)
+#define V_FMA(a, b, c) _mm_add_ps(_mm_mul_ps(a, b), c)
+#define V_ADD(a, b) _mm_add_ps(a, b)
+#define V_STORE(p, v) _mm_storeu_ps(p, v)
+#elif !defined(V_LOAD)
 typedef float vec;
-#define VEC_SET(x) (x)
-#define VEC_FMA(a, b, c) ((a) * (b) + (c))
-#define VEC_ADD(a, b) ((a) + (b))
-#define VEC_STORE(p, v) (*(p) = (v))
+#define V_SET(x) (x)
+#define V_FMA(a, b, c) ((a) * (b) + (c))
+#define V_ADD(a, b) ((a) + (b))
+#define V_STORE(p, v) (*(p) = (v))
 #endif
 
 /* `n` rounds of 12 multiply-adds; the result keeps them alive. */
 static float fma_rounds(int64_t n, float x)
 {
-    vec   m = VEC_SET(x), c = VEC_SET(1e-3f), s[12];
+    vec   m = V_SET(x), c = V_SET(1e-3f), s[12];
     float out[16];
     for (int j = 0; j < 12; j++)
-        s[j] = VEC_SET((float)j);
+        s[j] = V_SET((float)j);
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < 12; j++)
-            s[j] = VEC_FMA(s[j], m, c);
+            s[j] = V_FMA(s[j], m, c);
     for (int j = 1; j < 12; j++)
-        s[0] = VEC_ADD(s[0], s[j]);
-    VEC_STORE(out, s[0]);
+        s[0] = V_ADD(s[0], s[j]);
+    V_STORE(out, s[0]);
     return out[0];
 }
 

@@ -7,43 +7,8 @@
 #include <math.h>
 
 #include "backend/cpu/element.h"
+#include "backend/cpu/vec.h"
 #include "base/par.h"
-
-/* Vectors of LANES floats; a set without them has the loops over single elements alone, which end
- * every loop over vectors. */
-#if defined(__AVX512F__)
-#include <immintrin.h>
-typedef __m512 vec;
-enum { LANES = 16 };
-#define V_LOAD(p) _mm512_loadu_ps(p)
-#define V_STORE(p, v) _mm512_storeu_ps(p, v)
-#define V_SET(x) _mm512_set1_ps(x)
-#define V_ADD(a, b) _mm512_add_ps(a, b)
-#define V_SUB(a, b) _mm512_sub_ps(a, b)
-#define V_MUL(a, b) _mm512_mul_ps(a, b)
-#define V_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define V_SWAP(a) _mm512_permute_ps(a, 0xB1)
-#define V_SUM(a) _mm512_reduce_add_ps(a)
-#elif defined(__AVX2__)
-#include <immintrin.h>
-typedef __m256 vec;
-enum { LANES = 8 };
-#define V_LOAD(p) _mm256_loadu_ps(p)
-#define V_STORE(p, v) _mm256_storeu_ps(p, v)
-#define V_SET(x) _mm256_set1_ps(x)
-#define V_ADD(a, b) _mm256_add_ps(a, b)
-#define V_SUB(a, b) _mm256_sub_ps(a, b)
-#define V_MUL(a, b) _mm256_mul_ps(a, b)
-#define V_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
-#define V_SWAP(a) _mm256_permute_ps(a, 0xB1)
-#define V_SUM(a) sum8(a)
-static inline float sum8(__m256 a)
-{
-    __m128 h = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    h = _mm_add_ps(h, _mm_movehl_ps(h, h));
-    return _mm_cvtss_f32(_mm_add_ss(h, _mm_movehdup_ps(h)));
-}
-#endif
 
 enum {
     MAX = XD_QKNORM_MAX,
@@ -52,54 +17,10 @@ enum {
 
 static void load(float *x, const void *from, xd_dtype t, int64_t D)
 {
-    const uint16_t *p = from;
-    if (t == XD_F32) {
+    if (t == XD_F32)
         memcpy(x, from, (size_t)D * sizeof *x);
-        return;
-    }
-#pragma omp simd
-    for (int64_t i = 0; i < D; i++)
-        x[i] = number((uint32_t)p[i] << 16);
-}
-
-static void store(void *to, const float *x, int64_t D)
-{
-    uint16_t *p = to;
-#pragma omp simd
-    for (int64_t i = 0; i < D; i++)
-        p[i] = to_bf16(x[i]);
-}
-
-static float mean_of(const float *x, int64_t D)
-{
-    float   s = 0;
-    int64_t j = 0;
-#if defined(V_LOAD)
-    vec v = V_SET(0.0f);
-    for (; j + LANES <= D; j += LANES)
-        v = V_ADD(v, V_LOAD(x + j));
-    s = V_SUM(v);
-#endif
-    for (; j < D; j++)
-        s += x[j];
-    return s / (float)D;
-}
-
-static float variance_of(const float *x, int64_t D, float mean)
-{
-    float   s = 0;
-    int64_t j = 0;
-#if defined(V_LOAD)
-    vec v = V_SET(0.0f), m = V_SET(mean);
-    for (; j + LANES <= D; j += LANES) {
-        vec t = V_SUB(V_LOAD(x + j), m);
-        v = V_FMA(t, t, v);
-    }
-    s = V_SUM(v);
-#endif
-    for (; j < D; j++)
-        s += (x[j] - mean) * (x[j] - mean);
-    return s / (float)D;
+    else
+        from_bf16s(x, from, D);
 }
 
 /* What is the same for all heads of a row. With x' = (x - mean) / deviation, partner p of element j
@@ -181,8 +102,8 @@ static void head(const xd_qknorm *a, char *out, const char *in, const row_of *r)
     int64_t D = a->in.d[2];
     load(x, in, a->in.type, D);
     if (a->norm) {
-        mean = a->rms ? 0 : mean_of(x, D);
-        rstd = 1.0f / sqrtf(variance_of(x, D, mean) + a->eps);
+        mean = a->rms ? 0 : sum_of(x, D) / (float)D;
+        rstd = 1.0f / sqrtf(square_sum_of(x, D, mean) / (float)D + a->eps);
     }
     float *to = a->out.type == XD_F32 ? (float *)(void *)out : y;
     if (!a->cos.p)
@@ -192,7 +113,7 @@ static void head(const xd_qknorm *a, char *out, const char *in, const row_of *r)
     else
         turn_pairs(to, x, r, mean, rstd, D);
     if (to == y)
-        store(out, y, D);
+        to_bf16s(out, y, D);
 }
 
 static const float *angles(const xd_tensor *t, int64_t i)

@@ -4,11 +4,10 @@
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_H
 #define XD_BACKEND_CPU_ATTN_WIDE_H
 
-#include <immintrin.h>
 #include <math.h>
 #include <stddef.h>
-#include <stdint.h>
 
+#include "backend/cpu/vec512.h"
 #include "tensor/tensor.h"
 
 enum { LANES = 16, QROWS = 6, SCORE_WIDTH = 4, HALVES = 1 };
@@ -59,32 +58,6 @@ static inline vf v_exp2(vf x)
     p = v_fma(p, f, v_set(1.0f));
     return _mm512_castsi512_ps(_mm512_maskz_add_epi32(
         live, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
-}
-
-/* n lanes from the first on, none for n <= 0. */
-static inline __mmask16 lanes(int64_t n)
-{
-    return n >= 16 ? (__mmask16)0xffff : n <= 0 ? (__mmask16)0 : (__mmask16)((1u << n) - 1);
-}
-
-/* The upper halves, rounded to nearest even; what is not a number stays so. */
-static inline __m512i brain_bits(vf x)
-{
-    const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
-    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    const __m512i   odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), one);
-    const __m512i   r = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    return _mm512_srli_epi32(
-        _mm512_mask_mov_epi32(r, nan, _mm512_or_si512(u, _mm512_set1_epi32(0x400000))), 16);
-}
-
-static inline __m256i brains(vf x)
-{
-#if defined(__AVX512BF16__)
-    return (__m256i)_mm512_cvtneps_pbh(x);
-#else
-    return _mm512_cvtepi32_epi16(brain_bits(x));
-#endif
 }
 
 /* The first n lanes of x, -infinity in the others. */

@@ -1,0 +1,88 @@
+/* vec.h - vectors of floats, and sums over them; for the files compiled once for each instruction set.
+ *
+ * A set without vectors has no V_LOAD: the loops over single elements, which end every loop over
+ * vectors, then do everything. */
+#ifndef XD_BACKEND_CPU_VEC_H
+#define XD_BACKEND_CPU_VEC_H
+
+#include <stdint.h>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+typedef __m512 vec;
+enum { LANES = 16 };
+#define V_LOAD(p) _mm512_loadu_ps(p)
+#define V_STORE(p, v) _mm512_storeu_ps(p, v)
+#define V_SET(x) _mm512_set1_ps(x)
+#define V_ADD(a, b) _mm512_add_ps(a, b)
+#define V_SUB(a, b) _mm512_sub_ps(a, b)
+#define V_MUL(a, b) _mm512_mul_ps(a, b)
+#define V_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define V_SWAP(a) _mm512_permute_ps(a, 0xB1)
+#define V_SUM(a) _mm512_reduce_add_ps(a)
+#elif defined(__AVX2__)
+#include <immintrin.h>
+typedef __m256 vec;
+enum { LANES = 8 };
+#define V_LOAD(p) _mm256_loadu_ps(p)
+#define V_STORE(p, v) _mm256_storeu_ps(p, v)
+#define V_SET(x) _mm256_set1_ps(x)
+#define V_ADD(a, b) _mm256_add_ps(a, b)
+#define V_SUB(a, b) _mm256_sub_ps(a, b)
+#define V_MUL(a, b) _mm256_mul_ps(a, b)
+#define V_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define V_SWAP(a) _mm256_permute_ps(a, 0xB1)
+#define V_SUM(a) sum8(a)
+static inline float sum8(__m256 a)
+{
+    __m128 h = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    h = _mm_add_ps(h, _mm_movehl_ps(h, h));
+    return _mm_cvtss_f32(_mm_add_ss(h, _mm_movehdup_ps(h)));
+}
+#endif
+
+/* Four sums at a time, since one waits for itself. */
+static inline float sum_of(const float *x, int64_t n)
+{
+    float   s = 0;
+    int64_t j = 0;
+#if defined(V_LOAD)
+    vec v[4] = { V_SET(0.0f), V_SET(0.0f), V_SET(0.0f), V_SET(0.0f) };
+    for (; j + 4 * LANES <= n; j += 4 * LANES)
+        for (int k = 0; k < 4; k++)
+            v[k] = V_ADD(v[k], V_LOAD(x + j + k * LANES));
+    for (; j + LANES <= n; j += LANES)
+        v[0] = V_ADD(v[0], V_LOAD(x + j));
+    s = V_SUM(V_ADD(V_ADD(v[0], v[1]), V_ADD(v[2], v[3])));
+#endif
+#pragma omp simd reduction(+ : s)
+    for (int64_t i = j; i < n; i++)
+        s += x[i];
+    return s;
+}
+
+/* Of (x - mean)^2. */
+static inline float square_sum_of(const float *x, int64_t n, float mean)
+{
+    float   s = 0;
+    int64_t j = 0;
+#if defined(V_LOAD)
+    vec v[4] = { V_SET(0.0f), V_SET(0.0f), V_SET(0.0f), V_SET(0.0f) }, m = V_SET(mean), t;
+    for (; j + 4 * LANES <= n; j += 4 * LANES)
+        for (int k = 0; k < 4; k++) {
+            t = V_SUB(V_LOAD(x + j + k * LANES), m);
+            v[k] = V_FMA(t, t, v[k]);
+        }
+    for (; j + LANES <= n; j += LANES) {
+        t = V_SUB(V_LOAD(x + j), m);
+        v[0] = V_FMA(t, t, v[0]);
+    }
+    s = V_SUM(V_ADD(V_ADD(v[0], v[1]), V_ADD(v[2], v[3])));
+#endif
+#pragma omp simd reduction(+ : s)
+    for (int64_t i = j; i < n; i++)
+        s += (x[i] - mean) * (x[i] - mean);
+    return s;
+}
+
+#endif

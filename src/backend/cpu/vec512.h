@@ -1,0 +1,51 @@
+/* vec512.h - sixteen numbers in a register: some of them, and BF16 to and fro; for files compiled with AVX-512 */
+#ifndef XD_BACKEND_CPU_VEC512_H
+#define XD_BACKEND_CPU_VEC512_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+/* n lanes from the first on, none for n <= 0. */
+static inline __mmask16 lanes(int64_t n)
+{
+    return n >= 16 ? (__mmask16)0xffff : n <= 0 ? (__mmask16)0 : (__mmask16)((1u << n) - 1);
+}
+
+/* The upper halves, rounded to nearest even; what is not a number stays so. */
+static inline __m512i brain_bits(__m512 x)
+{
+    const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
+    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const __m512i   odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), one);
+    const __m512i   r = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    return _mm512_srli_epi32(
+        _mm512_mask_mov_epi32(r, nan, _mm512_or_si512(u, _mm512_set1_epi32(0x400000))), 16);
+}
+
+/* The instruction makes denormals 0. */
+static inline __m256i brains(__m512 x)
+{
+#if defined(__AVX512BF16__)
+    return (__m256i)_mm512_cvtneps_pbh(x);
+#else
+    return _mm512_cvtepi32_epi16(brain_bits(x));
+#endif
+}
+
+static inline __m512 from_brains(__m256i x)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+
+/* Sixteen of BF16, or the first n and zeros. */
+static inline __m512 load_bf16(const void *p)
+{
+    return from_brains(_mm256_loadu_si256(p));
+}
+
+static inline __m512 load_bf16_some(const void *p, int64_t n)
+{
+    return from_brains(_mm256_maskz_loadu_epi16(lanes(n), p));
+}
+
+#endif
