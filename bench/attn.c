@@ -5,7 +5,7 @@
  *
  * Without n a list of shapes that models have is run, with threads=1 and then as many as there are
  * cores; without isa= and type= the best instruction set, and bf16 where it has products of bf16.
- * Calls alternate with bursts of multiply-adds (or vdpbf16ps) on registers alone by the same
+ * Calls alternate with bursts of multiply-adds (vdpbf16ps, tiles) on registers alone by the same
  * threads; a call's share is its 4 H n m D flops a second through the mean rate of the bursts before
  * and after it. Printed are the median share and what the middle 80 % of calls lie between: the
  * clock of a shared machine moves, and shares move less than times. */
@@ -64,6 +64,10 @@ static variant find(const char *name)
         { "avx512bf16", xd_attn_scratch_avx512bf16, xd_attn_avx512bf16, XD_ISA_AVX512BF16,
           xd_kernels_avx512.burst, xd_burst_bf16 },
 #endif
+#ifdef XD_WITH_AMX
+        { "amx", xd_attn_scratch_amx, xd_attn_amx, XD_ISA_AMX, xd_kernels_avx512.burst,
+          xd_burst_amx },
+#endif
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(all[i].name, name) == 0)
@@ -74,8 +78,8 @@ static variant find(const char *name)
 /* The first of the better ones that runs here. */
 static variant best_variant(void)
 {
-    static const char *const order[] = { "avx512bf16", "avx512", "avx2" };
-    for (int i = 0; i < 3; i++) {
+    static const char *const order[] = { "amx", "avx512bf16", "avx512", "avx2" };
+    for (int i = 0; i < 4; i++) {
         variant v = find(order[i]);
         if (v.name && xd_isa_has(v.needs))
             return v;

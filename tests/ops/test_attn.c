@@ -198,6 +198,16 @@ static void solve(problem *p)
     free(s);
 }
 
+/* After a change of the operands. */
+static void solve_again(problem *p)
+{
+    for (int i = 0; i < 3; i++)
+        free(p->rows[i]);
+    free(p->out), free(p->lse);
+    p->largest = 0;
+    solve(p);
+}
+
 static void make_bias(problem *p)
 {
     const shape *c = &p->s;
@@ -550,11 +560,32 @@ static void test_climbing_scores(void **state)
         for (int64_t i = 0; i < c.n; i++)
             for (int64_t d = 0; d < 16; d++)
                 put(&p.a.q, 0, i, 0, d, d ? 0 : (float)(i - 8) / 4);
-        for (int i = 0; i < 3; i++)
-            free(p.rows[i]);
-        free(p.out), free(p.lse);
-        p.largest = 0;
-        solve(&p);
+        solve_again(&p);
+        run(v, &p.a, c.out, 0);
+        compare(&p, v, &p.a);
+        end(&p.a);
+        unmake(&p);
+    }
+}
+
+/* A first key that scores far below or above the others, by less and by more than a float's exponent
+ * holds, and late keys that differ as much again. Results are bf16: scores are large. */
+static void test_low_first_score(void **state)
+{
+    const variant *v = available(state);
+    if (!v)
+        return;
+    static const float low[] = { -30, -80, -150, -3000, 40, 300 };
+    for (size_t t = 0; t < sizeof low / sizeof *low; t++) {
+        shape   c = { 1, 70, 2, 1, 40, { 300 }, XD_BF16, XD_BF16, .scale = 1 };
+        problem p;
+        make(&p, &c);
+        for (int64_t j = 0; j < 300; j++)
+            put(&p.k, 0, j, 0, 0, j == 0 ? low[t] : j >= 200 ? -low[t] : 0);
+        for (int64_t i = 0; i < c.n; i++)
+            for (int64_t h = 0; h < 2; h++)
+                put(&p.a.q, 0, i, h, 0, i % 3 ? 1 : 0);
+        solve_again(&p);
         run(v, &p.a, c.out, 0);
         compare(&p, v, &p.a);
         end(&p.a);
@@ -669,6 +700,9 @@ static variant variants[] = {
     { "bf16emu", xd_attn_scratch_bf16emu, xd_attn_bf16emu, XD_ISA_AVX512, 1 },
     { "avx512bf16", xd_attn_scratch_avx512bf16, xd_attn_avx512bf16, XD_ISA_AVX512BF16, 1 },
 #endif
+#ifdef XD_WITH_AMX
+    { "amx", xd_attn_scratch_amx, xd_attn_amx, XD_ISA_AMX, 1 },
+#endif
 };
 
 static const struct {
@@ -679,7 +713,7 @@ static const struct {
     { "features", test_features },         { "random", test_random },
     { "bits", test_bits },                 { "some_queries", test_some_queries },
     { "exponential", test_exponential },   { "large_scores", test_large_scores },
-    { "climbing_scores", test_climbing_scores },
+    { "climbing_scores", test_climbing_scores }, { "low_first_score", test_low_first_score },
     { "not_a_number", test_not_a_number }, { "refused", test_refused },
     { "merge", test_merge },
 };

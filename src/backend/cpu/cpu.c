@@ -345,7 +345,11 @@ TABLE(c, c)
 TABLE(avx2, avx2)
 TABLE(avx512, avx512)
 TABLE(avx512bf16, avx512bf16)
+#ifdef XD_WITH_AMX
+TABLE(amx, amx)
+#else
 TABLE(amx, avx512bf16)
+#endif
 static const xd_ops *const     tables[XD_NISAS] = { &ops_c, &ops_avx2, &ops_avx512,
                                                     &ops_avx512bf16, &ops_amx };
 static const xd_kernels *const kernels[XD_NISAS] = { &xd_kernels_c, &xd_kernels_avx2,

@@ -30,6 +30,10 @@ xd_status xd_attn_avx512(const xd_attn_args *a, void *tmp);
 size_t    xd_attn_scratch_avx512bf16(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512bf16(const xd_attn_args *a, void *tmp);
 
+/* The same with AMX: products of BF16 operands are of tiles. */
+size_t    xd_attn_scratch_amx(const xd_attn_args *a, int threads);
+xd_status xd_attn_amx(const xd_attn_args *a, void *tmp);
+
 /* For tests only: the same source with the dot product made of AVX-512 F instructions. */
 size_t    xd_attn_scratch_bf16emu(const xd_attn_args *a, int threads);
 xd_status xd_attn_bf16emu(const xd_attn_args *a, void *tmp);

@@ -6,7 +6,9 @@
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
-enum { LANES = 8, PAIRS = 0, QROWS = 6, SCORE_WIDTH = 2, HALVES = 0 };
+enum {
+    LANES = 8, PAIRS = 0, TILES = 0, QROWS = 6, SCORE_WIDTH = 2, HALVES = 0, LDS = XD_ATTN_LDS
+};
 
 typedef float  unit;
 typedef __m256 vf, vu, vh, vuh;
@@ -164,7 +166,7 @@ static inline void put_out(char *to, xd_dtype type, vf x, int64_t n)
     memcpy(to, h, (size_t)n * 2);
 }
 
-#include "backend/cpu/attn/flash.h"
+#include "backend/cpu/attn/vector.h"
 
 size_t xd_attn_scratch_avx2(const xd_attn_args *a, int threads)
 {

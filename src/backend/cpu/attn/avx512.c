@@ -28,9 +28,7 @@ static inline void put_probs(float *to, vf x, vf y)
     v_store(to + LANES, y);
 }
 
-#include "backend/cpu/attn/tile.h"
-
-WIDE_TILES
+#include "backend/cpu/attn/wide_tiles.h"
 
 static inline vu get_units(const char *row, xd_dtype type, int64_t u, int64_t D)
 {
@@ -54,7 +52,7 @@ static inline void transpose(vu v[16])
         v[i] = _mm512_castsi512_ps(r[i]);
 }
 
-#include "backend/cpu/attn/flash.h"
+#include "backend/cpu/attn/vector.h"
 
 size_t xd_attn_scratch_avx512(const xd_attn_args *a, int threads)
 {

@@ -3,27 +3,25 @@
  * Dao et al. 2022 (FlashAttention), for a CPU: for a block of queries, scores against a block
  * of keys, their exponentials relative to the largest score so far, and the weighted sum of
  * values, which is rescaled when a much larger score turns up; so scores never leave the cache.
- * All exponentials are powers of two (log2 e is part of the scale).
+ * All exponentials are powers of two (log2 e is part of the scale). Here is what all sets share:
+ * packing, bias and masks, blocks and their output; vector.h and amx.c have the products.
  *
  * Who includes this file has defined:
- *   LANES, PAIRS       floats of a vector; 1 when a unit is two bf16
+ *   LANES, PAIRS, TILES    floats of a vector; 1 when a unit is two bf16; 1 for tile registers,
+ *                      which want panels of keys and values that zeros fill
+ *   LDS                floats from a row of scores to the next
  *   unit, vf, vu       a packed element, a vector of floats, a vector of units
  *   v_zero v_set v_load v_store v_add v_mul v_max v_fma v_exp2 v_hmax v_hadd
  *   v_first(x)         its first float
  *   v_keep(x, n)       its first n floats, -infinity behind them
- *   v_units(p) v_put_units(p, x)          vectors of units
- *   v_spread(p) v_dot(acc, x, y)                       of the products
+ *   v_put_units(p, x)  vectors of units
  *   get_units(row, type, u, D)   LANES units of a row from unit u on, zeros from D elements on
  *   get_values(r0, r1, type, c, D)       LANES columns of a value row (or two, interleaved)
  *   transpose(v[LANES])          the LANES x LANES units of v
- *   put_probs(to, x, y)          2 LANES probabilities as units
  *   put_out(p, type, x, n)       the first n floats of x, converted
- *   QROWS, SCORE_TILES[][], SCORE_WIDTH    score tiles by width in vectors, all QROWS tall
- *   SUM_TILES[][], SUM_ROWS[], sum_width(left)   tiles of the value product and which to take;
- *                      [1]: the last vector is half one
- *   HALVES             1 when half a vector is half the work; vh, vuh and v_.._half are for it
- *   SOFT_TILES[][], SOFT_ROWS[]  those that turn other rows' scores into probabilities meanwhile
- * and wraps flash_scratch and flash_attn under its own names. */
+ *   QROWS, SCORE_WIDTH, sum_width(left)      queries of a score tile; vectors of its keys, and of
+ *                      a value tile when `left` are to be done
+ * and defines attend_keys, and wraps flash_scratch and flash_attn under its own names. */
 #ifndef XD_BACKEND_CPU_ATTN_FLASH_H
 #define XD_BACKEND_CPU_ATTN_FLASH_H
 
@@ -33,12 +31,7 @@
 #include "backend/cpu/attn/plan.h"
 #include "base/par.h"
 
-enum {
-    LDS = XD_ATTN_LDS,
-    KCHUNK = 128,               /* units of a score product at a time: its panel stays in L1   */
-    LINE = 64,                  /* bytes that a cache loads together                           */
-    LIFT = PAIRS ? 8 : 0,       /* powers of two by which scores may grow without a rescale    */
-};
+enum { LINE = 64 };             /* bytes that a cache loads together                           */
 
 static const float log2e = 1.44269504088896341f;
 
@@ -56,15 +49,26 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static int64_t vectors(int64_t n)
+{
+    return (n + LANES - 1) / LANES;
+}
+
+/* Pairs of vectors, which are softened at a time. */
+static int64_t turns(int64_t n)
+{
+    return (n + 2 * LANES - 1) / (2 * LANES);
+}
+
 /* Keys j0 .. of `rows`, `nv` vectors wide, become [unit][key]. The last is repeated to fill them,
  * which changes no largest score. */
 static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, unit *to)
 {
     const xd_attn_plan *p = &w->p;
     for (int64_t g = 0; g < nv; g++)
-        for (int64_t u = 0; u < p->du; u += LANES) {
+        for (int64_t u = 0; u < p->kdu; u += LANES) {
             vu      v[LANES];
-            int64_t left = p->du - u < LANES ? p->du - u : LANES;
+            int64_t left = smaller(p->kdu - u, LANES);
             for (int64_t j = 0; j < LANES; j++)
                 v[j] = get_units(rows[smaller(g * LANES + j, n - 1)], w->a->q.type, u, p->D);
             transpose(v);
@@ -73,7 +77,7 @@ static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, un
         }
 }
 
-/* Columns c .. of all n value rows become [unit of keys][column]. */
+/* Columns c .. of all n value rows become [unit of keys][column]; tiles are filled with zeros. */
 static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, int64_t nv,
                         unit *to)
 {
@@ -82,6 +86,8 @@ static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, i
         for (int64_t g = 0; g < nv; g++, to += LANES)
             v_put_units(to, get_values(rows[j], PAIRS && j + 1 < n ? rows[j + 1] : NULL,
                                        w->a->q.type, c + g * LANES, p->D));
+    if (TILES)
+        memset(to, 0, (size_t)((turns(n) * LANES - (n + 1) / 2) * nv * LANES) * sizeof *to);
 }
 
 static unit *packed_block(const job *w, int64_t pair, int64_t kb)
@@ -89,16 +95,6 @@ static unit *packed_block(const job *w, int64_t pair, int64_t kb)
     const xd_attn_plan *p = &w->p;
     return (unit *)(void *)(w->packed + (size_t)pair * p->pair_bytes) +
            kb * (p->kunits + p->vunits);
-}
-
-static int64_t vectors(int64_t n)
-{
-    return (n + LANES - 1) / LANES;
-}
-
-static int64_t turns(int64_t n)
-{
-    return (n + 2 * LANES - 1) / (2 * LANES);
 }
 
 /* A row that will be read soon comes into the second cache: the machine itself does not see it
@@ -132,7 +128,8 @@ static void pack_block(const job *w, int64_t pair, int64_t kb)
     for (int64_t j = 0, next = SCORE_WIDTH * LANES; j < n; j = next, next += SCORE_WIDTH * LANES) {
         fetch_rows(k, smaller(n, next), smaller(n, next + SCORE_WIDTH * LANES), bytes);
         fetch_rows(v, j, smaller(n, next), bytes);
-        pack_keys(w, k + j, n - j, smaller(vectors(n - j), SCORE_WIDTH), to + j * p->du);
+        pack_keys(w, k + j, n - j, TILES ? SCORE_WIDTH : smaller(vectors(n - j), SCORE_WIDTH),
+                  to + j * p->kdu);
     }
     to += p->kunits;
     for (int64_t c = 0, nv; c < p->dp; c += nv * LANES) {
@@ -157,7 +154,8 @@ typedef struct block {
     unit   *q;                  /* [n][ldq]                                                   */
     float  *s;                  /* [n][LDS] scores, then probabilities                        */
     float  *o;                  /* [n][dp] sums of values                                     */
-    float  *most;               /* [n][LANES] largest scores of this key block                */
+    float  *most;               /* [n][LANES] largest scores of this key block; tiles have the
+                                 * sums of earlier key blocks here                            */
     float  *sum;                /* [n][LANES] sums of this key block's probabilities          */
     float  *l;                  /* [n] the same of earlier key blocks                         */
     float  *top, *low;          /* [n] what probabilities are relative to, in powers of two;
@@ -200,44 +198,10 @@ static void load_queries(const job *w, const block *k)
     memset(k->q + k->n * p->ldq, 0, (size_t)((rows - k->n) * p->ldq) * 4);
 }
 
-/* Tiles are taller than the block's last rows: what they read there is zero. */
-static void clear(const job *w, const block *k)
-{
-    if (k->n % 12)
-        memset(k->s + k->n * LDS, 0, (size_t)(12 * LDS) * sizeof(float));
-    for (int64_t i = 0; i < k->n; i++) {
-        k->top[i] = -INFINITY;
-        k->l[i] = 0;
-        v_store(k->o + (i + 1) * w->p.dp - LANES, v_zero());    /* tiles may leave half of it out */
-    }
-}
-
-/* Whether what is left of n from `at` on fills no more than half of the last of nv vectors. */
-static int half_left(int64_t n, int64_t at, int64_t nv)
-{
-    return HALVES && nv > 1 && n - at <= nv * LANES - LANES / 2;
-}
-
-static void scores(const job *w, const block *k, int64_t n, const unit *keys)
-{
-    const xd_attn_plan *p = &w->p;
-    float *none = k->most + XD_ATTN_ROWS * LANES;       /* for parts of sums, a few rows behind  */
-    for (int64_t i = 0; i < k->n; i++)
-        v_store(k->most + i * LANES, v_set(-INFINITY));
-    for (int64_t j = 0; j < n; j += SCORE_WIDTH * LANES) {
-        int64_t   nv = smaller(vectors(n - j), SCORE_WIDTH);
-        score_fn *tile = SCORE_TILES[half_left(n, j, nv)][nv];
-        for (int64_t u = 0; u < p->du; u += KCHUNK)
-            for (int64_t i = 0; i < k->n; i += QROWS)
-                tile(smaller(p->du - u, KCHUNK), k->q + i * p->ldq + u, p->ldq,
-                     keys + j * p->du + u * nv * LANES, k->s + i * LDS + j,
-                     u + KCHUNK < p->du ? none : k->most + i * LANES, u > 0);
-    }
-}
-
 /* Scores with their bias, and the largest: s + bias / scale, or what has all of it, c s + bias
  * log2(e), where dividing is no good or probabilities stay f32. */
-static void add_bias(const job *w, const block *k, int64_t i, int64_t j0, int64_t n, int scaled)
+static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
+                   int scaled)
 {
     const xd_tensor *t = &w->a->bias;
     const float     *bias = t->p ? (const float *)t->p + k->h * t->s[0] + (k->i0 + i) * t->s[1] +
@@ -246,7 +210,6 @@ static void add_bias(const job *w, const block *k, int64_t i, int64_t j0, int64_
     const vf         e = v_set(scaled ? log2e : 1 / w->a->scale);
     const vf         c = v_set(scaled ? w->a->scale * log2e : 1);
     vf               top = v_set(-INFINITY);
-    float           *s = k->s + i * LDS;
     int64_t          j = 0;
     for (; bias && t->s[2] == 1 && j + LANES <= n; j += LANES) {
         const vf x = scaled ? v_add(v_mul(v_load(s + j), c), v_mul(v_load(bias + j), e))
@@ -264,7 +227,7 @@ static void add_bias(const job *w, const block *k, int64_t i, int64_t j0, int64_
         top = v_max(v_keep(x, left), top);
         v_store(s + j, x);
     }
-    v_store(k->most + i * LANES, top);
+    return top;
 }
 
 /* Scores outside [lo, hi) of the block's n keys count as -infinity, and so does what fills the
@@ -287,8 +250,10 @@ static vf row_max(const float *s, int64_t n)
     return v_max(m0, m1);
 }
 
-static void bias_and_mask(const job *w, const block *k, int64_t i, int64_t j0, int64_t n,
-                          int scaled)
+/* What follows the product for row i and the n keys from j0 on, whose scores are at s. `most` is
+ * the vector of their largest; back comes what it is then. */
+static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
+                        int scaled, vf most)
 {
     int64_t lo = 0, hi = n;
     if (w->a->window || w->a->causal) {
@@ -297,11 +262,16 @@ static void bias_and_mask(const job *w, const block *k, int64_t i, int64_t j0, i
         hi = hi < j0 ? 0 : smaller(hi - j0, n);
     }
     if (scaled || w->a->bias.p)
-        add_bias(w, k, i, j0, n, scaled);
+        most = add_bias(w, k, i, s, j0, n, scaled);
     if (lo > 0 || hi < n || n % (2 * LANES))
-        mask(k->s + i * LDS, lo, hi, n);
-    if (lo > 0 || hi < n)
-        v_store(k->most + i * LANES, row_max(k->s + i * LDS, n));
+        mask(s, lo, hi, n);
+    return lo > 0 || hi < n ? row_max(s, n) : most;
+}
+
+/* Whether scores are scaled before the maximum is taken. */
+static int scaled_first(const job *w)
+{
+    return !(w->a->scale * log2e > 1e-20f) || (w->a->bias.p && !PAIRS);
 }
 
 static void rescale(float *o, int64_t n, float by)
@@ -309,80 +279,6 @@ static void rescale(float *o, int64_t n, float by)
     const vf f = v_set(by);
     for (int64_t c = 0; c < n; c += LANES)
         v_store(o + c, v_mul(f, v_load(o + c)));
-}
-
-/* Probabilities of row i are relative to a score that is its largest, or was when it was set and
- * is less than LIFT below: sums of 2^LIFT lose nothing, and rows are seldom rescaled. */
-static void lift(const job *w, const block *k, int64_t i, float c)
-{
-    float top = v_hmax(v_load(k->most + i * LANES)) * c;
-    if (top > k->top[i] + (float)LIFT) {        /* not so when it is not a number              */
-        if (k->top[i] > -INFINITY) {    /* else sums are still zero, or not there              */
-            float by = v_first(v_exp2(v_set(k->top[i] - top)));
-            k->l[i] *= by;
-            rescale(k->o + i * w->p.dp, w->p.dp, by);
-        }
-        k->top[i] = top;
-    }
-    k->low[i] = k->top[i] == -INFINITY ? 0 : -k->top[i];
-    v_store(k->sum + i * LANES, v_zero());
-}
-
-/* Rows from i on, `height` of them if there are, to be softened. */
-static softening soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
-{
-    softening s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,
-                    .scale = c, .width = turns(n) * 2 * LANES };
-    int64_t   rows = smaller(k->n - i, height);
-    s.left = rows > 0 ? rows * turns(n) : 0;
-    return s;
-}
-
-static void soften(softening *s)
-{
-    while (s->left > 0)
-        soften_next(s);
-}
-
-/* Scores become 2^(c s - top), and values are added up with them as weights. Without a maximum all
- * are -infinity, and become 0, or not numbers, which the vector maximum may overlook, and stay so.
- * While the first columns of some rows are added up the next rows are softened. */
-static void soften_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
-{
-    const xd_attn_plan *p = &w->p;
-    int64_t   nv = sum_width(p->dp / LANES), units = PAIRS ? (n + 1) / 2 : n, high = SOFT_ROWS[nv];
-    soft_fn  *tile = SOFT_TILES[half_left(p->D, 0, nv)][nv];
-    softening s = soft_rows(k, 0, high, n, c);
-    soften(&s);
-    for (int64_t i = 0; i < k->n; i += high) {
-        s = soft_rows(k, i + high, high, n, c);
-        tile(units, (const unit *)(const void *)(k->s + i * LDS), values, k->o + i * p->dp, p->dp,
-             k->begun, &s);
-        soften(&s);
-    }
-    for (int64_t col = nv * LANES; col < p->dp; col += nv * LANES) {
-        nv = sum_width((p->dp - col) / LANES);
-        sum_fn *sum = SUM_TILES[half_left(p->D, col, nv)][nv];
-        for (int64_t i = 0; i < k->n; i += SUM_ROWS[nv])
-            sum(units, (const unit *)(const void *)(k->s + i * LDS),
-                values + col * (p->vunits / p->dp), k->o + i * p->dp + col, p->dp, k->begun);
-    }
-}
-
-static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
-{
-    int64_t j0 = kb * w->p.keys, n = smaller(k->keys - j0, w->p.keys);
-    float   c = w->a->scale * log2e;
-    int     scaled = !(c > 1e-20f) || (w->a->bias.p && !PAIRS); /* before the maximum is taken  */
-    scores(w, k, n, keys);
-    for (int64_t i = 0; i < k->n; i++) {
-        bias_and_mask(w, k, i, j0, n, scaled);
-        lift(w, k, i, scaled ? 1 : c);
-    }
-    soften_and_sum(w, k, n, keys + w->p.kunits, scaled ? 1 : c);
-    for (int64_t i = 0; i < k->n; i++)
-        k->l[i] += v_hadd(v_load(k->sum + i * LANES));
-    k->begun = 1;
 }
 
 static void put_row(const xd_attn_plan *p, char *row, xd_dtype type, const float *from, float by)
@@ -412,6 +308,9 @@ static void finish(const job *w, const block *k)
     }
 }
 
+/* Adds key blocks first .. end up into o, l and top of block k; `packed` is the first of all. */
+static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed);
+
 static void attend(const job *w, int64_t item, int thread)
 {
     const xd_attn_plan *p = &w->p;
@@ -419,10 +318,10 @@ static void attend(const job *w, int64_t item, int thread)
     int64_t pair = item / (p->rep * p->blocks), lo, hi, none;
     block   k = { .q = (unit *)(void *)(mine + p->q), .s = (float *)(void *)(mine + p->s),
                   .o = (float *)(void *)(mine + p->o), .sum = (float *)(void *)(mine + p->ml) };
-    k.most = k.sum + (XD_ATTN_ROWS + 12) * LANES;
-    k.top = k.most + (XD_ATTN_ROWS + 12) * LANES;
-    k.low = k.top + XD_ATTN_ROWS;
-    k.l = k.low + XD_ATTN_ROWS;
+    k.most = k.sum + p->most * LANES;
+    k.top = k.most + p->most * LANES;
+    k.low = k.top + p->most;
+    k.l = k.low + p->most;
     k.b = (w->first + pair) / p->Hk;
     k.h = (w->first + pair) % p->Hk * p->rep + item / p->blocks % p->rep;
     k.i0 = item % p->blocks * p->rows;
@@ -430,11 +329,9 @@ static void attend(const job *w, int64_t item, int thread)
     k.keys = xd_attn_len(w->a, k.b, p->m);
     load_queries(w, &k);
     foresee(w, &k);
-    clear(w, &k);
     xd_attn_range(w->a, k.i0, k.keys, &lo, &none);
     xd_attn_range(w->a, k.i0 + k.n - 1, k.keys, &none, &hi);
-    for (int64_t kb = lo / p->keys; kb * p->keys < hi; kb++)
-        one_key_block(w, &k, kb, packed_block(w, pair, kb));
+    attend_keys(w, &k, lo / p->keys, (hi + p->keys - 1) / p->keys, packed_block(w, pair, 0));
     finish(w, &k);
 }
 
@@ -446,9 +343,11 @@ static void attend_job(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* ---- the call ------------------------------------------------------------------------------- */
 
+static const xd_attn_form form = { LANES, PAIRS, TILES };
+
 static size_t flash_scratch(const xd_attn_args *a, int threads)
 {
-    return xd_attn_bytes(a, threads, LANES, PAIRS);
+    return xd_attn_bytes(a, threads, &form);
 }
 
 static xd_status flash_attn(const xd_attn_args *a, void *tmp)
@@ -458,7 +357,7 @@ static xd_status flash_attn(const xd_attn_args *a, void *tmp)
     xd_status st = xd_attn_check(a);
     if (st != XD_OK)
         return st;
-    xd_attn_cut(&w.p, a, threads, LANES, PAIRS);
+    xd_attn_cut(&w.p, a, threads, &form);
     w.packed = w.threads + w.p.thread_bytes * (size_t)threads;
     for (; w.first < w.p.B * w.p.Hk && w.p.blocks; w.first += w.p.group) {
         w.count = smaller(w.p.group, w.p.B * w.p.Hk - w.first);

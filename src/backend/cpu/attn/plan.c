@@ -93,21 +93,22 @@ static size_t aligned(size_t bytes)
 
 /* Blocks of equal size; shorter ones when there would be less than two for a thread, which
  * changes no result since rows do not meet. */
-static void cut_rows(xd_attn_plan *p, int threads)
+static void cut_rows(xd_attn_plan *p, int threads, int tiles)
 {
-    int64_t most = XD_ATTN_ROWS;
-    while (most > 24 && p->B * p->H * ceil_div(p->n, most) < 2 * (int64_t)threads)
+    int64_t most = tiles ? XD_ATTN_TILE_ROWS : XD_ATTN_ROWS, step = tiles ? XD_ATTN_STRIP : 12;
+    p->most = most + step;
+    while (most > (tiles ? step : 2 * step) && p->B * p->H * ceil_div(p->n, most) < 2 * (int64_t)threads)
         most /= 2;
     p->blocks = ceil_div(p->n, most);
-    p->rows = p->blocks ? smaller(round_up(ceil_div(p->n, p->blocks), 12), XD_ATTN_ROWS) : 0;
+    p->rows = p->blocks ? smaller(round_up(ceil_div(p->n, p->blocks), step), p->most - step) : 0;
     p->blocks = p->rows ? ceil_div(p->n, p->rows) : 0;
 }
 
 /* Blocks of equal size: a short last one costs a row almost as much as a full one. */
-static void cut_keys(xd_attn_plan *p)
+static void cut_keys(xd_attn_plan *p, int tiles)
 {
-    int64_t blocks = ceil_div(p->m, XD_ATTN_KEYS);
-    p->keys = blocks ? round_up(ceil_div(p->m, blocks), 64) : XD_ATTN_KEYS;
+    int64_t most = tiles ? XD_ATTN_TILE_KEYS : XD_ATTN_KEYS, blocks = ceil_div(p->m, most);
+    p->keys = blocks ? round_up(ceil_div(p->m, blocks), tiles ? 32 : 64) : most;
     p->kblocks = ceil_div(p->m, p->keys);
 }
 
@@ -123,37 +124,41 @@ static void cut_group(xd_attn_plan *p, int threads)
     p->group = g > 0 ? ceil_div(pairs, ceil_div(pairs, g)) : 0;
 }
 
-void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, int lanes, int pairs)
+void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_attn_form *f)
 {
+    const int64_t lanes = f->lanes;
     *p = (xd_attn_plan){ .B = a->q.d[0], .n = a->q.d[1], .H = a->q.d[2], .D = a->q.d[3] };
     p->Hk = xd_attn_heads_kv(a);
     p->m = xd_attn_keys(a);
     p->rep = p->Hk ? p->H / p->Hk : 0;
-    cut_rows(p, threads);
-    cut_keys(p);
-    p->du = pairs ? ceil_div(p->D, 2) : p->D;
+    cut_rows(p, threads, f->tiles);
+    cut_keys(p, f->tiles);
+    p->du = f->pairs ? ceil_div(p->D, 2) : p->D;
     p->ldq = round_up(p->du, lanes);
+    p->kdu = f->tiles ? p->ldq : p->du;
     p->dp = round_up(p->D > 0 ? p->D : 1, lanes);
-    int64_t keys = smaller(round_up(p->m, lanes), p->keys);
-    p->kunits = keys * p->du;
-    p->vunits = (pairs ? ceil_div(keys, 2) : keys) * p->dp;
+    int64_t keys = smaller(round_up(p->m, f->tiles ? 2 * lanes : lanes), p->keys);
+    p->kunits = keys * p->kdu;
+    p->vunits = (f->pairs ? ceil_div(keys, 2) : keys) * p->dp;
     p->pair_bytes = aligned((size_t)((p->kunits + p->vunits) * p->kblocks) * 4);
     cut_group(p, threads);
-    size_t rows = XD_ATTN_ROWS + 12;
+    size_t rows = (size_t)p->most, scores = rows * XD_ATTN_LDS;
+    if (f->tiles)
+        scores = XD_ATTN_STRIPS * XD_ATTN_STRIP * XD_ATTN_TILE_LDS;
     p->q = 0;
     p->s = p->q + aligned(rows * (size_t)p->ldq * 4);
-    p->o = p->s + aligned(rows * XD_ATTN_LDS * 4);
+    p->o = p->s + aligned(scores * 4);
     p->ml = p->o + aligned(rows * (size_t)p->dp * 4);
     p->thread_bytes = p->ml + aligned(rows * (3 + 2 * (size_t)lanes) * 4);
     p->bytes = p->thread_bytes * (size_t)threads + p->pair_bytes * (size_t)p->group;
 }
 
-size_t xd_attn_bytes(const xd_attn_args *a, int threads, int lanes, int pairs)
+size_t xd_attn_bytes(const xd_attn_args *a, int threads, const xd_attn_form *f)
 {
     xd_attn_plan p;
     if (xd_attn_check(a) != XD_OK)
         return 0;
-    xd_attn_cut(&p, a, threads, lanes, pairs);
+    xd_attn_cut(&p, a, threads, f);
     return p.bytes;
 }
 

@@ -13,15 +13,31 @@ enum {
     XD_ATTN_KEYS = 384,                 /* keys of a block, at most; multiple of 64           */
     XD_ATTN_LDS = XD_ATTN_KEYS + 16,    /* floats from a row of scores to the next            */
     XD_ATTN_MAXD = 512,
+    /* The same of tiles; probabilities of a strip are added up while the next one's are made and
+     * scores of the one after that. */
+    XD_ATTN_TILE_ROWS = 128,
+    XD_ATTN_TILE_KEYS = 128,
+    XD_ATTN_TILE_LDS = XD_ATTN_TILE_KEYS + 16,
+    XD_ATTN_STRIP = 32,                 /* queries                                            */
+    XD_ATTN_STRIPS = 3,                 /* with scores at a time                              */
 };
+
+/* What an instruction set computes with. */
+typedef struct xd_attn_form {
+    int lanes;                  /* floats of a vector                                         */
+    int pairs;                  /* 1 when a unit is two bf16                                  */
+    int tiles;                  /* 1 for tile registers: units of keys and values fill them   */
+} xd_attn_form;
 
 typedef struct xd_attn_plan {
     int64_t B, n, H, D, Hk, m;  /* of the arguments; m over all segments                      */
     int64_t rep;                /* query heads of a key head                                  */
     int64_t rows, blocks;       /* queries of a block; blocks of one head                     */
+    int64_t most;               /* rows that the scratch of a thread has place for            */
     int64_t keys, kblocks;      /* of a block; blocks                                         */
     int64_t du;                 /* 4-byte units of a row of q or k: floats, or pairs of bf16   */
     int64_t ldq;                /* du rounded up to a vector                                  */
+    int64_t kdu;                /* units of a packed key                                      */
     int64_t dp;                 /* floats of a row of the output sum: D rounded up             */
     int64_t group;              /* pairs (batch, key head) packed at a time                   */
     int64_t kunits, vunits;     /* units of a packed key block                                */
@@ -34,11 +50,11 @@ typedef struct xd_attn_plan {
 /* XD_OK when all shapes, types and strides are what backend.h says. */
 xd_status xd_attn_check(const xd_attn_args *a);
 
-/* `lanes`: floats of a vector; `pairs`: 1 when a unit is two bf16. The arguments are checked. */
-void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, int lanes, int pairs);
+/* The arguments are checked. */
+void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_attn_form *f);
 
 /* Checks, then cuts for a scratch query: the bytes; 0 for arguments that are refused. */
-size_t xd_attn_bytes(const xd_attn_args *a, int threads, int lanes, int pairs);
+size_t xd_attn_bytes(const xd_attn_args *a, int threads, const xd_attn_form *f);
 
 int64_t xd_attn_keys(const xd_attn_args *a);            /* keys of all segments               */
 int64_t xd_attn_heads_kv(const xd_attn_args *a);        /* Hk; H when there are no keys       */

@@ -1,0 +1,48 @@
+/* pairs.h - units of two bf16 in AVX-512, for dot products of vectors and of tiles */
+#ifndef XD_BACKEND_CPU_ATTN_PAIRS_H
+#define XD_BACKEND_CPU_ATTN_PAIRS_H
+
+enum { PAIRS = 1 };
+
+#include "backend/cpu/attn/wide.h"
+
+typedef uint32_t unit;          /* element 2u in the low half, 2u + 1 in the high one         */
+typedef __m512i  vu;
+
+static inline void v_put_units(unit *p, vu x) { _mm512_storeu_si512(p, x); }
+
+/* In place: 32 halves go where the first half of the 32 floats just read was. */
+static inline void put_probs(float *to, vf x, vf y)
+{
+#ifdef XD_EMULATE_BF16DOT
+    _mm256_storeu_si256((__m256i *)(void *)to, brains(x));
+    _mm256_storeu_si256((__m256i *)(void *)(to + 8), brains(y));
+#else
+    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(y, x));
+#endif
+}
+
+static inline vu get_units(const char *row, xd_dtype type, int64_t u, int64_t D)
+{
+    const int64_t left = D - 2 * u;
+    (void)type;
+    if (left >= 32)
+        return _mm512_loadu_si512(row + 4 * u);
+    return _mm512_maskz_loadu_epi16(left <= 0 ? 0 : (1u << left) - 1,
+                                    (const uint16_t *)(const void *)row + 2 * u);
+}
+
+static inline vu get_values(const char *row, const char *next, xd_dtype type, int64_t c,
+                            int64_t D)
+{
+    const vu low = brain_row(row, c, D);
+    (void)type;
+    return next ? _mm512_or_si512(low, _mm512_slli_epi32(brain_row(next, c, D), 16)) : low;
+}
+
+static inline void transpose(vu v[16])
+{
+    transpose_bits(v);
+}
+
+#endif

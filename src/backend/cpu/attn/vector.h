@@ -1,0 +1,139 @@
+/* vector.h - the products of flash.h with vector registers.
+ *
+ * Who includes this has also defined:
+ *   v_units(p)         a vector of units
+ *   v_spread(p) v_dot(acc, x, y)                       of the products
+ *   put_probs(to, x, y)          2 LANES probabilities as units
+ *   SCORE_TILES[][]    score tiles by width in vectors, all QROWS tall
+ *   SUM_TILES[][], SUM_ROWS[]    tiles of the value product; [1]: the last vector is half one
+ *   HALVES             1 when half a vector is half the work; vh, vuh and v_.._half are for it
+ *   SOFT_TILES[][], SOFT_ROWS[]  those that turn other rows' scores into probabilities meanwhile */
+#ifndef XD_BACKEND_CPU_ATTN_VECTOR_H
+#define XD_BACKEND_CPU_ATTN_VECTOR_H
+
+#include "backend/cpu/attn/flash.h"
+
+enum {
+    KCHUNK = 128,               /* units of a score product at a time: its panel stays in L1   */
+    LIFT = PAIRS ? 8 : 0,       /* powers of two by which scores may grow without a rescale    */
+};
+
+/* Tiles are taller than the block's last rows: what they read there is zero. */
+static void clear(const job *w, const block *k)
+{
+    if (k->n % 12)
+        memset(k->s + k->n * LDS, 0, (size_t)(12 * LDS) * sizeof(float));
+    for (int64_t i = 0; i < k->n; i++) {
+        k->top[i] = -INFINITY;
+        k->l[i] = 0;
+        v_store(k->o + (i + 1) * w->p.dp - LANES, v_zero());    /* tiles may leave half of it out */
+    }
+}
+
+/* Whether what is left of n from `at` on fills no more than half of the last of nv vectors. */
+static int half_left(int64_t n, int64_t at, int64_t nv)
+{
+    return HALVES && nv > 1 && n - at <= nv * LANES - LANES / 2;
+}
+
+static void scores(const job *w, const block *k, int64_t n, const unit *keys)
+{
+    const xd_attn_plan *p = &w->p;
+    float *none = k->most + XD_ATTN_ROWS * LANES;       /* for parts of sums, a few rows behind  */
+    for (int64_t i = 0; i < k->n; i++)
+        v_store(k->most + i * LANES, v_set(-INFINITY));
+    for (int64_t j = 0; j < n; j += SCORE_WIDTH * LANES) {
+        int64_t   nv = smaller(vectors(n - j), SCORE_WIDTH);
+        score_fn *tile = SCORE_TILES[half_left(n, j, nv)][nv];
+        for (int64_t u = 0; u < p->du; u += KCHUNK)
+            for (int64_t i = 0; i < k->n; i += QROWS)
+                tile(smaller(p->du - u, KCHUNK), k->q + i * p->ldq + u, p->ldq,
+                     keys + j * p->du + u * nv * LANES, k->s + i * LDS + j,
+                     u + KCHUNK < p->du ? none : k->most + i * LANES, u > 0);
+    }
+}
+
+/* Probabilities of row i are relative to a score that is its largest, or was when it was set and
+ * is less than LIFT below: sums of 2^LIFT lose nothing, and rows are seldom rescaled. */
+static void lift(const job *w, const block *k, int64_t i, float c)
+{
+    float top = v_hmax(v_load(k->most + i * LANES)) * c;
+    if (top > k->top[i] + (float)LIFT) {        /* not so when it is not a number              */
+        if (k->top[i] > -INFINITY) {    /* else sums are still zero, or not there              */
+            float by = v_first(v_exp2(v_set(k->top[i] - top)));
+            k->l[i] *= by;
+            rescale(k->o + i * w->p.dp, w->p.dp, by);
+        }
+        k->top[i] = top;
+    }
+    k->low[i] = k->top[i] == -INFINITY ? 0 : -k->top[i];
+    v_store(k->sum + i * LANES, v_zero());
+}
+
+/* Rows from i on, `height` of them if there are, to be softened. */
+static softening soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
+{
+    softening s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,
+                    .scale = c, .width = turns(n) * 2 * LANES };
+    int64_t   rows = smaller(k->n - i, height);
+    s.left = rows > 0 ? rows * turns(n) : 0;
+    return s;
+}
+
+static void soften(softening *s)
+{
+    while (s->left > 0)
+        soften_next(s);
+}
+
+/* Scores become 2^(c s - top), and values are added up with them as weights. Without a maximum all
+ * are -infinity, and become 0, or not numbers, which the vector maximum may overlook, and stay so.
+ * While the first columns of some rows are added up the next rows are softened. */
+static void soften_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
+{
+    const xd_attn_plan *p = &w->p;
+    int64_t   nv = sum_width(p->dp / LANES), units = PAIRS ? (n + 1) / 2 : n, high = SOFT_ROWS[nv];
+    soft_fn  *tile = SOFT_TILES[half_left(p->D, 0, nv)][nv];
+    softening s = soft_rows(k, 0, high, n, c);
+    soften(&s);
+    for (int64_t i = 0; i < k->n; i += high) {
+        s = soft_rows(k, i + high, high, n, c);
+        tile(units, (const unit *)(const void *)(k->s + i * LDS), values, k->o + i * p->dp, p->dp,
+             k->begun, &s);
+        soften(&s);
+    }
+    for (int64_t col = nv * LANES; col < p->dp; col += nv * LANES) {
+        nv = sum_width((p->dp - col) / LANES);
+        sum_fn *sum = SUM_TILES[half_left(p->D, col, nv)][nv];
+        for (int64_t i = 0; i < k->n; i += SUM_ROWS[nv])
+            sum(units, (const unit *)(const void *)(k->s + i * LDS),
+                values + col * (p->vunits / p->dp), k->o + i * p->dp + col, p->dp, k->begun);
+    }
+}
+
+static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
+{
+    int64_t j0 = kb * w->p.keys, n = smaller(k->keys - j0, w->p.keys);
+    float   c = w->a->scale * log2e;
+    int     scaled = scaled_first(w);
+    scores(w, k, n, keys);
+    for (int64_t i = 0; i < k->n; i++) {
+        float   *most = k->most + i * LANES;
+        const vf x = bias_and_mask(w, k, i, k->s + i * LDS, j0, n, scaled, v_load(most));
+        v_store(most, x);
+        lift(w, k, i, scaled ? 1 : c);
+    }
+    soften_and_sum(w, k, n, keys + w->p.kunits, scaled ? 1 : c);
+    for (int64_t i = 0; i < k->n; i++)
+        k->l[i] += v_hadd(v_load(k->sum + i * LANES));
+    k->begun = 1;
+}
+
+static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed)
+{
+    clear(w, k);
+    for (int64_t kb = first; kb < end; kb++)
+        one_key_block(w, k, kb, packed + kb * (w->p.kunits + w->p.vunits));
+}
+
+#endif
