@@ -1,15 +1,15 @@
 /* amx_block.h - inside our matrix products by tile registers: how a product is cut
  *
  * A step is what one product of tiles multiplies: XD_STEP_BYTES of each row of the input. 32 rows by
- * 32 columns of sums stay in four tiles while a chunk of `deep` steps passes; they wait for the
- * next chunk in scratch. A thread takes a block of rows and a group of strips of 32 columns: of each
- * chunk, the group's weights stay in the second cache while the block's rows pass, 32 of which, copied
- * as tiles, stay in the first cache while the group's strips pass.
+ * 32 columns of sums stay in four tiles while a chunk of `deep` steps passes. A thread takes a block of
+ * rows and a group of strips of 32 columns; the block's rows, or as many steps of them as fit, lie as
+ * tiles in the second cache while the group's strips pass, and a chunk of a strip stays in the first
+ * cache while the block's rows pass. Sums wait for their next chunk in scratch.
  *
  * Of a step, 16 rows of an input are a tile, row by row; 16 columns of weights are one, [unit][16].
- * Two such, 2 KiB, lie one behind the other. Packed weights are [chunk][strip][step of the chunk]
- * of these; so all of a group's part of a chunk is one piece. What is behind rows, columns and the ends of
- * rows is zero. Sums are added in the order of steps alone, wherever they waited in between. */
+ * Two such, 2 KiB, lie one behind the other: packed weights are [strip][step] of these. What is
+ * behind rows, columns and the ends of rows is zero. A sum's products are added in the order of
+ * steps, wherever it waited in between: its bits depend on nothing else. */
 #ifndef XD_BACKEND_CPU_GEMM_AMX_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_AMX_BLOCK_H
 
@@ -19,7 +19,7 @@ enum {
     XD_STEP_BYTES = 64,
     XD_SIDE = 32,               /* rows and columns of sums in tiles                          */
     XD_PAIR_BYTES = 2048,       /* two tiles                                                  */
-    XD_SUMS = XD_SIDE * XD_SIDE,        /* in the order of tiles 0 to 3                       */
+    XD_SUMS = XD_SIDE * XD_SIDE,        /* tile by tile                                       */
 };
 
 typedef struct xd_tiled {
@@ -27,19 +27,21 @@ typedef struct xd_tiled {
     int64_t    row_bytes;       /* of the input                                               */
     int        ready;           /* the input lies as tiles: [32 rows][step]                   */
     int64_t    steps, deep;     /* of a row, of a chunk                                       */
+    int64_t    held;            /* steps of rows that are held near                           */
     int64_t    strips;          /* all                                                        */
     int64_t    rows, blocks;    /* of a block; blocks                                         */
     int64_t    group, groups;   /* strips of a group; groups                                  */
-    size_t     near_bytes, sum_bytes, tmp_bytes;        /* rows as tiles; waiting sums; all, of a thread */
+    size_t     near_bytes, sum_bytes, tmp_bytes;        /* rows as tiles; sums; all, of a thread */
 } xd_tiled;
 
-/* From of.a and row_bytes all but pointers and `ready`. `expands`: a group's part of a chunk of weights also has a place
- * in tmp, behind the sums. */
+/* Fills in the rest behind of.a, row_bytes and ready, but pointers. `expands`: a chunk of weights also
+ * has a place in tmp, behind the sums. */
 void xd_tiled_cut(xd_tiled *t, int expands, int threads);
 
-/* Of the packed form, of `row_bytes` a column. */
-int64_t xd_tiled_steps(int64_t row_bytes);
-int64_t xd_tiled_deep(int64_t row_bytes);
+static inline int64_t xd_tiled_steps(int64_t row_bytes)
+{
+    return (row_bytes + XD_STEP_BYTES - 1) / XD_STEP_BYTES;
+}
 
 extern const xd_own xd_own_amx_bf16;
 extern const xd_own xd_own_amx_int8;

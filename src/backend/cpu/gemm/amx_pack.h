@@ -16,11 +16,9 @@ static inline int64_t tiled_bytes(const xd_weight *w, int64_t row_bytes)
 FINISH_INLINE void pack_strip(char *to, const xd_weight *w, int64_t row_bytes, int64_t strip, step_fn *step,
                               const void *ctx)
 {
-    const int64_t steps = xd_tiled_steps(row_bytes), deep = xd_tiled_deep(row_bytes);
-    const int64_t strips = (w->out + XD_SIDE - 1) / XD_SIDE;
+    const int64_t steps = xd_tiled_steps(row_bytes);
     for (int64_t k = 0; k < steps; k++) {
-        int64_t first = k / deep * deep, ks = steps - first < deep ? steps - first : deep;
-        char   *pair = to + (first * strips + strip * ks + k - first) * XD_PAIR_BYTES;
+        char *pair = to + (strip * steps + k) * XD_PAIR_BYTES;
         for (int64_t j = 0; j < XD_SIDE; j += 16) {
             __m512i r[16];
             for (int64_t i = 0; i < 16; i++) {

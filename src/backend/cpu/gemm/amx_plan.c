@@ -2,73 +2,59 @@
 #include "backend/cpu/gemm/amx_block.h"
 
 enum {
-    DEEP = 18,                  /* most steps of a chunk: 36 KiB of 32 rows                   */
-    SUMS_BYTES = 768 << 10,     /* most that wait                                             */
-    TURN = 24,                  /* what a row or column of a block costs, in products;        */
-    EXPANDED_TURN = 72,         /* a column that is expanded first                            */
+    DEEP = 18,                  /* most steps of a chunk: 36 KiB of a strip                   */
+    HELD_BYTES = 896 << 10,     /* most of a block's rows that are held: half of a second cache */
+    GROUP = 48,                 /* most strips of a group, whose sums wait                    */
+    LINES = 80,                 /* what bringing a step of a row or column near costs, in products */
 };
-
-/* Rows of a block and strips of a group: 18 are 648 KiB of a chunk. */
-static const int64_t some_rows[] = { 768, 512, 384, 320, 256, 192, 128, 96, 64, 32 };
-static const int64_t some_strips[] = { 18, 16, 14, 12, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1 };
 
 static int64_t up(int64_t n, int64_t by)
 {
     return (n + by - 1) / by;
 }
 
-int64_t xd_tiled_steps(int64_t row_bytes)
-{
-    return up(row_bytes, XD_STEP_BYTES);
-}
+typedef struct cut { int64_t held, rows, group; double cost; } cut;
 
-/* Even, so that a chunk of bytes that are expanded to brains begins with a whole step of theirs. */
-int64_t xd_tiled_deep(int64_t row_bytes)
+/* Rows held in `parts`, as even as may be, blocks and groups likewise; the time of all rounds of
+ * threads: products, lines of rows and of weights, and those of sums that wait. */
+static cut cut_of(const xd_tiled *t, int64_t parts, int64_t blocks, int64_t groups, int threads)
 {
-    int64_t steps = xd_tiled_steps(row_bytes);
-    return up(up(steps, up(steps, DEEP)), 2) * 2;
-}
-
-typedef struct cut { int64_t rows, group; double cost; } cut;
-
-/* As even as may be below these most; the time of all rounds of threads. */
-static cut cut_of(const xd_tiled *t, int64_t rows, int64_t group, int64_t turn, int threads)
-{
-    rows = up(up(t->of.M, up(t->of.M, rows)), XD_SIDE) * XD_SIDE;
-    group = up(t->strips, up(t->strips, group));
-    int64_t rounds = up(up(t->of.M, rows) * up(t->strips, group), threads), width = group * XD_SIDE;
-    return (cut){ rows, group, (double)rounds * (double)(rows * width + TURN * rows + turn * width) };
-}
-
-static cut best_cut(const xd_tiled *t, int waits, int64_t turn, int threads)
-{
-    cut best = { 0 };
-    for (size_t r = 0; r < sizeof some_rows / sizeof *some_rows; r++)
-        for (size_t g = 0; g < sizeof some_strips / sizeof *some_strips; g++) {
-            cut c = cut_of(t, some_rows[r], some_strips[g], turn, threads);
-            int fits = !waits || c.rows * c.group * XD_SIDE * (int64_t)sizeof(float) <= SUMS_BYTES;
-            if (fits && (best.rows == 0 || c.cost < 0.995 * best.cost))
-                best = c;
-        }
-    return best;
+    int64_t held = up(up(t->steps, parts), 2) * 2;
+    int64_t rows = up(up(t->of.M, blocks), XD_SIDE) * XD_SIDE, group = up(t->strips, groups);
+    int64_t rounds = up(up(t->of.M, rows) * up(t->strips, group), threads);
+    double  r = (double)rows, c = (double)(group * XD_SIDE), n = (double)up(t->steps, held);
+    double  waits = 4 * (n - 1) / n / (double)held;
+    return (cut){ held, rows, group, (double)rounds * (r * c * (1 + LINES / 32.0 * waits) + LINES * (r + c)) };
 }
 
 void xd_tiled_cut(xd_tiled *t, int expands, int threads)
 {
+    enum { TRIED = 4 };
+    cut best = { 0 };
     t->of.M = t->of.a->out.d[0];
     t->of.N = t->of.a->w->out;
     t->steps = xd_tiled_steps(t->row_bytes);
-    t->deep = xd_tiled_deep(t->row_bytes);
     t->strips = up(t->of.N, XD_SIDE);
-    int waits = t->deep < t->steps;
-    cut best = best_cut(t, waits, expands ? EXPANDED_TURN : TURN, threads);
+    const int64_t parts = up(t->steps * XD_STEP_BYTES * XD_SIDE, HELD_BYTES), groups = up(t->strips, GROUP);
+    for (int64_t n = parts; n < 3 * parts + TRIED; n++) {
+        int64_t most = HELD_BYTES / (up(t->steps, n) * XD_STEP_BYTES) / XD_SIDE * XD_SIDE;
+        int64_t blocks = up(t->of.M, most < XD_SIDE ? XD_SIDE : most);
+        for (int64_t b = blocks; b < blocks + TRIED; b++)
+            for (int64_t g = groups; g < groups + TRIED; g++) {
+                cut c = cut_of(t, n, b, g, threads);
+                if (best.rows == 0 || c.cost < 0.995 * best.cost)
+                    best = c;
+            }
+    }
+    t->held = best.held;
+    t->deep = up(up(t->held, up(t->held, DEEP)), 2) * 2;
     t->rows = best.rows;
     t->blocks = up(t->of.M, t->rows);
     t->group = best.group;
     t->groups = up(t->strips, t->group);
-    t->near_bytes = (size_t)(t->deep * XD_PAIR_BYTES);
-    t->sum_bytes = waits ? (size_t)(t->rows * t->group * XD_SIDE) * sizeof(float) : 0;
+    t->near_bytes = t->ready ? 0 : (size_t)(t->rows * t->held * XD_STEP_BYTES);
+    t->sum_bytes = (size_t)(t->rows * XD_SIDE * (t->held < t->steps ? t->group : 1)) * sizeof(float);
     t->tmp_bytes = t->near_bytes + t->sum_bytes;
     if (expands)
-        t->tmp_bytes += (size_t)(t->group * t->deep * XD_PAIR_BYTES);
+        t->tmp_bytes += (size_t)(t->deep * XD_PAIR_BYTES);
 }

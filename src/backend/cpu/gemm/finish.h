@@ -146,9 +146,9 @@ FINISH_INLINE __m512 scaled(const xd_product *p, const float *sum, const float *
     return p->col ? _mm512_mul_ps(_mm512_loadu_ps(sum), k->by) : _mm512_loadu_ps(sum);
 }
 
-/* 16 sums of a row, whose scale is *row, go to `out`; `res`: the residual there, or NULL. */
-FINISH_INLINE void finish_vector(const xd_product *p, const float *sum, const float *row,
-                                 const finish_cols *k, char *out, const char *res, xd_act act)
+/* 16 sums of a row, whose scale is *row, with all that follows; `res`: the residual there, or NULL. */
+FINISH_INLINE __m512 finished(const xd_product *p, const float *sum, const float *row,
+                              const finish_cols *k, const char *res, xd_act act)
 {
     const xd_gemm *a = p->a;
     __m512         x = scaled(p, sum, row, k);
@@ -157,9 +157,7 @@ FINISH_INLINE void finish_vector(const xd_product *p, const float *sum, const fl
     x = activated(x, act);
     if (a->gate.p)
         x = _mm512_mul_ps(x, k->gate);
-    if (res)
-        x = _mm512_add_ps(x, floats_at(res, a->residual.type, k->m));
-    put_at(out, a->out.type, k->m, x);
+    return res ? _mm512_add_ps(x, floats_at(res, a->residual.type, k->m)) : x;
 }
 
 /* Rows [r0, r0 + n) of panel `at`, whose sums have XD_PANEL a row. */
@@ -175,8 +173,9 @@ FINISH_INLINE void finish_as(const xd_product *p, const float *sums, int64_t at,
         char             *out = place_of(&a->out, r0, c);
         const char       *res = a->residual.p ? place_of(&a->residual, r0, c) : NULL;
         for (int64_t i = 0; i < n; i++, out += step)
-            finish_vector(p, sums + i * XD_PANEL + j, row ? row + i : NULL, &k, out,
-                          res ? res + i * rstep : NULL, act);
+            put_at(out, a->out.type, k.m,
+                   finished(p, sums + i * XD_PANEL + j, row ? row + i : NULL, &k,
+                            res ? res + i * rstep : NULL, act));
     }
 }
 
