@@ -45,7 +45,7 @@ typedef struct block {
     int64_t      ks, n;         /* steps, rows                                                */
     const char  *rows;          /* copied to `a` first, or NULL; `left` bytes each            */
     int64_t      ldi, left;
-    const char  *packed;        /* expanded to `b` first, or NULL                             */
+    const char  *packed;        /* expanded to `b` first, or NULL; `left` bytes of rows are behind it */
     const char  *next;          /* weights of which `lines` are asked for with each step, from `line` on */
     int64_t      line, lines;
     const float *soon;          /* sums that the next block goes on from                      */
@@ -74,7 +74,7 @@ static inline void prepare_step(const block *b, int64_t k)
         copy_step(b, k);
 #ifndef TILED_IN_PLACE
     if (b->packed)
-        expand_step((char *)b->b + k * XD_PAIR_BYTES, b->packed, k);
+        expand_step((char *)b->b + k * XD_PAIR_BYTES, b->packed, k, (b->left + 7) / 8);
 #endif
 }
 
@@ -272,14 +272,13 @@ static void run_chunk(piece *p, chunk c, chunk next)
         float        *sums = waiting + i * XD_SUMS, *own = p->sums[p->turn ^= 1];
         late          output;
         block         b = { .b = w, .from = c.k ? sums : NULL, .to = last ? own : sums, .ks = c.ks,
-                            .n = least(t->of.M - r, XD_SIDE), .soon = i + 1 < blocks ? sums + XD_SUMS : waiting };
+                            .left = t->row_bytes - c.k * XD_STEP_BYTES, .n = least(t->of.M - r, XD_SIDE), .soon = i + 1 < blocks ? sums + XD_SUMS : waiting };
         if (t->ready) {
             b.a = t->of.in + (r * t->steps + c.k * XD_SIDE) * XD_STEP_BYTES;
         } else {
             b.a = p->held + (i * held + c.k - c.k0) * XD_PAIR_BYTES;
             b.rows = c.strip == p->s0 ? t->of.in + r * t->of.ldi + c.k * XD_STEP_BYTES : NULL;
             b.ldi = t->of.ldi;
-            b.left = t->row_bytes - c.k * XD_STEP_BYTES;
         }
 #ifndef TILED_IN_PLACE
         b.b = p->expanded;

@@ -3,6 +3,7 @@
  *
  * Packed are scales, XD_PANEL a panel, and panels of [quad][XD_PANEL][4] e4m3; one with a NaN makes
  * its column's scale NaN. */
+#include "backend/cpu/gemm/eighths.h"
 #include "backend/cpu/gemm/source.h"
 
 #include "base/par.h"
@@ -28,26 +29,10 @@ TILES
 
 enum { QUAD_UNITS = 4 / UNIT };
 
-/* Brains of the two bytes that `pick` moves to the upper halves of 16-bit lanes. Exponents move up
- * by 127 - 7; what is below the least of them comes from a table. */
-static inline __m512i brains_of(__m512i bytes, __m512i pick)
-{
-    static const uint16_t few[32] = { 0,      0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60 };
-    const __m512i   x = _mm512_shuffle_epi8(bytes, pick);
-    const __m512i   t = _mm512_srli_epi16(_mm512_and_si512(x, _mm512_set1_epi16(0x7f00)), 4);
-    const __mmask32 low = _mm512_cmplt_epu16_mask(t, _mm512_set1_epi16(0x80));
-    const __m512i   v = _mm512_mask_permutexvar_epi16(
-        _mm512_add_epi16(t, _mm512_set1_epi16(0x3c00)), low, _mm512_srli_epi16(x, 8),
-        _mm512_loadu_si512(few));
-    return _mm512_or_si512(v, _mm512_and_si512(x, _mm512_set1_epi16(-0x8000)));
-}
-
 /* What the tiles read: the units of a quad one behind the other. */
 static inline void expand_quad(char *to, const char *from)
 {
-    const __m512i first = _mm512_broadcast_i32x4(
-        _mm_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1));
-    const __m512i second = _mm512_add_epi8(first, _mm512_set1_epi16(0x200));
+    const __m512i first = first_pick(), second = second_pick();
     for (int64_t j = 0; j < XD_UNIT_BYTES; j += 64) {
         const __m512i bytes = _mm512_loadu_si512(from + j);
         const __m512i a = brains_of(bytes, first), b = brains_of(bytes, second);
@@ -74,21 +59,6 @@ static inline const char *near_weights(const char *w, int64_t k, int64_t units, 
 }
 
 #include "backend/cpu/gemm/panel.h"
-
-static int64_t quads_of(const xd_weight *w)
-{
-    return (w->in + 3) / 4;
-}
-
-static float *scales_of(const xd_weight *w)
-{
-    return w->p;
-}
-
-static char *panels_of(const xd_weight *w)
-{
-    return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
-}
 
 /* ---- packing ------------------------------------------------------------------------------ */
 

@@ -4,7 +4,7 @@
  * panels; a unit is four weights. Rows of the input are quantized once a call into scratch, 128
  * added to each integer: a column's sum is then too large by 128 times the sum of its weights,
  * which is taken off again modulo 2^32. */
-#include "backend/cpu/gemm/source.h"
+#include "backend/cpu/gemm/integers.h"
 
 #include "base/par.h"
 
@@ -50,36 +50,11 @@ static char *panels_of(const xd_weight *w)
     return (char *)w->p + xd_panels(w) * XD_PANEL * 8;
 }
 
-/* Rounded to nearest even and clamped, in the low bytes of 32-bit lanes. */
-static inline __m128i integers(__m512 x)
-{
-    x = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-127.0f)), _mm512_set1_ps(127.0f));
-    return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
-}
-
 /* ---- packing ------------------------------------------------------------------------------ */
 
 static size_t pack_size(const xd_weight *w)
 {
     return (size_t)(xd_panels(w) * (XD_PANEL * 8 + units_of(w) * XD_UNIT_BYTES));
-}
-
-/* 64 inputs of a row from the i-th on. */
-static __m512i source_integers(const source *s, int64_t o, int64_t i, float scale)
-{
-    const int64_t size = (int64_t)xd_dtype_size(s->src.type);
-    const char   *row = source_row(s, o);
-    __m128i       q[4];
-    for (int64_t k = 0; k < 4; k++) {
-        int64_t from = i + 16 * k;
-        q[k] = _mm_setzero_si128();
-        if (from < s->w->in && scale > 0)
-            q[k] = integers(_mm512_div_ps(
-                source_at(row + from * size, s->src.type, s->w->in - from), _mm512_set1_ps(scale)));
-    }
-    return _mm512_inserti64x4(
-        _mm512_castsi256_si512(_mm256_inserti128_si256(_mm256_castsi128_si256(q[0]), q[1], 1)),
-        _mm256_inserti128_si256(_mm256_castsi128_si256(q[2]), q[3], 1), 1);
 }
 
 /* 16 columns of a panel. */
@@ -125,35 +100,12 @@ static xd_status pack(const xd_weight *w, xd_tensor src)
 
 typedef struct input { const xd_gemm *a; char *q; int64_t ldi; float *sx; } input;
 
-static __m512i magnitudes(const char *x, xd_dtype type, int64_t n)
-{
-    return _mm512_and_si512(_mm512_castps_si512(floats_at(x, type, lanes(n))),
-                            _mm512_set1_epi32(0x7fffffff));
-}
-
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const input  *c = ctx;
-    const int64_t K = c->a->w->in, size = size_of(c->a->in.type);
+    const input *c = ctx;
     (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        const char *x = place_of(&c->a->in, r, 0);
-        char       *q = c->q + r * c->ldi;
-        __m512i     m0 = _mm512_setzero_si512(), m1 = m0;
-        for (int64_t i = 0; i < K; i += 32) {
-            m0 = _mm512_max_epu32(m0, magnitudes(x + i * size, c->a->in.type, K - i));
-            m1 = _mm512_max_epu32(m1, magnitudes(x + (i + 16) * size, c->a->in.type, K - i - 16));
-        }
-        float        most = most_of(_mm512_max_epu32(m0, m1)), s = xd_quant_scale(XD_I8, most);
-        const __m512 by = _mm512_set1_ps(s > 0 ? 127.0f / most : 0.0f);
-        c->sx[r] = s;
-        for (int64_t i = 0; i < K; i += 16) {
-            __m512 v = floats_at(x + i * size, c->a->in.type, lanes(K - i));
-            v = s > 0 ? _mm512_mul_ps(v, by) : _mm512_setzero_ps();
-            _mm_storeu_si128((__m128i *)(void *)(q + i),
-                             _mm_xor_si128(integers(v), _mm_set1_epi8(-128)));
-        }
-    }
+    for (int64_t r = begin; r < end; r++)
+        c->sx[r] = integer_row(c->q + r * c->ldi, 64, place_of(&c->a->in, r, 0), c->a->in.type, c->a->w->in, -128);
 }
 
 static xd_product product_of(const xd_gemm *a, int threads)

@@ -106,21 +106,29 @@ static const xd_own *packer(xd_isa isa, const xd_weight *w)
 {
     if (w->nk || w->in < 1 || w->out < 1)
         return NULL;
+#if defined(XD_WITH_AMX)
+    if (isa == XD_ISA_AMX && w->type == XD_I8)
+        return w->in <= XD_INT8_DEEPEST ? &xd_own_amx_int8 : NULL;
+    if (isa == XD_ISA_AMX && w->type == XD_BF16)
+        return &xd_own_amx_bf16;
+#endif
     if (w->type == XD_I8)
         return isa >= XD_ISA_AVX512 && has_vnni() && w->in <= XD_INT8_DEEPEST ? &xd_own_int8 : NULL;
     if (isa < XD_ISA_AVX512BF16)
         return NULL;
-#if defined(XD_WITH_AMX)
-    if (isa == XD_ISA_AMX && w->type == XD_BF16)
-        return &xd_own_amx_bf16;
-#endif
     return w->type == XD_BF16 ? &xd_own_bf16 : w->type == XD_F8E4M3 ? &xd_own_e4m3 : NULL;
 }
 
 /* Those that multiply by it. */
 static const xd_own *user(xd_isa isa, const xd_gemm *a)
 {
-    return a->w->type == XD_F8E4M3 && a->in.type == XD_F32 ? &xd_own_e4m3_f32 : packer(isa, a->w);
+    if (a->w->type == XD_F8E4M3 && a->in.type == XD_F32)
+        return &xd_own_e4m3_f32;
+#if defined(XD_WITH_AMX)
+    if (isa == XD_ISA_AMX && a->w->type == XD_F8E4M3)
+        return &xd_own_amx_e4m3;
+#endif
+    return packer(isa, a->w);
 }
 #else
 static const xd_own *packer(xd_isa isa, const xd_weight *w)

@@ -1,0 +1,59 @@
+/* amx_e4m3.c - products of e4m3 weights, packed as by e4m3.c, and brains: chunks of weights are expanded to
+ * brains, which go through tdpbf16ps */
+#include "backend/cpu/gemm/eighths.h"
+
+#include "backend/cpu/gemm/amx_block.h"
+
+#define TILE_DOT(c, a, b) _tile_dpbf16ps(c, a, b)
+
+enum { STEP_QUADS = 8, HALF_BYTES = XD_UNIT_BYTES / 2, STEP_LINES = STEP_QUADS * HALF_BYTES / 64 };
+
+/* Half a panel is a strip: a quad of it is two lines. */
+static inline const char *weights_at(const xd_tiled *t, int64_t strip, int64_t k)
+{
+    return t->of.w + strip / 2 * t->of.panel_bytes + k * STEP_QUADS * XD_UNIT_BYTES + strip % 2 * HALF_BYTES;
+}
+
+static inline const char *weights_line(const char *p, int64_t i)
+{
+    return p + i / 2 * XD_UNIT_BYTES + i % 2 * 64;
+}
+
+static inline void expand_step(char *to, const char *packed, int64_t k, int64_t quads)
+{
+    const __m512i first = first_pick(), second = second_pick();
+    const char   *from = packed + k * STEP_QUADS * XD_UNIT_BYTES;
+    for (int64_t q = 0; q < STEP_QUADS; q++, to += 128, from += XD_UNIT_BYTES)
+        for (int64_t j = 0; j < 2; j++) {
+            const __m512i bytes = q < quads - k * STEP_QUADS ? _mm512_loadu_si512(from + j * 64)
+                                                             : _mm512_setzero_si512();
+            _mm512_storeu_si512(to + j * 1024, brains_of(bytes, first));
+            _mm512_storeu_si512(to + j * 1024 + 64, brains_of(bytes, second));
+        }
+}
+
+#include "backend/cpu/gemm/amx_tile.h"
+
+static xd_tiled product_of(const xd_gemm *a, int threads)
+{
+    xd_tiled t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 2, .w = panels_of(a->w),
+                           .col = scales_of(a->w), .panel_bytes = quads_of(a->w) * XD_UNIT_BYTES },
+                   .row_bytes = a->w->in * 2 };
+    xd_tiled_cut(&t, 1, threads);
+    return t;
+}
+
+static size_t scratch(const xd_gemm *a, int threads)
+{
+    return product_of(a, threads).tmp_bytes * (size_t)threads;
+}
+
+static xd_status gemm(const xd_gemm *a, void *tmp)
+{
+    xd_tiled t = product_of(a, xd_par_threads());
+    t.of.tmp = tmp;
+    tiled_run(&t);
+    return XD_OK;
+}
+
+const xd_own xd_own_amx_e4m3 = { .scratch = scratch, .gemm = gemm };

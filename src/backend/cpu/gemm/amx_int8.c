@@ -1,0 +1,113 @@
+/* amx_int8.c - products of integers by tdpbssd. Packed are scales, XD_SIDE a strip, and strips; rows of
+ * the input are quantized once a call into tiles in scratch. */
+#include "backend/cpu/gemm/integers.h"
+
+#include "backend/cpu/gemm/amx_pack.h"
+
+#define TILE_DOT(c, a, b) _tile_dpbssd(c, a, b)
+#define TILED_IN_PLACE
+#include "backend/cpu/gemm/amx_tile.h"
+
+static int64_t strips_of(const xd_weight *w)
+{
+    return (w->out + XD_SIDE - 1) / XD_SIDE;
+}
+
+/* As many as are a multiple of 64 bytes. */
+static int64_t scale_bytes(const xd_weight *w)
+{
+    return strips_of(w) * XD_SIDE * (int64_t)sizeof(float);
+}
+
+/* ---- packing ------------------------------------------------------------------------------ */
+
+static size_t pack_size(const xd_weight *w)
+{
+    return (size_t)(scale_bytes(w) + tiled_bytes(w, w->in));
+}
+
+typedef struct pack_ctx { source s; float *scale; } pack_ctx;
+
+static inline __m512i step_at(const void *ctx, int64_t o, int64_t k)
+{
+    const pack_ctx *c = ctx;
+    return source_integers(&c->s, o, 64 * k, c->scale[o]);
+}
+
+static void pack_strips(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const pack_ctx  *c = ctx;
+    const xd_weight *w = c->s.w;
+    (void)thread;
+    for (int64_t s = begin; s < end; s++) {
+        for (int64_t o = s * XD_SIDE; o < (s + 1) * XD_SIDE; o++)
+            c->scale[o] = o < w->out ? source_scale(&c->s, o) : 0.0f;
+        pack_strip((char *)w->p + scale_bytes(w), w, w->in, s, step_at, c);
+    }
+}
+
+static xd_status pack(const xd_weight *w, xd_tensor src)
+{
+    pack_ctx c = { { w, src }, w->p };
+    xd_par_for(strips_of(w), pack_strips, &c);
+    return XD_OK;
+}
+
+/* ---- product ------------------------------------------------------------------------------ */
+
+typedef struct input { const xd_gemm *a; char *q; int64_t steps; float *sx; } input;
+
+/* 32 rows, zeros behind the last. */
+static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const input  *c = ctx;
+    const int64_t M = c->a->in.d[0];
+    (void)thread;
+    for (int64_t r = begin * XD_SIDE; r < end * XD_SIDE; r++) {
+        char *q = c->q + (r / XD_SIDE * XD_SIDE * c->steps + r % XD_SIDE) * XD_STEP_BYTES;
+        if (r < M)
+            c->sx[r] = integer_row(q, XD_PAIR_BYTES, place_of(&c->a->in, r, 0), c->a->in.type, c->a->w->in, 0);
+        for (int64_t k = 0; k < c->steps && r >= M; k++)
+            _mm512_storeu_si512(q + k * XD_PAIR_BYTES, _mm512_setzero_si512());
+    }
+}
+
+static xd_tiled product_of(const xd_gemm *a, int threads)
+{
+    xd_tiled t = { .of = { .a = a }, .row_bytes = a->w->in, .ready = 1 };
+    xd_tiled_cut(&t, 0, threads);
+    return t;
+}
+
+static int64_t input_blocks(const xd_tiled *t)
+{
+    return (t->of.M + XD_SIDE - 1) / XD_SIDE;
+}
+
+static int64_t input_bytes(const xd_tiled *t)
+{
+    return input_blocks(t) * XD_SIDE * (t->steps * XD_STEP_BYTES + (int64_t)sizeof(float));
+}
+
+static size_t scratch(const xd_gemm *a, int threads)
+{
+    xd_tiled t = product_of(a, threads);
+    return (size_t)input_bytes(&t) + t.tmp_bytes * (size_t)threads;
+}
+
+static xd_status gemm(const xd_gemm *a, void *tmp)
+{
+    xd_tiled t = product_of(a, xd_par_threads());
+    input    in = { a, tmp, t.steps, NULL };
+    in.sx = (float *)(void *)(in.q + input_blocks(&t) * XD_SIDE * t.steps * XD_STEP_BYTES);
+    xd_par_for(input_blocks(&t), input_rows, &in);
+    t.of.in = in.q;
+    t.of.row = in.sx;
+    t.of.col = a->w->p;
+    t.of.w = (char *)a->w->p + scale_bytes(a->w);
+    t.of.tmp = (char *)tmp + input_bytes(&t);
+    tiled_run(&t);
+    return XD_OK;
+}
+
+const xd_own xd_own_amx_int8 = { pack_size, pack, scratch, gemm };

@@ -1,0 +1,49 @@
+/* eighths.h - packed e4m3, XD_PANEL scales a panel and panels of [quad][XD_PANEL][4]; and as brains */
+#ifndef XD_BACKEND_CPU_GEMM_EIGHTHS_H
+#define XD_BACKEND_CPU_GEMM_EIGHTHS_H
+
+#include <immintrin.h>
+
+#include "backend/cpu/gemm/block.h"
+
+static inline int64_t quads_of(const xd_weight *w)
+{
+    return (w->in + 3) / 4;
+}
+
+static inline float *scales_of(const xd_weight *w)
+{
+    return w->p;
+}
+
+static inline char *panels_of(const xd_weight *w)
+{
+    return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
+}
+
+/* Of the four bytes of a lane, those that brains_of makes its first and its second unit of. */
+static inline __m512i first_pick(void)
+{
+    return _mm512_broadcast_i32x4(_mm_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1));
+}
+
+static inline __m512i second_pick(void)
+{
+    return _mm512_add_epi8(first_pick(), _mm512_set1_epi16(0x200));
+}
+
+/* Brains of the two bytes that `pick` moves to the upper halves of 16-bit lanes. Exponents move up
+ * by 127 - 7; what is below the least of them comes from a table. */
+static inline __m512i brains_of(__m512i bytes, __m512i pick)
+{
+    static const uint16_t few[32] = { 0,      0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60 };
+    const __m512i   x = _mm512_shuffle_epi8(bytes, pick);
+    const __m512i   t = _mm512_srli_epi16(_mm512_and_si512(x, _mm512_set1_epi16(0x7f00)), 4);
+    const __mmask32 low = _mm512_cmplt_epu16_mask(t, _mm512_set1_epi16(0x80));
+    const __m512i   v = _mm512_mask_permutexvar_epi16(
+        _mm512_add_epi16(t, _mm512_set1_epi16(0x3c00)), low, _mm512_srli_epi16(x, 8),
+        _mm512_loadu_si512(few));
+    return _mm512_or_si512(v, _mm512_and_si512(x, _mm512_set1_epi16(-0x8000)));
+}
+
+#endif
