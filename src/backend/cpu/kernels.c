@@ -299,18 +299,6 @@ static void row_moments(const xd_norm *a, const char *in, float *mean, float *rs
     *rstd = (float)(1.0 / sqrt(q / (double)C + (double)a->eps));
 }
 
-/* These bytes are read next: from memory, while what is in the first cache is worked on. */
-static void soon(const char *p, int64_t bytes)
-{
-#if defined(__GNUC__)
-    for (int64_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(p + i);
-#else
-    (void)p;
-    (void)bytes;
-#endif
-}
-
 /* n columns from c of an operand, or of `instead` where there is none. */
 static const float *from_column(const float *p, int64_t c, const float *instead)
 {

@@ -39,11 +39,32 @@ static void row_plain(row_of *r, const xd_qknorm *a, int64_t D)
     }
 }
 
+/* Pairs of neighbours, as many as fill vectors: of s, the first of a pair takes -s. */
+static int64_t row_pairs(row_of *r, const float *gain, const float *bias, const float *c, const float *s, int64_t D)
+{
+    int64_t j = 0;
+#if defined(V_LOAD)
+    float sign[LANES];
+    for (int i = 0; i < LANES; i++)
+        sign[i] = i % 2 ? 1.0f : -1.0f;
+    for (; j + LANES <= D; j += LANES) {
+        vec g = gain ? V_LOAD(gain + j) : V_SET(1.0f), b = bias ? V_LOAD(bias + j) : V_SET(0.0f);
+        vec cc = V_TWICE(c + j / 2), ss = V_MUL(V_TWICE(s + j / 2), V_LOAD(sign));
+        V_STORE(r->own + j, V_MUL(g, cc));
+        V_STORE(r->other + j, V_MUL(V_SWAP(g), ss));
+        V_STORE(r->bias + j, V_FMA(b, cc, V_MUL(V_SWAP(b), ss)));
+    }
+#else
+    (void)r, (void)gain, (void)bias, (void)c, (void)s, (void)D;
+#endif
+    return j;
+}
+
 static void row_turned(row_of *r, const xd_qknorm *a, const float *c, const float *s, int64_t D)
 {
     const float *gain = a->gain.p, *bias = a->bias.p;
     int64_t      step = a->halves ? 1 : 2, apart = a->halves ? D / 2 : 1;
-    for (int64_t i = 0; i < D / 2; i++) {
+    for (int64_t i = a->halves ? 0 : row_pairs(r, gain, bias, c, s, D) / 2; i < D / 2; i++) {
         int64_t j = i * step, k = j + apart;
         float   gj = gain ? gain[j] : 1, gk = gain ? gain[k] : 1;
         float   bj = bias ? bias[j] : 0, bk = bias ? bias[k] : 0;

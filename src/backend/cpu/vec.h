@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+/* V_SWAP: neighbours in place of each other; V_TWICE: LANES / 2 floats, each two times. */
 #if defined(__AVX512F__)
 #include <immintrin.h>
 typedef __m512 vec;
@@ -20,6 +21,12 @@ enum { LANES = 16 };
 #define V_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define V_SWAP(a) _mm512_permute_ps(a, 0xB1)
 #define V_SUM(a) _mm512_reduce_add_ps(a)
+#define V_TWICE(p) twice16(p)
+static inline __m512 twice16(const float *p)
+{
+    const __m512i order = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    return _mm512_permutexvar_ps(order, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
+}
 #elif defined(__AVX2__)
 #include <immintrin.h>
 typedef __m256 vec;
@@ -33,6 +40,11 @@ enum { LANES = 8 };
 #define V_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define V_SWAP(a) _mm256_permute_ps(a, 0xB1)
 #define V_SUM(a) sum8(a)
+#define V_TWICE(p) twice8(p)
+static inline __m256 twice8(const float *p)
+{
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+}
 static inline float sum8(__m256 a)
 {
     __m128 h = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -40,6 +52,18 @@ static inline float sum8(__m256 a)
     return _mm_cvtss_f32(_mm_add_ss(h, _mm_movehdup_ps(h)));
 }
 #endif
+
+/* These bytes are read next: from memory, while what is in the first cache is worked on. */
+static inline void soon(const char *p, int64_t bytes)
+{
+#if defined(__GNUC__)
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(p + i);
+#else
+    (void)p;
+    (void)bytes;
+#endif
+}
 
 /* Four sums at a time, since one waits for itself. */
 static inline float sum_of(const float *x, int64_t n)
@@ -54,8 +78,9 @@ static inline float sum_of(const float *x, int64_t n)
     for (; j + LANES <= n; j += LANES)
         v[0] = V_ADD(v[0], V_LOAD(x + j));
     s = V_SUM(V_ADD(V_ADD(v[0], v[1]), V_ADD(v[2], v[3])));
-#endif
+#else
 #pragma omp simd reduction(+ : s)
+#endif
     for (int64_t i = j; i < n; i++)
         s += x[i];
     return s;
@@ -78,8 +103,9 @@ static inline float square_sum_of(const float *x, int64_t n, float mean)
         v[0] = V_FMA(t, t, v[0]);
     }
     s = V_SUM(V_ADD(V_ADD(v[0], v[1]), V_ADD(v[2], v[3])));
-#endif
+#else
 #pragma omp simd reduction(+ : s)
+#endif
     for (int64_t i = j; i < n; i++)
         s += (x[i] - mean) * (x[i] - mean);
     return s;
