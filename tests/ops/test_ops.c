@@ -133,11 +133,12 @@ static void test_gemm_repeats(void **unused)
 static void test_gemm_rows(void **unused)
 {
     static const int64_t ins[] = { 75, 130, 2900 };
-    int own = xd_dev_best(dev) == XD_BF16, cores = xd_par_threads();
+    int own = xd_dev_best(dev) == XD_BF16 || strcmp(dev->ops->name, "avx2") == 0,
+        cores = xd_par_threads();
     (void)unused;
     for (int t = 0; t < 9 && (own || t < 1); t++) {
         int64_t   M = 500, N = t % 3 ? 200 : 30, K = ins[t / 3];
-        xd_weight w = { .type = own ? XD_BF16 : XD_F32, .out = N, .in = K, .groups = 1 };
+        xd_weight w = { .type = xd_dev_best(dev), .out = N, .in = K, .groups = 1 };
         if (!own && strcmp(dev->ops->name, "c") != 0) {
             printf("# skipped: products are the library's\n");
             return;

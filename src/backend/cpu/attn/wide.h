@@ -12,17 +12,22 @@
 
 enum { LANES = 16 };
 
-typedef __m512 vf;
-typedef __m256 vh;
+typedef __m512    vf;
+typedef __m256    vh;
+typedef __m512i   vi;
+typedef __mmask16 vm;
 
 static inline vf v_zero(void) { return _mm512_setzero_ps(); }
 static inline vf v_set(float x) { return _mm512_set1_ps(x); }
 static inline vf v_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void v_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
 static inline vf v_add(vf x, vf y) { return _mm512_add_ps(x, y); }
+static inline vf v_sub(vf x, vf y) { return _mm512_sub_ps(x, y); }
 static inline vf v_mul(vf x, vf y) { return _mm512_mul_ps(x, y); }
+static inline vf v_min(vf x, vf y) { return _mm512_min_ps(x, y); }
 static inline vf v_max(vf x, vf y) { return _mm512_max_ps(x, y); }
 static inline vf v_fma(vf x, vf y, vf z) { return _mm512_fmadd_ps(x, y, z); }
+static inline vf v_abs(vf x) { return _mm512_abs_ps(x); }
 static inline float v_hmax(vf x) { return _mm512_reduce_max_ps(x); }
 static inline float v_hadd(vf x) { return _mm512_reduce_add_ps(x); }
 static inline float v_first(vf x) { return _mm512_cvtss_f32(x); }
@@ -32,6 +37,36 @@ static inline vh v_load_half(const float *p) { return _mm256_loadu_ps(p); }
 static inline void v_store_half(float *p, vh x) { _mm256_storeu_ps(p, x); }
 static inline vf v_wide(vh x) { return _mm512_insertf32x8(v_set(-INFINITY), x, 0); }
 static inline vh v_add_half(vh x, vh y) { return _mm256_add_ps(x, y); }
+
+/* 1 / x for 1 <= x: an estimate of 14 bits and one step of Newton's. */
+static inline vf v_inverse(vf x)
+{
+    const vf r = _mm512_rcp14_ps(x);
+    return v_fma(_mm512_fnmadd_ps(x, r, v_set(1.0f)), r, r);
+}
+
+static inline vi v_integers(const int32_t *p)
+{
+    return p ? _mm512_loadu_si512(p) : _mm512_setzero_si512();
+}
+
+/* Integers less others, as floats. */
+static inline vf v_whole(const float *x, vi less)
+{
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512(x), less));
+}
+
+static inline vm v_not_below(vf x, float least)
+{
+    return _mm512_cmp_ps_mask(x, v_set(least), _CMP_NLT_UQ);
+}
+
+/* p times 2 to what the low bits of t say; 0 where it does not live. */
+static inline vf v_power(vf p, vf t, vm live)
+{
+    return _mm512_castsi512_ps(_mm512_maskz_add_epi32(
+        live, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
+}
 
 /* 2^x for x < 100. Where the result is rounded to bf16: a polynomial of what is above the next
  * integer below, minimax with p(0) = 1 and a relative error of 9e-5; the instruction that scales
@@ -48,16 +83,14 @@ static inline vf v_exp2(vf x)
         p = v_fma(p, f, v_set(1.0f));
         return _mm512_scalef_ps(p, x);
     }
-    const vf        t = v_add(x, v_set(12582912.0f));
-    const vf        f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT);
-    const __mmask16 live = _mm512_cmp_ps_mask(x, v_set(-100.0f), _CMP_NLT_UQ);
-    vf              p = v_fma(v_set(0.00132647273f), f, v_set(0.00967151299f));
+    const vf t = v_add(x, v_set(12582912.0f));
+    const vf f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT);
+    vf       p = v_fma(v_set(0.00132647273f), f, v_set(0.00967151299f));
     p = v_fma(p, f, v_set(0.0555073358f));
     p = v_fma(p, f, v_set(0.240222424f));
     p = v_fma(p, f, v_set(0.693147004f));
     p = v_fma(p, f, v_set(1.0f));
-    return _mm512_castsi512_ps(_mm512_maskz_add_epi32(
-        live, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
+    return v_power(p, t, v_not_below(x, -100.0f));
 }
 
 /* The first n lanes of x, -infinity in the others. */

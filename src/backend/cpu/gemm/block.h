@@ -4,7 +4,8 @@
  * lane multiplies at a time (two brains, four integers, or one float) of consecutive inputs,
  * filled up with zeros. A thread takes a panel and a block of rows and goes through the panel in
  * chunks of `deep` units, so that a chunk stays in the second cache while all tiles of XD_TILE
- * rows pass over it. Sums of a chunk go on from those of the chunk before, which wait in scratch. */
+ * rows pass over it. Sums of a chunk go on from those of the chunk before, which wait in scratch.
+ * f32.c has narrower tiles and its own order inside a panel. */
 #ifndef XD_BACKEND_CPU_GEMM_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_BLOCK_H
 
@@ -29,24 +30,29 @@ typedef struct xd_product {
     int64_t        panel_bytes;
     const float   *col, *row;   /* scales of columns and rows, or NULL                        */
     const int32_t *fix;         /* of integers: what each column's sum is too large by        */
-    int64_t        M, N, deep;
+    int64_t        M, N;
+    int64_t        deep;                /* units of a chunk                                   */
     int64_t        rows, blocks;        /* of a block; blocks of rows                         */
     int64_t        panels, group;       /* all; those that all blocks pass before the next    */
     int64_t        per;                 /* panels that a thread takes at a time               */
+    int64_t        side;                /* and that chunks go over side by side; 0: one       */
     char          *tmp;                 /* `tmp_bytes` a thread, sums of `sum_bytes` first    */
     size_t         tmp_bytes, sum_bytes;
 } xd_product;
 
-/* Rows [r0, r0 + n) of panel `at`, with their epilogue; tmp is the thread's own. */
-typedef void xd_panel_fn(const xd_product *p, int64_t at, int64_t r0, int64_t n, char *tmp);
+/* Rows [r0, r0 + n) of `count` panels, at most `side`, from `at` on, with their epilogue; tmp is the
+ * thread's own. */
+typedef void xd_panel_fn(const xd_product *p, int64_t at, int64_t count, int64_t r0, int64_t n,
+                         char *tmp);
 
 static inline int64_t xd_panels(const xd_weight *w)
 {
     return (w->out + XD_PANEL - 1) / XD_PANEL;
 }
 
-/* Where a, units, rest and panel_bytes are known, and M > 0: fills in the rest but pointers.
- * `expands`: a chunk of weights also has a place in tmp. */
+/* Where a, units, rest and panel_bytes are known, and M > 0: fills in the rest but pointers. What deep,
+ * rows and side are, they are at most; 0: what suits tiles of XD_TILE rows. `expands`: a chunk of
+ * weights also has a place in tmp. */
 void xd_product_cut(xd_product *p, int expands, int threads);
 void xd_product_run(const xd_product *p, xd_panel_fn *fn);
 
@@ -69,5 +75,6 @@ extern const xd_own xd_own_bf16;        /* BF16: AVX-512 and dot products of bra
 extern const xd_own xd_own_int8;        /* I8: AVX-512 and VNNI                                */
 extern const xd_own xd_own_e4m3;        /* F8E4M3, of BF16 inputs: as BF16                     */
 extern const xd_own xd_own_e4m3_f32;    /* F8E4M3 of F32 inputs, the same packed form: AVX-512 */
+extern const xd_own xd_own_f32;         /* F32: AVX2                                           */
 
 #endif

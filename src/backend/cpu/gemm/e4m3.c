@@ -4,7 +4,7 @@
  * Packed are scales, XD_PANEL a panel, and panels of [quad][XD_PANEL][4] e4m3; one with a NaN makes
  * its column's scale NaN. */
 #include "backend/cpu/gemm/eighths.h"
-#include "backend/cpu/gemm/source.h"
+#include "backend/cpu/gemm/scale.h"
 
 #include "base/par.h"
 

@@ -1,90 +1,71 @@
 /* finish.h - what follows a product, on a tile of sums that is still near: bias, activation,
- * gate, residual, and the type of the output. Vectors of AVX-512; the formulas of kernels.c. */
+ * gate, residual, and the type of the output. The formulas of kernels.c, in vectors of AVX-512 or,
+ * where the compiler may not use it, of AVX2. */
 #ifndef XD_BACKEND_CPU_GEMM_FINISH_H
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
-#include <immintrin.h>
-
+#ifdef __AVX512F__
 enum { PAIRS = 0 };             /* exact functions                                            */
-
 #include "backend/cpu/attn/wide.h"
+#else
+#include "backend/cpu/attn/narrow.h"
+#endif
 #include "backend/cpu/gemm/block.h"
 
 #define FINISH_INLINE static inline __attribute__((always_inline))
 
 /* 2^x for x <= 127, within 1e-7 of the value; 0 below -126. */
-FINISH_INLINE __m512 power_of_2(__m512 x)
+FINISH_INLINE vf power_of_2(vf x)
 {
-    const __m512    magic = _mm512_set1_ps(12582912.0f), t = _mm512_add_ps(x, magic);
-    const __m512    f = _mm512_sub_ps(x, _mm512_sub_ps(t, magic));
-    const __mmask16 live = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
-    __m512          p = _mm512_set1_ps(0.00132647273f);
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.00967151299f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.0555073358f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.240222424f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.693147004f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
-    return _mm512_castsi512_ps(_mm512_maskz_add_epi32(
-        live, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
-}
-
-/* 1 / x for 1 <= x: an estimate of 14 bits and one step of Newton's. */
-FINISH_INLINE __m512 inverse(__m512 x)
-{
-    const __m512 r = _mm512_rcp14_ps(x);
-    return _mm512_fmadd_ps(r, _mm512_fnmadd_ps(x, r, _mm512_set1_ps(1.0f)), r);
+    const vf magic = v_set(12582912.0f), t = v_add(x, magic);
+    const vf f = v_sub(x, v_sub(t, magic));
+    vf       p = v_set(0.00132647273f);
+    p = v_fma(p, f, v_set(0.00967151299f));
+    p = v_fma(p, f, v_set(0.0555073358f));
+    p = v_fma(p, f, v_set(0.240222424f));
+    p = v_fma(p, f, v_set(0.693147004f));
+    p = v_fma(p, f, v_set(1.0f));
+    return v_power(p, t, v_not_below(x, -126.0f));
 }
 
 /* x / (1 + 2^y) */
-FINISH_INLINE __m512 damped(__m512 x, __m512 y)
+FINISH_INLINE vf damped(vf x, vf y)
 {
-    const __m512 one = _mm512_set1_ps(1.0f), most = _mm512_set1_ps(126.0f);
-    return _mm512_mul_ps(x, inverse(_mm512_add_ps(one, power_of_2(_mm512_min_ps(y, most)))));
+    const vf one = v_set(1.0f), most = v_set(126.0f);
+    return v_mul(x, v_inverse(v_add(one, power_of_2(v_min(y, most)))));
 }
 
-FINISH_INLINE __m512 gelu_tanh(__m512 x)
+FINISH_INLINE vf gelu_tanh(vf x)
 {
-    const __m512 c = _mm512_fmadd_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(-0.102943240f),
-                                     _mm512_set1_ps(-2.30220819f));
-    return damped(x, _mm512_mul_ps(x, c));
+    return damped(x, v_mul(x, v_fma(v_mul(x, x), v_set(-0.102943240f), v_set(-2.30220819f))));
 }
 
-FINISH_INLINE __m512 gelu_erf(__m512 x)
+/* Of x > 0, x (1 - p); of others, x p. */
+FINISH_INLINE vf gelu_erf(vf x)
 {
     static const float P[] = { 2.811919286e-1f,  -4.808026843e-1f, 2.714708586e-1f,
                                -2.259142480e-2f, 2.011966630e-1f,  2.434268150e-1f,
                                2.823378584e-1f,  2.820881945e-1f };
-    const __m512 one = _mm512_set1_ps(1.0f);
-    const __m512 z = _mm512_mul_ps(_mm512_abs_ps(x), _mm512_set1_ps(0.707106781f));
-    const __m512 t = inverse(_mm512_fmadd_ps(z, _mm512_set1_ps(0.5f), one));
-    const __m512 y = _mm512_mul_ps(_mm512_mul_ps(z, z), _mm512_set1_ps(-1.44269504f));
-    __m512       p = _mm512_set1_ps(-5.831824270e-2f);
+    const vf z = v_mul(v_abs(x), v_set(0.707106781f));
+    const vf t = v_inverse(v_fma(z, v_set(0.5f), v_set(1.0f)));
+    const vf y = v_mul(v_mul(z, z), v_set(-1.44269504f));
+    vf       p = v_set(-5.831824270e-2f);
     for (int i = 0; i < 8; i++)
-        p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(P[i]));
-    p = _mm512_mul_ps(_mm512_mul_ps(_mm512_mul_ps(p, t), _mm512_set1_ps(0.5f)), power_of_2(y));
-    const __mmask16 above = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ);
-    return _mm512_mul_ps(x, _mm512_mask_sub_ps(p, above, one, p));
+        p = v_fma(p, t, v_set(P[i]));
+    p = v_mul(v_mul(v_mul(p, t), v_set(0.5f)), power_of_2(y));
+    return v_sub(v_max(v_zero(), x), v_mul(v_abs(x), p));
 }
 
-FINISH_INLINE __m512 activated(__m512 x, xd_act act)
+FINISH_INLINE vf activated(vf x, xd_act act)
 {
     switch (act) {
     case XD_GELU_TANH:  return gelu_tanh(x);
     case XD_GELU_ERF:   return gelu_erf(x);
-    case XD_SILU:       return damped(x, _mm512_mul_ps(x, _mm512_set1_ps(-1.44269504f)));
-    case XD_GELU_QUICK: return damped(x, _mm512_mul_ps(x, _mm512_set1_ps(-2.45546696f)));
-    case XD_RELU:       return _mm512_max_ps(_mm512_setzero_ps(), x);    /* NaN stays          */
+    case XD_SILU:       return damped(x, v_mul(x, v_set(-1.44269504f)));
+    case XD_GELU_QUICK: return damped(x, v_mul(x, v_set(-2.45546696f)));
+    case XD_RELU:       return v_max(v_zero(), x);      /* NaN stays                           */
     default:            return x;
     }
-}
-
-static inline __m256i narrowed(__m512 x)
-{
-#ifdef __AVX512BF16__
-    return (__m256i)_mm512_cvtneps_pbh(x);
-#else
-    return _mm512_cvtepi32_epi16(brain_bits(x));
-#endif
 }
 
 /* Bytes of an element, F32 or BF16. */
@@ -97,6 +78,9 @@ static inline char *place_of(const xd_tensor *t, int64_t r, int64_t c)
 {
     return (char *)t->p + (r * t->s[0] + c) * size_of(t->type);
 }
+
+#ifdef __AVX512F__
+typedef __mmask16 vl;           /* which lanes of a vector are there                          */
 
 static inline __m512 floats_at(const char *p, xd_dtype type, __mmask16 m)
 {
@@ -112,63 +96,78 @@ static inline void put_at(char *p, xd_dtype type, __mmask16 m, __m512 x)
     if (type == XD_F32)
         _mm512_mask_storeu_ps(p, m, x);
     else if (m == 0xffff)
-        _mm256_storeu_si256((__m256i *)(void *)p, narrowed(x));
+        _mm256_storeu_si256((__m256i *)(void *)p, brains(x));
     else
-        _mm256_mask_storeu_epi16(p, m, narrowed(x));
+        _mm256_mask_storeu_epi16(p, m, brains(x));
+}
+#else
+typedef int64_t vl;             /* how many                                                   */
+
+static inline vl lanes(int64_t n)
+{
+    return n;
 }
 
-/* What 16 columns have in common. */
+static inline vf floats_at(const char *p, xd_dtype type, vl n)
+{
+    return float_row(p, type, 0, n);
+}
+
+static inline void put_at(char *p, xd_dtype type, vl n, vf x)
+{
+    put_out(p, type, x, n);
+}
+#endif
+
+/* What LANES columns have in common. */
 typedef struct finish_cols {
-    __mmask16 m;                /* those that are there                                       */
-    __m512    by, bias, gate;
-    __m512i   fix;
+    vl m;                       /* those that are there                                       */
+    vf by, bias, gate;
+    vi fix;
 } finish_cols;
 
 FINISH_INLINE finish_cols columns_at(const xd_product *p, int64_t c)
 {
-    const __mmask16 m = lanes(p->N - c);
-    const float    *bias = p->a->bias.p, *gate = p->a->gate.p;
-    return (finish_cols){ m,
-                          p->col ? _mm512_loadu_ps(p->col + c) : _mm512_setzero_ps(),
-                          bias ? _mm512_maskz_loadu_ps(m, bias + c) : _mm512_setzero_ps(),
-                          gate ? _mm512_maskz_loadu_ps(m, gate + c) : _mm512_setzero_ps(),
-                          p->fix ? _mm512_loadu_si512(p->fix + c) : _mm512_setzero_si512() };
+    const vl    m = lanes(p->N - c);
+    const char *bias = p->a->bias.p, *gate = p->a->gate.p;
+    return (finish_cols){ m, p->col ? v_load(p->col + c) : v_zero(),
+                          bias ? floats_at(bias + c * 4, XD_F32, m) : v_zero(),
+                          gate ? floats_at(gate + c * 4, XD_F32, m) : v_zero(),
+                          v_integers(p->fix ? p->fix + c : NULL) };
 }
 
 /* The sums of columns as the product's numbers: integers are put right, scales multiplied. */
-FINISH_INLINE __m512 scaled(const xd_product *p, const float *sum, const float *row,
-                            const finish_cols *k)
+FINISH_INLINE vf scaled(const xd_product *p, const float *sum, const float *row,
+                        const finish_cols *k)
 {
     if (row)
-        return _mm512_mul_ps(
-            _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512(sum), k->fix)),
-            _mm512_mul_ps(_mm512_set1_ps(*row), k->by));
-    return p->col ? _mm512_mul_ps(_mm512_loadu_ps(sum), k->by) : _mm512_loadu_ps(sum);
+        return v_mul(v_whole(sum, k->fix), v_mul(v_set(*row), k->by));
+    return p->col ? v_mul(v_load(sum), k->by) : v_load(sum);
 }
 
-/* 16 sums of a row, whose scale is *row, with all that follows; `res`: the residual there, or NULL. */
-FINISH_INLINE __m512 finished(const xd_product *p, const float *sum, const float *row,
-                              const finish_cols *k, const char *res, xd_act act)
+/* LANES sums of a row, whose scale is *row, with all that follows; `res`: the residual there, or NULL. */
+FINISH_INLINE vf finished(const xd_product *p, const float *sum, const float *row,
+                          const finish_cols *k, const char *res, xd_act act)
 {
     const xd_gemm *a = p->a;
-    __m512         x = scaled(p, sum, row, k);
+    vf             x = scaled(p, sum, row, k);
     if (a->bias.p)
-        x = _mm512_add_ps(x, k->bias);
+        x = v_add(x, k->bias);
     x = activated(x, act);
     if (a->gate.p)
-        x = _mm512_mul_ps(x, k->gate);
-    return res ? _mm512_add_ps(x, floats_at(res, a->residual.type, k->m)) : x;
+        x = v_mul(x, k->gate);
+    return res ? v_add(x, floats_at(res, a->residual.type, k->m)) : x;
 }
 
-/* Rows [r0, r0 + n) of panel `at`, whose sums have XD_PANEL a row. */
-FINISH_INLINE void finish_as(const xd_product *p, const float *sums, int64_t at, int64_t r0,
-                             int64_t n, xd_act act)
+/* Rows [r0, r0 + n), columns [c0, c0 + width) or fewer at the end, of sums with XD_PANEL a row. */
+FINISH_INLINE void finish_as(const xd_product *p, const float *sums, int64_t c0, int64_t width,
+                             int64_t r0, int64_t n, xd_act act)
 {
     const xd_gemm *a = p->a;
     const float   *row = p->row ? p->row + r0 : NULL;
     const int64_t  step = a->out.s[0] * size_of(a->out.type);
     const int64_t  rstep = a->residual.s[0] * size_of(a->residual.type);
-    for (int64_t j = 0, c = at * XD_PANEL; j < XD_PANEL && c < p->N; j += 16, c += 16) {
+    for (int64_t j = 0, c = c0; j < width && c < p->N; j += LANES, c += LANES) {
         const finish_cols k = columns_at(p, c);
         char             *out = place_of(&a->out, r0, c);
         const char       *res = a->residual.p ? place_of(&a->residual, r0, c) : NULL;
@@ -179,26 +178,29 @@ FINISH_INLINE void finish_as(const xd_product *p, const float *sums, int64_t at,
     }
 }
 
-static inline void finish(const xd_product *p, const float *sums, int64_t at, int64_t r0, int64_t n)
+static inline void finish(const xd_product *p, const float *sums, int64_t c0, int64_t width,
+                          int64_t r0, int64_t n)
 {
     switch (p->a->act) {
 #define FINISH_CASE(act)                                                                           \
-    case act: finish_as(p, sums, at, r0, n, act); break;
+    case act: finish_as(p, sums, c0, width, r0, n, act); break;
     FINISH_CASE(XD_GELU_TANH)
     FINISH_CASE(XD_GELU_ERF)
     FINISH_CASE(XD_SILU)
     FINISH_CASE(XD_RELU)
     FINISH_CASE(XD_GELU_QUICK)
-    default: finish_as(p, sums, at, r0, n, XD_NONE);
+    default: finish_as(p, sums, c0, width, r0, n, XD_NONE);
     }
 }
 
-/* Asks for the lines of the output (and of another residual) that a tile will touch. */
-FINISH_INLINE void finish_soon(const xd_product *p, int64_t at, int64_t r0, int64_t n)
+/* Asks for the lines of `width` columns of the output (and of another residual) from c0 on, fewer at
+ * its end, that n rows from r0 on will touch. */
+FINISH_INLINE void finish_soon(const xd_product *p, int64_t c0, int64_t width, int64_t r0,
+                               int64_t n)
 {
     const xd_gemm   *a = p->a;
     const xd_tensor *t[2] = { &a->residual, &a->out };
-    const int64_t    c0 = at * XD_PANEL, width = p->N - c0 < XD_PANEL ? p->N - c0 : XD_PANEL;
+    width = p->N - c0 < width ? p->N - c0 : width;
     for (int k = a->residual.p && a->residual.p != a->out.p ? 0 : 1; k < 2; k++) {
         int64_t bytes = width * size_of(t[k]->type);
         for (int64_t i = 0; i < n; i++) {

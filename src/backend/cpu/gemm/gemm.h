@@ -1,5 +1,6 @@
 /* gemm.h - matrix products of our own, where they beat the library: of BF16, F8E4M3 and I8 weights by
- * the tiles of AMX; else of the former on AVX-512 with dot products of brains, of I8 on AVX-512 with VNNI.
+ * the tiles of AMX; else of the former on AVX-512 with dot products of brains, of I8 on AVX-512 with VNNI;
+ * of F32 on AVX2.
  *
  * Arguments are those of backend.h. A row of the output is computed by the same operations in
  * the same order whatever other rows the call has, however many threads it runs on, and

@@ -2,7 +2,7 @@
 #ifndef XD_BACKEND_CPU_GEMM_INTEGERS_H
 #define XD_BACKEND_CPU_GEMM_INTEGERS_H
 
-#include "backend/cpu/gemm/source.h"
+#include "backend/cpu/gemm/scale.h"
 
 /* Rounded to nearest even and clamped, in the low bytes of 32-bit lanes. */
 static inline __m128i integers(__m512 x)

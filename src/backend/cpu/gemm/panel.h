@@ -16,8 +16,9 @@ static inline const char *near_weights(const char *w, int64_t k, int64_t units, 
 }
 #endif
 
-static void panel(const xd_product *p, int64_t at, int64_t r0, int64_t n, char *tmp)
+static void panel(const xd_product *p, int64_t at, int64_t count, int64_t r0, int64_t n, char *tmp)
 {
+    (void)count;
     float         near[XD_TILE * XD_PANEL] __attribute__((aligned(64)));
     const int64_t whole = p->units - p->rest;
     const char   *w = p->w + at * p->panel_bytes;
@@ -34,7 +35,7 @@ static void panel(const xd_product *p, int64_t at, int64_t r0, int64_t n, char *
             tiles[rows](&t, p, at, r0 + i);
             next = i < (LINES - 1) * XD_TILE ? next + kn * 64 : b;
             if (last)
-                finish(p, c, at, r0 + i, rows);
+                finish(p, c, at * XD_PANEL, XD_PANEL, r0 + i, rows);
         }
     }
 }

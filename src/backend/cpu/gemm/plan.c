@@ -17,9 +17,9 @@ static int64_t up(int64_t n, int64_t by)
 }
 
 /* Units of a chunk: depends on the length of a row alone. */
-static int64_t chunk(int64_t units)
+static int64_t chunk(int64_t units, int64_t most)
 {
-    int64_t n = up(units, XD_DEEP);
+    int64_t n = up(units, most);
     return n > 1 ? up(up(units, n), 16) * 16 : units;
 }
 
@@ -42,16 +42,42 @@ static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
     return best;
 }
 
+/* Most rows of a block. */
+static int64_t most_rows(const xd_product *p, int expands)
+{
+    int64_t most = BLOCK_BYTES / (4 * p->deep);
+    if (p->rows)
+        return p->rows;
+    return expands || most > XD_BLOCK_MANY ? XD_BLOCK_MANY : most < XD_BLOCK_ROWS ? XD_BLOCK_ROWS : most;
+}
+
+/* Panels side by side: as many as may be, unless fewer fill the last round of threads better. Rows are
+ * copied for all of them, which costs the time of an eighth of a panel. */
+static int64_t side_of(const xd_product *p, int threads)
+{
+    int64_t best = 1;
+    double  cost = 0;
+    for (int64_t s = p->side < p->group ? p->side : p->group; s > 0; s--) {
+        double c = (double)up(up(p->panels, s) * p->blocks, threads) * ((double)s + 0.125);
+        if (cost <= 0 || c < cost) {
+            cost = c;
+            best = s;
+        }
+    }
+    return best;
+}
+
 void xd_product_cut(xd_product *p, int expands, int threads)
 {
     p->M = p->a->out.d[0];
     p->N = p->a->w->out;
-    p->deep = chunk(p->units);
-    int64_t most = BLOCK_BYTES / (4 * p->deep);
-    most = expands || most > XD_BLOCK_MANY ? XD_BLOCK_MANY : most < XD_BLOCK_ROWS ? XD_BLOCK_ROWS : most;
+    p->deep = chunk(p->units, p->deep ? p->deep : XD_DEEP);
+    int64_t most = most_rows(p, expands);
     p->panels = xd_panels(p->a->w);
     p->group = GROUP_BYTES / p->panel_bytes;
-    p->group = p->group < 1 ? 1 : p->group > p->panels ? p->panels : p->group;
+    p->group = p->group < 1 ? 1 : p->group;
+    p->group = p->group < p->side ? p->side : p->group;
+    p->group = p->group > p->panels ? p->panels : p->group;
     p->group = up(p->panels, up(p->panels, p->group));
     p->rows = up(up(p->M, blocks_of(p->M, most, p->panels, threads)), XD_TILE) * XD_TILE;
     p->blocks = up(p->M, p->rows);
@@ -59,6 +85,8 @@ void xd_product_cut(xd_product *p, int expands, int threads)
     p->per = up(XD_TILE * 4, p->rows);
     while (p->per > 1 && up(p->group, p->per) * p->blocks < 4 * threads)
         p->per--;
+    if (p->side)
+        p->per = p->side = side_of(p, threads);
     if (p->deep < p->units)
         p->sum_bytes = (size_t)(p->rows * XD_PANEL) * sizeof(float);
     p->tmp_bytes = p->sum_bytes + (expands ? (size_t)((p->deep + 4) * XD_UNIT_BYTES) : 0);
@@ -79,8 +107,9 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
         int64_t pieces = up(width, p->per), r0 = at / pieces * p->rows;
         int64_t from = at % pieces * p->per, to = from + p->per < width ? from + p->per : width;
         int64_t n = p->M - r0 < p->rows ? p->M - r0 : p->rows;
-        for (int64_t k = from; k < to; k++)
-            c->fn(p, first + k, r0, n, p->tmp ? p->tmp + (size_t)thread * p->tmp_bytes : NULL);
+        for (int64_t k = from, count = p->side ? p->side : 1; k < to; k += count)
+            c->fn(p, first + k, to - k < count ? to - k : count, r0, n,
+                  p->tmp ? p->tmp + (size_t)thread * p->tmp_bytes : NULL);
     }
 }
 
@@ -114,6 +143,8 @@ static const xd_own *packer(xd_isa isa, const xd_weight *w)
 #endif
     if (w->type == XD_I8)
         return isa >= XD_ISA_AVX512 && has_vnni() && w->in <= XD_INT8_DEEPEST ? &xd_own_int8 : NULL;
+    if (w->type == XD_F32)
+        return isa == XD_ISA_AVX2 ? &xd_own_f32 : NULL;
     if (isa < XD_ISA_AVX512BF16)
         return NULL;
     return w->type == XD_BF16 ? &xd_own_bf16 : w->type == XD_F8E4M3 ? &xd_own_e4m3 : NULL;

@@ -90,7 +90,7 @@ typedef void tile_fn(const tile_args *t, const xd_product *p, int64_t at, int64_
         for (int64_t i = 0; i < ROWS * XD_PANEL; i += 16)                                          \
             _mm_prefetch((const char *)(c + i), _MM_HINT_T0);                                      \
         if (t->last)                                                                               \
-            finish_soon(p, at, r0, ROWS);                                                          \
+            finish_soon(p, at * XD_PANEL, XD_PANEL, r0, ROWS);                                     \
         TILE_UNTIL(ROWS, kn)                                                                       \
         if (t->rest) {                                                                             \
             TILE_WEIGHTS(kn)                                                                       \

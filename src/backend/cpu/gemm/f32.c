@@ -1,0 +1,235 @@
+/* f32.c - products of floats in AVX2.
+ *
+ * A panel lies as parts of WIDTH outputs, two vectors: [part][input][WIDTH]. A thread takes a block of
+ * rows and some panels side by side and goes through them in chunks of inputs, so short that a chunk
+ * of a part stays in the first cache while all tiles of ROWS rows pass over it. The rows of a chunk
+ * are copied before, [tile][input][ROWS]: read in place, the rows of a tile, which often lie a
+ * multiple of 4 KiB apart, drive each other and the block out of the caches. */
+#include "backend/cpu/gemm/source.h"
+
+#include "base/par.h"
+
+enum {
+    ROWS = 6, DEEP = 384,       /* of a tile, of a chunk: 24 KiB of a part                    */
+    WIDTH = 2 * LANES,
+    SIDE = 8,                   /* most panels side by side                                   */
+    MOST_ROWS = 192,            /* of a block                                                 */
+};
+
+/* ---- tiles -------------------------------------------------------------------------------- */
+
+typedef struct tile_args {
+    int64_t      units;
+    const float *a;             /* [units][ROWS]                                              */
+    const float *b;             /* [units][WIDTH]                                             */
+    float       *c;             /* XD_PANEL sums a row                                        */
+    int          add;           /* to what is there                                           */
+    const char  *next;          /* is asked for with each unit,                               */
+    int64_t      step;          /* so many bytes further on                                   */
+} tile_args;
+
+typedef void tile_fn(const tile_args *t);
+
+#define ROWS_1(X) X(0)
+#define ROWS_2(X) ROWS_1(X) X(1)
+#define ROWS_3(X) ROWS_2(X) X(2)
+#define ROWS_4(X) ROWS_3(X) X(3)
+#define ROWS_5(X) ROWS_4(X) X(4)
+#define ROWS_6(X) ROWS_5(X) X(5)
+#define ROW_ZERO(i)                                                                                \
+    vf c##i##_0 = v_zero(), c##i##_1 = c##i##_0;                                                   \
+    _mm_prefetch((const char *)(c + (i)*XD_PANEL), _MM_HINT_T0);
+#define ROW_STEP(i)                                                                                \
+    {                                                                                              \
+        const vf x = v_set(a[i]);                                                                  \
+        c##i##_0 = v_fma(x, b0, c##i##_0);                                                         \
+        c##i##_1 = v_fma(x, b1, c##i##_1);                                                         \
+    }
+#define ROW_PUT(i, j)                                                                              \
+    {                                                                                              \
+        float *o = c + (i)*XD_PANEL + (j)*LANES;                                                   \
+        v_store(o, t->add ? v_add(c##i##_##j, v_load(o)) : c##i##_##j);                            \
+    }
+#define ROW_STORE(i) ROW_PUT(i, 0) ROW_PUT(i, 1)
+
+#define TILE(n)                                                                                    \
+    static void tile_##n(const tile_args *t)                                                       \
+    {                                                                                              \
+        const float *a = t->a, *b = t->b;                                                          \
+        float       *c = t->c;                                                                     \
+        const char  *next = t->next;                                                               \
+        ROWS_##n(ROW_ZERO)                                                                         \
+        for (int64_t k = t->units; k > 0; k--, a += ROWS, b += WIDTH, next += t->step) {           \
+            const vf b0 = v_load(b), b1 = v_load(b + LANES);                                       \
+            _mm_prefetch(next, _MM_HINT_T1);                                                       \
+            ROWS_##n(ROW_STEP)                                                                     \
+        }                                                                                          \
+        ROWS_##n(ROW_STORE)                                                                        \
+    }
+
+TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
+
+static tile_fn *const tiles[] = { 0, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6 };
+
+/* Rows of the next tile when `left` are to be done, which are cut as evenly as can be. */
+static int64_t rows_of(int64_t left)
+{
+    int64_t n = (left + ROWS - 1) / ROWS;
+    return (left + n - 1) / n;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------- */
+
+/* Inputs [k, k + kn) of n rows from r0 on, [tile][kn][ROWS]: a store reaches beyond ROWS, and what
+ * lies there is written by the next. */
+static void copy_rows(const xd_product *p, float *to, int64_t r0, int64_t n, int64_t k, int64_t kn)
+{
+    for (int64_t i = 0, rows; i < n; i += rows) {
+        rows = rows_of(n - i);
+        for (int64_t u = 0; u < kn; u += LANES) {
+            vf v[LANES];
+            for (int64_t r = 0; r < LANES; r++)
+                v[r] = r < rows ? float_row(p->in + (r0 + i + r) * p->ldi, XD_F32, k + u, k + kn)
+                                : v_zero();
+            transpose_floats(v);
+            for (int64_t j = 0; j < LANES && u + j < kn; j++, to += ROWS)
+                v_store(to, v[j]);
+        }
+    }
+}
+
+/* A chunk of a part against the copied rows; what follows it in memory is read after it. */
+static void part(const xd_product *p, tile_args t, int last, int64_t c0, int64_t r0, int64_t n)
+{
+    const int64_t count = (n + ROWS - 1) / ROWS;
+    t.step = (WIDTH * 4 + count - 1) / count;
+    t.step = t.step < 64 ? t.step : 64;
+    for (int64_t i = 0, rows; i < n; i += rows, t.a += t.units * ROWS, t.c += rows * XD_PANEL) {
+        rows = rows_of(n - i);
+        if (last)
+            finish_soon(p, c0, WIDTH, r0 + i, rows);
+        tiles[rows](&t);
+        t.next += t.units * t.step;
+        if (last)
+            finish(p, t.c, c0, WIDTH, r0 + i, rows);
+    }
+}
+
+static int one_tile(const xd_product *p)
+{
+    return p->rows <= ROWS;
+}
+
+/* What a thread takes: rows [r0, r0 + n) and columns [c0, end). */
+typedef struct block {
+    const xd_product *p;
+    int64_t           r0, n, c0, end;
+    float            *sums;     /* [panel][rows of a block][XD_PANEL]                         */
+} block;
+
+/* Inputs [k, k + kn), whose copy is `a`, with the parts of columns [c, end). */
+static void chunk(const block *o, const float *a, int64_t k, int64_t kn, int64_t c, int64_t end)
+{
+    const xd_product *p = o->p;
+    const int64_t     K = p->units;
+    for (; c < end; c += WIDTH) {
+        const float *w = (const float *)(const void *)p->w + k * WIDTH, *b = w + c * K;
+        const float *next = c + WIDTH < end ? b + WIDTH * K
+                            : one_tile(p)   ? b + kn * WIDTH
+                                            : w + o->c0 * K + kn * WIDTH;
+        float *sums = o->sums + (c - o->c0) / XD_PANEL * p->rows * XD_PANEL + c % XD_PANEL;
+        part(p, (tile_args){ kn, a, b, sums, k > 0, (const char *)next, 0 }, k + kn == K, c, o->r0, o->n);
+    }
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Where there is one tile, it goes through each part to its end, as weights lie in memory: reading
+ * them is all that takes time. */
+static void panels(const xd_product *p, int64_t at, int64_t count, int64_t r0, int64_t n, char *tmp)
+{
+    const block   o = { p, r0, n, at * XD_PANEL, least((at + count) * XD_PANEL, p->N),
+                        (float *)(void *)tmp };
+    const int64_t K = p->units;
+    const int     one = one_tile(p);
+    float        *copy = o.sums + p->sum_bytes / sizeof *o.sums;
+    for (int64_t k = 0; k < K; k += p->deep) {
+        int64_t kn = least(K - k, p->deep);
+        copy_rows(p, one ? copy + k * ROWS : copy, r0, n, k, kn);
+        if (!one)
+            chunk(&o, copy, k, kn, o.c0, o.end);
+    }
+    for (int64_t c = o.c0; c < o.end && one; c += WIDTH)
+        for (int64_t k = 0; k < K; k += p->deep)
+            chunk(&o, copy + k * ROWS, k, least(K - k, p->deep), c, least(o.end, c + WIDTH));
+}
+
+/* ---- packing ------------------------------------------------------------------------------ */
+
+static size_t pack_size(const xd_weight *w)
+{
+    return (size_t)(xd_panels(w) * w->in * XD_UNIT_BYTES);
+}
+
+/* LANES outputs from o0 on; `to` is where the first input's lie, WIDTH floats from input to input. */
+static void pack_columns(const source *s, int64_t o0, float *to)
+{
+    const int64_t K = s->w->in, size = (int64_t)xd_dtype_size(s->src.type);
+    for (int64_t k = 0; k < K; k += LANES) {
+        vf v[LANES];
+        for (int64_t i = 0; i < LANES; i++)
+            v[i] = o0 + i < s->w->out
+                       ? source_at(source_row(s, o0 + i) + k * size, s->src.type, K - k)
+                       : v_zero();
+        transpose_floats(v);
+        for (int64_t i = 0; i < LANES && k + i < K; i++, to += WIDTH)
+            v_store(to, v[i]);
+    }
+}
+
+static void pack_panels(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const source *s = ctx;
+    (void)thread;
+    for (int64_t o = begin * XD_PANEL; o < end * XD_PANEL; o += LANES)
+        pack_columns(s, o, (float *)s->w->p + o / WIDTH * WIDTH * s->w->in + o % WIDTH);
+}
+
+static xd_status pack(const xd_weight *w, xd_tensor src)
+{
+    source s = { w, src };
+    xd_par_for(xd_panels(w), pack_panels, &s);
+    return XD_OK;
+}
+
+/* ---- product ------------------------------------------------------------------------------ */
+
+static xd_product product_of(const xd_gemm *a, int threads)
+{
+    xd_product p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 4, .units = a->w->in, .w = a->w->p,
+                     .deep = DEEP, .side = SIDE, .rows = MOST_ROWS };
+    p.panel_bytes = p.units * XD_UNIT_BYTES;
+    xd_product_cut(&p, 0, threads);
+    p.sum_bytes = (size_t)(p.side * p.rows * XD_PANEL) * sizeof(float);
+    int64_t copied = (p.rows + ROWS - 1) / ROWS * ROWS * (one_tile(&p) ? p.units : p.deep) + LANES;
+    p.tmp_bytes = p.sum_bytes + (size_t)((copied + 15) / 16 * 64);
+    return p;
+}
+
+static size_t scratch(const xd_gemm *a, int threads)
+{
+    return product_of(a, threads).tmp_bytes * (size_t)threads;
+}
+
+static xd_status gemm(const xd_gemm *a, void *tmp)
+{
+    xd_product p = product_of(a, xd_par_threads());
+    p.tmp = tmp;
+    xd_product_run(&p, panels);
+    return XD_OK;
+}
+
+const xd_own xd_own_f32 = { pack_size, pack, scratch, gemm };
