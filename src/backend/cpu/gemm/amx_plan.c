@@ -4,8 +4,9 @@
 enum {
     DEEP = 18,                  /* most steps of a chunk: 36 KiB of a strip                   */
     HELD_BYTES = 896 << 10,     /* most of a block's rows that are held: half of a second cache */
-    GROUP = 48,                 /* most strips of a group, whose sums wait                    */
-    LINES = 80,                 /* what bringing a step of a row or column near costs, in products */
+    GROUP = 48,                 /* most strips of a group whose sums wait                     */
+    ROW_LINE = 250,             /* what a step of a row costs that is made a tile, in products; */
+    LINE = 80,                  /* one of a column, or of sums, that is brought near          */
 };
 
 static int64_t up(int64_t n, int64_t by)
@@ -24,21 +25,22 @@ static cut cut_of(const xd_tiled *t, int64_t parts, int64_t blocks, int64_t grou
     int64_t rounds = up(up(t->of.M, rows) * up(t->strips, group), threads);
     double  r = (double)rows, c = (double)(group * XD_SIDE), n = (double)up(t->steps, held);
     double  waits = 4 * (n - 1) / n / (double)held;
-    return (cut){ held, rows, group, (double)rounds * (r * c * (1 + LINES / 32.0 * waits) + LINES * (r + c)) };
+    return (cut){ held, rows, group, (double)rounds * (r * c * (1 + LINE / 32.0 * waits) + ROW_LINE * r + LINE * c) };
 }
 
 void xd_tiled_cut(xd_tiled *t, int expands, int threads)
 {
-    enum { TRIED = 4 };
+    enum { TRIED = 6 };
     cut best = { 0 };
     t->of.M = t->of.a->out.d[0];
     t->of.N = t->of.a->w->out;
     t->steps = xd_tiled_steps(t->row_bytes);
     t->strips = up(t->of.N, XD_SIDE);
-    const int64_t parts = up(t->steps * XD_STEP_BYTES * XD_SIDE, HELD_BYTES), groups = up(t->strips, GROUP);
+    const int64_t parts = up(t->steps * XD_STEP_BYTES * XD_SIDE, HELD_BYTES);
     for (int64_t n = parts; n < 3 * parts + TRIED; n++) {
         int64_t most = HELD_BYTES / (up(t->steps, n) * XD_STEP_BYTES) / XD_SIDE * XD_SIDE;
         int64_t blocks = up(t->of.M, most < XD_SIDE ? XD_SIDE : most);
+        int64_t groups = n > 1 ? up(t->strips, GROUP) : 1;
         for (int64_t b = blocks; b < blocks + TRIED; b++)
             for (int64_t g = groups; g < groups + TRIED; g++) {
                 cut c = cut_of(t, n, b, g, threads);

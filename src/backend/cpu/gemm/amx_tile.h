@@ -3,8 +3,8 @@
  * weights_at, where step k of a strip is packed, weights_line, line i from there on, and expand_step,
  * which makes tiles of step k from there on.
  *
- * While tiles are multiplied there is time for much else: the rows of the next step are copied, what is
- * needed later is asked for, and the sums of the block before get their epilogue (finish.h). */
+ * While tiles are multiplied there is time for much else: what is needed later is asked for, weights of the
+ * next step are expanded, and the sums of the block before get their epilogue (finish.h). */
 #ifndef XD_BACKEND_CPU_GEMM_AMX_TILE_H
 #define XD_BACKEND_CPU_GEMM_AMX_TILE_H
 
@@ -43,9 +43,8 @@ typedef struct block {
     const float *from;          /* sums so far, or NULL                                       */
     float       *to;
     int64_t      ks, n;         /* steps, rows                                                */
-    const char  *rows;          /* copied to `a` first, or NULL; `left` bytes each            */
-    int64_t      ldi, left;
-    const char  *packed;        /* expanded to `b` first, or NULL; `left` bytes of rows are behind it */
+    const char  *packed;        /* expanded to `b` first, or NULL; `left` bytes of a row meet it */
+    int64_t      left;
     const char  *next;          /* weights of which `lines` are asked for with each step, from `line` on */
     int64_t      line, lines;
     const float *soon;          /* sums that the next block goes on from                      */
@@ -53,30 +52,6 @@ typedef struct block {
 } block;
 
 /* ---- beside the tiles ---------------------------------------------------------------------- */
-
-/* Step k of n rows: up to 64 bytes each, zeros behind their ends and behind the last row. */
-FINISH_INLINE void copy_step(const block *b, int64_t k)
-{
-    const int64_t   left = b->left - k * XD_STEP_BYTES, ldi = b->ldi, n = b->n;
-    const __mmask64 m = left >= 64 ? ~0ull : (1ull << left) - 1;
-    const char     *from = b->rows + k * XD_STEP_BYTES;
-    char           *to = (char *)b->a + k * XD_PAIR_BYTES;
-    int64_t         i = 0;
-    for (; i < n; i++)
-        _mm512_storeu_si512(to + i * XD_STEP_BYTES, _mm512_maskz_loadu_epi8(m, from + i * ldi));
-    for (; i < XD_SIDE; i++)
-        _mm512_storeu_si512(to + i * XD_STEP_BYTES, _mm512_setzero_si512());
-}
-
-static inline void prepare_step(const block *b, int64_t k)
-{
-    if (b->rows)
-        copy_step(b, k);
-#ifndef TILED_IN_PLACE
-    if (b->packed)
-        expand_step((char *)b->b + k * XD_PAIR_BYTES, b->packed, k, (b->left + 7) / 8);
-#endif
-}
 
 FINISH_INLINE void ask_row(const late *l, int64_t i)
 {
@@ -172,15 +147,19 @@ FINISH_INLINE void store_sums(float *c, int more)
 FINISH_INLINE void block_as(const xd_tiled *t, const block *b, late *l, xd_act act)
 {
     const int64_t ks = b->ks, lines = b->lines, per = ks < 16 ? (XD_SIDE + ks - 1) / ks : 2;
-    const int     more = b->n > 16, prepares = b->rows || b->packed;
+    const int     more = b->n > 16;
     const char   *x = b->a, *y = b->b, *soon = (const char *)b->soon;
     int64_t       line = b->line, row = b->output ? 0 : b->n;
     load_sums(b->from);
-    if (prepares)
-        prepare_step(b, 0);
+#ifndef TILED_IN_PLACE
+    if (b->packed)
+        expand_step((char *)b->b, b->packed, 0, (b->left + 7) / 8);
+#endif
     for (int64_t k = 0; k < ks; k++, x += XD_PAIR_BYTES, y += XD_PAIR_BYTES) {
-        if (prepares && k + 1 < ks)
-            prepare_step(b, k + 1);
+#ifndef TILED_IN_PLACE
+        if (b->packed && k + 1 < ks)
+            expand_step((char *)y + XD_PAIR_BYTES, b->packed, k + 1, (b->left + 7) / 8);
+#endif
         step_of_tiles(x, y, more);
         for (int64_t i = 0; i < lines; i++, line++)
             _mm_prefetch(weights_line(b->next, line), _MM_HINT_T1);
@@ -260,6 +239,27 @@ static chunk chunk_after(const piece *p, chunk c)
     return c;
 }
 
+/* Steps from k0 on of the rows become tiles: zeros behind the ends of rows and behind the last of 32. Some
+ * lines of a row at a time, so that the processor sees that more will follow. */
+static void hold_rows(const piece *p, int64_t k0)
+{
+    enum { SOME = 4 };
+    const xd_tiled *t = p->t;
+    const int64_t   held = least(t->held, t->steps - k0), left = t->row_bytes - k0 * XD_STEP_BYTES;
+    const char     *from = t->of.in + p->r0 * t->of.ldi + k0 * XD_STEP_BYTES;
+    for (int64_t r = 0; r < p->rows; r += XD_SIDE)
+        for (int64_t k = 0; k < held; k += SOME)
+            for (int64_t i = 0; i < XD_SIDE; i++) {
+                char *to = p->held + (r * held + k * XD_SIDE + i) * XD_STEP_BYTES;
+                for (int64_t j = k; j < k + SOME && j < held; j++, to += XD_PAIR_BYTES) {
+                    int64_t   n = r + i < p->rows ? left - j * XD_STEP_BYTES : 0;
+                    __mmask64 m = n >= 64 ? ~0ull : (1ull << n) - 1;
+                    const char *x = n ? from + (r + i) * t->of.ldi + j * XD_STEP_BYTES : from;
+                    _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8(m, x));
+                }
+            }
+}
+
 static void run_chunk(piece *p, chunk c, chunk next)
 {
     const xd_tiled *t = p->t;
@@ -273,13 +273,8 @@ static void run_chunk(piece *p, chunk c, chunk next)
         late          output;
         block         b = { .b = w, .from = c.k ? sums : NULL, .to = last ? own : sums, .ks = c.ks,
                             .left = t->row_bytes - c.k * XD_STEP_BYTES, .n = least(t->of.M - r, XD_SIDE), .soon = i + 1 < blocks ? sums + XD_SUMS : waiting };
-        if (t->ready) {
-            b.a = t->of.in + (r * t->steps + c.k * XD_SIDE) * XD_STEP_BYTES;
-        } else {
-            b.a = p->held + (i * held + c.k - c.k0) * XD_PAIR_BYTES;
-            b.rows = c.strip == p->s0 ? t->of.in + r * t->of.ldi + c.k * XD_STEP_BYTES : NULL;
-            b.ldi = t->of.ldi;
-        }
+        b.a = t->ready ? t->of.in + (r * t->steps + c.k * XD_SIDE) * XD_STEP_BYTES
+                       : p->held + (i * held + c.k - c.k0) * XD_PAIR_BYTES;
 #ifndef TILED_IN_PLACE
         b.b = p->expanded;
         b.packed = i == 0 ? w : NULL;
@@ -327,6 +322,8 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
         place_piece(&p, t, i);
         chunk next, c = { p.s0, 0, 0, least(t->deep, least(t->held, t->steps)) };
         for (; c.ks; c = next) {
+            if (!t->ready && c.strip == p.s0 && c.k == c.k0)
+                hold_rows(&p, c.k0);
             next = chunk_after(&p, c);
             run_chunk(&p, c, next);
         }
