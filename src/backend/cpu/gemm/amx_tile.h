@@ -27,14 +27,23 @@ static inline const char *weights_line(const char *p, int64_t i)
 }
 #endif
 
-/* Rows [0, n) of 32 columns of the output from `row` on, and their sums; the next is row `done`. */
+enum { STREAMED = 4 << 20 };    /* bytes of an output                                         */
+
+/* 32 columns of the output from c on; its first and last byte in a row are `out_bytes` apart. */
+typedef struct late_strip {
+    int64_t     c, vectors, out_bytes, res_bytes;
+    int         streams;        /* no cache is to hold it                                     */
+    finish_cols cols[2];
+} late_strip;
+
+/* Sums of n rows of a strip, and where they go; row `done` is next. */
 typedef struct late {
-    const float *sums;
-    int64_t      n, done, vectors, out_step, res_step, out_bytes, res_bytes;
-    const float *row;           /* scales, or NULL                                            */
-    char        *out;
-    const char  *res;           /* or NULL                                                    */
-    finish_cols  cols[2];
+    const float      *sums;
+    int64_t           n, done, out_step, res_step;
+    const late_strip *strip;
+    const float      *row;      /* scales, or NULL                                            */
+    char             *out;
+    const char       *res;      /* or NULL                                                    */
 } late;
 
 /* 32 rows by 32 columns of a chunk. */
@@ -56,50 +65,69 @@ typedef struct block {
 FINISH_INLINE void ask_row(const late *l, int64_t i)
 {
     const char *out = l->out + i * l->out_step, *res = l->res + i * l->res_step;
-    _mm_prefetch(out, _MM_HINT_T0);
-    _mm_prefetch(out + l->out_bytes, _MM_HINT_T0);
+    if (!l->strip->streams) {
+        _mm_prefetch(out, _MM_HINT_T0);
+        _mm_prefetch(out + l->strip->out_bytes, _MM_HINT_T0);
+    }
     if (!l->res || l->res == l->out)
         return;
     _mm_prefetch(res, _MM_HINT_T0);
-    _mm_prefetch(res + l->res_bytes, _MM_HINT_T0);
+    _mm_prefetch(res + l->strip->res_bytes, _MM_HINT_T0);
 }
 
-/* Whole lines of brains are stored at once. */
+/* 32 columns: whole lines of brains are stored at once, past the caches where the output is large. */
+FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x, __m512 y)
+{
+    const __m512i brains = (__m512i)_mm512_cvtne2ps_pbh(y, x);
+    if (streams && to == XD_BF16) {
+        _mm512_stream_si512((void *)out, brains);
+    } else if (streams) {
+        _mm512_stream_ps((void *)out, x);
+        _mm512_stream_ps((void *)(out + 64), y);
+    } else if (to == XD_BF16 && k[1].m == 0xffff) {
+        _mm512_storeu_si512(out, brains);
+    } else {
+        put_at(out, to, k[0].m, x);
+        put_at(out + 16 * size_of(to), to, k[1].m, y);
+    }
+}
+
 FINISH_INLINE void late_row(const xd_product *p, late *l, xd_act act)
 {
-    const int64_t  i = l->done++;
-    char          *out = l->out + i * l->out_step;
-    const char    *res = l->res ? l->res + i * l->res_step : NULL;
-    const float   *sums = l->sums + i / 16 * 512 + i % 16 * 16, *row = l->row ? l->row + i : NULL;
-    const xd_dtype to = p->a->out.type;
-    const __m512   x = finished(p, sums, row, &l->cols[0], res, act);
-    if (l->vectors < 2) {
-        put_at(out, to, l->cols[0].m, x);
+    const int64_t      i = l->done++;
+    char              *out = l->out + i * l->out_step;
+    const char        *res = l->res ? l->res + i * l->res_step : NULL;
+    const float       *sums = l->sums + i / 16 * 512 + i % 16 * 16, *row = l->row ? l->row + i : NULL;
+    const finish_cols *k = l->strip->cols;
+    const __m512       x = finished(p, sums, row, &k[0], res, act);
+    if (l->strip->vectors < 2) {
+        put_at(out, p->a->out.type, k[0].m, x);
         return;
     }
     res = res ? res + 16 * size_of(p->a->residual.type) : NULL;
-    const __m512 y = finished(p, sums + 256, row, &l->cols[1], res, act);
-    if (to == XD_BF16 && l->cols[1].m == 0xffff) {
-        _mm512_storeu_si512(out, (__m512i)_mm512_cvtne2ps_pbh(y, x));
-        return;
-    }
-    put_at(out, to, l->cols[0].m, x);
-    put_at(out + 16 * size_of(to), to, l->cols[1].m, y);
+    put_row(out, p->a->out.type, k, l->strip->streams, x, finished(p, sums + 256, row, &k[1], res, act));
 }
 
-static late late_of(const xd_tiled *t, const float *sums, int64_t r, int64_t c, int64_t n)
+static late_strip strip_of(const xd_tiled *t, int64_t c)
+{
+    const int64_t width = t->of.N - c < XD_SIDE ? t->of.N - c : XD_SIDE;
+    late_strip    s = { .c = c, .vectors = (width + 15) / 16, .streams = t->streams && width == XD_SIDE,
+                        .out_bytes = width * size_of(t->of.a->out.type) - 1,
+                        .res_bytes = width * size_of(t->of.a->residual.type) - 1 };
+    s.cols[0] = columns_at(&t->of, c);
+    if (s.vectors > 1)
+        s.cols[1] = columns_at(&t->of, c + 16);
+    return s;
+}
+
+static inline late late_of(const xd_tiled *t, const late_strip *s, const float *sums, int64_t r, int64_t n)
 {
     const xd_gemm *a = t->of.a;
-    const int64_t  width = t->of.N - c < XD_SIDE ? t->of.N - c : XD_SIDE;
-    const int64_t  size = size_of(a->out.type), rsize = size_of(a->residual.type);
-    late l = { .sums = sums, .n = n, .vectors = (width + 15) / 16, .out = place_of(&a->out, r, c),
-               .out_step = a->out.s[0] * size, .out_bytes = width * size - 1, .res_step = a->residual.s[0] * rsize,
-               .res_bytes = width * rsize - 1, .row = t->of.row ? t->of.row + r : NULL,
-               .res = a->residual.p ? place_of(&a->residual, r, c) : NULL };
-    l.cols[0] = columns_at(&t->of, c);
-    if (l.vectors > 1)
-        l.cols[1] = columns_at(&t->of, c + 16);
-    return l;
+    return (late){ .sums = sums, .n = n, .strip = s, .out = place_of(&a->out, r, s->c),
+                   .out_step = a->out.s[0] * size_of(a->out.type),
+                   .res_step = a->residual.s[0] * size_of(a->residual.type),
+                   .row = t->of.row ? t->of.row + r : NULL,
+                   .res = a->residual.p ? place_of(&a->residual, r, s->c) : NULL };
 }
 
 /* ---- tiles --------------------------------------------------------------------------------- */
@@ -210,6 +238,7 @@ typedef struct piece {
     float           sums[2][XD_SUMS] __attribute__((aligned(64)));     /* in turn              */
     int             turn;
     late            late;
+    late_strip      strip[2];   /* in turn                                                    */
 } piece;
 
 static int64_t least(int64_t a, int64_t b)
@@ -266,6 +295,9 @@ static void run_chunk(piece *p, chunk c, chunk next)
     const int64_t   held = least(t->held, t->steps - c.k0), blocks = (p->rows + XD_SIDE - 1) / XD_SIDE;
     const int       last = c.k + c.ks == t->steps;
     const char     *w = weights_at(t, c.strip, c.k);
+    late_strip     *strip = &p->strip[c.strip % 2];
+    if (last)
+        *strip = strip_of(t, c.strip * XD_SIDE);
     float *waiting = p->waiting + (t->held < t->steps ? (c.strip - p->s0) * blocks * XD_SUMS : 0);
     for (int64_t i = 0; i < blocks; i++) {
         const int64_t r = p->r0 + i * XD_SIDE;
@@ -286,7 +318,7 @@ static void run_chunk(piece *p, chunk c, chunk next)
             b.lines = (all * (i + 1) / blocks - b.line + c.ks - 1) / c.ks;
         }
         if (last) {
-            output = late_of(t, own, r, c.strip * XD_SIDE, b.n);
+            output = late_of(t, strip, own, r, b.n);
             b.output = &output;
         }
         p->fn.block(t, &b, &p->late);
@@ -329,11 +361,22 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
         }
         p.fn.finish(t, &p.late);
     }
+    _mm_sfence();
     xd_tiles_end();
+}
+
+/* An output that the second caches would not hold is not brought near to be written, where that is
+ * all that is done to it. */
+static int streams(const xd_gemm *a)
+{
+    const int64_t size = size_of(a->out.type), step = a->out.s[0] * size;
+    return a->out.d[0] * a->out.d[1] * size > STREAMED && !a->residual.p && step % 64 == 0 &&
+           (uintptr_t)a->out.p % 64 == 0;
 }
 
 static void tiled_run(xd_tiled *t)
 {
+    t->streams = streams(t->of.a);
     xd_par_deal(t->blocks * t->groups, run_piece, t);
 }
 
