@@ -103,6 +103,11 @@ static void test_gemm(void **unused)
     for (size_t n = 0; n < sizeof outs / sizeof *outs; n++)
         for (size_t k = 0; k < sizeof ins / sizeof *ins; k++)
             gemm_case(1 + upto(13), outs[n], ins[k]);
+    for (int64_t m = 15; m < 42; m += 2)
+        gemm_case(m, 33, m + 20);
+    gemm_case(40, 70, 20000);           /* sums of long rows wait                               */
+    for (int i = 0; i < 6; i++)
+        gemm_case(1100, 1024, 19);      /* outputs that are larger than caches                  */
     for (int i = 0; i < 60; i++)
         gemm_case(upto(70), 1 + upto(90), 1 + upto(130));
     for (int i = 0; i < 8; i++)

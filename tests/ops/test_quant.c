@@ -193,6 +193,9 @@ void test_quant_gemm(void **unused)
         quant_case(type, 0, 5, 7);
         quant_case(type, 1, 1, 1);
         quant_case(type, 3, 130, 4608);
+        quant_case(type, 45, 70, 30000);
+        for (int64_t m = 15; m < 36; m += 3)
+            quant_case(type, m, 50, 40 + m);
         for (int i = 0; i < 25; i++)
             quant_case(type, upto(70), 1 + upto(90), 1 + upto(130));
         for (int i = 0; i < 4; i++)
