@@ -245,6 +245,10 @@ struct xd_ops {
      * unaligned, into w->p. `tmp` as for an op: pack_tmp bytes. */
     size_t    (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
     xd_status (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
+    /* Of a linear layer: rows that may be packed alone, by any thread; 0: only all.            */
+    int64_t   (*pack_band)(xd_dev *d, const xd_weight *w);
+    /* The rows of src as those from row0 on, a multiple of the band, which they fill but at the end. */
+    xd_status (*pack_rows)(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
     xd_status (*gemm)   (xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
     xd_status (*attn)   (xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);
     xd_status (*merge)  (xd_dev *d, xd_stream *s, const xd_merge *a, void *tmp);

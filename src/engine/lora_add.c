@@ -174,6 +174,13 @@ static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e
     return find(s, name) || !s->inner.scale ? XD_OK : s->inner.scale(s->inner.self, name, scale, e);
 }
 
+static void src_past(void *self, const char *name, const void *p, size_t bytes)
+{
+    const xd_lora_src *s = self;
+    if (s->inner.past && !find(s, name))
+        s->inner.past(s->inner.self, name, p, bytes);
+}
+
 xd_status xd_lora_src_open(xd_lora_src **out, xd_part *p, const xd_lora_term *terms, int n,
                            xd_err *e)
 {
@@ -196,7 +203,7 @@ xd_status xd_lora_src_open(xd_lora_src **out, xd_part *p, const xd_lora_term *te
         h->n++;
     }
     qsort(s->hits, (size_t)s->n, sizeof *s->hits, by_name);
-    p->src = (xd_source){ src_has, src_get, src_done, s->inner.in_place, s, src_scale };
+    p->src = (xd_source){ src_has, src_get, src_done, s->inner.in_place, s, src_scale, src_past };
     return XD_OK;
 }
 

@@ -223,6 +223,14 @@ static void src_done(void *self, const char *name)
         xd_st_done(p->files, i);
 }
 
+static void src_past(void *self, const char *name, const void *at, size_t bytes)
+{
+    const xd_part *p = self;
+    int64_t        i = xd_st_find(p->files, name);
+    if (i >= 0)
+        xd_st_past(p->files, i, at, bytes);
+}
+
 /* ---- fp8 ---------------------------------------------------------------------------------- */
 
 /* Of a weight in fp8 the tensor with what its numbers are multiplied by, in one of the ways that
@@ -366,7 +374,7 @@ xd_status xd_part_take(xd_part *p, const char *file, const char *slot, xd_err *e
 /* What stands between the files' names and the declared ones. */
 static xd_status open_source(xd_part *p, xd_err *e)
 {
-    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale };
+    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale, src_past };
     if (!p->file)
         return XD_OK;
     xd_single_of of = { .file = p->file, .config = p->dir, .slot = p->slot, .net = p->def->name,

@@ -200,9 +200,19 @@ static xd_status scale_of(void *self, const char *name, float *scale, xd_err *e)
     return translate(s, name, &f) && raw->scale ? raw->scale(raw->self, f.name, scale, e) : XD_OK;
 }
 
+/* What is held was made, and its pages are nobody else's. */
+static void past(void *self, const char *name, const void *p, size_t bytes)
+{
+    const xd_single *s = self;
+    const xd_source *raw = s->of.raw;
+    found            f;
+    if (raw->past && translate(s, name, &f) && !swaps(&f))
+        raw->past(raw->self, f.name, p, bytes);
+}
+
 xd_source xd_single_source(xd_single *s)
 {
-    return (xd_source){ has, get, done, s->of.raw->in_place, s, scale_of };
+    return (xd_source){ has, get, done, s->of.raw->in_place, s, scale_of, past };
 }
 
 /* ---- which layout ------------------------------------------------------------------------- */

@@ -44,6 +44,16 @@ static size_t pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src)
     return real(d)->ops->pack_tmp(real(d), w, src);
 }
 
+static int64_t pack_band(xd_dev *d, const xd_weight *w)
+{
+    return real(d)->ops->pack_band(real(d), w);
+}
+
+static xd_status pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)
+{
+    return real(d)->ops->pack_rows(real(d), w, src, row0);
+}
+
 static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
 {
     return real(d)->ops->pack(real(d), w, src, tmp);
@@ -55,7 +65,7 @@ void xd_wrap_open(xd_wrap *w, xd_dev *real_dev, void (*close)(xd_dev *d))
     w->mem = (xd_dev_ops){ get, put, sync, memory, close };
     w->ops = (xd_ops){
         .name = real_dev->ops->name, .scratch = scratch, .pack_size = pack_size,
-        .pack_tmp = pack_tmp, .pack = pack,
+        .pack_tmp = pack_tmp, .pack = pack, .pack_band = pack_band, .pack_rows = pack_rows,
     };
     w->dev.mem = &w->mem;
     w->dev.ops = &w->ops;

@@ -4,7 +4,7 @@
  * parallelism; both are the same act here: rows and columns of parts are gathered into one
  * local matrix, which the device then packs. A matrix that is whole and alone is packed
  * straight from the file. */
-#include "exec/weight.h"
+#include "exec/matrix.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/par.h"
 #include "base/rng.h"
-#include "exec/tokens.h"
 
 enum { SCAN_TABLE = 64 << 20 };         /* bytes; larger tables are not searched for NaN       */
 
@@ -90,10 +89,12 @@ int xd_source_name(const xd_source *src, const char *names, char *out, size_t si
 }
 
 /* Of full names the first that the source has; the first of all when it has none. */
-static void resolve(const xd_decl *d, const char *names, char *out, size_t size)
+void xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512])
 {
-    if (!d->src || !xd_source_name(d->src, names, out, size))
-        snprintf(out, size, "%.*s", (int)strcspn(names, "|"), names);
+    char all[512];
+    full_names(d, names, suffix, all, sizeof all);
+    if (!d->src || !xd_source_name(d->src, all, out, 512))
+        snprintf(out, 512, "%.*s", (int)strcspn(all, "|"), all);
 }
 
 static void list(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape)
@@ -117,55 +118,59 @@ static void list(xd_decl *d, const char *names, const char *suffix, int nd, cons
 
 /* ---- getting numbers ---------------------------------------------------------------------- */
 
-typedef struct made {           /* random numbers for one tensor                              */
-    float   *p;
-    uint64_t hash;
-    float    gain, mean;
-} made;
-
 static void make_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const made *m = ctx;
+    const xd_fetched *f = ctx;
     (void)thread;
-    for (int64_t i = begin; i < end; i++)
-        m->p[i] = m->mean + m->gain * xd_random_weight(m->hash, (uint64_t)i);
+    xd_load_make(&f->made, begin, end - begin, (float *)f->t.p + begin);
 }
 
-/* One tensor of the checkpoint, or random numbers of its name; `hold` is freed by let_go. */
-static int fetch(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape,
-                 float gain, float mean, xd_tensor *t, char name[512], void **hold)
+void xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to)
 {
-    char all[512];
-    *hold = NULL;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = m->mean + m->gain * xd_random_weight(m->hash, (uint64_t)(first + i));
+}
+
+int xd_load_find(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape,
+                 float gain, float mean, xd_fetched *f)
+{
+    f->hold = NULL;
+    f->t = xd_view(NULL, XD_F32, nd, shape);
     if (d->err->code != XD_OK)
         return 0;
-    full_names(d, names, suffix, all, sizeof all);
-    resolve(d, all, name, 512);
-    if (d->visit == XD_VISIT_LOAD) {
-        if (d->src->get(d->src->self, name, t, d->err) != XD_OK)
-            return 0;
-        *t = xd_view(t->p, t->type, nd, shape);         /* shapes were checked before          */
+    xd_load_name(d, names, suffix, f->name);
+    f->made = (xd_made){ xd_hash_text(f->name), gain, mean };
+    if (d->visit != XD_VISIT_LOAD)
         return 1;
-    }
-    *t = xd_view(NULL, XD_F32, nd, shape);
-    if (!(t->p = *hold = malloc(xd_bytes(*t) + 1))) {
-        xd_fail(d->err, XD_ENOMEM, "no memory for random weights of %s", name);
+    if (d->src->get(d->src->self, f->name, &f->t, d->err) != XD_OK)
         return 0;
-    }
-    made m = { t->p, xd_hash_text(name), gain, mean };
-    xd_par_for(xd_count(*t), make_range, &m);
+    f->t = xd_view(f->t.p, f->t.type, nd, shape);       /* shapes were checked before          */
     return 1;
 }
 
-static void let_go(xd_decl *d, const char *name, void *hold)
+int xd_load_fetch(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape,
+                  float gain, float mean, xd_fetched *f)
 {
-    free(hold);
-    if (d->visit == XD_VISIT_LOAD && d->src->done)
-        d->src->done(d->src->self, name);
+    if (!xd_load_find(d, names, suffix, nd, shape, gain, mean, f))
+        return 0;
+    if (d->visit == XD_VISIT_LOAD)
+        return 1;
+    if (!(f->t.p = f->hold = malloc(xd_bytes(f->t) + 1))) {
+        xd_fail(d->err, XD_ENOMEM, "no memory for random weights of %s", f->name);
+        return 0;
+    }
+    xd_par_for(xd_count(f->t), make_range, f);
+    return 1;
 }
 
-/* What stored numbers of a tensor are multiplied by. */
-static float scale_of(xd_decl *d, const char *name, xd_dtype stored)
+void xd_load_let_go(xd_decl *d, xd_fetched *f)
+{
+    free(f->hold);
+    if (d->visit == XD_VISIT_LOAD && d->src->done)
+        d->src->done(d->src->self, f->name);
+}
+
+float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored)
 {
     float s = 1;
     int   eight = stored == XD_F8E4M3 || stored == XD_F8E5M2;
@@ -174,7 +179,7 @@ static float scale_of(xd_decl *d, const char *name, xd_dtype stored)
     return s;
 }
 
-static void convert_scaled(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n, float scale)
+void xd_load_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n, float scale)
 {
     enum { SOME = 512 };
     float   x[SOME];
@@ -196,30 +201,38 @@ static void convert_scaled(void *to, xd_dtype tt, const void *from, xd_dtype ft,
 /* All of a tensor, as it is meant. */
 static void take_numbers(xd_decl *d, xd_tensor to, xd_tensor t, const char *name)
 {
-    convert_scaled(to.p, to.type, t.p, t.type, xd_count(t), scale_of(d, name, t.type));
+    xd_load_convert(to.p, to.type, t.p, t.type, xd_count(t), xd_load_scale(d, name, t.type));
 }
 
-static void warn_nonfinite(xd_decl *d, const char *name, xd_tensor t)
+void xd_load_odd(xd_decl *d, const char *name)
 {
-    if (d->visit != XD_VISIT_LOAD || !xd_nonfinite(t))
-        return;
     xd_log(XD_LOG_WARN, "weight %s holds NaN or infinite numbers", name);
     if (!d->nodd++)
         snprintf(d->odd, sizeof d->odd, "%s", name);
 }
 
-static void add_up(xd_decl *d, size_t bytes)
+void xd_load_warn(xd_decl *d, const char *name, xd_tensor t)
+{
+    if (d->visit == XD_VISIT_LOAD && xd_nonfinite(t))
+        xd_load_odd(d, name);
+}
+
+void xd_load_count(xd_decl *d, size_t bytes)
 {
     d->packed += bytes;
     d->room += xd_store_room(bytes);
 }
 
-/* Memory of a weight; *mine is 0 when another process fills it. */
-static void *take(xd_decl *d, size_t bytes, const char *name, int *mine)
+void xd_load_works(xd_decl *d, int slot, size_t bytes)
+{
+    d->work[slot] = bytes > d->work[slot] ? bytes : d->work[slot];
+}
+
+void *xd_load_take(xd_decl *d, size_t bytes, const char *name, int *mine)
 {
     void *p = d->err->code == XD_OK ? xd_store_get(d->store, bytes, mine) : NULL;
     if (p)
-        add_up(d, bytes);
+        xd_load_count(d, bytes);
     else
         xd_fail(d->err, XD_ENOMEM, "no memory for the %zu bytes of weight %s%s", bytes, d->scope,
                 name);
@@ -230,37 +243,34 @@ static void *take(xd_decl *d, size_t bytes, const char *name, int *mine)
 
 void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape)
 {
-    char      full[512];
-    void     *hold;
-    xd_tensor t;
+    xd_fetched f;
     if (d->visit == XD_VISIT_LIST) {
         list(d, name, "", nd, shape);
         return;
     }
     *v = xd_view(nowhere, XD_F32, nd, shape);
     if (d->visit == XD_VISIT_COUNT) {
-        add_up(d, xd_bytes(*v));
+        xd_load_count(d, xd_bytes(*v));
         return;
     }
     size_t len = strlen(name);
     int    gain = nd == 1 && len >= 6 && strcmp(name + len - 6, "weight") == 0, mine;
-    if (!(v->p = take(d, xd_bytes(*v), name, &mine)) || !mine ||
-        !fetch(d, name, "", nd, shape, 0.1f, gain ? 1.0f : 0.0f, &t, full, &hold))
+    if (!(v->p = xd_load_take(d, xd_bytes(*v), name, &mine)) || !mine ||
+        !xd_load_fetch(d, name, "", nd, shape, 0.1f, gain ? 1.0f : 0.0f, &f))
         return;
-    warn_nonfinite(d, full, t);
-    take_numbers(d, *v, t, full);
-    let_go(d, full, hold);
+    xd_load_warn(d, f.name, f.t);
+    take_numbers(d, *v, f.t, f.name);
+    xd_load_let_go(d, &f);
 }
 
 /* Is a table read where it is? What no kernel reads is converted. */
 static int stays(const xd_decl *d, const char *name)
 {
-    char      all[512], full[512];
+    char      full[512];
     xd_tensor t = { 0 };
     if (!d->src || !d->src->in_place)
         return 0;
-    full_names(d, name, "", all, sizeof all);
-    resolve(d, all, full, sizeof full);
+    xd_load_name(d, name, "", full);
     return d->src->has(d->src->self, full, &t) &&
            (t.type == XD_F32 || t.type == XD_BF16 || t.type == XD_F16);
 }
@@ -272,13 +282,11 @@ void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_
 
 void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *stored)
 {
-    int64_t   shape[2] = { 1, stored[nd - 1] };
+    int64_t    shape[2] = { 1, stored[nd - 1] };
+    xd_fetched f;
+    int        mine = 1, whole = d->visit == XD_VISIT_LIST || !stays(d, name);
     for (int i = 0; i < nd - 1; i++)
         shape[0] *= stored[i];
-    char      full[512];
-    void     *hold;
-    int       mine = 1, whole = d->visit == XD_VISIT_LIST || !stays(d, name);
-    xd_tensor t;
     if (d->visit == XD_VISIT_LIST) {
         list(d, name, "", nd, stored);
         return;
@@ -286,37 +294,24 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     *v = xd_view(nowhere, d->type, 2, shape);
     if (d->visit == XD_VISIT_COUNT) {
         if (whole)
-            add_up(d, xd_bytes(*v));
+            xd_load_count(d, xd_bytes(*v));
         return;
     }
-    if (whole && (!(v->p = take(d, xd_bytes(*v), name, &mine)) || !mine))
+    if (whole && (!(v->p = xd_load_take(d, xd_bytes(*v), name, &mine)) || !mine))
         return;
-    if (!fetch(d, name, "", 2, shape, 1.0f, 0.0f, &t, full, &hold))
+    if (!xd_load_fetch(d, name, "", 2, shape, 1.0f, 0.0f, &f))
         return;
-    if (xd_bytes(t) <= SCAN_TABLE)
-        warn_nonfinite(d, full, t);
+    if (xd_bytes(f.t) <= SCAN_TABLE)
+        xd_load_warn(d, f.name, f.t);
     if (!whole) {
-        *v = t;                 /* rows are read from the mapping when they are looked up      */
+        *v = f.t;               /* rows are read from the mapping when they are looked up      */
         return;
     }
-    take_numbers(d, *v, t, full);
-    let_go(d, full, hold);
+    take_numbers(d, *v, f.t, f.name);
+    xd_load_let_go(d, &f);
 }
 
 /* ---- matrices ----------------------------------------------------------------------------- */
-
-typedef struct part {           /* one matrix of the checkpoint within a local one             */
-    const char *name;
-    int64_t     out, in;        /* its whole extents                                           */
-    int64_t     rows;           /* of it that are mine, from row0                              */
-    int64_t     row0;
-} part;
-
-typedef struct cols {           /* my columns of every part: the same for all                  */
-    int     n;
-    xd_span span[XD_MAXSEG];
-    int64_t total;
-} cols;
 
 /* My share of a dimension of `n` features in units: a span of features. */
 static xd_span share(const xd_decl *d, int cut, int64_t n, int64_t unit)
@@ -328,219 +323,31 @@ static xd_span share(const xd_decl *d, int cut, int64_t n, int64_t unit)
     return (xd_span){ a, (b < n ? b : n) - a };
 }
 
-typedef struct gather {         /* rows of a part, to where they follow each other             */
-    char       *to;
-    xd_dtype    type;
-    xd_tensor   t;
-    const part *p;
-    const cols *c;
-    float       scale;
-} gather;
-
-static void copy_some(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const gather *g = ctx;
-    size_t        es = xd_dtype_size(g->t.type), ts = xd_dtype_size(g->type);
-    char         *to = g->to + (size_t)(begin * g->c->total) * ts;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        const char *row = (const char *)g->t.p + (size_t)((g->p->row0 + r) * g->p->in) * es;
-        for (int k = 0; k < g->c->n; k++) {
-            convert_scaled(to, g->type, row + (size_t)g->c->span[k].start * es, g->t.type,
-                           g->c->span[k].n, g->scale);
-            to += (size_t)g->c->span[k].n * ts;
-        }
-    }
-}
-
-static void copy_rows(char *to, xd_dtype type, xd_tensor t, const part *p, const cols *c, float scale)
-{
-    gather g = { to, type, t, p, c, scale };
-    xd_par_for(p->rows, copy_some, &g);
-}
-
-static void pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name)
-{
-    const xd_ops *o = d->dev->ops;
-    size_t        need = o->pack_tmp(d->dev, w, src.type);
-    void         *tmp = NULL;
-    if (need && !(tmp = xd_store_scratch(d->store, 0, need))) {
-        xd_fail(d->err, XD_ENOMEM, "no memory to pack weight %s%s", d->scope, name);
-        return;
-    }
-    xd_status s = o->pack(d->dev, w, src, tmp);
-    if (s != XD_OK)
-        xd_fail(d->err, s, "packing weight %s%s failed: %s", d->scope, name, xd_status_name(s));
-}
-
-/* The one type that all parts are stored in, or F32; of random numbers that. */
-static xd_dtype stored_type(xd_decl *d, const part *parts, int n)
-{
-    xd_dtype type = XD_F32;
-    for (int i = 0; i < n && d->visit == XD_VISIT_LOAD; i++) {
-        char      all[512], full[512];
-        xd_tensor t;
-        full_names(d, parts[i].name, ".weight", all, sizeof all);
-        resolve(d, all, full, sizeof full);
-        if (!d->src->has(d->src->self, full, &t) || t.type == XD_F64 || (i && t.type != type))
-            return XD_F32;
-        type = t.type;
-    }
-    return type;
-}
-
-/* The largest magnitude of n numbers; NaN when one of them is not finite. */
-static float largest(const char *p, xd_dtype type, int64_t n, float scale)
-{
-    enum { SOME = 256 };
-    float   most = 0, x[SOME];
-    int64_t m;
-    for (int64_t i = 0; i < n; i += m) {
-        m = n - i < SOME ? n - i : SOME;
-        xd_convert(x, XD_F32, p + (size_t)i * xd_dtype_size(type), type, m);
-        for (int64_t k = 0; k < m; k++) {
-            float v = fabsf(x[k] * scale);
-            if (!isfinite(v))
-                return NAN;
-            most = v > most ? v : most;
-        }
-    }
-    return most;
-}
-
-typedef struct rows_of { xd_tensor t; const part *p; xd_dtype type; float stored, *scale; } rows_of;
-
-static void scale_rows(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const rows_of *r = ctx;
-    (void)thread;
-    for (int64_t o = begin; o < end; o++) {
-        const char *row = (const char *)r->t.p + (size_t)((r->p->row0 + o) * r->p->in) *
-                                                     xd_dtype_size(r->t.type);
-        r->scale[o] = xd_quant_scale(r->type, largest(row, r->t.type, r->p->in, r->stored));
-    }
-}
-
-/* A matrix while it is put together from its parts. */
-typedef struct gathering {
-    const part *parts;
-    const cols *c;
-    int         whole;          /* one part, all of it                                         */
-    int         as_is;          /* e4m3 stays what it is in the file                           */
-    xd_dtype    type;           /* of the copy                                                 */
-    char       *all, *at;       /* the copy                                                    */
-    float      *scale;          /* of rows whose inputs are cut, or of e4m3 as it is; or NULL   */
-} gathering;
-
-/* Scales that the device cannot know: those of whole rows, so that ranks which have a part of their
- * inputs quantize alike, and those of the file. */
-static void know_scales(const xd_weight *w, const gathering *g, const part *p, xd_tensor t, float stored)
-{
-    float *to = g->scale;
-    for (const part *q = g->parts; q < p; q++)
-        to += q->rows;
-    rows_of r = { t, p, w->type, stored, to };
-    for (int64_t o = 0; o < p->rows && g->as_is; o++)
-        to[o] = stored;
-    if (!g->as_is)
-        xd_par_for(p->rows, scale_rows, &r);
-}
-
-static void add_part(xd_decl *d, xd_weight *w, gathering *g, const part *p, xd_tensor t,
-                     const char *name)
-{
-    float stored = scale_of(d, name, t.type);
-    if (g->scale)
-        know_scales(w, g, p, t, stored);
-    if (g->whole && (stored == 1.0f || g->as_is)) {
-        pack(d, w, t, p->name);
-        return;
-    }
-    if (!g->at)
-        g->all = g->at = xd_store_scratch(d->store, 1, (size_t)(w->out * g->c->total) *
-                                                           xd_dtype_size(g->type));
-    if (!g->all) {
-        xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", name);
-        return;
-    }
-    copy_rows(g->at, g->type, t, p, g->c, g->as_is ? 1.0f : stored);
-    g->at += (size_t)(p->rows * g->c->total) * xd_dtype_size(g->type);
-}
-
-/* How a matrix is put together: numbers of eight bits that are scaled are gathered as what is computed
- * with, or as f32 to be quantized. Others, too, are rounded where they are gathered: it takes less room. */
-static gathering gather_how(xd_decl *d, xd_weight *w, const part *parts, int n, const cols *c)
-{
-    gathering g = { .parts = parts, .c = c };
-    g.whole = n == 1 && parts[0].rows == parts[0].out && c->total == parts[0].in;
-    g.type = stored_type(d, parts, n);
-    g.as_is = w->type == XD_F8E4M3 && g.type == XD_F8E4M3;
-    int rounds = g.type == XD_F32 && !g.whole && !xd_is_quantized(w->type);
-    if ((xd_dtype_size(g.type) == 1 && !g.as_is) || rounds)
-        g.type = xd_is_quantized(w->type) ? XD_F32 : d->type;
-    if (!g.as_is && (!xd_is_quantized(w->type) || c->total == parts[0].in))
-        return g;
-    if (!(w->scale = g.scale = malloc((size_t)w->out * sizeof *g.scale + 1)))
-        xd_fail(d->err, XD_ENOMEM, "no memory for the scales of weight %s%s", d->scope, parts[0].name);
-    return g;
-}
-
-/* Packs a fused or cut matrix through a gathered copy; a whole, single one from the file. */
-static void load_matrix(xd_decl *d, xd_weight *w, part *parts, int n, const cols *c, int nd,
-                        const int64_t *shape)
-{
-    float gain = 0.9f / sqrtf((float)parts[0].in);
-    int   mine;
-    w->bytes = d->dev->ops->pack_size(d->dev, w);
-    if (!(w->p = take(d, w->bytes, parts[0].name, &mine)) || !mine)
-        return;
-    gathering g = gather_how(d, w, parts, n, c);
-    for (int i = 0; i < n && d->err->code == XD_OK; i++) {
-        char      full[512];
-        void     *hold;
-        xd_tensor t;
-        int64_t   flat[2] = { parts[i].out, parts[i].in };
-        if (!fetch(d, parts[i].name, ".weight", g.whole ? nd : 2, g.whole ? shape : flat, gain, 0, &t,
-                   full, &hold))
-            break;
-        warn_nonfinite(d, full, t);
-        add_part(d, w, &g, &parts[i], t, full);
-        let_go(d, full, hold);
-    }
-    if (g.all && d->err->code == XD_OK)
-        pack(d, w, g.whole ? xd_view(g.all, g.type, nd, shape) : xd_view2(g.all, g.type, w->out, w->in),
-             parts[0].name);
-    free(g.scale);
-    w->scale = NULL;
-}
-
 /* The biases of my rows; a layer cut by its inputs keeps all of it (added once, after the sum). */
-static void load_bias(xd_decl *d, xd_tensor *b, const part *parts, int n, int64_t out)
+static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n, int64_t out)
 {
     *b = xd_view(nowhere, XD_F32, 1, &out);
     if (d->visit == XD_VISIT_COUNT) {
-        add_up(d, xd_bytes(*b));
+        xd_load_count(d, xd_bytes(*b));
         return;
     }
     int    mine;
-    float *at = b->p = take(d, xd_bytes(*b), parts[0].name, &mine);
+    float *at = b->p = xd_load_take(d, xd_bytes(*b), parts[0].name, &mine);
     for (int i = 0; i < n && at && mine; i++) {
-        char      full[512];
-        void     *hold;
-        xd_tensor t;
-        if (!fetch(d, parts[i].name, ".bias", 1, &parts[i].out, 0.1f, 0, &t, full, &hold))
+        xd_fetched f;
+        if (!xd_load_fetch(d, parts[i].name, ".bias", 1, &parts[i].out, 0.1f, 0, &f))
             return;
-        warn_nonfinite(d, full, t);
-        convert_scaled(at, XD_F32, (char *)t.p + (size_t)parts[i].row0 * xd_dtype_size(t.type), t.type,
-                       parts[i].rows, scale_of(d, full, t.type));
+        xd_load_warn(d, f.name, f.t);
+        xd_load_convert(at, XD_F32, (char *)f.t.p + (size_t)parts[i].row0 * xd_dtype_size(f.t.type),
+                        f.t.type, parts[i].rows, xd_load_scale(d, f.name, f.t.type));
         at += parts[i].rows;
-        let_go(d, full, hold);
+        xd_load_let_go(d, &f);
     }
 }
 
 /* Matrices that matter for memory and time are those that tensor parallelism cuts. What they are must
  * not depend on how it cuts them. */
-static xd_dtype matrix_type(const xd_decl *d, xd_split split, const part *parts, int n)
+static xd_dtype matrix_type(const xd_decl *d, xd_split split, const xd_mat_part *parts, int n)
 {
     int64_t out = 0, in = parts[0].in;
     for (int i = 0; i < n; i++)
@@ -552,7 +359,7 @@ static xd_dtype matrix_type(const xd_decl *d, xd_split split, const part *parts,
 }
 
 /* All linear layers end here. shape: of the tensor in the checkpoint when there is one part. */
-static void matrix(xd_decl *d, xd_lin *w, xd_split split, part *parts, int n, const cols *c,
+static void matrix(xd_decl *d, xd_lin *w, xd_split split, xd_mat_part *parts, int n, const xd_mat_cols *c,
                    int nd, const int64_t *shape, int bias)
 {
     if (d->visit == XD_VISIT_LIST) {
@@ -574,10 +381,10 @@ static void matrix(xd_decl *d, xd_lin *w, xd_split split, part *parts, int n, co
         w->w.p = nowhere;
         w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
         if (out && c->total)
-            add_up(d, w->w.bytes);
+            xd_mat_count(d, &w->w, parts, n, c);
     } else if (out && c->total) {
         int64_t flat[2] = { parts[0].out, parts[0].in };
-        load_matrix(d, &w->w, parts, n, c, 2, flat);
+        xd_mat_load(d, &w->w, parts, n, c, 2, flat);
     }
     if (bias)
         load_bias(d, &w->b, parts, n, out);
@@ -586,7 +393,7 @@ static void matrix(xd_decl *d, xd_lin *w, xd_split split, part *parts, int n, co
 void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_t unit,
                  int nin, const int64_t *in, int nout, const int64_t *out, int bias)
 {
-    cols    c = { .n = nin };
+    xd_mat_cols c = { .n = nin };
     int64_t I = 0, O = 0, shape[2];
     if (nin > XD_MAXSEG || nout > XD_MAXSEG || (split == XD_COL && d->tp > 1 && nout > 1)) {
         xd_fail(d->err, XD_EUNSUPPORTED, "weight %s%s has too many parts", d->scope, name);
@@ -602,7 +409,7 @@ void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_
     for (int k = 0; k < nout; k++)
         O += out[k];
     xd_span rows = share(d, split == XD_COL, O, unit);
-    part    p = { name, O, I, rows.n, rows.start };
+    xd_mat_part p = { name, O, I, rows.n, rows.start };
     w->nseg = nout;
     for (int k = 0; k < nout; k++)
         w->seg[k] = nout == 1 ? rows.n : out[k];
@@ -613,8 +420,8 @@ void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_
 void xd_w_fused(xd_decl *d, xd_lin *w, xd_split split, int64_t unit, int64_t in, int n,
                 const char *const *names, const int64_t *out, int bias)
 {
-    part p[XD_MAXSEG];
-    cols c = { .n = 1, .span = { share(d, split == XD_ROW, in, unit) } };
+    xd_mat_part p[XD_MAXSEG];
+    xd_mat_cols c = { .n = 1, .span = { share(d, split == XD_ROW, in, unit) } };
     if (n > XD_MAXSEG) {
         xd_fail(d->err, XD_EUNSUPPORTED, "weight %s%s has too many parts", d->scope, names[0]);
         return;
@@ -624,7 +431,7 @@ void xd_w_fused(xd_decl *d, xd_lin *w, xd_split split, int64_t unit, int64_t in,
     w->nseg = n;
     for (int i = 0; i < n; i++) {
         xd_span rows = share(d, split == XD_COL, out[i], unit);
-        p[i] = (part){ names[i], out[i], in, rows.n, rows.start };
+        p[i] = (xd_mat_part){ names[i], out[i], in, rows.n, rows.start };
         w->seg[i] = rows.n;
     }
     int64_t shape[2] = { out[0], in };
@@ -637,9 +444,9 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, xd_split split, int
     int64_t in = 1;
     for (int i = 1; i < nd; i++)
         in *= shape[i];
-    cols    c = { .n = 1, .span = { share(d, split == XD_ROW, in, unit) } };
+    xd_mat_cols c = { .n = 1, .span = { share(d, split == XD_ROW, in, unit) } };
     xd_span rows = share(d, split == XD_COL, shape[0], unit);
-    part    p = { name, shape[0], in, rows.n, rows.start };
+    xd_mat_part p = { name, shape[0], in, rows.n, rows.start };
     memset(w, 0, sizeof *w);
     c.total = c.span[0].n;
     w->nseg = 1;
@@ -651,12 +458,12 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in,
                const int kernel[3], const int stride[3], int groups, int bias)
 {
     int64_t shape[5] = { out, in / groups };
-    part    p = { name, out, in / groups, out, 0 };
+    xd_mat_part p = { name, out, in / groups, out, 0 };
     for (int i = 0; i < nk; i++) {
         shape[2 + i] = kernel[3 - nk + i];
         p.in *= kernel[3 - nk + i];
     }
-    cols c = { .n = 1, .span = { { 0, p.in } }, .total = p.in };
+    xd_mat_cols c = { .n = 1, .span = { { 0, p.in } }, .total = p.in };
     if (d->visit == XD_VISIT_LIST) {
         list(d, name, ".weight", 2 + nk, shape);
         if (bias)
@@ -670,9 +477,9 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in,
         w->w.kernel[i] = i >= 3 - nk ? kernel[i] : 1, w->w.stride[i] = i >= 3 - nk ? stride[i] : 1;
     if (d->visit == XD_VISIT_COUNT) {
         w->w.p = nowhere;
-        add_up(d, w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w));
+        xd_mat_count(d, &w->w, &p, 1, &c);
     } else {
-        load_matrix(d, &w->w, &p, 1, &c, 2 + nk, shape);
+        xd_mat_load(d, &w->w, &p, 1, &c, 2 + nk, shape);
     }
     if (bias)
         load_bias(d, &w->b, &p, 1, out);
@@ -710,36 +517,34 @@ static void fold_range(void *ctx, int64_t begin, int64_t end, int thread)
 /* All four from one look at the file: the sums are made in f32 and rounded once. */
 static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n, const int64_t *shape)
 {
-    char      full[512];
-    void     *hold;
-    xd_tensor t;
-    int       mine[4], any = 0;
+    xd_fetched f;
+    int        mine[4], any = 0;
     for (int q = 0; q < 4; q++) {
         w[q].w.bytes = d->dev->ops->pack_size(d->dev, &w[q].w);
-        if (!(w[q].w.p = take(d, w[q].w.bytes, name, &mine[q])))
+        if (!(w[q].w.p = xd_load_take(d, w[q].w.bytes, name, &mine[q])))
             return;
         any |= mine[q];
     }
-    if (!any || !fetch(d, name, ".weight", 4, shape, 0.9f / sqrtf(9 * (float)shape[1]), 0, &t, full, &hold))
+    if (!any || !xd_load_fetch(d, name, ".weight", 4, shape, 0.9f / sqrtf(9 * (float)shape[1]), 0, &f))
         return;
-    warn_nonfinite(d, full, t);
+    xd_load_warn(d, f.name, f.t);
     float *k = xd_store_scratch(d->store, 1, (size_t)(4 * n) * sizeof *k);
     if (!k)
-        xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", full);
+        xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", f.name);
     for (int q = 0; q < 4 && k; q++) {
-        fold f = { t, k, q / 2, q % 2 };
+        fold one = { f.t, k, q / 2, q % 2 };
         if (!mine[q])
             continue;
-        xd_par_for(n, fold_range, &f);
-        pack(d, &w[q].w, xd_view(k, XD_F32, 4, (int64_t[]){ shape[0], shape[1], 2, 2 }), name);
+        xd_par_for(n, fold_range, &one);
+        xd_mat_pack(d, &w[q].w, xd_view(k, XD_F32, 4, (int64_t[]){ shape[0], shape[1], 2, 2 }), name);
     }
-    let_go(d, full, hold);
+    xd_load_let_go(d, &f);
 }
 
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in)
 {
     int64_t shape[4] = { out, in, 3, 3 };
-    part    p = { name, out, in, out, 0 };
+    xd_mat_part p = { name, out, in, out, 0 };
     if (d->visit == XD_VISIT_LIST) {
         list(d, name, ".weight", 4, shape);
         list(d, name, ".bias", 1, &out);
@@ -751,7 +556,9 @@ void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, 
                               .stride = { 1, 1, 1 }, .groups = 1 };
         if (d->visit == XD_VISIT_COUNT) {
             w[q].w.p = nowhere;
-            add_up(d, w[q].w.bytes = d->dev->ops->pack_size(d->dev, &w[q].w));
+            xd_load_count(d, w[q].w.bytes = d->dev->ops->pack_size(d->dev, &w[q].w));
+            xd_load_works(d, 0, d->dev->ops->pack_tmp(d->dev, &w[q].w, XD_F32));
+            xd_load_works(d, 1, (size_t)(out * in) * 4 * sizeof(float));
         }
     }
     if (d->visit != XD_VISIT_COUNT)

@@ -81,6 +81,9 @@ typedef struct xd_source {
     void *self;
     /* What the numbers of a tensor of eight bits are multiplied by; NULL: 1 for all.          */
     xd_status (*scale)(void *self, const char *name, float *s, xd_err *e);
+    /* These bytes of a tensor in use are not read again soon: their pages need not stay mapped.
+     * From any thread; NULL: nothing is gained.                                               */
+    void (*past)(void *self, const char *name, const void *p, size_t bytes);
 } xd_source;
 
 /* Of names with "|" between them the first that the source has; 0: it has none. */
@@ -115,6 +118,7 @@ struct xd_decl {
     int        nlist, caplist;
     size_t     packed;          /* bytes the weights need (COUNT), or took                     */
     size_t     room;            /* the same, each rounded up as in one block                   */
+    size_t     work[2];         /* COUNT: working memory of a load, by slot (xd_store_scratch) */
     int        nodd;            /* LOAD: tensors with NaN or infinite numbers                  */
     char       odd[512];        /* the name of the first                                       */
     xd_err    *err;             /* sticky                                                      */

@@ -493,6 +493,11 @@ void xd_st_done(xd_st *s, int64_t i)
         xd_st_file_put(&n->view);
 }
 
+void xd_st_past(const xd_st *s, int64_t i, const void *p, size_t bytes)
+{
+    xd_st_file_past(&s->t[i].view, p, bytes);
+}
+
 void xd_st_release(xd_st *s)
 {
     for (int64_t i = 0; s && i < s->n; i++) {

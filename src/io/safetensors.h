@@ -30,6 +30,8 @@ const char *xd_st_dtype(const xd_st *s, int64_t i);
  * were gets, xd_st_release or close. A file that has become shorter is refused (XD_EIO). */
 xd_status   xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e);
 void        xd_st_done(xd_st *s, int64_t i);
+/* Bytes of a view of tensor i are not read again soon: their pages are unmapped. */
+void        xd_st_past(const xd_st *s, int64_t i, const void *p, size_t bytes);
 void        xd_st_release(xd_st *s);                    /* ends all views; s may be NULL       */
 int         xd_st_mapped(const xd_st *s);       /* views cost address space, not memory        */
 /* Of what the tensors are and where they lie, and of every file its size, its whole header and 64

@@ -208,6 +208,14 @@ void xd_st_file_put(xd_st_view *v)
     *v = (xd_st_view){ 0 };
 }
 
+void xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes)
+{
+    const size_t one = page();
+    uintptr_t    from = ((uintptr_t)p + one - 1) / one * one, to = ((uintptr_t)p + bytes) / one * one;
+    if (v->map && from < to)
+        madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 uint64_t xd_st_hash_bytes(uint64_t h, const void *p, size_t n)
 {
     const unsigned char *c = p;

@@ -31,6 +31,8 @@ int       xd_st_file_maps(const xd_st_file *f);         /* can it be mapped at a
 xd_status xd_st_file_take(const xd_st_file *f, size_t at, size_t bytes, const char *name,
                           xd_st_view *v, xd_err *e);
 void      xd_st_file_put(xd_st_view *v);
+/* Unmaps the pages that these bytes of a view fill; reading them maps them again. */
+void      xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes);
 
 #define XD_ST_HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t  xd_st_hash_bytes(uint64_t h, const void *p, size_t n);        /* FNV-1a             */

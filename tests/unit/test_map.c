@@ -84,6 +84,33 @@ static void done_gives_pages_back(void **state)
     scratch_clean();
 }
 
+static void past_gives_pages_back(void **state)
+{
+    (void)state;
+    enum { MB = 1 << 20, N = 8 * MB };
+    char      header[100];
+    xd_tensor t;
+    xd_err    e = { 0 };
+    size_t    sum = 0, again = 0;
+    snprintf(header, sizeof header, "{" T("a", "U8", "%d", "0,%d") "}", N, N);
+    put_st("past.safetensors", header, N);
+    xd_st *s = opened("past.safetensors");
+    assert_int_equal(xd_st_get(s, 0, &t, &e), XD_OK);
+    const unsigned char *p = t.p;
+    size_t               before = statm(2);
+    for (int i = 0; i < N; i++)
+        sum += p[i];
+    assert_true(statm(2) > before + N - MB);
+    xd_st_past(s, 0, p + 1, N - 2);
+    xd_st_past(s, 0, p + N / 2, 100);           /* less than a page: nothing                   */
+    assert_true(statm(2) < before + MB);
+    for (int i = 0; i < N; i++)
+        again += p[i];
+    assert_int_equal(again, sum);
+    xd_st_close(&s);
+    scratch_clean();
+}
+
 static void shrunk_files_are_refused(void **state)
 {
     (void)state;
@@ -314,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(done_gives_pages_back),
+        cmocka_unit_test(past_gives_pages_back),
         cmocka_unit_test(shrunk_files_are_refused),
         cmocka_unit_test(what_cannot_be_mapped_is_read),
         cmocka_unit_test(files_may_exceed_the_address_space),

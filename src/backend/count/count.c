@@ -101,6 +101,12 @@ static size_t pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src)
     return real ? real->ops->pack_tmp(real, w, src) : 0;
 }
 
+static int64_t pack_band(xd_dev *d, const xd_weight *w)
+{
+    xd_dev *real = count_of(d)->real;
+    return real ? real->ops->pack_band(real, w) : 0;
+}
+
 static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
 {
     (void)d;
@@ -205,7 +211,7 @@ MOVES(copy, xd_copy, bytes_of(&a->out) + bytes_of(&a->in))
 
 static const xd_ops ops = {
     .name = "count", .scratch = scratch, .pack_size = pack_size, .pack_tmp = pack_tmp,
-    .pack = pack, .gemm = gemm, .attn = attn, .merge = merge, .norm = norm, .moments = moments,
+    .pack = pack, .pack_band = pack_band, .gemm = gemm, .attn = attn, .merge = merge, .norm = norm, .moments = moments,
     .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby, .conv = conv,
     .resize = resize, .lookup = lookup, .copy = copy, .qknorm = qknorm,
 };

@@ -90,6 +90,17 @@ static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
     return c->dnn ? xd_dnn_pack(c->dnn, w, src, tmp) : xd_plain_pack(w, src);
 }
 
+static int64_t pack_band(xd_dev *d, const xd_weight *w)
+{
+    xd_cpu *c = cpu_of(d);
+    return xd_own_takes(c->isa, w) ? xd_own_pack_band(c->isa, w) : 0;
+}
+
+static xd_status pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)
+{
+    return xd_own_pack_rows(cpu_of(d)->isa, w, src, row0);
+}
+
 /* ---- ops ---------------------------------------------------------------------------------- */
 
 static int computes(xd_dtype t)
@@ -334,7 +345,8 @@ static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
     }                                                                                       \
     static const xd_ops ops_##isa = {                                                       \
         .name = #isa, .scratch = scratch_##isa, .pack_size = pack_size,                     \
-        .pack_tmp = pack_tmp, .pack = pack, .gemm = gemm, .attn = attn_##isa,               \
+        .pack_tmp = pack_tmp, .pack = pack, .pack_band = pack_band, .pack_rows = pack_rows, \
+        .gemm = gemm, .attn = attn_##isa,                                                   \
         .merge = merge, .norm = norm, .moments = moments, .gnorm = gnorm, .glu = glu,       \
         .addmul = addmul, .axpby = axpby, .conv = conv, .resize = resize,                   \
         .lookup = lookup, .copy = copy, .qknorm = qknorm,                                   \

@@ -14,12 +14,12 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)tiled_bytes(w, 2 * w->in);
 }
 
-typedef struct pack_ctx { const xd_weight *w; xd_tensor src; } pack_ctx;
+typedef struct pack_ctx { const xd_weight *w; xd_tensor src; int64_t row0; } pack_ctx;
 
 static inline __m512i step_at(const void *ctx, int64_t o, int64_t k)
 {
     const pack_ctx *c = ctx;
-    int64_t         left = c->w->in - 32 * k, at = o * c->w->in + 32 * k;
+    int64_t         left = c->w->in - 32 * k, at = (o - c->row0) * c->w->in + 32 * k;
     return brains_at((const char *)c->src.p + at * (int64_t)xd_dtype_size(c->src.type), c->src.type,
                      left < 32 ? left : 32);
 }
@@ -29,14 +29,19 @@ static void pack_strips(void *ctx, int64_t begin, int64_t end, int thread)
     const pack_ctx *c = ctx;
     (void)thread;
     for (int64_t s = begin; s < end; s++)
-        pack_strip(c->w->p, c->w, 2 * c->w->in, s, step_at, c);
+        pack_strip(c->w->p, c->w, 2 * c->w->in, c->row0 / XD_SIDE + s, step_at, c);
+}
+
+static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
+{
+    pack_ctx c = { w, src, row0 };
+    xd_par_for((src.d[0] + XD_SIDE - 1) / XD_SIDE, pack_strips, &c);
+    return XD_OK;
 }
 
 static xd_status pack(const xd_weight *w, xd_tensor src)
 {
-    pack_ctx c = { w, src };
-    xd_par_for((w->out + XD_SIDE - 1) / XD_SIDE, pack_strips, &c);
-    return XD_OK;
+    return pack_rows(w, src, 0);
 }
 
 /* ---- product ------------------------------------------------------------------------------ */
@@ -62,4 +67,4 @@ static xd_status gemm(const xd_gemm *a, void *tmp)
     return XD_OK;
 }
 
-const xd_own xd_own_amx_bf16 = { pack_size, pack, scratch, gemm };
+const xd_own xd_own_amx_bf16 = { pack_size, pack, scratch, gemm, pack_rows };

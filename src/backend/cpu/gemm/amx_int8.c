@@ -110,4 +110,4 @@ static xd_status gemm(const xd_gemm *a, void *tmp)
     return XD_OK;
 }
 
-const xd_own xd_own_amx_int8 = { pack_size, pack, scratch, gemm };
+const xd_own xd_own_amx_int8 = { pack_size, pack, scratch, gemm, NULL };

@@ -24,7 +24,7 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * units_of(w) * XD_UNIT_BYTES);
 }
 
-typedef struct pack_ctx { const xd_weight *w; xd_tensor src; } pack_ctx;
+typedef struct pack_ctx { const xd_weight *w; xd_tensor src; int64_t row0; } pack_ctx;
 
 static void pack_panel(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -32,14 +32,14 @@ static void pack_panel(void *ctx, int64_t begin, int64_t end, int thread)
     int64_t         K = c->w->in, units = units_of(c->w), size = (int64_t)xd_dtype_size(c->src.type);
     (void)thread;
     for (int64_t p = begin; p < end; p++) {
-        char *to = (char *)c->w->p + p * units * XD_UNIT_BYTES;
+        char *to = (char *)c->w->p + (c->row0 / XD_PANEL + p) * units * XD_UNIT_BYTES;
         for (int64_t u = 0; u < units; u += 16)
             for (int64_t j = 0; j < XD_PANEL; j += 16) {
                 __m512i r[16];
                 for (int64_t i = 0; i < 16; i++) {
                     int64_t     o = p * XD_PANEL + j + i, left = K - 2 * u;
                     const char *from = (const char *)c->src.p + (o * K + 2 * u) * size;
-                    r[i] = o < c->w->out ? brains_at(from, c->src.type, left < 32 ? left : 32)
+                    r[i] = o < c->src.d[0] ? brains_at(from, c->src.type, left < 32 ? left : 32)
                                          : _mm512_setzero_si512();
                 }
                 transpose_bits(r);
@@ -49,11 +49,16 @@ static void pack_panel(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
+{
+    pack_ctx c = { w, src, row0 };
+    xd_par_for((src.d[0] + XD_PANEL - 1) / XD_PANEL, pack_panel, &c);
+    return XD_OK;
+}
+
 static xd_status pack(const xd_weight *w, xd_tensor src)
 {
-    pack_ctx c = { w, src };
-    xd_par_for(xd_panels(w), pack_panel, &c);
-    return XD_OK;
+    return pack_rows(w, src, 0);
 }
 
 /* ---- product ------------------------------------------------------------------------------ */
@@ -80,4 +85,4 @@ static xd_status gemm(const xd_gemm *a, void *tmp)
     return XD_OK;
 }
 
-const xd_own xd_own_bf16 = { pack_size, pack, scratch, gemm };
+const xd_own xd_own_bf16 = { pack_size, pack, scratch, gemm, pack_rows };

@@ -69,6 +69,8 @@ typedef struct xd_own {
     xd_status (*pack)(const xd_weight *w, xd_tensor src);
     size_t    (*scratch)(const xd_gemm *a, int threads);
     xd_status (*gemm)(const xd_gemm *a, void *tmp);
+    /* Rows [row0, row0 + src.d[0]) of a weight, alone: row0 is a multiple of XD_PANEL; NULL: cannot. */
+    xd_status (*pack_rows)(const xd_weight *w, xd_tensor src, int64_t row0);
 } xd_own;
 
 extern const xd_own xd_own_bf16;        /* BF16: AVX-512 and dot products of brains            */

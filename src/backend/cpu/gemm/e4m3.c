@@ -169,7 +169,7 @@ static xd_status gemm(const xd_gemm *a, void *tmp)
 }
 
 #ifdef XD_E4M3_F32
-const xd_own xd_own_e4m3_f32 = { pack_size, pack, scratch, gemm };
+const xd_own xd_own_e4m3_f32 = { pack_size, pack, scratch, gemm, NULL };
 #else
-const xd_own xd_own_e4m3 = { pack_size, pack, scratch, gemm };
+const xd_own xd_own_e4m3 = { pack_size, pack, scratch, gemm, NULL };
 #endif

@@ -232,4 +232,4 @@ static xd_status gemm(const xd_gemm *a, void *tmp)
     return XD_OK;
 }
 
-const xd_own xd_own_f32 = { pack_size, pack, scratch, gemm };
+const xd_own xd_own_f32 = { pack_size, pack, scratch, gemm, NULL };

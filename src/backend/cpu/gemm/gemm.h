@@ -16,6 +16,8 @@ int       xd_own_takes(xd_isa isa, const xd_weight *w);
 size_t    xd_own_pack_size(xd_isa isa, xd_weight *w);
 /* Needs no scratch; src is of a float type, perhaps unaligned. */
 xd_status xd_own_pack(xd_isa isa, const xd_weight *w, xd_tensor src);
+int64_t   xd_own_pack_band(xd_isa isa, const xd_weight *w);     /* as in xd_ops                */
+xd_status xd_own_pack_rows(xd_isa isa, const xd_weight *w, xd_tensor src, int64_t row0);
 /* Bytes of `tmp` for a run with `threads` threads (what xd_par_threads() returns then). */
 size_t    xd_own_scratch(xd_isa isa, const xd_gemm *a, int threads);
 xd_status xd_own_gemm(xd_isa isa, const xd_gemm *a, void *tmp);

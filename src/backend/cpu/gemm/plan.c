@@ -194,6 +194,16 @@ xd_status xd_own_pack(xd_isa isa, const xd_weight *w, xd_tensor src)
     return packer(isa, w)->pack(w, src);
 }
 
+int64_t xd_own_pack_band(xd_isa isa, const xd_weight *w)
+{
+    return packer(isa, w)->pack_rows ? XD_PANEL : 0;
+}
+
+xd_status xd_own_pack_rows(xd_isa isa, const xd_weight *w, xd_tensor src, int64_t row0)
+{
+    return packer(isa, w)->pack_rows(w, src, row0);
+}
+
 size_t xd_own_scratch(xd_isa isa, const xd_gemm *a, int threads)
 {
     return a->out.d[0] > 0 ? user(isa, a)->scratch(a, threads) : 0;

@@ -1,0 +1,361 @@
+/* matrix.c - a matrix of the device from one or several of the checkpoint.
+ *
+ * A local matrix is fused from parts and cut by tensor parallelism; both are the same act here: rows
+ * and columns of parts follow each other. Where the device packs bands of rows alone, every thread
+ * takes a band, looks for NaN, and packs it, from the file where it lies there as it is meant and else
+ * through a copy of the band. Other matrices are packed whole, fused or cut ones through a copy of
+ * all of it. */
+#include "exec/matrix.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/par.h"
+
+/* ---- one row after the other ---------------------------------------------------------------- */
+
+typedef struct gather {         /* rows of a part, to where they follow each other             */
+    char                *to;
+    xd_dtype             type;
+    const xd_fetched    *f;
+    const xd_mat_part   *p;
+    const xd_mat_cols   *c;
+    float                scale;
+} gather;
+
+static const char *row_at(const gather *g, int64_t r)
+{
+    return (const char *)g->f->t.p + (size_t)((g->p->row0 + r) * g->p->in) * xd_dtype_size(g->f->t.type);
+}
+
+/* Elements [first, first + n) of a part that is made. */
+static void make_some(const gather *g, char *to, int64_t first, int64_t n)
+{
+    enum { SOME = 512 };
+    float   x[SOME];
+    int64_t m;
+    for (int64_t i = 0; i < n; i += m) {
+        m = n - i < SOME ? n - i : SOME;
+        xd_load_make(&g->f->made, first + i, m, x);
+        xd_convert(to + (size_t)i * xd_dtype_size(g->type), g->type, x, XD_F32, m);
+    }
+}
+
+static void copy_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const gather *g = ctx;
+    size_t        es = xd_dtype_size(g->f->t.type), ts = xd_dtype_size(g->type);
+    char         *to = g->to + (size_t)(begin * g->c->total) * ts;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        for (int k = 0; k < g->c->n; k++) {
+            const xd_span s = g->c->span[k];
+            if (g->f->t.p)
+                xd_load_convert(to, g->type, row_at(g, r) + (size_t)s.start * es, g->f->t.type, s.n,
+                                g->scale);
+            else
+                make_some(g, to, (g->p->row0 + r) * g->p->in + s.start, s.n);
+            to += (size_t)s.n * ts;
+        }
+}
+
+/* The one type that all parts are stored in, or F32; that of random numbers. */
+static xd_dtype stored_type(const xd_decl *d, const xd_mat_part *parts, int n)
+{
+    xd_dtype type = XD_F32;
+    for (int i = 0; i < n && d->src; i++) {
+        char      full[512];
+        xd_tensor t;
+        xd_load_name(d, parts[i].name, ".weight", full);
+        if (!d->src->has(d->src->self, full, &t) || t.type == XD_F64 || (i && t.type != type))
+            return XD_F32;
+        type = t.type;
+    }
+    return type;
+}
+
+/* ---- how ------------------------------------------------------------------------------------ */
+
+/* A matrix while it is put together from its parts. */
+typedef struct gathering {
+    const xd_mat_part *parts;
+    const xd_mat_cols *c;
+    int      n;
+    int      whole;             /* one part, all of it                                         */
+    int      as_is;             /* e4m3 stays what it is in the file                           */
+    int64_t  band;              /* rows that are packed alone; 0: all together                 */
+    int      copies;            /* some are copied before they are packed                      */
+    xd_dtype type;              /* of the copy                                                 */
+    size_t   room;              /* bytes of the copy: of a band for each thread                */
+    char    *all, *at;          /* the copy                                                    */
+    float   *scale;             /* of rows whose inputs are cut, or of e4m3 as it is; or NULL   */
+} gathering;
+
+/* Does a band hold rows of one part only, as they lie in the file? The last one may be smaller. */
+static int bands_lie(const gathering *g)
+{
+    int64_t row = 0;
+    for (int i = 0; i < g->n; row += g->parts[i++].rows)
+        if (row % g->band)
+            return 0;
+    return g->c->total == g->parts[0].in;
+}
+
+/* Numbers of eight bits that are scaled are gathered as what is computed with, or as f32 to be
+ * quantized. Others, too, are rounded where they are gathered: it takes less room. */
+static gathering gather_how(const xd_decl *d, const xd_weight *w, const xd_mat_part *parts, int n,
+                            const xd_mat_cols *c)
+{
+    gathering g = { .parts = parts, .c = c, .n = n };
+    g.whole = n == 1 && parts[0].rows == parts[0].out && c->total == parts[0].in;
+    g.band = d->dev->ops->pack_band(d->dev, w);
+    g.type = stored_type(d, parts, n);
+    g.as_is = w->type == XD_F8E4M3 && g.type == XD_F8E4M3;
+    int eight = xd_dtype_size(g.type) == 1 && !g.as_is, made = d->visit == XD_VISIT_RANDOM;
+    g.copies = eight || (g.band ? made || !bands_lie(&g) : !g.whole);
+    if (eight || (g.type == XD_F32 && g.copies && !xd_is_quantized(w->type)))
+        g.type = xd_is_quantized(w->type) ? XD_F32 : d->type;
+    int64_t rows = g.band ? g.band * xd_par_threads() : w->out;
+    g.room = g.copies ? (size_t)(rows * c->total) * xd_dtype_size(g.type) : 0;
+    return g;
+}
+
+static void *room_for(xd_decl *d, const gathering *g)
+{
+    void *p = xd_store_scratch(d->store, 1, g->room);
+    if (!p)
+        xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s%s", d->scope, g->parts[0].name);
+    return p;
+}
+
+void xd_mat_count(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, const xd_mat_cols *c)
+{
+    xd_load_count(d, w->bytes = d->dev->ops->pack_size(d->dev, w));
+    gathering g = gather_how(d, w, parts, n, c);
+    xd_load_works(d, 0, g.band ? 0 : d->dev->ops->pack_tmp(d->dev, w, g.type));
+    xd_load_works(d, 1, g.room);
+}
+
+/* ---- band by band --------------------------------------------------------------------------- */
+
+typedef struct banding {
+    xd_decl         *d;
+    const xd_weight *w;
+    const gathering *g;
+    const xd_fetched *f;
+    float            stored[XD_MAXSEG];
+    int              bad[XD_MAXSEG], status;
+} banding;
+
+/* What a band has of a part. */
+typedef struct piece { int k; int64_t row, n; } piece;
+
+static int pieces_of(const gathering *g, int64_t row, int64_t n, piece to[XD_MAXSEG])
+{
+    int count = 0;
+    for (int k = 0; k < g->n; row -= g->parts[k++].rows) {
+        int64_t from = row > 0 ? row : 0, end = row + n;
+        end = end < g->parts[k].rows ? end : g->parts[k].rows;
+        if (from < end)
+            to[count++] = (piece){ k, from, end - from };
+    }
+    return count;
+}
+
+/* Rows of a part, packed from where they are, or copied to `to`. */
+static xd_tensor some_rows(banding *b, const piece *p, char *to)
+{
+    const gathering *g = b->g;
+    xd_mat_part      part = g->parts[p->k];
+    part.row0 += p->row;
+    gather           from = { to, g->type, &b->f[p->k], &part, g->c, b->stored[p->k] };
+    xd_tensor        t = xd_view2(to, g->type, p->n, g->c->total);
+    if (g->copies)
+        copy_some(&from, 0, p->n, 0);
+    else
+        t = xd_view2((void *)(uintptr_t)row_at(&from, 0), from.f->t.type, p->n, g->c->total);
+    if (b->d->visit == XD_VISIT_LOAD && xd_nonfinite(t))
+        __atomic_store_n(&b->bad[p->k], 1, __ATOMIC_RELAXED);
+    return t;
+}
+
+/* The pages are not needed any more. */
+static void past(const banding *b, const piece *p)
+{
+    const xd_source *s = b->d->src;
+    const gather     g = { .f = &b->f[p->k], .p = &b->g->parts[p->k] };
+    if (b->d->visit == XD_VISIT_LOAD && s->past)
+        s->past(s->self, g.f->name, row_at(&g, p->row),
+                (size_t)(p->n * g.p->in) * xd_dtype_size(g.f->t.type));
+}
+
+static void one_band(banding *b, int64_t at, char *place)
+{
+    const gathering *g = b->g;
+    xd_weight        w = *b->w;
+    piece            p[XD_MAXSEG];
+    xd_tensor        t = { 0 };
+    int64_t          row = at * g->band, done = 0;
+    int n = pieces_of(g, row, w.out - row < g->band ? w.out - row : g->band, p);
+    for (int i = 0; i < n; done += p[i++].n)
+        t = some_rows(b, &p[i], place + (size_t)(done * w.in) * xd_dtype_size(g->type));
+    if (g->copies)
+        t = xd_view2(place, g->type, done, w.in);
+    xd_status s = b->d->dev->ops->pack_rows(b->d->dev, &w, t, row);
+    if (s != XD_OK)
+        __atomic_store_n(&b->status, (int)s, __ATOMIC_RELAXED);
+    for (int i = 0; i < n; i++)
+        past(b, &p[i]);
+}
+
+static void band_range(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    banding *b = ctx;
+    size_t   each = b->g->room / (size_t)xd_par_threads();
+    for (int64_t i = begin; i < end; i++)
+        one_band(b, i, b->g->copies ? b->g->all + (size_t)thread * each : NULL);
+}
+
+/* All parts are open at once: a band may have rows of several. */
+static void load_bands(xd_decl *d, const xd_weight *w, gathering *g, float gain)
+{
+    xd_fetched f[XD_MAXSEG];
+    banding    b = { .d = d, .w = w, .g = g, .f = f };
+    int        n = 0;
+    for (; n < g->n; n++) {
+        int64_t shape[2] = { g->parts[n].out, g->parts[n].in };
+        if (!xd_load_find(d, g->parts[n].name, ".weight", 2, shape, gain, 0, &f[n]))
+            break;
+        b.stored[n] = xd_load_scale(d, f[n].name, f[n].t.type);
+    }
+    if (n == g->n && (!g->copies || (g->all = room_for(d, g))))
+        xd_par_deal((w->out + g->band - 1) / g->band, band_range, &b);
+    if (b.status)
+        xd_fail(d->err, (xd_status)b.status, "packing weight %s%s failed: %s", d->scope, g->parts[0].name,
+                xd_status_name((xd_status)b.status));
+    for (int i = 0; i < n; i++) {
+        if (b.bad[i])
+            xd_load_odd(d, f[i].name);
+        xd_load_let_go(d, &f[i]);
+    }
+}
+
+/* ---- all at once ---------------------------------------------------------------------------- */
+
+/* The largest magnitude of n numbers; NaN when one of them is not finite. */
+static float largest(const char *p, xd_dtype type, int64_t n, float scale)
+{
+    enum { SOME = 256 };
+    float   most = 0, x[SOME];
+    int64_t m;
+    for (int64_t i = 0; i < n; i += m) {
+        m = n - i < SOME ? n - i : SOME;
+        xd_convert(x, XD_F32, p + (size_t)i * xd_dtype_size(type), type, m);
+        for (int64_t k = 0; k < m; k++) {
+            float v = fabsf(x[k] * scale);
+            if (!isfinite(v))
+                return NAN;
+            most = v > most ? v : most;
+        }
+    }
+    return most;
+}
+
+typedef struct rows_of { const gather *g; xd_dtype type; float *scale; } rows_of;
+
+static void scale_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const rows_of *r = ctx;
+    (void)thread;
+    for (int64_t o = begin; o < end; o++)
+        r->scale[o] = xd_quant_scale(r->type, largest(row_at(r->g, o), r->g->f->t.type, r->g->p->in,
+                                                      r->g->scale));
+}
+
+/* Scales that the device cannot know: those of whole rows, so that ranks which have a part of their
+ * inputs quantize alike, and those of the file. */
+static void know_scales(const xd_weight *w, const gathering *g, const gather *from)
+{
+    float *to = g->scale;
+    for (const xd_mat_part *q = g->parts; q < from->p; q++)
+        to += q->rows;
+    rows_of r = { from, w->type, to };
+    for (int64_t o = 0; o < from->p->rows && g->as_is; o++)
+        to[o] = from->scale;
+    if (!g->as_is)
+        xd_par_for(from->p->rows, scale_rows, &r);
+}
+
+void xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name)
+{
+    const xd_ops *o = d->dev->ops;
+    size_t        need = o->pack_tmp(d->dev, w, src.type);
+    void         *tmp = NULL;
+    if (need && !(tmp = xd_store_scratch(d->store, 0, need))) {
+        xd_fail(d->err, XD_ENOMEM, "no memory to pack weight %s%s", d->scope, name);
+        return;
+    }
+    xd_status s = o->pack(d->dev, w, src, tmp);
+    if (s != XD_OK)
+        xd_fail(d->err, s, "packing weight %s%s failed: %s", d->scope, name, xd_status_name(s));
+}
+
+static void add_part(xd_decl *d, xd_weight *w, gathering *g, const xd_mat_part *p, const xd_fetched *f)
+{
+    gather from = { NULL, g->type, f, p, g->c, xd_load_scale(d, f->name, f->t.type) };
+    if (g->scale)
+        know_scales(w, g, &from);
+    if (g->whole && (from.scale == 1.0f || g->as_is)) {
+        xd_mat_pack(d, w, f->t, p->name);
+        return;
+    }
+    if (!g->at && !(g->all = g->at = room_for(d, g)))
+        return;
+    from.to = g->at;
+    from.scale = g->as_is ? 1.0f : from.scale;
+    xd_par_for(p->rows, copy_some, &from);
+    g->at += (size_t)(p->rows * g->c->total) * xd_dtype_size(g->type);
+}
+
+/* Rows whose scales the device cannot know. */
+static int needs_scales(const xd_weight *w, const gathering *g)
+{
+    return g->as_is || (xd_is_quantized(w->type) && g->c->total != g->parts[0].in);
+}
+
+static void load_whole(xd_decl *d, xd_weight *w, gathering *g, int nd, const int64_t *shape, float gain)
+{
+    const xd_mat_part *p = g->parts;
+    if (needs_scales(w, g) && !(w->scale = g->scale = malloc((size_t)w->out * sizeof *g->scale + 1)))
+        xd_fail(d->err, XD_ENOMEM, "no memory for the scales of weight %s%s", d->scope, p->name);
+    for (int i = 0; i < g->n && d->err->code == XD_OK; i++) {
+        xd_fetched f;
+        int64_t    flat[2] = { p[i].out, p[i].in };
+        if (!xd_load_fetch(d, p[i].name, ".weight", g->whole ? nd : 2, g->whole ? shape : flat, gain, 0, &f))
+            break;
+        xd_load_warn(d, f.name, f.t);
+        add_part(d, w, g, &p[i], &f);
+        xd_load_let_go(d, &f);
+    }
+    if (g->all && d->err->code == XD_OK)
+        xd_mat_pack(d, w, g->whole ? xd_view(g->all, g->type, nd, shape)
+                                   : xd_view2(g->all, g->type, w->out, w->in), p->name);
+    free(g->scale);
+    w->scale = NULL;
+}
+
+void xd_mat_load(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, const xd_mat_cols *c, int nd,
+                 const int64_t *shape)
+{
+    float gain = 0.9f / sqrtf((float)parts[0].in);
+    int   mine;
+    w->bytes = d->dev->ops->pack_size(d->dev, w);
+    if (!(w->p = xd_load_take(d, w->bytes, parts[0].name, &mine)) || !mine)
+        return;
+    gathering g = gather_how(d, w, parts, n, c);
+    if (g.band)
+        load_bands(d, w, &g, gain);
+    else
+        load_whole(d, w, &g, nd, shape, gain);
+}

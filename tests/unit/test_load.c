@@ -1,0 +1,270 @@
+/* test_load.c - matrices from a checkpoint: band by band as all at once, with the memory that was counted
+ *
+ * Tensors lie in memory behind a source of this test; the device's table is replaced by one that
+ * packs only whole matrices, or that notes what is taken. Bytes are compared exactly. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/par.h"
+#include "exec/weight.h"
+
+enum { IN = 3016, NT = 5, MOST = 8 };
+
+static const int uses[NT] = { 2, 1, 1, 2, 2 };
+
+static const struct { const char *name; int64_t rows; } tensors[NT] = {
+    { "q.weight", 70 }, { "k.weight", 128 }, { "v.weight", 33 }, { "one.weight", 200 }, { "even.weight", 192 },
+};
+
+static xd_dev   *dev;
+static xd_ops    table;                 /* the device's, or without bands                          */
+static xd_dev_ops memory;
+static const xd_dev_ops *real_memory;
+static size_t    held, peak;
+static char     *data[NT];
+static xd_dtype  stored;
+static int64_t   passed[NT];            /* bytes that were said to be past                         */
+static char      heard[512];
+static int64_t (*real_band)(xd_dev *d, const xd_weight *w);
+static int64_t   own_bands;             /* rows that the device packs alone; 0: all                */
+
+static void hear(void *cookie, int level, const char *line)
+{
+    (void)cookie;
+    (void)level;
+    snprintf(heard, sizeof heard, "%s", line);
+}
+
+static void *get_noted(xd_dev *d, size_t bytes)
+{
+    held += bytes;
+    peak = held > peak ? held : peak;
+    return real_memory->get(d, bytes);
+}
+
+static void put_noted(xd_dev *d, void *p, size_t bytes)
+{
+    held -= p ? bytes : 0;
+    real_memory->put(d, p, bytes);
+}
+
+static int64_t no_band(xd_dev *d, const xd_weight *w)
+{
+    (void)d;
+    (void)w;
+    return 0;
+}
+
+/* ---- the checkpoint ------------------------------------------------------------------------- */
+
+static int index_of(const char *name)
+{
+    for (int i = 0; i < NT; i++)
+        if (strcmp(tensors[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static int has(void *self, const char *name, xd_tensor *t)
+{
+    int i = index_of(name);
+    (void)self;
+    if (i >= 0)
+        *t = xd_view2(NULL, stored, tensors[i].rows, IN);
+    return i >= 0;
+}
+
+static xd_status get(void *self, const char *name, xd_tensor *t, xd_err *e)
+{
+    if (!has(self, name, t))
+        return xd_fail(e, XD_EFORMAT, "no %s", name);
+    t->p = data[index_of(name)];
+    return XD_OK;
+}
+
+static void past(void *self, const char *name, const void *p, size_t bytes)
+{
+    int         i = index_of(name);
+    const char *end = data[i] + (size_t)(tensors[i].rows * IN) * xd_dtype_size(stored);
+    (void)self;
+    assert_true((const char *)p >= data[i] && (const char *)p + bytes <= end);
+    __atomic_fetch_add(&passed[i], (int64_t)bytes, __ATOMIC_RELAXED);
+}
+
+static void make_tensors(xd_dtype type)
+{
+    stored = type;
+    for (int i = 0; i < NT; i++) {
+        int64_t n = tensors[i].rows * IN;
+        float  *f = malloc((size_t)n * sizeof *f);
+        data[i] = realloc(data[i], (size_t)n * xd_dtype_size(type));
+        assert_non_null(f);
+        assert_non_null(data[i]);
+        for (int64_t k = 0; k < n; k++)
+            f[k] = 0.05f * xd_random_weight((uint64_t)i, (uint64_t)k);
+        xd_convert(data[i], type, f, XD_F32, n);
+        free(f);
+    }
+}
+
+/* ---- loading -------------------------------------------------------------------------------- */
+
+typedef struct set {            /* what a network might declare                               */
+    xd_lin lin[MOST];
+    int    n;
+} set;
+
+static void declare(xd_decl *d, set *s)
+{
+    static const char *const qkv[] = { "q", "k", "v" }, *const odd[] = { "one", "even" };
+    const int64_t in = IN, halves[2] = { 2000, 1016 };
+    s->n = 0;
+    xd_w_fused(d, &s->lin[s->n++], XD_MIRROR, 1, IN, 3, qkv, (int64_t[]){ 70, 128, 33 }, 0);
+    xd_w_fused(d, &s->lin[s->n++], XD_COL, 8, IN, 2, odd, (int64_t[]){ 200, 192 }, 0);
+    xd_w_linear(d, &s->lin[s->n++], "one", XD_COL, 8, 1, &in, 1, (int64_t[]){ 200 }, 0);
+    xd_w_linear(d, &s->lin[s->n++], "even", XD_ROW, 8, 2, halves, 1, (int64_t[]){ 192 }, 0);
+    xd_w_linear(d, &s->lin[s->n++], "q", XD_MIRROR, 1, 1, &in, 1, (int64_t[]){ 70 }, 0);
+}
+
+static const xd_source source = { .has = has, .get = get, .past = past };
+
+/* work: what loading took beside the weights. */
+static xd_store *load(xd_visit how, xd_dtype type, int tp, int at, set *s, size_t *work)
+{
+    xd_err    e = { 0 };
+    xd_decl   d = { .visit = how, .dev = dev, .type = type, .src = how == XD_VISIT_LOAD ? &source : NULL,
+                    .tp = tp, .tp_at = at, .err = &e };
+    xd_store *store;
+    assert_int_equal(xd_store_open(&store, dev, &e), XD_OK);
+    d.store = store;
+    held = peak = 0;
+    memset(passed, 0, sizeof passed);
+    declare(&d, s);
+    if (e.code)
+        fail_msg("%s", e.msg);
+    size_t most = peak;
+    xd_store_trim(store);
+    *work = most - held;
+    return store;
+}
+
+static size_t counted(xd_dtype type, int tp, int at)
+{
+    xd_err  e = { 0 };
+    set     s;
+    xd_dev *count;
+    assert_int_equal(xd_dev_open_count(&count, dev, &e), XD_OK);
+    xd_decl d = { .visit = XD_VISIT_COUNT, .dev = count, .type = type, .src = &source, .tp = tp, .tp_at = at,
+                  .err = &e };
+    declare(&d, &s);
+    xd_dev_close(&count);
+    return d.work[0] + d.work[1];
+}
+
+static void same(const set *a, const set *b)
+{
+    for (int i = 0; i < a->n; i++) {
+        assert_int_equal(a->lin[i].w.bytes, b->lin[i].w.bytes);
+        if (a->lin[i].w.bytes)
+            assert_memory_equal(a->lin[i].w.p, b->lin[i].w.p, a->lin[i].w.bytes);
+    }
+}
+
+static xd_dtype compute_type(void)
+{
+    return xd_dev_compute(dev, XD_BF16);
+}
+
+/* The same bytes, and never more memory than was counted. */
+static void both_ways(xd_visit how, int tp, int at)
+{
+    set       a, b;
+    size_t    bands, whole, say[2];
+    xd_store *x = load(how, compute_type(), tp, at, &a, &bands);
+    say[0] = counted(compute_type(), tp, at);
+    for (int i = 0; i < NT && how == XD_VISIT_LOAD && tp == 1 && own_bands; i++)
+        assert_int_equal(passed[i], uses[i] * tensors[i].rows * IN * (int64_t)xd_dtype_size(stored));
+    table.pack_band = no_band;
+    xd_store *y = load(how, compute_type(), tp, at, &b, &whole);
+    say[1] = counted(compute_type(), tp, at);
+    table.pack_band = real_band;
+    same(&a, &b);
+    xd_store_close(&x);
+    xd_store_close(&y);
+    if (how != XD_VISIT_LOAD)
+        return;
+    assert_true(bands <= say[0]);
+    assert_true(whole <= say[1]);
+    if (own_bands)              /* no matrix as a whole, however many rows it has              */
+        assert_true(say[0] <= (size_t)(own_bands * xd_par_threads() * IN) * sizeof(float));
+}
+
+static void bands_are_parts_of_the_whole(void **state)
+{
+    static const xd_dtype types[] = { XD_F32, XD_BF16, XD_F16 };
+    (void)state;
+    if (!own_bands)
+        printf("# skipped: this device packs whole matrices only, both ways are one\n");
+    for (int i = 0; i < 3; i++) {
+        make_tensors(types[i]);
+        both_ways(XD_VISIT_LOAD, 1, 0);
+        for (int at = 0; at < 3; at++)
+            both_ways(XD_VISIT_LOAD, 3, at);
+    }
+    both_ways(XD_VISIT_RANDOM, 1, 0);
+    both_ways(XD_VISIT_RANDOM, 3, 2);
+}
+
+/* In the last row of a part that ends within a band. */
+static void odd_numbers_are_found(void **state)
+{
+    set    s;
+    size_t work;
+    (void)state;
+    make_tensors(XD_F32);
+    ((float *)(void *)data[2])[33 * IN - 1] = NAN;
+    heard[0] = 0;
+    xd_store *x = load(XD_VISIT_LOAD, compute_type(), 1, 0, &s, &work);
+    assert_non_null(strstr(heard, "weight v.weight holds NaN or infinite numbers"));
+    xd_store_close(&x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bands_are_parts_of_the_whole), cmocka_unit_test(odd_numbers_are_found),
+    };
+    xd_err e = { 0 };
+    if (xd_dev_open(&dev, "cpu", &e) != XD_OK) {
+        printf("Bail out! %s\n", e.msg);
+        return 1;
+    }
+    const xd_ops *real = dev->ops;
+    table = *real;
+    real_band = table.pack_band;
+    own_bands = real_band(dev, &(xd_weight){ .type = compute_type(), .out = 200, .in = IN, .groups = 1 });
+    real_memory = dev->mem;
+    memory = *real_memory;
+    memory.get = get_noted;
+    memory.put = put_noted;
+    dev->ops = &table;
+    dev->mem = &memory;
+    xd_log_sink(hear, NULL, XD_LOG_WARN);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    xd_log_sink(NULL, NULL, XD_LOG_WARN);
+    for (int i = 0; i < NT; i++)
+        free(data[i]);
+    dev->ops = real;
+    dev->mem = real_memory;
+    xd_dev_close(&dev);
+    return failed;
+}
