@@ -196,13 +196,17 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
     return lat;
 }
 
-/* The transformer and the memory of its steps make room for decoding. */
+/* The autoencoder is loaded here, so that the first step need not wait for it. Where it has the memory to
+ * itself, the transformer and the memory of its steps make room. */
 static xd_status change_over(loop *l, xd_err *e)
 {
-    const xd_engine *g = l->j->g;
-    xd_room_close(&l->a, g->dev);
-    xd_part_drop(&l->j->g->model.dit);
-    return xd_room_open(&l->a, g->dev, l->need->vae_tmp, e);
+    xd_engine *g = l->j->g;
+    if (l->apart) {
+        xd_room_close(&l->a, g->dev);
+        xd_part_drop(&g->model.dit);
+    }
+    xd_status s = xd_part_load(&g->model.vae, g->dev, g->type, 0, e);
+    return s == XD_OK && l->apart ? xd_room_open(&l->a, g->dev, l->need->vae_tmp, e) : s;
 }
 
 /* Latents to a picture of the size asked for, [frames,H,W,3], on rank 0 of the replica; *rgb has the size that
@@ -211,10 +215,8 @@ static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
 {
     xd_job   *j = l->j;
     xd_exec   x;
-    xd_status s = l->apart ? change_over(l, e) : XD_OK;
-    if (s == XD_OK)
-        s = xd_part_load(&j->g->model.vae, j->g->dev, j->g->type, 0, e);
-    if (s != XD_OK)             /* loaded here, so that the first step need not wait for it     */
+    xd_status s = change_over(l, e);
+    if (s != XD_OK)
         return s;
     xd_arena_rewind(&l->a, 0);
     xd_exec_init(&x, j->g->dev, &l->a, j->g->type);

@@ -148,6 +148,7 @@ xd_status xd_light_fit(const xd_job *j, float **rgb, xd_err *e);
 
 typedef struct xd_need {        /* bytes a request needs, by part                               */
     size_t text, text_tmp, dit, dit_tmp, vae, vae_tmp, images, peak;
+    size_t text_work, dit_work, vae_work;       /* while weights are loaded                        */
     size_t links;               /* of the loop: keys and values of other steps, what goes round */
 } xd_need;
 

@@ -239,6 +239,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     s->f->rank[me].need.dit_tmp = xd_arena_peak(&a);
     s->f->rank[me].need.links = f.chain.bytes;
     s->f->rank[me].need.dit = p->packed;
+    s->f->rank[me].need.dit_work = p->work;
     s->f->rank[me].need.images = (size_t)xd_job_pixels(&s->job) * 5;
     st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_flow_close(&f);
@@ -353,6 +354,8 @@ static xd_status text_rank(seer *s, int me, xd_err *e)
         size_t packed = g->model.text[k].packed;
         n->text = g->keep ? n->text + packed : n->text > packed ? n->text : packed;
         n->text_tmp = n->text_tmp > most ? n->text_tmp : most;
+        most = g->model.text[k].work;
+        n->text_work = n->text_work > most ? n->text_work : most;
     }
     s->f->rank[me].sent_all += (double)sent(s);
     xd_play_mark(s->play, 0);   /* what has been computed so far is told                         */
@@ -387,6 +390,7 @@ static xd_status decode(seer *s, xd_err *e)
         xd_reckoner_weights(s->rk, (double)s->g->model.vae.packed);
         st = xd_light_count(&s->job, &n->vae_tmp, e);
         n->vae = s->g->model.vae.packed;
+        n->vae_work = s->g->model.vae.work;
         s->f->rank[r].sent_all += (double)(sent(s) - before) * pictures(s);
         xd_play_mark(s->play, 0);
     }

@@ -50,11 +50,13 @@ static size_t most(size_t a, size_t b)
 
 size_t xd_need_peak(const xd_need *n, int keep, int apart)
 {
-    size_t loop = n->dit + n->vae + most(n->dit_tmp, n->vae_tmp) + n->links;
-    if (apart)
-        loop = most(n->dit + n->dit_tmp + n->links, n->vae + n->vae_tmp);
+    size_t text = most(n->text_tmp, n->text_work), dit = most(n->dit_tmp + n->links, n->dit_work);
+    size_t loop = most(n->dit + dit, n->vae + most(n->vae_tmp, n->vae_work));
+    if (!apart)                 /* the autoencoder is loaded when the loop has its memory       */
+        loop = most(n->dit + dit,
+                    n->dit + n->vae + most(n->dit_tmp, n->vae_tmp) + n->links + n->vae_work);
     loop += n->images;
-    return keep ? n->text + most(n->text_tmp, loop) : most(n->text + n->text_tmp, loop);
+    return keep ? n->text + most(text, loop) : most(n->text + text, loop);
 }
 
 /* Ranks that share weights, and pictures to start from, would have to agree when: several ranks keep
@@ -79,6 +81,7 @@ static xd_status count_text(xd_job *j, const xd_words *w, xd_need *need, xd_err 
         packed = j->g->model.text[k].packed;
         need->text = j->g->keep ? need->text + packed : most(need->text, packed);
         need->text_tmp = most(need->text_tmp, tmp);
+        need->text_work = most(need->text_work, j->g->model.text[k].work);
     }
     return s;
 }
@@ -113,6 +116,8 @@ static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err
     }
     need->dit = g->model.dit.packed;
     need->vae = vae ? g->model.vae.packed : 0;
+    need->dit_work = g->model.dit.work;
+    need->vae_work = vae ? g->model.vae.work : 0;
     need->peak = xd_need_peak(need, g->keep, xd_need_apart(j, g->used->size));
     return s;
 }

@@ -423,6 +423,7 @@ xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
     xd_net_visit(&p->shadow, &d);
     p->packed = d.packed;
     p->room = d.room;
+    p->work = d.work[0] + d.work[1];
     if (mine.code)              /* a half one would be taken for whole by the next request      */
         xd_net_close(&p->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;

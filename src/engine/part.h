@@ -37,6 +37,7 @@ typedef struct xd_part {
     xd_net      shadow;         /* the one that counts                                         */
     size_t      packed;         /* bytes of its weights when loaded, as counted                */
     size_t      room;           /* the same as one block of shared memory                      */
+    size_t      work;           /* bytes beside them while they are loaded                     */
     xd_kin      kin;
     int         shared;         /* its weights lie in such a block                             */
     char        odd[512];       /* the first that holds NaN or infinite numbers, seen by me     */
