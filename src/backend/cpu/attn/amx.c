@@ -2,12 +2,12 @@
  *
  * Tiles are so fast that exponentials take as long as products, so three strips of queries are on
  * their way at a time: while scores of one and sums of values of another are multiplied, the
- * probabilities of the one between are made, some between any two products (Shah et al. 2024,
- * FlashAttention-3, for a CPU).
+ * probabilities of the one between are made, a row after any two products (the idea of Shah et al.
+ * 2024, FlashAttention-3).
  *
  * A row's probabilities are relative to the first score that it meets instead of its largest, which
- * would cost more to find than all else but the exponential: floats and brains have room for both
- * larger and smaller ones. Where they grow beyond LIFT a strip is done once more with the largest. */
+ * would take long to find: floats and brains have room for both larger and smaller ones. Where their
+ * sum grows beyond LIFT a row's are made once more, relative to the largest. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
@@ -18,23 +18,30 @@
 
 enum {
     TILES = 1,
-    STRIP = XD_ATTN_STRIP, STRIPS = XD_ATTN_STRIPS,
-    LDS = XD_ATTN_TILE_LDS,
+    STRIP = XD_ATTN_STRIP,
+    TURN = XD_ATTN_TILE_KEYS,   /* a row's scores of a key block                              */
+    LDS = TURN,
+    LDP = TURN / 2,             /* pairs of probabilities                                     */
     QROWS = STRIP,
-    SCORE_WIDTH = 2,            /* vectors of keys, or columns of values, of two tiles         */
-    DEEP = 16,                  /* units of a tile's row                                       */
+    SCORE_WIDTH = 1,            /* vectors of a packed tile                                   */
+    DEEP = 16,                  /* units of a tile's row                                      */
+    CHUNK = 1024 / XD_ATTN_TILE_KEYS,   /* key blocks that a strip meets at a time            */
 };
 
 static const float LIFT = 0x1p60f;      /* a sum of a key block's probabilities              */
 
+/* Brains that are cut off lack half of their last bit, 2^-8 (on average over all mantissas m, of
+ * which 1 / m is log2(e) / 2): log2(1 + 2^-8 log2(e) / 2) is added to all exponents. */
+static const float CUT = 0.00405944f;
+
 static inline int64_t sum_width(int64_t left)
 {
-    return left > 1 ? 2 : 1;
+    return left > 0;
 }
 
 #include "backend/cpu/attn/flash.h"
 
-/* What tiles read was written by vectors before, which the compiler does not know. */
+/* What tiles read was written by vectors before, which compilers do not know. */
 static inline void fence(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -42,138 +49,137 @@ static inline void fence(void)
 
 /* ---- probabilities ------------------------------------------------------------------------- */
 
-/* Scores of a strip on their way to probabilities: 2 LANES of a row a turn, row by row. */
+/* All of a strip on its way from scores to probabilities, in one piece of memory, so that few
+ * registers tell where everything is. */
+typedef struct desk {
+    float s[STRIP][LDS];        /* scores                                                     */
+    unit  p[STRIP][LDP];        /* probabilities                                              */
+    float sum[STRIP][LANES];    /* their sums                                                 */
+} desk;
+_Static_assert(sizeof(desk) == XD_ATTN_DESK * sizeof(float), "the plan has place for two desks");
+
 typedef struct softening {
-    const float *from;          /* LDS floats from row to row                                 */
-    float       *to;            /* as many; may be `from`                                     */
-    const float *low;           /* a row: what is added to its scaled scores                  */
-    float       *sum;           /* a row: LANES floats                                        */
-    float        scale;
-    int64_t      rows, at;      /* of the strip; the next turn's                              */
-    int64_t      left;          /* turns                                                      */
-    int          odd, even;     /* turns after every first and every second product           */
+    desk        *d;
+    const float *low;           /* a row: what is added to scaled scores                      */
+    int64_t      row, rows;     /* the next, and behind the last                              */
+    float        scale, cubic[4];   /* CUBIC, read from here so that it stays in registers    */
 } softening;
 
-static inline void soften_next(softening *s)
+typedef struct curve { vf scale, d, c, b, a; } curve;
+
+static inline curve curve_of(const softening *s)
 {
-    const vf c = v_set(s->scale), low = v_set(s->low[s->at]);
-    const vf x = v_exp2(v_fma(v_load(s->from), c, low));
-    const vf y = v_exp2(v_fma(v_load(s->from + LANES), c, low));
-    float   *sum = s->sum + s->at * LANES;
-    v_store(sum, v_add(v_load(sum), v_add(x, y)));
-    put_probs(s->to, x, y);
-    s->from += LDS;
-    s->to += LDS;
-    s->left--;
-    if (++s->at == s->rows) {
-        s->at = 0;
-        s->from += 2 * LANES - s->rows * LDS;
-        s->to += LANES - s->rows * LDS;
-    }
+    return (curve){ v_set(s->scale), v_set(s->cubic[3]), v_set(s->cubic[2]), v_set(s->cubic[1]),
+                    v_set(s->cubic[0]) };
 }
 
-#define SOFTEN(s, turns)                                                                           \
-    for (int t = (turns); t > 0 && (s).left > 0; t--)                                              \
-        soften_next(&(s));
+/* Brains of x in the low halves and of y in the high ones. They are cut off, which CUT makes up for:
+ * the instruction that rounds takes nearly twice as long. */
+static inline void put_cut(unit *to, vf x, vf y)
+{
+    const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(x), 16);
+    v_put_units(to, _mm512_mask_blend_epi16(0xaaaaaaaa, low, _mm512_castps_si512(y)));
+}
+
+static inline vf power(const float *s, const curve *k, vf low)
+{
+    return exp2_cubic(v_fma(v_load(s), k->scale, low), k->d, k->c, k->b, k->a);
+}
+
+/* All scores of row r become probabilities; vectors of them are added up. */
+static inline void soften_row(desk *d, const float *row_low, int64_t r, const curve *k)
+{
+    const float *s = d->s[r];
+    const vf     low = v_set(row_low[r]);
+    const vf     x0 = power(s, k, low), x1 = power(s + LANES, k, low);
+    const vf     x2 = power(s + 2 * LANES, k, low), x3 = power(s + 3 * LANES, k, low);
+    put_cut(d->p[r], x0, x1);
+    put_cut(d->p[r] + LANES, x2, x3);
+    v_store(d->sum[r], v_add(v_add(x0, x1), v_add(x2, x3)));
+}
+
+#define SOFTEN                                                                                     \
+    if (row < rows)                                                                                \
+        soften_row(d, low, row++, &k);
 
 /* ---- products ------------------------------------------------------------------------------ */
 
-/* s[32][LDS] = q[32][ldq] . keys: panels of 32 keys, `deep` tiles each, while `soft` goes on. */
-static void score_strip(const unit *q, int64_t ldq, const unit *keys, int64_t deep, int64_t panels,
-                        float *s, softening *soft)
-{
-    const int64_t a_row = ldq * 4, b_row = 2 * DEEP * 4, c_row = LDS * 4;
-    softening     e = *soft;
-    for (int64_t g = 0; g < panels; g++, s += 2 * LANES) {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-        for (int64_t k = 0; k < deep; k++, keys += 2 * DEEP * DEEP) {
-            _tile_loadd(6, keys, b_row);
-            _tile_loadd(4, q + k * DEEP, a_row);
-            _tile_dpbf16ps(0, 4, 6);
-            SOFTEN(e, e.odd)
-            _tile_loadd(7, keys + DEEP, b_row);
-            _tile_dpbf16ps(1, 4, 7);
-            SOFTEN(e, e.even)
-            _tile_loadd(5, q + DEEP * ldq + k * DEEP, a_row);
-            _tile_dpbf16ps(2, 5, 6);
-            SOFTEN(e, e.odd)
-            _tile_dpbf16ps(3, 5, 7);
-            SOFTEN(e, e.even)
-        }
-        _tile_stored(0, s, c_row);
-        _tile_stored(1, s + LANES, c_row);
-        _tile_stored(2, s + DEEP * LDS, c_row);
-        _tile_stored(3, s + DEEP * LDS + LANES, c_row);
-    }
-    *soft = e;
-}
+/* c[32][ldc] (+)= a[32][lda] . b, 16 columns of c at a time: `deep` tiles of b follow each other. */
+typedef struct product {
+    const unit  *a;
+    int64_t      lda;
+    const unit  *b;
+    int64_t      next;          /* units of b from 16 columns to the next                     */
+    int64_t      deep, columns; /* columns: times 16                                          */
+    float       *c;
+    int64_t      ldc;
+    int          add;
+} product;
 
-/* o[32][ldo], 32 columns of it, (+)= p[32][LDS] . values. */
-static void sum_two(const float *p, int64_t panels, const unit *values, float *o, int64_t ldo,
-                    int add, softening *soft)
-{
-    const int64_t a_row = LDS * 4, b_row = 2 * DEEP * 4, c_row = ldo * 4;
-    softening     e = *soft;
-    if (add) {
-        _tile_loadd(0, o, c_row);
-        _tile_loadd(1, o + LANES, c_row);
-        _tile_loadd(2, o + DEEP * ldo, c_row);
-        _tile_loadd(3, o + DEEP * ldo + LANES, c_row);
-    } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
+/* Sums are in tiles 0 and 1, or 2 and 3: while one pair is added up the other is stored and filled
+ * again, during which the multiplier would wait for its own sums. Tiles of b pass the first cache by:
+ * what must stay there is what is stored to. */
+#define BEGIN(c0, c1, n)                                                                           \
+    if (p->add) {                                                                                  \
+        _tile_loadd(c0, p->c + (n) * LANES, c_row);                                                \
+        _tile_loadd(c1, p->c + (n) * LANES + DEEP * p->ldc, c_row);                                \
+    } else {                                                                                       \
+        _tile_zero(c0);                                                                            \
+        _tile_zero(c1);                                                                            \
     }
-    for (int64_t g = 0; g < panels; g++, p += DEEP, values += 2 * DEEP * DEEP) {
-        _tile_loadd(6, values, b_row);
-        _tile_loadd(4, p, a_row);
-        _tile_dpbf16ps(0, 4, 6);
-        SOFTEN(e, e.odd)
-        _tile_loadd(7, values + DEEP, b_row);
-        _tile_dpbf16ps(1, 4, 7);
-        SOFTEN(e, e.even)
-        _tile_loadd(5, p + DEEP * LDS, a_row);
-        _tile_dpbf16ps(2, 5, 6);
-        SOFTEN(e, e.odd)
-        _tile_dpbf16ps(3, 5, 7);
-        SOFTEN(e, e.even)
-    }
-    _tile_stored(0, o, c_row);
-    _tile_stored(1, o + LANES, c_row);
-    _tile_stored(2, o + DEEP * ldo, c_row);
-    _tile_stored(3, o + DEEP * ldo + LANES, c_row);
-    *soft = e;
-}
 
-/* The same for 16 columns. */
-static void sum_one(const float *p, int64_t panels, const unit *values, float *o, int64_t ldo,
-                    int add, softening *soft)
+#define STORE(c0, c1, n)                                                                           \
+    _tile_stored(c0, p->c + (n) * LANES, c_row);                                                   \
+    _tile_stored(c1, p->c + (n) * LANES + DEEP * p->ldc, c_row);
+
+#define STEP(c0, c1)                                                                               \
+    _tile_stream_loadd(6, b, DEEP * 4);                                                            \
+    _tile_loadd(4, a, a_row);                                                                      \
+    _tile_dpbf16ps(c0, 4, 6);                                                                      \
+    _tile_loadd(5, a + DEEP * p->lda, a_row);                                                      \
+    _tile_dpbf16ps(c1, 5, 6);                                                                      \
+    SOFTEN                                                                                         \
+    b += DEEP * DEEP, a += DEEP;
+
+#define COLUMNS(c0, c1, other0, other1)                                                            \
+    {                                                                                              \
+        const unit  *a = p->a;                                                                     \
+        const unit  *b = p->b + n * p->next;                                                       \
+        STEP(c0, c1)                                                                               \
+        if (n > 0) {                                                                               \
+            STORE(other0, other1, n - 1)                                                           \
+        }                                                                                          \
+        if (n + 1 < p->columns) {                                                                  \
+            BEGIN(other0, other1, n + 1)                                                           \
+        }                                                                                          \
+        for (int64_t i = 1; i < p->deep; i++) {                                                    \
+            STEP(c0, c1)                                                                           \
+        }                                                                                          \
+        n++;                                                                                       \
+    }
+
+/* The product, while `soft` goes on. */
+static void multiply(const product *p, softening *soft)
 {
-    const int64_t a_row = LDS * 4, b_row = DEEP * 4, c_row = ldo * 4;
-    softening     e = *soft;
-    if (add) {
-        _tile_loadd(0, o, c_row);
-        _tile_loadd(2, o + DEEP * ldo, c_row);
+    const int64_t a_row = p->lda * 4, c_row = p->ldc * 4;
+    const int64_t rows = soft->rows;
+    const float  *low = soft->low;
+    const curve   k = curve_of(soft);
+    desk *const   d = soft->d;
+    int64_t       n = 0, row = soft->row;
+    BEGIN(0, 1, 0)
+    while (n < p->columns) {
+        COLUMNS(0, 1, 2, 3)
+        if (n == p->columns)
+            break;
+        COLUMNS(2, 3, 0, 1)
+    }
+    if (n % 2) {
+        STORE(0, 1, n - 1)
     } else {
-        _tile_zero(0);
-        _tile_zero(2);
+        STORE(2, 3, n - 1)
     }
-    for (int64_t g = 0; g < panels; g++, p += DEEP, values += DEEP * DEEP) {
-        _tile_loadd(6, values, b_row);
-        _tile_loadd(4, p, a_row);
-        _tile_dpbf16ps(0, 4, 6);
-        SOFTEN(e, e.odd)
-        _tile_loadd(5, p + DEEP * LDS, a_row);
-        _tile_dpbf16ps(2, 5, 6);
-        SOFTEN(e, e.even)
-    }
-    _tile_stored(0, o, c_row);
-    _tile_stored(2, o + DEEP * ldo, c_row);
-    *soft = e;
+    soft->row = row;
 }
 
 /* ---- strips -------------------------------------------------------------------------------- */
@@ -183,141 +189,123 @@ typedef struct strip {
     int64_t     i, rows;        /* first query, and queries, of the block                     */
     int64_t     j, n;           /* first key and keys                                         */
     const unit *keys, *values;  /* packed                                                     */
-    float      *s;              /* [32][LDS]                                                  */
+    desk       *d;
     int         begun;          /* o holds sums of earlier keys                               */
 } strip;
 
 typedef struct strips {
-    const job *w;
-    block     *k;
+    const job  *w;
+    block      *k;
     const unit *packed;
-    int64_t    first, count;    /* the first key block; strips of the block of queries        */
-    int        scaled, odd, even;
-    float      c;
+    int64_t     first, end;     /* key blocks                                                 */
+    int64_t     count;          /* strips of the block of queries                             */
+    int         scaled, touched;        /* touched: scores get a bias, or masks of their own  */
+    float       c;              /* what turns scores into powers of two                       */
 } strips;
 
-/* Strip x of all: those of the first key block, those of the second, ... */
+/* Strip x of all: a strip meets CHUNK key blocks, one after the other, while its queries and sums
+ * are in the first cache; then the next strip meets the same, which are in the second. */
 static strip strip_of(const strips *a, int64_t x)
 {
     const xd_attn_plan *p = &a->w->p;
-    int64_t             kb = a->first + x / a->count;
+    const int64_t       from = a->first + x / (a->count * CHUNK) * CHUNK;
+    const int64_t       blocks = smaller(a->end - from, CHUNK), at = x % (a->count * CHUNK);
+    const int64_t       kb = from + at % blocks;
     const unit         *keys = a->packed + kb * (p->kunits + p->vunits);
-    strip s = { .i = x % a->count * STRIP, .j = kb * p->keys, .begun = kb > a->first,
+    strip s = { .i = at / blocks * STRIP, .j = kb * p->keys, .begun = kb > a->first,
                 .keys = keys, .values = keys + p->kunits,
-                .s = a->k->s + x % STRIPS * (STRIP * LDS) };
+                .d = (desk *)(void *)a->k->s + x % 2 };
     s.rows = smaller(a->k->n - s.i, STRIP);
     s.n = smaller(a->k->keys - s.j, p->keys);
     return s;
 }
 
-static void score(const strips *a, const strip *s, float *to, softening *soft)
+static void score(const strips *a, const strip *s, softening *soft)
 {
-    const xd_attn_plan *p = &a->w->p;
-    score_strip(a->k->q + s->i * p->ldq, p->ldq, s->keys, p->ldq / DEEP, turns(s->n), to, soft);
+    const int64_t ldq = a->w->p.ldq;
+    const product p = { .a = a->k->q + s->i * ldq, .lda = ldq, .b = s->keys,
+                        .next = ldq * LANES, .deep = ldq / DEEP, .columns = vectors(s->n),
+                        .c = s->d->s[0], .ldc = LDS };
+    multiply(&p, soft);
 }
 
 static void sum_values(const strips *a, const strip *s, softening *soft)
 {
-    const xd_attn_plan *p = &a->w->p;
-    float              *o = a->k->o + s->i * p->dp;
-    for (int64_t c = 0; c < p->dp; c += 2 * LANES) {
-        const unit *values = s->values + c * (p->vunits / p->dp);
-        if (p->dp - c > LANES)
-            sum_two(s->s, turns(s->n), values, o + c, p->dp, s->begun, soft);
-        else
-            sum_one(s->s, turns(s->n), values, o + c, p->dp, s->begun, soft);
-    }
+    const int64_t dp = a->w->p.dp;
+    const product p = { .a = s->d->p[0], .lda = LDP, .b = s->values,
+                        .next = a->w->p.vunits / dp * LANES, .deep = LDP / DEEP,
+                        .columns = dp / LANES, .c = a->k->o + s->i * dp, .ldc = dp,
+                        .add = s->begun };
+    multiply(&p, soft);
+}
+
+/* Turns whatever rows are left. */
+static void soften_rest(softening *s)
+{
+    const curve k = curve_of(s);
+    for (; s->row < s->rows; s->row++)
+        soften_row(s->d, s->low, s->row, &k);
 }
 
 static softening soft_strip(const strips *a, const strip *s)
 {
-    const block *k = a->k;
-    return (softening){ .from = s->s, .to = s->s, .low = k->low + s->i,
-                        .sum = k->sum + s->i * LANES, .scale = a->c, .rows = s->rows,
-                        .left = s->rows * turns(s->n), .odd = a->odd, .even = a->even };
+    return (softening){ .d = s->d, .low = a->k->low + s->i, .rows = s->rows, .scale = a->c,
+                        .cubic = { CUBIC[0], CUBIC[1], CUBIC[2], CUBIC[3] } };
 }
 
 static void set_top(const block *k, int64_t i, float top)
 {
     k->top[i] = top;
-    k->low[i] = top == -INFINITY ? 0 : -top;
+    k->low[i] = top == -INFINITY ? 0 : CUT - top;
 }
 
 /* Scores are there: what comes before their probabilities. Rows without a reference get the first
  * score, or where that is none the largest, which is -infinity as long as they see no key. */
 static void prepare(const strips *a, const strip *s)
 {
-    const job   *w = a->w;
     const block *k = a->k;
-    int          touched = a->scaled || w->a->bias.p || w->a->window || w->a->causal;
-    for (int64_t r = 0; r < s->rows; r++) {
-        float *row = s->s + r * LDS;
-        if (touched || s->n % (2 * LANES))
-            bias_and_mask(w, k, s->i + r, row, s->j, s->n, a->scaled, v_zero());
-        if (k->top[s->i + r] == -INFINITY)
-            set_top(k, s->i + r, a->c * (*row > -INFINITY ? *row : v_hmax(row_max(row, s->n))));
-        v_store(k->sum + (s->i + r) * LANES, v_zero());
+    if (!a->touched && s->begun && s->n % TURN == 0)
+        return;
+    for (int64_t r = 0, i = s->i; r < s->rows; r++, i++) {
+        float *row = s->d->s[r];
+        if (a->touched || s->n % TURN)
+            bias_and_mask(a->w, k, i, row, s->j, s->n, a->scaled, v_zero());
+        if (k->top[i] == -INFINITY && (a->touched || !s->begun))
+            set_top(k, i, a->c * (*row > -INFINITY ? *row : v_hmax(row_max(row, s->n))));
     }
 }
 
-/* Whether a row's sum of probabilities is out of bounds. */
-static int high(const block *k, int64_t i)
+/* Once more the probabilities of row r, which are too high, relative to the largest score. Values
+ * of these keys are not yet added to o, and the next scores of this row not yet prepared. */
+static void lift(const strips *a, const strip *s, int64_t r)
 {
-    return v_hmax(v_load(k->sum + i * LANES)) > LIFT;
+    const int64_t dp = a->w->p.dp, i = s->i + r;
+    float *all = a->k->most + i * LANES;
+    float  top = v_hmax(row_max(s->d->s[r], s->n)) * a->c;
+    float  by = v_first(v_exp2(v_set(a->k->top[i] - top)));
+    v_store(all, v_mul(v_load(all), v_set(by)));
+    if (s->begun)
+        rescale(a->k->o + i * dp, dp, by);
+    set_top(a->k, i, top);
+    softening again = soft_strip(a, s);
+    again.row = r;
+    again.rows = r + 1;
+    soften_rest(&again);
 }
 
-/* Once more the probabilities of rows that are too high, relative to the largest of their scores,
- * which are made again at `spare`. Values of these keys are not yet added to o. */
-static void lift(const strips *a, const strip *s, float *spare)
+/* Probabilities are there: their sums join those of earlier keys. */
+static void settle(const strips *a, const strip *s)
 {
-    const block        *k = a->k;
-    const xd_attn_plan *p = &a->w->p;
-    softening           none = { .left = 0 };
-    score(a, s, spare, &none);
-    for (int64_t r = 0; r < s->rows; r++) {
-        int64_t i = s->i + r;
-        float  *row = spare + r * LDS, *all = k->most + i * LANES;
-        if (!high(k, i))
-            continue;
-        bias_and_mask(a->w, k, i, row, s->j, s->n, a->scaled, v_zero());
-        float top = v_hmax(row_max(row, s->n)) * a->c;
-        float by = v_first(v_exp2(v_set(k->top[i] - top)));
-        v_store(all, v_mul(v_load(all), v_set(by)));
-        if (s->begun)
-            rescale(k->o + i * p->dp, p->dp, by);
-        set_top(k, i, top);
-        v_store(k->sum + i * LANES, v_zero());
-        softening again = { .from = row, .to = s->s + r * LDS, .low = k->low + i,
-                            .sum = k->sum + i * LANES, .scale = a->c, .rows = 1,
-                            .left = turns(s->n) };
-        while (again.left > 0)
-            soften_next(&again);
-    }
-}
-
-/* Probabilities are there: their sums join those of earlier keys. `spare` is a strip's scores. */
-static void settle(const strips *a, const strip *s, float *spare)
-{
-    const block *k = a->k;
-    vf           most = v_zero();
-    for (int64_t i = s->i; i < s->i + s->rows; i++)
-        most = v_max(v_load(k->sum + i * LANES), most);
-    if (v_hmax(most) > LIFT)
-        lift(a, s, spare);
-    for (int64_t i = s->i; i < s->i + s->rows; i++) {
-        float *all = k->most + i * LANES;
-        v_store(all, v_add(v_load(all), v_load(k->sum + i * LANES)));
-    }
-}
-
-/* As many turns after two products as let both end together. */
-static void pace(strips *a)
-{
-    const xd_attn_plan *p = &a->w->p;
-    int64_t             products = 4 * p->ldq / DEEP + 2 * p->dp / LANES;
-    int64_t             two = (2 * STRIP + products - 1) / products;
-    a->odd = (int)(two + 1) / 2;
-    a->even = (int)two / 2;
+    float *all = a->k->most + s->i * LANES;
+    vf     most = v_zero();
+    for (int64_t r = 0; r < s->rows; r++)
+        most = v_max(v_load(s->d->sum[r]), most);
+    if (_mm512_cmp_ps_mask(most, v_set(LIFT), _CMP_GT_OQ))
+        for (int64_t r = 0; r < s->rows; r++)
+            if (_mm512_cmp_ps_mask(v_load(s->d->sum[r]), v_set(LIFT), _CMP_GT_OQ))
+                lift(a, s, r);
+    for (int64_t r = 0; r < s->rows; r++)
+        v_store(all + r * LANES, v_add(v_load(all + r * LANES), v_load(s->d->sum[r])));
 }
 
 /* In every turn of the loop: the scores of strip x, the probabilities of the one before, and the
@@ -326,22 +314,21 @@ static void attend_strips(const strips *a, int64_t all)
 {
     strip now, before = { .n = 0 }, first = before;
     for (int64_t x = 0; x < all + 2; x++, first = before, before = now) {
-        softening soft = { .left = 0 };
+        softening soft = { .rows = 0 };
         fence();
         if (x > 0 && x <= all)
             soft = soft_strip(a, &before);
         now = before;
         if (x < all) {
             now = strip_of(a, x);
-            score(a, &now, now.s, &soft);
+            score(a, &now, &soft);
         }
         if (x > 1)
             sum_values(a, &first, &soft);
-        while (soft.left > 0)
-            soften_next(&soft);
+        soften_rest(&soft);
         fence();
         if (x > 0 && x <= all)
-            settle(a, &before, a->k->s + (x + 1) % STRIPS * (STRIP * LDS));
+            settle(a, &before);
         if (x < all)
             prepare(a, &now);
     }
@@ -349,12 +336,14 @@ static void attend_strips(const strips *a, int64_t all)
 
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed)
 {
-    strips a = { .w = w, .k = k, .packed = packed, .first = first, .scaled = scaled_first(w) };
+    strips a = { .w = w, .k = k, .packed = packed, .first = first,
+                 .end = end, .scaled = scaled_first(w) };
+    a.touched = a.scaled || w->a->bias.p || w->a->window || w->a->causal;
+    const float by = v_first(v_exp2(v_set(-CUT)));
     a.count = (k->n + STRIP - 1) / STRIP;
     a.c = a.scaled ? 1 : w->a->scale * log2e;
-    pace(&a);
     for (int64_t i = 0; i < k->n; i++) {
-        set_top(k, i, -INFINITY);
+        k->top[i] = -INFINITY;
         v_store(k->most + i * LANES, v_zero());
     }
     xd_tiles_begin();
@@ -362,7 +351,7 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
         attend_strips(&a, (end - first) * a.count);
     xd_tiles_end();
     for (int64_t i = 0; i < k->n; i++)
-        k->l[i] = v_hadd(v_load(k->most + i * LANES));
+        k->l[i] = v_hadd(v_load(k->most + i * LANES)) * by;
     k->begun = end > first;
 }
 

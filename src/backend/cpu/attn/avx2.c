@@ -3,7 +3,10 @@
 #include "backend/cpu/attn/narrow.h"
 #include "backend/cpu/attn/plan.h"
 
-enum { PAIRS = 0, TILES = 0, QROWS = 6, SCORE_WIDTH = 2, HALVES = 0, LDS = XD_ATTN_LDS };
+enum {
+    PAIRS = 0, TILES = 0, QROWS = 6, SCORE_WIDTH = 2, HALVES = 0, LDS = XD_ATTN_LDS,
+    TURN = 2 * LANES
+};
 
 typedef float  unit;
 typedef __m256 vu, vh, vuh;

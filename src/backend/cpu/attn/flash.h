@@ -9,7 +9,8 @@
  * Who includes this file has defined:
  *   LANES, PAIRS, TILES    floats of a vector; 1 when a unit is two bf16; 1 for tile registers,
  *                      which want panels of keys and values that zeros fill
- *   LDS                floats from a row of scores to the next
+ *   LDS, TURN          floats from a row of scores to the next; scores that become probabilities
+ *                      together, an even number of vectors
  *   unit, vf, vu       a packed element, a vector of floats, a vector of units
  *   v_zero v_set v_load v_store v_add v_mul v_max v_fma v_exp2 v_hmax v_hadd
  *   v_first(x)         its first float
@@ -54,10 +55,10 @@ static int64_t vectors(int64_t n)
     return (n + LANES - 1) / LANES;
 }
 
-/* Pairs of vectors, which are softened at a time. */
+/* Scores are softened TURN at a time. */
 static int64_t turns(int64_t n)
 {
-    return (n + 2 * LANES - 1) / (2 * LANES);
+    return (n + TURN - 1) / TURN;
 }
 
 /* Keys j0 .. of `rows`, `nv` vectors wide, become [unit][key]. The last is repeated to fill them,
@@ -77,17 +78,30 @@ static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, un
         }
 }
 
+/* The key in the low half of packed unit u. In a tile the one in the high half is LANES behind it,
+ * as one vector of probabilities is behind another. */
+static int64_t key_of_unit(int64_t u)
+{
+    return TILES ? u / LANES * 2 * LANES + u % LANES : PAIRS ? 2 * u : u;
+}
+
 /* Columns c .. of all n value rows become [unit of keys][column]; tiles are filled with zeros. */
 static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, int64_t nv,
                         unit *to)
 {
     const xd_attn_plan *p = &w->p;
-    for (int64_t j = 0; j < n; j += 1 + PAIRS)
+    const int64_t units = TILES ? turns(n) * TURN / 2 : PAIRS ? (n + 1) / 2 : n;
+    for (int64_t u = 0; u < units; u++) {
+        const int64_t j = key_of_unit(u), next = TILES ? j + LANES : j + 1;
+        if (j >= n) {
+            memset(to, 0, (size_t)(nv * LANES) * sizeof *to);
+            to += nv * LANES;
+            continue;
+        }
         for (int64_t g = 0; g < nv; g++, to += LANES)
-            v_put_units(to, get_values(rows[j], PAIRS && j + 1 < n ? rows[j + 1] : NULL,
+            v_put_units(to, get_values(rows[j], PAIRS && next < n ? rows[next] : NULL,
                                        w->a->q.type, c + g * LANES, p->D));
-    if (TILES)
-        memset(to, 0, (size_t)((turns(n) * LANES - (n + 1) / 2) * nv * LANES) * sizeof *to);
+    }
 }
 
 static unit *packed_block(const job *w, int64_t pair, int64_t kb)
@@ -128,8 +142,7 @@ static void pack_block(const job *w, int64_t pair, int64_t kb)
     for (int64_t j = 0, next = SCORE_WIDTH * LANES; j < n; j = next, next += SCORE_WIDTH * LANES) {
         fetch_rows(k, smaller(n, next), smaller(n, next + SCORE_WIDTH * LANES), bytes);
         fetch_rows(v, j, smaller(n, next), bytes);
-        pack_keys(w, k + j, n - j, TILES ? SCORE_WIDTH : smaller(vectors(n - j), SCORE_WIDTH),
-                  to + j * p->kdu);
+        pack_keys(w, k + j, n - j, smaller(vectors(n - j), SCORE_WIDTH), to + j * p->kdu);
     }
     to += p->kunits;
     for (int64_t c = 0, nv; c < p->dp; c += nv * LANES) {
@@ -236,14 +249,14 @@ static void mask(float *s, int64_t lo, int64_t hi, int64_t n)
 {
     for (int64_t j = 0; j < lo; j++)
         s[j] = -INFINITY;
-    for (int64_t j = hi / LANES * LANES; j < turns(n) * 2 * LANES; j += LANES)
+    for (int64_t j = hi / LANES * LANES; j < turns(n) * TURN; j += LANES)
         v_store(s + j, v_keep(v_load(s + j), hi - j));
 }
 
 static vf row_max(const float *s, int64_t n)
 {
     vf m0 = v_load(s), m1 = m0;
-    for (int64_t j = 0; j < turns(n) * 2 * LANES; j += 2 * LANES) {
+    for (int64_t j = 0; j < turns(n) * TURN; j += 2 * LANES) {
         m0 = v_max(m0, v_load(s + j));
         m1 = v_max(m1, v_load(s + j + LANES));
     }
@@ -263,7 +276,7 @@ static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64
     }
     if (scaled || w->a->bias.p)
         most = add_bias(w, k, i, s, j0, n, scaled);
-    if (lo > 0 || hi < n || n % (2 * LANES))
+    if (lo > 0 || hi < n || n % TURN)
         mask(s, lo, hi, n);
     return lo > 0 || hi < n ? row_max(s, n) : most;
 }

@@ -108,7 +108,7 @@ static void cut_rows(xd_attn_plan *p, int threads, int tiles)
 static void cut_keys(xd_attn_plan *p, int tiles)
 {
     int64_t most = tiles ? XD_ATTN_TILE_KEYS : XD_ATTN_KEYS, blocks = ceil_div(p->m, most);
-    p->keys = blocks ? round_up(ceil_div(p->m, blocks), tiles ? 32 : 64) : most;
+    p->keys = blocks ? round_up(ceil_div(p->m, blocks), 64) : most;
     p->kblocks = ceil_div(p->m, p->keys);
 }
 
@@ -137,14 +137,14 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
     p->ldq = round_up(p->du, lanes);
     p->kdu = f->tiles ? p->ldq : p->du;
     p->dp = round_up(p->D > 0 ? p->D : 1, lanes);
-    int64_t keys = smaller(round_up(p->m, f->tiles ? 2 * lanes : lanes), p->keys);
+    int64_t keys = f->tiles ? p->keys : smaller(round_up(p->m, lanes), p->keys);
     p->kunits = keys * p->kdu;
     p->vunits = (f->pairs ? ceil_div(keys, 2) : keys) * p->dp;
     p->pair_bytes = aligned((size_t)((p->kunits + p->vunits) * p->kblocks) * 4);
     cut_group(p, threads);
     size_t rows = (size_t)p->most, scores = rows * XD_ATTN_LDS;
     if (f->tiles)
-        scores = XD_ATTN_STRIPS * XD_ATTN_STRIP * XD_ATTN_TILE_LDS;
+        scores = 2 * XD_ATTN_DESK;
     p->q = 0;
     p->s = p->q + aligned(rows * (size_t)p->ldq * 4);
     p->o = p->s + aligned(scores * 4);

@@ -13,13 +13,10 @@ enum {
     XD_ATTN_KEYS = 384,                 /* keys of a block, at most; multiple of 64           */
     XD_ATTN_LDS = XD_ATTN_KEYS + 16,    /* floats from a row of scores to the next            */
     XD_ATTN_MAXD = 512,
-    /* The same of tiles; probabilities of a strip are added up while the next one's are made and
-     * scores of the one after that. */
-    XD_ATTN_TILE_ROWS = 128,
-    XD_ATTN_TILE_KEYS = 128,
-    XD_ATTN_TILE_LDS = XD_ATTN_TILE_KEYS + 16,
-    XD_ATTN_STRIP = 32,                 /* queries                                            */
-    XD_ATTN_STRIPS = 3,                 /* with scores at a time                              */
+    XD_ATTN_TILE_ROWS = 128,            /* the same of tiles                                  */
+    XD_ATTN_TILE_KEYS = 64,
+    XD_ATTN_STRIP = 32,                 /* queries that tiles multiply together               */
+    XD_ATTN_DESK = XD_ATTN_STRIP * (XD_ATTN_TILE_KEYS * 3 / 2 + 16),    /* floats; see amx.c  */
 };
 
 /* What an instruction set computes with. */

@@ -74,7 +74,7 @@ static void lift(const job *w, const block *k, int64_t i, float c)
 static softening soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
 {
     softening s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,
-                    .scale = c, .width = turns(n) * 2 * LANES };
+                    .scale = c, .width = turns(n) * TURN };
     int64_t   rows = smaller(k->n - i, height);
     s.left = rows > 0 ? rows * turns(n) : 0;
     return s;

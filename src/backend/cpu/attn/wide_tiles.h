@@ -4,7 +4,9 @@
 
 #include "backend/cpu/attn/tile.h"
 
-enum { QROWS = 6, SCORE_WIDTH = 4, HALVES = 1, TILES = 0, LDS = XD_ATTN_LDS };
+enum {
+    QROWS = 6, SCORE_WIDTH = 4, HALVES = 1, TILES = 0, LDS = XD_ATTN_LDS, TURN = 2 * LANES
+};
 
 /* Vectors of a value tile when `left` are to be done: 72 is one tile of five, 88 two of three. */
 static inline int64_t sum_width(int64_t left)
