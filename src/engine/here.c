@@ -72,12 +72,22 @@ void xd_machine_turns(xd_machine *m)
     m->alone *= k > 1 ? k : 1;
 }
 
-static void guess(xd_rates *r, double peak, int threads)
+/* `tiles`: the peak is that of tile registers, beside which memory and exponentials weigh more. */
+static void guess(xd_rates *r, double peak, int threads, int tiles)
 {
     *r = (xd_rates){ .gemm = 0.92 * peak, .gemm_rows = 1, .attn = { 0.74 * peak, 0.82 * peak },
                      .attn_keys = 12, .conv = 0.78 * peak, .bytes = 30e9 * threads, .call_s = 1e-6,
                      .norm = 10e9 * threads, .gnorm = 3.5e9 * threads,
                      .act = 6e9 * threads, .weights = 15e9 * threads, .attn_rows = 12 };
+    if (!tiles)
+        return;
+    r->gemm = 0.46 * peak;
+    r->gemm_rows = 44;
+    r->attn[0] = 0.23 * peak;
+    r->attn[1] = 0.28 * peak;
+    r->attn_keys = 97;
+    r->attn_rows = 93;
+    r->conv = 0.42 * peak;
 }
 
 xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e)
@@ -95,8 +105,9 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
     m->shares = 1;
     m->alone = 1;
     m->cache = xd_machine_cache(ranks);
-    guess(&m->f32, 1e9 * xd_cpu_peak_in(dev, XD_F32, threads, 0.004), threads);
-    guess(&m->bf16, 1e9 * xd_cpu_peak_in(dev, XD_BF16, threads, 0.004), threads);
+    guess(&m->f32, 1e9 * xd_cpu_peak_in(dev, XD_F32, threads, 0.004), threads, 0);
+    guess(&m->bf16, 1e9 * xd_cpu_peak_in(dev, XD_BF16, threads, 0.004), threads,
+          !strcmp(dev->ops->name, "amx"));
     xd_machine_turns(m);
     m->inside = (xd_wire){ .latency_s = 3e-6, .bytes = 4e9, .overlap = 0 };
     m->between = (xd_wire){ .latency_s = 60e-6, .bytes = 1.1e9, .overlap = 0.5 };
