@@ -7,7 +7,7 @@
  *
  * Tokens and heads need not be even: every rank computes from the ruler what every other has, so
  * sizes are never sent. Keys and values go on as views in global token order, so that the sums
- * are those of one rank. */
+ * are those of one rank; those of my own tokens stay where they are. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -71,18 +71,28 @@ static void end(xd_exec *x, ulysses *s, xd_req *r, int n)
         xd_exec_fail(x, XD_ECOMM, "ulysses: an all-to-all failed");
 }
 
-/* Everybody's rows of my heads of t, on their way: [1, N, h, D], member by member. */
-static xd_tensor tokens_for_heads(xd_exec *x, ulysses *s, xd_tensor t, int64_t total, xd_req *r)
+/* Rows that member u gives me; of mine none when they stay. */
+static int64_t sent_rows(const xd_exec *x, const ulysses *s, int u, int mine_too)
+{
+    return u == s->topo->at[XD_ULYSSES] && !mine_too ? 0 : rows_of(x, s, u);
+}
+
+/* Rows of my heads of t, on their way: [1, n, h, D], member by member: everybody's, or, when mine are read where
+ * they lie, those of the others. */
+static xd_tensor tokens_for_heads(xd_exec *x, ulysses *s, xd_tensor t, int mine_too, xd_req *r)
 {
     int       U = s->topo->deg.n[XD_ULYSSES], me = s->topo->at[XD_ULYSSES];
-    int64_t   H = t.d[2], at = 0;
+    int64_t   H = t.d[2], at = 0, total = 0;
     xd_span   mine = heads_of(s, H, me);
+    for (int u = 0; u < U; u++)
+        total += sent_rows(x, s, u, mine_too);
     xd_tensor out = xd_new_as(x, t.type, 4, (int64_t[]){ 1, total, mine.n, t.d[3] });
     for (int u = 0; u < U; u++) {
         xd_span theirs = heads_of(s, H, u);
-        s->give[u] = slice(t, 0, t.d[1], theirs.start, theirs.n);
-        s->get[u] = slice(out, at, rows_of(x, s, u), 0, mine.n);
-        at += rows_of(x, s, u);
+        int64_t n = sent_rows(x, s, u, mine_too);
+        s->give[u] = slice(t, 0, u == me ? n : t.d[1], theirs.start, theirs.n);
+        s->get[u] = slice(out, at, n, 0, mine.n);
+        at += n;
     }
     *r = begin(x, s);
     return out;
@@ -102,23 +112,35 @@ static void heads_for_tokens(xd_exec *x, ulysses *s, xd_tensor all, xd_tensor ou
     end(x, s, &r, 1);
 }
 
-/* Views of K and V, which lie member by member, in global token order: patch, stream, member. */
-static int in_order(const xd_exec *x, ulysses *s, xd_tensor k, xd_tensor v)
+/* Rows [at, at + n) of member u, of my heads: of mine in `own`, of another's in `got`, from row `base` on. */
+static xd_tensor member(const ulysses *s, xd_tensor got, xd_tensor own, int u, int64_t base, int64_t at, int64_t n)
+{
+    if (u != s->topo->at[XD_ULYSSES])
+        return xd_piece_of(got, base + at, n);
+    xd_span mine = heads_of(s, own.d[2], u);
+    own.p = (char *)own.p + mine.start * own.s[2] * (int64_t)xd_dtype_size(own.type);
+    own.d[2] = mine.n;
+    return xd_piece_of(own, at, n);
+}
+
+/* Views of K and V, which lie member by member, mine in `own`, in global token order: patch, stream, member. */
+static int in_order(const xd_exec *x, ulysses *s, xd_kv got, xd_kv own)
 {
     int U = s->topo->deg.n[XD_ULYSSES], n = 0;
     for (int p = 0; p < x->lay->npatch; p++)
         for (int st = 0; st < XD_NSTREAMS && (x->patch == XD_ALL || x->patch == p); st++) {
             static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_REF, XD_IMG };
-            for (int u = 0, base = 0; u < U; base += (int)rows_of(x, s, u++)) {
-                int     sp = xd_topo_sp(s->topo, u, s->topo->at[XD_RING]);
-                int64_t at = base;
+            for (int64_t u = 0, base = 0; u < U; base += sent_rows(x, s, (int)u++, 0)) {
+                int     sp = xd_topo_sp(s->topo, (int)u, s->topo->at[XD_RING]);
+                int64_t at = 0;
                 for (int q = 0; q < p && x->patch == XD_ALL; q++)
                     at += xd_own_rows(x->lay, q, sp);
                 for (int t = 0; t < st; t++)
                     at += xd_own(x->lay, order[t], p, sp).n;
                 int64_t m = xd_own(x->lay, order[st], p, sp).n;
                 if (m)
-                    s->seg[n++] = (xd_kv){ xd_piece_of(k, at, m), xd_piece_of(v, at, m) };
+                    s->seg[n++] = (xd_kv){ member(s, got.k, own.k, (int)u, base, at, m),
+                                           member(s, got.v, own.v, (int)u, base, at, m) };
             }
         }
     return n;
@@ -126,23 +148,21 @@ static int in_order(const xd_exec *x, ulysses *s, xd_tensor k, xd_tensor v)
 
 static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
 {
-    ulysses  *s = m->priv;
-    size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   total = 0;
+    ulysses *s = m->priv;
+    size_t   mark = xd_arena_mark(x->tmp);
     xd_check(x, a->nkv == 1 && !a->lse.p && !a->bias.p && a->q.d[0] == 1 &&
              a->q.d[2] == a->kv[0].k.d[2], "ulysses: not the head of the chain, or grouped heads");
-    for (int u = 0; u < s->topo->deg.n[XD_ULYSSES]; u++)
-        total += rows_of(x, s, u);
-    xd_req       r[3];
-    xd_tensor    q = tokens_for_heads(x, s, a->q, total, &r[0]);
-    xd_tensor    k = tokens_for_heads(x, s, a->kv[0].k, total, &r[1]);
-    xd_tensor    v = tokens_for_heads(x, s, a->kv[0].v, total, &r[2]);
+    xd_req    r[3];
+    xd_kv     own = a->kv[0], got;
+    xd_tensor q = tokens_for_heads(x, s, a->q, 1, &r[0]);
+    got.k = tokens_for_heads(x, s, own.k, 0, &r[1]);
+    got.v = tokens_for_heads(x, s, own.v, 0, &r[2]);
     end(x, s, r, 3);
     xd_attn_args b = *a;
     b.q = q;
     b.out = xd_new_as(x, a->out.type, 4, q.d);
     b.kv = s->seg;
-    b.nkv = in_order(x, s, k, v);
+    b.nkv = in_order(x, s, got, own);
     xd_next_attn(x, m, &b);
     heads_for_tokens(x, s, b.out, a->out);
     xd_arena_rewind(x->tmp, mark);
