@@ -92,8 +92,8 @@ static void linear(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_
     if (!xd_check(x, in.d[1] == w->w.in, "linear layer of %lld inputs got %lld",
                   (long long)w->w.in, (long long)in.d[1]))
         return;
-    if (!xd_is_quantized(w->w.type))
-        in = xd_as(x, in, w->w.type);
+    if (w->w.type != XD_I8)             /* e4m3 is expanded to what is computed in             */
+        in = xd_as(x, in, xd_is_quantized(w->w.type) ? x->act : w->w.type);
     if (w->split != XD_ROW) {
         xd_run(x, XD_OP_GEMM, "linear layer",
                &(xd_gemm){ .out = out, .in = in, .bias = w->b, .gate = gate,
