@@ -54,17 +54,6 @@ static xd_tiled product_of(const xd_gemm *a, int threads)
     return t;
 }
 
-static size_t scratch(const xd_gemm *a, int threads)
-{
-    return product_of(a, threads).tmp_bytes * (size_t)threads;
-}
-
-static xd_status gemm(const xd_gemm *a, void *tmp)
-{
-    xd_tiled t = product_of(a, xd_par_threads());
-    t.of.tmp = tmp;
-    tiled_run(&t);
-    return XD_OK;
-}
+XD_OWN_CALLS(xd_tiled, of.tmp, tiled_run(&p))
 
 const xd_own xd_own_amx_bf16 = { pack_size, pack, scratch, gemm, pack_rows };

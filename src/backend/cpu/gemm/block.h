@@ -73,6 +73,21 @@ typedef struct xd_own {
     xd_status (*pack_rows)(const xd_weight *w, xd_tensor src, int64_t row0);
 } xd_own;
 
+/* scratch and gemm of a file whose product_of(a, threads) says all but the scratch, a thread's part
+ * after the other's: `run` runs product p, which has it in `place`. */
+#define XD_OWN_CALLS(type, place, run)                                                             \
+    static size_t scratch(const xd_gemm *a, int threads)                                           \
+    {                                                                                              \
+        return product_of(a, threads).tmp_bytes * (size_t)threads;                                 \
+    }                                                                                              \
+    static xd_status gemm(const xd_gemm *a, void *tmp)                                             \
+    {                                                                                              \
+        type p = product_of(a, xd_par_threads());                                                  \
+        p.place = tmp;                                                                             \
+        run;                                                                                       \
+        return XD_OK;                                                                              \
+    }
+
 extern const xd_own xd_own_bf16;        /* BF16: AVX-512 and dot products of brains            */
 extern const xd_own xd_own_int8;        /* I8: AVX-512 and VNNI                                */
 extern const xd_own xd_own_e4m3;        /* F8E4M3, of BF16 inputs: as BF16                     */

@@ -219,17 +219,6 @@ static xd_product product_of(const xd_gemm *a, int threads)
     return p;
 }
 
-static size_t scratch(const xd_gemm *a, int threads)
-{
-    return product_of(a, threads).tmp_bytes * (size_t)threads;
-}
-
-static xd_status gemm(const xd_gemm *a, void *tmp)
-{
-    xd_product p = product_of(a, xd_par_threads());
-    p.tmp = tmp;
-    xd_product_run(&p, panels);
-    return XD_OK;
-}
+XD_OWN_CALLS(xd_product, tmp, xd_product_run(&p, panels))
 
 const xd_own xd_own_f32 = { pack_size, pack, scratch, gemm, NULL };
