@@ -4,6 +4,7 @@
  * the device (its small kernels, oneDNN or none) and the attention slots. */
 #include "backend/cpu/cpu.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -330,18 +331,17 @@ static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
     return 0;
 }
 
-/* The table of an instruction set, with the attention of that set or of one before it. */
-#define TABLE(isa, like)                                                                    \
+#define TABLE(isa)                                                                          \
     static size_t scratch_##isa(xd_dev *d, xd_op op, const void *args)                      \
     {                                                                                       \
-        return op == XD_OP_ATTN ? xd_attn_scratch_##like(args, xd_par_threads())            \
+        return op == XD_OP_ATTN ? xd_attn_scratch_##isa(args, xd_par_threads())             \
                                 : scratch_of(cpu_of(d), op, args);                          \
     }                                                                                       \
     static xd_status attn_##isa(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp)  \
     {                                                                                       \
         (void)d;                                                                            \
         (void)s;                                                                            \
-        return xd_attn_##like(a, tmp);                                                      \
+        return xd_attn_##isa(a, tmp);                                                       \
     }                                                                                       \
     static const xd_ops ops_##isa = {                                                       \
         .name = #isa, .scratch = scratch_##isa, .pack_size = pack_size,                     \
@@ -352,18 +352,21 @@ static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
         .lookup = lookup, .copy = copy, .qknorm = qknorm,                                   \
     };
 
-TABLE(c, c)
+TABLE(c)
 #if defined(__x86_64__)
-TABLE(avx2, avx2)
-TABLE(avx512, avx512)
-TABLE(avx512bf16, avx512bf16)
+TABLE(avx2)
+TABLE(avx512)
+TABLE(avx512bf16)
 #ifdef XD_WITH_AMX
-TABLE(amx, amx)
-#else
-TABLE(amx, avx512bf16)
+TABLE(amx)
 #endif
-static const xd_ops *const     tables[XD_NISAS] = { &ops_c, &ops_avx2, &ops_avx512,
-                                                    &ops_avx512bf16, &ops_amx };
+/* A build without AMX never chooses it. */
+static const xd_ops *const     tables[XD_NISAS] = {
+    &ops_c, &ops_avx2, &ops_avx512, &ops_avx512bf16,
+#ifdef XD_WITH_AMX
+    &ops_amx,
+#endif
+};
 static const xd_kernels *const kernels[XD_NISAS] = { &xd_kernels_c, &xd_kernels_avx2,
                                                      &xd_kernels_avx512, &xd_kernels_avx512bf16,
                                                      &xd_kernels_avx512bf16 };
@@ -373,9 +376,6 @@ static const xd_kernels *const kernels[XD_NISAS] = { &xd_kernels_c };
 #endif
 
 /* ---- opening ------------------------------------------------------------------------------ */
-
-static const char name_of[XD_NISAS][16] = { "cpu-c", "cpu-avx2", "cpu-avx512", "cpu-avx512bf16",
-                                           "cpu-amx" };
 
 xd_status xd_cpu_open(xd_dev **out, xd_err *e)
 {
@@ -392,7 +392,7 @@ xd_status xd_cpu_open(xd_dev **out, xd_err *e)
     c->k = kernels[isa];
     c->emulate = bf16 && strcmp(bf16, "emulate") == 0;
     c->dev = (xd_dev){ .mem = &mem_ops, .ops = tables[isa], .priv = c };
-    memcpy(c->dev.name, name_of[isa], sizeof name_of[isa]);
+    snprintf(c->dev.name, sizeof c->dev.name, "cpu-%s", xd_isa_name(isa));
     if (isa != XD_ISA_C)
         s = xd_dnn_open(&c->dnn, isa, forced, c->k, e);
     if (s) {

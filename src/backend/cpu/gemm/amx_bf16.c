@@ -39,11 +39,6 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
     return XD_OK;
 }
 
-static xd_status pack(const xd_weight *w, xd_tensor src)
-{
-    return pack_rows(w, src, 0);
-}
-
 /* ---- product ------------------------------------------------------------------------------ */
 
 static xd_tiled product_of(const xd_gemm *a, int threads)
@@ -56,4 +51,4 @@ static xd_tiled product_of(const xd_gemm *a, int threads)
 
 XD_OWN_CALLS(xd_tiled, of.tmp, tiled_run(&p))
 
-const xd_own xd_own_amx_bf16 = { pack_size, pack, scratch, gemm, pack_rows };
+const xd_own xd_own_amx_bf16 = { pack_size, NULL, scratch, gemm, pack_rows };

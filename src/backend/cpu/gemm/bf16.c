@@ -56,11 +56,6 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
     return XD_OK;
 }
 
-static xd_status pack(const xd_weight *w, xd_tensor src)
-{
-    return pack_rows(w, src, 0);
-}
-
 /* ---- product ------------------------------------------------------------------------------ */
 
 static xd_product product_of(const xd_gemm *a, int threads)
@@ -74,4 +69,4 @@ static xd_product product_of(const xd_gemm *a, int threads)
 
 XD_OWN_CALLS(xd_product, tmp, xd_product_run(&p, panel))
 
-const xd_own xd_own_bf16 = { pack_size, pack, scratch, gemm, pack_rows };
+const xd_own xd_own_bf16 = { pack_size, NULL, scratch, gemm, pack_rows };

@@ -63,13 +63,21 @@ static inline int64_t xd_tile_rows(int64_t left)
     return left == XD_TILE + 1 ? 4 : left < XD_TILE ? left : XD_TILE;
 }
 
-/* What a file of kernels gives. M > 0; scratch follows no pointer. */
+/* X of each of the first n rows of a tile. */
+#define ROWS_1(X) X(0)
+#define ROWS_2(X) ROWS_1(X) X(1)
+#define ROWS_3(X) ROWS_2(X) X(2)
+#define ROWS_4(X) ROWS_3(X) X(3)
+#define ROWS_5(X) ROWS_4(X) X(4)
+#define ROWS_6(X) ROWS_5(X) X(5)
+
+/* What a file of kernels gives: one of pack and pack_rows. M > 0; scratch follows no pointer. */
 typedef struct xd_own {
     size_t    (*pack_size)(const xd_weight *w);
     xd_status (*pack)(const xd_weight *w, xd_tensor src);
     size_t    (*scratch)(const xd_gemm *a, int threads);
     xd_status (*gemm)(const xd_gemm *a, void *tmp);
-    /* Rows [row0, row0 + src.d[0]) of a weight, alone: row0 is a multiple of XD_PANEL; NULL: cannot. */
+    /* Rows [row0, row0 + src.d[0]) of a weight, alone: row0 is a multiple of XD_PANEL. NULL: only all. */
     xd_status (*pack_rows)(const xd_weight *w, xd_tensor src, int64_t row0);
 } xd_own;
 

@@ -30,12 +30,6 @@ typedef struct tile_args {
 
 typedef void tile_fn(const tile_args *t);
 
-#define ROWS_1(X) X(0)
-#define ROWS_2(X) ROWS_1(X) X(1)
-#define ROWS_3(X) ROWS_2(X) X(2)
-#define ROWS_4(X) ROWS_3(X) X(3)
-#define ROWS_5(X) ROWS_4(X) X(4)
-#define ROWS_6(X) ROWS_5(X) X(5)
 #define ROW_ZERO(i)                                                                                \
     vf c##i##_0 = v_zero(), c##i##_1 = c##i##_0;                                                   \
     _mm_prefetch((const char *)(c + (i)*XD_PANEL), _MM_HINT_T0);

@@ -191,7 +191,8 @@ size_t xd_own_pack_size(xd_isa isa, xd_weight *w)
 
 xd_status xd_own_pack(xd_isa isa, const xd_weight *w, xd_tensor src)
 {
-    return packer(isa, w)->pack(w, src);
+    const xd_own *o = packer(isa, w);
+    return o->pack_rows ? o->pack_rows(w, src, 0) : o->pack(w, src);
 }
 
 int64_t xd_own_pack_band(xd_isa isa, const xd_weight *w)

@@ -28,13 +28,6 @@ typedef struct tile_args {
 
 typedef void tile_fn(const tile_args *t, const xd_product *p, int64_t at, int64_t r0);
 
-#define ROWS_1(X) X(0)
-#define ROWS_2(X) ROWS_1(X) X(1)
-#define ROWS_3(X) ROWS_2(X) X(2)
-#define ROWS_4(X) ROWS_3(X) X(3)
-#define ROWS_5(X) ROWS_4(X) X(4)
-#define ROWS_6(X) ROWS_5(X) X(5)
-
 #define TILE_ZERO(i)                                                                               \
     v_sums      c##i##0 = v_none(), c##i##1 = c##i##0, c##i##2 = c##i##0,            \
             c##i##3 = c##i##0;                                                                     \
