@@ -38,13 +38,18 @@ char *xd_path_join(const char *dir, const char *name)
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e)
 {
     struct stat st;
-    FILE       *f = fopen(path, "rb");
+    int         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);     /* a pipe would wait for a writer */
+    FILE       *f = fd < 0 ? NULL : fdopen(fd, "rb");
     char       *p = NULL;
     *data = NULL;
     *len = 0;
-    if (!f)
-        return xd_fail(e, XD_EIO, "cannot open %s: %s", path, strerror(errno));
-    if (fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode)) {
+    if (!f) {
+        xd_fail(e, XD_EIO, "cannot open %s: %s", path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return XD_EIO;
+    }
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         xd_fail(e, XD_EIO, "%s is not a regular file", path);
         goto fail;
     }
