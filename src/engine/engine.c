@@ -436,6 +436,7 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     xd_need  need;
     loop     l = { .j = &j };
     double   t0 = xd_now_s();
+    xd_status same = xd_ranks_asked(g, r, &mine);
     int64_t  sent = g->used->traffic->bytes;
     int      started = 0;       /* nothing can be refused any more                             */
     *out = NULL;
@@ -443,13 +444,15 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     g->cancel = 0;
     xd_status s = xd_job_open(&j, g, r, &mine);
     if (s == XD_OK)
+        s = same;
+    if (s == XD_OK)
         s = xd_result_open(&l.r, &j, &mine);
     if (s == XD_OK && g->idle) {
         xd_job_close(&j);
         *out = l.r;
         return XD_OK;
     }
-    if (!g->idle)
+    if (!g->idle && s != XD_ECOMM)
         s = prepare(&j, &w, &need, s, &mine);
     started = s == XD_OK;
     if (s == XD_OK) {
