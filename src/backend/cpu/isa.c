@@ -21,13 +21,13 @@ const char *xd_isa_name(xd_isa isa)
 }
 
 #if defined(__x86_64__)
-/* Tiles of brains and of bytes; Linux gives a process their registers when it asks for them. */
+/* Tiles of brains and of bytes, and tables of bytes, which all that have tiles have; Linux gives a process their registers when it asks for them. */
 static int has_amx(void)
 {
 #if defined(XD_WITH_AMX) && defined(__linux__)
-    enum { REQUEST = 0x1023, TILE_DATA = 18, NEEDED = 1 << 22 | 1 << 24 | 1 << 25 };
+    enum { REQUEST = 0x1023, TILE_DATA = 18, NEEDED = 1 << 22 | 1 << 24 | 1 << 25, VBMI = 1 << 1 };
     unsigned a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & NEEDED) == NEEDED &&
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & NEEDED) == NEEDED && (c & VBMI) &&
            syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
 #else
     return 0;

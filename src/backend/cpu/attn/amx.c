@@ -1,13 +1,17 @@
 /* amx.c - attention with tiles of AMX: products of 16 x 32 by 32 x 16 bf16.
  *
- * Tiles are so fast that exponentials take as long as products, so three strips of queries are on
- * their way at a time: while scores of one and sums of values of another are multiplied, the
- * probabilities of the one between are made, a row after any two products (the idea of Shah et al.
- * 2024, FlashAttention-3).
+ * A strip of 32 queries meets PART turns of 32 keys: in each turn their scores are multiplied, while those
+ * of the turn before become probabilities; these stay in the first cache until the part is at its end, and
+ * are then multiplied by the values, 32 columns at a time, whose sums stay in tiles meanwhile. Exponentials
+ * beside products are the idea of Shah et al. 2024, FlashAttention-3.
  *
  * A row's probabilities are relative to the first score that it meets instead of its largest, which
- * would take long to find: floats and brains have room for both larger and smaller ones. Where their
- * sum grows beyond LIFT a row's are made once more, relative to the largest. */
+ * would take long to find: floats and brains have room for both larger and smaller ones. Rows whose sum
+ * says that they had not are done once more, relative to their largest score.
+ *
+ * A power of two is made in fixed point: 7 binary digits behind the point, of which an addition of the
+ * exponent's bias makes a brain whose mantissa is the fraction f of the power instead of 2^f - 1. A table
+ * has the difference. Counted over all f, its error is 0.23 % (rms), that of rounding to a brain 0.17 %. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
@@ -19,25 +23,23 @@
 enum {
     TILES = 1,
     STRIP = XD_ATTN_STRIP,
-    TURN = XD_ATTN_TILE_KEYS,   /* a row's scores of a key block                              */
+    TURN = XD_ATTN_TURN,        /* keys whose scores are made at a time                       */
     LDS = TURN,
-    LDP = TURN / 2,             /* pairs of probabilities                                     */
     QROWS = STRIP,
     SCORE_WIDTH = 1,            /* vectors of a packed tile                                   */
     DEEP = 16,                  /* units of a tile's row                                      */
-    CHUNK = 1024 / XD_ATTN_TILE_KEYS,   /* key blocks that a strip meets at a time            */
+    TILE = DEEP * LANES,        /* units of a tile                                            */
+    PART = XD_ATTN_PART,        /* turns whose probabilities wait for their values, even       */
+    NEAR = 1 << 20,             /* bytes of keys and values that one strip after another meets */
 };
 
-static const float LIFT = 0x1p60f;      /* a sum of a key block's probabilities              */
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* Brains that are cut off lack half of their last bit, 2^-8 (on average over all mantissas m, of
- * which 1 / m is log2(e) / 2): log2(1 + 2^-8 log2(e) / 2) is added to all exponents. */
-static const float CUT = 0.00405944f;
-
-static inline int64_t sum_width(int64_t left)
-{
-    return left > 0;
-}
+static const unit ONES = 0x3f803f80;    /* two brains                                         */
+static const float ONE = 128;           /* in fixed point                                     */
+static const float BIAS = 127 * 128;    /* of exponents                                       */
+static const float MOST = 32767;        /* what is above, or no number, becomes no number     */
+static const float LIFT = 0x1p60f;      /* a sum of probabilities that is not trusted         */
 
 #include "backend/cpu/attn/flash.h"
 
@@ -47,312 +49,451 @@ static inline void fence(void)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
+/* ---- values ----------------------------------------------------------------------------------- */
+
+/* Values of a part lie in the order in which they are multiplied: 32 columns of all its turns, a turn's two
+ * tiles one after the other, then the next 32 columns; the last may be 16. They are behind all keys of the
+ * pair. */
+static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
+{
+    const int64_t part = j / PART * PART, tiles = smaller((p->dp - c) / LANES, 2);
+    return p->kunits * p->kblocks + part * DEEP * p->dp + c * PART * DEEP + (j - part) * tiles * TILE;
+}
+
+/* Where there is room behind the columns there is one of ones, whose sums are those of probabilities. */
+static int sums_among(const xd_attn_plan *p)
+{
+    return p->D < p->dp;
+}
+
+static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair)
+{
+    const xd_attn_plan *p = &w->p;
+    for (int64_t j = 0; j < n; j += TURN)
+        for (int64_t c = 0; c < p->dp; c += LANES) {
+            unit *to = pair + values_at(p, (kb * p->keys + j) / TURN, c / 32 * 32) + c / LANES % 2 * TILE;
+            pack_values(w, rows + j, smaller(n - j, TURN), c, 1, to);
+            for (int64_t u = 0; p->D < c + LANES && u < DEEP && p->D < p->dp; u++)
+                to[u * LANES + p->D - c] = ONES;
+        }
+}
+
 /* ---- probabilities ------------------------------------------------------------------------- */
 
-/* All of a strip on its way from scores to probabilities, in one piece of memory, so that few
- * registers tell where everything is. */
+/* All that is on its way from scores to probabilities, in one piece of memory. */
 typedef struct desk {
-    float s[STRIP][LDS];        /* scores                                                     */
-    unit  p[STRIP][LDP];        /* probabilities                                              */
-    float sum[STRIP][LANES];    /* their sums                                                 */
+    float s[2][STRIP][TURN];            /* scores, by turns                                   */
+    unit  p[PART][STRIP][DEEP];         /* probabilities, by turns                            */
+    float bias[STRIP][TURN];            /* where the argument's cannot be read as it lies     */
 } desk;
-_Static_assert(sizeof(desk) == XD_ATTN_DESK * sizeof(float), "the plan has place for two desks");
+_Static_assert(sizeof(desk) == XD_ATTN_DESK * sizeof(float), "the plan has place for a desk");
 
+/* Scores of 32 queries and keys that are to become probabilities. */
 typedef struct softening {
-    desk        *d;
-    const float *low;           /* a row: what is added to scaled scores                      */
-    int64_t      row, rows;     /* the next, and behind the last                              */
-    float        scale, cubic[4];   /* CUBIC, read from here so that it stays in registers    */
+    float       *s;             /* [32][TURN], or NULL: none                                  */
+    const float *bias;          /* of row 0, or NULL                                          */
+    int64_t      bias_step;
+    unit        *p;             /* [32][DEEP]                                                 */
+    const float *low;           /* a row: LANES times what is added to scaled scores          */
+    float       *sum;           /* a row: LANES sums of its probabilities                     */
 } softening;
 
-typedef struct curve { vf scale, d, c, b, a; } curve;
+typedef struct curve { vf scale, bias, most; __m512i less, ones; } curve;
 
-static inline curve curve_of(const softening *s)
+/* What a mantissa f is too large by, by its first six digits: 128 (1 + f - 2^f). */
+static const uint8_t LESS[64] __attribute__((aligned(64))) = {
+    0, 1, 1, 2, 2, 3, 4, 4, 5, 5, 5, 6, 6, 7, 7, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10, 10, 10, 11, 11, 11, 11, 11,
+    11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9, 9, 9, 8, 8, 8, 7, 7, 6, 6, 5, 5, 4, 3, 3, 2, 1, 1,
+};
+
+static inline curve curve_of(float c)
 {
-    return (curve){ v_set(s->scale), v_set(s->cubic[3]), v_set(s->cubic[2]), v_set(s->cubic[1]),
-                    v_set(s->cubic[0]) };
+    return (curve){ v_set(c * ONE), v_set(log2e * ONE), v_set(MOST), _mm512_load_si512(LESS),
+                    _mm512_set1_epi32(ONES) };
 }
 
-/* Brains of x in the low halves and of y in the high ones. They are cut off, which CUT makes up for:
- * the instruction that rounds takes nearly twice as long. */
-static inline void put_cut(unit *to, vf x, vf y)
+/* Powers of two of 16 scores, in fixed point. */
+ALWAYS_INLINE __m512i fixed(const float *s, const float *bias, vf low, const curve *k, int biased)
 {
-    const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(x), 16);
-    v_put_units(to, _mm512_mask_blend_epi16(0xaaaaaaaa, low, _mm512_castps_si512(y)));
+    vf x = v_fma(v_load(s), k->scale, low);
+    if (biased)
+        x = v_fma(v_load(bias), k->bias, x);
+    return _mm512_cvtps_epi32(v_min(x, k->most));
 }
 
-static inline vf power(const float *s, const curve *k, vf low)
-{
-    return exp2_cubic(v_fma(v_load(s), k->scale, low), k->d, k->c, k->b, k->a);
-}
+/* What is known when this is compiled: whether there is a bias, and whether sums of probabilities are made
+ * here, not among those of values. */
+typedef struct how { int biased, summed; } how;
 
-/* All scores of row r become probabilities; vectors of them are added up. */
-static inline void soften_row(desk *d, const float *row_low, int64_t r, const curve *k)
+/* The scores of row r become probabilities; pairs of them are added to its sums. */
+ALWAYS_INLINE void soften_row(const softening *a, int64_t r, const curve *k, how h)
 {
-    const float *s = d->s[r];
-    const vf     low = v_set(row_low[r]);
-    const vf     x0 = power(s, k, low), x1 = power(s + LANES, k, low);
-    const vf     x2 = power(s + 2 * LANES, k, low), x3 = power(s + 3 * LANES, k, low);
-    put_cut(d->p[r], x0, x1);
-    put_cut(d->p[r] + LANES, x2, x3);
-    v_store(d->sum[r], v_add(v_add(x0, x1), v_add(x2, x3)));
+    const float *s = a->s + r * TURN, *bias = h.biased ? a->bias + r * a->bias_step : NULL;
+    const vf     low = v_load(a->low + r * LANES);
+    const __m512i x = _mm512_packus_epi32(fixed(s, bias, low, k, h.biased),
+                                          fixed(s + LANES, bias + LANES, low, k, h.biased));
+    const __m512i less = _mm512_maskz_permutexvar_epi8(0x5555555555555555, _mm512_srli_epi16(x, 1), k->less);
+    const __m512i p = _mm512_sub_epi16(x, less);
+    float        *sum = a->sum + r * LANES;
+    v_put_units(a->p + r * DEEP, p);
+    if (h.summed)
+        v_store(sum, _mm512_dpbf16_ps(v_load(sum), (__m512bh)p, (__m512bh)k->ones));
 }
-
-#define SOFTEN                                                                                     \
-    if (row < rows)                                                                                \
-        soften_row(d, low, row++, &k);
 
 /* ---- products ------------------------------------------------------------------------------ */
 
-/* c[32][ldc] (+)= a[32][lda] . b, 16 columns of c at a time: `deep` tiles of b follow each other. */
-typedef struct product {
-    const unit  *a;
-    int64_t      lda;
-    const unit  *b;
-    int64_t      next;          /* units of b from 16 columns to the next                     */
-    int64_t      deep, columns; /* columns: times 16                                          */
-    float       *c;
-    int64_t      ldc;
-    int          add;
-} product;
+/* 32 x 32 sums in tiles 0 to 3 += a[32][..] . b, of which a tile is at b0 and one at b1. While tiles are
+ * multiplied there is time for `beside`. Tiles of b pass the first cache by: what must stay there is what
+ * is stored to. */
+#define MULTIPLY(a, a_row, b0, b1, beside)                                                         \
+    _tile_stream_loadd(6, b0, DEEP * 4);                                                           \
+    _tile_loadd(4, a, a_row);                                                                      \
+    _tile_dpbf16ps(0, 4, 6);                                                                       \
+    beside                                                                                         \
+    _tile_stream_loadd(7, b1, DEEP * 4);                                                           \
+    _tile_dpbf16ps(1, 4, 7);                                                                       \
+    beside                                                                                         \
+    _tile_loadd(5, (a) + DEEP * (a_row) / 4, a_row);                                               \
+    _tile_dpbf16ps(2, 5, 6);                                                                       \
+    beside                                                                                         \
+    _tile_dpbf16ps(3, 5, 7);                                                                       \
+    beside
 
-/* Sums are in tiles 0 and 1, or 2 and 3: while one pair is added up the other is stored and filled
- * again, during which the multiplier would wait for its own sums. Tiles of b pass the first cache by:
- * what must stay there is what is stored to. */
-#define BEGIN(c0, c1, n)                                                                           \
-    if (p->add) {                                                                                  \
-        _tile_loadd(c0, p->c + (n) * LANES, c_row);                                                \
-        _tile_loadd(c1, p->c + (n) * LANES + DEEP * p->ldc, c_row);                                \
-    } else {                                                                                       \
-        _tile_zero(c0);                                                                            \
-        _tile_zero(c1);                                                                            \
-    }
-
-#define STORE(c0, c1, n)                                                                           \
-    _tile_stored(c0, p->c + (n) * LANES, c_row);                                                   \
-    _tile_stored(c1, p->c + (n) * LANES + DEEP * p->ldc, c_row);
-
-#define STEP(c0, c1)                                                                               \
+/* The same for 16 columns, in tiles 0 and 2. */
+#define MULTIPLY_HALF(a, a_row, b)                                                                 \
     _tile_stream_loadd(6, b, DEEP * 4);                                                            \
     _tile_loadd(4, a, a_row);                                                                      \
-    _tile_dpbf16ps(c0, 4, 6);                                                                      \
-    _tile_loadd(5, a + DEEP * p->lda, a_row);                                                      \
-    _tile_dpbf16ps(c1, 5, 6);                                                                      \
-    SOFTEN                                                                                         \
-    b += DEEP * DEEP, a += DEEP;
+    _tile_dpbf16ps(0, 4, 6);                                                                       \
+    _tile_loadd(5, (a) + DEEP * (a_row) / 4, a_row);                                               \
+    _tile_dpbf16ps(2, 5, 6);
 
-#define COLUMNS(c0, c1, other0, other1)                                                            \
-    {                                                                                              \
-        const unit  *a = p->a;                                                                     \
-        const unit  *b = p->b + n * p->next;                                                       \
-        STEP(c0, c1)                                                                               \
-        if (n > 0) {                                                                               \
-            STORE(other0, other1, n - 1)                                                           \
-        }                                                                                          \
-        if (n + 1 < p->columns) {                                                                  \
-            BEGIN(other0, other1, n + 1)                                                           \
-        }                                                                                          \
-        for (int64_t i = 1; i < p->deep; i++) {                                                    \
-            STEP(c0, c1)                                                                           \
-        }                                                                                          \
-        n++;                                                                                       \
-    }
-
-/* The product, while `soft` goes on. */
-static void multiply(const product *p, softening *soft)
+static inline void zero_sums(void)
 {
-    const int64_t a_row = p->lda * 4, c_row = p->ldc * 4;
-    const int64_t rows = soft->rows;
-    const float  *low = soft->low;
-    const curve   k = curve_of(soft);
-    desk *const   d = soft->d;
-    int64_t       n = 0, row = soft->row;
-    BEGIN(0, 1, 0)
-    while (n < p->columns) {
-        COLUMNS(0, 1, 2, 3)
-        if (n == p->columns)
-            break;
-        COLUMNS(2, 3, 0, 1)
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+}
+
+static inline void load_sums(const float *c, int64_t ldc, int two)
+{
+    _tile_loadd(0, c, ldc * 4);
+    _tile_loadd(2, c + DEEP * ldc, ldc * 4);
+    if (!two)
+        return;
+    _tile_loadd(1, c + LANES, ldc * 4);
+    _tile_loadd(3, c + LANES + DEEP * ldc, ldc * 4);
+}
+
+static inline void store_sums(float *c, int64_t ldc, int two)
+{
+    _tile_stored(0, c, ldc * 4);
+    _tile_stored(2, c + DEEP * ldc, ldc * 4);
+    if (!two)
+        return;
+    _tile_stored(1, c + LANES, ldc * 4);
+    _tile_stored(3, c + LANES + DEEP * ldc, ldc * 4);
+}
+
+/* Rows of `soft`, if there is one, become probabilities, as many as `each` at a time. */
+#define SOFTEN                                                                                     \
+    if (soft->s)                                                                                   \
+        for (int64_t end = smaller(row + each, STRIP); row < end; row++)                           \
+            soften_row(soft, row, k, h);
+
+/* s[32][TURN] = q[32][ldq] . keys, and all of `soft`. */
+ALWAYS_INLINE void score(const unit *q, const unit *keys, float *s, int64_t deep, const softening *soft,
+                         const curve *k, how h)
+{
+    const int64_t each = (STRIP / 4 + deep - 1) / deep;
+    int64_t       row = 0;
+    zero_sums();
+_Pragma("GCC unroll 4")
+    for (int64_t i = 0; i < deep; i++, q += DEEP, keys += TILE) {
+        MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, SOFTEN)
     }
-    if (n % 2) {
-        STORE(0, 1, n - 1)
-    } else {
-        STORE(2, 3, n - 1)
+    store_sums(s, TURN, 1);
+}
+
+/* o[32][dp] (+)= p . v of `turns` turns, and all of `soft`, the last turn's. */
+ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t turns, int begun,
+                              const softening *soft, const curve *k, how h)
+{
+    const int64_t each = turns > 1 ? (STRIP / 2 + turns - 2) / (turns - 1) : STRIP;
+    int64_t       row = 0;
+    if (turns == 1) {
+        SOFTEN
+        fence();
     }
-    soft->row = row;
+    for (int64_t c = 0; c < dp; c += 2 * LANES, v += 2 * PART * TILE) {
+        const int two = c + LANES < dp;
+        if (begun)
+            load_sums(o + c, dp, two);
+        else
+            zero_sums();
+        for (int64_t t = 0; t < turns; t++) {
+            const unit *a = p + t * 2 * TILE, *b = v + t * (two ? 2 : 1) * TILE;
+            if (two) {
+                MULTIPLY(a, DEEP * 4, b, b + TILE, ;)
+            } else {
+                MULTIPLY_HALF(a, DEEP * 4, b)
+            }
+            if (row < STRIP) {
+                SOFTEN
+                SOFTEN
+            }
+        }
+        store_sums(o + c, dp, two);
+    }
 }
 
 /* ---- strips -------------------------------------------------------------------------------- */
 
-/* A strip of queries of a block and a block of keys. */
-typedef struct strip {
-    int64_t     i, rows;        /* first query, and queries, of the block                     */
-    int64_t     j, n;           /* first key and keys                                         */
-    const unit *keys, *values;  /* packed                                                     */
-    desk       *d;
-    int         begun;          /* o holds sums of earlier keys                               */
-} strip;
+/* A part: a strip of queries of a block, and keys of at most PART turns. */
+typedef struct part {
+    int64_t i, rows;            /* first query, and queries, of the block                     */
+    int64_t turn, turns;        /* first, among all turns of the keys                         */
+    int     begun;              /* o holds sums of earlier keys                               */
+} part;
 
 typedef struct strips {
     const job  *w;
     block      *k;
     const unit *packed;
-    int64_t     first, end;     /* key blocks                                                 */
-    int64_t     count;          /* strips of the block of queries                             */
-    int         scaled, touched;        /* touched: scores get a bias, or masks of their own  */
+    int64_t     row, rows;      /* first query of the block, and behind the last              */
+    int64_t     first, end;     /* turns                                                      */
+    desk       *d;
+    int         scaled;         /* scores are before they get a bias                          */
+    int         touched;        /* scores are scaled, or have masks of their own              */
     float       c;              /* what turns scores into powers of two                       */
 } strips;
 
-/* Strip x of all: a strip meets CHUNK key blocks, one after the other, while its queries and sums
- * are in the first cache; then the next strip meets the same, which are in the second. */
-static strip strip_of(const strips *a, int64_t x)
+/* Parts in turn: a strip meets keys and values that fit into the second cache, part by part, while its
+ * queries and sums are in the first; then the next strip meets the same. */
+static part part_from(const strips *a, int64_t i, int64_t turn)
+{
+    part x = { .i = i, .rows = smaller(a->rows - i, STRIP), .turn = turn, .begun = turn > a->first };
+    x.turns = smaller(a->end - turn, PART - turn % PART);
+    return x;
+}
+
+static part part_after(const strips *a, const part *x)
 {
     const xd_attn_plan *p = &a->w->p;
-    const int64_t       from = a->first + x / (a->count * CHUNK) * CHUNK;
-    const int64_t       blocks = smaller(a->end - from, CHUNK), at = x % (a->count * CHUNK);
-    const int64_t       kb = from + at % blocks;
-    const unit         *keys = a->packed + kb * (p->kunits + p->vunits);
-    strip s = { .i = at / blocks * STRIP, .j = kb * p->keys, .begun = kb > a->first,
-                .keys = keys, .values = keys + p->kunits,
-                .d = (desk *)(void *)a->k->s + x % 2 };
-    s.rows = smaller(a->k->n - s.i, STRIP);
-    s.n = smaller(a->k->keys - s.j, p->keys);
-    return s;
+    const int64_t near = NEAR / (8 * PART * (p->kunits + p->vunits) / 4) * PART, run = near > PART ? near : PART;
+    const int64_t next = x->turn + x->turns, begin = x->turn / run * run;
+    if (next < a->end && next % run)
+        return part_from(a, x->i, next);
+    if (x->i + STRIP < a->rows)
+        return part_from(a, x->i + STRIP, begin > a->first ? begin : a->first);
+    return part_from(a, a->row, next);
 }
 
-static void score(const strips *a, const strip *s, softening *soft)
+static const unit *keys_of(const strips *a, int64_t turn)
 {
-    const int64_t ldq = a->w->p.ldq;
-    const product p = { .a = a->k->q + s->i * ldq, .lda = ldq, .b = s->keys,
-                        .next = ldq * LANES, .deep = ldq / DEEP, .columns = vectors(s->n),
-                        .c = s->d->s[0], .ldc = LDS };
-    multiply(&p, soft);
-}
-
-static void sum_values(const strips *a, const strip *s, softening *soft)
-{
-    const int64_t dp = a->w->p.dp;
-    const product p = { .a = s->d->p[0], .lda = LDP, .b = s->values,
-                        .next = a->w->p.vunits / dp * LANES, .deep = LDP / DEEP,
-                        .columns = dp / LANES, .c = a->k->o + s->i * dp, .ldc = dp,
-                        .add = s->begun };
-    multiply(&p, soft);
-}
-
-/* Turns whatever rows are left. */
-static void soften_rest(softening *s)
-{
-    const curve k = curve_of(s);
-    for (; s->row < s->rows; s->row++)
-        soften_row(s->d, s->low, s->row, &k);
-}
-
-static softening soft_strip(const strips *a, const strip *s)
-{
-    return (softening){ .d = s->d, .low = a->k->low + s->i, .rows = s->rows, .scale = a->c,
-                        .cubic = { CUBIC[0], CUBIC[1], CUBIC[2], CUBIC[3] } };
+    return a->packed + turn * TURN * a->w->p.ldq;
 }
 
 static void set_top(const block *k, int64_t i, float top)
 {
     k->top[i] = top;
-    k->low[i] = top == -INFINITY ? 0 : CUT - top;
+    v_store(k->sum + i * LANES, v_set(top == -INFINITY ? 0 : BIAS - ONE * top));
 }
 
-/* Scores are there: what comes before their probabilities. Rows without a reference get the first
- * score, or where that is none the largest, which is -infinity as long as they see no key. */
-static void prepare(const strips *a, const strip *s)
+/* Where softening finds the bias of the rows of x for the keys of turn j. */
+static void find_bias(const strips *a, const part *x, int64_t j, softening *soft)
 {
-    const block *k = a->k;
-    if (!a->touched && s->begun && s->n % TURN == 0)
+    const int64_t    n = smaller(a->k->keys - j * TURN, TURN);
+    const xd_tensor *t = &a->w->a->bias;
+    const float     *bias = (const float *)t->p + a->k->h * t->s[0] + (a->k->i0 + x->i) * t->s[1] + j * TURN * t->s[2];
+    soft->bias = bias;
+    soft->bias_step = t->s[1];
+    if (t->s[2] == 1 && n == TURN && x->rows == STRIP)
         return;
-    for (int64_t r = 0, i = s->i; r < s->rows; r++, i++) {
-        float *row = s->d->s[r];
-        if (a->touched || s->n % TURN)
-            bias_and_mask(a->w, k, i, row, s->j, s->n, a->scaled, v_zero());
-        if (k->top[i] == -INFINITY && (a->touched || !s->begun))
-            set_top(k, i, a->c * (*row > -INFINITY ? *row : v_hmax(row_max(row, s->n))));
+    memset(a->d->bias, 0, sizeof a->d->bias);
+    for (int64_t r = 0; r < x->rows; r++)
+        for (int64_t i = 0; i < n; i++)
+            a->d->bias[r][i] = bias[r * t->s[1] + i * t->s[2]];
+    soft->bias = a->d->bias[0];
+    soft->bias_step = TURN;
+}
+
+/* The largest of the first n scores of a row, as a power of two. */
+static float largest(const softening *soft, int64_t r, float c, int64_t n)
+{
+    const float *s = soft->s + r * TURN, *bias = soft->bias ? soft->bias + r * soft->bias_step : NULL;
+    float        top = -INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        float y = c * s[i] + (bias ? log2e * bias[i] : 0);
+        top = y > top || y != y ? y : top;
+    }
+    return top;
+}
+
+static int lacking(const strips *a, const part *x)
+{
+    int some = 0;
+    for (int64_t i = x->i; i < x->i + x->rows; i++)
+        some |= a->k->top[i] == -INFINITY;
+    return some;
+}
+
+/* Scores of turn j are there: what comes before their probabilities. Rows without a reference get the
+ * first score, or where that is none the largest, which is -infinity as long as they see no key. */
+static void prepare(const strips *a, const part *x, int64_t j, const softening *soft)
+{
+    const job    *w = a->w;
+    const block  *k = a->k;
+    const int64_t n = smaller(k->keys - j * TURN, TURN);
+    for (int64_t r = 0, i = x->i; r < x->rows; r++, i++) {
+        float *s = soft->s + r * TURN;
+        for (int64_t c = 0; a->scaled && c < TURN; c++)
+            s[c] *= w->a->scale * log2e;
+        mask_hidden(w, k, i, s, j * TURN, n);
+        if (k->top[i] != -INFINITY)
+            continue;
+        float top = largest(soft, r, a->c, 1);
+        set_top(k, i, top > -INFINITY ? top : largest(soft, r, a->c, TURN));
     }
 }
 
-/* Once more the probabilities of row r, which are too high, relative to the largest score. Values
- * of these keys are not yet added to o, and the next scores of this row not yet prepared. */
-static void lift(const strips *a, const strip *s, int64_t r)
+/* In every turn: scores of 32 keys, and probabilities of those before; then the part's values. */
+ALWAYS_INLINE void attend_part(const strips *a, const part *x, int64_t deep, how h)
 {
-    const int64_t dp = a->w->p.dp, i = s->i + r;
-    float *all = a->k->most + i * LANES;
-    float  top = v_hmax(row_max(s->d->s[r], s->n)) * a->c;
-    float  by = v_first(v_exp2(v_set(a->k->top[i] - top)));
-    v_store(all, v_mul(v_load(all), v_set(by)));
-    if (s->begun)
-        rescale(a->k->o + i * dp, dp, by);
-    set_top(a->k, i, top);
-    softening again = soft_strip(a, s);
-    again.row = r;
-    again.rows = r + 1;
-    soften_rest(&again);
-}
-
-/* Probabilities are there: their sums join those of earlier keys. */
-static void settle(const strips *a, const strip *s)
-{
-    float *all = a->k->most + s->i * LANES;
-    vf     most = v_zero();
-    for (int64_t r = 0; r < s->rows; r++)
-        most = v_max(v_load(s->d->sum[r]), most);
-    if (_mm512_cmp_ps_mask(most, v_set(LIFT), _CMP_GT_OQ))
-        for (int64_t r = 0; r < s->rows; r++)
-            if (_mm512_cmp_ps_mask(v_load(s->d->sum[r]), v_set(LIFT), _CMP_GT_OQ))
-                lift(a, s, r);
-    for (int64_t r = 0; r < s->rows; r++)
-        v_store(all + r * LANES, v_add(v_load(all + r * LANES), v_load(s->d->sum[r])));
-}
-
-/* In every turn of the loop: the scores of strip x, the probabilities of the one before, and the
- * values of the one before that. */
-static void attend_strips(const strips *a, int64_t all)
-{
-    strip now, before = { .n = 0 }, first = before;
-    for (int64_t x = 0; x < all + 2; x++, first = before, before = now) {
-        softening soft = { .rows = 0 };
+    const xd_attn_plan *p = &a->w->p;
+    const unit         *q = a->k->q + x->i * deep * DEEP;
+    const curve         k = curve_of(a->c);
+    softening           soft = { .s = NULL };
+    int                 lacks = lacking(a, x);
+    for (int64_t t = 0; t < x->turns; t++) {
+        const int64_t j = x->turn + t;
+        float *const  s = a->d->s[t % 2][0];
         fence();
-        if (x > 0 && x <= all)
-            soft = soft_strip(a, &before);
-        now = before;
-        if (x < all) {
-            now = strip_of(a, x);
-            score(a, &now, &soft);
+        score(q, keys_of(a, j), s, deep, &soft, &k, h);
+        fence();
+        soft = (softening){ .s = s, .p = a->d->p[t][0], .low = a->k->sum + x->i * LANES,
+                            .sum = a->k->most + x->i * LANES };
+        if (h.biased)
+            find_bias(a, x, j, &soft);
+        if (lacks || a->touched || (j + 1) * TURN > a->k->keys) {
+            prepare(a, x, j, &soft);
+            lacks = lacking(a, x);
         }
-        if (x > 1)
-            sum_values(a, &first, &soft);
-        soften_rest(&soft);
-        fence();
-        if (x > 0 && x <= all)
-            settle(a, &before);
-        if (x < all)
-            prepare(a, &now);
     }
+    fence();
+    sum_values(a->d->p[0][0], a->packed + values_at(p, x->turn, 0), a->k->o + x->i * p->dp, p->dp, x->turns,
+               x->begun, &soft, &k, h);
+    fence();
+}
+
+ALWAYS_INLINE void attend_deep(const strips *a, const part *x, how h)
+{
+    const int64_t deep = a->w->p.ldq / DEEP;
+    switch (deep) {
+    case 1: attend_part(a, x, 1, h); break;
+    case 2: attend_part(a, x, 2, h); break;
+    case 3: attend_part(a, x, 3, h); break;
+    case 4: attend_part(a, x, 4, h); break;
+    default: attend_part(a, x, deep, h);
+    }
+}
+
+static void attend_parts(const strips *a)
+{
+    for (part x = part_from(a, a->row, a->first); x.turns > 0; x = part_after(a, &x))
+        if (a->w->a->bias.p)
+            attend_deep(a, &x, (how){ 1, 1 });
+        else if (sums_among(&a->w->p))
+            attend_deep(a, &x, (how){ 0, 0 });
+        else
+            attend_deep(a, &x, (how){ 0, 1 });
+}
+
+/* Rows behind the last of a strip count as if they were there. */
+static void forget_sums(const strips *a)
+{
+    for (int64_t i = a->row; i < (a->rows + STRIP - 1) / STRIP * STRIP; i++)
+        v_store(a->k->most + i * LANES, v_zero());
+}
+
+/* Sums of probabilities; 1 if some are too large, or no numbers. */
+static int add_up(const strips *a)
+{
+    const xd_attn_plan *p = &a->w->p;
+    const block        *k = a->k;
+    int                 bad = 0;
+    for (int64_t i = a->row; i < a->rows; i++) {
+        k->l[i] = !a->w->a->bias.p && sums_among(p) ? k->o[i * p->dp + p->D] : v_hadd(v_load(k->most + i * LANES));
+        bad |= !(k->l[i] <= LIFT);
+    }
+    return bad;
+}
+
+/* The scores of strip i and turn j, ready to become probabilities. */
+static softening scores_of(const strips *a, int64_t i, int64_t j)
+{
+    const int64_t   ldq = a->w->p.ldq;
+    const part      x = part_from(a, i, j);
+    const softening none = { .s = NULL };
+    softening       soft = { .s = a->d->s[0][0] };
+    fence();
+    score(a->k->q + i * ldq, keys_of(a, j), soft.s, ldq / DEEP, &none, NULL, (how){ 0, 0 });
+    fence();
+    if (a->w->a->bias.p)
+        find_bias(a, &x, j, &soft);
+    prepare(a, &x, j, &soft);
+    return soft;
+}
+
+/* All of a strip once more, doubtful rows relative to their largest score. */
+static void attend_again(strips a)
+{
+    const int64_t i = a.row;
+    float         top[STRIP];
+    int           again[STRIP];
+    for (int64_t r = 0; r < a.rows - i; r++) {
+        again[r] = !(a.k->l[i + r] <= LIFT);
+        top[r] = -INFINITY;
+    }
+    for (int64_t j = a.first; j < a.end; j++) {
+        const softening soft = scores_of(&a, i, j);
+        for (int64_t r = 0; r < a.rows - i; r++) {
+            float y = again[r] ? largest(&soft, r, a.c, TURN) : 0;
+            top[r] = y > top[r] || y != y ? y : top[r];
+        }
+    }
+    for (int64_t r = 0; r < a.rows - i; r++)
+        if (again[r])
+            set_top(a.k, i + r, top[r]);
+    forget_sums(&a);
+    attend_parts(&a);
+    add_up(&a);
 }
 
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed)
 {
-    strips a = { .w = w, .k = k, .packed = packed, .first = first,
-                 .end = end, .scaled = scaled_first(w) };
-    a.touched = a.scaled || w->a->bias.p || w->a->window || w->a->causal;
-    const float by = v_first(v_exp2(v_set(-CUT)));
-    a.count = (k->n + STRIP - 1) / STRIP;
+    strips a = { .w = w, .k = k, .packed = packed, .rows = k->n, .first = 2 * first,
+                 .end = smaller(2 * end, (k->keys + TURN - 1) / TURN), .d = (desk *)(void *)k->s,
+                 .scaled = !(w->a->scale * log2e > 1e-20f) };
     a.c = a.scaled ? 1 : w->a->scale * log2e;
-    for (int64_t i = 0; i < k->n; i++) {
-        k->top[i] = -INFINITY;
-        v_store(k->most + i * LANES, v_zero());
-    }
-    xd_tiles_begin();
-    if (end > first)
-        attend_strips(&a, (end - first) * a.count);
-    xd_tiles_end();
+    a.touched = a.scaled || w->a->window || w->a->causal;
+    for (int64_t i = 0; i < (k->n + STRIP - 1) / STRIP * STRIP; i++)
+        set_top(k, i, -INFINITY);
+    forget_sums(&a);
+    k->begun = a.end > a.first;
     for (int64_t i = 0; i < k->n; i++)
-        k->l[i] = v_hadd(v_load(k->most + i * LANES)) * by;
-    k->begun = end > first;
+        k->l[i] = 0;
+    if (!k->begun)
+        return;
+    xd_tiles_begin();
+    attend_parts(&a);
+    for (a.rows = 0; a.rows < k->n;) {
+        a.row = a.rows;
+        a.rows = smaller(k->n, a.row + STRIP);
+        if (add_up(&a))
+            attend_again(a);
+    }
+    xd_tiles_end();
 }
 
 size_t xd_attn_scratch_amx(const xd_attn_args *a, int threads)

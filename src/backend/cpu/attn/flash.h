@@ -20,9 +20,8 @@
  *   get_values(r0, r1, type, c, D)       LANES columns of a value row (or two, interleaved)
  *   transpose(v[LANES])          the LANES x LANES units of v
  *   put_out(p, type, x, n)       the first n floats of x, converted
- *   QROWS, SCORE_WIDTH, sum_width(left)      queries of a score tile; vectors of its keys, and of
- *                      a value tile when `left` are to be done
- * and defines attend_keys, and wraps flash_scratch and flash_attn under its own names. */
+ *   QROWS, SCORE_WIDTH queries of a score tile, and vectors of its keys
+ * and defines place_values and attend_keys, and wraps flash_scratch and flash_attn under its own names. */
 #ifndef XD_BACKEND_CPU_ATTN_FLASH_H
 #define XD_BACKEND_CPU_ATTN_FLASH_H
 
@@ -78,11 +77,13 @@ static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, un
         }
 }
 
-/* The key in the low half of packed unit u. In a tile the one in the high half is LANES behind it,
- * as one vector of probabilities is behind another. */
+/* The key in the low half of packed unit u, before that in the high half. In a tile, of 32 keys, they lie
+ * as the instruction that packs two vectors leaves them: by fours of the one and of the other. */
 static int64_t key_of_unit(int64_t u)
 {
-    return TILES ? u / LANES * 2 * LANES + u % LANES : PAIRS ? 2 * u : u;
+    if (TILES)
+        return u / 16 * 32 + u % 4 / 2 * 16 + u % 16 / 4 * 4 + u % 2 * 2;
+    return PAIRS ? 2 * u : u;
 }
 
 /* Columns c .. of all n value rows become [unit of keys][column]; tiles are filled with zeros. */
@@ -92,7 +93,7 @@ static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, i
     const xd_attn_plan *p = &w->p;
     const int64_t units = TILES ? turns(n) * TURN / 2 : PAIRS ? (n + 1) / 2 : n;
     for (int64_t u = 0; u < units; u++) {
-        const int64_t j = key_of_unit(u), next = TILES ? j + LANES : j + 1;
+        const int64_t j = key_of_unit(u), next = j + 1;
         if (j >= n) {
             memset(to, 0, (size_t)(nv * LANES) * sizeof *to);
             to += nv * LANES;
@@ -104,12 +105,13 @@ static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, i
     }
 }
 
-static unit *packed_block(const job *w, int64_t pair, int64_t kb)
+static unit *packed_pair(const job *w, int64_t pair)
 {
-    const xd_attn_plan *p = &w->p;
-    return (unit *)(void *)(w->packed + (size_t)pair * p->pair_bytes) +
-           kb * (p->kunits + p->vunits);
+    return (unit *)(void *)(w->packed + (size_t)pair * w->p.pair_bytes);
 }
+
+/* Packs all values of key block kb, n rows, to where the products of `pair` will look for them. */
+static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
 /* A row that will be read soon comes into the second cache: the machine itself does not see it
  * coming, since rows lie far from each other. */
@@ -133,7 +135,7 @@ static void pack_block(const job *w, int64_t pair, int64_t kb)
     const char         *k[XD_ATTN_KEYS], *v[XD_ATTN_KEYS];
     int64_t b = (w->first + pair) / p->Hk, h = (w->first + pair) % p->Hk;
     int64_t j0 = kb * p->keys, n = smaller(xd_attn_len(w->a, b, p->m) - j0, p->keys);
-    unit   *to = packed_block(w, pair, kb);
+    unit   *all = packed_pair(w, pair), *to = all + kb * p->knext;
     size_t  bytes = (size_t)p->D * xd_dtype_size(w->a->q.type);
     if (n <= 0)
         return;
@@ -144,11 +146,7 @@ static void pack_block(const job *w, int64_t pair, int64_t kb)
         fetch_rows(v, j, smaller(n, next), bytes);
         pack_keys(w, k + j, n - j, smaller(vectors(n - j), SCORE_WIDTH), to + j * p->kdu);
     }
-    to += p->kunits;
-    for (int64_t c = 0, nv; c < p->dp; c += nv * LANES) {
-        nv = sum_width((p->dp - c) / LANES);
-        pack_values(w, v, n, c, nv, to + c * (p->vunits / p->dp));
-    }
+    place_values(w, v, n, kb, all);
 }
 
 static void pack_job(void *ctx, int64_t begin, int64_t end, int thread)
@@ -168,8 +166,9 @@ typedef struct block {
     float  *s;                  /* [n][LDS] scores, then probabilities                        */
     float  *o;                  /* [n][dp] sums of values                                     */
     float  *most;               /* [n][LANES] largest scores of this key block; tiles have the
-                                 * sums of earlier key blocks here                            */
-    float  *sum;                /* [n][LANES] sums of this key block's probabilities          */
+                                 * sums of all probabilities here                             */
+    float  *sum;                /* [n][LANES] sums of this key block's probabilities; tiles have
+                                 * what is added to scores here                               */
     float  *l;                  /* [n] the same of earlier key blocks                         */
     float  *top, *low;          /* [n] what probabilities are relative to, in powers of two;
                                  * its negative, or 0 for -infinity                           */
@@ -211,38 +210,6 @@ static void load_queries(const job *w, const block *k)
     memset(k->q + k->n * p->ldq, 0, (size_t)((rows - k->n) * p->ldq) * 4);
 }
 
-/* Scores with their bias, and the largest: s + bias / scale, or what has all of it, c s + bias
- * log2(e), where dividing is no good or probabilities stay f32. */
-static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
-                   int scaled)
-{
-    const xd_tensor *t = &w->a->bias;
-    const float     *bias = t->p ? (const float *)t->p + k->h * t->s[0] + (k->i0 + i) * t->s[1] +
-                                   j0 * t->s[2]
-                                 : NULL;
-    const vf         e = v_set(scaled ? log2e : 1 / w->a->scale);
-    const vf         c = v_set(scaled ? w->a->scale * log2e : 1);
-    vf               top = v_set(-INFINITY);
-    int64_t          j = 0;
-    for (; bias && t->s[2] == 1 && j + LANES <= n; j += LANES) {
-        const vf x = scaled ? v_add(v_mul(v_load(s + j), c), v_mul(v_load(bias + j), e))
-                            : v_fma(v_load(bias + j), e, v_load(s + j));
-        top = v_max(x, top);
-        v_store(s + j, x);
-    }
-    for (; j < n; j += LANES) {
-        float   b[LANES] = { 0 };
-        int64_t left = smaller(n - j, LANES);
-        for (int64_t x = 0; bias && x < left; x++)
-            b[x] = bias[(j + x) * t->s[2]];
-        const vf x = scaled ? v_add(v_mul(v_load(s + j), c), v_mul(v_load(b), e))
-                            : v_fma(v_load(b), e, v_load(s + j));
-        top = v_max(v_keep(x, left), top);
-        v_store(s + j, x);
-    }
-    return top;
-}
-
 /* Scores outside [lo, hi) of the block's n keys count as -infinity, and so does what fills the
  * last turn of a softening. */
 static void mask(float *s, int64_t lo, int64_t hi, int64_t n)
@@ -253,20 +220,8 @@ static void mask(float *s, int64_t lo, int64_t hi, int64_t n)
         v_store(s + j, v_keep(v_load(s + j), hi - j));
 }
 
-static vf row_max(const float *s, int64_t n)
-{
-    vf m0 = v_load(s), m1 = m0;
-    for (int64_t j = 0; j < turns(n) * TURN; j += 2 * LANES) {
-        m0 = v_max(m0, v_load(s + j));
-        m1 = v_max(m1, v_load(s + j + LANES));
-    }
-    return v_max(m0, m1);
-}
-
-/* What follows the product for row i and the n keys from j0 on, whose scores are at s. `most` is
- * the vector of their largest; back comes what it is then. */
-static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
-                        int scaled, vf most)
+/* Scores of row i that it may not see, of the n keys from j0 on, become -infinity; 1 if there were any. */
+static int mask_hidden(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n)
 {
     int64_t lo = 0, hi = n;
     if (w->a->window || w->a->causal) {
@@ -274,24 +229,9 @@ static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64
         lo = lo < j0 ? 0 : smaller(lo - j0, n);
         hi = hi < j0 ? 0 : smaller(hi - j0, n);
     }
-    if (scaled || w->a->bias.p)
-        most = add_bias(w, k, i, s, j0, n, scaled);
     if (lo > 0 || hi < n || n % TURN)
         mask(s, lo, hi, n);
-    return lo > 0 || hi < n ? row_max(s, n) : most;
-}
-
-/* Whether scores are scaled before the maximum is taken. */
-static int scaled_first(const job *w)
-{
-    return !(w->a->scale * log2e > 1e-20f) || (w->a->bias.p && !PAIRS);
-}
-
-static void rescale(float *o, int64_t n, float by)
-{
-    const vf f = v_set(by);
-    for (int64_t c = 0; c < n; c += LANES)
-        v_store(o + c, v_mul(f, v_load(o + c)));
+    return lo > 0 || hi < n;
 }
 
 static void put_row(const xd_attn_plan *p, char *row, xd_dtype type, const float *from, float by)
@@ -321,7 +261,7 @@ static void finish(const job *w, const block *k)
     }
 }
 
-/* Adds key blocks first .. end up into o, l and top of block k; `packed` is the first of all. */
+/* Adds key blocks first .. end up into o, l and top of block k; `packed` is all of its pair. */
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed);
 
 static void attend(const job *w, int64_t item, int thread)
@@ -344,7 +284,7 @@ static void attend(const job *w, int64_t item, int thread)
     foresee(w, &k);
     xd_attn_range(w->a, k.i0, k.keys, &lo, &none);
     xd_attn_range(w->a, k.i0 + k.n - 1, k.keys, &none, &hi);
-    attend_keys(w, &k, lo / p->keys, (hi + p->keys - 1) / p->keys, packed_block(w, pair, 0));
+    attend_keys(w, &k, lo / p->keys, (hi + p->keys - 1) / p->keys, packed_pair(w, pair));
     finish(w, &k);
 }
 

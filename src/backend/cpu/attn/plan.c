@@ -140,11 +140,13 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
     int64_t keys = f->tiles ? p->keys : smaller(round_up(p->m, lanes), p->keys);
     p->kunits = keys * p->kdu;
     p->vunits = (f->pairs ? ceil_div(keys, 2) : keys) * p->dp;
-    p->pair_bytes = aligned((size_t)((p->kunits + p->vunits) * p->kblocks) * 4);
+    p->knext = p->kunits + (f->tiles ? 0 : p->vunits);
+    int64_t vblocks = f->tiles ? round_up(p->kblocks, XD_ATTN_PART * XD_ATTN_TURN / XD_ATTN_TILE_KEYS) : p->kblocks;
+    p->pair_bytes = aligned((size_t)(p->kunits * p->kblocks + p->vunits * vblocks) * 4);
     cut_group(p, threads);
     size_t rows = (size_t)p->most, scores = rows * XD_ATTN_LDS;
     if (f->tiles)
-        scores = 2 * XD_ATTN_DESK;
+        scores = XD_ATTN_DESK;
     p->q = 0;
     p->s = p->q + aligned(rows * (size_t)p->ldq * 4);
     p->o = p->s + aligned(scores * 4);

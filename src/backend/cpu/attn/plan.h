@@ -16,7 +16,9 @@ enum {
     XD_ATTN_TILE_ROWS = 128,            /* the same of tiles                                  */
     XD_ATTN_TILE_KEYS = 64,
     XD_ATTN_STRIP = 32,                 /* queries that tiles multiply together               */
-    XD_ATTN_DESK = XD_ATTN_STRIP * (XD_ATTN_TILE_KEYS * 3 / 2 + 16),    /* floats; see amx.c  */
+    XD_ATTN_TURN = 32,                  /* keys that they meet in a turn                      */
+    XD_ATTN_PART = 8,                   /* turns that are summed up together                  */
+    XD_ATTN_DESK = XD_ATTN_STRIP * XD_ATTN_TURN * (XD_ATTN_PART / 2 + 3),       /* floats; see amx.c */
 };
 
 /* What an instruction set computes with. */
@@ -38,6 +40,8 @@ typedef struct xd_attn_plan {
     int64_t dp;                 /* floats of a row of the output sum: D rounded up             */
     int64_t group;              /* pairs (batch, key head) packed at a time                   */
     int64_t kunits, vunits;     /* units of a packed key block                                */
+    int64_t knext;              /* units from the keys of one block to those of the next: values lie
+                                 * between them, or for tiles behind all                      */
     size_t  pair_bytes;         /* packed keys and values of one pair                         */
     size_t  q, s, o, ml;        /* offsets in the scratch of a thread                         */
     size_t  thread_bytes;

@@ -6,6 +6,7 @@
  *   put_probs(to, x, y)          2 LANES probabilities as units
  *   SCORE_TILES[][]    score tiles by width in vectors, all QROWS tall
  *   SUM_TILES[][], SUM_ROWS[]    tiles of the value product; [1]: the last vector is half one
+ *   sum_width(left)    vectors of a value tile when `left` are to be done
  *   HALVES             1 when half a vector is half the work; vh, vuh and v_.._half are for it
  *   SOFT_TILES[][], SOFT_ROWS[]  those that turn other rows' scores into probabilities meanwhile */
 #ifndef XD_BACKEND_CPU_ATTN_VECTOR_H
@@ -13,10 +14,87 @@
 
 #include "backend/cpu/attn/flash.h"
 
+/* ---- bias and masks ------------------------------------------------------------------------ */
+
+/* Scores with their bias, and the largest: s + bias / scale, or what has all of it, c s + bias
+ * log2(e), where dividing is no good or probabilities stay f32. */
+static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
+                   int scaled)
+{
+    const xd_tensor *t = &w->a->bias;
+    const float     *bias = t->p ? (const float *)t->p + k->h * t->s[0] + (k->i0 + i) * t->s[1] +
+                                   j0 * t->s[2]
+                                 : NULL;
+    const vf         e = v_set(scaled ? log2e : 1 / w->a->scale);
+    const vf         c = v_set(scaled ? w->a->scale * log2e : 1);
+    vf               top = v_set(-INFINITY);
+    int64_t          j = 0;
+    for (; bias && t->s[2] == 1 && j + LANES <= n; j += LANES) {
+        const vf x = scaled ? v_add(v_mul(v_load(s + j), c), v_mul(v_load(bias + j), e))
+                            : v_fma(v_load(bias + j), e, v_load(s + j));
+        top = v_max(x, top);
+        v_store(s + j, x);
+    }
+    for (; j < n; j += LANES) {
+        float   b[LANES] = { 0 };
+        int64_t left = smaller(n - j, LANES);
+        for (int64_t x = 0; bias && x < left; x++)
+            b[x] = bias[(j + x) * t->s[2]];
+        const vf x = scaled ? v_add(v_mul(v_load(s + j), c), v_mul(v_load(b), e))
+                            : v_fma(v_load(b), e, v_load(s + j));
+        top = v_max(v_keep(x, left), top);
+        v_store(s + j, x);
+    }
+    return top;
+}
+
+static vf row_max(const float *s, int64_t n)
+{
+    vf m0 = v_load(s), m1 = m0;
+    for (int64_t j = 0; j < turns(n) * TURN; j += 2 * LANES) {
+        m0 = v_max(m0, v_load(s + j));
+        m1 = v_max(m1, v_load(s + j + LANES));
+    }
+    return v_max(m0, m1);
+}
+
+/* What follows the product for row i and the n keys from j0 on, whose scores are at s. `most` is
+ * the vector of their largest; back comes what it is then. */
+static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
+                        int scaled, vf most)
+{
+    if (scaled || w->a->bias.p)
+        most = add_bias(w, k, i, s, j0, n, scaled);
+    return mask_hidden(w, k, i, s, j0, n) ? row_max(s, n) : most;
+}
+
+/* Whether scores are scaled before the maximum is taken. */
+static int scaled_first(const job *w)
+{
+    return !(w->a->scale * log2e > 1e-20f) || (w->a->bias.p && !PAIRS);
+}
+
+static void rescale(float *o, int64_t n, float by)
+{
+    const vf f = v_set(by);
+    for (int64_t c = 0; c < n; c += LANES)
+        v_store(o + c, v_mul(f, v_load(o + c)));
+}
+
 enum {
     KCHUNK = 128,               /* units of a score product at a time: its panel stays in L1   */
     LIFT = PAIRS ? 8 : 0,       /* powers of two by which scores may grow without a rescale    */
 };
+
+static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair)
+{
+    const xd_attn_plan *p = &w->p;
+    unit               *to = pair + kb * p->knext + p->kunits;
+    for (int64_t c = 0, nv; c < p->dp; c += nv * LANES) {
+        nv = sum_width((p->dp - c) / LANES);
+        pack_values(w, rows, n, c, nv, to + c * (p->vunits / p->dp));
+    }
+}
 
 /* Tiles are taller than the block's last rows: what they read there is zero. */
 static void clear(const job *w, const block *k)
@@ -133,7 +211,7 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
 {
     clear(w, k);
     for (int64_t kb = first; kb < end; kb++)
-        one_key_block(w, k, kb, packed + kb * (w->p.kunits + w->p.vunits));
+        one_key_block(w, k, kb, packed + kb * w->p.knext);
 }
 
 #endif
