@@ -60,8 +60,6 @@ static xd_status check_blocks(xd_names *t, const char *key, const char *type, in
 static xd_status check_numbers(const xd_cog_cfg *c, xd_err *e)
 {
     const struct { const char *key; int64_t v, max; } n[] = {
-        { "in_channels", c->in_channels, MAX_WIDTH },
-        { "out_channels", c->out_channels, MAX_WIDTH },
         { "latent_channels", c->latent_channels, MAX_WIDTH },
         { "norm_num_groups", c->groups, MAX_WIDTH },
         { "layers_per_block", c->layers, XD_COG_RES - 1 },
@@ -105,6 +103,8 @@ static xd_status cog_check(void *cfg, xd_err *e)
     if (!c->widths.n)           /* diffusers' default of the list                              */
         c->widths = (xd_ints){ 4, { 128, 256, 256, 512 } };
     xd_status s = check_numbers(c, e);
+    if (s == XD_OK)
+        s = xd_vae_colours(c->in_channels, c->out_channels, e);
     if (s == XD_OK)
         s = check_blocks(&c->down, "down_block_types", "CogVideoXDownBlock3D", c->widths.n, e);
     if (s == XD_OK)

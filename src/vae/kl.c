@@ -138,8 +138,6 @@ static xd_status check_width(const kl_cfg *c, int l, xd_err *e)
 static xd_status check_numbers(const kl_cfg *c, xd_err *e)
 {
     const struct { const char *key; int64_t v, max; } n[] = {
-        { "in_channels", c->in_channels, MAX_WIDTH },
-        { "out_channels", c->out_channels, MAX_WIDTH },
         { "latent_channels", c->latent_channels, MAX_WIDTH },
         { "norm_num_groups", c->groups, MAX_WIDTH },
         { "layers_per_block", c->layers, MAX_RES - 1 },
@@ -150,6 +148,8 @@ static xd_status check_numbers(const kl_cfg *c, xd_err *e)
         if (n[i].v < 1 || n[i].v > n[i].max)
             return xd_fail(e, XD_EUNSUPPORTED, "vae: %s is %lld, outside 1 to %lld", n[i].key,
                            (long long)n[i].v, (long long)n[i].max);
+    if (xd_vae_colours(c->in_channels, c->out_channels, e) != XD_OK)
+        return XD_EUNSUPPORTED;
     if (!isfinite(c->scaling) || c->scaling == 0 || !isfinite(c->shift))
         return xd_fail(e, XD_EFORMAT, "vae: scaling_factor %g and shift_factor %g cannot be used",
                        c->scaling, c->shift);

@@ -25,6 +25,9 @@ typedef struct xd_vae {
 
 extern const xd_vae *const xd_vaes[];           /* the registry, NULL at the end               */
 
+/* XD_EUNSUPPORTED unless both are 3: what is encoded and decoded is red, green and blue. */
+xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e);
+
 /* Frames that t latent frames (t >= 1) decode to. With frames of their own (cell[0] is 1) t; else an
  * odd number of latent frames begins with one that stands for one frame alone. */
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t);
