@@ -65,6 +65,10 @@ CONFIGS = [
     (EULER, {"final_sigmas_type": "sigma_min"}), (EULER, COSINE),
     (EULER, {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing",
              "prediction_type": "v_prediction", **SD}),
+    (EULER, {"interpolation_type": "log_linear", "timestep_type": "continuous", "prediction_type": "v_prediction"}),
+    (EULER, {"interpolation_type": "log_linear", "leap": True}),
+    (EULER, {"final_sigmas_type": "sigma_min", "leap": True}),
+    (DDIM, {"clip_sample": False, "set_alpha_to_one": False, "leap": True, **SD}),
     (FLOW, {}), (FLOW, {"shift": 3.0}), (FLOW, {"shift": 3.0, "own": True}),
     (FLOW, {"use_dynamic_shifting": True, "shift": 3.0, "tokens": 1500, "own": True}),
     (FLOW, {"use_dynamic_shifting": True, "tokens": 77, "time_shift_type": "linear"}),
@@ -121,7 +125,7 @@ def run_cog(scheduler, steps):
 
 def run(name, config, steps):
     scheduler = getattr(diffusers, name).from_config(
-        {k: v for k, v in config.items() if k not in ("own", "tokens", "strength")})
+        {k: v for k, v in config.items() if k not in ("own", "tokens", "strength", "leap")})
     if name in (COG, COGDPM):
         return run_cog(scheduler, steps)
     if name == FLOW:
@@ -137,7 +141,8 @@ def run(name, config, steps):
     x = torch.tensor(START, dtype=torch.float32).reshape(1, 2, 1, 4) * init
     top = float(x.abs().max())
     for t in scheduler.timesteps:
-        x = scheduler.step(model(scheduler.scale_model_input(x, t), t), t, x).prev_sample
+        out = scheduler.step(model(scheduler.scale_model_input(x, t), t), t, x)
+        x = out.pred_original_sample if config.get("leap") and steps == 1 else out.prev_sample
         top = max(top, float(x.abs().max()))
     return {"times": scheduler.timesteps.tolist(), "init": init, "top": top,
             "end": x.flatten().tolist()}

@@ -192,7 +192,7 @@ static xd_status take_sampler(xd_job *j, xd_err *e)
     xd_status s = xd_sched_read(j->sampler, &cfg, m->sched, "scheduler_config.json", e);
     if (s != XD_OK)
         return s;
-    xd_steps a = { steps ? steps : m->recipe->steps, j->tokens, m->recipe->own_sigmas, 0 };
+    xd_steps a = { steps ? steps : m->recipe->steps, j->tokens, m->recipe->own_sigmas, 0, m->recipe->leap };
     if (j->r->image && !m->recipe->from_image)          /* diffusers' default                  */
         a.strength = j->r->strength > 0 ? j->r->strength : 0.6;
     else if (j->r->strength > 0)

@@ -12,7 +12,7 @@ static const xd_recipe pixart_alpha = {
     .name = "pixart-alpha", .pipelines = { "PixArtAlphaPipeline" },
     .dit = "transformer", .vae = "vae",
     .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_NONE, 0, 0, 0, "t5xxl" } }, .ntext = 1,
-    .steps = 20, .guidance = 4.5, .max_text = 120, .largest_bin = 128,
+    .steps = 20, .guidance = 4.5, .max_text = 120, .leap = 1, .largest_bin = 128,
     .caption = xd_caption_plain,
 };
 

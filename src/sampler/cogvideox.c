@@ -40,10 +40,7 @@ static xd_status level_at(level *v, const xd_levels *l, const xd_sched_cfg *c, i
     if (!(v->acp >= 0 && v->acp < 1))
         return xd_fail(e, XD_EFORMAT, "the scheduler's betas give timestep %d an alphas_cumprod of %g; "
                        "it must be from 0 to below 1", t, v->acp);
-    if (v->acp == 0 && !strcmp(c->prediction_type, "epsilon"))
-        return xd_fail(e, XD_EFORMAT, "the scheduler's prediction_type cannot be epsilon at timestep %d, "
-                       "where rescale_betas_zero_snr leaves no signal", t);
-    return XD_OK;
+    return xd_signal_check(c, t, v->acp, e);
 }
 
 static xd_status cog_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)

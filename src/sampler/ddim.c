@@ -53,6 +53,9 @@ static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
         s->in_scale[i] = 1;
         d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* Python counts -1 from the end       */
         d->prev[i] = to >= 0 ? l.acp[to] : c->set_alpha_to_one ? 1 : l.acp[0];
+        if (a->leap && s->steps == 1)
+            d->prev[i] = 1;
+        st = xd_signal_check(c, t, d->acp[i], e);
     }
     xd_levels_close(&l);
     return st;

@@ -74,18 +74,23 @@ static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, xd_samplin
     return s->steps = n;
 }
 
-static void finish(xd_sampling *s, const xd_sched_cfg *c, int levels, double end, double *sigma)
+static void finish(xd_sampling *s, const xd_steps *a, int levels, double end, double *sigma)
 {
-    double max = 0;
+    const xd_sched_cfg *c = &s->cfg;
+    double              max = 0;
+    int continuous = !strcmp(c->timestep_type, "continuous") &&
+                     !strcmp(c->prediction_type, "v_prediction");
     sigma[levels] = strcmp(c->final_sigmas_type, "zero") ? end : 0;
+    if (continuous)
+        s->steps = levels;      /* times are made of levels, of which log_linear has one more  */
+    if (a->leap && s->steps == 1)
+        sigma[1] = 0;
     for (int i = 0; i <= levels; i++) {
         sigma[i] = (float)sigma[i];
         max = sigma[i] > max ? sigma[i] : max;
     }
     int plain = strcmp(c->timestep_spacing, "leading") != 0;
     s->init_scale = plain ? max : sqrt(max * max + 1);
-    int continuous = !strcmp(c->timestep_type, "continuous") &&
-                     !strcmp(c->prediction_type, "v_prediction");
     for (int i = 0; i < s->steps; i++) {
         s->in_scale[i] = 1 / sqrt(sigma[i] * sigma[i] + 1);
         s->time[i] = continuous ? 0.25 * log(sigma[i]) : (double)(float)s->time[i];
@@ -107,7 +112,7 @@ static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, const xd_step
     if (st == XD_OK && (!d || !d->sigma || !s->time || !s->in_scale))
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
     if (st == XD_OK)
-        finish(s, c, schedule(&l, c, steps, s, d->sigma), l.sigma[0], d->sigma);
+        finish(s, a, schedule(&l, c, steps, s, d->sigma), l.sigma[0], d->sigma);
     xd_levels_close(&l);
     return st;
 }

@@ -16,7 +16,7 @@ static int history(const xd_sched_cfg *c)
     return 0;
 }
 
-static xd_status check(const xd_sched_cfg *c, xd_err *e)
+static xd_status check(const xd_sched_cfg *c, int steps, xd_err *e)
 {
     const char *t = c->time_shift_type;
     xd_status   s = xd_refuse(strcmp(t, "exponential") && strcmp(t, "linear"), "time_shift_type", t, e);
@@ -37,6 +37,9 @@ static xd_status check(const xd_sched_cfg *c, xd_err *e)
     if (s == XD_OK && !(c->shift_terminal >= 0 && c->shift_terminal < 1))
         s = xd_fail(e, XD_EFORMAT, "the scheduler's shift_terminal is %g; it must be from 0 to 1",
                     c->shift_terminal);
+    if (s == XD_OK && c->shift_terminal > 0 && steps < 2)
+        s = xd_fail(e, XD_EINVAL, "one step has no last level that the scheduler's shift_terminal, %g, could "
+                    "move: num_inference_steps must be 2 or more", c->shift_terminal);
     return s;
 }
 
@@ -103,7 +106,7 @@ static xd_status flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
 {
     int       n = a->steps, skip = xd_steps_skipped(a);
     double   *sigma = s->priv = calloc((size_t)n + 1, sizeof *sigma);
-    xd_status st = check(c, e);
+    xd_status st = check(c, n, e);
     s->time = calloc((size_t)n, sizeof *s->time);
     s->in_scale = calloc((size_t)n, sizeof *s->in_scale);
     if (st == XD_OK && (!sigma || !s->time || !s->in_scale))

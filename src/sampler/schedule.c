@@ -52,6 +52,14 @@ xd_status xd_prediction_check(const xd_sched_cfg *c, xd_err *e)
                      "prediction_type", p, e);
 }
 
+xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e)
+{
+    if (acp != 0 || strcmp(c->prediction_type, "epsilon"))
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT, "the scheduler's prediction_type cannot be epsilon at timestep %d, "
+                   "where rescale_betas_zero_snr leaves no signal", t);
+}
+
 int xd_timesteps(const xd_sched_cfg *c, int n, double *t)
 {
     int N = c->num_train_timesteps, k = 0;

@@ -52,6 +52,9 @@ xd_status xd_spacing_check(const xd_sched_cfg *c, xd_err *e);
 /* XD_EUNSUPPORTED unless prediction_type is epsilon, sample or v_prediction. */
 xd_status xd_prediction_check(const xd_sched_cfg *c, xd_err *e);
 
+/* XD_EFORMAT when epsilon is predicted at timestep t, where `acp` says that there is no signal. */
+xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e);
+
 /* XD_EUNSUPPORTED naming the key when `on`. */
 xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e);
 

@@ -126,9 +126,10 @@ static double also(const xd_json *c, const char *key)
 
 static void open_case(xd_sampling *s, const xd_json *c)
 {
-    int own = 0;
+    int own = 0, leap = 0;
     xd_json_bool(xd_json_get(xd_json_get(c, "config"), "own"), &own);
-    xd_steps          a = { (int)number(c, "steps"), (int64_t)also(c, "tokens"), own, also(c, "strength") };
+    xd_json_bool(xd_json_get(xd_json_get(c, "config"), "leap"), &leap);
+    xd_steps          a = { (int)number(c, "steps"), (int64_t)also(c, "tokens"), own, also(c, "strength"), leap };
     xd_sched_cfg      cfg;
     xd_err            e = { 0 };
     const xd_sampler *d = xd_sampler_find(xd_json_text(xd_json_get(c, "class")));
@@ -206,7 +207,7 @@ static xd_status open_text(xd_sampling *s, const char *name, const char *config,
     assert_int_equal(xd_json_parse(&j, config, strlen(config), "scheduler_config.json", e), XD_OK);
     xd_status st = xd_sched_read(d, &cfg, j, "scheduler_config.json", e);
     if (st == XD_OK)
-        st = xd_sampling_open(s, d, &cfg, &(xd_steps){ steps, 0, 0, 0 }, e);
+        st = xd_sampling_open(s, d, &cfg, &(xd_steps){ .steps = steps }, e);
     xd_json_free(&j);
     return st;
 }
@@ -304,6 +305,9 @@ static void refused(void **state)
         { "ddim", "{\"steps_offset\":60}", "steps_offset", "60", 20 },
         { "ddim", "{\"steps_offset\":-5}", "steps_offset", "-5", 20 },
         { "ddim", "{\"trained_betas\":[0.1,0.2]}", "trained_betas", "", 20 },
+        { "ddim", "{\"rescale_betas_zero_snr\":true,\"timestep_spacing\":\"trailing\"}", "epsilon",
+          "rescale_betas_zero_snr", 20 },
+        { "flow-euler", "{\"shift_terminal\":0.1}", "shift_terminal", "num_inference_steps", 1 },
         { "euler", "{\"interpolation_type\":\"cubic\"}", "interpolation_type", "cubic", 20 },
         { "euler", "{\"final_sigmas_type\":\"x\"}", "final_sigmas_type", "x", 20 },
         { "euler", "{\"use_beta_sigmas\":true}", "use_beta_sigmas", "true", 20 },
