@@ -46,6 +46,10 @@ CONFIGS = [
     (DPM, {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction", **SD,
            "timestep_spacing": "trailing"}),
     (DPM, {"use_flow_sigmas": True, "flow_shift": 3.0, "prediction_type": "flow_prediction"}),
+    (DPM, {"use_flow_sigmas": True, "prediction_type": "flow_prediction", "use_dynamic_shifting": True, "most": 1.16,
+           "tokens": 1500}),
+    (DPM, {"use_flow_sigmas": True, "prediction_type": "flow_prediction", "use_dynamic_shifting": True, "most": 1.15,
+           "max_shift": 0.9, "base_shift": 0.3, "max_image_seq_len": 1024, "tokens": 77}),
     (DPM, {"algorithm_type": "deis", "solver_type": "bh2", "final_sigmas_type": "sigma_min"}),
     (DPM, {"num_train_timesteps": 500}),
     (DDIM, {}), (DDIM, {"clip_sample": False}), (DDIM, {"clip_sample_range": 2.5, **SD}),
@@ -92,11 +96,17 @@ def model(x, t):
     return 0.3 * x + 0.1 * math.sin(float(t) / 100)
 
 
+def shift_of(c, config):
+    """The pipelines' calculate_shift; "most" is their max_shift where the scheduler has none."""
+    base, least = c.get("base_image_seq_len", 256), c.get("base_shift", 0.5)
+    slope = (c.get("max_shift", config.get("most")) - least) / (c.get("max_image_seq_len", 4096) - base)
+    return config.get("tokens", 0) * slope + least - slope * base
+
+
 def set_flow(scheduler, config, steps):
     """What the pipelines of FLUX (own sigmas) and Stable Diffusion 3 do, and their image-to-image forms."""
     c = scheduler.config
-    slope = (c.max_shift - c.base_shift) / (c.max_image_seq_len - c.base_image_seq_len)
-    mu = config.get("tokens", 0) * slope + c.base_shift - slope * c.base_image_seq_len
+    mu = shift_of(c, config)
     sigmas = numpy.linspace(1.0, 1 / steps, steps) if config.get("own") else None
     scheduler.set_timesteps(None if sigmas is not None else steps, sigmas=sigmas,
                             mu=mu if c.use_dynamic_shifting else None)
@@ -125,7 +135,7 @@ def run_cog(scheduler, steps):
 
 def run(name, config, steps):
     scheduler = getattr(diffusers, name).from_config(
-        {k: v for k, v in config.items() if k not in ("own", "tokens", "strength", "leap")})
+        {k: v for k, v in config.items() if k not in ("own", "tokens", "strength", "leap", "most")})
     if name in (COG, COGDPM):
         return run_cog(scheduler, steps)
     if name == FLOW:
@@ -136,7 +146,8 @@ def run(name, config, steps):
             x = scheduler.step(model(x, t), t, x).prev_sample
             top = max(top, float(x.abs().max()))
         return {"times": times.tolist(), "init": 1.0, "top": top, "end": x.flatten().tolist()}
-    scheduler.set_timesteps(steps)
+    shift = dict(mu=shift_of(scheduler.config, config)) if "most" in config else {}
+    scheduler.set_timesteps(steps, **shift)
     init = float(scheduler.init_noise_sigma)
     x = torch.tensor(START, dtype=torch.float32).reshape(1, 2, 1, 4) * init
     top = float(x.abs().max())

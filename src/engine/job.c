@@ -170,6 +170,20 @@ static xd_status take_tokens(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
+/* A scheduler of the other kind of noise paints nothing. */
+static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
+{
+    const xd_recipe *p = j->g->model.recipe;
+    if (p->max_shift > 0 && !j->sampler->flow && !c->use_flow_sigmas)
+        return xd_fail(e, XD_EINVAL, "%s is a model of rectified flow, which the scheduler %s does not follow: "
+                       "take flow-euler, or dpm++ with use_flow_sigmas in scheduler_config.json", p->name,
+                       j->sampler->name);
+    if (p->max_shift == 0 && j->sampler->flow)
+        return xd_fail(e, XD_EINVAL, "the scheduler %s is for models of rectified flow, which %s is not",
+                       j->sampler->name, p->name);
+    return XD_OK;
+}
+
 static xd_status take_sampler(xd_job *j, xd_err *e)
 {
     const xd_model *m = &j->g->model;
@@ -190,9 +204,12 @@ static xd_status take_sampler(xd_job *j, xd_err *e)
                        "the scheduler %s is not known; this version has %s", name, known);
     }
     xd_status s = xd_sched_read(j->sampler, &cfg, m->sched, "scheduler_config.json", e);
+    if (s == XD_OK)
+        s = check_noise(j, &cfg, e);
     if (s != XD_OK)
         return s;
-    xd_steps a = { steps ? steps : m->recipe->steps, j->tokens, m->recipe->own_sigmas, 0, m->recipe->leap };
+    xd_steps a = { steps ? steps : m->recipe->steps, j->tokens, m->recipe->own_sigmas, 0,
+                   m->recipe->max_shift, m->recipe->leap };
     if (j->r->image && !m->recipe->from_image)          /* diffusers' default                  */
         a.strength = j->r->strength > 0 ? j->r->strength : 0.6;
     else if (j->r->strength > 0)

@@ -31,7 +31,7 @@ static const xd_recipe flux = {
     .dit = "transformer", .vae = "vae", .ntext = 2,
     .text = { { "text_encoder", "tokenizer", XD_ROWS_NONE, CLIP_IDS, 0, 1, 0, "clip_l" },
               { "text_encoder_2", "tokenizer_2", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl" } },
-    .steps = 28, .guidance = 3.5, .max_text = 512, .distilled = 1, .own_sigmas = 1,
+    .steps = 28, .guidance = 3.5, .max_text = 512, .distilled = 1, .own_sigmas = 1, .max_shift = 1.15,
 };
 
 /* diffusers: StableDiffusion3Pipeline.__call__, StableDiffusion3Img2ImgPipeline. */
@@ -41,7 +41,7 @@ static const xd_recipe sd3 = {
     .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, CLIP_IDS, 1, 1, 0, "clip_l" },
               { "text_encoder_2", "tokenizer_2", XD_ROWS_BESIDE, CLIP_IDS, 1, 1, 0, "clip_g" },
               { "text_encoder_3", "tokenizer_3", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 1, "t5xxl" } },
-    .steps = 28, .guidance = 7.0, .max_text = 256,
+    .steps = 28, .guidance = 7.0, .max_text = 256, .max_shift = 1.16,
 };
 
 /* diffusers: CogVideoXPipeline.__call__; export_to_video's examples write 8 frames a second, those of

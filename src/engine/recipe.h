@@ -34,6 +34,7 @@ typedef struct xd_recipe {
     int         distilled;      /* the guidance scale is read by the transformer; two passes only  */
                                 /* with true_cfg_scale and a negative prompt                     */
     int         own_sigmas;     /* sigmas are 1 .. 1/steps in equal steps, whatever the scheduler's */
+    double      max_shift;      /* of rectified flow: xd_steps.max_shift; 0: noise is added otherwise */
     int         leap;           /* xd_steps.leap                                               */
     /* Sizes are taken from the trained table whose transformer sample_size is at most this; 0: the
      * pipeline has no tables. */

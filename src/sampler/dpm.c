@@ -55,6 +55,10 @@ static xd_status check(xd_sched_cfg *c, xd_err *e)
         s = xd_refuse(c->thresholding, "thresholding", "true", e);
     if (s == XD_OK)
         s = xd_refuse(c->use_beta_sigmas, "use_beta_sigmas", "true", e);
+    if (s == XD_OK && c->use_dynamic_shifting && c->use_flow_sigmas)
+        s = xd_refuse(strcmp(c->time_shift_type, "exponential"), "time_shift_type", c->time_shift_type, e);
+    if (s == XD_OK)
+        s = xd_shift_check(c, e);
     if (s == XD_OK)
         s = xd_refuse(c->variance_type[0] && strcmp(c->variance_type, "None"), "variance_type",
                       c->variance_type, e);
@@ -120,6 +124,15 @@ static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *ti
     return n;
 }
 
+/* Dynamic shifting: larger pictures spend more steps at high noise. */
+static void shift(xd_sched_cfg *c, const xd_steps *a)
+{
+    if (isnan(c->max_shift))
+        c->max_shift = a->max_shift;
+    if (c->use_dynamic_shifting && a->max_shift > 0)
+        c->flow_shift = exp(xd_shift_of(c, a->tokens));
+}
+
 static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_steps *a, xd_err *e)
 {
     int steps = a->steps;
@@ -141,6 +154,7 @@ static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_step
     if (st == XD_OK && (!d || !d->sigma || !s->time || !s->in_scale))
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
     if (st == XD_OK) {
+        shift(&s->cfg, a);
         s->steps = schedule(&l, &s->cfg, steps, s->time, d->sigma);
         d->sigma[s->steps] = strcmp(s->cfg.final_sigmas_type, "zero") ? l.sigma[0] : 0;
         for (int i = 0; i <= s->steps; i++)
@@ -265,6 +279,12 @@ static const xd_field fields[] = {
     { "use_lu_lambdas", AT(use_lu_lambdas), 'b', 0, NULL },
     { "use_flow_sigmas", AT(use_flow_sigmas), 'b', 0, NULL },
     { "flow_shift", AT(flow_shift), 'd', 1, NULL },
+    { "use_dynamic_shifting", AT(use_dynamic_shifting), 'b', 0, NULL },
+    { "time_shift_type", AT(time_shift_type), 's', 0, "exponential" },
+    { "base_shift", AT(base_shift), 'd', 0.5, NULL },
+    { "max_shift", AT(max_shift), 'd', NAN, NULL },
+    { "base_image_seq_len", AT(base_image_seq_len), 'l', 256, NULL },
+    { "max_image_seq_len", AT(max_image_seq_len), 'l', 4096, NULL },
     { "final_sigmas_type", AT(final_sigmas_type), 's', 0, "zero" },
     { "lambda_min_clipped", AT(lambda_min_clipped), 'd', -INFINITY, NULL },
     { "variance_type", AT(variance_type), 's', 0, "" },

@@ -31,9 +31,8 @@ static xd_status check(const xd_sched_cfg *c, int steps, xd_err *e)
                     "use_exponential_sigmas can be true");
     if (s == XD_OK && !(c->shift > 0 && c->shift < 1e6))
         s = xd_fail(e, XD_EFORMAT, "the scheduler's shift is %g; it must be above 0", c->shift);
-    if (s == XD_OK && c->use_dynamic_shifting && c->max_image_seq_len == c->base_image_seq_len)
-        s = xd_fail(e, XD_EFORMAT, "the scheduler's base_image_seq_len and max_image_seq_len are both "
-                    "%lld", (long long)c->base_image_seq_len);
+    if (s == XD_OK)
+        s = xd_shift_check(c, e);
     if (s == XD_OK && !(c->shift_terminal >= 0 && c->shift_terminal < 1))
         s = xd_fail(e, XD_EFORMAT, "the scheduler's shift_terminal is %g; it must be from 0 to 1",
                     c->shift_terminal);
@@ -46,14 +45,6 @@ static xd_status check(const xd_sched_cfg *c, int steps, xd_err *e)
 static double shifted(double shift, double sigma)
 {
     return shift * sigma / (1 + (shift - 1) * sigma);
-}
-
-/* The shift of a picture of so many tokens, on the line through the config's two points. */
-static double shift_of(const xd_sched_cfg *c, int64_t tokens)
-{
-    double slope = (c->max_shift - c->base_shift) /
-                   (double)(c->max_image_seq_len - c->base_image_seq_len);
-    return (double)tokens * slope + c->base_shift - slope * (double)c->base_image_seq_len;
 }
 
 /* Levels that a pipeline hands in are f32 in diffusers, and so is what is done to them. */
@@ -86,7 +77,7 @@ static double shift_one(const xd_sched_cfg *c, const xd_steps *a, double k, doub
 static void levels(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
 {
     int    n = a->steps, linear = strcmp(c->time_shift_type, "linear") == 0;
-    double mu = shift_of(c, a->tokens), k = rounded(a, linear ? mu : exp(mu));
+    double mu = xd_shift_of(c, a->tokens), k = rounded(a, linear ? mu : exp(mu));
     plain(c, a, sigma);
     for (int i = 0; i < n; i++)
         sigma[i] = shift_one(c, a, k, sigma[i]);

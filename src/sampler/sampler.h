@@ -50,6 +50,8 @@ typedef struct xd_steps {       /* what a request asks of a schedule            
     int64_t tokens;             /* of the image: dynamic shifting depends on it                */
     int     own_sigmas;         /* flow: levels are 1 .. 1/steps before the shift              */
     double  strength;           /* image to image: the last share of the steps; 0 or 1: all     */
+    double  max_shift;          /* dpm++ with flow sigmas: of dynamic shifting, where the config has none; */
+                                /* 0: the pipeline shifts nothing by its size                  */
     int     leap;               /* DDIM, Euler: a step that is alone ends at the clean latents it predicts */
 } xd_steps;
 

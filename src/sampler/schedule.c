@@ -60,6 +60,21 @@ xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e)
                    "where rescale_betas_zero_snr leaves no signal", t);
 }
 
+xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e)
+{
+    if (!c->use_dynamic_shifting || c->max_image_seq_len != c->base_image_seq_len)
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT, "the scheduler's base_image_seq_len and max_image_seq_len are both %lld",
+                   (long long)c->base_image_seq_len);
+}
+
+double xd_shift_of(const xd_sched_cfg *c, int64_t tokens)
+{
+    double slope = (c->max_shift - c->base_shift) /
+                   (double)(c->max_image_seq_len - c->base_image_seq_len);
+    return (double)tokens * slope + c->base_shift - slope * (double)c->base_image_seq_len;
+}
+
 int xd_timesteps(const xd_sched_cfg *c, int n, double *t)
 {
     int N = c->num_train_timesteps, k = 0;

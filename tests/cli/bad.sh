@@ -14,6 +14,10 @@ g "a side that does not divide" 2 "100.*96.*112" --model "$MODEL" --prompt a --w
 g "a side of a million pixels" 1 "[0-9] (GB|GiB|TB|TiB|PB|PiB|EB|EiB|bytes)" \
     --model "$MODEL" --prompt a --width 1000000 --height 1000000 -o "$T/x.png"
 g "an unknown scheduler" 2 "scheduler" --model "$MODEL" --prompt a --scheduler dice -o "$T/x.png"
+g "a scheduler of rectified flow" 2 "flow-euler is for models of rectified flow, which pixart-alpha is not" \
+    --model "$MODEL" --prompt a --scheduler flow-euler -o "$T/x.png"
+refused "a scheduler without flow for FLUX" 2 "flux is a model of rectified flow, which the scheduler euler" \
+    plan --model "$ROOT/tests/golden/flux" --world 2 --scheduler euler
 g "an unknown device" "[12]" "abacus" --model "$MODEL" --prompt a --device abacus -o "$T/x.png"
 
 g "an output directory that is not there" 1 "$T/no/where" --model "$MODEL" --prompt a \

@@ -129,7 +129,8 @@ static void open_case(xd_sampling *s, const xd_json *c)
     int own = 0, leap = 0;
     xd_json_bool(xd_json_get(xd_json_get(c, "config"), "own"), &own);
     xd_json_bool(xd_json_get(xd_json_get(c, "config"), "leap"), &leap);
-    xd_steps          a = { (int)number(c, "steps"), (int64_t)also(c, "tokens"), own, also(c, "strength"), leap };
+    xd_steps          a = { (int)number(c, "steps"), (int64_t)also(c, "tokens"), own, also(c, "strength"),
+                            also(c, "most"), leap };
     xd_sched_cfg      cfg;
     xd_err            e = { 0 };
     const xd_sampler *d = xd_sampler_find(xd_json_text(xd_json_get(c, "class")));
