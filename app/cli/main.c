@@ -65,12 +65,14 @@ static int no_command(const char *word)
     const char *names[NCOMMANDS + 1] = { "help" };
     for (int i = 0; i < NCOMMANDS; i++)
         names[i + 1] = commands[i]->name;
+    const char *near = xd_opt_nearest(word, names, NCOMMANDS + 1);
     if (word[0] == '-')
         fprintf(stderr, "xdit: %.80s stands before the command: xdit generate %.80s ...\n", word,
                 word);
+    else if (near)
+        fprintf(stderr, "xdit: unknown command '%.80s'; the nearest one is '%s'\n", word, near);
     else
-        fprintf(stderr, "xdit: unknown command '%.80s'; the nearest one is '%s'\n", word,
-                xd_opt_nearest(word, names, NCOMMANDS + 1));
+        fprintf(stderr, "xdit: unknown command '%.80s'; xdit --help lists them\n", word);
     return XD_EXIT_USAGE;
 }
 

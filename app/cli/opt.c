@@ -1,6 +1,7 @@
 /* opt.c - the table-driven reader of command lines */
 #include "cli/opt.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -93,7 +94,7 @@ static int distance(const char *word, const char *name)
 const char *xd_opt_nearest(const char *word, const char *const *names, int n)
 {
     const char *best = NULL;
-    int         least = 2 * MAXNAME;
+    int         least = (int)strlen(word);      /* as many edits make any name of any word         */
     for (int i = 0; i < n; i++) {
         int k = distance(word, names[i]);
         if (k < least)
@@ -114,6 +115,12 @@ static xd_status unknown(const reader *r, const char *name)
             names[n++] = a->from;
     const char *best = xd_opt_nearest(name, names, n);
     int         shown = (int)strcspn(arg, "=");
+    char        letter[2] = { arg[1], 0 };
+    void            *field;
+    const xd_option *o = arg[1] != '-' && arg[1] && arg[2] ? find(r->s, letter, &field) : NULL;
+    if (!best && o)
+        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; a letter stands alone: -%s %s%.80s", shown, arg, letter,
+                       o->kind == XD_OPT_FLAG ? "-" : "", arg + 2);
     if (!best)
         return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s", shown, arg);
     return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; the nearest one is --%s", shown, arg,
@@ -132,9 +139,9 @@ static void describe_number(const xd_option *o, char *text, size_t size)
 {
     const char *what = is_whole(o) ? "a whole number" : "a number";
     double      big = is_whole(o) ? 2147483647.0 : 1e9;
-    if (o->min <= -big && o->max >= big)
-        snprintf(text, size, is_whole(o) ? "%s of at most 64 bits" : "%s", what);
-    else if (o->max >= big)
+    if (o->min <= -big && o->max >= big && !is_whole(o))
+        snprintf(text, size, "%s", what);
+    else if (o->max >= big && o->min > -big)
         snprintf(text, size, "%s of at least %g", what, o->min);
     else
         snprintf(text, size, "%s from %.10g to %.10g", what, o->min, o->max);
@@ -150,7 +157,8 @@ static xd_status take_number(const xd_option *o, void *field, const char *v, xd_
         x = (double)(whole = strtoll(v, &end, 10));
     else
         x = strtod(v, &end);
-    int ok = end != v && !*end && errno == 0 && isfinite(x) && x >= o->min && x <= o->max;
+    int plain = !isspace((unsigned char)*v) && !strpbrk(v, "xX");       /* no " 5", no 0x5            */
+    int ok = plain && end != v && !*end && errno == 0 && isfinite(x) && x >= o->min && x <= o->max;
     if (ok && o->kind == XD_OPT_INT && (whole > 2147483647 || whole < -2147483647))
         ok = 0;
     if (!ok) {
@@ -198,6 +206,8 @@ static xd_status take_text(const xd_option *o, void *field, const char *v, xd_er
         spell_out(o->choices, text, sizeof text);
         return xd_fail(e, XD_EINVAL, "--%s takes %s, not '%.80s'", o->name, text, v);
     }
+    if (!*v && o->arg && listed("FILE FILE[:SCALE] DIR", o->arg))
+        return xd_fail(e, XD_EINVAL, "--%s takes a name, and it is given an empty one", o->name);
     if (o->max < XD_OPT_MANY) {
         *(const char **)field = v;
         return XD_OK;

@@ -56,7 +56,7 @@ void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int 
 /* Does one of these groups name the option? */
 int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name);
 
-/* The name in `names` nearest to `word`; NULL only when there is none. */
+/* The name in `names` nearest to `word`; NULL when none has anything of it. */
 const char *xd_opt_nearest(const char *word, const char *const *names, int n);
 
 #endif

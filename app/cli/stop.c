@@ -26,6 +26,17 @@ static void on_end(int sig)
     _exit(128 + sig);
 }
 
+/* A page that was mapped is not there any more. Nothing of the engine can go on, or be asked. */
+static void on_lost_page(int sig)
+{
+    static const char what[] = "xdit: a file of the model was cut off while it was in use, or /dev/shm is full\n";
+    ssize_t           said = write(STDERR_FILENO, what, sizeof what - 1);
+    (void)sig;
+    (void)said;
+    xd_output_sweep();
+    _exit(1);
+}
+
 static void on_cancel(int sig)
 {
     (void)sig;
@@ -48,12 +59,15 @@ void xd_stop_arm_rank(void)
 void xd_stop_arm(void)
 {
     struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_RESTART }, old;
+    struct sigaction lost = { .sa_handler = on_lost_page };
+    sigemptyset(&lost.sa_mask);
     sigemptyset(&act.sa_mask);
     sigaddset(&act.sa_mask, SIGINT);
     sigaddset(&act.sa_mask, SIGTERM);
     sigaddset(&act.sa_mask, SIGHUP);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGBUS, &lost, NULL);
     if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &act, NULL);
 }

@@ -5,7 +5,8 @@
 #include "xdit/xdit.h"
 
 /* Takes SIGINT, SIGTERM and SIGHUP. While no engine is being watched a signal ends the process at
- * once; no half-written file is left either way. */
+ * once; no half-written file is left either way. SIGBUS, a mapped file that became shorter, ends it
+ * with a sentence. */
 void xd_stop_arm(void);
 /* The same for a rank that an MPI launcher started: SIGUSR1 cancels the request of all ranks as
  * if it were SIGINT; SIGTERM is how a launcher ends a run that failed, and ends the process at

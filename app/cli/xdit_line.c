@@ -293,6 +293,7 @@ static int of_other(xd_line *l, const char *word, const char *name)
 {
     const char         *names[XD_XDIT_FLAGS_MAX];
     const xd_xdit_flag *f = word[1] == '-' ? xd_xdit_flag_find(name) : NULL;
+    const char         *near = NULL;
     int                 n = 0, first = !l->bad[0];
     complain(l, "unrecognized arguments: %.200s", word);
     for (int i = 0; xd_xdit_flags[i].name; i++)
@@ -301,8 +302,8 @@ static int of_other(xd_line *l, const char *word, const char *name)
     if (first && f)
         snprintf(l->why, sizeof l->why, "the %s it, the %s not", f->in == 'e' ? "example scripts have" : "runner has",
                  f->in == 'e' ? "runner does" : "scripts do");
-    else if (first && name[0] && word[1] == '-')
-        snprintf(l->why, sizeof l->why, "the nearest one is --%s", xd_opt_nearest(name, names, n));
+    else if (first && name[0] && word[1] == '-' && (near = xd_opt_nearest(name, names, n)))
+        snprintf(l->why, sizeof l->why, "the nearest one is --%s", near);
     return f ? (int)(f - xd_xdit_flags) : -1;
 }
 

@@ -4,6 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
+void xd_one_line(char *text)
+{
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 0x7f)
+            *p = '?';
+}
+
 xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap)
 {
     if (!e || e->code != XD_OK)
@@ -11,6 +18,7 @@ xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap)
     e->code = code;
     e->rank = -1;
     vsnprintf(e->msg, sizeof e->msg, fmt, ap);
+    xd_one_line(e->msg);
     return code;
 }
 

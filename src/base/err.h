@@ -21,6 +21,10 @@
 xd_status xd_fail(xd_err *e, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
 xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap) XD_PRINTF(3, 0);
 
+/* Puts ? for control characters: what a file says of itself, such as a tensor's name, may begin new
+ * lines or colour a terminal. Failures and log lines have gone through it. */
+void xd_one_line(char *text);
+
 /* Short name of a status: "out of memory", "wrong format". Never NULL. */
 const char *xd_status_name(xd_status s);
 

@@ -38,13 +38,18 @@ char *xd_path_join(const char *dir, const char *name)
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e)
 {
     struct stat st;
-    FILE       *f = fopen(path, "rb");
+    int         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);     /* a pipe would wait for a writer */
+    FILE       *f = fd < 0 ? NULL : fdopen(fd, "rb");
     char       *p = NULL;
     *data = NULL;
     *len = 0;
-    if (!f)
-        return xd_fail(e, XD_EIO, "cannot open %s: %s", path, strerror(errno));
-    if (fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode)) {
+    if (!f) {
+        xd_fail(e, XD_EIO, "cannot open %s: %s", path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return XD_EIO;
+    }
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         xd_fail(e, XD_EIO, "%s is not a regular file", path);
         goto fail;
     }
@@ -155,11 +160,30 @@ static int open_named(xd_out *o)
     return -1;
 }
 
+/* A device, a pipe or a socket has no whole contents to appear at once, and a new file must not take
+ * its name: /dev/null would be gone for everybody. */
+static int is_stream(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+/* What a name leads to: behind a link the file it points to is replaced, and the link stays. */
+static char *real_name(const char *path)
+{
+    struct stat st;
+    char       *real = lstat(path, &st) == 0 && S_ISLNK(st.st_mode) ? realpath(path, NULL) : NULL;
+    return real ? real : strdup(path);
+}
+
 xd_status xd_out_open(xd_out *o, const char *path, xd_err *e)
 {
     int fd = -1;
-    *o = (xd_out){ .path = strdup(path) };
-    if (o->path && (fd = open_nameless(path)) < 0)
+    *o = (xd_out){ .stream = is_stream(path) };
+    o->path = o->stream ? strdup(path) : real_name(path);
+    if (o->path && o->stream)
+        fd = open(path, O_WRONLY | O_CLOEXEC);
+    else if (o->path && (fd = open_nameless(o->path)) < 0)
         fd = open_named(o);
     if (fd < 0 || !(o->f = fdopen(fd, "wb"))) {
         xd_fail(e, XD_EIO, "cannot write %s: %s", path, strerror(errno));
@@ -211,8 +235,8 @@ static int copy_it(xd_out *o, int from)
 xd_status xd_out_commit(xd_out *o, xd_err *e)
 {
     int named = o->tmp != NULL;
-    int bad = ferror(o->f) || fflush(o->f) != 0 || fsync(fileno(o->f)) != 0;
-    if (!bad && !named && name_it(o, fileno(o->f)) != 0)
+    int bad = ferror(o->f) || fflush(o->f) != 0 || (!o->stream && fsync(fileno(o->f)) != 0);
+    if (!bad && !named && !o->stream && name_it(o, fileno(o->f)) != 0)
         bad = copy_it(o, fileno(o->f)) != 0;
     int why = errno;
     if (fclose(o->f) != 0 && !bad)
@@ -243,6 +267,11 @@ xd_status xd_file_writable(const char *path, xd_err *e)
     xd_out o;
     if (xd_file_is_dir(path))
         return xd_fail(e, XD_EIO, "cannot write %s: it is a directory", path);
+    if (!*path)
+        return xd_fail(e, XD_EIO, "cannot write a file whose name is empty");
+    if (is_stream(path))        /* opening a pipe would wait for its reader                         */
+        return access(path, W_OK) == 0
+                   ? XD_OK : xd_fail(e, XD_EIO, "cannot write %s: %s", path, strerror(errno));
     if (xd_out_open(&o, path, e) != XD_OK)
         return XD_EIO;
     xd_out_abort(&o);

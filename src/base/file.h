@@ -16,10 +16,11 @@ xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, x
 
 /* A file that appears under its name only when it is whole and synced. Until then it has no name
  * where the file system can do that, so that even SIGKILL leaves nothing; elsewhere it is written
- * under a temporary name beside, then renamed. */
+ * under a temporary name beside, then renamed. A device or a pipe is written as it is. */
 typedef struct xd_out {
     FILE *f;
     char *path, *tmp;           /* tmp: NULL while there is no name                            */
+    int   stream;               /* a device or a pipe                                          */
 } xd_out;
 
 xd_status xd_out_open(xd_out *o, const char *path, xd_err *e);

@@ -32,6 +32,7 @@ void xd_log(int level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
+    xd_one_line(line);
     pthread_mutex_lock(&guard);
     if (sink)
         sink(sink_cookie, level, line);

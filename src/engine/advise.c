@@ -81,7 +81,7 @@ static void say_table(const adviser *v)
     if (stale)
         say(v, "~ uses keys and values of the step before: the picture is close to that of one rank, not the same");
     if (v->s.good < v->s.n && !v->a->all)
-        say(v, "%d plans cannot be (--all tells why)", v->s.n - v->s.good);
+        say(v, "%d plan%s cannot be (--all tells why)", v->s.n - v->s.good, v->s.n - v->s.good == 1 ? "" : "s");
     if (v->s.good)
         say(v, "best: %s", v->s.c[0].flags[0] ? v->s.c[0].flags : "one rank");
 }
@@ -248,6 +248,8 @@ static xd_status open_all(adviser *v, xd_err *e)
         xd_request_init(&v->r);
     v->r.prompts = v->r.nprompts ? v->r.prompts : prompt;
     v->r.nprompts = v->r.nprompts ? v->r.nprompts : 1;
+    if (v->r.true_cfg_scale > 1 && !v->r.negative_prompt)
+        v->r.negative_prompt = "";      /* what guides is not asked here, that it does is          */
     v->r.image = NULL;
     return s;
 }

@@ -408,6 +408,26 @@ static xd_status prepare(xd_job *j, xd_words *w, xd_need *need, xd_status s, xd_
     return s;
 }
 
+/* What is asked for and makes no difference. */
+static void say_unused(const xd_job *j)
+{
+    const xd_plan *p = &j->g->plan;
+    int            groups = p->deg.n[XD_DATA];
+    if (j->g->all->rank)
+        return;
+    if (groups > j->images)
+        xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to paint: there %s %d %s",
+               groups - j->images, groups, j->images == 1 ? "is" : "are", j->images,
+               j->images == 1 ? "picture" : "pictures");
+    if (p->displaced && p->deg.n[XD_RING] == 1)
+        xd_log(XD_LOG_WARN, "use_displaced_patches makes no difference without a ring (ring_degree)");
+    if (j->g->model.recipe->distilled && j->r->true_cfg_scale > 1 && !j->r->negative_prompt)
+        xd_log(XD_LOG_WARN, "true_cfg_scale makes no difference without a negative_prompt");
+    if (j->npass == 1 && j->r->negative_prompt && *j->r->negative_prompt)
+        xd_log(XD_LOG_WARN, "the negative prompt is not used: without guidance (%s above 1) nothing is compared "
+               "with it", j->g->model.recipe->distilled ? "true_cfg_scale" : "guidance_scale");
+}
+
 xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)
 {
     xd_err   mine = { .rank = -1 };
@@ -416,6 +436,7 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     xd_need  need;
     loop     l = { .j = &j };
     double   t0 = xd_now_s();
+    xd_status same = xd_ranks_asked(g, r, &mine);
     int64_t  sent = g->used->traffic->bytes;
     int      started = 0;       /* nothing can be refused any more                             */
     *out = NULL;
@@ -423,16 +444,19 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     g->cancel = 0;
     xd_status s = xd_job_open(&j, g, r, &mine);
     if (s == XD_OK)
+        s = same;
+    if (s == XD_OK)
         s = xd_result_open(&l.r, &j, &mine);
     if (s == XD_OK && g->idle) {
         xd_job_close(&j);
         *out = l.r;
         return XD_OK;
     }
-    if (!g->idle)
+    if (!g->idle && s != XD_ECOMM)
         s = prepare(&j, &w, &need, s, &mine);
     started = s == XD_OK;
     if (s == XD_OK) {
+        say_unused(&j);
         xd_stage(&j, "text");
         double t1 = xd_now_s();
         s = xd_words_encode(&w, &j, need.text_tmp, &mine);

@@ -458,9 +458,9 @@ static void send_text(seer *s, xd_err *e)
                 rows += ids_of(s, i, k);
         if (w->n)
             rows = w->rows[is_negative(s, i) ? w->n - 1 : i];
-        xd_ranks_share(g, &any, rows * d->text_dim, e);
+        xd_ranks_share(g, &any, rows * d->text_dim * (int64_t)sizeof any, e);
         if (d->pooled_dim)
-            xd_ranks_share(g, &any, d->pooled_dim, e);
+            xd_ranks_share(g, &any, d->pooled_dim * (int64_t)sizeof any, e);
     }
 }
 

@@ -96,6 +96,16 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     return XD_OK;
 }
 
+/* Two kinds of models are guided by two names; what is meant for the other must not pass unheard. */
+static xd_status check_guidance(const xd_job *j, xd_err *e)
+{
+    const xd_recipe *p = j->g->model.recipe;
+    if (!p->distilled && j->r->true_cfg_scale > 1)
+        return xd_fail(e, XD_EINVAL, "true_cfg_scale is for models whose guidance_scale is distilled (FLUX); %s is "
+                       "guided by guidance_scale", p->name);
+    return XD_OK;
+}
+
 /* Frames of a video: so many of the latent that whole patches of them come about (diffusers paints
  * some more in front and drops them). */
 static xd_status take_frames(xd_job *j, xd_err *e)
@@ -232,6 +242,8 @@ xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e)
     xd_status s = check_options(r, e);
     if (s == XD_OK)
         s = check_video(j, e);
+    if (s == XD_OK)
+        s = check_guidance(j, e);
     if (s == XD_OK)
         s = take_size(j, e);
     if (s == XD_OK)

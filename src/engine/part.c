@@ -494,6 +494,8 @@ static xd_status fill(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err 
     }
     xd_store_trim(p->store);
     snprintf(p->odd, sizeof p->odd, "%s", d.odd);
+    if (d.nodd > 1)
+        xd_log(XD_LOG_WARN, "%s: %d more weights hold NaN or infinite numbers", p->name, d.nodd - 1);
     if (mine.code)
         xd_fail(e, mine.code, "%s: %s", p->name, mine.msg);
     return p->kin.c ? xd_kin_agree(p, mine.code, e) : mine.code;

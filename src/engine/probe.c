@@ -1,5 +1,4 @@
 /* probe.c - xdit probe: measures this machine and its ranks, and writes the file that the planner reads */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/par.h"
 #include "engine/probe.h"
@@ -84,32 +84,14 @@ static void make_dirs(char *path)
     }
 }
 
-/* Whole or not at all. */
 static xd_status put_file(const char *path, const char *text, xd_err *e)
 {
-    char name[4200];
-    snprintf(name, sizeof name, "%.4096s.%ld", path, (long)getpid());
-    FILE *f = fopen(name, "w");
-    int   ok = f && fputs(text, f) >= 0;
-    if (f)
-        ok = fclose(f) == 0 && ok;
-    if (ok && rename(name, path) == 0)
-        return XD_OK;
-    xd_fail(e, XD_EIO, "%s: %s", path, strerror(errno));
-    if (f)
-        unlink(name);
-    return XD_EIO;
-}
-
-/* Nothing is measured for a file that cannot be. */
-static xd_status check_output(const char *path, xd_err *e)
-{
-    char        dir[4096];
-    const char *end = path ? strrchr(path, '/') : NULL;
-    if (!end || end == path || (size_t)(end - path) >= sizeof dir)
-        return XD_OK;
-    snprintf(dir, sizeof dir, "%.*s", (int)(end - path), path);
-    return access(dir, W_OK) == 0 ? XD_OK : xd_fail(e, XD_EIO, "%s: %s", path, strerror(errno));
+    xd_out    o;
+    xd_status s = xd_out_open(&o, path, e);
+    if (s != XD_OK)
+        return s;
+    fputs(text, o.f);
+    return xd_out_commit(&o, e);
 }
 
 /* Says the machine, and writes it where it is asked for or where plans look for it. */
@@ -150,7 +132,9 @@ xd_status xd_probe(const xd_probe_args *a, xd_err *e)
     char       host[40] = "";
     memset(&m, 0, sizeof m);
     xd_log_sink(a->log, a->cookie, a->log_level);
-    xd_status s = check_output(a->output, e);
+    xd_status s = XD_OK;
+    if (a->output && strcmp(a->output, "-") != 0)       /* nothing is measured for what cannot be written */
+        s = xd_file_writable(a->output, e);
     if (s == XD_OK)
         s = xd_comm_world(&p.all, xd_comm_launched() ? "mpi" : "self", e);
     if (s == XD_OK)

@@ -341,12 +341,12 @@ int64_t xd_ranks_sent(const xd_engine *g, int64_t since)
     return bytes;
 }
 
-xd_status xd_ranks_share(const xd_engine *g, float *v, int64_t n, xd_err *e)
+xd_status xd_ranks_share(const xd_engine *g, void *p, int64_t bytes, xd_err *e)
 {
     xd_comm *c = g->used;
     if (c->size == 1)
         return XD_OK;
-    return wait_one(c, c->ops->bcast(c, xd_view(v, XD_F32, 1, &n), 0), e);
+    return wait_one(c, c->ops->bcast(c, xd_view(p, XD_U8, 1, &bytes), 0), e);
 }
 
 /* ---- stages ------------------------------------------------------------------------------- */

@@ -25,6 +25,9 @@ void      xd_ranks_watch(const xd_engine *g, xd_exec *x);
 /* What a failure means that the ranks could not agree on: they are out of step, XD_ECOMM. */
 xd_status xd_ranks_judge(const xd_engine *g, xd_status s, xd_err *e);
 
+/* Fails on every rank whose request is not rank 0's. Collective over the ranks in use. */
+xd_status xd_ranks_asked(const xd_engine *g, const xd_request *r, xd_err *e);
+
 /* Cuts the transformer's blocks into the plan's stages by counted cost (or as the plan lists them):
  * stage i runs [cut[i], cut[i + 1]). Nothing may be loaded. */
 xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e);
@@ -34,7 +37,7 @@ xd_status xd_ranks_stages(xd_job *j, xd_err *e);
 /* Bytes that all ranks in use have sent since each had sent `since`. Collective; -1: unknown. */
 int64_t xd_ranks_sent(const xd_engine *g, int64_t since);
 
-/* Broadcasts n floats from rank 0 of those in use. */
-xd_status xd_ranks_share(const xd_engine *g, float *v, int64_t n, xd_err *e);
+/* Broadcasts bytes from rank 0 of those in use. */
+xd_status xd_ranks_share(const xd_engine *g, void *p, int64_t bytes, xd_err *e);
 
 #endif

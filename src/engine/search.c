@@ -39,6 +39,8 @@ static xd_status take_word(xd_parallel *a, const char *text, const char **p, xd_
         char *end;
         if (strlen(words[i].name) != n || memcmp(words[i].name, *p, n) != 0)
             continue;
+        if (!isdigit((unsigned char)(*p)[n]) && !words[i].flagged)
+            return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s without a number", text, words[i].name);
         long v = isdigit((unsigned char)(*p)[n]) ? strtol(*p + n, &end, 10) : words[i].flagged;
         end = isdigit((unsigned char)(*p)[n]) ? end : (char *)(uintptr_t)(*p + n);
         int *to = number(a, i), flag = words[i].flagged;
@@ -199,6 +201,9 @@ xd_status xd_search_plans(xd_search *s, xd_engine *g, const xd_request *r, const
         s->good++;
     if (s->good)
         return XD_OK;
+    if (s->n == 1)
+        return xd_fail(e, s->c[0].why.code, "the one plan of %d rank%s does not work: %s", ranks,
+                       ranks == 1 ? "" : "s", s->c[0].why.msg);
     return xd_fail(e, s->c[0].why.code, "none of %d plans of %d ranks works; %s: %s", s->n, ranks,
                    s->c[0].name, s->c[0].why.msg);
 }

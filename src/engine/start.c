@@ -62,7 +62,7 @@ xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e)
         s = xd_fail(e, XD_ENOMEM, "no memory for a picture to start from");
     s = xd_ranks_agree(g, s, e);
     if (s == XD_OK && all)
-        s = xd_ranks_share(g, j->picture, pixels(j), e);
+        s = xd_ranks_share(g, j->picture, pixels(j) * (int64_t)sizeof *j->picture, e);
     if (s == XD_OK && (all || g->used->rank == 0)) {
         xd_arena_rewind(a, 0);
         xd_exec_init(&x, g->dev, a, g->type);
@@ -75,7 +75,7 @@ xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e)
     }
     s = xd_ranks_agree(g, s, e);
     if (s == XD_OK && !all)
-        s = xd_ranks_share(g, j->moments, n, e);
+        s = xd_ranks_share(g, j->moments, n * (int64_t)sizeof *j->moments, e);
     free(j->picture);
     j->picture = NULL;
     return s;

@@ -319,9 +319,9 @@ static void show_one(const xd_words *w, const xd_job *j, int i)
 static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
 {
     xd_cond  *c = &w->cond[i];
-    xd_status s = xd_ranks_share(j->g, c->tok.p, xd_count(c->tok), e);
+    xd_status s = xd_ranks_share(j->g, c->tok.p, (int64_t)xd_bytes(c->tok), e);
     if (s == XD_OK && c->pooled.p)
-        s = xd_ranks_share(j->g, c->pooled.p, xd_count(c->pooled), e);
+        s = xd_ranks_share(j->g, c->pooled.p, (int64_t)xd_bytes(c->pooled), e);
     return s;
 }
 

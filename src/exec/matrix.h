@@ -32,7 +32,7 @@ void  xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to);
 /* What stored numbers of a tensor are multiplied by. */
 float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored);
 void  xd_load_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n, float scale);
-/* Says that a tensor holds NaN or infinite numbers. */
+/* Notes that a tensor holds NaN or infinite numbers, and says so of the first. */
 void  xd_load_odd(xd_decl *d, const char *name);
 void  xd_load_warn(xd_decl *d, const char *name, xd_tensor t);  /* looks whether it does       */
 /* Memory of a weight; *mine is 0 when another process fills it. */

@@ -206,9 +206,10 @@ static void take_numbers(xd_decl *d, xd_tensor to, xd_tensor t, const char *name
 
 void xd_load_odd(xd_decl *d, const char *name)
 {
+    if (d->nodd++)
+        return;
     xd_log(XD_LOG_WARN, "weight %s holds NaN or infinite numbers", name);
-    if (!d->nodd++)
-        snprintf(d->odd, sizeof d->odd, "%s", name);
+    snprintf(d->odd, sizeof d->odd, "%s", name);
 }
 
 void xd_load_warn(xd_decl *d, const char *name, xd_tensor t)

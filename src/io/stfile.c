@@ -99,7 +99,7 @@ static xd_status header_size(xd_st_file *f, size_t *len, xd_err *e)
 static xd_status open_fd(xd_st_file *f, xd_err *e)
 {
     struct stat st;
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* a pipe would wait for a writer */
     if (f->fd < 0)
         return xd_fail(e, XD_EIO, "cannot open %s: %s", f->path, strerror(errno));
     if (fstat(f->fd, &st) != 0)

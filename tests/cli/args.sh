@@ -55,6 +55,16 @@ refused "no steps" 2 "--num_inference_steps takes.*from 1" generate --num_infere
 refused "a size of 0" 2 "--height takes.*from 1.*'0'" generate --height 0
 refused "a seed of 20 digits" 2 "--seed takes" generate --seed 99999999999999999999
 refused "guidance that is no number" 2 "--guidance_scale takes" generate --guidance_scale nan
+refused "a number behind a space" 2 "--seed takes.*' 5'" generate --seed " 5"
+refused "a hexadecimal number" 2 "--guidance_scale takes.*'0x10'" generate --guidance_scale 0x10
+refused "a file without a name" 2 "--vae takes a name" generate --vae ""
+refused "a letter with its value behind it" 2 "-s3; a letter stands alone: -s 3$" generate -s3
+refused "two letters in one" 2 "-qv; a letter stands alone: -q -v$" generate -qv
+refused "a letter that is none" 2 "unknown flag -S$" generate -S 3
+refused "a command like none" 2 "'xyz'; xdit --help lists them" xyz
+refused "a degree without a number" 2 "has u without a number" generate --model "$MODEL" --prompt a --plan u
+refused "guidance of another kind of model" 2 "true_cfg_scale is for.*FLUX" generate --model "$MODEL" --prompt a \
+    --true_cfg_scale 3 -o "$T/x.png"
 refused "an unknown rng" 2 "philox or torch" generate --rng dice
 refused "an unknown dtype" 2 "f32 or bf16" generate --dtype f64
 refused "an unknown dtype of weights" 2 "takes f32, bf16, int8, fp8 or auto, not" generate --weights_dtype int4
@@ -74,6 +84,11 @@ check "flags with = and -" [ "$rc" = 0 ]
 paint -p "a red circle" --cfg_scale 3 -s 5 -o "$T/c.png" --enable-tiling=false --ulysses_degree 1 \
     --ring-degree=1 --warmup_steps 0
 check "short flags and one rank" [ "$rc" = 0 ]
+check "nothing is warned of" [ -z "$err" ]
+paint -p a --guidance_scale 1 --negative_prompt b -o "$T/d.png"
+check "a negative prompt that is not used" said "warning: the negative prompt is not used.*guidance_scale above 1"
+paint -p a --use_displaced_patches -o "$T/d.png"
+check "displaced patches without a ring" said "warning: use_displaced_patches makes no difference"
 check "= and - change nothing" cmp "$T/a.png" "$T/b.png"
 check "short forms change nothing" cmp "$T/a.png" "$T/c.png"
 done_testing

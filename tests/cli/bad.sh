@@ -60,6 +60,25 @@ try generate --model "$T/nan" --prompt a --num_inference_steps 1 --quiet -o "$T/
 check "the test found the first tensor" [ -n "$name" ]
 check "NaN weights are warned of by name" said "warning.*$name"
 check "NaN weights are no error" [ "$rc" = 0 ]
+{ head -c $((8 + header)) "$file"; head -c $(($(wc -c <"$file") - 8 - header)) /dev/zero | tr '\0' '\377'; } >"$T/half"
+cat "$T/half" >"$file"
+try generate --model "$T/nan" --prompt a --num_inference_steps 1 --quiet -o "$T/nan.png"
+check "many of them fill no screen" said "more weights hold NaN"
+check "but a few lines" [ "$(printf '%s\n' "$err" | wc -l)" -le 4 ]
+
+# What a file says of itself is no command to the terminal, and a pipe in its place no reason to wait.
+cp -r "$MODEL" "$T/odd" && chmod -R u+w "$T/odd"
+printf '{ "_class_name": "a\\u001b[31m\\nb" }' >"$T/odd/model_index.json"
+g "a name with control characters" 1 "names the pipeline a.\[31m.b," --model "$T/odd" --prompt a -o "$T/x.png"
+cp "$MODEL/model_index.json" "$T/odd/"
+for pipe in "$T/odd/transformer/$(basename "$file")" "$T/odd/vae/config.json"; do
+    rm "$pipe" && mkfifo "$pipe"
+    timeout 20 "$XDIT" generate -m "$T/odd" -p a -q -o "$T/x.png" 2>"$T/stderr" </dev/null
+    rc=$? err=$(cat "$T/stderr")
+    check "a pipe as $(basename "$pipe")" [ "$rc" = 1 ]
+    check "is no regular file" said "$(basename "$pipe") is not a regular file"
+    rm "$pipe" && cp "$MODEL${pipe#"$T/odd"}" "$pipe"
+done
 
 paint --prompt "" -o "$T/none.png"
 check "an empty prompt is allowed" [ "$rc" = 0 -a -s "$T/none.png" ]

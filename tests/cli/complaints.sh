@@ -35,6 +35,18 @@ if [ -n "$MPIRUN" ]; then
         --ulysses_degree 2 --use_cfg_parallel -o "$T/no.png" >"$T/stdout" 2>"$T/stderr"
     rc=$?
     check "world size: the same under mpirun, once" [ "$rc" = 2 -a "$(grep -c "^xdit: $asked" "$T/stderr")" = 1 ]
+    # Files of prompts that are not the same on two hosts; other steps would be waited for without end.
+    printf 'red\nblue\n' >"$T/two.txt"
+    printf 'red\nblue\ngreen\n' >"$T/three.txt"
+    for pair in "num_inference_steps 2:3" "prompts $T/two.txt:$T/three.txt" "seed 1:2" "negative_prompt a:b"; do
+        flag=${pair%% *} values=${pair#* }
+        one="$XDIT generate --model $MODEL --prompt a --quiet --ulysses_degree 2 -o $T/no.png --$flag"
+        timeout 60 "$MPIRUN" --oversubscribe --bind-to none -n 1 $one "${values%:*}" : -n 1 $one "${values#*:}" \
+            >"$T/stdout" 2>"$T/stderr"
+        rc=$?
+        check "another --$flag on one rank is refused" \
+            [ "$rc" = 2 -a "$(grep -c "^xdit: rank 1: --[a-z_]* differs from that of rank 0" "$T/stderr")" = 1 ]
+    done
 else
     echo "# skipped: mpirun of Open MPI is not here"
 fi

@@ -19,7 +19,17 @@ echo old >"$T/d/a.png"
 paint --prompt "a red circle" --seed 11 -o "$T/d/a.png"
 check "an old file is replaced by a whole one" whole_png "$T/d/a.png"
 check "and nothing else is left" [ "$(listing "$T/d")" = a.png ]
-rm "$T/d/a.png"
+mkfifo "$T/pipe"
+cat "$T/pipe" >"$T/piped" &
+paint --prompt "a red circle" --seed 11 -o "$T/d/b.png" --trace "$T/pipe"
+wait $!
+check "a pipe is written, not replaced" [ "$rc" = 0 -a -p "$T/pipe" -a -s "$T/piped" ]
+ln -s a.png "$T/d/b.png.png"
+paint --prompt "a red circle" --seed 12 -o "$T/d/b.png.png"
+check "a link stays a link" [ "$rc" = 0 -a -L "$T/d/b.png.png" ]
+check "what it points to is the picture" grep -qa 'Seed: 12' "$T/d/a.png"
+refused "a trace without a name" 2 "--trace takes a name" generate --model "$MODEL" --prompt a --trace ""
+rm "$T/d/"*
 
 paint --prompt a --num_images_per_prompt 2 -o "$T/d/b.png"
 check "several images are numbered" [ "$(listing "$T/d")" = "b_0001.png b_0002.png" ]

@@ -62,6 +62,10 @@ sed 's/1e9, "overlap"/1e5, "overlap"/; s/1e8, "overlap"/1e5, "overlap"/' "$T/two
 try plan --model "$MODEL" --cluster "$T/slow.json" --world 2 --exact
 check "slow links: what sends least is best" [ "$(printf '%s\n' "$out" | grep -Ec '^best: --use_cfg_parallel')" = 1 ]
 
+try plan --model "$ROOT/tests/golden/flux" --cluster 8xH100 --world 2 --exact --json
+check "FLUX makes one pass a step" table "good and all('cfg2' not in p['plan'] for p in good)"
+try plan --model "$ROOT/tests/golden/flux" --cluster 8xH100 --world 2 --exact --json --true_cfg_scale 3
+check "and two when it is guided" table "any('cfg2' in p['plan'] for p in good)"
 refused "no model" 2 "plan needs a model" plan --world 2
 refused "no such cluster" 2 "no cluster is called 9xB; known are 8xH100" plan --model "$MODEL" --cluster 9xB
 refused "more ranks than the cluster has" 2 "9 ranks are asked for and 8xH100 has 8" \

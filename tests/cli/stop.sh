@@ -55,6 +55,15 @@ check "twice: 130" [ "$rc" = 130 ]
 check "an older file of that name is kept" [ "$(cat "$T/d/x_0001.png")" = old ]
 rm -rf "$T/d"
 
+start
+await_step
+kill -s BUS "$pid"
+finish
+check "a page that is gone: 1" [ "$rc" = 1 ]
+check "and one sentence" said "^xdit: a file of the model was cut off"
+check "and no half file" no_half
+rm -rf "$T/d"
+
 # At any moment: while the model loads, paints and writes.
 for ms in 005 020 040 080 120 160 200 300 400 600; do
     mkdir "$T/d"

@@ -166,6 +166,47 @@ static void output_appears_whole(void **state)
     assert_int_equal(scratch_clean(), 1);
 }
 
+/* Devices are pipes' kin; a test that replaces one would be known to everybody on the machine. */
+static void a_pipe_is_written_and_stays(void **state)
+{
+    (void)state;
+    xd_out o;
+    xd_err e = { 0 };
+    struct stat st;
+    char buf[8] = "";
+    assert_int_equal(mkfifo(in_scratch("pipe"), 0600), 0);
+    int fd = open(in_scratch("pipe"), O_RDWR | O_NONBLOCK);
+    assert_true(fd >= 0);
+    assert_int_equal(xd_file_writable(in_scratch("pipe"), &e), XD_OK);
+    assert_int_equal(xd_out_open(&o, in_scratch("pipe"), &e), XD_OK);
+    fputs("words", o.f);
+    assert_int_equal(xd_out_commit(&o, &e), XD_OK);
+    assert_int_equal(read(fd, buf, sizeof buf), 5);
+    assert_string_equal(buf, "words");
+    close(fd);
+    assert_int_equal(lstat(in_scratch("pipe"), &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
+    assert_int_equal(scratch_clean(), 1);
+}
+
+static void a_link_stays_and_leads_to_the_file(void **state)
+{
+    (void)state;
+    xd_out o;
+    xd_err e = { 0 };
+    struct stat st;
+    scratch_put("real", "old", 3);
+    assert_int_equal(symlink("real", in_scratch("link")), 0);
+    assert_int_equal(xd_out_open(&o, in_scratch("link"), &e), XD_OK);
+    fputs("newer", o.f);
+    assert_int_equal(xd_out_commit(&o, &e), XD_OK);
+    assert_int_equal(lstat(in_scratch("link"), &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(stat(in_scratch("real"), &st), 0);
+    assert_int_equal(st.st_size, 5);
+    assert_int_equal(scratch_clean(), 2);
+}
+
 static void unwritable_is_found(void **state)
 {
     (void)state;
@@ -176,6 +217,9 @@ static void unwritable_is_found(void **state)
     xd_err_clear(&e);
     assert_int_equal(xd_file_writable(scratch, &e), XD_EIO);
     assert_non_null(strstr(e.msg, "directory"));
+    xd_err_clear(&e);
+    assert_int_equal(xd_file_writable("", &e), XD_EIO);
+    assert_non_null(strstr(e.msg, "empty"));
     assert_int_equal(scratch_clean(), 0);
 }
 
@@ -540,6 +584,8 @@ int main(void)
         cmocka_unit_test(reads_whole_files),
         cmocka_unit_test(files_and_directories),
         cmocka_unit_test(output_appears_whole),
+        cmocka_unit_test(a_pipe_is_written_and_stays),
+        cmocka_unit_test(a_link_stays_and_leads_to_the_file),
         cmocka_unit_test(unwritable_is_found),
         cmocka_unit_test(failed_writes_leave_nothing),
         cmocka_unit_test(killed_writer_leaves_nothing),

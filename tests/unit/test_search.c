@@ -39,7 +39,7 @@ static void good_names(void **state)
 static void bad_names(void **state)
 {
     static const struct { const char *text, *why; } bad[] = {
-        { "", "cannot be read at \"\"" }, { "x2", "cannot be read at \"x2\"" }, { "u", "u 0" },
+        { "", "cannot be read at \"\"" }, { "x2", "cannot be read at \"x2\"" }, { "u", "has u without a number" },
         { "u0", "u 0, which cannot be" }, { "2u", "cannot be read at \"2u\"" }, { "cfg3", "cfg 3" },
         { "u2u3", "has u 3 and --ulysses_degree says 2" }, { "u99999999999", "which cannot be" },
         { "ulysses2", "of u, r, pp, tp" }, { "u2!", "cannot be read at \"!\"" }, { "vae2", "vae 2" },
