@@ -36,7 +36,7 @@
 
 #define SHM "/dev/shm"
 
-enum { PATIENCE_S = 30, AGONY_S = 5, MAXRANKS = 4096 };
+enum { PATIENCE_S = 30, AGONY_S = 5, AGAIN_S = 1, MAXRANKS = 4096 };
 
 typedef struct watch {
     pid_t  child;
@@ -45,6 +45,7 @@ typedef struct watch {
     int    first;               /* the first signal that came                                  */
     int    stage;               /* 0 running, 1 cancelled, 2 told to end, 3 killed              */
     double since;               /* when the stage began                                        */
+    double asked;               /* when the ranks were last told to cancel                     */
     char   room[64];            /* the launcher's files; empty: where it wants                 */
     int    lock;                /* on the room, the launcher has it too                        */
     xd_noise noise;
@@ -340,12 +341,12 @@ static void escalate(watch *w)
     if (w->stage < 3)
         kill(w->child, signals[w->stage]);
     w->stage += w->stage < 3;
-    w->since = xd_now_s();
+    w->since = w->asked = xd_now_s();
 }
 
 static void look_at_signals(watch *w)
 {
-    double waited = xd_now_s() - w->since;
+    double now = xd_now_s(), waited = now - w->since;
     if (came) {
         if (!w->first)
             w->first = came;
@@ -353,6 +354,9 @@ static void look_at_signals(watch *w)
         escalate(w);
     } else if (w->stage && waited > (w->stage == 1 ? PATIENCE_S : AGONY_S)) {
         escalate(w);
+    } else if (w->stage == 1 && XDIT_MPI == 1 && now - w->asked > AGAIN_S) {
+        kill(w->child, SIGUSR1);        /* a launcher that is still starting ranks drops it        */
+        w->asked = now;
     }
 }
 

@@ -37,10 +37,12 @@ static void on_lost_page(int sig)
     _exit(1);
 }
 
+/* The launcher is told again until all ranks have ended: once cancelled, a rank finishes in its own time. */
 static void on_cancel(int sig)
 {
     (void)sig;
-    on_signal(SIGINT);
+    if (!came)
+        on_signal(SIGINT);
 }
 
 void xd_stop_arm_rank(void)

@@ -168,6 +168,20 @@ stopped() {
     check "$sig, $*: nothing of the launcher's" [ -z "$(grep -Ev '^(xdit: |text|load|denoise|decode)' "$T/stderr")" ]
     rm -rf "$T/d"
 }
+# A signal while ranks start, which a launcher may drop: it is told again.
+for ms in 06 10 14 18 25; do
+    mkdir "$T/d"
+    timeout 60 "$XDIT" generate -m "$MODEL" -p a --steps 1000 --num_images_per_prompt 50 --nproc 2 -q -o "$T/d/x.png" \
+        >"$T/stdout" 2>"$T/stderr" </dev/null &
+    pid=$!
+    sleep "0.$ms"
+    at=$(date +%s)
+    kill -s INT "$(pgrep -P "$pid" | head -n 1)"
+    wait "$pid"
+    rc=$? err=$(cat "$T/stderr")
+    check "after 0.$ms s: 130, in less than 15 seconds" [ "$rc" = 130 -a "$(($(date +%s) - at))" -lt 15 ]
+    rm -rf "$T/d"
+done
 stopped INT 130 --ulysses_degree 2
 stopped TERM 143 --pipefusion_parallel_degree 2
 stopped rank 1 --ulysses_degree 2
