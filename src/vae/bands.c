@@ -15,7 +15,7 @@ static int64_t least(int64_t a, int64_t b)
 /* Rows [y, y + n) of a map [1,H,W,C]. */
 static xd_tensor rows_of(xd_tensor t, int64_t y, int64_t n)
 {
-    if (t.p)
+    if (t.p && n)               /* no rows may be said to begin anywhere                          */
         t.p = (char *)t.p + y * t.s[1] * (int64_t)xd_dtype_size(t.type);
     t.d[1] = n;
     return t;
