@@ -27,6 +27,8 @@ plan --world 8 --json --plan u2 --ring_degree 2
 check "degrees are kept" table "good and all('u2' in p['plan'] and 'r2' in p['plan'] for p in good)"
 plan --world 4 --guidance_scale 1 --all --json
 check "--all: what cannot be, with a reason" table "good and any('one pass a step' in p.get('refused', '') for p in plans)"
+plan --world 1 -W 512 -H 512
+check "a picture that is decoded in several bands" [ "$rc" = 0 -a -z "$err" ]
 plan --world 4 --num_inference_steps 7 -W 64 -H 64
 check "the table" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -Ec '^ +[0-9]+  (u|r|pp|tp|cfg)')" -ge 10 ]
 check "it says the cluster, the steps and the best" [ "$(printf '%s\n' "$out" | grep -Ec '8xH100, bf16, 7 steps|^best: --')" = 2 ]
