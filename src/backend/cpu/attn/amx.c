@@ -266,6 +266,7 @@ typedef struct strips {
     int         scaled;         /* scores are before they get a bias                          */
     int         touched;        /* scores are scaled, or have masks of their own              */
     float       c;              /* what turns scores into powers of two                       */
+    int64_t     foresee, seen;  /* rows to foresee in a turn, and those that are              */
 } strips;
 
 /* Parts in turn: a strip meets keys and values that fit into the second cache, part by part, while its
@@ -358,7 +359,7 @@ static void prepare(const strips *a, const part *x, int64_t j, const softening *
 }
 
 /* In every turn: scores of 32 keys, and probabilities of those before; then the part's values. */
-ALWAYS_INLINE void attend_part(const strips *a, const part *x, int64_t deep, how h)
+ALWAYS_INLINE void attend_part(strips *a, const part *x, int64_t deep, how h)
 {
     const xd_attn_plan *p = &a->w->p;
     const unit         *q = a->k->q + x->i * deep * DEEP;
@@ -371,6 +372,8 @@ ALWAYS_INLINE void attend_part(const strips *a, const part *x, int64_t deep, how
         fence();
         score(q, keys_of(a, j), s, deep, &soft, &k, h);
         fence();
+        foresee(a->w, a->k, a->seen, a->seen + a->foresee);
+        a->seen += a->foresee;
         soft = (softening){ .s = s, .p = a->d->p[t][0], .low = a->k->sum + x->i * LANES,
                             .sum = a->k->most + x->i * LANES };
         if (h.biased)
@@ -386,7 +389,7 @@ ALWAYS_INLINE void attend_part(const strips *a, const part *x, int64_t deep, how
     fence();
 }
 
-ALWAYS_INLINE void attend_deep(const strips *a, const part *x, how h)
+ALWAYS_INLINE void attend_deep(strips *a, const part *x, how h)
 {
     const int64_t deep = a->w->p.ldq / DEEP;
     switch (deep) {
@@ -398,7 +401,7 @@ ALWAYS_INLINE void attend_deep(const strips *a, const part *x, how h)
     }
 }
 
-static void attend_parts(const strips *a)
+static void attend_parts(strips *a)
 {
     for (part x = part_from(a, a->row, a->first); x.turns > 0; x = part_after(a, &x))
         if (a->w->a->bias.p)
@@ -485,6 +488,7 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
         k->l[i] = 0;
     if (!k->begun)
         return;
+    a.foresee = k->n / ((k->n + STRIP - 1) / STRIP * (a.end - a.first)) + 1;
     xd_tiles_begin();
     attend_parts(&a);
     for (a.rows = 0; a.rows < k->n;) {

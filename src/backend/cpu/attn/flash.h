@@ -181,18 +181,18 @@ static char *row_of_block(const block *k, const xd_tensor *t, int64_t i, size_t 
     return (char *)t->p + (k->b * t->s[0] + (k->i0 + i) * t->s[1] + k->h * t->s[2]) * (int64_t)size;
 }
 
-/* The queries of the next block, which is most often this head's, and where this one's output goes. */
-static void foresee(const job *w, const block *k)
+/* Of rows [from, to) of this block: where its output goes, and the queries of the next block, which is
+ * most often this head's. */
+static void foresee(const job *w, const block *k, int64_t from, int64_t to)
 {
     const xd_tensor *q = &w->a->q, *o = &w->a->out;
     size_t           qs = xd_dtype_size(q->type), os = xd_dtype_size(o->type);
-    int64_t          next = k->i0 + w->p.rows, rows = smaller(w->p.rows, w->p.n - next);
-    for (int64_t i = 0; i < rows; i++)
-        fetch(row_of_block(k, q, w->p.rows + i, qs), (size_t)w->p.D * qs);
-    for (int64_t i = 0; i < k->n; i++) {
+    for (int64_t i = from; i < smaller(to, k->n); i++) {
         const char *row = row_of_block(k, o, i, os);
         for (size_t c = 0; c < (size_t)w->p.D * os; c += LINE)
             __builtin_prefetch(row + c, 1, 2);
+        if (k->i0 + w->p.rows + i < w->p.n)
+            fetch(row_of_block(k, q, w->p.rows + i, qs), (size_t)w->p.D * qs);
     }
 }
 
@@ -261,7 +261,7 @@ static void finish(const job *w, const block *k)
     }
 }
 
-/* Adds key blocks first .. end up into o, l and top of block k; `packed` is all of its pair. */
+/* Foresees all rows and adds key blocks first .. end up into o, l and top of block k; `packed` is all of its pair. */
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed);
 
 static void attend(const job *w, int64_t item, int thread)
@@ -281,7 +281,6 @@ static void attend(const job *w, int64_t item, int thread)
     k.n = smaller(p->n - k.i0, p->rows);
     k.keys = xd_attn_len(w->a, k.b, p->m);
     load_queries(w, &k);
-    foresee(w, &k);
     xd_attn_range(w->a, k.i0, k.keys, &lo, &none);
     xd_attn_range(w->a, k.i0 + k.n - 1, k.keys, &none, &hi);
     attend_keys(w, &k, lo / p->keys, (hi + p->keys - 1) / p->keys, packed_pair(w, pair));

@@ -210,6 +210,7 @@ static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed)
 {
     clear(w, k);
+    foresee(w, k, 0, k->n);
     for (int64_t kb = first; kb < end; kb++)
         one_key_block(w, k, kb, packed + kb * w->p.knext);
 }
