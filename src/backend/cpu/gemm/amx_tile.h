@@ -50,7 +50,7 @@ typedef struct late {
 typedef struct block {
     const char  *a, *b;
     const float *from;          /* sums so far, or NULL                                       */
-    float       *to;
+    float       *to;            /* those of the block before, which are in tiles, or NULL          */
     int64_t      ks, n;         /* steps, rows                                                */
     const char  *packed;        /* expanded to `b` first, or NULL; `left` bytes of a row meet it */
     int64_t      left;
@@ -132,19 +132,41 @@ static inline late late_of(const xd_tiled *t, const late_strip *s, const float *
 
 /* ---- tiles --------------------------------------------------------------------------------- */
 
-FINISH_INLINE void load_sums(const float *c)
+/* Tile i of sums goes where it is awaited and starts anew from `from`, or from zero. */
+#define TURN(i, from, to)                                                                          \
+    do {                                                                                           \
+        if (to)                                                                                    \
+            _tile_stored(i, (to) + (i) * 256, 64);                                                 \
+        if (from)                                                                                  \
+            _tile_loadd(i, (from) + (i) * 256, 64);                                                \
+        else                                                                                       \
+            _tile_zero(i);                                                                         \
+    } while (0)
+
+/* Sums of the block before leave their tiles between the products of this one's first step: storing them
+ * at its end, all at once, would let the products wait. Of sums that stay (from = to) nothing moves. */
+FINISH_INLINE void first_step(const char *a, const char *b, const float *from, float *to, int more)
 {
-    if (!c) {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-        return;
-    }
-    _tile_loadd(0, c, 64);
-    _tile_loadd(1, c + 256, 64);
-    _tile_loadd(2, c + 512, 64);
-    _tile_loadd(3, c + 768, 64);
+    const int stay = from && from == to;
+    _tile_stream_loadd(4, a, 64);
+    _tile_loadd(6, b, 64);
+    if (!stay)
+        TURN(0, from, to);
+    TILE_DOT(0, 4, 6);
+    _tile_loadd(7, b + 1024, 64);
+    if (!stay)
+        TURN(1, from, to);
+    TILE_DOT(1, 4, 7);
+    if (more)
+        _tile_stream_loadd(5, a + 1024, 64);
+    if (!stay)
+        TURN(2, from, to);
+    if (more)
+        TILE_DOT(2, 5, 6);
+    if (!stay)
+        TURN(3, from, to);
+    if (more)
+        TILE_DOT(3, 5, 7);
 }
 
 /* Rows are not to push the chunk of weights out of the first cache. */
@@ -162,14 +184,12 @@ FINISH_INLINE void step_of_tiles(const char *a, const char *b, int more)
     TILE_DOT(3, 5, 7);
 }
 
-FINISH_INLINE void store_sums(float *c, int more)
+FINISH_INLINE void store_sums(float *to)
 {
-    _tile_stored(0, c, 64);
-    _tile_stored(1, c + 256, 64);
-    if (!more)
-        return;
-    _tile_stored(2, c + 512, 64);
-    _tile_stored(3, c + 768, 64);
+    _tile_stored(0, to, 64);
+    _tile_stored(1, to + 256, 64);
+    _tile_stored(2, to + 512, 64);
+    _tile_stored(3, to + 768, 64);
 }
 
 FINISH_INLINE void block_as(const xd_tiled *t, const block *b, late *l, xd_act act)
@@ -178,7 +198,6 @@ FINISH_INLINE void block_as(const xd_tiled *t, const block *b, late *l, xd_act a
     const int     more = b->n > 16;
     const char   *x = b->a, *y = b->b, *soon = (const char *)b->soon;
     int64_t       line = b->line, row = b->output ? 0 : b->n;
-    load_sums(b->from);
 #ifndef TILED_IN_PLACE
     if (b->packed)
         expand_step((char *)b->b, b->packed, 0, (b->left + 7) / 8);
@@ -188,7 +207,10 @@ FINISH_INLINE void block_as(const xd_tiled *t, const block *b, late *l, xd_act a
         if (b->packed && k + 1 < ks)
             expand_step((char *)y + XD_PAIR_BYTES, b->packed, k + 1, (b->left + 7) / 8);
 #endif
-        step_of_tiles(x, y, more);
+        if (k == 0)
+            first_step(x, y, b->from, b->to, more);
+        else
+            step_of_tiles(x, y, more);
         for (int64_t i = 0; i < lines; i++, line++)
             _mm_prefetch(weights_line(b->next, line), _MM_HINT_T1);
         if (soon && k < 16)
@@ -199,7 +221,6 @@ FINISH_INLINE void block_as(const xd_tiled *t, const block *b, late *l, xd_act a
         for (int64_t i = 0; i < per && l->done < l->n; i++)
             late_row(&t->of, l, act);
     }
-    store_sums(b->to, more);
 }
 
 #define ALL_ACTS(X) X(XD_NONE) X(XD_GELU_TANH) X(XD_GELU_ERF) X(XD_SILU) X(XD_RELU) X(XD_GELU_QUICK)
@@ -235,8 +256,8 @@ typedef struct piece {
     int64_t         r0, rows, s0, strips;
     char           *held, *expanded;
     float          *waiting;
-    float           sums[2][XD_SUMS] __attribute__((aligned(64)));     /* in turn              */
-    int             turn;
+    float           sums[XD_SUMS] __attribute__((aligned(64)));
+    float          *to;         /* where those in tiles go                                    */
     late            late;
     late_strip      strip[2];   /* in turn                                                    */
 } piece;
@@ -301,9 +322,9 @@ static void run_chunk(piece *p, chunk c, chunk next)
     float *waiting = p->waiting + (t->held < t->steps ? (c.strip - p->s0) * blocks * XD_SUMS : 0);
     for (int64_t i = 0; i < blocks; i++) {
         const int64_t r = p->r0 + i * XD_SIDE;
-        float        *sums = waiting + i * XD_SUMS, *own = p->sums[p->turn ^= 1];
+        float        *sums = waiting + i * XD_SUMS;
         late          output;
-        block         b = { .b = w, .from = c.k ? sums : NULL, .to = last ? own : sums, .ks = c.ks,
+        block         b = { .b = w, .from = c.k ? sums : NULL, .to = p->to, .ks = c.ks,
                             .left = t->row_bytes - c.k * XD_STEP_BYTES, .n = least(t->of.M - r, XD_SIDE), .soon = i + 1 < blocks ? sums + XD_SUMS : waiting };
         b.a = t->ready ? t->of.in + (r * t->steps + c.k * XD_SIDE) * XD_STEP_BYTES
                        : p->held + (i * held + c.k - c.k0) * XD_PAIR_BYTES;
@@ -318,10 +339,11 @@ static void run_chunk(piece *p, chunk c, chunk next)
             b.lines = (all * (i + 1) / blocks - b.line + c.ks - 1) / c.ks;
         }
         if (last) {
-            output = late_of(t, strip, own, r, b.n);
+            output = late_of(t, strip, p->sums, r, b.n);
             b.output = &output;
         }
         p->fn.block(t, &b, &p->late);
+        p->to = last ? p->sums : sums;
         if (last) {
             p->fn.finish(t, &p->late);
             p->late = output;
@@ -347,7 +369,7 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     p.held = t->of.tmp + (size_t)thread * t->tmp_bytes;
     p.waiting = (float *)(void *)(p.held + t->near_bytes);
     p.expanded = p.held + t->near_bytes + t->sum_bytes;
-    p.turn = 0;
+    p.to = NULL;
     p.late.n = p.late.done = 0;
     xd_tiles_begin();
     for (int64_t i = begin; i < end; i++) {
@@ -359,6 +381,8 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
             next = chunk_after(&p, c);
             run_chunk(&p, c, next);
         }
+        store_sums(p.to);
+        p.to = NULL;
         p.fn.finish(t, &p.late);
     }
     _mm_sfence();
