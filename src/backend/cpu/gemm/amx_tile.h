@@ -31,7 +31,8 @@ enum { STREAMED = 4 << 20 };    /* bytes of an output                           
 
 /* 32 columns of the output from c on; its first and last byte in a row are `out_bytes` apart. */
 typedef struct late_strip {
-    int64_t     c, vectors, out_bytes, res_bytes;
+    int64_t     c, vectors;
+    int64_t     out_more, res_more;     /* how far behind a row's first byte is another pair of lines, or 0 */
     int         streams;        /* no cache is to hold it                                     */
     finish_cols cols[2];
 } late_strip;
@@ -56,24 +57,15 @@ typedef struct block {
     int64_t      left;
     const char  *next;          /* weights of which `lines` are asked for with each step, from `line` on */
     int64_t      line, lines;
-    const float *soon;          /* sums that the next block goes on from                      */
     const late  *output;        /* which follows, or NULL                                     */
 } block;
 
-/* ---- beside the tiles ---------------------------------------------------------------------- */
-
-FINISH_INLINE void ask_row(const late *l, int64_t i)
+static int64_t least(int64_t a, int64_t b)
 {
-    const char *out = l->out + i * l->out_step, *res = l->res + i * l->res_step;
-    if (!l->strip->streams) {
-        _mm_prefetch(out, _MM_HINT_T0);
-        _mm_prefetch(out + l->strip->out_bytes, _MM_HINT_T0);
-    }
-    if (!l->res || l->res == l->out)
-        return;
-    _mm_prefetch(res, _MM_HINT_T0);
-    _mm_prefetch(res + l->strip->res_bytes, _MM_HINT_T0);
+    return a < b ? a : b;
 }
+
+/* ---- beside the tiles ---------------------------------------------------------------------- */
 
 /* 32 columns: whole lines of brains are stored at once, past the caches where the output is large. */
 FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x, __m512 y)
@@ -92,28 +84,79 @@ FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int str
     }
 }
 
-FINISH_INLINE void late_row(const xd_product *p, late *l, xd_act act)
+/* The next `rows` rows, or those that are left. Tiles are loaded by the ports that all else is loaded by, so
+ * what rows have in common stays in registers. */
+FINISH_INLINE void late_rows_as(const xd_product *p, late *l, int64_t rows, xd_dtype to, xd_dtype from, xd_act act)
 {
-    const int64_t      i = l->done++;
-    char              *out = l->out + i * l->out_step;
-    const char        *res = l->res ? l->res + i * l->res_step : NULL;
-    const float       *sums = l->sums + i / 16 * 512 + i % 16 * 16, *row = l->row ? l->row + i : NULL;
-    const finish_cols *k = l->strip->cols;
-    const __m512       x = finished(p, sums, row, &k[0], res, act);
-    if (l->strip->vectors < 2) {
-        put_at(out, p->a->out.type, k[0].m, x);
-        return;
+    const late_strip *s = l->strip;
+    const finish_way  w = way_of(p, from, act);
+    const finish_cols k[2] = { s->cols[0], s->cols[1] };
+    const int64_t     end = l->n - l->done < rows ? l->n : l->done + rows, step = l->out_step, res_step = l->res_step;
+    const int         wide = s->vectors > 1, past = s->streams;
+    const float      *sums = l->sums, *row = l->row;
+    char             *out = l->out + l->done * step;
+    const char       *res = l->res ? l->res + l->done * res_step : NULL;
+    for (int64_t i = l->done; i < end; i++, out += step) {
+        const float *at = sums + i * 16 + (i & 16) * 16, *scale = row ? row + i : NULL;
+        const __m512 x = finished(&w, at, scale, &k[0], res);
+        if (wide)
+            put_row(out, to, k, past, x, finished(&w, at + 256, scale, &k[1], res ? res + 16 * size_of(from) : NULL));
+        else
+            put_at(out, to, k[0].m, x);
+        res = res ? res + res_step : NULL;
     }
-    res = res ? res + 16 * size_of(p->a->residual.type) : NULL;
-    put_row(out, p->a->out.type, k, l->strip->streams, x, finished(p, sums + 256, row, &k[1], res, act));
+    l->done = end;
+}
+
+typedef void late_fn(const xd_product *p, late *l, int64_t rows);
+
+#define ALL_ACTS(X) X(XD_NONE) X(XD_GELU_TANH) X(XD_GELU_ERF) X(XD_SILU) X(XD_RELU) X(XD_GELU_QUICK)
+#define LATE_WITH(act)                                                                             \
+    static void late_##act(const xd_product *p, late *l, int64_t rows)                             \
+    {                                                                                              \
+        late_rows_as(p, l, rows, p->a->out.type, p->a->residual.type, act);                        \
+    }
+ALL_ACTS(LATE_WITH)
+
+/* Without a function: few instructions a row, so that the processor sees further ahead. */
+#define LATE_TYPES(name, to, from)                                                                 \
+    static void name(const xd_product *p, late *l, int64_t rows)                                   \
+    {                                                                                              \
+        late_rows_as(p, l, rows, to, from, XD_NONE);                                               \
+    }
+LATE_TYPES(late_brains, XD_BF16, XD_BF16)
+LATE_TYPES(late_floats, XD_F32, XD_F32)
+
+static late_fn *late_rows_of(const xd_gemm *a)
+{
+    const xd_dtype to = a->out.type, from = a->residual.p ? a->residual.type : to;
+    if (a->act == XD_NONE && to == from)
+        return to == XD_BF16 ? late_brains : late_floats;
+    switch (a->act) {
+#define LATE_CASE(act)                                                                             \
+    case act: return late_##act;
+    ALL_ACTS(LATE_CASE)
+    default: return late_XD_NONE;
+    }
+}
+
+/* The processor brings lines in pairs: how far the last byte of `width` columns from c on is from the first, if it
+ * may be in another pair, or 0. */
+static int64_t pair_after(const xd_tensor *t, int64_t c, int64_t width)
+{
+    const int64_t size = size_of(t->type);
+    if (!t->p)
+        return 0;
+    const int64_t at = (int64_t)((uintptr_t)place_of(t, 0, c) % 128);
+    return t->s[0] * size % 128 != 0 || at + width * size > 128 ? width * size - 1 : 0;
 }
 
 static late_strip strip_of(const xd_tiled *t, int64_t c)
 {
     const int64_t width = t->of.N - c < XD_SIDE ? t->of.N - c : XD_SIDE;
     late_strip    s = { .c = c, .vectors = (width + 15) / 16, .streams = t->streams && width == XD_SIDE,
-                        .out_bytes = width * size_of(t->of.a->out.type) - 1,
-                        .res_bytes = width * size_of(t->of.a->residual.type) - 1 };
+                        .out_more = pair_after(&t->of.a->out, c, width),
+                        .res_more = pair_after(&t->of.a->residual, c, width) };
     s.cols[0] = columns_at(&t->of, c);
     if (s.vectors > 1)
         s.cols[1] = columns_at(&t->of, c + 16);
@@ -192,12 +235,33 @@ FINISH_INLINE void store_sums(float *to)
     _tile_stored(3, to + 768, 64);
 }
 
-FINISH_INLINE void block_as(const xd_tiled *t, const block *b, late *l, xd_act act)
+/* Lines of rows that will be read or written: those of each row at p, `more` bytes behind it too unless that is 0. */
+typedef struct asked { const char *p; int64_t step, more; } asked;
+
+FINISH_INLINE void ask_rows(asked *a, int64_t n)
 {
-    const int64_t ks = b->ks, lines = b->lines, per = ks < 16 ? (XD_SIDE + ks - 1) / ks : 2;
+    for (const char *end = a->p + n * a->step; a->p != end; a->p += a->step) {
+        _mm_prefetch(a->p, _MM_HINT_T0);
+        if (a->more)
+            _mm_prefetch(a->p + a->more, _MM_HINT_T0);
+    }
+}
+
+static void run_block(const xd_tiled *t, const block *b, late *l, late_fn *rows)
+{
+    const int64_t ks = b->ks, lines = b->lines, per = ks > 16 ? 2 : ks > 2 ? (XD_SIDE + ks - 2) / (ks - 1) : XD_SIDE;
     const int     more = b->n > 16;
-    const char   *x = b->a, *y = b->b, *soon = (const char *)b->soon;
-    int64_t       line = b->line, row = b->output ? 0 : b->n;
+    const char   *x = b->a, *y = b->b, *next = b->next;
+    asked         out = { 0 }, res = { 0 };
+    int64_t       out_rows = 0, res_rows = 0, line = b->line;
+    if (b->output && !b->output->strip->streams) {
+        out = (asked){ b->output->out, b->output->out_step, b->output->strip->out_more };
+        out_rows = b->n;
+    }
+    if (b->output && b->output->res && b->output->res != b->output->out) {
+        res = (asked){ b->output->res, b->output->res_step, b->output->strip->res_more };
+        res_rows = b->n;
+    }
 #ifndef TILED_IN_PLACE
     if (b->packed)
         expand_step((char *)b->b, b->packed, 0, (b->left + 7) / 8);
@@ -211,40 +275,16 @@ FINISH_INLINE void block_as(const xd_tiled *t, const block *b, late *l, xd_act a
             first_step(x, y, b->from, b->to, more);
         else
             step_of_tiles(x, y, more);
-        for (int64_t i = 0; i < lines; i++, line++)
-            _mm_prefetch(weights_line(b->next, line), _MM_HINT_T1);
-        if (soon && k < 16)
-            for (int64_t i = 0; i < 4; i++)
-                _mm_prefetch(soon + k * 256 + i * 64, _MM_HINT_T0);
-        for (int64_t end = row + per; row < end && row < b->n; row++)
-            ask_row(b->output, row);
-        for (int64_t i = 0; i < per && l->done < l->n; i++)
-            late_row(&t->of, l, act);
-    }
-}
-
-#define ALL_ACTS(X) X(XD_NONE) X(XD_GELU_TANH) X(XD_GELU_ERF) X(XD_SILU) X(XD_RELU) X(XD_GELU_QUICK)
-#define BLOCK_WITH(act)                                                                            \
-    static void block_##act(const xd_tiled *t, const block *b, late *l) { block_as(t, b, l, act); } \
-    static void finish_##act(const xd_tiled *t, late *l)                                           \
-    {                                                                                              \
-        while (l->done < l->n)                                                                     \
-            late_row(&t->of, l, act);                                                              \
-    }
-ALL_ACTS(BLOCK_WITH)
-
-typedef struct block_fns {
-    void (*block)(const xd_tiled *t, const block *b, late *l);
-    void (*finish)(const xd_tiled *t, late *l);
-} block_fns;
-
-static block_fns fns_of(xd_act act)
-{
-    switch (act) {
-#define FNS_CASE(act)                                                                              \
-    case act: return (block_fns){ block_##act, finish_##act };
-    ALL_ACTS(FNS_CASE)
-    default: return (block_fns){ block_XD_NONE, finish_XD_NONE };
+        for (int64_t end = line + lines; line < end; line++)
+            _mm_prefetch(weights_line(next, line), _MM_HINT_T1);
+        if (out_rows > 0)
+            ask_rows(&out, least(per, out_rows));
+        out_rows -= per;
+        if (res_rows > 0)
+            ask_rows(&res, least(per, res_rows));
+        res_rows -= per;
+        if (k > 0 && l->done < l->n)
+            rows(&t->of, l, per);
     }
 }
 
@@ -252,7 +292,7 @@ static block_fns fns_of(xd_act act)
 
 typedef struct piece {
     const xd_tiled *t;
-    block_fns       fn;
+    late_fn        *late_rows;
     int64_t         r0, rows, s0, strips;
     char           *held, *expanded;
     float          *waiting;
@@ -261,11 +301,6 @@ typedef struct piece {
     late            late;
     late_strip      strip[2];   /* in turn                                                    */
 } piece;
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Where a chunk of weights is, of which all rows of a block are given: steps [k, k + ks) of a strip, in
  * rows of which those from k0 on are held. */
@@ -310,6 +345,12 @@ static void hold_rows(const piece *p, int64_t k0)
             }
 }
 
+static void rest_of_rows(piece *p)
+{
+    if (p->late.done < p->late.n)
+        p->late_rows(&p->t->of, &p->late, XD_SIDE);
+}
+
 static void run_chunk(piece *p, chunk c, chunk next)
 {
     const xd_tiled *t = p->t;
@@ -325,7 +366,7 @@ static void run_chunk(piece *p, chunk c, chunk next)
         float        *sums = waiting + i * XD_SUMS;
         late          output;
         block         b = { .b = w, .from = c.k ? sums : NULL, .to = p->to, .ks = c.ks,
-                            .left = t->row_bytes - c.k * XD_STEP_BYTES, .n = least(t->of.M - r, XD_SIDE), .soon = i + 1 < blocks ? sums + XD_SUMS : waiting };
+                            .left = t->row_bytes - c.k * XD_STEP_BYTES, .n = least(t->of.M - r, XD_SIDE) };
         b.a = t->ready ? t->of.in + (r * t->steps + c.k * XD_SIDE) * XD_STEP_BYTES
                        : p->held + (i * held + c.k - c.k0) * XD_PAIR_BYTES;
 #ifndef TILED_IN_PLACE
@@ -342,10 +383,10 @@ static void run_chunk(piece *p, chunk c, chunk next)
             output = late_of(t, strip, p->sums, r, b.n);
             b.output = &output;
         }
-        p->fn.block(t, &b, &p->late);
+        run_block(t, &b, &p->late, p->late_rows);
         p->to = last ? p->sums : sums;
         if (last) {
-            p->fn.finish(t, &p->late);
+            rest_of_rows(p);
             p->late = output;
         }
     }
@@ -365,7 +406,7 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     const xd_tiled *t = ctx;
     piece           p;
     p.t = t;
-    p.fn = fns_of(t->of.a->act);
+    p.late_rows = late_rows_of(t->of.a);
     p.held = t->of.tmp + (size_t)thread * t->tmp_bytes;
     p.waiting = (float *)(void *)(p.held + t->near_bytes);
     p.expanded = p.held + t->near_bytes + t->sum_bytes;
@@ -383,7 +424,7 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
         }
         store_sums(p.to);
         p.to = NULL;
-        p.fn.finish(t, &p.late);
+        rest_of_rows(&p);
     }
     _mm_sfence();
     xd_tiles_end();

@@ -136,27 +136,37 @@ FINISH_INLINE finish_cols columns_at(const xd_product *p, int64_t c)
                           v_integers(p->fix ? p->fix + c : NULL) };
 }
 
+/* What follows all sums of a product alike, read once: stores to the output could have changed it. */
+typedef struct finish_way {
+    int      by, bias, gate;    /* is there a scale of columns (and rows), a bias, a gate     */
+    xd_dtype from;              /* of the residual                                            */
+    xd_act   act;
+} finish_way;
+
+FINISH_INLINE finish_way way_of(const xd_product *p, xd_dtype from, xd_act act)
+{
+    return (finish_way){ p->col != NULL, p->a->bias.p != NULL, p->a->gate.p != NULL, from, act };
+}
+
 /* The sums of columns as the product's numbers: integers are put right, scales multiplied. */
-FINISH_INLINE vf scaled(const xd_product *p, const float *sum, const float *row,
-                        const finish_cols *k)
+FINISH_INLINE vf scaled(const finish_way *w, const float *sum, const float *row, const finish_cols *k)
 {
     if (row)
         return v_mul(v_whole(sum, k->fix), v_mul(v_set(*row), k->by));
-    return p->col ? v_mul(v_load(sum), k->by) : v_load(sum);
+    return w->by ? v_mul(v_load(sum), k->by) : v_load(sum);
 }
 
 /* LANES sums of a row, whose scale is *row, with all that follows; `res`: the residual there, or NULL. */
-FINISH_INLINE vf finished(const xd_product *p, const float *sum, const float *row,
-                          const finish_cols *k, const char *res, xd_act act)
+FINISH_INLINE vf finished(const finish_way *w, const float *sum, const float *row, const finish_cols *k,
+                          const char *res)
 {
-    const xd_gemm *a = p->a;
-    vf             x = scaled(p, sum, row, k);
-    if (a->bias.p)
+    vf x = scaled(w, sum, row, k);
+    if (w->bias)
         x = v_add(x, k->bias);
-    x = activated(x, act);
-    if (a->gate.p)
+    x = activated(x, w->act);
+    if (w->gate)
         x = v_mul(x, k->gate);
-    return res ? v_add(x, floats_at(res, a->residual.type, k->m)) : x;
+    return res ? v_add(x, floats_at(res, w->from, k->m)) : x;
 }
 
 /* Rows [r0, r0 + n), columns [c0, c0 + width) or fewer at the end, of sums with XD_PANEL a row. */
@@ -165,6 +175,7 @@ FINISH_INLINE void finish_as(const xd_product *p, const float *sums, int64_t c0,
 {
     const xd_gemm *a = p->a;
     const float   *row = p->row ? p->row + r0 : NULL;
+    const finish_way w = way_of(p, a->residual.type, act);
     const int64_t  step = a->out.s[0] * size_of(a->out.type);
     const int64_t  rstep = a->residual.s[0] * size_of(a->residual.type);
     for (int64_t j = 0, c = c0; j < width && c < p->N; j += LANES, c += LANES) {
@@ -173,8 +184,8 @@ FINISH_INLINE void finish_as(const xd_product *p, const float *sums, int64_t c0,
         const char       *res = a->residual.p ? place_of(&a->residual, r0, c) : NULL;
         for (int64_t i = 0; i < n; i++, out += step)
             put_at(out, a->out.type, k.m,
-                   finished(p, sums + i * XD_PANEL + j, row ? row + i : NULL, &k,
-                            res ? res + i * rstep : NULL, act));
+                   finished(&w, sums + i * XD_PANEL + j, row ? row + i : NULL, &k,
+                            res ? res + i * rstep : NULL));
     }
 }
 
