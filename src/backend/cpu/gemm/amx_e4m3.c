@@ -6,17 +6,12 @@
 
 #define TILE_DOT(c, a, b) _tile_dpbf16ps(c, a, b)
 
-enum { STEP_QUADS = 8, HALF_BYTES = XD_UNIT_BYTES / 2, STEP_LINES = STEP_QUADS * HALF_BYTES / 64 };
+enum { STEP_QUADS = 8, HALF_BYTES = XD_UNIT_BYTES / 2 };
 
 /* Half a panel is a strip: a quad of it is two lines. */
 static inline const char *weights_at(const xd_tiled *t, int64_t strip, int64_t k)
 {
     return t->of.w + strip / 2 * t->of.panel_bytes + k * STEP_QUADS * XD_UNIT_BYTES + strip % 2 * HALF_BYTES;
-}
-
-static inline const char *weights_line(const char *p, int64_t i)
-{
-    return p + i / 2 * XD_UNIT_BYTES + i % 2 * 64;
 }
 
 static inline void expand_step(char *to, const char *packed, int64_t k, int64_t quads)

@@ -7,7 +7,7 @@ enum {
     PART_BYTES = 896 << 10,     /* parts, beside which sums wait                              */
     GROUP = 48,                 /* most strips of a group whose sums wait                     */
     ROW_LINE = 350,             /* what a step of a row costs that is made a tile, in products; */
-    LINE = 80,                  /* one of a column, or of sums, that is brought near          */
+    LINE = 140,                 /* one of a column, or of sums, that is brought near          */
 };
 
 static int64_t up(int64_t n, int64_t by)

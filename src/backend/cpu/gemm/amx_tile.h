@@ -1,7 +1,7 @@
 /* amx_tile.h - products by tile registers, see amx_block.h. Who includes this has defined TILE_DOT,
  * the product of tiles, and either TILED_IN_PLACE, where weights are packed as amx_block.h says, or
- * weights_at, where step k of a strip is packed, weights_line, line i from there on, and expand_step,
- * which makes tiles of step k from there on.
+ * weights_at, where step k of a strip is packed, and expand_step, which makes tiles of step k from
+ * there on; such a step lies in XD_PAIR_BYTES as well.
  *
  * While tiles are multiplied there is time for much else: what is needed later is asked for, weights of the
  * next step are expanded, and the sums of the block before get their epilogue (finish.h). */
@@ -14,20 +14,16 @@
 #include "base/par.h"
 
 #ifdef TILED_IN_PLACE
-enum { STEP_LINES = XD_PAIR_BYTES / 64 };       /* of packed weights                          */
-
 static inline const char *weights_at(const xd_tiled *t, int64_t strip, int64_t k)
 {
     return t->of.w + (strip * t->steps + k) * XD_PAIR_BYTES;
 }
-
-static inline const char *weights_line(const char *p, int64_t i)
-{
-    return p + i * 64;
-}
 #endif
 
-enum { STREAMED = 4 << 20 };    /* bytes of an output                                         */
+enum {
+    STREAMED = 4 << 20,         /* bytes of an output                                         */
+    QUAD_BYTES = 256,           /* four lines of weights                                      */
+};
 
 /* 32 columns of the output from c on; its first and last byte in a row are `out_bytes` apart. */
 typedef struct late_strip {
@@ -55,8 +51,8 @@ typedef struct block {
     int64_t      ks, n;         /* steps, rows                                                */
     const char  *packed;        /* expanded to `b` first, or NULL; `left` bytes of a row meet it */
     int64_t      left;
-    const char  *next;          /* weights of which `lines` are asked for with each step, from `line` on */
-    int64_t      line, lines;
+    const char  *next;          /* weights that are asked for, `quads` times QUAD_BYTES        */
+    int64_t      quads;
     const late  *output;        /* which follows, or NULL                                     */
 } block;
 
@@ -247,13 +243,21 @@ FINISH_INLINE void ask_rows(asked *a, int64_t n)
     }
 }
 
+/* Of four lines that follow each other the processor brings the last two by itself when it is asked for the
+ * first two, and has room for more requests than an instruction that asks. */
+FINISH_INLINE void ask_quad(const char *p)
+{
+    _mm_prefetch(p, _MM_HINT_T1);
+    _mm_prefetch(p + 64, _MM_HINT_T1);
+}
+
 static void run_block(const xd_tiled *t, const block *b, late *l, late_fn *rows)
 {
-    const int64_t ks = b->ks, lines = b->lines, per = ks > 16 ? 2 : ks > 2 ? (XD_SIDE + ks - 2) / (ks - 1) : XD_SIDE;
+    const int64_t ks = b->ks, per = ks > 16 ? 2 : ks > 2 ? (XD_SIDE + ks - 2) / (ks - 1) : XD_SIDE;
     const int     more = b->n > 16;
     const char   *x = b->a, *y = b->b, *next = b->next;
     asked         out = { 0 }, res = { 0 };
-    int64_t       out_rows = 0, res_rows = 0, line = b->line;
+    int64_t       out_rows = 0, res_rows = 0, owed = 0;
     if (b->output && !b->output->strip->streams) {
         out = (asked){ b->output->out, b->output->out_step, b->output->strip->out_more };
         out_rows = b->n;
@@ -275,8 +279,8 @@ static void run_block(const xd_tiled *t, const block *b, late *l, late_fn *rows)
             first_step(x, y, b->from, b->to, more);
         else
             step_of_tiles(x, y, more);
-        for (int64_t end = line + lines; line < end; line++)
-            _mm_prefetch(weights_line(next, line), _MM_HINT_T1);
+        for (owed += b->quads; owed >= ks; owed -= ks, next += QUAD_BYTES)
+            ask_quad(next);
         if (out_rows > 0)
             ask_rows(&out, least(per, out_rows));
         out_rows -= per;
@@ -374,10 +378,9 @@ static void run_chunk(piece *p, chunk c, chunk next)
         b.packed = i == 0 ? w : NULL;
 #endif
         if (next.ks) {
-            int64_t all = next.ks * STEP_LINES;
-            b.next = weights_at(t, next.strip, next.k);
-            b.line = all * i / blocks;
-            b.lines = (all * (i + 1) / blocks - b.line + c.ks - 1) / c.ks;
+            const int64_t all = next.ks * XD_PAIR_BYTES / QUAD_BYTES, first = all * i / blocks;
+            b.next = weights_at(t, next.strip, next.k) + first * QUAD_BYTES;
+            b.quads = all * (i + 1) / blocks - first;
         }
         if (last) {
             output = late_of(t, strip, p->sums, r, b.n);
