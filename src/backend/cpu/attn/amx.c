@@ -35,7 +35,7 @@ enum {
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-static const unit ONES = 0x3f803f80;    /* two brains                                         */
+#define ONES 0x3f803f80u        /* two brains                                                 */
 static const float ONE = 128;           /* in fixed point                                     */
 static const float BIAS = 127 * 128;    /* of exponents                                       */
 static const float MOST = 32767;        /* what is above, or no number, becomes no number     */
@@ -95,10 +95,10 @@ typedef struct softening {
     int64_t      bias_step;
     unit        *p;             /* [32][DEEP]                                                 */
     const float *low;           /* a row: LANES times what is added to scaled scores          */
-    float       *sum;           /* a row: LANES sums of its probabilities                     */
+    float       *sum;           /* a row: LANES times the sum of its probabilities            */
 } softening;
 
-typedef struct curve { vf scale, bias, most; __m512i less, ones; } curve;
+typedef struct curve { vf scale, bias, most; __m512i less; } curve;
 
 /* What a mantissa f is too large by, by its first six digits: 128 (1 + f - 2^f). */
 static const uint8_t LESS[64] __attribute__((aligned(64))) = {
@@ -108,8 +108,7 @@ static const uint8_t LESS[64] __attribute__((aligned(64))) = {
 
 static inline curve curve_of(float c)
 {
-    return (curve){ v_set(c * ONE), v_set(log2e * ONE), v_set(MOST), _mm512_load_si512(LESS),
-                    _mm512_set1_epi32(ONES) };
+    return (curve){ v_set(c * ONE), v_set(log2e * ONE), v_set(MOST), _mm512_load_si512(LESS) };
 }
 
 /* Powers of two of 16 scores, in fixed point. */
@@ -122,10 +121,10 @@ ALWAYS_INLINE __m512i fixed(const float *s, const float *bias, vf low, const cur
 }
 
 /* What is known when this is compiled: whether there is a bias, and whether sums of probabilities are made
- * here, not among those of values. */
+ * by products of their own, not among those of values. */
 typedef struct how { int biased, summed; } how;
 
-/* The scores of row r become probabilities; pairs of them are added to its sums. */
+/* The scores of row r become probabilities. */
 ALWAYS_INLINE void soften_row(const softening *a, int64_t r, const curve *k, how h)
 {
     const float *s = a->s + r * TURN, *bias = h.biased ? a->bias + r * a->bias_step : NULL;
@@ -134,10 +133,7 @@ ALWAYS_INLINE void soften_row(const softening *a, int64_t r, const curve *k, how
                                           fixed(s + LANES, bias + LANES, low, k, h.biased));
     const __m512i less = _mm512_maskz_permutexvar_epi8(0x5555555555555555, _mm512_srli_epi16(x, 1), k->less);
     const __m512i p = _mm512_sub_epi16(x, less);
-    float        *sum = a->sum + r * LANES;
     v_put_units(a->p + r * DEEP, p);
-    if (h.summed)
-        v_store(sum, _mm512_dpbf16_ps(v_load(sum), (__m512bh)p, (__m512bh)k->ones));
 }
 
 /* ---- products ------------------------------------------------------------------------------ */
@@ -215,6 +211,22 @@ _Pragma("GCC unroll 4")
     store_sums(s, TURN, 1);
 }
 
+/* sum[32][LANES] += all of p in a row, in every lane. */
+static void sum_up(const unit *p, int64_t turns, float *sum)
+{
+    static const unit ones[LANES] = { ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES,
+                                      ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES };
+    load_sums(sum, LANES, 0);
+    _tile_loadd(6, ones, 0);
+    for (const unit *a = p; a < p + turns * 2 * TILE; a += 2 * TILE) {
+        _tile_loadd(4, a, DEEP * 4);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(5, a + TILE, DEEP * 4);
+        _tile_dpbf16ps(2, 5, 6);
+    }
+    store_sums(sum, LANES, 0);
+}
+
 /* o[32][dp] (+)= p . v of `turns` turns, and all of `soft`, the last turn's. */
 ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t turns, int begun,
                               const softening *soft, const curve *k, how h)
@@ -245,6 +257,8 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
         }
         store_sums(o + c, dp, two);
     }
+    if (h.summed)
+        sum_up(p, turns, soft->sum);
 }
 
 /* ---- strips -------------------------------------------------------------------------------- */
@@ -426,7 +440,7 @@ static int add_up(const strips *a)
     const block        *k = a->k;
     int                 bad = 0;
     for (int64_t i = a->row; i < a->rows; i++) {
-        k->l[i] = !a->w->a->bias.p && sums_among(p) ? k->o[i * p->dp + p->D] : v_hadd(v_load(k->most + i * LANES));
+        k->l[i] = !a->w->a->bias.p && sums_among(p) ? k->o[i * p->dp + p->D] : k->most[i * LANES];
         bad |= !(k->l[i] <= LIFT);
     }
     return bad;
