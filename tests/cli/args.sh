@@ -91,4 +91,9 @@ paint -p a --use_displaced_patches -o "$T/d.png"
 check "displaced patches without a ring" said "warning: use_displaced_patches makes no difference"
 check "= and - change nothing" cmp "$T/a.png" "$T/b.png"
 check "short forms change nothing" cmp "$T/a.png" "$T/c.png"
+# How many threads OpenMP would take is nothing to oneDNN's convolutions, how many we take is: each has memory.
+foreseen() {
+    OMP_NUM_THREADS=$1 "$XDIT" generate -m "$MODEL" -p a --steps 1 -t 2 -v -o "$T/e.png" 2>&1 | sed -n 's/^xdit: \(memory: .* peak [0-9.]*\),.*/\1/p'
+}
+check "memory of two threads, whatever OMP_NUM_THREADS says" [ -n "$(foreseen 1)" -a "$(foreseen 1)" = "$(foreseen 1000)" ]
 done_testing

@@ -145,10 +145,20 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
 #endif
 }
 
+/* oneDNN asks OpenMP for its number of threads, when a primitive is described (how it is cut, and what
+ * working memory each thread has), when it is made and when it runs. */
+static void set_threads(void)
+{
+    if (xd_dnn_lib.set_threads)
+        xd_dnn_lib.set_threads(xd_par_threads());
+}
+
+/* Every description of a primitive begins here. */
 dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post)
 {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t       ops = NULL;
+    set_threads();
     dnnl_status_t         s = dnnl_primitive_attr_create(&attr);
     if (s == dnnl_success)
         s = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
@@ -359,14 +369,12 @@ void xd_prim_post(xd_dnn *d, xd_prim *p, int arg, int64_t n, void *data)
     xd_md_free(&m);
 }
 
-/* oneDNN asks OpenMP for its number of threads, when a primitive is made and when it runs. */
 xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp)
 {
     dnnl_exec_arg_t args[XD_PRIM_ARGS];
     dnnl_status_t   s = dnnl_success;
     xd_par_team(&xd_dnn_lib.team);      /* for what follows                                      */
-    if (xd_dnn_lib.set_threads)
-        xd_dnn_lib.set_threads(xd_par_threads());
+    set_threads();
     if (!p->p)
         s = dnnl_primitive_create(&p->p, p->pd);
     if (s != dnnl_success) {
