@@ -317,7 +317,7 @@ static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
     for (int v = 0; v < 3 * ways; v++) {
         g->type = v % 3 == 2 ? XD_BF16 : XD_F32;
         r->guidance_scale = v % 3 == 1 ? 1 : 4.5;
-        r->true_cfg_scale = v % 3 == 1 ? 0 : 2;         /* of models whose guidance is distilled */
+        r->true_cfg_scale = v % 3 == 1 || !g->model.recipe->distilled ? 0 : 2;
         r->max_sequence_length = v % 3 == 1 ? 77 : 9;
         p.every = v / 3;
         one_plan(g, &p, r);

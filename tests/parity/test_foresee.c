@@ -117,10 +117,10 @@ static void check(const xd_parallel *p)
     xd_err       e = { 0 };
     char         name[160] = "?";
     request(&r, plans);
-    if (p->use_cfg_parallel)
-        r.negative_prompt = "red", r.true_cfg_scale = 3;
     xd_status s = xd_open_with(&g, &a, 0, &e);
     if (s == XD_OK) {
+        if (p->use_cfg_parallel)
+            r.negative_prompt = "red", r.true_cfg_scale = g->model.recipe->distilled ? 3 : 0;
         snprintf(name, sizeof name, "%.127s, variant %d", g->plan.text, plans);
         s = plan_memory(g, &r, &mine, &e);
     }

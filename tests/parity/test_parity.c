@@ -84,7 +84,6 @@ static void request(xd_request *r, int pictures)
         r->latents_only = !video;
         r->image = begin;
         r->guidance_scale = cfg ? 5 : 1;
-        r->true_cfg_scale = cfg ? 3 : 0;     /* of models whose guidance is distilled            */
     }
     r->num_inference_steps = steps;
 }
@@ -99,13 +98,16 @@ static int paint(const xd_parallel *par, const char *what, int pictures, picture
     xd_engine   *g = NULL;
     xd_result   *res = NULL;
     xd_err       e = { 0 };
-    int          ok = 0;
+    int          ok = xd_open_with(&g, &a, 0, &e) == XD_OK;
     request(&r, pictures);
     r.prompts = prompts;
     r.nprompts = 1;
-    if (xd_open_with(&g, &a, 0, &e) != XD_OK || xd_generate(g, &r, &res, &e) != XD_OK) {
+    if (ok && text && cfg && g->model.recipe->distilled)
+        r.true_cfg_scale = 3;
+    if (!ok || xd_generate(g, &r, &res, &e) != XD_OK) {
         if (rank == 0)
             fail(what, e.msg);
+        ok = 0;
     } else if (rank == 0) {
         ok = xd_result_count(res) == pictures;
         for (int i = 0; ok && i < pictures; i++)

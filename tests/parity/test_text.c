@@ -128,7 +128,7 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
         return NULL;
     xd_request_init(&r);
     r.prompts = prompts, r.nprompts = PROMPTS, r.negative_prompt = "red ring";
-    r.true_cfg_scale = 2;       /* the negative prompt is read where guidance is distilled, too  */
+    r.true_cfg_scale = g->model.recipe->distilled ? 2 : 0;      /* so that it reads the negative prompt, too */
     must(xd_job_open(&j, g, &r, &e), &e);
     must(xd_words_open(&w, &j, &e), &e);
     *packed = 0;
