@@ -253,6 +253,7 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
             if (row < STRIP) {
                 SOFTEN
                 SOFTEN
+                fence();
             }
         }
         store_sums(o + c, dp, two);
