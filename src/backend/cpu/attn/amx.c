@@ -30,7 +30,7 @@ enum {
     DEEP = 16,                  /* units of a tile's row                                      */
     TILE = DEEP * LANES,        /* units of a tile                                            */
     PART = XD_ATTN_PART,        /* turns whose probabilities wait for their values, even       */
-    NEAR = 1 << 20,             /* bytes of keys and values that one strip after another meets */
+    NEAR = 768 << 10,           /* bytes of keys and values that one strip after another meets */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))

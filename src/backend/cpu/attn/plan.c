@@ -96,6 +96,8 @@ static size_t aligned(size_t bytes)
 static void cut_rows(xd_attn_plan *p, int threads, int tiles)
 {
     int64_t most = tiles ? XD_ATTN_TILE_ROWS : XD_ATTN_ROWS, step = tiles ? XD_ATTN_STRIP : 12;
+    while (tiles && most > step && most * (p->ldq + p->dp) * 4 > XD_ATTN_TILE_BYTES)
+        most /= 2;
     p->most = most + step;
     while (most > (tiles ? step : 2 * step) && p->B * p->H * ceil_div(p->n, most) < 2 * (int64_t)threads)
         most /= 2;
@@ -131,12 +133,12 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
     p->Hk = xd_attn_heads_kv(a);
     p->m = xd_attn_keys(a);
     p->rep = p->Hk ? p->H / p->Hk : 0;
-    cut_rows(p, threads, f->tiles);
-    cut_keys(p, f->tiles);
     p->du = f->pairs ? ceil_div(p->D, 2) : p->D;
     p->ldq = round_up(p->du, lanes);
     p->kdu = f->tiles ? p->ldq : p->du;
     p->dp = round_up(p->D > 0 ? p->D : 1, lanes);
+    cut_rows(p, threads, f->tiles);
+    cut_keys(p, f->tiles);
     int64_t keys = f->tiles ? p->keys : smaller(round_up(p->m, lanes), p->keys);
     p->kunits = keys * p->kdu;
     p->vunits = (f->pairs ? ceil_div(keys, 2) : keys) * p->dp;

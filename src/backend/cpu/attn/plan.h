@@ -13,7 +13,8 @@ enum {
     XD_ATTN_KEYS = 384,                 /* keys of a block, at most; multiple of 64           */
     XD_ATTN_LDS = XD_ATTN_KEYS + 16,    /* floats from a row of scores to the next            */
     XD_ATTN_MAXD = 512,
-    XD_ATTN_TILE_ROWS = 128,            /* the same of tiles                                  */
+    XD_ATTN_TILE_ROWS = 512,            /* the same of tiles, where their queries and sums are no */
+    XD_ATTN_TILE_BYTES = 512 << 10,     /* more than this: all keys and values come by once a block */
     XD_ATTN_TILE_KEYS = 64,
     XD_ATTN_STRIP = 32,                 /* queries that tiles multiply together               */
     XD_ATTN_TURN = 32,                  /* keys that they meet in a turn                      */
