@@ -40,6 +40,7 @@ typedef struct job {
     xd_attn_plan        p;
     char               *threads, *packed;
     int64_t             first, count;   /* of the pairs of this group                         */
+    int64_t             lots;           /* of pairs whose keys and values are packed together */
 } job;
 
 /* ---- packing ------------------------------------------------------------------------------- */
@@ -153,8 +154,10 @@ static void pack_job(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const job *w = ctx;
     (void)thread;
+    const int64_t pairs = w->count / w->lots;
     for (int64_t i = begin; i < end; i++)
-        pack_block(w, i / w->p.kblocks, i % w->p.kblocks);
+        for (int64_t x = 0; x < pairs; x++)
+            pack_block(w, i % w->lots * pairs + x, i / w->lots);
 }
 
 /* ---- one block of queries ------------------------------------------------------------------ */
@@ -313,7 +316,8 @@ static xd_status flash_attn(const xd_attn_args *a, void *tmp)
     w.packed = w.threads + w.p.thread_bytes * (size_t)threads;
     for (; w.first < w.p.B * w.p.Hk && w.p.blocks; w.first += w.p.group) {
         w.count = smaller(w.p.group, w.p.B * w.p.Hk - w.first);
-        xd_par_deal(w.count * w.p.kblocks, pack_job, &w);
+        w.lots = w.p.kblocks < 4 * threads ? w.count : 1;
+        xd_par_deal(w.lots * w.p.kblocks, pack_job, &w);
         xd_par_deal(w.count * w.p.rep * w.p.blocks, attend_job, &w);
     }
     return XD_OK;
