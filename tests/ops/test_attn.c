@@ -502,8 +502,22 @@ static void test_some_queries(void **state)
     }
 }
 
-/* One query x against the keys 0 and 1: the second value's weight is e^x / (1 + e^x), whose
- * relative error is that of the exponential and of a few roundings: 1e-6. */
+/* Queries 0, -1/500, -2/500 .. against the keys 0 and 1: the weight of the second value, the output, is
+ * e^x / (1 + e^x). */
+static void two_keys(const variant *v, problem *p, const shape *c)
+{
+    make(p, c);
+    for (int64_t i = 0; i < c->n; i++)
+        for (int64_t d = 0; d < 8; d++)
+            put(&p->a.q, 0, i, 0, d, d ? 0 : (float)-i / 500);
+    for (int64_t d = 0; d < 8; d++) {
+        put(&p->k, 0, 0, 0, d, 0), put(&p->k, 0, 1, 0, d, d ? 0 : 1);
+        put(&p->v, 0, 0, 0, d, 0), put(&p->v, 0, 1, 0, d, 1);
+    }
+    run(v, &p->a, XD_F32, 0);
+}
+
+/* The relative error of a weight is that of the exponential and of a few roundings: 1e-6. */
 static void test_exponential(void **state)
 {
     const variant *v = available(state);
@@ -511,15 +525,7 @@ static void test_exponential(void **state)
         return;
     shape   c = { 1, 4001, 1, 1, 8, { 2 }, XD_F32, XD_F32, .scale = 1 };
     problem p;
-    make(&p, &c);
-    for (int64_t i = 0; i < c.n; i++)
-        for (int64_t d = 0; d < 8; d++)
-            put(&p.a.q, 0, i, 0, d, d ? 0 : (float)-i / 500);
-    for (int64_t d = 0; d < 8; d++) {
-        put(&p.k, 0, 0, 0, d, 0), put(&p.k, 0, 1, 0, d, d ? 0 : 1);
-        put(&p.v, 0, 0, 0, d, 0), put(&p.v, 0, 1, 0, d, 1);
-    }
-    run(v, &p.a, XD_F32, 0);
+    two_keys(v, &p, &c);
     for (int64_t i = 0; i < c.n; i++) {
         double e = exp((double)get(&p.a.q, 0, i, 0, 0)), w = e / (1 + e);
         double g = (double)get(&p.a.out, 0, i, 0, 0), l = (double)get(&p.a.lse, 0, i, 0, 0);
@@ -541,15 +547,7 @@ static void test_short_exponential(void **state)
     shape   c = { 1, 4001, 1, 1, 8, { 2 }, XD_BF16, XD_F32, .scale = 1 };
     problem p;
     double  squares = 0, most = 0;
-    make(&p, &c);
-    for (int64_t i = 0; i < c.n; i++)
-        for (int64_t d = 0; d < 8; d++)
-            put(&p.a.q, 0, i, 0, d, d ? 0 : (float)-i / 500);
-    for (int64_t d = 0; d < 8; d++) {
-        put(&p.k, 0, 0, 0, d, 0), put(&p.k, 0, 1, 0, d, d ? 0 : 1);
-        put(&p.v, 0, 0, 0, d, 0), put(&p.v, 0, 1, 0, d, 1);
-    }
-    run(v, &p.a, XD_F32, 0);
+    two_keys(v, &p, &c);
     for (int64_t i = 0; i < c.n; i++) {
         double g = (double)get(&p.a.out, 0, i, 0, 0), e = exp((double)get(&p.a.q, 0, i, 0, 0));
         double off = fabs(g / (1 - g) / e - 1);
