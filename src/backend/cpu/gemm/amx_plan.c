@@ -3,8 +3,7 @@
 
 enum {
     DEEP = 18,                  /* most steps of a chunk: 36 KiB of a strip                   */
-    WHOLE_BYTES = 1216 << 10,   /* most of a block's rows that are held, of a second cache of 2 MiB: whole ones, */
-    PART_BYTES = 896 << 10,     /* parts, beside which sums wait                              */
+    HELD_BYTES = 896 << 10,     /* most of a block's rows that are held, of a second cache of 2 MiB */
     GROUP = 48,                 /* most strips of a group whose sums wait                     */
     ROW_LINE = 350,             /* what a step of a row costs that is made a tile, in products; */
     LINE = 140,                 /* one of a column, or of sums, that is brought near          */
@@ -37,10 +36,9 @@ void xd_tiled_cut(xd_tiled *t, int expands, int threads)
     t->of.N = t->of.a->w->out;
     t->steps = xd_tiled_steps(t->row_bytes);
     t->strips = up(t->of.N, XD_SIDE);
-    const int64_t parts = up(t->steps * XD_STEP_BYTES * XD_SIDE, PART_BYTES);
+    const int64_t parts = up(t->steps * XD_STEP_BYTES * XD_SIDE, HELD_BYTES);
     for (int64_t n = parts; n < 3 * parts + TRIED; n++) {
-        int64_t bytes = n == 1 ? WHOLE_BYTES : PART_BYTES;
-        int64_t most = bytes / (up(t->steps, n) * XD_STEP_BYTES) / XD_SIDE * XD_SIDE;
+        int64_t most = HELD_BYTES / (up(t->steps, n) * XD_STEP_BYTES) / XD_SIDE * XD_SIDE;
         int64_t blocks = up(t->of.M, most < XD_SIDE ? XD_SIDE : most);
         int64_t groups = n > 1 ? up(t->strips, GROUP) : 1;
         for (int64_t b = blocks; b < blocks + TRIED; b++)
