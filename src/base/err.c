@@ -52,3 +52,14 @@ void xd_err_clear(xd_err *e)
     memset(e, 0, sizeof *e);
     e->rank = -1;
 }
+
+xd_size xd_size_text(double bytes)
+{
+    static const char *const units[] = { "kB", "MB", "GB", "TB", "PB", "EB" };
+    xd_size t;
+    int     u = 0;
+    for (bytes /= 1e3; bytes >= 999.5 && u < 5; bytes /= 1e3)
+        u++;
+    snprintf(t.s, sizeof t.s, "%.3g %s", bytes, units[u]);
+    return t;
+}

@@ -28,6 +28,10 @@ void xd_one_line(char *text);
 /* Short name of a status: "out of memory", "wrong format". Never NULL. */
 const char *xd_status_name(xd_status s);
 
+/* "2.51 GB", "73 MB", "0 kB": for a sentence, xd_size_text(bytes).s. */
+typedef struct xd_size { char s[16]; } xd_size;
+xd_size xd_size_text(double bytes);
+
 /* Makes a record fresh again. */
 void xd_err_clear(xd_err *e);
 

@@ -35,6 +35,7 @@ typedef struct scan {
     size_t      len, at;
     const char *what;
     int         depth;
+    size_t      marks;                  /* commas and brackets: there are not more values      */
 } scan;
 
 static xd_status refuse(const scan *s, size_t at, const char *why, xd_err *e)
@@ -110,6 +111,7 @@ static xd_status prescan(scan *s, xd_err *e)
         } else if (c == ']' || c == '}') {
             s->depth--;
         }
+        s->marks += c == ',' || c == '[' || c == '{';
         scan_word(s);
     }
     return XD_OK;
@@ -160,6 +162,14 @@ static int blank(const char *p, const char *end)
     return p == end;
 }
 
+/* cJSON does not tell a mistake from a lack of memory, and leaves none of the values it has made. */
+static int starved(const scan *s)
+{
+    void *p = malloc((s->marks + 1) * (sizeof(cJSON) + 16) + 2 * s->len);
+    free(p);
+    return !p;
+}
+
 /* Takes a text of ours, which it changes. */
 static xd_status parse_own(xd_json **j, scan *s, xd_err *e)
 {
@@ -171,6 +181,8 @@ static xd_status parse_own(xd_json **j, scan *s, xd_err *e)
     if (st != XD_OK)
         return st;
     cJSON *root = cJSON_ParseWithLengthOpts(s->p + start, s->len - start, &end, 0);
+    if (!root && starved(s))
+        return xd_fail(e, XD_ENOMEM, "%s: no memory for the values of %zu bytes of JSON", s->what, s->len);
     if (!root)
         return refuse(s, end ? (size_t)(end - s->p) : 0, "something unexpected", e);
     if (!blank(end, s->p + s->len))

@@ -50,24 +50,16 @@ static void say_head(const adviser *v)
         "memory", "sent");
 }
 
-static void bytes_text(double v, char out[16])
-{
-    const char *unit = v >= 1e9 ? "GB" : v >= 1e6 ? "MB" : "kB";
-    snprintf(out, 16, "%.3g %s", v / (v >= 1e9 ? 1e9 : v >= 1e6 ? 1e6 : 1e3), unit);
-}
-
 static void say_row(const adviser *v, int i)
 {
     const xd_candidate *c = &v->s.c[i];
-    char                memory[16], sent[16];
     if (c->why.code) {
         say(v, "  -  %-22s %s", c->name, c->why.msg);
         return;
     }
-    bytes_text(c->f.peak, memory);
-    bytes_text(c->f.sent, sent);
     say(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name, c->f.stale ? "~" : " ", c->f.step_s,
-        c->f.text_s, c->f.decode_s, c->f.request_s, memory, sent);
+        c->f.text_s, c->f.decode_s, c->f.request_s, xd_size_text(c->f.peak).s,
+        xd_size_text((double)c->f.sent).s);
 }
 
 static void say_table(const adviser *v)
@@ -113,17 +105,13 @@ static void say_ranks(const adviser *v, const xd_forecast *f, const strips *s)
     for (int r = 0; r < f->ranks; r++) {
         const xd_foreseen_rank *k = &f->rank[r];
         const xd_need          *n = &k->need;
-        char   t[5][16], sent[16];
         double whole = k->busy_s + k->wait_s;
         size_t most = (n->dit_tmp > n->vae_tmp ? n->dit_tmp : n->vae_tmp) + n->links;
-        bytes_text((double)n->text, t[0]);
-        bytes_text((double)n->dit, t[1]);
-        bytes_text((double)n->vae, t[2]);
-        bytes_text((double)(most > n->text_tmp ? most : n->text_tmp), t[3]);
-        bytes_text((double)n->peak, t[4]);
-        bytes_text(k->sent, sent);
-        say(v, "%4d  %-9s %-12s %-9s %-12s %-9s %3.0f %%  %3.0f %%  %s", r, t[0], t[1], t[2], t[3], t[4],
-            whole > 0 ? 100 * k->busy_s / whole : 0, whole > 0 ? 100 * k->wait_s / whole : 0, sent);
+        most = most > n->text_tmp ? most : n->text_tmp;
+        say(v, "%4d  %-9s %-12s %-9s %-12s %-9s %3.0f %%  %3.0f %%  %s", r, xd_size_text((double)n->text).s,
+            xd_size_text((double)n->dit).s, xd_size_text((double)n->vae).s, xd_size_text((double)most).s,
+            xd_size_text((double)n->peak).s, whole > 0 ? 100 * k->busy_s / whole : 0,
+            whole > 0 ? 100 * k->wait_s / whole : 0, xd_size_text((double)k->sent).s);
     }
     say(v, "one step (# computes, . waits for messages):");
     for (int r = 0; r < f->ranks && s->line; r++)

@@ -121,8 +121,8 @@ static xd_status search(const chooser *c, xd_search *s, int ranks, xd_err *e)
     int       n = 0, good = s->good;
     for (int i = 0; i < good && c->space > 0; i++)
         if (fullest(&s->c[i].f) > c->space)
-            xd_fail(&s->c[i].why, XD_ENOMEM, "%.2f GB are needed of %.2f GB of address space",
-                    fullest(&s->c[i].f) / 1e9, c->space / 1e9);
+            xd_fail(&s->c[i].why, XD_ENOMEM, "%s are needed of %s of address space",
+                    xd_size_text(fullest(&s->c[i].f)).s, xd_size_text(c->space).s);
     for (int i = 0; i < good; i++) {
         xd_candidate k = s->c[i];
         if (k.why.code)
@@ -145,12 +145,6 @@ static const xd_candidate *least(const xd_search *s)
     return best;
 }
 
-static void bytes_text(double v, char out[16])
-{
-    double unit = v >= 1e9 ? 1e9 : 1e6;
-    snprintf(out, 16, "%.3g %s", v / unit, unit > 1e6 ? "GB" : "MB");
-}
-
 typedef struct near { char text[640]; int n; } near;
 
 /* Would a plan of so many ranks fit the request as it is now? Then it is said. */
@@ -159,12 +153,10 @@ static int try_near(const chooser *c, near *w, int ranks, const char *how)
     xd_search s;
     xd_err    e = { 0 };
     size_t    at = strlen(w->text);
-    char      peak[16];
     int       fits = search(c, &s, ranks, &e) == XD_OK;
     if (fits && w->n < NEAR) {
-        bytes_text(s.c[0].f.peak, peak);
         snprintf(w->text + at, sizeof w->text - at, "%s%s (%s, %s)", w->n ? "; " : "", how, s.c[0].f.plan.text,
-                 peak);
+                 xd_size_text(s.c[0].f.peak).s);
         w->n++;
     }
     xd_search_free(&s);
@@ -198,13 +190,14 @@ static xd_status refuse(chooser *c, const xd_search *s, xd_err *e)
     near                w = { .text = "" };
     xd_engine          *g = c->g;
     int                 given = xd_parallel_ranks(&c->fixed);
-    char                what[160], how[64], need[16], have[16];
+    char                what[160], how[64];
+    xd_size             need, have;
     if (!l)
         return e->code;
     snprintf(what, sizeof what, "%s", l->f.plan.text);
     int narrow = l->f.peak <= c->m.memory;      /* the host has it                              */
-    bytes_text(narrow ? fullest(&l->f) : l->f.peak, need);
-    bytes_text(narrow ? c->space : c->m.memory, have);
+    need = xd_size_text(narrow ? fullest(&l->f) : l->f.peak);
+    have = xd_size_text(narrow ? c->space : c->m.memory);
     if (!c->r.enable_tiling && !c->r.latents_only) {
         c->r.enable_tiling = 1;
         try_near(c, &w, c->ranks, "--enable_tiling");
@@ -223,8 +216,8 @@ static xd_status refuse(chooser *c, const xd_search *s, xd_err *e)
         try_smaller(c, &w);
     e->msg[0] = 0, e->code = XD_OK;
     return xd_fail(e, XD_ENOMEM, "none of %d plans of %d ranks fits into the %s of %s: %s takes the "
-                   "least, %s%s%s", s->n, c->ranks, have,
-                   narrow ? "address space that a rank has (ulimit -v)" : "memory that are there", what, need,
+                   "least, %s%s%s", s->n, c->ranks, have.s,
+                   narrow ? "address space that a rank has (ulimit -v)" : "memory that are there", what, need.s,
                    w.n ? "; what would fit: " : ", and nothing near it fits", w.text);
 }
 
@@ -352,6 +345,8 @@ xd_status xd_choose(xd_engine *g, const xd_open_args *a, int hosts, xd_status s,
     chooser c = { .g = g, .a = a, .fixed = *p, .ranks = size / given * given };
     if (s == XD_OK)
         s = check_plan(a->plan, &c.stale, e);
+    if (s == XD_OK && size == 1 && a->cluster)
+        s = xd_machine_read(&c.m, a->cluster, e);       /* with nothing to choose it is only looked at */
     if (size == 1)
         return s;
     v.ask = v.take = numbers(p);

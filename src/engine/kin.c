@@ -109,9 +109,8 @@ static xd_status decide(xd_engine *g, const card *c, xd_err *e)
         double room = host_room(c, n, i);
         if (room > space && g->host->rank == 0)
             xd_log(XD_LOG_INFO, "%s: every rank keeps weights of its own: one copy for this host "
-                   "needs %.3f GiB of shared memory and %s has %.3f GiB left (in a container see "
-                   "--shm-size)", part_of(g, i)->name, room / 1073741824.0, where,
-                   space / 1073741824.0);
+                   "needs %s of shared memory and %s has %s left (in a container see --shm-size)",
+                   part_of(g, i)->name, xd_size_text(room).s, where, xd_size_text(space).s);
         if (room <= 0 || room > space)
             continue;
         xd_status now = group(g, c, i, e);
@@ -183,8 +182,8 @@ xd_status xd_kin_lend(xd_part *p, xd_status s, xd_err *e)
         return s;
     char *base = block(p);
     if (!base) {
-        xd_log(XD_LOG_INFO, "%s: there is no shared memory of %.3f GiB: every rank keeps weights of "
-               "its own", p->name, (double)p->room / 1073741824.0);
+        xd_log(XD_LOG_INFO, "%s: there is no shared memory of %s: every rank keeps weights of its own", p->name,
+               xd_size_text((double)p->room).s);
         return XD_OK;
     }
     size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN;   /* the same on all ranks */

@@ -11,8 +11,7 @@ xd_status xd_room_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e)
     size_t cap = dev->counts ? (size_t)1 << 60 : (bytes + 4095) / 4096 * 4096;
     void  *p = dev->mem->get(dev, cap ? cap : 4096);
     if (!p)
-        return xd_fail(e, XD_ENOMEM, "no memory for the %.2f GiB of activations",
-                       (double)bytes / 1073741824.0);
+        return xd_fail(e, XD_ENOMEM, "no memory for the %s of activations", xd_size_text((double)bytes).s);
     xd_arena_init(a, p, cap ? cap : 4096);
     return XD_OK;
 }
@@ -35,12 +34,15 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
     double least = (double)j->tokens * (double)j->g->model.dit_info.dim * 4 *
                    (double)xd_dtype_size(j->g->type);
     double picture = (double)xd_job_pixels(j) * 5;
+    size_t machine, process;
     if (least + picture <= (double)have)
         return XD_OK;
-    return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %.1f GiB of memory, "
-                   "%.1f GiB are available; paint a smaller one", j->fps > 0 ? "video" : "picture",
-                   (long long)j->asked[1], (long long)j->asked[0], (least + picture) / 1073741824.0,
-                   gib(have));
+    xd_cpu_room(&machine, &process);
+    return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s, "
+                   "%s are available; paint a smaller one", j->fps > 0 ? "video" : "picture",
+                   (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + picture).s,
+                   process < machine ? "address space (ulimit -v), besides what kernels take" : "memory",
+                   xd_size_text((double)have).s);
 }
 
 static size_t most(size_t a, size_t b)
@@ -148,16 +150,20 @@ static double held(xd_engine *g, double *once)
     return sum;
 }
 
+static xd_size size_of(size_t bytes)
+{
+    return xd_size_text((double)bytes);
+}
+
 /* `bytes` are needed by `who` and `have` are there: the sentence names what takes them. */
 static xd_status refuse(const xd_job *j, const xd_need *n, double bytes, double have,
                         const char *who, xd_err *e)
 {
     const xd_engine *g = j->g;
-    return xd_fail(e, XD_ENOMEM, "the request needs %.2f GiB of %s and %.2f GiB are available: "
-                   "text encoder %.2f + %.2f, transformer %.2f + %.2f, vae %.2f + %.2f (weights + "
-                   "activations); paint a smaller picture%s%s", bytes / 1073741824.0, who,
-                   have / 1073741824.0, gib(n->text), gib(n->text_tmp), gib(n->dit),
-                   gib(n->dit_tmp + n->links), gib(n->vae), gib(n->vae_tmp),
+    return xd_fail(e, XD_ENOMEM, "the request needs %s of %s and %s are available: text encoder %s + %s, "
+                   "transformer %s + %s, vae %s + %s (weights + activations); paint a smaller picture%s%s",
+                   xd_size_text(bytes).s, who, xd_size_text(have).s, size_of(n->text).s, size_of(n->text_tmp).s,
+                   size_of(n->dit).s, size_of(n->dit_tmp + n->links).s, size_of(n->vae).s, size_of(n->vae_tmp).s,
                    g->type == XD_F32 && xd_dev_compute(g->dev, XD_BF16) == XD_BF16
                        ? ", try --dtype bf16" : "",
                    j->r->enable_tiling ? "" : ", or try --enable_tiling");
@@ -182,7 +188,7 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_err *e)
            host[0] / 1073741824.0, host[1] / 1073741824.0);
     if ((double)need->peak > (double)space + mine)
         return refuse(j, need, (double)need->peak, (double)space + mine,
-                      "address space (ulimit -v)", e);
+                      "address space (ulimit -v), besides what kernels take,", e);
     if (g->host->size > 1)
         snprintf(ranks, sizeof ranks, "memory (%d ranks together)", g->host->size);
     return host[0] > host[1] ? refuse(j, need, host[0], host[1], ranks, e) : XD_OK;

@@ -120,7 +120,8 @@ static void try(hunt *h, xd_parallel a)
     name_it(c);
     xd_status s = xd_foresee(&c->f, h->g, h->r, &a, h->ranks, h->m, &c->why);
     if (s == XD_OK && !c->f.fits)
-        xd_fail(&c->why, XD_ENOMEM, "%.2f GB are needed of %.2f GB", c->f.peak / 1e9, h->m->memory / 1e9);
+        xd_fail(&c->why, XD_ENOMEM, "%s are needed of %s", xd_size_text(c->f.peak).s,
+                xd_size_text(h->m->memory).s);
 }
 
 /* The pictures' rows over all ranks, or whole on one: what is asked, else both are tried by the caller

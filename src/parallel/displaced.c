@@ -119,8 +119,7 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     s->mem = s->dev->mem->get(s->dev, s->bytes);
     *out = &s->mix;
     if (!s->rows || !s->seg || !s->req || !s->mem) {
-        xd_fail(e, XD_ENOMEM, "no memory for the %.2f GiB of displaced patches",
-                (double)s->bytes / 1073741824.0);
+        xd_fail(e, XD_ENOMEM, "no memory for the %s of displaced patches", xd_size_text((double)s->bytes).s);
         close(*out);
         *out = NULL;
         return XD_ENOMEM;

@@ -119,8 +119,8 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
                (size_t)(s->npass * s->nlayers * s->sites) + 64;
     s->mix.bytes = s->bytes;
     if (!(s->mem = s->dev->mem->get(s->dev, s->bytes))) {
-        xd_fail(e, XD_ENOMEM, "no memory for the %.2f GiB of PipeFusion's keys and values",
-                (double)s->bytes / 1073741824.0);
+        xd_fail(e, XD_ENOMEM, "no memory for the %s of PipeFusion's keys and values",
+                xd_size_text((double)s->bytes).s);
         free(s);
         return XD_ENOMEM;
     }

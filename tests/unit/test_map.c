@@ -159,6 +159,38 @@ static int use_read(void)
     return 0;
 }
 
+/* A million values that there is no memory for are no mistake of the text. */
+static int starve_json(void)
+{
+    enum { N = 1000000 };
+    char         *text = malloc(2 * N + 2);
+    xd_err        e = { 0 };
+    xd_json      *j;
+    struct rlimit r = { statm(0) + 8 * N, statm(0) + 8 * N };
+    for (int i = 0; text && i < N; i++)
+        memcpy(text + 2 * i, i ? ",7" : "[7", 2);
+    memcpy(text + 2 * N, "]", 2);
+    if (setrlimit(RLIMIT_AS, &r) != 0)
+        return 1;
+    return xd_json_parse(&j, text, 2 * N + 1, "list", &e) != XD_ENOMEM || !strstr(e.msg, "list: no memory for") ? 2 : 0;
+}
+
+static void lack_of_memory_is_no_mistake(void **state)
+{
+    (void)state;
+    int status = -1;
+    if (SANITIZED) {
+        print_message("# skipped: the sanitizer's malloc always maps\n");
+        return;
+    }
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(starve_json());
+    waitpid(pid, &status, 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void what_cannot_be_mapped_is_read(void **state)
 {
     (void)state;
@@ -343,6 +375,7 @@ int main(void)
         cmocka_unit_test(done_gives_pages_back),
         cmocka_unit_test(past_gives_pages_back),
         cmocka_unit_test(shrunk_files_are_refused),
+        cmocka_unit_test(lack_of_memory_is_no_mistake),
         cmocka_unit_test(what_cannot_be_mapped_is_read),
         cmocka_unit_test(files_may_exceed_the_address_space),
         cmocka_unit_test(a_real_shard_is_read),
