@@ -3,8 +3,12 @@
  * Standard output carries results (names of written files, requested data); everything said to
  * a person goes to standard error. */
 #include <errno.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -110,6 +114,16 @@ static void wait_politely(void)
     setenv("KMP_BLOCKTIME", "0", 1);
 }
 
+/* Under a limit of address space (ulimit -v) threads share one heap: glibc maps 128 MB for each other one. */
+static void share_heap(void)
+{
+#ifdef M_ARENA_MAX
+    struct rlimit lim;
+    if (getrlimit(RLIMIT_AS, &lim) == 0 && lim.rlim_cur != RLIM_INFINITY)
+        mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
 /* The process has computed from its first moment on, so its processor time says when that was. A process that
  * starts this one to measure it, or ranks, says so by itself. */
 static void note_start(void)
@@ -148,5 +162,6 @@ int main(int argc, char **argv)
     if (wants_help(argc - 2, argv + 2))
         return help(c->name);
     wait_politely();
+    share_heap();
     return c->run(argc - 2, argv + 2);
 }

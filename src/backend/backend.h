@@ -73,7 +73,7 @@ void     xd_cpu_early(void);
 /* The libraries behind the kernels, and their versions. */
 void     xd_cpu_about(xd_fact *fact, void *cookie);
 /* Bytes that all processes of this machine (its control group) may still take together, and bytes
- * that this one may still map (ulimit -v). The devices' `memory` gives the smaller. */
+ * that this one may still map (ulimit -v) besides what kernels themselves take. The devices' `memory` gives the smaller. */
 void     xd_cpu_room(size_t *machine, size_t *process);
 
 /* ---- weights ------------------------------------------------------------------------------ */

@@ -4,6 +4,7 @@
  * first use: a second device with another limit is refused. */
 #include "backend/cpu/dnn.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -369,8 +370,16 @@ void xd_prim_post(xd_dnn *d, xd_prim *p, int arg, int64_t n, void *data)
     xd_md_free(&m);
 }
 
+static atomic_int has_run;
+
+int xd_dnn_has_run(void)
+{
+    return atomic_load(&has_run);
+}
+
 xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp)
 {
+    atomic_store_explicit(&has_run, 1, memory_order_relaxed);
     dnnl_exec_arg_t args[XD_PRIM_ARGS];
     dnnl_status_t   s = dnnl_success;
     xd_par_team(&xd_dnn_lib.team);      /* for what follows                                      */

@@ -60,6 +60,14 @@ xd_status xd_dnn_load(xd_err *e)
     return s;
 }
 
+int xd_dnn_is_loaded(void)
+{
+    pthread_mutex_lock(&guard);
+    int loaded = is_loaded;
+    pthread_mutex_unlock(&guard);
+    return loaded;
+}
+
 static void *load_beside(void *arg)
 {
     xd_dnn_load(NULL);          /* who needs it asks again, and hears why it cannot            */

@@ -45,6 +45,8 @@ typedef struct xd_dnn_api {
 extern xd_dnn_api xd_dnn_lib;           /* filled by xd_dnn_load                                */
 
 xd_status xd_dnn_load(xd_err *e);       /* once a process; XD_EUNSUPPORTED names what is missing */
+int       xd_dnn_is_loaded(void);
+int       xd_dnn_has_run(void);         /* a primitive, in this process                         */
 
 #ifndef XD_DNN_OWN_NAMES
 #define dnnl_engine_create xd_dnn_lib.dnnl_engine_create

@@ -6,11 +6,15 @@
 #define _GNU_SOURCE             /* MAP_ANONYMOUS, madvise */
 #include "backend/cpu/cpu.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+
+#include "backend/cpu/dnn_lib.h"
+#include "base/par.h"
 
 enum { HUGE_PAGE = 2 << 20 };
 
@@ -118,6 +122,22 @@ static double machine_size(void)
     return number_in("/proc/meminfo", "MemTotal:") * 1024;
 }
 
+/* Address space that kernels take when they first run and that no plan counts: oneDNN's code, tables and heap,
+ * seen to be 40 to 53 MB, and the stacks of its threads and of ours. What oneDNN cannot map ends the process. */
+static double kernel_space(void)
+{
+    pthread_attr_t attr;
+    size_t         stack = 0;
+    if (xd_dnn_has_run())
+        return 0;
+    if (pthread_attr_init(&attr) == 0) {
+        pthread_attr_getstacksize(&attr, &stack);
+        pthread_attr_destroy(&attr);
+    }
+    double stacks = (double)(xd_par_threads() - 1) * (double)stack;
+    return xd_dnn_is_loaded() ? 56e6 + 2 * stacks : stacks;
+}
+
 void xd_cpu_room(size_t *machine, size_t *process)
 {
     double        all = machine_size(), room = 1e18;
@@ -128,7 +148,7 @@ void xd_cpu_room(size_t *machine, size_t *process)
     groups_room(&least);
     if (getrlimit(RLIMIT_AS, &lim) == 0 && lim.rlim_cur != RLIM_INFINITY) {
         double mapped = number_in("/proc/self/status", "VmSize:") * 1024;
-        room = (double)lim.rlim_cur - (mapped > 0 ? mapped : 0);
+        room = (double)lim.rlim_cur - (mapped > 0 ? mapped : 0) - kernel_space();
     }
     *machine = (size_t)least;
     *process = (size_t)(room > 0 ? room : 0);
