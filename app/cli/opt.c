@@ -147,6 +147,18 @@ static void describe_number(const xd_option *o, char *text, size_t size)
         snprintf(text, size, "%s from %.10g to %.10g", what, o->min, o->max);
 }
 
+/* torch's range: a negative one is the same as that plus 2^64. */
+static xd_status take_seed(const xd_option *o, void *field, const char *v, xd_err *e)
+{
+    char *end;
+    errno = 0;
+    int64_t seed = *v == '-' ? strtoll(v, &end, 10) : (int64_t)strtoull(v, &end, 10);
+    if (isspace((unsigned char)*v) || end == v || *end || errno)
+        return xd_fail(e, XD_EINVAL, "--%s takes a whole number from -2^63 to 2^64 - 1, not '%.80s'", o->name, v);
+    *(int64_t *)field = seed;
+    return XD_OK;
+}
+
 static xd_status take_number(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     char     *end, text[128];
@@ -279,8 +291,8 @@ static xd_status read_flag(reader *r)
         return take_switch(o, field, v, r->e);
     if (!v && !(v = next_value(r)))
         return missing(r, o);
-    return o->kind == XD_OPT_TEXT ? take_text(o, field, v, r->e)
-                                  : take_number(o, field, v, r->e);
+    return o->kind == XD_OPT_TEXT ? take_text(o, field, v, r->e) : o->kind == XD_OPT_SEED
+               ? take_seed(o, field, v, r->e) : take_number(o, field, v, r->e);
 }
 
 static xd_status read_operand(reader *r, xd_opt_texts *operands)

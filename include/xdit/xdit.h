@@ -193,7 +193,7 @@ typedef struct xd_request {     /* fill with xd_request_init, then change what i
     int         use_dynamic_cfg;        /* guidance grows with the steps (CogVideoX)          */
     const char *image;          /* a picture to start from (PNG, JPEG, WebP), resized; NULL: noise */
     double      strength;       /* share of the steps that are painted over it; 0: 0.6         */
-    int64_t     seed;
+    int64_t     seed;                   /* 64 bits: what is above 2^63 - 1 stands as seed - 2^64 */
     int         num_images_per_prompt;
     int         max_sequence_length;    /* text tokens; 0: the pipeline's                    */
     const char *scheduler;              /* NULL: the model's; see xd_schedulers              */
@@ -218,12 +218,12 @@ typedef struct xd_request {     /* fill with xd_request_init, then change what i
 XD_API void xd_request_init(xd_request *r);
 
 /* One row per option of a request: command lines and servers validate by the same table. */
-typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL, XD_OPT_TEXT }
+typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL, XD_OPT_TEXT, XD_OPT_SEED }
     xd_option_kind;
 
 typedef struct xd_option {
     const char    *name;        /* "num_inference_steps"                                     */
-    xd_option_kind kind;        /* of the field: int, int, int64_t, double, const char *      */
+    xd_option_kind kind;        /* of the field: int, int, int64_t, double, const char *, int64_t from -2^63 to 2^64 - 1, modulo 2^64 */
     size_t         offset;      /* of the field in xd_request                                */
     double         min, max;    /* allowed values of numbers                                 */
     const char    *choices;     /* "philox torch", or NULL                                   */
@@ -248,6 +248,7 @@ typedef struct xd_image {       /* frames of rows of pixels, 8 bits a channel, R
 XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);
 XD_API int       xd_result_count(const xd_result *r);
 XD_API const xd_image *xd_result_image(const xd_result *r, int i);     /* NULL: latents only */
+/* As in the request; texts and JSON name it from 0 to 2^64 - 1, as torch does. */
 XD_API int64_t   xd_result_seed(const xd_result *r, int i);
 /* The parameters of image i as one JSON object, and as the text that A1111 writes. */
 XD_API const char *xd_result_json(const xd_result *r, int i);

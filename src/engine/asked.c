@@ -24,7 +24,7 @@ static uint64_t of_option(const xd_request *r, const xd_option *o)
         const char *text = *(const char *const *)(const void *)field;
         return o->arg && strcmp(o->arg, "FILE") == 0 ? text != NULL : of_text(text);
     }
-    memcpy(&v, field, o->kind == XD_OPT_INT64 || o->kind == XD_OPT_REAL ? 8 : sizeof(int));
+    memcpy(&v, field, o->kind == XD_OPT_INT || o->kind == XD_OPT_FLAG ? sizeof(int) : 8);
     return v;
 }
 

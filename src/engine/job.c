@@ -37,7 +37,7 @@ static xd_status check_option(const xd_option *o, const xd_request *r, xd_err *e
                            o->choices);
         return XD_OK;
     }
-    if (o->kind != XD_OPT_FLAG && !(v >= o->min && v <= o->max))
+    if (o->kind != XD_OPT_FLAG && o->kind != XD_OPT_SEED && !(v >= o->min && v <= o->max))
         return xd_fail(e, XD_EINVAL, "%s is %.10g; it must be from %.10g to %.10g", o->name, v,
                        o->min, o->max);
     return XD_OK;

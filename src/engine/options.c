@@ -27,7 +27,7 @@ static const xd_option options[] = {
       "picture to start from (PNG, JPEG, WebP, PPM), resized to the size asked for" },
     { "strength", XD_OPT_REAL, AT(strength), 1e-6, 1, NULL, "S",
       "share of the steps that are painted over the picture (default: 0.6)" },
-    { "seed", XD_OPT_INT64, AT(seed), -9.2e18, 9.2e18, NULL, "N",
+    { "seed", XD_OPT_SEED, AT(seed), 0, 0, NULL, "N",
       "seed of the noise; image i uses seed + i (default: 0)" },
     { "num_images_per_prompt", XD_OPT_INT, AT(num_images_per_prompt), 1, 100000, NULL, "N",
       "pictures of every prompt (default: 1)" },

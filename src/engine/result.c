@@ -71,8 +71,8 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     xd_buf_json_string(&b, r->prompts[i / r->num_images_per_prompt]);
     xd_buf_add(&b, ", \"negative_prompt\": ");
     xd_buf_json_string(&b, or_empty(r->negative_prompt));
-    xd_buf_add(&b, ", \"seed\": %" PRId64 ", \"rng\": \"%s\", \"steps\": %d, \"guidance_scale\": %.10g",
-               seed, r->rng, j->samp.steps, j->guidance);
+    xd_buf_add(&b, ", \"seed\": %" PRIu64 ", \"rng\": \"%s\", \"steps\": %d, \"guidance_scale\": %.10g",
+               (uint64_t)seed, r->rng, j->samp.steps, j->guidance);
     xd_buf_add(&b, ", \"sampler\": \"%s\", \"width\": %" PRId64 ", \"height\": %" PRId64,
                j->sampler->name, j->asked[1], j->asked[0]);
     xd_buf_add(&b, ", \"painted_width\": %" PRId64 ", \"painted_height\": %" PRId64, j->size[1],
@@ -100,9 +100,9 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
     xd_buf_add(&b, "%s\n", r->prompts[i / r->num_images_per_prompt]);
     if (r->negative_prompt && *r->negative_prompt)
         xd_buf_add(&b, "Negative prompt: %s\n", r->negative_prompt);
-    xd_buf_add(&b, "Steps: %d, Sampler: %s, CFG scale: %.10g, Seed: %" PRId64 ", Size: %" PRId64
-               "x%" PRId64, j->samp.steps, j->sampler->name, j->guidance, seed, j->asked[1],
-               j->asked[0]);
+    xd_buf_add(&b, "Steps: %d, Sampler: %s, CFG scale: %.10g, Seed: %" PRIu64 ", Size: %" PRId64
+               "x%" PRId64, j->samp.steps, j->sampler->name, j->guidance, (uint64_t)seed,
+               j->asked[1], j->asked[0]);
     xd_buf_add(&b, ", Model hash: %016" PRIx64 ", Model: %s, RNG: %s", j->g->hash,
                j->g->model.recipe->name, r->rng);
     xd_loras_text(j->g->model.loras, &b);
