@@ -46,7 +46,7 @@ static const xd_option own_rows[] = {
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
       "what to paint, in quotes; may be repeated" },
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
-      "a file of prompts, one a line" },
+      "a file of prompts, one a line; - for standard input" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
       "low-rank differences to add to the weights, SCALE times (default: 1); may be repeated" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
@@ -103,6 +103,7 @@ typedef struct task {           /* one run of the command                       
     xd_parallel  plan;
     xd_request   request;
     char        *text;          /* of the file of prompts                                      */
+    int          given;         /* prompts that are not of that file, but stand before          */
     xd_loras_read loras;
     xd_foreign   foreign;
     int          launched, rank;        /* by an MPI launcher, and as which rank               */
@@ -185,7 +186,7 @@ static void print_json(const task *t, const xd_result *res, int i, const char *n
     const char *about = xd_result_json(res, i);
     xd_buf_add(&b, "{\"file\":");
     xd_buf_json_string(&b, name);
-    xd_buf_add(&b, ",\"seed\":%lld,\"seconds\":{", (long long)xd_result_seed(res, i));
+    xd_buf_add(&b, ",\"seed\":%llu,\"seconds\":{", (unsigned long long)xd_result_seed(res, i));
     add_seconds(&b, res);
     if (t->first_s > 0)
         xd_buf_add(&b, ",\"start_to_first_step\":%.6f", start_to_first(t));
@@ -253,6 +254,10 @@ static xd_status take_prompts(task *t)
 {
     own      *o = &t->own;
     xd_status st = XD_OK;
+    t->given = o->prompts.n;
+    if (t->launched && xd_prompts_once(o->prompt_file))
+        return xd_fail(&t->err, XD_EINVAL, "--prompts is read by every rank, and %s can be read only once: give it a "
+                       "file", strcmp(o->prompt_file, "-") == 0 ? "standard input" : o->prompt_file);
     if (o->prompt_file)
         st = xd_prompts_read(&o->prompts, o->prompt_file, &t->text, &t->err);
     if (st == XD_OK && !o->prompts.n)
@@ -266,6 +271,9 @@ static xd_status check_files(task *t)
     const own  *o = &t->own;
     const char *name = o->output ? o->output : xd_output_default(0);
     xd_status   st = xd_output_check(name, t->images, &t->err);
+    if (st == XD_OK && o->trace && strcmp(o->trace, "-") == 0)
+        return xd_fail(&t->err, XD_EINVAL, "--trace needs the name of a file: on standard output stand the names of "
+                       "the pictures");
     if (st == XD_OK && o->trace && strcmp(o->trace, name) == 0)
         return xd_fail(&t->err, XD_EINVAL, "--trace and --output are the same file %s", o->trace);
     return st == XD_OK && o->trace ? xd_file_writable(o->trace, &t->err) : st;
@@ -392,6 +400,35 @@ static xd_status paint(task *t)
     return st;
 }
 
+/* Ranks get the arguments as they are, but prompts that were read from a pipe as a file of this process. */
+static xd_status run_ranks(task *t, xd_launch *l, int *code)
+{
+    char      path[64], flag[96], **own_argv = NULL;
+    int       fd = -1;
+    xd_status st = XD_OK;
+    if (xd_prompts_once(t->own.prompt_file)) {
+        if (!xd_launch_here())
+            return xd_fail(&t->err, XD_EINVAL, "ranks on other hosts cannot read prompts of a pipe: give --prompts a "
+                           "file");
+        st = xd_prompts_hold(&t->own.prompts, t->given, path, &fd, &t->err);
+        if (st == XD_OK && !(own_argv = malloc((size_t)l->argc * sizeof *own_argv)))
+            st = xd_fail(&t->err, XD_ENOMEM, "no memory for a command line");
+        snprintf(flag, sizeof flag, "--prompts=%s", st == XD_OK ? path : "");
+        for (int i = 0; st == XD_OK && i < l->argc; i++) {
+            const char *eq = strchr(l->argv[i], '=');
+            own_argv[i] = l->argv[i] == t->own.prompt_file ? path : eq && eq + 1 == t->own.prompt_file ? flag
+                          : l->argv[i];
+        }
+        l->argv = own_argv;
+    }
+    if (st == XD_OK)
+        st = xd_launch_run(l, code, &t->err);
+    free(own_argv);
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
 /* Opens the model on this process alone, so that what is wrong with it is said before there are
  * ranks, then runs them. */
 static xd_status launch(task *t, int ranks, int argc, char **argv, int *code)
@@ -407,7 +444,7 @@ static xd_status launch(task *t, int ranks, int argc, char **argv, int *code)
     if (st == XD_OK)
         st = check_kind(t, g);
     xd_close(&g);
-    return st == XD_OK ? xd_launch_run(&l, code, &t->err) : st;
+    return st == XD_OK ? run_ranks(t, &l, code) : st;
 }
 
 static int fail(task *t, xd_status st)

@@ -34,7 +34,8 @@
 #define XDIT_MPI 0
 #endif
 
-#define SHM "/dev/shm"
+#define SHM     "/dev/shm"
+#define COLUMNS "XDIT_COLUMNS"  /* put into the environment of ranks: the width of a terminal, or 0 */
 
 enum { PATIENCE_S = 30, AGONY_S = 5, AGAIN_S = 1, MAXRANKS = 4096 };
 
@@ -42,6 +43,7 @@ typedef struct watch {
     pid_t  child;
     int    out, err;            /* read ends; -1: ended                                        */
     int    lost;                /* errno of writing to standard output                         */
+    int    heard;               /* something came on standard output: every command's ranks print  */
     int    first;               /* the first signal that came                                  */
     int    stage;               /* 0 running, 1 cancelled, 2 told to end, 3 killed              */
     double since;               /* when the stage began                                        */
@@ -60,7 +62,7 @@ static void on_signal(int sig)
 
 int xd_launch_columns(void)
 {
-    const char *v = getenv("XDIT_COLUMNS");
+    const char *v = getenv(COLUMNS);
     return v ? atoi(v) : 0;
 }
 
@@ -197,17 +199,22 @@ static void keep_room(const watch *w)
     _exit(0);
 }
 
+int xd_launch_here(void)
+{
+    static const char *const far[] = { "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID",
+                                       "OMPI_MCA_orte_default_hostfile" };
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++)
+        if (getenv(far[i]))
+            return 0;
+    return 1;
+}
+
 /* A directory for shared segments and sockets. On other hosts it would not be there, so it is used
  * only where all ranks are on this one. */
 static void make_room(watch *w)
 {
-    static const char *const far[] = { "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID",
-                                       "OMPI_MCA_orte_default_hostfile" };
-    if (XDIT_MPI != 1)
+    if (XDIT_MPI != 1 || !xd_launch_here())
         return;
-    for (size_t i = 0; i < sizeof far / sizeof *far; i++)
-        if (getenv(far[i]))
-            return;
     sweep_rooms();
     snprintf(w->room, sizeof w->room, SHM "/xdit.XXXXXX");
     if (!mkdtemp(w->room)) {
@@ -304,7 +311,7 @@ static xd_status start(watch *w, char **v, xd_err *e)
         width = ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 #endif
     snprintf(columns, sizeof columns, "%d", width);
-    setenv("XDIT_COLUMNS", columns, 1);
+    setenv(COLUMNS, columns, 1);
     if (pipe(out) != 0)
         return xd_fail(e, XD_EIO, "cannot make a pipe: %s", strerror(errno));
     if (pipe(err) != 0) {
@@ -383,6 +390,7 @@ static void take(watch *w, int *fd)
         return;
     if (XDIT_MPI == 2 && fd == &w->out)
         pass_output(w, own, xd_noise_out(&w->noise, buf, n > 0 ? (size_t)n : 0, own));
+    w->heard |= n > 0 && fd == &w->out;
     if (n <= 0) {
         close(*fd);
         *fd = -1;
@@ -423,7 +431,7 @@ static int stay(watch *w)
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 /* The exit code of a run; says what no rank has said. */
-static int judge(const watch *w, int status)
+static int judge(const watch *w, const char *launcher, int status)
 {
     char why[512];
     int  code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -447,6 +455,10 @@ static int judge(const watch *w, int status)
     int killed = a_rank && strstr(why, "was killed");
     if (code && (!by_rank || !w->noise.said || killed))     /* others lost a killed one's messages */
         fprintf(stderr, "xdit: %s%s\n", a_rank ? "" : "the MPI launcher failed: ", why);
+    if (!code && !w->heard) {
+        fprintf(stderr, "xdit: %s ended well and has started no rank: is it an MPI launcher?\n", launcher);
+        return XD_EXIT_FAILED;
+    }
     return code == 0 || by_rank ? code : XD_EXIT_FAILED;
 }
 
@@ -458,6 +470,9 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (s != XD_OK)
         return s;
+    if (getenv(COLUMNS))        /* else each would start ranks in turn, without end                */
+        return xd_fail(e, XD_EIO, "%s starts this program, and not as a rank: it belongs to another MPI than %s",
+                       launcher, XDIT_MPI == 1 ? "Open MPI" : "MPICH");
     if (l->ranks > MAXRANKS)
         return xd_fail(e, XD_EINVAL, "%d ranks are more than the %d that one host is asked for",
                        l->ranks, MAXRANKS);
@@ -469,7 +484,7 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
     char **v = make_command(l, &w, launcher, self, number);
     s = v ? start(&w, v, e) : xd_fail(e, XD_ENOMEM, "no memory for a command line");
     if (s == XD_OK)
-        *code = judge(&w, stay(&w));
+        *code = judge(&w, launcher, stay(&w));
     if (w.room[0])
         remove_tree(w.room, 0);
     if (w.lock >= 0)

@@ -25,6 +25,9 @@ int xd_launch_failed(xd_status s, const xd_err *e, int rank);
  * written. Does not return when messages failed. */
 int xd_launch_end(xd_status s, const xd_err *e, int rank, int code);
 
+/* Will the ranks that this process starts all be on this host? Batch systems spread them. */
+int xd_launch_here(void);
+
 /* Runs `ranks` copies of this program under the MPI launcher and returns the exit code of the
  * run. Signals that end the program cancel the request of all ranks, a second one ends the ranks.
  * XD_OK means that they ran; errors, that they could not be started. */

@@ -1,8 +1,12 @@
 /* prompts.c - prompts from a file; see prompts.h */
+#define _GNU_SOURCE             /* memfd_create */
 #include "cli/prompts.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
@@ -22,9 +26,11 @@ xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_
 {
     size_t    len = 0;
     int       before = list->n;
-    xd_status s = xd_file_read(path, MAXFILE, text, &len, e);
+    xd_status s = xd_file_read_any(path, MAXFILE, text, &len, e);
     if (s != XD_OK)
         return s;
+    if (strcmp(path, "-") == 0)
+        path = "standard input";
     if (memchr(*text, 0, len))
         return xd_fail(e, XD_EINVAL, "%s is no text: it holds a byte 0", path);
     char *p = *text + (strncmp(*text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
@@ -39,4 +45,29 @@ xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_
     if (s == XD_OK && list->n == before)
         return xd_fail(e, XD_EINVAL, "%s holds no prompt: it has one a line", path);
     return s;
+}
+
+int xd_prompts_once(const char *path)
+{
+    return path && (strcmp(path, "-") == 0 || xd_file_is_stream(path));
+}
+
+xd_status xd_prompts_hold(const xd_opt_texts *list, int first, char path[64], int *fd, xd_err *e)
+{
+    FILE *f = NULL;
+#ifdef MFD_CLOEXEC
+    int held = memfd_create("prompts", MFD_CLOEXEC);
+    if (held >= 0)
+        f = fdopen(dup(held), "wb");
+#else
+    int held = -1;
+#endif
+    for (int i = first; f && i < list->n; i++)
+        fprintf(f, "%s\n", list->v[i]);
+    *fd = held;
+    if (!f || fclose(f) != 0)
+        return xd_fail(e, XD_EIO, "prompts of a pipe cannot be kept for several ranks (%s): give --prompts a file",
+                       strerror(errno));
+    snprintf(path, 64, "/proc/%ld/fd/%d", (long)getpid(), held);
+    return XD_OK;
 }

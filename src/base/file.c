@@ -26,6 +26,14 @@ int xd_file_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* A stream has no whole contents to appear at once, and a new file must not take its name: /dev/null
+ * would be gone for everybody. */
+int xd_file_is_stream(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
 char *xd_path_join(const char *dir, const char *name)
 {
     size_t n = strlen(dir), len = n + strlen(name) + 2;
@@ -76,6 +84,47 @@ fail:
     free(p);
     *len = 0;
     return e ? e->code : XD_EIO;
+}
+
+/* The bytes of an open pipe, terminal or file until its end. */
+static xd_status read_stream(FILE *f, const char *name, size_t max, char **data, size_t *len, xd_err *e)
+{
+    char  *p = NULL;
+    size_t cap = 0, n = 0;
+    do {
+        char *more = n < cap ? p : realloc(p, (cap = cap ? 2 * cap : 4096) + 1);
+        if (!more) {
+            free(p);
+            return xd_fail(e, XD_ENOMEM, "no memory for the %zu bytes of %s", cap, name);
+        }
+        p = more;
+        n += fread(p + n, 1, cap - n, f);
+    } while (!feof(f) && !ferror(f) && n <= max);
+    if (ferror(f) || n > max) {
+        free(p);
+        return ferror(f) ? xd_fail(e, XD_EIO, "cannot read %s: %s", name, strerror(errno))
+                         : xd_fail(e, XD_EFORMAT, "%s has more than the %zu bytes that are plausible", name, max);
+    }
+    p[n] = 0;
+    *data = p;
+    *len = n;
+    return XD_OK;
+}
+
+xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *len, xd_err *e)
+{
+    *data = NULL;
+    *len = 0;
+    if (strcmp(path, "-") == 0)
+        return read_stream(stdin, "standard input", max, data, len, e);
+    if (!xd_file_is_stream(path))
+        return xd_file_read(path, max, data, len, e);
+    FILE     *f = fopen(path, "rb");
+    xd_status s = f ? read_stream(f, path, max, data, len, e)
+                    : xd_fail(e, XD_EIO, "cannot open %s: %s", path, strerror(errno));
+    if (f)
+        fclose(f);
+    return s;
 }
 
 static void remember(char *tmp)
@@ -160,14 +209,6 @@ static int open_named(xd_out *o)
     return -1;
 }
 
-/* A device, a pipe or a socket has no whole contents to appear at once, and a new file must not take
- * its name: /dev/null would be gone for everybody. */
-static int is_stream(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
-}
-
 /* What a name leads to: behind a link the file it points to is replaced, and the link stays. */
 static char *real_name(const char *path)
 {
@@ -179,7 +220,7 @@ static char *real_name(const char *path)
 xd_status xd_out_open(xd_out *o, const char *path, xd_err *e)
 {
     int fd = -1;
-    *o = (xd_out){ .stream = is_stream(path) };
+    *o = (xd_out){ .stream = xd_file_is_stream(path) };
     o->path = o->stream ? strdup(path) : real_name(path);
     if (o->path && o->stream)
         fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -269,7 +310,7 @@ xd_status xd_file_writable(const char *path, xd_err *e)
         return xd_fail(e, XD_EIO, "cannot write %s: it is a directory", path);
     if (!*path)
         return xd_fail(e, XD_EIO, "cannot write a file whose name is empty");
-    if (is_stream(path))        /* opening a pipe would wait for its reader                         */
+    if (xd_file_is_stream(path))        /* opening a pipe would wait for its reader                         */
         return access(path, W_OK) == 0
                    ? XD_OK : xd_fail(e, XD_EIO, "cannot write %s: %s", path, strerror(errno));
     if (xd_out_open(&o, path, e) != XD_OK)

@@ -9,10 +9,14 @@
 
 int xd_file_exists(const char *path);           /* any kind of file                          */
 int xd_file_is_dir(const char *path);
+int xd_file_is_stream(const char *path);        /* a device, a pipe or a socket               */
 
 /* Reads a whole file of at most `max` bytes; *data is malloc'ed, ends in an extra NUL that
  * *len does not count, and is the caller's. XD_EIO when it cannot be read. */
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e);
+
+/* The same of a pipe or a device too, waiting for its end; "-": standard input. */
+xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *len, xd_err *e);
 
 /* A file that appears under its name only when it is whole and synced. Until then it has no name
  * where the file system can do that, so that even SIGKILL leaves nothing; elsewhere it is written

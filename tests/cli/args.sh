@@ -53,7 +53,8 @@ refused "a fraction of a step" 2 "--num_inference_steps takes" generate --num_in
 refused "negative steps" 2 "--num_inference_steps takes.*from 1 to.*'-5'" generate --num_inference_steps -5
 refused "no steps" 2 "--num_inference_steps takes.*from 1" generate --num_inference_steps 0
 refused "a size of 0" 2 "--height takes.*from 1.*'0'" generate --height 0
-refused "a seed of 20 digits" 2 "--seed takes" generate --seed 99999999999999999999
+refused "a seed of more than 64 bits" 2 "--seed takes.*2\^64 - 1" generate --seed 18446744073709551616
+refused "a seed below 64 bits" 2 "--seed takes.*2\^64 - 1" generate --seed -9223372036854775809
 refused "guidance that is no number" 2 "--guidance_scale takes" generate --guidance_scale nan
 refused "a number behind a space" 2 "--seed takes.*' 5'" generate --seed " 5"
 refused "a hexadecimal number" 2 "--guidance_scale takes.*'0x10'" generate --guidance_scale 0x10
@@ -75,6 +76,38 @@ refused "a switch with a strange value" 2 "true or false" generate --enable_tili
 refused "inspect without a model" 2 "xdit inspect DIR" inspect
 refused "inspect with two" 2 "too many: 'b'" inspect a b
 refused "bench without a model" 2 "--config" bench
+
+# Seeds of 64 bits, as torch takes and names them: modulo 2^64.
+paint -p a --rng torch --json --seed 18446744073709551613 --num_images_per_prompt 2 -o "$T/s.ppm"
+check "a seed of 64 bits" shows '"seed":18446744073709551613,.*"seed": 18446744073709551613'
+check "and the one after it" shows '"seed":18446744073709551614,'
+paint -p a --rng torch --seed -3 -o "$T/n.ppm"
+check "the negative one that is the same" [ "$rc" = 0 -a "$(tail -c 49152 "$T/n.ppm" | cksum)" = "$(tail -c 49152 "$T/s_0001.ppm" | cksum)" ]
+
+# Prompts of a pipe, once read.
+printf 'a red circle\n\na blue square\n' >"$T/prompts"
+refused "prompts of an empty standard input" 2 "standard input holds no prompt" generate --model "$MODEL" --prompts -
+for file in - /dev/stdin; do
+    out=$("$XDIT" generate --model "$MODEL" --num_inference_steps 2 -q --prompts "$file" -o "$T/p.ppm" <"$T/prompts" | cat)
+    check "prompts of $file" [ "$out" = "$(printf '%s\n' "$T/p_0001.ppm" "$T/p_0002.ppm")" ]
+done
+refused "a trace to standard output" 2 "--trace needs the name of a file" generate --model "$MODEL" -p a --trace -
+check "and no file of that name" [ ! -e ./- ]
+refused "one rank and a cluster that is not there" 1 "cannot open.*no-such.json" generate --model "$MODEL" -p a \
+    --cluster "$T/no-such.json" -o "$T/no.png"
+
+# Little address space: a picture or a sentence, but no end within a library.
+bad=
+for mb in 60 75 90 105 120 135 150 165 180 200 240; do
+    (ulimit -v $((mb * 1024)) && exec "$XDIT" generate --model "$MODEL" -p a --steps 1 -t 2 -q -o "$T/v.png") >"$T/stdout" 2>"$T/stderr"
+    rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
+    [ "$rc" = 0 ] || { [ "$rc" = 1 ] && one_line && said '^xdit: '; } || bad="$bad $mb"
+done
+if (ulimit -v 245760 && "$XDIT" --version >/dev/null 2>&1); then
+    check "little address space: a picture or a sentence" [ -z "$bad" ]
+else
+    echo "# skipped: this build does not start in little address space"
+fi
 
 # The same picture, however its flags are written.
 paint --prompt "a red circle" --guidance_scale 3 --seed 5 --output "$T/a.png"

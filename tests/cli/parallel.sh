@@ -57,6 +57,23 @@ plan 1 --tensor_parallel_degree 2
 plan 0 --data_parallel_degree 2
 plan 0 --ulysses_degree 2 --use_parallel_vae
 plan 1 --ulysses_degree 3 --text-tensor-parallel-degree=2
+# A launcher that starts nothing, or starts the program as no rank: a sentence, not success or ranks without end.
+printf '#!/bin/sh\nwhile [ "${1##*/}" != "%s" ]; do shift; done\nexec "$@"\n' "$(basename "$XDIT")" >"$T/alone"
+chmod +x "$T/alone"
+for how in "true:true ended well and has started no rank" "$T/alone:$T/alone starts this program, and not as a rank"; do
+    XDIT_MPIRUN=$(command -v "${how%%:*}")
+    export XDIT_MPIRUN
+    rm -f "$T/x.ppm"
+    quick --nproc 2 -o "$T/x.ppm"
+    unset XDIT_MPIRUN
+    check "a launcher that is none, $(basename "${how%%:*}")" [ "$rc" = 1 -a ! -e "$T/x.ppm" ]
+    check "is said" said "^xdit: .*${how#*:}"
+done
+printf 'a red circle\na blue square\n' >"$T/prompts"
+quick --prompts "$T/prompts" -o "$T/f.ppm"
+"$XDIT" generate --model "$MODEL" --prompt "a red circle" --num_inference_steps 2 --seed 3 --dtype f32 -q --nproc 2 \
+    --prompts=- -o "$T/p.ppm" <"$T/prompts" >"$T/stdout"
+check "ranks read prompts of a pipe" [ "$(pixels "$T/f_0003.ppm" | cksum)" = "$(pixels "$T/p_0003.ppm" | cksum)" -a -s "$T/p_0003.ppm" ]
 # Each rank to its cores, or to none: the same picture; ranks that are bound share no cpu.
 quick --ulysses_degree 2 --bind none --threads 1 -o "$T/free.ppm"
 try generate --model "$MODEL" --prompt "a red circle" --num_inference_steps 2 --seed 3 --dtype f32 \
