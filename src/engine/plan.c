@@ -149,6 +149,12 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
             return xd_fail(e, XD_EINVAL, "the %s degree is %d; it must be at least 1", axis_names[i],
                            p->deg.n[i]);
     }
+    /* Before the number of ranks: no other degrees would help. */
+    p->displaced = a->use_displaced_patches;
+    p->npatch = a->num_pipeline_patch ? a->num_pipeline_patch : p->deg.n[XD_PIPE];
+    if (p->displaced && p->npatch > 1)
+        return xd_fail(e, XD_EINVAL, "displaced patches and PipeFusion's patches are two ways to use "
+                       "stale keys and values: take one of them (--num_pipeline_patch 1)");
     degrees_text(p->deg, what, sizeof what);
     if (product > ranks) {
         if (product < 1e9)
@@ -160,20 +166,15 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     int P = p->deg.n[XD_PIPE];
     if (P > XD_MAXSTAGE)
         return xd_fail(e, XD_EINVAL, "pipefusion %d is more than %d stages", P, XD_MAXSTAGE);
-    p->npatch = a->num_pipeline_patch ? a->num_pipeline_patch : P;
     if (p->npatch < 1 || p->npatch > XD_MAXPATCH)
         return xd_fail(e, XD_EINVAL, "num_pipeline_patch is %d; it must be from 1 to %d", p->npatch,
                        XD_MAXPATCH);
     p->warmup = a->warmup_steps < 0 ? 1 : a->warmup_steps;
-    p->displaced = a->use_displaced_patches;
     p->vae_rows = a->use_parallel_vae;
     p->text_every = a->pipefusion_text && strcmp(a->pipefusion_text, "every") == 0;
     if (a->pipefusion_text && !p->text_every && strcmp(a->pipefusion_text, "first") != 0)
         return xd_fail(e, XD_EINVAL, "pipefusion_text is \"%s\"; it can be one of: first every",
                        a->pipefusion_text);
-    if (p->displaced && p->npatch > 1)
-        return xd_fail(e, XD_EINVAL, "displaced patches and PipeFusion's patches are two ways to use "
-                       "stale keys and values: take one of them (--num_pipeline_patch 1)");
     if (take_text(p, a->text_tensor_parallel_degree, what, e) != XD_OK)
         return XD_EINVAL;
     xd_status s = read_list(p, a->attn_layer_num_for_pp, d, e);
