@@ -94,7 +94,8 @@ static const xd_opt_alias aliases[] = {
     { "steps", "num_inference_steps" },      { "cfg_scale", "guidance_scale" },
     { "no_use_resolution_binning", "no_resolution_binning" }, /* xDiT's names                  */
     { "img_file_path", "image" },            { "input_images", "image" },
-    { "ray_world_size", "nproc" },
+    { "ray_world_size", "nproc" },           { "world_size", "nproc" },
+    { "ulysses_parallel_degree", "ulysses_degree" }, { "model_path", "model" },      /* of its service */
     { 0 },
 };
 

@@ -419,13 +419,16 @@ static void say_unused(const xd_job *j)
         xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to paint: there %s %d %s",
                groups - j->images, groups, j->images == 1 ? "is" : "are", j->images,
                j->images == 1 ? "picture" : "pictures");
+    if (p->deg.n[XD_CFG] > 1 && j->npass == 1)
+        xd_log(XD_LOG_WARN, "half of the ranks have nothing to do: without guidance (%s above 1) there is one pass a "
+               "step, and use_cfg_parallel shares two", xd_job_guide(j));
     if (p->displaced && p->deg.n[XD_RING] == 1)
         xd_log(XD_LOG_WARN, "use_displaced_patches makes no difference without a ring (ring_degree)");
     if (j->g->model.recipe->distilled && j->r->true_cfg_scale > 1 && !j->r->negative_prompt)
         xd_log(XD_LOG_WARN, "true_cfg_scale makes no difference without a negative_prompt");
     if (j->npass == 1 && j->r->negative_prompt && *j->r->negative_prompt)
         xd_log(XD_LOG_WARN, "the negative prompt is not used: without guidance (%s above 1) nothing is compared "
-               "with it", j->g->model.recipe->distilled ? "true_cfg_scale" : "guidance_scale");
+               "with it", xd_job_guide(j));
 }
 
 xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)

@@ -89,6 +89,8 @@ void      xd_job_close(xd_job *j);
 double    xd_job_guidance(const xd_job *j, int step);
 /* F32 numbers of the result's pixels: [frames,H,W,3] of the size asked for. */
 int64_t   xd_job_pixels(const xd_job *j);
+/* The flag of the guidance that takes two passes: "true_cfg_scale" where the other is distilled. */
+const char *xd_job_guide(const xd_job *j);
 /* Shows latents, as [C,h,w] or, of a video, [t,C,h,w]. */
 void      xd_job_show(const xd_job *j, const char *name, int step, const float *lat);
 

@@ -567,8 +567,8 @@ static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
     f->exact = f->stale ? xd_plan_exact(&f->plan) : f->steps;
     f->exact = f->exact < f->steps ? f->exact : f->steps;
     if (f->plan.deg.n[XD_CFG] > 1 && s->job.npass == 1)
-        return xd_fail(e, XD_EINVAL, "cfg 2 has nothing for half of the ranks: there is one pass a step, since "
-                       "the guidance scale is %g", s->job.guidance);
+        return xd_fail(e, XD_EINVAL, "cfg 2 has nothing for half of the ranks: without guidance (%s above 1) there "
+                       "is one pass a step", xd_job_guide(&s->job));
     st = xd_ranks_cut(&s->job, s->cut, e);
     return st == XD_OK ? xd_reckoner_open(&s->rk, s->own.count, s->m, g->type, e) : st;
 }

@@ -286,6 +286,11 @@ double xd_job_guidance(const xd_job *j, int step)
     return 1 + j->guidance * (1 - cos(acos(-1.0) * pow((n - j->samp.time[step]) / n, 5))) / 2;
 }
 
+const char *xd_job_guide(const xd_job *j)
+{
+    return j->g->model.recipe->distilled ? "true_cfg_scale" : "guidance_scale";
+}
+
 int64_t xd_job_pixels(const xd_job *j)
 {
     return j->frames * j->asked[0] * j->asked[1] * 3;

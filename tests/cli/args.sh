@@ -35,6 +35,7 @@ refused "a flag before the command" 2 "before the command" --prompt a
 refused "a mistyped flag" 2 "--promt.*nearest.*--prompt" generate --promt a
 refused "a mistyped flag with a value" 2 "--widht;.*nearest.*--width" generate --widht=512
 refused "a flag with dashes" 2 "nearest.*--negative_prompt" generate --negativ-prompt a
+refused "flags of xDiT's service" 2 "--width needs a value" generate --model_path a --ulysses_parallel_degree 2 --world_size 2 --width
 refused "another program's flag" 2 "nearest.*--num_inference_steps" generate --inference_steps 3
 refused "one dash too few" 2 "nearest.*--prompt" generate -prompt a
 refused "a flag of 200 letters" 2 "unknown flag" generate "--$(printf 'x%.0s' $(seq 200))" 1
