@@ -106,6 +106,9 @@ for mb in 60 75 90 105 120 135 150 165 180 200 240; do
 done
 if (ulimit -v 245760 && "$XDIT" --version >/dev/null 2>&1); then
     check "little address space: a picture or a sentence" [ -z "$bad" ]
+    (ulimit -v 122880 && exec "$XDIT" plan --model "$MODEL" --world 2) >"$T/stdout" 2>"$T/stderr" </dev/null
+    rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
+    check "and a plan for it" sh -c '[ "$1" = 0 ] || echo "$2" | grep -q "no memory left.*ulimit -v"' x "$rc" "$err"
 else
     echo "# skipped: this build does not start in little address space"
 fi
