@@ -24,7 +24,6 @@ enum {
     TILES = 1,
     STRIP = XD_ATTN_STRIP,
     TURN = XD_ATTN_TURN,        /* keys whose scores are made at a time                       */
-    LDS = TURN,
     QROWS = STRIP,
     SCORE_WIDTH = 1,            /* vectors of a packed tile                                   */
     DEEP = 16,                  /* units of a tile's row                                      */
@@ -416,15 +415,22 @@ ALWAYS_INLINE void attend_deep(strips *a, const part *x, how h)
     }
 }
 
+/* Whether sums of probabilities are not among those of values: with a bias they never are, which spares a
+ * variant. */
+static int summed_apart(const strips *a)
+{
+    return a->w->a->bias.p || !sums_among(&a->w->p);
+}
+
 static void attend_parts(strips *a)
 {
     for (part x = part_from(a, a->row, a->first); x.turns > 0; x = part_after(a, &x))
         if (a->w->a->bias.p)
             attend_deep(a, &x, (how){ 1, 1 });
-        else if (sums_among(&a->w->p))
-            attend_deep(a, &x, (how){ 0, 0 });
-        else
+        else if (summed_apart(a))
             attend_deep(a, &x, (how){ 0, 1 });
+        else
+            attend_deep(a, &x, (how){ 0, 0 });
 }
 
 /* Rows behind the last of a strip count as if they were there. */
@@ -441,7 +447,7 @@ static int add_up(const strips *a)
     const block        *k = a->k;
     int                 bad = 0;
     for (int64_t i = a->row; i < a->rows; i++) {
-        k->l[i] = !a->w->a->bias.p && sums_among(p) ? k->o[i * p->dp + p->D] : k->most[i * LANES];
+        k->l[i] = summed_apart(a) ? k->most[i * LANES] : k->o[i * p->dp + p->D];
         bad |= !(k->l[i] <= LIFT);
     }
     return bad;

@@ -9,8 +9,7 @@
  * Who includes this file has defined:
  *   LANES, PAIRS, TILES    floats of a vector; 1 when a unit is two bf16; 1 for tile registers,
  *                      which want panels of keys and values that zeros fill
- *   LDS, TURN          floats from a row of scores to the next; scores that become probabilities
- *                      together, an even number of vectors
+ *   TURN               scores that become probabilities together, an even number of vectors
  *   unit, vf, vu       a packed element, a vector of floats, a vector of units
  *   v_zero v_set v_load v_store v_add v_mul v_max v_fma v_exp2 v_hmax v_hadd
  *   v_first(x)         its first float
@@ -166,7 +165,7 @@ typedef struct block {
     int64_t b, h, i0, n;        /* batch, query head, first query, queries                    */
     int64_t keys;               /* that this batch may see                                    */
     unit   *q;                  /* [n][ldq]                                                   */
-    float  *s;                  /* [n][LDS] scores, then probabilities                        */
+    float  *s;                  /* scores, then probabilities: [n][LDS], or what amx.c has    */
     float  *o;                  /* [n][dp] sums of values                                     */
     float  *most;               /* [n][LANES] largest scores of this key block; tiles have the
                                  * sums of all probabilities here                             */

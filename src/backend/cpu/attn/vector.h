@@ -6,6 +6,7 @@
  *   put_probs(to, x, y)          2 LANES probabilities as units
  *   SCORE_TILES[][]    score tiles by width in vectors, all QROWS tall
  *   SUM_TILES[][], SUM_ROWS[]    tiles of the value product; [1]: the last vector is half one
+ *   LDS                floats from a row of scores to the next
  *   sum_width(left)    vectors of a value tile when `left` are to be done
  *   HALVES             1 when half a vector is half the work; vh, vuh and v_.._half are for it
  *   SOFT_TILES[][], SOFT_ROWS[]  those that turn other rows' scores into probabilities meanwhile */

@@ -68,15 +68,6 @@ static inline vf v_power(vf p, vf t, vm live)
         live, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
 }
 
-static const float CUBIC[4] = { 1.0f, 0.695116825f, 0.227644822f, 0.0770671974f };
-
-/* 2^x, with the polynomial's coefficients. */
-static inline vf exp2_cubic(vf x, vf d, vf c, vf b, vf a)
-{
-    const vf f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-    return _mm512_scalef_ps(v_fma(v_fma(v_fma(d, f, c), f, b), f, a), x);
-}
-
 /* 2^x for x < 100. Where the result is rounded to bf16: a polynomial of what is above the next
  * integer below, minimax with p(0) = 1 and a relative error of 9e-5; the instruction that scales
  * makes 2^-inf 0. Otherwise below 2^-100, which no f32 sum that begins at 1 can feel, it is 0, and
@@ -85,8 +76,12 @@ static inline vf exp2_cubic(vf x, vf d, vf c, vf b, vf a)
  * [-1/2, 1/2] of degree 5 with a relative error of 9e-8. */
 static inline vf v_exp2(vf x)
 {
-    if (PAIRS)
-        return exp2_cubic(x, v_set(CUBIC[3]), v_set(CUBIC[2]), v_set(CUBIC[1]), v_set(CUBIC[0]));
+    if (PAIRS) {
+        const vf g = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+        vf       q = v_fma(v_set(0.0770671974f), g, v_set(0.227644822f));
+        q = v_fma(q, g, v_set(0.695116825f));
+        return _mm512_scalef_ps(v_fma(q, g, v_set(1.0f)), x);
+    }
     const vf t = v_add(x, v_set(12582912.0f));
     const vf f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT);
     vf       p = v_fma(v_set(0.00132647273f), f, v_set(0.00967151299f));
