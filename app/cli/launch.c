@@ -19,6 +19,7 @@
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,7 +35,6 @@
 #define XDIT_MPI 0
 #endif
 
-#define SHM     "/dev/shm"
 #define COLUMNS "XDIT_COLUMNS"  /* put into the environment of ranks: the width of a terminal, or 0 */
 
 enum { PATIENCE_S = 30, AGONY_S = 5, AGAIN_S = 1, MAXRANKS = 4096 };
@@ -155,16 +155,19 @@ static void remove_tree(const char *path, int depth)
     rmdir(path);
 }
 
+/* Where rooms may be: in memory, else on disk. */
+static const char *const places[] = { "/dev/shm", "/tmp" };
+
 /* Rooms that nobody holds any more: those of processes killed together with their keeper. One that
  * is being made has no lock yet, so young ones are left alone. */
-static void sweep_rooms(void)
+static void sweep_rooms(const char *place)
 {
-    DIR *d = opendir(SHM);
+    DIR *d = opendir(place);
     for (struct dirent *f; d && (f = readdir(d));) {
         char        name[64];
         struct stat st;
-        int         n = snprintf(name, sizeof name, SHM "/%s", f->d_name), fd;
-        if (strncmp(f->d_name, "xdit.", 5) != 0 || n != (int)strlen(SHM "/xdit.XXXXXX") ||
+        int         n = snprintf(name, sizeof name, "%s/%s", place, f->d_name), fd;
+        if (strncmp(f->d_name, "xdit.", 5) != 0 || n != (int)(strlen(place) + strlen("/xdit.XXXXXX")) ||
             lstat(name, &st) != 0 || st.st_uid != geteuid() || time(NULL) - st.st_mtime < 60 ||
             (fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
             continue;
@@ -209,18 +212,32 @@ int xd_launch_here(void)
     return 1;
 }
 
-/* A directory for shared segments and sockets. On other hosts it would not be there, so it is used
- * only where all ranks are on this one. */
-static void make_room(watch *w)
+/* Open MPI 4: 8 MiB of PMIx, 4 MiB a rank, and 5 % that must be free besides. */
+double xd_launch_need(int ranks)
+{
+    return 10e6 + 4.6e6 * ranks;
+}
+
+double xd_launch_space(const char *dir)
+{
+    struct statvfs v;
+    return statvfs(dir, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
+}
+
+/* A directory for shared segments and sockets, where there is room for them: Open MPI without it waits for
+ * ever. On other hosts it would not be there, so it is used only where all ranks are on this one. */
+static void make_room(watch *w, int ranks)
 {
     if (XDIT_MPI != 1 || !xd_launch_here())
         return;
-    sweep_rooms();
-    snprintf(w->room, sizeof w->room, SHM "/xdit.XXXXXX");
-    if (!mkdtemp(w->room)) {
-        w->room[0] = 0;
-        return;
+    for (size_t i = 0; i < sizeof places / sizeof *places && !w->room[0]; i++) {
+        sweep_rooms(places[i]);
+        snprintf(w->room, sizeof w->room, "%s/xdit.XXXXXX", places[i]);
+        if (xd_launch_space(places[i]) < xd_launch_need(ranks) || !mkdtemp(w->room))
+            w->room[0] = 0;
     }
+    if (!w->room[0])
+        return;
     w->lock = open(w->room, O_RDONLY | O_DIRECTORY);
     pid_t pid = w->lock >= 0 && flock(w->lock, LOCK_EX) == 0 ? fork() : -1;
     if (pid == 0)
@@ -480,7 +497,7 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
         return xd_fail(e, XD_EIO, "this program cannot find its own file: %s", strerror(errno));
     self[n] = 0;
     snprintf(number, sizeof number, "%d", l->ranks);
-    make_room(&w);
+    make_room(&w, l->ranks);
     char **v = make_command(l, &w, launcher, self, number);
     s = v ? start(&w, v, e) : xd_fail(e, XD_ENOMEM, "no memory for a command line");
     if (s == XD_OK)

@@ -25,6 +25,11 @@ int xd_launch_failed(xd_status s, const xd_err *e, int rank);
  * written. Does not return when messages failed. */
 int xd_launch_end(xd_status s, const xd_err *e, int rank, int code);
 
+/* Bytes that the launcher's files and the messages of so many ranks on one host take at most, and those that
+ * a directory has free: behind them pages are missing when they are touched. */
+double xd_launch_need(int ranks);
+double xd_launch_space(const char *dir);
+
 /* Will the ranks that this process starts all be on this host? Batch systems spread them. */
 int xd_launch_here(void);
 
