@@ -29,7 +29,7 @@ typedef struct own {
 
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, offsetof(own, model), 0, 0, NULL, "DIR",
-      "say whether ranks could share the weights of this model" },
+      "say whether the weights of this model fit into memory" },
     { "nproc", XD_OPT_INT, offsetof(own, nproc), 1, 65536, NULL, "N",
       "say which cpus each of N ranks would be bound to (default: 2)" },
     { "no_ranks", XD_OPT_FLAG, offsetof(own, no_ranks), 0, 0, NULL, NULL,
@@ -67,10 +67,6 @@ static void on_fact(void *cookie, const char *name, const char *v)
         f->m.room = atof(v);
     else if (!strcmp(name, "address_space"))
         f->m.mapped = atof(v);
-    else if (!strcmp(name, "shared_dir"))
-        snprintf(f->m.shared_dir, sizeof f->m.shared_dir, "%s", v);
-    else if (!strcmp(name, "shared_free"))
-        f->m.shared_free = atof(v);
     else if (!strcmp(name, "hub"))
         snprintf(f->m.hub, sizeof f->m.hub, "%s", v);
 }

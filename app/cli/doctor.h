@@ -33,9 +33,8 @@ const char *xd_bytes_text(double bytes, char text[16]);
 typedef struct xd_host {
     int         cores;
     double      room, mapped;
-    char        shared_dir[256], hub[1024], type[16];
-    double      shared_free;
-    const char *model;          /* whose weights are to be shared, or NULL                     */
+    char        hub[1024], type[16];
+    const char *model;          /* whose weights are to fit, or NULL                           */
     int         ranks;          /* whose cpus are asked for                                    */
 } xd_host;
 void xd_find_host(xd_findings *f, const xd_host *m);

@@ -13,6 +13,7 @@
 #include "base/cpus.h"
 #include "base/file.h"
 #include "cli/doctor.h"
+#include "cli/launch.h"
 
 /* The beginning of a small file without its last newline; 0: it cannot be read. */
 static int first_words(const char *path, char *text, size_t size)
@@ -146,17 +147,6 @@ static double group_limit(void)
     return n < 1e18 ? n : 0;    /* "max", or v1's largest number                               */
 }
 
-static void memory(xd_findings *f, const xd_host *m)
-{
-    char   all[16], room[16], limit[16], group[48] = "";
-    double total = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), most = group_limit();
-    if (most > 0)
-        snprintf(group, sizeof group, ", control group %s", xd_bytes_text(most, limit));
-    int little = m->room < 2e9;
-    xd_find(f, little ? XD_WARN : XD_WELL, "memory", "only small models fit: end other programs, or raise the limit",
-            "%s of %s free for all ranks%s", xd_bytes_text(m->room, room), xd_bytes_text(total, all), group);
-}
-
 static double weights_of(const char *dir)
 {
     DIR   *d = opendir(dir);
@@ -174,26 +164,33 @@ static double weights_of(const char *dir)
     return sum;
 }
 
-/* Ranks of a host share the transformer's weights, in the type that is computed in. */
+/* Ranks of a host share the transformer's weights. */
+static void memory(xd_findings *f, const xd_host *m)
+{
+    char   all[16], room[16], limit[16], need[16], group[48] = "", model[64] = "";
+    char  *dir = m->model ? xd_path_join(m->model, "transformer") : NULL;
+    double want = dir ? weights_of(dir) : 0;
+    double total = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), most = group_limit();
+    free(dir);
+    if (most > 0)
+        snprintf(group, sizeof group, ", control group %s", xd_bytes_text(most, limit));
+    if (want > 0)
+        snprintf(model, sizeof model, ", also for the %s of weights that they share", xd_bytes_text(want, need));
+    const char *advice = want > m->room ? "the model does not fit: end other programs, or raise the limit"
+                                        : "only small models fit: end other programs, or raise the limit";
+    xd_find(f, m->room < (want > 2e9 ? want : 2e9) ? XD_WARN : XD_WELL, "memory", advice, "%s of %s free for all ranks%s%s",
+            xd_bytes_text(m->room, room), xd_bytes_text(total, all), model, group);
+}
+
+/* Messages between ranks of a host. */
 static void shared(xd_findings *f, const xd_host *m)
 {
-    char   free_[16], need[16], *dir = m->model ? xd_path_join(m->model, "transformer") : NULL;
-    double want = dir ? weights_of(dir) : 0;
-    free(dir);
-    xd_bytes_text(m->shared_free, free_);
-    if (want > m->shared_free)
-        xd_find(f, XD_WARN, "shared", "make it larger (of a container: --shm-size), or each rank keeps a copy of "
-                "its own", "%s has %s free, and ranks would share %s of weights", m->shared_dir, free_,
-                xd_bytes_text(want, need));
-    else if (want > 0)
-        xd_find(f, XD_WELL, "shared", "", "%s has %s free for the %s of weights that ranks share", m->shared_dir,
-                free_, xd_bytes_text(want, need));
-    else if (m->shared_free < 1e9)
-        xd_find(f, XD_WARN, "shared", "make it larger (of a container: --shm-size), or each rank keeps a copy of "
-                "the weights", "%s has %s free", m->shared_dir, free_);
-    else
-        xd_find(f, XD_WELL, "shared", "", "%s has %s free for the weights that ranks share (--model DIR says how "
-                "much they need)", m->shared_dir, free_);
+    static const char dir[] = "/dev/shm";
+    double have = xd_launch_space(dir), want = xd_launch_need(m->ranks);
+    char   free_[16], need[16];
+    xd_find(f, have < want ? XD_WARN : XD_WELL, "shared", "make it larger (of a container: --shm-size), or messages go "
+            "through files in /tmp", "%s has %s free, messages of %d ranks take at most %s", dir,
+            xd_bytes_text(have, free_), m->ranks, xd_bytes_text(want, need));
 }
 
 static void pages(xd_findings *f)

@@ -270,7 +270,6 @@ static char **make_command(const xd_launch *l, const watch *w, const char *launc
     if (w->room[0]) {
         add(&a, "--mca", "orte_tmpdir_base", w->room);
         add(&a, "--mca", "btl_vader_backing_directory", w->room);
-        add(&a, "--mca", "osc_sm_backing_directory", w->room);
     }
     add(&a, self, l->command, NULL);
     char **v = calloc((size_t)(a.n + l->argc) + 1, sizeof *v);

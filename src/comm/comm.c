@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e)
 {
@@ -92,15 +91,6 @@ void xd_comm_about(xd_fact *fact, void *cookie)
 #else
     fact(cookie, "library", "MPI: not built in");
 #endif
-}
-
-/* Open MPI can be told another place; other MPIs use shm_open, which is the usual one. */
-size_t xd_comm_space(const char **where)
-{
-    const char    *own = getenv("OMPI_MCA_osc_sm_backing_directory");
-    struct statvfs v;
-    *where = own && *own ? own : "/dev/shm";
-    return statvfs(*where, &v) == 0 ? (size_t)v.f_bavail * (size_t)v.f_frsize : 0;
 }
 
 int64_t xd_comm_elems(xd_tensor t)

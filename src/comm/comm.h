@@ -98,8 +98,5 @@ int       xd_comm_share(int *ranks, int *cores);
 int       xd_comm_host(int *rank, int *ranks, xd_cpuset *cpus);
 /* The MPI library and its version; "MPI: not built in". */
 void      xd_comm_about(xd_fact *fact, void *cookie);
-/* Bytes that `share` may take on this host now, and where: "/dev/shm". Behind them pages are missing
- * when they are touched. */
-size_t    xd_comm_space(const char **where);
 
 #endif

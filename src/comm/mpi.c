@@ -2,21 +2,19 @@
  *
  * Calls that set up groups block; what moves data is mpi_call.c and never does. MPI is started
  * by the first world, unless the program did so, and ended with the last. */
-#define _GNU_SOURCE             /* madvise */
+#define _GNU_SOURCE             /* sched_yield, nanosleep */
 #include "comm/mpi_job.h"
 
 #include "base/log.h"
 #include "base/par.h"
+#include "comm/shm.h"
 #include "comm/kinds.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -134,63 +132,11 @@ static void mpi_barrier(xd_comm *c)
         xd_mpi_fail(g->world, g->world->rank, "a barrier", code);
 }
 
-/* Takes my part of the pages now: touching one that the file system has no room for later would kill
- * the process. Kernels before 5.14 cannot say; there the caller's look at the room must do. */
-static int populate(char *base, size_t bytes, int part, int parts)
+static void free_shm(xd_shm *b)
 {
-#ifdef MADV_POPULATE_WRITE
-    size_t page = 4096, skip = (uintptr_t)base % page, n = (skip + bytes + page - 1) / page;
-    size_t from = n * (size_t)part / (size_t)parts, to = n * (size_t)(part + 1) / (size_t)parts;
-    if (from == to || madvise(base - skip + from * page, (to - from) * page, MADV_POPULATE_WRITE) == 0)
-        return 1;
-    return errno == EINVAL;
-#else
-    (void)base, (void)bytes, (void)part, (void)parts;
-    return 1;
-#endif
-}
-
-/* The file that an address is mapped from; 0: none that has a name. */
-static int file_behind(const void *p, char *path, size_t size)
-{
-    char               line[4352];
-    unsigned long long from, to, at = (unsigned long long)(uintptr_t)p;
-    int                skip = 0, found = 0;
-    FILE              *f = fopen("/proc/self/maps", "r");
-    while (f && !found && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = 0;
-        found = sscanf(line, "%llx-%llx %*s %*s %*s %*s %n", &from, &to, &skip) == 2 &&
-                at >= from && at < to;
-    }
-    if (f)
-        fclose(f);
-    if (!found || line[skip] != '/')
-        return 0;
-    int n = snprintf(path, size, "%s", line + skip);
-    return n > 0 && (size_t)n < size;
-}
-
-/* Open MPI removes the file of a window when it is freed, so that a killed rank would leave it: its
- * name goes as soon as all ranks have it mapped, and comes back for a moment when it is freed. */
-static void hide(xd_win *w, const void *base)
-{
-    char        path[4096];
-    struct stat st;
-    if (file_behind(base, path, sizeof path) && lstat(path, &st) == 0 && S_ISREG(st.st_mode) &&
-        (w->name = strdup(path)) && unlink(path) != 0) {
-        free(w->name);
-        w->name = NULL;
-    }
-}
-
-static void free_window(xd_win *w)
-{
-    int fd = w->name ? open(w->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
-    if (fd >= 0)
-        close(fd);
-    MPI_Win_free(&w->win);
-    free(w->name);
-    free(w);
+    if (b && b->p)
+        munmap(b->p, b->bytes);
+    free(b);
 }
 
 /* Did all ranks of a group come so far? */
@@ -199,37 +145,46 @@ static int all_ok(const xd_group *g, int ok)
     return MPI_Allreduce(MPI_IN_PLACE, &ok, 1, MPI_INT, MPI_MIN, g->mpi) == MPI_SUCCESS && ok;
 }
 
-/* All memory lies at rank 0, which comes first. All ranks agree whether there is any. */
+/* A file of the block on this rank, which rank 0 makes; -1 somewhere is a failure of all. */
+static int shm_file(const xd_group *g, size_t bytes)
+{
+    xd_shm_key key = { .fd = -1 };
+    int          first = g->c.rank == 0, fd = first ? xd_shm_make(bytes, &key) : -1;
+    int          told = MPI_Bcast(&key, (int)sizeof key, MPI_BYTE, 0, g->mpi) == MPI_SUCCESS;
+    if (!first && told && key.fd >= 0)
+        fd = xd_shm_find(&key);
+    if (all_ok(g, fd >= 0 && told))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* Memory is spread over the nodes of the ranks before its pages are taken. All ranks agree whether there
+ * is any. */
 static void *mpi_share(xd_comm *c, size_t bytes, int *first)
 {
     xd_group *g = c->priv;
-    xd_win   *w = calloc(1, sizeof *w);
+    xd_shm *b = calloc(1, sizeof *b);
     xd_cpuset nodes;
-    MPI_Aint  size = 0;
-    void     *base = NULL;
-    int       unit = 1, ok;
     *first = c->rank == 0;
-    if (!all_ok(g, w != NULL)) {
-        free(w);
+    bytes = bytes ? bytes : 1;
+    int fd = shm_file(g, bytes), ok = 0;
+    if (fd >= 0) {
+        if (b && (b->p = xd_shm_map(fd, bytes)))
+            b->bytes = bytes;
+        close(fd);
+        ok = all_ok(g, b && b->p);
+    }
+    if (ok && xd_cpuset_nodes(&mpi.cpus, NULL, &nodes) > 1)     /* all ranks say the same       */
+        xd_interleave(b->p, bytes, &nodes);
+    if (!ok || !all_ok(g, xd_shm_fill(b->p, bytes, c->rank, c->size))) {
+        free_shm(b);
         return NULL;
     }
-    ok = MPI_Win_allocate_shared(*first ? (MPI_Aint)(bytes ? bytes : 1) : 0, 1, MPI_INFO_NULL,
-                                 g->mpi, &base, &w->win) == MPI_SUCCESS;
-    if (ok) {
-        MPI_Win_set_errhandler(w->win, MPI_ERRORS_RETURN);
-        w->next = g->wins;
-        g->wins = w;
-        ok = MPI_Win_shared_query(w->win, 0, &size, &unit, &base) == MPI_SUCCESS && base;
-    } else {
-        free(w);
-    }
-    if (!all_ok(g, ok))
-        return NULL;
-    if (*first)
-        hide(w, base);
-    if (xd_cpuset_nodes(&mpi.cpus, NULL, &nodes) > 1)   /* all ranks say the same                */
-        xd_interleave(base, bytes, &nodes);
-    return all_ok(g, populate(base, bytes, c->rank, c->size)) ? base : NULL;
+    b->next = g->shared;
+    g->shared = b;
+    return b->p;
 }
 
 static void mpi_abort(xd_comm *c, int code)
@@ -257,9 +212,9 @@ static void mpi_close(xd_comm *c)
 {
     xd_group *g = c->priv;
     xd_world *w = g->world;
-    for (xd_win *v = g->wins, *next; v; v = next) {
-        next = v->next;
-        free_window(v);
+    for (xd_shm *b = g->shared, *next; b; b = next) {
+        next = b->next;
+        free_shm(b);
     }
     MPI_Comm_free(&g->mpi);
     free(g);

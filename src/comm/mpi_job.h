@@ -10,11 +10,11 @@
 
 #include "comm/comm.h"
 
-typedef struct xd_win {         /* shared memory of a group                                    */
-    struct xd_win *next;
-    MPI_Win        win;
-    char          *name;        /* of its file, which is hidden; NULL: not, or another rank's   */
-} xd_win;
+typedef struct xd_shm {         /* shared memory of a group (shm.h)                            */
+    struct xd_shm *next;
+    void          *p;
+    size_t         bytes;
+} xd_shm;
 
 typedef struct xd_world {       /* shared by a world and its groups; freed by its last group   */
     xd_traffic traffic;
@@ -27,7 +27,7 @@ typedef struct xd_group {
     xd_comm   c;
     MPI_Comm  mpi;
     xd_world *world;
-    xd_win   *wins;
+    xd_shm   *shared;
     int       seq;              /* collective calls so far: they make the tags                 */
 } xd_group;
 

@@ -24,7 +24,6 @@ void xd_about(xd_fact *fact, void *cookie)
     xd_err      e = { 0 };
     xd_dev     *d = NULL;
     size_t      machine = 0, process = 0;
-    const char *where = NULL;
     char       *hub = xd_model_hub();
     xd_cpu_about(fact, cookie);
     xd_comm_about(fact, cookie);
@@ -42,9 +41,6 @@ void xd_about(xd_fact *fact, void *cookie)
     number(fact, cookie, "cores", (size_t)xd_par_cores());
     number(fact, cookie, "memory", machine);
     number(fact, cookie, "address_space", process);
-    size_t shared = xd_comm_space(&where);
-    fact(cookie, "shared_dir", where);
-    number(fact, cookie, "shared_free", shared);
     if (hub)
         fact(cookie, "hub", hub);
     free(hub);

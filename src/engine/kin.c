@@ -12,14 +12,11 @@
 #include "engine/ranks.h"
 
 enum { NPART = 2 };
-static const size_t slack = (size_t)16 << 20;   /* bytes left to MPI                           */
 
 typedef struct card {           /* what a rank tells its host                                  */
     int64_t  color[NPART];      /* equal: the same stage and share; -1: it has none of it       */
     uint64_t form[NPART];       /* of how weights are packed                                   */
-    int64_t  room[NPART];       /* bytes of the block                                          */
     int64_t  open[NPART];       /* to be decided now: nothing is loaded                         */
-    int64_t  space;             /* for shared memory, as this rank sees it                     */
 } card;
 
 static xd_part *part_of(xd_engine *g, int i)
@@ -41,8 +38,6 @@ static uint64_t form(const xd_engine *g, const xd_part *p)
 
 static void fill(card *c, xd_engine *g, int vae)
 {
-    const char *where;
-    size_t      space = xd_comm_space(&where);
     memset(c, 0, sizeof *c);
     for (int i = 0; i < NPART; i++) {
         const xd_part *p = part_of(g, i);
@@ -50,10 +45,8 @@ static void fill(card *c, xd_engine *g, int vae)
                         : g->topo.at[XD_TENSOR] +
                           (int64_t)g->plan.deg.n[XD_TENSOR] * g->topo.at[XD_PIPE];
         c->form[i] = form(g, p);
-        c->room[i] = (int64_t)p->room + XD_ALIGN;
         c->open[i] = !p->store;
     }
-    c->space = (int64_t)(space > slack ? space - slack : 0);
 }
 
 /* Ranks that have component i in common with rank r; 0 when they cannot share it. */
@@ -70,17 +63,6 @@ static int kin_of(const card *c, int n, int i, int r)
     return c[r].color[i] >= 0 && size > 1 ? size : 0;
 }
 
-/* Bytes of all blocks of component i on this host. */
-static double host_room(const card *c, int n, int i)
-{
-    double sum = 0;
-    for (int r = 0; r < n; r++) {
-        int size = kin_of(c, n, i, r);
-        sum += size ? (double)c[r].room[i] / size : 0;
-    }
-    return sum;
-}
-
 static xd_status group(xd_engine *g, const card *c, int i, xd_err *e)
 {
     xd_comm  *h = g->host, *k = NULL;
@@ -94,28 +76,16 @@ static xd_status group(xd_engine *g, const card *c, int i, xd_err *e)
     return s;
 }
 
-/* The transformer comes first; what has no room left is not shared. A rank that fails goes on: all
- * split for the same parts. */
+/* A rank that fails goes on: all split for the same parts. */
 static xd_status decide(xd_engine *g, const card *c, xd_err *e)
 {
-    int         n = g->host->size;
-    double      space = (double)c[0].space;
-    const char *where;
-    xd_status   s = XD_OK;
-    xd_comm_space(&where);
-    for (int r = 1; r < n; r++)
-        space = (double)c[r].space < space ? (double)c[r].space : space;
+    xd_status s = XD_OK;
     for (int i = 0; i < NPART; i++) {
-        double room = host_room(c, n, i);
-        if (room > space && g->host->rank == 0)
-            xd_log(XD_LOG_INFO, "%s: every rank keeps weights of its own: one copy for this host "
-                   "needs %s of shared memory and %s has %s left (in a container see --shm-size)",
-                   part_of(g, i)->name, xd_size_text(room).s, where, xd_size_text(space).s);
-        if (room <= 0 || room > space)
-            continue;
-        xd_status now = group(g, c, i, e);
+        int some = 0;
+        for (int r = 0; r < g->host->size; r++)
+            some |= kin_of(c, g->host->size, i, r);
+        xd_status now = some ? group(g, c, i, e) : XD_OK;
         s = s == XD_OK ? now : s;
-        space -= room;
     }
     return s;
 }
@@ -160,27 +130,12 @@ xd_status xd_kin_agree(const xd_part *p, xd_status mine, xd_err *e)
     return xd_ranks_agree_in(p->kin.c, p->kin.me, mine, e);
 }
 
-/* The block, or NULL on all of the kin. Address space is looked at first: Open MPI crashes when a
- * rank has too little of it for a window. */
-static char *block(const xd_part *p)
-{
-    xd_comm *c = p->kin.c;
-    size_t   machine, process, bytes = p->room + XD_ALIGN;
-    int64_t  one = 1;
-    int      first;
-    xd_cpu_room(&machine, &process);
-    int32_t  fits = c->ops->share != NULL && process > bytes && process - bytes > slack;
-    xd_req   q = c->ops->allreduce(c, xd_view(&fits, XD_I32, 1, &one), XD_MIN);
-    if (c->ops->wait(c, &q, 1) != XD_OK || !fits)
-        return NULL;
-    return c->ops->share(c, bytes, &first);
-}
-
 xd_status xd_kin_lend(xd_part *p, xd_status s, xd_err *e)
 {
+    int first;
     if ((s = xd_kin_agree(p, s, e)) != XD_OK)
         return s;
-    char *base = block(p);
+    char *base = p->kin.c->ops->share(p->kin.c, p->room + XD_ALIGN, &first);
     if (!base) {
         xd_log(XD_LOG_INFO, "%s: there is no shared memory of %s: every rank keeps weights of its own", p->name,
                xd_size_text((double)p->room).s);
@@ -200,8 +155,8 @@ double xd_kin_saved(const xd_part *p)
 
 /* ---- counting ----------------------------------------------------------------------------- */
 
-/* Loading with kin: before, about the room, and behind. */
-enum { LOAD_AGREES = 3 };
+/* Loading with kin: before and behind. */
+enum { LOAD_AGREES = 2 };
 
 static xd_status agree_alone(xd_comm *c, xd_err *e)
 {

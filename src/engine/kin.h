@@ -7,9 +7,7 @@
 
 #include "engine/engine.h"
 
-/* Finds the kin of this rank for components that are not loaded yet, where the host has room for
- * shared memory; says it in the log where it has not, and every rank keeps a copy of its own then.
- * The components are counted and cut into stages. `vae`: this rank decodes. Collective over the
+/* Finds the kin of this rank for components that are not loaded yet. The components are counted and cut into stages. `vae`: this rank decodes. Collective over the
  * ranks in use, which agree on the outcome. */
 xd_status xd_kin_find(xd_engine *g, int vae, xd_err *e);
 

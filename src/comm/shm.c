@@ -1,0 +1,70 @@
+/* shm.c - memory without a name: a file of memfd_create, found through /proc */
+#define _GNU_SOURCE             /* memfd_create, madvise */
+#include "comm/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A file beyond the limit of file sizes would kill the process. */
+static int allowed(size_t bytes)
+{
+    struct rlimit r;
+    return getrlimit(RLIMIT_FSIZE, &r) != 0 || r.rlim_cur == RLIM_INFINITY || bytes <= r.rlim_cur;
+}
+
+int xd_shm_make(size_t bytes, xd_shm_key *key)
+{
+#ifdef MFD_CLOEXEC
+    struct stat st;
+    int         fd = allowed(bytes) ? memfd_create("xdit", MFD_CLOEXEC) : -1;
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)bytes) == 0 && fstat(fd, &st) == 0) {
+        *key = (xd_shm_key){ getpid(), fd, (int64_t)st.st_dev, (int64_t)st.st_ino };
+        return fd;
+    }
+    close(fd);
+#else
+    (void)bytes, (void)key, (void)allowed;
+#endif
+    return -1;
+}
+
+/* Another process may have the number where processes of a host do not see each other. */
+int xd_shm_find(const xd_shm_key *key)
+{
+    char        path[64];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)key->pid, (long long)key->fd);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || (int64_t)st.st_dev != key->dev || (int64_t)st.st_ino != key->ino)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+void *xd_shm_map(int fd, size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+int xd_shm_fill(char *base, size_t bytes, int part, int parts)
+{
+#ifdef MADV_POPULATE_WRITE
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = (bytes + page - 1) / page;
+    size_t from = n * (size_t)part / (size_t)parts, to = n * (size_t)(part + 1) / (size_t)parts;
+    if (from == to || madvise(base + from * page, (to - from) * page, MADV_POPULATE_WRITE) == 0)
+        return 1;
+    return errno == EINVAL;
+#else
+    (void)base, (void)bytes, (void)part, (void)parts;
+    return 1;
+#endif
+}
