@@ -66,7 +66,7 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t r = begin * XD_SIDE; r < end * XD_SIDE; r++) {
         char *q = c->q + (r / XD_SIDE * XD_SIDE * c->steps + r % XD_SIDE) * XD_STEP_BYTES;
         if (r < M)
-            c->sx[r] = integer_row(q, XD_PAIR_BYTES, place_of(&c->a->in, r, 0), c->a->in.type, c->a->w->in, 0);
+            c->sx[r] = input_integers(c->a, r, q, XD_PAIR_BYTES, 0);
         for (int64_t k = 0; k < c->steps && r >= M; k++)
             _mm512_storeu_si512(q + k * XD_PAIR_BYTES, _mm512_setzero_si512());
     }

@@ -105,7 +105,7 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
     const input *c = ctx;
     (void)thread;
     for (int64_t r = begin; r < end; r++)
-        c->sx[r] = integer_row(c->q + r * c->ldi, 64, place_of(&c->a->in, r, 0), c->a->in.type, c->a->w->in, -128);
+        c->sx[r] = input_integers(c->a, r, c->q + r * c->ldi, 64, -128);
 }
 
 static xd_product product_of(const xd_gemm *a, int threads)
