@@ -234,14 +234,17 @@ FINISH_INLINE void store_sums(float *to)
 /* Lines of rows that will be read or written: those of each row at p, `more` bytes behind it too unless that is 0. */
 typedef struct asked { const char *p; int64_t step, more; } asked;
 
-FINISH_INLINE void ask_rows(asked *a, int64_t n)
-{
-    for (const char *end = a->p + n * a->step; a->p != end; a->p += a->step) {
-        _mm_prefetch(a->p, _MM_HINT_T0);
-        if (a->more)
-            _mm_prefetch(a->p + a->more, _MM_HINT_T0);
+#define ASK_ROWS(name, hint)                                                                       \
+    FINISH_INLINE void name(asked *a, int64_t n)                                                   \
+    {                                                                                              \
+        for (const char *end = a->p + n * a->step; a->p != end; a->p += a->step) {                 \
+            _mm_prefetch(a->p, hint);                                                              \
+            if (a->more)                                                                           \
+                _mm_prefetch(a->p + a->more, hint);                                                \
+        }                                                                                          \
     }
-}
+ASK_ROWS(ask_rows, _MM_HINT_T0)
+ASK_ROWS(own_rows, _MM_HINT_ET0)        /* as this core's alone: another may have read what was there */
 
 /* Of four lines that follow each other the processor brings the last two by itself when it is asked for the
  * first two, and has room for more requests than an instruction that asks. */
@@ -281,7 +284,9 @@ static void run_block(const xd_tiled *t, const block *b, late *l, late_fn *rows)
             step_of_tiles(x, y, more);
         for (owed += b->quads; owed >= ks; owed -= ks, next += QUAD_BYTES)
             ask_quad(next);
-        if (out_rows > 0)
+        if (out_rows > 0 && !b->output->res)
+            own_rows(&out, least(per, out_rows));
+        else if (out_rows > 0)
             ask_rows(&out, least(per, out_rows));
         out_rows -= per;
         if (res_rows > 0)
