@@ -148,25 +148,30 @@ FINISH_INLINE finish_way way_of(const xd_product *p, xd_dtype from, xd_act act)
     return (finish_way){ p->col != NULL, p->a->bias.p != NULL, p->a->gate.p != NULL, from, act };
 }
 
-/* The sums of columns as the product's numbers: integers are put right, scales multiplied. */
+/* The sums of columns as the product's numbers, and the bias: integers are put right, scales multiplied. */
 FINISH_INLINE vf scaled(const finish_way *w, const float *sum, const float *row, const finish_cols *k)
 {
     if (row)
-        return v_mul(v_whole(sum, k->fix), v_mul(v_set(*row), k->by));
-    return w->by ? v_mul(v_load(sum), k->by) : v_load(sum);
+        return v_fma(v_whole(sum, k->fix), v_mul(v_set(*row), k->by), k->bias);
+    if (w->by)
+        return v_fma(v_load(sum), k->by, k->bias);
+    return w->bias ? v_add(v_load(sum), k->bias) : v_load(sum);
+}
+
+/* With a gate and the residual at `res`, or NULL. */
+FINISH_INLINE vf joined(const finish_way *w, vf x, const finish_cols *k, const char *res)
+{
+    if (!res)
+        return w->gate ? v_mul(x, k->gate) : x;
+    const vf r = floats_at(res, w->from, k->m);
+    return w->gate ? v_fma(x, k->gate, r) : v_add(x, r);
 }
 
 /* LANES sums of a row, whose scale is *row, with all that follows; `res`: the residual there, or NULL. */
 FINISH_INLINE vf finished(const finish_way *w, const float *sum, const float *row, const finish_cols *k,
                           const char *res)
 {
-    vf x = scaled(w, sum, row, k);
-    if (w->bias)
-        x = v_add(x, k->bias);
-    x = activated(x, w->act);
-    if (w->gate)
-        x = v_mul(x, k->gate);
-    return res ? v_add(x, floats_at(res, w->from, k->m)) : x;
+    return joined(w, activated(scaled(w, sum, row, k), w->act), k, res);
 }
 
 /* Rows [r0, r0 + n), columns [c0, c0 + width) or fewer at the end, of sums with XD_PANEL a row. */
