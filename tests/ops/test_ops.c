@@ -176,6 +176,31 @@ static void test_gemm_rows(void **unused)
     xd_par_set(cores);
 }
 
+/* Gelu of numbers all over its range, as brains: half a unit in the last place and what kernels round off. */
+static void test_gemm_gelu(void **unused)
+{
+    enum { M = 3000, N = 40 };
+    (void)unused;
+    xd_weight w = { .type = compute_type(), .out = N, .in = 1, .groups = 1 };
+    fresh();
+    xd_tensor one = matrix(XD_F32, N, 1, 0);
+    for (int64_t i = 0; i < N; i++)
+        set(&one, i, 1);
+    pack(&w, one);
+    xd_gemm a = { .w = &w, .in = matrix(w.type, M, 1, 0), .out = matrix(XD_BF16, M, N, 0), .act = XD_GELU_TANH };
+    for (int64_t i = 0; i < M; i++)
+        set(&a.in, i, i % 3 ? (double)(i - M / 2) / 120 : pow(2, (double)-(i % 20)) * (i % 2 ? 1 : -1));
+    set(&a.in, M - 1, NAN);
+    RUN(gemm, XD_OP_GEMM, &a);
+    for (int64_t i = 0; i < M - 1; i++) {
+        double want = act_of(at(&a.in, i), XD_GELU_TANH), is = at(&a.out, i * N + i % N);
+        if (!(fabs(is - want) <= fabs(want) / 256 * 1.01 + 1e-6))
+            fail_msg("gelu of %g is %g, not %g", at(&a.in, i), is, want);
+    }
+    assert_true(isnan(at(&a.out, (M - 1) * N)));
+    unpack(&w);
+}
+
 /* ---- convolution -------------------------------------------------------------------------- */
 
 typedef struct conv_spec {
@@ -582,8 +607,8 @@ static int done(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_gemm), T(test_gemm_repeats), T(test_gemm_rows), T(test_conv), T(test_norm), T(test_norm_offset),
-        T(test_gnorm), T(test_gnorm_scaled), T(test_glu), T(test_activations), T(test_addmul), T(test_axpby),
+        T(test_gemm), T(test_gemm_repeats), T(test_gemm_rows), T(test_gemm_gelu), T(test_conv), T(test_norm),
+        T(test_norm_offset), T(test_gnorm), T(test_gnorm_scaled), T(test_glu), T(test_activations), T(test_addmul), T(test_axpby),
         T(test_qknorm), T(test_qknorm_refusals), T(test_quant_types), T(test_quant_gemm),
         T(test_quant_error), T(test_quant_rows), T(test_quant_odd), T(test_quant_scales),
         T(test_quant_refusals),

@@ -11,6 +11,7 @@
 #include "backend/cpu/amx.h"
 #include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/finish.h"
+#include "backend/cpu/gemm/gelu.h"
 #include "base/par.h"
 
 #ifdef TILED_IN_PLACE
@@ -80,23 +81,33 @@ FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int str
     }
 }
 
+/* As finished, with a shorter gelu where `brief`. */
+FINISH_INLINE __m512 late_sums(const finish_way *w, const float *sum, const float *row, const finish_cols *k,
+                               const char *res, int brief)
+{
+    return brief ? joined(w, brief_gelu(scaled(w, sum, row, k)), k, res) : finished(w, sum, row, k, res);
+}
+
 /* The next `rows` rows, or those that are left. Tiles are loaded by the ports that all else is loaded by, so
- * what rows have in common stays in registers. */
-FINISH_INLINE void late_rows_as(const xd_product *p, late *l, int64_t rows, xd_dtype to, xd_dtype from, xd_act act)
+ * what rows have in common stays in registers. Integers here have a sign, and nothing is to be taken off. */
+FINISH_INLINE void late_rows_as(const xd_product *p, late *l, int64_t rows, xd_dtype to, xd_dtype from, xd_act act,
+                                int brief)
 {
     const late_strip *s = l->strip;
     const finish_way  w = way_of(p, from, act);
-    const finish_cols k[2] = { s->cols[0], s->cols[1] };
+    finish_cols       k[2] = { s->cols[0], s->cols[1] };
     const int64_t     end = l->n - l->done < rows ? l->n : l->done + rows, step = l->out_step, res_step = l->res_step;
     const int         wide = s->vectors > 1, past = s->streams;
     const float      *sums = l->sums, *row = l->row;
     char             *out = l->out + l->done * step;
     const char       *res = l->res ? l->res + l->done * res_step : NULL;
+    k[0].fix = k[1].fix = v_integers(NULL);
     for (int64_t i = l->done; i < end; i++, out += step) {
         const float *at = sums + i * 16 + (i & 16) * 16, *scale = row ? row + i : NULL;
-        const __m512 x = finished(&w, at, scale, &k[0], res);
+        const char  *more = res ? res + 16 * size_of(from) : NULL;
+        const __m512 x = late_sums(&w, at, scale, &k[0], res, brief);
         if (wide)
-            put_row(out, to, k, past, x, finished(&w, at + 256, scale, &k[1], res ? res + 16 * size_of(from) : NULL));
+            put_row(out, to, k, past, x, late_sums(&w, at + 256, scale, &k[1], more, brief));
         else
             put_at(out, to, k[0].m, x);
         res = res ? res + res_step : NULL;
@@ -110,24 +121,27 @@ typedef void late_fn(const xd_product *p, late *l, int64_t rows);
 #define LATE_WITH(act)                                                                             \
     static void late_##act(const xd_product *p, late *l, int64_t rows)                             \
     {                                                                                              \
-        late_rows_as(p, l, rows, p->a->out.type, p->a->residual.type, act);                        \
+        late_rows_as(p, l, rows, p->a->out.type, p->a->residual.type, act, 0);                     \
     }
 ALL_ACTS(LATE_WITH)
 
-/* Without a function: few instructions a row, so that the processor sees further ahead. */
-#define LATE_TYPES(name, to, from)                                                                 \
+/* Few instructions a row, so that the processor sees further ahead. */
+#define LATE_TYPES(name, type, act, brief)                                                         \
     static void name(const xd_product *p, late *l, int64_t rows)                                   \
     {                                                                                              \
-        late_rows_as(p, l, rows, to, from, XD_NONE);                                               \
+        late_rows_as(p, l, rows, type, type, act, brief);                                          \
     }
-LATE_TYPES(late_brains, XD_BF16, XD_BF16)
-LATE_TYPES(late_floats, XD_F32, XD_F32)
+LATE_TYPES(late_brains, XD_BF16, XD_NONE, 0)
+LATE_TYPES(late_floats, XD_F32, XD_NONE, 0)
+LATE_TYPES(late_gelu, XD_BF16, XD_GELU_TANH, 1)
 
 static late_fn *late_rows_of(const xd_gemm *a)
 {
     const xd_dtype to = a->out.type, from = a->residual.p ? a->residual.type : to;
     if (a->act == XD_NONE && to == from)
         return to == XD_BF16 ? late_brains : late_floats;
+    if (a->act == XD_GELU_TANH && to == XD_BF16 && from == XD_BF16)
+        return late_gelu;
     switch (a->act) {
 #define LATE_CASE(act)                                                                             \
     case act: return late_##act;
