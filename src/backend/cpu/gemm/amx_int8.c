@@ -55,19 +55,18 @@ static xd_status pack(const xd_weight *w, xd_tensor src)
 
 /* ---- product ------------------------------------------------------------------------------ */
 
-typedef struct input { const xd_gemm *a; char *q; int64_t steps; float *sx; } input;
+typedef struct input { const xd_gemm *a; integer_rows to; } input;
 
 /* 32 rows, zeros behind the last. */
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const input  *c = ctx;
-    const int64_t M = c->a->in.d[0];
+    const int64_t first = begin * XD_SIDE, last = end * XD_SIDE, M = c->a->in.d[0];
     (void)thread;
-    for (int64_t r = begin * XD_SIDE; r < end * XD_SIDE; r++) {
-        char *q = c->q + (r / XD_SIDE * XD_SIDE * c->steps + r % XD_SIDE) * XD_STEP_BYTES;
-        if (r < M)
-            c->sx[r] = input_integers(c->a, r, q, XD_PAIR_BYTES, 0);
-        for (int64_t k = 0; k < c->steps && r >= M; k++)
+    input_integers(&c->to, c->a, first, least(last, M));
+    for (int64_t r = M; r < last; r++) {
+        char *q = c->to.q + (last - XD_SIDE) * c->to.steps * XD_STEP_BYTES + r % XD_SIDE * XD_STEP_BYTES;
+        for (int64_t k = 0; k < c->to.steps; k++)
             _mm512_storeu_si512(q + k * XD_PAIR_BYTES, _mm512_setzero_si512());
     }
 }
@@ -98,11 +97,11 @@ static size_t scratch(const xd_gemm *a, int threads)
 static xd_status gemm(const xd_gemm *a, void *tmp)
 {
     xd_tiled t = product_of(a, xd_par_threads());
-    input    in = { a, tmp, t.steps, NULL };
-    in.sx = (float *)(void *)(in.q + input_blocks(&t) * XD_SIDE * t.steps * XD_STEP_BYTES);
+    input    in = { a, { .q = tmp, .steps = t.steps, .side = XD_SIDE } };
+    in.to.scale = (float *)(void *)(in.to.q + input_blocks(&t) * XD_SIDE * t.steps * XD_STEP_BYTES);
     xd_par_for(input_blocks(&t), input_rows, &in);
-    t.of.in = in.q;
-    t.of.row = in.sx;
+    t.of.in = in.to.q;
+    t.of.row = in.to.scale;
     t.of.col = a->w->p;
     t.of.w = (char *)a->w->p + scale_bytes(a->w);
     t.of.tmp = (char *)tmp + input_bytes(&t);

@@ -1,7 +1,7 @@
 /* gelu.h - gelu by its tanh, for results that are rounded to brains; AVX-512
  *
- * gelu(x) = max(x, 0) - b(|x|), where b(u) = u / (1 + e^(2 k(u))), k(u) = sqrt(2 / pi) (u + 0.044715 u^3), is 0 at 0 and
- * behind 5.5, nowhere above 0.17. It is a cubic in u in each of 32 intervals around multiples of 5.5 / 31,
+ * gelu(x) = max(x, 0) - b(|x|), where b(u) = u / (1 + e^(2 k(u))), k(u) = sqrt(2 / pi) (u + 0.044715 u^3), is 0 at 0
+ * and behind 5.5, nowhere above 0.17. It is a cubic in u in each of 32 intervals around multiples of 5.5 / 31,
  * fitted to the least relative error, and nothing in the last. Of gelu's value it is off by 7e-6 for x > -1, 3e-5
  * down to -3, 4e-4 to -4 and 2e-3 to -5, never by more than 8e-7. */
 #ifndef XD_BACKEND_CPU_GEMM_GELU_H

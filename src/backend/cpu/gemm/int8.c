@@ -98,14 +98,13 @@ static xd_status pack(const xd_weight *w, xd_tensor src)
 
 /* ---- product ------------------------------------------------------------------------------ */
 
-typedef struct input { const xd_gemm *a; char *q; int64_t ldi; float *sx; } input;
+typedef struct input { const xd_gemm *a; integer_rows to; } input;
 
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const input *c = ctx;
     (void)thread;
-    for (int64_t r = begin; r < end; r++)
-        c->sx[r] = input_integers(c->a, r, c->q + r * c->ldi, 64, -128);
+    input_integers(&c->to, c->a, begin, end);
 }
 
 static xd_product product_of(const xd_gemm *a, int threads)
@@ -130,10 +129,10 @@ static size_t scratch(const xd_gemm *a, int threads)
 static xd_status gemm(const xd_gemm *a, void *tmp)
 {
     xd_product p = product_of(a, xd_par_threads());
-    input      in = { a, tmp, p.ldi, (float *)(void *)((char *)tmp + p.M * p.ldi) };
+    input      in = { a, { tmp, (float *)(void *)((char *)tmp + p.M * p.ldi), p.ldi / 64, 1, -128 } };
     xd_par_for(p.M, input_rows, &in);
-    p.in = in.q;
-    p.row = in.sx;
+    p.in = in.to.q;
+    p.row = in.to.scale;
     p.w = panels_of(a->w);
     p.col = scales_of(a->w);
     p.fix = fixes_of(a->w);

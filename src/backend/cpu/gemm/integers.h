@@ -42,27 +42,21 @@ static inline __m512i odd_brains(__m512i x)
     return _mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000u));
 }
 
-static inline float brains_most(const char *x, int64_t n)
+/* The larger of m and the magnitudes of 64 numbers of a row from the i-th of n on: of brains 16 bits each, of
+ * floats 32. */
+static inline __m512i more_of_brains(__m512i m, const char *x, int64_t i, int64_t n)
 {
     const __m512i size = _mm512_set1_epi16(0x7fff);
-    __m512i       m0 = _mm512_setzero_si512(), m1 = m0;
-    for (int64_t i = 0; i < n; i += 64) {
-        m0 = _mm512_max_epu16(m0, _mm512_and_si512(size, brain_pairs(x, i, n)));
-        m1 = _mm512_max_epu16(m1, _mm512_and_si512(size, brain_pairs(x, i + 32, n)));
-    }
-    m0 = _mm512_max_epu16(m0, m1);
-    return most_of(_mm512_max_epu32(_mm512_slli_epi32(m0, 16), odd_brains(m0)));
+    m = _mm512_max_epu16(m, _mm512_and_si512(size, brain_pairs(x, i, n)));
+    return _mm512_max_epu16(m, _mm512_and_si512(size, brain_pairs(x, i + 32, n)));
 }
 
-static inline float floats_most(const char *x, int64_t n)
+static inline __m512i more_of_floats(__m512i m, const char *x, int64_t i, int64_t n)
 {
     const __m512i size = _mm512_set1_epi32(0x7fffffff);
-    __m512i       m0 = _mm512_setzero_si512(), m1 = m0;
-    for (int64_t i = 0; i < n; i += 32, x += 128) {
-        m0 = _mm512_max_epu32(m0, _mm512_and_si512(size, _mm512_maskz_loadu_epi32(lanes(n - i), x)));
-        m1 = _mm512_max_epu32(m1, _mm512_and_si512(size, _mm512_maskz_loadu_epi32(lanes(n - i - 16), x + 64)));
-    }
-    return most_of(_mm512_max_epu32(m0, m1));
+    for (int64_t k = i; k < i + 64; k += 16)
+        m = _mm512_max_epu32(m, _mm512_and_si512(size, _mm512_maskz_loadu_epi32(lanes(n - k), x + k * 4)));
+    return m;
 }
 
 /* x times `by`, rounded to nearest even, in 32 bits. */
@@ -94,33 +88,52 @@ static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512
         _mm512_packs_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3])));
 }
 
-/* n numbers of a row, brains or floats, as integers; step k of 64 of them, zeros behind the end, goes to q + k * step,
- * each changed by `flip`. The scale, in which NaN says that there was something not finite. */
-FINISH_INLINE float integer_row(char *q, int64_t step, const char *x, int brains, int64_t n, char flip)
-{
-    const float   most = brains ? brains_most(x, n) : floats_most(x, n), s = xd_quant_scale(XD_I8, most);
-    const __m512  by = _mm512_set1_ps(s > 0 ? 127.0f / most : 0.0f);
-    const __m512i change = _mm512_set1_epi8(flip);
-    for (int64_t i = 0; i < n; i += 64, q += step) {
-        __m512i v = _mm512_setzero_si512();
-        if (s > 0)
-            v = brains ? brain_integers(x, i, n, by) : float_integers(x, i, n, by);
-        _mm512_storeu_si512(q, _mm512_xor_si512(v, change));
-    }
-    return s;
-}
+/* Where rows of an input lie as integers, each changed by `flip`, and their scales, in which NaN says that there was
+ * something not finite: [rows / side][steps of 64][side]. */
+typedef struct integer_rows { char *q; float *scale; int64_t steps, side; char flip; } integer_rows;
 
-/* Row r of a product's input likewise. What the processor asks for by itself ends with a page, so the row after
- * the next is asked for. */
-static inline float input_integers(const xd_gemm *a, int64_t r, char *q, int64_t step, char flip)
+/* Rows [begin, end) of a product's input, zeros behind their ends. While one is looked through for its largest the
+ * one before it becomes integers, so that what is read and what is written are waited for together; and what the
+ * processor asks for by itself ends with a page, so the row after the next is asked for. */
+FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t begin, int64_t end, int brains)
 {
     enum { AHEAD = 2 };
     const xd_tensor *in = &a->in;
-    const int64_t    n = a->w->in, bytes = r + AHEAD < in->d[0] ? n * size_of(in->type) : 0;
-    const char      *x = place_of(in, r, 0), *later = x + AHEAD * in->s[0] * size_of(in->type);
-    for (int64_t b = 0; b < bytes; b += 64)
-        _mm_prefetch(later + b, _MM_HINT_T0);
-    return in->type == XD_BF16 ? integer_row(q, step, x, 1, n, flip) : integer_row(q, step, x, 0, n, flip);
+    const int64_t    n = a->w->in, size = brains ? 2 : 4, ahead = AHEAD * in->s[0] * size;
+    const __m512i    change = _mm512_set1_epi8(to->flip);
+    const char      *before = NULL;
+    __m512           by = _mm512_setzero_ps();
+    for (int64_t r = begin; r <= end; r++) {
+        const char   *x = r < end ? place_of(in, r, 0) : NULL;
+        const char   *later = x && r + AHEAD < in->d[0] ? x + ahead : NULL;
+        const int64_t at = before ? r - 1 : r;
+        char         *q = to->q + (at / to->side * to->side * to->steps + at % to->side) * 64;
+        __m512i       most = _mm512_setzero_si512();
+        for (int64_t i = 0; i < n; i += 64, q += to->side * 64) {
+            for (int64_t b = 0; later && b < 64 * size; b += 64)
+                _mm_prefetch(later + i * size + b, _MM_HINT_T0);
+            if (x)
+                most = brains ? more_of_brains(most, x, i, n) : more_of_floats(most, x, i, n);
+            if (before)
+                _mm512_storeu_si512(q, _mm512_xor_si512(change, brains ? brain_integers(before, i, n, by)
+                                                                       : float_integers(before, i, n, by)));
+        }
+        if (brains)
+            most = _mm512_max_epu32(_mm512_slli_epi32(most, 16), odd_brains(most));
+        const float m = most_of(most), s = xd_quant_scale(XD_I8, m);
+        by = _mm512_set1_ps(s > 0 ? 127.0f / m : 0.0f);
+        before = x;
+        if (x)
+            to->scale[r] = s;
+    }
+}
+
+static inline void input_integers(const integer_rows *to, const xd_gemm *a, int64_t begin, int64_t end)
+{
+    if (a->in.type == XD_BF16)
+        integers_of(to, a, begin, end, 1);
+    else
+        integers_of(to, a, begin, end, 0);
 }
 
 #endif
