@@ -88,25 +88,39 @@ static void add_escaped(xd_text_buf *b, unsigned char c)
         xd_buf_add(b, "\\u%04x", c);
 }
 
-/* Bytes that are not UTF-8 become U+FFFD: prompts come from anywhere, JSON must be UTF-8. */
+/* Appends the characters of s up to one that `ends` or its end; bytes that are not UTF-8 become U+FFFD. Returns
+ * where it stopped. */
+static const char *add_utf8(xd_text_buf *b, const char *s, int (*ends)(char c))
+{
+    while (*s && !(ends && ends(*s))) {
+        const char *from = s;
+        size_t      n;
+        while (*s && !(ends && ends(*s)) && (n = utf8_len((const unsigned char *)s)) > 0)
+            s += n;
+        add_bytes(b, from, (size_t)(s - from));
+        if ((unsigned char)*s >= 0x80) {
+            add_bytes(b, "\xef\xbf\xbd", 3);
+            s++;
+        }
+    }
+    return s;
+}
+
+static int is_escaped(char c)
+{
+    return (unsigned char)c < 0x20 || c == '"' || c == '\\' || c == 0x7f;
+}
+
+void xd_buf_utf8(xd_text_buf *b, const char *s)
+{
+    add_utf8(b, s, NULL);
+}
+
 void xd_buf_json_string(xd_text_buf *b, const char *s)
 {
     add_bytes(b, "\"", 1);
-    while (*s) {
-        const char *from = s;
-        size_t      n;
-        while ((unsigned char)*s >= 0x20 && *s != '"' && *s != '\\' && *s != 0x7f &&
-               (n = utf8_len((const unsigned char *)s)) > 0)
-            s += n;
-        add_bytes(b, from, (size_t)(s - from));
-        if (!*s)
-            break;
-        if ((unsigned char)*s >= 0x80)
-            add_bytes(b, "\xef\xbf\xbd", 3);
-        else
-            add_escaped(b, (unsigned char)*s);
-        s++;
-    }
+    for (s = add_utf8(b, s, is_escaped); *s; s = add_utf8(b, s + 1, is_escaped))
+        add_escaped(b, (unsigned char)*s);
     add_bytes(b, "\"", 1);
 }
 

@@ -75,7 +75,9 @@ typedef struct xd_job {
     int         npass;          /* model evaluations per step: 1, or 2 with guidance             */
     double      guidance;       /* joins the two passes (xd_job_guidance)                       */
     double      distilled;      /* guidance scale that the transformer reads, or NaN             */
+    double      strength;       /* of the picture that is painted over; 0: there is none        */
     int         max_text, images;
+    int         asked_steps;    /* samp.steps, and those that a strength leaves out             */
     const xd_sampler *sampler;
     xd_sampling samp;
     double      start_s;

@@ -218,10 +218,11 @@ static xd_status take_sampler(xd_job *j, xd_err *e)
         s = check_noise(j, &cfg, e);
     if (s != XD_OK)
         return s;
-    xd_steps a = { steps ? steps : m->recipe->steps, j->tokens, m->recipe->own_sigmas, 0,
+    j->asked_steps = steps ? steps : m->recipe->steps;
+    xd_steps a = { j->asked_steps, j->tokens, m->recipe->own_sigmas, 0,
                    m->recipe->max_shift, m->recipe->leap };
     if (j->r->image && !m->recipe->from_image)          /* diffusers' default                  */
-        a.strength = j->r->strength > 0 ? j->r->strength : 0.6;
+        a.strength = j->strength = j->r->strength > 0 ? j->r->strength : 0.6;
     else if (j->r->strength > 0)
         return xd_fail(e, XD_EINVAL, "strength %g is given without a picture to start from (image)",
                        j->r->strength);

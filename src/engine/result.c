@@ -63,6 +63,29 @@ static const char *or_empty(const char *s)
     return s ? s : "";
 }
 
+/* Of models that read their guidance: the scale they read, and the one that joins two passes. */
+static double scale_read(const xd_job *j)
+{
+    return isnan(j->distilled) ? j->guidance : j->distilled;
+}
+
+/* What else the picture depends on, where it was asked for. */
+static void add_options(xd_text_buf *b, const xd_job *j)
+{
+    const xd_request *r = j->r;
+    if (j->g->model.recipe->distilled)
+        xd_buf_add(b, ", \"true_cfg_scale\": %.10g", j->guidance);
+    xd_buf_add(b, ", \"max_sequence_length\": %d", j->max_text);
+    if (r->image) {
+        xd_buf_add(b, ", \"image\": ");
+        xd_buf_json_string(b, r->image);
+    }
+    if (j->strength > 0)
+        xd_buf_add(b, ", \"strength\": %.10g", j->strength);
+    if (r->enable_tiling)
+        xd_buf_add(b, ", \"enable_tiling\": true");
+}
+
 static char *make_json(const xd_job *j, int i, int64_t seed)
 {
     xd_text_buf       b = { 0 };
@@ -72,7 +95,8 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     xd_buf_add(&b, ", \"negative_prompt\": ");
     xd_buf_json_string(&b, or_empty(r->negative_prompt));
     xd_buf_add(&b, ", \"seed\": %" PRIu64 ", \"rng\": \"%s\", \"steps\": %d, \"guidance_scale\": %.10g",
-               (uint64_t)seed, r->rng, j->samp.steps, j->guidance);
+               (uint64_t)seed, r->rng, j->asked_steps, scale_read(j));
+    add_options(&b, j);
     xd_buf_add(&b, ", \"sampler\": \"%s\", \"width\": %" PRId64 ", \"height\": %" PRId64,
                j->sampler->name, j->asked[1], j->asked[0]);
     xd_buf_add(&b, ", \"painted_width\": %" PRId64 ", \"painted_height\": %" PRId64, j->size[1],
@@ -97,12 +121,19 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
 {
     xd_text_buf       b = { 0 };
     const xd_request *r = j->r;
-    xd_buf_add(&b, "%s\n", r->prompts[i / r->num_images_per_prompt]);
-    if (r->negative_prompt && *r->negative_prompt)
-        xd_buf_add(&b, "Negative prompt: %s\n", r->negative_prompt);
-    xd_buf_add(&b, "Steps: %d, Sampler: %s, CFG scale: %.10g, Seed: %" PRIu64 ", Size: %" PRId64
-               "x%" PRId64, j->samp.steps, j->sampler->name, j->guidance, (uint64_t)seed,
+    xd_buf_utf8(&b, r->prompts[i / r->num_images_per_prompt]);
+    if (r->negative_prompt && *r->negative_prompt) {
+        xd_buf_add(&b, "\nNegative prompt: ");
+        xd_buf_utf8(&b, r->negative_prompt);
+    }
+    xd_buf_add(&b, "\nSteps: %d, Sampler: %s, CFG scale: %.10g, Seed: %" PRIu64 ", Size: %" PRId64
+               "x%" PRId64, j->asked_steps, j->sampler->name,
+               j->g->model.recipe->distilled && j->npass == 1 ? 1 : j->guidance, (uint64_t)seed,
                j->asked[1], j->asked[0]);
+    if (!isnan(j->distilled))
+        xd_buf_add(&b, ", Distilled CFG Scale: %.10g", j->distilled);
+    if (j->strength > 0)
+        xd_buf_add(&b, ", Denoising strength: %.10g", j->strength);
     xd_buf_add(&b, ", Model hash: %016" PRIx64 ", Model: %s, RNG: %s", j->g->hash,
                j->g->model.recipe->name, r->rng);
     xd_loras_text(j->g->model.loras, &b);

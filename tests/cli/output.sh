@@ -53,6 +53,10 @@ paint --prompt a -o "$T/x.safetensors"
 check "latents as .safetensors" [ "$rc" = 0 -a -s "$T/x.safetensors" ]
 check "they are a tensor" grep -qa '"shape":' "$T/x.safetensors"
 
+# Bytes of a prompt that are no text are none in the picture's texts either, which must be UTF-8.
+paint --prompt "$(printf 'cat \377 \303\251')" -o "$T/u.png"
+check "the parameters are UTF-8" sh -c 'LC_ALL=C grep -qa "$(printf "cat \357\277\275 \303\251")" "$1" && ! LC_ALL=C grep -qa "cat $(printf "\377")" "$1"' x "$T/u.png"
+
 try generate --model "$MODEL" --prompt a --num_inference_steps 3 --json -o "$T/j.png"
 check "--json prints one object" sh -c 'printf "%s" "$1" | python3 -c "import json,sys; j = json.load(sys.stdin); sys.exit(not (j[\"file\"].endswith(\"j.png\") and j[\"parameters\"]))"' x "$out"
 check "with the time from the process to its first step" sh -c 'printf "%s" "$1" | python3 -c "import json,sys; s = json.load(sys.stdin)[\"seconds\"]; sys.exit(not s[\"first_step\"] < s[\"start_to_first_step\"] < 100)"' x "$out"

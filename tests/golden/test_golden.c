@@ -165,6 +165,25 @@ static int expected(const run *r, int stage)
     }
 }
 
+/* What is told of a picture is what was asked for: with it the picture can be painted again. */
+static void check_told(const run *r, const xd_result *out, const char *name)
+{
+    static const char *const same[][2] = { { "num_inference_steps", "steps" },
+                                           { "guidance_scale", "guidance_scale" },
+                                           { "max_sequence_length", "max_sequence_length" },
+                                           { "true_cfg_scale", "true_cfg_scale" }, { "strength", "strength" } };
+    xd_json    *j = NULL;
+    xd_err      e = { 0 };
+    const char *text = xd_result_json(out, 0);
+    must(xd_json_parse(&j, text, strlen(text), "the picture's JSON", &e), &e, "parameters");
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        double asked = js_maybe(r->js, same[i][0]), told = js_maybe(j, same[i][1]);
+        if (asked != 0 && asked != told)        /* 0: the default */
+            tap(0, "%s: %s of %g is told as %g", name, same[i][0], asked, told);
+    }
+    xd_json_free(&j);
+}
+
 static void ask(const run *r, xd_request *q, const char **prompts)
 {
     const xd_json *list = js_list(r->js, "prompts");
@@ -306,6 +325,7 @@ static void check(const char *dir, const char *full, const char *name, int dtype
     tap(s == XD_OK, "%s %s runs%s%s", name, dtypes[dtype], s == XD_OK ? "" : ": ", e.msg);
     if (s == XD_OK) {
         tap_dtype(out, a.dtype);
+        check_told(&r, out, name);
         check_stages(&r, name, dtype);
         check_pictures(&r, out, name, dtype);
         if (kept)
