@@ -460,6 +460,8 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     started = s == XD_OK;
     if (s == XD_OK) {
         say_unused(&j);
+        if (g->all->rank == 0)
+            xd_words_say(&w, &j);
         xd_stage(&j, "text");
         double t1 = xd_now_s();
         s = xd_words_encode(&w, &j, need.text_tmp, &mine);

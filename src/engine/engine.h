@@ -116,6 +116,7 @@ typedef struct xd_words {       /* the prompts of a request, the negative one la
     int       n, ntext;         /* prompts; text encoders                                      */
     int32_t **ids;              /* [n ntext]: prompt by prompt, of every encoder                */
     int64_t  *len;              /* [n ntext]                                                   */
+    int64_t  *whole;            /* [n ntext]: ids if no prompt were cut                        */
     int64_t  *rows;             /* [n] of the embedding of a prompt                            */
     xd_cond  *cond;             /* [n]                                                         */
 } xd_words;
@@ -125,6 +126,8 @@ xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e);       /* token
  * what xd_memory_plan counted for the longest text. Collective. */
 xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e);
 void      xd_words_close(xd_words *w, xd_engine *g);
+/* Warns of prompts that are too long to be read to their end. */
+void      xd_words_say(const xd_words *w, const xd_job *j);
 /* Arena bytes of encoding n tokens with encoder k, by counting. */
 xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e);
 /* The most rows that the embedding of a prompt can have. */

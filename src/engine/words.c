@@ -2,9 +2,11 @@
  *
  * The embedding of a prompt is put together from those of the pipeline's encoders, as its recipe says:
  * rows below each other or side by side in features. Encoders are loaded one after the other. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "engine/engine.h"
 #include "engine/ranks.h"
 #include "exec/op.h"
@@ -49,8 +51,8 @@ static xd_status tokenize(xd_words *w, const xd_job *j, int i, int k, const char
     int             at = i * w->ntext + k;
     if (!plain)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
-    xd_status s = xd_tok_ids(m->tok[k], plain, strlen(plain), most_ids(j, k), &w->ids[at],
-                             &w->len[at], e);
+    xd_status s = xd_tok_cut(m->tok[k], plain, strlen(plain), most_ids(j, k), &w->ids[at],
+                             &w->len[at], &w->whole[at], e);
     if (s == XD_OK && m->recipe->text[k].pad != XD_PAD_NONE)
         s = pad_ids(&w->ids[at], &w->len[at], most_ids(j, k), xd_tok_pad(m->tok[k]), e);
     free(plain);
@@ -90,9 +92,10 @@ xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e)
     w->ntext = recipe(j)->ntext;
     w->ids = calloc((size_t)(n * w->ntext), sizeof *w->ids);
     w->len = calloc((size_t)(n * w->ntext), sizeof *w->len);
+    w->whole = calloc((size_t)(n * w->ntext), sizeof *w->whole);
     w->rows = calloc((size_t)n, sizeof *w->rows);
     w->cond = calloc((size_t)n, sizeof *w->cond);
-    if (!w->ids || !w->len || !w->rows || !w->cond)
+    if (!w->ids || !w->len || !w->whole || !w->rows || !w->cond)
         return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", n);
     w->n = n;
     xd_status s = xd_model_words(&j->g->model, e);
@@ -127,6 +130,7 @@ void xd_words_close(xd_words *w, xd_engine *g)
     }
     free(w->ids);
     free(w->len);
+    free(w->whole);
     free(w->rows);
     free(w->cond);
     memset(w, 0, sizeof *w);
@@ -173,6 +177,39 @@ xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_er
 static int is_used(const xd_words *w, const xd_job *j, int i)
 {
     return i < w->n - 1 || j->npass > 1;
+}
+
+/* Says what of the prompts encoder k does not read. */
+static void say_cut(const xd_words *w, const xd_job *j, int k, int level)
+{
+    long long most = most_ids(j, k);
+    int       cut = 0, first = 0;
+    char      which[32] = "the negative prompt", more[64] = "";
+    for (int i = w->n - 1; i >= 0; i--)
+        if (is_used(w, j, i) && w->whole[i * w->ntext + k] > most)
+            cut++, first = i;
+    if (!cut)
+        return;
+    if (first < w->n - 1)
+        snprintf(which, sizeof which, "prompt %d", first + 1);
+    if (cut > 1)
+        snprintf(more, sizeof more, "; nor of %d other%s that %s too long", cut - 1, cut > 2 ? "s" : "",
+                 cut > 2 ? "are" : "is");
+    xd_log(level, "%s has %lld tokens, and %s reads %lld%s: the rest is not seen%s", which,
+           (long long)w->whole[first * w->ntext + k], recipe(j)->text[k].folder, most,
+           recipe(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
+}
+
+/* A prompt that one encoder reads to its end is not lost when others cut it. */
+void xd_words_say(const xd_words *w, const xd_job *j)
+{
+    int64_t most = 0;
+    for (int k = 0; k < w->ntext; k++)
+        if (j->g->model.has_text[k] && most_ids(j, k) > most)
+            most = most_ids(j, k);
+    for (int k = 0; k < w->ntext; k++)
+        if (j->g->model.has_text[k])
+            say_cut(w, j, k, most_ids(j, k) == most ? XD_LOG_WARN : XD_LOG_INFO);
 }
 
 static xd_status room_for(xd_engine *g, xd_tensor *t, int64_t rows, int64_t cols, xd_err *e)

@@ -162,6 +162,13 @@ static void keep(const xd_tok *t, xd_ids *o, int64_t first, int64_t room)
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e)
 {
+    int64_t whole;
+    return xd_tok_cut(t, text, len, max, ids, n, &whole, e);
+}
+
+xd_status xd_tok_cut(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
+                     int64_t *n, int64_t *whole, xd_err *e)
+{
     xd_bytes_buf b = {0};
     xd_ids       out = {0};
     int64_t      first = t->begin >= 0;
@@ -173,6 +180,7 @@ xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max,
     if (b.len && !b.failed)
         segments(t, 0, b.p, b.len, &out);
     free(b.p);
+    *whole = out.n + 1;
     if (max > 0 && !out.failed)         /* the opening and the closing token stay               */
         keep(t, &out, first, max > first ? max - first - 1 : 0);
     if (max <= 0 || max > first)

@@ -33,6 +33,9 @@ void      xd_tok_close(xd_tok **t);
  * CLIPTokenizer is the one that once was called fast: NFC, and every symbol alike, no ftfy. */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
+/* The same; *whole is what *n would be if nothing were cut. */
+xd_status xd_tok_cut(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
+                     int64_t *n, int64_t *whole, xd_err *e);
 int64_t   xd_tok_vocab(const xd_tok *t);        /* ids are below it                          */
 int32_t   xd_tok_bos(const xd_tok *t);          /* id before a text; -1: none is put there   */
 int32_t   xd_tok_eos(const xd_tok *t);          /* id after it                               */

@@ -56,6 +56,14 @@ check "they are a tensor" grep -qa '"shape":' "$T/x.safetensors"
 # Bytes of a prompt that are no text are none in the picture's texts either, which must be UTF-8.
 paint --prompt "$(printf 'cat \377 \303\251')" -o "$T/u.png"
 check "the parameters are UTF-8" sh -c 'LC_ALL=C grep -qa "$(printf "cat \357\277\275 \303\251")" "$1" && ! LC_ALL=C grep -qa "cat $(printf "\377")" "$1"' x "$T/u.png"
+words=$(printf 'word %.0s' $(seq 1 200))
+paint --prompt a --prompt "$words" --prompt "$words" --prompt a --num_inference_steps 1 -o "$T/w.png"
+check "prompts that are cut are warned of, in one line" one_line
+check "with what is read" said "^xdit: warning: prompt 2 has [0-9]+ tokens, and text_encoder reads 120 \(max_sequence_length\): the rest is not seen; nor of 1 other that is too long"
+paint --prompt a --negative_prompt "$words" --max_sequence_length 9 -o "$T/w.png"
+check "negative prompts, too" said "warning: the negative prompt has [0-9]+ tokens, and text_encoder reads 9 "
+paint --prompt a --negative_prompt "$words" --guidance_scale 1 -o "$T/w.png"
+check "where they are used" sh -c '! echo "$1" | grep -q tokens' x "$err"
 
 try generate --model "$MODEL" --prompt a --num_inference_steps 3 --json -o "$T/j.png"
 check "--json prints one object" sh -c 'printf "%s" "$1" | python3 -c "import json,sys; j = json.load(sys.stdin); sys.exit(not (j[\"file\"].endswith(\"j.png\") and j[\"parameters\"]))"' x "$out"
