@@ -17,6 +17,7 @@ typedef struct splitter {
     int         quoted;         /* a part of it was                                            */
     int         deaf;           /* behind a pipe or a redirection: not ours                    */
     int         skip;           /* the next word is a redirection's                            */
+    int         lost;           /* the word has a variable that is not set, and may have it      */
     xd_err     *e;
     xd_status   st;
 } splitter;
@@ -99,14 +100,15 @@ static void end_word(splitter *x)
     if (!x->open)
         return;
     x->buf[x->len] = 0;
-    if (!x->skip && !x->deaf)
+    if (!x->skip && !x->deaf && !x->lost)
         append(x, &x->words, x->buf);
-    x->skip = x->open = x->quoted = 0;
+    x->skip = x->open = x->quoted = x->lost = 0;
     x->len = 0;
     x->buf[0] = 0;
 }
 
-static const char control[] = "for while until if case function do done then else elif fi esac { }";
+static const char control[] = "for while until if case function do done then else elif fi esac { } [ [[ declare "
+                              "local read";
 static const char aside[] = "set cd mkdir source . echo unset exit conda ulimit sleep wait module pip "
                             "nvidia-smi";
 
@@ -158,6 +160,17 @@ static const char *look_up(const splitter *x, const char *name, size_t n)
     return v ? v : value_of(&x->words, name, n);
 }
 
+static int in_assignment(const splitter *x)
+{
+    return x->open && is_assignment(x->buf);
+}
+
+/* What is assigned or is another command's matters only where it is used: PYTHONPATH=$PWD:$PYTHONPATH is not. */
+static int may_lack(const splitter *x)
+{
+    return x->skip || x->deaf || in_assignment(x) || (x->words.n && one_of(x->words.v[0], aside));
+}
+
 static void variable(splitter *x, int quoted)
 {
     const char *name = x->p + (x->p[0] == '{');
@@ -170,6 +183,11 @@ static void variable(splitter *x, int quoted)
         return;
     }
     const char *v = look_up(x, name, n);
+    if (!v && may_lack(x)) {
+        x->p = name + n + brace;
+        x->open = x->lost = 1;
+        return;
+    }
     if (!v) {
         x->st = xd_fail(x->e, XD_EINVAL, "$%.*s is a variable that the line does not set: fill in its "
                         "value, or put %.*s=VALUE before the command", (int)n, name, (int)n, name);
@@ -206,11 +224,6 @@ static void in_quotes(splitter *x, char q)
     if (x->st == XD_OK && !*x->p)
         x->st = xd_fail(x->e, XD_EINVAL, "a quote %c is opened and not closed", q);
     x->p += *x->p == q;
-}
-
-static int in_assignment(const splitter *x)
-{
-    return x->open && is_assignment(x->buf);
 }
 
 static void redirection(splitter *x)

@@ -17,6 +17,19 @@ line() {
 }
 torch() { printf 'torchrun --nproc_per_node=%s examples/%s_example.py --prompt a %s' "$1" "$2" "$3"; }
 
+# What a script does besides needs no variables of ours.
+try from-xdit 'set -x
+export PYTHONPATH=$PWD:$PYTHONPATH
+cd $HOME/xDiT && mkdir -p "$RESULTS" > $LOG
+SCRIPT=flux_example.py
+torchrun --nproc_per_node=2 ./examples/$SCRIPT --model FLUX.1-dev --prompt a --ulysses_degree 2'
+check "a script that begins as xDiT's do" [ "$rc" = 0 ]
+refused "a variable that the script sets from one that is not there" 2 '\$OUT is a variable that the line does not set' \
+    from-xdit 'OUT=$HOME/x
+torchrun --nproc_per_node=2 x.py --model $OUT'
+refused "what only a shell knows" 2 "'declare' is a shell's business" from-xdit 'declare -A M=(["a"]="b")
+torchrun x.py'
+
 # xDiT's issue 492, as its user ran it.
 try from-xdit 'export CUDA_VISIBLE_DEVICES=0,1
 SCRIPT=cogvideox_example.py
