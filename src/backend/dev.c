@@ -13,9 +13,7 @@ xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e)
     *d = NULL;
     if (!name || strcmp(name, "cpu") == 0)
         return xd_cpu_open(d, e);
-    if (strcmp(name, "count") == 0)
-        return xd_dev_open_count(d, NULL, e);
-    return xd_fail(e, XD_EINVAL, "there is no device \"%s\"; the devices are cpu and count", name);
+    return xd_fail(e, XD_EINVAL, "there is no device \"%s\"; this version computes on the cpu", name);
 }
 
 void xd_dev_close(xd_dev **d)

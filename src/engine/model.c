@@ -101,13 +101,22 @@ static const char *class_in_index(const xd_model *m, const char *component)
     return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
 }
 
+/* Why a directory without model_index.json is no model: the cache keeps those in folders below. */
+static const char *why_not(const char *dir)
+{
+    char *snapshots = xd_path_join(dir, "snapshots");
+    int   cache = snapshots && xd_file_is_dir(snapshots);
+    free(snapshots);
+    return cache ? "it is a model's folder in the Hugging Face cache; name a folder in its snapshots, or the model as "
+                   "org/name" : "it is not a diffusers model directory";
+}
+
 static xd_status read_index(xd_model *m, xd_err *e)
 {
     char     *path = xd_path_join(m->dir, "model_index.json");
     xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
     if (s == XD_OK && !xd_file_exists(path))
-        s = xd_fail(e, XD_EIO, "%s has no model_index.json: it is not a diffusers model directory",
-                    m->dir);
+        s = xd_fail(e, XD_EIO, "%s has no model_index.json: %s", m->dir, why_not(m->dir));
     if (s == XD_OK)
         s = xd_json_read(&m->index, path, e);
     if (s == XD_OK) {

@@ -19,6 +19,10 @@ g "a scheduler of rectified flow" 2 "flow-euler is for models of rectified flow,
 refused "a scheduler without flow for FLUX" 2 "flux is a model of rectified flow, which the scheduler euler" \
     plan --model "$ROOT/tests/golden/flux" --world 2 --scheduler euler
 g "an unknown device" "[12]" "abacus" --model "$MODEL" --prompt a --device abacus -o "$T/x.png"
+g "what only counts" 2 'no device "count"' --model "$MODEL" --prompt a --device count -o "$T/x.png"
+mkdir -p "$T/models--a--b/snapshots" "$T/models--a--b/refs"
+g "a model's folder in the cache" 1 "models--a--b has no model_index.json: .*snapshots.*org/name" -m "$T/models--a--b" -p a
+XDIT_BF16=yes g "a word that XDIT_BF16 does not know" 2 "XDIT_BF16=yes .*emulate" -m "$MODEL" -p a -o "$T/x.png"
 
 g "an output directory that is not there" 1 "$T/no/where" --model "$MODEL" --prompt a \
     -o "$T/no/where/x.png"

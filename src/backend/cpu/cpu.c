@@ -385,6 +385,8 @@ xd_status xd_cpu_open(xd_dev **out, xd_err *e)
     xd_status   s = xd_isa_choose(&isa, &forced, e);
     if (s)
         return s;
+    if (bf16 && *bf16 && strcmp(bf16, "emulate") != 0)
+        return xd_fail(e, XD_EINVAL, "XDIT_BF16=%s means nothing; it can be emulate", bf16);
     xd_cpu *c = calloc(1, sizeof *c);
     if (!c)
         return xd_fail(e, XD_ENOMEM, "no memory for the CPU device");
