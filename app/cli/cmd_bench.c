@@ -53,7 +53,7 @@ static const xd_option rows[] = {
 };
 
 static const xd_opt_alias aliases[] = {
-    { "model", "config" }, { "W", "width" }, { "H", "height" }, { "t", "threads" }, { 0 },
+    { "model", "config" }, { "m", "config" }, { "W", "width" }, { "H", "height" }, { "t", "threads" }, { 0 },
 };
 
 static void on_log(void *cookie, int level, const char *line)

@@ -54,14 +54,31 @@ void xd_say(const xd_bench_args *a, const char *fmt, ...)
         a->line(a->cookie, text);
 }
 
+/* Is the word of n letters one of a list's? */
+static int in_list(const char *list, const char *word, size_t n)
+{
+    for (const char *p = list; *p; p += strcspn(p, " ,"), p += strspn(p, " ,"))
+        if (strcspn(p, " ,") == n && memcmp(p, word, n) == 0)
+            return 1;
+    return 0;
+}
+
 int xd_bench_wants(const xd_bench_args *a, const char *part)
 {
+    return !a->parts || in_list(a->parts, part, strlen(part));
+}
+
+xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e)
+{
     const char *p = a->parts;
-    size_t      n = strlen(part);
-    for (; p && *p; p += strcspn(p, " ,"), p += strspn(p, " ,"))
-        if (strcspn(p, " ,") == n && memcmp(p, part, n) == 0)
-            return 1;
-    return !a->parts;
+    int         n = 0;
+    if (!p)
+        return XD_OK;
+    for (p += strspn(p, " ,"); *p; p += strcspn(p, " ,"), p += strspn(p, " ,"), n++)
+        if (!in_list(known, p, strcspn(p, " ,")))
+            return xd_fail(e, XD_EINVAL, "--parts is a list of some of \"%s\", and '%.*s' is none of them", known,
+                           (int)strcspn(p, " ,"), p);
+    return n ? XD_OK : xd_fail(e, XD_EINVAL, "--parts is a list of some of \"%s\", and it is empty", known);
 }
 
 static double peak_now(const bench *b)
@@ -576,7 +593,9 @@ xd_status xd_bench(const xd_bench_args *a, xd_err *e)
         return xd_bench_plan(a, e);
     bench      b = { .a = a };
     xd_request r;
-    xd_status  s = open_bench(&b, &r, e);
+    xd_status  s = xd_bench_check_parts(a, "text step block vae", e);
+    if (s == XD_OK)
+        s = open_bench(&b, &r, e);
     if (s == XD_OK)
         say_machine(&b);
     for (int k = 0; s == XD_OK && k < b.g->model.recipe->ntext && xd_bench_wants(a, "text"); k++)

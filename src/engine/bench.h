@@ -6,6 +6,8 @@
 
 void   xd_say(const xd_bench_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
 int    xd_bench_wants(const xd_bench_args *a, const char *part);
+/* Refuses a list of parts that is empty or names others than those of `known`, "step vae". */
+xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e);
 double xd_bench_median(double *v, int n);       /* sorts v                                     */
 void   xd_bench_fill(float *v, int64_t n);      /* the same small numbers everywhere           */
 /* What stands for an encoded prompt of the most tokens; freed also after a failure. */

@@ -365,12 +365,11 @@ static xd_status bench_parts(xd_duel *d, xd_err *e)
 
 static xd_status check_parts(const xd_bench_args *a, xd_err *e)
 {
-    if (a->parts && xd_bench_wants(a, "text"))
-        return xd_fail(e, XD_EINVAL, "with a plan bench has the parts step and vae");
-    if (a->parts && xd_bench_wants(a, "vae") && !a->parallel.use_parallel_vae)
-        return xd_fail(e, XD_EINVAL, "one rank decodes in this plan: --use_parallel_vae cuts the "
-                       "picture into rows");
-    return XD_OK;
+    xd_status s = xd_bench_check_parts(a, "step vae", e);
+    if (s == XD_OK && a->parts && xd_bench_wants(a, "vae") && !a->parallel.use_parallel_vae)
+        s = xd_fail(e, XD_EINVAL, "one rank decodes in this plan: --use_parallel_vae cuts the "
+                    "picture into rows");
+    return s;
 }
 
 xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)

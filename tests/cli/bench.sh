@@ -59,7 +59,10 @@ check "without --json: the same as text" [ "$rc" = 0 -a "$(printf '%s\n' "$out" 
 try bench --config "$MODEL" --random_weights --threads 1 --repeats 1 --nproc 3 --ring_degree 2 -W $side -H $side
 check "an idle rank waits" [ "$rc" = 0 -a "$(printf '%s\n' "$err" | grep -c 'stay idle')" = 1 ]
 refused "one rank decodes" 2 "--use_parallel_vae" bench --config "$MODEL" --nproc 2 --parts vae
-refused "text with a plan" 2 "step and vae" bench --config "$MODEL" --nproc 2 --parts "text step"
+refused "text with a plan" 2 '"step vae", and .text. is none' bench --config "$MODEL" --nproc 2 --parts "text step"
+refused "a block with a plan" 2 '"step vae", and .block. is none' bench --config "$MODEL" --nproc 2 --parts block
+refused "a part that is none" 2 '"text step block vae", and .text:vae. is none' bench --config "$MODEL" --parts text:vae
+refused "no parts" 2 'is empty' bench --config "$MODEL" --parts ""
 refused "a size that cannot be" 2 "width 33" bench --config "$MODEL" --random_weights --nproc 2 -W 33
 refused "more ranks than there are" 2 "what would work" bench --config "$MODEL" --nproc 2 --ring_degree 3
 refused "no such model" 1 "no directory" bench --config "$T/none" --nproc 2
