@@ -34,6 +34,25 @@ static xd_kind kind_of(const char *component)
     return strncmp(component, "vae", 3) == 0 ? XD_KIND_VAE : XD_KIND_DIT;
 }
 
+void xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d, int first)
+{
+    char        shape[96];
+    xd_text_buf b = { 0 };
+    if (!a->json) {
+        xd_line(a, "%s %s", name, xd_shape_text(nd, d, shape, sizeof shape));
+        return;
+    }
+    xd_buf_add(&b, "  %s{\"name\": ", first ? "" : ", ");
+    xd_buf_json_string(&b, name);
+    xd_buf_add(&b, ", \"shape\": [");
+    for (int i = 0; i < nd; i++)
+        xd_buf_add(&b, "%s%lld", i ? ", " : "", (long long)d[i]);
+    xd_buf_add(&b, "]}");
+    if (!b.failed)
+        xd_line(a, "%s", b.p);
+    xd_buf_free(&b);
+}
+
 static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_err *e)
 {
     xd_part   p;
@@ -51,11 +70,12 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
         p.list[i].name[strcspn(p.list[i].name, "|")] = 0;
     if (s == XD_OK)
         qsort(p.list, (size_t)p.nlist, sizeof *p.list, by_first_name);
-    for (int i = 0; s == XD_OK && i < p.nlist; i++) {
-        char shape[96];
-        xd_line(a, "%s %s", p.list[i].name,
-             xd_shape_text(p.list[i].nd, p.list[i].d, shape, sizeof shape));
-    }
+    if (s == XD_OK && a->json)
+        xd_line(a, "{\"tensors\": [");
+    for (int i = 0; s == XD_OK && i < p.nlist; i++)
+        xd_inspect_tensor(a, p.list[i].name, p.list[i].nd, p.list[i].d, i == 0);
+    if (s == XD_OK && a->json)
+        xd_line(a, "]}");
     xd_part_close(&p);
     xd_json_free(&index);
     return s;

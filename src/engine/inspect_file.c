@@ -111,8 +111,7 @@ static void say_tensors(const xd_inspect_args *a, const xd_st *st)
 {
     for (int64_t i = 0; i < xd_st_count(st); i++) {
         xd_tensor t = xd_st_shape(st, i);
-        char      shape[96];
-        xd_line(a, "%s %s", xd_st_name(st, i), xd_shape_text(t.nd, t.d, shape, sizeof shape));
+        xd_inspect_tensor(a, xd_st_name(st, i), t.nd, t.d, i == 0);
     }
 }
 
@@ -123,7 +122,11 @@ xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e)
     if (s != XD_OK)
         return s;
     if (a->tensors) {
+        if (a->json)
+            xd_line(a, "{\"tensors\": [");
         say_tensors(a, st);
+        if (a->json)
+            xd_line(a, "]}");
         xd_st_close(&st);
         return XD_OK;
     }

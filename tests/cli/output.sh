@@ -91,6 +91,11 @@ try inspect "$MODEL" --json
 check "inspect --json" sh -c 'printf "%s" "$1" | python3 -c "import json,sys; json.load(sys.stdin)"' x "$out"
 try inspect "$MODEL" --tensors transformer
 check "inspect --tensors" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c 'transformer_blocks')" -gt 8 ]
+listed='import json,sys; t = json.load(sys.stdin)["tensors"]; sys.exit(not (len(t) > 8 and all(len(x["shape"]) for x in t)))'
+for what in "$MODEL" "$MODEL/vae/diffusion_pytorch_model.safetensors"; do
+    try inspect "$what" --tensors vae --json
+    check "inspect --tensors --json of $(basename "$what")" sh -c 'printf "%s" "$1" | python3 -c "$2"' x "$out" "$listed"
+done
 refused "inspect of an unknown component" "[12]" "nothing" inspect "$MODEL" --tensors nothing
 "$XDIT" inspect "$MODEL" >/dev/full 2>"$T/stderr"
 check "a full disk is an error" [ $? = 1 ]
