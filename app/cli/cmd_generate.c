@@ -127,7 +127,7 @@ static void task_init(task *t)
     t->tables[1] = (xd_opt_table){ rows, n, &t->request };
     t->tables[2] = (xd_opt_table){ plan, nplan, &t->plan };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 3, .aliases = aliases,
-                             .foreign = xd_foreign_take, .cookie = &t->foreign,
+                             .once = "prompts negative_prompt", .foreign = xd_foreign_take, .cookie = &t->foreign,
                              .stray = "a prompt of several words stands in quotes, and a second "
                                       "one behind a --prompt of its own" };
 }

@@ -41,7 +41,7 @@ static const xd_option rows[] = {
 };
 
 static const xd_opt_alias aliases[] = {
-    { "config", "model" }, { "W", "width" }, { "H", "height" }, { "steps", "num_inference_steps" },
+    { "config", "model" }, { "m", "model" }, { "W", "width" }, { "H", "height" }, { "steps", "num_inference_steps" },
     { "nproc", "world" }, { 0 },
 };
 

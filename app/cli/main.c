@@ -91,6 +91,8 @@ static int wants_help(int argc, char **argv)
 
 static int help(const char *name)
 {
+    if (name && strcmp(name, "help") == 0)
+        name = NULL;
     const xd_command *c = name ? find(name) : NULL;
     if (name && !c)
         return no_command(name);

@@ -251,11 +251,18 @@ static xd_status missing(const reader *r, const xd_option *o)
                    o->arg ? o->arg : "VALUE");
 }
 
-/* The argument behind a flag. One that begins with two dashes is a forgotten value: a text that
- * really does goes behind `=`. */
+/* Another flag, not a value: it begins with two dashes, or is a letter that is known. */
+static int is_flag(const reader *r, const char *arg)
+{
+    void *field;
+    return strncmp(arg, "--", 2) == 0 || (arg[0] == '-' && arg[1] && !arg[2] && find(r->s, arg + 1, &field));
+}
+
+/* The argument behind a flag. One that looks like another flag means that the value is forgotten: a
+ * text that really does goes behind `=`. */
 static const char *next_value(reader *r)
 {
-    if (r->i + 1 >= r->argc || strncmp(r->argv[r->i + 1], "--", 2) == 0)
+    if (r->i + 1 >= r->argc || is_flag(r, r->argv[r->i + 1]))
         return NULL;
     return r->argv[++r->i];
 }
@@ -291,6 +298,8 @@ static xd_status read_flag(reader *r)
         return take_switch(o, field, v, r->e);
     if (!v && !(v = next_value(r)))
         return missing(r, o);
+    if (r->s->once && listed(r->s->once, o->name) && *(const char *const *)field)
+        return xd_fail(r->e, XD_EINVAL, "--%s may be given once, and '%.80s' is a second one", o->name, v);
     return o->kind == XD_OPT_TEXT ? take_text(o, field, v, r->e) : o->kind == XD_OPT_SEED
                ? take_seed(o, field, v, r->e) : take_number(o, field, v, r->e);
 }

@@ -1,7 +1,7 @@
 /* opt.h - command lines read by tables of xd_option, the rows the library validates requests by.
  *
  * Several tables, each with the record it fills, make one command's flags. `-` and `_` are the
- * same inside a name; `--name value` and `--name=value` are the same; the last one given wins. */
+ * same inside a name; `--name value` and `--name=value` are the same; of what may not be repeated the last one given wins. */
 #ifndef XD_CLI_OPT_H
 #define XD_CLI_OPT_H
 
@@ -37,6 +37,7 @@ typedef struct xd_opt_spec {
     int                 ntables;
     const xd_opt_alias *aliases;        /* ends with a row without `from`, or NULL              */
     int                 operands;       /* how many arguments that are no flags are taken       */
+    const char         *once;           /* names, apart by spaces, of texts that may be given once; NULL: none */
     const char         *stray;          /* advice on one argument too many                      */
     /* Flags of another program that are understood, NULL: there are none. Asked about a long one that
      * no row has; *values becomes how many it takes, 2: any number, -1: it is not known. */

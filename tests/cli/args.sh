@@ -58,6 +58,11 @@ refused "a seed of more than 64 bits" 2 "--seed takes.*2\^64 - 1" generate --see
 refused "a seed below 64 bits" 2 "--seed takes.*2\^64 - 1" generate --seed -9223372036854775809
 refused "guidance that is no number" 2 "--guidance_scale takes" generate --guidance_scale nan
 refused "a number behind a space" 2 "--seed takes.*' 5'" generate --seed " 5"
+refused "a flag for a value" 2 "--prompt needs a value" generate -p -o "$T/x.png"
+refused "a second file of prompts" 2 "--prompts may be given once, and 'y' is a second one" generate --prompts x --prompts y
+refused "a second negative prompt" 2 "--negative_prompt may be given once" generate -p a -p b -n x --negative-prompt=y
+try help help
+check "help of help" [ "$rc" = 0 -a -n "$out" ]
 refused "a hexadecimal number" 2 "--guidance_scale takes.*'0x10'" generate --guidance_scale 0x10
 refused "a file without a name" 2 "--vae takes a name" generate --vae ""
 refused "a letter with its value behind it" 2 "-s3; a letter stands alone: -s 3$" generate -s3
