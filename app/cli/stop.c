@@ -6,13 +6,15 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 static _Atomic(xd_engine *)  watched;
 static volatile sig_atomic_t came;
 
 static void on_signal(int sig)
 {
     xd_engine *g = atomic_load(&watched);
-    if (came || !g) {
+    if (came || !g || xd_out_streams()) {       /* a pipe without a reader is waited for             */
         xd_output_sweep();
         _exit(128 + sig);
     }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 enum { MAXOUT = 64 };           /* files being written at one time that a signal can sweep    */
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static char *volatile  writing[MAXOUT];
+static atomic_int      streams;         /* open, or being opened                               */
 
 int xd_file_exists(const char *path)
 {
@@ -154,8 +156,15 @@ void xd_out_sweep(void)
             unlink(writing[i]);
 }
 
+int xd_out_streams(void)
+{
+    return atomic_load(&streams);
+}
+
 static void out_free(xd_out *o)
 {
+    if (o->stream)
+        atomic_fetch_sub(&streams, 1);
     if (o->tmp)
         forget(o->tmp);
     free(o->path);
@@ -221,6 +230,8 @@ xd_status xd_out_open(xd_out *o, const char *path, xd_err *e)
 {
     int fd = -1;
     *o = (xd_out){ .stream = xd_file_is_stream(path) };
+    if (o->stream)
+        atomic_fetch_add(&streams, 1);
     o->path = o->stream ? strdup(path) : real_name(path);
     if (o->path && o->stream)
         fd = open(path, O_WRONLY | O_CLOEXEC);

@@ -35,6 +35,9 @@ void      xd_out_abort(xd_out *o);              /* accepts a closed one; removes
  * directory. */
 xd_status xd_file_writable(const char *path, xd_err *e);
 
+/* Is a device or a pipe being written, whose reader may not come? Async-signal-safe. */
+int xd_out_streams(void);
+
 /* Removes the temporaries of all open xd_out: async-signal-safe, for a handler that exits. */
 void xd_out_sweep(void);
 

@@ -44,6 +44,27 @@ for pair in $pairs; do
     rm -rf "$T/d"
 done
 
+# A pipe that nobody reads: the picture is there and cannot be told.
+mkfifo "$T/pipe.ppm"
+"$XDIT" generate -m "$MODEL" -p a --steps 1 -o "$T/pipe.ppm" >"$T/stdout" 2>"$T/stderr" </dev/null &
+pid=$!
+n=0
+while ! grep -q '^decode' "$T/stderr" && [ "$n" -lt 600 ]; do
+    sleep 0.1
+    n=$((n + 1))
+done
+sleep 1
+kill -s TERM "$pid"
+n=0
+while kill -0 "$pid" 2>/dev/null && [ "$n" -lt 100 ]; do
+    sleep 0.1
+    n=$((n + 1))
+done
+check "a pipe without a reader ends as well" [ "$n" -lt 100 ]
+kill -s KILL "$pid" 2>/dev/null
+finish
+check "with 143" [ "$rc" = 143 ]
+
 mkdir "$T/d"
 echo old >"$T/d/x_0001.png"
 start
