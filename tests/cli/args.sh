@@ -30,6 +30,16 @@ for f in model prompt negative_prompt width height num_inference_steps guidance_
     check "generate --help knows --$f" shows "--$f"
 done
 
+# Every flag that a help text has is in the manual page.
+lacks=
+for c in generate inspect bench plan probe doctor from-xdit; do
+    try $c --help
+    for f in $(printf '%s\n' "$out" | sed -n 's/^ *\(-[a-zA-Z], \)\{0,1\}--\([a-z0-9_]*\).*/\2/p'); do
+        sed 's/\\-/-/g' "$ROOT/doc/xdit.1" | grep -Eq -- "--$f([^a-z0-9_]|\$)" || lacks="$lacks $c:$f"
+    done
+done
+check "the manual page has every flag$lacks" [ -z "$lacks" ]
+
 refused "a mistyped command" 2 "genrate.*nearest.*'generate'" genrate
 refused "a flag before the command" 2 "before the command" --prompt a
 refused "a mistyped flag" 2 "--promt.*nearest.*--prompt" generate --promt a
