@@ -114,9 +114,8 @@ static int run(int argc, char **argv)
     xd_opt_texts dir = { 0 };
     task_init(&t);
     xd_status st = xd_opt_parse(&t.spec, argc, argv, &dir, &e);
-    if (dir.n)
-        t.bench.config = dir.v[0];
-    xd_opt_texts_free(&dir);
+    xd_status one = xd_opt_operand(&t.bench.config, &dir, "config", st == XD_OK ? &e : NULL);
+    st = st == XD_OK ? one : st;
     if (xd_launched(&t.rank))
         xd_stop_arm_rank();
     if (st == XD_OK && !t.bench.config)

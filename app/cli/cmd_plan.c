@@ -94,9 +94,8 @@ static int run(int argc, char **argv)
     xd_opt_texts dir = { 0 };
     task_init(&t);
     xd_status st = xd_opt_parse(&t.spec, argc, argv, &dir, &e);
-    if (dir.n)
-        t.ask.model = dir.v[0];
-    xd_opt_texts_free(&dir);
+    xd_status one = xd_opt_operand(&t.ask.model, &dir, "model", st == XD_OK ? &e : NULL);
+    st = st == XD_OK ? one : st;
     if (st == XD_OK && !t.ask.model)
         st = xd_fail(&e, XD_EINVAL, "plan needs a model: --model DIR");
     if (st == XD_OK && t.plan && strcmp(t.plan, "auto") != 0)

@@ -13,6 +13,7 @@ typedef struct reader {
     const xd_opt_spec *s;
     int                argc, i;
     char             **argv;
+    const xd_option   *last;            /* of the flag before the argument; NULL: none          */
     xd_err            *e;
 } reader;
 
@@ -290,6 +291,7 @@ static xd_status read_flag(reader *r)
     const char      *arg = r->argv[r->i], *v = split(arg, name);
     const xd_option *o = find(r->s, name, &field);
     int              short_form = arg[1] != '-';
+    r->last = o;
     if (!o && !short_form && name[0] && r->s->foreign)
         return read_foreign(r, name, v);
     if (!o || short_form != (name[0] && !name[1]))
@@ -308,7 +310,11 @@ static xd_status read_operand(reader *r, xd_opt_texts *operands)
 {
     const xd_option row = { .name = "argument", .kind = XD_OPT_TEXT, .max = XD_OPT_MANY };
     const char     *v = r->argv[r->i];
-    if (!operands || operands->n >= r->s->operands)
+    int             full = !operands || operands->n >= r->s->operands;
+    if (full && r->last && r->last->arg && strcmp(r->last->arg, "LIST") == 0)
+        return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'; the list of --%s is one argument, such as "
+                       "a,b", v, r->last->name);
+    if (full)
         return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'%s%s", v,
                        r->s->stray ? "; " : "", r->s->stray ? r->s->stray : "");
     return take_text(&row, operands, v, r->e);
@@ -336,6 +342,17 @@ void xd_opt_texts_free(xd_opt_texts *t)
 {
     free(t->v);
     *t = (xd_opt_texts){ 0 };
+}
+
+xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char *name, xd_err *e)
+{
+    const char *v = operands->n ? operands->v[0] : NULL;
+    xd_opt_texts_free(operands);
+    if (v && *value)
+        return xd_fail(e, XD_EINVAL, "one argument too many: '%.80s'; --%s %.80s is given, too", v, name, *value);
+    if (v)
+        *value = v;
+    return XD_OK;
 }
 
 /* ---- help --------------------------------------------------------------------------------- */

@@ -50,6 +50,9 @@ typedef struct xd_opt_spec {
 xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts *operands,
                        xd_err *e);
 void      xd_opt_texts_free(xd_opt_texts *t);
+/* The argument that is no flag, if there is one, as the value of an option that it stands for. Refused when both
+ * are given. Frees the operands. */
+xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char *name, xd_err *e);
 
 /* Prints the options of all groups in 80 columns. Defaults are read from the records; a number
  * outside of its row's range stands for "whatever the model says" and is not shown. */

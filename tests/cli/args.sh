@@ -68,6 +68,10 @@ refused "a seed of more than 64 bits" 2 "--seed takes.*2\^64 - 1" generate --see
 refused "a seed below 64 bits" 2 "--seed takes.*2\^64 - 1" generate --seed -9223372036854775809
 refused "guidance that is no number" 2 "--guidance_scale takes" generate --guidance_scale nan
 refused "a number behind a space" 2 "--seed takes.*' 5'" generate --seed " 5"
+refused "a list in two arguments" 2 "'4'; the list of --attn_layer_num_for_pp is one argument" \
+    generate -p a --attn_layer_num_for_pp 4 4
+refused "a model twice" 2 "'b'; --config a is given, too" bench --config a --parts text b
+refused "of a plan, too" 2 "'b'; --model a is given, too" plan --model a b
 refused "a flag for a value" 2 "--prompt needs a value" generate -p -o "$T/x.png"
 refused "a second file of prompts" 2 "--prompts may be given once, and 'y' is a second one" generate --prompts x --prompts y
 refused "a second negative prompt" 2 "--negative_prompt may be given once" generate -p a -p b -n x --negative-prompt=y

@@ -8,7 +8,7 @@ g "no such directory" 1 "$T/nothing" --model "$T/nothing" --prompt a -o "$T/x.pn
 mkdir "$T/empty"
 g "a directory without a model" 1 "model_index.json" --model "$T/empty" --prompt a -o "$T/x.png"
 HF_HOME=$T/hf g "a model that is not in the cache" 1 "nobody/nothing" --model nobody/nothing --prompt a
-g "a file instead of a directory" 2 "meson.build" --model "$ROOT/meson.build" --prompt a
+g "a file instead of a directory" 2 "meson.build is a file; .*--transformer FILE" --model "$ROOT/meson.build" --prompt a
 
 g "a side that does not divide" 2 "100.*96.*112" --model "$MODEL" --prompt a --width 100 -o "$T/x.png"
 g "a side of a million pixels" 1 "[0-9] (GB|GiB|TB|TiB|PB|PiB|EB|EiB|bytes)" \
