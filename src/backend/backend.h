@@ -75,6 +75,8 @@ void     xd_cpu_about(xd_fact *fact, void *cookie);
 /* Bytes that all processes of this machine (its control group) may still take together, and bytes
  * that this one may still map (ulimit -v) besides what kernels themselves take. The devices' `memory` gives the smaller. */
 void     xd_cpu_room(size_t *machine, size_t *process);
+/* Bytes of code and tables, about, that kernels which calls were counted for will take when they first run. */
+size_t   xd_cpu_kernels(void);
 
 /* ---- weights ------------------------------------------------------------------------------ */
 

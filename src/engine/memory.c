@@ -161,10 +161,10 @@ static xd_status refuse(const xd_job *j, const xd_need *n, double bytes, double 
 {
     const xd_engine *g = j->g;
     return xd_fail(e, XD_ENOMEM, "the request needs %s of %s and %s are available: text encoder %s + %s, "
-                   "transformer %s + %s, vae %s + %s (weights + activations); paint a smaller picture%s%s",
+                   "transformer %s + %s, vae %s + %s (weights + activations), kernels %s; paint a smaller picture%s%s",
                    xd_size_text(bytes).s, who, xd_size_text(have).s, size_of(n->text).s, size_of(n->text_tmp).s,
                    size_of(n->dit).s, size_of(n->dit_tmp + n->links).s, size_of(n->vae).s, size_of(n->vae_tmp).s,
-                   g->type == XD_F32 && xd_dev_compute(g->dev, XD_BF16) == XD_BF16
+                   size_of(xd_cpu_kernels()).s, g->type == XD_F32 && xd_dev_compute(g->dev, XD_BF16) == XD_BF16
                        ? ", try --dtype bf16" : "",
                    j->r->enable_tiling ? "" : ", or try --enable_tiling");
 }
@@ -178,14 +178,14 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_err *e)
     double     once, mine = held(g, &once);
     char       ranks[80] = "memory";
     xd_cpu_room(&have, &space);
-    double host[2] = { (double)need->peak, once };
+    double kernels = (double)xd_cpu_kernels(), host[2] = { (double)need->peak + kernels, once };
     host[0] -= xd_kin_saved(&g->model.dit) + xd_kin_saved(&g->model.vae);
     sum_host(g, host, 2);
     host[1] += (double)have;
     xd_log(XD_LOG_DEBUG, "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
-           "peak %.3f, %.3f on this host of %.3f GiB", gib(need->text), gib(need->text_tmp),
+           "peak %.3f, kernels %.3f, %.3f on this host of %.3f GiB", gib(need->text), gib(need->text_tmp),
            gib(need->dit), gib(need->dit_tmp + need->links), gib(need->vae), gib(need->vae_tmp), gib(need->peak),
-           host[0] / 1073741824.0, host[1] / 1073741824.0);
+           kernels / 1073741824.0, host[0] / 1073741824.0, host[1] / 1073741824.0);
     if ((double)need->peak > (double)space + mine)
         return refuse(j, need, (double)need->peak, (double)space + mine,
                       "address space (ulimit -v), besides what kernels take,", e);

@@ -152,4 +152,11 @@ foreseen() {
     OMP_NUM_THREADS=$1 "$XDIT" generate -m "$MODEL" -p a --steps 1 -t 2 -v -o "$T/e.png" 2>&1 | sed -n 's/^xdit: \(memory: .* peak [0-9.]*\),.*/\1/p'
 }
 check "memory of two threads, whatever OMP_NUM_THREADS says" [ -n "$(foreseen 1)" -a "$(foreseen 1)" = "$(foreseen 1000)" ]
+# Code and tables of convolutions by tiles are megabytes each, which memory must have, too.
+try generate -m "$MODEL" -p a --steps 1 --dtype bf16 -v -o "$T/e.png"
+if said 'device cpu-amx'; then
+    check "what convolutions by tiles take is counted" said 'memory: .*, kernels 0\.[0-9]*[1-9]'
+else
+    echo "# skipped: what convolutions by tiles take, because there are no tiles here"
+fi
 done_testing

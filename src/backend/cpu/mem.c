@@ -123,19 +123,26 @@ static double machine_size(void)
 }
 
 /* Address space that kernels take when they first run and that no plan counts: oneDNN's code, tables and heap,
- * seen to be 40 to 53 MB, and the stacks of its threads and of ours. What oneDNN cannot map ends the process. */
+ * seen to be 40 to 53 MB without those of convolutions by tiles, and the stacks of its threads and of ours. What
+ * oneDNN cannot map ends the process. */
 static double kernel_space(void)
 {
     pthread_attr_t attr;
     size_t         stack = 0;
+    double         to_come = (double)xd_dnn_to_come();
     if (xd_dnn_has_run())
-        return 0;
+        return to_come;
     if (pthread_attr_init(&attr) == 0) {
         pthread_attr_getstacksize(&attr, &stack);
         pthread_attr_destroy(&attr);
     }
     double stacks = (double)(xd_par_threads() - 1) * (double)stack;
-    return xd_dnn_is_loaded() ? 56e6 + 2 * stacks : stacks;
+    return xd_dnn_is_loaded() ? 56e6 + 2 * stacks + to_come : stacks;
+}
+
+size_t xd_cpu_kernels(void)
+{
+    return xd_dnn_to_come();
 }
 
 void xd_cpu_room(size_t *machine, size_t *process)
