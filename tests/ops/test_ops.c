@@ -177,7 +177,16 @@ static void test_gemm_rows(void **unused)
 }
 
 /* Gelu of numbers all over its range, as brains: half a unit in the last place and what kernels round off. */
-static void test_gemm_gelu(void **unused)
+static void check_gelu(const xd_tensor *in, const xd_tensor *out)
+{
+    for (int64_t i = 0; i < in->d[0]; i++) {
+        double x = at2(in, i, 0), want = act_of(x, XD_GELU_TANH), is = at2(out, i, i % out->d[1]);
+        if (!(fabs(is - want) <= fabs(want) / 256 * 1.01 + 1e-6))
+            fail_msg("gelu of %g is %g, not %g", x, is, want);
+    }
+}
+
+static void test_gelu(void **unused)
 {
     enum { M = 3000, N = 40 };
     (void)unused;
@@ -188,16 +197,17 @@ static void test_gemm_gelu(void **unused)
         set(&one, i, 1);
     pack(&w, one);
     xd_gemm a = { .w = &w, .in = matrix(w.type, M, 1, 0), .out = matrix(XD_BF16, M, N, 0), .act = XD_GELU_TANH };
+    xd_glu  g = { .out = matrix(XD_BF16, M, 1, 0), .a = a.in, .act = XD_GELU_TANH };
     for (int64_t i = 0; i < M; i++)
         set(&a.in, i, i % 3 ? (double)(i - M / 2) / 120 : pow(2, (double)-(i % 20)) * (i % 2 ? 1 : -1));
+    RUN(gemm, XD_OP_GEMM, &a);
+    check_gelu(&a.in, &a.out);
+    RUN(glu, XD_OP_GLU, &g);
+    check_gelu(&a.in, &g.out);
     set(&a.in, M - 1, NAN);
     RUN(gemm, XD_OP_GEMM, &a);
-    for (int64_t i = 0; i < M - 1; i++) {
-        double want = act_of(at(&a.in, i), XD_GELU_TANH), is = at(&a.out, i * N + i % N);
-        if (!(fabs(is - want) <= fabs(want) / 256 * 1.01 + 1e-6))
-            fail_msg("gelu of %g is %g, not %g", at(&a.in, i), is, want);
-    }
-    assert_true(isnan(at(&a.out, (M - 1) * N)));
+    RUN(glu, XD_OP_GLU, &g);
+    assert_true(isnan(at2(&a.out, M - 1, 0)) && isnan(at2(&g.out, M - 1, 0)));
     unpack(&w);
 }
 
@@ -607,7 +617,7 @@ static int done(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_gemm), T(test_gemm_repeats), T(test_gemm_rows), T(test_gemm_gelu), T(test_conv), T(test_norm),
+        T(test_gemm), T(test_gemm_repeats), T(test_gemm_rows), T(test_gelu), T(test_conv), T(test_norm),
         T(test_norm_offset), T(test_gnorm), T(test_gnorm_scaled), T(test_glu), T(test_activations), T(test_addmul), T(test_axpby),
         T(test_qknorm), T(test_qknorm_refusals), T(test_quant_types), T(test_quant_gemm),
         T(test_quant_error), T(test_quant_rows), T(test_quant_odd), T(test_quant_scales),

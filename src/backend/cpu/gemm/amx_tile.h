@@ -11,7 +11,7 @@
 #include "backend/cpu/amx.h"
 #include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/finish.h"
-#include "backend/cpu/gemm/gelu.h"
+#include "backend/cpu/gelu.h"
 #include "base/par.h"
 
 #ifdef TILED_IN_PLACE

@@ -4,8 +4,8 @@
  * and behind 5.5, nowhere above 0.17. It is a cubic in u in each of 32 intervals around multiples of 5.5 / 31,
  * fitted to the least relative error, and nothing in the last. Of gelu's value it is off by 7e-6 for x > -1, 3e-5
  * down to -3, 4e-4 to -4 and 2e-3 to -5, never by more than 8e-7. */
-#ifndef XD_BACKEND_CPU_GEMM_GELU_H
-#define XD_BACKEND_CPU_GEMM_GELU_H
+#ifndef XD_BACKEND_CPU_GELU_H
+#define XD_BACKEND_CPU_GELU_H
 
 #include "backend/cpu/vec512.h"
 
@@ -52,6 +52,12 @@ static inline __m512 brief_gelu(__m512 x)
     b = _mm512_fmadd_ps(b, u, gelu_part(1, k));
     b = _mm512_fmadd_ps(b, u, gelu_part(0, k));
     return _mm512_sub_ps(_mm512_max_ps(_mm512_setzero_ps(), x), b);
+}
+
+static inline void brief_gelus(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 16)
+        _mm512_mask_storeu_ps(y + i, lanes(n - i), brief_gelu(_mm512_maskz_loadu_ps(lanes(n - i), x + i)));
 }
 
 #endif
