@@ -638,6 +638,42 @@ static void test_not_a_number(void **state)
     unmake(&p);
 }
 
+/* In bf16: a query or a key that is no number, of either sign, or whose score no integer holds, which has all
+ * weight (1e-2). Other rows keep their bits. */
+static void test_no_number_beside(void **state)
+{
+    const variant *v = available(state);
+    if (!v)
+        return;
+    static const float none[] = { NAN, -NAN, INFINITY };
+    for (int64_t D = 64; D <= 72; D += 8)
+        for (int t = 0; t < 4; t++) {
+            shape   c = { 1, 40, 1, 1, D, { 400 }, XD_BF16, XD_F32, .scale = 1 };
+            problem p;
+            make(&p, &c);
+            for (int64_t j = 0; j < 400; j++)
+                put(&p.k, 0, j, 0, 0, t == 3 && j == 300 ? 8192 : 0);
+            xd_attn_args clean = p.a;
+            run(v, &clean, XD_F32, 0);
+            put(&p.a.q, 0, 5, 0, 0, t < 3 ? none[t] : 4096);
+            run(v, &p.a, XD_F32, 0);
+            for (int64_t x = 0; x < D; x++) {
+                const float g = get(&p.a.out, 0, 5, 0, x);
+                assert_true(t < 3 ? isnan(g) : fabsf(g - get(&p.v, 0, 300, 0, x)) < 1e-2f);
+                assert_true(get(&p.a.out, 0, 6, 0, x) == get(&clean.out, 0, 6, 0, x));
+            }
+            end(&p.a);
+            end(&clean);
+            put(&p.a.q, 0, 5, 0, 0, 1);
+            put(&p.k, 0, 200, 0, 1, t < 3 ? none[t] : NAN);
+            run(v, &p.a, XD_F32, 0);
+            for (int64_t i = 0; i < c.n; i++)
+                assert_true(!isfinite(get(&p.a.out, 0, i, 0, 0)) || t == 2);
+            end(&p.a);
+            unmake(&p);
+        }
+}
+
 static void test_refused(void **state)
 {
     const variant *v = available(state);
@@ -744,8 +780,8 @@ static const struct {
     { "exponential", test_exponential },   { "large_scores", test_large_scores },
     { "short_exponential", test_short_exponential },
     { "climbing_scores", test_climbing_scores }, { "low_first_score", test_low_first_score },
-    { "not_a_number", test_not_a_number }, { "refused", test_refused },
-    { "merge", test_merge },
+    { "not_a_number", test_not_a_number }, { "no_number_beside", test_no_number_beside },
+    { "refused", test_refused },           { "merge", test_merge },
 };
 
 int main(void)

@@ -1,9 +1,9 @@
 /* amx.c - attention with tiles of AMX: products of 16 x 32 by 32 x 16 bf16.
  *
  * A strip of 32 queries meets PART turns of 32 keys: in each turn their scores are multiplied, while those
- * of the turn before become probabilities; these stay in the first cache until the part is at its end, and
- * are then multiplied by the values, 32 columns at a time, whose sums stay in tiles meanwhile. Exponentials
- * beside products are the idea of Shah et al. 2024, FlashAttention-3.
+ * of the turn before leave their tiles and those of the one before that become probabilities; these stay in the
+ * first cache until the part is at its end, and are then multiplied by the values, 32 columns at a time, whose
+ * sums stay in tiles meanwhile. Exponentials beside products are the idea of Shah et al. 2024, FlashAttention-3.
  *
  * A row's probabilities are relative to the first score that it meets instead of its largest, which
  * would take long to find: floats and brains have room for both larger and smaller ones. Rows whose sum
@@ -36,8 +36,9 @@ enum {
 
 #define ONES 0x3f803f80u        /* two brains                                                 */
 static const float ONE = 128;           /* in fixed point                                     */
-static const float BIAS = 127 * 128;    /* of exponents                                       */
-static const float MOST = 32767;        /* what is above, or no number, becomes no number     */
+static const float BIAS = (127 + 256) * 128;    /* of exponents, and 2^15 that are subtracted again   */
+static const float MOST = 65535;        /* what is above, or no number, becomes no number     */
+static const float LEAST = -0x1p29f;    /* stands for -infinity: still an integer             */
 static const float LIFT = 0x1p60f;      /* a sum of probabilities that is not trusted         */
 
 #include "backend/cpu/attn/flash.h"
@@ -79,25 +80,26 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
 
 /* ---- probabilities ------------------------------------------------------------------------- */
 
-/* All that is on its way from scores to probabilities, in one piece of memory. */
+/* All that is on its way from scores to probabilities, in one piece of memory. Scores of a turn leave their
+ * tiles in the next one, and become probabilities in the one after. */
+enum { BEHIND = 2 };
 typedef struct desk {
-    float s[2][STRIP][TURN];            /* scores, by turns                                   */
+    float s[BEHIND][STRIP][TURN];       /* scores, by turns                                   */
     unit  p[PART][STRIP][DEEP];         /* probabilities, by turns                            */
-    float bias[STRIP][TURN];            /* where the argument's cannot be read as it lies     */
+    float bias[BEHIND][STRIP][TURN];    /* where the argument's cannot be read as it lies     */
 } desk;
 _Static_assert(sizeof(desk) == XD_ATTN_DESK * sizeof(float), "the plan has place for a desk");
 
 /* Scores of 32 queries and keys that are to become probabilities. */
 typedef struct softening {
-    float       *s;             /* [32][TURN], or NULL: none                                  */
+    float       *s;             /* [32][TURN]                                                 */
     const float *bias;          /* of row 0, or NULL                                          */
     int64_t      bias_step;
     unit        *p;             /* [32][DEEP]                                                 */
     const float *low;           /* a row: LANES times what is added to scaled scores          */
-    float       *sum;           /* a row: LANES times the sum of its probabilities            */
 } softening;
 
-typedef struct curve { vf scale, bias, most; __m512i less; } curve;
+typedef struct curve { vf scale, bias, most; __m512i less, high, six; } curve;
 
 /* What a mantissa f is too large by, by its first six digits: 128 (1 + f - 2^f). */
 static const uint8_t LESS[64] __attribute__((aligned(64))) = {
@@ -107,158 +109,199 @@ static const uint8_t LESS[64] __attribute__((aligned(64))) = {
 
 static inline curve curve_of(float c)
 {
-    return (curve){ v_set(c * ONE), v_set(log2e * ONE), v_set(MOST), _mm512_load_si512(LESS) };
+    return (curve){ v_set(c * ONE), v_set(log2e * ONE), v_set(MOST), _mm512_load_si512(LESS),
+                    _mm512_set1_epi16((short)0x8000), _mm512_set1_epi64(0x0031002100110001) };
 }
 
-/* Powers of two of 16 scores, in fixed point. */
+/* Powers of two of 16 scores, in fixed point. Without a bias those that no integer holds become zeros, which
+ * the processor remembers: see attend_all. */
 ALWAYS_INLINE __m512i fixed(const float *s, const float *bias, vf low, const curve *k, int biased)
 {
     vf x = v_fma(v_load(s), k->scale, low);
     if (biased)
-        x = v_fma(v_load(bias), k->bias, x);
-    return _mm512_cvtps_epi32(v_min(x, k->most));
+        x = v_min(v_fma(v_load(bias), k->bias, x), k->most);
+    return _mm512_cvtps_epi32(x);
 }
 
 /* What is known when this is compiled: whether there is a bias, and whether sums of probabilities are made
  * by products of their own, not among those of values. */
 typedef struct how { int biased, summed; } how;
 
-/* The scores of row r become probabilities. */
+/* The scores of row r become probabilities. What is added to them beside the exponent's bias makes all that is
+ * too large 65535 and all that is too small less than 2^15, which two instructions that saturate see to. */
 ALWAYS_INLINE void soften_row(const softening *a, int64_t r, const curve *k, how h)
 {
     const float *s = a->s + r * TURN, *bias = h.biased ? a->bias + r * a->bias_step : NULL;
     const vf     low = v_load(a->low + r * LANES);
     const __m512i x = _mm512_packus_epi32(fixed(s, bias, low, k, h.biased),
                                           fixed(s + LANES, bias + LANES, low, k, h.biased));
-    const __m512i less = _mm512_maskz_permutexvar_epi8(0x5555555555555555, _mm512_srli_epi16(x, 1), k->less);
-    const __m512i p = _mm512_sub_epi16(x, less);
-    v_put_units(a->p + r * DEEP, p);
+    const __m512i digits = _mm512_multishift_epi64_epi8(k->six, x);
+    const __m512i less = _mm512_mask_permutexvar_epi8(k->high, 0x5555555555555555, digits, k->less);
+    v_put_units(a->p + r * DEEP, _mm512_subs_epu16(x, less));
 }
 
 /* ---- products ------------------------------------------------------------------------------ */
 
-/* 32 x 32 sums in tiles 0 to 3 += a[32][..] . b, of which a tile is at b0 and one at b1. While tiles are
- * multiplied there is time for `beside`. Tiles of b pass the first cache by: what must stay there is what
- * is stored to. */
-#define MULTIPLY(a, a_row, b0, b1, beside)                                                         \
+/* Sums that are still in tiles 0 to 3: where they go. Storing a tile holds all other instructions up, and has to
+ * wait for its last product: so each is stored between products that come after. */
+typedef struct owed {
+    float  *to;                 /* NULL: nowhere                                              */
+    int64_t row;                /* floats from one row to the next                            */
+    int     two;                /* tiles of 16 columns, or one: 0 and 2                       */
+} owed;
+
+/* Tile i of 32 x 32 sums at c. */
+#define STORE(i, c, ldc) _tile_stored(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
+#define LOAD(i, c, ldc) _tile_loadd(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
+
+/* Tile i gives up what it has and starts anew from `from`, or from zero. */
+#define START(i, due, from, ldf)                                                                   \
+    do {                                                                                           \
+        if ((due)->to && ((i) % 2 == 0 || (due)->two))                                             \
+            STORE(i, (due)->to, (due)->row);                                      \
+        if (from)                                                                                  \
+            LOAD(i, from, ldf);                                                   \
+        else                                                                                       \
+            _tile_zero(i);                                                                         \
+    } while (0)
+
+/* 32 x 32 sums in tiles 0 to 3 += a[32][..] . b, of which a tile is at b0 and one at b1, after `start` of
+ * each tile. While tiles are multiplied there is time for `beside`. Tiles of b pass the first cache by: what
+ * must stay there is what is stored to. */
+#define MULTIPLY(a, a_row, b0, b1, start, beside)                                                  \
     _tile_stream_loadd(6, b0, DEEP * 4);                                                           \
     _tile_loadd(4, a, a_row);                                                                      \
+    start(0);                                                                                      \
     _tile_dpbf16ps(0, 4, 6);                                                                       \
     beside                                                                                         \
     _tile_stream_loadd(7, b1, DEEP * 4);                                                           \
+    start(1);                                                                                      \
     _tile_dpbf16ps(1, 4, 7);                                                                       \
     beside                                                                                         \
     _tile_loadd(5, (a) + DEEP * (a_row) / 4, a_row);                                               \
+    start(2);                                                                                      \
     _tile_dpbf16ps(2, 5, 6);                                                                       \
     beside                                                                                         \
+    start(3);                                                                                      \
     _tile_dpbf16ps(3, 5, 7);                                                                       \
     beside
 
+#define GO_ON(i) (void)0
+
 /* The same for 16 columns, in tiles 0 and 2. */
-#define MULTIPLY_HALF(a, a_row, b)                                                                 \
+#define MULTIPLY_HALF(a, b, start)                                                                 \
     _tile_stream_loadd(6, b, DEEP * 4);                                                            \
-    _tile_loadd(4, a, a_row);                                                                      \
+    _tile_loadd(4, a, DEEP * 4);                                                                   \
+    start(0);                                                                                      \
     _tile_dpbf16ps(0, 4, 6);                                                                       \
-    _tile_loadd(5, (a) + DEEP * (a_row) / 4, a_row);                                               \
+    _tile_loadd(5, (a) + TILE, DEEP * 4);                                                          \
+    start(2);                                                                                      \
     _tile_dpbf16ps(2, 5, 6);
 
-static inline void zero_sums(void)
+ALWAYS_INLINE void store_odd(const owed *due)
 {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-}
-
-static inline void load_sums(const float *c, int64_t ldc, int two)
-{
-    _tile_loadd(0, c, ldc * 4);
-    _tile_loadd(2, c + DEEP * ldc, ldc * 4);
-    if (!two)
+    if (!due->to || !due->two)
         return;
-    _tile_loadd(1, c + LANES, ldc * 4);
-    _tile_loadd(3, c + LANES + DEEP * ldc, ldc * 4);
+    STORE(1, due->to, due->row);
+    STORE(3, due->to, due->row);
 }
 
-static inline void store_sums(float *c, int64_t ldc, int two)
+static void store_sums(owed *due)
 {
-    _tile_stored(0, c, ldc * 4);
-    _tile_stored(2, c + DEEP * ldc, ldc * 4);
-    if (!two)
-        return;
-    _tile_stored(1, c + LANES, ldc * 4);
-    _tile_stored(3, c + LANES + DEEP * ldc, ldc * 4);
+    store_odd(due);
+    if (due->to) {
+        STORE(0, due->to, due->row);
+        STORE(2, due->to, due->row);
+    }
+    due->to = NULL;
 }
 
-/* Rows of `soft`, if there is one, become probabilities, as many as `each` at a time. */
-#define SOFTEN                                                                                     \
-    if (soft->s)                                                                                   \
-        for (int64_t end = smaller(row + each, STRIP); row < end; row++)                           \
-            soften_row(soft, row, k, h);
+/* Rows [row, row + n) of `soft`, as far as there are such, become probabilities. */
+ALWAYS_INLINE int64_t soften_some(const softening *soft, int64_t row, int64_t n, const curve *k, how h)
+{
+    const int64_t end = smaller(row + n, STRIP);
+_Pragma("GCC unroll 8")
+    for (; row < end; row++)
+        soften_row(soft, row, k, h);
+    return row;
+}
 
-/* s[32][TURN] = q[32][ldq] . keys, and all of `soft`. */
-ALWAYS_INLINE void score(const unit *q, const unit *keys, float *s, int64_t deep, const softening *soft,
-                         const curve *k, how h)
+/* Scores of q[32][..] and a turn's keys in tiles, and, where `some`, all of `soft`. */
+ALWAYS_INLINE void score(const unit *q, const unit *keys, int64_t deep, const owed *due, int some,
+                         softening soft, const curve *k, how h)
 {
     const int64_t each = (STRIP / 4 + deep - 1) / deep;
     int64_t       row = 0;
-    zero_sums();
+#define SOFTEN                                                                                     \
+    if (some)                                                                                      \
+        row = soften_some(&soft, row, each, k, h);
+#define ANEW(i) START(i, due, (const float *)NULL, 0)
+    MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, ANEW, SOFTEN)
 _Pragma("GCC unroll 4")
-    for (int64_t i = 0; i < deep; i++, q += DEEP, keys += TILE) {
-        MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, SOFTEN)
+    for (int64_t i = 1; i < deep; i++) {
+        q += DEEP;
+        keys += TILE;
+        MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, GO_ON, SOFTEN)
     }
-    store_sums(s, TURN, 1);
+#undef ANEW
+#undef SOFTEN
 }
 
 /* sum[32][LANES] += all of p in a row, in every lane. */
-static void sum_up(const unit *p, int64_t turns, float *sum)
+static void sum_up(const unit *p, int64_t turns, float *sum, owed *due)
 {
     static const unit ones[LANES] = { ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES,
                                       ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES };
-    load_sums(sum, LANES, 0);
+#define FROM_SUM(i) if (a == p) START(i, due, sum, LANES)
+    store_odd(due);
     _tile_loadd(6, ones, 0);
     for (const unit *a = p; a < p + turns * 2 * TILE; a += 2 * TILE) {
         _tile_loadd(4, a, DEEP * 4);
+        FROM_SUM(0);
         _tile_dpbf16ps(0, 4, 6);
         _tile_loadd(5, a + TILE, DEEP * 4);
+        FROM_SUM(2);
         _tile_dpbf16ps(2, 5, 6);
     }
-    store_sums(sum, LANES, 0);
+#undef FROM_SUM
+    *due = (owed){ sum, LANES, 0 };
 }
 
-/* o[32][dp] (+)= p . v of `turns` turns, and all of `soft`, the last turn's. */
+/* o[32][dp] (+)= p . v of `turns` turns, and all of the `late` last ones, of the last two. */
 ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t turns, int begun,
-                              const softening *soft, const curve *k, how h)
+                              owed *due, int64_t late, softening first, softening second, const curve *k, how h)
 {
-    const int64_t each = turns > 1 ? (STRIP / 2 + turns - 2) / (turns - 1) : STRIP;
-    int64_t       row = 0;
-    if (turns == 1) {
-        SOFTEN
-        fence();
-    }
+    const int64_t each = late ? (late * STRIP + turns - 2) / (turns - 1) : 0;
+    int64_t       row = (BEHIND - late) * STRIP;
     for (int64_t c = 0; c < dp; c += 2 * LANES, v += 2 * PART * TILE) {
-        const int two = c + LANES < dp;
-        if (begun)
-            load_sums(o + c, dp, two);
-        else
-            zero_sums();
+        const int    two = c + LANES < dp;
+        const float *from = begun ? o + c : NULL;
+#define FROM_O(i) START(i, due, from, dp)
+        if (!two)
+            store_odd(due);
         for (int64_t t = 0; t < turns; t++) {
             const unit *a = p + t * 2 * TILE, *b = v + t * (two ? 2 : 1) * TILE;
-            if (two) {
-                MULTIPLY(a, DEEP * 4, b, b + TILE, ;)
+            if (two && t == 0) {
+                MULTIPLY(a, DEEP * 4, b, b + TILE, FROM_O, ;)
+            } else if (two) {
+                MULTIPLY(a, DEEP * 4, b, b + TILE, GO_ON, ;)
+            } else if (t == 0) {
+                MULTIPLY_HALF(a, b, FROM_O)
             } else {
-                MULTIPLY_HALF(a, DEEP * 4, b)
+                MULTIPLY_HALF(a, b, GO_ON)
             }
-            if (row < STRIP) {
-                SOFTEN
-                SOFTEN
+            if (row < BEHIND * STRIP) {
+                const int64_t end = row + each;
+                if (row < STRIP)
+                    row = soften_some(&first, row, each, k, h);
+                if (row < end && row >= STRIP)
+                    row = soften_some(&second, row - STRIP, end - row, k, h) + STRIP;
                 fence();
             }
         }
-        store_sums(o + c, dp, two);
+#undef FROM_O
+        *due = (owed){ o + c, dp, two };
     }
-    if (h.summed)
-        sum_up(p, turns, soft->sum);
 }
 
 /* ---- strips -------------------------------------------------------------------------------- */
@@ -279,6 +322,7 @@ typedef struct strips {
     desk       *d;
     int         scaled;         /* scores are before they get a bias                          */
     int         touched;        /* scores are scaled, or have masks of their own              */
+    int         careful;        /* scores may be no numbers; if they have no bias there is one of zeros */
     float       c;              /* what turns scores into powers of two                       */
     int64_t     foresee, seen;  /* rows to foresee in a turn, and those that are              */
 } strips;
@@ -315,21 +359,25 @@ static void set_top(const block *k, int64_t i, float top)
     v_store(k->sum + i * LANES, v_set(top == -INFINITY ? 0 : BIAS - ONE * top));
 }
 
-/* Where softening finds the bias of the rows of x for the keys of turn j. */
-static void find_bias(const strips *a, const part *x, int64_t j, softening *soft)
+/* Where softening finds the bias of the rows of x for the keys of turn j, or zeros; `own` is memory for it. */
+static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][TURN], softening *soft)
 {
     const int64_t    n = smaller(a->k->keys - j * TURN, TURN);
     const xd_tensor *t = &a->w->a->bias;
-    const float     *bias = (const float *)t->p + a->k->h * t->s[0] + (a->k->i0 + x->i) * t->s[1] + j * TURN * t->s[2];
+    const int64_t    at = a->k->h * t->s[0] + (a->k->i0 + x->i) * t->s[1] + j * TURN * t->s[2];
+    const float     *bias = t->p ? (const float *)t->p + at : NULL;
     soft->bias = bias;
     soft->bias_step = t->s[1];
-    if (t->s[2] == 1 && n == TURN && x->rows == STRIP)
+    if (bias && t->s[2] == 1 && n == TURN && x->rows == STRIP)
         return;
-    memset(a->d->bias, 0, sizeof a->d->bias);
-    for (int64_t r = 0; r < x->rows; r++)
-        for (int64_t i = 0; i < n; i++)
-            a->d->bias[r][i] = bias[r * t->s[1] + i * t->s[2]];
-    soft->bias = a->d->bias[0];
+    memset(own, 0, sizeof(float[STRIP][TURN]));
+    for (int64_t r = 0; bias && r < x->rows; r++)
+        if (t->s[2] == 1)
+            memcpy(own[r], bias + r * t->s[1], (size_t)n * sizeof(float));
+        else
+            for (int64_t i = 0; i < n; i++)
+                own[r][i] = bias[r * t->s[1] + i * t->s[2]];
+    soft->bias = own[0];
     soft->bias_step = TURN;
 }
 
@@ -372,65 +420,119 @@ static void prepare(const strips *a, const part *x, int64_t j, const softening *
     }
 }
 
-/* In every turn: scores of 32 keys, and probabilities of those before; then the part's values. */
-ALWAYS_INLINE void attend_part(strips *a, const part *x, int64_t deep, how h)
+/* Scores that are -infinity become numbers that are as good, and so do those of rows that are not there. */
+static void bound(const strips *a, const part *x, float *s)
 {
-    const xd_attn_plan *p = &a->w->p;
-    const unit         *q = a->k->q + x->i * deep * DEEP;
-    const curve         k = curve_of(a->c);
-    softening           soft = { .s = NULL };
-    int                 lacks = lacking(a, x);
-    for (int64_t t = 0; t < x->turns; t++) {
-        const int64_t j = x->turn + t;
-        float *const  s = a->d->s[t % 2][0];
-        fence();
-        score(q, keys_of(a, j), s, deep, &soft, &k, h);
-        fence();
-        foresee(a->w, a->k, a->seen, a->seen + a->foresee);
-        a->seen += a->foresee;
-        soft = (softening){ .s = s, .p = a->d->p[t][0], .low = a->k->sum + x->i * LANES,
-                            .sum = a->k->most + x->i * LANES };
-        if (h.biased)
-            find_bias(a, x, j, &soft);
-        if (lacks || a->touched || (j + 1) * TURN > a->k->keys) {
-            prepare(a, x, j, &soft);
-            lacks = lacking(a, x);
-        }
-    }
-    fence();
-    sum_values(a->d->p[0][0], a->packed + values_at(p, x->turn, 0), a->k->o + x->i * p->dp, p->dp, x->turns,
-               x->begun, &soft, &k, h);
-    fence();
+    const vf least = v_set(LEAST / (a->c * ONE));
+    for (int64_t i = 0; i < x->rows * TURN; i += LANES)
+        v_store(s + i, v_max(least, v_load(s + i)));
+    memset(s + x->rows * TURN, 0, (size_t)((STRIP - x->rows) * TURN) * sizeof *s);
 }
 
-ALWAYS_INLINE void attend_deep(strips *a, const part *x, how h)
+/* Whether some scores of turn t of x may be -infinity. */
+static int hidden(const strips *a, const part *x, int64_t t)
 {
-    const int64_t deep = a->w->p.ldq / DEEP;
-    switch (deep) {
-    case 1: attend_part(a, x, 1, h); break;
-    case 2: attend_part(a, x, 2, h); break;
-    case 3: attend_part(a, x, 3, h); break;
-    case 4: attend_part(a, x, 4, h); break;
-    default: attend_part(a, x, deep, h);
+    return a->touched || (x->turn + t + 1) * TURN > a->k->keys;
+}
+
+/* The scores of turn t of x have left their tiles, or need nothing done: what is needed to soften them. Back
+ * comes whether rows still lack references. */
+static int ready(const strips *a, const part *x, int64_t t, int lacks, softening *soft, how h)
+{
+    const int64_t j = x->turn + t;
+    *soft = (softening){ .s = a->d->s[t % BEHIND][0], .p = a->d->p[t][0], .low = a->k->sum + x->i * LANES };
+    if (h.biased)
+        find_bias(a, x, j, a->d->bias[t % BEHIND], soft);
+    if (!lacks && !hidden(a, x, t))
+        return 0;
+    prepare(a, x, j, soft);
+    if (!a->careful && hidden(a, x, t))
+        bound(a, x, soft->s);
+    return lacking(a, x);
+}
+
+/* How many turns after its own a turn's scores become probabilities. In a short part they would have to hurry
+ * beside its values: its scores leave their tiles at once. */
+static int64_t behind(const part *x)
+{
+    return x->turns > 4 ? BEHIND : 1;
+}
+
+/* Scores of a part's turns, each with probabilities of an earlier one; `last` are those of the last turns. */
+ALWAYS_INLINE void score_part(strips *a, const part *x, owed *due, int64_t deep, softening last[BEHIND], how h)
+{
+    const unit   *q = a->k->q + x->i * deep * DEEP;
+    const curve   k = curve_of(a->c);
+    const int64_t n = x->turns, late = behind(x);
+    softening     soft[BEHIND] = { { .s = NULL } };
+    int           lacks = lacking(a, x);
+    for (int64_t t = 0; t < n; t++) {
+        const unit *keys = keys_of(a, x->turn + t);
+        fence();
+        if (t >= late)
+            score(q, keys, deep, due, 1, soft[(t - late) % BEHIND], &k, h);
+        else
+            score(q, keys, deep, due, 0, soft[0], &k, h);
+        fence();
+        if (late > 1 && t > 0)
+            lacks = ready(a, x, t - 1, lacks, &soft[(t - 1) % BEHIND], h);
+        *due = (owed){ a->d->s[t % BEHIND][0], TURN, 1 };
+        foresee(a->w, a->k, a->seen, a->seen + a->foresee);
+        a->seen += a->foresee;
+        if (late > 1 && (t < n - 1 || (!lacks && !hidden(a, x, t))))
+            continue;
+        store_sums(due);
+        if (late == 1)
+            lacks = ready(a, x, t, lacks, &soft[t % BEHIND], h);
     }
+    if (late > 1)
+        ready(a, x, n - 1, lacks, &soft[(n - 1) % BEHIND], h);
+    last[0] = soft[n % BEHIND];
+    last[1] = soft[(n - 1) % BEHIND];
+}
+
+ALWAYS_INLINE void attend_part(strips *a, const part *x, owed *due, how h)
+{
+    const xd_attn_plan *p = &a->w->p;
+    const curve         k = curve_of(a->c);
+    const int64_t       deep = p->ldq / DEEP;
+    softening           last[BEHIND];
+    switch (deep) {
+    case 1: score_part(a, x, due, 1, last, h); break;
+    case 2: score_part(a, x, due, 2, last, h); break;
+    case 3: score_part(a, x, due, 3, last, h); break;
+    case 4: score_part(a, x, due, 4, last, h); break;
+    default: score_part(a, x, due, deep, last, h);
+    }
+    if (x->turns == 1)
+        soften_some(&last[1], 0, STRIP, &k, h);
+    fence();
+    sum_values(a->d->p[0][0], a->packed + values_at(p, x->turn, 0), a->k->o + x->i * p->dp, p->dp, x->turns,
+               x->begun, due, x->turns > 1 ? behind(x) : 0, last[0], last[1], &k, h);
+    if (h.summed)
+        sum_up(a->d->p[0][0], x->turns, a->k->most + x->i * LANES, due);
+    fence();
 }
 
 /* Whether sums of probabilities are not among those of values: with a bias they never are, which spares a
  * variant. */
 static int summed_apart(const strips *a)
 {
-    return a->w->a->bias.p || !sums_among(&a->w->p);
+    return a->careful || !sums_among(&a->w->p);
 }
 
 static void attend_parts(strips *a)
 {
+    owed due = { .to = NULL };
     for (part x = part_from(a, a->row, a->first); x.turns > 0; x = part_after(a, &x))
-        if (a->w->a->bias.p)
-            attend_deep(a, &x, (how){ 1, 1 });
+        if (a->careful)
+            attend_part(a, &x, &due, (how){ 1, 1 });
         else if (summed_apart(a))
-            attend_deep(a, &x, (how){ 0, 1 });
+            attend_part(a, &x, &due, (how){ 0, 1 });
         else
-            attend_deep(a, &x, (how){ 0, 0 });
+            attend_part(a, &x, &due, (how){ 0, 0 });
+    store_sums(&due);
+    fence();
 }
 
 /* Rows behind the last of a strip count as if they were there. */
@@ -456,15 +558,17 @@ static int add_up(const strips *a)
 /* The scores of strip i and turn j, ready to become probabilities. */
 static softening scores_of(const strips *a, int64_t i, int64_t j)
 {
-    const int64_t   ldq = a->w->p.ldq;
-    const part      x = part_from(a, i, j);
-    const softening none = { .s = NULL };
-    softening       soft = { .s = a->d->s[0][0] };
+    const int64_t ldq = a->w->p.ldq;
+    const part    x = part_from(a, i, j);
+    softening     soft = { .s = a->d->s[0][0] };
+    owed          due = { .to = NULL };
     fence();
-    score(a->k->q + i * ldq, keys_of(a, j), soft.s, ldq / DEEP, &none, NULL, (how){ 0, 0 });
+    score(a->k->q + i * ldq, keys_of(a, j), ldq / DEEP, &due, 0, soft, NULL, (how){ 0, 0 });
+    due = (owed){ soft.s, TURN, 1 };
+    store_sums(&due);
     fence();
     if (a->w->a->bias.p)
-        find_bias(a, &x, j, &soft);
+        find_bias(a, &x, j, a->d->bias[0], &soft);
     prepare(a, &x, j, &soft);
     return soft;
 }
@@ -494,24 +598,39 @@ static void attend_again(strips a)
     add_up(&a);
 }
 
+/* All rows, relative to their first scores. Whether some are no numbers, or too large for integers, the processor
+ * remembers; the care that they need costs time and is taken only then, or where there is a bias anyway. */
+static void attend_all(strips *a)
+{
+    for (a->careful = a->w->a->bias.p != NULL;; a->careful = 1) {
+        for (int64_t i = 0; i < (a->rows + STRIP - 1) / STRIP * STRIP; i++)
+            set_top(a->k, i, -INFINITY);
+        forget_sums(a);
+        _mm_setcsr(_mm_getcsr() & ~(unsigned)_MM_EXCEPT_INVALID);
+        attend_parts(a);
+        if (a->careful || !(_mm_getcsr() & _MM_EXCEPT_INVALID))
+            return;
+    }
+}
+
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed)
 {
-    strips a = { .w = w, .k = k, .packed = packed, .rows = k->n, .first = 2 * first,
-                 .end = smaller(2 * end, (k->keys + TURN - 1) / TURN), .d = (desk *)(void *)k->s,
-                 .scaled = !(w->a->scale * log2e > 1e-20f) };
+    const unsigned flags = _mm_getcsr();
+    strips         a = { .w = w, .k = k, .packed = packed, .rows = k->n, .first = 2 * first,
+                         .end = smaller(2 * end, (k->keys + TURN - 1) / TURN), .d = (desk *)(void *)k->s,
+                         .scaled = !(w->a->scale * log2e > 1e-20f) };
     a.c = a.scaled ? 1 : w->a->scale * log2e;
     a.touched = a.scaled || w->a->window || w->a->causal;
-    for (int64_t i = 0; i < (k->n + STRIP - 1) / STRIP * STRIP; i++)
-        set_top(k, i, -INFINITY);
-    forget_sums(&a);
     k->begun = a.end > a.first;
-    for (int64_t i = 0; i < k->n; i++)
+    for (int64_t i = 0; i < k->n; i++) {
         k->l[i] = 0;
+        k->top[i] = -INFINITY;
+    }
     if (!k->begun)
         return;
     a.foresee = k->n / ((k->n + STRIP - 1) / STRIP * (a.end - a.first)) + 1;
     xd_tiles_begin();
-    attend_parts(&a);
+    attend_all(&a);
     for (a.rows = 0; a.rows < k->n;) {
         a.row = a.rows;
         a.rows = smaller(k->n, a.row + STRIP);
@@ -519,6 +638,7 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
             attend_again(a);
     }
     xd_tiles_end();
+    _mm_setcsr(flags);
 }
 
 size_t xd_attn_scratch_amx(const xd_attn_args *a, int threads)

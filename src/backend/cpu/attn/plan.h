@@ -19,7 +19,7 @@ enum {
     XD_ATTN_STRIP = 32,                 /* queries that tiles multiply together               */
     XD_ATTN_TURN = 32,                  /* keys that they meet in a turn                      */
     XD_ATTN_PART = 8,                   /* turns that are summed up together                  */
-    XD_ATTN_DESK = XD_ATTN_STRIP * XD_ATTN_TURN * (XD_ATTN_PART / 2 + 3),       /* floats; see amx.c */
+    XD_ATTN_DESK = XD_ATTN_STRIP * XD_ATTN_TURN * (XD_ATTN_PART / 2 + 4),       /* floats; see amx.c */
 };
 
 /* What an instruction set computes with. */
