@@ -181,6 +181,23 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
         s->inner.past(s->inner.self, name, p, bytes);
 }
 
+/* The sum, and beside it the two matrices of one term. */
+static size_t src_takes(void *self, const char *name)
+{
+    const xd_lora_src *s = self;
+    const hit         *h = find(s, name);
+    xd_tensor          t;
+    int64_t            most = 0;
+    if (!h || !s->inner.has(s->inner.self, name, &t))
+        return 0;
+    for (int i = 0; i < h->n; i++) {
+        const xd_lora_term *k = &h->terms[i];
+        int64_t n = k->down < 0 ? k->rows * k->cols : (k->rows + k->cols) * k->rank;
+        most = n > most ? n : most;
+    }
+    return (size_t)(xd_count(t) + most) * sizeof(float);
+}
+
 xd_status xd_lora_src_open(xd_lora_src **out, xd_part *p, const xd_lora_term *terms, int n,
                            xd_err *e)
 {
@@ -203,7 +220,7 @@ xd_status xd_lora_src_open(xd_lora_src **out, xd_part *p, const xd_lora_term *te
         h->n++;
     }
     qsort(s->hits, (size_t)s->n, sizeof *s->hits, by_name);
-    p->src = (xd_source){ src_has, src_get, src_done, s->inner.in_place, s, src_scale, src_past };
+    p->src = (xd_source){ src_has, src_get, src_done, s->inner.in_place, s, src_scale, src_past, src_takes };
     return XD_OK;
 }
 

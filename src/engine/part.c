@@ -374,7 +374,7 @@ xd_status xd_part_take(xd_part *p, const char *file, const char *slot, xd_err *e
 /* What stands between the files' names and the declared ones. */
 static xd_status open_source(xd_part *p, xd_err *e)
 {
-    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale, src_past };
+    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale, src_past, NULL };
     if (!p->file)
         return XD_OK;
     xd_single_of of = { .file = p->file, .config = p->dir, .slot = p->slot, .net = p->def->name,
@@ -423,7 +423,7 @@ xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
     xd_net_visit(&p->shadow, &d);
     p->packed = d.packed;
     p->room = d.room;
-    p->work = d.work[0] + d.work[1];
+    p->work = d.work[0] + d.work[1] + d.work[2];
     if (mine.code)              /* a half one would be taken for whole by the next request      */
         xd_net_close(&p->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;

@@ -212,7 +212,7 @@ static void past(void *self, const char *name, const void *p, size_t bytes)
 
 xd_source xd_single_source(xd_single *s)
 {
-    return (xd_source){ has, get, done, s->of.raw->in_place, s, scale_of, past };
+    return (xd_source){ has, get, done, s->of.raw->in_place, s, scale_of, past, NULL };
 }
 
 /* ---- which layout ------------------------------------------------------------------------- */

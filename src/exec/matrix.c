@@ -129,12 +129,25 @@ static void *room_for(xd_decl *d, const gathering *g)
     return p;
 }
 
+/* What the source makes for all parts, which may be open at once. */
+static size_t made_for(const xd_decl *d, const xd_mat_part *parts, int n)
+{
+    size_t sum = 0;
+    for (int i = 0; i < n && d->src && d->src->takes; i++) {
+        char full[512];
+        xd_load_name(d, parts[i].name, ".weight", full);
+        sum += d->src->takes(d->src->self, full);
+    }
+    return sum;
+}
+
 void xd_mat_count(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, const xd_mat_cols *c)
 {
     xd_load_count(d, w->bytes = d->dev->ops->pack_size(d->dev, w));
     gathering g = gather_how(d, w, parts, n, c);
     xd_load_works(d, 0, g.band ? 0 : d->dev->ops->pack_tmp(d->dev, w, g.type));
     xd_load_works(d, 1, g.room);
+    xd_load_works(d, 2, made_for(d, parts, n));
 }
 
 /* ---- band by band --------------------------------------------------------------------------- */

@@ -84,6 +84,8 @@ typedef struct xd_source {
     /* These bytes of a tensor in use are not read again soon: their pages need not stay mapped.
      * From any thread; NULL: nothing is gained.                                               */
     void (*past)(void *self, const char *name, const void *p, size_t bytes);
+    /* Bytes that a tensor takes from `get` to `done`, where it is made and not mapped; NULL: none.  */
+    size_t (*takes)(void *self, const char *name);
 } xd_source;
 
 /* Of names with "|" between them the first that the source has; 0: it has none. */
@@ -118,7 +120,8 @@ struct xd_decl {
     int        nlist, caplist;
     size_t     packed;          /* bytes the weights need (COUNT), or took                     */
     size_t     room;            /* the same, each rounded up as in one block                   */
-    size_t     work[2];         /* COUNT: working memory of a load, by slot (xd_store_scratch) */
+    size_t     work[3];         /* COUNT: working memory of a load, by slot (xd_store_scratch), and */
+                                /* of what the source makes                                    */
     int        nodd;            /* LOAD: tensors with NaN or infinite numbers                  */
     char       odd[512];        /* the name of the first                                       */
     xd_err    *err;             /* sticky                                                      */

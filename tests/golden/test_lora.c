@@ -21,6 +21,7 @@ enum { D = 24, RANK = 4, MAXITEM = 32 };
 
 static char model[1024], heard[8192];
 static float *numbers;          /* random: what all files take theirs from                     */
+static size_t working;          /* bytes that loading the transformer took beside its weights, as counted */
 
 typedef struct file {           /* tensors to be written; {0}: none                            */
     xd_st_item item[MAXITEM];
@@ -77,6 +78,7 @@ static float *paint(const char *path, double scale, int64_t *n, xd_err *e)
         const float *lat = xd_result_lat(r, 0, n);
         out = malloc((size_t)*n * sizeof *out);
         memcpy(out, lat, (size_t)*n * sizeof *out);
+        working = g->model.dit.work;
     }
     xd_result_free(&r);
     xd_close(&g);
@@ -334,7 +336,8 @@ static void check_unknown(void)
     free(lat);
 }
 
-static void check_zero(float *plain, int64_t n)
+/* bare: what loading takes without a file. Of the three matrices that are packed as one each has a sum. */
+static void check_zero(float *plain, int64_t n, size_t bare)
 {
     file    f = { .n = 0 };
     xd_err  e = { 0 };
@@ -343,6 +346,9 @@ static void check_zero(float *plain, int64_t n)
     float *lat = paint(write_file(&f), 0, &m, &e);
     tap(lat && m == n && memcmp(lat, plain, (size_t)n * sizeof *lat) == 0,
         "a scale of 0 leaves the bits as they are%s", e.msg);
+    free(lat);
+    lat = paint(write_file(&f), 1, &m, &e);
+    tap(lat && working >= bare + 3 * 24 * 24 * sizeof(float), "sums are counted: %zu bytes, %zu without", working, bare);
     free(lat);
 }
 
@@ -362,10 +368,11 @@ int main(int argc, char **argv)
         numbers[i] *= 0.3f;
     float *plain = paint(NULL, 0, &n, &e);
     must(e.code, &e, "without LoRA files");
+    size_t bare = working;
     check_forms(plain, n);
     check_whole();
     check_alphas();
-    check_zero(plain, n);
+    check_zero(plain, n, bare);
     check_unknown();
     check_refused();
     free(plain);
