@@ -154,15 +154,20 @@ typedef struct owed {
 #define STORE(i, c, ldc) _tile_stored(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
 #define LOAD(i, c, ldc) _tile_loadd(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
 
-/* Tile i gives up what it has and starts anew from `from`, or from zero. */
-#define START(i, due, from, ldf)                                                                   \
+/* Tile i gives up what it has and is zero then. */
+#define ANEW(i)                                                                                    \
     do {                                                                                           \
-        if ((due)->to && ((i) % 2 == 0 || (due)->two))                                             \
-            STORE(i, (due)->to, (due)->row);                                      \
+        if (due->to && ((i) % 2 == 0 || due->two))                                                 \
+            STORE(i, due->to, due->row);                                                           \
+        _tile_zero(i);                                                                             \
+    } while (0)
+
+/* The same, but it starts from sums that are at `from`. */
+#define ANEW_FROM(i, from, ldf)                                                                    \
+    do {                                                                                           \
+        ANEW(i);                                                                                   \
         if (from)                                                                                  \
-            LOAD(i, from, ldf);                                                   \
-        else                                                                                       \
-            _tile_zero(i);                                                                         \
+            LOAD(i, from, ldf);                                                                    \
     } while (0)
 
 /* 32 x 32 sums in tiles 0 to 3 += a[32][..] . b, of which a tile is at b0 and one at b1, after `start` of
@@ -235,7 +240,6 @@ ALWAYS_INLINE void score(const unit *q, const unit *keys, int64_t deep, const ow
 #define SOFTEN                                                                                     \
     if (some)                                                                                      \
         row = soften_some(&soft, row, each, k, h);
-#define ANEW(i) START(i, due, (const float *)NULL, 0)
     MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, ANEW, SOFTEN)
 _Pragma("GCC unroll 4")
     for (int64_t i = 1; i < deep; i++) {
@@ -243,7 +247,6 @@ _Pragma("GCC unroll 4")
         keys += TILE;
         MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, GO_ON, SOFTEN)
     }
-#undef ANEW
 #undef SOFTEN
 }
 
@@ -252,7 +255,7 @@ static void sum_up(const unit *p, int64_t turns, float *sum, owed *due)
 {
     static const unit ones[LANES] = { ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES,
                                       ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES };
-#define FROM_SUM(i) if (a == p) START(i, due, sum, LANES)
+#define FROM_SUM(i) if (a == p) ANEW_FROM(i, sum, LANES)
     store_odd(due);
     _tile_loadd(6, ones, 0);
     for (const unit *a = p; a < p + turns * 2 * TILE; a += 2 * TILE) {
@@ -276,7 +279,7 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
     for (int64_t c = 0; c < dp; c += 2 * LANES, v += 2 * PART * TILE) {
         const int    two = c + LANES < dp;
         const float *from = begun ? o + c : NULL;
-#define FROM_O(i) START(i, due, from, dp)
+#define FROM_O(i) ANEW_FROM(i, from, dp)
         if (!two)
             store_odd(due);
         for (int64_t t = 0; t < turns; t++) {
