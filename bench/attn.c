@@ -16,6 +16,7 @@
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/cpu.h"
 #include "base/clock.h"
+#include "base/pages.h"
 #include "base/par.h"
 #include "base/rng.h"
 
@@ -110,7 +111,7 @@ static xd_tensor fresh(xd_dtype t, int64_t n, int64_t H, int64_t D, int64_t seed
     int64_t   d[] = { 1, n, H, D };
     size_t    count = (size_t)(n * H * D);
     float    *f = malloc(count * sizeof(float));
-    void     *p = xd_mem_get(count * xd_dtype_size(t));
+    void     *p = xd_pages_map(count * xd_dtype_size(t), -1);
     xd_tensor x = xd_view(p, t, 4, d);
     if (!f || !p)
         exit(1);
@@ -122,7 +123,7 @@ static xd_tensor fresh(xd_dtype t, int64_t n, int64_t H, int64_t D, int64_t seed
 
 static void drop(xd_tensor t)
 {
-    xd_mem_put(t.p, xd_bytes(t));
+    xd_pages_unmap(t.p, xd_bytes(t));
 }
 
 typedef struct result {
@@ -192,7 +193,7 @@ static void run(const variant *v, xd_dtype t, shape s, double seconds, int json)
         a.bias = (xd_tensor){ .p = bias + s.n - 1, .d = { s.H, s.n, s.m, 1, 1 }, .nd = 3,
                               .s = { band, -1, 1, 0, 0 }, .type = XD_F32 };
     size_t bytes = v->scratch(&a, xd_par_threads());
-    void  *tmp = xd_mem_get(bytes);
+    void  *tmp = xd_pages_map(bytes, -1);
     if (!tmp || (s.bias && !bias))
         exit(1);
     if (bias)
@@ -200,7 +201,7 @@ static void run(const variant *v, xd_dtype t, shape s, double seconds, int json)
     double gflop = 4e-9 * (double)s.H * (double)s.n * (double)s.m * (double)s.D;
     repeat(v, &a, tmp, seconds, gflop, &r);
     print(v, t, s, &r, gflop, json);
-    xd_mem_put(tmp, bytes);
+    xd_pages_unmap(tmp, bytes);
     free(bias);
     drop(a.q), drop(a.out), drop(kv.k), drop(kv.v);
 }

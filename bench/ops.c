@@ -14,6 +14,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "base/clock.h"
+#include "base/pages.h"
 #include "base/par.h"
 #include "ops.h"
 
@@ -94,8 +95,8 @@ static xd_status copy_all(void *ctx)
 static double copy_speed(double bytes, double budget)
 {
     size_t half = (size_t)(bytes / 2) + 64;
-    span   s = { xd_mem_get(half), NULL, half };
-    char  *from = xd_mem_get(half);
+    span   s = { xd_pages_map(half, -1), NULL, half };
+    char  *from = xd_pages_map(half, -1);
     double t = 0;
     s.from = from;
     if (s.to && from) {
@@ -103,8 +104,8 @@ static double copy_speed(double bytes, double budget)
         memset(from, 2, half);
         t = median_seconds(copy_all, &s, budget);
     }
-    xd_mem_put(s.to, half);
-    xd_mem_put(from, half);
+    xd_pages_unmap(s.to, half);
+    xd_pages_unmap(from, half);
     return t > 0 ? 2e-9 * (double)half / t : 0;
 }
 
@@ -146,7 +147,7 @@ static xd_status run_call(void *ctx)
 
 static void *take(bench *b, size_t bytes)
 {
-    void *p = b->nheld < HELD ? xd_mem_get(bytes + 1) : NULL;
+    void *p = b->nheld < HELD ? xd_pages_map(bytes + 1, -1) : NULL;
     if (!p) {
         fprintf(stderr, "ops: no memory for %zu bytes\n", bytes);
         exit(1);
@@ -158,7 +159,7 @@ static void *take(bench *b, size_t bytes)
 static void drop_all(bench *b)
 {
     for (int i = 0; i < b->nheld; i++)
-        xd_mem_put(b->held[i].p, b->held[i].bytes);
+        xd_pages_unmap(b->held[i].p, b->held[i].bytes);
     b->nheld = 0;
 }
 

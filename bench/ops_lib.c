@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/cpu/dnn.h"
+#include "base/pages.h"
 #include "ops.h"
 
 enum { MOST = 3, HELD = 24 };
@@ -20,7 +21,7 @@ typedef struct lib {            /* up to three primitives one after the other   
 /* Memory with small numbers in it, in whatever type is read from it: 0x3c3c is 0.0115 as bf16 and f32. */
 static void *memory(lib *l, size_t bytes)
 {
-    void *p = l->nheld < HELD ? xd_mem_get(bytes + 64) : NULL;
+    void *p = l->nheld < HELD ? xd_pages_map(bytes + 64, -1) : NULL;
     if (!p)
         return NULL;
     memset(p, 0x3c, bytes);
@@ -229,6 +230,6 @@ double lib_seconds(xd_dev *dev, xd_op op, const args *a, double budget)
     for (int i = 0; i < MOST; i++)
         xd_prim_free(l.prim[i]);
     for (int i = 0; i < l.nheld; i++)
-        xd_mem_put(l.held[i].p, l.held[i].bytes);
+        xd_pages_unmap(l.held[i].p, l.held[i].bytes);
     return s;
 }

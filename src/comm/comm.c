@@ -64,7 +64,7 @@ int xd_comm_launch_rank(void)
 int xd_comm_share(int *ranks, int *cores)
 {
 #ifdef XD_WITH_MPI
-    if (xd_mpi_share(ranks, cores))
+    if (xd_mpi_cores(ranks, cores))
         return *cores / *ranks > 1 ? *cores / *ranks : 1;
 #endif
     *ranks = 1;

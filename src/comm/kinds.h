@@ -12,7 +12,7 @@ xd_status xd_comm_mpi(xd_comm **c, xd_err *e);
  * launcher; 0: PMIx, which does not tell. */
 int       xd_comm_launch_size(void);
 void      xd_mpi_about(xd_fact *fact, void *cookie);
-int       xd_mpi_share(int *ranks, int *cores); /* of my host; 0: no world is open              */
+int       xd_mpi_cores(int *ranks, int *cores); /* of my host; 0: no world is open              */
 int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);  /* xd_comm_host; -1: no world is open */
 
 /* Elements and bytes of a view; 0 for an absent one. */

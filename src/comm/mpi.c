@@ -1,4 +1,4 @@
-/* mpi.c - groups of ranks over MPI: starting, splitting, sharing memory, ending.
+/* mpi.c - groups of ranks over MPI: starting, splitting, ending.
  *
  * Calls that set up groups block; what moves data is mpi_call.c and never does. MPI is started
  * by the first world, unless the program did so, and ended with the last. */
@@ -7,14 +7,12 @@
 
 #include "base/log.h"
 #include "base/par.h"
-#include "comm/shm.h"
 #include "comm/kinds.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -132,61 +130,6 @@ static void mpi_barrier(xd_comm *c)
         xd_mpi_fail(g->world, g->world->rank, "a barrier", code);
 }
 
-static void free_shm(xd_shm *b)
-{
-    if (b && b->p)
-        munmap(b->p, b->bytes);
-    free(b);
-}
-
-/* Did all ranks of a group come so far? */
-static int all_ok(const xd_group *g, int ok)
-{
-    return MPI_Allreduce(MPI_IN_PLACE, &ok, 1, MPI_INT, MPI_MIN, g->mpi) == MPI_SUCCESS && ok;
-}
-
-/* A file of the block on this rank, which rank 0 makes; -1 somewhere is a failure of all. */
-static int shm_file(const xd_group *g, size_t bytes)
-{
-    xd_shm_key key = { .fd = -1 };
-    int          first = g->c.rank == 0, fd = first ? xd_shm_make(bytes, &key) : -1;
-    int          told = MPI_Bcast(&key, (int)sizeof key, MPI_BYTE, 0, g->mpi) == MPI_SUCCESS;
-    if (!first && told && key.fd >= 0)
-        fd = xd_shm_find(&key);
-    if (all_ok(g, fd >= 0 && told))
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
-/* Memory is spread over the nodes of the ranks before its pages are taken. All ranks agree whether there
- * is any. */
-static void *mpi_share(xd_comm *c, size_t bytes, int *first)
-{
-    xd_group *g = c->priv;
-    xd_shm *b = calloc(1, sizeof *b);
-    xd_cpuset nodes;
-    *first = c->rank == 0;
-    bytes = bytes ? bytes : 1;
-    int fd = shm_file(g, bytes), ok = 0;
-    if (fd >= 0) {
-        if (b && (b->p = xd_shm_map(fd, bytes)))
-            b->bytes = bytes;
-        close(fd);
-        ok = all_ok(g, b && b->p);
-    }
-    if (ok && xd_cpuset_nodes(&mpi.cpus, NULL, &nodes) > 1)     /* all ranks say the same       */
-        xd_interleave(b->p, bytes, &nodes);
-    if (!ok || !all_ok(g, xd_shm_fill(b->p, bytes, c->rank, c->size))) {
-        free_shm(b);
-        return NULL;
-    }
-    b->next = g->shared;
-    g->shared = b;
-    return b->p;
-}
-
 static void mpi_abort(xd_comm *c, int code)
 {
     const xd_world *w = ((const xd_group *)c->priv)->world;
@@ -212,10 +155,7 @@ static void mpi_close(xd_comm *c)
 {
     xd_group *g = c->priv;
     xd_world *w = g->world;
-    for (xd_shm *b = g->shared, *next; b; b = next) {
-        next = b->next;
-        free_shm(b);
-    }
+    xd_mpi_unshare(g);
     MPI_Comm_free(&g->mpi);
     free(g);
     if (--w->users == 0)
@@ -227,7 +167,7 @@ static const xd_comm_ops ops = {
     .allreduce = xd_mpi_allreduce, .bcast = xd_mpi_bcast, .gather = xd_mpi_gather,
     .exchange = xd_mpi_exchange, .send = xd_mpi_send, .recv = xd_mpi_recv, .wait = xd_mpi_wait,
     .test = xd_mpi_test, .drop = xd_mpi_drop, .poke = mpi_poke,
-    .barrier = mpi_barrier, .share = mpi_share,
+    .barrier = mpi_barrier, .share = xd_mpi_share,
     .abort = mpi_abort,
 };
 
@@ -344,7 +284,12 @@ void xd_mpi_about(xd_fact *fact, void *cookie)
     fact(cookie, "library", text);
 }
 
-int xd_mpi_share(int *ranks, int *cores)
+const xd_cpuset *xd_mpi_cpus(void)
+{
+    return &mpi.cpus;
+}
+
+int xd_mpi_cores(int *ranks, int *cores)
 {
     *ranks = mpi.ranks;
     *cores = mpi.cores;

@@ -10,11 +10,7 @@
 
 #include "comm/comm.h"
 
-typedef struct xd_shm {         /* shared memory of a group (shm.h)                            */
-    struct xd_shm *next;
-    void          *p;
-    size_t         bytes;
-} xd_shm;
+typedef struct xd_block xd_block;       /* memory that a group shares (shared.c)               */
 
 typedef struct xd_world {       /* shared by a world and its groups; freed by its last group   */
     xd_traffic traffic;
@@ -27,7 +23,7 @@ typedef struct xd_group {
     xd_comm   c;
     MPI_Comm  mpi;
     xd_world *world;
-    xd_shm   *shared;
+    xd_block *blocks;
     int       seq;              /* collective calls so far: they make the tags                 */
 } xd_group;
 
@@ -88,6 +84,11 @@ void      xd_mpi_idle(int turn);        /* between two looks, the turn-th of a w
 void      xd_mpi_forget(void);  /* frees the free lists                                        */
 /* Records an MPI failure of a world and says it in the log. Returns XD_ECOMM. */
 xd_status xd_mpi_fail(xd_world *w, int rank, const char *what, int code);
+
+/* xd_comm_ops.share, and what frees all of it. */
+void  *xd_mpi_share(xd_comm *c, size_t bytes, int *first);
+void   xd_mpi_unshare(xd_group *g);
+const xd_cpuset *xd_mpi_cpus(void);     /* that the ranks of this host together may use         */
 
 xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op);
 xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root);

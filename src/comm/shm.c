@@ -1,8 +1,7 @@
 /* shm.c - memory without a name: a file of memfd_create, found through /proc */
-#define _GNU_SOURCE             /* memfd_create, madvise */
+#define _GNU_SOURCE             /* memfd_create */
 #include "comm/shm.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -47,24 +46,4 @@ int xd_shm_find(const xd_shm_key *key)
         fd = -1;
     }
     return fd;
-}
-
-void *xd_shm_map(int fd, size_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
-int xd_shm_fill(char *base, size_t bytes, int part, int parts)
-{
-#ifdef MADV_POPULATE_WRITE
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = (bytes + page - 1) / page;
-    size_t from = n * (size_t)part / (size_t)parts, to = n * (size_t)(part + 1) / (size_t)parts;
-    if (from == to || madvise(base + from * page, (to - from) * page, MADV_POPULATE_WRITE) == 0)
-        return 1;
-    return errno == EINVAL;
-#else
-    (void)base, (void)bytes, (void)part, (void)parts;
-    return 1;
-#endif
 }

@@ -17,10 +17,5 @@ typedef struct xd_shm_key {   /* where it is, for the others                    
 int   xd_shm_make(size_t bytes, xd_shm_key *key);
 /* The same file in another process, while the first has it open; -1: it is not to be had. */
 int   xd_shm_find(const xd_shm_key *key);
-/* Its memory, given back with munmap; NULL: it cannot be mapped. */
-void *xd_shm_map(int fd, size_t bytes);
-/* Takes part `part` of `parts` of the pages now: touching one that there is no memory for later would kill
- * the process. Kernels before 5.14 cannot say, and it succeeds. */
-int   xd_shm_fill(char *base, size_t bytes, int part, int parts);
 
 #endif

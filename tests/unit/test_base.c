@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -21,6 +22,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "base/par.h"
 #include "scratch.h"
 #include "tensor/tensor.h"
@@ -99,6 +101,52 @@ static void arena_rewinds(void **state)
     assert_null(xd_arena_get(&a, SIZE_MAX - 10));
     assert_ptr_equal(xd_arena_get(&a, 896), block + 128);
     assert_null(xd_arena_get(&a, 1));
+}
+
+/* ---- pages --------------------------------------------------------------------------------- */
+
+/* Bytes of the mapping at p that lie in huge pages; -1: the system does not say. */
+static int64_t huge_bytes(const void *p)
+{
+    unsigned long long from, to, kib;
+    int64_t            n = -1;
+    int                here = 0;
+    char               line[512];
+    FILE              *f = fopen("/proc/self/smaps", "r");
+    while (f && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%llx-%llx ", &from, &to) == 2)
+            here = from == (unsigned long long)(uintptr_t)p;
+        if (here && sscanf(line, "ShmemPmdMapped: %llu", &kib) == 1)
+            n = (int64_t)kib * 1024;
+    }
+    if (f)
+        fclose(f);
+    return n;
+}
+
+static void files_get_huge_pages(void **state)
+{
+    const size_t huge = XD_HUGE_PAGE, bytes = 3 * huge + 5000;
+    (void)state;
+    int   fd = memfd_create("pages", 0);
+    char *p = fd < 0 ? NULL : xd_pages_map(bytes, fd), *q = fd < 0 ? NULL : xd_pages_map(bytes, fd);
+    assert_non_null(p);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    assert_true((uintptr_t)p % huge == 0 && (uintptr_t)q % huge == 0);
+    assert_int_equal(xd_pages_take(p, 0, huge, 3), 1);
+    assert_int_equal(xd_pages_take(p, huge, bytes, 3), 1);
+    for (size_t i = 0; i < bytes; i += 1000)
+        p[i] = (char)(i / 1000 % 101 + 1);
+    for (size_t i = 0; i < bytes; i += 1000)
+        assert_int_equal(q[i], i / 1000 % 101 + 1);
+    assert_int_equal(p[1], 0);
+    if (huge_bytes(p) <= 0)
+        print_message("# skipped: this system gives files in memory no huge pages\n");
+    else
+        assert_true(huge_bytes(p) == 3 * (int64_t)huge && huge_bytes(q) == 3 * (int64_t)huge);
+    xd_pages_unmap(p, bytes);
+    xd_pages_unmap(q, bytes);
+    assert_int_equal(close(fd), 0);
 }
 
 /* ---- file ---------------------------------------------------------------------------------- */
@@ -581,7 +629,7 @@ int main(void)
         cmocka_unit_test(every_status_has_a_name),
         cmocka_unit_test(log_levels),
         cmocka_unit_test(arena_rewinds),
-        cmocka_unit_test(reads_whole_files),
+        cmocka_unit_test(files_get_huge_pages), cmocka_unit_test(reads_whole_files),
         cmocka_unit_test(files_and_directories),
         cmocka_unit_test(output_appears_whole),
         cmocka_unit_test(a_pipe_is_written_and_stays),

@@ -11,6 +11,7 @@
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/gemm/gemm.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "base/par.h"
 
 static xd_cpu *cpu_of(const xd_dev *d)
@@ -23,13 +24,13 @@ static xd_cpu *cpu_of(const xd_dev *d)
 static void *get(xd_dev *d, size_t bytes)
 {
     (void)d;
-    return xd_mem_get(bytes);
+    return xd_pages_map(bytes, -1);
 }
 
 static void put(xd_dev *d, void *p, size_t bytes)
 {
     (void)d;
-    xd_mem_put(p, bytes);
+    xd_pages_unmap(p, bytes);
 }
 
 static void sync(xd_dev *d, xd_stream *s)

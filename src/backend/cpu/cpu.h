@@ -83,10 +83,8 @@ xd_status xd_cpu_open(xd_dev **d, xd_err *e);
 xd_dtype  xd_cpu_compute(const xd_dev *d, xd_dtype want);
 xd_dtype  xd_cpu_best(const xd_dev *d);
 
-/* Memory of this host: anonymous pages, and what may still be taken (system, cgroup, limits). */
-void *xd_mem_get(size_t bytes);
-void  xd_mem_put(void *p, size_t bytes);
-void  xd_mem_state(size_t *available, size_t *total);
+/* What may still be taken of this host's memory (system, cgroup, limits). */
+void xd_mem_state(size_t *available, size_t *total);
 
 /* ---- plain.c: GEMM and convolution without a library -------------------------------------- */
 

@@ -1,51 +1,18 @@
-/* mem.c - pages of the host, and how many of them may still be taken.
+/* mem.c - how much memory of the host may still be taken.
  *
  * What may be taken is the least of: the system's available memory, the room left below the
  * limits of this process' control groups (v1 or v2, each of their ancestors), and the address
  * space that RLIMIT_AS leaves. */
-#define _GNU_SOURCE             /* MAP_ANONYMOUS, madvise */
 #include "backend/cpu/cpu.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "backend/cpu/dnn_lib.h"
 #include "base/par.h"
-
-enum { HUGE_PAGE = 2 << 20 };
-
-/* Blocks of at least a huge page start on one, so that the kernel can use huge pages for all of
- * it; the cut-off edges are given back at once. */
-void *xd_mem_get(size_t bytes)
-{
-    size_t edge = bytes >= HUGE_PAGE ? HUGE_PAGE : 0, page = 4096;
-    size_t whole = (bytes + page - 1) / page * page;
-    if (bytes == 0 || whole < bytes || whole + edge < whole)
-        return NULL;
-    char *p = mmap(NULL, whole + edge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
-        return NULL;
-    if (edge) {
-        size_t lead = (edge - (size_t)((uintptr_t)p % edge)) % edge;
-        if (lead)
-            munmap(p, lead);
-        p += lead;
-        if (edge - lead)
-            munmap(p + whole, edge - lead);
-        madvise(p, whole, MADV_HUGEPAGE);
-    }
-    return p;
-}
-
-void xd_mem_put(void *p, size_t bytes)
-{
-    if (p)
-        munmap(p, (bytes + 4095) / 4096 * 4096);
-}
 
 /* The number behind `key` in a file of "key number" lines; with an empty key the file's first
  * number. -1: none ("max" is none). */

@@ -1,0 +1,85 @@
+/* pages.c - memory from the system that huge pages can hold
+ *
+ * The system gives files in memory small pages unless somebody has mounted them otherwise. Then a
+ * huge page is made of a small one and the nothing around it, which copies next to nothing. */
+#define _GNU_SOURCE             /* MAP_ANONYMOUS, madvise */
+#include "base/pages.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#if defined(__linux__) && !defined(MADV_COLLAPSE)
+#define MADV_COLLAPSE 25        /* since 6.1; older headers do not know it                     */
+#endif
+
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + XD_PAGE - 1) / XD_PAGE * XD_PAGE;
+}
+
+/* The cut-off edges are given back at once. */
+void *xd_pages_map(size_t bytes, int fd)
+{
+    size_t edge = bytes >= XD_HUGE_PAGE ? XD_HUGE_PAGE : 0, whole = whole_pages(bytes);
+    int    access = PROT_READ | PROT_WRITE;
+    if (bytes == 0 || whole < bytes || whole + edge < whole)
+        return NULL;
+    char *p = mmap(NULL, whole + edge, fd < 0 ? access : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    if (edge) {
+        size_t lead = (edge - (size_t)((uintptr_t)p % edge)) % edge;
+        if (lead)
+            munmap(p, lead);
+        p += lead;
+        if (edge - lead)
+            munmap(p + whole, edge - lead);
+    }
+    if (fd >= 0 && mmap(p, whole, access, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        munmap(p, whole);
+        return NULL;
+    }
+    if (edge)
+        madvise(p, whole, MADV_HUGEPAGE);
+    return p;
+}
+
+void xd_pages_unmap(void *p, size_t bytes)
+{
+    if (p)
+        munmap(p, whole_pages(bytes));
+}
+
+#ifdef MADV_POPULATE_WRITE
+/* Small page n of the file lies on node n of those that take turns, so of each huge page another one is
+ * taken first: the huge page comes where that lies. */
+static void take_huge(char *p, size_t from, size_t to, size_t nodes)
+{
+    const size_t huge = XD_HUGE_PAGE, small = huge / XD_PAGE, first = (from + huge - 1) / huge;
+    if (to / huge <= first)
+        return;
+    for (size_t k = first; k < to / huge; k++) {
+        size_t at = nodes < 2 ? 0 : (nodes - k * (small - 1) % nodes) % nodes;
+        if (madvise(p + k * huge + at * XD_PAGE, XD_PAGE, MADV_POPULATE_WRITE) != 0)
+            return;
+    }
+    madvise(p + first * huge, (to / huge - first) * huge, MADV_COLLAPSE);
+}
+#endif
+
+int xd_pages_take(void *p, size_t from, size_t to, int nodes)
+{
+#ifdef MADV_POPULATE_WRITE
+    char *base = p;
+    from = from / XD_PAGE * XD_PAGE;
+    to = whole_pages(to);
+    if (from >= to)
+        return 1;
+    take_huge(base, from, to, (size_t)nodes);
+    return madvise(base + from, to - from, MADV_POPULATE_WRITE) == 0 || errno == EINVAL;
+#else
+    (void)p, (void)from, (void)to, (void)nodes;
+    return 1;
+#endif
+}
