@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/par.h"
+#include "engine/kin.h"
 #include "engine/ranks.h"
 #include "exec/op.h"
 
@@ -67,30 +68,36 @@ static xd_status open_room(xd_side *s, size_t bytes, xd_err *e)
 }
 
 /* Random blocks share storage when asked to, or when those of all ranks would fill half the
- * memory. */
-static xd_status load(const xd_duel *d, const xd_side *s, xd_part *p, xd_err *e)
+ * memory. What every rank has whole lies once on its host, as where pictures are painted. Collective. */
+static xd_status load(const xd_duel *d, const xd_side *s, int vae, xd_err *e)
 {
     size_t    have, total;
+    xd_part  *p = vae ? &s->g->model.vae : &s->g->model.dit;
     xd_status st = xd_part_count(p, s->g->count, s->g->type, e);
-    if (st != XD_OK)
-        return st;
     s->g->dev->mem->memory(s->g->dev, &have, &total);
     int share = d->a->share_layers || p->packed > have / 2 / (size_t)d->all.g->host->size;
-    return xd_part_load(p, s->g->dev, s->g->type, share, e);
+    if (st == XD_OK && share && !p->files)
+        st = xd_part_count_kinds(p, s->g->count, s->g->type, e);
+    st = xd_ranks_agree(d->all.g, st, e);
+    if (st == XD_OK && s == &d->one)
+        st = xd_kin_whole(s->g, d->all.g, vae, e);
+    if (st == XD_OK)
+        st = xd_ranks_agree(d->all.g, xd_part_load(p, s->g->dev, s->g->type, share, e), e);
+    return st;
 }
 
 /* The plan computes with the weights of one rank, its stage with some of them; matrices that are
- * cut are its own. */
+ * cut are its own. Collective. */
 static xd_status load_sides(xd_duel *d, int vae, xd_err *e)
 {
     xd_part  *whole = vae ? &d->one.g->model.vae : &d->one.g->model.dit;
     xd_part  *mine = &d->all.g->model.dit;
-    xd_status s = load(d, &d->one, whole, e);
+    xd_status s = load(d, &d->one, vae, e);
     d->one.net = d->all.net = whole->net;
     if (vae || s != XD_OK)
         return s;
     if (mine->tp > 1) {
-        s = load(d, &d->all, mine, e);
+        s = load(d, &d->all, 0, e);
         d->all.net = mine->net;
     }
     d->all.net.first = mine->net.first;
@@ -184,8 +191,6 @@ static xd_status prepare_step(xd_duel *d, xd_cond *cond, xd_err *e)
     s = prepare_flow(d, &d->one, 2 * rounds, e);
     if (s == XD_OK)
         s = prepare_flow(d, &d->all, d->exact + rounds * (d->lead + d->span), e);
-    if (s == XD_OK)
-        s = load_sides(d, 0, e);
     return s == XD_OK ? count_steps(d, cond, e) : s;
 }
 
@@ -216,6 +221,8 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
     plan_steps(d);
     xd_status s = xd_ranks_agree(d->all.g, prepare_step(d, cond, e), e);
+    if (s == XD_OK)
+        s = load_sides(d, 0, e);
     if (s == XD_OK) {
         d->work = denoise;
         d->unit = "a step";
@@ -276,7 +283,6 @@ static xd_status prepare_vae(xd_duel *d, xd_err *e)
     if (s != XD_OK)
         return s;
     xd_bench_fill(d->lat, n);
-    s = load_sides(d, 1, e);
     for (int i = 0; i < 2; i++) {
         xd_side *one = i ? &d->all : &d->one;
         xd_exec_init(&one->x, one->g->dev, &one->a, one->g->type);
@@ -290,6 +296,8 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
     d->exact = d->lead = 0;
     d->span = 1;
     xd_status s = xd_ranks_agree(d->all.g, prepare_vae(d, e), e);
+    if (s == XD_OK)
+        s = load_sides(d, 1, e);
     if (s == XD_OK) {
         d->work = decode;
         d->unit = "a picture";

@@ -36,12 +36,12 @@ static uint64_t form(const xd_engine *g, const xd_part *p)
     return xd_hash_mix(h, (uint64_t)p->net.last);
 }
 
-static void fill(card *c, xd_engine *g, int vae)
+static void fill(card *c, xd_engine *g, const int want[NPART])
 {
     memset(c, 0, sizeof *c);
     for (int i = 0; i < NPART; i++) {
         const xd_part *p = part_of(g, i);
-        c->color[i] = i ? (vae ? 0 : -1)
+        c->color[i] = !want[i] ? -1 : i ? 0
                         : g->topo.at[XD_TENSOR] +
                           (int64_t)g->plan.deg.n[XD_TENSOR] * g->topo.at[XD_PIPE];
         c->form[i] = form(g, p);
@@ -63,64 +63,75 @@ static int kin_of(const card *c, int n, int i, int r)
     return c[r].color[i] >= 0 && size > 1 ? size : 0;
 }
 
-static xd_status group(xd_engine *g, const card *c, int i, xd_err *e)
+static xd_status group(xd_engine *g, const xd_engine *among, const card *c, int i, xd_err *e)
 {
-    xd_comm  *h = g->host, *k = NULL;
+    xd_comm  *h = among->host, *k = NULL;
     int       size = kin_of(c, h->size, i, h->rank);
-    int       color = size ? (int)c[h->rank].color[i] : g->all->size + h->rank;
+    int       color = size ? (int)c[h->rank].color[i] : among->all->size + h->rank;
     xd_status s = h->ops->split(h, color, h->rank, size ? size : 1, &k, e);
     if (size)
-        part_of(g, i)->kin = (xd_kin){ k, g->used->rank };
+        part_of(g, i)->kin = (xd_kin){ k, among->used->rank };
     else
         xd_comm_close(&k);
     return s;
 }
 
 /* A rank that fails goes on: all split for the same parts. */
-static xd_status decide(xd_engine *g, const card *c, xd_err *e)
+static xd_status decide(xd_engine *g, const xd_engine *among, const card *c, xd_err *e)
 {
+    const int n = among->host->size;
     xd_status s = XD_OK;
     for (int i = 0; i < NPART; i++) {
         int some = 0;
-        for (int r = 0; r < g->host->size; r++)
-            some |= kin_of(c, g->host->size, i, r);
-        xd_status now = some ? group(g, c, i, e) : XD_OK;
+        for (int r = 0; r < n; r++)
+            some |= kin_of(c, n, i, r);
+        xd_status now = some ? group(g, among, c, i, e) : XD_OK;
         s = s == XD_OK ? now : s;
     }
     return s;
 }
 
-static xd_status find(xd_engine *g, int vae, xd_err *e)
+static xd_status find(xd_engine *g, const xd_engine *among, const int want[NPART], xd_err *e)
 {
-    xd_comm *h = g->host;
+    xd_comm *h = among->host;
     card     mine, *c = calloc((size_t)h->size, sizeof *c);
     int64_t *rows = calloc((size_t)h->size, sizeof *rows);
     xd_status s = c && rows ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to share weights");
-    if ((s = xd_ranks_agree_in(h, g->used->rank, s, e)) == XD_OK) {
+    if ((s = xd_ranks_agree_in(h, among->used->rank, s, e)) == XD_OK) {
         for (int r = 0; r < h->size; r++)
             rows[r] = 1;
-        fill(&mine, g, vae);
+        fill(&mine, g, want);
         xd_req q = h->ops->gather(h, xd_view2(c, XD_U8, h->size, sizeof *c), rows,
                                   xd_view2(&mine, XD_U8, 1, sizeof mine));
         s = h->ops->wait(h, &q, 1);
-        s = s == XD_OK ? decide(g, c, e) : xd_fail(e, XD_ECOMM, "a message between ranks failed");
+        s = s == XD_OK ? decide(g, among, c, e) : xd_fail(e, XD_ECOMM, "a message between ranks failed");
     }
     free(c);
     free(rows);
     return s;
 }
 
-xd_status xd_kin_find(xd_engine *g, int vae, xd_err *e)
+static xd_status find_among(xd_engine *g, xd_engine *among, const int want[NPART], xd_err *e)
 {
     xd_status s = XD_OK;
     for (int i = 0; i < NPART; i++)     /* of a request that has failed before it loaded        */
         if (!part_of(g, i)->store)
             xd_comm_close(&part_of(g, i)->kin.c);
-    if (g->used->size == 1)
+    if (among->used->size == 1)
         return XD_OK;
-    if (!g->dev->counts && g->host->size > 1)
-        s = find(g, vae, e);
-    return xd_ranks_agree(g, s, e);
+    if (!g->dev->counts && among->host->size > 1)
+        s = find(g, among, want, e);
+    return xd_ranks_agree(among, s, e);
+}
+
+xd_status xd_kin_find(xd_engine *g, int vae, xd_err *e)
+{
+    return find_among(g, g, (int[NPART]){ 1, vae }, e);
+}
+
+xd_status xd_kin_whole(xd_engine *g, xd_engine *among, int vae, xd_err *e)
+{
+    return find_among(g, among, (int[NPART]){ !vae, vae }, e);
 }
 
 /* ---- loading ------------------------------------------------------------------------------ */

@@ -11,6 +11,10 @@
  * ranks in use, which agree on the outcome. */
 xd_status xd_kin_find(xd_engine *g, int vae, xd_err *e);
 
+/* The same for the transformer of an engine of one rank, or its autoencoder (`vae`): those of the ranks that
+ * `among` has in use, each of which calls with such an engine of its own. */
+xd_status xd_kin_whole(xd_engine *g, xd_engine *among, int vae, xd_err *e);
+
 /* The messages of the above and of loading with the kin, when `kin` ranks of this host share component
  * i (0 the transformer, 1 the autoencoder): for an engine that stands for a rank and counts. */
 xd_status xd_kin_foresee(xd_engine *g, const int kin[2], xd_err *e);

@@ -478,6 +478,25 @@ static void visit_kinds(xd_net *n, xd_decl *d)
     n->first = first, n->last = last;
 }
 
+xd_status xd_part_count_kinds(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
+{
+    xd_err    mine = { 0 };
+    xd_net    net = { 0 };
+    xd_decl   d = { .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks, .tp = p->tp,
+                    .tp_at = p->tp_at, .err = &mine };
+    xd_status s = xd_net_open(&net, p->def, p->config, p->dir, e);
+    if (s == XD_OK) {
+        net.first = p->net.first;
+        net.last = p->net.last;
+        visit_kinds(&net, &d);
+        p->packed = d.packed;
+        p->room = d.room;
+        s = mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
+    }
+    xd_net_close(&net);
+    return s;
+}
+
 /* Visits the open store. */
 static xd_status fill(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {

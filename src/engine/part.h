@@ -64,6 +64,9 @@ xd_status xd_part_files(xd_part *p, xd_err *e);
 /* Fills the shadow network for a count device and says how many bytes the weights need. */
 xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e);
 
+/* Behind that, for weights that will be loaded with `share`: how many bytes those need. */
+xd_status xd_part_count_kinds(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e);
+
 /* From now on this rank has the blocks [first, last) only; nothing may be loaded yet. */
 void      xd_part_stage(xd_part *p, int first, int last);
 
