@@ -22,7 +22,7 @@ static inline const char *weights_at(const xd_tiled *t, int64_t strip, int64_t k
 #endif
 
 enum {
-    STREAMED = 4 << 20,         /* bytes of an output                                         */
+    STREAMED = 2 << 20,         /* bytes of an output for each thread                         */
     QUAD_BYTES = 256,           /* four lines of weights                                      */
 };
 
@@ -457,8 +457,8 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 static int streams(const xd_gemm *a)
 {
     const int64_t size = size_of(a->out.type), step = a->out.s[0] * size;
-    return a->out.d[0] * a->out.d[1] * size > STREAMED && !a->residual.p && step % 64 == 0 &&
-           (uintptr_t)a->out.p % 64 == 0;
+    return a->out.d[0] * a->out.d[1] * size > (int64_t)xd_par_threads() * STREAMED && !a->residual.p &&
+           step % 64 == 0 && (uintptr_t)a->out.p % 64 == 0;
 }
 
 static void tiled_run(xd_tiled *t)
