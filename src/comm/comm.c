@@ -103,9 +103,17 @@ size_t xd_comm_bytes(xd_tensor t)
     return (size_t)xd_comm_elems(t) * xd_dtype_size(t.type);
 }
 
+/* Runs lie far apart, and the processor does not guess where the next one is: those that follow are asked for. */
+static inline void ask_run(const char *p, size_t run)
+{
+    for (size_t i = 0; i < run; i += 64)
+        __builtin_prefetch(p + i);
+}
+
 /* Walks two views of the shape of `a` in runs that are contiguous in both. */
 static void walk(xd_tensor to, xd_tensor from)
 {
+    enum { AHEAD = 4, LONGEST = 8192 }; /* runs; bytes of one that needs no asking             */
     int64_t inner = 1, at[XD_MAXDIM] = { 0 };
     int     nd = from.nd;
     while (nd > 0 && ((from.s[nd - 1] == inner && to.s[nd - 1] == inner) || from.d[nd - 1] == 1))
@@ -113,7 +121,12 @@ static void walk(xd_tensor to, xd_tensor from)
     size_t      es = xd_dtype_size(from.type), run = (size_t)inner * es;
     char       *q = to.p;
     const char *p = from.p;
+    int64_t     p_step = nd ? from.s[nd - 1] * (int64_t)es : 0, q_step = nd ? to.s[nd - 1] * (int64_t)es : 0;
     for (;;) {
+        if (nd && run < LONGEST && at[nd - 1] + AHEAD < from.d[nd - 1]) {
+            ask_run(p + AHEAD * p_step, run);
+            ask_run(q + AHEAD * q_step, run);
+        }
         memmove(q, p, run);
         int i = nd - 1;
         for (; i >= 0; i--) {
