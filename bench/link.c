@@ -5,7 +5,7 @@
  * Pairs: rank 0 with each other rank in turn, one way (half a round trip) and both ways at once, and beside
  * each the same by MPI_Send and MPI_Recv, or MPI_Sendrecv, in the same run: MPI's seconds over ours.
  * Groups: all ranks together; bytes are what each rank gives to each other one (gather,
- * exchange) or has (allreduce). Overlap: a message both ways during work of the same length, with
+ * exchange) or has (allreduce); in place: an exchange of what ranks of one host lend each other. Overlap: a message both ways during work of the same length, with
  * pokes at 50 microseconds as kernels do, and without; 100% when it costs nothing. */
 #include "base/clock.h"
 #include "base/par.h"
@@ -193,21 +193,41 @@ static void pairs(bench *x, int64_t top)
     }
 }
 
+/* Seconds of an exchange of what ranks lend; 0: they cannot. It is touched as other memory is. */
+static double in_place(bench *x, xd_comm *host)
+{
+    size_t bytes = (size_t)x->bytes * (size_t)x->c->size;
+    char  *own = x->a, *lent = host && host->size == x->c->size ? host->ops->lend(host, bytes) : NULL;
+    if (!lent)
+        return 0;
+    x->a = memset(lent, 0, bytes);
+    double s = seconds(x, exchange, 0);
+    x->a = own;
+    host->ops->unlend(host, lent);
+    return s;
+}
+
 static void groups(bench *x, int64_t top)
 {
-    xd_comm *c = x->c;
+    xd_comm *c = x->c, *host = NULL;
+    xd_err   why;
     x->rows = 0;
+    c->ops->split_host(c, &host, &why);
     if (c->rank == 0 && !x->json)
-        printf("all %d ranks, us\n%12s %12s %12s %12s\n", c->size, "bytes", "gather", "exchange",
-               "allreduce");
+        printf("all %d ranks, us\n%12s %12s %12s %12s %12s\n", c->size, "bytes", "gather", "exchange",
+               "in place", "allreduce");
     for (x->bytes = 8; x->bytes <= top; x->bytes *= 8) {
         double g = seconds(x, gather, 0), e = seconds(x, exchange, 0), r = seconds(x, reduce, 0);
+        double near = in_place(x, host);
         if (c->rank == 0 && x->json)
-            printf("%s{\"bytes\": %lld, \"gather_s\": %.4g, \"exchange_s\": %.4g, \"allreduce_s\": %.4g}",
-                   x->rows++ ? ",\n" : "", (long long)x->bytes, g, e, r);
+            printf("%s{\"bytes\": %lld, \"gather_s\": %.4g, \"exchange_s\": %.4g, "
+                   "\"exchange_in_place_s\": %.4g, \"allreduce_s\": %.4g}",
+                   x->rows++ ? ",\n" : "", (long long)x->bytes, g, e, near, r);
         else if (c->rank == 0)
-            printf("%12lld %12.2f %12.2f %12.2f\n", (long long)x->bytes, g * 1e6, e * 1e6, r * 1e6);
+            printf("%12lld %12.2f %12.2f %12.2f %12.2f\n", (long long)x->bytes, g * 1e6, e * 1e6, near * 1e6,
+                   r * 1e6);
     }
+    xd_comm_close(&host);
 }
 
 int main(int argc, char **argv)

@@ -54,17 +54,17 @@ void xd_pages_unmap(void *p, size_t bytes)
 #ifdef MADV_POPULATE_WRITE
 /* Small page n of the file lies on node n of those that take turns, so of each huge page another one is
  * taken first: the huge page comes where that lies. */
-static void take_huge(char *p, size_t from, size_t to, size_t nodes)
+static int take_huge(char *p, size_t from, size_t to, size_t nodes)
 {
     const size_t huge = XD_HUGE_PAGE, small = huge / XD_PAGE, first = (from + huge - 1) / huge;
     if (to / huge <= first)
-        return;
+        return 1;
     for (size_t k = first; k < to / huge; k++) {
         size_t at = nodes < 2 ? 0 : (nodes - k * (small - 1) % nodes) % nodes;
         if (madvise(p + k * huge + at * XD_PAGE, XD_PAGE, MADV_POPULATE_WRITE) != 0)
-            return;
+            return 0;
     }
-    madvise(p + first * huge, (to / huge - first) * huge, MADV_COLLAPSE);
+    return madvise(p + first * huge, (to / huge - first) * huge, MADV_COLLAPSE) == 0;
 }
 #endif
 
@@ -76,8 +76,10 @@ int xd_pages_take(void *p, size_t from, size_t to, int nodes)
     to = whole_pages(to);
     if (from >= to)
         return 1;
-    take_huge(base, from, to, (size_t)nodes);
-    return madvise(base + from, to - from, MADV_POPULATE_WRITE) == 0 || errno == EINVAL;
+    int huge = take_huge(base, from, to, (size_t)nodes);
+    if (madvise(base + from, to - from, MADV_POPULATE_WRITE) == 0)
+        return huge ? 2 : 1;
+    return errno == EINVAL;
 #else
     (void)p, (void)from, (void)to, (void)nodes;
     return 1;

@@ -45,6 +45,11 @@ typedef struct xd_comm_ops {
      * are taken at once where the system can do that without killing who finds none. `first` is 1
      * on the rank that should fill it. Freed when `c` is closed. NULL on all ranks: there is none. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
+    /* The same of `bytes` for each rank, its own, of a group on one host; collective. What `exchange` finds in there the
+     * others copy straight from where it lies. In huge pages, near who called; NULL on all ranks: there is none, or
+     * one of them asked for 0 bytes. */
+    void  *(*lend)(xd_comm *c, size_t bytes);
+    void   (*unlend)(xd_comm *c, void *p);      /* when all that it was exchanged for has ended */
     /* Ends all ranks of the world, does not return; says c->err in the log. */
     void   (*abort)    (xd_comm *c, int code);
 } xd_comm_ops;

@@ -23,8 +23,9 @@ static struct {
     int      rank, ranks, cores;        /* on this host                                        */
     int      alike;             /* its ranks may use the same cpus                             */
     xd_cpuset cpus;             /* that all of them together may use                           */
+    MPI_Group host;             /* the ranks of my host                                        */
     MPI_Comm control;           /* looked at to let messages progress; nothing is sent on it    */
-} mpi;
+} mpi = { .host = MPI_GROUP_NULL };
 
 static xd_status refuse(xd_err *e, const char *what, int code)
 {
@@ -38,20 +39,42 @@ static xd_status refuse(xd_err *e, const char *what, int code)
 
 static const xd_comm_ops ops;
 
+/* Which ranks of `m` share my host's memory. */
+static void find_near(MPI_Comm m, int size, char *near)
+{
+    MPI_Group all = MPI_GROUP_NULL;
+    if (mpi.host == MPI_GROUP_NULL || MPI_Comm_group(m, &all) != MPI_SUCCESS)
+        return;
+    for (int r = 0; r < size; r++) {
+        int there = MPI_UNDEFINED;
+        MPI_Group_translate_ranks(all, 1, &r, mpi.host, &there);
+        near[r] = there != MPI_UNDEFINED;
+    }
+    MPI_Group_free(&all);
+}
+
 /* Takes `m`, which it frees after a failure. */
 static xd_status open_group(xd_world *w, MPI_Comm m, xd_comm **out, xd_err *e)
 {
     xd_group *g = calloc(1, sizeof *g);
+    int       size = 1;
     *out = NULL;
+    MPI_Comm_size(m, &size);
     if (!g) {
         MPI_Comm_free(&m);
         return xd_fail(e, XD_ENOMEM, "no memory for a group of ranks");
     }
     MPI_Comm_set_errhandler(m, MPI_ERRORS_RETURN);
     *g = (xd_group){ .mpi = m, .world = w };
+    if (!(g->host = calloc((size_t)size, 1))) {
+        MPI_Comm_free(&m);
+        free(g);
+        return xd_fail(e, XD_ENOMEM, "no memory for a group of ranks");
+    }
+    find_near(m, size, g->host);
     g->c = (xd_comm){ .ops = &ops, .traffic = &w->traffic, .err = &w->err, .priv = g };
     MPI_Comm_rank(m, &g->c.rank);
-    MPI_Comm_size(m, &g->c.size);
+    g->c.size = size;
     w->users++;
     *out = &g->c;
     return XD_OK;
@@ -145,6 +168,8 @@ static void end_world(xd_world *w)
         return;
     xd_par_hook(NULL, NULL);
     MPI_Comm_free(&mpi.control);
+    if (mpi.host != MPI_GROUP_NULL)
+        MPI_Group_free(&mpi.host);
     xd_mpi_forget();
     if (mpi.ours)
         MPI_Finalize();
@@ -157,6 +182,7 @@ static void mpi_close(xd_comm *c)
     xd_world *w = g->world;
     xd_mpi_unshare(g);
     MPI_Comm_free(&g->mpi);
+    free(g->host);
     free(g);
     if (--w->users == 0)
         end_world(w);
@@ -167,7 +193,7 @@ static const xd_comm_ops ops = {
     .allreduce = xd_mpi_allreduce, .bcast = xd_mpi_bcast, .gather = xd_mpi_gather,
     .exchange = xd_mpi_exchange, .send = xd_mpi_send, .recv = xd_mpi_recv, .wait = xd_mpi_wait,
     .test = xd_mpi_test, .drop = xd_mpi_drop, .poke = mpi_poke,
-    .barrier = mpi_barrier, .share = xd_mpi_share,
+    .barrier = mpi_barrier, .share = xd_mpi_share, .lend = xd_mpi_lend, .unlend = xd_mpi_unlend,
     .abort = mpi_abort,
 };
 
@@ -257,6 +283,7 @@ static void see_host(MPI_Comm world)
     int       ranks = 1;
     if (MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS)
         return;
+    MPI_Comm_group(host, &mpi.host);
     MPI_Comm_size(host, &ranks);
     MPI_Comm_rank(host, &mpi.rank);
     int known = xd_cpuset_mine(&mpi.cpus);

@@ -35,10 +35,15 @@ xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
     int     me = c->rank;
     if (!j)
         return xd_job_go(j);
-    for (int i = 1; i < c->size; i++)
-        xd_job_take(j, get[other(c, c->size - i)], other(c, c->size - i));
-    for (int i = 1; i < c->size; i++)
-        xd_job_give(j, give[other(c, i)], other(c, i));
+    for (int i = 1; i < c->size; i++) {
+        int from = other(c, c->size - i);
+        (xd_is_near(c, from) ? xd_near_take : xd_job_take)(j, get[from], from);
+    }
+    for (int i = 1; i < c->size; i++) {
+        int to = other(c, i);
+        (xd_is_near(c, to) ? xd_near_give : xd_job_give)(j, give[to], to);
+    }
+    j->then = j->nnear ? xd_near_then : NULL;
     if (!xd_comm_copy(get[me], give[me]))
         xd_job_fail(j, XD_EINVAL, "what is given to oneself differs from what is taken");
     return xd_job_go(j);

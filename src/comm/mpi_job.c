@@ -179,7 +179,8 @@ xd_job *xd_job_begin(xd_comm *c, int collective)
     j->g = g;
     j->serial = ++all.serial;
     j->status = XD_OK;
-    j->ended = j->n = j->nmove = 0;
+    j->ended = j->n = j->nmove = j->nnear = 0;
+    j->near = NULL;
     j->tag = tag;
     j->then = NULL;
     return j;
@@ -203,15 +204,25 @@ static void post(xd_job *j, char *p, size_t bytes, int peer, int send)
     }
 }
 
-void xd_job_send(xd_job *j, const void *p, size_t bytes, int to)
+void xd_job_tell(xd_job *j, const void *p, size_t bytes, int to)
 {
     char *q;
     memcpy(&q, &p, sizeof q);           /* MPI reads it only */
+    post(j, q, bytes, to, 1);
+}
+
+void xd_job_count(xd_job *j, size_t bytes, int to)
+{
     if (bytes && to != j->g->c.rank) {
         j->g->world->traffic.bytes += (int64_t)bytes;
         j->g->world->traffic.messages++;
     }
-    post(j, q, bytes, to, 1);
+}
+
+void xd_job_send(xd_job *j, const void *p, size_t bytes, int to)
+{
+    xd_job_count(j, bytes, to);
+    xd_job_tell(j, p, bytes, to);
 }
 
 void xd_job_recv(xd_job *j, void *p, size_t bytes, int from)

@@ -16,12 +16,14 @@ typedef struct xd_world {       /* shared by a world and its groups; freed by it
     xd_traffic traffic;
     xd_err     err;
     int        users, rank;
+    xd_block  *lent;            /* memory that ranks of my host see                            */
     int        lost;            /* messages of mine will never be sent: nothing is waited for   */
 } xd_world;
 
 typedef struct xd_group {
     xd_comm   c;
     MPI_Comm  mpi;
+    char     *host;             /* [size] 1: a rank of my host                                 */
     xd_world *world;
     xd_block *blocks;
     int       seq;              /* collective calls so far: they make the tags                 */
@@ -43,6 +45,7 @@ typedef struct xd_move {        /* staging to be laid out when a phase ends     
     const char *from;
 } xd_move;
 
+typedef struct xd_near xd_near; /* what goes to or comes from a rank of my host (near.c)      */
 typedef struct xd_job xd_job;
 struct xd_job {
     xd_job      *next, **at;    /* free list, or list of jobs with something left to do        */
@@ -54,7 +57,8 @@ struct xd_job {
     MPI_Status  *st;
     xd_part     *part;
     xd_move     *move;
-    int          n, cap, nmove, capmove;
+    int          n, cap, nmove, capmove, nnear;
+    xd_near     *near;          /* staged                                                      */
     void       (*then)(xd_job *j);      /* posts the next phase; NULL: this is the last        */
     xd_stage    *stages;
     xd_tensor    io;            /* for `then`                                                  */
@@ -69,6 +73,8 @@ xd_job *xd_job_begin(xd_comm *c, int collective);
 /* Bytes to or from a rank; none are not sent. */
 void    xd_job_send(xd_job *j, const void *p, size_t bytes, int to);
 void    xd_job_recv(xd_job *j, void *p, size_t bytes, int from);
+void    xd_job_count(xd_job *j, size_t bytes, int to);  /* among what was sent               */
+void    xd_job_tell(xd_job *j, const void *p, size_t bytes, int to);    /* sends, uncounted   */
 /* Views of any strides, through staging where it must be. */
 void    xd_job_give(xd_job *j, xd_tensor t, int to);
 void    xd_job_take(xd_job *j, xd_tensor t, int from);
@@ -85,6 +91,20 @@ void      xd_mpi_forget(void);  /* frees the free lists                         
 /* Records an MPI failure of a world and says it in the log. Returns XD_ECOMM. */
 xd_status xd_mpi_fail(xd_world *w, int rank, const char *what, int code);
 
+/* Are views handed to this rank, and taken from it, in place? Both find the same. */
+int     xd_is_near(const xd_comm *c, int rank);
+/* One message of an exchange, which is the job; the last phase is posted by `then`, put after all of these. */
+void    xd_near_give(xd_job *j, xd_tensor t, int to);
+void    xd_near_take(xd_job *j, xd_tensor t, int from);
+void    xd_near_then(xd_job *j);
+
+/* xd_comm_ops.lend and unlend. */
+void  *xd_mpi_lend(xd_comm *c, size_t bytes);
+void   xd_mpi_unlend(xd_comm *c, void *p);
+/* Where p lies in memory that I lend: the block's number among all of the host, not 0, and the offset; 0: elsewhere. */
+uint64_t xd_lent_at(const xd_world *w, const void *p, int64_t *at);
+/* The same the other way; NULL: no such block, or it ends before. */
+char  *xd_lent_find(const xd_world *w, uint64_t block, int64_t at, int64_t bytes);
 /* xd_comm_ops.share, and what frees all of it. */
 void  *xd_mpi_share(xd_comm *c, size_t bytes, int *first);
 void   xd_mpi_unshare(xd_group *g);

@@ -5,12 +5,16 @@
 #include "comm/shm.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct xd_block {
     xd_block *next;
     void     *p;
     size_t    bytes;
+    uint64_t  number;           /* of its file, which no other of this host has                */
+    char     *mine;             /* of what is lent: my part                                    */
+    size_t    mine_bytes;
 };
 
 /* Did all ranks of a group come so far? */
@@ -34,6 +38,32 @@ static int open_file(const xd_group *g, size_t bytes)
     return -1;
 }
 
+/* A file of the ranks of a group, which they have mapped; NULL on all: there is none. */
+static xd_block *open_block(const xd_group *g, size_t bytes)
+{
+    xd_block   *b = calloc(1, sizeof *b);
+    struct stat st;
+    int         fd = open_file(g, bytes);
+    if (b && fd >= 0 && fstat(fd, &st) == 0)
+        *b = (xd_block){ .p = xd_pages_map(bytes, fd), .bytes = bytes, .number = (uint64_t)st.st_ino };
+    if (fd >= 0)
+        close(fd);
+    if (all_ok(g, b && b->p))
+        return b;
+    if (b)
+        xd_pages_unmap(b->p, b->bytes);
+    free(b);
+    return NULL;
+}
+
+static void close_block(xd_block *b)
+{
+    xd_pages_unmap(b->p, b->bytes);
+    free(b);
+}
+
+/* ---- all of it is everybody's ------------------------------------------------------------ */
+
 /* My part of the pages, in whole huge ones: touching one that there is no memory for later would kill the process. */
 static int take_part(const xd_comm *c, void *p, size_t bytes, int nodes)
 {
@@ -45,28 +75,19 @@ static int take_part(const xd_comm *c, void *p, size_t bytes, int nodes)
 void *xd_mpi_share(xd_comm *c, size_t bytes, int *first)
 {
     xd_group *g = c->priv;
-    xd_block *b = calloc(1, sizeof *b);
+    xd_block *b = open_block(g, bytes ? bytes : 1);
     xd_cpuset nodes;
-    size_t    size = bytes ? bytes : 1;
-    int       fd = open_file(g, size), interleaved = 0;
     *first = c->rank == 0;
-    if (b && fd >= 0)
-        *b = (xd_block){ g->blocks, xd_pages_map(size, fd), size };
-    if (fd >= 0)
-        close(fd);
-    int ok = all_ok(g, b && b->p);
-    if (ok) {                           /* before pages are taken, alike on all ranks           */
-        interleaved = xd_cpuset_nodes(xd_mpi_cpus(), NULL, &nodes);
-        if (interleaved > 1)
-            xd_interleave(b->p, size, &nodes);
-        ok = all_ok(g, take_part(c, b->p, size, interleaved));
-    }
-    if (!ok) {
-        if (b)
-            xd_pages_unmap(b->p, b->bytes);
-        free(b);
+    if (!b)
+        return NULL;
+    int many = xd_cpuset_nodes(xd_mpi_cpus(), NULL, &nodes);    /* alike on all ranks            */
+    if (many > 1)
+        xd_interleave(b->p, b->bytes, &nodes);
+    if (!all_ok(g, take_part(c, b->p, b->bytes, many))) {
+        close_block(b);
         return NULL;
     }
+    b->next = g->blocks;
     g->blocks = b;
     return b->p;
 }
@@ -75,8 +96,72 @@ void xd_mpi_unshare(xd_group *g)
 {
     for (xd_block *b = g->blocks, *next; b; b = next) {
         next = b->next;
-        xd_pages_unmap(b->p, b->bytes);
-        free(b);
+        close_block(b);
     }
     g->blocks = NULL;
+}
+
+/* ---- everybody's is read by all ---------------------------------------------------------- */
+
+/* Bytes of all ranks, mine whole huge pages, and where mine begin; 0: one of them has none. */
+static size_t all_parts(const xd_group *g, size_t mine, size_t *at)
+{
+    unsigned long long part = mine, sum = 0, least = 0, before = 0;
+    if (MPI_Allreduce(&part, &sum, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, g->mpi) != MPI_SUCCESS ||
+        MPI_Allreduce(&part, &least, 1, MPI_UNSIGNED_LONG_LONG, MPI_MIN, g->mpi) != MPI_SUCCESS ||
+        MPI_Exscan(&part, &before, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, g->mpi) != MPI_SUCCESS)
+        return 0;
+    *at = g->c.rank ? (size_t)before : 0;
+    return least ? (size_t)sum : 0;
+}
+
+/* Small pages would cost more than a copy does. */
+void *xd_mpi_lend(xd_comm *c, size_t bytes)
+{
+    xd_group *g = c->priv;
+    size_t    mine = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE * XD_HUGE_PAGE, at = 0;
+    size_t    sum = g->world->lost ? 0 : all_parts(g, mine, &at);       /* the others may be elsewhere    */
+    xd_block *b = sum ? open_block(g, sum) : NULL;
+    if (!b)
+        return NULL;
+    if (!all_ok(g, xd_pages_take(b->p, at, at + mine, 0) == 2)) {
+        close_block(b);
+        return NULL;
+    }
+    b->mine = (char *)b->p + at;
+    b->mine_bytes = mine;
+    b->next = g->world->lent;
+    g->world->lent = b;
+    return b->mine;
+}
+
+void xd_mpi_unlend(xd_comm *c, void *p)
+{
+    xd_block **at = &((const xd_group *)c->priv)->world->lent;
+    while (*at && (*at)->mine != (char *)p)
+        at = &(*at)->next;
+    xd_block *b = *at;
+    if (!b)
+        return;
+    *at = b->next;
+    close_block(b);
+}
+
+uint64_t xd_lent_at(const xd_world *w, const void *p, int64_t *at)
+{
+    for (const xd_block *b = w->lent; b; b = b->next) {
+        uintptr_t from = (uintptr_t)b->mine, here = (uintptr_t)p;
+        *at = (int64_t)(here - (uintptr_t)b->p);
+        if (here >= from && here < from + b->mine_bytes)
+            return b->number;
+    }
+    return 0;
+}
+
+char *xd_lent_find(const xd_world *w, uint64_t block, int64_t at, int64_t bytes)
+{
+    for (const xd_block *b = w->lent; b; b = b->next)
+        if (b->number == block)
+            return at >= 0 && bytes >= 0 && (size_t)at + (size_t)bytes <= b->bytes ? (char *)b->p + at : NULL;
+    return NULL;
 }

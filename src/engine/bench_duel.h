@@ -20,6 +20,7 @@ typedef struct xd_side {        /* one way of doing the work                    
     xd_job     job;
     xd_net     net;             /* not closed: a view of weights that a part has                */
     xd_arena   a;
+    size_t     bytes;           /* of it                                                       */
     xd_flow    f;
     xd_exec    x;               /* the VAE's                                                   */
     float     *rgb;

@@ -59,12 +59,19 @@ static void decode(xd_duel *d, xd_side *s)
 /* ---- setting up --------------------------------------------------------------------------- */
 
 /* An arena whose pages are there, so that no round pays for them. */
-static xd_status open_room(xd_side *s, size_t bytes, xd_err *e)
+static xd_status open_room(xd_side *s, xd_status st, xd_err *e)
 {
-    xd_status st = xd_room_open(&s->a, s->g->dev, bytes, e);
+    st = xd_ranks_room_open(s->g, &s->a, s->bytes, st, e);
     if (st == XD_OK)
         memset(s->a.base, 0, s->a.cap);
     return st;
+}
+
+/* Those of both sides. Collective. */
+static xd_status open_rooms(xd_duel *d, xd_status s, xd_err *e)
+{
+    s = open_room(&d->one, s, e);
+    return xd_ranks_agree(d->all.g, open_room(&d->all, s, e), e);
 }
 
 /* Random blocks share storage when asked to, or when those of all ranks would fill half the
@@ -157,15 +164,15 @@ static xd_status count_steps(xd_duel *d, const xd_cond *cond, xd_err *e)
 static xd_status prepare_flow(xd_duel *d, xd_side *s, int steps, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { d->text.tok.d[0], d->text.tok.d[0] };
-    size_t    bytes = 0, links;
+    size_t    links;
     xd_status st = open_job(d, s, steps, e);
     s->step = 0;
     s->going = 1;
     if (st == XD_OK && s == &d->all)
         st = xd_ranks_stages(&s->job, e);
     if (st == XD_OK)
-        st = xd_flow_count(&s->job, len, &bytes, &links, e);
-    return st == XD_OK ? open_room(s, bytes, e) : st;
+        st = xd_flow_count(&s->job, len, &s->bytes, &links, e);
+    return st;
 }
 
 /* Everything that can fail on one rank only. */
@@ -211,7 +218,7 @@ static xd_status close_flow(xd_side *s, xd_status st, xd_err *e)
 
 static void close_room(xd_side *s)
 {
-    xd_room_close(&s->a, s->g->dev);
+    xd_ranks_room_close(s->g, &s->a);
 }
 
 static xd_status bench_step(xd_duel *d, xd_err *e)
@@ -220,7 +227,7 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
     char       what[80];
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
     plan_steps(d);
-    xd_status s = xd_ranks_agree(d->all.g, prepare_step(d, cond, e), e);
+    xd_status s = open_rooms(d, xd_ranks_agree(d->all.g, prepare_step(d, cond, e), e), e);
     if (s == XD_OK)
         s = load_sides(d, 0, e);
     if (s == XD_OK) {
@@ -251,18 +258,15 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
 /* Job, bytes and memory of one side. */
 static xd_status prepare_light(xd_duel *d, xd_side *s, xd_err *e)
 {
-    size_t    bytes = 0;
     xd_status st = open_job(d, s, 1, e);
     int64_t   npix = s->job.frames * s->job.size[0] * s->job.size[1] * 3;
     if (st == XD_OK)
         st = xd_part_count(&s->g->model.vae, s->g->count, s->g->type, e);
     counted(s);
     if (st == XD_OK)
-        st = xd_light_count(&s->job, &bytes, e);
+        st = xd_light_count(&s->job, &s->bytes, e);
     if (st == XD_OK && !(s->rgb = malloc((size_t)npix * sizeof *s->rgb + 1)))
         st = xd_fail(e, XD_ENOMEM, "no memory for a picture");
-    if (st == XD_OK)
-        st = open_room(s, bytes, e);
     s->going = 1;
     return st;
 }
@@ -283,10 +287,6 @@ static xd_status prepare_vae(xd_duel *d, xd_err *e)
     if (s != XD_OK)
         return s;
     xd_bench_fill(d->lat, n);
-    for (int i = 0; i < 2; i++) {
-        xd_side *one = i ? &d->all : &d->one;
-        xd_exec_init(&one->x, one->g->dev, &one->a, one->g->type);
-    }
     return s;
 }
 
@@ -295,10 +295,14 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
     char what[64];
     d->exact = d->lead = 0;
     d->span = 1;
-    xd_status s = xd_ranks_agree(d->all.g, prepare_vae(d, e), e);
+    xd_status s = open_rooms(d, xd_ranks_agree(d->all.g, prepare_vae(d, e), e), e);
     if (s == XD_OK)
         s = load_sides(d, 1, e);
     if (s == XD_OK) {
+        for (int i = 0; i < 2; i++) {
+            xd_side *one = i ? &d->all : &d->one;
+            xd_exec_init(&one->x, one->g->dev, &one->a, one->g->type);
+        }
         d->work = decode;
         d->unit = "a picture";
         s = xd_duel_play(d, e);

@@ -381,15 +381,14 @@ static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *
     l->need = need;
     l->apart = xd_need_apart(j, g->used->size);
     int longer = need->vae_tmp > need->dit_tmp && !l->apart;
-    if (s == XD_OK)
-        s = xd_room_open(&l->a, g->dev, longer ? need->vae_tmp : need->dit_tmp, e);
+    s = xd_ranks_room_open(g, &l->a, longer ? need->vae_tmp : need->dit_tmp, s, e);
     xd_result_time(l->r, "load", xd_now_s() - t0);
     s = xd_ranks_agree(g, s, e);
     if (s == XD_OK)
         s = xd_start_encode(j, &l->a, e);
     if (s == XD_OK)
         s = paint_all(l, w, e);
-    xd_room_close(&l->a, g->dev);
+    xd_ranks_room_close(g, &l->a);
     return s;
 }
 

@@ -27,6 +27,7 @@ struct xd_engine {
     xd_plan      plan;
     xd_comm     *all, *used;    /* every rank there is; those that work on a request            */
     xd_comm     *host;          /* those of them on my host                                     */
+    void        *lent;          /* memory of a request that they read; NULL: it is mine alone    */
     xd_topo      topo;          /* of mine, in `used`; degrees of 1 on an idle rank              */
     xd_comm     *count_world;   /* the same without messages, for counting                      */
     xd_topo      count_topo;

@@ -9,6 +9,7 @@
 
 #include "base/cpus.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "base/par.h"
 #include "engine/balance.h"
 #include "engine/choose.h"
@@ -447,4 +448,35 @@ xd_status xd_ranks_stages(xd_job *j, xd_err *e)
     xd_log(XD_LOG_DEBUG, "stage %d runs blocks %d to %d of %d", me, cut[me], cut[me + 1] - 1,
            g->model.dit.net.nlayers);
     return XD_OK;
+}
+
+/* ---- memory of a request ------------------------------------------------------------------ */
+
+/* All ranks of a host see what they lend: that takes the address space of all. */
+static size_t lent_bytes(const xd_engine *g, size_t bytes)
+{
+    const size_t spare = (size_t)16 << 20;      /* of address space, for messages              */
+    size_t       machine, process;
+    xd_cpu_room(&machine, &process);
+    return process > spare && bytes < (process - spare) / (size_t)g->host->size ? bytes : 0;
+}
+
+xd_status xd_ranks_room_open(xd_engine *g, xd_arena *a, size_t bytes, xd_status s, xd_err *e)
+{
+    const int trades = g->plan.deg.n[XD_ULYSSES] > 1 && g->host && g->host->size > 1;
+    g->lent = trades && s != XD_ECOMM ? g->host->ops->lend(g->host, s == XD_OK ? lent_bytes(g, bytes) : 0) : NULL;
+    if (g->lent)
+        xd_arena_init(a, g->lent, (bytes + XD_PAGE - 1) / XD_PAGE * XD_PAGE);
+    return s == XD_OK && !g->lent ? xd_room_open(a, g->dev, bytes, e) : s;
+}
+
+void xd_ranks_room_close(xd_engine *g, xd_arena *a)
+{
+    if (!g->lent) {
+        xd_room_close(a, g->dev);
+        return;
+    }
+    g->host->ops->unlend(g->host, g->lent);
+    g->lent = NULL;
+    *a = (xd_arena){ 0 };
 }

@@ -230,6 +230,16 @@ static void *share(xd_comm *c, size_t bytes, int *first)
     return of(c)->real->ops->share(of(c)->real, bytes, first);
 }
 
+static void *lend(xd_comm *c, size_t bytes)
+{
+    return of(c)->real->ops->lend(of(c)->real, bytes);
+}
+
+static void unlend(xd_comm *c, void *p)
+{
+    of(c)->real->ops->unlend(of(c)->real, p);
+}
+
 static void end_all(xd_comm *c, int code)
 {
     of(c)->real->ops->abort(of(c)->real, code);
@@ -239,7 +249,7 @@ static const xd_comm_ops ops = {
     .name = "trace", .split = split, .split_host = split_host, .close = close,
     .allreduce = allreduce, .bcast = bcast, .gather = gather, .exchange = exchange, .send = post,
     .recv = take, .wait = await, .test = test, .drop = drop, .poke = poke, .barrier = barrier,
-    .share = share, .abort = end_all,
+    .share = share, .lend = lend, .unlend = unlend, .abort = end_all,
 };
 
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e)
