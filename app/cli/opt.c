@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/words.h"
+
 enum { MAXNAME = 64, MAXFLAGS = 128 };
 
 typedef struct reader {
@@ -187,16 +189,6 @@ static xd_status take_number(const xd_option *o, void *field, const char *v, xd_
     return XD_OK;
 }
 
-/* Is `word` one of the words of `list`? */
-static int listed(const char *list, const char *word)
-{
-    size_t len = strlen(word);
-    for (const char *p = list; len && (p = strstr(p, word)); p += len)
-        if ((p == list || p[-1] == ' ') && (p[len] == ' ' || !p[len]))
-            return 1;
-    return 0;
-}
-
 /* "a b c" -> "a, b or c" */
 static void spell_out(const char *list, char *text, size_t size)
 {
@@ -215,11 +207,11 @@ static void spell_out(const char *list, char *text, size_t size)
 static xd_status take_text(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     char text[512];
-    if (o->choices && !listed(o->choices, v)) {
+    if (o->choices && !xd_word_listed(o->choices, v)) {
         spell_out(o->choices, text, sizeof text);
         return xd_fail(e, XD_EINVAL, "--%s takes %s, not '%.80s'", o->name, text, v);
     }
-    if (!*v && o->arg && listed("FILE FILE[:SCALE] DIR", o->arg))
+    if (!*v && o->arg && xd_word_listed("FILE FILE[:SCALE] DIR", o->arg))
         return xd_fail(e, XD_EINVAL, "--%s takes a name, and it is given an empty one", o->name);
     if (o->max < XD_OPT_MANY) {
         *(const char **)field = v;
@@ -236,7 +228,7 @@ static xd_status take_text(const xd_option *o, void *field, const char *v, xd_er
 
 static xd_status take_switch(const xd_option *o, void *field, const char *v, xd_err *e)
 {
-    int on = !v || listed("1 true yes on", v), off = v && listed("0 false no off", v);
+    int on = !v || xd_word_listed("1 true yes on", v), off = v && xd_word_listed("0 false no off", v);
     if (!on && !off)
         return xd_fail(e, XD_EINVAL, "--%s takes no value, or true or false, not '%.80s'", o->name,
                        v);
@@ -300,7 +292,7 @@ static xd_status read_flag(reader *r)
         return take_switch(o, field, v, r->e);
     if (!v && !(v = next_value(r)))
         return missing(r, o);
-    if (r->s->once && listed(r->s->once, o->name) && *(const char *const *)field)
+    if (r->s->once && xd_word_listed(r->s->once, o->name) && *(const char *const *)field)
         return xd_fail(r->e, XD_EINVAL, "--%s may be given once, and '%.80s' is a second one", o->name, v);
     return o->kind == XD_OPT_TEXT ? take_text(o, field, v, r->e) : o->kind == XD_OPT_SEED
                ? take_seed(o, field, v, r->e) : take_number(o, field, v, r->e);
@@ -443,7 +435,7 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
 int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name)
 {
     for (int i = 0; i < n; i++)
-        if (groups[i].names && listed(groups[i].names, name))
+        if (groups[i].names && xd_word_listed(groups[i].names, name))
             return 1;
     return 0;
 }

@@ -1,7 +1,8 @@
 /* opt.h - command lines read by tables of xd_option, the rows the library validates requests by.
  *
  * Several tables, each with the record it fills, make one command's flags. `-` and `_` are the
- * same inside a name; `--name value` and `--name=value` are the same; of what may not be repeated the last one given wins. */
+ * same inside a name; `--name value` and `--name=value` are the same; of what may not be repeated the
+ * last one given wins. */
 #ifndef XD_CLI_OPT_H
 #define XD_CLI_OPT_H
 

@@ -4,8 +4,8 @@
 
 #include "cli/opt.h"
 
-/* Adds the lines of a file, of a pipe or, "-", of standard input to `list`; those without a word are skipped. They point into *text,
- * which is the caller's to free, also after a failure. */
+/* Adds the lines of a file, of a pipe or, "-", of standard input to `list`; those without a word are
+ * skipped. They point into *text, which is the caller's to free, also after a failure. */
 xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_err *e);
 /* Can what `path` names be read only once? */
 int xd_prompts_once(const char *path);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/words.h"
+
 typedef struct list { int n, cap; char **v; } list;
 
 typedef struct splitter {
@@ -84,15 +86,6 @@ static int is_assignment(const char *s)
     return n && s[n] == '=';
 }
 
-static int one_of(const char *word, const char *words)
-{
-    size_t n = strlen(word);
-    for (const char *p = words; n && (p = strstr(p, word)); p += n)
-        if ((p == words || p[-1] == ' ') && (p[n] == ' ' || !p[n]))
-            return 1;
-    return 0;
-}
-
 /* ---- words and commands ------------------------------------------------------------------- */
 
 static void end_word(splitter *x)
@@ -121,13 +114,13 @@ static void end_command(splitter *x)
     int  i = 0;
     x->words = (list){ 0 };
     x->deaf = x->skip = 0;
-    while (i < w.n && (strspn(w.v[i], "+") == strlen(w.v[i]) || one_of(w.v[i], "$ export env")))
+    while (i < w.n && (strspn(w.v[i], "+") == strlen(w.v[i]) || xd_word_listed("$ export env", w.v[i])))
         i++;
     for (; i < w.n && is_assignment(w.v[i]); i++)
         append(x, &x->env, w.v[i]);
-    if (i == w.n || one_of(w.v[i], aside)) {
+    if (i == w.n || xd_word_listed(aside, w.v[i])) {
         i = w.n;
-    } else if (one_of(w.v[i], control)) {
+    } else if (xd_word_listed(control, w.v[i])) {
         x->st = xd_fail(x->e, XD_EINVAL, "'%s' is a shell's business: give the one command that it "
                         "runs, with its values filled in", w.v[i]);
     } else if (x->s->n) {
@@ -168,7 +161,7 @@ static int in_assignment(const splitter *x)
 /* What is assigned or is another command's matters only where it is used: PYTHONPATH=$PWD:$PYTHONPATH is not. */
 static int may_lack(const splitter *x)
 {
-    return x->skip || x->deaf || in_assignment(x) || (x->words.n && one_of(x->words.v[0], aside));
+    return x->skip || x->deaf || in_assignment(x) || (x->words.n && xd_word_listed(aside, x->words.v[0]));
 }
 
 static void variable(splitter *x, int quoted)

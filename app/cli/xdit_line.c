@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/words.h"
 #include "cli/opt.h"
 
 enum { ANY_GPUS = 8 };          /* of a host whose number of GPUs the line does not say         */
@@ -40,13 +41,6 @@ static const char torchrun_values[] =
 static const char torchrun_switches[] =
     " standalone no_python run_path use_env multi_gpu same_network m module virtual_local_rank ";
 
-static int listed(const char *list, const char *name)
-{
-    char word[80];
-    snprintf(word, sizeof word, " %.70s ", name);
-    return strstr(list, word) != NULL;
-}
-
 static xd_status take_count(const char *name, const char *v, int least, int *to, xd_err *e)
 {
     char *end;
@@ -62,7 +56,7 @@ static xd_status launcher_option(reader *r, const char *name, const char *v)
 {
     xd_line *l = r->l;
     int      accelerate = l->by == XD_BY_ACCELERATE;
-    if (!strcmp(name, "nproc_per_node") && !(v[0] >= '0' && v[0] <= '9') && listed(" gpu auto cpu xpu ", v))
+    if (!strcmp(name, "nproc_per_node") && !(v[0] >= '0' && v[0] <= '9') && xd_word_listed(" gpu auto cpu xpu ", v))
         l->auto_nproc = 1;
     else if (!strcmp(name, "nproc_per_node") || (accelerate && !strcmp(name, "num_processes")))
         return take_count(name, v, 1, &l->nproc, r->e);
@@ -95,11 +89,11 @@ static xd_status launcher_options(reader *r)
     for (; r->i < r->s->n && r->s->word[r->i][0] == '-'; r->i++) {
         const char *word = r->s->word[r->i], *v = strchr(word, '=');
         plain_name(word, name, sizeof name);
-        if (listed(torchrun_switches, name)) {
+        if (xd_word_listed(torchrun_switches, name)) {
             module |= !strcmp(name, "m") || !strcmp(name, "module");
             continue;
         }
-        if (!listed(torchrun_values, name))
+        if (!xd_word_listed(torchrun_values, name))
             return xd_fail(r->e, XD_EINVAL, "the launcher's option %.60s is not known", word);
         if (!v && r->i + 1 == r->s->n)
             return xd_fail(r->e, XD_EINVAL, "the launcher's option %.60s has no value", word);
@@ -121,7 +115,7 @@ static int is_module(const reader *r, const char *name)
 
 static xd_status python(reader *r)
 {
-    while (r->i < r->s->n && listed(" -u -O -s -B -I ", r->s->word[r->i]))
+    while (r->i < r->s->n && xd_word_listed(" -u -O -s -B -I ", r->s->word[r->i]))
         r->i++;
     if (is_module(r, "torch.distributed.run") || is_module(r, "torch.distributed.launch")) {
         r->i += 2;
@@ -152,7 +146,7 @@ static xd_status runner(reader *r)
     for (int i = r->i; i < r->s->n; i++) {
         const char *word = r->s->word[i], *v = strchr(word, '=');
         plain_name(word, name, sizeof name);
-        if (strncmp(word, "--", 2) != 0 || !listed(own, name) || (!v && i + 1 == r->s->n))
+        if (strncmp(word, "--", 2) != 0 || !xd_word_listed(own, name) || (!v && i + 1 == r->s->n))
             continue;
         if (launcher_option(r, name, v ? v + 1 : r->s->word[i + 1]) != XD_OK)
             return XD_EINVAL;
@@ -163,7 +157,7 @@ static xd_status runner(reader *r)
 static xd_status read_launcher(reader *r)
 {
     const char *name = base_name(r->s->word[r->i]);
-    while (listed(" nohup time exec sudo ", name) && r->i + 1 < r->s->n)
+    while (xd_word_listed(" nohup time exec sudo ", name) && r->i + 1 < r->s->n)
         name = base_name(r->s->word[++r->i]);
     const char *word = r->s->word[r->i++];
     if (!strcmp(name, "torchrun"))
@@ -313,7 +307,7 @@ static xd_status read_flag(reader *r)
     const char *word = r->s->word[r->i], *eq = strchr(word, '=');
     int         off = 0;
     plain_name(word, name, sizeof name);
-    if (r->l->by == XD_BY_RUNNER && listed(" nproc_per_node nnodes node_rank master_addr master_port ", name)) {
+    if (r->l->by == XD_BY_RUNNER && xd_word_listed(" nproc_per_node nnodes node_rank master_addr master_port ", name)) {
         r->i += !eq;
         return XD_OK;
     }

@@ -13,7 +13,7 @@
 #define MADV_COLLAPSE 25        /* since 6.1; older headers do not know it                     */
 #endif
 
-static size_t whole_pages(size_t bytes)
+size_t xd_pages_whole(size_t bytes)
 {
     return (bytes + XD_PAGE - 1) / XD_PAGE * XD_PAGE;
 }
@@ -21,7 +21,7 @@ static size_t whole_pages(size_t bytes)
 /* The cut-off edges are given back at once. */
 void *xd_pages_map(size_t bytes, int fd)
 {
-    size_t edge = bytes >= XD_HUGE_PAGE ? XD_HUGE_PAGE : 0, whole = whole_pages(bytes);
+    size_t edge = bytes >= XD_HUGE_PAGE ? XD_HUGE_PAGE : 0, whole = xd_pages_whole(bytes);
     int    access = PROT_READ | PROT_WRITE;
     if (bytes == 0 || whole < bytes || whole + edge < whole)
         return NULL;
@@ -48,7 +48,7 @@ void *xd_pages_map(size_t bytes, int fd)
 void xd_pages_unmap(void *p, size_t bytes)
 {
     if (p)
-        munmap(p, whole_pages(bytes));
+        munmap(p, xd_pages_whole(bytes));
 }
 
 #ifdef MADV_POPULATE_WRITE
@@ -73,7 +73,7 @@ int xd_pages_take(void *p, size_t from, size_t to, int nodes)
 #ifdef MADV_POPULATE_WRITE
     char *base = p;
     from = from / XD_PAGE * XD_PAGE;
-    to = whole_pages(to);
+    to = xd_pages_whole(to);
     if (from >= to)
         return 1;
     int huge = take_huge(base, from, to, (size_t)nodes);

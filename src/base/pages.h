@@ -6,6 +6,9 @@
 
 enum { XD_PAGE = 4096, XD_HUGE_PAGE = 2 << 20 };
 
+/* So many bytes and the rest of the last page. */
+size_t xd_pages_whole(size_t bytes);
+
 /* `bytes` of fresh memory, or of the file `fd` from its beginning, which other processes see as well (-1: no
  * file). Blocks of at least a huge page start on one, and the system may use such. NULL: there is none. */
 void *xd_pages_map(size_t bytes, int fd);

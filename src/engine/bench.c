@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/par.h"
+#include "base/words.h"
 #include "engine/bench.h"
 #include "engine/profile.h"
 #include "exec/op.h"
@@ -54,18 +55,9 @@ void xd_say(const xd_bench_args *a, const char *fmt, ...)
         a->line(a->cookie, text);
 }
 
-/* Is the word of n letters one of a list's? */
-static int in_list(const char *list, const char *word, size_t n)
-{
-    for (const char *p = list; *p; p += strcspn(p, " ,"), p += strspn(p, " ,"))
-        if (strcspn(p, " ,") == n && memcmp(p, word, n) == 0)
-            return 1;
-    return 0;
-}
-
 int xd_bench_wants(const xd_bench_args *a, const char *part)
 {
-    return !a->parts || in_list(a->parts, part, strlen(part));
+    return !a->parts || xd_word_listed(a->parts, part);
 }
 
 xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e)
@@ -75,7 +67,7 @@ xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err
     if (!p)
         return XD_OK;
     for (p += strspn(p, " ,"); *p; p += strcspn(p, " ,"), p += strspn(p, " ,"), n++)
-        if (!in_list(known, p, strcspn(p, " ,")))
+        if (!xd_word_listed_n(known, p, strcspn(p, " ,")))
             return xd_fail(e, XD_EINVAL, "--parts is a list of some of \"%s\", and '%.*s' is none of them", known,
                            (int)strcspn(p, " ,"), p);
     return n ? XD_OK : xd_fail(e, XD_EINVAL, "--parts is a list of some of \"%s\", and it is empty", known);

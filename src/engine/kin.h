@@ -7,8 +7,8 @@
 
 #include "engine/engine.h"
 
-/* Finds the kin of this rank for components that are not loaded yet. The components are counted and cut into stages. `vae`: this rank decodes. Collective over the
- * ranks in use, which agree on the outcome. */
+/* Finds the kin of this rank for components that are not loaded yet. The components are counted and cut
+ * into stages. `vae`: this rank decodes. Collective over the ranks in use, which agree on the outcome. */
 xd_status xd_kin_find(xd_engine *g, int vae, xd_err *e);
 
 /* The same for the transformer of an engine of one rank, or its autoencoder (`vae`): those of the ranks that

@@ -3,16 +3,17 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/pages.h"
 #include "engine/kin.h"
 #include "engine/ranks.h"
 
 xd_status xd_room_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e)
 {
-    size_t cap = dev->counts ? (size_t)1 << 60 : (bytes + 4095) / 4096 * 4096;
-    void  *p = dev->mem->get(dev, cap ? cap : 4096);
+    size_t cap = dev->counts ? (size_t)1 << 60 : xd_pages_whole(bytes);
+    void  *p = dev->mem->get(dev, cap ? cap : XD_PAGE);
     if (!p)
         return xd_fail(e, XD_ENOMEM, "no memory for the %s of activations", xd_size_text((double)bytes).s);
-    xd_arena_init(a, p, cap ? cap : 4096);
+    xd_arena_init(a, p, cap ? cap : XD_PAGE);
     return XD_OK;
 }
 

@@ -405,12 +405,16 @@ xd_status xd_part_files(xd_part *p, xd_err *e)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
+static xd_decl counting(const xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
+{
+    return (xd_decl){ .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks, .tp = p->tp,
+                      .tp_at = p->tp_at, .err = e, .src = p->files ? &p->src : NULL };
+}
+
 xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     xd_err  mine = { 0 };
-    xd_decl d = { .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks, .tp = p->tp,
-                  .tp_at = p->tp_at, .err = &mine,
-                  .src = p->files ? &p->src : NULL };
+    xd_decl d = counting(p, count, type, &mine);
     if (p->shadow.def)
         return XD_OK;
     xd_status s = xd_net_open(&p->shadow, p->def, p->config, p->dir, e);
@@ -482,8 +486,7 @@ xd_status xd_part_count_kinds(xd_part *p, xd_dev *count, xd_dtype type, xd_err *
 {
     xd_err    mine = { 0 };
     xd_net    net = { 0 };
-    xd_decl   d = { .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks, .tp = p->tp,
-                    .tp_at = p->tp_at, .err = &mine };
+    xd_decl   d = counting(p, count, type, &mine);
     xd_status s = xd_net_open(&net, p->def, p->config, p->dir, e);
     if (s == XD_OK) {
         net.first = p->net.first;

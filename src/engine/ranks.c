@@ -466,7 +466,7 @@ xd_status xd_ranks_room_open(xd_engine *g, xd_arena *a, size_t bytes, xd_status 
     const int trades = g->plan.deg.n[XD_ULYSSES] > 1 && g->host && g->host->size > 1;
     g->lent = trades && s != XD_ECOMM ? g->host->ops->lend(g->host, s == XD_OK ? lent_bytes(g, bytes) : 0) : NULL;
     if (g->lent)
-        xd_arena_init(a, g->lent, (bytes + XD_PAGE - 1) / XD_PAGE * XD_PAGE);
+        xd_arena_init(a, g->lent, xd_pages_whole(bytes));
     return s == XD_OK && !g->lent ? xd_room_open(a, g->dev, bytes, e) : s;
 }
 

@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/par.h"
+#include "base/words.h"
 #include "scratch.h"
 #include "tensor/tensor.h"
 
@@ -621,6 +622,16 @@ static void rows_become_brains(void **state)
         assert_int_equal(got[i], xd_f32_bf16(float_of(b[i])));
 }
 
+static void words_of_lists(void **state)
+{
+    (void)state;
+    const char list[] = " step block,vae  text ";
+    assert_true(xd_word_listed(list, "step") && xd_word_listed(list, "block") && xd_word_listed(list, "vae"));
+    assert_true(xd_word_listed(list, "text") && xd_word_listed_n(list, "vaes", 3));
+    assert_false(xd_word_listed(list, "") || xd_word_listed(list, "ste") || xd_word_listed(list, "steps"));
+    assert_false(xd_word_listed(list, "step block") || xd_word_listed(list, " ") || xd_word_listed("", "step"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -645,7 +656,7 @@ int main(void)
         cmocka_unit_test(dtypes_have_sizes),
         cmocka_unit_test(halves_round_to_nearest_even),
         cmocka_unit_test(all_halves_survive),
-        cmocka_unit_test(converts_between_types), cmocka_unit_test(rows_become_brains),
+        cmocka_unit_test(words_of_lists), cmocka_unit_test(converts_between_types), cmocka_unit_test(rows_become_brains),
     };
     return cmocka_run_group_tests_name("base", tests, scratch_set_up, scratch_tear_down);
 }
