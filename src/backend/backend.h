@@ -136,6 +136,7 @@ typedef struct xd_gemm {
 } xd_gemm;
 
 typedef struct xd_kv { xd_tensor k, v; } xd_kv;
+typedef struct xd_qo { xd_tensor q, out; } xd_qo;
 
 /* out[b,i,h,:] = sum_j softmax_j(scale * q[b,i,h,:].k[b,j,h',:] + bias[h,i,j]) v[b,j,h',:]
  *   q, out  [B,n,H,D]    F32 or BF16; D 8..512, k and v of the same type as q
@@ -143,11 +144,14 @@ typedef struct xd_kv { xd_tensor k, v; } xd_kv;
  *   kv_len  [B] int64: the first kv_len[b] keys (over all segments) count; NULL: all
  *   bias    [H,n,m] F32, strides free (also of the last dimension), or absent
  *   lse     [B,n,H] F32: log of the sum of exponentials, exact in f32; absent: not wanted
+ *   part    `nparts` pieces [B,n_s,H,D] of which the rows of q and out are made, which are shapes then and point
+ *           nowhere; none: q and out are all of them
  * With no keys at all, out = 0 and lse = -inf.                                              */
 typedef struct xd_attn_args {
     xd_tensor      out, lse, q, bias;
     const xd_kv   *kv;
-    int            nkv;
+    const xd_qo   *part;
+    int            nkv, nparts;
     const int64_t *kv_len;
     float          scale;
     int64_t        window;      /* 0: all; else only keys with |i - j| <= window              */

@@ -60,6 +60,7 @@ void test_quant_refusals(void **unused);
 /* test_heads.c */
 void test_qknorm(void **unused);
 void test_qknorm_refusals(void **unused);
+void test_attn_pieces(void **unused);
 
 /* test_moves.c */
 void test_resize(void **unused);

@@ -1,4 +1,5 @@
-/* test_heads.c - norm and rotary turn of heads, against complex numbers in double precision */
+/* test_heads.c - norm and rotary turn of heads, against complex numbers in double precision; attention whose
+ * queries lie in pieces */
 #include "operands.h"
 
 #include <setjmp.h>
@@ -119,4 +120,37 @@ void test_qknorm_refusals(void **unused)
     b = a;
     b.in.d[2] = b.out.d[2] = XD_QKNORM_MAX + 1;
     assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
+}
+
+/* Rows of q, and output rows, that lie in pieces, one of them empty: no bit may differ from those that lie together. */
+void test_attn_pieces(void **unused)
+{
+    (void)unused;
+    for (int r = 0; r < 12; r++) {
+        int64_t      first = 1 + upto(90), rows[3] = { first, 0, 1 + upto(90) }, D = 8 * (1 + upto(12));
+        int64_t      q[4] = { 1, rows[0] + rows[2], 1 + upto(3), D }, m[4] = { 1, 1 + upto(200), q[2], D };
+        xd_dtype     type = f32_or_bf16(), to = f32_or_bf16();
+        xd_qo        part[3];
+        fresh();
+        xd_kv        kv = { operand(type, 4, m, 0), operand(type, 4, m, 0) };
+        xd_attn_args a = { .q = operand(type, 4, q, 0), .out = operand(to, 4, q, 0), .kv = &kv, .nkv = 1, .scale = 0.3f };
+        remember();
+        RUN(attn, XD_OP_ATTN, &a);
+        xd_tensor whole = a.out;
+        for (int i = 0; i < 3; i++) {
+            int64_t d[4] = { 1, rows[i], q[2], D };
+            part[i] = (xd_qo){ operand(type, 4, d, i), operand(to, 4, d, 2 - i) };
+            for (int64_t k = 0; k < xd_count(part[i].q); k++)
+                set(&part[i].q, k, at(&a.q, (i ? first : 0) * q[2] * D + k));
+        }
+        a.part = part, a.nparts = 3;
+        a.q.p = a.out.p = NULL;
+        remember();
+        RUN(attn, XD_OP_ATTN, &a);
+        for (int i = 0; i < 3; i++)
+            for (int64_t k = 0; k < xd_count(part[i].out); k++)
+                assert_true(at(&part[i].out, k) == at(&whole, (i ? first : 0) * q[2] * D + k));
+        part[1].q.d[1] = part[1].out.d[1] = 1;
+        assert_int_equal(dev->ops->attn(dev, NULL, &a, NULL), XD_EINVAL);
+    }
 }

@@ -177,37 +177,39 @@ typedef struct block {
     int     begun;              /* o holds sums of earlier key blocks                         */
 } block;
 
-/* The address of row i of the block. */
-static char *row_of_block(const block *k, const xd_tensor *t, int64_t i, size_t size)
+/* Addresses of row i of the block and of its output. */
+static const char *query(const job *w, const block *k, int64_t i)
 {
-    return (char *)t->p + (k->b * t->s[0] + (k->i0 + i) * t->s[1] + k->h * t->s[2]) * (int64_t)size;
+    return xd_attn_query(w->a, k->b, k->i0 + i, k->h);
+}
+
+static char *output(const job *w, const block *k, int64_t i)
+{
+    return xd_attn_output(w->a, k->b, k->i0 + i, k->h);
 }
 
 /* Of rows [from, to) of this block: where its output goes, and the queries of the next block, which is
  * most often this head's. */
 static void foresee(const job *w, const block *k, int64_t from, int64_t to)
 {
-    const xd_tensor *q = &w->a->q, *o = &w->a->out;
-    size_t           qs = xd_dtype_size(q->type), os = xd_dtype_size(o->type);
+    size_t qs = xd_dtype_size(w->a->q.type), os = xd_dtype_size(w->a->out.type);
     for (int64_t i = from; i < smaller(to, k->n); i++) {
-        const char *row = row_of_block(k, o, i, os);
+        const char *row = output(w, k, i);
         for (size_t c = 0; c < (size_t)w->p.D * os; c += LINE)
             __builtin_prefetch(row + c, 1, 2);
         if (k->i0 + w->p.rows + i < w->p.n)
-            fetch(row_of_block(k, q, w->p.rows + i, qs), (size_t)w->p.D * qs);
+            fetch(query(w, k, w->p.rows + i), (size_t)w->p.D * qs);
     }
 }
 
 static void load_queries(const job *w, const block *k)
 {
     const xd_attn_plan *p = &w->p;
-    const xd_tensor    *q = &w->a->q;
-    size_t              size = xd_dtype_size(q->type);
     int64_t             rows = (k->n + QROWS - 1) / QROWS * QROWS;
     for (int64_t i = 0; i < k->n; i++) {
-        const char *row = row_of_block(k, q, i, size);
+        const char *row = query(w, k, i);
         for (int64_t u = 0; u < p->du; u += LANES)
-            v_put_units(k->q + i * p->ldq + u, get_units(row, q->type, u, p->D));
+            v_put_units(k->q + i * p->ldq + u, get_units(row, w->a->q.type, u, p->D));
     }
     memset(k->q + k->n * p->ldq, 0, (size_t)((rows - k->n) * p->ldq) * 4);
 }
@@ -249,15 +251,14 @@ static void put_row(const xd_attn_plan *p, char *row, xd_dtype type, const float
 
 static void finish(const job *w, const block *k)
 {
-    const xd_tensor *o = &w->a->out, *e = &w->a->lse;
-    size_t           size = xd_dtype_size(o->type);
+    const xd_tensor *e = &w->a->lse;
     if (!k->begun)
         memset(k->o, 0, (size_t)(k->n * w->p.dp) * sizeof *k->o);
     for (int64_t i = 0; i < k->n; i++) {
         float l = k->l[i];
-        put_row(&w->p, row_of_block(k, o, i, size), o->type, k->o + i * w->p.dp, l != 0 ? 1 / l : 0);
+        put_row(&w->p, output(w, k, i), w->a->out.type, k->o + i * w->p.dp, l != 0 ? 1 / l : 0);
         if (e->p)
-            *(float *)(void *)row_of_block(k, e, i, sizeof(float)) =
+            ((float *)e->p)[k->b * e->s[0] + (k->i0 + i) * e->s[1] + k->h * e->s[2]] =
                 l != 0 ? (float)(((double)k->top[i] + log2((double)l)) * 0.693147180559945309)
                        : -INFINITY;
     }

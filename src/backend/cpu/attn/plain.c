@@ -42,8 +42,7 @@ static float scores_of(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo
 {
     const xd_attn_args *a = w->a;
     const xd_tensor    *q = &a->q, *bias = &a->bias;
-    const char *qr = (const char *)q->p + (b * q->s[0] + i * q->s[1] + h * q->s[2]) *
-                                              (int64_t)xd_dtype_size(q->type);
+    const char         *qr = xd_attn_query(a, b, i, h);
     float top = -INFINITY;
     for (int64_t j = lo; j < hi; j++) {
         const char *k, *v;
@@ -56,12 +55,12 @@ static float scores_of(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo
     return top;
 }
 
-static void put(const xd_tensor *o, int64_t at, float v)
+static void put(void *row, xd_dtype type, int64_t at, float v)
 {
-    if (o->type == XD_F32)
-        ((float *)o->p)[at] = v;
+    if (type == XD_F32)
+        ((float *)row)[at] = v;
     else
-        ((uint16_t *)o->p)[at] = xd_f32_bf16(v);
+        ((uint16_t *)row)[at] = xd_f32_bf16(v);
 }
 
 /* out = sum of s[j] v[j] / l over [lo, hi), a few columns at a time. */
@@ -79,8 +78,9 @@ static void weigh(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo, int
         for (int64_t c = 0; c < o->d[3]; c++)
             sum[c] += s[j] * elem(v, a->q.type, c);
     }
+    char *row = xd_attn_output(a, b, i, h);
     for (int64_t c = 0; c < o->d[3]; c++)
-        put(o, b * o->s[0] + i * o->s[1] + h * o->s[2] + c, l != 0 ? sum[c] / l : 0);
+        put(row, o->type, c, l != 0 ? sum[c] / l : 0);
 }
 
 static void rows(void *ctx, int64_t begin, int64_t end, int thread)

@@ -47,6 +47,19 @@ int64_t xd_attn_heads_kv(const xd_attn_args *a)
     return a->q.d[2];
 }
 
+static int good_parts(const xd_attn_args *a)
+{
+    int64_t n = 0;
+    for (int i = 0; i < a->nparts; i++) {
+        const xd_tensor *q = &a->part[i].q, *o = &a->part[i].out;
+        if (q->type != a->q.type || o->type != a->out.type || q->d[0] != a->q.d[0] || q->d[2] != a->q.d[2] ||
+            q->d[3] != a->q.d[3] || !same_shape(q, o, 4) || !dense(q) || !dense(o))
+            return 0;
+        n += q->d[1];
+    }
+    return !a->nparts || n == a->q.d[1];
+}
+
 xd_status xd_attn_check(const xd_attn_args *a)
 {
     const xd_tensor *q = &a->q;
@@ -63,6 +76,8 @@ xd_status xd_attn_check(const xd_attn_args *a)
     for (int i = 0; i < a->nkv; i++)
         if (a->kv[i].k.d[1] && !good_segment(a, &a->kv[i], Hk))
             return XD_EINVAL;
+    if (!good_parts(a))
+        return XD_EINVAL;
     if (a->lse.p && (a->lse.type != XD_F32 || !same_shape(q, &a->lse, 3)))
         return XD_EINVAL;
     if (a->bias.p && (a->bias.type != XD_F32 || a->bias.d[0] != q->d[2] ||
@@ -183,10 +198,9 @@ void xd_attn_range(const xd_attn_args *a, int64_t i, int64_t m, int64_t *lo, int
     *lo = smaller(*lo, *hi);
 }
 
-static const char *row_of(const xd_tensor *t, int64_t b, int64_t j, int64_t h)
+static char *row_of(const xd_tensor *t, int64_t b, int64_t j, int64_t h)
 {
-    return (const char *)t->p + (b * t->s[0] + j * t->s[1] + h * t->s[2]) *
-                                    (int64_t)xd_dtype_size(t->type);
+    return (char *)t->p + (b * t->s[0] + j * t->s[1] + h * t->s[2]) * (int64_t)xd_dtype_size(t->type);
 }
 
 void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64_t n,
@@ -202,4 +216,24 @@ void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64
         }
         first = end;
     }
+}
+
+static char *row_in_parts(const xd_attn_args *a, int out, int64_t b, int64_t i, int64_t h)
+{
+    const xd_qo *s = a->part;
+    if (!a->nparts)
+        return row_of(out ? &a->out : &a->q, b, i, h);
+    for (; i >= s->q.d[1]; s++)
+        i -= s->q.d[1];
+    return row_of(out ? &s->out : &s->q, b, i, h);
+}
+
+const char *xd_attn_query(const xd_attn_args *a, int64_t b, int64_t i, int64_t h)
+{
+    return row_in_parts(a, 0, b, i, h);
+}
+
+char *xd_attn_output(const xd_attn_args *a, int64_t b, int64_t i, int64_t h)
+{
+    return row_in_parts(a, 1, b, i, h);
 }
