@@ -336,7 +336,7 @@ static void run_text(void *ctx)
     text_run *t = ctx;
     xd_cond   c = { 0 };
     xd_arena_rewind(t->x.tmp, 0);
-    t->p->text->encode(&t->x, &t->p->net, t->ids, t->n, &c);
+    t->p->text->encode(&t->x, &t->p->net, t->ids, t->n, t->n, &c);
 }
 
 /* Encoder k of the pipeline. */

@@ -118,6 +118,7 @@ typedef struct xd_words {       /* the prompts of a request, the negative one la
     int32_t **ids;              /* [n ntext]: prompt by prompt, of every encoder                */
     int64_t  *len;              /* [n ntext]                                                   */
     int64_t  *whole;            /* [n ntext]: ids if no prompt were cut                        */
+    int64_t  *real;             /* [n ntext]: ids that are seen; others are padding                */
     int64_t  *rows;             /* [n] of the embedding of a prompt                            */
     xd_cond  *cond;             /* [n]                                                         */
 } xd_words;

@@ -21,6 +21,7 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     int         pooled;         /* its pooled embedding is used, beside that of others          */
     int         optional;       /* zeros stand for it where a directory has none                */
     const char *slot;           /* what a file with its weights alone is called: "clip_l"       */
+    int         masked;         /* padding is not seen by text, though its rows are made        */
 } xd_text_use;
 
 typedef struct xd_recipe {

@@ -53,8 +53,10 @@ static xd_status tokenize(xd_words *w, const xd_job *j, int i, int k, const char
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
     xd_status s = xd_tok_cut(m->tok[k], plain, strlen(plain), most_ids(j, k), &w->ids[at],
                              &w->len[at], &w->whole[at], e);
+    int64_t real = w->len[at];
     if (s == XD_OK && m->recipe->text[k].pad != XD_PAD_NONE)
         s = pad_ids(&w->ids[at], &w->len[at], most_ids(j, k), xd_tok_pad(m->tok[k]), e);
+    w->real[at] = m->recipe->text[k].masked ? real : w->len[at];
     free(plain);
     return s;
 }
@@ -93,9 +95,10 @@ xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e)
     w->ids = calloc((size_t)(n * w->ntext), sizeof *w->ids);
     w->len = calloc((size_t)(n * w->ntext), sizeof *w->len);
     w->whole = calloc((size_t)(n * w->ntext), sizeof *w->whole);
+    w->real = calloc((size_t)(n * w->ntext), sizeof *w->real);
     w->rows = calloc((size_t)n, sizeof *w->rows);
     w->cond = calloc((size_t)n, sizeof *w->cond);
-    if (!w->ids || !w->len || !w->whole || !w->rows || !w->cond)
+    if (!w->ids || !w->len || !w->whole || !w->real || !w->rows || !w->cond)
         return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", n);
     w->n = n;
     xd_status s = xd_model_words(&j->g->model, e);
@@ -131,6 +134,7 @@ void xd_words_close(xd_words *w, xd_engine *g)
     free(w->ids);
     free(w->len);
     free(w->whole);
+    free(w->real);
     free(w->rows);
     free(w->cond);
     memset(w, 0, sizeof *w);
@@ -166,7 +170,7 @@ xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_er
     xd_exec_init(&x, j->g->count, &a, j->g->type);
     x.lay = &lay;
     open_chain(&x, j->g, &chain);
-    p->text->encode(&x, &p->shadow, NULL, n, &c);
+    p->text->encode(&x, &p->shadow, NULL, n, n, &c);
     xd_chain_close(&chain);
     *bytes = xd_arena_peak(&a);
     xd_room_close(&a, j->g->count);
@@ -281,7 +285,7 @@ static void encode_one(xd_words *w, const xd_job *j, int i, int k, xd_exec *x)
     size_t             mark = xd_arena_mark(x->tmp);
     xd_cond            c = { 0 };
     x->lay = &lay;
-    p->text->encode(x, &p->net, w->ids[i * w->ntext + k], n, &c);
+    p->text->encode(x, &p->net, w->ids[i * w->ntext + k], n, w->real[i * w->ntext + k], &c);
     place_of(w, j, i, k, at);
     if (u->rows != XD_ROWS_NONE) {
         xd_tensor t = u->penultimate ? c.penultimate : c.tok;

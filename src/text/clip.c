@@ -230,7 +230,7 @@ static void final_norm(xd_exec *x, const xd_net *n, xd_tensor h, xd_tensor out)
     xd_arena_rewind(x->tmp, mark);
 }
 
-static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids,
+static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, int64_t real,
                    xd_cond *out)
 {
     const glob *g = n->glob;
@@ -239,7 +239,8 @@ static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids
     *out = (xd_cond){ .tok = xd_new_f32(x, nids, E), .pooled = xd_new_f32(x, 1, P),
                       .penultimate = xd_new_f32(x, nids, E) };
     if (!xd_check(x, nids >= 1 && nids <= c->positions, "%lld tokens for a CLIP text model of 1 to "
-                  "%lld (max_position_embeddings)", (long long)nids, (long long)c->positions))
+                  "%lld (max_position_embeddings)", (long long)nids, (long long)c->positions) ||
+        !xd_check(x, real == nids, "a CLIP text model reads its padding like text"))
         return;
 
     size_t   mark = xd_arena_mark(x->tmp);

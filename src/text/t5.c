@@ -1,8 +1,8 @@
 /* t5.c - the T5 encoder (Raffel et al. 2020), original and v1.1, as transformers' T5EncoderModel.
  *
  * The one thing to know: attention is not scaled and its positions are a learned bias per head
- * and bucket of distance, read by the first block and shared by all. Only real tokens are run,
- * so there is no mask. */
+ * and bucket of distance, read by the first block and shared by all. Padding that is not to be
+ * seen lies behind the text, so keys end before it and there is no mask. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -66,7 +66,8 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor bias;             /* [H mine,n,n] F32: a Toeplitz view                          */
+    xd_tensor bias;             /* [H mine,n,real] F32: a Toeplitz view                       */
+    int64_t   real;             /* tokens that are seen                                       */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -228,7 +229,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_tensor q = xd_heads(xd_seg(y, &w->qkv, 0), c->d_kv);
     xd_tensor k = xd_heads(xd_seg(y, &w->qkv, 1), c->d_kv);
     xd_tensor v = xd_heads(xd_seg(y, &w->qkv, 2), c->d_kv);
-    xd_tensor o = xd_attn_over(x, q, k, v, l->bias, 1.0f);
+    xd_tensor o = xd_attn_over(x, q, xd_rows(k, 0, l->real), xd_rows(v, 0, l->real), l->bias, 1.0f);
     xd_linear_add(x, h, none, xd_flat(o), &w->out);
 
     xd_tensor a = xd_rms_norm(x, h, w->norm2, c->eps), u;
@@ -241,14 +242,15 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_linear_add(x, h, none, u, &w->wo);
 }
 
-static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, xd_cond *out)
+static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, int64_t real, xd_cond *out)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     *out = (xd_cond){ .tok = xd_new_f32(x, nids, g->norm.d[0]) };
 
     size_t   mark = xd_arena_mark(x->tmp);
-    local    l = { position_bias(x, c, g, nids) };
+    local    l = { position_bias(x, c, g, nids), real };
+    l.bias.d[2] = real;
     xd_state s = { .h = xd_lookup_rows(x, g->embed, ids, nids, XD_F32), .local = &l };
     for (int i = n->first; i < n->last; i++) {
         size_t block = xd_arena_mark(x->tmp);

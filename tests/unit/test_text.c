@@ -118,7 +118,7 @@ static void t5_distances(void **state)
         visit(&p, b.dev, b.type, XD_VISIT_RANDOM, &d);
         watch(&p, check_edges, &want);
         xd_exec_init(&x, b.dev, &b.tmp, b.type);
-        p.text->encode(&x, &p.net, ids, 450, &c);
+        p.text->encode(&x, &p.net, ids, 450, 450, &c);
         ok(x.err.code, &x.err);
         close_part(&p);
         close_bench(&b);
@@ -145,7 +145,7 @@ static void random_t5(const char *keys, float *out)
     open_bench(&b, XD_F32, 0);
     visit(&p, b.dev, b.type, XD_VISIT_RANDOM, &d);
     xd_exec_init(&x, b.dev, &b.tmp, b.type);
-    p.text->encode(&x, &p.net, ids, 3, &c);
+    p.text->encode(&x, &p.net, ids, 3, 3, &c);
     xd_get(&x, out, c.tok);
     ok(x.err.code, &x.err);
     close_part(&p);
@@ -207,7 +207,7 @@ static void run_t5(int at, xd_dtype want, double tol)
         if (k == 0)
             watch(&p, compare_block, &w);
         xd_exec_init(&x, b.dev, &b.tmp, b.type);
-        p.text->encode(&x, &p.net, ids, n, &c);
+        p.text->encode(&x, &p.net, ids, n, n, &c);
         ok(x.err.code, &x.err);
         p.net.def = &p.text->net;
         assert_int_equal(w.seen, k ? 0 : p.net.nlayers);
@@ -216,6 +216,14 @@ static void run_t5(int at, xd_dtype want, double tol)
         got = malloc(xd_bytes(c.tok) + 1);
         xd_get(&x, got, c.tok);
         near("prompt_embeds", got, emb, n * E, tol);
+        xd_arena_rewind(&b.tmp, 0);
+        ids = realloc(ids, (size_t)(n + 5) * sizeof(int32_t));  /* padding is not seen          */
+        memset((int32_t *)ids + n, 0, 5 * sizeof(int32_t));
+        p.text->encode(&x, &p.net, ids, n + 5, n, &c);
+        ok(x.err.code, &x.err);
+        assert_int_equal(c.tok.d[0], n + 5);
+        xd_get(&x, got, xd_rows(c.tok, 0, n));
+        near("prompt_embeds of a padded prompt", got, emb, n * E, tol);
         free(ids), free(emb), free(got);
         xd_arena_rewind(&b.tmp, 0);
     }
@@ -294,7 +302,7 @@ static void run_clip(const char *name, xd_dtype want, double tol)
         xd_cond   c;
         snprintf(ids_name, sizeof ids_name, "%d.ids", text);
         void *ids = reference(t.g, ids_name, &shape);
-        t.p.text->encode(&t.x, &t.p.net, ids, shape.d[0], &c);
+        t.p.text->encode(&t.x, &t.p.net, ids, shape.d[0], shape.d[0], &c);
         ok(t.x.err.code, &t.x.err);
         assert_int_equal(t.p.text->width(t.p.net.cfg), c.tok.d[1]);
         assert_int_equal(t.p.text->pooled(t.p.net.cfg), c.pooled.d[1]);
@@ -356,10 +364,10 @@ static void clip_lengths(void **state)
             xd_cond c;
             open_clip(&t, clips[i], XD_F32, counts);
             for (int64_t n = 1; n <= 12; n += 11)
-                t.p.text->encode(&t.x, &t.p.net, counts ? NULL : ids, n, &c);
+                t.p.text->encode(&t.x, &t.p.net, counts ? NULL : ids, n, n, &c);
             ok(t.x.err.code, &t.x.err);
             peak[counts] = xd_arena_peak(&t.b.tmp);
-            t.p.text->encode(&t.x, &t.p.net, ids, 13, &c);
+            t.p.text->encode(&t.x, &t.p.net, ids, 13, 13, &c);
             assert_int_equal(t.x.err.code, XD_EINVAL);
             assert_non_null(strstr(t.x.err.msg, "max_position_embeddings"));
             close_clip(&t);
@@ -373,7 +381,8 @@ static void clip_lengths(void **state)
 /* A counting run follows no address (it has none) and needs exactly the room of a real one. */
 static void counts_as_it_runs(void **state)
 {
-    static int32_t ids[300];    /* more than one chunk of distances                           */
+    static int32_t       ids[300];      /* more than one chunk of distances                   */
+    static const int64_t len[3] = { 0, 1, 300 };
     (void)state;
     for (int i = 0; i < NGOLDEN; i++) {
         size_t peak[2];
@@ -391,7 +400,7 @@ static void counts_as_it_runs(void **state)
             visit(&p, b.dev, b.type, counts ? XD_VISIT_COUNT : XD_VISIT_LOAD, &d);
             xd_exec_init(&x, b.dev, &b.tmp, b.type);
             for (int n = 0; n < 3; n++)         /* no tokens, one, many                       */
-                p.text->encode(&x, &p.net, ids, (int64_t[]){ 0, 1, 300 }[n], &c);
+                p.text->encode(&x, &p.net, ids, len[n], len[n], &c);
             ok(x.err.code, &x.err);
             peak[counts] = xd_arena_peak(&b.tmp);
             close_part(&p);

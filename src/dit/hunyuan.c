@@ -1,0 +1,481 @@
+/* hunyuan.c - Hunyuan-DiT (Li et al. 2024, arXiv:2405.08748), as diffusers' HunyuanDiT2DModel.
+ *
+ * The one thing to know: it is a U. A block of the second half first reads, beside the hidden state, the output of
+ * the block as far from the other end (skip_linear). Time and a pooled text only shift the first norm of a
+ * block; both attentions normalise queries and keys, and both turn the queries by their place. Text is
+ * rows of BERT, then of mT5, and padding of either is replaced by rows of the checkpoint. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "dit/parts.h"
+
+static const float qk_eps = 1e-6f, final_eps = 1e-6f;
+static const float eps = 1e-6f;         /* of the blocks' norms: no key of the config says it     */
+
+enum {
+    POOL_HEADS = 8,             /* of the attention that pools mT5's rows                      */
+    SIZES = 6,                  /* original height, width; target height, width; crop top, left  */
+    SIDE = 512, CELL = 8,       /* rope stretches every grid over one of 512 pixels, 8 a cell   */
+    BAND = 64,                  /* rows of hidden state and skip that are joined at a time: 1.4 MB at 2 x 2816 */
+};
+
+typedef struct cfg {
+    int64_t head_dim, in_ch, patch, sample, hidden, cross, cross_t5, pooled, text_len, text_len_t5;
+    int     heads, nlayers, sigma, styled;
+    double  ratio;              /* mlp_ratio                                                  */
+    char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT];
+    xd_act  act;
+    int64_t dim, ff;            /* D = heads * head_dim; width of the feed-forward              */
+} cfg;
+
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "num_attention_heads", AT(heads), 'i', 16, NULL },
+    { "attention_head_dim", AT(head_dim), 'l', 88, NULL },
+    { "in_channels", AT(in_ch), 'l', 0, NULL },
+    { "patch_size", AT(patch), 'l', 0, NULL },
+    { "activation_fn", AT(act_fn), 's', 0, "gelu-approximate" },
+    { "sample_size", AT(sample), 'l', 32, NULL },
+    { "hidden_size", AT(hidden), 'l', 1152, NULL },
+    { "num_layers", AT(nlayers), 'i', 28, NULL },
+    { "mlp_ratio", AT(ratio), 'd', 4.0, NULL },
+    { "learn_sigma", AT(sigma), 'b', 1, NULL },
+    { "cross_attention_dim", AT(cross), 'l', 1024, NULL },
+    { "norm_type", AT(norm), 's', 0, "layer_norm" },
+    { "cross_attention_dim_t5", AT(cross_t5), 'l', 2048, NULL },
+    { "pooled_projection_dim", AT(pooled), 'l', 1024, NULL },
+    { "text_len", AT(text_len), 'l', 77, NULL },
+    { "text_len_t5", AT(text_len_t5), 'l', 256, NULL },
+    { "use_style_cond_and_image_meta_size", AT(styled), 'b', 1, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+typedef struct affine { xd_tensor gain, bias; } affine;
+
+typedef struct blk {
+    affine skip_norm, norm1, norm2, norm3;      /* [2D], [D]                                    */
+    xd_lin skip;                                /* [D, 2D], in the second half only             */
+    xd_lin shift;                               /* [D, D]                                      */
+    xd_lin qkv, out, q, kv, cross, up, down;
+    affine norm_q, norm_k, cross_q, cross_k;    /* [head_dim]                                   */
+} blk;
+
+typedef struct glob {
+    xd_lin    patch;                    /* [D, C p^2]                                         */
+    xd_mlp    time, text, extra;
+    xd_tensor padding;                  /* [text_len + text_len_t5, cross]                     */
+    xd_tensor style;                    /* [1,D]                                              */
+    xd_tensor places;                   /* [1 + text_len_t5, E]: of the pooled rows             */
+    xd_lin    pool_q, pool_kv, pool_out;
+    xd_lin    mod;                      /* [2D, D]                                            */
+    xd_lin    out;                      /* [p^2 Cout, D]                                      */
+} glob;
+
+typedef struct local {
+    xd_tensor active;                   /* [1,D]: silu of the embedding of time and the rest    */
+    xd_tensor cos, sin;                 /* [n, head_dim/2] F32                                  */
+} local;
+
+typedef struct kept {
+    xd_tensor kv;                       /* [blocks of the stage, m, 2 D mine]: keys and values of the text */
+    xd_tensor extra;                    /* [1,D] F32: of pooled text, size and style            */
+} kept;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+static xd_status check_kind(cfg *c, xd_err *e)
+{
+    if (strcmp(c->norm, "layer_norm") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: norm_type '%s' is not 'layer_norm'", c->norm);
+    if (strcmp(c->act_fn, "gelu-approximate") != 0 && strcmp(c->act_fn, "gelu") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: activation_fn '%s' is not 'gelu-approximate' or 'gelu'",
+                       c->act_fn);
+    c->act = strcmp(c->act_fn, "gelu") == 0 ? XD_GELU_ERF : XD_GELU_TANH;
+    if (c->hidden != c->dim)
+        return xd_fail(e, XD_EFORMAT, "transformer: hidden_size %lld is not the width %lld (num_attention_heads %d x "
+                       "attention_head_dim %lld)", (long long)c->hidden, (long long)c->dim, c->heads,
+                       (long long)c->head_dim);
+    if (c->nlayers % 2)
+        return xd_fail(e, XD_EFORMAT, "transformer: num_layers %d is odd: blocks of the second half take the outputs "
+                       "of as many of the first", c->nlayers);
+    if (c->head_dim % 4)
+        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld does not divide by 4, as rope over two "
+                       "axes asks", (long long)c->head_dim);
+    if (c->cross_t5 % POOL_HEADS || c->cross_t5 / POOL_HEADS > 512)
+        return xd_fail(e, XD_EFORMAT, "transformer: cross_attention_dim_t5 %lld does not divide into %d heads of at "
+                       "most 512", (long long)c->cross_t5, POOL_HEADS);
+    return XD_OK;
+}
+
+static xd_status check(void *c_, xd_err *e)
+{
+    cfg *c = c_;
+    const struct { const char *key; int64_t v, min, max; } r[] = {
+        { "num_attention_heads", c->heads, 1, 4096 },
+        { "attention_head_dim", c->head_dim, 8, 512 },
+        { "in_channels", c->in_ch, 1, 65536 },
+        { "num_layers", c->nlayers, 2, 10000 },
+        { "patch_size", c->patch, 1, SIDE / CELL },
+        { "sample_size", c->sample, c->patch, 1 << 20 },
+        { "cross_attention_dim", c->cross, 1, 1 << 20 },
+        { "cross_attention_dim_t5", c->cross_t5, 1, 1 << 20 },
+        { "pooled_projection_dim", c->pooled, 1, 1 << 20 },
+        { "text_len", c->text_len, 1, 1 << 16 },
+        { "text_len_t5", c->text_len_t5, 1, 1 << 16 },
+    };
+    for (size_t i = 0; i < sizeof r / sizeof r[0]; i++)
+        if (xd_config_range(r[i].key, r[i].v, r[i].min, r[i].max, e) != XD_OK)
+            return e ? e->code : XD_EFORMAT;
+    c->dim = c->heads * c->head_dim;
+    if (!(c->ratio > 0 && c->ratio <= 1024 && (double)c->dim * c->ratio >= 1))
+        return xd_fail(e, XD_EFORMAT, "transformer: mlp_ratio %g leaves a feed-forward of no width", c->ratio);
+    c->ff = (int64_t)((double)c->dim * c->ratio);
+    return check_kind(c, e);
+}
+
+static int nlayers(const void *c)
+{
+    return ((const cfg *)c)->nlayers;
+}
+
+/* The middle block gives nothing and takes nothing, nor does the one before it give. */
+static int skip_from(const void *c, int layer)
+{
+    int n = nlayers(c);
+    return layer > n / 2 ? n - 1 - layer : -1;
+}
+
+static void info(const void *c_, xd_dit_info *out)
+{
+    const cfg *c = c_;
+    *out = (xd_dit_info){
+        .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
+        .patch = { 1, (int)c->patch, (int)c->patch }, .dim = c->dim, .lat_ch = c->in_ch,
+        .sample = { 1, c->sample, c->sample }, .text_dim = c->cross > c->cross_t5 ? c->cross : c->cross_t5,
+        .text_rows = c->text_len + c->text_len_t5, .micro = c->styled, .sites = 1, .local_size = sizeof(local),
+        .kept_size = sizeof(kept),
+    };
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+#define L1(a) 1, (int64_t[]){ a }
+
+static void affine_weights(xd_decl *d, affine *a, const char *name, int64_t n)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_vec(d, &a->gain, "weight", L1(n));
+    xd_w_vec(d, &a->bias, "bias", L1(n));
+    xd_w_leave(d);
+}
+
+static void skip_weights(xd_decl *d, const void *c_, blk *w)
+{
+    const cfg *c = c_;
+    affine_weights(d, &w->skip_norm, "skip_norm", 2 * c->dim);
+    xd_w_linear(d, &w->skip, "skip_linear", XD_MIRROR, 1, L1(2 * c->dim), L1(c->dim), 1);
+}
+
+static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    static const char *const qkv[] = { "to_q", "to_k", "to_v" }, *const kv[] = { "to_k", "to_v" };
+    const cfg *c = c_;
+    blk       *w = w_;
+    int64_t    D = c->dim, hd = c->head_dim;
+    if (skip_from(c, layer) >= 0)
+        skip_weights(d, c, w);
+    affine_weights(d, &w->norm1, "norm1.norm", D);
+    xd_w_linear(d, &w->shift, "norm1.linear", XD_MIRROR, 1, L1(D), L1(D), 1);
+    xd_w_enter(d, "attn1");
+    affine_weights(d, &w->norm_q, "norm_q", hd);
+    affine_weights(d, &w->norm_k, "norm_k", hd);
+    xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, qkv, (int64_t[]){ D, D, D }, 1);
+    xd_w_linear(d, &w->out, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
+    xd_w_leave(d);
+    affine_weights(d, &w->norm2, "norm2", D);
+    xd_w_enter(d, "attn2");
+    affine_weights(d, &w->cross_q, "norm_q", hd);
+    affine_weights(d, &w->cross_k, "norm_k", hd);
+    xd_w_linear(d, &w->q, "to_q", XD_COL, hd, L1(D), L1(D), 1);
+    xd_w_fused(d, &w->kv, XD_COL, hd, c->cross, 2, kv, (int64_t[]){ D, D }, 1);
+    xd_w_linear(d, &w->cross, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
+    xd_w_leave(d);
+    affine_weights(d, &w->norm3, "norm3", D);
+    xd_w_linear(d, &w->up, "ff.net.0.proj", XD_COL, 1, L1(D), L1(c->ff), 1);
+    xd_w_linear(d, &w->down, "ff.net.2", XD_ROW, 1, L1(c->ff), L1(D), 1);
+}
+
+static void pool_weights(xd_decl *d, const cfg *c, glob *g)
+{
+    static const char *const kv[] = { "k_proj", "v_proj" };
+    int64_t E = c->cross_t5;
+    xd_w_enter(d, "pooler");
+    xd_w_vec(d, &g->places, "positional_embedding", 2, (int64_t[]){ 1 + c->text_len_t5, E });
+    xd_w_linear(d, &g->pool_q, "q_proj", XD_MIRROR, 1, L1(E), L1(E), 1);
+    xd_w_fused(d, &g->pool_kv, XD_MIRROR, 1, E, 2, kv, (int64_t[]){ E, E }, 1);
+    xd_w_linear(d, &g->pool_out, "c_proj", XD_MIRROR, 1, L1(E), L1(c->pooled), 1);
+    xd_w_leave(d);
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    int64_t    D = c->dim, p = c->patch;
+    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_MIRROR, 1, 4, (int64_t[]){ D, c->in_ch, p, p }, 1);
+    xd_mlp_weights(d, "text_embedder", &g->text, c->cross_t5, 4 * c->cross_t5, c->cross);
+    xd_w_vec(d, &g->padding, "text_embedding_padding", 2, (int64_t[]){ c->text_len + c->text_len_t5, c->cross });
+    xd_w_enter(d, "time_extra_emb");
+    xd_mlp_weights(d, "timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
+    pool_weights(d, c, g);
+    if (c->styled)
+        xd_w_vec(d, &g->style, "style_embedder.weight", 2, (int64_t[]){ 1, D });
+    xd_mlp_weights(d, "extra_embedder", &g->extra, c->pooled + (c->styled ? SIZES * XD_SINUSOIDS + D : 0), 4 * D, D);
+    xd_w_leave(d);
+    xd_w_linear(d, &g->mod, "norm_out.linear", XD_MIRROR, 1, L1(D), L1(2 * D), 1);
+    xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1(p * p * c->in_ch * (1 + !!c->sigma)), 1);
+}
+
+/* ---- text --------------------------------------------------------------------------------- */
+
+/* Mean of the rows of t [n,E] as [1,E] in `out`; t is used up. */
+static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
+{
+    int64_t all = t.d[0];
+    for (int64_t n = all, half; n > 1; n -= half) {
+        half = n / 2;
+        xd_add(x, xd_rows(t, 0, half), xd_rows(t, n - half, half));
+    }
+    xd_axpby(x, out, 1.0f / (float)all, xd_rows(t, 0, 1), 0);
+}
+
+/* mT5's rows, padding too, attended by their mean: [1,P] F32. */
+static xd_tensor pool(xd_exec *x, const cfg *c, const glob *g, xd_tensor rows)
+{
+    int64_t   n = rows.d[0], E = rows.d[1], hd = E / POOL_HEADS;
+    xd_tensor in = xd_new_f32(x, 1 + n, E), out = xd_new_f32(x, 1, c->pooled);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor sum = xd_new_f32(x, n, E);
+    xd_copy_to(x, sum, rows);
+    xd_copy_to(x, xd_rows(in, 1, n), rows);
+    mean_into(x, xd_rows(in, 0, 1), sum);
+    xd_add(x, in, g->places);
+    xd_tensor q = xd_linear(x, xd_rows(in, 0, 1), &g->pool_q), kv = xd_linear(x, in, &g->pool_kv);
+    xd_tensor o = xd_attn_over(x, xd_heads(q, hd), xd_heads(xd_seg(kv, &g->pool_kv, 0), hd),
+                               xd_heads(xd_seg(kv, &g->pool_kv, 1), hd), (xd_tensor){ 0 }, 0);
+    xd_linear_into(x, out, xd_flat(o), &g->pool_out);
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+/* What shifts the blocks whatever the time: pooled text, and in the first versions size and style. The
+ * original size is the pipeline's default, and nothing is cropped. */
+static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor rows, xd_tensor out)
+{
+    double    size[SIZES] = { 1024, 1024, in->size[0], in->size[1], 0, 0 };
+    int64_t   P = c->pooled, W = SIZES * XD_SINUSOIDS;
+    xd_tensor all = xd_new_f32(x, 1, g->extra.a.w.in);
+    xd_copy_to(x, xd_cols(all, 0, P), pool(x, c, g, rows));
+    if (c->styled) {
+        xd_tensor s = xd_time_embed(x, size, SIZES, XD_SINUSOIDS, 1, 0, 1);
+        xd_copy_to(x, xd_cols(all, P, W), xd_reshape(s, 2, (int64_t[]){ 1, W }));
+        xd_copy_to(x, xd_cols(all, P + W, c->dim), g->style);
+    }
+    xd_copy_to(x, out, xd_mlp_run(x, all, &g->extra, XD_SILU));
+}
+
+/* Rows that cross-attention reads, in the compute type: those of BERT, then mT5's projected to its width. */
+static xd_tensor text_rows(xd_exec *x, const cfg *c, const glob *g, const xd_cond *text)
+{
+    int64_t   bert = text->real[0], t5 = text->real[1];
+    xd_tensor out = xd_new_f32(x, g->padding.d[0], c->cross);
+    xd_copy_to(x, out, g->padding);
+    xd_copy_to(x, xd_rows(out, 0, bert), xd_cols(xd_rows(text->tok, 0, bert), 0, c->cross));
+    xd_tensor in = xd_cols(xd_rows(text->tok, c->text_len, t5), 0, c->cross_t5);
+    xd_copy_to(x, xd_rows(out, c->text_len, t5), xd_mlp_run(x, in, &g->text, XD_SILU));
+    return xd_as(x, out, x->act);
+}
+
+static void keep(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
+{
+    kept *k = kept_;
+    k->kv = xd_text_room(x, n, text->tok.d[0],
+                         n->last > n->first ? ((const blk *)n->layer[n->first])->kv.w.out : 0);
+    k->extra = xd_new_f32(x, 1, ((const cfg *)n->cfg)->dim);
+}
+
+static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
+{
+    const kept    *k = kept_;
+    const glob    *g = n->glob;
+    const cfg     *c = n->cfg;
+    const xd_cond *text = in->cond;
+    int64_t        most[2] = { c->text_len, c->text_len_t5 };
+    if (!xd_check(x, text->tok.d[0] == most[0] + most[1] && text->real[0] <= most[0] && text->real[1] <= most[1],
+                  "%lld rows of text, %lld and %lld of them real, came for %lld and %lld", (long long)text->tok.d[0],
+                  (long long)text->real[0], (long long)text->real[1], (long long)most[0], (long long)most[1]))
+        return;
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor t5 = xd_cols(xd_rows(text->tok, most[0], most[1]), 0, c->cross_t5);
+    extra_into(x, c, g, in, t5, k->extra);
+    xd_tensor t = text_rows(x, c, g, text);
+    for (int i = n->first; i < n->last; i++) {
+        const blk *w = n->layer[i];
+        xd_tensor  kv = xd_text_kv(k->kv, i - n->first), keys = xd_heads(xd_seg(kv, &w->kv, 0), c->head_dim);
+        xd_linear_into(x, kv, t, &w->kv);
+        xd_qk_layer_norm_into(x, keys, keys, w->cross_k.gain, w->cross_k.bias, qk_eps, (xd_tensor){ 0 },
+                              (xd_tensor){ 0 });
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* ---- conditioning ------------------------------------------------------------------------- */
+
+typedef struct turn {           /* what the table of angles is filled from                     */
+    const xd_exec *x;
+    const cfg     *c;
+    double (*fn)(double);
+} turn;
+
+/* The first half of a head tells the column, the second the row. */
+static void fill_turns(void *ctx, float *buf)
+{
+    const turn *t = ctx;
+    int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], half = t->c->head_dim / 2;
+    int64_t     base = SIDE / CELL / t->c->patch;
+    xd_side_of  rows, cols;
+    float       freq[128];      /* of a head of at most 512                                    */
+    xd_side_crop(base, base, H, W, &rows, &cols);
+    xd_turn_frequencies(freq, half);
+    for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
+        int64_t at = xd_where(t->x, XD_IMG, i);
+        buf = xd_turn_angles(buf, half, freq, xd_side_at(&cols, at % W), t->fn);
+        buf = xd_turn_angles(buf, half, freq, xd_side_at(&rows, at / W % H), t->fn);
+    }
+}
+
+static xd_tensor turns(xd_exec *x, const cfg *c, double (*fn)(double))
+{
+    turn      t = { x, c, fn };
+    xd_tensor r = xd_new_f32(x, xd_n(x, XD_IMG), c->head_dim / 2);
+    xd_fill(x, r, fill_turns, &t);
+    return r;
+}
+
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    const kept *k = s->kept;
+    local      *l = s->local;
+    xd_tensor   emb = xd_mlp_numbers(x, &in->t, 1, &g->time);
+    xd_add(x, emb, k->extra);
+    l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+    l->cos = turns(x, c, cos);
+    l->sin = turns(x, c, sin);
+}
+
+static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    int64_t     rows = xd_n(x, XD_IMG);
+    if (xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
+                 "%lld image tokens came with %lld rows of state and %lld of latents", (long long)rows,
+                 (long long)s->h.d[0], (long long)in->lat.d[0]))
+        xd_linear_into(x, s->h, in->lat, &g->patch);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+/* h = skip_linear(norm([h, skip])): the norm is over both, so they are put side by side, a few rows at a
+ * time. */
+static void join(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
+{
+    xd_tensor none = { 0 };
+    int64_t   D = h.d[1];
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor y = xd_new(x, h.d[0], 2 * D), both = xd_new_f32(x, h.d[0] < BAND ? h.d[0] : BAND, 2 * D);
+    for (int64_t at = 0; at < h.d[0]; at += BAND) {
+        int64_t   n = h.d[0] - at < BAND ? h.d[0] - at : BAND;
+        xd_tensor t = xd_rows(both, 0, n);
+        xd_copy_to(x, xd_cols(t, 0, D), xd_rows(h, at, n));
+        xd_copy_to(x, xd_cols(t, D, D), xd_rows(skip, at, n));
+        xd_norm_into(x, xd_rows(y, at, n), t, w->skip_norm.gain, w->skip_norm.bias, none, none, eps);
+    }
+    xd_linear_into(x, h, y, &w->skip);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static xd_tensor normed(xd_exec *x, xd_tensor h, const affine *a, xd_tensor shift)
+{
+    xd_tensor y = xd_new(x, h.d[0], h.d[1]);
+    xd_norm_into(x, y, h, a->gain, a->bias, (xd_tensor){ 0 }, shift, eps);
+    return y;
+}
+
+/* Queries or keys normalised and turned, in place. */
+static xd_tensor turned(xd_exec *x, xd_tensor t, const affine *a, const local *l)
+{
+    xd_qk_layer_norm_into(x, t, t, a->gain, a->bias, qk_eps, l->cos, l->sin);
+    return t;
+}
+
+static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const blk   *w = w_;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    const kept  *text = s->kept;
+    xd_tensor    h = s->h, none = { 0 };
+    int64_t      hd = c->head_dim;
+    if (s->skip.nd)
+        join(x, w, h, s->skip);
+
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor y = xd_linear(x, normed(x, h, &w->norm1, xd_linear_f32(x, l->active, &w->shift)), &w->qkv);
+    xd_tensor q = turned(x, xd_heads(xd_seg(y, &w->qkv, 0), hd), &w->norm_q, l);
+    xd_tensor k = turned(x, xd_heads(xd_seg(y, &w->qkv, 1), hd), &w->norm_k, l);
+    xd_tensor o = xd_attn(x, q, k, xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
+    xd_linear_add(x, h, none, xd_flat(o), &w->out);
+    xd_arena_rewind(x->tmp, mark);
+
+    q = xd_linear(x, normed(x, h, &w->norm2, none), &w->q);
+    turned(x, xd_heads(q, hd), &w->cross_q, l);
+    o = xd_attn_text(x, q, xd_text_kv(text->kv, x->layer - n->first), &w->kv, hd);
+    xd_linear_add(x, h, none, o, &w->cross);
+    xd_arena_rewind(x->tmp, mark);
+
+    xd_linear_add(x, h, none, xd_linear_act(x, normed(x, h, &w->norm3, none), &w->up, c->act), &w->down);
+}
+
+/* The modulation has scale, then shift; of the prediction the noise is kept, the sigma dropped. */
+static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    const glob  *g = n->glob;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    xd_tensor    out = xd_new_f32(x, s->h.d[0], c->in_ch * c->patch * c->patch);
+    size_t       mark = xd_arena_mark(x->tmp);
+    xd_tensor    m = xd_mod_rows(x, l->active, &g->mod, 2);
+    xd_tensor    a = xd_norm_mod(x, s->h, xd_rows(m, 0, 1), xd_rows(m, 1, 1), final_eps);
+    xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), c->in_ch);
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+static const xd_block down = { "blocks.%d", sizeof(blk), blk_weights, forward };
+static const xd_block up = { "blocks.%d", sizeof(blk), blk_weights, forward };  /* with a long skip */
+
+static const xd_block *block(const void *c, int layer)
+{
+    return skip_from(c, layer) >= 0 ? &up : &down;
+}
+
+extern const xd_dit xd_dit_hunyuan;
+const xd_dit xd_dit_hunyuan = {
+    .net = { .name = "hunyuandit", .classes = { "HunyuanDiT2DModel" }, .fields = fields, .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob), .check = check, .nlayers = nlayers, .block = block, .weights = weights },
+    .info = info, .skip_from = skip_from, .keep = keep, .read = read_text, .cond = cond, .embed = embed,
+    .head = head,
+};

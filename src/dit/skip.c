@@ -1,0 +1,42 @@
+/* skip.c - blocks and the long skips between them
+ *
+ * Outputs that later blocks read lie on a stack beside the hidden state, in the compute type: it grows over
+ * the first half of a U and shrinks over the second, and goes from stage to stage with the state. */
+#include "dit/dit.h"
+#include "exec/op.h"
+
+static int skip_of(const xd_dit *d, const void *cfg, int layer)
+{
+    return d->skip_from ? d->skip_from(cfg, layer) : -1;
+}
+
+int xd_dit_skips(const xd_dit *d, const void *cfg, int layer)
+{
+    int n = 0, all = d->skip_from ? d->net.nlayers(cfg) : 0;
+    for (int i = layer; i < all; i++) {
+        int from = skip_of(d, cfg, i);
+        n += from >= 0 && from < layer;
+    }
+    return n;
+}
+
+int xd_dit_most_skips(const xd_dit *d, const xd_net *n)
+{
+    int most = 0;
+    for (int i = n->first; i <= n->last; i++) {
+        int k = xd_dit_skips(d, n->cfg, i);
+        most = k > most ? k : most;
+    }
+    return most;
+}
+
+void xd_dit_block(xd_exec *x, const xd_dit *d, const xd_net *n, int layer, xd_state *s)
+{
+    int64_t rows = s->h.d[0];
+    int     before = xd_dit_skips(d, n->cfg, layer), after = xd_dit_skips(d, n->cfg, layer + 1);
+    int     takes = skip_of(d, n->cfg, layer) >= 0;
+    s->skip = takes ? xd_rows(s->skips, (before - 1) * rows, rows) : (xd_tensor){ 0 };
+    xd_net_block(x, n, layer, s);
+    if (after > before - takes)
+        xd_copy_to(x, xd_rows(s->skips, (after - 1) * rows, rows), s->h);
+}
