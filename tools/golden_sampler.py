@@ -18,6 +18,7 @@ import numpy
 import torch
 
 DPM, DDIM, EULER = "DPMSolverMultistepScheduler", "DDIMScheduler", "EulerDiscreteScheduler"
+DDPM = "DDPMScheduler"
 FLOW = "FlowMatchEulerDiscreteScheduler"
 COG, COGDPM = "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"
 START = [1.5, -0.7, 0.2, -2.1, 0.9, 3.0, -0.05, 0.6]
@@ -91,6 +92,15 @@ COG_CONFIGS = [
     {**COSINE, "num_train_timesteps": 300, "timestep_spacing": "linspace", "set_alpha_to_one": False},
 ]
 
+DDPM_CONFIGS = [
+    {}, {**SD, "beta_end": 0.03, "clip_sample": False, "prediction_type": "v_prediction", "steps_offset": 1},
+    {"clip_sample_range": 2.5, "prediction_type": "sample", "variance_type": "fixed_large"},
+    {"clip_sample": False, "timestep_spacing": "linspace", "variance_type": "fixed_small_log"},
+    {**SD, "clip_sample": False, "prediction_type": "v_prediction", "timestep_spacing": "trailing",
+     "rescale_betas_zero_snr": True},
+    {**COSINE, "num_train_timesteps": 300}, {"clip_sample": False, "leap": True, **SD},
+]
+
 
 def model(x, t):
     return 0.3 * x + 0.1 * math.sin(float(t) / 100)
@@ -138,6 +148,8 @@ def run(name, config, steps):
         {k: v for k, v in config.items() if k not in ("own", "tokens", "strength", "leap", "most")})
     if name in (COG, COGDPM):
         return run_cog(scheduler, steps)
+    if name == DDPM:
+        return run_ddpm(scheduler, steps, config.get("leap"))
     if name == FLOW:
         times = set_flow(scheduler, config, steps)
         x = torch.tensor(START, dtype=torch.float32).reshape(1, 2, 1, 4)
@@ -159,6 +171,20 @@ def run(name, config, steps):
             "end": x.flatten().tolist()}
 
 
+def run_ddpm(scheduler, steps, leap):
+    """The same of a scheduler that draws noise by itself."""
+    scheduler.set_timesteps(steps)
+    g = torch.Generator("cpu").manual_seed(SEED)
+    x = torch.tensor(START).reshape(1, 2, 1, 4)
+    top = float(x.abs().max())
+    for t in scheduler.timesteps:
+        out = scheduler.step(model(x, t), t, x, generator=g)
+        x = out.pred_original_sample if leap and steps == 1 else out.prev_sample
+        top = max(top, float(x.abs().max()))
+    return {"times": scheduler.timesteps.tolist(), "init": 1.0, "top": top, "end": x.flatten().tolist(),
+            "next": float(torch.randn(x.shape, generator=g).flatten()[0])}
+
+
 def short(v):
     if isinstance(v, list):
         return [short(i) for i in v]
@@ -166,7 +192,7 @@ def short(v):
 
 
 def random_config(rng):
-    name = rng.choice([DPM, DPM, DDIM, EULER, COG, COGDPM])
+    name = rng.choice([DPM, DPM, DDIM, EULER, COG, COGDPM, DDPM])
     c = dict(rng.choice([PIXART, SD, COSINE]))
     maybe = lambda key, values: c.update({key: rng.choice(values)}) if rng.random() < 0.6 else None
     maybe("timestep_spacing", ["linspace", "leading", "trailing"])
@@ -184,6 +210,7 @@ def random_config(rng):
     maybe("clip_sample", [True, False])
     maybe("set_alpha_to_one", [True, False])
     maybe("snr_shift_scale", [1.0, 0.5, 3.0])
+    maybe("variance_type", ["fixed_small", "fixed_small_log", "fixed_large"])
     maybe("interpolation_type", ["linear", "log_linear"])
     return name, c, rng.randint(1, 130)
 
@@ -199,6 +226,7 @@ def main():
     todo += [(n, {"timestep_spacing": s}, k) for n in (DPM, DDIM, EULER)
              for s in ("linspace", "trailing") for k in (18, 22, 96)]
     todo += [(n, c, k) for n in (COG, COGDPM) for c in COG_CONFIGS for k in COG_COUNTS]
+    todo += [(DDPM, c, k) for c in DDPM_CONFIGS for k in COG_COUNTS]
     if a.random:
         todo = [random_config(rng) for _ in range(a.random)]
     cases = []

@@ -72,24 +72,13 @@ static void cog_close(xd_sampling *s)
     free(s->priv);
 }
 
-/* Prediction of the clean latents: pred becomes x0. */
-static void to_x0(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
-{
-    double      acp = ((const level *)s->priv)[step].acp, ra = sqrt(acp), rb = sqrt(1 - acp);
-    const char *type = s->cfg.prediction_type;
-    if (!strcmp(type, "epsilon"))
-        xd_axpby(x, pred, (float)(1 / ra), lat, (float)(-rb / ra));
-    else if (!strcmp(type, "v_prediction"))
-        xd_axpby(x, pred, (float)ra, lat, (float)-rb);
-}
-
 static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist, xd_tensor noise)
 {
     level  v = ((const level *)s->priv)[step];
     double a = sqrt((1 - v.prev) / (1 - v.acp)), b = sqrt(v.prev) - sqrt(v.acp) * a;
     (void)hist, (void)noise;
-    to_x0(x, s, step, lat, pred);
+    xd_to_clean(x, &s->cfg, v.acp, lat, pred);
     xd_axpby(x, lat, (float)b, pred, (float)a);
 }
 
@@ -135,7 +124,7 @@ static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
     double f[3], cx = factors(s, step, f);
     if (!noise.nd && !xd_counting(x))
         xd_exec_fail(x, XD_EINVAL, "step %d of cogvideox-dpm was given no noise", step);
-    to_x0(x, s, step, lat, pred);
+    xd_to_clean(x, &s->cfg, ((const level *)s->priv)[step].acp, lat, pred);
     xd_axpby(x, lat, (float)f[0], pred, (float)cx);
     if (second(s, step))
         xd_axpby(x, lat, (float)f[1], hist[0], 1);

@@ -71,19 +71,6 @@ static void ddim_close(xd_sampling *s)
     free(d);
 }
 
-/* Clips to [-r, r], on the host: few configs ask for it. */
-static void clip(xd_exec *x, xd_tensor t, float r)
-{
-    float *v = xd_ok(x) && !xd_counting(x) ? malloc(xd_bytes(t) + 1) : NULL;
-    if (!v)
-        return;
-    xd_get(x, v, t);
-    for (int64_t i = 0; i < xd_count(t); i++)
-        v[i] = fminf(fmaxf(v[i], -r), r);
-    xd_put(x, t, v);
-    free(v);
-}
-
 static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist, xd_tensor noise)
 {
@@ -103,7 +90,7 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
         xd_axpby(x, pred, (float)(1 / rb), lat, (float)(-ra / rb));
     }
     if (s->cfg.clip_sample)
-        clip(x, x0, (float)s->cfg.clip_sample_range);
+        xd_clip(x, x0, (float)s->cfg.clip_sample_range);
     xd_axpby(x, lat, (float)sqrt(1 - d->prev[step]), pred, 0);
     xd_axpby(x, lat, (float)sqrt(d->prev[step]), x0, 1);
 }

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler, xd_sampler_flow;
+extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler, xd_sampler_flow, xd_sampler_ddpm;
 extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
 
 const xd_sampler *const xd_samplers[] = { &xd_sampler_dpm, &xd_sampler_ddim, &xd_sampler_euler,
                                           &xd_sampler_flow, &xd_sampler_cogvideox_ddim,
-                                          &xd_sampler_cogvideox_dpm, NULL };
+                                          &xd_sampler_cogvideox_dpm, &xd_sampler_ddpm, NULL };
 
 const xd_sampler *xd_sampler_find(const char *name)
 {

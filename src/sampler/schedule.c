@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exec/op.h"
+
 double xd_round_even(double v)
 {
     return nearbyint(v);
@@ -309,4 +311,25 @@ void xd_sigmas_lu(double max, double min, int n, double *out)
     double a = (double)(float)log(max), b = (double)(float)log(min);
     for (int i = 0; i < n; i++)
         out[i] = exp(a + ramp(i, n) * (b - a));
+}
+
+void xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred)
+{
+    double ra = sqrt(acp), rb = sqrt(1 - acp);
+    if (!strcmp(c->prediction_type, "epsilon"))
+        xd_axpby(x, pred, (float)(1 / ra), lat, (float)(-rb / ra));
+    else if (!strcmp(c->prediction_type, "v_prediction"))
+        xd_axpby(x, pred, (float)ra, lat, (float)-rb);
+}
+
+void xd_clip(xd_exec *x, xd_tensor t, float r)
+{
+    float *v = xd_ok(x) && !xd_counting(x) ? malloc(xd_bytes(t) + 1) : NULL;
+    if (!v)
+        return;
+    xd_get(x, v, t);
+    for (int64_t i = 0; i < xd_count(t); i++)
+        v[i] = fminf(fmaxf(v[i], -r), r);
+    xd_put(x, t, v);
+    free(v);
 }

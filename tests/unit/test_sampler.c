@@ -265,6 +265,7 @@ static void names(void **state)
         { "DDIMScheduler", "ddim" }, { "euler", "euler" }, { "EulerDiscreteScheduler", "euler" },
         { "cogvideox-ddim", "cogvideox-ddim" }, { "CogVideoXDDIMScheduler", "cogvideox-ddim" },
         { "cogvideox-dpm", "cogvideox-dpm" }, { "CogVideoXDPMScheduler", "cogvideox-dpm" },
+        { "ddpm", "ddpm" }, { "DDPMScheduler", "ddpm" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -272,7 +273,7 @@ static void names(void **state)
         assert_non_null(d);
         assert_string_equal(d->name, cases[i].is);
     }
-    assert_null(xd_sampler_find("DDPMScheduler"));
+    assert_null(xd_sampler_find("PNDMScheduler"));
     assert_null(xd_sampler_find(""));
     assert_null(xd_sampler_find(NULL));
 }
@@ -293,6 +294,9 @@ static void refused(void **state)
         { "dpm++", "{\"use_karras_sigmas\":true,\"use_exponential_sigmas\":true}", "only one",
           "use_karras_sigmas", 20 },
         { "dpm++", "{\"variance_type\":\"learned\"}", "variance_type", "learned", 20 },
+        { "ddpm", "{\"variance_type\":\"learned_range\"}", "variance_type", "learned_range", 20 },
+        { "ddpm", "{\"variance_type\":\"fixed_large_log\"}", "variance_type", "fixed_large_log", 20 },
+        { "ddpm", "{\"steps_offset\":1000}", "steps_offset", "1000", 20 },
         { "dpm++", "{\"trained_betas\":[0.1,0.2]}", "trained_betas", "", 20 },
         { "dpm++", "{\"num_train_timesteps\":0}", "num_train_timesteps", "0", 1 },
         { "dpm++", "{\"num_train_timesteps\":2147483647}", "num_train_timesteps", "2147483647", 1 },
@@ -348,13 +352,15 @@ static void no_noise(void **state)
     xd_err      e = { 0 };
     int64_t     d[] = { ROWS, COLS };
     xd_tensor   hist = xd_view(l.hist[0], XD_F32, 2, d);
-    xd_exec_init(&x, r->dev, &r->tmp, XD_F32);
-    assert_int_equal(open_text(&s, "cogvideox-dpm", "{}", 5, &e), XD_OK);
-    s.def->step(&x, &s, 0, xd_view(l.lat, XD_F32, 2, d), xd_view(l.pred, XD_F32, 2, d), &hist,
-                (xd_tensor){ 0 });
-    assert_false(xd_ok(&x));
-    assert_non_null(strstr(x.err.msg, "no noise"));
-    xd_sampling_close(&s);
+    for (int i = 0; i < 2; i++) {
+        xd_exec_init(&x, r->dev, &r->tmp, XD_F32);
+        assert_int_equal(open_text(&s, i ? "ddpm" : "cogvideox-dpm", "{}", 5, &e), XD_OK);
+        s.def->step(&x, &s, 0, xd_view(l.lat, XD_F32, 2, d), xd_view(l.pred, XD_F32, 2, d), &hist,
+                    (xd_tensor){ 0 });
+        assert_false(xd_ok(&x));
+        assert_non_null(strstr(x.err.msg, "no noise"));
+        xd_sampling_close(&s);
+    }
 }
 
 int main(void)

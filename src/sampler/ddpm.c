@@ -1,0 +1,134 @@
+/* ddpm.c - ancestral sampling (Ho et al. 2020, arXiv:2006.11239) as diffusers' DDPMScheduler
+ *
+ * A step goes to the timestep that follows in the list, the last to clean latents, and adds noise of the
+ * variance that the true step back has. Numbers of a step are f32, as there. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "sampler/schedule.h"
+
+typedef struct level {
+    double acp;                 /* cumulative product at this step                              */
+    float  x0, lat, noise;      /* what the next latents are made of                            */
+} level;
+
+static int history(const xd_sched_cfg *c)
+{
+    (void)c;
+    return 0;
+}
+
+/* fixed_small_log is the same number by another way; the logarithm that fixed_large_log takes has no
+ * root, and learned variances are not given by the models that are built. */
+static xd_status check(const xd_sched_cfg *c, xd_err *e)
+{
+    const char *v = c->variance_type;
+    xd_status   s = xd_prediction_check(c, e);
+    if (s == XD_OK)
+        s = xd_spacing_check(c, e);
+    if (s == XD_OK)
+        s = xd_refuse(strcmp(v, "fixed_small") && strcmp(v, "fixed_small_log") && strcmp(v, "fixed_large"),
+                      "variance_type", v, e);
+    return s == XD_OK ? xd_refuse(c->thresholding, "thresholding", "true", e) : s;
+}
+
+/* Formulas (6) and (7) of the paper, from acp to prev. */
+static level level_of(const xd_sched_cfg *c, double acp, double prev, int t)
+{
+    float at = (float)acp, ap = (float)prev, alpha = at / ap, beta = 1 - alpha;
+    float variance = strcmp(c->variance_type, "fixed_large") ? (1 - ap) / (1 - at) * beta : beta;
+    return (level){ acp, sqrtf(ap) * beta / (1 - at), sqrtf(alpha) * (1 - ap) / (1 - at),
+                    t > 0 ? sqrtf(fmaxf(variance, 1e-20f)) : 0 };
+}
+
+static xd_status fill(xd_sampling *s, const xd_levels *l, const xd_steps *a, xd_err *e)
+{
+    const xd_sched_cfg *c = &s->cfg;
+    level              *v = s->priv;
+    for (int i = 0; i < s->steps; i++) {
+        int t = (int)s->time[i], to = i + 1 < s->steps ? (int)s->time[i + 1] : -1;
+        if (t >= l->n)
+            return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d leads to timestep %d of %d",
+                           c->steps_offset, t, l->n);
+        s->in_scale[i] = 1;
+        double acp = l->acp[t < 0 ? l->n + t : t];      /* Python counts -1 from the end       */
+        v[i] = level_of(c, acp, to >= 0 ? l->acp[to] : 1, t);
+        if (a->leap && s->steps == 1)
+            v[i] = (level){ acp, 1, 0, 0 };
+        if (xd_signal_check(c, t, acp, e) != XD_OK)
+            return XD_EFORMAT;
+    }
+    return XD_OK;
+}
+
+static xd_status ddpm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
+{
+    size_t    n = (size_t)a->steps + 1;
+    xd_levels l = { 0 };
+    xd_status st = check(c, e);
+    if (st == XD_OK)
+        st = xd_levels_open(&l, c, 0, e);
+    s->priv = calloc(n, sizeof(level));
+    s->time = calloc(n, sizeof *s->time);
+    s->in_scale = calloc(n, sizeof *s->in_scale);
+    if (st == XD_OK && (!s->priv || !s->time || !s->in_scale))
+        st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", a->steps);
+    if (st == XD_OK) {
+        s->steps = xd_timesteps(c, a->steps, s->time);
+        st = fill(s, &l, a, e);
+    }
+    xd_levels_close(&l);
+    return st;
+}
+
+static void ddpm_close(xd_sampling *s)
+{
+    free(s->priv);
+}
+
+static int draws(const xd_sampling *s, int step)
+{
+    return s->time[step] > 0;
+}
+
+static void ddpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                      const xd_tensor *hist, xd_tensor noise)
+{
+    const level *v = (const level *)s->priv + step;
+    (void)hist;
+    if (draws(s, step) && !noise.nd && !xd_counting(x))
+        xd_exec_fail(x, XD_EINVAL, "step %d of ddpm was given no noise", step);
+    xd_to_clean(x, &s->cfg, v->acp, lat, pred);
+    if (s->cfg.clip_sample)
+        xd_clip(x, pred, (float)s->cfg.clip_sample_range);
+    xd_axpby(x, lat, v->x0, pred, v->lat);
+    if (v->noise > 0)
+        xd_axpby(x, lat, v->noise, noise, 1);
+}
+
+#define AT(f) offsetof(xd_sched_cfg, f)
+static const xd_field fields[] = {
+    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
+    { "beta_start", AT(beta_start), 'd', 0.0001, NULL },
+    { "beta_end", AT(beta_end), 'd', 0.02, NULL },
+    { "beta_schedule", AT(beta_schedule), 's', 0, "linear" },
+    { "variance_type", AT(variance_type), 's', 0, "fixed_small" },
+    { "clip_sample", AT(clip_sample), 'b', 1, NULL },
+    { "clip_sample_range", AT(clip_sample_range), 'd', 1, NULL },
+    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
+    { "thresholding", AT(thresholding), 'b', 0, NULL },
+    { "dynamic_thresholding_ratio", AT(dynamic_thresholding_ratio), 'd', 0.995, NULL },
+    { "sample_max_value", AT(sample_max_value), 'd', 1, NULL },
+    { "timestep_spacing", AT(timestep_spacing), 's', 0, "leading" },
+    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
+    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+extern const xd_sampler xd_sampler_ddpm;
+const xd_sampler xd_sampler_ddpm = {
+    .name = "ddpm", .classes = { "DDPMScheduler" }, .fields = fields, .history = history, .open = ddpm_open,
+    .close = ddpm_close, .draws = draws, .step = ddpm_step,
+};
