@@ -212,12 +212,9 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     if (c->learned)
         xd_w_table_as(d, &g->places, "patch_embed.pos_embedding", 3,
                       (int64_t[]){ 1, c->most_text + tokens, D });
-    xd_w_enter(d, "time_embedding");
-    xd_w_linear(d, &g->time.a, "linear_1", XD_MIRROR, 1, L1(D), L1(c->temb), 1);
-    xd_w_linear(d, &g->time.b, "linear_2", XD_MIRROR, 1, L1(c->temb), L1(c->temb), 1);
-    xd_w_leave(d);
+    xd_mlp_weights(d, "time_embedding", &g->time, D, c->temb, c->temb);
     if (c->ofs)
-        xd_mlp_weights(d, "ofs_embedding", &g->ofs, c->ofs, c->ofs);
+        xd_mlp_weights(d, "ofs_embedding", &g->ofs, c->ofs, c->ofs, c->ofs);
     affine(d, c, "norm_final", &g->gain, &g->bias);
     xd_w_linear(d, &g->mod, "norm_out.linear", XD_MIRROR, 1, L1(c->temb), L1(2 * D), 1);
     affine(d, c, "norm_out.norm", &g->out_gain, &g->out_bias);
@@ -226,67 +223,29 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- rotary positions --------------------------------------------------------------------- */
 
-/* Positions of one axis: 1.5 counts tokens; before, the grid is stretched over the part of the trained
- * one that has its shape (diffusers' get_resize_crop_region_for_grid), in f32 as there. */
-typedef struct axis { int64_t n; float start, stop; int count; } axis;
-
-static float at_axis(const axis *a, int64_t i)
-{
-    if (a->count || a->n == 1)
-        return a->count ? (float)i : a->start;
-    float step = (a->stop - a->start) / (float)(a->n - 1);
-    return i < a->n / 2 ? a->start + step * (float)i : a->stop - step * (float)(a->n - 1 - i);
-}
-
-static void crop(const cfg *c, int64_t h, int64_t w, axis *rows, axis *cols)
-{
-    double th = (double)(c->height / c->patch), tw = (double)(c->width / c->patch);
-    double H = th, W = tw;
-    if ((double)h / (double)w > th / tw)
-        W = nearbyint(th / (double)h * (double)w);
-    else
-        H = nearbyint(tw / (double)w * (double)h);
-    double top = nearbyint((th - H) / 2), left = nearbyint((tw - W) / 2);
-    *rows = (axis){ h, (float)top, (float)((top + H) * (double)(h - 1) / (double)h), 0 };
-    *cols = (axis){ w, (float)left, (float)((left + W) * (double)(w - 1) / (double)w), 0 };
-}
-
 typedef struct turn {           /* what the table of angles is filled from                     */
     const xd_exec *x;
     const cfg     *c;
     double (*fn)(double);
 } turn;
 
-/* Frequencies of the pairs of an axis of `width` features. */
-static void frequencies(float *freq, int64_t width)
-{
-    for (int64_t k = 0; k < width; k += 2)
-        *freq++ = 1.0f / (float)pow(theta, (double)((float)k / (float)width));
-}
-
-static float *angles(float *row, int64_t width, const float *freq, float pos, double (*fn)(double))
-{
-    for (int64_t k = 0; k < width; k += 2)
-        *row++ = (float)fn((double)(pos * *freq++));
-    return row;
-}
-
+/* 1.5 counts tokens; before, the grid is stretched over the trained one. */
 static void fill_turns(void *ctx, float *buf)
 {
     const turn *t = ctx;
     const cfg  *c = t->c;
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
-    axis        rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
+    xd_side_of  rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
     float       time[64], side[96];     /* of a head of at most 512                             */
-    frequencies(time, hd / 4);
-    frequencies(side, hd / 8 * 3);
+    xd_turn_frequencies(time, hd / 4);
+    xd_turn_frequencies(side, hd / 8 * 3);
     if (!c->patch_t)
-        crop(c, H, W, &rows, &cols);
+        xd_side_crop(c->height / c->patch, c->width / c->patch, H, W, &rows, &cols);
     for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
         int64_t at = xd_where(t->x, XD_IMG, i);
-        buf = angles(buf, hd / 4, time, (float)(at / (H * W)), t->fn);
-        buf = angles(buf, hd / 8 * 3, side, at_axis(&rows, at / W % H), t->fn);
-        buf = angles(buf, hd / 8 * 3, side, at_axis(&cols, at % W), t->fn);
+        buf = xd_turn_angles(buf, hd / 4, time, (float)(at / (H * W)), t->fn);
+        buf = xd_turn_angles(buf, hd / 8 * 3, side, xd_side_at(&rows, at / W % H), t->fn);
+        buf = xd_turn_angles(buf, hd / 8 * 3, side, xd_side_at(&cols, at % W), t->fn);
     }
 }
 

@@ -26,6 +26,7 @@ typedef struct xd_dit_info {
     int64_t sample[3];          /* latent cells the model was trained on: t, h, w              */
     int     fixed;              /* it has positions for just that many cells                   */
     int64_t text_dim;           /* E of the text it reads                                      */
+    int64_t text_rows;          /* rows of text it reads, no more and no fewer; 0: any number    */
     int64_t pooled_dim;         /* of the pooled text embedding it reads; 0: none               */
     int     guided;             /* reads a distilled guidance scale                            */
     int     txt_flows;          /* text rows pass through the blocks (joint attention)         */
@@ -39,18 +40,26 @@ typedef struct xd_dit_info {
 typedef struct xd_dit {         /* the one const a model file exports                          */
     xd_net_def net;
     void (*info)(const void *cfg, xd_dit_info *out);
-    int  (*skip_from)(const void *cfg, int layer);      /* NULL, or source layer, or -1        */
+    /* Long skips: the block whose output block `layer` reads as s->skip, -1: none; NULL: no block does.
+     * They are a stack: what is given last is taken first. */
+    int  (*skip_from)(const void *cfg, int layer);
     /* What blocks read of the text is the same in all steps and patches (keys and values of
      * cross-attention): `keep` takes tensors for it from the arena, for the stage's blocks, and `read`
      * fills them, once a request and pass. NULL: the text flows, or is read by cond alone. */
     void (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
-    void (*read)(xd_exec *x, const xd_net *n, const xd_cond *text, const void *kept);
+    void (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
     /* s->local holds zeroed local_size bytes. What cond puts into the arena lives until the end
      * of the step's pass. */
     void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* every stage */
     void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* first: fills s->h */
     xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);  /* last: [img mine, F] F32 */
 } xd_dit;
+
+/* How many outputs lie in s->skips before block `layer`, and the most that do so in the stage of n. */
+int  xd_dit_skips(const xd_dit *d, const void *cfg, int layer);
+int  xd_dit_most_skips(const xd_dit *d, const xd_net *n);
+/* Runs block `layer`, which takes its long skip and leaves one where a later block reads its output. */
+void xd_dit_block(xd_exec *x, const xd_dit *d, const xd_net *n, int layer, xd_state *s);
 
 extern const xd_dit *const xd_dits[];           /* the registry, NULL at the end               */
 

@@ -157,10 +157,10 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     int64_t    D = c->dim;
     xd_w_linear(d, &g->latents, "x_embedder", XD_MIRROR, 1, L1(c->in_ch), L1(D), 1);
     xd_w_linear(d, &g->text, "context_embedder", XD_MIRROR, 1, L1(c->joint), L1(D), 1);
-    xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D);
+    xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
     if (c->guided)
-        xd_mlp_weights(d, "time_text_embed.guidance_embedder", &g->guidance, XD_SINUSOIDS, D);
-    xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D);
+        xd_mlp_weights(d, "time_text_embed.guidance_embedder", &g->guidance, XD_SINUSOIDS, D, D);
+    xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D, D);
     xd_w_linear(d, &g->mod, "norm_out.linear", XD_MIRROR, 1, L1(D), L1(2 * D), 1);
     xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1(c->out_ch), 1);
 }

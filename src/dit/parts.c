@@ -1,13 +1,15 @@
 /* parts.c - pieces that diffusion transformers share */
 #include "dit/parts.h"
 
+#include <math.h>
+
 #define L1(a) 1, (int64_t[]){ a }
 
-void xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t out)
+void xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid, int64_t out)
 {
     xd_w_enter(d, "%s", name);
-    xd_w_linear(d, &m->a, "linear_1", XD_MIRROR, 1, L1(in), L1(out), 1);
-    xd_w_linear(d, &m->b, "linear_2", XD_MIRROR, 1, L1(out), L1(out), 1);
+    xd_w_linear(d, &m->a, "linear_1", XD_MIRROR, 1, L1(in), L1(mid), 1);
+    xd_w_linear(d, &m->b, "linear_2", XD_MIRROR, 1, L1(mid), L1(out), 1);
     xd_w_leave(d);
 }
 
@@ -33,6 +35,74 @@ xd_status xd_config_range(const char *key, int64_t v, int64_t min, int64_t max, 
         return XD_OK;
     return xd_fail(e, XD_EFORMAT, "transformer: %s is %lld, not %lld to %lld", key, (long long)v,
                    (long long)min, (long long)max);
+}
+
+void xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch)
+{
+    int64_t   n = out.d[0], cells = out.d[1] / ch;
+    xd_tensor t = xd_reshape(y, 3, (int64_t[]){ n, cells, y.d[1] / cells });
+    xd_copy_to(x, xd_reshape(out, 3, (int64_t[]){ n, ch, cells }),
+               xd_permute(xd_cols(t, 0, ch), (int[]){ 0, 2, 1 }));
+}
+
+/* ---- cross-attention ---------------------------------------------------------------------- */
+
+xd_tensor xd_text_room(xd_exec *x, const xd_net *n, int64_t m, int64_t width)
+{
+    return xd_new_as(x, x->act, 3, (int64_t[]){ n->last - n->first, m, width });
+}
+
+xd_tensor xd_text_kv(xd_tensor room, int64_t block)
+{
+    return xd_reshape(xd_rows(room, block, 1), 2, room.d + 1);
+}
+
+/* All samples of a batch read the same text, so their rows are queries of one sample. */
+xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t hd)
+{
+    xd_tensor k = xd_heads(xd_seg(kv, w, 0), hd), v = xd_heads(xd_seg(kv, w, 1), hd);
+    int64_t   B = x->B;
+    x->B = 1;
+    xd_tensor o = xd_attn_over(x, xd_heads(q, hd), k, v, (xd_tensor){ 0 }, 0);
+    x->B = B;
+    return xd_flat(o);
+}
+
+/* ---- rotary positions --------------------------------------------------------------------- */
+
+static const double theta = 10000;
+
+float xd_side_at(const xd_side_of *a, int64_t i)
+{
+    if (a->count || a->n == 1)
+        return a->count ? (float)i : a->start;
+    float step = (a->stop - a->start) / (float)(a->n - 1);
+    return i < a->n / 2 ? a->start + step * (float)i : a->stop - step * (float)(a->n - 1 - i);
+}
+
+void xd_side_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_side_of *rows, xd_side_of *cols)
+{
+    double H = (double)th, W = (double)tw;
+    if ((double)h / (double)w > H / W)
+        W = nearbyint(H / (double)h * (double)w);
+    else
+        H = nearbyint(W / (double)w * (double)h);
+    double top = nearbyint(((double)th - H) / 2), left = nearbyint(((double)tw - W) / 2);
+    *rows = (xd_side_of){ h, (float)top, (float)((top + H) * (double)(h - 1) / (double)h), 0 };
+    *cols = (xd_side_of){ w, (float)left, (float)((left + W) * (double)(w - 1) / (double)w), 0 };
+}
+
+void xd_turn_frequencies(float *freq, int64_t width)
+{
+    for (int64_t k = 0; k < width; k += 2)
+        *freq++ = 1.0f / (float)pow(theta, (double)((float)k / (float)width));
+}
+
+float *xd_turn_angles(float *row, int64_t width, const float *freq, float pos, double (*fn)(double))
+{
+    for (int64_t k = 0; k < width; k += 2)
+        *row++ = (float)fn((double)(pos * *freq++));
+    return row;
 }
 
 /* ---- joint attention ---------------------------------------------------------------------- */

@@ -10,8 +10,8 @@ enum { XD_SINUSOIDS = 256 };    /* of a timestep, a guidance scale, a side or a 
 
 typedef struct xd_mlp { xd_lin a, b; } xd_mlp;
 
-/* "NAME.linear_1" [out,in] and "NAME.linear_2" [out,out], with biases. */
-void      xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t out);
+/* "NAME.linear_1" [mid,in] and "NAME.linear_2" [out,mid], with biases. */
+void      xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid, int64_t out);
 xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);    /* F32         */
 /* Numbers (diffusers' Timesteps of 256, cosines first, frequency shift 0) through the two layers
  * with SiLU between: [n,out] F32. */
@@ -49,6 +49,32 @@ void      xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w,
                       xd_tensor norm_k, xd_tensor cos, xd_tensor sin, int64_t at, int64_t n);
 /* h += gate * down(gelu(up(norm(h)))); mod's rows 3, 4, 5 are shift, scale and gate. */
 void      xd_side_feed(xd_exec *x, xd_tensor h, const xd_side *w, xd_tensor mod);
+
+/* ---- text that does not flow: blocks read it by cross-attention ----------------------------- */
+
+/* Room for the keys and values of m rows of text in every block of the stage: [blocks, m, kv.out]. */
+xd_tensor xd_text_room(xd_exec *x, const xd_net *n, int64_t m, int64_t width);
+xd_tensor xd_text_kv(xd_tensor room, int64_t block);    /* of the stage's block: [m, kv.out]   */
+/* Attention of q [n, D mine] over them; kv's two parts are those of `w`. */
+xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t head_dim);
+
+/* ---- rotary positions over a grid ------------------------------------------------------------ */
+
+/* n positions of one side, counted or from start to stop in equal steps, in f32 as torch.linspace. */
+typedef struct xd_side_of { int64_t n; float start, stop; int count; } xd_side_of;
+
+float     xd_side_at(const xd_side_of *a, int64_t i);
+/* A grid of h x w tokens is stretched over the part of the trained one, th x tw, that has its shape
+ * (diffusers' get_resize_crop_region_for_grid). */
+void      xd_side_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_side_of *rows, xd_side_of *cols);
+/* Frequencies of the pairs of an axis of `width` features: theta 10000, in f32. */
+void      xd_turn_frequencies(float *freq, int64_t width);
+/* fn (cos or sin) of the angles of those pairs at `pos`; returns what follows them. */
+float    *xd_turn_angles(float *row, int64_t width, const float *freq, float pos, double (*fn)(double));
+
+/* What a last layer gives for a token, [n, cells, C or more] -> `out` [n, C, cells] F32, the order of
+ * latents. */
+void      xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch);
 
 /* The largest and the smallest that a config number may be: XD_EFORMAT with the key. */
 xd_status xd_config_range(const char *key, int64_t v, int64_t min, int64_t max, xd_err *e);

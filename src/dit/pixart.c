@@ -201,14 +201,14 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
     xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_MIRROR, 1, 4,
                    (int64_t[]){ D, c->in_ch, p, p }, 1);
-    xd_mlp_weights(d, "adaln_single.emb.timestep_embedder", &g->time, XD_SINUSOIDS, D);
+    xd_mlp_weights(d, "adaln_single.emb.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
     if (c->micro) {
-        xd_mlp_weights(d, "adaln_single.emb.resolution_embedder", &g->size, XD_SINUSOIDS, D / 3);
-        xd_mlp_weights(d, "adaln_single.emb.aspect_ratio_embedder", &g->ratio, XD_SINUSOIDS, D / 3);
+        xd_mlp_weights(d, "adaln_single.emb.resolution_embedder", &g->size, XD_SINUSOIDS, D / 3, D / 3);
+        xd_mlp_weights(d, "adaln_single.emb.aspect_ratio_embedder", &g->ratio, XD_SINUSOIDS, D / 3, D / 3);
     }
     xd_w_linear(d, &g->adaln, "adaln_single.linear", XD_MIRROR, 1, L1(D), L1(6 * D), 1);
     if (c->caption)
-        xd_mlp_weights(d, "caption_projection", &g->caption, c->caption, D);
+        xd_mlp_weights(d, "caption_projection", &g->caption, c->caption, D, D);
     xd_w_vec(d, &g->mod, "scale_shift_table", 2, (int64_t[]){ 2, D });
     xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1(p * p * c->out_ch), 1);
 }
@@ -241,27 +241,21 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 static void keep(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
 {
-    kept   *k = kept_;
-    int64_t blocks = n->last - n->first;
-    k->kv = xd_new_as(x, x->act, 3, (int64_t[]){ blocks, text->tok.d[0],
-                      blocks ? ((const blk *)n->layer[n->first])->kv.w.out : 0 });
+    kept *k = kept_;
+    k->kv = xd_text_room(x, n, text->tok.d[0],
+                         n->last > n->first ? ((const blk *)n->layer[n->first])->kv.w.out : 0);
 }
 
-/* Keys and values of the text in the stage's block `layer`. */
-static xd_tensor text_kv(const kept *k, int64_t layer)
+static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
 {
-    return xd_reshape(xd_rows(k->kv, layer, 1), 2, k->kv.d + 1);
-}
-
-static void read_text(xd_exec *x, const xd_net *n, const xd_cond *text, const void *kept_)
-{
+    const kept *k = kept_;
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     size_t      mark = xd_arena_mark(x->tmp);
-    xd_tensor   t = c->caption ? xd_mlp_run(x, text->tok, &g->caption, XD_GELU_TANH) : text->tok;
-    t = xd_as(x, t, x->act);
+    xd_tensor   t = in->cond->tok;
+    t = xd_as(x, c->caption ? xd_mlp_run(x, t, &g->caption, XD_GELU_TANH) : t, x->act);
     for (int i = n->first; i < n->last; i++)
-        xd_linear_into(x, text_kv(kept_, i - n->first), t, &((const blk *)n->layer[i])->kv);
+        xd_linear_into(x, xd_text_kv(k->kv, i - n->first), t, &((const blk *)n->layer[i])->kv);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -349,34 +343,23 @@ static xd_tensor modulation(xd_exec *x, xd_tensor table, xd_tensor v)
     return t;
 }
 
-/* Attention over the text. All samples of a batch read the same text, so their rows are queries
- * of one sample. */
-static xd_tensor over_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t hd)
-{
-    xd_tensor k = xd_heads(xd_seg(kv, w, 0), hd), v = xd_heads(xd_seg(kv, w, 1), hd);
-    int64_t   B = x->B;
-    x->B = 1;
-    xd_tensor o = xd_attn_over(x, xd_heads(q, hd), k, v, (xd_tensor){ 0 }, 0);
-    x->B = B;
-    return xd_flat(o);
-}
-
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const blk   *w = w_;
     const cfg   *c = n->cfg;
     const local *l = s->local;
+    const kept  *k = s->kept;
     xd_tensor    h = s->h, none = { 0 }, mod = modulation(x, w->mod, l->mod), m[6];
     int64_t      hd = c->head_dim;
     for (int i = 0; i < 6; i++)
         m[i] = xd_rows(mod, i, 1);
 
     xd_tensor y = xd_linear(x, xd_norm_mod(x, h, m[1], m[0], c->eps), &w->qkv);
-    xd_tensor q = xd_heads(xd_seg(y, &w->qkv, 0), hd), k = xd_heads(xd_seg(y, &w->qkv, 1), hd);
-    xd_tensor o = xd_attn(x, q, k, xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
+    xd_tensor o = xd_attn(x, xd_heads(xd_seg(y, &w->qkv, 0), hd), xd_heads(xd_seg(y, &w->qkv, 1), hd),
+                          xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
     xd_linear_add(x, h, m[2], xd_flat(o), &w->out);
 
-    o = over_text(x, xd_linear(x, h, &w->q), text_kv(s->kept, x->layer - n->first), &w->kv, hd);
+    o = xd_attn_text(x, xd_linear(x, h, &w->q), xd_text_kv(k->kv, x->layer - n->first), &w->kv, hd);
     xd_linear_add(x, h, none, o, &w->cross);
 
     xd_tensor u = xd_linear_act(x, xd_norm_mod(x, h, m[4], m[3], c->eps), &w->up, c->act);
@@ -390,15 +373,13 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     const glob  *g = n->glob;
     const cfg   *c = n->cfg;
     const local *l = s->local;
-    int64_t      N = s->h.d[0], C = c->in_ch, cells = c->patch * c->patch;
-    xd_tensor    out = xd_new_f32(x, N, C * cells);
+    int64_t      N = s->h.d[0], C = c->in_ch;
+    xd_tensor    out = xd_new_f32(x, N, C * c->patch * c->patch);
 
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor m = modulation(x, g->mod, l->emb);
     xd_tensor a = xd_norm_mod(x, s->h, xd_rows(m, 1, 1), xd_rows(m, 0, 1), final_eps);
-    xd_tensor y = xd_reshape(xd_linear_f32(x, a, &g->out), 3, (int64_t[]){ N, cells, c->out_ch });
-    xd_copy_to(x, xd_reshape(out, 3, (int64_t[]){ N, C, cells }),
-               xd_permute(xd_cols(y, 0, C), (int[]){ 0, 2, 1 }));
+    xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), C);
     xd_arena_rewind(x->tmp, mark);
     return out;
 }

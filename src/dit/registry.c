@@ -1,7 +1,8 @@
 /* registry.c - the diffusion transformers there are: a new one is a file and a line here */
 #include "dit/dit.h"
 
-extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d, xd_dit_flux, xd_dit_sd3, xd_dit_cogvideox;
+extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d, xd_dit_flux, xd_dit_sd3, xd_dit_cogvideox,
+    xd_dit_hunyuan;
 
 const xd_dit *const xd_dits[] = { &xd_dit_pixart, &xd_dit_pixart_2d, &xd_dit_flux, &xd_dit_sd3,
-                                &xd_dit_cogvideox, NULL };
+                                &xd_dit_cogvideox, &xd_dit_hunyuan, NULL };

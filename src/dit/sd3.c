@@ -151,8 +151,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_MIRROR, 1, 4,
                    (int64_t[]){ D, c->in_ch, p, p }, 1);
     xd_w_table_as(d, &g->places, "pos_embed.pos_embed", 3, (int64_t[]){ 1, n, D });
-    xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D);
-    xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D);
+    xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
+    xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D, D);
     xd_w_linear(d, &g->text, "context_embedder", XD_MIRROR, 1, L1(c->joint), L1(D), 1);
     xd_w_linear(d, &g->mod, "norm_out.linear", XD_MIRROR, 1, L1(D), L1(2 * D), 1);
     xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1(p * p * c->out_ch), 1);
@@ -264,13 +264,12 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     const glob  *g = n->glob;
     const cfg   *c = n->cfg;
     const local *l = s->local;
-    int64_t      ntxt = xd_n(x, XD_TXT), N = xd_n(x, XD_IMG), C = c->in_ch, cells = c->patch * c->patch;
-    xd_tensor    out = xd_new_f32(x, N, C * cells);
+    int64_t      ntxt = xd_n(x, XD_TXT), N = xd_n(x, XD_IMG), C = c->in_ch;
+    xd_tensor    out = xd_new_f32(x, N, C * c->patch * c->patch);
     size_t       mark = xd_arena_mark(x->tmp);
     xd_tensor    m = xd_mod_rows(x, l->active, &g->mod, 2);
     xd_tensor    a = xd_norm_mod(x, xd_rows(s->h, ntxt, N), xd_rows(m, 0, 1), xd_rows(m, 1, 1), eps);
-    xd_tensor    y = xd_reshape(xd_linear_f32(x, a, &g->out), 3, (int64_t[]){ N, cells, C });
-    xd_copy_to(x, xd_reshape(out, 3, (int64_t[]){ N, C, cells }), xd_permute(y, (int[]){ 0, 2, 1 }));
+    xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), C);
     xd_arena_rewind(x->tmp, mark);
     return out;
 }

@@ -371,9 +371,10 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
 }
 
 typedef struct step_run {
-    xd_flow  f;
-    xd_state s;
-    int      layer;
+    xd_flow       f;
+    xd_state      s;
+    const xd_dit *dit;
+    int           layer;
 } step_run;
 
 static void run_pass(void *ctx)
@@ -385,7 +386,7 @@ static void run_block(void *ctx)
 {
     step_run *r = ctx;
     size_t    mark = xd_arena_mark(r->f.x.tmp);
-    xd_net_block(&r->f.x, r->f.net, r->layer, &r->s);
+    xd_dit_block(&r->f.x, r->dit, r->f.net, r->layer, &r->s);
     xd_arena_rewind(r->f.x.tmp, mark);
 }
 
@@ -402,9 +403,11 @@ static void bench_blocks(bench *b, step_run *r)
     if (b->g->model.dit_info.txt_flows)
         in.txt = r->f.cond[0].tok;
     memset(r->f.local, 0, b->g->model.dit_info.local_size);
-    r->s = (xd_state){ .h = r->f.h[0], .local = r->f.local, .kept = r->f.kept[0] };
+    r->s = (xd_state){ .h = r->f.h[0], .local = r->f.local, .kept = r->f.kept[0],
+                       .skips = r->f.skip[0] };
+    r->dit = dit;
     if (dit->read)
-        dit->read(x, n, in.cond, r->s.kept);
+        dit->read(x, n, &in, r->s.kept);
     dit->cond(x, n, &in, &r->s);
     dit->embed(x, n, &in, &r->s);
     for (int i = 0; i < n->nlayers; i++) {

@@ -5,7 +5,8 @@
  * one FIFO a direction, and both sides walk the same list of pieces, so nothing is tagged.
  *
  * A hidden state lives in one of three buffers in turn: while one is computed on, the next is
- * being received and the one before is being sent. */
+ * being received and the one before is being sent. Long skips of a model (xd_dit.skip_from) lie in buffers of
+ * their own and follow their hidden state as a second message. */
 #include "engine/flow.h"
 
 #include <math.h>
@@ -103,11 +104,28 @@ static xd_tensor hidden(const xd_flow *f, int64_t turn, piece w)
     return xd_rows(f->h[turn % XD_NHID], 0, xd_own_rows(&l, w.unit, f->x.sp));
 }
 
+/* The first n of the long skips that go with it. */
+static xd_tensor skips(const xd_flow *f, int64_t turn, piece w, int n)
+{
+    return xd_rows(f->skip[turn % f->nskip], 0, n * hidden(f, turn, w).d[0]);
+}
+
 static void post_hidden(xd_flow *f, int64_t turn, piece w)
 {
-    int i = (int)(turn % XD_NHID);
+    int i = (int)(turn % XD_NHID), k = (int)(turn % f->nskip);
     end_of(f, pipe(f), &f->h_out[i]);
     f->h_in[i] = pipe(f)->ops->recv(pipe(f), hidden(f, turn, w), my_stage(f) - 1);
+    end_of(f, pipe(f), &f->skip_out[k]);
+    if (f->skips[0])
+        f->skip_in[k] = pipe(f)->ops->recv(pipe(f), skips(f, turn, w, f->skips[0]), my_stage(f) - 1);
+}
+
+static void send_hidden(xd_flow *f, piece w)
+{
+    int i = (int)(f->turn % XD_NHID), k = (int)(f->turn % f->nskip), to = my_stage(f) + 1;
+    f->h_out[i] = pipe(f)->ops->send(pipe(f), hidden(f, f->turn, w), to);
+    if (f->skips[1])
+        f->skip_out[k] = pipe(f)->ops->send(pipe(f), skips(f, f->turn, w, f->skips[1]), to);
 }
 
 /* The piece of mine after `p`; 0 when there is none. */
@@ -137,6 +155,7 @@ static void receive_hidden(xd_flow *f, piece now)
     if (next_piece(f, &next))
         post_hidden(f, f->turn + 1, next);
     end_of(f, pipe(f), &f->h_in[f->turn % XD_NHID]);
+    end_of(f, pipe(f), &f->skip_in[f->turn % f->nskip]);
 }
 
 /* First stage: receives the latents of `unit`, cut as the next step wants them. */
@@ -196,6 +215,18 @@ static void open_tensors(xd_flow *f)
         f->h[i] = stages(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
 }
 
+/* The first stage only sends and the last only receives: each goes without one buffer. */
+static void open_skips(xd_flow *f)
+{
+    const xd_dit *dit = f->j->g->model.dit.dit;
+    int           most = xd_dit_most_skips(dit, f->net);
+    f->nskip = stages(f) == 1 ? 1 : is_first(f) || is_last(f) ? 2 : 3;
+    f->skips[0] = xd_dit_skips(dit, f->net->cfg, f->net->first);
+    f->skips[1] = xd_dit_skips(dit, f->net->cfg, f->net->last);
+    for (int i = 0; i < f->nskip && most; i++)
+        f->skip[i] = xd_new(&f->x, most * f->h[0].d[0], f->h[0].d[1]);
+}
+
 /* What the model keeps of the texts of my passes. */
 static void open_kept(xd_flow *f)
 {
@@ -252,6 +283,7 @@ void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo
     if (!f->local || !f->lat_in || !f->lat_out)
         xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches", f->lay.npatch);
     open_tensors(f);
+    open_skips(f);
     open_kept(f);
     open_chain(f);
     if (dev->counts)
@@ -454,30 +486,33 @@ static void run_piece(xd_flow *f, piece w)
     x->exact = w.step < xd_plan_exact(f->plan);
     if (!is_first(f))
         receive_hidden(f, w);
-    else if (stages(f) > 1)
+    if (is_first(f) && stages(f) > 1) {
         end_of(f, pipe(f), &f->h_out[i]);
+        end_of(f, pipe(f), &f->skip_out[f->turn % f->nskip]);
+    }
     if (is_first(f) && j->samp.in_scale[w.step] != 1) {
         in.lat = xd_new_f32(x, in.lat.d[0], in.lat.d[1]);
         xd_axpby(x, in.lat, (float)j->samp.in_scale[w.step], part_of(f, f->lat, w.unit), 0);
     }
     memset(f->local, 0, j->g->model.dit_info.local_size);
-    xd_state s = { .h = hidden(f, f->turn, w), .local = f->local, .kept = f->kept[w.pass] };
+    xd_state s = { .h = hidden(f, f->turn, w), .local = f->local, .kept = f->kept[w.pass],
+                   .skips = f->skip[f->turn % f->nskip] };
     if (dit->read && !f->read[w.pass]++)
-        dit->read(x, f->net, in.cond, s.kept);
+        dit->read(x, f->net, &in, s.kept);
     dit->cond(x, f->net, &in, &s);
     if (is_first(f))
         dit->embed(x, f->net, &in, &s);
     for (int l = f->net->first; l < f->net->last; l++) {
         size_t  m = xd_arena_mark(x->tmp);
         int64_t t0 = xd_trace_now(f->trace);
-        xd_net_block(x, f->net, l, &s);
+        xd_dit_block(x, dit, f->net, l, &s);
         xd_trace_add(f->trace, XD_EV_BLOCK, t0, l, 0, 0);
         xd_arena_rewind(x->tmp, m);
     }
     if (is_last(f))
         xd_copy_to(x, part_of(f, f->pred[w.pass], w.unit), dit->head(x, f->net, &s));
     else
-        f->h_out[i] = pipe(f)->ops->send(pipe(f), s.h, my_stage(f) + 1);
+        send_hidden(f, w);
     xd_arena_rewind(x->tmp, mark);
     x->lay = &f->lay;
     xd_trace_add(f->trace, XD_EV_PIECE, begin, w.step, w.unit, w.pass);
@@ -573,12 +608,14 @@ void xd_flow_finish(xd_flow *f)
 {
     xd_comm *c = pipe(f);
     int      failed = f->topo->replica->size > 1 && agreed_failure(f);
-    if (failed)                 /* what nobody will send any more                              */
+    if (failed) {               /* what nobody will send any more                              */
         c->ops->drop(c, f->h_in, XD_NHID);
+        c->ops->drop(c, f->skip_in, XD_NHID);
+    }
     for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
         end_of(f, c, &f->lat_in[i]);            /* these are on their way: the last stage waits */
     for (int i = 0; i < XD_NHID && stages(f) > 1; i++)
-        end_of(f, c, &f->h_out[i]);
+        end_of(f, c, &f->h_out[i]), end_of(f, c, &f->skip_out[i]);
     for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
         end_of(f, c, &f->lat_out[i]);
     if (failed)

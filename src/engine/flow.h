@@ -32,6 +32,10 @@ typedef struct xd_flow {
     xd_tensor      extra;       /* what the model reads beside the latents (first stage)       */
     xd_tensor      h[XD_NHID];          /* hidden states in turn, all my rows                   */
     xd_req         h_in[XD_NHID], h_out[XD_NHID];
+    xd_tensor      skip[XD_NHID];       /* long skips of those, where the model has any         */
+    int            nskip;               /* buffers for them, in turn too                        */
+    int            skips[2];            /* how many come with a hidden state, and go with it    */
+    xd_req         skip_in[XD_NHID], skip_out[XD_NHID];
     xd_req        *lat_in, *lat_out;    /* [npatch + 1]: of each patch, and of all              */
     int64_t        turn;                /* pieces of work begun                                 */
     int32_t        verdict, worst;      /* errors of this step, and of everybody                */

@@ -387,9 +387,12 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     if (d->extra_ch)
         in.extra = in.lat;
     xd_state st = { .h = xd_new_f32(&x, j->tokens + lay.len[XD_TXT], d->dim), .local = local, .kept = kept };
+    int most = xd_dit_most_skips(dit, &p->shadow);
+    if (most)
+        st.skips = xd_new(&x, most * st.h.d[0], d->dim);
     if (dit->keep) {
         dit->keep(&x, &p->shadow, &text, kept);
-        dit->read(&x, &p->shadow, &text, kept);
+        dit->read(&x, &p->shadow, &in, kept);
     }
     dit->cond(&x, &p->shadow, &in, &st);
     xd_dev_counts(g->count, &c, 1);
@@ -398,7 +401,7 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     *head = c.flops;
     for (int i = 0; i < p->shadow.nlayers; i++) {
         size_t mark = xd_arena_mark(&a);
-        xd_net_block(&x, &p->shadow, i, &st);
+        xd_dit_block(&x, dit, &p->shadow, i, &st);
         xd_dev_counts(g->count, &c, 1);
         cost[i] = c.flops;
         xd_arena_rewind(&a, mark);

@@ -12,7 +12,9 @@ typedef struct xd_net xd_net;
 
 typedef struct xd_state {       /* what flows from block to block - and from rank to rank      */
     xd_tensor h;                /* [txt mine; ref mine; img mine, D] F32, updated in place      */
-    xd_tensor skip;             /* long skip, filled by the engine when a layer asks            */
+    xd_tensor skips;            /* outputs of blocks that later ones read [k rows of h, D] in the compute */
+                                /* type, one below the other; absent where no block reads any    */
+    xd_tensor skip;             /* the one that this block reads [rows of h, D], or absent        */
     void     *local;            /* the model's own conditioning, made by cond(), not sent       */
     const void *kept;           /* what it keeps of the text from step to step (xd_dit.keep)    */
 } xd_state;
@@ -67,6 +69,7 @@ struct xd_cond {                /* one prompt, encoded: lives as long as the req
                                 /* the model was trained to read its padding                   */
     xd_tensor pooled;           /* [1,P] F32 or absent                                         */
     xd_tensor penultimate;      /* [n,E] F32: what the last block read, of encoders that tell    */
+    int64_t   real[3];          /* of the rows of each encoder that padding fills up: those of text */
 };
 typedef struct xd_cond xd_cond;
 

@@ -360,4 +360,17 @@ static inline void refuses(const char *class_name, const char *config, xd_status
     xd_json_free(&j);
 }
 
+/* A tensor of the golden file in the arena. */
+static inline xd_tensor given(xd_exec *x, xd_st *st, const char *name)
+{
+    xd_tensor shape, none = { 0 };
+    if (xd_st_find(st, name) < 0)
+        return none;
+    float    *v = reference(st, name, &shape);
+    xd_tensor t = xd_new_f32(x, shape.d[0], shape.nd > 1 ? shape.d[1] : 1);
+    xd_put(x, t, v);
+    free(v);
+    return t;
+}
+
 #endif

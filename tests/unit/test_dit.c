@@ -11,6 +11,7 @@ static void published_listings(void **state)
         "stabilityai/stable-diffusion-3-medium-diffusers/transformer",
         "stabilityai/stable-diffusion-3.5-medium/transformer",
         "stabilityai/stable-diffusion-3.5-large/transformer",
+        "Tencent-Hunyuan/HunyuanDiT-Diffusers/transformer",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
@@ -25,7 +26,7 @@ static void files_in_the_tree(void **state)
 static void refusals(void **state)
 {
     const char *pix = "PixArtTransformer2DModel", *old = "Transformer2DModel";
-    const char *flux = "FluxTransformer2DModel", *sd3 = "SD3Transformer2DModel";
+    const char *flux = "FluxTransformer2DModel", *sd3 = "SD3Transformer2DModel", *hun = "HunyuanDiT2DModel";
     (void)state;
     refuses(old, "{\"num_attention_heads\":8}", XD_EUNSUPPORTED, "norm_type");
     refuses(old, "{\"norm_type\":\"ada_norm_zero\"}", XD_EUNSUPPORTED, "ada_norm_zero");
@@ -53,6 +54,17 @@ static void refusals(void **state)
     refuses(sd3, "{\"dual_attention_layers\":[0,18]}", XD_EFORMAT, "18");
     refuses(sd3, "{\"out_channels\":8}", XD_EUNSUPPORTED, "8");
     refuses(sd3, "{\"num_layers\":0}", XD_EFORMAT, "num_layers");
+#define HUN "{\"in_channels\":4,\"patch_size\":2,\"hidden_size\":1408,"
+    refuses(hun, HUN "\"norm_type\":\"ada_norm\"}", XD_EUNSUPPORTED, "ada_norm");
+    refuses(hun, HUN "\"activation_fn\":\"geglu\"}", XD_EUNSUPPORTED, "geglu");
+    refuses(hun, HUN "\"num_layers\":7}", XD_EFORMAT, "7");
+    refuses(hun, HUN "\"num_attention_heads\":8}", XD_EFORMAT, "704");
+    refuses(hun, HUN "\"attention_head_dim\":22,\"num_attention_heads\":64}", XD_EFORMAT, "22");
+    refuses(hun, HUN "\"cross_attention_dim_t5\":20}", XD_EFORMAT, "20");
+    refuses(hun, HUN "\"mlp_ratio\":0}", XD_EFORMAT, "mlp_ratio");
+    refuses(hun, HUN "\"text_len\":0}", XD_EFORMAT, "text_len");
+    refuses(hun, "{\"patch_size\":2,\"hidden_size\":1408}", XD_EFORMAT, "in_channels");
+#undef HUN
 }
 
 /* ---- golden: transformers ----------------------------------------------------------------- */
@@ -149,7 +161,7 @@ static xd_tensor run_step(scene *s, xd_exec *x, int B)
     void *kept = calloc(1, s->info.kept_size + 1);
     if (m->keep) {
         m->keep(x, &s->p.net, &c, kept);
-        m->read(x, &s->p.net, &c, kept);
+        m->read(x, &s->p.net, &in, kept);
     }
     st.kept = kept;
     m->cond(x, &s->p.net, &in, &st);
@@ -259,6 +271,83 @@ static void dit_embeds_its_rows(void **state)
     close_scene(&s);
 }
 
+/* ---- HunyuanDiT --------------------------------------------------------------------------- */
+
+/* Its text, its skips and its numbers: transformers of random weights against diffusers. */
+static void run_hunyuan(const char *name, xd_dtype want, double tol)
+{
+    char        path[256];
+    part        p;
+    bench       b;
+    xd_st      *st = NULL;
+    xd_decl     d;
+    xd_exec     x;
+    xd_dit_info info;
+    xd_err      e = { 0 };
+    xd_tensor   shape;
+    snprintf(path, sizeof path, "tests/golden/hunyuan-forms/%s", name);
+    open_config(&p, path);
+    snprintf(path, sizeof path, "tests/golden/hunyuan-forms/%s/golden.safetensors", name);
+    ok(xd_st_open(&st, path, "model", &e), &e);
+    open_bench(&b, want, 0);
+    visit(&p, b.dev, b.type, XD_VISIT_RANDOM, &d);
+    p.dit->info(p.net.cfg, &info);
+    xd_exec_init(&x, b.dev, &b.tmp, b.type);
+
+    float    *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
+    float    *real = reference(st, "real", NULL), *size = reference(st, "size", NULL);
+    float    *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
+    xd_layout lay = { .len = { shape.d[0], 0, 0 }, .npatch = 1, .nsp = 1,
+                      .grid = { (int64_t)grid[0], (int64_t)grid[1], (int64_t)grid[2] } };
+    xd_cond   c = { .tok = given(&x, st, "text"), .real = { (int64_t)real[0], (int64_t)real[1] } };
+    xd_input  in = { .lat = given(&x, st, "latents"), .cond = &c, .t = (double)t[0], .guidance = (double)NAN,
+                     .size = { (double)size[0], (double)size[1] } };
+    int       most = xd_dit_most_skips(p.dit, &p.net);
+    void     *kept = calloc(1, info.kept_size);
+    xd_state  s = { .h = xd_new_f32(&x, shape.d[0], info.dim), .local = calloc(1, info.local_size), .kept = kept,
+                    .skips = xd_new(&x, most * shape.d[0], info.dim) };
+    x.lay = &lay;
+    assert_int_equal(most, info.nlayers / 2 - 1);
+    assert_int_equal(c.tok.d[0], info.text_rows);
+    p.dit->keep(&x, &p.net, &c, kept);
+    p.dit->read(&x, &p.net, &in, kept);
+    p.dit->cond(&x, &p.net, &in, &s);
+    p.dit->embed(&x, &p.net, &in, &s);
+    for (int i = 0; i < p.net.nlayers; i++)
+        xd_dit_block(&x, p.dit, &p.net, i, &s);
+    xd_get(&x, got, p.dit->head(&x, &p.net, &s));
+    ok(x.err.code, &x.err);
+    near(name, got, out, xd_count(shape), tol);
+    free(grid), free(t), free(real), free(size), free(out), free(got), free(s.local), free(kept);
+    xd_st_close(&st);
+    close_part(&p);
+    close_bench(&b);
+}
+
+static void hunyuan_golden(void **state)
+{
+    static const char *const forms[] = { "1.1", "1.2", "two" };
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        run_hunyuan(forms[i], XD_F32, 2e-4);
+        run_hunyuan(forms[i], XD_BF16, 3e-2);
+    }
+}
+
+/* The blocks of one half read the outputs of the other, the last the first. */
+static void hunyuan_skips(void **state)
+{
+    part p;
+    (void)state;
+    open_config(&p, "tests/golden/hunyuan-forms/1.2");
+    static const int before[9] = { 0, 1, 2, 3, 3, 3, 2, 1, 0 };
+    for (int i = 0; i <= 8; i++)
+        assert_int_equal(xd_dit_skips(p.dit, p.net.cfg, i), before[i]);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(p.dit->skip_from(p.net.cfg, i), i > 4 ? 7 - i : -1);
+    close_part(&p);
+}
+
 /* ---- counting ----------------------------------------------------------------------------- */
 
 /* A counting run follows no address (it has none) and needs exactly the room of a real one. */
@@ -298,6 +387,8 @@ int main(void)
         cmocka_unit_test(dit_golden_bf16),
         cmocka_unit_test(dit_batch),
         cmocka_unit_test(dit_embeds_its_rows),
+        cmocka_unit_test(hunyuan_golden),
+        cmocka_unit_test(hunyuan_skips),
         cmocka_unit_test(counts_as_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

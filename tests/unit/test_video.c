@@ -31,19 +31,6 @@ static void refusals(void **state)
     refuses(cog, "{\"temporal_compression_ratio\":0}", XD_EFORMAT, "temporal_compression_ratio");
 }
 
-/* A tensor of the golden file in the arena. */
-static xd_tensor given(xd_exec *x, xd_st *st, const char *name)
-{
-    xd_tensor shape, none = { 0 };
-    if (xd_st_find(st, name) < 0)
-        return none;
-    float    *v = reference(st, name, &shape);
-    xd_tensor t = xd_new_f32(x, shape.d[0], shape.nd > 1 ? shape.d[1] : 1);
-    xd_put(x, t, v);
-    free(v);
-    return t;
-}
-
 static void run_form(const char *name, xd_dtype want, double tol)
 {
     char        path[256];
