@@ -4,13 +4,16 @@ Writes tests/golden/tok/prompts.txt (a prompt a line; control characters and bac
 demo.txt (the ids of the demo tokenizer, a prompt a line), real.txt (number of ids and their FNV-1a
 hash with the vocabulary of T5 itself), small/tokenizer.json and small.txt (the same for it). Of
 CLIP's tokenizer clip0.txt, clip1.txt (the same for each --clip), clip/ (small vocabularies) and
-clip.txt. Needs transformers and sentencepiece.
+clip.txt; of BERT's real_bert.txt (of --bert), bert/ (small vocabularies, as lines and as
+tokenizer.json with rules of its own), bert_lines.txt and bert_json.txt. Needs transformers and
+sentencepiece.
 
     python tools/golden_tok.py --demo models/demo-pixart/tokenizer \\
         --real ../shared/hf/stabilityai/stable-diffusion-3-medium-diffusers/tokenizer_3 \\
         --real ../shared/hf/black-forest-labs/FLUX.1-dev/tokenizer_2 \\
         --clip ../shared/hf/black-forest-labs/FLUX.1-dev/tokenizer \\
-        --clip ../shared/hf/stabilityai/stable-diffusion-3-medium-diffusers/tokenizer_2
+        --clip ../shared/hf/stabilityai/stable-diffusion-3-medium-diffusers/tokenizer_2 \\
+        --bert ../shared/hf/Tencent-Hunyuan/HunyuanDiT-Diffusers/tokenizer
 """
 import argparse
 import base64
@@ -23,7 +26,7 @@ import tempfile
 
 import sentencepiece
 import transformers
-from transformers import CLIPTokenizer, T5Tokenizer
+from transformers import AutoTokenizer, BertTokenizer, CLIPTokenizer, T5Tokenizer
 from transformers.convert_slow_tokenizer import SentencePieceExtractor
 
 WRITTEN = [
@@ -207,10 +210,6 @@ def write_clip(folder):
     config = {"tokenizer_class": "CLIPTokenizer", "model_max_length": 77} | named
     decoder = {str(k): flags | v for k, v in added.items()}
 
-    def put(path, text):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n")
-
     put(folder / "two/vocab.json", json.dumps(vocab, ensure_ascii=False, separators=(",", ":")))
     put(folder / "two/merges.txt", "\n".join(["#version: 0.2"] + [" ".join(m) for m in merges]))
     put(folder / "two/tokenizer_config.json", json.dumps(config | {"added_tokens_decoder": decoder}))
@@ -222,11 +221,58 @@ def write_clip(folder):
     put(folder / "one/tokenizer_config.json", json.dumps(config))
 
 
+def put(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n")
+
+
+def bert_pieces(texts, prefix):
+    """Special tokens, the characters that the texts have at all often, words and ends of words."""
+    seen = collections.Counter(c for t in texts for c in t + t.lower() if c.isprintable() and c != " ")
+    letters = [c for c, n in sorted(seen.items()) if n > 5 and c != prefix]
+    words = sorted({w for w in "".join(c if c.isalnum() else " " for c in " ".join(WORDS)).split()})
+    ends = [prefix + w[i:] for w in words for i in (2, 3) if len(w) > i + 1]
+    pieces = ["[PAD]", "[unused1]", "", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces += letters + [prefix + c for c in letters if c.isalnum()] + words + ends
+    pieces += ["na", "nai", prefix + "\u0301", "caf\u00e9", "\u6771\u4eac", "\u0130", prefix]
+    return list(dict.fromkeys(pieces))
+
+
+def write_bert(folder, texts):
+    """Small vocabularies of BERT's kind: lines, of which one is blank, with added tokens; and a
+    tokenizer.json of no named class, whose rules are all others than BertTokenizer's."""
+    flags = dict.fromkeys("lstrip normalized rstrip single_word special".split(), False)
+    lines = bert_pieces(texts, "##")
+    decoder = {str(lines.index(t)): flags | {"content": t, "special": True}
+               for t in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")}
+    decoder[str(len(lines))] = flags | {"content": "Red  Circle", "normalized": True}
+    decoder[str(len(lines) + 1)] = flags | {"content": "</s>", "lstrip": True, "rstrip": True}
+    config = {"tokenizer_class": "BertTokenizer", "model_max_length": 77, "do_lower_case": True}
+    put(folder / "lines/vocab.txt", "\n".join(lines))
+    put(folder / "lines/tokenizer_config.json", json.dumps(config | {"added_tokens_decoder": decoder}))
+    vocab = {p: i for i, p in enumerate(bert_pieces(texts, "_"))}
+    ends = {t: vocab[t] for t in ("[CLS]", "[SEP]")}
+    tokens = [flags | {"id": vocab[t], "content": t, "special": True}
+              for t in ("[PAD]", "[UNK]", "[CLS]", "[SEP]")]
+    post = {"type": "BertProcessing", "cls": ["[CLS]", ends["[CLS]"]], "sep": ["[SEP]", ends["[SEP]"]]}
+    put(folder / "json/tokenizer.json", json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens,
+        "normalizer": {"type": "BertNormalizer", "clean_text": False, "handle_chinese_chars": False,
+                       "strip_accents": False, "lowercase": False},
+        "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": post, "decoder": None,
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "_",
+                  "max_input_chars_per_word": 12, "vocab": vocab}}, ensure_ascii=False))
+    named = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
+    put(folder / "json/tokenizer_config.json", json.dumps(
+        {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 77} | named))
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--demo", required=True)
     p.add_argument("--real", action="append", default=[])
     p.add_argument("--clip", action="append", default=[])
+    p.add_argument("--bert")
     p.add_argument("--out", default="tests/golden/tok")
     a = p.parse_args()
     transformers.logging.set_verbosity_error()
@@ -255,6 +301,15 @@ def main():
     kinds = [ids_of(k, texts, (2, 3, 77)) for k in kinds]
     assert kinds[0] == kinds[1]
     write("clip.txt", [f"{len(i)} {fnv(i):016x}" for i in kinds[0]])
+
+    write_bert(out / "bert", texts)
+    small = {"bert_lines.txt": (BertTokenizer, out / "bert/lines"),
+             "bert_json.txt": (AutoTokenizer, out / "bert/json")}
+    if a.bert:
+        small["real_bert.txt"] = BertTokenizer, a.bert
+    for name, (kind, folder) in small.items():
+        ids = ids_of(kind.from_pretrained(folder), texts, (2, 3, 77))
+        write(name, [f"{len(i)} {fnv(i):016x}" for i in ids])
 
 
 if __name__ == "__main__":

@@ -85,20 +85,10 @@ static int is_word(int32_t c)
     }
 }
 
-/* The character that ends before s[at] (at > 0); *from is where it begins. */
-static int32_t before(const char *s, size_t at, size_t *from)
-{
-    size_t took, i = at - 1;
-    while (i > 0 && ((unsigned char)s[i] & 0xc0) == 0x80)
-        i--;
-    *from = i;
-    return xd_utf8_get(s + i, at - i, &took);
-}
-
 static int alone(const char *s, size_t len, size_t begin, size_t end)
 {
     size_t x;
-    return (begin == 0 || !is_word(before(s, begin, &x))) &&
+    return (begin == 0 || !is_word(xd_utf8_before(s, begin, &x))) &&
            (end == len || !is_word(xd_utf8_get(s + end, len - end, &x)));
 }
 
@@ -107,7 +97,7 @@ static void swallow(const xd_added_flags *f, const char *s, size_t len, size_t f
                     size_t *end)
 {
     size_t x;
-    while (f->lstrip && *begin > from && xd_is_space(before(s, *begin, &x)))
+    while (f->lstrip && *begin > from && xd_is_space(xd_utf8_before(s, *begin, &x)))
         *begin = x;
     if (*begin < from)
         *begin = from;
@@ -138,12 +128,6 @@ int xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, si
 
 /* ---- the files ------------------------------------------------------------------------------ */
 
-static int flag(const xd_json *o, const char *key, int otherwise)
-{
-    int v;
-    return xd_json_bool(xd_json_get(o, key), &v) ? v : otherwise;
-}
-
 /* A token given as a text or as an object with "content" and flags. Special tokens are not
  * normalized unless they say so. */
 static xd_status add_json(xd_tok *t, const xd_json *j, int special, xd_err *e)
@@ -152,9 +136,9 @@ static xd_status add_json(xd_tok *t, const xd_json *j, int special, xd_err *e)
     xd_added_flags f = {0};
     if (!s) {
         s = xd_json_text(xd_json_get(j, "content"));
-        special = flag(j, "special", special);
-        f = (xd_added_flags) {flag(j, "lstrip", 0), flag(j, "rstrip", 0),
-                              flag(j, "single_word", 0), flag(j, "normalized", !special)};
+        special = xd_json_flag(j, "special", special);
+        f = (xd_added_flags) {xd_json_flag(j, "lstrip", 0), xd_json_flag(j, "rstrip", 0),
+                              xd_json_flag(j, "single_word", 0), xd_json_flag(j, "normalized", !special)};
     }
     return s ? xd_added_add(t, s, f, e) : XD_OK;
 }
@@ -199,11 +183,15 @@ static const xd_json *named(const xd_special_files *f, const char *key)
     return j ? j : xd_json_get(f->cfg, key);
 }
 
-static const struct { const char *key, *t5, *clip; } names[] = {
-    {"bos_token", NULL, "<|startoftext|>"}, {"eos_token", "</s>", "<|endoftext|>"},
-    {"unk_token", "<unk>", "<|endoftext|>"}, {"sep_token", NULL, NULL},
-    {"pad_token", "<pad>", "<|endoftext|>"}, {"cls_token", NULL, NULL},
-    {"mask_token", NULL, NULL},
+/* What each kind of tokenizer calls them where its files do not say. */
+static const struct { const char *key, *usual[XD_TOK_KINDS]; } names[] = {
+    {"bos_token", {NULL, "<|startoftext|>", NULL}},
+    {"eos_token", {"</s>", "<|endoftext|>", NULL}},
+    {"unk_token", {"<unk>", "<|endoftext|>", "[UNK]"}},
+    {"sep_token", {NULL, NULL, "[SEP]"}},
+    {"pad_token", {"<pad>", "<|endoftext|>", "[PAD]"}},
+    {"cls_token", {NULL, NULL, "[CLS]"}},
+    {"mask_token", {NULL, NULL, "[MASK]"}},
 };
 enum { NAMES = sizeof names / sizeof *names };
 
@@ -211,11 +199,11 @@ static xd_status add_named(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
     xd_status s = XD_OK;
     for (int i = 0; i < NAMES && s == XD_OK; i++) {
-        const char    *usual = f->clip ? names[i].clip : names[i].t5;
+        const char    *usual = names[i].usual[f->kind];
         const xd_json *j = named(f, names[i].key);
         if (j)
             s = add_json(t, j, 1, e);
-        else if (usual)
+        else if (usual && !f->bare)
             s = xd_added_add(t, usual, (xd_added_flags) {0}, e);
     }
     return s;
@@ -227,7 +215,7 @@ const char *xd_special_name(const xd_special_files *f, const char *key)
     const char    *s = xd_json_text(j) ? xd_json_text(j) : xd_json_text(xd_json_get(j, "content"));
     for (int i = 0; i < NAMES && !s; i++)
         if (!strcmp(names[i].key, key))
-            s = f->clip ? names[i].clip : names[i].t5;
+            s = names[i].usual[f->kind];
     return s;
 }
 
@@ -288,7 +276,7 @@ static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
         return add_list(t, extra, e);
     if (more || extra)
         return add_list(t, more, e);
-    if (f->clip)
+    if (f->kind != XD_TOK_T5)
         return add_list(t, named(f, "additional_special_tokens"), e);
     const xd_json *listed = f->spiece ? NULL : named(f, "additional_special_tokens");
     xd_status      s = listed ? add_list(t, listed, e) : f->spiece ? add_control(t, e) : XD_OK;
@@ -299,6 +287,7 @@ static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
 
 xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
+    static const char *const opening[XD_TOK_KINDS] = {NULL, "bos_token", "cls_token"};
     xd_status s = add_declared(t, f, e);
     if (s == XD_OK)
         s = add_named(t, f, e);
@@ -306,10 +295,11 @@ xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
         s = add_extra(t, f, e);
     if (s != XD_OK)
         return s;
-    const char    *begin = xd_special_name(f, "bos_token"), *end = xd_special_name(f, "eos_token");
+    const char    *first = opening[f->kind], *last = f->kind == XD_TOK_BERT ? "sep_token" : "eos_token";
+    const char    *begin = first ? xd_special_name(f, first) : NULL, *end = xd_special_name(f, last);
     const char    *pad = xd_special_name(f, "pad_token");
     const xd_json *p = named(f, "pad_token");
-    t->begin = f->clip && begin ? xd_added_id(t, begin) : -1;
+    t->begin = begin ? xd_added_id(t, begin) : -1;
     t->end = end ? xd_added_id(t, end) : -1;
     t->pad = pad && !(p && xd_json_null(p)) ? xd_added_id(t, pad) : -1;
     const char *side = xd_json_text(xd_json_get(f->cfg, "truncation_side"));
@@ -318,8 +308,8 @@ xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
     if (xd_json_number(xd_json_get(f->cfg, "model_max_length"), &max) && max >= 1 && max < 1e9)
         t->max = (int64_t)max;
     if (t->end < 0)
-        return xd_fail(e, XD_EFORMAT, "the tokenizer's eos_token is empty");
-    if (f->clip && t->begin < 0)
-        return xd_fail(e, XD_EFORMAT, "the tokenizer's bos_token is empty");
+        return xd_fail(e, XD_EFORMAT, "the tokenizer's %s is empty", last);
+    if (first && t->begin < 0)
+        return xd_fail(e, XD_EFORMAT, "the tokenizer's %s is empty", first);
     return XD_OK;
 }

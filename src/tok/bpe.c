@@ -10,107 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ID = (1 << 24) - 1, MAX_PIECES = 1 << 24 };
-
-typedef struct piece { size_t at, len; int32_t id; } piece;
 typedef struct merge { int32_t left, right, rank, id; } merge;     /* left < 0: a free slot     */
 
 struct xd_bpe {
-    piece       *p;
-    int          n, top;                /* pieces; the highest id and one                       */
-    int32_t     *slot;                  /* hash table of piece numbers, -1: free                */
-    size_t       slots;                 /* a power of two                                       */
-    xd_bytes_buf text;
-    merge       *m;                     /* hash table of pairs of ids                           */
-    size_t       mslots;
-    int32_t      byte[2][256];          /* id of a byte inside a word, and at its end; -1: none */
-    int32_t      unknown;
+    xd_pieces v;
+    merge    *m;                        /* hash table of pairs of ids                           */
+    size_t    mslots;
+    int32_t   byte[2][256];             /* id of a byte inside a word, and at its end; -1: none */
+    int32_t   unknown;
 };
 
-/* ---- the vocabulary ------------------------------------------------------------------------- */
-
-static size_t hash_text(const char *s, size_t len)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
-    return (size_t)(h ^ h >> 29);
-}
-
-static size_t table_size(int n)
-{
-    size_t size = 64;
-    while (size < (size_t)n * 2)
-        size *= 2;
-    return size;
-}
-
-/* The slot of a text, or the free one where it belongs. */
-static size_t find_slot(const xd_bpe *b, const char *s, size_t len)
-{
-    size_t i = hash_text(s, len) & (b->slots - 1);
-    for (; b->slot[i] >= 0; i = (i + 1) & (b->slots - 1)) {
-        const piece *p = &b->p[b->slot[i]];
-        if (p->len == len && !memcmp(b->text.p + p->at, s, len))
-            break;
-    }
-    return i;
-}
-
-int32_t xd_bpe_find(const xd_bpe *b, const char *s, size_t len)
-{
-    int32_t i = len ? b->slot[find_slot(b, s, len)] : -1;
-    return i < 0 ? -1 : b->p[i].id;
-}
-
-/* One member of the vocabulary's object; `seen` has a bit for each id. */
-static xd_status add_piece(xd_bpe *b, const xd_json *v, unsigned char *seen, const char *what,
-                           xd_err *e)
-{
-    const char *s = xd_json_key(v) ? xd_json_key(v) : "";
-    size_t      len = strlen(s);
-    double      id;
-    if (len == 0 || len > XD_PIECE_MAX)
-        return xd_fail(e, XD_EFORMAT, "%s: piece %d has %zu bytes, 1 to %d are possible", what,
-                       b->n, len, (int)XD_PIECE_MAX);
-    if (!xd_json_number(v, &id) || !(id >= 0 && id <= MAX_ID) || id != (double)(int32_t)id)
-        return xd_fail(e, XD_EFORMAT, "%s: the id of '%.80s' is not a whole number from 0 to %d",
-                       what, s, (int)MAX_ID);
-    int32_t k = (int32_t)id;
-    if (seen[k / 8] >> k % 8 & 1)
-        return xd_fail(e, XD_EFORMAT, "%s: id %d of '%.80s' belongs to another piece too", what,
-                       k, s);
-    size_t at = find_slot(b, s, len);
-    if (b->slot[at] >= 0)
-        return xd_fail(e, XD_EFORMAT, "%s: '%.80s' stands there twice", what, s);
-    seen[k / 8] |= (unsigned char)(1 << k % 8);
-    b->slot[at] = b->n;
-    b->p[b->n++] = (piece) {b->text.len, len, k};
-    b->top = k >= b->top ? k + 1 : b->top;
-    xd_bytes_add(&b->text, s, len);
-    return b->text.failed ? xd_fail(e, XD_ENOMEM, "no memory for the pieces of %s", what) : XD_OK;
-}
-
-static xd_status read_vocab(xd_bpe *b, const xd_json *j, const char *what, xd_err *e)
-{
-    int n = xd_json_is_object(j) ? xd_json_size(j) : 0;
-    if (n < 1 || n > MAX_PIECES)
-        return xd_fail(e, XD_EFORMAT, "%s has no object of pieces and their ids", what);
-    b->slots = table_size(n);
-    b->p = malloc((size_t)n * sizeof *b->p);
-    b->slot = malloc(b->slots * sizeof *b->slot);
-    unsigned char *seen = calloc(MAX_ID / 8 + 1, 1);
-    xd_status      s = XD_OK;
-    if (!b->p || !b->slot || !seen) {
-        free(seen);
-        return xd_fail(e, XD_ENOMEM, "no memory for the %d pieces of %s", n, what);
-    }
-    memset(b->slot, 0xff, b->slots * sizeof *b->slot);
-    for (const xd_json *v = xd_json_first(j); v && b->n < n && s == XD_OK; v = xd_json_next(v))
-        s = add_piece(b, v, seen, what, e);
-    free(seen);
-    return s;
-}
+/* ---- bytes ---------------------------------------------------------------------------------- */
 
 /* The letter of a byte as UTF-8. */
 static size_t letter(int byte, char out[2])
@@ -136,9 +46,9 @@ static void find_bytes(xd_bpe *b)
     for (int i = 0; i < 256; i++) {
         char   s[6];
         size_t n = letter(i, s);
-        b->byte[0][i] = xd_bpe_find(b, s, n);
+        b->byte[0][i] = xd_pieces_find(&b->v, s, n);
         memcpy(s + n, "</w>", 4);
-        b->byte[1][i] = xd_bpe_find(b, s, n + 4);
+        b->byte[1][i] = xd_pieces_find(&b->v, s, n + 4);
     }
 }
 
@@ -156,10 +66,10 @@ static size_t find_merge(const xd_bpe *b, int32_t left, int32_t right)
 
 static xd_status open_merges(xd_bpe *b, int n, const char *what, xd_err *e)
 {
-    if (n > MAX_PIECES)
+    if (n > XD_PIECES_MAX)
         return xd_fail(e, XD_EFORMAT, "%s has %d merges, %d are possible", what, n,
-                       (int)MAX_PIECES);
-    b->mslots = table_size(n);
+                       (int)XD_PIECES_MAX);
+    b->mslots = xd_table_size(n);
     b->m = malloc(b->mslots * sizeof *b->m);
     if (!b->m)
         return xd_fail(e, XD_ENOMEM, "no memory for the %d merges of %s", n, what);
@@ -180,8 +90,8 @@ static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, c
                        number, (int)XD_PIECE_MAX);
     memcpy(s, two[0].s, two[0].len);
     memcpy(s + two[0].len, two[1].s, two[1].len);
-    int32_t left = xd_bpe_find(b, s, two[0].len);
-    int32_t right = xd_bpe_find(b, two[1].s, two[1].len), id = xd_bpe_find(b, s, len);
+    int32_t left = xd_pieces_find(&b->v, s, two[0].len);
+    int32_t right = xd_pieces_find(&b->v, two[1].s, two[1].len), id = xd_pieces_find(&b->v, s, len);
     if (left < 0 || right < 0 || id < 0) {
         part p = left < 0 ? two[0] : right < 0 ? two[1] : (part) {s, len};
         return xd_fail(e, XD_EFORMAT, "%s: '%.*s' of merge %d is not in the vocabulary", what,
@@ -217,8 +127,8 @@ static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *wh
         lines += s[i] == '\n';
     if (len == 0)
         return xd_fail(e, XD_EFORMAT, "%s is empty", what);
-    if (lines > MAX_PIECES)
-        lines = MAX_PIECES + 1;
+    if (lines > XD_PIECES_MAX)
+        lines = XD_PIECES_MAX + 1;
     xd_status st = open_merges(b, (int)lines, what, e);
     int       number = 0;
     for (size_t at = 0; at < len && st == XD_OK;) {
@@ -267,7 +177,7 @@ xd_status xd_bpe_open(xd_bpe **out, const xd_bpe_files *f, xd_err *e)
     *out = NULL;
     if (!b)
         return xd_fail(e, XD_ENOMEM, "no memory for a vocabulary");
-    xd_status s = read_vocab(b, f->vocab, f->vocab_name, e);
+    xd_status s = xd_pieces_json(&b->v, f->vocab, 0, f->vocab_name, e);
     if (s == XD_OK)
         s = f->merges ? read_lines(b, f->merges, f->len, f->merges_name, e)
                       : read_list(b, f->list, f->merges_name, e);
@@ -284,7 +194,7 @@ xd_status xd_bpe_open(xd_bpe **out, const xd_bpe_files *f, xd_err *e)
 /* Bytes that UTF-8 never has need no piece. */
 xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e)
 {
-    b->unknown = xd_bpe_find(b, s, strlen(s));
+    b->unknown = xd_pieces_find(&b->v, s, strlen(s));
     for (int i = 0; i < 0xf5 && b->unknown < 0; i++)
         if (i != 0xc0 && i != 0xc1 && (b->byte[0][i] < 0 || b->byte[1][i] < 0))
             return xd_fail(e, XD_EFORMAT,
@@ -297,16 +207,14 @@ void xd_bpe_close(xd_bpe *b)
 {
     if (!b)
         return;
-    free(b->p);
-    free(b->slot);
-    free(b->text.p);
+    xd_pieces_free(&b->v);
     free(b->m);
     free(b);
 }
 
-int xd_bpe_top(const xd_bpe *b)
+const xd_pieces *xd_bpe_pieces(const xd_bpe *b)
 {
-    return b->top;
+    return &b->v;
 }
 
 /* ---- one word ------------------------------------------------------------------------------- */

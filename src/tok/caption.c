@@ -6,21 +6,11 @@
 #include <string.h>
 #include <utf8proc.h>
 
-typedef struct range { int32_t from, to; } range;
-
-static int in_ranges(const range *r, size_t n, int32_t c)
-{
-    for (size_t i = 0; i < n; i++)
-        if (c >= r[i].from && c <= r[i].to)
-            return 1;
-    return 0;
-}
-
 /* Cased: letters of category Lu, Ll, Lt, and what Unicode lists as Other_Lowercase and
  * Other_Uppercase. */
 static int is_cased(int32_t c)
 {
-    static const range other[] = {
+    static const xd_range other[] = {
         {0xaa, 0xaa},     {0xba, 0xba},     {0x2b0, 0x2b8},   {0x2c0, 0x2c1},
         {0x2e0, 0x2e4},   {0x345, 0x345},   {0x37a, 0x37a},   {0x1d2c, 0x1d6a},
         {0x1d78, 0x1d78}, {0x1d9b, 0x1dbf}, {0x2071, 0x2071}, {0x207f, 0x207f},
@@ -31,7 +21,7 @@ static int is_cased(int32_t c)
     };
     utf8proc_category_t g = utf8proc_category(c);
     return g == UTF8PROC_CATEGORY_LU || g == UTF8PROC_CATEGORY_LL || g == UTF8PROC_CATEGORY_LT ||
-           in_ranges(other, sizeof other / sizeof *other, c);
+           xd_in_ranges(other, sizeof other / sizeof *other, c);
 }
 
 /* Case_Ignorable: marks, format characters, modifiers, and the middle-of-word punctuation. */
@@ -58,10 +48,7 @@ static int is_final(const char *s, size_t len, size_t at)
     int32_t c = 0;
     int     cased = 0;
     while (i > 0) {
-        size_t end = i--;
-        while (i > 0 && ((unsigned char)s[i] & 0xc0) == 0x80)
-            i--;
-        c = xd_utf8_get(s + i, end - i, &took);
+        c = xd_utf8_before(s, i, &i);
         if (!is_ignorable(c)) {
             cased = is_cased(c);
             break;
@@ -81,8 +68,7 @@ static void lower(const char *s, size_t len, xd_bytes_buf *out)
 {
     size_t took;
     for (size_t i = 0; i < len; i += took) {
-        utf8proc_uint8_t enc[4];
-        int32_t          c = xd_utf8_get(s + i, len - i, &took);
+        int32_t c = xd_utf8_get(s + i, len - i, &took);
         if (c == 0x130) {               /* the only one that becomes two                        */
             xd_bytes_add(out, "i\xcc\x87", 3);
         } else if (c == 0x3a3) {
@@ -90,8 +76,7 @@ static void lower(const char *s, size_t len, xd_bytes_buf *out)
         } else if (c < 0) {
             xd_bytes_add(out, s + i, took);
         } else {
-            utf8proc_ssize_t n = utf8proc_encode_char(utf8proc_tolower(c), enc);
-            xd_bytes_add(out, enc, (size_t)n);
+            xd_utf8_put(utf8proc_tolower(c), out);
         }
     }
 }

@@ -1,15 +1,12 @@
 /* clip.c - CLIP's words: a text normalized and cut as transformers 5's CLIPTokenizer does it.
  *
- * Normalized means NFC, white space as one space, lower case, in this order. That tokenizer takes
- * each of its tables from another version of Unicode: composition from 9, letters and digits from
- * 16, lower case from 17. The lists here say where the libraries may be older or newer. */
+ * Normalized means NFC, white space as one space, lower case, in this order (unicode.c). What
+ * letters and digits are is from Unicode 16; the lists here say where PCRE2 may be older. */
 #include "tok/inside.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
-#include <string.h>
-#include <utf8proc.h>
 
 struct xd_clip {
     xd_bpe     *bpe;
@@ -75,147 +72,19 @@ xd_bpe *xd_clip_bpe(const xd_clip *c)
 
 /* ---- normalization -------------------------------------------------------------------------- */
 
-typedef struct codes { int32_t *p; size_t n; } codes;
-
-/* What Unicode 9 had not yet and later versions order or compose: it stays as it is and nothing
- * moves across it. Whole blocks stand here that came later. */
-static int is_later(int32_t c)
-{
-    static const int32_t later[][2] = {
-        {0x7fd, 0x7fd},     {0x870, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},
-        {0xc3c, 0xc3c},     {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},
-        {0x1abf, 0x1aff},   {0x1df6, 0x1dfa},   {0xa82c, 0xa82c},   {0x105c0, 0x105ff},
-        {0x10d00, 0x10d8f}, {0x10e80, 0x10fff}, {0x11070, 0x11070}, {0x1133b, 0x1133b},
-        {0x11380, 0x113ff}, {0x1145e, 0x1145e}, {0x11800, 0x1184f}, {0x11900, 0x1195f},
-        {0x119a0, 0x11abf}, {0x11b60, 0x11b7f}, {0x11d00, 0x11ddf}, {0x11f00, 0x11f5f},
-        {0x16100, 0x1613f}, {0x16d40, 0x16d7f}, {0x16ff0, 0x16ff1}, {0x1e030, 0x1e08f},
-        {0x1e100, 0x1e2ff}, {0x1e4d0, 0x1e4ff}, {0x1e5d0, 0x1e6ff},
-    };
-    for (size_t i = 0; c >= 0x7fd && i < sizeof later / sizeof *later; i++)
-        if (c >= later[i][0] && c <= later[i][1])
-            return 1;
-    return 0;
-}
-
-static int class_of(int32_t c)
-{
-    return c < 0x300 ? 0 : utf8proc_get_property(c)->combining_class;
-}
-
-/* Puts a run of combining characters in the order of their classes, equals as they were: by
- * counting, because a run may be as long as the text. `spare` holds n. */
-static void order(int32_t *p, size_t n, int32_t *spare)
-{
-    size_t first[257] = {0};
-    for (size_t i = 0; i < n; i++)
-        first[class_of(p[i]) + 1]++;
-    for (int k = 0; k < 256; k++)
-        first[k + 1] += first[k];
-    for (size_t i = 0; i < n; i++)
-        spare[first[class_of(p[i])]++] = p[i];
-    memcpy(p, spare, n * sizeof *p);
-}
-
-/* Canonical composition in place of n decomposed code points; gives how many are left. */
-static size_t compose(int32_t *p, size_t n, int32_t *spare)
-{
-    for (size_t i = 0, k; i < n; i = k) {
-        int sorted = 1;
-        for (k = i + 1; class_of(p[i]) && k < n && class_of(p[k]); k++)
-            sorted &= class_of(p[k - 1]) <= class_of(p[k]);
-        if (!sorted)
-            order(p + i, k - i, spare);
-    }
-    utf8proc_ssize_t left = utf8proc_normalize_utf32(p, (utf8proc_ssize_t)n,
-                                                     UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-    return left < 0 ? n : (size_t)left;
-}
-
-enum { GROWS = 4 };                     /* code points of the longest canonical decomposition   */
-
-/* Replaces c by its canonical composition: nothing below U+0300 composes with its like. */
-static int nfc(codes *c)
-{
-    size_t n = 0, begin = 0;
-    int    simple = 1;
-    for (size_t i = 0; i < c->n; i++)
-        simple &= c->p[i] < 0x300;
-    if (simple)
-        return 1;
-    size_t   cap = c->n < SIZE_MAX / 64 ? c->n * GROWS : 0;
-    int32_t *p = cap ? malloc(cap * sizeof *p) : NULL;
-    int32_t *spare = cap ? malloc(cap * sizeof *spare) : NULL;
-    for (size_t i = 0; p && spare && i < c->n; i++) {
-        int bound;
-        if (is_later(c->p[i])) {
-            n = begin + compose(p + begin, n - begin, spare);
-            p[n++] = c->p[i];
-            begin = n;
-            continue;
-        }
-        utf8proc_ssize_t k = utf8proc_decompose_char(c->p[i], p + n, GROWS, UTF8PROC_DECOMPOSE,
-                                                     &bound);
-        if (k < 1 || k > GROWS) {
-            p[n] = c->p[i];
-            k = 1;
-        }
-        n += (size_t)k;
-    }
-    if (p && spare)
-        n = begin + compose(p + begin, n - begin, spare);
-    free(spare);
-    if (!spare) {
-        free(p);
-        p = NULL;
-    }
-    if (p) {
-        free(c->p);
-        *c = (codes) {p, n};
-    }
-    return p != NULL;
-}
-
-/* Lower case of one character, where utf8proc may be older than Unicode 17. */
-static int32_t lower(int32_t c)
-{
-    static const struct { int32_t from, to, by, step; } later[] = {
-        {0x1c89, 0x1c89, 1, 1},         {0xa7cb, 0xa7cb, 0x264 - 0xa7cb, 1},
-        {0xa7cc, 0xa7ce, 1, 2},         {0xa7d2, 0xa7d4, 1, 2},
-        {0xa7da, 0xa7da, 1, 1},         {0xa7dc, 0xa7dc, 0x19b - 0xa7dc, 1},
-        {0x10d50, 0x10d65, 0x20, 1},    {0x16ea0, 0x16eb8, 0x1b, 1},
-    };
-    for (size_t i = 0; c >= 0x1c89 && i < sizeof later / sizeof *later; i++)
-        if (c >= later[i].from && c <= later[i].to && (c - later[i].from) % later[i].step == 0)
-            return c + later[i].by;
-    return utf8proc_tolower(c);
-}
-
-static void put(int32_t c, xd_bytes_buf *out)
-{
-    utf8proc_uint8_t enc[4];
-    utf8proc_ssize_t n = utf8proc_encode_char(c, enc);
-    xd_bytes_add(out, enc, n > 0 ? (size_t)n : 0);
-}
-
 void xd_clip_normalize(const char *s, size_t len, xd_bytes_buf *out)
 {
-    size_t took;
-    codes  c = {len < SIZE_MAX / 64 ? malloc((len + 1) * sizeof *c.p) : NULL, 0};
-    for (size_t i = 0; c.p && i < len; i += took)
-        c.p[c.n++] = xd_utf8_get(s + i, len - i, &took);
-    if (!c.p || !nfc(&c)) {
+    xd_codes c;
+    if (!xd_codes_read(&c, s, len) || !xd_codes_canonical(&c, 1)) {
         out->failed = 1;
         free(c.p);
         return;
     }
     for (size_t i = 0; i < c.n; i++) {
-        if (c.p[i] == 0x130) {          /* the only one that becomes two                        */
-            xd_bytes_add(out, "i\xcc\x87", 3);
-        } else if (!xd_is_space(c.p[i])) {
-            put(lower(c.p[i]), out);
-        } else if (i == 0 || !xd_is_space(c.p[i - 1])) {
+        if (!xd_is_space(c.p[i]))
+            xd_lower(c.p[i], out);
+        else if (i == 0 || !xd_is_space(c.p[i - 1]))
             xd_bytes_add(out, " ", 1);
-        }
     }
     free(c.p);
 }

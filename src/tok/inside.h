@@ -3,9 +3,11 @@
  * A text becomes ids in five steps, which are those of transformers' T5Tokenizer: added tokens
  * (added.c) are found in the raw text; the rest is normalized by the model's character map
  * (charsmap.c), cut at white space and at U+2581, which each word then begins with (tok.c), and
- * every word is cut into pieces with the best sum of scores (unigram.c). CLIP's differs in what
- * lies between added tokens: it is normalized and cut into words by a pattern (clip.c), and the
- * bytes of a word are merged pair by pair (bpe.c). open.c says which of them a directory has. */
+ * every word is cut into pieces with the best sum of scores (unigram.c). CLIP's and BERT's differ
+ * in what lies between added tokens. CLIP's is normalized and cut into words by a pattern (clip.c),
+ * and the bytes of a word are merged pair by pair (bpe.c); BERT's is normalized, cut at white space
+ * and punctuation, and each word into the longest pieces from the left (bert.c). open.c says which
+ * of them a directory has. */
 #ifndef XD_TOK_INSIDE_H
 #define XD_TOK_INSIDE_H
 
@@ -27,7 +29,21 @@ void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n);    /* failed: no me
  * one. */
 int32_t xd_utf8_get(const char *s, size_t len, size_t *took);
 size_t  xd_utf8_len(const char *s);             /* bytes of the valid character at s           */
+/* The character that ends before s[at] (at > 0); *from is where it begins. */
+int32_t xd_utf8_before(const char *s, size_t at, size_t *from);
+void    xd_utf8_put(int32_t c, xd_bytes_buf *out);
 int     xd_is_space(int32_t c);                 /* Unicode's White_Space                       */
+
+/* ---- code points ---------------------------------------------------------------------------- */
+
+typedef struct xd_range { int32_t from, to; } xd_range;
+int xd_in_ranges(const xd_range *r, size_t n, int32_t c);       /* r: in rising order           */
+
+typedef struct xd_codes { int32_t *p; size_t n; } xd_codes;     /* p is malloc'ed               */
+int  xd_codes_read(xd_codes *c, const char *s, size_t len);     /* 0: no memory                 */
+/* The canonical decomposition, or with `composed` composition; 0: no memory. */
+int  xd_codes_canonical(xd_codes *c, int composed);
+void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends c in lower case      */
 
 /* ---- the vocabulary, before the library has it ---------------------------------------------- */
 
@@ -82,6 +98,29 @@ typedef struct xd_added {
 typedef struct xd_ids { int32_t *p; int64_t n, cap; int failed; } xd_ids;
 void xd_ids_add(xd_ids *o, int32_t id);
 
+/* ---- pieces without scores ------------------------------------------------------------------ */
+
+enum { XD_PIECES_MAX = 1 << 24 };       /* ids are below it                                     */
+
+typedef struct xd_piece_id { size_t at, len; int32_t id; } xd_piece_id;
+
+typedef struct xd_pieces {
+    xd_piece_id *p;
+    int          n, top;                /* pieces; ids are below `top`                          */
+    size_t       longest;               /* bytes of a piece                                     */
+    int32_t     *slot;                  /* hash table of piece numbers, -1: free                */
+    size_t       slots;                 /* a power of two                                       */
+    xd_bytes_buf text;
+} xd_pieces;
+
+/* From an object {piece: id}, where with `blanks` an empty piece may stand, and from lines, of which
+ * the first has id 0. `what` names them in errors. To be freed also after a failure. */
+xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char *what, xd_err *e);
+xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *what, xd_err *e);
+int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);        /* an id, or -1  */
+void      xd_pieces_free(xd_pieces *v);
+size_t    xd_table_size(int n);         /* slots of a hash table for n entries                  */
+
 /* ---- byte pairs and CLIP's words ------------------------------------------------------------- */
 
 typedef struct xd_bpe xd_bpe;
@@ -98,8 +137,7 @@ xd_status xd_bpe_open(xd_bpe **b, const xd_bpe_files *f, xd_err *e);
 void      xd_bpe_close(xd_bpe *b);
 /* Says which piece stands for bytes that have none; refused when there is neither. */
 xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e);
-int32_t   xd_bpe_find(const xd_bpe *b, const char *s, size_t len);      /* an id, or -1          */
-int       xd_bpe_top(const xd_bpe *b);          /* ids are below it                            */
+const xd_pieces *xd_bpe_pieces(const xd_bpe *b);
 void      xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out);
 
 typedef struct xd_clip xd_clip;
@@ -111,10 +149,41 @@ void      xd_clip_normalize(const char *s, size_t len, xd_bytes_buf *out);
 /* The ids of normalized text. */
 void      xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out);
 
+/* ---- BERT's words ---------------------------------------------------------------------------- */
+
+typedef struct xd_bert_rules {
+    int         clean, apart, strip, lower;     /* no controls, Chinese characters apart, no     */
+                                                /* accents, small letters                        */
+    const char *prefix;                         /* of pieces that do not begin a word; borrowed  */
+    int64_t     most;                           /* characters of a word that is not unknown      */
+} xd_bert_rules;
+void      xd_bert_rules_of_config(xd_bert_rules *r, const xd_json *cfg);
+xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char *what, xd_err *e);
+
+typedef struct xd_bert xd_bert;
+typedef struct xd_bert_files {
+    const char    *lines;               /* the text of vocab.txt; NULL: `vocab` has the pieces  */
+    size_t         len;
+    const xd_json *vocab;               /* an object: piece, id                                 */
+    const char    *name;                /* of the file, for errors                              */
+    xd_bert_rules  rules;
+} xd_bert_files;
+/* Keeps nothing of the files. */
+xd_status xd_bert_open(xd_bert **b, const xd_bert_files *f, xd_err *e);
+void      xd_bert_unknown(xd_bert *b, int32_t id);      /* what stands for unknown words         */
+void      xd_bert_close(xd_bert *b);
+const xd_pieces *xd_bert_pieces(const xd_bert *b);
+/* Appends the normalized form of valid UTF-8. */
+void      xd_bert_normalize(const xd_bert *b, const char *s, size_t len, xd_bytes_buf *out);
+/* The ids of normalized text. */
+void      xd_bert_words(const xd_bert *b, const char *s, size_t len, xd_ids *out);
+
 /* ---- a tokenizer ----------------------------------------------------------------------------- */
 
 struct xd_tok {
-    xd_clip    *clip;                   /* NULL: T5's, of which the next six are                */
+    xd_clip    *clip;                   /* CLIP's; NULL: another                                */
+    xd_bert    *bert;                   /* BERT's; NULL: another                                */
+    /* T5's has neither, but the next six.                                                      */
     xd_vocab    v;
     xd_charsmap map;
     xd_spm     *spm;
@@ -137,11 +206,16 @@ void      xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_
 /* Makes `s` an added token unless it is one; its id is the vocabulary's or the next one. */
 xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
 int32_t   xd_added_id(const xd_tok *t, const char *s);          /* -1: no such token            */
+int       xd_json_flag(const xd_json *o, const char *key, int otherwise);       /* true, false   */
+typedef enum xd_tok_kind { XD_TOK_T5, XD_TOK_CLIP, XD_TOK_BERT, XD_TOK_KINDS } xd_tok_kind;
 /* Reads the directory's special tokens: any of cfg (tokenizer_config.json), map
  * (special_tokens_map.json), old (added_tokens.json), tj (tokenizer.json) may be NULL. */
 typedef struct xd_special_files {
     const xd_json *cfg, *map, *old, *tj;
-    int            spiece, clip;        /* T5's with a spiece.model; CLIP's                     */
+    int            spiece;              /* T5's with a spiece.model                             */
+    int            bare;                /* BERT's tokenizer.json without a class: only tokens that */
+                                        /* files name are added                                 */
+    xd_tok_kind    kind;
 } xd_special_files;
 xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e);
 /* The text of a named special token ("eos_token"), or what the tokenizer's class calls it; NULL. */

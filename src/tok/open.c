@@ -54,15 +54,16 @@ static xd_status add_sentinels(xd_vocab *v, const xd_json *cfg, const char *what
     return s;
 }
 
+typedef struct t5_files { const char *data; size_t len; const char *name; } t5_files;
+
 /* Opens `data`, a spiece.model, or without it tokenizer.json. */
-static xd_status read_t5(xd_tok *t, const char *data, size_t len, const xd_special_files *f,
-                         const char *what, xd_err *e)
+static xd_status read_t5(xd_tok *t, const t5_files *p, const xd_special_files *f, xd_err *e)
 {
-    xd_status s = data ? xd_vocab_spiece(&t->v, data, len, what, e)
-                       : xd_vocab_json(&t->v, f->tj, what, e);
-    if (s == XD_OK && data)
-        s = add_sentinels(&t->v, f->cfg, what, e);
-    return s == XD_OK ? finish(t, what, e) : s;
+    xd_status s = p->data ? xd_vocab_spiece(&t->v, p->data, p->len, p->name, e)
+                          : xd_vocab_json(&t->v, f->tj, p->name, e);
+    if (s == XD_OK && p->data)
+        s = add_sentinels(&t->v, f->cfg, p->name, e);
+    return s == XD_OK ? finish(t, p->name, e) : s;
 }
 
 /* ---- CLIP ----------------------------------------------------------------------------------- */
@@ -72,7 +73,7 @@ static xd_status read_clip(xd_tok *t, const xd_bpe_files *b, const xd_special_fi
     xd_status s = xd_clip_open(&t->clip, b, e);
     if (s != XD_OK)
         return s;
-    t->next = xd_bpe_top(xd_clip_bpe(t->clip));
+    t->next = xd_bpe_pieces(xd_clip_bpe(t->clip))->top;
     return xd_bpe_unknown(xd_clip_bpe(t->clip), xd_special_name(f, "unk_token"), b->vocab_name, e);
 }
 
@@ -83,19 +84,58 @@ static xd_bpe_files bpe_of_json(const xd_json *tj, const char *what)
                            .list = xd_json_get(model, "merges"), .merges_name = what};
 }
 
-/* ---- both, from memory ---------------------------------------------------------------------- */
+/* ---- BERT ----------------------------------------------------------------------------------- */
 
-/* With `b` CLIP's, else T5's. */
-static xd_status open_with(xd_tok **out, const char *data, size_t len, const xd_bpe_files *b,
-                           const xd_special_files *f, const char *what, xd_err *e)
+static xd_status read_bert(xd_tok *t, const xd_bert_files *b, xd_err *e)
 {
-    xd_tok *t = calloc(1, sizeof *t);
+    xd_status s = xd_bert_open(&t->bert, b, e);
+    if (s == XD_OK)
+        t->next = xd_bert_pieces(t->bert)->top;
+    return s;
+}
+
+/* An id beyond the vocabulary has no embedding, and a line that is missing shifts all behind it. */
+static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *what, xd_err *e)
+{
+    static const char *const keys[] = {"unk_token", "cls_token", "sep_token", "pad_token"};
+    for (int i = t->pad < 0 ? 2 : 3; i >= 0; i--) {
+        const char *name = xd_special_name(f, keys[i]);
+        int32_t     id = xd_tok_find(t, name, strlen(name));
+        if (id < 0)
+            return xd_fail(e, XD_EFORMAT, "%s has no %.80s, the tokenizer's %s", what, name, keys[i]);
+        xd_bert_unknown(t->bert, id);   /* the last one                                         */
+    }
+    const xd_json *j = xd_json_first(xd_json_get(f->cfg, "added_tokens_decoder"));
+    for (; j; j = xd_json_next(j)) {
+        const char *name = xd_json_text(xd_json_get(j, "content"));
+        int32_t     id = name ? xd_tok_find(t, name, strlen(name)) : -1;
+        if (id >= 0 && id != strtol(xd_json_key(j), NULL, 10))
+            return xd_fail(e, XD_EFORMAT, "%s: the id of %.80s is %d, and tokenizer_config.json says %.20s: "
+                           "entries are missing or too many", what, name, id, xd_json_key(j));
+    }
+    return XD_OK;
+}
+
+/* ---- all, from memory ----------------------------------------------------------------------- */
+
+/* One of the three, as f->kind says. */
+typedef struct sources { t5_files t5; xd_bpe_files clip; xd_bert_files bert; } sources;
+
+static xd_status open_with(xd_tok **out, const sources *from, const xd_special_files *f, xd_err *e)
+{
+    xd_tok   *t = calloc(1, sizeof *t);
+    xd_status s;
     *out = NULL;
     if (!t)
         return xd_fail(e, XD_ENOMEM, "no memory for a tokenizer");
-    xd_status s = b ? read_clip(t, b, f, e) : read_t5(t, data, len, f, what, e);
+    if (f->kind == XD_TOK_T5)
+        s = read_t5(t, &from->t5, f, e);
+    else
+        s = f->kind == XD_TOK_CLIP ? read_clip(t, &from->clip, f, e) : read_bert(t, &from->bert, e);
     if (s == XD_OK)
         s = xd_special_read(t, f, e);
+    if (s == XD_OK && f->kind == XD_TOK_BERT)
+        s = check_bert(t, f, from->bert.name, e);
     if (s == XD_OK)
         *out = t;
     else
@@ -106,15 +146,31 @@ static xd_status open_with(xd_tok **out, const char *data, size_t len, const xd_
 xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e)
 {
     xd_special_files f = {.spiece = 1};
-    return open_with(t, data ? data : "", len, NULL, &f, "the SentencePiece model", e);
+    sources          from = {.t5 = {data ? data : "", len, "the SentencePiece model"}};
+    return open_with(t, &from, &f, e);
 }
 
 /* Early files do not name their model's type. */
-static int json_is_bpe(const xd_json *tj)
+static xd_tok_kind kind_of_json(const xd_json *tj)
 {
     const xd_json *model = xd_json_get(tj, "model");
     const char    *type = xd_json_text(xd_json_get(model, "type"));
-    return type ? !strcmp(type, "BPE") : xd_json_get(model, "merges") != NULL;
+    if (type ? !strcmp(type, "BPE") : xd_json_get(model, "merges") != NULL)
+        return XD_TOK_CLIP;
+    if (type ? !strcmp(type, "WordPiece") : xd_json_get(model, "max_input_chars_per_word") != NULL)
+        return XD_TOK_BERT;
+    return XD_TOK_T5;
+}
+
+/* What a tokenizer.json has for its kind; BERT's rules are its own, or those of the config. */
+static xd_status sources_of_json(sources *from, const xd_json *tj, xd_tok_kind kind, int rules,
+                                 const char *what, xd_err *e)
+{
+    *from = (sources) {.t5 = {.name = what}, .clip = bpe_of_json(tj, what),
+                       .bert = {.vocab = xd_json_get(xd_json_get(tj, "model"), "vocab"),
+                                .name = what}};
+    return kind == XD_TOK_BERT && rules ? xd_bert_rules_of_json(&from->bert.rules, tj, what, e)
+                                        : XD_OK;
 }
 
 xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e)
@@ -124,9 +180,11 @@ xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e)
     *t = NULL;
     xd_status s = xd_json_parse(&j, text, len, what, e);
     if (s == XD_OK) {
-        xd_special_files f = {.tj = j, .clip = json_is_bpe(j)};
-        xd_bpe_files     b = bpe_of_json(j, what);
-        s = open_with(t, NULL, 0, f.clip ? &b : NULL, &f, what, e);
+        xd_special_files f = {.tj = j, .kind = kind_of_json(j), .bare = kind_of_json(j) == XD_TOK_BERT};
+        sources          from;
+        s = sources_of_json(&from, j, f.kind, 1, what, e);
+        if (s == XD_OK)
+            s = open_with(t, &from, &f, e);
     }
     xd_json_free(&j);
     return s;
@@ -139,13 +197,21 @@ xd_status xd_tok_open_bpe(xd_tok **t, const char *vocab, size_t nvocab, const ch
     *t = NULL;
     xd_status s = xd_json_parse(&j, vocab, nvocab, "vocab.json", e);
     if (s == XD_OK) {
-        xd_special_files f = {.clip = 1};
-        xd_bpe_files     b = {.vocab = j, .vocab_name = "vocab.json", .merges = merges,
-                              .len = nmerges, .merges_name = "merges.txt"};
-        s = open_with(t, NULL, 0, &b, &f, NULL, e);
+        xd_special_files f = {.kind = XD_TOK_CLIP};
+        sources          from = {.clip = {.vocab = j, .vocab_name = "vocab.json", .merges = merges,
+                                          .len = nmerges, .merges_name = "merges.txt"}};
+        s = open_with(t, &from, &f, e);
     }
     xd_json_free(&j);
     return s;
+}
+
+xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e)
+{
+    xd_special_files f = {.kind = XD_TOK_BERT};
+    sources          from = {.bert = {.lines = vocab, .len = len, .name = "vocab.txt"}};
+    xd_bert_rules_of_config(&from.bert.rules, NULL);
+    return open_with(t, &from, &f, e);
 }
 
 /* ---- a directory ---------------------------------------------------------------------------- */
@@ -203,9 +269,10 @@ static xd_status read_large(beside *b, const char *dir, int needed, xd_err *e)
     return read_beside(&b->tj, dir, "tokenizer.json", e);
 }
 
-static xd_special_files special_of(const beside *b)
+static xd_special_files special_of(const beside *b, xd_tok_kind kind)
 {
-    return (xd_special_files) {.cfg = b->cfg, .map = b->map, .old = b->old, .tj = b->tj};
+    return (xd_special_files) {.cfg = b->cfg, .map = b->map, .old = b->old, .tj = b->tj,
+                               .kind = kind};
 }
 
 static xd_status open_t5(xd_tok **t, const char *dir, beside *b, xd_err *e)
@@ -221,9 +288,10 @@ static xd_status open_t5(xd_tok **t, const char *dir, beside *b, xd_err *e)
     else if (s == XD_OK && !b->tj)
         s = xd_fail(e, XD_EIO, "%s has neither spiece.model nor tokenizer.json", dir);
     if (s == XD_OK) {
-        xd_special_files f = special_of(b);
+        xd_special_files f = special_of(b, XD_TOK_T5);
+        sources          from = {.t5 = {data, len, path}};
         f.spiece = spiece;
-        s = open_with(t, data, len, NULL, &f, path, e);
+        s = open_with(t, &from, &f, e);
     }
     free(data);
     free(path);
@@ -233,16 +301,16 @@ static xd_status open_t5(xd_tok **t, const char *dir, beside *b, xd_err *e)
 static xd_status clip_files(xd_tok **t, const char *vpath, const char *mpath,
                             const xd_special_files *f, xd_err *e)
 {
-    xd_bpe_files b = {.vocab_name = vpath, .merges_name = mpath};
-    xd_json     *vocab = NULL;
-    char        *merges = NULL;
-    xd_status    s = xd_json_read(&vocab, vpath, e);
+    sources   from = {.clip = {.vocab_name = vpath, .merges_name = mpath}};
+    xd_json  *vocab = NULL;
+    char     *merges = NULL;
+    xd_status s = xd_json_read(&vocab, vpath, e);
     if (s == XD_OK)
-        s = xd_file_read(mpath, MAX_FILE, &merges, &b.len, e);
+        s = xd_file_read(mpath, MAX_FILE, &merges, &from.clip.len, e);
     if (s == XD_OK) {
-        b.vocab = vocab;
-        b.merges = merges;
-        s = open_with(t, NULL, 0, &b, f, NULL, e);
+        from.clip.vocab = vocab;
+        from.clip.merges = merges;
+        s = open_with(t, &from, f, e);
     }
     xd_json_free(&vocab);
     free(merges);
@@ -257,13 +325,13 @@ static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
     xd_status s = vpath && mpath ? read_large(b, dir, !two, e)
                                  : xd_fail(e, XD_ENOMEM, "no memory for a path");
     if (s == XD_OK) {
-        xd_special_files f = special_of(b);
-        f.clip = 1;
+        xd_special_files f = special_of(b, XD_TOK_CLIP);
         if (two) {
             s = clip_files(t, vpath, mpath, &f, e);
         } else if (b->tj) {
-            xd_bpe_files p = bpe_of_json(b->tj, vpath);
-            s = open_with(t, NULL, 0, &p, &f, NULL, e);
+            sources from;
+            sources_of_json(&from, b->tj, XD_TOK_CLIP, 0, vpath, e);
+            s = open_with(t, &from, &f, e);
         } else if (vocab || merges) {
             s = xd_fail(e, XD_EIO, "%s has %s and no %s", dir, vocab ? "vocab.json" : "merges.txt",
                         vocab ? "merges.txt" : "vocab.json");
@@ -277,16 +345,47 @@ static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
     return s;
 }
 
+/* vocab.txt or tokenizer.json. BertTokenizer takes only the vocabulary of the latter: its rules count
+ * where no class is named. */
+static xd_status open_bert(xd_tok **t, const char *dir, beside *b, int named, xd_err *e)
+{
+    int       lines = has(dir, "vocab.txt") && (named || !has(dir, "tokenizer.json"));
+    char     *path = xd_path_join(dir, lines ? "vocab.txt" : "tokenizer.json"), *data = NULL;
+    sources   from = {0};
+    xd_status s = path ? read_large(b, dir, !lines, e)
+                       : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    if (s == XD_OK && lines) {
+        from.bert.name = path;
+        s = xd_file_read(path, MAX_FILE, &data, &from.bert.len, e);
+        from.bert.lines = data;
+    } else if (s == XD_OK && b->tj) {
+        s = sources_of_json(&from, b->tj, XD_TOK_BERT, !named, path, e);
+    } else if (s == XD_OK) {
+        s = xd_fail(e, XD_EIO, "%s has neither vocab.txt nor tokenizer.json", dir);
+    }
+    if (s == XD_OK) {
+        xd_special_files f = special_of(b, XD_TOK_BERT);
+        f.bare = !lines && !named;
+        if (!f.bare)
+            xd_bert_rules_of_config(&from.bert.rules, b->cfg);
+        s = open_with(t, &from, &f, e);
+    }
+    free(data);
+    free(path);
+    return s;
+}
+
 /* ---- which kind ----------------------------------------------------------------------------- */
 
-enum { OTHER, T5, CLIP };
+enum { OTHER = XD_TOK_KINDS };
 
 /* Classes that stand for any kind leave the files to say it. */
 static int kind_of_class(const char *name)
 {
     static const struct { const char *name; int kind; } classes[] = {
-        {"T5Tokenizer", T5},     {"T5TokenizerFast", T5},
-        {"CLIPTokenizer", CLIP}, {"CLIPTokenizerFast", CLIP},
+        {"T5Tokenizer", XD_TOK_T5},     {"T5TokenizerFast", XD_TOK_T5},
+        {"CLIPTokenizer", XD_TOK_CLIP}, {"CLIPTokenizerFast", XD_TOK_CLIP},
+        {"BertTokenizer", XD_TOK_BERT}, {"BertTokenizerFast", XD_TOK_BERT},
     };
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
         if (!strcmp(name, classes[i].name))
@@ -303,16 +402,17 @@ static xd_status kind_of_files(int *kind, const char *dir, beside *b, xd_err *e)
 {
     xd_status s = XD_OK;
     if (has(dir, "spiece.model")) {
-        *kind = T5;
+        *kind = XD_TOK_T5;
     } else if (has(dir, "vocab.json") || has(dir, "merges.txt")) {
-        *kind = CLIP;
+        *kind = XD_TOK_CLIP;
+    } else if (has(dir, "vocab.txt")) {
+        *kind = XD_TOK_BERT;
     } else {
         s = read_large(b, dir, 1, e);
-        *kind = json_is_bpe(b->tj) ? CLIP : T5;
+        *kind = (int)kind_of_json(b->tj);
         if (s == XD_OK && !b->tj)
-            s = xd_fail(e, XD_EIO,
-                        "%s has none of spiece.model, vocab.json with merges.txt, tokenizer.json",
-                        dir);
+            s = xd_fail(e, XD_EIO, "%s has none of spiece.model, vocab.json with merges.txt, "
+                        "vocab.txt, tokenizer.json", dir);
     }
     return s;
 }
@@ -320,20 +420,25 @@ static xd_status kind_of_files(int *kind, const char *dir, beside *b, xd_err *e)
 static xd_status open_dir(xd_tok **t, const char *dir, int kind, xd_err *e)
 {
     beside    b = {0};
+    int       named = 1;
     xd_status s = read_small(&b, dir, e);
     *t = NULL;
     if (s == XD_OK && kind == OTHER) {
         const char *name = xd_json_text(xd_json_get(b.cfg, "tokenizer_class"));
-        if (says_nothing(name))
-            s = kind_of_files(&kind, dir, &b, e);
-        else
+        named = !says_nothing(name);
+        if (named)
             kind = kind_of_class(name);
+        else
+            s = kind_of_files(&kind, dir, &b, e);
         if (s == XD_OK && kind == OTHER)
             s = xd_fail(e, XD_EUNSUPPORTED,
-                        "%s has a %s; T5Tokenizer and CLIPTokenizer are known here", dir, name);
+                        "%s has a %s; T5Tokenizer, CLIPTokenizer and BertTokenizer are known here",
+                        dir, name);
     }
-    if (s == XD_OK)
-        s = kind == T5 ? open_t5(t, dir, &b, e) : open_clip(t, dir, &b, e);
+    if (s == XD_OK && kind == XD_TOK_BERT)
+        s = open_bert(t, dir, &b, named, e);
+    else if (s == XD_OK)
+        s = kind == XD_TOK_T5 ? open_t5(t, dir, &b, e) : open_clip(t, dir, &b, e);
     free_beside(&b);
     return s;
 }
@@ -345,10 +450,10 @@ xd_status xd_tok_open(xd_tok **t, const char *dir, xd_err *e)
 
 xd_status xd_tok_open_t5(xd_tok **t, const char *dir, xd_err *e)
 {
-    return open_dir(t, dir, T5, e);
+    return open_dir(t, dir, XD_TOK_T5, e);
 }
 
 xd_status xd_tok_open_clip(xd_tok **t, const char *dir, xd_err *e)
 {
-    return open_dir(t, dir, CLIP, e);
+    return open_dir(t, dir, XD_TOK_CLIP, e);
 }

@@ -17,6 +17,7 @@ void xd_tok_close(xd_tok **tp)
     free(t->added);
     xd_spm_close(t->spm);
     xd_clip_close(t->clip);
+    xd_bert_close(t->bert);
     xd_vocab_free(&t->v);
     free(t);
     *tp = NULL;
@@ -49,13 +50,17 @@ int64_t xd_tok_max(const xd_tok *t)
 
 int32_t xd_tok_find(const xd_tok *t, const char *s, size_t len)
 {
-    return t->clip ? xd_bpe_find(xd_clip_bpe(t->clip), s, len) : xd_spm_find(t->spm, s, len);
+    if (t->clip)
+        return xd_pieces_find(xd_bpe_pieces(xd_clip_bpe(t->clip)), s, len);
+    return t->bert ? xd_pieces_find(xd_bert_pieces(t->bert), s, len) : xd_spm_find(t->spm, s, len);
 }
 
 void xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out)
 {
     if (t->clip)
         xd_clip_normalize(s, len, out);
+    else if (t->bert)
+        xd_bert_normalize(t->bert, s, len, out);
     else
         xd_charsmap_apply(&t->map, s, len, out);
 }
@@ -136,6 +141,8 @@ static void segments(const xd_tok *t, int normalized, const char *s, size_t len,
             begin = end = len;
         if (normalized && t->clip) {
             xd_clip_words(t->clip, s + from, begin - from, out);
+        } else if (normalized && t->bert) {
+            xd_bert_words(t->bert, s + from, begin - from, out);
         } else if (normalized) {
             runs(t, s + from, begin - from, out);
         } else if (begin > from) {

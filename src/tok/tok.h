@@ -9,7 +9,7 @@
 
 typedef struct xd_tok xd_tok;
 
-/* Opens the tokenizer of a directory, T5's or CLIP's, as tokenizer_class of its
+/* Opens the tokenizer of a directory, T5's, CLIP's or BERT's, as tokenizer_class of its
  * tokenizer_config.json says, or without one as the files that are there. Special tokens are those
  * of tokenizer_config.json / special_tokens_map.json / added_tokens.json / tokenizer.json. */
 xd_status xd_tok_open(xd_tok **t, const char *dir, xd_err *e);
@@ -19,18 +19,21 @@ xd_status xd_tok_open_t5(xd_tok **t, const char *dir, xd_err *e);
 /* CLIP's: vocab.json and merges.txt, or tokenizer.json when those are not both there. */
 xd_status xd_tok_open_clip(xd_tok **t, const char *dir, xd_err *e);
 /* The same from memory, without the files beside it: a spiece.model with T5's 100 sentinels; a
- * tokenizer.json, CLIP's when its model is BPE; CLIP's two files. Nothing of the bytes is kept. */
+ * tokenizer.json, CLIP's when its model is BPE and BERT's when it is WordPiece; CLIP's two files;
+ * BERT's vocab.txt. Nothing of the bytes is kept. */
 xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e);
 xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e);
 xd_status xd_tok_open_bpe(xd_tok **t, const char *vocab, size_t nvocab, const char *merges,
                           size_t nmerges, xd_err *e);
+xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e);
 void      xd_tok_close(xd_tok **t);
 
 /* Ids of a text of `len` UTF-8 bytes (invalid bytes are U+FFFD, one each), cut to at most `max` ids
- * the way transformers truncates (max <= 0: not cut): T5's with the closing </s>, CLIP's with the
- * opening and the closing token. *ids is malloc'ed and the caller's. Not padded. Ids equal those of
- * T5Tokenizer (legacy as the directory's config says) and CLIPTokenizer of transformers 5, whose
- * CLIPTokenizer is the one that once was called fast: NFC, and every symbol alike, no ftfy. */
+ * the way transformers truncates (max <= 0: not cut): T5's with the closing </s>, CLIP's and BERT's
+ * with the opening and the closing token. *ids is malloc'ed and the caller's. Not padded. Ids equal
+ * those of T5Tokenizer (legacy as the directory's config says), CLIPTokenizer and BertTokenizer of
+ * transformers 5, which are those that once were called fast: CLIP's has NFC, and every symbol
+ * alike, no ftfy. */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
 /* The same; *whole is what *n would be if nothing were cut. */

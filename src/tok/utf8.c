@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n)
 {
@@ -57,6 +58,22 @@ int32_t xd_utf8_get(const char *s, size_t len, size_t *took)
         return -1;
     *took = n;
     return v;
+}
+
+int32_t xd_utf8_before(const char *s, size_t at, size_t *from)
+{
+    size_t took, i = at - 1;
+    while (i > 0 && ((unsigned char)s[i] & 0xc0) == 0x80)
+        i--;
+    *from = i;
+    return xd_utf8_get(s + i, at - i, &took);
+}
+
+void xd_utf8_put(int32_t c, xd_bytes_buf *out)
+{
+    utf8proc_uint8_t enc[4];
+    utf8proc_ssize_t n = utf8proc_encode_char(c, enc);
+    xd_bytes_add(out, enc, n > 0 ? (size_t)n : 0);
 }
 
 size_t xd_utf8_len(const char *s)

@@ -1,5 +1,5 @@
 /* fuzz_tok.c - any bytes as a tokenizer file: tokenizer.json when they begin like JSON, vocab.json
- * and merges.txt when a NUL parts them, else spiece.model.
+ * and merges.txt when a NUL parts them, vocab.txt when they begin as BERT's does, else spiece.model.
  *
  * Whatever opens must turn texts into ids below the vocabulary's size, cut where asked. The
  * texts are one of all kinds of characters and the beginning of the file itself. */
@@ -10,7 +10,7 @@
 
 static const char text[] = "a  large\tcat </s><extra_id_0> \xc3\xa9\xef\xac\x81 "
                            "\xe7\x8c\xab\xf0\x9f\x90\xb1 <pad>.\xff\xc2\x85 x"
-                           "<|startoftext|>It's 12!<|ENDOFTEXT|> e\xcc\x96\xcc\x81";
+                           "<|startoftext|>It's 12!<|ENDOFTEXT|> e\xcc\x96\xcc\x81[MASK]at[SEP]";
 
 static void use(const xd_tok *t, const char *s, size_t len)
 {
@@ -41,6 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t      at = gap ? (size_t)(gap - p) : 0;
     xd_status   st = gap    ? xd_tok_open_bpe(&t, p, at, gap + 1, size - at - 1, &e)
                      : json ? xd_tok_open_json(&t, p, size, &e)
+                     : size && p[0] == '[' ? xd_tok_open_lines(&t, p, size, &e)
                             : xd_tok_open_spiece(&t, data, size, &e);
     if (st != XD_OK) {
         MUST(!t && e.code == st && e.msg[0]);

@@ -207,6 +207,33 @@ def pairs():
     }
 
 
+def pieces():
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = ["large", "cat", "##ge", "a", "##t", "\u732b", "e", "##\u0301", "", "1"]
+    lines = "\n".join(special + words).encode()
+    vocab = {t: i for i, t in enumerate(special + words)}
+    tokens = [{"id": i, "content": t, "special": True} for i, t in enumerate(special)]
+    model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+             "max_input_chars_per_word": 100, "vocab": vocab}
+    plain = {"type": "BertNormalizer", "clean_text": False, "handle_chinese_chars": False,
+             "strip_accents": False, "lowercase": False}
+    doc = dict(added_tokens=tokens, normalizer={"type": "BertNormalizer"},
+               pre_tokenizer={"type": "BertPreTokenizer"}, model=model)
+    return {
+        "lines": lines,
+        "lines_windows": lines.replace(b"\n", b"\r\n") + b"\r\n",
+        "lines_twice": lines + b"\ncat",
+        "lines_no_unk": lines.replace(b"[UNK]", b"[unk]"),
+        "lines_bad_utf8": lines + b"\n\xff\xfe\n##\x80\n\xe2\x82",
+        "lines_one": b"[UNK]",
+        "json_pieces": tokenizer_json(**doc),
+        "json_pieces_plain": tokenizer_json(**doc | {"normalizer": plain}),
+        "json_pieces_bad": tokenizer_json(**doc | {"normalizer": None}),
+        "json_pieces_short": tokenizer_json(**doc | {"model": model | {
+            "continuing_subword_prefix": "#" * 65, "max_input_chars_per_word": -1}}),
+    }
+
+
 def tokenizers():
     words = [piece(t, s) for t, s in WORDS]
     files = {
@@ -238,7 +265,7 @@ def tokenizers():
             {"id": 1000000, "content": "<far>", "normalized": True, "lstrip": True, "rstrip": True},
             {"id": -1, "content": "", "single_word": True}]),
     }
-    for name, data in (files | pairs()).items():
+    for name, data in (files | pairs() | pieces()).items():
         put("tok", name, data)
 
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "scratch.h"
 #include "tok/tok.h"
 
 #define GOLDEN "tests/golden/tok/"
@@ -118,6 +119,59 @@ static int missing(const char *path)
         return 0;
     print_message("# skipped: there is no %s\n", path);
     return 1;
+}
+
+/* Both outer tokens stay in a text that is cut at either end. */
+static inline void cut_all(const xd_tok *t, int left, int32_t first, int32_t last)
+{
+    static const int64_t limits[] = {1, 2, 3, 20, 77};
+    for (int i = 0; i < PROMPTS; i++) {
+        int64_t  whole, n;
+        int32_t *all = ids_of(t, prompts[i].text, prompts[i].len, 0, &whole);
+        for (size_t k = 0; k < sizeof limits / sizeof *limits; k++) {
+            int32_t *ids = ids_of(t, prompts[i].text, prompts[i].len, limits[k], &n);
+            assert_int_equal(n, whole < limits[k] ? whole : limits[k]);
+            assert_int_equal(ids[0], first);
+            if (n > 1)
+                assert_int_equal(ids[n - 1], last);
+            if (n > 2)
+                assert_memory_equal(ids + 1, all + (left ? whole - n + 1 : 1),
+                                    (size_t)(n - 2) * sizeof *ids);
+            free(ids);
+        }
+        free(all);
+    }
+}
+
+static inline int equal(const xd_tok *t, const char *a, const char *b)
+{
+    int64_t  n, m;
+    int32_t *x = ids_of(t, a, strlen(a), 0, &n), *y = ids_of(t, b, strlen(b), 0, &m);
+    int      same = n == m && !memcmp(x, y, (size_t)n * sizeof *x);
+    free(x);
+    free(y);
+    return same;
+}
+
+/* Into the scratch directory. */
+static inline void copy_file(const char *dir, const char *name)
+{
+    char  *path = xd_path_join(dir, name), *data;
+    size_t len;
+    assert_int_equal(xd_file_read(path, MAX_FILE, &data, &len, NULL), XD_OK);
+    scratch_put(name, data, len);
+    free(path);
+    free(data);
+}
+
+/* The scratch directory is refused, and the sentence holds these words. */
+static inline void says(const char *what, xd_status code)
+{
+    xd_tok *t = NULL;
+    xd_err  e = {0};
+    if (xd_tok_open(&t, scratch, &e) != code || !strstr(e.msg, what))
+        fail_msg("'%s' does not say '%s'", e.msg, what);
+    assert_null(t);
 }
 
 static void same_ids(const xd_tok *t, const char *a, size_t alen, const char *b, size_t blen)

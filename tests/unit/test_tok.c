@@ -16,7 +16,6 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "prompts.h"
-#include "scratch.h"
 
 #define DEMO "models/demo-pixart/tokenizer"
 #define REAL "../shared/hf/stabilityai/stable-diffusion-3-medium-diffusers/tokenizer_3"

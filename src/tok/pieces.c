@@ -1,0 +1,159 @@
+/* pieces.c - a vocabulary without scores: pieces of text and their ids, in a hash table. */
+#include "tok/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ID = XD_PIECES_MAX - 1 };
+
+size_t xd_table_size(int n)
+{
+    size_t size = 64;
+    while (size < (size_t)n * 2)
+        size *= 2;
+    return size;
+}
+
+static size_t hash_text(const char *s, size_t len)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
+    return (size_t)(h ^ h >> 29);
+}
+
+/* The slot of a text, or the free one where it belongs. */
+static size_t find_slot(const xd_pieces *v, const char *s, size_t len)
+{
+    size_t i = hash_text(s, len) & (v->slots - 1);
+    for (; v->slot[i] >= 0; i = (i + 1) & (v->slots - 1)) {
+        const xd_piece_id *p = &v->p[v->slot[i]];
+        if (p->len == len && !memcmp(v->text.p + p->at, s, len))
+            break;
+    }
+    return i;
+}
+
+int32_t xd_pieces_find(const xd_pieces *v, const char *s, size_t len)
+{
+    int32_t i = len ? v->slot[find_slot(v, s, len)] : -1;
+    return i < 0 ? -1 : v->p[i].id;
+}
+
+void xd_pieces_free(xd_pieces *v)
+{
+    free(v->p);
+    free(v->slot);
+    free(v->text.p);
+    *v = (xd_pieces) {0};
+}
+
+/* Room for n pieces. */
+static xd_status open_table(xd_pieces *v, int n, const char *what, xd_err *e)
+{
+    v->slots = xd_table_size(n);
+    v->p = malloc((size_t)n * sizeof *v->p);
+    v->slot = malloc(v->slots * sizeof *v->slot);
+    if (!v->p || !v->slot)
+        return xd_fail(e, XD_ENOMEM, "no memory for the %d pieces of %s", n, what);
+    memset(v->slot, 0xff, v->slots * sizeof *v->slot);
+    return XD_OK;
+}
+
+/* Puts a text into its free slot. */
+static xd_status put(xd_pieces *v, size_t slot, const char *s, size_t len, int32_t id,
+                     const char *what, xd_err *e)
+{
+    v->slot[slot] = v->n;
+    v->p[v->n++] = (xd_piece_id) {v->text.len, len, id};
+    v->top = id >= v->top ? id + 1 : v->top;
+    v->longest = len > v->longest ? len : v->longest;
+    xd_bytes_add(&v->text, s, len);
+    return v->text.failed ? xd_fail(e, XD_ENOMEM, "no memory for the pieces of %s", what) : XD_OK;
+}
+
+static xd_status too_long(int n, size_t len, const char *what, xd_err *e)
+{
+    return xd_fail(e, XD_EFORMAT, "%s: piece %d has %zu bytes, 1 to %d are possible", what, n, len,
+                   (int)XD_PIECE_MAX);
+}
+
+/* ---- an object of pieces and ids -------------------------------------------------------------- */
+
+/* One member of the vocabulary's object; `seen` has a bit for each id. */
+static xd_status add_member(xd_pieces *v, const xd_json *j, unsigned char *seen, const char *what,
+                            xd_err *e)
+{
+    const char *s = xd_json_key(j) ? xd_json_key(j) : "";
+    size_t      len = strlen(s);
+    double      id;
+    if (len > XD_PIECE_MAX)
+        return too_long(v->n, len, what, e);
+    if (!xd_json_number(j, &id) || !(id >= 0 && id <= MAX_ID) || id != (double)(int32_t)id)
+        return xd_fail(e, XD_EFORMAT, "%s: the id of '%.80s' is not a whole number from 0 to %d",
+                       what, s, (int)MAX_ID);
+    int32_t k = (int32_t)id;
+    if (seen[k / 8] >> k % 8 & 1)
+        return xd_fail(e, XD_EFORMAT, "%s: id %d of '%.80s' belongs to another piece too", what,
+                       k, s);
+    size_t slot = find_slot(v, s, len);
+    if (v->slot[slot] >= 0)
+        return xd_fail(e, XD_EFORMAT, "%s: '%.80s' stands there twice", what, s);
+    seen[k / 8] |= (unsigned char)(1 << k % 8);
+    return put(v, slot, s, len, k, what, e);
+}
+
+xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char *what, xd_err *e)
+{
+    int n = xd_json_is_object(j) ? xd_json_size(j) : 0;
+    if (n < 1 || n > XD_PIECES_MAX)
+        return xd_fail(e, XD_EFORMAT, "%s has no object of pieces and their ids", what);
+    unsigned char *seen = calloc(MAX_ID / 8 + 1, 1);
+    xd_status      s = seen ? open_table(v, n, what, e)
+                            : xd_fail(e, XD_ENOMEM, "no memory for the %d pieces of %s", n, what);
+    for (const xd_json *i = xd_json_first(j); i && v->n < n && s == XD_OK; i = xd_json_next(i))
+        s = !blanks && xd_json_key(i) && !*xd_json_key(i) ? too_long(v->n, 0, what, e)
+                                                          : add_member(v, i, seen, what, e);
+    free(seen);
+    return s;
+}
+
+/* ---- a piece a line --------------------------------------------------------------------------- */
+
+/* A blank line takes an id that no text has. */
+static xd_status add_line(xd_pieces *v, const char *s, size_t len, int number, const char *what,
+                          xd_err *e)
+{
+    size_t from;
+    while (len && xd_is_space(xd_utf8_before(s, len, &from)))
+        len = from;
+    if (len > XD_PIECE_MAX)
+        return too_long(number - 1, len, what, e);
+    v->top = number;
+    if (!len)
+        return XD_OK;
+    size_t slot = find_slot(v, s, len);
+    if (v->slot[slot] >= 0)
+        return xd_fail(e, XD_EFORMAT, "%s: '%.*s' stands in line %d and in line %d", what,
+                       (int)(len < 80 ? len : 80), s, v->p[v->slot[slot]].id + 1, number);
+    return put(v, slot, s, len, number - 1, what, e);
+}
+
+xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *what, xd_err *e)
+{
+    size_t lines = 0;
+    int    number = 0;
+    for (size_t i = 0; i < len; i++)
+        lines += s[i] == '\n' || i == len - 1;
+    if (lines < 1 || lines > XD_PIECES_MAX)
+        return xd_fail(e, XD_EFORMAT, "%s has %zu lines, 1 to %d are possible", what, lines,
+                       (int)XD_PIECES_MAX);
+    xd_status st = open_table(v, (int)lines, what, e);
+    for (size_t at = 0; at < len && st == XD_OK;) {
+        const char *end = memchr(s + at, '\n', len - at);
+        size_t      n = end ? (size_t)(end - s) - at : len - at;
+        st = add_line(v, s + at, n, ++number, what, e);
+        at += n + 1;
+    }
+    return st;
+}
