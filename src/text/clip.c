@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "exec/op.h"
+#include "text/parts.h"
 #include "text/text.h"
 
 typedef struct cfg {
@@ -60,50 +60,25 @@ typedef struct glob {
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static const struct { const char *name; xd_act act; } acts[] = {
-    { "quick_gelu", XD_GELU_QUICK }, { "gelu", XD_GELU_ERF },
-    { "gelu_new", XD_GELU_TANH },    { "gelu_pytorch_tanh", XD_GELU_TANH },
-    { "relu", XD_RELU },             { "silu", XD_SILU },
-};
-
-static xd_status read_act(cfg *c, xd_err *e)
-{
-    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
-        if (strcmp(c->act_fn, acts[i].name) == 0) {
-            c->act = acts[i].act;
-            return XD_OK;
-        }
-    return xd_fail(e, XD_EUNSUPPORTED, "CLIP: the activation '%s' (hidden_act) is not one of "
-                   "quick_gelu, gelu, gelu_new, relu, silu", c->act_fn);
-}
-
-static int fits(int64_t v)
-{
-    return v >= 1 && v <= 1 << 24;      /* far above any model; products of two fit 64 bits    */
-}
-
 static xd_status check(void *c_, xd_err *e)
 {
     cfg *c = c_;
     if (strcmp(c->model_type, "clip_text_model") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "text encoder: model_type '%s' is not clip_text_model: "
                        "its config or its blocks differ", c->model_type);
-    if (!fits(c->vocab) || !fits(c->dim) || !fits(c->ff) || !fits(c->proj) || !fits(c->positions))
+    if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff) ||
+        !xd_text_fits(c->proj) || !xd_text_fits(c->positions))
         return xd_fail(e, XD_EFORMAT, "CLIP: vocab_size %lld, hidden_size %lld, intermediate_size "
                        "%lld, projection_dim %lld and max_position_embeddings %lld must be 1 to "
                        "%d", (long long)c->vocab, (long long)c->dim, (long long)c->ff,
-                       (long long)c->proj, (long long)c->positions, 1 << 24);
-    if (c->heads < 1 || c->dim % c->heads)
-        return xd_fail(e, XD_EFORMAT, "CLIP: hidden_size %lld cannot be cut into "
-                       "num_attention_heads %d", (long long)c->dim, c->heads);
-    if (c->dim / c->heads < 8 || c->dim / c->heads > 512)
-        return xd_fail(e, XD_EUNSUPPORTED, "CLIP: hidden_size %lld and num_attention_heads %d make "
-                       "heads of %lld, which is outside 8 to 512", (long long)c->dim, c->heads,
-                       (long long)(c->dim / c->heads));
+                       (long long)c->proj, (long long)c->positions, (int)XD_TEXT_MOST);
     if (c->nlayers < 1 || c->nlayers > 10000)
         return xd_fail(e, XD_EFORMAT, "CLIP: num_hidden_layers %d is outside 1 to 10000",
                        c->nlayers);
-    return read_act(c, e);
+    if (!xd_text_act(c->act_fn, &c->act))
+        return xd_fail(e, XD_EUNSUPPORTED, "CLIP: the activation '%s' (hidden_act) is not one of " XD_TEXT_ACTS,
+                       c->act_fn);
+    return xd_text_heads("CLIP", c->dim, c->heads, e);
 }
 
 static int nlayers(const void *c)
@@ -125,14 +100,6 @@ static int64_t projected(const void *c)
 
 #define L1(a) 1, (int64_t[]){ a }
 
-static void norm_weights(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t E)
-{
-    xd_w_enter(d, "%s", name);
-    xd_w_vec(d, gain, "weight", L1(E));
-    xd_w_vec(d, bias, "bias", L1(E));
-    xd_w_leave(d);
-}
-
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     static const char *const qkv[] = { "q_proj", "k_proj", "v_proj" };
@@ -141,13 +108,13 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     int64_t    E = c->dim, D = E / c->heads;
     (void)layer;
 
-    norm_weights(d, "layer_norm1", &w->gain1, &w->bias1, E);
+    xd_text_norm(d, "layer_norm1", &w->gain1, &w->bias1, E);
     xd_w_enter(d, "self_attn");
     xd_w_fused(d, &w->qkv, XD_COL, D, E, 3, qkv, (int64_t[]){ E, E, E }, 1);
     xd_w_linear(d, &w->out, "out_proj", XD_ROW, D, L1(E), L1(E), 1);
     xd_w_leave(d);
 
-    norm_weights(d, "layer_norm2", &w->gain2, &w->bias2, E);
+    xd_text_norm(d, "layer_norm2", &w->gain2, &w->bias2, E);
     xd_w_enter(d, "mlp");
     xd_w_linear(d, &w->fc1, "fc1", XD_COL, 1, L1(E), L1(c->ff), 1);
     xd_w_linear(d, &w->fc2, "fc2", XD_ROW, 1, L1(c->ff), L1(E), 1);
@@ -162,7 +129,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_table(d, &g->embed, "embeddings.token_embedding.weight", c->vocab, c->dim);
     xd_w_vec(d, &g->position, "embeddings.position_embedding.weight", 2,
              (int64_t[]){ c->positions, c->dim });
-    norm_weights(d, "final_layer_norm", &g->gain, &g->bias, c->dim);
+    xd_text_norm(d, "final_layer_norm", &g->gain, &g->bias, c->dim);
     xd_w_leave(d);
 }
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "exec/op.h"
+#include "text/parts.h"
 #include "text/text.h"
 
 typedef struct cfg {
@@ -72,11 +72,6 @@ typedef struct local {
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static const struct { const char *name; xd_act act; } acts[] = {
-    { "relu", XD_RELU },     { "gelu_new", XD_GELU_TANH }, { "gelu_pytorch_tanh", XD_GELU_TANH },
-    { "gelu", XD_GELU_ERF }, { "silu", XD_SILU },          { "swish", XD_SILU },
-};
-
 /* feed_forward_proj is "ACT" or "gated-ACT", where "gated-gelu" means the tanh form; the keys
  * dense_act_fn and is_gated_act win where a config has them. */
 static xd_status read_act(cfg *c, xd_err *e)
@@ -91,28 +86,23 @@ static xd_status read_act(cfg *c, xd_err *e)
         act = c->act_fn;
     if (c->gated < 0)
         c->gated = gated;
-    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
-        if (strcmp(act, acts[i].name) == 0) {
-            c->act = acts[i].act;
-            return XD_OK;
-        }
+    if (xd_text_act(act, &c->act))
+        return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED, "T5: the activation '%s' (feed_forward_proj '%s', "
-                   "dense_act_fn '%s') is not one of relu, gelu, gelu_new, silu", act, c->proj,
+                   "dense_act_fn '%s') is not one of " XD_TEXT_ACTS, act, c->proj,
                    c->act_fn);
 }
 
 static xd_status check(void *c_, xd_err *e)
 {
-    cfg    *c = c_;
-    int64_t big = 1 << 24;      /* far above any model; keeps products of two in 64 bits */
+    cfg *c = c_;
     if (strcmp(c->model_type, "t5") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "text encoder: model_type '%s' is not t5: its blocks "
                        "differ", c->model_type);
-    if (c->vocab < 1 || c->dim < 1 || c->ff < 1 || c->heads < 1 || c->vocab > big ||
-        c->dim > big || c->ff > big || c->heads > big)
+    if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff) || !xd_text_fits(c->heads))
         return xd_fail(e, XD_EFORMAT, "T5: vocab_size %lld, d_model %lld, d_ff %lld and num_heads "
-                       "%d must be 1 to %lld", (long long)c->vocab, (long long)c->dim,
-                       (long long)c->ff, c->heads, (long long)big);
+                       "%d must be 1 to %d", (long long)c->vocab, (long long)c->dim,
+                       (long long)c->ff, c->heads, (int)XD_TEXT_MOST);
     if (c->d_kv < 8 || c->d_kv > 512)
         return xd_fail(e, XD_EUNSUPPORTED, "T5: d_kv %lld is outside 8 to 512",
                        (long long)c->d_kv);

@@ -277,6 +277,35 @@ static inline int split_lines(char *text, char **line, int max)
     return n;
 }
 
+/* Drops the lines of tensors that the network leaves alone; gives how many lines remain. */
+static inline int drop_unread(const xd_net_def *def, char **line, int n)
+{
+    int left = 0;
+    for (int i = 0; i < n; i++) {
+        int drop = 0;
+        for (int k = 0; k < 4 && def->unread[k]; k++) {
+            size_t len = strlen(def->unread[k]);
+            drop |= strncmp(line[i], def->unread[k], len) == 0 && line[i][len] == ' ';
+        }
+        if (!drop)
+            line[left++] = line[i];
+    }
+    return left;
+}
+
+/* Of a tensor's names the one that the listing has; else the first. */
+static inline const char *listed(const char *names, const char *shape, char *const *line, int n)
+{
+    char buf[256];
+    for (const char *name = names; name; name = strchr(name, '|') ? strchr(name, '|') + 1 : NULL) {
+        snprintf(buf, sizeof buf, "%.*s %s", (int)strcspn(name, "|"), name, shape);
+        for (int i = 0; i < n; i++)
+            if (strcmp(line[i], buf) == 0)
+                return name;
+    }
+    return names;
+}
+
 static inline void check_listing(const char *dir)
 {
     enum { MAXLINES = 8192 };
@@ -292,11 +321,12 @@ static inline void check_listing(const char *dir)
     ok(xd_file_read(path, MAXFILE, &text, &len, &e), &e);
     int n = split_lines(text, want, MAXLINES);
     open_config(&p, dir);
+    n = drop_unread(p.net.def, want, n);
     visit(&p, NULL, XD_F32, XD_VISIT_LIST, &d);
     for (int i = 0; i < d.nlist && i < MAXLINES; i++) {
         xd_shape_text(d.list[i].nd, d.list[i].d, shape, sizeof shape);
-        snprintf(got[i] = buf[i], sizeof buf[i], "%.*s %s", (int)strcspn(d.list[i].name, "|"),
-                 d.list[i].name, shape);
+        const char *name = listed(d.list[i].name, shape, want, n);
+        snprintf(got[i] = buf[i], sizeof buf[i], "%.*s %s", (int)strcspn(name, "|"), name, shape);
     }
     qsort(want, (size_t)n, sizeof *want, by_text);
     qsort(got, (size_t)d.nlist, sizeof *got, by_text);

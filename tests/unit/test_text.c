@@ -15,6 +15,7 @@ static void published_listings(void **state)
         "black-forest-labs/FLUX.1-dev/text_encoder_2",
         "black-forest-labs/FLUX.1-schnell/text_encoder_2",
         "THUDM/CogVideoX-2b/text_encoder",
+        "Tencent-Hunyuan/HunyuanDiT-Diffusers/text_encoder",
         "Tencent-Hunyuan/HunyuanDiT-Diffusers/text_encoder_2",
     };
     (void)state;
@@ -54,6 +55,22 @@ static void clip_refusals(void **state)
     refuses(clip, "{\"num_hidden_layers\":0}", XD_EFORMAT, "num_hidden_layers");
     refuses(clip, "{\"max_position_embeddings\":-1}", XD_EFORMAT, "max_position_embeddings");
     refuses("CLIPTextModelWithProjection", "{\"projection_dim\":0}", XD_EFORMAT, "projection_dim");
+}
+
+static void bert_refusals(void **state)
+{
+    const char *bert = "BertModel";
+    (void)state;
+    refuses(bert, "{\"model_type\":\"roberta\"}", XD_EUNSUPPORTED, "model_type 'roberta'");
+    refuses(bert, "{\"position_embedding_type\":\"relative_key\"}", XD_EUNSUPPORTED, "'relative_key'");
+    refuses(bert, "{\"is_decoder\":true}", XD_EUNSUPPORTED, "is_decoder is true");
+    refuses(bert, "{\"add_cross_attention\":true}", XD_EUNSUPPORTED, "add_cross_attention is true");
+    refuses(bert, "{\"hidden_act\":\"mish\"}", XD_EUNSUPPORTED, "mish");
+    refuses(bert, "{\"intermediate_size\":0}", XD_EFORMAT, "intermediate_size 0");
+    refuses(bert, "{\"type_vocab_size\":0}", XD_EFORMAT, "type_vocab_size 0");
+    refuses(bert, "{\"num_attention_heads\":5}", XD_EFORMAT, "num_attention_heads 5");
+    refuses(bert, "{\"num_attention_heads\":192}", XD_EUNSUPPORTED, "heads of 4");
+    refuses(bert, "{\"num_hidden_layers\":-1}", XD_EFORMAT, "num_hidden_layers");
 }
 
 /* ---- the distances of T5 ------------------------------------------------------------------ */
@@ -248,35 +265,32 @@ static void t5_golden_bf16(void **state)
 
 /* ---- golden: CLIP ------------------------------------------------------------------------- */
 
-/* "plain" is a CLIPTextModel whose names lack the prefix, with the end mark of old configs;
- * "proj" has a projection, the prefix and the buffer of positions. */
-static const char *const clips[] = { "plain", "proj" };
+/* One of tools/golden_text.py's models. */
+typedef struct tiny { part p; bench b; xd_st *g; xd_exec x; } tiny;
 
-typedef struct clip { part p; bench b; xd_st *g; xd_exec x; } clip;
-
-static void open_clip(clip *t, const char *name, xd_dtype want, int counts)
+static void open_tiny(tiny *t, const char *name, xd_dtype want, int counts)
 {
     char    path[256];
     xd_decl d;
     xd_err  e = { 0 };
-    snprintf(path, sizeof path, "tests/golden/clip/%s", name);
+    snprintf(path, sizeof path, "tests/golden/%s", name);
     open_config(&t->p, path);
     open_files(&t->p, path);
-    snprintf(path, sizeof path, "tests/golden/clip/%s/golden.safetensors", name);
+    snprintf(path, sizeof path, "tests/golden/%s/golden.safetensors", name);
     ok(xd_st_open(&t->g, path, "model", &e), &e);
     open_bench(&t->b, want, counts);
     visit(&t->p, t->b.dev, t->b.type, counts ? XD_VISIT_COUNT : XD_VISIT_LOAD, &d);
     xd_exec_init(&t->x, t->b.dev, &t->b.tmp, t->b.type);
 }
 
-static void close_clip(clip *t)
+static void close_tiny(tiny *t)
 {
     xd_st_close(&t->g);
     close_part(&t->p);
     close_bench(&t->b);
 }
 
-static void compare(clip *t, const char *what, int text, xd_tensor got, double tol)
+static void compare(tiny *t, const char *what, int text, xd_tensor got, double tol)
 {
     char      name[64];
     xd_tensor shape;
@@ -290,12 +304,16 @@ static void compare(clip *t, const char *what, int text, xd_tensor got, double t
     free(want), free(v);
 }
 
+/* "plain" is a CLIPTextModel whose names lack the prefix, with the end mark of old configs;
+ * "proj" has a projection, the prefix and the buffer of positions. */
+static const char *const clips[] = { "clip/plain", "clip/proj" };
+
 /* Texts: a short one with much padding, one that fills all positions, one without an end mark, and
  * a single mark. */
 static void run_clip(const char *name, xd_dtype want, double tol)
 {
-    clip t;
-    open_clip(&t, name, want, 0);
+    tiny t;
+    open_tiny(&t, name, want, 0);
     for (int text = 0; text < 4; text++) {
         char      ids_name[64];
         xd_tensor shape;
@@ -312,7 +330,7 @@ static void run_clip(const char *name, xd_dtype want, double tol)
         free(ids);
         xd_arena_rewind(&t.b.tmp, 0);
     }
-    close_clip(&t);
+    close_tiny(&t);
 }
 
 static void clip_golden_f32(void **state)
@@ -330,50 +348,122 @@ static void clip_golden_bf16(void **state)
 }
 
 /* All that is declared is in the files under one of its names, and what is left over is known. */
+static void check_names(const char *name, int unread, const char *with, int has, const char *bare)
+{
+    tiny      t;
+    xd_decl   d;
+    xd_tensor shape;
+    xd_err    e = { 0 };
+    open_tiny(&t, name, XD_F32, 0);
+    visit(&t.p, NULL, XD_F32, XD_VISIT_LIST, &d);
+    ok(xd_declared_check(d.list, d.nlist, &t.p.src, name, &e), &e);
+    assert_int_equal(d.nlist + unread, xd_st_count(t.p.st));
+    assert_int_equal(src_has(&t.p, with, &shape), has);
+    assert_int_equal(src_has(&t.p, bare, &shape), !has);
+    xd_decl_free(&d);
+    close_tiny(&t);
+}
+
 static void clip_names(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof clips / sizeof clips[0]; i++) {
-        clip      t;
-        xd_decl   d;
-        xd_tensor shape;
-        xd_err    e = { 0 };
-        int       proj = i == 1;
-        open_clip(&t, clips[i], XD_F32, 0);
-        visit(&t.p, NULL, XD_F32, XD_VISIT_LIST, &d);
-        ok(xd_declared_check(d.list, d.nlist, &t.p.src, clips[i], &e), &e);
-        assert_int_equal(d.nlist + proj, xd_st_count(t.p.st));
-        assert_int_equal(src_has(&t.p, "text_model.embeddings.position_ids", &shape), proj);
-        assert_int_equal(src_has(&t.p, "embeddings.token_embedding.weight", &shape), !proj);
-        assert_string_equal(t.p.net.def->unread[0], "embeddings.position_ids");
-        xd_decl_free(&d);
-        close_clip(&t);
-    }
+    for (int i = 0; i < 2; i++)
+        check_names(clips[i], i, "text_model.embeddings.position_ids", i, "embeddings.token_embedding.weight");
 }
 
 /* One token, as many as there are positions, and what is refused; a counting run needs exactly the
  * room of a real one. */
-static void clip_lengths(void **state)
+static void check_lengths(const char *name)
 {
     static const int32_t ids[64];
-    (void)state;
-    for (size_t i = 0; i < sizeof clips / sizeof clips[0]; i++) {
-        size_t peak[2];
-        for (int counts = 0; counts < 2; counts++) {
-            clip    t;
-            xd_cond c;
-            open_clip(&t, clips[i], XD_F32, counts);
-            for (int64_t n = 1; n <= 12; n += 11)
-                t.p.text->encode(&t.x, &t.p.net, counts ? NULL : ids, n, n, &c);
-            ok(t.x.err.code, &t.x.err);
-            peak[counts] = xd_arena_peak(&t.b.tmp);
-            t.p.text->encode(&t.x, &t.p.net, ids, 13, 13, &c);
-            assert_int_equal(t.x.err.code, XD_EINVAL);
-            assert_non_null(strstr(t.x.err.msg, "max_position_embeddings"));
-            close_clip(&t);
-        }
-        assert_int_equal(peak[0], peak[1]);
+    size_t peak[2];
+    for (int counts = 0; counts < 2; counts++) {
+        tiny    t;
+        xd_cond c;
+        open_tiny(&t, name, XD_F32, counts);
+        for (int64_t n = 1; n <= 12; n += 11)
+            t.p.text->encode(&t.x, &t.p.net, counts ? NULL : ids, n, n, &c);
+        ok(t.x.err.code, &t.x.err);
+        peak[counts] = xd_arena_peak(&t.b.tmp);
+        t.p.text->encode(&t.x, &t.p.net, ids, 13, 13, &c);
+        assert_int_equal(t.x.err.code, XD_EINVAL);
+        assert_non_null(strstr(t.x.err.msg, "max_position_embeddings"));
+        close_tiny(&t);
     }
+    assert_int_equal(peak[0], peak[1]);
+}
+
+static void clip_lengths(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        check_lengths(clips[i]);
+}
+
+/* ---- golden: padding that is not seen ------------------------------------------------------- */
+
+/* "plain" has the names of BertModel and a pooler that nobody reads; "prefix" the names behind a
+ * head, the buffer of positions and another activation. mT5's heads are wider than its tokens. */
+static const char *const berts[] = { "bert/plain", "bert/prefix" };
+
+/* Texts: with much padding, with none, short, and empty. Rows of padding are compared too. */
+static void run_masked(const char *name, xd_dtype want, double tol)
+{
+    tiny t;
+    open_tiny(&t, name, want, 0);
+    for (int text = 0; text < 4; text++) {
+        char      ids_name[64], real_name[64];
+        xd_tensor shape;
+        xd_cond   c;
+        snprintf(ids_name, sizeof ids_name, "%d.ids", text);
+        snprintf(real_name, sizeof real_name, "%d.real", text);
+        void *ids = reference(t.g, ids_name, &shape), *real = reference(t.g, real_name, NULL);
+        t.p.text->encode(&t.x, &t.p.net, ids, shape.d[0], *(int32_t *)real, &c);
+        ok(t.x.err.code, &t.x.err);
+        assert_int_equal(t.p.text->width(t.p.net.cfg), c.tok.d[1]);
+        compare(&t, "last", text, c.tok, tol);
+        free(ids), free(real);
+        xd_arena_rewind(&t.b.tmp, 0);
+    }
+    close_tiny(&t);
+}
+
+static void masked_golden_f32(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        run_masked(berts[i], XD_F32, 1e-5);
+    run_masked("mt5", XD_F32, 1e-5);
+}
+
+static void masked_golden_bf16(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        run_masked(berts[i], XD_BF16, 3e-2);
+    run_masked("mt5", XD_BF16, 3e-2);
+}
+
+static void bert_names(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)         /* the pooler's two, and the buffer                     */
+        check_names(berts[i], 2 + i, "bert.embeddings.position_ids", i, "embeddings.word_embeddings.weight");
+}
+
+static void bert_lengths(void **state)
+{
+    static const int32_t ids[4];
+    tiny    t;
+    xd_cond c;
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        check_lengths(berts[i]);
+    open_tiny(&t, berts[0], XD_F32, 0);
+    t.p.text->encode(&t.x, &t.p.net, ids, 4, 0, &c);
+    assert_int_equal(t.x.err.code, XD_EINVAL);
+    assert_non_null(strstr(t.x.err.msg, "0 of 4 tokens"));
+    close_tiny(&t);
 }
 
 /* ---- counting ----------------------------------------------------------------------------- */
@@ -421,6 +511,11 @@ int main(void)
         cmocka_unit_test(clip_golden_bf16),
         cmocka_unit_test(clip_names),
         cmocka_unit_test(clip_lengths),
+        cmocka_unit_test(bert_refusals),
+        cmocka_unit_test(bert_names),
+        cmocka_unit_test(bert_lengths),
+        cmocka_unit_test(masked_golden_f32),
+        cmocka_unit_test(masked_golden_bf16),
         cmocka_unit_test(t5_distances),
         cmocka_unit_test(t5_activations),
         cmocka_unit_test(t5_golden_f32),

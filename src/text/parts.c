@@ -1,0 +1,43 @@
+/* parts.c - names of activations, norms, extents, heads */
+#include "text/parts.h"
+
+#include <string.h>
+
+int xd_text_act(const char *name, xd_act *act)
+{
+    static const struct { const char *name; xd_act act; } acts[] = {
+        { "relu", XD_RELU },           { "gelu_new", XD_GELU_TANH }, { "gelu_pytorch_tanh", XD_GELU_TANH },
+        { "gelu", XD_GELU_ERF },       { "silu", XD_SILU },          { "swish", XD_SILU },
+        { "quick_gelu", XD_GELU_QUICK },
+    };
+    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
+        if (strcmp(name, acts[i].name) == 0) {
+            *act = acts[i].act;
+            return 1;
+        }
+    return 0;
+}
+
+void xd_text_norm(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t E)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_vec(d, gain, "weight", 1, (int64_t[]){ E });
+    xd_w_vec(d, bias, "bias", 1, (int64_t[]){ E });
+    xd_w_leave(d);
+}
+
+int xd_text_fits(int64_t extent)
+{
+    return extent >= 1 && extent <= XD_TEXT_MOST;
+}
+
+xd_status xd_text_heads(const char *what, int64_t dim, int heads, xd_err *e)
+{
+    if (heads < 1 || dim % heads)
+        return xd_fail(e, XD_EFORMAT, "%s: hidden_size %lld cannot be cut into num_attention_heads %d", what,
+                       (long long)dim, heads);
+    if (dim / heads < 8 || dim / heads > 512)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: hidden_size %lld and num_attention_heads %d make heads of %lld, "
+                       "which is outside 8 to 512", what, (long long)dim, heads, (long long)(dim / heads));
+    return XD_OK;
+}

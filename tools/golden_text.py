@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/{clip,bert,mt5}/*: tiny text models with what transformers makes of some texts.
+
+Each directory holds config.json, model.safetensors and golden.safetensors: "K.ids" [n] ->
+"K.last" [n,E] (after the final norm), and of CLIP "K.penultimate" [n,E] (what the last block reads)
+and "K.pooled" [1,P]. The first "K.real" ids are text, those behind are padding that attention_mask
+hides; CLIP reads it like text. Weights are rounded to bf16, as they are stored, before anything is
+computed.
+
+    tools/golden_text.py [directory]
+"""
+import json
+import pathlib
+import sys
+
+import torch
+from safetensors.torch import save_file
+from transformers import (BertConfig, BertModel, CLIPTextConfig, CLIPTextModel,
+                          CLIPTextModelWithProjection, T5Config, T5EncoderModel)
+
+VOCAB, POSITIONS = 23, 12
+COMMON = dict(vocab_size=VOCAB, max_position_embeddings=POSITIONS, bos_token_id=0)
+
+CLIPS = {
+    # an end mark of old configs: the largest id; names as CLIPTextModel itself has them
+    "plain": (CLIPTextModel, "", VOCAB - 1, dict(
+        hidden_size=40, intermediate_size=13, num_attention_heads=5, num_hidden_layers=1,
+        projection_dim=7, hidden_act="quick_gelu", eos_token_id=2, pad_token_id=1)),
+    # padding with the end mark itself, a projection, and the buffer of positions
+    "proj": (CLIPTextModelWithProjection, "text_model.", 19, dict(
+        hidden_size=27, intermediate_size=20, num_attention_heads=3, num_hidden_layers=3,
+        projection_dim=11, hidden_act="gelu", eos_token_id=19, pad_token_id=19,
+        layer_norm_eps=1e-4)),
+}
+BERTS = {
+    # names as BertModel itself has them, with the pooler that nobody reads
+    "plain": ("", dict(hidden_size=40, intermediate_size=37, num_attention_heads=5, num_hidden_layers=2,
+                       type_vocab_size=2, hidden_act="gelu", layer_norm_eps=1e-12)),
+    # names as behind a head, and the buffer of positions
+    "prefix": ("bert.", dict(hidden_size=27, intermediate_size=20, num_attention_heads=3,
+                             num_hidden_layers=3, type_vocab_size=1, hidden_act="gelu_new",
+                             layer_norm_eps=1e-5)),
+}
+# as HunyuanDiT's second: num_heads * d_kv is not d_model, the activation gated, no head for words
+MT5 = dict(vocab_size=61, d_model=24, d_kv=9, d_ff=41, num_layers=3, num_heads=4,
+           relative_attention_num_buckets=8, relative_attention_max_distance=12,
+           feed_forward_proj="gated-gelu", dense_act_fn="gelu_new", is_gated_act=True,
+           layer_norm_epsilon=1e-6, tie_word_embeddings=False, pad_token_id=0, eos_token_id=1)
+
+
+def clip_texts(end, pad):
+    yield [0, 7, 4, 9, end] + [pad] * (POSITIONS - 5)
+    yield [0] + [3 + i % 9 for i in range(POSITIONS - 2)] + [end]
+    yield [4, 17, 8]
+    yield [end]
+
+
+def masked_texts(begin, end, most):
+    """Ids, and how many of them are text."""
+    yield begin + [7, 4, 9, end] + [0] * (most - 4 - len(begin)), 4 + len(begin)
+    yield begin + [5 + i % 17 for i in range(most - 1 - len(begin))] + [end], most
+    yield begin + [14, 17, end], 3 + len(begin)
+    yield begin + [end] + [0] * 2, 1 + len(begin)
+
+
+def randomize(model, size=1.5):
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if p.ndim == 1:
+                gain = "norm" in name.lower() and name.endswith("weight")
+                p.copy_(gain + 0.3 * torch.randn(p.shape))
+            else:
+                wide = any(k in name for k in ("embedding", "shared", "relative_attention_bias"))
+                scale = 1 if wide else size / p.shape[1] ** 0.5
+                if ".SelfAttention.q." in name:         # T5 does not scale what it attends with
+                    scale /= model.config.d_kv ** 0.5
+                p.copy_(torch.randn(p.shape) * scale)
+            p.copy_(p.to(torch.bfloat16).float())
+    return model.eval()
+
+
+def clip_stored(model, prefix):
+    out = {}
+    for name, p in model.state_dict().items():
+        name = name.removeprefix("text_model.")
+        if "position_ids" not in name:
+            name = name if name.startswith("text_projection") else prefix + name
+            out[name] = p.to(torch.bfloat16).contiguous()
+    if prefix:
+        out[prefix + "embeddings.position_ids"] = torch.arange(POSITIONS)[None]
+    return out
+
+
+def bert_stored(model, prefix):
+    out = {prefix + n: p.to(torch.bfloat16).contiguous() for n, p in model.state_dict().items()}
+    if prefix:
+        out[prefix + "embeddings.position_ids"] = torch.arange(POSITIONS)[None]
+    return out
+
+
+@torch.no_grad()
+def clip_golden(model, end, pad):
+    out = {}
+    for k, ids in enumerate(clip_texts(end, pad)):
+        y = model(torch.tensor([ids]), output_hidden_states=True)
+        pooled = y.text_embeds if hasattr(y, "text_embeds") else y.pooler_output
+        out[f"{k}.ids"] = torch.tensor(ids, dtype=torch.int32)
+        out[f"{k}.last"] = y.last_hidden_state[0]
+        out[f"{k}.penultimate"] = y.hidden_states[-2][0]
+        out[f"{k}.pooled"] = pooled
+    return {k: v.contiguous() for k, v in out.items()}
+
+
+@torch.no_grad()
+def masked_golden(model, texts):
+    out = {}
+    for k, (ids, real) in enumerate(texts):
+        mask = torch.tensor([[1] * real + [0] * (len(ids) - real)])
+        out[f"{k}.ids"] = torch.tensor(ids, dtype=torch.int32)
+        out[f"{k}.real"] = torch.tensor([real], dtype=torch.int32)
+        out[f"{k}.last"] = model(torch.tensor([ids]), attention_mask=mask)[0][0].contiguous()
+    return out
+
+
+def save(folder, stored, golden, config):
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(stored, folder / "model.safetensors")
+    save_file(golden, folder / "golden.safetensors")
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else
+                        pathlib.Path(__file__).resolve().parent.parent / "tests/golden")
+    for name, (cls, prefix, end, config) in CLIPS.items():
+        torch.manual_seed(11)
+        model = randomize(cls(CLIPTextConfig(**COMMON, **config)))
+        save(root / "clip" / name, clip_stored(model, prefix),
+             clip_golden(model, end, config["pad_token_id"]),
+             dict(architectures=[cls.__name__], model_type="clip_text_model", **COMMON, **config))
+    for name, (prefix, config) in BERTS.items():
+        torch.manual_seed(12)
+        model = randomize(BertModel(BertConfig(**COMMON, **config)))
+        save(root / "bert" / name, bert_stored(model, prefix),
+             masked_golden(model, masked_texts([2], 3, POSITIONS)),
+             dict(architectures=["BertModel"], model_type="bert", position_embedding_type="absolute",
+                  **COMMON, **config))
+    torch.manual_seed(13)
+    model = randomize(T5EncoderModel(T5Config(**MT5)), 1)
+    stored = {n: p.to(torch.bfloat16).contiguous() for n, p in model.state_dict().items()
+              if n != "encoder.embed_tokens.weight"}
+    save(root / "mt5", stored, masked_golden(model, masked_texts([], 1, 20)),
+         dict(architectures=["T5EncoderModel"], model_type="t5", **MT5))
+
+
+if __name__ == "__main__":
+    main()
