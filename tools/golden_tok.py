@@ -5,8 +5,8 @@ demo.txt (the ids of the demo tokenizer, a prompt a line), real.txt (number of i
 hash with the vocabulary of T5 itself), small/tokenizer.json and small.txt (the same for it). Of
 CLIP's tokenizer clip0.txt, clip1.txt (the same for each --clip), clip/ (small vocabularies) and
 clip.txt; of BERT's real_bert.txt (of --bert), bert/ (small vocabularies, as lines and as
-tokenizer.json with rules of its own), bert_lines.txt and bert_json.txt. Needs transformers and
-sentencepiece.
+tokenizer.json with rules of its own), bert_lines.txt and bert_json.txt; of mT5's mt5/ (a small
+spiece.model with pieces for bytes, no sentinels) and mt5.txt. Needs transformers and sentencepiece.
 
     python tools/golden_tok.py --demo models/demo-pixart/tokenizer \\
         --real ../shared/hf/stabilityai/stable-diffusion-3-medium-diffusers/tokenizer_3 \\
@@ -18,6 +18,7 @@ sentencepiece.
 import argparse
 import base64
 import collections
+import io
 import json
 import pathlib
 import random
@@ -164,6 +165,22 @@ def write_small(folder, demo):
     shutil.rmtree(work)
 
 
+def write_mt5(folder, texts):
+    """A spiece.model with a piece for every byte, which T5Tokenizer does not use for what it does not
+    know, beside a config that asks for no sentinels: as HunyuanDiT's second."""
+    lines = [" ".join(t.split()) for t in texts if "\x00" not in t and len(t) < 300]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines * 3), model_writer=model, vocab_size=900, byte_fallback=True,
+        pad_id=0, eos_id=1, unk_id=2, bos_id=-1, character_coverage=0.98, hard_vocab_limit=False,
+        normalization_rule_name="identity", minloglevel=2)
+    folder.mkdir(exist_ok=True)
+    (folder / "spiece.model").write_bytes(model.getvalue())
+    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "legacy": True, "add_prefix_space": True,
+              "additional_special_tokens": [], "model_max_length": 1e30}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config) + "\n")
+
+
 def letters():
     """CLIP's letter for each byte."""
     plain = [*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)]
@@ -290,6 +307,9 @@ def main():
     write_small(out / "small", a.demo)
     small = ids_of(T5Tokenizer.from_pretrained(out / "small"), texts)
     write("small.txt", [f"{len(i)} {fnv(i):016x}" for i in small])
+    write_mt5(out / "mt5", texts)
+    ids = ids_of(T5Tokenizer.from_pretrained(out / "mt5"), texts)
+    write("mt5.txt", [f"{len(i)} {fnv(i):016x}" for i in ids])
     if real:
         write("real.txt", [f"{len(i)} {fnv(i):016x}" for i in real[0]])
 

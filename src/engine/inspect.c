@@ -165,6 +165,8 @@ static const char *tokenizer_of(const xd_model *m, int i)
         return "spiece.model";
     if (has_file(m, folder, "vocab.json") && has_file(m, folder, "merges.txt"))
         return "vocab.json";
+    if (has_file(m, folder, "vocab.txt"))
+        return "vocab.txt";
     return has_file(m, folder, "tokenizer.json") ? "tokenizer.json" : NULL;
 }
 
@@ -190,7 +192,7 @@ static void say_text(const xd_inspect_args *a, const xd_model *m, const row *row
             xd_line(a, "missing: %s", rows[i].lack);
     for (int i = 0; i < m->recipe->ntext; i++)
         if (m->has_text[i] && !tokenizer_of(m, i))
-            xd_line(a, "missing: %s/%s has no spiece.model, vocab.json or tokenizer.json", m->dir,
+            xd_line(a, "missing: %s/%s has no spiece.model, vocab.json, vocab.txt or tokenizer.json", m->dir,
                  m->recipe->text[i].tokenizer);
 }
 

@@ -62,6 +62,18 @@ static void small_json_ids(void **state)
     xd_tok_close(&t);
 }
 
+/* A spiece.model with pieces for bytes, which T5Tokenizer leaves alone, and a config without
+ * sentinels. */
+static void mt5_ids(void **state)
+{
+    xd_tok *t = open_dir(GOLDEN "mt5");
+    (void)state;
+    check_hashes(t, GOLDEN "mt5.txt");
+    assert_int_equal(xd_tok_vocab(t), 731);
+    assert_int_equal(xd_tok_max(t), 0);
+    xd_tok_close(&t);
+}
+
 static void real_ids(void **state)
 {
     (void)state;
@@ -288,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(demo_ids),      cmocka_unit_test(small_json_ids),
+        cmocka_unit_test(mt5_ids),
         cmocka_unit_test(real_ids),      cmocka_unit_test(real_json_ids),
         cmocka_unit_test(truncation),    cmocka_unit_test(invalid_utf8),
         cmocka_unit_test(broken_spiece), cmocka_unit_test(broken_json),
