@@ -45,6 +45,7 @@ typedef struct part {
     xd_net         net;
     xd_store      *store;
     xd_source      src;
+    xd_dtype       blocks;      /* of matrices that may be quantised; XD_F32: as the others     */
 } part;
 
 static inline int has_class(const xd_net_def *d, const char *name)
@@ -125,7 +126,7 @@ static inline void visit(part *p, xd_dev *dev, xd_dtype type, xd_visit how, xd_d
     xd_err e = { 0 };
     if (how != XD_VISIT_COUNT && how != XD_VISIT_LIST)
         ok(xd_store_open(&p->store, dev, &e), &e);
-    *out = (xd_decl){ .visit = how, .dev = dev, .type = type, .src = p->st ? &p->src : NULL,
+    *out = (xd_decl){ .visit = how, .dev = dev, .type = type, .blocks = p->blocks, .src = p->st ? &p->src : NULL,
                       .tp = 1, .store = p->store, .err = &e };
     ok(xd_net_visit(&p->net, out), &e);
     out->err = NULL;

@@ -268,7 +268,8 @@ static void t5_golden_bf16(void **state)
 /* One of tools/golden_text.py's models. */
 typedef struct tiny { part p; bench b; xd_st *g; xd_exec x; } tiny;
 
-static void open_tiny(tiny *t, const char *name, xd_dtype want, int counts)
+/* `blocks` as of xd_decl. */
+static void open_tiny_as(tiny *t, const char *name, xd_dtype want, xd_dtype blocks, int counts)
 {
     char    path[256];
     xd_decl d;
@@ -276,11 +277,17 @@ static void open_tiny(tiny *t, const char *name, xd_dtype want, int counts)
     snprintf(path, sizeof path, "tests/golden/%s", name);
     open_config(&t->p, path);
     open_files(&t->p, path);
+    t->p.blocks = blocks;
     snprintf(path, sizeof path, "tests/golden/%s/golden.safetensors", name);
     ok(xd_st_open(&t->g, path, "model", &e), &e);
     open_bench(&t->b, want, counts);
     visit(&t->p, t->b.dev, t->b.type, counts ? XD_VISIT_COUNT : XD_VISIT_LOAD, &d);
     xd_exec_init(&t->x, t->b.dev, &t->b.tmp, t->b.type);
+}
+
+static void open_tiny(tiny *t, const char *name, xd_dtype want, int counts)
+{
+    open_tiny_as(t, name, want, XD_F32, counts);
 }
 
 static void close_tiny(tiny *t)
@@ -407,10 +414,10 @@ static void clip_lengths(void **state)
 static const char *const berts[] = { "bert/plain", "bert/prefix" };
 
 /* Texts: with much padding, with none, short, and empty. Rows of padding are compared too. */
-static void run_masked(const char *name, xd_dtype want, double tol)
+static void run_masked(const char *name, xd_dtype want, xd_dtype blocks, double tol)
 {
     tiny t;
-    open_tiny(&t, name, want, 0);
+    open_tiny_as(&t, name, want, blocks, 0);
     for (int text = 0; text < 4; text++) {
         char      ids_name[64], real_name[64];
         xd_tensor shape;
@@ -432,16 +439,28 @@ static void masked_golden_f32(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++)
-        run_masked(berts[i], XD_F32, 1e-5);
-    run_masked("mt5", XD_F32, 1e-5);
+        run_masked(berts[i], XD_F32, XD_F32, 1e-5);
+    run_masked("mt5", XD_F32, XD_F32, 1e-5);
 }
 
 static void masked_golden_bf16(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++)
-        run_masked(berts[i], XD_BF16, 3e-2);
-    run_masked("mt5", XD_BF16, 3e-2);
+        run_masked(berts[i], XD_BF16, XD_F32, 3e-2);
+    run_masked("mt5", XD_BF16, XD_F32, 3e-2);
+}
+
+/* e4m3 keeps three bits of a number, int8 seven of the largest of its row. */
+static void masked_golden_quantised(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        run_masked(berts[i], XD_BF16, XD_I8, 0.1);
+        run_masked(berts[i], XD_BF16, XD_F8E4M3, 0.2);
+    }
+    run_masked("mt5", XD_BF16, XD_I8, 0.1);
+    run_masked("mt5", XD_BF16, XD_F8E4M3, 0.2);
 }
 
 static void bert_names(void **state)
@@ -516,6 +535,7 @@ int main(void)
         cmocka_unit_test(bert_lengths),
         cmocka_unit_test(masked_golden_f32),
         cmocka_unit_test(masked_golden_bf16),
+        cmocka_unit_test(masked_golden_quantised),
         cmocka_unit_test(t5_distances),
         cmocka_unit_test(t5_activations),
         cmocka_unit_test(t5_golden_f32),
