@@ -138,7 +138,7 @@ static void cut_group(xd_attn_plan *p, int threads)
     int64_t want = per ? ceil_div(8 * (int64_t)threads, per) : 1;
     int64_t g = fit > want ? fit : smaller(want, limit);
     g = g < 1 ? 1 : smaller(g, pairs);
-    p->group = g > 0 ? ceil_div(pairs, ceil_div(pairs, g)) : 0;
+    p->group = pairs ? ceil_div(pairs, ceil_div(pairs, g)) : 0;
 }
 
 void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_attn_form *f)
