@@ -43,9 +43,10 @@ def scale_of(name, shape):
 def fill(module, dtype):
     """All that a file of the module has, rounded to the type in which it is stored ("bf16")."""
     stored = module.state_dict()
-    clip = type(module).__name__ == "CLIPTextModel"         # transformers 5 leaves out what files have
+    # what files have before names, and transformers leaves out
+    prefix = {"CLIPTextModel": "text_model.", "BertModel": "bert."}.get(type(module).__name__, "")
     for name, p in list(module.named_parameters()) + [(n, b) for n, b in module.named_buffers() if n in stored]:
-        name = "text_model." + name if clip and not name.startswith("text_model.") else name
+        name = name if name.startswith(prefix) else prefix + name
         p.data.copy_(weights(name, p.shape, *scale_of(name, p.shape)).to(TYPES[dtype]))
     return module.eval()
 

@@ -49,9 +49,10 @@ MODELS = {
 RUNS = {
     "hunyuan": dict(prompts=["A large Red circle, on a blue background"], negative_prompt="a green ring", width=80,
                     height=112, steps=4, seed=7, guidance=5.0),
+    # one picture a prompt: with more, diffusers gives pictures the padding of other prompts
     "hunyuan12": dict(prompts=["two stars", "a red 圆圈 on blue"], negative_prompt="", width=96, height=64, steps=3,
-                      seed=40, images=2, guidance=3.0),
-    "hunyuan12-one": dict(model="hunyuan12", prompts=["a star"], width=48, height=80, steps=5, seed=9, guidance=1.0),
+                      seed=40, guidance=3.0),
+    "hunyuan12-one": dict(model="hunyuan12", prompts=["a star"], width=48, height=80, steps=3, seed=9, guidance=1.0),
 }
 
 
@@ -91,6 +92,19 @@ def run_form(name, out):
     save_file({"latents": tokens(lat[0], p), "text": text, "out": tokens(y, p), "grid": f(1, H, W), "time": f(t),
                "real": f(*real), "size": f(H * p * 8, W * p * 8)}, d / "golden.safetensors")
     print(f"{name}: {H} x {W} tokens, {y.std():.2f}")
+
+
+def standard_sizes(out):
+    """What the pipeline paints: [width, height, standard width, standard height]."""
+    sizes = [(16, 16), (64, 8192), (8192, 64), (1000, 1500), (1500, 1000), (1920, 1080), (1080, 1920), (512, 512),
+             (777, 333), (333, 777), (1152, 1152), (1151, 1151), (2000, 2000), (1024, 1039), *module.SUPPORTED_SHAPE]
+    sizes += [(400 + 97 * i, 400 + 61 * k) for i in range(12) for k in range(12)]
+    rows = []
+    for w, h in sizes:
+        a, b = w // 16 * 16, h // 16 * 16
+        rows.append([w, h, *((a, b) if (b, a) in module.SUPPORTED_SHAPE else module.map_to_standard_shapes(a, b))])
+    text = ",\n".join("  " + json.dumps([int(v) for v in r]) for r in rows)
+    (out / "hunyuan-forms" / "standard.json").write_text("[\n" + text + "\n]\n")
 
 
 # ---- models ---------------------------------------------------------------------------------------
@@ -216,6 +230,7 @@ def main():
             if name == "forms":
                 for form in FORMS:
                     run_form(form, o.out)
+                standard_sizes(o.out)
                 continue
             if name in MODELS:
                 make_model(name, o.out / name)

@@ -27,6 +27,7 @@ typedef struct xd_dit_info {
     int     fixed;              /* it has positions for just that many cells                   */
     int64_t text_dim;           /* E of the text it reads                                      */
     int64_t text_rows;          /* rows of text it reads, no more and no fewer; 0: any number    */
+    int64_t text_cols[3];       /* of each encoder, where they differ; 0: as text_dim           */
     int64_t pooled_dim;         /* of the pooled text embedding it reads; 0: none               */
     int     guided;             /* reads a distilled guidance scale                            */
     int     txt_flows;          /* text rows pass through the blocks (joint attention)         */

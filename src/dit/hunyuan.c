@@ -153,7 +153,7 @@ static void info(const void *c_, xd_dit_info *out)
         .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
         .patch = { 1, (int)c->patch, (int)c->patch }, .dim = c->dim, .lat_ch = c->in_ch,
         .sample = { 1, c->sample, c->sample }, .text_dim = c->cross > c->cross_t5 ? c->cross : c->cross_t5,
-        .text_rows = c->text_len + c->text_len_t5, .micro = c->styled, .sites = 1, .local_size = sizeof(local),
+        .text_rows = c->text_len + c->text_len_t5, .text_cols = { c->cross, c->cross_t5 }, .micro = c->styled, .sites = 1, .local_size = sizeof(local),
         .kept_size = sizeof(kept),
     };
 }

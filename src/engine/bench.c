@@ -285,6 +285,7 @@ xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e)
 {
     const xd_dit_info *d = &j->g->model.dit_info;
     *c = (xd_cond){ .tok = { 0 } };
+    xd_words_real(j, c->real);
     xd_status s = some_text(&c->tok, j->g, xd_words_most(j), d->text_dim, e);
     if (s == XD_OK && d->pooled_dim)
         s = some_text(&c->pooled, j->g, 1, d->pooled_dim, e);

@@ -1,12 +1,14 @@
-/* bins.c - the sizes PixArt was trained on, by aspect ratio.
+/* bins.c - the sizes PixArt and Hunyuan-DiT were trained on, by aspect ratio.
  *
  * PixArt-alpha and Sigma were trained on a few dozen sizes per resolution (Chen et al. 2023,
  * "multi-scale training"); their pipelines paint the size whose ratio height / width is nearest
  * to what is asked and resize the picture afterwards. The ratio by which a size is chosen is
- * the published one, rounded to two decimals. */
+ * the published one, rounded to two decimals. Hunyuan-DiT's pipeline takes the ratio width / height, of
+ * that the nearest area, and hands out the picture as it is. */
 #include "engine/recipe.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static const xd_bin bins_256[] = {
     { 0.25, 128, 512 }, { 0.28, 128, 464 }, { 0.32, 144, 448 }, { 0.33, 144, 432 },
@@ -76,4 +78,28 @@ int xd_bin_nearest(int64_t sample, int64_t largest, int64_t *height, int64_t *wi
     *height = best->height;
     *width = best->width;
     return 1;
+}
+
+static const struct { int width, height; } standard[] = {
+    { 1024, 1024 }, { 1280, 1280 }, { 1024, 768 }, { 1152, 864 }, { 1280, 960 },
+    { 768, 1024 }, { 864, 1152 }, { 960, 1280 }, { 1280, 768 }, { 768, 1280 },
+};
+/* The ratio that each of them stands for; 1280 x 768 stands for 16:9, which it is not. */
+static const double stands_for[] = { 1, 1, 4.0 / 3, 4.0 / 3, 4.0 / 3, 3.0 / 4, 3.0 / 4, 3.0 / 4, 16.0 / 9, 9.0 / 16 };
+
+void xd_bin_standard(int64_t *height, int64_t *width)
+{
+    int64_t h = *height < 16 ? 16 : *height / 16 * 16, w = *width < 16 ? 16 : *width / 16 * 16;
+    int     n = (int)(sizeof standard / sizeof *standard), best = 0;
+    double  ratio = (double)w / (double)h, gap = INFINITY;
+    for (int i = 0; i < n; i++)
+        gap = fmin(gap, fabs(stands_for[i] - ratio));
+    while (fabs(stands_for[best] - ratio) != gap)
+        best++;
+    for (int i = best; i < n && stands_for[i] == stands_for[best]; i++)
+        if (llabs((int64_t)standard[i].width * standard[i].height - w * h) <
+            llabs((int64_t)standard[best].width * standard[best].height - w * h))
+            best = i;
+    *height = standard[best].height;
+    *width = standard[best].width;
 }

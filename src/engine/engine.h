@@ -134,6 +134,9 @@ void      xd_words_say(const xd_words *w, const xd_job *j);
 xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e);
 /* The most rows that the embedding of a prompt can have. */
 int64_t   xd_words_most(const xd_job *j);
+int       xd_words_fixed(const xd_job *j);              /* whatever max_sequence_length is     */
+/* The most ids of every encoder that are no padding: of embeddings that are counted or made up.      */
+void      xd_words_real(const xd_job *j, int64_t real[XD_MAXTEXT]);
 
 /* ---- light -------------------------------------------------------------------------------- */
 

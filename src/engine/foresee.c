@@ -231,6 +231,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     xd_reckoner_weights(s->rk, (double)p->packed);
     for (int i = 0; i < s->job.npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, rows[i], d->text_dim);
+        xd_words_real(&s->job, cond[i].real);
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }

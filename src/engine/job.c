@@ -131,6 +131,17 @@ static xd_status take_frames(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
+/* The picture has the standard size: nothing is resized. */
+static void take_standard(xd_job *j)
+{
+    xd_bin_standard(&j->size[0], &j->size[1]);
+    if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
+        xd_log(XD_LOG_INFO, "painting %lld x %lld, the standard size nearest to %lld x %lld (--no_resolution_binning "
+               "paints the size itself)", (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
+               (long long)j->asked[0]);
+    j->asked[0] = j->size[0], j->asked[1] = j->size[1];
+}
+
 static xd_status take_size(xd_job *j, xd_err *e)
 {
     const xd_model    *m = &j->g->model;
@@ -141,6 +152,8 @@ static xd_status take_size(xd_job *j, xd_err *e)
     j->size[0] = j->asked[0], j->size[1] = j->asked[1];
     if (!j->r->no_resolution_binning && m->recipe->largest_bin)
         xd_bin_nearest(d->sample[1], m->recipe->largest_bin, &j->size[0], &j->size[1]);
+    if (!j->r->no_resolution_binning && m->recipe->standard)
+        take_standard(j);
     xd_status s = check_side("width", j->size[1], cell[2], d->patch[2], e);
     if (s == XD_OK)
         s = check_side("height", j->size[0], cell[1], d->patch[1], e);
@@ -258,6 +271,9 @@ xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e)
     if (g->model.recipe->distilled)
         j->guidance = r->negative_prompt ? r->true_cfg_scale : 0;
     j->npass = j->guidance > 1 ? 2 : 1;
+    if (r->max_sequence_length && xd_words_fixed(j))
+        return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and the text encoders of %s read %lld tokens, always",
+                       (int)r->max_sequence_length, g->model.recipe->name, (long long)xd_words_most(j));
     j->max_text = r->max_sequence_length ? r->max_sequence_length : g->model.recipe->max_text;
     if ((int64_t)r->nprompts * r->num_images_per_prompt > 1000000)
         return xd_fail(e, XD_EINVAL, "%lld images in one request are more than 1000000",

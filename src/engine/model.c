@@ -168,7 +168,7 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
 static xd_status check_fit(const xd_model *m, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
-    int64_t            pooled = 0, beside = 0;
+    int64_t            pooled = 0, beside = 0, rows = 0;
     for (int k = 0; k < m->recipe->ntext; k++) {
         const xd_text_use *u = &m->recipe->text[k];
         if (!m->has_text[k])
@@ -180,11 +180,18 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
             continue;
         int64_t width = m->text[k].text->width(m->text[k].net.cfg);
         beside = u->rows == XD_ROWS_BESIDE ? beside + width : width;
+        rows += u->pad > 0 ? u->pad : 0;
+        if (d->text_cols[k] && width != d->text_cols[k])
+            return xd_fail(e, XD_EFORMAT, "%s: the transformer reads text of width %lld from %s, which makes %lld",
+                           m->dir, (long long)d->text_cols[k], u->folder, (long long)width);
         /* embeddings of several encoders are filled up with zeros, a single one must fit       */
-        if (beside > d->text_dim || (m->recipe->ntext - 1 == k && beside != d->text_dim))
+        if (beside > d->text_dim || (m->recipe->ntext - 1 == k && !d->text_cols[k] && beside != d->text_dim))
             return xd_fail(e, XD_EFORMAT, "%s: the transformer reads text of width %lld, the text "
                            "encoder makes %lld", m->dir, (long long)d->text_dim, (long long)beside);
     }
+    if (d->text_rows && d->text_rows != rows)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld rows of text, %s gives it %lld", m->dir,
+                       (long long)d->text_rows, m->recipe->name, (long long)rows);
     if (pooled != d->pooled_dim)
         return xd_fail(e, XD_EFORMAT, "%s: the transformer reads a pooled text of width %lld, the text "
                        "encoders make %lld", m->dir, (long long)d->pooled_dim, (long long)pooled);

@@ -382,6 +382,7 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     x.lay = &lay;
     xd_cond  text = { .tok = xd_view2(a.base, XD_F32, rows, d->text_dim),
                       .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
+    xd_words_real(j, text.real);
     xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features), .cond = &text, .guidance = 1,
                     .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
     if (d->extra_ch)

@@ -61,8 +61,17 @@ static const xd_recipe cogvideox_i2v = {
     .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .from_image = 1,
 };
 
+/* diffusers: HunyuanDiTPipeline.__call__. Padding of mT5 is not seen by its text, but pooled with it. */
+static const xd_recipe hunyuandit = {
+    .name = "hunyuandit", .pipelines = { "HunyuanDiTPipeline" },
+    .dit = "transformer", .vae = "vae", .ntext = 2,
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, 77, 0, 0, 0, "bert", 1 },
+              { "text_encoder_2", "tokenizer_2", XD_ROWS_BELOW, 256, 0, 0, 0, "mt5", 1 } },
+    .steps = 50, .guidance = 5, .max_text = 256, .standard = 1,
+};
+
 const xd_recipe *const xd_recipes[] = { &pixart_alpha, &pixart_sigma, &flux, &sd3, &cogvideox,
-                                        &cogvideox_i2v, NULL };
+                                        &cogvideox_i2v, &hunyuandit, NULL };
 
 const xd_recipe *xd_recipe_find(const char *pipeline)
 {

@@ -40,6 +40,7 @@ typedef struct xd_recipe {
     /* Sizes are taken from the trained table whose transformer sample_size is at most this; 0: the
      * pipeline has no tables. */
     int64_t     largest_bin;
+    int         standard;       /* sizes are Hunyuan-DiT's (xd_bin_standard): the picture is one of them  */
     double      fps;            /* of a video; 0: it paints pictures                            */
     int         from_image;     /* a video that begins with a picture, which the transformer reads */
                                 /* beside the latents                                          */
@@ -56,5 +57,8 @@ typedef struct xd_bin { double ratio; int height, width; } xd_bin;
 /* Replaces a size in pixels by the nearest trained one of the table for a transformer of this
  * sample_size (latent cells); 0 when there is no table for it. */
 int xd_bin_nearest(int64_t sample, int64_t largest, int64_t *height, int64_t *width);
+
+/* Replaces a size in pixels by that of Hunyuan-DiT's standard sizes whose ratio, and then area, is nearest. */
+void xd_bin_standard(int64_t *height, int64_t *width);
 
 #endif

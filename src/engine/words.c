@@ -121,6 +121,20 @@ int64_t xd_words_most(const xd_job *j)
     return n;
 }
 
+int xd_words_fixed(const xd_job *j)
+{
+    int fixed = 1;
+    for (int k = 0; k < recipe(j)->ntext; k++)
+        fixed &= recipe(j)->text[k].pad > 0;
+    return fixed;
+}
+
+void xd_words_real(const xd_job *j, int64_t real[XD_MAXTEXT])
+{
+    for (int k = 0; k < recipe(j)->ntext; k++)
+        real[k] = most_ids(j, k);
+}
+
 void xd_words_close(xd_words *w, xd_engine *g)
 {
     for (int i = 0; i < w->n; i++) {
@@ -245,6 +259,8 @@ static xd_status open_conds(xd_words *w, const xd_job *j, xd_err *e)
         s = room_for(g, &c->tok, w->rows[i], d->text_dim, e);
         if (s == XD_OK && d->pooled_dim)
             s = room_for(g, &c->pooled, 1, d->pooled_dim, e);
+        for (int k = 0; k < w->ntext; k++)
+            c->real[k] = w->real[i * w->ntext + k];
         size_t n[2] = { xd_bytes(c->tok), c->pooled.nd ? xd_bytes(c->pooled) : 0 };
         if (s == XD_OK && n[0])
             xd_fill(&x, c->tok, zeros, &n[0]);

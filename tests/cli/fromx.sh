@@ -111,7 +111,8 @@ line "an abbreviation" 0 '^plan: ulysses 2' "$(torch 2 pixartalpha '--model m --
 line "an ambiguous one" 0 'ambiguous option: --use could match' "$(torch 1 pixartalpha '--model m --use 2')"
 line "a word as a number" 0 "argument --seed: invalid int value: 'x'" "$(torch 1 pixartalpha '--model m --seed x')"
 line "no model" 0 'required: --model' "$(torch 1 pixartalpha '')"
-line "a model that is not built" 1 'HunyuanDiT is not built' "$(torch 1 hunyuandit '--model HunyuanDiT')"
+line "a model that is not built" 1 'Latte is not built' "$(torch 1 latte '--model Latte')"
+line "HunyuanDiT" 0 '^plan: pipefusion 2' "$(torch 2 hunyuandit '--model HunyuanDiT --pipefusion_parallel_degree 2 --prompt a')"
 line "the runner counts no dashes" 0 'dp_degree . cfg_degree must be less' 'xdit --model FLUX.1-dev --use-cfg-parallel --prompt a'
 line "a script's flag for the runner" 0 'example scripts have it, the runner does not' \
     'xdit --model FLUX.1-dev --warmup_steps 3 --prompt a'

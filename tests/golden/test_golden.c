@@ -39,7 +39,7 @@ static const struct {
 static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8" };
 static const int levels[NDTYPE] = { 2, 8, 5, 13 };      /* of the picture: 3e-2 of 255 is 7.65   */
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
-static const char *const quantized[] = { "alpha", "flux", "sd3", "sd35", "cog2b", "cog15" };
+static const char *const quantized[] = { "alpha", "flux", "sd3", "sd35", "cog2b", "cog15", "hunyuan12-one" };
 static const int steady = 1;    /* of a video in f32: frames are within 2e-4                    */
 
 static const char *const all[] = { "alpha", "alpha-ddim", "alpha-euler", "alpha-batch",
@@ -48,7 +48,7 @@ static const char *const all[] = { "alpha", "alpha-ddim", "alpha-euler", "alpha-
                                    "sd3", "sd3-image", "sd3-no-t5", "sd35", "flux-lora", "sd35-lora",
                                    "cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one",
                                    "cog5b-i2v", "cog15", "cog15-even", "cog15-i2v", "cog15-i2v-even",
-                                   "cog5b-tiles", "cog15-i2v-tiles" };
+                                   "cog5b-tiles", "cog15-i2v-tiles", "hunyuan", "hunyuan12", "hunyuan12-one" };
 
 typedef struct run {
     xd_st   *st;
@@ -360,6 +360,25 @@ static void check_bins(const char *dir)
     xd_json_free(&j);
 }
 
+/* The same of HunyuanDiT's pipeline: [width, height, standard width, standard height]. */
+static void check_standard(const char *dir)
+{
+    char path[1024];
+    int  same = 0, rows = 0;
+    snprintf(path, sizeof path, "%s/hunyuan-forms/standard.json", dir);
+    xd_json *j = js_open(path);
+    for (const xd_json *row = xd_json_first(j); row; row = xd_json_next(row), rows++) {
+        double v[4] = { 0 };
+        for (int i = 0; i < 4; i++)
+            xd_json_number(xd_json_at(row, i), &v[i]);
+        int64_t w = (int64_t)v[0], h = (int64_t)v[1];
+        xd_bin_standard(&h, &w);
+        same += w == (int64_t)v[2] && h == (int64_t)v[3];
+    }
+    tap(rows > 100 && same == rows, "standard sizes: %d of %d as diffusers takes them", same, rows);
+    xd_json_free(&j);
+}
+
 static int has_kept(const char *name)
 {
     for (size_t i = 0; i < sizeof quantized / sizeof *quantized; i++)
@@ -387,6 +406,7 @@ int main(int argc, char **argv)
     if (tap_skip_isa())
         return 0;
     check_bins(argv[1]);
+    check_standard(argv[1]);
     for (int i = 0; i < n; i++)
         for (int t = tap_only_bf16(); t < (tap_only_bf16() ? 2 : NDTYPE); t++)
             if (t == 0 || (t == 1 ? has_bf16(names[i]) : has_kept(names[i])))

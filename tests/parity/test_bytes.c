@@ -44,11 +44,12 @@ static int checks, failures;
  * [n,D] for the rows of the text, of the image, and of both at once. */
 typedef struct sends { int both, image, sum_text, sum_image, sum_both; } sends;
 
-/* which[l]: what block l sends. */
-typedef struct model { int64_t N, K, H, d, D, F, e; int passes; const sends *which[64]; } model;
+/* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the hidden state. */
+typedef struct model { int64_t N, K, H, d, D, F, e; int passes; const sends *which[64];
+                       int64_t skips[65]; } model;
 typedef struct where { int at[XD_NAXES], first, last; } where;
 
-static const sends cross = { 1, 0, 0, 3, 0 };           /* PixArt: attention, text, MLP         */
+static const sends cross = { 1, 0, 0, 3, 0 };           /* PixArt, HunyuanDiT: attention, text, MLP */
 static const sends pair = { 1, 0, 2, 2, 0 }, solo = { 1, 0, 0, 0, 1 };          /* FLUX; CogVideoX as pair */
 static const sends joint[2][2] = {                      /* SD3: [last][with a second attention] */
     { { 1, 0, 2, 2, 0 }, { 1, 1, 2, 3, 0 } }, { { 1, 0, 0, 2, 0 }, { 1, 1, 0, 3, 0 } },
@@ -143,8 +144,8 @@ static int64_t of_unit(const model *m, const plan *p, const where *w, int unit)
     for (int i = 0; i < m->passes; i++)
         mine += i % C == w->at[XD_CFG];
     int64_t bytes = of_blocks(m, p, w, unit) * mine;
-    if (!is_last)
-        bytes += 4 * both * m->D * mine;        /* hidden states, to the next stage            */
+    if (!is_last)               /* hidden states, to the next stage, and what lies beside them  */
+        bytes += (4 + m->skips[w->last] * m->e) * both * m->D * mine;
     else if (C > 1)
         bytes += 4 * n * m->F * mine;           /* predictions, to the other pass              */
     if (is_last && P > 1 && mine)
@@ -256,8 +257,11 @@ static model model_of(const xd_engine *g, const xd_job *j)
     model m = { .N = j->tokens, .K = d->txt_flows ? xd_words_most(j) : 0, .H = d->heads, .d = d->head_dim,
                 .D = d->dim, .F = j->features, .e = (int64_t)xd_dtype_size(g->type),
                 .passes = j->npass };
+    int64_t half = d->nlayers / 2;
     for (int l = 0; l < d->nlayers && l < 64; l++)
         m.which[l] = kind_of(g, l);
+    for (int64_t l = 0; l < d->nlayers && l < 64 && g->model.dit.dit->skip_from; l++)
+        m.skips[l] = l > half ? d->nlayers - l : l < half ? l : half - 1;
     return m;
 }
 
@@ -318,7 +322,7 @@ static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
         g->type = v % 3 == 2 ? XD_BF16 : XD_F32;
         r->guidance_scale = v % 3 == 1 ? 1 : 4.5;
         r->true_cfg_scale = v % 3 == 1 || !g->model.recipe->distilled ? 0 : 2;
-        r->max_sequence_length = v % 3 == 1 ? 77 : 9;
+        r->max_sequence_length = d->text_rows ? 0 : v % 3 == 1 ? 77 : 9;
         p.every = v / 3;
         one_plan(g, &p, r);
     }

@@ -118,6 +118,8 @@ static void check(const xd_parallel *p)
     char         name[160] = "?";
     request(&r, plans);
     xd_status s = xd_open_with(&g, &a, 0, &e);
+    if (s == XD_OK && g->model.dit_info.text_rows)      /* 16 pixels a token, and text of one length */
+        r.width = 112, r.height = 80, r.max_sequence_length = 0;
     if (s == XD_OK) {
         if (p->use_cfg_parallel)
             r.negative_prompt = "red", r.true_cfg_scale = g->model.recipe->distilled ? 3 : 0;

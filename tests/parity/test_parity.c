@@ -1,6 +1,6 @@
 /* test_parity.c - every plan against one rank, on as many ranks as this was started with.
  *
- *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [kept=TYPE]
+ *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [kept=TYPE] [size=WxH]
  *
  * Random weights of a tiny model; every factorization of the ranks over the six axes, with patches,
  * displaced patches and VAE rows where they apply. One launch per rank count; plans are looped inside.
@@ -10,6 +10,8 @@
  * steps. Of models whose text flows (5 x 7 tokens, N text tokens of the last encoder) the latents
  * are compared, of plans with exact steps and of plans with stale ones: those against one rank with as
  * many patches, text with the first or with every patch, or against as many displaced members.
+ *
+ * size: pixels of the picture where the text does not flow.
  *
  * video: of the model's frames, and compared to the pixels; image: what an image-to-video model begins
  * with. Its autoencoder's rows are cut in every other plan.
@@ -33,7 +35,7 @@ enum { PICTURES = 2 };
 static const char *model_dir, *dtype, *kept;
 static const char *begin;       /* the picture that a video begins with; NULL: none            */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
-static int         thin = 1, steps = 5;
+static int         thin = 1, steps = 5, size[2] = { 52, 44 };
 
 typedef struct picture {
     float  *lat;
@@ -75,7 +77,8 @@ static void request(xd_request *r, int pictures)
 {
     xd_request_init(r);
     r->negative_prompt = "red ring";
-    r->width = 52, r->height = 44;
+    r->width = size[0], r->height = size[1];
+    r->no_resolution_binning = 1;
     r->num_images_per_prompt = pictures;
     r->seed = 5;
     if (text) {
@@ -320,6 +323,8 @@ static void arguments(int argc, char **argv)
         video |= strcmp(argv[i], "video") == 0;
         if (strncmp(argv[i], "image=", 6) == 0)
             begin = argv[i] + 6;
+        if (sscanf(argv[i], "size=%dx%d", &size[0], &size[1]) == 2)
+            continue;
         if (strncmp(argv[i], "kept=", 5) == 0)
             kept = argv[i] + 5;
         if (strncmp(argv[i], "text=", 5) == 0)
