@@ -5,13 +5,11 @@
  * first cache until the part is at its end, and are then multiplied by the values, 32 columns at a time, whose
  * sums stay in tiles meanwhile. Exponentials beside products are the idea of Shah et al. 2024, FlashAttention-3.
  *
- * A row's probabilities are relative to the first score that it meets instead of its largest, which
- * would take long to find: floats and brains have room for both larger and smaller ones. Rows whose sum
- * says that they had not are done once more, relative to their largest score.
- *
- * A power of two is made in fixed point: 7 binary digits behind the point, of which an addition of the
- * exponent's bias makes a brain whose mantissa is the fraction f of the power instead of 2^f - 1. A table
- * has the difference. Counted over all f, its error is 0.23 % (rms), that of rounding to a brain 0.17 %. */
+ * Probabilities are not relative to a row's largest score, which would take long to find: floats and brains have
+ * room for larger and smaller ones. By Cauchy and Schwarz no score of a query is above its length times that of the
+ * longest key; where no brain's exponent is exceeded so, they are powers of two of the scores as they are, and else
+ * relative to the first score of the row, with an eye on what comes out. Rows for which there was no room are done
+ * once more, relative to their largest score. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
@@ -35,18 +33,45 @@ enum {
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 #define ONES 0x3f803f80u        /* two brains                                                 */
-static const float ONE = 128;           /* in fixed point                                     */
-static const float BIAS = (127 + 256) * 128;    /* of exponents, and 2^15 that are subtracted again   */
-static const float MOST = 65535;        /* what is above, or no number, becomes no number     */
-static const float LEAST = -0x1p29f;    /* stands for -infinity: still an integer             */
-static const float LIFT = 0x1p60f;      /* a sum of probabilities that is not trusted         */
 
 #include "backend/cpu/attn/flash.h"
+#include "backend/cpu/attn/powers.h"
 
 /* What tiles read was written by vectors before, which compilers do not know. */
 static inline void fence(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* ---- lengths ---------------------------------------------------------------------------------- */
+
+static float *lengths_of(const xd_attn_plan *p, const unit *pair)
+{
+    return (float *)(void *)(pair + p->lengths);
+}
+
+/* Of the n keys of block kb, which are packed, how long the longest is. */
+static void measure_keys(const xd_attn_plan *p, int64_t n, int64_t kb, unit *pair)
+{
+    const unit *x = pair + kb * p->knext;
+    vf          most = v_zero();
+    for (int64_t j = 0; j < n; j += LANES, x += LANES * p->kdu)
+        most = larger(squares(x, p->kdu), most);
+    float all[LANES], longest = 0;
+    v_store(all, most);
+    for (int64_t j = 0; j < LANES; j++)
+        longest = all[j] > longest || all[j] != all[j] ? all[j] : longest;
+    lengths_of(p, pair)[kb] = sqrtf(longest);
+}
+
+/* How long the longest of n keys is, or no number if one is none. */
+static float longest_key(const xd_attn_plan *p, int64_t n, const unit *pair)
+{
+    const float *each = lengths_of(p, pair);
+    float        longest = 0;
+    for (int64_t kb = 0; kb * p->keys < n; kb++)
+        longest = each[kb] > longest || each[kb] != each[kb] ? each[kb] : longest;
+    return longest;
 }
 
 /* ---- values ----------------------------------------------------------------------------------- */
@@ -69,6 +94,8 @@ static int sums_among(const xd_attn_plan *p)
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair)
 {
     const xd_attn_plan *p = &w->p;
+    if (!w->a->bias.p)
+        measure_keys(p, n, kb, pair);
     for (int64_t j = 0; j < n; j += TURN)
         for (int64_t c = 0; c < p->dp; c += LANES) {
             unit *to = pair + values_at(p, (kb * p->keys + j) / TURN, c / 32 * 32) + c / LANES % 2 * TILE;
@@ -89,56 +116,6 @@ typedef struct desk {
     float bias[BEHIND][STRIP][TURN];    /* where the argument's cannot be read as it lies     */
 } desk;
 _Static_assert(sizeof(desk) == XD_ATTN_DESK * sizeof(float), "the plan has place for a desk");
-
-/* Scores of 32 queries and keys that are to become probabilities. */
-typedef struct softening {
-    float       *s;             /* [32][TURN]                                                 */
-    const float *bias;          /* of row 0, or NULL                                          */
-    int64_t      bias_step;
-    unit        *p;             /* [32][DEEP]                                                 */
-    const float *low;           /* a row: LANES times what is added to scaled scores          */
-} softening;
-
-typedef struct curve { vf scale, bias, most; __m512i less, high, six; } curve;
-
-/* What a mantissa f is too large by, by its first six digits: 128 (1 + f - 2^f). */
-static const uint8_t LESS[64] __attribute__((aligned(64))) = {
-    0, 1, 1, 2, 2, 3, 4, 4, 5, 5, 5, 6, 6, 7, 7, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10, 10, 10, 11, 11, 11, 11, 11,
-    11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9, 9, 9, 8, 8, 8, 7, 7, 6, 6, 5, 5, 4, 3, 3, 2, 1, 1,
-};
-
-static inline curve curve_of(float c)
-{
-    return (curve){ v_set(c * ONE), v_set(log2e * ONE), v_set(MOST), _mm512_load_si512(LESS),
-                    _mm512_set1_epi16((short)0x8000), _mm512_set1_epi64(0x0031002100110001) };
-}
-
-/* Powers of two of 16 scores, in fixed point. Without a bias those that no integer holds become zeros, which
- * the processor remembers: see attend_all. */
-ALWAYS_INLINE __m512i fixed(const float *s, const float *bias, vf low, const curve *k, int biased)
-{
-    vf x = v_fma(v_load(s), k->scale, low);
-    if (biased)
-        x = v_min(v_fma(v_load(bias), k->bias, x), k->most);
-    return _mm512_cvtps_epi32(x);
-}
-
-/* What is known when this is compiled: whether there is a bias, and whether sums of probabilities are made
- * by products of their own, not among those of values. */
-typedef struct how { int biased, summed; } how;
-
-/* The scores of row r become probabilities. What is added to them beside the exponent's bias makes all that is
- * too large 65535 and all that is too small less than 2^15, which two instructions that saturate see to. */
-ALWAYS_INLINE void soften_row(const softening *a, int64_t r, const curve *k, how h)
-{
-    const float *s = a->s + r * TURN, *bias = h.biased ? a->bias + r * a->bias_step : NULL;
-    const vf     low = v_load(a->low + r * LANES);
-    const __m512i x = _mm512_packus_epi32(fixed(s, bias, low, k, h.biased),
-                                          fixed(s + LANES, bias + LANES, low, k, h.biased));
-    const __m512i digits = _mm512_multishift_epi64_epi8(k->six, x);
-    const __m512i less = _mm512_mask_permutexvar_epi8(k->high, 0x5555555555555555, digits, k->less);
-    v_put_units(a->p + r * DEEP, _mm512_subs_epu16(x, less));
-}
 
 /* ---- products ------------------------------------------------------------------------------ */
 
@@ -221,19 +198,9 @@ static void store_sums(owed *due)
     due->to = NULL;
 }
 
-/* Rows [row, row + n) of `soft`, as far as there are such, become probabilities. */
-ALWAYS_INLINE int64_t soften_some(const softening *soft, int64_t row, int64_t n, const curve *k, how h)
-{
-    const int64_t end = smaller(row + n, STRIP);
-_Pragma("GCC unroll 8")
-    for (; row < end; row++)
-        soften_row(soft, row, k, h);
-    return row;
-}
-
 /* Scores of q[32][..] and a turn's keys in tiles, and, where `some`, all of `soft`. */
 ALWAYS_INLINE void score(const unit *q, const unit *keys, int64_t deep, const owed *due, int some,
-                         softening soft, const curve *k, how h)
+                         softening soft, curve *k, how h)
 {
     const int64_t each = (STRIP / 4 + deep - 1) / deep;
     int64_t       row = 0;
@@ -272,7 +239,7 @@ static void sum_up(const unit *p, int64_t turns, float *sum, owed *due)
 
 /* o[32][dp] (+)= p . v of `turns` turns, and all of the `late` last ones, of the last two. */
 ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t turns, int begun,
-                              owed *due, int64_t late, softening first, softening second, const curve *k, how h)
+                              owed *due, int64_t late, softening first, softening second, curve *k, how h)
 {
     const int64_t each = late ? (late * STRIP + turns - 2) / (turns - 1) : 0;
     int64_t       row = (BEHIND - late) * STRIP;
@@ -325,7 +292,8 @@ typedef struct strips {
     desk       *d;
     int         scaled;         /* scores are before they get a bias                          */
     int         touched;        /* scores are scaled, or have masks of their own              */
-    int         careful;        /* scores may be no numbers; if they have no bias there is one of zeros */
+    uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];        /* of strips                           */
+    uint8_t     missed[XD_ATTN_TILE_ROWS / STRIP];      /* watched ones some of whose powers did not fit */
     float       c;              /* what turns scores into powers of two                       */
     int64_t     foresee, seen;  /* rows to foresee in a turn, and those that are              */
 } strips;
@@ -356,25 +324,26 @@ static const unit *keys_of(const strips *a, int64_t turn)
     return a->packed + turn * TURN * a->w->p.ldq;
 }
 
+/* What row i's probabilities are relative to: scores that are rounded once need a round number. */
 static void set_top(const block *k, int64_t i, float top)
 {
-    k->top[i] = top;
-    v_store(k->sum + i * LANES, v_set(top == -INFINITY ? 0 : BIAS - ONE * top));
+    k->top[i] = nearbyintf(top * ONE) / ONE;
+    k->sum[i] = top == -INFINITY ? 0 : BASE + BIAS - nearbyintf(top * ONE);
 }
 
-/* Where softening finds the bias of the rows of x for the keys of turn j, or zeros; `own` is memory for it. */
+/* Where softening finds the bias of the rows of x for the keys of turn j; `own` is memory for it. */
 static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][TURN], softening *soft)
 {
     const int64_t    n = smaller(a->k->keys - j * TURN, TURN);
     const xd_tensor *t = &a->w->a->bias;
     const int64_t    at = a->k->h * t->s[0] + (a->k->i0 + x->i) * t->s[1] + j * TURN * t->s[2];
-    const float     *bias = t->p ? (const float *)t->p + at : NULL;
+    const float     *bias = (const float *)t->p + at;
     soft->bias = bias;
     soft->bias_step = t->s[1];
-    if (bias && t->s[2] == 1 && n == TURN && x->rows == STRIP)
+    if (t->s[2] == 1 && n == TURN && x->rows == STRIP)
         return;
     memset(own, 0, sizeof(float[STRIP][TURN]));
-    for (int64_t r = 0; bias && r < x->rows; r++)
+    for (int64_t r = 0; r < x->rows; r++)
         if (t->s[2] == 1)
             memcpy(own[r], bias + r * t->s[1], (size_t)n * sizeof(float));
         else
@@ -423,13 +392,15 @@ static void prepare(const strips *a, const part *x, int64_t j, const softening *
     }
 }
 
-/* Scores that are -infinity become numbers that are as good, and so do those of rows that are not there. */
+/* Scores of x that are -infinity become numbers that are as good, and so do those of rows that are not there. */
 static void bound(const strips *a, const part *x, float *s)
 {
-    const vf least = v_set(LEAST / (a->c * ONE));
-    for (int64_t i = 0; i < x->rows * TURN; i += LANES)
-        v_store(s + i, v_max(least, v_load(s + i)));
-    memset(s + x->rows * TURN, 0, (size_t)((STRIP - x->rows) * TURN) * sizeof *s);
+    for (int64_t r = 0; r < STRIP; r++) {
+        const float top = a->k->top[x->i + r];
+        const vf    least = v_set(top == -INFINITY ? 0 : (top + LEAST) / a->c);
+        for (int64_t j = 0; j < TURN; j += LANES)
+            v_store(s + r * TURN + j, v_max(v_load(s + r * TURN + j), least));
+    }
 }
 
 /* Whether some scores of turn t of x may be -infinity. */
@@ -440,16 +411,16 @@ static int hidden(const strips *a, const part *x, int64_t t)
 
 /* The scores of turn t of x have left their tiles, or need nothing done: what is needed to soften them. Back
  * comes whether rows still lack references. */
-static int ready(const strips *a, const part *x, int64_t t, int lacks, softening *soft, how h)
+ALWAYS_INLINE int ready(const strips *a, const part *x, int64_t t, int lacks, softening *soft, how h)
 {
     const int64_t j = x->turn + t;
-    *soft = (softening){ .s = a->d->s[t % BEHIND][0], .p = a->d->p[t][0], .low = a->k->sum + x->i * LANES };
+    *soft = (softening){ .s = a->d->s[t % BEHIND][0], .p = a->d->p[t][0], .low = a->k->sum + x->i };
     if (h.biased)
         find_bias(a, x, j, a->d->bias[t % BEHIND], soft);
     if (!lacks && !hidden(a, x, t))
         return 0;
     prepare(a, x, j, soft);
-    if (!a->careful && hidden(a, x, t))
+    if (h.kind != CLAMPED)
         bound(a, x, soft->s);
     return lacking(a, x);
 }
@@ -465,10 +436,10 @@ static int64_t behind(const part *x)
 ALWAYS_INLINE void score_part(strips *a, const part *x, owed *due, int64_t deep, softening last[BEHIND], how h)
 {
     const unit   *q = a->k->q + x->i * deep * DEEP;
-    const curve   k = curve_of(a->c);
+    curve         k = curve_of(a->c, h);
     const int64_t n = x->turns, late = behind(x);
     softening     soft[BEHIND] = { { .s = NULL } };
-    int           lacks = lacking(a, x);
+    int           lacks = h.kind != BOUNDED && lacking(a, x);
     for (int64_t t = 0; t < n; t++) {
         const unit *keys = keys_of(a, x->turn + t);
         fence();
@@ -492,12 +463,14 @@ ALWAYS_INLINE void score_part(strips *a, const part *x, owed *due, int64_t deep,
         ready(a, x, n - 1, lacks, &soft[(n - 1) % BEHIND], h);
     last[0] = soft[n % BEHIND];
     last[1] = soft[(n - 1) % BEHIND];
+    if (h.kind == WATCHED)
+        a->missed[x->i / STRIP] |= !all_held(&k);
 }
 
 ALWAYS_INLINE void attend_part(strips *a, const part *x, owed *due, how h)
 {
     const xd_attn_plan *p = &a->w->p;
-    const curve         k = curve_of(a->c);
+    curve               k = curve_of(a->c, h);
     const int64_t       deep = p->ldq / DEEP;
     softening           last[BEHIND];
     switch (deep) {
@@ -512,28 +485,47 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, owed *due, how h)
     fence();
     sum_values(a->d->p[0][0], a->packed + values_at(p, x->turn, 0), a->k->o + x->i * p->dp, p->dp, x->turns,
                x->begun, due, x->turns > 1 ? behind(x) : 0, last[0], last[1], &k, h);
+    if (h.kind == WATCHED)
+        a->missed[x->i / STRIP] |= !all_held(&k);
     if (h.summed)
         sum_up(a->d->p[0][0], x->turns, a->k->most + x->i * LANES, due);
     fence();
 }
 
-/* Whether sums of probabilities are not among those of values: with a bias they never are, which spares a
- * variant. */
-static int summed_apart(const strips *a)
+/* Whether sums of probabilities are not among those of values: where scores are clamped they never are, which
+ * spares variants. */
+static int summed_apart(const strips *a, int64_t i)
 {
-    return a->careful || !sums_among(&a->w->p);
+    return a->kind[i / STRIP] == CLAMPED || !sums_among(&a->w->p);
 }
+
+/* Functions of their own: compilers keep constants in registers only where loops are not too many. */
+#define PART_OF(name, ...)                                                                         \
+    static __attribute__((noinline)) void name(strips *a, const part *x, owed *due)                \
+    {                                                                                              \
+        attend_part(a, x, due, (how){ __VA_ARGS__ });                                              \
+    }
+PART_OF(part_biased, 1, CLAMPED, 1)
+PART_OF(part_clamped, 0, CLAMPED, 1)
+PART_OF(part_watched, 0, WATCHED, 0)
+PART_OF(part_watched_summed, 0, WATCHED, 1)
+PART_OF(part_bounded, 0, BOUNDED, 0)
+PART_OF(part_bounded_summed, 0, BOUNDED, 1)
 
 static void attend_parts(strips *a)
 {
     owed due = { .to = NULL };
-    for (part x = part_from(a, a->row, a->first); x.turns > 0; x = part_after(a, &x))
-        if (a->careful)
-            attend_part(a, &x, &due, (how){ 1, 1 });
-        else if (summed_apart(a))
-            attend_part(a, &x, &due, (how){ 0, 1 });
+    for (part x = part_from(a, a->row, a->first); x.turns > 0; x = part_after(a, &x)) {
+        const int kind = a->kind[x.i / STRIP], summed = summed_apart(a, x.i);
+        if (a->w->a->bias.p)
+            part_biased(a, &x, &due);
+        else if (kind == CLAMPED)
+            part_clamped(a, &x, &due);
+        else if (kind == WATCHED)
+            (summed ? part_watched_summed : part_watched)(a, &x, &due);
         else
-            attend_part(a, &x, &due, (how){ 0, 0 });
+            (summed ? part_bounded_summed : part_bounded)(a, &x, &due);
+    }
     store_sums(&due);
     fence();
 }
@@ -545,15 +537,21 @@ static void forget_sums(const strips *a)
         v_store(a->k->most + i * LANES, v_zero());
 }
 
-/* Sums of probabilities; 1 if some are too large, or no numbers. */
+/* Rows that see keys, but whose probabilities are too large, too small or no numbers, or their sums are. */
+static int doubtful(const block *k, int64_t i)
+{
+    return !(k->l[i] <= LIFT) || (k->l[i] < 1 / LIFT && k->top[i] != -INFINITY);
+}
+
+/* Sums of probabilities; 1 if some are doubtful. */
 static int add_up(const strips *a)
 {
     const xd_attn_plan *p = &a->w->p;
     const block        *k = a->k;
     int                 bad = 0;
     for (int64_t i = a->row; i < a->rows; i++) {
-        k->l[i] = summed_apart(a) ? k->most[i * LANES] : k->o[i * p->dp + p->D];
-        bad |= !(k->l[i] <= LIFT);
+        k->l[i] = summed_apart(a, i) ? k->most[i * LANES] : k->o[i * p->dp + p->D];
+        bad |= doubtful(k, i);
     }
     return bad;
 }
@@ -566,7 +564,7 @@ static softening scores_of(const strips *a, int64_t i, int64_t j)
     softening     soft = { .s = a->d->s[0][0] };
     owed          due = { .to = NULL };
     fence();
-    score(a->k->q + i * ldq, keys_of(a, j), ldq / DEEP, &due, 0, soft, NULL, (how){ 0, 0 });
+    score(a->k->q + i * ldq, keys_of(a, j), ldq / DEEP, &due, 0, soft, NULL, (how){ 0, 0, 0 });
     due = (owed){ soft.s, TURN, 1 };
     store_sums(&due);
     fence();
@@ -583,7 +581,7 @@ static void attend_again(strips a)
     float         top[STRIP];
     int           again[STRIP];
     for (int64_t r = 0; r < a.rows - i; r++) {
-        again[r] = !(a.k->l[i + r] <= LIFT);
+        again[r] = doubtful(a.k, i + r);
         top[r] = -INFINITY;
     }
     for (int64_t j = a.first; j < a.end; j++) {
@@ -596,29 +594,64 @@ static void attend_again(strips a)
     for (int64_t r = 0; r < a.rows - i; r++)
         if (again[r])
             set_top(a.k, i + r, top[r]);
+    a.kind[i / STRIP] = CLAMPED;
     forget_sums(&a);
     attend_parts(&a);
     add_up(&a);
 }
 
-/* All rows, relative to their first scores. Whether some are no numbers, or too large for integers, the processor
- * remembers; the care that they need costs time and is taken only then, or where there is a bias anyway. */
-static void attend_all(strips *a)
+static float length_of_row(const strips *a, int64_t i)
 {
-    for (a->careful = a->w->a->bias.p != NULL;; a->careful = 1) {
-        for (int64_t i = 0; i < (a->rows + STRIP - 1) / STRIP * STRIP; i++)
-            set_top(a->k, i, -INFINITY);
-        forget_sums(a);
-        _mm_setcsr(_mm_getcsr() & ~(unsigned)_MM_EXCEPT_INVALID);
-        attend_parts(a);
-        if (a->careful || !(_mm_getcsr() & _MM_EXCEPT_INVALID))
-            return;
+    const int64_t ldq = a->w->p.ldq;
+    return sqrtf(v_hadd(squares(a->k->q + i * ldq, ldq / LANES)));
+}
+
+/* Rows of strip i whose scores stay within the bound get the reference 0, others none yet; `most` times a row's length
+ * is the bound of its scores. The largest squares of all rows together most often say already that all stay. */
+static void refer(strips *a, int64_t i, float most)
+{
+    const int64_t ldq = a->w->p.ldq;
+    vf            all = v_zero();
+    for (int64_t r = i; r < i + STRIP; r++)
+        all = larger(squares(a->k->q + r * ldq, ldq / LANES), all);
+    float     y = most * sqrtf(v_hadd(all));
+    const int sure = y < BOUND;
+    for (int64_t r = i; r < i + STRIP; r++) {
+        const float z = sure ? 0 : most * length_of_row(a, r);
+        set_top(a->k, r, z < BOUND ? 0 : -INFINITY);
+        y = r == i || z > y || z != z ? z : y;
     }
+    a->kind[i / STRIP] = y < BOUND ? BOUNDED : y < FAR ? WATCHED : CLAMPED;
+}
+
+static void refer_to_none(strips *a, int64_t i)
+{
+    for (int64_t r = i; r < i + STRIP; r++)
+        set_top(a->k, r, -INFINITY);
+    a->kind[i / STRIP] = CLAMPED;
+}
+
+static void refer_all(strips *a)
+{
+    const int   none = a->scaled || a->w->a->bias.p;
+    const float most = none ? 0 : a->c * longest_key(&a->w->p, a->k->keys, a->packed);
+    for (int64_t i = 0; i < a->k->n; i += STRIP)
+        if (none)
+            refer_to_none(a, i);
+        else
+            refer(a, i, most);
+}
+
+/* A strip once more of which some powers of watched scores did not fit. */
+static void attend_clamped(strips *a)
+{
+    a->kind[a->row / STRIP] = CLAMPED;
+    forget_sums(a);
+    attend_parts(a);
 }
 
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed)
 {
-    const unsigned flags = _mm_getcsr();
     strips         a = { .w = w, .k = k, .packed = packed, .rows = k->n, .first = 2 * first,
                          .end = smaller(2 * end, (k->keys + TURN - 1) / TURN), .d = (desk *)(void *)k->s,
                          .scaled = !(w->a->scale * log2e > 1e-20f) };
@@ -632,16 +665,19 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
     if (!k->begun)
         return;
     a.foresee = k->n / ((k->n + STRIP - 1) / STRIP * (a.end - a.first)) + 1;
+    refer_all(&a);
+    forget_sums(&a);
     xd_tiles_begin();
-    attend_all(&a);
+    attend_parts(&a);
     for (a.rows = 0; a.rows < k->n;) {
         a.row = a.rows;
         a.rows = smaller(k->n, a.row + STRIP);
+        if (a.missed[a.row / STRIP])
+            attend_clamped(&a);
         if (add_up(&a))
             attend_again(a);
     }
     xd_tiles_end();
-    _mm_setcsr(flags);
 }
 
 size_t xd_attn_scratch_amx(const xd_attn_args *a, int threads)

@@ -77,12 +77,12 @@ static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, un
         }
 }
 
-/* The key in the low half of packed unit u, before that in the high half. In a tile, of 32 keys, they lie
- * as the instruction that packs two vectors leaves them: by fours of the one and of the other. */
+/* The key in the low half of packed unit u; in the high half is the next one. In a tile, of 32 keys, it is the one
+ * 16 keys after: so probabilities of two vectors meet in halves. */
 static int64_t key_of_unit(int64_t u)
 {
     if (TILES)
-        return u / 16 * 32 + u % 4 / 2 * 16 + u % 16 / 4 * 4 + u % 2 * 2;
+        return u / 16 * 32 + u % 16;
     return PAIRS ? 2 * u : u;
 }
 
@@ -93,7 +93,7 @@ static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, i
     const xd_attn_plan *p = &w->p;
     const int64_t units = TILES ? turns(n) * TURN / 2 : PAIRS ? (n + 1) / 2 : n;
     for (int64_t u = 0; u < units; u++) {
-        const int64_t j = key_of_unit(u), next = j + 1;
+        const int64_t j = key_of_unit(u), next = j + (TILES ? 16 : 1);
         if (j >= n) {
             memset(to, 0, (size_t)(nv * LANES) * sizeof *to);
             to += nv * LANES;

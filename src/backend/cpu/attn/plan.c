@@ -159,7 +159,8 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
     p->vunits = (f->pairs ? ceil_div(keys, 2) : keys) * p->dp;
     p->knext = p->kunits + (f->tiles ? 0 : p->vunits);
     int64_t vblocks = f->tiles ? round_up(p->kblocks, XD_ATTN_PART * XD_ATTN_TURN / XD_ATTN_TILE_KEYS) : p->kblocks;
-    p->pair_bytes = aligned((size_t)(p->kunits * p->kblocks + p->vunits * vblocks) * 4);
+    p->lengths = p->kunits * p->kblocks + p->vunits * vblocks;
+    p->pair_bytes = aligned((size_t)(p->lengths + (f->tiles ? p->kblocks : 0)) * 4);
     cut_group(p, threads);
     size_t rows = (size_t)p->most, scores = rows * XD_ATTN_LDS;
     if (f->tiles)

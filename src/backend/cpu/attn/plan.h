@@ -43,6 +43,7 @@ typedef struct xd_attn_plan {
     int64_t kunits, vunits;     /* units of a packed key block                                */
     int64_t knext;              /* units from the keys of one block to those of the next: values lie
                                  * between them, or for tiles behind all                      */
+    int64_t lengths;            /* units before the lengths of the longest keys of blocks, for tiles */
     size_t  pair_bytes;         /* packed keys and values of one pair                         */
     size_t  q, s, o, ml;        /* offsets in the scratch of a thread                         */
     size_t  thread_bytes;
