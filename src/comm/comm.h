@@ -33,6 +33,12 @@ typedef struct xd_comm_ops {
     /* All-to-all: give[r] goes to rank r, get[r] is filled by it: views of any strides whose last
      * dimension has stride 1; zero elements are legal. My own pair is copied. */
     xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
+    /* The same without a copy where memory is lent: get[r] becomes a view of what rank r gives where that lies, which it
+     * must not change before it has heard of me again. Else it is filled. `get` is kept until this has ended. */
+    xd_req (*show)     (xd_comm *c, const xd_tensor *give, xd_tensor *get);
+    /* Places for what others compute for me: where memory is lent get[r] becomes the place in rank r that it gives me, else
+     * it stays. No byte is sent. An exchange of what lies in such a place already copies nothing. */
+    xd_req (*offer)    (xd_comm *c, const xd_tensor *give, xd_tensor *get);
     xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* contiguous                  */
     xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* contiguous                  */
     xd_status (*wait)  (xd_comm *c, xd_req *r, int n);          /* of {0} returns at once       */
@@ -46,9 +52,11 @@ typedef struct xd_comm_ops {
      * on the rank that should fill it. Freed when `c` is closed. NULL on all ranks: there is none. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
     /* The same of `bytes` for each rank, its own, of a group on one host; collective. What `exchange` finds in there the
-     * others copy straight from where it lies. In huge pages, near who called; NULL on all ranks: there is none, or
+     * others copy straight from where it lies, what `show` finds they read there. In huge pages, near who called; NULL on all ranks: there is none, or
      * one of them asked for 0 bytes. */
     void  *(*lend)(xd_comm *c, size_t bytes);
+    /* 1: p lies in memory that I lend, and all ranks of c are of my host, so that nothing moves that is shown. */
+    int    (*lends)(xd_comm *c, const void *p);
     void   (*unlend)(xd_comm *c, void *p);      /* when all that it was exchanged for has ended */
     /* Ends all ranks of the world, does not return; says c->err in the log. */
     void   (*abort)    (xd_comm *c, int code);

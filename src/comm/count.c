@@ -149,6 +149,18 @@ static xd_req count_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor 
     return met(c);
 }
 
+static xd_req count_show(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+{
+    get[c->rank] = give[c->rank];
+    return count_exchange(c, give, get);
+}
+
+static xd_req count_offer(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+{
+    get[c->rank] = give[c->rank];
+    return (xd_req){ 0 };
+}
+
 static xd_req count_send(xd_comm *c, xd_tensor t, int to)
 {
     int64_t bytes = (int64_t)xd_comm_bytes(t);
@@ -210,6 +222,12 @@ static void *count_share(xd_comm *c, size_t bytes, int *first)
     return NULL;
 }
 
+static int count_lends(xd_comm *c, const void *p)
+{
+    (void)c, (void)p;
+    return 0;
+}
+
 static void count_abort(xd_comm *c, int code)
 {
     (void)c;
@@ -226,9 +244,9 @@ static void count_drop(xd_comm *c, xd_req *r, int n)
 static const xd_comm_ops ops = {
     .name = "count", .split = count_split, .split_host = count_host, .close = count_close,
     .allreduce = count_allreduce, .bcast = count_bcast, .gather = count_gather,
-    .exchange = count_exchange, .send = count_send, .recv = count_recv, .wait = count_wait,
+    .exchange = count_exchange, .show = count_show, .offer = count_offer, .send = count_send, .recv = count_recv, .wait = count_wait,
     .test = count_test, .drop = count_drop, .poke = count_nothing,
-    .barrier = count_nothing, .share = count_share,
+    .barrier = count_nothing, .share = count_share, .lends = count_lends,
     .abort = count_abort,
 };
 

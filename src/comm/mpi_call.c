@@ -29,24 +29,60 @@ xd_req xd_mpi_recv(xd_comm *c, xd_tensor t, int from)
     return xd_job_go(j);
 }
 
-xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
+/* What is near is told by notes, the rest goes as messages; places for something need none. `get` is written only where it is
+ * shown or offered. */
+static void trade(xd_job *j, const xd_tensor *give, xd_tensor *get)
 {
-    xd_job *j = xd_job_begin(c, 1);
-    int     me = c->rank;
-    if (!j)
-        return xd_job_go(j);
+    const xd_comm *c = &j->g->c;
     for (int i = 1; i < c->size; i++) {
         int from = other(c, c->size - i);
-        (xd_is_near(c, from) ? xd_near_take : xd_job_take)(j, get[from], from);
+        if (xd_is_near(c, from))
+            xd_near_take(j, &get[from], from);
+        else if (j->trade != XD_OFFERED)
+            xd_job_take(j, get[from], from);
     }
     for (int i = 1; i < c->size; i++) {
         int to = other(c, i);
-        (xd_is_near(c, to) ? xd_near_give : xd_job_give)(j, give[to], to);
+        if (xd_is_near(c, to))
+            xd_near_give(j, give[to], to);
+        else if (j->trade != XD_OFFERED)
+            xd_job_give(j, give[to], to);
     }
     j->then = j->nnear ? xd_near_then : NULL;
-    if (!xd_comm_copy(get[me], give[me]))
+}
+
+xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
+{
+    xd_job    *j = xd_job_begin(c, 1);
+    xd_tensor *to;
+    if (!j)
+        return xd_job_go(j);
+    memcpy(&to, &get, sizeof to);       /* an exchange changes no view                         */
+    trade(j, give, to);
+    if (!xd_comm_copy(get[c->rank], give[c->rank]))
         xd_job_fail(j, XD_EINVAL, "what is given to oneself differs from what is taken");
     return xd_job_go(j);
+}
+
+static xd_req in_place(xd_comm *c, const xd_tensor *give, xd_tensor *get, xd_trade how)
+{
+    xd_job *j = xd_job_begin(c, 1);
+    if (!j)
+        return xd_job_go(j);
+    j->trade = how;
+    trade(j, give, get);
+    get[c->rank] = give[c->rank];
+    return xd_job_go(j);
+}
+
+xd_req xd_mpi_show(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+{
+    return in_place(c, give, get, XD_SHOWN);
+}
+
+xd_req xd_mpi_offer(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+{
+    return in_place(c, give, get, XD_OFFERED);
 }
 
 /* My rows are laid into their place first and sent from there. */
@@ -156,7 +192,7 @@ static void pieces_end(xd_job *j)
         xd_job_send(j, p, mine, other(c, i));
 }
 
-static void pieces_begin(xd_job *j)
+void xd_sum_by_messages(xd_job *j)
 {
     const xd_comm *c = &j->g->c;
     size_t         mine, theirs;
@@ -185,6 +221,6 @@ xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op)
     else if (xd_reduce_direct(xd_comm_bytes(io), c->size))
         direct_begin(j);
     else
-        pieces_begin(j);
+        (xd_all_near(c) ? xd_near_sum : xd_sum_by_messages)(j);
     return xd_job_go(j);
 }

@@ -181,6 +181,7 @@ xd_job *xd_job_begin(xd_comm *c, int collective)
     j->status = XD_OK;
     j->ended = j->n = j->nmove = j->nnear = 0;
     j->near = NULL;
+    j->trade = XD_COPIED;
     j->tag = tag;
     j->then = NULL;
     return j;

@@ -45,6 +45,7 @@ typedef struct xd_move {        /* staging to be laid out when a phase ends     
     const char *from;
 } xd_move;
 
+typedef enum xd_trade { XD_COPIED, XD_SHOWN, XD_OFFERED } xd_trade;    /* exchange, show, offer */
 typedef struct xd_near xd_near; /* what goes to or comes from a rank of my host (near.c)      */
 typedef struct xd_job xd_job;
 struct xd_job {
@@ -59,6 +60,7 @@ struct xd_job {
     xd_move     *move;
     int          n, cap, nmove, capmove, nnear;
     xd_near     *near;          /* staged                                                      */
+    xd_trade     trade;
     void       (*then)(xd_job *j);      /* posts the next phase; NULL: this is the last        */
     xd_stage    *stages;
     xd_tensor    io;            /* for `then`                                                  */
@@ -93,16 +95,23 @@ xd_status xd_mpi_fail(xd_world *w, int rank, const char *what, int code);
 
 /* Are views handed to this rank, and taken from it, in place? Both find the same. */
 int     xd_is_near(const xd_comm *c, int rank);
+int     xd_all_near(const xd_comm *c);
 /* One message of an exchange, which is the job; the last phase is posted by `then`, put after all of these. */
 void    xd_near_give(xd_job *j, xd_tensor t, int to);
-void    xd_near_take(xd_job *j, xd_tensor t, int from);
+void    xd_near_take(xd_job *j, xd_tensor *t, int from);        /* *t changes when it is shown or offered */
 void    xd_near_then(xd_job *j);
 
-/* xd_comm_ops.lend and unlend. */
+/* An all-reduce of j->io in pieces, which is the job: where all ranks are near, and by messages. */
+void    xd_near_sum(xd_job *j);
+void    xd_sum_by_messages(xd_job *j);
+
+/* xd_comm_ops.lend, lends and unlend. */
 void  *xd_mpi_lend(xd_comm *c, size_t bytes);
+int    xd_mpi_lends(xd_comm *c, const void *p);
 void   xd_mpi_unlend(xd_comm *c, void *p);
-/* Where p lies in memory that I lend: the block's number among all of the host, not 0, and the offset; 0: elsewhere. */
-uint64_t xd_lent_at(const xd_world *w, const void *p, int64_t *at);
+/* Where p lies in memory that a rank of my host lends: the block's number among all of the host, not 0, the offset and
+ * whether it is I who lends it; 0: elsewhere. */
+uint64_t xd_lent_at(const xd_world *w, const void *p, int64_t *at, int *mine);
 /* The same the other way; NULL: no such block, or it ends before. */
 char  *xd_lent_find(const xd_world *w, uint64_t block, int64_t at, int64_t bytes);
 /* xd_comm_ops.share, and what frees all of it. */
@@ -114,6 +123,8 @@ xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op);
 xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root);
 xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
 xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get);
+xd_req xd_mpi_show(xd_comm *c, const xd_tensor *give, xd_tensor *get);
+xd_req xd_mpi_offer(xd_comm *c, const xd_tensor *give, xd_tensor *get);
 xd_req xd_mpi_send(xd_comm *c, xd_tensor t, int to);
 xd_req xd_mpi_recv(xd_comm *c, xd_tensor t, int from);
 

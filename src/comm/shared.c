@@ -147,13 +147,20 @@ void xd_mpi_unlend(xd_comm *c, void *p)
     close_block(b);
 }
 
-uint64_t xd_lent_at(const xd_world *w, const void *p, int64_t *at)
+static int is_in(const void *p, const void *from, size_t bytes)
+{
+    uintptr_t here = (uintptr_t)p, base = (uintptr_t)from;
+    return here >= base && here < base + bytes;
+}
+
+uint64_t xd_lent_at(const xd_world *w, const void *p, int64_t *at, int *mine)
 {
     for (const xd_block *b = w->lent; b; b = b->next) {
-        uintptr_t from = (uintptr_t)b->mine, here = (uintptr_t)p;
-        *at = (int64_t)(here - (uintptr_t)b->p);
-        if (here >= from && here < from + b->mine_bytes)
-            return b->number;
+        if (!is_in(p, b->p, b->bytes))
+            continue;
+        *at = (int64_t)((uintptr_t)p - (uintptr_t)b->p);
+        *mine = is_in(p, b->mine, b->mine_bytes);
+        return b->number;
     }
     return 0;
 }

@@ -93,6 +93,13 @@ COLLECTIVE(gather, XD_CALL_GATHER,
 COLLECTIVE(exchange, XD_CALL_EXCHANGE,
            (xd_comm *c, const xd_tensor *give, const xd_tensor *get), give, get)
 
+COLLECTIVE(show, XD_CALL_EXCHANGE, (xd_comm *c, const xd_tensor *give, xd_tensor *get), give, get)
+
+static xd_req offer(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+{
+    return of(c)->real->ops->offer(of(c)->real, give, get);
+}
+
 /* Messages without bytes are not sent. */
 static xd_req post(xd_comm *c, xd_tensor t, int to)
 {
@@ -240,6 +247,11 @@ static void unlend(xd_comm *c, void *p)
     of(c)->real->ops->unlend(of(c)->real, p);
 }
 
+static int lends(xd_comm *c, const void *p)
+{
+    return of(c)->real->ops->lends(of(c)->real, p);
+}
+
 static void end_all(xd_comm *c, int code)
 {
     of(c)->real->ops->abort(of(c)->real, code);
@@ -247,9 +259,9 @@ static void end_all(xd_comm *c, int code)
 
 static const xd_comm_ops ops = {
     .name = "trace", .split = split, .split_host = split_host, .close = close,
-    .allreduce = allreduce, .bcast = bcast, .gather = gather, .exchange = exchange, .send = post,
-    .recv = take, .wait = await, .test = test, .drop = drop, .poke = poke, .barrier = barrier,
-    .share = share, .lend = lend, .unlend = unlend, .abort = end_all,
+    .allreduce = allreduce, .bcast = bcast, .gather = gather, .exchange = exchange, .show = show,
+    .offer = offer, .send = post, .recv = take, .wait = await, .test = test, .drop = drop, .poke = poke, .barrier = barrier,
+    .share = share, .lend = lend, .lends = lends, .unlend = unlend, .abort = end_all,
 };
 
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e)
