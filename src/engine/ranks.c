@@ -467,7 +467,7 @@ static size_t lent_bytes(const xd_engine *g, size_t bytes)
 
 xd_status xd_ranks_room_open(xd_engine *g, xd_arena *a, size_t bytes, xd_status s, xd_err *e)
 {
-    const int trades = g->plan.deg.n[XD_ULYSSES] > 1 && g->host && g->host->size > 1;
+    const int *n = g->plan.deg.n, trades = n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 && g->host && g->host->size > 1;
     g->lent = trades && s != XD_ECOMM ? g->host->ops->lend(g->host, s == XD_OK ? lent_bytes(g, bytes) : 0) : NULL;
     if (g->lent)
         xd_arena_init(a, g->lent, xd_pages_whole(bytes));

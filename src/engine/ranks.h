@@ -13,7 +13,7 @@ xd_status xd_ranks_join(xd_engine *g, int threads, const char *bind, int alone, 
 xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e);
 void      xd_ranks_close(xd_engine *g);
 
-/* The arena of a request: where ranks of one host exchange tokens for heads, in memory that they lend each other, if there
+/* The arena of a request: where ranks of one host exchange tokens, heads or sums, in memory that they lend each other, if there
  * is such. `s` is how this rank fared so far, which it returns then. Collective over the ranks in use. */
 xd_status xd_ranks_room_open(xd_engine *g, xd_arena *a, size_t bytes, xd_status s, xd_err *e);
 void      xd_ranks_room_close(xd_engine *g, xd_arena *a);

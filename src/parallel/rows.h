@@ -39,6 +39,10 @@ static inline int64_t xd_my_pass(const xd_exec *x, const xd_topo *t)
     return x->pass / t->deg.n[XD_CFG];
 }
 
+/* Views of K and V in global token order - patch, stream, member of the axis -, of which member i has k[i] and v[i],
+ * [1,n_i,H,D] with all its rows. Returns how many, at most patches x streams x members. */
+int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k, const xd_tensor *v, xd_kv *seg);
+
 /* The attention of the links behind m. */
 static inline void xd_next_attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
 {

@@ -74,7 +74,7 @@ if "$XDIT" generate -m "$MODEL" -p a --steps 1 --nproc 2 -q -o "$T/x.png" 2>&1 |
     exit 0
 fi
 traced 2 "ulysses exchange|wait ulysses exchange|ranks broadcast" --ulysses_degree 2
-traced 2 "ring send|ring receive|wait ring receive|vae exchange|vae gather" --ring_degree 2 --use_parallel_vae
+traced 2 "ring send/ring exchange|wait ring receive/wait ring exchange|vae exchange|vae gather" --ring_degree 2 --use_parallel_vae
 traced 2 "tensor all-reduce|wait tensor all-reduce" --tensor_parallel_degree 2
 traced 4 "patch 0|patch 3, negative|pipefusion send hidden|pipefusion receive latents|sampler, patch 3|cfg broadcast" \
     --pipefusion_parallel_degree 2 --use_cfg_parallel --num_pipeline_patch 4

@@ -4,8 +4,8 @@
 usage: trace_check.py TRACE RANKS STEPS SENT SECONDS [NAME...]
 
 RANKS is how many must be there, STEPS how many each of them took, SENT the bytes that the run says it
-sent ("-": not known), SECONDS the longest that the run can have taken. Every NAME must be the
-name of a slice.
+sent ("-": not known), SECONDS the longest that the run can have taken. Every NAME, or one of those that
+its slashes part (of lent memory and of messages), must be the name of a slice.
 """
 import collections
 import json
@@ -92,7 +92,7 @@ def main():
         check_bytes(slices, pids, int(sent))
     have = {e["name"] for e in slices}
     for name in names:
-        check(name in have, f"nothing is called {name!r}")
+        check(have & set(name.split("/")), f"nothing is called {name!r}")
     print(*wrong, f"{len(events)} events, {len(arrows)} arrows", sep="\n")
     return 1 if wrong else 0
 
