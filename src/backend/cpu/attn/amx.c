@@ -117,6 +117,22 @@ typedef struct desk {
 } desk;
 _Static_assert(sizeof(desk) == XD_ATTN_DESK * sizeof(float), "the plan has place for a desk");
 
+/* ---- rows ahead ---------------------------------------------------------------------------- */
+
+/* Rows of a block are foreseen one at a time beside products: many at once would have all else wait, since a core
+ * asks for few lines at a time. */
+typedef struct ahead {
+    const block *k;
+    size_t       out_bytes, query_bytes;        /* of a row                                   */
+    int64_t      seen, each;    /* rows, and how many in a turn beside scores and beside values */
+} ahead;
+
+ALWAYS_INLINE void foresee_one(ahead *x)
+{
+    if (x->seen < x->k->n)
+        foresee(x->k, x->seen++, x->out_bytes, x->query_bytes);
+}
+
 /* ---- products ------------------------------------------------------------------------------ */
 
 /* Sums that are still in tiles 0 to 3: where they go. Storing a tile holds all other instructions up, and has to
@@ -200,7 +216,7 @@ static void store_sums(owed *due)
 
 /* Scores of q[32][..] and a turn's keys in tiles, and, where `some`, all of `soft`. */
 ALWAYS_INLINE void score(const unit *q, const unit *keys, int64_t deep, const owed *due, int some,
-                         softening soft, curve *k, how h)
+                         softening soft, ahead *soon, curve *k, how h)
 {
     const int64_t each = (STRIP / 4 + deep - 1) / deep;
     int64_t       row = 0;
@@ -208,11 +224,14 @@ ALWAYS_INLINE void score(const unit *q, const unit *keys, int64_t deep, const ow
     if (some)                                                                                      \
         row = soften_some(&soft, row, each, k, h);
     MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, ANEW, SOFTEN)
+    foresee_one(soon);
 _Pragma("GCC unroll 4")
     for (int64_t i = 1; i < deep; i++) {
         q += DEEP;
         keys += TILE;
         MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, GO_ON, SOFTEN)
+        if (soon->each > i)
+            foresee_one(soon);
     }
 #undef SOFTEN
 }
@@ -239,7 +258,7 @@ static void sum_up(const unit *p, int64_t turns, float *sum, owed *due)
 
 /* o[32][dp] (+)= p . v of `turns` turns, and all of the `late` last ones, of the last two. */
 ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t turns, int begun,
-                              owed *due, int64_t late, softening first, softening second, curve *k, how h)
+                              owed *due, int64_t late, softening first, softening second, ahead *soon, curve *k, how h)
 {
     const int64_t each = late ? (late * STRIP + turns - 2) / (turns - 1) : 0;
     int64_t       row = (BEHIND - late) * STRIP;
@@ -260,6 +279,8 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
             } else {
                 MULTIPLY_HALF(a, b, GO_ON)
             }
+            if (soon->each * 2 * LANES > c)
+                foresee_one(soon);
             if (row < BEHIND * STRIP) {
                 const int64_t end = row + each;
                 if (row < STRIP)
@@ -295,7 +316,7 @@ typedef struct strips {
     uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];        /* of strips                           */
     uint8_t     missed[XD_ATTN_TILE_ROWS / STRIP];      /* watched ones some of whose powers did not fit */
     float       c;              /* what turns scores into powers of two                       */
-    int64_t     foresee, seen;  /* rows to foresee in a turn, and those that are              */
+    ahead       soon;
 } strips;
 
 /* Parts in turn: a strip meets keys and values that fit into the second cache, part by part, while its
@@ -444,15 +465,13 @@ ALWAYS_INLINE void score_part(strips *a, const part *x, owed *due, int64_t deep,
         const unit *keys = keys_of(a, x->turn + t);
         fence();
         if (t >= late)
-            score(q, keys, deep, due, 1, soft[(t - late) % BEHIND], &k, h);
+            score(q, keys, deep, due, 1, soft[(t - late) % BEHIND], &a->soon, &k, h);
         else
-            score(q, keys, deep, due, 0, soft[0], &k, h);
+            score(q, keys, deep, due, 0, soft[0], &a->soon, &k, h);
         fence();
         if (late > 1 && t > 0)
             lacks = ready(a, x, t - 1, lacks, &soft[(t - 1) % BEHIND], h);
         *due = (owed){ a->d->s[t % BEHIND][0], TURN, 1 };
-        foresee(a->w, a->k, a->seen, a->seen + a->foresee);
-        a->seen += a->foresee;
         if (late > 1 && (t < n - 1 || (!lacks && !hidden(a, x, t))))
             continue;
         store_sums(due);
@@ -484,7 +503,7 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, owed *due, how h)
         soften_some(&last[1], 0, STRIP, &k, h);
     fence();
     sum_values(a->d->p[0][0], a->packed + values_at(p, x->turn, 0), a->k->o + x->i * p->dp, p->dp, x->turns,
-               x->begun, due, x->turns > 1 ? behind(x) : 0, last[0], last[1], &k, h);
+               x->begun, due, x->turns > 1 ? behind(x) : 0, last[0], last[1], &a->soon, &k, h);
     if (h.kind == WATCHED)
         a->missed[x->i / STRIP] |= !all_held(&k);
     if (h.summed)
@@ -557,14 +576,14 @@ static int add_up(const strips *a)
 }
 
 /* The scores of strip i and turn j, ready to become probabilities. */
-static softening scores_of(const strips *a, int64_t i, int64_t j)
+static softening scores_of(strips *a, int64_t i, int64_t j)
 {
     const int64_t ldq = a->w->p.ldq;
     const part    x = part_from(a, i, j);
     softening     soft = { .s = a->d->s[0][0] };
     owed          due = { .to = NULL };
     fence();
-    score(a->k->q + i * ldq, keys_of(a, j), ldq / DEEP, &due, 0, soft, NULL, (how){ 0, 0, 0 });
+    score(a->k->q + i * ldq, keys_of(a, j), ldq / DEEP, &due, 0, soft, &a->soon, NULL, (how){ 0, 0, 0 });
     due = (owed){ soft.s, TURN, 1 };
     store_sums(&due);
     fence();
@@ -664,11 +683,15 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
     }
     if (!k->begun)
         return;
-    a.foresee = k->n / ((k->n + STRIP - 1) / STRIP * (a.end - a.first)) + 1;
+    a.soon = (ahead){ .k = k, .out_bytes = (size_t)w->p.D * xd_dtype_size(w->a->out.type),
+                      .query_bytes = (size_t)w->p.D * sizeof(uint16_t),
+                      .each = (STRIP + 2 * (a.end - a.first) - 1) / (2 * (a.end - a.first)) };
     refer_all(&a);
     forget_sums(&a);
     xd_tiles_begin();
     attend_parts(&a);
+    while (a.soon.seen < k->n)
+        foresee_one(&a.soon);
     for (a.rows = 0; a.rows < k->n;) {
         a.row = a.rows;
         a.rows = smaller(k->n, a.row + STRIP);

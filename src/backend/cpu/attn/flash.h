@@ -175,31 +175,26 @@ typedef struct block {
     float  *top, *low;          /* [n] what probabilities are relative to, in powers of two;
                                  * its negative, or 0 for -infinity                           */
     int     begun;              /* o holds sums of earlier key blocks                         */
+    const char *in[XD_ATTN_TILE_ROWS];  /* its queries,                                       */
+    const char *next[XD_ATTN_TILE_ROWS];        /* those of the next block, or any rows,      */
+    char   *out[XD_ATTN_TILE_ROWS];     /* and where its output goes                          */
 } block;
 
-/* Addresses of row i of the block and of its output. */
-static const char *query(const job *w, const block *k, int64_t i)
+/* Soon wanted are where the output of row i goes, and a query of the next block, which is most often this head's. */
+static inline void foresee(const block *k, int64_t i, size_t out_bytes, size_t bytes)
 {
-    return xd_attn_query(w->a, k->b, k->i0 + i, k->h);
+    for (size_t c = 0; c < out_bytes; c += LINE)
+        __builtin_prefetch(k->out[i] + c, 1, 2);
+    fetch(k->next[i], bytes);
 }
 
-static char *output(const job *w, const block *k, int64_t i)
+static void find_rows(const job *w, block *k)
 {
-    return xd_attn_output(w->a, k->b, k->i0 + i, k->h);
-}
-
-/* Of rows [from, to) of this block: where its output goes, and the queries of the next block, which is
- * most often this head's. */
-static void foresee(const job *w, const block *k, int64_t from, int64_t to)
-{
-    size_t qs = xd_dtype_size(w->a->q.type), os = xd_dtype_size(w->a->out.type);
-    for (int64_t i = from; i < smaller(to, k->n); i++) {
-        const char *row = output(w, k, i);
-        for (size_t c = 0; c < (size_t)w->p.D * os; c += LINE)
-            __builtin_prefetch(row + c, 1, 2);
-        if (k->i0 + w->p.rows + i < w->p.n)
-            fetch(query(w, k, w->p.rows + i), (size_t)w->p.D * qs);
-    }
+    const int64_t i = k->i0 + w->p.rows, left = i < w->p.n ? smaller(w->p.n - i, k->n) : 0;
+    xd_attn_queries(w->a, k->b, k->h, k->i0, k->n, k->in, k->out);
+    xd_attn_queries(w->a, k->b, k->h, i, left, k->next, NULL);
+    for (int64_t r = left; r < k->n; r++)
+        k->next[r] = k->in[r];
 }
 
 static void load_queries(const job *w, const block *k)
@@ -207,7 +202,7 @@ static void load_queries(const job *w, const block *k)
     const xd_attn_plan *p = &w->p;
     int64_t             rows = (k->n + QROWS - 1) / QROWS * QROWS;
     for (int64_t i = 0; i < k->n; i++) {
-        const char *row = query(w, k, i);
+        const char *row = k->in[i];
         for (int64_t u = 0; u < p->du; u += LANES)
             v_put_units(k->q + i * p->ldq + u, get_units(row, w->a->q.type, u, p->D));
     }
@@ -256,7 +251,7 @@ static void finish(const job *w, const block *k)
         memset(k->o, 0, (size_t)(k->n * w->p.dp) * sizeof *k->o);
     for (int64_t i = 0; i < k->n; i++) {
         float l = k->l[i];
-        put_row(&w->p, output(w, k, i), w->a->out.type, k->o + i * w->p.dp, l != 0 ? 1 / l : 0);
+        put_row(&w->p, k->out[i], w->a->out.type, k->o + i * w->p.dp, l != 0 ? 1 / l : 0);
         if (e->p)
             ((float *)e->p)[k->b * e->s[0] + (k->i0 + i) * e->s[1] + k->h * e->s[2]] =
                 l != 0 ? (float)(((double)k->top[i] + log2((double)l)) * 0.693147180559945309)
@@ -283,6 +278,7 @@ static void attend(const job *w, int64_t item, int thread)
     k.i0 = item % p->blocks * p->rows;
     k.n = smaller(p->n - k.i0, p->rows);
     k.keys = xd_attn_len(w->a, k.b, p->m);
+    find_rows(w, &k);
     load_queries(w, &k);
     xd_attn_range(w->a, k.i0, k.keys, &lo, &none);
     xd_attn_range(w->a, k.i0 + k.n - 1, k.keys, &none, &hi);

@@ -42,8 +42,9 @@ static float scores_of(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo
 {
     const xd_attn_args *a = w->a;
     const xd_tensor    *q = &a->q, *bias = &a->bias;
-    const char         *qr = xd_attn_query(a, b, i, h);
+    const char         *qr;
     float top = -INFINITY;
+    xd_attn_queries(a, b, h, i, 1, &qr, NULL);
     for (int64_t j = lo; j < hi; j++) {
         const char *k, *v;
         xd_attn_rows(a, b, h / w->rep, j, 1, &k, &v);
@@ -78,7 +79,8 @@ static void weigh(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo, int
         for (int64_t c = 0; c < o->d[3]; c++)
             sum[c] += s[j] * elem(v, a->q.type, c);
     }
-    char *row = xd_attn_output(a, b, i, h);
+    char *row;
+    xd_attn_queries(a, b, h, i, 1, NULL, &row);
     for (int64_t c = 0; c < o->d[3]; c++)
         put(row, o->type, c, l != 0 ? sum[c] / l : 0);
 }

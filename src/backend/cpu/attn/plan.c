@@ -219,22 +219,21 @@ void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64
     }
 }
 
-static char *row_in_parts(const xd_attn_args *a, int out, int64_t b, int64_t i, int64_t h)
+/* Addresses of rows i .. i+n; nothing where `to` is NULL. */
+static void put_rows(const xd_tensor *t, int64_t b, int64_t h, int64_t i, int64_t n, char **to)
 {
-    const xd_qo *s = a->part;
-    if (!a->nparts)
-        return row_of(out ? &a->out : &a->q, b, i, h);
-    for (; i >= s->q.d[1]; s++)
-        i -= s->q.d[1];
-    return row_of(out ? &s->out : &s->q, b, i, h);
+    const int64_t step = t->s[1] * (int64_t)xd_dtype_size(t->type);
+    char         *row = to ? row_of(t, b, i, h) : NULL;
+    for (int64_t r = 0; to && r < n; r++, row += step)
+        to[r] = row;
 }
 
-const char *xd_attn_query(const xd_attn_args *a, int64_t b, int64_t i, int64_t h)
+void xd_attn_queries(const xd_attn_args *a, int64_t b, int64_t h, int64_t i0, int64_t n, const char **q, char **out)
 {
-    return row_in_parts(a, 0, b, i, h);
-}
-
-char *xd_attn_output(const xd_attn_args *a, int64_t b, int64_t i, int64_t h)
-{
-    return row_in_parts(a, 1, b, i, h);
+    const xd_qo whole = { a->q, a->out }, *s = a->nparts ? a->part : &whole;
+    for (int64_t done = 0, some; done < n; done += some, i0 += some - s->q.d[1], s++) {
+        some = i0 < s->q.d[1] ? smaller(s->q.d[1] - i0, n - done) : 0;
+        put_rows(&s->q, b, h, i0, some, q ? (char **)(void *)(q + done) : NULL);
+        put_rows(&s->out, b, h, i0, some, out ? out + done : NULL);
+    }
 }

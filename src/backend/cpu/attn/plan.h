@@ -72,8 +72,8 @@ void xd_attn_range(const xd_attn_args *a, int64_t i, int64_t m, int64_t *lo, int
 void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64_t n,
                   const char **k, const char **v);
 
-/* Addresses of query i of head h of batch b, and of its output. */
-const char *xd_attn_query(const xd_attn_args *a, int64_t b, int64_t i, int64_t h);
-char       *xd_attn_output(const xd_attn_args *a, int64_t b, int64_t i, int64_t h);
+/* Fills q[] and out[] with the addresses of queries i0 .. i0+n of head h of batch b, and of their outputs;
+ * either may be NULL. */
+void xd_attn_queries(const xd_attn_args *a, int64_t b, int64_t h, int64_t i0, int64_t n, const char **q, char **out);
 
 #endif

@@ -210,8 +210,10 @@ static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
 
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed)
 {
+    const size_t out = (size_t)w->p.D * xd_dtype_size(w->a->out.type);
     clear(w, k);
-    foresee(w, k, 0, k->n);
+    for (int64_t i = 0; i < k->n; i++)
+        foresee(k, i, out, (size_t)w->p.D * xd_dtype_size(w->a->q.type));
     for (int64_t kb = first; kb < end; kb++)
         one_key_block(w, k, kb, packed + kb * w->p.knext);
 }
