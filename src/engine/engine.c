@@ -133,6 +133,7 @@ typedef struct loop {
     double    first_s;          /* when the first step began                                   */
     const xd_need *need;
     int       apart;            /* xd_need_apart                                               */
+    int       fresh;            /* the request loads the transformer                            */
 } loop;
 
 static int finite(const float *v, int64_t n)
@@ -157,6 +158,7 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_engine *g = j->g;
+    int        decodes = !j->r->latents_only && xd_light_here(j);
     float     *lat = malloc((size_t)j->numbers * sizeof *lat + 1);
     xd_cond    cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt], w->cond[w->n - 1] };
     xd_flow    f;
@@ -170,6 +172,8 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
         double t0 = xd_now_s();
         if (l->first_s == 0)
             xd_result_time(l->r, "first_step", (l->first_s = t0) - j->start_s);
+        if (step == j->samp.steps - 1 && decodes)
+            xd_part_ahead(&g->model.vae, g->count, g->type, g->spare, &g->cancel);
         int64_t begin = xd_trace_now(g->trace);
         going = xd_flow_step(&f, step);
         xd_trace_add(g->trace, XD_EV_STEP, begin, step, 0, 0);
@@ -352,22 +356,32 @@ static xd_status paint_all(loop *l, const xd_words *w, xd_err *e)
     return s;
 }
 
-/* Ranks that load together fail together, before the next part. */
-static xd_status load(xd_job *j, const xd_need *need, xd_err *e)
+/* After a failure (s): the next request finds all ranks alike. */
+static void unload(xd_engine *g, xd_status s)
 {
+    if (s == XD_ECOMM)
+        return;
+    xd_part_drop(&g->model.dit);
+    xd_part_drop(&g->model.vae);
+}
+
+/* Ranks that load together fail together, before the next part. */
+static xd_status load(const loop *l, const xd_need *need, xd_err *e)
+{
+    xd_job    *j = l->j;
     xd_engine *g = j->g;
-    int        fresh = !g->model.dit.store, early = g->plan.vae_rows || g->plan.deg.n[XD_DATA] > 1 || j->r->image;
+    int        early = g->plan.vae_rows || g->plan.deg.n[XD_DATA] > 1 || j->r->image;
     xd_status  s = xd_ranks_agree(g, xd_part_load(&g->model.dit, g->dev, g->type, 0, e), e);
-    if (s == XD_OK && fresh)
+    if (s == XD_OK && l->fresh)
         xd_kin_odd(g, &g->model.dit);
-    if (s == XD_OK && early && need->vae)
+    if (s == XD_OK && early && need->vae) {
+        xd_part_ahead(&g->model.vae, g->count, g->type, g->spare, &g->cancel);
         s = xd_part_load(&g->model.vae, g->dev, g->type, 0, e);
+    }
     if (early)
         s = xd_ranks_agree(g, s, e);
-    if (s != XD_OK && s != XD_ECOMM) {  /* the next request finds all ranks alike              */
-        xd_part_drop(&g->model.dit);
-        xd_part_drop(&g->model.vae);
-    }
+    if (s != XD_OK)
+        unload(g, s);
     return s;
 }
 
@@ -377,7 +391,7 @@ static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *
     xd_engine *g = j->g;
     double     t0 = xd_now_s();
     xd_stage(j, "load");
-    xd_status s = load(j, need, e);
+    xd_status s = load(l, need, e);
     l->need = need;
     l->apart = xd_need_apart(j, g->used->size);
     int longer = need->vae_tmp > need->dit_tmp && !l->apart;
@@ -462,9 +476,12 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
         if (g->all->rank == 0)
             xd_words_say(&w, &j);
         xd_stage(&j, "text");
+        l.fresh = !g->model.dit.store;
         double t1 = xd_now_s();
         s = xd_words_encode(&w, &j, need.text_tmp, &mine);
         xd_result_time(l.r, "text", xd_now_s() - t1);
+        if (s != XD_OK && l.fresh)
+            unload(g, s);
     }
     if (s == XD_OK)
         s = paint(&l, &need, &w, &mine);
@@ -475,6 +492,8 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     }
     if (started)
         s = xd_trace_write(&j, s == XD_OK ? sent : -1, s, &mine);
+    xd_part_ahead_end(&g->model.dit);
+    xd_part_ahead_end(&g->model.vae);
     xd_words_close(&w, g);
     xd_job_close(&j);
     s = xd_ranks_judge(g, s, &mine);

@@ -27,6 +27,7 @@ struct xd_engine {
     xd_plan      plan;
     xd_comm     *all, *used;    /* every rank there is; those that work on a request            */
     xd_comm     *host;          /* those of them on my host                                     */
+    int          lowest;        /* the lowest rank of them in `used`; known with the memory plan */
     void        *lent;          /* memory of a request that they read; NULL: it is mine alone    */
     xd_topo      topo;          /* of mine, in `used`; degrees of 1 on an idle rank              */
     xd_comm     *count_world;   /* the same without messages, for counting                      */
@@ -37,6 +38,7 @@ struct xd_engine {
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* text encoders stay loaded                                   */
     int          once;          /* there will be one request                                   */
+    size_t       spare;         /* memory of the host that the request leaves, my share: for files */
     int          bench;      /* a request may lack what only its picture depends on          */
     volatile int cancel;
     uint64_t     hash;          /* of the model                                                */
@@ -172,6 +174,11 @@ int       xd_need_apart(const xd_job *j, int ranks);
 /* Counts, finds out who shares weights, and refuses with XD_ENOMEM when the peak is more than there
  * is. Collective over the ranks in use, which agree. */
 xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e);
+
+/* Adds up over the ranks of a host: bytes they need, bytes they have already, and how many read files
+ * ahead. Collective over them. */
+enum { XD_HOST_SUMS = 3 };
+void      xd_memory_sum(xd_comm *host, double v[XD_HOST_SUMS]);
 
 /* An arena on memory of a device; for a count device it is endless. */
 xd_status xd_room_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e);

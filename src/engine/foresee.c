@@ -428,8 +428,7 @@ static void agree(seer *s, int times, xd_err *e)
 static xd_status send_start(seer *s, int me, xd_err *e)
 {
     xd_comm  *h = s->g->host;
-    double    v[2];
-    int64_t   two = 2;
+    double    v[XD_HOST_SUMS];
     int       kin[2];
     xd_status st = XD_OK;
     kin_of(s, me, kin);
@@ -437,8 +436,7 @@ static xd_status send_start(seer *s, int me, xd_err *e)
     if (h->size == 1)
         return XD_OK;
     st = xd_kin_foresee(s->g, kin, e);
-    xd_req r = h->ops->allreduce(h, xd_view(v, XD_F64, 1, &two), XD_SUM);
-    h->ops->wait(h, &r, 1);
+    xd_memory_sum(h, v);
     return st;
 }
 

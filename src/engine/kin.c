@@ -17,6 +17,7 @@ typedef struct card {           /* what a rank tells its host                   
     int64_t  color[NPART];      /* equal: the same stage and share; -1: it has none of it       */
     uint64_t form[NPART];       /* of how weights are packed                                   */
     int64_t  open[NPART];       /* to be decided now: nothing is loaded                         */
+    int64_t  rank;              /* among those in use                                          */
 } card;
 
 static xd_part *part_of(xd_engine *g, int i)
@@ -36,9 +37,10 @@ static uint64_t form(const xd_engine *g, const xd_part *p)
     return xd_hash_mix(h, (uint64_t)p->net.last);
 }
 
-static void fill(card *c, xd_engine *g, const int want[NPART])
+static void fill(card *c, xd_engine *g, int rank, const int want[NPART])
 {
     memset(c, 0, sizeof *c);
+    c->rank = rank;
     for (int i = 0; i < NPART; i++) {
         const xd_part *p = part_of(g, i);
         c->color[i] = !want[i] ? -1 : i ? 0
@@ -100,10 +102,12 @@ static xd_status find(xd_engine *g, const xd_engine *among, const int want[NPART
     if ((s = xd_ranks_agree_in(h, among->used->rank, s, e)) == XD_OK) {
         for (int r = 0; r < h->size; r++)
             rows[r] = 1;
-        fill(&mine, g, want);
+        fill(&mine, g, among->used->rank, want);
         xd_req q = h->ops->gather(h, xd_view2(c, XD_U8, h->size, sizeof *c), rows,
                                   xd_view2(&mine, XD_U8, 1, sizeof mine));
         s = h->ops->wait(h, &q, 1);
+        for (int r = 0; r < h->size && s == XD_OK; r++)
+            g->lowest = c[r].rank < g->lowest ? (int)c[r].rank : g->lowest;
         s = s == XD_OK ? decide(g, among, c, e) : xd_fail(e, XD_ECOMM, "a message between ranks failed");
     }
     free(c);
@@ -117,6 +121,7 @@ static xd_status find_among(xd_engine *g, xd_engine *among, const int want[NPART
     for (int i = 0; i < NPART; i++)     /* of a request that has failed before it loaded        */
         if (!part_of(g, i)->store)
             xd_comm_close(&part_of(g, i)->kin.c);
+    g->lowest = among->used->rank;
     if (among->used->size == 1)
         return XD_OK;
     if (!g->dev->counts && among->host->size > 1)

@@ -198,6 +198,13 @@ static size_t src_takes(void *self, const char *name)
     return (size_t)(xd_count(t) + most) * sizeof(float);
 }
 
+static void src_will(void *self, const char *name, int64_t first, int64_t n)
+{
+    const xd_lora_src *s = self;
+    if (s->inner.will)
+        s->inner.will(s->inner.self, name, first, n);
+}
+
 xd_status xd_lora_src_open(xd_lora_src **out, xd_part *p, const xd_lora_term *terms, int n,
                            xd_err *e)
 {
@@ -220,7 +227,8 @@ xd_status xd_lora_src_open(xd_lora_src **out, xd_part *p, const xd_lora_term *te
         h->n++;
     }
     qsort(s->hits, (size_t)s->n, sizeof *s->hits, by_name);
-    p->src = (xd_source){ src_has, src_get, src_done, s->inner.in_place, s, src_scale, src_past, src_takes };
+    p->src = (xd_source){ src_has, src_get, src_done, s->inner.in_place, s, src_scale, src_past, src_takes,
+                          src_will };
     return XD_OK;
 }
 

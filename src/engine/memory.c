@@ -125,10 +125,9 @@ static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err
     return s;
 }
 
-/* Sums over the ranks of this host. */
-static void sum_host(const xd_engine *g, double *v, int64_t n)
+void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
 {
-    xd_comm *c = g->host;
+    int64_t n = XD_HOST_SUMS;
     if (c->size == 1)
         return;
     xd_req r = c->ops->allreduce(c, xd_view(v, XD_F64, 1, &n), XD_SUM);
@@ -170,6 +169,14 @@ static xd_status refuse(const xd_job *j, const xd_need *n, double bytes, double 
                    j->r->enable_tiling ? "" : ", or try --enable_tiling");
 }
 
+/* What a request leaves of a host's memory, for each of the ranks that read files ahead. A thread needs some
+ * address space, too. */
+static size_t spare_of(const double host[XD_HOST_SUMS], double space)
+{
+    const double thread = 1 << 20;
+    return host[1] > host[0] && space > thread ? (size_t)((host[1] - host[0]) / host[2]) : 0;
+}
+
 /* Two limits: what this process may map, and what all ranks of the host together may use, where
  * shared weights count once. */
 static xd_status compare(xd_job *j, const xd_need *need, xd_err *e)
@@ -179,14 +186,16 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_err *e)
     double     once, mine = held(g, &once);
     char       ranks[80] = "memory";
     xd_cpu_room(&have, &space);
-    double kernels = (double)xd_cpu_kernels(), host[2] = { (double)need->peak + kernels, once };
+    int    reads = !g->model.dit.kin.c || g->model.dit.kin.c->rank == 0;
+    double kernels = (double)xd_cpu_kernels(), host[XD_HOST_SUMS] = { (double)need->peak + kernels, once, reads };
     host[0] -= xd_kin_saved(&g->model.dit) + xd_kin_saved(&g->model.vae);
-    sum_host(g, host, 2);
+    xd_memory_sum(g->host, host);
     host[1] += (double)have;
     xd_log(XD_LOG_DEBUG, "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
            "peak %.3f, kernels %.3f, %.3f on this host of %.3f GiB", gib(need->text), gib(need->text_tmp),
            gib(need->dit), gib(need->dit_tmp + need->links), gib(need->vae), gib(need->vae_tmp), gib(need->peak),
            kernels / 1073741824.0, host[0] / 1073741824.0, host[1] / 1073741824.0);
+    g->spare = reads ? spare_of(host, (double)space + mine - (double)need->peak) : 0;
     if ((double)need->peak > (double)space + mine)
         return refuse(j, need, (double)need->peak, (double)space + mine,
                       "address space (ulimit -v), besides what kernels take,", e);

@@ -219,8 +219,10 @@ static void src_done(void *self, const char *name)
 {
     const xd_part *p = self;
     int64_t        i = xd_st_find(p->files, name);
-    if (i >= 0)
+    if (i >= 0) {
         xd_st_done(p->files, i);
+        xd_part_used(p, i);
+    }
 }
 
 static void src_past(void *self, const char *name, const void *at, size_t bytes)
@@ -374,7 +376,8 @@ xd_status xd_part_take(xd_part *p, const char *file, const char *slot, xd_err *e
 /* What stands between the files' names and the declared ones. */
 static xd_status open_source(xd_part *p, xd_err *e)
 {
-    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale, src_past, NULL };
+    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale, src_past, NULL,
+                                  xd_part_will };
     if (!p->file)
         return XD_OK;
     xd_single_of of = { .file = p->file, .config = p->dir, .slot = p->slot, .net = p->def->name,
@@ -500,6 +503,20 @@ xd_status xd_part_count_kinds(xd_part *p, xd_dev *count, xd_dtype type, xd_err *
     return s;
 }
 
+void xd_part_tell(const xd_part *p, xd_dev *count, xd_dtype type)
+{
+    xd_err  mine = { 0 };
+    xd_net  net = { 0 };
+    xd_decl d = counting(p, count, type, &mine);
+    d.tells = 1;
+    if (xd_net_open(&net, p->def, p->config, p->dir, &mine) == XD_OK) {
+        net.first = p->net.first;
+        net.last = p->net.last;
+        xd_net_visit(&net, &d);
+    }
+    xd_net_close(&net);
+}
+
 /* Visits the open store. */
 static xd_status fill(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
@@ -523,17 +540,21 @@ static xd_status fill(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err 
     return p->kin.c ? xd_kin_agree(p, mine.code, e) : mine.code;
 }
 
-xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+static xd_status load(xd_part *p, xd_status s, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
     if (p->store)
-        return XD_OK;
-    double    t0 = xd_now_s();
-    xd_err    mine = { .rank = -1 };
-    xd_status s = xd_store_open(&p->store, dev, &mine);
+        return s;
+    double t0 = xd_now_s();
+    xd_err mine = { .rank = -1 };
+    if (s == XD_OK)
+        s = xd_store_open(&p->store, dev, &mine);
+    else
+        mine = *e;
     if (p->kin.c)
         s = xd_kin_lend(p, s, &mine);
     if (s == XD_OK)
         s = fill(p, dev, type, share, &mine);
+    xd_part_ahead_end(p);
     if (s != XD_OK) {
         if (s != XD_ECOMM)      /* giving back a shared block waits for the others              */
             xd_part_drop(p);
@@ -547,8 +568,20 @@ xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err
            xd_now_s() - t0);
     return XD_OK;
 }
+
+xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+{
+    return load(p, XD_OK, dev, type, share, e);
+}
+
+xd_status xd_part_load_after(xd_part *p, xd_status s, xd_dev *dev, xd_dtype type, xd_err *e)
+{
+    return load(p, s, dev, type, 0, e);
+}
+
 void xd_part_drop(xd_part *p)
 {
+    xd_part_ahead_end(p);
     xd_store_close(&p->store);
     xd_comm_close(&p->kin.c);   /* and with it the block                                       */
     xd_st_release(p->files);

@@ -2,6 +2,7 @@
 #ifndef XD_ENGINE_PART_H
 #define XD_ENGINE_PART_H
 
+#include "base/ahead.h"
 #include "comm/comm.h"
 #include "dit/dit.h"
 #include "engine/single.h"
@@ -40,6 +41,8 @@ typedef struct xd_part {
     size_t      work;           /* bytes beside them while they are loaded                     */
     xd_kin      kin;
     int         shared;         /* its weights lie in such a block                             */
+    xd_ahead   *ahead;          /* has its files read before they are asked for; NULL: nobody has */
+    size_t     *upto;           /* [tensors of the files]: how much of that ends with each      */
     char        odd[512];       /* the first that holds NaN or infinite numbers, seen by me     */
     int         tp, tp_at;      /* tensor degree (1: whole) and my coordinate                  */
     xd_dtype    blocks;         /* I8 or F8E4M3: the matrices of its blocks; others: as computed  */
@@ -73,6 +76,20 @@ void      xd_part_stage(xd_part *p, int first, int last);
 /* Loads the weights (from the files, or random ones when there are none); nothing to do when
  * they are there. Collective over its kin. share: blocks of one kind share the storage of the first (random only). */
 xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
+/* The same on a rank that has fared so far like s: where one of its kin has failed none of them loads. */
+xd_status xd_part_load_after(xd_part *p, xd_status s, xd_dev *dev, xd_dtype type, xd_err *e);
+
+/* From now on its files are read ahead of a load, at most `most` bytes: what this rank will read of them, or
+ * where it has kin what all of them will, by the first of them. Nothing where that is not worth a thread.
+ * count: the count device. Ends when it is loaded or dropped. */
+void      xd_part_ahead(xd_part *p, xd_dev *count, xd_dtype type, size_t most, const volatile int *cancel);
+void      xd_part_ahead_end(xd_part *p);
+/* A source's `will`, and that tensor i of the files has been read. */
+void      xd_part_will(void *self, const char *name, int64_t first, int64_t n);
+void      xd_part_used(const xd_part *p, int64_t i);
+/* Has the source told what a load will read, in its order. */
+void      xd_part_tell(const xd_part *p, xd_dev *count, xd_dtype type);
+
 void      xd_part_drop(xd_part *p);     /* collective over its kin, who are kin no more         */
 
 #endif

@@ -210,9 +210,24 @@ static void past(void *self, const char *name, const void *p, size_t bytes)
         raw->past(raw->self, f.name, p, bytes);
 }
 
+/* Numbers of the rows that are meant lie behind those of other rows; what is swapped is read whole. */
+static void will(void *self, const char *name, int64_t first, int64_t n)
+{
+    const xd_single *s = self;
+    const xd_source *raw = s->of.raw;
+    found            f;
+    xd_tensor        t;
+    if (!raw->will || !translate(s, name, &f) || !raw->has(raw->self, f.name, &t))
+        return;
+    if (swaps(&f))
+        raw->will(raw->self, f.name, 0, xd_count(t));
+    else
+        raw->will(raw->self, f.name, first + (f.stem && f.stem->of ? xd_count(t) / f.stem->of * f.stem->at : 0), n);
+}
+
 xd_source xd_single_source(xd_single *s)
 {
-    return (xd_source){ has, get, done, s->of.raw->in_place, s, scale_of, past, NULL };
+    return (xd_source){ has, get, done, s->of.raw->in_place, s, scale_of, past, NULL, will };
 }
 
 /* ---- which layout ------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "engine/engine.h"
+#include "engine/kin.h"
 #include "engine/ranks.h"
 #include "exec/op.h"
 #include "parallel/link.h"
@@ -338,6 +338,25 @@ static xd_status encode_all(xd_words *w, xd_job *j, int k, xd_arena *a, xd_err *
     return x.err.code;
 }
 
+static int is_last_encoder(const xd_job *j, int k)
+{
+    while (++k < recipe(j)->ntext)
+        if (j->g->model.has_text[k])
+            return 0;
+    return 1;
+}
+
+/* An encoder's weights; when the last one's are there, the disk has time for the transformer's. */
+static xd_status load_encoder(xd_job *j, int k, xd_err *e)
+{
+    xd_engine *g = j->g;
+    xd_part_ahead(&g->model.text[k], g->count, g->type, g->spare, &g->cancel);
+    xd_status s = xd_part_load(&g->model.text[k], g->dev, g->type, 0, e);
+    if (s == XD_OK && is_last_encoder(j, k))
+        xd_part_ahead(&g->model.dit, g->count, g->type, g->spare, &g->cancel);
+    return s;
+}
+
 /* On a rank that encodes. Those that share the encoder begin when all of them have loaded it; so all
  * ranks call this, also one that has failed (s). */
 static xd_status load_and_encode(xd_words *w, xd_job *j, int k, size_t bytes, xd_status s, xd_err *e)
@@ -346,7 +365,7 @@ static xd_status load_and_encode(xd_words *w, xd_job *j, int k, size_t bytes, xd
     xd_arena   a = { 0 };
     int        mine = g->used->rank < g->plan.text_tp;
     if (s == XD_OK && mine)
-        s = xd_part_load(&g->model.text[k], g->dev, g->type, 0, e);
+        s = load_encoder(j, k, e);
     if (s == XD_OK && mine)
         s = xd_room_open(&a, g->dev, bytes, e);
     if (g->plan.text_tp > 1)
@@ -382,12 +401,25 @@ static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
     return s;
 }
 
-/* The text encoders run on rank 0 only, with the cores of the ranks that wait, unless the plan cuts
- * them over the first ranks; embeddings are small and broadcast. */
+/* Hosts where nobody encodes load the transformer while others do: their cores and disks have nothing else to
+ * do. The memory plan has counted what every rank holds at most as if all held it at once. */
+static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
+{
+    xd_engine *g = j->g;
+    xd_part   *p = &g->model.dit;
+    if (g->lowest < g->plan.text_tp || p->store)
+        return s;
+    if (s == XD_OK)
+        xd_part_ahead(p, g->count, g->type, g->spare, &g->cancel);
+    return xd_part_load_after(p, s, g->dev, g->type, e);
+}
+
+/* The text encoders run on rank 0 only, unless the plan cuts them over the first ranks; embeddings are small
+ * and broadcast. */
 xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_engine *g = j->g;
-    xd_status  s = open_conds(w, j, e);
+    xd_status  s = load_meanwhile(j, open_conds(w, j, e), e);
     for (int k = 0, begun = 0; (s == XD_OK || !begun) && k < w->ntext; k++)
         if (g->model.has_text[k] && (begun = 1))
             s = xd_ranks_agree(g, load_and_encode(w, j, k, bytes, s, e), e);

@@ -148,6 +148,8 @@ void xd_mat_count(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, con
     xd_load_works(d, 0, g.band ? 0 : d->dev->ops->pack_tmp(d->dev, w, g.type));
     xd_load_works(d, 1, g.room);
     xd_load_works(d, 2, made_for(d, parts, n));
+    for (int i = 0; i < n; i++)
+        xd_load_will(d, parts[i].name, ".weight", parts[i].row0 * parts[i].in, parts[i].rows * parts[i].in);
 }
 
 /* ---- band by band --------------------------------------------------------------------------- */

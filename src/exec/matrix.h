@@ -38,6 +38,8 @@ void  xd_load_warn(xd_decl *d, const char *name, xd_tensor t);  /* looks whether
 /* Memory of a weight; *mine is 0 when another process fills it. */
 void *xd_load_take(xd_decl *d, size_t bytes, const char *name, int *mine);
 void  xd_load_count(xd_decl *d, size_t bytes);          /* adds a weight                      */
+/* COUNT: tells the source, if it is to hear, which numbers of a tensor a load reads. */
+void  xd_load_will(xd_decl *d, const char *names, const char *suffix, int64_t first, int64_t n);
 void  xd_load_works(xd_decl *d, int slot, size_t bytes);        /* working memory that it takes       */
 
 /* ---- matrices (matrix.c) ------------------------------------------------------------------- */

@@ -229,6 +229,15 @@ void xd_load_works(xd_decl *d, int slot, size_t bytes)
     d->work[slot] = bytes > d->work[slot] ? bytes : d->work[slot];
 }
 
+void xd_load_will(xd_decl *d, const char *names, const char *suffix, int64_t first, int64_t n)
+{
+    char full[512];
+    if (!d->tells || !n || !d->src || !d->src->will)
+        return;
+    xd_load_name(d, names, suffix, full);
+    d->src->will(d->src->self, full, first, n);
+}
+
 void *xd_load_take(xd_decl *d, size_t bytes, const char *name, int *mine)
 {
     void *p = d->err->code == XD_OK ? xd_store_get(d->store, bytes, mine) : NULL;
@@ -252,6 +261,7 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
     *v = xd_view(nowhere, XD_F32, nd, shape);
     if (d->visit == XD_VISIT_COUNT) {
         xd_load_count(d, xd_bytes(*v));
+        xd_load_will(d, name, "", 0, xd_count(*v));
         return;
     }
     size_t len = strlen(name);
@@ -294,8 +304,10 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     }
     *v = xd_view(nowhere, d->type, 2, shape);
     if (d->visit == XD_VISIT_COUNT) {
-        if (whole)
+        if (whole) {            /* of others some rows are looked up                            */
             xd_load_count(d, xd_bytes(*v));
+            xd_load_will(d, name, "", 0, xd_count(*v));
+        }
         return;
     }
     if (whole && (!(v->p = xd_load_take(d, xd_bytes(*v), name, &mine)) || !mine))
@@ -330,6 +342,8 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
     *b = xd_view(nowhere, XD_F32, 1, &out);
     if (d->visit == XD_VISIT_COUNT) {
         xd_load_count(d, xd_bytes(*b));
+        for (int i = 0; i < n; i++)
+            xd_load_will(d, parts[i].name, ".bias", parts[i].row0, parts[i].rows);
         return;
     }
     int    mine;
@@ -562,7 +576,9 @@ void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, 
             xd_load_works(d, 1, (size_t)(out * in) * 4 * sizeof(float));
         }
     }
-    if (d->visit != XD_VISIT_COUNT)
+    if (d->visit == XD_VISIT_COUNT)
+        xd_load_will(d, name, ".weight", 0, out * in * 9);
+    else
         load_enlarged(d, w, name, out * in, shape);
     load_bias(d, &w[0].b, &p, 1, out);
     for (int q = 1; q < 4; q++)

@@ -86,6 +86,8 @@ typedef struct xd_source {
     void (*past)(void *self, const char *name, const void *p, size_t bytes);
     /* Bytes that a tensor takes from `get` to `done`, where it is made and not mapped; NULL: none.  */
     size_t (*takes)(void *self, const char *name);
+    /* Numbers [first, first + n) of a tensor will be read soon; NULL: nobody wants to know.    */
+    void (*will)(void *self, const char *name, int64_t first, int64_t n);
 } xd_source;
 
 /* Of names with "|" between them the first that the source has; 0: it has none. */
@@ -115,6 +117,7 @@ struct xd_decl {
                                 /* they have XD_QUANT_LEAST inputs and outputs; others: as type  */
     const xd_source *src;
     int        tp, tp_at;       /* tensor degree and my coordinate                             */
+    int        tells;           /* COUNT: the source hears what a load will read               */
     xd_store  *store;           /* owns what is loaded (LOAD, RANDOM)                          */
     xd_declared *list;          /* LIST: grows                                                 */
     int        nlist, caplist;

@@ -465,6 +465,12 @@ int64_t xd_st_find(const xd_st *s, const char *name)
     return i < s->n && !strcmp(s->t[i].name, name) ? i : -1;
 }
 
+int xd_st_place(const xd_st *s, int64_t i, size_t *at)
+{
+    *at = s->t[i].at;
+    return s->shards[s->t[i].shard].fd;
+}
+
 xd_status xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e)
 {
     entry            *n = &s->t[i];

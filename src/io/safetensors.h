@@ -26,6 +26,8 @@ int64_t     xd_st_find(const xd_st *s, const char *name);       /* -1: none     
 /* The dtype as the file has it ("BF16"); one that is not known here shows as U8 in xd_st_shape
  * and is refused by xd_st_get, as is a tensor of more than XD_MAXDIM dimensions. */
 const char *xd_st_dtype(const xd_st *s, int64_t i);
+/* Where the bytes of tensor i begin in its file, whose descriptor is returned, borrowed. */
+int         xd_st_place(const xd_st *s, int64_t i, size_t *at);
 /* View of tensor i, contiguous, perhaps unaligned; valid until as many xd_st_done(s, i) as there
  * were gets, xd_st_release or close. A file that has become shorter is refused (XD_EIO). */
 xd_status   xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e);

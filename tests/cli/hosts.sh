@@ -2,15 +2,16 @@
 # Two hosts: two network namespaces joined by a veth pair, two ranks in each, MPI over TCP between
 # them. Pictures of one rank, bytes that really crossed, and refusals of hosts that differ.
 #
-#     hosts.sh XDIT ROOT OTHER MPIRUN TEST_COMM GOLDEN
+#     hosts.sh XDIT ROOT OTHER MPIRUN TEST_COMM GOLDEN FAULT
 #
-# OTHER is the same program with another version. A host has interfaces, a host name, shared memory
+# OTHER is the same program with another version, FAULT with the faults of tests/fault. A host has interfaces, a host name, shared memory
 # and mounts of its own; only processes are visible from both. Both see their model at one path,
 # where the second has mounted its own copy.
 . "$(dirname "$0")/lib.sh"
-OTHER=$3 MPIRUN=$4 COMM=$5 GOLDEN=$6
+OTHER=$3 MPIRUN=$4 COMM=$5 GOLDEN=$6 FAULT=$7
 case $OTHER in /*) ;; *) OTHER=$PWD/$OTHER ;; esac
 case $COMM in /*) ;; *) COMM=$PWD/$COMM ;; esac
+case $FAULT in /*) ;; *) FAULT=$PWD/$FAULT ;; esac
 A=xdit-a-$$ B=xdit-b-$$
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
 
@@ -171,6 +172,12 @@ mv "$file" "$T/away"
 ranks -n 4 "$XDIT" $job
 check "weights that the second host has not: it says so" [ "$rc" = 1 -a "$(printf '%s\n' "$err" | grep -c '^xdit: rank 2: .*transformer')" = 1 ]
 mv "$T/away" "$file"
+# The second host loads while the first encodes.
+for rank in 2 3; do
+    ranks -n 4 -x XDIT_FAULT=$rank:read:2 "$FAULT" $job
+    check "weights that rank $rank cannot read: it says so" \
+        [ "$rc" = 1 -a "$(printf '%s\n' "$err" | grep -c "^xdit: rank $rank: .*tensor .* cannot be read")" = 1 -a ! -e "$T/x.safetensors" ]
+done
 ranks -n 4 "$XDIT" $job
 check "and all is well again" [ "$rc" = 0 -a -s "$T/x.safetensors" ]
 done_testing

@@ -33,6 +33,7 @@ static size_t    held, peak;
 static char     *data[NT];
 static xd_dtype  stored;
 static int64_t   passed[NT];            /* bytes that were said to be past                         */
+static int64_t   told[NT];              /* numbers that were said to be read soon                  */
 static char      heard[512];
 static int64_t (*real_band)(xd_dev *d, const xd_weight *w);
 static int64_t   own_bands;             /* rows that the device packs alone; 0: all                */
@@ -100,6 +101,15 @@ static void past(void *self, const char *name, const void *p, size_t bytes)
     __atomic_fetch_add(&passed[i], (int64_t)bytes, __ATOMIC_RELAXED);
 }
 
+static void will(void *self, const char *name, int64_t first, int64_t n)
+{
+    int i = index_of(name);
+    (void)self;
+    assert_in_range(i, 0, NT - 1);
+    assert_true(first >= 0 && n > 0 && first + n <= tensors[i].rows * IN);
+    told[i] += n;
+}
+
 static void make_tensors(xd_dtype type)
 {
     stored = type;
@@ -135,7 +145,7 @@ static void declare(xd_decl *d, set *s)
     xd_w_linear(d, &s->lin[s->n++], "q", XD_MIRROR, 1, 1, &in, 1, (int64_t[]){ 70 }, 0);
 }
 
-static const xd_source source = { .has = has, .get = get, .past = past };
+static const xd_source source = { .has = has, .get = get, .past = past, .will = will };
 
 /* work: what loading took beside the weights. */
 static xd_store *load(xd_visit how, xd_dtype type, int tp, int at, set *s, size_t *work)
@@ -157,14 +167,15 @@ static xd_store *load(xd_visit how, xd_dtype type, int tp, int at, set *s, size_
     return store;
 }
 
-static size_t counted(xd_dtype type, int tp, int at)
+static size_t counted(xd_dtype type, int tp, int at, int tells)
 {
     xd_err  e = { 0 };
     set     s;
     xd_dev *count;
     assert_int_equal(xd_dev_open_count(&count, dev, &e), XD_OK);
     xd_decl d = { .visit = XD_VISIT_COUNT, .dev = count, .type = type, .src = &source, .tp = tp, .tp_at = at,
-                  .err = &e };
+                  .tells = tells, .err = &e };
+    memset(told, 0, sizeof told);
     declare(&d, &s);
     xd_dev_close(&count);
     return d.work[0] + d.work[1];
@@ -190,12 +201,12 @@ static void both_ways(xd_visit how, int tp, int at)
     set       a, b;
     size_t    bands, whole, say[2];
     xd_store *x = load(how, compute_type(), tp, at, &a, &bands);
-    say[0] = counted(compute_type(), tp, at);
+    say[0] = counted(compute_type(), tp, at, 0);
     for (int i = 0; i < NT && how == XD_VISIT_LOAD && tp == 1 && own_bands; i++)
         assert_int_equal(passed[i], uses[i] * tensors[i].rows * IN * (int64_t)xd_dtype_size(stored));
     table.pack_band = no_band;
     xd_store *y = load(how, compute_type(), tp, at, &b, &whole);
-    say[1] = counted(compute_type(), tp, at);
+    say[1] = counted(compute_type(), tp, at, 0);
     table.pack_band = real_band;
     same(&a, &b);
     xd_store_close(&x);
@@ -224,6 +235,26 @@ static void bands_are_parts_of_the_whole(void **state)
     both_ways(XD_VISIT_RANDOM, 3, 2);
 }
 
+/* What each of three ranks reads is what was said before, and nothing is said unasked. */
+static void what_is_read_is_told(void **state)
+{
+    size_t work;
+    set    s;
+    (void)state;
+    make_tensors(XD_BF16);
+    for (int at = 0; at < 3; at++) {
+        counted(compute_type(), 3, at, 0);
+        for (int i = 0; i < NT; i++)
+            assert_int_equal(told[i], 0);
+        counted(compute_type(), 3, at, 1);
+        assert_true(told[3] > 0 && told[3] < uses[3] * tensors[3].rows * IN);   /* its outputs are cut */
+        xd_store *x = load(XD_VISIT_LOAD, compute_type(), 3, at, &s, &work);
+        for (int i = 0; i < NT && own_bands; i++)
+            assert_int_equal(told[i] * (int64_t)xd_dtype_size(stored), passed[i]);
+        xd_store_close(&x);
+    }
+}
+
 /* In the last row of a part that ends within a band. */
 static void odd_numbers_are_found(void **state)
 {
@@ -242,6 +273,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bands_are_parts_of_the_whole), cmocka_unit_test(odd_numbers_are_found),
+        cmocka_unit_test(what_is_read_is_told),
     };
     xd_err e = { 0 };
     if (xd_dev_open(&dev, "cpu", &e) != XD_OK) {

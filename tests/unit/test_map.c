@@ -1,5 +1,5 @@
 /* test_map.c - checkpoints larger than the address space: what is mapped and what is read, when */
-#define _XOPEN_SOURCE 700       /* P_tmpdir */
+#define _DEFAULT_SOURCE         /* P_tmpdir, mincore */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,10 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/ahead.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint.h"
@@ -108,6 +110,75 @@ static void past_gives_pages_back(void **state)
         again += p[i];
     assert_int_equal(again, sum);
     xd_st_close(&s);
+    scratch_clean();
+}
+
+/* Waits until so many bytes have been asked for, then looks whether it stays so. */
+static void asked_for(xd_ahead *a, size_t n)
+{
+    for (int i = 0; i < 5000 && xd_ahead_asked(a) < n; i++)
+        usleep(1000);
+    usleep(20000);
+    assert_int_equal(xd_ahead_asked(a), n);
+}
+
+static size_t cached(int fd, size_t bytes)
+{
+    static unsigned char v[8192];
+    size_t               page = (size_t)sysconf(_SC_PAGESIZE), n = 0;
+    void                *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(p != MAP_FAILED && bytes / page <= sizeof v);
+    assert_int_equal(mincore(p, bytes, v), 0);
+    for (size_t i = 0; i < bytes / page; i++)
+        n += v[i] & 1;
+    munmap(p, bytes);
+    return n * page;
+}
+
+/* Two ranges of a file that is not in memory: no more than may be, then as much as has been used. */
+static void files_are_read_ahead(void **state)
+{
+    (void)state;
+    enum { MB = 1 << 20, N = 24 * MB, MOST = 8 * MB };
+    const int stop = 1;
+    char     *data = calloc(1, N);
+    scratch_put("ahead", data, N);
+    free(data);
+    int fd = open(in_scratch("ahead"), O_RDONLY);
+    assert_true(fd >= 0);
+    fsync(fd);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    xd_ahead *a = xd_ahead_open(MOST, NULL);
+    assert_non_null(a);
+    xd_ahead_add(a, fd, 100, 5 * MB);
+    xd_ahead_add(a, fd, 100 + 5 * MB, MB);      /* behind the first                             */
+    xd_ahead_add(a, fd, 10 * MB, 14 * MB);
+    assert_int_equal(xd_ahead_bytes(a), 20 * MB);
+    xd_ahead_start(a);
+    asked_for(a, MOST);
+    xd_ahead_used(a, 6 * MB);
+    xd_ahead_used(a, 3 * MB);                   /* it is behind that already                    */
+    asked_for(a, 14 * MB);
+    xd_ahead_used(a, 20 * MB);
+    asked_for(a, 20 * MB);
+    for (int i = 0; i < 5000 && cached(fd, N) < 19 * MB; i++)
+        usleep(1000);
+    assert_true(cached(fd, N) >= 19 * MB);
+    xd_ahead_close(&a);
+    assert_null(a);
+
+    a = xd_ahead_open(MOST, &stop);             /* cancelled                                    */
+    xd_ahead_add(a, fd, 0, N);
+    xd_ahead_start(a);
+    asked_for(a, 0);
+    xd_ahead_close(&a);
+    a = xd_ahead_open(MOST, NULL);              /* closed while it waits                        */
+    xd_ahead_add(a, fd, 0, N);
+    xd_ahead_start(a);
+    asked_for(a, MOST);
+    xd_ahead_close(&a);
+    xd_ahead_close(&a);
+    close(fd);
     scratch_clean();
 }
 
@@ -374,6 +445,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(done_gives_pages_back),
         cmocka_unit_test(past_gives_pages_back),
+        cmocka_unit_test(files_are_read_ahead),
         cmocka_unit_test(shrunk_files_are_refused),
         cmocka_unit_test(lack_of_memory_is_no_mistake),
         cmocka_unit_test(what_cannot_be_mapped_is_read),

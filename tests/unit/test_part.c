@@ -103,11 +103,39 @@ static void missing(void **state)
     assert_non_null(strstr(e.msg, "text_model.encoder.layers.3."));
 }
 
+/* Every byte of the tensors that a load reads, except a table of which rows are looked up. */
+static void a_load_is_told(void **state)
+{
+    static const char *const not_read[] = { "position_ids", "token_embedding" };
+    xd_part p;
+    xd_dev *dev, *count;
+    xd_err  e = { 0 };
+    size_t  want = 0;
+    (void)state;
+    assert_int_equal(xd_dev_open(&dev, "cpu", &e), XD_OK);
+    assert_int_equal(xd_dev_open_count(&count, dev, &e), XD_OK);
+    assert_int_equal(xd_part_open(&p, "tests/golden/clip", "proj", XD_KIND_TEXT, NULL, &e), XD_OK);
+    assert_int_equal(xd_part_files(&p, &e), XD_OK);
+    for (int64_t i = 0; i < xd_st_count(p.files); i++)
+        if (!strstr(xd_st_name(p.files, i), not_read[0]) && !strstr(xd_st_name(p.files, i), not_read[1]))
+            want += xd_bytes(xd_st_shape(p.files, i));
+    p.upto = calloc((size_t)xd_st_count(p.files), sizeof *p.upto);
+    p.ahead = xd_ahead_open(0, NULL);
+    assert_true(p.upto && p.ahead);
+    xd_part_tell(&p, count, XD_F32);
+    assert_true(want > 0);
+    assert_int_equal(xd_ahead_bytes(p.ahead), want);
+    xd_part_close(&p);
+    xd_dev_close(&count);
+    xd_dev_close(&dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_forms_of_names), cmocka_unit_test(known_leftovers),
         cmocka_unit_test(unknown_leftovers),   cmocka_unit_test(missing),
+        cmocka_unit_test(a_load_is_told),
     };
     if (scratch_open() != 0 || mkdir(in_scratch("proj"), 0700) != 0)
         return 1;

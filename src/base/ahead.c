@@ -1,0 +1,168 @@
+/* ahead.c - parts of files, brought into the page cache by a thread beside
+ *
+ * The system is asked (POSIX_FADV_WILLNEED) for pieces small enough that none is cut to the window of a disk,
+ * which a larger one silently is. Some MiB are on their way at a time: one byte of what was asked for that
+ * long ago is read, which waits for it, and reads it where the advice did nothing. Nothing is copied, and
+ * what is in memory already costs some 10 ms a GB.
+ *
+ * The thread maps nothing and takes no memory; its stack is small, for address space may be short. */
+#define _POSIX_C_SOURCE 200809L /* posix_fadvise, sigfillset */
+#include "base/ahead.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum {
+    PIECE = 128 << 10,          /* bytes asked for at once: the least window that systems come with */
+    STEP = 1 << 20,             /* bytes between two waits                                      */
+    DEPTH = 8,                  /* steps on their way                                           */
+    STACK = 64 << 10
+};
+
+typedef struct range { int fd; size_t at, bytes; } range;
+typedef struct mark { int fd; size_t at; } mark;        /* the last byte of a step               */
+
+struct xd_ahead {
+    range          *r;
+    int             n, cap;
+    size_t          bytes, most;
+    const volatile int *cancel;
+    int             running;
+    pthread_t       thread;
+    pthread_mutex_t guard;      /* of what follows                                              */
+    pthread_cond_t  change;
+    size_t          asked, used;
+    int             stop;
+};
+
+xd_ahead *xd_ahead_open(size_t most, const volatile int *cancel)
+{
+    xd_ahead *a = calloc(1, sizeof *a);
+    if (!a)
+        return NULL;
+    a->most = most;
+    a->cancel = cancel;
+    pthread_mutex_init(&a->guard, NULL);
+    pthread_cond_init(&a->change, NULL);
+    return a;
+}
+
+/* Tensors that follow each other in the file become one range. Without memory for more it ends here. */
+void xd_ahead_add(xd_ahead *a, int fd, size_t at, size_t bytes)
+{
+    range *last = a->n ? &a->r[a->n - 1] : NULL;
+    a->bytes += bytes;
+    if (last && last->fd == fd && last->at + last->bytes == at) {
+        last->bytes += bytes;
+        return;
+    }
+    if (a->n == a->cap) {
+        int    cap = a->cap ? 2 * a->cap : 256;
+        range *r = realloc(a->r, (size_t)cap * sizeof *r);
+        if (!r)
+            return;
+        a->r = r;
+        a->cap = cap;
+    }
+    a->r[a->n++] = (range){ fd, at, bytes };
+}
+
+size_t xd_ahead_bytes(const xd_ahead *a)
+{
+    return a->bytes;
+}
+
+/* Waits until n more bytes may be asked for; 0: not any more. */
+static int may_ask(xd_ahead *a, size_t n)
+{
+    pthread_mutex_lock(&a->guard);
+    while (!a->stop && a->asked + n > a->used + a->most)
+        pthread_cond_wait(&a->change, &a->guard);
+    int going = !a->stop && !(a->cancel && *a->cancel);
+    a->asked += going ? n : 0;
+    pthread_mutex_unlock(&a->guard);
+    return going;
+}
+
+/* 0: it cannot be read; who needs it will say so. */
+static int wait_for(mark m)
+{
+    char c;
+    return pread(m.fd, &c, 1, (off_t)m.at) == 1;
+}
+
+static void *work(void *arg)
+{
+    xd_ahead *a = arg;
+    mark      way[DEPTH];
+    size_t    steps = 0, since = 0;
+    for (const range *r = a->r; r < a->r + a->n; r++)
+        for (size_t done = 0, n; done < r->bytes; done += n) {
+            n = r->bytes - done < PIECE ? r->bytes - done : PIECE;
+            if (!may_ask(a, n))
+                return NULL;
+            posix_fadvise(r->fd, (off_t)(r->at + done), (off_t)n, POSIX_FADV_WILLNEED);
+            if ((since += n) < STEP)
+                continue;
+            since = 0;
+            mark *m = &way[steps++ % DEPTH];
+            if (steps > DEPTH && !wait_for(*m))
+                return NULL;
+            *m = (mark){ r->fd, r->at + done + n - 1 };
+        }
+    return NULL;
+}
+
+void xd_ahead_start(xd_ahead *a)
+{
+    pthread_attr_t attr;
+    sigset_t       all, old;
+    if (!a->n || a->running || pthread_attr_init(&attr) != 0)
+        return;
+    pthread_attr_setstacksize(&attr, STACK);
+    sigfillset(&all);           /* signals are for the thread that calls                       */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    a->running = pthread_create(&a->thread, &attr, work, a) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+}
+
+void xd_ahead_used(xd_ahead *a, size_t upto)
+{
+    if (!a)
+        return;
+    pthread_mutex_lock(&a->guard);
+    a->used = upto > a->used ? upto : a->used;
+    pthread_cond_signal(&a->change);
+    pthread_mutex_unlock(&a->guard);
+}
+
+size_t xd_ahead_asked(xd_ahead *a)
+{
+    pthread_mutex_lock(&a->guard);
+    size_t n = a->asked;
+    pthread_mutex_unlock(&a->guard);
+    return n;
+}
+
+void xd_ahead_close(xd_ahead **at)
+{
+    xd_ahead *a = *at;
+    if (!a)
+        return;
+    pthread_mutex_lock(&a->guard);
+    a->stop = 1;
+    pthread_cond_signal(&a->change);
+    pthread_mutex_unlock(&a->guard);
+    if (a->running)
+        pthread_join(a->thread, NULL);
+    pthread_mutex_destroy(&a->guard);
+    pthread_cond_destroy(&a->change);
+    free(a->r);
+    free(a);
+    *at = NULL;
+}

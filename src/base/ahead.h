@@ -1,0 +1,25 @@
+/* ahead.h - parts of files that will be read soon, brought into the page cache by a thread beside.
+ *
+ * Only the system's cache is filled: what is not asked for after all costs nobody memory, and where no
+ * thread can be had everything is read when it is used. */
+#ifndef XD_BASE_AHEAD_H
+#define XD_BASE_AHEAD_H
+
+#include <stddef.h>
+
+typedef struct xd_ahead xd_ahead;
+
+/* most: bytes that may be read ahead of what is used. cancel: from when this is not 0 nothing is read any more;
+ * may be NULL. NULL: there is no memory. */
+xd_ahead *xd_ahead_open(size_t most, const volatile int *cancel);
+/* Bytes of a file, behind those before. fd is borrowed until close. */
+void      xd_ahead_add(xd_ahead *a, int fd, size_t at, size_t bytes);
+size_t    xd_ahead_bytes(const xd_ahead *a);            /* of all that was added               */
+void      xd_ahead_start(xd_ahead *a);          /* nothing may be added any more               */
+/* The first so many bytes of what was added have been used. From any thread; a may be NULL. */
+void      xd_ahead_used(xd_ahead *a, size_t upto);
+size_t    xd_ahead_asked(xd_ahead *a);          /* bytes that it has asked for so far; for tests */
+/* Stops between two pieces of 128 KiB. */
+void      xd_ahead_close(xd_ahead **a);
+
+#endif
