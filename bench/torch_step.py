@@ -38,6 +38,8 @@ ROWS = {
                      what="FLUX.1, 2 double and 4 single blocks, 512 x 512"),
     "flux-1024": dict(model="FLUX.1-dev", part="step", size=(1024, 1024), text=512, layers=(2, 4), tflop=7.84,
                       what="FLUX.1, 2 double and 4 single blocks, 1024 x 1024"),
+    "hunyuan-1024": dict(model="HunyuanDiT-v1.2", part="step", size=(1024, 1024), layers=(8,), tflop=2.82,
+                         what="HunyuanDiT, 8 blocks, 1024 x 1024"),
     "cogvideox-5b": dict(model="CogVideoX-5b", part="step", size=(480, 720), frames=49, text=226, layers=(1,),
                          tflop=7.93, what="CogVideoX-5b, one block, 49 x 480 x 720"),
     "vae-512": dict(model="FLUX.1-dev", part="vae", size=(512, 512), tflop=2.52,
@@ -91,7 +93,7 @@ def open_net(row, home, dtype, torch):
         else:
             import diffusers
             kind = {"PixArt": "PixArtTransformer2DModel", "FLUX.1": "FluxTransformer2DModel",
-                    "CogVid": "CogVideoXTransformer3DModel"}[row["model"][:6]]
+                    "CogVid": "CogVideoXTransformer3DModel", "Hunyua": "HunyuanDiT2DModel"}[row["model"][:6]]
             kind = "AutoencoderKL" if row["part"] == "vae" else kind
             folder = "vae" if row["part"] == "vae" else "transformer"
             net = getattr(diffusers, kind).from_config(config_of(home, folder, row))
@@ -101,7 +103,15 @@ def open_net(row, home, dtype, torch):
         return net, dict(input_ids=torch.arange(row["text"])[None] % 1000 + 3)
     if row["part"] == "vae":
         return net, dict(z=rand(1, net.config.latent_channels, h, w))
-    text, t = rand(1, row["text"], 4096), torch.tensor([500.0])
+    t = torch.tensor([500.0])
+    if "Hunyuan" in kind:
+        from diffusers.models.embeddings import get_2d_rotary_pos_embed
+        turn = get_2d_rotary_pos_embed(88, ((0, 0), (32, 32)), (h // 2, w // 2))
+        mask = [torch.ones(1, n, dtype=torch.long) for n in (77, 256)]
+        return net, dict(hidden_states=rand(1, 4, h, w), timestep=t.to(dtype), encoder_hidden_states=rand(1, 77, 1024),
+                         text_embedding_mask=mask[0], encoder_hidden_states_t5=rand(1, 256, 2048),
+                         text_embedding_mask_t5=mask[1], image_rotary_emb=turn)
+    text = rand(1, row["text"], 4096)
     if "PixArt" in kind:
         extra = dict(resolution=torch.tensor([[8.0 * h, 8.0 * w]]), aspect_ratio=torch.tensor([[h / w]]))
         return net, dict(hidden_states=rand(1, 4, h, w), encoder_hidden_states=text, timestep=t,
