@@ -53,6 +53,8 @@ RUNS = {
     "hunyuan12": dict(prompts=["two stars", "a red 圆圈 on blue"], negative_prompt="", width=96, height=64, steps=3,
                       seed=40, guidance=3.0),
     "hunyuan12-one": dict(model="hunyuan12", prompts=["a star"], width=48, height=80, steps=3, seed=9, guidance=1.0),
+    "hunyuan12-rescale": dict(model="hunyuan12", prompts=["a blue ring"], negative_prompt="a star", width=64, height=80,
+                              steps=3, seed=12, guidance=3.0, rescale=0.7),
 }
 
 
@@ -207,7 +209,7 @@ def run(name, out_dir):
         "model": where, "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
         "model_width": r["width"], "model_height": r["height"], "num_inference_steps": r["steps"],
-        "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
+        "guidance_scale": r["guidance"], "guidance_rescale": r["rescale"], "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": 0, "scheduler": None, "tiling": False, "resolution_binning": False}, indent=2) + "\n")
     for p in d.rglob("*"):
         p.chmod(0o755 if p.is_dir() else 0o644)

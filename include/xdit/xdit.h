@@ -190,6 +190,8 @@ typedef struct xd_request {     /* fill with xd_request_init, then change what i
     double      guidance_scale;         /* negative: the pipeline's                          */
     double      true_cfg_scale;         /* of models with distilled guidance: above 1 and with a
                                            negative prompt, two passes a step; 0: none       */
+    double      guidance_rescale;       /* HunyuanDiT: share of the guided prediction that gets the spread
+                                           of the prompt's; 0: none                          */
     int         use_dynamic_cfg;        /* guidance grows with the steps (CogVideoX)          */
     const char *image;          /* a picture to start from (PNG, JPEG, WebP), resized; NULL: noise */
     double      strength;       /* share of the steps that are painted over it; 0: 0.6         */

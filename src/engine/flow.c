@@ -524,6 +524,32 @@ void xd_flow_pass(xd_flow *f, int step, int pass)
     run_piece(f, (piece){ step, XD_ALL, pass });
 }
 
+/* Adds up t and its squares, on the host: s[0] and s[1]. */
+static void add_up(xd_flow *f, xd_tensor t, double *s)
+{
+    if (xd_counting(&f->x) || !xd_ok(&f->x))
+        return;
+    xd_get(&f->x, f->mine, t);
+    for (int64_t i = 0; i < xd_count(t); i++)
+        s[0] += (double)f->mine[i], s[1] += (double)f->mine[i] * (double)f->mine[i];
+}
+
+/* Gives a share of the guided prediction the spread of the prompt's (Lin et al. 2023, section 3.4), over the
+ * whole picture, whose numbers' sums (add_up) are s: of the prompt's, of the guided one. */
+static void rescale(xd_flow *f, xd_tensor guided, double s[4])
+{
+    const xd_job *j = f->j;
+    xd_comm      *c = f->topo->tokens;
+    double        n = (double)j->numbers, share = j->r->guidance_rescale, of[2];
+    if (c->size > 1) {
+        xd_req r = c->ops->allreduce(c, xd_view(s, XD_F64, 1, (int64_t[]){ 4 }), XD_SUM);
+        end_of(f, c, &r);
+    }
+    for (int i = 0; i < 2; i++)
+        of[i] = sqrt((s[2 * i + 1] - s[2 * i] * s[2 * i] / n) / (n - 1));
+    xd_axpby(&f->x, guided, 0, (xd_tensor){ 0 }, of[1] > 0 ? (float)(share * of[0] / of[1] + 1 - share) : 1.0f);
+}
+
 /* Last stage: joins the passes and steps the rows of `unit`. */
 static void advance(xd_flow *f, int step, int unit)
 {
@@ -533,7 +559,7 @@ static void advance(xd_flow *f, int step, int unit)
     int64_t   begin = xd_trace_now(f->trace);
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor p[XD_MAXPASS], hist[XD_MAXHIST];
-    double    g = xd_job_guidance(j, step);
+    double    g = xd_job_guidance(j, step), sums[4] = { 0 };
     for (int i = 0; i < j->npass; i++) {
         p[i] = part_of(f, f->pred[i], unit);
         if (c->size > 1) {
@@ -543,8 +569,15 @@ static void advance(xd_flow *f, int step, int unit)
     }
     for (int i = 0; i < XD_MAXHIST; i++)
         hist[i] = f->hist[i].nd ? part_of(f, f->hist[i], unit) : f->hist[i];
+    int rescales = j->npass > 1 && j->r->guidance_rescale > 0;
+    if (rescales)
+        add_up(f, p[0], sums);
     if (j->npass > 1)           /* negative + g (prompt - negative)                            */
         xd_axpby(x, p[0], (float)(1 - g), p[1], (float)g);
+    if (rescales) {
+        add_up(f, p[0], sums + 2);
+        rescale(f, p[0], sums);
+    }
     if (stages(f) > 1)
         latents_sent(f, unit);
     j->sampler->step(x, &j->samp, step, part_of(f, f->lat, unit), p[0], hist,

@@ -21,6 +21,8 @@ static const xd_option options[] = {
       "classifier-free guidance; 1 or less: none" },
     { "true_cfg_scale", XD_OPT_REAL, AT(true_cfg_scale), 0, 1000, NULL, "G",
       "guidance by the negative prompt where guidance_scale is distilled (FLUX); 1 or less: none" },
+    { "guidance_rescale", XD_OPT_REAL, AT(guidance_rescale), 0, 1, NULL, "SHARE",
+      "give so much of the guided prediction the spread of the prompt's (HunyuanDiT; default: 0)" },
     { "use_dynamic_cfg", XD_OPT_FLAG, AT(use_dynamic_cfg), 0, 1, NULL, NULL,
       "let the guidance grow from 1 with the steps, as CogVideoX was shown with" },
     { "image", XD_OPT_TEXT, AT(image), 0, 0, NULL, "FILE",

@@ -67,7 +67,7 @@ static const xd_recipe hunyuandit = {
     .dit = "transformer", .vae = "vae", .ntext = 2,
     .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, 77, 0, 0, 0, "bert", 1 },
               { "text_encoder_2", "tokenizer_2", XD_ROWS_BELOW, 256, 0, 0, 0, "mt5", 1 } },
-    .steps = 50, .guidance = 5, .max_text = 256, .standard = 1,
+    .steps = 50, .guidance = 5, .max_text = 77 + 256, .standard = 1, .rescales = 1,
 };
 
 const xd_recipe *const xd_recipes[] = { &pixart_alpha, &pixart_sigma, &flux, &sd3, &cogvideox,

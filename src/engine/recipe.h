@@ -41,6 +41,7 @@ typedef struct xd_recipe {
      * pipeline has no tables. */
     int64_t     largest_bin;
     int         standard;       /* sizes are Hunyuan-DiT's (xd_bin_standard): the picture is one of them  */
+    int         rescales;       /* its call has guidance_rescale                               */
     double      fps;            /* of a video; 0: it paints pictures                            */
     int         from_image;     /* a video that begins with a picture, which the transformer reads */
                                 /* beside the latents                                          */

@@ -75,7 +75,10 @@ static void add_options(xd_text_buf *b, const xd_job *j)
     const xd_request *r = j->r;
     if (j->g->model.recipe->distilled)
         xd_buf_add(b, ", \"true_cfg_scale\": %.10g", j->guidance);
-    xd_buf_add(b, ", \"max_sequence_length\": %d", j->max_text);
+    if (r->guidance_rescale > 0)
+        xd_buf_add(b, ", \"guidance_rescale\": %.10g", r->guidance_rescale);
+    if (!xd_words_fixed(j))
+        xd_buf_add(b, ", \"max_sequence_length\": %d", j->max_text);
     if (r->image) {
         xd_buf_add(b, ", \"image\": ");
         xd_buf_json_string(b, r->image);

@@ -86,6 +86,10 @@ refused "a command like none" 2 "'xyz'; xdit --help lists them" xyz
 refused "a degree without a number" 2 "has u without a number" generate --model "$MODEL" --prompt a --plan u
 refused "guidance of another kind of model" 2 "true_cfg_scale is for.*FLUX" generate --model "$MODEL" --prompt a \
     --true_cfg_scale 3 -o "$T/x.png"
+refused "a rescale of another pipeline" 2 "guidance_rescale is for HunyuanDiT" generate --model "$MODEL" --prompt a \
+    --guidance_rescale 0.5 -o "$T/x.png"
+refused "text of another length" 2 "max_sequence_length is 9, and.*hunyuandit read 333" plan \
+    --model "$ROOT/tests/golden/hunyuan" --world 2 --max_sequence_length 9
 refused "an unknown rng" 2 "philox or torch" generate --rng dice
 refused "an unknown dtype" 2 "f32 or bf16" generate --dtype f64
 refused "an unknown dtype of weights" 2 "takes f32, bf16, int8, fp8 or auto, not" generate --weights_dtype int4

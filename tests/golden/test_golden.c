@@ -48,7 +48,8 @@ static const char *const all[] = { "alpha", "alpha-ddim", "alpha-euler", "alpha-
                                    "sd3", "sd3-image", "sd3-no-t5", "sd35", "flux-lora", "sd35-lora",
                                    "cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one",
                                    "cog5b-i2v", "cog15", "cog15-even", "cog15-i2v", "cog15-i2v-even",
-                                   "cog5b-tiles", "cog15-i2v-tiles", "hunyuan", "hunyuan12", "hunyuan12-one" };
+                                   "cog5b-tiles", "cog15-i2v-tiles", "hunyuan", "hunyuan12", "hunyuan12-one",
+                                   "hunyuan12-rescale" };
 
 typedef struct run {
     xd_st   *st;
@@ -171,7 +172,8 @@ static void check_told(const run *r, const xd_result *out, const char *name)
     static const char *const same[][2] = { { "num_inference_steps", "steps" },
                                            { "guidance_scale", "guidance_scale" },
                                            { "max_sequence_length", "max_sequence_length" },
-                                           { "true_cfg_scale", "true_cfg_scale" }, { "strength", "strength" } };
+                                           { "true_cfg_scale", "true_cfg_scale" }, { "strength", "strength" },
+                                           { "guidance_rescale", "guidance_rescale" } };
     xd_json    *j = NULL;
     xd_err      e = { 0 };
     const char *text = xd_result_json(out, 0);
@@ -197,6 +199,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->height = (int64_t)js_num(r->js, "height");
     q->num_inference_steps = (int)js_num(r->js, "num_inference_steps");
     q->guidance_scale = js_num(r->js, "guidance_scale");
+    q->guidance_rescale = js_maybe(r->js, "guidance_rescale");
     q->true_cfg_scale = js_maybe(r->js, "true_cfg_scale");
     q->strength = js_maybe(r->js, "strength");
     q->image = q->strength > 0 || js_maybe(r->js, "image") > 0 ? r->picture : NULL;
