@@ -124,7 +124,8 @@ typedef enum xd_act {
 } xd_act;
 
 /* out[n,O] = residual + gate * act(in[n,I] w^T + bias)
- *   in       [n,I]  of the weight's type; F32 or BF16 where that is quantized
+ *   in       [n,I]  of the weight's type; F32 or BF16 where that is quantized; F32 for BF16 too, and
+ *                   rounded to it, as copy does
  *   out      [n,O]  F32 or BF16
  *   bias     [O]    F32, or absent
  *   gate     [O]    F32 (one row for all rows), or absent

@@ -24,7 +24,7 @@ void xd_fill(xd_exec *x, xd_tensor to, void (*fn)(void *ctx, float *buf), void *
 void xd_copy_to(xd_exec *x, xd_tensor out, xd_tensor in);       /* any strides, converts       */
 xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);       /* `in` itself when it is that */
 
-/* y = act(in w^T + b). Input of another type than the weight's is converted first. With
+/* y = act(in w^T + b). Input of another type than the weight's is converted. With
  * tensor parallelism a ROW layer ends in a sum over features. */
 xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w);
 xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w);     /* f32 result          */

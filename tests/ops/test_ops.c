@@ -114,6 +114,31 @@ static void test_gemm(void **unused)
         gemm_case(1 + upto(300), 8 * (1 + upto(24)), 16 * (1 + upto(16)));
 }
 
+/* Floats give the bits of the brains that they are rounded to. */
+static void test_gemm_rounds(void **unused)
+{
+    static const int64_t M[] = { 1, 15, 33, 70, 130, 600 }, K[] = { 1, 31, 33, 130, 1152, 4609 };
+    (void)unused;
+    if (xd_dev_compute(dev, XD_BF16) != XD_BF16) {
+        printf("# skipped: this machine computes in f32\n");
+        return;
+    }
+    for (size_t i = 0; i < sizeof M / sizeof *M; i++)
+        for (size_t k = 0; k < sizeof K / sizeof *K; k++) {
+            xd_weight w = { .type = XD_BF16, .out = 70, .in = K[k], .groups = 1 };
+            fresh();
+            pack(&w, matrix(XD_F32, 70, K[k], 0));
+            xd_gemm a = { .w = &w, .in = matrix(XD_F32, M[i], K[k], upto(2) * 3), .out = matrix(XD_F32, M[i], 70, 0) };
+            xd_gemm b = a;
+            b.in = matrix(XD_BF16, M[i], K[k], 0), b.out = matrix(XD_F32, M[i], 70, 0);
+            RUN(copy, XD_OP_COPY, &((xd_copy){ b.in, a.in }));
+            RUN(gemm, XD_OP_GEMM, &a);
+            RUN(gemm, XD_OP_GEMM, &b);
+            assert_memory_equal(a.out.p, b.out.p, xd_bytes(a.out));
+            unpack(&w);
+        }
+}
+
 /* The same call gives the same bits. */
 static void test_gemm_repeats(void **unused)
 {
@@ -617,7 +642,8 @@ static int done(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_gemm), T(test_gemm_repeats), T(test_gemm_rows), T(test_gelu), T(test_conv), T(test_norm),
+        T(test_gemm), T(test_gemm_rounds), T(test_gemm_repeats), T(test_gemm_rows), T(test_gelu), T(test_conv),
+        T(test_norm),
         T(test_norm_offset), T(test_gnorm), T(test_gnorm_scaled), T(test_glu), T(test_activations), T(test_addmul), T(test_axpby),
         T(test_qknorm), T(test_qknorm_refusals), T(test_attn_pieces), T(test_quant_types), T(test_quant_gemm),
         T(test_quant_error), T(test_quant_rows), T(test_quant_odd), T(test_quant_scales),

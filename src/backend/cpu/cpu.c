@@ -110,16 +110,46 @@ static int computes(xd_dtype t)
     return t == XD_F32 || t == XD_BF16;
 }
 
+/* Bytes of floats that become brains before the product, or 0. */
+static size_t rounded_bytes(const xd_cpu *c, const xd_gemm *a)
+{
+    if (a->in.type != XD_F32 || a->w->type != XD_BF16 ||
+        (xd_own_takes(c->isa, a->w) && xd_own_reads_floats(c->isa, a->w)))
+        return 0;
+    return ((size_t)xd_count(a->in) * 2 + 63) / 64 * 64;
+}
+
+/* The same product of an input at p, BF16. */
+static xd_gemm rounded(const xd_gemm *a, void *p)
+{
+    xd_gemm b = *a;
+    b.in = xd_view2(p, XD_BF16, a->in.d[0], a->in.d[1]);
+    return b;
+}
+
+static int gemm_fits(const xd_gemm *a)
+{
+    const int in = xd_is_quantized(a->w->type) ? computes(a->in.type)
+                                               : a->in.type == a->w->type ||
+                                                     (a->in.type == XD_F32 && a->w->type == XD_BF16);
+    return in && a->in.d[1] == a->w->in && a->out.d[1] == a->w->out && a->in.d[0] == a->out.d[0] &&
+           computes(a->out.type);
+}
+
 static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
 {
     xd_cpu *c = cpu_of(d);
-    (void)s;
     int     quantized = xd_is_quantized(a->w->type);
-    if ((quantized ? !computes(a->in.type) : a->in.type != a->w->type) || a->in.d[1] != a->w->in ||
-        a->out.d[1] != a->w->out || a->in.d[0] != a->out.d[0] || !computes(a->out.type))
+    if (!gemm_fits(a))
         return XD_EINVAL;
     if (a->w->out == 0)
         return XD_OK;
+    size_t bytes = rounded_bytes(c, a);
+    if (bytes) {
+        xd_gemm b = rounded(a, tmp);
+        c->k->copy(&(xd_copy){ b.in, a->in });
+        return gemm(d, s, &b, (char *)tmp + bytes);
+    }
     if (xd_own_takes(c->isa, a->w)) {
         xd_par_team(NULL);
         return xd_own_gemm(c->isa, a, tmp);
@@ -317,6 +347,11 @@ static xd_status qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
 /* Scratch of everything but attention. */
 static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
 {
+    size_t bytes = op == XD_OP_GEMM ? rounded_bytes(c, args) : 0;
+    if (bytes) {
+        xd_gemm b = rounded(args, NULL);
+        return bytes + scratch_of(c, op, &b);
+    }
     if (op == XD_OP_GEMM && xd_own_takes(c->isa, ((const xd_gemm *)args)->w))
         return xd_own_scratch(c->isa, args, xd_par_threads());
     if (op == XD_OP_GEMM && xd_is_quantized(((const xd_gemm *)args)->w->type))

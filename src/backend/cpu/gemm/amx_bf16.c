@@ -1,4 +1,4 @@
-/* amx_bf16.c - products of brains by tdpbf16ps */
+/* amx_bf16.c - products of brains by tdpbf16ps; rows of floats become brains when they are copied */
 #include "backend/cpu/gemm/brains.h"
 
 #include "backend/cpu/gemm/amx_pack.h"
@@ -43,8 +43,8 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 static xd_tiled product_of(const xd_gemm *a, int threads)
 {
-    xd_tiled t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 2, .w = a->w->p },
-                   .row_bytes = a->w->in * 2 };
+    xd_tiled t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * size_of(a->in.type), .w = a->w->p },
+                   .row_bytes = a->w->in * 2, .floats = a->in.type == XD_F32 };
     xd_tiled_cut(&t, 0, threads);
     return t;
 }

@@ -26,6 +26,7 @@ typedef struct xd_tiled {
     xd_product of;              /* what finish.h reads; in, ldi and w                         */
     int64_t    row_bytes;       /* of the input                                               */
     int        ready;           /* the input lies as tiles: [32 rows][step]                   */
+    int        floats;          /* it is F32, of which row_bytes are brains                   */
     int        streams;         /* the output is not for caches                               */
     int64_t    steps, deep;     /* of a row, of a chunk                                       */
     int64_t    held;            /* steps of rows that are held near                           */

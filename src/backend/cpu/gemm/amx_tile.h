@@ -347,25 +347,47 @@ static chunk chunk_after(const piece *p, chunk c)
     return c;
 }
 
+/* The first n >= 0 bytes of a step, or all, of brains that lie so or of floats; zeros behind them. */
+FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
+{
+    const __mmask64 bytes = n >= 64 ? ~0ull : (1ull << n) - 1;
+    if (!floats)
+        return _mm512_maskz_loadu_epi8(bytes, x);
+    const __mmask32 m = n >= 64 ? ~0u : (1u << n / 2) - 1;
+    return (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps((__mmask16)(m >> 16), x + 64),
+                                        _mm512_maskz_loadu_ps((__mmask16)m, x));
+}
+
 /* Steps from k0 on of the rows become tiles: zeros behind the ends of rows and behind the last of 32. Some
  * lines of a row at a time, so that the processor sees that more will follow. */
-static void hold_rows(const piece *p, int64_t k0)
+FINISH_INLINE void hold_rows_as(const piece *p, int64_t k0, int floats)
 {
     enum { SOME = 4 };
     const xd_tiled *t = p->t;
     const int64_t   held = least(t->held, t->steps - k0), left = t->row_bytes - k0 * XD_STEP_BYTES;
-    const char     *from = t->of.in + p->r0 * t->of.ldi + k0 * XD_STEP_BYTES;
+    const int64_t   bytes = floats ? 2 * XD_STEP_BYTES : XD_STEP_BYTES;
+    const char     *from = t->of.in + p->r0 * t->of.ldi + k0 * bytes;
     for (int64_t r = 0; r < p->rows; r += XD_SIDE)
         for (int64_t k = 0; k < held; k += SOME)
             for (int64_t i = 0; i < XD_SIDE; i++) {
                 char *to = p->held + (r * held + k * XD_SIDE + i) * XD_STEP_BYTES;
                 for (int64_t j = k; j < k + SOME && j < held; j++, to += XD_PAIR_BYTES) {
-                    int64_t   n = r + i < p->rows ? left - j * XD_STEP_BYTES : 0;
-                    __mmask64 m = n >= 64 ? ~0ull : (1ull << n) - 1;
-                    const char *x = n ? from + (r + i) * t->of.ldi + j * XD_STEP_BYTES : from;
-                    _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8(m, x));
+                    int64_t     n = r + i < p->rows ? left - j * XD_STEP_BYTES : 0;
+                    const char *x = n ? from + (r + i) * t->of.ldi + j * bytes : from;
+                    _mm512_storeu_si512(to, step_of_row(x, n, floats));
                 }
             }
+}
+
+/* Inside run_piece they would take registers from the loop over tiles. */
+static __attribute__((noinline)) void hold_floats(const piece *p, int64_t k0)
+{
+    hold_rows_as(p, k0, 1);
+}
+
+static __attribute__((noinline)) void hold_brains(const piece *p, int64_t k0)
+{
+    hold_rows_as(p, k0, 0);
 }
 
 static void rest_of_rows(piece *p)
@@ -440,7 +462,7 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
         chunk next, c = { p.s0, 0, 0, least(t->deep, least(t->held, t->steps)) };
         for (; c.ks; c = next) {
             if (!t->ready && c.strip == p.s0 && c.k == c.k0)
-                hold_rows(&p, c.k0);
+                (t->floats ? hold_floats : hold_brains)(&p, c.k0);
             next = chunk_after(&p, c);
             run_chunk(&p, c, next);
         }

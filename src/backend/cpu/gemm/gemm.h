@@ -13,6 +13,8 @@
 /* Is this weight, of which only type and sizes are read, ours on this instruction set? The other
  * functions are for weights that are. */
 int       xd_own_takes(xd_isa isa, const xd_weight *w);
+/* Does its product read an input of F32 as it is? */
+int       xd_own_reads_floats(xd_isa isa, const xd_weight *w);
 size_t    xd_own_pack_size(xd_isa isa, xd_weight *w);
 /* Needs no scratch; src is of a float type, perhaps unaligned. */
 xd_status xd_own_pack(xd_isa isa, const xd_weight *w, xd_tensor src);

@@ -182,6 +182,11 @@ int xd_own_takes(xd_isa isa, const xd_weight *w)
     return packer(isa, w) != NULL;
 }
 
+int xd_own_reads_floats(xd_isa isa, const xd_weight *w)
+{
+    return w->type != XD_BF16 || isa == XD_ISA_AMX;
+}
+
 size_t xd_own_pack_size(xd_isa isa, xd_weight *w)
 {
     w->layout = 2;
