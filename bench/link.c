@@ -230,6 +230,15 @@ static void groups(bench *x, int64_t top)
     xd_comm_close(&host);
 }
 
+static int usage(int asked)
+{
+    fputs("Usage: mpirun -n N link [--json] [BYTES]\n"
+          "  latency and bandwidth between ranks, and what messages cost beside work\n"
+          "  --json   print JSON\n"
+          "  BYTES    of the largest message (16777216)\n", asked ? stdout : stderr);
+    return asked ? 0 : 2;
+}
+
 int main(int argc, char **argv)
 {
     bench   x = { 0 };
@@ -238,8 +247,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--json") == 0)
             x.json = 1;
-        else
-            top = atoll(argv[i]);
+        else if ((top = atoll(argv[i])) < 1)
+            return usage(strcmp(argv[i], "--help") == 0);
     xd_par_set(1);
     if (xd_comm_world(&x.c, "mpi", &e) != XD_OK) {
         fprintf(stderr, "%s\n", e.msg);

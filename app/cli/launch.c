@@ -68,8 +68,11 @@ int xd_launch_columns(void)
 
 xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e)
 {
-    int need = xd_parallel_ranks(p), launched = xd_launched(NULL);
+    int need = xd_parallel_ranks(p), launched = xd_launched(NULL), there = xd_launched_ranks();
     *ranks = launched ? 1 : nproc ? nproc : need;
+    if (nproc && there && nproc != there)
+        return xd_fail(e, XD_EINVAL, "--nproc asks for %d ranks, and the launcher has started %d: leave --nproc out, "
+                       "or start as many", nproc, there);
     return launched ? XD_OK : xd_parallel_check(p, *ranks, e);
 }
 

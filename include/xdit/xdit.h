@@ -141,6 +141,8 @@ XD_API int       xd_parallel_ranks(const xd_parallel *p);       /* that it uses 
 /* Did an MPI launcher (mpirun, srun) start this process? Then *rank, unless NULL, is its number.
  * An engine joins the other processes by itself. */
 XD_API int       xd_launched(int *rank);
+/* How many processes it started; 0 where it does not say, and where there is none. */
+XD_API int       xd_launched_ranks(void);
 
 /* This process' rank and how many work on a request; ranks that the plan leaves idle have numbers
  * from the latter on. Calls that take an engine are collective over all ranks; results and

@@ -100,6 +100,9 @@ xd_status xd_comm_record(xd_comm **c, int rank, int size, const xd_recorder *rec
 void      xd_comm_close(xd_comm **c);
 /* Was this process started by mpirun, srun or another MPI launcher with more than one rank? */
 int       xd_comm_launched(void);
+/* Processes that a launcher started, this one among them, as the environment tells; 1: there is no
+ * launcher; 0: PMIx, which does not tell. */
+int       xd_comm_launch_size(void);
 /* Did a launcher start this process, be it alone? Its number there; -1: nobody did. */
 int       xd_comm_launch_rank(void);
 /* Cores for this rank while a world is open: those it may use, shared fairly with the other ranks

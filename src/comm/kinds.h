@@ -8,9 +8,6 @@
 
 xd_status xd_comm_self(xd_comm **c, xd_err *e);
 xd_status xd_comm_mpi(xd_comm **c, xd_err *e);
-/* Processes that a launcher started, this one among them, as the environment tells; 1: there is no
- * launcher; 0: PMIx, which does not tell. */
-int       xd_comm_launch_size(void);
 void      xd_mpi_about(xd_fact *fact, void *cookie);
 int       xd_mpi_cores(int *ranks, int *cores); /* of my host; 0: no world is open              */
 int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);  /* xd_comm_host; -1: no world is open */

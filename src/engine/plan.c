@@ -207,6 +207,11 @@ int xd_launched(int *rank)
     return at >= 0;
 }
 
+int xd_launched_ranks(void)
+{
+    return xd_comm_launch_rank() >= 0 ? xd_comm_launch_size() : 0;
+}
+
 int xd_plan_exact(const xd_plan *p)
 {
     return p->warmup > 1 ? p->warmup : 1;

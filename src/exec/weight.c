@@ -504,6 +504,7 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in,
 
 typedef struct fold {           /* one of the four kernels                                     */
     xd_tensor from;             /* [n,3,3]                                                     */
+    float     scale;            /* of numbers of eight bits                                    */
     float    *to;               /* [n,2,2]                                                     */
     int       i, j;
 } fold;
@@ -521,7 +522,7 @@ static void fold_range(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t n = begin; n < end; n++) {
         float k[9], *to = f->to + 4 * n;
-        xd_convert(k, XD_F32, (const char *)f->from.p + (size_t)(9 * n) * size, f->from.type, 9);
+        xd_load_convert(k, XD_F32, (const char *)f->from.p + (size_t)(9 * n) * size, f->from.type, 9, f->scale);
         memset(to, 0, 4 * sizeof *to);
         for (int y = 0; y < 3; y++)
             for (int x = 0; x < 3; x++)
@@ -543,11 +544,12 @@ static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n, 
     if (!any || !xd_load_fetch(d, name, ".weight", 4, shape, 0.9f / sqrtf(9 * (float)shape[1]), 0, &f))
         return;
     xd_load_warn(d, f.name, f.t);
+    const float scale = xd_load_scale(d, f.name, f.t.type);
     float *k = xd_store_scratch(d->store, 1, (size_t)(4 * n) * sizeof *k);
     if (!k)
         xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", f.name);
     for (int q = 0; q < 4 && k; q++) {
-        fold one = { f.t, k, q / 2, q % 2 };
+        fold one = { f.t, scale, k, q / 2, q % 2 };
         if (!mine[q])
             continue;
         xd_par_for(n, fold_range, &one);

@@ -41,6 +41,9 @@ refused "a plan that is none" 2 'plan "u2y2" cannot be read at "y2"' $g --plan u
 refused "two numbers of one degree" 2 "has u 2 and --ulysses_degree says 4" $g --ulysses_degree 4 --plan u2
 refused "no plan has these degrees" 2 "needs 6 ranks and 4 are there; what would work" $g --nproc 4 --plan u2r3
 refused "a request that cannot be" 2 "width 33" $g -q --nproc 2 -W 33 --no_resolution_binning
+export OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=0
+refused "a launcher that started others" 2 "asks for 2 ranks, and the launcher has started 3" $g -q --nproc 2
+unset OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK
 refused "no such cluster" 2 "no cluster is called small" $g -q --nproc 2 --cluster small
 
 # A machine of our own, whose ranks have BYTES of memory each; tensor halves the weights.

@@ -269,11 +269,79 @@ static void odd_numbers_are_found(void **state)
     xd_store_close(&x);
 }
 
+/* ---- kernels of eight bits ------------------------------------------------------------------- */
+
+enum { OUTS = 5, INS = 3, TAPS = OUTS * INS * 9 };
+
+typedef struct kernels { xd_dtype type; void *at; float scale; } kernels;
+
+static int has_kernels(void *self, const char *name, xd_tensor *t)
+{
+    const kernels *k = self;
+    *t = strcmp(name, "up.weight") ? xd_view(NULL, XD_F32, 1, (int64_t[]){ OUTS })
+                                   : xd_view(NULL, k->type, 4, (int64_t[]){ OUTS, INS, 3, 3 });
+    return 1;
+}
+
+static xd_status get_kernels(void *self, const char *name, xd_tensor *t, xd_err *e)
+{
+    static const float bias[OUTS];
+    const kernels     *k = self;
+    (void)e;
+    has_kernels(self, name, t);
+    t->p = t->nd == 4 ? k->at : (void *)bias;
+    return XD_OK;
+}
+
+static xd_status scale_of_kernels(void *self, const char *name, float *s, xd_err *e)
+{
+    (void)name;
+    (void)e;
+    *s = ((const kernels *)self)->scale;
+    return XD_OK;
+}
+
+static xd_store *load_enlarged(kernels *k, xd_cnv w[4])
+{
+    xd_err    e = { 0 };
+    xd_source from = { .has = has_kernels, .get = get_kernels, .scale = scale_of_kernels, .self = k };
+    xd_decl   d = { .visit = XD_VISIT_LOAD, .dev = dev, .type = XD_F32, .src = &from, .tp = 1, .err = &e };
+    xd_store *store;
+    assert_int_equal(xd_store_open(&store, dev, &e), XD_OK);
+    d.store = store;
+    xd_w_conv_enlarged(&d, w, "up", OUTS, INS);
+    if (e.code)
+        fail_msg("%s", e.msg);
+    return store;
+}
+
+/* Kernels of enlarged maps from scaled numbers of eight bits are those from the floats that they stand for. */
+static void eight_bits_are_scaled_before_they_are_added(void **state)
+{
+    float   f[TAPS];
+    uint8_t eight[TAPS];
+    xd_cnv  a[4], b[4];
+    (void)state;
+    for (int i = 0; i < TAPS; i++)
+        f[i] = (float)(i % 15 - 7);                 /* which e4m3 holds                         */
+    xd_convert(eight, XD_F8E4M3, f, XD_F32, TAPS);
+    for (int i = 0; i < TAPS; i++)
+        f[i] *= 0.375f;
+    xd_store *x = load_enlarged(&(kernels){ XD_F8E4M3, eight, 0.375f }, a);
+    xd_store *y = load_enlarged(&(kernels){ XD_F32, f, 1 }, b);
+    for (int q = 0; q < 4; q++) {
+        assert_int_equal(a[q].w.bytes, b[q].w.bytes);
+        assert_memory_equal(a[q].w.p, b[q].w.p, a[q].w.bytes);
+    }
+    xd_store_close(&x);
+    xd_store_close(&y);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bands_are_parts_of_the_whole), cmocka_unit_test(odd_numbers_are_found),
-        cmocka_unit_test(what_is_read_is_told),
+        cmocka_unit_test(what_is_read_is_told), cmocka_unit_test(eight_bits_are_scaled_before_they_are_added),
     };
     xd_err e = { 0 };
     if (xd_dev_open(&dev, "cpu", &e) != XD_OK) {
