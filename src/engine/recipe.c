@@ -11,7 +11,7 @@ enum { CLIP_IDS = 77 };         /* positions of a CLIP text model               
 static const xd_recipe pixart_alpha = {
     .name = "pixart-alpha", .pipelines = { "PixArtAlphaPipeline" },
     .dit = "transformer", .vae = "vae",
-    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_NONE, 0, 0, 0, "t5xxl" } }, .ntext = 1,
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_NONE, 0, 0, 0, "t5xxl", 0 } }, .ntext = 1,
     .steps = 20, .guidance = 4.5, .max_text = 120, .leap = 1, .largest_bin = 128,
     .caption = xd_caption_plain,
 };
@@ -20,7 +20,7 @@ static const xd_recipe pixart_alpha = {
 static const xd_recipe pixart_sigma = {
     .name = "pixart-sigma", .pipelines = { "PixArtSigmaPipeline" },
     .dit = "transformer", .vae = "vae",
-    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_NONE, 0, 0, 0, "t5xxl" } }, .ntext = 1,
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_NONE, 0, 0, 0, "t5xxl", 0 } }, .ntext = 1,
     .steps = 20, .guidance = 4.5, .max_text = 300, .largest_bin = 256,
     .caption = xd_caption_plain,
 };
@@ -29,8 +29,8 @@ static const xd_recipe pixart_sigma = {
 static const xd_recipe flux = {
     .name = "flux", .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline" },
     .dit = "transformer", .vae = "vae", .ntext = 2,
-    .text = { { "text_encoder", "tokenizer", XD_ROWS_NONE, CLIP_IDS, 0, 1, 0, "clip_l" },
-              { "text_encoder_2", "tokenizer_2", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl" } },
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_NONE, CLIP_IDS, 0, 1, 0, "clip_l", 0 },
+              { "text_encoder_2", "tokenizer_2", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl", 0 } },
     .steps = 28, .guidance = 3.5, .max_text = 512, .distilled = 1, .own_sigmas = 1, .max_shift = 1.15,
 };
 
@@ -38,9 +38,9 @@ static const xd_recipe flux = {
 static const xd_recipe sd3 = {
     .name = "sd3", .pipelines = { "StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline" },
     .dit = "transformer", .vae = "vae", .ntext = 3,
-    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, CLIP_IDS, 1, 1, 0, "clip_l" },
-              { "text_encoder_2", "tokenizer_2", XD_ROWS_BESIDE, CLIP_IDS, 1, 1, 0, "clip_g" },
-              { "text_encoder_3", "tokenizer_3", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 1, "t5xxl" } },
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, CLIP_IDS, 1, 1, 0, "clip_l", 0 },
+              { "text_encoder_2", "tokenizer_2", XD_ROWS_BESIDE, CLIP_IDS, 1, 1, 0, "clip_g", 0 },
+              { "text_encoder_3", "tokenizer_3", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 1, "t5xxl", 0 } },
     .steps = 28, .guidance = 7.0, .max_text = 256, .max_shift = 1.16,
 };
 
@@ -49,7 +49,7 @@ static const xd_recipe sd3 = {
 static const xd_recipe cogvideox = {
     .name = "cogvideox", .pipelines = { "CogVideoXPipeline" },
     .dit = "transformer", .vae = "vae",
-    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl" } }, .ntext = 1,
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl", 0 } }, .ntext = 1,
     .steps = 50, .guidance = 6, .max_text = 226, .fps = 8,
 };
 
@@ -57,7 +57,7 @@ static const xd_recipe cogvideox = {
 static const xd_recipe cogvideox_i2v = {
     .name = "cogvideox-i2v", .pipelines = { "CogVideoXImageToVideoPipeline" },
     .dit = "transformer", .vae = "vae",
-    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl" } }, .ntext = 1,
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl", 0 } }, .ntext = 1,
     .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .from_image = 1,
 };
 
