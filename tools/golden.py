@@ -474,6 +474,37 @@ def save(name, out_dir, r, out, count, high, wide):
           f"pixels {p.mean():.0f} +- {p.std():.0f}, at the ends {((p < 1) | (p > 254)).float().mean():.2f}")
 
 
+def keep_images(out, trail, images, r, count, noise=True, whole=True):
+    """Times, noise, latents of every step and pictures of a request whose steps are the trail of (time, latents)."""
+    out["timesteps"] = torch.tensor([t for t, _ in trail])
+    for i in range(count):
+        if noise:
+            g = torch.Generator("cpu").manual_seed(r["seed"] + i)
+            out[f"noise.{i}"] = torch.randn((1, *trail[0][1].shape[1:]), generator=g)[0]
+        for s, (_, z) in enumerate(trail):
+            out[f"latents.{i}.{s}"] = z[i]
+        p = rows_last(images[i:i + 1])
+        out[f"pixels.{i}"] = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
+        if i == 0 and whole:
+            out["image.0"] = p
+
+
+def save_run(d, name, model, notes, out):
+    """A request of golden_joint.py and those after it: its tensors and its notes, which name the model's folder."""
+    save_file({k: v.contiguous() for k, v in out.items()}, d / "golden.safetensors")
+    where = "." if model == name else f"../{model}"
+    (d / "golden.json").write_text(json.dumps({"model": where} | notes, indent=2) + "\n")
+    for p in d.rglob("*"):
+        p.chmod(0o755 if p.is_dir() else 0o644)
+
+
+def say_images(name, r, out, trail, count):
+    z = [v.abs().max().item() for _, v in trail]
+    p = out["pixels.0"].float()
+    print(f"{name}: {count} of {r['width']}x{r['height']}, times {[round(t) for t, _ in trail]}, latents up to "
+          f"{', '.join(f'{v:.1f}' for v in z)}; pixels {p.mean():.0f} +- {p.std():.0f}")
+
+
 def bin_tables(out_dir):
     """What classify_height_width_bin answers: [sample_size, width, height, binned width, height]."""
     tables = {32: alpha_module.ASPECT_RATIO_256_BIN, 64: alpha_module.ASPECT_RATIO_512_BIN,

@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from transformers import BertConfig, BertModel, BertTokenizer, T5Config, T5EncoderModel, T5Tokenizer
 
 import golden
-from golden import PLAIN, ROOT, make_tokenizer, rows_last
+from golden import PLAIN, ROOT, make_tokenizer
 from golden_fill import configure, fill, weights
 
 VAE = dict(block_out_channels=(8, 8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4, sample_size=64,
@@ -193,30 +193,14 @@ def run(name, out_dir):
                   num_inference_steps=r["steps"], guidance_scale=r["guidance"], guidance_rescale=r["rescale"],
                   num_images_per_prompt=r["images"], height=r["height"], width=r["width"], generator=gens,
                   output_type="pt", use_resolution_binning=False, callback_on_step_end=keep).images
-    out["timesteps"] = torch.tensor([t for t, _ in trail])
-    for i in range(count):
-        g = torch.Generator("cpu").manual_seed(r["seed"] + i)
-        out[f"noise.{i}"] = torch.randn((1, *trail[0][1].shape[1:]), generator=g)[0]
-        for s, (_, z) in enumerate(trail):
-            out[f"latents.{i}.{s}"] = z[i]
-        p = rows_last(images[i:i + 1])
-        out[f"pixels.{i}"] = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
-        if i == 0:
-            out["image.0"] = p
-    save_file({k: v.contiguous() for k, v in out.items()}, d / "golden.safetensors")
-    where = "." if r["model"] == name else f"../{r['model']}"
-    (d / "golden.json").write_text(json.dumps({
-        "model": where, "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
+    golden.keep_images(out, trail, images, r, count)
+    golden.save_run(d, name, r["model"], {
+        "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
         "model_width": r["width"], "model_height": r["height"], "num_inference_steps": r["steps"],
         "guidance_scale": r["guidance"], "guidance_rescale": r["rescale"], "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
-        "max_sequence_length": 0, "scheduler": None, "tiling": False, "resolution_binning": False}, indent=2) + "\n")
-    for p in d.rglob("*"):
-        p.chmod(0o755 if p.is_dir() else 0o644)
-    z = [v.abs().max().item() for _, v in trail]
-    p = out["pixels.0"].float()
-    print(f"{name}: {count} of {r['width']}x{r['height']}, times {[round(t) for t, _ in trail]}, latents up to "
-          f"{', '.join(f'{v:.1f}' for v in z)}; pixels {p.mean():.0f} +- {p.std():.0f}")
+        "max_sequence_length": 0, "scheduler": None, "tiling": False, "resolution_binning": False}, out)
+    golden.say_images(name, r, out, trail, count)
 
 
 def main():

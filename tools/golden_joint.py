@@ -18,7 +18,6 @@ import argparse
 import json
 import shutil
 
-import numpy as np
 import torch
 import diffusers
 import transformers
@@ -26,7 +25,6 @@ from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxImg2I
                        FluxTransformer2DModel, SD3Transformer2DModel, StableDiffusion3Img2ImgPipeline,
                        StableDiffusion3Pipeline)
 from PIL import Image
-from safetensors.torch import save_file
 from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer, T5Config,
                           T5EncoderModel, T5Tokenizer)
 
@@ -232,33 +230,16 @@ def run(name, out_dir, change=None, more_json=None):
                   num_images_per_prompt=r["images"], height=r["height"], width=r["width"], generator=gens,
                   output_type="pt", max_sequence_length=r["max_sequence_length"], callback_on_step_end=keep,
                   **more).images
-    out["timesteps"] = torch.tensor([t for t, _ in trail])
-    for i in range(count):
-        if not r["strength"]:
-            g = torch.Generator("cpu").manual_seed(r["seed"] + i)
-            out[f"noise.{i}"] = torch.randn((1, *trail[0][1].shape[1:]), generator=g)[0]
-        for s, (_, z) in enumerate(trail):
-            out[f"latents.{i}.{s}"] = z[i]
-        p = rows_last(images[i:i + 1])
-        out[f"pixels.{i}"] = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
-        if i == 0 and not change:
-            out["image.0"] = p
-    save_file({k: v.contiguous() for k, v in out.items()}, d / "golden.safetensors")
-    where = "." if r["model"] == name else f"../{r['model']}"
-    (d / "golden.json").write_text(json.dumps({
-        "model": where, "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"], "negative_prompt": r["negative_prompt"], "width": r["width"],
+    golden.keep_images(out, trail, images, r, count, not r["strength"], not change)
+    golden.save_run(d, name, r["model"], {
+        "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"], "negative_prompt": r["negative_prompt"], "width": r["width"],
         "height": r["height"], "model_width": r["width"], "model_height": r["height"],
         "num_inference_steps": r["steps"], "guidance_scale": r["guidance"], "true_cfg_scale": r["true_cfg"],
         "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": r["strength"], "no_t5": r["no_t5"]}
-        | (more_json or {}), indent=2) + "\n")
-    for p in d.rglob("*"):
-        p.chmod(0o755 if p.is_dir() else 0o644)
-    z = [v.abs().max().item() for _, v in trail]
-    p = out["pixels.0"].float()
-    print(f"{name}: {count} of {r['width']}x{r['height']}, times {[round(t) for t, _ in trail]}, latents up to "
-          f"{', '.join(f'{v:.1f}' for v in z)}; pixels {p.mean():.0f} +- {p.std():.0f}")
+        | (more_json or {}), out)
+    golden.say_images(name, r, out, trail, count)
 
 
 def main():

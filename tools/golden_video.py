@@ -26,7 +26,6 @@ import transformers
 from diffusers import (AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoXDPMScheduler,
                        CogVideoXImageToVideoPipeline, CogVideoXPipeline, CogVideoXTransformer3DModel)
 from PIL import Image
-from safetensors.torch import save_file
 from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
 import golden
@@ -187,17 +186,13 @@ def say(name, r, trail, p):
 
 
 def save(d, name, r, out, count):
-    save_file({k: v.contiguous() for k, v in out.items()}, d / "golden.safetensors")
-    where = "." if r["model"] == name else f"../{r['model']}"
-    (d / "golden.json").write_text(json.dumps({
-        "model": where, "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
+    golden.save_run(d, name, r["model"], {
+        "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
         "num_frames": r["frames"], "use_dynamic_cfg": r["dynamic"], "num_inference_steps": r["steps"],
         "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": 1, "images": count,
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": r["tiling"],
-        "resolution_binning": False, "image": "picture" in r}, indent=2) + "\n")
-    for p in d.rglob("*"):
-        p.chmod(0o755 if p.is_dir() else 0o644)
+        "resolution_binning": False, "image": "picture" in r}, out)
 
 
 def main():

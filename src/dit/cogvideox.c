@@ -223,17 +223,11 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- rotary positions --------------------------------------------------------------------- */
 
-typedef struct turn {           /* what the table of angles is filled from                     */
-    const xd_exec *x;
-    const cfg     *c;
-    double (*fn)(double);
-} turn;
-
 /* 1.5 counts tokens; before, the grid is stretched over the trained one. */
 static void fill_turns(void *ctx, float *buf)
 {
-    const turn *t = ctx;
-    const cfg  *c = t->c;
+    const xd_turn *t = ctx;
+    const cfg     *c = t->cfg;
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
     xd_side_of  rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
     float       time[64], side[96];     /* of a head of at most 512                             */
@@ -249,14 +243,6 @@ static void fill_turns(void *ctx, float *buf)
     }
 }
 
-static xd_tensor turns(xd_exec *x, const cfg *c, double (*fn)(double))
-{
-    turn      t = { x, c, fn };
-    xd_tensor r = xd_new_f32(x, xd_n(x, XD_IMG), c->head_dim / 2);
-    xd_fill(x, r, fill_turns, &t);
-    return r;
-}
-
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
@@ -270,8 +256,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     }
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
     if (c->rope) {
-        l->cos = turns(x, c, cos);
-        l->sin = turns(x, c, sin);
+        l->cos = xd_turns(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, cos);
+        l->sin = xd_turns(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, sin);
     }
 }
 

@@ -167,21 +167,16 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-typedef struct turn {           /* what the table of angles is filled from                     */
-    const xd_exec *x;
-    const cfg     *c;
-    double (*fn)(double);
-} turn;
-
 /* Angles in f64, as the reference; text rows first, at position 0. */
 static void fill_turns(void *ctx, float *buf)
 {
-    const turn *t = ctx;
-    int64_t     W = t->x->lay->grid[2], half = t->c->head_dim / 2;
+    const xd_turn *t = ctx;
+    const cfg     *c = t->cfg;
+    int64_t     W = t->x->lay->grid[2], half = c->head_dim / 2;
     double      base[256], *b = base;   /* of every pair of a head, which has at most 512         */
     for (int a = 0; a < AXES; a++)
-        for (int64_t k = 0; k < t->c->axes.v[a]; k += 2)
-            *b++ = pow(theta, (double)k / (double)t->c->axes.v[a]);
+        for (int64_t k = 0; k < c->axes.v[a]; k += 2)
+            *b++ = pow(theta, (double)k / (double)c->axes.v[a]);
     int64_t     ntxt = xd_n(t->x, XD_TXT), n = xd_n(t->x, XD_IMG);
     for (int64_t i = 0; i < ntxt * half; i++)
         buf[i] = (float)t->fn(0);
@@ -190,17 +185,9 @@ static void fill_turns(void *ctx, float *buf)
         float  *row = buf + (ntxt + i) * half;
         b = base;
         for (int a = 0; a < AXES; a++)
-            for (int64_t k = 0; k < t->c->axes.v[a]; k += 2)
+            for (int64_t k = 0; k < c->axes.v[a]; k += 2)
                 *row++ = (float)t->fn((double)pos[a] / *b++);
     }
-}
-
-static xd_tensor turns(xd_exec *x, const cfg *c, double (*fn)(double))
-{
-    turn      t = { x, c, fn };
-    xd_tensor r = xd_new_f32(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2);
-    xd_fill(x, r, fill_turns, &t);
-    return r;
 }
 
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
@@ -215,8 +202,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     }
     xd_add(x, emb, xd_mlp_run(x, in->cond->pooled, &g->pooled, XD_SILU));
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
-    l->cos = turns(x, c, cos);
-    l->sin = turns(x, c, sin);
+    l->cos = xd_turns(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, cos);
+    l->sin = xd_turns(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, sin);
 }
 
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)

@@ -332,18 +332,13 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-typedef struct turn {           /* what the table of angles is filled from                     */
-    const xd_exec *x;
-    const cfg     *c;
-    double (*fn)(double);
-} turn;
-
 /* The first half of a head tells the column, the second the row. */
 static void fill_turns(void *ctx, float *buf)
 {
-    const turn *t = ctx;
-    int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], half = t->c->head_dim / 2;
-    int64_t     base = SIDE / CELL / t->c->patch;
+    const xd_turn *t = ctx;
+    const cfg     *c = t->cfg;
+    int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], half = c->head_dim / 2;
+    int64_t     base = SIDE / CELL / c->patch;
     xd_side_of  rows, cols;
     float       freq[128];      /* of a head of at most 512                                    */
     xd_side_crop(base, base, H, W, &rows, &cols);
@@ -355,14 +350,6 @@ static void fill_turns(void *ctx, float *buf)
     }
 }
 
-static xd_tensor turns(xd_exec *x, const cfg *c, double (*fn)(double))
-{
-    turn      t = { x, c, fn };
-    xd_tensor r = xd_new_f32(x, xd_n(x, XD_IMG), c->head_dim / 2);
-    xd_fill(x, r, fill_turns, &t);
-    return r;
-}
-
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
@@ -372,8 +359,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     xd_tensor   emb = xd_mlp_numbers(x, &in->t, 1, &g->time);
     xd_add(x, emb, k->extra);
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
-    l->cos = turns(x, c, cos);
-    l->sin = turns(x, c, sin);
+    l->cos = xd_turns(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, cos);
+    l->sin = xd_turns(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, sin);
 }
 
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)

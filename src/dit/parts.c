@@ -98,6 +98,15 @@ void xd_turn_frequencies(float *freq, int64_t width)
         *freq++ = 1.0f / (float)pow(theta, (double)((float)k / (float)width));
 }
 
+xd_tensor xd_turns(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to), const void *cfg,
+                   double (*fn)(double))
+{
+    xd_turn   t = { x, cfg, fn };
+    xd_tensor r = xd_new_f32(x, rows, half);
+    xd_fill(x, r, fill, &t);
+    return r;
+}
+
 float *xd_turn_angles(float *row, int64_t width, const float *freq, float pos, double (*fn)(double))
 {
     for (int64_t k = 0; k < width; k += 2)

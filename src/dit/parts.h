@@ -69,6 +69,14 @@ float     xd_side_at(const xd_side_of *a, int64_t i);
 void      xd_side_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_side_of *rows, xd_side_of *cols);
 /* Frequencies of the pairs of an axis of `width` features: theta 10000, in f32. */
 void      xd_turn_frequencies(float *freq, int64_t width);
+/* A table of cosines or sines (fn), [rows, half] in f32, as `fill`, which is given an xd_turn, writes them. */
+typedef struct xd_turn {
+    const xd_exec *x;
+    const void    *cfg;         /* the model's                                                 */
+    double (*fn)(double);
+} xd_turn;
+xd_tensor xd_turns(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to), const void *cfg,
+                   double (*fn)(double));
 /* fn (cos or sin) of the angles of those pairs at `pos`; returns what follows them. */
 float    *xd_turn_angles(float *row, int64_t width, const float *freq, float pos, double (*fn)(double));
 
