@@ -160,12 +160,8 @@ static int nlayers(const void *c)
 
 static void affine(xd_decl *d, const cfg *c, const char *name, xd_tensor *gain, xd_tensor *bias)
 {
-    if (!c->affine)
-        return;
-    xd_w_enter(d, "%s", name);
-    xd_w_vec(d, gain, "weight", L1(c->dim));
-    xd_w_vec(d, bias, "bias", L1(c->dim));
-    xd_w_leave(d);
+    if (c->affine)
+        xd_w_affine(d, name, gain, bias, c->dim);
 }
 
 static void zero_weights(xd_decl *d, const cfg *c, const char *name, zero *w)

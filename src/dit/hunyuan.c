@@ -162,18 +162,10 @@ static void info(const void *c_, xd_dit_info *out)
 
 #define L1(a) 1, (int64_t[]){ a }
 
-static void affine_weights(xd_decl *d, affine *a, const char *name, int64_t n)
-{
-    xd_w_enter(d, "%s", name);
-    xd_w_vec(d, &a->gain, "weight", L1(n));
-    xd_w_vec(d, &a->bias, "bias", L1(n));
-    xd_w_leave(d);
-}
-
 static void skip_weights(xd_decl *d, const void *c_, blk *w)
 {
     const cfg *c = c_;
-    affine_weights(d, &w->skip_norm, "skip_norm", 2 * c->dim);
+    xd_w_affine(d, "skip_norm", &w->skip_norm.gain, &w->skip_norm.bias, 2 * c->dim);
     xd_w_linear(d, &w->skip, "skip_linear", XD_MIRROR, 1, L1(2 * c->dim), L1(c->dim), 1);
 }
 
@@ -185,23 +177,23 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     int64_t    D = c->dim, hd = c->head_dim;
     if (skip_from(c, layer) >= 0)
         skip_weights(d, c, w);
-    affine_weights(d, &w->norm1, "norm1.norm", D);
+    xd_w_affine(d, "norm1.norm", &w->norm1.gain, &w->norm1.bias, D);
     xd_w_linear(d, &w->shift, "norm1.linear", XD_MIRROR, 1, L1(D), L1(D), 1);
     xd_w_enter(d, "attn1");
-    affine_weights(d, &w->norm_q, "norm_q", hd);
-    affine_weights(d, &w->norm_k, "norm_k", hd);
+    xd_w_affine(d, "norm_q", &w->norm_q.gain, &w->norm_q.bias, hd);
+    xd_w_affine(d, "norm_k", &w->norm_k.gain, &w->norm_k.bias, hd);
     xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, qkv, (int64_t[]){ D, D, D }, 1);
     xd_w_linear(d, &w->out, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
     xd_w_leave(d);
-    affine_weights(d, &w->norm2, "norm2", D);
+    xd_w_affine(d, "norm2", &w->norm2.gain, &w->norm2.bias, D);
     xd_w_enter(d, "attn2");
-    affine_weights(d, &w->cross_q, "norm_q", hd);
-    affine_weights(d, &w->cross_k, "norm_k", hd);
+    xd_w_affine(d, "norm_q", &w->cross_q.gain, &w->cross_q.bias, hd);
+    xd_w_affine(d, "norm_k", &w->cross_k.gain, &w->cross_k.bias, hd);
     xd_w_linear(d, &w->q, "to_q", XD_COL, hd, L1(D), L1(D), 1);
     xd_w_fused(d, &w->kv, XD_COL, hd, c->cross, 2, kv, (int64_t[]){ D, D }, 1);
     xd_w_linear(d, &w->cross, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
     xd_w_leave(d);
-    affine_weights(d, &w->norm3, "norm3", D);
+    xd_w_affine(d, "norm3", &w->norm3.gain, &w->norm3.bias, D);
     xd_w_linear(d, &w->up, "ff.net.0.proj", XD_COL, 1, L1(D), L1(c->ff), 1);
     xd_w_linear(d, &w->down, "ff.net.2", XD_ROW, 1, L1(c->ff), L1(D), 1);
 }

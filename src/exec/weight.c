@@ -274,6 +274,14 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
     xd_load_let_go(d, &f);
 }
 
+void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t n)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_vec(d, gain, "weight", 1, &n);
+    xd_w_vec(d, bias, "bias", 1, &n);
+    xd_w_leave(d);
+}
+
 /* Is a table read where it is? What no kernel reads is converted. */
 static int stays(const xd_decl *d, const char *name)
 {

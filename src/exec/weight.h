@@ -58,6 +58,8 @@ void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, 
 /* A vector or small tensor, as F32 in device memory. `name` is the whole name below the scope
  * ("norm.weight"). */
 void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
+/* The gains "NAME.weight" and the biases "NAME.bias" of a norm, [n] each. */
+void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t n);
 
 /* A table read by rows (an embedding): used in place when mapped, in the file's type. */
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols);

@@ -133,12 +133,12 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_enter(d, "attention");
     xd_w_fused(d, &w->qkv, XD_COL, D, E, 3, qkv, (int64_t[]){ E, E, E }, 1);
     xd_w_linear(d, &w->out, "output.dense", XD_ROW, D, L1(E), L1(E), 1);
-    xd_text_norm(d, "output.LayerNorm", &w->gain1, &w->bias1, E);
+    xd_w_affine(d, "output.LayerNorm", &w->gain1, &w->bias1, E);
     xd_w_leave(d);
 
     xd_w_linear(d, &w->up, "intermediate.dense", XD_COL, 1, L1(E), L1(c->ff), 1);
     xd_w_linear(d, &w->down, "output.dense", XD_ROW, 1, L1(c->ff), L1(E), 1);
-    xd_text_norm(d, "output.LayerNorm", &w->gain2, &w->bias2, E);
+    xd_w_affine(d, "output.LayerNorm", &w->gain2, &w->bias2, E);
 }
 
 static void weights(xd_decl *d, const void *c_, void *g_)
@@ -149,7 +149,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_table(d, &g->embed, "word_embeddings.weight", c->vocab, c->dim);
     xd_w_vec(d, &g->position, "position_embeddings.weight", 2, (int64_t[]){ c->positions, c->dim });
     xd_w_vec(d, &g->type, "token_type_embeddings.weight", 2, (int64_t[]){ c->types, c->dim });
-    xd_text_norm(d, "LayerNorm", &g->gain, &g->bias, c->dim);
+    xd_w_affine(d, "LayerNorm", &g->gain, &g->bias, c->dim);
     xd_w_leave(d);
 }
 

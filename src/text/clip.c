@@ -108,13 +108,13 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     int64_t    E = c->dim, D = E / c->heads;
     (void)layer;
 
-    xd_text_norm(d, "layer_norm1", &w->gain1, &w->bias1, E);
+    xd_w_affine(d, "layer_norm1", &w->gain1, &w->bias1, E);
     xd_w_enter(d, "self_attn");
     xd_w_fused(d, &w->qkv, XD_COL, D, E, 3, qkv, (int64_t[]){ E, E, E }, 1);
     xd_w_linear(d, &w->out, "out_proj", XD_ROW, D, L1(E), L1(E), 1);
     xd_w_leave(d);
 
-    xd_text_norm(d, "layer_norm2", &w->gain2, &w->bias2, E);
+    xd_w_affine(d, "layer_norm2", &w->gain2, &w->bias2, E);
     xd_w_enter(d, "mlp");
     xd_w_linear(d, &w->fc1, "fc1", XD_COL, 1, L1(E), L1(c->ff), 1);
     xd_w_linear(d, &w->fc2, "fc2", XD_ROW, 1, L1(c->ff), L1(E), 1);
@@ -129,7 +129,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_table(d, &g->embed, "embeddings.token_embedding.weight", c->vocab, c->dim);
     xd_w_vec(d, &g->position, "embeddings.position_embedding.weight", 2,
              (int64_t[]){ c->positions, c->dim });
-    xd_text_norm(d, "final_layer_norm", &g->gain, &g->bias, c->dim);
+    xd_w_affine(d, "final_layer_norm", &g->gain, &g->bias, c->dim);
     xd_w_leave(d);
 }
 

@@ -1,4 +1,4 @@
-/* parts.c - names of activations, norms, extents, heads */
+/* parts.c - names of activations, extents, heads */
 #include "text/parts.h"
 
 #include <string.h>
@@ -16,14 +16,6 @@ int xd_text_act(const char *name, xd_act *act)
             return 1;
         }
     return 0;
-}
-
-void xd_text_norm(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t E)
-{
-    xd_w_enter(d, "%s", name);
-    xd_w_vec(d, gain, "weight", 1, (int64_t[]){ E });
-    xd_w_vec(d, bias, "bias", 1, (int64_t[]){ E });
-    xd_w_leave(d);
 }
 
 int xd_text_fits(int64_t extent)

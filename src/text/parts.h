@@ -8,9 +8,6 @@
 #define XD_TEXT_ACTS "gelu, gelu_new, relu, silu, quick_gelu"
 int xd_text_act(const char *name, xd_act *act);
 
-/* A layer norm's "NAME.weight" and "NAME.bias", both [E]. */
-void xd_text_norm(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t E);
-
 /* Is it an extent that a model may have? Far above any, and products of two fit 64 bits. */
 enum { XD_TEXT_MOST = 1 << 24 };
 int xd_text_fits(int64_t extent);

@@ -172,14 +172,13 @@ static void w_tap_f32(xd_decl *d, xd_lin *w, const char *name, int64_t out, int6
 /* zC: channels of the latent in the decoder, 0 in the encoder. */
 static void w_norm(xd_decl *d, xd_cog_norm *w, const char *name, int64_t C, int64_t zC, float eps)
 {
-    xd_w_enter(d, zC ? "%s.norm_layer" : "%s", name);
-    xd_w_vec(d, &w->gain, "weight", 1, &C);
-    xd_w_vec(d, &w->bias, "bias", 1, &C);
-    xd_w_leave(d);
     w->eps = zC ? EPS : eps;
-    if (!zC)
+    if (!zC) {
+        xd_w_affine(d, name, &w->gain, &w->bias, C);
         return;
+    }
     xd_w_enter(d, "%s", name);
+    xd_w_affine(d, "norm_layer", &w->gain, &w->bias, C);
     w_tap_f32(d, &w->y, "conv_y.conv", C, zC);
     w_tap_f32(d, &w->b, "conv_b.conv", C, zC);
     xd_w_leave(d);

@@ -212,10 +212,7 @@ static void w_conv_f32(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int
 
 static void w_norm(xd_decl *d, kl_norm *w, const char *name, int64_t C)
 {
-    xd_w_enter(d, "%s", name);
-    xd_w_vec(d, &w->gain, "weight", 1, &C);
-    xd_w_vec(d, &w->bias, "bias", 1, &C);
-    xd_w_leave(d);
+    xd_w_affine(d, name, &w->gain, &w->bias, C);
 }
 
 static void w_res(xd_decl *d, kl_res *w, int i, int64_t in, int64_t out)
