@@ -173,7 +173,7 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
         if (l->first_s == 0)
             xd_result_time(l->r, "first_step", (l->first_s = t0) - j->start_s);
         if (step == j->samp.steps - 1 && decodes)
-            xd_part_ahead(&g->model.vae, g->count, g->type, g->spare, &g->cancel);
+            xd_read_ahead(g, &g->model.vae);
         int64_t begin = xd_trace_now(g->trace);
         going = xd_flow_step(&f, step);
         xd_trace_add(g->trace, XD_EV_STEP, begin, step, 0, 0);
@@ -375,7 +375,7 @@ static xd_status load(const loop *l, const xd_need *need, xd_err *e)
     if (s == XD_OK && l->fresh)
         xd_kin_odd(g, &g->model.dit);
     if (s == XD_OK && early && need->vae) {
-        xd_part_ahead(&g->model.vae, g->count, g->type, g->spare, &g->cancel);
+        xd_read_ahead(g, &g->model.vae);
         s = xd_part_load(&g->model.vae, g->dev, g->type, 0, e);
     }
     if (early)

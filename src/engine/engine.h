@@ -180,6 +180,9 @@ xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
 enum { XD_HOST_SUMS = 3 };
 void      xd_memory_sum(xd_comm *host, double v[XD_HOST_SUMS]);
 
+/* Reads the files of a part ahead of its load, into memory that the request leaves (part_ahead.c). */
+void      xd_read_ahead(xd_engine *g, xd_part *p);
+
 /* An arena on memory of a device; for a count device it is endless. */
 xd_status xd_room_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e);
 void      xd_room_close(xd_arena *a, xd_dev *dev);

@@ -460,7 +460,7 @@ static xd_status alias_layers(xd_net *n, xd_err *e)
 }
 
 /* Visits the first block of every kind only; the others' (empty) structs are given back. */
-static void visit_kinds(xd_net *n, xd_decl *d)
+static xd_status visit_kinds(xd_net *n, xd_decl *d)
 {
     int last = n->last, first = n->first;
     n->last = first;
@@ -483,38 +483,44 @@ static void visit_kinds(xd_net *n, xd_decl *d)
     }
     n->def = def;
     n->first = first, n->last = last;
+    return d->err->code;
+}
+
+/* Visits a net of its own with my blocks, by `d`, which counts. */
+static xd_status count_mine(const xd_part *p, xd_decl *d, xd_status (*visit)(xd_net *n, xd_decl *d),
+                            xd_err *e)
+{
+    xd_net    net = { 0 };
+    xd_status s = xd_net_open(&net, p->def, p->config, p->dir, e);
+    if (s == XD_OK) {
+        net.first = p->net.first;
+        net.last = p->net.last;
+        s = visit(&net, d);
+        if (s != XD_OK)
+            xd_fail(e, s, "%s", d->err->msg);
+    }
+    xd_net_close(&net);
+    return s;
 }
 
 xd_status xd_part_count_kinds(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     xd_err    mine = { 0 };
-    xd_net    net = { 0 };
     xd_decl   d = counting(p, count, type, &mine);
-    xd_status s = xd_net_open(&net, p->def, p->config, p->dir, e);
+    xd_status s = count_mine(p, &d, visit_kinds, e);
     if (s == XD_OK) {
-        net.first = p->net.first;
-        net.last = p->net.last;
-        visit_kinds(&net, &d);
         p->packed = d.packed;
         p->room = d.room;
-        s = mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
     }
-    xd_net_close(&net);
     return s;
 }
 
 void xd_part_tell(const xd_part *p, xd_dev *count, xd_dtype type)
 {
     xd_err  mine = { 0 };
-    xd_net  net = { 0 };
     xd_decl d = counting(p, count, type, &mine);
     d.tells = 1;
-    if (xd_net_open(&net, p->def, p->config, p->dir, &mine) == XD_OK) {
-        net.first = p->net.first;
-        net.last = p->net.last;
-        xd_net_visit(&net, &d);
-    }
-    xd_net_close(&net);
+    count_mine(p, &d, xd_net_visit, NULL);
 }
 
 /* Visits the open store. */

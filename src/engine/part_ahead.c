@@ -2,7 +2,7 @@
  *
  * While a text encoder computes the disk is idle, and while matrices are packed it waits: a tensor is mapped when its
  * turn comes, and of a large one the system then reads no more than a window at a time. */
-#include "engine/part.h"
+#include "engine/engine.h"
 
 #include <stdlib.h>
 
@@ -40,6 +40,11 @@ void xd_part_ahead(xd_part *p, xd_dev *count, xd_dtype type, size_t most, const 
     }
     xd_part_tell(p, count, type);
     xd_ahead_start(p->ahead);
+}
+
+void xd_read_ahead(xd_engine *g, xd_part *p)
+{
+    xd_part_ahead(p, g->count, g->type, g->spare, &g->cancel);
 }
 
 void xd_part_ahead_end(xd_part *p)

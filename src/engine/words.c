@@ -350,10 +350,10 @@ static int is_last_encoder(const xd_job *j, int k)
 static xd_status load_encoder(xd_job *j, int k, xd_err *e)
 {
     xd_engine *g = j->g;
-    xd_part_ahead(&g->model.text[k], g->count, g->type, g->spare, &g->cancel);
+    xd_read_ahead(g, &g->model.text[k]);
     xd_status s = xd_part_load(&g->model.text[k], g->dev, g->type, 0, e);
     if (s == XD_OK && is_last_encoder(j, k))
-        xd_part_ahead(&g->model.dit, g->count, g->type, g->spare, &g->cancel);
+        xd_read_ahead(g, &g->model.dit);
     return s;
 }
 
@@ -410,7 +410,7 @@ static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
     if (g->lowest < g->plan.text_tp || p->store)
         return s;
     if (s == XD_OK)
-        xd_part_ahead(p, g->count, g->type, g->spare, &g->cancel);
+        xd_read_ahead(g, p);
     return xd_part_load_after(p, s, g->dev, g->type, e);
 }
 
