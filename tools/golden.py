@@ -474,6 +474,19 @@ def save(name, out_dir, r, out, count, high, wide):
           f"pixels {p.mean():.0f} +- {p.std():.0f}, at the ends {((p < 1) | (p > 254)).float().mean():.2f}")
 
 
+def arguments(cases="names of RUNS"):
+    """The command line of the tools that write whole requests, and a quiet, single-threaded reference."""
+    ap = argparse.ArgumentParser()
+    ap.add_argument("cases", nargs="*", default=[], help=f"{cases}; all when none is given")
+    ap.add_argument("--out", type=Path, default=ROOT / "tests" / "golden")
+    o = ap.parse_args()
+    diffusers.logging.set_verbosity_error()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    return o
+
+
 def keep_images(out, trail, images, r, count, noise=True, whole=True):
     """Times, noise, latents of every step and pictures of a request whose steps are the trail of (time, latents)."""
     out["timesteps"] = torch.tensor([t for t, _ in trail])

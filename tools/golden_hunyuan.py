@@ -9,14 +9,11 @@ a tensor's name (src/exec/store.c, xd_random_weight): tokens [N, C p p], feature
 column. The other folders are whole requests; versions, layout and names of tensors as in tools/golden.py and
 golden_joint.py. prompt_embeds are rows of BERT, filled up with zeros to the wider of both, then those of mT5.
 """
-import argparse
 import json
 import shutil
 
 import numpy as np
 import torch
-import diffusers
-import transformers
 from diffusers import AutoencoderKL, DDPMScheduler, HunyuanDiT2DModel, HunyuanDiTPipeline
 from diffusers.models.embeddings import get_2d_rotary_pos_embed
 from diffusers.pipelines.hunyuandit import pipeline_hunyuandit as module
@@ -24,7 +21,7 @@ from safetensors.torch import save_file
 from transformers import BertConfig, BertModel, BertTokenizer, T5Config, T5EncoderModel, T5Tokenizer
 
 import golden
-from golden import PLAIN, ROOT, make_tokenizer
+from golden import PLAIN, make_tokenizer
 from golden_fill import configure, fill, weights
 
 VAE = dict(block_out_channels=(8, 8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4, sample_size=64,
@@ -204,13 +201,7 @@ def run(name, out_dir):
 
 
 def main():
-    ap = argparse.ArgumentParser()
-    ap.add_argument("cases", nargs="*", default=[], help="forms, or names of RUNS; all when none is given")
-    ap.add_argument("--out", type=golden.Path, default=ROOT / "tests" / "golden")
-    o = ap.parse_args()
-    diffusers.logging.set_verbosity_error()
-    transformers.logging.set_verbosity_error()
-    torch.set_num_threads(1)
+    o = golden.arguments("forms, or names of RUNS")
     with torch.no_grad():
         for name in o.cases or ["forms", *RUNS]:
             if name == "forms":

@@ -14,13 +14,10 @@ Weights are random. A flow needs no trained head: its steps add velocities of ab
 no weights: "weights" of golden.json is their type, and their numbers follow from the names of tensors
 (golden_fill.py).
 """
-import argparse
 import json
 import shutil
 
 import torch
-import diffusers
-import transformers
 from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxImg2ImgPipeline, FluxPipeline,
                        FluxTransformer2DModel, SD3Transformer2DModel, StableDiffusion3Img2ImgPipeline,
                        StableDiffusion3Pipeline)
@@ -29,7 +26,7 @@ from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjec
                           T5EncoderModel, T5Tokenizer)
 
 import golden
-from golden import PLAIN, ROOT, make_tokenizer, rows_last, smooth
+from golden import PLAIN, make_tokenizer, rows_last, smooth
 from golden_fill import configure, fill
 
 VAE = dict(block_out_channels=(8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4, sample_size=64,
@@ -243,14 +240,7 @@ def run(name, out_dir, change=None, more_json=None):
 
 
 def main():
-    ap = argparse.ArgumentParser()
-    ap.add_argument("cases", nargs="*", default=[], help="names of RUNS; all when none is given")
-    ap.add_argument("--out", type=golden.Path, default=ROOT / "tests" / "golden")
-    o = ap.parse_args()
-    diffusers.logging.set_verbosity_error()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    torch.set_num_threads(1)
+    o = golden.arguments()
     with torch.no_grad():
         for name in o.cases or list(RUNS):
             if name in MODELS:

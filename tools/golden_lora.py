@@ -9,19 +9,15 @@ diffusers. kohya.safetensors has the names that sd-scripts writes; diffusers kno
 the published models only, so that its differences are added to the weights here, and what diffusers does
 convert at any width is compared. tests/golden/CASE/golden.json names files and scales as "loras".
 """
-import argparse
 import json
 import re
 
 import torch
-import diffusers
-import transformers
 from diffusers.loaders.lora_conversion_utils import _convert_kohya_flux_lora_to_diffusers
 from safetensors.torch import load_file, save_file
 
 import golden
 import golden_joint
-from golden import ROOT
 
 RUNS = {
     "flux-lora": dict(model="flux", prompts=["A large red circle"], width=32, height=40, steps=3, seed=71,
@@ -218,14 +214,7 @@ def make(name, out):
 
 
 def main():
-    ap = argparse.ArgumentParser()
-    ap.add_argument("cases", nargs="*", default=[], help="names of RUNS; all when none is given")
-    ap.add_argument("--out", type=golden.Path, default=ROOT / "tests" / "golden")
-    o = ap.parse_args()
-    diffusers.logging.set_verbosity_error()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    torch.set_num_threads(1)
+    o = golden.arguments()
     with torch.no_grad():
         for name in o.cases or list(RUNS):
             make(name, o.out)

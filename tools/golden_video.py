@@ -15,21 +15,18 @@ Versions, layout and names of tensors as in tools/golden.py, with
 A model's directory has no weights: "weights" of golden.json is their type, and their numbers follow from the
 names of tensors (golden_fill.py).
 """
-import argparse
 import json
 import shutil
 
 import numpy as np
 import torch
-import diffusers
-import transformers
 from diffusers import (AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoXDPMScheduler,
                        CogVideoXImageToVideoPipeline, CogVideoXPipeline, CogVideoXTransformer3DModel)
 from PIL import Image
 from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
 import golden
-from golden import ROOT, make_tokenizer, rows_last, smooth
+from golden import make_tokenizer, rows_last, smooth
 from golden_fill import configure, fill
 
 STRIDE = 23                             # shares no factor with rows of pixels
@@ -196,13 +193,7 @@ def save(d, name, r, out, count):
 
 
 def main():
-    ap = argparse.ArgumentParser()
-    ap.add_argument("cases", nargs="*", default=[], help="names of RUNS; all when none is given")
-    ap.add_argument("--out", type=golden.Path, default=ROOT / "tests" / "golden")
-    o = ap.parse_args()
-    diffusers.logging.set_verbosity_error()
-    transformers.logging.set_verbosity_error()
-    torch.set_num_threads(1)
+    o = golden.arguments()
     with torch.no_grad():
         for name in o.cases or list(RUNS):
             if name in MODELS:

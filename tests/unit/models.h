@@ -404,4 +404,23 @@ static inline xd_tensor given(xd_exec *x, xd_st *st, const char *name)
     return t;
 }
 
+/* A transformer of random weights and its golden file, tests/golden/FORMS/NAME, and what runs it. */
+static inline xd_st *open_form(const char *forms, const char *name, xd_dtype want, part *p, bench *b,
+                               xd_dit_info *info, xd_exec *x)
+{
+    char    path[256];
+    xd_st  *st = NULL;
+    xd_decl d;
+    xd_err  e = { 0 };
+    snprintf(path, sizeof path, "tests/golden/%s/%s", forms, name);
+    open_config(p, path);
+    snprintf(path, sizeof path, "tests/golden/%s/%s/golden.safetensors", forms, name);
+    ok(xd_st_open(&st, path, "model", &e), &e);
+    open_bench(b, want, 0);
+    visit(p, b->dev, b->type, XD_VISIT_RANDOM, &d);
+    p->dit->info(p->net.cfg, info);
+    xd_exec_init(x, b->dev, &b->tmp, b->type);
+    return st;
+}
+
 #endif

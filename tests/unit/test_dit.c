@@ -276,23 +276,12 @@ static void dit_embeds_its_rows(void **state)
 /* Its text, its skips and its numbers: transformers of random weights against diffusers. */
 static void run_hunyuan(const char *name, xd_dtype want, double tol)
 {
-    char        path[256];
     part        p;
     bench       b;
-    xd_st      *st = NULL;
-    xd_decl     d;
     xd_exec     x;
     xd_dit_info info;
-    xd_err      e = { 0 };
     xd_tensor   shape;
-    snprintf(path, sizeof path, "tests/golden/hunyuan-forms/%s", name);
-    open_config(&p, path);
-    snprintf(path, sizeof path, "tests/golden/hunyuan-forms/%s/golden.safetensors", name);
-    ok(xd_st_open(&st, path, "model", &e), &e);
-    open_bench(&b, want, 0);
-    visit(&p, b.dev, b.type, XD_VISIT_RANDOM, &d);
-    p.dit->info(p.net.cfg, &info);
-    xd_exec_init(&x, b.dev, &b.tmp, b.type);
+    xd_st      *st = open_form("hunyuan-forms", name, want, &p, &b, &info, &x);
 
     float    *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
     float    *real = reference(st, "real", NULL), *size = reference(st, "size", NULL);

@@ -33,22 +33,11 @@ static void refusals(void **state)
 
 static void run_form(const char *name, xd_dtype want, double tol)
 {
-    char        path[256];
     part        p;
     bench       b;
-    xd_st      *st = NULL;
-    xd_decl     d;
     xd_exec     x;
     xd_dit_info info;
-    xd_err      e = { 0 };
-    snprintf(path, sizeof path, "tests/golden/cog/%s", name);
-    open_config(&p, path);
-    snprintf(path, sizeof path, "tests/golden/cog/%s/golden.safetensors", name);
-    ok(xd_st_open(&st, path, "model", &e), &e);
-    open_bench(&b, want, 0);
-    visit(&p, b.dev, b.type, XD_VISIT_RANDOM, &d);
-    p.dit->info(p.net.cfg, &info);
-    xd_exec_init(&x, b.dev, &b.tmp, b.type);
+    xd_st      *st = open_form("cog", name, want, &p, &b, &info, &x);
 
     xd_tensor shape;
     float    *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
