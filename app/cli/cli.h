@@ -19,7 +19,9 @@ extern const xd_command xd_cmd_generate, xd_cmd_plan, xd_cmd_inspect, xd_cmd_ben
                         xd_cmd_doctor, xd_cmd_from_xdit;
 
 int  xd_cli_exit(xd_status s, const xd_err *e); /* says the error; the exit code               */
-void xd_cli_line(void *cookie, const char *line);       /* a line for standard output          */
+/* A line for standard output, or several, without control characters. */
+void xd_cli_line(void *cookie, const char *line);
+void xd_cli_name(const char *name);     /* of a file that was written: as it is but on a terminal */
 double xd_cli_started_s(void);  /* when this process began, on the clock of xd_now_s            */
 int  xd_cli_flush(void);        /* did all of standard output arrive? the exit code            */
 

@@ -210,7 +210,7 @@ static void print_names(const char *name, int64_t frames)
     char one[4096];
     for (int64_t i = 0; i < frames; i++)
         if (xd_output_name(name, (int)i, (int)frames, one, sizeof one, NULL) == XD_OK)
-            xd_cli_line(NULL, one);
+            xd_cli_name(one);
 }
 
 /* Every image is saved as soon as it is done, so that a later failure loses none. */
@@ -229,7 +229,7 @@ static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err 
     if (files > 1)
         print_names(name, files);
     else
-        xd_cli_line(NULL, name);
+        xd_cli_name(name);
     fflush(stdout);
     return XD_OK;
 }

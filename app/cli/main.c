@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/cli.h"
@@ -29,11 +30,29 @@ int xd_cli_exit(xd_status s, const xd_err *e)
     return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
 }
 
+/* Prints text and a new line, with ? for what a terminal would obey. */
+static void print_clean(const char *text)
+{
+    char *clean = strdup(text);
+    if (!clean)
+        return;
+    xd_clean(clean, "\n\t");
+    puts(clean);
+    free(clean);
+}
+
 void xd_cli_line(void *cookie, const char *line)
 {
     (void)cookie;
-    fputs(line, stdout);
-    fputc('\n', stdout);
+    print_clean(line);
+}
+
+void xd_cli_name(const char *name)
+{
+    if (isatty(STDOUT_FILENO))
+        print_clean(name);
+    else
+        puts(name);
 }
 
 int xd_cli_flush(void)
@@ -66,18 +85,18 @@ static const xd_command *find(const char *name)
 
 static int no_command(const char *word)
 {
+    xd_err      e = { 0 };
     const char *names[NCOMMANDS + 1] = { "help" };
     for (int i = 0; i < NCOMMANDS; i++)
         names[i + 1] = commands[i]->name;
     const char *near = xd_opt_nearest(word, names, NCOMMANDS + 1);
     if (word[0] == '-')
-        fprintf(stderr, "xdit: %.80s stands before the command: xdit generate %.80s ...\n", word,
-                word);
+        xd_fail(&e, XD_EINVAL, "%.80s stands before the command: xdit generate %.80s ...", word, word);
     else if (near)
-        fprintf(stderr, "xdit: unknown command '%.80s'; the nearest one is '%s'\n", word, near);
+        xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; the nearest one is '%s'", word, near);
     else
-        fprintf(stderr, "xdit: unknown command '%.80s'; xdit --help lists them\n", word);
-    return XD_EXIT_USAGE;
+        xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; xdit --help lists them", word);
+    return xd_cli_exit(XD_EINVAL, &e);
 }
 
 /* Help is wanted wherever it stands, also behind a mistake. */

@@ -2,13 +2,53 @@
 #include "base/err.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+size_t xd_utf8_bytes(const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    unsigned             c = s[0], low = 0x80, high = 0xbf;
+    size_t               n = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+    if (c < 0x80)
+        return 1;
+    if (c < 0xc2 || c > 0xf4)
+        return 0;
+    if (c == 0xe0)
+        low = 0xa0;
+    if (c == 0xed)
+        high = 0x9f;
+    if (c == 0xf0)
+        low = 0x90;
+    if (c == 0xf4)
+        high = 0x8f;
+    if (s[1] < low || s[1] > high)
+        return 0;
+    for (size_t i = 2; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    return n;
+}
+
+void xd_clean(char *text, const char *keep)
+{
+    char *to = text;
+    for (const char *p = text; *p;) {
+        size_t n = xd_utf8_bytes(p);
+        int    c0 = n == 1 && ((unsigned char)*p < ' ' || *p == 0x7f) && !strchr(keep, *p);
+        int    c1 = n == 2 && (unsigned char)p[0] == 0xc2 && (unsigned char)p[1] < 0xa0;
+        if (n == 0 || c0 || c1)
+            *to++ = '?';
+        else
+            memmove(to, p, n), to += n;
+        p += n ? n : 1;
+    }
+    *to = 0;
+}
 
 void xd_one_line(char *text)
 {
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < ' ' || *p == 0x7f)
-            *p = '?';
+    xd_clean(text, "");
 }
 
 xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap)
@@ -28,6 +68,23 @@ xd_status xd_fail(xd_err *e, xd_status code, const char *fmt, ...)
     va_start(ap, fmt);
     xd_vfail(e, code, fmt, ap);
     va_end(ap);
+    return code;
+}
+
+xd_status xd_fail_at(xd_err *e, xd_status code, const char *path)
+{
+    int   about = code == XD_EIO || code == XD_EFORMAT || code == XD_EUNSUPPORTED;
+    char  was[sizeof e->msg];
+    char *clean = e && about && path ? strdup(path) : NULL;
+    if (!clean)
+        return code;
+    xd_one_line(clean);
+    if (!strstr(e->msg, clean)) {
+        memcpy(was, e->msg, sizeof was);
+        snprintf(e->msg, sizeof e->msg, "%s: %.*s", clean, (int)sizeof was / 2, was);
+        xd_one_line(e->msg);    /* a character may be cut                                      */
+    }
+    free(clean);
     return code;
 }
 

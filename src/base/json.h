@@ -60,6 +60,7 @@ xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, 
 /* Writing: appends to a growing text. */
 typedef struct xd_text_buf { char *p; size_t len, cap; int failed; } xd_text_buf;
 void xd_buf_add(xd_text_buf *b, const char *fmt, ...) XD_PRINTF(2, 3);
+void xd_buf_vadd(xd_text_buf *b, const char *fmt, va_list ap) XD_PRINTF(2, 0);
 /* Texts come from anywhere, what they are written to must be UTF-8: other bytes become U+FFFD, one each. */
 void xd_buf_utf8(xd_text_buf *b, const char *s);
 void xd_buf_json_string(xd_text_buf *b, const char *s); /* quoted and escaped                 */

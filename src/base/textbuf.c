@@ -36,46 +36,26 @@ static void add_bytes(xd_text_buf *b, const char *s, size_t n)
     b->p[b->len] = 0;
 }
 
+void xd_buf_vadd(xd_text_buf *b, const char *fmt, va_list ap)
+{
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    if (n < 0)
+        b->failed = 1;
+    if (n >= 0 && reserve(b, (size_t)n)) {
+        vsnprintf(b->p + b->len, (size_t)n + 1, fmt, again);
+        b->len += (size_t)n;
+    }
+    va_end(again);
+}
+
 void xd_buf_add(xd_text_buf *b, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    xd_buf_vadd(b, fmt, ap);
     va_end(ap);
-    if (n < 0)
-        b->failed = 1;
-    if (n < 0 || !reserve(b, (size_t)n))
-        return;
-    va_start(ap, fmt);
-    vsnprintf(b->p + b->len, (size_t)n + 1, fmt, ap);
-    va_end(ap);
-    b->len += (size_t)n;
-}
-
-/* Bytes of the UTF-8 character at s; 0 when there is none: a stray byte, an overlong form, a
- * surrogate, or past U+10FFFF. */
-static size_t utf8_len(const unsigned char *s)
-{
-    unsigned c = s[0], low = 0x80, high = 0xbf;
-    size_t   n = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : 4;
-    if (c < 0x80)
-        return 1;
-    if (c < 0xc2 || c > 0xf4)
-        return 0;
-    if (c == 0xe0)
-        low = 0xa0;
-    if (c == 0xed)
-        high = 0x9f;
-    if (c == 0xf0)
-        low = 0x90;
-    if (c == 0xf4)
-        high = 0x8f;
-    if (s[1] < low || s[1] > high)
-        return 0;
-    for (size_t i = 2; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    return n;
 }
 
 static void add_escaped(xd_text_buf *b, unsigned char c)
@@ -90,15 +70,15 @@ static void add_escaped(xd_text_buf *b, unsigned char c)
 
 /* Appends the characters of s up to one that `ends` or its end; bytes that are not UTF-8 become U+FFFD. Returns
  * where it stopped. */
-static const char *add_utf8(xd_text_buf *b, const char *s, int (*ends)(char c))
+static const char *add_utf8(xd_text_buf *b, const char *s, int (*ends)(const char *s))
 {
-    while (*s && !(ends && ends(*s))) {
+    while (*s && !(ends && ends(s))) {
         const char *from = s;
         size_t      n;
-        while (*s && !(ends && ends(*s)) && (n = utf8_len((const unsigned char *)s)) > 0)
+        while (*s && !(ends && ends(s)) && (n = xd_utf8_bytes(s)) > 0)
             s += n;
         add_bytes(b, from, (size_t)(s - from));
-        if ((unsigned char)*s >= 0x80) {
+        if ((unsigned char)*s >= 0x80 && !xd_utf8_bytes(s)) {
             add_bytes(b, "\xef\xbf\xbd", 3);
             s++;
         }
@@ -106,9 +86,15 @@ static const char *add_utf8(xd_text_buf *b, const char *s, int (*ends)(char c))
     return s;
 }
 
-static int is_escaped(char c)
+/* U+0080 to U+009F, which terminals obey. */
+static int is_c1(const char *s)
 {
-    return (unsigned char)c < 0x20 || c == '"' || c == '\\' || c == 0x7f;
+    return (unsigned char)s[0] == 0xc2 && (unsigned char)s[1] >= 0x80 && (unsigned char)s[1] < 0xa0;
+}
+
+static int is_escaped(const char *s)
+{
+    return (unsigned char)*s < 0x20 || *s == '"' || *s == '\\' || *s == 0x7f || is_c1(s);
 }
 
 void xd_buf_utf8(xd_text_buf *b, const char *s)
@@ -119,8 +105,10 @@ void xd_buf_utf8(xd_text_buf *b, const char *s)
 void xd_buf_json_string(xd_text_buf *b, const char *s)
 {
     add_bytes(b, "\"", 1);
-    for (s = add_utf8(b, s, is_escaped); *s; s = add_utf8(b, s + 1, is_escaped))
+    for (s = add_utf8(b, s, is_escaped); *s; s = add_utf8(b, s + 1, is_escaped)) {
+        s += is_c1(s);
         add_escaped(b, (unsigned char)*s);
+    }
     add_bytes(b, "\"", 1);
 }
 

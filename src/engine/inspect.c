@@ -11,13 +11,17 @@
 
 void xd_line(const xd_inspect_args *a, const char *fmt, ...)
 {
-    char    text[4600];
-    va_list ap;
+    xd_text_buf b = { 0 };
+    va_list     ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    xd_buf_vadd(&b, fmt, ap);
     va_end(ap);
-    if (a->line)
-        a->line(a->cookie, text);
+    if (a->line && b.p && !b.failed) {
+        if (!a->json)           /* there names are escaped instead                             */
+            xd_one_line(b.p);
+        a->line(a->cookie, b.p);
+    }
+    xd_buf_free(&b);
 }
 
 /* ---- tensors of one component --------------------------------------------------------------- */
@@ -81,14 +85,57 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
     return s;
 }
 
-/* ---- the summary ---------------------------------------------------------------------------- */
+/* ---- what is missing or wrong --------------------------------------------------------------- */
+
+enum { MOST = 2 * XD_MAXTEXT + 4 };     /* encoders and tokenizers, transformer, vae, scheduler, all */
 
 typedef struct row {            /* one component                                               */
-    const xd_part *p;
-    double         numbers;     /* declared                                                    */
-    size_t         bytes;       /* in its files                                                */
-    char           types[64], lack[1024];
+    xd_part *p;
+    double   numbers;           /* declared                                                    */
+    size_t   bytes;             /* in its files                                                */
+    char     types[64];
+    xd_err   lack;
 } row;
+
+typedef struct view {
+    const xd_inspect_args *a;
+    xd_model m;
+    row      rows[XD_MAXTEXT + 2];
+    int      n;
+    xd_err   tok[XD_MAXTEXT], sched;    /* what their files lack                               */
+    xd_err   all;               /* what keeps the components from working together             */
+} view;
+
+/* Says each thing that is missing or wrong; returns how many there are. *first: the first one. */
+static int problems(const view *v, void (*say)(const view *v, const xd_err *e, int i), const xd_err **first)
+{
+    const xd_err *list[MOST];
+    int           n = 0, k = 0;
+    for (int i = 0; i < v->n; i++)
+        list[n++] = &v->rows[i].lack;
+    for (int i = 0; i < v->m.recipe->ntext; i++)
+        list[n++] = &v->tok[i];
+    list[n++] = &v->sched;
+    list[n++] = &v->all;
+    for (int i = 0; i < n; i++) {
+        int said = list[i]->code == XD_OK;
+        for (int j = 0; j < i; j++)
+            said |= strcmp(list[i]->msg, list[j]->msg) == 0;
+        if (said)
+            continue;
+        if (first && !k)
+            *first = list[i];
+        if (say)
+            say(v, list[i], k);
+        k++;
+    }
+    return k;
+}
+
+static const char *class_in_index(const xd_model *m, const char *component)
+{
+    return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
+}
 
 static void types_of(const xd_st *st, char *out, size_t size)
 {
@@ -103,44 +150,28 @@ static void types_of(const xd_st *st, char *out, size_t size)
         }
 }
 
-static row look(xd_part *p)
+/* whole: all configs were read; else each component is opened by itself, to say what it lacks.    */
+static void look(view *v, xd_part *p, const char *name, int whole)
 {
-    row    r = { .p = p };
-    xd_err e = { 0 };
-    for (int i = 0; i < p->nlist; i++) {
+    row      *r = &v->rows[v->n++];
+    xd_status s = XD_OK;
+    *r = (row){ .p = p };
+    if (!whole) {
+        xd_part_close(p);
+        s = xd_part_open(p, v->m.dir, name, kind_of(name), class_in_index(&v->m, name), &r->lack);
+    }
+    for (int i = 0; s == XD_OK && i < p->nlist; i++) {
         double n = 1;
         for (int k = 0; k < p->list[i].nd; k++)
             n *= (double)p->list[i].d[k];
-        r.numbers += n;
+        r->numbers += n;
     }
-    if (xd_part_files(p, &e) != XD_OK)
-        snprintf(r.lack, sizeof r.lack, "%.1000s", e.msg);
+    if (s == XD_OK)
+        xd_part_files(p, &r->lack);
     if (p->files) {
-        r.bytes = xd_st_bytes(p->files);
-        types_of(p->files, r.types, sizeof r.types);
+        r->bytes = xd_st_bytes(p->files);
+        types_of(p->files, r->types, sizeof r->types);
     }
-    return r;
-}
-
-static void say_row(const xd_inspect_args *a, const row *r)
-{
-    char bytes[32] = "-";
-    if (r->p->files)
-        snprintf(bytes, sizeof bytes, "%.3f GB", (double)r->bytes / 1e9);
-    if (a->json) {
-        xd_text_buf b = { 0 };
-        xd_buf_add(&b, "  {\"component\": \"%s\", \"class\": \"%s\", \"network\": \"%s\", "
-                   "\"tensors\": %d, \"parameters\": %.0f, \"bytes\": %zu, \"dtype\": \"%s\", "
-                   "\"missing\": ", r->p->name, r->p->class_name, r->p->def->name, r->p->nlist,
-                   r->numbers, r->bytes, r->types);
-        xd_buf_json_string(&b, r->lack);
-        xd_buf_add(&b, "}");
-        xd_line(a, "%s,", b.failed ? "" : b.p);
-        xd_buf_free(&b);
-        return;
-    }
-    xd_line(a, "%-15s %-26s %7d %10.1f M %12s  %s", r->p->name, r->p->class_name, r->p->nlist,
-         r->numbers / 1e6, bytes, r->p->files ? r->types : "no weights");
 }
 
 static const char *scheduler_of(const xd_model *m)
@@ -158,6 +189,36 @@ static int has_file(const xd_model *m, const char *folder, const char *name)
     return has;
 }
 
+static void look_at_scheduler(view *v)
+{
+    const xd_model   *m = &v->m;
+    const xd_sampler *sampler = xd_sampler_find(scheduler_of(m));
+    xd_sched_cfg      cfg;
+    if (!m->sched && has_file(m, "scheduler", "scheduler_config.json"))
+        v->sched = v->all;      /* it was read first, and is no JSON                           */
+    else if (xd_model_named_sched(m, &v->sched) == XD_OK && sampler)
+        xd_model_sched(m, sampler, &cfg, &v->sched);
+}
+
+static void look_at_all(view *v, const char *dir)
+{
+    xd_model *m = &v->m;
+    int       whole = xd_model_open(m, dir, 0, &v->all) == XD_OK;
+    if (!m->recipe)
+        return;
+    for (int i = 0; i < m->recipe->ntext; i++)
+        if (m->has_text[i])
+            look(v, &m->text[i], m->recipe->text[i].folder, whole);
+    look(v, &m->dit, m->recipe->dit, whole);
+    look(v, &m->vae, m->recipe->vae, whole);
+    for (int i = 0; i < m->recipe->ntext; i++)
+        if (m->has_text[i])
+            xd_model_tok(m, i, &v->tok[i]);
+    look_at_scheduler(v);
+}
+
+/* ---- the summary ---------------------------------------------------------------------------- */
+
 static const char *tokenizer_of(const xd_model *m, int i)
 {
     const char *folder = m->recipe->text[i].tokenizer;
@@ -170,86 +231,147 @@ static const char *tokenizer_of(const xd_model *m, int i)
     return has_file(m, folder, "tokenizer.json") ? "tokenizer.json" : NULL;
 }
 
-static void say_text(const xd_inspect_args *a, const xd_model *m, const row *rows, int n)
+static const char *class_of(const xd_part *p)
 {
-    const char *file = scheduler_of(m);
-    xd_line(a, "%-15s %-26s %s", "scheduler", file,
-         xd_sampler_find(file) ? "" : "(not known: name one with --scheduler)");
-    for (int i = 0; i < m->recipe->ntext; i++) {
-        const char *tok = tokenizer_of(m, i);
-        if (!m->has_text[i])
-            continue;
-        xd_line(a, "%-15s %-26s", m->recipe->text[i].tokenizer, tok ? tok : "missing");
-    }
-    const xd_dit_info *d = &m->dit_info;
-    xd_line(a, "%d blocks, %d heads of %d, width %lld; default size %lld x %lld, %d steps, "
-            "guidance %.3g, %d text tokens", d->nlayers, d->heads, d->head_dim, (long long)d->dim,
-         (long long)(d->sample[2] * m->vae_info.cell[2]),
-         (long long)(d->sample[1] * m->vae_info.cell[1]), m->recipe->steps, m->recipe->guidance,
-         m->recipe->max_text);
-    for (int i = 0; i < n; i++)
-        if (rows[i].lack[0])
-            xd_line(a, "missing: %s", rows[i].lack);
-    for (int i = 0; i < m->recipe->ntext; i++)
-        if (m->has_text[i] && !tokenizer_of(m, i))
-            xd_line(a, "missing: %s/%s has no spiece.model, vocab.json, vocab.txt or tokenizer.json", m->dir,
-                 m->recipe->text[i].tokenizer);
+    return p->class_name ? p->class_name : "-";
 }
 
-static void say_json_end(const xd_inspect_args *a, const xd_model *m)
+static void say_text(const view *v, const xd_err *e, int i)
 {
-    xd_line(a, "  {\"component\": \"scheduler\", \"class\": \"%s\", \"known\": %s},",
-            scheduler_of(m), xd_sampler_find(scheduler_of(m)) ? "true" : "false");
-    const char *end = "";
+    (void)i;
+    xd_line(v->a, "%s: %s", e->code == XD_EIO ? "missing" : "wrong", e->msg);
+}
+
+static void say_row(const xd_inspect_args *a, const row *r)
+{
+    char bytes[32] = "-";
+    if (r->p->files)
+        snprintf(bytes, sizeof bytes, "%.3f GB", (double)r->bytes / 1e9);
+    xd_line(a, "%-15s %-26s %7d %10.1f M %12s  %s", r->p->name, class_of(r->p), r->p->nlist,
+            r->numbers / 1e6, bytes, r->p->files ? r->types : "no weights");
+}
+
+static void say_summary(const view *v)
+{
+    const xd_inspect_args *a = v->a;
+    const xd_model        *m = &v->m;
+    const xd_dit_info     *d = &m->dit_info;
+    const char            *file = scheduler_of(m);
+    xd_line(a, "%s (%s)", xd_json_text(xd_json_get(m->index, "_class_name")), m->recipe->name);
+    for (int i = 0; i < v->n; i++)
+        say_row(a, &v->rows[i]);
+    xd_line(a, "%-15s %-26s %s", "scheduler", file,
+            xd_sampler_find(file) ? "" : "(not known: name one with --scheduler)");
+    for (int i = 0; i < m->recipe->ntext; i++) {
+        const char *tok = tokenizer_of(m, i);
+        if (m->has_text[i])
+            xd_line(a, "%-15s %-26s", m->recipe->text[i].tokenizer, tok ? tok : "missing");
+    }
+    if (v->all.code == XD_OK)
+        xd_line(a, "%d blocks, %d heads of %d, width %lld; default size %lld x %lld, %d steps, "
+                "guidance %.3g, %d text tokens", d->nlayers, d->heads, d->head_dim, (long long)d->dim,
+                (long long)(d->sample[2] * m->vae_info.cell[2]),
+                (long long)(d->sample[1] * m->vae_info.cell[1]), m->recipe->steps, m->recipe->guidance,
+                m->recipe->max_text);
+    problems(v, say_text, NULL);
+}
+
+/* ---- the same as JSON ----------------------------------------------------------------------- */
+
+static void say_buf(const xd_inspect_args *a, xd_text_buf *b)
+{
+    xd_line(a, "%s", b->failed || !b->p ? "" : b->p);
+    xd_buf_free(b);
+}
+
+static void json_row(const xd_inspect_args *a, const row *r)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "  {\"component\": \"%s\", \"class\": ", r->p->name);
+    xd_buf_json_string(&b, r->p->class_name ? r->p->class_name : "");
+    xd_buf_add(&b, ", \"network\": \"%s\", \"tensors\": %d, \"parameters\": %.0f, \"bytes\": %zu, \"dtype\": ",
+               r->p->def ? r->p->def->name : "", r->p->nlist, r->numbers, r->bytes);
+    xd_buf_json_string(&b, r->types);
+    xd_buf_add(&b, ", \"missing\": ");
+    xd_buf_json_string(&b, r->lack.msg);
+    xd_buf_add(&b, "},");
+    say_buf(a, &b);
+}
+
+static void json_problem(const view *v, const xd_err *e, int i)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "  %s", i ? ", " : "");
+    xd_buf_json_string(&b, e->msg);
+    say_buf(v->a, &b);
+}
+
+static void json_summary(const view *v)
+{
+    const xd_inspect_args *a = v->a;
+    const xd_model        *m = &v->m;
+    xd_text_buf            b = { 0 };
+    xd_buf_add(&b, "{\"pipeline\": ");
+    xd_buf_json_string(&b, xd_json_text(xd_json_get(m->index, "_class_name")));
+    xd_buf_add(&b, ", \"recipe\": \"%s\", \"components\": [", m->recipe->name);
+    say_buf(a, &b);
+    for (int i = 0; i < v->n; i++)
+        json_row(a, &v->rows[i]);
+    xd_buf_add(&b, "  {\"component\": \"scheduler\", \"class\": ");
+    xd_buf_json_string(&b, scheduler_of(m));
+    xd_buf_add(&b, ", \"known\": %s, \"missing\": ", xd_sampler_find(scheduler_of(m)) ? "true" : "false");
+    xd_buf_json_string(&b, v->sched.msg);
+    xd_buf_add(&b, "}");
     for (int i = 0; i < m->recipe->ntext; i++) {
         const char *tok = tokenizer_of(m, i);
         if (!m->has_text[i])
             continue;
-        xd_line(a, "%s  {\"component\": \"%s\", \"file\": \"%s\"}", end,
-                m->recipe->text[i].tokenizer, tok ? tok : "");
-        end = ",\n";
+        xd_buf_add(&b, ",\n  {\"component\": \"%s\", \"file\": \"%s\", \"missing\": ", m->recipe->text[i].tokenizer,
+                   tok ? tok : "");
+        xd_buf_json_string(&b, v->tok[i].msg);
+        xd_buf_add(&b, "}");
     }
+    say_buf(a, &b);
+    xd_line(a, "], \"missing\": [");
+    problems(v, json_problem, NULL);
     xd_line(a, "]}");
+}
+
+static xd_status inspect_model(const xd_inspect_args *a, const char *dir, xd_err *e)
+{
+    const xd_err *first = NULL;
+    xd_status     s = XD_OK;
+    view         *v = calloc(1, sizeof *v);
+    if (!v)
+        return xd_fail(e, XD_ENOMEM, "no memory to look at %s", dir);
+    v->a = a;
+    look_at_all(v, dir);
+    if (!v->m.recipe) {
+        s = xd_fail(e, v->all.code, "%s", v->all.msg);
+    } else {
+        if (a->json)
+            json_summary(v);
+        else
+            say_summary(v);
+        int n = problems(v, NULL, &first);
+        if (n)
+            s = xd_fail(e, first->code == XD_EINVAL ? XD_EFORMAT : first->code,
+                        "the model in %s is not complete (%d problem%s): %s%s", dir, n, n == 1 ? "" : "s",
+                        first->msg, n == 1 ? "" : "; ...");
+    }
+    xd_model_close(&v->m);
+    free(v);
+    return s;
 }
 
 xd_status xd_inspect(const xd_inspect_args *a, xd_err *e)
 {
-    char     *dir = NULL;
-    xd_model  m;
-    row       rows[XD_MAXTEXT + 2];
-    int       n = 0;
+    char *dir = NULL;
     if (a->model && xd_file_exists(a->model) && !xd_file_is_dir(a->model))
         return xd_inspect_file(a, e);
     xd_status s = xd_model_find(a->model, &dir, e);
-    if (s == XD_OK && a->tensors) {
-        s = list_component(a, dir, e);
-        free(dir);
-        return s;
-    }
     if (s == XD_OK)
-        s = xd_model_open(&m, dir, 0, e);
-    else
-        return s;
+        s = a->tensors ? list_component(a, dir, e) : inspect_model(a, dir, e);
     free(dir);
-    if (s == XD_OK) {
-        const char *name = xd_json_text(xd_json_get(m.index, "_class_name"));
-        for (int i = 0; i < m.recipe->ntext; i++)
-            if (m.has_text[i])
-                rows[n++] = look(&m.text[i]);
-        rows[n++] = look(&m.dit);
-        rows[n++] = look(&m.vae);
-        if (a->json)
-            xd_line(a, "{\"pipeline\": \"%s\", \"recipe\": \"%s\", \"components\": [", name,
-                 m.recipe->name);
-        else
-            xd_line(a, "%s (%s)", name, m.recipe->name);
-        for (int i = 0; i < n; i++)
-            say_row(a, &rows[i]);
-        if (a->json)
-            say_json_end(a, &m);
-        else
-            say_text(a, &m, rows, n);
-    }
-    xd_model_close(&m);
     return s;
 }

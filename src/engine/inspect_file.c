@@ -55,8 +55,10 @@ static void say_share(const xd_inspect_args *a, const char *slot, const char *wh
     xd_buf_add(&b, "  %s{\"component\": \"%s\", \"layout\": \"%s\", \"prefix\": ", first ? "" : ",",
                slot, what);
     xd_buf_json_string(&b, prefix);
-    xd_buf_add(&b, ", \"tensors\": %lld, \"parameters\": %.0f, \"bytes\": %.0f, \"dtype\": \"%s\"}",
-               (long long)r->n, r->numbers, r->bytes, r->types);
+    xd_buf_add(&b, ", \"tensors\": %lld, \"parameters\": %.0f, \"bytes\": %.0f, \"dtype\": ",
+               (long long)r->n, r->numbers, r->bytes);
+    xd_buf_json_string(&b, r->types);
+    xd_buf_add(&b, "}");
     if (!b.failed)
         xd_line(a, "%s", b.p);
     xd_buf_free(&b);

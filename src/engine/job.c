@@ -214,30 +214,35 @@ static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-static xd_status take_sampler(xd_job *j, xd_err *e)
+/* Which scheduler, and what its config says. */
+static xd_status find_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
 {
     const xd_model *m = &j->g->model;
     const char     *file = xd_json_text(xd_json_get(m->sched, "_class_name"));
     const char     *name = j->r->scheduler ? j->r->scheduler : file;
+    if (!name)
+        return xd_model_named_sched(m, e);
+    if (!(j->sampler = xd_sampler_find(name))) {
+        xd_text_buf known = { 0 };
+        for (int i = 0; xd_samplers[i]; i++)
+            xd_buf_add(&known, "%s%s", i ? ", " : "", xd_samplers[i]->name);
+        xd_fail(e, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED,
+                "the scheduler %s is not known; this version has %s", name, known.p ? known.p : "");
+        xd_buf_free(&known);
+        return j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED;
+    }
+    xd_status s = xd_model_sched(m, j->sampler, cfg, e);
+    return s == XD_OK ? check_noise(j, cfg, e) : s;
+}
+
+static xd_status take_sampler(xd_job *j, xd_err *e)
+{
+    const xd_model *m = &j->g->model;
     xd_sched_cfg    cfg;
     int             steps = j->r->num_inference_steps;
-    if (!name)
-        return xd_fail(e, XD_EFORMAT, "%s has no scheduler/scheduler_config.json with a "
-                       "_class_name; name one with --scheduler", m->dir);
-    if (!(j->sampler = xd_sampler_find(name))) {
-        char known[256] = "";
-        for (int i = 0; xd_samplers[i]; i++) {
-            strcat(known, i ? ", " : "");
-            strcat(known, xd_samplers[i]->name);
-        }
-        return xd_fail(e, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED,
-                       "the scheduler %s is not known; this version has %s", name, known);
-    }
-    xd_status s = xd_sched_read(j->sampler, &cfg, m->sched, "scheduler_config.json", e);
-    if (s == XD_OK)
-        s = check_noise(j, &cfg, e);
+    xd_status       s = find_sampler(j, &cfg, e);
     if (s != XD_OK)
-        return s;
+        return xd_model_fail_sched(m, s, e);
     j->asked_steps = steps ? steps : m->recipe->steps;
     xd_steps a = { j->asked_steps, j->tokens, m->recipe->own_sigmas, 0,
                    m->recipe->max_shift, m->recipe->leap };
@@ -249,7 +254,8 @@ static xd_status take_sampler(xd_job *j, xd_err *e)
     if (j->r->image && !m->recipe->from_image && !j->sampler->flow)
         return xd_fail(e, XD_EUNSUPPORTED, "%s cannot start from a picture: its scheduler %s is none of "
                        "rectified flow", m->recipe->name, j->sampler->name);
-    return xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
+    s = xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
+    return s == XD_OK ? s : xd_model_fail_sched(m, s, e);
 }
 
 xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e)

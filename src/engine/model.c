@@ -135,9 +135,14 @@ static xd_status read_index(xd_model *m, xd_err *e)
     return s;
 }
 
+static char *sched_path(const xd_model *m)
+{
+    return xd_path_join(m->dir, "scheduler/scheduler_config.json");
+}
+
 static xd_status read_scheduler(xd_model *m, xd_err *e)
 {
-    char     *path = xd_path_join(m->dir, "scheduler/scheduler_config.json");
+    char     *path = sched_path(m);
     xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
     if (s == XD_OK && xd_file_exists(path))
         s = xd_json_read(&m->sched, path, e);
@@ -295,12 +300,14 @@ xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5, const xd
     xd_status s = xd_model_find(model, &m->dir, e);
     if (s == XD_OK)
         s = read_index(m, e);
+    for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
+        m->has_text[i] = is_there(m, &m->recipe->text[i]);
     if (s == XD_OK)
         s = read_scheduler(m, e);
     if (s == XD_OK)
         s = check_asked(m, e);
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
-        if ((m->has_text[i] = is_there(m, &m->recipe->text[i])))
+        if (m->has_text[i])
             s = take_part(m, &m->text[i], m->recipe->text[i].folder, XD_KIND_TEXT,
                           m->recipe->text[i].slot, e);
     if (s == XD_OK)
@@ -310,10 +317,11 @@ xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5, const xd
     m->given = (xd_weight_files){ 0 };
     m->layers = NULL;
     if (s != XD_OK)
-        return s;
+        return xd_fail_at(e, s, m->dir);
     m->dit.dit->info(m->dit.net.cfg, &m->dit_info);
     m->vae.vae->info(m->vae.net.cfg, &m->vae_info);
-    return check_fit(m, e);
+    s = check_fit(m, e);
+    return s == XD_OK ? s : xd_fail_at(e, s, m->dir);
 }
 
 void xd_model_close(xd_model *m)
@@ -344,18 +352,50 @@ xd_status xd_model_files(xd_model *m, xd_err *e)
     return s;
 }
 
+xd_status xd_model_tok(xd_model *m, int i, xd_err *e)
+{
+    if (m->tok[i])
+        return XD_OK;
+    char     *dir = xd_path_join(m->dir, m->recipe->text[i].tokenizer);
+    xd_status s = dir ? xd_tok_open(&m->tok[i], dir, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    if (s != XD_OK)
+        xd_fail_at(e, s, dir);
+    free(dir);
+    return s;
+}
+
 xd_status xd_model_words(xd_model *m, xd_err *e)
 {
     for (int i = 0; i < m->recipe->ntext; i++) {
-        if (m->tok[i] || !m->has_text[i])
-            continue;
-        char *dir = xd_path_join(m->dir, m->recipe->text[i].tokenizer);
-        if (!dir)
-            return xd_fail(e, XD_ENOMEM, "no memory");
-        xd_status s = xd_tok_open(&m->tok[i], dir, e);
-        free(dir);
+        xd_status s = m->has_text[i] ? xd_model_tok(m, i, e) : XD_OK;
         if (s != XD_OK)
             return s;
     }
     return XD_OK;
+}
+
+xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e)
+{
+    char     *path = sched_path(m);
+    xd_status s = path ? xd_sched_read(sampler, c, m->sched, path, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    free(path);
+    return s;
+}
+
+xd_status xd_model_named_sched(const xd_model *m, xd_err *e)
+{
+    static const char cure[] = "name a scheduler with --scheduler";
+    if (xd_json_text(xd_json_get(m->sched, "_class_name")))
+        return XD_OK;
+    if (!m->sched)
+        return xd_fail(e, XD_EIO, "%s has no scheduler/scheduler_config.json; %s", m->dir, cure);
+    return xd_fail(e, XD_EFORMAT, "%s/scheduler/scheduler_config.json has no _class_name; %s", m->dir, cure);
+}
+
+xd_status xd_model_fail_sched(const xd_model *m, xd_status code, xd_err *e)
+{
+    char *path = m->sched ? sched_path(m) : NULL;
+    xd_fail_at(e, code, path);
+    free(path);
+    return code;
 }

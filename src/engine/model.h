@@ -42,6 +42,13 @@ int64_t   xd_model_pooled(const xd_model *m, int k);    /* width; 0: encoder k g
 void      xd_model_close(xd_model *m);
 xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */
 xd_status xd_model_words(xd_model *m, xd_err *e);       /* tokenizers                           */
+xd_status xd_model_tok(xd_model *m, int i, xd_err *e);  /* that of encoder i                    */
+/* What its scheduler_config.json says to this sampler. */
+xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
+/* Fails unless that file is there and names a class. */
+xd_status xd_model_named_sched(const xd_model *m, xd_err *e);
+/* xd_fail_at that file, where it is there. */
+xd_status xd_model_fail_sched(const xd_model *m, xd_status code, xd_err *e);
 /* Of what is in the files: all of every config and of the tokenizers' files, and of weight files
  * what xd_st_hash takes, LoRA files among them. Directories may be called differently. Below 10 ms for usual models.
  * Fails for want of memory only. */

@@ -156,11 +156,11 @@ xd_status xd_part_open_some(xd_part *p, const char *model, const char *name, xd_
         free(path);
         return xd_fail(e, XD_ENOMEM, "no memory for component %s", name);
     }
-    xd_status s = XD_OK;
-    if (!xd_file_is_dir(p->dir))
-        s = xd_fail(e, XD_EIO, "%s has no folder %s", model, name);
-    if (s == XD_OK)
-        s = xd_json_read(&p->config, path, e);
+    if (!xd_file_is_dir(p->dir)) {
+        free(path);
+        return xd_fail(e, XD_EIO, "%s has no folder %s", model, name);
+    }
+    xd_status s = xd_json_read(&p->config, path, e);
     if (s == XD_OK) {
         name_class(p, hint);
         if (!find_def(p, p->class_name) && !find_def(p, hint))
@@ -172,6 +172,8 @@ xd_status xd_part_open_some(xd_part *p, const char *model, const char *name, xd_
         s = xd_net_open(&p->net, p->def, p->config, path, e);
     if (s == XD_OK)
         s = list_tensors(p, e);
+    if (s != XD_OK)
+        xd_fail_at(e, s, path);
     free(path);
     return s;
 }
@@ -403,7 +405,7 @@ xd_status xd_part_files(xd_part *p, xd_err *e)
         s = xd_declared_check(p->list, p->nlist, &p->src, what, e);
     if (s == XD_OK)
         warn_extra(p);
-    return s;
+    return s == XD_OK ? s : xd_fail_at(e, s, what);
 }
 
 /* ---- weights ------------------------------------------------------------------------------ */

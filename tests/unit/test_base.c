@@ -53,6 +53,51 @@ static void long_messages_are_cut(void **state)
     assert_int_equal(strlen(e.msg), sizeof e.msg - 1);
 }
 
+static void failures_name_their_file(void **state)
+{
+    (void)state;
+    static const struct { xd_status code; const char *said, *path, *want; } v[] = {
+        { XD_EFORMAT, "the token is empty", "m/tokenizer", "m/tokenizer: the token is empty" },
+        { XD_EIO, "m/tokenizer/x is gone", "m/tokenizer", "m/tokenizer/x is gone" },
+        { XD_EUNSUPPORTED, "m?/x is odd", "m\x1b/x", "m?/x is odd" },
+        { XD_EUNSUPPORTED, "x is odd", "m\x1b/x", "m?/x: x is odd" },
+        { XD_EINVAL, "steps is 0", "m", "steps is 0" },
+        { XD_ECANCELLED, "cancelled", "m", "cancelled" },
+        { XD_EIO, "gone", NULL, "gone" },
+    };
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        xd_err e = { 0 };
+        xd_fail(&e, v[i].code, "%s", v[i].said);
+        assert_int_equal(xd_fail_at(&e, v[i].code, v[i].path), v[i].code);
+        assert_string_equal(e.msg, v[i].want);
+    }
+    assert_int_equal(xd_fail_at(NULL, XD_EIO, "m"), XD_EIO);
+    xd_err e = { 0 };
+    xd_fail(&e, XD_EIO, "%9000d", 1);
+    xd_fail_at(&e, XD_EIO, "path");
+    assert_int_equal(strncmp(e.msg, "path:  ", 7), 0);
+    assert_in_range(strlen(e.msg), 1000, sizeof e.msg - 1);
+}
+
+/* What a terminal obeys: C0, DEL, and C1, which UTF-8 writes as two bytes; other bytes than UTF-8, too. */
+static void terminals_get_text(void **state)
+{
+    (void)state;
+    static const struct { const char *given, *keep, *want; } v[] = {
+        { "a\x1b[31m\n\r\t\x7f", "", "a?[31m????" },
+        { "a\n\tb\r", "\n\t", "a\n\tb?" },
+        { "\xc2\x9b" "31m\xc2\x80|\xc2\xa0", "", "?31m?|\xc2\xa0" },
+        { "\xc3\xa9 \xe5\x9c\x86 \xf0\x9f\x98\x80", "", "\xc3\xa9 \xe5\x9c\x86 \xf0\x9f\x98\x80" },
+        { "\x9b|\xff|\xc3|\xed\xa0\x80|\xe5\x9c", "", "?|?|?|???|??" },
+    };
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s", v[i].given);
+        xd_clean(text, v[i].keep);
+        assert_string_equal(text, v[i].want);
+    }
+}
+
 static void every_status_has_a_name(void **state)
 {
     (void)state;
@@ -637,6 +682,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_failure_wins),
         cmocka_unit_test(long_messages_are_cut),
+        cmocka_unit_test(failures_name_their_file), cmocka_unit_test(terminals_get_text),
         cmocka_unit_test(every_status_has_a_name),
         cmocka_unit_test(log_levels),
         cmocka_unit_test(arena_rewinds),

@@ -358,6 +358,9 @@ static void strings_are_escaped(void **state)
     assert_string_equal(b.p, "\"" BAD "|" BAD "|" BAD BAD BAD "|" BAD BAD BAD "|" BAD BAD BAD BAD
                              "|" BAD BAD "\"");
     xd_buf_free(&b);
+    xd_buf_json_string(&b, "\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0|\xc2");
+    assert_string_equal(b.p, "\"\\u0080\\u009b\\u009f\xc2\xa0|" BAD "\"");
+    xd_buf_free(&b);
     xd_buf_json_string(&b, "");
     assert_string_equal(b.p, "\"\"");
     xd_buf_free(&b);
