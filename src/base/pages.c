@@ -52,6 +52,16 @@ void xd_pages_unmap(void *p, size_t bytes)
 }
 
 #ifdef MADV_POPULATE_WRITE
+/* EAGAIN: a page was in use at this moment. */
+static int collapse(char *p, size_t bytes)
+{
+    int failed = 1;
+    for (int turn = 0; turn < 4 && failed; turn++)
+        if ((failed = madvise(p, bytes, MADV_COLLAPSE)) && errno != EAGAIN)
+            break;
+    return !failed;
+}
+
 /* Small page n of the file lies on node n of those that take turns, so of each huge page another one is
  * taken first: the huge page comes where that lies. */
 static int take_huge(char *p, size_t from, size_t to, size_t nodes)
@@ -64,7 +74,7 @@ static int take_huge(char *p, size_t from, size_t to, size_t nodes)
         if (madvise(p + k * huge + at * XD_PAGE, XD_PAGE, MADV_POPULATE_WRITE) != 0)
             return 0;
     }
-    return madvise(p + first * huge, (to / huge - first) * huge, MADV_COLLAPSE) == 0;
+    return collapse(p + first * huge, (to / huge - first) * huge);
 }
 #endif
 

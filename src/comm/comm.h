@@ -30,6 +30,9 @@ typedef struct xd_comm_ops {
     /* All-gather of rows, uneven: rank r gives rows[r] rows of `in` (rows of equal length, any row
      * stride); `out` has all of them in rank order, contiguous. */
     xd_req (*gather)   (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
+    /* All-gather round a ring: part[r] is that of rank r, contiguous. Each rank sends to the next one
+     * only: its own part first, then each part that comes in but the next rank's own. */
+    xd_req (*circulate)(xd_comm *c, const xd_tensor *part);
     /* All-to-all: give[r] goes to rank r, get[r] is filled by it: views of any strides whose last
      * dimension has stride 1; zero elements are legal. My own pair is copied. */
     xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
@@ -51,8 +54,9 @@ typedef struct xd_comm_ops {
      * are taken at once where the system can do that without killing who finds none. `first` is 1
      * on the rank that should fill it. Freed when `c` is closed. NULL on all ranks: there is none. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
-    /* The same of `bytes` for each rank, its own, of a group on one host; collective. What `exchange` finds in there the
-     * others copy straight from where it lies, what `show` finds they read there. In huge pages, near who called; NULL on all ranks: there is none, or
+    /* The same of `bytes` for each rank, its own, of a group on one host; collective. What `exchange`
+     * finds in there the others copy straight from where it lies, what `show` finds they read there.
+     * Near who called, in huge pages as far as there are such. NULL on all ranks: there is none, or
      * one of them asked for 0 bytes. */
     void  *(*lend)(xd_comm *c, size_t bytes);
     /* 1: p lies in memory that I lend, and all ranks of c are of my host, so that nothing moves that is shown. */

@@ -140,6 +140,16 @@ static xd_req count_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_te
     return met(c);
 }
 
+static xd_req count_circulate(xd_comm *c, const xd_tensor *part)
+{
+    const int next = (c->rank + 1) % c->size;
+    start(c);
+    for (int r = 0; r < c->size && c->size > 1; r++)
+        if (r != next)
+            add(c, next, xd_comm_bytes(part[r]));
+    return met(c);
+}
+
 static xd_req count_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
     (void)get;
@@ -244,7 +254,8 @@ static void count_drop(xd_comm *c, xd_req *r, int n)
 static const xd_comm_ops ops = {
     .name = "count", .split = count_split, .split_host = count_host, .close = count_close,
     .allreduce = count_allreduce, .bcast = count_bcast, .gather = count_gather,
-    .exchange = count_exchange, .show = count_show, .offer = count_offer, .send = count_send, .recv = count_recv, .wait = count_wait,
+    .circulate = count_circulate, .exchange = count_exchange, .show = count_show, .offer = count_offer,
+    .send = count_send, .recv = count_recv, .wait = count_wait,
     .test = count_test, .drop = count_drop, .poke = count_nothing,
     .barrier = count_nothing, .share = count_share, .lends = count_lends,
     .abort = count_abort,

@@ -191,8 +191,8 @@ static void mpi_close(xd_comm *c)
 static const xd_comm_ops ops = {
     .name = "mpi", .split = mpi_split, .split_host = mpi_host, .close = mpi_close,
     .allreduce = xd_mpi_allreduce, .bcast = xd_mpi_bcast, .gather = xd_mpi_gather,
-    .exchange = xd_mpi_exchange, .show = xd_mpi_show, .offer = xd_mpi_offer, .send = xd_mpi_send,
-    .recv = xd_mpi_recv, .wait = xd_mpi_wait, .test = xd_mpi_test, .drop = xd_mpi_drop, .poke = mpi_poke,
+    .circulate = xd_mpi_circulate, .exchange = xd_mpi_exchange, .show = xd_mpi_show,
+    .offer = xd_mpi_offer, .send = xd_mpi_send, .recv = xd_mpi_recv, .wait = xd_mpi_wait, .test = xd_mpi_test, .drop = xd_mpi_drop, .poke = mpi_poke,
     .barrier = mpi_barrier, .share = xd_mpi_share,
     .lend = xd_mpi_lend, .lends = xd_mpi_lends, .unlend = xd_mpi_unlend, .abort = mpi_abort,
 };

@@ -111,6 +111,31 @@ xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor i
     return xd_job_go(j);
 }
 
+/* What has come by the last hop goes on. */
+static void one_hop(xd_job *j)
+{
+    const xd_comm   *c = &j->g->c;
+    const xd_tensor *part = (const xd_tensor *)(void *)j->stage;
+    const int        R = c->size, now = (c->rank - j->hop + R) % R;
+    xd_job_take(j, part[(now - 1 + R) % R], (c->rank - 1 + R) % R);
+    xd_job_give(j, part[now], (c->rank + 1) % R);
+    j->then = ++j->hop < R - 1 ? one_hop : NULL;
+}
+
+xd_req xd_mpi_circulate(xd_comm *c, const xd_tensor *part)
+{
+    const size_t bytes = (size_t)c->size * sizeof *part;
+    xd_job      *j = c->size > 1 ? xd_job_begin(c, 1) : NULL;
+    if (!j)
+        return c->size > 1 ? xd_job_go(j) : (xd_req){ 0 };
+    j->hop = 0;
+    if ((j->stage = xd_job_stage(j, bytes))) {
+        memcpy(j->stage, part, bytes);
+        one_hop(j);
+    }
+    return xd_job_go(j);
+}
+
 static void bcast_down(xd_job *j)
 {
     const xd_comm *c = &j->g->c;

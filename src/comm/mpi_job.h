@@ -65,7 +65,7 @@ struct xd_job {
     xd_stage    *stages;
     xd_tensor    io;            /* for `then`                                                  */
     xd_red       op;
-    int          root;
+    int          root, hop;
     char        *stage;
 };
 
@@ -122,6 +122,7 @@ const xd_cpuset *xd_mpi_cpus(void);     /* that the ranks of this host together 
 xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op);
 xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root);
 xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
+xd_req xd_mpi_circulate(xd_comm *c, const xd_tensor *part);
 xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get);
 xd_req xd_mpi_show(xd_comm *c, const xd_tensor *give, xd_tensor *get);
 xd_req xd_mpi_offer(xd_comm *c, const xd_tensor *give, xd_tensor *get);

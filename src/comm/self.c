@@ -91,6 +91,12 @@ static xd_req self_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_ten
     return (xd_req){ 0 };
 }
 
+static xd_req self_circulate(xd_comm *c, const xd_tensor *part)
+{
+    (void)c, (void)part;
+    return (xd_req){ 0 };
+}
+
 static xd_req self_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
     if (!xd_comm_copy(get[0], give[0]))
@@ -229,8 +235,8 @@ static void self_drop(xd_comm *c, xd_req *r, int n)
 static const xd_comm_ops ops = {
     .name = "self", .split = self_split, .split_host = self_host, .close = self_close,
     .allreduce = self_allreduce, .bcast = self_bcast, .gather = self_gather,
-    .exchange = self_exchange, .show = self_show, .offer = self_show, .send = self_send, .recv = self_recv, .wait = self_wait,
-    .test = self_test, .drop = self_drop, .poke = self_nothing,
+    .circulate = self_circulate, .exchange = self_exchange, .show = self_show, .offer = self_show,
+    .send = self_send, .recv = self_recv, .wait = self_wait, .test = self_test, .drop = self_drop, .poke = self_nothing,
     .barrier = self_nothing, .share = self_share, .lends = self_lends,
     .abort = self_abort,
 };

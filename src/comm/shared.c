@@ -1,4 +1,4 @@
-/* shared.c - memory that the ranks of a host see together, in huge pages where there are such */
+/* shared.c - memory that the ranks of a host see together, in huge pages as far as there are such */
 #include "comm/mpi_job.h"
 
 #include "base/pages.h"
@@ -115,7 +115,6 @@ static size_t all_parts(const xd_group *g, size_t mine, size_t *at)
     return least ? (size_t)sum : 0;
 }
 
-/* Small pages would cost more than a copy does. */
 void *xd_mpi_lend(xd_comm *c, size_t bytes)
 {
     xd_group *g = c->priv;
@@ -124,7 +123,7 @@ void *xd_mpi_lend(xd_comm *c, size_t bytes)
     xd_block *b = sum ? open_block(g, sum) : NULL;
     if (!b)
         return NULL;
-    if (!all_ok(g, xd_pages_take(b->p, at, at + mine, 0) == 2)) {
+    if (!all_ok(g, xd_pages_take(b->p, at, at + mine, 0))) {
         close_block(b);
         return NULL;
     }

@@ -469,6 +469,9 @@ xd_status xd_ranks_room_open(xd_engine *g, xd_arena *a, size_t bytes, xd_status 
 {
     const int *n = g->plan.deg.n, trades = n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 && g->host && g->host->size > 1;
     g->lent = trades && s != XD_ECOMM ? g->host->ops->lend(g->host, s == XD_OK ? lent_bytes(g, bytes) : 0) : NULL;
+    if (trades && g->host->rank == 0)
+        xd_log(XD_LOG_DEBUG, g->lent ? "ranks of this host read each other's memory"
+                                     : "ranks of this host send each other messages");
     if (g->lent)
         xd_arena_init(a, g->lent, xd_pages_whole(bytes));
     return s == XD_OK && !g->lent ? xd_room_open(a, g->dev, bytes, e) : s;

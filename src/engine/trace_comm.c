@@ -90,6 +90,7 @@ COLLECTIVE(allreduce, XD_CALL_ALLREDUCE, (xd_comm *c, xd_tensor io, xd_red op), 
 COLLECTIVE(bcast, XD_CALL_BCAST, (xd_comm *c, xd_tensor io, int root), io, root)
 COLLECTIVE(gather, XD_CALL_GATHER,
            (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in), out, rows, in)
+COLLECTIVE(circulate, XD_CALL_GATHER, (xd_comm *c, const xd_tensor *part), part)
 COLLECTIVE(exchange, XD_CALL_EXCHANGE,
            (xd_comm *c, const xd_tensor *give, const xd_tensor *get), give, get)
 
@@ -259,9 +260,10 @@ static void end_all(xd_comm *c, int code)
 
 static const xd_comm_ops ops = {
     .name = "trace", .split = split, .split_host = split_host, .close = close,
-    .allreduce = allreduce, .bcast = bcast, .gather = gather, .exchange = exchange, .show = show,
-    .offer = offer, .send = post, .recv = take, .wait = await, .test = test, .drop = drop, .poke = poke, .barrier = barrier,
-    .share = share, .lend = lend, .lends = lends, .unlend = unlend, .abort = end_all,
+    .allreduce = allreduce, .bcast = bcast, .gather = gather, .circulate = circulate,
+    .exchange = exchange, .show = show, .offer = offer, .send = post, .recv = take, .wait = await,
+    .test = test, .drop = drop, .poke = poke, .barrier = barrier, .share = share, .lend = lend,
+    .lends = lends, .unlend = unlend, .abort = end_all,
 };
 
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e)

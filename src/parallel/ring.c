@@ -1,11 +1,13 @@
-/* ring.c - ring attention (Liu et al. 2023, arXiv:2310.01889): keys and values travel round the
- * ring, partial results are joined by their log-sum-exp in f32.
+/* ring.c - ring attention (Liu et al. 2023, arXiv:2310.01889): queries stay, keys and values travel
+ * round the ring.
  *
- * While one hop is computed the next one's keys and values are already on their way: a receive
- * is posted before the kernel starts. Members may hold different numbers of rows, also none.
+ * Sums have the order of one rank whatever carries the messages: each rank attends to the keys and
+ * values of all members at once, in global token order. Heads do not meet in attention, so they
+ * travel in groups: while one group is computed the next one's keys and values are on their way.
+ * Members may hold different numbers of rows, also none.
  *
- * Where all members are of one host and lend their memory nothing travels: each is told where the keys and values of all
- * lie and attends to them at once, in the order of one rank. */
+ * Where all members are of one host and lend their memory nothing travels: each is told where the
+ * keys and values of all lie and attends to them there. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -14,62 +16,101 @@
 
 extern const xd_link xd_link_ring;
 
+/* Heads travel in at most so many groups, of messages that are at least so long. */
+enum { MOST_GROUPS = 8, LEAST_BYTES = 65536 };
+
 typedef struct ring {
     xd_mix         mix;
     const xd_topo *topo;
     xd_dev        *dev;
-    void          *buf[2];      /* K and V of one member, rows after rows                      */
+    int64_t        heads;       /* of a group, at most                                         */
+    void          *buf[2];      /* K and V of all members for a group of heads                 */
     size_t         bytes;
     xd_tensor     *give, *get;  /* [R]: of a hop in lent memory                                */
     xd_tensor     *k, *v;       /* [R]: of all members                                         */
+    int64_t       *row;         /* [R]: of these, when they are put in order                   */
     xd_kv         *seg;         /* [npatch * streams * R]                                      */
     xd_qo         *part;        /* [U]: of queries in pieces, which U members hold             */
 } ring;
 
-/* K (which 0) and V (1) of `n` rows in a buffer. */
-static xd_tensor in_buf(const ring *s, int b, int which, xd_tensor like, int64_t n)
-{
-    int64_t   d[4] = { 1, n, like.d[2], like.d[3] };
-    xd_tensor t = xd_view(s->buf[b], like.type, 4, d);
-    t.p = (char *)t.p + (size_t)which * xd_bytes(t);
-    return t;
-}
-
-/* One buffer as a message: K and V in a row. */
-static xd_tensor message(const ring *s, int b, xd_tensor like, int64_t n)
-{
-    return xd_view(s->buf[b], like.type, 1, (int64_t[]){ 2 * n * like.d[2] * like.d[3] });
-}
-
-/* Keys and values of all segments, rows after rows. */
-static void take_mine(xd_exec *x, const xd_attn_args *a, xd_tensor k, xd_tensor v)
-{
-    int64_t at = 0;
-    for (int i = 0; i < a->nkv; at += a->kv[i++].k.d[1]) {
-        int64_t m = a->kv[i].k.d[1];
-        xd_copy_to(x, xd_piece_of(k, at, m), a->kv[i].k);
-        xd_copy_to(x, xd_piece_of(v, at, m), a->kv[i].v);
-    }
-    x->dev->mem->sync(x->dev, x->st);
-}
-
-/* Rows of member r. Below the memory of PipeFusion a member's keys and values are those of all patches. */
+/* Rows of member r. Below PipeFusion's memory these are the keys and values of all patches. */
 static int64_t rows_of(const xd_exec *x, const ring *s, int r)
 {
     return xd_member_rows(x->lay, s->topo, x->lay->npatch > 1 ? XD_ALL : x->patch, r);
 }
 
+/* Heads [first, first + n) of [1,N,H,D]. */
+static xd_tensor some_heads(xd_tensor t, int64_t first, int64_t n)
+{
+    if (t.p)
+        t.p = (char *)t.p + first * t.s[2] * (int64_t)xd_dtype_size(t.type);
+    t.d[2] = n;
+    return t;
+}
+
+/* Keys and values of all segments, rows after rows, heads from `first` on. */
+static void take_mine(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tensor k, xd_tensor v)
+{
+    int64_t at = 0, heads = k.d[2];
+    for (int i = 0; i < a->nkv; at += a->kv[i++].k.d[1]) {
+        int64_t m = a->kv[i].k.d[1];
+        xd_copy_to(x, xd_piece_of(k, at, m), some_heads(a->kv[i].k, first, heads));
+        xd_copy_to(x, xd_piece_of(v, at, m), some_heads(a->kv[i].v, first, heads));
+    }
+    x->dev->mem->sync(x->dev, x->st);
+}
+
+/* ---- the order of one rank ---------------------------------------------------------------- */
+
+/* The next rows of a stream in a patch, of each member; n segments are there already. */
+static int add_rows(const xd_exec *x, const ring *s, xd_stream_id stream, int patch, int n)
+{
+    const xd_topo *t = s->topo;
+    for (int r = 0; r < t->deg.n[XD_RING]; r++) {
+        int64_t m = 0;
+        for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++)
+            m += xd_own(x->lay, stream, patch, xd_topo_sp(t, u, r)).n;
+        if (m)
+            s->seg[n++] = (xd_kv){ xd_piece_of(s->k[r], s->row[r], m),
+                                   xd_piece_of(s->v[r], s->row[r], m) };
+        s->row[r] += m;
+    }
+    return n;
+}
+
+/* The attention over the keys and values of all (s->k and s->v): text first, then patches. */
+static xd_attn_args over_all(const xd_exec *x, const ring *s, const xd_attn_args *a)
+{
+    xd_attn_args b = *a;
+    for (int r = 0; r < s->topo->deg.n[XD_RING]; r++)
+        s->row[r] = 0;
+    b.kv = s->seg;
+    b.nkv = add_rows(x, s, XD_TXT, x->lay->txt_patch, 0);
+    for (int p = 0; p < x->lay->npatch; p++) {
+        b.nkv = add_rows(x, s, XD_REF, p, b.nkv);
+        b.nkv = add_rows(x, s, XD_IMG, p, b.nkv);
+    }
+    return b;
+}
+
 /* ---- lent memory -------------------------------------------------------------------------- */
 
-/* What I show of K or V, told to the next member as the one before told me; `room` is where what is not lent goes. */
-static xd_tensor pass(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor room)
+/* Where all heads of a member go that lie in no lent memory, those of a rank that has failed. */
+static xd_tensor room(const ring *s, int b, xd_tensor like, int64_t n)
+{
+    return xd_view(s->buf[b], like.type, 4, (int64_t[]){ 1, n, like.d[2], like.d[3] });
+}
+
+/* What I show of K or V, told to the next member as the one before told me. What is not lent goes
+ * `to` a place of mine. */
+static xd_tensor pass(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
 {
     xd_comm *c = s->topo->group[XD_RING];
     int      next = (c->rank + 1) % c->size, before = (c->rank - 1 + c->size) % c->size;
     for (int r = 0; r < c->size; r++)
         s->give[r] = s->get[r] = (xd_tensor){ .type = mine.type };
     s->give[next] = mine;
-    s->get[before] = room;
+    s->get[before] = to;
     xd_req q = c->ops->show(c, s->give, s->get);
     if (c->ops->wait(c, &q, 1) != XD_OK)
         xd_exec_fail(x, XD_ECOMM, "ring: a message to a neighbour failed");
@@ -85,27 +126,12 @@ static void lend_mine(xd_exec *x, const ring *s, const xd_attn_args *a)
     if (a->nkv != 1 || !c->ops->lends(c, own.k.p) || !c->ops->lends(c, own.v.p)) {
         int64_t d[4] = { 1, n, own.k.d[2], own.k.d[3] };
         own = (xd_kv){ xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d) };
-        take_mine(x, a, own.k, own.v);
+        take_mine(x, a, 0, own.k, own.v);
     }
     if (!xd_ok(x))              /* a failed rank follows none of its own addresses              */
-        own = (xd_kv){ in_buf(s, 0, 0, a->q, n), in_buf(s, 0, 1, a->q, n) };
+        own = (xd_kv){ room(s, 1, a->q, n), room(s, 1, a->q, n) };
     s->k[c->rank] = own.k;
     s->v[c->rank] = own.v;
-}
-
-/* The attention over the keys and values of all. */
-static xd_attn_args over_all(const xd_exec *x, const ring *s, const xd_attn_args *a)
-{
-    int          R = s->topo->deg.n[XD_RING];
-    xd_attn_args b = *a;
-    b.kv = s->seg;
-    b.nkv = R;
-    if (s->topo->deg.n[XD_ULYSSES] == 1 && x->lay->npatch == 1)
-        b.nkv = xd_in_order(x, s->topo, XD_RING, s->k, s->v, s->seg);
-    else
-        for (int r = 0; r < R; r++)
-            s->seg[r] = (xd_kv){ s->k[r], s->v[r] };
-    return b;
 }
 
 static void attn_lent(xd_exec *x, const xd_mix *m, xd_attn_args *a)
@@ -118,8 +144,8 @@ static void attn_lent(xd_exec *x, const xd_mix *m, xd_attn_args *a)
     for (int hop = 0; hop < R - 1; hop++) {
         int     now = (c->rank - hop + R) % R, from = (now - 1 + R) % R;
         int64_t n = rows_of(x, s, from);
-        s->k[from] = pass(x, s, s->k[now], in_buf(s, hop & 1, 0, a->q, n));
-        s->v[from] = pass(x, s, s->v[now], in_buf(s, hop & 1, 1, a->q, n));
+        s->k[from] = pass(x, s, s->k[now], room(s, hop & 1, a->q, n));
+        s->v[from] = pass(x, s, s->v[now], room(s, hop & 1, a->q, n));
     }
     xd_attn_args b = over_all(x, s, a);
     xd_next_attn(x, m, &b);
@@ -132,7 +158,7 @@ static void count_lent(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     size_t mark = xd_arena_mark(x->tmp);
     for (int r = 0; r < s->topo->deg.n[XD_RING]; r++)
-        s->k[r] = s->v[r] = in_buf(s, 0, 0, a->q, rows_of(x, s, r));
+        s->k[r] = s->v[r] = room(s, 0, a->q, rows_of(x, s, r));
     int64_t d[4] = { 1, rows_of(x, s, s->topo->at[XD_RING]), a->q.d[2], a->q.d[3] };
     xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d);
     xd_attn_args b = over_all(x, s, a);
@@ -142,69 +168,73 @@ static void count_lent(xd_exec *x, const ring *s, const xd_attn_args *a)
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-/* The queries of `a`, and outputs in o [1,n,H,D] for them. */
-static xd_attn_args into(const ring *s, const xd_attn_args *a, xd_tensor o, xd_tensor lse)
+/* Finds K and V of all members in a buffer, for n heads, and the messages that have them. */
+static void in_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, int64_t n)
 {
-    xd_attn_args p = *a;
-    int64_t      at = 0;
-    p.out = o;
-    p.lse = lse;
-    p.part = s->part;
-    for (int i = 0; i < a->nparts; at += a->part[i++].q.d[1])
-        s->part[i] = (xd_qo){ a->part[i].q, xd_piece_of(o, at, a->part[i].q.d[1]) };
-    return p;
+    char *p = s->buf[b];
+    for (int r = 0; r < s->topo->deg.n[XD_RING]; r++) {
+        int64_t d[4] = { 1, rows_of(x, s, r), n, like.d[3] };
+        s->k[r] = xd_view(p, like.type, 4, d);
+        s->v[r] = xd_view(p + xd_bytes(s->k[r]), like.type, 4, d);
+        s->give[r] = xd_view(p, like.type, 1, (int64_t[]){ 2 * xd_count(s->k[r]) });
+        p += xd_bytes(s->give[r]);
+    }
 }
 
-static void put_out(xd_exec *x, const xd_attn_args *a, xd_tensor o)
+/* Heads from `first` on set out. */
+static xd_req send_heads(xd_exec *x, const ring *s, const xd_attn_args *a, int b, int64_t first)
 {
-    int64_t at = 0;
-    if (!a->nparts)
-        xd_copy_to(x, a->out, o);
-    for (int i = 0; i < a->nparts; at += a->part[i++].q.d[1])
-        xd_copy_to(x, a->part[i].out, xd_piece_of(o, at, a->part[i].q.d[1]));
+    xd_comm *c = s->topo->group[XD_RING];
+    int64_t  left = a->q.d[2] - first;
+    in_buffer(x, s, b, a->q, left < s->heads ? left : s->heads);
+    take_mine(x, a, first, s->k[c->rank], s->v[c->rank]);
+    return c->ops->circulate(c, s->give);
+}
+
+/* The attention of n heads over what has come into a buffer. */
+static xd_attn_args of_heads(const xd_exec *x, const ring *s, const xd_attn_args *a, int b,
+                             int64_t first)
+{
+    int64_t left = a->q.d[2] - first, n = left < s->heads ? left : s->heads;
+    in_buffer(x, s, b, a->q, n);
+    xd_attn_args p = over_all(x, s, a);
+    p.q = some_heads(a->q, first, n);
+    p.out = some_heads(a->out, first, n);
+    p.part = s->part;
+    for (int i = 0; i < a->nparts; i++)
+        s->part[i] = (xd_qo){ some_heads(a->part[i].q, first, n),
+                              some_heads(a->part[i].out, first, n) };
+    return p;
 }
 
 static void attn_sent(xd_exec *x, const xd_mix *m, xd_attn_args *a)
 {
     const ring *s = m->priv;
     xd_comm    *c = s->topo->group[XD_RING];
-    int         R = c->size, me = c->rank;
-    size_t      mark = xd_arena_mark(x->tmp);
-    xd_tensor   q = a->q, o = xd_new_as(x, XD_F32, 4, q.d), po = xd_new_as(x, XD_F32, 4, q.d);
-    xd_tensor   lse = xd_new_as(x, XD_F32, 3, q.d), plse = xd_new_as(x, XD_F32, 3, q.d);
-    take_mine(x, a, in_buf(s, 0, 0, q, rows_of(x, s, me)), in_buf(s, 0, 1, q, rows_of(x, s, me)));
-    for (int hop = 0; hop < R; hop++) {
-        int     b = hop & 1;
-        int64_t n = rows_of(x, s, (me - hop + R) % R), coming = rows_of(x, s, (me - hop - 1 + R) % R);
-        xd_req  r[2] = { { 0 }, { 0 } };
-        if (hop < R - 1) {
-            r[0] = c->ops->recv(c, message(s, !b, q, coming), (me - 1 + R) % R);
-            r[1] = c->ops->send(c, message(s, b, q, n), (me + 1) % R);
-        }
-        xd_kv        kv = { in_buf(s, b, 0, q, n), in_buf(s, b, 1, q, n) };
-        xd_attn_args p = into(s, a, hop ? po : o, hop ? plse : lse);
-        p.kv = &kv;
-        p.nkv = 1;
-        xd_next_attn(x, m, &p);
-        if (hop)
-            xd_run(x, XD_OP_MERGE, "merge", &(xd_merge){ o, lse, po, plse });
-        if (c->ops->wait(c, r, 2) != XD_OK)
+    int64_t     heads = a->q.d[2];
+    xd_req      coming = heads ? send_heads(x, s, a, 0, 0) : (xd_req){ 0 };
+    for (int64_t first = 0, b = 0; first < heads; first += s->heads, b = !b) {
+        if (c->ops->wait(c, &coming, 1) != XD_OK)
             xd_exec_fail(x, XD_ECOMM, "ring: a message to a neighbour failed");
+        coming = (xd_req){ 0 };
+        if (first + s->heads < heads)
+            coming = send_heads(x, s, a, !b, first + s->heads);
+        xd_attn_args p = of_heads(x, s, a, (int)b, first);
+        xd_next_attn(x, m, &p);
     }
-    put_out(x, a, o);
-    if (a->lse.p)
-        xd_copy_to(x, a->lse, lse);
-    xd_arena_rewind(x->tmp, mark);
 }
 
 static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
 {
     const ring *s = m->priv;
     xd_comm    *c = s->topo->group[XD_RING];
+    xd_check(x, !a->lse.p && !a->bias.p && a->q.d[0] == 1, "ring: not a transformer's attention");
     if (xd_counting(x))
         count_lent(x, s, a);
     (c->ops->lends(c, x->tmp->base) ? attn_lent : attn_sent)(x, m, a);
 }
+
+/* ---- opening ------------------------------------------------------------------------------ */
 
 static void close(xd_mix *m)
 {
@@ -212,13 +242,45 @@ static void close(xd_mix *m)
     for (int i = 1; i >= 0; i--)        /* last one first: counting memory is a stack           */
         if (s->buf[i])
             s->dev->mem->put(s->dev, s->buf[i], s->bytes);
-    free(s->give), free(s->get), free(s->k), free(s->v), free(s->seg), free(s->part), free(s);
+    free(s->give), free(s->get), free(s->k), free(s->v), free(s->row);
+    free(s->seg), free(s->part), free(s);
+}
+
+/* Groups of heads, and buffers for one of them, or for all heads of the largest member. */
+static void find_size(ring *s, const xd_link_args *a)
+{
+    int     R = a->topo->deg.n[XD_RING], groups = 1;
+    int64_t all = 0, most = 0, heads = xd_my_heads(a), size = (int64_t)xd_dtype_size(a->act);
+    for (int r = 0; r < R; r++) {
+        int64_t n = xd_member_rows(a->lay, a->topo, XD_ALL, r);
+        all += n;
+        most = n > most ? n : most;
+    }
+    int64_t message = 2 * (all / R) * heads * a->head_dim * size;
+    while (groups < MOST_GROUPS && groups < heads && message / (groups + 1) >= LEAST_BYTES)
+        groups++;
+    s->heads = heads ? (heads + groups - 1) / groups : 1;
+    int64_t rows = 2 * all * s->heads, whole = most * heads;
+    s->bytes = (size_t)((rows > whole ? rows : whole) * a->head_dim * size) + 64;
+    s->mix.bytes = 2 * s->bytes;
+}
+
+static int get_arrays(ring *s, int R, int U, int npatch)
+{
+    const size_t n = (size_t)R;
+    s->give = calloc(n, sizeof *s->give), s->get = calloc(n, sizeof *s->get);
+    s->k = calloc(n, sizeof *s->k), s->v = calloc(n, sizeof *s->v);
+    s->row = calloc(n, sizeof *s->row);
+    s->seg = calloc((size_t)(npatch * XD_NSTREAMS) * n, sizeof *s->seg);
+    s->part = calloc((size_t)U, sizeof *s->part);
+    return s->give && s->get && s->k && s->v && s->row && s->seg && s->part;
 }
 
 static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
 {
+    const int R = a->topo->deg.n[XD_RING];
     *out = NULL;
-    if (a->what != XD_FOR_DIT || a->topo->deg.n[XD_RING] == 1 || a->displaced)
+    if (a->what != XD_FOR_DIT || R == 1 || a->displaced)
         return XD_OK;
     ring *s = calloc(1, sizeof *s);
     if (!s)
@@ -226,22 +288,12 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     s->mix = (xd_mix){ .name = "ring", .attn = attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->dev = a->dev;
-    int     R = a->topo->deg.n[XD_RING];
-    int64_t rows = 0, heads = xd_my_heads(a);
-    s->give = calloc((size_t)R, sizeof *s->give), s->get = calloc((size_t)R, sizeof *s->get);
-    s->k = calloc((size_t)R, sizeof *s->k), s->v = calloc((size_t)R, sizeof *s->v);
-    s->seg = calloc((size_t)(a->lay->npatch * XD_NSTREAMS * R), sizeof *s->seg);
-    s->part = calloc((size_t)a->topo->deg.n[XD_ULYSSES], sizeof *s->part);
-    for (int r = 0; r < R; r++) {
-        int64_t n = xd_member_rows(a->lay, a->topo, XD_ALL, r);
-        rows = n > rows ? n : rows;
-    }
-    s->bytes = (size_t)(2 * rows * heads * a->head_dim) * xd_dtype_size(a->act) + 64;
-    s->mix.bytes = 2 * s->bytes;
+    find_size(s, a);
+    int ok = get_arrays(s, R, a->topo->deg.n[XD_ULYSSES], a->lay->npatch);
     s->buf[0] = s->dev->mem->get(s->dev, s->bytes);
     s->buf[1] = s->dev->mem->get(s->dev, s->bytes);
     *out = &s->mix;
-    if (!s->give || !s->get || !s->k || !s->v || !s->seg || !s->part || !s->buf[0] || !s->buf[1]) {
+    if (!ok || !s->buf[0] || !s->buf[1]) {
         xd_fail(e, XD_ENOMEM, "ring: no memory for twice %zu bytes", s->bytes);
         close(*out);
         *out = NULL;

@@ -165,17 +165,29 @@ static int64_t of_step(const model *m, const plan *p, const where *w, int stale)
     return bytes + 4 * (replica - 1);           /* is everybody well?                          */
 }
 
+/* A buffer of a ring: keys and values of all for a group of heads, or those of one member for all. */
+static int64_t of_group(const model *m, const plan *p, int64_t h)
+{
+    int64_t all = 0, most = 0, groups = 1;
+    for (int r = 0; r < p->deg[XD_RING]; r++) {
+        int64_t k = rows_ring(m, p, -1, r, BOTH);
+        most = k > most ? k : most;
+        all += k;
+    }
+    int64_t bytes = 2 * (all / p->deg[XD_RING]) * h * m->d * m->e;
+    while (groups < 8 && groups < h && bytes / (groups + 1) >= 65536)
+        groups++;
+    int64_t group = h ? 2 * all * ((h + groups - 1) / groups) : 2 * all;
+    return group > most * h ? group : most * h;
+}
+
 /* What the links of a rank hold during the loop: PipeFusion or displaced patches the keys and values of
- * my passes, ring two buffers of those of a member, Ulysses one of results; 64 bytes more a buffer. */
+ * my passes, ring two buffers, Ulysses one of results; 64 bytes more a buffer. */
 static int64_t of_memory(const model *m, const plan *p, const where *w, int sites)
 {
     int     U = p->deg[XD_ULYSSES], R = p->deg[XD_RING], C = p->deg[XD_CFG], mine = 0;
     int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]), h = part(H, w->at[XD_ULYSSES], U);
-    int64_t n = rows_ring(m, p, -1, w->at[XD_RING], BOTH), most = 0, bytes = 0;
-    for (int r = 0; r < R; r++) {
-        int64_t k = rows_ring(m, p, -1, r, BOTH);
-        most = k > most ? k : most;
-    }
+    int64_t n = rows_ring(m, p, -1, w->at[XD_RING], BOTH), bytes = 0;
     for (int i = 0; i < m->passes; i++)
         mine += i % C == w->at[XD_CFG];
     if (p->patches > 1)
@@ -183,7 +195,7 @@ static int64_t of_memory(const model *m, const plan *p, const where *w, int site
     if (R > 1 && p->displaced)
         bytes += 2 * (m->N + m->K + n) * h * mine * (w->last - w->first) * sites;
     else if (R > 1)
-        bytes += 2 * 2 * most * h;
+        bytes += 2 * of_group(m, p, h);
     int buffers = (p->patches > 1) + (R > 1) + (R > 1 && !p->displaced) + (U > 1);
     return (bytes + (U > 1 ? n * H : 0)) * m->d * m->e + 64 * buffers;
 }

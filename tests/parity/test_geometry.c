@@ -208,7 +208,7 @@ static void check(const char *text)
     char         why[200];
     int          n = xd_parallel_ranks(&q.p);
     int          bits = !near && q.p.tensor_parallel_degree <= 1 &&
-                        (q.p.ring_degree <= 1 || (!q.warm && q.p.use_displaced_patches));
+                        !(q.warm && q.p.use_displaced_patches);
     double       begin_s = xd_now_s();
     if (n > ranks) {
         snprintf(why, sizeof why, "needs %d ranks, there are %d", n, ranks);

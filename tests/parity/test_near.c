@@ -1,5 +1,6 @@
-/* test_near.c - what ranks of a host show, offer and add up in memory that they lend: the numbers and the counted bytes are
- * those of messages, on every rank that lends or on some.
+/* test_near.c - what ranks of a host show, offer and add up in memory that they lend, and what goes
+ * round a ring: the numbers and the counted bytes are those of messages, on every rank that lends or
+ * on some.
  *
  *   mpirun -n N test_near */
 #include <stdio.h>
@@ -131,13 +132,36 @@ static void test_sum(xd_comm *c, float *mem, float *plain)
         }
 }
 
+/* Parts of uneven length, one of them empty, round the ring; the next rank's own is not sent to it. */
+static void test_circulate(xd_comm *c, float *mem)
+{
+    for (int64_t scale = 1; scale <= 4000; scale *= 20) {
+        xd_tensor part[MAXRANKS];
+        float    *at = mem;
+        int64_t   before = c->traffic->bytes, want = 0;
+        for (int r = 0; r < c->size; r++) {
+            int64_t n = (r * 3 + 1) % 4 * scale;
+            part[r] = xd_view(at, XD_F32, 1, &n);
+            for (int64_t i = 0; i < n; i++)
+                at[i] = r == c->rank ? number(r, 0, i) : 0;
+            want += r == (c->rank + 1) % c->size ? 0 : 4 * n;
+            at += n;
+        }
+        CHECK(end(c, c->ops->circulate(c, part)) == XD_OK);
+        for (int r = 0; r < c->size; r++)
+            for (int64_t i = 0; i < part[r].d[0]; i++)
+                CHECK(((float *)part[r].p)[i] == number(r, 0, i));
+        CHECK(c->traffic->bytes - before == want);
+    }
+}
+
 static void test_lent(xd_comm *c, xd_comm *h, float *own, float *room)
 {
     for (int some = 0; some < 2; some++) {
         float *p = h->ops->lend(h, LENT), *mem = some && c->rank % 2 ? own : p;
         if (!p) {
             if (c->rank == 0)
-                printf("# skipped: this system gives memory between ranks no huge pages\n");
+                printf("# skipped: this system has no memory between ranks\n");
             return;
         }
         CHECK(c->ops->lends(c, p + 5) && !c->ops->lends(c, own));
@@ -162,6 +186,8 @@ int main(void)
     CHECK(c->ops->split_host(c, &h, &e) == XD_OK);
     CHECK(c->ops->split(c, 0, c->size - c->rank, c->size, &back, &e) == XD_OK);
     if (h && back) {
+        test_circulate(c, own);
+        test_circulate(back, own);
         test_lent(c, h, own, room);
         test_lent(back, h, own, room);
     }

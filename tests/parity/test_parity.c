@@ -19,8 +19,6 @@
  * kept: weights_dtype. Plans that are exact are so with int8 and fp8, too. Plans that add in another order
  * move single int8 inputs by one, and tensor ranks scale the inputs that they have: 2.5e-2 then.
  *
- * A ring in which all lend each other memory, without patches and Ulysses, is exact as well (see lends_all).
- *
  * near: kernels do not give the same bits for other shapes (below AVX-512). cfg: two passes of a model
  * that has one. thin: one plan of K, which others in other launches. With XDIT_PARITY=full all plans with
  * 1, 77 and 511 text tokens. */
@@ -37,7 +35,6 @@ enum { PICTURES = 2 };
 static const char *model_dir, *dtype, *kept;
 static const char *begin;       /* the picture that a video begins with; NULL: none            */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
-static int         lent;        /* all ranks lend each other memory                            */
 static int         thin = 1, steps = 5, size[2] = { 52, 44 };
 
 typedef struct picture {
@@ -252,21 +249,15 @@ static void stale_plans(xd_parallel p, const picture *want, int exact)
         p.num_pipeline_patch = 1;
         p.pipefusion_text = NULL;
         p.use_displaced_patches = 1;
-        one_plan(&p, reference(ring, want), p.tensor_parallel_degree == 1);
+        one_plan(&p, reference(ring, want), exact);
     }
-}
-
-/* A ring that reads all keys where they lie takes them in the order of one rank. */
-static int ring_in_order(const xd_parallel *p)
-{
-    return lent && p->tensor_parallel_degree == 1 && p->ulysses_degree == 1 && p->num_pipeline_patch == 1;
 }
 
 /* All plans of a factorization: those that are warm must all give one rank's picture. */
 static void factorization(xd_parallel p, const picture *want)
 {
     static const int patches[] = { 1, 3, 4 };
-    int exact = p.tensor_parallel_degree == 1 && p.ring_degree == 1;
+    int exact = p.tensor_parallel_degree == 1;
     static int turn;
     p.warmup_steps = steps;
     p.num_pipeline_patch = 1;
@@ -274,7 +265,7 @@ static void factorization(xd_parallel p, const picture *want)
         p.use_parallel_vae = video ? turn++ % 2 : v;
         for (int i = 0; i < (p.pipefusion_parallel_degree > 1 ? 3 : 1); i++) {
             p.num_pipeline_patch = patches[i];
-            one_plan(&p, want, exact || ring_in_order(&p));
+            one_plan(&p, want, exact);
         }
     }
     if (text)
@@ -282,7 +273,7 @@ static void factorization(xd_parallel p, const picture *want)
     p.num_pipeline_patch = 1;
     if (p.ring_degree > 1) {
         p.use_displaced_patches = 1;
-        one_plan(&p, want, exact);
+        one_plan(&p, want, 0);  /* keys and values come member by member                       */
     }
 }
 
@@ -343,21 +334,6 @@ static void arguments(int argc, char **argv)
     }
 }
 
-/* Do all ranks lend each other memory where they ask for it? */
-static int lends_all(xd_comm *world)
-{
-    xd_comm *h = NULL;
-    xd_err   e = { 0 };
-    if (ranks == 1 || world->ops->split_host(world, &h, &e) != XD_OK)
-        return 0;
-    void *p = h->ops->lend(h, 1);
-    int   all = p && world->ops->lends(world, p);
-    if (p)
-        h->ops->unlend(h, p);
-    xd_comm_close(&h);
-    return all;
-}
-
 /* Everything with so many text tokens, where text flows. */
 static int all_of(xd_comm *world)
 {
@@ -389,9 +365,6 @@ int main(int argc, char **argv)
     }
     rank = world->rank;
     ranks = world->size;
-    lent = lends_all(world);
-    if (rank == 0)
-        printf("memory is %slent\n", lent ? "" : "not ");
     for (int i = 0; i < (full && text ? 3 : 1); i++) {
         text = full && text ? lengths[i] : text;
         count = all_of(world);
