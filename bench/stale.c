@@ -116,7 +116,7 @@ int main(int argc, char **argv)
         row(name, p, exact);
     }
     for (size_t m = 0; R == 1 && m < sizeof patches / sizeof patches[0]; m++) {
-        xd_parallel p = { .num_pipeline_patch = patches[m] };
+        xd_parallel p = { .num_pipeline_patch = patches[m], .patches_without_stages = 1 };
         snprintf(name, sizeof name, "PipeFusion, %d patches", patches[m]);
         row(name, p, exact);
     }

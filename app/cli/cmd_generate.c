@@ -71,8 +71,9 @@ static const xd_option own_rows[] = {
       "auto: the degrees that are not given are those foreseen to be fastest on the ranks there are, in "
       "memory that is there and with the picture of one rank; auto-stale: PipeFusion as well; or degrees "
       "that are kept, as u2r2pp2cfg2 (default: auto)" },
-    { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "FILE",
-      "machine to plan for: a file of `xdit probe` (default: what it measured here, or a quick guess)" },
+    { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
+      "machine to plan for: a file of `xdit probe` or a name, as 8xH100 (see xdit plan --help; "
+      "default: what was measured here, or a quick guess)" },
     { "balance", XD_OPT_TEXT, AT(balance), 0, 0, "even measured", "HOW",
       "shares of the ranks: even, or by their speed in a short test (default: even)" },
     { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL,
@@ -488,22 +489,20 @@ static int run(int argc, char **argv)
 
 static void help(FILE *f)
 {
-    static const xd_opt_group groups[] = {
+    task t;
+    task_init(&t);
+    char *ranks = xd_opt_names("nproc plan cluster balance", t.tables[2].rows, t.tables[2].n);
+    const xd_opt_group groups[] = {
         { "What to paint", "prompt prompts negative_prompt width height num_images_per_prompt "
                            "seed" },
         { "Model and output", "model transformer vae clip_l clip_g t5xxl lora output" },
         { "How to paint", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                           "no_resolution_binning" },
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device enable_tiling enable_slicing" },
-        { "Several ranks", "nproc plan cluster balance ulysses_degree ring_degree pipefusion_parallel_degree "
-                           "tensor_parallel_degree data_parallel_degree use_cfg_parallel "
-                           "text_tensor_parallel_degree use_parallel_vae num_pipeline_patch warmup_steps "
-                           "attn_layer_num_for_pp use_displaced_patches" },
+        { "Several ranks", ranks },
         { "What is said", "quiet verbose json trace" },
         { "More", NULL },
     };
-    task t;
-    task_init(&t);
     int more = 0;
     for (int i = 0; i < t.tables[1].n; i++)
         more += !xd_opt_grouped(groups, 6, t.tables[1].rows[i].name);
@@ -514,6 +513,7 @@ static void help(FILE *f)
     fputs("\nExample:\n"
           "  xdit generate --model models/demo-pixart --seed 7 --output demo.png \\\n"
           "    --prompt \"a large red circle on a blue background\"\n", f);
+    free(ranks);
 }
 
 const xd_command xd_cmd_generate = {

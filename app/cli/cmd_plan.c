@@ -1,5 +1,6 @@
 /* cmd_plan.c - xdit plan: says what every plan of a request would take, before anything is loaded */
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -21,8 +22,9 @@ static const xd_option rows[] = {
     { "world", XD_OPT_INT, AT(ranks), 1, 65536, NULL, "N",
       "ranks (default: all of the cluster, or one for every core of this machine)" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
-      "8xH100, 8xH100-PCIe, 8xA100, 8xH20, 8xL40, 2x8xL40, 2x2x4090 or a file that `xdit probe` wrote "
-      "(default: this machine)" },
+      "so many of a device, as 8xH100, or on several hosts 2x8xL40: H100, H100-PCIe, H200, B200, "
+      "H20, A100, A10, L40, L4, 4090, 5090, MI300X; or a file that `xdit probe` wrote (default: "
+      "this machine)" },
     { "plan", XD_OPT_TEXT, offsetof(task, plan), 0, 0, NULL, "PLAN",
       "degrees that are kept, as u2r2pp2cfg2" },
     { "exact", XD_OPT_FLAG, AT(exact), 0, 1, NULL, NULL,
@@ -67,16 +69,15 @@ static void task_init(task *t)
 
 static void help(FILE *f)
 {
-    static const xd_opt_group groups[] = {
+    task t;
+    task_init(&t);
+    char *kept = xd_opt_names("", t.tables[2].rows, t.tables[2].n);
+    const xd_opt_group groups[] = {
         { "Options", "model world cluster plan exact all explain dtype weights_dtype text_weights_dtype json" },
         { "The request", "width height num_frames num_inference_steps guidance_scale true_cfg_scale "
                          "num_images_per_prompt max_sequence_length" },
-        { "Degrees that are kept", "ulysses_degree ring_degree pipefusion_parallel_degree "
-                                   "tensor_parallel_degree data_parallel_degree use_cfg_parallel "
-                                   "num_pipeline_patch warmup_steps" },
+        { "Degrees that are kept", kept },
     };
-    task t;
-    task_init(&t);
     fputs("Usage: xdit plan --model DIR [--world N] [--cluster NAME] [options]\n\n"
           "Says what every plan would take on so many ranks: seconds of a step and of the\n"
           "request, memory of the fullest rank, bytes sent; the fastest first. Nothing is\n"
@@ -85,6 +86,7 @@ static void help(FILE *f)
     fputs("\nExamples:\n"
           "  xdit plan --model models/demo-pixart --world 4\n"
           "  xdit plan --model black-forest-labs/FLUX.1-dev --cluster 8xH100 --world 4 --explain 1\n", f);
+    free(kept);
 }
 
 static int run(int argc, char **argv)

@@ -432,6 +432,20 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
     put_wrapped(f, at, text);
 }
 
+char *xd_opt_names(const char *first, const xd_option *rows, int n)
+{
+    size_t size = strlen(first) + 1, at;
+    for (int i = 0; i < n; i++)
+        size += strlen(rows[i].name) + 1;
+    char *names = malloc(size);
+    if (!names)
+        return NULL;
+    at = (size_t)snprintf(names, size, "%s", first);
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(names + at, size - at, "%s%s", at ? " " : "", rows[i].name);
+    return names;
+}
+
 int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name)
 {
     for (int i = 0; i < n; i++)

@@ -58,6 +58,8 @@ xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char 
 /* Prints the options of all groups in 80 columns. Defaults are read from the records; a number
  * outside of its row's range stands for "whatever the model says" and is not shown. */
 void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups);
+/* `first` and the names of all rows, as a group's; malloc'ed, NULL: no memory. */
+char *xd_opt_names(const char *first, const xd_option *rows, int n);
 /* Does one of these groups name the option? */
 int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name);
 

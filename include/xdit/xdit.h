@@ -61,7 +61,7 @@ typedef struct xd_engine xd_engine;
 typedef struct xd_parallel {
     int tensor_parallel_degree, ulysses_degree, ring_degree, pipefusion_parallel_degree;
     int data_parallel_degree, use_cfg_parallel;
-    int num_pipeline_patch;     /* 0: as many as stages                                      */
+    int num_pipeline_patch;     /* 0: as many as stages; without stages there are none        */
     int warmup_steps;           /* exact steps before stale keys and values are used         */
     int use_displaced_patches;  /* the ring axis uses the keys and values of the last step    */
     int use_parallel_vae;
@@ -70,6 +70,9 @@ typedef struct xd_parallel {
                                    does; NULL: first                                         */
     const char *attn_layer_num_for_pp;  /* "10,9,9": blocks of each stage; NULL: balanced     */
     int text_tensor_parallel_degree;    /* of the ranks above, those that share text encoders */
+    int patches_without_stages; /* to measure, not to paint: patches count without stages, too */
+    int reserved[2];            /* for options to come: 0                                    */
+    const char *reserved_text;  /* NULL                                                      */
 } xd_parallel;
 
 typedef struct xd_lora {        /* low-rank differences that are added to the weights           */
@@ -123,7 +126,8 @@ typedef struct xd_open_args {   /* start with {0}                               
      * values of the step before. Rank 0 chooses, and says what at XD_LOG_INFO. */
     const char *plan;
     const struct xd_request *plan_for;  /* the request that is foreseen; NULL: the model's defaults */
-    const char *cluster;        /* a preset or a file of `xdit probe`; NULL: this machine, probed or guessed */
+    const char *cluster;        /* "8xH100" or a file of `xdit probe`; NULL: this machine, as it
+                                   was probed, or guessed                                    */
     const char *balance;        /* "measured": a rank's tokens, heads, blocks and rows of the picture
                                    follow its speed in a short test; "even", NULL: all alike    */
     const char *layers;         /* to measure, not to paint: only so many blocks of each kind, "2,4" (of text
@@ -343,7 +347,7 @@ typedef struct xd_advise_args {           /* start with {0}                     
     const char *model;          /* a model directory, also one that has only configs           */
     const xd_request *request;  /* size, frames, steps, guidance; prompts are not looked at     */
     int         ranks;          /* 0: all of the cluster                                     */
-    const char *cluster;        /* a preset ("8xH100") or a file; NULL: this machine           */
+    const char *cluster;        /* "8xH100", "2x8xL40" or a file; NULL: this machine           */
     const char *dtype;          /* NULL: the best there is                                   */
     const char *weights_dtype, *text_weights_dtype;     /* as in xd_open_args                  */
     xd_parallel parallel;       /* degrees above 0 are kept, the others are tried               */

@@ -44,8 +44,10 @@ static void say_head(const adviser *v)
 {
     const xd_forecast *f = &v->s.c[0].f;
     char               types[64];
-    say(v, "%s on %d of %d rank%s of %s, %s, %d steps", v->g->model.dir, v->ranks, v->m.hosts * v->m.ranks,
-        v->m.hosts * v->m.ranks == 1 ? "" : "s", v->m.name, weights_text(v->g, types, sizeof types), f->steps);
+    say(v, "%s on %d of %d rank%s of %s%s, %s, %d steps", v->g->model.dir, v->ranks,
+        v->m.hosts * v->m.ranks, v->m.hosts * v->m.ranks == 1 ? "" : "s", v->m.name,
+        v->m.sheet ? " (by data sheet, not fitted)" : "",
+        weights_text(v->g, types, sizeof types), f->steps);
     say(v, "%3s  %-22s %9s %9s %9s %9s %9s %9s", "#", "plan", "step, s", "text, s", "decode, s", "request, s",
         "memory", "sent");
 }
@@ -167,7 +169,8 @@ static void json_ranks(xd_text_buf *b, const xd_forecast *f)
 static void json_plan(xd_text_buf *b, const xd_candidate *c)
 {
     const xd_forecast *f = &c->f;
-    xd_buf_add(b, "{\"plan\": \"%s\", \"flags\": \"%s\"", c->name, c->flags);
+    xd_buf_add(b, "{\"plan\": \"%s\", \"flags\": ", c->name);
+    xd_buf_json_string(b, c->flags);
     if (c->why.code) {
         xd_buf_add(b, ", \"refused\": ");
         xd_buf_json_string(b, c->why.msg);
@@ -189,6 +192,7 @@ static xd_status say_json(const adviser *v, xd_err *e)
     xd_buf_json_string(&b, v->g->model.dir);
     xd_buf_add(&b, ", \"cluster\": ");
     xd_buf_json_string(&b, v->m.name);
+    xd_buf_add(&b, ", \"fitted\": %s", v->m.sheet ? "false" : "true");
     xd_buf_add(&b, ", \"ranks\": %d, \"dtype\": \"%s\", \"weights_dtype\": \"%s\", \"plans\": [", v->ranks,
                xd_dtype_name(v->g->type), xd_types_name(&v->g->model.dit, v->g->type));
     for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {

@@ -17,6 +17,7 @@
 #include "base/par.h"
 #include "base/words.h"
 #include "engine/bench.h"
+#include "engine/plan_table.h"
 #include "engine/profile.h"
 #include "exec/op.h"
 
@@ -584,7 +585,7 @@ static void say_memory(const bench *b)
 
 xd_status xd_bench(const xd_bench_args *a, xd_err *e)
 {
-    if (xd_parallel_ranks(&a->parallel) > 1 || a->parallel.num_pipeline_patch > 1 ||
+    if (xd_parallel_ranks(&a->parallel) > 1 || xd_plan_patches(&a->parallel) > 1 ||
         xd_comm_launched())
         return xd_bench_plan(a, e);
     bench      b = { .a = a };

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/par.h"
+#include "engine/plan_table.h"
 #include "engine/search.h"
 
 enum { NEAR = 3 };              /* that fit, in a refusal                                      */
@@ -29,28 +30,11 @@ typedef struct chooser {
 
 /* What rank 0 tells. */
 typedef struct verdict {
-    xd_parallel ask, take;      /* without texts, which are the same when `ask` is             */
+    uint64_t    ask[XD_PLAN_ROWS];      /* of its own flags                                     */
+    int32_t     take[XD_PLAN_ROWS];     /* numbers; texts are the same when `ask` is            */
     xd_foreseen foreseen;
     int32_t     chosen;
 } verdict;
-
-static xd_parallel numbers(const xd_parallel *a)
-{
-    xd_parallel n;
-    memset(&n, 0, sizeof n);
-    n.tensor_parallel_degree = a->tensor_parallel_degree;
-    n.ulysses_degree = a->ulysses_degree;
-    n.ring_degree = a->ring_degree;
-    n.pipefusion_parallel_degree = a->pipefusion_parallel_degree;
-    n.data_parallel_degree = a->data_parallel_degree;
-    n.use_cfg_parallel = a->use_cfg_parallel;
-    n.num_pipeline_patch = a->num_pipeline_patch;
-    n.warmup_steps = a->warmup_steps;
-    n.use_displaced_patches = a->use_displaced_patches;
-    n.use_parallel_vae = a->use_parallel_vae;
-    n.text_tensor_parallel_degree = a->text_tensor_parallel_degree;
-    return n;
-}
 
 /* ---- the machine and the request ------------------------------------------------------------- */
 
@@ -190,7 +174,7 @@ static xd_status refuse(chooser *c, const xd_search *s, xd_err *e)
     near                w = { .text = "" };
     xd_engine          *g = c->g;
     int                 given = xd_parallel_ranks(&c->fixed);
-    char                what[160], how[64];
+    char                what[256], how[64];
     xd_size             need, have;
     if (!l)
         return e->code;
@@ -223,11 +207,10 @@ static xd_status refuse(chooser *c, const xd_search *s, xd_err *e)
 
 /* ---- choosing ------------------------------------------------------------------------------- */
 
-/* How far the sums of a plan are from those of one rank. */
+/* How far the image of a plan is from that of one rank. */
 static int order(const xd_candidate *c)
 {
-    const int *n = c->f.plan.deg.n;
-    return 2 * (n[XD_TENSOR] > 1) + (n[XD_RING] > 1) + 4 * c->f.stale;
+    return c->f.plan.changes;
 }
 
 static const xd_candidate *best(const xd_search *s)
@@ -251,7 +234,8 @@ static void say(const chooser *c, const xd_search *s, const xd_candidate *b, ver
         snprintf(of, sizeof of, "the only one");
     else
         snprintf(of, sizeof of, "the fastest of %d", s->good);
-    xd_log(XD_LOG_INFO, "plan: %s, %s on %d ranks; predicted %.3g s", f->plan.text, of, c->ranks, f->request_s);
+    xd_log(XD_LOG_INFO, "plan: %s, %s on %d ranks; predicted %.3g s%s", f->plan.text, of, c->ranks,
+           f->request_s, c->m.sheet ? " (by data sheet, not fitted)" : "");
     for (int i = 0; i < s->n; i++)
         if (s->c[i].why.code)
             xd_log(XD_LOG_DEBUG, "not %s: %s", s->c[i].name, s->c[i].why.msg);
@@ -273,7 +257,7 @@ static int divisor(int n, int most)
 static void by_rule(const chooser *c, verdict *v)
 {
     const xd_parallel *f = &c->fixed;
-    xd_parallel        a = numbers(f);
+    xd_parallel        a = *f;
     xd_plan            p;
     int                left = c->ranks / xd_parallel_ranks(f), ring = !f->ring_degree;
     if (c->two && !a.use_cfg_parallel && left % 2 == 0)
@@ -283,9 +267,9 @@ static void by_rule(const chooser *c, verdict *v)
     if (ring)
         a.ring_degree = f->ulysses_degree ? left : left / a.ulysses_degree;
     a.use_parallel_vae = 1;
-    v->take = a;
-    v->foreseen = c->g->foreseen;
+    xd_plan_pack(&a, v->take);
     v->chosen = 1;
+    v->foreseen = c->g->foreseen;
     xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
     if (xd_plan_make(&p, &a, c->ranks, &c->g->model.dit_info, NULL) == XD_OK)
         xd_log(XD_LOG_INFO, "plan: %s, by rule: of %d ranks the plans are too many to foresee", p.text, c->ranks);
@@ -315,7 +299,7 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
     else if (st == XD_OK) {
         const xd_candidate *b = best(&s);
         say(c, &s, b, v);
-        v->take = numbers(&b->ask);
+        xd_plan_pack(&b->ask, v->take);
         v->chosen = 1;
     }
     xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
@@ -349,7 +333,9 @@ xd_status xd_choose(xd_engine *g, const xd_open_args *a, int hosts, xd_status s,
         s = xd_machine_read(&c.m, a->cluster, e);       /* with nothing to choose it is only looked at */
     if (size == 1)
         return s;
-    v.ask = v.take = numbers(p);
+    uint64_t mine[XD_PLAN_ROWS] = { 0 };
+    xd_plan_hashes(p, mine);
+    memcpy(v.ask, mine, sizeof mine);
     if (p->pipefusion_parallel_degree > 1 && !c.stale && !p->num_pipeline_patch)
         c.fixed.num_pipeline_patch = p->pipefusion_parallel_degree;
     if (s == XD_OK && g->all->rank == 0 && a->plan && c.ranks > given)
@@ -357,13 +343,9 @@ xd_status xd_choose(xd_engine *g, const xd_open_args *a, int hosts, xd_status s,
     xd_req q = g->all->ops->bcast(g->all, xd_view(&v, XD_U8, 1, &bytes), 0);
     if (g->all->ops->wait(g->all, &q, 1) != XD_OK)
         return s != XD_OK ? s : xd_fail(e, XD_ECOMM, "the choice of a plan was lost between ranks");
-    xd_parallel mine = numbers(p);
-    if (s != XD_OK || !v.chosen || memcmp(&mine, &v.ask, sizeof mine) != 0)
+    if (s != XD_OK || !v.chosen || memcmp(mine, v.ask, sizeof mine) != 0)
         return s;
-    xd_parallel t = v.take;
-    t.pipefusion_text = p->pipefusion_text;
-    t.attn_layer_num_for_pp = p->attn_layer_num_for_pp;
-    *take = t;
+    xd_plan_unpack(v.take, take);
     g->foreseen = v.foreseen;
     return XD_OK;
 }

@@ -435,10 +435,12 @@ static void say_unused(const xd_job *j)
     if (p->deg.n[XD_CFG] > 1 && j->npass == 1)
         xd_log(XD_LOG_WARN, "half of the ranks have nothing to do: without guidance (%s above 1) there is one pass a "
                "step, and use_cfg_parallel shares two", xd_job_guide(j));
-    if (p->displaced && p->deg.n[XD_RING] == 1)
-        xd_log(XD_LOG_WARN, "use_displaced_patches makes no difference without a ring (ring_degree)");
     if (j->g->model.recipe->distilled && j->r->true_cfg_scale > 1 && !j->r->negative_prompt)
         xd_log(XD_LOG_WARN, "true_cfg_scale makes no difference without a negative_prompt");
+    if (j->r->no_resolution_binning && !j->g->model.recipe->largest_bin &&
+        !j->g->model.recipe->standard)
+        xd_log(XD_LOG_WARN, "no_resolution_binning makes no difference to %s, which has no trained "
+               "sizes: every size is the one asked for", j->g->model.recipe->name);
     if (j->npass == 1 && j->r->negative_prompt && *j->r->negative_prompt)
         xd_log(XD_LOG_WARN, "the negative prompt is not used: without guidance (%s above 1) nothing is compared "
                "with it", xd_job_guide(j));

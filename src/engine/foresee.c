@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/kin.h"
+#include "engine/plan_table.h"
 #include "engine/ranks.h"
 #include "exec/op.h"
 
@@ -549,7 +550,7 @@ static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
     if (st != XD_OK)
         return st;
     f->ranks = xd_degrees_product(f->plan.deg);
-    f->stale = f->plan.npatch > 1 || (f->plan.displaced && f->plan.deg.n[XD_RING] > 1);
+    f->stale = (f->plan.changes & XD_STALE_STEPS) != 0;
     f->rank = calloc((size_t)f->ranks, sizeof *f->rank);
     s->lane = calloc((size_t)f->ranks, sizeof *s->lane);
     if (!f->rank || !s->lane)

@@ -123,27 +123,26 @@ static xd_status read_parts(xd_machine *m, const xd_json *j, const char *path, x
     return XD_OK;
 }
 
-static void say_known(char *out, size_t size)
+static xd_status no_such(const char *name, xd_err *e)
 {
-    size_t at = 0;
-    out[0] = 0;
-    for (int i = 0; xd_machine_preset(i) && at < size; i++) {
-        int n = snprintf(out + at, size - at, "%s%s", i ? ", " : "", xd_machine_preset(i));
-        at += n > 0 ? (size_t)n : 0;
-    }
+    xd_text_buf b = { 0 };
+    for (int i = 0; xd_machine_device(i); i++)
+        xd_buf_add(&b, "%s%s", i ? ", " : "", xd_machine_device(i));
+    xd_status s = xd_fail(e, XD_EINVAL, "no cluster is called %s; known are one or so many of %s, "
+                          "as in 8xH100, or on several hosts 2x8xL40, or a file of `xdit probe`",
+                          name, b.p ? b.p : "");
+    xd_buf_free(&b);
+    return s;
 }
 
 xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e)
 {
     xd_json *j = NULL;
-    char     known[256];
     memset(m, 0, sizeof *m);
     if (xd_machine_known(m, name))
         return XD_OK;
-    if (!strchr(name, '/') && !strchr(name, '.')) {
-        say_known(known, sizeof known);
-        return xd_fail(e, XD_EINVAL, "no cluster is called %s; known are %s, or a file", name, known);
-    }
+    if (!strchr(name, '/') && !strchr(name, '.'))
+        return no_such(name, e);
     xd_status s = xd_json_read(&j, name, e);
     if (s == XD_OK && !xd_json_is_object(j))
         s = xd_fail(e, XD_EFORMAT, "%s: it is no object", name);

@@ -39,10 +39,11 @@ typedef struct xd_machine {
     double   alone;             /* how much faster a rank is while the others of its host rest    */
     xd_rates f32, bf16;
     xd_wire  inside, between;   /* ranks of one host, ranks of two                             */
+    int      sheet;             /* only data sheets were asked, nothing is fitted or measured   */
     double   cache;             /* bytes of weights that stay near a rank's cores from call to call */
 } xd_machine;
 
-/* Reads a file as xd_machine_write makes it, or a preset by its name: "8xH100". */
+/* Reads a file as xd_machine_write makes it, or knows a name: "8xH100", "2x8xL40", "H200". */
 xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e);
 /* The machine this process runs on, with so many ranks: as `xdit probe` has measured it (the file of
  * xd_machine_home), or from a short measurement of its peak and what share of it kernels and messages of
@@ -58,9 +59,9 @@ double    xd_machine_cache(int ranks);
 xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e);
 /* As JSON; appended to the text. */
 void      xd_machine_write(const xd_machine *m, xd_text_buf *out);
-/* Names of the presets, one after the other; NULL at the end. */
-const char *xd_machine_preset(int i);
-/* The preset of that name; 0: there is none. */
+/* Names of the devices that are known, one after the other; NULL at the end. */
+const char *xd_machine_device(int i);
+/* A cluster of them: DEVICE, NxDEVICE, or HxNxDEVICE on H hosts; 0: there is no such device. */
 int       xd_machine_known(xd_machine *m, const char *name);
 
 const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);

@@ -1,4 +1,4 @@
-/* options.c - the options of a request and of a plan, one row each */
+/* options.c - the options of a request, one row each (those of a plan: plan_table.c) */
 #include <stddef.h>
 
 #include "xdit/xdit.h"
@@ -47,43 +47,6 @@ static const xd_option options[] = {
     { "no_resolution_binning", XD_OPT_FLAG, AT(no_resolution_binning), 0, 1, NULL, NULL,
       "paint the size asked for, not the nearest trained one" },
 };
-
-#undef AT
-#define AT(field) offsetof(xd_parallel, field)
-#define DEGREE(name, field, help) { name, XD_OPT_INT, AT(field), 1, 65536, NULL, "N", help }
-#define SWITCH(name, field, help) { name, XD_OPT_FLAG, AT(field), 0, 1, NULL, NULL, help }
-
-static const xd_option parallel[] = {
-    DEGREE("ulysses_degree", ulysses_degree, "ranks that share tokens and swap heads"),
-    DEGREE("ring_degree", ring_degree, "ranks that share tokens and pass keys and values round"),
-    DEGREE("pipefusion_parallel_degree", pipefusion_parallel_degree,
-           "stages of blocks through which patches of the picture flow"),
-    DEGREE("tensor_parallel_degree", tensor_parallel_degree,
-           "ranks that share every weight matrix"),
-    DEGREE("text_tensor_parallel_degree", text_tensor_parallel_degree,
-           "of those ranks, the first that share the text encoder (default: one has it)"),
-    DEGREE("data_parallel_degree", data_parallel_degree,
-           "groups of ranks that paint different pictures"),
-    SWITCH("use_cfg_parallel", use_cfg_parallel,
-           "two halves of the ranks: one for the prompt, one for the negative prompt"),
-    SWITCH("use_parallel_vae", use_parallel_vae, "all ranks decode a band of rows of the picture"),
-    { "num_pipeline_patch", XD_OPT_INT, AT(num_pipeline_patch), 1, 1024, NULL, "N",
-      "patches that flow through the stages (default: as many as stages)" },
-    { "warmup_steps", XD_OPT_INT, AT(warmup_steps), 0, 1000, NULL, "N",
-      "exact steps before keys and values of the step before are used; the first is always exact (default: 1)" },
-    { "pipefusion_text", XD_OPT_TEXT, AT(pipefusion_text), 0, 0, "first every", "WHEN",
-      "the text flows through the stages with the first patch of a step, or with every patch" },
-    { "attn_layer_num_for_pp", XD_OPT_TEXT, AT(attn_layer_num_for_pp), 0, 0, NULL, "LIST",
-      "blocks of each stage, such as 10,9,9 (default: balanced by their cost)" },
-    SWITCH("use_displaced_patches", use_displaced_patches,
-           "the ring uses keys and values of the step before (DistriFusion)"),
-};
-
-const xd_option *xd_parallel_options(int *n)
-{
-    *n = (int)(sizeof parallel / sizeof parallel[0]);
-    return parallel;
-}
 
 const xd_option *xd_request_options(int *n)
 {

@@ -1,10 +1,11 @@
 /* plan.c - checking a plan, and cutting blocks into stages */
 #include "engine/plan.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/plan_table.h"
 
 static const char *const axis_names[XD_NAXES] = { "tensor", "ulysses", "ring", "pipefusion", "cfg",
                                                   "data" };
@@ -85,36 +86,18 @@ static xd_status read_list(xd_plan *p, const char *list, const xd_dit_info *d, x
     return XD_OK;
 }
 
-XD_PRINTF(2, 3) static void add(xd_plan *p, const char *fmt, ...)
-{
-    size_t  n = strlen(p->text);
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(p->text + n, sizeof p->text - n, fmt, ap);
-    va_end(ap);
-}
-
 /* The degrees, and in brackets what is no degree; what is too long ends early. */
-static void describe(xd_plan *p, const char *degrees)
+static xd_status describe(xd_plan *p, const xd_parallel *a, const xd_dit_info *d,
+                          const char *degrees, xd_err *e)
 {
-    const char *sep = " (";
-    add(p, "%s", degrees);
-    if (p->npatch > 1)
-        add(p, "%s%d patches", sep, p->npatch), sep = ", ";
-    if (p->displaced && p->deg.n[XD_RING] > 1)
-        add(p, "%sdisplaced", sep), sep = ", ";
-    if (sep[0] == ',')
-        add(p, "%s%d warm-up", sep, xd_plan_exact(p));
-    if (p->npatch > 1 && p->text_every)
-        add(p, "%stext with every patch", sep), sep = ", ";
-    if (p->vae_rows)
-        add(p, "%sVAE rows", sep), sep = ", ";
-    if (p->text_tp > 1)
-        add(p, "%stext %d", sep, p->text_tp), sep = ", ";
-    for (int i = 0; i < p->nlist; i++)
-        add(p, "%s%d", i ? "+" : sep[0] == ',' ? ", stages " : " (stages ", p->list[i]);
-    if (p->nlist || sep[0] == ',')
-        add(p, ")");
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "%s", degrees);
+    xd_plan_besides(a, d, &b);
+    if (!b.failed)
+        snprintf(p->text, sizeof p->text, "%s", b.p);
+    xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "no memory for the name of a plan") : XD_OK;
+    xd_buf_free(&b);
+    return s;
 }
 
 /* The text encoder is cut over the first ranks of those that the plan uses anyhow. */
@@ -133,41 +116,48 @@ static xd_status take_text(xd_plan *p, int asked, const char *plan, xd_err *e)
                    p->text_tp, p->text_tp);
 }
 
-xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
-                       xd_err *e)
+/* Fills the degrees; their product. */
+static xd_status take_degrees(xd_plan *p, const xd_parallel *a, double *product, xd_err *e)
 {
-    const int asked[XD_NAXES] = { a->tensor_parallel_degree, a->ulysses_degree, a->ring_degree,
-                                  a->pipefusion_parallel_degree, a->use_cfg_parallel ? 2 : 1,
-                                  a->data_parallel_degree };
-    char      what[128], near[320];
-    double    product = 1;
-    memset(p, 0, sizeof *p);
-    for (int i = 0; i < XD_NAXES; i++) {
-        p->deg.n[i] = asked[i] ? asked[i] : 1;
-        product *= p->deg.n[i];
-        if (p->deg.n[i] < 1)
-            return xd_fail(e, XD_EINVAL, "the %s degree is %d; it must be at least 1", axis_names[i],
-                           p->deg.n[i]);
+    const xd_plan_table *t = xd_plan_table_now();
+    *product = 1;
+    for (int i = 0; i < XD_NAXES; i++)
+        p->deg.n[i] = 1;
+    for (int i = 0; i < t->n; i++) {
+        int axis = t->rows[i].axis;
+        if (axis == XD_NAXES)
+            continue;
+        p->deg.n[axis] = xd_plan_degree(&t->rows[i], a);
+        *product *= p->deg.n[axis];
+        if (p->deg.n[axis] < 1)
+            return xd_fail(e, XD_EINVAL, "the %s degree is %d; it must be at least 1",
+                           axis_names[axis], p->deg.n[axis]);
     }
-    /* Before the number of ranks: no other degrees would help. */
-    p->displaced = a->use_displaced_patches;
-    p->npatch = a->num_pipeline_patch ? a->num_pipeline_patch : p->deg.n[XD_PIPE];
-    if (p->displaced && p->npatch > 1)
-        return xd_fail(e, XD_EINVAL, "displaced patches and PipeFusion's patches are two ways to use "
-                       "stale keys and values: take one of them (--num_pipeline_patch 1)");
-    degrees_text(p->deg, what, sizeof what);
+    return XD_OK;
+}
+
+static xd_status check_ranks(const xd_plan *p, const char *what, double product, int ranks,
+                             xd_err *e)
+{
+    char near[320] = "";
+    int  P = p->deg.n[XD_PIPE];
     if (product > ranks) {
         if (product < 1e9)
             nearest(p->deg, ranks, near, sizeof near);
         return xd_fail(e, XD_EINVAL, "%s needs %.0f ranks and %d %s there%s%s", what, product, ranks,
-                       ranks == 1 ? "is" : "are", product < 1e9 && near[0] ? "; what would work: " : "",
-                       product < 1e9 ? near : "");
+                       ranks == 1 ? "is" : "are", near[0] ? "; what would work: " : "", near);
     }
-    int P = p->deg.n[XD_PIPE];
     if (P > XD_MAXSTAGE)
         return xd_fail(e, XD_EINVAL, "pipefusion %d is more than %d stages", P, XD_MAXSTAGE);
-    if (p->npatch < 1 || p->npatch > XD_MAXPATCH)
-        return xd_fail(e, XD_EINVAL, "num_pipeline_patch is %d; it must be from 1 to %d", p->npatch,
+    return XD_OK;
+}
+
+/* What is no degree. */
+static xd_status take_rest(xd_plan *p, const xd_parallel *a, const xd_dit_info *d, xd_err *e)
+{
+    int asked = a->num_pipeline_patch;
+    if (asked < 0 || asked > XD_MAXPATCH)
+        return xd_fail(e, XD_EINVAL, "num_pipeline_patch is %d; it must be from 1 to %d", asked,
                        XD_MAXPATCH);
     p->warmup = a->warmup_steps < 0 ? 1 : a->warmup_steps;
     p->vae_rows = a->use_parallel_vae;
@@ -175,11 +165,34 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     if (a->pipefusion_text && !p->text_every && strcmp(a->pipefusion_text, "first") != 0)
         return xd_fail(e, XD_EINVAL, "pipefusion_text is \"%s\"; it can be one of: first every",
                        a->pipefusion_text);
-    if (take_text(p, a->text_tensor_parallel_degree, what, e) != XD_OK)
-        return XD_EINVAL;
-    xd_status s = read_list(p, a->attn_layer_num_for_pp, d, e);
-    describe(p, what);
-    return s;
+    p->changes = xd_plan_changes(a, d);
+    return XD_OK;
+}
+
+xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
+                       xd_err *e)
+{
+    char   what[128];
+    double product;
+    memset(p, 0, sizeof *p);
+    xd_status s = take_degrees(p, a, &product, e);
+    if (s != XD_OK)
+        return s;
+    /* Before the number of ranks: no other degrees would help. */
+    p->displaced = a->use_displaced_patches;
+    p->npatch = xd_plan_patches(a);
+    if (p->displaced && p->npatch > 1)
+        return xd_fail(e, XD_EINVAL, "displaced patches and PipeFusion's patches are two ways to "
+                       "use stale keys and values: take one of them (--num_pipeline_patch 1)");
+    degrees_text(p->deg, what, sizeof what);
+    s = check_ranks(p, what, product, ranks, e);
+    if (s == XD_OK)
+        s = take_rest(p, a, d, e);
+    if (s == XD_OK)
+        s = take_text(p, a->text_tensor_parallel_degree, what, e);
+    if (s == XD_OK)
+        s = read_list(p, a->attn_layer_num_for_pp, d, e);
+    return s == XD_OK ? describe(p, a, d, what, e) : s;
 }
 
 xd_status xd_parallel_check(const xd_parallel *a, int ranks, xd_err *e)
@@ -190,12 +203,12 @@ xd_status xd_parallel_check(const xd_parallel *a, int ranks, xd_err *e)
 
 int xd_parallel_ranks(const xd_parallel *a)
 {
-    const int n[] = { a->tensor_parallel_degree, a->ulysses_degree, a->ring_degree,
-                      a->pipefusion_parallel_degree, a->use_cfg_parallel ? 2 : 1,
-                      a->data_parallel_degree };
-    double    product = 1;
-    for (size_t i = 0; i < sizeof n / sizeof *n; i++)
-        product *= n[i] > 1 ? n[i] : 1;
+    const xd_plan_table *t = xd_plan_table_now();
+    double               product = 1;
+    for (int i = 0; i < t->n; i++) {
+        int n = t->rows[i].axis == XD_NAXES ? 1 : xd_plan_degree(&t->rows[i], a);
+        product *= n > 1 ? n : 1;
+    }
     return product < 2147483647.0 ? (int)product : 2147483647;
 }
 

@@ -10,14 +10,15 @@ enum { XD_MAXSTAGE = 256, XD_MAXPATCH = 1024 };
 
 typedef struct xd_plan {
     xd_degrees deg;
-    int  npatch;                /* patches of PipeFusion; 1: every step is exact               */
+    int  npatch;                /* patches of PipeFusion; 1: every step is exact, or no stages  */
     int  warmup;                /* exact steps at the start; at least 1 when patches are used   */
     int  text_every;            /* text goes with every patch, not with the first alone          */
     int  displaced;             /* the ring axis uses stale K,V (DistriFusion)                  */
     int  vae_rows;              /* the VAE is cut into bands of rows                            */
     int  text_tp;               /* the first of the ranks in use, which share text encoders     */
     int  nlist, list[XD_MAXSTAGE];      /* blocks of each stage as asked for; none: balanced    */
-    char text[128];             /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
+    int changes;                /* how the image differs from that of one rank (plan_table.h)   */
+    char text[256];             /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
 } xd_plan;
 
 /* Checks what is asked against `ranks` that are there and the model (NULL: what can be said without

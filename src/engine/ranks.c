@@ -14,6 +14,7 @@
 #include "engine/balance.h"
 #include "engine/choose.h"
 #include "engine/place.h"
+#include "engine/plan_table.h"
 #include "exec/op.h"
 
 /* ---- joining ------------------------------------------------------------------------------ */
@@ -26,7 +27,7 @@ typedef struct card {           /* what else must be the same on all ranks      
     xd_plan  plan;
     int64_t  balanced;
     char     dtype[16], weights[2][16];         /* of the transformer, of text encoders           */
-    uint64_t model, traced;
+    uint64_t model, traced, options[XD_PLAN_ROWS];      /* of the plan, as given                 */
     char     cpus[128];         /* may differ; for the log                                       */
 } card;
 
@@ -98,11 +99,24 @@ static void say_cpus(const xd_engine *g, const card *c)
         xd_log(XD_LOG_DEBUG, "rank %d on cpus %.*s", i, (int)sizeof c->cpus, c[i].cpus);
 }
 
+/* Options of a plan that its own description does not have. */
+static xd_status differ_in_options(int i, const hello *h, const card *c, const card *first,
+                                   xd_err *e)
+{
+    const xd_plan_table *t = xd_plan_table_now();
+    int                  k = 0;
+    while (k < t->n - 1 && c->options[k] == first->options[k])
+        k++;
+    return xd_fail(e, XD_EINVAL, "rank %d on host %s and rank 0 on host %s differ in --%s: all "
+                   "ranks need the same flags", i, h[i].host, h[0].host, t->rows[k].option.name);
+}
+
 /* All cards must equal rank 0's; the sentence names the first rank that differs. */
-static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
+static xd_status compare(const xd_engine *g, const xd_parallel *take, const hello *h, xd_err *e)
 {
     card  mine = { .plan = g->plan, .balanced = g->balanced, .model = g->hash, .traced = g->trace != NULL };
     void *all;
+    xd_plan_hashes(take, mine.options);
     snprintf(mine.dtype, sizeof mine.dtype, "%s", xd_dtype_name(g->type));
     snprintf(mine.weights[0], sizeof mine.weights[0], "%s", xd_types_name(&g->model.dit, g->type));
     for (int k = 0; k < g->model.recipe->ntext; k++)
@@ -124,6 +138,8 @@ static xd_status compare(const xd_engine *g, const hello *h, xd_err *e)
             s = xd_fail(e, XD_EINVAL, "rank %d on host %s was started with the plan %s and rank 0 "
                         "with %s: all ranks need the same flags", i, h[i].host, cards[i].plan.text,
                         cards[0].plan.text);
+        else if (memcmp(cards[i].options, cards[0].options, sizeof mine.options) != 0)
+            s = differ_in_options(i, h, &cards[i], &cards[0], e);
         else if (strcmp(cards[i].dtype, cards[0].dtype) != 0)
             s = xd_fail(e, XD_EINVAL, "rank %d on host %s computes in %s and rank 0 on host %s in "
                         "%s: say which with --dtype", i, h[i].host, cards[i].dtype, h[0].host,
@@ -242,6 +258,18 @@ static int hosts_of(const hello *h, int n)
     return hosts;
 }
 
+/* What is given and makes no difference to a plan. */
+static void say_unused(const xd_engine *g, const xd_open_args *a, const xd_parallel *take)
+{
+    int ranks = xd_degrees_product(g->plan.deg);
+    xd_plan_say_unused(&a->parallel, take, &g->model.dit_info);
+    if (g->balanced && ranks == 1)
+        xd_log(XD_LOG_WARN, "balance makes no difference where one rank works");
+    if (a->cluster && xd_parallel_ranks(&a->parallel) == ranks)
+        xd_log(XD_LOG_WARN, "cluster makes no difference where there is no plan to choose: %s",
+               ranks == 1 ? "one rank works" : "the degrees that are given need all ranks");
+}
+
 xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e)
 {
     const xd_dit_info *d = &g->model.dit_info;
@@ -259,7 +287,7 @@ xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err
         s = xd_plan_make(&g->plan, &take, g->all->size, d, e);
     s = xd_ranks_agree_in(g->all, g->all->rank, s, e);
     if (s == XD_OK && g->all->size > 1)
-        s = compare(g, hosts, e);
+        s = compare(g, &take, hosts, e);
     free(hosts);
     if (s == XD_OK)
         s = open_topologies(g, e);
@@ -275,6 +303,8 @@ xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err
     if (g->all->rank == 0 && g->plan.deg.n[XD_PIPE] > d->nlayers)
         xd_log(XD_LOG_WARN, "some stages have no block: pipefusion %d over %d blocks",
                g->plan.deg.n[XD_PIPE], d->nlayers);
+    if (g->all->rank == 0)
+        say_unused(g, a, &take);
     g->model.dit.tp = T;
     g->model.dit.tp_at = g->idle ? 0 : g->topo.at[XD_TENSOR];
     if (!g->balanced || n == 1)

@@ -6,56 +6,67 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/plan_table.h"
+
 /* ---- names ---------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;           /* in a short form                                             */
-    size_t      at;             /* of the number in xd_parallel                                */
-    const char *flag;
-    int         flagged;        /* the flag has no number: it stands for that one               */
-} words[] = {
-    { "u", offsetof(xd_parallel, ulysses_degree), "ulysses_degree", 0 },
-    { "r", offsetof(xd_parallel, ring_degree), "ring_degree", 0 },
-    { "pp", offsetof(xd_parallel, pipefusion_parallel_degree), "pipefusion_parallel_degree", 0 },
-    { "tp", offsetof(xd_parallel, tensor_parallel_degree), "tensor_parallel_degree", 0 },
-    { "cfg", offsetof(xd_parallel, use_cfg_parallel), "use_cfg_parallel", 2 },
-    { "dp", offsetof(xd_parallel, data_parallel_degree), "data_parallel_degree", 0 },
-    { "patch", offsetof(xd_parallel, num_pipeline_patch), "num_pipeline_patch", 0 },
-    { "warm", offsetof(xd_parallel, warmup_steps), "warmup_steps", 0 },
-    { "text", offsetof(xd_parallel, text_tensor_parallel_degree), "text_tensor_parallel_degree", 0 },
-    { "vae", offsetof(xd_parallel, use_parallel_vae), "use_parallel_vae", 1 },
-};
-enum { WORDS = sizeof words / sizeof *words };
-
-static int *number(const xd_parallel *a, int i)
+/* "u, r, pp and vae": the words there are. */
+static void list_words(xd_text_buf *b)
 {
-    return (int *)(uintptr_t)((const char *)a + words[i].at);
+    const xd_plan_table *t = xd_plan_table_now();
+    int                  left = 0;
+    for (int i = 0; i < t->n; i++)
+        left += t->rows[i].word != NULL;
+    for (int i = 0; i < t->n; i++)
+        if (t->rows[i].word) {
+            left--;
+            xd_buf_add(b, "%s%s", t->rows[i].word, left > 1 ? ", " : left ? " and " : "");
+        }
+}
+
+static xd_status not_read(const char *text, const char *at, xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    list_words(&b);
+    xd_status s = xd_fail(e, XD_EINVAL, "the plan \"%s\" cannot be read at \"%s\": it is \"auto\" "
+                          "or degrees such as u2r2pp2cfg2, of %s", text, at, b.p ? b.p : "");
+    xd_buf_free(&b);
+    return s;
+}
+
+/* One word and its number, which begins at *p. */
+static xd_status take_number(xd_parallel *a, const xd_plan_row *r, const char *text, const char **p,
+                             xd_err *e)
+{
+    int   digit = isdigit((unsigned char)**p);
+    char *end = (char *)(uintptr_t)*p;
+    if (!digit && !r->stands)
+        return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s without a number", text, r->word);
+    long v = digit ? strtol(*p, &end, 10) : r->stands;
+    if (v < 1 || v > 65536 || (r->stands && v != r->stands && v != 1))
+        return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s %ld, which cannot be", text,
+                       r->word, v);
+    int want = r->stands == 2 ? v == 2 : (int)v, has = xd_plan_number(r, a);
+    if (has && has != want)
+        return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s %d and --%s says %d", text, r->word,
+                       want, r->option.name, has);
+    xd_plan_put(r, a, want);
+    *p = end + strspn(end, " ,x-_");
+    return XD_OK;
 }
 
 static xd_status take_word(xd_parallel *a, const char *text, const char **p, xd_err *e)
 {
-    size_t n = strspn(*p, "abcdefghijklmnopqrstuvwxyz");
-    for (int i = 0; i < WORDS && n; i++) {
-        char *end;
-        if (strlen(words[i].name) != n || memcmp(words[i].name, *p, n) != 0)
+    const xd_plan_table *t = xd_plan_table_now();
+    size_t               n = strspn(*p, "abcdefghijklmnopqrstuvwxyz");
+    for (int i = 0; i < t->n && n; i++) {
+        const char *word = t->rows[i].word;
+        if (!word || strlen(word) != n || memcmp(word, *p, n) != 0)
             continue;
-        if (!isdigit((unsigned char)(*p)[n]) && !words[i].flagged)
-            return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s without a number", text, words[i].name);
-        long v = isdigit((unsigned char)(*p)[n]) ? strtol(*p + n, &end, 10) : words[i].flagged;
-        end = isdigit((unsigned char)(*p)[n]) ? end : (char *)(uintptr_t)(*p + n);
-        int *to = number(a, i), flag = words[i].flagged;
-        if (v < 1 || v > 65536 || (flag && v != flag && v != 1))
-            return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s %ld, which cannot be", text, words[i].name, v);
-        int want = flag == 2 ? v == 2 : (int)v;
-        if (*to && *to != want)
-            return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s %d and --%s says %d", text, words[i].name,
-                           want, words[i].flag, *to);
-        *to = want;
-        *p = end + strspn(end, " ,x-_");
-        return XD_OK;
+        *p += n;
+        return take_number(a, &t->rows[i], text, p, e);
     }
-    return xd_fail(e, XD_EINVAL, "the plan \"%s\" cannot be read at \"%s\": it is \"auto\" or degrees such as "
-                   "u2r2pp2cfg2, of u, r, pp, tp, cfg, dp, patch, warm, text and vae", text, *p);
+    return not_read(text, *p, e);
 }
 
 xd_status xd_parallel_read(xd_parallel *a, const char *text, xd_err *e)
@@ -65,27 +76,6 @@ xd_status xd_parallel_read(xd_parallel *a, const char *text, xd_err *e)
     while (*p && s == XD_OK)
         s = take_word(a, text, &p, e);
     return s;
-}
-
-static void name_it(xd_candidate *c)
-{
-    size_t at = 0, in = 0;
-    c->name[0] = c->flags[0] = 0;
-    for (int i = 0; i < WORDS; i++) {
-        int v = *number(&c->ask, i), flag = words[i].flagged, n;
-        if (v < 1 || (!flag && v == 1 && strcmp(words[i].name, "warm") != 0))
-            continue;
-        char digits[16] = "";
-        if (flag != 1)
-            snprintf(digits, sizeof digits, "%d", flag == 2 ? 2 : v);
-        n = snprintf(c->name + at, sizeof c->name - at, "%s%s", words[i].name, digits);
-        at = at + (size_t)n < sizeof c->name ? at + (size_t)n : sizeof c->name - 1;
-        n = snprintf(c->flags + in, sizeof c->flags - in, "%s--%s%s%s", in ? " " : "", words[i].flag,
-                     flag ? "" : " ", flag ? "" : digits);
-        in = in + (size_t)n < sizeof c->flags ? in + (size_t)n : sizeof c->flags - 1;
-    }
-    if (!at)
-        strcpy(c->name, "1");
 }
 
 /* ---- all plans ------------------------------------------------------------------------------ */
@@ -117,7 +107,12 @@ static void try(hunt *h, xd_parallel a)
     c = &c[h->s->n++];
     memset(c, 0, sizeof *c);
     c->ask = a;
-    name_it(c);
+    xd_text_buf name = { 0 }, flags = { 0 };
+    xd_plan_name(&a, &h->g->model.dit_info, &name);
+    xd_plan_flags(&a, &h->g->model.dit_info, &flags);
+    xd_buf_add(&flags, "%s", "");       /* a text even where there are none                      */
+    h->failed |= name.failed || flags.failed;
+    c->name = name.p, c->flags = flags.p;
     xd_status s = xd_foresee(&c->f, h->g, h->r, &a, h->ranks, h->m, &c->why);
     if (s == XD_OK && !c->f.fits)
         xd_fail(&c->why, XD_ENOMEM, "%s are needed of %s", xd_size_text(c->f.peak).s,
@@ -134,36 +129,41 @@ static void try_patches(hunt *h, xd_parallel a)
     for (int k = 1; k <= most; k++) {
         if (h->fixed->num_pipeline_patch && k > 1)
             break;
-        a.num_pipeline_patch = h->fixed->num_pipeline_patch ? h->fixed->num_pipeline_patch : P > 1 ? k * P : 0;
-        if (a.num_pipeline_patch > 1 && !a.warmup_steps)
+        a.num_pipeline_patch = h->fixed->num_pipeline_patch ? h->fixed->num_pipeline_patch
+                                                            : P > 1 ? k * P : 0;
+        if (xd_plan_patches(&a) > 1 && !a.warmup_steps)
             a.warmup_steps = 1;
         try(h, a);
     }
 }
 
-static void factor(hunt *h, xd_parallel a, int axis, int left)
+/* The degree of an axis in `fixed`: 0 where it is open. */
+static int fixed_degree(const hunt *h, const xd_plan_row *r)
 {
-    static const int order[] = { 4, 0, 1, 2, 3 };       /* of words: cfg, u, r, pp, tp           */
-    if (axis == (int)(sizeof order / sizeof *order)) {
-        int *data = &a.data_parallel_degree;
-        if (!allowed(h->fixed->data_parallel_degree, left) ||
-            (!h->fixed->data_parallel_degree && left > 1 &&
-             h->r->nprompts * h->r->num_images_per_prompt < left))
+    return xd_plan_number(r, h->fixed) ? xd_plan_degree(r, h->fixed) : 0;
+}
+
+/* Axes are walked in this order, data last. */
+static void factor(hunt *h, xd_parallel a, int step, int left)
+{
+    static const xd_axis order[] = { XD_CFG, XD_ULYSSES, XD_RING, XD_PIPE, XD_TENSOR, XD_DATA };
+    const xd_plan_row   *r = xd_plan_row_of(order[step]);
+    int                  fixed = fixed_degree(h, r);
+    int                  pictures = h->r->nprompts * h->r->num_images_per_prompt;
+    if (order[step] == XD_DATA) {
+        if (!allowed(fixed, left) || (!fixed && left > 1 && pictures < left))
             return;
-        *data = left;
+        xd_plan_put(r, &a, left);
         try_patches(h, a);
         return;
     }
-    int  i = order[axis], cfg = words[i].flagged == 2, fixed = *number(h->fixed, i);
     for (int v = 1; v <= left; v++) {
-        if (left % v || (cfg && v > 2))
+        if (left % v || (r->stands && v > r->stands) || !allowed(fixed, v))
             continue;
-        if (cfg ? fixed && v != 2 : !allowed(fixed, v))
+        if (order[step] == XD_PIPE && v > 1 && !h->stale && !fixed)
             continue;
-        if (strcmp(words[i].name, "pp") == 0 && v > 1 && !h->stale && !fixed)
-            continue;
-        *number(&a, i) = cfg ? v == 2 : v;
-        factor(h, a, axis + 1, left / v);
+        xd_plan_put(r, &a, r->stands ? v == r->stands : v);
+        factor(h, a, step + 1, left / v);
     }
 }
 
@@ -211,8 +211,11 @@ xd_status xd_search_plans(xd_search *s, xd_engine *g, const xd_request *r, const
 
 void xd_search_free(xd_search *s)
 {
-    for (int i = 0; i < s->n; i++)
+    for (int i = 0; i < s->n; i++) {
         xd_forecast_free(&s->c[i].f);
+        free(s->c[i].name);
+        free(s->c[i].flags);
+    }
     free(s->c);
     memset(s, 0, sizeof *s);
 }

@@ -8,8 +8,8 @@ typedef struct xd_candidate {
     xd_parallel ask;            /* the flags it stands for                                     */
     xd_forecast f;              /* refused: as far as it came                                  */
     xd_err      why;            /* of a refused one                                            */
-    char        flags[256];     /* "--ulysses_degree 2 --use_parallel_vae"                     */
-    char        name[64];       /* "u2r2pp2cfg2"                                               */
+    char       *flags;          /* "--ulysses_degree 2 --use_parallel_vae", malloc'ed          */
+    char       *name;           /* "u2r2pp2cfg2", malloc'ed                                    */
 } xd_candidate;
 
 enum { XD_SEARCH_MOST = 128 };          /* ranks; more only where degrees are given for all      */

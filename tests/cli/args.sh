@@ -147,8 +147,30 @@ check "short flags and one rank" [ "$rc" = 0 ]
 check "nothing is warned of" [ -z "$err" ]
 paint -p a --guidance_scale 1 --negative_prompt b -o "$T/d.png"
 check "a negative prompt that is not used" said "warning: the negative prompt is not used.*guidance_scale above 1"
-paint -p a --use_displaced_patches -o "$T/d.png"
-check "displaced patches without a ring" said "warning: use_displaced_patches makes no difference"
+# Of no effect: one line each, and the bits of a run without.
+paint -p a --seed 1 -o "$T/plain.ppm"
+idle() {
+    what=$1 why=$2
+    shift 2
+    paint -p a --seed 1 "$@" -o "$T/idle.ppm"
+    check "$what: painted, and one warning" sh -c '[ "$1" = 0 ] && printf "%s\n" "$2" | grep -q "^xdit: warning: $3" &&
+        [ "$(printf "%s\n" "$2" | wc -l)" = 1 ]' x "$rc" "$err" "$why"
+    check "$what: changes nothing" cmp "$T/plain.ppm" "$T/idle.ppm"
+}
+idle "displaced patches without a ring" "use_displaced_patches makes no difference without a ring" --use_displaced_patches
+idle "patches without stages" "num_pipeline_patch makes no difference without stages" --num_pipeline_patch 4
+idle "text with patches that there are not" "pipefusion_text makes no difference without patches" --pipefusion_text every
+idle "warm-up of exact steps" "warmup_steps makes no difference where every step is exact" --warmup_steps 5
+idle "rows of one rank" "use_parallel_vae makes no difference where one rank" --use_parallel_vae
+idle "shares of one rank" "balance makes no difference where one rank works" --balance measured
+idle "a cluster for one rank" "cluster makes no difference .*one rank works" --cluster 8xH100
+idle "blocks of one stage" "attn_layer_num_for_pp makes no difference without stages" --attn_layer_num_for_pp 8
+for name in warmup_steps=1 num_pipeline_patch=1 pipefusion_text=first; do
+    paint -p a --seed 1 --$name -o "$T/idle.ppm"
+    check "$name is what is done anyhow" [ -z "$err" ]
+done
+paint -p a --seed 1 --num_pipeline_patch 4 --patches_without_stages -o "$T/idle.ppm"
+check "the tests' way to have patches without stages" sh -c '[ "$1" = 0 ] && ! cmp -s "$2" "$3"' x "$rc" "$T/plain.ppm" "$T/idle.ppm"
 check "= and - change nothing" cmp "$T/a.png" "$T/b.png"
 check "short forms change nothing" cmp "$T/a.png" "$T/c.png"
 # How many threads OpenMP would take is nothing to oneDNN's convolutions, how many we take is: each has memory.

@@ -32,6 +32,14 @@ ask --nproc 4 --num_images_per_prompt 4 --prompt b -o "$T/d%d.ppm"
 check "eight pictures on four ranks are dealt out: $(plan_of)" said 'plan: data 4'
 check "the first is that of one rank" sh -c 'cp "$1/d1.ppm" "$1/x.ppm"' x "$T" && check "to the pixel" same
 
+# What xdit plan calls the best is that plan when it is run.
+try plan --model "$MODEL" --world 2 --plan pp2 --num_pipeline_patch 3 --warmup_steps 2 --attn_layer_num_for_pp 1,2
+best=$(printf '%s\n' "$out" | sed -n 's/^best: //p')
+ask --steps 3 $best --json -o "$T/x.ppm"
+check "the best line is the plan: $best" sh -c '[ "$1" = 0 ] && printf "%s" "$2" |
+    grep -q "\"plan\": \"pipefusion 2 (3 patches, 2 warm-up, VAE rows, stages 1+2)\""' x "$rc" "$out"
+check "and nothing is warned of" sh -c '! printf "%s" "$1" | grep -v "take turns" | grep -q warning' x "$err"
+
 # Idle where nothing can fill, and more than are foreseen.
 ask --nproc 3 --ulysses_degree 2 -o "$T/x.ppm"
 check "what cannot be filled stays idle" sh -c '[ "$1" = 0 ] && printf "%s" "$2" | grep -q "1 of 3 ranks stay idle: the plan ulysses 2 uses 2"' x "$rc" "$err"

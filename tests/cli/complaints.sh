@@ -130,9 +130,12 @@ check "6592 and 6572: ulysses 2 x ring 2" near "$T/one.safetensors" "$T/x.safete
 # 5. "split_with_sizes expects split_sizes to sum exactly to 4096": FLUX in four stages; on two hosts in hosts.sh.
 MODEL=$GOLDEN/flux
 bytes=$((4 * 128 * 128 * 4))
-paint --steps 2 -W 512 -H 512 --max_sequence_length 77 --num_pipeline_patch 4 -o "$T/one.safetensors"
+paint --steps 2 -W 512 -H 512 --max_sequence_length 77 --num_pipeline_patch 4 \
+    --patches_without_stages -o "$T/one.safetensors"
 check "split sizes: one rank" [ "$rc" = 0 ]
 paint --steps 2 -W 512 -H 512 --max_sequence_length 77 --pipefusion_parallel_degree 4 -o "$T/x.safetensors"
+paint --steps 1 -W 512 -H 512 --max_sequence_length 77 --no_resolution_binning -o "$T/y.safetensors"
+check "a model without trained sizes" said "warning: no_resolution_binning makes no difference to flux"
 check "split sizes: pipefusion 4" same "$T/one.safetensors" "$T/x.safetensors" $bytes
 
 # What the planner says of the published models, without weights.

@@ -130,7 +130,7 @@ forward=$((4 * (N + K) * D * STEPS)) back=$((4 * N * F * (STEPS - 1)))
 alone -o "$T/flux.safetensors"
 check "FLUX on one rank" [ "$rc" = 0 ]
 plan "FLUX, pipefusion 4, all steps exact" "$T/flux.safetensors" --pipefusion_parallel_degree 4 --warmup_steps $STEPS
-alone --num_pipeline_patch 4 -o "$T/flux-patches.safetensors"
+alone --num_pipeline_patch 4 --patches_without_stages -o "$T/flux-patches.safetensors"
 check "FLUX with patches on one rank" [ "$rc" = 0 ]
 plan "FLUX, pipefusion 4" "$T/flux-patches.safetensors" --pipefusion_parallel_degree 4
 STEPS=8

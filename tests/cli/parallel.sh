@@ -58,7 +58,7 @@ plan 0 --data_parallel_degree 2
 plan 0 --ulysses_degree 2 --use_parallel_vae
 plan 1 --ulysses_degree 3 --text-tensor-parallel-degree=2
 refused "two ways to be stale, before degrees are blamed" 2 "take one of them" generate --model "$MODEL" -p a --nproc 4 \
-    --tensor_parallel_degree 7 --num_pipeline_patch 3 --use_displaced_patches -o "$T/no.png"
+    --tensor_parallel_degree 7 --pipefusion_parallel_degree 3 --use_displaced_patches -o "$T/no.png"
 quick --use_cfg_parallel --guidance_scale 1 -o "$T/x.ppm"
 check "two ranks for one pass: painted, with a warning" [ "$rc" = 0 -a -s "$T/x.ppm" ]
 check "it says which flag would use them" said "half of the ranks have nothing to do: without guidance .guidance_scale above 1"
@@ -134,7 +134,7 @@ refused "a list that is none" 2 "must be a list" \
 refused "a list the model has not" 2 "the model 3 blocks" \
     $g --pipefusion_parallel_degree 2 --attn_layer_num_for_pp 1,1
 refused "two kinds of patches" 2 "take one of them" $g --ring_degree 2 --use_displaced_patches \
-    --num_pipeline_patch 2
+    --pipefusion_parallel_degree 2
 refused "what only ranks can find out" 2 "width 33" $g --quiet --ulysses_degree 2 --width 33
 refused "no such model" 1 "no directory" generate --model "$T/none" --prompt a --nproc 2
 refused "no such folder" 1 "cannot write" generate --model "$MODEL" --prompt a --nproc 2 -o "$T/no/x.png"
@@ -237,10 +237,13 @@ for name in flux sd3 sd35; do
     plan 0 --pipefusion_parallel_degree 3 --use_parallel_vae --warmup_steps 3
     plan 1 --nproc 3 --use_cfg_parallel --text_tensor_parallel_degree 2
     for way in first every; do
-        quick --num_pipeline_patch 3 --pipefusion_text "$way" -o "$T/$way.ppm"
+        quick --num_pipeline_patch 3 --patches_without_stages --pipefusion_text "$way" -o "$T/$way.ppm"
         quick --pipefusion_parallel_degree 3 --pipefusion_text "$way" -o "$T/x.ppm"
         check "$name: three stages, text with $way" [ "$rc" = 0 -a "$(levels "$T/$way.ppm" "$T/x.ppm")" = 0 ]
     done
+    quick --nproc 4 --plan pp2 --pipefusion_text every --json -o "$T/x.ppm"
+    check "$name: a chosen plan keeps a flag that is text" sh -c '[ "$1" = 0 ] && printf "%s" "$2" |
+        grep -q "\"plan\": \".*pipefusion 2.*2 patches, 1 warm-up, text with every patch"' x "$rc" "$out"
     check "$name: the ways of the text differ" [ "$(levels "$T/first.ppm" "$T/every.ppm")" != 0 ]
 done
 done_testing

@@ -12,6 +12,7 @@ good = [p for p in plans if "refused" not in p]
 sys.exit(not eval(sys.argv[1], {"doc": doc, "plans": plans, "good": good, "len": len, "all": all, "any": any,
                                 "set": set, "sum": sum, "sorted": sorted, "abs": abs, "max": max}))' "$1"
 }
+shows() { printf '%s\n' "$out" | grep -qF -- "$1"; }
 plan() { try plan --model "$MODEL" --cluster 8xH100 "$@"; }
 
 plan --world 4 --json
@@ -68,8 +69,28 @@ try plan --model "$ROOT/tests/golden/flux" --cluster 8xH100 --world 2 --exact --
 check "FLUX makes one pass a step" table "good and all('cfg2' not in p['plan'] for p in good)"
 try plan --model "$ROOT/tests/golden/flux" --cluster 8xH100 --world 2 --exact --json --true_cfg_scale 3
 check "and two when it is guided" table "any('cfg2' in p['plan'] for p in good)"
+# The best line is the whole plan: switches, numbers and texts. What makes no difference is left out.
+best() { printf '%s\n' "$out" | sed -n 's/^best: //p'; }
+try plan --model "$ROOT/tests/golden/flux" --cluster 2xH200 --plan pp2 --num_pipeline_patch 3 --warmup_steps 2 \
+    --pipefusion_text every --attn_layer_num_for_pp 2,3
+check "the best line has every flag" [ "$(best)" = "--pipefusion_parallel_degree 2 --num_pipeline_patch 3 --warmup_steps 2 --pipefusion_text every --use_parallel_vae --attn_layer_num_for_pp 2,3" ]
+check "a device by data sheet is marked" shows "of 2xH200 (by data sheet, not fitted), bf16"
+try plan --model "$ROOT/tests/golden/flux" --cluster 2xH200 --plan u2 --num_pipeline_patch 3 --pipefusion_text every --json
+check "flags without effect are not in it" table "(plans[0]['flags'] == '--ulysses_degree 2 --use_parallel_vae' and
+    plans[0]['plan'] == 'u2vae' and plans[0]['exact'] and not doc['fitted'])"
+try plan --model "$MODEL" --cluster H100 --json
+check "one device by its name" table "doc['cluster'] == '1xH100' and doc['ranks'] == 1 and doc['fitted']"
+try plan --model "$MODEL" --cluster none
+known=$(printf '%s\n' "$err" | sed -n 's/.*so many of \(.*\), as in.*/\1/p' | tr -d ,)
+help=$("$XDIT" plan --help | tr '\n' ' ')
+lacks=
+for d in $known; do
+    printf '%s' "$help" | grep -Eq "[ ,]$d[,;]" || lacks="$lacks help:$d"
+    sed 's/\\-/-/g' "$ROOT/doc/xdit.1" | grep -Eq "(^| )$d([, ]|\$)" || lacks="$lacks manual:$d"
+done
+check "help and manual name all devices ($known)$lacks" [ -n "$known" -a -z "$lacks" ]
 refused "no model" 2 "plan needs a model" plan --world 2
-refused "no such cluster" 2 "no cluster is called 9xB; known are 8xH100" plan --model "$MODEL" --cluster 9xB
+refused "no such cluster" 2 "no cluster is called 9xB; known are .*H100, .*MI300X, as in 8xH100" plan --model "$MODEL" --cluster 9xB
 refused "more ranks than the cluster has" 2 "9 ranks are asked for and 8xH100 has 8" \
     plan --model "$MODEL" --cluster 8xH100 --world 9
 refused "no such plan" 2 "there is no plan 99" plan --model "$MODEL" --cluster 8xH100 --world 2 --explain 99

@@ -220,7 +220,7 @@ static where pose(xd_engine *g, const plan *p, int rank, int n)
                       .ring_degree = p->deg[XD_RING], .pipefusion_parallel_degree = p->deg[XD_PIPE],
                       .data_parallel_degree = p->deg[XD_DATA], .use_cfg_parallel = p->deg[XD_CFG] - 1,
                       .num_pipeline_patch = p->patches, .warmup_steps = STALE,
-                      .use_displaced_patches = p->displaced,
+                      .use_displaced_patches = p->displaced, .patches_without_stages = 1,
                       .pipefusion_text = p->every ? "every" : "first" };
     must(xd_plan_make(&g->plan, &a, n, &g->model.dit_info, &e), &e);
     xd_topo_close(&g->count_topo);

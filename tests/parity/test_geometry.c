@@ -53,7 +53,8 @@ static void fail(const char *what, const char *why)
 
 static plan parse(const char *text)
 {
-    plan q = { .p = { .num_pipeline_patch = 1 }, .passes = 1, .warm = 1 };
+    plan q = { .p = { .num_pipeline_patch = 1, .patches_without_stages = 1 },
+               .passes = 1, .warm = 1 };
     for (const char *at = text; *at;) {
         char  *end;
         char   c = *at++;
@@ -156,6 +157,7 @@ static double gap(const video *a, const video *b)
 static plan reference_of(const plan *q)
 {
     plan r = { .passes = q->passes, .warm = q->warm };
+    r.p.patches_without_stages = 1;
     r.p.num_pipeline_patch = q->warm ? 1 : q->p.num_pipeline_patch;
     r.p.warmup_steps = q->p.warmup_steps;
     if (!q->warm && q->p.num_pipeline_patch > 1)

@@ -238,7 +238,8 @@ static void stale_plans(xd_parallel p, const picture *want, int exact)
     p.warmup_steps = 1;
     for (int m = 3; m <= 4 && p.pipefusion_parallel_degree > 1; m++)
         for (int w = 0; w < 2; w++) {
-            xd_parallel one = { .num_pipeline_patch = m, .warmup_steps = 1 };
+            xd_parallel one = { .num_pipeline_patch = m, .warmup_steps = 1,
+                                .patches_without_stages = 1 };
             p.num_pipeline_patch = m;
             p.pipefusion_text = one.pipefusion_text = ways[w];
             one_plan(&p, reference(one, want), exact);
@@ -281,7 +282,7 @@ static void factorization(xd_parallel p, const picture *want)
 static void stages(const picture *exact)
 {
     for (int m = 3; m <= 4 && !text; m++) {
-        xd_parallel p = { .num_pipeline_patch = m, .warmup_steps = 1 };
+        xd_parallel p = { .num_pipeline_patch = m, .warmup_steps = 1, .patches_without_stages = 1 };
         const picture *want = reference(p, exact);
         char        what[200];
         p.pipefusion_parallel_degree = ranks;

@@ -122,6 +122,7 @@ static void check_all(int warmup)
     for (int m = 3; m <= 4; m++)
         for (int every = 0; every <= flows; every++) {
             xd_parallel p = { .num_pipeline_patch = m, .warmup_steps = warmup,
+                              .patches_without_stages = 1,
                               .pipefusion_text = every ? "every" : "first" };
             snprintf(name, sizeof name, "%s.%d.%d", every ? "every" : "pipefusion", m, warmup);
             check_patches(p, name);

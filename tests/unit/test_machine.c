@@ -52,17 +52,57 @@ static void same_rates(const xd_rates *a, const xd_rates *b)
         near(p[i], q[i]);
 }
 
-/* Every preset can be, and is the same after it was written and read. */
+/* Names of clusters: so many hosts, so many ranks of each, whose devices are known. */
+static void clusters(void **state)
+{
+    static const struct {
+        const char *name, *full;
+        int         hosts, ranks, sheet;
+        double      memory;
+    } good[] = {
+        { "8xH100", "8xH100", 1, 8, 0, 80e9 }, { "H200", "1xH200", 1, 1, 1, 141e9 },
+        { "4xb200", "4xB200", 1, 4, 1, 180e9 }, { "2x8xL40", "2x8xL40", 2, 8, 0, 48e9 },
+        { "2x2x4090", "2x2x4090", 2, 2, 0, 24e9 }, { "5090", "1x5090", 1, 1, 1, 32e9 },
+        { "1x16xMI300X", "16xMI300X", 1, 16, 1, 192e9 },
+        { "3xh100-pcie", "3xH100-PCIe", 1, 3, 0, 80e9 },
+    };
+    static const char *const bad[] = { "", "x", "8x", "0xH100", "8xB", "-1xH100", "2x2x2xL4",
+                                       "65537xL4", "8 xL4" };
+    xd_machine m, one;
+    xd_err     e = { 0 };
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(xd_machine_read(&m, good[i].name, &e), XD_OK);
+        assert_string_equal(m.name, good[i].full);
+        assert_int_equal(m.hosts, good[i].hosts);
+        assert_int_equal(m.ranks, good[i].ranks);
+        assert_int_equal(m.sheet, good[i].sheet);
+        near(m.memory, good[i].memory);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        e = (xd_err){ 0 };
+        assert_int_equal(xd_machine_read(&m, bad[i], &e), XD_EINVAL);
+        for (int k = 0; xd_machine_device(k); k++)
+            assert_non_null(strstr(e.msg, xd_machine_device(k)));
+    }
+    assert_int_equal(xd_machine_known(&m, "16xL40") && xd_machine_known(&one, "8xL40"), 1);
+    near(m.inside.shared, 2 * one.inside.shared);       /* two devices share a way up             */
+    near(one.inside.shared, 4 * one.inside.bytes);
+}
+
+/* Every device can be, and is the same after it was written and read. */
 static void presets(void **state)
 {
     xd_machine m, back;
     xd_err     e = { 0 };
     (void)state;
-    for (int i = 0; xd_machine_preset(i); i++) {
+    for (int i = 0; xd_machine_device(i); i++) {
+        char two[XD_FIELD_TEXT];
         xd_text_buf b = { 0 };
-        assert_int_equal(xd_machine_read(&m, xd_machine_preset(i), &e), XD_OK);
+        snprintf(two, sizeof two, "2x3x%s", xd_machine_device(i));
+        assert_int_equal(xd_machine_read(&m, two, &e), XD_OK);
         assert_int_equal(xd_machine_check(&m, m.name, &e), XD_OK);
-        assert_string_equal(m.name, xd_machine_preset(i));
+        assert_string_equal(m.name, two);
         m.cache = 5e6, m.bf16.weights = 3, m.threads = 3, m.shares = i % 2, m.alone = 1.25;
         xd_machine_write(&m, &b);
         put_file(b.p);
@@ -121,8 +161,8 @@ static void refusals(void **state)
     xd_machine m;
     xd_err     e = { 0 };
     (void)state;
-    assert_int_equal(xd_machine_read(&m, "9xH100", &e), XD_EINVAL);
-    assert_non_null(strstr(e.msg, "no cluster is called 9xH100; known are 8xH100"));
+    assert_int_equal(xd_machine_read(&m, "9xH1000", &e), XD_EINVAL);
+    assert_non_null(strstr(e.msg, "no cluster is called 9xH1000; known are one or so many of"));
     assert_int_not_equal(xd_machine_read(&m, "./none.json", &e), XD_OK);
     refused("[1]", "it is no object");
     refused("{", path);
@@ -304,7 +344,8 @@ static void here(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(presets), cmocka_unit_test(halves), cmocka_unit_test(refusals),
+        cmocka_unit_test(presets), cmocka_unit_test(clusters),
+        cmocka_unit_test(halves), cmocka_unit_test(refusals),
         cmocka_unit_test(products), cmocka_unit_test(memory_bound), cmocka_unit_test(products_of_cpus),
         cmocka_unit_test(classes), cmocka_unit_test(small_heads), cmocka_unit_test(here),
     };
