@@ -4,6 +4,7 @@
 #   make demo [PROMPT="..."]   install what is missing, build, paint demo.png
 #   make demo-parallel         the same picture by several ranks, in demo-parallel.png
 #   make check                 install what is missing, build, run every test
+#   make install, uninstall    under /usr/local, or PREFIX=
 
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev libjpeg-dev \
            libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev libpcre2-dev libcmocka-dev \
@@ -23,7 +24,8 @@ PREFIX =
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: all build demo demo-parallel check clang sanitize fuzz bench install clean packages clang-packages
+.PHONY: all build configured program demo demo-parallel check clang sanitize fuzz bench install uninstall clean \
+        packages clang-packages
 
 all: build
 
@@ -52,16 +54,22 @@ packages:
 clang-packages: packages
 	$(call need,$(CLANG_PACKAGES))
 
-build: packages
-	@[ -f $(BUILD)/build.ninja ] || meson setup $(BUILD) --buildtype=release
+build: configured
 	@ninja -C $(BUILD)
 
-demo: build
+configured: packages
+	@[ -f $(BUILD)/build.ninja ] || meson setup $(BUILD) --buildtype=release
+
+# The program alone, without measuring programs and tests.
+program: configured
+	@ninja -C $(BUILD) app/xdit
+
+demo: program
 	@$(BUILD)/app/xdit generate --model $(MODEL) --prompt "$$PROMPT" --output "$(DEMO)"
 	@echo "The picture of \"$$PROMPT\" is in $(abspath $(DEMO))"
 
 # One picture by twelve plans on 1 to 7 ranks, and a table of what they cost.
-demo-parallel: build
+demo-parallel: program
 	@ninja -C $(BUILD) bench/montage >/dev/null
 	@bench/demo_parallel.sh $(BUILD)/app/xdit $(BUILD)/bench/montage $(MODEL) demo-parallel.png
 	@echo "The pictures, row by row, are in $(abspath demo-parallel.png)"
@@ -88,13 +96,21 @@ fuzz: clang-packages
 	@ninja -C build-fuzz
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh build-fuzz
 
-bench: build
+bench: program
 	@$(BUILD)/app/xdit bench $(BENCH_ARGS)
 
 # DESTDIR is heeded; PREFIX changes where meson installs (default /usr/local).
 install: build
 	@[ -z "$(PREFIX)" ] || meson configure $(BUILD) -Dprefix="$(PREFIX)"
 	@meson install -C $(BUILD)
+	@cp $(BUILD)/meson-logs/install-log.txt $(BUILD)/installed.txt
+	@# meson has run this too, and keeps what it says to itself
+	@[ -n "$(DESTDIR)" ] || \
+	    tools/installed.sh "$$(PKG_CONFIG_PATH=$(BUILD)/meson-private pkg-config --variable=libdir xdit)"
+
+# What the last `make install` has installed.
+uninstall:
+	@tools/uninstall.sh $(BUILD)/installed.txt
 
 clean:
 	rm -rf $(BUILD) build-clang build-asan build-fuzz demo.png demo-parallel.png

@@ -26,6 +26,7 @@ flags() { pkg-config "$@" xdit; }
 png() { [ "$(head -c 4 "$1" | tail -c 3)" = PNG ]; }
 
 check "meson install" env DESTDIR="$T/root" meson install -C "$build" --no-rebuild
+cp "$build/meson-logs/install-log.txt" "$T/installed.txt"
 for f in /bin/xdit /include/xdit/xdit.h /libxdit.so /libxdit.a /pkgconfig/xdit.pc /man1/xdit.1; do
     check "installs $f" there "$f"
 done
@@ -60,6 +61,49 @@ check "it paints too" paint "$T/paint-a" "$T/b.png"
 check "the same picture" cmp "$T/a.png" "$T/b.png"
 refuses() { ! "$T/paint" "$T/nothing" a "$T/c.png" && [ ! -e "$T/c.png" ]; }
 check "it fails where there is no model" refuses
+
+# Who links the shared library needs no .pc file but this one.
+alone() { [ "$(PKG_CONFIG_LIBDIR="$lib/pkgconfig" PKG_CONFIG_PATH='' flags --cflags --libs | xargs)" = \
+    "-I$(dirname "$(dirname "$(found /include/xdit/xdit.h)")") -L$lib -lxdit" ]; }
+check "its flags name nothing but itself" alone
+needs() { for l in png16 jpeg webp cjson; do flags --static --libs | grep -qw -e "-l$l" || return 1; done; }
+check "the static library's name the others" needs
+
+# As the README says it, in a prefix of its own and by the line that the installer prints.
+prefix=$(dirname "$(dirname "$(found /bin/xdit)")")
+sed -i "s|^prefix=.*|prefix=$prefix|" "$lib/pkgconfig/xdit.pc"
+unset PKG_CONFIG_SYSROOT_DIR LD_LIBRARY_PATH
+mkdir "$T/bin"
+printf '#!/bin/sh\ncase $1 in -p) cat "%s/cache";; *) echo >>"%s/calls";; esac\n' "$T" "$T" >"$T/bin/ldconfig"
+chmod +x "$T/bin/ldconfig"
+installed() { PATH="$T/bin:$PATH" sh "$root/tools/installed.sh" "$lib" >"$T/said"; }
+printf '\tlibxdit.so.0 (libc6,x86-64) => %s/libxdit.so.0\n' "$lib" >"$T/cache"
+silent() { installed && [ ! -s "$T/said" ]; }
+check "a library that the loader finds needs no word" silent
+refreshed() { [ "$(id -u)" != 0 ] || [ -s "$T/calls" ]; }
+check "root's loader is told of it" refreshed
+printf '\tlibxdit.so.0 (libc6,x86-64) => /elsewhere/libxdit.so.0\n' >"$T/cache"
+told() { installed && grep -q "export LD_LIBRARY_PATH=$lib" "$T/said"; }
+check "for another one a line is printed" told
+line=$(grep -o 'export LD_LIBRARY_PATH=.*' "$T/said")
+readme=$(sed -n 's/^    \(cc paint\.c .*[a-z]\)  *#.*/\1/p' "$root/README.md")
+as_written() {
+    cp "$root/examples/paint.c" "$T/bin/" && cd "$T/bin" &&
+        sh -c "$(echo "$readme" | sed "s|^cc|$*${san:+ $san}|")" && sh -c "$line
+./paint '$root/models/demo-pixart' 'a large red circle on a blue background' '$T/d.png' 2" && cmp "$T/a.png" "$T/d.png"
+}
+check "the README has its example" [ -n "$readme" ]
+(as_written "$@") >"$T/log" 2>&1
+rc=$?
+check "which compiles and paints with that line" [ "$rc" = 0 ]
+[ "$rc" = 0 ] || sed 's/^/# /' "$T/log"
+export LD_LIBRARY_PATH="$lib"
+
 check "the installed program runs" sh -c "'$(found /bin/xdit)' --version | grep -q '^xdit [0-9]'"
+check "uninstall" "$root/tools/uninstall.sh" "$T/installed.txt"
+check "it leaves nothing" [ -z "$(find "$T/root" ! -type d)" ]
+check "nor directories that were made" [ ! -e "$T/root/usr" ]
+again() { ! "$root/tools/uninstall.sh" "$T/installed.txt"; }
+check "again there is nothing to remove" again
 echo "1..$count"
 exit $bad
