@@ -100,6 +100,8 @@ check "which compiles and paints with that line" [ "$rc" = 0 ]
 export LD_LIBRARY_PATH="$lib"
 
 check "the installed program runs" sh -c "'$(found /bin/xdit)' --version | grep -q '^xdit [0-9]'"
+demo_needs() { make -n -C "$root" demo | grep -qx 'ninja -C build app/xdit'; }
+check "make demo builds the program and no more" demo_needs
 check "uninstall" "$root/tools/uninstall.sh" "$T/installed.txt"
 check "it leaves nothing" [ -z "$(find "$T/root" ! -type d)" ]
 check "nor directories that were made" [ ! -e "$T/root/usr" ]

@@ -119,6 +119,17 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     return b.p;
 }
 
+/* What stable-diffusion-webui calls a sampler. */
+static const char *sampler_title(const char *name)
+{
+    static const char *const title[][2] = { { "dpm++", "DPM++ 2M" }, { "ddim", "DDIM" }, { "ddpm", "DDPM" },
+        { "euler", "Euler" }, { "flow-euler", "Euler" }, { "cogvideox-ddim", "DDIM" }, { "cogvideox-dpm", "DPM++ 2M SDE" } };
+    for (size_t i = 0; i < sizeof title / sizeof *title; i++)
+        if (strcmp(title[i][0], name) == 0)
+            return title[i][1];
+    return name;
+}
+
 /* The form of stable-diffusion-webui ("A1111"), which galleries and ComfyUI read. */
 static char *make_parameters(const xd_job *j, int i, int64_t seed)
 {
@@ -130,7 +141,7 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
         xd_buf_utf8(&b, r->negative_prompt);
     }
     xd_buf_add(&b, "\nSteps: %d, Sampler: %s, CFG scale: %.10g, Seed: %" PRIu64 ", Size: %" PRId64
-               "x%" PRId64, j->asked_steps, j->sampler->name,
+               "x%" PRId64, j->asked_steps, sampler_title(j->sampler->name),
                j->g->model.recipe->distilled && j->npass == 1 ? 1 : j->guidance, (uint64_t)seed,
                j->asked[1], j->asked[0]);
     if (!isnan(j->distilled))

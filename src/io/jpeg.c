@@ -1,4 +1,4 @@
-/* jpeg.c - JPEG by libjpeg: quality 95 without chroma subsampling, texts as one comment.
+/* jpeg.c - JPEG by libjpeg: quality 95 without chroma subsampling, texts as Exif and as one comment.
  *
  * libjpeg leaves by longjmp from its error handler; everything to free afterwards hangs on
  * the codec's own struct. */
@@ -11,7 +11,13 @@
 
 #include "io/codec.h"
 
-enum { QUALITY = 95, MAX_COMMENT = 65533 };
+enum { QUALITY = 95, MAX_COMMENT = 65533, EXIF_MARK = 6 };
+
+typedef struct notes {          /* what a picture says of itself; each may be NULL             */
+    char    *lines;
+    uint8_t *exif;              /* with "Exif" before it                                       */
+    size_t   n;
+} notes;
 
 typedef struct trap {
     struct jpeg_error_mgr mgr;  /* first: libjpeg's pointer is ours                            */
@@ -46,7 +52,26 @@ static struct jpeg_error_mgr *trap_init(trap *t, const char *path, xd_status cod
     return &t->mgr;
 }
 
-static void compress(struct jpeg_compress_struct *c, FILE *f, const xd_pixels *p, const char *note)
+static notes notes_of(const xd_image_text *texts)
+{
+    notes    v = { .lines = xd_texts_joined(texts, MAX_COMMENT) };
+    uint8_t *exif = xd_exif(texts, MAX_COMMENT - EXIF_MARK, &v.n);
+    v.exif = exif ? malloc(EXIF_MARK + v.n) : NULL;
+    if (v.exif) {
+        memcpy(v.exif, "Exif\0\0", EXIF_MARK);
+        memcpy(v.exif + EXIF_MARK, exif, v.n);
+    }
+    free(exif);
+    return v;
+}
+
+static void notes_free(const notes *v)
+{
+    free(v->lines);
+    free(v->exif);
+}
+
+static void compress(struct jpeg_compress_struct *c, FILE *f, const xd_pixels *p, const notes *v)
 {
     jpeg_stdio_dest(c, f);
     c->image_width = (JDIMENSION)p->w;
@@ -58,8 +83,10 @@ static void compress(struct jpeg_compress_struct *c, FILE *f, const xd_pixels *p
     for (int i = 0; i < 3; i++)
         c->comp_info[i].h_samp_factor = c->comp_info[i].v_samp_factor = 1;
     jpeg_start_compress(c, TRUE);
-    if (note)
-        jpeg_write_marker(c, JPEG_COM, (const JOCTET *)note, (unsigned)strlen(note));
+    if (v->exif)
+        jpeg_write_marker(c, JPEG_APP0 + 1, v->exif, (unsigned)(EXIF_MARK + v->n));
+    if (v->lines)
+        jpeg_write_marker(c, JPEG_COM, (const JOCTET *)v->lines, (unsigned)strlen(v->lines));
     for (int64_t i = 0; i < p->h; i++) {
         JSAMPROW row = p->rgb + i * p->w * 3;
         jpeg_write_scanlines(c, &row, 1);
@@ -72,17 +99,17 @@ static xd_status jpeg_save(FILE *f, const char *path, const xd_pixels *p,
 {
     struct jpeg_compress_struct c;
     trap  t;
-    char *const note = xd_texts_joined(texts, MAX_COMMENT);
+    const notes v = notes_of(texts);
     c.err = trap_init(&t, path, XD_EIO, e);
     if (setjmp(t.jump)) {
         jpeg_destroy_compress(&c);
-        free(note);
+        notes_free(&v);
         return XD_EIO;
     }
     jpeg_create_compress(&c);
-    compress(&c, f, p, note);
+    compress(&c, f, p, &v);
     jpeg_destroy_compress(&c);
-    free(note);
+    notes_free(&v);
     return XD_OK;
 }
 

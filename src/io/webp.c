@@ -10,7 +10,7 @@
 
 #include "io/codec.h"
 
-enum { EXIF_HEAD = 26, HAS_EXIF = 0x08, RIFF_HEAD = 12, MAX_TEXT = 1 << 20 };
+enum { HAS_EXIF = 0x08, RIFF_HEAD = 12, MAX_TEXT = 1 << 20 };
 static const float quality = 95;
 
 static void put_le(uint8_t *p, size_t v, int bytes)
@@ -27,54 +27,43 @@ static void put_chunk_head(FILE *f, const char *tag, size_t bytes)
     fwrite(size, 1, 4, f);
 }
 
-/* A TIFF header with one entry: ImageDescription (270), ASCII. */
-static void put_exif(FILE *f, const char *note)
-{
-    size_t  n = strlen(note) + 1;
-    uint8_t head[EXIF_HEAD] = { 'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x0e, 0x01, 2, 0 };
-    put_le(head + 14, n, 4);
-    put_le(head + 18, EXIF_HEAD, 4);
-    put_chunk_head(f, "EXIF", EXIF_HEAD + n);
-    fwrite(head, 1, EXIF_HEAD, f);
-    fwrite(note, 1, n, f);
-    if (n % 2)
-        fputc(0, f);
-}
-
 /* `coded` is a whole WebP file of one image chunk, which goes behind a VP8X header. */
-static void put_extended(FILE *f, const uint8_t *coded, size_t n, const xd_pixels *p,
-                         const char *note)
+static void put_extended(FILE *f, const uint8_t *coded, size_t n, const xd_pixels *p, const uint8_t *exif, size_t len)
 {
-    size_t  exif = EXIF_HEAD + strlen(note) + 1, image = n - RIFF_HEAD;
+    size_t  image = n - RIFF_HEAD;
     uint8_t x[10] = { HAS_EXIF };
     put_le(x + 4, (size_t)p->w - 1, 3);
     put_le(x + 7, (size_t)p->h - 1, 3);
-    put_chunk_head(f, "RIFF", 4 + 8 + sizeof x + image + 8 + exif + exif % 2);
+    put_chunk_head(f, "RIFF", 4 + 8 + sizeof x + image + 8 + len + len % 2);
     fwrite("WEBP", 1, 4, f);
     put_chunk_head(f, "VP8X", sizeof x);
     fwrite(x, 1, sizeof x, f);
     fwrite(coded + RIFF_HEAD, 1, image, f);
-    put_exif(f, note);
+    put_chunk_head(f, "EXIF", len);
+    fwrite(exif, 1, len, f);
+    if (len % 2)
+        fputc(0, f);
 }
 
 static xd_status webp_save(FILE *f, const char *path, const xd_pixels *p,
                            const xd_image_text *texts, xd_err *e)
 {
     uint8_t *coded = NULL;
-    char    *note = xd_texts_joined(texts, MAX_TEXT);
-    size_t   n = WebPEncodeRGB(p->rgb, (int)p->w, (int)p->h, (int)p->w * 3, quality, &coded);
+    size_t   len, n;
+    uint8_t *exif = xd_exif(texts, MAX_TEXT, &len);
+    n = WebPEncodeRGB(p->rgb, (int)p->w, (int)p->h, (int)p->w * 3, quality, &coded);
     if (n < RIFF_HEAD) {
         WebPFree(coded);
-        free(note);
+        free(exif);
         return xd_fail(e, XD_ENOMEM, "%s: WebP cannot code %lldx%lld pixels", path, (long long)p->w,
                        (long long)p->h);
     }
-    if (note)
-        put_extended(f, coded, n, p, note);
+    if (exif)
+        put_extended(f, coded, n, p, exif, len);
     else
         fwrite(coded, 1, n, f);
     WebPFree(coded);
-    free(note);
+    free(exif);
     return XD_OK;
 }
 

@@ -56,6 +56,12 @@ check "they are a tensor" grep -qa '"shape":' "$T/x.safetensors"
 # Bytes of a prompt that are no text are none in the picture's texts either, which must be UTF-8.
 paint --prompt "$(printf 'cat \377 \303\251')" -o "$T/u.png"
 check "the parameters are UTF-8" sh -c 'LC_ALL=C grep -qa "$(printf "cat \357\277\275 \303\251")" "$1" && ! LC_ALL=C grep -qa "cat $(printf "\377")" "$1"' x "$T/u.png"
+# What galleries read in a JPEG and a WebP.
+circle=$(printf 'a "red" circle, \303\251 \345\234\206 \360\237\220\261')
+for ext in jpg webp; do
+    paint --prompt "$circle" -o "$T/u.$ext"
+    check "the parameters in a .$ext" python3 "$ROOT/tests/cli/exif.py" "$T/u.$ext" "$circle" 2
+done
 words=$(printf 'word %.0s' $(seq 1 200))
 paint --prompt a --prompt "$words" --prompt "$words" --prompt a --num_inference_steps 1 -o "$T/w.png"
 check "prompts that are cut are warned of, in one line" one_line

@@ -103,6 +103,8 @@ static void texts_travel(void **state)
     static const char latin[] = "tEXtparameters\0a caf\xe9\nSteps: 20, Size: 4x4";
     static const char wide[] = "iTXtxdit\0\0\0\0\0{\"prompt\": \"\xe7\x8c\xab \xf0\x9f\x90\xb1\"}";
     static const char notes[] = "\n# Steps: 20, Size: 4x4\n# xdit: {";
+    static const char utf16[] = "UNICODE\0\0a\0 \0c\0a\0f\0\xe9\0\n\0S\0t\0e\0p\0s\0:\0 \0" "2\0" "0";
+    static const char ascii[] = "{\"prompt\": \"\\u732b \\ud83d\\udc31\"}";
     static const char lines[] = "parameters: a caf\xc3\xa9\nSteps: 20, Size: 4x4\nxdit: {\"prompt";
     xd_err e = { 0 };
     paint(4, 4);
@@ -111,30 +113,44 @@ static void texts_travel(void **state)
     assert_true(has("a.png", latin, sizeof latin - 1));
     assert_true(has("a.png", wide, sizeof wide - 1));
     assert_true(has("a.jpg", lines, sizeof lines - 1));
-    assert_true(has("a.webp", lines, sizeof lines - 1));
+    for (int i = 3; i < NNAMES; i++) {
+        assert_true(has(names[i], utf16, sizeof utf16 - 1));
+        assert_true(has(names[i], ascii, sizeof ascii));
+    }
     assert_true(has("a.ppm", notes, sizeof notes - 1));
     assert_false(has("a.png", lines, sizeof lines - 1));
     scratch_clean();
 }
 
-/* Longer than the one segment of a JPEG comment, with a character of two bytes at its end. */
+/* Longer than one segment of a JPEG, with a character of two bytes at its end. */
 static void long_texts_are_cut(void **state)
 {
     (void)state;
     enum { N = 200001 };
-    char *value = malloc(N + 1);
-    assert_non_null(value);
-    for (int i = 0; i < N - 1; i += 2)
+    char *value = malloc(N + 1), *wide = malloc(N);
+    assert_true(value && wide);
+    for (int i = 0; i < N - 1; i += 2) {
         memcpy(value + i, "\xc3\xa9", 2);
+        memcpy(wide + i, "\0\xe9", 2);
+    }
     value[N - 1] = 'x';
     value[N] = 0;
     for (int i = 0; i < NNAMES; i++) {
-        xd_image_text long_texts[] = { { i % 2 ? "k" : "key", value }, { NULL, NULL } };
+        xd_image_text long_texts[] = { { i % 2 ? "k" : "parameters", value }, { "xdit", "{}" }, { NULL, NULL } };
         check_round_trip(names[i], 16, 8, long_texts, i < 3);
     }
-    assert_true(has("a.webp", value, N));
     assert_true(has("a.jpg", value, 65000));
     assert_false(has("a.jpg", value, 65533));
+    assert_true(has("a.jpeg", wide, 65000));    /* the JSON stays when it is short, the other is cut */
+    assert_false(has("a.jpeg", wide, 65533));
+    xd_image_text both[] = { { "parameters", value }, { "xdit", value }, { NULL, NULL } };
+    check_round_trip("a.webp", 16, 8, both, 0);
+    assert_true(has("a.webp", wide, N - 1));
+    assert_true(has("a.webp", "\\u00e9\\u00e9", 12));
+    check_round_trip("a.jpg", 16, 8, both, 0);
+    assert_true(has("a.jpg", wide, 65000));
+    assert_false(has("a.jpg", "\\u00e9", 6));
+    free(wide);
     free(value);
     scratch_clean();
 }

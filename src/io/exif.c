@@ -1,0 +1,158 @@
+/* exif.c - what stable-diffusion-webui ("A1111"), Civitai and galleries look for in a JPEG or WebP.
+ *
+ * The bare parameters are the Exif UserComment, in UTF-16 behind "UNICODE"; all other texts, the JSON, are
+ * the ImageDescription, in ASCII. A1111 (piexif) takes the comment's bytes as big-endian whatever the file
+ * says, others as the file says, so the file is big-endian. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "io/codec.h"
+
+enum { ASCII = 2, LONG = 4, UNDEFINED = 7 };
+enum { DESCRIPTION = 0x010e, EXIF_PART = 0x8769, EXIF_VERSION = 0x9000, USER_COMMENT = 0x9286 };
+enum { HEAD = 8, ROW = 12, PREFIX = 8 };
+
+typedef struct bytes { uint8_t *p; size_t n; } bytes;
+
+static void put_be(uint8_t *p, size_t v, int n)
+{
+    for (int i = 0; i < n; i++)
+        p[i] = (uint8_t)(v >> 8 * (n - 1 - i));
+}
+
+/* A row of a directory; what does not fit into 4 bytes stands at `v`. */
+static uint8_t *put_row(uint8_t *p, int tag, int type, size_t n, size_t v)
+{
+    put_be(p, (size_t)tag, 2);
+    put_be(p + 2, (size_t)type, 2);
+    put_be(p + 4, n, 4);
+    put_be(p + 8, v, 4);
+    return p + ROW;
+}
+
+/* The character at *s, which moves on; bytes that are not UTF-8 are U+FFFD. */
+static uint32_t next_char(const char **s)
+{
+    const uint8_t *p = (const uint8_t *)*s;
+    size_t         n = xd_utf8_bytes(*s);
+    *s += n ? n : 1;
+    switch (n) {
+    case 1: return p[0];
+    case 2: return (p[0] & 31u) << 6 | (p[1] & 63u);
+    case 3: return (p[0] & 15u) << 12 | (p[1] & 63u) << 6 | (p[2] & 63u);
+    case 4: return (p[0] & 7u) << 18 | (p[1] & 63u) << 12 | (p[2] & 63u) << 6 | (p[3] & 63u);
+    default: return 0xfffd;
+    }
+}
+
+/* One or two units of UTF-16. */
+static int units_of(uint32_t c, uint16_t u[2])
+{
+    u[0] = (uint16_t)(c < 0x10000 ? c : 0xd800 + ((c - 0x10000) >> 10));
+    u[1] = (uint16_t)(0xdc00 + ((c - 0x10000) & 0x3ff));
+    return c < 0x10000 ? 1 : 2;
+}
+
+/* A comment of at most `max` bytes, cut between characters; none without memory. */
+static bytes comment(const char *s, size_t max)
+{
+    bytes b = { malloc(PREFIX + 2 * strlen(s) + 4), PREFIX };
+    if (!b.p || max < PREFIX)
+        return (bytes){ b.p, 0 };
+    memcpy(b.p, "UNICODE\0", PREFIX);
+    while (*s) {
+        uint16_t u[2];
+        int      n = units_of(next_char(&s), u);
+        if (b.n + 2 * (size_t)n > max)
+            break;
+        for (int i = 0; i < n; i++, b.n += 2)
+            put_be(b.p + b.n, u[i], 2);
+    }
+    return b;
+}
+
+/* Appends a text in ASCII: JSON's escapes for the rest, which is right where the text is JSON. */
+static void add_ascii(xd_text_buf *b, const char *s)
+{
+    while (*s) {
+        uint16_t u[2];
+        size_t   n = 0;
+        while (s[n] && (uint8_t)s[n] < 0x80)
+            n++;
+        xd_buf_add(b, "%.*s", (int)n, s);
+        s += n;
+        n = *s ? (size_t)units_of(next_char(&s), u) : 0;
+        for (size_t i = 0; i < n; i++)
+            xd_buf_add(b, "\\u%04x", u[i]);
+    }
+}
+
+static int is_parameters(const xd_image_text *t)
+{
+    return strcmp(t->key, "parameters") == 0;
+}
+
+/* All texts but the parameters: the value of the only one, or "key: value" lines. */
+static xd_text_buf description(const xd_image_text *texts)
+{
+    xd_text_buf b = { 0 };
+    int         n = 0;
+    for (const xd_image_text *t = texts; t->key; t++)
+        n += !is_parameters(t);
+    for (const xd_image_text *t = texts; t->key; t++) {
+        if (is_parameters(t))
+            continue;
+        if (n > 1)
+            xd_buf_add(&b, "%s%s: ", b.len ? "\n" : "", t->key);
+        add_ascii(&b, t->value);
+    }
+    if (b.failed)
+        xd_buf_free(&b);
+    return b;
+}
+
+/* The header, a directory with the description (when there is one) and the way to the next, that with the comment,
+ * and both texts. */
+static bytes assemble(const xd_text_buf *about, const bytes *note)
+{
+    size_t   rows = about->p ? 2 : 1, text = about->p ? about->len + 1 : 0, more = note->n ? 2 : 1;
+    size_t   part = HEAD + 2 + rows * ROW + 4, data = part + 2 + more * ROW + 4, at = data + text + text % 2;
+    bytes    b = { calloc(1, at + note->n), at + note->n };
+    uint8_t *p = b.p;
+    if (!p)
+        return (bytes){ NULL, 0 };
+    memcpy(p, "MM\0*\0\0\0\10", HEAD);
+    put_be(p + HEAD, rows, 2);
+    p += HEAD + 2;
+    if (about->p)
+        p = put_row(p, DESCRIPTION, ASCII, text, data);
+    put_row(p, EXIF_PART, LONG, 1, part);
+    p = b.p + part;
+    put_be(p, more, 2);
+    p = put_row(p + 2, EXIF_VERSION, UNDEFINED, 4, 0x30323332);         /* "0232"              */
+    if (note->n) {
+        put_row(p, USER_COMMENT, UNDEFINED, note->n, at);
+        memcpy(b.p + at, note->p, note->n);
+    }
+    if (about->p)
+        memcpy(b.p + data, about->p, about->len);
+    return b;
+}
+
+uint8_t *xd_exif(const xd_image_text *texts, size_t max, size_t *n)
+{
+    enum { FRAME = HEAD + 2 * (2 + 2 * ROW + 4) + 2 };
+    const char *parameters = NULL;
+    for (const xd_image_text *t = texts; t->key; t++)
+        parameters = is_parameters(t) ? t->value : parameters;
+    bytes       note = parameters ? comment(parameters, max - FRAME) : (bytes){ NULL, 0 };
+    xd_text_buf about = description(texts);
+    if (about.len + 1 + note.n > max - FRAME)           /* the whole of it or nothing            */
+        xd_buf_free(&about);
+    bytes b = note.n || about.p ? assemble(&about, &note) : (bytes){ NULL, 0 };
+    free(note.p);
+    xd_buf_free(&about);
+    *n = b.n;
+    return b.p;
+}
