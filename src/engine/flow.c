@@ -279,8 +279,9 @@ void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo
     f->x.cancel = dev->counts ? NULL : &j->g->cancel;
     f->lat_in = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_in);
     f->lat_out = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_out);
+    f->sums = calloc((size_t)f->lay.npatch, sizeof *f->sums);
     f->local = calloc(1, j->g->model.dit_info.local_size + 1);
-    if (!f->local || !f->lat_in || !f->lat_out)
+    if (!f->local || !f->lat_in || !f->lat_out || !f->sums)
         xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches", f->lay.npatch);
     open_tensors(f);
     open_skips(f);
@@ -311,11 +312,13 @@ void xd_flow_close(xd_flow *f)
     }
     free(f->lat_in);
     free(f->lat_out);
+    free(f->sums);
     free(f->mine);
     free(f->rows);
     free(f->whole);
     f->local = NULL;
     f->mine = f->rows = f->whole = NULL;
+    f->sums = NULL;
     f->lat_in = f->lat_out = NULL;
 }
 
@@ -524,30 +527,43 @@ void xd_flow_pass(xd_flow *f, int step, int pass)
     run_piece(f, (piece){ step, XD_ALL, pass });
 }
 
-/* Adds up t and its squares, on the host: s[0] and s[1]. */
-static void add_up(xd_flow *f, xd_tensor t, double *s)
+/* Adds up the prediction and its squares, patch by patch: numbers [at] and [at + 1] of f->sums. */
+static void add_up(xd_flow *f, int unit, int at)
 {
-    if (xd_counting(&f->x) || !xd_ok(&f->x))
-        return;
-    xd_get(&f->x, f->mine, t);
-    for (int64_t i = 0; i < xd_count(t); i++)
-        s[0] += (double)f->mine[i], s[1] += (double)f->mine[i] * (double)f->mine[i];
+    for (int p = 0; p < f->lay.npatch; p++) {
+        if ((unit != XD_ALL && p != unit) || xd_counting(&f->x) || !xd_ok(&f->x))
+            continue;
+        xd_tensor t = part_of(f, f->pred[0], p);
+        double    sum = 0, square = 0;
+        xd_get(&f->x, f->mine, t);
+        for (int64_t i = 0; i < xd_count(t); i++)
+            sum += (double)f->mine[i], square += (double)f->mine[i] * (double)f->mine[i];
+        f->sums[p][at] = sum;
+        f->sums[p][at + 1] = square;
+    }
 }
 
-/* Gives a share of the guided prediction the spread of the prompt's (Lin et al. 2023, section 3.4), over the
- * whole picture, whose numbers' sums (add_up) are s: of the prompt's, of the guided one. */
-static void rescale(xd_flow *f, xd_tensor guided, double s[4])
+/* Gives a share of the guided prediction of `unit` the spread of the prompt's (Lin et al. 2023,
+ * section 3.4). Both spreads are those of the whole image: each rank that holds tokens has added up its
+ * own, and patches still to come count as they were in the step before. */
+static void rescale(xd_flow *f, int unit)
 {
     const xd_job *j = f->j;
     xd_comm      *c = f->topo->tokens;
-    double        n = (double)j->numbers, share = j->r->guidance_rescale, of[2];
+    double        n = (double)j->numbers, share = j->r->guidance_rescale, s[4] = { 0 }, of[2];
     if (c->size > 1) {
-        xd_req r = c->ops->allreduce(c, xd_view(s, XD_F64, 1, (int64_t[]){ 4 }), XD_SUM);
+        int64_t count = 4 * (unit == XD_ALL ? f->lay.npatch : 1);
+        xd_req  r = c->ops->allreduce(c, xd_view(f->sums[unit == XD_ALL ? 0 : unit], XD_F64, 1, &count),
+                                      XD_SUM);
         end_of(f, c, &r);
     }
+    for (int p = 0; p < f->lay.npatch; p++)
+        for (int i = 0; i < 4; i++)
+            s[i] += f->sums[p][i];
     for (int i = 0; i < 2; i++)
         of[i] = sqrt((s[2 * i + 1] - s[2 * i] * s[2 * i] / n) / (n - 1));
-    xd_axpby(&f->x, guided, 0, (xd_tensor){ 0 }, of[1] > 0 ? (float)(share * of[0] / of[1] + 1 - share) : 1.0f);
+    xd_axpby(&f->x, part_of(f, f->pred[0], unit), 0, (xd_tensor){ 0 },
+             of[1] > 0 ? (float)(share * of[0] / of[1] + 1 - share) : 1.0f);
 }
 
 /* Last stage: joins the passes and steps the rows of `unit`. */
@@ -559,7 +575,7 @@ static void advance(xd_flow *f, int step, int unit)
     int64_t   begin = xd_trace_now(f->trace);
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor p[XD_MAXPASS], hist[XD_MAXHIST];
-    double    g = xd_job_guidance(j, step), sums[4] = { 0 };
+    double    g = xd_job_guidance(j, step);
     for (int i = 0; i < j->npass; i++) {
         p[i] = part_of(f, f->pred[i], unit);
         if (c->size > 1) {
@@ -571,12 +587,12 @@ static void advance(xd_flow *f, int step, int unit)
         hist[i] = f->hist[i].nd ? part_of(f, f->hist[i], unit) : f->hist[i];
     int rescales = j->npass > 1 && j->r->guidance_rescale > 0;
     if (rescales)
-        add_up(f, p[0], sums);
+        add_up(f, unit, 0);
     if (j->npass > 1)           /* negative + g (prompt - negative)                            */
         xd_axpby(x, p[0], (float)(1 - g), p[1], (float)g);
     if (rescales) {
-        add_up(f, p[0], sums + 2);
-        rescale(f, p[0], sums);
+        add_up(f, unit, 2);
+        rescale(f, unit);
     }
     if (stages(f) > 1)
         latents_sent(f, unit);

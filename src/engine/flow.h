@@ -44,6 +44,7 @@ typedef struct xd_flow {
     void          *kept[XD_MAXPASS];    /* what the model keeps of each pass's text              */
     int            read[XD_MAXPASS];    /* it is filled                                          */
     xd_rng         rng;                 /* of the image's noise                                */
+    double       (*sums)[4];            /* [npatch]: of predictions, for guidance_rescale       */
     float         *mine, *rows, *whole; /* the latents on the host: my rows, all, in their order */
 } xd_flow;
 

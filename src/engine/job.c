@@ -107,9 +107,6 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
         return XD_OK;
     if (!p->rescales)
         return xd_fail(e, XD_EINVAL, "guidance_rescale is for HunyuanDiT; the pipeline of %s does not have it", p->name);
-    if (j->g->plan.npatch > 1)
-        return xd_fail(e, XD_EINVAL, "guidance_rescale looks at the whole prediction, and PipeFusion of %d patches at one "
-                       "of them: take num_pipeline_patch 1, or other methods", j->g->plan.npatch);
     return XD_OK;
 }
 
