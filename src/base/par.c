@@ -215,14 +215,18 @@ static void hire(int n)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* A thread of an OpenMP team, and the round of which it takes its own piece and those that nobody has. */
+/* A thread of an OpenMP team, and the round of which it takes its own piece and those that nobody has.
+ * OpenMP orders this behind what its caller did before, and before what the caller does then. So do the
+ * atomic operations, which tools see that do not know OpenMP's barriers. */
 static void join_round(void *data)
 {
+    (void)atomic_load(&pool.state);
     uint64_t round = *(const uint64_t *)data;
     int      pieces = pool.job.pieces, me = pool.job.team->number();
     for (int k = 0; k < pieces; k++)
         if (take((me + k) % pieces, round))
             run_piece((me + k) % pieces);
+    atomic_fetch_add(&pool.left, 0);
 }
 
 static void run_round(int pieces)
@@ -232,6 +236,7 @@ static void run_round(int pieces)
     if (pool.job.team) {
         atomic_store(&pool.state, round << PIECES);     /* nobody's in the pool                 */
         pool.job.team->parallel(join_round, &round, (unsigned)pieces, 0);
+        (void)atomic_load(&pool.left);
         return;
     }
     atomic_store(&pool.state, round << PIECES | (uint64_t)pieces);

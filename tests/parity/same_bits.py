@@ -3,9 +3,11 @@
 
 However ranks exchange numbers - in huge pages that they share, in small ones, by messages, or some
 of them so and some not - a plan gives the same picture. That of a ring is one rank's, where the
-kernels give a row the same bits beside other rows (AVX-512). GOLDEN: a build's tests/golden/full.
+kernels give a row the same bits beside other rows (AVX-512). Tensor parallelism adds in another
+order: its picture is as near to f32 as one rank's. GOLDEN: a build's tests/golden/full.
 TAP."""
 import ctypes
+import math
 import os
 import subprocess
 import sys
@@ -31,6 +33,10 @@ OTHERS = [
     ["--pipefusion_parallel_degree", "2", "--ring_degree", "2", "--num_pipeline_patch", "2",
      "--warmup_steps", "1"],
 ]
+# Types that round; decibels that tensor may be farther from f32 than one rank (measured: 0.6).
+ROUNDED = [("sd3", ["--dtype", "bf16"]), ("flux", ["--weights_dtype", "int8"]),
+           ("cog15", ["--weights_dtype", "fp8"])]
+FARTHER = 1.5
 # What is wrong with the memory between ranks, and whether they read each other's all the same.
 WAYS = {
     "as it is": ({}, None),
@@ -55,7 +61,7 @@ def without_huge_pages():
     ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
 
 
-def paint(folder, model, dtype, plan, way):
+def paint(folder, model, types, plan, way):
     """The pixels, and what was said; no pixels after a failure."""
     out = os.path.join(folder, "x.rgb" if model.startswith("cog") else "x.ppm")
     if os.path.exists(out):
@@ -67,7 +73,7 @@ def paint(folder, model, dtype, plan, way):
         env.update(way, LD_PRELOAD=PAGES)
     run = subprocess.run(
         [XDIT, "generate", "-v", "-m", os.path.join(GOLDEN, model), "-p", "a red circle", "--seed",
-         "3", "--steps", "2", "--dtype", dtype, "-o", out] + MODELS[model] + plan,
+         "3", "--steps", "2", "-o", out] + types + MODELS[model] + plan,
         env=env, preexec_fn=before, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True, timeout=120)
     if run.returncode != 0:
@@ -83,6 +89,24 @@ def apart(a, b):
     return f"up to {max(abs(x - y) for x, y in zip(a, b))} levels apart"
 
 
+def decibels(a, b):
+    """The PSNR; those that 8 bits can hardly tell apart count alike."""
+    sum_of_squares = sum((x - y) ** 2 for x, y in zip(a, b))
+    return min(10 * math.log10(255 * 255 * len(a) / sum_of_squares), 60) if sum_of_squares else 60
+
+
+def as_near(folder, model, types):
+    name = f"{model} {' '.join(types)}"
+    want, said = paint(folder, model, ["--dtype", "f32"], ["-t", "1"], {})
+    one, _ = paint(folder, model, types, ["-t", "1"], {})
+    cut, _ = paint(folder, model, types, ["--tensor_parallel_degree", "2"], {})
+    check(want and one and cut, f"{name}: painted", said)
+    if want and one and cut:
+        db, of_one = decibels(cut, want), decibels(one, want)
+        check(db >= of_one - FARTHER, f"{name}: tensor is as near to f32 as one rank",
+              f"{db:.1f} dB, one rank {of_one:.1f}")
+
+
 def keeps_bits():
     with open("/proc/cpuinfo") as f:
         return "avx512f" in f.read()
@@ -92,7 +116,7 @@ def one_plan(folder, model, dtype, plan, one, ways):
     name, first = f"{model} {dtype} {' '.join(plan)}", None
     for what in ways:
         way, reads = WAYS[what]
-        pixels, said = paint(folder, model, dtype, plan, way)
+        pixels, said = paint(folder, model, ["--dtype", dtype], plan, way)
         if first is None:
             first = pixels
             check(first is not None, f"{name}: painted", said)
@@ -108,12 +132,14 @@ def one_plan(folder, model, dtype, plan, one, ways):
 def main():
     with tempfile.TemporaryDirectory(prefix="xdit-bits.") as folder:
         for model, dtype in CASES:
-            one, said = paint(folder, model, dtype, ["-t", "1"], {})
+            one, said = paint(folder, model, ["--dtype", dtype], ["-t", "1"], {})
             check(one is not None, f"{model} {dtype}: one rank", said)
             names = list(WAYS)
             for i, plan in enumerate(RINGS + OTHERS):
                 some = [names[0], names[1 + i % 4], names[1 + (i + 2) % 4]]
                 one_plan(folder, model, dtype, plan, one, names if dtype == "f32" else some)
+        for model, types in ROUNDED:
+            as_near(folder, model, types)
     print(f"1..{count}")
     return failed != 0
 
