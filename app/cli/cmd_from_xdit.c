@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/words.h"
 #include "cli/cli.h"
 #include "cli/opt.h"
 #include "cli/xdit_translate.h"
@@ -26,8 +27,12 @@ static void print_flags(void)
 {
     for (const xd_xdit_flag *f = xd_xdit_flags; f->name; f++) {
         printf("--%s  (%s)\n    there: %s\n    here:  ", f->name,
-               f->in == 'b' ? "scripts, runner" : f->in == 'e' ? "scripts" : "runner", f->there);
-        if (f->fate == XD_FATE_OTHER)
+               f->in == 'b'   ? "scripts, runner"
+               : f->in == 'e' ? "scripts"
+               : f->in == 'f' ? "benchmark/fid"
+                              : "runner",
+               f->there);
+        if (f->fate == XD_FATE_OTHER || f->fate == XD_FATE_VALUE)
             printf("--%s; ", f->own);
         else if (f->fate != XD_FATE_SAME)
             printf("%s: ", xd_fate_name(f->fate));
@@ -47,6 +52,7 @@ static void print_tables(void)
 {
     static const struct { xd_fate fate; const char *title; } part[] = {
         { XD_FATE_SAME, "Flags with the same name" }, { XD_FATE_OTHER, "Flags with another name" },
+        { XD_FATE_VALUE, "Flags that are values of another (from-xdit writes it; generate warns)" },
         { XD_FATE_NOT_NEEDED, "Flags that are not needed (said in a line, then ignored)" },
         { XD_FATE_SLOWER, "Flags of what is not built (a warning; the picture is exact, and comes later)" },
         { XD_FATE_REFUSED, "Flags that are refused" },
@@ -67,6 +73,13 @@ static void print_tables(void)
 }
 
 /* ---- what xDiT does -------------------------------------------------------------------------- */
+
+static void print_error(const char *fails, const char *when, const char *error, const char *because)
+{
+    printf("  %s %s:\n    %s\n", fails, when, error);
+    if (because[0])
+        printf("    because: %s\n", because);
+}
 
 static void print_there(const xd_line *l)
 {
@@ -90,13 +103,12 @@ static void print_there(const xd_line *l)
     else
         printf(", %s, which is none of its own scripts", l->runner ? "a model" : l->script);
     printf("; %s\n", plan);
-    if (v.when) {
-        printf("  fails %s:\n    %s\n", v.when, v.error);
-        if (v.because[0])
-            printf("    because: %s\n", v.because);
-    } else {
+    if (v.when)
+        print_error("fails", v.when, v.error, v.because);
+    else
         printf("  runs\n");
-    }
+    for (int i = 0; i < v.nperhaps; i++)
+        print_error("but fails", v.perhaps[i].when, v.perhaps[i].error, v.perhaps[i].because);
     for (int i = 0; i < v.nnotes; i++)
         printf("  note: %s\n", v.note[i]);
     xd_ours_free(&o);
@@ -143,18 +155,48 @@ static void print_fewer(const xd_line *l, const xd_ours *o)
            works ? works + strlen("what would work: ") : e.msg);
 }
 
+/* Where the model must be, and what it is called there. */
+static void print_model(const xd_line *l, const xd_ours *o)
+{
+    const char *given = xd_line_text(l, "model"), *model = o->model;
+    const char *slash = model ? strchr(model, '/') : NULL;
+    int hub = slash && slash != model && slash[1] && !strchr(slash + 1, '/') && *model != '.' &&
+              *model != '~';
+    if (!model)
+        printf("note: the line names no model: put --model DIR into the command\n");
+    if (!model || xd_file_is_dir(model))
+        return;
+    if (strcmp(model, given) != 0)
+        printf("note: %s of xDiT's runner is %s\n", given, model);
+    if (hub || !slash)
+        printf("note: nothing is downloaded: %s must be in the local Hugging Face cache, or be the "
+               "name of a "
+               "directory\n",
+               model);
+    else
+        printf("note: nothing is downloaded, and there is no directory %s on this machine: name "
+               "the one that the model "
+               "is in\n",
+               model);
+    if (!l->heard)
+        printf("note: nothing is known of this model: neither the script nor its name says which "
+               "one it is, so it may "
+               "not be built here; xdit inspect DIR says it\n");
+}
+
 static void print_notes(const xd_line *l, const xd_ours *o)
 {
-    const char *model = xd_line_text(l, "model");
     if (o->hosts > 1 && o->ranks > 1)
         printf("note: run it once, on one host; hosts is a file with a line for each of the %d: %s slots=%d\n",
                o->hosts, l->master ? l->master : "HOST", (o->ranks + o->hosts - 1) / o->hosts);
-    if (model && !xd_file_is_dir(model))
-        printf("note: nothing is downloaded: %s must be in the local Hugging Face cache, or be the name of a "
-               "directory\n", model);
+    print_model(l, o);
     if (o->plan.use_cfg_parallel && l->model && l->model->own && !(l->model->can & XD_CAN_CFG))
         printf("note: the guidance of this model is distilled: --use_cfg_parallel would leave half of the ranks "
                "without work; leave it out, or give those ranks to --ulysses_degree\n");
+    if (l->meant)
+        printf("note: %s without dashes is taken as --%s\n", l->meant->name, l->meant->name);
+    if (xd_line_given(l, "num_pipeline_patch") && o->plan.pipefusion_parallel_degree == 1)
+        printf("note: --num_pipeline_patch is left out: without stages it does nothing\n");
     if (o->note[0])
         printf("note: %s\n", o->note);
     for (int i = 0; i < o->nleft; i++)
@@ -172,7 +214,7 @@ static void on_line(void *cookie, const char *line)
 /* Of a model that is there: what the plan would take on this machine, as `xdit plan` says it. */
 static xd_status forecast(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_err *e)
 {
-    const char    *model = xd_line_text(l, "model");
+    const char    *model = o->model;
     xd_err         mine = { 0 };
     xd_request     r;
     xd_advise_args a = { .model = model, .request = &r, .ranks = o->ranks, .parallel = o->plan,
@@ -203,14 +245,22 @@ static xd_status forecast(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd
 static xd_status check(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_err *e)
 {
     const xd_given *list = xd_line_given(l, "attn_layer_num_for_pp");
-    int             sum = 0;
-    for (int i = 0; list && i < list->count; i++)
-        sum += (int)strtol(list->v[i], NULL, 10);
+    const char     *bad;
+    int64_t         sum = xd_line_sum(list, &bad);
     if (xd_line_product(l) < 1)
         return xd_fail(e, XD_EINVAL, "a degree is at least 1");
+    if (bad)
+        return xd_fail(
+            e, XD_EINVAL,
+            "--attn_layer_num_for_pp has %.40s, which is no number of blocks of a stage; "
+            "without the flag the stages are balanced",
+            bad);
     if (list && l->blocks && sum != l->blocks)
-        return xd_fail(e, XD_EINVAL, "the stages of --attn_layer_num_for_pp have %d blocks and the model %d; without "
-                       "the flag the stages are balanced", sum, l->blocks);
+        return xd_fail(
+            e, XD_EINVAL,
+            "the stages of --attn_layer_num_for_pp have %lld blocks and the model %d; without "
+            "the flag the stages are balanced",
+            (long long)sum, l->blocks);
     xd_status s = xd_parallel_check(&o->plan, o->ranks, e);
     return s == XD_OK ? forecast(l, o, b, e) : s;
 }
@@ -244,6 +294,55 @@ static int print_here(const xd_line *l)
     return code;
 }
 
+/* ---- scripts of xDiT that run others --------------------------------------------------------- */
+
+static const char *value_of(const xd_command_line *c, const char *flag)
+{
+    for (int i = 0; i + 1 < c->n; i++)
+        if (strcmp(c->word[i], flag) == 0)
+            return c->word[i + 1];
+    return NULL;
+}
+
+/* benchmark/: they start a script with every plan, one after the other. Returns 0: it is none of
+ * them. */
+static int print_sweep(const xd_command_line *c)
+{
+    static const char *const sweeps[] = { "single_node_latency_test.py", "usp_latency_test.py" };
+    const char *model = value_of(c, "--model_id"), *script = value_of(c, "--script"),
+               *size = value_of(c, "--sizes");
+    const char *n = value_of(c, "--n_gpus"), *steps = value_of(c, "--num_inference_steps"),
+               *name = NULL;
+    for (int i = 0; i < c->n && i < 4; i++)
+        for (size_t k = 0; k < sizeof sweeps / sizeof *sweeps; k++)
+            if (strlen(c->word[i]) >= strlen(sweeps[k]) &&
+                !strcmp(c->word[i] + strlen(c->word[i]) - strlen(sweeps[k]), sweeps[k]))
+                name = c->word[i];
+    if (!name)
+        return 0;
+    const char *words[] = { "xdit",
+                            "plan",
+                            "--model",
+                            model ? model : "DIR",
+                            "--world",
+                            n ? n : "8",
+                            "--width",
+                            size ? size : "1024",
+                            "--height",
+                            size ? size : "1024",
+                            "--num_inference_steps",
+                            steps ? steps : "20" };
+    printf("xDiT: %s runs %s by torchrun with every plan of %s processes, and prints their "
+           "times\nhere:\n ",
+           name, script ? script : "a script", n ? n : "8");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        fputc(' ', stdout);
+        xd_shell_quote(stdout, words[i]);
+    }
+    printf("\nplan: every one, on paper; xdit bench measures one of them\n");
+    return 1;
+}
+
 /* ---- the command ------------------------------------------------------------------------------ */
 
 static void help(FILE *f)
@@ -252,11 +351,15 @@ static void help(FILE *f)
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
     const xd_opt_group groups[] = { { "Options", NULL } };
-    fputs("Usage: xdit from-xdit 'COMMAND LINE OF xDiT'\n"
+    fputs("Usage: xdit from-xdit 'COMMAND LINE OF xDiT, OR A SCRIPT WITH ONE'\n"
+          "       xdit from-xdit SCRIPT [ARGUMENTS]\n"
+          "       xdit from-xdit -            (a script, from standard input)\n"
           "       xdit from-xdit -- COMMAND LINE OF xDiT\n\n"
           "Says what xDiT would do with a command line (its processes, its model, its\n"
           "error if it has one), and prints the command that does the same here, with its\n"
-          "plan. The model need not be there; where it is, its configs are looked at.\n", f);
+          "plan. The model need not be there; where it is, its configs are looked at. A\n"
+          "script is read as a shell reads it, with its variables, tables and loops, and\n"
+          "nothing of it is run.\n", f);
     xd_opt_help(f, &s, groups, 1);
     fputs("\nExample:\n"
           "  xdit from-xdit 'torchrun --nproc_per_node=2 examples/pixartalpha_example.py \\\n"
@@ -264,22 +367,113 @@ static void help(FILE *f)
           "    --pipefusion_parallel_degree 2'\n", f);
 }
 
-static int translate(int argc, char **argv, xd_err *e)
+/* Why nothing of the text can be translated. */
+static xd_status no_command(const xd_shell *s, xd_err *e)
 {
-    xd_shell  s = { 0 };
-    xd_line   l = { 0 };
-    int       code = XD_EXIT_USAGE;
-    xd_status st = argc == 1 && (!argv[0][0] || strpbrk(argv[0], " \t\n")) ? xd_shell_read(&s, argv[0], e)
-                                                          : xd_shell_take(&s, argc, argv, e);
-    if (st == XD_OK)
-        st = xd_line_read(&l, &s, e);
-    if (st == XD_OK) {
-        print_there(&l);
-        code = print_here(&l);
-        if (xd_cli_flush() != XD_EXIT_OK)
-            code = XD_EXIT_FAILED;
+    static const char installs[] = "pip pip3 conda mamba uv apt apt-get";
+    const char       *c = s->other;
+    size_t            n = c ? strcspn(c, " ") : 0;
+    if (c && xd_word_listed_n(installs, c, n))
+        return xd_fail(
+            e, XD_EINVAL,
+            "'%.80s' installs, and starts nothing: xDiT need not be installed here; translate a "
+            "line that begins with torchrun, python or xDiT's own xdit",
+            c);
+    if (c && n == 4 && !strncmp(c, "curl", n))
+        return xd_fail(
+            e, XD_EINVAL,
+            "'curl' asks xDiT's HTTP service, which there is not here: write the prompt behind "
+            "xdit generate --prompt");
+    if (c)
+        return xd_fail(
+            e, XD_EINVAL,
+            "'%.*s' does not start xDiT: a line begins with torchrun, python, accelerate "
+            "launch or xDiT's own xdit",
+            n < 80 ? (int)n : 80, c);
+    if (s->ended)
+        return xd_fail(
+            e, XD_EINVAL,
+            "the script ends before it starts xDiT: if it needs arguments, give them behind "
+            "its name");
+    return xd_fail(e, XD_EINVAL, "there is no command in the line");
+}
+
+/* What was read otherwise than it stands there. */
+static void print_reading(const xd_shell *s)
+{
+    if (s->typos)
+        printf("note: dashes, quotes or blanks are those of a word processor: taken as -, \" and "
+               "blanks\n");
+    if (s->unset)
+        printf("note: set by nothing in the text, so nothing, as in a shell: %s\n", s->unset);
+}
+
+static xd_status translate(const xd_shell *s, int *code, xd_err *e)
+{
+    for (int i = 0; i < s->n; i++) {
+        xd_line l = { 0 };
+        if (s->n > 1)
+            printf("%scommand %d of %d\n", i ? "\n" : "", i + 1, s->n);
+        if (print_sweep(&s->command[i]))
+            continue;
+        xd_status st = xd_line_read(&l, s, &s->command[i], e);
+        int       one = XD_EXIT_OK;
+        if (st == XD_OK) {
+            print_there(&l);
+            one = print_here(&l);
+        }
+        xd_line_free(&l);
+        if (st != XD_OK)
+            return st;
+        *code = one != XD_EXIT_OK ? one : *code;
     }
-    xd_line_free(&l);
+    print_reading(s);
+    return XD_OK;
+}
+
+static int is_script(int argc, char **argv)
+{
+    size_t n = strlen(argv[0]);
+    int py = n > 3 && !strcmp(argv[0] + n - 3, ".py"),
+        sh = n > 3 && !strcmp(argv[0] + n - 3, ".sh");
+    return !py && (sh || argc == 1) && xd_file_exists(argv[0]) && !xd_file_is_dir(argv[0]);
+}
+
+/* From a text in one argument, a file, standard input, or words. */
+static xd_status read_all(xd_shell *s, int argc, char **argv, int words, xd_err *e)
+{
+    char     *text = NULL;
+    size_t    len = 0, n = strlen(argv[0]);
+    int       in = !words && argc == 1 && !strcmp(argv[0], "-");
+    xd_status st = XD_OK;
+    if (in || (!words && is_script(argc, argv))) {
+        st = xd_file_read_any(argv[0], XD_SHELL_BYTES, &text, &len, e);
+        if (st == XD_OK && strlen(text) != len)
+            st = xd_fail(e, XD_EINVAL, "%s is no script: it has a byte 0",
+                         in ? "standard input" : argv[0]);
+        if (st == XD_OK)
+            st = xd_shell_read(s, text, argc - 1, argv + 1, e);
+    } else if (argc == 1 &&
+               (!n || strpbrk(argv[0], " \t\n;\"'$") || (unsigned char)argv[0][0] > 127)) {
+        st = xd_shell_read(s, argv[0], 0, NULL, e);
+    } else if (n > 3 && !words && !strcmp(argv[0] + n - 3, ".sh")) {
+        st = xd_fail(e, XD_EIO, "there is no script %.200s", argv[0]);
+    } else {
+        st = xd_shell_take(s, argc, argv, e);
+    }
+    free(text);
+    return st == XD_OK && !s->n ? no_command(s, e) : st;
+}
+
+static int from_words(int argc, char **argv, int words, xd_err *e)
+{
+    xd_shell  s = { .wanted = xd_line_wanted };
+    int       code = XD_EXIT_OK;
+    xd_status st = read_all(&s, argc, argv, words, e);
+    if (st == XD_OK)
+        st = translate(&s, &code, e);
+    if (st == XD_OK && xd_cli_flush() != XD_EXIT_OK)
+        code = XD_EXIT_FAILED;
     xd_shell_free(&s);
     return st == XD_OK ? code : xd_cli_exit(st, e);
 }
@@ -287,6 +481,7 @@ static int translate(int argc, char **argv, xd_err *e)
 static int run(int argc, char **argv)
 {
     xd_err e = { 0 };
+    int    words = argc && strcmp(argv[0], "--") == 0;
     if (argc == 1 && strcmp(argv[0], "--flags") == 0) {
         print_flags();
         return xd_cli_flush();
@@ -295,14 +490,17 @@ static int run(int argc, char **argv)
         print_tables();
         return xd_cli_flush();
     }
-    if (argc && strcmp(argv[0], "--") == 0)
+    if (words)
         argc--, argv++;
-    else if (argc && argv[0][0] == '-')
+    else if (argc && argv[0][0] == '-' && argv[0][1])
         return xd_cli_exit(xd_fail(&e, XD_EINVAL, "from-xdit has no option %.60s: the line of xDiT stands in "
                                    "quotes, or behind --", argv[0]), &e);
     if (!argc)
-        return xd_cli_exit(xd_fail(&e, XD_EINVAL, "from-xdit needs a command line of xDiT, in quotes"), &e);
-    return translate(argc, argv, &e);
+        return xd_cli_exit(
+            xd_fail(&e, XD_EINVAL,
+                    "from-xdit needs a command line of xDiT, in quotes, or a script"),
+            &e);
+    return from_words(argc, argv, words, &e);
 }
 
 const xd_command xd_cmd_from_xdit = {

@@ -29,7 +29,7 @@ void xd_foreign_say(const xd_foreign *f, int quiet)
 {
     for (int i = 0; i < f->n; i++) {
         const xd_xdit_flag *flag = f->flag[i];
-        if (flag->fate == XD_FATE_SLOWER)
+        if (flag->fate == XD_FATE_SLOWER || flag->fate == XD_FATE_VALUE)
             fprintf(stderr, "xdit: warning: --%s: %s\n", flag->name, flag->here);
         else if (!quiet)
             fprintf(stderr, "xdit: --%s is not needed: %s\n", flag->name, flag->here);

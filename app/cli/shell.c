@@ -1,337 +1,695 @@
-/* shell.c - splitting a text into words, as much of a shell as a command line needs */
+/* shell.c - reading a shell text: commands, conditions, loops */
 #include "cli/shell.h"
 
-#include <ctype.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/words.h"
+#include "cli/sh.h"
+#include "cli/typo.h"
 
-typedef struct list { int n, cap; char **v; } list;
+enum { MOST_STEPS = 20000, MOST_ROUNDS = 1000, MOST_WORDS = 8192, DEEPEST = 64 };
 
-typedef struct splitter {
-    xd_shell   *s;
-    const char *p;
-    list        words, env;
-    char       *buf;            /* the word under way                                          */
-    size_t      len, cap;
-    int         open;           /* there is one, be it empty                                   */
-    int         quoted;         /* a part of it was                                            */
-    int         deaf;           /* behind a pipe or a redirection: not ours                    */
-    int         skip;           /* the next word is a redirection's                            */
-    int         lost;           /* the word has a variable that is not set, and may have it      */
-    xd_err     *e;
-    xd_status   st;
-} splitter;
+static void list(sh *x, const char *stops);
 
-static void *grown(void *p, size_t n, splitter *x)
+/* ---- between words --------------------------------------------------------------------------- */
+
+static void skip_heredoc(sh *x)
 {
-    void *q = realloc(p, n);
-    if (!q)
-        x->st = xd_fail(x->e, XD_ENOMEM, "no memory for a command line");
-    return q;
-}
-
-static void put(splitter *x, char c)
-{
-    if (x->len + 2 > x->cap) {
-        char *q = grown(x->buf, x->cap * 2 + 64, x);
-        if (!q)
-            return;
-        x->buf = q;
-        x->cap = x->cap * 2 + 64;
+    size_t n = strlen(x->heredoc);
+    while (n && *x->p) {
+        const char *line = x->p + strspn(x->p, "\t");
+        size_t      len = strcspn(line, "\r\n");
+        x->p = line + len + strspn(line + len, "\r");
+        x->p += *x->p == '\n';
+        if (len == n && strncmp(line, x->heredoc, n) == 0)
+            break;
     }
-    x->buf[x->len++] = c;
-    x->buf[x->len] = 0;
-    x->open = 1;
+    x->heredoc[0] = 0;
 }
 
-static void append(splitter *x, list *l, const char *text)
+/* Blanks inside of a line, and lines that a backslash joins. */
+static void blanks(sh *x)
 {
-    if (l->n == l->cap) {
-        char **q = grown(l->v, (size_t)(l->cap * 2 + 16) * sizeof *q, x);
-        if (!q)
-            return;
-        l->v = q;
-        l->cap = l->cap * 2 + 16;
-    }
-    char *copy = strdup(text);
-    if (copy)
-        l->v[l->n++] = copy;
-    else
-        x->st = xd_fail(x->e, XD_ENOMEM, "no memory for a command line");
-}
-
-static void drop(list *l)
-{
-    for (int i = 0; i < l->n; i++)
-        free(l->v[i]);
-    free(l->v);
-    *l = (list){ 0 };
-}
-
-static size_t name_length(const char *s)
-{
-    size_t n = 0;
-    if (!isalpha((unsigned char)s[0]) && s[0] != '_')
-        return 0;
-    while (isalnum((unsigned char)s[n]) || s[n] == '_')
-        n++;
-    return n;
-}
-
-static int is_assignment(const char *s)
-{
-    size_t n = name_length(s);
-    return n && s[n] == '=';
-}
-
-/* ---- words and commands ------------------------------------------------------------------- */
-
-static void end_word(splitter *x)
-{
-    if (!x->open)
-        return;
-    x->buf[x->len] = 0;
-    if (!x->skip && !x->deaf && !x->lost)
-        append(x, &x->words, x->buf);
-    x->skip = x->open = x->quoted = x->lost = 0;
-    x->len = 0;
-    x->buf[0] = 0;
-}
-
-static const char control[] = "for while until if case function do done then else elif fi esac { } [ [[ declare "
-                              "local read";
-static const char aside[] = "set cd mkdir source . echo unset exit conda ulimit sleep wait module pip "
-                            "nvidia-smi";
-
-/* What stands between two ends of a command: assignments, something that does not matter here, or
- * the command. */
-static void end_command(splitter *x)
-{
-    end_word(x);
-    list w = x->words, command = { 0 };
-    int  i = 0;
-    x->words = (list){ 0 };
-    x->deaf = x->skip = 0;
-    while (i < w.n && (strspn(w.v[i], "+") == strlen(w.v[i]) || xd_word_listed("$ export env", w.v[i])))
-        i++;
-    for (; i < w.n && is_assignment(w.v[i]); i++)
-        append(x, &x->env, w.v[i]);
-    if (i == w.n || xd_word_listed(aside, w.v[i])) {
-        i = w.n;
-    } else if (xd_word_listed(control, w.v[i])) {
-        x->st = xd_fail(x->e, XD_EINVAL, "'%s' is a shell's business: give the one command that it "
-                        "runs, with its values filled in", w.v[i]);
-    } else if (x->s->n) {
-        x->st = xd_fail(x->e, XD_EINVAL, "there are two commands, and the second is '%.80s': give "
-                        "one of them", w.v[i]);
-    }
-    for (; i < w.n && x->st == XD_OK; i++)
-        append(x, &command, w.v[i]);
-    if (command.n && x->st == XD_OK)
-        x->s->word = command.v, x->s->n = command.n;
-    else
-        drop(&command);
-    drop(&w);
-}
-
-/* ---- variables ------------------------------------------------------------------------------ */
-
-static const char *value_of(const list *env, const char *name, size_t n)
-{
-    for (int i = env->n - 1; i >= 0; i--)
-        if (strncmp(env->v[i], name, n) == 0 && env->v[i][n] == '=')
-            return env->v[i] + n + 1;
-    return NULL;
-}
-
-/* Assignments of the same command do not count in a shell, but mean what they say. */
-static const char *look_up(const splitter *x, const char *name, size_t n)
-{
-    const char *v = value_of(&x->env, name, n);
-    return v ? v : value_of(&x->words, name, n);
-}
-
-static int in_assignment(const splitter *x)
-{
-    return x->open && is_assignment(x->buf);
-}
-
-/* What is assigned or is another command's matters only where it is used: PYTHONPATH=$PWD:$PYTHONPATH is not. */
-static int may_lack(const splitter *x)
-{
-    return x->skip || x->deaf || in_assignment(x) || (x->words.n && xd_word_listed(aside, x->words.v[0]));
-}
-
-static void variable(splitter *x, int quoted)
-{
-    const char *name = x->p + (x->p[0] == '{');
-    size_t      n = name_length(name);
-    int         brace = x->p[0] == '{';
-    if (!n || (brace && name[n] != '}')) {
-        if (brace || x->p[0] == '(')
-            x->st = xd_fail(x->e, XD_EINVAL, "'$%.20s' is a shell's business: fill in its value", x->p);
-        put(x, '$');
-        return;
-    }
-    const char *v = look_up(x, name, n);
-    if (!v && may_lack(x)) {
-        x->p = name + n + brace;
-        x->open = x->lost = 1;
-        return;
-    }
-    if (!v) {
-        x->st = xd_fail(x->e, XD_EINVAL, "$%.*s is a variable that the line does not set: fill in its "
-                        "value, or put %.*s=VALUE before the command", (int)n, name, (int)n, name);
-        return;
-    }
-    x->p = name + n + brace;
-    if (quoted)
-        x->open = 1;
-    for (; *v; v++) {
-        if (!quoted && isspace((unsigned char)*v))
-            end_word(x);
-        else
-            put(x, *v);
-    }
-}
-
-/* ---- characters ------------------------------------------------------------------------------ */
-
-static void in_quotes(splitter *x, char q)
-{
-    x->open = x->quoted = 1;
-    while (*x->p && *x->p != q && x->st == XD_OK) {
-        char c = *x->p++;
-        if (q == '"' && c == '\\' && *x->p && strchr("\"\\$`\n", *x->p)) {
-            if (*x->p != '\n')
-                put(x, *x->p);
+    for (int k; *x->p; ) {
+        if (*x->p == ' ' || *x->p == '\t' || *x->p == '\r') {
             x->p++;
-        } else if (q == '"' && c == '$') {
-            variable(x, 1);
+        } else if ((k = xd_typo_blank(x->p)) || (k = xd_typo_nothing(x->p))) {
+            x->s->typos |= xd_typo_blank(x->p) > 0;
+            x->p += k;
+        } else if (*x->p == '\\' && (x->p[1] == '\n' || (x->p[1] == '\r' && x->p[2] == '\n'))) {
+            x->p += x->p[1] == '\n' ? 2 : 3;
         } else {
-            put(x, c);
+            return;
         }
     }
-    if (x->st == XD_OK && !*x->p)
-        x->st = xd_fail(x->e, XD_EINVAL, "a quote %c is opened and not closed", q);
-    x->p += *x->p == q;
 }
 
-static void redirection(splitter *x)
+/* Blanks, ends of commands, comments. */
+static void between(sh *x)
 {
-    if (x->open && !x->quoted && strspn(x->buf, "0123456789") == x->len)
-        x->len = 0, x->open = 0;        /* 2> */
-    end_word(x);
-    while (*x->p == '>' || *x->p == '<' || *x->p == '&')
-        x->p++;
-    x->skip = 1;
-}
-
-static void one(splitter *x)
-{
-    char c = *x->p++;
-    if (c == '\'' || c == '"') {
-        in_quotes(x, c);
-    } else if (c == '\\') {
-        if (*x->p == '\r' && x->p[1] == '\n')
+    for (;;) {
+        blanks(x);
+        if (*x->p == '#') {
+            x->p += strcspn(x->p, "\n");
+        } else if (*x->p == '\n') {
             x->p++;
-        if (*x->p && *x->p != '\n')
-            put(x, *x->p);
-        x->p += *x->p != 0;
-    } else if (c == '$' && in_assignment(x)) {
-        variable(x, 1);
-    } else if (c == '$' && !(isspace((unsigned char)*x->p) || !*x->p)) {
-        variable(x, 0);
-    } else if (c == '#' && !x->open) {
-        x->p += strcspn(x->p, "\n");
-    } else if (c == '\n' || c == ';') {
-        end_command(x);
-    } else if (c == '&' && *x->p == '>') {
-        redirection(x);
-    } else if (c == '&') {
-        x->p += *x->p == '&';
-        end_command(x);
-    } else if (c == '|') {
-        end_word(x);
-        x->p += *x->p == '|';
-        x->deaf = 1;
-    } else if (c == '>' || c == '<') {
-        redirection(x);
-    } else if (isspace((unsigned char)c)) {
-        end_word(x);
-    } else {
-        put(x, c);
+            skip_heredoc(x);
+        } else if ((*x->p == ';' && x->p[1] != ';') || *x->p == '&') {
+            x->p++;
+        } else {
+            return;
+        }
     }
 }
 
-xd_status xd_shell_read(xd_shell *s, const char *text, xd_err *e)
+/* Does this word stand here, alone? */
+static int at_word(const sh *x, const char *word)
 {
-    splitter x = { .s = s, .p = text, .e = e, .cap = 256, .buf = calloc(1, 256) };
-    if (!x.buf)
-        return xd_fail(e, XD_ENOMEM, "no memory for a command line");
-    while (*x.p && x.st == XD_OK)
-        one(&x);
-    if (x.st == XD_OK)
-        end_command(&x);
-    if (x.st == XD_OK && !s->n)
-        x.st = xd_fail(e, XD_EINVAL, "there is no command in the line");
-    s->env = x.env.v;
-    s->nenv = x.env.n;
-    drop(&x.words);
-    free(x.buf);
-    return x.st;
+    size_t n = strlen(word);
+    return strncmp(x->p, word, n) == 0 && (strchr(" \t\r\n;&|()", x->p[n]) || !strcmp(word, ";;"));
+}
+
+static int take(sh *x, const char *word)
+{
+    if (!at_word(x, word))
+        return 0;
+    x->p += strlen(word);
+    return 1;
+}
+
+static void expect(sh *x, const char *word, const char *of)
+{
+    between(x);
+    if (x->st == XD_OK && !take(x, word))
+        x->st = xd_fail(x->e, XD_EINVAL, "the script has '%s' without its '%s'", of, word);
+}
+
+static int at_stop(const sh *x, const char *stops)
+{
+    char   word[8];
+    size_t n = strcspn(x->p, " \t\r\n;&|()");
+    if (x->p[0] == ';' && x->p[1] == ';')
+        return strstr(stops, ";;") != NULL;
+    if (*x->p == ')')
+        return strchr(stops, ')') != NULL;
+    snprintf(word, sizeof word, "%.*s", n < sizeof word ? (int)n : 0, x->p);
+    return xd_word_listed(stops, word);
+}
+
+/* ---- assignments and redirections ----------------------------------------------------------- */
+
+/* The variable is looked up each time: reading a value can make others, which moves them. */
+static void put_in(sh *x, const char *name, size_t n, const char *key, const char *value)
+{
+    sh_var *v = key && value && sh_live(x) ? sh_make(x, name, n) : NULL;
+    if (v)
+        sh_put_value(x, v, key, value, 0);
+}
+
+/* NAME=(A B [K]=C) */
+static void assign_list(sh *x, const char *name, size_t n, int add)
+{
+    char    key[16];
+    sh_var *v = sh_live(x) ? sh_make(x, name, n) : NULL;
+    int     next = v && add ? v->value.n : 0;
+    if (v && !add) {
+        sh_drop(&v->key);
+        sh_drop(&v->value);
+    }
+    for (x->p++; x->st == XD_OK; ) {
+        between(x);
+        int   words = x->words.n;
+        char *in = NULL, *value = NULL;
+        const char *end = *x->p == '[' ? sh_closing(x->p + 1, '[', ']') : NULL;
+        if (!*x->p || *x->p == ')')
+            break;
+        if (end && end[1] == '=') {
+            in = sh_expand(x, x->p + 1, (size_t)(end - x->p - 1));
+            x->p = end + 2;
+            value = sh_one(x);
+            put_in(x, name, n, in, value);
+        } else if (!sh_word(x, 0)) {
+            x->p++;
+        }
+        for (int i = words; i < x->words.n; i++) {
+            snprintf(key, sizeof key, "%d", next++);
+            put_in(x, name, n, key, x->words.v[i]);
+            free(x->words.v[i]);
+        }
+        x->words.n = words;
+        free(in);
+        free(value);
+    }
+    if (x->st == XD_OK && *x->p != ')')
+        x->st = xd_fail(x->e, XD_EINVAL, "the script has '%.*s=(' without its ')'",
+                        (int)(n < 40 ? n : 40), name);
+    x->p += *x->p == ')';
+}
+
+/* NAME=, NAME+=, NAME[KEY]= at p: where the sign is, or NULL. */
+static const char *assignment(const char *p)
+{
+    size_t      n = sh_name_length(p);
+    const char *end = n && p[n] == '[' ? sh_closing(p + n + 1, '[', ']') : NULL;
+    p = end ? end + 1 : p + n;
+    return n && (*p == '=' || (*p == '+' && p[1] == '=')) ? p : NULL;
+}
+
+static void assign(sh *x, const char *sign)
+{
+    const char *name = x->p;
+    size_t      n = sh_name_length(name);
+    int         add = *sign == '+';
+    char       *lacks = x->lacks, *value = NULL;
+    char *key =
+        name[n] == '[' ? sh_expand(x, name + n + 1, (size_t)(sign - name) - n - 2) : strdup("0");
+    sh_var     *v;
+    x->lacks = NULL;
+    x->p = sign + 1 + add;
+    if (*x->p == '(')
+        assign_list(x, name, n, add);
+    else
+        value = sh_one(x);
+    if (sh_live(x) && (v = sh_make(x, name, n))) {
+        if (key && value)
+            sh_put_value(x, v, key, value, add);
+        if (add && v->lacks)
+            sh_lacks(x, v->lacks);
+        free(v->lacks);
+        v->lacks = x->lacks;
+        x->lacks = NULL;
+    }
+    free(x->lacks);
+    x->lacks = lacks;
+    free(key);
+    free(value);
+}
+
+static void redirection(sh *x)
+{
+    int   here = !strncmp(x->p, "<<<", 3), doc = !here && !strncmp(x->p, "<<", 2);
+    while (*x->p && strchr("<>&", *x->p))
+        x->p++;
+    x->p += doc && *x->p == '-';
+    blanks(x);
+    const char *end = *x->p == '(' ? sh_closing(x->p + 1, '(', ')') : NULL;
+    if (end) {
+        x->p = end + 1;
+        return;
+    }
+    char *word = sh_one(x);
+    if (doc && word)
+        snprintf(x->heredoc, sizeof x->heredoc, "%s", word);
+    if (here && word) {
+        free(x->here);
+        x->here = word;
+        word = NULL;
+    }
+    free(word);
+}
+
+static int at_redirection(const sh *x)
+{
+    const char *p = x->p + strspn(x->p, "0123456789");
+    return *p == '<' || *p == '>' || (p == x->p && *p == '&' && p[1] == '>');
+}
+
+/* ---- the grammar ----------------------------------------------------------------------------- */
+
+static void define(sh *x, const char *name)
+{
+    between(x);
+    const char *body = x->p + 1;
+    if (*x->p != '{' || x->funs.n > 255) {
+        x->st =
+            xd_fail(x->e, XD_EINVAL, "a function '%.40s' of this kind is a shell's business", name);
+        return;
+    }
+    x->p++;
+    x->dead++;
+    list(x, "}");
+    x->dead--;
+    expect(x, "}", "{");
+    const char **more = realloc(x->body, (size_t)(x->funs.n + 1) * sizeof *more);
+    if (!more || !sh_live(x))
+        x->body = more ? more : x->body;
+    else {
+        x->body = more;
+        x->body[x->funs.n] = body;
+        sh_append(x, &x->funs, name);
+    }
+}
+
+static int is_definition(const sh *x)
+{
+    return *x->p == '(' && x->p[1] == ')' && x->words.n == 1;
+}
+
+static void simple(sh *x)
+{
+    const char *from = x->p, *sign;
+    int         open = 1;               /* assignments may stand here                           */
+    free(x->lacks);
+    x->lacks = NULL;
+    while (x->st == XD_OK) {
+        blanks(x);
+        if (at_redirection(x)) {
+            x->p += strspn(x->p, "0123456789");
+            redirection(x);
+            continue;
+        }
+        if (is_definition(x)) {
+            x->p += 2;
+            char *name = x->words.v[0];
+            x->words.n = 0;
+            define(x, name);
+            free(name);
+            break;
+        }
+        if (!*x->p || strchr("\n;&|()#", *x->p) || x->words.n > MOST_WORDS)
+            break;
+        int n = x->words.n;
+        if (open && (sign = assignment(x->p)))
+            assign(x, sign);
+        else
+            sh_word(x, 0);
+        if (x->words.n > n)
+            open = open && (xd_word_listed(sh_prefixes, x->words.v[n]) || x->words.v[n][0] == '-');
+    }
+    if (*x->p == '#')
+        x->p += strcspn(x->p, "\n");
+    if (x->p == from && *x->p)
+        x->p++;                         /* a bracket that nothing opens                         */
+    sh_run(x);
+}
+
+static void condition(sh *x)            /* behind [[ */
+{
+    sh_list kept = x->words;
+    x->words = (sh_list){ 0 };
+    while (x->st == XD_OK) {
+        between(x);
+        if (!*x->p || take(x, "]]"))
+            break;
+        size_t n =
+            !strncmp(x->p, "&&", 2) || !strncmp(x->p, "||", 2) ? 2 : strchr("()<>|", *x->p) != NULL;
+        if (n) {
+            char *sign = strndup(x->p, n);
+            sh_append(x, &x->words, sign ? sign : "");
+            free(sign);
+            x->p += n;
+        } else if (!sh_word(x, 1)) {
+            x->p++;
+        }
+    }
+    if (sh_live(x))
+        x->status = !sh_true(x, x->words.n, x->words.v, 1);
+    sh_drop(&x->words);
+    x->words = kept;
+}
+
+static void branch(sh *x)               /* behind if */
+{
+    int done = 0;
+    do {
+        int before = done;
+        x->dead += before;
+        list(x, "then");
+        int yes = sh_live(x) && x->status == 0;
+        expect(x, "then", "if");
+        x->dead += !yes;
+        list(x, "elif else fi");
+        x->dead -= !yes;
+        x->dead -= before;
+        done |= yes;
+    } while (x->st == XD_OK && take(x, "elif"));
+    if (take(x, "else")) {
+        x->dead += done;
+        list(x, "fi");
+        x->dead -= done;
+    }
+    expect(x, "fi", "if");
+}
+
+/* Ends a round of a loop. Returns 1: it was the last. */
+static int round_over(sh *x)
+{
+    int over = x->leave == 2;
+    if (x->leave < 3)
+        x->leave = 0;
+    return over || !sh_live(x);
+}
+
+static void skip_body(sh *x)
+{
+    x->dead++;
+    list(x, "done");
+    x->dead--;
+}
+
+/* Words up to the end of the line, {1..4} as its numbers. */
+static void items(sh *x, sh_list *to)
+{
+    int  a, b;
+    char end, text[16];
+    for (blanks(x); *x->p && !strchr("\n;#&", *x->p) && x->st == XD_OK; blanks(x)) {
+        int n = x->words.n;
+        if (!sh_word(x, 0))
+            x->p++;
+        for (int i = n; i < x->words.n; i++) {
+            const char *w = x->words.v[i];
+            if (x->plain && sscanf(w, "{%4d..%4d%c", &a, &b, &end) == 3 && end == '}')
+                for (int k = a; k != b + (a <= b ? 1 : -1); k += a <= b ? 1 : -1) {
+                    snprintf(text, sizeof text, "%d", k);
+                    sh_append(x, to, text);
+                }
+            else
+                sh_append(x, to, w);
+            free(x->words.v[i]);
+        }
+        x->words.n = n;
+    }
+}
+
+static void each(sh *x)                 /* behind for */
+{
+    sh_list       to = { 0 };
+    size_t        n = (blanks(x), sh_name_length(x->p));
+    char         *name = strndup(x->p, n);
+    const sh_var *args = sh_find(x, "@", 1);
+    if (!n && x->st == XD_OK)
+        x->st =
+            xd_fail(x->e, XD_EINVAL,
+                    "'for ((...))' is a shell's business: give the command that it runs, with its "
+                    "values filled in");
+    x->p += n;
+    between(x);
+    if (take(x, "in"))
+        items(x, &to);
+    else
+        for (int i = 0; args && i < args->value.n; i++)
+            sh_append(x, &to, args->value.v[i]);
+    expect(x, "do", "for");
+    const char *body = x->p;
+    int         ran = 0;
+    for (int i = 0; name && i < to.n && sh_live(x); i++) {
+        ran = 1;
+        sh_set(x, name, to.v[i]);
+        x->p = body;
+        list(x, "done");
+        if (round_over(x))
+            break;
+    }
+    if (!ran)
+        skip_body(x);
+    expect(x, "done", "for");
+    sh_drop(&to);
+    free(name);
+}
+
+static void repeat(sh *x, int until)    /* behind while, until */
+{
+    const char *from = x->p;
+    for (int i = 0; x->st == XD_OK; i++) {
+        x->p = from;
+        list(x, "do");
+        int yes = sh_live(x) && (x->status == 0) != until;
+        expect(x, "do", "while");
+        if (yes && i == MOST_ROUNDS && x->st == XD_OK)
+            x->st =
+                xd_fail(x->e, XD_EINVAL,
+                        "a loop of the script does not end where nothing is run: give the command "
+                        "that it runs, with its values filled in");
+        x->dead += !yes;
+        list(x, "done");
+        x->dead -= !yes;
+        if (round_over(x) || !yes)
+            break;
+    }
+    expect(x, "done", "while");
+}
+
+static void choose(sh *x)               /* behind case */
+{
+    int   done = 0;
+    char *what = (blanks(x), sh_one(x));
+    expect(x, "in", "case");
+    for (between(x); x->st == XD_OK && *x->p && !at_word(x, "esac"); between(x)) {
+        int hit = 0, more = 1;
+        x->p += *x->p == '(';
+        while (more && x->st == XD_OK) {
+            blanks(x);
+            char *pattern = sh_one(x);
+            hit |= what && pattern && fnmatch(pattern, what, 0) == 0;
+            free(pattern);
+            blanks(x);
+            more = *x->p == '|';
+            x->p += more;
+        }
+        expect(x, ")", "case");
+        hit = hit && !done && sh_live(x);
+        x->dead += !hit;
+        list(x, ";; esac");
+        x->dead -= !hit;
+        done |= hit;
+        x->p += !strncmp(x->p, ";;", 2) ? 2 : 0;
+    }
+    expect(x, "esac", "case");
+    free(what);
+}
+
+/* (( ... )): a condition; one that assigns is not known, and succeeds. */
+static void reckon(sh *x)
+{
+    const char *end = sh_closing(x->p, '(', ')');
+    char       *text = end && end[1] == ')' ? sh_expand(x, x->p, (size_t)(end - x->p)) : NULL;
+    if (!text) {
+        if (x->st == XD_OK)
+            x->st = xd_fail(x->e, XD_EINVAL, "the script has '((' without its '))'");
+        return;
+    }
+    x->p = end + 2;
+    int assigns = strstr(text, "++") || strstr(text, "--");
+    for (const char *p = text; (p = strchr(p, '=')); p++) {
+        int part = (p > text && strchr("=!<>", p[-1])) || p[1] == '=';
+        assigns |= !part;
+    }
+    if (sh_live(x))
+        x->status = assigns ? 0 : !sh_arithmetic(x, text);
+    free(text);
+}
+
+static void command(sh *x)
+{
+    blanks(x);
+    if (++x->depth > DEEPEST) {
+        if (x->st == XD_OK)
+            x->st = xd_fail(x->e, XD_EINVAL, "the script has more than %d levels", DEEPEST);
+    } else if (take(x, "if")) {
+        branch(x);
+    } else if (take(x, "for")) {
+        each(x);
+    } else if (at_word(x, "while") || at_word(x, "until")) {
+        int until = *x->p == 'u';
+        x->p += 5;
+        repeat(x, until);
+    } else if (take(x, "case")) {
+        choose(x);
+    } else if (take(x, "[[")) {
+        condition(x);
+    } else if (take(x, "{")) {
+        list(x, "}");
+        expect(x, "}", "{");
+    } else if (!strncmp(x->p, "((", 2)) {
+        x->p += 2;
+        reckon(x);
+    } else if (*x->p == '(') {
+        x->p++;
+        list(x, ")");
+        expect(x, ")", "(");
+    } else {
+        take(x, "function");
+        simple(x);
+        x->depth--;
+        return;
+    }
+    for (blanks(x); at_redirection(x) && x->st == XD_OK; blanks(x)) {
+        x->p += strspn(x->p, "0123456789");
+        redirection(x);
+    }
+    x->depth--;
+}
+
+static void pipeline(sh *x)
+{
+    int no = 0;
+    for (blanks(x); take(x, "!"); blanks(x))
+        no = !no;
+    command(x);
+    while (x->st == XD_OK && *x->p == '|' && x->p[1] != '|') {
+        x->p += x->p[1] == '&' ? 2 : 1;
+        between(x);
+        command(x);
+    }
+    if (no && sh_live(x))
+        x->status = !x->status;
+}
+
+static void and_or(sh *x)
+{
+    pipeline(x);
+    for (blanks(x); x->st == XD_OK && (!strncmp(x->p, "&&", 2) || !strncmp(x->p, "||", 2));
+         blanks(x)) {
+        int on = (*x->p == '&') == (x->status == 0);
+        x->p += 2;
+        between(x);
+        x->dead += !on;
+        pipeline(x);
+        x->dead -= !on;
+    }
+}
+
+static void list(sh *x, const char *stops)
+{
+    while (x->st == XD_OK) {
+        between(x);
+        if (!*x->p || at_stop(x, stops))
+            return;
+        if (!strncmp(x->p, ";;", 2))
+            x->p += 2;
+        else if (++x->steps > MOST_STEPS)
+            x->st = xd_fail(x->e, XD_EINVAL, "the script does more than %d things before it ends",
+                            MOST_STEPS);
+        else
+            and_or(x);
+    }
+}
+
+void sh_list_run(sh *x, const char *stops)
+{
+    list(x, stops);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static xd_status begin(sh *x, xd_shell *s, xd_err *e)
+{
+    *x = (sh){ .s = s, .e = e, .cap = 256, .buf = calloc(1, 256) };
+    return x->buf ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a script");
+}
+
+static xd_status end(sh *x)
+{
+    sh_vars_free(x);
+    sh_drop(&x->words);
+    sh_drop(&x->funs);
+    free(x->body);
+    free(x->buf);
+    free(x->lacks);
+    free(x->here);
+    return x->st;
+}
+
+xd_status xd_shell_read(xd_shell *s, const char *text, int nargs, char **args, xd_err *e)
+{
+    sh x;
+    if (begin(&x, s, e) != XD_OK)
+        return XD_ENOMEM;
+    sh_set_list(&x, "@", nargs, args);
+    x.p = text;
+    list(&x, "");
+    return end(&x);
 }
 
 xd_status xd_shell_take(xd_shell *s, int argc, char **argv, xd_err *e)
 {
-    splitter x = { .s = s, .e = e };
-    int      i = 0;
-    while (i < argc && is_assignment(argv[i]))
-        append(&x, &x.env, argv[i++]);
-    for (; i < argc; i++)
-        append(&x, &x.words, argv[i]);
-    if (x.st == XD_OK && !x.words.n)
-        x.st = xd_fail(e, XD_EINVAL, "there is no command in the line");
-    s->env = x.env.v, s->nenv = x.env.n;
-    s->word = x.words.v, s->n = x.words.n;
-    return x.st;
+    sh          x;
+    const char *first = NULL, *sign;
+    char      **right = xd_typo_args(&argc, argv, &first);
+    int         i = 0;
+    if (begin(&x, s, e) != XD_OK) {
+        free(right);
+        return XD_ENOMEM;
+    }
+    s->typos |= right != NULL;
+    argv = right ? right : argv;
+    for (; i < argc && (sign = assignment(argv[i])) && *sign == '='; i++) {
+        char *name = strndup(argv[i], (size_t)(sign - argv[i]));
+        if (name)
+            sh_set(&x, name, sign + 1);
+        free(name);
+    }
+    x.p = "";
+    if (i < argc)
+        sh_run_words(&x, argc - i, argv + i);
+    free(right);
+    return end(&x);
 }
 
-const char *xd_shell_env(const xd_shell *s, const char *name)
+const char *xd_shell_env(const xd_command_line *c, const char *name)
 {
-    const list env = { .n = s->nenv, .v = s->env };
-    return value_of(&env, name, strlen(name));
+    size_t n = strlen(name);
+    for (int i = 0; i < c->nenv; i++)
+        if (strncmp(c->env[i], name, n) == 0 && c->env[i][n] == '=')
+            return c->env[i] + n + 1;
+    return NULL;
 }
 
 void xd_shell_free(xd_shell *s)
 {
-    list words = { .n = s->n, .v = s->word }, env = { .n = s->nenv, .v = s->env };
-    drop(&words);
-    drop(&env);
+    for (int i = 0; i < s->n; i++) {
+        sh_list words = { .n = s->command[i].n, .v = s->command[i].word };
+        sh_list env = { .n = s->command[i].nenv, .v = s->command[i].env };
+        sh_drop(&words);
+        sh_drop(&env);
+    }
+    free(s->unset);
+    free(s->unrun);
+    free(s->other);
     *s = (xd_shell){ 0 };
+}
+
+static int has_controls(const char *word)
+{
+    for (; *word; word++)
+        if (((unsigned char)*word < 32 && *word != '\n') || *word == 127)
+            return 1;
+    return 0;
+}
+
+/* One letter inside of '' or, where there are letters that a terminal would obey, of $''. */
+static int quote_letter(FILE *f, char c, int controls)
+{
+    char text[8];
+    if (c == '\'')
+        snprintf(text, sizeof text, "%s", controls ? "\\'" : "'\\''");
+    else if (controls && c == '\\')
+        snprintf(text, sizeof text, "\\\\");
+    else if (controls && ((unsigned char)c < 32 || c == 127))
+        snprintf(text, sizeof text, "\\%03o", (unsigned)(unsigned char)c);
+    else
+        snprintf(text, sizeof text, "%c", c);
+    if (f)
+        fputs(text, f);
+    return (int)strlen(text);
 }
 
 int xd_shell_quote(FILE *f, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-./=,:@%+";
-    int columns = 2;
+    int controls = has_controls(word), columns = 2 + controls;
     if (*word && strspn(word, plain) == strlen(word)) {
         if (f)
             fputs(word, f);
         return (int)strlen(word);
     }
     if (f)
-        fputc('\'', f);
-    for (const char *p = word; *p; p++) {
-        columns += *p == '\'' ? 4 : 1;
-        if (f && *p == '\'')
-            fputs("'\\''", f);
-        else if (f)
-            fputc(*p, f);
-    }
+        fputs(controls ? "$'" : "'", f);
+    for (const char *p = word; *p; p++)
+        columns += quote_letter(f, *p, controls);
     if (f)
         fputc('\'', f);
     return columns;

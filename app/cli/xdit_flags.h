@@ -10,6 +10,7 @@
 typedef enum xd_fate {
     XD_FATE_SAME,               /* a flag of ours, of the same name and meaning                */
     XD_FATE_OTHER,              /* another flag of ours (own) takes the same value             */
+    XD_FATE_VALUE,              /* it is a value of a flag of ours: own is "weights_dtype int8"  */
     XD_FATE_NOT_NEEDED,         /* nothing is lost without it: said, and on                    */
     XD_FATE_SLOWER,             /* not built: the picture comes without it, exact but slower   */
     XD_FATE_REFUSED             /* not built, or another way: the picture would not be that    */
@@ -20,9 +21,9 @@ typedef struct xd_xdit_flag {
     char        takes;          /* 0 nothing, 'i' a whole number, 'r' a number, 's' a text, 'b'
                                    nothing, and --no- before the name turns it off; capital
                                    letters: any number of them                                 */
-    char        in;             /* 'e' example scripts, 'r' runner, 'b' both                   */
+    char in; /* 'e' example scripts, 'r' runner, 'b' both, 'f' those of benchmark/fid */
     xd_fate     fate;
-    const char *own;            /* of XD_FATE_OTHER                                            */
+    const char *own;            /* of XD_FATE_OTHER and XD_FATE_VALUE                          */
     const char *there, *here;   /* clauses without a full stop                                 */
 } xd_xdit_flag;
 

@@ -10,13 +10,17 @@
 #include "base/words.h"
 #include "cli/opt.h"
 
-enum { ANY_GPUS = 8 };          /* of a host whose number of GPUs the line does not say         */
+enum {
+    ANY_GPUS = 8,               /* of a host whose number of GPUs the line does not say         */
+    MOST_BLOCKS = 1000000,      /* of a stage: far beyond any model's                           */
+};
 
 typedef struct reader {
-    xd_line        *l;
-    const xd_shell *s;
-    int             i;          /* the next word                                               */
-    xd_err         *e;
+    xd_line               *l;
+    const xd_command_line *s;
+    const xd_shell        *text;        /* that the command stands in                          */
+    int                    i;           /* the next word                                       */
+    xd_err                *e;
 } reader;
 
 static const char *base_name(const char *path)
@@ -41,31 +45,53 @@ static const char torchrun_values[] =
 static const char torchrun_switches[] =
     " standalone no_python run_path use_env multi_gpu same_network m module virtual_local_rank ";
 
-static xd_status take_count(const char *name, const char *v, int least, int *to, xd_err *e)
+static xd_status take_count(const reader *r, const char *name, const char *v, int least, int *to)
 {
-    char *end;
-    long  n = strtol(v, &end, 10);
-    if (end == v || *end || n < least || n > 65536)
-        return xd_fail(e, XD_EINVAL, "--%s of the launcher is '%.40s', which is no number from %d to 65536",
-                       name, v, least);
-    *to = (int)n;
-    return XD_OK;
+    const char *unset = !*v && r->text->unset ? r->text->unset : NULL;
+    char       *end;
+    long        n = strtol(v, &end, 10);
+    if (end != v && !*end && n >= least && n <= 65536) {
+        *to = (int)n;
+        return XD_OK;
+    }
+    if (xd_shell_unrun(r->text, v))
+        return xd_fail(
+            r->e, XD_EINVAL,
+            "--%s of the launcher is what %.80s prints, and nothing is run here: fill in "
+            "its value",
+            name, v);
+    if (unset)
+        return xd_fail(
+            r->e, XD_EINVAL,
+            "--%s of the launcher is '': %.*s is a variable that the line does not set; put "
+            "%.*s=VALUE before the command",
+            name, (int)strcspn(unset, ","), unset, (int)strcspn(unset, ",") - 1, unset + 1);
+    return xd_fail(r->e, XD_EINVAL,
+                   "--%s of the launcher is '%.40s', which is no number from %d to 65536", name, v,
+                   least);
+}
+
+/* "gpu", or a command that counts them */
+static int is_every_gpu(const reader *r, const char *v)
+{
+    return xd_word_listed(" gpu auto cpu xpu ", v) ||
+           (xd_shell_unrun(r->text, v) && (strstr(v, "-smi") || strstr(v, "device_count")));
 }
 
 static xd_status launcher_option(reader *r, const char *name, const char *v)
 {
     xd_line *l = r->l;
     int      accelerate = l->by == XD_BY_ACCELERATE;
-    if (!strcmp(name, "nproc_per_node") && !(v[0] >= '0' && v[0] <= '9') && xd_word_listed(" gpu auto cpu xpu ", v))
+    if (!strcmp(name, "nproc_per_node") && is_every_gpu(r, v))
         l->auto_nproc = 1;
     else if (!strcmp(name, "nproc_per_node") || (accelerate && !strcmp(name, "num_processes")))
-        return take_count(name, v, 1, &l->nproc, r->e);
+        return take_count(r, name, v, 1, &l->nproc);
     else if (!strcmp(name, "nnodes") && strchr(v, ':'))        /* elastic: from MIN to MAX         */
-        return take_count(name, strchr(v, ':') + 1, 1, &l->nnodes, r->e);
+        return take_count(r, name, strchr(v, ':') + 1, 1, &l->nnodes);
     else if (!strcmp(name, "nnodes") || (accelerate && !strcmp(name, "num_machines")))
-        return take_count(name, v, 1, &l->nnodes, r->e);
+        return take_count(r, name, v, 1, &l->nnodes);
     else if (!strcmp(name, "node_rank") || (accelerate && !strcmp(name, "machine_rank")))
-        return take_count(name, v, 0, &l->node_rank, r->e);
+        return take_count(r, name, v, 0, &l->node_rank);
     else if (!strcmp(name, "master_addr") || !strcmp(name, "main_process_ip"))
         l->master = v;
     else if (!strcmp(name, "rdzv_endpoint") && !l->master)
@@ -154,15 +180,40 @@ static xd_status runner(reader *r)
     return XD_OK;
 }
 
+static const char before_launchers[] = " nohup time exec sudo ";
+
+static int is_python(const char *name)
+{
+    return strncmp(name, "python", 6) == 0 && strspn(name + 6, "0123456789.") == strlen(name + 6);
+}
+
+int xd_line_wanted(int n, char **w)
+{
+    while (n > 1 && xd_word_listed(before_launchers, base_name(w[0])))
+        n--, w++;
+    const char *name = base_name(w[0]);
+    if (is_python(name)) {
+        int i = 1;
+        while (i < n && xd_word_listed(" -u -O -s -B -I ", w[i]))
+            i++;
+        if (i + 1 < n && !strcmp(w[i], "-m"))
+            return !strncmp(w[i + 1], "torch.distributed.", 18) || !strncmp(w[i + 1], "xfuser", 6);
+        return i == n || (strcmp(w[i], "-c") != 0 && strcmp(base_name(w[i]), "setup.py") != 0);
+    }
+    return !strcmp(name, "torchrun") || !strcmp(name, "xdit") || !strcmp(name, "xfuser-runner") ||
+           ends_with(name, ".py") ||
+           (!strcmp(name, "accelerate") && n > 1 && !strcmp(w[1], "launch"));
+}
+
 static xd_status read_launcher(reader *r)
 {
     const char *name = base_name(r->s->word[r->i]);
-    while (xd_word_listed(" nohup time exec sudo ", name) && r->i + 1 < r->s->n)
+    while (xd_word_listed(before_launchers, name) && r->i + 1 < r->s->n)
         name = base_name(r->s->word[++r->i]);
     const char *word = r->s->word[r->i++];
     if (!strcmp(name, "torchrun"))
         return launcher_options(r);
-    if (!strncmp(name, "python", 6)) {
+    if (is_python(name)) {
         r->l->by = XD_BY_PYTHON;
         return python(r);
     }
@@ -190,6 +241,8 @@ static xd_status read_launcher(reader *r)
 
 static int in_program(const xd_line *l, const xd_xdit_flag *f)
 {
+    if (f->in == 'f')
+        return ends_with(l->script, "_generate.py");
     return f->in == 'b' || f->in == (l->runner ? 'r' : 'e');
 }
 
@@ -287,6 +340,9 @@ static int of_other(xd_line *l, const char *word, const char *name)
 {
     const char         *names[XD_XDIT_FLAGS_MAX];
     const xd_xdit_flag *f = word[1] == '-' ? xd_xdit_flag_find(name) : NULL;
+    const char *of = !f || f->in == 'r' ? "runner has"
+                     : f->in == 'f'     ? "scripts of benchmark/fid have"
+                                        : "example scripts have";
     const char         *near = NULL;
     int                 n = 0, first = !l->bad[0];
     complain(l, "unrecognized arguments: %.200s", word);
@@ -294,8 +350,8 @@ static int of_other(xd_line *l, const char *word, const char *name)
         if (in_program(l, &xd_xdit_flags[i]))
             names[n++] = xd_xdit_flags[i].name;
     if (first && f)
-        snprintf(l->why, sizeof l->why, "the %s it, the %s not", f->in == 'e' ? "example scripts have" : "runner has",
-                 f->in == 'e' ? "runner does" : "scripts do");
+        snprintf(l->why, sizeof l->why, "the %s it, the %s not", of,
+                 l->runner ? "runner does" : "scripts do");
     else if (first && name[0] && word[1] == '-' && (near = xd_opt_nearest(name, names, n)))
         snprintf(l->why, sizeof l->why, "the nearest one is --%s", near);
     return f ? (int)(f - xd_xdit_flags) : -1;
@@ -325,15 +381,39 @@ static xd_status read_flag(reader *r)
     return read_values(r, row, eq ? eq + 1 : NULL);
 }
 
+/* A switch, of which the word before this one is the name: it takes no value. */
+static const xd_xdit_flag *switch_before(const reader *r)
+{
+    const char         *word = r->i ? r->s->word[r->i - 1] : "";
+    const xd_xdit_flag *f =
+        !strncmp(word, "--", 2) && !strchr(word, '=') ? xd_xdit_flag_find(word + 2) : NULL;
+    return f && (!f->takes || f->takes == 'b') ? f : NULL;
+}
+
+/* A word that belongs to no flag. One that is a flag's name without its dashes, before a value, is
+ * taken as that flag here; xDiT prints both words. */
+static xd_status read_stray(reader *r)
+{
+    xd_line            *l = r->l;
+    const char *word = r->s->word[r->i], *next = r->i + 1 < r->s->n ? r->s->word[r->i + 1] : NULL;
+    const xd_xdit_flag *f = xd_xdit_flag_find(word), *before = switch_before(r);
+    int first = !l->bad[0], pair = f && f->takes && f->takes != 'b' && next && is_value(next);
+    complain(l, "unrecognized arguments: %.200s%s%.40s", word, pair ? " " : "", pair ? next : "");
+    if (first && f)
+        snprintf(l->why, sizeof l->why, "--%s is meant?", f->name);
+    else if (first && before)
+        snprintf(l->why, sizeof l->why, "--%s takes no value", before->name);
+    if (!f || (f->takes && !pair))
+        return XD_OK;
+    l->meant = f;
+    return read_values(r, (int)(f - xd_xdit_flags), NULL);
+}
+
 static xd_status read_flags(reader *r)
 {
-    for (; r->i < r->s->n; r->i++) {
-        const char *word = r->s->word[r->i];
-        if (is_value(word))
-            complain(r->l, "unrecognized arguments: %.200s", word);
-        else if (read_flag(r) != XD_OK)
+    for (; r->i < r->s->n; r->i++)
+        if ((is_value(r->s->word[r->i]) ? read_stray(r) : read_flag(r)) != XD_OK)
             return XD_ENOMEM;
-    }
     if (!xd_line_text(r->l, "model"))
         complain(r->l, "the following arguments are required: --model");
     return XD_OK;
@@ -386,7 +466,7 @@ int xd_line_product(const xd_line *l)
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 /* What xDiT's `xdit` counts: flags written with _ only, and of the switch nothing but its name. */
-static int counted(const xd_shell *s)
+static int counted(const xd_command_line *s)
 {
     static const char *const degrees[] = { "--ulysses_degree", "--tensor_parallel_degree", "--ring_degree",
                                            "--pipefusion_parallel_degree", "--data_parallel_degree" };
@@ -413,7 +493,7 @@ static int listed_devices(const char *v)
     return n;
 }
 
-static void count_processes(xd_line *l, const xd_shell *s)
+static void count_processes(xd_line *l, const xd_command_line *s)
 {
     int devices = listed_devices(xd_shell_env(s, "CUDA_VISIBLE_DEVICES"));
     if (!l->nnodes)
@@ -452,9 +532,24 @@ static void look_at_net(xd_line *l)
     free(path);
 }
 
-xd_status xd_line_read(xd_line *l, const xd_shell *s, xd_err *e)
+/* What a command would have printed is no value. */
+static xd_status check_run(const reader *r)
 {
-    reader    r = { .l = l, .s = s, .e = e };
+    for (int i = 0; xd_xdit_flags[i].name; i++) {
+        const xd_given *g = &r->l->given[i];
+        xd_fate         fate = xd_xdit_flags[i].fate;
+        for (int k = 0; k < g->count && (fate == XD_FATE_SAME || fate == XD_FATE_OTHER); k++)
+            if (xd_shell_unrun(r->text, g->v[k]))
+                return xd_fail(r->e, XD_EINVAL,
+                               "--%s is '%.120s', and nothing is run here: fill in its value",
+                               xd_xdit_flags[i].name, g->v[k]);
+    }
+    return XD_OK;
+}
+
+xd_status xd_line_read(xd_line *l, const xd_shell *text, const xd_command_line *s, xd_err *e)
+{
+    reader    r = { .l = l, .s = s, .text = text, .e = e };
     xd_status st = read_launcher(&r);
     if (st != XD_OK)
         return st;
@@ -462,14 +557,27 @@ xd_status xd_line_read(xd_line *l, const xd_shell *s, xd_err *e)
         return xd_fail(e, XD_EINVAL, "%.80s is xDiT's HTTP service, which there is not here: translate a line of "
                        "one of its example scripts or of its runner", l->script);
     l->runner = l->by == XD_BY_RUNNER || ends_with(l->script, "runner.py");
-    st = read_flags(&r);
-    if (st != XD_OK)
+    if ((st = read_flags(&r)) != XD_OK || (st = check_run(&r)) != XD_OK)
         return st;
     count_processes(l, s);
     const char *model = xd_line_text(l, "model");
     l->model = l->runner ? (model ? xd_xdit_by_name(model) : NULL) : xd_xdit_by_script(l->script);
     look_at_net(l);
+    l->heard = l->model || l->heads || (model && (xd_xdit_by_name(model) || xd_file_is_dir(model)));
     return XD_OK;
+}
+
+int64_t xd_line_sum(const xd_given *list, const char **bad)
+{
+    int64_t sum = 0;
+    *bad = NULL;
+    for (int i = 0; list && i < list->count; i++) {
+        long long n = strtoll(list->v[i], NULL, 10);
+        if ((n < 0 || n > MOST_BLOCKS) && !*bad)
+            *bad = list->v[i];
+        sum += n < 0 ? 0 : n > MOST_BLOCKS ? MOST_BLOCKS : n;
+    }
+    return sum;
 }
 
 void xd_line_free(xd_line *l)

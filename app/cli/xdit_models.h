@@ -36,5 +36,8 @@ typedef struct xd_xdit_net {    /* what a transformer's name says about it      
 const xd_xdit_model *xd_xdit_by_script(const char *script);
 const xd_xdit_model *xd_xdit_by_name(const char *model);
 const xd_xdit_net   *xd_xdit_net_find(const char *model);
+/* "org/name" of a name of the runner's, which takes it in small letters too. NULL: it has none
+ * such. */
+const char          *xd_xdit_repo(const char *name);
 
 #endif

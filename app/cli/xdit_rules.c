@@ -229,9 +229,9 @@ static void script(judge *j)
 static void blocks(judge *j)
 {
     const xd_given *list = xd_line_given(j->l, "attn_layer_num_for_pp");
-    int n = j->l->blocks, sum = 0, each = j->pp > 0 ? (n + j->pp - 1) / j->pp : 0;
-    for (int i = 0; list && i < list->count; i++)
-        sum += (int)strtol(list->v[i], NULL, 10);
+    const char     *bad;
+    int             n = j->l->blocks, each = j->pp > 0 ? (n + j->pp - 1) / j->pp : 0;
+    int64_t         sum = xd_line_sum(list, &bad);
     if (!n || j->pp < 2)
         return;
     if (list && list->count && sum != n)
@@ -335,6 +335,73 @@ static void geometry(judge *j)
         note(j, "ranks get pieces of uneven size, which it does not pad: it hangs or ends in the first all-to-all");
 }
 
+/* ---- what depends on the installation ------------------------------------------------------- */
+
+XD_PRINTF(4, 5)
+static void perhaps(judge *j, const char *when, const char *because, const char *fmt, ...)
+{
+    xd_perhaps *p = &j->v->perhaps[j->v->nperhaps];
+    va_list     ap;
+    if (j->v->nperhaps == (int)(sizeof j->v->perhaps / sizeof *j->v->perhaps))
+        return;
+    j->v->nperhaps++;
+    p->when = when;
+    snprintf(p->because, sizeof p->because, "%s", because);
+    va_start(ap, fmt);
+    vsnprintf(p->error, sizeof p->error, fmt, ap);
+    va_end(ap);
+}
+
+/* Queries of a rank in an attention of CogVideoX; 0: it is not known. CogVideoX1.5 has patches of
+ * two frames. */
+static int64_t queries(const judge *j)
+{
+    const char *name = xd_line_text(j->l, "model");
+    int         frames = number(j->l, "num_frames", 49), latent = (frames - 1) / 4 + 1;
+    int         text = number(j->l, "max_sequence_length", 226);
+    if (!j->l->model || strncmp(j->l->model->title, "CogVideoX", 9) != 0 || frames < 1 || j->sp < 1)
+        return 0;
+    if (name && (strstr(name, "X1.5") || strstr(name, "x1.5")))
+        latent = (latent + 1) / 2;
+    int64_t tokens = (int64_t)latent * (j->height / 16) * (j->width / 16);
+    return tokens % j->sp ? 0 : (tokens / j->sp + (text == 256 ? 226 : text)) * j->uly;
+}
+
+static void installation(judge *j)
+{
+    const char *backend = xd_line_text(j->l, "attention_backend");
+    int64_t q = queries(j), padded = (q + 31) / 32 * 32,
+            tokens = (int64_t)(j->height / 16) * (j->width / 16);
+    int         asked = number(j->l, "num_pipeline_patch", 0), patches = asked > 0 ? asked : j->pp;
+    char        text[160] = "6592) must match the size of tensor b (6572", parts[128] = "";
+    size_t      at = 0;
+    if (q > 0)
+        snprintf(text, sizeof text, "%lld) must match the size of tensor b (%lld",
+                 (long long)padded, (long long)q);
+    if (j->ring > 1 && (!backend || !strncmp(backend, "sdpa_eff", 8)) && (!q || padded != q))
+        perhaps(j, "in the first step where flash-attn is not installed",
+                "torch's own kernel pads the sums of rows to a multiple of 32, and ring adds them "
+                "to what is not padded"
+                "; with flash-attn it runs",
+                "RuntimeError: The size of tensor a (%s) at non-singleton dimension 2%s", text,
+                q ? "" : ", or other numbers");
+    if (!j->l->model || strncmp(j->l->model->title, "FLUX.1", 6) != 0 || j->pp < 2 || patches < 1 ||
+        tokens < 1)
+        return;
+    for (int i = 0; i < patches && at < sizeof parts - 16; i++)
+        at += (size_t)snprintf(parts + at, sizeof parts - at, "%s%lld", i ? ", " : "",
+                               (long long)(4 * tokens / patches));
+    perhaps(
+        j, "when the request begins with diffusers 0.32 or newer and xDiT 0.4.0 or older",
+        "from 0.32 on a pixel of FLUX's latents is 8 pixels wide, not 16, so xDiT counts four "
+        "times the tokens; "
+        "hosts of a run with several versions of diffusers fail the same way",
+        "RuntimeError: split_with_sizes "
+        "expects split_sizes to sum exactly to %lld (input tensor's size at dimension -2), but got "
+        "split_sizes=[%s]",
+        (long long)tokens, parts);
+}
+
 void xd_line_judge(const xd_line *l, xd_verdict *v)
 {
     int   fixed = l->runner ? 0 : 1024;
@@ -358,4 +425,6 @@ void xd_line_judge(const xd_line *l, xd_verdict *v)
     attention(&j);
     supported(&j);
     geometry(&j);
+    if (!v->when)
+        installation(&j);
 }

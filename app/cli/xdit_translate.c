@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "base/json.h"
+
 XD_PRINTF(2, 3) static void add(xd_ours *o, const char *fmt, ...)
 {
     va_list ap, again;
@@ -34,7 +37,7 @@ XD_PRINTF(2, 3) static void add(xd_ours *o, const char *fmt, ...)
 static void take_plan(xd_ours *o, const xd_line *l)
 {
     const xd_given *list = xd_line_given(l, "attn_layer_num_for_pp");
-    size_t          at = 0;
+    xd_text_buf     b = { 0 };
     o->plan = (xd_parallel){
         .tensor_parallel_degree = xd_line_int(l, "tensor_parallel_degree", 1),
         .ulysses_degree = xd_line_int(l, "ulysses_degree", 1),
@@ -47,14 +50,19 @@ static void take_plan(xd_ours *o, const xd_line *l)
         .use_parallel_vae = xd_line_on(l, "use_parallel_vae"),
         .text_tensor_parallel_degree = 1,
     };
-    for (int i = 0; list && i < list->count && at < sizeof o->list; i++)
-        at += (size_t)snprintf(o->list + at, sizeof o->list - at, "%s%s", i ? "," : "", list->v[i]);
-    if (at)
+    for (int i = 0; list && i < list->count; i++)
+        xd_buf_add(&b, "%s%s", i ? "," : "", list->v[i]);
+    o->list = b.p;
+    o->failed |= b.failed;
+    if (o->list)
         o->plan.attn_layer_num_for_pp = o->list;
+    if (o->plan.pipefusion_parallel_degree == 1)
+        o->plan.num_pipeline_patch = 0;         /* ignored there, and left out here             */
     o->ranks = xd_parallel_ranks(&o->plan);
     o->hosts = l->nnodes;
     if (o->ranks == 1 && l->world > 1) {
-        o->ranks = l->world;
+        int dit = xd_line_int(l, "dit_parallel_size", 0);
+        o->ranks = dit > 0 && dit < l->world ? dit : l->world;
     }
 }
 
@@ -73,22 +81,62 @@ static void launcher(xd_ours *o)
     add(o, "generate");
 }
 
-/* A degree of 1 is no degree; frames are a video's. */
+/* A degree of 1 is no degree; frames are a video's; patches and exact steps are of stages. */
 static int idle(const xd_line *l, const xd_xdit_flag *f)
 {
     size_t n = strlen(f->name);
+    if (!strcmp(f->name, "num_pipeline_patch") || !strcmp(f->name, "warmup_steps"))
+        return xd_line_int(l, "pipefusion_parallel_degree", 1) == 1;
     if (n > 7 && !strcmp(f->name + n - 7, "_degree") && xd_line_int(l, f->name, 1) == 1)
         return 1;
     return !strcmp(f->name, "num_frames") && l->model && !(l->model->can & XD_HAS_VIDEO);
+}
+
+/* --weights_dtype int8: the flag of such a value stands in the command once. */
+static void as_value(xd_ours *o, const xd_xdit_flag *f)
+{
+    const char *blank = strchr(f->own, ' ');
+    char        name[64];
+    snprintf(name, sizeof name, "--%.*s", (int)(blank - f->own), f->own);
+    for (int i = 0; i < o->n; i++)
+        if (strcmp(o->word[i], name) == 0)
+            return;
+    add(o, "%s", name);
+    add(o, "%s", blank + 1);
+}
+
+/* What becomes of --output_type: latents are a file's kind. Returns 0: nothing. */
+static int as_output(xd_ours *o, const xd_line *l)
+{
+    const char *type = xd_line_text(l, "output_type");
+    if (type && !strcmp(type, "latent")) {
+        add(o, "--output");
+        add(o, "latents.safetensors");
+    }
+    return type && (!strcmp(type, "latent") || !strcmp(type, "pil"));
+}
+
+/* Names of the runner's registry become those of the hub. */
+static const char *model_of(const xd_line *l, const char *name)
+{
+    const char *repo = l->runner && !xd_file_is_dir(name) ? xd_xdit_repo(name) : NULL;
+    return repo ? repo : name;
 }
 
 static void flag(xd_ours *o, const xd_line *l, const xd_xdit_flag *f)
 {
     const xd_given *g = xd_line_given(l, f->name);
     const char     *name = f->fate == XD_FATE_OTHER ? f->own : f->name;
-    if (!g || idle(l, f) || !strcmp(f->name, "ray_world_size"))
+    if (!g || idle(l, f) || !strcmp(f->name, "ray_world_size") ||
+        (!strcmp(f->name, "output_type") && as_output(o, l)))
         return;
-    if (f->fate != XD_FATE_SAME && f->fate != XD_FATE_OTHER) {
+    if (f->fate == XD_FATE_VALUE) {
+        as_value(o, f);
+    } else if (!strcmp(f->name, "model") && g->count) {
+        o->model = model_of(l, g->v[g->count - 1]);
+        add(o, "--model");
+        add(o, "%s", o->model);
+    } else if (f->fate != XD_FATE_SAME && f->fate != XD_FATE_OTHER) {
         if (!g->off)
             o->left[o->nleft++] = f;
     } else if (!f->takes) {
@@ -179,6 +227,7 @@ void xd_ours_free(xd_ours *o)
     for (int i = 0; i < o->n; i++)
         free(o->word[i]);
     free(o->word);
+    free(o->list);
     *o = (xd_ours){ 0 };
 }
 

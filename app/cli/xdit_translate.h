@@ -9,7 +9,8 @@ typedef struct xd_ours {        /* start with {0}                               
     char      **word;           /* malloc'ed                                                   */
     xd_parallel plan;
     int         ranks, hosts;
-    char        list[128];      /* of plan.attn_layer_num_for_pp                                */
+    char       *list;           /* of plan.attn_layer_num_for_pp; malloc'ed, or NULL            */
+    const char *model;          /* borrowed; NULL: the line has none                           */
     int         failed;         /* no memory                                                   */
     int         nleft;          /* flags that are left out, and why is in their row             */
     const xd_xdit_flag *left[XD_XDIT_FLAGS_MAX];

@@ -1,0 +1,258 @@
+/* sh_run.c - commands of a shell text: builtins, and those that are asked for */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/words.h"
+#include "cli/sh.h"
+
+enum { DEEPEST = 64 };
+
+/* ---- commands that are known ---------------------------------------------------------------- */
+
+const char sh_prefixes[] = "export declare local readonly typeset env + $ ++ +++";
+static const char aside[] =
+    "cd mkdir source . echo printf conda ulimit sleep wait module nvidia-smi rocm-smi tee "
+    "cat ls rm cp mv touch grep awk sed tail head date hostname pwd ssh scp kill pkill trap "
+    "true : alias pushd popd git hf huggingface-cli wget unzip tar nvcc clear ray";
+
+static void read_builtin(sh *x, int n, char **w)
+{
+    const char *ifs = sh_value(sh_find(x, "IFS", 3), "0"), *p = x->here ? x->here : "";
+    int         i = 1, array = 0;
+    for (; i < n && w[i][0] == '-'; i++) {
+        array |= strchr(w[i], 'a') != NULL;
+        i += strlen(w[i]) == 2 && strchr("pndtu", w[i][1]) ? 1 : 0;
+    }
+    x->status = !x->here;
+    ifs = ifs && *ifs ? ifs : " \t\n";
+    sh_list parts = { 0 };
+    for (int k = i; *(p += strspn(p, ifs)); k++) {
+        size_t len = !array && k >= n - 1 ? strlen(p) : strcspn(p, ifs);
+        char  *part = strndup(p, len);
+        p += len;
+        if (!part)
+            break;
+        if (!array && k >= n - 1)
+            while (len && strchr(" \t\r\n", part[len - 1]))
+                part[--len] = 0;
+        sh_append(x, &parts, part);
+        free(part);
+    }
+    if (array && i < n)
+        sh_set_list(x, w[i], parts.n, parts.v);
+    for (int k = 0; !array && i + k < n; k++)
+        sh_set(x, w[i + k], k < parts.n ? parts.v[k] : "");
+    sh_drop(&parts);
+}
+
+static void set_builtin(sh *x, int n, char **w)
+{
+    for (int i = 1; i < n; i++)
+        if (strcmp(w[i], "--") == 0) {
+            sh_set_list(x, "@", n - i - 1, w + i + 1);
+            return;
+        }
+}
+
+static void shift(sh *x, int by)
+{
+    sh_var *v = sh_find(x, "@", 1);
+    sh_list kept = { 0 };
+    for (int i = by; v && i < v->value.n; i++)
+        sh_append(x, &kept, v->value.v[i]);
+    sh_set_list(x, "@", kept.n, kept.v);
+    sh_drop(&kept);
+}
+
+static char *joined(int n, char **w)
+{
+    xd_text_buf b = { 0 };
+    for (int i = 0; i < n; i++)
+        xd_buf_add(&b, "%s%s", i ? " " : "", w[i]);
+    return b.p;
+}
+
+/* A text with arguments of its own: a function's body, or a script. */
+static void call(sh *x, const char *text, const char *stop, int n, char **w)
+{
+    const char   *p = x->p;
+    const sh_var *v = sh_find(x, "@", 1);
+    sh_list       kept = { 0 };
+    for (int i = 0; v && i < v->value.n; i++)
+        sh_append(x, &kept, v->value.v[i]);
+    sh_set_list(x, "@", n, w);
+    x->p = text;
+    if (++x->depth > DEEPEST)
+        x->st = xd_fail(x->e, XD_EINVAL, "the script calls itself again and again");
+    else
+        sh_list_run(x, stop);
+    x->depth--;
+    x->leave = 0;
+    x->p = p;
+    sh_set_list(x, "@", kept.n, kept.v);
+    sh_drop(&kept);
+}
+
+/* Functions stand in a text, and go with it. */
+static void forget(sh *x, int funs)
+{
+    while (x->funs.n > funs)
+        free(x->funs.v[--x->funs.n]);
+}
+
+static void run_text(sh *x, const char *text)
+{
+    const char *p = x->p;
+    int         funs = x->funs.n;
+    x->p = text;
+    if (++x->depth > DEEPEST)
+        x->st = xd_fail(x->e, XD_EINVAL, "the script calls itself again and again");
+    else
+        sh_list_run(x, "");
+    x->depth--;
+    x->p = p;
+    forget(x, funs);
+}
+
+/* bash FILE ARGUMENTS; bash -c TEXT */
+static void run_shell(sh *x, int n, char **w)
+{
+    char  *text = NULL;
+    size_t len;
+    int    i = 1, funs = x->funs.n;
+    while (i < n && w[i][0] == '-' && strcmp(w[i], "-c") != 0)
+        i++;
+    if (i + 1 < n && strcmp(w[i], "-c") == 0)
+        run_text(x, w[i + 1]);
+    else if (i < n && xd_file_exists(w[i]) &&
+             xd_file_read(w[i], XD_SHELL_BYTES, &text, &len, x->e) == XD_OK)
+        call(x, text, "", n - i - 1, w + i + 1);
+    else if (i < n && !x->s->n)
+        x->st =
+            xd_fail(x->e, XD_EINVAL,
+                    "there is no script %.200s here: give its text, or the file by a name under "
+                    "which it is there",
+                    w[i]);
+    forget(x, funs);
+    free(text);
+}
+
+/* ---- a simple command ------------------------------------------------------------------------ */
+
+static void keep(sh *x, int n, char **w)
+{
+    sh_list words = { 0 }, env = { 0 };
+    if (x->s->n == XD_SHELL_COMMANDS) {
+        x->st = xd_fail(x->e, XD_EINVAL,
+                        "the script starts xDiT more than %d times: give one of its commands",
+                        XD_SHELL_COMMANDS);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        sh_append(x, &words, w[i]);
+    for (int i = 0; i < x->nvars; i++) {
+        const char *v = sh_value(&x->vars[i], "0");
+        xd_text_buf b = { 0 };
+        if (v && strlen(v) < 1024 && strcmp(x->vars[i].name, "@") != 0) {
+            xd_buf_add(&b, "%s=%s", x->vars[i].name, v);
+            sh_append(x, &env, b.p ? b.p : "");
+        }
+        xd_buf_free(&b);
+    }
+    if (x->lacks) {
+        sh_lacks(x, x->s->unset ? x->s->unset : "");
+        free(x->s->unset);
+        x->s->unset = x->lacks;
+        x->lacks = NULL;
+    }
+    x->s->command[x->s->n++] =
+        (xd_command_line) { .n = words.n, .word = words.v, .nenv = env.n, .env = env.v };
+}
+
+/* What runs no program, but changes what the text says. Returns 0: it is none of these. */
+static int builtin(sh *x, int n, char **w)
+{
+    if (!strcmp(w[0], "read"))
+        read_builtin(x, n, w);
+    else if (!strcmp(w[0], "set"))
+        set_builtin(x, n, w);
+    else if (!strcmp(w[0], "shift"))
+        shift(x, n > 1 ? atoi(w[1]) > 0 ? atoi(w[1]) : 1 : 1);
+    else if (!strcmp(w[0], "exit"))
+        x->stop = x->s->ended = 1;
+    else if (!strcmp(w[0], "return"))
+        x->leave = 3;
+    else if (!strcmp(w[0], "break"))
+        x->leave = 2;
+    else if (!strcmp(w[0], "continue"))
+        x->leave = 1;
+    else if (!strcmp(w[0], "false"))
+        x->status = 1;
+    else if (!strcmp(w[0], "test"))
+        x->status = !sh_true(x, n - 1, w + 1, 0);
+    else if (!strcmp(w[0], "["))
+        x->status = !sh_true(x, n - 1 - !strcmp(w[n - 1], "]"), w + 1, 0);
+    else
+        return 0;
+    return 1;
+}
+
+static void unset(sh *x, int n, char **w)
+{
+    for (int i = 1; i < n; i++)
+        sh_unset(x, w[i]);
+}
+
+static int function_of(const sh *x, const char *name)
+{
+    for (int i = x->funs.n - 1; i >= 0; i--)
+        if (strcmp(x->funs.v[i], name) == 0)
+            return i;
+    return -1;
+}
+
+void sh_run_words(sh *x, int n, char **w)
+{
+    int declares = 0, fun;
+    while (n && xd_word_listed(sh_prefixes, w[0])) {
+        declares |= !xd_word_listed("env $ + ++ +++", w[0]);
+        n--, w++;
+    }
+    while (n > 1 && xd_word_listed("time nohup exec sudo command", w[0]))
+        n--, w++;
+    x->status = 0;
+    if (!n || declares || builtin(x, n, w))
+        return;
+    char *line = joined(n, w);
+    if ((fun = function_of(x, w[0])) >= 0)
+        call(x, x->body[fun], "}", n - 1, w + 1);
+    else if (!strcmp(w[0], "unset"))
+        unset(x, n, w);
+    else if (!strcmp(w[0], "eval") && line)
+        run_text(x, line + strlen("eval"));
+    else if (xd_word_listed("bash sh zsh /bin/bash /bin/sh", w[0]))
+        run_shell(x, n, w);
+    else if (x->s->wanted(n, w))
+        keep(x, n, w);
+    else if (!xd_word_listed(aside, w[0]) && !x->s->other)
+        x->s->other = line, line = NULL;
+    free(line);
+}
+
+/* Takes the words of the command under way, so that other commands can be read while it is run. */
+void sh_run(sh *x)
+{
+    sh_list w = x->words;
+    char   *here = x->here;
+    x->words = (sh_list){ 0 };
+    if (sh_live(x) && w.n)
+        sh_run_words(x, w.n, w.v);
+    if (sh_live(x) && w.n)
+        sh_unset(x, "IFS");
+    sh_drop(&w);
+    if (x->here == here) {
+        free(here);
+        x->here = NULL;
+    }
+}
