@@ -6,8 +6,9 @@
  * what is in memory already costs some 10 ms a GB.
  *
  * The thread maps nothing and takes no memory; its stack is small, for address space may be short. */
-#define _POSIX_C_SOURCE 200809L /* posix_fadvise, sigfillset */
+#define _POSIX_C_SOURCE 200809L /* posix_fadvise, sigset_t */
 #include "base/ahead.h"
+#include "base/signals.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -124,7 +125,7 @@ void xd_ahead_start(xd_ahead *a)
     if (!a->n || a->running || pthread_attr_init(&attr) != 0)
         return;
     pthread_attr_setstacksize(&attr, STACK);
-    sigfillset(&all);           /* signals are for the thread that calls                       */
+    xd_signals_for_caller(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     a->running = pthread_create(&a->thread, &attr, work, a) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/signals.h"
 
 /* Threads of one process; turns of waiting, some 20 us, before a thread sleeps; bits of a round's pieces. */
 enum { MOST = 4096, TURNS = 1000, SHORT = 10, PIECES = 16 };
@@ -205,7 +206,7 @@ static void hire(int n)
         return;
     if (!pool.watched)
         pool.watched = pthread_atfork(NULL, NULL, alone) == 0;
-    sigfillset(&all);
+    xd_signals_for_caller(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     while (pool.workers < n - 1 &&
            pthread_create(&id, NULL, work, (void *)(intptr_t)(pool.workers + 1)) == 0) {
