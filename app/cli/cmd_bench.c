@@ -5,11 +5,12 @@
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/opt.h"
+#include "cli/roll.h"
 #include "cli/stop.h"
 
 typedef struct task {           /* one run of the command                                      */
     xd_bench_args bench;
-    int           nproc, rank;
+    int           nproc, rank, start_timeout;
     xd_opt_table  tables[2];
     xd_opt_spec   spec;
 } task;
@@ -50,6 +51,7 @@ static const xd_option rows[] = {
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
     { "nproc", XD_OPT_INT, offsetof(task, nproc), 1, 65536, NULL, "N",
       "ranks to start (default: as many as the degrees need); alone it means --ulysses_degree N" },
+    XD_LAUNCH_TIMEOUT(offsetof(task, start_timeout)),
 };
 
 static const xd_opt_alias aliases[] = {
@@ -61,13 +63,15 @@ static void on_log(void *cookie, int level, const char *line)
     const task *t = cookie;
     if (t->rank == 0 || level <= XD_LOG_ERROR)
         fprintf(stderr, "xdit: %s%s\n", level == XD_LOG_WARN ? "warning: " : "", line);
+    if (level <= XD_LOG_ERROR)
+        xd_roll_say(XD_ROLL_SAID);
 }
 
 static void task_init(task *t)
 {
     int              n;
     const xd_option *plan = xd_parallel_options(&n);
-    *t = (task){ .bench = { .bind = "auto", .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_WARN } };
+    *t = (task){ .start_timeout = -1, .bench = { .bind = "auto", .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_WARN } };
     t->bench.cookie = t;
     t->bench.parallel = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1,
                                        .ring_degree = 1, .pipefusion_parallel_degree = 1,
@@ -117,13 +121,13 @@ static int run(int argc, char **argv)
     xd_status one = xd_opt_operand(&t.bench.config, &dir, "config", st == XD_OK ? &e : NULL);
     st = st == XD_OK ? one : st;
     if (xd_launched(&t.rank))
-        xd_stop_arm_rank();
+        xd_stop_arm_rank(), xd_launch_await(t.start_timeout, t.rank);
     if (st == XD_OK && !t.bench.config)
         st = xd_fail(&e, XD_EINVAL, "bench needs a model: --config DIR");
     if (st == XD_OK)
         st = launch_ranks(&t, &ranks, &e);
     if (st == XD_OK && ranks > 1)
-        st = xd_launch_run(&(xd_launch){ ranks, argc, argv, "bench" }, &code, &e);
+        st = xd_launch_run(&(xd_launch){ ranks, argc, argv, "bench", t.start_timeout }, &code, &e);
     else if (st == XD_OK)
         st = xd_bench(&t.bench, &e);
     return xd_launch_end(st, &e, t.rank, code);

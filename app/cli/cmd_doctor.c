@@ -121,7 +121,7 @@ static void start_ranks(FILE *out, FILE *err)
 {
     static char word[] = "--as_rank";
     char       *argv[] = { word };
-    xd_launch   l = { .ranks = PING_RANKS, .argc = 1, .argv = argv, .command = "doctor" };
+    xd_launch   l = { .ranks = PING_RANKS, .argc = 1, .argv = argv, .command = "doctor", .start_timeout = PING_S };
     xd_err      e = { 0 };
     int         code = 0;
     if (dup2(fileno(out), 1) < 0 || dup2(fileno(err), 2) < 0)

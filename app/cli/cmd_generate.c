@@ -20,6 +20,7 @@
 #include "cli/opt.h"
 #include "cli/progress.h"
 #include "cli/prompts.h"
+#include "cli/roll.h"
 #include "cli/stop.h"
 
 typedef struct own {            /* options of the program, not of the request                  */
@@ -27,7 +28,7 @@ typedef struct own {            /* options of the program, not of the request   
     const char  *prompt_file, *trace, *plan, *cluster, *balance, *bind;
     const char  *transformer, *vae, *clip_l, *clip_g, *t5xxl;  /* weights of components         */
     xd_opt_texts prompts, loras;
-    int          threads, nproc, quiet, verbose, json, no_t5;
+    int          threads, nproc, start_timeout, quiet, verbose, json, no_t5;
 } own;
 
 #define AT(field) offsetof(own, field)
@@ -67,6 +68,7 @@ static const xd_option own_rows[] = {
       "OMP_ variables say where; cores, a rank alone as well; none (default: auto)" },
     { "nproc", XD_OPT_INT, AT(nproc), 1, 65536, NULL, "N",
       "ranks to start (default: as many as the degrees need)" },
+    XD_LAUNCH_TIMEOUT(AT(start_timeout)),
     { "plan", XD_OPT_TEXT, AT(plan), 0, 0, NULL, "PLAN",
       "auto: the degrees that are not given are those foreseen to be fastest on the ranks there are, in "
       "memory that is there and with the picture of one rank; auto-stale: PipeFusion as well; or degrees "
@@ -121,7 +123,7 @@ static void task_init(task *t)
 {
     int              n, nplan;
     const xd_option *rows = xd_request_options(&n), *plan = xd_parallel_options(&nplan);
-    *t = (task){ 0 };
+    *t = (task){ .own.start_timeout = -1 };
     t->launched = xd_launched(&t->rank);
     xd_request_init(&t->request);
     t->tables[0] = (xd_opt_table){ own_rows, sizeof own_rows / sizeof *own_rows, &t->own };
@@ -143,6 +145,8 @@ static void on_log(void *cookie, int level, const char *line)
         return;
     xd_bar_clear(&t->bar);
     fprintf(stderr, "xdit: %s%s\n", level >= 0 && level < 4 ? mark[level] : "", line);
+    if (level <= XD_LOG_ERROR)
+        xd_roll_say(XD_ROLL_SAID);
 }
 
 static void on_stage(void *cookie, const char *stage)
@@ -437,7 +441,8 @@ static xd_status launch(task *t, int ranks, int argc, char **argv, int *code)
 {
     xd_engine   *g = NULL;
     xd_open_args a = open_args(t);
-    xd_launch    l = { .ranks = ranks, .argc = argc, .argv = argv, .command = "generate" };
+    xd_launch    l = { .ranks = ranks, .argc = argc, .argv = argv, .command = "generate",
+                         .start_timeout = t->own.start_timeout };
     a.log = NULL;
     a.trace = NULL;
     a.bind = NULL;              /* the ranks would inherit it                                  */
@@ -465,7 +470,7 @@ static int run(int argc, char **argv)
     task_init(&t);
     xd_status st = xd_opt_parse(&t.spec, argc, argv, NULL, &t.err);
     if (t.launched)
-        xd_stop_arm_rank();
+        xd_stop_arm_rank(), xd_launch_await(t.own.start_timeout, t.rank);
     else
         xd_stop_arm();
     signal(SIGPIPE, SIG_IGN);   /* a reader that went away is no reason to lose images          */
@@ -491,7 +496,7 @@ static void help(FILE *f)
 {
     task t;
     task_init(&t);
-    char *ranks = xd_opt_names("nproc plan cluster balance", t.tables[2].rows, t.tables[2].n);
+    char *ranks = xd_opt_names("nproc start_timeout plan cluster balance", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
         { "What to paint", "prompt prompts negative_prompt width height num_images_per_prompt "
                            "seed" },

@@ -4,11 +4,12 @@
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/opt.h"
+#include "cli/roll.h"
 #include "cli/stop.h"
 
 typedef struct task {           /* one run of the command                                      */
     xd_probe_args probe;
-    int           ranks, rank;
+    int           ranks, rank, start_timeout;
     xd_opt_table  table;
     xd_opt_spec   spec;
 } task;
@@ -16,6 +17,7 @@ typedef struct task {           /* one run of the command                       
 static const xd_option rows[] = {
     { "ranks", XD_OPT_INT, offsetof(task, ranks), 1, 65536, NULL, "N",
       "ranks to start on this host (default: 1; a launcher's ranks are joined)" },
+    XD_LAUNCH_TIMEOUT(offsetof(task, start_timeout)),
     { "threads", XD_OPT_INT, offsetof(task, probe.threads), 1, 4096, NULL, "N",
       "of each rank; default: one for each core this process may use, shared by the ranks" },
     { "output", XD_OPT_TEXT, offsetof(task, probe.output), 0, 0, NULL, "FILE",
@@ -29,11 +31,13 @@ static void on_log(void *cookie, int level, const char *line)
     const task *t = cookie;
     if (t->rank == 0 || level <= XD_LOG_ERROR)
         fprintf(stderr, "xdit: %s%s\n", level == XD_LOG_WARN ? "warning: " : "", line);
+    if (level <= XD_LOG_ERROR)
+        xd_roll_say(XD_ROLL_SAID);
 }
 
 static void task_init(task *t)
 {
-    *t = (task){ .probe = { .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_INFO } };
+    *t = (task){ .start_timeout = -1, .probe = { .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_INFO } };
     t->probe.cookie = t;
     t->table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
     t->spec = (xd_opt_spec){ .tables = &t->table, .ntables = 1, .aliases = aliases, .stray = "probe takes no names" };
@@ -65,9 +69,9 @@ static int run(int argc, char **argv)
     xd_opt_texts_free(&none);
     int launched = xd_launched(&t.rank);
     if (launched)
-        xd_stop_arm_rank();
+        xd_stop_arm_rank(), xd_launch_await(t.start_timeout, t.rank);
     if (st == XD_OK && t.ranks > 1 && !launched)
-        st = xd_launch_run(&(xd_launch){ t.ranks, argc, argv, "probe" }, &code, &e);
+        st = xd_launch_run(&(xd_launch){ t.ranks, argc, argv, "probe", t.start_timeout }, &code, &e);
     else if (st == XD_OK)
         st = xd_probe(&t.probe, &e);
     return xd_launch_end(st, &e, t.rank, code);

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "cli/doctor.h"
 #include "cli/launch.h"
+#include "cli/rundir.h"
 
 /* The beginning of a small file without its last newline; 0: it cannot be read. */
 static int first_words(const char *path, char *text, size_t size)
@@ -186,7 +187,7 @@ static void memory(xd_findings *f, const xd_host *m)
 static void shared(xd_findings *f, const xd_host *m)
 {
     static const char dir[] = "/dev/shm";
-    double have = xd_launch_space(dir), want = xd_launch_need(m->ranks);
+    double have = xd_rundir_space(dir), want = xd_rundir_need(m->ranks);
     char   free_[16], need[16];
     xd_find(f, have < want ? XD_WARN : XD_WELL, "shared", "make it larger (of a container: --shm-size), or messages go "
             "through files in /tmp", "%s has %s free, messages of %d ranks take at most %s", dir,

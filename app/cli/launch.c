@@ -2,24 +2,19 @@
  * its parent, so that signals, exit codes and what is said are those of one program.
  *
  * The launcher has a process group of its own: Ctrl-C reaches this process alone, which passes it
- * on in a way that lets ranks end their request. Its files are put into a directory that is
- * removed whatever happened to them, also when this process or the launcher is killed: both hold a
- * lock on it, and a keeper, a small process beside, waits for the lock to end. */
-#define _DEFAULT_SOURCE         /* flock */
+ * on in a way that lets ranks end their request. Its files are in a room (rundir.h). Every rank is on
+ * the roll (roll.h): one that dies, or ranks that do not meet, end the run also where the launcher waits. */
+#define _GNU_SOURCE             /* ppoll */
 #include "cli/launch.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
-#include <sys/select.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,8 +23,12 @@
 #endif
 
 #include "base/clock.h"
+#include "base/met.h"
 #include "cli/cli.h"
+#include "cli/limits.h"
 #include "cli/noise.h"
+#include "cli/roll.h"
+#include "cli/rundir.h"
 
 #ifndef XDIT_MPI                /* 1: Open MPI, 2: another one, 0: none; the build says          */
 #define XDIT_MPI 0
@@ -37,7 +36,7 @@
 
 #define COLUMNS "XDIT_COLUMNS"  /* put into the environment of ranks: the width of a terminal, or 0 */
 
-enum { PATIENCE_S = 30, AGONY_S = 5, AGAIN_S = 1, MAXRANKS = 4096 };
+enum { PATIENCE_S = 30, AGONY_S = 5, AGAIN_S = 1, MAXRANKS = 4096, START_S = 60 };
 
 typedef struct watch {
     pid_t  child;
@@ -48,8 +47,10 @@ typedef struct watch {
     int    stage;               /* 0 running, 1 cancelled, 2 told to end, 3 killed              */
     double since;               /* when the stage began                                        */
     double asked;               /* when the ranks were last told to cancel                     */
-    char   room[64];            /* the launcher's files; empty: where it wants                 */
-    int    lock;                /* on the room, the launcher has it too                        */
+    double limit;               /* seconds until all ranks have met; 0: any                     */
+    char   over[512];           /* why the run was ended here; empty: it was not                */
+    xd_rundir  room;
+    xd_roll  roll;
     xd_noise noise;
 } watch;
 
@@ -76,6 +77,86 @@ xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e
     return launched ? XD_OK : xd_parallel_check(p, *ranks, e);
 }
 
+/* ---- a rank ---------------------------------------------------------------------------------- */
+
+static char late[160];          /* what a rank says that waits too long for the others           */
+
+static void on_late(int sig)
+{
+    ssize_t said = write(2, late, strlen(late));
+    (void)sig;
+    (void)said;
+    _exit(XD_EXIT_FAILED);
+}
+
+static void not_late(void)
+{
+    alarm(0);
+}
+
+/* Is somebody listening on a port of this host? Also where the system does not tell. */
+static int is_heard(unsigned port)
+{
+    char     line[256];
+    unsigned at, state;
+    int      found = 0, known = 0;
+    FILE    *f = fopen("/proc/net/tcp", "r");
+    while (f && !found && fgets(line, sizeof line, f))
+        if (sscanf(line, " %*d: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x", &at, &state) == 2) {
+            known = 1;
+            found = at == port && state == 10;
+        }
+    if (f)
+        fclose(f);
+    return found || !known;
+}
+
+/* "job.rank;tcp4://127.0.0.1:PORT": does a PMIx server that ranks find by their environment still run? */
+static int is_served(void)
+{
+    static const char name[] = "PMIX_SERVER_URI", here[] = "tcp4://127.0.0.1:";
+    for (char **v = environ; *v; v++) {
+        const char *uri = strncmp(*v, name, sizeof name - 1) == 0 ? strstr(*v, here) : NULL;
+        if (uri)
+            return is_heard((unsigned)atoi(uri + sizeof here - 1));
+        if (strncmp(*v, name, sizeof name - 1) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+xd_status xd_launch_stray(xd_err *e)
+{
+    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_SIZE",
+                                         "PMI_RANK" };
+    static const char *const alive[] = { "PMI_FD", "PMI_PORT", "SLURM_JOB_ID", "PALS_APID", "ALPS_APP_PE" };
+    const char *name = NULL;
+    int         served = is_served();
+    for (size_t i = 0; i < sizeof names / sizeof *names && !name; i++)
+        name = getenv(names[i]) ? names[i] : NULL;
+    int open_mpi = name && (name[0] == 'O' || name[3] == 'X');
+    for (size_t i = 0; i < sizeof alive / sizeof *alive && !open_mpi; i++)
+        served |= getenv(alive[i]) != NULL;
+    if (!name || served)
+        return XD_OK;
+    return xd_fail(e, XD_EIO, "%s in the environment says that an MPI launcher has started this process, and there is "
+                   "none any more: start it by mpirun, or take the launcher's variables away, env -u %s xdit ...", name,
+                   name);
+}
+
+void xd_launch_await(int start_timeout, int rank)
+{
+    struct sigaction act = { .sa_handler = on_late };
+    if (start_timeout <= 0 || xd_roll_joined())         /* who keeps the roll looks at the clock   */
+        return;
+    snprintf(late, sizeof late, "xdit: rank %d: the ranks have not met within --start_timeout %d s\n", rank,
+             start_timeout);
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGALRM, &act, NULL);
+    xd_met_hook(not_late);
+    alarm((unsigned)start_timeout);
+}
+
 /* A launcher ends all ranks when the first one fails, so those that are silent give rank 0 the time
  * to speak, and are ended when it has. */
 int xd_launch_failed(xd_status s, const xd_err *e, int rank)
@@ -87,9 +168,10 @@ int xd_launch_failed(xd_status s, const xd_err *e, int rank)
         snprintf(said, sizeof said, "rank %d: %s", who, e->msg);
     else
         snprintf(said, sizeof said, "%s", e->msg);
-    if (!silent)
+    if (!silent) {
         fprintf(stderr, "xdit: %s\n", e->msg[0] ? said : xd_status_name(s));
-    else
+        xd_roll_say(XD_ROLL_SAID);
+    } else
         nanosleep(&(struct timespec){ .tv_sec = 2 }, NULL);
     return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
 }
@@ -139,72 +221,6 @@ static xd_status find_launcher(char *path, size_t size, xd_err *e)
                    XDIT_MPI == 1 ? "openmpi-bin" : "mpich");
 }
 
-static void remove_tree(const char *path, int depth)
-{
-    DIR *d = depth < 16 ? opendir(path) : NULL;
-    for (struct dirent *f; d && (f = readdir(d));) {
-        char        name[4096];
-        struct stat st;
-        int         n = snprintf(name, sizeof name, "%s/%s", path, f->d_name);
-        if (n >= (int)sizeof name || !strcmp(f->d_name, ".") || !strcmp(f->d_name, ".."))
-            continue;
-        if (lstat(name, &st) == 0 && S_ISDIR(st.st_mode))
-            remove_tree(name, depth + 1);
-        else
-            unlink(name);
-    }
-    if (d)
-        closedir(d);
-    rmdir(path);
-}
-
-/* Where rooms may be: in memory, else on disk. */
-static const char *const places[] = { "/dev/shm", "/tmp" };
-
-/* Rooms that nobody holds any more: those of processes killed together with their keeper. One that
- * is being made has no lock yet, so young ones are left alone. */
-static void sweep_rooms(const char *place)
-{
-    DIR *d = opendir(place);
-    for (struct dirent *f; d && (f = readdir(d));) {
-        char        name[64];
-        struct stat st;
-        int         n = snprintf(name, sizeof name, "%s/%s", place, f->d_name), fd;
-        if (strncmp(f->d_name, "xdit.", 5) != 0 || n != (int)(strlen(place) + strlen("/xdit.XXXXXX")) ||
-            lstat(name, &st) != 0 || st.st_uid != geteuid() || time(NULL) - st.st_mtime < 60 ||
-            (fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
-            continue;
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-            remove_tree(name, 0);
-        close(fd);
-    }
-    if (d)
-        closedir(d);
-}
-
-/* The keeper: removes the room once this process and the launcher have ended or let go of it. Ranks
- * may outlive a killed launcher by some seconds, so it looks twice. */
-static void keep_room(const watch *w)
-{
-    int fd = open(w->room, O_RDONLY | O_DIRECTORY);
-    if (fd < 0 || fork() != 0)
-        _exit(0);               /* the keeper is nobody's child: nobody has to wait for it     */
-    setsid();
-    if (chdir("/") != 0)
-        _exit(1);
-    for (int i = 0; i < 64; i++)
-        if (i != fd)
-            close(i);
-    while (flock(fd, LOCK_EX) != 0 && errno == EINTR)
-        ;
-    remove_tree(w->room, 0);
-    if (access(w->room, F_OK) == 0 || errno != ENOENT) {
-        sleep(AGONY_S);
-        remove_tree(w->room, 0);
-    }
-    _exit(0);
-}
-
 int xd_launch_here(void)
 {
     static const char *const far[] = { "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID",
@@ -213,40 +229,6 @@ int xd_launch_here(void)
         if (getenv(far[i]))
             return 0;
     return 1;
-}
-
-/* Open MPI 4: 8 MiB of PMIx, 4 MiB a rank, and 5 % that must be free besides. */
-double xd_launch_need(int ranks)
-{
-    return 10e6 + 4.6e6 * ranks;
-}
-
-double xd_launch_space(const char *dir)
-{
-    struct statvfs v;
-    return statvfs(dir, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
-}
-
-/* A directory for shared segments and sockets, where there is room for them: Open MPI without it waits for
- * ever. On other hosts it would not be there, so it is used only where all ranks are on this one. */
-static void make_room(watch *w, int ranks)
-{
-    if (XDIT_MPI != 1 || !xd_launch_here())
-        return;
-    for (size_t i = 0; i < sizeof places / sizeof *places && !w->room[0]; i++) {
-        sweep_rooms(places[i]);
-        snprintf(w->room, sizeof w->room, "%s/xdit.XXXXXX", places[i]);
-        if (xd_launch_space(places[i]) < xd_launch_need(ranks) || !mkdtemp(w->room))
-            w->room[0] = 0;
-    }
-    if (!w->room[0])
-        return;
-    w->lock = open(w->room, O_RDONLY | O_DIRECTORY);
-    pid_t pid = w->lock >= 0 && flock(w->lock, LOCK_EX) == 0 ? fork() : -1;
-    if (pid == 0)
-        keep_room(w);
-    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-        ;
 }
 
 typedef struct words { const char *v[32]; int n; } words;
@@ -260,6 +242,23 @@ static void add(words *a, const char *first, const char *second, const char *thi
         a->v[a->n++] = third;
 }
 
+typedef struct mca { const char *name, *value, *env; } mca;
+
+/* Ranks of one host need shared memory alone. Looking for fabrics takes most of MPI's start (doc/speed.md). */
+static const mca near_mca[] = { { "pml", "ob1", "OMPI_MCA_pml" }, { "btl", "self,vader,tcp", "OMPI_MCA_btl" }, { 0 } };
+/* A host that is cut off is noticed some 11 s later, and not after minutes. */
+static const mca far_mca[] = { { "oob_tcp_keepalive_time", "5", "OMPI_MCA_oob_tcp_keepalive_time" },
+                               { "oob_tcp_keepalive_intvl", "2", "OMPI_MCA_oob_tcp_keepalive_intvl" },
+                               { "oob_tcp_keepalive_probes", "3", "OMPI_MCA_oob_tcp_keepalive_probes" }, { 0 } };
+
+/* Parameters of Open MPI, but those that the user's environment sets. */
+static void add_mca(words *a, const mca *list)
+{
+    for (; list->name; list++)
+        if (!getenv(list->env))
+            add(a, "--mca", list->name, list->value);
+}
+
 /* The whole command: launcher, its options, this program, the arguments as they were given. */
 static char **make_command(const xd_launch *l, const watch *w, const char *launcher,
                            const char *self, const char *number)
@@ -270,10 +269,12 @@ static char **make_command(const xd_launch *l, const watch *w, const char *launc
         add(&a, "--oversubscribe", "--bind-to", "none");
     if (XDIT_MPI == 1 && geteuid() == 0)
         add(&a, "--allow-run-as-root", NULL, NULL);
-    if (w->room[0]) {
-        add(&a, "--mca", "orte_tmpdir_base", w->room);
-        add(&a, "--mca", "btl_vader_backing_directory", w->room);
+    if (w->room.path[0]) {
+        add(&a, "--mca", "orte_tmpdir_base", w->room.path);
+        add(&a, "--mca", "btl_vader_backing_directory", w->room.path);
     }
+    if (XDIT_MPI == 1)
+        add_mca(&a, xd_launch_here() ? near_mca : far_mca);
     add(&a, self, l->command, NULL);
     char **v = calloc((size_t)(a.n + l->argc) + 1, sizeof *v);
     if (!v)
@@ -307,7 +308,7 @@ static void be_launcher(char **v, const watch *w, pid_t parent, const int out[2]
     dup2(out[1], 1);
     dup2(err[1], 2);
     for (int fd = 3; fd < 64; fd++)
-        if (fd != w->lock)
+        if (fd != w->room.lock)
             close(fd);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
@@ -421,58 +422,113 @@ static void take(watch *w, int *fd)
     }
 }
 
+/* A rank that has gone, or ranks that do not meet: everything is ended here. */
+static void look_at_roll(watch *w)
+{
+    if (w->stage || !xd_roll_over(&w->roll, w->child, w->limit, w->over, sizeof w->over))
+        return;
+    xd_roll_kill(&w->roll, w->child);
+    w->stage = 1;               /* the launcher is told to end next, and killed after AGONY_S    */
+    escalate(w);
+}
+
+/* Looks at everything that may come, once. With nothing to take, at what has not come. */
+static void look(watch *w, struct pollfd *p)
+{
+    sigset_t              none;
+    const struct timespec second = { 1, 0 };
+    int                   ends = 0, *end[2];
+    sigemptyset(&none);
+    if (w->out >= 0)
+        end[ends++] = &w->out;
+    if (w->err >= 0)
+        end[ends++] = &w->err;
+    for (int i = 0; i < ends; i++)
+        p[i] = (struct pollfd){ .fd = *end[i], .events = POLLIN };
+    int ranks = xd_roll_fds(&w->roll, p + ends);
+    int n = ppoll(p, (nfds_t)(ends + ranks), &second, &none);
+    look_at_signals(w);
+    if (n == 0)
+        look_at_roll(w);
+    if (n <= 0)
+        return;
+    xd_roll_take(&w->roll, p + ends, ranks);
+    for (int i = 0; i < ends; i++)
+        if (p[i].revents)
+            take(w, end[i]);
+}
+
+/* The launcher's exit status. One that is told to die and does not is not waited for. */
 static int stay(watch *w)
 {
-    sigset_t none;
-    int      status = 0;
-    sigemptyset(&none);
-    while (w->out >= 0 || w->err >= 0) {
-        fd_set          set;
-        struct timespec second = { 1, 0 };
-        FD_ZERO(&set);
-        if (w->out >= 0)
-            FD_SET(w->out, &set);
-        if (w->err >= 0)
-            FD_SET(w->err, &set);
-        int n = pselect((w->out > w->err ? w->out : w->err) + 1, &set, NULL, NULL, &second, &none);
-        look_at_signals(w);
-        if (n > 0 && w->out >= 0 && FD_ISSET(w->out, &set))
-            take(w, &w->out);
-        if (n > 0 && w->err >= 0 && FD_ISSET(w->err, &set))
-            take(w, &w->err);
+    struct pollfd *p = calloc((size_t)w->roll.ranks + 3, sizeof *p);
+    int            status = 0, ended;
+    while (p && (w->out >= 0 || w->err >= 0)) {
+        look(w, p);
+        if (w->stage == 3 && xd_now_s() - w->since > AGONY_S)
+            break;
     }
+    free(p);
     xd_noise_end(&w->noise);
-    while (waitpid(w->child, &status, 0) < 0 && errno == EINTR)
+    while ((ended = waitpid(w->child, &status, w->stage == 3 ? WNOHANG : 0)) == 0 ||
+           (ended < 0 && errno == EINTR)) {
         look_at_signals(w);
+        if (w->stage == 3 && xd_now_s() - w->since > 2 * AGONY_S)
+            return SIGKILL;
+        if (ended == 0)
+            nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+    }
     return status;
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
+/* Has a rank said why the run failed? Ranks tell; where they cannot, their lines are looked at. */
+static int has_said(const watch *w)
+{
+    return w->roll.n ? w->roll.said : w->noise.said;
+}
+
+/* Why the launcher failed, in its own words where it has some. */
+static void find_cause(const watch *w, int status, int code, char *why, size_t size)
+{
+    char gone[128];
+    xd_noise_sum(&w->noise, why, size);
+    if (why[0] || !code)
+        return;
+    if (WIFSIGNALED(status))
+        snprintf(why, size, "it was killed by signal %d", WTERMSIG(status));
+    else if (xd_roll_gone(&w->roll, gone, sizeof gone) && !strstr(gone, "by signal 15"))
+        snprintf(why, size, "%s", gone);
+    else
+        snprintf(why, size, "it ended with exit code %d and no word, as it does when it is told to end (SIGTERM)",
+                 code);
+}
+
 /* The exit code of a run; says what no rank has said. */
 static int judge(const watch *w, const char *launcher, int status)
 {
     char why[512];
-    int  code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    xd_noise_sum(&w->noise, why, sizeof why);
+    int  code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), said = has_said(w);
     if (w->first) {
-        if (!w->noise.said)
+        if (!said)
             fprintf(stderr, "xdit: cancelled\n");
         return 128 + w->first;
+    }
+    if (w->over[0]) {
+        if (!said)
+            fprintf(stderr, "xdit: %s\n", w->over);
+        return XD_EXIT_FAILED;
     }
     if (w->lost) {
         fprintf(stderr, "xdit: cannot write to standard output: %s\n", strerror(w->lost));
         return XD_EXIT_FAILED;
     }
-    if (!why[0] && code)
-        snprintf(why, sizeof why, WIFSIGNALED(status) ? "it was killed by signal %d"
-                                                      : "it ended with exit code %d and no word",
-                 WIFSIGNALED(status) ? WTERMSIG(status) : code);
-    int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE ||
-                  (code > 128 && strstr(why, "exit code"));
+    find_cause(w, status, code, why, sizeof why);
     int a_rank = strncmp(why, "rank ", 5) == 0 || strncmp(why, "the rank ", 9) == 0;
     int killed = a_rank && strstr(why, "was killed");
-    if (code && (!by_rank || !w->noise.said || killed))     /* others lost a killed one's messages */
+    int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
+    if (code && (!by_rank || !said || killed))      /* others lost a killed one's messages         */
         fprintf(stderr, "xdit: %s%s\n", a_rank ? "" : "the MPI launcher failed: ", why);
     if (!code && !w->heard) {
         fprintf(stderr, "xdit: %s ended well and has started no rank: is it an MPI launcher?\n", launcher);
@@ -484,7 +540,8 @@ static int judge(const watch *w, const char *launcher, int status)
 xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
 {
     char      launcher[4096], self[4096], number[16];
-    watch     w = { .lock = -1, .noise = { .fd = 2 } };
+    watch     w = { .room = { .lock = -1 }, .noise = { .fd = 2 },
+                    .limit = l->start_timeout < 0 ? START_S : l->start_timeout };
     xd_status s = find_launcher(launcher, sizeof launcher, e);
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (s != XD_OK)
@@ -499,15 +556,19 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
         return xd_fail(e, XD_EIO, "this program cannot find its own file: %s", strerror(errno));
     self[n] = 0;
     snprintf(number, sizeof number, "%d", l->ranks);
-    make_room(&w, l->ranks);
+    if ((s = xd_limits_check(l->ranks, e)) != XD_OK)
+        return s;
+    if (XDIT_MPI == 1 && xd_launch_here())
+        xd_rundir_make(&w.room, l->ranks);
+    w.roll = (xd_roll){ .listener = -1, .ranks = l->ranks };
+    if (xd_launch_here())
+        xd_roll_open(&w.roll, l->ranks);
     char **v = make_command(l, &w, launcher, self, number);
     s = v ? start(&w, v, e) : xd_fail(e, XD_ENOMEM, "no memory for a command line");
     if (s == XD_OK)
         *code = judge(&w, launcher, stay(&w));
-    if (w.room[0])
-        remove_tree(w.room, 0);
-    if (w.lock >= 0)
-        close(w.lock);          /* now the keeper ends                                         */
+    xd_rundir_close(&w.room);
+    xd_roll_close(&w.roll);
     free(v);
     return s;
 }

@@ -9,6 +9,7 @@ typedef struct xd_launch {
     int    argc;                /* of the command's arguments                                  */
     char **argv;
     const char *command;        /* "generate"                                                  */
+    int    start_timeout;       /* seconds in which all ranks must meet; 0: any; below: 60      */
 } xd_launch;
 
 /* Columns of the terminal that a rank's standard error ends on behind its pipe; 0: none. */
@@ -25,10 +26,16 @@ int xd_launch_failed(xd_status s, const xd_err *e, int rank);
  * written. Does not return when messages failed. */
 int xd_launch_end(xd_status s, const xd_err *e, int rank, int code);
 
-/* Bytes that the launcher's files and the messages of so many ranks on one host take at most, and those that
- * a directory has free: behind them pages are missing when they are touched. */
-double xd_launch_need(int ranks);
-double xd_launch_space(const char *dir);
+/* The row of --start_timeout; its field is -1 where it is not given. */
+#define XD_LAUNCH_TIMEOUT(field)                                                                       \
+    { "start_timeout", XD_OPT_INT, field, 0, 86400, NULL, "SECONDS",                                    \
+      "in which all ranks that are started must have met, else everything is ended; 0: any (default: 60; for a "  \
+      "launcher's ranks 0)" }
+/* Variables of an MPI launcher that is not there, as in a shell that outlived a job: MPI would not start. */
+xd_status xd_launch_stray(xd_err *e);
+/* In a rank: if it was started by another program with --start_timeout, it ends when that has passed and the ranks
+ * have not met. */
+void xd_launch_await(int start_timeout, int rank);
 
 /* Will the ranks that this process starts all be on this host? Batch systems spread them. */
 int xd_launch_here(void);

@@ -3,6 +3,7 @@
  * Standard output carries results (names of written files, requested data); everything said to
  * a person goes to standard error. */
 #include <errno.h>
+#include <math.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -14,7 +15,10 @@
 
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/launch.h"
 #include "cli/opt.h"
+#include "cli/roll.h"
+#include "cli/stop.h"
 
 static const xd_command *const commands[] = { &xd_cmd_generate, &xd_cmd_plan, &xd_cmd_inspect, &xd_cmd_bench,
                                              &xd_cmd_probe, &xd_cmd_doctor, &xd_cmd_from_xdit };
@@ -27,6 +31,7 @@ int xd_cli_exit(xd_status s, const xd_err *e)
     if (s == XD_OK)
         return XD_EXIT_OK;
     fprintf(stderr, "xdit: %s\n", e->msg[0] ? e->msg : xd_status_name(s));
+    xd_roll_say(XD_ROLL_SAID);
     return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
 }
 
@@ -60,6 +65,7 @@ int xd_cli_flush(void)
     if (fflush(stdout) == 0 && !ferror(stdout))
         return XD_EXIT_OK;
     fprintf(stderr, "xdit: cannot write to standard output: %s\n", strerror(errno));
+    xd_roll_say(XD_ROLL_SAID);
     return XD_EXIT_FAILED;
 }
 
@@ -153,7 +159,8 @@ static void note_start(void)
     const char     *given = getenv(STARTED);
     char            text[32];
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    started_s = given ? atof(given) : xd_now_s() - (double)t.tv_sec - 1e-9 * (double)t.tv_nsec;
+    double     then = given ? atof(given) : NAN;
+    started_s = isfinite(then) ? then : xd_now_s() - (double)t.tv_sec - 1e-9 * (double)t.tv_nsec;
     snprintf(text, sizeof text, "%.6f", started_s);
     setenv(STARTED, text, 1);
 }
@@ -161,6 +168,11 @@ static void note_start(void)
 double xd_cli_started_s(void)
 {
     return started_s;
+}
+
+static int may_be_rank(const xd_command *c)
+{
+    return c == &xd_cmd_generate || c == &xd_cmd_bench || c == &xd_cmd_probe;
 }
 
 int main(int argc, char **argv)
@@ -184,5 +196,16 @@ int main(int argc, char **argv)
         return help(c->name);
     wait_politely();
     share_heap();
-    return c->run(argc - 2, argv + 2);
+    xd_stop_arm_lost();
+    int rank = 0;
+    if (xd_launched(&rank)) {
+        xd_err e = { 0 };
+        if (may_be_rank(c) && xd_launch_stray(&e) != XD_OK)
+            return xd_cli_exit(e.code, &e);
+        xd_roll_join(rank);
+    }
+    int code = c->run(argc - 2, argv + 2);
+    if (code == XD_EXIT_OK)
+        xd_roll_say(XD_ROLL_BYE);
+    return code;
 }

@@ -38,13 +38,22 @@ static int is_marked(const char *line)
            strncmp(line, "[mpiexec@", 9) == 0 || strncmp(line, "[proxy:", 7) == 0;
 }
 
-/* Can a line that begins so still turn out to be noise? */
+static const char OURS[] = "xdit: ", WARNING[] = "xdit: warning: ";
+
+/* Can a line that begins so still turn out to be noise, or be a warning or not? */
 static int may_be_noise(const xd_noise *z)
 {
+    if (strncmp(z->line, WARNING, z->n) == 0)
+        return 1;
     if (z->inside)
-        return strncmp(z->line, "xdit: ", z->n < 6 ? z->n : 6) != 0 || z->n < 6;
+        return strncmp(z->line, OURS, sizeof OURS - 1) != 0;
     return z->line[0] == '[' || strncmp(z->line, "mpirun", z->n < 6 ? z->n : 6) == 0 ||
-           strspn(z->line, "-") == z->n || strncmp(z->line, "xdit: ", z->n) == 0;
+           strspn(z->line, "-") == z->n;
+}
+
+static int is_error(const char *line)
+{
+    return strncmp(line, OURS, sizeof OURS - 1) == 0 && strncmp(line, WARNING, sizeof WARNING - 1) != 0;
 }
 
 static void keep(xd_noise *z, const char *p, size_t n)
@@ -61,10 +70,12 @@ static void judge(xd_noise *z)
     z->line[z->n] = 0;
     if (is_dashes(z))
         z->inside = !z->inside;
-    else if (z->inside || is_marked(z->line))
+    else if ((z->inside && strncmp(z->line, OURS, sizeof OURS - 1) != 0) || is_marked(z->line))
         keep(z, z->line, z->n);
-    else
+    else {
+        z->said |= is_error(z->line);
         put(z, z->line, z->n);
+    }
     z->n = 0;
 }
 
@@ -83,8 +94,7 @@ static void take_one(xd_noise *z, char c)
     if (c == '\n') {
         judge(z);
     } else if (!may_be_noise(z) || z->n == sizeof z->line - 2) {
-        if (strncmp(z->line, "xdit: ", 6) == 0)
-            z->said = 1;
+        z->said |= is_error(z->line);
         put(z, z->line, z->n);
         z->passing = 1;
         z->escape = c == '\r';
@@ -184,7 +194,8 @@ void xd_noise_sum(const xd_noise *z, char *text, size_t size)
     }
     const char *first = strstr(all, "Process name: [["), *of = first ? strstr(first, "],") : NULL;
     if (of && number_behind(of, "],", &rank) && number_behind(of, "Exit code: ", &sig)) {
-        snprintf(text, size, "rank %d ended with exit code %d", rank, sig);
+        snprintf(text, size, sig > 128 ? "rank %d was ended by signal %d" : "rank %d ended with exit code %d", rank,
+                 sig > 128 ? sig - 128 : sig);
         return;
     }
     snprintf(text, size, "%s", all);

@@ -13,7 +13,7 @@ typedef struct xd_noise {
     int    inside;              /* between two lines of dashes                                 */
     int    passing;             /* the line under way is one of the ranks'                     */
     int    escape;              /* bytes of "erase the line" seen: a new line begins behind it */
-    int    said;                /* a rank has said an error                                    */
+    int    said;                /* a rank has said something that is no warning                */
     size_t n;
     char   line[1024];          /* the line under way, while it may be noise                   */
     size_t nkept;

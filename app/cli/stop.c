@@ -1,12 +1,16 @@
 /* stop.c - signals. Everything in the handler is async-signal-safe. */
 #include "cli/stop.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/roll.h"
 
 static _Atomic(xd_engine *)  watched;
 static volatile sig_atomic_t came;
@@ -28,15 +32,91 @@ static void on_end(int sig)
     _exit(128 + sig);
 }
 
-/* A page that was mapped is not there any more. Nothing of the engine can go on, or be asked. */
-static void on_lost_page(int sig)
+/* ---- a page that was mapped and is not there any more ------------------------------------------- */
+
+typedef struct line { char v[4600]; size_t n; } line;
+
+static void say(line *l, const char *text)
 {
-    static const char what[] = "xdit: a file of the model was cut off while it was in use, or /dev/shm is full\n";
-    ssize_t           said = write(STDERR_FILENO, what, sizeof what - 1);
+    while (*text && l->n < sizeof l->v)
+        l->v[l->n++] = *text++;
+}
+
+/* The number that ends before `end`, in hexadecimal. */
+static uintptr_t hex(const char *p, char end)
+{
+    uintptr_t v = 0;
+    for (; *p && *p != end; p++)
+        v = v * 16 + (uintptr_t)(*p <= '9' ? *p - '0' : *p - 'a' + 10);
+    return v;
+}
+
+/* Is the page in the mapping that a line of /proc/self/maps tells of? Its file's name, or NULL. */
+static const char *file_of(const char *row, uintptr_t page)
+{
+    const char *dash = strchr(row, '-'), *name = strchr(row, '/');
+    return dash && name && page >= hex(row, '-') && page < hex(dash + 1, ' ') ? name : NULL;
+}
+
+/* Finds the file whose page it is: 1, and its name is in `row`. */
+static int find_file(uintptr_t page, char *row, size_t size)
+{
+    char    buf[1024];
+    size_t  n = 0;
+    ssize_t got;
+    int     fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && (got = read(fd, buf, sizeof buf)) > 0)
+        for (ssize_t i = 0; i < got; i++) {
+            if (buf[i] != '\n') {
+                row[n] = buf[i];
+                n += n < size - 1;
+                continue;
+            }
+            row[n] = 0;
+            n = 0;
+            const char *name = file_of(row, page);
+            if (name) {
+                memmove(row, name, strlen(name) + 1);
+                close(fd);
+                return 1;
+            }
+        }
+    if (fd >= 0)
+        close(fd);
+    return 0;
+}
+
+/* Nothing of the engine can go on, or be asked. The first thread speaks and ends the process; others wait for that. */
+static void on_lost_page(int sig, siginfo_t *info, void *context)
+{
+    static atomic_flag spoken = ATOMIC_FLAG_INIT;
+    static char        row[4200];
+    static line        l;
     (void)sig;
+    (void)context;
+    while (atomic_flag_test_and_set(&spoken))
+        pause();
+    int known = info->si_code > 0 && find_file((uintptr_t)info->si_addr, row, sizeof row);
+    say(&l, "xdit: ");
+    if (known && (strncmp(row, "/dev/shm/", 9) == 0 || strncmp(row, "/memfd:", 7) == 0))
+        say(&l, "memory for messages between ranks is missing: /dev/shm, or the memory of this host, is full");
+    else if (known)
+        say(&l, row), say(&l, " was cut off while it was in use, or cannot be read: run it again with the whole file");
+    else
+        say(&l, "a file of the model was cut off while it was in use, or /dev/shm is full");
+    say(&l, "\n");
+    ssize_t said = write(STDERR_FILENO, l.v, l.n);
     (void)said;
+    xd_roll_say(XD_ROLL_SAID);
     xd_output_sweep();
     _exit(1);
+}
+
+void xd_stop_arm_lost(void)
+{
+    struct sigaction lost = { .sa_sigaction = on_lost_page, .sa_flags = SA_SIGINFO };
+    sigemptyset(&lost.sa_mask);
+    sigaction(SIGBUS, &lost, NULL);
 }
 
 /* The launcher is told again until all ranks have ended: once cancelled, a rank finishes in its own time. */
@@ -63,15 +143,12 @@ void xd_stop_arm_rank(void)
 void xd_stop_arm(void)
 {
     struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_RESTART }, old;
-    struct sigaction lost = { .sa_handler = on_lost_page };
-    sigemptyset(&lost.sa_mask);
     sigemptyset(&act.sa_mask);
     sigaddset(&act.sa_mask, SIGINT);
     sigaddset(&act.sa_mask, SIGTERM);
     sigaddset(&act.sa_mask, SIGHUP);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGBUS, &lost, NULL);
     if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &act, NULL);
 }

@@ -6,6 +6,7 @@
 #include "comm/mpi_job.h"
 
 #include "base/log.h"
+#include "base/met.h"
 #include "base/par.h"
 #include "comm/kinds.h"
 
@@ -341,7 +342,15 @@ static xd_status first_world(xd_err *e)
         return refuse(e, "starting MPI", code);
     MPI_Comm_set_errhandler(mpi.control, MPI_ERRORS_RETURN);
     see_host(mpi.control);
-    return look_at_world(mpi.control, e);
+    if ((s = look_at_world(mpi.control, e)) == XD_OK) {
+        xd_met();
+        return s;
+    }
+    MPI_Comm_free(&mpi.control);        /* this process is alone: MPI takes its files away        */
+    if (mpi.ours)
+        MPI_Finalize();
+    mpi.ours = 0;
+    return s;
 }
 
 xd_status xd_comm_mpi(xd_comm **c, xd_err *e)

@@ -1,0 +1,126 @@
+/* rundir.c - the directory of a run; see rundir.h */
+#define _DEFAULT_SOURCE         /* flock */
+#include "cli/rundir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OUTLIVE_S = 5 };         /* ranks may outlive a killed launcher by so much               */
+
+static void remove_tree(const char *path, int depth)
+{
+    DIR *d = depth < 16 ? opendir(path) : NULL;
+    for (struct dirent *f; d && (f = readdir(d));) {
+        char        name[4096];
+        struct stat st;
+        int         n = snprintf(name, sizeof name, "%s/%s", path, f->d_name);
+        if (n >= (int)sizeof name || !strcmp(f->d_name, ".") || !strcmp(f->d_name, ".."))
+            continue;
+        if (lstat(name, &st) == 0 && S_ISDIR(st.st_mode))
+            remove_tree(name, depth + 1);
+        else
+            unlink(name);
+    }
+    if (d)
+        closedir(d);
+    rmdir(path);
+}
+
+/* Where rooms may be: in memory, else on disk. */
+static const char *const places[] = { "/dev/shm", "/tmp" };
+
+/* Rooms that nobody holds any more: those of processes killed together with their keeper. One that
+ * is being made has no lock yet, so young ones are left alone. */
+static void sweep_rooms(const char *place)
+{
+    DIR *d = opendir(place);
+    for (struct dirent *f; d && (f = readdir(d));) {
+        char        name[64];
+        struct stat st;
+        int         n = snprintf(name, sizeof name, "%s/%s", place, f->d_name), fd;
+        if (strncmp(f->d_name, "xdit.", 5) != 0 || n != (int)(strlen(place) + strlen("/xdit.XXXXXX")) ||
+            lstat(name, &st) != 0 || st.st_uid != geteuid() || time(NULL) - st.st_mtime < 60 ||
+            (fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
+            continue;
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            remove_tree(name, 0);
+        close(fd);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* The keeper: removes the room once this process and the launcher have ended or let go of it. Ranks
+ * may outlive a killed launcher by some seconds, so it looks twice. */
+static void keep_room(const xd_rundir *r)
+{
+    int fd = open(r->path, O_RDONLY | O_DIRECTORY);
+    if (fd < 0 || fork() != 0)
+        _exit(0);               /* the keeper is nobody's child: nobody has to wait for it     */
+    setsid();
+    if (chdir("/") != 0)
+        _exit(1);
+    for (int i = 0; i < 64; i++)
+        if (i != fd)
+            close(i);
+    while (flock(fd, LOCK_EX) != 0 && errno == EINTR)
+        ;
+    remove_tree(r->path, 0);
+    if (access(r->path, F_OK) == 0 || errno != ENOENT) {
+        sleep(OUTLIVE_S);
+        remove_tree(r->path, 0);
+    }
+    _exit(0);
+}
+
+/* Open MPI 4: 8 MiB of PMIx, 4 MiB a rank, and 5 % that must be free besides. */
+double xd_rundir_need(int ranks)
+{
+    return 10e6 + 4.6e6 * ranks;
+}
+
+double xd_rundir_space(const char *dir)
+{
+    struct statvfs v;
+    return statvfs(dir, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
+}
+
+/* A directory for shared segments and sockets, where there is room for them: Open MPI without it waits for
+ * ever. On other hosts it would not be there, so it is used only where all ranks are on this one. */
+void xd_rundir_make(xd_rundir *r, int ranks)
+{
+    *r = (xd_rundir){ .lock = -1 };
+    for (size_t i = 0; i < sizeof places / sizeof *places && !r->path[0]; i++) {
+        sweep_rooms(places[i]);
+        snprintf(r->path, sizeof r->path, "%s/xdit.XXXXXX", places[i]);
+        if (xd_rundir_space(places[i]) < xd_rundir_need(ranks) || !mkdtemp(r->path))
+            r->path[0] = 0;
+    }
+    if (!r->path[0])
+        return;
+    r->lock = open(r->path, O_RDONLY | O_DIRECTORY);
+    pid_t pid = r->lock >= 0 && flock(r->lock, LOCK_EX) == 0 ? fork() : -1;
+    if (pid == 0)
+        keep_room(r);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+void xd_rundir_close(xd_rundir *r)
+{
+    if (r->path[0])
+        remove_tree(r->path, 0);
+    if (r->lock >= 0)
+        close(r->lock);         /* now the keeper ends                                         */
+    r->lock = -1;
+}
