@@ -141,7 +141,7 @@ refused "no such folder" 1 "cannot write" generate --model "$MODEL" --prompt a -
 XDIT_MPIRUN=$T/none refused "no launcher" 1 "XDIT_MPIRUN" $g --nproc 2
 refused "no file of prompts" 1 "none.txt" generate --model "$MODEL" --prompts "$T/none.txt"
 # What launchers say in the environment, without one that lets the processes meet.
-PMI_SIZE=4 PMI_RANK=0 refused "the launcher of another MPI" 1 "4 processes.*built with .* another MPI" $g --ulysses_degree 4
+MPI_LOCALNRANKS=4 refused "the launcher of another MPI" 1 "4 processes.*built with .* another MPI" $g --ulysses_degree 4
 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=0 SLURM_STEP_ID=0 refused "srun that cannot start MPI" 1 \
     "3 processes.*srun" $g --ulysses_degree 3
 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=2 SLURM_STEP_ID=0 try $g --ulysses_degree 3
