@@ -12,12 +12,41 @@
 
 /* ---- the list ------------------------------------------------------------------------------- */
 
+/* The slot of a name, or the free one where it belongs. */
+static size_t name_slot(const xd_tok *t, const char *s)
+{
+    size_t i = xd_text_hash(s, strlen(s)) & (t->slots - 1);
+    while (t->slot[i] >= 0 && strcmp(t->added[t->slot[i]].name, s) != 0)
+        i = (i + 1) & (t->slots - 1);
+    return i;
+}
+
 int32_t xd_added_id(const xd_tok *t, const char *s)
 {
+    int32_t i = t->slots ? t->slot[name_slot(t, s)] : -1;
+    return i < 0 ? -1 : t->added[i].id;
+}
+
+/* Room for more tokens, and a table that is at most half full. */
+static xd_status grow(xd_tok *t, xd_err *e)
+{
+    int       cap = t->capadded * 2 + 128;
+    size_t    slots = xd_table_size(cap);
+    int32_t  *slot = malloc(slots * sizeof *slot);
+    xd_added *p = slot ? realloc(t->added, (size_t)cap * sizeof *p) : NULL;
+    t->added = p ? p : t->added;
+    if (!p) {
+        free(slot);
+        return xd_fail(e, XD_ENOMEM, "no memory for %d added tokens", cap);
+    }
+    free(t->slot);
+    t->capadded = cap;
+    t->slot = slot;
+    t->slots = slots;
+    memset(slot, 0xff, slots * sizeof *slot);
     for (int i = 0; i < t->nadded; i++)
-        if (!strcmp(t->added[i].name, s))
-            return t->added[i].id;
-    return -1;
+        slot[name_slot(t, t->added[i].name)] = i;
+    return XD_OK;
 }
 
 static char *copy(const char *s, size_t len)
@@ -35,14 +64,8 @@ xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
     size_t len = strlen(s);
     if (len == 0 || xd_added_id(t, s) >= 0)
         return XD_OK;
-    if (t->nadded == t->capadded) {
-        int       cap = t->capadded * 2 + 128;
-        xd_added *p = realloc(t->added, (size_t)cap * sizeof *p);
-        if (!p)
-            return xd_fail(e, XD_ENOMEM, "no memory for %d added tokens", cap);
-        t->added = p;
-        t->capadded = cap;
-    }
+    if (t->nadded == t->capadded && grow(t, e) != XD_OK)
+        return XD_ENOMEM;
     xd_bytes_buf norm = {0};
     if (f.normalized)
         xd_tok_normalize(t, s, len, &norm);
@@ -52,23 +75,76 @@ xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
     xd_added a = {.text = copy(norm.p ? norm.p : "", norm.len), .name = copy(s, len),
                   .len = norm.len, .id = id >= 0 ? id : t->next++, .f = f};
     free(norm.p);
-    t->added[t->nadded++] = a;
-    if (norm.failed || !a.text || !a.name)
+    if (norm.failed || !a.text || !a.name) {
+        free(a.text);
+        free(a.name);
         return xd_fail(e, XD_ENOMEM, "no memory for the added token %s", s);
+    }
+    t->slot[name_slot(t, s)] = t->nadded;
+    t->added[t->nadded++] = a;
     return XD_OK;
 }
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-/* The longest added token that s begins with; -1: none. */
+/* By text, a beginning before what goes on with it; alike ones in the order in which they were added. */
+static int by_text(const void *x, const void *y)
+{
+    const xd_added *const *p = x, *const *q = y, *a = *p, *b = *q;
+    int                    c = memcmp(a->text, b->text, a->len < b->len ? a->len : b->len);
+    return c ? c : a->len != b->len ? (a->len > b->len) - (a->len < b->len) : (a > b) - (a < b);
+}
+
+/* Sorts the tokens that are looked for, behind the last one that is added. */
+static xd_status sort_added(xd_tok *t, xd_err *e)
+{
+    const xd_added **list = malloc(((size_t)t->nadded + 1) * sizeof *list);
+    int              failed = !list;
+    for (int k = 0; k < 2 && !failed; k++) {
+        int n = 0;
+        for (int i = 0; i < t->nadded; i++)
+            if (!t->added[i].f.normalized == !k && t->added[i].len)
+                list[n++] = &t->added[i];
+        qsort(list, (size_t)n, sizeof *list, by_text);
+        t->order[k] = malloc(((size_t)n + 1) * sizeof *t->order[k]);
+        failed = !t->order[k];
+        t->norder[k] = failed ? 0 : n;
+        for (int i = 0; i < t->norder[k]; i++)
+            t->order[k][i] = (int32_t)(list[i] - t->added);
+    }
+    free(list);
+    return failed ? xd_fail(e, XD_ENOMEM, "no memory for %d added tokens", t->nadded) : XD_OK;
+}
+
+/* Of [lo, hi), whose texts agree in `at` bytes and are longer, the first whose next one is c or more. */
+static int first_from(const xd_tok *t, const int32_t *order, int lo, int hi, size_t at, int c)
+{
+    while (lo < hi) {
+        int mid = lo + (hi - lo) / 2;
+        if ((unsigned char)t->added[order[mid]].text[at] < c)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* The longest added token that s begins with; -1: none. Byte by byte fewer are left that go on like s. */
 static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len)
 {
-    int best = -1;
-    for (int i = 0; i < t->nadded; i++) {
-        const xd_added *a = &t->added[i];
-        if (!a->f.normalized == !normalized && a->len && a->len <= len && a->text[0] == s[0] &&
-            !memcmp(a->text, s, a->len) && (best < 0 || a->len > t->added[best].len))
-            best = i;
+    const int32_t *order = t->order[normalized];
+    int            lo = 0, hi = t->norder[normalized], best = -1;
+    for (size_t at = 0; lo < hi; at++) {
+        if (t->added[order[lo]].len == at) {
+            best = order[lo];
+            while (lo < hi && t->added[order[lo]].len == at)
+                lo++;
+        }
+        if (at == len)
+            break;
+        int c = (unsigned char)s[at];
+        lo = first_from(t, order, lo, hi, at, c);
+        hi = first_from(t, order, lo, hi, at, c + 1);
     }
     return best;
 }
@@ -311,5 +387,5 @@ xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "the tokenizer's %s is empty", last);
     if (first && t->begin < 0)
         return xd_fail(e, XD_EFORMAT, "the tokenizer's %s is empty", first);
-    return XD_OK;
+    return sort_added(t, e);
 }

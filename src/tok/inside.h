@@ -120,6 +120,7 @@ xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *w
 int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);        /* an id, or -1  */
 void      xd_pieces_free(xd_pieces *v);
 size_t    xd_table_size(int n);         /* slots of a hash table for n entries                  */
+size_t    xd_text_hash(const char *s, size_t len);
 
 /* ---- byte pairs and CLIP's words ------------------------------------------------------------- */
 
@@ -192,6 +193,10 @@ struct xd_tok {
     size_t      longest;
     xd_added   *added;
     int         nadded, capadded;
+    int32_t    *slot;                   /* hash table of added tokens by name, -1: free         */
+    size_t      slots;                  /* a power of two                                       */
+    int32_t    *order[2];               /* those that are looked for in raw and in normalized    */
+    int         norder[2];              /* text, sorted by it                                   */
     int32_t     begin, end, pad;        /* ids; -1: none                                        */
     int32_t     next;                   /* id of the next token out of vocabulary               */
     int64_t     max;                    /* model_max_length; 0: none                            */

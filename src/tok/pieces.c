@@ -14,7 +14,7 @@ size_t xd_table_size(int n)
     return size;
 }
 
-static size_t hash_text(const char *s, size_t len)
+size_t xd_text_hash(const char *s, size_t len)
 {
     uint64_t h = 0xcbf29ce484222325u;
     for (size_t i = 0; i < len; i++)
@@ -25,7 +25,7 @@ static size_t hash_text(const char *s, size_t len)
 /* The slot of a text, or the free one where it belongs. */
 static size_t find_slot(const xd_pieces *v, const char *s, size_t len)
 {
-    size_t i = hash_text(s, len) & (v->slots - 1);
+    size_t i = xd_text_hash(s, len) & (v->slots - 1);
     for (; v->slot[i] >= 0; i = (i + 1) & (v->slots - 1)) {
         const xd_piece_id *p = &v->p[v->slot[i]];
         if (p->len == len && !memcmp(v->text.p + p->at, s, len))

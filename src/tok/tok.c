@@ -15,6 +15,9 @@ void xd_tok_close(xd_tok **tp)
         free(t->added[i].name);
     }
     free(t->added);
+    free(t->slot);
+    free(t->order[0]);
+    free(t->order[1]);
     xd_spm_close(t->spm);
     xd_clip_close(t->clip);
     xd_bert_close(t->bert);

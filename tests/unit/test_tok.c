@@ -10,10 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "prompts.h"
 
@@ -272,6 +274,113 @@ static void no_files(void **state)
 
 /* ---- captions ------------------------------------------------------------------------------- */
 
+/* ---- many added tokens ---------------------------------------------------------------------- */
+
+/* A tokenizer of three pieces and these added tokens, which are looked for in the raw text. */
+static xd_tok *with_added(char *const *names, int n)
+{
+    xd_text_buf b = {0};
+    xd_tok     *t = NULL;
+    xd_err      e = {0};
+    xd_buf_add(&b, "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 2, \"vocab\": [[\"<pad>\", 0], [\"</s>\", 0], "
+               "[\"<unk>\", 0], [\"\\u2581\", -1]]}, \"added_tokens\": [");
+    for (int i = 0; i < n; i++)
+        xd_buf_add(&b, "%s{\"content\": \"%s\", \"special\": true}", i ? ", " : "", names[i]);
+    xd_buf_add(&b, "]}");
+    assert_int_equal(b.failed, 0);
+    if (xd_tok_open_json(&t, b.p, b.len, &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    xd_buf_free(&b);
+    return t;
+}
+
+/* Pairwise this took minutes; the limit leaves room for a machine that others use. */
+static void many_added_tokens_load_at_once(void **state)
+{
+    (void)state;
+    enum { N = 100000 };
+    char  **names = malloc(N * sizeof *names);
+    clock_t begin = clock();
+    for (int i = 0; i < N; i++) {
+        names[i] = malloc(16);
+        snprintf(names[i], 16, "<t%d%s", i, i % 2 ? ">" : "");
+    }
+    xd_tok *t = with_added(names, N);
+    int64_t n;
+    static const char text[] = "<t7><t77777><t8<t88888><t99998<t7";
+    int32_t          *ids = ids_of(t, text, sizeof text - 1, 0, &n);
+    double            seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    int32_t           first = 4;        /* behind the pieces                                   */
+    const int         want[] = { 7, 77777, 8, 88888, -1, 99998 };
+    int               k = 0;
+    for (int64_t i = 0; i < n && k < 6; i++)
+        if (want[k] < 0 || ids[i] == first + want[k])
+            k++;
+    assert_int_equal(k, 6);
+    if (seconds > 5)
+        fail_msg("%d added tokens took %.1f s of processor time", N, seconds);
+    free(ids);
+    xd_tok_close(&t);
+    for (int i = 0; i < N; i++)
+        free(names[i]);
+    free(names);
+}
+
+static unsigned dice(uint64_t *state, unsigned n)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(*state >> 33) % n;
+}
+
+/* Against every token at every place: the longest one wins, the first of several counts. */
+static void added_tokens_match_the_longest(void **state)
+{
+    (void)state;
+    enum { N = 40, TEXT = 400, ROUNDS = 60 };
+    uint64_t r = 5;
+    for (int round = 0; round < ROUNDS; round++) {
+        char    name[N][8], *names[N], text[TEXT + 1];
+        int32_t want[TEXT + 1], id[N];
+        int     nwant = 0, next = 4;
+        for (int i = 0; i < N; i++) {
+            int len = 1 + (int)dice(&r, 6);
+            for (int k = 0; k < len; k++)
+                name[i][k] = "xyz"[dice(&r, 3)];
+            name[i][len] = 0;
+            names[i] = name[i];
+            id[i] = -1;
+            for (int k = 0; k < i && id[i] < 0; k++)
+                id[i] = strcmp(name[k], name[i]) == 0 ? id[k] : -1;
+            id[i] = id[i] < 0 ? next++ : id[i];
+        }
+        for (int k = 0; k < TEXT; k++)
+            text[k] = "xyz"[dice(&r, 3)];
+        text[TEXT] = 0;
+        for (int at = 0; at < TEXT;) {
+            int best = -1;
+            for (int i = 0; i < N; i++)
+                if (strncmp(text + at, name[i], strlen(name[i])) == 0 &&
+                    (best < 0 || strlen(name[i]) > strlen(name[best])))
+                    best = i;
+            if (best >= 0)
+                want[nwant++] = id[best];
+            at += best >= 0 ? (int)strlen(name[best]) : 1;
+        }
+        xd_tok *t = with_added(names, N);
+        int64_t n;
+        int32_t *ids = ids_of(t, text, TEXT, 0, &n);
+        int      k = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (ids[i] >= 4) {
+                assert_true(k < nwant);
+                assert_int_equal(ids[i], want[k++]);
+            }
+        assert_int_equal(k, nwant);
+        free(ids);
+        xd_tok_close(&t);
+    }
+}
+
 static void captions(void **state)
 {
     static const struct { const char *in, *out; } cases[] = {
@@ -305,6 +414,7 @@ int main(void)
         cmocka_unit_test(truncation),    cmocka_unit_test(invalid_utf8),
         cmocka_unit_test(broken_spiece), cmocka_unit_test(broken_json),
         cmocka_unit_test(sentences),     cmocka_unit_test(no_files),
+        cmocka_unit_test(many_added_tokens_load_at_once), cmocka_unit_test(added_tokens_match_the_longest),
         cmocka_unit_test(captions),
     };
     return cmocka_run_group_tests(tests, read_prompts, forget_prompts);
