@@ -151,6 +151,18 @@ static void share_heap(void)
 #endif
 }
 
+/* Threads get stacks of this limit too. Runs of one rank were seen to work with 96 kB and to overflow with 64, Open
+ * MPI's launcher with 256 and 192. */
+static xd_status check_stack(xd_err *e)
+{
+    enum { NEEDED_KB = 512 };
+    struct rlimit lim;
+    if (getrlimit(RLIMIT_STACK, &lim) != 0 || lim.rlim_cur == RLIM_INFINITY || lim.rlim_cur >= NEEDED_KB * 1024)
+        return XD_OK;
+    return xd_fail(e, XD_ENOMEM, "the stack is limited to %lld kB (ulimit -s), and %d kB are needed",
+                   (long long)lim.rlim_cur / 1024, NEEDED_KB);
+}
+
 /* The process has computed from its first moment on, so its processor time says when that was. A process that
  * starts this one to measure it, or ranks, says so by itself. */
 static void note_start(void)
@@ -194,12 +206,14 @@ int main(int argc, char **argv)
         return no_command(word);
     if (wants_help(argc - 2, argv + 2))
         return help(c->name);
+    xd_err e = { 0 };
+    if (check_stack(&e) != XD_OK)
+        return xd_cli_exit(e.code, &e);
     wait_politely();
     share_heap();
     xd_stop_arm_lost();
     int rank = 0;
     if (xd_launched(&rank)) {
-        xd_err e = { 0 };
         if (may_be_rank(c) && xd_launch_stray(&e) != XD_OK)
             return xd_cli_exit(e.code, &e);
         xd_roll_join(rank);
