@@ -30,6 +30,9 @@ cp "$build/meson-logs/install-log.txt" "$T/installed.txt"
 for f in /bin/xdit /include/xdit/xdit.h /libxdit.so /libxdit.a /pkgconfig/xdit.pc /man1/xdit.1; do
     check "installs $f" there "$f"
 done
+for f in /bash-completion/completions/xdit.bash /zsh/site-functions/_xdit /fish/vendor_completions.d/xdit.fish; do
+    check "installs $f" there "$f"
+done
 check "the library has a version in its name" there '/libxdit.so.[0-9]*'
 
 lib=$(dirname "$(found /libxdit.so)")

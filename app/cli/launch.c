@@ -27,6 +27,7 @@
 #include "cli/cli.h"
 #include "cli/limits.h"
 #include "cli/noise.h"
+#include "cli/progress.h"
 #include "cli/roll.h"
 #include "cli/rundir.h"
 
@@ -327,7 +328,7 @@ static xd_status start(watch *w, char **v, xd_err *e)
     sigset_t set;
 #ifdef TIOCGWINSZ
     struct winsize size;
-    if (isatty(2))
+    if (xd_bar_terminal(2))
         width = ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 #endif
     snprintf(columns, sizeof columns, "%d", width);
@@ -390,7 +391,7 @@ static void look_at_signals(watch *w)
 /* On a terminal a name must not land behind the bar, which another pipe brings. */
 static void pass_output(watch *w, const char *p, size_t n)
 {
-    if (isatty(1) && isatty(2) && write(2, "\r\033[K", 4) < 0)
+    if (isatty(1) && xd_bar_terminal(2) && write(2, "\r\033[K", 4) < 0)
         return;
     while (n && !w->lost) {
         ssize_t k = write(1, p, n);

@@ -19,12 +19,11 @@
 #include "cli/opt.h"
 #include "cli/roll.h"
 #include "cli/stop.h"
+#include "cli/typo.h"
 
-static const xd_command *const commands[] = { &xd_cmd_generate, &xd_cmd_plan, &xd_cmd_inspect, &xd_cmd_bench,
-                                             &xd_cmd_probe, &xd_cmd_doctor, &xd_cmd_from_xdit };
 static const char STARTED[] = "XDIT_STARTED";   /* seconds of the monotonic clock, as text        */
 static double     started_s;
-enum { NCOMMANDS = sizeof commands / sizeof *commands };
+enum { MAXCOMMANDS = 32 };
 
 int xd_cli_exit(xd_status s, const xd_err *e)
 {
@@ -43,6 +42,15 @@ static void print_clean(const char *text)
         return;
     xd_clean(clean, "\n\t");
     puts(clean);
+    free(clean);
+}
+
+static void print_word(const char *word)
+{
+    char *clean = strdup(word);
+    if (clean)
+        xd_clean(clean, "");
+    fprintf(stderr, "%.80s\n", clean ? clean : "");
     free(clean);
 }
 
@@ -72,8 +80,8 @@ int xd_cli_flush(void)
 static void usage(FILE *f)
 {
     fputs("Usage: xdit COMMAND [options]\n\nCommands:\n", f);
-    for (int i = 0; i < NCOMMANDS; i++)
-        fprintf(f, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    for (const xd_command *const *c = xd_commands; *c; c++)
+        fprintf(f, "  %-10s %s\n", (*c)->name, (*c)->summary);
     fputs("\n  xdit COMMAND --help   the options of a command\n"
           "  xdit --version        the version\n"
           "\nExample:\n"
@@ -83,21 +91,27 @@ static void usage(FILE *f)
 
 static const xd_command *find(const char *name)
 {
-    for (int i = 0; i < NCOMMANDS; i++)
-        if (strcmp(commands[i]->name, name) == 0)
-            return commands[i];
+    for (const xd_command *const *c = xd_commands; *c; c++)
+        if (strcmp((*c)->name, name) == 0)
+            return *c;
     return NULL;
 }
 
 static int no_command(const char *word)
 {
     xd_err      e = { 0 };
-    const char *names[NCOMMANDS + 1] = { "help" };
-    for (int i = 0; i < NCOMMANDS; i++)
-        names[i + 1] = commands[i]->name;
-    const char *near = xd_opt_nearest(word, names, NCOMMANDS + 1);
+    const char *names[MAXCOMMANDS] = { "help" }, *say;
+    int         n = 1;
+    for (const xd_command *const *c = xd_commands; *c && n < MAXCOMMANDS; c++)
+        names[n++] = (*c)->name;
+    const char *known = xd_opt_command(word, names, n, &say);
+    const char *near = known || say ? NULL : xd_opt_nearest(word, names, n);
     if (word[0] == '-')
         xd_fail(&e, XD_EINVAL, "%.80s stands before the command: xdit generate %.80s ...", word, word);
+    else if (say)
+        xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; %s", word, say);
+    else if (known)
+        xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; here it is '%s'", word, known);
     else if (near)
         xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; the nearest one is '%s'", word, near);
     else
@@ -121,10 +135,15 @@ static int help(const char *name)
     const xd_command *c = name ? find(name) : NULL;
     if (name && !c)
         return no_command(name);
-    if (c)
-        c->help(stdout);
-    else
-        usage(stdout);
+    char  *text = NULL;
+    size_t len = 0;
+    FILE  *f = open_memstream(&text, &len);
+    if (f) {
+        (c ? c->help : usage)(f);
+        fclose(f);
+        xd_opt_print(stdout, text ? text : "");
+    }
+    free(text);
     return xd_cli_flush();
 }
 
@@ -187,6 +206,22 @@ static int may_be_rank(const xd_command *c)
     return c == &xd_cmd_generate || c == &xd_cmd_bench || c == &xd_cmd_probe;
 }
 
+/* Dashes and quotes of blogs are set right, and said on rank 0; from-xdit does that by itself. */
+static int run(const xd_command *c, int argc, char **argv)
+{
+    const char *first = NULL;
+    char      **right = c == &xd_cmd_from_xdit ? NULL : xd_typo_args(&argc, argv, &first);
+    int         rank = 0, launched = xd_launched(&rank);
+    if (right && !(launched && rank > 0)) {
+        fputs("xdit: warning: dashes, quotes or blanks of a word processor are taken as those of a "
+              "command line, as in ", stderr);
+        print_word(first);
+    }
+    int code = c->run(argc, right ? right : argv);
+    free(right);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
@@ -218,7 +253,7 @@ int main(int argc, char **argv)
             return xd_cli_exit(e.code, &e);
         xd_roll_join(rank);
     }
-    int code = c->run(argc - 2, argv + 2);
+    int code = run(c, argc - 2, argv + 2);
     if (code == XD_EXIT_OK)
         xd_roll_say(XD_ROLL_BYE);
     return code;

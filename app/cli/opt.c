@@ -13,7 +13,7 @@ enum { MAXNAME = 64, MAXFLAGS = 128 };
 
 typedef struct reader {
     const xd_opt_spec *s;
-    int                argc, i;
+    int                argc, i, at;     /* at: where the flag before the argument stands        */
     char             **argv;
     const xd_option   *last;            /* of the flag before the argument; NULL: none          */
     xd_err            *e;
@@ -41,7 +41,7 @@ static const char *real_name(const xd_opt_spec *s, const char *name)
     return name;
 }
 
-static const xd_option *find(const xd_opt_spec *s, const char *name, void **field)
+const xd_option *xd_opt_find(const xd_opt_spec *s, const char *name, void **field)
 {
     const char *real = real_name(s, name);
     for (int t = 0; t < s->ntables; t++)
@@ -57,55 +57,6 @@ static const xd_option *find(const xd_opt_spec *s, const char *name, void **fiel
 
 /* ---- unknown flags ---------------------------------------------------------------------- */
 
-static int min3(int a, int b, int c)
-{
-    return a < b ? (a < c ? a : c) : (b < c ? b : c);
-}
-
-/* Edit distance where a swap of neighbours counts once. */
-static int edits_between(const char *a, const char *b)
-{
-    int na = (int)strlen(a), nb = (int)strlen(b), d[3][MAXNAME + 1];
-    if (na >= MAXNAME || nb >= MAXNAME)
-        return MAXNAME;
-    for (int j = 0; j <= nb; j++)
-        d[0][j] = j;
-    for (int i = 1; i <= na; i++) {
-        int *row = d[i % 3], *up = d[(i + 2) % 3], *up2 = d[(i + 1) % 3];
-        row[0] = i;
-        for (int j = 1; j <= nb; j++) {
-            row[j] = min3(up[j] + 1, row[j - 1] + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = min3(row[j], up2[j - 2] + 1, row[j]);
-        }
-    }
-    return d[na % 3][nb];
-}
-
-/* How far a name is from what was typed: by edits, or by one being a part of the other, so that
- * `--inference_steps` finds `--num_inference_steps`. */
-static int distance(const char *word, const char *name)
-{
-    int k = edits_between(word, name), part = 2 * MAXNAME;
-    if (strlen(word) > 2 && strstr(name, word))
-        part = 2;
-    else if (strlen(name) > 2 && strstr(word, name))
-        part = 3;
-    return part < k ? part : k;
-}
-
-const char *xd_opt_nearest(const char *word, const char *const *names, int n)
-{
-    const char *best = NULL;
-    int         least = (int)strlen(word);      /* as many edits make any name of any word         */
-    for (int i = 0; i < n; i++) {
-        int k = distance(word, names[i]);
-        if (k < least)
-            least = k, best = names[i];
-    }
-    return best;
-}
-
 static xd_status unknown(const reader *r, const char *name)
 {
     const char *names[MAXFLAGS], *arg = r->argv[r->i];
@@ -116,11 +67,18 @@ static xd_status unknown(const reader *r, const char *name)
     for (const xd_opt_alias *a = r->s->aliases; a && a->from && n < MAXFLAGS; a++)
         if (a->from[1])
             names[n++] = a->from;
-    const char *best = xd_opt_nearest(name, names, n);
+    const char *say = NULL, *known = xd_opt_synonym(name, names, n, &say);
+    const char *best = known || say ? known : xd_opt_nearest(name, names, n);
     int         shown = (int)strcspn(arg, "=");
     char        letter[2] = { arg[1], 0 };
     void            *field;
-    const xd_option *o = arg[1] != '-' && arg[1] && arg[2] ? find(r->s, letter, &field) : NULL;
+    const xd_option *o =
+        arg[1] != '-' && arg[1] && arg[2] ? xd_opt_find(r->s, letter, &field) : NULL;
+    if (say)
+        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; %s", shown, arg, say);
+    if (known)
+        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; here it is --%s", shown, arg,
+                       real_name(r->s, known));
     if (!best && o)
         return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; a letter stands alone: -%s %s%.80s", shown, arg, letter,
                        o->kind == XD_OPT_FLAG ? "-" : "", arg + 2);
@@ -189,8 +147,7 @@ static xd_status take_number(const xd_option *o, void *field, const char *v, xd_
     return XD_OK;
 }
 
-/* "a b c" -> "a, b or c" */
-static void spell_out(const char *list, char *text, size_t size)
+void xd_opt_spell(const char *list, char *text, size_t size)
 {
     const char *last = strrchr(list, ' ');
     size_t      n = 0;
@@ -208,7 +165,7 @@ static xd_status take_text(const xd_option *o, void *field, const char *v, xd_er
 {
     char text[512];
     if (o->choices && !xd_word_listed(o->choices, v)) {
-        spell_out(o->choices, text, sizeof text);
+        xd_opt_spell(o->choices, text, sizeof text);
         return xd_fail(e, XD_EINVAL, "--%s takes %s, not '%.80s'", o->name, text, v);
     }
     if (!*v && o->arg && xd_word_listed("FILE FILE[:SCALE] DIR", o->arg))
@@ -248,7 +205,8 @@ static xd_status missing(const reader *r, const xd_option *o)
 static int is_flag(const reader *r, const char *arg)
 {
     void *field;
-    return strncmp(arg, "--", 2) == 0 || (arg[0] == '-' && arg[1] && !arg[2] && find(r->s, arg + 1, &field));
+    return strncmp(arg, "--", 2) == 0 ||
+           (arg[0] == '-' && arg[1] && !arg[2] && xd_opt_find(r->s, arg + 1, &field));
 }
 
 /* The argument behind a flag. One that looks like another flag means that the value is forgotten: a
@@ -281,9 +239,10 @@ static xd_status read_flag(reader *r)
     char             name[MAXNAME];
     void            *field = NULL;
     const char      *arg = r->argv[r->i], *v = split(arg, name);
-    const xd_option *o = find(r->s, name, &field);
+    const xd_option *o = xd_opt_find(r->s, name, &field);
     int              short_form = arg[1] != '-';
     r->last = o;
+    r->at = r->i;
     if (!o && !short_form && name[0] && r->s->foreign)
         return read_foreign(r, name, v);
     if (!o || short_form != (name[0] && !name[1]))
@@ -298,14 +257,25 @@ static xd_status read_flag(reader *r)
                ? take_seed(o, field, v, r->e) : take_number(o, field, v, r->e);
 }
 
+static int plain_name(const char *v)
+{
+    return strlen(v) > 2 && strspn(v, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(v);
+}
+
 static xd_status read_operand(reader *r, xd_opt_texts *operands)
 {
     const xd_option row = { .name = "argument", .kind = XD_OPT_TEXT, .max = XD_OPT_MANY };
     const char     *v = r->argv[r->i];
+    void           *field;
     int             full = !operands || operands->n >= r->s->operands;
     if (full && r->last && r->last->arg && strcmp(r->last->arg, "LIST") == 0)
         return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'; the list of --%s is one argument, such as "
                        "a,b", v, r->last->name);
+    if (full && r->last && r->last->kind == XD_OPT_FLAG && r->at == r->i - 1)
+        return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'; --%s takes no value", v,
+                       r->last->name);
+    if (full && plain_name(v) && xd_opt_find(r->s, v, &field))
+        return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'; is --%s meant?", v, v);
     if (full)
         return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'%s%s", v,
                        r->s->stray ? "; " : "", r->s->stray ? r->s->stray : "");
@@ -345,142 +315,4 @@ xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char 
     if (v)
         *value = v;
     return XD_OK;
-}
-
-/* ---- help --------------------------------------------------------------------------------- */
-
-enum { HELP_AT = 31, HELP_END = 79 };
-
-/* Prints words from column HELP_AT, breaking lines at HELP_END; the cursor is at column `at`. */
-static void put_wrapped(FILE *f, int at, const char *text)
-{
-    if (at >= HELP_AT)
-        fputc('\n', f), at = 0;
-    fprintf(f, "%*s", HELP_AT - at, "");
-    at = HELP_AT;
-    while (*text) {
-        int len = (int)strcspn(text, " ");
-        if (at > HELP_AT && at + 1 + len > HELP_END) {
-            fprintf(f, "\n%*s", HELP_AT, "");
-            at = HELP_AT;
-        }
-        if (at > HELP_AT)
-            fputc(' ', f), at++;
-        fprintf(f, "%.*s", len, text);
-        at += len;
-        text += len;
-        text += strspn(text, " ");
-    }
-    fputc('\n', f);
-}
-
-static const char *short_form(const xd_opt_spec *s, const char *name)
-{
-    for (const xd_opt_alias *a = s->aliases; a && a->from; a++)
-        if (!a->from[1] && strcmp(a->to, name) == 0)
-            return a->from;
-    return NULL;
-}
-
-static void default_text(const xd_option *o, const void *record, char *text, size_t size)
-{
-    const char *field = (const char *)record + o->offset;
-    double      x = 0.0;
-    text[0] = 0;
-    if (strstr(o->help, "default:"))    /* the row says it itself                              */
-        return;
-    if (o->kind == XD_OPT_FLAG || (o->kind == XD_OPT_TEXT && o->max >= XD_OPT_MANY))
-        return;
-    if (o->kind == XD_OPT_TEXT) {
-        const char *v = *(const char *const *)(const void *)field;
-        if (v && *v)
-            snprintf(text, size, " (default: %s)", v);
-        return;
-    }
-    if (o->kind == XD_OPT_INT)
-        x = *(const int *)(const void *)field;
-    else if (o->kind == XD_OPT_INT64)
-        x = (double)*(const int64_t *)(const void *)field;
-    else
-        x = *(const double *)(const void *)field;
-    if (x >= o->min && x <= o->max)
-        snprintf(text, size, " (default: %.10g)", x);
-}
-
-/* Does the help text of a row already show its first choice? */
-static int mentioned(const char *choices, const char *help_text)
-{
-    char first[MAXNAME];
-    snprintf(first, sizeof first, "%.*s", (int)strcspn(choices, " "), choices);
-    return strstr(help_text, first) != NULL;
-}
-
-static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const void *record)
-{
-    char        text[512], spelled[256] = "", def[96];
-    const char *letter = short_form(s, o->name);
-    int         at = letter ? fprintf(f, "  -%s, ", letter) : fprintf(f, "      ");
-    at += fprintf(f, "--%s", o->name);
-    if (o->kind != XD_OPT_FLAG)
-        at += fprintf(f, " %s", o->arg ? o->arg : "VALUE");
-    if (at > HELP_AT - 2)
-        at = HELP_AT;
-    if (o->choices && !mentioned(o->choices, o->help))
-        spell_out(o->choices, spelled, sizeof spelled);
-    default_text(o, record, def, sizeof def);
-    snprintf(text, sizeof text, "%s%s%s%s", spelled, *spelled ? "; " : "", o->help, def);
-    put_wrapped(f, at, text);
-}
-
-char *xd_opt_names(const char *first, const xd_option *rows, int n)
-{
-    size_t size = strlen(first) + 1, at;
-    for (int i = 0; i < n; i++)
-        size += strlen(rows[i].name) + 1;
-    char *names = malloc(size);
-    if (!names)
-        return NULL;
-    at = (size_t)snprintf(names, size, "%s", first);
-    for (int i = 0; i < n; i++)
-        at += (size_t)snprintf(names + at, size - at, "%s%s", at ? " " : "", rows[i].name);
-    return names;
-}
-
-int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name)
-{
-    for (int i = 0; i < n; i++)
-        if (groups[i].names && xd_word_listed(groups[i].names, name))
-            return 1;
-    return 0;
-}
-
-static void help_named(FILE *f, const xd_opt_spec *s, const char *names)
-{
-    char  name[MAXNAME];
-    void *field;
-    for (const char *p = names; *p; p += strspn(p, " ")) {
-        size_t           len = strcspn(p, " ");
-        snprintf(name, sizeof name, "%.*s", (int)len, p);
-        const xd_option *o = find(s, name, &field);
-        if (o && o->help)
-            help_row(f, s, o, (const char *)field - o->offset);
-        p += len;
-    }
-}
-
-void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups)
-{
-    for (int g = 0; g < ngroups; g++) {
-        fprintf(f, "\n%s:\n", groups[g].title);
-        if (groups[g].names) {
-            help_named(f, s, groups[g].names);
-            continue;
-        }
-        for (int t = 0; t < s->ntables; t++)
-            for (int i = 0; i < s->tables[t].n; i++) {
-                const xd_option *o = &s->tables[t].rows[i];
-                if (o->help && !xd_opt_grouped(groups, ngroups, o->name))
-                    help_row(f, s, o, s->tables[t].record);
-            }
-    }
 }

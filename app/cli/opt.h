@@ -55,7 +55,12 @@ void      xd_opt_texts_free(xd_opt_texts *t);
  * are given. Frees the operands. */
 xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char *name, xd_err *e);
 
-/* Prints the options of all groups in 80 columns. Defaults are read from the records; a number
+/* Columns of help texts: those of COLUMNS or of the terminal, from 40 to 120; 80 where there is
+ * none. */
+int  xd_opt_width(void);
+/* Prints a help text that is made for 80 columns, in fewer where there are fewer. */
+void xd_opt_print(FILE *f, const char *text);
+/* Prints the options of all groups. Defaults are read from the records; a number
  * outside of its row's range stands for "whatever the model says" and is not shown. */
 void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups);
 /* `first` and the names of all rows, as a group's; malloc'ed, NULL: no memory. */
@@ -63,7 +68,19 @@ char *xd_opt_names(const char *first, const xd_option *rows, int n);
 /* Does one of these groups name the option? */
 int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name);
 
-/* The name in `names` nearest to `word`; NULL when none has anything of it. */
+/* Calls `visit` for every option that this help shows, with its short form or NULL. */
+typedef void xd_opt_visit(void *cookie, const xd_option *o, const char *letter);
+void xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie);
+/* The option of a name or alias, and where its value goes; NULL: there is none. */
+const xd_option *xd_opt_find(const xd_opt_spec *s, const char *name, void **field);
+/* "a b c" -> "a, b or c" */
+void xd_opt_spell(const char *list, char *text, size_t size);
+
+/* The name in `names` nearest to `word`; NULL: none is near. */
 const char *xd_opt_nearest(const char *word, const char *const *names, int n);
+/* What a flag (a command) of another program is called here, if it is one of `names`; else NULL,
+ * and *say becomes a clause about it, or NULL. */
+const char *xd_opt_synonym(const char *word, const char *const *names, int n, const char **say);
+const char *xd_opt_command(const char *word, const char *const *names, int n, const char **say);
 
 #endif

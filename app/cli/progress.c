@@ -1,6 +1,7 @@
 /* progress.c - the bar and the plain lines of a running request */
 #include "cli/progress.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -15,10 +16,16 @@ static int columns_of(int fd)
     return ioctl(fd, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
 }
 
+int xd_bar_terminal(int fd)
+{
+    const char *term = getenv("TERM");
+    return isatty(fd) && !(term && strcmp(term, "dumb") == 0);
+}
+
 void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet)
 {
     *b = (xd_bar){ .f = f, .quiet = quiet, .said_s = -1.0 };
-    b->terminal = columns > 0 || isatty(fileno(f));
+    b->terminal = columns > 0 || xd_bar_terminal(fileno(f));
     b->columns = columns > 0 ? columns : b->terminal ? columns_of(fileno(f)) : 80;
 }
 

@@ -19,6 +19,8 @@ typedef struct xd_bar {
 
 /* columns: of the terminal behind a pipe; 0: f is looked at. */
 void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet);
+/* A terminal that understands escape sequences, which TERM=dumb does not. */
+int  xd_bar_terminal(int fd);
 void xd_bar_stage(xd_bar *b, const char *stage);
 void xd_bar_step(xd_bar *b, const xd_progress *p);
 void xd_bar_clear(xd_bar *b);   /* makes room for another line; also when nothing is left to do */

@@ -226,7 +226,7 @@ static void list_unknown(const xd_field *fields, const xd_json *obj, const char 
         char            buf[64];
         while (f->json && strcmp(f->json, xd_json_key(k)) != 0)
             f++;
-        if (!f->json)
+        if (!f->json && xd_json_key(k)[0] != '_')       /* "_class_name" and the like are of the file */
             xd_log(XD_LOG_DEBUG, "%s: unknown key \"%s\": %s", what, xd_json_key(k),
                    shown(k, buf, sizeof buf));
     }

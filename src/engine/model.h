@@ -28,7 +28,8 @@ typedef struct xd_model {
 } xd_model;
 
 /* A directory as it is, or the newest snapshot of "org/name" in the local Hugging Face cache
- * (HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub). malloc'ed. */
+ * (HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub), or of the one model there that is called "name".
+ * malloc'ed. */
 xd_status xd_model_find(const char *model, char **dir, xd_err *e);
 char     *xd_model_hub(void);   /* that cache, malloc'ed; NULL without memory or a home      */
 

@@ -185,4 +185,49 @@ if said 'device cpu-amx'; then
 else
     echo "# skipped: what convolutions by tiles take, because there are no tiles here"
 fi
+# Names of other programs; far names get no suggestion.
+means() { refused "--$1" 2 "unknown flag --$1; $2\$" generate --model m -p a --$1 1; }
+for pair in cfg=guidance_scale sampler=scheduler sampling-method=scheduler init-img=image vae-tiling=enable_tiling \
+    type=weights_dtype batch-count=num_images_per_prompt denoising_strength=strength video_frames=num_frames \
+    torch-dtype=dtype num_gpus=nproc model_id=model outdir=output tp_size=tensor_parallel_degree; do
+    means "${pair%%=*}" "here it is --${pair#*=}"
+done
+means size 'the size is --width and --height'
+means upscale 'upscaling is not built'
+means mask 'painting inside of a mask is not built'
+means offload-to-cpu ".*in this machine's memory already"
+means port 'there is no HTTP service'
+for far in xyzzy karras hypertile color_match; do
+    refused "far from all: --$far" 2 "unknown flag --$far\$" generate --model m -p a --$far 1
+done
+refused "a command of another program" 2 "unknown command 'txt2img'; here it is 'generate'" txt2img
+refused "converting" 2 "unknown command 'convert'; nothing has to be converted" convert
+refused "serving" 2 "unknown command 'serve'; there is no HTTP service" serve
+refused "models" 2 "unknown command 'models'; models are directories" models
+refused "a far command" 2 "unknown command 'foo'; xdit --help lists them" foo
+refused "a switch with a value" 2 "'2'; --use_cfg_parallel takes no value" generate -m m -p a --use_cfg_parallel 2
+refused "a flag without its dashes" 2 "is --ulysses_degree meant[?]" generate -m m -p a ulysses_degree 4
+
+# Dashes, quotes and blanks of word processors.
+try generate "$(printf '\342\200\223prompt')" "$(printf '\342\200\234a')" "$(printf 'circle\342\200\235')" \
+    "$(printf '\342\200\224model')" "$MODEL" "$(printf -- '--steps\302\2401')" "$(printf '\342\210\222q')" --json -o "$T/blog.png"
+check "dashes and quotes of blogs are taken" [ "$rc" = 0 -a -s "$T/blog.png" ]
+check "the prompt is one text" [ "$(printf '%s\n' "$out" | grep -c '"prompt": "a circle"')" = 1 ]
+check "and it is said" said 'warning: dashes, quotes or blanks of a word processor'
+try generate --prompt "$(printf '\342\200\224 a dash')" --model "$T/none" --negative_prompt "$(printf '\342\200\234x\342\200\235 y')"
+check "texts of several words are left alone" [ "$rc" = 1 -a "$(printf '%s\n' "$err" | grep -c 'word processor')" = 0 ]
+
+# The width of helps.
+for w in 40 60 80 100; do
+    COLUMNS=$w try generate --help
+    check "help in $w columns" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | awk -v w=$w 'length > w - 1' | wc -l)" = 0 ]
+done
+COLUMNS=10 try generate --help
+check "never in fewer than 40" [ "$(printf '%s\n' "$out" | awk 'length > m { m = length } END { print (m > 30) }')" = 1 ]
+COLUMNS=40 try --help
+check "the list of commands in 40 columns" [ "$(printf '%s\n' "$out" | awk 'length > 39' | wc -l)" = 0 ]
+
+# -v names unknown keys, but not those that every file of diffusers has.
+try generate --model "$MODEL" -p a --steps 1 -v -o "$T/v.png"
+check "-v says nothing of _class_name" [ "$rc" = 0 -a "$(printf '%s\n' "$err" | grep -c 'unknown key "_')" = 0 ]
 done_testing

@@ -8,6 +8,23 @@ g "no such directory" 1 "$T/nothing" --model "$T/nothing" --prompt a -o "$T/x.pn
 mkdir "$T/empty"
 g "a directory without a model" 1 "model_index.json" --model "$T/empty" --prompt a -o "$T/x.png"
 HF_HOME=$T/hf g "a model that is not in the cache" 1 "nobody/nothing" --model nobody/nothing --prompt a
+# A name without its organisation: of one model of the cache, of two, of none.
+for id in a--one a--two b--two; do
+    mkdir -p "$T/hub/models--$id/refs" "$T/hub/models--$id/snapshots"
+    printf 0123 >"$T/hub/models--$id/refs/main"
+    cp -r "$MODEL" "$T/hub/models--$id/snapshots/0123"
+done
+mkdir -p "$T/hub/models--c--bare"
+for command in inspect "plan --world 2"; do
+    HF_HUB_CACHE=$T/hub try ${command%% *} one ${command#"${command%% *}"}
+    check "${command%% *} finds the one model of a name" [ "$rc" = 0 ]
+done
+HF_HUB_CACHE=$T/hub try generate --model one --prompt a --steps 1 -q -o "$T/one.png"
+check "generate finds it, too" whole_png "$T/one.png"
+HF_HUB_CACHE=$T/hub g "two models of a name" 1 "two is the name of 2 models .*: a/two and b/two; say which one" --model two --prompt a
+HF_HUB_CACHE=$T/hub g "a model without a snapshot" 1 'c/bare is in .* without a snapshot of main' --model bare --prompt a
+HF_HUB_CACHE=$T/hub g "no model of a name" 1 "no directory three, and no model of that name .*hub" --model three --prompt a
+HF_HUB_CACHE=$T/none g "no cache" 1 "no directory three, and no model of that name" --model three --prompt a
 g "a file instead of a directory" 2 "meson.build is a file; .*--transformer FILE" --model "$ROOT/meson.build" --prompt a
 
 g "a side that does not divide" 2 "100.*96.*112" --model "$MODEL" --prompt a --width 100 -o "$T/x.png"

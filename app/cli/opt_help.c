@@ -1,0 +1,240 @@
+/* opt_help.c - help texts, and a walk over the options that they show */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/words.h"
+#include "cli/opt.h"
+
+enum {
+    MAXNAME = 64,
+    HELP_AT = 31,
+    NARROW_AT = 10,
+    NARROW = 64,
+    WIDE = 120,
+    LEAST = 40,
+    USUAL = 80
+};
+
+static struct {
+    xd_opt_visit *visit;
+    void *cookie;
+} walk; /* while options are visited         */
+
+int xd_opt_width(void)
+{
+    const char    *said = getenv("COLUMNS");
+    int            n = said ? atoi(said) : 0;
+    struct winsize w = { 0 };
+    if (n <= 0 && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0)
+        n = w.ws_col;
+    return n <= 0 ? USUAL : n < LEAST ? LEAST : n > WIDE ? WIDE : n;
+}
+
+/* The column where texts begin: in a narrow terminal below their flag. */
+static int help_at(void)
+{
+    return xd_opt_width() < NARROW ? NARROW_AT : HELP_AT;
+}
+
+/* Prints words from column help_at, breaking lines at the width; the cursor is at column `at`. */
+static void put_wrapped(FILE *f, int at, const char *text)
+{
+    int from = help_at(), end = xd_opt_width() - 1;
+    if (at >= from)
+        fputc('\n', f), at = 0;
+    fprintf(f, "%*s", from - at, "");
+    at = from;
+    while (*text) {
+        int len = (int)strcspn(text, " ");
+        if (at > from && at + 1 + len > end) {
+            fprintf(f, "\n%*s", from, "");
+            at = from;
+        }
+        if (at > from)
+            fputc(' ', f), at++;
+        fprintf(f, "%.*s", len, text);
+        at += len;
+        text += len;
+        text += strspn(text, " ");
+    }
+    fputc('\n', f);
+}
+
+/* One paragraph, behind `indent` blanks and two more from its second line on; a word that is too
+ * long stands alone. Blanks between words are kept. */
+static void print_paragraph(FILE *f, const char *text, int indent, int width)
+{
+    int at = 0, gap = indent;
+    for (text += strspn(text, " \n"); *text; text += gap) {
+        int len = (int)strcspn(text, " \n");
+        if (at && at + gap + len > width) {
+            fputc('\n', f);
+            at = 0;
+            gap = indent + (indent ? 2 : 0);
+        }
+        at += fprintf(f, "%*s%.*s", gap, "", len, text);
+        text += len;
+        gap = (int)strspn(text, " \n");
+    }
+    fputc('\n', f);
+}
+
+/* Do two lines of a help text belong to one paragraph? */
+static int joined(const char *line, const char *next)
+{
+    size_t n = strcspn(line, "\n");
+    return n && *next && *next != '\n' && *next != ' ' && *line != ' ' && line[n - 1] != ':' &&
+           strncmp(line, "Usage:", 6) != 0;
+}
+
+void xd_opt_print(FILE *f, const char *text)
+{
+    int width = xd_opt_width() - 1;
+    if (width + 1 >= USUAL) {
+        fputs(text, f);
+        return;
+    }
+    while (*text) {
+        const char *end = text + strcspn(text, "\n");
+        while (*end && joined(text, end + 1))
+            end += 1 + strcspn(end + 1, "\n");
+        int  n = (int)(end - text), indent = (int)strspn(text, " ");
+        char *part = strndup(text, (size_t)n);
+        if (part && (n > width || memchr(text, '\n', (size_t)n)))
+            print_paragraph(f, part, indent < width / 2 ? indent : 0, width);
+        else
+            fprintf(f, "%.*s\n", n, text);
+        free(part);
+        text = end + (*end != 0);
+    }
+}
+
+static const char *short_form(const xd_opt_spec *s, const char *name)
+{
+    for (const xd_opt_alias *a = s->aliases; a && a->from; a++)
+        if (!a->from[1] && strcmp(a->to, name) == 0)
+            return a->from;
+    return NULL;
+}
+
+static void default_text(const xd_option *o, const void *record, char *text, size_t size)
+{
+    const char *field = (const char *)record + o->offset;
+    double      x = 0.0;
+    text[0] = 0;
+    if (strstr(o->help, "default:"))    /* the row says it itself                              */
+        return;
+    if (o->kind == XD_OPT_FLAG || (o->kind == XD_OPT_TEXT && o->max >= XD_OPT_MANY))
+        return;
+    if (o->kind == XD_OPT_TEXT) {
+        const char *v = *(const char *const *)(const void *)field;
+        if (v && *v)
+            snprintf(text, size, " (default: %s)", v);
+        return;
+    }
+    if (o->kind == XD_OPT_INT)
+        x = *(const int *)(const void *)field;
+    else if (o->kind == XD_OPT_INT64)
+        x = (double)*(const int64_t *)(const void *)field;
+    else
+        x = *(const double *)(const void *)field;
+    if (x >= o->min && x <= o->max)
+        snprintf(text, size, " (default: %.10g)", x);
+}
+
+/* Does the help text of a row already show its first choice? */
+static int mentioned(const char *choices, const char *help_text)
+{
+    char first[MAXNAME];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(choices, " "), choices);
+    return strstr(help_text, first) != NULL;
+}
+
+static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const void *record)
+{
+    char        text[512], spelled[256] = "", def[96];
+    const char *letter = short_form(s, o->name);
+    if (walk.visit) {
+        walk.visit(walk.cookie, o, letter);
+        return;
+    }
+    int at = letter ? fprintf(f, "  -%s, ", letter) : fprintf(f, "      ");
+    at += fprintf(f, "--%s", o->name);
+    if (o->kind != XD_OPT_FLAG)
+        at += fprintf(f, " %s", o->arg ? o->arg : "VALUE");
+    if (at > help_at() - 2)
+        at = help_at();
+    if (o->choices && !mentioned(o->choices, o->help))
+        xd_opt_spell(o->choices, spelled, sizeof spelled);
+    default_text(o, record, def, sizeof def);
+    snprintf(text, sizeof text, "%s%s%s%s", spelled, *spelled ? "; " : "", o->help, def);
+    put_wrapped(f, at, text);
+}
+
+char *xd_opt_names(const char *first, const xd_option *rows, int n)
+{
+    size_t size = strlen(first) + 1, at;
+    for (int i = 0; i < n; i++)
+        size += strlen(rows[i].name) + 1;
+    char *names = malloc(size);
+    if (!names)
+        return NULL;
+    at = (size_t)snprintf(names, size, "%s", first);
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(names + at, size - at, "%s%s", at ? " " : "", rows[i].name);
+    return names;
+}
+
+int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (groups[i].names && xd_word_listed(groups[i].names, name))
+            return 1;
+    return 0;
+}
+
+static void help_named(FILE *f, const xd_opt_spec *s, const char *names)
+{
+    char  name[MAXNAME];
+    void *field;
+    for (const char *p = names; *p; p += strspn(p, " ")) {
+        size_t           len = strcspn(p, " ");
+        snprintf(name, sizeof name, "%.*s", (int)len, p);
+        const xd_option *o = xd_opt_find(s, name, &field);
+        if (o && o->help)
+            help_row(f, s, o, (const char *)field - o->offset);
+        p += len;
+    }
+}
+
+void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups)
+{
+    for (int g = 0; g < ngroups; g++) {
+        fprintf(f, "\n%s:\n", groups[g].title);
+        if (groups[g].names) {
+            help_named(f, s, groups[g].names);
+            continue;
+        }
+        for (int t = 0; t < s->ntables; t++)
+            for (int i = 0; i < s->tables[t].n; i++) {
+                const xd_option *o = &s->tables[t].rows[i];
+                if (o->help && !xd_opt_grouped(groups, ngroups, o->name))
+                    help_row(f, s, o, s->tables[t].record);
+            }
+    }
+}
+
+void xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie)
+{
+    FILE *f = fopen("/dev/null", "w");
+    if (!f)
+        return;
+    walk.visit = visit;
+    walk.cookie = cookie;
+    help(f);
+    walk.visit = NULL;
+    fclose(f);
+}

@@ -1,0 +1,188 @@
+/* opt_names.c - flags and commands that are not known: what they may mean */
+#include <string.h>
+
+#include "base/words.h"
+#include "cli/opt.h"
+
+enum { MAXNAME = 64 };
+
+typedef struct synonym {
+    const char *names;          /* of other programs, apart by spaces                           */
+    const char *to;             /* of ours; NULL: there is none, and `say` tells about it        */
+    const char *say;
+} synonym;
+
+/* Of stable-diffusion.cpp, A1111, ComfyUI, diffusers and their kin. */
+static const synonym flags[] = {
+    { "cfg cfg_scale cfg_value guidance scale guidance_value distilled_guidance embedded_guidance",
+      "guidance_scale", NULL },
+    { "sampler sampling_method sampler_name sample_method solver noise_schedule schedule",
+      "scheduler", NULL },
+    { "init_img init_image input_image img start_image ref_image image_path source_image "
+      "first_frame r",
+      "image", NULL },
+    { "denoise denoising denoising_strength img_strength image_strength", "strength", NULL },
+    { "vae_tiling tiled_vae vae_tile_size", "enable_tiling", NULL },
+    { "vae_slicing", "enable_slicing", NULL },
+    { "type wtype weight_type quant quantize quantization quant_type unet_dtype", "weights_dtype",
+      NULL },
+    { "torch_dtype precision half fp16 bf16 fp32 float16 bfloat16 mixed_precision", "dtype", NULL },
+    { "batch_count num_images n_iter n_images images number_of_images n_samples num_outputs",
+      "num_images_per_prompt", NULL },
+    { "neg neg_prompt n_prompt negprompt", "negative_prompt", NULL },
+    { "out outfile output_file output_path outdir output_dir out_dir save save_path save_dir "
+      "filename",
+      "output", NULL },
+    { "model_id model_name repo repo_id checkpoint ckpt ckpt_path pretrained_model_name_or_path "
+      "pretrained_model model_dir sd_model weights",
+      "model", NULL },
+    { "diffusion_model unet dit", "transformer", NULL },
+    { "clip clip_path", "clip_l", NULL },
+    { "t5 t5_xxl", "t5xxl", NULL },
+    { "vae_path ae autoencoder", "vae", NULL },
+    { "lora_path lora_model_dir lora_dir loras lora_weights", "lora", NULL },
+    { "video_frames frames num_video_frames n_frames", "num_frames", NULL },
+    { "frame_rate framerate video_fps", "fps", NULL },
+    { "n_threads num_threads cpu_threads nthreads", "threads", NULL },
+    { "backend accelerator main_gpu", "device", NULL },
+    { "gpus num_gpus n_gpus n_gpu ngpus num_processes ranks np workers devices tensor_split",
+      "nproc", NULL },
+    { "n_steps num_steps sample_steps sampling_steps ddim_steps", "num_inference_steps", NULL },
+    { "tp tp_size tp_degree tensor_parallel tensor_parallel_size", "tensor_parallel_degree", NULL },
+    { "sp sp_size sp_degree ulysses ulysses_size sequence_parallel sequence_parallel_size",
+      "ulysses_degree", NULL },
+    { "ring ring_size", "ring_degree", NULL },
+    { "pp pp_size pp_degree pipefusion pipeline_parallel_size", "pipefusion_parallel_degree",
+      NULL },
+    { "dp dp_size dp_degree data_parallel_size", "data_parallel_degree", NULL },
+    { "cfg_parallel cfg_parallel_size enable_cfg_parallel", "use_cfg_parallel", NULL },
+    { "patches num_patches pp_num_patch", "num_pipeline_patch", NULL },
+    { "prompt_file prompts_file from_file prompt_path", "prompts", NULL },
+    { "silent", "quiet", NULL },
+    { "debug", "verbose", NULL },
+    { "size resolution image_size img_size dimensions", NULL, "the size is --width and --height" },
+    { "upscale upscaler upscale_model upscale_repeats hires hires_fix hr_scale", NULL,
+      "upscaling is not built" },
+    { "mask mask_image mask_img inpaint", NULL, "painting inside of a mask is not built" },
+    { "controlnet control_net control_image control_strength canny ip_adapter", NULL,
+      "control networks are not built" },
+    { "offload_to_cpu offload cpu_offload clip_on_cpu vae_on_cpu control_net_cpu lowvram low_vram "
+      "medvram",
+      NULL, "weights are in this machine's memory already" },
+    { "preview preview_path preview_interval taesd", NULL, "previews are not built" },
+    { "clip_skip", NULL, "layers of a text encoder are not skipped" },
+    { "port host listen server api", NULL, "there is no HTTP service" },
+    { "fa flash_attn flash_attention diffusion_fa xformers opt_sdp_attention use_flash_attn", NULL,
+      "there is one attention, with masks and exact sums" },
+    { "compile torch_compile", NULL, "it is a compiled program" },
+    { 0 },
+};
+
+static const synonym commands[] = {
+    { "txt2img img2img t2i t2v i2v txt2vid run sample infer paint draw img_gen vid_gen imagine",
+      "generate", NULL },
+    { "benchmark", "bench", NULL },
+    { "info show metadata", "inspect", NULL },
+    { "translate", "from-xdit", NULL },
+    { "measure tune", "probe", NULL },
+    { "check diagnose env", "doctor", NULL },
+    { "convert quantize", NULL,
+      "nothing has to be converted: generate reads safetensors as they are, and "
+      "--weights_dtype packs them while they are loaded" },
+    { "serve server api", NULL,
+      "there is no HTTP service; generate --prompts FILE paints many prompts" },
+    { "models list ls", NULL,
+      "models are directories, or org/name of the local Hugging Face cache; "
+      "xdit inspect looks at one" },
+    { "download pull", NULL,
+      "nothing is downloaded: \"hf download ORG/NAME\" puts a model into the cache that "
+      "is read" },
+    { 0 },
+};
+
+static const char *look_up(const synonym *rows, const char *word, const char *const *names, int n,
+                           const char **say)
+{
+    for (const synonym *r = rows; r->names; r++) {
+        if (!xd_word_listed(r->names, word))
+            continue;
+        *say = r->say;
+        for (int i = 0; r->to && i < n; i++)
+            if (strcmp(names[i], r->to) == 0)
+                return names[i];
+        return NULL;
+    }
+    return NULL;
+}
+
+const char *xd_opt_synonym(const char *word, const char *const *names, int n, const char **say)
+{
+    *say = NULL;
+    return look_up(flags, word, names, n, say);
+}
+
+const char *xd_opt_command(const char *word, const char *const *names, int n, const char **say)
+{
+    *say = NULL;
+    return look_up(commands, word, names, n, say);
+}
+
+static int min3(int a, int b, int c)
+{
+    return a < b ? (a < c ? a : c) : (b < c ? b : c);
+}
+
+/* Edit distance where a swap of neighbours counts once. */
+static int edits_between(const char *a, const char *b)
+{
+    int na = (int)strlen(a), nb = (int)strlen(b), d[3][MAXNAME + 1];
+    if (na >= MAXNAME || nb >= MAXNAME)
+        return MAXNAME;
+    for (int j = 0; j <= nb; j++)
+        d[0][j] = j;
+    for (int i = 1; i <= na; i++) {
+        int *row = d[i % 3], *up = d[(i + 2) % 3], *up2 = d[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= nb; j++) {
+            row[j] = min3(up[j] + 1, row[j - 1] + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = min3(row[j], up2[j - 2] + 1, row[j]);
+        }
+    }
+    return d[na % 3][nb];
+}
+
+/* Does `part` stand in `text` between ends and underscores? */
+static int has_part(const char *text, const char *part)
+{
+    size_t n = strlen(part);
+    for (const char *p = text; (p = strstr(p, part)); p++)
+        if ((p == text || p[-1] == '_') && (!p[n] || p[n] == '_'))
+            return 1;
+    return 0;
+}
+
+/* How far a name is from what was typed: by edits, or by one being a part of the other, so that
+ * `--inference_steps` finds `--num_inference_steps`. A part that is less than half says nothing. */
+static int distance(const char *word, const char *name)
+{
+    int    k = edits_between(word, name), part = 2 * MAXNAME;
+    size_t n = strlen(word), m = strlen(name);
+    if (n > 2 && (has_part(name, word) || strncmp(name, word, n) == 0))
+        part = 1;
+    else if (m > 2 && 2 * m >= n && has_part(word, name))
+        part = 2;
+    return part < k ? part : k;
+}
+
+const char *xd_opt_nearest(const char *word, const char *const *names, int n)
+{
+    const char *best = NULL;
+    int         letters = (int)strlen(word), least = letters < 5 ? 2 : (letters + 1) / 3 + 1;
+    for (int i = 0; i < n; i++) {
+        int k = distance(word, names[i]);
+        if (k < least)
+            least = k, best = names[i];
+    }
+    return best;
+}

@@ -1,0 +1,75 @@
+#!/bin/sh
+# What shells complete: every command, every flag that a help shows, the values of those with a list.
+. "$(dirname "$0")/lib.sh"
+
+for shell in bash zsh fish; do
+    try completion $shell
+    check "$shell: printed" [ "$rc" = 0 -a -n "$out" -a -z "$err" ]
+    cp "$T/stdout" "$T/$shell"
+done
+refused "no shell" 2 'needs the name of a shell: bash, zsh or fish$' completion
+refused "another shell" 2 "bash, zsh or fish, not 'tcsh'" completion tcsh
+
+# The flags that the help of a command shows.
+flags_of() { "$XDIT" "$1" --help | sed '/^Example/,$d' | grep -oE -- '^ +(-[A-Za-z], )?--[a-z0-9_]+' | grep -oE -- '--[a-z0-9_]+' | sort -u; }
+commands=$("$XDIT" --help | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }')
+
+if command -v bash >/dev/null; then
+    # complete WORD...: what bash offers for the last word
+    cat >"$T/ask" <<'EOF'
+. "$1"
+shift
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+compopt() { :; }
+_xdit
+printf '%s\n' "${COMPREPLY[@]}"
+EOF
+    ask() { bash "$T/ask" "$T/bash" "$@"; }
+    check "bash: it is a script" bash -n "$T/bash"
+    missing=
+    for c in $commands; do
+        ask xdit "$c" | grep -qx -- "$c" || missing="$missing $c"
+        flags_of "$c" >"$T/flags"
+        ask xdit "$c" -- | sort -u >"$T/offered"
+        [ "$c" = completion ] || [ -s "$T/flags" ] || missing="$missing $c(no flags)"
+        while read -r f; do grep -qx -- "$f" "$T/offered" || missing="$missing $c:$f"; done <"$T/flags"
+    done
+    check "bash: commands and flags of all helps:$missing" [ -z "$missing" ]
+    check "bash: commands by their first letters" [ "$(ask xdit gen)" = generate ]
+    check "bash: a flag by its first letters" [ "$(ask xdit generate --num_inf)" = --num_inference_steps ]
+    check "bash: with dashes, too" [ "$(ask xdit generate --num-inf)" = --num_inference_steps ]
+    check "bash: a value of a list" [ "$(ask xdit generate --dtype b)" = bf16 ]
+    check "bash: behind an equals sign" [ "$(ask xdit generate --dtype = b)" = bf16 ]
+    check "bash: a value with dashes in the flag" [ "$(ask xdit generate --weights-dtype i)" = int8 ]
+    mkdir "$T/some-model" && : >"$T/some-file"
+    check "bash: a directory" [ "$(ask xdit generate --model "$T/some-")" = "$T/some-model" ]
+    check "bash: a file" [ "$(ask xdit generate --output "$T/some-f")" = "$T/some-file" ]
+    check "bash: a number is not known" [ -z "$(ask xdit generate --seed '')" ]
+    check "bash: shells" [ "$(ask xdit completion z)" = zsh ]
+else
+    echo "# skipped: there is no bash"
+fi
+for shell in zsh fish; do
+    if command -v $shell >/dev/null; then
+        check "$shell: it is a script" $shell -n "$T/$shell"
+    else
+        echo "# skipped: there is no $shell to read its file"
+    fi
+done
+if command -v fish >/dev/null; then
+    fish_says() { HOME=$T XDG_CONFIG_HOME=$T fish -c "source $T/fish; complete -C '$1'" | cut -f 1 | tr '\n' ' '; }
+    check "fish: a value of a list" [ "$(fish_says 'xdit generate --dtype b')" = 'bf16 ' ]
+    check "fish: a command" [ "$(fish_says 'xdit gen')" = 'generate ' ]
+fi
+missing=
+for c in $commands; do
+    for f in $(flags_of "$c"); do
+        grep -q -- "seen_subcommand_from $c' -l ${f#--} " "$T/fish" || missing="$missing fish:$c:$f"
+        awk -v c="  $c)" '$0 == c { on = 1 } on { print } on && /;;$/ { exit }' "$T/zsh" |
+            grep -qE -- "'\*$f(=|\[)" || missing="$missing zsh:$c:$f"
+    done
+done
+check "zsh and fish have them all:$missing" [ -z "$missing" ]
+check "quotes are even in zsh's and fish's" [ "$(tr -cd "'" <"$T/zsh" | wc -c | awk '{ print $1 % 2 }')$(tr -cd "'" <"$T/fish" | wc -c | awk '{ print $1 % 2 }')" = 00 ]
+done_testing
