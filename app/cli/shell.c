@@ -162,11 +162,13 @@ static void assign(sh *x, const char *sign)
     const char *name = x->p;
     size_t      n = sh_name_length(name);
     int         add = *sign == '+';
-    char       *lacks = x->lacks, *value = NULL;
-    char *key =
-        name[n] == '[' ? sh_expand(x, name + n + 1, (size_t)(sign - name) - n - 2) : strdup("0");
+    char       *lacks = x->lacks, *value = NULL, *key;
     sh_var     *v;
-    x->lacks = NULL;
+    x->lacks = NULL;            /* of this value alone                                          */
+    if (name[n] == '[')
+        key = sh_expand(x, name + n + 1, (size_t)(sign - name) - n - 2);
+    else
+        key = strdup("0");
     x->p = sign + 1 + add;
     if (*x->p == '(')
         assign_list(x, name, n, add);
