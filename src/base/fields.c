@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/words.h"
 
 static const double exact = 9007199254740992.0;         /* 2^53: integers a double holds       */
 
@@ -217,6 +218,10 @@ static void set_default(const xd_field *f, char *at)
     }
 }
 
+/* Keys that diffusers and transformers write about the file, not about the model. */
+static const char of_file[] = "_class_name _diffusers_version _name_or_path _commit_hash "
+                              "_use_default_values _auto_class transformers_version";
+
 static void list_unknown(const xd_field *fields, const xd_json *obj, const char *what)
 {
     if (!xd_log_on(XD_LOG_DEBUG))
@@ -226,7 +231,7 @@ static void list_unknown(const xd_field *fields, const xd_json *obj, const char 
         char            buf[64];
         while (f->json && strcmp(f->json, xd_json_key(k)) != 0)
             f++;
-        if (!f->json && xd_json_key(k)[0] != '_')       /* "_class_name" and the like are of the file */
+        if (!f->json && !xd_word_listed(of_file, xd_json_key(k)))
             xd_log(XD_LOG_DEBUG, "%s: unknown key \"%s\": %s", what, xd_json_key(k),
                    shown(k, buf, sizeof buf));
     }
