@@ -221,7 +221,10 @@ static void strip(sh *x, char *text, const char *pattern, int front, int longest
 static void replace(sh *x, const sh_list *v, const char *op, int quoted)
 {
     int         all = op[1] == '/';
-    const char *what = op + 1 + all, *slash = strchr(what, '/');
+    const char *what = op + 1 + all, *slash = what;
+    while (*slash && *slash != '/')
+        slash += *slash == '\\' && slash[1] ? 2 : 1;
+    slash = *slash ? slash : NULL;
     char       *from = sh_expand(x, what, slash ? (size_t)(slash - what) : strlen(what));
     char       *to = sh_expand(x, slash ? slash + 1 : "", slash ? strlen(slash + 1) : 0);
     size_t      n = from ? strlen(from) : 0;

@@ -244,6 +244,16 @@ static void define(sh *x, const char *name)
     }
 }
 
+static void define_named(sh *x)         /* behind function */
+{
+    blanks(x);
+    char *name = sh_one(x);
+    blanks(x);
+    x->p += !strncmp(x->p, "()", 2) ? 2 : 0;
+    define(x, name ? name : "");
+    free(name);
+}
+
 static int is_definition(const sh *x)
 {
     return *x->p == '(' && x->p[1] == ')' && x->words.n == 1;
@@ -302,8 +312,12 @@ static void condition(sh *x)            /* behind [[ */
             sh_append(x, &x->words, sign ? sign : "");
             free(sign);
             x->p += n;
-        } else if (!sh_word(x, 1)) {
-            x->p++;
+        } else {
+            int words = x->words.n;
+            if (!sh_word(x, 1))
+                x->p++;
+            else if (x->words.n == words)
+                sh_append(x, &x->words, "");    /* a value of nothing is a word here            */
         }
     }
     if (sh_live(x))
@@ -512,8 +526,10 @@ static void command(sh *x)
         list(x, ")");
         expect(x, ")", "(");
     } else {
-        take(x, "function");
-        simple(x);
+        if (take(x, "function"))
+            define_named(x);
+        else
+            simple(x);
         x->depth--;
         return;
     }
