@@ -28,7 +28,7 @@ typedef struct own {            /* options of the program, not of the request   
     const char  *prompt_file, *trace, *plan, *cluster, *balance, *bind;
     const char  *transformer, *vae, *clip_l, *clip_g, *t5xxl;  /* weights of components         */
     xd_opt_texts prompts, loras;
-    int          threads, nproc, start_timeout, quiet, verbose, json, no_t5;
+    int          threads, nproc, start_timeout, quiet, verbose, json, no_t5, skip;
 } own;
 
 #define AT(field) offsetof(own, field)
@@ -47,13 +47,17 @@ static const xd_option own_rows[] = {
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
       "what to paint, in quotes; may be repeated" },
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
-      "a file of prompts, one a line; - for standard input" },
+      "a file of prompts, one a line; - for standard input. A line that begins with # and a blank "
+      "is a comment" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
       "low-rank differences to add to the weights, SCALE times (default: 1); may be repeated" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
       "a name in .png .jpg .webp .ppm, or .safetensors for latents; of several images: with %04d, "
       "or name_0001.png is made of name.png. A video: .mp4 .mov .mkv .webm .gif .rgb, or a picture's "
       "name, whose %04d is the frame's (default: output.png, of a video output.mp4)" },
+    { "skip_existing", XD_OPT_FLAG, AT(skip), 0, 0, NULL, NULL,
+      "leave out images whose files are there, as after an interrupted run; their names count, not "
+      "what is in them" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the machine's best)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
@@ -112,6 +116,9 @@ typedef struct task {           /* one run of the command                       
     xd_foreign   foreign;
     int          launched, rank;        /* by an MPI launcher, and as which rank               */
     int          images;        /* that the request asks for                                   */
+    char        *skipped;       /* [images]: 1: its file is there; NULL: none is looked for      */
+    int          nskipped, next;        /* and the first whose name is not printed yet           */
+    int64_t      frames;        /* of a video; 1: a picture                                    */
     double       first_s;       /* when the first step began; 0: none has                      */
     xd_opt_table tables[3];
     xd_opt_spec  spec;
@@ -125,6 +132,7 @@ static void task_init(task *t)
     const xd_option *rows = xd_request_options(&n), *plan = xd_parallel_options(&nplan);
     *t = (task){ .own.start_timeout = -1 };
     t->launched = xd_launched(&t->rank);
+    t->frames = 1;
     xd_request_init(&t->request);
     t->tables[0] = (xd_opt_table){ own_rows, sizeof own_rows / sizeof *own_rows, &t->own };
     t->tables[1] = (xd_opt_table){ rows, n, &t->request };
@@ -167,47 +175,88 @@ static void on_step(void *cookie, const xd_progress *p)
 
 /* ---- results ------------------------------------------------------------------------------- */
 
-static void add_seconds(xd_text_buf *b, const xd_result *res)
-{
-    static const char *const parts[] = { "text", "load", "denoise", "decode", "total",
-                                         "first_step" };
-    const char              *comma = "";
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        double s = xd_result_seconds(res, parts[i]);
-        if (s < 0.0)
-            continue;
-        xd_buf_add(b, "%s\"%s\":%.6f", comma, parts[i], s);
-        comma = ",";
-    }
-}
-
 static double start_to_first(const task *t)
 {
     return t->first_s - xd_cli_started_s();
 }
 
+/* "seconds":{...} of image i, or of all (i < 0), under that name. */
+static void add_seconds(xd_text_buf *b, const task *t, const xd_result *res, int i,
+                        const char *name)
+{
+    static const char *const parts[] = { "text", "load", "denoise", "decode", "total",
+                                         "first_step" };
+    const char              *comma = "";
+    xd_buf_add(b, ",\"%s\":{", name);
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        double s = i < 0 ? xd_result_seconds(res, parts[k])
+                         : xd_result_image_seconds(res, i, parts[k]);
+        if (s < 0.0)
+            continue;
+        xd_buf_add(b, "%s\"%s\":%.6f", comma, parts[k], s);
+        comma = ",";
+    }
+    if (i < 0 && t->first_s > 0)
+        xd_buf_add(b, ",\"start_to_first_step\":%.6f", start_to_first(t));
+    xd_buf_add(b, "}");
+}
+
+/* Times of an image that is the only one; else what is known of this one, and of all. */
 static void print_json(const task *t, const xd_result *res, int i, const char *name)
 {
     xd_text_buf b = { 0 };
     const char *about = xd_result_json(res, i);
+    int         one = t->images == 1;
     xd_buf_add(&b, "{\"file\":");
     xd_buf_json_string(&b, name);
-    xd_buf_add(&b, ",\"seed\":%llu,\"seconds\":{", (unsigned long long)xd_result_seed(res, i));
-    add_seconds(&b, res);
-    if (t->first_s > 0)
-        xd_buf_add(&b, ",\"start_to_first_step\":%.6f", start_to_first(t));
-    xd_buf_add(&b, "},\"sent\":%lld,\"parameters\":%s}", (long long)xd_result_sent(res),
-               about ? about : "null");
+    if (t->skipped && t->skipped[i]) {
+        xd_buf_add(&b, ",\"skipped\":true}");
+    } else {
+        xd_buf_add(&b, ",\"seed\":%llu", (unsigned long long)xd_result_seed(res, i));
+        add_seconds(&b, t, res, one ? -1 : i, "seconds");
+        if (!one)
+            add_seconds(&b, t, res, -1, "batch_seconds");
+        xd_buf_add(&b, ",\"sent\":%lld,\"parameters\":%s}", (long long)xd_result_sent(res),
+                   about ? about : "null");
+    }
     if (!b.failed)
         xd_cli_line(NULL, b.p);
     xd_buf_free(&b);
 }
 
 /* Image i's name; that of a video in pictures has %d. */
-static xd_status name_of(const task *t, const xd_result *res, int i, char *name, size_t size, xd_err *e)
+static xd_status name_of(const task *t, int i, char *name, size_t size, xd_err *e)
 {
-    const xd_image *im = xd_result_image(res, i);
-    return xd_output_video_name(t->own.output, i, t->images, im ? im->frames : 1, name, size, e);
+    return xd_output_video_name(t->own.output, i, t->images, t->frames, name, size, e);
+}
+
+/* Are all files of a name there? */
+static int is_there(const char *name, int64_t frames)
+{
+    char    one[4096];
+    int64_t files = xd_output_files(name, frames);
+    if (files <= 1)
+        return xd_file_exists(name) && !xd_file_is_stream(name);
+    for (int64_t i = 0; i < files; i++)
+        if (xd_output_name(name, (int)i, (int)files, one, sizeof one, NULL) != XD_OK ||
+            !xd_file_exists(one))
+            return 0;
+    return 1;
+}
+
+/* Called for one image after the other. */
+static int wanted(void *cookie, int i, int64_t frames)
+{
+    task *t = cookie;
+    char  name[4096];
+    t->frames = frames = t->request.latents_only ? 1 : frames;
+    if (t->skipped && name_of(t, i, name, sizeof name, NULL) == XD_OK && is_there(name, frames))
+        t->nskipped += t->skipped[i] = 1;
+    if (i == t->images - 1 && t->nskipped && !t->own.quiet)
+        fprintf(stderr, "xdit: %d of %d image%s skipped: %s (--skip_existing)\n", t->nskipped,
+                t->images, t->images == 1 ? "" : "s",
+                t->nskipped == 1 ? "its file is there" : "their files are there");
+    return !t->skipped || !t->skipped[i];
 }
 
 static void print_names(const char *name, int64_t frames)
@@ -218,23 +267,40 @@ static void print_names(const char *name, int64_t frames)
             xd_cli_name(one);
 }
 
-/* Every image is saved as soon as it is done, so that a later failure loses none. */
-static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err *e)
+/* The names of an image's files. */
+static void print_image(const char *name, int64_t frames)
 {
-    task     *t = cookie;
-    char      name[4096];
-    xd_status st = name_of(t, partial, i, name, sizeof name, e);
-    if (st == XD_OK)
-        st = xd_result_save(partial, i, name, e);
-    if (st != XD_OK || t->own.json)
-        return st;
-    const xd_image *im = xd_result_image(partial, i);
-    int64_t         files = xd_output_files(name, im ? im->frames : 1);
-    xd_bar_clear(&t->bar);
+    int64_t files = xd_output_files(name, frames);
     if (files > 1)
         print_names(name, files);
     else
         xd_cli_name(name);
+}
+
+/* The skipped images before image i, in their turn. */
+static void print_skipped(task *t, int i)
+{
+    char name[4096];
+    for (; t->skipped && t->next < i; t->next++)
+        if (t->skipped[t->next] && name_of(t, t->next, name, sizeof name, NULL) == XD_OK)
+            print_image(name, t->frames);
+}
+
+/* Every image is saved as soon as it is done, so that a later failure loses none. */
+static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err *e)
+{
+    task           *t = cookie;
+    char            name[4096];
+    const xd_image *im = xd_result_image(partial, i);
+    t->frames = im ? im->frames : 1;
+    xd_status st = name_of(t, i, name, sizeof name, e);
+    if (st == XD_OK)
+        st = xd_result_save(partial, i, name, e);
+    if (st != XD_OK || t->own.json)
+        return st;
+    xd_bar_clear(&t->bar);
+    print_skipped(t, i);
+    print_image(name, t->frames);
     fflush(stdout);
     return XD_OK;
 }
@@ -242,8 +308,8 @@ static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err 
 static void print_all_json(const task *t, const xd_result *res)
 {
     char name[4096];
-    for (int i = 0; i < xd_result_count(res); i++)
-        if (name_of(t, res, i, name, sizeof name, NULL) == XD_OK)
+    for (int i = 0; i < t->images; i++)
+        if (name_of(t, i, name, sizeof name, NULL) == XD_OK)
             print_json(t, res, i, name);
 }
 
@@ -323,6 +389,11 @@ static xd_status check(task *t, int *ranks)
     r->on_image = on_image;
     r->cookie = t;
     t->images = (int)images;
+    if (o->skip) {
+        r->wanted = wanted;
+        if (!(t->skipped = calloc((size_t)images, 1)))
+            return xd_fail(&t->err, XD_ENOMEM, "no memory for the names of %lld images", images);
+    }
     return t->rank > 0 ? XD_OK : check_files(t);
 }
 
@@ -339,11 +410,10 @@ static void say_times(const task *t, const xd_engine *g, const xd_result *res)
 {
     static const char *const parts[] = { "text", "load", "denoise", "decode" };
     const char              *sep = ": ";
-    int                      n = xd_result_count(res);
-    const xd_image          *im = xd_result_image(res, 0);
+    int                      n = t->images - t->nskipped;
     if (t->own.quiet || t->rank > 0)
         return;
-    fprintf(stderr, "xdit: %d %s%s in %.2f s", n, im && im->fps > 0 ? "video" : "image",
+    fprintf(stderr, "xdit: %d %s%s in %.2f s", n, xd_makes_videos(g) ? "video" : "image",
             n == 1 ? "" : "s", xd_result_seconds(res, "total"));
     if (xd_result_sent(res) > 0)
         fprintf(stderr, ", %.1f MB between ranks", (double)xd_result_sent(res) / 1e6);
@@ -397,6 +467,8 @@ static xd_status paint(task *t)
     }
     if (st == XD_OK && o->json && t->rank == 0)
         print_all_json(t, res);
+    else if (st == XD_OK && t->rank == 0)
+        print_skipped(t, t->images);
     if (st == XD_OK)
         say_times(t, g, res);
     xd_stop_watch(NULL);
@@ -486,6 +558,7 @@ static int run(int argc, char **argv)
     xd_opt_texts_free(&t.own.prompts);
     xd_opt_texts_free(&t.own.loras);
     xd_loras_read_free(&t.loras);
+    free(t.skipped);
     free(t.text);
     if (st == XD_ECOMM)         /* no exit handler of MPI's, which would wait                   */
         _exit(code);
@@ -500,7 +573,8 @@ static void help(FILE *f)
     const xd_opt_group groups[] = {
         { "What to paint", "prompt prompts negative_prompt width height num_images_per_prompt "
                            "seed" },
-        { "Model and output", "model transformer vae clip_l clip_g t5xxl lora output" },
+        { "Model and output", "model transformer vae clip_l clip_g t5xxl lora output "
+                              "skip_existing" },
         { "How to paint", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                           "no_resolution_binning" },
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device enable_tiling enable_slicing" },

@@ -100,7 +100,10 @@ static void describe_number(const xd_option *o, char *text, size_t size)
 {
     const char *what = is_whole(o) ? "a whole number" : "a number";
     double      big = is_whole(o) ? 2147483647.0 : 1e9;
-    if (o->min <= -big && o->max >= big && !is_whole(o))
+    if (o->min > 0 && o->min <= XD_ABOVE_ZERO && !is_whole(o))
+        snprintf(text, size, o->max >= big ? "%s above 0" : "%s above 0 and up to %.10g", what,
+                 o->max);
+    else if (o->min <= -big && o->max >= big && !is_whole(o))
         snprintf(text, size, "%s", what);
     else if (o->max >= big && o->min > -big)
         snprintf(text, size, "%s of at least %g", what, o->min);
@@ -108,7 +111,7 @@ static void describe_number(const xd_option *o, char *text, size_t size)
         snprintf(text, size, "%s from %.10g to %.10g", what, o->min, o->max);
 }
 
-/* torch's range: a negative one is the same as that plus 2^64. */
+/* torch's range: a negative one is the same as that plus 2^64. But -1 asks for a seed by chance. */
 static xd_status take_seed(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     char *end;
@@ -117,6 +120,7 @@ static xd_status take_seed(const xd_option *o, void *field, const char *v, xd_er
     if (isspace((unsigned char)*v) || end == v || *end || errno)
         return xd_fail(e, XD_EINVAL, "--%s takes a whole number from -2^63 to 2^64 - 1, not '%.80s'", o->name, v);
     *(int64_t *)field = seed;
+    *(int *)(void *)((char *)field + sizeof seed) = strcmp(v, "-1") == 0;
     return XD_OK;
 }
 
@@ -164,9 +168,14 @@ void xd_opt_spell(const char *list, char *text, size_t size)
 static xd_status take_text(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     char text[512];
+    if (o->choices && xd_word_listed(o->choices, xd_word_dtype(v)))
+        v = xd_word_dtype(v);
     if (o->choices && !xd_word_listed(o->choices, v)) {
+        int half = xd_word_listed(o->choices, "bf16") && xd_word_half(v);
         xd_opt_spell(o->choices, text, sizeof text);
-        return xd_fail(e, XD_EINVAL, "--%s takes %s, not '%.80s'", o->name, text, v);
+        return xd_fail(e, XD_EINVAL, "--%s takes %s, not '%.80s'%s", o->name, text, v, half ?
+                       ": float16 ends at 65504, which these models exceed; bf16 takes the same "
+                       "memory" : "");
     }
     if (!*v && o->arg && xd_word_listed("FILE FILE[:SCALE] DIR", o->arg))
         return xd_fail(e, XD_EINVAL, "--%s takes a name, and it is given an empty one", o->name);

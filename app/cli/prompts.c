@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 
+static const char BLANKS[] = " \t";
 enum { MAXFILE = 1 << 26 };
 
 static xd_status add(xd_opt_texts *list, const char *line, xd_err *e)
@@ -20,6 +21,12 @@ static xd_status add(xd_opt_texts *list, const char *line, xd_err *e)
     list->v = more;
     more[list->n++] = line;
     return XD_OK;
+}
+
+/* A # alone, or before a blank; "#hashtags" are a prompt. */
+static int is_comment(const char *line)
+{
+    return line[0] == '#' && (!line[1] || strchr(BLANKS, line[1]));
 }
 
 xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_err *e)
@@ -37,9 +44,12 @@ xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_
     while (s == XD_OK && *p) {
         size_t n = strcspn(p, "\r\n");
         int    more = p[n] != 0;
+        char  *end = p + n, *line = p + strspn(p, BLANKS);
         p[n] = 0;
-        if (p[strspn(p, " \t")])
-            s = add(list, p, e);
+        while (end > line && strchr(BLANKS, end[-1]))
+            *--end = 0;
+        if (*line && !is_comment(line))
+            s = add(list, line, e);
         p += n + (size_t)more;
     }
     if (s == XD_OK && list->n == before)

@@ -202,6 +202,7 @@ typedef struct xd_request {     /* fill with xd_request_init, then change what i
     const char *image;          /* a picture to start from (PNG, JPEG, WebP), resized; NULL: noise */
     double      strength;       /* share of the steps that are painted over it; 0: 0.6         */
     int64_t     seed;                   /* 64 bits: what is above 2^63 - 1 stands as seed - 2^64 */
+    int         random_seed;            /* a seed by chance, the same on all ranks, and no `seed` */
     int         num_images_per_prompt;
     int         max_sequence_length;    /* text tokens; 0: the pipeline's                    */
     const char *scheduler;              /* NULL: the model's; see xd_schedulers              */
@@ -210,6 +211,10 @@ typedef struct xd_request {     /* fill with xd_request_init, then change what i
     int         latents_only;           /* do not decode                                     */
     void      (*on_stage)(void *cookie, const char *stage);     /* "text", "denoise", "decode" */
     void      (*on_step)(void *cookie, const xd_progress *p);
+    /* Asked on rank 0 before anything is loaded, once for each image i (from 0) of so many
+     * frames: 0 leaves it out, on all ranks, and the result has nothing of it. NULL: all are
+     * wanted. */
+    int       (*wanted)(void *cookie, int i, int64_t frames);
     /* Image i (from 0) is done and may be saved; the result holds images 0 .. i. Nonzero ends the
      * request with that status. */
     xd_status (*on_image)(void *cookie, const struct xd_result *partial, int i, xd_err *e);
@@ -229,9 +234,12 @@ XD_API void xd_request_init(xd_request *r);
 typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL, XD_OPT_TEXT, XD_OPT_SEED }
     xd_option_kind;
 
+/* SEED: an int64_t, from -2^63 to 2^64 - 1 modulo 2^64, with an int behind it that is set where
+ * -1 asks for a seed by chance. */
+#define XD_ABOVE_ZERO 1e-6              /* a `min` that stands for "above 0"                   */
 typedef struct xd_option {
     const char    *name;        /* "num_inference_steps"                                     */
-    xd_option_kind kind;        /* of the field: int, int, int64_t, double, const char *, int64_t from -2^63 to 2^64 - 1, modulo 2^64 */
+    xd_option_kind kind;        /* of the field: int, int, int64_t, double, const char *; SEED  */
     size_t         offset;      /* of the field in xd_request                                */
     double         min, max;    /* allowed values of numbers                                 */
     const char    *choices;     /* "philox torch", or NULL                                   */
@@ -263,6 +271,8 @@ XD_API const char *xd_result_json(const xd_result *r, int i);
 XD_API const char *xd_result_parameters(const xd_result *r, int i);
 /* Seconds of the request: "text", "load", "denoise", "decode", "total", "first_step"; -1: unknown */
 XD_API double    xd_result_seconds(const xd_result *r, const char *part);
+/* Of image i alone: "denoise", "decode"; -1: unknown, as of images that other ranks have made. */
+XD_API double    xd_result_image_seconds(const xd_result *r, int i, const char *part);
 /* Bytes that all ranks together sent to each other for the request. */
 XD_API int64_t   xd_result_sent(const xd_result *r);
 /* Writes image i; the format follows the name: .png .jpg .jpeg .webp .ppm, .safetensors (latents); of

@@ -5,7 +5,10 @@
 #include "base/rng.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 static const double two_pi = 6.283185307179586476925286766559;
 
@@ -184,4 +187,21 @@ uint64_t xd_hash_text(const char *s)
 uint64_t xd_hash_mix(uint64_t h, uint64_t i)
 {
     return finish(h + (i + 1) * 0x9e3779b97f4a7c15u);
+}
+
+/* ---- a seed by chance --------------------------------------------------------------------- */
+
+uint32_t xd_rng_chance(void)
+{
+    uint32_t        v = 0;
+    struct timespec t = { 0, 0 };
+    FILE           *f = fopen("/dev/urandom", "rb");
+    size_t          n = f ? fread(&v, sizeof v, 1, f) : 0;
+    if (f)
+        fclose(f);
+    if (n == 1)
+        return v;
+    clock_gettime(CLOCK_REALTIME, &t);          /* else the time, and who asks                  */
+    return (uint32_t)xd_hash_mix((uint64_t)t.tv_sec << 32 | (uint64_t)t.tv_nsec,
+                                 (uint64_t)getpid());
 }

@@ -16,3 +16,21 @@ int xd_word_listed(const char *list, const char *word)
 {
     return xd_word_listed_n(list, word, strlen(word));
 }
+
+const char *xd_word_dtype(const char *word)
+{
+    static const char *const names[][2] = {
+        { "bfloat16", "bf16" }, { "torch.bfloat16", "bf16" }, { "float32", "f32" },
+        { "torch.float32", "f32" }, { "fp32", "f32" }, { "float", "f32" },
+        { "float8_e4m3fn", "fp8" }, { "torch.float8_e4m3fn", "fp8" }, { "e4m3", "fp8" },
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i][0], word) == 0)
+            return names[i][1];
+    return word;
+}
+
+int xd_word_half(const char *word)
+{
+    return xd_word_listed("fp16 f16 float16 torch.float16 half", word);
+}

@@ -9,4 +9,9 @@ int xd_word_listed(const char *list, const char *word);
 /* The same of the first n letters of `word`. */
 int xd_word_listed_n(const char *list, const char *word, size_t n);
 
+/* The name here of a number type, "bf16" for "bfloat16"; another word is itself. */
+const char *xd_word_dtype(const char *word);
+/* Is it a name of float16, which nothing here computes in? */
+int xd_word_half(const char *word);
+
 #endif

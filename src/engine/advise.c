@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/par.h"
+#include "base/words.h"
 #include "engine/bench.h"
 #include "engine/search.h"
 
@@ -226,7 +227,7 @@ static xd_status open_all(adviser *v, xd_err *e)
     if (!a->cluster) {
         v->ranks = a->ranks ? a->ranks : threads;
         s = xd_machine_here(&v->m, v->g->dev, v->ranks, threads > v->ranks ? threads / v->ranks : 1, e);
-    } else if (!a->dtype || strcmp(a->dtype, "f32") != 0) {
+    } else if (!a->dtype || strcmp(xd_word_dtype(a->dtype), "f32") != 0) {
         v->g->type = XD_BF16;
     }
     if (!v->ranks)

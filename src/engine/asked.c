@@ -8,7 +8,7 @@
 #include "engine/engine.h"
 #include "engine/ranks.h"
 
-enum { MOST = 64 };             /* options of a request that are compared, and two more            */
+enum { MOST = 64, MORE = 4 };   /* options of a request, and what else is told                  */
 
 static uint64_t of_text(const char *text)
 {
@@ -24,6 +24,8 @@ static uint64_t of_option(const xd_request *r, const xd_option *o)
         const char *text = *(const char *const *)(const void *)field;
         return o->arg && strcmp(o->arg, "FILE") == 0 ? text != NULL : of_text(text);
     }
+    if (o->kind == XD_OPT_SEED && r->random_seed)
+        return 1;               /* whatever it is: rank 0 has drawn it                          */
     memcpy(&v, field, o->kind == XD_OPT_INT || o->kind == XD_OPT_FLAG ? sizeof(int) : 8);
     return v;
 }
@@ -36,24 +38,30 @@ static uint64_t of_prompts(const xd_request *r)
     return h;
 }
 
-xd_status xd_ranks_asked(const xd_engine *g, const xd_request *r, xd_err *e)
+xd_status xd_ranks_asked(const xd_engine *g, const xd_request *r, xd_asked *told, xd_err *e)
 {
-    uint64_t         mine[MOST + 2], first[MOST + 2];
-    const char      *name[MOST + 2];
+    uint64_t         mine[MOST + MORE], first[MOST + MORE];
+    const char      *name[MOST + MORE];
     int              n;
     const xd_option *o = xd_request_options(&n);
+    *told = (xd_asked){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed, r->wanted != NULL };
     if (g->idle || g->used->size == 1)
         return XD_OK;
-    n = n < MOST ? n : MOST;
+    if (n > MOST)
+        return xd_fail(e, XD_EUNSUPPORTED, "%d options of a request are more than the %d that "
+                       "ranks can compare", n, MOST);
     for (int i = 0; i < n; i++)
         mine[i] = of_option(r, &o[i]), name[i] = o[i].name;
     mine[n] = of_prompts(r), name[n] = "prompt";
     mine[n + 1] = (uint64_t)r->latents_only, name[n + 1] = "output";
-    int64_t size = (n + 2) * (int64_t)sizeof *mine;
+    mine[n + 2] = (uint64_t)told->seed;         /* these two are told, not compared            */
+    mine[n + 3] = (uint64_t)told->picks;
+    int64_t size = (n + MORE) * (int64_t)sizeof *mine;
     memcpy(first, mine, (size_t)size);
     xd_status s = xd_ranks_share(g, first, size, e);
     if (s != XD_OK)
         return s;
+    *told = (xd_asked){ (int64_t)first[n + 2], (int)first[n + 3] };
     for (int i = 0; i < n + 2; i++)
         if (mine[i] != first[i])
             return xd_fail(e, XD_EINVAL, "--%s differs from that of rank 0: all ranks need the same flags and "

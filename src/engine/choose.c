@@ -73,6 +73,7 @@ static void take_request(chooser *c)
     c->r.image = NULL;
     c->r.strength = 0;
     c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
+    c->r.wanted = NULL;
     if (!c->r.nprompts)
         c->r.prompts = prompt, c->r.nprompts = 1;
 }

@@ -144,20 +144,22 @@ static int finite(const float *v, int64_t n)
     return 1;
 }
 
-static void report(const loop *l, int image, int step, double t0)
+/* turn: of those images that are made. */
+static void report(const loop *l, int turn, int step, double t0)
 {
     const xd_job *j = l->j;
-    xd_progress   p = { step + 1, j->samp.steps, image + 1, j->images, xd_now_s() - t0,
+    xd_progress   p = { step + 1, j->samp.steps, turn + 1, j->ntodo, xd_now_s() - t0,
                         xd_now_s() - j->start_s };
     if (j->r->on_step)
         j->r->on_step(j->r->cookie, &p);
 }
 
 /* Noise to latents of one image: [t,C,h,w], malloc'ed, on every rank of the replica. */
-static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
+static float *denoise(loop *l, int turn, const xd_words *w, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_engine *g = j->g;
+    int        image = xd_job_image(j, turn);
     int        decodes = !j->r->latents_only && xd_light_here(j);
     float     *lat = malloc((size_t)j->numbers * sizeof *lat + 1);
     xd_cond    cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt], w->cond[w->n - 1] };
@@ -182,7 +184,7 @@ static float *denoise(loop *l, int image, const xd_words *w, xd_err *e)
             xd_job_show(j, "latents", step, lat);
         }
         if (xd_ok(&f.x) && going)
-            report(l, image, step, t0);
+            report(l, turn, step, t0);
     }
     if (ready)
         xd_flow_finish(&f);
@@ -234,29 +236,37 @@ static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
     return x.err.code;
 }
 
+/* Seconds of an image, and of all together. */
+static void took(const loop *l, int turn, const char *part, double t0)
+{
+    double s = xd_now_s() - t0;
+    xd_result_time(l->r, part, s);
+    xd_result_image_time(l->r, xd_job_image(l->j, turn), part, s);
+}
+
 /* One image of my replica: latents on all its ranks, and room for the picture where it is made. */
-static xd_status one_latent(loop *l, int image, const xd_words *w, float **lat, float **rgb,
+static xd_status one_latent(loop *l, int turn, const xd_words *w, float **lat, float **rgb,
                             xd_err *e)
 {
     xd_job *j = l->j;
     double  t0 = xd_now_s();
     size_t  bytes = (size_t)(j->frames * j->size[0] * j->size[1]) * 3 * sizeof(float) + 1;
     xd_stage(j, "denoise");
-    if (!(*lat = denoise(l, image, w, e)))
+    if (!(*lat = denoise(l, turn, w, e)))
         return e->code;
     if (!j->r->latents_only && j->g->topo.replica->rank == 0 && !(*rgb = malloc(bytes)))
         return xd_fail(e, XD_ENOMEM, "no memory for a picture");
-    xd_result_time(l->r, "denoise", xd_now_s() - t0);
+    took(l, turn, "denoise", t0);
     return XD_OK;
 }
 
 /* The picture of my replica's image, on its first rank. */
-static xd_status one_picture(loop *l, const float *lat, float **rgb, xd_err *e)
+static xd_status one_picture(loop *l, int turn, const float *lat, float **rgb, xd_err *e)
 {
     double t0 = xd_now_s();
     xd_stage(l->j, "decode");
     xd_status s = xd_light_here(l->j) ? decode(l, lat, rgb, e) : XD_OK;
-    xd_result_time(l->r, "decode", xd_now_s() - t0);
+    took(l, turn, "decode", t0);
     return s;
 }
 
@@ -303,8 +313,9 @@ static xd_status deliver(loop *l, int image, float *v[2], xd_err *e)
     return s;
 }
 
-/* Pictures first .. first + replicas - 1 reach the result on rank 0, in their order. mine: latents and
- * picture of my replica, given away. The ranks agree before anything is sent, and at the end. */
+/* The pictures of the turns first .. first + replicas - 1 reach the result on rank 0, in their
+ * order. mine: latents and picture of my replica, given away. The ranks agree before
+ * anything is sent, and at the end. */
 static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
 {
     const xd_job    *j = l->j;
@@ -312,7 +323,7 @@ static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
     int       D = g->plan.deg.n[XD_DATA], at = g->topo.at[XD_DATA];
     int       root = g->topo.replica->rank == 0;
     xd_status s = XD_OK;
-    for (int d = 0; d < D && first + d < j->images; d++) {
+    for (int d = 0; d < D && first + d < j->ntodo; d++) {
         float *other[2] = { NULL, NULL }, **v = at == d ? mine : other;
         if (d > 0) {
             s = xd_ranks_agree(g, s == XD_OK ? make_room(j, v, e) : s, e);
@@ -322,7 +333,7 @@ static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
                 d = D;          /* agreed: nobody goes on                                      */
         }
         if (s == XD_OK && g->used->rank == 0)
-            s = deliver(l, first + d, v, e);
+            s = deliver(l, xd_job_image(j, first + d), v, e);
         free(other[0]);
         free(other[1]);
         if (d == D)
@@ -337,14 +348,14 @@ static xd_status paint_all(loop *l, const xd_words *w, xd_err *e)
     xd_job   *j = l->j;
     int       D = j->g->plan.deg.n[XD_DATA], at = j->g->topo.at[XD_DATA];
     xd_status s = XD_OK;
-    for (int i = 0; s == XD_OK && i < j->images; i += D) {
+    for (int i = 0; s == XD_OK && i < j->ntodo; i += D) {
         float *v[2] = { NULL, NULL };
-        int    busy = i + at < j->images;
+        int    busy = i + at < j->ntodo;
         if (busy)
             s = one_latent(l, i + at, w, &v[0], &v[1], e);
         s = xd_ranks_agree(j->g, s, e);
         if (s == XD_OK && !j->r->latents_only) {
-            s = busy ? one_picture(l, v[0], &v[1], e) : XD_OK;
+            s = busy ? one_picture(l, i + at, v[0], &v[1], e) : XD_OK;
             s = xd_ranks_agree(j->g, s, e);
         }
         xd_trace_phase(j->g->trace, "collect");
@@ -417,6 +428,8 @@ static xd_status prepare(xd_job *j, xd_words *w, xd_need *need, xd_status s, xd_
         xd_balance_say(j);
     s = xd_ranks_agree(j->g, s, e);
     if (s == XD_OK)
+        s = xd_job_pick(j, e);
+    if (s == XD_OK && j->ntodo)
         s = xd_memory_plan(j, w, need, e);
     return s;
 }
@@ -428,10 +441,10 @@ static void say_unused(const xd_job *j)
     int            groups = p->deg.n[XD_DATA];
     if (j->g->all->rank)
         return;
-    if (groups > j->images)
+    if (groups > j->ntodo)
         xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to paint: there %s %d %s",
-               groups - j->images, groups, j->images == 1 ? "is" : "are", j->images,
-               j->images == 1 ? "picture" : "pictures");
+               groups - j->ntodo, groups, j->ntodo == 1 ? "is" : "are", j->ntodo,
+               j->ntodo == 1 ? "picture" : "pictures");
     if (p->deg.n[XD_CFG] > 1 && j->npass == 1)
         xd_log(XD_LOG_WARN, "half of the ranks have nothing to do: without guidance (%s above 1) there is one pass a "
                "step, and use_cfg_parallel shares two", xd_job_guide(j));
@@ -446,21 +459,47 @@ static void say_unused(const xd_job *j)
                "with it", xd_job_guide(j));
 }
 
+/* The accepted request: text, then images. */
+static xd_status make(loop *l, xd_words *w, const xd_need *need, xd_err *e)
+{
+    xd_job    *j = l->j;
+    xd_engine *g = j->g;
+    if (!j->ntodo)
+        return XD_OK;
+    if (g->all->rank == 0 && j->r->random_seed)
+        xd_log(XD_LOG_INFO, "seed %llu, by chance (--seed %llu makes the same again)",
+               (unsigned long long)j->r->seed, (unsigned long long)j->r->seed);
+    say_unused(j);
+    if (g->all->rank == 0)
+        xd_words_say(w, j);
+    xd_stage(j, "text");
+    l->fresh = !g->model.dit.store;
+    double    t0 = xd_now_s();
+    xd_status s = xd_words_encode(w, j, need->text_tmp, e);
+    xd_result_time(l->r, "text", xd_now_s() - t0);
+    if (s != XD_OK && l->fresh)
+        unload(g, s);
+    return s == XD_OK ? paint(l, need, w, e) : s;
+}
+
 xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)
 {
-    xd_err   mine = { .rank = -1 };
-    xd_job   j = { 0 };
-    xd_words w = { 0 };
-    xd_need  need;
-    loop     l = { .j = &j };
-    double   t0 = xd_now_s();
-    xd_status same = xd_ranks_asked(g, r, &mine);
-    int64_t  sent = g->used->traffic->bytes;
-    int      started = 0;       /* nothing can be refused any more                             */
+    xd_err     mine = { .rank = -1 };
+    xd_job     j = { 0 };
+    xd_words   w = { 0 };
+    xd_need    need;
+    xd_asked   told;
+    xd_request own = *r;        /* with the seed that rank 0 has drawn                         */
+    loop       l = { .j = &j };
+    double     t0 = xd_now_s();
+    xd_status  same = xd_ranks_asked(g, r, &told, &mine);
+    int64_t    sent = g->used->traffic->bytes;
     *out = NULL;
     xd_trace_again(g->trace);
     g->cancel = 0;
-    xd_status s = xd_job_open(&j, g, r, &mine);
+    own.seed = told.seed;
+    xd_status s = xd_job_open(&j, g, &own, &mine);
+    j.picks = told.picks;
     if (s == XD_OK)
         s = same;
     if (s == XD_OK)
@@ -472,21 +511,9 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     }
     if (!g->idle && s != XD_ECOMM)
         s = prepare(&j, &w, &need, s, &mine);
-    started = s == XD_OK;
-    if (s == XD_OK) {
-        say_unused(&j);
-        if (g->all->rank == 0)
-            xd_words_say(&w, &j);
-        xd_stage(&j, "text");
-        l.fresh = !g->model.dit.store;
-        double t1 = xd_now_s();
-        s = xd_words_encode(&w, &j, need.text_tmp, &mine);
-        xd_result_time(l.r, "text", xd_now_s() - t1);
-        if (s != XD_OK && l.fresh)
-            unload(g, s);
-    }
+    int started = s == XD_OK;   /* nothing can be refused any more                             */
     if (s == XD_OK)
-        s = paint(&l, &need, &w, &mine);
+        s = make(&l, &w, &need, &mine);
     if (s == XD_OK) {
         xd_result_time(l.r, "total", xd_now_s() - t0);
         xd_trace_phase(g->trace, "finish");

@@ -80,6 +80,8 @@ typedef struct xd_job {
     double      distilled;      /* guidance scale that the transformer reads, or NaN             */
     double      strength;       /* of the picture that is painted over; 0: there is none        */
     int         max_text, images;
+    int         picks;          /* the request leaves some out (xd_job_pick)                    */
+    int        *todo, ntodo;    /* those that are made, in order; NULL: all                     */
     int         asked_steps;    /* samp.steps, and those that a strength leaves out             */
     const xd_sampler *sampler;
     xd_sampling samp;
@@ -90,6 +92,11 @@ typedef struct xd_job {
 
 xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
+/* Asks the request which images are wanted: rank 0 asks, all get the answer. Collective. */
+xd_status xd_job_pick(xd_job *j, xd_err *e);
+/* The number of the k-th image that is made; is one of this prompt's made? */
+int       xd_job_image(const xd_job *j, int k);
+int       xd_job_paints(const xd_job *j, int prompt);
 /* What joins the two passes of a step. */
 double    xd_job_guidance(const xd_job *j, int step);
 /* F32 numbers of the result's pixels: [frames,H,W,3] of the size asked for. */
@@ -195,6 +202,8 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
 /* Latents [t,C,h,w] of image i and how many numbers they are; for tests. */
 const float *xd_result_lat(const xd_result *r, int i, int64_t *n);
 void      xd_result_time(xd_result *r, const char *part, double seconds);
+/* The same of one image. */
+void      xd_result_image_time(xd_result *r, int i, const char *part, double seconds);
 void      xd_result_traffic(xd_result *r, int64_t bytes);
 
 /* Says `t` to the request's on_tensor, if it listens. */

@@ -204,7 +204,7 @@ static void open_tensors(xd_flow *f)
     f->lat = xd_new_f32(x, is_first(f) || is_last(f) ? n : 0, f->j->features);
     for (int p = 0; p < f->j->npass; p++)
         f->pred[p] = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
-    for (int i = 0; i < nhist && i < XD_MAXHIST; i++)
+    for (int i = 0; i < nhist; i++)
         f->hist[i] = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
     if (f->j->sampler->draws)
         f->noise = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);

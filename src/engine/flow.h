@@ -10,10 +10,11 @@
 #include "engine/plan.h"
 #include "engine/trace.h"
 #include "parallel/link.h"
+#include "sampler/sampler.h"
 
 struct xd_job;
 
-enum { XD_MAXPASS = 2, XD_MAXHIST = 4, XD_NHID = 3 };
+enum { XD_MAXPASS = 2, XD_NHID = 3 };
 
 typedef struct xd_flow {
     xd_exec        x;

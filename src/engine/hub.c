@@ -145,7 +145,7 @@ xd_status xd_model_find(const char *model, char **dir, xd_err *e)
     if (xd_file_is_dir(model))
         return (*dir = strdup(model)) ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
     if (xd_file_exists(model))
-        return xd_fail(e, XD_EINVAL,
+        return xd_fail(e, XD_EIO,
                        "%s is a file; a model is a directory with model_index.json, and files of "
                        "weights are named beside it (--transformer FILE)",
                        model);

@@ -1,11 +1,13 @@
 /* job.c - the door: a request is checked and completed before anything is loaded */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/ranks.h"
 
 void xd_request_init(xd_request *r)
 {
@@ -37,7 +39,11 @@ static xd_status check_option(const xd_option *o, const xd_request *r, xd_err *e
                            o->choices);
         return XD_OK;
     }
-    if (o->kind != XD_OPT_FLAG && o->kind != XD_OPT_SEED && !(v >= o->min && v <= o->max))
+    int wrong = o->kind != XD_OPT_FLAG && o->kind != XD_OPT_SEED && !(v >= o->min && v <= o->max);
+    if (wrong && o->min > 0 && o->min <= XD_ABOVE_ZERO)
+        return xd_fail(e, XD_EINVAL, "%s is %.10g; it must be above 0 and up to %.10g", o->name, v,
+                       o->max);
+    if (wrong)
         return xd_fail(e, XD_EINVAL, "%s is %.10g; it must be from %.10g to %.10g", o->name, v,
                        o->min, o->max);
     return XD_OK;
@@ -126,9 +132,9 @@ static xd_status take_frames(xd_job *j, xd_err *e)
     j->frames = xd_vae_frames(&m->vae_info, want);
     j->fps = j->r->fps > 0 ? j->r->fps : m->recipe->fps * (p > 1 ? 2 : 1);
     if (n && j->frames != n)
-        xd_log(XD_LOG_INFO, "%lld frames of the latent become %lld frames, not %lld: this autoencoder makes "
-               "%lld of every one but the first", (long long)want, (long long)j->frames, (long long)n,
-               (long long)c);
+        xd_log(XD_LOG_WARN, "%lld frames of the latent become %lld frames, not %lld: this "
+               "autoencoder makes %lld of every one but the first", (long long)want,
+               (long long)j->frames, (long long)n, (long long)c);
     if (d->most[0] && j->cells[0] > d->most[0])
         return xd_fail(e, XD_EINVAL, "num_frames %lld is more than the %lld frames that the model has "
                        "positions for", (long long)n, (long long)((d->most[0] - 1) * c + 1));
@@ -221,8 +227,7 @@ static xd_status find_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
         return xd_model_named_sched(m, e);
     if (!(j->sampler = xd_sampler_find(name))) {
         xd_text_buf known = { 0 };
-        for (int i = 0; xd_samplers[i]; i++)
-            xd_buf_add(&known, "%s%s", i ? ", " : "", xd_samplers[i]->name);
+        xd_sampler_names(&known);
         xd_fail(e, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED,
                 "the scheduler %s is not known; this version has %s", name, known.p ? known.p : "");
         xd_buf_free(&known);
@@ -284,11 +289,15 @@ xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e)
     if (r->max_sequence_length && xd_words_fixed(j))
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and the text encoders of %s read %lld tokens, always",
                        (int)r->max_sequence_length, g->model.recipe->name, (long long)xd_words_most(j));
+    if (g->model.recipe->most_text && r->max_sequence_length > g->model.recipe->most_text)
+        return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and %s reads at most %d text "
+                       "tokens", (int)r->max_sequence_length, g->model.recipe->name,
+                       g->model.recipe->most_text);
     j->max_text = r->max_sequence_length ? r->max_sequence_length : g->model.recipe->max_text;
     if ((int64_t)r->nprompts * r->num_images_per_prompt > 1000000)
         return xd_fail(e, XD_EINVAL, "%lld images in one request are more than 1000000",
                        (long long)r->nprompts * r->num_images_per_prompt);
-    j->images = r->nprompts * r->num_images_per_prompt;
+    j->images = j->ntodo = r->nprompts * r->num_images_per_prompt;
     if ((s = xd_start_read(j, e)) != XD_OK)
         return s;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
@@ -302,6 +311,50 @@ void xd_job_close(xd_job *j)
 {
     xd_sampling_close(&j->samp);
     xd_start_close(j);
+    free(j->todo);
+    j->todo = NULL;
+}
+
+xd_status xd_job_pick(xd_job *j, xd_err *e)
+{
+    if (!j->picks)
+        return XD_OK;
+    uint8_t  *wanted = malloc((size_t)j->images);
+    xd_status s = XD_OK;
+    j->todo = malloc((size_t)j->images * sizeof *j->todo);
+    if (!wanted || !j->todo)
+        s = xd_fail(e, XD_ENOMEM, "no memory for a list of %d images", j->images);
+    s = xd_ranks_agree(j->g, s, e);
+    for (int i = 0; i < j->images && s == XD_OK; i++)
+        wanted[i] = j->g->used->rank || j->r->wanted(j->r->cookie, i, j->frames);
+    if (s == XD_OK)
+        s = xd_ranks_share(j->g, wanted, j->images, e);
+    j->ntodo = 0;
+    for (int i = 0; i < j->images && s == XD_OK; i++)
+        if (wanted[i])
+            j->todo[j->ntodo++] = i;
+    free(wanted);
+    return s;
+}
+
+int xd_job_image(const xd_job *j, int k)
+{
+    return j->todo ? j->todo[k] : k;
+}
+
+int xd_job_paints(const xd_job *j, int prompt)
+{
+    int n = j->r->num_images_per_prompt, low = 0, high = j->ntodo;
+    if (!j->todo)
+        return 1;
+    while (low < high) {        /* the first of the prompt's images, or of a later one's        */
+        int mid = low + (high - low) / 2;
+        if (j->todo[mid] / n < prompt)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < j->ntodo && j->todo[low] / n == prompt;
 }
 
 /* diffusers' use_dynamic_cfg, which sets the model's time against the number of steps. */

@@ -25,6 +25,17 @@ static const char *why_not(const char *dir)
                    "org/name" : "it is not a diffusers model directory";
 }
 
+static xd_status unknown_pipeline(const char *path, const char *name, xd_err *e)
+{
+    xd_text_buf known = { 0 };
+    xd_recipe_names(&known);
+    xd_status s = xd_fail(e, XD_EUNSUPPORTED, "%s names the pipeline %s, which this version does "
+                          "not know (it knows %s)", path, name ? name : "(none)",
+                          known.p ? known.p : "");
+    xd_buf_free(&known);
+    return s;
+}
+
 static xd_status read_index(xd_model *m, xd_err *e)
 {
     char     *path = xd_path_join(m->dir, "model_index.json");
@@ -35,15 +46,9 @@ static xd_status read_index(xd_model *m, xd_err *e)
         s = xd_json_read(&m->index, path, e);
     if (s == XD_OK) {
         const char *name = xd_json_text(xd_json_get(m->index, "_class_name"));
-        char        known[256] = "";
         m->recipe = xd_recipe_find(name);
-        for (int i = 0; xd_recipes[i]; i++) {
-            strcat(known, i ? ", " : "");
-            strcat(known, xd_recipes[i]->pipelines[0]);
-        }
         if (!m->recipe)
-            s = xd_fail(e, XD_EUNSUPPORTED, "%s names the pipeline %s, which this version does not "
-                        "know (it knows %s)", path, name ? name : "(none)", known);
+            s = unknown_pipeline(path, name, e);
     }
     free(path);
     return s;

@@ -1,11 +1,16 @@
 /* options.c - the options of a request, one row each (those of a plan: plan_table.c) */
+#include <pthread.h>
 #include <stddef.h>
 
+#include "sampler/sampler.h"
 #include "xdit/xdit.h"
 
 #define AT(field) offsetof(xd_request, field)
 
-static const xd_option options[] = {
+/* --seed -1 fills both (XD_OPT_SEED). */
+_Static_assert(AT(random_seed) == AT(seed) + sizeof(int64_t), "an int behind the seed");
+
+static xd_option options[] = {
     { "negative_prompt", XD_OPT_TEXT, AT(negative_prompt), 0, 0, NULL, "TEXT",
       "what the picture should not show" },
     { "width", XD_OPT_INT64, AT(width), 1, 1e7, NULL, "PIXELS", "width (default: the model's)" },
@@ -27,17 +32,16 @@ static const xd_option options[] = {
       "let the guidance grow from 1 with the steps, as CogVideoX was shown with" },
     { "image", XD_OPT_TEXT, AT(image), 0, 0, NULL, "FILE",
       "picture to start from (PNG, JPEG, WebP, PPM), resized to the size asked for" },
-    { "strength", XD_OPT_REAL, AT(strength), 1e-6, 1, NULL, "S",
+    { "strength", XD_OPT_REAL, AT(strength), XD_ABOVE_ZERO, 1, NULL, "S",
       "share of the steps that are painted over the picture (default: 0.6)" },
     { "seed", XD_OPT_SEED, AT(seed), 0, 0, NULL, "N",
-      "seed of the noise; image i uses seed + i (default: 0)" },
+      "seed of the noise; image i uses seed + i; -1: one by chance, which is said (default: 0)" },
     { "num_images_per_prompt", XD_OPT_INT, AT(num_images_per_prompt), 1, 100000, NULL, "N",
       "pictures of every prompt (default: 1)" },
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
       "text tokens a prompt is cut to (default: the pipeline's)" },
     { "scheduler", XD_OPT_TEXT, AT(scheduler), 0, 0, NULL, "NAME",
-      "dpm++, ddim, euler, flow-euler, cogvideox-ddim, cogvideox-dpm or a diffusers class (default: the "
-      "model's)" },
+      NULL },                   /* of the registry                                             */
     { "rng", XD_OPT_TEXT, AT(rng), 0, 0, "philox torch", "NAME",
       "noise: philox, or torch to paint what diffusers paints" },
     { "enable_tiling", XD_OPT_FLAG, AT(enable_tiling), 0, 1, NULL, NULL,
@@ -48,8 +52,23 @@ static const xd_option options[] = {
       "paint the size asked for, not the nearest trained one" },
 };
 
+enum { OPTIONS = sizeof options / sizeof *options };
+
+/* Samplers are named by their registry. */
+static void name_samplers(void)
+{
+    static xd_text_buf b;
+    xd_sampler_names(&b);
+    xd_buf_add(&b, " or a diffusers class (default: the model's)");
+    for (int i = 0; i < OPTIONS; i++)
+        if (options[i].offset == AT(scheduler))
+            options[i].help = b.failed ? "a scheduler (default: the model's)" : b.p;
+}
+
 const xd_option *xd_request_options(int *n)
 {
-    *n = (int)(sizeof options / sizeof options[0]);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, name_samplers);
+    *n = OPTIONS;
     return options;
 }

@@ -48,16 +48,15 @@ static int find_def(xd_part *p, const char *name)
 
 static xd_status unknown_class(const xd_part *p, const char *name, xd_err *e)
 {
-    char   known[512] = "";
-    size_t at = 0;
+    xd_text_buf known = { 0 };
     for (int i = 0; def_at(p->kind, i); i++)
-        for (int k = 0; k < 6 && def_at(p->kind, i)->classes[k] && at < sizeof known; k++) {
-            int n = snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "",
-                             def_at(p->kind, i)->classes[k]);
-            at += n > 0 ? (size_t)n : 0;
-        }
-    return xd_fail(e, XD_EUNSUPPORTED, "%s/config.json names the class %s, which this version does "
-                   "not know (it knows %s)", p->dir, name ? name : "(none)", known);
+        for (int k = 0; k < 6 && def_at(p->kind, i)->classes[k]; k++)
+            xd_buf_add(&known, "%s%s", known.len ? ", " : "", def_at(p->kind, i)->classes[k]);
+    xd_status s = xd_fail(e, XD_EUNSUPPORTED, "%s/config.json names the class %s, which this "
+                          "version does not know (it knows %s)", p->dir, name ? name : "(none)",
+                          known.p ? known.p : "");
+    xd_buf_free(&known);
+    return s;
 }
 
 static void name_class(xd_part *p, const char *hint)

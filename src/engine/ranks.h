@@ -30,8 +30,12 @@ void      xd_ranks_watch(const xd_engine *g, xd_exec *x);
 /* What a failure means that the ranks could not agree on: they are out of step, XD_ECOMM. */
 xd_status xd_ranks_judge(const xd_engine *g, xd_status s, xd_err *e);
 
+typedef struct xd_asked {       /* what rank 0 alone knows of a request                        */
+    int64_t seed;               /* the one asked for, or drawn by chance                        */
+    int     picks;              /* it will say which images are wanted                          */
+} xd_asked;
 /* Fails on every rank whose request is not rank 0's. Collective over the ranks in use. */
-xd_status xd_ranks_asked(const xd_engine *g, const xd_request *r, xd_err *e);
+xd_status xd_ranks_asked(const xd_engine *g, const xd_request *r, xd_asked *told, xd_err *e);
 
 /* Cuts the transformer's blocks into the plan's stages by counted cost (or as the plan lists them):
  * stage i runs [cut[i], cut[i + 1]). Nothing may be loaded. */

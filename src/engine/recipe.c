@@ -31,7 +31,8 @@ static const xd_recipe flux = {
     .dit = "transformer", .vae = "vae", .ntext = 2,
     .text = { { "text_encoder", "tokenizer", XD_ROWS_NONE, CLIP_IDS, 0, 1, 0, "clip_l", 0 },
               { "text_encoder_2", "tokenizer_2", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl", 0 } },
-    .steps = 28, .guidance = 3.5, .max_text = 512, .distilled = 1, .own_sigmas = 1, .max_shift = 1.15,
+    .steps = 28, .guidance = 3.5, .max_text = 512, .most_text = 512, .distilled = 1,
+    .own_sigmas = 1, .max_shift = 1.15,
 };
 
 /* diffusers: StableDiffusion3Pipeline.__call__, StableDiffusion3Img2ImgPipeline. */
@@ -41,7 +42,7 @@ static const xd_recipe sd3 = {
     .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, CLIP_IDS, 1, 1, 0, "clip_l", 0 },
               { "text_encoder_2", "tokenizer_2", XD_ROWS_BESIDE, CLIP_IDS, 1, 1, 0, "clip_g", 0 },
               { "text_encoder_3", "tokenizer_3", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 1, "t5xxl", 0 } },
-    .steps = 28, .guidance = 7.0, .max_text = 256, .max_shift = 1.16,
+    .steps = 28, .guidance = 7.0, .max_text = 256, .most_text = 512, .max_shift = 1.16,
 };
 
 /* diffusers: CogVideoXPipeline.__call__; export_to_video's examples write 8 frames a second, those of
@@ -72,6 +73,12 @@ static const xd_recipe hunyuandit = {
 
 const xd_recipe *const xd_recipes[] = { &pixart_alpha, &pixart_sigma, &flux, &sd3, &cogvideox,
                                         &cogvideox_i2v, &hunyuandit, NULL };
+
+void xd_recipe_names(xd_text_buf *b)
+{
+    for (int i = 0; xd_recipes[i]; i++)
+        xd_buf_add(b, "%s%s", i ? ", " : "", xd_recipes[i]->pipelines[0]);
+}
 
 const xd_recipe *xd_recipe_find(const char *pipeline)
 {

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "base/json.h"
+
 enum { XD_MAXTEXT = 3 };        /* text encoders of a pipeline                                 */
 
 /* Where an encoder's token embeddings go in those of the prompt: nowhere, below those before, or
@@ -31,6 +33,7 @@ typedef struct xd_recipe {
     xd_text_use text[XD_MAXTEXT];
     int         ntext;
     int         steps, max_text;        /* defaults of the pipeline's __call__                  */
+    int         most_text;      /* the most that max_sequence_length may be; 0: any               */
     double      guidance;
     int         distilled;      /* the guidance scale is read by the transformer; two passes only  */
                                 /* with true_cfg_scale and a negative prompt                     */
@@ -50,6 +53,8 @@ typedef struct xd_recipe {
 
 extern const xd_recipe *const xd_recipes[];     /* the registry, NULL at the end               */
 
+/* The first class of each, "A, B"; appended. */
+void xd_recipe_names(xd_text_buf *b);
 /* By the class of model_index.json; NULL: none. */
 const xd_recipe *xd_recipe_find(const char *pipeline);
 

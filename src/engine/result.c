@@ -18,6 +18,7 @@ typedef struct item {
     float   *lat;
     int64_t  seed;
     char    *json, *parameters;
+    double   denoise_s, decode_s;       /* 0: unknown                                           */
 } item;
 
 struct xd_result {
@@ -119,15 +120,12 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     return b.p;
 }
 
-/* What stable-diffusion-webui calls a sampler. */
-static const char *sampler_title(const char *name)
+/* The sampler's name there; "DPM++ 2M" is the second order's. */
+static const char *known_as(const xd_job *j)
 {
-    static const char *const title[][2] = { { "dpm++", "DPM++ 2M" }, { "ddim", "DDIM" }, { "ddpm", "DDPM" },
-        { "euler", "Euler" }, { "flow-euler", "Euler" }, { "cogvideox-ddim", "DDIM" }, { "cogvideox-dpm", "DPM++ 2M SDE" } };
-    for (size_t i = 0; i < sizeof title / sizeof *title; i++)
-        if (strcmp(title[i][0], name) == 0)
-            return title[i][1];
-    return name;
+    int order = j->samp.cfg.solver_order;
+    int plain = !j->sampler->webui || (order && order != 2);
+    return plain ? j->sampler->name : j->sampler->webui;
 }
 
 /* The form of stable-diffusion-webui ("A1111"), which galleries and ComfyUI read. */
@@ -140,8 +138,9 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
         xd_buf_add(&b, "\nNegative prompt: ");
         xd_buf_utf8(&b, r->negative_prompt);
     }
-    xd_buf_add(&b, "\nSteps: %d, Sampler: %s, CFG scale: %.10g, Seed: %" PRIu64 ", Size: %" PRId64
-               "x%" PRId64, j->asked_steps, sampler_title(j->sampler->name),
+    xd_buf_add(&b, "\nSteps: %d, Sampler: %s%s, CFG scale: %.10g, Seed: %" PRIu64 ", Size: %" PRId64
+               "x%" PRId64, j->asked_steps, known_as(j),
+               j->samp.cfg.use_karras_sigmas ? " Karras" : "",
                j->g->model.recipe->distilled && j->npass == 1 ? 1 : j->guidance, (uint64_t)seed,
                j->asked[1], j->asked[0]);
     if (!isnan(j->distilled))
@@ -217,6 +216,14 @@ void xd_result_time(xd_result *r, const char *part, double seconds)
     }
 }
 
+void xd_result_image_time(xd_result *r, int i, const char *part, double seconds)
+{
+    if (strcmp(part, "denoise") == 0)
+        r->items[i].denoise_s = seconds;
+    else if (strcmp(part, "decode") == 0)
+        r->items[i].decode_s = seconds;
+}
+
 void xd_result_traffic(xd_result *r, int64_t bytes)
 {
     r->sent = bytes;
@@ -271,6 +278,14 @@ double xd_result_seconds(const xd_result *r, const char *part)
         if (strcmp(r->time[i].name, part) == 0)
             return r->time[i].s;
     return -1;
+}
+
+double xd_result_image_seconds(const xd_result *r, int i, const char *part)
+{
+    const item *t = item_at(r, i);
+    double      s = !t ? 0 : strcmp(part, "denoise") == 0 ? t->denoise_s :
+                    strcmp(part, "decode") == 0 ? t->decode_s : 0;
+    return s > 0 ? s : -1;
 }
 
 int64_t xd_result_sent(const xd_result *r)

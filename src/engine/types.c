@@ -2,11 +2,23 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/words.h"
 #include "engine/engine.h"
 
 static int is(const char *a, const char *b)
 {
     return a && strcmp(a, b) == 0;
+}
+
+/* With types as they are called here. */
+static xd_open_args named(const xd_open_args *a)
+{
+    xd_open_args  o = *a;
+    const char  **names[] = { &o.dtype, &o.weights_dtype, &o.text_weights_dtype };
+    for (int i = 0; i < 3; i++)
+        if (*names[i])
+            *names[i] = xd_word_dtype(*names[i]);
+    return o;
 }
 
 /* Weights that are not quantized are of the type that is computed in: one flag says both. */
@@ -17,9 +29,14 @@ static const char *wanted(const xd_open_args *a)
     return a->dtype;
 }
 
-xd_status xd_types_compute(xd_engine *g, const xd_open_args *a, xd_err *e)
+xd_status xd_types_compute(xd_engine *g, const xd_open_args *given, xd_err *e)
 {
-    const char *dtype = wanted(a);
+    const xd_open_args a = named(given);
+    const char        *dtype = wanted(&a);
+    if (dtype && xd_word_half(dtype))
+        return xd_fail(e, XD_EINVAL, "dtype is \"%s\", which nothing here computes in: float16 "
+                       "ends at 65504, which these models exceed; bf16 takes the same memory",
+                       dtype);
     if (dtype && !is(dtype, "f32") && !is(dtype, "bf16"))
         return xd_fail(e, XD_EINVAL, "dtype is \"%s\"; it can be f32 or bf16", dtype);
     xd_dtype want = !dtype ? xd_dev_best(g->dev) : is(dtype, "f32") ? XD_F32 : XD_BF16;
@@ -69,14 +86,15 @@ static xd_status check_same(const char *flag, const char *text, const char *dtyp
                    "computed in", flag, text, dtype);
 }
 
-xd_status xd_types_weights(xd_engine *g, const xd_open_args *a, xd_err *e)
+xd_status xd_types_weights(xd_engine *g, const xd_open_args *given, xd_err *e)
 {
-    const char *text = a->text_weights_dtype;
-    xd_status   s = check_same("weights_dtype", a->weights_dtype, wanted(a), e);
+    const xd_open_args a = named(given);
+    const char        *text = a.text_weights_dtype;
+    xd_status          s = check_same("weights_dtype", a.weights_dtype, wanted(&a), e);
     if (s == XD_OK)
-        s = check_same("text_weights_dtype", text, wanted(a), e);
+        s = check_same("text_weights_dtype", text, wanted(&a), e);
     if (s == XD_OK)
-        s = read_type("weights_dtype", a->weights_dtype, &g->model.dit, &g->model.dit.blocks, e);
+        s = read_type("weights_dtype", a.weights_dtype, &g->model.dit, &g->model.dit.blocks, e);
     for (int k = 0; k < g->model.recipe->ntext && s == XD_OK; k++) {
         xd_part *p = &g->model.text[k];
         xd_dtype type;

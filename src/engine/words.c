@@ -191,10 +191,10 @@ xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_er
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
 }
 
-/* The negative prompt is used only with guidance. */
+/* The negative prompt is used only with guidance, others by images that are made. */
 static int is_used(const xd_words *w, const xd_job *j, int i)
 {
-    return i < w->n - 1 || j->npass > 1;
+    return i < w->n - 1 ? xd_job_paints(j, i) : j->npass > 1;
 }
 
 /* Says what of the prompts encoder k does not read. */

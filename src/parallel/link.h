@@ -38,10 +38,14 @@ extern const xd_link *const xd_links[];         /* head of the chain first; NULL
 enum { XD_MAXLINKS = 12 };
 typedef struct xd_chain {
     const xd_mix *head;         /* what an xd_exec gets as its mix                              */
+    const xd_link *const *links;        /* that it was opened with                              */
     xd_mix       *open[XD_MAXLINKS];
     size_t        bytes;        /* of the device that its links hold until it is closed         */
 } xd_chain;
 xd_status xd_chain_open(xd_chain *c, const xd_link_args *a, xd_err *e);
+/* The same of other links than the registry's; a list of more than XD_MAXLINKS is refused. */
+xd_status xd_chain_open_of(xd_chain *c, const xd_link *const *links, const xd_link_args *a,
+                           xd_err *e);
 void      xd_chain_close(xd_chain *c);
 /* Where a rank that has failed sends from and receives to: `p` where it is memory of the arena, else
  * its beginning. What lies there is rubbish by then, on this rank; the arena is larger than any

@@ -17,15 +17,20 @@ const xd_link *const xd_links[] = {
     NULL,                       /* then the kernel                                             */
 };
 
-xd_status xd_chain_open(xd_chain *c, const xd_link_args *a, xd_err *e)
+xd_status xd_chain_open_of(xd_chain *c, const xd_link *const *links, const xd_link_args *a,
+                           xd_err *e)
 {
     int n = 0;
     memset(c, 0, sizeof *c);
     c->head = &xd_mix_local;
-    while (xd_links[n])
+    while (links[n])
         n++;
+    if (n > XD_MAXLINKS)
+        return xd_fail(e, XD_EUNSUPPORTED, "there are %d parallel methods that change how tokens "
+                       "meet, and a chain has room for %d (XD_MAXLINKS)", n, XD_MAXLINKS);
+    c->links = links;
     for (int i = n - 1; i >= 0; i--) {
-        xd_status s = xd_links[i]->open(a, c->head, &c->open[i], e);
+        xd_status s = links[i]->open(a, c->head, &c->open[i], e);
         if (s != XD_OK) {
             xd_chain_close(c);
             return s;
@@ -38,11 +43,16 @@ xd_status xd_chain_open(xd_chain *c, const xd_link_args *a, xd_err *e)
     return XD_OK;
 }
 
+xd_status xd_chain_open(xd_chain *c, const xd_link_args *a, xd_err *e)
+{
+    return xd_chain_open_of(c, xd_links, a, e);
+}
+
 void xd_chain_close(xd_chain *c)
 {
-    for (int i = 0; xd_links[i]; i++)
+    for (int i = 0; c->links && c->links[i]; i++)
         if (c->open[i])
-            xd_links[i]->close(c->open[i]);
+            c->links[i]->close(c->open[i]);
     memset(c, 0, sizeof *c);
     c->head = &xd_mix_local;
 }

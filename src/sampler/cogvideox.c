@@ -152,10 +152,11 @@ static const xd_field fields[] = {
 
 extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
 const xd_sampler xd_sampler_cogvideox_ddim = {
-    .name = "cogvideox-ddim", .classes = { "CogVideoXDDIMScheduler" }, .fields = fields,
-    .history = no_history, .open = cog_open, .close = cog_close, .step = ddim_step,
+    .name = "cogvideox-ddim", .webui = "DDIM", .classes = { "CogVideoXDDIMScheduler" },
+    .fields = fields, .history = no_history, .open = cog_open, .close = cog_close, .step = ddim_step,
 };
 const xd_sampler xd_sampler_cogvideox_dpm = {
-    .name = "cogvideox-dpm", .classes = { "CogVideoXDPMScheduler" }, .fields = fields,
-    .history = one_history, .open = cog_open, .close = cog_close, .draws = draws, .step = dpm_step,
+    .name = "cogvideox-dpm", .webui = "DPM++ 2M SDE", .classes = { "CogVideoXDPMScheduler" },
+    .fields = fields, .history = one_history, .open = cog_open, .close = cog_close,
+    .draws = draws, .step = dpm_step,
 };

@@ -116,6 +116,7 @@ static const xd_field fields[] = {
 
 extern const xd_sampler xd_sampler_ddim;
 const xd_sampler xd_sampler_ddim = {
-    .name = "ddim", .classes = { "DDIMScheduler" }, .fields = fields, .history = history,
+    .name = "ddim", .webui = "DDIM", .classes = { "DDIMScheduler" }, .fields = fields,
+    .history = history,
     .open = ddim_open, .close = ddim_close, .step = ddim_step,
 };

@@ -129,6 +129,6 @@ static const xd_field fields[] = {
 
 extern const xd_sampler xd_sampler_ddpm;
 const xd_sampler xd_sampler_ddpm = {
-    .name = "ddpm", .classes = { "DDPMScheduler" }, .fields = fields, .history = history, .open = ddpm_open,
-    .close = ddpm_close, .draws = draws, .step = ddpm_step,
+    .name = "ddpm", .webui = "DDPM", .classes = { "DDPMScheduler" }, .fields = fields,
+    .history = history, .open = ddpm_open, .close = ddpm_close, .draws = draws, .step = ddpm_step,
 };

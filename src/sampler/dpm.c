@@ -296,6 +296,7 @@ static const xd_field fields[] = {
 
 extern const xd_sampler xd_sampler_dpm;
 const xd_sampler xd_sampler_dpm = {
-    .name = "dpm++", .classes = { "DPMSolverMultistepScheduler", "dpm-solver++" },
+    .name = "dpm++", .webui = "DPM++ 2M",
+    .classes = { "DPMSolverMultistepScheduler", "dpm-solver++" },
     .fields = fields, .history = history, .open = dpm_open, .close = dpm_close, .step = dpm_step,
 };

@@ -165,6 +165,6 @@ static const xd_field fields[] = {
 
 extern const xd_sampler xd_sampler_euler;
 const xd_sampler xd_sampler_euler = {
-    .name = "euler", .classes = { "EulerDiscreteScheduler" }, .fields = fields,
+    .name = "euler", .webui = "Euler", .classes = { "EulerDiscreteScheduler" }, .fields = fields,
     .history = history, .open = euler_open, .close = euler_close, .step = euler_step,
 };

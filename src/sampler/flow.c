@@ -152,6 +152,7 @@ static const xd_field fields[] = {
 
 extern const xd_sampler xd_sampler_flow;
 const xd_sampler xd_sampler_flow = {
-    .name = "flow-euler", .classes = { "FlowMatchEulerDiscreteScheduler" }, .fields = fields,
+    .name = "flow-euler", .webui = "Euler", .classes = { "FlowMatchEulerDiscreteScheduler" },
+    .fields = fields,
     .history = history, .open = flow_open, .close = flow_close, .step = flow_step, .flow = 1,
 };

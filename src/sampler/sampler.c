@@ -11,6 +11,12 @@ const xd_sampler *const xd_samplers[] = { &xd_sampler_dpm, &xd_sampler_ddim, &xd
                                           &xd_sampler_flow, &xd_sampler_cogvideox_ddim,
                                           &xd_sampler_cogvideox_dpm, &xd_sampler_ddpm, NULL };
 
+void xd_sampler_names(xd_text_buf *b)
+{
+    for (int i = 0; xd_samplers[i]; i++)
+        xd_buf_add(b, "%s%s", i ? ", " : "", xd_samplers[i]->name);
+}
+
 const xd_sampler *xd_sampler_find(const char *name)
 {
     for (int i = 0; name && xd_samplers[i]; i++) {
@@ -44,7 +50,7 @@ int xd_steps_skipped(const xd_steps *a)
 xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,
                            const xd_steps *a, xd_err *e)
 {
-    int steps = a->steps;
+    int steps = a->steps, kept = d->history(c);
     memset(s, 0, sizeof *s);
     s->def = d;
     s->cfg = *c;
@@ -60,6 +66,9 @@ xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_c
     if (xd_steps_skipped(a) && !d->flow)
         return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s cannot start from a picture; flow-euler can",
                        d->name);
+    if (kept > XD_MAXHIST)
+        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s keeps %d arrays of history, and a "
+                       "denoising loop has room for %d (XD_MAXHIST)", d->name, kept, XD_MAXHIST);
     return d->open(s, c, a, e);
 }
 

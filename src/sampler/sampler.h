@@ -55,8 +55,11 @@ typedef struct xd_steps {       /* what a request asks of a schedule            
     int     leap;               /* DDIM, Euler: a step that is alone ends at the clean latents it predicts */
 } xd_steps;
 
+enum { XD_MAXHIST = 4 };        /* arrays of history that a denoising loop has room for          */
+
 typedef struct xd_sampler {
     const char *name;           /* "dpm++", the value of --scheduler                           */
+    const char *webui;          /* what stable-diffusion-webui calls it; NULL: nothing          */
     const char *classes[6];     /* scheduler classes of diffusers it stands for                */
     const xd_field *fields;     /* of xd_sched_cfg, with the class's defaults                   */
     int (*history)(const xd_sched_cfg *c);      /* arrays the size of the latents it keeps      */
@@ -86,6 +89,8 @@ struct xd_sampling {
 
 extern const xd_sampler *const xd_samplers[];   /* the registry, NULL at the end               */
 
+/* Their names, "a, b"; appended. */
+void xd_sampler_names(xd_text_buf *b);
 /* By the name of --scheduler or by the class of scheduler_config.json; NULL: none. */
 const xd_sampler *xd_sampler_find(const char *name);
 /* Reads the config for that sampler; `obj` may be NULL. */

@@ -93,7 +93,7 @@ refused "text of another length" 2 "max_sequence_length is 9, and.*hunyuandit re
 refused "an unknown rng" 2 "philox or torch" generate --rng dice
 refused "an unknown dtype" 2 "f32 or bf16" generate --dtype f64
 refused "an unknown dtype of weights" 2 "takes f32, bf16, int8, fp8 or auto, not" generate --weights_dtype int4
-refused "an unknown dtype of the text encoder" 2 "--text_weights_dtype.*auto" bench --text-weights-dtype e4m3
+refused "an unknown dtype of the text encoder" 2 "--text_weights_dtype.*auto" bench --text-weights-dtype e5m2
 refused "weights of another type than is computed in" 2 "weights_dtype is bf16 and dtype f32" generate \
     --model "$MODEL" --prompt a --dtype f32 --weights_dtype bf16
 refused "a switch with a strange value" 2 "true or false" generate --enable_tiling=maybe

@@ -25,7 +25,7 @@ HF_HUB_CACHE=$T/hub g "two models of a name" 1 "two is the name of 2 models .*: 
 HF_HUB_CACHE=$T/hub g "a model without a snapshot" 1 'c/bare is in .* without a snapshot of main' --model bare --prompt a
 HF_HUB_CACHE=$T/hub g "no model of a name" 1 "no directory three, and no model of that name .*hub" --model three --prompt a
 HF_HUB_CACHE=$T/none g "no cache" 1 "no directory three, and no model of that name" --model three --prompt a
-g "a file instead of a directory" 2 "meson.build is a file; .*--transformer FILE" --model "$ROOT/meson.build" --prompt a
+g "a file instead of a directory" 1 "meson.build is a file; .*--transformer FILE" --model "$ROOT/meson.build" --prompt a
 
 g "a side that does not divide" 2 "100.*96.*112" --model "$MODEL" --prompt a --width 100 -o "$T/x.png"
 g "a side of a million pixels" 1 "[0-9] (GB|GiB|TB|TiB|PB|PiB|EB|EiB|bytes)" \

@@ -21,6 +21,15 @@ film "$T2V" -o "$T/two.rgb"
 check "the model's frames" cmp -s "$T/one.rgb" "$T/two.rgb"
 film "$T2V" --num_frames 5 -o "$T/x.rgb"
 check "an even latent makes no frame more than four each" [ "$(size "$T/x.rgb")" = $((8 * FRAME)) ]
+check "a warning says so, quiet or not" said '^xdit: warning: 2 frames of the latent become 8 frames, not 5'
+film "$T2V" --num_frames 5 --skip_existing -o "$T/f%d.ppm"
+made=$out
+rm "$T/f8.ppm"
+film "$T2V" --num_frames 5 --skip_existing -o "$T/f%d.ppm"
+check "a frame that is missing: the video is made again" [ -s "$T/f8.ppm" -a "$out" = "$made" ]
+touch -d 2001-01-01 "$T/f1.ppm"
+film "$T2V" --num_frames 5 --skip_existing -o "$T/f%d.ppm"
+check "all frames are there: it is skipped" [ "$out" = "$made" -a -z "$(find "$T/f1.ppm" -newermt 2001-06-01)" ]
 film "$T2V" --num_frames 9 --use_dynamic_cfg -o "$T/x.rgb"
 check "guidance that grows" sh -c '[ -s "$1/x.rgb" ] && ! cmp -s "$1/one.rgb" "$1/x.rgb"' x "$T"
 film "$T2V" --num_frames 9 --json -o "$T/x.rgb"

@@ -20,7 +20,7 @@
 #include "base/rng.h"
 #include "exec/op.h"
 
-enum { ROWS = 4, COLS = 2, NUMBERS = ROWS * COLS, MAXHIST = 3, TMP = 1 << 16, SEED = 7 };
+enum { ROWS = 4, COLS = 2, NUMBERS = ROWS * COLS, TMP = 1 << 16, SEED = 7 };
 
 static const float start[NUMBERS] = { 1.5f, -0.7f, 0.2f, -2.1f, 0.9f, 3.0f, -0.05f, 0.6f };
 
@@ -55,17 +55,17 @@ static int close_rig(void **state)
 /* ---- trajectories --------------------------------------------------------------------------- */
 
 typedef struct latents {
-    float lat[NUMBERS], pred[NUMBERS], hist[MAXHIST][NUMBERS], noise[NUMBERS];
+    float lat[NUMBERS], pred[NUMBERS], hist[XD_MAXHIST][NUMBERS], noise[NUMBERS];
     int   drawn;                /* tensors of noise, as many as diffusers draws                */
 } latents;
 
 /* Rows [from, from + n) of the latents take one step. */
 static void step_rows(rig *r, xd_sampling *s, int step, latents *l, int from, int n)
 {
-    xd_tensor hist[MAXHIST], noise = { 0 };
+    xd_tensor hist[XD_MAXHIST], noise = { 0 };
     int64_t   d[] = { n, COLS };
     size_t    mark = xd_arena_mark(&r->tmp);
-    for (int i = 0; i < MAXHIST; i++)
+    for (int i = 0; i < XD_MAXHIST; i++)
         hist[i] = xd_view(l->hist[i] + from * COLS, XD_F32, 2, d);
     if (s->def->draws && s->def->draws(s, step))
         noise = xd_view(l->noise + from * COLS, XD_F32, 2, d);
@@ -138,7 +138,7 @@ static void open_case(xd_sampling *s, const xd_json *c)
     if (xd_sched_read(d, &cfg, xd_json_get(c, "config"), "golden", &e) != XD_OK ||
         xd_sampling_open(s, d, &cfg, &a, &e) != XD_OK)
         fail_msg("%s", e.msg);
-    assert_true(d->history(&cfg) <= MAXHIST);
+    assert_true(d->history(&cfg) <= XD_MAXHIST);
 }
 
 /* What differs, or NULL. */

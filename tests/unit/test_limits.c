@@ -1,0 +1,149 @@
+/* test_limits.c - registries that grow: what has no room is refused, lists of names hold all */
+#define _GNU_SOURCE             /* memmem */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "engine/engine.h"
+#include "parallel/link.h"
+#include "sampler/sampler.h"
+
+static int kept;
+
+static int history(const xd_sched_cfg *c)
+{
+    (void)c;
+    return kept;
+}
+
+static xd_status open_none(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
+{
+    (void)c, (void)e;
+    s->steps = a->steps;
+    return XD_OK;
+}
+
+/* A sampler with more history than there is room for is refused, not cut. */
+static void long_history(void **state)
+{
+    const xd_sampler d = { .name = "greedy", .history = history, .open = open_none };
+    xd_sched_cfg     c = { .num_train_timesteps = 1000 };
+    xd_steps         a = { .steps = 2 };
+    xd_sampling      s;
+    xd_err           e = { 0 };
+    (void)state;
+    kept = XD_MAXHIST;
+    assert_int_equal(xd_sampling_open(&s, &d, &c, &a, &e), XD_OK);
+    xd_sampling_close(&s);
+    kept = XD_MAXHIST + 1;
+    assert_int_equal(xd_sampling_open(&s, &d, &c, &a, &e), XD_EUNSUPPORTED);
+    assert_non_null(strstr(e.msg, "greedy keeps 5 arrays of history, and a denoising loop has room "
+                                  "for 4"));
+}
+
+static int opened;
+
+static xd_status open_link(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
+{
+    (void)a, (void)next, (void)e;
+    opened++;
+    *out = NULL;
+    return XD_OK;
+}
+
+static void close_link(xd_mix *m)
+{
+    (void)m;
+}
+
+static void long_chain(void **state)
+{
+    static const xd_link link = { "dummy", open_link, close_link };
+    const xd_link       *list[XD_MAXLINKS + 2];
+    xd_link_args         a = { .what = XD_FOR_DIT };
+    xd_chain             c;
+    xd_err               e = { 0 };
+    (void)state;
+    for (int i = 0; i <= XD_MAXLINKS; i++)
+        list[i] = &link;
+    list[XD_MAXLINKS + 1] = NULL;
+    assert_int_equal(xd_chain_open_of(&c, list, &a, &e), XD_EUNSUPPORTED);
+    assert_int_equal(opened, 0);
+    assert_non_null(strstr(e.msg, "there are 13 parallel methods"));
+    xd_chain_close(&c);
+    list[XD_MAXLINKS] = NULL;
+    e = (xd_err){ 0 };
+    assert_int_equal(xd_chain_open_of(&c, list, &a, &e), XD_OK);
+    assert_int_equal(opened, XD_MAXLINKS);
+    xd_chain_close(&c);
+}
+
+/* Is the word there, between others? */
+static int names(const char *text, size_t n, const char *word)
+{
+    size_t k = strlen(word);
+    for (const char *p = text; (p = memmem(p, n - (size_t)(p - text), word, k)); p++)
+        if ((p == text || strchr(" ,\n(", p[-1])) && strchr(" ,\n);", p[k]))
+            return 1;
+    return 0;
+}
+
+/* Help and manual name every sampler that there is. */
+static void samplers(void **state)
+{
+    int              n;
+    const xd_option *o = xd_request_options(&n);
+    char            *man = NULL, *plain;
+    size_t           size = 0, at = 0;
+    const char      *help = NULL;
+    (void)state;
+    for (int i = 0; i < n; i++)
+        help = strcmp(o[i].name, "scheduler") == 0 ? o[i].help : help;
+    assert_non_null(help);
+    assert_int_equal(xd_file_read("doc/xdit.1", 1 << 20, &man, &size, NULL), XD_OK);
+    plain = malloc(size + 1);
+    assert_non_null(plain);
+    for (size_t i = 0; i < size; i++)
+        if (man[i] != '\\')
+            plain[at++] = man[i];
+    plain[at] = 0;
+    for (int i = 0; xd_samplers[i]; i++) {
+        if (!names(help, strlen(help), xd_samplers[i]->name))
+            fail_msg("the help of --scheduler lacks %s: %s", xd_samplers[i]->name, help);
+        if (!names(plain, at, xd_samplers[i]->name))
+            fail_msg("doc/xdit.1 lacks the scheduler %s", xd_samplers[i]->name);
+    }
+    assert_false(names(help, strlen(help), "heun"));
+    assert_false(names(plain, at, "heun"));
+    free(plain);
+    free(man);
+}
+
+/* However many there are: a list grows. */
+static void pipelines(void **state)
+{
+    xd_text_buf b = { 0 };
+    (void)state;
+    for (int i = 0; i < 40; i++)
+        xd_recipe_names(&b);
+    assert_int_equal(b.failed, 0);
+    assert_true(b.len > 4096);
+    for (int i = 0; xd_recipes[i]; i++)
+        assert_non_null(strstr(b.p, xd_recipes[i]->pipelines[0]));
+    xd_buf_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_history), cmocka_unit_test(long_chain), cmocka_unit_test(samplers),
+        cmocka_unit_test(pipelines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
