@@ -529,8 +529,9 @@ static int judge(const watch *w, const char *launcher, int status)
     int a_rank = strncmp(why, "rank ", 5) == 0 || strncmp(why, "the rank ", 9) == 0;
     int killed = a_rank && strstr(why, "was killed");
     int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
+    int a_host = strncmp(why, "the connection to host ", 23) == 0;
     if (code && (!by_rank || !said || killed))      /* others lost a killed one's messages         */
-        fprintf(stderr, "xdit: %s%s\n", a_rank ? "" : "the MPI launcher failed: ", why);
+        fprintf(stderr, "xdit: %s%s\n", a_rank || a_host ? "" : "the MPI launcher failed: ", why);
     if (!code && !w->heard) {
         fprintf(stderr, "xdit: %s ended well and has started no rank: is it an MPI launcher?\n", launcher);
         return XD_EXIT_FAILED;

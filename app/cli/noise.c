@@ -198,5 +198,12 @@ void xd_noise_sum(const xd_noise *z, char *text, size_t size)
                  sig > 128 ? sig - 128 : sig);
         return;
     }
+    const char *host = strstr(all, "lost communication with a remote daemon") ? strstr(all, "Remote daemon: ") : NULL;
+    if (host && (host = strstr(host, "on node "))) {
+        host += strlen("on node ");
+        snprintf(text, size, "the connection to host %.*s is lost: its ranks can no longer be reached, and the run is "
+                 "ended", (int)strcspn(host, " "), host);
+        return;
+    }
     snprintf(text, size, "%s", all);
 }

@@ -180,4 +180,26 @@ for rank in 2 3; do
 done
 ranks -n 4 "$XDIT" $job
 check "and all is well again" [ "$rc" = 0 -a -s "$T/x.safetensors" ]
+
+# The program starts ranks on both hosts by itself, and the network between them fails.
+mkdir "$T/c"
+( export OMPI_MCA_orte_default_hostfile="$T/hostfile" OMPI_MCA_plm_rsh_agent="$T/bin/agent" \
+    OMPI_MCA_oob_tcp_if_include=eth-x OMPI_MCA_btl_tcp_if_include=eth-x XDIT_MPIRUN="$MPIRUN"
+  exec timeout 120 "$T/bin/on" one "$XDIT" generate --model "$T/model" --prompt "a red circle" --steps 1000 \
+    --num_images_per_prompt 50 -W 128 -H 128 --no_resolution_binning --nproc 4 --pipefusion_parallel_degree 4 \
+    -o "$T/c/x.png" ) >"$T/stdout" 2>"$T/stderr" </dev/null &
+pid=$! n=0
+while ! grep -q '^denoise' "$T/stderr" && [ "$n" -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+check "the program starts ranks on two hosts" grep -q '^denoise' "$T/stderr"
+ip -n "$A" link set eth-x down
+at=$(date +%s)
+wait "$pid"
+rc=$? took=$(($(date +%s) - at)) out=$(cat "$T/stdout") err=$(cat "$T/stderr")
+echo "# a cut link: ended after $took s"
+check "a cut link: an error within 40 s" [ "$rc" = 1 -a "$took" -le 40 ]
+check "a cut link: one sentence names the host" [ "$(grep -c '^xdit: the connection to host 10.213.77.2 is lost' "$T/stderr")" = 1 ]
+check "a cut link: no rank is left on either host" sh -c '
+    n=0
+    while [ -n "$(ip netns pids "$1")$(ip netns pids "$2")" ] && [ "$n" -lt 150 ]; do sleep 0.1; n=$((n + 1)); done
+    [ "$n" -lt 150 ]' x "$A" "$B"
 done_testing
