@@ -4,6 +4,7 @@
 #   make demo [PROMPT="..."]   install what is missing, build, paint demo.png
 #   make demo-parallel         the same picture by several ranks, in demo-parallel.png
 #   make check                 install what is missing, build, run every test
+#   make soak                  1,000 short runs of 8 ranks beside load (SOAK_RUNS, tests/soak/soak.py)
 #   make install, uninstall    under /usr/local, or PREFIX=
 
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev libjpeg-dev \
@@ -24,7 +25,7 @@ PREFIX =
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: all build configured program demo demo-parallel check clang sanitize fuzz bench install uninstall clean \
+.PHONY: all build configured program demo demo-parallel check clang sanitize fuzz soak bench install uninstall clean \
         packages clang-packages
 
 all: build

@@ -264,6 +264,9 @@ static xd_status start(xd_err *e)
     /* Open MPI spins in calls that block unless it is told before it starts. */
     if (local && atoi(local) > xd_par_cores())
         setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    /* Its handler of fatal signals loads a library and takes memory: where the fault was within malloc it waits for
+     * ever, and the rank is not dead. Without it the system ends the rank. */
+    setenv("OMPI_MCA_opal_signal", "", 0);
     if ((code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) != MPI_SUCCESS)
         return refuse(e, "starting MPI", code);
     mpi.ours = 1;

@@ -82,6 +82,19 @@ if [ "$MPI" = 1 ]; then
         finish 25
         ended "try $i, SIG$sig while it starts"
     done
+    # A handler of MPI's that takes memory would wait for ever where the fault was within malloc.
+    begin --steps 1000 --nproc 2
+    find_rank
+    n=0
+    while ! grep -q '^denoise' "$T/stderr" && [ "$n" -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$rank/status")
+    echo "# signals that a rank catches: $caught"
+    check "a rank leaves SIGSEGV, SIGFPE and SIGABRT to the system" [ $((0x${caught:-ffff} & 0x4a0)) = 0 ]
+    kill -s SEGV "$rank"
+    finish 25
+    check "SIGSEGV while it paints: an error" [ "$rc" = 1 ]
+    check "SIGSEGV while it paints: it names the rank" said "^xdit: (rank [01]|the rank .*) was killed by signal 11"
+    ended "SIGSEGV while it paints"
     # A launcher that is stopped notices nothing.
     begin --steps 1000 -q --nproc 2
     find_rank
