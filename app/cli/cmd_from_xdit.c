@@ -1,4 +1,5 @@
 /* cmd_from_xdit.c - xdit from-xdit: what xDiT would do with a command line, and ours for it */
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,13 +73,31 @@ static void print_tables(void)
     print_models(0);
 }
 
+/* Texts of a line may hold anything; a terminal gets no control characters. */
+XD_PRINTF(1, 2) static void say(const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int   n = vsnprintf(NULL, 0, fmt, ap);
+    char *text = n < 0 ? NULL : malloc((size_t)n + 1);
+    if (text) {
+        vsnprintf(text, (size_t)n + 1, fmt, again);
+        xd_clean(text, "\n");
+        fputs(text, stdout);
+    }
+    free(text);
+    va_end(again);
+    va_end(ap);
+}
+
 /* ---- what xDiT does -------------------------------------------------------------------------- */
 
 static void print_error(const char *fails, const char *when, const char *error, const char *because)
 {
-    printf("  %s %s:\n    %s\n", fails, when, error);
+    say("  %s %s:\n    %s\n", fails, when, error);
     if (because[0])
-        printf("    because: %s\n", because);
+        say("    because: %s\n", because);
 }
 
 static void print_there(const xd_line *l)
@@ -94,23 +113,23 @@ static void print_there(const xd_line *l)
         p.ulysses_degree = 1;
     xd_ours_plan(&p, plan, sizeof plan);
     xd_line_judge(l, &v);
-    printf("xDiT: %d process%s%s by %s", l->world, l->world == 1 ? "" : "es",
+    say("xDiT: %d process%s%s by %s", l->world, l->world == 1 ? "" : "es",
            l->auto_nproc ? " (as many as there are GPUs, taken for that)" : "", by[l->by]);
     if (l->nnodes > 1)
-        printf(" on %d hosts", l->nnodes);
+        say(" on %d hosts", l->nnodes);
     if (l->model)
-        printf(", %s with %s", l->model->title, l->model->pipeline);
+        say(", %s with %s", l->model->title, l->model->pipeline);
     else
-        printf(", %s, which is none of its own scripts", l->runner ? "a model" : l->script);
-    printf("; %s\n", plan);
+        say(", %s, which is none of its own scripts", l->runner ? "a model" : l->script);
+    say("; %s\n", plan);
     if (v.when)
         print_error("fails", v.when, v.error, v.because);
     else
-        printf("  runs\n");
+        say("  runs\n");
     for (int i = 0; i < v.nperhaps; i++)
         print_error("but fails", v.perhaps[i].when, v.perhaps[i].error, v.perhaps[i].because);
     for (int i = 0; i < v.nnotes; i++)
-        printf("  note: %s\n", v.note[i]);
+        say("  note: %s\n", v.note[i]);
     xd_ours_free(&o);
 }
 
@@ -119,9 +138,9 @@ static void print_there(const xd_line *l)
 static void print_shares(const char *what, int n, int ranks)
 {
     if (n && ranks > 1 && n % ranks)
-        printf("; %d %s, %d or %d a rank", n, what, n / ranks, n / ranks + 1);
+        say("; %d %s, %d or %d a rank", n, what, n / ranks, n / ranks + 1);
     else if (n && ranks > 1)
-        printf("; %d %s, %d a rank", n, what, n / ranks);
+        say("; %d %s, %d a rank", n, what, n / ranks);
 }
 
 static void print_plan(const xd_line *l, const xd_ours *o)
@@ -129,19 +148,22 @@ static void print_plan(const xd_line *l, const xd_ours *o)
     const xd_parallel *p = &o->plan;
     char               plan[160];
     xd_ours_plan(p, plan, sizeof plan);
-    printf("plan: %s", plan);
+    say("plan: %s", plan);
     if (o->ranks > 1)
-        printf(" on %d ranks%s", o->ranks, o->hosts > 1 ? "" : ", which the command starts on this host");
+        say(" on %d ranks%s", o->ranks,
+            o->hosts > 1 ? "" : ", which the command starts on this host");
     print_shares("heads", l->heads, p->ulysses_degree);
     if (p->pipefusion_parallel_degree > 1) {
         int patches = p->num_pipeline_patch ? p->num_pipeline_patch : p->pipefusion_parallel_degree;
         if (l->blocks && !p->attn_layer_num_for_pp)
-            printf("; %d blocks in %d stages of about equal cost", l->blocks, p->pipefusion_parallel_degree);
-        printf("; %d patch%s", patches, patches == 1 ? "" : "es");
+            say("; %d blocks in %d stages of about equal cost", l->blocks,
+                p->pipefusion_parallel_degree);
+        say("; %d patch%s", patches, patches == 1 ? "" : "es");
         if (patches > 1)
-            printf(", %d exact step%s", p->warmup_steps > 1 ? p->warmup_steps : 1, p->warmup_steps > 1 ? "s" : "");
+            say(", %d exact step%s", p->warmup_steps > 1 ? p->warmup_steps : 1,
+                p->warmup_steps > 1 ? "s" : "");
     }
-    printf("\n");
+    say("\n");
 }
 
 /* Plans for the processes that there were, when the degrees make more. */
@@ -151,7 +173,7 @@ static void print_fewer(const xd_line *l, const xd_ours *o)
     if (l->world >= o->ranks || xd_parallel_check(&o->plan, l->world, &e) == XD_OK)
         return;
     const char *works = strstr(e.msg, "what would work: ");
-    printf("  on %d rank%s instead: %s\n", l->world, l->world == 1 ? "" : "s",
+    say("  on %d rank%s instead: %s\n", l->world, l->world == 1 ? "" : "s",
            works ? works + strlen("what would work: ") : e.msg);
 }
 
@@ -163,23 +185,23 @@ static void print_model(const xd_line *l, const xd_ours *o)
     int hub = slash && slash != model && slash[1] && !strchr(slash + 1, '/') && *model != '.' &&
               *model != '~';
     if (!model)
-        printf("note: the line names no model: put --model DIR into the command\n");
+        say("note: the line names no model: put --model DIR into the command\n");
     if (!model || xd_file_is_dir(model))
         return;
     if (strcmp(model, given) != 0)
-        printf("note: %s of xDiT's runner is %s\n", given, model);
+        say("note: %s of xDiT's runner is %s\n", given, model);
     if (hub || !slash)
-        printf("note: nothing is downloaded: %s must be in the local Hugging Face cache, or be the "
+        say("note: nothing is downloaded: %s must be in the local Hugging Face cache, or be the "
                "name of a "
                "directory\n",
                model);
     else
-        printf("note: nothing is downloaded, and there is no directory %s on this machine: name "
+        say("note: nothing is downloaded, and there is no directory %s on this machine: name "
                "the one that the model "
                "is in\n",
                model);
     if (!l->heard)
-        printf("note: nothing is known of this model: neither the script nor its name says which "
+        say("note: nothing is known of this model: neither the script nor its name says which "
                "one it is, so it may "
                "not be built here; xdit inspect DIR says it\n");
 }
@@ -187,20 +209,22 @@ static void print_model(const xd_line *l, const xd_ours *o)
 static void print_notes(const xd_line *l, const xd_ours *o)
 {
     if (o->hosts > 1 && o->ranks > 1)
-        printf("note: run it once, on one host; hosts is a file with a line for each of the %d: %s slots=%d\n",
-               o->hosts, l->master ? l->master : "HOST", (o->ranks + o->hosts - 1) / o->hosts);
+        say("note: run it once, on one host; hosts is a file with a line for each of the %d: %s "
+            "slots=%d\n",
+            o->hosts, l->master ? l->master : "HOST", (o->ranks + o->hosts - 1) / o->hosts);
     print_model(l, o);
     if (o->plan.use_cfg_parallel && l->model && l->model->own && !(l->model->can & XD_CAN_CFG))
-        printf("note: the guidance of this model is distilled: --use_cfg_parallel would leave half of the ranks "
-               "without work; leave it out, or give those ranks to --ulysses_degree\n");
+        say("note: the guidance of this model is distilled: --use_cfg_parallel would leave half of "
+            "the ranks "
+            "without work; leave it out, or give those ranks to --ulysses_degree\n");
     if (l->meant)
-        printf("note: %s without dashes is taken as --%s\n", l->meant->name, l->meant->name);
+        say("note: %s without dashes is taken as --%s\n", l->meant->name, l->meant->name);
     if (xd_line_given(l, "num_pipeline_patch") && o->plan.pipefusion_parallel_degree == 1)
-        printf("note: --num_pipeline_patch is left out: without stages it does nothing\n");
+        say("note: --num_pipeline_patch is left out: without stages it does nothing\n");
     if (o->note[0])
-        printf("note: %s\n", o->note);
+        say("note: %s\n", o->note);
     for (int i = 0; i < o->nleft; i++)
-        printf("note: --%s is left out (%s): %s\n", o->left[i]->name, xd_fate_name(o->left[i]->fate),
+        say("note: --%s is left out (%s): %s\n", o->left[i]->name, xd_fate_name(o->left[i]->fate),
                o->left[i]->here);
 }
 
@@ -275,13 +299,13 @@ static int print_here(const xd_line *l)
     if (o.failed)
         return xd_cli_exit(xd_fail(&e, XD_ENOMEM, "no memory for a command line"), &e);
     if (l->model && !l->model->own) {
-        printf("here: %s is not built\n", l->model->title);
+        say("here: %s is not built\n", l->model->title);
         code = XD_EXIT_FAILED;
     } else if (check(l, &o, &b, &e) != XD_OK) {
-        printf("here: refused, too: %s\n", e.msg);
+        say("here: refused, too: %s\n", e.msg);
         code = XD_EXIT_FAILED;
     } else {
-        printf("here:\n");
+        say("here:\n");
         xd_ours_print(stdout, &o);
         print_plan(l, &o);
         if (b.len)
@@ -332,14 +356,14 @@ static int print_sweep(const xd_command_line *c)
                             size ? size : "1024",
                             "--num_inference_steps",
                             steps ? steps : "20" };
-    printf("xDiT: %s runs %s by torchrun with every plan of %s processes, and prints their "
+    say("xDiT: %s runs %s by torchrun with every plan of %s processes, and prints their "
            "times\nhere:\n ",
            name, script ? script : "a script", n ? n : "8");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         fputc(' ', stdout);
         xd_shell_quote(stdout, words[i]);
     }
-    printf("\nplan: every one, on paper; xdit bench measures one of them\n");
+    say("\nplan: every one, on paper; xdit bench measures one of them\n");
     return 1;
 }
 
@@ -405,7 +429,7 @@ static void print_reading(const xd_shell *s)
         printf("note: dashes, quotes or blanks are those of a word processor: taken as -, \" and "
                "blanks\n");
     if (s->unset)
-        printf("note: set by nothing in the text, so nothing, as in a shell: %s\n", s->unset);
+        say("note: set by nothing in the text, so nothing, as in a shell: %s\n", s->unset);
 }
 
 static xd_status translate(const xd_shell *s, int *code, xd_err *e)

@@ -82,7 +82,7 @@ static void usage(FILE *f)
     fputs("Usage: xdit COMMAND [options]\n\nCommands:\n", f);
     for (const xd_command *const *c = xd_commands; *c; c++)
         fprintf(f, "  %-10s %s\n", (*c)->name, (*c)->summary);
-    fputs("\n  xdit COMMAND --help   the options of a command\n"
+    fputs("\n  xdit COMMAND --help   the options of a command; --help WORD: those of one part\n"
           "  xdit --version        the version\n"
           "\nExample:\n"
           "  xdit generate --model models/demo-pixart \\\n"
@@ -128,13 +128,32 @@ static int wants_help(int argc, char **argv)
     return 0;
 }
 
-static int help(const char *name)
+/* The options of one topic: `xdit help generate ranks`. */
+static int help_topic(const xd_command *c, const char *word)
+{
+    xd_err e = { 0 };
+    char  *text = NULL;
+    if (!xd_opt_topic(c->help, word, &text))
+        return xd_cli_exit(
+            xd_fail(&e, XD_EINVAL,
+                    "the help of %s has neither a part nor a flag called '%.80s'; xdit "
+                    "help %s shows all",
+                    c->name, word, c->name),
+            &e);
+    xd_opt_print(stdout, text + (text[0] == '\n'));
+    free(text);
+    return xd_cli_flush();
+}
+
+static int help(const char *name, const char *topic)
 {
     if (name && strcmp(name, "help") == 0)
         name = NULL;
     const xd_command *c = name ? find(name) : NULL;
     if (name && !c)
         return no_command(name);
+    if (c && topic)
+        return help_topic(c, topic);
     char  *text = NULL;
     size_t len = 0;
     FILE  *f = open_memstream(&text, &len);
@@ -235,12 +254,12 @@ int main(int argc, char **argv)
         return xd_cli_flush();
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
-        return help(argc > 2 ? argv[2] : NULL);
+        return help(argc > 2 ? argv[2] : NULL, argc > 3 ? argv[3] : NULL);
     const xd_command *c = find(word);
     if (!c)
         return no_command(word);
     if (wants_help(argc - 2, argv + 2))
-        return help(c->name);
+        return help(c->name, argc == 4 && argv[2][0] == '-' && argv[3][0] != '-' ? argv[3] : NULL);
     xd_err e = { 0 };
     if (check_stack(&e) != XD_OK)
         return xd_cli_exit(e.code, &e);

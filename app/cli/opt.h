@@ -68,6 +68,9 @@ char *xd_opt_names(const char *first, const xd_option *rows, int n);
 /* Does one of these groups name the option? */
 int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name);
 
+/* Of a help: the groups whose title has the word, or that have the option of this name. *text is
+ * malloc'ed. Returns 0: there is none, or no memory. */
+int  xd_opt_topic(void (*help)(FILE *f), const char *word, char **text);
 /* Calls `visit` for every option that this help shows, with its short form or NULL. */
 typedef void xd_opt_visit(void *cookie, const xd_option *o, const char *letter);
 void xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie);

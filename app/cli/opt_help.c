@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -22,6 +23,12 @@ static struct {
     xd_opt_visit *visit;
     void *cookie;
 } walk; /* while options are visited         */
+
+#define TOPIC "\1"              /* where options begin and end, while a topic is looked for      */
+static struct {
+    const char *word;
+    int found;
+} topic; /* of the groups that are shown; NULL: all */
 
 int xd_opt_width(void)
 {
@@ -210,9 +217,61 @@ static void help_named(FILE *f, const xd_opt_spec *s, const char *names)
     }
 }
 
+/* Is the word in a title, whatever their case? */
+static int in_title(const char *title, const char *word)
+{
+    size_t n = strlen(word);
+    for (; *title; title++)
+        if (strncasecmp(title, word, n) == 0)
+            return 1;
+    return 0;
+}
+
+static int is_shown(const xd_opt_spec *s, const xd_opt_group *g)
+{
+    void            *field;
+    const xd_option *o = topic.word ? xd_opt_find(s, topic.word, &field) : NULL;
+    int              named = o && g->names && xd_word_listed(g->names, o->name);
+    int              shown = !topic.word || in_title(g->title, topic.word) || named;
+    topic.found |= shown;
+    return shown;
+}
+
+int xd_opt_topic(void (*help)(FILE *f), const char *word, char **text)
+{
+    size_t len = 0, at = 0;
+    char  *all = NULL, *p, *end;
+    FILE  *f = open_memstream(&all, &len);
+    *text = NULL;
+    topic.word = word;
+    topic.found = 0;
+    if (f) {
+        help(f);
+        fclose(f);
+    }
+    topic.word = NULL;
+    for (p = all ? strchr(all, *TOPIC) : NULL; p && (end = strchr(p + 1, *TOPIC));
+         p = strchr(end + 1, *TOPIC)) {
+        memmove(all + at, p + 1, (size_t)(end - p - 1));
+        at += (size_t)(end - p - 1);
+    }
+    if (all)
+        all[at] = 0;
+    if (!topic.found) {
+        free(all);
+        all = NULL;
+    }
+    *text = all;
+    return all != NULL;
+}
+
 void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups)
 {
+    if (topic.word)
+        fputs(TOPIC, f);
     for (int g = 0; g < ngroups; g++) {
+        if (!is_shown(s, &groups[g]))
+            continue;
         fprintf(f, "\n%s:\n", groups[g].title);
         if (groups[g].names) {
             help_named(f, s, groups[g].names);
@@ -225,6 +284,8 @@ void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int 
                     help_row(f, s, o, s->tables[t].record);
             }
     }
+    if (topic.word)
+        fputs(TOPIC, f);
 }
 
 void xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie)

@@ -227,6 +227,14 @@ check "never in fewer than 40" [ "$(printf '%s\n' "$out" | awk 'length > m { m =
 COLUMNS=40 try --help
 check "the list of commands in 40 columns" [ "$(printf '%s\n' "$out" | awk 'length > 39' | wc -l)" = 0 ]
 
+# Help by topic: a part by a word of its title, or by one of its flags.
+try help generate ranks
+check "a part of the help" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | head -n 1)" = "Several ranks:" ]
+check "and nothing else" [ "$(printf '%s\n' "$out" | grep -c '^[A-Z].*:$')" = 1 ]
+try generate --help ulysses_degree
+check "by a flag" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c -- '--ring_degree')" = 1 ]
+refused "a part that is none" 2 "the help of generate has neither a part nor a flag called 'xyzzy'" help generate xyzzy
+
 # -v names unknown keys, but not those that every file of diffusers has.
 try generate --model "$MODEL" -p a --steps 1 -v -o "$T/v.png"
 check "-v says nothing of _class_name" [ "$rc" = 0 -a "$(printf '%s\n' "$err" | grep -c 'unknown key "_')" = 0 ]

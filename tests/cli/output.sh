@@ -83,6 +83,11 @@ check "a bar on a terminal" grep -qa "denoise  3/3 \[##*\] .* s/it  ETA 0:00" "$
 check "redrawn in place" [ "$(tr -dc '\r' <"$T/stdout" | wc -c)" -gt 3 ]
 check "and gone before the name is printed" sh -c "tr '\r' '\n' <$T/stdout | grep -qa '^.\[K$T/t.png'"
 
+TERM=dumb script -qec "$XDIT generate -m $MODEL -p a --steps 3 -o $T/t.png" /dev/null \
+    >"$T/stdout" 2>&1 </dev/null
+check "a dumb terminal gets plain lines" grep -qa "^denoise 3/3 " "$T/stdout"
+check "and no escape sequences" [ "$(tr -dc '\033' <"$T/stdout" | wc -c)" = 0 ]
+
 (cd "$T" && "$XDIT" generate -m "$MODEL" -p a --steps 1 -q >"$T/stdout" 2>&1)
 check "the default name is output.png" [ "$(cat "$T/stdout")" = output.png -a -s "$T/output.png" ]
 ( ulimit -f 4; "$XDIT" generate -m "$MODEL" -p a --steps 1 -q -o "$T/d/x.ppm" >"$T/stdout" 2>"$T/stderr" )
