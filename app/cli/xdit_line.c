@@ -107,6 +107,25 @@ static void plain_name(const char *word, char *name, size_t size)
         *p = *p == '-' ? '_' : *p;
 }
 
+/* A beginning that only one option has stands for it: --nnode. */
+static void complete(char *name, size_t size)
+{
+    static const char *const lists[] = { torchrun_values, torchrun_switches };
+    const char *found = NULL;
+    size_t      n = strlen(name);
+    int         count = 0;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (const char *p = lists[i]; *(p += strspn(p, " ")); p += strcspn(p, " "))
+            if (strncmp(p, name, n) == 0) {
+                if (strcspn(p, " ") == n)
+                    return;
+                found = p;
+                count++;
+            }
+    if (count == 1 && n > 2)
+        snprintf(name, size, "%.*s", (int)strcspn(found, " "), found);
+}
+
 /* Options up to the script, or to the module behind -m. */
 static xd_status launcher_options(reader *r)
 {
@@ -115,6 +134,7 @@ static xd_status launcher_options(reader *r)
     for (; r->i < r->s->n && r->s->word[r->i][0] == '-'; r->i++) {
         const char *word = r->s->word[r->i], *v = strchr(word, '=');
         plain_name(word, name, sizeof name);
+        complete(name, sizeof name);
         if (xd_word_listed(torchrun_switches, name)) {
             module |= !strcmp(name, "m") || !strcmp(name, "module");
             continue;
@@ -187,6 +207,17 @@ static int is_python(const char *name)
     return strncmp(name, "python", 6) == 0 && strspn(name + 6, "0123456789.") == strlen(name + 6);
 }
 
+/* Does a program of Python belong to xDiT, by its name or by a model that it is given? */
+static int is_ours(int n, char **w)
+{
+    const char *base = base_name(w[0]);
+    int         known = xd_xdit_by_script(w[0]) || ends_with(base, "runner.py") ||
+                        ends_with(base, "_latency_test.py") || strstr(w[0], "entrypoints");
+    for (int i = 1; i < n && !known; i++)
+        known = strncmp(w[i], "--model", 7) == 0;
+    return known && strcmp(base, "setup.py") != 0;
+}
+
 int xd_line_wanted(int n, char **w)
 {
     while (n > 1 && xd_word_listed(before_launchers, base_name(w[0])))
@@ -197,11 +228,13 @@ int xd_line_wanted(int n, char **w)
         while (i < n && xd_word_listed(" -u -O -s -B -I ", w[i]))
             i++;
         if (i + 1 < n && !strcmp(w[i], "-m"))
-            return !strncmp(w[i + 1], "torch.distributed.", 18) || !strncmp(w[i + 1], "xfuser", 6);
-        return i == n || (strcmp(w[i], "-c") != 0 && strcmp(base_name(w[i]), "setup.py") != 0);
+            return !strncmp(w[i + 1], "torch.distributed.", 18) ||
+                   !strncmp(w[i + 1], "xfuser", 6);
+        return i == n || is_ours(n - i, w + i);
     }
+    if (ends_with(name, ".py"))
+        return is_ours(n, w);
     return !strcmp(name, "torchrun") || !strcmp(name, "xdit") || !strcmp(name, "xfuser-runner") ||
-           ends_with(name, ".py") ||
            (!strcmp(name, "accelerate") && n > 1 && !strcmp(w[1], "launch"));
 }
 

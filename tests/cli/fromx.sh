@@ -192,6 +192,11 @@ refused "an open quote" 2 'opened and not closed' from-xdit 'torchrun "a.py'
 refused "a variable" 2 '.N is a variable that the line does not set' from-xdit 'torchrun --nproc_per_node=$N a.py'
 refused "a loop of sums" 2 "is a shell's business" from-xdit 'for ((i=0;i<2;i++)); do torchrun a.py; done'
 refused "an installation" 2 "'pip install xfuser' installs, and starts nothing" from-xdit 'pip install xfuser'
+refused "a program of its own" 2 "'python npz.py --num 3' starts none of xDiT's scripts" from-xdit 'python npz.py --num 3'
+line "a launcher's option by its beginning" 0 '^xDiT: 8 processes by torchrun on 2 hosts' \
+    'torchrun --nnode=2 --nproc_per=4 examples/sd3_example.py --model m --ulysses_degree 8 --prompt a'
+try from-xdit 'python prepare.py --out d && torchrun --nproc_per_node=2 examples/sd3_example.py --model m --ulysses_degree 2'
+check "beside one of xDiT it is passed over" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c '^here:')" = 1 ]
 refused "a request to the service" 2 'HTTP service, which there is not here' from-xdit 'curl -X POST http://localhost:6000/generate'
 refused "mpirun" 2 'does not start xDiT' from-xdit 'mpirun -n 2 python a.py'
 refused "our own" 2 'of this program already' from-xdit 'xdit generate -p a'
