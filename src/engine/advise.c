@@ -137,7 +137,7 @@ static xd_status explain(adviser *v, int i, xd_err *e)
     s.to = c->f.to_s;
     xd_status st = xd_foresee_telling(&f, v->g, &v->r, &c->ask, v->ranks, &v->m, draw, &s, e);
     if (st == XD_OK) {
-        say(v, "%d: %s", i + 1, f.plan.text);
+        say(v, "%d: %s%s", i + 1, f.plan.text, v->m.sheet ? " by data sheet, not fitted" : "");
         say(v, "flags: %s", c->flags[0] ? c->flags : "none");
         say(v, "text %.3g s (%.0f %%), %d exact step%s of %.4g s and %d of %.4g s (%.0f %%), decoding %.3g s "
             "(%.0f %%): %.4g s", f.text_s, 100 * f.text_s / whole, f.exact, f.exact == 1 ? "" : "s", f.exact_s,

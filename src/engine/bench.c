@@ -593,8 +593,10 @@ xd_status xd_bench(const xd_bench_args *a, xd_err *e)
     xd_status  s = xd_bench_check_parts(a, "text step block vae", e);
     if (s == XD_OK)
         s = open_bench(&b, &r, e);
-    if (s == XD_OK)
+    if (s == XD_OK) {
+        xd_plan_say_unused(&a->parallel, &a->parallel, &b.g->model.dit_info);
         say_machine(&b);
+    }
     for (int k = 0; s == XD_OK && k < b.g->model.recipe->ntext && xd_bench_wants(a, "text"); k++)
         if (b.g->model.has_text[k])
             s = bench_text(&b, k, e);

@@ -454,6 +454,17 @@ static void say_unused(const xd_job *j)
         !j->g->model.recipe->standard)
         xd_log(XD_LOG_WARN, "no_resolution_binning makes no difference to %s, which has no trained "
                "sizes: every size is the one asked for", j->g->model.recipe->name);
+    if (j->npass == 1 && j->r->use_dynamic_cfg)
+        xd_log(XD_LOG_WARN, "use_dynamic_cfg makes no difference without guidance (%s above 1)",
+               xd_job_guide(j));
+    if (j->npass == 1 && j->r->guidance_rescale > 0)
+        xd_log(XD_LOG_WARN, "guidance_rescale makes no difference without guidance (%s above 1)",
+               xd_job_guide(j));
+    if (j->g->model.recipe->distilled && isnan(j->distilled) && j->r->guidance_scale > 1)
+        xd_log(XD_LOG_WARN, "guidance_scale makes no difference to this model, which reads none "
+               "(true_cfg_scale guides it)");
+    if (j->r->latents_only && j->r->enable_tiling && !j->r->image)
+        xd_log(XD_LOG_WARN, "enable_tiling makes no difference to latents, which are not decoded");
     if (j->npass == 1 && j->r->negative_prompt && *j->r->negative_prompt)
         xd_log(XD_LOG_WARN, "the negative prompt is not used: without guidance (%s above 1) nothing is compared "
                "with it", xd_job_guide(j));

@@ -134,12 +134,15 @@ static xd_status compare(const xd_engine *g, const xd_parallel *take, const hell
                         "model of rank 0 on host %s (%016llx): its configs, tokenizer, weight files, "
                         "LoRA files or their scales differ", i, h[i].host, (unsigned long long)cards[i].model,
                         h[0].host, (unsigned long long)cards[0].model);
-        else if (memcmp(&cards[i].plan, &cards[0].plan, sizeof mine.plan) != 0)
+        else if (strcmp(cards[i].plan.text, cards[0].plan.text) != 0)
             s = xd_fail(e, XD_EINVAL, "rank %d on host %s was started with the plan %s and rank 0 "
                         "with %s: all ranks need the same flags", i, h[i].host, cards[i].plan.text,
                         cards[0].plan.text);
         else if (memcmp(cards[i].options, cards[0].options, sizeof mine.options) != 0)
             s = differ_in_options(i, h, &cards[i], &cards[0], e);
+        else if (memcmp(&cards[i].plan, &cards[0].plan, sizeof mine.plan) != 0)
+            s = xd_fail(e, XD_EINVAL, "rank %d on host %s and rank 0 on host %s have made "
+                        "different plans of %s", i, h[i].host, h[0].host, cards[0].plan.text);
         else if (strcmp(cards[i].dtype, cards[0].dtype) != 0)
             s = xd_fail(e, XD_EINVAL, "rank %d on host %s computes in %s and rank 0 on host %s in "
                         "%s: say which with --dtype", i, h[i].host, cards[i].dtype, h[0].host,

@@ -169,6 +169,10 @@ for name in warmup_steps=1 num_pipeline_patch=1 pipefusion_text=first; do
     paint -p a --seed 1 --$name -o "$T/idle.ppm"
     check "$name is what is done anyhow" [ -z "$err" ]
 done
+try bench --config "$MODEL" --random_weights --parts vae --repeats 1 --num_pipeline_patch 4
+check "of bench, too" said "^xdit: warning: num_pipeline_patch makes no difference without stages"
+paint -p a --seed 1 --enable_tiling -o "$T/idle.safetensors"
+check "tiles of latents" said "^xdit: warning: enable_tiling makes no difference to latents"
 paint -p a --seed 1 --num_pipeline_patch 4 --patches_without_stages -o "$T/idle.ppm"
 check "the tests' way to have patches without stages" sh -c '[ "$1" = 0 ] && ! cmp -s "$2" "$3"' x "$rc" "$T/plain.ppm" "$T/idle.ppm"
 check "= and - change nothing" cmp "$T/a.png" "$T/b.png"

@@ -38,7 +38,7 @@ if [ -n "$MPIRUN" ]; then
     # Files of prompts that are not the same on two hosts; other steps would be waited for without end.
     printf 'red\nblue\n' >"$T/two.txt"
     printf 'red\nblue\ngreen\n' >"$T/three.txt"
-    for pair in "num_inference_steps 2:3" "prompts $T/two.txt:$T/three.txt" "seed 1:2" "negative_prompt a:b"; do
+    for pair in "num_inference_steps 2:3" "prompts $T/two.txt:$T/three.txt" "seed 1:2" "seed -1:2" "negative_prompt a:b"; do
         flag=${pair%% *} values=${pair#* }
         one="$XDIT generate --model $MODEL --prompt a --quiet --ulysses_degree 2 -o $T/no.png --$flag"
         timeout 60 "$MPIRUN" --oversubscribe --bind-to none -n 1 $one "${values%:*}" : -n 1 $one "${values#*:}" \
@@ -46,6 +46,16 @@ if [ -n "$MPIRUN" ]; then
         rc=$?
         check "another --$flag on one rank is refused" \
             [ "$rc" = 2 -a "$(grep -c "^xdit: rank 1: --[a-z_]* differs from that of rank 0" "$T/stderr")" = 1 ]
+    done
+    # Options of the plan that its text does not show.
+    for pair in "pipefusion_text first:every" "warmup_steps 2:3"; do
+        flag=${pair%% *} values=${pair#* }
+        one="$XDIT generate --model $MODEL --prompt a --quiet --ulysses_degree 2 -o $T/no.png --$flag"
+        timeout 60 "$MPIRUN" --oversubscribe --bind-to none -n 1 $one "${values%:*}" : -n 1 $one "${values#*:}" \
+            >"$T/stdout" 2>"$T/stderr"
+        rc=$?
+        check "another --$flag is named" \
+            [ "$rc" = 2 -a "$(grep -c "^xdit: rank 1 on host .* and rank 0 .* differ in --$flag" "$T/stderr")" = 1 ]
     done
 else
     echo "# skipped: mpirun of Open MPI is not here"
@@ -136,6 +146,9 @@ check "split sizes: one rank" [ "$rc" = 0 ]
 paint --steps 2 -W 512 -H 512 --max_sequence_length 77 --pipefusion_parallel_degree 4 -o "$T/x.safetensors"
 paint --steps 1 -W 512 -H 512 --max_sequence_length 77 --no_resolution_binning -o "$T/y.safetensors"
 check "a model without trained sizes" said "warning: no_resolution_binning makes no difference to flux"
+try generate --model "$GOLDEN/flux-schnell" -p a --steps 1 -W 56 -H 40 --max_sequence_length 13 --guidance_scale 4 -q \
+    -o "$T/y.safetensors"
+check "a model that reads no guidance" said "warning: guidance_scale makes no difference to this model"
 check "split sizes: pipefusion 4" same "$T/one.safetensors" "$T/x.safetensors" $bytes
 
 # What the planner says of the published models, without weights.

@@ -32,6 +32,8 @@ film "$T2V" --num_frames 5 --skip_existing -o "$T/f%d.ppm"
 check "all frames are there: it is skipped" [ "$out" = "$made" -a -z "$(find "$T/f1.ppm" -newermt 2001-06-01)" ]
 film "$T2V" --num_frames 9 --use_dynamic_cfg -o "$T/x.rgb"
 check "guidance that grows" sh -c '[ -s "$1/x.rgb" ] && ! cmp -s "$1/one.rgb" "$1/x.rgb"' x "$T"
+film "$T2V" --num_frames 5 --use_dynamic_cfg --guidance_scale 1 -o "$T/x.rgb"
+check "and that of one pass cannot" said "warning: use_dynamic_cfg makes no difference without guidance"
 film "$T2V" --num_frames 9 --json -o "$T/x.rgb"
 check "sizes in the JSON" sh -c 'printf "%s" "$1" | python3 -c "
 import json, sys

@@ -75,6 +75,8 @@ try plan --model "$ROOT/tests/golden/flux" --cluster 2xH200 --plan pp2 --num_pip
     --pipefusion_text every --attn_layer_num_for_pp 2,3
 check "the best line has every flag" [ "$(best)" = "--pipefusion_parallel_degree 2 --num_pipeline_patch 3 --warmup_steps 2 --pipefusion_text every --use_parallel_vae --attn_layer_num_for_pp 2,3" ]
 check "a device by data sheet is marked" shows "of 2xH200 (by data sheet, not fitted), bf16"
+try plan --model "$ROOT/tests/golden/flux" --cluster 2xH200 --plan u2 --explain 1
+check "in detail, too" shows "1: ulysses 2 (VAE rows) by data sheet, not fitted"
 try plan --model "$ROOT/tests/golden/flux" --cluster 2xH200 --plan u2 --num_pipeline_patch 3 --pipefusion_text every --json
 check "flags without effect are not in it" table "(plans[0]['flags'] == '--ulysses_degree 2 --use_parallel_vae' and
     plans[0]['plan'] == 'u2vae' and plans[0]['exact'] and not doc['fitted'])"
