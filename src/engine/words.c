@@ -197,6 +197,15 @@ static int is_used(const xd_words *w, const xd_job *j, int i)
     return i < w->n - 1 ? xd_job_paints(j, i) : j->npass > 1;
 }
 
+/* Does encoder k leave out a part of a prompt? */
+static int cuts(const xd_words *w, const xd_job *j, int k)
+{
+    for (int i = 0; i < w->n; i++)
+        if (is_used(w, j, i) && w->whole[i * w->ntext + k] > most_ids(j, k))
+            return 1;
+    return 0;
+}
+
 /* Says what of the prompts encoder k does not read. */
 static void say_cut(const xd_words *w, const xd_job *j, int k, int level)
 {
@@ -218,16 +227,20 @@ static void say_cut(const xd_words *w, const xd_job *j, int k, int level)
            recipe(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
 }
 
-/* A prompt that one encoder reads to its end is not lost when others cut it. */
+/* A prompt that one encoder reads to its end is not lost when others cut it; else all that is said warns. */
 void xd_words_say(const xd_words *w, const xd_job *j)
 {
     int64_t most = 0;
+    int     level = XD_LOG_INFO;
     for (int k = 0; k < w->ntext; k++)
         if (j->g->model.has_text[k] && most_ids(j, k) > most)
             most = most_ids(j, k);
     for (int k = 0; k < w->ntext; k++)
+        if (j->g->model.has_text[k] && most_ids(j, k) == most && cuts(w, j, k))
+            level = XD_LOG_WARN;
+    for (int k = 0; k < w->ntext; k++)
         if (j->g->model.has_text[k])
-            say_cut(w, j, k, most_ids(j, k) == most ? XD_LOG_WARN : XD_LOG_INFO);
+            say_cut(w, j, k, level);
 }
 
 static xd_status room_for(xd_engine *g, xd_tensor *t, int64_t rows, int64_t cols, xd_err *e)

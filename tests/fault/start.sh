@@ -119,6 +119,18 @@ if [ "$MPI" = 1 ]; then
         check "a launcher that is $name: it is told" said "^xdit: .*${rest#*:}"
     done
     refused "a time that is none" 2 "start_timeout takes a whole number" $job --nproc 2 --start_timeout soon
+    # Ranks of a launcher that a person started look at the clock where they are told to.
+    MPIRUN=$(for m in mpirun.openmpi mpirun; do command -v "$m"; done | head -n 1)
+    if [ -n "$MPIRUN" ] && "$MPIRUN" --version 2>/dev/null | grep -Eq 'Open MPI|OpenRTE'; then
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 "$MPIRUN" --oversubscribe --bind-to none \
+            -n 1 "$XDIT" $job --steps 1 -q --ulysses_degree 2 --start_timeout 3 -o "$T/no.ppm" : -n 1 sleep 50 \
+            >"$T/stdout" 2>"$T/stderr" </dev/null
+        rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
+        check "a rank of mpirun that waits for one that never comes: an error" [ "$rc" = 1 ]
+        check "a rank of mpirun that waits: it is told" said "^xdit: rank 0: the ranks have not met within --start_timeout 3 s"
+    else
+        echo "# skipped: ranks that a person starts, without mpirun of Open MPI"
+    fi
     limited() { ( ulimit "$1" "$2" && shift 2 && "$XDIT" "$@" >"$T/stdout" 2>"$T/stderr" </dev/null ); rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr"); }
     limited -n 32 $job --steps 1 -q --nproc 2 -o "$T/no.ppm"
     check "32 open files: refused" [ "$rc" = 1 ]
@@ -131,6 +143,16 @@ if [ "$MPI" = 1 ]; then
     check "nothing was painted" [ ! -e "$T/no.ppm" ]
     limited -n 64 $job --steps 1 -q --nproc 2 -o "$T/x.ppm"
     check "64 open files are enough for 2 ranks" [ "$rc" = 0 ]
+    # Little address space: an image, or an error in a sentence.
+    for mb in 30 130 200 400; do
+        limited -v $((mb << 10)) $job --steps 1 -q --nproc 2 -o "$T/v.ppm"
+        if [ -n "$out$err" ] && printf '%s' "$err" | grep -q 'error while loading shared libraries\|Sanitizer'; then
+            echo "# skipped: this build does not start in $mb MB of address space"
+            continue
+        fi
+        check "$mb MB of address space: an image or an error" [ "$rc" -le 2 ]
+        check "$mb MB of address space: in a sentence" sh -c '[ "$1" = 0 ] || printf "%s\n" "$2" | grep -q "^xdit: "' x "$rc" "$err"
+    done
     # SIGTERM, as batch systems send it.
     for i in $(seq "$TRIES"); do
         begin --steps 1000 --num_images_per_prompt 2 --nproc 2
