@@ -410,8 +410,8 @@ static xd_status no_command(const xd_shell *s, xd_err *e)
             "xdit generate --prompt");
     if (c && !strncmp(c, "python", 6) && strstr(c, ".py"))
         return xd_fail(e, XD_EINVAL,
-                       "'%.80s' starts none of xDiT's scripts, and names no --model: there is nothing "
-                       "to translate", c);
+                       "'%.80s' starts none of xDiT's scripts, and names no --model: there is "
+                       "nothing to translate", c);
     if (c)
         return xd_fail(
             e, XD_EINVAL,

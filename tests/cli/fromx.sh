@@ -26,7 +26,8 @@ torchrun --nproc_per_node=2 ./examples/$SCRIPT --model FLUX.1-dev --prompt a --u
 check "a script that begins as xDiT's do" [ "$rc" = 0 ]
 try from-xdit 'OUT=$NOWHERE/x
 torchrun --nproc_per_node=2 x.py --model $OUT'
-check "a variable that the script sets from one that is not there" has '^note: set by nothing.*: .NOWHERE$'
+check "a variable that the script sets from one that is not there" has \
+    '^note: set by nothing.*: .NOWHERE$'
 
 # xDiT's issue 492, as its user ran it.
 try from-xdit 'export CUDA_VISIBLE_DEVICES=0,1
@@ -134,34 +135,44 @@ try from-xdit -- torchrun --nproc_per_node=2 a.py --model m --ulysses_degree 2 -
 check "words behind --" has "--prompt 'a b' --ulysses_degree 2"
 # Names of the runner's registry are names of the hub; others stay.
 for pair in FLUX.1-dev=black-forest-labs/FLUX.1-dev flux.1-DEV=black-forest-labs/FLUX.1-dev \
-    SD3.5=stabilityai/stable-diffusion-3.5-large black-forest-labs/FLUX.1-dev=black-forest-labs/FLUX.1-dev; do
+    SD3.5=stabilityai/stable-diffusion-3.5-large \
+        black-forest-labs/FLUX.1-dev=black-forest-labs/FLUX.1-dev; do
     try from-xdit "xdit --model ${pair%%=*} --ulysses_degree 2 --prompt a"
     check "the runner's ${pair%%=*}" is_command "xdit generate --model ${pair#*=} --prompt a --ulysses_degree 2 --seed 42"
 done
 line "a model's name is said" 0 '^note: SD3.5 of xDiT.s runner is stabilityai/stable-diffusion-3.5-large$' 'xdit --model SD3.5 --prompt a'
-line "a model nobody has heard of" 0 '^note: nothing is known of this model' 'torchrun x.py --model some/thing'
+line "a model nobody has heard of" 0 '^note: nothing is known of this model' \
+    'torchrun x.py --model some/thing'
 line "a directory that is not there" 0 'there is no directory /no/such/model on this machine' \
     "$(torch 1 pixartalpha '--model /no/such/model')"
 
 # Sums that do not fit into an int.
 for n in '2147483647 2147483647' '99999999999999999999 1' '-9223372036854775808 -5'; do
-    line "numbers of blocks: $n" 1 'refused, too: --attn_layer_num_for_pp has .*, which is no number of blocks' \
-        "$(torch 2 pixartalpha "--model PixArt --pipefusion_parallel_degree 2 --attn_layer_num_for_pp $n")"
+    line "numbers of blocks: $n" 1 \
+        'refused, too: --attn_layer_num_for_pp has .*, which is no number of blocks' \
+        "$(torch 2 pixartalpha "--model PixArt --pipefusion_parallel_degree 2 \
+            --attn_layer_num_for_pp $n")"
 done
 many=$(for i in $(seq 100); do printf '14 '; done)
 line "a long list is not cut" 0 "(14,){99}14" \
-    "$(torch 100 pixartalpha "--model m --pipefusion_parallel_degree 100 --attn_layer_num_for_pp $many")"
+    "$(torch 100 pixartalpha "--model m --pipefusion_parallel_degree 100 --attn_layer_num_for_pp \
+        $many")"
 
 # What is a value of a flag here.
-try from-xdit "$(torch 1 flux '--model m --use_int8_gemms --use_fp8_t5_encoder --output_type latent')"
-check "weights of a byte, latents" is_command "xdit generate --model m --prompt a --output latents.safetensors --text_weights_dtype fp8 --weights_dtype int8 --height 1024 --width 1024 --num_inference_steps 20 --guidance_scale 3.5 --seed 42"
+try from-xdit "$(torch 1 flux '--model m --use_int8_gemms --use_fp8_t5_encoder --output_type \
+latent')"
+check "weights of a byte, latents" is_command "xdit generate --model m --prompt a --output \
+latents.safetensors --text_weights_dtype fp8 --weights_dtype int8 --height 1024 --width 1024 \
+--num_inference_steps 20 --guidance_scale 3.5 --seed 42"
 line "fp8" 0 '--weights_dtype fp8 ' "$(torch 1 flux '--model m --use_fp8_gemms')"
 line "pictures" 0 '^plan: 1 rank' "$(torch 1 flux '--model m --output_type pil')"
 check "are what there is without --output" [ "$(printf '%s\n' "$out" | grep -c 'output')" = 0 ]
 
 # Failures that depend on what is installed, with the numbers that people search for.
-line "CogVideoX1.5 without flash-attn" 0 'tensor a \(6592\) must match the size of tensor b \(6572\) at' \
-    "$(torch 4 cogvideox '--model CogVideoX1.5-5B --ulysses_degree 2 --ring_degree 2 --height 768 --width 1360 --num_frames 17')"
+line "CogVideoX1.5 without flash-attn" 0 \
+    'tensor a \(6592\) must match the size of tensor b \(6572\) at' \
+    "$(torch 4 cogvideox '--model CogVideoX1.5-5B --ulysses_degree 2 --ring_degree 2 --height 768 \
+--width 1360 --num_frames 17')"
 check "its cause" has 'fails in the first step where flash-attn is not installed'
 line "FLUX with diffusers 0.32" 0 'exactly to 4096 .*split_sizes=\[4096, 4096, 4096, 4096\]' \
     "$(torch 4 flux '--model FLUX.1-dev --pipefusion_parallel_degree 4')"
@@ -170,8 +181,12 @@ try from-xdit "$(torch 2 flux '--model FLUX.1-dev --ulysses_degree 2')"
 check "neither without ring or stages" hasnt 'but fails'
 
 # Letters of blogs, words without dashes, patches without stages.
-try from-xdit "$(printf 'torchrun \342\200\223nproc_per_node=2 examples/sd3_example.py \342\200\224model m \342\210\222\342\210\222ulysses\342\200\223degree\302\2402 \342\200\223prompt \342\200\234it\342\200\231s a dog\342\200\235 \342\200\223seed \342\200\2235')"
-check "dashes and quotes of blogs" is_command "xdit generate --model m --prompt 'it’s a dog' --seed -5 --ulysses_degree 2 --height 1024 --width 1024 --num_inference_steps 20 --guidance_scale 3.5"
+try from-xdit "$(printf 'torchrun \342\200\223nproc_per_node=2 examples/sd3_example.py \
+\342\200\224model m \342\210\222\342\210\222ulysses\342\200\223degree\302\2402 \342\200\223prompt \
+\342\200\234it\342\200\231s a dog\342\200\235 \342\200\223seed \342\200\2235')"
+check "dashes and quotes of blogs" is_command "xdit generate --model m --prompt 'it’s a dog' \
+--seed -5 --ulysses_degree 2 --height 1024 --width 1024 --num_inference_steps 20 --guidance_scale \
+3.5"
 check "are said" has '^note: dashes, quotes or blanks are those of a word processor'
 line "a flag without its dashes" 0 '^    because: --ulysses_degree is meant[?]' \
     "$(torch 4 cogvideox '--model CogVideoX-5b ulysses_degree 4 --ring_degree 1')"
@@ -180,9 +195,11 @@ check "it is taken as that flag" has '^plan: ulysses 4 on 4 ranks'
 line "a switch takes no value" 0 'because: --use_cfg_parallel takes no value' \
     "$(torch 2 pixartalpha '--model m --use_cfg_parallel 2')"
 try from-xdit "$(torch 2 pixartalpha '--model m --ulysses_degree 2 --num_pipeline_patch 4')"
-check "patches without stages are dropped" is_command "xdit generate --model m --prompt a --ulysses_degree 2 --height 1024 --width 1024 --num_inference_steps 20 --seed 42"
+check "patches without stages are dropped" is_command "xdit generate --model m --prompt a \
+--ulysses_degree 2 --height 1024 --width 1024 --num_inference_steps 20 --seed 42"
 check "and that is said" has '^note: --num_pipeline_patch is left out: without stages'
-line "letters that a terminal would obey" 0 "--prompt .'a.033b'" "$(printf 'python examples/sd3_example.py --model m --prompt a\033b')"
+line "letters that a terminal would obey" 0 "--prompt .'a.033b'" "$(printf 'python \
+examples/sd3_example.py --model m --prompt a\033b')"
 
 line "notes on flags" 0 '--use_torch_compile is left out .not needed' "$(torch 1 pixartalpha '--model m --use_torch_compile')"
 
@@ -191,13 +208,17 @@ refused "an empty one" 2 'no command in the line' from-xdit ''
 refused "an open quote" 2 'opened and not closed' from-xdit 'torchrun "a.py'
 refused "a variable" 2 '.N is a variable that the line does not set' from-xdit 'torchrun --nproc_per_node=$N a.py'
 refused "a loop of sums" 2 "is a shell's business" from-xdit 'for ((i=0;i<2;i++)); do torchrun a.py; done'
-refused "an installation" 2 "'pip install xfuser' installs, and starts nothing" from-xdit 'pip install xfuser'
+refused "an installation" 2 "'pip install xfuser' installs, and starts nothing" from-xdit \
+    'pip install xfuser'
 refused "a program of its own" 2 "'python npz.py --num 3' starts none of xDiT's scripts" from-xdit 'python npz.py --num 3'
 line "a launcher's option by its beginning" 0 '^xDiT: 8 processes by torchrun on 2 hosts' \
     'torchrun --nnode=2 --nproc_per=4 examples/sd3_example.py --model m --ulysses_degree 8 --prompt a'
-try from-xdit 'python prepare.py --out d && torchrun --nproc_per_node=2 examples/sd3_example.py --model m --ulysses_degree 2'
-check "beside one of xDiT it is passed over" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c '^here:')" = 1 ]
-refused "a request to the service" 2 'HTTP service, which there is not here' from-xdit 'curl -X POST http://localhost:6000/generate'
+try from-xdit \
+    'python prepare.py --out d && torchrun --nproc_per_node=2 examples/sd3_example.py --model m --ulysses_degree 2'
+check "beside one of xDiT it is passed over" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c \
+'^here:')" = 1 ]
+refused "a request to the service" 2 'HTTP service, which there is not here' from-xdit \
+    'curl -X POST http://localhost:6000/generate'
 refused "mpirun" 2 'does not start xDiT' from-xdit 'mpirun -n 2 python a.py'
 refused "our own" 2 'of this program already' from-xdit 'xdit generate -p a'
 refused "a launcher's strange option" 2 'option --foo is not known' from-xdit 'torchrun --foo 3 a.py'

@@ -5,7 +5,8 @@
 has() { printf '%s\n' "$out" | grep -Eq -- "$1"; }
 # The command that was printed, in one line.
 command_of() {
-    printf '%s\n' "$out" | awk '/^here:/ { on = 1; next } /^(plan|note):/ { exit } on { sub(/^ */, ""); printf "%s ", $0 }' |
+    printf '%s\n' "$out" | awk \
+        '/^here:/ { on = 1; next } /^(plan|note):/ { exit } on { sub(/^ */, ""); printf "%s ", $0 }' |
         sed 's/\\ //g; s/ *$//'
 }
 # becomes WHAT CODE PLAN COMMAND: of the text in $T/script, three ways; PLAN is a pattern of the first line.
@@ -64,7 +65,10 @@ $OUTPUTS \
 --prompt "a dog with a bowl" \
 $GUIDES \
 EOF
-becomes "a table" 0 '8 processes by torchrun, FLUX.1 with .*pipefusion 2 x ring 2 x ulysses 2$' "xdit generate --model /models/FLUX.1-dev/ --prompt 'a dog with a bowl' --height 1024 --width 1024 --num_inference_steps 28 --guidance_scale 3.5 --no_resolution_binning --ulysses_degree 2 --ring_degree 2 --pipefusion_parallel_degree 2 --warmup_steps 1 --seed 42"
+becomes "a table" 0 '8 processes by torchrun, FLUX.1 with .*pipefusion 2 x ring 2 x ulysses 2$' \
+    "xdit generate --model /models/FLUX.1-dev/ --prompt 'a dog with a bowl' --height 1024 --width \
+1024 --num_inference_steps 28 --guidance_scale 3.5 --no_resolution_binning --ulysses_degree 2 \
+--ring_degree 2 --pipefusion_parallel_degree 2 --warmup_steps 1 --seed 42"
 check "what nothing sets is said" has '^note: set by nothing .*: \$STAGES, \$OUTPUTS, \$GUIDES$'
 
 # Several video flags; every switch in a variable of its own; the launcher's port.
@@ -81,8 +85,12 @@ TILES="--enable_tiling"
 torchrun --master_port=1234 --nproc_per_node=$GPUS ./examples/$PROGRAM --model $WEIGHTS $DEGREES $SIZES \
 $STAGES --num_inference_steps 50 --warmup_steps 0 --prompt "a girl" $GUIDES $VAE $TILES $COMPILE
 EOF
-becomes "a video" 0 '8 processes by torchrun, CogVideoX with .*cfg 2 x ring 2 x ulysses 2$' "xdit generate --model /models/CogVideoX1.5-5B --prompt 'a girl' --height 768 --width 1360 --num_frames 17 --num_inference_steps 50 --guidance_scale 6.0 --ulysses_degree 2 --ring_degree 2 --use_cfg_parallel --enable_tiling --seed 42"
-check "with the failure that its users search for" has 'tensor a \(6592\) must match the size of tensor b \(6572\)'
+becomes "a video" 0 '8 processes by torchrun, CogVideoX with .*cfg 2 x ring 2 x ulysses 2$' "xdit \
+generate --model /models/CogVideoX1.5-5B --prompt 'a girl' --height 768 --width 1360 --num_frames \
+17 --num_inference_steps 50 --guidance_scale 6.0 --ulysses_degree 2 --ring_degree 2 \
+--use_cfg_parallel --enable_tiling --seed 42"
+check "with the failure that its users search for" has \
+    'tensor a \(6592\) must match the size of tensor b \(6572\)'
 check "and its cause" has 'fails in the first step where flash-attn is not installed'
 
 # A model that is not built, with an apostrophe in its prompt and an address.
@@ -91,7 +99,8 @@ PROGRAM="consisid_example.py"
 torchrun --nproc_per_node=6 ./examples/$PROGRAM --model /models/ConsisID-preview --ulysses_degree 2 --ring_degree 3 \
 --height 480 --width 720 --prompt "as if he's lost" --img_file_path "https://x.org/2.png?raw=true" $GUIDES
 EOF
-becomes "a model that is not built" 1 '6 processes by torchrun, ConsisID with .*ring 3 x ulysses 2$' ""
+becomes "a model that is not built" 1 \
+    '6 processes by torchrun, ConsisID with .*ring 3 x ulysses 2$' ""
 check "and says so" has '^here: ConsisID is not built$'
 
 # Two hosts, braces, --flag=value in variables, latents.
@@ -107,7 +116,11 @@ torchrun --nproc_per_node=8 $HOSTS \
 --model="/models/PixArt-XL-2-1024-MS/" --ulysses_degree=1 --pipefusion_parallel_degree=8 \
 $SIZES --output_type=latent --num_inference_steps 20 --warmup_steps=1 --prompt="a dog" --use_cfg_parallel $VAE
 EOF
-becomes "two hosts" 0 '16 processes by torchrun on 2 hosts, PixArt-alpha .*cfg 2 x pipefusion 8$' "mpirun --hostfile hosts --map-by ppr:8:node -n 16 xdit generate --model /models/PixArt-XL-2-1024-MS/ --prompt 'a dog' --height 1024 --width 1024 --num_inference_steps 20 --guidance_scale 4.5 --no_resolution_binning --output latents.safetensors --use_cfg_parallel --pipefusion_parallel_degree 8 --warmup_steps 1 --seed 42"
+becomes "two hosts" 0 '16 processes by torchrun on 2 hosts, PixArt-alpha .*cfg 2 x pipefusion 8$' \
+    "mpirun --hostfile hosts --map-by ppr:8:node -n 16 xdit generate --model \
+/models/PixArt-XL-2-1024-MS/ --prompt 'a dog' --height 1024 --width 1024 --num_inference_steps 20 \
+--guidance_scale 4.5 --no_resolution_binning --output latents.safetensors --use_cfg_parallel \
+--pipefusion_parallel_degree 8 --warmup_steps 1 --seed 42"
 
 # Loops of one round, a flag's name in comments.
 script <<'EOF'
@@ -124,7 +137,9 @@ python ./examples/flux_service.py --model /models/FLUX.1-schnell --ulysses_degre
 done
 done
 EOF
-becomes "loops" 0 '1 process by python, FLUX.1 .*1 rank$' "xdit generate --model /models/FLUX.1-schnell --prompt 'A small dog' --height 1024 --width 1024 --num_inference_steps 4 --guidance_scale 3.5 --seed 42"
+becomes "loops" 0 '1 process by python, FLUX.1 .*1 rank$' "xdit generate --model \
+/models/FLUX.1-schnell --prompt 'A small dog' --height 1024 --width 1024 --num_inference_steps 4 \
+--guidance_scale 3.5 --seed 42"
 
 # Ray: processes of two kinds, of which those that only decode are not needed.
 script <<'EOF'
@@ -133,7 +148,9 @@ export CUDA_VISIBLE_DEVICES=4,5,6
 python ./examples/ray/ray_flux_example.py --model /models/FLUX.1-dev --pipefusion_parallel_degree 2 --prompt a \
 --use_ray --ray_world_size $GPUS --dit_parallel_size 2 --vae_parallel_size 1 --use_parallel_vae
 EOF
-becomes "Ray" 0 '3 processes by python, FLUX.1 .*pipefusion 2$' "xdit generate --model /models/FLUX.1-dev --prompt a --pipefusion_parallel_degree 2 --use_parallel_vae --height 1024 --width 1024 --num_inference_steps 20 --guidance_scale 3.5 --seed 42"
+becomes "Ray" 0 '3 processes by python, FLUX.1 .*pipefusion 2$' "xdit generate --model \
+/models/FLUX.1-dev --prompt a --pipefusion_parallel_degree 2 --use_parallel_vae --height 1024 \
+--width 1024 --num_inference_steps 20 --guidance_scale 3.5 --seed 42"
 
 # The data set of FID: flags of its own scripts.
 script <<'EOF'
@@ -141,7 +158,9 @@ export CAPTIONS="captions.json"
 torchrun --nproc_per_node=8 ./benchmark/fid/pixartalpha_generate.py --model /models/PixArt --prompt a \
 --pipefusion_parallel_degree 8 --caption_file $CAPTIONS --sample_images_folder images
 EOF
-becomes "pictures of a data set" 0 '8 processes by torchrun, PixArt-alpha .*pipefusion 8$' "xdit generate --model /models/PixArt --prompt a --pipefusion_parallel_degree 8 --height 1024 --width 1024 --num_inference_steps 20 --seed 42"
+becomes "pictures of a data set" 0 '8 processes by torchrun, PixArt-alpha .*pipefusion 8$' "xdit \
+generate --model /models/PixArt --prompt a --pipefusion_parallel_degree 8 --height 1024 --width \
+1024 --num_inference_steps 20 --seed 42"
 check "its flags are known" has '^  runs$'
 
 # A benchmark that starts a script with every plan.
@@ -149,7 +168,9 @@ script <<'EOF'
 python benchmark/single_node_latency_test.py \
 --model_id /models/FLUX.1-dev/ --script ./examples/flux_example.py --sizes 1024 --num_inference_steps 28 --n_gpus 4
 EOF
-becomes "a benchmark" 0 'benchmark/single_node_latency_test.py runs ./examples/flux_example.py' "xdit plan --model /models/FLUX.1-dev/ --world 4 --width 1024 --height 1024 --num_inference_steps 28"
+becomes "a benchmark" 0 'benchmark/single_node_latency_test.py runs ./examples/flux_example.py' \
+    "xdit plan --model /models/FLUX.1-dev/ --world 4 --width 1024 --height 1024 \
+--num_inference_steps 28"
 
 # elif, [ ], a script that looks for its own directory, a port by chance, defaults, a log.
 script <<'EOF'
@@ -172,7 +193,10 @@ LAUNCH="
 torchrun $LAUNCH $HERE/examples/$PROGRAM --model m --pipefusion_parallel_degree $STAGES $GUIDES --prompt a \
   &> $HERE/log/$KIND.log
 EOF
-becomes "what only runs can know, where it does not matter" 0 '4 processes by torchrun, Stable Diffusion 3 .*cfg 2 x pipefusion 2$' "xdit generate --model m --prompt a --use_cfg_parallel --pipefusion_parallel_degree 2 --height 1024 --width 1024 --num_inference_steps 20 --guidance_scale 3.5 --seed 42"
+becomes "what only runs can know, where it does not matter" 0 \
+    '4 processes by torchrun, Stable Diffusion 3 .*cfg 2 x pipefusion 2$' "xdit generate --model \
+m --prompt a --use_cfg_parallel --pipefusion_parallel_degree 2 --height 1024 --width 1024 \
+--num_inference_steps 20 --guidance_scale 3.5 --seed 42"
 
 # Arrays, +=, sums, case, functions, arguments, eval, here documents, another test before &&.
 script <<'EOF'
@@ -193,7 +217,10 @@ start() { local n=$1; shift; torchrun --nproc_per_node=$n "$@"; }
 FILE=examples/sd3_example.py
 cd xDiT && time start $GPUS "${FILE%.py}.py" "${ARGS[@]}" 2>&1 | tee log.txt
 EOF
-becomes "arrays and functions" 0 '4 processes by torchrun, Stable Diffusion 3 .*ring 2 x ulysses 2$' "xdit generate --model m --prompt 'two words' --ulysses_degree 2 --ring_degree 2 --height 1024 --width 1024 --num_inference_steps 20 --guidance_scale 3.5 --seed 42"
+becomes "arrays and functions" 0 \
+    '4 processes by torchrun, Stable Diffusion 3 .*ring 2 x ulysses 2$' "xdit generate --model m \
+--prompt 'two words' --ulysses_degree 2 --ring_degree 2 --height 1024 --width 1024 \
+--num_inference_steps 20 --guidance_scale 3.5 --seed 42"
 
 # Several commands, one after the other.
 script <<'EOF'
@@ -223,16 +250,24 @@ refused "no such script" 1 'there is no script .*none.sh' from-xdit "$T/none.sh"
 refused "a directory" 2 'does not start xDiT' from-xdit "$T"
 printf 'torchrun\0a.py' >"$T/nul.sh"
 refused "a byte 0" 2 'has a byte 0' from-xdit "$T/nul.sh"
-refused "a loop without an end" 2 'does not end' from-xdit 'while true; do sleep 1; done; torchrun a.py'
+refused "a loop without an end" 2 'does not end' from-xdit \
+    'while true; do sleep 1; done; torchrun a.py'
 refused "if without fi" 2 "'if' without its 'fi'" from-xdit 'if true; then torchrun a.py'
-refused "for without done" 2 "'for' without its 'done'" from-xdit 'for i in 1; do torchrun a.py --model m'
+refused "for without done" 2 "'for' without its 'done'" from-xdit \
+    'for i in 1; do torchrun a.py --model m'
 refused "a sum that is none" 2 'is no sum that is understood' from-xdit 'N=$((1 /)); torchrun a.py'
-refused "a division by nothing" 2 'is no sum that is understood' from-xdit 'N=$((1/0)); torchrun a.py'
-refused "a function that calls itself" 2 'calls itself again and again|more than 64 levels' from-xdit 'f() { f; }; f; torchrun a.py'
-refused "a text that grows without end" 2 'longer than 256 KB' from-xdit 'x=ab; for i in {1..99}; do x=$x$x; done; torchrun a.py'
-refused "a count that only a command knows" 2 'nothing is run here' from-xdit 'torchrun --nproc_per_node=$(wc -l <f) a.py'
-refused "a model that only a command knows" 2 '--model is .*nothing is run here' from-xdit 'python a.py --model $(cat f) --prompt a'
-try from-xdit 'CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=$(nvidia-smi -L | wc -l) a.py --model m --ulysses_degree 2'
+refused "a division by nothing" 2 'is no sum that is understood' from-xdit \
+    'N=$((1/0)); torchrun a.py'
+refused "a function that calls itself" 2 'calls itself again and again|more than 64 levels' \
+    from-xdit 'f() { f; }; f; torchrun a.py'
+refused "a text that grows without end" 2 'longer than 256 KB' from-xdit \
+    'x=ab; for i in {1..99}; do x=$x$x; done; torchrun a.py'
+refused "a count that only a command knows" 2 'nothing is run here' from-xdit \
+    'torchrun --nproc_per_node=$(wc -l <f) a.py'
+refused "a model that only a command knows" 2 '--model is .*nothing is run here' from-xdit \
+    'python a.py --model $(cat f) --prompt a'
+try from-xdit \
+    'CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=$(nvidia-smi -L | wc -l) a.py --model m --ulysses_degree 2'
 check "GPUs that nvidia-smi counts" has '^xDiT: 2 processes .as many as there are GPUs'
 
 # xDiT's own, where a checkout of it is: every script becomes something, and none is a surprise.
@@ -241,7 +276,8 @@ if [ -d "${XDIT_TEST_XDIT_DIR:-}/examples" ]; then
     real() {                    # SCRIPT CODE PLAN
         [ -f "$D/$1" ] || { echo "# $1 is not there"; return; }
         try from-xdit "$D/$1"
-        if [ "$rc" = "$2" ] && has "^xDiT: .*$3"; then pass "$1"; else fail "$1" "expected $2 and $3"; fi
+        if [ "$rc" = "$2" ] && has "^xDiT: .*$3"; then pass "$1"; else fail "$1" "expected $2 and \
+$3"; fi
     }
     real examples/run.sh 0 'FLUX.1 .*pipefusion 2 x ring 2 x ulysses 2$'
     real examples/run_cogvideo.sh 0 'CogVideoX .*cfg 2 x ring 2 x ulysses 2$'

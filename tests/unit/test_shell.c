@@ -239,7 +239,8 @@ static void beginnings_end(void **state)
 static void lacks_are_named(void **state)
 {
     (void)state;
-    static const char script[] = "A=$X/b; B=$(date); torchrun $A $B $Y $PYTHONPATH \"$Z\" $Y ${W:-w}";
+    static const char script[] = "A=$X/b; B=$(date); torchrun $A $B $Y $PYTHONPATH \"$Z\" "
+                                 "$Y ${W:-w}";
     xd_shell s = { .wanted = wanted };
     xd_err   e = { 0 };
     assert_int_equal(xd_shell_read(&s, script, 0, NULL, &e), XD_OK);
