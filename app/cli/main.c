@@ -107,7 +107,8 @@ static int no_command(const char *word)
     const char *known = xd_opt_command(word, names, n, &say);
     const char *near = known || say ? NULL : xd_opt_nearest(word, names, n);
     if (word[0] == '-')
-        xd_fail(&e, XD_EINVAL, "%.80s stands before the command: xdit generate %.80s ...", word, word);
+        xd_fail(&e, XD_EINVAL, "%.80s stands before the command: xdit generate %.80s ...", word,
+                word);
     else if (say)
         xd_fail(&e, XD_EINVAL, "unknown command '%.80s'; %s", word, say);
     else if (known)
@@ -189,15 +190,17 @@ static void share_heap(void)
 #endif
 }
 
-/* Threads get stacks of this limit too. Runs of one rank were seen to work with 96 kB and to overflow with 64, Open
- * MPI's launcher with 256 and 192. */
+/* Threads get stacks of this limit too. Runs of one rank were seen to work with 96 kB and to
+ * overflow with 64, Open MPI's launcher with 256 and 192. */
 static xd_status check_stack(xd_err *e)
 {
     enum { NEEDED_KB = 512 };
     struct rlimit lim;
-    if (getrlimit(RLIMIT_STACK, &lim) != 0 || lim.rlim_cur == RLIM_INFINITY || lim.rlim_cur >= NEEDED_KB * 1024)
+    if (getrlimit(RLIMIT_STACK, &lim) != 0 || lim.rlim_cur == RLIM_INFINITY ||
+        lim.rlim_cur >= NEEDED_KB * 1024)
         return XD_OK;
-    return xd_fail(e, XD_ENOMEM, "the stack is limited to %lld kB (ulimit -s), and %d kB are needed",
+    return xd_fail(e, XD_ENOMEM,
+                   "the stack is limited to %lld kB (ulimit -s), and %d kB are needed",
                    (long long)lim.rlim_cur / 1024, NEEDED_KB);
 }
 

@@ -12,7 +12,7 @@ enum { DEEPEST = 64 };
 
 const char sh_prefixes[] = "export declare local readonly typeset env + $ ++ +++";
 static const char aside[] =
-    "cd mkdir source . echo printf conda ulimit sleep wait module nvidia-smi rocm-smi tee "
+    "cd mkdir source . echo printf ulimit sleep wait module nvidia-smi rocm-smi tee "
     "cat ls rm cp mv touch grep awk sed tail head date hostname pwd ssh scp kill pkill trap "
     "true : alias pushd popd git hf huggingface-cli wget unzip tar nvcc clear ray";
 
@@ -212,6 +212,12 @@ static int function_of(const sh *x, const char *name)
     return -1;
 }
 
+/* conda activate NAME: of the machine, not of what is run on it. */
+static int activates(int n, char **w)
+{
+    return n > 1 && xd_word_listed("conda mamba", w[0]) && strcmp(w[1], "activate") == 0;
+}
+
 void sh_run_words(sh *x, int n, char **w)
 {
     int declares = 0, fun;
@@ -235,7 +241,7 @@ void sh_run_words(sh *x, int n, char **w)
         run_shell(x, n, w);
     else if (x->s->wanted(n, w))
         keep(x, n, w);
-    else if (!xd_word_listed(aside, w[0]) && !x->s->other)
+    else if (!xd_word_listed(aside, w[0]) && !activates(n, w) && !x->s->other)
         x->s->other = line, line = NULL;
     free(line);
 }

@@ -207,6 +207,25 @@ static int is_python(const char *name)
     return strncmp(name, "python", 6) == 0 && strspn(name + 6, "0123456789.") == strlen(name + 6);
 }
 
+/* Words before the launcher: nohup and the like, and programs that start another with what they
+ * need. */
+static int wrapped(int n, char **w)
+{
+    static const char tools[] =
+        " numactl taskset nice timeout stdbuf nsys conda mamba uv poetry env ";
+    int i = 0;
+    while (i + 1 < n && xd_word_listed(before_launchers, base_name(w[i])))
+        i++;
+    if (!xd_word_listed(tools, base_name(w[i])))
+        return i;
+    for (int k = i + 1; k < n; k++) {
+        const char *name = base_name(w[k]);
+        if (!strcmp(name, "torchrun") || is_python(name) || !strcmp(name, "accelerate"))
+            return k;
+    }
+    return i;
+}
+
 /* Does a program of Python belong to xDiT, by its name or by a model that it is given? */
 static int is_ours(int n, char **w)
 {
@@ -220,8 +239,9 @@ static int is_ours(int n, char **w)
 
 int xd_line_wanted(int n, char **w)
 {
-    while (n > 1 && xd_word_listed(before_launchers, base_name(w[0])))
-        n--, w++;
+    int skip = wrapped(n, w);
+    n -= skip;
+    w += skip;
     const char *name = base_name(w[0]);
     if (is_python(name)) {
         int i = 1;
@@ -240,9 +260,8 @@ int xd_line_wanted(int n, char **w)
 
 static xd_status read_launcher(reader *r)
 {
+    r->i += wrapped(r->s->n - r->i, r->s->word + r->i);
     const char *name = base_name(r->s->word[r->i]);
-    while (xd_word_listed(before_launchers, name) && r->i + 1 < r->s->n)
-        name = base_name(r->s->word[++r->i]);
     const char *word = r->s->word[r->i++];
     if (!strcmp(name, "torchrun"))
         return launcher_options(r);

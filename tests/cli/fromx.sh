@@ -129,6 +129,10 @@ line "python -m torch.distributed.run" 0 '2 processes by torchrun' \
 line "accelerate" 0 '2 processes by accelerate' 'accelerate launch --num_processes 2 examples/sd3_example.py --model m --ulysses_degree 2'
 line "the runner's file" 0 '2 processes by torchrun, FLUX.1 with Flux;' \
     'torchrun --nproc_per_node=2 xfuser/runner.py --model FLUX.1-dev --ulysses_degree 2 --prompt a'
+line "behind other programs" 0 '^xDiT: 2 processes by torchrun, Stable Diffusion 3' \
+    'nohup numactl -N 0 timeout 600 torchrun --nproc_per_node=2 examples/sd3_example.py --model m'
+line "in an environment of conda" 0 '^xDiT: 1 process by python, Stable Diffusion 3' \
+    'conda activate x && conda run -n x python examples/sd3_example.py --model m --prompt a'
 line "what set -x prints" 0 '2 processes' '+ torchrun --nproc_per_node=2 a.py --model m --ulysses_degree 2 2>&1 | tee log'
 line "quotes" 0 "--prompt 'it'\\\\''s \"one\"' --prompt two" 'python a.py --model m --prompt "it'"'"'s \"one\"" two'
 try from-xdit -- torchrun --nproc_per_node=2 a.py --model m --ulysses_degree 2 --prompt 'a b'
