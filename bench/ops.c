@@ -42,7 +42,7 @@ typedef struct bench {
 } bench;
 
 static const char *const names[XD_NOPS] = {
-    "gemm", "attn", "merge", "norm", "moments", "gnorm", "glu", "addmul", "axpby", "conv", "resize",
+    "gemm", "attn", "norm", "moments", "gnorm", "glu", "addmul", "axpby", "conv", "resize",
     "lookup", "copy", "qknorm",
 };
 
@@ -120,7 +120,6 @@ static xd_status run_op(const bench *b, xd_dev *d, void *tmp)
     switch (b->op) {
     case XD_OP_GEMM: return o->gemm(d, NULL, &b->a.gemm, tmp);
     case XD_OP_ATTN: return o->attn(d, NULL, &b->a.attn, tmp);
-    case XD_OP_MERGE: return o->merge(d, NULL, &b->a.merge, tmp);
     case XD_OP_NORM: return o->norm(d, NULL, &b->a.norm, tmp);
     case XD_OP_MOMENTS: return o->moments(d, NULL, &b->a.moments, tmp);
     case XD_OP_GNORM: return o->gnorm(d, NULL, &b->a.gnorm, tmp);
@@ -291,17 +290,6 @@ static void attn(bench *b, const spec *s)
 
 /* ---- cases: rows --------------------------------------------------------------------------- */
 
-/* tokens, heads, head_dim */
-static void merge(bench *b, const spec *s)
-{
-    int64_t n = few(b, s->v[0], 1024), o[] = { 1, n, s->v[1], s->v[2] }, l[] = { 1, n, s->v[1] };
-    b->op = XD_OP_MERGE;
-    b->a.merge = (xd_merge){ filled(b, XD_F32, 4, o), filled(b, XD_F32, 3, l), filled(b, b->type, 4, o),
-                             filled(b, XD_F32, 3, l) };
-    snprintf(b->what, sizeof b->what, "%lld tokens, %lld heads of %lld", (long long)s->v[0],
-             (long long)s->v[1], (long long)s->v[2]);
-}
-
 /* tokens, features, rms */
 static void norm(bench *b, const spec *s)
 {
@@ -443,7 +431,6 @@ static const struct {
     { attn, XD_OP_ATTN, { { 4096, 120, 16, 72 } } },    { attn, XD_OP_ATTN, { { 1536, 1536, 24, 128 } } },
     { attn, XD_OP_ATTN, { { 2048, 17776, 4, 64 } } },   { attn, XD_OP_ATTN, { { 1024, 1024, 16, 88 } } },
     { attn, XD_OP_ATTN, { { 4096, 4096, 1, 512 } } },
-    { merge, XD_OP_MERGE, { { 4096, 16, 72 } } },
     { norm, XD_OP_NORM, { { 1024, 1152, 0 } } },        { norm, XD_OP_NORM, { { 4608, 3072, 0 } } },
     { norm, XD_OP_NORM, { { 512, 4096, 1 } } },
     { qknorm, XD_OP_QKNORM, { { 1536, 24, 128, 1 } } }, { qknorm, XD_OP_QKNORM, { { 4608, 24, 128, 1 } } },

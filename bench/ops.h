@@ -7,7 +7,6 @@
 typedef union args {            /* of one op                                                  */
     xd_gemm       gemm;
     xd_attn_args  attn;
-    xd_merge      merge;
     xd_norm       norm;
     xd_moments    moments;
     xd_gnorm      gnorm;

@@ -159,10 +159,6 @@ typedef struct xd_attn_args {
     int            causal;      /* only keys j <= i                                           */
 } xd_attn_args;
 
-/* Joins partial attentions: (o, lse) becomes that of both key sets.
- *   o, po [B,n,H,D]; lse, plse [B,n,H] F32; o F32                                            */
-typedef struct xd_merge { xd_tensor o, lse, po, plse; } xd_merge;
-
 /* out[n,C] = norm(in) * gain + bias, then * (1 + scale) + shift.
  *   in, out      [n,C] F32 or BF16, types may differ; out may be `in`
  *   gain, bias   [C] F32, or absent
@@ -238,7 +234,7 @@ typedef struct xd_copy { xd_tensor out, in; } xd_copy;
 /* ---- the table ---------------------------------------------------------------------------- */
 
 typedef enum xd_op {
-    XD_OP_GEMM, XD_OP_ATTN, XD_OP_MERGE, XD_OP_NORM, XD_OP_MOMENTS, XD_OP_GNORM, XD_OP_GLU,
+    XD_OP_GEMM, XD_OP_ATTN, XD_OP_NORM, XD_OP_MOMENTS, XD_OP_GNORM, XD_OP_GLU,
     XD_OP_ADDMUL, XD_OP_AXPBY, XD_OP_CONV, XD_OP_RESIZE, XD_OP_LOOKUP, XD_OP_COPY,
     XD_OP_QKNORM, XD_NOPS,
 } xd_op;
@@ -258,7 +254,6 @@ struct xd_ops {
     xd_status (*pack_rows)(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
     xd_status (*gemm)   (xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
     xd_status (*attn)   (xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);
-    xd_status (*merge)  (xd_dev *d, xd_stream *s, const xd_merge *a, void *tmp);
     xd_status (*norm)   (xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp);
     xd_status (*moments)(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp);
     xd_status (*gnorm)  (xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp);

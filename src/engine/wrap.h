@@ -17,7 +17,6 @@ typedef struct xd_wrap {        /* the device comes first: a pointer to it is on
 #define XD_KERNELS(X)                           \
     X(gemm, xd_gemm, GEMM)                      \
     X(attn, xd_attn_args, ATTN)                 \
-    X(merge, xd_merge, MERGE)                   \
     X(norm, xd_norm, NORM)                      \
     X(moments, xd_moments, MOMENTS)             \
     X(gnorm, xd_gnorm, GNORM)                   \

@@ -30,7 +30,6 @@ void xd_run(xd_exec *x, xd_op op, const char *name, const void *args)
     switch (op) {
     case XD_OP_GEMM: s = o->gemm(d, st, args, tmp); break;
     case XD_OP_ATTN: s = o->attn(d, st, args, tmp); break;
-    case XD_OP_MERGE: s = o->merge(d, st, args, tmp); break;
     case XD_OP_NORM: s = o->norm(d, st, args, tmp); break;
     case XD_OP_MOMENTS: s = o->moments(d, st, args, tmp); break;
     case XD_OP_GNORM: s = o->gnorm(d, st, args, tmp); break;

@@ -226,7 +226,6 @@ static void *get(xd_dev *d, size_t bytes)
 
 OP(gemm, xd_gemm)
 OP(attn, xd_attn_args)
-OP(merge, xd_merge)
 OP(norm, xd_norm)
 OP(moments, xd_moments)
 OP(gnorm, xd_gnorm)
@@ -250,7 +249,7 @@ xd_status __wrap_xd_dev_open(xd_dev **d, const char *name, xd_err *e)
     mem = real_mem = *(*d)->mem;
     ops = real_ops = *(*d)->ops;
     mem.get = get;
-    ops.gemm = gemm, ops.attn = attn, ops.merge = merge, ops.norm = norm, ops.moments = moments;
+    ops.gemm = gemm, ops.attn = attn, ops.norm = norm, ops.moments = moments;
     ops.gnorm = gnorm, ops.glu = glu, ops.addmul = addmul, ops.axpby = axpby, ops.conv = conv;
     ops.resize = resize, ops.lookup = lookup, ops.copy = copy, ops.qknorm = qknorm;
     (*d)->mem = &mem;

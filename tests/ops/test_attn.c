@@ -1,4 +1,4 @@
-/* test_attn.c - attention of every instruction set against a double-precision reference: shapes, features, joins.
+/* test_attn.c - attention of every instruction set against a double-precision reference: shapes and features.
  *
  * Cuts into segments, thread counts and subsets of queries must not change a bit. Tolerances are in attn_problem.h. */
 #include <math.h>
@@ -105,25 +105,26 @@ static void test_bits(void **state)
     if (!v)
         return;
     for (int t = 0; t < 2; t++)
-        for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
+        for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+            shape        c = { 1, 111, 4, 2, 72, { 700 }, .scale = 0.1f, .bias = (int)i % 2 };
+            problem      p;
+            xd_attn_args a;
+            c.type = c.out = t ? XD_BF16 : XD_F32;
+            seed = 5;
+            make(&p, &c);
+            xd_par_set(1);
+            run(v, &p.a, c.out, 0);
+            a = p.a;
+            cut(&p, cuts[i]);
             for (int threads = 1; threads <= 3; threads++) {
-                shape        c = { 1, 111, 4, 2, 72, { 700 }, .scale = 0.1f, .bias = (int)i % 2 };
-                problem      p;
-                xd_attn_args a;
-                c.type = c.out = t ? XD_BF16 : XD_F32;
-                seed = 5;
-                make(&p, &c);
-                xd_par_set(1);
-                run(v, &p.a, c.out, 0);
-                a = p.a;
-                cut(&p, cuts[i]);
                 xd_par_set(threads);
                 run(v, &p.a, c.out, 0);
                 assert_same_bits(&a, &p.a, 0);
                 end(&p.a);
-                end(&a);
-                unmake(&p);
             }
+            end(&a);
+            unmake(&p);
+        }
     xd_par_set(2);
 }
 
@@ -178,63 +179,6 @@ static void test_refused(void **state)
     unmake(&p);
 }
 
-/* Attention over two sets of keys, joined, is attention over all; 2e-5. */
-static void test_merge(void **state)
-{
-    const variant *v = available(state);
-    if (!v)
-        return;
-    for (int64_t half = 0; half <= 90; half += 30) {
-        shape        c = { 2, 25, 4, 2, 40, { 90 }, XD_F32, XD_F32, .scale = 0.3f };
-        problem      p;
-        xd_attn_args x, y;
-        c.layout = (int)(half / 30 % 3);
-        make(&p, &c);
-        const int64_t seg[MAXSEG] = { half, 90 - half, 0, 0 };
-        cut(&p, seg);
-        x = y = p.a;
-        x.nkv = 1, y.kv++, y.nkv = 1;
-        run(v, &x, XD_F32, c.layout);
-        run(v, &y, XD_F32, (c.layout + 1) % 3);
-        assert_int_equal(xd_merge_cpu(&(xd_merge){ x.out, x.lse, y.out, y.lse }), XD_OK);
-        compare(&p, v, &x);
-        end(&x);
-        end(&y);
-        unmake(&p);
-    }
-}
-
-/* A side without keys leaves the other alone, whatever it holds; bf16 partials are accepted. */
-static void test_merge_nothing(void **state)
-{
-    (void)state;
-    for (int t = 0; t < 2; t++) {
-        xd_tensor o = alloc(XD_F32, 0, 1, 3, 1, 8), l = alloc(XD_F32, 0, 1, 3, 1, 1);
-        xd_tensor po = alloc(t ? XD_BF16 : XD_F32, 2, 1, 3, 1, 8);
-        xd_tensor pl = alloc(XD_F32, 2, 1, 3, 1, 1);
-        for (int64_t i = 0; i < 3; i++) {
-            for (int64_t d = 0; d < 8; d++) {
-                put(&o, 0, i, 0, d, i == 1 ? NAN : 3);
-                put(&po, 0, i, 0, d, i == 0 ? NAN : 5);
-            }
-            put(&l, 0, i, 0, 0, i == 1 ? -INFINITY : 1);
-            put(&pl, 0, i, 0, 0, i == 0 ? -INFINITY : 1);
-        }
-        assert_int_equal(xd_merge_cpu(&(xd_merge){ o, l, po, pl }), XD_OK);
-        for (int64_t d = 0; d < 8; d++) {
-            assert_true(get(&o, 0, 0, 0, d) == 3 && get(&o, 0, 1, 0, d) == 5);
-            assert_true(fabsf(get(&o, 0, 2, 0, d) - 4) < 1e-6f);
-        }
-        assert_true(get(&l, 0, 0, 0, 0) == 1 && get(&l, 0, 1, 0, 0) == 1);
-        assert_true(fabsf(get(&l, 0, 2, 0, 0) - 1.69314718f) < 1e-6f);
-        po.d[1] = 2;
-        assert_int_equal(xd_merge_cpu(&(xd_merge){ o, l, po, pl }), XD_EINVAL);
-        po.d[1] = 3;
-        assert_guarded(&o), assert_guarded(&l);
-        drop(&o), drop(&l), drop(&po), drop(&pl);
-    }
-}
-
 static const attn_test tests[] = {
     { "head_dims", test_head_dims },
     { "lengths", test_lengths },
@@ -243,10 +187,9 @@ static const attn_test tests[] = {
     { "bits", test_bits },
     { "some_queries", test_some_queries },
     { "refused", test_refused },
-    { "merge", test_merge },
 };
 
 int main(void)
 {
-    return run_every("attn", tests, sizeof tests / sizeof *tests, test_merge_nothing);
+    return run_every("attn", tests, sizeof tests / sizeof *tests, NULL);
 }

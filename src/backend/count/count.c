@@ -192,8 +192,6 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
         return add(d, bytes, NULL, 0);                                               \
     }
 
-MOVES(merge, xd_merge, 2 * bytes_of(&a->o) + 2 * bytes_of(&a->lse) + bytes_of(&a->po) +
-                           bytes_of(&a->plse))
 MOVES(norm, xd_norm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->gain) +
                          bytes_of(&a->bias) + bytes_of(&a->scale) + bytes_of(&a->shift))
 MOVES(moments, xd_moments, bytes_of(&a->out) + bytes_of(&a->in))
@@ -211,7 +209,7 @@ MOVES(copy, xd_copy, bytes_of(&a->out) + bytes_of(&a->in))
 
 static const xd_ops ops = {
     .name = "count", .scratch = scratch, .pack_size = pack_size, .pack_tmp = pack_tmp,
-    .pack = pack, .pack_band = pack_band, .gemm = gemm, .attn = attn, .merge = merge, .norm = norm, .moments = moments,
+    .pack = pack, .pack_band = pack_band, .gemm = gemm, .attn = attn, .norm = norm, .moments = moments,
     .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby, .conv = conv,
     .resize = resize, .lookup = lookup, .copy = copy, .qknorm = qknorm,
 };

@@ -184,14 +184,6 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
     return XD_OK;
 }
 
-static xd_status merge(xd_dev *d, xd_stream *s, const xd_merge *a, void *tmp)
-{
-    (void)d;
-    (void)s;
-    (void)tmp;
-    return xd_merge_cpu(a);
-}
-
 static xd_status norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
 {
     (void)s;
@@ -383,7 +375,7 @@ static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
         .name = #isa, .scratch = scratch_##isa, .pack_size = pack_size,                     \
         .pack_tmp = pack_tmp, .pack = pack, .pack_band = pack_band, .pack_rows = pack_rows, \
         .gemm = gemm, .attn = attn_##isa,                                                   \
-        .merge = merge, .norm = norm, .moments = moments, .gnorm = gnorm, .glu = glu,       \
+        .norm = norm, .moments = moments, .gnorm = gnorm, .glu = glu,       \
         .addmul = addmul, .axpby = axpby, .conv = conv, .resize = resize,                   \
         .lookup = lookup, .copy = copy, .qknorm = qknorm,                                   \
     };

@@ -1,4 +1,4 @@
-/* attn.h - fused attention of the CPU, one implementation an instruction set, and merge.
+/* attn.h - fused attention of the CPU, one implementation an instruction set.
  *
  * All take xd_attn_args as backend.h describes them. A result does not depend on the number of
  * threads, on how the keys are cut into segments, or on which queries share a call: a row of
@@ -38,8 +38,5 @@ xd_status xd_attn_amx(const xd_attn_args *a, void *tmp);
 size_t    xd_attn_scratch_bf16emu(const xd_attn_args *a, int threads);
 xd_status xd_attn_bf16emu(const xd_attn_args *a, void *tmp);
 #endif
-
-/* See xd_merge. With no keys on either side (both lse = -inf) o stays as it is. */
-xd_status xd_merge_cpu(const xd_merge *a);
 
 #endif
