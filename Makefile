@@ -19,13 +19,15 @@ DEMO = demo.png
 MODEL = models/demo-pixart
 BENCH_ARGS = --config $(MODEL)
 FUZZ_SECONDS = 600
+TSAN_TESTS = ops_avx512bf16 ops_avx2 ops_attn ops_attn_range golden golden_lora
 PREFIX =
 
 # The recipe reads the prompt from its environment, so that quotes and dollars in it are just text.
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: all build configured program demo demo-parallel check clang sanitize fuzz soak bench install uninstall clean \
+.PHONY: all build configured program demo demo-parallel check clang sanitize tsan leaks fuzz soak bench install \
+        uninstall clean \
         packages clang-packages
 
 all: build
@@ -91,6 +93,19 @@ sanitize: packages
 	@ninja -C build-asan
 	@UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 tests/run.sh build-asan -t 8
 
+# Kernels, and whole requests by the best of them, with every data race made fatal. AMX is left out: its
+# kernels take minutes to compile with sanitizers.
+tsan: packages
+	@[ -f build-tsan/build.ninja ] || meson setup build-tsan --buildtype=debugoptimized \
+	    -Db_sanitize=thread -Db_lundef=false -Dhouse_werror=false -Damx=false
+	@TSAN_OPTIONS=halt_on_error=1:exitcode=66 tests/run.sh build-tsan -t 4 --num-processes 1 $(TSAN_TESTS)
+
+# What one rank and three ranks leave allocated at their end.
+leaks: packages
+	@[ -f build-leaks/build.ninja ] || meson setup build-leaks --buildtype=debugoptimized \
+	    -Db_sanitize=address -Db_lundef=false -Dhouse_werror=false -Damx=false
+	@tests/run.sh build-leaks -t 4 cli_leaks
+
 fuzz: clang-packages
 	@[ -f build-fuzz/build.ninja ] || CC=clang CXX=clang++ meson setup build-fuzz \
 	    --buildtype=debugoptimized -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false
@@ -114,4 +129,4 @@ uninstall:
 	@tools/uninstall.sh $(BUILD)/installed.txt
 
 clean:
-	rm -rf $(BUILD) build-clang build-asan build-fuzz demo.png demo-parallel.png
+	rm -rf $(BUILD) build-clang build-asan build-tsan build-leaks build-fuzz demo.png demo-parallel.png
