@@ -423,10 +423,12 @@ static void take(watch *w, int *fd)
     }
 }
 
-/* A rank that has gone, or ranks that do not meet: everything is ended here. */
+/* A rank that has gone, or ranks that do not meet: everything is ended here. Ranks that speak and are not on the roll
+ * cannot reach it, as within a container: nothing is known of them. */
 static void look_at_roll(watch *w)
 {
-    if (w->stage || !xd_roll_over(&w->roll, w->child, w->limit, w->over, sizeof w->over))
+    int beyond = !w->roll.n && (w->heard || w->noise.spoke);
+    if (w->stage || beyond || !xd_roll_over(&w->roll, w->child, w->limit, w->over, sizeof w->over))
         return;
     xd_roll_kill(&w->roll, w->child);
     w->stage = 1;               /* the launcher is told to end next, and killed after AGONY_S    */
@@ -530,6 +532,7 @@ static int judge(const watch *w, const char *launcher, int status)
     int killed = a_rank && strstr(why, "was killed");
     int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, "the connection to host ", 23) == 0;
+    said = said && (w->roll.n || a_rank);   /* lines alone do not tell an error from information   */
     if (code && (!by_rank || !said || killed))      /* others lost a killed one's messages         */
         fprintf(stderr, "xdit: %s%s\n", a_rank || a_host ? "" : "the MPI launcher failed: ", why);
     if (!code && !w->heard) {

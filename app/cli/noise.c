@@ -74,6 +74,7 @@ static void judge(xd_noise *z)
         keep(z, z->line, z->n);
     else {
         z->said |= is_error(z->line);
+        z->spoke = 1;
         put(z, z->line, z->n);
     }
     z->n = 0;
@@ -95,6 +96,7 @@ static void take_one(xd_noise *z, char c)
         judge(z);
     } else if (!may_be_noise(z) || z->n == sizeof z->line - 2) {
         z->said |= is_error(z->line);
+        z->spoke = 1;
         put(z, z->line, z->n);
         z->passing = 1;
         z->escape = c == '\r';

@@ -14,6 +14,7 @@ typedef struct xd_noise {
     int    passing;             /* the line under way is one of the ranks'                     */
     int    escape;              /* bytes of "erase the line" seen: a new line begins behind it */
     int    said;                /* a rank has said something that is no warning                */
+    int    spoke;               /* a rank has said anything                                    */
     size_t n;
     char   line[1024];          /* the line under way, while it may be noise                   */
     size_t nkept;

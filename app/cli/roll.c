@@ -295,7 +295,9 @@ static int has_lost_one(xd_roll *r, pid_t launcher, double now, char *why, size_
     if (leaves != r->leaves)
         r->changed_s = now;
     r->leaves = leaves;
-    if (leaves < 0 || leaves >= r->ranks || (!leaves && !r->n) || now - r->changed_s < SILENT_S)
+    r->most = leaves > r->most ? leaves : r->most;
+    int begun = r->n || r->most >= r->ranks;    /* else they may be on their way, or not below the launcher */
+    if (!begun || leaves < 0 || leaves >= r->ranks || now - r->changed_s < SILENT_S)
         return 0;
     name_missing(r, who, sizeof who);
     snprintf(why, size, "rank %s has ended while it was started, and the launcher does not say how", who);

@@ -40,7 +40,7 @@ typedef struct xd_roll {
     int        ranks, n;        /* that are started; that were heard of                         */
     xd_member *m;               /* [ranks]                                                      */
     int        said;            /* a rank has said an error                                     */
-    int        leaves;          /* processes under the launcher, when they were last counted    */
+    int        leaves, most;    /* processes under the launcher: when they were last counted, ever */
     double     began_s, changed_s;
 } xd_roll;
 

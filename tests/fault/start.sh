@@ -108,7 +108,7 @@ if [ "$MPI" = 1 ]; then
     # A launcher whose ranks never come.
     for how in "alone:sleep 100:2 ranks have not met within 2 s .*nothing was heard of rank 0, 1" \
         "silent:sleep 100 & sleep 100 & wait:nothing was heard of rank 0, 1" \
-        "half:sleep 100 & wait:rank 0, 1 has ended while it was started"; do
+        "half:sleep 1 & sleep 100 & wait:rank 0, 1 has ended while it was started"; do
         name=${how%%:*} rest=${how#*:}
         printf '#!/bin/sh\n%s\n' "${rest%%:*}" >"$T/$name"
         chmod +x "$T/$name"

@@ -58,11 +58,47 @@ static void the_launcher_is_kept(void **state)
     }
 }
 
+/* What counts as an error of a rank, in pieces of every length. */
+static void errors_are_told_from_warnings(void **state)
+{
+    static const struct { const char *text; int said; } all[] = {
+        { "xdit: warning: 4 ranks share 2 cores\n", 0 }, { "denoise 1/2\n", 0 }, { "xdit: rank 1: no memory\n", 1 },
+        { "xdit: warning: a\nxdit: w\n", 1 }, { "xdit: warnings are none\n", 1 }, { "", 0 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (size_t step = 1; step < 40; step++) {
+            xd_noise z = { .fd = -1 };
+            for (size_t at = 0, n = strlen(all[i].text); at < n; at += step)
+                xd_noise_take(&z, all[i].text + at, n - at < step ? n - at : step);
+            xd_noise_end(&z);
+            assert_int_equal(z.said, all[i].said);
+            assert_int_equal(z.spoke, all[i].text[0] != 0);
+        }
+}
+
+static void a_lost_host_is_named(void **state)
+{
+    static const char dashes[] = "------------------------------------------------------------\n";
+    static const char box[] = "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[1,0],0] on node one\n"
+                              "  Remote daemon: [[1,0],1] on node 10.0.0.2\n\nThis is usually due to a failure.\n";
+    char     why[256];
+    xd_noise z = { .fd = -1 };
+    (void)state;
+    xd_noise_take(&z, dashes, strlen(dashes));
+    xd_noise_take(&z, box, strlen(box));
+    xd_noise_take(&z, dashes, strlen(dashes));
+    xd_noise_sum(&z, why, sizeof why);
+    assert_string_equal(why, "the connection to host 10.0.0.2 is lost: its ranks can no longer be reached, and the run is "
+                             "ended");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_pass),
         cmocka_unit_test(the_launcher_is_kept),
+        cmocka_unit_test(errors_are_told_from_warnings),
+        cmocka_unit_test(a_lost_host_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
