@@ -385,7 +385,7 @@ typedef struct xd_probe_args {          /* start with {0}                       
 /* Measures how fast the ranks that are there compute and speak, in a few seconds, and writes it down.
  * Collective over the ranks that were launched; rank 0 writes and gets the line. */
 XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
-/* Reads "u2r2pp2cfg2" (u, r, pp, tp, cfg, dp, patch, warm, text, vae) into the degrees that it names;
+/* Reads "u2r2pp2cfg2" (u, r, pp, tp, cfg, dp, patch, displaced, warm, text, vae) into what it names;
  * XD_EINVAL when one is there already with another number. */
 XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
 

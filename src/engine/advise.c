@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/par.h"
 #include "base/words.h"
 #include "engine/bench.h"
+#include "engine/plan_table.h"
 #include "engine/search.h"
 
 typedef struct adviser {
@@ -208,6 +210,22 @@ static xd_status say_json(const adviser *v, xd_err *e)
     return s;
 }
 
+/* Options that are given, and make no difference to any plan that is possible. */
+static void say_unused(const adviser *v)
+{
+    const xd_plan_table *t = xd_plan_table_now();
+    char                 digits[16];
+    for (int i = 0; i < t->n; i++) {
+        const xd_plan_row *r = &t->rows[i];
+        const char        *given = xd_plan_value(r, &v->a->parallel, digits);
+        int                counts = !*given || strcmp(given, r->plain) == 0;
+        for (int k = 0; k < v->s.good && !counts; k++)
+            counts = xd_plan_counts(r, &v->s.c[k].ask, &v->g->model.dit_info);
+        if (!counts)
+            xd_log(XD_LOG_WARN, "%s makes no difference to any of these plans", r->option.name);
+    }
+}
+
 /* ---- all ------------------------------------------------------------------------------------ */
 
 /* A cluster that is not this machine computes in bf16 unless f32 is asked for. */
@@ -256,6 +274,8 @@ xd_status xd_advise(const xd_advise_args *a, xd_err *e)
         if (s != XD_OK && v.s.n && a->all && !a->json)
             say_table(&v);
     }
+    if (s == XD_OK)
+        say_unused(&v);
     if (s == XD_OK && a->explain > v.s.good)
         s = xd_fail(e, XD_EINVAL, "there is no plan %d: there are %d", a->explain, v.s.good);
     if (s == XD_OK && a->json)

@@ -80,6 +80,9 @@ check "in detail, too" shows "1: ulysses 2 (VAE rows) by data sheet, not fitted"
 try plan --model "$ROOT/tests/golden/flux" --cluster 2xH200 --plan u2 --num_pipeline_patch 3 --pipefusion_text every --json
 check "flags without effect are not in it" table "(plans[0]['flags'] == '--ulysses_degree 2 --use_parallel_vae' and
     plans[0]['plan'] == 'u2vae' and plans[0]['exact'] and not doc['fitted'])"
+check "and a warning says so" said "^xdit: warning: num_pipeline_patch makes no difference to any of these plans"
+try plan --model "$ROOT/tests/golden/flux" --cluster 4xH200 --num_pipeline_patch 3 --pipefusion_text every
+check "but not where one of the plans has stages" [ "$rc" = 0 -a -z "$err" ]
 try plan --model "$MODEL" --cluster H100 --json
 check "one device by its name" table "doc['cluster'] == '1xH100' and doc['ranks'] == 1 and doc['fitted']"
 try plan --model "$MODEL" --cluster none
