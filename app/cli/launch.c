@@ -366,6 +366,8 @@ static xd_status start(watch *w, char **v, xd_err *e)
 static void escalate(watch *w)
 {
     static const int signals[] = { XDIT_MPI == 1 ? SIGUSR1 : SIGINT, SIGTERM, SIGKILL };
+    if (w->stage == 2)          /* ranks would outlive their launcher                          */
+        xd_roll_kill(&w->roll, w->child);
     if (w->stage < 3)
         kill(w->child, signals[w->stage]);
     w->stage += w->stage < 3;
