@@ -40,7 +40,7 @@ static void print_clean(const char *text)
     char *clean = strdup(text);
     if (!clean)
         return;
-    xd_clean(clean, "\n\t");
+    xd_clean(clean, "\n");
     puts(clean);
     free(clean);
 }

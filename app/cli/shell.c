@@ -669,11 +669,15 @@ void xd_shell_free(xd_shell *s)
     *s = (xd_shell){ 0 };
 }
 
+/* What a terminal would obey, but new lines, and bytes that are not UTF-8. */
 static int has_controls(const char *word)
 {
-    for (; *word; word++)
-        if (((unsigned char)*word < 32 && *word != '\n') || *word == 127)
+    for (size_t n; *word; word += n) {
+        unsigned char c = (unsigned char)*word, next = (unsigned char)word[1];
+        n = xd_utf8_bytes(word);
+        if (n == 0 || (c < 32 && c != '\n') || c == 127 || (c == 0xc2 && next < 0xa0))
             return 1;
+    }
     return 0;
 }
 
@@ -685,7 +689,7 @@ static int quote_letter(FILE *f, char c, int controls)
         snprintf(text, sizeof text, "%s", controls ? "\\'" : "'\\''");
     else if (controls && c == '\\')
         snprintf(text, sizeof text, "\\\\");
-    else if (controls && ((unsigned char)c < 32 || c == 127))
+    else if (controls && ((unsigned char)c < 32 || (unsigned char)c >= 127))
         snprintf(text, sizeof text, "\\%03o", (unsigned)(unsigned char)c);
     else
         snprintf(text, sizeof text, "%c", c);

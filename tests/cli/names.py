@@ -123,6 +123,12 @@ try:
                    rc, out, err)
         clean('a command, ' + kind, 2, odd)
         clean('before the command, ' + kind, 2, b'-' + odd)
+        word = b"'" + odd + b"'"
+        for line in (b'torchrun --nproc_per_node=2 examples/flux_example.py --model %s --prompt %s', b'xdit --model %s --prompt %s',
+                     b'torchrun --nproc_per_node=2 examples/%s.py --model %s', b'A=%s; torchrun --nproc_per_node=2 $A$%s',
+                     b'torchrun --nproc_per_node=2 examples/flux_example.py --model m --%s %s', b'%s %s'):
+            rc, out, err = run('from-xdit', line % (word, word))
+            report(rc in (0, 1, 2) and plain(out) and plain(err) and out + err, 'from-xdit, %s: %s' % (kind, line.decode()), rc, out, err)
         rc, out, err = run('generate', '-m', DEMO, '-p', odd, '-v', '--steps', '1', '-o', os.path.join(T, b'p.png'))
         report(rc == 0 and plain(out) and plain(err), 'a prompt, ' + kind, rc, out, err)
         rc, out, err = run('generate', '-m', DEMO, '-p', odd * 40, '--steps', '1', '-o', os.path.join(T, b'p.png'))
