@@ -26,9 +26,8 @@ PREFIX =
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: all build configured program demo demo-parallel check clang sanitize tsan leaks fuzz soak bench install \
-        uninstall clean \
-        packages clang-packages
+.PHONY: all build configured program demo demo-parallel check clang sanitize tsan leaks fuzz soak \
+        bench install uninstall clean packages clang-packages
 
 all: build
 
@@ -122,7 +121,8 @@ install: build
 	@cp $(BUILD)/meson-logs/install-log.txt $(BUILD)/installed.txt
 	@# meson has run this too, and keeps what it says to itself
 	@[ -n "$(DESTDIR)" ] || \
-	    tools/installed.sh "$$(PKG_CONFIG_PATH=$(BUILD)/meson-private pkg-config --variable=libdir xdit)"
+	    tools/installed.sh "$$(PKG_CONFIG_PATH=$(BUILD)/meson-private \
+	        pkg-config --variable=libdir xdit)"
 
 # What the last `make install` has installed.
 uninstall:

@@ -66,10 +66,15 @@ refuses() { ! "$T/paint" "$T/nothing" a "$T/c.png" && [ ! -e "$T/c.png" ]; }
 check "it fails where there is no model" refuses
 
 # Who links the shared library needs no .pc file but this one.
-alone() { [ "$(PKG_CONFIG_LIBDIR="$lib/pkgconfig" PKG_CONFIG_PATH='' flags --cflags --libs | xargs)" = \
+own_flags() { PKG_CONFIG_LIBDIR="$lib/pkgconfig" PKG_CONFIG_PATH='' flags --cflags --libs | xargs; }
+alone() { [ "$(own_flags)" = \
     "-I$(dirname "$(dirname "$(found /include/xdit/xdit.h)")") -L$lib -lxdit" ]; }
 check "its flags name nothing but itself" alone
-needs() { for l in png16 jpeg webp cjson; do flags --static --libs | grep -qw -e "-l$l" || return 1; done; }
+needs() {
+    for l in png16 jpeg webp cjson; do
+        flags --static --libs | grep -qw -e "-l$l" || return 1
+    done
+}
 check "the static library's name the others" needs
 
 # As the README says it, in a prefix of its own and by the line that the installer prints.
@@ -77,7 +82,8 @@ prefix=$(dirname "$(dirname "$(found /bin/xdit)")")
 sed -i "s|^prefix=.*|prefix=$prefix|" "$lib/pkgconfig/xdit.pc"
 unset PKG_CONFIG_SYSROOT_DIR LD_LIBRARY_PATH
 mkdir "$T/bin"
-printf '#!/bin/sh\ncase $1 in -p) cat "%s/cache";; *) echo >>"%s/calls";; esac\n' "$T" "$T" >"$T/bin/ldconfig"
+printf '#!/bin/sh\ncase $1 in -p) cat "%s/cache";; *) echo >>"%s/calls";; esac\n' "$T" "$T" \
+    >"$T/bin/ldconfig"
 chmod +x "$T/bin/ldconfig"
 installed() { PATH="$T/bin:$PATH" sh "$root/tools/installed.sh" "$lib" >"$T/said"; }
 printf '\tlibxdit.so.0 (libc6,x86-64) => %s/libxdit.so.0\n' "$lib" >"$T/cache"
@@ -93,7 +99,8 @@ readme=$(sed -n 's/^    \(cc paint\.c .*[a-z]\)  *#.*/\1/p' "$root/README.md")
 as_written() {
     cp "$root/examples/paint.c" "$T/bin/" && cd "$T/bin" &&
         sh -c "$(echo "$readme" | sed "s|^cc|$*${san:+ $san}|")" && sh -c "$line
-./paint '$root/models/demo-pixart' 'a large red circle on a blue background' '$T/d.png' 2" && cmp "$T/a.png" "$T/d.png"
+./paint '$root/models/demo-pixart' 'a large red circle on a blue background' '$T/d.png' 2" &&
+        cmp "$T/a.png" "$T/d.png"
 }
 check "the README has its example" [ -n "$readme" ]
 (as_written "$@") >"$T/log" 2>&1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# uninstall.sh LIST - removes what `meson install` has listed in LIST (meson-logs/install-log.txt): files, and the
-# directories that it made, behind them, where they are empty.
+# uninstall.sh LIST - removes what `meson install` has listed in LIST (meson-logs/install-log.txt):
+# files, and behind them the directories that it made, where they are empty.
 list=$1
 [ -f "$list" ] || { echo "Nothing to remove: $list is not there; make install writes it."; exit 1; }
 failed=0

@@ -316,7 +316,8 @@ typedef struct xd_inspect_args {        /* start with {0}                       
     void      (*line)(void *cookie, const char *line);
     void       *cookie;
 } xd_inspect_args;
-/* Fails behind the last line where something is missing or does not fit: all of it is among the lines. */
+/* Fails behind the last line where something is missing or does not fit: all of it is among the
+ * lines. */
 XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
 typedef struct xd_bench_turn {  /* one timed run of a part                                    */

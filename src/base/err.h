@@ -23,15 +23,16 @@ xd_status xd_fail(xd_err *e, xd_status code, const char *fmt, ...) XD_PRINTF(3, 
 xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap) XD_PRINTF(3, 0);
 
 /* Says which file or directory a failure is about: puts "PATH: " before the sentence, unless the
- * sentence has the path. Whoever opens a component calls it once, behind all that can fail. Failures
- * that are about no file (a bad request, a lost message) stay as they are. Returns `code`. */
+ * sentence has the path. Whoever opens a component calls it once, behind all that can fail.
+ * Failures that are about no file (a bad request, a lost message) stay as they are. Returns `code`.
+ */
 xd_status xd_fail_at(xd_err *e, xd_status code, const char *path);
 
-/* Bytes of the UTF-8 character at s; 0 when there is none: a stray byte, an overlong form, a surrogate, or past
- * U+10FFFF. */
+/* Bytes of the UTF-8 character at s; 0 when there is none: a stray byte, an overlong form, a
+ * surrogate, or past U+10FFFF. */
 size_t xd_utf8_bytes(const char *s);
-/* Puts ? for control characters, C1 too, but those in `keep`, and for bytes that are not UTF-8: what a file says of
- * itself, such as a tensor's name, may begin new lines or colour a terminal. */
+/* Puts ? for control characters, C1 too, but those in `keep`, and for bytes that are not UTF-8:
+ * what a file says of itself, such as a tensor's name, may begin new lines or colour a terminal. */
 void xd_clean(char *text, const char *keep);
 /* The same, new lines too. Failures and log lines have gone through it. */
 void xd_one_line(char *text);

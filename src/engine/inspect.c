@@ -87,7 +87,7 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
 
 /* ---- what is missing or wrong --------------------------------------------------------------- */
 
-enum { MOST = 2 * XD_MAXTEXT + 4 };     /* encoders and tokenizers, transformer, vae, scheduler, all */
+enum { MOST = 2 * XD_MAXTEXT + 4 }; /* encoders and tokenizers, transformer, vae, scheduler, all */
 
 typedef struct row {            /* one component                                               */
     xd_part *p;
@@ -107,7 +107,8 @@ typedef struct view {
 } view;
 
 /* Says each thing that is missing or wrong; returns how many there are. *first: the first one. */
-static int problems(const view *v, void (*say)(const view *v, const xd_err *e, int i), const xd_err **first)
+static int problems(const view *v, void (*say)(const view *v, const xd_err *e, int i),
+                    const xd_err **first)
 {
     const xd_err *list[MOST];
     int           n = 0, k = 0;
@@ -150,7 +151,7 @@ static void types_of(const xd_st *st, char *out, size_t size)
         }
 }
 
-/* whole: all configs were read; else each component is opened by itself, to say what it lacks.    */
+/* whole: all configs were read; else each component is opened by itself, to say what it lacks. */
 static void look(view *v, xd_part *p, const char *name, int whole)
 {
     row      *r = &v->rows[v->n++];
@@ -268,11 +269,13 @@ static void say_summary(const view *v)
             xd_line(a, "%-15s %-26s", m->recipe->text[i].tokenizer, tok ? tok : "missing");
     }
     if (v->all.code == XD_OK)
-        xd_line(a, "%d blocks, %d heads of %d, width %lld; default size %lld x %lld, %d steps, "
-                "guidance %.3g, %d text tokens", d->nlayers, d->heads, d->head_dim, (long long)d->dim,
+        xd_line(a,
+                "%d blocks, %d heads of %d, width %lld; default size %lld x %lld, %d steps, "
+                "guidance %.3g, %d text tokens",
+                d->nlayers, d->heads, d->head_dim, (long long)d->dim,
                 (long long)(d->sample[2] * m->vae_info.cell[2]),
-                (long long)(d->sample[1] * m->vae_info.cell[1]), m->recipe->steps, m->recipe->guidance,
-                m->recipe->max_text);
+                (long long)(d->sample[1] * m->vae_info.cell[1]), m->recipe->steps,
+                m->recipe->guidance, m->recipe->max_text);
     problems(v, say_text, NULL);
 }
 
@@ -289,8 +292,10 @@ static void json_row(const xd_inspect_args *a, const row *r)
     xd_text_buf b = { 0 };
     xd_buf_add(&b, "  {\"component\": \"%s\", \"class\": ", r->p->name);
     xd_buf_json_string(&b, r->p->class_name ? r->p->class_name : "");
-    xd_buf_add(&b, ", \"network\": \"%s\", \"tensors\": %d, \"parameters\": %.0f, \"bytes\": %zu, \"dtype\": ",
-               r->p->def ? r->p->def->name : "", r->p->nlist, r->numbers, r->bytes);
+    xd_buf_add(
+        &b,
+        ", \"network\": \"%s\", \"tensors\": %d, \"parameters\": %.0f, \"bytes\": %zu, \"dtype\": ",
+        r->p->def ? r->p->def->name : "", r->p->nlist, r->numbers, r->bytes);
     xd_buf_json_string(&b, r->types);
     xd_buf_add(&b, ", \"missing\": ");
     xd_buf_json_string(&b, r->lack.msg);
@@ -319,15 +324,16 @@ static void json_summary(const view *v)
         json_row(a, &v->rows[i]);
     xd_buf_add(&b, "  {\"component\": \"scheduler\", \"class\": ");
     xd_buf_json_string(&b, scheduler_of(m));
-    xd_buf_add(&b, ", \"known\": %s, \"missing\": ", xd_sampler_find(scheduler_of(m)) ? "true" : "false");
+    xd_buf_add(
+        &b, ", \"known\": %s, \"missing\": ", xd_sampler_find(scheduler_of(m)) ? "true" : "false");
     xd_buf_json_string(&b, v->sched.msg);
     xd_buf_add(&b, "}");
     for (int i = 0; i < m->recipe->ntext; i++) {
         const char *tok = tokenizer_of(m, i);
         if (!m->has_text[i])
             continue;
-        xd_buf_add(&b, ",\n  {\"component\": \"%s\", \"file\": \"%s\", \"missing\": ", m->recipe->text[i].tokenizer,
-                   tok ? tok : "");
+        xd_buf_add(&b, ",\n  {\"component\": \"%s\", \"file\": \"%s\", \"missing\": ",
+                   m->recipe->text[i].tokenizer, tok ? tok : "");
         xd_buf_json_string(&b, v->tok[i].msg);
         xd_buf_add(&b, "}");
     }
@@ -356,8 +362,8 @@ static xd_status inspect_model(const xd_inspect_args *a, const char *dir, xd_err
         int n = problems(v, NULL, &first);
         if (n)
             s = xd_fail(e, first->code == XD_EINVAL ? XD_EFORMAT : first->code,
-                        "the model in %s is not complete (%d problem%s): %s%s", dir, n, n == 1 ? "" : "s",
-                        first->msg, n == 1 ? "" : "; ...");
+                        "the model in %s is not complete (%d problem%s): %s%s", dir, n,
+                        n == 1 ? "" : "s", first->msg, n == 1 ? "" : "; ...");
     }
     xd_model_close(&v->m);
     free(v);

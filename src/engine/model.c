@@ -276,7 +276,8 @@ xd_status xd_model_tok(xd_model *m, int i, xd_err *e)
     if (m->tok[i])
         return XD_OK;
     char     *dir = xd_path_join(m->dir, m->recipe->text[i].tokenizer);
-    xd_status s = dir ? xd_tok_open(&m->tok[i], dir, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    xd_status s =
+        dir ? xd_tok_open(&m->tok[i], dir, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");
     if (s != XD_OK)
         xd_fail_at(e, s, dir);
     free(dir);
@@ -296,7 +297,8 @@ xd_status xd_model_words(xd_model *m, xd_err *e)
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e)
 {
     char     *path = sched_path(m);
-    xd_status s = path ? xd_sched_read(sampler, c, m->sched, path, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    xd_status s = path ? xd_sched_read(sampler, c, m->sched, path, e)
+                       : xd_fail(e, XD_ENOMEM, "no memory for a path");
     free(path);
     return s;
 }
@@ -308,7 +310,8 @@ xd_status xd_model_named_sched(const xd_model *m, xd_err *e)
         return XD_OK;
     if (!m->sched)
         return xd_fail(e, XD_EIO, "%s has no scheduler/scheduler_config.json; %s", m->dir, cure);
-    return xd_fail(e, XD_EFORMAT, "%s/scheduler/scheduler_config.json has no _class_name; %s", m->dir, cure);
+    return xd_fail(e, XD_EFORMAT, "%s/scheduler/scheduler_config.json has no _class_name; %s",
+                   m->dir, cure);
 }
 
 xd_status xd_model_fail_sched(const xd_model *m, xd_status code, xd_err *e)

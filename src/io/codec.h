@@ -32,9 +32,9 @@ xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd
 /* Decodes a whole file of any known format. */
 xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
                           xd_err *e);
-/* An Exif block (from its TIFF header on) of at most `max` bytes, 1 kB or more: the text "parameters" is its UserComment,
- * cut where it is too long, and the others its ImageDescription where they fit. malloc'ed, *n bytes; NULL when
- * there are none or without memory. */
+/* An Exif block (from its TIFF header on) of at most `max` bytes, 1 kB or more: the text
+ * "parameters" is its UserComment, cut where it is too long, and the others its ImageDescription
+ * where they fit. malloc'ed, *n bytes; NULL when there are none or without memory. */
 uint8_t  *xd_exif(const xd_image_text *texts, size_t max, size_t *n);
 /* "key: value" lines of all texts, at most `max` bytes, cut between characters; malloc'ed, NULL
  * when there are none or without memory. */

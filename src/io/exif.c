@@ -1,8 +1,8 @@
 /* exif.c - what stable-diffusion-webui ("A1111"), Civitai and galleries look for in a JPEG or WebP.
  *
- * The bare parameters are the Exif UserComment, in UTF-16 behind "UNICODE"; all other texts, the JSON, are
- * the ImageDescription, in ASCII. A1111 (piexif) takes the comment's bytes as big-endian whatever the file
- * says, others as the file says, so the file is big-endian. */
+ * The bare parameters are the Exif UserComment, in UTF-16 behind "UNICODE"; all other texts, the
+ * JSON, are the ImageDescription, in ASCII. A1111 (piexif) takes the comment's bytes as big-endian
+ * whatever the file says, others as the file says, so the file is big-endian. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,12 +112,13 @@ static xd_text_buf description(const xd_image_text *texts)
     return b;
 }
 
-/* The header, a directory with the description (when there is one) and the way to the next, that with the comment,
- * and both texts. */
+/* The header, a directory with the description (when there is one) and the way to the next, that
+ * with the comment, and both texts. */
 static bytes assemble(const xd_text_buf *about, const bytes *note)
 {
     size_t   rows = about->p ? 2 : 1, text = about->p ? about->len + 1 : 0, more = note->n ? 2 : 1;
-    size_t   part = HEAD + 2 + rows * ROW + 4, data = part + 2 + more * ROW + 4, at = data + text + text % 2;
+    size_t part = HEAD + 2 + rows * ROW + 4, data = part + 2 + more * ROW + 4,
+           at = data + text + text % 2;
     bytes    b = { calloc(1, at + note->n), at + note->n };
     uint8_t *p = b.p;
     if (!p)

@@ -7,8 +7,9 @@
 #include "base/err.h"
 
 /* Texts in UTF-8 that travel in the file, up to one whose key is NULL. PNG: a tEXt chunk each,
- * iTXt when it is not Latin-1. JPEG and WebP: Exif, where "parameters" is the UserComment, bare, and the
- * other texts are the ImageDescription (exif.c). The comment of a JPEG or PPM: "key: value" lines. */
+ * iTXt when it is not Latin-1. JPEG and WebP: Exif, where "parameters" is the UserComment, bare,
+ * and the other texts are the ImageDescription (exif.c). The comment of a JPEG or PPM: "key: value"
+ * lines. */
 typedef struct xd_image_text { const char *key, *value; } xd_image_text;
 
 /* rgb: h rows of w pixels of 3 bytes; texts may be NULL. .png .jpg .jpeg .webp .ppm (JPEG and WebP

@@ -1,4 +1,5 @@
-/* jpeg.c - JPEG by libjpeg: quality 95 without chroma subsampling, texts as Exif and as one comment.
+/* jpeg.c - JPEG by libjpeg: quality 95 without chroma subsampling, texts as Exif and as one
+ * comment.
  *
  * libjpeg leaves by longjmp from its error handler; everything to free afterwards hangs on
  * the codec's own struct. */

@@ -28,7 +28,8 @@ static void put_chunk_head(FILE *f, const char *tag, size_t bytes)
 }
 
 /* `coded` is a whole WebP file of one image chunk, which goes behind a VP8X header. */
-static void put_extended(FILE *f, const uint8_t *coded, size_t n, const xd_pixels *p, const uint8_t *exif, size_t len)
+static void put_extended(FILE *f, const uint8_t *coded, size_t n, const xd_pixels *p,
+                         const uint8_t *exif, size_t len)
 {
     size_t  image = n - RIFF_HEAD;
     uint8_t x[10] = { HAS_EXIF };

@@ -87,7 +87,8 @@ xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-/* By text, a beginning before what goes on with it; alike ones in the order in which they were added. */
+/* By text, a beginning before what goes on with it; alike ones in the order in which they were
+ * added. */
 static int by_text(const void *x, const void *y)
 {
     const xd_added *const *p = x, *const *q = y, *a = *p, *b = *q;
@@ -116,7 +117,8 @@ static xd_status sort_added(xd_tok *t, xd_err *e)
     return failed ? xd_fail(e, XD_ENOMEM, "no memory for %d added tokens", t->nadded) : XD_OK;
 }
 
-/* Of [lo, hi), whose texts agree in `at` bytes and are longer, the first whose next one is c or more. */
+/* Of [lo, hi), whose texts agree in `at` bytes and are longer, the first whose next one is c or
+ * more. */
 static int first_from(const xd_tok *t, const int32_t *order, int lo, int hi, size_t at, int c)
 {
     while (lo < hi) {
@@ -129,7 +131,8 @@ static int first_from(const xd_tok *t, const int32_t *order, int lo, int hi, siz
     return lo;
 }
 
-/* The longest added token that s begins with; -1: none. Byte by byte fewer are left that go on like s. */
+/* The longest added token that s begins with; -1: none. Byte by byte fewer are left that go on like
+ * s. */
 static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len)
 {
     const int32_t *order = t->order[normalized];

@@ -243,7 +243,8 @@ typedef struct beside { xd_json *cfg, *map, *old, *tj; } beside;
 static xd_status read_small(beside *f, const char *dir, xd_err *e)
 {
     if (!xd_file_is_dir(dir))
-        return xd_fail(e, XD_EIO, xd_file_exists(dir) ? "%s is not a directory" : "%s does not exist", dir);
+        return xd_fail(e, XD_EIO,
+                       xd_file_exists(dir) ? "%s is not a directory" : "%s does not exist", dir);
     xd_status s = read_beside(&f->cfg, dir, "tokenizer_config.json", e);
     if (s == XD_OK)
         s = read_beside(&f->map, dir, "special_tokens_map.json", e);

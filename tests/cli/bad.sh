@@ -102,11 +102,15 @@ for pipe in "$T/odd/transformer/$(basename "$file")" "$T/odd/vae/config.json"; d
 done
 
 # A stack that a run would overflow, and one that is enough for ranks, too.
-small_stack() { ( ulimit -s "$1" && shift && "$XDIT" "$@" >"$T/stdout" 2>"$T/stderr" </dev/null ); rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr"); }
+small_stack() {
+    ( ulimit -s "$1" && shift && "$XDIT" "$@" >"$T/stdout" 2>"$T/stderr" </dev/null )
+    rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
+}
 for what in generate plan; do
     small_stack 64 $what -m "$MODEL"
     check "a stack of 64 kB: $what" [ "$rc" = 1 ]
-    check "is said: $what" said "^xdit: the stack is limited to 64 kB .ulimit -s., and 512 kB are needed$"
+    check "is said: $what" \
+        said "^xdit: the stack is limited to 64 kB .ulimit -s., and 512 kB are needed$"
 done
 if ldd "$XDIT" 2>/dev/null | grep -q 'lib.san'; then
     echo "# skipped: a sanitizer's frames are larger"

@@ -1,20 +1,32 @@
 #!/usr/bin/env python3
-"""broken.py XDIT ROOT GOLDEN - model directories with one thing broken in each: `xdit generate` ends with exit code 1
-or 2 and one sentence that names the file or the directory, writes nothing, and `xdit inspect` finds the same. Speaks
-TAP."""
+"""broken.py XDIT ROOT GOLDEN - model directories with one thing broken in each: `xdit generate`
+ends with exit code 1 or 2 and one sentence that names the file or the directory, writes nothing,
+and `xdit inspect` finds the same. Speaks TAP."""
+
 import json, os, pathlib, shutil, struct, subprocess, sys, tempfile
 
-XDIT, ROOT, GOLDEN = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+XDIT, ROOT, GOLDEN = (
+    os.path.abspath(sys.argv[1]),
+    pathlib.Path(sys.argv[2]),
+    pathlib.Path(sys.argv[3]),
+)
 T = pathlib.Path(tempfile.mkdtemp())
 SIZE = ['-W', '64', '-H', '64', '--steps', '2', '--no_resolution_binning']
-MODELS = {'demo': ROOT / 'models' / 'demo-pixart', 'sd3': GOLDEN / 'sd3', 'hunyuan': GOLDEN / 'hunyuan', 'flux': GOLDEN / 'flux'}
+MODELS = {
+    'demo': ROOT / 'models' / 'demo-pixart',
+    'sd3': GOLDEN / 'sd3',
+    'hunyuan': GOLDEN / 'hunyuan',
+    'flux': GOLDEN / 'flux',
+}
 count = bad = 0
 
 
 # What is broken in a file: each of these takes its path.
 
+
 def keys(**new):
     """These keys of a JSON file become those values; None removes."""
+
     def change(path):
         j = json.loads(path.read_text())
         for k, v in new.items():
@@ -22,6 +34,7 @@ def keys(**new):
             if v is None:
                 del j[k]
         path.write_text(json.dumps(j))
+
     change.what = ', '.join('%s = %s' % kv for kv in new.items())
     return change
 
@@ -29,12 +42,13 @@ def keys(**new):
 def text(s):
     def change(path):
         path.write_bytes(s if isinstance(s, bytes) else s.encode())
+
     change.what = repr(s)[:30]
     return change
 
 
 def cut(path):
-    path.write_bytes(path.read_bytes()[:path.stat().st_size // 2])
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def gone(path):
@@ -48,14 +62,16 @@ def is_directory(path):
 
 def header(change, what):
     """The header of a safetensors file is changed in place; the data stay."""
+
     def apply(path):
         b = path.read_bytes()
-        n, = struct.unpack('<Q', b[:8])
-        h = json.loads(b[8:8 + n])
+        (n,) = struct.unpack('<Q', b[:8])
+        h = json.loads(b[8 : 8 + n])
         first = sorted(k for k in h if k != '__metadata__')[0]
         change(h, first)
         raw = json.dumps(h).encode()
-        path.write_bytes(struct.pack('<Q', len(raw)) + raw + b[8 + n:])
+        path.write_bytes(struct.pack('<Q', len(raw)) + raw + b[8 + n :])
+
     apply.what = what
     return apply
 
@@ -70,39 +86,135 @@ typed = header(lambda h, k: h[k].update(dtype='F4\x1b[31m'), 'a tensor of an unk
 longer = header(lambda h, k: h[k].update(data_offsets=[0, 1 << 40]), 'a tensor behind the end')
 no_eos = keys(eos_token='')
 
-CASES = [(m, f, c) for m, files, changes in [
-    ('demo', ['model_index.json'], [cut, text(''), text('[]'), keys(_class_name='No\x1b[31mPipeline'), keys(_class_name=None)]),
-    ('demo', ['transformer', 'vae', 'text_encoder', 'tokenizer'], [gone]),
-    ('demo', ['transformer/config.json'],
-     [gone, cut, is_directory, text('{}'), keys(num_attention_heads='x\x1b[31m'), keys(attention_head_dim=7), keys(patch_size=-1),
-      keys(activation_fn='a\x1b[31m'), keys(norm_type='layer_norm'), keys(in_channels=5),
-      keys(caption_channels=9), keys(num_layers=1 << 40)]),
-    ('demo', ['vae/config.json'], [cut, keys(act_fn='relu'), keys(scaling_factor=0), keys(block_out_channels=[5]),
-                                   keys(latent_channels=3), keys(latents_mean=[1])]),
-    ('demo', ['text_encoder/config.json'], [cut, keys(d_kv=4), keys(dense_act_fn='x\x1b[31m'), keys(model_type='umt5'), keys(num_heads=0)]),
-    ('demo', ['scheduler/scheduler_config.json'],
-     [cut, text('[]'), gone, keys(_class_name='No\x1b[31mScheduler'), keys(beta_start=5), keys(steps_offset=-3, timestep_spacing='leading'),
-      keys(prediction_type='x\x1b[31m'), keys(beta_schedule='x'), keys(solver_order=9), keys(num_train_timesteps=0),
-      keys(num_train_timesteps='many'), keys(trained_betas=[0.1]), keys(timestep_spacing='x')]),
-    ('demo', ['tokenizer/spiece.model'], [cut, text(''), text('no model'), is_directory]),
-    ('demo', ['tokenizer/special_tokens_map.json'], [cut, no_eos]),
-    ('demo', ['tokenizer/tokenizer_config.json'], [cut, keys(tokenizer_class='GPT2\x1b[31mTokenizer')]),
-    ('demo', ['transformer/diffusion_pytorch_model.safetensors'], [gone, cut, text(b'PK\x03\x04'), renamed, shaped, typed, longer]),
-    ('demo', ['vae/diffusion_pytorch_model.safetensors', 'text_encoder/model.safetensors'], [gone, renamed, shaped]),
-    ('sd3', ['tokenizer/special_tokens_map.json', 'tokenizer_2/special_tokens_map.json', 'tokenizer_3/special_tokens_map.json'], [no_eos]),
-    ('sd3', ['tokenizer/merges.txt', 'tokenizer_2/vocab.json'], [cut, text('a b c\nx'), gone]),
-    ('sd3', ['scheduler/scheduler_config.json'], [keys(shift=-1)]),
-    ('sd3', ['transformer/config.json'], [keys(qk_norm='x'), keys(joint_attention_dim=1)]),
-    ('flux', ['transformer/config.json'], [keys(axes_dims_rope=[1, 2]), keys(guidance_embeds='x')]),
-    ('flux', ['text_encoder/config.json'], [keys(hidden_act='x'), keys(num_attention_heads=5)]),
-    ('hunyuan', ['tokenizer/vocab.txt'], [text(''), text('a\na\n'), gone]),
-    ('hunyuan', ['text_encoder/config.json'], [keys(position_embedding_type='x'), keys(is_decoder=True)]),
-] for f in files for c in changes]
+CASES = [
+    (m, f, c)
+    for m, files, changes in [
+        (
+            'demo',
+            ['model_index.json'],
+            [
+                cut,
+                text(''),
+                text('[]'),
+                keys(_class_name='No\x1b[31mPipeline'),
+                keys(_class_name=None),
+            ],
+        ),
+        ('demo', ['transformer', 'vae', 'text_encoder', 'tokenizer'], [gone]),
+        (
+            'demo',
+            ['transformer/config.json'],
+            [
+                gone,
+                cut,
+                is_directory,
+                text('{}'),
+                keys(num_attention_heads='x\x1b[31m'),
+                keys(attention_head_dim=7),
+                keys(patch_size=-1),
+                keys(activation_fn='a\x1b[31m'),
+                keys(norm_type='layer_norm'),
+                keys(in_channels=5),
+                keys(caption_channels=9),
+                keys(num_layers=1 << 40),
+            ],
+        ),
+        (
+            'demo',
+            ['vae/config.json'],
+            [
+                cut,
+                keys(act_fn='relu'),
+                keys(scaling_factor=0),
+                keys(block_out_channels=[5]),
+                keys(latent_channels=3),
+                keys(latents_mean=[1]),
+            ],
+        ),
+        (
+            'demo',
+            ['text_encoder/config.json'],
+            [
+                cut,
+                keys(d_kv=4),
+                keys(dense_act_fn='x\x1b[31m'),
+                keys(model_type='umt5'),
+                keys(num_heads=0),
+            ],
+        ),
+        (
+            'demo',
+            ['scheduler/scheduler_config.json'],
+            [
+                cut,
+                text('[]'),
+                gone,
+                keys(_class_name='No\x1b[31mScheduler'),
+                keys(beta_start=5),
+                keys(steps_offset=-3, timestep_spacing='leading'),
+                keys(prediction_type='x\x1b[31m'),
+                keys(beta_schedule='x'),
+                keys(solver_order=9),
+                keys(num_train_timesteps=0),
+                keys(num_train_timesteps='many'),
+                keys(trained_betas=[0.1]),
+                keys(timestep_spacing='x'),
+            ],
+        ),
+        ('demo', ['tokenizer/spiece.model'], [cut, text(''), text('no model'), is_directory]),
+        ('demo', ['tokenizer/special_tokens_map.json'], [cut, no_eos]),
+        (
+            'demo',
+            ['tokenizer/tokenizer_config.json'],
+            [cut, keys(tokenizer_class='GPT2\x1b[31mTokenizer')],
+        ),
+        (
+            'demo',
+            ['transformer/diffusion_pytorch_model.safetensors'],
+            [gone, cut, text(b'PK\x03\x04'), renamed, shaped, typed, longer],
+        ),
+        (
+            'demo',
+            ['vae/diffusion_pytorch_model.safetensors', 'text_encoder/model.safetensors'],
+            [gone, renamed, shaped],
+        ),
+        (
+            'sd3',
+            [
+                'tokenizer/special_tokens_map.json',
+                'tokenizer_2/special_tokens_map.json',
+                'tokenizer_3/special_tokens_map.json',
+            ],
+            [no_eos],
+        ),
+        ('sd3', ['tokenizer/merges.txt', 'tokenizer_2/vocab.json'], [cut, text('a b c\nx'), gone]),
+        ('sd3', ['scheduler/scheduler_config.json'], [keys(shift=-1)]),
+        ('sd3', ['transformer/config.json'], [keys(qk_norm='x'), keys(joint_attention_dim=1)]),
+        (
+            'flux',
+            ['transformer/config.json'],
+            [keys(axes_dims_rope=[1, 2]), keys(guidance_embeds='x')],
+        ),
+        ('flux', ['text_encoder/config.json'], [keys(hidden_act='x'), keys(num_attention_heads=5)]),
+        ('hunyuan', ['tokenizer/vocab.txt'], [text(''), text('a\na\n'), gone]),
+        (
+            'hunyuan',
+            ['text_encoder/config.json'],
+            [keys(position_embedding_type='x'), keys(is_decoder=True)],
+        ),
+    ]
+    for f in files
+    for c in changes
+]
 
 
 def run(*args):
     p = subprocess.run([XDIT, *map(str, args)], capture_output=True, timeout=60)
-    return p.returncode, p.stdout.decode(errors='surrogateescape'), p.stderr.decode(errors='surrogateescape')
+    return (
+        p.returncode,
+        p.stdout.decode(errors='surrogateescape'),
+        p.stderr.decode(errors='surrogateescape'),
+    )
 
 
 def report(ok, what, *more):
@@ -132,17 +244,31 @@ def broken(model, name, change):
     fits = 'the transformer reads' in err or 'has no scheduler' in err
     where = d if fits or path.parent == d else path.parent
     line = err.count('\n') == 1 and err.startswith('xdit: ')
-    report(rc in (1, 2) and line and str(where) in err and plain(err) and not said and not out.exists(), what, rc, said, err)
+    report(
+        rc in (1, 2)
+        and line
+        and str(where) in err
+        and plain(err)
+        and not said
+        and not out.exists(),
+        what,
+        rc,
+        said,
+        err,
+    )
     out.unlink(missing_ok=True)
     rc, said, err = run('inspect', d, '--json')
     try:
         listed = json.loads(said)['missing'] if said else [err]
     except ValueError:
         listed = []
-    # A scheduler that is not known can be another with --scheduler; how steps fall is asked with the steps.
+    # A scheduler that is not known can be another with --scheduler; how steps fall is asked with
+    # the steps.
     if rc == 0 and name.startswith('scheduler/'):
         listed = ['?']
-    report((rc == 1 or listed == ['?']) and listed and plain(err), what + ': inspect', rc, said, err)
+    report(
+        (rc == 1 or listed == ['?']) and listed and plain(err), what + ': inspect', rc, said, err
+    )
     shutil.rmtree(d)
 
 

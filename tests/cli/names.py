@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""names.py XDIT ROOT - names that hold quotes, backslashes, control characters and bytes that are not UTF-8, of
-tensors, classes, schedulers, directories, files, prompts and LoRAs: nothing that a terminal obeys is printed, and JSON
-stays JSON. Speaks TAP."""
+"""names.py XDIT ROOT - names that hold quotes, backslashes, control characters and bytes that are
+not UTF-8, of tensors, classes, schedulers, directories, files, prompts and LoRAs: nothing that a
+terminal obeys is printed, and JSON stays JSON. Speaks TAP."""
+
 import json, os, pathlib, shutil, struct, subprocess, sys, tempfile
 
 XDIT, ROOT = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])
 DEMO = ROOT / 'models' / 'demo-pixart'
 T = os.fsencode(tempfile.mkdtemp())
-ODD = 'a"b\\c\x1b[31m\td\x7f\x9b31m\u00e9'        # U+009B begins a terminal's command as ESC [ does
+ODD = 'a"b\\c\x1b[31m\td\x7f\x9b31m\u00e9'  # U+009B begins a terminal's command as ESC [ does
 BYTES = ODD.encode() + b'\xff\xc3'
 NAMES = [ODD.encode(), BYTES]
 count = bad = 0
@@ -56,14 +57,21 @@ def as_json(what, code, *args):
 def header(path, change):
     """Rewrites the header of a safetensors file as bytes."""
     b = open(path, 'rb').read()
-    n, = struct.unpack('<Q', b[:8])
-    raw = change(b[8:8 + n])
-    open(path, 'wb').write(struct.pack('<Q', len(raw)) + raw + b[8 + n:])
+    (n,) = struct.unpack('<Q', b[:8])
+    raw = change(b[8 : 8 + n])
+    open(path, 'wb').write(struct.pack('<Q', len(raw)) + raw + b[8 + n :])
 
 
 def quoted(name):
     """A JSON string whose bytes need not be UTF-8."""
-    return b'"' + b''.join(b'\\' + bytes([c]) if c in b'"\\' else b'\\u%04x' % c if c < 32 else bytes([c]) for c in name) + b'"'
+    return (
+        b'"'
+        + b''.join(
+            b'\\' + bytes([c]) if c in b'"\\' else b'\\u%04x' % c if c < 32 else bytes([c])
+            for c in name
+        )
+        + b'"'
+    )
 
 
 def edit(d, name, key, value):
@@ -81,20 +89,24 @@ def model(name):
 
 try:
     weights = b'transformer/diffusion_pytorch_model.safetensors'
-    inner = ODD.encode()                # JSON files hold UTF-8 alone
+    inner = ODD.encode()  # JSON files hold UTF-8 alone
     for odd in NAMES:
         d = model(b'm' + odd)
         edit(d, b'scheduler/scheduler_config.json', b'_class_name', inner)
         edit(d, b'transformer/config.json', b'_class_name', inner)
         edit(d, b'vae/config.json', inner, inner)
-        header(os.path.join(d, weights), lambda h: h.replace(b'"pos_embed.proj.bias"', quoted(inner)))
+        header(
+            os.path.join(d, weights), lambda h: h.replace(b'"pos_embed.proj.bias"', quoted(inner))
+        )
         kind = 'UTF-8' if odd == NAMES[0] else 'any bytes'
         clean('inspect, ' + kind, 1, 'inspect', d)
         j = as_json('inspect --json, ' + kind, 1, 'inspect', d, '--json')
         of = {c['component']: c for c in j.get('components', [])}
         report(of and of['transformer']['class'] == ODD, 'its class, ' + kind, of)
         report(of and of['scheduler']['class'] == ODD, 'its scheduler, ' + kind, of)
-        report(len(j.get('missing', [])) == 1, 'what is missing is listed, ' + kind, j.get('missing'))
+        report(
+            len(j.get('missing', [])) == 1, 'what is missing is listed, ' + kind, j.get('missing')
+        )
         f = os.path.join(d, weights)
         clean('inspect a file, ' + kind, 0, 'inspect', f, has=b'PixArt')
         clean('its tensors, ' + kind, 0, 'inspect', f, '--tensors', 'x')
@@ -107,34 +119,105 @@ try:
         shutil.rmtree(d)
         d = model(b'm' + odd)
         edit(d, b'vae/config.json', inner, inner)
-        clean('a key of a config, ' + kind, 0, 'generate', '-m', d, '-o', os.path.join(T, b'x.png'), *ask)
+        clean(
+            'a key of a config, ' + kind,
+            0,
+            'generate',
+            '-m',
+            d,
+            '-o',
+            os.path.join(T, b'x.png'),
+            *ask
+        )
         edit(d, b'scheduler/scheduler_config.json', b'prediction_type', inner)
-        clean('a value of a config, ' + kind, 1, 'generate', '-m', d, '-o', os.path.join(T, b'x.png'), *ask)
+        clean(
+            'a value of a config, ' + kind,
+            1,
+            'generate',
+            '-m',
+            d,
+            '-o',
+            os.path.join(T, b'x.png'),
+            *ask
+        )
         shutil.rmtree(d)
         lora = os.path.join(T, b'lora' + odd)
         shutil.copy(os.path.join(os.fsencode(DEMO), weights), lora)
         header(lora, lambda h: h.replace(b'"pos_embed.proj.bias"', quoted(inner)))
-        for args in (['--lora', lora], ['--lora', b'no' + odd], ['--lora', lora + b':x'], ['--scheduler', odd],
-                     ['-o', os.path.join(T, odd)], ['--plan', odd], ['--dtype', odd], ['--' + os.fsdecode(odd)],
-                     ['--cluster', odd], ['--vae', odd], [odd]):
-            rc, out, err = run('generate', '-m', DEMO, '-p', 'a', '-q', '-o', os.path.join(T, b'x.png'), *args)
-            report(rc in (1, 2) and plain(out) and plain(err) and b'31m' in err,
-                   'generate %s, %s' % (os.fsdecode(args[0])[:8] if args[0][:2] == '--' and len(args) > 1 else 'of it', kind),
-                   rc, out, err)
+        for args in (
+            ['--lora', lora],
+            ['--lora', b'no' + odd],
+            ['--lora', lora + b':x'],
+            ['--scheduler', odd],
+            ['-o', os.path.join(T, odd)],
+            ['--plan', odd],
+            ['--dtype', odd],
+            ['--' + os.fsdecode(odd)],
+            ['--cluster', odd],
+            ['--vae', odd],
+            [odd],
+        ):
+            rc, out, err = run(
+                'generate', '-m', DEMO, '-p', 'a', '-q', '-o', os.path.join(T, b'x.png'), *args
+            )
+            report(
+                rc in (1, 2) and plain(out) and plain(err) and b'31m' in err,
+                'generate %s, %s'
+                % (
+                    os.fsdecode(args[0])[:8] if args[0][:2] == '--' and len(args) > 1 else 'of it',
+                    kind,
+                ),
+                rc,
+                out,
+                err,
+            )
         clean('a command, ' + kind, 2, odd)
         clean('before the command, ' + kind, 2, b'-' + odd)
         word = b"'" + odd + b"'"
-        for line in (b'torchrun --nproc_per_node=2 examples/flux_example.py --model %s --prompt %s', b'xdit --model %s --prompt %s',
-                     b'torchrun --nproc_per_node=2 examples/%s.py --model %s', b'A=%s; torchrun --nproc_per_node=2 $A$%s',
-                     b'torchrun --nproc_per_node=2 examples/flux_example.py --model m --%s %s', b'%s %s'):
+        for line in (
+            b'torchrun --nproc_per_node=2 examples/flux_example.py --model %s --prompt %s',
+            b'xdit --model %s --prompt %s',
+            b'torchrun --nproc_per_node=2 examples/%s.py --model %s',
+            b'A=%s; torchrun --nproc_per_node=2 $A$%s',
+            b'torchrun --nproc_per_node=2 examples/flux_example.py --model m --%s %s',
+            b'%s %s',
+        ):
             rc, out, err = run('from-xdit', line % (word, word))
-            report(rc in (0, 1, 2) and plain(out) and plain(err) and out + err, 'from-xdit, %s: %s' % (kind, line.decode()), rc, out, err)
-        rc, out, err = run('generate', '-m', DEMO, '-p', odd, '-v', '--steps', '1', '-o', os.path.join(T, b'p.png'))
+            report(
+                rc in (0, 1, 2) and plain(out) and plain(err) and out + err,
+                'from-xdit, %s: %s' % (kind, line.decode()),
+                rc,
+                out,
+                err,
+            )
+        rc, out, err = run(
+            'generate', '-m', DEMO, '-p', odd, '-v', '--steps', '1', '-o', os.path.join(T, b'p.png')
+        )
         report(rc == 0 and plain(out) and plain(err), 'a prompt, ' + kind, rc, out, err)
-        rc, out, err = run('generate', '-m', DEMO, '-p', odd * 40, '--steps', '1', '-o', os.path.join(T, b'p.png'))
+        rc, out, err = run(
+            'generate', '-m', DEMO, '-p', odd * 40, '--steps', '1', '-o', os.path.join(T, b'p.png')
+        )
         report(rc == 0 and plain(out) and plain(err), 'a prompt that is cut, ' + kind, rc, out, err)
-        rc, out, err = run('generate', '-m', DEMO, '-p', odd, '--steps', '1', '-q', '--json', '-o', os.path.join(T, odd + b'.png'))
-        report(rc == 0 and plain(out) and json.loads(out)['file'].endswith('.png'), 'generate --json, ' + kind, rc, out, err)
+        rc, out, err = run(
+            'generate',
+            '-m',
+            DEMO,
+            '-p',
+            odd,
+            '--steps',
+            '1',
+            '-q',
+            '--json',
+            '-o',
+            os.path.join(T, odd + b'.png'),
+        )
+        report(
+            rc == 0 and plain(out) and json.loads(out)['file'].endswith('.png'),
+            'generate --json, ' + kind,
+            rc,
+            out,
+            err,
+        )
 finally:
     shutil.rmtree(T, ignore_errors=True)
 print('1..%d' % count)

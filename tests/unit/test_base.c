@@ -79,7 +79,8 @@ static void failures_name_their_file(void **state)
     assert_in_range(strlen(e.msg), 1000, sizeof e.msg - 1);
 }
 
-/* What a terminal obeys: C0, DEL, and C1, which UTF-8 writes as two bytes; other bytes than UTF-8, too. */
+/* What a terminal obeys: C0, DEL, and C1, which UTF-8 writes as two bytes; other bytes than UTF-8,
+ * too. */
 static void terminals_get_text(void **state)
 {
     (void)state;

@@ -103,7 +103,9 @@ static void texts_travel(void **state)
     static const char latin[] = "tEXtparameters\0a caf\xe9\nSteps: 20, Size: 4x4";
     static const char wide[] = "iTXtxdit\0\0\0\0\0{\"prompt\": \"\xe7\x8c\xab \xf0\x9f\x90\xb1\"}";
     static const char notes[] = "\n# Steps: 20, Size: 4x4\n# xdit: {";
-    static const char utf16[] = "UNICODE\0\0a\0 \0c\0a\0f\0\xe9\0\n\0S\0t\0e\0p\0s\0:\0 \0" "2\0" "0";
+    static const char utf16[] = "UNICODE\0\0a\0 \0c\0a\0f\0\xe9\0\n\0S\0t\0e\0p\0s\0:\0 \0"
+                                "2\0"
+                                "0";
     static const char ascii[] = "{\"prompt\": \"\\u732b \\ud83d\\udc31\"}";
     static const char lines[] = "parameters: a caf\xc3\xa9\nSteps: 20, Size: 4x4\nxdit: {\"prompt";
     xd_err e = { 0 };
@@ -136,12 +138,14 @@ static void long_texts_are_cut(void **state)
     value[N - 1] = 'x';
     value[N] = 0;
     for (int i = 0; i < NNAMES; i++) {
-        xd_image_text long_texts[] = { { i % 2 ? "k" : "parameters", value }, { "xdit", "{}" }, { NULL, NULL } };
+        xd_image_text long_texts[] = { { i % 2 ? "k" : "parameters", value },
+                                       { "xdit", "{}" },
+                                       { NULL, NULL } };
         check_round_trip(names[i], 16, 8, long_texts, i < 3);
     }
     assert_true(has("a.jpg", value, 65000));
     assert_false(has("a.jpg", value, 65533));
-    assert_true(has("a.jpeg", wide, 65000));    /* the JSON stays when it is short, the other is cut */
+    assert_true(has("a.jpeg", wide, 65000)); /* the JSON stays when it is short, the other is cut */
     assert_false(has("a.jpeg", wide, 65533));
     xd_image_text both[] = { { "parameters", value }, { "xdit", value }, { NULL, NULL } };
     check_round_trip("a.webp", 16, 8, both, 0);

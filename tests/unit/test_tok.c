@@ -282,8 +282,9 @@ static xd_tok *with_added(char *const *names, int n)
     xd_text_buf b = {0};
     xd_tok     *t = NULL;
     xd_err      e = {0};
-    xd_buf_add(&b, "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 2, \"vocab\": [[\"<pad>\", 0], [\"</s>\", 0], "
-               "[\"<unk>\", 0], [\"\\u2581\", -1]]}, \"added_tokens\": [");
+    xd_buf_add(&b, "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 2, \"vocab\": [[\"<pad>\", 0], "
+                   "[\"</s>\", 0], "
+                   "[\"<unk>\", 0], [\"\\u2581\", -1]]}, \"added_tokens\": [");
     for (int i = 0; i < n; i++)
         xd_buf_add(&b, "%s{\"content\": \"%s\", \"special\": true}", i ? ", " : "", names[i]);
     xd_buf_add(&b, "]}");
@@ -408,13 +409,19 @@ static void captions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(demo_ids),      cmocka_unit_test(small_json_ids),
+        cmocka_unit_test(demo_ids),
+        cmocka_unit_test(small_json_ids),
         cmocka_unit_test(mt5_ids),
-        cmocka_unit_test(real_ids),      cmocka_unit_test(real_json_ids),
-        cmocka_unit_test(truncation),    cmocka_unit_test(invalid_utf8),
-        cmocka_unit_test(broken_spiece), cmocka_unit_test(broken_json),
-        cmocka_unit_test(sentences),     cmocka_unit_test(no_files),
-        cmocka_unit_test(many_added_tokens_load_at_once), cmocka_unit_test(added_tokens_match_the_longest),
+        cmocka_unit_test(real_ids),
+        cmocka_unit_test(real_json_ids),
+        cmocka_unit_test(truncation),
+        cmocka_unit_test(invalid_utf8),
+        cmocka_unit_test(broken_spiece),
+        cmocka_unit_test(broken_json),
+        cmocka_unit_test(sentences),
+        cmocka_unit_test(no_files),
+        cmocka_unit_test(many_added_tokens_load_at_once),
+        cmocka_unit_test(added_tokens_match_the_longest),
         cmocka_unit_test(captions),
     };
     return cmocka_run_group_tests(tests, read_prompts, forget_prompts);
