@@ -137,7 +137,13 @@ class Soak:
         return f"{sig.name} to {'the program' if whom == run.pid else whom}"
 
 
+def stop(*_):
+    raise KeyboardInterrupt
+
+
 def main():
+    signal.signal(signal.SIGINT, stop)          # also where a shell has started it in the background
+    signal.signal(signal.SIGTERM, stop)
     soak = Soak(os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve())
     runs, failed = number("SOAK_RUNS", 1000), 0
     load = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
