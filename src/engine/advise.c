@@ -9,8 +9,8 @@
 #include "base/par.h"
 #include "base/words.h"
 #include "engine/bench.h"
+#include "engine/fit.h"
 #include "engine/plan_table.h"
-#include "engine/search.h"
 
 typedef struct adviser {
     const xd_advise_args *a;
@@ -19,6 +19,7 @@ typedef struct adviser {
     xd_request          r;
     xd_search           s;
     int                 ranks;
+    double              space;  /* bytes that a process of this machine may map; 0: no limit     */
 } adviser;
 
 XD_PRINTF(2, 3) static void say(const adviser *v, const char *fmt, ...)
@@ -228,6 +229,29 @@ static void say_unused(const adviser *v)
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
+/* What is free now, which a machine that was probed earlier does not know. */
+static void take_room(adviser *v)
+{
+    size_t have, space;
+    xd_cpu_room(&have, &space);
+    v->m.memory = have ? (double)have : 1;
+    v->space = space ? (double)space : 1;
+}
+
+/* Plans, or why there is none and what would fit. */
+static xd_status search(adviser *v, xd_err *e)
+{
+    char   near[1024] = "";
+    xd_fit t = { .g = v->g, .r = &v->r, .m = &v->m, .fixed = &v->a->parallel, .ranks = v->ranks,
+                 .stale = !v->a->exact, .chosen = 1, .space = v->space };
+    xd_status s = xd_fit_search(&t, &v->s, v->ranks, e);
+    if (s == XD_ENOMEM && !v->s.good)
+        xd_fit_advice_of(&t, &v->s, near, sizeof near);
+    if (e && near[0])
+        snprintf(e->msg + strlen(e->msg), sizeof e->msg - strlen(e->msg), "%s", near);
+    return s;
+}
+
 /* A cluster that is not this machine computes in bf16 unless f32 is asked for. */
 static xd_status open_all(adviser *v, xd_err *e)
 {
@@ -245,6 +269,7 @@ static xd_status open_all(adviser *v, xd_err *e)
     if (!a->cluster) {
         v->ranks = a->ranks ? a->ranks : threads;
         s = xd_machine_here(&v->m, v->g->dev, v->ranks, threads > v->ranks ? threads / v->ranks : 1, e);
+        take_room(v);
     } else if (!a->dtype || strcmp(xd_word_dtype(a->dtype), "f32") != 0) {
         v->g->type = XD_BF16;
     }
@@ -270,7 +295,7 @@ xd_status xd_advise(const xd_advise_args *a, xd_err *e)
     adviser   v = { .a = a };
     xd_status s = open_all(&v, e);
     if (s == XD_OK) {
-        s = xd_search_plans(&v.s, v.g, &v.r, &a->parallel, v.ranks, !a->exact, &v.m, e);
+        s = search(&v, e);
         if (s != XD_OK && v.s.n && a->all && !a->json)
             say_table(&v);
     }

@@ -42,6 +42,7 @@ typedef struct bench {
     int         runs;
     probe       probe;
     int         parts;          /* printed so far                                              */
+    size_t      whole;          /* bytes of the part's weights when no blocks share theirs     */
     size_t      foreseen;       /* bytes: the most that weights and arenas take at one time     */
 } bench;
 
@@ -304,19 +305,41 @@ void xd_bench_text_free(xd_cond *c, xd_engine *g)
 
 /* ---- parts -------------------------------------------------------------------------------- */
 
-/* Weights of a part, random and shared between its blocks when they would not fit. */
-static xd_status load(bench *b, xd_part *p, xd_err *e)
+xd_status xd_bench_room(const xd_part *p, size_t beside, int ranks, xd_err *e)
+{
+    size_t machine, process, more = beside > p->work ? beside : p->work, kernels = xd_cpu_kernels();
+    double own = (double)p->packed + (double)more, all = ranks * (own + (double)kernels);
+    xd_cpu_room(&machine, &process);
+    int narrow = own > (double)process;
+    if (!narrow && all <= (double)machine)
+        return XD_OK;
+    return xd_fail(e, XD_ENOMEM, "%s needs %s of %s and %s are available: weights %s, activations %s, kernels %s", p->name,
+                   xd_size_text(narrow ? own : all).s,
+                   narrow ? "address space (ulimit -v), besides what kernels take," : "memory",
+                   xd_size_text((double)(narrow ? process : machine)).s, xd_size_text((double)p->packed).s,
+                   xd_size_text((double)more).s, xd_size_text((double)kernels).s);
+}
+
+/* Counts a part; blocks of random weights are shared when they would not fit. */
+static xd_status count(bench *b, xd_part *p, int *share, xd_err *e)
 {
     size_t    have, total;
     xd_status s = xd_part_count(p, b->g->count, b->g->type, e);
-    if (s != XD_OK)
-        return s;
     b->g->dev->mem->memory(b->g->dev, &have, &total);
-    int share = b->a->share_layers || p->packed > have / 2;
-    s = xd_part_load(p, b->g->dev, b->g->type, share, e);
+    *share = b->a->share_layers || p->packed > have / 2;
+    b->whole = p->packed;
+    return s == XD_OK && *share && !p->files ? xd_part_count_kinds(p, b->g->count, b->g->type, e) : s;
+}
+
+/* Its weights, where they and `beside` fit. */
+static xd_status load(bench *b, xd_part *p, int share, size_t beside, xd_err *e)
+{
+    xd_status s = xd_bench_room(p, beside, 1, e);
+    if (s == XD_OK)
+        s = xd_part_load(p, b->g->dev, b->g->type, share, e);
     if (s == XD_OK && share && !p->files && !b->a->json)
         xd_say(b->a, "%s: blocks share the storage of one, %.2f GB instead of %.2f", p->name,
-               (double)xd_store_bytes(p->store) / 1e9, (double)p->packed / 1e9);
+               (double)xd_store_bytes(p->store) / 1e9, (double)b->whole / 1e9);
     return s;
 }
 
@@ -350,10 +373,13 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
     xd_layout lay = { .len = { t.n }, .grid = { 1, 1, t.n }, .npatch = 1, .nsp = 1 };
     xd_arena  a;
     size_t    bytes = 0;
+    int       share;
     char      what[64];
-    xd_status s = load(b, p, e);
+    xd_status s = count(b, p, &share, e);
     if (s == XD_OK)
         s = xd_words_count(&b->job, k, t.n, &bytes, e);
+    if (s == XD_OK)
+        s = load(b, p, share, bytes, e);
     if (s == XD_OK && !(t.ids = calloc((size_t)t.n, sizeof *t.ids)))
         s = xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)t.n);
     if (s == XD_OK)
@@ -438,11 +464,14 @@ static xd_status bench_step(bench *b, xd_err *e)
     step_run   r;
     xd_arena   a;
     size_t     bytes = 0, links = 0;
+    int        share;
     char       what[64];
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    xd_status  s = load(b, p, e);
+    xd_status  s = count(b, p, &share, e);
     if (s == XD_OK)
         s = xd_flow_count(&b->job, len, &bytes, &links, e);
+    if (s == XD_OK)
+        s = load(b, p, share, bytes, e);
     if (s == XD_OK)
         s = xd_bench_text(&cond[0], &b->job, e);
     cond[1] = cond[0];
@@ -486,11 +515,14 @@ static xd_status bench_vae(bench *b, xd_err *e)
     int64_t   nlat = b->job.numbers, npix = b->job.frames * b->job.size[0] * b->job.size[1] * 3;
     light_run r = { .j = &b->job, .net = &p->net };
     xd_arena  a;
-    size_t    bytes = 0;
+    size_t    bytes = 0, pixels = (size_t)(nlat + npix) * sizeof(float);
+    int       share;
     char      what[64];
-    xd_status s = load(b, p, e);
+    xd_status s = count(b, p, &share, e);
     if (s == XD_OK)
         s = xd_light_count(&b->job, &bytes, e);
+    if (s == XD_OK)
+        s = load(b, p, share, bytes + pixels, e);
     r.lat = malloc((size_t)nlat * sizeof *r.lat + 1);
     r.rgb = malloc((size_t)npix * sizeof *r.rgb + 1);
     if (s == XD_OK && (!r.lat || !r.rgb))
@@ -502,7 +534,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
         xd_exec_init(&r.x, &b->prof.w.dev, &a, b->g->type);
         xd_bench_decode_name(what, sizeof what, &b->job);
         report(b, "vae", what, measure(b, run_light, &r));
-        foresee(b, p, bytes + (size_t)(nlat + npix) * 4);
+        foresee(b, p, bytes + pixels);
         s = r.x.err.code ? xd_fail(e, r.x.err.code, "%s", r.x.err.msg) : XD_OK;
         xd_room_close(&a, b->g->dev);
     }

@@ -85,6 +85,8 @@ static xd_status load(const xd_duel *d, const xd_side *s, int vae, xd_err *e)
     int share = d->a->share_layers || p->packed > have / 2 / (size_t)d->all.g->host->size;
     if (st == XD_OK && share && !p->files)
         st = xd_part_count_kinds(p, s->g->count, s->g->type, e);
+    if (st == XD_OK)
+        st = xd_bench_room(p, 0, d->all.g->host->size, e);
     st = xd_ranks_agree(d->all.g, st, e);
     if (st == XD_OK && s == &d->one)
         st = xd_kin_whole(s->g, d->all.g, vae, e);

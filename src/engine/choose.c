@@ -11,10 +11,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/par.h"
+#include "engine/fit.h"
 #include "engine/plan_table.h"
-#include "engine/search.h"
-
-enum { NEAR = 3 };              /* that fit, in a refusal                                      */
 
 typedef struct chooser {
     xd_engine          *g;
@@ -88,122 +86,31 @@ static xd_status check_request(chooser *c, xd_err *e)
     return s;
 }
 
-/* ---- searching ------------------------------------------------------------------------------ */
-
-/* Of the fullest rank. */
-static double fullest(const xd_forecast *f)
-{
-    double most = 0;
-    for (int r = 0; f->rank && r < f->ranks; r++)
-        most = (double)f->rank[r].need.peak > most ? (double)f->rank[r].need.peak : most;
-    return most;
-}
-
-/* The plans of so many ranks, without those that need more than a process may map. */
-static xd_status search(const chooser *c, xd_search *s, int ranks, xd_err *e)
-{
-    xd_status st = xd_search_plans(s, c->g, &c->r, &c->fixed, ranks, c->stale, &c->m, e);
-    int       n = 0, good = s->good;
-    for (int i = 0; i < good && c->space > 0; i++)
-        if (fullest(&s->c[i].f) > c->space)
-            xd_fail(&s->c[i].why, XD_ENOMEM, "%s are needed of %s of address space",
-                    xd_size_text(fullest(&s->c[i].f)).s, xd_size_text(c->space).s);
-    for (int i = 0; i < good; i++) {
-        xd_candidate k = s->c[i];
-        if (k.why.code)
-            continue;
-        memmove(&s->c[n + 1], &s->c[n], (size_t)(i - n) * sizeof k);
-        s->c[n++] = k;
-    }
-    s->good = n;
-    return good && !n ? xd_fail(e, XD_ENOMEM, "none of %d plans fits", s->n) : st;
-}
-
 /* ---- refusing ------------------------------------------------------------------------------- */
 
-static const xd_candidate *least(const xd_search *s)
+static xd_fit fit_of(const chooser *c)
 {
-    const xd_candidate *best = NULL;
-    for (int i = 0; i < s->n; i++)
-        if (s->c[i].why.code == XD_ENOMEM && s->c[i].f.peak > 0 && (!best || s->c[i].f.peak < best->f.peak))
-            best = &s->c[i];
-    return best;
+    return (xd_fit){ .g = c->g, .r = &c->r, .m = &c->m, .fixed = &c->fixed, .ranks = c->ranks, .stale = c->stale,
+                     .chosen = 1, .space = c->space };
 }
 
-typedef struct near { char text[640]; int n; } near;
-
-/* Would a plan of so many ranks fit the request as it is now? Then it is said. */
-static int try_near(const chooser *c, near *w, int ranks, const char *how)
+/* Nothing fits: what would, by counting. */
+static xd_status refuse(const chooser *c, const xd_search *s, xd_err *e)
 {
-    xd_search s;
-    xd_err    e = { 0 };
-    size_t    at = strlen(w->text);
-    int       fits = search(c, &s, ranks, &e) == XD_OK;
-    if (fits && w->n < NEAR) {
-        snprintf(w->text + at, sizeof w->text - at, "%s%s (%s, %s)", w->n ? "; " : "", how, s.c[0].f.plan.text,
-                 xd_size_text(s.c[0].f.peak).s);
-        w->n++;
-    }
-    xd_search_free(&s);
-    return fits;
-}
-
-static void try_smaller(chooser *c, near *w)
-{
-    const xd_model *m = &c->g->model;
-    int64_t         unit[2], side[2] = { c->r.height, c->r.width };
-    for (int i = 0; i < 2; i++) {
-        unit[i] = (int64_t)m->vae_info.cell[i + 1] * m->dit_info.patch[i + 1];
-        side[i] = side[i] ? side[i] : (int64_t)m->dit_info.sample[i + 1] * m->vae_info.cell[i + 1];
-    }
-    for (int k = 3; k >= 1; k--) {
-        char how[80];
-        c->r.height = side[0] * k / 4 / unit[0] * unit[0];
-        c->r.width = side[1] * k / 4 / unit[1] * unit[1];
-        if (!c->r.height || !c->r.width)
-            return;
-        snprintf(how, sizeof how, "--width %lld --height %lld", (long long)c->r.width, (long long)c->r.height);
-        if (try_near(c, w, c->ranks, how))
-            return;
-    }
-}
-
-/* Nothing fits: what would, the least change first. */
-static xd_status refuse(chooser *c, const xd_search *s, xd_err *e)
-{
-    const xd_candidate *l = least(s);
-    near                w = { .text = "" };
-    xd_engine          *g = c->g;
-    int                 given = xd_parallel_ranks(&c->fixed);
-    char                what[256], how[64];
-    xd_size             need, have;
+    const xd_candidate *l = xd_fit_least(s);
+    xd_fit              t = fit_of(c);
+    char                near[1024];
     if (!l)
         return e->code;
-    snprintf(what, sizeof what, "%s", l->f.plan.text);
-    int narrow = l->f.peak <= c->m.memory;      /* the host has it                              */
-    need = xd_size_text(narrow ? fullest(&l->f) : l->f.peak);
-    have = xd_size_text(narrow ? c->space : c->m.memory);
-    if (!c->r.enable_tiling && !c->r.latents_only) {
-        c->r.enable_tiling = 1;
-        try_near(c, &w, c->ranks, "--enable_tiling");
-        c->r.enable_tiling = 0;
-    }
-    if (g->type == XD_F32 && xd_dev_compute(g->dev, XD_BF16) == XD_BF16) {
-        g->type = XD_BF16;
-        try_near(c, &w, c->ranks, "--dtype bf16");
-        g->type = XD_F32;
-    }
-    for (int n = (c->ranks - 1) / given * given, fits = 0; n >= given && !fits; n = n / 2 / given * given) {
-        snprintf(how, sizeof how, "%d rank%s", n, n == 1 ? "" : "s");
-        fits = try_near(c, &w, n, how);
-    }
-    if (w.n < NEAR && !g->model.dit_info.fixed)
-        try_smaller(c, &w);
+    int     narrow = l->f.peak <= c->m.memory;  /* the host has it                              */
+    xd_size need = xd_size_text(narrow ? xd_fit_fullest(&l->f) : l->f.peak);
+    xd_size have = xd_size_text(narrow ? c->space : c->m.memory);
+    xd_fit_advice_of(&t, s, near, sizeof near);
     e->msg[0] = 0, e->code = XD_OK;
     return xd_fail(e, XD_ENOMEM, "none of %d plans of %d ranks fits into the %s of %s: %s takes the "
-                   "least, %s%s%s", s->n, c->ranks, have.s,
-                   narrow ? "address space that a rank has (ulimit -v)" : "memory that are there", what, need.s,
-                   w.n ? "; what would fit: " : ", and nothing near it fits", w.text);
+                   "least, %s%s", s->n, c->ranks, have.s,
+                   narrow ? "address space that a rank has (ulimit -v)" : "memory that are there", l->f.plan.text, need.s,
+                   near);
 }
 
 /* ---- choosing ------------------------------------------------------------------------------- */
@@ -290,7 +197,8 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
     if (st == XD_OK && by_search)
         st = find_machine(c, hosts, e);
     if (st == XD_OK && by_search) {
-        st = search(c, &s, c->ranks, e);
+        xd_fit t = fit_of(c);
+        st = xd_fit_search(&t, &s, c->ranks, e);
         st = st == XD_OK ? st : refuse(c, &s, e);
     }
     c->g->bench = bench;

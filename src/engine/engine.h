@@ -40,6 +40,7 @@ struct xd_engine {
     int          once;          /* there will be one request                                   */
     size_t       spare;         /* memory of the host that the request leaves, my share: for files */
     int          bench;      /* a request may lack what only its picture depends on          */
+    int          unread;        /* a picture to start from is not read: the request is counted   */
     volatile int cancel;
     uint64_t     hash;          /* of the model                                                */
     xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
@@ -60,6 +61,9 @@ xd_status   xd_types_compute(xd_engine *g, const xd_open_args *a, xd_err *e);
 xd_status   xd_types_weights(xd_engine *g, const xd_open_args *a, xd_err *e);
 /* That of a component: "bf16", "int8", "fp8". */
 const char *xd_types_name(const xd_part *p, xd_dtype compute);
+/* Does text_weights_dtype say anything of this text encoder? */
+int         xd_types_quantizes(const xd_part *text);
+int         xd_types_stores_fp8(const xd_part *p);      /* do its files hold matrices in fp8?    */
 
 /* ---- job ---------------------------------------------------------------------------------- */
 

@@ -379,6 +379,18 @@ static xd_status text(seer *s, xd_err *e)
     return st;
 }
 
+/* Encoding the picture to start from may take more memory than decoding; its seconds are not counted. */
+static xd_status count_encoder(seer *s, xd_need *n, xd_err *e)
+{
+    size_t    tmp = 0;
+    xd_dev   *count = s->g->count;
+    s->g->count = s->own.count;
+    xd_status st = xd_light_encode_count(&s->job, &tmp, e);
+    s->g->count = count;
+    n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
+    return st;
+}
+
 static xd_status decode(seer *s, xd_err *e)
 {
     xd_status st = new_play(s, e);
@@ -391,6 +403,8 @@ static xd_status decode(seer *s, xd_err *e)
         int64_t before = sent(s);
         xd_reckoner_weights(s->rk, (double)s->g->model.vae.packed);
         st = xd_light_count(&s->job, &n->vae_tmp, e);
+        if (st == XD_OK && s->r->image)
+            st = count_encoder(s, n, e);
         n->vae = s->g->model.vae.packed;
         n->vae_work = s->g->model.vae.work;
         s->f->rank[r].sent_all += (double)(sent(s) - before) * pictures(s);

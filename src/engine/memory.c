@@ -1,9 +1,11 @@
 /* memory.c - what a request needs, counted before anything is loaded */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/pages.h"
+#include "engine/fit.h"
 #include "engine/kin.h"
 #include "engine/ranks.h"
 
@@ -39,8 +41,7 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
     if (least + picture <= (double)have)
         return XD_OK;
     xd_cpu_room(&machine, &process);
-    return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s, "
-                   "%s are available; paint a smaller one", j->fps > 0 ? "video" : "picture",
+    return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s, %s are available", j->fps > 0 ? "video" : "picture",
                    (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + picture).s,
                    process < machine ? "address space (ulimit -v), besides what kernels take" : "memory",
                    xd_size_text((double)have).s);
@@ -156,17 +157,13 @@ static xd_size size_of(size_t bytes)
 }
 
 /* `bytes` are needed by `who` and `have` are there: the sentence names what takes them. */
-static xd_status refuse(const xd_job *j, const xd_need *n, double bytes, double have,
-                        const char *who, xd_err *e)
+static xd_status refuse(const xd_need *n, double bytes, double have, const char *who, xd_err *e)
 {
-    const xd_engine *g = j->g;
     return xd_fail(e, XD_ENOMEM, "the request needs %s of %s and %s are available: text encoder %s + %s, "
-                   "transformer %s + %s, vae %s + %s (weights + activations), kernels %s; paint a smaller picture%s%s",
+                   "transformer %s + %s, vae %s + %s (weights + activations), kernels %s",
                    xd_size_text(bytes).s, who, xd_size_text(have).s, size_of(n->text).s, size_of(n->text_tmp).s,
                    size_of(n->dit).s, size_of(n->dit_tmp + n->links).s, size_of(n->vae).s, size_of(n->vae_tmp).s,
-                   size_of(xd_cpu_kernels()).s, g->type == XD_F32 && xd_dev_compute(g->dev, XD_BF16) == XD_BF16
-                       ? ", try --dtype bf16" : "",
-                   j->r->enable_tiling ? "" : ", or try --enable_tiling");
+                   size_of(xd_cpu_kernels()).s);
 }
 
 /* What a request leaves of a host's memory, for each of the ranks that read files ahead. A thread needs some
@@ -178,8 +175,8 @@ static size_t spare_of(const double host[XD_HOST_SUMS], double space)
 }
 
 /* Two limits: what this process may map, and what all ranks of the host together may use, where
- * shared weights count once. */
-static xd_status compare(xd_job *j, const xd_need *need, xd_err *e)
+ * shared weights count once. room: both, the host's first. */
+static xd_status compare(xd_job *j, const xd_need *need, double room[2], xd_err *e)
 {
     xd_engine *g = j->g;
     size_t     have = 0, space = 0;
@@ -191,33 +188,87 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_err *e)
     host[0] -= xd_kin_saved(&g->model.dit) + xd_kin_saved(&g->model.vae);
     xd_memory_sum(g->host, host);
     host[1] += (double)have;
+    room[0] = host[1];
+    room[1] = (double)space + mine;
     xd_log(XD_LOG_DEBUG, "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
            "peak %.3f, kernels %.3f, %.3f on this host of %.3f GiB", gib(need->text), gib(need->text_tmp),
            gib(need->dit), gib(need->dit_tmp + need->links), gib(need->vae), gib(need->vae_tmp), gib(need->peak),
            kernels / 1073741824.0, host[0] / 1073741824.0, host[1] / 1073741824.0);
     g->spare = reads ? spare_of(host, (double)space + mine - (double)need->peak) : 0;
     if ((double)need->peak > (double)space + mine)
-        return refuse(j, need, (double)need->peak, (double)space + mine,
+        return refuse(need, (double)need->peak, (double)space + mine,
                       "address space (ulimit -v), besides what kernels take,", e);
     if (g->host->size > 1)
         snprintf(ranks, sizeof ranks, "memory (%d ranks together)", g->host->size);
-    return host[0] > host[1] ? refuse(j, need, host[0], host[1], ranks, e) : XD_OK;
+    return host[0] > host[1] ? refuse(need, host[0], host[1], ranks, e) : XD_OK;
+}
+
+/* ---- advice ------------------------------------------------------------------------------- */
+
+/* The degrees of a plan that is made. */
+static xd_parallel degrees_of(const xd_plan *p)
+{
+    return (xd_parallel){ .tensor_parallel_degree = p->deg.n[XD_TENSOR], .ulysses_degree = p->deg.n[XD_ULYSSES],
+                          .ring_degree = p->deg.n[XD_RING], .pipefusion_parallel_degree = p->deg.n[XD_PIPE],
+                          .use_cfg_parallel = p->deg.n[XD_CFG] > 1, .data_parallel_degree = p->deg.n[XD_DATA],
+                          .num_pipeline_patch = p->npatch, .warmup_steps = p->warmup,
+                          .use_displaced_patches = p->displaced, .use_parallel_vae = p->vae_rows,
+                          .pipefusion_text = p->text_every ? "every" : "first",
+                          .text_tensor_parallel_degree = p->text_tp };
+}
+
+/* The least room of any rank, and how many ranks hosts have. */
+static void least_room(const xd_engine *g, double room[2])
+{
+    int64_t  n = 2;
+    xd_comm *c = g->used;
+    if (c->size == 1)
+        return;
+    xd_req r = c->ops->allreduce(c, xd_view(room, XD_F64, 1, &n), XD_MIN);
+    c->ops->wait(c, &r, 1);
+}
+
+/* Behind a refusal, on all ranks: rank 0 counts what would fit, and everybody's sentence ends with it. */
+static void advise(xd_job *j, int huge, double room[2], xd_err *e)
+{
+    xd_engine  *g = j->g;
+    xd_machine  m;
+    xd_parallel p = degrees_of(&g->plan);
+    char        near[1024] = "";
+    double      once;
+    least_room(g, room);
+    if (g->used->rank == 0 && xd_machine_known(&m, xd_machine_preset(0))) {     /* its times do not matter */
+        m.ranks = g->host->size;
+        m.hosts = (g->used->size + m.ranks - 1) / m.ranks;
+        m.memory = room[0] > 1 ? room[0] : 1;
+        m.shares = 1;
+        xd_fit t = { .g = g, .r = j->r, .m = &m, .fixed = &p, .ranks = g->used->size, .stale = 1,
+                     .space = room[1] > 1 ? room[1] : 1, .held = held(g, &once), .huge = huge };
+        xd_fit_advice(&t, &p, 1, near, sizeof near);
+    }
+    if (xd_ranks_share(g, near, sizeof near, e) == XD_OK)
+        snprintf(e->msg + strlen(e->msg), sizeof e->msg - strlen(e->msg), "%s", near);
 }
 
 xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
 {
     xd_engine *g = j->g;
-    size_t     have = 0, total = 0;
-    double     once;
-    g->dev->mem->memory(g->dev, &have, &total);
+    size_t     machine, space;
+    double     once, mine = held(g, &once), room[2];
+    xd_cpu_room(&machine, &space);
     *need = (xd_need){ 0 };
-    xd_status s = refuse_huge(j, have + (size_t)held(g, &once), e);
+    room[0] = (double)machine + mine;
+    room[1] = (double)space + mine;
+    xd_status s = refuse_huge(j, (size_t)(room[0] < room[1] ? room[0] : room[1]), e);
+    int       huge = s != XD_OK;
     if (s == XD_OK)
         s = count_parts(j, w, need, e);
     s = xd_ranks_agree(g, s, e);
     if (s == XD_OK)
         s = xd_kin_find(g, needs_vae(j), e);
-    if (s != XD_OK)
-        return s;
-    return xd_ranks_agree(g, compare(j, need, e), e);
+    if (s == XD_OK)
+        s = xd_ranks_agree(g, compare(j, need, room, e), e);
+    if (s == XD_ENOMEM)
+        advise(j, huge, room, e);
+    return s;
 }

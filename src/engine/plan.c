@@ -100,10 +100,11 @@ static xd_status describe(xd_plan *p, const xd_parallel *a, const xd_dit_info *d
     return s;
 }
 
-/* The text encoder is cut over the first ranks of those that the plan uses anyhow. */
-static xd_status take_text(xd_plan *p, int asked, const char *plan, xd_err *e)
+/* The text encoder is cut over the first ranks of those that the plan uses anyhow: at least so many. */
+static xd_status take_text(xd_plan *p, int asked, int least, const char *plan, xd_err *e)
 {
     int used = xd_degrees_product(p->deg);
+    used = used > least ? used : least;
     p->text_tp = asked ? asked : 1;
     if (p->text_tp < 1)
         return xd_fail(e, XD_EINVAL, "text_tensor_parallel_degree is %d; it must be at least 1",
@@ -188,8 +189,8 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     s = check_ranks(p, what, product, ranks, e);
     if (s == XD_OK)
         s = take_rest(p, a, d, e);
-    if (s == XD_OK)
-        s = take_text(p, a->text_tensor_parallel_degree, what, e);
+    if (s == XD_OK)             /* without a model degrees may still be chosen                 */
+        s = take_text(p, a->text_tensor_parallel_degree, d ? 1 : ranks, what, e);
     if (s == XD_OK)
         s = read_list(p, a->attn_layer_num_for_pp, d, e);
     return s == XD_OK ? describe(p, a, d, what, e) : s;

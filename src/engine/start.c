@@ -32,7 +32,7 @@ xd_status xd_start_read(xd_job *j, xd_err *e)
         return XD_OK;
     if (!j->g->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode a picture");
-    if (j->g->used->rank != 0)
+    if (j->g->used->rank != 0 || j->g->unread)
         return XD_OK;
     xd_status s = xd_image_read(j->r->image, &rgb, &w, &h, e);
     if (s == XD_OK)

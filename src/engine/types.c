@@ -47,8 +47,7 @@ xd_status xd_types_compute(xd_engine *g, const xd_open_args *given, xd_err *e)
     return XD_OK;
 }
 
-/* Does a file hold matrices in fp8? */
-static int stores_fp8(const xd_part *p)
+int xd_types_stores_fp8(const xd_part *p)
 {
     for (int i = 0; i < p->nlist && p->files; i++) {
         char      name[512];
@@ -60,6 +59,12 @@ static int stores_fp8(const xd_part *p)
     return 0;
 }
 
+/* CLIP is too small to be worth it. */
+int xd_types_quantizes(const xd_part *text)
+{
+    return text->def && is(text->def->name, "t5");
+}
+
 /* F32: as computed. */
 static xd_status read_type(const char *flag, const char *text, const xd_part *p, xd_dtype *type,
                            xd_err *e)
@@ -68,7 +73,7 @@ static xd_status read_type(const char *flag, const char *text, const xd_part *p,
     if (!text || is(text, "f32") || is(text, "bf16"))
         return XD_OK;
     if (is(text, "auto"))
-        *type = stores_fp8(p) ? XD_F8E4M3 : XD_F32;
+        *type = xd_types_stores_fp8(p) ? XD_F8E4M3 : XD_F32;
     else if (is(text, "int8"))
         *type = XD_I8;
     else if (is(text, "fp8"))
@@ -99,8 +104,8 @@ xd_status xd_types_weights(xd_engine *g, const xd_open_args *given, xd_err *e)
         xd_part *p = &g->model.text[k];
         xd_dtype type;
         s = read_type("text_weights_dtype", text, p, &type, e);
-        if (s == XD_OK && g->model.has_text[k] && is(p->def->name, "t5"))
-            p->blocks = type;   /* CLIP is too small to be worth it                             */
+        if (s == XD_OK && g->model.has_text[k] && xd_types_quantizes(p))
+            p->blocks = type;
     }
     return s;
 }

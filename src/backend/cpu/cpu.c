@@ -447,3 +447,11 @@ xd_dtype xd_cpu_best(const xd_dev *d)
 {
     return cpu_of(d)->isa >= XD_ISA_AVX512BF16 ? XD_BF16 : XD_F32;
 }
+
+/* A device that stands in front of this one has kernels of its own. */
+void xd_cpu_forget(xd_dev *d)
+{
+    for (int i = 0; i < (int)(sizeof tables / sizeof *tables); i++)
+        if (tables[i] && d->ops == tables[i] && cpu_of(d)->dnn)
+            xd_dnn_forget(cpu_of(d)->dnn);
+}

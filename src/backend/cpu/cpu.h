@@ -108,6 +108,7 @@ xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 /* ---- dnn.c: the only file that knows oneDNN ------------------------------------------------ */
 
 /* `cap`: oneDNN is held to `isa` (once a process: another cap later is refused). */
+void      xd_dnn_forget(xd_dnn *d);     /* empties the cache of primitives                     */
 xd_status xd_dnn_open(xd_dnn **d, xd_isa isa, int cap, const xd_kernels *k, xd_err *e);
 void      xd_dnn_close(xd_dnn **d);
 size_t    xd_dnn_pack_size(xd_dnn *d, xd_weight *w);

@@ -253,24 +253,40 @@ dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to)
 
 /* ---- primitives --------------------------------------------------------------------------- */
 
-/* Bytes that convolutions by tiles which are described in this process will take for code and tables: of wide
- * ones 0.2 to 7.7 MB were seen, 1.4 to 4.5 on the average of an autoencoder, of narrow ones 0.2 to 0.8. Those
- * of other kinds take 0.1. */
-static atomic_long to_come;
+/* Bytes that convolutions which are described in this process, and not made, will take for code and tables. Of those
+ * by tiles 0.2 to 7.7 MB were seen for wide ones, 1.4 to 4.5 on the average of an autoencoder, and 0.2 to 0.8 for
+ * narrow ones; of those without tiles 1.0 to 1.5 MB for small maps, and up to 2.3 for large ones, whose rows end in
+ * more ways. Those of other kinds take 0.1 to 0.4. */
+static atomic_long by_tiles, without;
 
 static void note_unmade(const xd_prim *p, int sign)
 {
-    if (!p->pd || p->p || !strstr(impl_of(p->pd), "brgconv:") || !strstr(impl_of(p->pd), "amx"))
+    const char *impl = p->pd && !p->p ? impl_of(p->pd) : "";
+    if (!strstr(impl, "brgconv"))
         return;
-    xd_md_ref w = xd_pd_md(p->pd, dnnl_query_weights_md, 0);
-    int       wide = w && xd_md_bytes(w) >= 32000;
-    atomic_fetch_add(&to_come, sign * (wide ? 2500000L : 500000L));
+    int       tiles = strstr(impl, "amx") != NULL;
+    xd_md_ref w = xd_pd_md(p->pd, dnnl_query_weights_md, 0), in = xd_pd_md(p->pd, dnnl_query_src_md, 0);
+    int       wide = w && xd_md_bytes(w) >= 32000, large = in && xd_md_bytes(in) >= 1000000;
+    if (tiles)
+        atomic_fetch_add(&by_tiles, sign * (wide ? 2500000L : 500000L));
+    else
+        atomic_fetch_add(&without, sign * (large ? 2300000L : 1500000L));
+}
+
+static size_t some(atomic_long *at)
+{
+    long n = atomic_load(at);
+    return n > 0 ? (size_t)n : 0;
 }
 
 size_t xd_dnn_to_come(void)
 {
-    long n = atomic_load(&to_come);
-    return n > 0 ? (size_t)n : 0;
+    return some(&by_tiles);
+}
+
+size_t xd_dnn_plain_to_come(void)
+{
+    return some(&without);
 }
 
 xd_prim *xd_prim_new(dnnl_primitive_desc_t pd)
@@ -335,7 +351,7 @@ xd_prim *xd_prim_find(xd_dnn *d, const int64_t key[XD_PRIM_KEY])
     return NULL;
 }
 
-static void forget_all(xd_dnn *d)
+void xd_dnn_forget(xd_dnn *d)
 {
     for (int i = 0; i < XD_PRIM_BUCKETS; i++)
         for (xd_prim *p = d->bucket[i], *next; p; p = next) {
@@ -349,7 +365,7 @@ static void forget_all(xd_dnn *d)
 void xd_dnn_enter(xd_dnn *d)
 {
     if (d->nprims >= XD_PRIM_MOST)
-        forget_all(d);
+        xd_dnn_forget(d);
 }
 
 xd_prim *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd)
@@ -561,7 +577,7 @@ void xd_dnn_close(xd_dnn **out)
     xd_dnn *d = *out;
     if (!d)
         return;
-    forget_all(d);
+    xd_dnn_forget(d);
     if (d->stream)
         dnnl_stream_destroy(d->stream);
     if (d->engine)

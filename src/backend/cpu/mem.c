@@ -90,40 +90,54 @@ static double machine_size(void)
 }
 
 /* Address space that kernels take when they first run and that no plan counts: oneDNN's code, tables and heap,
- * seen to be 40 to 53 MB without those of convolutions by tiles, and the stacks of its threads and of ours. What
- * oneDNN cannot map ends the process. */
+ * seen to be 40 to 53 MB without those of convolutions by tiles, more where there are many convolutions, and the
+ * stacks of its threads and of ours. What oneDNN cannot map ends the process. */
 static double kernel_space(void)
 {
     pthread_attr_t attr;
     size_t         stack = 0;
-    double         to_come = (double)xd_dnn_to_come();
+    double         to_come = (double)xd_dnn_to_come(), plain = (double)xd_dnn_plain_to_come();
     if (xd_dnn_has_run())
-        return to_come;
+        return to_come + plain + (to_come + plain > 0 ? 8e6 : 0);
     if (pthread_attr_init(&attr) == 0) {
         pthread_attr_getstacksize(&attr, &stack);
         pthread_attr_destroy(&attr);
     }
     double stacks = (double)(xd_par_threads() - 1) * (double)stack;
-    return xd_dnn_is_loaded() ? 56e6 + 2 * stacks + to_come : stacks;
+    double most = 16e6 + plain > 56e6 ? 16e6 + plain : 56e6;
+    return xd_dnn_is_loaded() ? most + 2 * stacks + to_come : stacks;
 }
 
 size_t xd_cpu_kernels(void)
 {
-    return xd_dnn_to_come();
+    return xd_dnn_to_come() + xd_dnn_plain_to_come();
+}
+
+/* Address space that the limit leaves; 1e18: there is none. */
+static double space_left(void)
+{
+    struct rlimit lim;
+    if (getrlimit(RLIMIT_AS, &lim) != 0 || lim.rlim_cur == RLIM_INFINITY)
+        return 1e18;
+    double mapped = number_in("/proc/self/status", "VmSize:") * 1024;
+    return (double)lim.rlim_cur - (mapped > 0 ? mapped : 0);
+}
+
+size_t xd_cpu_left(void)
+{
+    double left = space_left();
+    return left > 0 ? (size_t)left : 0;
 }
 
 void xd_cpu_room(size_t *machine, size_t *process)
 {
-    double        all = machine_size(), room = 1e18;
-    double        least = number_in("/proc/meminfo", "MemAvailable:") * 1024;
-    struct rlimit lim;
+    double all = machine_size(), room = space_left();
+    double least = number_in("/proc/meminfo", "MemAvailable:") * 1024;
     if (least < 0)
         least = all < 0 ? 1e18 : all;
     groups_room(&least);
-    if (getrlimit(RLIMIT_AS, &lim) == 0 && lim.rlim_cur != RLIM_INFINITY) {
-        double mapped = number_in("/proc/self/status", "VmSize:") * 1024;
-        room = (double)lim.rlim_cur - (mapped > 0 ? mapped : 0) - kernel_space();
-    }
+    if (room < 1e18)
+        room -= kernel_space();
     *machine = (size_t)least;
     *process = (size_t)(room > 0 ? room : 0);
 }
