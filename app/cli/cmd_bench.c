@@ -2,15 +2,19 @@
  * against one of them */
 #include <stddef.h>
 
+#include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/opt.h"
+#include "cli/progress.h"
 #include "cli/roll.h"
 #include "cli/stop.h"
 
 typedef struct task {           /* one run of the command                                      */
     xd_bench_args bench;
     int           nproc, rank, start_timeout;
+    xd_bar        bar;
+    double        start_s;
     xd_opt_table  tables[2];
     xd_opt_spec   spec;
 } task;
@@ -60,19 +64,42 @@ static const xd_opt_alias aliases[] = {
 
 static void on_log(void *cookie, int level, const char *line)
 {
-    const task *t = cookie;
-    if (t->rank == 0 || level <= XD_LOG_ERROR)
-        fprintf(stderr, "xdit: %s%s\n", level == XD_LOG_WARN ? "warning: " : "", line);
+    task *t = cookie;
+    if (t->rank != 0 && level > XD_LOG_ERROR)
+        return;
+    xd_bar_clear(&t->bar);
+    fprintf(stderr, "xdit: %s%s\n", level == XD_LOG_WARN ? "warning: " : "", line);
     if (level <= XD_LOG_ERROR)
         xd_roll_say(XD_ROLL_SAID);
+}
+
+/* A line is read as soon as it is there, also from a pipe. */
+static void on_line(void *cookie, const char *line)
+{
+    task *t = cookie;
+    xd_bar_clear(&t->bar);
+    xd_cli_line(NULL, line);
+    fflush(stdout);
+}
+
+/* Where no terminal is, only what takes long is said. */
+static void on_stage(void *cookie, const char *what, double bytes)
+{
+    task *t = cookie;
+    if (t->bar.terminal || bytes >= 1e9 || xd_now_s() - t->start_s > 2)
+        xd_bar_stage(&t->bar, what);
 }
 
 static void task_init(task *t)
 {
     int              n;
     const xd_option *plan = xd_parallel_options(&n);
-    *t = (task){ .start_timeout = -1, .bench = { .bind = "auto", .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_WARN } };
+    *t = (task){ .start_timeout = -1,
+                 .bench = { .bind = "auto", .line = on_line, .on_stage = on_stage, .log = on_log,
+                            .log_level = XD_LOG_WARN },
+                 .start_s = xd_now_s() };
     t->bench.cookie = t;
+    xd_bar_init(&t->bar, stderr, xd_launch_columns(), 0);
     t->bench.parallel = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1,
                                        .ring_degree = 1, .pipefusion_parallel_degree = 1,
                                        .data_parallel_degree = 1, .warmup_steps = 1 };
@@ -130,6 +157,7 @@ static int run(int argc, char **argv)
         st = xd_launch_run(&(xd_launch){ ranks, argc, argv, "bench", t.start_timeout }, &code, &e);
     else if (st == XD_OK)
         st = xd_bench(&t.bench, &e);
+    xd_bar_clear(&t.bar);
     return xd_launch_end(st, &e, t.rank, code);
 }
 

@@ -39,6 +39,7 @@ typedef struct bench {
     double      peak;           /* GFLOP/s of the moment, in registers                         */
     double      gemm;           /* and of the best large product; 0: not measured              */
     double      lo, hi;         /* seconds of the fastest and the slowest run of a part         */
+    double      kernels;        /* of the median run, in kernels                               */
     int         runs;
     probe       probe;
     int         parts;          /* printed so far                                              */
@@ -186,11 +187,30 @@ static int go_on(const bench *b, int n, const double *t, const double *peak, dou
     return want ? n < want : n < 3 || spent < 0.5;
 }
 
-/* Median seconds of fn; the profile holds the samples of the last run. */
+/* The profile becomes that of the run that took so long. */
+static void take_run(bench *b, const double *took, xd_sample (*op)[XD_NOPS], int n, double s)
+{
+    int i = 0;
+    while (i < n - 1 && took[i] != s)
+        i++;
+    memcpy(b->prof.op, op[i], sizeof b->prof.op);
+    b->kernels = 0;
+    for (int k = 0; k < XD_NOPS; k++)
+        b->kernels += b->prof.op[k].seconds;
+}
+
+static void stage(const bench *b, const char *what, double bytes)
+{
+    if (b->a->on_stage)
+        b->a->on_stage(b->a->cookie, what, bytes);
+}
+
+/* Median seconds of fn; the profile holds the samples of that run. */
 static double measure(bench *b, void (*fn)(void *ctx), void *ctx)
 {
-    double t[MAXRUNS], peak[MAXRUNS], begin, spent = 0;
-    int    n = 0;
+    double    t[MAXRUNS], took[MAXRUNS], peak[MAXRUNS], begin, spent = 0;
+    xd_sample op[MAXRUNS][XD_NOPS];
+    int       n = 0;
     fn(ctx);
     b->gemm = gemm_now(b);
     for (; go_on(b, n, t, peak, spent); n++) {
@@ -200,6 +220,8 @@ static double measure(bench *b, void (*fn)(void *ctx), void *ctx)
         fn(ctx);
         spent += t[n] = xd_now_s() - begin;
         peak[n] = higher(peak[n], peak_now(b));
+        took[n] = t[n];
+        memcpy(op[n], b->prof.op, sizeof op[n]);
     }
     b->gemm = higher(b->gemm, gemm_now(b));
     b->runs = n;
@@ -207,6 +229,7 @@ static double measure(bench *b, void (*fn)(void *ctx), void *ctx)
         return 0;
     b->peak = xd_bench_median(peak, n);
     double median = xd_bench_median(t, n);
+    take_run(b, took, op, n, median);
     b->lo = t[0];
     b->hi = t[n - 1];
     return median;
@@ -218,10 +241,10 @@ static void report_json(bench *b, const char *name, const char *what, double s, 
     xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"seconds\": %.6g, \"seconds_range\": [%.6g, "
                "%.6g], \"runs\": %d, \"gflop\": %.6g, "
                "\"gflops\": %.5g, \"peak_gflops\": %.5g, \"share_of_peak\": %.4g, "
-               "\"gemm_peak_gflops\": %.5g, \"share_of_gemm_peak\": %.4g, \"ops\": [",
+               "\"gemm_peak_gflops\": %.5g, \"share_of_gemm_peak\": %.4g, \"other_seconds\": %.6g, \"ops\": [",
                b->parts++ ? ", " : "", name, what, s, b->lo, b->hi, b->runs, flops / 1e9, flops / s / 1e9, b->peak,
                flops / s / 1e9 / b->peak, b->gemm,
-               b->gemm > 0 ? flops / s / 1e9 / b->gemm : 0);
+               b->gemm > 0 ? flops / s / 1e9 / b->gemm : 0, s - b->kernels);
     int first = 1;
     for (int i = 0; i < XD_NOPS; i++) {
         const xd_sample *o = &b->prof.op[i];
@@ -266,6 +289,8 @@ static void report(bench *b, const char *name, const char *what, double s)
                    xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
                    100 * o->seconds / s, o->bytes / o->seconds / 1e9);
     }
+    xd_say(b->a, "    %-12s              %10.2f ms %5.1f %% of the time", "between them", (s - b->kernels) * 1e3,
+           100 * (s - b->kernels) / s);
 }
 
 void xd_bench_fill(float *v, int64_t n)
@@ -335,6 +360,10 @@ static xd_status count(bench *b, xd_part *p, int *share, xd_err *e)
 static xd_status load(bench *b, xd_part *p, int share, size_t beside, xd_err *e)
 {
     xd_status s = xd_bench_room(p, beside, 1, e);
+    char      what[96];
+    snprintf(what, sizeof what, "%s: %s %s of weights", p->name, p->files ? "loading" : "making",
+             xd_size_text((double)p->packed).s);
+    stage(b, what, (double)p->packed);
     if (s == XD_OK)
         s = xd_part_load(p, b->g->dev, b->g->type, share, e);
     if (s == XD_OK && share && !p->files && !b->a->json)
@@ -388,6 +417,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
         xd_exec_init(&t.x, &b->prof.w.dev, &a, b->g->type);
         t.x.lay = &lay;
         snprintf(what, sizeof what, "%s, %lld tokens, %d blocks", p->name, (long long)t.n, p->net.nlayers);
+        stage(b, what, 0);
         report(b, "text", what, measure(b, run_text, &t));
         foresee(b, p, bytes);
         s = t.x.err.code ? xd_fail(e, t.x.err.code, "%s", t.x.err.msg) : XD_OK;
@@ -451,6 +481,7 @@ static void bench_blocks(bench *b, step_run *r)
         snprintf(what, sizeof what, n->def->block(n->cfg, i)->name, xd_net_number(n, i));
         snprintf(what + strlen(what), sizeof what - strlen(what), " (one of %d)", same);
         r->layer = i;
+        stage(b, what, 0);
         report(b, "block", what, measure(b, run_block, r));
     }
     xd_arena_rewind(x->tmp, mark);
@@ -482,6 +513,7 @@ static xd_status bench_step(bench *b, xd_err *e)
         xd_flow_noise(&r.f, 0);
         snprintf(what, sizeof what, "%lld tokens, %lld of text, 1 pass", (long long)b->job.tokens,
                  (long long)n);
+        stage(b, what, 0);
         if (xd_bench_wants(b->a, "step"))
             report(b, "step", what, measure(b, run_pass, &r));
         if (!b->a->turn || (b->a->parts && xd_bench_wants(b->a, "block")))
@@ -533,6 +565,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
         xd_bench_fill(r.lat, nlat);
         xd_exec_init(&r.x, &b->prof.w.dev, &a, b->g->type);
         xd_bench_decode_name(what, sizeof what, &b->job);
+        stage(b, what, 0);
         report(b, "vae", what, measure(b, run_light, &r));
         foresee(b, p, bytes + pixels);
         s = r.x.err.code ? xd_fail(e, r.x.err.code, "%s", r.x.err.msg) : XD_OK;

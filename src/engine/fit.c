@@ -317,19 +317,21 @@ static int holds(const set *s, const set *f)
 }
 
 /* Leaves out what makes no difference: the set stays within `most` of what there is. Changes that cost a user
- * more go first. */
+ * more go first; a smaller size is tried only where the whole one does not fit. */
 static void simplify(finder *w, set *s, trial *c, double most)
 {
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 7; i++) {
         set   a = *s;
         trial d;
-        *(i == 0 ? &a.size : i == 1 ? &a.tp : i == 2 ? &a.text_tp : i == 3 ? &a.rows : i == 4 ? &a.tiles : &a.ranks) = 0;
-        if (i == 5)
-            a.bf16 = 0;
-        if (i == 6)
-            a.text = XD_F32;
-        if (i == 7)
-            a.dit = XD_F32;
+        switch (i) {
+        case 0: a.tp = 0; break;
+        case 1: a.text_tp = 0; break;
+        case 2: a.rows = 0; break;
+        case 3: a.tiles = 0; break;
+        case 4: a.bf16 = 0; break;
+        case 5: a.text = XD_F32; break;
+        default: a.dit = XD_F32;
+        }
         if (memcmp(&a, s, sizeof a) != 0 && count(w, &a, &d) && d.need <= most * d.have)
             *s = a, *c = d;
     }
@@ -475,6 +477,7 @@ static void try_all(finder *w, const levers *l)
         try_fewer(w);
     if (w->nfit > 0)
         return;
+    w->until = xd_now_s() + PATIENCE_S; /* something should be found                           */
     int size = try_sizes(w, (set){ 0 }, 1, SIZES);
     if (!huge)
         try_sizes(w, all, 1, size);

@@ -78,6 +78,6 @@ cluster $((least / 100 * 102))
 ask --nproc 2 -v --cluster "$T/cluster.json" -o "$T/x.ppm"
 check "memory decides before speed: $name alone fits" said "plan $name: " && check "is the only one" said 'plan: .*, the only one on 2 ranks'
 cluster $((least / 100 * 95))
-refused "nothing fits" 1 "none of 4 plans of 2 ranks fits into the [0-9.]* MB .*takes the least, [0-9.]* MB; what would fit: .*--width" \
+refused "nothing fits" 1 "none of 4 plans of 2 ranks fits into the [0-9.]* MB .*takes the least, [0-9.]* MB; what would fit: --(dtype bf16|weights_dtype int8) " \
     $g -q --model "$MODEL" --nproc 2 --dtype f32 --steps 2 --cluster "$T/cluster.json"
 done_testing

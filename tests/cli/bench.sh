@@ -3,6 +3,26 @@
 . "$(dirname "$0")/lib.sh"
 MODEL=$ROOT/tests/golden/alpha
 
+# One rank: what kernels take and what lies between them is the whole of each part, to the rounding of its lines.
+try bench --config "$MODEL" --random_weights --threads 1 --repeats 3 -W 64 -H 64
+whole() {
+    printf '%s\n' "$out" | awk '/% of the time/ { for (i = 2; i <= NF; i++) if ($i == "%" && $(i + 2) == "the" && $(i + 3) ~ /^time/)
+        { sum += $(i - 1); rows++; break } }
+        /^[a-z]/ && rows { parts++; if (sum < 99.5 || sum > 100.5) bad = bad " " sum; sum = rows = 0 }
+        END { if (parts < 4 || bad) { print "# parts " parts ", sums" bad; exit 1 } }'
+}
+check "the shares of a part add up to 100 %" whole
+# The first line is there long before the last one, also in a pipe.
+"$XDIT" bench --config "$ROOT/models/demo-pixart" --random_weights --threads 1 --repeats 60 -W 512 -H 512 --parts vae >"$T/lines" 2>"$T/stderr" &
+pid=$!
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    [ -s "$T/lines" ] && break
+    sleep 0.2
+done
+check "the first line comes while parts are timed" sh -c '[ "$(wc -l <"$1")" = 1 ] && kill -0 "$2"' x "$T/lines" $pid
+kill $pid
+wait $pid 2>/dev/null
+
 if "$XDIT" bench --config "$MODEL" --nproc 2 --repeats 1 2>&1 | grep -Eq 'has no MPI|install the package'; then
     echo "1..0 # SKIP there is no MPI to start several ranks with"
     exit 0
