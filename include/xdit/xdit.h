@@ -351,7 +351,8 @@ typedef struct xd_bench_args {          /* start with {0}                       
      * many `repeats` there were. Then blocks are timed only when `parts` names them, and no products of
      * large matrices are: peaks of matrices are 0. */
     int       (*turn)(void *cookie, const xd_bench_turn *last);
-    /* NULL, or told what begins on one rank: so many bytes of weights are made or loaded; 0: a part is timed. */
+    /* NULL, or told what begins on one rank: so many bytes of weights are made or loaded; 0: a
+     * part is timed. */
     void      (*on_stage)(void *cookie, const char *what, double bytes);
 } xd_bench_args;
 XD_API xd_status xd_bench(const xd_bench_args *a, xd_err *e);

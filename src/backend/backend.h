@@ -75,10 +75,12 @@ void     xd_cpu_about(xd_fact *fact, void *cookie);
 /* Bytes that all processes of this machine (its control group) may still take together, and bytes
  * that this one may still map (ulimit -v) besides what kernels themselves take. The devices' `memory` gives the smaller. */
 void     xd_cpu_room(size_t *machine, size_t *process);
-size_t   xd_cpu_left(void);             /* that this one may still map, whatever kernels will take */
+/* that this one may still map, whatever kernels will take */
+size_t   xd_cpu_left(void);
 /* Bytes of code and tables, about, that kernels which calls were counted for will take when they first run. */
 size_t   xd_cpu_kernels(void);
-void     xd_cpu_forget(xd_dev *d);      /* those: nothing has been counted. Of a CPU; others have none */
+/* those: nothing has been counted. Of a CPU; others have none */
+void     xd_cpu_forget(xd_dev *d);
 
 /* ---- weights ------------------------------------------------------------------------------ */
 

@@ -289,8 +289,8 @@ static void report(bench *b, const char *name, const char *what, double s)
                    xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
                    100 * o->seconds / s, o->bytes / o->seconds / 1e9);
     }
-    xd_say(b->a, "    %-12s              %10.2f ms %5.1f %% of the time", "between them", (s - b->kernels) * 1e3,
-           100 * (s - b->kernels) / s);
+    xd_say(b->a, "    %-12s              %10.2f ms %5.1f %% of the time", "between them",
+           (s - b->kernels) * 1e3, 100 * (s - b->kernels) / s);
 }
 
 void xd_bench_fill(float *v, int64_t n)
@@ -338,11 +338,12 @@ xd_status xd_bench_room(const xd_part *p, size_t beside, int ranks, xd_err *e)
     int narrow = own > (double)process;
     if (!narrow && all <= (double)machine)
         return XD_OK;
-    return xd_fail(e, XD_ENOMEM, "%s needs %s of %s and %s are available: weights %s, activations %s, kernels %s", p->name,
-                   xd_size_text(narrow ? own : all).s,
+    return xd_fail(e, XD_ENOMEM, "%s needs %s of %s and %s are available: weights %s, activations "
+                   "%s, kernels %s", p->name, xd_size_text(narrow ? own : all).s,
                    narrow ? "address space (ulimit -v), besides what kernels take," : "memory",
-                   xd_size_text((double)(narrow ? process : machine)).s, xd_size_text((double)p->packed).s,
-                   xd_size_text((double)more).s, xd_size_text((double)kernels).s);
+                   xd_size_text((double)(narrow ? process : machine)).s,
+                   xd_size_text((double)p->packed).s, xd_size_text((double)more).s,
+                   xd_size_text((double)kernels).s);
 }
 
 /* Counts a part; blocks of random weights are shared when they would not fit. */
@@ -353,7 +354,9 @@ static xd_status count(bench *b, xd_part *p, int *share, xd_err *e)
     b->g->dev->mem->memory(b->g->dev, &have, &total);
     *share = b->a->share_layers || p->packed > have / 2;
     b->whole = p->packed;
-    return s == XD_OK && *share && !p->files ? xd_part_count_kinds(p, b->g->count, b->g->type, e) : s;
+    if (s == XD_OK && *share && !p->files)
+        s = xd_part_count_kinds(p, b->g->count, b->g->type, e);
+    return s;
 }
 
 /* Its weights, where they and `beside` fit. */

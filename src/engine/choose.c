@@ -90,7 +90,8 @@ static xd_status check_request(chooser *c, xd_err *e)
 
 static xd_fit fit_of(const chooser *c)
 {
-    return (xd_fit){ .g = c->g, .r = &c->r, .m = &c->m, .fixed = &c->fixed, .ranks = c->ranks, .stale = c->stale,
+    return (xd_fit){ .g = c->g, .r = &c->r, .m = &c->m, .fixed = &c->fixed, .ranks = c->ranks,
+                     .stale = c->stale,
                      .chosen = 1, .space = c->space };
 }
 

@@ -1,7 +1,8 @@
 /* fit.c - changes of a request, each counted as a whole run: which of them fit into memory
  *
- * A change is a set of flags. Sets are tried in the order in which a user would rather have them; what holds a
- * set that fits already is not tried. The engine wears the types of a set while it is counted. */
+ * A change is a set of flags. Sets are tried in the order in which a user would rather have them.
+ * A set that contains one that fits is not tried. The engine has the types of a set while it is
+ * counted. */
 #include "engine/fit.h"
 
 #include <stdio.h>
@@ -9,7 +10,8 @@
 
 #include "base/clock.h"
 
-enum { SAID = 3, LEFT = 100000000 };     /* sets that fit, in a sentence; bytes that counting may take */
+/* sets that fit, in a sentence; bytes that counting may take */
+enum { SAID = 3, LEFT = 100000000 };
 static const double PATIENCE_S = 1.5;
 
 typedef struct set {            /* 0: as it was asked for                                      */
@@ -71,15 +73,18 @@ xd_status xd_fit_search(const xd_fit *t, xd_search *s, int ranks, xd_err *e)
     const xd_candidate *l = xd_fit_least(s);
     const char         *why = l ? l->why.msg : "";
     if (s->n == 1)
-        return xd_fail(e, XD_ENOMEM, "the one plan of %d rank%s does not work: %s", ranks, ranks == 1 ? "" : "s", why);
-    return xd_fail(e, XD_ENOMEM, "none of %d plans of %d ranks works; %s: %s", s->n, ranks, l ? l->name : "", why);
+        return xd_fail(e, XD_ENOMEM, "the one plan of %d rank%s does not work: %s", ranks,
+                       ranks == 1 ? "" : "s", why);
+    return xd_fail(e, XD_ENOMEM, "none of %d plans of %d ranks works; %s: %s", s->n, ranks,
+                   l ? l->name : "", why);
 }
 
 const xd_candidate *xd_fit_least(const xd_search *s)
 {
     const xd_candidate *best = NULL;
     for (int i = 0; i < s->n; i++)
-        if (s->c[i].why.code == XD_ENOMEM && s->c[i].f.peak > 0 && (!best || s->c[i].f.peak < best->f.peak))
+        if (s->c[i].why.code == XD_ENOMEM && s->c[i].f.peak > 0 &&
+            (!best || s->c[i].f.peak < best->f.peak))
             best = &s->c[i];
     return best;
 }
@@ -89,7 +94,8 @@ const xd_candidate *xd_fit_least(const xd_search *s)
 static int text_can_be_small(const finder *w, int k)
 {
     const xd_model *m = &w->t->g->model;
-    return m->has_text[k] && xd_types_quantizes(&m->text[k]) && w->text[k] != XD_I8 && w->text[k] != XD_F8E4M3;
+    return m->has_text[k] && xd_types_quantizes(&m->text[k]) && w->text[k] != XD_I8 &&
+        w->text[k] != XD_F8E4M3;
 }
 
 static void drop_shadows(xd_engine *g)
@@ -100,8 +106,8 @@ static void drop_shadows(xd_engine *g)
         xd_net_close(&g->model.text[k].shadow);
 }
 
-/* The engine's types are those of a set; an empty one's are its own. Kernels that were described for others are
- * forgotten, so that those of this one alone are counted. */
+/* The engine's types are those of a set; an empty one's are its own. Kernels that were described
+ * for others are forgotten, so that those of this one alone are counted. */
 static void wear(const finder *w, const set *s)
 {
     xd_engine *g = w->t->g;
@@ -114,8 +120,8 @@ static void wear(const finder *w, const set *s)
     drop_shadows(g);
 }
 
-/* Height and width of the smaller size i: three, two, one quarter, then halves of it while they are no less than a
- * quarter of the model's own. 0: there is none. */
+/* Height and width of the smaller size i: three, two, one quarter, then halves of it while they
+ * are no less than a quarter of the model's own. 0: there is none. */
 static int size_of(const finder *w, int i, int64_t side[2])
 {
     const xd_model   *m = &w->t->g->model;
@@ -208,8 +214,8 @@ static void flags_of(const finder *w, const set *s, xd_text_buf *b)
 
 /* ---- counting ------------------------------------------------------------------------------- */
 
-/* Plans of a machine that is not this one have room of their own; here what is free may move a little until
- * the next run. */
+/* Plans of a machine that is not this one have room of their own; here what is free may move a
+ * little until the next run. */
 static double careful(double have)
 {
     return have - (have > 8e8 ? 4e6 + have / 200 : have / 100);
@@ -282,8 +288,8 @@ static int count_fewer(finder *w, const set *s, trial *best)
     return any;
 }
 
-/* Counting itself takes some memory: descriptions of kernels that will not run. Where little is left the
- * advice ends with what has been found. */
+/* Counting itself takes some memory: descriptions of kernels that will not run. Where little is
+ * left the advice ends with what has been found. */
 static int count(finder *w, const set *s, trial *c)
 {
     if (xd_cpu_left() < LEFT)
@@ -311,13 +317,14 @@ static void say(finder *w, const set *s, const trial *c)
 /* Does s change all that f changes, in the same way? */
 static int holds(const set *s, const set *f)
 {
-    return s->bf16 >= f->bf16 && (!f->dit || s->dit) && (!f->text || s->text) && (!f->tp || s->tp) &&
-           (!f->text_tp || s->text_tp) && s->tiles >= f->tiles && s->rows >= f->rows && s->ranks == f->ranks &&
+    return s->bf16 >= f->bf16 && (!f->dit || s->dit) && (!f->text || s->text) &&
+           (!f->tp || s->tp) && (!f->text_tp || s->text_tp) && s->tiles >= f->tiles &&
+           s->rows >= f->rows && s->ranks == f->ranks &&
            (!f->size || s->size >= f->size);
 }
 
-/* Leaves out what makes no difference: the set stays within `most` of what there is. Changes that cost a user
- * more go first; a smaller size is tried only where the whole one does not fit. */
+/* Leaves out what makes no difference: the set stays within `most` of what there is. Changes that
+ * cost a user more go first; a smaller size is tried only where the whole one does not fit. */
 static void simplify(finder *w, set *s, trial *c, double most)
 {
     for (int i = 0; i < 7; i++) {
@@ -388,11 +395,13 @@ static levers find_levers(const finder *w, const trial *base)
         .text_first = base->text > base->dit };
 }
 
-/* All sets of types on top of `s`: single ones first, those of the larger component before the other's. */
+/* All sets of types on top of `s`: single ones first, those of the larger component before the
+ * other's. */
 static void try_types(finder *w, const levers *l, set s)
 {
     static const int order[] = { 1, 2, 4, 6, 3, 5, 7 }; /* bits: bf16, larger, smaller           */
-    xd_dtype         large = l->text_first ? l->text : l->dit, small = l->text_first ? l->dit : l->text;
+    xd_dtype         large = l->text_first ? l->text : l->dit,
+        small = l->text_first ? l->dit : l->text;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         int k = order[i];
         set a = s;
@@ -410,7 +419,8 @@ static void try_types(finder *w, const levers *l, set s)
 static void try_degrees(finder *w, const levers *l)
 {
     for (int k = 1; k < 8; k++) {
-        set s = { .tp = k & 2 ? l->tp : 0, .text_tp = k & 1 ? l->text_tp : 0, .rows = k & 4 ? l->rows : 0 };
+        set s = { .tp = k & 2 ? l->tp : 0, .text_tp = k & 1 ? l->text_tp : 0,
+                  .rows = k & 4 ? l->rows : 0 };
         if ((k & 2 && !l->tp) || (k & 1 && !l->text_tp) || (k & 4 && !l->rows))
             continue;
         attempt(w, &s);
@@ -420,7 +430,8 @@ static void try_degrees(finder *w, const levers *l)
 
 static set everything(const levers *l)
 {
-    return (set){ .bf16 = l->bf16, .dit = l->dit, .text = l->text, .tp = l->tp, .text_tp = l->text_tp,
+    return (set){ .bf16 = l->bf16, .dit = l->dit, .text = l->text, .tp = l->tp,
+                  .text_tp = l->text_tp,
                   .tiles = l->tiles, .rows = l->rows };
 }
 
@@ -507,7 +518,8 @@ static void conclude(finder *w, char *out, size_t size)
 void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size)
 {
     xd_engine         *g = t->g;
-    finder             w = { .t = t, .plans = plans, .nplans = n, .type = g->type, .dit = g->model.dit.blocks,
+    finder             w = { .t = t, .plans = plans, .nplans = n, .type = g->type,
+                             .dit = g->model.dit.blocks,
                              .until = xd_now_s() + PATIENCE_S };
     struct xd_balance *balance = g->balance;    /* shares of another plan would not fit         */
     int                bench = g->bench, unread = g->unread;

@@ -379,7 +379,8 @@ static xd_status text(seer *s, xd_err *e)
     return st;
 }
 
-/* Encoding the picture to start from may take more memory than decoding; its seconds are not counted. */
+/* Encoding the picture to start from may take more memory than decoding; its seconds are not
+ * counted. */
 static xd_status count_encoder(seer *s, xd_need *n, xd_err *e)
 {
     size_t    tmp = 0;

@@ -41,7 +41,8 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
     if (least + picture <= (double)have)
         return XD_OK;
     xd_cpu_room(&machine, &process);
-    return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s, %s are available", j->fps > 0 ? "video" : "picture",
+    return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s, %s are available",
+                   j->fps > 0 ? "video" : "picture",
                    (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + picture).s,
                    process < machine ? "address space (ulimit -v), besides what kernels take" : "memory",
                    xd_size_text((double)have).s);
@@ -208,9 +209,12 @@ static xd_status compare(xd_job *j, const xd_need *need, double room[2], xd_err 
 /* The degrees of a plan that is made. */
 static xd_parallel degrees_of(const xd_plan *p)
 {
-    return (xd_parallel){ .tensor_parallel_degree = p->deg.n[XD_TENSOR], .ulysses_degree = p->deg.n[XD_ULYSSES],
-                          .ring_degree = p->deg.n[XD_RING], .pipefusion_parallel_degree = p->deg.n[XD_PIPE],
-                          .use_cfg_parallel = p->deg.n[XD_CFG] > 1, .data_parallel_degree = p->deg.n[XD_DATA],
+    return (xd_parallel){ .tensor_parallel_degree = p->deg.n[XD_TENSOR],
+                          .ulysses_degree = p->deg.n[XD_ULYSSES],
+                          .ring_degree = p->deg.n[XD_RING],
+                          .pipefusion_parallel_degree = p->deg.n[XD_PIPE],
+                          .use_cfg_parallel = p->deg.n[XD_CFG] > 1,
+                          .data_parallel_degree = p->deg.n[XD_DATA],
                           .num_pipeline_patch = p->npatch, .warmup_steps = p->warmup,
                           .use_displaced_patches = p->displaced, .use_parallel_vae = p->vae_rows,
                           .pipefusion_text = p->text_every ? "every" : "first",
@@ -228,7 +232,8 @@ static void least_room(const xd_engine *g, double room[2])
     c->ops->wait(c, &r, 1);
 }
 
-/* Behind a refusal, on all ranks: rank 0 counts what would fit, and everybody's sentence ends with it. */
+/* Behind a refusal, on all ranks: rank 0 counts what would fit, and everybody's sentence ends with
+ * it. Of the machine only the memory matters, so its times are those of some preset. */
 static void advise(xd_job *j, int huge, double room[2], xd_err *e)
 {
     xd_engine  *g = j->g;
@@ -237,7 +242,7 @@ static void advise(xd_job *j, int huge, double room[2], xd_err *e)
     char        near[1024] = "";
     double      once;
     least_room(g, room);
-    if (g->used->rank == 0 && xd_machine_known(&m, xd_machine_preset(0))) {     /* its times do not matter */
+    if (g->used->rank == 0 && xd_machine_known(&m, xd_machine_preset(0))) {
         m.ranks = g->host->size;
         m.hosts = (g->used->size + m.ranks - 1) / m.ranks;
         m.memory = room[0] > 1 ? room[0] : 1;

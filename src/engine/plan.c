@@ -100,7 +100,8 @@ static xd_status describe(xd_plan *p, const xd_parallel *a, const xd_dit_info *d
     return s;
 }
 
-/* The text encoder is cut over the first ranks of those that the plan uses anyhow: at least so many. */
+/* The text encoder is cut over the first ranks of those that the plan uses anyhow: at least so
+ * many. */
 static xd_status take_text(xd_plan *p, int asked, int least, const char *plan, xd_err *e)
 {
     int used = xd_degrees_product(p->deg);

@@ -253,10 +253,11 @@ dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to)
 
 /* ---- primitives --------------------------------------------------------------------------- */
 
-/* Bytes that convolutions which are described in this process, and not made, will take for code and tables. Of those
- * by tiles 0.2 to 7.7 MB were seen for wide ones, 1.4 to 4.5 on the average of an autoencoder, and 0.2 to 0.8 for
- * narrow ones; of those without tiles 1.0 to 1.5 MB for small maps, and up to 2.3 for large ones, whose rows end in
- * more ways. Those of other kinds take 0.1 to 0.4. */
+/* Bytes that convolutions which are described in this process, and not made, will take for code
+ * and tables. Of those by tiles 0.2 to 7.7 MB were seen for wide ones, 1.4 to 4.5 on the average
+ * of an autoencoder, and 0.2 to 0.8 for narrow ones; of those without tiles 1.0 to 1.5 MB for
+ * small maps, and up to 2.3 for large ones, whose rows end in more ways. Those of other kinds take
+ * 0.1 to 0.4. */
 static atomic_long by_tiles, without;
 
 static void note_unmade(const xd_prim *p, int sign)
@@ -265,7 +266,8 @@ static void note_unmade(const xd_prim *p, int sign)
     if (!strstr(impl, "brgconv"))
         return;
     int       tiles = strstr(impl, "amx") != NULL;
-    xd_md_ref w = xd_pd_md(p->pd, dnnl_query_weights_md, 0), in = xd_pd_md(p->pd, dnnl_query_src_md, 0);
+    xd_md_ref w = xd_pd_md(p->pd, dnnl_query_weights_md, 0);
+    xd_md_ref in = xd_pd_md(p->pd, dnnl_query_src_md, 0);
     int       wide = w && xd_md_bytes(w) >= 32000, large = in && xd_md_bytes(in) >= 1000000;
     if (tiles)
         atomic_fetch_add(&by_tiles, sign * (wide ? 2500000L : 500000L));

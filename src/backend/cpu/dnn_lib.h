@@ -47,7 +47,8 @@ extern xd_dnn_api xd_dnn_lib;           /* filled by xd_dnn_load                
 xd_status xd_dnn_load(xd_err *e);       /* once a process; XD_EUNSUPPORTED names what is missing */
 int       xd_dnn_is_loaded(void);
 int       xd_dnn_has_run(void);         /* a primitive, in this process                         */
-/* Bytes that code of described primitives is yet to take, about: of convolutions by tiles, of others.  */
+/* Bytes that code of described primitives is yet to take, about: of convolutions by tiles, of
+ * others. */
 size_t    xd_dnn_to_come(void);
 size_t    xd_dnn_plain_to_come(void);
 

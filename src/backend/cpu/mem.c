@@ -89,9 +89,10 @@ static double machine_size(void)
     return number_in("/proc/meminfo", "MemTotal:") * 1024;
 }
 
-/* Address space that kernels take when they first run and that no plan counts: oneDNN's code, tables and heap,
- * seen to be 40 to 53 MB without those of convolutions by tiles, more where there are many convolutions, and the
- * stacks of its threads and of ours. What oneDNN cannot map ends the process. */
+/* Address space that kernels take when they first run and that no plan counts: oneDNN's code,
+ * tables and heap, seen to be 40 to 53 MB without those of convolutions by tiles, more where there
+ * are many convolutions, and the stacks of its threads and of ours. What oneDNN cannot map ends
+ * the process. */
 static double kernel_space(void)
 {
     pthread_attr_t attr;
