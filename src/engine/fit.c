@@ -26,7 +26,7 @@ typedef struct set {            /* 0: as it was asked for                       
 typedef struct trial {
     double need, have;          /* bytes, of the limit that is nearest                         */
     double text, dit;           /* weights of the fullest                                      */
-    char   plan[160];
+    char   plan[256];
 } trial;
 
 typedef struct finder {
