@@ -242,7 +242,7 @@ static void advise(xd_job *j, int huge, double room[2], xd_err *e)
     char        near[1024] = "";
     double      once;
     least_room(g, room);
-    if (g->used->rank == 0 && xd_machine_known(&m, xd_machine_preset(0))) {
+    if (g->used->rank == 0 && xd_machine_known(&m, "8xH100")) {
         m.ranks = g->host->size;
         m.hosts = (g->used->size + m.ranks - 1) / m.ranks;
         m.memory = room[0] > 1 ? room[0] : 1;
