@@ -17,7 +17,7 @@
 extern const xd_link xd_link_ring;
 
 /* Heads travel in at most so many groups, of messages that are at least so long. */
-enum { MOST_GROUPS = 8, LEAST_BYTES = 65536 };
+enum { MOST_GROUPS = 4, LEAST_BYTES = 65536 };
 
 typedef struct ring {
     xd_mix         mix;
