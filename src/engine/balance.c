@@ -89,7 +89,7 @@ static int digit(const xd_degrees *d, int rank, xd_axis a)
 static double slowest(const xd_engine *g, const float *speed, int (*part)(const xd_degrees *d, int rank), int i)
 {
     double v = 1;
-    for (int r = 0; r < g->used->size; r++)
+    for (int r = 0; r < g->world.used->size; r++)
         if (part(&g->plan.deg, r) == i)
             v = fmin(v, (double)speed[r]);
     return v;
@@ -140,7 +140,7 @@ static void take_stages(xd_balance *b, const xd_engine *g)
     double            best = 0;
     for (int s = 0; s < b->P; s++) {
         double longest = 0;
-        for (int r = 0; r < g->used->size; r++)
+        for (int r = 0; r < g->world.used->size; r++)
             if (digit(d, r, XD_PIPE) == s)
                 longest = fmax(longest, share_of(b, sp_of(d, r)) / (double)b->speed[r]);
         b->stage[s] = 1 / longest;
@@ -157,13 +157,13 @@ static xd_status make(xd_engine *g, xd_balance *b, xd_err *e)
     const int *n = g->plan.deg.n;
     int        bad = 0;
     b->U = n[XD_ULYSSES], b->nsp = b->U * n[XD_RING], b->P = n[XD_PIPE];
-    b->bands = g->used->size / n[XD_DATA];
+    b->bands = g->world.used->size / n[XD_DATA];
     b->share = sums(g, b->speed, b->nsp, sp_of, &bad);
     b->heads = sums(g, b->speed, b->U, ulysses_of, &bad);
     b->rows = sums(g, b->speed, b->bands, band_of, &bad);
     b->stage = calloc((size_t)b->P, sizeof *b->stage);
     if (bad || !b->stage)
-        return xd_fail(e, XD_ENOMEM, "no memory for the shares of %d ranks", g->used->size);
+        return xd_fail(e, XD_ENOMEM, "no memory for the shares of %d ranks", g->world.used->size);
     take_stages(b, g);
     return XD_OK;
 }
@@ -183,7 +183,7 @@ static double to_speeds(float *v, int n)
 
 static xd_status gather(xd_engine *g, float mine, float *all, xd_err *e)
 {
-    xd_comm *c = g->used;
+    xd_comm *c = g->world.used;
     int64_t *one = calloc((size_t)c->size, sizeof *one);
     if (!one)
         return xd_fail(e, XD_ENOMEM, "no memory to compare %d ranks", c->size);
@@ -197,7 +197,7 @@ static xd_status gather(xd_engine *g, float mine, float *all, xd_err *e)
 
 xd_status xd_balance_open(xd_engine *g, xd_err *e)
 {
-    int         n = g->used->size;
+    int         n = g->world.used->size;
     test        t = { .d = g->dev };
     xd_balance *b = calloc(1, sizeof *b);
     xd_status   s = b && (b->speed = calloc((size_t)n, sizeof *b->speed))
@@ -206,17 +206,17 @@ xd_status xd_balance_open(xd_engine *g, xd_err *e)
     close_test(&t);
     if (s == XD_OK && took <= 0)
         s = e->code ? e->code : xd_fail(e, XD_EDEVICE, "the speed of this rank cannot be measured");
-    s = xd_ranks_agree(g, s, e);
+    s = xd_world_agree(&g->world, s, e);
     if (s == XD_OK)
         s = gather(g, (float)took, b->speed, e);
     int even = s != XD_OK || to_speeds(b->speed, n) > 0.9;
     if (!even)
         s = make(g, b, e);
     if (s != XD_ECOMM)
-        s = xd_ranks_agree(g, s, e);
+        s = xd_world_agree(&g->world, s, e);
     if (s != XD_OK || even)
         xd_balance_close(&b);
-    if (s == XD_OK && even && g->used->rank == 0)
+    if (s == XD_OK && even && g->world.used->rank == 0)
         xd_log(XD_LOG_INFO, "balance: all ranks are as fast, to a tenth");
     g->balance = b;
     return s;
@@ -268,9 +268,9 @@ void xd_balance_say(const xd_job *j)
     const xd_balance *b = g->balance;
     char              text[512] = "";
     size_t            k = 0;
-    if (!b || g->used->rank)
+    if (!b || g->world.used->rank)
         return;
-    for (int r = 0; r < g->used->size && k < sizeof text; r++) {
+    for (int r = 0; r < g->world.used->size && k < sizeof text; r++) {
         int m = snprintf(text + k, sizeof text - k, " %.2f", (double)b->speed[r]);
         k += m > 0 ? (size_t)m : 0;
     }

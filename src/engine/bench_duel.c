@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "engine/ranks.h"
 
-static xd_comm *ranks(const xd_duel *d) { return d->all.g->used; }
+static xd_comm *ranks(const xd_duel *d) { return d->all.g->world.used; }
 
 /* ---- waiting and agreeing ----------------------------------------------------------------- */
 
@@ -96,7 +96,7 @@ xd_status xd_duel_play(xd_duel *d, xd_err *e)
         play_round(d, i);
         if (!d->all.going || !d->one.going)
             s = xd_fail(e, XD_ECOMM, "a step failed");
-        s = xd_ranks_agree(d->all.g, s, e);
+        s = xd_world_agree(&d->all.g->world, s, e);
     }
     return s;
 }

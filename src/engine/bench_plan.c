@@ -19,7 +19,7 @@ enum { PLENTY = 9, FEW = 3 };
 
 static xd_comm *ranks(const xd_duel *d)
 {
-    return d->all.g->used;
+    return d->all.g->world.used;
 }
 
 /* ---- how many rounds ---------------------------------------------------------------------- */
@@ -71,7 +71,7 @@ static xd_status open_room(xd_side *s, xd_status st, xd_err *e)
 static xd_status open_rooms(xd_duel *d, xd_status s, xd_err *e)
 {
     s = open_room(&d->one, s, e);
-    return xd_ranks_agree(d->all.g, open_room(&d->all, s, e), e);
+    return xd_world_agree(&d->all.g->world, open_room(&d->all, s, e), e);
 }
 
 /* Random blocks share storage when asked to, or when those of all ranks would fill half the
@@ -82,16 +82,16 @@ static xd_status load(const xd_duel *d, const xd_side *s, int vae, xd_err *e)
     xd_part  *p = vae ? &s->g->model.vae : &s->g->model.dit;
     xd_status st = xd_part_count(p, s->g->count, s->g->type, e);
     s->g->dev->mem->memory(s->g->dev, &have, &total);
-    int share = d->a->share_layers || p->packed > have / 2 / (size_t)d->all.g->host->size;
+    int share = d->a->share_layers || p->packed > have / 2 / (size_t)d->all.g->world.host->size;
     if (st == XD_OK && share && !p->files)
         st = xd_part_count_kinds(p, s->g->count, s->g->type, e);
     if (st == XD_OK)
-        st = xd_bench_room(p, 0, d->all.g->host->size, e);
-    st = xd_ranks_agree(d->all.g, st, e);
+        st = xd_bench_room(p, 0, d->all.g->world.host->size, e);
+    st = xd_world_agree(&d->all.g->world, st, e);
     if (st == XD_OK && s == &d->one)
         st = xd_kin_whole(s->g, d->all.g, vae, e);
     if (st == XD_OK)
-        st = xd_ranks_agree(d->all.g, xd_part_load(p, s->g->dev, s->g->type, share, e), e);
+        st = xd_world_agree(&d->all.g->world, xd_part_load(p, s->g->dev, s->g->type, share, e), e);
     return st;
 }
 
@@ -229,7 +229,7 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
     char       what[80];
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
     plan_steps(d);
-    xd_status s = open_rooms(d, xd_ranks_agree(d->all.g, prepare_step(d, cond, e), e), e);
+    xd_status s = open_rooms(d, xd_world_agree(&d->all.g->world, prepare_step(d, cond, e), e), e);
     if (s == XD_OK)
         s = load_sides(d, 0, e);
     if (s == XD_OK) {
@@ -239,7 +239,7 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
         open_flow(&d->all, cond);
         s = xd_duel_play(d, e);
         s = close_flow(&d->all, s, e);
-        s = xd_ranks_agree(d->all.g, close_flow(&d->one, s, e), e);
+        s = xd_world_agree(&d->all.g->world, close_flow(&d->one, s, e), e);
         int passes = d->all.job.npass;
         snprintf(what, sizeof what, "%lld tokens, %lld of text, %d pass%s",
                  (long long)d->all.job.tokens, (long long)d->text.tok.d[0], passes,
@@ -297,7 +297,7 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
     char what[64];
     d->exact = d->lead = 0;
     d->span = 1;
-    xd_status s = open_rooms(d, xd_ranks_agree(d->all.g, prepare_vae(d, e), e), e);
+    xd_status s = open_rooms(d, xd_world_agree(&d->all.g->world, prepare_vae(d, e), e), e);
     if (s == XD_OK)
         s = load_sides(d, 1, e);
     if (s == XD_OK) {
@@ -313,7 +313,7 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
             if (s == XD_OK && x->err.code)
                 s = xd_fail(e, x->err.code, "%s", x->err.msg);
         }
-        s = xd_ranks_agree(d->all.g, s, e);
+        s = xd_world_agree(&d->all.g->world, s, e);
         xd_bench_decode_name(what, sizeof what, &d->all.job);
     }
     if (s == XD_OK)
@@ -365,7 +365,7 @@ static xd_status bench_parts(xd_duel *d, xd_err *e)
     xd_log_sink(a->log, a->cookie, a->log_level);       /* opening has taken it away            */
     if (s == XD_OK)             /* a size that cannot be is refused before anything is said     */
         s = open_job(d, &d->all, 1, e);
-    s = xd_ranks_agree(d->all.g, s, e);
+    s = xd_world_agree(&d->all.g->world, s, e);
     if (s == XD_OK && first)
         say_plan(d);
     if (s == XD_OK && xd_bench_wants(a, "step"))
@@ -397,10 +397,10 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
     xd_status s = check_parts(a, &mine);
     if (s == XD_OK)
         s = xd_open_with(&d.all.g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES), &mine);
-    if (s == XD_OK && !d.all.g->idle)
+    if (s == XD_OK && !d.all.g->world.idle)
         s = bench_parts(&d, &mine);
-    if (d.all.g && s != XD_ECOMM && ranks(&d)->size < d.all.g->all->size)
-        xd_duel_sleep(d.all.g->all);    /* idle ranks wait here, asleep, for the others         */
+    if (d.all.g && s != XD_ECOMM && ranks(&d)->size < d.all.g->world.all->size)
+        xd_duel_sleep(d.all.g->world.all);    /* idle ranks wait here, asleep, for the others         */
     for (int i = 0; i < 2 && s != XD_ECOMM; i++) {
         xd_side *side = i ? &d.all : &d.one;
         if (side->g)

@@ -38,7 +38,7 @@ typedef struct verdict {
 
 static xd_status find_machine(chooser *c, int hosts, xd_err *e)
 {
-    int       all = c->g->all->size;
+    int       all = c->g->world.all->size;
     size_t    have, space;
     xd_status s;
     if (c->a->cluster) {
@@ -191,7 +191,7 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
     c->start_s = xd_now_s();
     xd_log_sink(NULL, NULL, 0);         /* every plan would say the same of the request        */
     c->g->bench = 1;
-    c->g->used = c->g->all;             /* which nothing is sent to: the plans' ranks only count  */
+    c->g->world.used = c->g->world.all;             /* which nothing is sent to: the plans' ranks only count  */
     take_request(c);
     xd_status st = check_request(c, e);
     int by_search = c->ranks <= XD_SEARCH_MOST;
@@ -203,7 +203,7 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
         st = st == XD_OK ? st : refuse(c, &s, e);
     }
     c->g->bench = bench;
-    c->g->used = NULL;
+    c->g->world.used = NULL;
     if (st == XD_OK && !by_search)
         by_rule(c, v);
     else if (st == XD_OK) {
@@ -230,7 +230,7 @@ xd_status xd_choose(xd_engine *g, const xd_open_args *a, int hosts, xd_status s,
                     xd_err *e)
 {
     const xd_parallel *p = &a->parallel;
-    int                given = xd_parallel_ranks(p), size = g->all->size;
+    int                given = xd_parallel_ranks(p), size = g->world.all->size;
     int64_t            bytes = sizeof(verdict);
     verdict            v;
     *take = *p;
@@ -248,10 +248,10 @@ xd_status xd_choose(xd_engine *g, const xd_open_args *a, int hosts, xd_status s,
     memcpy(v.ask, mine, sizeof mine);
     if (p->pipefusion_parallel_degree > 1 && !c.stale && !p->num_pipeline_patch)
         c.fixed.num_pipeline_patch = p->pipefusion_parallel_degree;
-    if (s == XD_OK && g->all->rank == 0 && a->plan && c.ranks > given)
+    if (s == XD_OK && g->world.all->rank == 0 && a->plan && c.ranks > given)
         s = choose(&c, hosts, &v, e);
-    xd_req q = g->all->ops->bcast(g->all, xd_view(&v, XD_U8, 1, &bytes), 0);
-    if (g->all->ops->wait(g->all, &q, 1) != XD_OK)
+    xd_req q = g->world.all->ops->bcast(g->world.all, xd_view(&v, XD_U8, 1, &bytes), 0);
+    if (g->world.all->ops->wait(g->world.all, &q, 1) != XD_OK)
         return s != XD_OK ? s : xd_fail(e, XD_ECOMM, "the choice of a plan was lost between ranks");
     if (s != XD_OK || !v.chosen || memcmp(mine, v.ask, sizeof mine) != 0)
         return s;

@@ -32,12 +32,12 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_e
     if (s == XD_OK)
         s = xd_dev_open_count(&g->count, g->dev, e);
     if (s == XD_OK)
-        s = xd_slow_dev(&g->dev, g->all->rank, e);
+        s = xd_slow_dev(&g->dev, g->world.all->rank, e);
     if (s == XD_OK)
         s = xd_types_compute(g, a, e);
     if (s == XD_OK)
         s = xd_trace_dev(g->trace, &g->dev, e);
-    if (s == XD_OK && g->trace && g->all->rank == 0)
+    if (s == XD_OK && g->trace && g->world.all->rank == 0)
         s = xd_file_writable(a->trace, e);
     if (s == XD_OK && files)
         s = xd_model_files(&g->model, e);
@@ -74,7 +74,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         s = xd_ranks_join(g, a->threads, a->bind, how & XD_ALONE, &mine);
     if (s == XD_OK)
         s = xd_ranks_open(g, a, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
-    s = xd_ranks_judge(g, s, &mine);
+    s = xd_world_judge(&g->world, s, &mine);
     if (s != XD_OK) {
         xd_fail(e, s, "%s", mine.msg);
         if (e)
@@ -90,7 +90,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
 
 int xd_rank(const xd_engine *g)
 {
-    return g->all->rank;
+    return g->world.all->rank;
 }
 
 int xd_ranks(const xd_engine *g)
@@ -227,7 +227,7 @@ static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
     xd_arena_rewind(&l->a, 0);
     xd_exec_init(&x, j->g->dev, &l->a, j->g->type);
     x.cancel = &j->g->cancel;
-    xd_ranks_watch(j->g, &x);
+    xd_world_watch(&j->g->world, &x);
     xd_light(&x, j, &j->g->model.vae.net, lat, *rgb);
     if (xd_ok(&x))
         return *rgb ? xd_light_fit(j, rgb, e) : XD_OK;
@@ -281,7 +281,7 @@ static xd_status make_room(const xd_job *j, float *v[2], xd_err *e)
 {
     int64_t n[2];
     sizes_of(j, n);
-    for (int i = 0; i < 2 && j->g->used->rank == 0; i++)
+    for (int i = 0; i < 2 && j->g->world.used->rank == 0; i++)
         if (n[i] && !(v[i] = malloc((size_t)n[i] * sizeof(float))))
             return xd_fail(e, XD_ENOMEM, "no memory for a picture of another rank");
     return XD_OK;
@@ -326,20 +326,20 @@ static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
     for (int d = 0; d < D && first + d < j->ntodo; d++) {
         float *other[2] = { NULL, NULL }, **v = at == d ? mine : other;
         if (d > 0) {
-            s = xd_ranks_agree(g, s == XD_OK ? make_room(j, v, e) : s, e);
+            s = xd_world_agree(&g->world, s == XD_OK ? make_room(j, v, e) : s, e);
             if (s == XD_OK && root && (at == 0 || at == d))
                 s = hand_over(j, d, v, e);
             else if (s != XD_OK)
                 d = D;          /* agreed: nobody goes on                                      */
         }
-        if (s == XD_OK && g->used->rank == 0)
+        if (s == XD_OK && g->world.used->rank == 0)
             s = deliver(l, xd_job_image(j, first + d), v, e);
         free(other[0]);
         free(other[1]);
         if (d == D)
             return s;
     }
-    return xd_ranks_agree(g, s, e);
+    return xd_world_agree(&g->world, s, e);
 }
 
 /* Images are dealt to the replicas in turn. */
@@ -353,10 +353,10 @@ static xd_status paint_all(loop *l, const xd_words *w, xd_err *e)
         int    busy = i + at < j->ntodo;
         if (busy)
             s = one_latent(l, i + at, w, &v[0], &v[1], e);
-        s = xd_ranks_agree(j->g, s, e);
+        s = xd_world_agree(&j->g->world, s, e);
         if (s == XD_OK && !j->r->latents_only) {
             s = busy ? one_picture(l, i + at, v[0], &v[1], e) : XD_OK;
-            s = xd_ranks_agree(j->g, s, e);
+            s = xd_world_agree(&j->g->world, s, e);
         }
         xd_trace_phase(j->g->trace, "collect");
         if (s == XD_OK)
@@ -382,7 +382,7 @@ static xd_status load(const loop *l, const xd_need *need, xd_err *e)
     xd_job    *j = l->j;
     xd_engine *g = j->g;
     int        early = g->plan.vae_rows || g->plan.deg.n[XD_DATA] > 1 || j->r->image;
-    xd_status  s = xd_ranks_agree(g, xd_part_load(&g->model.dit, g->dev, g->type, 0, e), e);
+    xd_status  s = xd_world_agree(&g->world, xd_part_load(&g->model.dit, g->dev, g->type, 0, e), e);
     if (s == XD_OK && l->fresh)
         xd_kin_odd(g, &g->model.dit);
     if (s == XD_OK && early && need->vae) {
@@ -390,7 +390,7 @@ static xd_status load(const loop *l, const xd_need *need, xd_err *e)
         s = xd_part_load(&g->model.vae, g->dev, g->type, 0, e);
     }
     if (early)
-        s = xd_ranks_agree(g, s, e);
+        s = xd_world_agree(&g->world, s, e);
     if (s != XD_OK)
         unload(g, s);
     return s;
@@ -404,11 +404,11 @@ static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *
     xd_stage(j, "load");
     xd_status s = load(l, need, e);
     l->need = need;
-    l->apart = xd_need_apart(j, g->used->size);
+    l->apart = xd_need_apart(j, g->world.used->size);
     int longer = need->vae_tmp > need->dit_tmp && !l->apart;
     s = xd_ranks_room_open(g, &l->a, longer ? need->vae_tmp : need->dit_tmp, s, e);
     xd_result_time(l->r, "load", xd_now_s() - t0);
-    s = xd_ranks_agree(g, s, e);
+    s = xd_world_agree(&g->world, s, e);
     if (s == XD_OK)
         s = xd_start_encode(j, &l->a, e);
     if (s == XD_OK)
@@ -426,7 +426,7 @@ static xd_status prepare(xd_job *j, xd_words *w, xd_need *need, xd_status s, xd_
         s = xd_ranks_stages(j, e);
     if (s == XD_OK)
         xd_balance_say(j);
-    s = xd_ranks_agree(j->g, s, e);
+    s = xd_world_agree(&j->g->world, s, e);
     if (s == XD_OK)
         s = xd_job_pick(j, e);
     if (s == XD_OK && j->ntodo)
@@ -439,7 +439,7 @@ static void say_unused(const xd_job *j)
 {
     const xd_plan *p = &j->g->plan;
     int            groups = p->deg.n[XD_DATA];
-    if (j->g->all->rank)
+    if (j->g->world.all->rank)
         return;
     if (groups > j->ntodo)
         xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to paint: there %s %d %s",
@@ -477,11 +477,11 @@ static xd_status make(loop *l, xd_words *w, const xd_need *need, xd_err *e)
     xd_engine *g = j->g;
     if (!j->ntodo)
         return XD_OK;
-    if (g->all->rank == 0 && j->r->random_seed)
+    if (g->world.all->rank == 0 && j->r->random_seed)
         xd_log(XD_LOG_INFO, "seed %llu, by chance (--seed %llu makes the same again)",
                (unsigned long long)j->r->seed, (unsigned long long)j->r->seed);
     say_unused(j);
-    if (g->all->rank == 0)
+    if (g->world.all->rank == 0)
         xd_words_say(w, j);
     xd_stage(j, "text");
     l->fresh = !g->model.dit.store;
@@ -504,7 +504,7 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     loop       l = { .j = &j };
     double     t0 = xd_now_s();
     xd_status  same = xd_ranks_asked(g, r, &told, &mine);
-    int64_t    sent = g->used->traffic->bytes;
+    int64_t    sent = g->world.used->traffic->bytes;
     *out = NULL;
     xd_trace_again(g->trace);
     g->cancel = 0;
@@ -515,12 +515,12 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
         s = same;
     if (s == XD_OK)
         s = xd_result_open(&l.r, &j, &mine);
-    if (s == XD_OK && g->idle) {
+    if (s == XD_OK && g->world.idle) {
         xd_job_close(&j);
         *out = l.r;
         return XD_OK;
     }
-    if (!g->idle && s != XD_ECOMM)
+    if (!g->world.idle && s != XD_ECOMM)
         s = prepare(&j, &w, &need, s, &mine);
     int started = s == XD_OK;   /* nothing can be refused any more                             */
     if (s == XD_OK)
@@ -528,7 +528,7 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     if (s == XD_OK) {
         xd_result_time(l.r, "total", xd_now_s() - t0);
         xd_trace_phase(g->trace, "finish");
-        xd_result_traffic(l.r, sent = xd_ranks_sent(g, sent));
+        xd_result_traffic(l.r, sent = xd_world_sent(&g->world, sent));
     }
     if (started)
         s = xd_trace_write(&j, s == XD_OK ? sent : -1, s, &mine);
@@ -536,7 +536,7 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     xd_part_ahead_end(&g->model.vae);
     xd_words_close(&w, g);
     xd_job_close(&j);
-    s = xd_ranks_judge(g, s, &mine);
+    s = xd_world_judge(&g->world, s, &mine);
     if (s != XD_OK) {
         xd_result_free(&l.r);
         xd_fail(e, s, "%s", mine.msg);

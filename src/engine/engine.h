@@ -10,11 +10,11 @@
 #ifndef XD_ENGINE_ENGINE_H
 #define XD_ENGINE_ENGINE_H
 
-#include "engine/alarm.h"
 #include "engine/flow.h"
 #include "engine/model.h"
 #include "engine/plan.h"
 #include "engine/trace.h"
+#include "engine/world.h"
 #include "xdit/xdit.h"
 
 typedef struct xd_foreseen {    /* seconds of the request the plan was chosen for; negative: unknown */
@@ -25,16 +25,12 @@ struct xd_engine {
     xd_model     model;
     xd_dev      *dev, *count;
     xd_plan      plan;
-    xd_comm     *all, *used;    /* every rank there is; those that work on a request            */
-    xd_comm     *host;          /* those of them on my host                                     */
-    int          lowest;        /* the lowest rank of them in `used`; known with the memory plan */
+    xd_world     world;        /* the ranks there are, and those that work on a request          */
     void        *lent;          /* memory of a request that they read; NULL: it is mine alone    */
     xd_topo      topo;          /* of mine, in `used`; degrees of 1 on an idle rank              */
     xd_comm     *count_world;   /* the same without messages, for counting                      */
     xd_topo      count_topo;
     xd_comm     *text, *count_text;     /* ranks that share a text encoder; NULL: one has it     */
-    xd_alarm    *alarm;         /* of the ranks in `used`; NULL with one                        */
-    int          idle;          /* the plan has nothing for this rank                           */
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* text encoders stay loaded                                   */
     int          once;          /* there will be one request                                   */

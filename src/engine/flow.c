@@ -293,12 +293,12 @@ void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo
     f->mine = host(f, n, "latents");
     f->rows = host(f, n, "latents");
     f->whole = host(f, n, "latents");
-    xd_ranks_watch(j->g, &f->x);
+    xd_world_watch(&j->g->world, &f->x);
 }
 
 int xd_flow_ready(xd_flow *f)
 {
-    xd_ranks_settle(f->j->g, f->topo->replica, &f->x);
+    xd_world_settle(&f->j->g->world, f->topo->replica, &f->x);
     return xd_ok(&f->x);
 }
 
@@ -668,7 +668,7 @@ void xd_flow_finish(xd_flow *f)
     for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
         end_of(f, c, &f->lat_out[i]);
     if (failed)
-        xd_ranks_settle(f->j->g, f->topo->replica, &f->x);
+        xd_world_settle(&f->j->g->world, f->topo->replica, &f->x);
 }
 
 /* ---- counting ----------------------------------------------------------------------------- */

@@ -43,7 +43,7 @@ typedef struct seer {
 static void put_on(guise *o, xd_engine *g)
 {
     const xd_part *p = &g->model.dit;
-    *o = (guise){ g, g->plan, g->topo, g->count_topo, g->count_world, g->count_text, g->used, g->host,
+    *o = (guise){ g, g->plan, g->topo, g->count_topo, g->count_world, g->count_text, g->world.used, g->world.host,
                   g->count, p->tp, p->tp_at, p->net.first, p->net.last };
 }
 
@@ -53,15 +53,15 @@ static void leave_rank(seer *s)
     if (g->count_world != s->own.count_world) {
         xd_comm_close(&g->count_text);
         xd_topo_close(&g->count_topo);
-        xd_comm_close(&g->host);
+        xd_comm_close(&g->world.host);
         xd_comm_close(&g->count_world);
     }
     g->topo = s->own.topo;
     g->count_topo = s->own.count_topo;
     g->count_world = s->own.count_world;
     g->count_text = s->own.count_text;
-    g->used = s->own.used;
-    g->host = s->own.host;
+    g->world.used = s->own.used;
+    g->world.host = s->own.host;
 }
 
 /* Ranks of the host of rank r: from there on, and how many. */
@@ -105,18 +105,18 @@ static xd_status be(seer *s, int me, xd_err *e)
     leave_rank(s);
     lap(s);
     xd_status st = xd_comm_record(&g->count_world, me, n, xd_play_record(s->play, me, lap, s), e);
-    g->count_text = g->host = NULL;
+    g->count_text = g->world.host = NULL;
     memset(&g->count_topo, 0, sizeof g->count_topo);
     if (st == XD_OK)
         st = xd_topo_open(&g->count_topo, g->count_world, s->f->plan.deg, e);
     if (st == XD_OK)
-        st = g->count_world->ops->split(g->count_world, first, me - first, here, &g->host, e);
+        st = g->count_world->ops->split(g->count_world, first, me - first, here, &g->world.host, e);
     if (st == XD_OK && T > 1 && me < T)
         st = g->count_world->ops->split(g->count_world, 0, me, T, &g->count_text, e);
     if (st != XD_OK)
         return st;
     g->topo = g->count_topo;
-    g->used = g->count_world;
+    g->world.used = g->count_world;
     int at = g->topo.at[XD_PIPE], tp_at = g->topo.at[XD_TENSOR];
     if (p->tp != tp || p->tp_at != tp_at || p->net.first != s->cut[at] || p->net.last != s->cut[at + 1]) {
         p->tp = tp, p->tp_at = tp_at;
@@ -345,7 +345,7 @@ static xd_status text_rank(seer *s, int me, xd_err *e)
         if (!g->model.has_text[k])
             continue;
         xd_reckoner_weights(s->rk, (double)g->model.text[k].packed);
-        if (g->count_text && xd_ranks_agree_in(g->count_text, me, XD_OK, e) != XD_OK)
+        if (g->count_text && xd_world_agree_in(g->count_text, me, XD_OK, e) != XD_OK)
             return e->code;
         for (int i = 0; i < texts(s); i++) {
             xd_status st = xd_words_count(&s->job, k, ids_of(s, i, k), &tmp, e);
@@ -437,13 +437,13 @@ static void kin_of(const seer *s, int r, int kin[2])
 static void agree(seer *s, int times, xd_err *e)
 {
     for (int i = 0; i < times; i++)
-        xd_ranks_agree(s->g, XD_OK, e);
+        xd_world_agree(&s->g->world, XD_OK, e);
 }
 
 /* Before anything is encoded: the request is accepted, weights are shared, memory is compared. */
 static xd_status send_start(seer *s, int me, xd_err *e)
 {
-    xd_comm  *h = s->g->host;
+    xd_comm  *h = s->g->world.host;
     double    v[XD_HOST_SUMS];
     int       kin[2];
     xd_status st = XD_OK;
@@ -473,9 +473,9 @@ static void send_text(seer *s, xd_err *e)
                 rows += ids_of(s, i, k);
         if (w->n)
             rows = w->rows[is_negative(s, i) ? w->n - 1 : i];
-        xd_ranks_share(g, &any, rows * d->text_dim * (int64_t)sizeof any, e);
+        xd_world_broadcast(&g->world, &any, rows * d->text_dim * (int64_t)sizeof any, e);
         if (d->pooled_dim)
-            xd_ranks_share(g, &any, d->pooled_dim * (int64_t)sizeof any, e);
+            xd_world_broadcast(&g->world, &any, d->pooled_dim * (int64_t)sizeof any, e);
     }
 }
 

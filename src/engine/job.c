@@ -324,11 +324,11 @@ xd_status xd_job_pick(xd_job *j, xd_err *e)
     j->todo = malloc((size_t)j->images * sizeof *j->todo);
     if (!wanted || !j->todo)
         s = xd_fail(e, XD_ENOMEM, "no memory for a list of %d images", j->images);
-    s = xd_ranks_agree(j->g, s, e);
+    s = xd_world_agree(&j->g->world, s, e);
     for (int i = 0; i < j->images && s == XD_OK; i++)
-        wanted[i] = j->g->used->rank || j->r->wanted(j->r->cookie, i, j->frames);
+        wanted[i] = j->g->world.used->rank || j->r->wanted(j->r->cookie, i, j->frames);
     if (s == XD_OK)
-        s = xd_ranks_share(j->g, wanted, j->images, e);
+        s = xd_world_broadcast(&j->g->world, wanted, j->images, e);
     j->ntodo = 0;
     for (int i = 0; i < j->images && s == XD_OK; i++)
         if (wanted[i])

@@ -67,12 +67,12 @@ static int kin_of(const card *c, int n, int i, int r)
 
 static xd_status group(xd_engine *g, const xd_engine *among, const card *c, int i, xd_err *e)
 {
-    xd_comm  *h = among->host, *k = NULL;
+    xd_comm  *h = among->world.host, *k = NULL;
     int       size = kin_of(c, h->size, i, h->rank);
-    int       color = size ? (int)c[h->rank].color[i] : among->all->size + h->rank;
+    int       color = size ? (int)c[h->rank].color[i] : among->world.all->size + h->rank;
     xd_status s = h->ops->split(h, color, h->rank, size ? size : 1, &k, e);
     if (size)
-        part_of(g, i)->kin = (xd_kin){ k, among->used->rank };
+        part_of(g, i)->kin = (xd_kin){ k, among->world.used->rank };
     else
         xd_comm_close(&k);
     return s;
@@ -81,7 +81,7 @@ static xd_status group(xd_engine *g, const xd_engine *among, const card *c, int 
 /* A rank that fails goes on: all split for the same parts. */
 static xd_status decide(xd_engine *g, const xd_engine *among, const card *c, xd_err *e)
 {
-    const int n = among->host->size;
+    const int n = among->world.host->size;
     xd_status s = XD_OK;
     for (int i = 0; i < NPART; i++) {
         int some = 0;
@@ -95,19 +95,19 @@ static xd_status decide(xd_engine *g, const xd_engine *among, const card *c, xd_
 
 static xd_status find(xd_engine *g, const xd_engine *among, const int want[NPART], xd_err *e)
 {
-    xd_comm *h = among->host;
+    xd_comm *h = among->world.host;
     card     mine, *c = calloc((size_t)h->size, sizeof *c);
     int64_t *rows = calloc((size_t)h->size, sizeof *rows);
     xd_status s = c && rows ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to share weights");
-    if ((s = xd_ranks_agree_in(h, among->used->rank, s, e)) == XD_OK) {
+    if ((s = xd_world_agree_in(h, among->world.used->rank, s, e)) == XD_OK) {
         for (int r = 0; r < h->size; r++)
             rows[r] = 1;
-        fill(&mine, g, among->used->rank, want);
+        fill(&mine, g, among->world.used->rank, want);
         xd_req q = h->ops->gather(h, xd_view2(c, XD_U8, h->size, sizeof *c), rows,
                                   xd_view2(&mine, XD_U8, 1, sizeof mine));
         s = h->ops->wait(h, &q, 1);
         for (int r = 0; r < h->size && s == XD_OK; r++)
-            g->lowest = c[r].rank < g->lowest ? (int)c[r].rank : g->lowest;
+            g->world.lowest = c[r].rank < g->world.lowest ? (int)c[r].rank : g->world.lowest;
         s = s == XD_OK ? decide(g, among, c, e) : xd_fail(e, XD_ECOMM, "a message between ranks failed");
     }
     free(c);
@@ -121,12 +121,12 @@ static xd_status find_among(xd_engine *g, xd_engine *among, const int want[NPART
     for (int i = 0; i < NPART; i++)     /* of a request that has failed before it loaded        */
         if (!part_of(g, i)->store)
             xd_comm_close(&part_of(g, i)->kin.c);
-    g->lowest = among->used->rank;
-    if (among->used->size == 1)
+    g->world.lowest = among->world.used->rank;
+    if (among->world.used->size == 1)
         return XD_OK;
-    if (!g->dev->counts && among->host->size > 1)
+    if (!g->dev->counts && among->world.host->size > 1)
         s = find(g, among, want, e);
-    return xd_ranks_agree(among, s, e);
+    return xd_world_agree(&among->world, s, e);
 }
 
 xd_status xd_kin_find(xd_engine *g, int vae, xd_err *e)
@@ -143,7 +143,7 @@ xd_status xd_kin_whole(xd_engine *g, xd_engine *among, int vae, xd_err *e)
 
 xd_status xd_kin_agree(const xd_part *p, xd_status mine, xd_err *e)
 {
-    return xd_ranks_agree_in(p->kin.c, p->kin.me, mine, e);
+    return xd_world_agree_in(p->kin.c, p->kin.me, mine, e);
 }
 
 xd_status xd_kin_lend(xd_part *p, xd_status s, xd_err *e)
@@ -176,12 +176,12 @@ enum { LOAD_AGREES = 2 };
 
 static xd_status agree_alone(xd_comm *c, xd_err *e)
 {
-    return xd_ranks_agree_in(c, 0, XD_OK, e);
+    return xd_world_agree_in(c, 0, XD_OK, e);
 }
 
 xd_status xd_kin_foresee(xd_engine *g, const int kin[2], xd_err *e)
 {
-    xd_comm  *h = g->host, *k = NULL;
+    xd_comm  *h = g->world.host, *k = NULL;
     card      any;              /* its address is not followed                                  */
     xd_status s = agree_alone(h, e);
     int64_t  *rows = calloc((size_t)h->size, sizeof *rows);
@@ -201,7 +201,7 @@ xd_status xd_kin_foresee(xd_engine *g, const int kin[2], xd_err *e)
         s = xd_comm_count(&k, 0, kin[i], e);
         for (int n = 0; n < LOAD_AGREES && s == XD_OK; n++)
             s = agree_alone(k, e);
-        g->used->traffic->bytes += s == XD_OK ? k->traffic->bytes : 0;
+        g->world.used->traffic->bytes += s == XD_OK ? k->traffic->bytes : 0;
         xd_comm_close(&k);
     }
     return s;
@@ -211,7 +211,7 @@ xd_status xd_kin_foresee(xd_engine *g, const int kin[2], xd_err *e)
 
 void xd_kin_odd(const xd_engine *g, const xd_part *p)
 {
-    xd_comm *c = g->used;
+    xd_comm *c = g->world.used;
     int64_t  one = 1, size = sizeof p->odd;
     int32_t  who = p->odd[0] ? c->rank : INT32_MAX;
     char     name[sizeof p->odd];

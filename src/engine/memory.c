@@ -9,23 +9,6 @@
 #include "engine/kin.h"
 #include "engine/ranks.h"
 
-xd_status xd_room_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e)
-{
-    size_t cap = dev->counts ? (size_t)1 << 60 : xd_pages_whole(bytes);
-    void  *p = dev->mem->get(dev, cap ? cap : XD_PAGE);
-    if (!p)
-        return xd_fail(e, XD_ENOMEM, "no memory for the %s of activations", xd_size_text((double)bytes).s);
-    xd_arena_init(a, p, cap ? cap : XD_PAGE);
-    return XD_OK;
-}
-
-void xd_room_close(xd_arena *a, xd_dev *dev)
-{
-    if (a->base)
-        dev->mem->put(dev, a->base, a->cap);
-    *a = (xd_arena){ 0 };
-}
-
 static double gib(size_t bytes)
 {
     return (double)bytes / 1073741824.0;
@@ -101,7 +84,7 @@ static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err
 {
     xd_engine *g = j->g;
     int64_t    rows = 0;
-    int        text = g->used->rank < g->plan.text_tp;
+    int        text = g->world.used->rank < g->plan.text_tp;
     int        vae = needs_vae(j);
     xd_status  s = XD_OK;
     for (int i = 0; i < w->n; i++)
@@ -123,7 +106,7 @@ static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err
     need->vae = vae ? g->model.vae.packed : 0;
     need->dit_work = g->model.dit.work;
     need->vae_work = vae ? g->model.vae.work : 0;
-    need->peak = xd_need_peak(need, g->keep, xd_need_apart(j, g->used->size));
+    need->peak = xd_need_peak(need, g->keep, xd_need_apart(j, g->world.used->size));
     return s;
 }
 
@@ -187,7 +170,7 @@ static xd_status compare(xd_job *j, const xd_need *need, double room[2], xd_err 
     int    reads = !g->model.dit.kin.c || g->model.dit.kin.c->rank == 0;
     double kernels = (double)xd_cpu_kernels(), host[XD_HOST_SUMS] = { (double)need->peak + kernels, once, reads };
     host[0] -= xd_kin_saved(&g->model.dit) + xd_kin_saved(&g->model.vae);
-    xd_memory_sum(g->host, host);
+    xd_memory_sum(g->world.host, host);
     host[1] += (double)have;
     room[0] = host[1];
     room[1] = (double)space + mine;
@@ -199,8 +182,8 @@ static xd_status compare(xd_job *j, const xd_need *need, double room[2], xd_err 
     if ((double)need->peak > (double)space + mine)
         return refuse(need, (double)need->peak, (double)space + mine,
                       "address space (ulimit -v), besides what kernels take,", e);
-    if (g->host->size > 1)
-        snprintf(ranks, sizeof ranks, "memory (%d ranks together)", g->host->size);
+    if (g->world.host->size > 1)
+        snprintf(ranks, sizeof ranks, "memory (%d ranks together)", g->world.host->size);
     return host[0] > host[1] ? refuse(need, host[0], host[1], ranks, e) : XD_OK;
 }
 
@@ -225,7 +208,7 @@ static xd_parallel degrees_of(const xd_plan *p)
 static void least_room(const xd_engine *g, double room[2])
 {
     int64_t  n = 2;
-    xd_comm *c = g->used;
+    xd_comm *c = g->world.used;
     if (c->size == 1)
         return;
     xd_req r = c->ops->allreduce(c, xd_view(room, XD_F64, 1, &n), XD_MIN);
@@ -242,16 +225,16 @@ static void advise(xd_job *j, int huge, double room[2], xd_err *e)
     char        near[1024] = "";
     double      once;
     least_room(g, room);
-    if (g->used->rank == 0 && xd_machine_known(&m, "8xH100")) {
-        m.ranks = g->host->size;
-        m.hosts = (g->used->size + m.ranks - 1) / m.ranks;
+    if (g->world.used->rank == 0 && xd_machine_known(&m, "8xH100")) {
+        m.ranks = g->world.host->size;
+        m.hosts = (g->world.used->size + m.ranks - 1) / m.ranks;
         m.memory = room[0] > 1 ? room[0] : 1;
         m.shares = 1;
-        xd_fit t = { .g = g, .r = j->r, .m = &m, .fixed = &p, .ranks = g->used->size, .stale = 1,
+        xd_fit t = { .g = g, .r = j->r, .m = &m, .fixed = &p, .ranks = g->world.used->size, .stale = 1,
                      .space = room[1] > 1 ? room[1] : 1, .held = held(g, &once), .huge = huge };
         xd_fit_advice(&t, &p, 1, near, sizeof near);
     }
-    if (xd_ranks_share(g, near, sizeof near, e) == XD_OK)
+    if (xd_world_broadcast(&g->world, near, sizeof near, e) == XD_OK)
         snprintf(e->msg + strlen(e->msg), sizeof e->msg - strlen(e->msg), "%s", near);
 }
 
@@ -268,11 +251,11 @@ xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
     int       huge = s != XD_OK;
     if (s == XD_OK)
         s = count_parts(j, w, need, e);
-    s = xd_ranks_agree(g, s, e);
+    s = xd_world_agree(&g->world, s, e);
     if (s == XD_OK)
         s = xd_kin_find(g, needs_vae(j), e);
     if (s == XD_OK)
-        s = xd_ranks_agree(g, compare(j, need, room, e), e);
+        s = xd_world_agree(&g->world, compare(j, need, room, e), e);
     if (s == XD_ENOMEM)
         advise(j, huge, room, e);
     return s;

@@ -42,11 +42,6 @@ void xd_part_ahead(xd_part *p, xd_dev *count, xd_dtype type, size_t most, const 
     xd_ahead_start(p->ahead);
 }
 
-void xd_read_ahead(xd_engine *g, xd_part *p)
-{
-    xd_part_ahead(p, g->count, g->type, g->spare, &g->cancel);
-}
-
 void xd_part_ahead_end(xd_part *p)
 {
     xd_ahead_close(&p->ahead);

@@ -35,7 +35,7 @@ void xd_probe_meet(const xd_prober *p)
 
 static xd_status agree(const xd_prober *p, xd_status s, xd_err *e)
 {
-    return xd_ranks_agree_in(p->all, p->all->rank, s, e);
+    return xd_world_agree_in(p->all, p->all->rank, s, e);
 }
 
 /* Hosts of equally many ranks that follow each other: the plans count on it. */

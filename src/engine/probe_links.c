@@ -125,7 +125,7 @@ xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e)
     xd_comm *h = p->host, *all = p->all;
     int      n = m->ranks;
     char    *a = calloc(2, BIG);
-    if (xd_ranks_agree_in(all, all->rank, a ? XD_OK : XD_ENOMEM, e) != XD_OK) {
+    if (xd_world_agree_in(all, all->rank, a ? XD_OK : XD_ENOMEM, e) != XD_OK) {
         free(a);
         return xd_fail(e, XD_ENOMEM, "no memory for messages");
     }

@@ -1,7 +1,6 @@
-/* ranks.c - joining, agreeing, cutting blocks into stages */
+/* ranks.c - joining the other ranks, comparing with them, opening the groups of the plan */
 #include "engine/ranks.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +8,11 @@
 
 #include "base/cpus.h"
 #include "base/log.h"
-#include "base/pages.h"
 #include "base/par.h"
 #include "engine/balance.h"
 #include "engine/choose.h"
 #include "engine/place.h"
 #include "engine/plan_table.h"
-#include "exec/op.h"
 
 /* ---- joining ------------------------------------------------------------------------------ */
 
@@ -31,17 +28,6 @@ typedef struct card {           /* what else must be the same on all ranks      
     char     cpus[128];         /* may differ; for the log                                       */
 } card;
 
-static xd_status wait_one(xd_comm *c, xd_req r, xd_err *e)
-{
-    if (c->ops->wait(c, &r, 1) == XD_OK)
-        return XD_OK;
-    xd_status s = xd_fail(e, XD_ECOMM, "a message between ranks failed%s%s",
-                          c->err->msg[0] ? ": " : "", c->err->msg);
-    if (e)                      /* who detects it says it: nobody can be told                  */
-        e->rank = -1;
-    return s;
-}
-
 /* `mine`, of `size` bytes, of every rank in rank order, malloc'ed. */
 static xd_status collect(xd_comm *c, void *mine, size_t size, void **all, xd_err *e)
 {
@@ -53,7 +39,7 @@ static xd_status collect(xd_comm *c, void *mine, size_t size, void **all, xd_err
     }
     for (int i = 0; i < c->size; i++)
         rows[i] = 1;
-    xd_status s = wait_one(c, c->ops->gather(c, xd_view2(*all, XD_U8, c->size, width), rows,
+    xd_status s = xd_world_wait(c, c->ops->gather(c, xd_view2(*all, XD_U8, c->size, width), rows,
                                              xd_view2(mine, XD_U8, 1, width)), e);
     free(rows);
     return s;
@@ -95,7 +81,7 @@ static xd_status differ_in_weights(int i, const hello *h, const card *c, const c
 
 static void say_cpus(const xd_engine *g, const card *c)
 {
-    for (int i = 0; g->all->rank == 0 && i < g->all->size; i++)
+    for (int i = 0; g->world.all->rank == 0 && i < g->world.all->size; i++)
         xd_log(XD_LOG_DEBUG, "rank %d on cpus %.*s", i, (int)sizeof c->cpus, c[i].cpus);
 }
 
@@ -124,11 +110,11 @@ static xd_status compare(const xd_engine *g, const xd_parallel *take, const hell
             snprintf(mine.weights[1], sizeof mine.weights[1], "%s", xd_types_name(&g->model.text[k], g->type));
     xd_cpuset cpus;
     xd_cpuset_text(xd_cpuset_mine(&cpus) ? &cpus : &(xd_cpuset){ { 0 } }, mine.cpus, sizeof mine.cpus);
-    xd_status   s = collect(g->all, &mine, sizeof mine, &all, e);
+    xd_status   s = collect(g->world.all, &mine, sizeof mine, &all, e);
     const card *cards = all;
     if (s == XD_OK)
         say_cpus(g, cards);
-    for (int i = 1; s == XD_OK && i < g->all->size; i++) {
+    for (int i = 1; s == XD_OK && i < g->world.all->size; i++) {
         if (cards[i].model != cards[0].model)
             s = xd_fail(e, XD_EINVAL, "the model of rank %d on host %s (hash %016llx) is not the "
                         "model of rank 0 on host %s (%016llx): its configs, tokenizer, weight files, "
@@ -161,8 +147,8 @@ static xd_status compare(const xd_engine *g, const xd_parallel *take, const hell
 /* The first ranks share the text encoders, which are cut like the transformer's blocks. */
 static xd_status open_text(xd_engine *g, xd_err *e)
 {
-    int       n = g->plan.text_tp, me = g->used->rank, in = me < n, size = in ? n : g->used->size - n;
-    xd_status s = g->used->ops->split(g->used, !in, in ? me : me - n, size, &g->text, e);
+    int       n = g->plan.text_tp, me = g->world.used->rank, in = me < n, size = in ? n : g->world.used->size - n;
+    xd_status s = g->world.used->ops->split(g->world.used, !in, in ? me : me - n, size, &g->text, e);
     if (s == XD_OK)
         s = g->count_world->ops->split(g->count_world, !in, in ? me : me - n, size, &g->count_text, e);
     for (int i = 0; i < g->model.recipe->ntext && in; i++) {
@@ -174,23 +160,23 @@ static xd_status open_text(xd_engine *g, xd_err *e)
 
 static xd_status open_topologies(xd_engine *g, xd_err *e)
 {
-    int       n = xd_degrees_product(g->plan.deg), size = g->all->size;
+    int       n = xd_degrees_product(g->plan.deg), size = g->world.all->size;
     xd_degrees one = { { 1, 1, 1, 1, 1, 1 } };
-    g->idle = g->all->rank >= n;
-    xd_status s = g->all->ops->split(g->all, g->idle, g->all->rank, g->idle ? size - n : n, &g->used, e);
+    g->world.idle = g->world.all->rank >= n;
+    xd_status s = g->world.all->ops->split(g->world.all, g->world.idle, g->world.all->rank, g->world.idle ? size - n : n, &g->world.used, e);
     if (s != XD_OK)
         return s;
-    if (g->idle)                /* takes part in nothing but the start and the end             */
+    if (g->world.idle)                /* takes part in nothing but the start and the end             */
         return XD_OK;
-    s = g->used->ops->split_host(g->used, &g->host, e);
+    s = g->world.used->ops->split_host(g->world.used, &g->world.host, e);
     if (s == XD_OK)
-        s = xd_topo_open(&g->topo, g->used, g->plan.deg, e);
+        s = xd_topo_open(&g->topo, g->world.used, g->plan.deg, e);
     if (s == XD_OK)
         xd_trace_topo(g->trace, &g->topo);
     if (s == XD_OK)
-        s = xd_alarm_open(&g->alarm, xd_trace_plain(g->used), e);
+        s = xd_alarm_open(&g->world.alarm, xd_trace_plain(g->world.used), e);
     if (s == XD_OK)
-        s = xd_comm_count(&g->count_world, g->used->rank, n, e);
+        s = xd_comm_count(&g->count_world, g->world.used->rank, n, e);
     if (s == XD_OK)
         s = xd_topo_open(&g->count_topo, g->count_world, n > 1 ? g->plan.deg : one, e);
     if (s == XD_OK && g->plan.text_tp > 1)
@@ -201,53 +187,17 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
 xd_status xd_ranks_join(xd_engine *g, int threads, const char *bind, int alone, xd_err *e)
 {
     int       ranks, cores;
-    xd_status s = xd_comm_world(&g->all, xd_comm_launched() && !alone ? "mpi" : "self", e);
+    xd_status s = xd_comm_world(&g->world.all, xd_comm_launched() && !alone ? "mpi" : "self", e);
     if (s != XD_OK)
         return s;
     int share = xd_comm_share(&ranks, &cores), n = threads ? threads : share;
     if (!alone)
         xd_place(bind, n);
     n = xd_par_set(n);
-    if (g->all->rank == 0 && !alone && ranks > 1 && (int64_t)ranks * n > cores)
+    if (g->world.all->rank == 0 && !alone && ranks > 1 && (int64_t)ranks * n > cores)
         xd_log(XD_LOG_WARN, "%d ranks of %d thread%s share %d core%s: they take turns", ranks, n,
                n == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
-    return xd_trace_comm(g->trace, &g->all, e);
-}
-
-/* A failure of one rank becomes that of all; of several, the lowest rank's, but that of a rank which
- * was only told of another's comes last. */
-xd_status xd_ranks_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e)
-{
-    int     told = e->rank >= 0 && e->rank != me;
-    int32_t who = mine == XD_OK ? INT32_MAX : c->rank + (told ? c->size : 0);
-    int64_t one = 1, size = sizeof(xd_err);
-    xd_err  said = *e, lost = { .rank = -1 };
-    if (c->size == 1)
-        return mine;
-    if (wait_one(c, c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN), &lost) != XD_OK)
-        goto out_of_step;
-    if (who == INT32_MAX)
-        return XD_OK;
-    said.code = mine;
-    if (said.rank < 0)
-        said.rank = me;
-    if (wait_one(c, c->ops->bcast(c, xd_view(&said, XD_U8, 1, &size), who % c->size), &lost) != XD_OK)
-        goto out_of_step;
-    *e = said;
-    return said.code;
-out_of_step:                    /* an own failure came first                                   */
-    if (mine == XD_OK)
-        *e = lost;
-    e->rank = -1;
-    return XD_ECOMM;
-}
-
-xd_status xd_ranks_judge(const xd_engine *g, xd_status s, xd_err *e)
-{
-    int alone = g->all ? g->all->size == 1 : !xd_comm_launched();
-    if (s == XD_OK || alone || e->rank >= 0)
-        return s;
-    return XD_ECOMM;
+    return xd_trace_comm(g->trace, &g->world.all, e);
 }
 
 static int hosts_of(const hello *h, int n)
@@ -279,17 +229,17 @@ xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err
     hello             *hosts = NULL;
     xd_err             first = { .rank = -1 };
     xd_parallel        take;
-    xd_status          same = g->all->size > 1 ? greet(g->all, &hosts, &first) : XD_OK;
+    xd_status          same = g->world.all->size > 1 ? greet(g->world.all, &hosts, &first) : XD_OK;
     if (same != XD_OK) {        /* even a rank that has a failure of its own cannot tell it      */
         free(hosts);
         *e = first;
         return same;
     }
-    s = xd_choose(g, a, hosts ? hosts_of(hosts, g->all->size) : 1, s, &take, e);
+    s = xd_choose(g, a, hosts ? hosts_of(hosts, g->world.all->size) : 1, s, &take, e);
     if (s == XD_OK)
-        s = xd_plan_make(&g->plan, &take, g->all->size, d, e);
-    s = xd_ranks_agree_in(g->all, g->all->rank, s, e);
-    if (s == XD_OK && g->all->size > 1)
+        s = xd_plan_make(&g->plan, &take, g->world.all->size, d, e);
+    s = xd_world_agree_in(g->world.all, g->world.all->rank, s, e);
+    if (s == XD_OK && g->world.all->size > 1)
         s = compare(g, &take, hosts, e);
     free(hosts);
     if (s == XD_OK)
@@ -297,226 +247,34 @@ xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err
     if (s != XD_OK)
         return s;
     int n = xd_degrees_product(g->plan.deg), T = g->plan.deg.n[XD_TENSOR], U = g->plan.deg.n[XD_ULYSSES];
-    if (g->all->rank == 0 && n < g->all->size)
-        xd_log(XD_LOG_WARN, "%d of %d ranks stay idle: the plan %s uses %d", g->all->size - n,
-               g->all->size, g->plan.text, n);
-    if (g->all->rank == 0 && T * U > d->heads)
+    if (g->world.all->rank == 0 && n < g->world.all->size)
+        xd_log(XD_LOG_WARN, "%d of %d ranks stay idle: the plan %s uses %d", g->world.all->size - n,
+               g->world.all->size, g->plan.text, n);
+    if (g->world.all->rank == 0 && T * U > d->heads)
         xd_log(XD_LOG_WARN, "some ranks have no head: tensor %d x ulysses %d over %d heads", T, U,
                d->heads);
-    if (g->all->rank == 0 && g->plan.deg.n[XD_PIPE] > d->nlayers)
+    if (g->world.all->rank == 0 && g->plan.deg.n[XD_PIPE] > d->nlayers)
         xd_log(XD_LOG_WARN, "some stages have no block: pipefusion %d over %d blocks",
                g->plan.deg.n[XD_PIPE], d->nlayers);
-    if (g->all->rank == 0)
+    if (g->world.all->rank == 0)
         say_unused(g, a, &take);
     g->model.dit.tp = T;
-    g->model.dit.tp_at = g->idle ? 0 : g->topo.at[XD_TENSOR];
+    g->model.dit.tp_at = g->world.idle ? 0 : g->topo.at[XD_TENSOR];
     if (!g->balanced || n == 1)
         return XD_OK;
-    return xd_ranks_agree_in(g->all, g->all->rank, g->idle ? XD_OK : xd_balance_open(g, e), e);
+    return xd_world_agree_in(g->world.all, g->world.all->rank, g->world.idle ? XD_OK : xd_balance_open(g, e), e);
 }
 
 void xd_ranks_close(xd_engine *g)
 {
-    xd_alarm_close(&g->alarm);
+    xd_alarm_close(&g->world.alarm);
     xd_balance_close(&g->balance);
     xd_comm_close(&g->text);
     xd_comm_close(&g->count_text);
     xd_topo_close(&g->topo);
     xd_topo_close(&g->count_topo);
     xd_comm_close(&g->count_world);
-    xd_comm_close(&g->host);
-    xd_comm_close(&g->used);
-    xd_comm_close(&g->all);
-}
-
-/* ---- agreeing ----------------------------------------------------------------------------- */
-
-xd_status xd_ranks_agree(const xd_engine *g, xd_status mine, xd_err *e)
-{
-    if (mine != XD_OK)
-        xd_alarm_ring(g->alarm, e);
-    xd_status s = xd_ranks_agree_in(g->used, g->used->rank, mine, e);
-    if (s != XD_OK && s != XD_ECOMM && xd_alarm_reset(g->alarm, e) != XD_OK) {
-        e->rank = -1;
-        return XD_ECOMM;
-    }
-    return s;
-}
-
-void xd_ranks_settle(const xd_engine *g, xd_comm *c, xd_exec *x)
-{
-    xd_err    e = x->err;
-    xd_status s = xd_ranks_agree_in(c, g->used->rank, e.code, &e);
-    if (s == XD_OK)
-        return;
-    x->err = e;
-    x->err.code = s;
-}
-
-static void watch(void *watcher, xd_exec *x)
-{
-    xd_alarm_watch(watcher, x);
-}
-
-void xd_ranks_watch(const xd_engine *g, xd_exec *x)
-{
-    x->watch = g->alarm ? watch : NULL;
-    x->watcher = g->alarm;
-}
-
-int64_t xd_ranks_sent(const xd_engine *g, int64_t since)
-{
-    xd_comm *c = g->used;
-    int64_t  one = 1, bytes = c->traffic->bytes - since;
-    xd_err   e = { 0 };
-    if (c->size > 1 &&
-        wait_one(c, c->ops->allreduce(c, xd_view(&bytes, XD_I64, 1, &one), XD_SUM), &e) != XD_OK)
-        return -1;
-    return bytes;
-}
-
-xd_status xd_ranks_share(const xd_engine *g, void *p, int64_t bytes, xd_err *e)
-{
-    xd_comm *c = g->used;
-    if (c->size == 1)
-        return XD_OK;
-    return wait_one(c, c->ops->bcast(c, xd_view(p, XD_U8, 1, &bytes), 0), e);
-}
-
-/* ---- stages ------------------------------------------------------------------------------- */
-
-/* Counted cost of every block, and of what the first and last stage do besides. It is that of whole
- * blocks, so that all tensor ranks of a stage, whose shares differ, cut alike. */
-static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
-{
-    xd_engine   *g = j->g;
-    xd_part     *p = &g->model.dit;
-    const xd_dit *dit = p->dit;
-    xd_exec      x;
-    xd_arena     a;
-    xd_counts    c;
-    void        *local = calloc(1, g->model.dit_info.local_size + g->model.dit_info.kept_size + 1);
-    void        *kept = (char *)local + g->model.dit_info.local_size;
-    int          tp = p->tp, tp_at = p->tp_at;
-    p->tp = 1, p->tp_at = 0;
-    xd_status    s = xd_part_count(p, g->count, g->type, e);
-    p->tp = tp, p->tp_at = tp_at;
-    if (s == XD_OK)
-        s = xd_room_open(&a, g->count, 0, e);
-    if (s != XD_OK || !local) {
-        free(local);
-        return s != XD_OK ? s : xd_fail(e, XD_ENOMEM, "no memory to count blocks");
-    }
-    xd_exec_init(&x, g->count, &a, g->type);
-    const xd_dit_info *d = &g->model.dit_info;
-    int64_t   rows = xd_words_most(j);
-    xd_layout lay = j->lay;
-    lay.len[XD_TXT] = d->txt_flows ? rows : 0;
-    x.lay = &lay;
-    xd_cond  text = { .tok = xd_view2(a.base, XD_F32, rows, d->text_dim),
-                      .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
-    xd_words_real(j, text.real);
-    xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features), .cond = &text, .guidance = 1,
-                    .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
-    if (d->extra_ch)
-        in.extra = in.lat;
-    xd_state st = { .h = xd_new_f32(&x, j->tokens + lay.len[XD_TXT], d->dim), .local = local, .kept = kept };
-    int most = xd_dit_most_skips(dit, &p->shadow);
-    if (most)
-        st.skips = xd_new(&x, most * st.h.d[0], d->dim);
-    if (dit->keep) {
-        dit->keep(&x, &p->shadow, &text, kept);
-        dit->read(&x, &p->shadow, &in, kept);
-    }
-    dit->cond(&x, &p->shadow, &in, &st);
-    xd_dev_counts(g->count, &c, 1);
-    dit->embed(&x, &p->shadow, &in, &st);
-    xd_dev_counts(g->count, &c, 1);
-    *head = c.flops;
-    for (int i = 0; i < p->shadow.nlayers; i++) {
-        size_t mark = xd_arena_mark(&a);
-        xd_dit_block(&x, dit, &p->shadow, i, &st);
-        xd_dev_counts(g->count, &c, 1);
-        cost[i] = c.flops;
-        xd_arena_rewind(&a, mark);
-    }
-    dit->head(&x, &p->shadow, &st);
-    xd_dev_counts(g->count, &c, 1);
-    *tail = c.flops;
-    free(local);
-    xd_room_close(&a, g->count);
-    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
-}
-
-xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
-{
-    xd_engine *g = j->g;
-    xd_part   *p = &g->model.dit;
-    int        P = g->plan.deg.n[XD_PIPE], n = p->net.nlayers;
-    double    *cost, head = 0, tail = 0;
-    cut[0] = 0, cut[1] = n;
-    if (P == 1)
-        return XD_OK;
-    if (g->plan.nlist) {
-        for (int i = 0; i < P; i++)
-            cut[i + 1] = cut[i] + g->plan.list[i];
-        return XD_OK;
-    }
-    if (!(cost = calloc((size_t)n + 1, sizeof *cost)))
-        return xd_fail(e, XD_ENOMEM, "no memory to count %d blocks", n);
-    xd_part_stage(p, 0, n);
-    xd_status s = costs(j, cost, &head, &tail, e);
-    if (s == XD_OK)
-        xd_plan_balance(cost, n, P, head, tail, xd_balance_stages(g->balance), cut);
-    free(cost);
-    return s;
-}
-
-xd_status xd_ranks_stages(xd_job *j, xd_err *e)
-{
-    xd_engine *g = j->g;
-    int        cut[XD_MAXSTAGE + 1], me = g->topo.at[XD_PIPE];
-    if (g->plan.deg.n[XD_PIPE] == 1 || g->model.dit.store)
-        return XD_OK;
-    xd_status s = xd_ranks_cut(j, cut, e);
-    if (s != XD_OK)
-        return s;
-    xd_part_stage(&g->model.dit, cut[me], cut[me + 1]);
-    xd_log(XD_LOG_DEBUG, "stage %d runs blocks %d to %d of %d", me, cut[me], cut[me + 1] - 1,
-           g->model.dit.net.nlayers);
-    return XD_OK;
-}
-
-/* ---- memory of a request ------------------------------------------------------------------ */
-
-/* All ranks of a host see what they lend: that takes the address space of all. */
-static size_t lent_bytes(const xd_engine *g, size_t bytes)
-{
-    const size_t spare = (size_t)16 << 20;      /* of address space, for messages              */
-    size_t       machine, process;
-    xd_cpu_room(&machine, &process);
-    return process > spare && bytes < (process - spare) / (size_t)g->host->size ? bytes : 0;
-}
-
-xd_status xd_ranks_room_open(xd_engine *g, xd_arena *a, size_t bytes, xd_status s, xd_err *e)
-{
-    const int *n = g->plan.deg.n, trades = n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 && g->host && g->host->size > 1;
-    g->lent = trades && s != XD_ECOMM ? g->host->ops->lend(g->host, s == XD_OK ? lent_bytes(g, bytes) : 0) : NULL;
-    if (trades && g->host->rank == 0)
-        xd_log(XD_LOG_DEBUG, g->lent ? "ranks of this host read each other's memory"
-                                     : "ranks of this host send each other messages");
-    if (g->lent)
-        xd_arena_init(a, g->lent, xd_pages_whole(bytes));
-    return s == XD_OK && !g->lent ? xd_room_open(a, g->dev, bytes, e) : s;
-}
-
-void xd_ranks_room_close(xd_engine *g, xd_arena *a)
-{
-    if (!g->lent) {
-        xd_room_close(a, g->dev);
-        return;
-    }
-    g->host->ops->unlend(g->host, g->lent);
-    g->lent = NULL;
-    *a = (xd_arena){ 0 };
+    xd_comm_close(&g->world.host);
+    xd_comm_close(&g->world.used);
+    xd_comm_close(&g->world.all);
 }

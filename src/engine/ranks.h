@@ -18,17 +18,6 @@ void      xd_ranks_close(xd_engine *g);
 xd_status xd_ranks_room_open(xd_engine *g, xd_arena *a, size_t bytes, xd_status s, xd_err *e);
 void      xd_ranks_room_close(xd_engine *g, xd_arena *a);
 
-/* Every rank in use says how it went; all return the failure of the lowest rank that has one, with
- * its sentence and rank. Collective. */
-xd_status xd_ranks_agree(const xd_engine *g, xd_status mine, xd_err *e);
-/* The same among the ranks of a group, for me, whose rank is `me` among all. */
-xd_status xd_ranks_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e);
-/* The same for what a context has met, over the ranks of c, a group of `used`. Collective. */
-void      xd_ranks_settle(const xd_engine *g, xd_comm *c, xd_exec *x);
-/* Lets a context hear of failures of other ranks, and tell its own. */
-void      xd_ranks_watch(const xd_engine *g, xd_exec *x);
-/* What a failure means that the ranks could not agree on: they are out of step, XD_ECOMM. */
-xd_status xd_ranks_judge(const xd_engine *g, xd_status s, xd_err *e);
 
 typedef struct xd_asked {       /* what rank 0 alone knows of a request                        */
     int64_t seed;               /* the one asked for, or drawn by chance                        */
@@ -43,10 +32,6 @@ xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e);
 /* The same, and gives this rank its own stage. Does nothing when weights are loaded. */
 xd_status xd_ranks_stages(xd_job *j, xd_err *e);
 
-/* Bytes that all ranks in use have sent since each had sent `since`. Collective; -1: unknown. */
-int64_t xd_ranks_sent(const xd_engine *g, int64_t since);
 
-/* Broadcasts bytes from rank 0 of those in use. */
-xd_status xd_ranks_share(const xd_engine *g, void *p, int64_t bytes, xd_err *e);
 
 #endif

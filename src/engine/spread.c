@@ -111,7 +111,7 @@ int xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j)
     if (s->tiled && ranks > 1)
         open_deal(s, v);
     if (ranks > 1)
-        xd_ranks_settle(g, s->c, x);
+        xd_world_settle(&g->world, s->c, x);
     return xd_ok(x);
 }
 

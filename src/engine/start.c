@@ -32,7 +32,7 @@ xd_status xd_start_read(xd_job *j, xd_err *e)
         return XD_OK;
     if (!j->g->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode a picture");
-    if (j->g->used->rank != 0 || j->g->unread)
+    if (j->g->world.used->rank != 0 || j->g->unread)
         return XD_OK;
     xd_status s = xd_image_read(j->r->image, &rgb, &w, &h, e);
     if (s == XD_OK)
@@ -60,22 +60,22 @@ xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e)
     j->moments = malloc((size_t)n * sizeof *j->moments);
     if (!j->moments || (all && !j->picture))
         s = xd_fail(e, XD_ENOMEM, "no memory for a picture to start from");
-    s = xd_ranks_agree(g, s, e);
+    s = xd_world_agree(&g->world, s, e);
     if (s == XD_OK && all)
-        s = xd_ranks_share(g, j->picture, pixels(j) * (int64_t)sizeof *j->picture, e);
-    if (s == XD_OK && (all || g->used->rank == 0)) {
+        s = xd_world_broadcast(&g->world, j->picture, pixels(j) * (int64_t)sizeof *j->picture, e);
+    if (s == XD_OK && (all || g->world.used->rank == 0)) {
         xd_arena_rewind(a, 0);
         xd_exec_init(&x, g->dev, a, g->type);
         x.cancel = &g->cancel;
-        xd_ranks_watch(g, &x);
+        xd_world_watch(&g->world, &x);
         xd_light_encode(&x, j, &g->model.vae.net, j->picture, j->moments);
         s = xd_ok(&x) ? XD_OK : xd_fail(e, x.err.code, "%s", x.err.msg);
         if (s != XD_OK)
             e->rank = x.err.rank;
     }
-    s = xd_ranks_agree(g, s, e);
+    s = xd_world_agree(&g->world, s, e);
     if (s == XD_OK && !all)
-        s = xd_ranks_share(g, j->moments, n * (int64_t)sizeof *j->moments, e);
+        s = xd_world_broadcast(&g->world, j->moments, n * (int64_t)sizeof *j->moments, e);
     free(j->picture);
     j->picture = NULL;
     return s;

@@ -317,7 +317,7 @@ static void say_head(sink *s, const xd_job *j, const card *cards, int64_t sent, 
 static void say_tail(sink *s, const xd_engine *g)
 {
     int used = s->ranks;
-    for (s->rank = used; s->rank < g->all->size; s->rank++) {
+    for (s->rank = used; s->rank < g->world.all->size; s->rank++) {
         say_event(s, "M", 0);
         say(s, ",\"name\":\"process_name\",\"args\":{\"name\":\"rank %d, idle\"}}", s->rank);
     }
@@ -435,7 +435,7 @@ static xd_status write_file(sink *s, xd_job *j, const card *cards, int64_t sent,
     int        whole = 1;
     if (s->rank) {
         int64_t end = 0;
-        s->c = g->used;
+        s->c = g->world.used;
         say_process(s, g, cards[s->rank].host);
         say_all(s, g->trace);
         flush(s);
@@ -449,7 +449,7 @@ static xd_status write_file(sink *s, xd_job *j, const card *cards, int64_t sent,
     say_all(s, g->trace);
     flush(s);
     for (int r = 1; r < s->ranks && !alone && whole; r++)
-        whole = take_text(s, g->used, r);
+        whole = take_text(s, g->world.used, r);
     say_tail(s, g);
     if (w == XD_OK)
         w = xd_out_commit(&s->out, &why);
@@ -464,7 +464,7 @@ xd_status xd_trace_write(xd_job *j, int64_t sent, xd_status st, xd_err *e)
 {
     xd_engine *g = j->g;
     xd_trace  *t = g->trace;
-    xd_comm   *c = g->used;
+    xd_comm   *c = g->world.used;
     int        alone = st == XD_ECOMM || c->size == 1;
     if (!t || (st == XD_ECOMM && c->rank))
         return st;

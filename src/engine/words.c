@@ -335,10 +335,10 @@ static xd_status encode_all(xd_words *w, xd_job *j, int k, xd_arena *a, xd_err *
     int        shared = g->plan.text_tp > 1;
     xd_exec_init(&x, g->dev, a, g->type);
     x.cancel = &g->cancel;
-    xd_ranks_watch(g, &x);
+    xd_world_watch(&g->world, &x);
     open_chain(&x, g, &chain);
     if (shared)                 /* nobody begins unless all have what it takes                  */
-        xd_ranks_settle(g, g->text, &x);
+        xd_world_settle(&g->world, g->text, &x);
     int going = xd_ok(&x);
     for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
         if (is_used(w, j, i))
@@ -376,13 +376,13 @@ static xd_status load_and_encode(xd_words *w, xd_job *j, int k, size_t bytes, xd
 {
     xd_engine *g = j->g;
     xd_arena   a = { 0 };
-    int        mine = g->used->rank < g->plan.text_tp;
+    int        mine = g->world.used->rank < g->plan.text_tp;
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);
     if (s == XD_OK && mine)
         s = xd_room_open(&a, g->dev, bytes, e);
     if (g->plan.text_tp > 1)
-        s = xd_ranks_agree(g, s, e);
+        s = xd_world_agree(&g->world, s, e);
     if (s == XD_OK && mine)
         s = encode_all(w, j, k, &a, e);
     xd_room_close(&a, g->dev);
@@ -408,9 +408,9 @@ static void show_one(const xd_words *w, const xd_job *j, int i)
 static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
 {
     xd_cond  *c = &w->cond[i];
-    xd_status s = xd_ranks_share(j->g, c->tok.p, (int64_t)xd_bytes(c->tok), e);
+    xd_status s = xd_world_broadcast(&j->g->world, c->tok.p, (int64_t)xd_bytes(c->tok), e);
     if (s == XD_OK && c->pooled.p)
-        s = xd_ranks_share(j->g, c->pooled.p, (int64_t)xd_bytes(c->pooled), e);
+        s = xd_world_broadcast(&j->g->world, c->pooled.p, (int64_t)xd_bytes(c->pooled), e);
     return s;
 }
 
@@ -420,7 +420,7 @@ static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 {
     xd_engine *g = j->g;
     xd_part   *p = &g->model.dit;
-    if (g->lowest < g->plan.text_tp || p->store)
+    if (g->world.lowest < g->plan.text_tp || p->store)
         return s;
     if (s == XD_OK)
         xd_read_ahead(g, p);
@@ -435,13 +435,13 @@ xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e)
     xd_status  s = load_meanwhile(j, open_conds(w, j, e), e);
     for (int k = 0, begun = 0; (s == XD_OK || !begun) && k < w->ntext; k++)
         if (g->model.has_text[k] && (begun = 1))
-            s = xd_ranks_agree(g, load_and_encode(w, j, k, bytes, s, e), e);
+            s = xd_world_agree(&g->world, load_and_encode(w, j, k, bytes, s, e), e);
     for (int i = 0; s == XD_OK && i < w->n; i++) {
         if (!is_used(w, j, i))
             continue;
-        if (g->used->rank == 0)
+        if (g->world.used->rank == 0)
             show_one(w, j, i);
-        if (g->used->size > 1)
+        if (g->world.used->size > 1)
             s = share_one(w, j, i, e);
     }
     return s;

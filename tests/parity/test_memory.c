@@ -252,7 +252,7 @@ static look run(const xd_parallel *par)
         l.status = xd_generate(g, &r, &res, &e);
         squeeze(0);
     }
-    if (l.status == XD_OK && g && !g->idle) {
+    if (l.status == XD_OK && g && !g->world.idle) {
         l.weights = (double)xd_store_bytes(g->model.dit.store);
         l.shared = g->model.dit.shared;
         l.blocks = g->model.dit.net.last - g->model.dit.net.first;

@@ -57,7 +57,7 @@ static int64_t of_encoder(const xd_engine *g, int k, int64_t m)
 /* The broadcast of an embedding along a binomial tree. */
 static int64_t of_sharing(const xd_engine *g, const xd_cond *c)
 {
-    int S = g->used->size, children = 0;
+    int S = g->world.used->size, children = 0;
     for (int step = 1; step < S && rank % (2 * step) == 0; step *= 2)
         children += rank + step < S;
     return 4 * children * (xd_count(c->tok) + (c->pooled.nd ? xd_count(c->pooled) : 0));
@@ -70,14 +70,14 @@ static void check_bytes(const xd_engine *g, const xd_words *w, int64_t sent)
     int     T = g->plan.text_tp;
     int64_t want = 0;
     for (int k = 0; k < w->ntext; k++) {        /* agreeing, then the sums                      */
-        want += (T > 1 ? 8 : 4) * (int64_t)(g->used->size - 1);
+        want += (T > 1 ? 8 : 4) * (int64_t)(g->world.used->size - 1);
         want += T > 1 && rank < T ? 4 * (T - 1) : 0;
         for (int i = 0; i < w->n; i++)
             want += of_encoder(g, k, w->len[i * w->ntext + k]);
     }
     for (int i = 0; i < w->n; i++)
         want += of_sharing(g, &w->cond[i]);
-    if (g->used->size > 1 && sent != want)
+    if (g->world.used->size > 1 && sent != want)
         fail(g, "bytes sent are not those of the formula", (double)(sent - want));
 }
 
@@ -124,7 +124,7 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
     xd_err     e = { 0 };
     size_t     bytes = 0;
     *n = 0;
-    if (g->idle)
+    if (g->world.idle)
         return NULL;
     xd_request_init(&r);
     r.prompts = prompts, r.nprompts = PROMPTS, r.negative_prompt = "red ring";
@@ -139,9 +139,9 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
         bytes = check_count(g, &j, k, longest, bytes);
         *packed += g->model.text[k].packed;
     }
-    int64_t sent = g->used->traffic->bytes;
+    int64_t sent = g->world.used->traffic->bytes;
     must(xd_words_encode(&w, &j, bytes, &e), &e);   /* in exactly the memory that was counted   */
-    check_bytes(g, &w, g->used->traffic->bytes - sent);
+    check_bytes(g, &w, g->world.used->traffic->bytes - sent);
     float *all = copy_of(&w, n);
     xd_words_close(&w, g);
     xd_job_close(&j);

@@ -175,7 +175,7 @@ static void batch(walk *q, const xd_vae_info *v, int64_t T, int encode)
 static int64_t of_bands(const xd_engine *g, const int64_t *d, int encode)
 {
     const xd_vae_info *v = &g->model.vae_info;
-    int64_t S = g->used->size, cell = v->cell[1], T = d[0], h = d[1], w = d[2];
+    int64_t S = g->world.used->size, cell = v->cell[1], T = d[0], h = d[1], w = d[2];
     int64_t frames = xd_vae_frames(v, T), n = encode ? frames : T, most = encode ? 8 : 2;
     walk    q = { .cfg = g->model.vae.config, .h = h, .w = w, .S = S, .rows = part(h, rank, S) };
     q.G = number(q.cfg, "norm_num_groups");
@@ -200,7 +200,7 @@ static int64_t of_tiles(const xd_engine *g, const int64_t *d, int encode)
 {
     const xd_vae_info *v = &g->model.vae_info;
     int64_t h = d[1], w = d[2], n[2], step[2];
-    int64_t load[16] = { 0 }, cell = v->cell[1], given[256] = { 0 }, S = g->used->size, bytes = 0;
+    int64_t load[16] = { 0 }, cell = v->cell[1], given[256] = { 0 }, S = g->world.used->size, bytes = 0;
     int64_t unit = encode ? 8 * v->channels * d[0] : 12 * cell * cell * xd_vae_frames(v, d[0]);
     for (int i = 0; i < 2; i++) {
         step[i] = (int64_t)((double)v->tile[i] * (1 - v->overlap[i]));
@@ -228,8 +228,8 @@ static int64_t of_tiles(const xd_engine *g, const int64_t *d, int encode)
 static int64_t formula(const xd_engine *g, const int64_t *d, int encode, int tiling)
 {
     const int64_t *tile = g->model.vae_info.tile;
-    int64_t        begin = 4 * (g->used->size - 1);     /* the ranks agree that all can         */
-    if (g->used->size == 1)
+    int64_t        begin = 4 * (g->world.used->size - 1);     /* the ranks agree that all can         */
+    if (g->world.used->size == 1)
         return 0;
     return begin + (tiling && (d[1] > tile[0] || d[2] > tile[1]) ? of_tiles(g, d, encode)
                                                                  : of_bands(g, d, encode));
@@ -328,7 +328,7 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
     xd_exec    x;
     size_t     bytes = 0;
     run        o = { 0 };
-    if (g->idle)
+    if (g->world.idle)
         return o;
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1, r.enable_tiling = tiling;
@@ -339,9 +339,9 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
     must(xd_part_load(&g->model.vae, g->dev, g->type, 0, &e), &e);
     must(xd_room_open(&a, g->dev, bytes, &e), &e);
     xd_exec_init(&x, g->dev, &a, g->type);
-    int64_t before = g->used->traffic->bytes;
+    int64_t before = g->world.used->traffic->bytes;
     (what ? encode : xd_light)(&x, &j, &g->model.vae.net, in, o.out);
-    o.sent = g->used->traffic->bytes - before;
+    o.sent = g->world.used->traffic->bytes - before;
     must(x.err.code, &x.err);
     compare_count(&j, what, &o, &a, name);
     xd_room_close(&a, g->dev);
