@@ -31,7 +31,7 @@ struct xd_ahead {
     range          *r;
     int             n, cap;
     size_t          bytes, most;
-    const volatile int *cancel;
+    const atomic_int *cancel;
     int             running;
     pthread_t       thread;
     pthread_mutex_t guard;      /* of what follows                                              */
@@ -40,7 +40,7 @@ struct xd_ahead {
     int             stop;
 };
 
-xd_ahead *xd_ahead_open(size_t most, const volatile int *cancel)
+xd_ahead *xd_ahead_open(size_t most, const atomic_int *cancel)
 {
     xd_ahead *a = calloc(1, sizeof *a);
     if (!a)

@@ -5,13 +5,14 @@
 #ifndef XD_BASE_AHEAD_H
 #define XD_BASE_AHEAD_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 typedef struct xd_ahead xd_ahead;
 
 /* most: bytes that may be read ahead of what is used. cancel: from when this is not 0 nothing is read any more;
  * may be NULL. NULL: there is no memory. */
-xd_ahead *xd_ahead_open(size_t most, const volatile int *cancel);
+xd_ahead *xd_ahead_open(size_t most, const atomic_int *cancel);
 /* Bytes of a file, behind those before. fd is borrowed until close. */
 void      xd_ahead_add(xd_ahead *a, int fd, size_t at, size_t bytes);
 size_t    xd_ahead_bytes(const xd_ahead *a);            /* of all that was added               */

@@ -38,7 +38,7 @@ XD_PRINTF(2, 3) static void say(const adviser *v, const char *fmt, ...)
 /* "bf16", or "bf16 with int8 weights". */
 static const char *weights_text(const xd_engine *g, char *out, size_t size)
 {
-    const char *dtype = xd_dtype_name(g->type), *kept = xd_types_name(&g->model.dit, g->type);
+    const char *dtype = xd_dtype_name(g->ctx.type), *kept = xd_types_name(&g->ctx.model.dit, g->ctx.type);
     snprintf(out, size, "%s%s%s%s", dtype, kept == dtype ? "" : " with ", kept == dtype ? "" : kept,
              kept == dtype ? "" : " weights");
     return out;
@@ -48,7 +48,7 @@ static void say_head(const adviser *v)
 {
     const xd_forecast *f = &v->s.c[0].f;
     char               types[64];
-    say(v, "%s on %d of %d rank%s of %s%s, %s, %d steps", v->g->model.dir, v->ranks,
+    say(v, "%s on %d of %d rank%s of %s%s, %s, %d steps", v->g->ctx.model.dir, v->ranks,
         v->m.hosts * v->m.ranks, v->m.hosts * v->m.ranks == 1 ? "" : "s", v->m.name,
         v->m.sheet ? " (by data sheet, not fitted)" : "",
         weights_text(v->g, types, sizeof types), f->steps);
@@ -138,7 +138,7 @@ static xd_status explain(adviser *v, int i, xd_err *e)
         s.line[r * (COLUMNS + 1) + COLUMNS] = 0;
     s.from = c->f.from_s;
     s.to = c->f.to_s;
-    xd_status st = xd_foresee_telling(&f, v->g, &v->r, &c->ask, v->ranks, &v->m, draw, &s, e);
+    xd_status st = xd_foresee_telling(&f, &v->g->ctx, &v->r, &c->ask, v->ranks, &v->m, draw, &s, e);
     if (st == XD_OK) {
         say(v, "%d: %s%s", i + 1, f.plan.text, v->m.sheet ? " by data sheet, not fitted" : "");
         say(v, "flags: %s", c->flags[0] ? c->flags : "none");
@@ -193,12 +193,12 @@ static xd_status say_json(const adviser *v, xd_err *e)
 {
     xd_text_buf b = { 0 };
     xd_buf_add(&b, "{\"model\": ");
-    xd_buf_json_string(&b, v->g->model.dir);
+    xd_buf_json_string(&b, v->g->ctx.model.dir);
     xd_buf_add(&b, ", \"cluster\": ");
     xd_buf_json_string(&b, v->m.name);
     xd_buf_add(&b, ", \"fitted\": %s", v->m.sheet ? "false" : "true");
     xd_buf_add(&b, ", \"ranks\": %d, \"dtype\": \"%s\", \"weights_dtype\": \"%s\", \"plans\": [", v->ranks,
-               xd_dtype_name(v->g->type), xd_types_name(&v->g->model.dit, v->g->type));
+               xd_dtype_name(v->g->ctx.type), xd_types_name(&v->g->ctx.model.dit, v->g->ctx.type));
     for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {
         xd_buf_add(&b, "%s\n", i ? "," : "");
         json_plan(&b, &v->s.c[i]);
@@ -221,7 +221,7 @@ static void say_unused(const adviser *v)
         const char        *given = xd_plan_value(r, &v->a->parallel, digits);
         int                counts = !*given || strcmp(given, r->plain) == 0;
         for (int k = 0; k < v->s.good && !counts; k++)
-            counts = xd_plan_counts(r, &v->s.c[k].ask, &v->g->model.dit_info);
+            counts = xd_plan_counts(r, &v->s.c[k].ask, &v->g->ctx.model.dit_info);
         if (!counts)
             xd_log(XD_LOG_WARN, "%s makes no difference to any of these plans", r->option.name);
     }
@@ -242,7 +242,7 @@ static void take_room(adviser *v)
 static xd_status search(adviser *v, xd_err *e)
 {
     char   near[1024] = "";
-    xd_fit t = { .g = v->g, .r = &v->r, .m = &v->m, .fixed = &v->a->parallel, .ranks = v->ranks,
+    xd_fit t = { .ctx = &v->g->ctx, .r = &v->r, .m = &v->m, .fixed = &v->a->parallel, .ranks = v->ranks,
                  .stale = !v->a->exact, .chosen = 1, .space = v->space };
     xd_status s = xd_fit_search(&t, &v->s, v->ranks, e);
     if (s == XD_ENOMEM && !v->s.good)
@@ -268,10 +268,10 @@ static xd_status open_all(adviser *v, xd_err *e)
     int threads = xd_par_threads();
     if (!a->cluster) {
         v->ranks = a->ranks ? a->ranks : threads;
-        s = xd_machine_here(&v->m, v->g->dev, v->ranks, threads > v->ranks ? threads / v->ranks : 1, e);
+        s = xd_machine_here(&v->m, v->g->ctx.dev, v->ranks, threads > v->ranks ? threads / v->ranks : 1, e);
         take_room(v);
     } else if (!a->dtype || strcmp(xd_word_dtype(a->dtype), "f32") != 0) {
-        v->g->type = XD_BF16;
+        v->g->ctx.type = XD_BF16;
     }
     if (!v->ranks)
         v->ranks = a->ranks ? a->ranks : v->m.hosts * v->m.ranks;

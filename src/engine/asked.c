@@ -38,14 +38,14 @@ static uint64_t of_prompts(const xd_request *r)
     return h;
 }
 
-xd_status xd_ranks_asked(const xd_engine *g, const xd_request *r, xd_asked *told, xd_err *e)
+xd_status xd_ranks_asked(const xd_context *ctx, const xd_request *r, xd_asked *told, xd_err *e)
 {
     uint64_t         mine[MOST + MORE], first[MOST + MORE];
     const char      *name[MOST + MORE];
     int              n;
     const xd_option *o = xd_request_options(&n);
     *told = (xd_asked){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed, r->wanted != NULL };
-    if (g->world.idle || g->world.used->size == 1)
+    if (ctx->world.idle || ctx->world.used->size == 1)
         return XD_OK;
     if (n > MOST)
         return xd_fail(e, XD_EUNSUPPORTED, "%d options of a request are more than the %d that "
@@ -58,7 +58,7 @@ xd_status xd_ranks_asked(const xd_engine *g, const xd_request *r, xd_asked *told
     mine[n + 3] = (uint64_t)told->picks;
     int64_t size = (n + MORE) * (int64_t)sizeof *mine;
     memcpy(first, mine, (size_t)size);
-    xd_status s = xd_world_broadcast(&g->world, first, size, e);
+    xd_status s = xd_world_broadcast(&ctx->world, first, size, e);
     if (s != XD_OK)
         return s;
     *told = (xd_asked){ (int64_t)first[n + 2], (int)first[n + 3] };

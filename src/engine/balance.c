@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/ranks.h"
 
 enum { SIDE = 256, RUNS = 24, UNIT = 32 };
 
@@ -86,11 +85,11 @@ static int digit(const xd_degrees *d, int rank, xd_axis a)
 }
 
 /* Slowest of the ranks for which `part` is `i`. */
-static double slowest(const xd_engine *g, const float *speed, int (*part)(const xd_degrees *d, int rank), int i)
+static double slowest(const xd_plan *plan, const float *speed, int (*part)(const xd_degrees *d, int rank), int i)
 {
     double v = 1;
-    for (int r = 0; r < g->world.used->size; r++)
-        if (part(&g->plan.deg, r) == i)
+    for (int r = 0; r < xd_degrees_product(plan->deg); r++)
+        if (part(&plan->deg, r) == i)
             v = fmin(v, (double)speed[r]);
     return v;
 }
@@ -111,12 +110,12 @@ static int band_of(const xd_degrees *d, int rank)
 }
 
 /* at[i + 1] - at[i] in units of the fastest's 32nds; NULL when all are alike. */
-static int64_t *sums(const xd_engine *g, const float *speed, int n, int (*part)(const xd_degrees *, int), int *bad)
+static int64_t *sums(const xd_plan *plan, const float *speed, int n, int (*part)(const xd_degrees *, int), int *bad)
 {
     int64_t *at = calloc((size_t)n + 1, sizeof *at), least = UNIT;
     *bad |= !at;
     for (int i = 0; i < n && at; i++) {
-        int64_t w = llrint(UNIT * slowest(g, speed, part, i));
+        int64_t w = llrint(UNIT * slowest(plan, speed, part, i));
         w = w < 1 ? 1 : w;
         at[i + 1] = at[i] + w;
         least = w < least ? w : least;
@@ -134,13 +133,13 @@ static double share_of(const xd_balance *b, int sp)
 }
 
 /* A stage is as fast as the rank of it that is last done with its tokens. */
-static void take_stages(xd_balance *b, const xd_engine *g)
+static void take_stages(xd_balance *b, const xd_plan *plan)
 {
-    const xd_degrees *d = &g->plan.deg;
+    const xd_degrees *d = &plan->deg;
     double            best = 0;
     for (int s = 0; s < b->P; s++) {
         double longest = 0;
-        for (int r = 0; r < g->world.used->size; r++)
+        for (int r = 0; r < xd_degrees_product(*d); r++)
             if (digit(d, r, XD_PIPE) == s)
                 longest = fmax(longest, share_of(b, sp_of(d, r)) / (double)b->speed[r]);
         b->stage[s] = 1 / longest;
@@ -152,19 +151,20 @@ static void take_stages(xd_balance *b, const xd_engine *g)
     }
 }
 
-static xd_status make(xd_engine *g, xd_balance *b, xd_err *e)
+static xd_status make(const xd_plan *plan, xd_balance *b, xd_err *e)
 {
-    const int *n = g->plan.deg.n;
+    const int *n = plan->deg.n;
     int        bad = 0;
     b->U = n[XD_ULYSSES], b->nsp = b->U * n[XD_RING], b->P = n[XD_PIPE];
-    b->bands = g->world.used->size / n[XD_DATA];
-    b->share = sums(g, b->speed, b->nsp, sp_of, &bad);
-    b->heads = sums(g, b->speed, b->U, ulysses_of, &bad);
-    b->rows = sums(g, b->speed, b->bands, band_of, &bad);
+    b->bands = xd_degrees_product(plan->deg) / n[XD_DATA];
+    b->share = sums(plan, b->speed, b->nsp, sp_of, &bad);
+    b->heads = sums(plan, b->speed, b->U, ulysses_of, &bad);
+    b->rows = sums(plan, b->speed, b->bands, band_of, &bad);
     b->stage = calloc((size_t)b->P, sizeof *b->stage);
     if (bad || !b->stage)
-        return xd_fail(e, XD_ENOMEM, "no memory for the shares of %d ranks", g->world.used->size);
-    take_stages(b, g);
+        return xd_fail(e, XD_ENOMEM, "no memory for the shares of %d ranks",
+                       xd_degrees_product(plan->deg));
+    take_stages(b, plan);
     return XD_OK;
 }
 
@@ -181,9 +181,8 @@ static double to_speeds(float *v, int n)
     return (double)least;
 }
 
-static xd_status gather(xd_engine *g, float mine, float *all, xd_err *e)
+static xd_status gather(xd_comm *c, float mine, float *all, xd_err *e)
 {
-    xd_comm *c = g->world.used;
     int64_t *one = calloc((size_t)c->size, sizeof *one);
     if (!one)
         return xd_fail(e, XD_ENOMEM, "no memory to compare %d ranks", c->size);
@@ -195,30 +194,31 @@ static xd_status gather(xd_engine *g, float mine, float *all, xd_err *e)
     return s == XD_OK ? XD_OK : xd_fail(e, XD_ECOMM, "the speeds of the ranks were lost");
 }
 
-xd_status xd_balance_open(xd_engine *g, xd_err *e)
+xd_status xd_balance_open(xd_balance **out, const xd_world *w, const xd_plan *plan, xd_dev *dev,
+                          xd_dtype type, xd_err *e)
 {
-    int         n = g->world.used->size;
-    test        t = { .d = g->dev };
+    int         n = w->used->size;
+    test        t = { .d = dev };
     xd_balance *b = calloc(1, sizeof *b);
     xd_status   s = b && (b->speed = calloc((size_t)n, sizeof *b->speed))
                         ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the shares of %d ranks", n);
-    double took = s == XD_OK ? quickest(&t, g->type, e) : 0;
+    double took = s == XD_OK ? quickest(&t, type, e) : 0;
     close_test(&t);
     if (s == XD_OK && took <= 0)
         s = e->code ? e->code : xd_fail(e, XD_EDEVICE, "the speed of this rank cannot be measured");
-    s = xd_world_agree(&g->world, s, e);
+    s = xd_world_agree(w, s, e);
     if (s == XD_OK)
-        s = gather(g, (float)took, b->speed, e);
+        s = gather(w->used, (float)took, b->speed, e);
     int even = s != XD_OK || to_speeds(b->speed, n) > 0.9;
     if (!even)
-        s = make(g, b, e);
+        s = make(plan, b, e);
     if (s != XD_ECOMM)
-        s = xd_world_agree(&g->world, s, e);
+        s = xd_world_agree(w, s, e);
     if (s != XD_OK || even)
         xd_balance_close(&b);
-    if (s == XD_OK && even && g->world.used->rank == 0)
+    if (s == XD_OK && even && w->used->rank == 0)
         xd_log(XD_LOG_INFO, "balance: all ranks are as fast, to a tenth");
-    g->balance = b;
+    *out = b;
     return s;
 }
 
@@ -262,21 +262,19 @@ static void list(char *out, size_t size, const char *what, int64_t whole, int n,
     }
 }
 
-void xd_balance_say(const xd_job *j)
+void xd_balance_say(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads, int64_t rows)
 {
-    const xd_engine  *g = j->g;
-    const xd_balance *b = g->balance;
     char              text[512] = "";
     size_t            k = 0;
-    if (!b || g->world.used->rank)
+    if (!b || used->rank)
         return;
-    for (int r = 0; r < g->world.used->size && k < sizeof text; r++) {
+    for (int r = 0; r < used->size && k < sizeof text; r++) {
         int m = snprintf(text + k, sizeof text - k, " %.2f", (double)b->speed[r]);
         k += m > 0 ? (size_t)m : 0;
     }
-    list(text, sizeof text, "; tokens", j->tokens, b->nsp, b->share);
-    list(text, sizeof text, "; heads", g->model.dit_info.heads, b->U, b->heads);
-    if (g->plan.vae_rows)
-        list(text, sizeof text, "; rows", j->cells[1], b->bands, b->rows);
+    list(text, sizeof text, "; tokens", tokens, b->nsp, b->share);
+    list(text, sizeof text, "; heads", heads, b->U, b->heads);
+    if (rows)
+        list(text, sizeof text, "; rows", rows, b->bands, b->rows);
     xd_log(XD_LOG_INFO, "balance: speeds%s", text);
 }

@@ -5,13 +5,15 @@
 #ifndef XD_ENGINE_BALANCE_H
 #define XD_ENGINE_BALANCE_H
 
-#include "engine/engine.h"
+#include "engine/plan.h"
+#include "engine/world.h"
 
 typedef struct xd_balance xd_balance;
 
-/* Fills g->balance; leaves it NULL where no rank is more than a tenth slower than the fastest.
+/* Fills *b; leaves it NULL where no rank is more than a tenth slower than the fastest.
  * Collective over the ranks in use. */
-xd_status xd_balance_open(xd_engine *g, xd_err *e);
+xd_status xd_balance_open(xd_balance **b, const xd_world *w, const xd_plan *plan, xd_dev *dev,
+                          xd_dtype type, xd_err *e);
 void      xd_balance_close(xd_balance **b);
 
 /* What is uneven of a layout of tokens, and of one of rows of the picture. b may be NULL. */
@@ -19,10 +21,7 @@ void      xd_balance_tokens(const xd_balance *b, xd_layout *l);
 void      xd_balance_rows(const xd_balance *b, xd_layout *l);
 /* Speed of each stage beside the fastest, or NULL: even. */
 const double *xd_balance_stages(const xd_balance *b);
-/* Rank 0 says the shares of a request. */
-void      xd_balance_say(const xd_job *j);
-
-/* For tests: where XDIT_SLOW has "RANK:FACTOR", its kernels take FACTOR times as long. */
-xd_status xd_slow_dev(xd_dev **d, int rank, xd_err *e);
+/* Logs on rank 0 the shares of a request: of tokens, heads, and rows of latents (0: the VAE is not cut). */
+void      xd_balance_say(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads, int64_t rows);
 
 #endif

@@ -78,7 +78,7 @@ xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err
 
 static double peak_now(const bench *b)
 {
-    return xd_cpu_peak_in(b->g->dev, b->g->type, xd_par_threads(), 0.01);
+    return xd_cpu_peak_in(b->g->ctx.dev, b->g->ctx.type, xd_par_threads(), 0.01);
 }
 
 /* ---- the GEMM peak ------------------------------------------------------------------------ */
@@ -91,7 +91,7 @@ static xd_gemm product(const probe *p)
 static void close_probe(bench *b)
 {
     probe  *p = &b->probe;
-    xd_dev *d = b->g ? b->g->dev : NULL;
+    xd_dev *d = b->g ? b->g->ctx.dev : NULL;
     if (p->w.p)
         d->mem->put(d, p->w.p, p->w.bytes);
     if (p->in.p)
@@ -106,11 +106,11 @@ static void close_probe(bench *b)
 static xd_status open_probe(bench *b, xd_err *e)
 {
     probe    *p = &b->probe;
-    xd_dev   *d = b->g->dev;
+    xd_dev   *d = b->g->ctx.dev;
     xd_tensor from = xd_view2(NULL, XD_F32, SIDE, SIDE);
-    p->in = xd_view2(d->mem->get(d, (size_t)SIDE * SIDE * 4), b->g->type, SIDE, SIDE);
+    p->in = xd_view2(d->mem->get(d, (size_t)SIDE * SIDE * 4), b->g->ctx.type, SIDE, SIDE);
     p->out = xd_view2(d->mem->get(d, (size_t)SIDE * SIDE * 4), XD_F32, SIDE, SIDE);
-    p->w = (xd_weight){ .type = b->g->type, .out = SIDE, .in = SIDE, .kernel = { 1, 1, 1 },
+    p->w = (xd_weight){ .type = b->g->ctx.type, .out = SIDE, .in = SIDE, .kernel = { 1, 1, 1 },
                         .stride = { 1, 1, 1 }, .groups = 1 };
     p->w.bytes = d->ops->pack_size(d, &p->w);
     p->w.p = d->mem->get(d, p->w.bytes);
@@ -134,9 +134,9 @@ static double gemm_now(bench *b)
     double  best = 0;
     for (int i = 0; i < 4 && b->probe.tmp; i++) {
         double t0 = xd_now_s();
-        if (b->g->dev->ops->gemm(b->g->dev, NULL, &a, b->probe.tmp) != XD_OK)
+        if (b->g->ctx.dev->ops->gemm(b->g->ctx.dev, NULL, &a, b->probe.tmp) != XD_OK)
             return 0;
-        b->g->dev->mem->sync(b->g->dev, NULL);
+        b->g->ctx.dev->mem->sync(b->g->ctx.dev, NULL);
         double rate = 2e-9 * SIDE * SIDE * SIDE / (xd_now_s() - t0);
         best = rate > best ? rate : best;
     }
@@ -299,10 +299,10 @@ void xd_bench_fill(float *v, int64_t n)
         v[i] = 0.1f * (float)(i % 17 - 8);
 }
 
-static xd_status some_text(xd_tensor *t, xd_engine *g, int64_t n, int64_t width, xd_err *e)
+static xd_status some_text(xd_tensor *t, const xd_context *ctx, int64_t n, int64_t width, xd_err *e)
 {
     *t = xd_view2(NULL, XD_F32, n, width);
-    if (!(t->p = g->dev->mem->get(g->dev, xd_bytes(*t))))
+    if (!(t->p = ctx->dev->mem->get(ctx->dev, xd_bytes(*t))))
         return xd_fail(e, XD_ENOMEM, "no memory for %lld text tokens", (long long)n);
     xd_bench_fill(t->p, xd_count(*t));
     return XD_OK;
@@ -310,12 +310,12 @@ static xd_status some_text(xd_tensor *t, xd_engine *g, int64_t n, int64_t width,
 
 xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e)
 {
-    const xd_dit_info *d = &j->g->model.dit_info;
+    const xd_dit_info *d = &j->ctx->model.dit_info;
     *c = (xd_cond){ .tok = { 0 } };
     xd_words_real(j, c->real);
-    xd_status s = some_text(&c->tok, j->g, xd_words_most(j), d->text_dim, e);
+    xd_status s = some_text(&c->tok, j->ctx, xd_words_most(j), d->text_dim, e);
     if (s == XD_OK && d->pooled_dim)
-        s = some_text(&c->pooled, j->g, 1, d->pooled_dim, e);
+        s = some_text(&c->pooled, j->ctx, 1, d->pooled_dim, e);
     return s;
 }
 
@@ -324,7 +324,7 @@ void xd_bench_text_free(xd_cond *c, xd_engine *g)
     xd_tensor t[2] = { c->tok, c->pooled };
     for (int i = 0; i < 2; i++)
         if (t[i].p)
-            g->dev->mem->put(g->dev, t[i].p, xd_bytes(t[i]));
+            g->ctx.dev->mem->put(g->ctx.dev, t[i].p, xd_bytes(t[i]));
     *c = (xd_cond){ .tok = { 0 } };
 }
 
@@ -350,12 +350,12 @@ xd_status xd_bench_room(const xd_part *p, size_t beside, int ranks, xd_err *e)
 static xd_status count(bench *b, xd_part *p, int *share, xd_err *e)
 {
     size_t    have, total;
-    xd_status s = xd_part_count(p, b->g->count, b->g->type, e);
-    b->g->dev->mem->memory(b->g->dev, &have, &total);
+    xd_status s = xd_part_count(p, b->g->ctx.count, b->g->ctx.type, e);
+    b->g->ctx.dev->mem->memory(b->g->ctx.dev, &have, &total);
     *share = b->a->share_layers || p->packed > have / 2;
     b->whole = p->packed;
     if (s == XD_OK && *share && !p->files)
-        s = xd_part_count_kinds(p, b->g->count, b->g->type, e);
+        s = xd_part_count_kinds(p, b->g->ctx.count, b->g->ctx.type, e);
     return s;
 }
 
@@ -368,7 +368,7 @@ static xd_status load(bench *b, xd_part *p, int share, size_t beside, xd_err *e)
              xd_size_text((double)p->packed).s);
     stage(b, what, (double)p->packed);
     if (s == XD_OK)
-        s = xd_part_load(p, b->g->dev, b->g->type, share, e);
+        s = xd_part_load(p, b->g->ctx.dev, b->g->ctx.type, share, e);
     if (s == XD_OK && share && !p->files && !b->a->json)
         xd_say(b->a, "%s: blocks share the storage of one, %.2f GB instead of %.2f", p->name,
                (double)xd_store_bytes(p->store) / 1e9, (double)b->whole / 1e9);
@@ -399,8 +399,8 @@ static void run_text(void *ctx)
 /* Encoder k of the pipeline. */
 static xd_status bench_text(bench *b, int k, xd_err *e)
 {
-    xd_part  *p = &b->g->model.text[k];
-    int       pad = b->g->model.recipe->text[k].pad;
+    xd_part  *p = &b->g->ctx.model.text[k];
+    int       pad = b->g->ctx.model.recipe->text[k].pad;
     text_run  t = { .p = p, .n = pad > 0 ? pad : b->job.max_text };
     xd_layout lay = { .len = { t.n }, .grid = { 1, 1, t.n }, .npatch = 1, .nsp = 1 };
     xd_arena  a;
@@ -415,16 +415,16 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
     if (s == XD_OK && !(t.ids = calloc((size_t)t.n, sizeof *t.ids)))
         s = xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)t.n);
     if (s == XD_OK)
-        s = xd_room_open(&a, b->g->dev, bytes, e);
+        s = xd_room_open(&a, b->g->ctx.dev, bytes, e);
     if (s == XD_OK) {
-        xd_exec_init(&t.x, &b->prof.w.dev, &a, b->g->type);
+        xd_exec_init(&t.x, &b->prof.w.dev, &a, b->g->ctx.type);
         t.x.lay = &lay;
         snprintf(what, sizeof what, "%s, %lld tokens, %d blocks", p->name, (long long)t.n, p->net.nlayers);
         stage(b, what, 0);
         report(b, "text", what, measure(b, run_text, &t));
         foresee(b, p, bytes);
         s = t.x.err.code ? xd_fail(e, t.x.err.code, "%s", t.x.err.msg) : XD_OK;
-        xd_room_close(&a, b->g->dev);
+        xd_room_close(&a, b->g->ctx.dev);
     }
     free(t.ids);
     xd_part_drop(p);
@@ -454,16 +454,16 @@ static void run_block(void *ctx)
 /* One line for the first block of every kind. */
 static void bench_blocks(bench *b, step_run *r)
 {
-    const xd_dit *dit = b->g->model.dit.dit;
+    const xd_dit *dit = b->g->ctx.model.dit.dit;
     const xd_net *n = r->f.net;
     xd_exec      *x = &r->f.x;
     size_t        mark = xd_arena_mark(x->tmp);
     xd_input      in = { .lat = r->f.lat, .cond = &r->f.cond[0], .t = b->job.samp.time[0],
                          .guidance = b->job.distilled, .extra = r->f.extra,
                          .size = { (double)b->job.size[0], (double)b->job.size[1] } };
-    if (b->g->model.dit_info.txt_flows)
+    if (b->g->ctx.model.dit_info.txt_flows)
         in.txt = r->f.cond[0].tok;
-    memset(r->f.local, 0, b->g->model.dit_info.local_size);
+    memset(r->f.local, 0, b->g->ctx.model.dit_info.local_size);
     r->s = (xd_state){ .h = r->f.h[0], .local = r->f.local, .kept = r->f.kept[0],
                        .skips = r->f.skip[0] };
     r->dit = dit;
@@ -493,7 +493,7 @@ static void bench_blocks(bench *b, step_run *r)
 static xd_status bench_step(bench *b, xd_err *e)
 {
     xd_engine *g = b->g;
-    xd_part   *p = &g->model.dit;
+    xd_part   *p = &g->ctx.model.dit;
     int64_t    n = xd_words_most(&b->job), len[XD_MAXPASS] = { n, n };
     step_run   r;
     xd_arena   a;
@@ -510,9 +510,9 @@ static xd_status bench_step(bench *b, xd_err *e)
         s = xd_bench_text(&cond[0], &b->job, e);
     cond[1] = cond[0];
     if (s == XD_OK)
-        s = xd_room_open(&a, g->dev, bytes, e);
+        s = xd_room_open(&a, g->ctx.dev, bytes, e);
     if (s == XD_OK) {
-        xd_flow_open(&r.f, &b->job, &b->prof.w.dev, &g->topo, &a, &p->net, cond);
+        xd_flow_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->net, cond);
         xd_flow_noise(&r.f, 0);
         snprintf(what, sizeof what, "%lld tokens, %lld of text, 1 pass", (long long)b->job.tokens,
                  (long long)n);
@@ -524,7 +524,7 @@ static xd_status bench_step(bench *b, xd_err *e)
         foresee(b, p, bytes);
         s = r.f.x.err.code ? xd_fail(e, r.f.x.err.code, "%s", r.f.x.err.msg) : XD_OK;
         xd_flow_close(&r.f);
-        xd_room_close(&a, g->dev);
+        xd_room_close(&a, g->ctx.dev);
     }
     xd_bench_text_free(&cond[0], g);
     xd_part_drop(p);
@@ -546,7 +546,7 @@ static void run_light(void *ctx)
 
 static xd_status bench_vae(bench *b, xd_err *e)
 {
-    xd_part  *p = &b->g->model.vae;
+    xd_part  *p = &b->g->ctx.model.vae;
     int64_t   nlat = b->job.numbers, npix = b->job.frames * b->job.size[0] * b->job.size[1] * 3;
     light_run r = { .j = &b->job, .net = &p->net };
     xd_arena  a;
@@ -563,16 +563,16 @@ static xd_status bench_vae(bench *b, xd_err *e)
     if (s == XD_OK && (!r.lat || !r.rgb))
         s = xd_fail(e, XD_ENOMEM, "no memory for a picture");
     if (s == XD_OK)
-        s = xd_room_open(&a, b->g->dev, bytes, e);
+        s = xd_room_open(&a, b->g->ctx.dev, bytes, e);
     if (s == XD_OK) {
         xd_bench_fill(r.lat, nlat);
-        xd_exec_init(&r.x, &b->prof.w.dev, &a, b->g->type);
+        xd_exec_init(&r.x, &b->prof.w.dev, &a, b->g->ctx.type);
         xd_bench_decode_name(what, sizeof what, &b->job);
         stage(b, what, 0);
         report(b, "vae", what, measure(b, run_light, &r));
         foresee(b, p, bytes + pixels);
         s = r.x.err.code ? xd_fail(e, r.x.err.code, "%s", r.x.err.msg) : XD_OK;
-        xd_room_close(&a, b->g->dev);
+        xd_room_close(&a, b->g->ctx.dev);
     }
     free(r.lat);
     free(r.rgb);
@@ -593,7 +593,7 @@ void xd_bench_decode_name(char *what, size_t size, const xd_job *j)
 void xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g)
 {
     static const char *const prompt[] = { "" };
-    const char *file = xd_json_text(xd_json_get(g->model.sched, "_class_name"));
+    const char *file = xd_json_text(xd_json_get(g->ctx.model.sched, "_class_name"));
     xd_request_init(r);
     r->prompts = prompt;
     r->nprompts = 1;
@@ -616,11 +616,11 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
     if (s != XD_OK)
         return s;
     xd_bench_request(r, a, b->g);
-    s = xd_job_open(&b->job, b->g, r, e);
+    s = xd_job_open(&b->job, &b->g->ctx, r, e);
     if (s == XD_OK)
         s = xd_dev_open_count(&b->meter, NULL, e);
     if (s == XD_OK)
-        xd_profile_open(&b->prof, b->g->dev, b->meter);
+        xd_profile_open(&b->prof, b->g->ctx.dev, b->meter);
     return s == XD_OK && !a->turn ? open_probe(b, e) : s;
 }
 
@@ -630,12 +630,12 @@ static void say_machine(bench *b)
     if (b->a->json)
         xd_say(b->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
                "\"dtype\": \"%s\", \"peak_gflops\": %.5g, \"width\": %lld, \"height\": %lld, "
-               "\"frames\": %lld, \"parts\": [", xd_version(), b->g->dev->name, xd_par_threads(),
-               xd_dtype_name(b->g->type), peak, (long long)b->job.size[1],
+               "\"frames\": %lld, \"parts\": [", xd_version(), b->g->ctx.dev->name, xd_par_threads(),
+               xd_dtype_name(b->g->ctx.type), peak, (long long)b->job.size[1],
                (long long)b->job.size[0], (long long)b->job.frames);
     else
-        xd_say(b->a, "%s, %d threads, %s, peak of a register loop %.1f GFLOP/s", b->g->dev->name,
-               xd_par_threads(), xd_dtype_name(b->g->type), peak);
+        xd_say(b->a, "%s, %d threads, %s, peak of a register loop %.1f GFLOP/s", b->g->ctx.dev->name,
+               xd_par_threads(), xd_dtype_name(b->g->ctx.type), peak);
 }
 
 static void say_memory(const bench *b)
@@ -662,11 +662,11 @@ xd_status xd_bench(const xd_bench_args *a, xd_err *e)
     if (s == XD_OK)
         s = open_bench(&b, &r, e);
     if (s == XD_OK) {
-        xd_plan_say_unused(&a->parallel, &a->parallel, &b.g->model.dit_info);
+        xd_plan_say_unused(&a->parallel, &a->parallel, &b.g->ctx.model.dit_info);
         say_machine(&b);
     }
-    for (int k = 0; s == XD_OK && k < b.g->model.recipe->ntext && xd_bench_wants(a, "text"); k++)
-        if (b.g->model.has_text[k])
+    for (int k = 0; s == XD_OK && k < b.g->ctx.model.recipe->ntext && xd_bench_wants(a, "text"); k++)
+        if (b.g->ctx.model.has_text[k])
             s = bench_text(&b, k, e);
     if (s == XD_OK && (xd_bench_wants(a, "step") || xd_bench_wants(a, "block")))
         s = bench_step(&b, e);

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "engine/ranks.h"
 
-static xd_comm *ranks(const xd_duel *d) { return d->all.g->world.used; }
+static xd_comm *ranks(const xd_duel *d) { return d->all.g->ctx.world.used; }
 
 /* ---- waiting and agreeing ----------------------------------------------------------------- */
 
@@ -96,7 +96,7 @@ xd_status xd_duel_play(xd_duel *d, xd_err *e)
         play_round(d, i);
         if (!d->all.going || !d->one.going)
             s = xd_fail(e, XD_ECOMM, "a step failed");
-        s = xd_world_agree(&d->all.g->world, s, e);
+        s = xd_world_agree(&d->all.g->ctx.world, s, e);
     }
     return s;
 }
@@ -128,7 +128,7 @@ static xd_status judge(const xd_duel *d, verdict *v, xd_err *e)
     xd_comm *c = ranks(d);
     int64_t  mine[4] = { d->sent[0], d->sent[1], d->count[0], d->count[1] };
     int64_t *rows = calloc((size_t)c->size, sizeof *rows);
-    double   share = (double)d->all.g->plan.deg.n[XD_DATA] / c->size;
+    double   share = (double)d->all.g->ctx.plan.deg.n[XD_DATA] / c->size;
     *v = (verdict){ .bytes = calloc((size_t)c->size, sizeof mine), .same = 1 };
     if (!rows || !v->bytes)
         c->ops->abort(c, 1);

@@ -19,7 +19,7 @@ enum { PLENTY = 9, FEW = 3 };
 
 static xd_comm *ranks(const xd_duel *d)
 {
-    return d->all.g->world.used;
+    return d->all.g->ctx.world.used;
 }
 
 /* ---- how many rounds ---------------------------------------------------------------------- */
@@ -37,7 +37,7 @@ static void plan_rounds(xd_duel *d)
  * turn do so too, and the first one fills what must be full. */
 static void plan_steps(xd_duel *d)
 {
-    const xd_plan *p = &d->all.g->plan;
+    const xd_plan *p = &d->all.g->ctx.plan;
     int            P = p->deg.n[XD_PIPE], stale = p->npatch > 1 || p->displaced;
     d->exact = stale ? xd_plan_exact(p) : 0;
     d->lead = stale || P > 1;
@@ -61,7 +61,7 @@ static void decode(xd_duel *d, xd_side *s)
 /* An arena whose pages are there, so that no round pays for them. */
 static xd_status open_room(xd_side *s, xd_status st, xd_err *e)
 {
-    st = xd_ranks_room_open(s->g, &s->a, s->bytes, st, e);
+    st = xd_ranks_room_open(&s->g->ctx, &s->a, s->bytes, st, e);
     if (st == XD_OK)
         memset(s->a.base, 0, s->a.cap);
     return st;
@@ -71,7 +71,7 @@ static xd_status open_room(xd_side *s, xd_status st, xd_err *e)
 static xd_status open_rooms(xd_duel *d, xd_status s, xd_err *e)
 {
     s = open_room(&d->one, s, e);
-    return xd_world_agree(&d->all.g->world, open_room(&d->all, s, e), e);
+    return xd_world_agree(&d->all.g->ctx.world, open_room(&d->all, s, e), e);
 }
 
 /* Random blocks share storage when asked to, or when those of all ranks would fill half the
@@ -79,19 +79,19 @@ static xd_status open_rooms(xd_duel *d, xd_status s, xd_err *e)
 static xd_status load(const xd_duel *d, const xd_side *s, int vae, xd_err *e)
 {
     size_t    have, total;
-    xd_part  *p = vae ? &s->g->model.vae : &s->g->model.dit;
-    xd_status st = xd_part_count(p, s->g->count, s->g->type, e);
-    s->g->dev->mem->memory(s->g->dev, &have, &total);
-    int share = d->a->share_layers || p->packed > have / 2 / (size_t)d->all.g->world.host->size;
+    xd_part  *p = vae ? &s->g->ctx.model.vae : &s->g->ctx.model.dit;
+    xd_status st = xd_part_count(p, s->g->ctx.count, s->g->ctx.type, e);
+    s->g->ctx.dev->mem->memory(s->g->ctx.dev, &have, &total);
+    int share = d->a->share_layers || p->packed > have / 2 / (size_t)d->all.g->ctx.world.host->size;
     if (st == XD_OK && share && !p->files)
-        st = xd_part_count_kinds(p, s->g->count, s->g->type, e);
+        st = xd_part_count_kinds(p, s->g->ctx.count, s->g->ctx.type, e);
     if (st == XD_OK)
-        st = xd_bench_room(p, 0, d->all.g->world.host->size, e);
-    st = xd_world_agree(&d->all.g->world, st, e);
+        st = xd_bench_room(p, 0, d->all.g->ctx.world.host->size, e);
+    st = xd_world_agree(&d->all.g->ctx.world, st, e);
     if (st == XD_OK && s == &d->one)
-        st = xd_kin_whole(s->g, d->all.g, vae, e);
+        st = xd_kin_whole(&s->g->ctx, &d->all.g->ctx, vae, e);
     if (st == XD_OK)
-        st = xd_world_agree(&d->all.g->world, xd_part_load(p, s->g->dev, s->g->type, share, e), e);
+        st = xd_world_agree(&d->all.g->ctx.world, xd_part_load(p, s->g->ctx.dev, s->g->ctx.type, share, e), e);
     return st;
 }
 
@@ -99,8 +99,8 @@ static xd_status load(const xd_duel *d, const xd_side *s, int vae, xd_err *e)
  * cut are its own. Collective. */
 static xd_status load_sides(xd_duel *d, int vae, xd_err *e)
 {
-    xd_part  *whole = vae ? &d->one.g->model.vae : &d->one.g->model.dit;
-    xd_part  *mine = &d->all.g->model.dit;
+    xd_part  *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
+    xd_part  *mine = &d->all.g->ctx.model.dit;
     xd_status s = load(d, &d->one, vae, e);
     d->one.net = d->all.net = whole->net;
     if (vae || s != XD_OK)
@@ -118,16 +118,16 @@ static xd_status open_job(xd_duel *d, xd_side *s, int steps, xd_err *e)
 {
     xd_bench_request(&s->r, d->a, s->g);
     s->r.num_inference_steps = steps;
-    s->r.guidance_scale = d->all.g->plan.deg.n[XD_CFG] > 1 ? 4.5 : 1;
+    s->r.guidance_scale = d->all.g->ctx.plan.deg.n[XD_CFG] > 1 ? 4.5 : 1;
     xd_job_close(&s->job);
-    return xd_job_open(&s->job, s->g, &s->r, e);
+    return xd_job_open(&s->job, &s->g->ctx, &s->r, e);
 }
 
 /* Flops since the last call, of a side that counted something. */
 static double counted(const xd_side *s)
 {
     xd_counts c;
-    xd_dev_counts(s->g->count, &c, 1);
+    xd_dev_counts(s->g->ctx.count, &c, 1);
     return c.flops;
 }
 
@@ -137,14 +137,14 @@ static double counted(const xd_side *s)
 static xd_status count_steps(xd_duel *d, const xd_cond *cond, xd_err *e)
 {
     xd_side          *s = &d->all;
-    const xd_traffic *sent = s->g->count_world->traffic;
+    const xd_traffic *sent = s->g->ctx.count_world->traffic;
     xd_arena          a;
     xd_flow           f;
     int               at = d->exact + d->warm * (d->lead + d->span);
-    xd_status         st = xd_room_open(&a, s->g->count, 0, e);
+    xd_status         st = xd_room_open(&a, s->g->ctx.count, 0, e);
     if (st != XD_OK)
         return st;
-    xd_flow_open(&f, &s->job, s->g->count, &s->g->count_topo, &a, &s->g->model.dit.shadow, cond);
+    xd_flow_open(&f, &s->job, s->g->ctx.count, &s->g->ctx.count_topo, &a, &s->g->ctx.model.dit.shadow, cond);
     d->count[0] = d->count[1] = 0;
     for (int r = 0; r < d->rounds; r++)
         for (int i = 0; i < d->lead + d->span; i++, at++) {
@@ -158,7 +158,7 @@ static xd_status count_steps(xd_duel *d, const xd_cond *cond, xd_err *e)
         }
     st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_flow_close(&f);
-    xd_room_close(&a, s->g->count);
+    xd_room_close(&a, s->g->ctx.count);
     return st;
 }
 
@@ -186,7 +186,7 @@ static xd_status prepare_step(xd_duel *d, xd_cond *cond, xd_err *e)
     if (s == XD_OK)
         s = xd_bench_text(&d->text, &d->one.job, e);
     if (s == XD_OK)
-        s = xd_part_count(&g->model.dit, g->count, g->type, e);
+        s = xd_part_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, e);
     counted(&d->one);
     int64_t n = d->text.tok.d[0], len[XD_MAXPASS] = { n, n };
     if (s == XD_OK)
@@ -205,7 +205,7 @@ static xd_status prepare_step(xd_duel *d, xd_cond *cond, xd_err *e)
 
 static void open_flow(xd_side *s, const xd_cond *cond)
 {
-    xd_flow_open(&s->f, &s->job, s->g->dev, &s->g->topo, &s->a, &s->net, cond);
+    xd_flow_open(&s->f, &s->job, s->g->ctx.dev, &s->g->ctx.topo, &s->a, &s->net, cond);
     xd_flow_noise(&s->f, 0);
 }
 
@@ -220,7 +220,7 @@ static xd_status close_flow(xd_side *s, xd_status st, xd_err *e)
 
 static void close_room(xd_side *s)
 {
-    xd_ranks_room_close(s->g, &s->a);
+    xd_ranks_room_close(&s->g->ctx, &s->a);
 }
 
 static xd_status bench_step(xd_duel *d, xd_err *e)
@@ -229,7 +229,7 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
     char       what[80];
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
     plan_steps(d);
-    xd_status s = open_rooms(d, xd_world_agree(&d->all.g->world, prepare_step(d, cond, e), e), e);
+    xd_status s = open_rooms(d, xd_world_agree(&d->all.g->ctx.world, prepare_step(d, cond, e), e), e);
     if (s == XD_OK)
         s = load_sides(d, 0, e);
     if (s == XD_OK) {
@@ -239,7 +239,7 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
         open_flow(&d->all, cond);
         s = xd_duel_play(d, e);
         s = close_flow(&d->all, s, e);
-        s = xd_world_agree(&d->all.g->world, close_flow(&d->one, s, e), e);
+        s = xd_world_agree(&d->all.g->ctx.world, close_flow(&d->one, s, e), e);
         int passes = d->all.job.npass;
         snprintf(what, sizeof what, "%lld tokens, %lld of text, %d pass%s",
                  (long long)d->all.job.tokens, (long long)d->text.tok.d[0], passes,
@@ -250,8 +250,8 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
     close_room(&d->one);
     close_room(&d->all);
     xd_bench_text_free(&d->text, g);
-    xd_part_drop(&d->all.g->model.dit);
-    xd_part_drop(&g->model.dit);
+    xd_part_drop(&d->all.g->ctx.model.dit);
+    xd_part_drop(&g->ctx.model.dit);
     return s;
 }
 
@@ -263,7 +263,7 @@ static xd_status prepare_light(xd_duel *d, xd_side *s, xd_err *e)
     xd_status st = open_job(d, s, 1, e);
     int64_t   npix = s->job.frames * s->job.size[0] * s->job.size[1] * 3;
     if (st == XD_OK)
-        st = xd_part_count(&s->g->model.vae, s->g->count, s->g->type, e);
+        st = xd_part_count(&s->g->ctx.model.vae, s->g->ctx.count, s->g->ctx.type, e);
     counted(s);
     if (st == XD_OK)
         st = xd_light_count(&s->job, &s->bytes, e);
@@ -275,7 +275,7 @@ static xd_status prepare_light(xd_duel *d, xd_side *s, xd_err *e)
 
 static xd_status prepare_vae(xd_duel *d, xd_err *e)
 {
-    const xd_traffic *sent = d->all.g->count_world->traffic;
+    const xd_traffic *sent = d->all.g->ctx.count_world->traffic;
     xd_status         s = prepare_light(d, &d->one, e);
     int64_t           before = sent->bytes, n = d->one.job.numbers;
     d->flops = counted(&d->one);
@@ -297,13 +297,13 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
     char what[64];
     d->exact = d->lead = 0;
     d->span = 1;
-    xd_status s = open_rooms(d, xd_world_agree(&d->all.g->world, prepare_vae(d, e), e), e);
+    xd_status s = open_rooms(d, xd_world_agree(&d->all.g->ctx.world, prepare_vae(d, e), e), e);
     if (s == XD_OK)
         s = load_sides(d, 1, e);
     if (s == XD_OK) {
         for (int i = 0; i < 2; i++) {
             xd_side *one = i ? &d->all : &d->one;
-            xd_exec_init(&one->x, one->g->dev, &one->a, one->g->type);
+            xd_exec_init(&one->x, one->g->ctx.dev, &one->a, one->g->ctx.type);
         }
         d->work = decode;
         d->unit = "a picture";
@@ -313,7 +313,7 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
             if (s == XD_OK && x->err.code)
                 s = xd_fail(e, x->err.code, "%s", x->err.msg);
         }
-        s = xd_world_agree(&d->all.g->world, s, e);
+        s = xd_world_agree(&d->all.g->ctx.world, s, e);
         xd_bench_decode_name(what, sizeof what, &d->all.job);
     }
     if (s == XD_OK)
@@ -323,7 +323,7 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
     free(d->one.rgb);
     free(d->all.rgb);
     free(d->lat);
-    xd_part_drop(&d->one.g->model.vae);
+    xd_part_drop(&d->one.g->ctx.model.vae);
     return s;
 }
 
@@ -332,14 +332,14 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
 static void say_plan(const xd_duel *d)
 {
     const xd_engine *g = d->all.g;
-    const char      *type = xd_dtype_name(g->type), *plan = g->plan.text;
+    const char      *type = xd_dtype_name(g->ctx.type), *plan = g->ctx.plan.text;
     int              n = ranks(d)->size, t = xd_par_threads();
     if (d->a->json)
         xd_say(d->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, \"ranks\": %d, "
-               "\"plan\": \"%s\", \"dtype\": \"%s\", \"parts\": [", xd_version(), g->dev->name, t, n, plan,
+               "\"plan\": \"%s\", \"dtype\": \"%s\", \"parts\": [", xd_version(), g->ctx.dev->name, t, n, plan,
                type);
     else
-        xd_say(d->a, "%s, %d rank%s of %d thread%s, %s: %s", g->dev->name, n, n == 1 ? "" : "s", t,
+        xd_say(d->a, "%s, %d rank%s of %d thread%s, %s: %s", g->ctx.dev->name, n, n == 1 ? "" : "s", t,
                t == 1 ? "" : "s", type, plan);
 }
 
@@ -359,13 +359,13 @@ static xd_status bench_parts(xd_duel *d, xd_err *e)
     xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
                        .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
                        .threads = a->threads, .layers = a->layers };
-    int          vae = d->all.g->plan.vae_rows, first = ranks(d)->rank == 0;
+    int          vae = d->all.g->ctx.plan.vae_rows, first = ranks(d)->rank == 0;
     int          how = XD_FOR_BENCH | XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
     xd_status    s = xd_open_with(&d->one.g, &o, how, e);
     xd_log_sink(a->log, a->cookie, a->log_level);       /* opening has taken it away            */
     if (s == XD_OK)             /* a size that cannot be is refused before anything is said     */
         s = open_job(d, &d->all, 1, e);
-    s = xd_world_agree(&d->all.g->world, s, e);
+    s = xd_world_agree(&d->all.g->ctx.world, s, e);
     if (s == XD_OK && first)
         say_plan(d);
     if (s == XD_OK && xd_bench_wants(a, "step"))
@@ -397,10 +397,10 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
     xd_status s = check_parts(a, &mine);
     if (s == XD_OK)
         s = xd_open_with(&d.all.g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES), &mine);
-    if (s == XD_OK && !d.all.g->world.idle)
+    if (s == XD_OK && !d.all.g->ctx.world.idle)
         s = bench_parts(&d, &mine);
-    if (d.all.g && s != XD_ECOMM && ranks(&d)->size < d.all.g->world.all->size)
-        xd_duel_sleep(d.all.g->world.all);    /* idle ranks wait here, asleep, for the others         */
+    if (d.all.g && s != XD_ECOMM && ranks(&d)->size < d.all.g->ctx.world.all->size)
+        xd_duel_sleep(d.all.g->ctx.world.all);    /* idle ranks wait here, asleep, for the others         */
     for (int i = 0; i < 2 && s != XD_ECOMM; i++) {
         xd_side *side = i ? &d.all : &d.one;
         if (side->g)

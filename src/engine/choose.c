@@ -15,7 +15,7 @@
 #include "engine/plan_table.h"
 
 typedef struct chooser {
-    xd_engine          *g;
+    xd_context          *ctx;
     const xd_open_args *a;
     xd_request          r;
     xd_machine          m;
@@ -38,7 +38,7 @@ typedef struct verdict {
 
 static xd_status find_machine(chooser *c, int hosts, xd_err *e)
 {
-    int       all = c->g->world.all->size;
+    int       all = c->ctx->world.all->size;
     size_t    have, space;
     xd_status s;
     if (c->a->cluster) {
@@ -48,7 +48,7 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
                         c->m.hosts * c->m.ranks);
         return s;
     }
-    s = xd_machine_here(&c->m, c->g->dev, (all + hosts - 1) / hosts, xd_par_threads(), e);
+    s = xd_machine_here(&c->m, c->ctx->dev, (all + hosts - 1) / hosts, xd_par_threads(), e);
     c->m.hosts = hosts;
     xd_cpu_room(&have, &space);
     c->m.memory = (double)have;
@@ -63,9 +63,9 @@ static void take_request(chooser *c)
     xd_request_init(&c->r);
     if (c->a->plan_for)
         c->r = *c->a->plan_for;
-    if (c->r.image && !c->g->model.recipe->from_image) {
+    if (c->r.image && !c->ctx->model.recipe->from_image) {
         double share = c->r.strength > 0 ? c->r.strength : 0.6;
-        int    steps = c->r.num_inference_steps ? c->r.num_inference_steps : c->g->model.recipe->steps;
+        int    steps = c->r.num_inference_steps ? c->r.num_inference_steps : c->ctx->model.recipe->steps;
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
     c->r.image = NULL;
@@ -80,7 +80,7 @@ static void take_request(chooser *c)
 static xd_status check_request(chooser *c, xd_err *e)
 {
     xd_job    j;
-    xd_status s = xd_job_open(&j, c->g, &c->r, e);
+    xd_status s = xd_job_open(&j, c->ctx, &c->r, e);
     c->two = j.npass > 1;
     xd_job_close(&j);
     return s;
@@ -90,7 +90,7 @@ static xd_status check_request(chooser *c, xd_err *e)
 
 static xd_fit fit_of(const chooser *c)
 {
-    return (xd_fit){ .g = c->g, .r = &c->r, .m = &c->m, .fixed = &c->fixed, .ranks = c->ranks,
+    return (xd_fit){ .ctx = c->ctx, .r = &c->r, .m = &c->m, .fixed = &c->fixed, .ranks = c->ranks,
                      .stale = c->stale,
                      .chosen = 1, .space = c->space };
 }
@@ -172,26 +172,26 @@ static void by_rule(const chooser *c, verdict *v)
     if (c->two && !a.use_cfg_parallel && left % 2 == 0)
         a.use_cfg_parallel = 1, left /= 2;
     if (!f->ulysses_degree)
-        a.ulysses_degree = ring ? divisor(left, c->g->model.dit_info.heads) : left;
+        a.ulysses_degree = ring ? divisor(left, c->ctx->model.dit_info.heads) : left;
     if (ring)
         a.ring_degree = f->ulysses_degree ? left : left / a.ulysses_degree;
     a.use_parallel_vae = 1;
     xd_plan_pack(&a, v->take);
     v->chosen = 1;
-    v->foreseen = c->g->foreseen;
+    v->foreseen = (xd_foreseen){ -1, -1, -1, -1 };
     xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
-    if (xd_plan_make(&p, &a, c->ranks, &c->g->model.dit_info, NULL) == XD_OK)
+    if (xd_plan_make(&p, &a, c->ranks, &c->ctx->model.dit_info, NULL) == XD_OK)
         xd_log(XD_LOG_INFO, "plan: %s, by rule: of %d ranks the plans are too many to foresee", p.text, c->ranks);
 }
 
 static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
 {
     xd_search s = { 0 };
-    int       bench = c->g->bench;
+    int       bench = c->ctx->bench;
     c->start_s = xd_now_s();
     xd_log_sink(NULL, NULL, 0);         /* every plan would say the same of the request        */
-    c->g->bench = 1;
-    c->g->world.used = c->g->world.all;             /* which nothing is sent to: the plans' ranks only count  */
+    c->ctx->bench = 1;
+    c->ctx->world.used = c->ctx->world.all;             /* which nothing is sent to: the plans' ranks only count  */
     take_request(c);
     xd_status st = check_request(c, e);
     int by_search = c->ranks <= XD_SEARCH_MOST;
@@ -202,8 +202,8 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
         st = xd_fit_search(&t, &s, c->ranks, e);
         st = st == XD_OK ? st : refuse(c, &s, e);
     }
-    c->g->bench = bench;
-    c->g->world.used = NULL;
+    c->ctx->bench = bench;
+    c->ctx->world.used = NULL;
     if (st == XD_OK && !by_search)
         by_rule(c, v);
     else if (st == XD_OK) {
@@ -226,17 +226,17 @@ static xd_status check_plan(const char *plan, int *stale, xd_err *e)
                    "themselves", plan);
 }
 
-xd_status xd_choose(xd_engine *g, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,
-                    xd_err *e)
+xd_status xd_choose(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,
+                    xd_foreseen *foreseen, xd_err *e)
 {
     const xd_parallel *p = &a->parallel;
-    int                given = xd_parallel_ranks(p), size = g->world.all->size;
+    int                given = xd_parallel_ranks(p), size = ctx->world.all->size;
     int64_t            bytes = sizeof(verdict);
     verdict            v;
     *take = *p;
-    g->foreseen = (xd_foreseen){ -1, -1, -1, -1 };
+    *foreseen = (xd_foreseen){ -1, -1, -1, -1 };
     memset(&v, 0, sizeof v);
-    chooser c = { .g = g, .a = a, .fixed = *p, .ranks = size / given * given };
+    chooser c = { .ctx = ctx, .a = a, .fixed = *p, .ranks = size / given * given };
     if (s == XD_OK)
         s = check_plan(a->plan, &c.stale, e);
     if (s == XD_OK && size == 1 && a->cluster)
@@ -248,14 +248,14 @@ xd_status xd_choose(xd_engine *g, const xd_open_args *a, int hosts, xd_status s,
     memcpy(v.ask, mine, sizeof mine);
     if (p->pipefusion_parallel_degree > 1 && !c.stale && !p->num_pipeline_patch)
         c.fixed.num_pipeline_patch = p->pipefusion_parallel_degree;
-    if (s == XD_OK && g->world.all->rank == 0 && a->plan && c.ranks > given)
+    if (s == XD_OK && ctx->world.all->rank == 0 && a->plan && c.ranks > given)
         s = choose(&c, hosts, &v, e);
-    xd_req q = g->world.all->ops->bcast(g->world.all, xd_view(&v, XD_U8, 1, &bytes), 0);
-    if (g->world.all->ops->wait(g->world.all, &q, 1) != XD_OK)
+    xd_req q = ctx->world.all->ops->bcast(ctx->world.all, xd_view(&v, XD_U8, 1, &bytes), 0);
+    if (ctx->world.all->ops->wait(ctx->world.all, &q, 1) != XD_OK)
         return s != XD_OK ? s : xd_fail(e, XD_ECOMM, "the choice of a plan was lost between ranks");
     if (s != XD_OK || !v.chosen || memcmp(mine, v.ask, sizeof mine) != 0)
         return s;
     xd_plan_unpack(v.take, take);
-    g->foreseen = v.foreseen;
+    *foreseen = v.foreseen;
     return XD_OK;
 }

@@ -8,7 +8,7 @@
  * for: rank 0 foresees every plan, the others take its choice; `take` has it on all ranks that ask for
  * the same, else what they ask for. `s`: how this rank fared so far; one that has failed asks for nothing.
  * hosts: on which the ranks are. Collective over all ranks. */
-xd_status xd_choose(xd_engine *g, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,
-                    xd_err *e);
+xd_status xd_choose(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,
+                    xd_foreseen *foreseen, xd_err *e);
 
 #endif

@@ -5,6 +5,7 @@
 #include "engine/lora.h"
 #include "engine/place.h"
 #include "engine/ranks.h"
+#include "engine/slow.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,27 +27,27 @@ xd_status xd_open(xd_engine **out, const xd_open_args *a, xd_err *e)
 static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_err *e)
 {
     xd_weight_files given = { a->transformer, a->vae, a->clip_l, a->clip_g, a->t5xxl };
-    xd_status s = xd_model_open_with(&g->model, a->model, a->no_t5, &given, a->layers, e);
+    xd_status s = xd_model_open_with(&g->ctx.model, a->model, a->no_t5, &given, a->layers, e);
     if (s == XD_OK)
-        s = xd_dev_open(&g->dev, a->device ? a->device : "cpu", e);
+        s = xd_dev_open(&g->ctx.dev, a->device ? a->device : "cpu", e);
     if (s == XD_OK)
-        s = xd_dev_open_count(&g->count, g->dev, e);
+        s = xd_dev_open_count(&g->ctx.count, g->ctx.dev, e);
     if (s == XD_OK)
-        s = xd_slow_dev(&g->dev, g->world.all->rank, e);
+        s = xd_slow_dev(&g->ctx.dev, g->ctx.world.all->rank, e);
     if (s == XD_OK)
-        s = xd_types_compute(g, a, e);
+        s = xd_types_compute(&g->ctx, a, e);
     if (s == XD_OK)
-        s = xd_trace_dev(g->trace, &g->dev, e);
-    if (s == XD_OK && g->trace && g->world.all->rank == 0)
+        s = xd_trace_dev(g->ctx.trace, &g->ctx.dev, e);
+    if (s == XD_OK && g->ctx.trace && g->ctx.world.all->rank == 0)
         s = xd_file_writable(a->trace, e);
     if (s == XD_OK && files)
-        s = xd_model_files(&g->model, e);
+        s = xd_model_files(&g->ctx.model, e);
     if (s == XD_OK)
-        s = xd_types_weights(g, a, e);
+        s = xd_types_weights(&g->ctx, a, e);
     if (s == XD_OK && files)
-        s = xd_loras_open(&g->model.loras, a->loras, a->nloras, &g->model, e);
+        s = xd_loras_open(&g->ctx.model.loras, a->loras, a->nloras, &g->ctx.model, e);
     if (s == XD_OK)
-        s = xd_model_hash(&g->model, &g->hash, e);
+        s = xd_model_hash(&g->ctx.model, &g->ctx.hash, e);
     return s;
 }
 
@@ -64,17 +65,18 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     if (!g)
         return xd_fail(e, XD_ENOMEM, "no memory for an engine");
     xd_cpu_early();
-    g->keep = a->keep;
-    g->once = a->once;
-    g->bench = (how & XD_FOR_BENCH) != 0;
+    g->ctx.cancel = &g->cancel;
+    g->ctx.keep = a->keep;
+    g->ctx.once = a->once;
+    g->ctx.bench = (how & XD_FOR_BENCH) != 0;
     g->balanced = a->balance && strcmp(a->balance, "measured") == 0;
     xd_err    mine = { .rank = -1 };
-    xd_status s = a->trace ? xd_trace_open(&g->trace, a->trace, &mine) : XD_OK;
+    xd_status s = a->trace ? xd_trace_open(&g->ctx.trace, a->trace, &mine) : XD_OK;
     if (s == XD_OK)
         s = xd_ranks_join(g, a->threads, a->bind, how & XD_ALONE, &mine);
     if (s == XD_OK)
         s = xd_ranks_open(g, a, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
-    s = xd_world_judge(&g->world, s, &mine);
+    s = xd_world_judge(&g->ctx.world, s, &mine);
     if (s != XD_OK) {
         xd_fail(e, s, "%s", mine.msg);
         if (e)
@@ -83,19 +85,19 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
             xd_close(&g);
         return s;
     }
-    xd_trace_phase(g->trace, NULL);
+    xd_trace_phase(g->ctx.trace, NULL);
     *out = g;
     return XD_OK;
 }
 
 int xd_rank(const xd_engine *g)
 {
-    return g->world.all->rank;
+    return g->ctx.world.all->rank;
 }
 
 int xd_ranks(const xd_engine *g)
 {
-    return xd_degrees_product(g->plan.deg);
+    return xd_degrees_product(g->ctx.plan.deg);
 }
 
 double xd_predicted(const xd_engine *g, const char *part)
@@ -109,11 +111,11 @@ void xd_close(xd_engine **g)
 {
     if (!g || !*g)
         return;
-    xd_model_close(&(*g)->model);
+    xd_model_close(&(*g)->ctx.model);
     xd_ranks_close(*g);
-    xd_dev_close(&(*g)->count);
-    xd_dev_close(&(*g)->dev);
-    xd_trace_close(&(*g)->trace);
+    xd_dev_close(&(*g)->ctx.count);
+    xd_dev_close(&(*g)->ctx.dev);
+    xd_trace_close(&(*g)->ctx.trace);
     free(*g);
     *g = NULL;
 }
@@ -121,7 +123,7 @@ void xd_close(xd_engine **g)
 void xd_cancel(xd_engine *g)
 {
     if (g)
-        g->cancel = 1;
+        atomic_store(&g->cancel, 1);
 }
 
 /* ---- the loop over images ----------------------------------------------------------------- */
@@ -158,14 +160,14 @@ static void report(const loop *l, int turn, int step, double t0)
 static float *denoise(loop *l, int turn, const xd_words *w, xd_err *e)
 {
     xd_job    *j = l->j;
-    xd_engine *g = j->g;
+    xd_context *ctx = j->ctx;
     int        image = xd_job_image(j, turn);
     int        decodes = !j->r->latents_only && xd_light_here(j);
     float     *lat = malloc((size_t)j->numbers * sizeof *lat + 1);
     xd_cond    cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt], w->cond[w->n - 1] };
     xd_flow    f;
     xd_arena_rewind(&l->a, 0);
-    xd_flow_open(&f, j, g->dev, &g->topo, &l->a, &g->model.dit.net, cond);
+    xd_flow_open(&f, j, ctx->dev, &ctx->topo, &l->a, &ctx->model.dit.net, cond);
     if (!lat)
         xd_exec_fail(&f.x, XD_ENOMEM, "no memory for latents");
     xd_flow_noise(&f, (int64_t)((uint64_t)j->r->seed + (uint64_t)image));
@@ -175,10 +177,10 @@ static float *denoise(loop *l, int turn, const xd_words *w, xd_err *e)
         if (l->first_s == 0)
             xd_result_time(l->r, "first_step", (l->first_s = t0) - j->start_s);
         if (step == j->samp.steps - 1 && decodes)
-            xd_read_ahead(g, &g->model.vae);
-        int64_t begin = xd_trace_now(g->trace);
+            xd_read_ahead(ctx, &ctx->model.vae);
+        int64_t begin = xd_trace_now(ctx->trace);
         going = xd_flow_step(&f, step);
-        xd_trace_add(g->trace, XD_EV_STEP, begin, step, 0, 0);
+        xd_trace_add(ctx->trace, XD_EV_STEP, begin, step, 0, 0);
         if (j->r->on_tensor && going) {
             xd_flow_latents(&f, lat);
             xd_job_show(j, "latents", step, lat);
@@ -206,13 +208,13 @@ static float *denoise(loop *l, int turn, const xd_words *w, xd_err *e)
  * itself, the transformer and the memory of its steps make room. */
 static xd_status change_over(loop *l, xd_err *e)
 {
-    xd_engine *g = l->j->g;
+    xd_context *ctx = l->j->ctx;
     if (l->apart) {
-        xd_room_close(&l->a, g->dev);
-        xd_part_drop(&g->model.dit);
+        xd_room_close(&l->a, ctx->dev);
+        xd_part_drop(&ctx->model.dit);
     }
-    xd_status s = xd_part_load(&g->model.vae, g->dev, g->type, 0, e);
-    return s == XD_OK && l->apart ? xd_room_open(&l->a, g->dev, l->need->vae_tmp, e) : s;
+    xd_status s = xd_part_load(&ctx->model.vae, ctx->dev, ctx->type, 0, e);
+    return s == XD_OK && l->apart ? xd_room_open(&l->a, ctx->dev, l->need->vae_tmp, e) : s;
 }
 
 /* Latents to a picture of the size asked for, [frames,H,W,3], on rank 0 of the replica; *rgb has the size that
@@ -225,10 +227,10 @@ static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
     if (s != XD_OK)
         return s;
     xd_arena_rewind(&l->a, 0);
-    xd_exec_init(&x, j->g->dev, &l->a, j->g->type);
-    x.cancel = &j->g->cancel;
-    xd_world_watch(&j->g->world, &x);
-    xd_light(&x, j, &j->g->model.vae.net, lat, *rgb);
+    xd_exec_init(&x, j->ctx->dev, &l->a, j->ctx->type);
+    x.cancel = j->ctx->cancel;
+    xd_world_watch(&j->ctx->world, &x);
+    xd_light(&x, j, &j->ctx->model.vae.net, lat, *rgb);
     if (xd_ok(&x))
         return *rgb ? xd_light_fit(j, rgb, e) : XD_OK;
     xd_fail(e, x.err.code, "%s", x.err.msg);
@@ -254,7 +256,7 @@ static xd_status one_latent(loop *l, int turn, const xd_words *w, float **lat, f
     xd_stage(j, "denoise");
     if (!(*lat = denoise(l, turn, w, e)))
         return e->code;
-    if (!j->r->latents_only && j->g->topo.replica->rank == 0 && !(*rgb = malloc(bytes)))
+    if (!j->r->latents_only && j->ctx->topo.replica->rank == 0 && !(*rgb = malloc(bytes)))
         return xd_fail(e, XD_ENOMEM, "no memory for a picture");
     took(l, turn, "denoise", t0);
     return XD_OK;
@@ -281,7 +283,7 @@ static xd_status make_room(const xd_job *j, float *v[2], xd_err *e)
 {
     int64_t n[2];
     sizes_of(j, n);
-    for (int i = 0; i < 2 && j->g->world.used->rank == 0; i++)
+    for (int i = 0; i < 2 && j->ctx->world.used->rank == 0; i++)
         if (n[i] && !(v[i] = malloc((size_t)n[i] * sizeof(float))))
             return xd_fail(e, XD_ENOMEM, "no memory for a picture of another rank");
     return XD_OK;
@@ -290,7 +292,7 @@ static xd_status make_room(const xd_job *j, float *v[2], xd_err *e)
 /* Rank 0 of replica `from` gives rank 0 its latents and picture. */
 static xd_status hand_over(const xd_job *j, int from, float *v[2], xd_err *e)
 {
-    xd_comm *c = j->g->topo.group[XD_DATA];
+    xd_comm *c = j->ctx->topo.group[XD_DATA];
     int64_t  n[2];
     sizes_of(j, n);
     for (int i = 0; i < 2; i++) {
@@ -319,46 +321,46 @@ static xd_status deliver(loop *l, int image, float *v[2], xd_err *e)
 static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
 {
     const xd_job    *j = l->j;
-    const xd_engine *g = j->g;
-    int       D = g->plan.deg.n[XD_DATA], at = g->topo.at[XD_DATA];
-    int       root = g->topo.replica->rank == 0;
+    const xd_context *ctx = j->ctx;
+    int       D = ctx->plan.deg.n[XD_DATA], at = ctx->topo.at[XD_DATA];
+    int       root = ctx->topo.replica->rank == 0;
     xd_status s = XD_OK;
     for (int d = 0; d < D && first + d < j->ntodo; d++) {
         float *other[2] = { NULL, NULL }, **v = at == d ? mine : other;
         if (d > 0) {
-            s = xd_world_agree(&g->world, s == XD_OK ? make_room(j, v, e) : s, e);
+            s = xd_world_agree(&ctx->world, s == XD_OK ? make_room(j, v, e) : s, e);
             if (s == XD_OK && root && (at == 0 || at == d))
                 s = hand_over(j, d, v, e);
             else if (s != XD_OK)
                 d = D;          /* agreed: nobody goes on                                      */
         }
-        if (s == XD_OK && g->world.used->rank == 0)
+        if (s == XD_OK && ctx->world.used->rank == 0)
             s = deliver(l, xd_job_image(j, first + d), v, e);
         free(other[0]);
         free(other[1]);
         if (d == D)
             return s;
     }
-    return xd_world_agree(&g->world, s, e);
+    return xd_world_agree(&ctx->world, s, e);
 }
 
 /* Images are dealt to the replicas in turn. */
 static xd_status paint_all(loop *l, const xd_words *w, xd_err *e)
 {
     xd_job   *j = l->j;
-    int       D = j->g->plan.deg.n[XD_DATA], at = j->g->topo.at[XD_DATA];
+    int       D = j->ctx->plan.deg.n[XD_DATA], at = j->ctx->topo.at[XD_DATA];
     xd_status s = XD_OK;
     for (int i = 0; s == XD_OK && i < j->ntodo; i += D) {
         float *v[2] = { NULL, NULL };
         int    busy = i + at < j->ntodo;
         if (busy)
             s = one_latent(l, i + at, w, &v[0], &v[1], e);
-        s = xd_world_agree(&j->g->world, s, e);
+        s = xd_world_agree(&j->ctx->world, s, e);
         if (s == XD_OK && !j->r->latents_only) {
             s = busy ? one_picture(l, i + at, v[0], &v[1], e) : XD_OK;
-            s = xd_world_agree(&j->g->world, s, e);
+            s = xd_world_agree(&j->ctx->world, s, e);
         }
-        xd_trace_phase(j->g->trace, "collect");
+        xd_trace_phase(j->ctx->trace, "collect");
         if (s == XD_OK)
             s = collect(l, i, v, e);
         free(v[0]);
@@ -368,52 +370,52 @@ static xd_status paint_all(loop *l, const xd_words *w, xd_err *e)
 }
 
 /* After a failure (s): the next request finds all ranks alike. */
-static void unload(xd_engine *g, xd_status s)
+static void unload(xd_context *ctx, xd_status s)
 {
     if (s == XD_ECOMM)
         return;
-    xd_part_drop(&g->model.dit);
-    xd_part_drop(&g->model.vae);
+    xd_part_drop(&ctx->model.dit);
+    xd_part_drop(&ctx->model.vae);
 }
 
 /* Ranks that load together fail together, before the next part. */
 static xd_status load(const loop *l, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;
-    xd_engine *g = j->g;
-    int        early = g->plan.vae_rows || g->plan.deg.n[XD_DATA] > 1 || j->r->image;
-    xd_status  s = xd_world_agree(&g->world, xd_part_load(&g->model.dit, g->dev, g->type, 0, e), e);
+    xd_context *ctx = j->ctx;
+    int        early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || j->r->image;
+    xd_status  s = xd_world_agree(&ctx->world, xd_part_load(&ctx->model.dit, ctx->dev, ctx->type, 0, e), e);
     if (s == XD_OK && l->fresh)
-        xd_kin_odd(g, &g->model.dit);
+        xd_kin_odd(ctx, &ctx->model.dit);
     if (s == XD_OK && early && need->vae) {
-        xd_read_ahead(g, &g->model.vae);
-        s = xd_part_load(&g->model.vae, g->dev, g->type, 0, e);
+        xd_read_ahead(ctx, &ctx->model.vae);
+        s = xd_part_load(&ctx->model.vae, ctx->dev, ctx->type, 0, e);
     }
     if (early)
-        s = xd_world_agree(&g->world, s, e);
+        s = xd_world_agree(&ctx->world, s, e);
     if (s != XD_OK)
-        unload(g, s);
+        unload(ctx, s);
     return s;
 }
 
 static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *e)
 {
     xd_job    *j = l->j;
-    xd_engine *g = j->g;
+    xd_context *ctx = j->ctx;
     double     t0 = xd_now_s();
     xd_stage(j, "load");
     xd_status s = load(l, need, e);
     l->need = need;
-    l->apart = xd_need_apart(j, g->world.used->size);
+    l->apart = xd_need_apart(j, ctx->world.used->size);
     int longer = need->vae_tmp > need->dit_tmp && !l->apart;
-    s = xd_ranks_room_open(g, &l->a, longer ? need->vae_tmp : need->dit_tmp, s, e);
+    s = xd_ranks_room_open(ctx, &l->a, longer ? need->vae_tmp : need->dit_tmp, s, e);
     xd_result_time(l->r, "load", xd_now_s() - t0);
-    s = xd_world_agree(&g->world, s, e);
+    s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK)
         s = xd_start_encode(j, &l->a, e);
     if (s == XD_OK)
         s = paint_all(l, w, e);
-    xd_ranks_room_close(g, &l->a);
+    xd_ranks_room_close(ctx, &l->a);
     return s;
 }
 
@@ -425,8 +427,9 @@ static xd_status prepare(xd_job *j, xd_words *w, xd_need *need, xd_status s, xd_
     if (s == XD_OK)
         s = xd_ranks_stages(j, e);
     if (s == XD_OK)
-        xd_balance_say(j);
-    s = xd_world_agree(&j->g->world, s, e);
+        xd_balance_say(j->ctx->balance, j->ctx->world.used, j->tokens, j->ctx->model.dit_info.heads,
+                       j->ctx->plan.vae_rows ? j->cells[1] : 0);
+    s = xd_world_agree(&j->ctx->world, s, e);
     if (s == XD_OK)
         s = xd_job_pick(j, e);
     if (s == XD_OK && j->ntodo)
@@ -437,9 +440,9 @@ static xd_status prepare(xd_job *j, xd_words *w, xd_need *need, xd_status s, xd_
 /* What is asked for and makes no difference. */
 static void say_unused(const xd_job *j)
 {
-    const xd_plan *p = &j->g->plan;
+    const xd_plan *p = &j->ctx->plan;
     int            groups = p->deg.n[XD_DATA];
-    if (j->g->world.all->rank)
+    if (j->ctx->world.all->rank)
         return;
     if (groups > j->ntodo)
         xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to paint: there %s %d %s",
@@ -448,19 +451,19 @@ static void say_unused(const xd_job *j)
     if (p->deg.n[XD_CFG] > 1 && j->npass == 1)
         xd_log(XD_LOG_WARN, "half of the ranks have nothing to do: without guidance (%s above 1) there is one pass a "
                "step, and use_cfg_parallel shares two", xd_job_guide(j));
-    if (j->g->model.recipe->distilled && j->r->true_cfg_scale > 1 && !j->r->negative_prompt)
+    if (j->ctx->model.recipe->distilled && j->r->true_cfg_scale > 1 && !j->r->negative_prompt)
         xd_log(XD_LOG_WARN, "true_cfg_scale makes no difference without a negative_prompt");
-    if (j->r->no_resolution_binning && !j->g->model.recipe->largest_bin &&
-        !j->g->model.recipe->standard)
+    if (j->r->no_resolution_binning && !j->ctx->model.recipe->largest_bin &&
+        !j->ctx->model.recipe->standard)
         xd_log(XD_LOG_WARN, "no_resolution_binning makes no difference to %s, which has no trained "
-               "sizes: every size is the one asked for", j->g->model.recipe->name);
+               "sizes: every size is the one asked for", j->ctx->model.recipe->name);
     if (j->npass == 1 && j->r->use_dynamic_cfg)
         xd_log(XD_LOG_WARN, "use_dynamic_cfg makes no difference without guidance (%s above 1)",
                xd_job_guide(j));
     if (j->npass == 1 && j->r->guidance_rescale > 0)
         xd_log(XD_LOG_WARN, "guidance_rescale makes no difference without guidance (%s above 1)",
                xd_job_guide(j));
-    if (j->g->model.recipe->distilled && isnan(j->distilled) && j->r->guidance_scale > 1)
+    if (j->ctx->model.recipe->distilled && isnan(j->distilled) && j->r->guidance_scale > 1)
         xd_log(XD_LOG_WARN, "guidance_scale makes no difference to this model, which reads none "
                "(true_cfg_scale guides it)");
     if (j->r->latents_only && j->r->enable_tiling && !j->r->image)
@@ -474,22 +477,22 @@ static void say_unused(const xd_job *j)
 static xd_status make(loop *l, xd_words *w, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;
-    xd_engine *g = j->g;
+    xd_context *ctx = j->ctx;
     if (!j->ntodo)
         return XD_OK;
-    if (g->world.all->rank == 0 && j->r->random_seed)
+    if (ctx->world.all->rank == 0 && j->r->random_seed)
         xd_log(XD_LOG_INFO, "seed %llu, by chance (--seed %llu makes the same again)",
                (unsigned long long)j->r->seed, (unsigned long long)j->r->seed);
     say_unused(j);
-    if (g->world.all->rank == 0)
+    if (ctx->world.all->rank == 0)
         xd_words_say(w, j);
     xd_stage(j, "text");
-    l->fresh = !g->model.dit.store;
+    l->fresh = !ctx->model.dit.store;
     double    t0 = xd_now_s();
     xd_status s = xd_words_encode(w, j, need->text_tmp, e);
     xd_result_time(l->r, "text", xd_now_s() - t0);
     if (s != XD_OK && l->fresh)
-        unload(g, s);
+        unload(ctx, s);
     return s == XD_OK ? paint(l, need, w, e) : s;
 }
 
@@ -503,40 +506,40 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     xd_request own = *r;        /* with the seed that rank 0 has drawn                         */
     loop       l = { .j = &j };
     double     t0 = xd_now_s();
-    xd_status  same = xd_ranks_asked(g, r, &told, &mine);
-    int64_t    sent = g->world.used->traffic->bytes;
+    xd_status  same = xd_ranks_asked(&g->ctx, r, &told, &mine);
+    int64_t    sent = g->ctx.world.used->traffic->bytes;
     *out = NULL;
-    xd_trace_again(g->trace);
-    g->cancel = 0;
+    xd_trace_again(g->ctx.trace);
+    atomic_store(&g->cancel, 0);
     own.seed = told.seed;
-    xd_status s = xd_job_open(&j, g, &own, &mine);
+    xd_status s = xd_job_open(&j, &g->ctx, &own, &mine);
     j.picks = told.picks;
     if (s == XD_OK)
         s = same;
     if (s == XD_OK)
         s = xd_result_open(&l.r, &j, &mine);
-    if (s == XD_OK && g->world.idle) {
+    if (s == XD_OK && g->ctx.world.idle) {
         xd_job_close(&j);
         *out = l.r;
         return XD_OK;
     }
-    if (!g->world.idle && s != XD_ECOMM)
+    if (!g->ctx.world.idle && s != XD_ECOMM)
         s = prepare(&j, &w, &need, s, &mine);
     int started = s == XD_OK;   /* nothing can be refused any more                             */
     if (s == XD_OK)
         s = make(&l, &w, &need, &mine);
     if (s == XD_OK) {
         xd_result_time(l.r, "total", xd_now_s() - t0);
-        xd_trace_phase(g->trace, "finish");
-        xd_result_traffic(l.r, sent = xd_world_sent(&g->world, sent));
+        xd_trace_phase(g->ctx.trace, "finish");
+        xd_result_traffic(l.r, sent = xd_world_sent(&g->ctx.world, sent));
     }
     if (started)
         s = xd_trace_write(&j, s == XD_OK ? sent : -1, s, &mine);
-    xd_part_ahead_end(&g->model.dit);
-    xd_part_ahead_end(&g->model.vae);
-    xd_words_close(&w, g);
+    xd_part_ahead_end(&g->ctx.model.dit);
+    xd_part_ahead_end(&g->ctx.model.vae);
+    xd_words_close(&w, &g->ctx);
     xd_job_close(&j);
-    s = xd_world_judge(&g->world, s, &mine);
+    s = xd_world_judge(&g->ctx.world, s, &mine);
     if (s != XD_OK) {
         xd_result_free(&l.r);
         xd_fail(e, s, "%s", mine.msg);

@@ -10,6 +10,9 @@
 #ifndef XD_ENGINE_ENGINE_H
 #define XD_ENGINE_ENGINE_H
 
+#include <stdatomic.h>
+
+#include "engine/balance.h"
 #include "engine/flow.h"
 #include "engine/model.h"
 #include "engine/plan.h"
@@ -21,7 +24,9 @@ typedef struct xd_foreseen {    /* seconds of the request the plan was chosen fo
     double text_s, denoise_s, decode_s, total_s;
 } xd_foreseen;
 
-struct xd_engine {
+/* What a request is checked, counted and run with. An engine has one; whoever predicts makes another, which
+ * stands for one rank of a plan and counts. */
+typedef struct xd_context {
     xd_model     model;
     xd_dev      *dev, *count;
     xd_plan      plan;
@@ -37,12 +42,17 @@ struct xd_engine {
     size_t       spare;         /* memory of the host that the request leaves, my share: for files */
     int          bench;      /* a request may lack what only its picture depends on          */
     int          unread;        /* a picture to start from is not read: the request is counted   */
-    volatile int cancel;
-    uint64_t     hash;          /* of the model                                                */
+    const atomic_int *cancel;   /* not 0: the request is to end                                */
     xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
+    xd_balance  *balance; /* these; NULL: even                                           */
+    uint64_t     hash;          /* of the model                                                */
+} xd_context;
+
+struct xd_engine {
+    xd_context   ctx;
     xd_foreseen  foreseen;
     int          balanced;      /* shares follow measured speeds                               */
-    struct xd_balance *balance; /* these; NULL: even                                           */
+    atomic_int   cancel;        /* set by xd_cancel, from any thread                           */
 };
 
 /* How an engine is opened: its weights are those of the files, else random; this rank works by
@@ -53,8 +63,8 @@ xd_status xd_open_with(xd_engine **g, const xd_open_args *a, int how, xd_err *e)
 /* ---- types -------------------------------------------------------------------------------- */
 
 /* From the flags: what is computed in, and (with the files open) what matrices of blocks are kept in. */
-xd_status   xd_types_compute(xd_engine *g, const xd_open_args *a, xd_err *e);
-xd_status   xd_types_weights(xd_engine *g, const xd_open_args *a, xd_err *e);
+xd_status   xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e);
+xd_status   xd_types_weights(xd_context *ctx, const xd_open_args *a, xd_err *e);
 /* That of a component: "bf16", "int8", "fp8". */
 const char *xd_types_name(const xd_part *p, xd_dtype compute);
 /* Does text_weights_dtype say anything of this text encoder? */
@@ -64,7 +74,7 @@ int         xd_types_stores_fp8(const xd_part *p);      /* do its files hold mat
 /* ---- job ---------------------------------------------------------------------------------- */
 
 typedef struct xd_job {
-    xd_engine        *g;
+    xd_context       *ctx;
     const xd_request *r;
     int64_t     asked[2], size[2];      /* pixels asked for and painted: height, width          */
     int64_t     frames;         /* of the result: 1 for a picture                               */
@@ -90,7 +100,7 @@ typedef struct xd_job {
     float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none        */
 } xd_job;
 
-xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e);
+xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
 /* Asks the request which images are wanted: rank 0 asks, all get the answer. Collective. */
 xd_status xd_job_pick(xd_job *j, xd_err *e);
@@ -136,7 +146,7 @@ xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e);       /* token
 /* Embeddings: loads the text encoder, gives it back unless the engine keeps it. `bytes` of arena are
  * what xd_memory_plan counted for the longest text. Collective. */
 xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e);
-void      xd_words_close(xd_words *w, xd_engine *g);
+void      xd_words_close(xd_words *w, xd_context *ctx);
 /* Warns of prompts that are too long to be read to their end. */
 void      xd_words_say(const xd_words *w, const xd_job *j);
 /* Arena bytes of encoding n tokens with encoder k, by counting. */
@@ -188,7 +198,7 @@ enum { XD_HOST_SUMS = 3 };
 void      xd_memory_sum(xd_comm *host, double v[XD_HOST_SUMS]);
 
 /* Reads the files of a part ahead of its load, into memory that the request leaves (part_ahead.c). */
-void      xd_read_ahead(xd_engine *g, xd_part *p);
+void      xd_read_ahead(xd_context *ctx, xd_part *p);
 
 /* An arena on memory of a device; for a count device it is endless. */
 xd_status xd_room_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e);

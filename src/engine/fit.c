@@ -54,7 +54,7 @@ double xd_fit_fullest(const xd_forecast *f)
 
 xd_status xd_fit_search(const xd_fit *t, xd_search *s, int ranks, xd_err *e)
 {
-    xd_status st = xd_search_plans(s, t->g, t->r, t->fixed, ranks, t->stale, t->m, e);
+    xd_status st = xd_search_plans(s, t->ctx, t->r, t->fixed, ranks, t->stale, t->m, e);
     int       n = 0, good = s->good;
     for (int i = 0; i < good && t->space > 0; i++)
         if (xd_fit_fullest(&s->c[i].f) > t->space)
@@ -93,38 +93,38 @@ const xd_candidate *xd_fit_least(const xd_search *s)
 
 static int text_can_be_small(const finder *w, int k)
 {
-    const xd_model *m = &w->t->g->model;
+    const xd_model *m = &w->t->ctx->model;
     return m->has_text[k] && xd_types_quantizes(&m->text[k]) && w->text[k] != XD_I8 &&
         w->text[k] != XD_F8E4M3;
 }
 
-static void drop_shadows(xd_engine *g)
+static void drop_shadows(xd_context *ctx)
 {
-    xd_net_close(&g->model.dit.shadow);
-    xd_net_close(&g->model.vae.shadow);
+    xd_net_close(&ctx->model.dit.shadow);
+    xd_net_close(&ctx->model.vae.shadow);
     for (int k = 0; k < XD_MAXTEXT; k++)
-        xd_net_close(&g->model.text[k].shadow);
+        xd_net_close(&ctx->model.text[k].shadow);
 }
 
 /* The engine's types are those of a set; an empty one's are its own. Kernels that were described
  * for others are forgotten, so that those of this one alone are counted. */
 static void wear(const finder *w, const set *s)
 {
-    xd_engine *g = w->t->g;
+    xd_context *ctx = w->t->ctx;
     if (w->t->space > 0)
-        xd_cpu_forget(g->dev);
-    g->type = s->bf16 ? XD_BF16 : w->type;
-    g->model.dit.blocks = s->dit ? s->dit : w->dit;
-    for (int k = 0; k < g->model.recipe->ntext; k++)
-        g->model.text[k].blocks = s->text && text_can_be_small(w, k) ? s->text : w->text[k];
-    drop_shadows(g);
+        xd_cpu_forget(ctx->dev);
+    ctx->type = s->bf16 ? XD_BF16 : w->type;
+    ctx->model.dit.blocks = s->dit ? s->dit : w->dit;
+    for (int k = 0; k < ctx->model.recipe->ntext; k++)
+        ctx->model.text[k].blocks = s->text && text_can_be_small(w, k) ? s->text : w->text[k];
+    drop_shadows(ctx);
 }
 
 /* Height and width of the smaller size i: three, two, one quarter, then halves of it while they
  * are no less than a quarter of the model's own. 0: there is none. */
 static int size_of(const finder *w, int i, int64_t side[2])
 {
-    const xd_model   *m = &w->t->g->model;
+    const xd_model   *m = &w->t->ctx->model;
     const xd_request *r = w->t->r;
     int64_t           asked[2] = { r->height, r->width };
     for (int k = 0; k < 2; k++) {
@@ -140,7 +140,7 @@ static int size_of(const finder *w, int i, int64_t side[2])
 
 static int bins(const finder *w)
 {
-    const xd_recipe *p = w->t->g->model.recipe;
+    const xd_recipe *p = w->t->ctx->model.recipe;
     return !w->t->r->no_resolution_binning && (p->largest_bin || p->standard);
 }
 
@@ -258,7 +258,7 @@ static int count_plans(finder *w, const set *s, trial *best)
         trial       c;
         xd_err      e = { 0 };
         wear(w, s);
-        if (xd_foresee(&f, t->g, &r, &p, t->ranks, t->m, &e) == XD_OK) {
+        if (xd_foresee(&f, t->ctx, &r, &p, t->ranks, t->m, &e) == XD_OK) {
             measure(w, &f, &c);
             if (!any++ || lighter(&c, best))
                 *best = c;
@@ -373,9 +373,9 @@ typedef struct levers {         /* what can be changed at all: 0 where not      
 
 static xd_dtype small_text(const finder *w)
 {
-    for (int k = 0; k < w->t->g->model.recipe->ntext; k++)
+    for (int k = 0; k < w->t->ctx->model.recipe->ntext; k++)
         if (text_can_be_small(w, k))
-            return xd_types_stores_fp8(&w->t->g->model.text[k]) ? XD_F8E4M3 : XD_I8;
+            return xd_types_stores_fp8(&w->t->ctx->model.text[k]) ? XD_F8E4M3 : XD_I8;
     return XD_F32;
 }
 
@@ -385,12 +385,12 @@ static levers find_levers(const finder *w, const trial *base)
     const xd_parallel *f = t->fixed;
     int                small = w->dit == XD_I8 || w->dit == XD_F8E4M3, text = t->r->nprompts > 0;
     return (levers){
-        .bf16 = w->type == XD_F32 && xd_dev_compute(t->g->dev, XD_BF16) == XD_BF16,
+        .bf16 = w->type == XD_F32 && xd_dev_compute(t->ctx->dev, XD_BF16) == XD_BF16,
         .tiles = !t->r->enable_tiling && !t->r->latents_only,
         .rows = t->ranks > 1 && !t->chosen && !f->use_parallel_vae && !t->r->latents_only,
         .tp = t->ranks > 1 && !t->chosen && f->tensor_parallel_degree != t->ranks ? t->ranks : 0,
         .text_tp = t->ranks > 1 && f->text_tensor_parallel_degree <= 1 && text ? t->ranks : 0,
-        .dit = small ? XD_F32 : xd_types_stores_fp8(&t->g->model.dit) ? XD_F8E4M3 : XD_I8,
+        .dit = small ? XD_F32 : xd_types_stores_fp8(&t->ctx->model.dit) ? XD_F8E4M3 : XD_I8,
         .text = small_text(w),
         .text_first = base->text > base->dit };
 }
@@ -517,28 +517,28 @@ static void conclude(finder *w, char *out, size_t size)
 
 void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size)
 {
-    xd_engine         *g = t->g;
-    finder             w = { .t = t, .plans = plans, .nplans = n, .type = g->type,
-                             .dit = g->model.dit.blocks,
+    xd_context         *ctx = t->ctx;
+    finder             w = { .t = t, .plans = plans, .nplans = n, .type = ctx->type,
+                             .dit = ctx->model.dit.blocks,
                              .until = xd_now_s() + PATIENCE_S };
-    struct xd_balance *balance = g->balance;    /* shares of another plan would not fit         */
-    int                bench = g->bench, unread = g->unread;
+    struct xd_balance *balance = ctx->balance;    /* shares of another plan would not fit         */
+    int                bench = ctx->bench, unread = ctx->unread;
     set                same = { 0 };
     trial              base = { 0 };
     out[0] = 0;
     for (int k = 0; k < XD_MAXTEXT; k++)
-        w.text[k] = g->model.text[k].blocks;
-    g->balance = NULL;
-    g->bench = g->unread = 1;
+        w.text[k] = ctx->model.text[k].blocks;
+    ctx->balance = NULL;
+    ctx->bench = ctx->unread = 1;
     if (t->huge || count(&w, &same, &base)) {
         levers l = find_levers(&w, &base);
         try_all(&w, &l);
         conclude(&w, out, size);
     }
     wear(&w, &same);
-    g->balance = balance;
-    g->bench = bench;
-    g->unread = unread;
+    ctx->balance = balance;
+    ctx->bench = bench;
+    ctx->unread = unread;
     xd_buf_free(&w.said);
 }
 
@@ -554,7 +554,7 @@ void xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t siz
         for (int r = 0; s->c[i].f.rank && r < s->c[i].f.ranks; r++) {
             xd_need n = s->c[i].f.rank[r].need;
             n.text = n.text_tmp = n.text_work = 0;
-            double peak = (double)xd_need_peak(&n, t->g->keep, 0);
+            double peak = (double)xd_need_peak(&n, t->ctx->keep, 0);
             most = peak > most ? peak : most;
         }
         if (s->c[i].why.code == XD_ENOMEM && most > 0 && (!two || most < best))

@@ -5,7 +5,7 @@
 #include "engine/search.h"
 
 typedef struct xd_fit {
-    xd_engine         *g;
+    xd_context         *ctx;
     const xd_request  *r;
     const xd_machine  *m;       /* its memory is that of a host, or of a device                 */
     const xd_parallel *fixed;   /* degrees that are given                                      */

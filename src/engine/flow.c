@@ -199,7 +199,7 @@ static void open_tensors(xd_flow *f)
 {
     xd_exec *x = &f->x;
     int64_t  n = rows_of(f, XD_ALL).n, all = xd_own_rows(&f->lay, XD_ALL, x->sp);
-    int64_t  dim = f->j->g->model.dit_info.dim;
+    int64_t  dim = f->j->ctx->model.dit_info.dim;
     int      nhist = f->j->sampler->history(&f->j->samp.cfg);
     f->lat = xd_new_f32(x, is_first(f) || is_last(f) ? n : 0, f->j->features);
     for (int p = 0; p < f->j->npass; p++)
@@ -208,7 +208,7 @@ static void open_tensors(xd_flow *f)
         f->hist[i] = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
     if (f->j->sampler->draws)
         f->noise = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
-    if (f->j->g->model.dit_info.extra_ch)
+    if (f->j->ctx->model.dit_info.extra_ch)
         f->extra = xd_new_f32(x, is_first(f) ? n : 0, f->j->features);
     f->h[0] = xd_new_f32(x, all, dim);
     for (int i = 1; i < XD_NHID; i++)
@@ -218,7 +218,7 @@ static void open_tensors(xd_flow *f)
 /* The first stage only sends and the last only receives: each goes without one buffer. */
 static void open_skips(xd_flow *f)
 {
-    const xd_dit *dit = f->j->g->model.dit.dit;
+    const xd_dit *dit = f->j->ctx->model.dit.dit;
     int           most = xd_dit_most_skips(dit, f->net);
     f->nskip = stages(f) == 1 ? 1 : is_first(f) || is_last(f) ? 2 : 3;
     f->skips[0] = xd_dit_skips(dit, f->net->cfg, f->net->first);
@@ -230,11 +230,11 @@ static void open_skips(xd_flow *f)
 /* What the model keeps of the texts of my passes. */
 static void open_kept(xd_flow *f)
 {
-    const xd_dit *dit = f->j->g->model.dit.dit;
+    const xd_dit *dit = f->j->ctx->model.dit.dit;
     for (int p = 0; p < f->j->npass && dit->keep; p++) {
         if (!is_mine(f, p))
             continue;
-        if ((f->kept[p] = calloc(1, f->j->g->model.dit_info.kept_size)))
+        if ((f->kept[p] = calloc(1, f->j->ctx->model.dit_info.kept_size)))
             dit->keep(&f->x, f->net, &f->cond[p], f->kept[p]);
         else
             xd_exec_fail(&f->x, XD_ENOMEM, "no memory for what is kept of the text");
@@ -243,7 +243,7 @@ static void open_kept(xd_flow *f)
 
 static void open_chain(xd_flow *f)
 {
-    const xd_dit_info *d = &f->j->g->model.dit_info;
+    const xd_dit_info *d = &f->j->ctx->model.dit_info;
     xd_err             e = { 0 };
     xd_span heads = xd_cut((xd_span){ 0, d->heads }, f->topo->at[XD_TENSOR], f->topo->deg.n[XD_TENSOR]);
     xd_link_args a = { .what = XD_FOR_DIT, .topo = f->topo, .lay = &f->lay, .dev = f->x.dev,
@@ -260,27 +260,27 @@ void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo
 {
     memset(f, 0, sizeof *f);
     f->j = j;
-    f->plan = &j->g->plan;
+    f->plan = &j->ctx->plan;
     f->topo = topo;
     f->net = net;
-    f->trace = dev->counts ? NULL : j->g->trace;
+    f->trace = dev->counts ? NULL : j->ctx->trace;
     f->lay = j->lay;
     f->lay.npatch = f->plan->npatch;
     f->lay.nsp = topo->deg.n[XD_ULYSSES] * topo->deg.n[XD_RING];
-    xd_balance_tokens(j->g->balance, &f->lay);
+    xd_balance_tokens(j->ctx->balance, &f->lay);
     for (int p = 0; p < j->npass; p++) {
-        int64_t n = j->g->model.dit_info.txt_flows ? cond[p].tok.d[0] : 0;
+        int64_t n = j->ctx->model.dit_info.txt_flows ? cond[p].tok.d[0] : 0;
         f->cond[p] = cond[p];
         f->lay.len[XD_TXT] = n > f->lay.len[XD_TXT] ? n : f->lay.len[XD_TXT];
     }
-    xd_exec_init(&f->x, dev, tmp, j->g->type);
+    xd_exec_init(&f->x, dev, tmp, j->ctx->type);
     f->x.lay = &f->lay;
     f->x.sp = xd_topo_sp(topo, topo->at[XD_ULYSSES], topo->at[XD_RING]);
-    f->x.cancel = dev->counts ? NULL : &j->g->cancel;
+    f->x.cancel = dev->counts ? NULL : j->ctx->cancel;
     f->lat_in = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_in);
     f->lat_out = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_out);
     f->sums = calloc((size_t)f->lay.npatch, sizeof *f->sums);
-    f->local = calloc(1, j->g->model.dit_info.local_size + 1);
+    f->local = calloc(1, j->ctx->model.dit_info.local_size + 1);
     if (!f->local || !f->lat_in || !f->lat_out || !f->sums)
         xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches", f->lay.npatch);
     open_tensors(f);
@@ -293,12 +293,12 @@ void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo
     f->mine = host(f, n, "latents");
     f->rows = host(f, n, "latents");
     f->whole = host(f, n, "latents");
-    xd_world_watch(&j->g->world, &f->x);
+    xd_world_watch(&j->ctx->world, &f->x);
 }
 
 int xd_flow_ready(xd_flow *f)
 {
-    xd_world_settle(&f->j->g->world, f->topo->replica, &f->x);
+    xd_world_settle(&f->j->ctx->world, f->topo->replica, &f->x);
     return xd_ok(&f->x);
 }
 
@@ -329,7 +329,7 @@ void xd_flow_close(xd_flow *f)
 static void as_cells(const xd_flow *f, int64_t t, float *lat, float *tokens, xd_tensor v[2])
 {
     const xd_job *j = f->j;
-    const int    *p = j->g->model.dit_info.patch;
+    const int    *p = j->ctx->model.dit_info.patch;
     int64_t       C = j->lat[1], h = j->cells[1], w = j->cells[2], H = j->lay.grid[1], W = j->lay.grid[2];
     int64_t       d[5] = { H, W, C, p[1], p[2] };
     v[0] = xd_view(lat + t * C * h * w, XD_F32, 5, d);
@@ -473,7 +473,7 @@ static xd_tensor text_of(const xd_flow *f, const xd_layout *l, piece w)
 static void run_piece(xd_flow *f, piece w)
 {
     const xd_job *j = f->j;
-    const xd_dit *dit = j->g->model.dit.dit;
+    const xd_dit *dit = j->ctx->model.dit.dit;
     xd_exec      *x = &f->x;
     int64_t       begin = xd_trace_now(f->trace);
     size_t        mark = xd_arena_mark(x->tmp);
@@ -497,7 +497,7 @@ static void run_piece(xd_flow *f, piece w)
         in.lat = xd_new_f32(x, in.lat.d[0], in.lat.d[1]);
         xd_axpby(x, in.lat, (float)j->samp.in_scale[w.step], part_of(f, f->lat, w.unit), 0);
     }
-    memset(f->local, 0, j->g->model.dit_info.local_size);
+    memset(f->local, 0, j->ctx->model.dit_info.local_size);
     xd_state s = { .h = hidden(f, f->turn, w), .local = f->local, .kept = f->kept[w.pass],
                    .skips = f->skip[f->turn % f->nskip] };
     if (dit->read && !f->read[w.pass]++)
@@ -668,7 +668,7 @@ void xd_flow_finish(xd_flow *f)
     for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
         end_of(f, c, &f->lat_out[i]);
     if (failed)
-        xd_world_settle(&f->j->g->world, f->topo->replica, &f->x);
+        xd_world_settle(&f->j->ctx->world, f->topo->replica, &f->x);
 }
 
 /* ---- counting ----------------------------------------------------------------------------- */
@@ -678,23 +678,23 @@ void xd_flow_finish(xd_flow *f)
 xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, size_t *links,
                         xd_err *e)
 {
-    xd_part  *p = &j->g->model.dit;
+    xd_part  *p = &j->ctx->model.dit;
     xd_flow   f;
     xd_arena  a;
     xd_cond   cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    xd_status s = xd_part_count(p, j->g->count, j->g->type, e);
+    xd_status s = xd_part_count(p, j->ctx->count, j->ctx->type, e);
     if (s == XD_OK)
-        s = xd_room_open(&a, j->g->count, 0, e);
+        s = xd_room_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)
         return s;
-    const xd_dit_info *d = &j->g->model.dit_info;
+    const xd_dit_info *d = &j->ctx->model.dit_info;
     for (int i = 0; i < j->npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, len[i], d->text_dim);
         xd_words_real(j, cond[i].real);
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
-    xd_flow_open(&f, j, j->g->count, &j->g->count_topo, &a, &p->shadow, cond);
+    xd_flow_open(&f, j, j->ctx->count, &j->ctx->count_topo, &a, &p->shadow, cond);
     int stale = xd_plan_exact(f.plan);
     for (int i = 0; i < j->samp.steps && xd_ok(&f.x); i++) {
         size_t mark = xd_arena_mark(&a);
@@ -708,6 +708,6 @@ xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t 
     *links = f.chain.bytes;
     s = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_flow_close(&f);
-    xd_room_close(&a, j->g->count);
+    xd_room_close(&a, j->ctx->count);
     return s;
 }

@@ -13,7 +13,7 @@
 enum { STEPS = 5 };             /* that are played: an exact one, and some that repeat          */
 
 typedef struct guise {          /* what an engine is while it stands for a rank of a plan       */
-    xd_engine   *g;
+    xd_context   *ctx;
     xd_plan      plan;          /* the engine's own, put back at the end                        */
     xd_topo      topo, count_topo;
     xd_comm     *count_world, *count_text, *used, *host;
@@ -22,7 +22,7 @@ typedef struct guise {          /* what an engine is while it stands for a rank 
 } guise;
 
 typedef struct seer {
-    xd_engine        *g;
+    xd_context        *ctx;
     const xd_machine *m;
     const xd_request *r;
     xd_forecast      *f;
@@ -35,33 +35,33 @@ typedef struct seer {
     int               cut[XD_MAXSTAGE + 1];
     int               alone;    /* other ranks rest                                            */
     xd_told          *told;
-    void             *ctx;
+    void             *cookie;
 } seer;
 
 /* ---- standing for a rank -------------------------------------------------------------------- */
 
-static void put_on(guise *o, xd_engine *g)
+static void put_on(guise *o, xd_context *ctx)
 {
-    const xd_part *p = &g->model.dit;
-    *o = (guise){ g, g->plan, g->topo, g->count_topo, g->count_world, g->count_text, g->world.used, g->world.host,
-                  g->count, p->tp, p->tp_at, p->net.first, p->net.last };
+    const xd_part *p = &ctx->model.dit;
+    *o = (guise){ ctx, ctx->plan, ctx->topo, ctx->count_topo, ctx->count_world, ctx->count_text, ctx->world.used, ctx->world.host,
+                  ctx->count, p->tp, p->tp_at, p->net.first, p->net.last };
 }
 
 static void leave_rank(seer *s)
 {
-    xd_engine *g = s->g;
-    if (g->count_world != s->own.count_world) {
-        xd_comm_close(&g->count_text);
-        xd_topo_close(&g->count_topo);
-        xd_comm_close(&g->world.host);
-        xd_comm_close(&g->count_world);
+    xd_context *ctx = s->ctx;
+    if (ctx->count_world != s->own.count_world) {
+        xd_comm_close(&ctx->count_text);
+        xd_topo_close(&ctx->count_topo);
+        xd_comm_close(&ctx->world.host);
+        xd_comm_close(&ctx->count_world);
     }
-    g->topo = s->own.topo;
-    g->count_topo = s->own.count_topo;
-    g->count_world = s->own.count_world;
-    g->count_text = s->own.count_text;
-    g->world.used = s->own.used;
-    g->world.host = s->own.host;
+    ctx->topo = s->own.topo;
+    ctx->count_topo = s->own.count_topo;
+    ctx->count_world = s->own.count_world;
+    ctx->count_text = s->own.count_text;
+    ctx->world.used = s->own.used;
+    ctx->world.host = s->own.host;
 }
 
 /* Ranks of the host of rank r: from there on, and how many. */
@@ -74,19 +74,19 @@ static int host_of(const seer *s, int r, int *n)
 
 static void take_off(seer *s)
 {
-    xd_engine *g = s->g;
+    xd_context *ctx = s->ctx;
     leave_rank(s);
-    g->plan = s->own.plan;
-    g->count = s->own.count;
-    for (int k = 0; k < g->model.recipe->ntext; k++) {
-        xd_part *t = &g->model.text[k];
+    ctx->plan = s->own.plan;
+    ctx->count = s->own.count;
+    for (int k = 0; k < ctx->model.recipe->ntext; k++) {
+        xd_part *t = &ctx->model.text[k];
         t->tp = 1, t->tp_at = 0;
         xd_net_close(&t->shadow);
     }
-    g->model.dit.tp = s->own.tp;
-    g->model.dit.tp_at = s->own.tp_at;
-    xd_part_stage(&g->model.dit, s->own.first, s->own.last);
-    xd_net_close(&g->model.vae.shadow);
+    ctx->model.dit.tp = s->own.tp;
+    ctx->model.dit.tp_at = s->own.tp_at;
+    xd_part_stage(&ctx->model.dit, s->own.first, s->own.last);
+    xd_net_close(&ctx->model.vae.shadow);
 }
 
 static double lap(void *ctx)
@@ -98,34 +98,34 @@ static double lap(void *ctx)
 /* From now on the engine is rank `me` of the plan, whose messages make a script. */
 static xd_status be(seer *s, int me, xd_err *e)
 {
-    xd_engine *g = s->g;
-    xd_part   *p = &g->model.dit;
+    xd_context *ctx = s->ctx;
+    xd_part   *p = &ctx->model.dit;
     int        n = s->f->ranks, tp = s->f->plan.deg.n[XD_TENSOR], T = s->f->plan.text_tp;
     int        here, first = host_of(s, me, &here);
     leave_rank(s);
     lap(s);
-    xd_status st = xd_comm_record(&g->count_world, me, n, xd_play_record(s->play, me, lap, s), e);
-    g->count_text = g->world.host = NULL;
-    memset(&g->count_topo, 0, sizeof g->count_topo);
+    xd_status st = xd_comm_record(&ctx->count_world, me, n, xd_play_record(s->play, me, lap, s), e);
+    ctx->count_text = ctx->world.host = NULL;
+    memset(&ctx->count_topo, 0, sizeof ctx->count_topo);
     if (st == XD_OK)
-        st = xd_topo_open(&g->count_topo, g->count_world, s->f->plan.deg, e);
+        st = xd_topo_open(&ctx->count_topo, ctx->count_world, s->f->plan.deg, e);
     if (st == XD_OK)
-        st = g->count_world->ops->split(g->count_world, first, me - first, here, &g->world.host, e);
+        st = ctx->count_world->ops->split(ctx->count_world, first, me - first, here, &ctx->world.host, e);
     if (st == XD_OK && T > 1 && me < T)
-        st = g->count_world->ops->split(g->count_world, 0, me, T, &g->count_text, e);
+        st = ctx->count_world->ops->split(ctx->count_world, 0, me, T, &ctx->count_text, e);
     if (st != XD_OK)
         return st;
-    g->topo = g->count_topo;
-    g->world.used = g->count_world;
-    int at = g->topo.at[XD_PIPE], tp_at = g->topo.at[XD_TENSOR];
+    ctx->topo = ctx->count_topo;
+    ctx->world.used = ctx->count_world;
+    int at = ctx->topo.at[XD_PIPE], tp_at = ctx->topo.at[XD_TENSOR];
     if (p->tp != tp || p->tp_at != tp_at || p->net.first != s->cut[at] || p->net.last != s->cut[at + 1]) {
         p->tp = tp, p->tp_at = tp_at;
         xd_part_stage(p, s->cut[at], s->cut[at + 1]);
     }
-    for (int k = 0; k < g->model.recipe->ntext && T > 1; k++) {
-        g->model.text[k].tp = T;
-        g->model.text[k].tp_at = me < T ? me : 0;
-        xd_net_close(&g->model.text[k].shadow);
+    for (int k = 0; k < ctx->model.recipe->ntext && T > 1; k++) {
+        ctx->model.text[k].tp = T;
+        ctx->model.text[k].tp_at = me < T ? me : 0;
+        xd_net_close(&ctx->model.text[k].shadow);
     }
     return XD_OK;
 }
@@ -167,13 +167,13 @@ static void text_rows(const seer *s, int64_t rows[XD_MAXPASS])
 /* Pictures that the replica of this rank paints. */
 static int pictures(const seer *s)
 {
-    int D = s->f->plan.deg.n[XD_DATA], at = s->g->topo.at[XD_DATA];
+    int D = s->f->plan.deg.n[XD_DATA], at = s->ctx->topo.at[XD_DATA];
     return s->job.images > at ? (s->job.images - at + D - 1) / D : 0;
 }
 
 static int64_t sent(const seer *s)
 {
-    return s->g->count_world->traffic->bytes;
+    return s->ctx->count_world->traffic->bytes;
 }
 
 static double step_bytes(const seer *s, xd_flow *f, int step)
@@ -204,10 +204,10 @@ static void denoise_steps(seer *s, xd_flow *f, int me)
     }
     xd_play_mark(s->play, n);
     if (c->exact >= all)
-        s->g->plan.warmup = all;
+        s->ctx->plan.warmup = all;
     if (n > 1 && xd_ok(&f->x))
         last = step_bytes(s, f, all - 1);
-    s->g->plan.warmup = 1;
+    s->ctx->plan.warmup = 1;
     k->sent_all += exact * first + (all - 1 - exact) * k->sent + last;
     before = sent(s);
     xd_flow_latents(f, NULL);
@@ -216,16 +216,16 @@ static void denoise_steps(seer *s, xd_flow *f, int me)
 
 static xd_status denoise_rank(seer *s, int me, xd_err *e)
 {
-    xd_engine         *g = s->g;
-    xd_part           *p = &g->model.dit;
-    const xd_dit_info *d = &g->model.dit_info;
+    xd_context         *ctx = s->ctx;
+    xd_part           *p = &ctx->model.dit;
+    const xd_dit_info *d = &ctx->model.dit_info;
     xd_flow            f;
     xd_arena           a;
     xd_cond            cond[XD_MAXPASS] = { { .tok = { 0 } } };
     int64_t            rows[XD_MAXPASS];
-    xd_status          st = xd_part_count(p, g->count, g->type, e);
+    xd_status          st = xd_part_count(p, ctx->count, ctx->type, e);
     if (st == XD_OK)
-        st = xd_room_open(&a, g->count, 0, e);
+        st = xd_room_open(&a, ctx->count, 0, e);
     if (st != XD_OK)
         return st;
     text_rows(s, rows);
@@ -236,7 +236,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
-    xd_flow_open(&f, &s->job, g->count, &g->count_topo, &a, &p->shadow, cond);
+    xd_flow_open(&f, &s->job, ctx->count, &ctx->count_topo, &a, &p->shadow, cond);
     denoise_steps(s, &f, me);
     s->f->rank[me].need.dit_tmp = xd_arena_peak(&a);
     s->f->rank[me].need.links = f.chain.bytes;
@@ -245,7 +245,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     s->f->rank[me].need.images = (size_t)xd_job_pixels(&s->job) * 5;
     st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_flow_close(&f);
-    xd_room_close(&a, g->count);
+    xd_room_close(&a, ctx->count);
     return st;
 }
 
@@ -264,7 +264,7 @@ static void tell(void *ctx, char what, double from, double to)
     const teller *t = ctx;
     double        a = fmax(from, t->from), b = fmin(to, t->to);
     if (t->s->told)
-        t->s->told(t->s->ctx, t->rank, what, from, to);
+        t->s->told(t->s->cookie, t->rank, what, from, to);
     if (b > a && what == 'c')
         t->sum->busy_s += b - a;
     else if (b > a)
@@ -326,7 +326,7 @@ static int is_negative(const seer *s, int i)
 /* Token ids of text i for encoder k. */
 static int64_t ids_of(const seer *s, int i, int k)
 {
-    const xd_text_use *u = &s->g->model.recipe->text[k];
+    const xd_text_use *u = &s->ctx->model.recipe->text[k];
     const xd_words    *w = &s->words;
     const char        *none = s->r->negative_prompt;
     if (w->n)
@@ -338,14 +338,14 @@ static int64_t ids_of(const seer *s, int i, int k)
 
 static xd_status text_rank(seer *s, int me, xd_err *e)
 {
-    xd_engine *g = s->g;
+    xd_context *ctx = s->ctx;
     xd_need   *n = &s->f->rank[me].need;
-    for (int k = 0; k < g->model.recipe->ntext; k++) {
+    for (int k = 0; k < ctx->model.recipe->ntext; k++) {
         size_t most = 0, tmp;
-        if (!g->model.has_text[k])
+        if (!ctx->model.has_text[k])
             continue;
-        xd_reckoner_weights(s->rk, (double)g->model.text[k].packed);
-        if (g->count_text && xd_world_agree_in(g->count_text, me, XD_OK, e) != XD_OK)
+        xd_reckoner_weights(s->rk, (double)ctx->model.text[k].packed);
+        if (ctx->count_text && xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK)
             return e->code;
         for (int i = 0; i < texts(s); i++) {
             xd_status st = xd_words_count(&s->job, k, ids_of(s, i, k), &tmp, e);
@@ -353,10 +353,10 @@ static xd_status text_rank(seer *s, int me, xd_err *e)
                 return st;
             most = tmp > most ? tmp : most;
         }
-        size_t packed = g->model.text[k].packed;
-        n->text = g->keep ? n->text + packed : n->text > packed ? n->text : packed;
+        size_t packed = ctx->model.text[k].packed;
+        n->text = ctx->keep ? n->text + packed : n->text > packed ? n->text : packed;
         n->text_tmp = n->text_tmp > most ? n->text_tmp : most;
-        most = g->model.text[k].work;
+        most = ctx->model.text[k].work;
         n->text_work = n->text_work > most ? n->text_work : most;
     }
     s->f->rank[me].sent_all += (double)sent(s);
@@ -384,10 +384,10 @@ static xd_status text(seer *s, xd_err *e)
 static xd_status count_encoder(seer *s, xd_need *n, xd_err *e)
 {
     size_t    tmp = 0;
-    xd_dev   *count = s->g->count;
-    s->g->count = s->own.count;
+    xd_dev   *count = s->ctx->count;
+    s->ctx->count = s->own.count;
     xd_status st = xd_light_encode_count(&s->job, &tmp, e);
-    s->g->count = count;
+    s->ctx->count = count;
     n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
     return st;
 }
@@ -402,12 +402,12 @@ static xd_status decode(seer *s, xd_err *e)
         if (st != XD_OK || !xd_light_here(&s->job) || s->r->latents_only)
             continue;
         int64_t before = sent(s);
-        xd_reckoner_weights(s->rk, (double)s->g->model.vae.packed);
+        xd_reckoner_weights(s->rk, (double)s->ctx->model.vae.packed);
         st = xd_light_count(&s->job, &n->vae_tmp, e);
         if (st == XD_OK && s->r->image)
             st = count_encoder(s, n, e);
-        n->vae = s->g->model.vae.packed;
-        n->vae_work = s->g->model.vae.work;
+        n->vae = s->ctx->model.vae.packed;
+        n->vae_work = s->ctx->model.vae.work;
         s->f->rank[r].sent_all += (double)(sent(s) - before) * pictures(s);
         xd_play_mark(s->play, 0);
     }
@@ -437,13 +437,13 @@ static void kin_of(const seer *s, int r, int kin[2])
 static void agree(seer *s, int times, xd_err *e)
 {
     for (int i = 0; i < times; i++)
-        xd_world_agree(&s->g->world, XD_OK, e);
+        xd_world_agree(&s->ctx->world, XD_OK, e);
 }
 
 /* Before anything is encoded: the request is accepted, weights are shared, memory is compared. */
 static xd_status send_start(seer *s, int me, xd_err *e)
 {
-    xd_comm  *h = s->g->world.host;
+    xd_comm  *h = s->ctx->world.host;
     double    v[XD_HOST_SUMS];
     int       kin[2];
     xd_status st = XD_OK;
@@ -451,7 +451,7 @@ static xd_status send_start(seer *s, int me, xd_err *e)
     agree(s, 4, e);             /* accepted, counted, shared, compared                          */
     if (h->size == 1)
         return XD_OK;
-    st = xd_kin_foresee(s->g, kin, e);
+    st = xd_kin_foresee(s->ctx, kin, e);
     xd_memory_sum(h, v);
     return st;
 }
@@ -459,30 +459,30 @@ static xd_status send_start(seer *s, int me, xd_err *e)
 /* Embeddings of all texts from rank 0. */
 static void send_text(seer *s, xd_err *e)
 {
-    const xd_engine   *g = s->g;
-    const xd_dit_info *d = &g->model.dit_info;
+    const xd_context   *ctx = s->ctx;
+    const xd_dit_info *d = &ctx->model.dit_info;
     const xd_words    *w = &s->words;
     float              any;
-    for (int k = 0; k < g->model.recipe->ntext; k++)
-        if (g->model.has_text[k])
+    for (int k = 0; k < ctx->model.recipe->ntext; k++)
+        if (ctx->model.has_text[k])
             agree(s, s->f->plan.text_tp > 1 ? 2 : 1, e);
     for (int i = 0; i < texts(s); i++) {
         int64_t rows = 0;
-        for (int k = 0; k < g->model.recipe->ntext; k++)
-            if (g->model.recipe->text[k].rows == XD_ROWS_BELOW)
+        for (int k = 0; k < ctx->model.recipe->ntext; k++)
+            if (ctx->model.recipe->text[k].rows == XD_ROWS_BELOW)
                 rows += ids_of(s, i, k);
         if (w->n)
             rows = w->rows[is_negative(s, i) ? w->n - 1 : i];
-        xd_world_broadcast(&g->world, &any, rows * d->text_dim * (int64_t)sizeof any, e);
+        xd_world_broadcast(&ctx->world, &any, rows * d->text_dim * (int64_t)sizeof any, e);
         if (d->pooled_dim)
-            xd_world_broadcast(&g->world, &any, d->pooled_dim * (int64_t)sizeof any, e);
+            xd_world_broadcast(&ctx->world, &any, d->pooled_dim * (int64_t)sizeof any, e);
     }
 }
 
 /* Loading, and behind every round of pictures those of other replicas to rank 0. */
 static void send_pictures(seer *s, int me, xd_err *e)
 {
-    const xd_topo *t = &s->g->topo;
+    const xd_topo *t = &s->ctx->topo;
     int            D = t->deg.n[XD_DATA], one = s->r->latents_only ? 0 : 1;
     int64_t        bytes = 4 * (s->job.numbers + one * xd_job_pixels(&s->job));
     agree(s, s->f->plan.vae_rows || D > 1 ? 4 : 3, e);      /* loaded (the autoencoder too), odd, room */
@@ -540,7 +540,7 @@ static void take_memory(seer *s)
         for (int r = h * m->ranks; r < f->ranks && r < (h + 1) * m->ranks; r++) {
             xd_need *n = &f->rank[r].need;
             int      twin = 0;
-            n->peak = xd_need_peak(n, s->g->keep, xd_need_apart(&s->job, f->ranks));
+            n->peak = xd_need_peak(n, s->ctx->keep, xd_need_apart(&s->job, f->ranks));
             for (int o = h * m->ranks; o < r && m->shares; o++)
                 twin |= f->rank[o].need.dit == n->dit &&
                         o % f->plan.deg.n[XD_TENSOR] == r % f->plan.deg.n[XD_TENSOR];
@@ -559,9 +559,9 @@ static void take_memory(seer *s)
 
 static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
 {
-    xd_engine   *g = s->g;
+    xd_context   *ctx = s->ctx;
     xd_forecast *f = s->f;
-    xd_status    st = xd_plan_make(&f->plan, a, ranks, &g->model.dit_info, e);
+    xd_status    st = xd_plan_make(&f->plan, a, ranks, &ctx->model.dit_info, e);
     if (st != XD_OK)
         return st;
     f->ranks = xd_degrees_product(f->plan.deg);
@@ -570,13 +570,13 @@ static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
     s->lane = calloc((size_t)f->ranks, sizeof *s->lane);
     if (!f->rank || !s->lane)
         return xd_fail(e, XD_ENOMEM, "no memory to foresee %d ranks", f->ranks);
-    g->plan = f->plan;
-    g->plan.warmup = 1;
-    st = xd_job_open(&s->job, g, s->r, e);
+    ctx->plan = f->plan;
+    ctx->plan.warmup = 1;
+    st = xd_job_open(&s->job, ctx, s->r, e);
     if (st != XD_OK)
         return st;
     if (s->r->nprompts && s->r->prompts[0][0] && xd_words_open(&s->words, &s->job, NULL) != XD_OK)
-        xd_words_close(&s->words, g);
+        xd_words_close(&s->words, ctx);
     f->steps = s->job.samp.steps;
     f->rounds = (s->job.images + f->plan.deg.n[XD_DATA] - 1) / f->plan.deg.n[XD_DATA];
     f->exact = f->stale ? xd_plan_exact(&f->plan) : f->steps;
@@ -585,18 +585,18 @@ static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
         return xd_fail(e, XD_EINVAL, "cfg 2 has nothing for half of the ranks: without guidance (%s above 1) there "
                        "is one pass a step", xd_job_guide(&s->job));
     st = xd_ranks_cut(&s->job, s->cut, e);
-    return st == XD_OK ? xd_reckoner_open(&s->rk, s->own.count, s->m, g->type, e) : st;
+    return st == XD_OK ? xd_reckoner_open(&s->rk, s->own.count, s->m, ctx->type, e) : st;
 }
 
-xd_status xd_foresee_telling(xd_forecast *f, xd_engine *g, const xd_request *r, const xd_parallel *a,
-                             int ranks, const xd_machine *m, xd_told *told, void *ctx, xd_err *e)
+xd_status xd_foresee_telling(xd_forecast *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+                             int ranks, const xd_machine *m, xd_told *told, void *cookie, xd_err *e)
 {
-    seer s = { .g = g, .m = m, .r = r, .f = f, .told = told, .ctx = ctx };
+    seer s = { .ctx = ctx, .m = m, .r = r, .f = f, .told = told, .cookie = cookie };
     memset(f, 0, sizeof *f);
-    put_on(&s.own, g);
+    put_on(&s.own, ctx);
     xd_status st = open_seer(&s, a, ranks, e);
     if (st == XD_OK) {
-        g->count = xd_reckoner_dev(s.rk);
+        ctx->count = xd_reckoner_dev(s.rk);
         st = denoise(&s, e);
     }
     if (st == XD_OK)
@@ -611,7 +611,7 @@ xd_status xd_foresee_telling(xd_forecast *f, xd_engine *g, const xd_request *r, 
                                                 f->decode_s);
     }
     take_off(&s);
-    xd_words_close(&s.words, g);
+    xd_words_close(&s.words, ctx);
     xd_job_close(&s.job);
     xd_play_close(&s.play);
     xd_reckoner_close(&s.rk);
@@ -619,10 +619,10 @@ xd_status xd_foresee_telling(xd_forecast *f, xd_engine *g, const xd_request *r, 
     return st;
 }
 
-xd_status xd_foresee(xd_forecast *f, xd_engine *g, const xd_request *r, const xd_parallel *a,
+xd_status xd_foresee(xd_forecast *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
                      int ranks, const xd_machine *m, xd_err *e)
 {
-    return xd_foresee_telling(f, g, r, a, ranks, m, NULL, NULL, e);
+    return xd_foresee_telling(f, ctx, r, a, ranks, m, NULL, NULL, e);
 }
 
 void xd_forecast_free(xd_forecast *f)

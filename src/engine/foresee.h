@@ -33,14 +33,14 @@ typedef struct xd_forecast {
  * say something and the model's tokenizers are there, texts have their lengths; else the most there can be,
  * and a negative prompt that is not given is empty. It is the first request: weights are loaded. Freed with
  * xd_forecast_free also after a failure. XD_EINVAL: the plan cannot be. */
-xd_status xd_foresee(xd_forecast *f, xd_engine *g, const xd_request *r, const xd_parallel *a,
+xd_status xd_foresee(xd_forecast *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
                      int ranks, const xd_machine *m, xd_err *e);
 void      xd_forecast_free(xd_forecast *f);
 
 /* A stretch of time of a rank in steps 0, 1, .. of the forecast: what 'c' computes, 'w' waits. */
 typedef void xd_told(void *ctx, int rank, char what, double from, double to);
 /* The same, telling the stretches of the denoising steps that were played. */
-xd_status xd_foresee_telling(xd_forecast *f, xd_engine *g, const xd_request *r, const xd_parallel *a,
-                             int ranks, const xd_machine *m, xd_told *told, void *ctx, xd_err *e);
+xd_status xd_foresee_telling(xd_forecast *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+                             int ranks, const xd_machine *m, xd_told *told, void *cookie, xd_err *e);
 
 #endif

@@ -85,13 +85,13 @@ static xd_status check_side(const char *name, int64_t v, int64_t cell, int64_t p
 /* The options that only a video has. */
 static xd_status check_video(const xd_job *j, xd_err *e)
 {
-    const xd_recipe *p = j->g->model.recipe;
+    const xd_recipe *p = j->ctx->model.recipe;
     const xd_request *r = j->r;
     const char *what = r->num_frames ? "num_frames" : r->fps > 0 ? "fps" :
                        r->use_dynamic_cfg ? "use_dynamic_cfg" : NULL;
     if (p->fps <= 0 && what)
         return xd_fail(e, XD_EINVAL, "%s is for videos, and %s paints pictures", what, p->name);
-    if (p->from_image && !r->image && !j->g->bench)
+    if (p->from_image && !r->image && !j->ctx->bench)
         return xd_fail(e, XD_EINVAL, "%s begins its video with a picture: name one with --image", p->name);
     if (p->fps > 0 && !p->from_image && r->image)
         return xd_fail(e, XD_EINVAL, "%s makes a video of text alone, it cannot begin with the picture %s "
@@ -105,7 +105,7 @@ static xd_status check_video(const xd_job *j, xd_err *e)
 /* Two kinds of models are guided by two names; what is meant for the other must not pass unheard. */
 static xd_status check_guidance(const xd_job *j, xd_err *e)
 {
-    const xd_recipe *p = j->g->model.recipe;
+    const xd_recipe *p = j->ctx->model.recipe;
     if (!p->distilled && j->r->true_cfg_scale > 1)
         return xd_fail(e, XD_EINVAL, "true_cfg_scale is for models whose guidance_scale is distilled (FLUX); %s is "
                        "guided by guidance_scale", p->name);
@@ -120,7 +120,7 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
  * some more in front and drops them). */
 static xd_status take_frames(xd_job *j, xd_err *e)
 {
-    const xd_model    *m = &j->g->model;
+    const xd_model    *m = &j->ctx->model;
     const xd_dit_info *d = &m->dit_info;
     int64_t            c = m->vae_info.cell[0], p = d->patch[0], n = j->r->num_frames;
     j->frames = j->cells[0] = 1;
@@ -154,7 +154,7 @@ static void take_standard(xd_job *j)
 
 static xd_status take_size(xd_job *j, xd_err *e)
 {
-    const xd_model    *m = &j->g->model;
+    const xd_model    *m = &j->ctx->model;
     const xd_dit_info *d = &m->dit_info;
     const int         *cell = m->vae_info.cell;
     j->asked[0] = j->r->height ? j->r->height : d->sample[1] * cell[1];
@@ -181,10 +181,10 @@ static xd_status take_size(xd_job *j, xd_err *e)
 
 static xd_status take_tokens(xd_job *j, xd_err *e)
 {
-    const xd_dit_info *d = &j->g->model.dit_info;
+    const xd_dit_info *d = &j->ctx->model.dit_info;
     const int64_t     *c = j->cells, *s = d->sample;
     if (d->fixed && (c[0] != s[0] || c[1] != s[1] || c[2] != s[2])) {
-        const int *cell = j->g->model.vae_info.cell;
+        const int *cell = j->ctx->model.vae_info.cell;
         return xd_fail(e, XD_EINVAL, "this model has positions for one size only: %lld frames of %lld x %lld "
                        "pixels", (long long)((s[0] - 1) * cell[0] + 1), (long long)(s[2] * cell[2]),
                        (long long)(s[1] * cell[1]));
@@ -206,7 +206,7 @@ static xd_status take_tokens(xd_job *j, xd_err *e)
 /* A scheduler of the other kind of noise paints nothing. */
 static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
 {
-    const xd_recipe *p = j->g->model.recipe;
+    const xd_recipe *p = j->ctx->model.recipe;
     if (p->max_shift > 0 && !j->sampler->flow && !c->use_flow_sigmas)
         return xd_fail(e, XD_EINVAL, "%s is a model of rectified flow, which the scheduler %s does not follow: "
                        "take flow-euler, or dpm++ with use_flow_sigmas in scheduler_config.json", p->name,
@@ -220,7 +220,7 @@ static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
 /* Which scheduler, and what its config says. */
 static xd_status find_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
 {
-    const xd_model *m = &j->g->model;
+    const xd_model *m = &j->ctx->model;
     const char     *file = xd_json_text(xd_json_get(m->sched, "_class_name"));
     const char     *name = j->r->scheduler ? j->r->scheduler : file;
     if (!name)
@@ -239,7 +239,7 @@ static xd_status find_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
 
 static xd_status take_sampler(xd_job *j, xd_err *e)
 {
-    const xd_model *m = &j->g->model;
+    const xd_model *m = &j->ctx->model;
     xd_sched_cfg    cfg;
     int             steps = j->r->num_inference_steps;
     xd_status       s = find_sampler(j, &cfg, e);
@@ -260,10 +260,10 @@ static xd_status take_sampler(xd_job *j, xd_err *e)
     return s == XD_OK ? s : xd_model_fail_sched(m, s, e);
 }
 
-xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e)
+xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e)
 {
     memset(j, 0, sizeof *j);
-    j->g = g;
+    j->ctx = ctx;
     j->r = r;
     j->start_s = xd_now_s();
     if (r->nprompts < 1 || !r->prompts)
@@ -281,19 +281,19 @@ xd_status xd_job_open(xd_job *j, xd_engine *g, const xd_request *r, xd_err *e)
         s = take_sampler(j, e);
     if (s != XD_OK)
         return s;
-    j->guidance = r->guidance_scale < 0 ? g->model.recipe->guidance : r->guidance_scale;
-    j->distilled = g->model.dit_info.guided ? j->guidance : NAN;
-    if (g->model.recipe->distilled)
+    j->guidance = r->guidance_scale < 0 ? ctx->model.recipe->guidance : r->guidance_scale;
+    j->distilled = ctx->model.dit_info.guided ? j->guidance : NAN;
+    if (ctx->model.recipe->distilled)
         j->guidance = r->negative_prompt ? r->true_cfg_scale : 0;
     j->npass = j->guidance > 1 ? 2 : 1;
     if (r->max_sequence_length && xd_words_fixed(j))
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and the text encoders of %s read %lld tokens, always",
-                       (int)r->max_sequence_length, g->model.recipe->name, (long long)xd_words_most(j));
-    if (g->model.recipe->most_text && r->max_sequence_length > g->model.recipe->most_text)
+                       (int)r->max_sequence_length, ctx->model.recipe->name, (long long)xd_words_most(j));
+    if (ctx->model.recipe->most_text && r->max_sequence_length > ctx->model.recipe->most_text)
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and %s reads at most %d text "
-                       "tokens", (int)r->max_sequence_length, g->model.recipe->name,
-                       g->model.recipe->most_text);
-    j->max_text = r->max_sequence_length ? r->max_sequence_length : g->model.recipe->max_text;
+                       "tokens", (int)r->max_sequence_length, ctx->model.recipe->name,
+                       ctx->model.recipe->most_text);
+    j->max_text = r->max_sequence_length ? r->max_sequence_length : ctx->model.recipe->max_text;
     if ((int64_t)r->nprompts * r->num_images_per_prompt > 1000000)
         return xd_fail(e, XD_EINVAL, "%lld images in one request are more than 1000000",
                        (long long)r->nprompts * r->num_images_per_prompt);
@@ -324,11 +324,11 @@ xd_status xd_job_pick(xd_job *j, xd_err *e)
     j->todo = malloc((size_t)j->images * sizeof *j->todo);
     if (!wanted || !j->todo)
         s = xd_fail(e, XD_ENOMEM, "no memory for a list of %d images", j->images);
-    s = xd_world_agree(&j->g->world, s, e);
+    s = xd_world_agree(&j->ctx->world, s, e);
     for (int i = 0; i < j->images && s == XD_OK; i++)
-        wanted[i] = j->g->world.used->rank || j->r->wanted(j->r->cookie, i, j->frames);
+        wanted[i] = j->ctx->world.used->rank || j->r->wanted(j->r->cookie, i, j->frames);
     if (s == XD_OK)
-        s = xd_world_broadcast(&j->g->world, wanted, j->images, e);
+        s = xd_world_broadcast(&j->ctx->world, wanted, j->images, e);
     j->ntodo = 0;
     for (int i = 0; i < j->images && s == XD_OK; i++)
         if (wanted[i])
@@ -368,7 +368,7 @@ double xd_job_guidance(const xd_job *j, int step)
 
 const char *xd_job_guide(const xd_job *j)
 {
-    return j->g->model.recipe->distilled ? "true_cfg_scale" : "guidance_scale";
+    return j->ctx->model.recipe->distilled ? "true_cfg_scale" : "guidance_scale";
 }
 
 int64_t xd_job_pixels(const xd_job *j)
@@ -391,7 +391,7 @@ void xd_show(const xd_job *j, const char *name, int step, int nd, const int64_t 
 
 void xd_stage(const xd_job *j, const char *name)
 {
-    xd_trace_phase(j->g->trace, name);
+    xd_trace_phase(j->ctx->trace, name);
     if (j->r->on_stage)
         j->r->on_stage(j->r->cookie, name);
 }

@@ -20,33 +20,33 @@ typedef struct card {           /* what a rank tells its host                   
     int64_t  rank;              /* among those in use                                          */
 } card;
 
-static xd_part *part_of(xd_engine *g, int i)
+static xd_part *part_of(xd_context *ctx, int i)
 {
-    return i ? &g->model.vae : &g->model.dit;
+    return i ? &ctx->model.vae : &ctx->model.dit;
 }
 
 /* Packed layouts depend on these. */
-static uint64_t form(const xd_engine *g, const xd_part *p)
+static uint64_t form(const xd_context *ctx, const xd_part *p)
 {
-    uint64_t h = xd_hash_text(g->dev->name);
+    uint64_t h = xd_hash_text(ctx->dev->name);
     h = xd_hash_mix(h, (uint64_t)xd_par_threads());
-    h = xd_hash_mix(h, (uint64_t)g->type);
+    h = xd_hash_mix(h, (uint64_t)ctx->type);
     h = xd_hash_mix(h, (uint64_t)p->blocks);
     h = xd_hash_mix(h, (uint64_t)p->room);
     h = xd_hash_mix(h, (uint64_t)p->net.first);
     return xd_hash_mix(h, (uint64_t)p->net.last);
 }
 
-static void fill(card *c, xd_engine *g, int rank, const int want[NPART])
+static void fill(card *c, xd_context *ctx, int rank, const int want[NPART])
 {
     memset(c, 0, sizeof *c);
     c->rank = rank;
     for (int i = 0; i < NPART; i++) {
-        const xd_part *p = part_of(g, i);
+        const xd_part *p = part_of(ctx, i);
         c->color[i] = !want[i] ? -1 : i ? 0
-                        : g->topo.at[XD_TENSOR] +
-                          (int64_t)g->plan.deg.n[XD_TENSOR] * g->topo.at[XD_PIPE];
-        c->form[i] = form(g, p);
+                        : ctx->topo.at[XD_TENSOR] +
+                          (int64_t)ctx->plan.deg.n[XD_TENSOR] * ctx->topo.at[XD_PIPE];
+        c->form[i] = form(ctx, p);
         c->open[i] = !p->store;
     }
 }
@@ -65,21 +65,21 @@ static int kin_of(const card *c, int n, int i, int r)
     return c[r].color[i] >= 0 && size > 1 ? size : 0;
 }
 
-static xd_status group(xd_engine *g, const xd_engine *among, const card *c, int i, xd_err *e)
+static xd_status group(xd_context *ctx, const xd_context *among, const card *c, int i, xd_err *e)
 {
     xd_comm  *h = among->world.host, *k = NULL;
     int       size = kin_of(c, h->size, i, h->rank);
     int       color = size ? (int)c[h->rank].color[i] : among->world.all->size + h->rank;
     xd_status s = h->ops->split(h, color, h->rank, size ? size : 1, &k, e);
     if (size)
-        part_of(g, i)->kin = (xd_kin){ k, among->world.used->rank };
+        part_of(ctx, i)->kin = (xd_kin){ k, among->world.used->rank };
     else
         xd_comm_close(&k);
     return s;
 }
 
 /* A rank that fails goes on: all split for the same parts. */
-static xd_status decide(xd_engine *g, const xd_engine *among, const card *c, xd_err *e)
+static xd_status decide(xd_context *ctx, const xd_context *among, const card *c, xd_err *e)
 {
     const int n = among->world.host->size;
     xd_status s = XD_OK;
@@ -87,13 +87,13 @@ static xd_status decide(xd_engine *g, const xd_engine *among, const card *c, xd_
         int some = 0;
         for (int r = 0; r < n; r++)
             some |= kin_of(c, n, i, r);
-        xd_status now = some ? group(g, among, c, i, e) : XD_OK;
+        xd_status now = some ? group(ctx, among, c, i, e) : XD_OK;
         s = s == XD_OK ? now : s;
     }
     return s;
 }
 
-static xd_status find(xd_engine *g, const xd_engine *among, const int want[NPART], xd_err *e)
+static xd_status find(xd_context *ctx, const xd_context *among, const int want[NPART], xd_err *e)
 {
     xd_comm *h = among->world.host;
     card     mine, *c = calloc((size_t)h->size, sizeof *c);
@@ -102,41 +102,41 @@ static xd_status find(xd_engine *g, const xd_engine *among, const int want[NPART
     if ((s = xd_world_agree_in(h, among->world.used->rank, s, e)) == XD_OK) {
         for (int r = 0; r < h->size; r++)
             rows[r] = 1;
-        fill(&mine, g, among->world.used->rank, want);
+        fill(&mine, ctx, among->world.used->rank, want);
         xd_req q = h->ops->gather(h, xd_view2(c, XD_U8, h->size, sizeof *c), rows,
                                   xd_view2(&mine, XD_U8, 1, sizeof mine));
         s = h->ops->wait(h, &q, 1);
         for (int r = 0; r < h->size && s == XD_OK; r++)
-            g->world.lowest = c[r].rank < g->world.lowest ? (int)c[r].rank : g->world.lowest;
-        s = s == XD_OK ? decide(g, among, c, e) : xd_fail(e, XD_ECOMM, "a message between ranks failed");
+            ctx->world.lowest = c[r].rank < ctx->world.lowest ? (int)c[r].rank : ctx->world.lowest;
+        s = s == XD_OK ? decide(ctx, among, c, e) : xd_fail(e, XD_ECOMM, "a message between ranks failed");
     }
     free(c);
     free(rows);
     return s;
 }
 
-static xd_status find_among(xd_engine *g, xd_engine *among, const int want[NPART], xd_err *e)
+static xd_status find_among(xd_context *ctx, xd_context *among, const int want[NPART], xd_err *e)
 {
     xd_status s = XD_OK;
     for (int i = 0; i < NPART; i++)     /* of a request that has failed before it loaded        */
-        if (!part_of(g, i)->store)
-            xd_comm_close(&part_of(g, i)->kin.c);
-    g->world.lowest = among->world.used->rank;
+        if (!part_of(ctx, i)->store)
+            xd_comm_close(&part_of(ctx, i)->kin.c);
+    ctx->world.lowest = among->world.used->rank;
     if (among->world.used->size == 1)
         return XD_OK;
-    if (!g->dev->counts && among->world.host->size > 1)
-        s = find(g, among, want, e);
+    if (!ctx->dev->counts && among->world.host->size > 1)
+        s = find(ctx, among, want, e);
     return xd_world_agree(&among->world, s, e);
 }
 
-xd_status xd_kin_find(xd_engine *g, int vae, xd_err *e)
+xd_status xd_kin_find(xd_context *ctx, int vae, xd_err *e)
 {
-    return find_among(g, g, (int[NPART]){ 1, vae }, e);
+    return find_among(ctx, ctx, (int[NPART]){ 1, vae }, e);
 }
 
-xd_status xd_kin_whole(xd_engine *g, xd_engine *among, int vae, xd_err *e)
+xd_status xd_kin_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e)
 {
-    return find_among(g, among, (int[NPART]){ !vae, vae }, e);
+    return find_among(ctx, among, (int[NPART]){ !vae, vae }, e);
 }
 
 /* ---- loading ------------------------------------------------------------------------------ */
@@ -179,9 +179,9 @@ static xd_status agree_alone(xd_comm *c, xd_err *e)
     return xd_world_agree_in(c, 0, XD_OK, e);
 }
 
-xd_status xd_kin_foresee(xd_engine *g, const int kin[2], xd_err *e)
+xd_status xd_kin_foresee(xd_context *ctx, const int kin[2], xd_err *e)
 {
-    xd_comm  *h = g->world.host, *k = NULL;
+    xd_comm  *h = ctx->world.host, *k = NULL;
     card      any;              /* its address is not followed                                  */
     xd_status s = agree_alone(h, e);
     int64_t  *rows = calloc((size_t)h->size, sizeof *rows);
@@ -201,7 +201,7 @@ xd_status xd_kin_foresee(xd_engine *g, const int kin[2], xd_err *e)
         s = xd_comm_count(&k, 0, kin[i], e);
         for (int n = 0; n < LOAD_AGREES && s == XD_OK; n++)
             s = agree_alone(k, e);
-        g->world.used->traffic->bytes += s == XD_OK ? k->traffic->bytes : 0;
+        ctx->world.used->traffic->bytes += s == XD_OK ? k->traffic->bytes : 0;
         xd_comm_close(&k);
     }
     return s;
@@ -209,9 +209,9 @@ xd_status xd_kin_foresee(xd_engine *g, const int kin[2], xd_err *e)
 
 /* ---- odd numbers -------------------------------------------------------------------------- */
 
-void xd_kin_odd(const xd_engine *g, const xd_part *p)
+void xd_kin_odd(const xd_context *ctx, const xd_part *p)
 {
-    xd_comm *c = g->world.used;
+    xd_comm *c = ctx->world.used;
     int64_t  one = 1, size = sizeof p->odd;
     int32_t  who = p->odd[0] ? c->rank : INT32_MAX;
     char     name[sizeof p->odd];

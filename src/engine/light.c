@@ -25,13 +25,13 @@ static void unscale(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
 
 int xd_light_here(const xd_job *j)
 {
-    return j->g->plan.vae_rows || j->g->topo.replica->rank == 0;
+    return j->ctx->plan.vae_rows || j->ctx->topo.replica->rank == 0;
 }
 
 /* Unscales and decodes on x; lat and rgb are host memory and not touched while counting. */
 void xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
 {
-    const xd_model    *m = &j->g->model;
+    const xd_model    *m = &j->ctx->model;
     const xd_vae_info *v = &m->vae_info;
     size_t             mark = xd_arena_mark(x->tmp);
     int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
@@ -68,7 +68,7 @@ void xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, 
 void xd_light_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
                      float *moments)
 {
-    const xd_model *m = &j->g->model;
+    const xd_model *m = &j->ctx->model;
     size_t          mark = xd_arena_mark(x->tmp);
     int64_t         C = 2 * m->vae_info.channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
     xd_spread       s;
@@ -96,19 +96,19 @@ void xd_light_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float
 
 static xd_status count(xd_job *j, int encode, size_t *bytes, xd_err *e)
 {
-    xd_part  *p = &j->g->model.vae;
+    xd_part  *p = &j->ctx->model.vae;
     xd_exec   x;
     xd_arena  a;
-    xd_status s = xd_part_count(p, j->g->count, j->g->type, e);
+    xd_status s = xd_part_count(p, j->ctx->count, j->ctx->type, e);
     if (s == XD_OK)
-        s = xd_room_open(&a, j->g->count, 0, e);
+        s = xd_room_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)
         return s;
-    xd_exec_init(&x, j->g->count, &a, j->g->type);
+    xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     (encode ? xd_light_encode : xd_light)(&x, j, &p->shadow, (float *)(void *)a.base,
                                           (float *)(void *)a.base);
     *bytes = xd_arena_peak(&a);
-    xd_room_close(&a, j->g->count);
+    xd_room_close(&a, j->ctx->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
 }
 

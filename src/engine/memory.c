@@ -17,8 +17,8 @@ static double gib(size_t bytes)
 /* So large that counting it exactly is pointless: a hidden state, and q, k, v beside it. */
 static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
 {
-    double least = (double)j->tokens * (double)j->g->model.dit_info.dim * 4 *
-                   (double)xd_dtype_size(j->g->type);
+    double least = (double)j->tokens * (double)j->ctx->model.dit_info.dim * 4 *
+                   (double)xd_dtype_size(j->ctx->type);
     double picture = (double)xd_job_pixels(j) * 5;
     size_t machine, process;
     if (least + picture <= (double)have)
@@ -51,7 +51,7 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
  * both. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
-    return j->g->once && ranks == 1 && j->images == 1 && !j->r->image && !j->r->latents_only;
+    return j->ctx->once && ranks == 1 && j->images == 1 && !j->r->image && !j->r->latents_only;
 }
 
 /* The text encoders: all of them when they stay, else the largest, as they come one after the other. */
@@ -61,15 +61,15 @@ static xd_status count_text(xd_job *j, const xd_words *w, xd_need *need, xd_err 
     for (int k = 0; s == XD_OK && k < w->ntext; k++) {
         int64_t longest = 0;
         size_t  tmp = 0, packed;
-        if (!j->g->model.has_text[k])
+        if (!j->ctx->model.has_text[k])
             continue;
         for (int i = 0; i < w->n; i++)
             longest = w->len[i * w->ntext + k] > longest ? w->len[i * w->ntext + k] : longest;
         s = xd_words_count(j, k, longest, &tmp, e);
-        packed = j->g->model.text[k].packed;
-        need->text = j->g->keep ? need->text + packed : most(need->text, packed);
+        packed = j->ctx->model.text[k].packed;
+        need->text = j->ctx->keep ? need->text + packed : most(need->text, packed);
         need->text_tmp = most(need->text_tmp, tmp);
-        need->text_work = most(need->text_work, j->g->model.text[k].work);
+        need->text_work = most(need->text_work, j->ctx->model.text[k].work);
     }
     return s;
 }
@@ -82,9 +82,9 @@ static int needs_vae(const xd_job *j)
 /* What this rank needs, by part. */
 static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
 {
-    xd_engine *g = j->g;
+    xd_context *ctx = j->ctx;
     int64_t    rows = 0;
-    int        text = g->world.used->rank < g->plan.text_tp;
+    int        text = ctx->world.used->rank < ctx->plan.text_tp;
     int        vae = needs_vae(j);
     xd_status  s = XD_OK;
     for (int i = 0; i < w->n; i++)
@@ -102,11 +102,11 @@ static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err
         s = xd_light_encode_count(j, &tmp, e);
         need->vae_tmp = most(need->vae_tmp, tmp);
     }
-    need->dit = g->model.dit.packed;
-    need->vae = vae ? g->model.vae.packed : 0;
-    need->dit_work = g->model.dit.work;
-    need->vae_work = vae ? g->model.vae.work : 0;
-    need->peak = xd_need_peak(need, g->keep, xd_need_apart(j, g->world.used->size));
+    need->dit = ctx->model.dit.packed;
+    need->vae = vae ? ctx->model.vae.packed : 0;
+    need->dit_work = ctx->model.dit.work;
+    need->vae_work = vae ? ctx->model.vae.work : 0;
+    need->peak = xd_need_peak(need, ctx->keep, xd_need_apart(j, ctx->world.used->size));
     return s;
 }
 
@@ -120,13 +120,13 @@ void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
 }
 
 /* Weights that this rank has already; what it shares is held once by all who share it. */
-static double held(xd_engine *g, double *once)
+static double held(xd_context *ctx, double *once)
 {
-    const xd_part *p[2 + XD_MAXTEXT] = { &g->model.dit, &g->model.vae };
+    const xd_part *p[2 + XD_MAXTEXT] = { &ctx->model.dit, &ctx->model.vae };
     double         sum = 0;
     *once = 0;
     for (int k = 0; k < XD_MAXTEXT; k++)
-        p[2 + k] = &g->model.text[k];
+        p[2 + k] = &ctx->model.text[k];
     for (int i = 0; i < 2 + XD_MAXTEXT; i++) {
         double bytes = (double)xd_store_bytes(p[i]->store);
         sum += bytes;
@@ -162,15 +162,15 @@ static size_t spare_of(const double host[XD_HOST_SUMS], double space)
  * shared weights count once. room: both, the host's first. */
 static xd_status compare(xd_job *j, const xd_need *need, double room[2], xd_err *e)
 {
-    xd_engine *g = j->g;
+    xd_context *ctx = j->ctx;
     size_t     have = 0, space = 0;
-    double     once, mine = held(g, &once);
+    double     once, mine = held(ctx, &once);
     char       ranks[80] = "memory";
     xd_cpu_room(&have, &space);
-    int    reads = !g->model.dit.kin.c || g->model.dit.kin.c->rank == 0;
+    int    reads = !ctx->model.dit.kin.c || ctx->model.dit.kin.c->rank == 0;
     double kernels = (double)xd_cpu_kernels(), host[XD_HOST_SUMS] = { (double)need->peak + kernels, once, reads };
-    host[0] -= xd_kin_saved(&g->model.dit) + xd_kin_saved(&g->model.vae);
-    xd_memory_sum(g->world.host, host);
+    host[0] -= xd_kin_saved(&ctx->model.dit) + xd_kin_saved(&ctx->model.vae);
+    xd_memory_sum(ctx->world.host, host);
     host[1] += (double)have;
     room[0] = host[1];
     room[1] = (double)space + mine;
@@ -178,12 +178,12 @@ static xd_status compare(xd_job *j, const xd_need *need, double room[2], xd_err 
            "peak %.3f, kernels %.3f, %.3f on this host of %.3f GiB", gib(need->text), gib(need->text_tmp),
            gib(need->dit), gib(need->dit_tmp + need->links), gib(need->vae), gib(need->vae_tmp), gib(need->peak),
            kernels / 1073741824.0, host[0] / 1073741824.0, host[1] / 1073741824.0);
-    g->spare = reads ? spare_of(host, (double)space + mine - (double)need->peak) : 0;
+    ctx->spare = reads ? spare_of(host, (double)space + mine - (double)need->peak) : 0;
     if ((double)need->peak > (double)space + mine)
         return refuse(need, (double)need->peak, (double)space + mine,
                       "address space (ulimit -v), besides what kernels take,", e);
-    if (g->world.host->size > 1)
-        snprintf(ranks, sizeof ranks, "memory (%d ranks together)", g->world.host->size);
+    if (ctx->world.host->size > 1)
+        snprintf(ranks, sizeof ranks, "memory (%d ranks together)", ctx->world.host->size);
     return host[0] > host[1] ? refuse(need, host[0], host[1], ranks, e) : XD_OK;
 }
 
@@ -205,10 +205,10 @@ static xd_parallel degrees_of(const xd_plan *p)
 }
 
 /* The least room of any rank, and how many ranks hosts have. */
-static void least_room(const xd_engine *g, double room[2])
+static void least_room(const xd_context *ctx, double room[2])
 {
     int64_t  n = 2;
-    xd_comm *c = g->world.used;
+    xd_comm *c = ctx->world.used;
     if (c->size == 1)
         return;
     xd_req r = c->ops->allreduce(c, xd_view(room, XD_F64, 1, &n), XD_MIN);
@@ -219,30 +219,30 @@ static void least_room(const xd_engine *g, double room[2])
  * it. Of the machine only the memory matters, so its times are those of some preset. */
 static void advise(xd_job *j, int huge, double room[2], xd_err *e)
 {
-    xd_engine  *g = j->g;
+    xd_context  *ctx = j->ctx;
     xd_machine  m;
-    xd_parallel p = degrees_of(&g->plan);
+    xd_parallel p = degrees_of(&ctx->plan);
     char        near[1024] = "";
     double      once;
-    least_room(g, room);
-    if (g->world.used->rank == 0 && xd_machine_known(&m, "8xH100")) {
-        m.ranks = g->world.host->size;
-        m.hosts = (g->world.used->size + m.ranks - 1) / m.ranks;
+    least_room(ctx, room);
+    if (ctx->world.used->rank == 0 && xd_machine_known(&m, "8xH100")) {
+        m.ranks = ctx->world.host->size;
+        m.hosts = (ctx->world.used->size + m.ranks - 1) / m.ranks;
         m.memory = room[0] > 1 ? room[0] : 1;
         m.shares = 1;
-        xd_fit t = { .g = g, .r = j->r, .m = &m, .fixed = &p, .ranks = g->world.used->size, .stale = 1,
-                     .space = room[1] > 1 ? room[1] : 1, .held = held(g, &once), .huge = huge };
+        xd_fit t = { .ctx = ctx, .r = j->r, .m = &m, .fixed = &p, .ranks = ctx->world.used->size, .stale = 1,
+                     .space = room[1] > 1 ? room[1] : 1, .held = held(ctx, &once), .huge = huge };
         xd_fit_advice(&t, &p, 1, near, sizeof near);
     }
-    if (xd_world_broadcast(&g->world, near, sizeof near, e) == XD_OK)
+    if (xd_world_broadcast(&ctx->world, near, sizeof near, e) == XD_OK)
         snprintf(e->msg + strlen(e->msg), sizeof e->msg - strlen(e->msg), "%s", near);
 }
 
 xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
 {
-    xd_engine *g = j->g;
+    xd_context *ctx = j->ctx;
     size_t     machine, space;
-    double     once, mine = held(g, &once), room[2];
+    double     once, mine = held(ctx, &once), room[2];
     xd_cpu_room(&machine, &space);
     *need = (xd_need){ 0 };
     room[0] = (double)machine + mine;
@@ -251,11 +251,11 @@ xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
     int       huge = s != XD_OK;
     if (s == XD_OK)
         s = count_parts(j, w, need, e);
-    s = xd_world_agree(&g->world, s, e);
+    s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK)
-        s = xd_kin_find(g, needs_vae(j), e);
+        s = xd_kin_find(ctx, needs_vae(j), e);
     if (s == XD_OK)
-        s = xd_world_agree(&g->world, compare(j, need, room, e), e);
+        s = xd_world_agree(&ctx->world, compare(j, need, room, e), e);
     if (s == XD_ENOMEM)
         advise(j, huge, room, e);
     return s;

@@ -120,7 +120,7 @@ xd_status xd_output_check(const char *path, int images, xd_err *e)
 
 int xd_makes_videos(const xd_engine *g)
 {
-    return g->model.recipe->fps > 0;
+    return g->ctx.model.recipe->fps > 0;
 }
 
 xd_status xd_output_check_video(const char *path, int video, xd_err *e)

@@ -82,7 +82,7 @@ xd_status xd_part_load_after(xd_part *p, xd_status s, xd_dev *dev, xd_dtype type
 /* From now on its files are read ahead of a load, at most `most` bytes: what this rank will read of them, or
  * where it has kin what all of them will, by the first of them. Nothing where that is not worth a thread.
  * count: the count device. Ends when it is loaded or dropped. */
-void      xd_part_ahead(xd_part *p, xd_dev *count, xd_dtype type, size_t most, const volatile int *cancel);
+void      xd_part_ahead(xd_part *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel);
 void      xd_part_ahead_end(xd_part *p);
 /* A source's `will`, and that tensor i of the files has been read. */
 void      xd_part_will(void *self, const char *name, int64_t first, int64_t n);

@@ -28,7 +28,7 @@ void xd_part_used(const xd_part *p, int64_t i)
         xd_ahead_used(p->ahead, p->upto[i] * (size_t)(p->shared ? p->kin.c->size : 1));
 }
 
-void xd_part_ahead(xd_part *p, xd_dev *count, xd_dtype type, size_t most, const volatile int *cancel)
+void xd_part_ahead(xd_part *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel)
 {
     if (p->store || p->ahead || !p->files || (p->kin.c && p->kin.c->rank) || most < LEAST ||
         xd_st_bytes(p->files) < LEAST)

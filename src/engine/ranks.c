@@ -81,7 +81,7 @@ static xd_status differ_in_weights(int i, const hello *h, const card *c, const c
 
 static void say_cpus(const xd_engine *g, const card *c)
 {
-    for (int i = 0; g->world.all->rank == 0 && i < g->world.all->size; i++)
+    for (int i = 0; g->ctx.world.all->rank == 0 && i < g->ctx.world.all->size; i++)
         xd_log(XD_LOG_DEBUG, "rank %d on cpus %.*s", i, (int)sizeof c->cpus, c[i].cpus);
 }
 
@@ -100,21 +100,21 @@ static xd_status differ_in_options(int i, const hello *h, const card *c, const c
 /* All cards must equal rank 0's; the sentence names the first rank that differs. */
 static xd_status compare(const xd_engine *g, const xd_parallel *take, const hello *h, xd_err *e)
 {
-    card  mine = { .plan = g->plan, .balanced = g->balanced, .model = g->hash, .traced = g->trace != NULL };
+    card  mine = { .plan = g->ctx.plan, .balanced = g->balanced, .model = g->ctx.hash, .traced = g->ctx.trace != NULL };
     void *all;
     xd_plan_hashes(take, mine.options);
-    snprintf(mine.dtype, sizeof mine.dtype, "%s", xd_dtype_name(g->type));
-    snprintf(mine.weights[0], sizeof mine.weights[0], "%s", xd_types_name(&g->model.dit, g->type));
-    for (int k = 0; k < g->model.recipe->ntext; k++)
-        if (!mine.weights[1][0] || g->model.text[k].blocks)
-            snprintf(mine.weights[1], sizeof mine.weights[1], "%s", xd_types_name(&g->model.text[k], g->type));
+    snprintf(mine.dtype, sizeof mine.dtype, "%s", xd_dtype_name(g->ctx.type));
+    snprintf(mine.weights[0], sizeof mine.weights[0], "%s", xd_types_name(&g->ctx.model.dit, g->ctx.type));
+    for (int k = 0; k < g->ctx.model.recipe->ntext; k++)
+        if (!mine.weights[1][0] || g->ctx.model.text[k].blocks)
+            snprintf(mine.weights[1], sizeof mine.weights[1], "%s", xd_types_name(&g->ctx.model.text[k], g->ctx.type));
     xd_cpuset cpus;
     xd_cpuset_text(xd_cpuset_mine(&cpus) ? &cpus : &(xd_cpuset){ { 0 } }, mine.cpus, sizeof mine.cpus);
-    xd_status   s = collect(g->world.all, &mine, sizeof mine, &all, e);
+    xd_status   s = collect(g->ctx.world.all, &mine, sizeof mine, &all, e);
     const card *cards = all;
     if (s == XD_OK)
         say_cpus(g, cards);
-    for (int i = 1; s == XD_OK && i < g->world.all->size; i++) {
+    for (int i = 1; s == XD_OK && i < g->ctx.world.all->size; i++) {
         if (cards[i].model != cards[0].model)
             s = xd_fail(e, XD_EINVAL, "the model of rank %d on host %s (hash %016llx) is not the "
                         "model of rank 0 on host %s (%016llx): its configs, tokenizer, weight files, "
@@ -147,39 +147,39 @@ static xd_status compare(const xd_engine *g, const xd_parallel *take, const hell
 /* The first ranks share the text encoders, which are cut like the transformer's blocks. */
 static xd_status open_text(xd_engine *g, xd_err *e)
 {
-    int       n = g->plan.text_tp, me = g->world.used->rank, in = me < n, size = in ? n : g->world.used->size - n;
-    xd_status s = g->world.used->ops->split(g->world.used, !in, in ? me : me - n, size, &g->text, e);
+    int       n = g->ctx.plan.text_tp, me = g->ctx.world.used->rank, in = me < n, size = in ? n : g->ctx.world.used->size - n;
+    xd_status s = g->ctx.world.used->ops->split(g->ctx.world.used, !in, in ? me : me - n, size, &g->ctx.text, e);
     if (s == XD_OK)
-        s = g->count_world->ops->split(g->count_world, !in, in ? me : me - n, size, &g->count_text, e);
-    for (int i = 0; i < g->model.recipe->ntext && in; i++) {
-        g->model.text[i].tp = n;
-        g->model.text[i].tp_at = me;
+        s = g->ctx.count_world->ops->split(g->ctx.count_world, !in, in ? me : me - n, size, &g->ctx.count_text, e);
+    for (int i = 0; i < g->ctx.model.recipe->ntext && in; i++) {
+        g->ctx.model.text[i].tp = n;
+        g->ctx.model.text[i].tp_at = me;
     }
     return s;
 }
 
 static xd_status open_topologies(xd_engine *g, xd_err *e)
 {
-    int       n = xd_degrees_product(g->plan.deg), size = g->world.all->size;
+    int       n = xd_degrees_product(g->ctx.plan.deg), size = g->ctx.world.all->size;
     xd_degrees one = { { 1, 1, 1, 1, 1, 1 } };
-    g->world.idle = g->world.all->rank >= n;
-    xd_status s = g->world.all->ops->split(g->world.all, g->world.idle, g->world.all->rank, g->world.idle ? size - n : n, &g->world.used, e);
+    g->ctx.world.idle = g->ctx.world.all->rank >= n;
+    xd_status s = g->ctx.world.all->ops->split(g->ctx.world.all, g->ctx.world.idle, g->ctx.world.all->rank, g->ctx.world.idle ? size - n : n, &g->ctx.world.used, e);
     if (s != XD_OK)
         return s;
-    if (g->world.idle)                /* takes part in nothing but the start and the end             */
+    if (g->ctx.world.idle)                /* takes part in nothing but the start and the end             */
         return XD_OK;
-    s = g->world.used->ops->split_host(g->world.used, &g->world.host, e);
+    s = g->ctx.world.used->ops->split_host(g->ctx.world.used, &g->ctx.world.host, e);
     if (s == XD_OK)
-        s = xd_topo_open(&g->topo, g->world.used, g->plan.deg, e);
+        s = xd_topo_open(&g->ctx.topo, g->ctx.world.used, g->ctx.plan.deg, e);
     if (s == XD_OK)
-        xd_trace_topo(g->trace, &g->topo);
+        xd_trace_topo(g->ctx.trace, &g->ctx.topo);
     if (s == XD_OK)
-        s = xd_alarm_open(&g->world.alarm, xd_trace_plain(g->world.used), e);
+        s = xd_alarm_open(&g->ctx.world.alarm, xd_trace_plain(g->ctx.world.used), e);
     if (s == XD_OK)
-        s = xd_comm_count(&g->count_world, g->world.used->rank, n, e);
+        s = xd_comm_count(&g->ctx.count_world, g->ctx.world.used->rank, n, e);
     if (s == XD_OK)
-        s = xd_topo_open(&g->count_topo, g->count_world, n > 1 ? g->plan.deg : one, e);
-    if (s == XD_OK && g->plan.text_tp > 1)
+        s = xd_topo_open(&g->ctx.count_topo, g->ctx.count_world, n > 1 ? g->ctx.plan.deg : one, e);
+    if (s == XD_OK && g->ctx.plan.text_tp > 1)
         s = open_text(g, e);
     return s;
 }
@@ -187,17 +187,17 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
 xd_status xd_ranks_join(xd_engine *g, int threads, const char *bind, int alone, xd_err *e)
 {
     int       ranks, cores;
-    xd_status s = xd_comm_world(&g->world.all, xd_comm_launched() && !alone ? "mpi" : "self", e);
+    xd_status s = xd_comm_world(&g->ctx.world.all, xd_comm_launched() && !alone ? "mpi" : "self", e);
     if (s != XD_OK)
         return s;
     int share = xd_comm_share(&ranks, &cores), n = threads ? threads : share;
     if (!alone)
         xd_place(bind, n);
     n = xd_par_set(n);
-    if (g->world.all->rank == 0 && !alone && ranks > 1 && (int64_t)ranks * n > cores)
+    if (g->ctx.world.all->rank == 0 && !alone && ranks > 1 && (int64_t)ranks * n > cores)
         xd_log(XD_LOG_WARN, "%d ranks of %d thread%s share %d core%s: they take turns", ranks, n,
                n == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
-    return xd_trace_comm(g->trace, &g->world.all, e);
+    return xd_trace_comm(g->ctx.trace, &g->ctx.world.all, e);
 }
 
 static int hosts_of(const hello *h, int n)
@@ -214,8 +214,8 @@ static int hosts_of(const hello *h, int n)
 /* What is given and makes no difference to a plan. */
 static void say_unused(const xd_engine *g, const xd_open_args *a, const xd_parallel *take)
 {
-    int ranks = xd_degrees_product(g->plan.deg);
-    xd_plan_say_unused(&a->parallel, take, &g->model.dit_info);
+    int ranks = xd_degrees_product(g->ctx.plan.deg);
+    xd_plan_say_unused(&a->parallel, take, &g->ctx.model.dit_info);
     if (g->balanced && ranks == 1)
         xd_log(XD_LOG_WARN, "balance makes no difference where one rank works");
     if (a->cluster && xd_parallel_ranks(&a->parallel) == ranks)
@@ -225,56 +225,57 @@ static void say_unused(const xd_engine *g, const xd_open_args *a, const xd_paral
 
 xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e)
 {
-    const xd_dit_info *d = &g->model.dit_info;
+    const xd_dit_info *d = &g->ctx.model.dit_info;
     hello             *hosts = NULL;
     xd_err             first = { .rank = -1 };
     xd_parallel        take;
-    xd_status          same = g->world.all->size > 1 ? greet(g->world.all, &hosts, &first) : XD_OK;
+    xd_status          same = g->ctx.world.all->size > 1 ? greet(g->ctx.world.all, &hosts, &first) : XD_OK;
     if (same != XD_OK) {        /* even a rank that has a failure of its own cannot tell it      */
         free(hosts);
         *e = first;
         return same;
     }
-    s = xd_choose(g, a, hosts ? hosts_of(hosts, g->world.all->size) : 1, s, &take, e);
+    s = xd_choose(&g->ctx, a, hosts ? hosts_of(hosts, g->ctx.world.all->size) : 1, s, &take, &g->foreseen, e);
     if (s == XD_OK)
-        s = xd_plan_make(&g->plan, &take, g->world.all->size, d, e);
-    s = xd_world_agree_in(g->world.all, g->world.all->rank, s, e);
-    if (s == XD_OK && g->world.all->size > 1)
+        s = xd_plan_make(&g->ctx.plan, &take, g->ctx.world.all->size, d, e);
+    s = xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank, s, e);
+    if (s == XD_OK && g->ctx.world.all->size > 1)
         s = compare(g, &take, hosts, e);
     free(hosts);
     if (s == XD_OK)
         s = open_topologies(g, e);
     if (s != XD_OK)
         return s;
-    int n = xd_degrees_product(g->plan.deg), T = g->plan.deg.n[XD_TENSOR], U = g->plan.deg.n[XD_ULYSSES];
-    if (g->world.all->rank == 0 && n < g->world.all->size)
-        xd_log(XD_LOG_WARN, "%d of %d ranks stay idle: the plan %s uses %d", g->world.all->size - n,
-               g->world.all->size, g->plan.text, n);
-    if (g->world.all->rank == 0 && T * U > d->heads)
+    int n = xd_degrees_product(g->ctx.plan.deg), T = g->ctx.plan.deg.n[XD_TENSOR], U = g->ctx.plan.deg.n[XD_ULYSSES];
+    if (g->ctx.world.all->rank == 0 && n < g->ctx.world.all->size)
+        xd_log(XD_LOG_WARN, "%d of %d ranks stay idle: the plan %s uses %d", g->ctx.world.all->size - n,
+               g->ctx.world.all->size, g->ctx.plan.text, n);
+    if (g->ctx.world.all->rank == 0 && T * U > d->heads)
         xd_log(XD_LOG_WARN, "some ranks have no head: tensor %d x ulysses %d over %d heads", T, U,
                d->heads);
-    if (g->world.all->rank == 0 && g->plan.deg.n[XD_PIPE] > d->nlayers)
+    if (g->ctx.world.all->rank == 0 && g->ctx.plan.deg.n[XD_PIPE] > d->nlayers)
         xd_log(XD_LOG_WARN, "some stages have no block: pipefusion %d over %d blocks",
-               g->plan.deg.n[XD_PIPE], d->nlayers);
-    if (g->world.all->rank == 0)
+               g->ctx.plan.deg.n[XD_PIPE], d->nlayers);
+    if (g->ctx.world.all->rank == 0)
         say_unused(g, a, &take);
-    g->model.dit.tp = T;
-    g->model.dit.tp_at = g->world.idle ? 0 : g->topo.at[XD_TENSOR];
+    g->ctx.model.dit.tp = T;
+    g->ctx.model.dit.tp_at = g->ctx.world.idle ? 0 : g->ctx.topo.at[XD_TENSOR];
     if (!g->balanced || n == 1)
         return XD_OK;
-    return xd_world_agree_in(g->world.all, g->world.all->rank, g->world.idle ? XD_OK : xd_balance_open(g, e), e);
+    return xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank, g->ctx.world.idle ? XD_OK : xd_balance_open(&g->ctx.balance, &g->ctx.world, &g->ctx.plan, g->ctx.dev,
+                                                                           g->ctx.type, e), e);
 }
 
 void xd_ranks_close(xd_engine *g)
 {
-    xd_alarm_close(&g->world.alarm);
-    xd_balance_close(&g->balance);
-    xd_comm_close(&g->text);
-    xd_comm_close(&g->count_text);
-    xd_topo_close(&g->topo);
-    xd_topo_close(&g->count_topo);
-    xd_comm_close(&g->count_world);
-    xd_comm_close(&g->world.host);
-    xd_comm_close(&g->world.used);
-    xd_comm_close(&g->world.all);
+    xd_alarm_close(&g->ctx.world.alarm);
+    xd_balance_close(&g->ctx.balance);
+    xd_comm_close(&g->ctx.text);
+    xd_comm_close(&g->ctx.count_text);
+    xd_topo_close(&g->ctx.topo);
+    xd_topo_close(&g->ctx.count_topo);
+    xd_comm_close(&g->ctx.count_world);
+    xd_comm_close(&g->ctx.world.host);
+    xd_comm_close(&g->ctx.world.used);
+    xd_comm_close(&g->ctx.world.all);
 }

@@ -15,8 +15,8 @@ void      xd_ranks_close(xd_engine *g);
 
 /* The arena of a request: where ranks of one host exchange tokens, heads or sums, in memory that they lend each other, if there
  * is such. `s` is how this rank fared so far, which it returns then. Collective over the ranks in use. */
-xd_status xd_ranks_room_open(xd_engine *g, xd_arena *a, size_t bytes, xd_status s, xd_err *e);
-void      xd_ranks_room_close(xd_engine *g, xd_arena *a);
+xd_status xd_ranks_room_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e);
+void      xd_ranks_room_close(xd_context *ctx, xd_arena *a);
 
 
 typedef struct xd_asked {       /* what rank 0 alone knows of a request                        */
@@ -24,7 +24,7 @@ typedef struct xd_asked {       /* what rank 0 alone knows of a request         
     int     picks;              /* it will say which images are wanted                          */
 } xd_asked;
 /* Fails on every rank whose request is not rank 0's. Collective over the ranks in use. */
-xd_status xd_ranks_asked(const xd_engine *g, const xd_request *r, xd_asked *told, xd_err *e);
+xd_status xd_ranks_asked(const xd_context *ctx, const xd_request *r, xd_asked *told, xd_err *e);
 
 /* Cuts the transformer's blocks into the plan's stages by counted cost (or as the plan lists them):
  * stage i runs [cut[i], cut[i + 1]). Nothing may be loaded. */

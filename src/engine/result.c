@@ -74,7 +74,7 @@ static double scale_read(const xd_job *j)
 static void add_options(xd_text_buf *b, const xd_job *j)
 {
     const xd_request *r = j->r;
-    if (j->g->model.recipe->distilled)
+    if (j->ctx->model.recipe->distilled)
         xd_buf_add(b, ", \"true_cfg_scale\": %.10g", j->guidance);
     if (r->guidance_rescale > 0)
         xd_buf_add(b, ", \"guidance_rescale\": %.10g", r->guidance_rescale);
@@ -108,13 +108,13 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     if (j->fps > 0)
         xd_buf_add(&b, ", \"num_frames\": %" PRId64 ", \"fps\": %.10g, \"use_dynamic_cfg\": %s", j->frames,
                    j->fps, r->use_dynamic_cfg ? "true" : "false");
-    xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->g->model.recipe->name);
-    xd_buf_json_string(&b, j->g->model.dir);
+    xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->ctx->model.recipe->name);
+    xd_buf_json_string(&b, j->ctx->model.dir);
     xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"weights_dtype\": \"%s\", "
-               "\"device\": \"%s\"", j->g->hash, xd_dtype_name(j->g->type),
-               xd_types_name(&j->g->model.dit, j->g->type), j->g->dev->name);
-    xd_loras_json(j->g->model.loras, &b);
-    xd_buf_add(&b, ", \"plan\": \"%s\", \"version\": \"xdit %s\"}", j->g->plan.text, xd_version());
+               "\"device\": \"%s\"", j->ctx->hash, xd_dtype_name(j->ctx->type),
+               xd_types_name(&j->ctx->model.dit, j->ctx->type), j->ctx->dev->name);
+    xd_loras_json(j->ctx->model.loras, &b);
+    xd_buf_add(&b, ", \"plan\": \"%s\", \"version\": \"xdit %s\"}", j->ctx->plan.text, xd_version());
     if (b.failed)
         xd_buf_free(&b);
     return b.p;
@@ -141,15 +141,15 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
     xd_buf_add(&b, "\nSteps: %d, Sampler: %s%s, CFG scale: %.10g, Seed: %" PRIu64 ", Size: %" PRId64
                "x%" PRId64, j->asked_steps, known_as(j),
                j->samp.cfg.use_karras_sigmas ? " Karras" : "",
-               j->g->model.recipe->distilled && j->npass == 1 ? 1 : j->guidance, (uint64_t)seed,
+               j->ctx->model.recipe->distilled && j->npass == 1 ? 1 : j->guidance, (uint64_t)seed,
                j->asked[1], j->asked[0]);
     if (!isnan(j->distilled))
         xd_buf_add(&b, ", Distilled CFG Scale: %.10g", j->distilled);
     if (j->strength > 0)
         xd_buf_add(&b, ", Denoising strength: %.10g", j->strength);
-    xd_buf_add(&b, ", Model hash: %016" PRIx64 ", Model: %s, RNG: %s", j->g->hash,
-               j->g->model.recipe->name, r->rng);
-    xd_loras_text(j->g->model.loras, &b);
+    xd_buf_add(&b, ", Model hash: %016" PRIx64 ", Model: %s, RNG: %s", j->ctx->hash,
+               j->ctx->model.recipe->name, r->rng);
+    xd_loras_text(j->ctx->model.loras, &b);
     xd_buf_add(&b, ", Version: xdit %s", xd_version());
     if (b.failed)
         xd_buf_free(&b);

@@ -84,7 +84,7 @@ enum { MOST = XD_SEARCH_MOST, MOST_ONE = 1024 };        /* ranks: of a search, o
 
 typedef struct hunt {
     xd_search         *s;
-    xd_engine         *g;
+    xd_context         *ctx;
     const xd_request  *r;
     const xd_parallel *fixed;
     const xd_machine  *m;
@@ -108,12 +108,12 @@ static void try(hunt *h, xd_parallel a)
     memset(c, 0, sizeof *c);
     c->ask = a;
     xd_text_buf name = { 0 }, flags = { 0 };
-    xd_plan_name(&a, &h->g->model.dit_info, &name);
-    xd_plan_flags(&a, &h->g->model.dit_info, &flags);
+    xd_plan_name(&a, &h->ctx->model.dit_info, &name);
+    xd_plan_flags(&a, &h->ctx->model.dit_info, &flags);
     xd_buf_add(&flags, "%s", "");       /* a text even where there are none                      */
     h->failed |= name.failed || flags.failed;
     c->name = name.p, c->flags = flags.p;
-    xd_status s = xd_foresee(&c->f, h->g, h->r, &a, h->ranks, h->m, &c->why);
+    xd_status s = xd_foresee(&c->f, h->ctx, h->r, &a, h->ranks, h->m, &c->why);
     if (s == XD_OK && !c->f.fits)
         xd_fail(&c->why, XD_ENOMEM, "%s are needed of %s", xd_size_text(c->f.peak).s,
                 xd_size_text(h->m->memory).s);
@@ -184,10 +184,10 @@ static int faster(const void *a, const void *b)
     return (p->f.sent > q->f.sent) - (p->f.sent < q->f.sent);
 }
 
-xd_status xd_search_plans(xd_search *s, xd_engine *g, const xd_request *r, const xd_parallel *fixed,
+xd_status xd_search_plans(xd_search *s, xd_context *ctx, const xd_request *r, const xd_parallel *fixed,
                           int ranks, int stale, const xd_machine *m, xd_err *e)
 {
-    hunt h = { s, g, r, fixed, m, ranks, stale, 0 };
+    hunt h = { s, ctx, r, fixed, m, ranks, stale, 0 };
     memset(s, 0, sizeof *s);
     if (ranks > MOST_ONE || (ranks > MOST && xd_parallel_ranks(fixed) != ranks))
         return xd_fail(e, XD_EINVAL, "all plans of %d ranks are too many to look at: up to %d can be, or up to %d "

@@ -1,9 +1,10 @@
-/* slow.c - a device whose kernels take longer, as if its rank had a slower machine; for tests */
+/* slow.c - kernels that wait after their work */
+#include "engine/slow.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/balance.h"
 #include "engine/wrap.h"
 
 typedef struct slowed {         /* the device comes first: a pointer to one is one to the other */

@@ -82,11 +82,11 @@ static void open_deal(xd_spread *s, const xd_vae_info *v)
 
 int xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j)
 {
-    const xd_engine   *g = j->g;
-    const xd_vae_info *v = &g->model.vae_info;
-    const xd_topo     *topo = xd_counting(x) ? &g->count_topo : &g->topo;
+    const xd_context   *ctx = j->ctx;
+    const xd_vae_info *v = &ctx->model.vae_info;
+    const xd_topo     *topo = xd_counting(x) ? &ctx->count_topo : &ctx->topo;
     int64_t            h = j->cells[1], w = j->cells[2];
-    int                ranks = g->plan.vae_rows ? topo->replica->size : 1;
+    int                ranks = ctx->plan.vae_rows ? topo->replica->size : 1;
     xd_err             e = { 0 };
     memset(s, 0, sizeof *s);
     s->x = x;
@@ -95,7 +95,7 @@ int xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j)
     s->tiled = j->r->enable_tiling && xd_vae_tiles(v, h, w) > 1;
     s->bands = s->tiled ? 1 : ranks;    /* one tile is the plain call: its rows can be cut      */
     s->lay = (xd_layout){ .len = { h }, .grid = { 1, h, w }, .npatch = 1, .nsp = s->bands };
-    xd_balance_rows(g->balance, &s->lay);
+    xd_balance_rows(ctx->balance, &s->lay);
     x->lay = &s->lay;
     x->sp = s->bands > 1 ? s->c->rank : 0;
     s->own = xd_own(&s->lay, XD_IMG, 0, x->sp);
@@ -111,7 +111,7 @@ int xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j)
     if (s->tiled && ranks > 1)
         open_deal(s, v);
     if (ranks > 1)
-        xd_world_settle(&g->world, s->c, x);
+        xd_world_settle(&ctx->world, s->c, x);
     return xd_ok(x);
 }
 

@@ -10,26 +10,26 @@
  * blocks, so that all tensor ranks of a stage, whose shares differ, cut alike. */
 static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
 {
-    xd_engine   *g = j->g;
-    xd_part     *p = &g->model.dit;
+    xd_context   *ctx = j->ctx;
+    xd_part     *p = &ctx->model.dit;
     const xd_dit *dit = p->dit;
     xd_exec      x;
     xd_arena     a;
     xd_counts    c;
-    void        *local = calloc(1, g->model.dit_info.local_size + g->model.dit_info.kept_size + 1);
-    void        *kept = (char *)local + g->model.dit_info.local_size;
+    void        *local = calloc(1, ctx->model.dit_info.local_size + ctx->model.dit_info.kept_size + 1);
+    void        *kept = (char *)local + ctx->model.dit_info.local_size;
     int          tp = p->tp, tp_at = p->tp_at;
     p->tp = 1, p->tp_at = 0;
-    xd_status    s = xd_part_count(p, g->count, g->type, e);
+    xd_status    s = xd_part_count(p, ctx->count, ctx->type, e);
     p->tp = tp, p->tp_at = tp_at;
     if (s == XD_OK)
-        s = xd_room_open(&a, g->count, 0, e);
+        s = xd_room_open(&a, ctx->count, 0, e);
     if (s != XD_OK || !local) {
         free(local);
         return s != XD_OK ? s : xd_fail(e, XD_ENOMEM, "no memory to count blocks");
     }
-    xd_exec_init(&x, g->count, &a, g->type);
-    const xd_dit_info *d = &g->model.dit_info;
+    xd_exec_init(&x, ctx->count, &a, ctx->type);
+    const xd_dit_info *d = &ctx->model.dit_info;
     int64_t   rows = xd_words_most(j);
     xd_layout lay = j->lay;
     lay.len[XD_TXT] = d->txt_flows ? rows : 0;
@@ -50,37 +50,37 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
         dit->read(&x, &p->shadow, &in, kept);
     }
     dit->cond(&x, &p->shadow, &in, &st);
-    xd_dev_counts(g->count, &c, 1);
+    xd_dev_counts(ctx->count, &c, 1);
     dit->embed(&x, &p->shadow, &in, &st);
-    xd_dev_counts(g->count, &c, 1);
+    xd_dev_counts(ctx->count, &c, 1);
     *head = c.flops;
     for (int i = 0; i < p->shadow.nlayers; i++) {
         size_t mark = xd_arena_mark(&a);
         xd_dit_block(&x, dit, &p->shadow, i, &st);
-        xd_dev_counts(g->count, &c, 1);
+        xd_dev_counts(ctx->count, &c, 1);
         cost[i] = c.flops;
         xd_arena_rewind(&a, mark);
     }
     dit->head(&x, &p->shadow, &st);
-    xd_dev_counts(g->count, &c, 1);
+    xd_dev_counts(ctx->count, &c, 1);
     *tail = c.flops;
     free(local);
-    xd_room_close(&a, g->count);
+    xd_room_close(&a, ctx->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
 }
 
 xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
 {
-    xd_engine *g = j->g;
-    xd_part   *p = &g->model.dit;
-    int        P = g->plan.deg.n[XD_PIPE], n = p->net.nlayers;
+    xd_context *ctx = j->ctx;
+    xd_part   *p = &ctx->model.dit;
+    int        P = ctx->plan.deg.n[XD_PIPE], n = p->net.nlayers;
     double    *cost, head = 0, tail = 0;
     cut[0] = 0, cut[1] = n;
     if (P == 1)
         return XD_OK;
-    if (g->plan.nlist) {
+    if (ctx->plan.nlist) {
         for (int i = 0; i < P; i++)
-            cut[i + 1] = cut[i] + g->plan.list[i];
+            cut[i + 1] = cut[i] + ctx->plan.list[i];
         return XD_OK;
     }
     if (!(cost = calloc((size_t)n + 1, sizeof *cost)))
@@ -88,22 +88,22 @@ xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
     xd_part_stage(p, 0, n);
     xd_status s = costs(j, cost, &head, &tail, e);
     if (s == XD_OK)
-        xd_plan_balance(cost, n, P, head, tail, xd_balance_stages(g->balance), cut);
+        xd_plan_balance(cost, n, P, head, tail, xd_balance_stages(ctx->balance), cut);
     free(cost);
     return s;
 }
 
 xd_status xd_ranks_stages(xd_job *j, xd_err *e)
 {
-    xd_engine *g = j->g;
-    int        cut[XD_MAXSTAGE + 1], me = g->topo.at[XD_PIPE];
-    if (g->plan.deg.n[XD_PIPE] == 1 || g->model.dit.store)
+    xd_context *ctx = j->ctx;
+    int        cut[XD_MAXSTAGE + 1], me = ctx->topo.at[XD_PIPE];
+    if (ctx->plan.deg.n[XD_PIPE] == 1 || ctx->model.dit.store)
         return XD_OK;
     xd_status s = xd_ranks_cut(j, cut, e);
     if (s != XD_OK)
         return s;
-    xd_part_stage(&g->model.dit, cut[me], cut[me + 1]);
+    xd_part_stage(&ctx->model.dit, cut[me], cut[me + 1]);
     xd_log(XD_LOG_DEBUG, "stage %d runs blocks %d to %d of %d", me, cut[me], cut[me + 1] - 1,
-           g->model.dit.net.nlayers);
+           ctx->model.dit.net.nlayers);
     return XD_OK;
 }

@@ -30,9 +30,9 @@ xd_status xd_start_read(xd_job *j, xd_err *e)
     int64_t  w, h, n = pixels(j);
     if (!j->r->image)
         return XD_OK;
-    if (!j->g->model.vae.vae->encode)
+    if (!j->ctx->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode a picture");
-    if (j->g->world.used->rank != 0 || j->g->unread)
+    if (j->ctx->world.used->rank != 0 || j->ctx->unread)
         return XD_OK;
     xd_status s = xd_image_read(j->r->image, &rgb, &w, &h, e);
     if (s == XD_OK)
@@ -48,8 +48,8 @@ xd_status xd_start_read(xd_job *j, xd_err *e)
 /* With row bands every replica encodes, else rank 0 alone. */
 xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
-    xd_engine *g = j->g;
-    int        all = g->plan.vae_rows;
+    xd_context *ctx = j->ctx;
+    int        all = ctx->plan.vae_rows;
     int64_t    n = 2 * numbers(j);
     xd_exec    x;
     xd_status  s = XD_OK;
@@ -60,22 +60,22 @@ xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e)
     j->moments = malloc((size_t)n * sizeof *j->moments);
     if (!j->moments || (all && !j->picture))
         s = xd_fail(e, XD_ENOMEM, "no memory for a picture to start from");
-    s = xd_world_agree(&g->world, s, e);
+    s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && all)
-        s = xd_world_broadcast(&g->world, j->picture, pixels(j) * (int64_t)sizeof *j->picture, e);
-    if (s == XD_OK && (all || g->world.used->rank == 0)) {
+        s = xd_world_broadcast(&ctx->world, j->picture, pixels(j) * (int64_t)sizeof *j->picture, e);
+    if (s == XD_OK && (all || ctx->world.used->rank == 0)) {
         xd_arena_rewind(a, 0);
-        xd_exec_init(&x, g->dev, a, g->type);
-        x.cancel = &g->cancel;
-        xd_world_watch(&g->world, &x);
-        xd_light_encode(&x, j, &g->model.vae.net, j->picture, j->moments);
+        xd_exec_init(&x, ctx->dev, a, ctx->type);
+        x.cancel = ctx->cancel;
+        xd_world_watch(&ctx->world, &x);
+        xd_light_encode(&x, j, &ctx->model.vae.net, j->picture, j->moments);
         s = xd_ok(&x) ? XD_OK : xd_fail(e, x.err.code, "%s", x.err.msg);
         if (s != XD_OK)
             e->rank = x.err.rank;
     }
-    s = xd_world_agree(&g->world, s, e);
+    s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && !all)
-        s = xd_world_broadcast(&g->world, j->moments, n * (int64_t)sizeof *j->moments, e);
+        s = xd_world_broadcast(&ctx->world, j->moments, n * (int64_t)sizeof *j->moments, e);
     free(j->picture);
     j->picture = NULL;
     return s;
@@ -93,7 +93,7 @@ void xd_start_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
 
 void xd_start_sample(const xd_job *j, float *sample)
 {
-    const xd_vae_info *v = &j->g->model.vae_info;
+    const xd_vae_info *v = &j->ctx->model.vae_info;
     int64_t            C = v->channels, hw = j->cells[1] * j->cells[2];
     double             scale = v->invert ? 1 / v->scaling : v->scaling;
     for (int64_t c = 0; c < C; c++)

@@ -270,7 +270,7 @@ static void say_all(sink *s, xd_trace *t)
 }
 
 /* "rank 3, host, cfg 1, stage 1": the coordinates along the axes that the plan cuts. */
-static void say_process(sink *s, const xd_engine *g, const char *host)
+static void say_process(sink *s, const xd_context *ctx, const char *host)
 {
     static const char *const axis[XD_NAXES] = {
         "tensor", "ulysses", "ring", "stage", "cfg", "replica",
@@ -278,8 +278,8 @@ static void say_process(sink *s, const xd_engine *g, const char *host)
     xd_text_buf b = { 0 };
     xd_buf_add(&b, "rank %d, %s", s->rank, host);
     for (int a = XD_NAXES - 1; a >= 0; a--)
-        if (g->topo.deg.n[a] > 1)
-            xd_buf_add(&b, ", %s %d", axis[a], g->topo.at[a]);
+        if (ctx->topo.deg.n[a] > 1)
+            xd_buf_add(&b, ", %s %d", axis[a], ctx->topo.at[a]);
     say_event(s, "M", 0);
     say(s, ",\"name\":\"process_name\",\"args\":{\"name\":");
     say_text(s, b.failed ? "rank" : b.p);
@@ -294,18 +294,18 @@ static void say_process(sink *s, const xd_engine *g, const char *host)
 static void say_head(sink *s, const xd_job *j, const card *cards, int64_t sent, xd_status st,
                      const xd_err *e)
 {
-    const xd_engine *g = j->g;
+    const xd_context *ctx = j->ctx;
     int64_t          lost = 0;
     for (int r = 0; r < s->ranks; r++)
         lost += cards[r].lost;
     say(s, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"xdit %s\",\"plan\":\"%s\"",
-        xd_version(), g->plan.text);
+        xd_version(), ctx->plan.text);
     say(s, ",\"model\":");
-    say_text(s, g->model.dir);
+    say_text(s, ctx->model.dir);
     say(s, ",\"pipeline\":\"%s\",\"dtype\":\"%s\",\"device\":\"%s\",\"ranks\":%d",
-        g->model.recipe->name, xd_dtype_name(g->type), g->dev->name, s->ranks);
+        ctx->model.recipe->name, xd_dtype_name(ctx->type), ctx->dev->name, s->ranks);
     say(s, ",\"width\":%" PRId64 ",\"height\":%" PRId64 ",\"steps\":%d,\"patches\":%d",
-        j->size[1], j->size[0], j->samp.steps, g->plan.npatch);
+        j->size[1], j->size[0], j->samp.steps, ctx->plan.npatch);
     if (j->fps > 0)
         say(s, ",\"frames\":%" PRId64, j->frames);
     say(s, ",\"images\":%d,\"sent\":%" PRId64 ",\"events_lost\":%" PRId64 ",\"outcome\":",
@@ -314,10 +314,10 @@ static void say_head(sink *s, const xd_job *j, const card *cards, int64_t sent, 
     say(s, "},\n\"traceEvents\":[\n");
 }
 
-static void say_tail(sink *s, const xd_engine *g)
+static void say_tail(sink *s, const xd_context *ctx)
 {
     int used = s->ranks;
-    for (s->rank = used; s->rank < g->world.all->size; s->rank++) {
+    for (s->rank = used; s->rank < ctx->world.all->size; s->rank++) {
         say_event(s, "M", 0);
         say(s, ",\"name\":\"process_name\",\"args\":{\"name\":\"rank %d, idle\"}}", s->rank);
     }
@@ -430,27 +430,27 @@ static int exchange_cards(xd_comm *c, card *cards, int64_t *rows, int ok)
 static xd_status write_file(sink *s, xd_job *j, const card *cards, int64_t sent, xd_status st,
                             int alone, xd_err *e)
 {
-    xd_engine *g = j->g;
+    xd_context *ctx = j->ctx;
     xd_err     why = { .rank = -1 };
     int        whole = 1;
     if (s->rank) {
         int64_t end = 0;
-        s->c = g->world.used;
-        say_process(s, g, cards[s->rank].host);
-        say_all(s, g->trace);
+        s->c = ctx->world.used;
+        say_process(s, ctx, cards[s->rank].host);
+        say_all(s, ctx->trace);
         flush(s);
         if (!s->failed && ended(s->c, s->c->ops->send(s->c, bytes_at(&end, sizeof end), 0)))
             return st;
         return xd_fail(e, XD_ECOMM, "a message of the trace was lost");
     }
-    xd_status w = xd_out_open(&s->out, g->trace->path, &why);
+    xd_status w = xd_out_open(&s->out, ctx->trace->path, &why);
     say_head(s, j, cards, sent, st, e);
-    say_process(s, g, cards[0].host);
-    say_all(s, g->trace);
+    say_process(s, ctx, cards[0].host);
+    say_all(s, ctx->trace);
     flush(s);
     for (int r = 1; r < s->ranks && !alone && whole; r++)
-        whole = take_text(s, g->world.used, r);
-    say_tail(s, g);
+        whole = take_text(s, ctx->world.used, r);
+    say_tail(s, ctx);
     if (w == XD_OK)
         w = xd_out_commit(&s->out, &why);
     if (!whole)
@@ -462,9 +462,9 @@ static xd_status write_file(sink *s, xd_job *j, const card *cards, int64_t sent,
 
 xd_status xd_trace_write(xd_job *j, int64_t sent, xd_status st, xd_err *e)
 {
-    xd_engine *g = j->g;
-    xd_trace  *t = g->trace;
-    xd_comm   *c = g->world.used;
+    xd_context *ctx = j->ctx;
+    xd_trace  *t = ctx->trace;
+    xd_comm   *c = ctx->world.used;
     int        alone = st == XD_ECOMM || c->size == 1;
     if (!t || (st == XD_ECOMM && c->rank))
         return st;

@@ -29,7 +29,7 @@ static const char *wanted(const xd_open_args *a)
     return a->dtype;
 }
 
-xd_status xd_types_compute(xd_engine *g, const xd_open_args *given, xd_err *e)
+xd_status xd_types_compute(xd_context *ctx, const xd_open_args *given, xd_err *e)
 {
     const xd_open_args a = named(given);
     const char        *dtype = wanted(&a);
@@ -39,11 +39,11 @@ xd_status xd_types_compute(xd_engine *g, const xd_open_args *given, xd_err *e)
                        dtype);
     if (dtype && !is(dtype, "f32") && !is(dtype, "bf16"))
         return xd_fail(e, XD_EINVAL, "dtype is \"%s\"; it can be f32 or bf16", dtype);
-    xd_dtype want = !dtype ? xd_dev_best(g->dev) : is(dtype, "f32") ? XD_F32 : XD_BF16;
-    g->type = xd_dev_compute(g->dev, want);
-    if (g->type != want)
+    xd_dtype want = !dtype ? xd_dev_best(ctx->dev) : is(dtype, "f32") ? XD_F32 : XD_BF16;
+    ctx->type = xd_dev_compute(ctx->dev, want);
+    if (ctx->type != want)
         xd_log(XD_LOG_INFO, "bf16 is computed in f32: %s has no bf16 arithmetic that is faster",
-               g->dev->name);
+               ctx->dev->name);
     return XD_OK;
 }
 
@@ -91,7 +91,7 @@ static xd_status check_same(const char *flag, const char *text, const char *dtyp
                    "computed in", flag, text, dtype);
 }
 
-xd_status xd_types_weights(xd_engine *g, const xd_open_args *given, xd_err *e)
+xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e)
 {
     const xd_open_args a = named(given);
     const char        *text = a.text_weights_dtype;
@@ -99,12 +99,12 @@ xd_status xd_types_weights(xd_engine *g, const xd_open_args *given, xd_err *e)
     if (s == XD_OK)
         s = check_same("text_weights_dtype", text, wanted(&a), e);
     if (s == XD_OK)
-        s = read_type("weights_dtype", a.weights_dtype, &g->model.dit, &g->model.dit.blocks, e);
-    for (int k = 0; k < g->model.recipe->ntext && s == XD_OK; k++) {
-        xd_part *p = &g->model.text[k];
+        s = read_type("weights_dtype", a.weights_dtype, &ctx->model.dit, &ctx->model.dit.blocks, e);
+    for (int k = 0; k < ctx->model.recipe->ntext && s == XD_OK; k++) {
+        xd_part *p = &ctx->model.text[k];
         xd_dtype type;
         s = read_type("text_weights_dtype", text, p, &type, e);
-        if (s == XD_OK && g->model.has_text[k] && xd_types_quantizes(p))
+        if (s == XD_OK && ctx->model.has_text[k] && xd_types_quantizes(p))
             p->blocks = type;
     }
     return s;

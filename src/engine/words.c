@@ -14,13 +14,13 @@
 
 static const xd_recipe *recipe(const xd_job *j)
 {
-    return j->g->model.recipe;
+    return j->ctx->model.recipe;
 }
 
 static int64_t width_of(const xd_job *j, int k)
 {
-    const xd_part *p = &j->g->model.text[k];
-    return j->g->model.has_text[k] ? p->text->width(p->net.cfg) : 0;
+    const xd_part *p = &j->ctx->model.text[k];
+    return j->ctx->model.has_text[k] ? p->text->width(p->net.cfg) : 0;
 }
 
 /* ---- token ids ---------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ static xd_status pad_ids(int32_t **ids, int64_t *len, int64_t to, int32_t with, 
 
 static xd_status tokenize(xd_words *w, const xd_job *j, int i, int k, const char *text, xd_err *e)
 {
-    const xd_model *m = &j->g->model;
+    const xd_model *m = &j->ctx->model;
     char           *plain = m->recipe->caption ? m->recipe->caption(text) : strdup(text);
     int             at = i * w->ntext + k;
     if (!plain)
@@ -101,10 +101,10 @@ xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e)
     if (!w->ids || !w->len || !w->whole || !w->real || !w->rows || !w->cond)
         return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", n);
     w->n = n;
-    xd_status s = xd_model_words(&j->g->model, e);
+    xd_status s = xd_model_words(&j->ctx->model, e);
     for (int i = 0; s == XD_OK && i < n; i++)
         for (int k = 0; s == XD_OK && k < w->ntext; k++) {
-            if (j->g->model.has_text[k] && (s = tokenize(w, j, i, k, text_of(w, j, i), e)) == XD_OK)
+            if (j->ctx->model.has_text[k] && (s = tokenize(w, j, i, k, text_of(w, j, i), e)) == XD_OK)
                 show_ids(w, j, i, k);
             if (recipe(j)->text[k].rows == XD_ROWS_BELOW)
                 w->rows[i] += rows_of(w, j, i, k);
@@ -135,7 +135,7 @@ void xd_words_real(const xd_job *j, int64_t real[XD_MAXTEXT])
         real[k] = most_ids(j, k);
 }
 
-void xd_words_close(xd_words *w, xd_engine *g)
+void xd_words_close(xd_words *w, xd_context *ctx)
 {
     for (int i = 0; i < w->n; i++) {
         for (int k = 0; k < w->ntext; k++)
@@ -143,7 +143,7 @@ void xd_words_close(xd_words *w, xd_engine *g)
         xd_tensor t[2] = { w->cond[i].tok, w->cond[i].pooled };
         for (int k = 0; k < 2; k++)
             if (t[k].p)
-                g->dev->mem->put(g->dev, t[k].p, xd_bytes(t[k]));
+                ctx->dev->mem->put(ctx->dev, t[k].p, xd_bytes(t[k]));
     }
     free(w->ids);
     free(w->len);
@@ -157,12 +157,12 @@ void xd_words_close(xd_words *w, xd_engine *g)
 /* ---- embeddings --------------------------------------------------------------------------- */
 
 /* The chain of x among the ranks that share the text encoders; nothing when one has them alone. */
-static void open_chain(xd_exec *x, const xd_engine *g, xd_chain *c)
+static void open_chain(xd_exec *x, const xd_context *ctx, xd_chain *c)
 {
     xd_err       e = { 0 };
-    xd_topo      t = { .deg = { { g->plan.text_tp, 1, 1, 1, 1, 1 } } };
+    xd_topo      t = { .deg = { { ctx->plan.text_tp, 1, 1, 1, 1, 1 } } };
     xd_link_args a = { .what = XD_FOR_TEXT, .topo = &t, .dev = x->dev, .act = x->act };
-    t.group[XD_TENSOR] = xd_counting(x) ? g->count_text : g->text;
+    t.group[XD_TENSOR] = xd_counting(x) ? ctx->count_text : ctx->text;
     if (xd_chain_open(c, &a, &e) != XD_OK)
         xd_exec_fail(x, e.code, "%s", e.msg);
     x->mix = c->head;
@@ -171,23 +171,23 @@ static void open_chain(xd_exec *x, const xd_engine *g, xd_chain *c)
 xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e)
 {
     xd_chain  chain;
-    xd_part  *p = &j->g->model.text[k];
+    xd_part  *p = &j->ctx->model.text[k];
     xd_arena  a;
     xd_exec   x;
     xd_cond   c = { 0 };
     xd_layout lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
-    xd_status s = xd_part_count(p, j->g->count, j->g->type, e);
+    xd_status s = xd_part_count(p, j->ctx->count, j->ctx->type, e);
     if (s == XD_OK)
-        s = xd_room_open(&a, j->g->count, 0, e);
+        s = xd_room_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)
         return s;
-    xd_exec_init(&x, j->g->count, &a, j->g->type);
+    xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     x.lay = &lay;
-    open_chain(&x, j->g, &chain);
+    open_chain(&x, j->ctx, &chain);
     p->text->encode(&x, &p->shadow, NULL, n, n, &c);
     xd_chain_close(&chain);
     *bytes = xd_arena_peak(&a);
-    xd_room_close(&a, j->g->count);
+    xd_room_close(&a, j->ctx->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
 }
 
@@ -233,20 +233,20 @@ void xd_words_say(const xd_words *w, const xd_job *j)
     int64_t most = 0;
     int     level = XD_LOG_INFO;
     for (int k = 0; k < w->ntext; k++)
-        if (j->g->model.has_text[k] && most_ids(j, k) > most)
+        if (j->ctx->model.has_text[k] && most_ids(j, k) > most)
             most = most_ids(j, k);
     for (int k = 0; k < w->ntext; k++)
-        if (j->g->model.has_text[k] && most_ids(j, k) == most && cuts(w, j, k))
+        if (j->ctx->model.has_text[k] && most_ids(j, k) == most && cuts(w, j, k))
             level = XD_LOG_WARN;
     for (int k = 0; k < w->ntext; k++)
-        if (j->g->model.has_text[k])
+        if (j->ctx->model.has_text[k])
             say_cut(w, j, k, level);
 }
 
-static xd_status room_for(xd_engine *g, xd_tensor *t, int64_t rows, int64_t cols, xd_err *e)
+static xd_status room_for(xd_context *ctx, xd_tensor *t, int64_t rows, int64_t cols, xd_err *e)
 {
     *t = xd_view2(NULL, XD_F32, rows, cols);
-    if (rows > 0 && cols > 0 && !(t->p = g->dev->mem->get(g->dev, xd_bytes(*t))))
+    if (rows > 0 && cols > 0 && !(t->p = ctx->dev->mem->get(ctx->dev, xd_bytes(*t))))
         return xd_fail(e, XD_ENOMEM, "no memory for the embedding of %lld tokens", (long long)rows);
     return XD_OK;
 }
@@ -259,19 +259,19 @@ static void zeros(void *ctx, float *buf)
 /* Memory for the embeddings of all prompts that are used; zeros where no encoder writes. */
 static xd_status open_conds(xd_words *w, const xd_job *j, xd_err *e)
 {
-    xd_engine         *g = j->g;
-    const xd_dit_info *d = &g->model.dit_info;
+    xd_context         *ctx = j->ctx;
+    const xd_dit_info *d = &ctx->model.dit_info;
     xd_exec            x;
     xd_arena           a = { 0 };
-    xd_status          s = xd_room_open(&a, g->dev, 4096, e);
-    xd_exec_init(&x, g->dev, &a, g->type);
+    xd_status          s = xd_room_open(&a, ctx->dev, 4096, e);
+    xd_exec_init(&x, ctx->dev, &a, ctx->type);
     for (int i = 0; s == XD_OK && i < w->n; i++) {
         xd_cond *c = &w->cond[i];
         if (!is_used(w, j, i))
             continue;
-        s = room_for(g, &c->tok, w->rows[i], d->text_dim, e);
+        s = room_for(ctx, &c->tok, w->rows[i], d->text_dim, e);
         if (s == XD_OK && d->pooled_dim)
-            s = room_for(g, &c->pooled, 1, d->pooled_dim, e);
+            s = room_for(ctx, &c->pooled, 1, d->pooled_dim, e);
         for (int k = 0; k < w->ntext; k++)
             c->real[k] = w->real[i * w->ntext + k];
         size_t n[2] = { xd_bytes(c->tok), c->pooled.nd ? xd_bytes(c->pooled) : 0 };
@@ -280,7 +280,7 @@ static xd_status open_conds(xd_words *w, const xd_job *j, xd_err *e)
         if (s == XD_OK && n[1])
             xd_fill(&x, c->pooled, zeros, &n[1]);
     }
-    xd_room_close(&a, g->dev);
+    xd_room_close(&a, ctx->dev);
     return s == XD_OK && x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : s;
 }
 
@@ -299,15 +299,15 @@ static void place_of(const xd_words *w, const xd_job *j, int i, int k, int64_t a
         }
         if (q < k && u->rows != XD_ROWS_NONE)
             at[1] += width_of(j, q);
-        if (q < k && u->pooled && j->g->model.has_text[q])
-            at[2] += xd_model_pooled(&j->g->model, q);
+        if (q < k && u->pooled && j->ctx->model.has_text[q])
+            at[2] += xd_model_pooled(&j->ctx->model, q);
     }
 }
 
 /* Encodes prompt i with encoder k, into its place. */
 static void encode_one(xd_words *w, const xd_job *j, int i, int k, xd_exec *x)
 {
-    const xd_part     *p = &j->g->model.text[k];
+    const xd_part     *p = &j->ctx->model.text[k];
     const xd_text_use *u = &recipe(j)->text[k];
     int64_t            at[3], n = w->len[i * w->ntext + k];
     xd_layout          lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
@@ -329,16 +329,16 @@ static void encode_one(xd_words *w, const xd_job *j, int i, int k, xd_exec *x)
  * encoder: it takes part in their sums. */
 static xd_status encode_all(xd_words *w, xd_job *j, int k, xd_arena *a, xd_err *e)
 {
-    xd_engine *g = j->g;
+    xd_context *ctx = j->ctx;
     xd_chain   chain;
     xd_exec    x;
-    int        shared = g->plan.text_tp > 1;
-    xd_exec_init(&x, g->dev, a, g->type);
-    x.cancel = &g->cancel;
-    xd_world_watch(&g->world, &x);
-    open_chain(&x, g, &chain);
+    int        shared = ctx->plan.text_tp > 1;
+    xd_exec_init(&x, ctx->dev, a, ctx->type);
+    x.cancel = ctx->cancel;
+    xd_world_watch(&ctx->world, &x);
+    open_chain(&x, ctx, &chain);
     if (shared)                 /* nobody begins unless all have what it takes                  */
-        xd_world_settle(&g->world, g->text, &x);
+        xd_world_settle(&ctx->world, ctx->text, &x);
     int going = xd_ok(&x);
     for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
         if (is_used(w, j, i))
@@ -354,7 +354,7 @@ static xd_status encode_all(xd_words *w, xd_job *j, int k, xd_arena *a, xd_err *
 static int is_last_encoder(const xd_job *j, int k)
 {
     while (++k < recipe(j)->ntext)
-        if (j->g->model.has_text[k])
+        if (j->ctx->model.has_text[k])
             return 0;
     return 1;
 }
@@ -362,11 +362,11 @@ static int is_last_encoder(const xd_job *j, int k)
 /* An encoder's weights; when the last one's are there, the disk has time for the transformer's. */
 static xd_status load_encoder(xd_job *j, int k, xd_err *e)
 {
-    xd_engine *g = j->g;
-    xd_read_ahead(g, &g->model.text[k]);
-    xd_status s = xd_part_load(&g->model.text[k], g->dev, g->type, 0, e);
+    xd_context *ctx = j->ctx;
+    xd_read_ahead(ctx, &ctx->model.text[k]);
+    xd_status s = xd_part_load(&ctx->model.text[k], ctx->dev, ctx->type, 0, e);
     if (s == XD_OK && is_last_encoder(j, k))
-        xd_read_ahead(g, &g->model.dit);
+        xd_read_ahead(ctx, &ctx->model.dit);
     return s;
 }
 
@@ -374,20 +374,20 @@ static xd_status load_encoder(xd_job *j, int k, xd_err *e)
  * ranks call this, also one that has failed (s). */
 static xd_status load_and_encode(xd_words *w, xd_job *j, int k, size_t bytes, xd_status s, xd_err *e)
 {
-    xd_engine *g = j->g;
+    xd_context *ctx = j->ctx;
     xd_arena   a = { 0 };
-    int        mine = g->world.used->rank < g->plan.text_tp;
+    int        mine = ctx->world.used->rank < ctx->plan.text_tp;
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);
     if (s == XD_OK && mine)
-        s = xd_room_open(&a, g->dev, bytes, e);
-    if (g->plan.text_tp > 1)
-        s = xd_world_agree(&g->world, s, e);
+        s = xd_room_open(&a, ctx->dev, bytes, e);
+    if (ctx->plan.text_tp > 1)
+        s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && mine)
         s = encode_all(w, j, k, &a, e);
-    xd_room_close(&a, g->dev);
-    if (mine && !g->keep)
-        xd_part_drop(&g->model.text[k]);
+    xd_room_close(&a, ctx->dev);
+    if (mine && !ctx->keep)
+        xd_part_drop(&ctx->model.text[k]);
     return s;
 }
 
@@ -397,7 +397,7 @@ static void show_one(const xd_words *w, const xd_job *j, int i)
     const xd_cond *c = &w->cond[i];
     if (!j->r->on_tensor)
         return;
-    j->g->dev->mem->sync(j->g->dev, NULL);
+    j->ctx->dev->mem->sync(j->ctx->dev, NULL);
     xd_show(j, negative ? "negative_prompt_embeds" : "prompt_embeds", i, 2, c->tok.d, c->tok.p);
     if (c->pooled.p)
         xd_show(j, negative ? "negative_pooled_prompt_embeds" : "pooled_prompt_embeds", i, 2,
@@ -408,9 +408,9 @@ static void show_one(const xd_words *w, const xd_job *j, int i)
 static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
 {
     xd_cond  *c = &w->cond[i];
-    xd_status s = xd_world_broadcast(&j->g->world, c->tok.p, (int64_t)xd_bytes(c->tok), e);
+    xd_status s = xd_world_broadcast(&j->ctx->world, c->tok.p, (int64_t)xd_bytes(c->tok), e);
     if (s == XD_OK && c->pooled.p)
-        s = xd_world_broadcast(&j->g->world, c->pooled.p, (int64_t)xd_bytes(c->pooled), e);
+        s = xd_world_broadcast(&j->ctx->world, c->pooled.p, (int64_t)xd_bytes(c->pooled), e);
     return s;
 }
 
@@ -418,30 +418,30 @@ static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
  * do. The memory plan has counted what every rank holds at most as if all held it at once. */
 static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 {
-    xd_engine *g = j->g;
-    xd_part   *p = &g->model.dit;
-    if (g->world.lowest < g->plan.text_tp || p->store)
+    xd_context *ctx = j->ctx;
+    xd_part   *p = &ctx->model.dit;
+    if (ctx->world.lowest < ctx->plan.text_tp || p->store)
         return s;
     if (s == XD_OK)
-        xd_read_ahead(g, p);
-    return xd_part_load_after(p, s, g->dev, g->type, e);
+        xd_read_ahead(ctx, p);
+    return xd_part_load_after(p, s, ctx->dev, ctx->type, e);
 }
 
 /* The text encoders run on rank 0 only, unless the plan cuts them over the first ranks; embeddings are small
  * and broadcast. */
 xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e)
 {
-    xd_engine *g = j->g;
+    xd_context *ctx = j->ctx;
     xd_status  s = load_meanwhile(j, open_conds(w, j, e), e);
     for (int k = 0, begun = 0; (s == XD_OK || !begun) && k < w->ntext; k++)
-        if (g->model.has_text[k] && (begun = 1))
-            s = xd_world_agree(&g->world, load_and_encode(w, j, k, bytes, s, e), e);
+        if (ctx->model.has_text[k] && (begun = 1))
+            s = xd_world_agree(&ctx->world, load_and_encode(w, j, k, bytes, s, e), e);
     for (int i = 0; s == XD_OK && i < w->n; i++) {
         if (!is_used(w, j, i))
             continue;
-        if (g->world.used->rank == 0)
+        if (ctx->world.used->rank == 0)
             show_one(w, j, i);
-        if (g->world.used->size > 1)
+        if (ctx->world.used->size > 1)
             s = share_one(w, j, i, e);
     }
     return s;

@@ -9,6 +9,7 @@
 #ifndef XD_EXEC_EXEC_H
 #define XD_EXEC_EXEC_H
 
+#include <stdatomic.h>
 #include "backend/backend.h"
 #include "base/arena.h"
 #include "base/err.h"
@@ -57,7 +58,7 @@ struct xd_exec {
     int              exact;     /* a warm-up step: nothing stale may be used                  */
     size_t           band;      /* bytes that some rows of a map shall have where a whole map is not
                                  * needed; 0: what is best                                    */
-    const volatile int *cancel; /* becomes nonzero when the request is to end, or NULL        */
+    const atomic_int *cancel; /* becomes nonzero when the request is to end, or NULL        */
     /* Called before every op, to hear of failures elsewhere and to tell of one here; or NULL. */
     void           (*watch)(void *watcher, xd_exec *x);
     void            *watcher;

@@ -215,24 +215,24 @@ static where pose(xd_engine *g, const plan *p, int rank, int n)
 {
     xd_err      e = { 0 };
     where       w;
-    int         layers = g->model.dit.net.nlayers, P = p->deg[XD_PIPE];
+    int         layers = g->ctx.model.dit.net.nlayers, P = p->deg[XD_PIPE];
     xd_parallel a = { .tensor_parallel_degree = p->deg[XD_TENSOR], .ulysses_degree = p->deg[XD_ULYSSES],
                       .ring_degree = p->deg[XD_RING], .pipefusion_parallel_degree = p->deg[XD_PIPE],
                       .data_parallel_degree = p->deg[XD_DATA], .use_cfg_parallel = p->deg[XD_CFG] - 1,
                       .num_pipeline_patch = p->patches, .warmup_steps = STALE,
                       .use_displaced_patches = p->displaced, .patches_without_stages = 1,
                       .pipefusion_text = p->every ? "every" : "first" };
-    must(xd_plan_make(&g->plan, &a, n, &g->model.dit_info, &e), &e);
-    xd_topo_close(&g->count_topo);
-    xd_comm_close(&g->count_world);
-    must(xd_comm_count(&g->count_world, rank, n, &e), &e);
-    must(xd_topo_open(&g->count_topo, g->count_world, g->plan.deg, &e), &e);
-    memcpy(w.at, g->count_topo.at, sizeof w.at);
+    must(xd_plan_make(&g->ctx.plan, &a, n, &g->ctx.model.dit_info, &e), &e);
+    xd_topo_close(&g->ctx.count_topo);
+    xd_comm_close(&g->ctx.count_world);
+    must(xd_comm_count(&g->ctx.count_world, rank, n, &e), &e);
+    must(xd_topo_open(&g->ctx.count_topo, g->ctx.count_world, g->ctx.plan.deg, &e), &e);
+    memcpy(w.at, g->ctx.count_topo.at, sizeof w.at);
     w.first = layers * w.at[XD_PIPE] / P;
     w.last = layers * (w.at[XD_PIPE] + 1) / P;
-    g->model.dit.tp = p->deg[XD_TENSOR];
-    g->model.dit.tp_at = w.at[XD_TENSOR];
-    xd_part_stage(&g->model.dit, w.first, w.last);
+    g->ctx.model.dit.tp = p->deg[XD_TENSOR];
+    g->ctx.model.dit.tp_at = w.at[XD_TENSOR];
+    xd_part_stage(&g->ctx.model.dit, w.first, w.last);
     return w;
 }
 
@@ -243,13 +243,13 @@ static void check(int64_t got, int64_t want, const xd_engine *g, const model *m,
         return;
     failures++;
     printf("not ok: %s, %lld tokens, %lld bytes a number, %d passes, rank %d, %s step: %lld bytes "
-           "counted, %lld by formula\n", g->plan.text, (long long)m->N, (long long)m->e, m->passes,
-           g->count_world->rank, step, (long long)got, (long long)want);
+           "counted, %lld by formula\n", g->ctx.plan.text, (long long)m->N, (long long)m->e, m->passes,
+           g->ctx.count_world->rank, step, (long long)got, (long long)want);
 }
 
 static const sends *kind_of(const xd_engine *g, int layer)
 {
-    const xd_part *p = &g->model.dit;
+    const xd_part *p = &g->ctx.model.dit;
     const xd_json *dual = xd_json_get(p->config, "dual_attention_layers");
     double         n = 0, second = 0;
     if (strcmp(p->def->name, "flux") == 0)
@@ -265,44 +265,44 @@ static const sends *kind_of(const xd_engine *g, int layer)
 
 static model model_of(const xd_engine *g, const xd_job *j)
 {
-    const xd_dit_info *d = &g->model.dit_info;
+    const xd_dit_info *d = &g->ctx.model.dit_info;
     model m = { .N = j->tokens, .K = d->txt_flows ? xd_words_most(j) : 0, .H = d->heads, .d = d->head_dim,
-                .D = d->dim, .F = j->features, .e = (int64_t)xd_dtype_size(g->type),
+                .D = d->dim, .F = j->features, .e = (int64_t)xd_dtype_size(g->ctx.type),
                 .passes = j->npass };
     int64_t half = d->nlayers / 2;
     for (int l = 0; l < d->nlayers && l < 64; l++)
         m.which[l] = kind_of(g, l);
-    for (int64_t l = 0; l < d->nlayers && l < 64 && g->model.dit.dit->skip_from; l++)
+    for (int64_t l = 0; l < d->nlayers && l < 64 && g->ctx.model.dit.dit->skip_from; l++)
         m.skips[l] = l > half ? d->nlayers - l : l < half ? l : half - 1;
     return m;
 }
 
 static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
 {
-    const xd_dit_info *d = &g->model.dit_info;
+    const xd_dit_info *d = &g->ctx.model.dit_info;
     xd_err   e = { 0 };
     xd_flow  f;
     xd_arena a;
     xd_cond  cond[XD_MAXPASS] = { { .tok = { 0 } } };
     model    m = model_of(g, j);
-    must(xd_part_count(&g->model.dit, g->count, g->type, &e), &e);
-    must(xd_room_open(&a, g->count, 0, &e), &e);
+    must(xd_part_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, &e), &e);
+    must(xd_room_open(&a, g->ctx.count, 0, &e), &e);
     for (int i = 0; i < j->npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, xd_words_most(j), d->text_dim);
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
-    xd_flow_open(&f, j, g->count, &g->count_topo, &a, &g->model.dit.shadow, cond);
+    xd_flow_open(&f, j, g->ctx.count, &g->ctx.count_topo, &a, &g->ctx.model.dit.shadow, cond);
     for (int i = 0; i <= STALE; i++) {
-        int64_t before = g->count_world->traffic->bytes;
+        int64_t before = g->ctx.count_world->traffic->bytes;
         xd_flow_step(&f, i);
-        check(g->count_world->traffic->bytes - before, of_step(&m, p, w, i >= STALE), g, &m,
+        check(g->ctx.count_world->traffic->bytes - before, of_step(&m, p, w, i >= STALE), g, &m,
               i < STALE ? "an exact" : "a stale");
     }
     must(f.x.err.code, &f.x.err);
     check((int64_t)f.chain.bytes, of_memory(&m, p, w, d->sites), g, &m, "the memory of a");
     xd_flow_close(&f);
-    xd_room_close(&a, g->count);
+    xd_room_close(&a, g->ctx.count);
 }
 
 static void one_plan(xd_engine *g, const plan *p, const xd_request *r)
@@ -314,7 +314,7 @@ static void one_plan(xd_engine *g, const plan *p, const xd_request *r)
         xd_job j;
         xd_err e = { 0 };
         where  w = pose(g, p, rank, n);
-        must(xd_job_open(&j, g, r, &e), &e);
+        must(xd_job_open(&j, &g->ctx, r, &e), &e);
         one_rank(g, &j, p, &w);
         xd_job_close(&j);
     }
@@ -324,16 +324,16 @@ static void one_plan(xd_engine *g, const plan *p, const xd_request *r)
  * two. */
 static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
 {
-    const xd_dit_info *d = &g->model.dit_info;
+    const xd_dit_info *d = &g->ctx.model.dit_info;
     int ways = d->txt_flows && p.patches > 1 ? 2 : 1;
-    r->height = size[0] * d->patch[1] * g->model.vae_info.cell[1];
-    r->width = size[1] * d->patch[2] * g->model.vae_info.cell[2];
+    r->height = size[0] * d->patch[1] * g->ctx.model.vae_info.cell[1];
+    r->width = size[1] * d->patch[2] * g->ctx.model.vae_info.cell[2];
     if (d->most[1] && (size[0] * d->patch[1] > d->most[1] || size[1] * d->patch[2] > d->most[2]))
         return;
     for (int v = 0; v < 3 * ways; v++) {
-        g->type = v % 3 == 2 ? XD_BF16 : XD_F32;
+        g->ctx.type = v % 3 == 2 ? XD_BF16 : XD_F32;
         r->guidance_scale = v % 3 == 1 ? 1 : 4.5;
-        r->true_cfg_scale = v % 3 == 1 || !g->model.recipe->distilled ? 0 : 2;
+        r->true_cfg_scale = v % 3 == 1 || !g->ctx.model.recipe->distilled ? 0 : 2;
         r->max_sequence_length = d->text_rows ? 0 : v % 3 == 1 ? 77 : 9;
         p.every = v / 3;
         one_plan(g, &p, r);

@@ -45,14 +45,14 @@ static xd_status plan_memory(xd_engine *g, const xd_request *r, xd_need *n, xd_e
 {
     xd_job    j = { 0 };
     xd_words  w = { 0 };
-    xd_status s = xd_job_open(&j, g, r, e);
+    xd_status s = xd_job_open(&j, &g->ctx, r, e);
     if (s == XD_OK)
         s = xd_words_open(&w, &j, e);
     if (s == XD_OK)
         s = xd_ranks_stages(&j, e);
     if (s == XD_OK)
         s = xd_memory_plan(&j, &w, n, e);
-    xd_words_close(&w, g);
+    xd_words_close(&w, &g->ctx);
     xd_job_close(&j);
     return s;
 }
@@ -98,7 +98,7 @@ static void foresee(const xd_parallel *p, const xd_request *r, const char *name,
     if (s == XD_OK)
         s = xd_open_with(&g, &a, XD_FOR_BENCH | XD_ALONE, &e);
     if (s == XD_OK)
-        s = xd_foresee(&f, g, r, p, ranks, &m, &e);
+        s = xd_foresee(&f, &g->ctx, r, p, ranks, &m, &e);
     if (s == XD_OK)
         compare(name, &f, need, sent);
     else
@@ -118,12 +118,12 @@ static void check(const xd_parallel *p)
     char         name[160] = "?";
     request(&r, plans);
     xd_status s = xd_open_with(&g, &a, 0, &e);
-    if (s == XD_OK && g->model.dit_info.text_rows)      /* 16 pixels a token, and text of one length */
+    if (s == XD_OK && g->ctx.model.dit_info.text_rows)      /* 16 pixels a token, and text of one length */
         r.width = 112, r.height = 80, r.max_sequence_length = 0;
     if (s == XD_OK) {
         if (p->use_cfg_parallel)
-            r.negative_prompt = "red", r.true_cfg_scale = g->model.recipe->distilled ? 3 : 0;
-        snprintf(name, sizeof name, "%.127s, variant %d", g->plan.text, plans);
+            r.negative_prompt = "red", r.true_cfg_scale = g->ctx.model.recipe->distilled ? 3 : 0;
+        snprintf(name, sizeof name, "%.127s, variant %d", g->ctx.plan.text, plans);
         s = plan_memory(g, &r, &mine, &e);
     }
     if (s == XD_OK)

@@ -252,10 +252,10 @@ static look run(const xd_parallel *par)
         l.status = xd_generate(g, &r, &res, &e);
         squeeze(0);
     }
-    if (l.status == XD_OK && g && !g->world.idle) {
-        l.weights = (double)xd_store_bytes(g->model.dit.store);
-        l.shared = g->model.dit.shared;
-        l.blocks = g->model.dit.net.last - g->model.dit.net.first;
+    if (l.status == XD_OK && g && !g->ctx.world.idle) {
+        l.weights = (double)xd_store_bytes(g->ctx.model.dit.store);
+        l.shared = g->ctx.model.dit.shared;
+        l.blocks = g->ctx.model.dit.net.last - g->ctx.model.dit.net.first;
     }
     if (res && rank == 0) {
         const float *lat = xd_result_lat(res, 0, &l.nlat);

@@ -108,7 +108,7 @@ static int paint(const xd_parallel *par, const char *what, int pictures, picture
     request(&r, pictures);
     r.prompts = prompts;
     r.nprompts = 1;
-    if (ok && text && cfg && g->model.recipe->distilled)
+    if (ok && text && cfg && g->ctx.model.recipe->distilled)
         r.true_cfg_scale = 3;
     if (!ok || xd_generate(g, &r, &res, &e) != XD_OK) {
         if (rank == 0)

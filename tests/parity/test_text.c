@@ -33,7 +33,7 @@ static void must(xd_status s, const xd_err *e)
 static void fail(const xd_engine *g, const char *why, double v)
 {
     failures++;
-    printf("not ok: rank %d of %d, text %d: %s (%g)\n", rank, ranks, g->plan.text_tp, why, v);
+    printf("not ok: rank %d of %d, text %d: %s (%g)\n", rank, ranks, g->ctx.plan.text_tp, why, v);
     fflush(stdout);
 }
 
@@ -47,8 +47,8 @@ static int64_t part(int64_t n, int i, int k)
 /* Encoder k on m tokens: sums of two layers a block over [m,E] in f32. */
 static int64_t of_encoder(const xd_engine *g, int k, int64_t m)
 {
-    const xd_part *p = &g->model.text[k];
-    int     T = g->plan.text_tp;
+    const xd_part *p = &g->ctx.model.text[k];
+    int     T = g->ctx.plan.text_tp;
     int64_t s = m * p->text->width(p->net.cfg), mine = part(s, rank, T);
     int64_t one = 4 * s <= SINGLE ? 4 * s * (T - 1) : 4 * (s - mine + mine * (T - 1));
     return rank < T ? 2 * p->net.nlayers * one : 0;
@@ -57,7 +57,7 @@ static int64_t of_encoder(const xd_engine *g, int k, int64_t m)
 /* The broadcast of an embedding along a binomial tree. */
 static int64_t of_sharing(const xd_engine *g, const xd_cond *c)
 {
-    int S = g->world.used->size, children = 0;
+    int S = g->ctx.world.used->size, children = 0;
     for (int step = 1; step < S && rank % (2 * step) == 0; step *= 2)
         children += rank + step < S;
     return 4 * children * (xd_count(c->tok) + (c->pooled.nd ? xd_count(c->pooled) : 0));
@@ -67,17 +67,17 @@ static int64_t of_sharing(const xd_engine *g, const xd_cond *c)
 
 static void check_bytes(const xd_engine *g, const xd_words *w, int64_t sent)
 {
-    int     T = g->plan.text_tp;
+    int     T = g->ctx.plan.text_tp;
     int64_t want = 0;
     for (int k = 0; k < w->ntext; k++) {        /* agreeing, then the sums                      */
-        want += (T > 1 ? 8 : 4) * (int64_t)(g->world.used->size - 1);
+        want += (T > 1 ? 8 : 4) * (int64_t)(g->ctx.world.used->size - 1);
         want += T > 1 && rank < T ? 4 * (T - 1) : 0;
         for (int i = 0; i < w->n; i++)
             want += of_encoder(g, k, w->len[i * w->ntext + k]);
     }
     for (int i = 0; i < w->n; i++)
         want += of_sharing(g, &w->cond[i]);
-    if (g->world.used->size > 1 && sent != want)
+    if (g->ctx.world.used->size > 1 && sent != want)
         fail(g, "bytes sent are not those of the formula", (double)(sent - want));
 }
 
@@ -86,9 +86,9 @@ static size_t check_count(const xd_engine *g, const xd_job *j, int k, int64_t m,
 {
     xd_err  e = { 0 };
     size_t  bytes;
-    int64_t before = g->count_world->traffic->bytes;
+    int64_t before = g->ctx.count_world->traffic->bytes;
     must(xd_words_count(j, k, m, &bytes, &e), &e);
-    before = g->count_world->traffic->bytes - before;
+    before = g->ctx.count_world->traffic->bytes - before;
     if (before != of_encoder(g, k, m))
         fail(g, "bytes counted are not those of the formula", (double)before);
     return bytes > most ? bytes : most;
@@ -124,26 +124,26 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
     xd_err     e = { 0 };
     size_t     bytes = 0;
     *n = 0;
-    if (g->world.idle)
+    if (g->ctx.world.idle)
         return NULL;
     xd_request_init(&r);
     r.prompts = prompts, r.nprompts = PROMPTS, r.negative_prompt = "red ring";
-    r.true_cfg_scale = g->model.recipe->distilled ? 2 : 0;      /* so that it reads the negative prompt, too */
-    must(xd_job_open(&j, g, &r, &e), &e);
+    r.true_cfg_scale = g->ctx.model.recipe->distilled ? 2 : 0;      /* so that it reads the negative prompt, too */
+    must(xd_job_open(&j, &g->ctx, &r, &e), &e);
     must(xd_words_open(&w, &j, &e), &e);
     *packed = 0;
-    for (int k = 0; k < w.ntext && rank < g->plan.text_tp; k++) {
+    for (int k = 0; k < w.ntext && rank < g->ctx.plan.text_tp; k++) {
         int64_t longest = 0;
         for (int i = 0; i < w.n; i++)
             longest = w.len[i * w.ntext + k] > longest ? w.len[i * w.ntext + k] : longest;
         bytes = check_count(g, &j, k, longest, bytes);
-        *packed += g->model.text[k].packed;
+        *packed += g->ctx.model.text[k].packed;
     }
-    int64_t sent = g->world.used->traffic->bytes;
+    int64_t sent = g->ctx.world.used->traffic->bytes;
     must(xd_words_encode(&w, &j, bytes, &e), &e);   /* in exactly the memory that was counted   */
-    check_bytes(g, &w, g->world.used->traffic->bytes - sent);
+    check_bytes(g, &w, g->ctx.world.used->traffic->bytes - sent);
     float *all = copy_of(&w, n);
-    xd_words_close(&w, g);
+    xd_words_close(&w, &g->ctx);
     xd_job_close(&j);
     return all;
 }
@@ -159,14 +159,14 @@ static void compare(const xd_engine *g, const float *want, const float *got, int
     checks++;
     if (!(top > 0) || !(most <= 1e-5 * top))
         fail(g, "differs from one rank by this share of the largest value", most / top);
-    if (g->plan.text_tp == 1 && most != 0)
+    if (g->ctx.plan.text_tp == 1 && most != 0)
         fail(g, "has other bits than one rank", most / top);
 }
 
 /* Tables and norms are whole on every rank, matrices are cut: the shares must shrink. */
 static void check_share(const xd_engine *g, size_t whole, size_t mine)
 {
-    int T = g->plan.text_tp;
+    int T = g->ctx.plan.text_tp;
     if (rank < T && T > 1 && mine >= whole)
         fail(g, "the share of the weights is no share", (double)mine);
 }

@@ -172,14 +172,14 @@ static void batch(walk *q, const xd_vae_info *v, int64_t T, int encode)
     conv_frames(q, width(q, encode ? L - 1 : 0), 1, q->T ? q->T + 2 : 1);
 }
 
-static int64_t of_bands(const xd_engine *g, const int64_t *d, int encode)
+static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
 {
-    const xd_vae_info *v = &g->model.vae_info;
-    int64_t S = g->world.used->size, cell = v->cell[1], T = d[0], h = d[1], w = d[2];
+    const xd_vae_info *v = &ctx->model.vae_info;
+    int64_t S = ctx->world.used->size, cell = v->cell[1], T = d[0], h = d[1], w = d[2];
     int64_t frames = xd_vae_frames(v, T), n = encode ? frames : T, most = encode ? 8 : 2;
-    walk    q = { .cfg = g->model.vae.config, .h = h, .w = w, .S = S, .rows = part(h, rank, S) };
+    walk    q = { .cfg = ctx->model.vae.config, .h = h, .w = w, .S = S, .rows = part(h, rank, S) };
     q.G = number(q.cfg, "norm_num_groups");
-    q.e = (int64_t)xd_dtype_size(g->type);
+    q.e = (int64_t)xd_dtype_size(ctx->type);
     if (!q.rows)
         return 0;
     q.up = h * rank / S > 0;
@@ -196,11 +196,11 @@ static int64_t of_bands(const xd_engine *g, const int64_t *d, int encode)
 }
 
 /* The largest tile that is left goes to the rank with the least area. */
-static int64_t of_tiles(const xd_engine *g, const int64_t *d, int encode)
+static int64_t of_tiles(const xd_context *ctx, const int64_t *d, int encode)
 {
-    const xd_vae_info *v = &g->model.vae_info;
+    const xd_vae_info *v = &ctx->model.vae_info;
     int64_t h = d[1], w = d[2], n[2], step[2];
-    int64_t load[16] = { 0 }, cell = v->cell[1], given[256] = { 0 }, S = g->world.used->size, bytes = 0;
+    int64_t load[16] = { 0 }, cell = v->cell[1], given[256] = { 0 }, S = ctx->world.used->size, bytes = 0;
     int64_t unit = encode ? 8 * v->channels * d[0] : 12 * cell * cell * xd_vae_frames(v, d[0]);
     for (int i = 0; i < 2; i++) {
         step[i] = (int64_t)((double)v->tile[i] * (1 - v->overlap[i]));
@@ -225,14 +225,14 @@ static int64_t of_tiles(const xd_engine *g, const int64_t *d, int encode)
     return bytes;
 }
 
-static int64_t formula(const xd_engine *g, const int64_t *d, int encode, int tiling)
+static int64_t formula(const xd_context *ctx, const int64_t *d, int encode, int tiling)
 {
-    const int64_t *tile = g->model.vae_info.tile;
-    int64_t        begin = 4 * (g->world.used->size - 1);     /* the ranks agree that all can         */
-    if (g->world.used->size == 1)
+    const int64_t *tile = ctx->model.vae_info.tile;
+    int64_t        begin = 4 * (ctx->world.used->size - 1);     /* the ranks agree that all can         */
+    if (ctx->world.used->size == 1)
         return 0;
-    return begin + (tiling && (d[1] > tile[0] || d[2] > tile[1]) ? of_tiles(g, d, encode)
-                                                                 : of_bands(g, d, encode));
+    return begin + (tiling && (d[1] > tile[0] || d[2] > tile[1]) ? of_tiles(ctx, d, encode)
+                                                                 : of_bands(ctx, d, encode));
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -245,16 +245,16 @@ typedef struct run {            /* what one engine makes of an image            
 /* Any size in latent cells; a request asks for whole tokens. */
 static void take_size(xd_job *j, const int64_t *d)
 {
-    const int *cell = j->g->model.vae_info.cell;
+    const int *cell = j->ctx->model.vae_info.cell;
     memcpy(j->cells, d, sizeof j->cells);
     j->size[0] = d[1] * cell[1], j->size[1] = d[2] * cell[2];
-    j->frames = xd_vae_frames(&j->g->model.vae_info, d[0]);
+    j->frames = xd_vae_frames(&j->ctx->model.vae_info, d[0]);
 }
 
 /* What the engine does with one picture, with all frames of a video. */
 static void encode_video(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb, float *moments)
 {
-    const xd_model *m = &j->g->model;
+    const xd_model *m = &j->ctx->model;
     int64_t         T = j->cells[0], h = j->cells[1], w = j->cells[2], C = 2 * m->vae_info.channels;
     int64_t         W = j->size[1], cell = m->vae_info.cell[1];
     xd_spread       s;
@@ -281,37 +281,37 @@ static void encode_video(xd_exec *x, const xd_job *j, const xd_net *net, const f
 
 static void encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *in, float *out)
 {
-    (j->g->model.vae_info.cell[0] > 1 ? encode_video : xd_light_encode)(x, j, net, in, out);
+    (j->ctx->model.vae_info.cell[0] > 1 ? encode_video : xd_light_encode)(x, j, net, in, out);
 }
 
 static void count(xd_job *j, int what, size_t *bytes)
 {
-    xd_part *p = &j->g->model.vae;
+    xd_part *p = &j->ctx->model.vae;
     xd_err   e = { 0 };
     xd_arena a;
     xd_exec  x;
-    if (!what || j->g->model.vae_info.cell[0] == 1) {
+    if (!what || j->ctx->model.vae_info.cell[0] == 1) {
         must((what ? xd_light_encode_count : xd_light_count)(j, bytes, &e), &e);
         return;
     }
-    must(xd_part_count(p, j->g->count, j->g->type, &e), &e);
-    must(xd_room_open(&a, j->g->count, 0, &e), &e);
-    xd_exec_init(&x, j->g->count, &a, j->g->type);
+    must(xd_part_count(p, j->ctx->count, j->ctx->type, &e), &e);
+    must(xd_room_open(&a, j->ctx->count, 0, &e), &e);
+    xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     encode_video(&x, j, &p->shadow, (float *)(void *)a.base, (float *)(void *)a.base);
     must(x.err.code, &x.err);
     *bytes = xd_arena_peak(&a);
-    xd_room_close(&a, j->g->count);
+    xd_room_close(&a, j->ctx->count);
 }
 
 static void compare_count(xd_job *j, int what, const run *r, const xd_arena *a, const char *name)
 {
     size_t  bytes = 0;
-    int64_t before = j->g->count_world->traffic->bytes;
+    int64_t before = j->ctx->count_world->traffic->bytes;
     count(j, what, &bytes);
-    before = j->g->count_world->traffic->bytes - before;
+    before = j->ctx->count_world->traffic->bytes - before;
     if (before != r->sent)
         fail(name, "bytes sent are not those counted", (double)(r->sent - before));
-    before = formula(j->g, j->cells, what, j->r->enable_tiling);
+    before = formula(j->ctx, j->cells, what, j->r->enable_tiling);
     if (before != r->sent)
         fail(name, "bytes sent are not those of the formula", (double)(r->sent - before));
     if (bytes != xd_arena_peak(a))
@@ -322,29 +322,29 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
 {
     static const char *const prompt = "a";
     xd_request r;
-    xd_job     j = { .g = g, .r = &r };
+    xd_job     j = { .ctx = &g->ctx, .r = &r };
     xd_err     e = { 0 };
     xd_arena   a;
     xd_exec    x;
     size_t     bytes = 0;
     run        o = { 0 };
-    if (g->world.idle)
+    if (g->ctx.world.idle)
         return o;
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1, r.enable_tiling = tiling;
     take_size(&j, d);
-    o.n = what ? d[0] * d[1] * d[2] * 2 * g->model.vae_info.channels : j.frames * j.size[0] * j.size[1] * 3;
+    o.n = what ? d[0] * d[1] * d[2] * 2 * g->ctx.model.vae_info.channels : j.frames * j.size[0] * j.size[1] * 3;
     o.out = memory(o.n);
     count(&j, what, &bytes);
-    must(xd_part_load(&g->model.vae, g->dev, g->type, 0, &e), &e);
-    must(xd_room_open(&a, g->dev, bytes, &e), &e);
-    xd_exec_init(&x, g->dev, &a, g->type);
-    int64_t before = g->world.used->traffic->bytes;
-    (what ? encode : xd_light)(&x, &j, &g->model.vae.net, in, o.out);
-    o.sent = g->world.used->traffic->bytes - before;
+    must(xd_part_load(&g->ctx.model.vae, g->ctx.dev, g->ctx.type, 0, &e), &e);
+    must(xd_room_open(&a, g->ctx.dev, bytes, &e), &e);
+    xd_exec_init(&x, g->ctx.dev, &a, g->ctx.type);
+    int64_t before = g->ctx.world.used->traffic->bytes;
+    (what ? encode : xd_light)(&x, &j, &g->ctx.model.vae.net, in, o.out);
+    o.sent = g->ctx.world.used->traffic->bytes - before;
     must(x.err.code, &x.err);
     compare_count(&j, what, &o, &a, name);
-    xd_room_close(&a, g->dev);
+    xd_room_close(&a, g->ctx.dev);
     return o;
 }
 
@@ -378,7 +378,7 @@ static void one_case(xd_engine *one, xd_engine *all, const int64_t *d, int what,
                      xd_comm *world)
 {
     char        name[128];
-    xd_vae_info v = all->model.vae_info;
+    xd_vae_info v = all->ctx.model.vae_info;
     int64_t     pixels = xd_vae_frames(&v, d[0]) * d[1] * d[2] * v.cell[1] * v.cell[2] * 3;
     int64_t     n = what ? pixels : d[0] * d[1] * d[2] * v.channels;
     float      *in = memory(n);
@@ -403,7 +403,7 @@ static void one_model(const char *dir, const char *dtype, xd_comm *world)
     a.parallel.ulysses_degree = ranks;
     a.parallel.use_parallel_vae = 1;
     must(xd_open_with(&all, &a, 0, &e), &e);
-    int video = all->model.vae_info.cell[0] > 1;
+    int video = all->ctx.model.vae_info.cell[0] > 1;
     for (int s = 0; s < NSIZES; s++)
         for (int i = 0; i < 4; i++)
             one_case(one, all, sizes[video][s], i / 2, i % 2, world);

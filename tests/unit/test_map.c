@@ -140,7 +140,7 @@ static void files_are_read_ahead(void **state)
 {
     (void)state;
     enum { MB = 1 << 20, N = 24 * MB, MOST = 8 * MB };
-    const int stop = 1;
+    atomic_int stop = 1;
     char     *data = calloc(1, N);
     scratch_put("ahead", data, N);
     free(data);

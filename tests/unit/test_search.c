@@ -83,7 +83,7 @@ static xd_status search(xd_search *s, const xd_parallel *fixed, int ranks, int s
     r.prompts = texts, r.nprompts = prompts;
     r.num_inference_steps = 3;
     r.guidance_scale = guidance;
-    return xd_search_plans(s, g, &r, fixed, ranks, stale, &m, e);
+    return xd_search_plans(s, &g->ctx, &r, fixed, ranks, stale, &m, e);
 }
 
 static int degree(int v) { return v ? v : 1; }

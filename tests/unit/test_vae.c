@@ -349,7 +349,7 @@ static void failures_stick(void **state)
     bench     b;
     xd_arena  a;
     xd_exec   x;
-    int       stop = 1;
+    atomic_int       stop = 1;
     xd_tensor z = image(1, 3, 4, 4), p = image(1, 12, 16, 3), bad = image(1, 12, 15, 3);
     char     *mem;
     (void)state;
