@@ -1,11 +1,12 @@
 /* engine.c - opening an engine, and the rooms of a request in their order */
 #include "engine/engine.h"
-#include "engine/balance.h"
-#include "engine/kin.h"
-#include "engine/lora.h"
-#include "engine/place.h"
-#include "engine/ranks.h"
-#include "engine/slow.h"
+#include "engine/memory_advice.h"
+#include "engine/session.h"
+#include "model/lora.h"
+#include "observe/slow_device.h"
+#include "pipeline/weight_groups.h"
+#include "plan/balance.h"
+#include "ranks/affinity.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,6 +16,26 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/par.h"
+#include "model/component.h"
+#include "model/model.h"
+#include "observe/trace.h"
+#include "pipeline/arenas.h"
+#include "pipeline/callbacks.h"
+#include "pipeline/context.h"
+#include "pipeline/denoise.h"
+#include "pipeline/dtypes.h"
+#include "pipeline/init_image.h"
+#include "pipeline/job.h"
+#include "pipeline/job_compare.h"
+#include "pipeline/memory_plan.h"
+#include "pipeline/result.h"
+#include "pipeline/stages.h"
+#include "pipeline/text_encode.h"
+#include "pipeline/trace_json.h"
+#include "pipeline/vae_codec.h"
+#include "plan/plan.h"
+#include "predict/auto_plan.h"
+#include "ranks/world.h"
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
@@ -98,6 +119,11 @@ int xd_rank(const xd_engine *g)
 int xd_ranks(const xd_engine *g)
 {
     return xd_degrees_product(g->ctx.plan.deg);
+}
+
+int xd_makes_videos(const xd_engine *g)
+{
+    return g->ctx.model.recipe->fps > 0;
 }
 
 double xd_predicted(const xd_engine *g, const char *part)
@@ -422,6 +448,7 @@ static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *
 /* Everything that can be refused: the request, its words, its memory. */
 static xd_status prepare(xd_job *j, xd_words *w, xd_need *need, xd_status s, xd_err *e)
 {
+    xd_room room = { 0 };
     if (s == XD_OK)
         s = xd_words_open(w, j, e);
     if (s == XD_OK)
@@ -433,7 +460,9 @@ static xd_status prepare(xd_job *j, xd_words *w, xd_need *need, xd_status s, xd_
     if (s == XD_OK)
         s = xd_job_pick(j, e);
     if (s == XD_OK && j->ntodo)
-        s = xd_memory_plan(j, w, need, e);
+        s = xd_memory_plan(j, w, need, &room, e);
+    if (s == XD_ENOMEM && room.machine > 0)   /* the plan has refused */
+        xd_memory_advice(j, &room, e);
     return s;
 }
 

@@ -19,6 +19,7 @@
 #include "base/par.h"
 #include "engine/engine.h"
 #include "inject.h"
+#include "pipeline/result.h"
 
 static const double LIMIT_S = 10;
 

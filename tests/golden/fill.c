@@ -12,8 +12,8 @@
 
 #include "base/file.h"
 #include "base/rng.h"
-#include "engine/part.h"
 #include "golden.h"
+#include "model/component.h"
 
 enum { MOST = 64 << 20 };       /* bytes of a file that is copied                              */
 

@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/recipe.h"
+#include "engine/engine.h"
 #include "golden.h"
+#include "model/recipe.h"
 
 enum { MAXPROMPT = 8, MAXLORA = 4, NDTYPE = 4 };
 enum stage { IDS, IDS_2, IDS_3, EMBEDS, POOLED, NEGATIVE, NEGATIVE_POOLED, NOISE, LATENTS, IMAGE,

@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "golden.h"
+#include "pipeline/result.h"
 
 enum { D = 24, RANK = 4, MAXITEM = 32 };
 

@@ -13,6 +13,12 @@
 
 #include "engine/engine.h"
 #include "exec/op.h"
+#include "model/component.h"
+#include "pipeline/arenas.h"
+#include "pipeline/denoise.h"
+#include "pipeline/job.h"
+#include "pipeline/text_encode.h"
+#include "plan/plan.h"
 
 enum { STEPS = 4, STALE = 1, SINGLE = 8192 };   /* SINGLE: all-reduces up to this are one trip */
 

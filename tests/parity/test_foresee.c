@@ -11,8 +11,12 @@
 #include <string.h>
 
 #include "base/par.h"
-#include "engine/foresee.h"
-#include "engine/ranks.h"
+#include "engine/engine.h"
+#include "pipeline/job.h"
+#include "pipeline/memory_plan.h"
+#include "pipeline/stages.h"
+#include "pipeline/text_encode.h"
+#include "predict/predict.h"
 
 static const char *model_dir, *kept;     /* kept: weights_dtype                                */
 static xd_comm    *world;
@@ -51,7 +55,7 @@ static xd_status plan_memory(xd_engine *g, const xd_request *r, xd_need *n, xd_e
     if (s == XD_OK)
         s = xd_ranks_stages(&j, e);
     if (s == XD_OK)
-        s = xd_memory_plan(&j, &w, n, e);
+        s = xd_memory_plan(&j, &w, n, &(xd_room){ 0 }, e);
     xd_words_close(&w, &g->ctx);
     xd_job_close(&j);
     return s;

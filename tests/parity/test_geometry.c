@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/par.h"
 #include "engine/engine.h"
+#include "pipeline/result.h"
 
 enum { TEXT = 226, MOST = 16 };
 

@@ -13,6 +13,7 @@
 #include "../golden/golden.h"
 #include "base/par.h"
 #include "engine/engine.h"
+#include "pipeline/result.h"
 
 enum { LORAS = 2 };
 static const double MOST = 2e-4;

@@ -17,6 +17,9 @@
 #include "base/log.h"
 #include "base/par.h"
 #include "engine/engine.h"
+#include "model/component.h"
+#include "model/model.h"
+#include "pipeline/result.h"
 
 enum { DIM = 768, HEADS = 12, STEPS = 3, SIDE = 48, PROGRAM = 16000000 };
 

@@ -30,6 +30,7 @@
 
 #include "base/par.h"
 #include "engine/engine.h"
+#include "pipeline/result.h"
 
 enum { PICTURES = 2 };
 

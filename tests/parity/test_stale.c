@@ -14,6 +14,7 @@
 #include "../golden/golden.h"
 #include "base/par.h"
 #include "engine/engine.h"
+#include "pipeline/result.h"
 
 static const double MOST = 2e-4, STALE = 1e-3;
 

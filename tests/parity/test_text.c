@@ -12,7 +12,9 @@
 
 #include "base/par.h"
 #include "engine/engine.h"
-#include "engine/ranks.h"
+#include "model/component.h"
+#include "pipeline/job.h"
+#include "pipeline/text_encode.h"
 
 enum { PROMPTS = 2, SINGLE = 8192 };    /* SINGLE: all-reduces up to this are one trip          */
 

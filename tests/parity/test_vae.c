@@ -15,8 +15,14 @@
 #include "base/json.h"
 #include "base/par.h"
 #include "engine/engine.h"
-#include "engine/spread.h"
 #include "exec/op.h"
+#include "model/component.h"
+#include "model/model.h"
+#include "pipeline/arenas.h"
+#include "pipeline/context.h"
+#include "pipeline/job.h"
+#include "pipeline/vae_codec.h"
+#include "pipeline/vae_shards.h"
 
 static int    rank, ranks, checks, failures;
 static int    exact;

@@ -24,7 +24,18 @@ MAY = {  # room: rooms whose headers it may include, besides its own
     "sampler": "base tensor exec",
     "cache": "base tensor exec",
     "parallel": "base tensor exec comm",
-    "engine": "xdit base tensor backend comm exec io tok text dit vae sampler cache parallel",
+    "observe": "base tensor backend comm exec parallel",
+    "ranks": "base tensor comm exec",
+    "plan": "xdit base tensor backend exec dit parallel ranks",
+    "model": "xdit base tensor backend comm exec io tok text dit vae sampler ranks",
+    "pipeline": "xdit base tensor backend comm exec io tok text dit vae sampler parallel "
+                "observe ranks plan model",
+    "predict": "xdit base tensor backend comm exec dit vae sampler parallel "
+               "observe ranks plan model pipeline",
+    "engine": "xdit base tensor backend comm exec io dit parallel "
+              "observe ranks plan model pipeline predict",
+    "report": "xdit base tensor backend comm exec io tok text dit vae sampler parallel "
+              "observe ranks plan model pipeline predict engine",
 }
 INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
 SUFFIXES = {".c", ".h", ".cc", ".cpp", ".cu", ".inc"}

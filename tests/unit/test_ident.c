@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "engine/model.h"
+#include "model/model.h"
 #include "scratch.h"
 
 #define GOLDEN "tests/golden/alpha/"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "engine/engine.h"
+#include "model/recipe.h"
 #include "parallel/link.h"
 #include "sampler/sampler.h"
 

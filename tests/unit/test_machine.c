@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/machine.h"
+#include "predict/machine.h"
 
 static char path[512];
 

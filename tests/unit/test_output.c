@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "engine/output.h"
 #include "io/image.h"
 #include "io/video.h"
+#include "pipeline/output.h"
 #include "scratch.h"
 
 enum { N = 3, W = 16, H = 8 };

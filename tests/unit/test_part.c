@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "engine/part.h"
+#include "model/component.h"
 #include "scratch.h"
 
 enum { MAX = 1 << 20 };

@@ -15,9 +15,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "engine/plan.h"
-#include "engine/plan_table.h"
-#include "engine/search.h"
+#include "plan/plan.h"
+#include "plan/plan_table.h"
+#include "predict/search.h"
 
 /* ---- three rows more ------------------------------------------------------------------------ */
 

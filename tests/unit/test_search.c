@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/search.h"
+#include "engine/engine.h"
+#include "predict/search.h"
 
 /* ---- names -------------------------------------------------------------------------------- */
 

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/plan.h"
 #include "exec/tokens.h"
+#include "plan/plan.h"
 
 static uint64_t seed = 7;
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/simulate.h"
+#include "predict/simulate.h"
 
 enum { MOST = 8 };
 

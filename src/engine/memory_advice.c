@@ -1,0 +1,57 @@
+/* memory_advice.c - what fits where a request does not, said on all ranks */
+#include "engine/memory_advice.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "predict/fit.h"
+#include "predict/machine.h"
+
+/* The degrees of a plan that is made. */
+static xd_parallel degrees_of(const xd_plan *p)
+{
+    return (xd_parallel){ .tensor_parallel_degree = p->deg.n[XD_TENSOR],
+                          .ulysses_degree = p->deg.n[XD_ULYSSES],
+                          .ring_degree = p->deg.n[XD_RING],
+                          .pipefusion_parallel_degree = p->deg.n[XD_PIPE],
+                          .use_cfg_parallel = p->deg.n[XD_CFG] > 1,
+                          .data_parallel_degree = p->deg.n[XD_DATA],
+                          .num_pipeline_patch = p->npatch, .warmup_steps = p->warmup,
+                          .use_displaced_patches = p->displaced, .use_parallel_vae = p->vae_rows,
+                          .pipefusion_text = p->text_every ? "every" : "first",
+                          .text_tensor_parallel_degree = p->text_tp };
+}
+
+/* The least room of any rank, and how many ranks hosts have. */
+static void least_room(const xd_context *ctx, double room[2])
+{
+    int64_t  n = 2;
+    xd_comm *c = ctx->world.used;
+    if (c->size == 1)
+        return;
+    xd_req r = c->ops->allreduce(c, xd_view(room, XD_F64, 1, &n), XD_MIN);
+    c->ops->wait(c, &r, 1);
+}
+
+/* Behind a refusal, on all ranks: rank 0 counts what would fit, and everybody's sentence ends with
+ * it. Of the machine only the memory matters, so its times are those of some preset. */
+void xd_memory_advice(const xd_job *j, const xd_room *limit, xd_err *e)
+{
+    xd_context  *ctx = j->ctx;
+    xd_machine  m;
+    xd_parallel p = degrees_of(&ctx->plan);
+    char        near[1024] = "";
+    double      room[2] = { limit->machine, limit->space };
+    least_room(ctx, room);
+    if (ctx->world.used->rank == 0 && xd_machine_known(&m, "8xH100")) {
+        m.ranks = ctx->world.host->size;
+        m.hosts = (ctx->world.used->size + m.ranks - 1) / m.ranks;
+        m.memory = room[0] > 1 ? room[0] : 1;
+        m.shares = 1;
+        xd_fit t = { .ctx = ctx, .r = j->r, .m = &m, .fixed = &p, .ranks = ctx->world.used->size, .stale = 1,
+                     .space = room[1] > 1 ? room[1] : 1, .held = limit->held, .huge = limit->huge };
+        xd_fit_advice(&t, &p, 1, near, sizeof near);
+    }
+    if (xd_world_broadcast(&ctx->world, near, sizeof near, e) == XD_OK)
+        snprintf(e->msg + strlen(e->msg), sizeof e->msg - strlen(e->msg), "%s", near);
+}

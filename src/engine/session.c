@@ -1,0 +1,286 @@
+/* session.c - joining the other ranks, comparing with them, opening the groups of the plan */
+#include "engine/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cpus.h"
+#include "base/log.h"
+#include "base/par.h"
+#include "engine/engine.h"
+#include "observe/trace.h"
+#include "pipeline/dtypes.h"
+#include "plan/balance.h"
+#include "plan/plan.h"
+#include "plan/plan_table.h"
+#include "predict/auto_plan.h"
+#include "ranks/affinity.h"
+#include "ranks/world.h"
+
+/* ---- joining ------------------------------------------------------------------------------ */
+
+/* The first words between ranks. Their size must not change from version to version: the ranks find
+ * out by them that all else may mean something different there. */
+typedef struct hello { char version[32], host[96]; } hello;
+
+typedef struct card {           /* what else must be the same on all ranks                     */
+    xd_plan  plan;
+    int64_t  balanced;
+    char     dtype[16], weights[2][16];         /* of the transformer, of text encoders           */
+    uint64_t model, traced, options[XD_PLAN_ROWS];      /* of the plan, as given                 */
+    char     cpus[128];         /* may differ; for the log                                       */
+} card;
+
+/* `mine`, of `size` bytes, of every rank in rank order, malloc'ed. */
+static xd_status collect(xd_comm *c, void *mine, size_t size, void **all, xd_err *e)
+{
+    int64_t *rows = calloc((size_t)c->size, sizeof *rows), width = (int64_t)size;
+    *all = calloc((size_t)c->size, size);
+    if (!*all || !rows) {
+        free(rows);
+        return xd_fail(e, XD_ENOMEM, "no memory to compare %d ranks", c->size);
+    }
+    for (int i = 0; i < c->size; i++)
+        rows[i] = 1;
+    xd_status s = xd_world_wait(c, c->ops->gather(c, xd_view2(*all, XD_U8, c->size, width), rows,
+                                             xd_view2(mine, XD_U8, 1, width)), e);
+    free(rows);
+    return s;
+}
+
+/* All ranks know of a difference: one of them says it. */
+static xd_status known(xd_status s, xd_err *e)
+{
+    if (s == XD_EINVAL && e->rank < 0)
+        e->rank = 0;
+    return s;
+}
+
+static xd_status greet(xd_comm *c, hello **said, xd_err *e)
+{
+    hello mine = { .host = "" };
+    void *all;
+    snprintf(mine.version, sizeof mine.version, "%s", xd_version());
+    gethostname(mine.host, sizeof mine.host - 1);
+    xd_status s = collect(c, &mine, sizeof mine, &all, e);
+    hello    *h = *said = all;
+    for (int i = 0; s == XD_OK && i < c->size; i++)
+        h[i].version[sizeof mine.version - 1] = h[i].host[sizeof mine.host - 1] = 0;
+    for (int i = 1; s == XD_OK && i < c->size; i++)
+        if (strcmp(h[i].version, h[0].version) != 0)
+            s = xd_fail(e, XD_EINVAL, "rank %d on host %s runs xdit %s and rank 0 on host %s runs "
+                        "%s: install the same version on all hosts", i, h[i].host, h[i].version,
+                        h[0].host, h[0].version);
+    return known(s, e);
+}
+
+static xd_status differ_in_weights(int i, const hello *h, const card *c, const card *first, xd_err *e)
+{
+    int text = strcmp(c->weights[0], first->weights[0]) == 0;
+    return xd_fail(e, XD_EINVAL, "rank %d on host %s keeps weights in %s and rank 0 on host %s in %s: all ranks "
+                   "need the same --%sweights_dtype", i, h[i].host, c->weights[text], h[0].host,
+                   first->weights[text], text ? "text_" : "");
+}
+
+static void say_cpus(const xd_engine *g, const card *c)
+{
+    for (int i = 0; g->ctx.world.all->rank == 0 && i < g->ctx.world.all->size; i++)
+        xd_log(XD_LOG_DEBUG, "rank %d on cpus %.*s", i, (int)sizeof c->cpus, c[i].cpus);
+}
+
+/* Options of a plan that its own description does not have. */
+static xd_status differ_in_options(int i, const hello *h, const card *c, const card *first,
+                                   xd_err *e)
+{
+    const xd_plan_table *t = xd_plan_table_now();
+    int                  k = 0;
+    while (k < t->n - 1 && c->options[k] == first->options[k])
+        k++;
+    return xd_fail(e, XD_EINVAL, "rank %d on host %s and rank 0 on host %s differ in --%s: all "
+                   "ranks need the same flags", i, h[i].host, h[0].host, t->rows[k].option.name);
+}
+
+/* All cards must equal rank 0's; the sentence names the first rank that differs. */
+static xd_status compare(const xd_engine *g, const xd_parallel *take, const hello *h, xd_err *e)
+{
+    card  mine = { .plan = g->ctx.plan, .balanced = g->balanced, .model = g->ctx.hash, .traced = g->ctx.trace != NULL };
+    void *all;
+    xd_plan_hashes(take, mine.options);
+    snprintf(mine.dtype, sizeof mine.dtype, "%s", xd_dtype_name(g->ctx.type));
+    snprintf(mine.weights[0], sizeof mine.weights[0], "%s", xd_types_name(&g->ctx.model.dit, g->ctx.type));
+    for (int k = 0; k < g->ctx.model.recipe->ntext; k++)
+        if (!mine.weights[1][0] || g->ctx.model.text[k].blocks)
+            snprintf(mine.weights[1], sizeof mine.weights[1], "%s", xd_types_name(&g->ctx.model.text[k], g->ctx.type));
+    xd_cpuset cpus;
+    xd_cpuset_text(xd_cpuset_mine(&cpus) ? &cpus : &(xd_cpuset){ { 0 } }, mine.cpus, sizeof mine.cpus);
+    xd_status   s = collect(g->ctx.world.all, &mine, sizeof mine, &all, e);
+    const card *cards = all;
+    if (s == XD_OK)
+        say_cpus(g, cards);
+    for (int i = 1; s == XD_OK && i < g->ctx.world.all->size; i++) {
+        if (cards[i].model != cards[0].model)
+            s = xd_fail(e, XD_EINVAL, "the model of rank %d on host %s (hash %016llx) is not the "
+                        "model of rank 0 on host %s (%016llx): its configs, tokenizer, weight files, "
+                        "LoRA files or their scales differ", i, h[i].host, (unsigned long long)cards[i].model,
+                        h[0].host, (unsigned long long)cards[0].model);
+        else if (strcmp(cards[i].plan.text, cards[0].plan.text) != 0)
+            s = xd_fail(e, XD_EINVAL, "rank %d on host %s was started with the plan %s and rank 0 "
+                        "with %s: all ranks need the same flags", i, h[i].host, cards[i].plan.text,
+                        cards[0].plan.text);
+        else if (memcmp(cards[i].options, cards[0].options, sizeof mine.options) != 0)
+            s = differ_in_options(i, h, &cards[i], &cards[0], e);
+        else if (memcmp(&cards[i].plan, &cards[0].plan, sizeof mine.plan) != 0)
+            s = xd_fail(e, XD_EINVAL, "rank %d on host %s and rank 0 on host %s have made "
+                        "different plans of %s", i, h[i].host, h[0].host, cards[0].plan.text);
+        else if (strcmp(cards[i].dtype, cards[0].dtype) != 0)
+            s = xd_fail(e, XD_EINVAL, "rank %d on host %s computes in %s and rank 0 on host %s in "
+                        "%s: say which with --dtype", i, h[i].host, cards[i].dtype, h[0].host,
+                        cards[0].dtype);
+        else if (memcmp(cards[i].weights, cards[0].weights, sizeof mine.weights) != 0)
+            s = differ_in_weights(i, h, &cards[i], &cards[0], e);
+        else if (cards[i].traced != cards[0].traced || cards[i].balanced != cards[0].balanced)
+            s = xd_fail(e, XD_EINVAL, "rank %d on host %s and rank 0 on host %s differ in --%s: all "
+                        "ranks need the same flags", i, h[i].host, h[0].host,
+                        cards[i].traced != cards[0].traced ? "trace" : "balance");
+    }
+    free(all);
+    return known(s, e);
+}
+
+/* The first ranks share the text encoders, which are cut like the transformer's blocks. */
+static xd_status open_text(xd_engine *g, xd_err *e)
+{
+    int       n = g->ctx.plan.text_tp, me = g->ctx.world.used->rank, in = me < n, size = in ? n : g->ctx.world.used->size - n;
+    xd_status s = g->ctx.world.used->ops->split(g->ctx.world.used, !in, in ? me : me - n, size, &g->ctx.text, e);
+    if (s == XD_OK)
+        s = g->ctx.count_world->ops->split(g->ctx.count_world, !in, in ? me : me - n, size, &g->ctx.count_text, e);
+    for (int i = 0; i < g->ctx.model.recipe->ntext && in; i++) {
+        g->ctx.model.text[i].tp = n;
+        g->ctx.model.text[i].tp_at = me;
+    }
+    return s;
+}
+
+static xd_status open_topologies(xd_engine *g, xd_err *e)
+{
+    int       n = xd_degrees_product(g->ctx.plan.deg), size = g->ctx.world.all->size;
+    xd_degrees one = { { 1, 1, 1, 1, 1, 1 } };
+    g->ctx.world.idle = g->ctx.world.all->rank >= n;
+    xd_status s = g->ctx.world.all->ops->split(g->ctx.world.all, g->ctx.world.idle, g->ctx.world.all->rank, g->ctx.world.idle ? size - n : n, &g->ctx.world.used, e);
+    if (s != XD_OK)
+        return s;
+    if (g->ctx.world.idle)                /* takes part in nothing but the start and the end             */
+        return XD_OK;
+    s = g->ctx.world.used->ops->split_host(g->ctx.world.used, &g->ctx.world.host, e);
+    if (s == XD_OK)
+        s = xd_topo_open(&g->ctx.topo, g->ctx.world.used, g->ctx.plan.deg, e);
+    if (s == XD_OK)
+        xd_trace_topo(g->ctx.trace, &g->ctx.topo);
+    if (s == XD_OK)
+        s = xd_alarm_open(&g->ctx.world.alarm, xd_trace_plain(g->ctx.world.used), e);
+    if (s == XD_OK)
+        s = xd_comm_count(&g->ctx.count_world, g->ctx.world.used->rank, n, e);
+    if (s == XD_OK)
+        s = xd_topo_open(&g->ctx.count_topo, g->ctx.count_world, n > 1 ? g->ctx.plan.deg : one, e);
+    if (s == XD_OK && g->ctx.plan.text_tp > 1)
+        s = open_text(g, e);
+    return s;
+}
+
+xd_status xd_ranks_join(xd_engine *g, int threads, const char *bind, int alone, xd_err *e)
+{
+    int       ranks, cores;
+    xd_status s = xd_comm_world(&g->ctx.world.all, xd_comm_launched() && !alone ? "mpi" : "self", e);
+    if (s != XD_OK)
+        return s;
+    int share = xd_comm_share(&ranks, &cores), n = threads ? threads : share;
+    if (!alone)
+        xd_place(bind, n);
+    n = xd_par_set(n);
+    if (g->ctx.world.all->rank == 0 && !alone && ranks > 1 && (int64_t)ranks * n > cores)
+        xd_log(XD_LOG_WARN, "%d ranks of %d thread%s share %d core%s: they take turns", ranks, n,
+               n == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+    return xd_trace_comm(g->ctx.trace, &g->ctx.world.all, e);
+}
+
+static int hosts_of(const hello *h, int n)
+{
+    int hosts = 0;
+    for (int i = 0, seen; i < n; i++, hosts += !seen) {
+        seen = 0;
+        for (int k = 0; k < i && !seen; k++)
+            seen = strcmp(h[k].host, h[i].host) == 0;
+    }
+    return hosts;
+}
+
+/* What is given and makes no difference to a plan. */
+static void say_unused(const xd_engine *g, const xd_open_args *a, const xd_parallel *take)
+{
+    int ranks = xd_degrees_product(g->ctx.plan.deg);
+    xd_plan_say_unused(&a->parallel, take, &g->ctx.model.dit_info);
+    if (g->balanced && ranks == 1)
+        xd_log(XD_LOG_WARN, "balance makes no difference where one rank works");
+    if (a->cluster && xd_parallel_ranks(&a->parallel) == ranks)
+        xd_log(XD_LOG_WARN, "cluster makes no difference where there is no plan to choose: %s",
+               ranks == 1 ? "one rank works" : "the degrees that are given need all ranks");
+}
+
+xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e)
+{
+    const xd_dit_info *d = &g->ctx.model.dit_info;
+    hello             *hosts = NULL;
+    xd_err             first = { .rank = -1 };
+    xd_parallel        take;
+    xd_status          same = g->ctx.world.all->size > 1 ? greet(g->ctx.world.all, &hosts, &first) : XD_OK;
+    if (same != XD_OK) {        /* even a rank that has a failure of its own cannot tell it      */
+        free(hosts);
+        *e = first;
+        return same;
+    }
+    s = xd_choose(&g->ctx, a, hosts ? hosts_of(hosts, g->ctx.world.all->size) : 1, s, &take, &g->foreseen, e);
+    if (s == XD_OK)
+        s = xd_plan_make(&g->ctx.plan, &take, g->ctx.world.all->size, d, e);
+    s = xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank, s, e);
+    if (s == XD_OK && g->ctx.world.all->size > 1)
+        s = compare(g, &take, hosts, e);
+    free(hosts);
+    if (s == XD_OK)
+        s = open_topologies(g, e);
+    if (s != XD_OK)
+        return s;
+    int n = xd_degrees_product(g->ctx.plan.deg), T = g->ctx.plan.deg.n[XD_TENSOR], U = g->ctx.plan.deg.n[XD_ULYSSES];
+    if (g->ctx.world.all->rank == 0 && n < g->ctx.world.all->size)
+        xd_log(XD_LOG_WARN, "%d of %d ranks stay idle: the plan %s uses %d", g->ctx.world.all->size - n,
+               g->ctx.world.all->size, g->ctx.plan.text, n);
+    if (g->ctx.world.all->rank == 0 && T * U > d->heads)
+        xd_log(XD_LOG_WARN, "some ranks have no head: tensor %d x ulysses %d over %d heads", T, U,
+               d->heads);
+    if (g->ctx.world.all->rank == 0 && g->ctx.plan.deg.n[XD_PIPE] > d->nlayers)
+        xd_log(XD_LOG_WARN, "some stages have no block: pipefusion %d over %d blocks",
+               g->ctx.plan.deg.n[XD_PIPE], d->nlayers);
+    if (g->ctx.world.all->rank == 0)
+        say_unused(g, a, &take);
+    g->ctx.model.dit.tp = T;
+    g->ctx.model.dit.tp_at = g->ctx.world.idle ? 0 : g->ctx.topo.at[XD_TENSOR];
+    if (!g->balanced || n == 1)
+        return XD_OK;
+    return xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank, g->ctx.world.idle ? XD_OK : xd_balance_open(&g->ctx.balance, &g->ctx.world, &g->ctx.plan, g->ctx.dev,
+                                                                           g->ctx.type, e), e);
+}
+
+void xd_ranks_close(xd_engine *g)
+{
+    xd_alarm_close(&g->ctx.world.alarm);
+    xd_balance_close(&g->ctx.balance);
+    xd_comm_close(&g->ctx.text);
+    xd_comm_close(&g->ctx.count_text);
+    xd_topo_close(&g->ctx.topo);
+    xd_topo_close(&g->ctx.count_topo);
+    xd_comm_close(&g->ctx.count_world);
+    xd_comm_close(&g->ctx.world.host);
+    xd_comm_close(&g->ctx.world.used);
+    xd_comm_close(&g->ctx.world.all);
+}

@@ -1,0 +1,603 @@
+/* component.c - one component of a model directory */
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/component.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "model/shared_weights.h"
+
+enum { SHOWN = 10 };            /* tensors that a warning lists                               */
+
+/* ---- which network ------------------------------------------------------------------------ */
+
+static int understands(const xd_net_def *d, const char *name)
+{
+    for (int i = 0; name && i < 6 && d->classes[i]; i++)
+        if (strcmp(d->classes[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+static const xd_net_def *def_at(xd_kind kind, int i)
+{
+    switch (kind) {
+    case XD_KIND_TEXT: return xd_text_encoders[i] ? &xd_text_encoders[i]->net : NULL;
+    case XD_KIND_DIT: return xd_dits[i] ? &xd_dits[i]->net : NULL;
+    case XD_KIND_VAE: return xd_vaes[i] ? &xd_vaes[i]->net : NULL;
+    }
+    return NULL;
+}
+
+static int find_def(xd_part *p, const char *name)
+{
+    for (int i = 0; def_at(p->kind, i); i++) {
+        if (!understands(def_at(p->kind, i), name))
+            continue;
+        p->def = def_at(p->kind, i);
+        p->text = p->kind == XD_KIND_TEXT ? xd_text_encoders[i] : NULL;
+        p->dit = p->kind == XD_KIND_DIT ? xd_dits[i] : NULL;
+        p->vae = p->kind == XD_KIND_VAE ? xd_vaes[i] : NULL;
+        return 1;
+    }
+    return 0;
+}
+
+static xd_status unknown_class(const xd_part *p, const char *name, xd_err *e)
+{
+    xd_text_buf known = { 0 };
+    for (int i = 0; def_at(p->kind, i); i++)
+        for (int k = 0; k < 6 && def_at(p->kind, i)->classes[k]; k++)
+            xd_buf_add(&known, "%s%s", known.len ? ", " : "", def_at(p->kind, i)->classes[k]);
+    xd_status s = xd_fail(e, XD_EUNSUPPORTED, "%s/config.json names the class %s, which this "
+                          "version does not know (it knows %s)", p->dir, name ? name : "(none)",
+                          known.p ? known.p : "");
+    xd_buf_free(&known);
+    return s;
+}
+
+static void name_class(xd_part *p, const char *hint)
+{
+    const xd_json *arch = xd_json_get(p->config, "architectures");
+    p->class_name = xd_json_text(xd_json_get(p->config, "_class_name"));
+    if (!p->class_name)
+        p->class_name = xd_json_text(xd_json_at(arch, 0));
+    if (!p->class_name)
+        p->class_name = hint;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static xd_status list_tensors(xd_part *p, xd_err *e)
+{
+    xd_decl d = { .visit = XD_VISIT_LIST, .tp = 1, .err = e };
+    xd_err  mine = { 0 };
+    d.err = &mine;
+    xd_net_visit(&p->net, &d);
+    p->list = d.list;
+    p->nlist = d.nlist;
+    return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
+}
+
+/* , "key": N for every number in `layers` and the kind of blocks it counts. */
+static xd_status count_blocks(const xd_part *p, const char *layers, xd_text_buf *b, xd_err *e)
+{
+    static const char *const keys[] = { "num_layers", "num_hidden_layers", "num_single_layers" };
+    for (int i = 0; i < 3 && *layers; i++) {
+        const xd_field *f = p->def->fields;
+        while (f->json && strcmp(f->json, keys[i]) != 0)
+            f++;
+        if (!f->json)
+            continue;
+        char *end;
+        long  n = strtol(layers, &end, 10);
+        if (end == layers || n < 0 || n > 10000 || (*end && *end != ','))
+            return xd_fail(e, XD_EINVAL, "layers is \"%s\" there: it is a list of numbers from 0 to 10000",
+                           layers);
+        xd_buf_add(b, "%s\"%s\": %ld", xd_json_size(p->config) ? ", " : "", keys[i], n);
+        layers = end + (*end == ',');
+    }
+    if (*layers && p->kind == XD_KIND_DIT)
+        return xd_fail(e, XD_EINVAL, "layers has \"%s\" left over: %s has fewer kinds of blocks", layers,
+                       p->class_name);
+    return XD_OK;
+}
+
+/* Reads the config again with other numbers of blocks: of several members of a name the last counts. */
+static xd_status shorten(xd_part *p, const char *hint, const char *layers, const char *path,
+                         xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    xd_json    *again = NULL;
+    char       *text = NULL;
+    size_t      len = 0;
+    xd_status   s = xd_file_read(path, (size_t)1 << 28, &text, &len, e);
+    while (s == XD_OK && len && text[len - 1] != '}')
+        len--;
+    if (s == XD_OK)
+        xd_buf_add(&b, "%.*s", (int)len - 1, text);
+    if (s == XD_OK)
+        s = count_blocks(p, layers, &b, e);
+    xd_buf_add(&b, "}");
+    if (s == XD_OK && b.failed)
+        s = xd_fail(e, XD_ENOMEM, "no memory for the config %s", path);
+    if (s == XD_OK)
+        s = xd_json_parse(&again, b.p, b.len, path, e);
+    if (s == XD_OK) {
+        xd_json_free(&p->config);
+        p->config = again;
+        name_class(p, hint);
+    }
+    xd_buf_free(&b);
+    free(text);
+    return s;
+}
+
+xd_status xd_part_open(xd_part *p, const char *model, const char *name, xd_kind kind,
+                       const char *hint, xd_err *e)
+{
+    return xd_part_open_some(p, model, name, kind, hint, NULL, e);
+}
+
+xd_status xd_part_open_some(xd_part *p, const char *model, const char *name, xd_kind kind,
+                            const char *hint, const char *layers, xd_err *e)
+{
+    memset(p, 0, sizeof *p);
+    p->kind = kind;
+    p->tp = 1;
+    p->name = strdup(name);
+    p->dir = xd_path_join(model, name);
+    char *path = p->dir ? xd_path_join(p->dir, "config.json") : NULL;
+    if (!p->name || !path) {
+        free(path);
+        return xd_fail(e, XD_ENOMEM, "no memory for component %s", name);
+    }
+    if (!xd_file_is_dir(p->dir)) {
+        free(path);
+        return xd_fail(e, XD_EIO, "%s has no folder %s", model, name);
+    }
+    xd_status s = xd_json_read(&p->config, path, e);
+    if (s == XD_OK) {
+        name_class(p, hint);
+        if (!find_def(p, p->class_name) && !find_def(p, hint))
+            s = unknown_class(p, p->class_name, e);
+    }
+    if (s == XD_OK && layers && xd_json_is_object(p->config))
+        s = shorten(p, hint, layers, path, e);
+    if (s == XD_OK)
+        s = xd_net_open(&p->net, p->def, p->config, path, e);
+    if (s == XD_OK)
+        s = list_tensors(p, e);
+    if (s != XD_OK)
+        xd_fail_at(e, s, path);
+    free(path);
+    return s;
+}
+
+void xd_part_close(xd_part *p)
+{
+    if (!p)
+        return;
+    xd_part_drop(p);
+    xd_net_close(&p->net);
+    xd_net_close(&p->shadow);
+    xd_single_close(&p->single);
+    xd_st_close(&p->files);
+    xd_json_free(&p->config);
+    free(p->file);
+    free(p->slot);
+    free(p->list);
+    free(p->name);
+    free(p->dir);
+    memset(p, 0, sizeof *p);
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+static int src_has(void *self, const char *name, xd_tensor *shape)
+{
+    const xd_part *p = self;
+    int64_t        i = xd_st_find(p->files, name);
+    if (i < 0)
+        return 0;
+    *shape = xd_st_shape(p->files, i);
+    return 1;
+}
+
+static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
+{
+    const xd_part *p = self;
+    int64_t        i = xd_st_find(p->files, name);
+    if (i < 0)
+        return xd_fail(e, XD_EFORMAT, "%s: tensor %s is missing", p->file ? p->file : p->dir, name);
+    return xd_st_get(p->files, i, t, e);
+}
+
+static void src_done(void *self, const char *name)
+{
+    const xd_part *p = self;
+    int64_t        i = xd_st_find(p->files, name);
+    if (i >= 0) {
+        xd_st_done(p->files, i);
+        xd_part_used(p, i);
+    }
+}
+
+static void src_past(void *self, const char *name, const void *at, size_t bytes)
+{
+    const xd_part *p = self;
+    int64_t        i = xd_st_find(p->files, name);
+    if (i >= 0)
+        xd_st_past(p->files, i, at, bytes);
+}
+
+/* ---- fp8 ---------------------------------------------------------------------------------- */
+
+/* Of a weight in fp8 the tensor with what its numbers are multiplied by, in one of the ways that
+ * ComfyUI and others call it; -1: there is none. */
+static int64_t find_scale(const xd_part *p, const char *weight)
+{
+    static const char *const ends[] = { "scale_weight", "weight_scale" };
+    char   name[512];
+    size_t n = strlen(weight), stem = n > 7 && strcmp(weight + n - 7, ".weight") == 0 ? n - 6 : 0;
+    for (int i = 0; i < 2 && stem; i++) {
+        snprintf(name, sizeof name, "%.*s%s", (int)stem, weight, ends[i]);
+        int64_t at = xd_st_find(p->files, name);
+        if (at >= 0)
+            return at;
+    }
+    return -1;
+}
+
+static int is_fp8(xd_dtype t)
+{
+    return t == XD_F8E4M3 || t == XD_F8E5M2;
+}
+
+static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e)
+{
+    const xd_part *p = self;
+    int64_t        w = xd_st_find(p->files, name), i = find_scale(p, name);
+    xd_tensor      t;
+    *scale = 1;
+    if (w < 0 || i < 0 || !is_fp8(xd_st_shape(p->files, w).type))
+        return XD_OK;
+    xd_status s = xd_st_get(p->files, i, &t, e);
+    if (s == XD_OK) {
+        xd_convert(scale, XD_F32, t.p, t.type, 1);
+        xd_st_done(p->files, i);
+    }
+    return s;
+}
+
+/* One number a tensor is what is known. */
+static xd_status check_scales(xd_part *p, xd_err *e)
+{
+    for (int64_t i = 0; i < xd_st_count(p->files); i++) {
+        const char *name = xd_st_name(p->files, i);
+        int64_t     k = is_fp8(xd_st_shape(p->files, i).type) ? find_scale(p, name) : -1;
+        float       scale = 1;
+        if (k < 0)
+            continue;
+        xd_tensor t = xd_st_shape(p->files, k);
+        if (xd_count(t) != 1 || (t.type != XD_F32 && t.type != XD_F16 && t.type != XD_BF16))
+            return xd_fail(e, XD_EUNSUPPORTED, "%s: the scale %s of a weight in fp8 is %lld numbers of type %s: one "
+                           "of f32, f16 or bf16 is supported", p->file ? p->file : p->dir,
+                           xd_st_name(p->files, k), (long long)xd_count(t), xd_st_dtype(p->files, k));
+        xd_status s = src_scale(p, name, &scale, e);
+        if (s == XD_OK && !isfinite(scale))
+            s = xd_fail(e, XD_EFORMAT, "%s: the scale %s is %g", p->file ? p->file : p->dir,
+                        xd_st_name(p->files, k), (double)scale);
+        if (s != XD_OK)
+            return s;
+    }
+    return XD_OK;
+}
+
+/* Says how weights are stored, and nothing that is needed to read them. */
+static int is_note(const char *name)
+{
+    static const char *const ends[] = { ".scale_weight", ".weight_scale", ".scale_input", ".input_scale",
+                                        ".comfy_quant", "scaled_fp8" };
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t k = strlen(ends[i]);
+        if (n >= k && strcmp(name + n - k, ends[i]) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* ---- which are read ------------------------------------------------------------------------ */
+
+/* Marks the tensors of the files that a declared one names, by any of its alternatives. */
+static void mark_used(const xd_part *p, const char *names, char *used)
+{
+    char want[512], have[512];
+    for (const char *c = names; c;) {
+        size_t n = strcspn(c, "|");
+        snprintf(want, sizeof want, "%.*s", (int)n, c);
+        snprintf(have, sizeof have, "%s", want);
+        if (!p->single || xd_single_name(p->single, want, have, sizeof have)) {
+            int64_t i = xd_st_find(p->files, have);
+            if (i >= 0)
+                used[i] = 1;
+        }
+        c = c[n] ? c + n + 1 : NULL;
+    }
+}
+
+/* Is it one of those that the network knows and leaves alone, with or without its prefix? */
+static int is_unread(const xd_net_def *d, const char *name)
+{
+    size_t len = d->prefix ? strlen(d->prefix) : 0;
+    if (len && strncmp(name, d->prefix, len) == 0)
+        name += len;
+    for (int i = 0; i < 4 && d->unread[i]; i++)
+        if (strcmp(name, d->unread[i]) == 0)
+            return 1;
+    return 0;
+}
+
+/* Of a file that holds more than this component only its own tensors count. */
+static void warn_extra(const xd_part *p)
+{
+    char        text[2048] = "", *used = calloc((size_t)xd_st_count(p->files) + 1, 1);
+    const char *prefix = p->single ? xd_single_prefix(p->single) : "";
+    size_t      at = 0, skip = strlen(prefix);
+    int         extra = 0;
+    for (int i = 0; used && i < p->nlist; i++)
+        mark_used(p, p->list[i].name, used);
+    for (int64_t i = 0; used && i < xd_st_count(p->files); i++) {
+        const char *name = xd_st_name(p->files, i);
+        if (used[i] || strncmp(name, prefix, skip) != 0 || is_unread(p->def, name + skip) ||
+            is_note(name))
+            continue;
+        if (extra++ < SHOWN && at < sizeof text) {
+            int k = snprintf(text + at, sizeof text - at, "%s%s", at ? ", " : "", name);
+            at += k > 0 ? (size_t)k : 0;
+        }
+    }
+    if (extra)
+        xd_log(XD_LOG_WARN, "%s: %d tensors are not used: %s%s", p->file ? p->file : p->dir, extra,
+               text, extra > SHOWN ? ", ..." : "");
+    free(used);
+}
+
+xd_status xd_part_take(xd_part *p, const char *file, const char *slot, xd_err *e)
+{
+    p->file = strdup(file);
+    p->slot = strdup(slot);
+    return p->file && p->slot ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a file name");
+}
+
+/* What stands between the files' names and the declared ones. */
+static xd_status open_source(xd_part *p, xd_err *e)
+{
+    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale, src_past, NULL,
+                                  xd_part_will };
+    if (!p->file)
+        return XD_OK;
+    xd_single_of of = { .file = p->file, .config = p->dir, .slot = p->slot, .net = p->def->name,
+                        .list = p->list, .nlist = p->nlist, .files = p->files, .raw = &p->raw };
+    xd_status    s = xd_single_open(&p->single, &of, e);
+    if (s == XD_OK)
+        p->src = xd_single_source(p->single);
+    return s;
+}
+
+xd_status xd_part_files(xd_part *p, xd_err *e)
+{
+    const char *what = p->file ? p->file : p->dir;
+    if (p->files)
+        return XD_OK;
+    xd_status s = xd_st_open(&p->files, what,
+                             p->kind == XD_KIND_TEXT ? "model" : "diffusion_pytorch_model", e);
+    if (s == XD_OK)
+        s = open_source(p, e);
+    if (s == XD_OK)
+        s = check_scales(p, e);
+    if (s == XD_OK)
+        s = xd_declared_check(p->list, p->nlist, &p->src, what, e);
+    if (s == XD_OK)
+        warn_extra(p);
+    return s == XD_OK ? s : xd_fail_at(e, s, what);
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+static xd_decl counting(const xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
+{
+    return (xd_decl){ .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks, .tp = p->tp,
+                      .tp_at = p->tp_at, .err = e, .src = p->files ? &p->src : NULL };
+}
+
+xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
+{
+    xd_err  mine = { 0 };
+    xd_decl d = counting(p, count, type, &mine);
+    if (p->shadow.def)
+        return XD_OK;
+    xd_status s = xd_net_open(&p->shadow, p->def, p->config, p->dir, e);
+    if (s != XD_OK) {
+        xd_net_close(&p->shadow);
+        return s;
+    }
+    p->shadow.first = p->net.first;
+    p->shadow.last = p->net.last;
+    xd_net_visit(&p->shadow, &d);
+    p->packed = d.packed;
+    p->room = d.room;
+    p->work = d.work[0] + d.work[1] + d.work[2];
+    if (mine.code)              /* a half one would be taken for whole by the next request      */
+        xd_net_close(&p->shadow);
+    return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
+}
+
+void xd_part_stage(xd_part *p, int first, int last)
+{
+    p->net.first = first;
+    p->net.last = last;
+    xd_net_close(&p->shadow);
+}
+
+/* Gives every block the weights of the first block of its kind. */
+static xd_status alias_layers(xd_net *n, xd_err *e)
+{
+    for (int i = n->first; i < n->last; i++) {
+        const xd_block *b = n->def->block(n->cfg, i);
+        for (int k = n->first; k < i && !n->layer[i]; k++) {
+            if (n->def->block(n->cfg, k) != b || !n->layer[k])
+                continue;
+            if (!(n->layer[i] = malloc(b->size + 1)))
+                return xd_fail(e, XD_ENOMEM, "no memory for block %d", i);
+            memcpy(n->layer[i], n->layer[k], b->size);
+        }
+    }
+    return XD_OK;
+}
+
+/* Visits the first block of every kind only; the others' (empty) structs are given back. */
+static xd_status visit_kinds(xd_net *n, xd_decl *d)
+{
+    int last = n->last, first = n->first;
+    n->last = first;
+    xd_net_visit(n, d);
+    const xd_net_def *def = n->def;
+    xd_net_def        bare = *def;
+    bare.weights = NULL;
+    n->def = &bare;
+    for (int i = first; i < last; i++) {
+        int seen = 0;
+        for (int k = first; k < i; k++)
+            seen |= def->block(n->cfg, k) == def->block(n->cfg, i);
+        n->first = i, n->last = i + 1;
+        if (!seen) {
+            xd_net_visit(n, d);
+        } else {
+            free(n->layer[i]);
+            n->layer[i] = NULL;
+        }
+    }
+    n->def = def;
+    n->first = first, n->last = last;
+    return d->err->code;
+}
+
+/* Visits a net of its own with my blocks, by `d`, which counts. */
+static xd_status count_mine(const xd_part *p, xd_decl *d, xd_status (*visit)(xd_net *n, xd_decl *d),
+                            xd_err *e)
+{
+    xd_net    net = { 0 };
+    xd_status s = xd_net_open(&net, p->def, p->config, p->dir, e);
+    if (s == XD_OK) {
+        net.first = p->net.first;
+        net.last = p->net.last;
+        s = visit(&net, d);
+        if (s != XD_OK)
+            xd_fail(e, s, "%s", d->err->msg);
+    }
+    xd_net_close(&net);
+    return s;
+}
+
+xd_status xd_part_count_kinds(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
+{
+    xd_err    mine = { 0 };
+    xd_decl   d = counting(p, count, type, &mine);
+    xd_status s = count_mine(p, &d, visit_kinds, e);
+    if (s == XD_OK) {
+        p->packed = d.packed;
+        p->room = d.room;
+    }
+    return s;
+}
+
+void xd_part_tell(const xd_part *p, xd_dev *count, xd_dtype type)
+{
+    xd_err  mine = { 0 };
+    xd_decl d = counting(p, count, type, &mine);
+    d.tells = 1;
+    count_mine(p, &d, xd_net_visit, NULL);
+}
+
+/* Visits the open store. */
+static xd_status fill(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+{
+    xd_err  mine = { 0 };
+    xd_decl d = { .visit = p->files ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
+                  .blocks = p->blocks, .src = p->files ? &p->src : NULL, .tp = p->tp, .tp_at = p->tp_at,
+                  .store = p->store, .err = &mine };
+    if (share && !p->files) {
+        visit_kinds(&p->net, &d);
+        if (mine.code == XD_OK)
+            alias_layers(&p->net, &mine);
+    } else {
+        xd_net_visit(&p->net, &d);
+    }
+    xd_store_trim(p->store);
+    snprintf(p->odd, sizeof p->odd, "%s", d.odd);
+    if (d.nodd > 1)
+        xd_log(XD_LOG_WARN, "%s: %d more weights hold NaN or infinite numbers", p->name, d.nodd - 1);
+    if (mine.code)
+        xd_fail(e, mine.code, "%s: %s", p->name, mine.msg);
+    return p->kin.c ? xd_kin_agree(p, mine.code, e) : mine.code;
+}
+
+static xd_status load(xd_part *p, xd_status s, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+{
+    if (p->store)
+        return s;
+    double t0 = xd_now_s();
+    xd_err mine = { .rank = -1 };
+    if (s == XD_OK)
+        s = xd_store_open(&p->store, dev, &mine);
+    else
+        mine = *e;
+    if (p->kin.c)
+        s = xd_kin_lend(p, s, &mine);
+    if (s == XD_OK)
+        s = fill(p, dev, type, share, &mine);
+    xd_part_ahead_end(p);
+    if (s != XD_OK) {
+        if (s != XD_ECOMM)      /* giving back a shared block waits for the others              */
+            xd_part_drop(p);
+        xd_fail(e, s, "%s", mine.msg);
+        if (e)
+            e->rank = mine.rank;
+        return s;
+    }
+    xd_log(XD_LOG_DEBUG, "%s: %.1f MB of weights%s in %.3f s", p->name,
+           (double)xd_store_bytes(p->store) / 1e6, p->shared ? ", one copy for this host" : "",
+           xd_now_s() - t0);
+    return XD_OK;
+}
+
+xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+{
+    return load(p, XD_OK, dev, type, share, e);
+}
+
+xd_status xd_part_load_after(xd_part *p, xd_status s, xd_dev *dev, xd_dtype type, xd_err *e)
+{
+    return load(p, s, dev, type, 0, e);
+}
+
+void xd_part_drop(xd_part *p)
+{
+    xd_part_ahead_end(p);
+    xd_store_close(&p->store);
+    xd_comm_close(&p->kin.c);   /* and with it the block                                       */
+    xd_st_release(p->files);
+    p->shared = 0;
+    for (int i = 0; i < p->net.nlayers && p->net.layer; i++) {
+        free(p->net.layer[i]);
+        p->net.layer[i] = NULL;
+    }
+    if (p->net.glob)
+        memset(p->net.glob, 0, p->def->glob_size);
+}

@@ -1,0 +1,53 @@
+/* component_prefetch.c - the files of a component, read while the cores or the disk have nothing to do
+ *
+ * While a text encoder computes the disk is idle, and while matrices are packed it waits: a tensor is mapped when its
+ * turn comes, and of a large one the system then reads no more than a window at a time. */
+
+#include "model/component.h"
+
+#include <stdlib.h>
+
+#include "model/component.h"
+
+enum { LEAST = 32 << 20 };      /* bytes of files that are worth a thread                      */
+
+void xd_part_will(void *self, const char *name, int64_t first, int64_t n)
+{
+    xd_part *p = self;
+    int64_t  i = xd_st_find(p->files, name);
+    if (i < 0 || !p->ahead)
+        return;
+    size_t at, one = xd_dtype_size(xd_st_shape(p->files, i).type);
+    int    fd = xd_st_place(p->files, i, &at);
+    xd_ahead_add(p->ahead, fd, at + (size_t)first * one, (size_t)n * one);
+    p->upto[i] = xd_ahead_bytes(p->ahead);
+}
+
+/* Kin read their parts of the list side by side, so that what one has got through of the first stands for
+ * as much of each. */
+void xd_part_used(const xd_part *p, int64_t i)
+{
+    if (p->ahead)
+        xd_ahead_used(p->ahead, p->upto[i] * (size_t)(p->shared ? p->kin.c->size : 1));
+}
+
+void xd_part_ahead(xd_part *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel)
+{
+    if (p->store || p->ahead || !p->files || (p->kin.c && p->kin.c->rank) || most < LEAST ||
+        xd_st_bytes(p->files) < LEAST)
+        return;
+    p->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->upto);
+    if (!p->upto || !(p->ahead = xd_ahead_open(most, cancel))) {
+        xd_part_ahead_end(p);
+        return;
+    }
+    xd_part_tell(p, count, type);
+    xd_ahead_start(p->ahead);
+}
+
+void xd_part_ahead_end(xd_part *p)
+{
+    xd_ahead_close(&p->ahead);
+    free(p->upto);
+    p->upto = NULL;
+}

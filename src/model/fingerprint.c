@@ -1,0 +1,81 @@
+/* fingerprint.c - the number by which ranks know that they have the same model.
+ *
+ * Where a directory lies and what it is called do not count; what is in its files does. Weight files
+ * are too large to be read whole, so a sample of their pages stands for them (safetensors.h). */
+#include "model/lora.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "model/component.h"
+#include "model/model.h"
+
+enum { MAXFILE = 64 << 20 };    /* bytes of a config or vocabulary; larger ones are refused elsewhere */
+
+static uint64_t mix_bytes(uint64_t h, const char *p, size_t n)
+{
+    h = xd_hash_mix(h, n);
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t v = 0;
+        memcpy(&v, p + i, n - i < 8 ? n - i : 8);
+        h = xd_hash_mix(h, v);
+    }
+    return h;
+}
+
+/* A whole file; that it is not there counts, too. Only a lack of memory is a failure, on *e: it must
+ * not pass for another model. */
+static uint64_t mix_file(uint64_t h, const char *dir, const char *name, xd_err *e)
+{
+    char     *path = dir ? xd_path_join(dir, name) : NULL, *text = NULL;
+    size_t    n = 0;
+    xd_err    mine = { 0 };
+    xd_status s = path ? xd_file_read(path, MAXFILE, &text, &n, &mine)
+                       : xd_fail(&mine, XD_ENOMEM, "no memory to read %s of a model", name);
+    h = s == XD_OK ? mix_bytes(h, text, n) : xd_hash_mix(h, UINT64_MAX);
+    if (s == XD_ENOMEM)
+        xd_fail(e, s, "%s", mine.msg);
+    free(text);
+    free(path);
+    return h;
+}
+
+/* Everything that a tokenizer of some family reads. */
+static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder,
+                              xd_err *e)
+{
+    static const char *const names[] = { "spiece.model", "tokenizer.json", "tokenizer_config.json",
+                                         "special_tokens_map.json", "added_tokens.json",
+                                         "vocab.json", "merges.txt", "vocab.txt" };
+    char *dir = xd_path_join(model, folder);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        h = mix_file(h, dir, names[i], e);
+    free(dir);
+    return h;
+}
+
+static uint64_t mix_part(uint64_t h, const xd_part *p, xd_err *e)
+{
+    h = mix_file(h, p->dir, "config.json", e);
+    return p->files ? xd_hash_mix(h, xd_st_hash(p->files)) : h;
+}
+
+xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e)
+{
+    uint64_t h = xd_hash_text(m->recipe->name);
+    xd_err   mine = { 0 };
+    h = mix_file(h, m->dir, "model_index.json", &mine);
+    h = mix_file(h, m->dir, "scheduler/scheduler_config.json", &mine);
+    for (int i = 0; i < m->recipe->ntext; i++) {
+        h = xd_hash_mix(h, (uint64_t)m->has_text[i]);
+        if (!m->has_text[i])
+            continue;
+        h = mix_part(h, &m->text[i], &mine);
+        h = mix_tokenizer(h, m->dir, m->recipe->text[i].tokenizer, &mine);
+    }
+    h = mix_part(h, &m->dit, &mine);
+    *hash = xd_loras_hash(m->loras, mix_part(h, &m->vae, &mine));
+    return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
+}

@@ -1,0 +1,166 @@
+/* hub.c - models in the local Hugging Face cache */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "model/model.h"
+
+static char *format(const char *fmt, const char *a, const char *b)
+{
+    size_t n = strlen(fmt) + strlen(a) + strlen(b) + 1;
+    char  *p = malloc(n);
+    if (p)
+        snprintf(p, n, fmt, a, b);
+    return p;
+}
+
+char *xd_model_hub(void)
+{
+    const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *user = getenv("HOME");
+    const char *xdg = getenv("XDG_CACHE_HOME");
+    if (cache && *cache)
+        return strdup(cache);
+    if (home && *home)
+        return xd_path_join(home, "hub");
+    if (xdg && *xdg)
+        return xd_path_join(xdg, "huggingface/hub");
+    return user ? xd_path_join(user, ".cache/huggingface/hub") : NULL;
+}
+
+/* "org/name", optionally "@revision": one slash, no dots at the start of a part. */
+static int is_repo_id(const char *s)
+{
+    const char *slash = strchr(s, '/');
+    return slash && slash != s && slash[1] && !strchr(slash + 1, '/') && s[0] != '.' &&
+           s[0] != '/' && slash[1] != '.';
+}
+
+/* HUB/models--org--name/snapshots/COMMIT of a revision; NULL when it is not there. */
+static char *snapshot(const char *id, const char *revision)
+{
+    const char *slash = strchr(id, '/');
+    char *root = xd_model_hub(), *name = NULL, *repo = NULL, *ref = NULL, *dir = NULL, *text = NULL;
+    char        org[256], commit[128] = "";
+    size_t      len = 0;
+    snprintf(org, sizeof org, "%.*s", (int)(slash - id), id);
+    if (root)
+        name = format("models--%s--%s", org, slash + 1);
+    if (name)
+        repo = xd_path_join(root, name);
+    if (repo)
+        ref = format("%s/refs/%s", repo, revision);
+    if (ref && xd_file_read(ref, sizeof commit - 1, &text, &len, NULL) == XD_OK)
+        snprintf(commit, sizeof commit, "%.*s", (int)strcspn(text, "\r\n "), text);
+    else
+        snprintf(commit, sizeof commit, "%.100s", revision);
+    if (repo)
+        dir = format("%s/snapshots/%s", repo, commit);
+    if (dir && !xd_file_is_dir(dir)) {
+        free(dir);
+        dir = NULL;
+    }
+    free(root), free(name), free(repo), free(ref), free(text);
+    return dir;
+}
+
+/* ---- a name without its organisation --------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* "org/name" of a folder "models--org--name" of the cache whose name is `name`; malloc'ed, or NULL.
+ */
+static char *repo_in(const char *folder, const char *name)
+{
+    static const char before[] = "models--";
+    size_t            n = strlen(folder), k = strlen(name), p = sizeof before - 1;
+    if (strncmp(folder, before, p) != 0 || n < p + k + 3 || strcmp(folder + n - k, name) != 0 ||
+        strncmp(folder + n - k - 2, "--", 2) != 0)
+        return NULL;
+    char *org = strndup(folder + p, n - p - k - 2), *repo = org ? format("%s/%s", org, name) : NULL;
+    free(org);
+    return repo;
+}
+
+/* All models of the cache with this name, in the order of letters. Returns how many; those that
+ * there is no room for are not kept. */
+static int all_named(const char *root, const char *name, char **repo, int room)
+{
+    DIR *d = root ? opendir(root) : NULL;
+    int  n = 0;
+    for (struct dirent *e; d && (e = readdir(d)) && n < room;)
+        if ((repo[n] = repo_in(e->d_name, name)))
+            n++;
+    if (d)
+        closedir(d);
+    qsort(repo, (size_t)n, sizeof *repo, by_name);
+    return n;
+}
+
+/* The snapshot of the one model of the cache that is called NAME, or NAME@REVISION. */
+static xd_status find_named(const char *model, char **dir, xd_err *e)
+{
+    enum { ROOM = 16 };
+    char       *repo[ROOM], *root = xd_model_hub(), name[256];
+    const char *at = strchr(model, '@');
+    xd_text_buf b = { 0 };
+    xd_status   s = XD_EIO;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(model, "@"), model);
+    int n = strchr(model, '/') || !*name ? 0 : all_named(root, name, repo, ROOM);
+    for (int i = 0; i < n; i++)
+        xd_buf_add(&b, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", repo[i]);
+    if (n == 1 && (*dir = snapshot(repo[0], at ? at + 1 : "main")))
+        s = XD_OK;
+    else if (n == 1)
+        xd_fail(e, s,
+                "%s is in the Hugging Face cache %s without a snapshot of %s: download it with "
+                "\"hf download "
+                "%s\", or name a directory",
+                repo[0], root, at ? at + 1 : "main", repo[0]);
+    else if (n > 1)
+        xd_fail(e, s, "%s is the name of %d models in the Hugging Face cache %s: %s; say which one",
+                name, n, root, b.p ? b.p : "");
+    else
+        xd_fail(e, s,
+                "there is no directory %s, and no model of that name in the Hugging Face cache %s",
+                model, root ? root : "(no HOME)");
+    for (int i = 0; i < n; i++)
+        free(repo[i]);
+    xd_buf_free(&b);
+    free(root);
+    return s;
+}
+
+xd_status xd_model_find(const char *model, char **dir, xd_err *e)
+{
+    char id[512], *at;
+    *dir = NULL;
+    if (!model || !*model)
+        return xd_fail(e, XD_EINVAL, "no model is given: name a directory with model_index.json");
+    if (xd_file_is_dir(model))
+        return (*dir = strdup(model)) ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
+    if (xd_file_exists(model))
+        return xd_fail(e, XD_EIO,
+                       "%s is a file; a model is a directory with model_index.json, and files of "
+                       "weights are named beside it (--transformer FILE)",
+                       model);
+    if (!is_repo_id(model))
+        return strchr(model, '/') ? xd_fail(e, XD_EIO, "there is no directory %s", model)
+                                  : find_named(model, dir, e);
+    snprintf(id, sizeof id, "%s", model);
+    if ((at = strchr(id, '@')))
+        *at++ = 0;
+    if ((*dir = snapshot(id, at ? at : "main")))
+        return XD_OK;
+    char *root = xd_model_hub();
+    xd_fail(e, XD_EIO, "there is no directory %s, and no snapshot of it in the Hugging Face cache "
+            "%s: download it with \"hf download %s\" (or huggingface-cli download), or name a "
+            "directory", model, root ? root : "(no HOME)", id);
+    free(root);
+    return XD_EIO;
+}

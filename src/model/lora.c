@@ -1,0 +1,488 @@
+/* lora.c - LoRA files become terms: keys are grouped by module, modules find their tensors, and
+ * whatever does not fit is refused before a weight is loaded. */
+#include "model/lora.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "model/model.h"
+
+enum { SHOWN = 10 };            /* keys that a warning lists                                  */
+
+struct xd_loras {
+    int           n;
+    char        **path;
+    double       *scale;
+    xd_st       **file;
+    xd_lora_term *terms;        /* sorted by component and tensor                              */
+    int           nterms, cap;
+    xd_lora_src  *src[XD_LORA_PARTS];
+};
+
+typedef struct key {            /* of one file                                                 */
+    const char  *name;
+    size_t       len;           /* of its module                                               */
+    xd_lora_slot slot;
+    int64_t      at;            /* in the file                                                 */
+} key;
+
+typedef struct reader {         /* one file                                                    */
+    xd_loras            *l;
+    int                  i;
+    const char          *path;
+    xd_st               *file;
+    const xd_lora_names *names;
+    xd_json             *meta;          /* what diffusers notes about alphas, or NULL           */
+    int                  has_plain;     /* it has diffusers' names of the transformer           */
+    int                  used, unused;  /* keys                                                */
+    char                 list[2048];    /* the first unused ones                               */
+    xd_err              *e;
+} reader;
+
+typedef struct module {
+    char    name[XD_LORA_NAME];
+    int64_t slot[XD_LORA_SLOTS];        /* tensors of the file; -1: none                        */
+    int     nslot;
+} module;
+
+/* ---- what a file says about alphas --------------------------------------------------------- */
+
+static int finite_number(const xd_json *v, double *x)
+{
+    return xd_json_number(v, x) && isfinite(*x);
+}
+
+/* "transformer.KEY" of the notes, or KEY where they are about one component. */
+static const xd_json *note(const reader *r, int part, const char *name)
+{
+    char           full[128];
+    const xd_json *v;
+    snprintf(full, sizeof full, "%s.%s", r->names->part[part]->name, name);
+    v = xd_json_get(r->meta, full);
+    return v ? v : xd_json_get(r->meta, name);
+}
+
+/* Is `tail` the module's name or the end of it behind a dot? */
+static int names_module(const char *tail, const char *inner)
+{
+    size_t n = strlen(inner), k = strlen(tail);
+    return k && n >= k && strcmp(inner + n - k, tail) == 0 && (n == k || inner[n - k - 1] == '.');
+}
+
+static double noted_alpha(const reader *r, const char *name, double rank)
+{
+    int            part, rs = 0;
+    double         alpha = rank, x;
+    const char    *inner = xd_lora_inner(r->names, name, &part);
+    const xd_json *v;
+    if (!r->meta)
+        return alpha;
+    if (finite_number(note(r, part, "lora_alpha"), &x))
+        alpha = x;
+    for (v = xd_json_first(note(r, part, "alpha_pattern")); v; v = xd_json_next(v))
+        if (xd_json_key(v) && names_module(xd_json_key(v), inner) && finite_number(v, &x))
+            alpha = x;
+    if (xd_json_bool(note(r, part, "use_rslora"), &rs) && rs)
+        alpha *= sqrt(rank);            /* rank-stabilised: alpha / sqrt(rank)                 */
+    return alpha;
+}
+
+/* The one number of an alpha tensor, of any plain type. */
+static xd_status read_alpha(const reader *r, int64_t i, double *alpha)
+{
+    xd_tensor t;
+    float     v = NAN;
+    int64_t   whole = 0;
+    int32_t   half = 0;
+    xd_status s = xd_st_get(r->file, i, &t, r->e);
+    if (s != XD_OK)
+        return s;
+    if (xd_count(t) == 1 && t.type == XD_I64) {
+        memcpy(&whole, t.p, sizeof whole);
+        v = (float)whole;
+    } else if (xd_count(t) == 1 && t.type == XD_I32) {
+        memcpy(&half, t.p, sizeof half);
+        v = (float)half;
+    } else if (xd_count(t) == 1 && t.type <= XD_F64) {
+        xd_convert(&v, XD_F32, t.p, t.type, 1);
+    }
+    xd_st_done(r->file, i);
+    *alpha = v;
+    return isfinite(v) ? XD_OK : xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is no finite number",
+                                         r->path, xd_st_name(r->file, i));
+}
+
+/* ---- checks -------------------------------------------------------------------------------- */
+
+static const xd_declared *declared(const reader *r, const xd_lora_aim *a, int k)
+{
+    return &r->names->part[a->part]->list[a->item[k]];
+}
+
+/* A used tensor: of a known type, [rows, cols] whatever follows, finite. rows 0: any but none. */
+static xd_status check_tensor(const reader *r, int64_t i, int64_t rows, int64_t cols,
+                              const xd_lora_aim *a)
+{
+    const char *of = declared(r, a, 0)->name;
+    xd_tensor   t = xd_st_shape(r->file, i);
+    const char *name = xd_st_name(r->file, i);
+    char        shape[96], want[32] = "RANK";
+    int64_t     n = xd_count(t);
+    if (t.type > XD_F64)
+        return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s has type %s, expected f32, f16 or bf16",
+                       r->path, name, xd_st_dtype(r->file, i));
+    if (rows)
+        snprintf(want, sizeof want, "%lld", (long long)rows);
+    xd_shape_text(t.nd, t.d, shape, sizeof shape);
+    if (!rows && n == 0)
+        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is %s: its rank is 0", r->path, name, shape);
+    if (!t.nd || (rows && t.d[0] != rows) || n != t.d[0] * cols)
+        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is %s, expected %sx%lld for %.*s%s of "
+                       "this model", r->path, name, shape, want, (long long)cols,
+                       (int)strcspn(of, "|"), of, a->n > 1 ? " and those after it" : "");
+    xd_status s = xd_st_get(r->file, i, &t, r->e);
+    if (s != XD_OK)
+        return s;
+    int bad = xd_nonfinite(t);
+    xd_st_done(r->file, i);
+    return bad ? xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s holds NaN or infinite numbers", r->path,
+                         name) : XD_OK;
+}
+
+/* ---- terms --------------------------------------------------------------------------------- */
+
+static xd_status push(reader *r, xd_lora_term t)
+{
+    xd_loras *l = r->l;
+    if (l->nterms == l->cap) {
+        int           cap = l->cap ? 2 * l->cap : 256;
+        xd_lora_term *more = realloc(l->terms, (size_t)cap * sizeof *more);
+        if (!more)
+            return xd_fail(r->e, XD_ENOMEM, "no memory for the terms of LoRA %s", r->path);
+        l->terms = more;
+        l->cap = cap;
+    }
+    t.order = l->nterms;
+    l->terms[l->nterms++] = t;
+    return XD_OK;
+}
+
+/* Rows of all that a module is added to, and the columns of each. */
+static void extents(const reader *r, const xd_lora_aim *a, int64_t *rows, int64_t *cols)
+{
+    *rows = 0;
+    for (int k = 0; k < a->n; k++)
+        *rows += declared(r, a, k)->d[0];
+    *cols = 1;
+    for (int i = 1; i < declared(r, a, 0)->nd; i++)
+        *cols *= declared(r, a, 0)->d[i];
+}
+
+/* Cuts a module's rows to the tensors they are added to. */
+static xd_status push_all(reader *r, const xd_lora_aim *a, int64_t up, int64_t down, int64_t rank,
+                          double gain)
+{
+    int64_t   rows, cols, at = 0;
+    xd_status s = XD_OK;
+    extents(r, a, &rows, &cols);
+    for (int k = 0; k < a->n && s == XD_OK; k++) {
+        int64_t n = declared(r, a, k)->d[0];
+        xd_lora_term t = { .part = a->part, .item = a->item[k], .file = r->file, .up = up,
+                           .down = down, .row0 = at, .rows = n, .cols = cols, .rank = rank,
+                           .swap = a->halves && n == 2 * cols, .gain = gain };
+        if (gain != 0)
+            s = push(r, t);
+        at += n;
+    }
+    return s;
+}
+
+/* A product of two matrices; *gain becomes its factor. */
+static xd_status take_pair(reader *r, const module *m, const xd_lora_aim *a, double *gain)
+{
+    int64_t     down = m->slot[XD_LORA_DOWN], up = m->slot[XD_LORA_UP], rows, cols;
+    double      alpha;
+    if (down < 0 || up < 0)
+        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s has its %s matrix only", r->path, m->name,
+                       down < 0 ? "up (B)" : "down (A)");
+    extents(r, a, &rows, &cols);
+    xd_status s = check_tensor(r, down, 0, cols, a);
+    int64_t   rank = xd_st_shape(r->file, down).d[0];
+    if (s == XD_OK)
+        s = check_tensor(r, up, rows, rank, a);
+    if (s != XD_OK)
+        return s;
+    alpha = noted_alpha(r, m->name, (double)rank);
+    if (m->slot[XD_LORA_ALPHA] >= 0)
+        s = read_alpha(r, m->slot[XD_LORA_ALPHA], &alpha);
+    *gain = r->l->scale[r->i] * alpha / (double)rank;
+    return s == XD_OK ? push_all(r, a, up, down, rank, *gain) : s;
+}
+
+/* A whole difference of a weight or a bias. */
+static xd_status take_whole(reader *r, int64_t at, const xd_lora_aim *a, double gain)
+{
+    int64_t rows, cols;
+    extents(r, a, &rows, &cols);
+    xd_status s = check_tensor(r, at, rows, cols, a);
+    return s == XD_OK ? push_all(r, a, at, -1, 0, gain) : s;
+}
+
+/* ---- one file ------------------------------------------------------------------------------ */
+
+static void skip(reader *r, const char *name)
+{
+    size_t at = strlen(r->list);
+    if (r->unused++ < SHOWN)
+        snprintf(r->list + at, sizeof r->list - at, "%s%s", at ? ", " : "", name);
+}
+
+/* Some files have the transformer twice, under diffusers' names and under Kohya's: once counts. */
+static int is_double(const reader *r, const char *name)
+{
+    return r->has_plain && (strncmp(name, "lora_unet_", 10) == 0 ||
+                            strncmp(name, "lora_transformer_", 17) == 0);
+}
+
+/* Adds what a module has; taken[slot] says which of its tensors were of use. */
+static xd_status take_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
+{
+    static const xd_lora_slot extra[] = { XD_LORA_DIFF, XD_LORA_UP_BIAS, XD_LORA_DIFF_BIAS };
+    xd_lora_aim aim;
+    double      scale = r->l->scale[r->i], gain = scale;
+    xd_status   s = XD_OK;
+    int         pair = m->slot[XD_LORA_DOWN] >= 0 || m->slot[XD_LORA_UP] >= 0;
+    if (is_double(r, m->name))
+        return XD_OK;
+    if (pair && xd_lora_aim_at(r->names, m->name, 0, &aim)) {
+        s = take_pair(r, m, &aim, &gain);
+        taken[XD_LORA_DOWN] = taken[XD_LORA_UP] = taken[XD_LORA_ALPHA] = 1;
+    }
+    for (int i = 0; i < 3 && s == XD_OK; i++) {
+        xd_lora_slot k = extra[i];
+        if (m->slot[k] < 0 || !xd_lora_aim_at(r->names, m->name, k != XD_LORA_DIFF, &aim))
+            continue;
+        s = take_whole(r, m->slot[k], &aim, k == XD_LORA_UP_BIAS ? gain : scale);
+        taken[k] = 1;
+    }
+    return s;
+}
+
+static int by_module(const void *a, const void *b)
+{
+    const key *x = a, *y = b;
+    size_t     n = x->len < y->len ? x->len : y->len;
+    int        c = memcmp(x->name, y->name, n);
+    if (c || x->len != y->len)
+        return c ? c : x->len < y->len ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
+}
+
+/* The keys k[0..n) of one module. */
+static xd_status take_keys(reader *r, const key *k, int n)
+{
+    module m = { .nslot = 0 };
+    int    taken[XD_LORA_SLOTS] = { 0 };
+    snprintf(m.name, sizeof m.name, "%.*s", (int)k->len, k->name);
+    for (int i = 0; i < XD_LORA_SLOTS; i++)
+        m.slot[i] = -1;
+    for (int i = 0; i < n; i++) {
+        if (k[i].slot == XD_LORA_OTHER)
+            continue;
+        if (m.slot[k[i].slot] >= 0)
+            return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s and %s are the same matrix", r->path,
+                           xd_st_name(r->file, m.slot[k[i].slot]), k[i].name);
+        m.slot[k[i].slot] = k[i].at;
+    }
+    xd_status s = k->len < sizeof m.name ? take_module(r, &m, taken) : XD_OK;
+    for (int i = 0; i < n && s == XD_OK; i++) {
+        if (k[i].slot != XD_LORA_OTHER && taken[k[i].slot])
+            r->used++;
+        else
+            skip(r, k[i].name);
+    }
+    return s;
+}
+
+static xd_status read_keys(reader *r, key *k, int n)
+{
+    xd_status s = XD_OK;
+    for (int i = 0; i < n; i++) {
+        k[i].name = xd_st_name(r->file, i);
+        k[i].at = i;
+        k[i].slot = xd_lora_slot_of(k[i].name, &k[i].len);
+        r->has_plain |= strncmp(k[i].name, "transformer.", 12) == 0;
+        if (k[i].slot == XD_LORA_ALIEN)
+            return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s belongs to another method (DoRA, "
+                           "LoHa, LoKr, ...); only sums of products up * down are known", r->path,
+                           k[i].name);
+    }
+    qsort(k, (size_t)n, sizeof *k, by_module);
+    for (int i = 0, j; i < n && s == XD_OK; i = j) {
+        for (j = i + 1; j < n && k[j].len == k[i].len; j++)
+            if (memcmp(k[j].name, k[i].name, k[i].len) != 0)
+                break;
+        s = take_keys(r, k + i, j - i);
+    }
+    return s;
+}
+
+/* The notes that diffusers puts into a header, as JSON. */
+static xd_status read_notes(reader *r)
+{
+    char        what[512];
+    const char *text = xd_st_meta(r->file, "lora_adapter_metadata");
+    snprintf(what, sizeof what, "LoRA %.440s: lora_adapter_metadata in its header", r->path);
+    return text ? xd_json_parse(&r->meta, text, strlen(text), what, r->e) : XD_OK;
+}
+
+static xd_status read_file(reader *r)
+{
+    int       n = (int)xd_st_count(r->file);
+    key      *k = malloc((size_t)n * sizeof *k + 1);
+    xd_status s = k ? read_notes(r) : xd_fail(r->e, XD_ENOMEM, "no memory for LoRA %s", r->path);
+    if (s == XD_OK)
+        s = read_keys(r, k, n);
+    free(k);
+    xd_json_free(&r->meta);
+    if (s == XD_OK && !r->used)
+        s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: none of its %d tensors fits this model%s%s", r->path,
+                    n, n ? "; they are called " : "", r->list);
+    if (s == XD_OK && r->unused)
+        xd_log(XD_LOG_WARN, "LoRA %s: %d of its %d tensors are not used: %s%s", r->path, r->unused,
+               n, r->list, r->unused > SHOWN ? ", ..." : "");
+    return s;
+}
+
+static xd_status open_file(xd_loras *l, int i, const xd_lora *asked, const xd_lora_names *names,
+                           xd_err *e)
+{
+    reader r = { .l = l, .i = i, .path = asked->path, .names = names, .e = e };
+    if (!asked->path || !*asked->path)
+        return xd_fail(e, XD_EINVAL, "LoRA %d has no file", i + 1);
+    if (!isfinite(asked->scale) || fabs(asked->scale) > 1e6)
+        return xd_fail(e, XD_EINVAL, "LoRA %s has the scale %g; it must be from -1e6 to 1e6",
+                       asked->path, asked->scale);
+    if (!(l->path[i] = strdup(asked->path)))
+        return xd_fail(e, XD_ENOMEM, "no memory for LoRA %s", asked->path);
+    l->scale[i] = asked->scale;
+    xd_status s = xd_st_open(&l->file[i], asked->path, "pytorch_lora_weights", e);
+    r.file = l->file[i];
+    return s == XD_OK ? read_file(&r) : s;
+}
+
+/* ---- all of them --------------------------------------------------------------------------- */
+
+static int by_tensor(const void *a, const void *b)
+{
+    const xd_lora_term *x = a, *y = b;
+    if (x->part != y->part)
+        return x->part - y->part;
+    return x->item != y->item ? x->item - y->item : x->order - y->order;
+}
+
+static xd_status put_sources(xd_loras *l, const xd_lora_names *names, xd_err *e)
+{
+    xd_status s = XD_OK;
+    if (l->nterms)
+        qsort(l->terms, (size_t)l->nterms, sizeof *l->terms, by_tensor);
+    for (int i = 0, j; i < l->nterms && s == XD_OK; i = j) {
+        int part = l->terms[i].part;
+        for (j = i; j < l->nterms && l->terms[j].part == part; j++)
+            continue;
+        s = xd_lora_src_open(&l->src[part], names->part[part], l->terms + i, j - i, e);
+    }
+    return s;
+}
+
+xd_status xd_loras_open(xd_loras **out, const xd_lora *asked, int n, xd_model *m, xd_err *e)
+{
+    xd_lora_names names = { .n = 0 };
+    *out = NULL;
+    if (n < 1)
+        return XD_OK;
+    xd_loras *l = *out = calloc(1, sizeof *l);
+    if (l) {
+        l->path = calloc((size_t)n, sizeof *l->path);
+        l->scale = calloc((size_t)n, sizeof *l->scale);
+        l->file = calloc((size_t)n, sizeof *l->file);
+    }
+    if (!l || !l->path || !l->scale || !l->file)
+        return xd_fail(e, XD_ENOMEM, "no memory for %d LoRA files", n);
+    xd_status s = xd_lora_names_open(&names, m, e);
+    for (l->n = 0; l->n < n && s == XD_OK; l->n++)
+        s = open_file(l, l->n, &asked[l->n], &names, e);
+    if (s == XD_OK)
+        s = put_sources(l, &names, e);
+    xd_lora_names_close(&names);
+    return s;
+}
+
+void xd_loras_close(xd_loras **l)
+{
+    if (!l || !*l)
+        return;
+    for (int k = 0; k < XD_LORA_PARTS; k++)
+        xd_lora_src_close(&(*l)->src[k]);
+    for (int i = 0; i < (*l)->n; i++) {
+        xd_st_close(&(*l)->file[i]);
+        free((*l)->path[i]);
+    }
+    free((*l)->path);
+    free((*l)->scale);
+    free((*l)->file);
+    free((*l)->terms);
+    free(*l);
+    *l = NULL;
+}
+
+/* ---- what is said of them ------------------------------------------------------------------ */
+
+uint64_t xd_loras_hash(const xd_loras *l, uint64_t h)
+{
+    for (int i = 0; l && i < l->n; i++) {
+        uint64_t scale;
+        memcpy(&scale, &l->scale[i], sizeof scale);
+        h = xd_hash_mix(xd_hash_mix(h, xd_st_hash(l->file[i])), scale);
+    }
+    return h;
+}
+
+void xd_loras_json(const xd_loras *l, xd_text_buf *b)
+{
+    for (int i = 0; l && i < l->n; i++) {
+        xd_buf_add(b, i ? ", {\"path\": " : ", \"loras\": [{\"path\": ");
+        xd_buf_json_string(b, l->path[i]);
+        xd_buf_add(b, ", \"scale\": %.10g}", l->scale[i]);
+    }
+    if (l && l->n)
+        xd_buf_add(b, "]");
+}
+
+/* The name of a file without folders and ".safetensors", and without what ends a quoted text. */
+static void plain_name(const char *path, char *out, size_t size)
+{
+    const char *slash = strrchr(path, '/'), *from = slash && slash[1] ? slash + 1 : path;
+    size_t      n = strlen(from);
+    if (n > 12 && strcmp(from + n - 12, ".safetensors") == 0)
+        n -= 12;
+    snprintf(out, size, "%.*s", (int)n, from);
+    for (char *c = out; *c; c++)
+        if (*c == '"' || *c == '\\' || *c == '\n')
+            *c = '_';
+}
+
+void xd_loras_text(const xd_loras *l, xd_text_buf *b)
+{
+    char name[256];
+    for (int i = 0; l && i < l->n; i++) {
+        plain_name(l->path[i], name, sizeof name);
+        xd_buf_add(b, "%s%s:%.10g", i ? ", " : ", LoRA: \"", name, l->scale[i]);
+    }
+    if (l && l->n)
+        xd_buf_add(b, "\"");
+}

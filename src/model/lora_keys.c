@@ -1,0 +1,344 @@
+/* lora_keys.c - whose weight is meant: the ways in which LoRA files call a module.
+ *
+ * All names are compared with _ for every dot: Kohya's scripts write them so, and then the names of
+ * a checkpoint and theirs are one. What remains are tables: prefixes of components, ends of keys,
+ * and the modules that the original FLUX and SD3 code calls differently, or fuses. */
+#include "model/component.h"
+#include "model/lora.h"
+#include "model/model.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the end of a key --------------------------------------------------------------------- */
+
+static const struct {
+    const char  *end;
+    xd_lora_slot slot;
+} ends[] = {
+    { ".lora_A.weight", XD_LORA_DOWN },         { ".lora_B.weight", XD_LORA_UP },
+    { ".lora_A.default.weight", XD_LORA_DOWN }, { ".lora_B.default.weight", XD_LORA_UP },
+    { ".lora_A", XD_LORA_DOWN },                { ".lora_B", XD_LORA_UP },
+    { ".lora_down.weight", XD_LORA_DOWN },      { ".lora_up.weight", XD_LORA_UP },
+    { ".lora.down.weight", XD_LORA_DOWN },      { ".lora.up.weight", XD_LORA_UP },
+    { "_lora.down.weight", XD_LORA_DOWN },      { "_lora.up.weight", XD_LORA_UP },
+    { ".lora_linear_layer.down.weight", XD_LORA_DOWN },
+    { ".lora_linear_layer.up.weight", XD_LORA_UP },
+    { ".down.weight", XD_LORA_DOWN },           { ".up.weight", XD_LORA_UP },
+    { ".lora_B.bias", XD_LORA_UP_BIAS },        { ".lora_up.bias", XD_LORA_UP_BIAS },
+    { ".alpha", XD_LORA_ALPHA },
+    { ".diff", XD_LORA_DIFF },                  { ".diff_b", XD_LORA_DIFF_BIAS },
+};
+
+/* Marks of methods that are no sum of products: DoRA, LoHa, LoKr, Tucker factors, OFT. */
+static const char *const alien[] = { "lora_magnitude_vector", ".dora_scale", ".hada_", ".lokr_",
+                                     ".lora_mid", ".oft_", ".boft_" };
+
+static int ends_with(const char *s, size_t n, const char *end)
+{
+    size_t k = strlen(end);
+    return n > k && strcmp(s + n - k, end) == 0;
+}
+
+xd_lora_slot xd_lora_slot_of(const char *key, size_t *len)
+{
+    size_t n = *len = strlen(key);
+    for (size_t i = 0; i < sizeof alien / sizeof *alien; i++)
+        if (strstr(key, alien[i]))
+            return XD_LORA_ALIEN;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(key, n, ends[i].end)) {
+            *len = n - strlen(ends[i].end);
+            return ends[i].slot;
+        }
+    return XD_LORA_OTHER;
+}
+
+/* ---- the component ------------------------------------------------------------------------ */
+
+enum { DIT = 0, TEXT_1 = 1, TEXT_2 = 2, TEXT_LAST = -1 };
+
+static const struct {
+    const char *start;
+    int         part;
+} starts[] = {
+    { "base_model.model.", DIT },       { "model.diffusion_model.", DIT },
+    { "diffusion_model.", DIT },        { "lora_unet_", DIT },
+    { "lora_transformer_", DIT },       { "unet.", DIT },
+    { "lora_te1_", TEXT_1 },            { "lora_te_", TEXT_1 },
+    { "lora_te2_", TEXT_2 },            { "lora_te3_", TEXT_LAST },
+    { "text_encoders.clip_l.transformer.", TEXT_1 },
+    { "text_encoders.clip_g.transformer.", TEXT_2 },
+    { "text_encoders.t5xxl.transformer.", TEXT_LAST },
+};
+
+const char *xd_lora_inner(const xd_lora_names *s, const char *module, int *part)
+{
+    for (int k = 0; k < XD_LORA_PARTS; k++) {
+        size_t n = s->part[k] ? strlen(s->part[k]->name) : 0;
+        if (n && strncmp(module, s->part[k]->name, n) == 0 && module[n] == '.') {
+            *part = k;
+            return module + n + 1;
+        }
+    }
+    *part = DIT;
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        size_t n = strlen(starts[i].start);
+        if (strncmp(module, starts[i].start, n) != 0)
+            continue;
+        *part = starts[i].part == TEXT_LAST ? s->ntext : starts[i].part;
+        if (*part >= XD_LORA_PARTS || !s->part[*part])
+            *part = -1;
+        return module + n;
+    }
+    return module;
+}
+
+/* ---- the places of a model ---------------------------------------------------------------- */
+
+static void flatten(const char *name, size_t n, char *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = name[i] == '.' ? '_' : name[i];
+    out[n] = 0;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const xd_lora_place *x = a, *y = b;
+    if (x->part != y->part)
+        return x->part - y->part;
+    return x->bias != y->bias ? x->bias - y->bias : strcmp(x->flat, y->flat);
+}
+
+/* One name of a declared tensor, if it is a weight or a bias. */
+static int add_place(xd_lora_names *s, int part, int item, const char *name, size_t n)
+{
+    static const char *const tails[] = { ".weight", ".bias" };
+    for (int bias = 0; bias < 2; bias++) {
+        size_t k = strlen(tails[bias]);
+        if (n <= k || strncmp(name + n - k, tails[bias], k) != 0)
+            continue;
+        xd_lora_place p = { malloc(n), part, bias, item };
+        if (!p.flat)
+            return 0;
+        flatten(name, n - k, p.flat);
+        s->place[s->n++] = p;
+    }
+    return 1;
+}
+
+static int count_names(const xd_part *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->nlist; i++) {
+        n++;
+        for (const char *c = p->list[i].name; (c = strchr(c, '|')); c++)
+            n++;
+    }
+    return n;
+}
+
+static int add_part(xd_lora_names *s, int part)
+{
+    const xd_part *p = s->part[part];
+    for (int i = 0; i < p->nlist; i++)
+        for (const char *c = p->list[i].name; c; c = (c = strchr(c, '|')) ? c + 1 : NULL)
+            if (!add_place(s, part, i, c, strcspn(c, "|")))
+                return 0;
+    return 1;
+}
+
+xd_status xd_lora_names_open(xd_lora_names *s, xd_model *m, xd_err *e)
+{
+    size_t n = 1;
+    int    ok;
+    *s = (xd_lora_names){ .part = { &m->dit }, .ntext = m->recipe->ntext };
+    for (int k = 0; k < s->ntext; k++)
+        s->part[1 + k] = m->has_text[k] ? &m->text[k] : NULL;
+    for (int k = 0; k < XD_LORA_PARTS; k++)
+        n += s->part[k] ? (size_t)count_names(s->part[k]) : 0;
+    ok = (s->place = malloc(n * sizeof *s->place)) != NULL;
+    for (int k = 0; ok && k < XD_LORA_PARTS; k++)
+        ok = !s->part[k] || add_part(s, k);
+    if (!ok)
+        return xd_fail(e, XD_ENOMEM, "no memory for the names of %zu tensors", n);
+    qsort(s->place, (size_t)s->n, sizeof *s->place, by_place);
+    return XD_OK;
+}
+
+void xd_lora_names_close(xd_lora_names *s)
+{
+    for (int i = 0; i < s->n; i++)
+        free(s->place[i].flat);
+    free(s->place);
+    *s = (xd_lora_names){ 0 };
+}
+
+/* ---- other names of modules --------------------------------------------------------------- */
+
+/* # stands for a number. Several targets take the rows one after the other. A ~ before the target
+ * of a modulation: where it has two chunks, shift and scale change places between the two worlds
+ * (AdaLayerNormContinuous of diffusers has the scale first). */
+static const struct {
+    const char *from, *to;
+} others[] = {
+    { "double_blocks_#_img_attn_qkv", "transformer_blocks_#_attn_to_q transformer_blocks_#_attn_to_k "
+                                      "transformer_blocks_#_attn_to_v" },
+    { "double_blocks_#_txt_attn_qkv", "transformer_blocks_#_attn_add_q_proj "
+      "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
+    { "double_blocks_#_img_attn_proj", "transformer_blocks_#_attn_to_out_0" },
+    { "double_blocks_#_txt_attn_proj", "transformer_blocks_#_attn_to_add_out" },
+    { "double_blocks_#_img_mlp_0", "transformer_blocks_#_ff_net_0_proj" },
+    { "double_blocks_#_img_mlp_2", "transformer_blocks_#_ff_net_2" },
+    { "double_blocks_#_txt_mlp_0", "transformer_blocks_#_ff_context_net_0_proj" },
+    { "double_blocks_#_txt_mlp_2", "transformer_blocks_#_ff_context_net_2" },
+    { "double_blocks_#_img_mod_lin", "transformer_blocks_#_norm1_linear" },
+    { "double_blocks_#_txt_mod_lin", "transformer_blocks_#_norm1_context_linear" },
+    { "double_blocks_#_processor_qkv_lora1", "transformer_blocks_#_attn_to_q "
+      "transformer_blocks_#_attn_to_k transformer_blocks_#_attn_to_v" },
+    { "double_blocks_#_processor_qkv_lora2", "transformer_blocks_#_attn_add_q_proj "
+      "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
+    { "double_blocks_#_processor_proj_lora1", "transformer_blocks_#_attn_to_out_0" },
+    { "double_blocks_#_processor_proj_lora2", "transformer_blocks_#_attn_to_add_out" },
+    { "single_blocks_#_processor_qkv", "single_transformer_blocks_#_attn_to_q "
+      "single_transformer_blocks_#_attn_to_k single_transformer_blocks_#_attn_to_v" },
+    { "single_blocks_#_processor_proj", "single_transformer_blocks_#_proj_out" },
+    { "single_blocks_#_linear1", "single_transformer_blocks_#_attn_to_q "
+      "single_transformer_blocks_#_attn_to_k single_transformer_blocks_#_attn_to_v "
+      "single_transformer_blocks_#_proj_mlp" },
+    { "single_blocks_#_linear2", "single_transformer_blocks_#_proj_out" },
+    { "single_blocks_#_modulation_lin", "single_transformer_blocks_#_norm_linear" },
+    { "img_in", "x_embedder" },
+    { "txt_in", "context_embedder" },
+    { "time_in_in_layer", "time_text_embed_timestep_embedder_linear_1" },
+    { "time_in_out_layer", "time_text_embed_timestep_embedder_linear_2" },
+    { "guidance_in_in_layer", "time_text_embed_guidance_embedder_linear_1" },
+    { "guidance_in_out_layer", "time_text_embed_guidance_embedder_linear_2" },
+    { "vector_in_in_layer", "time_text_embed_text_embedder_linear_1" },
+    { "vector_in_out_layer", "time_text_embed_text_embedder_linear_2" },
+    { "final_layer_linear", "proj_out" },
+    { "final_layer_adaLN_modulation_1", "~norm_out_linear" },
+    { "joint_blocks_#_x_block_attn_qkv", "transformer_blocks_#_attn_to_q "
+      "transformer_blocks_#_attn_to_k transformer_blocks_#_attn_to_v" },
+    { "joint_blocks_#_x_block_attn2_qkv", "transformer_blocks_#_attn2_to_q "
+      "transformer_blocks_#_attn2_to_k transformer_blocks_#_attn2_to_v" },
+    { "joint_blocks_#_context_block_attn_qkv", "transformer_blocks_#_attn_add_q_proj "
+      "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
+    { "joint_blocks_#_x_block_attn_proj", "transformer_blocks_#_attn_to_out_0" },
+    { "joint_blocks_#_x_block_attn2_proj", "transformer_blocks_#_attn2_to_out_0" },
+    { "joint_blocks_#_context_block_attn_proj", "transformer_blocks_#_attn_to_add_out" },
+    { "joint_blocks_#_x_block_mlp_fc1", "transformer_blocks_#_ff_net_0_proj" },
+    { "joint_blocks_#_x_block_mlp_fc2", "transformer_blocks_#_ff_net_2" },
+    { "joint_blocks_#_context_block_mlp_fc1", "transformer_blocks_#_ff_context_net_0_proj" },
+    { "joint_blocks_#_context_block_mlp_fc2", "transformer_blocks_#_ff_context_net_2" },
+    { "joint_blocks_#_x_block_adaLN_modulation_1", "transformer_blocks_#_norm1_linear" },
+    { "joint_blocks_#_context_block_adaLN_modulation_1",
+      "~transformer_blocks_#_norm1_context_linear" },
+    { "x_embedder_proj", "pos_embed_proj" },
+    { "t_embedder_mlp_0", "time_text_embed_timestep_embedder_linear_1" },
+    { "t_embedder_mlp_2", "time_text_embed_timestep_embedder_linear_2" },
+    { "y_embedder_mlp_0", "time_text_embed_text_embedder_linear_1" },
+    { "y_embedder_mlp_2", "time_text_embed_text_embedder_linear_2" },
+};
+
+/* Ends of modules of attention processors that older diffusers gave other names. */
+static const struct {
+    const char *from, *to;
+} old_ends[] = {
+    { "_to_out", "_to_out_0" },   { "_to_out", "_out_proj" },   { "_to_q", "_q_proj" },
+    { "_to_k", "_k_proj" },       { "_to_v", "_v_proj" },
+};
+
+/* The place of a flat name; its item in the part's list, or -1. */
+static int find(const xd_lora_names *s, int part, int bias, char *flat)
+{
+    xd_lora_place  key = { flat, part, bias, 0 };
+    xd_lora_place *at = bsearch(&key, s->place, (size_t)s->n, sizeof key, by_place);
+    return at ? at->item : -1;
+}
+
+/* Does `flat` fit a pattern? The digits of its # go to `number`. */
+static int fits(const char *pattern, const char *flat, char number[16])
+{
+    size_t k = 0;
+    for (; *pattern; pattern++) {
+        if (*pattern != '#') {
+            if (*flat++ != *pattern)
+                return 0;
+            continue;
+        }
+        while (isdigit((unsigned char)*flat) && k < 15)
+            number[k++] = *flat++;
+        if (!k)
+            return 0;
+    }
+    number[k] = 0;
+    return !*flat;
+}
+
+/* Puts the number for # in every target of a row and looks each of them up. */
+static int aim_row(const xd_lora_names *s, const char *to, const char *number, int bias,
+                   xd_lora_aim *aim)
+{
+    char   name[XD_LORA_NAME];
+    size_t n = 0;
+    aim->n = 0;
+    aim->halves = *to == '~';
+    for (const char *c = to + aim->halves;; c++) {
+        if (*c && *c != ' ') {
+            int k = *c == '#' ? snprintf(name + n, sizeof name - n, "%s", number)
+                              : snprintf(name + n, sizeof name - n, "%c", *c);
+            n += k > 0 ? (size_t)k : 0;
+            if (n >= sizeof name)
+                return 0;
+            continue;
+        }
+        n = 0;
+        if (aim->n == XD_LORA_AIMS || (aim->item[aim->n++] = find(s, aim->part, bias, name)) < 0)
+            return 0;
+        if (!*c)
+            return 1;
+    }
+}
+
+static int aim_plain(const xd_lora_names *s, char *flat, int bias, xd_lora_aim *aim)
+{
+    aim->halves = 0;
+    aim->n = 1;
+    return (aim->item[0] = find(s, aim->part, bias, flat)) >= 0;
+}
+
+static int aim_old(const xd_lora_names *s, const char *flat, int bias, xd_lora_aim *aim)
+{
+    char   name[XD_LORA_NAME + 16];
+    size_t n = strlen(flat);
+    for (size_t i = 0; i < sizeof old_ends / sizeof *old_ends; i++) {
+        if (!ends_with(flat, n, old_ends[i].from))
+            continue;
+        snprintf(name, sizeof name, "%.*s%s", (int)(n - strlen(old_ends[i].from)), flat,
+                 old_ends[i].to);
+        if (aim_plain(s, name, bias, aim))
+            return 1;
+    }
+    return 0;
+}
+
+int xd_lora_aim_at(const xd_lora_names *s, const char *module, int bias, xd_lora_aim *aim)
+{
+    char        flat[XD_LORA_NAME], number[16], *mid;
+    const char *inner = xd_lora_inner(s, module, &aim->part);
+    if (aim->part < 0 || strlen(inner) >= sizeof flat)
+        return 0;
+    flatten(inner, strlen(inner), flat);
+    if (aim_plain(s, flat, bias, aim))
+        return 1;
+    for (size_t i = 0; aim->part == DIT && i < sizeof others / sizeof *others; i++)
+        if (fits(others[i].from, flat, number))
+            return aim_row(s, others[i].to, number, bias, aim);
+    if ((mid = strstr(flat, "_processor_")))    /* "attn.processor.to_q" of older diffusers     */
+        memmove(mid, mid + 10, strlen(mid + 10) + 1);
+    return aim_plain(s, flat, bias, aim) || aim_old(s, flat, bias, aim);
+}

@@ -1,0 +1,326 @@
+/* model.c - a model directory */
+#include "model/lora.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "base/file.h"
+#include "model/component.h"
+#include "model/recipe.h"
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static const char *class_in_index(const xd_model *m, const char *component)
+{
+    return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
+}
+
+/* Why a directory without model_index.json is no model: the cache keeps those in folders below. */
+static const char *why_not(const char *dir)
+{
+    char *snapshots = xd_path_join(dir, "snapshots");
+    int   cache = snapshots && xd_file_is_dir(snapshots);
+    free(snapshots);
+    return cache ? "it is a model's folder in the Hugging Face cache; name a folder in its snapshots, or the model as "
+                   "org/name" : "it is not a diffusers model directory";
+}
+
+static xd_status unknown_pipeline(const char *path, const char *name, xd_err *e)
+{
+    xd_text_buf known = { 0 };
+    xd_recipe_names(&known);
+    xd_status s = xd_fail(e, XD_EUNSUPPORTED, "%s names the pipeline %s, which this version does "
+                          "not know (it knows %s)", path, name ? name : "(none)",
+                          known.p ? known.p : "");
+    xd_buf_free(&known);
+    return s;
+}
+
+static xd_status read_index(xd_model *m, xd_err *e)
+{
+    char     *path = xd_path_join(m->dir, "model_index.json");
+    xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
+    if (s == XD_OK && !xd_file_exists(path))
+        s = xd_fail(e, XD_EIO, "%s has no model_index.json: %s", m->dir, why_not(m->dir));
+    if (s == XD_OK)
+        s = xd_json_read(&m->index, path, e);
+    if (s == XD_OK) {
+        const char *name = xd_json_text(xd_json_get(m->index, "_class_name"));
+        m->recipe = xd_recipe_find(name);
+        if (!m->recipe)
+            s = unknown_pipeline(path, name, e);
+    }
+    free(path);
+    return s;
+}
+
+static char *sched_path(const xd_model *m)
+{
+    return xd_path_join(m->dir, "scheduler/scheduler_config.json");
+}
+
+static xd_status read_scheduler(xd_model *m, xd_err *e)
+{
+    char     *path = sched_path(m);
+    xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
+    if (s == XD_OK && xd_file_exists(path))
+        s = xd_json_read(&m->sched, path, e);
+    free(path);
+    return s;
+}
+
+/* Frames, and the latents of a picture that stand beside those of a video. */
+static xd_status check_kind(const xd_model *m, xd_err *e)
+{
+    const xd_dit_info *d = &m->dit_info;
+    if (m->recipe->fps <= 0 && (d->patch[0] > 1 || m->vae_info.cell[0] > 1))
+        return xd_fail(e, XD_EFORMAT, "%s: %s paints pictures, and its %s is one of videos", m->dir,
+                       m->recipe->name, d->patch[0] > 1 ? "transformer" : "autoencoder");
+    if (d->extra_ch && !m->recipe->from_image)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld channels of a picture beside the latents, "
+                       "which %s does not give it", m->dir, (long long)d->extra_ch, m->recipe->name);
+    if (m->recipe->from_image && d->extra_ch != d->lat_ch)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer of %s reads %lld channels of a picture beside %lld "
+                       "of latents; as many are what is built", m->dir, m->recipe->name,
+                       (long long)d->extra_ch, (long long)d->lat_ch);
+    if (m->recipe->from_image && !m->vae.vae->encode)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: the autoencoder cannot encode the picture", m->dir);
+    return XD_OK;
+}
+
+/* What one component gives must be what the next one takes. */
+static xd_status check_fit(const xd_model *m, xd_err *e)
+{
+    const xd_dit_info *d = &m->dit_info;
+    int64_t            pooled = 0, beside = 0, rows = 0;
+    for (int k = 0; k < m->recipe->ntext; k++) {
+        const xd_text_use *u = &m->recipe->text[k];
+        if (!m->has_text[k])
+            continue;
+        if (u->pooled && !xd_model_pooled(m, k))
+            return xd_fail(e, XD_EFORMAT, "%s: %s gives no pooled embedding", m->dir, u->folder);
+        pooled += u->pooled ? xd_model_pooled(m, k) : 0;
+        if (u->rows == XD_ROWS_NONE)
+            continue;
+        int64_t width = m->text[k].text->width(m->text[k].net.cfg);
+        beside = u->rows == XD_ROWS_BESIDE ? beside + width : width;
+        rows += u->pad > 0 ? u->pad : 0;
+        if (d->text_cols[k] && width != d->text_cols[k])
+            return xd_fail(e, XD_EFORMAT, "%s: the transformer reads text of width %lld from %s, which makes %lld",
+                           m->dir, (long long)d->text_cols[k], u->folder, (long long)width);
+        /* embeddings of several encoders are filled up with zeros, a single one must fit       */
+        if (beside > d->text_dim || (m->recipe->ntext - 1 == k && !d->text_cols[k] && beside != d->text_dim))
+            return xd_fail(e, XD_EFORMAT, "%s: the transformer reads text of width %lld, the text "
+                           "encoder makes %lld", m->dir, (long long)d->text_dim, (long long)beside);
+    }
+    if (d->text_rows && d->text_rows != rows)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld rows of text, %s gives it %lld", m->dir,
+                       (long long)d->text_rows, m->recipe->name, (long long)rows);
+    if (pooled != d->pooled_dim)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads a pooled text of width %lld, the text "
+                       "encoders make %lld", m->dir, (long long)d->pooled_dim, (long long)pooled);
+    if (d->lat_ch != m->vae_info.channels)
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld latent channels, the vae "
+                       "makes %lld", m->dir, (long long)d->lat_ch, (long long)m->vae_info.channels);
+    return check_kind(m, e);
+}
+
+int64_t xd_model_pooled(const xd_model *m, int k)
+{
+    const xd_text *t = m->text[k].text;
+    return t && t->pooled ? t->pooled(m->text[k].net.cfg) : 0;
+}
+
+/* ---- files that stand for weights in the directory ------------------------------------------ */
+
+enum { SLOTS = 5 };
+
+static const struct {
+    const char *name;
+    size_t      at;             /* in xd_weight_files                                          */
+} slots[SLOTS] = {
+    { "transformer", offsetof(xd_weight_files, transformer) },
+    { "vae", offsetof(xd_weight_files, vae) },
+    { "clip_l", offsetof(xd_weight_files, clip_l) },
+    { "clip_g", offsetof(xd_weight_files, clip_g) },
+    { "t5xxl", offsetof(xd_weight_files, t5xxl) },
+};
+
+/* The file for a slot, or NULL. */
+static const char *given(const xd_model *m, const char *slot)
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (slot && strcmp(slots[i].name, slot) == 0)
+            return *(const char *const *)((const char *)&m->given + slots[i].at);
+    return NULL;
+}
+
+/* Can the pipeline do without T5, and does it have encoders for the files? */
+static xd_status check_asked(const xd_model *m, xd_err *e)
+{
+    char known[64] = "";
+    int  spare = 0;
+    for (int k = 0; k < m->recipe->ntext; k++) {
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", k ? ", " : "",
+                 m->recipe->text[k].slot);
+        spare |= m->recipe->text[k].optional;
+    }
+    if (m->no_t5 && !spare)
+        return xd_fail(e, XD_EINVAL, "no_t5: %s cannot do without any of its text encoders",
+                       m->recipe->name);
+    for (int i = 2; i < SLOTS; i++) {
+        int use = -1;
+        for (int k = 0; k < m->recipe->ntext; k++)
+            use = strcmp(m->recipe->text[k].slot, slots[i].name) == 0 ? k : use;
+        if (!given(m, slots[i].name))
+            continue;
+        if (use < 0)
+            return xd_fail(e, XD_EINVAL, "%s is given as %s, and %s has no such text encoder (it has "
+                           "%s)", given(m, slots[i].name), slots[i].name, m->recipe->name, known);
+        if (m->no_t5 && m->recipe->text[use].optional)
+            return xd_fail(e, XD_EINVAL, "%s is given as %s, and no_t5 asks to do without",
+                           given(m, slots[i].name), slots[i].name);
+    }
+    return XD_OK;
+}
+
+static xd_status take_part(xd_model *m, xd_part *p, const char *folder, xd_kind kind,
+                           const char *slot, xd_err *e)
+{
+    xd_status s = xd_part_open_some(p, m->dir, folder, kind, class_in_index(m, folder), m->layers, e);
+    return s == XD_OK && given(m, slot) ? xd_part_take(p, given(m, slot), slot, e) : s;
+}
+
+/* An optional encoder may be missing, from the folders or from the index ([null, null]). */
+static int is_there(const xd_model *m, const xd_text_use *u)
+{
+    if (given(m, u->slot))
+        return 1;
+    const xd_json *entry = xd_json_get(m->index, u->folder);
+    char          *dir = u->optional ? xd_path_join(m->dir, u->folder) : NULL;
+    int            there = !u->optional || (xd_file_is_dir(dir) && !m->no_t5 &&
+                                            (xd_json_null(entry) || class_in_index(m, u->folder)));
+    free(dir);
+    return there;
+}
+
+xd_status xd_model_open(xd_model *m, const char *model, int no_t5, xd_err *e)
+{
+    return xd_model_open_with(m, model, no_t5, &(xd_weight_files){ 0 }, NULL, e);
+}
+
+xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5, const xd_weight_files *files,
+                             const char *layers, xd_err *e)
+{
+    memset(m, 0, sizeof *m);
+    m->no_t5 = no_t5;
+    m->given = *files;
+    m->layers = layers;
+    xd_status s = xd_model_find(model, &m->dir, e);
+    if (s == XD_OK)
+        s = read_index(m, e);
+    for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
+        m->has_text[i] = is_there(m, &m->recipe->text[i]);
+    if (s == XD_OK)
+        s = read_scheduler(m, e);
+    if (s == XD_OK)
+        s = check_asked(m, e);
+    for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
+        if (m->has_text[i])
+            s = take_part(m, &m->text[i], m->recipe->text[i].folder, XD_KIND_TEXT,
+                          m->recipe->text[i].slot, e);
+    if (s == XD_OK)
+        s = take_part(m, &m->dit, m->recipe->dit, XD_KIND_DIT, "transformer", e);
+    if (s == XD_OK)
+        s = take_part(m, &m->vae, m->recipe->vae, XD_KIND_VAE, "vae", e);
+    m->given = (xd_weight_files){ 0 };
+    m->layers = NULL;
+    if (s != XD_OK)
+        return xd_fail_at(e, s, m->dir);
+    m->dit.dit->info(m->dit.net.cfg, &m->dit_info);
+    m->vae.vae->info(m->vae.net.cfg, &m->vae_info);
+    s = check_fit(m, e);
+    return s == XD_OK ? s : xd_fail_at(e, s, m->dir);
+}
+
+void xd_model_close(xd_model *m)
+{
+    for (int i = 0; i < XD_MAXTEXT; i++) {
+        xd_part_close(&m->text[i]);
+        xd_tok_close(&m->tok[i]);
+    }
+    xd_part_close(&m->dit);
+    xd_part_close(&m->vae);
+    xd_loras_close(&m->loras);
+    xd_json_free(&m->index);
+    xd_json_free(&m->sched);
+    free(m->dir);
+    memset(m, 0, sizeof *m);
+}
+
+xd_status xd_model_files(xd_model *m, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
+        if (m->has_text[i])
+            s = xd_part_files(&m->text[i], e);
+    if (s == XD_OK)
+        s = xd_part_files(&m->dit, e);
+    if (s == XD_OK)
+        s = xd_part_files(&m->vae, e);
+    return s;
+}
+
+xd_status xd_model_tok(xd_model *m, int i, xd_err *e)
+{
+    if (m->tok[i])
+        return XD_OK;
+    char     *dir = xd_path_join(m->dir, m->recipe->text[i].tokenizer);
+    xd_status s =
+        dir ? xd_tok_open(&m->tok[i], dir, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    if (s != XD_OK)
+        xd_fail_at(e, s, dir);
+    free(dir);
+    return s;
+}
+
+xd_status xd_model_words(xd_model *m, xd_err *e)
+{
+    for (int i = 0; i < m->recipe->ntext; i++) {
+        xd_status s = m->has_text[i] ? xd_model_tok(m, i, e) : XD_OK;
+        if (s != XD_OK)
+            return s;
+    }
+    return XD_OK;
+}
+
+xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e)
+{
+    char     *path = sched_path(m);
+    xd_status s = path ? xd_sched_read(sampler, c, m->sched, path, e)
+                       : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    free(path);
+    return s;
+}
+
+xd_status xd_model_named_sched(const xd_model *m, xd_err *e)
+{
+    static const char cure[] = "name a scheduler with --scheduler";
+    if (xd_json_text(xd_json_get(m->sched, "_class_name")))
+        return XD_OK;
+    if (!m->sched)
+        return xd_fail(e, XD_EIO, "%s has no scheduler/scheduler_config.json; %s", m->dir, cure);
+    return xd_fail(e, XD_EFORMAT, "%s/scheduler/scheduler_config.json has no _class_name; %s",
+                   m->dir, cure);
+}
+
+xd_status xd_model_fail_sched(const xd_model *m, xd_status code, xd_err *e)
+{
+    char *path = m->sched ? sched_path(m) : NULL;
+    xd_fail_at(e, code, path);
+    free(path);
+    return code;
+}

@@ -1,0 +1,35 @@
+/* shared_weights.c - opening that block, and agreeing on how loading went */
+#include "model/shared_weights.h"
+
+#include "base/log.h"
+
+#include "model/component.h"
+#include "ranks/world.h"
+
+xd_status xd_kin_agree(const xd_part *p, xd_status mine, xd_err *e)
+{
+    return xd_world_agree_in(p->kin.c, p->kin.me, mine, e);
+}
+
+xd_status xd_kin_lend(xd_part *p, xd_status s, xd_err *e)
+{
+    int first;
+    if ((s = xd_kin_agree(p, s, e)) != XD_OK)
+        return s;
+    char *base = p->kin.c->ops->share(p->kin.c, p->room + XD_ALIGN, &first);
+    if (!base) {
+        xd_log(XD_LOG_INFO, "%s: there is no shared memory of %s: every rank keeps weights of its own", p->name,
+               xd_size_text((double)p->room).s);
+        return XD_OK;
+    }
+    size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN;   /* the same on all ranks */
+    xd_store_lend(p->store, base + lead, p->room, p->kin.c->rank, p->kin.c->size);
+    p->shared = 1;
+    return XD_OK;
+}
+
+double xd_kin_saved(const xd_part *p)
+{
+    int shares = p->kin.c && (!p->store || p->shared);
+    return shares ? (double)p->packed * (1 - 1.0 / p->kin.c->size) : 0;
+}

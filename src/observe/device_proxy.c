@@ -1,0 +1,72 @@
+/* device_proxy.c - what a device in front of another one passes on */
+#include "observe/device_proxy.h"
+
+#define ONE(slot, type, op) +1
+_Static_assert(XD_KERNELS(ONE) == XD_NOPS, "a new op is put into the list of kernels");
+
+static xd_dev *real(xd_dev *d)
+{
+    return ((xd_wrap *)(void *)d)->real;
+}
+
+static void *get(xd_dev *d, size_t bytes)
+{
+    return real(d)->mem->get(real(d), bytes);
+}
+
+static void put(xd_dev *d, void *p, size_t bytes)
+{
+    real(d)->mem->put(real(d), p, bytes);
+}
+
+static void sync(xd_dev *d, xd_stream *s)
+{
+    real(d)->mem->sync(real(d), s);
+}
+
+static void memory(xd_dev *d, size_t *available, size_t *total)
+{
+    real(d)->mem->memory(real(d), available, total);
+}
+
+static size_t scratch(xd_dev *d, xd_op op, const void *args)
+{
+    return real(d)->ops->scratch(real(d), op, args);
+}
+
+static size_t pack_size(xd_dev *d, xd_weight *w)
+{
+    return real(d)->ops->pack_size(real(d), w);
+}
+
+static size_t pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src)
+{
+    return real(d)->ops->pack_tmp(real(d), w, src);
+}
+
+static int64_t pack_band(xd_dev *d, const xd_weight *w)
+{
+    return real(d)->ops->pack_band(real(d), w);
+}
+
+static xd_status pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)
+{
+    return real(d)->ops->pack_rows(real(d), w, src, row0);
+}
+
+static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
+{
+    return real(d)->ops->pack(real(d), w, src, tmp);
+}
+
+void xd_wrap_open(xd_wrap *w, xd_dev *real_dev, void (*close)(xd_dev *d))
+{
+    w->real = real_dev;
+    w->mem = (xd_dev_ops){ get, put, sync, memory, close };
+    w->ops = (xd_ops){
+        .name = real_dev->ops->name, .scratch = scratch, .pack_size = pack_size,
+        .pack_tmp = pack_tmp, .pack = pack, .pack_band = pack_band, .pack_rows = pack_rows,
+    };
+    w->dev.mem = &w->mem;
+    w->dev.ops = &w->ops;
+}

@@ -1,0 +1,36 @@
+/* device_proxy.h - a device in front of another one: what the one that traces and the one that times share.
+ *
+ * Memory and packing are passed on; kernels are the wrapper's own. A new op is one line here. */
+#ifndef XD_OBSERVE_DEVICE_PROXY_H
+#define XD_OBSERVE_DEVICE_PROXY_H
+
+#include "backend/backend.h"
+
+typedef struct xd_wrap {        /* the device comes first: a pointer to it is one to this      */
+    xd_dev     dev;
+    xd_ops     ops;
+    xd_dev_ops mem;
+    xd_dev    *real;
+} xd_wrap;
+
+/* X(slot, type of the arguments, op) for every kernel of a device. */
+#define XD_KERNELS(X)                           \
+    X(gemm, xd_gemm, GEMM)                      \
+    X(attn, xd_attn_args, ATTN)                 \
+    X(norm, xd_norm, NORM)                      \
+    X(moments, xd_moments, MOMENTS)             \
+    X(gnorm, xd_gnorm, GNORM)                   \
+    X(glu, xd_glu, GLU)                         \
+    X(addmul, xd_addmul, ADDMUL)                \
+    X(axpby, xd_axpby_args, AXPBY)              \
+    X(conv, xd_conv, CONV)                      \
+    X(resize, xd_resize, RESIZE)                \
+    X(lookup, xd_lookup, LOOKUP)                \
+    X(copy, xd_copy, COPY)                      \
+    X(qknorm, xd_qknorm, QKNORM)
+
+/* Puts `w` in front of `real`: its tables, with `close` as given, and no kernels yet. The rest of
+ * w->dev is left as it is. */
+void xd_wrap_open(xd_wrap *w, xd_dev *real, void (*close)(xd_dev *d));
+
+#endif

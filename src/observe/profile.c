@@ -1,0 +1,65 @@
+/* profile.c - a device that times another one */
+#include "observe/profile.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+static void close_none(xd_dev *d)
+{
+    (void)d;
+}
+
+static void note(xd_profile *p, xd_op op, double t0)
+{
+    xd_counts c = { 0 };
+    p->w.real->mem->sync(p->w.real, NULL);
+    p->op[op].seconds += xd_now_s() - t0;
+    xd_dev_counts(p->count, &c, 1);
+    p->op[op].flops += c.flops;
+    p->op[op].bytes += c.bytes;
+    p->op[op].calls++;
+}
+
+#define TIMED(slot, type, op)                                                                     \
+    static xd_status slot(xd_dev *d, xd_stream *s, const type *a, void *tmp)                       \
+    {                                                                                              \
+        xd_profile *p = d->priv;                                                                   \
+        xd_counts   old = { 0 };                                                                   \
+        xd_dev_counts(p->count, &old, 1);                                                          \
+        p->count->ops->slot(p->count, s, a, tmp);                                                  \
+        double    t0 = xd_now_s();                                                                 \
+        xd_status st = p->w.real->ops->slot(p->w.real, s, a, tmp);                                 \
+        note(p, XD_OP_##op, t0);                                                                   \
+        return st;                                                                                 \
+    }
+
+XD_KERNELS(TIMED)
+
+#define PUT(slot, type, op) p->w.ops.slot = slot;
+
+void xd_profile_open(xd_profile *p, xd_dev *real, xd_dev *count)
+{
+    memset(p, 0, sizeof *p);
+    p->count = count;
+    xd_wrap_open(&p->w, real, close_none);
+    XD_KERNELS(PUT)
+    p->w.dev.priv = p;
+    snprintf(p->w.dev.name, sizeof p->w.dev.name, "%.31s", real->name);
+}
+
+void xd_profile_reset(xd_profile *p)
+{
+    memset(p->op, 0, sizeof p->op);
+}
+
+const char *xd_op_name(xd_op op)
+{
+    static const char *const names[XD_NOPS] = {
+        "gemm", "attention", "norm", "moments", "group norm", "activation",
+        "gated add", "axpby", "convolution", "resize", "lookup", "copy",
+        "norm and rope",
+    };
+    return names[op];
+}

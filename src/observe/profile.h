@@ -1,0 +1,25 @@
+/* profile.h - a device that times another one, op by op.
+ *
+ * It stands in front of a real device: every kernel runs there, its seconds are taken, and a count
+ * device says how many flops and bytes it was. Models and engine do not notice. */
+#ifndef XD_OBSERVE_PROFILE_H
+#define XD_OBSERVE_PROFILE_H
+
+#include "observe/device_proxy.h"
+
+typedef struct xd_sample {      /* of one kind of op since the last reset                      */
+    double  seconds, flops, bytes;
+    int64_t calls;
+} xd_sample;
+
+typedef struct xd_profile {
+    xd_wrap   w;                /* w.dev is what models are given; w.real is borrowed          */
+    xd_dev   *count;            /* borrowed                                                    */
+    xd_sample op[XD_NOPS];
+} xd_profile;
+
+void xd_profile_open(xd_profile *p, xd_dev *real, xd_dev *count);
+void xd_profile_reset(xd_profile *p);
+const char *xd_op_name(xd_op op);       /* "gemm", "attention"                                  */
+
+#endif

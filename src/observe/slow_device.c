@@ -1,0 +1,76 @@
+/* slow_device.c - kernels that wait after their work */
+#include "observe/slow_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "observe/device_proxy.h"
+
+typedef struct slowed {         /* the device comes first: a pointer to one is one to the other */
+    xd_wrap w;
+    double  factor;
+} slowed;
+
+static slowed *of(xd_dev *d)
+{
+    return (slowed *)(void *)d;
+}
+
+static void close(xd_dev *d)
+{
+    xd_dev_close(&of(d)->w.real);
+    free(of(d));
+}
+
+static void wait_from(double t0, double factor)
+{
+    double end = t0 + factor * (xd_now_s() - t0);
+    while (xd_now_s() < end)
+        ;
+}
+
+#define SLOWED(slot, type, op)                                                                    \
+    static xd_status slot(xd_dev *d, xd_stream *s, const type *a, void *tmp)                       \
+    {                                                                                              \
+        slowed   *n = of(d);                                                                       \
+        double    t0 = xd_now_s();                                                                 \
+        xd_status st = n->w.real->ops->slot(n->w.real, s, a, tmp);                                 \
+        wait_from(t0, n->factor);                                                                  \
+        return st;                                                                                 \
+    }
+
+XD_KERNELS(SLOWED)
+
+#define PUT(slot, type, op) n->w.ops.slot = slot;
+
+/* "1:2,3:1.5": the factor of a rank; 1 when it is not named. */
+static double factor_of(const char *list, int rank)
+{
+    for (const char *p = list; p && *p;) {
+        char  *end;
+        long   r = strtol(p, &end, 10);
+        double f = *end == ':' ? strtod(end + 1, &end) : 1;
+        if (r == rank)
+            return f;
+        p = end + strcspn(end, ",");
+        p += *p == ',';
+    }
+    return 1;
+}
+
+xd_status xd_slow_dev(xd_dev **d, int rank, xd_err *e)
+{
+    double  f = factor_of(getenv("XDIT_SLOW"), rank);
+    slowed *n;
+    if (!(f > 1))
+        return XD_OK;
+    if (!(n = calloc(1, sizeof *n)))
+        return xd_fail(e, XD_ENOMEM, "no memory for a slow device");
+    n->factor = f;
+    n->w.dev = **d;
+    xd_wrap_open(&n->w, *d, close);
+    XD_KERNELS(PUT)
+    *d = &n->w.dev;
+    return XD_OK;
+}

@@ -1,0 +1,298 @@
+/* trace_comm.c - a communicator that notes the messages of another one.
+ *
+ * A message is two events: the call that begins it, a slice of the thread, and its flight, from
+ * there to the end of the wait for it. How many bytes a collective sends is asked of a counting
+ * communicator, because the real one may send some of them later. Requests are those of the real
+ * communicator: what cannot be noted is still sent. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "observe/trace.h"
+
+typedef struct noted {          /* the communicator comes first: see `of`                       */
+    xd_comm   c;
+    xd_comm  *real, *count;
+    xd_trace *t;
+    int       group;            /* XD_GROUP_ALL, an axis, ...                                  */
+    int       base, unit;       /* member i is rank base + i unit of those in use              */
+    int32_t  *out, *in;         /* messages to and from each member so far                     */
+} noted;
+
+static const xd_comm_ops ops;
+
+static noted *of(xd_comm *c)
+{
+    return (noted *)(void *)c;
+}
+
+/* ---- a message begins ----------------------------------------------------------------------- */
+
+static int group_of(const noted *m)
+{
+    int decodes = strcmp(xd_trace_phase_name(m->t->phase), "decode") == 0;
+    return m->group == XD_GROUP_REPLICA && decodes ? XD_GROUP_BANDS : m->group;
+}
+
+static void fly(xd_trace *t, xd_req r, xd_event ev)
+{
+    if (t->nfly == t->capfly) {
+        int        cap = t->capfly ? t->capfly * 2 : 64;
+        xd_flight *more = realloc(t->fly, (size_t)cap * sizeof *more);
+        if (!more) {
+            t->lost++;
+            return;
+        }
+        t->fly = more;
+        t->capfly = cap;
+    }
+    t->fly[t->nfly++] = (xd_flight){ r, ev };
+}
+
+static xd_req began(noted *m, xd_call call, int peer, int64_t t0, int64_t bytes, xd_req r)
+{
+    xd_trace *t = m->t;
+    int32_t  *number = call == XD_CALL_SEND ? m->out : m->in;
+    if (!t->on)
+        return r;
+    xd_event ev = { t0, xd_trace_now(t), bytes, XD_EV_CALL, (int)call + 16 * group_of(m), -1, 0 };
+    if (peer >= 0) {
+        ev.b = m->base + peer * m->unit;
+        ev.c = number[peer]++;
+    }
+    xd_trace_put(t, ev);
+    ev.kind = XD_EV_FLIGHT;
+    if (r.p)
+        fly(t, r, ev);
+    else
+        xd_trace_put(t, ev);
+    return r;
+}
+
+/* Bytes that the call just counted sends to others. */
+static int64_t counted(const noted *m)
+{
+    int64_t n = m->count->traffic->bytes;
+    m->count->traffic->bytes = 0;
+    return n;
+}
+
+#define COLLECTIVE(slot, call, params, ...)                                                       \
+    static xd_req slot params                                                                      \
+    {                                                                                              \
+        noted  *m = of(c);                                                                         \
+        int64_t t0 = xd_trace_now(m->t);                                                           \
+        xd_req  r = m->real->ops->slot(m->real, __VA_ARGS__);                                      \
+        m->count->ops->slot(m->count, __VA_ARGS__);                                                \
+        return began(m, call, -1, t0, counted(m), r);                                              \
+    }
+
+COLLECTIVE(allreduce, XD_CALL_ALLREDUCE, (xd_comm *c, xd_tensor io, xd_red op), io, op)
+COLLECTIVE(bcast, XD_CALL_BCAST, (xd_comm *c, xd_tensor io, int root), io, root)
+COLLECTIVE(gather, XD_CALL_GATHER,
+           (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in), out, rows, in)
+COLLECTIVE(circulate, XD_CALL_GATHER, (xd_comm *c, const xd_tensor *part), part)
+COLLECTIVE(exchange, XD_CALL_EXCHANGE,
+           (xd_comm *c, const xd_tensor *give, const xd_tensor *get), give, get)
+
+COLLECTIVE(show, XD_CALL_EXCHANGE, (xd_comm *c, const xd_tensor *give, xd_tensor *get), give, get)
+
+static xd_req offer(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+{
+    return of(c)->real->ops->offer(of(c)->real, give, get);
+}
+
+/* Messages without bytes are not sent. */
+static xd_req post(xd_comm *c, xd_tensor t, int to)
+{
+    noted  *m = of(c);
+    int64_t t0 = xd_trace_now(m->t);
+    xd_req  r = m->real->ops->send(m->real, t, to);
+    return xd_bytes(t) ? began(m, XD_CALL_SEND, to, t0, (int64_t)xd_bytes(t), r) : r;
+}
+
+static xd_req take(xd_comm *c, xd_tensor t, int from)
+{
+    noted  *m = of(c);
+    int64_t t0 = xd_trace_now(m->t);
+    xd_req  r = m->real->ops->recv(m->real, t, from);
+    return xd_bytes(t) ? began(m, XD_CALL_RECV, from, t0, (int64_t)xd_bytes(t), r) : r;
+}
+
+/* ---- it ends -------------------------------------------------------------------------------- */
+
+/* Takes the flight of a request out of the air; 0: there is none. */
+static int land(xd_trace *t, xd_req r, xd_event *ev)
+{
+    for (int i = 0; r.p && i < t->nfly; i++)
+        if (t->fly[i].r.p == r.p && t->fly[i].r.tag == r.tag) {
+            *ev = t->fly[i].ev;
+            t->fly[i] = t->fly[--t->nfly];
+            return 1;
+        }
+    return 0;
+}
+
+static xd_status await(xd_comm *c, xd_req *r, int n)
+{
+    noted    *m = of(c);
+    xd_trace *t = m->t;
+    xd_event  ev, first = { .kind = XD_EV_WAIT };
+    int64_t   from = t->n, landed = 0;
+    for (int i = 0; i < n; i++)
+        if (land(t, r[i], &ev)) {
+            if (!landed++)
+                first.a = ev.a, first.b = ev.b;
+            xd_trace_put(t, ev);
+        }
+    first.t0 = xd_trace_now(t);
+    xd_status s = m->real->ops->wait(m->real, r, n);
+    first.t1 = xd_trace_now(t);
+    for (int64_t i = from; i < t->n; i++)
+        t->ev[i].t1 = first.t1;
+    if (landed && t->on)
+        xd_trace_put(t, first);
+    return s;
+}
+
+static int test(xd_comm *c, xd_req *r)
+{
+    noted   *m = of(c);
+    xd_req   was = *r;
+    xd_event ev;
+    if (!m->real->ops->test(m->real, r))
+        return 0;
+    if (land(m->t, was, &ev)) {
+        ev.t1 = xd_trace_now(m->t);
+        xd_trace_put(m->t, ev);
+    }
+    return 1;
+}
+
+static void drop(xd_comm *c, xd_req *r, int n)
+{
+    noted   *m = of(c);
+    xd_event ev;
+    for (int i = 0; i < n; i++)
+        land(m->t, r[i], &ev);
+    m->real->ops->drop(m->real, r, n);
+}
+
+static void barrier(xd_comm *c)
+{
+    noted  *m = of(c);
+    int64_t t0 = xd_trace_now(m->t);
+    m->real->ops->barrier(m->real);
+    xd_trace_add(m->t, XD_EV_WAIT, t0, XD_CALL_BARRIER + 16 * group_of(m), -1, 0);
+}
+
+/* ---- groups; the rest is passed on ---------------------------------------------------------- */
+
+static xd_status note_group(xd_trace *t, xd_comm **c, xd_err *e)
+{
+    xd_comm *real = *c;
+    noted   *m = calloc(1, sizeof *m);
+    size_t   n = (size_t)real->size;
+    if (m) {
+        *m = (noted){ .c = *real, .real = real, .t = t, .group = XD_GROUP_ALL, .unit = 1 };
+        m->c.ops = &ops;
+        m->out = calloc(n, sizeof *m->out);
+        m->in = calloc(n, sizeof *m->in);
+        if (m->out && m->in && xd_comm_count(&m->count, real->rank, real->size, e) == XD_OK) {
+            *c = &m->c;
+            return XD_OK;
+        }
+        free(m->out), free(m->in), free(m);
+    }
+    return xd_fail(e, XD_ENOMEM, "no memory to trace %d ranks", real->size);
+}
+
+static xd_status split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
+{
+    noted    *m = of(c);
+    xd_status s = m->real->ops->split(m->real, color, key, size, out, e);
+    return s == XD_OK && (*out)->size > 1 ? note_group(m->t, out, e) : s;
+}
+
+static xd_status split_host(xd_comm *c, xd_comm **out, xd_err *e)
+{
+    noted    *m = of(c);
+    xd_status s = m->real->ops->split_host(m->real, out, e);
+    return s == XD_OK && (*out)->size > 1 ? note_group(m->t, out, e) : s;
+}
+
+static void close(xd_comm *c)
+{
+    noted *m = of(c);
+    xd_comm_close(&m->real);
+    xd_comm_close(&m->count);
+    free(m->out), free(m->in), free(m);
+}
+
+static void poke(xd_comm *c)
+{
+    of(c)->real->ops->poke(of(c)->real);
+}
+
+static void *share(xd_comm *c, size_t bytes, int *first)
+{
+    return of(c)->real->ops->share(of(c)->real, bytes, first);
+}
+
+static void *lend(xd_comm *c, size_t bytes)
+{
+    return of(c)->real->ops->lend(of(c)->real, bytes);
+}
+
+static void unlend(xd_comm *c, void *p)
+{
+    of(c)->real->ops->unlend(of(c)->real, p);
+}
+
+static int lends(xd_comm *c, const void *p)
+{
+    return of(c)->real->ops->lends(of(c)->real, p);
+}
+
+static void end_all(xd_comm *c, int code)
+{
+    of(c)->real->ops->abort(of(c)->real, code);
+}
+
+static const xd_comm_ops ops = {
+    .name = "trace", .split = split, .split_host = split_host, .close = close,
+    .allreduce = allreduce, .bcast = bcast, .gather = gather, .circulate = circulate,
+    .exchange = exchange, .show = show, .offer = offer, .send = post, .recv = take, .wait = await,
+    .test = test, .drop = drop, .poke = poke, .barrier = barrier, .share = share, .lend = lend,
+    .lends = lends, .unlend = unlend, .abort = end_all,
+};
+
+xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e)
+{
+    return t && (*c)->size > 1 ? note_group(t, c, e) : XD_OK;
+}
+
+xd_comm *xd_trace_plain(xd_comm *c)
+{
+    return c->ops == &ops ? of(c)->real : c;
+}
+
+static void name_group(xd_comm *c, int group, int base, int unit)
+{
+    if (c && c->ops == &ops) {
+        of(c)->group = group;
+        of(c)->base = base;
+        of(c)->unit = unit;
+    }
+}
+
+void xd_trace_topo(const xd_trace *t, const xd_topo *topo)
+{
+    int rank = t ? topo->world->rank : 0, unit = 1;
+    for (int a = 0; t && a < XD_NAXES; unit *= topo->deg.n[a++])
+        name_group(topo->group[a], a, rank - topo->at[a] * unit, unit);
+    if (!t)
+        return;
+    int tensor = topo->deg.n[XD_TENSOR], all = topo->replica ? topo->replica->size : 1;
+    name_group(topo->tokens, XD_GROUP_TOKENS, rank - topo->tokens->rank * tensor, tensor);
+    name_group(topo->replica, XD_GROUP_REPLICA, rank / all * all, 1);
+}

@@ -1,0 +1,52 @@
+/* trace_device.c - a device that notes when each kernel of another one began and ended.
+ *
+ * It is the real device to whoever looks into it (same priv, same name); only the table differs. */
+#include <stdlib.h>
+
+#include "observe/device_proxy.h"
+#include "observe/trace.h"
+
+typedef struct noted {          /* the device comes first: a pointer to one is one to the other */
+    xd_wrap   w;
+    xd_trace *t;
+} noted;
+
+static noted *of(xd_dev *d)
+{
+    return (noted *)(void *)d;
+}
+
+static void close(xd_dev *d)
+{
+    xd_dev_close(&of(d)->w.real);
+    free(of(d));
+}
+
+#define NOTED(slot, type, op)                                                                     \
+    static xd_status slot(xd_dev *d, xd_stream *s, const type *a, void *tmp)                       \
+    {                                                                                              \
+        noted    *n = of(d);                                                                       \
+        int64_t   t0 = xd_trace_now(n->t);                                                         \
+        xd_status st = n->w.real->ops->slot(n->w.real, s, a, tmp);                                 \
+        xd_trace_add(n->t, XD_EV_OP, t0, XD_OP_##op, 0, 0);                                        \
+        return st;                                                                                 \
+    }
+
+XD_KERNELS(NOTED)
+
+#define PUT(slot, type, op) n->w.ops.slot = slot;
+
+xd_status xd_trace_dev(xd_trace *t, xd_dev **d, xd_err *e)
+{
+    noted *n = t ? calloc(1, sizeof *n) : NULL;
+    if (!t)
+        return XD_OK;
+    if (!n)
+        return xd_fail(e, XD_ENOMEM, "no memory for a trace");
+    n->t = t;
+    n->w.dev = **d;
+    xd_wrap_open(&n->w, *d, close);
+    XD_KERNELS(PUT)
+    *d = &n->w.dev;
+    return XD_OK;
+}

@@ -1,0 +1,61 @@
+/* arenas.c - memory of a request: on a device, and mapped by the other ranks of the host */
+
+#include "pipeline/arenas.h"
+#include "base/log.h"
+#include "base/pages.h"
+#include "model/component.h"
+#include "pipeline/context.h"
+
+xd_status xd_room_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e)
+{
+    size_t cap = dev->counts ? (size_t)1 << 60 : xd_pages_whole(bytes);
+    void  *p = dev->mem->get(dev, cap ? cap : XD_PAGE);
+    if (!p)
+        return xd_fail(e, XD_ENOMEM, "no memory for the %s of activations", xd_size_text((double)bytes).s);
+    xd_arena_init(a, p, cap ? cap : XD_PAGE);
+    return XD_OK;
+}
+
+void xd_room_close(xd_arena *a, xd_dev *dev)
+{
+    if (a->base)
+        dev->mem->put(dev, a->base, a->cap);
+    *a = (xd_arena){ 0 };
+}
+
+/* All ranks of a host see what they lend: that takes the address space of all. */
+static size_t lent_bytes(const xd_context *ctx, size_t bytes)
+{
+    const size_t spare = (size_t)16 << 20;      /* of address space, for messages              */
+    size_t       machine, process;
+    xd_cpu_room(&machine, &process);
+    return process > spare && bytes < (process - spare) / (size_t)ctx->world.host->size ? bytes : 0;
+}
+
+xd_status xd_ranks_room_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e)
+{
+    const int *n = ctx->plan.deg.n, trades = n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 && ctx->world.host && ctx->world.host->size > 1;
+    ctx->lent = trades && s != XD_ECOMM ? ctx->world.host->ops->lend(ctx->world.host, s == XD_OK ? lent_bytes(ctx, bytes) : 0) : NULL;
+    if (trades && ctx->world.host->rank == 0)
+        xd_log(XD_LOG_DEBUG, ctx->lent ? "ranks of this host read each other's memory"
+                                     : "ranks of this host send each other messages");
+    if (ctx->lent)
+        xd_arena_init(a, ctx->lent, xd_pages_whole(bytes));
+    return s == XD_OK && !ctx->lent ? xd_room_open(a, ctx->dev, bytes, e) : s;
+}
+
+void xd_ranks_room_close(xd_context *ctx, xd_arena *a)
+{
+    if (!ctx->lent) {
+        xd_room_close(a, ctx->dev);
+        return;
+    }
+    ctx->world.host->ops->unlend(ctx->world.host, ctx->lent);
+    ctx->lent = NULL;
+    *a = (xd_arena){ 0 };
+}
+
+void xd_read_ahead(xd_context *ctx, xd_part *p)
+{
+    xd_part_ahead(p, ctx->count, ctx->type, ctx->spare, ctx->cancel);
+}

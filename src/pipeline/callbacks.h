@@ -1,0 +1,16 @@
+/* callbacks.h - what a request tells its caller while it runs */
+#ifndef XD_PIPELINE_CALLBACKS_H
+#define XD_PIPELINE_CALLBACKS_H
+
+#include "pipeline/job.h"
+
+/* Says `t` to the request's on_tensor, if it listens. */
+void xd_show(const xd_job *j, const char *name, int step, int nd, const int64_t *d,
+             const float *data);
+void xd_stage(const xd_job *j, const char *name);
+
+
+/* Shows latents, as [C,h,w] or, of a video, [t,C,h,w]. */
+void      xd_job_show(const xd_job *j, const char *name, int step, const float *lat);
+
+#endif

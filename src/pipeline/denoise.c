@@ -1,0 +1,720 @@
+/* denoise.c - the denoising loop
+ *
+ * Messages between stages: hidden states go to the next stage once a piece of work (step, unit,
+ * pass), latents come back from the last stage to the first once a step. Each pair of ranks has
+ * one FIFO a direction, and both sides walk the same list of pieces, so nothing is tagged.
+ *
+ * A hidden state lives in one of three buffers in turn: while one is computed on, the next is
+ * being received and the one before is being sent. Long skips of a model (xd_dit.skip_from) lie in buffers of
+ * their own and follow their hidden state as a second message. */
+#include "pipeline/denoise.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "exec/op.h"
+#include "model/component.h"
+#include "observe/trace.h"
+#include "pipeline/arenas.h"
+#include "pipeline/callbacks.h"
+#include "pipeline/init_image.h"
+#include "pipeline/job.h"
+#include "pipeline/text_encode.h"
+#include "plan/balance.h"
+#include "plan/plan.h"
+#include "ranks/world.h"
+
+typedef struct piece { int step, unit, pass; } piece;   /* unit: a patch or XD_ALL              */
+
+static int stages(const xd_flow *f)   { return f->topo->deg.n[XD_PIPE]; }
+static int my_stage(const xd_flow *f) { return f->topo->at[XD_PIPE]; }
+static int is_first(const xd_flow *f) { return my_stage(f) == 0; }
+static int is_last(const xd_flow *f)  { return my_stage(f) == stages(f) - 1; }
+static xd_comm *pipe(const xd_flow *f) { return f->topo->group[XD_PIPE]; }
+
+static int is_mine(const xd_flow *f, int pass)
+{
+    return pass % f->topo->deg.n[XD_CFG] == f->topo->at[XD_CFG];
+}
+
+static int passes_of_mine(const xd_flow *f)
+{
+    int n = 0;
+    for (int p = 0; p < f->j->npass; p++)
+        n += is_mine(f, p);
+    return n;
+}
+
+/* ---- units and rows ----------------------------------------------------------------------- */
+
+static int units(const xd_flow *f, int step)
+{
+    return step < xd_plan_exact(f->plan) ? 1 : f->lay.npatch;
+}
+
+static int unit_at(const xd_flow *f, int step, int i)
+{
+    return units(f, step) == 1 ? XD_ALL : i;
+}
+
+/* How the tokens of a pass lie while a unit is computed: the text goes with the first patch, or with
+ * every one. */
+static xd_layout layout_of(const xd_flow *f, int unit, int pass)
+{
+    xd_layout l = f->lay;
+    if (l.len[XD_TXT])
+        l.len[XD_TXT] = f->cond[pass].tok.d[0];
+    l.txt_patch = unit != XD_ALL && f->plan->text_every ? unit : 0;
+    return l;
+}
+
+/* My image rows of a unit, as a range of f->lat. */
+static xd_span rows_of(const xd_flow *f, int unit)
+{
+    xd_span s = { 0, 0 };
+    for (int p = 0; p < f->lay.npatch; p++) {
+        int64_t n = xd_own(&f->lay, XD_IMG, p, f->x.sp).n;
+        if (unit == XD_ALL || p == unit)
+            s.n += n;
+        else if (p < unit)
+            s.start += n;
+    }
+    return s;
+}
+
+static xd_tensor part_of(const xd_flow *f, xd_tensor t, int unit)
+{
+    xd_span s = rows_of(f, unit);
+    return xd_rows(t, s.start, s.n);
+}
+
+static int slot(const xd_flow *f, int unit)
+{
+    return unit == XD_ALL ? f->lay.npatch : unit;
+}
+
+/* ---- messages ----------------------------------------------------------------------------- */
+
+static void end_of(xd_flow *f, xd_comm *c, xd_req *r)
+{
+    if (c->ops->wait(c, r, 1) != XD_OK)
+        xd_exec_fail(&f->x, XD_ECOMM, "a message between stages failed");
+    *r = (xd_req){ 0 };
+}
+
+static xd_tensor hidden(const xd_flow *f, int64_t turn, piece w)
+{
+    xd_layout l = layout_of(f, w.unit, w.pass);
+    return xd_rows(f->h[turn % XD_NHID], 0, xd_own_rows(&l, w.unit, f->x.sp));
+}
+
+/* The first n of the long skips that go with it. */
+static xd_tensor skips(const xd_flow *f, int64_t turn, piece w, int n)
+{
+    return xd_rows(f->skip[turn % f->nskip], 0, n * hidden(f, turn, w).d[0]);
+}
+
+static void post_hidden(xd_flow *f, int64_t turn, piece w)
+{
+    int i = (int)(turn % XD_NHID), k = (int)(turn % f->nskip);
+    end_of(f, pipe(f), &f->h_out[i]);
+    f->h_in[i] = pipe(f)->ops->recv(pipe(f), hidden(f, turn, w), my_stage(f) - 1);
+    end_of(f, pipe(f), &f->skip_out[k]);
+    if (f->skips[0])
+        f->skip_in[k] = pipe(f)->ops->recv(pipe(f), skips(f, turn, w, f->skips[0]), my_stage(f) - 1);
+}
+
+static void send_hidden(xd_flow *f, piece w)
+{
+    int i = (int)(f->turn % XD_NHID), k = (int)(f->turn % f->nskip), to = my_stage(f) + 1;
+    f->h_out[i] = pipe(f)->ops->send(pipe(f), hidden(f, f->turn, w), to);
+    if (f->skips[1])
+        f->skip_out[k] = pipe(f)->ops->send(pipe(f), skips(f, f->turn, w, f->skips[1]), to);
+}
+
+/* The piece of mine after `p`; 0 when there is none. */
+static int next_piece(const xd_flow *f, piece *p)
+{
+    int i = p->unit == XD_ALL ? 0 : p->unit;
+    do {
+        if (++p->pass < f->j->npass)
+            continue;
+        p->pass = 0;
+        if (++i >= units(f, p->step)) {
+            i = 0;
+            if (++p->step >= f->j->samp.steps)
+                return 0;
+        }
+    } while (!is_mine(f, p->pass));
+    p->unit = unit_at(f, p->step, i);
+    return 1;
+}
+
+/* Waits for the hidden state of this piece and posts the receive of the next one. */
+static void receive_hidden(xd_flow *f, piece now)
+{
+    piece next = now;
+    if (f->turn == 0)
+        post_hidden(f, 0, now);
+    if (next_piece(f, &next))
+        post_hidden(f, f->turn + 1, next);
+    end_of(f, pipe(f), &f->h_in[f->turn % XD_NHID]);
+    end_of(f, pipe(f), &f->skip_in[f->turn % f->nskip]);
+}
+
+/* First stage: receives the latents of `unit`, cut as the next step wants them. */
+static void post_latents(xd_flow *f, int step, int unit)
+{
+    for (int i = 0; step + 1 < f->j->samp.steps && i < units(f, step + 1); i++) {
+        int to = unit_at(f, step + 1, i);
+        if (unit == XD_ALL || to == unit)
+            f->lat_in[slot(f, to)] = pipe(f)->ops->recv(pipe(f), part_of(f, f->lat, to), stages(f) - 1);
+    }
+}
+
+/* Last stage: sends them. */
+static void send_latents(xd_flow *f, int step, int unit)
+{
+    for (int i = 0; step + 1 < f->j->samp.steps && i < units(f, step + 1); i++) {
+        int to = unit_at(f, step + 1, i);
+        if (unit == XD_ALL || to == unit)
+            f->lat_out[slot(f, to)] = pipe(f)->ops->send(pipe(f), part_of(f, f->lat, to), 0);
+    }
+}
+
+static void latents_sent(xd_flow *f, int unit)
+{
+    for (int p = 0; p <= f->lay.npatch; p++)
+        if (unit == XD_ALL || p == unit || p == f->lay.npatch)
+            end_of(f, pipe(f), &f->lat_out[p]);
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static float *host(xd_flow *f, int64_t n, const char *what)
+{
+    float *p = malloc((size_t)n * sizeof *p + 1);
+    if (!p)
+        xd_exec_fail(&f->x, XD_ENOMEM, "no memory for %s", what);
+    return p;
+}
+
+static void open_tensors(xd_flow *f)
+{
+    xd_exec *x = &f->x;
+    int64_t  n = rows_of(f, XD_ALL).n, all = xd_own_rows(&f->lay, XD_ALL, x->sp);
+    int64_t  dim = f->j->ctx->model.dit_info.dim;
+    int      nhist = f->j->sampler->history(&f->j->samp.cfg);
+    f->lat = xd_new_f32(x, is_first(f) || is_last(f) ? n : 0, f->j->features);
+    for (int p = 0; p < f->j->npass; p++)
+        f->pred[p] = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
+    for (int i = 0; i < nhist; i++)
+        f->hist[i] = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
+    if (f->j->sampler->draws)
+        f->noise = xd_new_f32(x, is_last(f) ? n : 0, f->j->features);
+    if (f->j->ctx->model.dit_info.extra_ch)
+        f->extra = xd_new_f32(x, is_first(f) ? n : 0, f->j->features);
+    f->h[0] = xd_new_f32(x, all, dim);
+    for (int i = 1; i < XD_NHID; i++)
+        f->h[i] = stages(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
+}
+
+/* The first stage only sends and the last only receives: each goes without one buffer. */
+static void open_skips(xd_flow *f)
+{
+    const xd_dit *dit = f->j->ctx->model.dit.dit;
+    int           most = xd_dit_most_skips(dit, f->net);
+    f->nskip = stages(f) == 1 ? 1 : is_first(f) || is_last(f) ? 2 : 3;
+    f->skips[0] = xd_dit_skips(dit, f->net->cfg, f->net->first);
+    f->skips[1] = xd_dit_skips(dit, f->net->cfg, f->net->last);
+    for (int i = 0; i < f->nskip && most; i++)
+        f->skip[i] = xd_new(&f->x, most * f->h[0].d[0], f->h[0].d[1]);
+}
+
+/* What the model keeps of the texts of my passes. */
+static void open_kept(xd_flow *f)
+{
+    const xd_dit *dit = f->j->ctx->model.dit.dit;
+    for (int p = 0; p < f->j->npass && dit->keep; p++) {
+        if (!is_mine(f, p))
+            continue;
+        if ((f->kept[p] = calloc(1, f->j->ctx->model.dit_info.kept_size)))
+            dit->keep(&f->x, f->net, &f->cond[p], f->kept[p]);
+        else
+            xd_exec_fail(&f->x, XD_ENOMEM, "no memory for what is kept of the text");
+    }
+}
+
+static void open_chain(xd_flow *f)
+{
+    const xd_dit_info *d = &f->j->ctx->model.dit_info;
+    xd_err             e = { 0 };
+    xd_span heads = xd_cut((xd_span){ 0, d->heads }, f->topo->at[XD_TENSOR], f->topo->deg.n[XD_TENSOR]);
+    xd_link_args a = { .what = XD_FOR_DIT, .topo = f->topo, .lay = &f->lay, .dev = f->x.dev,
+                       .act = f->x.act, .heads = heads.n, .head_dim = d->head_dim, .sites = d->sites,
+                       .first = f->net->first, .last = f->net->last, .npass = f->j->npass,
+                       .displaced = f->plan->displaced };
+    if (xd_chain_open(&f->chain, &a, &e) != XD_OK)
+        xd_exec_fail(&f->x, e.code, "%s", e.msg);
+    f->x.mix = f->chain.head;
+}
+
+void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo, xd_arena *tmp,
+                  const xd_net *net, const xd_cond *cond)
+{
+    memset(f, 0, sizeof *f);
+    f->j = j;
+    f->plan = &j->ctx->plan;
+    f->topo = topo;
+    f->net = net;
+    f->trace = dev->counts ? NULL : j->ctx->trace;
+    f->lay = j->lay;
+    f->lay.npatch = f->plan->npatch;
+    f->lay.nsp = topo->deg.n[XD_ULYSSES] * topo->deg.n[XD_RING];
+    xd_balance_tokens(j->ctx->balance, &f->lay);
+    for (int p = 0; p < j->npass; p++) {
+        int64_t n = j->ctx->model.dit_info.txt_flows ? cond[p].tok.d[0] : 0;
+        f->cond[p] = cond[p];
+        f->lay.len[XD_TXT] = n > f->lay.len[XD_TXT] ? n : f->lay.len[XD_TXT];
+    }
+    xd_exec_init(&f->x, dev, tmp, j->ctx->type);
+    f->x.lay = &f->lay;
+    f->x.sp = xd_topo_sp(topo, topo->at[XD_ULYSSES], topo->at[XD_RING]);
+    f->x.cancel = dev->counts ? NULL : j->ctx->cancel;
+    f->lat_in = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_in);
+    f->lat_out = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_out);
+    f->sums = calloc((size_t)f->lay.npatch, sizeof *f->sums);
+    f->local = calloc(1, j->ctx->model.dit_info.local_size + 1);
+    if (!f->local || !f->lat_in || !f->lat_out || !f->sums)
+        xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches", f->lay.npatch);
+    open_tensors(f);
+    open_skips(f);
+    open_kept(f);
+    open_chain(f);
+    if (dev->counts)
+        return;
+    int64_t n = j->numbers;
+    f->mine = host(f, n, "latents");
+    f->rows = host(f, n, "latents");
+    f->whole = host(f, n, "latents");
+    xd_world_watch(&j->ctx->world, &f->x);
+}
+
+int xd_flow_ready(xd_flow *f)
+{
+    xd_world_settle(&f->j->ctx->world, f->topo->replica, &f->x);
+    return xd_ok(&f->x);
+}
+
+void xd_flow_close(xd_flow *f)
+{
+    xd_chain_close(&f->chain);
+    free(f->local);
+    for (int p = 0; p < XD_MAXPASS; p++) {
+        free(f->kept[p]);
+        f->kept[p] = NULL;
+    }
+    free(f->lat_in);
+    free(f->lat_out);
+    free(f->sums);
+    free(f->mine);
+    free(f->rows);
+    free(f->whole);
+    f->local = NULL;
+    f->mine = f->rows = f->whole = NULL;
+    f->sums = NULL;
+    f->lat_in = f->lat_out = NULL;
+}
+
+/* ---- latents ------------------------------------------------------------------------------ */
+
+/* Frame t of the latents [t,C,h,w], and where it lies in the tokens [T H W, C pt p p]: both as
+ * [H, W, C, p, p]. */
+static void as_cells(const xd_flow *f, int64_t t, float *lat, float *tokens, xd_tensor v[2])
+{
+    const xd_job *j = f->j;
+    const int    *p = j->ctx->model.dit_info.patch;
+    int64_t       C = j->lat[1], h = j->cells[1], w = j->cells[2], H = j->lay.grid[1], W = j->lay.grid[2];
+    int64_t       d[5] = { H, W, C, p[1], p[2] };
+    v[0] = xd_view(lat + t * C * h * w, XD_F32, 5, d);
+    v[0].s[0] = p[1] * w, v[0].s[1] = p[2], v[0].s[2] = h * w, v[0].s[3] = w;
+    v[1] = xd_view(tokens + t / p[0] * H * W * j->features + t % p[0] * p[1] * p[2], XD_F32, 5, d);
+    v[1].s[0] = W * j->features, v[1].s[1] = j->features, v[1].s[2] = p[0] * p[1] * p[2];
+}
+
+static void between(xd_flow *f, float *lat, float *tokens, int to_tokens)
+{
+    xd_tensor v[2];
+    for (int64_t t = 0; t < f->j->cells[0]; t++) {
+        as_cells(f, t, lat, tokens, v);
+        xd_copy_to(&f->x, v[to_tokens], v[!to_tokens]);
+    }
+    f->x.dev->mem->sync(f->x.dev, f->x.st);
+}
+
+/* Rows of member `sp` between the whole tokens and its rows in a row. */
+static void spread(const xd_flow *f, int sp, float *whole, float *rows, int to_rows)
+{
+    size_t row = (size_t)f->j->features * sizeof(float);
+    for (int p = 0; p < f->lay.npatch; p++) {
+        xd_span s = xd_own(&f->lay, XD_IMG, p, sp);
+        char   *w = (char *)whole + (size_t)s.start * row;
+        memcpy(to_rows ? (char *)rows : w, to_rows ? w : (char *)rows, (size_t)s.n * row);
+        rows += s.n * f->j->features;
+    }
+}
+
+/* My rows of whole latents on the host; f->rows and f->mine are used up. */
+static void take_rows(xd_flow *f, xd_tensor to, float *lat)
+{
+    between(f, lat, f->rows, 1);
+    spread(f, f->x.sp, f->rows, f->mine, 1);
+    if (to.d[0])
+        xd_put(&f->x, to, f->mine);
+    f->x.dev->mem->sync(f->x.dev, f->x.st);
+}
+
+/* A picture that stands beside the latents: its own in the first frame, nothing in the others. */
+static void take_extra(xd_flow *f, const float *sample)
+{
+    const xd_job *j = f->j;
+    int64_t       n = j->numbers / j->cells[0];
+    memset(f->whole, 0, (size_t)j->numbers * sizeof *f->whole);
+    memcpy(f->whole, sample, (size_t)n * sizeof *sample);
+    take_rows(f, f->extra, f->whole);
+}
+
+void xd_flow_noise(xd_flow *f, int64_t seed)
+{
+    const xd_job *j = f->j;
+    float        *sample = host(f, j->numbers / j->cells[0], "a picture"), *noise = f->whole;
+    if (xd_ok(&f->x)) {
+        xd_rng_open(&f->rng, j->r->rng, seed);
+        xd_start_draw(j, &f->rng, noise, sample);
+        xd_job_show(j, "noise", 0, noise);
+        if (j->moments)
+            xd_start_sample(j, sample);
+        else                    /* a bench                                                     */
+            memset(sample, 0, (size_t)(j->numbers / j->cells[0]) * sizeof *sample);
+        if (j->moments && !f->extra.nd)
+            xd_start_mix(j, noise, sample);
+        take_rows(f, f->lat, noise);
+        if (f->extra.nd)
+            take_extra(f, sample);
+        if (j->samp.init_scale != 1)
+            xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
+        f->x.dev->mem->sync(f->x.dev, f->x.st);
+    }
+    free(sample);
+}
+
+/* Last stage: what the sampler draws in this step. */
+static void draw_noise(xd_flow *f, int step)
+{
+    const xd_job *j = f->j;
+    int           n = j->sampler->draws ? j->sampler->draws(&j->samp, step) : 0;
+    if (!n || xd_counting(&f->x) || !xd_ok(&f->x))
+        return;
+    for (int i = 0; i < n; i++)
+        xd_rng_normal(&f->rng, f->whole, j->numbers);
+    take_rows(f, f->noise, f->whole);
+}
+
+/* Rows of the last stage's members, to the whole on all ranks of the replica. */
+static void gather_rows(xd_flow *f, float *mine, float *rows, float *whole)
+{
+    const xd_comm *tc = f->topo->tokens;
+    int64_t        n = f->j->numbers, count[1024], at = 0;
+    xd_req         r;
+    if (tc->size > 1024) {
+        xd_exec_fail(&f->x, XD_EUNSUPPORTED, "more than 1024 ranks share the tokens");
+        return;
+    }
+    for (int i = 0; i < tc->size; i++) {
+        count[i] = 0;
+        for (int p = 0; p < f->lay.npatch; p++)
+            count[i] += xd_own(&f->lay, XD_IMG, p, i).n;
+    }
+    if (is_last(f)) {
+        r = tc->ops->gather(f->topo->tokens, xd_view2(rows, XD_F32, f->j->tokens, f->j->features),
+                            count, xd_view2(mine, XD_F32, count[f->x.sp], f->j->features));
+        end_of(f, f->topo->tokens, &r);
+        for (int i = 0; i < tc->size && !xd_counting(&f->x); at += count[i++] * f->j->features)
+            spread(f, i, whole, rows + at, 0);
+    }
+    if (stages(f) > 1) {
+        r = pipe(f)->ops->bcast(pipe(f), xd_view(whole, XD_F32, 1, &n), stages(f) - 1);
+        end_of(f, pipe(f), &r);
+    }
+}
+
+void xd_flow_latents(xd_flow *f, float *out)
+{
+    if (xd_counting(&f->x)) {   /* messages alone                                              */
+        float *any = (float *)(void *)f->x.tmp->base;
+        gather_rows(f, any, any, any);
+        return;
+    }
+    if (is_last(f) && f->lat.d[0])
+        xd_get(&f->x, f->mine, f->lat);
+    gather_rows(f, f->mine, f->rows, f->whole);
+    if (xd_ok(&f->x))
+        between(f, out, f->whole, 0);
+}
+
+/* ---- a piece of work ---------------------------------------------------------------------- */
+
+/* The text rows that I embed for a piece. */
+static xd_tensor text_of(const xd_flow *f, const xd_layout *l, piece w)
+{
+    xd_span s = { 0, 0 };
+    if (l->len[XD_TXT] && is_first(f) && (w.unit == XD_ALL || w.unit == l->txt_patch))
+        s = xd_own(l, XD_TXT, l->txt_patch, f->x.sp);
+    return s.n ? xd_rows(f->cond[w.pass].tok, s.start, s.n) : (xd_tensor){ 0 };
+}
+
+/* My blocks on one unit of one pass; on the last stage it leaves the prediction. */
+static void run_piece(xd_flow *f, piece w)
+{
+    const xd_job *j = f->j;
+    const xd_dit *dit = j->ctx->model.dit.dit;
+    xd_exec      *x = &f->x;
+    int64_t       begin = xd_trace_now(f->trace);
+    size_t        mark = xd_arena_mark(x->tmp);
+    int           i = (int)(f->turn % XD_NHID);
+    xd_layout     lay = layout_of(f, w.unit, w.pass);
+    xd_input      in = { .lat = is_first(f) ? part_of(f, f->lat, w.unit) : (xd_tensor){ 0 },
+                         .cond = &f->cond[w.pass], .txt = text_of(f, &lay, w),
+                         .extra = is_first(f) && f->extra.nd ? part_of(f, f->extra, w.unit) : (xd_tensor){ 0 },
+                         .t = j->samp.time[w.step], .guidance = j->distilled };
+    in.size[0] = (double)j->size[0], in.size[1] = (double)j->size[1];
+    x->lay = &lay;
+    x->step = w.step, x->pass = w.pass, x->patch = w.unit;
+    x->exact = w.step < xd_plan_exact(f->plan);
+    if (!is_first(f))
+        receive_hidden(f, w);
+    if (is_first(f) && stages(f) > 1) {
+        end_of(f, pipe(f), &f->h_out[i]);
+        end_of(f, pipe(f), &f->skip_out[f->turn % f->nskip]);
+    }
+    if (is_first(f) && j->samp.in_scale[w.step] != 1) {
+        in.lat = xd_new_f32(x, in.lat.d[0], in.lat.d[1]);
+        xd_axpby(x, in.lat, (float)j->samp.in_scale[w.step], part_of(f, f->lat, w.unit), 0);
+    }
+    memset(f->local, 0, j->ctx->model.dit_info.local_size);
+    xd_state s = { .h = hidden(f, f->turn, w), .local = f->local, .kept = f->kept[w.pass],
+                   .skips = f->skip[f->turn % f->nskip] };
+    if (dit->read && !f->read[w.pass]++)
+        dit->read(x, f->net, &in, s.kept);
+    dit->cond(x, f->net, &in, &s);
+    if (is_first(f))
+        dit->embed(x, f->net, &in, &s);
+    for (int l = f->net->first; l < f->net->last; l++) {
+        size_t  m = xd_arena_mark(x->tmp);
+        int64_t t0 = xd_trace_now(f->trace);
+        xd_dit_block(x, dit, f->net, l, &s);
+        xd_trace_add(f->trace, XD_EV_BLOCK, t0, l, 0, 0);
+        xd_arena_rewind(x->tmp, m);
+    }
+    if (is_last(f))
+        xd_copy_to(x, part_of(f, f->pred[w.pass], w.unit), dit->head(x, f->net, &s));
+    else
+        send_hidden(f, w);
+    xd_arena_rewind(x->tmp, mark);
+    x->lay = &f->lay;
+    xd_trace_add(f->trace, XD_EV_PIECE, begin, w.step, w.unit, w.pass);
+    f->turn++;
+}
+
+void xd_flow_pass(xd_flow *f, int step, int pass)
+{
+    run_piece(f, (piece){ step, XD_ALL, pass });
+}
+
+/* Adds up the prediction and its squares, patch by patch: numbers [at] and [at + 1] of f->sums. */
+static void add_up(xd_flow *f, int unit, int at)
+{
+    for (int p = 0; p < f->lay.npatch; p++) {
+        if ((unit != XD_ALL && p != unit) || xd_counting(&f->x) || !xd_ok(&f->x))
+            continue;
+        xd_tensor t = part_of(f, f->pred[0], p);
+        double    sum = 0, square = 0;
+        xd_get(&f->x, f->mine, t);
+        for (int64_t i = 0; i < xd_count(t); i++)
+            sum += (double)f->mine[i], square += (double)f->mine[i] * (double)f->mine[i];
+        f->sums[p][at] = sum;
+        f->sums[p][at + 1] = square;
+    }
+}
+
+/* Gives a share of the guided prediction of `unit` the spread of the prompt's (Lin et al. 2023,
+ * section 3.4). Both spreads are those of the whole image: each rank that holds tokens has added up its
+ * own, and patches still to come count as they were in the step before. */
+static void rescale(xd_flow *f, int unit)
+{
+    const xd_job *j = f->j;
+    xd_comm      *c = f->topo->tokens;
+    double        n = (double)j->numbers, share = j->r->guidance_rescale, s[4] = { 0 }, of[2];
+    if (c->size > 1) {
+        int64_t count = 4 * (unit == XD_ALL ? f->lay.npatch : 1);
+        xd_req  r = c->ops->allreduce(c, xd_view(f->sums[unit == XD_ALL ? 0 : unit], XD_F64, 1, &count),
+                                      XD_SUM);
+        end_of(f, c, &r);
+    }
+    for (int p = 0; p < f->lay.npatch; p++)
+        for (int i = 0; i < 4; i++)
+            s[i] += f->sums[p][i];
+    for (int i = 0; i < 2; i++)
+        of[i] = sqrt((s[2 * i + 1] - s[2 * i] * s[2 * i] / n) / (n - 1));
+    xd_axpby(&f->x, part_of(f, f->pred[0], unit), 0, (xd_tensor){ 0 },
+             of[1] > 0 ? (float)(share * of[0] / of[1] + 1 - share) : 1.0f);
+}
+
+/* Last stage: joins the passes and steps the rows of `unit`. */
+static void advance(xd_flow *f, int step, int unit)
+{
+    xd_job   *j = f->j;
+    xd_exec  *x = &f->x;
+    xd_comm  *c = f->topo->group[XD_CFG];
+    int64_t   begin = xd_trace_now(f->trace);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor p[XD_MAXPASS], hist[XD_MAXHIST];
+    double    g = xd_job_guidance(j, step);
+    for (int i = 0; i < j->npass; i++) {
+        p[i] = part_of(f, f->pred[i], unit);
+        if (c->size > 1) {
+            xd_req r = c->ops->bcast(c, p[i], i % c->size);
+            end_of(f, c, &r);
+        }
+    }
+    for (int i = 0; i < XD_MAXHIST; i++)
+        hist[i] = f->hist[i].nd ? part_of(f, f->hist[i], unit) : f->hist[i];
+    int rescales = j->npass > 1 && j->r->guidance_rescale > 0;
+    if (rescales)
+        add_up(f, unit, 0);
+    if (j->npass > 1)           /* negative + g (prompt - negative)                            */
+        xd_axpby(x, p[0], (float)(1 - g), p[1], (float)g);
+    if (rescales) {
+        add_up(f, unit, 2);
+        rescale(f, unit);
+    }
+    if (stages(f) > 1)
+        latents_sent(f, unit);
+    j->sampler->step(x, &j->samp, step, part_of(f, f->lat, unit), p[0], hist,
+                     f->noise.nd ? part_of(f, f->noise, unit) : f->noise);
+    xd_arena_rewind(x->tmp, mark);
+    xd_trace_add(f->trace, XD_EV_SAMPLER, begin, step, unit, 0);
+}
+
+/* ---- agreement ---------------------------------------------------------------------------- */
+
+static xd_tensor one_int(int32_t *v)
+{
+    return xd_view(v, XD_I32, 1, (int64_t[]){ 1 });
+}
+
+/* Ends the agreement on the step before; nonzero: somebody failed there. */
+static int agreed_failure(xd_flow *f)
+{
+    if (f->topo->replica->size == 1)
+        return !xd_ok(&f->x);
+    end_of(f, f->topo->replica, &f->agree);
+    return f->worst != 0;
+}
+
+static void begin_agreement(xd_flow *f)
+{
+    xd_comm *c = f->topo->replica;
+    if (c->size == 1)
+        return;
+    f->worst = (int32_t)f->x.err.code;
+    f->agree = c->ops->allreduce(c, one_int(&f->worst), XD_MAX);
+}
+
+int xd_flow_step(xd_flow *f, int step)
+{
+    int mine = passes_of_mine(f);
+    if (is_last(f))
+        draw_noise(f, step);
+    for (int i = 0; i < units(f, step); i++) {
+        int unit = unit_at(f, step, i);
+        if (stages(f) > 1 && is_first(f) && step > 0 && mine)
+            end_of(f, pipe(f), &f->lat_in[slot(f, unit)]);
+        for (int p = 0; p < f->j->npass; p++)
+            if (is_mine(f, p))
+                run_piece(f, (piece){ step, unit, p });
+        if (stages(f) > 1 && is_first(f) && mine && !is_last(f))
+            post_latents(f, step, unit);
+        if (is_last(f)) {
+            advance(f, step, unit);
+            if (stages(f) > 1 && mine)
+                send_latents(f, step, unit);
+        }
+    }
+    if (step > 0 && agreed_failure(f))
+        return 0;
+    begin_agreement(f);
+    return f->topo->replica->size > 1 || xd_ok(&f->x);
+}
+
+void xd_flow_finish(xd_flow *f)
+{
+    xd_comm *c = pipe(f);
+    int      failed = f->topo->replica->size > 1 && agreed_failure(f);
+    if (failed) {               /* what nobody will send any more                              */
+        c->ops->drop(c, f->h_in, XD_NHID);
+        c->ops->drop(c, f->skip_in, XD_NHID);
+    }
+    for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
+        end_of(f, c, &f->lat_in[i]);            /* these are on their way: the last stage waits */
+    for (int i = 0; i < XD_NHID && stages(f) > 1; i++)
+        end_of(f, c, &f->h_out[i]), end_of(f, c, &f->skip_out[i]);
+    for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
+        end_of(f, c, &f->lat_out[i]);
+    if (failed)
+        xd_world_settle(&f->j->ctx->world, f->topo->replica, &f->x);
+}
+
+/* ---- counting ----------------------------------------------------------------------------- */
+
+/* The model is run once in an exact and once in a stale step; the sampler's steps differ in what
+ * history they read, so all count. */
+xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, size_t *links,
+                        xd_err *e)
+{
+    xd_part  *p = &j->ctx->model.dit;
+    xd_flow   f;
+    xd_arena  a;
+    xd_cond   cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    xd_status s = xd_part_count(p, j->ctx->count, j->ctx->type, e);
+    if (s == XD_OK)
+        s = xd_room_open(&a, j->ctx->count, 0, e);
+    if (s != XD_OK)
+        return s;
+    const xd_dit_info *d = &j->ctx->model.dit_info;
+    for (int i = 0; i < j->npass; i++) {
+        cond[i].tok = xd_view2(a.base, XD_F32, len[i], d->text_dim);
+        xd_words_real(j, cond[i].real);
+        if (d->pooled_dim)
+            cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
+    }
+    xd_flow_open(&f, j, j->ctx->count, &j->ctx->count_topo, &a, &p->shadow, cond);
+    int stale = xd_plan_exact(f.plan);
+    for (int i = 0; i < j->samp.steps && xd_ok(&f.x); i++) {
+        size_t mark = xd_arena_mark(&a);
+        if (i == 0 || i == stale)
+            xd_flow_step(&f, i);
+        else if (is_last(&f))
+            j->sampler->step(&f.x, &j->samp, i, f.lat, f.pred[0], f.hist, f.noise);
+        xd_arena_rewind(&a, mark);
+    }
+    *bytes = xd_arena_peak(&a);
+    *links = f.chain.bytes;
+    s = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
+    xd_flow_close(&f);
+    xd_room_close(&a, j->ctx->count);
+    return s;
+}

@@ -1,0 +1,118 @@
+/* dtypes.c - what is computed in, and what the matrices of blocks are kept in */
+#include <string.h>
+
+#include "pipeline/dtypes.h"
+#include "base/log.h"
+#include "base/words.h"
+#include "model/component.h"
+#include "pipeline/context.h"
+
+static int is(const char *a, const char *b)
+{
+    return a && strcmp(a, b) == 0;
+}
+
+/* With types as they are called here. */
+static xd_open_args named(const xd_open_args *a)
+{
+    xd_open_args  o = *a;
+    const char  **names[] = { &o.dtype, &o.weights_dtype, &o.text_weights_dtype };
+    for (int i = 0; i < 3; i++)
+        if (*names[i])
+            *names[i] = xd_word_dtype(*names[i]);
+    return o;
+}
+
+/* Weights that are not quantized are of the type that is computed in: one flag says both. */
+static const char *wanted(const xd_open_args *a)
+{
+    if (!a->dtype && (is(a->weights_dtype, "f32") || is(a->weights_dtype, "bf16")))
+        return a->weights_dtype;
+    return a->dtype;
+}
+
+xd_status xd_types_compute(xd_context *ctx, const xd_open_args *given, xd_err *e)
+{
+    const xd_open_args a = named(given);
+    const char        *dtype = wanted(&a);
+    if (dtype && xd_word_half(dtype))
+        return xd_fail(e, XD_EINVAL, "dtype is \"%s\", which nothing here computes in: float16 "
+                       "ends at 65504, which these models exceed; bf16 takes the same memory",
+                       dtype);
+    if (dtype && !is(dtype, "f32") && !is(dtype, "bf16"))
+        return xd_fail(e, XD_EINVAL, "dtype is \"%s\"; it can be f32 or bf16", dtype);
+    xd_dtype want = !dtype ? xd_dev_best(ctx->dev) : is(dtype, "f32") ? XD_F32 : XD_BF16;
+    ctx->type = xd_dev_compute(ctx->dev, want);
+    if (ctx->type != want)
+        xd_log(XD_LOG_INFO, "bf16 is computed in f32: %s has no bf16 arithmetic that is faster",
+               ctx->dev->name);
+    return XD_OK;
+}
+
+int xd_types_stores_fp8(const xd_part *p)
+{
+    for (int i = 0; i < p->nlist && p->files; i++) {
+        char      name[512];
+        xd_tensor t;
+        if (p->list[i].nd == 2 && xd_source_name(&p->src, p->list[i].name, name, sizeof name) &&
+            p->src.has(p->src.self, name, &t) && (t.type == XD_F8E4M3 || t.type == XD_F8E5M2))
+            return 1;
+    }
+    return 0;
+}
+
+/* CLIP is too small to be worth it. */
+int xd_types_quantizes(const xd_part *text)
+{
+    return text->def && is(text->def->name, "t5");
+}
+
+/* F32: as computed. */
+static xd_status read_type(const char *flag, const char *text, const xd_part *p, xd_dtype *type,
+                           xd_err *e)
+{
+    *type = XD_F32;
+    if (!text || is(text, "f32") || is(text, "bf16"))
+        return XD_OK;
+    if (is(text, "auto"))
+        *type = xd_types_stores_fp8(p) ? XD_F8E4M3 : XD_F32;
+    else if (is(text, "int8"))
+        *type = XD_I8;
+    else if (is(text, "fp8"))
+        *type = XD_F8E4M3;
+    else
+        return xd_fail(e, XD_EINVAL, "%s is \"%s\"; it can be one of: f32 bf16 int8 fp8 auto", flag, text);
+    return XD_OK;
+}
+
+static xd_status check_same(const char *flag, const char *text, const char *dtype, xd_err *e)
+{
+    if ((!is(text, "f32") && !is(text, "bf16")) || !dtype || is(dtype, text))
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL, "%s is %s and dtype %s: weights that are not quantized have the type that is "
+                   "computed in", flag, text, dtype);
+}
+
+xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e)
+{
+    const xd_open_args a = named(given);
+    const char        *text = a.text_weights_dtype;
+    xd_status          s = check_same("weights_dtype", a.weights_dtype, wanted(&a), e);
+    if (s == XD_OK)
+        s = check_same("text_weights_dtype", text, wanted(&a), e);
+    if (s == XD_OK)
+        s = read_type("weights_dtype", a.weights_dtype, &ctx->model.dit, &ctx->model.dit.blocks, e);
+    for (int k = 0; k < ctx->model.recipe->ntext && s == XD_OK; k++) {
+        xd_part *p = &ctx->model.text[k];
+        xd_dtype type;
+        s = read_type("text_weights_dtype", text, p, &type, e);
+        if (s == XD_OK && ctx->model.has_text[k] && xd_types_quantizes(p))
+            p->blocks = type;
+    }
+    return s;
+}
+
+const char *xd_types_name(const xd_part *p, xd_dtype compute)
+{
+    return p->blocks == XD_I8 ? "int8" : p->blocks == XD_F8E4M3 ? "fp8" : xd_dtype_name(compute);
+}

@@ -1,0 +1,122 @@
+/* init_image.c - the picture that a request starts from
+ *
+ * Rank 0 reads and resizes it; the autoencoder makes a Gaussian of it, of which every image takes a
+ * sample with its own seed (diffusers' FluxImg2ImgPipeline, StableDiffusion3Img2ImgPipeline and
+ * CogVideoXImageToVideoPipeline: the sample is drawn before the noise, from the same generator). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/init_image.h"
+#include "base/rng.h"
+#include "exec/op.h"
+#include "io/image.h"
+#include "pipeline/context.h"
+#include "pipeline/job.h"
+#include "pipeline/vae_codec.h"
+#include "ranks/world.h"
+
+static int64_t pixels(const xd_job *j)
+{
+    return j->size[0] * j->size[1] * 3;
+}
+
+/* In the latents of the picture, [C,h,w]. */
+static int64_t numbers(const xd_job *j)
+{
+    return j->numbers / j->cells[0];
+}
+
+xd_status xd_start_read(xd_job *j, xd_err *e)
+{
+    uint8_t *rgb = NULL;
+    int64_t  w, h, n = pixels(j);
+    if (!j->r->image)
+        return XD_OK;
+    if (!j->ctx->model.vae.vae->encode)
+        return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode a picture");
+    if (j->ctx->world.used->rank != 0 || j->ctx->unread)
+        return XD_OK;
+    xd_status s = xd_image_read(j->r->image, &rgb, &w, &h, e);
+    if (s == XD_OK)
+        s = xd_image_resize(&rgb, w, h, j->size[1], j->size[0], e);
+    if (s == XD_OK && !(j->picture = malloc((size_t)n * sizeof *j->picture)))
+        s = xd_fail(e, XD_ENOMEM, "no memory for a picture");
+    for (int64_t i = 0; s == XD_OK && i < n; i++)
+        j->picture[i] = 2 * ((float)rgb[i] / 255) - 1;
+    free(rgb);
+    return s;
+}
+
+/* With row bands every replica encodes, else rank 0 alone. */
+xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    int        all = ctx->plan.vae_rows;
+    int64_t    n = 2 * numbers(j);
+    xd_exec    x;
+    xd_status  s = XD_OK;
+    if (!j->r->image)
+        return XD_OK;
+    if (!j->picture && all)
+        j->picture = malloc((size_t)pixels(j) * sizeof *j->picture);
+    j->moments = malloc((size_t)n * sizeof *j->moments);
+    if (!j->moments || (all && !j->picture))
+        s = xd_fail(e, XD_ENOMEM, "no memory for a picture to start from");
+    s = xd_world_agree(&ctx->world, s, e);
+    if (s == XD_OK && all)
+        s = xd_world_broadcast(&ctx->world, j->picture, pixels(j) * (int64_t)sizeof *j->picture, e);
+    if (s == XD_OK && (all || ctx->world.used->rank == 0)) {
+        xd_arena_rewind(a, 0);
+        xd_exec_init(&x, ctx->dev, a, ctx->type);
+        x.cancel = ctx->cancel;
+        xd_world_watch(&ctx->world, &x);
+        xd_light_encode(&x, j, &ctx->model.vae.net, j->picture, j->moments);
+        s = xd_ok(&x) ? XD_OK : xd_fail(e, x.err.code, "%s", x.err.msg);
+        if (s != XD_OK)
+            e->rank = x.err.rank;
+    }
+    s = xd_world_agree(&ctx->world, s, e);
+    if (s == XD_OK && !all)
+        s = xd_world_broadcast(&ctx->world, j->moments, n * (int64_t)sizeof *j->moments, e);
+    free(j->picture);
+    j->picture = NULL;
+    return s;
+}
+
+/* With philox the noise is the same with a picture as without. */
+void xd_start_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
+{
+    if (j->moments && g->torch)
+        xd_rng_normal(g, sample, numbers(j));
+    xd_rng_normal(g, noise, j->numbers);
+    if (j->moments && !g->torch)
+        xd_rng_normal(g, sample, numbers(j));
+}
+
+void xd_start_sample(const xd_job *j, float *sample)
+{
+    const xd_vae_info *v = &j->ctx->model.vae_info;
+    int64_t            C = v->channels, hw = j->cells[1] * j->cells[2];
+    double             scale = v->invert ? 1 / v->scaling : v->scaling;
+    for (int64_t c = 0; c < C; c++)
+        for (int64_t i = 0; i < hw; i++) {
+            float mean = j->moments[i * 2 * C + c], var = j->moments[i * 2 * C + C + c];
+            float std = expf(0.5f * fminf(fmaxf(var, -30), 20)), *p = &sample[c * hw + i];
+            *p = (mean + std * *p - (float)v->shift) * (float)scale;
+        }
+}
+
+void xd_start_mix(const xd_job *j, float *noise, const float *sample)
+{
+    float a = (float)j->samp.start_image, b = (float)j->samp.start_noise;
+    for (int64_t i = 0; i < numbers(j); i++)
+        noise[i] = b * noise[i] + a * sample[i];
+}
+
+void xd_start_close(xd_job *j)
+{
+    free(j->picture);
+    free(j->moments);
+    j->picture = j->moments = NULL;
+}

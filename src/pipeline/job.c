@@ -1,0 +1,382 @@
+/* job.c - the door: a request is checked and completed before anything is loaded */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/job.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/model.h"
+#include "model/recipe.h"
+#include "pipeline/context.h"
+#include "pipeline/init_image.h"
+#include "pipeline/text_encode.h"
+#include "ranks/world.h"
+
+void xd_request_init(xd_request *r)
+{
+    memset(r, 0, sizeof *r);
+    r->guidance_scale = -1;
+    r->num_images_per_prompt = 1;
+    r->rng = "philox";
+}
+
+/* One number or text against its row of the option table. */
+static xd_status check_option(const xd_option *o, const xd_request *r, xd_err *e)
+{
+    const char *at = (const char *)r + o->offset;
+    double      v = 0;
+    if (o->kind == XD_OPT_INT || o->kind == XD_OPT_FLAG)
+        v = (double)*(const int *)(const void *)at;
+    else if (o->kind == XD_OPT_INT64)
+        v = (double)*(const int64_t *)(const void *)at;
+    else if (o->kind == XD_OPT_REAL)
+        v = *(const double *)(const void *)at;
+    if (o->kind == XD_OPT_TEXT) {
+        const char *text = *(const char *const *)(const void *)at, *p = o->choices;
+        size_t      n = text ? strlen(text) : 0;
+        for (; text && p && *p; p += strcspn(p, " "), p += *p == ' ')
+            if (strcspn(p, " ") == n && memcmp(p, text, n) == 0)
+                return XD_OK;
+        if (text && o->choices)
+            return xd_fail(e, XD_EINVAL, "%s is \"%s\"; it can be one of: %s", o->name, text,
+                           o->choices);
+        return XD_OK;
+    }
+    int wrong = o->kind != XD_OPT_FLAG && o->kind != XD_OPT_SEED && !(v >= o->min && v <= o->max);
+    if (wrong && o->min > 0 && o->min <= XD_ABOVE_ZERO)
+        return xd_fail(e, XD_EINVAL, "%s is %.10g; it must be above 0 and up to %.10g", o->name, v,
+                       o->max);
+    if (wrong)
+        return xd_fail(e, XD_EINVAL, "%s is %.10g; it must be from %.10g to %.10g", o->name, v,
+                       o->min, o->max);
+    return XD_OK;
+}
+
+static xd_status check_options(const xd_request *r, xd_err *e)
+{
+    int              n;
+    const xd_option *o = xd_request_options(&n);
+    xd_request       plain;
+    xd_request_init(&plain);
+    for (int i = 0; i < n; i++) {
+        size_t size = o[i].kind == XD_OPT_INT || o[i].kind == XD_OPT_FLAG ? sizeof(int) : 8;
+        if (memcmp((const char *)r + o[i].offset, (const char *)&plain + o[i].offset, size) == 0)
+            continue;           /* the default, which may lie outside ("the model's")          */
+        xd_status s = check_option(&o[i], r, e);
+        if (s != XD_OK)
+            return s;
+    }
+    return XD_OK;
+}
+
+/* A size must cut into whole tokens; says which sizes near it do. */
+static xd_status check_side(const char *name, int64_t v, int64_t cell, int64_t patch, xd_err *e)
+{
+    int64_t unit = cell * patch, low = v / unit * unit;
+    if (v % unit == 0)
+        return XD_OK;
+    if (low < unit)
+        return xd_fail(e, XD_EINVAL, "%s %lld is not a multiple of %lld (VAE factor %lld x patch "
+                       "%lld); the nearest that works is %lld", name, (long long)v,
+                       (long long)unit, (long long)cell, (long long)patch, (long long)unit);
+    return xd_fail(e, XD_EINVAL, "%s %lld is not a multiple of %lld (VAE factor %lld x patch "
+                   "%lld); the nearest that work are %lld and %lld", name, (long long)v,
+                   (long long)unit, (long long)cell, (long long)patch, (long long)low,
+                   (long long)(low + unit));
+}
+
+/* The options that only a video has. */
+static xd_status check_video(const xd_job *j, xd_err *e)
+{
+    const xd_recipe *p = j->ctx->model.recipe;
+    const xd_request *r = j->r;
+    const char *what = r->num_frames ? "num_frames" : r->fps > 0 ? "fps" :
+                       r->use_dynamic_cfg ? "use_dynamic_cfg" : NULL;
+    if (p->fps <= 0 && what)
+        return xd_fail(e, XD_EINVAL, "%s is for videos, and %s paints pictures", what, p->name);
+    if (p->from_image && !r->image && !j->ctx->bench)
+        return xd_fail(e, XD_EINVAL, "%s begins its video with a picture: name one with --image", p->name);
+    if (p->fps > 0 && !p->from_image && r->image)
+        return xd_fail(e, XD_EINVAL, "%s makes a video of text alone, it cannot begin with the picture %s "
+                       "(CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V can)", p->name, r->image);
+    if (p->from_image && r->strength > 0)
+        return xd_fail(e, XD_EINVAL, "strength %g means nothing to %s, which keeps the picture as it is",
+                       r->strength, p->name);
+    return XD_OK;
+}
+
+/* Two kinds of models are guided by two names; what is meant for the other must not pass unheard. */
+static xd_status check_guidance(const xd_job *j, xd_err *e)
+{
+    const xd_recipe *p = j->ctx->model.recipe;
+    if (!p->distilled && j->r->true_cfg_scale > 1)
+        return xd_fail(e, XD_EINVAL, "true_cfg_scale is for models whose guidance_scale is distilled (FLUX); %s is "
+                       "guided by guidance_scale", p->name);
+    if (!(j->r->guidance_rescale > 0))
+        return XD_OK;
+    if (!p->rescales)
+        return xd_fail(e, XD_EINVAL, "guidance_rescale is for HunyuanDiT; the pipeline of %s does not have it", p->name);
+    return XD_OK;
+}
+
+/* Frames of a video: so many of the latent that whole patches of them come about (diffusers paints
+ * some more in front and drops them). */
+static xd_status take_frames(xd_job *j, xd_err *e)
+{
+    const xd_model    *m = &j->ctx->model;
+    const xd_dit_info *d = &m->dit_info;
+    int64_t            c = m->vae_info.cell[0], p = d->patch[0], n = j->r->num_frames;
+    j->frames = j->cells[0] = 1;
+    if (m->recipe->fps <= 0)
+        return XD_OK;
+    int64_t want = n ? (n - 1) / c + 1 : d->sample[0];
+    j->cells[0] = (want + p - 1) / p * p;
+    j->spare = j->cells[0] - want;
+    j->frames = xd_vae_frames(&m->vae_info, want);
+    j->fps = j->r->fps > 0 ? j->r->fps : m->recipe->fps * (p > 1 ? 2 : 1);
+    if (n && j->frames != n)
+        xd_log(XD_LOG_WARN, "%lld frames of the latent become %lld frames, not %lld: this "
+               "autoencoder makes %lld of every one but the first", (long long)want,
+               (long long)j->frames, (long long)n, (long long)c);
+    if (d->most[0] && j->cells[0] > d->most[0])
+        return xd_fail(e, XD_EINVAL, "num_frames %lld is more than the %lld frames that the model has "
+                       "positions for", (long long)n, (long long)((d->most[0] - 1) * c + 1));
+    return XD_OK;
+}
+
+/* The picture has the standard size: nothing is resized. */
+static void take_standard(xd_job *j)
+{
+    xd_bin_standard(&j->size[0], &j->size[1]);
+    if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
+        xd_log(XD_LOG_INFO, "painting %lld x %lld, the standard size nearest to %lld x %lld (--no_resolution_binning "
+               "paints the size itself)", (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
+               (long long)j->asked[0]);
+    j->asked[0] = j->size[0], j->asked[1] = j->size[1];
+}
+
+static xd_status take_size(xd_job *j, xd_err *e)
+{
+    const xd_model    *m = &j->ctx->model;
+    const xd_dit_info *d = &m->dit_info;
+    const int         *cell = m->vae_info.cell;
+    j->asked[0] = j->r->height ? j->r->height : d->sample[1] * cell[1];
+    j->asked[1] = j->r->width ? j->r->width : d->sample[2] * cell[2];
+    j->size[0] = j->asked[0], j->size[1] = j->asked[1];
+    if (!j->r->no_resolution_binning && m->recipe->largest_bin)
+        xd_bin_nearest(d->sample[1], m->recipe->largest_bin, &j->size[0], &j->size[1]);
+    if (!j->r->no_resolution_binning && m->recipe->standard)
+        take_standard(j);
+    xd_status s = check_side("width", j->size[1], cell[2], d->patch[2], e);
+    if (s == XD_OK)
+        s = check_side("height", j->size[0], cell[1], d->patch[1], e);
+    for (int i = 1; s == XD_OK && i < 3; i++)
+        if (d->most[i] && j->size[i - 1] / cell[i] > d->most[i])
+            s = xd_fail(e, XD_EINVAL, "%s %lld is more than the %lld pixels that the model has positions "
+                        "for", i == 1 ? "height" : "width", (long long)j->size[i - 1],
+                        (long long)(d->most[i] * cell[i]));
+    if (s != XD_OK)
+        return s;
+    j->cells[1] = j->size[0] / cell[1];
+    j->cells[2] = j->size[1] / cell[2];
+    return take_frames(j, e);
+}
+
+static xd_status take_tokens(xd_job *j, xd_err *e)
+{
+    const xd_dit_info *d = &j->ctx->model.dit_info;
+    const int64_t     *c = j->cells, *s = d->sample;
+    if (d->fixed && (c[0] != s[0] || c[1] != s[1] || c[2] != s[2])) {
+        const int *cell = j->ctx->model.vae_info.cell;
+        return xd_fail(e, XD_EINVAL, "this model has positions for one size only: %lld frames of %lld x %lld "
+                       "pixels", (long long)((s[0] - 1) * cell[0] + 1), (long long)(s[2] * cell[2]),
+                       (long long)(s[1] * cell[1]));
+    }
+    j->lay = (xd_layout){ .npatch = 1, .nsp = 1 };
+    j->tokens = 1;
+    j->features = d->lat_ch;
+    for (int i = 0; i < 3; i++) {
+        j->lay.grid[i] = c[i] / d->patch[i];
+        j->tokens *= j->lay.grid[i];
+        j->features *= d->patch[i];
+    }
+    j->lay.len[XD_IMG] = j->tokens;
+    j->lat[0] = c[0], j->lat[1] = d->lat_ch, j->lat[2] = c[1], j->lat[3] = c[2];
+    j->numbers = j->tokens * j->features;
+    return XD_OK;
+}
+
+/* A scheduler of the other kind of noise paints nothing. */
+static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
+{
+    const xd_recipe *p = j->ctx->model.recipe;
+    if (p->max_shift > 0 && !j->sampler->flow && !c->use_flow_sigmas)
+        return xd_fail(e, XD_EINVAL, "%s is a model of rectified flow, which the scheduler %s does not follow: "
+                       "take flow-euler, or dpm++ with use_flow_sigmas in scheduler_config.json", p->name,
+                       j->sampler->name);
+    if (p->max_shift == 0 && j->sampler->flow)
+        return xd_fail(e, XD_EINVAL, "the scheduler %s is for models of rectified flow, which %s is not",
+                       j->sampler->name, p->name);
+    return XD_OK;
+}
+
+/* Which scheduler, and what its config says. */
+static xd_status find_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
+{
+    const xd_model *m = &j->ctx->model;
+    const char     *file = xd_json_text(xd_json_get(m->sched, "_class_name"));
+    const char     *name = j->r->scheduler ? j->r->scheduler : file;
+    if (!name)
+        return xd_model_named_sched(m, e);
+    if (!(j->sampler = xd_sampler_find(name))) {
+        xd_text_buf known = { 0 };
+        xd_sampler_names(&known);
+        xd_fail(e, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED,
+                "the scheduler %s is not known; this version has %s", name, known.p ? known.p : "");
+        xd_buf_free(&known);
+        return j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED;
+    }
+    xd_status s = xd_model_sched(m, j->sampler, cfg, e);
+    return s == XD_OK ? check_noise(j, cfg, e) : s;
+}
+
+static xd_status take_sampler(xd_job *j, xd_err *e)
+{
+    const xd_model *m = &j->ctx->model;
+    xd_sched_cfg    cfg;
+    int             steps = j->r->num_inference_steps;
+    xd_status       s = find_sampler(j, &cfg, e);
+    if (s != XD_OK)
+        return xd_model_fail_sched(m, s, e);
+    j->asked_steps = steps ? steps : m->recipe->steps;
+    xd_steps a = { j->asked_steps, j->tokens, m->recipe->own_sigmas, 0,
+                   m->recipe->max_shift, m->recipe->leap };
+    if (j->r->image && !m->recipe->from_image)          /* diffusers' default                  */
+        a.strength = j->strength = j->r->strength > 0 ? j->r->strength : 0.6;
+    else if (j->r->strength > 0)
+        return xd_fail(e, XD_EINVAL, "strength %g is given without a picture to start from (image)",
+                       j->r->strength);
+    if (j->r->image && !m->recipe->from_image && !j->sampler->flow)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s cannot start from a picture: its scheduler %s is none of "
+                       "rectified flow", m->recipe->name, j->sampler->name);
+    s = xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
+    return s == XD_OK ? s : xd_model_fail_sched(m, s, e);
+}
+
+xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e)
+{
+    memset(j, 0, sizeof *j);
+    j->ctx = ctx;
+    j->r = r;
+    j->start_s = xd_now_s();
+    if (r->nprompts < 1 || !r->prompts)
+        return xd_fail(e, XD_EINVAL, "no prompt is given");
+    xd_status s = check_options(r, e);
+    if (s == XD_OK)
+        s = check_video(j, e);
+    if (s == XD_OK)
+        s = check_guidance(j, e);
+    if (s == XD_OK)
+        s = take_size(j, e);
+    if (s == XD_OK)
+        s = take_tokens(j, e);
+    if (s == XD_OK)
+        s = take_sampler(j, e);
+    if (s != XD_OK)
+        return s;
+    j->guidance = r->guidance_scale < 0 ? ctx->model.recipe->guidance : r->guidance_scale;
+    j->distilled = ctx->model.dit_info.guided ? j->guidance : NAN;
+    if (ctx->model.recipe->distilled)
+        j->guidance = r->negative_prompt ? r->true_cfg_scale : 0;
+    j->npass = j->guidance > 1 ? 2 : 1;
+    if (r->max_sequence_length && xd_words_fixed(j))
+        return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and the text encoders of %s read %lld tokens, always",
+                       (int)r->max_sequence_length, ctx->model.recipe->name, (long long)xd_words_most(j));
+    if (ctx->model.recipe->most_text && r->max_sequence_length > ctx->model.recipe->most_text)
+        return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and %s reads at most %d text "
+                       "tokens", (int)r->max_sequence_length, ctx->model.recipe->name,
+                       ctx->model.recipe->most_text);
+    j->max_text = r->max_sequence_length ? r->max_sequence_length : ctx->model.recipe->max_text;
+    if ((int64_t)r->nprompts * r->num_images_per_prompt > 1000000)
+        return xd_fail(e, XD_EINVAL, "%lld images in one request are more than 1000000",
+                       (long long)r->nprompts * r->num_images_per_prompt);
+    j->images = j->ntodo = r->nprompts * r->num_images_per_prompt;
+    if ((s = xd_start_read(j, e)) != XD_OK)
+        return s;
+    if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
+        xd_log(XD_LOG_INFO, "painting %lld x %lld, the trained size nearest to %lld x %lld, and "
+               "resizing (--no_resolution_binning paints the size itself)", (long long)j->size[1],
+               (long long)j->size[0], (long long)j->asked[1], (long long)j->asked[0]);
+    return XD_OK;
+}
+
+void xd_job_close(xd_job *j)
+{
+    xd_sampling_close(&j->samp);
+    xd_start_close(j);
+    free(j->todo);
+    j->todo = NULL;
+}
+
+xd_status xd_job_pick(xd_job *j, xd_err *e)
+{
+    if (!j->picks)
+        return XD_OK;
+    uint8_t  *wanted = malloc((size_t)j->images);
+    xd_status s = XD_OK;
+    j->todo = malloc((size_t)j->images * sizeof *j->todo);
+    if (!wanted || !j->todo)
+        s = xd_fail(e, XD_ENOMEM, "no memory for a list of %d images", j->images);
+    s = xd_world_agree(&j->ctx->world, s, e);
+    for (int i = 0; i < j->images && s == XD_OK; i++)
+        wanted[i] = j->ctx->world.used->rank || j->r->wanted(j->r->cookie, i, j->frames);
+    if (s == XD_OK)
+        s = xd_world_broadcast(&j->ctx->world, wanted, j->images, e);
+    j->ntodo = 0;
+    for (int i = 0; i < j->images && s == XD_OK; i++)
+        if (wanted[i])
+            j->todo[j->ntodo++] = i;
+    free(wanted);
+    return s;
+}
+
+int xd_job_image(const xd_job *j, int k)
+{
+    return j->todo ? j->todo[k] : k;
+}
+
+int xd_job_paints(const xd_job *j, int prompt)
+{
+    int n = j->r->num_images_per_prompt, low = 0, high = j->ntodo;
+    if (!j->todo)
+        return 1;
+    while (low < high) {        /* the first of the prompt's images, or of a later one's        */
+        int mid = low + (high - low) / 2;
+        if (j->todo[mid] / n < prompt)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < j->ntodo && j->todo[low] / n == prompt;
+}
+
+/* diffusers' use_dynamic_cfg, which sets the model's time against the number of steps. */
+double xd_job_guidance(const xd_job *j, int step)
+{
+    double n = j->samp.steps;
+    if (!j->r->use_dynamic_cfg)
+        return j->guidance;
+    return 1 + j->guidance * (1 - cos(acos(-1.0) * pow((n - j->samp.time[step]) / n, 5))) / 2;
+}
+
+const char *xd_job_guide(const xd_job *j)
+{
+    return j->ctx->model.recipe->distilled ? "true_cfg_scale" : "guidance_scale";
+}
+
+int64_t xd_job_pixels(const xd_job *j)
+{
+    return j->frames * j->asked[0] * j->asked[1] * 3;
+}

@@ -1,0 +1,49 @@
+/* job.h - a request, checked against the model and completed with its defaults */
+#ifndef XD_PIPELINE_JOB_H
+#define XD_PIPELINE_JOB_H
+
+#include "pipeline/context.h"
+#include "xdit/xdit.h"
+
+typedef struct xd_job {
+    xd_context       *ctx;
+    const xd_request *r;
+    int64_t     asked[2], size[2];      /* pixels asked for and painted: height, width          */
+    int64_t     frames;         /* of the result: 1 for a picture                               */
+    double      fps;            /* of a video's file; 0: a picture                              */
+    int64_t     cells[3];       /* latent cells: t, h, w                                        */
+    int64_t     spare;          /* of those in t, the first that only fill a patch: not decoded  */
+    int64_t     lat[4];         /* extents of the latents on the host: t, C, h, w                */
+    int64_t     numbers;        /* in them                                                      */
+    int64_t     tokens, features;       /* of the latents as tokens                             */
+    xd_layout   lay;
+    int         npass;          /* model evaluations per step: 1, or 2 with guidance             */
+    double      guidance;       /* joins the two passes (xd_job_guidance)                       */
+    double      distilled;      /* guidance scale that the transformer reads, or NaN             */
+    double      strength;       /* of the picture that is painted over; 0: there is none        */
+    int         max_text, images;
+    int         picks;          /* the request leaves some out (xd_job_pick)                    */
+    int        *todo, ntodo;    /* those that are made, in order; NULL: all                     */
+    int         asked_steps;    /* samp.steps, and those that a strength leaves out             */
+    const xd_sampler *sampler;
+    xd_sampling samp;
+    double      start_s;
+    float      *picture;        /* [H,W,3] to start from, on the host; NULL: none, or given away */
+    float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none        */
+} xd_job;
+
+xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
+void      xd_job_close(xd_job *j);
+/* Asks the request which images are wanted: rank 0 asks, all get the answer. Collective. */
+xd_status xd_job_pick(xd_job *j, xd_err *e);
+/* The number of the k-th image that is made; is one of this prompt's made? */
+int       xd_job_image(const xd_job *j, int k);
+int       xd_job_paints(const xd_job *j, int prompt);
+/* What joins the two passes of a step. */
+double    xd_job_guidance(const xd_job *j, int step);
+/* F32 numbers of the result's pixels: [frames,H,W,3] of the size asked for. */
+int64_t   xd_job_pixels(const xd_job *j);
+/* The flag of the guidance that takes two passes: "true_cfg_scale" where the other is distilled. */
+const char *xd_job_guide(const xd_job *j);
+
+#endif

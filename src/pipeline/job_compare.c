@@ -1,0 +1,71 @@
+/* job_compare.c - do all ranks paint the same request?
+ *
+ * Every rank reads the command line and the file of prompts for itself. Ranks that take other numbers of
+ * steps wait for each other without end, and other seeds or schedulers mix two pictures into one. */
+#include <string.h>
+
+#include "pipeline/job_compare.h"
+#include "base/rng.h"
+#include "pipeline/context.h"
+#include "ranks/world.h"
+
+enum { MOST = 64, MORE = 4 };   /* options of a request, and what else is told                  */
+
+static uint64_t of_text(const char *text)
+{
+    return text ? xd_hash_mix(xd_hash_text(text), 1) : 0;
+}
+
+/* A file counts as given or not: only rank 0 reads it, and it may lie elsewhere on another host. */
+static uint64_t of_option(const xd_request *r, const xd_option *o)
+{
+    const char *field = (const char *)r + o->offset;
+    uint64_t    v = 0;
+    if (o->kind == XD_OPT_TEXT) {
+        const char *text = *(const char *const *)(const void *)field;
+        return o->arg && strcmp(o->arg, "FILE") == 0 ? text != NULL : of_text(text);
+    }
+    if (o->kind == XD_OPT_SEED && r->random_seed)
+        return 1;               /* whatever it is: rank 0 has drawn it                          */
+    memcpy(&v, field, o->kind == XD_OPT_INT || o->kind == XD_OPT_FLAG ? sizeof(int) : 8);
+    return v;
+}
+
+static uint64_t of_prompts(const xd_request *r)
+{
+    uint64_t h = xd_hash_mix(0, (uint64_t)r->nprompts);
+    for (int i = 0; r->prompts && i < r->nprompts; i++)
+        h = xd_hash_mix(h, of_text(r->prompts[i]));
+    return h;
+}
+
+xd_status xd_ranks_asked(const xd_context *ctx, const xd_request *r, xd_asked *told, xd_err *e)
+{
+    uint64_t         mine[MOST + MORE], first[MOST + MORE];
+    const char      *name[MOST + MORE];
+    int              n;
+    const xd_option *o = xd_request_options(&n);
+    *told = (xd_asked){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed, r->wanted != NULL };
+    if (ctx->world.idle || ctx->world.used->size == 1)
+        return XD_OK;
+    if (n > MOST)
+        return xd_fail(e, XD_EUNSUPPORTED, "%d options of a request are more than the %d that "
+                       "ranks can compare", n, MOST);
+    for (int i = 0; i < n; i++)
+        mine[i] = of_option(r, &o[i]), name[i] = o[i].name;
+    mine[n] = of_prompts(r), name[n] = "prompt";
+    mine[n + 1] = (uint64_t)r->latents_only, name[n + 1] = "output";
+    mine[n + 2] = (uint64_t)told->seed;         /* these two are told, not compared            */
+    mine[n + 3] = (uint64_t)told->picks;
+    int64_t size = (n + MORE) * (int64_t)sizeof *mine;
+    memcpy(first, mine, (size_t)size);
+    xd_status s = xd_world_broadcast(&ctx->world, first, size, e);
+    if (s != XD_OK)
+        return s;
+    *told = (xd_asked){ (int64_t)first[n + 2], (int)first[n + 3] };
+    for (int i = 0; i < n + 2; i++)
+        if (mine[i] != first[i])
+            return xd_fail(e, XD_EINVAL, "--%s differs from that of rank 0: all ranks need the same flags and "
+                           "the same prompts", name[i]);
+    return XD_OK;
+}

@@ -1,0 +1,219 @@
+/* memory_plan.c - what a request needs, counted before anything is loaded */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/memory_plan.h"
+#include "base/log.h"
+#include "base/pages.h"
+#include "model/component.h"
+#include "model/shared_weights.h"
+#include "pipeline/context.h"
+#include "pipeline/denoise.h"
+#include "pipeline/job.h"
+#include "pipeline/text_encode.h"
+#include "pipeline/vae_codec.h"
+#include "pipeline/weight_groups.h"
+#include "plan/plan.h"
+#include "ranks/world.h"
+
+static double gib(size_t bytes)
+{
+    return (double)bytes / 1073741824.0;
+}
+
+/* So large that counting it exactly is pointless: a hidden state, and q, k, v beside it. */
+static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
+{
+    double least = (double)j->tokens * (double)j->ctx->model.dit_info.dim * 4 *
+                   (double)xd_dtype_size(j->ctx->type);
+    double picture = (double)xd_job_pixels(j) * 5;
+    size_t machine, process;
+    if (least + picture <= (double)have)
+        return XD_OK;
+    xd_cpu_room(&machine, &process);
+    return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s, %s are available",
+                   j->fps > 0 ? "video" : "picture",
+                   (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + picture).s,
+                   process < machine ? "address space (ulimit -v), besides what kernels take" : "memory",
+                   xd_size_text((double)have).s);
+}
+
+static size_t most(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+size_t xd_need_peak(const xd_need *n, int keep, int apart)
+{
+    size_t text = most(n->text_tmp, n->text_work), dit = most(n->dit_tmp + n->links, n->dit_work);
+    size_t loop = most(n->dit + dit, n->vae + most(n->vae_tmp, n->vae_work));
+    if (!apart)                 /* the autoencoder is loaded when the loop has its memory       */
+        loop = most(n->dit + dit,
+                    n->dit + n->vae + most(n->dit_tmp, n->vae_tmp) + n->links + n->vae_work);
+    loop += n->images;
+    return keep ? n->text + most(text, loop) : most(n->text + text, loop);
+}
+
+/* Ranks that share weights, and pictures to start from, would have to agree when: several ranks keep
+ * both. */
+int xd_need_apart(const xd_job *j, int ranks)
+{
+    return j->ctx->once && ranks == 1 && j->images == 1 && !j->r->image && !j->r->latents_only;
+}
+
+/* The text encoders: all of them when they stay, else the largest, as they come one after the other. */
+static xd_status count_text(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int k = 0; s == XD_OK && k < w->ntext; k++) {
+        int64_t longest = 0;
+        size_t  tmp = 0, packed;
+        if (!j->ctx->model.has_text[k])
+            continue;
+        for (int i = 0; i < w->n; i++)
+            longest = w->len[i * w->ntext + k] > longest ? w->len[i * w->ntext + k] : longest;
+        s = xd_words_count(j, k, longest, &tmp, e);
+        packed = j->ctx->model.text[k].packed;
+        need->text = j->ctx->keep ? need->text + packed : most(need->text, packed);
+        need->text_tmp = most(need->text_tmp, tmp);
+        need->text_work = most(need->text_work, j->ctx->model.text[k].work);
+    }
+    return s;
+}
+
+static int needs_vae(const xd_job *j)
+{
+    return (!j->r->latents_only || j->r->image) && xd_light_here(j);
+}
+
+/* What this rank needs, by part. */
+static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    int64_t    rows = 0;
+    int        text = ctx->world.used->rank < ctx->plan.text_tp;
+    int        vae = needs_vae(j);
+    xd_status  s = XD_OK;
+    for (int i = 0; i < w->n; i++)
+        rows = w->rows[i] > rows ? w->rows[i] : rows;
+    int64_t len[XD_MAXPASS] = { rows, rows };
+    *need = (xd_need){ .images = (size_t)xd_job_pixels(j) * 5 };
+    if (text)
+        s = count_text(j, w, need, e);
+    if (s == XD_OK)
+        s = xd_flow_count(j, len, &need->dit_tmp, &need->links, e);
+    if (s == XD_OK && vae)
+        s = xd_light_count(j, &need->vae_tmp, e);
+    if (s == XD_OK && vae && j->r->image) {
+        size_t tmp = 0;
+        s = xd_light_encode_count(j, &tmp, e);
+        need->vae_tmp = most(need->vae_tmp, tmp);
+    }
+    need->dit = ctx->model.dit.packed;
+    need->vae = vae ? ctx->model.vae.packed : 0;
+    need->dit_work = ctx->model.dit.work;
+    need->vae_work = vae ? ctx->model.vae.work : 0;
+    need->peak = xd_need_peak(need, ctx->keep, xd_need_apart(j, ctx->world.used->size));
+    return s;
+}
+
+void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
+{
+    int64_t n = XD_HOST_SUMS;
+    if (c->size == 1)
+        return;
+    xd_req r = c->ops->allreduce(c, xd_view(v, XD_F64, 1, &n), XD_SUM);
+    c->ops->wait(c, &r, 1);
+}
+
+/* Weights that this rank has already; what it shares is held once by all who share it. */
+static double held(xd_context *ctx, double *once)
+{
+    const xd_part *p[2 + XD_MAXTEXT] = { &ctx->model.dit, &ctx->model.vae };
+    double         sum = 0;
+    *once = 0;
+    for (int k = 0; k < XD_MAXTEXT; k++)
+        p[2 + k] = &ctx->model.text[k];
+    for (int i = 0; i < 2 + XD_MAXTEXT; i++) {
+        double bytes = (double)xd_store_bytes(p[i]->store);
+        sum += bytes;
+        *once += p[i]->shared ? bytes / p[i]->kin.c->size : bytes;
+    }
+    return sum;
+}
+
+static xd_size size_of(size_t bytes)
+{
+    return xd_size_text((double)bytes);
+}
+
+/* `bytes` are needed by `who` and `have` are there: the sentence names what takes them. */
+static xd_status refuse(const xd_need *n, double bytes, double have, const char *who, xd_err *e)
+{
+    return xd_fail(e, XD_ENOMEM, "the request needs %s of %s and %s are available: text encoder %s + %s, "
+                   "transformer %s + %s, vae %s + %s (weights + activations), kernels %s",
+                   xd_size_text(bytes).s, who, xd_size_text(have).s, size_of(n->text).s, size_of(n->text_tmp).s,
+                   size_of(n->dit).s, size_of(n->dit_tmp + n->links).s, size_of(n->vae).s, size_of(n->vae_tmp).s,
+                   size_of(xd_cpu_kernels()).s);
+}
+
+/* What a request leaves of a host's memory, for each of the ranks that read files ahead. A thread needs some
+ * address space, too. */
+static size_t spare_of(const double host[XD_HOST_SUMS], double space)
+{
+    const double thread = 1 << 20;
+    return host[1] > host[0] && space > thread ? (size_t)((host[1] - host[0]) / host[2]) : 0;
+}
+
+/* Two limits: what this process may map, and what all ranks of the host together may use, where
+ * shared weights count once. room: both, the host's first. */
+static xd_status compare(xd_job *j, const xd_need *need, xd_room *room, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    size_t     have = 0, space = 0;
+    double     once, mine = held(ctx, &once);
+    char       ranks[80] = "memory";
+    xd_cpu_room(&have, &space);
+    int    reads = !ctx->model.dit.kin.c || ctx->model.dit.kin.c->rank == 0;
+    double kernels = (double)xd_cpu_kernels(), host[XD_HOST_SUMS] = { (double)need->peak + kernels, once, reads };
+    host[0] -= xd_kin_saved(&ctx->model.dit) + xd_kin_saved(&ctx->model.vae);
+    xd_memory_sum(ctx->world.host, host);
+    host[1] += (double)have;
+    room->machine = host[1];
+    room->space = (double)space + mine;
+    xd_log(XD_LOG_DEBUG, "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
+           "peak %.3f, kernels %.3f, %.3f on this host of %.3f GiB", gib(need->text), gib(need->text_tmp),
+           gib(need->dit), gib(need->dit_tmp + need->links), gib(need->vae), gib(need->vae_tmp), gib(need->peak),
+           kernels / 1073741824.0, host[0] / 1073741824.0, host[1] / 1073741824.0);
+    ctx->spare = reads ? spare_of(host, (double)space + mine - (double)need->peak) : 0;
+    if ((double)need->peak > (double)space + mine)
+        return refuse(need, (double)need->peak, (double)space + mine,
+                      "address space (ulimit -v), besides what kernels take,", e);
+    if (ctx->world.host->size > 1)
+        snprintf(ranks, sizeof ranks, "memory (%d ranks together)", ctx->world.host->size);
+    return host[0] > host[1] ? refuse(need, host[0], host[1], ranks, e) : XD_OK;
+}
+
+/* ---- advice ------------------------------------------------------------------------------- */
+
+xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_room *room,
+                         xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    size_t     machine, space;
+    double     once, mine = held(ctx, &once);
+    xd_cpu_room(&machine, &space);
+    *need = (xd_need){ 0 };
+    *room = (xd_room){ (double)machine + mine, (double)space + mine, mine, 0 };
+    xd_status s = refuse_huge(j, (size_t)(room->machine < room->space ? room->machine : room->space), e);
+    room->huge = s != XD_OK;
+    if (s == XD_OK)
+        s = count_parts(j, w, need, e);
+    s = xd_world_agree(&ctx->world, s, e);
+    if (s == XD_OK)
+        s = xd_kin_find(ctx, needs_vae(j), e);
+    if (s == XD_OK)
+        s = xd_world_agree(&ctx->world, compare(j, need, room, e), e);
+    return s;
+}

@@ -1,0 +1,161 @@
+/* output.c - names of the files that pictures and videos are written to, and writing them */
+#include "pipeline/output.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "io/video.h"
+
+enum { MAXNAME = 4096 };
+
+/* The conversion in a name: position and length of one %d or %0Nd; 0 none, -1 something else. */
+static int find_number(const char *path, size_t *at, size_t *len, int *width)
+{
+    int found = 0;
+    for (size_t i = 0; path[i]; i++) {
+        if (path[i] != '%')
+            continue;
+        size_t k = i + 1;
+        int    w = 0;
+        while (path[k] >= '0' && path[k] <= '9' && w < 100)
+            w = w * 10 + (path[k++] - '0');
+        if (path[k] != 'd' || found || w > 18)
+            return -1;
+        *at = i, *len = k + 1 - i, *width = w;
+        found = 1;
+        i = k;
+    }
+    return found;
+}
+
+/* Where the extension starts: the last dot after the last slash, or the end. */
+static size_t stem_of(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    return dot && dot != path && dot[-1] != '/' ? (size_t)(dot - path) : strlen(path);
+}
+
+/* A video in pictures: what a name needs behind %04d. */
+static int in_frames(const char *path, int64_t frames)
+{
+    return frames > 1 && xd_image_known(path);
+}
+
+xd_status xd_output_name(const char *path, int i, int images, char *name, size_t size, xd_err *e)
+{
+    size_t at = 0, len = 0;
+    int    width = 0, n, has = find_number(path, &at, &len, &width);
+    if (has < 0)
+        return xd_fail(e, XD_EINVAL, "the output name %s may have one %%d (or %%04d) and no other %%",
+                       path);
+    if (has)
+        n = snprintf(name, size, "%.*s%0*d%s", (int)at, path, width, i + 1, path + at + len);
+    else if (images > 1)
+        n = snprintf(name, size, "%.*s_%04d%s", (int)stem_of(path), path, i + 1,
+                     path + stem_of(path));
+    else
+        n = snprintf(name, size, "%s", path);
+    if (n < 0 || (size_t)n >= size)
+        return xd_fail(e, XD_EINVAL, "the output name is longer than %zu bytes", size - 1);
+    return XD_OK;
+}
+
+/* The name of every frame in one: %d stays, behind the number of the video where there are several. */
+static int frames_name(const char *path, int i, int videos, char *name, size_t size)
+{
+    size_t      at = 0, len = 0;
+    int         width = 0, has = find_number(path, &at, &len, &width);
+    const char *link = "";
+    char        number[32] = "";
+    if (!has)
+        at = stem_of(path), link = "_";
+    if (videos > 1)
+        snprintf(number, sizeof number, "%s%04d%s", link, i + 1, *link ? "" : "_");
+    return snprintf(name, size, "%.*s%s%s%.*s%s", (int)at, path, number, link,
+                    has ? (int)len : 4, has ? path + at : "%04d", path + at + len);
+}
+
+xd_status xd_output_video_name(const char *path, int i, int videos, int64_t frames, char *name,
+                               size_t size, xd_err *e)
+{
+    size_t at, len;
+    int    width, n;
+    if (!in_frames(path, frames) || find_number(path, &at, &len, &width) < 0)
+        return xd_output_name(path, i, videos, name, size, e);
+    n = frames_name(path, i, videos, name, size);
+    if (n < 0 || (size_t)n >= size)
+        return xd_fail(e, XD_EINVAL, "the output name is longer than %zu bytes", size - 1);
+    return XD_OK;
+}
+
+int64_t xd_output_files(const char *path, int64_t frames)
+{
+    return in_frames(path, frames) ? frames : 1;
+}
+
+static int is_latents(const char *path)
+{
+    return strcmp(path + stem_of(path), ".safetensors") == 0;
+}
+
+xd_status xd_output_check(const char *path, int images, xd_err *e)
+{
+    char name[MAXNAME];
+    if (!path || !*path)
+        return xd_fail(e, XD_EINVAL, "the output name is empty");
+    xd_status s = xd_output_name(path, 0, images, name, sizeof name, e);
+    if (s != XD_OK)
+        return s;
+    if (!is_latents(name) && !xd_image_known(name) && !xd_video_known(name))
+        return xd_fail(e, XD_EINVAL, "the output name %s must end in .png, .jpg, .jpeg, .webp, .ppm "
+                       "or .safetensors (latents), and that of a video may end in .mp4, .mov, .mkv, "
+                       ".webm, .gif or .rgb", path);
+    if (xd_video_known(name) && (s = xd_video_ready(name, e)) != XD_OK)
+        return s;
+    return xd_file_writable(name, e);
+}
+
+xd_status xd_output_check_video(const char *path, int video, xd_err *e)
+{
+    if (video || !xd_video_known(path))
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL, "the output name %s is that of a video, and this model makes pictures: it must "
+                   "end in .png, .jpg, .jpeg, .webp, .ppm or .safetensors (latents)", path);
+}
+
+const char *xd_output_default(int video)
+{
+    return !video ? "output.png" : xd_video_ready("output.mp4", NULL) == XD_OK ? "output.mp4" : "output.gif";
+}
+
+static xd_status write_frames(const char *path, const xd_image *im, const xd_image_text *texts, xd_err *e)
+{
+    char      name[MAXNAME];
+    xd_status st = XD_OK;
+    for (int64_t i = 0; i < im->frames && st == XD_OK; i++) {
+        st = xd_output_name(path, (int)i, (int)im->frames, name, sizeof name, e);
+        if (st == XD_OK)
+            st = xd_image_write(name, im->data + i * im->height * im->width * 3, im->width, im->height,
+                                texts, e);
+    }
+    return st;
+}
+
+xd_status xd_output_write(const char *path, const xd_image *im, const xd_image_text *texts, xd_err *e)
+{
+    xd_film   film = { im->data, im->frames, im->width, im->height, im->fps };
+    xd_status st = xd_output_check_video(path, im->fps > 0, e);
+    if (st != XD_OK)
+        return st;
+    if (xd_video_known(path))
+        return xd_video_write(path, &film, texts, e);
+    return in_frames(path, im->frames) ? write_frames(path, im, texts, e) :
+        xd_image_write(path, im->data, im->width, im->height, texts, e);
+}
+
+void xd_output_sweep(void)
+{
+    xd_out_sweep();
+}

@@ -1,0 +1,10 @@
+/* output.h - inside the engine: results into files */
+#ifndef XD_PIPELINE_OUTPUT_H
+#define XD_PIPELINE_OUTPUT_H
+
+#include "io/image.h"
+
+/* One picture or video by the name's format; every frame a picture where that is a picture's. */
+xd_status xd_output_write(const char *path, const xd_image *im, const xd_image_text *texts, xd_err *e);
+
+#endif

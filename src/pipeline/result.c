@@ -1,0 +1,322 @@
+/* result.c - the pictures of a request and the texts that travel with them */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/result.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "model/lora.h"
+#include "pipeline/callbacks.h"
+#include "pipeline/dtypes.h"
+#include "pipeline/job.h"
+#include "pipeline/output.h"
+#include "pipeline/text_encode.h"
+
+enum { MAXTIME = 8 };
+
+typedef struct item {
+    xd_image image;
+    float   *lat;
+    int64_t  seed;
+    char    *json, *parameters;
+    double   denoise_s, decode_s;       /* 0: unknown                                           */
+} item;
+
+struct xd_result {
+    item   *items;
+    int     n, have;
+    int64_t lat[4];             /* t, C, h, w                                                  */
+    int     video;
+    struct { char name[16]; double s; } time[MAXTIME];
+    int     ntime;
+    int64_t sent;               /* bytes between ranks                                         */
+};
+
+xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
+{
+    if (!(*r = calloc(1, sizeof **r)) ||
+        !((*r)->items = calloc((size_t)j->images, sizeof *(*r)->items))) {
+        xd_result_free(r);
+        return xd_fail(e, XD_ENOMEM, "no memory for %d results", j->images);
+    }
+    (*r)->n = j->images;
+    memcpy((*r)->lat, j->lat, sizeof j->lat);
+    (*r)->video = j->fps > 0;
+    return XD_OK;
+}
+
+void xd_result_free(xd_result **r)
+{
+    if (!r || !*r)
+        return;
+    for (int i = 0; i < (*r)->n && (*r)->items; i++) {
+        item *t = &(*r)->items[i];
+        free(t->image.data), free(t->lat), free(t->json), free(t->parameters);
+    }
+    free((*r)->items);
+    free(*r);
+    *r = NULL;
+}
+
+/* ---- texts -------------------------------------------------------------------------------- */
+
+static const char *or_empty(const char *s)
+{
+    return s ? s : "";
+}
+
+/* Of models that read their guidance: the scale they read, and the one that joins two passes. */
+static double scale_read(const xd_job *j)
+{
+    return isnan(j->distilled) ? j->guidance : j->distilled;
+}
+
+/* What else the picture depends on, where it was asked for. */
+static void add_options(xd_text_buf *b, const xd_job *j)
+{
+    const xd_request *r = j->r;
+    if (j->ctx->model.recipe->distilled)
+        xd_buf_add(b, ", \"true_cfg_scale\": %.10g", j->guidance);
+    if (r->guidance_rescale > 0)
+        xd_buf_add(b, ", \"guidance_rescale\": %.10g", r->guidance_rescale);
+    if (!xd_words_fixed(j))
+        xd_buf_add(b, ", \"max_sequence_length\": %d", j->max_text);
+    if (r->image) {
+        xd_buf_add(b, ", \"image\": ");
+        xd_buf_json_string(b, r->image);
+    }
+    if (j->strength > 0)
+        xd_buf_add(b, ", \"strength\": %.10g", j->strength);
+    if (r->enable_tiling)
+        xd_buf_add(b, ", \"enable_tiling\": true");
+}
+
+static char *make_json(const xd_job *j, int i, int64_t seed)
+{
+    xd_text_buf       b = { 0 };
+    const xd_request *r = j->r;
+    xd_buf_add(&b, "{\"prompt\": ");
+    xd_buf_json_string(&b, r->prompts[i / r->num_images_per_prompt]);
+    xd_buf_add(&b, ", \"negative_prompt\": ");
+    xd_buf_json_string(&b, or_empty(r->negative_prompt));
+    xd_buf_add(&b, ", \"seed\": %" PRIu64 ", \"rng\": \"%s\", \"steps\": %d, \"guidance_scale\": %.10g",
+               (uint64_t)seed, r->rng, j->asked_steps, scale_read(j));
+    add_options(&b, j);
+    xd_buf_add(&b, ", \"sampler\": \"%s\", \"width\": %" PRId64 ", \"height\": %" PRId64,
+               j->sampler->name, j->asked[1], j->asked[0]);
+    xd_buf_add(&b, ", \"painted_width\": %" PRId64 ", \"painted_height\": %" PRId64, j->size[1],
+               j->size[0]);
+    if (j->fps > 0)
+        xd_buf_add(&b, ", \"num_frames\": %" PRId64 ", \"fps\": %.10g, \"use_dynamic_cfg\": %s", j->frames,
+                   j->fps, r->use_dynamic_cfg ? "true" : "false");
+    xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->ctx->model.recipe->name);
+    xd_buf_json_string(&b, j->ctx->model.dir);
+    xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"weights_dtype\": \"%s\", "
+               "\"device\": \"%s\"", j->ctx->hash, xd_dtype_name(j->ctx->type),
+               xd_types_name(&j->ctx->model.dit, j->ctx->type), j->ctx->dev->name);
+    xd_loras_json(j->ctx->model.loras, &b);
+    xd_buf_add(&b, ", \"plan\": \"%s\", \"version\": \"xdit %s\"}", j->ctx->plan.text, xd_version());
+    if (b.failed)
+        xd_buf_free(&b);
+    return b.p;
+}
+
+/* The sampler's name there; "DPM++ 2M" is the second order's. */
+static const char *known_as(const xd_job *j)
+{
+    int order = j->samp.cfg.solver_order;
+    int plain = !j->sampler->webui || (order && order != 2);
+    return plain ? j->sampler->name : j->sampler->webui;
+}
+
+/* The form of stable-diffusion-webui ("A1111"), which galleries and ComfyUI read. */
+static char *make_parameters(const xd_job *j, int i, int64_t seed)
+{
+    xd_text_buf       b = { 0 };
+    const xd_request *r = j->r;
+    xd_buf_utf8(&b, r->prompts[i / r->num_images_per_prompt]);
+    if (r->negative_prompt && *r->negative_prompt) {
+        xd_buf_add(&b, "\nNegative prompt: ");
+        xd_buf_utf8(&b, r->negative_prompt);
+    }
+    xd_buf_add(&b, "\nSteps: %d, Sampler: %s%s, CFG scale: %.10g, Seed: %" PRIu64 ", Size: %" PRId64
+               "x%" PRId64, j->asked_steps, known_as(j),
+               j->samp.cfg.use_karras_sigmas ? " Karras" : "",
+               j->ctx->model.recipe->distilled && j->npass == 1 ? 1 : j->guidance, (uint64_t)seed,
+               j->asked[1], j->asked[0]);
+    if (!isnan(j->distilled))
+        xd_buf_add(&b, ", Distilled CFG Scale: %.10g", j->distilled);
+    if (j->strength > 0)
+        xd_buf_add(&b, ", Denoising strength: %.10g", j->strength);
+    xd_buf_add(&b, ", Model hash: %016" PRIx64 ", Model: %s, RNG: %s", j->ctx->hash,
+               j->ctx->model.recipe->name, r->rng);
+    xd_loras_text(j->ctx->model.loras, &b);
+    xd_buf_add(&b, ", Version: xdit %s", xd_version());
+    if (b.failed)
+        xd_buf_free(&b);
+    return b.p;
+}
+
+/* ---- filling ------------------------------------------------------------------------------ */
+
+/* [-1,1] -> 0..255, halves to even, as diffusers' VaeImageProcessor rounds. */
+static uint8_t *quantize(const float *rgb, int64_t n)
+{
+    uint8_t *out = malloc((size_t)n + 1);
+    for (int64_t i = 0; out && i < n; i++) {
+        float v = rgb[i] * 0.5f + 0.5f;
+        v = v > 0 ? v < 1 ? v : 1 : 0;          /* NaN becomes 0                               */
+        out[i] = (uint8_t)lrintf(v * 255);
+    }
+    return out;
+}
+
+static void show_image(const xd_job *j, const float *rgb)
+{
+    int64_t d[4] = { j->frames, j->asked[0], j->asked[1], 3 }, n = xd_job_pixels(j);
+    int     picture = j->fps <= 0;
+    float  *f = j->r->on_tensor ? malloc((size_t)n * sizeof *f + 1) : NULL;
+    for (int64_t i = 0; f && i < n; i++) {
+        float v = rgb[i] * 0.5f + 0.5f;
+        f[i] = v > 0 ? v < 1 ? v : 1 : 0;
+    }
+    if (f)
+        xd_show(j, "image", 0, 4 - picture, d + picture, f);
+    free(f);
+}
+
+xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e)
+{
+    item *t = &r->items[i];
+    t->lat = lat;
+    t->seed = (int64_t)((uint64_t)j->r->seed + (uint64_t)i);
+    t->json = make_json(j, i, t->seed);
+    t->parameters = make_parameters(j, i, t->seed);
+    if (rgb) {
+        show_image(j, rgb);
+        t->image = (xd_image){ j->frames, j->asked[0], j->asked[1], 3, quantize(rgb, xd_job_pixels(j)),
+                               j->fps };
+    }
+    free(rgb);
+    if (!t->json || !t->parameters || (rgb && !t->image.data))
+        return xd_fail(e, XD_ENOMEM, "no memory for picture %d", i + 1);
+    r->have = i + 1;
+    return XD_OK;
+}
+
+void xd_result_time(xd_result *r, const char *part, double seconds)
+{
+    for (int i = 0; i < r->ntime; i++)
+        if (strcmp(r->time[i].name, part) == 0) {
+            r->time[i].s += seconds;
+            return;
+        }
+    if (r->ntime < MAXTIME) {
+        snprintf(r->time[r->ntime].name, sizeof r->time[0].name, "%s", part);
+        r->time[r->ntime++].s = seconds;
+    }
+}
+
+void xd_result_image_time(xd_result *r, int i, const char *part, double seconds)
+{
+    if (strcmp(part, "denoise") == 0)
+        r->items[i].denoise_s = seconds;
+    else if (strcmp(part, "decode") == 0)
+        r->items[i].decode_s = seconds;
+}
+
+void xd_result_traffic(xd_result *r, int64_t bytes)
+{
+    r->sent = bytes;
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+int xd_result_count(const xd_result *r)
+{
+    return r->have;
+}
+
+static const item *item_at(const xd_result *r, int i)
+{
+    return i >= 0 && i < r->have ? &r->items[i] : NULL;
+}
+
+const float *xd_result_lat(const xd_result *r, int i, int64_t *n)
+{
+    const item *t = item_at(r, i);
+    *n = t ? r->lat[0] * r->lat[1] * r->lat[2] * r->lat[3] : 0;
+    return t ? t->lat : NULL;
+}
+
+const xd_image *xd_result_image(const xd_result *r, int i)
+{
+    const item *t = item_at(r, i);
+    return t && t->image.data ? &t->image : NULL;
+}
+
+int64_t xd_result_seed(const xd_result *r, int i)
+{
+    const item *t = item_at(r, i);
+    return t ? t->seed : 0;
+}
+
+const char *xd_result_json(const xd_result *r, int i)
+{
+    const item *t = item_at(r, i);
+    return t ? t->json : NULL;
+}
+
+const char *xd_result_parameters(const xd_result *r, int i)
+{
+    const item *t = item_at(r, i);
+    return t ? t->parameters : NULL;
+}
+
+double xd_result_seconds(const xd_result *r, const char *part)
+{
+    for (int i = 0; i < r->ntime; i++)
+        if (strcmp(r->time[i].name, part) == 0)
+            return r->time[i].s;
+    return -1;
+}
+
+double xd_result_image_seconds(const xd_result *r, int i, const char *part)
+{
+    const item *t = item_at(r, i);
+    double      s = !t ? 0 : strcmp(part, "denoise") == 0 ? t->denoise_s :
+                    strcmp(part, "decode") == 0 ? t->decode_s : 0;
+    return s > 0 ? s : -1;
+}
+
+int64_t xd_result_sent(const xd_result *r)
+{
+    return r->sent;
+}
+
+static int is_safetensors(const char *path)
+{
+    size_t n = strlen(path);
+    return n >= 12 && strcmp(path + n - 12, ".safetensors") == 0;
+}
+
+xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
+{
+    const item *t = item_at(r, i);
+    if (!t)
+        return xd_fail(e, XD_EINVAL, "there is no picture %d: the result has %d", i + 1, r->have);
+    if (is_safetensors(path)) {
+        const char *meta[] = { "parameters", t->parameters, "xdit", t->json, NULL };
+        xd_st_item  it = { "latents", xd_view(t->lat, XD_F32, 4, r->lat) };
+        if (r->video)           /* as diffusers has them: [1,t,C,h,w]                          */
+            it.t = xd_view(t->lat, XD_F32, 5, (int64_t[]){ 1, r->lat[0], r->lat[1], r->lat[2], r->lat[3] });
+        return xd_st_write(path, &it, 1, 0, meta, e);
+    }
+    if (!t->image.data)
+        return xd_fail(e, XD_EINVAL, "the request made latents only; save them as .safetensors");
+    xd_image_text texts[] = { { "parameters", t->parameters }, { "xdit", t->json }, { NULL, NULL } };
+    return xd_output_write(path, &t->image, texts, e);
+}

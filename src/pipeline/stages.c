@@ -1,0 +1,115 @@
+/* stages.c - the blocks of the transformer, cut into pipeline stages by counted cost */
+#include <stdlib.h>
+
+#include "pipeline/stages.h"
+#include "base/log.h"
+#include "exec/op.h"
+#include "model/component.h"
+#include "pipeline/arenas.h"
+#include "pipeline/context.h"
+#include "pipeline/job.h"
+#include "pipeline/text_encode.h"
+#include "plan/balance.h"
+#include "plan/plan.h"
+
+/* Counted cost of every block, and of what the first and last stage do besides. It is that of whole
+ * blocks, so that all tensor ranks of a stage, whose shares differ, cut alike. */
+static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
+{
+    xd_context   *ctx = j->ctx;
+    xd_part     *p = &ctx->model.dit;
+    const xd_dit *dit = p->dit;
+    xd_exec      x;
+    xd_arena     a;
+    xd_counts    c;
+    void        *local = calloc(1, ctx->model.dit_info.local_size + ctx->model.dit_info.kept_size + 1);
+    void        *kept = (char *)local + ctx->model.dit_info.local_size;
+    int          tp = p->tp, tp_at = p->tp_at;
+    p->tp = 1, p->tp_at = 0;
+    xd_status    s = xd_part_count(p, ctx->count, ctx->type, e);
+    p->tp = tp, p->tp_at = tp_at;
+    if (s == XD_OK)
+        s = xd_room_open(&a, ctx->count, 0, e);
+    if (s != XD_OK || !local) {
+        free(local);
+        return s != XD_OK ? s : xd_fail(e, XD_ENOMEM, "no memory to count blocks");
+    }
+    xd_exec_init(&x, ctx->count, &a, ctx->type);
+    const xd_dit_info *d = &ctx->model.dit_info;
+    int64_t   rows = xd_words_most(j);
+    xd_layout lay = j->lay;
+    lay.len[XD_TXT] = d->txt_flows ? rows : 0;
+    x.lay = &lay;
+    xd_cond  text = { .tok = xd_view2(a.base, XD_F32, rows, d->text_dim),
+                      .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
+    xd_words_real(j, text.real);
+    xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features), .cond = &text, .guidance = 1,
+                    .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
+    if (d->extra_ch)
+        in.extra = in.lat;
+    xd_state st = { .h = xd_new_f32(&x, j->tokens + lay.len[XD_TXT], d->dim), .local = local, .kept = kept };
+    int most = xd_dit_most_skips(dit, &p->shadow);
+    if (most)
+        st.skips = xd_new(&x, most * st.h.d[0], d->dim);
+    if (dit->keep) {
+        dit->keep(&x, &p->shadow, &text, kept);
+        dit->read(&x, &p->shadow, &in, kept);
+    }
+    dit->cond(&x, &p->shadow, &in, &st);
+    xd_dev_counts(ctx->count, &c, 1);
+    dit->embed(&x, &p->shadow, &in, &st);
+    xd_dev_counts(ctx->count, &c, 1);
+    *head = c.flops;
+    for (int i = 0; i < p->shadow.nlayers; i++) {
+        size_t mark = xd_arena_mark(&a);
+        xd_dit_block(&x, dit, &p->shadow, i, &st);
+        xd_dev_counts(ctx->count, &c, 1);
+        cost[i] = c.flops;
+        xd_arena_rewind(&a, mark);
+    }
+    dit->head(&x, &p->shadow, &st);
+    xd_dev_counts(ctx->count, &c, 1);
+    *tail = c.flops;
+    free(local);
+    xd_room_close(&a, ctx->count);
+    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+}
+
+xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_part   *p = &ctx->model.dit;
+    int        P = ctx->plan.deg.n[XD_PIPE], n = p->net.nlayers;
+    double    *cost, head = 0, tail = 0;
+    cut[0] = 0, cut[1] = n;
+    if (P == 1)
+        return XD_OK;
+    if (ctx->plan.nlist) {
+        for (int i = 0; i < P; i++)
+            cut[i + 1] = cut[i] + ctx->plan.list[i];
+        return XD_OK;
+    }
+    if (!(cost = calloc((size_t)n + 1, sizeof *cost)))
+        return xd_fail(e, XD_ENOMEM, "no memory to count %d blocks", n);
+    xd_part_stage(p, 0, n);
+    xd_status s = costs(j, cost, &head, &tail, e);
+    if (s == XD_OK)
+        xd_plan_balance(cost, n, P, head, tail, xd_balance_stages(ctx->balance), cut);
+    free(cost);
+    return s;
+}
+
+xd_status xd_ranks_stages(xd_job *j, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    int        cut[XD_MAXSTAGE + 1], me = ctx->topo.at[XD_PIPE];
+    if (ctx->plan.deg.n[XD_PIPE] == 1 || ctx->model.dit.store)
+        return XD_OK;
+    xd_status s = xd_ranks_cut(j, cut, e);
+    if (s != XD_OK)
+        return s;
+    xd_part_stage(&ctx->model.dit, cut[me], cut[me + 1]);
+    xd_log(XD_LOG_DEBUG, "stage %d runs blocks %d to %d of %d", me, cut[me], cut[me + 1] - 1,
+           ctx->model.dit.net.nlayers);
+    return XD_OK;
+}

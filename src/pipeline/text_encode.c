@@ -1,0 +1,455 @@
+/* text_encode.c - prompts become embeddings
+ *
+ * The embedding of a prompt is put together from those of the pipeline's encoders, as its recipe says:
+ * rows below each other or side by side in features. Encoders are loaded one after the other. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/text_encode.h"
+#include "base/log.h"
+#include "exec/op.h"
+#include "model/component.h"
+#include "model/model.h"
+#include "model/recipe.h"
+#include "parallel/link.h"
+#include "pipeline/arenas.h"
+#include "pipeline/callbacks.h"
+#include "pipeline/context.h"
+#include "pipeline/job.h"
+#include "ranks/world.h"
+
+static const xd_recipe *recipe(const xd_job *j)
+{
+    return j->ctx->model.recipe;
+}
+
+static int64_t width_of(const xd_job *j, int k)
+{
+    const xd_part *p = &j->ctx->model.text[k];
+    return j->ctx->model.has_text[k] ? p->text->width(p->net.cfg) : 0;
+}
+
+/* ---- token ids ---------------------------------------------------------------------------- */
+
+/* Ids a prompt may have for encoder k. */
+static int64_t most_ids(const xd_job *j, int k)
+{
+    int pad = recipe(j)->text[k].pad;
+    return pad > 0 ? pad : j->max_text;
+}
+
+static xd_status pad_ids(int32_t **ids, int64_t *len, int64_t to, int32_t with, xd_err *e)
+{
+    with = with < 0 ? 0 : with;
+    int32_t *p = realloc(*ids, (size_t)(to > *len ? to : *len) * sizeof *p + 1);
+    if (!p)
+        return xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)to);
+    *ids = p;
+    for (; *len < to; ++*len)
+        p[*len] = with;
+    return XD_OK;
+}
+
+static xd_status tokenize(xd_words *w, const xd_job *j, int i, int k, const char *text, xd_err *e)
+{
+    const xd_model *m = &j->ctx->model;
+    char           *plain = m->recipe->caption ? m->recipe->caption(text) : strdup(text);
+    int             at = i * w->ntext + k;
+    if (!plain)
+        return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
+    xd_status s = xd_tok_cut(m->tok[k], plain, strlen(plain), most_ids(j, k), &w->ids[at],
+                             &w->len[at], &w->whole[at], e);
+    int64_t real = w->len[at];
+    if (s == XD_OK && m->recipe->text[k].pad != XD_PAD_NONE)
+        s = pad_ids(&w->ids[at], &w->len[at], most_ids(j, k), xd_tok_pad(m->tok[k]), e);
+    w->real[at] = m->recipe->text[k].masked ? real : w->len[at];
+    free(plain);
+    return s;
+}
+
+/* "ids" are those of the first encoder, "ids_2" of the second. */
+static void show_ids(const xd_words *w, const xd_job *j, int i, int k)
+{
+    static const char *const names[XD_MAXTEXT] = { "ids", "ids_2", "ids_3" };
+    int    at = i * w->ntext + k;
+    float *f = j->r->on_tensor ? malloc((size_t)w->len[at] * sizeof *f + 1) : NULL;
+    for (int64_t n = 0; f && n < w->len[at]; n++)
+        f[n] = (float)w->ids[at][n];
+    if (f)
+        xd_show(j, names[k], i, 1, &w->len[at], f);
+    free(f);
+}
+
+/* Rows of encoder k in the embedding of prompt i. */
+static int64_t rows_of(const xd_words *w, const xd_job *j, int i, int k)
+{
+    if (recipe(j)->text[k].pad != XD_PAD_NONE)
+        return most_ids(j, k);
+    return w->len[i * w->ntext + k];
+}
+
+static const char *text_of(const xd_words *w, const xd_job *j, int i)
+{
+    return i < w->n - 1 ? j->r->prompts[i] : j->r->negative_prompt ? j->r->negative_prompt : "";
+}
+
+xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e)
+{
+    int n = j->r->nprompts + 1;
+    memset(w, 0, sizeof *w);
+    w->ntext = recipe(j)->ntext;
+    w->ids = calloc((size_t)(n * w->ntext), sizeof *w->ids);
+    w->len = calloc((size_t)(n * w->ntext), sizeof *w->len);
+    w->whole = calloc((size_t)(n * w->ntext), sizeof *w->whole);
+    w->real = calloc((size_t)(n * w->ntext), sizeof *w->real);
+    w->rows = calloc((size_t)n, sizeof *w->rows);
+    w->cond = calloc((size_t)n, sizeof *w->cond);
+    if (!w->ids || !w->len || !w->whole || !w->real || !w->rows || !w->cond)
+        return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", n);
+    w->n = n;
+    xd_status s = xd_model_words(&j->ctx->model, e);
+    for (int i = 0; s == XD_OK && i < n; i++)
+        for (int k = 0; s == XD_OK && k < w->ntext; k++) {
+            if (j->ctx->model.has_text[k] && (s = tokenize(w, j, i, k, text_of(w, j, i), e)) == XD_OK)
+                show_ids(w, j, i, k);
+            if (recipe(j)->text[k].rows == XD_ROWS_BELOW)
+                w->rows[i] += rows_of(w, j, i, k);
+        }
+    return s;
+}
+
+int64_t xd_words_most(const xd_job *j)
+{
+    int64_t n = 0;
+    for (int k = 0; k < recipe(j)->ntext; k++)
+        if (recipe(j)->text[k].rows == XD_ROWS_BELOW)
+            n += most_ids(j, k);
+    return n;
+}
+
+int xd_words_fixed(const xd_job *j)
+{
+    int fixed = 1;
+    for (int k = 0; k < recipe(j)->ntext; k++)
+        fixed &= recipe(j)->text[k].pad > 0;
+    return fixed;
+}
+
+void xd_words_real(const xd_job *j, int64_t real[XD_MAXTEXT])
+{
+    for (int k = 0; k < recipe(j)->ntext; k++)
+        real[k] = most_ids(j, k);
+}
+
+void xd_words_close(xd_words *w, xd_context *ctx)
+{
+    for (int i = 0; i < w->n; i++) {
+        for (int k = 0; k < w->ntext; k++)
+            free(w->ids[i * w->ntext + k]);
+        xd_tensor t[2] = { w->cond[i].tok, w->cond[i].pooled };
+        for (int k = 0; k < 2; k++)
+            if (t[k].p)
+                ctx->dev->mem->put(ctx->dev, t[k].p, xd_bytes(t[k]));
+    }
+    free(w->ids);
+    free(w->len);
+    free(w->whole);
+    free(w->real);
+    free(w->rows);
+    free(w->cond);
+    memset(w, 0, sizeof *w);
+}
+
+/* ---- embeddings --------------------------------------------------------------------------- */
+
+/* The chain of x among the ranks that share the text encoders; nothing when one has them alone. */
+static void open_chain(xd_exec *x, const xd_context *ctx, xd_chain *c)
+{
+    xd_err       e = { 0 };
+    xd_topo      t = { .deg = { { ctx->plan.text_tp, 1, 1, 1, 1, 1 } } };
+    xd_link_args a = { .what = XD_FOR_TEXT, .topo = &t, .dev = x->dev, .act = x->act };
+    t.group[XD_TENSOR] = xd_counting(x) ? ctx->count_text : ctx->text;
+    if (xd_chain_open(c, &a, &e) != XD_OK)
+        xd_exec_fail(x, e.code, "%s", e.msg);
+    x->mix = c->head;
+}
+
+xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e)
+{
+    xd_chain  chain;
+    xd_part  *p = &j->ctx->model.text[k];
+    xd_arena  a;
+    xd_exec   x;
+    xd_cond   c = { 0 };
+    xd_layout lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
+    xd_status s = xd_part_count(p, j->ctx->count, j->ctx->type, e);
+    if (s == XD_OK)
+        s = xd_room_open(&a, j->ctx->count, 0, e);
+    if (s != XD_OK)
+        return s;
+    xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
+    x.lay = &lay;
+    open_chain(&x, j->ctx, &chain);
+    p->text->encode(&x, &p->shadow, NULL, n, n, &c);
+    xd_chain_close(&chain);
+    *bytes = xd_arena_peak(&a);
+    xd_room_close(&a, j->ctx->count);
+    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+}
+
+/* The negative prompt is used only with guidance, others by images that are made. */
+static int is_used(const xd_words *w, const xd_job *j, int i)
+{
+    return i < w->n - 1 ? xd_job_paints(j, i) : j->npass > 1;
+}
+
+/* Does encoder k leave out a part of a prompt? */
+static int cuts(const xd_words *w, const xd_job *j, int k)
+{
+    for (int i = 0; i < w->n; i++)
+        if (is_used(w, j, i) && w->whole[i * w->ntext + k] > most_ids(j, k))
+            return 1;
+    return 0;
+}
+
+/* Says what of the prompts encoder k does not read. */
+static void say_cut(const xd_words *w, const xd_job *j, int k, int level)
+{
+    long long most = most_ids(j, k);
+    int       cut = 0, first = 0;
+    char      which[32] = "the negative prompt", more[64] = "";
+    for (int i = w->n - 1; i >= 0; i--)
+        if (is_used(w, j, i) && w->whole[i * w->ntext + k] > most)
+            cut++, first = i;
+    if (!cut)
+        return;
+    if (first < w->n - 1)
+        snprintf(which, sizeof which, "prompt %d", first + 1);
+    if (cut > 1)
+        snprintf(more, sizeof more, "; nor of %d other%s that %s too long", cut - 1, cut > 2 ? "s" : "",
+                 cut > 2 ? "are" : "is");
+    xd_log(level, "%s has %lld tokens, and %s reads %lld%s: the rest is not seen%s", which,
+           (long long)w->whole[first * w->ntext + k], recipe(j)->text[k].folder, most,
+           recipe(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
+}
+
+/* A prompt that one encoder reads to its end is not lost when others cut it; else all that is said warns. */
+void xd_words_say(const xd_words *w, const xd_job *j)
+{
+    int64_t most = 0;
+    int     level = XD_LOG_INFO;
+    for (int k = 0; k < w->ntext; k++)
+        if (j->ctx->model.has_text[k] && most_ids(j, k) > most)
+            most = most_ids(j, k);
+    for (int k = 0; k < w->ntext; k++)
+        if (j->ctx->model.has_text[k] && most_ids(j, k) == most && cuts(w, j, k))
+            level = XD_LOG_WARN;
+    for (int k = 0; k < w->ntext; k++)
+        if (j->ctx->model.has_text[k])
+            say_cut(w, j, k, level);
+}
+
+static xd_status room_for(xd_context *ctx, xd_tensor *t, int64_t rows, int64_t cols, xd_err *e)
+{
+    *t = xd_view2(NULL, XD_F32, rows, cols);
+    if (rows > 0 && cols > 0 && !(t->p = ctx->dev->mem->get(ctx->dev, xd_bytes(*t))))
+        return xd_fail(e, XD_ENOMEM, "no memory for the embedding of %lld tokens", (long long)rows);
+    return XD_OK;
+}
+
+static void zeros(void *ctx, float *buf)
+{
+    memset(buf, 0, *(const size_t *)ctx);
+}
+
+/* Memory for the embeddings of all prompts that are used; zeros where no encoder writes. */
+static xd_status open_conds(xd_words *w, const xd_job *j, xd_err *e)
+{
+    xd_context         *ctx = j->ctx;
+    const xd_dit_info *d = &ctx->model.dit_info;
+    xd_exec            x;
+    xd_arena           a = { 0 };
+    xd_status          s = xd_room_open(&a, ctx->dev, 4096, e);
+    xd_exec_init(&x, ctx->dev, &a, ctx->type);
+    for (int i = 0; s == XD_OK && i < w->n; i++) {
+        xd_cond *c = &w->cond[i];
+        if (!is_used(w, j, i))
+            continue;
+        s = room_for(ctx, &c->tok, w->rows[i], d->text_dim, e);
+        if (s == XD_OK && d->pooled_dim)
+            s = room_for(ctx, &c->pooled, 1, d->pooled_dim, e);
+        for (int k = 0; k < w->ntext; k++)
+            c->real[k] = w->real[i * w->ntext + k];
+        size_t n[2] = { xd_bytes(c->tok), c->pooled.nd ? xd_bytes(c->pooled) : 0 };
+        if (s == XD_OK && n[0])
+            xd_fill(&x, c->tok, zeros, &n[0]);
+        if (s == XD_OK && n[1])
+            xd_fill(&x, c->pooled, zeros, &n[1]);
+    }
+    xd_room_close(&a, ctx->dev);
+    return s == XD_OK && x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : s;
+}
+
+/* Where encoder k writes in the embedding of prompt i: first row, first feature, and first feature of
+ * the pooled one. */
+static void place_of(const xd_words *w, const xd_job *j, int i, int k, int64_t at[3])
+{
+    int64_t below = 0;          /* rows of the group before this one                           */
+    at[0] = at[1] = at[2] = 0;
+    for (int q = 0; q <= k; q++) {
+        const xd_text_use *u = &recipe(j)->text[q];
+        if (u->rows == XD_ROWS_BELOW) {
+            at[0] = below;
+            at[1] = 0;
+            below += rows_of(w, j, i, q);
+        }
+        if (q < k && u->rows != XD_ROWS_NONE)
+            at[1] += width_of(j, q);
+        if (q < k && u->pooled && j->ctx->model.has_text[q])
+            at[2] += xd_model_pooled(&j->ctx->model, q);
+    }
+}
+
+/* Encodes prompt i with encoder k, into its place. */
+static void encode_one(xd_words *w, const xd_job *j, int i, int k, xd_exec *x)
+{
+    const xd_part     *p = &j->ctx->model.text[k];
+    const xd_text_use *u = &recipe(j)->text[k];
+    int64_t            at[3], n = w->len[i * w->ntext + k];
+    xd_layout          lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
+    size_t             mark = xd_arena_mark(x->tmp);
+    xd_cond            c = { 0 };
+    x->lay = &lay;
+    p->text->encode(x, &p->net, w->ids[i * w->ntext + k], n, w->real[i * w->ntext + k], &c);
+    place_of(w, j, i, k, at);
+    if (u->rows != XD_ROWS_NONE) {
+        xd_tensor t = u->penultimate ? c.penultimate : c.tok;
+        xd_copy_to(x, xd_cols(xd_rows(w->cond[i].tok, at[0], n), at[1], t.d[1]), t);
+    }
+    if (u->pooled)
+        xd_copy_to(x, xd_cols(w->cond[i].pooled, at[2], c.pooled.d[1]), c.pooled);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* Runs encoder k over every text that is used. A rank that failed goes on where others share the
+ * encoder: it takes part in their sums. */
+static xd_status encode_all(xd_words *w, xd_job *j, int k, xd_arena *a, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_chain   chain;
+    xd_exec    x;
+    int        shared = ctx->plan.text_tp > 1;
+    xd_exec_init(&x, ctx->dev, a, ctx->type);
+    x.cancel = ctx->cancel;
+    xd_world_watch(&ctx->world, &x);
+    open_chain(&x, ctx, &chain);
+    if (shared)                 /* nobody begins unless all have what it takes                  */
+        xd_world_settle(&ctx->world, ctx->text, &x);
+    int going = xd_ok(&x);
+    for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
+        if (is_used(w, j, i))
+            encode_one(w, j, i, k, &x);
+    xd_chain_close(&chain);
+    if (xd_ok(&x))
+        return XD_OK;
+    xd_fail(e, x.err.code, "%s", x.err.msg);
+    e->rank = x.err.rank;
+    return x.err.code;
+}
+
+static int is_last_encoder(const xd_job *j, int k)
+{
+    while (++k < recipe(j)->ntext)
+        if (j->ctx->model.has_text[k])
+            return 0;
+    return 1;
+}
+
+/* An encoder's weights; when the last one's are there, the disk has time for the transformer's. */
+static xd_status load_encoder(xd_job *j, int k, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_read_ahead(ctx, &ctx->model.text[k]);
+    xd_status s = xd_part_load(&ctx->model.text[k], ctx->dev, ctx->type, 0, e);
+    if (s == XD_OK && is_last_encoder(j, k))
+        xd_read_ahead(ctx, &ctx->model.dit);
+    return s;
+}
+
+/* On a rank that encodes. Those that share the encoder begin when all of them have loaded it; so all
+ * ranks call this, also one that has failed (s). */
+static xd_status load_and_encode(xd_words *w, xd_job *j, int k, size_t bytes, xd_status s, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_arena   a = { 0 };
+    int        mine = ctx->world.used->rank < ctx->plan.text_tp;
+    if (s == XD_OK && mine)
+        s = load_encoder(j, k, e);
+    if (s == XD_OK && mine)
+        s = xd_room_open(&a, ctx->dev, bytes, e);
+    if (ctx->plan.text_tp > 1)
+        s = xd_world_agree(&ctx->world, s, e);
+    if (s == XD_OK && mine)
+        s = encode_all(w, j, k, &a, e);
+    xd_room_close(&a, ctx->dev);
+    if (mine && !ctx->keep)
+        xd_part_drop(&ctx->model.text[k]);
+    return s;
+}
+
+static void show_one(const xd_words *w, const xd_job *j, int i)
+{
+    int            negative = i == w->n - 1;
+    const xd_cond *c = &w->cond[i];
+    if (!j->r->on_tensor)
+        return;
+    j->ctx->dev->mem->sync(j->ctx->dev, NULL);
+    xd_show(j, negative ? "negative_prompt_embeds" : "prompt_embeds", i, 2, c->tok.d, c->tok.p);
+    if (c->pooled.p)
+        xd_show(j, negative ? "negative_pooled_prompt_embeds" : "pooled_prompt_embeds", i, 2,
+                c->pooled.d, c->pooled.p);
+}
+
+/* Embedding i from the rank that has it to all others. */
+static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
+{
+    xd_cond  *c = &w->cond[i];
+    xd_status s = xd_world_broadcast(&j->ctx->world, c->tok.p, (int64_t)xd_bytes(c->tok), e);
+    if (s == XD_OK && c->pooled.p)
+        s = xd_world_broadcast(&j->ctx->world, c->pooled.p, (int64_t)xd_bytes(c->pooled), e);
+    return s;
+}
+
+/* Hosts where nobody encodes load the transformer while others do: their cores and disks have nothing else to
+ * do. The memory plan has counted what every rank holds at most as if all held it at once. */
+static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_part   *p = &ctx->model.dit;
+    if (ctx->world.lowest < ctx->plan.text_tp || p->store)
+        return s;
+    if (s == XD_OK)
+        xd_read_ahead(ctx, p);
+    return xd_part_load_after(p, s, ctx->dev, ctx->type, e);
+}
+
+/* The text encoders run on rank 0 only, unless the plan cuts them over the first ranks; embeddings are small
+ * and broadcast. */
+xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_status  s = load_meanwhile(j, open_conds(w, j, e), e);
+    for (int k = 0, begun = 0; (s == XD_OK || !begun) && k < w->ntext; k++)
+        if (ctx->model.has_text[k] && (begun = 1))
+            s = xd_world_agree(&ctx->world, load_and_encode(w, j, k, bytes, s, e), e);
+    for (int i = 0; s == XD_OK && i < w->n; i++) {
+        if (!is_used(w, j, i))
+            continue;
+        if (ctx->world.used->rank == 0)
+            show_one(w, j, i);
+        if (ctx->world.used->size > 1)
+            s = share_one(w, j, i, e);
+    }
+    return s;
+}

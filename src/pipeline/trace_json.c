@@ -1,0 +1,495 @@
+/* trace_json.c - events become the text of a Chrome trace.
+ *
+ * Every rank writes its own text, in pieces of fixed size that go to rank 0 one rank after the other:
+ * no rank holds more than its own events. Times are those of rank 0's clock, from the first event of
+ * all ranks. Ranks of one machine share a clock; of others it is asked, there and back, and the
+ * fastest answer of some is believed. Arrows need no messages: both ends of a pair number their
+ * messages, which arrive in order. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pipeline/trace_json.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "observe/profile.h"
+#include "observe/trace.h"
+#include "pipeline/context.h"
+#include "pipeline/job.h"
+
+enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };   /* MOST: bytes of an event       */
+
+typedef struct card {           /* what a rank says of itself                                  */
+    int64_t first;              /* ns of its first event                                       */
+    int64_t lost;
+    char    host[64], boot[96]; /* its name, and that of its clock                             */
+} card;
+
+typedef struct sink {           /* text on its way into the file                               */
+    xd_comm *c;                 /* rank 0 is there; NULL: I am                                 */
+    xd_out   out;               /* of rank 0                                                   */
+    size_t   n;
+    int      failed, written;   /* messages failed; something stands in the list of events     */
+    int64_t  zero;              /* ns of my clock that are 0 in the trace                      */
+    int      rank, ranks;
+    char     text[PIECE];
+} sink;
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+static int ended(xd_comm *c, xd_req r)
+{
+    return c->ops->wait(c, &r, 1) == XD_OK;
+}
+
+static xd_tensor bytes_at(void *p, int64_t n)
+{
+    return xd_view(p, XD_U8, 1, &n);
+}
+
+static void flush(sink *s)
+{
+    int64_t n = (int64_t)s->n;
+    if (!s->c && s->out.f)
+        fwrite(s->text, 1, s->n, s->out.f);
+    else if (s->c && !s->failed && n)
+        s->failed = !ended(s->c, s->c->ops->send(s->c, bytes_at(&n, sizeof n), 0)) ||
+                    !ended(s->c, s->c->ops->send(s->c, bytes_at(s->text, n), 0));
+    s->n = 0;
+}
+
+static void add(sink *s, const char *text, size_t n)
+{
+    for (size_t part; n; text += part, n -= part) {
+        if (s->n == sizeof s->text)
+            flush(s);
+        part = n < sizeof s->text - s->n ? n : sizeof s->text - s->n;
+        memcpy(s->text + s->n, text, part);
+        s->n += part;
+    }
+}
+
+static void say(sink *s, const char *fmt, ...) XD_PRINTF(2, 3);
+static void say(sink *s, const char *fmt, ...)
+{
+    char    line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (n > 0 && n < (int)sizeof line)          /* nothing here is longer                      */
+        add(s, line, (size_t)n);
+}
+
+static void say_text(sink *s, const char *text)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_json_string(&b, text ? text : "");
+    if (b.failed)
+        say(s, "\"\"");
+    else
+        add(s, b.p, strlen(b.p));
+    xd_buf_free(&b);
+}
+
+/* Microseconds with three decimals, of a difference that is not negative. */
+static void say_time(sink *s, const char *key, int64_t ns)
+{
+    ns = ns > 0 ? ns : 0;
+    say(s, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
+}
+
+/* Begins an event; it has no comma in front when it is the first one of the file. Pieces end between
+ * events, so that a text that breaks off is still whole ones. */
+static void say_event(sink *s, const char *ph, int tid)
+{
+    if (s->n > PIECE - MOST)
+        flush(s);
+    say(s, "%s{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d", s->written || s->rank ? ",\n" : "", ph,
+        s->rank, tid);
+    s->written = 1;
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+static const char *group_name(int group)
+{
+    static const char *const names[XD_NGROUPS] = {
+        "tensor", "ulysses", "ring", "pipefusion", "cfg", "data", "sequence", "replica",
+        "vae", "ranks",
+    };
+    return group >= 0 && group < XD_NGROUPS ? names[group] : "ranks";
+}
+
+/* "ulysses exchange"; stages pass hidden states on, and latents come back to the first. */
+static void message_name(const xd_event *e, int rank, char *name, size_t size)
+{
+    static const char *const calls[XD_NCALLS] = {
+        "all-reduce", "broadcast", "gather", "exchange", "send", "receive", "barrier",
+    };
+    int         call = e->a % 16, forward = call == XD_CALL_SEND ? e->b > rank : e->b < rank;
+    const char *what = e->a / 16 != XD_PIPE || e->b < 0 ? "" : forward ? " hidden" : " latents";
+    snprintf(name, size, "%s %s%s", group_name(e->a / 16), call < XD_NCALLS ? calls[call] : "?",
+             what);
+}
+
+static void patch_name(int patch, char *name, size_t size)
+{
+    if (patch == XD_ALL)
+        snprintf(name, size, "all tokens");
+    else
+        snprintf(name, size, "patch %d", patch);
+}
+
+static void event_name(const xd_event *e, int rank, char *name, size_t size)
+{
+    char what[64];
+    patch_name(e->b, what, sizeof what);
+    switch ((xd_event_kind)e->kind) {
+    case XD_EV_PHASE:   snprintf(name, size, "%s", xd_trace_phase_name(e->a)); return;
+    case XD_EV_STEP:    snprintf(name, size, "step %d", e->a + 1); return;
+    case XD_EV_PIECE:   snprintf(name, size, "%s%s", what, e->c ? ", negative" : ""); return;
+    case XD_EV_BLOCK:   snprintf(name, size, "block %d", e->a); return;
+    case XD_EV_SAMPLER: snprintf(name, size, "sampler, %s", what); return;
+    case XD_EV_OP:      snprintf(name, size, "%s", xd_op_name((xd_op)e->a)); return;
+    case XD_EV_WAIT:
+        message_name(e, rank, what, sizeof what);
+        snprintf(name, size, "wait %s", what);
+        return;
+    default:            message_name(e, rank, name, size);
+    }
+}
+
+/* ---- events --------------------------------------------------------------------------------- */
+
+static void say_args(sink *s, const xd_event *e)
+{
+    int send = e->a % 16 == XD_CALL_SEND, recv = e->a % 16 == XD_CALL_RECV;
+    switch ((xd_event_kind)e->kind) {
+    case XD_EV_STEP:    say(s, ",\"args\":{\"step\":%d}", e->a + 1); return;
+    case XD_EV_PIECE:
+        say(s, ",\"args\":{\"step\":%d,\"patch\":%d,\"pass\":%d}", e->a + 1, e->b, e->c);
+        return;
+    case XD_EV_SAMPLER: say(s, ",\"args\":{\"step\":%d,\"patch\":%d}", e->a + 1, e->b); return;
+    case XD_EV_CALL:
+    case XD_EV_FLIGHT:
+        say(s, ",\"args\":{\"%s\":%" PRId64, recv ? "received" : "sent", e->bytes);
+        if (e->b >= 0)
+            say(s, ",\"%s\":%d,\"number\":%d", send ? "to" : "from", e->b, e->c);
+        say(s, "}");
+        return;
+    default: return;
+    }
+}
+
+static void say_slice(sink *s, const xd_event *e, int tid)
+{
+    static const char *const cats[] = {
+        "phase", "step", "piece", "block", "sampler", "op", "message", "wait", "flight",
+    };
+    char name[96];
+    event_name(e, s->rank, name, sizeof name);
+    say_event(s, "X", tid);
+    say_time(s, "ts", e->t0 - s->zero);
+    say_time(s, "dur", e->t1 - e->t0);
+    say(s, ",\"cat\":\"%s\",\"name\":\"%s\"", cats[e->kind], name);
+    say_args(s, e);
+    say(s, "}");
+}
+
+/* One end of an arrow; its number is that of the pair of ranks and of the message among theirs. */
+static void say_arrow(sink *s, const xd_event *e, int begin)
+{
+    int64_t from = begin ? s->rank : e->b, to = begin ? e->b : s->rank, W = s->ranks;
+    int64_t pair = ((int64_t)(e->a / 16) * W + from) * W + to;
+    say_event(s, begin ? "s" : "f", 0);
+    say_time(s, "ts", begin ? e->t0 - s->zero : e->t1 - s->zero - 1);
+    say(s, ",\"cat\":\"arrow\",\"name\":\"%s\",\"id\":%" PRId64 "%s}", group_name(e->a / 16),
+        e->c * W * W * XD_NGROUPS + pair, begin ? "" : ",\"bp\":\"e\"");
+}
+
+static void say_thread(sink *s, int tid, const char *name)
+{
+    say_event(s, "M", tid);
+    say(s, ",\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}", name);
+    say_event(s, "M", tid);
+    say(s, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", tid);
+}
+
+/* Slices first, from outside in; then flights. */
+static int by_begin(const void *p, const void *q)
+{
+    const xd_event *a = p, *b = q;
+    int             fa = a->kind == XD_EV_FLIGHT, fb = b->kind == XD_EV_FLIGHT;
+    if (fa != fb)
+        return fa - fb;
+    if (a->t0 != b->t0)
+        return a->t0 < b->t0 ? -1 : 1;
+    return a->t1 == b->t1 ? 0 : a->t1 > b->t1 ? -1 : 1;
+}
+
+/* Flights overlap, slices of a thread may not: each takes the first lane that is free. */
+static void say_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
+{
+    char name[32];
+    int  i = 0;
+    while (i < *lanes && until[i] > e->t0)
+        i++;
+    if (i == LANES)
+        return;                 /* the call stands in the first lane all the same              */
+    if (i == *lanes) {
+        snprintf(name, sizeof name, i ? "messages %d" : "messages", i + 1);
+        say_thread(s, ++*lanes, name);
+    }
+    until[i] = e->t1;
+    say_slice(s, e, i + 1);
+}
+
+static void say_all(sink *s, xd_trace *t)
+{
+    int64_t until[LANES];
+    int     lanes = 0;
+    qsort(t->ev, (size_t)t->n, sizeof *t->ev, by_begin);
+    say_thread(s, 0, "compute");
+    for (int64_t i = 0; i < t->n; i++) {
+        const xd_event *e = &t->ev[i];
+        int             call = e->a % 16;
+        if (e->kind == XD_EV_FLIGHT)
+            say_flight(s, e, until, &lanes);
+        else
+            say_slice(s, e, 0);
+        if (e->kind == XD_EV_CALL && call == XD_CALL_SEND)
+            say_arrow(s, e, 1);
+        if (e->kind == XD_EV_FLIGHT && call == XD_CALL_RECV)
+            say_arrow(s, e, 0);
+    }
+}
+
+/* "rank 3, host, cfg 1, stage 1": the coordinates along the axes that the plan cuts. */
+static void say_process(sink *s, const xd_context *ctx, const char *host)
+{
+    static const char *const axis[XD_NAXES] = {
+        "tensor", "ulysses", "ring", "stage", "cfg", "replica",
+    };
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "rank %d, %s", s->rank, host);
+    for (int a = XD_NAXES - 1; a >= 0; a--)
+        if (ctx->topo.deg.n[a] > 1)
+            xd_buf_add(&b, ", %s %d", axis[a], ctx->topo.at[a]);
+    say_event(s, "M", 0);
+    say(s, ",\"name\":\"process_name\",\"args\":{\"name\":");
+    say_text(s, b.failed ? "rank" : b.p);
+    say(s, "}}");
+    say_event(s, "M", 0);
+    say(s, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", s->rank);
+    xd_buf_free(&b);
+}
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+static void say_head(sink *s, const xd_job *j, const card *cards, int64_t sent, xd_status st,
+                     const xd_err *e)
+{
+    const xd_context *ctx = j->ctx;
+    int64_t          lost = 0;
+    for (int r = 0; r < s->ranks; r++)
+        lost += cards[r].lost;
+    say(s, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"xdit %s\",\"plan\":\"%s\"",
+        xd_version(), ctx->plan.text);
+    say(s, ",\"model\":");
+    say_text(s, ctx->model.dir);
+    say(s, ",\"pipeline\":\"%s\",\"dtype\":\"%s\",\"device\":\"%s\",\"ranks\":%d",
+        ctx->model.recipe->name, xd_dtype_name(ctx->type), ctx->dev->name, s->ranks);
+    say(s, ",\"width\":%" PRId64 ",\"height\":%" PRId64 ",\"steps\":%d,\"patches\":%d",
+        j->size[1], j->size[0], j->samp.steps, ctx->plan.npatch);
+    if (j->fps > 0)
+        say(s, ",\"frames\":%" PRId64, j->frames);
+    say(s, ",\"images\":%d,\"sent\":%" PRId64 ",\"events_lost\":%" PRId64 ",\"outcome\":",
+        j->images, sent, lost);
+    say_text(s, st == XD_OK ? "done" : e->msg[0] ? e->msg : xd_status_name(st));
+    say(s, "},\n\"traceEvents\":[\n");
+}
+
+static void say_tail(sink *s, const xd_context *ctx)
+{
+    int used = s->ranks;
+    for (s->rank = used; s->rank < ctx->world.all->size; s->rank++) {
+        say_event(s, "M", 0);
+        say(s, ",\"name\":\"process_name\",\"args\":{\"name\":\"rank %d, idle\"}}", s->rank);
+    }
+    say(s, "\n]}\n");
+    flush(s);
+}
+
+/* Rank 0 takes the text of another rank; when messages fail the list ends there. */
+static int take_text(sink *s, xd_comm *c, int from)
+{
+    for (;;) {
+        int64_t n = 0;
+        if (!ended(c, c->ops->recv(c, bytes_at(&n, sizeof n), from)) || n < 0 || n > PIECE)
+            return 0;
+        if (!n)
+            return 1;
+        if (!ended(c, c->ops->recv(c, bytes_at(s->text, n), from)))
+            return 0;
+        s->n = (size_t)n;
+        flush(s);
+    }
+}
+
+/* ---- clocks --------------------------------------------------------------------------------- */
+
+/* Ranks whose clocks are one: started from one boot of one machine, in one time namespace. Where the
+ * system does not tell, the host's name must do. */
+static void read_boot(char *boot, size_t size, const char *host)
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    snprintf(boot, size, "%s", host);
+    if (f && fgets(boot, 40, f)) {
+        size_t  n = strcspn(boot, "\n");
+        ssize_t more = readlink("/proc/self/ns/time", boot + n, size - n - 1);
+        boot[n + (size_t)(more > 0 ? more : 0)] = 0;
+    }
+    if (f)
+        fclose(f);
+}
+
+/* How far my clock is ahead of rank 0's: rank 0 asks, the other end answers with its time. */
+static int64_t ask_clock(xd_comm *c, int who)
+{
+    int64_t best = INT64_MAX, ahead = 0;
+    int     peer = c->rank == 0 ? who : 0;
+    for (int i = 0; i < ASKS; i++) {
+        int64_t t0 = xd_now_ns(), theirs = 0;
+        if (c->rank) {
+            ended(c, c->ops->recv(c, bytes_at(&theirs, sizeof theirs), peer));
+            theirs = xd_now_ns();
+            ended(c, c->ops->send(c, bytes_at(&theirs, sizeof theirs), peer));
+            continue;
+        }
+        int ok = ended(c, c->ops->send(c, bytes_at(&t0, sizeof t0), peer)) &&
+                 ended(c, c->ops->recv(c, bytes_at(&theirs, sizeof theirs), peer));
+        int64_t trip = xd_now_ns() - t0;
+        if (ok && trip < best) {
+            best = trip;
+            ahead = theirs - (t0 + trip / 2);
+        }
+    }
+    ended(c, c->rank ? c->ops->recv(c, bytes_at(&ahead, sizeof ahead), 0)
+                     : c->ops->send(c, bytes_at(&ahead, sizeof ahead), who));
+    return ahead;
+}
+
+/* My nanosecond that is 0 in the trace: the first event of all ranks. */
+static int64_t find_zero(xd_comm *c, card *cards)
+{
+    int64_t mine = 0, first, one = 1;
+    for (int r = 1; r < c->size; r++) {
+        if (strcmp(cards[r].boot, cards[0].boot) == 0 || (c->rank && c->rank != r))
+            continue;
+        int64_t ahead = ask_clock(c, r);
+        if (c->rank == r)
+            mine = ahead;
+    }
+    first = cards[c->rank].first - mine;
+    if (!ended(c, c->ops->allreduce(c, xd_view(&first, XD_I64, 1, &one), XD_MIN)))
+        return cards[c->rank].first;
+    return first + mine;
+}
+
+/* ---- together ------------------------------------------------------------------------------- */
+
+static card my_card(const xd_trace *t)
+{
+    card mine = { .first = INT64_MAX, .lost = t->lost };
+    for (int64_t i = 0; i < t->n; i++)
+        mine.first = t->ev[i].t0 < mine.first ? t->ev[i].t0 : mine.first;
+    gethostname(mine.host, sizeof mine.host - 1);
+    read_boot(mine.boot, sizeof mine.boot, mine.host);
+    return mine;
+}
+
+/* A card of every rank on every rank. `ok`: this rank has its memory; 0: one of them has not. */
+static int exchange_cards(xd_comm *c, card *cards, int64_t *rows, int ok)
+{
+    int32_t all = ok;
+    int64_t one = 1;
+    if (!ended(c, c->ops->allreduce(c, xd_view(&all, XD_I32, 1, &one), XD_MIN)) || !all)
+        return 0;
+    card mine = cards[c->rank];
+    for (int i = 0; i < c->size; i++)
+        rows[i] = 1;
+    return ended(c, c->ops->gather(c, xd_view2(cards, XD_U8, c->size, sizeof *cards), rows,
+                                   xd_view2(&mine, XD_U8, 1, sizeof mine)));
+}
+
+static xd_status write_file(sink *s, xd_job *j, const card *cards, int64_t sent, xd_status st,
+                            int alone, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_err     why = { .rank = -1 };
+    int        whole = 1;
+    if (s->rank) {
+        int64_t end = 0;
+        s->c = ctx->world.used;
+        say_process(s, ctx, cards[s->rank].host);
+        say_all(s, ctx->trace);
+        flush(s);
+        if (!s->failed && ended(s->c, s->c->ops->send(s->c, bytes_at(&end, sizeof end), 0)))
+            return st;
+        return xd_fail(e, XD_ECOMM, "a message of the trace was lost");
+    }
+    xd_status w = xd_out_open(&s->out, ctx->trace->path, &why);
+    say_head(s, j, cards, sent, st, e);
+    say_process(s, ctx, cards[0].host);
+    say_all(s, ctx->trace);
+    flush(s);
+    for (int r = 1; r < s->ranks && !alone && whole; r++)
+        whole = take_text(s, ctx->world.used, r);
+    say_tail(s, ctx);
+    if (w == XD_OK)
+        w = xd_out_commit(&s->out, &why);
+    if (!whole)
+        return xd_fail(e, XD_ECOMM, "a message of the trace was lost");
+    if (w != XD_OK && st != XD_OK)
+        xd_log(XD_LOG_WARN, "%s", why.msg);
+    return st != XD_OK || w == XD_OK ? st : xd_fail(e, w, "%s", why.msg);
+}
+
+xd_status xd_trace_write(xd_job *j, int64_t sent, xd_status st, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_trace  *t = ctx->trace;
+    xd_comm   *c = ctx->world.used;
+    int        alone = st == XD_ECOMM || c->size == 1;
+    if (!t || (st == XD_ECOMM && c->rank))
+        return st;
+    xd_trace_phase(t, NULL);
+    t->on = 0;
+    t->nfly = 0;
+    sink    *s = calloc(1, sizeof *s);
+    card    *cards = calloc((size_t)c->size, sizeof *cards);
+    int64_t *rows = calloc((size_t)c->size, sizeof *rows);
+    int      ok = s && cards && rows;
+    if (ok)
+        cards[c->rank] = my_card(t);
+    if (!alone)
+        ok = exchange_cards(c, cards, rows, ok);
+    if (ok) {
+        s->rank = c->rank;
+        s->ranks = c->size;
+        s->zero = alone ? cards[0].first : find_zero(c, cards);
+        st = write_file(s, j, cards, sent, st, alone, e);
+    } else {
+        xd_log(XD_LOG_WARN, "no trace is written: no memory, or a message failed");
+    }
+    free(s), free(cards), free(rows);
+    t->n = t->lost = 0;
+    return st;
+}

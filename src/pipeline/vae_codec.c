@@ -1,0 +1,188 @@
+/* vae_codec.c - latents become pixels, and pixels latents */
+#include <math.h>
+#include <stdlib.h>
+
+#include "pipeline/vae_codec.h"
+#include "base/par.h"
+#include "exec/op.h"
+#include "model/component.h"
+#include "model/model.h"
+#include "pipeline/arenas.h"
+#include "pipeline/job.h"
+#include "pipeline/vae_shards.h"
+
+/* (latents - nothing) / scaling + shift, in place. */
+static void unscale(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
+{
+    size_t mark = xd_arena_mark(x->tmp);
+    xd_axpby(x, flat, 0, (xd_tensor){ 0 }, (float)(1 / v->scaling));
+    if (v->shift != 0) {
+        float     c = (float)v->shift;
+        xd_tensor one = xd_new_as(x, XD_F32, 1, (int64_t[]){ 1 });
+        xd_tensor all = xd_new_as(x, XD_F32, 1, flat.d);
+        xd_put(x, one, &c);
+        one.d[0] = flat.d[0], one.s[0] = 0;     /* one number for all                          */
+        xd_copy_to(x, all, one);
+        xd_axpby(x, flat, 1, all, 1);
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+int xd_light_here(const xd_job *j)
+{
+    return j->ctx->plan.vae_rows || j->ctx->topo.replica->rank == 0;
+}
+
+/* Unscales and decodes on x; lat and rgb are host memory and not touched while counting. */
+void xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
+{
+    const xd_model    *m = &j->ctx->model;
+    const xd_vae_info *v = &m->vae_info;
+    size_t             mark = xd_arena_mark(x->tmp);
+    int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
+    int64_t            T = j->cells[0] - j->spare, row = W * 3;
+    xd_spread          s;
+    if (!xd_spread_open(&s, x, j)) {
+        xd_spread_close(&s);
+        return;
+    }
+    int64_t   n = s.own.n, cell = j->size[0] / h, pixels[4] = { j->frames, n * cell, W, 3 };
+    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ T, n, w, C });
+    xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, pixels)
+                            : xd_view(x->tmp->base, XD_F32, 4, pixels);
+    for (int64_t t = 0; t < T; t++) {
+        xd_tensor src = xd_view((void *)(uintptr_t)(lat + (t + j->spare) * C * h * w), XD_F32, 3,
+                                (int64_t[]){ C, h, w });
+        src = xd_rows(xd_permute(src, (int[]){ 1, 2, 0 }), s.own.start, n);
+        xd_copy_to(x, xd_reshape(xd_rows(in, t, 1), 3, (int64_t[]){ n, w, C }), src);
+    }
+    unscale(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
+    if (s.tiled)
+        xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_spread_deal(&s));
+    else
+        m->vae.vae->decode(x, net, in, out);
+    if (s.bands > 1)
+        for (int64_t t = 0; t < j->frames; t++)
+            xd_spread_join(&s, xd_rows(out, t, 1), row, cell, rgb ? rgb + t * j->size[0] * row : NULL);
+    else if (s.whole)
+        xd_get(x, rgb, out);
+    xd_spread_close(&s);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+void xd_light_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
+                     float *moments)
+{
+    const xd_model *m = &j->ctx->model;
+    size_t          mark = xd_arena_mark(x->tmp);
+    int64_t         C = 2 * m->vae_info.channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
+    xd_spread       s;
+    if (!xd_spread_open(&s, x, j)) {
+        xd_spread_close(&s);
+        return;
+    }
+    int64_t   n = s.own.n, cell = j->size[0] / h, d[4] = { 1, n, w, C };
+    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, n * cell, W, 3 });
+    xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, d) : xd_view(x->tmp->base, XD_F32, 4, d);
+    xd_put(x, in, rgb + (xd_counting(x) ? 0 : s.own.start * cell * W * 3));
+    if (s.tiled)
+        xd_vae_encode_tiled(x, m->vae.vae, net, in, out, xd_spread_deal(&s));
+    else
+        m->vae.vae->encode(x, net, in, out);
+    if (s.bands > 1)
+        xd_spread_share(&s, out, w * C, 1, moments);
+    else if (s.whole)
+        xd_get(x, moments, out);
+    if (xd_spread_deal(&s))
+        xd_spread_tell(&s, moments, h * w * C);
+    xd_spread_close(&s);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static xd_status count(xd_job *j, int encode, size_t *bytes, xd_err *e)
+{
+    xd_part  *p = &j->ctx->model.vae;
+    xd_exec   x;
+    xd_arena  a;
+    xd_status s = xd_part_count(p, j->ctx->count, j->ctx->type, e);
+    if (s == XD_OK)
+        s = xd_room_open(&a, j->ctx->count, 0, e);
+    if (s != XD_OK)
+        return s;
+    xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
+    (encode ? xd_light_encode : xd_light)(&x, j, &p->shadow, (float *)(void *)a.base,
+                                          (float *)(void *)a.base);
+    *bytes = xd_arena_peak(&a);
+    xd_room_close(&a, j->ctx->count);
+    return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
+}
+
+xd_status xd_light_count(xd_job *j, size_t *bytes, xd_err *e)
+{
+    return count(j, 0, bytes, e);
+}
+
+xd_status xd_light_encode_count(xd_job *j, size_t *bytes, xd_err *e)
+{
+    return count(j, 1, bytes, e);
+}
+
+/* ---- resizing ----------------------------------------------------------------------------- */
+
+typedef struct fit {            /* bilinear, half-pixel centres (align_corners false)          */
+    const float *in;
+    float       *out;
+    int64_t      ih, iw, ow;    /* of the input; width of the output                           */
+    int64_t      y0, x0;        /* of the crop in the resized picture                          */
+    double       sy, sx;        /* input pixels per resized pixel                              */
+} fit;
+
+typedef struct tap { int64_t a, b; float wb; } tap;
+
+static tap tap_of(int64_t i, double step, int64_t n)
+{
+    double at = ((double)i + 0.5) * step - 0.5;
+    at = at < 0 ? 0 : at;
+    int64_t a = (int64_t)at;
+    a = a < n - 1 ? a : n - 1;
+    return (tap){ a, a + 1 < n ? a + 1 : a, (float)(at - (double)a) };
+}
+
+static void fit_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const fit *f = ctx;
+    (void)thread;
+    for (int64_t y = begin; y < end; y++) {
+        tap          ty = tap_of(y + f->y0, f->sy, f->ih);
+        const float *ra = f->in + ty.a * f->iw * 3, *rb = f->in + ty.b * f->iw * 3;
+        for (int64_t x = 0; x < f->ow; x++) {
+            tap tx = tap_of(x + f->x0, f->sx, f->iw);
+            for (int c = 0; c < 3; c++) {
+                float top = ra[tx.a * 3 + c] * (1 - tx.wb) + ra[tx.b * 3 + c] * tx.wb;
+                float low = rb[tx.a * 3 + c] * (1 - tx.wb) + rb[tx.b * 3 + c] * tx.wb;
+                f->out[(y * f->ow + x) * 3 + c] = top * (1 - ty.wb) + low * ty.wb;
+            }
+        }
+    }
+}
+
+xd_status xd_light_fit(const xd_job *j, float **rgb, xd_err *e)
+{
+    int64_t ih = j->size[0], iw = j->size[1], oh = j->asked[0], ow = j->asked[1];
+    if (ih == oh && iw == ow)
+        return XD_OK;
+    double  ratio = fmax((double)oh / (double)ih, (double)ow / (double)iw);
+    int64_t rh = (int64_t)((double)ih * ratio), rw = (int64_t)((double)iw * ratio);
+    rh = rh < oh ? oh : rh;     /* the product may round below what is asked                   */
+    rw = rw < ow ? ow : rw;
+    float *out = malloc((size_t)(oh * ow) * 3 * sizeof *out + 1);
+    if (!out)
+        return xd_fail(e, XD_ENOMEM, "no memory for a picture of %lld x %lld", (long long)ow,
+                       (long long)oh);
+    fit f = { *rgb, out, ih, iw, ow, (rh - oh) / 2, (rw - ow) / 2, (double)ih / (double)rh,
+              (double)iw / (double)rw };
+    xd_par_for(oh, fit_rows, &f);
+    free(*rgb);
+    *rgb = out;
+    return XD_OK;
+}

@@ -1,0 +1,183 @@
+/* vae_shards.c - bands and tiles of an image over the ranks of a replica
+ *
+ * Messages are the same whatever failed: a failed rank sends and takes rubbish. What the bookkeeping
+ * needs is taken first, and the ranks agree that all have it. */
+#include "pipeline/vae_shards.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "pipeline/context.h"
+#include "pipeline/job.h"
+#include "plan/balance.h"
+#include "ranks/world.h"
+
+/* The memory of a message, or rubbish of the same size. */
+static void *or_park(xd_spread *s, void *p, size_t bytes)
+{
+    return xd_ok(s->x) && p ? p : xd_link_park(s->x, p, bytes, s->c);
+}
+
+static void end_of(xd_spread *s, xd_req *r, int64_t n, const char *what)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (s->c->ops->wait(s->c, &r[i], 1) != XD_OK)
+            xd_exec_fail(s->x, XD_ECOMM, "parallel VAE: %s was lost", what);
+}
+
+/* ---- tiles -------------------------------------------------------------------------------- */
+
+static xd_spread *spread_of(const xd_deal *d)
+{
+    return (xd_spread *)(uintptr_t)((const char *)d - offsetof(xd_spread, deal));
+}
+
+static xd_tensor message(xd_spread *s, xd_tensor tile)
+{
+    int64_t n = xd_count(tile);
+    return xd_view(or_park(s, tile.p, xd_bytes(tile)), XD_F32, 1, &n);
+}
+
+static void give(const xd_deal *d, xd_exec *x, xd_tensor tile)
+{
+    xd_spread *s = spread_of(d);
+    xd_tensor  t = message(s, tile);
+    x->dev->mem->sync(x->dev, x->st);
+    s->out[s->nout++] = s->c->ops->send(s->c, t, 0);
+}
+
+static void take(const xd_deal *d, xd_exec *x, xd_tensor tile, int from)
+{
+    xd_spread *s = spread_of(d);
+    x->dev->mem->sync(x->dev, x->st);
+    xd_req r = s->c->ops->recv(s->c, message(s, tile), from);
+    end_of(s, &r, 1, "a tile");
+}
+
+static void done(const xd_deal *d, xd_exec *x)
+{
+    xd_spread *s = spread_of(d);
+    (void)x;
+    end_of(s, s->out, s->nout, "a tile");
+    s->nout = 0;
+}
+
+static void open_deal(xd_spread *s, const xd_vae_info *v)
+{
+    int64_t n = xd_vae_tiles(v, s->lay.grid[1], s->lay.grid[2]), mine = 0;
+    xd_err  e = { 0 };
+    s->owner = malloc((size_t)n * sizeof *s->owner);
+    if (!s->owner || xd_vae_owners(v, s->lay.grid[1], s->lay.grid[2], s->c->size, s->owner, &e)) {
+        xd_exec_fail(s->x, XD_ENOMEM, "no memory to deal %lld tiles", (long long)n);
+        return;
+    }
+    for (int64_t k = 0; k < n; k++)
+        mine += s->owner[k] == s->c->rank;
+    if (!(s->out = calloc((size_t)mine + 1, sizeof *s->out)))
+        xd_exec_fail(s->x, XD_ENOMEM, "no memory to deal %lld tiles", (long long)n);
+    s->deal = (xd_deal){ s->c->rank, s->owner, give, take, done };
+    s->whole = s->c->rank == 0;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+int xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j)
+{
+    const xd_context   *ctx = j->ctx;
+    const xd_vae_info *v = &ctx->model.vae_info;
+    const xd_topo     *topo = xd_counting(x) ? &ctx->count_topo : &ctx->topo;
+    int64_t            h = j->cells[1], w = j->cells[2];
+    int                ranks = ctx->plan.vae_rows ? topo->replica->size : 1;
+    xd_err             e = { 0 };
+    memset(s, 0, sizeof *s);
+    s->x = x;
+    s->c = topo->replica;
+    s->whole = 1;
+    s->tiled = j->r->enable_tiling && xd_vae_tiles(v, h, w) > 1;
+    s->bands = s->tiled ? 1 : ranks;    /* one tile is the plain call: its rows can be cut      */
+    s->lay = (xd_layout){ .len = { h }, .grid = { 1, h, w }, .npatch = 1, .nsp = s->bands };
+    xd_balance_rows(ctx->balance, &s->lay);
+    x->lay = &s->lay;
+    x->sp = s->bands > 1 ? s->c->rank : 0;
+    s->own = xd_own(&s->lay, XD_IMG, 0, x->sp);
+    xd_link_args a = { .what = XD_FOR_VAE, .topo = topo, .lay = &s->lay, .dev = x->dev,
+                       .act = x->act, .rows = s->bands > 1 ? s->c : NULL };
+    if (xd_chain_open(&s->chain, &a, &e) != XD_OK)
+        xd_exec_fail(x, e.code, "%s", e.msg);
+    x->mix = s->chain.head;
+    s->rows = calloc((size_t)s->c->size, sizeof *s->rows);
+    s->in = calloc((size_t)s->c->size, sizeof *s->in);
+    if (!s->rows || !s->in)
+        xd_exec_fail(x, XD_ENOMEM, "no memory for an image on %d ranks", ranks);
+    if (s->tiled && ranks > 1)
+        open_deal(s, v);
+    if (ranks > 1)
+        xd_world_settle(&ctx->world, s->c, x);
+    return xd_ok(x);
+}
+
+void xd_spread_close(xd_spread *s)
+{
+    s->x->mix = &xd_mix_local;
+    xd_chain_close(&s->chain);
+    free(s->owner);
+    free(s->out);
+    free(s->rows);
+    free(s->in);
+}
+
+const xd_deal *xd_spread_deal(const xd_spread *s)
+{
+    return s->owner ? &s->deal : NULL;
+}
+
+/* ---- bands -------------------------------------------------------------------------------- */
+
+static xd_tensor band(xd_spread *s, xd_tensor mine, int64_t wide)
+{
+    xd_tensor t = xd_view2(mine.p, XD_F32, xd_count(mine) / wide, wide);
+    t.p = or_park(s, t.p, xd_bytes(t));
+    s->x->dev->mem->sync(s->x->dev, s->x->st);
+    return t;
+}
+
+void xd_spread_join(xd_spread *s, xd_tensor mine, int64_t wide, int64_t cell, float *all)
+{
+    int64_t row = wide * cell, n = s->lay.len[XD_IMG] * row;
+    xd_req  one;
+    if (s->c->rank) {
+        one = s->own.n ? s->c->ops->send(s->c, band(s, mine, wide), 0) : (xd_req){ 0 };
+        end_of(s, &one, 1, "a band of the picture");
+        return;
+    }
+    float *to = or_park(s, all, (size_t)n * sizeof *all);
+    for (int i = 1; i < s->c->size; i++) {
+        xd_span   b = xd_own(&s->lay, XD_IMG, 0, i);
+        xd_tensor t = xd_view2(to + b.start * row, XD_F32, b.n * cell, wide);
+        if (b.n)
+            s->in[i] = s->c->ops->recv(s->c, t, i);
+    }
+    xd_get(s->x, all, xd_view2(mine.p, XD_F32, s->own.n * cell, wide));
+    end_of(s, s->in, s->c->size, "a band of the picture");
+}
+
+void xd_spread_share(xd_spread *s, xd_tensor mine, int64_t wide, int64_t cell, float *all)
+{
+    int64_t   total = s->lay.len[XD_IMG] * cell;
+    xd_tensor in = xd_view2(mine.p, XD_F32, s->own.n * cell, wide);
+    xd_tensor out = xd_view2(all, XD_F32, total, wide);
+    for (int i = 0; i < s->c->size; i++)
+        s->rows[i] = xd_own(&s->lay, XD_IMG, 0, i).n * cell;
+    out.p = or_park(s, all, xd_bytes(out));
+    in.p = or_park(s, in.p, xd_bytes(in));
+    s->x->dev->mem->sync(s->x->dev, s->x->st);
+    xd_req q = s->c->ops->gather(s->c, out, s->rows, in);
+    end_of(s, &q, 1, "a band");
+}
+
+void xd_spread_tell(xd_spread *s, float *all, int64_t n)
+{
+    xd_req q = s->c->ops->bcast(s->c, xd_view(or_park(s, all, (size_t)n * sizeof *all), XD_F32, 1, &n), 0);
+    end_of(s, &q, 1, "what rank 0 has encoded");
+}

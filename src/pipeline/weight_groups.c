@@ -1,0 +1,201 @@
+/* weight_groups.c - who shares weights with whom, and the block they share
+ *
+ * Everything is decided from one gather over the host, so that all of its ranks decide alike. */
+#include "pipeline/weight_groups.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/par.h"
+#include "base/rng.h"
+#include "model/component.h"
+#include "pipeline/context.h"
+#include "ranks/world.h"
+
+enum { NPART = 2 };
+
+typedef struct card {           /* what a rank tells its host                                  */
+    int64_t  color[NPART];      /* equal: the same stage and share; -1: it has none of it       */
+    uint64_t form[NPART];       /* of how weights are packed                                   */
+    int64_t  open[NPART];       /* to be decided now: nothing is loaded                         */
+    int64_t  rank;              /* among those in use                                          */
+} card;
+
+static xd_part *part_of(xd_context *ctx, int i)
+{
+    return i ? &ctx->model.vae : &ctx->model.dit;
+}
+
+/* Packed layouts depend on these. */
+static uint64_t form(const xd_context *ctx, const xd_part *p)
+{
+    uint64_t h = xd_hash_text(ctx->dev->name);
+    h = xd_hash_mix(h, (uint64_t)xd_par_threads());
+    h = xd_hash_mix(h, (uint64_t)ctx->type);
+    h = xd_hash_mix(h, (uint64_t)p->blocks);
+    h = xd_hash_mix(h, (uint64_t)p->room);
+    h = xd_hash_mix(h, (uint64_t)p->net.first);
+    return xd_hash_mix(h, (uint64_t)p->net.last);
+}
+
+static void fill(card *c, xd_context *ctx, int rank, const int want[NPART])
+{
+    memset(c, 0, sizeof *c);
+    c->rank = rank;
+    for (int i = 0; i < NPART; i++) {
+        const xd_part *p = part_of(ctx, i);
+        c->color[i] = !want[i] ? -1 : i ? 0
+                        : ctx->topo.at[XD_TENSOR] +
+                          (int64_t)ctx->plan.deg.n[XD_TENSOR] * ctx->topo.at[XD_PIPE];
+        c->form[i] = form(ctx, p);
+        c->open[i] = !p->store;
+    }
+}
+
+/* Ranks that have component i in common with rank r; 0 when they cannot share it. */
+static int kin_of(const card *c, int n, int i, int r)
+{
+    int size = 0;
+    for (int k = 0; k < n; k++) {
+        if (c[k].color[i] != c[r].color[i])
+            continue;
+        size++;
+        if (c[k].form[i] != c[r].form[i] || !c[k].open[i])
+            return 0;
+    }
+    return c[r].color[i] >= 0 && size > 1 ? size : 0;
+}
+
+static xd_status group(xd_context *ctx, const xd_context *among, const card *c, int i, xd_err *e)
+{
+    xd_comm  *h = among->world.host, *k = NULL;
+    int       size = kin_of(c, h->size, i, h->rank);
+    int       color = size ? (int)c[h->rank].color[i] : among->world.all->size + h->rank;
+    xd_status s = h->ops->split(h, color, h->rank, size ? size : 1, &k, e);
+    if (size)
+        part_of(ctx, i)->kin = (xd_kin){ k, among->world.used->rank };
+    else
+        xd_comm_close(&k);
+    return s;
+}
+
+/* A rank that fails goes on: all split for the same parts. */
+static xd_status decide(xd_context *ctx, const xd_context *among, const card *c, xd_err *e)
+{
+    const int n = among->world.host->size;
+    xd_status s = XD_OK;
+    for (int i = 0; i < NPART; i++) {
+        int some = 0;
+        for (int r = 0; r < n; r++)
+            some |= kin_of(c, n, i, r);
+        xd_status now = some ? group(ctx, among, c, i, e) : XD_OK;
+        s = s == XD_OK ? now : s;
+    }
+    return s;
+}
+
+static xd_status find(xd_context *ctx, const xd_context *among, const int want[NPART], xd_err *e)
+{
+    xd_comm *h = among->world.host;
+    card     mine, *c = calloc((size_t)h->size, sizeof *c);
+    int64_t *rows = calloc((size_t)h->size, sizeof *rows);
+    xd_status s = c && rows ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to share weights");
+    if ((s = xd_world_agree_in(h, among->world.used->rank, s, e)) == XD_OK) {
+        for (int r = 0; r < h->size; r++)
+            rows[r] = 1;
+        fill(&mine, ctx, among->world.used->rank, want);
+        xd_req q = h->ops->gather(h, xd_view2(c, XD_U8, h->size, sizeof *c), rows,
+                                  xd_view2(&mine, XD_U8, 1, sizeof mine));
+        s = h->ops->wait(h, &q, 1);
+        for (int r = 0; r < h->size && s == XD_OK; r++)
+            ctx->world.lowest = c[r].rank < ctx->world.lowest ? (int)c[r].rank : ctx->world.lowest;
+        s = s == XD_OK ? decide(ctx, among, c, e) : xd_fail(e, XD_ECOMM, "a message between ranks failed");
+    }
+    free(c);
+    free(rows);
+    return s;
+}
+
+static xd_status find_among(xd_context *ctx, xd_context *among, const int want[NPART], xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int i = 0; i < NPART; i++)     /* of a request that has failed before it loaded        */
+        if (!part_of(ctx, i)->store)
+            xd_comm_close(&part_of(ctx, i)->kin.c);
+    ctx->world.lowest = among->world.used->rank;
+    if (among->world.used->size == 1)
+        return XD_OK;
+    if (!ctx->dev->counts && among->world.host->size > 1)
+        s = find(ctx, among, want, e);
+    return xd_world_agree(&among->world, s, e);
+}
+
+xd_status xd_kin_find(xd_context *ctx, int vae, xd_err *e)
+{
+    return find_among(ctx, ctx, (int[NPART]){ 1, vae }, e);
+}
+
+xd_status xd_kin_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e)
+{
+    return find_among(ctx, among, (int[NPART]){ !vae, vae }, e);
+}
+
+/* ---- counting ----------------------------------------------------------------------------- */
+
+/* Loading with kin: before and behind. */
+enum { LOAD_AGREES = 2 };
+
+static xd_status agree_alone(xd_comm *c, xd_err *e)
+{
+    return xd_world_agree_in(c, 0, XD_OK, e);
+}
+
+xd_status xd_kin_foresee(xd_context *ctx, const int kin[2], xd_err *e)
+{
+    xd_comm  *h = ctx->world.host, *k = NULL;
+    card      any;              /* its address is not followed                                  */
+    xd_status s = agree_alone(h, e);
+    int64_t  *rows = calloc((size_t)h->size, sizeof *rows);
+    if (!rows)
+        return xd_fail(e, XD_ENOMEM, "no memory to count %d ranks", h->size);
+    for (int r = 0; r < h->size; r++)
+        rows[r] = 1;
+    if (h->size > 1) {
+        xd_req q = h->ops->gather(h, xd_view2(&any, XD_U8, h->size, sizeof any), rows,
+                                  xd_view2(&any, XD_U8, 1, sizeof any));
+        s = h->ops->wait(h, &q, 1);
+    }
+    free(rows);
+    for (int i = 0; i < NPART && s == XD_OK; i++) {
+        if (kin[i] < 2)
+            continue;
+        s = xd_comm_count(&k, 0, kin[i], e);
+        for (int n = 0; n < LOAD_AGREES && s == XD_OK; n++)
+            s = agree_alone(k, e);
+        ctx->world.used->traffic->bytes += s == XD_OK ? k->traffic->bytes : 0;
+        xd_comm_close(&k);
+    }
+    return s;
+}
+
+/* ---- odd numbers -------------------------------------------------------------------------- */
+
+void xd_kin_odd(const xd_context *ctx, const xd_part *p)
+{
+    xd_comm *c = ctx->world.used;
+    int64_t  one = 1, size = sizeof p->odd;
+    int32_t  who = p->odd[0] ? c->rank : INT32_MAX;
+    char     name[sizeof p->odd];
+    xd_req   r;
+    if (c->size == 1)
+        return;
+    memcpy(name, p->odd, sizeof name);
+    r = c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN);
+    if (c->ops->wait(c, &r, 1) != XD_OK || who == 0 || who == INT32_MAX)
+        return;
+    r = c->ops->bcast(c, xd_view(name, XD_U8, 1, &size), who);
+    if (c->ops->wait(c, &r, 1) == XD_OK && c->rank == 0)
+        xd_log(XD_LOG_WARN, "weight %s holds NaN or infinite numbers (rank %d has seen it first)",
+               name, who);
+}

@@ -1,0 +1,282 @@
+/* balance.c - how fast every rank is, and what each gets of tokens, heads, stages and rows
+ *
+ * Speeds are rounded to 32nds of the fastest, so that two runs on one machine cut alike. */
+#include "plan/balance.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "plan/plan.h"
+#include "ranks/world.h"
+
+enum { SIDE = 256, RUNS = 24, UNIT = 32 };
+
+#define LEAST_S 0.06            /* of the test: longer than others are let run in between       */
+
+struct xd_balance {
+    int      nsp, U, P, bands;
+    int64_t *share, *heads, *rows;      /* [nsp + 1], [U + 1], [bands + 1]: sums of those before  */
+    double  *stage;             /* [P]: 1 the fastest                                          */
+    int      staged;            /* they differ                                                 */
+    float   *speed;             /* [ranks]: 1 the fastest                                      */
+};
+
+/* ---- measuring ------------------------------------------------------------------------------ */
+
+typedef struct test {           /* a product of square matrices                                */
+    xd_dev   *d;
+    xd_weight w;
+    void     *in, *out, *tmp;
+    size_t    bytes, ntmp;
+} test;
+
+static void close_test(test *t)
+{
+    void  *p[] = { t->w.p, t->in, t->out, t->tmp };
+    size_t n[] = { t->w.bytes, t->bytes, t->bytes, t->ntmp };
+    for (int i = 0; i < 4; i++)
+        if (p[i])
+            t->d->mem->put(t->d, p[i], n[i]);
+}
+
+/* Seconds of the quickest run: what others do to this rank in between does not count. */
+static double quickest(test *t, xd_dtype type, xd_err *e)
+{
+    xd_dev *d = t->d;
+    double  best = 0, end = xd_now_s() + LEAST_S;
+    t->bytes = (size_t)SIDE * SIDE * 4;
+    t->w = (xd_weight){ .type = type, .out = SIDE, .in = SIDE, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 },
+                        .groups = 1 };
+    t->w.bytes = d->ops->pack_size(d, &t->w);
+    xd_gemm a = { .w = &t->w, .in = xd_view2(t->in = d->mem->get(d, t->bytes), type, SIDE, SIDE),
+                  .out = xd_view2(t->out = d->mem->get(d, t->bytes), XD_F32, SIDE, SIDE) };
+    size_t scratch = d->ops->scratch(d, XD_OP_GEMM, &a), pack = d->ops->pack_tmp(d, &t->w, XD_F32);
+    t->ntmp = (scratch > pack ? scratch : pack) + 64;
+    t->w.p = d->mem->get(d, t->w.bytes);
+    t->tmp = d->mem->get(d, t->ntmp);
+    if (!t->in || !t->out || !t->w.p || !t->tmp) {
+        xd_fail(e, XD_ENOMEM, "no memory for a product of %d x %d matrices", SIDE, SIDE);
+        return 0;
+    }
+    memset(t->in, 0, t->bytes);
+    memset(t->out, 0, t->bytes);
+    if (d->ops->pack(d, &t->w, a.out, t->tmp) != XD_OK)
+        return 0;
+    for (int i = 0; i < RUNS || xd_now_s() < end; i++) {
+        double t0 = xd_now_s();
+        if (d->ops->gemm(d, NULL, &a, t->tmp) != XD_OK)
+            return 0;
+        d->mem->sync(d, NULL);
+        double s = xd_now_s() - t0;
+        best = i == 0 || s < best ? s : best;
+    }
+    return best;
+}
+
+/* ---- shares --------------------------------------------------------------------------------- */
+
+static int digit(const xd_degrees *d, int rank, xd_axis a)
+{
+    for (int i = 0; i < (int)a; i++)
+        rank /= d->n[i];
+    return rank % d->n[a];
+}
+
+/* Slowest of the ranks for which `part` is `i`. */
+static double slowest(const xd_plan *plan, const float *speed, int (*part)(const xd_degrees *d, int rank), int i)
+{
+    double v = 1;
+    for (int r = 0; r < xd_degrees_product(plan->deg); r++)
+        if (part(&plan->deg, r) == i)
+            v = fmin(v, (double)speed[r]);
+    return v;
+}
+
+static int sp_of(const xd_degrees *d, int rank)
+{
+    return digit(d, rank, XD_ULYSSES) + digit(d, rank, XD_RING) * d->n[XD_ULYSSES];
+}
+
+static int ulysses_of(const xd_degrees *d, int rank)
+{
+    return digit(d, rank, XD_ULYSSES);
+}
+
+static int band_of(const xd_degrees *d, int rank)
+{
+    return rank % (xd_degrees_product(*d) / d->n[XD_DATA]);
+}
+
+/* at[i + 1] - at[i] in units of the fastest's 32nds; NULL when all are alike. */
+static int64_t *sums(const xd_plan *plan, const float *speed, int n, int (*part)(const xd_degrees *, int), int *bad)
+{
+    int64_t *at = calloc((size_t)n + 1, sizeof *at), least = UNIT;
+    *bad |= !at;
+    for (int i = 0; i < n && at; i++) {
+        int64_t w = llrint(UNIT * slowest(plan, speed, part, i));
+        w = w < 1 ? 1 : w;
+        at[i + 1] = at[i] + w;
+        least = w < least ? w : least;
+    }
+    if (at && at[n] == least * n) {
+        free(at);
+        return NULL;
+    }
+    return at;
+}
+
+static double share_of(const xd_balance *b, int sp)
+{
+    return b->share ? (double)(b->share[sp + 1] - b->share[sp]) / (double)b->share[b->nsp] : 1.0 / b->nsp;
+}
+
+/* A stage is as fast as the rank of it that is last done with its tokens. */
+static void take_stages(xd_balance *b, const xd_plan *plan)
+{
+    const xd_degrees *d = &plan->deg;
+    double            best = 0;
+    for (int s = 0; s < b->P; s++) {
+        double longest = 0;
+        for (int r = 0; r < xd_degrees_product(*d); r++)
+            if (digit(d, r, XD_PIPE) == s)
+                longest = fmax(longest, share_of(b, sp_of(d, r)) / (double)b->speed[r]);
+        b->stage[s] = 1 / longest;
+        best = fmax(best, b->stage[s]);
+    }
+    for (int s = 0; s < b->P; s++) {
+        b->stage[s] /= best;
+        b->staged |= b->stage[s] < 0.99;
+    }
+}
+
+static xd_status make(const xd_plan *plan, xd_balance *b, xd_err *e)
+{
+    const int *n = plan->deg.n;
+    int        bad = 0;
+    b->U = n[XD_ULYSSES], b->nsp = b->U * n[XD_RING], b->P = n[XD_PIPE];
+    b->bands = xd_degrees_product(plan->deg) / n[XD_DATA];
+    b->share = sums(plan, b->speed, b->nsp, sp_of, &bad);
+    b->heads = sums(plan, b->speed, b->U, ulysses_of, &bad);
+    b->rows = sums(plan, b->speed, b->bands, band_of, &bad);
+    b->stage = calloc((size_t)b->P, sizeof *b->stage);
+    if (bad || !b->stage)
+        return xd_fail(e, XD_ENOMEM, "no memory for the shares of %d ranks",
+                       xd_degrees_product(plan->deg));
+    take_stages(b, plan);
+    return XD_OK;
+}
+
+/* Every rank has all seconds; the speeds become whole 32nds, and even ones 1. Returns the slowest. */
+static double to_speeds(float *v, int n)
+{
+    float best = v[0], least = 1;
+    for (int i = 1; i < n; i++)
+        best = v[i] < best ? v[i] : best;
+    for (int i = 0; i < n; i++) {
+        v[i] = fmaxf(rintf(UNIT * best / v[i]), 1) / UNIT;
+        least = fminf(least, v[i]);
+    }
+    return (double)least;
+}
+
+static xd_status gather(xd_comm *c, float mine, float *all, xd_err *e)
+{
+    int64_t *one = calloc((size_t)c->size, sizeof *one);
+    if (!one)
+        return xd_fail(e, XD_ENOMEM, "no memory to compare %d ranks", c->size);
+    for (int i = 0; i < c->size; i++)
+        one[i] = 1;
+    xd_req q = c->ops->gather(c, xd_view2(all, XD_F32, c->size, 1), one, xd_view2(&mine, XD_F32, 1, 1));
+    xd_status s = c->ops->wait(c, &q, 1);
+    free(one);
+    return s == XD_OK ? XD_OK : xd_fail(e, XD_ECOMM, "the speeds of the ranks were lost");
+}
+
+xd_status xd_balance_open(xd_balance **out, const xd_world *w, const xd_plan *plan, xd_dev *dev,
+                          xd_dtype type, xd_err *e)
+{
+    int         n = w->used->size;
+    test        t = { .d = dev };
+    xd_balance *b = calloc(1, sizeof *b);
+    xd_status   s = b && (b->speed = calloc((size_t)n, sizeof *b->speed))
+                        ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the shares of %d ranks", n);
+    double took = s == XD_OK ? quickest(&t, type, e) : 0;
+    close_test(&t);
+    if (s == XD_OK && took <= 0)
+        s = e->code ? e->code : xd_fail(e, XD_EDEVICE, "the speed of this rank cannot be measured");
+    s = xd_world_agree(w, s, e);
+    if (s == XD_OK)
+        s = gather(w->used, (float)took, b->speed, e);
+    int even = s != XD_OK || to_speeds(b->speed, n) > 0.9;
+    if (!even)
+        s = make(plan, b, e);
+    if (s != XD_ECOMM)
+        s = xd_world_agree(w, s, e);
+    if (s != XD_OK || even)
+        xd_balance_close(&b);
+    if (s == XD_OK && even && w->used->rank == 0)
+        xd_log(XD_LOG_INFO, "balance: all ranks are as fast, to a tenth");
+    *out = b;
+    return s;
+}
+
+void xd_balance_close(xd_balance **b)
+{
+    if (*b) {
+        free((*b)->share), free((*b)->heads), free((*b)->rows), free((*b)->stage), free((*b)->speed);
+        free(*b);
+    }
+    *b = NULL;
+}
+
+/* ---- using them ----------------------------------------------------------------------------- */
+
+void xd_balance_tokens(const xd_balance *b, xd_layout *l)
+{
+    if (b && l->nsp == b->nsp) {
+        l->share = b->share;
+        l->heads = b->heads;
+    }
+}
+
+void xd_balance_rows(const xd_balance *b, xd_layout *l)
+{
+    if (b && l->nsp == b->bands && l->nsp > 1)
+        l->share = b->rows;
+}
+
+const double *xd_balance_stages(const xd_balance *b)
+{
+    return b && b->staged ? b->stage : NULL;
+}
+
+static void list(char *out, size_t size, const char *what, int64_t whole, int n, const int64_t *at)
+{
+    size_t k = strlen(out);
+    for (int i = 0; i < n && n > 1 && k < size; i++) {
+        int64_t v = xd_cut_at((xd_span){ 0, whole }, i, n, at).n;
+        int     m = snprintf(out + k, size - k, "%s%s%lld", i ? " + " : what, i ? "" : " ", (long long)v);
+        k += m > 0 ? (size_t)m : 0;
+    }
+}
+
+void xd_balance_say(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads, int64_t rows)
+{
+    char              text[512] = "";
+    size_t            k = 0;
+    if (!b || used->rank)
+        return;
+    for (int r = 0; r < used->size && k < sizeof text; r++) {
+        int m = snprintf(text + k, sizeof text - k, " %.2f", (double)b->speed[r]);
+        k += m > 0 ? (size_t)m : 0;
+    }
+    list(text, sizeof text, "; tokens", tokens, b->nsp, b->share);
+    list(text, sizeof text, "; heads", heads, b->U, b->heads);
+    if (rows)
+        list(text, sizeof text, "; rows", rows, b->bands, b->rows);
+    xd_log(XD_LOG_INFO, "balance: speeds%s", text);
+}

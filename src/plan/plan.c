@@ -1,0 +1,268 @@
+/* plan.c - checking a plan, and cutting blocks into stages */
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan_table.h"
+
+static const char *const axis_names[XD_NAXES] = { "tensor", "ulysses", "ring", "pipefusion", "cfg",
+                                                  "data" };
+
+/* "ulysses 2 x ring 2"; "1 rank" when every degree is 1. */
+static void degrees_text(xd_degrees d, char *out, size_t size)
+{
+    size_t at = 0;
+    out[0] = 0;
+    for (int a = XD_NAXES - 1; a >= 0; a--) {
+        if (d.n[a] == 1 || at >= size)
+            continue;
+        int n = snprintf(out + at, size - at, "%s%s %d", at ? " x " : "", axis_names[a], d.n[a]);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    if (!at)
+        snprintf(out, size, "1 rank");
+}
+
+/* Up to three plans on at most `ranks` ranks that are nearest to d: each lowers one or two of
+ * its degrees, the fewest ranks lost first. */
+static void nearest(xd_degrees d, int ranks, char *out, size_t size)
+{
+    xd_degrees best[3];
+    int        n = 0;
+    for (int want = ranks; want >= 1 && n < 3; want--)
+        for (int a = 0; a < XD_NAXES && n < 3; a++) {
+            int        rest = xd_degrees_product(d) / d.n[a];
+            xd_degrees c = d;
+            if (d.n[a] == 1 || want % rest || want / rest >= d.n[a] || want / rest < 1)
+                continue;
+            c.n[a] = want / rest;
+            best[n++] = c;
+        }
+    for (int a = 0; a < XD_NAXES && n < 3; a++) {       /* one axis alone                       */
+        xd_degrees c = { { 1, 1, 1, 1, 1, 1 } };
+        if (d.n[a] == 1)
+            continue;
+        c.n[a] = a == XD_CFG && ranks > 2 ? 2 : ranks;
+        int seen = 0;
+        for (int i = 0; i < n; i++)
+            seen |= memcmp(&best[i], &c, sizeof c) == 0;
+        if (!seen)
+            best[n++] = c;
+    }
+    size_t at = 0;
+    out[0] = 0;
+    for (int i = 0; i < n && at < size; i++) {
+        char one[96];
+        degrees_text(best[i], one, sizeof one);
+        int k = snprintf(out + at, size - at, "%s%s", at ? "; " : "", one);
+        at += k > 0 ? (size_t)k : 0;
+    }
+}
+
+static xd_status read_list(xd_plan *p, const char *list, const xd_dit_info *d, xd_err *e)
+{
+    int sum = 0;
+    for (const char *c = list; c && *c;) {
+        char *end;
+        long  v = strtol(c, &end, 10);
+        if (end == c || v < 0 || v > (d ? d->nlayers : 1000000) || p->nlist == XD_MAXSTAGE)
+            return xd_fail(e, XD_EINVAL, "attn_layer_num_for_pp is \"%s\"; it must be a list of "
+                           "block counts such as 10,9,9", list);
+        p->list[p->nlist++] = (int)v;
+        sum += (int)v;
+        c = end + strspn(end, ", []");
+    }
+    if (!p->nlist || (!d && p->nlist == p->deg.n[XD_PIPE]))
+        return XD_OK;
+    if (!d)
+        return xd_fail(e, XD_EINVAL, "attn_layer_num_for_pp gives %d stages and the plan has %d "
+                       "(pipefusion_parallel_degree)", p->nlist, p->deg.n[XD_PIPE]);
+    if (p->nlist != p->deg.n[XD_PIPE] || sum != d->nlayers)
+        return xd_fail(e, XD_EINVAL, "attn_layer_num_for_pp gives %d stages with %d blocks; the plan "
+                       "has %d stages and the model %d blocks", p->nlist, sum, p->deg.n[XD_PIPE],
+                       d->nlayers);
+    return XD_OK;
+}
+
+/* The degrees, and in brackets what is no degree; what is too long ends early. */
+static xd_status describe(xd_plan *p, const xd_parallel *a, const xd_dit_info *d,
+                          const char *degrees, xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "%s", degrees);
+    xd_plan_besides(a, d, &b);
+    if (!b.failed)
+        snprintf(p->text, sizeof p->text, "%s", b.p);
+    xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "no memory for the name of a plan") : XD_OK;
+    xd_buf_free(&b);
+    return s;
+}
+
+/* The text encoder is cut over the first ranks of those that the plan uses anyhow: at least so
+ * many. */
+static xd_status take_text(xd_plan *p, int asked, int least, const char *plan, xd_err *e)
+{
+    int used = xd_degrees_product(p->deg);
+    used = used > least ? used : least;
+    p->text_tp = asked ? asked : 1;
+    if (p->text_tp < 1)
+        return xd_fail(e, XD_EINVAL, "text_tensor_parallel_degree is %d; it must be at least 1",
+                       p->text_tp);
+    if (p->text_tp <= used)
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL, "text_tensor_parallel_degree is %d and the plan %s uses %d rank%s; "
+                   "what would work: a text degree of %d%s, or a plan of %d ranks such as ulysses %d",
+                   p->text_tp, plan, used, used == 1 ? "" : "s", used, used > 1 ? " or less" : "",
+                   p->text_tp, p->text_tp);
+}
+
+/* Fills the degrees; their product. */
+static xd_status take_degrees(xd_plan *p, const xd_parallel *a, double *product, xd_err *e)
+{
+    const xd_plan_table *t = xd_plan_table_now();
+    *product = 1;
+    for (int i = 0; i < XD_NAXES; i++)
+        p->deg.n[i] = 1;
+    for (int i = 0; i < t->n; i++) {
+        int axis = t->rows[i].axis;
+        if (axis == XD_NAXES)
+            continue;
+        p->deg.n[axis] = xd_plan_degree(&t->rows[i], a);
+        *product *= p->deg.n[axis];
+        if (p->deg.n[axis] < 1)
+            return xd_fail(e, XD_EINVAL, "the %s degree is %d; it must be at least 1",
+                           axis_names[axis], p->deg.n[axis]);
+    }
+    return XD_OK;
+}
+
+static xd_status check_ranks(const xd_plan *p, const char *what, double product, int ranks,
+                             xd_err *e)
+{
+    char near[320] = "";
+    int  P = p->deg.n[XD_PIPE];
+    if (product > ranks) {
+        if (product < 1e9)
+            nearest(p->deg, ranks, near, sizeof near);
+        return xd_fail(e, XD_EINVAL, "%s needs %.0f ranks and %d %s there%s%s", what, product, ranks,
+                       ranks == 1 ? "is" : "are", near[0] ? "; what would work: " : "", near);
+    }
+    if (P > XD_MAXSTAGE)
+        return xd_fail(e, XD_EINVAL, "pipefusion %d is more than %d stages", P, XD_MAXSTAGE);
+    return XD_OK;
+}
+
+/* What is no degree. */
+static xd_status take_rest(xd_plan *p, const xd_parallel *a, const xd_dit_info *d, xd_err *e)
+{
+    int asked = a->num_pipeline_patch;
+    if (asked < 0 || asked > XD_MAXPATCH)
+        return xd_fail(e, XD_EINVAL, "num_pipeline_patch is %d; it must be from 1 to %d", asked,
+                       XD_MAXPATCH);
+    p->warmup = a->warmup_steps < 0 ? 1 : a->warmup_steps;
+    p->vae_rows = a->use_parallel_vae;
+    p->text_every = a->pipefusion_text && strcmp(a->pipefusion_text, "every") == 0;
+    if (a->pipefusion_text && !p->text_every && strcmp(a->pipefusion_text, "first") != 0)
+        return xd_fail(e, XD_EINVAL, "pipefusion_text is \"%s\"; it can be one of: first every",
+                       a->pipefusion_text);
+    p->changes = xd_plan_changes(a, d);
+    return XD_OK;
+}
+
+xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
+                       xd_err *e)
+{
+    char   what[128];
+    double product;
+    memset(p, 0, sizeof *p);
+    xd_status s = take_degrees(p, a, &product, e);
+    if (s != XD_OK)
+        return s;
+    /* Before the number of ranks: no other degrees would help. */
+    p->displaced = a->use_displaced_patches;
+    p->npatch = xd_plan_patches(a);
+    if (p->displaced && p->npatch > 1)
+        return xd_fail(e, XD_EINVAL, "displaced patches and PipeFusion's patches are two ways to "
+                       "use stale keys and values: take one of them (--num_pipeline_patch 1)");
+    degrees_text(p->deg, what, sizeof what);
+    s = check_ranks(p, what, product, ranks, e);
+    if (s == XD_OK)
+        s = take_rest(p, a, d, e);
+    if (s == XD_OK)             /* without a model degrees may still be chosen                 */
+        s = take_text(p, a->text_tensor_parallel_degree, d ? 1 : ranks, what, e);
+    if (s == XD_OK)
+        s = read_list(p, a->attn_layer_num_for_pp, d, e);
+    return s == XD_OK ? describe(p, a, d, what, e) : s;
+}
+
+xd_status xd_parallel_check(const xd_parallel *a, int ranks, xd_err *e)
+{
+    xd_plan p;
+    return xd_plan_make(&p, a, ranks, NULL, e);
+}
+
+int xd_parallel_ranks(const xd_parallel *a)
+{
+    const xd_plan_table *t = xd_plan_table_now();
+    double               product = 1;
+    for (int i = 0; i < t->n; i++) {
+        int n = t->rows[i].axis == XD_NAXES ? 1 : xd_plan_degree(&t->rows[i], a);
+        product *= n > 1 ? n : 1;
+    }
+    return product < 2147483647.0 ? (int)product : 2147483647;
+}
+
+int xd_launched(int *rank)
+{
+    int at = xd_comm_launch_rank();
+    if (rank)
+        *rank = at > 0 ? at : 0;
+    return at >= 0;
+}
+
+int xd_launched_ranks(void)
+{
+    return xd_comm_launch_rank() >= 0 ? xd_comm_launch_size() : 0;
+}
+
+int xd_plan_exact(const xd_plan *p)
+{
+    return p->warmup > 1 ? p->warmup : 1;
+}
+
+/* Can every stage stay within `limit` seconds? Fills cut greedily. */
+static int fits(const double *cost, int n, int stages, double head, double tail, const double *speed,
+                double limit, int *cut)
+{
+    int at = 0;
+    for (int s = 0; s < stages; s++) {
+        double sum = (s == 0 ? head : 0) + (s == stages - 1 ? tail : 0);
+        cut[s] = at;
+        double most = speed ? limit * speed[s] : limit;
+        while (at < n && sum + cost[at] <= most)
+            sum += cost[at++];
+    }
+    cut[stages] = n;
+    return at == n;
+}
+
+void xd_plan_balance(const double *cost, int n, int stages, double head, double tail, const double *speed,
+                     int *cut)
+{
+    double low = 0, high = head + tail, slowest = 1;
+    for (int i = 0; i < n; i++)
+        high += cost[i];
+    for (int i = 0; i < stages && speed; i++)
+        slowest = speed[i] < slowest ? speed[i] : slowest;
+    high /= slowest;
+    for (int i = 0; i < 100; i++) {
+        double mid = (low + high) / 2;
+        if (fits(cost, n, stages, head, tail, speed, mid, cut))
+            high = mid;
+        else
+            low = mid;
+    }
+    fits(cost, n, stages, head, tail, speed, high * (1 + 1e-12), cut);
+}

@@ -1,0 +1,264 @@
+/* auto_plan.c - rank 0 foresees the plans and tells the others which one is taken
+ *
+ * Memory decides before speed. Of plans that are nearly as fast as the fastest the one is taken whose
+ * sums have the order of one rank, so that a seed paints the same pixels whichever is measured faster. */
+#include "predict/auto_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/par.h"
+#include "pipeline/context.h"
+#include "pipeline/job.h"
+#include "plan/plan.h"
+#include "plan/plan_table.h"
+#include "predict/fit.h"
+
+typedef struct chooser {
+    xd_context          *ctx;
+    const xd_open_args *a;
+    xd_request          r;
+    xd_machine          m;
+    xd_parallel         fixed;
+    int                 ranks, stale;
+    int                 two;    /* passes a step                                               */
+    double              start_s;
+    double              space;  /* bytes that a process may map; 0: of a cluster elsewhere      */
+} chooser;
+
+/* What rank 0 tells. */
+typedef struct verdict {
+    uint64_t    ask[XD_PLAN_ROWS];      /* of its own flags                                     */
+    int32_t     take[XD_PLAN_ROWS];     /* numbers; texts are the same when `ask` is            */
+    xd_foreseen foreseen;
+    int32_t     chosen;
+} verdict;
+
+/* ---- the machine and the request ------------------------------------------------------------- */
+
+static xd_status find_machine(chooser *c, int hosts, xd_err *e)
+{
+    int       all = c->ctx->world.all->size;
+    size_t    have, space;
+    xd_status s;
+    if (c->a->cluster) {
+        s = xd_machine_read(&c->m, c->a->cluster, e);
+        if (s == XD_OK && all > c->m.hosts * c->m.ranks)
+            s = xd_fail(e, XD_EINVAL, "%d ranks are there and the cluster %s has %d", all, c->m.name,
+                        c->m.hosts * c->m.ranks);
+        return s;
+    }
+    s = xd_machine_here(&c->m, c->ctx->dev, (all + hosts - 1) / hosts, xd_par_threads(), e);
+    c->m.hosts = hosts;
+    xd_cpu_room(&have, &space);
+    c->m.memory = (double)have;
+    c->space = (double)space;
+    return s;
+}
+
+/* A picture to start from is not read: its steps are fewer. */
+static void take_request(chooser *c)
+{
+    static const char *const prompt[] = { "" };
+    xd_request_init(&c->r);
+    if (c->a->plan_for)
+        c->r = *c->a->plan_for;
+    if (c->r.image && !c->ctx->model.recipe->from_image) {
+        double share = c->r.strength > 0 ? c->r.strength : 0.6;
+        int    steps = c->r.num_inference_steps ? c->r.num_inference_steps : c->ctx->model.recipe->steps;
+        c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
+    }
+    c->r.image = NULL;
+    c->r.strength = 0;
+    c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
+    c->r.wanted = NULL;
+    if (!c->r.nprompts)
+        c->r.prompts = prompt, c->r.nprompts = 1;
+}
+
+/* A request that cannot be is refused by its own sentence, not by that of a plan. */
+static xd_status check_request(chooser *c, xd_err *e)
+{
+    xd_job    j;
+    xd_status s = xd_job_open(&j, c->ctx, &c->r, e);
+    c->two = j.npass > 1;
+    xd_job_close(&j);
+    return s;
+}
+
+/* ---- refusing ------------------------------------------------------------------------------- */
+
+static xd_fit fit_of(const chooser *c)
+{
+    return (xd_fit){ .ctx = c->ctx, .r = &c->r, .m = &c->m, .fixed = &c->fixed, .ranks = c->ranks,
+                     .stale = c->stale,
+                     .chosen = 1, .space = c->space };
+}
+
+/* Nothing fits: what would, by counting. */
+static xd_status refuse(const chooser *c, const xd_search *s, xd_err *e)
+{
+    const xd_candidate *l = xd_fit_least(s);
+    xd_fit              t = fit_of(c);
+    char                near[1024];
+    if (!l)
+        return e->code;
+    int     narrow = l->f.peak <= c->m.memory;  /* the host has it                              */
+    xd_size need = xd_size_text(narrow ? xd_fit_fullest(&l->f) : l->f.peak);
+    xd_size have = xd_size_text(narrow ? c->space : c->m.memory);
+    xd_fit_advice_of(&t, s, near, sizeof near);
+    e->msg[0] = 0, e->code = XD_OK;
+    return xd_fail(e, XD_ENOMEM, "none of %d plans of %d ranks fits into the %s of %s: %s takes the "
+                   "least, %s%s", s->n, c->ranks, have.s,
+                   narrow ? "address space that a rank has (ulimit -v)" : "memory that are there", l->f.plan.text, need.s,
+                   near);
+}
+
+/* ---- choosing ------------------------------------------------------------------------------- */
+
+/* How far the image of a plan is from that of one rank. */
+static int order(const xd_candidate *c)
+{
+    return c->f.plan.changes;
+}
+
+static const xd_candidate *best(const xd_search *s)
+{
+    const xd_candidate *b = &s->c[0];
+    for (int i = 1; i < s->good; i++)
+        if (s->c[i].f.request_s <= 1.05 * s->c[0].f.request_s && order(&s->c[i]) < order(b))
+            b = &s->c[i];
+    return b;
+}
+
+static void say(const chooser *c, const xd_search *s, const xd_candidate *b, verdict *v)
+{
+    const xd_forecast *f = &b->f;
+    double             rounds = f->rounds;
+    char               of[32];
+    v->foreseen = (xd_foreseen){ f->text_s, rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s),
+                                 rounds * f->decode_s, f->request_s };
+    xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
+    if (s->good == 1)
+        snprintf(of, sizeof of, "the only one");
+    else
+        snprintf(of, sizeof of, "the fastest of %d", s->good);
+    xd_log(XD_LOG_INFO, "plan: %s, %s on %d ranks; predicted %.3g s%s", f->plan.text, of, c->ranks,
+           f->request_s, c->m.sheet ? " (by data sheet, not fitted)" : "");
+    for (int i = 0; i < s->n; i++)
+        if (s->c[i].why.code)
+            xd_log(XD_LOG_DEBUG, "not %s: %s", s->c[i].name, s->c[i].why.msg);
+        else
+            xd_log(XD_LOG_DEBUG, "plan %s: %.4g s, %.3g MB", s->c[i].name, s->c[i].f.request_s,
+                   s->c[i].f.peak / 1e6);
+    xd_log(XD_LOG_DEBUG, "chosen in %.1f ms", 1e3 * (xd_now_s() - c->start_s));
+}
+
+static int divisor(int n, int most)
+{
+    int d = n < most ? n : most;
+    while (d > 1 && n % d)
+        d--;
+    return d > 1 ? d : 1;
+}
+
+/* More ranks than are searched: halves of cfg, then Ulysses while there are heads, the rest a ring. */
+static void by_rule(const chooser *c, verdict *v)
+{
+    const xd_parallel *f = &c->fixed;
+    xd_parallel        a = *f;
+    xd_plan            p;
+    int                left = c->ranks / xd_parallel_ranks(f), ring = !f->ring_degree;
+    if (c->two && !a.use_cfg_parallel && left % 2 == 0)
+        a.use_cfg_parallel = 1, left /= 2;
+    if (!f->ulysses_degree)
+        a.ulysses_degree = ring ? divisor(left, c->ctx->model.dit_info.heads) : left;
+    if (ring)
+        a.ring_degree = f->ulysses_degree ? left : left / a.ulysses_degree;
+    a.use_parallel_vae = 1;
+    xd_plan_pack(&a, v->take);
+    v->chosen = 1;
+    v->foreseen = (xd_foreseen){ -1, -1, -1, -1 };
+    xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
+    if (xd_plan_make(&p, &a, c->ranks, &c->ctx->model.dit_info, NULL) == XD_OK)
+        xd_log(XD_LOG_INFO, "plan: %s, by rule: of %d ranks the plans are too many to foresee", p.text, c->ranks);
+}
+
+static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
+{
+    xd_search s = { 0 };
+    int       bench = c->ctx->bench;
+    c->start_s = xd_now_s();
+    xd_log_sink(NULL, NULL, 0);         /* every plan would say the same of the request        */
+    c->ctx->bench = 1;
+    c->ctx->world.used = c->ctx->world.all;             /* which nothing is sent to: the plans' ranks only count  */
+    take_request(c);
+    xd_status st = check_request(c, e);
+    int by_search = c->ranks <= XD_SEARCH_MOST;
+    if (st == XD_OK && by_search)
+        st = find_machine(c, hosts, e);
+    if (st == XD_OK && by_search) {
+        xd_fit t = fit_of(c);
+        st = xd_fit_search(&t, &s, c->ranks, e);
+        st = st == XD_OK ? st : refuse(c, &s, e);
+    }
+    c->ctx->bench = bench;
+    c->ctx->world.used = NULL;
+    if (st == XD_OK && !by_search)
+        by_rule(c, v);
+    else if (st == XD_OK) {
+        const xd_candidate *b = best(&s);
+        say(c, &s, b, v);
+        xd_plan_pack(&b->ask, v->take);
+        v->chosen = 1;
+    }
+    xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
+    xd_search_free(&s);
+    return st;
+}
+
+static xd_status check_plan(const char *plan, int *stale, xd_err *e)
+{
+    *stale = plan && strcmp(plan, "auto-stale") == 0;
+    if (!plan || *stale || strcmp(plan, "auto") == 0)
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL, "plan is \"%s\"; it can be auto or auto-stale, and degrees are given by "
+                   "themselves", plan);
+}
+
+xd_status xd_choose(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,
+                    xd_foreseen *foreseen, xd_err *e)
+{
+    const xd_parallel *p = &a->parallel;
+    int                given = xd_parallel_ranks(p), size = ctx->world.all->size;
+    int64_t            bytes = sizeof(verdict);
+    verdict            v;
+    *take = *p;
+    *foreseen = (xd_foreseen){ -1, -1, -1, -1 };
+    memset(&v, 0, sizeof v);
+    chooser c = { .ctx = ctx, .a = a, .fixed = *p, .ranks = size / given * given };
+    if (s == XD_OK)
+        s = check_plan(a->plan, &c.stale, e);
+    if (s == XD_OK && size == 1 && a->cluster)
+        s = xd_machine_read(&c.m, a->cluster, e);       /* with nothing to choose it is only looked at */
+    if (size == 1)
+        return s;
+    uint64_t mine[XD_PLAN_ROWS] = { 0 };
+    xd_plan_hashes(p, mine);
+    memcpy(v.ask, mine, sizeof mine);
+    if (p->pipefusion_parallel_degree > 1 && !c.stale && !p->num_pipeline_patch)
+        c.fixed.num_pipeline_patch = p->pipefusion_parallel_degree;
+    if (s == XD_OK && ctx->world.all->rank == 0 && a->plan && c.ranks > given)
+        s = choose(&c, hosts, &v, e);
+    xd_req q = ctx->world.all->ops->bcast(ctx->world.all, xd_view(&v, XD_U8, 1, &bytes), 0);
+    if (ctx->world.all->ops->wait(ctx->world.all, &q, 1) != XD_OK)
+        return s != XD_OK ? s : xd_fail(e, XD_ECOMM, "the choice of a plan was lost between ranks");
+    if (s != XD_OK || !v.chosen || memcmp(mine, v.ask, sizeof mine) != 0)
+        return s;
+    xd_plan_unpack(v.take, take);
+    *foreseen = v.foreseen;
+    return XD_OK;
+}

@@ -1,0 +1,162 @@
+/* cost_device.c - a count device that knows how long each call would take on a machine
+ *
+ * A product or an attention takes its flops at the machine's rate, less while it has few rows or keys,
+ * or its bytes, whichever is longer; everything else takes its bytes (Williams et al. 2009, the roofline
+ * model, with a half-speed point as in Hockney and Jesshope 1988). On a CPU, whose machine has a rate for
+ * weights, a product also takes the time of reading weights that were not used for long, and of what is
+ * done to its result. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "observe/device_proxy.h"
+#include "predict/machine.h"
+
+struct xd_reckoner {            /* the wrap comes first: its device is ours                    */
+    xd_wrap           w;
+    const xd_machine *m;
+    const xd_rates   *rate;
+    double            seconds, weights;         /* bytes of weights in use                     */
+};
+
+const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute)
+{
+    return compute == XD_BF16 ? &m->bf16 : &m->f32;
+}
+
+/* A rate that half of is reached at `half`. */
+static double at(double rate, double n, double half)
+{
+    return n > 0 ? rate * n / (n + half) : rate;
+}
+
+static double longer(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Bytes at a rate of their own, or that of all. */
+static double moved(const xd_rates *r, double own, double bytes)
+{
+    return bytes / (own > 0 ? own : r->bytes);
+}
+
+/* Without a measurement: products of integers are half as fast again, e4m3 is expanded beside the product. */
+static double quant_rate(const xd_rates *r, xd_dtype weight)
+{
+    if (weight == XD_I8)
+        return r->gemm * (r->int8 > 0 ? r->int8 : 1.5);
+    return weight == XD_F8E4M3 && r->fp8 > 0 ? r->gemm * r->fp8 : r->gemm;
+}
+
+static double seconds_gemm(const xd_reckoner *k, const xd_gemm *a, const xd_counts *c)
+{
+    const xd_rates *r = k->rate;
+    double          t = c->flops / at(quant_rate(r, a->w->type), (double)a->out.d[0], r->gemm_rows), out = (double)xd_bytes(a->out);
+    if (!(r->weights > 0))
+        return longer(t, c->bytes / r->bytes);
+    t += (double)a->w->bytes / (k->weights > k->m->cache ? r->weights : r->bytes);
+    if (a->act != XD_NONE)
+        t += moved(r, r->act, 2 * out);
+    if (a->residual.p)
+        t += (out + (double)xd_bytes(a->residual)) / r->bytes;
+    return t;
+}
+
+/* Heads of 64 features take the same time for every pair of query and key besides their flops, which
+ * heads of 128 show; below 64 it is most of it. Between both in proportion. */
+static double attn_rate(const xd_rates *r, double D)
+{
+    double w = D <= 64 ? 0 : D >= 128 ? 1 : (D - 64) / 64;
+    double same = 64 * (2 * (r->attn[1] / r->attn[0]) - 2) / (2 - r->attn[1] / r->attn[0]);
+    if (D < 64 && same > 0)
+        return r->attn[0] * (64 + same) / 64 * D / (D + same);
+    return r->attn[0] * (1 - w) + r->attn[1] * w;
+}
+
+static double seconds_attn(const xd_rates *r, const xd_attn_args *a, const xd_counts *c)
+{
+    double keys = 0;
+    for (int i = 0; i < a->nkv; i++)
+        keys += (double)a->kv[i].k.d[1];
+    double rate = at(attn_rate(r, (double)a->q.d[3]), keys, r->attn_keys);
+    return longer(c->flops / at(rate, (double)a->q.d[1], r->attn_rows), c->bytes / r->bytes);
+}
+
+static double seconds_of(const xd_reckoner *k, xd_op op, const void *a, const xd_counts *c)
+{
+    const xd_rates *r = k->rate;
+    switch (op) {
+    case XD_OP_GEMM: return seconds_gemm(k, a, c);
+    case XD_OP_ATTN: return seconds_attn(r, a, c);
+    case XD_OP_CONV: return longer(c->flops / r->conv, c->bytes / r->bytes);
+    case XD_OP_NORM:
+    case XD_OP_ADDMUL:          /* what ranks have summed lies in no cache of this core         */
+    case XD_OP_QKNORM:  return moved(r, r->norm, c->bytes);
+    case XD_OP_MOMENTS:
+    case XD_OP_GNORM:   return moved(r, r->gnorm, c->bytes);
+    case XD_OP_GLU:     return moved(r, r->act, c->bytes);
+    default:            return moved(r, 0, c->bytes);
+    }
+}
+
+#define RECKONED(slot, type, op)                                                                   \
+    static xd_status slot(xd_dev *d, xd_stream *s, const type *a, void *tmp)                        \
+    {                                                                                               \
+        xd_reckoner *r = d->priv;                                                                   \
+        xd_dev      *real = r->w.real;                                                              \
+        xd_counts    b, c;                                                                          \
+        xd_dev_counts(real, &b, 0);                                                                 \
+        xd_status st = real->ops->slot(real, s, a, tmp);                                            \
+        xd_dev_counts(real, &c, 0);                                                                 \
+        c.flops -= b.flops, c.bytes -= b.bytes;                                                     \
+        r->seconds += r->rate->call_s + seconds_of(r, XD_OP_##op, a, &c);                     \
+        return st;                                                                                  \
+    }
+
+XD_KERNELS(RECKONED)
+
+static void close_none(xd_dev *d)
+{
+    (void)d;
+}
+
+#define PUT(slot, type, op) r->w.ops.slot = slot;
+
+xd_status xd_reckoner_open(xd_reckoner **out, xd_dev *count, const xd_machine *m, xd_dtype type,
+                           xd_err *e)
+{
+    xd_reckoner *r = *out = calloc(1, sizeof *r);
+    if (!r)
+        return xd_fail(e, XD_ENOMEM, "no memory to reckon a plan");
+    r->m = m;
+    r->rate = xd_machine_rates(m, type);
+    xd_wrap_open(&r->w, count, close_none);
+    XD_KERNELS(PUT)
+    r->w.dev.priv = r;
+    r->w.dev.counts = 1;
+    strcpy(r->w.dev.name, "reckon");
+    return XD_OK;
+}
+
+void xd_reckoner_close(xd_reckoner **r)
+{
+    free(*r);
+    *r = NULL;
+}
+
+xd_dev *xd_reckoner_dev(xd_reckoner *r)
+{
+    return &r->w.dev;
+}
+
+void xd_reckoner_weights(xd_reckoner *r, double bytes)
+{
+    r->weights = bytes;
+}
+
+double xd_reckoner_lap(xd_reckoner *r, int alone)
+{
+    double s = alone ? r->seconds / r->m->alone : r->seconds;
+    r->seconds = 0;
+    return s;
+}

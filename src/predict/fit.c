@@ -1,0 +1,574 @@
+/* fit.c - changes of a request, each counted as a whole run: which of them fit into memory
+ *
+ * A change is a set of flags. Sets are tried in the order in which a user would rather have them.
+ * A set that contains one that fits is not tried. The engine has the types of a set while it is
+ * counted. */
+#include "predict/fit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "model/model.h"
+#include "model/recipe.h"
+#include "pipeline/context.h"
+#include "pipeline/dtypes.h"
+#include "pipeline/memory_plan.h"
+#include "plan/balance.h"
+
+/* sets that fit, in a sentence; bytes that counting may take */
+enum { SAID = 3, LEFT = 100000000 };
+static const double PATIENCE_S = 1.5;
+
+typedef struct set {            /* 0: as it was asked for                                      */
+    int      bf16;
+    xd_dtype dit, text;         /* I8 or F8E4M3                                                */
+    int      text_tp, tp;       /* tp: in place of the degrees that were given                  */
+    int      tiles, rows;       /* --enable_tiling, --use_parallel_vae                         */
+    int      ranks;             /* fewer                                                       */
+    int      size;              /* index of a smaller size, from 1                             */
+} set;
+
+typedef struct trial {
+    double need, have;          /* bytes, of the limit that is nearest                         */
+    double text, dit;           /* weights of the fullest                                      */
+    char   plan[256];
+} trial;
+
+typedef struct finder {
+    const xd_fit      *t;
+    const xd_parallel *plans;
+    int                nplans;
+    xd_dtype           type, dit, text[XD_MAXTEXT];     /* of the engine                       */
+    double             until;
+    set                fit[SAID];
+    int                nfit;
+    set                leanest;         /* of what was counted and does not fit                */
+    trial              least;
+    xd_text_buf        said;
+} finder;
+
+/* ---- searching ------------------------------------------------------------------------------ */
+
+double xd_fit_fullest(const xd_forecast *f)
+{
+    double most = 0;
+    for (int r = 0; f->rank && r < f->ranks; r++)
+        most = (double)f->rank[r].need.peak > most ? (double)f->rank[r].need.peak : most;
+    return most;
+}
+
+xd_status xd_fit_search(const xd_fit *t, xd_search *s, int ranks, xd_err *e)
+{
+    xd_status st = xd_search_plans(s, t->ctx, t->r, t->fixed, ranks, t->stale, t->m, e);
+    int       n = 0, good = s->good;
+    for (int i = 0; i < good && t->space > 0; i++)
+        if (xd_fit_fullest(&s->c[i].f) > t->space)
+            xd_fail(&s->c[i].why, XD_ENOMEM, "%s are needed of %s of address space",
+                    xd_size_text(xd_fit_fullest(&s->c[i].f)).s, xd_size_text(t->space).s);
+    for (int i = 0; i < good; i++) {
+        xd_candidate k = s->c[i];
+        if (k.why.code)
+            continue;
+        memmove(&s->c[n + 1], &s->c[n], (size_t)(i - n) * sizeof k);
+        s->c[n++] = k;
+    }
+    s->good = n;
+    if (!good || n)
+        return st;
+    const xd_candidate *l = xd_fit_least(s);
+    const char         *why = l ? l->why.msg : "";
+    if (s->n == 1)
+        return xd_fail(e, XD_ENOMEM, "the one plan of %d rank%s does not work: %s", ranks,
+                       ranks == 1 ? "" : "s", why);
+    return xd_fail(e, XD_ENOMEM, "none of %d plans of %d ranks works; %s: %s", s->n, ranks,
+                   l ? l->name : "", why);
+}
+
+const xd_candidate *xd_fit_least(const xd_search *s)
+{
+    const xd_candidate *best = NULL;
+    for (int i = 0; i < s->n; i++)
+        if (s->c[i].why.code == XD_ENOMEM && s->c[i].f.peak > 0 &&
+            (!best || s->c[i].f.peak < best->f.peak))
+            best = &s->c[i];
+    return best;
+}
+
+/* ---- a set of flags ------------------------------------------------------------------------- */
+
+static int text_can_be_small(const finder *w, int k)
+{
+    const xd_model *m = &w->t->ctx->model;
+    return m->has_text[k] && xd_types_quantizes(&m->text[k]) && w->text[k] != XD_I8 &&
+        w->text[k] != XD_F8E4M3;
+}
+
+static void drop_shadows(xd_context *ctx)
+{
+    xd_net_close(&ctx->model.dit.shadow);
+    xd_net_close(&ctx->model.vae.shadow);
+    for (int k = 0; k < XD_MAXTEXT; k++)
+        xd_net_close(&ctx->model.text[k].shadow);
+}
+
+/* The engine's types are those of a set; an empty one's are its own. Kernels that were described
+ * for others are forgotten, so that those of this one alone are counted. */
+static void wear(const finder *w, const set *s)
+{
+    xd_context *ctx = w->t->ctx;
+    if (w->t->space > 0)
+        xd_cpu_forget(ctx->dev);
+    ctx->type = s->bf16 ? XD_BF16 : w->type;
+    ctx->model.dit.blocks = s->dit ? s->dit : w->dit;
+    for (int k = 0; k < ctx->model.recipe->ntext; k++)
+        ctx->model.text[k].blocks = s->text && text_can_be_small(w, k) ? s->text : w->text[k];
+    drop_shadows(ctx);
+}
+
+/* Height and width of the smaller size i: three, two, one quarter, then halves of it while they
+ * are no less than a quarter of the model's own. 0: there is none. */
+static int size_of(const finder *w, int i, int64_t side[2])
+{
+    const xd_model   *m = &w->t->ctx->model;
+    const xd_request *r = w->t->r;
+    int64_t           asked[2] = { r->height, r->width };
+    for (int k = 0; k < 2; k++) {
+        int64_t unit = (int64_t)m->vae_info.cell[k + 1] * m->dit_info.patch[k + 1];
+        int64_t own = (int64_t)m->dit_info.sample[k + 1] * m->vae_info.cell[k + 1];
+        asked[k] = asked[k] ? asked[k] : own;
+        side[k] = (i <= 3 ? asked[k] * (4 - i) / 4 : asked[k] >> (i - 1)) / unit * unit;
+        if (side[k] < unit || (i > 3 && side[k] < own / 4))
+            return 0;
+    }
+    return !m->dit_info.fixed;
+}
+
+static int bins(const finder *w)
+{
+    const xd_recipe *p = w->t->ctx->model.recipe;
+    return !w->t->r->no_resolution_binning && (p->largest_bin || p->standard);
+}
+
+static void take_request(const finder *w, const set *s, xd_request *r)
+{
+    int64_t side[2];
+    *r = *w->t->r;
+    if (s->tiles)
+        r->enable_tiling = 1;
+    if (s->size && size_of(w, s->size, side)) {
+        r->height = side[0], r->width = side[1];
+        r->no_resolution_binning |= bins(w);
+    }
+}
+
+static xd_parallel plan_of(const set *s, const xd_parallel *a)
+{
+    xd_parallel p = *a;
+    if (s->tp)
+        p = (xd_parallel){ .tensor_parallel_degree = s->tp, .warmup_steps = a->warmup_steps,
+                           .use_parallel_vae = a->use_parallel_vae,
+                           .text_tensor_parallel_degree = a->text_tensor_parallel_degree };
+    if (s->text_tp)
+        p.text_tensor_parallel_degree = s->text_tp;
+    if (s->rows)
+        p.use_parallel_vae = 1;
+    return p;
+}
+
+static const char *kept_name(xd_dtype t)
+{
+    return t == XD_I8 ? "int8" : "fp8";
+}
+
+XD_PRINTF(2, 3) static void flag(xd_text_buf *b, const char *fmt, ...)
+{
+    char    one[96];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(one, sizeof one, fmt, ap);
+    va_end(ap);
+    xd_buf_add(b, "%s%s", b->len && b->p[b->len - 1] != ' ' ? " " : "", one);
+}
+
+/* "--weights_dtype int8 --enable_tiling". */
+static void flags_of(const finder *w, const set *s, xd_text_buf *b)
+{
+    int64_t side[2];
+    if (s->bf16)
+        flag(b, "--dtype bf16");
+    if (s->dit)
+        flag(b, "--weights_dtype %s", kept_name(s->dit));
+    if (s->text)
+        flag(b, "--text_weights_dtype %s", kept_name(s->text));
+    if (s->tp)
+        flag(b, "--tensor_parallel_degree %d", s->tp);
+    if (s->text_tp)
+        flag(b, "--text_tensor_parallel_degree %d", s->text_tp);
+    if (s->rows)
+        flag(b, "--use_parallel_vae");
+    if (s->tiles)
+        flag(b, "--enable_tiling");
+    if (s->ranks)
+        flag(b, "--nproc %d", s->ranks);
+    if (s->size && size_of(w, s->size, side))
+        flag(b, "--width %lld --height %lld%s", (long long)side[1], (long long)side[0],
+             bins(w) ? " --no_resolution_binning" : "");
+    if (s->tp)
+        flag(b, "and no other degree");
+}
+
+/* ---- counting ------------------------------------------------------------------------------- */
+
+/* Plans of a machine that is not this one have room of their own; here what is free may move a
+ * little until the next run. */
+static double careful(double have)
+{
+    return have - (have > 8e8 ? 4e6 + have / 200 : have / 100);
+}
+
+static void measure(const finder *w, const xd_forecast *f, trial *c)
+{
+    const xd_fit *t = w->t;
+    int           here = t->space > 0, host = f->ranks < t->m->ranks ? f->ranks : t->m->ranks;
+    size_t        machine, process;
+    xd_cpu_room(&machine, &process);    /* kernels of this set are in it                         */
+    double space = careful((double)process + t->held), one = xd_fit_fullest(f);
+    double all = f->peak + (here ? (double)xd_cpu_kernels() * host : 0);
+    *c = (trial){ .need = all, .have = careful(t->m->memory) };
+    if (here && one * c->have > all * space)
+        c->need = one, c->have = space > 1 ? space : 1;
+    for (int r = 0; r < f->ranks; r++) {
+        const xd_need *n = &f->rank[r].need;
+        c->text = (double)n->text > c->text ? (double)n->text : c->text;
+        c->dit = (double)n->dit > c->dit ? (double)n->dit : c->dit;
+    }
+    snprintf(c->plan, sizeof c->plan, "%s", f->plan.text);
+}
+
+static int lighter(const trial *a, const trial *b)
+{
+    return !(b->have > 0) || a->need * b->have < b->need * a->have;
+}
+
+/* The leanest of the plans with a set of flags. 0: none of them can be. */
+static int count_plans(finder *w, const set *s, trial *best)
+{
+    const xd_fit *t = w->t;
+    xd_request    r;
+    int           any = 0;
+    take_request(w, s, &r);
+    for (int i = 0; i < w->nplans; i++) {
+        xd_parallel p = plan_of(s, &w->plans[i]);
+        xd_forecast f;
+        trial       c;
+        xd_err      e = { 0 };
+        wear(w, s);
+        if (xd_foresee(&f, t->ctx, &r, &p, t->ranks, t->m, &e) == XD_OK) {
+            measure(w, &f, &c);
+            if (!any++ || lighter(&c, best))
+                *best = c;
+        }
+        xd_forecast_free(&f);
+    }
+    return any;
+}
+
+/* Of fewer ranks all plans are looked at. */
+static int count_fewer(finder *w, const set *s, trial *best)
+{
+    xd_search se = { 0 };
+    xd_err    e = { 0 };
+    int       any = 0;
+    wear(w, s);
+    xd_fit_search(w->t, &se, s->ranks, &e);
+    for (int i = 0; i < se.n; i++) {
+        trial c;
+        if (!se.c[i].f.rank || !(se.c[i].f.peak > 0))
+            continue;
+        measure(w, &se.c[i].f, &c);
+        if (!any++ || lighter(&c, best))
+            *best = c;
+    }
+    xd_search_free(&se);
+    return any;
+}
+
+/* Counting itself takes some memory: descriptions of kernels that will not run. Where little is
+ * left the advice ends with what has been found. */
+static int count(finder *w, const set *s, trial *c)
+{
+    if (xd_cpu_left() < LEFT)
+        return 0;
+    int any = s->ranks ? count_fewer(w, s, c) : count_plans(w, s, c);
+    if (any && !s->size && c->need > c->have && lighter(c, &w->least)) {
+        w->least = *c;
+        w->leanest = *s;
+    }
+    return any;
+}
+
+static void say(finder *w, const set *s, const trial *c)
+{
+    xd_buf_add(&w->said, "%s", w->nfit ? "; " : "");
+    flags_of(w, s, &w->said);
+    if (w->t->ranks > 1)
+        xd_buf_add(&w->said, " (%s, %s)", c->plan, xd_size_text(c->need).s);
+    else
+        xd_buf_add(&w->said, " (%s)", xd_size_text(c->need).s);
+    if (w->nfit < SAID)
+        w->fit[w->nfit++] = *s;
+}
+
+/* Does s change all that f changes, in the same way? */
+static int holds(const set *s, const set *f)
+{
+    return s->bf16 >= f->bf16 && (!f->dit || s->dit) && (!f->text || s->text) &&
+           (!f->tp || s->tp) && (!f->text_tp || s->text_tp) && s->tiles >= f->tiles &&
+           s->rows >= f->rows && s->ranks == f->ranks &&
+           (!f->size || s->size >= f->size);
+}
+
+/* Leaves out what makes no difference: the set stays within `most` of what there is. Changes that
+ * cost a user more go first; a smaller size is tried only where the whole one does not fit. */
+static void simplify(finder *w, set *s, trial *c, double most)
+{
+    for (int i = 0; i < 7; i++) {
+        set   a = *s;
+        trial d;
+        switch (i) {
+        case 0: a.tp = 0; break;
+        case 1: a.text_tp = 0; break;
+        case 2: a.rows = 0; break;
+        case 3: a.tiles = 0; break;
+        case 4: a.bf16 = 0; break;
+        case 5: a.text = XD_F32; break;
+        default: a.dit = XD_F32;
+        }
+        if (memcmp(&a, s, sizeof a) != 0 && count(w, &a, &d) && d.need <= most * d.have)
+            *s = a, *c = d;
+    }
+}
+
+/* Counts one more set; 1: it fits, which is said. */
+static int attempt(finder *w, const set *asked)
+{
+    static const set nothing;
+    set              s = *asked;
+    trial            c;
+    if (w->nfit == SAID || memcmp(&s, &nothing, sizeof nothing) == 0 || xd_now_s() > w->until)
+        return 0;
+    for (int i = 0; i < w->nfit; i++)
+        if (holds(&s, &w->fit[i]))
+            return 0;
+    if (!count(w, &s, &c) || c.need > c.have)
+        return 0;
+    if (!s.ranks)
+        simplify(w, &s, &c, 1);
+    say(w, &s, &c);
+    return 1;
+}
+
+/* ---- which sets ----------------------------------------------------------------------------- */
+
+typedef struct levers {         /* what can be changed at all: 0 where not                      */
+    int      bf16, tiles, rows, tp, text_tp;
+    xd_dtype dit, text;
+    int      text_first;        /* the text encoder is the larger component                    */
+} levers;
+
+static xd_dtype small_text(const finder *w)
+{
+    for (int k = 0; k < w->t->ctx->model.recipe->ntext; k++)
+        if (text_can_be_small(w, k))
+            return xd_types_stores_fp8(&w->t->ctx->model.text[k]) ? XD_F8E4M3 : XD_I8;
+    return XD_F32;
+}
+
+static levers find_levers(const finder *w, const trial *base)
+{
+    const xd_fit      *t = w->t;
+    const xd_parallel *f = t->fixed;
+    int                small = w->dit == XD_I8 || w->dit == XD_F8E4M3, text = t->r->nprompts > 0;
+    return (levers){
+        .bf16 = w->type == XD_F32 && xd_dev_compute(t->ctx->dev, XD_BF16) == XD_BF16,
+        .tiles = !t->r->enable_tiling && !t->r->latents_only,
+        .rows = t->ranks > 1 && !t->chosen && !f->use_parallel_vae && !t->r->latents_only,
+        .tp = t->ranks > 1 && !t->chosen && f->tensor_parallel_degree != t->ranks ? t->ranks : 0,
+        .text_tp = t->ranks > 1 && f->text_tensor_parallel_degree <= 1 && text ? t->ranks : 0,
+        .dit = small ? XD_F32 : xd_types_stores_fp8(&t->ctx->model.dit) ? XD_F8E4M3 : XD_I8,
+        .text = small_text(w),
+        .text_first = base->text > base->dit };
+}
+
+/* All sets of types on top of `s`: single ones first, those of the larger component before the
+ * other's. */
+static void try_types(finder *w, const levers *l, set s)
+{
+    static const int order[] = { 1, 2, 4, 6, 3, 5, 7 }; /* bits: bf16, larger, smaller           */
+    xd_dtype         large = l->text_first ? l->text : l->dit,
+        small = l->text_first ? l->dit : l->text;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        int k = order[i];
+        set a = s;
+        if ((k & 1 && !l->bf16) || (k & 2 && !large) || (k & 4 && !small))
+            continue;
+        a.bf16 = k & 1;
+        xd_dtype one = k & 2 ? large : XD_F32, two = k & 4 ? small : XD_F32;
+        a.dit = l->text_first ? two : one;
+        a.text = l->text_first ? one : two;
+        attempt(w, &a);
+    }
+}
+
+/* With changes of the plan, each alone and then together. */
+static void try_degrees(finder *w, const levers *l)
+{
+    for (int k = 1; k < 8; k++) {
+        set s = { .tp = k & 2 ? l->tp : 0, .text_tp = k & 1 ? l->text_tp : 0,
+                  .rows = k & 4 ? l->rows : 0 };
+        if ((k & 2 && !l->tp) || (k & 1 && !l->text_tp) || (k & 4 && !l->rows))
+            continue;
+        attempt(w, &s);
+        try_types(w, l, s);
+    }
+}
+
+static set everything(const levers *l)
+{
+    return (set){ .bf16 = l->bf16, .dit = l->dit, .text = l->text, .tp = l->tp,
+                  .text_tp = l->text_tp,
+                  .tiles = l->tiles, .rows = l->rows };
+}
+
+static void try_tiles(finder *w, const levers *l)
+{
+    set s = { .tiles = 1 }, all = everything(l);
+    if (!l->tiles)
+        return;
+    attempt(w, &s);
+    try_types(w, l, s);
+    attempt(w, &all);
+}
+
+static void try_fewer(finder *w)
+{
+    int n = w->t->ranks, given = w->t->chosen ? xd_parallel_ranks(w->t->fixed) : n;
+    for (int k = (n - 1) / given * given; k >= given && k < n; k = k / 2 / given * given) {
+        set s = { .ranks = k };
+        if (attempt(w, &s))
+            return;
+    }
+}
+
+/* Do the pixels of a picture fit, which are not all? */
+static int may_fit(const finder *w, const int64_t side[2])
+{
+    const xd_fit *t = w->t;
+    double        have = t->space > 0 && t->space < t->m->memory ? t->space : t->m->memory;
+    return (double)side[0] * (double)side[1] * 15 < have;
+}
+
+/* The largest size that fits on top of `s`, from size `from` down to size `to`. */
+static int try_sizes(finder *w, set s, int from, int to)
+{
+    int64_t side[2];
+    for (s.size = from; s.size < to && size_of(w, s.size, side); s.size++)
+        if (may_fit(w, side) && attempt(w, &s))
+            return s.size;
+    return to;
+}
+
+static void try_all(finder *w, const levers *l)
+{
+    enum { SIZES = 12 };
+    set   all = everything(l);
+    trial c;
+    int   huge = w->t->huge;
+    if (!huge && (!count(w, &all, &c) || c.need <= c.have)) {
+        try_types(w, l, (set){ 0 });
+        try_degrees(w, l);
+        try_tiles(w, l);
+    }
+    if (!huge)
+        try_fewer(w);
+    if (w->nfit > 0)
+        return;
+    w->until = xd_now_s() + PATIENCE_S; /* something should be found                           */
+    int size = try_sizes(w, (set){ 0 }, 1, SIZES);
+    if (!huge)
+        try_sizes(w, all, 1, size);
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+static void conclude(finder *w, char *out, size_t size)
+{
+    static const set nothing;
+    set              lean = w->leanest;
+    trial            c = w->least;
+    xd_text_buf      b = { 0 };
+    if (w->nfit) {
+        xd_buf_add(&b, "; what would fit: %s", w->said.p ? w->said.p : "");
+    } else if (c.have > 0 && memcmp(&lean, &nothing, sizeof nothing) != 0) {
+        simplify(w, &lean, &c, 1.001 * c.need / c.have);
+        xd_buf_add(&b, "; nothing near it fits: the least is %s, with ", xd_size_text(c.need).s);
+        flags_of(w, &lean, &b);
+    } else {
+        xd_buf_add(&b, "; nothing near it needs less");
+    }
+    snprintf(out, size, "%s", b.failed || !b.p ? "" : b.p);
+    xd_buf_free(&b);
+}
+
+void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size)
+{
+    xd_context         *ctx = t->ctx;
+    finder             w = { .t = t, .plans = plans, .nplans = n, .type = ctx->type,
+                             .dit = ctx->model.dit.blocks,
+                             .until = xd_now_s() + PATIENCE_S };
+    struct xd_balance *balance = ctx->balance;    /* shares of another plan would not fit         */
+    int                bench = ctx->bench, unread = ctx->unread;
+    set                same = { 0 };
+    trial              base = { 0 };
+    out[0] = 0;
+    for (int k = 0; k < XD_MAXTEXT; k++)
+        w.text[k] = ctx->model.text[k].blocks;
+    ctx->balance = NULL;
+    ctx->bench = ctx->unread = 1;
+    if (t->huge || count(&w, &same, &base)) {
+        levers l = find_levers(&w, &base);
+        try_all(&w, &l);
+        conclude(&w, out, size);
+    }
+    wear(&w, &same);
+    ctx->balance = balance;
+    ctx->bench = bench;
+    ctx->unread = unread;
+    xd_buf_free(&w.said);
+}
+
+/* The plan that needs least, and the one that would if the text encoder took nothing. */
+void xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t size)
+{
+    const xd_candidate *one = xd_fit_least(s), *two = NULL;
+    double              best = 0;
+    xd_parallel         plans[2];
+    out[0] = 0;
+    for (int i = 0; i < s->n && one; i++) {
+        double most = 0;
+        for (int r = 0; s->c[i].f.rank && r < s->c[i].f.ranks; r++) {
+            xd_need n = s->c[i].f.rank[r].need;
+            n.text = n.text_tmp = n.text_work = 0;
+            double peak = (double)xd_need_peak(&n, t->ctx->keep, 0);
+            most = peak > most ? peak : most;
+        }
+        if (s->c[i].why.code == XD_ENOMEM && most > 0 && (!two || most < best))
+            two = &s->c[i], best = most;
+    }
+    if (!one)
+        return;
+    plans[0] = one->ask;
+    plans[1] = two ? two->ask : one->ask;
+    xd_fit_advice(t, plans, two && two != one ? 2 : 1, out, size);
+}

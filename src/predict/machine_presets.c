@@ -1,0 +1,114 @@
+/* machine_presets.c - devices that are known by name, and clusters of any number of them
+ *
+ * Peaks are those of data sheets: dense bf16, f32, memory, the link in one direction. The shares of
+ * them are fitted on published times of one device, one link's share on a time of two devices
+ * (bench/published, doc/planner.md); the rest is assumed. A device that is not fitted has the
+ * shares of one that is like it. */
+#include "predict/machine.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Peaks in flop/s and bytes/s; shares of the first for products, attention and convolutions. */
+#define RATES(peak, gemm_, attn_, conv_, memory_)                                                   \
+    { .gemm = (gemm_) * (peak), .gemm_rows = 160, .attn = { (attn_) * (peak), (attn_) * (peak) },    \
+      .attn_keys = 200, .conv = (conv_) * (peak), .bytes = 0.8 * (memory_), .call_s = 4e-6 }
+
+#define H100      RATES(989e12, 0.733, 0.300, 0.10, 3.35e12)
+#define H100_PCIE RATES(756e12, 0.709, 0.290, 0.10, 2.00e12)
+#define A100      RATES(312e12, 0.600, 0.600, 0.20, 2.04e12)
+#define H20       RATES(148e12, 0.733, 0.600, 0.32, 4.00e12)
+#define L40       RATES(181e12, 0.660, 0.660, 0.32, 0.864e12)
+#define RTX4090   RATES(165e12, 0.660, 0.660, 0.32, 1.008e12)
+/* By data sheet alone, with the shares of H100, L40, A100. */
+#define H200      RATES(989e12, 0.733, 0.300, 0.10, 4.80e12)
+#define B200      RATES(2250e12, 0.733, 0.300, 0.10, 8.00e12)
+#define L4        RATES(121e12, 0.660, 0.660, 0.32, 0.300e12)
+#define A10       RATES(125e12, 0.660, 0.660, 0.32, 0.600e12)
+#define RTX5090   RATES(209.5e12, 0.660, 0.660, 0.32, 1.792e12)
+#define MI300X    RATES(1307e12, 0.600, 0.600, 0.20, 5.30e12)
+#define F32(peak, memory) RATES(peak, 0.7, 0.5, 0.5, memory)
+
+/* A link of a rank, of so many bytes/s; what the ranks of a host have together, in such links. */
+#define LINK(latency, peak, share, links)                                                           \
+    { .latency_s = latency, .bytes = (share) * (peak), .overlap = 0.5,                              \
+      .shared = (links) * (share) * (peak) }
+#define NVLINK5 LINK(12e-6, 900e9, 0.33, 0)
+#define NVLINK4 LINK(12e-6, 450e9, 0.33, 0)
+#define NVLINK3 LINK(12e-6, 300e9, 0.33, 0)
+#define XGMI    LINK(12e-6, 448e9, 0.33, 0)     /* seven links of 64 GB/s to the seven others   */
+#define PCIE5   LINK(15e-6, 63e9, 0.445, 1)
+#define PCIE4   LINK(15e-6, 31.5e9, 0.445, 1)
+#define IB400   LINK(20e-6, 50e9, 0.80, 0)
+#define ETH100  LINK(40e-6, 12.5e9, 0.80, 0)
+#define ETH10   LINK(60e-6, 1.25e9, 0.88, 0)
+
+typedef struct device {
+    const char *name;
+    int         sheet;          /* nothing of it is fitted                                     */
+    double      memory;
+    xd_rates    f32, bf16;
+    xd_wire     inside, between;        /* shared: of one way, of which a host has several      */
+} device;
+
+static const device devices[] = {
+    { "H100", 0, 80e9, F32(67e12, 3.35e12), H100, NVLINK4, IB400 },
+    { "H100-PCIe", 0, 80e9, F32(51e12, 2.00e12), H100_PCIE, PCIE5, IB400 },
+    { "H200", 1, 141e9, F32(67e12, 4.80e12), H200, NVLINK4, IB400 },
+    { "B200", 1, 180e9, F32(75e12, 8.00e12), B200, NVLINK5, IB400 },
+    { "H20", 0, 96e9, F32(44e12, 4.00e12), H20, NVLINK4, IB400 },
+    { "A100", 0, 80e9, F32(19.5e12, 2.04e12), A100, NVLINK3, IB400 },
+    { "A10", 1, 24e9, F32(31.2e12, 0.600e12), A10, PCIE4, ETH100 },
+    { "L40", 0, 48e9, F32(90.5e12, 0.864e12), L40, PCIE4, ETH100 },
+    { "L4", 1, 24e9, F32(30.3e12, 0.300e12), L4, PCIE4, ETH100 },
+    { "4090", 0, 24e9, F32(82.6e12, 1.008e12), RTX4090, PCIE4, ETH10 },
+    { "5090", 1, 32e9, F32(104.8e12, 1.792e12), RTX5090, PCIE5, ETH10 },
+    { "MI300X", 1, 192e9, F32(163.4e12, 5.30e12), MI300X, XGMI, IB400 },
+};
+
+const char *xd_machine_device(int i)
+{
+    return i >= 0 && i < (int)(sizeof devices / sizeof *devices) ? devices[i].name : NULL;
+}
+
+/* Two devices share a way up to the processors; of a few each is assumed to have its own. */
+static double ways(int ranks)
+{
+    return ranks > 8 ? ranks / 2 : 4;
+}
+
+/* A number and an x in front of something; 0: there is none. */
+static int take_count(const char **name)
+{
+    char *end;
+    if (!isdigit((unsigned char)**name))
+        return 0;
+    long n = strtol(*name, &end, 10);
+    if ((*end != 'x' && *end != 'X') || !end[1] || n < 1 || n > 65536)
+        return 0;
+    *name = end + 1;
+    return (int)n;
+}
+
+int xd_machine_known(xd_machine *m, const char *name)
+{
+    int first = take_count(&name), second = first ? take_count(&name) : 0;
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        const device *d = &devices[i];
+        if (strcasecmp(d->name, name) != 0)
+            continue;
+        *m = (xd_machine){ .hosts = second ? first : 1,
+                           .ranks = second ? second : first ? first : 1,
+                           .memory = d->memory, .alone = 1, .f32 = d->f32, .bf16 = d->bf16,
+                           .inside = d->inside, .between = d->between, .sheet = d->sheet };
+        m->inside.shared *= ways(m->ranks);
+        if (m->hosts > 1)
+            snprintf(m->name, sizeof m->name, "%dx%dx%s", m->hosts, m->ranks, d->name);
+        else
+            snprintf(m->name, sizeof m->name, "%dx%s", m->ranks, d->name);
+        return 1;
+    }
+    return 0;
+}

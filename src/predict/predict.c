@@ -1,0 +1,643 @@
+/* predict.c - a request on the count device, as every rank of a plan */
+#include "predict/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/op.h"
+#include "model/component.h"
+#include "model/recipe.h"
+#include "pipeline/arenas.h"
+#include "pipeline/context.h"
+#include "pipeline/denoise.h"
+#include "pipeline/job.h"
+#include "pipeline/memory_plan.h"
+#include "pipeline/stages.h"
+#include "pipeline/text_encode.h"
+#include "pipeline/vae_codec.h"
+#include "pipeline/weight_groups.h"
+#include "plan/plan.h"
+#include "plan/plan_table.h"
+#include "ranks/world.h"
+
+enum { STEPS = 5 };             /* that are played: an exact one, and some that repeat          */
+
+typedef struct guise {          /* what an engine is while it stands for a rank of a plan       */
+    xd_context   *ctx;
+    xd_plan      plan;          /* the engine's own, put back at the end                        */
+    xd_topo      topo, count_topo;
+    xd_comm     *count_world, *count_text, *used, *host;
+    xd_dev      *count;
+    int          tp, tp_at, first, last;
+} guise;
+
+typedef struct seer {
+    xd_context        *ctx;
+    const xd_machine *m;
+    const xd_request *r;
+    xd_forecast      *f;
+    xd_job            job;
+    xd_words          words;    /* n = 0: texts are not known                                  */
+    guise             own;
+    xd_reckoner      *rk;
+    xd_play          *play;
+    xd_lane          *lane;
+    int               cut[XD_MAXSTAGE + 1];
+    int               alone;    /* other ranks rest                                            */
+    xd_told          *told;
+    void             *cookie;
+} seer;
+
+/* ---- standing for a rank -------------------------------------------------------------------- */
+
+static void put_on(guise *o, xd_context *ctx)
+{
+    const xd_part *p = &ctx->model.dit;
+    *o = (guise){ ctx, ctx->plan, ctx->topo, ctx->count_topo, ctx->count_world, ctx->count_text, ctx->world.used, ctx->world.host,
+                  ctx->count, p->tp, p->tp_at, p->net.first, p->net.last };
+}
+
+static void leave_rank(seer *s)
+{
+    xd_context *ctx = s->ctx;
+    if (ctx->count_world != s->own.count_world) {
+        xd_comm_close(&ctx->count_text);
+        xd_topo_close(&ctx->count_topo);
+        xd_comm_close(&ctx->world.host);
+        xd_comm_close(&ctx->count_world);
+    }
+    ctx->topo = s->own.topo;
+    ctx->count_topo = s->own.count_topo;
+    ctx->count_world = s->own.count_world;
+    ctx->count_text = s->own.count_text;
+    ctx->world.used = s->own.used;
+    ctx->world.host = s->own.host;
+}
+
+/* Ranks of the host of rank r: from there on, and how many. */
+static int host_of(const seer *s, int r, int *n)
+{
+    int first = r / s->m->ranks * s->m->ranks, left = s->f->ranks - first;
+    *n = left < s->m->ranks ? left : s->m->ranks;
+    return first;
+}
+
+static void take_off(seer *s)
+{
+    xd_context *ctx = s->ctx;
+    leave_rank(s);
+    ctx->plan = s->own.plan;
+    ctx->count = s->own.count;
+    for (int k = 0; k < ctx->model.recipe->ntext; k++) {
+        xd_part *t = &ctx->model.text[k];
+        t->tp = 1, t->tp_at = 0;
+        xd_net_close(&t->shadow);
+    }
+    ctx->model.dit.tp = s->own.tp;
+    ctx->model.dit.tp_at = s->own.tp_at;
+    xd_part_stage(&ctx->model.dit, s->own.first, s->own.last);
+    xd_net_close(&ctx->model.vae.shadow);
+}
+
+static double lap(void *ctx)
+{
+    const seer *s = ctx;
+    return xd_reckoner_lap(s->rk, s->alone);
+}
+
+/* From now on the engine is rank `me` of the plan, whose messages make a script. */
+static xd_status be(seer *s, int me, xd_err *e)
+{
+    xd_context *ctx = s->ctx;
+    xd_part   *p = &ctx->model.dit;
+    int        n = s->f->ranks, tp = s->f->plan.deg.n[XD_TENSOR], T = s->f->plan.text_tp;
+    int        here, first = host_of(s, me, &here);
+    leave_rank(s);
+    lap(s);
+    xd_status st = xd_comm_record(&ctx->count_world, me, n, xd_play_record(s->play, me, lap, s), e);
+    ctx->count_text = ctx->world.host = NULL;
+    memset(&ctx->count_topo, 0, sizeof ctx->count_topo);
+    if (st == XD_OK)
+        st = xd_topo_open(&ctx->count_topo, ctx->count_world, s->f->plan.deg, e);
+    if (st == XD_OK)
+        st = ctx->count_world->ops->split(ctx->count_world, first, me - first, here, &ctx->world.host, e);
+    if (st == XD_OK && T > 1 && me < T)
+        st = ctx->count_world->ops->split(ctx->count_world, 0, me, T, &ctx->count_text, e);
+    if (st != XD_OK)
+        return st;
+    ctx->topo = ctx->count_topo;
+    ctx->world.used = ctx->count_world;
+    int at = ctx->topo.at[XD_PIPE], tp_at = ctx->topo.at[XD_TENSOR];
+    if (p->tp != tp || p->tp_at != tp_at || p->net.first != s->cut[at] || p->net.last != s->cut[at + 1]) {
+        p->tp = tp, p->tp_at = tp_at;
+        xd_part_stage(p, s->cut[at], s->cut[at + 1]);
+    }
+    for (int k = 0; k < ctx->model.recipe->ntext && T > 1; k++) {
+        ctx->model.text[k].tp = T;
+        ctx->model.text[k].tp_at = me < T ? me : 0;
+        xd_net_close(&ctx->model.text[k].shadow);
+    }
+    return XD_OK;
+}
+
+static xd_status play(seer *s, double *end, xd_err *e)
+{
+    xd_status st = xd_play_run(s->play, s->lane, e);
+    *end = 0;
+    for (int r = 0; st == XD_OK && r < s->f->ranks; r++)
+        *end = fmax(*end, s->lane[r].end_s);
+    return st;
+}
+
+static xd_status new_play(seer *s, xd_err *e)
+{
+    xd_play_close(&s->play);
+    return xd_play_open(&s->play, s->f->ranks, s->m, e);
+}
+
+/* ---- denoising ------------------------------------------------------------------------------ */
+
+static int steps_played(const seer *s)
+{
+    int want = s->f->stale ? STEPS : 2;
+    return s->job.samp.steps < want ? s->job.samp.steps : want;
+}
+
+/* Rows of the embeddings of the two passes. */
+static void text_rows(const seer *s, int64_t rows[XD_MAXPASS])
+{
+    const xd_words *w = &s->words;
+    for (int i = 0; i < XD_MAXPASS; i++)
+        rows[i] = xd_words_most(&s->job);
+    for (int i = 0; i < w->n; i++)
+        rows[0] = i == 0 || (w->rows[i] > rows[0] && i < w->n - 1) ? w->rows[i] : rows[0];
+    rows[1] = w->n ? w->rows[w->n - 1] : rows[1];
+}
+
+/* Pictures that the replica of this rank paints. */
+static int pictures(const seer *s)
+{
+    int D = s->f->plan.deg.n[XD_DATA], at = s->ctx->topo.at[XD_DATA];
+    return s->job.images > at ? (s->job.images - at + D - 1) / D : 0;
+}
+
+static int64_t sent(const seer *s)
+{
+    return s->ctx->count_world->traffic->bytes;
+}
+
+static double step_bytes(const seer *s, xd_flow *f, int step)
+{
+    int64_t before = sent(s);
+    xd_flow_step(f, step);
+    return (double)(sent(s) - before);
+}
+
+/* Plays the first steps, with a mark before each and one behind; the first is exact whatever the warm-up.
+ * Then, for its bytes, the last: it hands no latents on. */
+static void denoise_steps(seer *s, xd_flow *f, int me)
+{
+    xd_forecast      *c = s->f;
+    xd_foreseen_rank *k = &c->rank[me];
+    int               n = steps_played(s), all = c->steps;
+    int               exact = c->exact < all - 1 ? c->exact : all - 1;
+    double            first = 0, last = 0;
+    int64_t           before = sent(s);
+    xd_flow_ready(f);
+    k->sent_all = (double)(sent(s) - before);
+    lap(s);
+    for (int i = 0; i < n && xd_ok(&f->x); i++) {
+        xd_play_mark(s->play, i);
+        last = step_bytes(s, f, i);
+        first = i ? first : last;
+        k->sent = i == 0 || i < all - 1 ? last : k->sent;
+    }
+    xd_play_mark(s->play, n);
+    if (c->exact >= all)
+        s->ctx->plan.warmup = all;
+    if (n > 1 && xd_ok(&f->x))
+        last = step_bytes(s, f, all - 1);
+    s->ctx->plan.warmup = 1;
+    k->sent_all += exact * first + (all - 1 - exact) * k->sent + last;
+    before = sent(s);
+    xd_flow_latents(f, NULL);
+    k->sent_all = (k->sent_all + (double)(sent(s) - before)) * pictures(s);
+}
+
+static xd_status denoise_rank(seer *s, int me, xd_err *e)
+{
+    xd_context         *ctx = s->ctx;
+    xd_part           *p = &ctx->model.dit;
+    const xd_dit_info *d = &ctx->model.dit_info;
+    xd_flow            f;
+    xd_arena           a;
+    xd_cond            cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    int64_t            rows[XD_MAXPASS];
+    xd_status          st = xd_part_count(p, ctx->count, ctx->type, e);
+    if (st == XD_OK)
+        st = xd_room_open(&a, ctx->count, 0, e);
+    if (st != XD_OK)
+        return st;
+    text_rows(s, rows);
+    xd_reckoner_weights(s->rk, (double)p->packed);
+    for (int i = 0; i < s->job.npass; i++) {
+        cond[i].tok = xd_view2(a.base, XD_F32, rows[i], d->text_dim);
+        xd_words_real(&s->job, cond[i].real);
+        if (d->pooled_dim)
+            cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
+    }
+    xd_flow_open(&f, &s->job, ctx->count, &ctx->count_topo, &a, &p->shadow, cond);
+    denoise_steps(s, &f, me);
+    s->f->rank[me].need.dit_tmp = xd_arena_peak(&a);
+    s->f->rank[me].need.links = f.chain.bytes;
+    s->f->rank[me].need.dit = p->packed;
+    s->f->rank[me].need.dit_work = p->work;
+    s->f->rank[me].need.images = (size_t)xd_job_pixels(&s->job) * 5;
+    st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
+    xd_flow_close(&f);
+    xd_room_close(&a, ctx->count);
+    return st;
+}
+
+static double when(const seer *s, int mark)
+{
+    double t = 0;
+    for (int r = 0; r < s->f->ranks; r++)
+        t = fmax(t, xd_play_when(s->play, r, mark));
+    return t;
+}
+
+typedef struct teller { const seer *s; int rank; double from, to; xd_foreseen_rank *sum; } teller;
+
+static void tell(void *ctx, char what, double from, double to)
+{
+    const teller *t = ctx;
+    double        a = fmax(from, t->from), b = fmin(to, t->to);
+    if (t->s->told)
+        t->s->told(t->s->cookie, t->rank, what, from, to);
+    if (b > a && what == 'c')
+        t->sum->busy_s += b - a;
+    else if (b > a)
+        t->sum->wait_s += b - a;
+}
+
+/* Times of steps, and what every rank does in the last, which repeats. */
+static void read_steps(seer *s)
+{
+    xd_forecast *f = s->f;
+    int          n = steps_played(s);
+    f->exact_s = when(s, 1);
+    f->from_s = when(s, n - 1);
+    f->to_s = when(s, n);
+    f->step_s = n > 3 ? (when(s, n) - when(s, n - 2)) / 2 : n > 1 ? when(s, n) - when(s, n - 1) : f->exact_s;
+    if (!f->stale)
+        f->exact_s = f->step_s;
+    for (int r = 0; r < f->ranks; r++) {
+        teller t = { s, r, when(s, n - 1), when(s, n), &f->rank[r] };
+        xd_play_tell(s->play, r, tell, &t);
+    }
+}
+
+static xd_status denoise(seer *s, xd_err *e)
+{
+    xd_forecast *f = s->f;
+    double       end;
+    xd_status    st = new_play(s, e);
+    for (int r = 0; r < f->ranks && st == XD_OK; r++) {
+        st = be(s, r, e);
+        if (st == XD_OK)
+            st = denoise_rank(s, r, e);
+    }
+    if (st == XD_OK)
+        st = play(s, &end, e);
+    if (st != XD_OK)
+        return st;
+    read_steps(s);
+    for (int r = 0; r < f->ranks; r++) {
+        double all = s->lane[r].inside + s->lane[r].between;
+        f->rank[r].between = all > 0 ? f->rank[r].sent * s->lane[r].between / all : 0;
+    }
+    return XD_OK;
+}
+
+/* ---- text and picture ----------------------------------------------------------------------- */
+
+/* Texts that are encoded; the negative one is the last of two kinds. */
+static int texts(const seer *s)
+{
+    return s->r->nprompts + (s->job.npass > 1);
+}
+
+static int is_negative(const seer *s, int i)
+{
+    return i >= s->r->nprompts;
+}
+
+/* Token ids of text i for encoder k. */
+static int64_t ids_of(const seer *s, int i, int k)
+{
+    const xd_text_use *u = &s->ctx->model.recipe->text[k];
+    const xd_words    *w = &s->words;
+    const char        *none = s->r->negative_prompt;
+    if (w->n)
+        return w->len[(is_negative(s, i) ? w->n - 1 : i) * w->ntext + k];
+    if (u->pad == XD_PAD_NONE && is_negative(s, i) && !(none && *none))
+        return 1;
+    return u->pad > 0 ? u->pad : s->job.max_text;
+}
+
+static xd_status text_rank(seer *s, int me, xd_err *e)
+{
+    xd_context *ctx = s->ctx;
+    xd_need   *n = &s->f->rank[me].need;
+    for (int k = 0; k < ctx->model.recipe->ntext; k++) {
+        size_t most = 0, tmp;
+        if (!ctx->model.has_text[k])
+            continue;
+        xd_reckoner_weights(s->rk, (double)ctx->model.text[k].packed);
+        if (ctx->count_text && xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK)
+            return e->code;
+        for (int i = 0; i < texts(s); i++) {
+            xd_status st = xd_words_count(&s->job, k, ids_of(s, i, k), &tmp, e);
+            if (st != XD_OK)
+                return st;
+            most = tmp > most ? tmp : most;
+        }
+        size_t packed = ctx->model.text[k].packed;
+        n->text = ctx->keep ? n->text + packed : n->text > packed ? n->text : packed;
+        n->text_tmp = n->text_tmp > most ? n->text_tmp : most;
+        most = ctx->model.text[k].work;
+        n->text_work = n->text_work > most ? n->text_work : most;
+    }
+    s->f->rank[me].sent_all += (double)sent(s);
+    xd_play_mark(s->play, 0);   /* what has been computed so far is told                         */
+    return XD_OK;
+}
+
+static xd_status text(seer *s, xd_err *e)
+{
+    xd_status st = new_play(s, e);
+    s->alone = s->f->plan.text_tp == 1;
+    for (int r = 0; r < s->f->plan.text_tp && st == XD_OK; r++) {
+        st = be(s, r, e);
+        if (st == XD_OK)
+            st = text_rank(s, r, e);
+    }
+    if (st == XD_OK)
+        st = play(s, &s->f->text_s, e);
+    s->alone = 0;
+    return st;
+}
+
+/* Encoding the picture to start from may take more memory than decoding; its seconds are not
+ * counted. */
+static xd_status count_encoder(seer *s, xd_need *n, xd_err *e)
+{
+    size_t    tmp = 0;
+    xd_dev   *count = s->ctx->count;
+    s->ctx->count = s->own.count;
+    xd_status st = xd_light_encode_count(&s->job, &tmp, e);
+    s->ctx->count = count;
+    n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
+    return st;
+}
+
+static xd_status decode(seer *s, xd_err *e)
+{
+    xd_status st = new_play(s, e);
+    s->alone = !s->f->plan.vae_rows && s->f->plan.deg.n[XD_DATA] == 1;
+    for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
+        xd_need *n = &s->f->rank[r].need;
+        st = be(s, r, e);
+        if (st != XD_OK || !xd_light_here(&s->job) || s->r->latents_only)
+            continue;
+        int64_t before = sent(s);
+        xd_reckoner_weights(s->rk, (double)s->ctx->model.vae.packed);
+        st = xd_light_count(&s->job, &n->vae_tmp, e);
+        if (st == XD_OK && s->r->image)
+            st = count_encoder(s, n, e);
+        n->vae = s->ctx->model.vae.packed;
+        n->vae_work = s->ctx->model.vae.work;
+        s->f->rank[r].sent_all += (double)(sent(s) - before) * pictures(s);
+        xd_play_mark(s->play, 0);
+    }
+    if (st == XD_OK)
+        st = play(s, &s->f->decode_s, e);
+    s->alone = 0;
+    return st;
+}
+
+/* ---- what else is sent ---------------------------------------------------------------------- */
+
+/* Ranks of rank r's host that hold the same transformer weights and the same autoencoder. */
+static void kin_of(const seer *s, int r, int kin[2])
+{
+    const int *d = s->f->plan.deg.n;
+    int        here, first = host_of(s, r, &here), below = d[XD_TENSOR] * d[XD_ULYSSES] * d[XD_RING];
+    int        replica = below * d[XD_PIPE] * d[XD_CFG];
+    kin[0] = kin[1] = 0;
+    for (int o = first; o < first + here; o++) {
+        kin[0] += o % d[XD_TENSOR] == r % d[XD_TENSOR] && o / below % d[XD_PIPE] == r / below % d[XD_PIPE];
+        kin[1] += s->f->plan.vae_rows || o % replica == 0;
+    }
+    if (s->r->latents_only || (!s->f->plan.vae_rows && r % replica))
+        kin[1] = 0;
+}
+
+static void agree(seer *s, int times, xd_err *e)
+{
+    for (int i = 0; i < times; i++)
+        xd_world_agree(&s->ctx->world, XD_OK, e);
+}
+
+/* Before anything is encoded: the request is accepted, weights are shared, memory is compared. */
+static xd_status send_start(seer *s, int me, xd_err *e)
+{
+    xd_comm  *h = s->ctx->world.host;
+    double    v[XD_HOST_SUMS];
+    int       kin[2];
+    xd_status st = XD_OK;
+    kin_of(s, me, kin);
+    agree(s, 4, e);             /* accepted, counted, shared, compared                          */
+    if (h->size == 1)
+        return XD_OK;
+    st = xd_kin_foresee(s->ctx, kin, e);
+    xd_memory_sum(h, v);
+    return st;
+}
+
+/* Embeddings of all texts from rank 0. */
+static void send_text(seer *s, xd_err *e)
+{
+    const xd_context   *ctx = s->ctx;
+    const xd_dit_info *d = &ctx->model.dit_info;
+    const xd_words    *w = &s->words;
+    float              any;
+    for (int k = 0; k < ctx->model.recipe->ntext; k++)
+        if (ctx->model.has_text[k])
+            agree(s, s->f->plan.text_tp > 1 ? 2 : 1, e);
+    for (int i = 0; i < texts(s); i++) {
+        int64_t rows = 0;
+        for (int k = 0; k < ctx->model.recipe->ntext; k++)
+            if (ctx->model.recipe->text[k].rows == XD_ROWS_BELOW)
+                rows += ids_of(s, i, k);
+        if (w->n)
+            rows = w->rows[is_negative(s, i) ? w->n - 1 : i];
+        xd_world_broadcast(&ctx->world, &any, rows * d->text_dim * (int64_t)sizeof any, e);
+        if (d->pooled_dim)
+            xd_world_broadcast(&ctx->world, &any, d->pooled_dim * (int64_t)sizeof any, e);
+    }
+}
+
+/* Loading, and behind every round of pictures those of other replicas to rank 0. */
+static void send_pictures(seer *s, int me, xd_err *e)
+{
+    const xd_topo *t = &s->ctx->topo;
+    int            D = t->deg.n[XD_DATA], one = s->r->latents_only ? 0 : 1;
+    int64_t        bytes = 4 * (s->job.numbers + one * xd_job_pixels(&s->job));
+    agree(s, s->f->plan.vae_rows || D > 1 ? 4 : 3, e);      /* loaded (the autoencoder too), odd, room */
+    for (int i = 0; i < s->job.images; i += D) {
+        agree(s, 2 + one, e);
+        for (int d = 1; d < D && i + d < s->job.images; d++) {
+            agree(s, 1, e);
+            if (t->replica->rank == 0 && t->at[XD_DATA] == d)
+                s->f->rank[me].sent_all += (double)bytes;
+        }
+    }
+}
+
+/* The engine takes room for the longest text in every pass. */
+static xd_status room_for_longest(seer *s, xd_need *n, xd_err *e)
+{
+    int64_t rows[XD_MAXPASS];
+    text_rows(s, rows);
+    if (s->job.npass == 1 || rows[0] == rows[1])
+        return XD_OK;
+    rows[0] = rows[1] = rows[0] > rows[1] ? rows[0] : rows[1];
+    return xd_flow_count(&s->job, rows, &n->dit_tmp, &n->links, e);
+}
+
+static xd_status rest(seer *s, xd_err *e)
+{
+    xd_status st = new_play(s, e);
+    for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
+        st = be(s, r, e);
+        if (st == XD_OK && s->f->ranks > 1)
+            st = send_start(s, r, e);
+        if (st == XD_OK && s->f->ranks > 1) {
+            send_text(s, e);
+            send_pictures(s, r, e);
+            s->f->rank[r].sent_all += (double)sent(s);
+        }
+        if (st == XD_OK)
+            st = room_for_longest(s, &s->f->rank[r].need, e);
+    }
+    for (int r = 0; r < s->f->ranks; r++)
+        s->f->sent += s->f->rank[r].sent_all;
+    return st;
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* Ranks of a CPU's host hold equal weights once, and its memory together; a device has its own. */
+static void take_memory(seer *s)
+{
+    xd_forecast      *f = s->f;
+    const xd_machine *m = s->m;
+    f->peak = 0;
+    for (int h = 0; h * m->ranks < f->ranks; h++) {
+        double sum = 0;
+        for (int r = h * m->ranks; r < f->ranks && r < (h + 1) * m->ranks; r++) {
+            xd_need *n = &f->rank[r].need;
+            int      twin = 0;
+            n->peak = xd_need_peak(n, s->ctx->keep, xd_need_apart(&s->job, f->ranks));
+            for (int o = h * m->ranks; o < r && m->shares; o++)
+                twin |= f->rank[o].need.dit == n->dit &&
+                        o % f->plan.deg.n[XD_TENSOR] == r % f->plan.deg.n[XD_TENSOR];
+            sum += (double)n->peak - (twin ? (double)n->dit : 0) -
+                   (m->shares && r > h * m->ranks ? (double)n->vae : 0);
+            if (!m->shares)
+                f->peak = fmax(f->peak, (double)n->peak);
+        }
+        if (m->shares)
+            f->peak = fmax(f->peak, sum);
+    }
+    f->fits = f->peak <= m->memory;
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
+{
+    xd_context   *ctx = s->ctx;
+    xd_forecast *f = s->f;
+    xd_status    st = xd_plan_make(&f->plan, a, ranks, &ctx->model.dit_info, e);
+    if (st != XD_OK)
+        return st;
+    f->ranks = xd_degrees_product(f->plan.deg);
+    f->stale = (f->plan.changes & XD_STALE_STEPS) != 0;
+    f->rank = calloc((size_t)f->ranks, sizeof *f->rank);
+    s->lane = calloc((size_t)f->ranks, sizeof *s->lane);
+    if (!f->rank || !s->lane)
+        return xd_fail(e, XD_ENOMEM, "no memory to foresee %d ranks", f->ranks);
+    ctx->plan = f->plan;
+    ctx->plan.warmup = 1;
+    st = xd_job_open(&s->job, ctx, s->r, e);
+    if (st != XD_OK)
+        return st;
+    if (s->r->nprompts && s->r->prompts[0][0] && xd_words_open(&s->words, &s->job, NULL) != XD_OK)
+        xd_words_close(&s->words, ctx);
+    f->steps = s->job.samp.steps;
+    f->rounds = (s->job.images + f->plan.deg.n[XD_DATA] - 1) / f->plan.deg.n[XD_DATA];
+    f->exact = f->stale ? xd_plan_exact(&f->plan) : f->steps;
+    f->exact = f->exact < f->steps ? f->exact : f->steps;
+    if (f->plan.deg.n[XD_CFG] > 1 && s->job.npass == 1)
+        return xd_fail(e, XD_EINVAL, "cfg 2 has nothing for half of the ranks: without guidance (%s above 1) there "
+                       "is one pass a step", xd_job_guide(&s->job));
+    st = xd_ranks_cut(&s->job, s->cut, e);
+    return st == XD_OK ? xd_reckoner_open(&s->rk, s->own.count, s->m, ctx->type, e) : st;
+}
+
+xd_status xd_foresee_telling(xd_forecast *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+                             int ranks, const xd_machine *m, xd_told *told, void *cookie, xd_err *e)
+{
+    seer s = { .ctx = ctx, .m = m, .r = r, .f = f, .told = told, .cookie = cookie };
+    memset(f, 0, sizeof *f);
+    put_on(&s.own, ctx);
+    xd_status st = open_seer(&s, a, ranks, e);
+    if (st == XD_OK) {
+        ctx->count = xd_reckoner_dev(s.rk);
+        st = denoise(&s, e);
+    }
+    if (st == XD_OK)
+        st = text(&s, e);
+    if (st == XD_OK)
+        st = decode(&s, e);
+    if (st == XD_OK)
+        st = rest(&s, e);
+    if (st == XD_OK) {
+        take_memory(&s);
+        f->request_s = f->text_s + f->rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s +
+                                                f->decode_s);
+    }
+    take_off(&s);
+    xd_words_close(&s.words, ctx);
+    xd_job_close(&s.job);
+    xd_play_close(&s.play);
+    xd_reckoner_close(&s.rk);
+    free(s.lane);
+    return st;
+}
+
+xd_status xd_foresee(xd_forecast *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+                     int ranks, const xd_machine *m, xd_err *e)
+{
+    return xd_foresee_telling(f, ctx, r, a, ranks, m, NULL, NULL, e);
+}
+
+void xd_forecast_free(xd_forecast *f)
+{
+    free(f->rank);
+    f->rank = NULL;
+}

@@ -1,0 +1,46 @@
+/* predict.h - what a plan will take on a machine: seconds, bytes, memory, rank by rank
+ *
+ * The request is run on the count device as every rank of the plan, and the ranks' scripts are played
+ * against each other (simulate.h). Neither weights nor ranks are needed. */
+#ifndef XD_PREDICT_PREDICT_H
+#define XD_PREDICT_PREDICT_H
+
+#include "pipeline/memory_plan.h"
+#include "predict/machine.h"
+#include "predict/simulate.h"
+
+typedef struct xd_foreseen_rank {
+    xd_need need;               /* memory by part                                              */
+    double  busy_s, wait_s;     /* of a step that repeats                                      */
+    double  sent, between;      /* bytes of a step that repeats; of those between hosts         */
+    double  sent_all;           /* of the request                                              */
+} xd_foreseen_rank;
+
+typedef struct xd_forecast {
+    xd_plan plan;
+    int     ranks;              /* that it uses                                                */
+    double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: one that repeats      */
+    int     steps, exact;       /* of a picture; of those exact ones                            */
+    int     rounds;             /* pictures that a replica paints one after the other            */
+    double  from_s, to_s;       /* of the last step that was played, in the time that is told    */
+    double  sent;               /* bytes of the request, all ranks                              */
+    double  peak;               /* of the fullest rank (devices) or host (CPU)                  */
+    int     fits, stale;        /* into the memory there is; its picture is not the exact one    */
+    xd_foreseen_rank *rank;     /* [ranks], malloc'ed                                          */
+} xd_forecast;
+
+/* g is opened alone and for a bench, without files; nothing of it is loaded. Where the request's prompts
+ * say something and the model's tokenizers are there, texts have their lengths; else the most there can be,
+ * and a negative prompt that is not given is empty. It is the first request: weights are loaded. Freed with
+ * xd_forecast_free also after a failure. XD_EINVAL: the plan cannot be. */
+xd_status xd_foresee(xd_forecast *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+                     int ranks, const xd_machine *m, xd_err *e);
+void      xd_forecast_free(xd_forecast *f);
+
+/* A stretch of time of a rank in steps 0, 1, .. of the forecast: what 'c' computes, 'w' waits. */
+typedef void xd_told(void *ctx, int rank, char what, double from, double to);
+/* The same, telling the stretches of the denoising steps that were played. */
+xd_status xd_foresee_telling(xd_forecast *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+                             int ranks, const xd_machine *m, xd_told *told, void *cookie, xd_err *e);
+
+#endif

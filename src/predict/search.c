@@ -1,0 +1,222 @@
+/* search.c - every plan there is, and the names of plans */
+#include "predict/search.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/context.h"
+#include "plan/plan_table.h"
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+/* "u, r, pp and vae": the words there are. */
+static void list_words(xd_text_buf *b)
+{
+    const xd_plan_table *t = xd_plan_table_now();
+    int                  left = 0;
+    for (int i = 0; i < t->n; i++)
+        left += t->rows[i].word != NULL;
+    for (int i = 0; i < t->n; i++)
+        if (t->rows[i].word) {
+            left--;
+            xd_buf_add(b, "%s%s", t->rows[i].word, left > 1 ? ", " : left ? " and " : "");
+        }
+}
+
+static xd_status not_read(const char *text, const char *at, xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    list_words(&b);
+    xd_status s = xd_fail(e, XD_EINVAL, "the plan \"%s\" cannot be read at \"%s\": it is \"auto\" "
+                          "or degrees such as u2r2pp2cfg2, of %s", text, at, b.p ? b.p : "");
+    xd_buf_free(&b);
+    return s;
+}
+
+/* One word and its number, which begins at *p. */
+static xd_status take_number(xd_parallel *a, const xd_plan_row *r, const char *text, const char **p,
+                             xd_err *e)
+{
+    int   digit = isdigit((unsigned char)**p);
+    char *end = (char *)(uintptr_t)*p;
+    if (!digit && !r->stands)
+        return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s without a number", text, r->word);
+    long v = digit ? strtol(*p, &end, 10) : r->stands;
+    if (v < 1 || v > 65536 || (r->stands && v != r->stands && v != 1))
+        return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s %ld, which cannot be", text,
+                       r->word, v);
+    int want = r->stands == 2 ? v == 2 : (int)v, has = xd_plan_number(r, a);
+    if (has && has != want)
+        return xd_fail(e, XD_EINVAL, "the plan \"%s\" has %s %d and --%s says %d", text, r->word,
+                       want, r->option.name, has);
+    xd_plan_put(r, a, want);
+    *p = end + strspn(end, " ,x-_");
+    return XD_OK;
+}
+
+static xd_status take_word(xd_parallel *a, const char *text, const char **p, xd_err *e)
+{
+    const xd_plan_table *t = xd_plan_table_now();
+    size_t               n = strspn(*p, "abcdefghijklmnopqrstuvwxyz");
+    for (int i = 0; i < t->n && n; i++) {
+        const char *word = t->rows[i].word;
+        if (!word || strlen(word) != n || memcmp(word, *p, n) != 0)
+            continue;
+        *p += n;
+        return take_number(a, &t->rows[i], text, p, e);
+    }
+    return not_read(text, *p, e);
+}
+
+xd_status xd_parallel_read(xd_parallel *a, const char *text, xd_err *e)
+{
+    const char *p = text;
+    xd_status   s = *p ? XD_OK : take_word(a, text, &p, e);
+    while (*p && s == XD_OK)
+        s = take_word(a, text, &p, e);
+    return s;
+}
+
+/* ---- all plans ------------------------------------------------------------------------------ */
+
+enum { MOST = XD_SEARCH_MOST, MOST_ONE = 1024 };        /* ranks: of a search, of a plan       */
+
+typedef struct hunt {
+    xd_search         *s;
+    xd_context         *ctx;
+    const xd_request  *r;
+    const xd_parallel *fixed;
+    const xd_machine  *m;
+    int                ranks, stale, failed;
+} hunt;
+
+static int allowed(int fixed, int v)
+{
+    return fixed == 0 || fixed == v;
+}
+
+static void try(hunt *h, xd_parallel a)
+{
+    xd_candidate *c = realloc(h->s->c, (size_t)(h->s->n + 1) * sizeof *c);
+    if (!c) {
+        h->failed = 1;
+        return;
+    }
+    h->s->c = c;
+    c = &c[h->s->n++];
+    memset(c, 0, sizeof *c);
+    c->ask = a;
+    xd_text_buf name = { 0 }, flags = { 0 };
+    xd_plan_name(&a, &h->ctx->model.dit_info, &name);
+    xd_plan_flags(&a, &h->ctx->model.dit_info, &flags);
+    xd_buf_add(&flags, "%s", "");       /* a text even where there are none                      */
+    h->failed |= name.failed || flags.failed;
+    c->name = name.p, c->flags = flags.p;
+    xd_status s = xd_foresee(&c->f, h->ctx, h->r, &a, h->ranks, h->m, &c->why);
+    if (s == XD_OK && !c->f.fits)
+        xd_fail(&c->why, XD_ENOMEM, "%s are needed of %s", xd_size_text(c->f.peak).s,
+                xd_size_text(h->m->memory).s);
+}
+
+/* The pictures' rows over all ranks, or whole on one: what is asked, else both are tried by the caller
+ * of this in turn (rows gain whenever there are ranks). */
+static void try_patches(hunt *h, xd_parallel a)
+{
+    int P = a.pipefusion_parallel_degree, most = P > 1 ? 2 : 1;
+    if (xd_parallel_ranks(&a) / (a.data_parallel_degree ? a.data_parallel_degree : 1) > 1)
+        a.use_parallel_vae = 1;
+    for (int k = 1; k <= most; k++) {
+        if (h->fixed->num_pipeline_patch && k > 1)
+            break;
+        a.num_pipeline_patch = h->fixed->num_pipeline_patch ? h->fixed->num_pipeline_patch
+                                                            : P > 1 ? k * P : 0;
+        if (xd_plan_patches(&a) > 1 && !a.warmup_steps)
+            a.warmup_steps = 1;
+        try(h, a);
+    }
+}
+
+/* The degree of an axis in `fixed`: 0 where it is open. */
+static int fixed_degree(const hunt *h, const xd_plan_row *r)
+{
+    return xd_plan_number(r, h->fixed) ? xd_plan_degree(r, h->fixed) : 0;
+}
+
+/* Axes are walked in this order, data last. */
+static void factor(hunt *h, xd_parallel a, int step, int left)
+{
+    static const xd_axis order[] = { XD_CFG, XD_ULYSSES, XD_RING, XD_PIPE, XD_TENSOR, XD_DATA };
+    const xd_plan_row   *r = xd_plan_row_of(order[step]);
+    int                  fixed = fixed_degree(h, r);
+    int                  pictures = h->r->nprompts * h->r->num_images_per_prompt;
+    if (order[step] == XD_DATA) {
+        if (!allowed(fixed, left) || (!fixed && left > 1 && pictures < left))
+            return;
+        xd_plan_put(r, &a, left);
+        try_patches(h, a);
+        return;
+    }
+    for (int v = 1; v <= left; v++) {
+        if (left % v || (r->stands && v > r->stands) || !allowed(fixed, v))
+            continue;
+        if (order[step] == XD_PIPE && v > 1 && !h->stale && !fixed)
+            continue;
+        xd_plan_put(r, &a, r->stands ? v == r->stands : v);
+        factor(h, a, step + 1, left / v);
+    }
+}
+
+static double score(const xd_candidate *c)
+{
+    return c->why.code ? 1e300 : c->f.request_s;
+}
+
+/* Equal times: fewer bytes first. Of those that do not fit, that which needs least. */
+static int faster(const void *a, const void *b)
+{
+    const xd_candidate *p = a, *q = b;
+    int                 low = p->why.code == XD_ENOMEM, also = q->why.code == XD_ENOMEM;
+    if (p->why.code && q->why.code && (low != also || (low && p->f.peak != q->f.peak)))
+        return low != also ? also - low : p->f.peak < q->f.peak ? -1 : 1;
+    if (score(p) != score(q))
+        return score(p) < score(q) ? -1 : 1;
+    return (p->f.sent > q->f.sent) - (p->f.sent < q->f.sent);
+}
+
+xd_status xd_search_plans(xd_search *s, xd_context *ctx, const xd_request *r, const xd_parallel *fixed,
+                          int ranks, int stale, const xd_machine *m, xd_err *e)
+{
+    hunt h = { s, ctx, r, fixed, m, ranks, stale, 0 };
+    memset(s, 0, sizeof *s);
+    if (ranks > MOST_ONE || (ranks > MOST && xd_parallel_ranks(fixed) != ranks))
+        return xd_fail(e, XD_EINVAL, "all plans of %d ranks are too many to look at: up to %d can be, or up to %d "
+                       "when degrees are given for all of them", ranks, MOST, MOST_ONE);
+    factor(&h, *fixed, 0, ranks);
+    if (h.failed)
+        return xd_fail(e, XD_ENOMEM, "no memory for the plans of %d ranks", ranks);
+    if (!s->n)
+        return xd_fail(e, XD_EINVAL, "no plan of exactly %d ranks has the degrees that are given", ranks);
+    qsort(s->c, (size_t)s->n, sizeof *s->c, faster);
+    while (s->good < s->n && !s->c[s->good].why.code)
+        s->good++;
+    if (s->good)
+        return XD_OK;
+    if (s->n == 1)
+        return xd_fail(e, s->c[0].why.code, "the one plan of %d rank%s does not work: %s", ranks,
+                       ranks == 1 ? "" : "s", s->c[0].why.msg);
+    return xd_fail(e, s->c[0].why.code, "none of %d plans of %d ranks works; %s: %s", s->n, ranks,
+                   s->c[0].name, s->c[0].why.msg);
+}
+
+void xd_search_free(xd_search *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        xd_forecast_free(&s->c[i].f);
+        free(s->c[i].name);
+        free(s->c[i].flags);
+    }
+    free(s->c);
+    memset(s, 0, sizeof *s);
+}

@@ -1,0 +1,497 @@
+/* simulate.c - scripts of ranks, played against each other
+ *
+ * The rank whose clock is the earliest goes on; one that waits for a message that is not on its way
+ * yet rests until somebody else has sent one. A message takes its turn where it leaves, where it arrives
+ * (at ranks, or at hosts between hosts) and on what the ranks of a host share, and has come when the
+ * last of them is through. Whoever waits for it without computing waits for all of it; what a rank
+ * computes while one comes is slowed down by the share that does not overlap. */
+#include "predict/simulate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum ev_kind { EV_SENDS = XD_SENDS, EV_RECEIVES = XD_RECEIVES, EV_MEETS = XD_MEETS, EV_END,
+                       EV_MARK } ev_kind;
+
+typedef struct event {
+    ev_kind what;
+    int     group, peer;
+    double  after_s;            /* computing before it                                         */
+    int64_t number, bytes;      /* of the message; EV_MARK: number is the mark                  */
+    int64_t to;                 /* EV_MEETS: where in `pool` the bytes to every rank stand        */
+} event;
+
+typedef struct team {           /* a group as one of its ranks sees it                         */
+    int      color, rank, size, at;     /* at: which of the teams of all it is                  */
+    int64_t *sent, *got;        /* [size]: messages so far                                     */
+    int64_t  met;
+} team;
+
+typedef struct stretch { char what; double from, to; } stretch;
+typedef struct open_message {   /* busy: seconds that the rank had computed when it began        */
+    int group, peer; ev_kind what; int64_t seq; double gone, busy;
+    int begun;                  /* members before it have begun                                */
+} open_message;
+
+typedef struct script {
+    event   *ev;
+    int64_t  nev, cap, next;
+    team    *team;
+    int      nteam;
+    int64_t *pool, npool, poolcap;
+    open_message *message;      /* [messages + 1] by number                                    */
+    int64_t  nmessage;
+    int      for_whom;          /* it waits for, when it must                                  */
+    double   t, slowed;         /* seconds of computing that messages have slowed down          */
+    double  *mark;              /* [nmark]: when                                               */
+    int      nmark;
+    stretch *told;
+    int64_t  ntold, toldcap;
+    xd_lane  lane;
+} script;
+
+typedef struct news { double start, takes, arrival, lost; } news;       /* of a message            */
+typedef struct slot { uint64_t key; news n; } slot;                     /* key 0: empty            */
+
+struct xd_play {
+    const xd_machine *m;
+    int      n, now;            /* ranks; the one that is recorded                              */
+    script  *s;
+    xd_recorder rec;
+    double (*seconds)(void *ctx);
+    void    *ctx;
+    int      failed;            /* no memory                                                   */
+    slot    *map;
+    int64_t  cap, used;
+    int     *member;            /* of all teams: [nteams][n]: world ranks                        */
+    int      nteams;
+    double  *out, *in, *bus;    /* when ports are free again: [n], then hosts; what hosts share    */
+};
+
+/* ---- growing ------------------------------------------------------------------------------ */
+
+/* Room for one more element. */
+static int grow(xd_play *p, void *array, int64_t *cap, int64_t n, size_t size)
+{
+    void **a = array;
+    if (n < *cap)
+        return 1;
+    int64_t want = *cap ? 2 * *cap : 64;
+    while (want <= n)
+        want *= 2;
+    void *v = realloc(*a, (size_t)want * size);
+    if (!v) {
+        p->failed = 1;
+        return 0;
+    }
+    *a = v;
+    *cap = want;
+    return 1;
+}
+
+static script *mine(xd_play *p)
+{
+    return &p->s[p->now];
+}
+
+static void put(xd_play *p, event ev)
+{
+    script *s = mine(p);
+    if (grow(p, &s->ev, &s->cap, s->nev, sizeof ev))
+        s->ev[s->nev++] = ev;
+}
+
+/* ---- recording ---------------------------------------------------------------------------- */
+
+static double lap(xd_play *p)
+{
+    return p->seconds ? p->seconds(p->ctx) : 0;
+}
+
+static void on_group(void *cookie, int id, int color, int rank, int size)
+{
+    xd_play *p = cookie;
+    script  *s = mine(p);
+    team    *t = realloc(s->team, (size_t)(id + 1) * sizeof *t);
+    if (!t) {
+        p->failed = 1;
+        return;
+    }
+    s->team = t;
+    s->nteam = id + 1;
+    t[id] = (team){ .color = color, .rank = rank, .size = size };
+    t[id].sent = calloc((size_t)size, sizeof *t->sent);
+    t[id].got = calloc((size_t)size, sizeof *t->got);
+    if (!t[id].sent || !t[id].got)
+        p->failed = 1;
+}
+
+static void on_begin(void *cookie, int64_t number, int group, xd_message what, int peer,
+                     const int64_t *bytes)
+{
+    xd_play *p = cookie;
+    script  *s = mine(p);
+    int      n = what == XD_MEETS ? s->team[group].size : 1;
+    event    ev = { (ev_kind)what, group, peer, lap(p), number, *bytes, s->npool };
+    s->nmessage = number;
+    if (!grow(p, &s->pool, &s->poolcap, s->npool + n, sizeof *s->pool))
+        return;
+    memcpy(s->pool + s->npool, bytes, (size_t)n * sizeof *bytes);
+    s->npool += n;
+    put(p, ev);
+}
+
+static void on_end(void *cookie, int64_t number)
+{
+    xd_play *p = cookie;
+    put(p, (event){ .what = EV_END, .after_s = lap(p), .number = number });
+}
+
+void xd_play_mark(xd_play *p, int mark)
+{
+    script *s = mine(p);
+    put(p, (event){ .what = EV_MARK, .after_s = lap(p), .number = mark });
+    s->nmark = mark >= s->nmark ? mark + 1 : s->nmark;
+}
+
+xd_status xd_play_open(xd_play **out, int ranks, const xd_machine *m, xd_err *e)
+{
+    xd_play *p = *out = calloc(1, sizeof *p);
+    int      hosts = ranks / (m->ranks > 0 ? m->ranks : 1) + 1;
+    if (p) {
+        p->m = m;
+        p->n = ranks;
+        p->s = calloc((size_t)ranks, sizeof *p->s);
+        p->out = calloc((size_t)(ranks + hosts), sizeof *p->out);
+        p->in = calloc((size_t)(ranks + hosts), sizeof *p->in);
+        p->bus = calloc((size_t)hosts, sizeof *p->bus);
+        p->rec = (xd_recorder){ p, on_group, on_begin, on_end };
+    }
+    if (p && p->s && p->out && p->in && p->bus)
+        return XD_OK;
+    xd_play_close(out);
+    return xd_fail(e, XD_ENOMEM, "no memory to play %d ranks", ranks);
+}
+
+static void clear(script *s)
+{
+    for (int i = 0; i < s->nteam; i++) {
+        free(s->team[i].sent);
+        free(s->team[i].got);
+    }
+    free(s->ev), free(s->team), free(s->pool), free(s->message), free(s->mark), free(s->told);
+    memset(s, 0, sizeof *s);
+}
+
+void xd_play_close(xd_play **out)
+{
+    xd_play *p = *out;
+    for (int r = 0; p && p->s && r < p->n; r++)
+        clear(&p->s[r]);
+    if (p)
+        free(p->s), free(p->map), free(p->member), free(p->out), free(p->in), free(p->bus);
+    free(p);
+    *out = NULL;
+}
+
+const xd_recorder *xd_play_record(xd_play *p, int rank, double (*seconds)(void *ctx), void *ctx)
+{
+    p->now = rank;
+    clear(&p->s[rank]);
+    p->seconds = seconds;
+    p->ctx = ctx;
+    return &p->rec;
+}
+
+/* ---- who is in which team ------------------------------------------------------------------- */
+
+/* Teams of ranks with the same number and color are one; their ranks are its members. */
+static int find_teams(xd_play *p)
+{
+    int most = 0;
+    for (int r = 0; r < p->n; r++)
+        most += p->s[r].nteam;
+    p->member = malloc((size_t)(most + 1) * (size_t)p->n * sizeof *p->member);
+    struct { int id, color; } *seen = malloc((size_t)(most + 1) * sizeof *seen);
+    for (int r = 0; seen && p->member && r < p->n; r++)
+        for (int i = 0; i < p->s[r].nteam; i++) {
+            team *t = &p->s[r].team[i];
+            int   k = 0;
+            while (k < p->nteams && (seen[k].id != i || seen[k].color != t->color))
+                k++;
+            if (k == p->nteams) {
+                seen[k].id = i, seen[k].color = t->color;
+                for (int a = 0; a < p->n; a++)
+                    p->member[k * p->n + a] = -1;
+                p->nteams++;
+            }
+            t->at = k;
+            if (t->rank < p->n)
+                p->member[k * p->n + t->rank] = r;
+        }
+    free(seen);
+    return seen != NULL && p->member != NULL;
+}
+
+/* ---- messages on their way ------------------------------------------------------------------ */
+
+/* A message from a to b of a team; b = a: a has begun a call of the whole team. */
+static uint64_t key_of(int at, int a, int b, ev_kind what, int64_t seq)
+{
+    uint64_t h = 0x9e3779b97f4a7c15u;
+    uint64_t v[5] = { (uint64_t)at, (uint64_t)a, (uint64_t)b, (uint64_t)(what == EV_MEETS), (uint64_t)seq };
+    for (int i = 0; i < 5; i++) {
+        h = (h ^ v[i]) * 0xbf58476d1ce4e5b9u;
+        h ^= h >> 29;
+    }
+    return h ? h : 1;
+}
+
+static slot *find(const xd_play *p, uint64_t key)
+{
+    for (int64_t i = (int64_t)(key % (uint64_t)p->cap);; i = (i + 1) % p->cap)
+        if (!p->map[i].key || p->map[i].key == key)
+            return &p->map[i];
+}
+
+static void leave(xd_play *p, uint64_t key, news told)
+{
+    if (2 * (p->used + 1) > p->cap) {
+        slot   *old = p->map;
+        int64_t n = p->cap, cap = n ? 2 * n : 4096;
+        slot   *v = calloc((size_t)cap, sizeof *v);
+        if (!v) {
+            p->failed = 1;
+            return;
+        }
+        p->map = v, p->cap = cap;
+        for (int64_t i = 0; i < n; i++)
+            if (old[i].key)
+                *find(p, old[i].key) = old[i];
+        free(old);
+    }
+    *find(p, key) = (slot){ key, told };
+    p->used++;
+}
+
+static const slot *arrived(const xd_play *p, uint64_t key)
+{
+    slot *s = p->cap ? find(p, key) : NULL;
+    return s && s->key ? s : NULL;
+}
+
+/* Takes its turn at a port; returns when it has passed. */
+static double pass(double *port, double now, double takes)
+{
+    return *port = fmax(*port, now) + takes;
+}
+
+/* Sends now; returns when the sender may touch its memory again. */
+static double send(xd_play *p, int from, int to, uint64_t key, double bytes)
+{
+    int            a = from / p->m->ranks, b = to / p->m->ranks;
+    const xd_wire *w = a == b ? &p->m->inside : &p->m->between;
+    double         takes = bytes / w->bytes, now = p->s[from].t;
+    double         gone = pass(&p->out[a == b ? from : p->n + a], now, takes);
+    double         end = fmax(gone, pass(&p->in[a == b ? to : p->n + b], now, takes));
+    if (a == b && w->shared > 0)
+        end = fmax(end, pass(&p->bus[a], now, bytes / w->shared));
+    leave(p, key, (news){ now, end - now, end + w->latency_s, 1 - w->overlap });
+    *(a == b ? &p->s[from].lane.inside : &p->s[from].lane.between) += bytes;
+    return gone;
+}
+
+/* ---- playing ------------------------------------------------------------------------------ */
+
+static void spend(xd_play *p, script *s, char what, double until)
+{
+    if (!(until > s->t))
+        return;
+    *(what == 'c' ? &s->lane.busy_s : &s->lane.wait_s) += until - s->t;
+    if (s->ntold && s->told[s->ntold - 1].what == what && s->told[s->ntold - 1].to == s->t)
+        s->told[s->ntold - 1].to = until;
+    else if (grow(p, &s->told, &s->toldcap, s->ntold, sizeof *s->told))
+        s->told[s->ntold++] = (stretch){ what, s->t, until };
+    s->t = until;
+}
+
+static void begin(xd_play *p, int r, const event *ev)
+{
+    script       *s = &p->s[r];
+    team         *t = &s->team[ev->group];
+    open_message *m = &s->message[ev->number];
+    const int    *who = p->member + t->at * p->n;
+    *m = (open_message){ ev->group, ev->peer, ev->what, 0, s->t, s->lane.busy_s, 0 };
+    if (ev->what == EV_RECEIVES) {
+        m->seq = t->got[ev->peer]++;
+    } else if (ev->what == EV_SENDS) {
+        m->seq = t->sent[ev->peer]++;
+        m->gone = send(p, r, who[ev->peer], key_of(t->at, t->rank, ev->peer, EV_SENDS, m->seq),
+                       (double)ev->bytes);
+    } else {
+        m->seq = t->met++;
+        for (int i = 1; i < t->size; i++) {
+            int b = (t->rank + i) % t->size;
+            if (s->pool[ev->to + b])
+                m->gone = send(p, r, who[b], key_of(t->at, t->rank, b, EV_MEETS, m->seq),
+                               (double)s->pool[ev->to + b]);
+        }
+        leave(p, key_of(t->at, t->rank, t->rank, EV_MEETS, m->seq), (news){ s->t, 0, s->t, 0 });
+    }
+}
+
+/* Seconds that a rank loses which has computed beside a message: those of computing count once, however
+ * many messages came meanwhile. */
+static double slowed(script *s, const open_message *m, const news *n)
+{
+    double from = fmax(m->busy, s->slowed);
+    double beside = fmin(fmin(s->lane.busy_s - from, s->t - n->start), n->takes);
+    if (!(beside > 0))
+        return 0;
+    s->slowed = from + beside;
+    return beside * n->lost;
+}
+
+/* Has everything begun that a message of rank r waits for? If not, s->for_whom is who must. */
+static int has_begun(const xd_play *p, script *s, open_message *m, const team *t, int from, int last)
+{
+    for (int a = from > m->begun ? from : m->begun; a <= last; a++) {
+        int at = m->what == EV_MEETS ? a : t->rank;
+        if (!arrived(p, key_of(t->at, a, at, m->what, m->seq))) {
+            m->begun = a;
+            s->for_whom = p->member[t->at * p->n + a];
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* 0: something that this rank waits for has not begun. */
+static int end(xd_play *p, int r, const event *ev)
+{
+    script       *s = &p->s[r];
+    open_message *m = &s->message[ev->number];
+    const team   *t = &s->team[m->group];
+    news                all = { INFINITY, 0, m->gone, 0 };
+    int                 from = m->what == EV_MEETS ? 0 : m->peer;
+    int                 last = m->what == EV_MEETS ? t->size - 1 : m->peer;
+    if (m->what == EV_SENDS) {
+        spend(p, s, 'w', m->gone);
+        return 1;
+    }
+    if (!has_begun(p, s, m, t, from, last))
+        return 0;
+    for (int a = from; a <= last; a++) {
+        const slot *in = arrived(p, key_of(t->at, a, t->rank, m->what, m->seq));
+        if (!in || (m->what == EV_MEETS && a == t->rank))
+            continue;
+        all = (news){ fmin(all.start, in->n.start), fmax(all.takes, in->n.takes),
+                      fmax(all.arrival, in->n.arrival), fmax(all.lost, in->n.lost) };
+    }
+    spend(p, s, 'w', fmax(all.arrival, s->t) + slowed(s, m, &all));
+    return 1;
+}
+
+/* One event of rank r, or the computing before it, behind which others may have their turn; 0: it must
+ * wait. */
+static int go_on(xd_play *p, int r)
+{
+    script *s = &p->s[r];
+    event  *ev = &s->ev[s->next];
+    if (ev->after_s > 0) {
+        spend(p, s, 'c', s->t + ev->after_s);
+        ev->after_s = 0;
+        return 1;
+    }
+    if (ev->what == EV_MARK)
+        s->mark[ev->number] = s->t;
+    else if (ev->what != EV_END)
+        begin(p, r, ev);
+    else if (!end(p, r, ev))
+        return 0;
+    s->next++;
+    return 1;
+}
+
+static int prepare(xd_play *p)
+{
+    for (int r = 0; r < p->n; r++) {
+        script *s = &p->s[r];
+        s->message = calloc((size_t)s->nmessage + 1, sizeof *s->message);
+        s->mark = malloc(((size_t)s->nmark + 1) * sizeof *s->mark);
+        if (!s->message || !s->mark)
+            return 0;
+        for (int i = 0; i < s->nmark; i++)
+            s->mark[i] = -1;
+    }
+    return find_teams(p);
+}
+
+/* Everybody's turns, the earliest first. wake: [n], when each goes on, INFINITY: it has ended or waits;
+ * rests: [n], whom it waits for, or -1. 0: some wait for each other. */
+static int take_turns(xd_play *p, double *wake, int *rests)
+{
+    for (int r = 0; r < p->n; r++) {
+        wake[r] = p->s[r].nev ? p->s[r].t : INFINITY;
+        rests[r] = -1;
+    }
+    while (!p->failed) {
+        int best = 0, left = 0;
+        for (int r = 1; r < p->n; r++)
+            best = wake[r] < wake[best] ? r : best;
+        script *s = &p->s[best];
+        if (wake[best] == INFINITY) {
+            for (int r = 0; r < p->n; r++)
+                left |= p->s[r].next < p->s[r].nev;
+            return !left;
+        }
+        if (!go_on(p, best)) {
+            rests[best] = s->for_whom;
+            wake[best] = INFINITY;
+            continue;
+        }
+        wake[best] = s->next < s->nev ? s->t : INFINITY;
+        for (int r = 0; r < p->n; r++)
+            if (rests[r] == best) {
+                rests[r] = -1;
+                wake[r] = p->s[r].t;
+            }
+    }
+    return 1;
+}
+
+xd_status xd_play_run(xd_play *p, xd_lane *lane, xd_err *e)
+{
+    int    *rests = calloc((size_t)p->n, sizeof *rests), live = 1;
+    double *wake = calloc((size_t)p->n, sizeof *wake);
+    if (!rests || !wake || p->failed || !prepare(p))
+        p->failed = 1;
+    else
+        live = take_turns(p, wake, rests);
+    free(rests);
+    free(wake);
+    if (p->failed)
+        return xd_fail(e, XD_ENOMEM, "no memory to play %d ranks", p->n);
+    if (!live)
+        return xd_fail(e, XD_EINVAL, "the ranks of this plan would wait for each other for ever");
+    for (int r = 0; r < p->n; r++) {
+        lane[r] = p->s[r].lane;
+        lane[r].end_s = p->s[r].t;
+    }
+    return XD_OK;
+}
+
+double xd_play_when(const xd_play *p, int rank, int mark)
+{
+    const script *s = &p->s[rank];
+    return mark >= 0 && mark < s->nmark && s->mark ? s->mark[mark] : -1;
+}
+
+void xd_play_tell(const xd_play *p, int rank,
+                  void (*fn)(void *ctx, char what, double from, double to), void *ctx)
+{
+    const script *s = &p->s[rank];
+    for (int64_t i = 0; i < s->ntold; i++)
+        fn(ctx, s->told[i].what, s->told[i].from, s->told[i].to);
+}

@@ -1,0 +1,118 @@
+/* this_machine.c - a guess at the machine that this process runs on, from the peak of its cores
+ *
+ * Shares of the peak are those that doc/speed.md has for this program's kernels; `xdit probe` measures
+ * them instead. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "comm/comm.h"
+#include "predict/machine.h"
+
+int xd_machine_home(int ranks, int threads, char *path, size_t size)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char        host[96] = "";
+    gethostname(host, sizeof host - 1);
+    if (base && *base == '/')
+        home = "";
+    else if (!home || *home != '/')
+        return 0;
+    int n = snprintf(path, size, "%s%s/xdit/machine-%s-%dx%d.json", *home ? home : base, *home ? "/.cache" : "",
+                     host, ranks, threads);
+    return n > 0 && (size_t)n < size;
+}
+
+/* The largest of the caches that the kernel names; virtual machines tell programs other sizes. */
+double xd_machine_cache(int ranks)
+{
+    char   path[96], unit;
+    double most = 0, v;
+    for (int i = 0; i < 8; i++) {
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        FILE *f = fopen(path, "r");
+        if (f && fscanf(f, "%lf%c", &v, &unit) == 2) {
+            v *= unit == 'M' ? 1 << 20 : unit == 'K' ? 1 << 10 : 1;
+            most = v > most ? v : most;
+        }
+        if (f)
+            fclose(f);
+    }
+    return most / ranks;
+}
+
+/* 1: it has been measured. */
+static int measured(xd_machine *m, int ranks, int threads)
+{
+    char   path[4096];
+    xd_err why = { 0 };
+    if (!xd_machine_home(ranks, threads, path, sizeof path) || access(path, R_OK) != 0)
+        return 0;
+    if (xd_machine_read(m, path, &why) == XD_OK && m->hosts == 1 && m->ranks == ranks && m->threads == threads) {
+        snprintf(m->name, sizeof m->name, "this machine, as probed");
+        return 1;
+    }
+    xd_log(XD_LOG_WARN, "%s is not used: %s", path, why.msg[0] ? why.msg : "it is of other ranks");
+    return 0;
+}
+
+void xd_machine_turns(xd_machine *m)
+{
+    int       ranks, cores;
+    xd_rates *const rates[] = { &m->f32, &m->bf16 };
+    xd_comm_share(&ranks, &cores);
+    double k = (double)m->ranks * m->threads / cores;
+    for (int i = 0; i < 2 && k > 1; i++) {
+        xd_rates *r = rates[i];
+        r->gemm /= k, r->attn[0] /= k, r->attn[1] /= k, r->conv /= k, r->bytes /= k, r->call_s *= k;
+        r->norm /= k, r->gnorm /= k, r->act /= k, r->weights /= k;
+    }
+    m->alone *= k > 1 ? k : 1;
+}
+
+/* `tiles`: the peak is that of tile registers, beside which memory and exponentials weigh more. */
+static void guess(xd_rates *r, double peak, int threads, int tiles)
+{
+    *r = (xd_rates){ .gemm = 0.92 * peak, .gemm_rows = 1, .attn = { 0.74 * peak, 0.82 * peak },
+                     .attn_keys = 12, .conv = 0.78 * peak, .bytes = 30e9 * threads, .call_s = 1e-6,
+                     .norm = 10e9 * threads, .gnorm = 3.5e9 * threads,
+                     .act = 6e9 * threads, .weights = 15e9 * threads, .attn_rows = 12 };
+    if (!tiles)
+        return;
+    r->gemm = 0.46 * peak;
+    r->gemm_rows = 44;
+    r->attn[0] = 0.23 * peak;
+    r->attn[1] = 0.28 * peak;
+    r->attn_keys = 97;
+    r->attn_rows = 93;
+    r->conv = 0.42 * peak;
+}
+
+xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e)
+{
+    size_t have = 0, total = 0;
+    if (measured(m, ranks, threads))
+        return XD_OK;
+    memset(m, 0, sizeof *m);
+    strcpy(m->name, "this machine, guessed (xdit probe measures it)");
+    dev->mem->memory(dev, &have, &total);
+    if (!have)
+        return xd_fail(e, XD_ENOMEM, "a process of this machine has no memory left for pictures (free memory, control "
+                       "group, ulimit -v)");
+    m->hosts = 1;
+    m->ranks = ranks;
+    m->threads = threads;
+    m->memory = (double)have;
+    m->shares = 1;
+    m->alone = 1;
+    m->cache = xd_machine_cache(ranks);
+    guess(&m->f32, 1e9 * xd_cpu_peak_in(dev, XD_F32, threads, 0.004), threads, 0);
+    guess(&m->bf16, 1e9 * xd_cpu_peak_in(dev, XD_BF16, threads, 0.004), threads,
+          !strcmp(dev->ops->name, "amx"));
+    xd_machine_turns(m);
+    m->inside = (xd_wire){ .latency_s = 3e-6, .bytes = 4e9, .overlap = 0 };
+    m->between = (xd_wire){ .latency_s = 60e-6, .bytes = 1.1e9, .overlap = 0.5 };
+    return xd_machine_check(m, "this machine", e);
+}

@@ -1,0 +1,123 @@
+/* abort_notice.c - telling a failure to all ranks at once */
+#include "ranks/abort_notice.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+static const double PAUSE_S = 1e-3;     /* between two looks at what has arrived               */
+
+typedef struct flare {          /* what is told                                                */
+    int32_t code, rank;         /* 0: nothing that was not told before                         */
+    char    msg[1000];
+} flare;
+
+struct xd_alarm {
+    xd_comm *c;
+    int      rung;
+    double   looked;            /* when                                                        */
+    flare    mine, *mail;       /* [size]                                                      */
+    xd_req  *in, *out;          /* [size]                                                      */
+};
+
+static xd_tensor bytes_of(flare *f)
+{
+    return xd_view(f, XD_U8, 1, (int64_t[]){ (int64_t)sizeof *f });
+}
+
+static void listen(xd_alarm *a)
+{
+    for (int i = 0; i < a->c->size; i++)
+        if (i != a->c->rank)
+            a->in[i] = a->c->ops->recv(a->c, bytes_of(&a->mail[i]), i);
+    a->rung = 0;
+}
+
+xd_status xd_alarm_open(xd_alarm **out, xd_comm *c, xd_err *e)
+{
+    *out = NULL;
+    if (c->size == 1)
+        return XD_OK;
+    xd_alarm *a = calloc(1, sizeof *a);
+    if (!a)
+        return xd_fail(e, XD_ENOMEM, "no memory for the alarm of %d ranks", c->size);
+    *out = a;
+    a->mail = calloc((size_t)c->size, sizeof *a->mail);
+    a->in = calloc((size_t)c->size, sizeof *a->in);
+    a->out = calloc((size_t)c->size, sizeof *a->out);
+    xd_status s = c->ops->split(c, 0, c->rank, c->size, &a->c, e);
+    if (s == XD_OK && (!a->mail || !a->in || !a->out))
+        s = xd_fail(e, XD_ENOMEM, "no memory for the alarm of %d ranks", c->size);
+    if (s == XD_OK)
+        listen(a);
+    return s;
+}
+
+void xd_alarm_close(xd_alarm **out)
+{
+    xd_alarm *a = *out;
+    if (!a)
+        return;
+    if (a->c && a->in)
+        a->c->ops->drop(a->c, a->in, a->c->size);
+    xd_comm_close(&a->c);
+    free(a->mail), free(a->in), free(a->out), free(a);
+    *out = NULL;
+}
+
+static void send_all(xd_alarm *a)
+{
+    a->rung = 1;
+    for (int i = 0; i < a->c->size; i++)
+        if (i != a->c->rank)
+            a->out[i] = a->c->ops->send(a->c, bytes_of(&a->mine), i);
+}
+
+void xd_alarm_ring(xd_alarm *a, const xd_err *e)
+{
+    if (!a || a->rung || (e->rank >= 0 && e->rank != a->c->rank))
+        return;
+    a->mine = (flare){ .code = (int32_t)e->code, .rank = a->c->rank };
+    snprintf(a->mine.msg, sizeof a->mine.msg, "%.*s", (int)sizeof a->mine.msg - 1, e->msg);
+    send_all(a);
+}
+
+static void hear(xd_alarm *a, xd_exec *x)
+{
+    for (int i = 0; i < a->c->size && xd_ok(x); i++) {
+        if (i == a->c->rank || !a->c->ops->test(a->c, &a->in[i]) || !a->mail[i].code)
+            continue;
+        xd_fail(&x->err, (xd_status)a->mail[i].code, "%s", a->mail[i].msg);
+        x->err.rank = a->mail[i].rank;
+    }
+}
+
+void xd_alarm_watch(xd_alarm *a, xd_exec *x)
+{
+    double now = xd_now_s();
+    if (!xd_ok(x)) {
+        xd_alarm_ring(a, &x->err);
+    } else if (now - a->looked > PAUSE_S) {
+        a->looked = now;
+        hear(a, x);
+    }
+}
+
+xd_status xd_alarm_reset(xd_alarm *a, xd_err *e)
+{
+    if (!a)
+        return XD_OK;
+    if (!a->rung) {
+        a->mine = (flare){ 0 };
+        send_all(a);
+    }
+    int ok = a->c->ops->wait(a->c, a->in, a->c->size) == XD_OK;
+    ok = a->c->ops->wait(a->c, a->out, a->c->size) == XD_OK && ok;
+    memset(a->mail, 0, (size_t)a->c->size * sizeof *a->mail);
+    if (!ok)
+        return xd_fail(e, XD_ECOMM, "a message between ranks failed");
+    listen(a);
+    return XD_OK;
+}

@@ -1,0 +1,26 @@
+/* abort_notice.h - a rank that has failed tells all others at once, so that they stop computing.
+ *
+ * Ranks agree on the outcome of a step when the step after it has ended, which may be minutes
+ * later. An alarm is a message of its own: who hears it, between two ops, fails with the sentence of
+ * the rank that rang, computes nothing more and still takes part in every message, so that the
+ * agreement comes soon. In a request that fails every rank rings once and hears everybody once,
+ * hence no alarm is left over for the next one. */
+#ifndef XD_RANKS_ABORT_NOTICE_H
+#define XD_RANKS_ABORT_NOTICE_H
+
+#include "comm/comm.h"
+#include "exec/exec.h"
+
+typedef struct xd_alarm xd_alarm;
+
+/* Over the ranks of c; with one there is none (*a = NULL, which all calls accept). Collective. */
+xd_status xd_alarm_open(xd_alarm **a, xd_comm *c, xd_err *e);
+void      xd_alarm_close(xd_alarm **a);
+/* Tells the failure of this rank in `e`, unless it has been told or was heard of another. */
+void      xd_alarm_ring(xd_alarm *a, const xd_err *e);
+/* Makes x fail when another rank has, and tells when x has failed. */
+void      xd_alarm_watch(xd_alarm *a, xd_exec *x);
+/* After the ranks have agreed on a failure: ready for the next request. Collective. */
+xd_status xd_alarm_reset(xd_alarm *a, xd_err *e);
+
+#endif

@@ -1,0 +1,100 @@
+/* affinity.c - a share of its host's cores for every rank
+ *
+ * A rank is bound to a set of cores, never a thread to a core: the system may still move threads away from what
+ * else runs there. Pages then lie near who touches them first, which are the rank's own threads. All ranks read the
+ * same files and cut the same list, so nothing has to be agreed on. */
+#include "ranks/affinity.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpus.h"
+#include "base/log.h"
+#include "comm/comm.h"
+
+typedef struct host {
+    int       rank, ranks, threads;
+    xd_cpuset cpus;
+} host;
+
+xd_status xd_place_check(const char *bind, xd_err *e)
+{
+    static const char *const ways[] = { "auto", "cores", "none" };
+    for (size_t i = 0; bind && i < sizeof ways / sizeof *ways; i++)
+        if (strcmp(bind, ways[i]) == 0)
+            return XD_OK;
+    return bind ? xd_fail(e, XD_EINVAL, "bind is \"%s\"; it can be one of: auto cores none", bind) : XD_OK;
+}
+
+/* The variable by which the user has said where threads run, or NULL. */
+static const char *said_by_user(void)
+{
+    static const char *const names[] = { "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *v = getenv(names[i]);
+        if (v && *v && strcmp(v, "false") != 0 && strcmp(v, "FALSE") != 0)
+            return names[i];
+    }
+    return NULL;
+}
+
+/* My share; 0: every rank has too few cpus for its threads. */
+static int cut(const xd_cpus *c, const host *h, xd_cpuset *mine)
+{
+    xd_cpuset other;
+    if (h->ranks == 1)
+        return xd_cpus_spread(c, h->threads, mine);
+    for (int r = 0; r < h->ranks; r++)
+        if (xd_cpus_share(c, r, h->ranks, &other) < h->threads)
+            return 0;
+    return xd_cpus_share(c, h->rank, h->ranks, mine);
+}
+
+/* Returns 1, or 0 with the reason why nothing was bound. */
+static int bind_to_share(const host *h, char why[160])
+{
+    xd_cpuset mine;
+    xd_cpus   c;
+    int       cores;
+    if (!xd_cpus_read(&c, NULL, &h->cpus)) {
+        snprintf(why, 160, "there is no memory for a list of cpus");
+        return 0;
+    }
+    int n = cut(&c, h, &mine);
+    cores = c.cores;
+    xd_cpus_free(&c);
+    if (!n)
+        snprintf(why, 160, "%d rank%s of %d thread%s %s more than the %d core%s there are", h->ranks,
+                 h->ranks == 1 ? "" : "s", h->threads, h->threads == 1 ? "" : "s", h->ranks == 1 ? "needs" : "need",
+                 cores, cores == 1 ? "" : "s");
+    else if (!xd_cpuset_bind(&mine))
+        snprintf(why, 160, "the system refuses: %s", strerror(errno));
+    else
+        return 1;
+    return 0;
+}
+
+void xd_place(const char *bind, int threads)
+{
+    host        h = { .threads = threads };
+    char        why[160] = "", text[128];
+    const char *said = said_by_user();
+    int         cores = bind && strcmp(bind, "cores") == 0;
+    if (!bind || strcmp(bind, "none") == 0)
+        return;
+    int alike = xd_comm_host(&h.rank, &h.ranks, &h.cpus);
+    if (!cores && h.ranks < 2)
+        return;
+    if (said)
+        snprintf(why, sizeof why, "%s is set", said);
+    else if (!alike)
+        snprintf(why, sizeof why, "the launcher has given the ranks cpus of their own");
+    else if ((int64_t)h.ranks * threads > xd_cpuset_count(&h.cpus))
+        snprintf(why, sizeof why, "%d threads are more than the %d cpus", h.ranks * threads, xd_cpuset_count(&h.cpus));
+    if (why[0] || !bind_to_share(&h, why))
+        xd_log(cores ? XD_LOG_WARN : XD_LOG_DEBUG, "no rank of this host is bound: %s", why);
+    else if (h.ranks == 1 && xd_cpuset_mine(&h.cpus))
+        xd_log(XD_LOG_DEBUG, "rank %d on cpus %s", h.rank, xd_cpuset_text(&h.cpus, text, sizeof text));
+}

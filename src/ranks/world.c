@@ -1,0 +1,99 @@
+/* world.c - agreement between ranks */
+#include "ranks/world.h"
+
+xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e)
+{
+    if (c->ops->wait(c, &r, 1) == XD_OK)
+        return XD_OK;
+    xd_status s = xd_fail(e, XD_ECOMM, "a message between ranks failed%s%s",
+                          c->err->msg[0] ? ": " : "", c->err->msg);
+    if (e)                      /* who detects it says it: nobody can be told                  */
+        e->rank = -1;
+    return s;
+}
+
+xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e)
+{
+    int     told = e->rank >= 0 && e->rank != me;
+    int32_t who = mine == XD_OK ? INT32_MAX : c->rank + (told ? c->size : 0);
+    int64_t one = 1, size = sizeof(xd_err);
+    xd_err  said = *e, lost = { .rank = -1 };
+    if (c->size == 1)
+        return mine;
+    if (xd_world_wait(c, c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN), &lost) != XD_OK)
+        goto out_of_step;
+    if (who == INT32_MAX)
+        return XD_OK;
+    said.code = mine;
+    if (said.rank < 0)
+        said.rank = me;
+    if (xd_world_wait(c, c->ops->bcast(c, xd_view(&said, XD_U8, 1, &size), who % c->size), &lost) != XD_OK)
+        goto out_of_step;
+    *e = said;
+    return said.code;
+out_of_step:                    /* an own failure came first                                   */
+    if (mine == XD_OK)
+        *e = lost;
+    e->rank = -1;
+    return XD_ECOMM;
+}
+
+xd_status xd_world_agree(const xd_world *w, xd_status mine, xd_err *e)
+{
+    if (mine != XD_OK)
+        xd_alarm_ring(w->alarm, e);
+    xd_status s = xd_world_agree_in(w->used, w->used->rank, mine, e);
+    if (s != XD_OK && s != XD_ECOMM && xd_alarm_reset(w->alarm, e) != XD_OK) {
+        e->rank = -1;
+        return XD_ECOMM;
+    }
+    return s;
+}
+
+void xd_world_settle(const xd_world *w, xd_comm *c, xd_exec *x)
+{
+    xd_err    e = x->err;
+    xd_status s = xd_world_agree_in(c, w->used->rank, e.code, &e);
+    if (s == XD_OK)
+        return;
+    x->err = e;
+    x->err.code = s;
+}
+
+static void watch(void *watcher, xd_exec *x)
+{
+    xd_alarm_watch(watcher, x);
+}
+
+void xd_world_watch(const xd_world *w, xd_exec *x)
+{
+    x->watch = w->alarm ? watch : NULL;
+    x->watcher = w->alarm;
+}
+
+xd_status xd_world_judge(const xd_world *w, xd_status s, xd_err *e)
+{
+    int alone = w->all ? w->all->size == 1 : !xd_comm_launched();
+    if (s == XD_OK || alone || e->rank >= 0)
+        return s;
+    return XD_ECOMM;
+}
+
+int64_t xd_world_sent(const xd_world *w, int64_t since)
+{
+    xd_comm *c = w->used;
+    int64_t  one = 1, bytes = c->traffic->bytes - since;
+    xd_err   e = { 0 };
+    if (c->size > 1 &&
+        xd_world_wait(c, c->ops->allreduce(c, xd_view(&bytes, XD_I64, 1, &one), XD_SUM), &e) != XD_OK)
+        return -1;
+    return bytes;
+}
+
+xd_status xd_world_broadcast(const xd_world *w, void *p, int64_t bytes, xd_err *e)
+{
+    xd_comm *c = w->used;
+    if (c->size == 1)
+        return XD_OK;
+    return xd_world_wait(c, c->ops->bcast(c, xd_view(p, XD_U8, 1, &bytes), 0), e);
+}

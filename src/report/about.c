@@ -1,0 +1,116 @@
+/* about.c - what the library is made of, and whether messages pass between ranks */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/par.h"
+#include "comm/comm.h"
+#include "io/image.h"
+#include "model/model.h"
+#include "tok/tok.h"
+
+static void number(xd_fact *fact, void *cookie, const char *name, size_t n)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%zu", n);
+    fact(cookie, name, text);
+}
+
+void xd_about(xd_fact *fact, void *cookie)
+{
+    xd_err      e = { 0 };
+    xd_dev     *d = NULL;
+    size_t      machine = 0, process = 0;
+    char       *hub = xd_model_hub();
+    xd_cpu_about(fact, cookie);
+    xd_comm_about(fact, cookie);
+    xd_image_about(fact, cookie);
+    xd_tok_about(fact, cookie);
+    xd_json_about(fact, cookie);
+    if (xd_dev_open(&d, "cpu", &e) == XD_OK) {
+        fact(cookie, "kernels", d->name);
+        fact(cookie, "type", xd_dev_best(d) == XD_BF16 ? "bf16" : "f32");
+    } else {
+        fact(cookie, "kernels_error", e.msg);
+    }
+    xd_dev_close(&d);
+    xd_cpu_room(&machine, &process);
+    number(fact, cookie, "cores", (size_t)xd_par_cores());
+    number(fact, cookie, "memory", machine);
+    number(fact, cookie, "address_space", process);
+    if (hub)
+        fact(cookie, "hub", hub);
+    free(hub);
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+enum { TRIPS = 200, LONG_TRIPS = 5, LONG_BYTES = 8000000 };
+
+/* One round trip of `n` bytes between ranks 0 and 1, which changes its ends on the way. */
+static xd_status trip(xd_comm *c, uint8_t *buf, int64_t n, xd_err *e)
+{
+    xd_tensor t = xd_view(buf, XD_U8, 1, &n);
+    int       peer = 1 - c->rank;
+    for (int turn = 0; turn < 2; turn++) {
+        xd_req r = turn == c->rank ? c->ops->send(c, t, peer) : c->ops->recv(c, t, peer);
+        if (c->ops->wait(c, &r, 1) != XD_OK)
+            return xd_fail(e, XD_ECOMM, "%s", c->err->msg[0] ? c->err->msg : "a message was lost");
+        if (turn != c->rank && (buf[0] != (uint8_t)(turn + 1) || buf[n - 1] != (uint8_t)(turn + 1)))
+            return xd_fail(e, XD_ECOMM, "a message of %lld bytes arrived with other bytes", (long long)n);
+        buf[0] = buf[n - 1] = (uint8_t)(c->rank + 1);
+    }
+    return XD_OK;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Median seconds of a round trip. */
+static xd_status trips(xd_comm *c, uint8_t *buf, int64_t bytes, int n, double *median, xd_err *e)
+{
+    double    took[TRIPS];
+    xd_status s = XD_OK;
+    memset(buf, c->rank + 1, (size_t)bytes);
+    for (int i = -2; i < n && s == XD_OK; i++) {
+        double t0 = xd_now_s();
+        s = trip(c, buf, bytes, e);
+        took[i < 0 ? 0 : i] = xd_now_s() - t0;
+    }
+    qsort(took, (size_t)n, sizeof *took, by_size);
+    *median = took[n / 2];
+    return s;
+}
+
+xd_status xd_ping(xd_pinged *p, xd_err *e)
+{
+    xd_comm  *c = NULL;
+    uint8_t  *buf = malloc(LONG_BYTES);
+    double    round_s = 0, long_s = 1;
+    *p = (xd_pinged){ 0 };
+    if (!buf)
+        return xd_fail(e, XD_ENOMEM, "no memory for a message of %d bytes", LONG_BYTES);
+    xd_status s = xd_comm_world(&c, "mpi", e);
+    if (s == XD_OK && c->size < 2)
+        s = xd_fail(e, XD_ECOMM, "there is one rank, and a message needs two");
+    if (s == XD_OK && c->rank < 2) {
+        s = trips(c, buf, 1, TRIPS, &round_s, e);
+        if (s == XD_OK)
+            s = trips(c, buf, LONG_BYTES, LONG_TRIPS, &long_s, e);
+    }
+    if (s == XD_OK) {
+        c->ops->barrier(c);
+        *p = (xd_pinged){ .ranks = c->size, .latency_s = round_s / 2,
+                          .bytes_s = 2.0 * LONG_BYTES / long_s };
+    }
+    if (s != XD_ECOMM)
+        xd_comm_close(&c);
+    free(buf);
+    return s;
+}

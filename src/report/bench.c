@@ -1,0 +1,691 @@
+/* bench.c - how fast the parts of a model are here, beside what the machine can do.
+ *
+ * Weights may be random, so that only configs are needed. Every part is run once to warm up,
+ * then until half a second and three runs have passed (or `repeats` times); the median counts, and the
+ * range is said. Two peaks stand beside it: a register-only loop of the instruction that the dtype
+ * uses, before and after each run (the higher one is that run's, the median of them the part's), and the
+ * best of a few products of large square matrices by the same library (the GEMM peak), before and after
+ * the part. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "report/bench.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/par.h"
+#include "base/words.h"
+#include "engine/engine.h"
+#include "exec/op.h"
+#include "model/component.h"
+#include "observe/profile.h"
+#include "pipeline/arenas.h"
+#include "pipeline/context.h"
+#include "pipeline/denoise.h"
+#include "pipeline/job.h"
+#include "pipeline/text_encode.h"
+#include "pipeline/vae_codec.h"
+#include "plan/plan_table.h"
+
+enum { MAXRUNS = 64, SIDE = 2048 };
+
+typedef struct probe {          /* a product of square matrices: SIDE x SIDE                   */
+    xd_weight w;
+    xd_tensor in, out;
+    void     *tmp;
+    size_t    ntmp;
+} probe;
+
+typedef struct bench {
+    const xd_bench_args *a;
+    xd_engine  *g;
+    xd_job      job;
+    xd_profile  prof;
+    xd_dev     *meter;          /* counts for the profile                                      */
+    double      peak;           /* GFLOP/s of the moment, in registers                         */
+    double      gemm;           /* and of the best large product; 0: not measured              */
+    double      lo, hi;         /* seconds of the fastest and the slowest run of a part         */
+    double      kernels;        /* of the median run, in kernels                               */
+    int         runs;
+    probe       probe;
+    int         parts;          /* printed so far                                              */
+    size_t      whole;          /* bytes of the part's weights when no blocks share theirs     */
+    size_t      foreseen;       /* bytes: the most that weights and arenas take at one time     */
+} bench;
+
+void xd_say(const xd_bench_args *a, const char *fmt, ...)
+{
+    char    text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (a->line)
+        a->line(a->cookie, text);
+}
+
+int xd_bench_wants(const xd_bench_args *a, const char *part)
+{
+    return !a->parts || xd_word_listed(a->parts, part);
+}
+
+xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e)
+{
+    const char *p = a->parts;
+    int         n = 0;
+    if (!p)
+        return XD_OK;
+    for (p += strspn(p, " ,"); *p; p += strcspn(p, " ,"), p += strspn(p, " ,"), n++)
+        if (!xd_word_listed_n(known, p, strcspn(p, " ,")))
+            return xd_fail(e, XD_EINVAL, "--parts is a list of some of \"%s\", and '%.*s' is none of them", known,
+                           (int)strcspn(p, " ,"), p);
+    return n ? XD_OK : xd_fail(e, XD_EINVAL, "--parts is a list of some of \"%s\", and it is empty", known);
+}
+
+static double peak_now(const bench *b)
+{
+    return xd_cpu_peak_in(b->g->ctx.dev, b->g->ctx.type, xd_par_threads(), 0.01);
+}
+
+/* ---- the GEMM peak ------------------------------------------------------------------------ */
+
+static xd_gemm product(const probe *p)
+{
+    return (xd_gemm){ .out = p->out, .in = p->in, .w = &p->w };
+}
+
+static void close_probe(bench *b)
+{
+    probe  *p = &b->probe;
+    xd_dev *d = b->g ? b->g->ctx.dev : NULL;
+    if (p->w.p)
+        d->mem->put(d, p->w.p, p->w.bytes);
+    if (p->in.p)
+        d->mem->put(d, p->in.p, xd_bytes(p->in));
+    if (p->out.p)
+        d->mem->put(d, p->out.p, xd_bytes(p->out));
+    if (p->tmp)
+        d->mem->put(d, p->tmp, p->ntmp);
+    memset(p, 0, sizeof *p);
+}
+
+static xd_status open_probe(bench *b, xd_err *e)
+{
+    probe    *p = &b->probe;
+    xd_dev   *d = b->g->ctx.dev;
+    xd_tensor from = xd_view2(NULL, XD_F32, SIDE, SIDE);
+    p->in = xd_view2(d->mem->get(d, (size_t)SIDE * SIDE * 4), b->g->ctx.type, SIDE, SIDE);
+    p->out = xd_view2(d->mem->get(d, (size_t)SIDE * SIDE * 4), XD_F32, SIDE, SIDE);
+    p->w = (xd_weight){ .type = b->g->ctx.type, .out = SIDE, .in = SIDE, .kernel = { 1, 1, 1 },
+                        .stride = { 1, 1, 1 }, .groups = 1 };
+    p->w.bytes = d->ops->pack_size(d, &p->w);
+    p->w.p = d->mem->get(d, p->w.bytes);
+    xd_gemm a = product(p);
+    p->ntmp = d->ops->scratch(d, XD_OP_GEMM, &a);
+    size_t need = d->ops->pack_tmp(d, &p->w, XD_F32);
+    p->ntmp = (need > p->ntmp ? need : p->ntmp) + 64;
+    p->tmp = d->mem->get(d, p->ntmp);
+    from.p = p->out.p;
+    if (!p->in.p || !p->out.p || !p->w.p || !p->tmp)
+        return xd_fail(e, XD_ENOMEM, "no memory for a product of %d x %d matrices", SIDE, SIDE);
+    memset(p->in.p, 0, xd_bytes(p->in));
+    memset(p->out.p, 0, xd_bytes(p->out));
+    return d->ops->pack(d, &p->w, from, p->tmp);
+}
+
+/* GFLOP/s of the best of four products. */
+static double gemm_now(bench *b)
+{
+    xd_gemm a = product(&b->probe);
+    double  best = 0;
+    for (int i = 0; i < 4 && b->probe.tmp; i++) {
+        double t0 = xd_now_s();
+        if (b->g->ctx.dev->ops->gemm(b->g->ctx.dev, NULL, &a, b->probe.tmp) != XD_OK)
+            return 0;
+        b->g->ctx.dev->mem->sync(b->g->ctx.dev, NULL);
+        double rate = 2e-9 * SIDE * SIDE * SIDE / (xd_now_s() - t0);
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+/* ---- measuring ---------------------------------------------------------------------------- */
+
+static int by_value(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return a < b ? -1 : a > b;
+}
+
+double xd_bench_median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return v[n / 2];
+}
+
+static double higher(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double flops_of(const bench *b)
+{
+    double flops = 0;
+    for (int i = 0; i < XD_NOPS; i++)
+        flops += b->prof.op[i].flops;
+    return flops;
+}
+
+/* Another run? Who takes turns with somebody else is asked; t is what the last n took. */
+static int go_on(const bench *b, int n, const double *t, const double *peak, double spent)
+{
+    int           want = b->a->repeats;
+    xd_bench_turn last = { .n = n };
+    if (n) {
+        last.seconds = t[n - 1];
+        last.gflop = flops_of(b) / 1e9;
+        last.peak_gflops = peak[n - 1];
+    }
+    if (n == MAXRUNS)
+        return 0;
+    if (b->a->turn)
+        return b->a->turn(b->a->cookie, &last);
+    return want ? n < want : n < 3 || spent < 0.5;
+}
+
+/* The profile becomes that of the run that took so long. */
+static void take_run(bench *b, const double *took, xd_sample (*op)[XD_NOPS], int n, double s)
+{
+    int i = 0;
+    while (i < n - 1 && took[i] != s)
+        i++;
+    memcpy(b->prof.op, op[i], sizeof b->prof.op);
+    b->kernels = 0;
+    for (int k = 0; k < XD_NOPS; k++)
+        b->kernels += b->prof.op[k].seconds;
+}
+
+static void stage(const bench *b, const char *what, double bytes)
+{
+    if (b->a->on_stage)
+        b->a->on_stage(b->a->cookie, what, bytes);
+}
+
+/* Median seconds of fn; the profile holds the samples of that run. */
+static double measure(bench *b, void (*fn)(void *ctx), void *ctx)
+{
+    double    t[MAXRUNS], took[MAXRUNS], peak[MAXRUNS], begin, spent = 0;
+    xd_sample op[MAXRUNS][XD_NOPS];
+    int       n = 0;
+    fn(ctx);
+    b->gemm = gemm_now(b);
+    for (; go_on(b, n, t, peak, spent); n++) {
+        xd_profile_reset(&b->prof);
+        peak[n] = peak_now(b);
+        begin = xd_now_s();
+        fn(ctx);
+        spent += t[n] = xd_now_s() - begin;
+        peak[n] = higher(peak[n], peak_now(b));
+        took[n] = t[n];
+        memcpy(op[n], b->prof.op, sizeof op[n]);
+    }
+    b->gemm = higher(b->gemm, gemm_now(b));
+    b->runs = n;
+    if (n == 0)
+        return 0;
+    b->peak = xd_bench_median(peak, n);
+    double median = xd_bench_median(t, n);
+    take_run(b, took, op, n, median);
+    b->lo = t[0];
+    b->hi = t[n - 1];
+    return median;
+}
+
+static void report_json(bench *b, const char *name, const char *what, double s, double flops)
+{
+    xd_text_buf t = { 0 };
+    xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"seconds\": %.6g, \"seconds_range\": [%.6g, "
+               "%.6g], \"runs\": %d, \"gflop\": %.6g, "
+               "\"gflops\": %.5g, \"peak_gflops\": %.5g, \"share_of_peak\": %.4g, "
+               "\"gemm_peak_gflops\": %.5g, \"share_of_gemm_peak\": %.4g, \"other_seconds\": %.6g, \"ops\": [",
+               b->parts++ ? ", " : "", name, what, s, b->lo, b->hi, b->runs, flops / 1e9, flops / s / 1e9, b->peak,
+               flops / s / 1e9 / b->peak, b->gemm,
+               b->gemm > 0 ? flops / s / 1e9 / b->gemm : 0, s - b->kernels);
+    int first = 1;
+    for (int i = 0; i < XD_NOPS; i++) {
+        const xd_sample *o = &b->prof.op[i];
+        if (!o->calls)
+            continue;
+        xd_buf_add(&t, "%s{\"op\": \"%s\", \"calls\": %lld, \"seconds\": %.6g, \"gflop\": %.6g, "
+                   "\"share_of_peak\": %.4g, \"gbytes\": %.5g}", first ? "" : ", ",
+                   xd_op_name((xd_op)i), (long long)o->calls, o->seconds, o->flops / 1e9,
+                   o->flops / o->seconds / 1e9 / b->peak, o->bytes / 1e9);
+        first = 0;
+    }
+    xd_buf_add(&t, "]}");
+    if (b->a->line && !t.failed)
+        b->a->line(b->a->cookie, t.p);
+    xd_buf_free(&t);
+}
+
+static void report(bench *b, const char *name, const char *what, double s)
+{
+    double flops = flops_of(b);
+    char   gemm[64] = "";
+    if (b->runs == 0)
+        return;
+    if (b->gemm > 0)
+        snprintf(gemm, sizeof gemm, ", %.1f %% of GEMM peak %.1f", 100 * flops / s / 1e9 / b->gemm, b->gemm);
+    if (b->a->json) {
+        report_json(b, name, what, s, flops);
+        return;
+    }
+    xd_say(b->a, "%-12s %-34s %9.2f ms [%.2f .. %.2f, %d runs] %9.2f GFLOP %8.1f GFLOP/s %5.1f %% of peak "
+           "%.1f%s", name, what, s * 1e3, b->lo * 1e3, b->hi * 1e3, b->runs, flops / 1e9, flops / s / 1e9,
+           100 * flops / s / 1e9 / b->peak, b->peak, gemm);
+    for (int i = 0; i < XD_NOPS; i++) {
+        const xd_sample *o = &b->prof.op[i];
+        if (o->calls && o->flops > 0)
+            xd_say(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.1f GFLOP/s "
+                   "%5.1f %% of peak", xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
+                   100 * o->seconds / s, o->flops / o->seconds / 1e9,
+                   100 * o->flops / o->seconds / 1e9 / b->peak);
+        else if (o->calls)
+            xd_say(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.2f GB/s",
+                   xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
+                   100 * o->seconds / s, o->bytes / o->seconds / 1e9);
+    }
+    xd_say(b->a, "    %-12s              %10.2f ms %5.1f %% of the time", "between them",
+           (s - b->kernels) * 1e3, 100 * (s - b->kernels) / s);
+}
+
+void xd_bench_fill(float *v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        v[i] = 0.1f * (float)(i % 17 - 8);
+}
+
+static xd_status some_text(xd_tensor *t, const xd_context *ctx, int64_t n, int64_t width, xd_err *e)
+{
+    *t = xd_view2(NULL, XD_F32, n, width);
+    if (!(t->p = ctx->dev->mem->get(ctx->dev, xd_bytes(*t))))
+        return xd_fail(e, XD_ENOMEM, "no memory for %lld text tokens", (long long)n);
+    xd_bench_fill(t->p, xd_count(*t));
+    return XD_OK;
+}
+
+xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e)
+{
+    const xd_dit_info *d = &j->ctx->model.dit_info;
+    *c = (xd_cond){ .tok = { 0 } };
+    xd_words_real(j, c->real);
+    xd_status s = some_text(&c->tok, j->ctx, xd_words_most(j), d->text_dim, e);
+    if (s == XD_OK && d->pooled_dim)
+        s = some_text(&c->pooled, j->ctx, 1, d->pooled_dim, e);
+    return s;
+}
+
+void xd_bench_text_free(xd_cond *c, xd_engine *g)
+{
+    xd_tensor t[2] = { c->tok, c->pooled };
+    for (int i = 0; i < 2; i++)
+        if (t[i].p)
+            g->ctx.dev->mem->put(g->ctx.dev, t[i].p, xd_bytes(t[i]));
+    *c = (xd_cond){ .tok = { 0 } };
+}
+
+/* ---- parts -------------------------------------------------------------------------------- */
+
+xd_status xd_bench_room(const xd_part *p, size_t beside, int ranks, xd_err *e)
+{
+    size_t machine, process, more = beside > p->work ? beside : p->work, kernels = xd_cpu_kernels();
+    double own = (double)p->packed + (double)more, all = ranks * (own + (double)kernels);
+    xd_cpu_room(&machine, &process);
+    int narrow = own > (double)process;
+    if (!narrow && all <= (double)machine)
+        return XD_OK;
+    return xd_fail(e, XD_ENOMEM, "%s needs %s of %s and %s are available: weights %s, activations "
+                   "%s, kernels %s", p->name, xd_size_text(narrow ? own : all).s,
+                   narrow ? "address space (ulimit -v), besides what kernels take," : "memory",
+                   xd_size_text((double)(narrow ? process : machine)).s,
+                   xd_size_text((double)p->packed).s, xd_size_text((double)more).s,
+                   xd_size_text((double)kernels).s);
+}
+
+/* Counts a part; blocks of random weights are shared when they would not fit. */
+static xd_status count(bench *b, xd_part *p, int *share, xd_err *e)
+{
+    size_t    have, total;
+    xd_status s = xd_part_count(p, b->g->ctx.count, b->g->ctx.type, e);
+    b->g->ctx.dev->mem->memory(b->g->ctx.dev, &have, &total);
+    *share = b->a->share_layers || p->packed > have / 2;
+    b->whole = p->packed;
+    if (s == XD_OK && *share && !p->files)
+        s = xd_part_count_kinds(p, b->g->ctx.count, b->g->ctx.type, e);
+    return s;
+}
+
+/* Its weights, where they and `beside` fit. */
+static xd_status load(bench *b, xd_part *p, int share, size_t beside, xd_err *e)
+{
+    xd_status s = xd_bench_room(p, beside, 1, e);
+    char      what[96];
+    snprintf(what, sizeof what, "%s: %s %s of weights", p->name, p->files ? "loading" : "making",
+             xd_size_text((double)p->packed).s);
+    stage(b, what, (double)p->packed);
+    if (s == XD_OK)
+        s = xd_part_load(p, b->g->ctx.dev, b->g->ctx.type, share, e);
+    if (s == XD_OK && share && !p->files && !b->a->json)
+        xd_say(b->a, "%s: blocks share the storage of one, %.2f GB instead of %.2f", p->name,
+               (double)xd_store_bytes(p->store) / 1e9, (double)b->whole / 1e9);
+    return s;
+}
+
+static void foresee(bench *b, const xd_part *p, size_t tmp)
+{
+    size_t bytes = xd_store_bytes(p->store) + tmp;
+    b->foreseen = bytes > b->foreseen ? bytes : b->foreseen;
+}
+
+typedef struct text_run {
+    xd_exec       x;
+    const xd_part *p;
+    int32_t      *ids;
+    int64_t       n;
+} text_run;
+
+static void run_text(void *ctx)
+{
+    text_run *t = ctx;
+    xd_cond   c = { 0 };
+    xd_arena_rewind(t->x.tmp, 0);
+    t->p->text->encode(&t->x, &t->p->net, t->ids, t->n, t->n, &c);
+}
+
+/* Encoder k of the pipeline. */
+static xd_status bench_text(bench *b, int k, xd_err *e)
+{
+    xd_part  *p = &b->g->ctx.model.text[k];
+    int       pad = b->g->ctx.model.recipe->text[k].pad;
+    text_run  t = { .p = p, .n = pad > 0 ? pad : b->job.max_text };
+    xd_layout lay = { .len = { t.n }, .grid = { 1, 1, t.n }, .npatch = 1, .nsp = 1 };
+    xd_arena  a;
+    size_t    bytes = 0;
+    int       share;
+    char      what[64];
+    xd_status s = count(b, p, &share, e);
+    if (s == XD_OK)
+        s = xd_words_count(&b->job, k, t.n, &bytes, e);
+    if (s == XD_OK)
+        s = load(b, p, share, bytes, e);
+    if (s == XD_OK && !(t.ids = calloc((size_t)t.n, sizeof *t.ids)))
+        s = xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)t.n);
+    if (s == XD_OK)
+        s = xd_room_open(&a, b->g->ctx.dev, bytes, e);
+    if (s == XD_OK) {
+        xd_exec_init(&t.x, &b->prof.w.dev, &a, b->g->ctx.type);
+        t.x.lay = &lay;
+        snprintf(what, sizeof what, "%s, %lld tokens, %d blocks", p->name, (long long)t.n, p->net.nlayers);
+        stage(b, what, 0);
+        report(b, "text", what, measure(b, run_text, &t));
+        foresee(b, p, bytes);
+        s = t.x.err.code ? xd_fail(e, t.x.err.code, "%s", t.x.err.msg) : XD_OK;
+        xd_room_close(&a, b->g->ctx.dev);
+    }
+    free(t.ids);
+    xd_part_drop(p);
+    return s;
+}
+
+typedef struct step_run {
+    xd_flow       f;
+    xd_state      s;
+    const xd_dit *dit;
+    int           layer;
+} step_run;
+
+static void run_pass(void *ctx)
+{
+    xd_flow_pass(&((step_run *)ctx)->f, 0, 0);
+}
+
+static void run_block(void *ctx)
+{
+    step_run *r = ctx;
+    size_t    mark = xd_arena_mark(r->f.x.tmp);
+    xd_dit_block(&r->f.x, r->dit, r->f.net, r->layer, &r->s);
+    xd_arena_rewind(r->f.x.tmp, mark);
+}
+
+/* One line for the first block of every kind. */
+static void bench_blocks(bench *b, step_run *r)
+{
+    const xd_dit *dit = b->g->ctx.model.dit.dit;
+    const xd_net *n = r->f.net;
+    xd_exec      *x = &r->f.x;
+    size_t        mark = xd_arena_mark(x->tmp);
+    xd_input      in = { .lat = r->f.lat, .cond = &r->f.cond[0], .t = b->job.samp.time[0],
+                         .guidance = b->job.distilled, .extra = r->f.extra,
+                         .size = { (double)b->job.size[0], (double)b->job.size[1] } };
+    if (b->g->ctx.model.dit_info.txt_flows)
+        in.txt = r->f.cond[0].tok;
+    memset(r->f.local, 0, b->g->ctx.model.dit_info.local_size);
+    r->s = (xd_state){ .h = r->f.h[0], .local = r->f.local, .kept = r->f.kept[0],
+                       .skips = r->f.skip[0] };
+    r->dit = dit;
+    if (dit->read)
+        dit->read(x, n, &in, r->s.kept);
+    dit->cond(x, n, &in, &r->s);
+    dit->embed(x, n, &in, &r->s);
+    for (int i = 0; i < n->nlayers; i++) {
+        int seen = 0, same = 0;
+        for (int k = 0; k < n->nlayers; k++) {
+            int equal = n->def->block(n->cfg, k) == n->def->block(n->cfg, i);
+            seen |= equal && k < i;
+            same += equal;
+        }
+        if (seen)
+            continue;
+        char what[96];
+        snprintf(what, sizeof what, n->def->block(n->cfg, i)->name, xd_net_number(n, i));
+        snprintf(what + strlen(what), sizeof what - strlen(what), " (one of %d)", same);
+        r->layer = i;
+        stage(b, what, 0);
+        report(b, "block", what, measure(b, run_block, r));
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static xd_status bench_step(bench *b, xd_err *e)
+{
+    xd_engine *g = b->g;
+    xd_part   *p = &g->ctx.model.dit;
+    int64_t    n = xd_words_most(&b->job), len[XD_MAXPASS] = { n, n };
+    step_run   r;
+    xd_arena   a;
+    size_t     bytes = 0, links = 0;
+    int        share;
+    char       what[64];
+    xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    xd_status  s = count(b, p, &share, e);
+    if (s == XD_OK)
+        s = xd_flow_count(&b->job, len, &bytes, &links, e);
+    if (s == XD_OK)
+        s = load(b, p, share, bytes, e);
+    if (s == XD_OK)
+        s = xd_bench_text(&cond[0], &b->job, e);
+    cond[1] = cond[0];
+    if (s == XD_OK)
+        s = xd_room_open(&a, g->ctx.dev, bytes, e);
+    if (s == XD_OK) {
+        xd_flow_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->net, cond);
+        xd_flow_noise(&r.f, 0);
+        snprintf(what, sizeof what, "%lld tokens, %lld of text, 1 pass", (long long)b->job.tokens,
+                 (long long)n);
+        stage(b, what, 0);
+        if (xd_bench_wants(b->a, "step"))
+            report(b, "step", what, measure(b, run_pass, &r));
+        if (!b->a->turn || (b->a->parts && xd_bench_wants(b->a, "block")))
+            bench_blocks(b, &r);
+        foresee(b, p, bytes);
+        s = r.f.x.err.code ? xd_fail(e, r.f.x.err.code, "%s", r.f.x.err.msg) : XD_OK;
+        xd_flow_close(&r.f);
+        xd_room_close(&a, g->ctx.dev);
+    }
+    xd_bench_text_free(&cond[0], g);
+    xd_part_drop(p);
+    return s;
+}
+
+typedef struct light_run {
+    xd_exec       x;
+    const xd_job *j;
+    const xd_net *net;
+    float        *lat, *rgb;
+} light_run;
+
+static void run_light(void *ctx)
+{
+    light_run *r = ctx;
+    xd_light(&r->x, r->j, r->net, r->lat, r->rgb);
+}
+
+static xd_status bench_vae(bench *b, xd_err *e)
+{
+    xd_part  *p = &b->g->ctx.model.vae;
+    int64_t   nlat = b->job.numbers, npix = b->job.frames * b->job.size[0] * b->job.size[1] * 3;
+    light_run r = { .j = &b->job, .net = &p->net };
+    xd_arena  a;
+    size_t    bytes = 0, pixels = (size_t)(nlat + npix) * sizeof(float);
+    int       share;
+    char      what[64];
+    xd_status s = count(b, p, &share, e);
+    if (s == XD_OK)
+        s = xd_light_count(&b->job, &bytes, e);
+    if (s == XD_OK)
+        s = load(b, p, share, bytes + pixels, e);
+    r.lat = malloc((size_t)nlat * sizeof *r.lat + 1);
+    r.rgb = malloc((size_t)npix * sizeof *r.rgb + 1);
+    if (s == XD_OK && (!r.lat || !r.rgb))
+        s = xd_fail(e, XD_ENOMEM, "no memory for a picture");
+    if (s == XD_OK)
+        s = xd_room_open(&a, b->g->ctx.dev, bytes, e);
+    if (s == XD_OK) {
+        xd_bench_fill(r.lat, nlat);
+        xd_exec_init(&r.x, &b->prof.w.dev, &a, b->g->ctx.type);
+        xd_bench_decode_name(what, sizeof what, &b->job);
+        stage(b, what, 0);
+        report(b, "vae", what, measure(b, run_light, &r));
+        foresee(b, p, bytes + pixels);
+        s = r.x.err.code ? xd_fail(e, r.x.err.code, "%s", r.x.err.msg) : XD_OK;
+        xd_room_close(&a, b->g->ctx.dev);
+    }
+    free(r.lat);
+    free(r.rgb);
+    xd_part_drop(p);
+    return s;
+}
+
+void xd_bench_decode_name(char *what, size_t size, const xd_job *j)
+{
+    int n = snprintf(what, size, "decode ");
+    if (j->fps > 0)
+        n += snprintf(what + n, size - (size_t)n, "%lld x ", (long long)j->frames);
+    snprintf(what + n, size - (size_t)n, "%lld x %lld", (long long)j->size[1], (long long)j->size[0]);
+}
+
+/* ---- all ---------------------------------------------------------------------------------- */
+
+void xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g)
+{
+    static const char *const prompt[] = { "" };
+    const char *file = xd_json_text(xd_json_get(g->ctx.model.sched, "_class_name"));
+    xd_request_init(r);
+    r->prompts = prompt;
+    r->nprompts = 1;
+    r->width = a->width;
+    r->height = a->height;
+    r->num_frames = a->num_frames;
+    r->max_sequence_length = a->max_sequence_length;
+    r->no_resolution_binning = 1;
+    r->scheduler = file && xd_sampler_find(file) ? NULL : "dpm++";
+}
+
+static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
+{
+    const xd_bench_args *a = b->a;
+    xd_open_args         o = { .model = a->config, .dtype = a->dtype, .device = a->device,
+                       .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
+                               .threads = a->threads, .bind = a->bind, .log = a->log, .cookie = a->cookie,
+                               .log_level = a->log_level, .layers = a->layers };
+    xd_status s = xd_open_with(&b->g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES), e);
+    if (s != XD_OK)
+        return s;
+    xd_bench_request(r, a, b->g);
+    s = xd_job_open(&b->job, &b->g->ctx, r, e);
+    if (s == XD_OK)
+        s = xd_dev_open_count(&b->meter, NULL, e);
+    if (s == XD_OK)
+        xd_profile_open(&b->prof, b->g->ctx.dev, b->meter);
+    return s == XD_OK && !a->turn ? open_probe(b, e) : s;
+}
+
+static void say_machine(bench *b)
+{
+    double peak = peak_now(b);
+    if (b->a->json)
+        xd_say(b->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
+               "\"dtype\": \"%s\", \"peak_gflops\": %.5g, \"width\": %lld, \"height\": %lld, "
+               "\"frames\": %lld, \"parts\": [", xd_version(), b->g->ctx.dev->name, xd_par_threads(),
+               xd_dtype_name(b->g->ctx.type), peak, (long long)b->job.size[1],
+               (long long)b->job.size[0], (long long)b->job.frames);
+    else
+        xd_say(b->a, "%s, %d threads, %s, peak of a register loop %.1f GFLOP/s", b->g->ctx.dev->name,
+               xd_par_threads(), xd_dtype_name(b->g->ctx.type), peak);
+}
+
+static void say_memory(const bench *b)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    if (b->a->json)
+        xd_say(b->a, "], \"foreseen_bytes\": %zu, \"max_rss_bytes\": %lld}", b->foreseen,
+               (long long)u.ru_maxrss * 1024);
+    else
+        xd_say(b->a, "memory: %.3f GB foreseen (weights + arena of the largest part), %.3f GB at "
+               "most used by the process", (double)b->foreseen / 1e9,
+               (double)u.ru_maxrss * 1024 / 1e9);
+}
+
+xd_status xd_bench(const xd_bench_args *a, xd_err *e)
+{
+    if (xd_parallel_ranks(&a->parallel) > 1 || xd_plan_patches(&a->parallel) > 1 ||
+        xd_comm_launched())
+        return xd_bench_plan(a, e);
+    bench      b = { .a = a };
+    xd_request r;
+    xd_status  s = xd_bench_check_parts(a, "text step block vae", e);
+    if (s == XD_OK)
+        s = open_bench(&b, &r, e);
+    if (s == XD_OK) {
+        xd_plan_say_unused(&a->parallel, &a->parallel, &b.g->ctx.model.dit_info);
+        say_machine(&b);
+    }
+    for (int k = 0; s == XD_OK && k < b.g->ctx.model.recipe->ntext && xd_bench_wants(a, "text"); k++)
+        if (b.g->ctx.model.has_text[k])
+            s = bench_text(&b, k, e);
+    if (s == XD_OK && (xd_bench_wants(a, "step") || xd_bench_wants(a, "block")))
+        s = bench_step(&b, e);
+    if (s == XD_OK && xd_bench_wants(a, "vae"))
+        s = bench_vae(&b, e);
+    if (s == XD_OK)
+        say_memory(&b);
+    xd_dev_close(&b.meter);
+    close_probe(&b);
+    if (b.g)
+        xd_job_close(&b.job);
+    xd_close(&b.g);
+    return s;
+}

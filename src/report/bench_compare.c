@@ -1,0 +1,217 @@
+/* bench_compare.c - rounds of a plan against one rank, and what is said about them */
+#include "report/bench_compare.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "ranks/world.h"
+#include "report/quiet.h"
+
+static xd_comm *ranks(const xd_duel *d) { return d->all.g->ctx.world.used; }
+
+/* ---- waiting and agreeing ----------------------------------------------------------------- */
+
+/* The largest number of all ranks, or their sum. */
+static double of_all(const xd_duel *d, double v, xd_red op)
+{
+    xd_comm *c = ranks(d);
+    int64_t  one = 1;
+    xd_req   r = c->ops->allreduce(c, xd_view(&v, XD_F64, 1, &one), op);
+    c->ops->wait(c, &r, 1);
+    return v;
+}
+
+/* ---- a round ------------------------------------------------------------------------------ */
+
+/* Seconds of one step of the plan on the rank that took longest. */
+static double plan_turn(xd_duel *d, int counts)
+{
+    const xd_traffic *sent = ranks(d)->traffic;
+    for (int i = 0; i < d->lead; i++)
+        d->work(d, &d->all);
+    int64_t before = sent->bytes;
+    double  t0 = xd_now_s();
+    for (int i = 0; i < d->span; i++) {
+        d->work(d, &d->all);
+        if (i == 0 && !d->sent[0])
+            d->sent[0] = sent->bytes - before;
+    }
+    double t = xd_now_s() - t0;
+    if (counts)
+        d->sent[1] += sent->bytes - before;
+    else
+        d->sent[0] = 0;
+    return of_all(d, t / d->span, XD_MAX);
+}
+
+static double own_turn(xd_duel *d)
+{
+    double t0 = xd_now_s();
+    d->work(d, &d->one);
+    return xd_now_s() - t0;
+}
+
+/* i: the round, below 0 for what is not reported. */
+static void play_round(xd_duel *d, int i)
+{
+    xd_comm *c = ranks(d);
+    double   t[XD_NTURNS] = { 0 };
+    if (c->rank == 0)
+        t[XD_ALONE_TURN] = own_turn(d);
+    xd_duel_sleep(c);
+    c->ops->barrier(c);
+    t[XD_PLAN_TURN] = plan_turn(d, i >= 0);
+    c->ops->barrier(c);
+    t[XD_BUSY_TURN] = of_all(d, own_turn(d), XD_SUM) / c->size;
+    for (int k = 0; k < XD_NTURNS && i >= 0; k++)
+        d->t[k][i] = t[k];
+}
+
+xd_status xd_duel_play(xd_duel *d, xd_err *e)
+{
+    xd_status s = XD_OK;
+    d->sent[0] = d->sent[1] = 0;
+    for (int i = 0; i < d->exact; i++)
+        d->work(d, &d->all);
+    for (int i = -d->warm; s == XD_OK && i < d->rounds; i++) {
+        play_round(d, i);
+        if (!d->all.going || !d->one.going)
+            s = xd_fail(e, XD_ECOMM, "a step failed");
+        s = xd_world_agree(&d->all.g->ctx.world, s, e);
+    }
+    return s;
+}
+
+/* ---- reporting ---------------------------------------------------------------------------- */
+
+typedef struct ratio { double low, mid, high; } ratio;
+
+/* The median and the range of `times` x a / b over the rounds. */
+static ratio compare(const xd_duel *d, const double *a, const double *b, double times)
+{
+    double v[XD_MAXROUNDS];
+    for (int i = 0; i < d->rounds; i++)
+        v[i] = b ? times * a[i] / b[i] : times * a[i];
+    double mid = xd_bench_median(v, d->rounds);
+    return (ratio){ v[0], mid, v[d->rounds - 1] };
+}
+
+typedef struct verdict {
+    ratio    t[XD_NTURNS], gain, busy;  /* seconds; efficiency, idle and busy machine */
+    int64_t *bytes;             /* [ranks][4]: sent of a step, in all, and the same counted     */
+    int64_t  sum[2];            /* of a step: sent, counted                                    */
+    int      same;
+} verdict;
+
+/* Collective; the numbers of all ranks reach every one. */
+static xd_status judge(const xd_duel *d, verdict *v, xd_err *e)
+{
+    xd_comm *c = ranks(d);
+    int64_t  mine[4] = { d->sent[0], d->sent[1], d->count[0], d->count[1] };
+    int64_t *rows = calloc((size_t)c->size, sizeof *rows);
+    double   share = (double)d->all.g->ctx.plan.deg.n[XD_DATA] / c->size;
+    *v = (verdict){ .bytes = calloc((size_t)c->size, sizeof mine), .same = 1 };
+    if (!rows || !v->bytes)
+        c->ops->abort(c, 1);
+    for (int i = 0; i < c->size; i++)
+        rows[i] = 1;
+    xd_req r = c->ops->gather(c, xd_view2(v->bytes, XD_I64, c->size, 4), rows,
+                              xd_view2(mine, XD_I64, 1, 4));
+    free(rows);
+    if (c->ops->wait(c, &r, 1) != XD_OK)
+        return xd_fail(e, XD_ECOMM, "the numbers of the ranks were lost");
+    for (int i = 0; i < c->size; i++) {
+        const int64_t *b = v->bytes + 4 * i;
+        v->sum[0] += b[0];
+        v->sum[1] += b[2];
+        v->same &= b[0] == b[2] && b[1] == b[3];
+    }
+    for (int k = 0; k < XD_NTURNS; k++)
+        v->t[k] = compare(d, d->t[k], NULL, 1);
+    v->gain = compare(d, d->t[XD_ALONE_TURN], d->t[XD_PLAN_TURN], share);
+    v->busy = compare(d, d->t[XD_BUSY_TURN], d->t[XD_PLAN_TURN], share);
+    return XD_OK;
+}
+
+static void say_seconds(const xd_duel *d, const char *what, ratio r)
+{
+    xd_say(d->a, "    %-34s %10.3f ms  (%.3f to %.3f)", what, r.mid * 1e3, r.low * 1e3,
+           r.high * 1e3);
+}
+
+static void say_text(const xd_duel *d, const char *name, const char *what, const verdict *v)
+{
+    int  n = ranks(d)->size;
+    char plan[64];
+    xd_say(d->a, "%-4s %s; %.2f GFLOP on one rank; medians of %d rounds (and their range)", name,
+           what, d->flops / 1e9, d->rounds);
+    snprintf(plan, sizeof plan, "the plan on %d rank%s, %s", n, n == 1 ? "" : "s",
+             d->unit);
+    say_seconds(d, "one rank, the others asleep", v->t[XD_ALONE_TURN]);
+    say_seconds(d, plan, v->t[XD_PLAN_TURN]);
+    say_seconds(d, "one rank, the others as busy", v->t[XD_BUSY_TURN]);
+    xd_say(d->a, "    speed-up %.3f, efficiency %.3f (%.3f to %.3f); against busy ranks %.3f "
+           "(%.3f to %.3f)", v->gain.mid * n, v->gain.mid, v->gain.low, v->gain.high, v->busy.mid,
+           v->busy.low, v->busy.high);
+    for (int i = 0; i < n; i++)
+        xd_say(d->a, "    rank %-3d sent %14lld bytes, foreseen %14lld", i,
+               (long long)v->bytes[4 * i], (long long)v->bytes[4 * i + 2]);
+    xd_say(d->a, "    in all   sent %14lld bytes, foreseen %14lld: %s", (long long)v->sum[0],
+           (long long)v->sum[1], v->same ? "as foreseen, in every round" : "NOT as foreseen");
+}
+
+static void add_list(xd_text_buf *t, const char *name, const double *v, int n)
+{
+    xd_buf_add(t, "\"%s\": [", name);
+    for (int i = 0; i < n; i++)
+        xd_buf_add(t, "%s%.6g", i ? ", " : "", v[i]);
+    xd_buf_add(t, "], ");
+}
+
+static void add_bytes(xd_text_buf *t, const char *name, const verdict *v, int n, int at)
+{
+    xd_buf_add(t, "\"%s\": [", name);
+    for (int i = 0; i < n; i++)
+        xd_buf_add(t, "%s%lld", i ? ", " : "", (long long)v->bytes[4 * i + at]);
+    xd_buf_add(t, "], ");
+}
+
+static void say_json(xd_duel *d, const char *name, const char *what, const verdict *v)
+{
+    xd_text_buf t = { 0 };
+    int         n = ranks(d)->size;
+    xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"gflop\": %.6g, \"rounds\": %d, "
+               "\"alone_s\": %.6g, \"plan_s\": %.6g, \"busy_s\": %.6g, ", d->parts++ ? ", " : "",
+               name, what, d->flops / 1e9, d->rounds, v->t[XD_ALONE_TURN].mid,
+               v->t[XD_PLAN_TURN].mid, v->t[XD_BUSY_TURN].mid);
+    xd_buf_add(&t, "\"speedup\": %.6g, \"efficiency\": %.6g, \"efficiency_range\": [%.6g, %.6g], "
+               "\"efficiency_busy\": %.6g, \"efficiency_busy_range\": [%.6g, %.6g], ",
+               v->gain.mid * n, v->gain.mid, v->gain.low, v->gain.high, v->busy.mid, v->busy.low,
+               v->busy.high);
+    add_list(&t, "alone", d->t[XD_ALONE_TURN], d->rounds);
+    add_list(&t, "plan", d->t[XD_PLAN_TURN], d->rounds);
+    add_list(&t, "busy", d->t[XD_BUSY_TURN], d->rounds);
+    add_bytes(&t, "sent", v, n, 0);
+    add_bytes(&t, "foreseen", v, n, 2);
+    xd_buf_add(&t, "\"sent_all\": %lld, \"foreseen_all\": %lld, \"as_foreseen\": %s}",
+               (long long)v->sum[0], (long long)v->sum[1], v->same ? "true" : "false");
+    if (d->a->line && !t.failed)
+        d->a->line(d->a->cookie, t.p);
+    xd_buf_free(&t);
+}
+
+xd_status xd_duel_report(xd_duel *d, const char *name, const char *what, xd_err *e)
+{
+    verdict   v;
+    xd_status s = judge(d, &v, e);
+    if (s == XD_OK && ranks(d)->rank == 0) {
+        if (d->a->json)
+            say_json(d, name, what, &v);
+        else
+            say_text(d, name, what, &v);
+    }
+    free(v.bytes);
+    return s;
+}

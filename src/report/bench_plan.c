@@ -1,0 +1,424 @@
+/* bench_plan.c - xdit bench with a plan: both sides are opened on every rank, then play.
+ *
+ * The side of one rank is an engine that stands alone; the plan computes with its weights where it
+ * can. Bytes are counted before anything is computed. */
+#include "report/bench_compare.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/log.h"
+#include "base/par.h"
+#include "engine/engine.h"
+#include "exec/op.h"
+#include "model/component.h"
+#include "pipeline/arenas.h"
+#include "pipeline/denoise.h"
+#include "pipeline/job.h"
+#include "pipeline/stages.h"
+#include "pipeline/vae_codec.h"
+#include "pipeline/weight_groups.h"
+#include "plan/plan.h"
+#include "ranks/world.h"
+#include "report/quiet.h"
+
+enum { PLENTY = 9, FEW = 3 };
+
+static xd_comm *ranks(const xd_duel *d)
+{
+    return d->all.g->ctx.world.used;
+}
+
+/* ---- how many rounds ---------------------------------------------------------------------- */
+
+/* Work of seconds needs no round that is thrown away, and few of those that count. */
+static void plan_rounds(xd_duel *d)
+{
+    int heavy = d->flops > 2e11;
+    d->warm = !heavy;
+    d->rounds = d->a->repeats ? d->a->repeats : heavy ? FEW : PLENTY;
+    d->rounds = d->rounds > XD_MAXROUNDS ? XD_MAXROUNDS : d->rounds;
+}
+
+/* Where steps follow each other without a gap, or use what the step before has sent, the steps of a
+ * turn do so too, and the first one fills what must be full. */
+static void plan_steps(xd_duel *d)
+{
+    const xd_plan *p = &d->all.g->ctx.plan;
+    int            P = p->deg.n[XD_PIPE], stale = p->npatch > 1 || p->displaced;
+    d->exact = stale ? xd_plan_exact(p) : 0;
+    d->lead = stale || P > 1;
+    d->span = stale || P > 1 ? 2 : 1;
+}
+
+static void denoise(xd_duel *d, xd_side *s)
+{
+    (void)d;
+    if (s->going)
+        s->going = xd_flow_step(&s->f, s->step++);
+}
+
+static void decode(xd_duel *d, xd_side *s)
+{
+    xd_light(&s->x, &s->job, &s->net, d->lat, s->rgb);
+}
+
+/* ---- setting up --------------------------------------------------------------------------- */
+
+/* An arena whose pages are there, so that no round pays for them. */
+static xd_status open_room(xd_side *s, xd_status st, xd_err *e)
+{
+    st = xd_ranks_room_open(&s->g->ctx, &s->a, s->bytes, st, e);
+    if (st == XD_OK)
+        memset(s->a.base, 0, s->a.cap);
+    return st;
+}
+
+/* Those of both sides. Collective. */
+static xd_status open_rooms(xd_duel *d, xd_status s, xd_err *e)
+{
+    s = open_room(&d->one, s, e);
+    return xd_world_agree(&d->all.g->ctx.world, open_room(&d->all, s, e), e);
+}
+
+/* Random blocks share storage when asked to, or when those of all ranks would fill half the
+ * memory. What every rank has whole lies once on its host, as where pictures are painted. Collective. */
+static xd_status load(const xd_duel *d, const xd_side *s, int vae, xd_err *e)
+{
+    size_t    have, total;
+    xd_part  *p = vae ? &s->g->ctx.model.vae : &s->g->ctx.model.dit;
+    xd_status st = xd_part_count(p, s->g->ctx.count, s->g->ctx.type, e);
+    s->g->ctx.dev->mem->memory(s->g->ctx.dev, &have, &total);
+    int share = d->a->share_layers || p->packed > have / 2 / (size_t)d->all.g->ctx.world.host->size;
+    if (st == XD_OK && share && !p->files)
+        st = xd_part_count_kinds(p, s->g->ctx.count, s->g->ctx.type, e);
+    if (st == XD_OK)
+        st = xd_bench_room(p, 0, d->all.g->ctx.world.host->size, e);
+    st = xd_world_agree(&d->all.g->ctx.world, st, e);
+    if (st == XD_OK && s == &d->one)
+        st = xd_kin_whole(&s->g->ctx, &d->all.g->ctx, vae, e);
+    if (st == XD_OK)
+        st = xd_world_agree(&d->all.g->ctx.world, xd_part_load(p, s->g->ctx.dev, s->g->ctx.type, share, e), e);
+    return st;
+}
+
+/* The plan computes with the weights of one rank, its stage with some of them; matrices that are
+ * cut are its own. Collective. */
+static xd_status load_sides(xd_duel *d, int vae, xd_err *e)
+{
+    xd_part  *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
+    xd_part  *mine = &d->all.g->ctx.model.dit;
+    xd_status s = load(d, &d->one, vae, e);
+    d->one.net = d->all.net = whole->net;
+    if (vae || s != XD_OK)
+        return s;
+    if (mine->tp > 1) {
+        s = load(d, &d->all, 0, e);
+        d->all.net = mine->net;
+    }
+    d->all.net.first = mine->net.first;
+    d->all.net.last = mine->net.last;
+    return s;
+}
+
+static xd_status open_job(xd_duel *d, xd_side *s, int steps, xd_err *e)
+{
+    xd_bench_request(&s->r, d->a, s->g);
+    s->r.num_inference_steps = steps;
+    s->r.guidance_scale = d->all.g->ctx.plan.deg.n[XD_CFG] > 1 ? 4.5 : 1;
+    xd_job_close(&s->job);
+    return xd_job_open(&s->job, &s->g->ctx, &s->r, e);
+}
+
+/* Flops since the last call, of a side that counted something. */
+static double counted(const xd_side *s)
+{
+    xd_counts c;
+    xd_dev_counts(s->g->ctx.count, &c, 1);
+    return c.flops;
+}
+
+/* ---- the step ----------------------------------------------------------------------------- */
+
+/* Runs the timed steps of the plan on the count device: what they send. */
+static xd_status count_steps(xd_duel *d, const xd_cond *cond, xd_err *e)
+{
+    xd_side          *s = &d->all;
+    const xd_traffic *sent = s->g->ctx.count_world->traffic;
+    xd_arena          a;
+    xd_flow           f;
+    int               at = d->exact + d->warm * (d->lead + d->span);
+    xd_status         st = xd_room_open(&a, s->g->ctx.count, 0, e);
+    if (st != XD_OK)
+        return st;
+    xd_flow_open(&f, &s->job, s->g->ctx.count, &s->g->ctx.count_topo, &a, &s->g->ctx.model.dit.shadow, cond);
+    d->count[0] = d->count[1] = 0;
+    for (int r = 0; r < d->rounds; r++)
+        for (int i = 0; i < d->lead + d->span; i++, at++) {
+            int64_t before = sent->bytes;
+            xd_flow_step(&f, at);
+            if (i < d->lead)
+                continue;
+            if (r == 0 && i == d->lead)
+                d->count[0] = sent->bytes - before;
+            d->count[1] += sent->bytes - before;
+        }
+    st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
+    xd_flow_close(&f);
+    xd_room_close(&a, s->g->ctx.count);
+    return st;
+}
+
+/* Steps, bytes and arena of one side's flow; it is opened later, by all ranks together. */
+static xd_status prepare_flow(xd_duel *d, xd_side *s, int steps, xd_err *e)
+{
+    int64_t   len[XD_MAXPASS] = { d->text.tok.d[0], d->text.tok.d[0] };
+    size_t    links;
+    xd_status st = open_job(d, s, steps, e);
+    s->step = 0;
+    s->going = 1;
+    if (st == XD_OK && s == &d->all)
+        st = xd_ranks_stages(&s->job, e);
+    if (st == XD_OK)
+        st = xd_flow_count(&s->job, len, &s->bytes, &links, e);
+    return st;
+}
+
+/* Everything that can fail on one rank only. */
+static xd_status prepare_step(xd_duel *d, xd_cond *cond, xd_err *e)
+{
+    xd_engine *g = d->one.g;
+    size_t     bytes, links;
+    xd_status  s = open_job(d, &d->one, 1, e);
+    if (s == XD_OK)
+        s = xd_bench_text(&d->text, &d->one.job, e);
+    if (s == XD_OK)
+        s = xd_part_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, e);
+    counted(&d->one);
+    int64_t n = d->text.tok.d[0], len[XD_MAXPASS] = { n, n };
+    if (s == XD_OK)
+        s = xd_flow_count(&d->one.job, len, &bytes, &links, e);
+    if (s != XD_OK)
+        return s;
+    d->flops = counted(&d->one);
+    cond[0] = cond[1] = d->text;
+    plan_rounds(d);
+    int rounds = d->warm + d->rounds;
+    s = prepare_flow(d, &d->one, 2 * rounds, e);
+    if (s == XD_OK)
+        s = prepare_flow(d, &d->all, d->exact + rounds * (d->lead + d->span), e);
+    return s == XD_OK ? count_steps(d, cond, e) : s;
+}
+
+static void open_flow(xd_side *s, const xd_cond *cond)
+{
+    xd_flow_open(&s->f, &s->job, s->g->ctx.dev, &s->g->ctx.topo, &s->a, &s->net, cond);
+    xd_flow_noise(&s->f, 0);
+}
+
+static xd_status close_flow(xd_side *s, xd_status st, xd_err *e)
+{
+    xd_flow_finish(&s->f);
+    if (st == XD_OK && s->f.x.err.code)
+        st = xd_fail(e, s->f.x.err.code, "%s", s->f.x.err.msg);
+    xd_flow_close(&s->f);
+    return st;
+}
+
+static void close_room(xd_side *s)
+{
+    xd_ranks_room_close(&s->g->ctx, &s->a);
+}
+
+static xd_status bench_step(xd_duel *d, xd_err *e)
+{
+    xd_engine *g = d->one.g;
+    char       what[80];
+    xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    plan_steps(d);
+    xd_status s = open_rooms(d, xd_world_agree(&d->all.g->ctx.world, prepare_step(d, cond, e), e), e);
+    if (s == XD_OK)
+        s = load_sides(d, 0, e);
+    if (s == XD_OK) {
+        d->work = denoise;
+        d->unit = "a step";
+        open_flow(&d->one, cond);
+        open_flow(&d->all, cond);
+        s = xd_duel_play(d, e);
+        s = close_flow(&d->all, s, e);
+        s = xd_world_agree(&d->all.g->ctx.world, close_flow(&d->one, s, e), e);
+        int passes = d->all.job.npass;
+        snprintf(what, sizeof what, "%lld tokens, %lld of text, %d pass%s",
+                 (long long)d->all.job.tokens, (long long)d->text.tok.d[0], passes,
+                 passes == 1 ? "" : "es");
+    }
+    if (s == XD_OK)
+        s = xd_duel_report(d, "step", what, e);
+    close_room(&d->one);
+    close_room(&d->all);
+    xd_bench_text_free(&d->text, g);
+    xd_part_drop(&d->all.g->ctx.model.dit);
+    xd_part_drop(&g->ctx.model.dit);
+    return s;
+}
+
+/* ---- the VAE ------------------------------------------------------------------------------ */
+
+/* Job, bytes and memory of one side. */
+static xd_status prepare_light(xd_duel *d, xd_side *s, xd_err *e)
+{
+    xd_status st = open_job(d, s, 1, e);
+    int64_t   npix = s->job.frames * s->job.size[0] * s->job.size[1] * 3;
+    if (st == XD_OK)
+        st = xd_part_count(&s->g->ctx.model.vae, s->g->ctx.count, s->g->ctx.type, e);
+    counted(s);
+    if (st == XD_OK)
+        st = xd_light_count(&s->job, &s->bytes, e);
+    if (st == XD_OK && !(s->rgb = malloc((size_t)npix * sizeof *s->rgb + 1)))
+        st = xd_fail(e, XD_ENOMEM, "no memory for a picture");
+    s->going = 1;
+    return st;
+}
+
+static xd_status prepare_vae(xd_duel *d, xd_err *e)
+{
+    const xd_traffic *sent = d->all.g->ctx.count_world->traffic;
+    xd_status         s = prepare_light(d, &d->one, e);
+    int64_t           before = sent->bytes, n = d->one.job.numbers;
+    d->flops = counted(&d->one);
+    plan_rounds(d);
+    if (s == XD_OK)
+        s = prepare_light(d, &d->all, e);
+    d->count[0] = sent->bytes - before;
+    d->count[1] = d->rounds * d->count[0];
+    if (s == XD_OK && !(d->lat = malloc((size_t)n * sizeof *d->lat + 1)))
+        s = xd_fail(e, XD_ENOMEM, "no memory for latents");
+    if (s != XD_OK)
+        return s;
+    xd_bench_fill(d->lat, n);
+    return s;
+}
+
+static xd_status bench_vae(xd_duel *d, xd_err *e)
+{
+    char what[64];
+    d->exact = d->lead = 0;
+    d->span = 1;
+    xd_status s = open_rooms(d, xd_world_agree(&d->all.g->ctx.world, prepare_vae(d, e), e), e);
+    if (s == XD_OK)
+        s = load_sides(d, 1, e);
+    if (s == XD_OK) {
+        for (int i = 0; i < 2; i++) {
+            xd_side *one = i ? &d->all : &d->one;
+            xd_exec_init(&one->x, one->g->ctx.dev, &one->a, one->g->ctx.type);
+        }
+        d->work = decode;
+        d->unit = "a picture";
+        s = xd_duel_play(d, e);
+        for (int i = 0; i < 2; i++) {
+            const xd_exec *x = i ? &d->all.x : &d->one.x;
+            if (s == XD_OK && x->err.code)
+                s = xd_fail(e, x->err.code, "%s", x->err.msg);
+        }
+        s = xd_world_agree(&d->all.g->ctx.world, s, e);
+        xd_bench_decode_name(what, sizeof what, &d->all.job);
+    }
+    if (s == XD_OK)
+        s = xd_duel_report(d, "vae", what, e);
+    close_room(&d->one);
+    close_room(&d->all);
+    free(d->one.rgb);
+    free(d->all.rgb);
+    free(d->lat);
+    xd_part_drop(&d->one.g->ctx.model.vae);
+    return s;
+}
+
+/* ---- all ---------------------------------------------------------------------------------- */
+
+static void say_plan(const xd_duel *d)
+{
+    const xd_engine *g = d->all.g;
+    const char      *type = xd_dtype_name(g->ctx.type), *plan = g->ctx.plan.text;
+    int              n = ranks(d)->size, t = xd_par_threads();
+    if (d->a->json)
+        xd_say(d->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, \"ranks\": %d, "
+               "\"plan\": \"%s\", \"dtype\": \"%s\", \"parts\": [", xd_version(), g->ctx.dev->name, t, n, plan,
+               type);
+    else
+        xd_say(d->a, "%s, %d rank%s of %d thread%s, %s: %s", g->ctx.dev->name, n, n == 1 ? "" : "s", t,
+               t == 1 ? "" : "s", type, plan);
+}
+
+static void say_memory(const xd_duel *d)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    if (d->a->json)
+        xd_say(d->a, "], \"max_rss_bytes\": %lld}", (long long)u.ru_maxrss * 1024);
+    else
+        xd_say(d->a, "memory: %.3f GB at most used by rank 0", (double)u.ru_maxrss * 1024 / 1e9);
+}
+
+static xd_status bench_parts(xd_duel *d, xd_err *e)
+{
+    const xd_bench_args *a = d->a;
+    xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
+                       .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
+                       .threads = a->threads, .layers = a->layers };
+    int          vae = d->all.g->ctx.plan.vae_rows, first = ranks(d)->rank == 0;
+    int          how = XD_FOR_BENCH | XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
+    xd_status    s = xd_open_with(&d->one.g, &o, how, e);
+    xd_log_sink(a->log, a->cookie, a->log_level);       /* opening has taken it away            */
+    if (s == XD_OK)             /* a size that cannot be is refused before anything is said     */
+        s = open_job(d, &d->all, 1, e);
+    s = xd_world_agree(&d->all.g->ctx.world, s, e);
+    if (s == XD_OK && first)
+        say_plan(d);
+    if (s == XD_OK && xd_bench_wants(a, "step"))
+        s = bench_step(d, e);
+    if (s == XD_OK && vae && xd_bench_wants(a, "vae"))
+        s = bench_vae(d, e);
+    if (s == XD_OK && first)
+        say_memory(d);
+    return s;
+}
+
+static xd_status check_parts(const xd_bench_args *a, xd_err *e)
+{
+    xd_status s = xd_bench_check_parts(a, "step vae", e);
+    if (s == XD_OK && a->parts && xd_bench_wants(a, "vae") && !a->parallel.use_parallel_vae)
+        s = xd_fail(e, XD_EINVAL, "one rank decodes in this plan: --use_parallel_vae cuts the "
+                    "picture into rows");
+    return s;
+}
+
+xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
+{
+    xd_duel      d = { .a = a };
+    xd_err       mine = { .rank = -1 };
+    xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
+                       .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
+                       .threads = a->threads, .bind = a->bind, .parallel = a->parallel, .log = a->log,
+                       .cookie = a->cookie, .log_level = a->log_level, .layers = a->layers };
+    xd_status s = check_parts(a, &mine);
+    if (s == XD_OK)
+        s = xd_open_with(&d.all.g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES), &mine);
+    if (s == XD_OK && !d.all.g->ctx.world.idle)
+        s = bench_parts(&d, &mine);
+    if (d.all.g && s != XD_ECOMM && ranks(&d)->size < d.all.g->ctx.world.all->size)
+        xd_duel_sleep(d.all.g->ctx.world.all);    /* idle ranks wait here, asleep, for the others         */
+    for (int i = 0; i < 2 && s != XD_ECOMM; i++) {
+        xd_side *side = i ? &d.all : &d.one;
+        if (side->g)
+            xd_job_close(&side->job);
+        xd_close(&side->g);
+    }
+    if (s != XD_OK && e) {
+        xd_fail(e, s, "%s", mine.msg);
+        e->rank = mine.rank;
+    }
+    return s;
+}

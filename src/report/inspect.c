@@ -1,0 +1,384 @@
+/* inspect.c - what a model directory holds, needs and lacks */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "model/component.h"
+#include "model/model.h"
+#include "report/inspect_file.h"
+
+void xd_line(const xd_inspect_args *a, const char *fmt, ...)
+{
+    xd_text_buf b = { 0 };
+    va_list     ap;
+    va_start(ap, fmt);
+    xd_buf_vadd(&b, fmt, ap);
+    va_end(ap);
+    if (a->line && b.p && !b.failed) {
+        if (!a->json)           /* there names are escaped instead                             */
+            xd_one_line(b.p);
+        a->line(a->cookie, b.p);
+    }
+    xd_buf_free(&b);
+}
+
+/* ---- tensors of one component --------------------------------------------------------------- */
+
+static int by_first_name(const void *x, const void *y)
+{
+    return strcmp(((const xd_declared *)x)->name, ((const xd_declared *)y)->name);
+}
+
+static xd_kind kind_of(const char *component)
+{
+    if (strncmp(component, "text_encoder", 12) == 0)
+        return XD_KIND_TEXT;
+    return strncmp(component, "vae", 3) == 0 ? XD_KIND_VAE : XD_KIND_DIT;
+}
+
+void xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d, int first)
+{
+    char        shape[96];
+    xd_text_buf b = { 0 };
+    if (!a->json) {
+        xd_line(a, "%s %s", name, xd_shape_text(nd, d, shape, sizeof shape));
+        return;
+    }
+    xd_buf_add(&b, "  %s{\"name\": ", first ? "" : ", ");
+    xd_buf_json_string(&b, name);
+    xd_buf_add(&b, ", \"shape\": [");
+    for (int i = 0; i < nd; i++)
+        xd_buf_add(&b, "%s%lld", i ? ", " : "", (long long)d[i]);
+    xd_buf_add(&b, "]}");
+    if (!b.failed)
+        xd_line(a, "%s", b.p);
+    xd_buf_free(&b);
+}
+
+static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_err *e)
+{
+    xd_part   p;
+    char     *path = xd_path_join(dir, "model_index.json");
+    xd_json  *index = NULL;
+    xd_status s = XD_OK;
+    if (path && xd_file_exists(path))
+        s = xd_json_read(&index, path, e);
+    free(path);
+    if (s != XD_OK)
+        return s;
+    s = xd_part_open(&p, dir, a->tensors, kind_of(a->tensors),
+                     xd_json_text(xd_json_at(xd_json_get(index, a->tensors), 1)), e);
+    for (int i = 0; s == XD_OK && i < p.nlist; i++)
+        p.list[i].name[strcspn(p.list[i].name, "|")] = 0;
+    if (s == XD_OK)
+        qsort(p.list, (size_t)p.nlist, sizeof *p.list, by_first_name);
+    if (s == XD_OK && a->json)
+        xd_line(a, "{\"tensors\": [");
+    for (int i = 0; s == XD_OK && i < p.nlist; i++)
+        xd_inspect_tensor(a, p.list[i].name, p.list[i].nd, p.list[i].d, i == 0);
+    if (s == XD_OK && a->json)
+        xd_line(a, "]}");
+    xd_part_close(&p);
+    xd_json_free(&index);
+    return s;
+}
+
+/* ---- what is missing or wrong --------------------------------------------------------------- */
+
+enum { MOST = 2 * XD_MAXTEXT + 4 }; /* encoders and tokenizers, transformer, vae, scheduler, all */
+
+typedef struct row {            /* one component                                               */
+    xd_part *p;
+    double   numbers;           /* declared                                                    */
+    size_t   bytes;             /* in its files                                                */
+    char     types[64];
+    xd_err   lack;
+} row;
+
+typedef struct view {
+    const xd_inspect_args *a;
+    xd_model m;
+    row      rows[XD_MAXTEXT + 2];
+    int      n;
+    xd_err   tok[XD_MAXTEXT], sched;    /* what their files lack                               */
+    xd_err   all;               /* what keeps the components from working together             */
+} view;
+
+/* Says each thing that is missing or wrong; returns how many there are. *first: the first one. */
+static int problems(const view *v, void (*say)(const view *v, const xd_err *e, int i),
+                    const xd_err **first)
+{
+    const xd_err *list[MOST];
+    int           n = 0, k = 0;
+    for (int i = 0; i < v->n; i++)
+        list[n++] = &v->rows[i].lack;
+    for (int i = 0; i < v->m.recipe->ntext; i++)
+        list[n++] = &v->tok[i];
+    list[n++] = &v->sched;
+    list[n++] = &v->all;
+    for (int i = 0; i < n; i++) {
+        int said = list[i]->code == XD_OK;
+        for (int j = 0; j < i; j++)
+            said |= strcmp(list[i]->msg, list[j]->msg) == 0;
+        if (said)
+            continue;
+        if (first && !k)
+            *first = list[i];
+        if (say)
+            say(v, list[i], k);
+        k++;
+    }
+    return k;
+}
+
+static const char *class_in_index(const xd_model *m, const char *component)
+{
+    return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
+}
+
+static void types_of(const xd_st *st, char *out, size_t size)
+{
+    int seen[XD_NDTYPES] = { 0 };
+    out[0] = 0;
+    for (int64_t i = 0; i < xd_st_count(st); i++)
+        seen[xd_st_shape(st, i).type] = 1;
+    for (int t = 0; t < XD_NDTYPES; t++)
+        if (seen[t] && strlen(out) + 10 < size) {
+            strcat(out, out[0] ? "+" : "");
+            strcat(out, xd_dtype_name((xd_dtype)t));
+        }
+}
+
+/* whole: all configs were read; else each component is opened by itself, to say what it lacks. */
+static void look(view *v, xd_part *p, const char *name, int whole)
+{
+    row      *r = &v->rows[v->n++];
+    xd_status s = XD_OK;
+    *r = (row){ .p = p };
+    if (!whole) {
+        xd_part_close(p);
+        s = xd_part_open(p, v->m.dir, name, kind_of(name), class_in_index(&v->m, name), &r->lack);
+    }
+    for (int i = 0; s == XD_OK && i < p->nlist; i++) {
+        double n = 1;
+        for (int k = 0; k < p->list[i].nd; k++)
+            n *= (double)p->list[i].d[k];
+        r->numbers += n;
+    }
+    if (s == XD_OK)
+        xd_part_files(p, &r->lack);
+    if (p->files) {
+        r->bytes = xd_st_bytes(p->files);
+        types_of(p->files, r->types, sizeof r->types);
+    }
+}
+
+static const char *scheduler_of(const xd_model *m)
+{
+    const char *name = xd_json_text(xd_json_get(m->sched, "_class_name"));
+    return name ? name : "(none)";
+}
+
+static int has_file(const xd_model *m, const char *folder, const char *name)
+{
+    char *dir = xd_path_join(m->dir, folder), *path = dir ? xd_path_join(dir, name) : NULL;
+    int   has = path && xd_file_exists(path);
+    free(dir);
+    free(path);
+    return has;
+}
+
+static void look_at_scheduler(view *v)
+{
+    const xd_model   *m = &v->m;
+    const xd_sampler *sampler = xd_sampler_find(scheduler_of(m));
+    xd_sched_cfg      cfg;
+    if (!m->sched && has_file(m, "scheduler", "scheduler_config.json"))
+        v->sched = v->all;      /* it was read first, and is no JSON                           */
+    else if (xd_model_named_sched(m, &v->sched) == XD_OK && sampler)
+        xd_model_sched(m, sampler, &cfg, &v->sched);
+}
+
+static void look_at_all(view *v, const char *dir)
+{
+    xd_model *m = &v->m;
+    int       whole = xd_model_open(m, dir, 0, &v->all) == XD_OK;
+    if (!m->recipe)
+        return;
+    for (int i = 0; i < m->recipe->ntext; i++)
+        if (m->has_text[i])
+            look(v, &m->text[i], m->recipe->text[i].folder, whole);
+    look(v, &m->dit, m->recipe->dit, whole);
+    look(v, &m->vae, m->recipe->vae, whole);
+    for (int i = 0; i < m->recipe->ntext; i++)
+        if (m->has_text[i])
+            xd_model_tok(m, i, &v->tok[i]);
+    look_at_scheduler(v);
+}
+
+/* ---- the summary ---------------------------------------------------------------------------- */
+
+static const char *tokenizer_of(const xd_model *m, int i)
+{
+    const char *folder = m->recipe->text[i].tokenizer;
+    if (has_file(m, folder, "spiece.model"))
+        return "spiece.model";
+    if (has_file(m, folder, "vocab.json") && has_file(m, folder, "merges.txt"))
+        return "vocab.json";
+    if (has_file(m, folder, "vocab.txt"))
+        return "vocab.txt";
+    return has_file(m, folder, "tokenizer.json") ? "tokenizer.json" : NULL;
+}
+
+static const char *class_of(const xd_part *p)
+{
+    return p->class_name ? p->class_name : "-";
+}
+
+static void say_text(const view *v, const xd_err *e, int i)
+{
+    (void)i;
+    xd_line(v->a, "%s: %s", e->code == XD_EIO ? "missing" : "wrong", e->msg);
+}
+
+static void say_row(const xd_inspect_args *a, const row *r)
+{
+    char bytes[32] = "-";
+    if (r->p->files)
+        snprintf(bytes, sizeof bytes, "%.3f GB", (double)r->bytes / 1e9);
+    xd_line(a, "%-15s %-26s %7d %10.1f M %12s  %s", r->p->name, class_of(r->p), r->p->nlist,
+            r->numbers / 1e6, bytes, r->p->files ? r->types : "no weights");
+}
+
+static void say_summary(const view *v)
+{
+    const xd_inspect_args *a = v->a;
+    const xd_model        *m = &v->m;
+    const xd_dit_info     *d = &m->dit_info;
+    const char            *file = scheduler_of(m);
+    xd_line(a, "%s (%s)", xd_json_text(xd_json_get(m->index, "_class_name")), m->recipe->name);
+    for (int i = 0; i < v->n; i++)
+        say_row(a, &v->rows[i]);
+    xd_line(a, "%-15s %-26s %s", "scheduler", file,
+            xd_sampler_find(file) ? "" : "(not known: name one with --scheduler)");
+    for (int i = 0; i < m->recipe->ntext; i++) {
+        const char *tok = tokenizer_of(m, i);
+        if (m->has_text[i])
+            xd_line(a, "%-15s %-26s", m->recipe->text[i].tokenizer, tok ? tok : "missing");
+    }
+    if (v->all.code == XD_OK)
+        xd_line(a,
+                "%d blocks, %d heads of %d, width %lld; default size %lld x %lld, %d steps, "
+                "guidance %.3g, %d text tokens",
+                d->nlayers, d->heads, d->head_dim, (long long)d->dim,
+                (long long)(d->sample[2] * m->vae_info.cell[2]),
+                (long long)(d->sample[1] * m->vae_info.cell[1]), m->recipe->steps,
+                m->recipe->guidance, m->recipe->max_text);
+    problems(v, say_text, NULL);
+}
+
+/* ---- the same as JSON ----------------------------------------------------------------------- */
+
+static void say_buf(const xd_inspect_args *a, xd_text_buf *b)
+{
+    xd_line(a, "%s", b->failed || !b->p ? "" : b->p);
+    xd_buf_free(b);
+}
+
+static void json_row(const xd_inspect_args *a, const row *r)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "  {\"component\": \"%s\", \"class\": ", r->p->name);
+    xd_buf_json_string(&b, r->p->class_name ? r->p->class_name : "");
+    xd_buf_add(
+        &b,
+        ", \"network\": \"%s\", \"tensors\": %d, \"parameters\": %.0f, \"bytes\": %zu, \"dtype\": ",
+        r->p->def ? r->p->def->name : "", r->p->nlist, r->numbers, r->bytes);
+    xd_buf_json_string(&b, r->types);
+    xd_buf_add(&b, ", \"missing\": ");
+    xd_buf_json_string(&b, r->lack.msg);
+    xd_buf_add(&b, "},");
+    say_buf(a, &b);
+}
+
+static void json_problem(const view *v, const xd_err *e, int i)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "  %s", i ? ", " : "");
+    xd_buf_json_string(&b, e->msg);
+    say_buf(v->a, &b);
+}
+
+static void json_summary(const view *v)
+{
+    const xd_inspect_args *a = v->a;
+    const xd_model        *m = &v->m;
+    xd_text_buf            b = { 0 };
+    xd_buf_add(&b, "{\"pipeline\": ");
+    xd_buf_json_string(&b, xd_json_text(xd_json_get(m->index, "_class_name")));
+    xd_buf_add(&b, ", \"recipe\": \"%s\", \"components\": [", m->recipe->name);
+    say_buf(a, &b);
+    for (int i = 0; i < v->n; i++)
+        json_row(a, &v->rows[i]);
+    xd_buf_add(&b, "  {\"component\": \"scheduler\", \"class\": ");
+    xd_buf_json_string(&b, scheduler_of(m));
+    xd_buf_add(
+        &b, ", \"known\": %s, \"missing\": ", xd_sampler_find(scheduler_of(m)) ? "true" : "false");
+    xd_buf_json_string(&b, v->sched.msg);
+    xd_buf_add(&b, "}");
+    for (int i = 0; i < m->recipe->ntext; i++) {
+        const char *tok = tokenizer_of(m, i);
+        if (!m->has_text[i])
+            continue;
+        xd_buf_add(&b, ",\n  {\"component\": \"%s\", \"file\": \"%s\", \"missing\": ",
+                   m->recipe->text[i].tokenizer, tok ? tok : "");
+        xd_buf_json_string(&b, v->tok[i].msg);
+        xd_buf_add(&b, "}");
+    }
+    say_buf(a, &b);
+    xd_line(a, "], \"missing\": [");
+    problems(v, json_problem, NULL);
+    xd_line(a, "]}");
+}
+
+static xd_status inspect_model(const xd_inspect_args *a, const char *dir, xd_err *e)
+{
+    const xd_err *first = NULL;
+    xd_status     s = XD_OK;
+    view         *v = calloc(1, sizeof *v);
+    if (!v)
+        return xd_fail(e, XD_ENOMEM, "no memory to look at %s", dir);
+    v->a = a;
+    look_at_all(v, dir);
+    if (!v->m.recipe) {
+        s = xd_fail(e, v->all.code, "%s", v->all.msg);
+    } else {
+        if (a->json)
+            json_summary(v);
+        else
+            say_summary(v);
+        int n = problems(v, NULL, &first);
+        if (n)
+            s = xd_fail(e, first->code == XD_EINVAL ? XD_EFORMAT : first->code,
+                        "the model in %s is not complete (%d problem%s): %s%s", dir, n,
+                        n == 1 ? "" : "s", first->msg, n == 1 ? "" : "; ...");
+    }
+    xd_model_close(&v->m);
+    free(v);
+    return s;
+}
+
+xd_status xd_inspect(const xd_inspect_args *a, xd_err *e)
+{
+    char *dir = NULL;
+    if (a->model && xd_file_exists(a->model) && !xd_file_is_dir(a->model))
+        return xd_inspect_file(a, e);
+    xd_status s = xd_model_find(a->model, &dir, e);
+    if (s == XD_OK)
+        s = a->tensors ? list_component(a, dir, e) : inspect_model(a, dir, e);
+    free(dir);
+    return s;
+}

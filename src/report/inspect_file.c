@@ -1,0 +1,146 @@
+/* inspect_file.c - what a single weight file holds, without a model directory */
+#include <stdio.h>
+#include <string.h>
+
+#include "report/inspect_file.h"
+#include "base/json.h"
+#include "io/safetensors.h"
+
+enum { SLOTS = 5, SHOWN = 3 };
+
+typedef struct share {          /* the tensors behind one prefix                               */
+    int64_t n;
+    double  numbers, bytes;
+    char    types[128];         /* "BF16+F32"                                                  */
+} share;
+
+/* Is it one of the words between the signs? "F16" is not in "BF16+F32". */
+static int among(const char *types, const char *type)
+{
+    size_t n = strlen(type);
+    for (const char *p = types; *p; p += strcspn(p, "+"), p += *p == '+')
+        if (strcspn(p, "+") == n && strncmp(p, type, n) == 0)
+            return 1;
+    return 0;
+}
+
+static share add_up(const xd_st *st, const char *prefix)
+{
+    share r = { 0 };
+    for (int64_t i = 0; i < xd_st_count(st); i++) {
+        const char *type = xd_st_dtype(st, i);
+        xd_tensor   t = xd_st_shape(st, i);
+        size_t      at = strlen(r.types);
+        if (strncmp(xd_st_name(st, i), prefix, strlen(prefix)) != 0)
+            continue;
+        r.n++;
+        r.numbers += (double)xd_count(t);
+        r.bytes += (double)xd_bytes(t);
+        if (!among(r.types, type))
+            snprintf(r.types + at, sizeof r.types - at, "%s%s", at ? "+" : "", type);
+    }
+    return r;
+}
+
+static void say_share(const xd_inspect_args *a, const char *slot, const char *what,
+                      const char *prefix, const share *r, int first)
+{
+    if (!a->json) {
+        xd_line(a, "%-15s %s%s%s: %lld tensors, %.1f M parameters, %.3f GB, %s", slot, what,
+            *prefix ? ", names begin with " : "", prefix, (long long)r->n, r->numbers / 1e6,
+            r->bytes / 1e9, r->n ? r->types : "empty");
+        return;
+    }
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "  %s{\"component\": \"%s\", \"layout\": \"%s\", \"prefix\": ", first ? "" : ",",
+               slot, what);
+    xd_buf_json_string(&b, prefix);
+    xd_buf_add(&b, ", \"tensors\": %lld, \"parameters\": %.0f, \"bytes\": %.0f, \"dtype\": ",
+               (long long)r->n, r->numbers, r->bytes);
+    xd_buf_json_string(&b, r->types);
+    xd_buf_add(&b, "}");
+    if (!b.failed)
+        xd_line(a, "%s", b.p);
+    xd_buf_free(&b);
+}
+
+/* Can a layout of these networks be given for the slot? */
+static int suits(const xd_naming *l, const char *slot)
+{
+    const char *net = l->nets[0];
+    if (strncmp(slot, "clip", 4) == 0)
+        return strcmp(net, "clip") == 0;
+    if (strcmp(slot, "t5xxl") == 0)
+        return strcmp(net, "t5") == 0;
+    if (strcmp(slot, "vae") == 0)
+        return strcmp(net, "kl") == 0;
+    return strcmp(net, "clip") != 0 && strcmp(net, "t5") != 0 && strcmp(net, "kl") != 0;
+}
+
+/* Says each component that the file has; returns how many there are. A CLIP without a prefix may
+ * be either, and is said once. */
+static int say_components(const xd_inspect_args *a, const xd_st *st)
+{
+    static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_g", "t5xxl" };
+    int                      n = 0, bare = 0;
+    for (int k = 0; k < SLOTS; k++) {
+        char             prefix[64];
+        const xd_naming *l;
+        for (int i = 0; (l = xd_naming_find(st, slots[k], &i, prefix)) && !suits(l, slots[k]); i++)
+            ;
+        int clip = l && strncmp(slots[k], "clip", 4) == 0 && !*prefix;
+        if (!l || (clip && bare))
+            continue;
+        share r = add_up(st, prefix);
+        bare |= clip;
+        say_share(a, clip ? "clip_l, clip_g" : slots[k], l->what, prefix, &r, n == 0);
+        n++;
+    }
+    return n;
+}
+
+static void say_unknown(const xd_inspect_args *a, const xd_st *st)
+{
+    share       r = add_up(st, "");
+    const char *what = xd_is_lora(st) ? "a LoRA, for --lora" : "a layout that is not known";
+    say_share(a, "-", what, "", &r, 1);
+    for (int64_t i = 0; !a->json && i < xd_st_count(st) && i < SHOWN; i++)
+        xd_line(a, "%-15s %s%s", "", xd_st_name(st, i), i == SHOWN - 1 && xd_st_count(st) > SHOWN ?
+            ", ..." : "");
+}
+
+static void say_tensors(const xd_inspect_args *a, const xd_st *st)
+{
+    for (int64_t i = 0; i < xd_st_count(st); i++) {
+        xd_tensor t = xd_st_shape(st, i);
+        xd_inspect_tensor(a, xd_st_name(st, i), t.nd, t.d, i == 0);
+    }
+}
+
+xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e)
+{
+    xd_st    *st = NULL;
+    xd_status s = xd_st_open(&st, a->model, "", e);
+    if (s != XD_OK)
+        return s;
+    if (a->tensors) {
+        if (a->json)
+            xd_line(a, "{\"tensors\": [");
+        say_tensors(a, st);
+        if (a->json)
+            xd_line(a, "]}");
+        xd_st_close(&st);
+        return XD_OK;
+    }
+    xd_text_buf b = { 0 };
+    xd_buf_json_string(&b, a->model);
+    if (a->json && !b.failed)
+        xd_line(a, "{\"file\": %s, \"components\": [", b.p);
+    xd_buf_free(&b);
+    if (!say_components(a, st))
+        say_unknown(a, st);
+    if (a->json)
+        xd_line(a, "]}");
+    xd_st_close(&st);
+    return XD_OK;
+}

@@ -1,0 +1,318 @@
+/* plan_report.c - xdit plan: a table of plans, or one of them in detail */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/par.h"
+#include "base/words.h"
+#include "engine/engine.h"
+#include "pipeline/dtypes.h"
+#include "pipeline/memory_plan.h"
+#include "plan/plan_table.h"
+#include "predict/fit.h"
+#include "report/bench.h"
+
+typedef struct adviser {
+    const xd_advise_args *a;
+    xd_engine          *g;
+    xd_machine          m;
+    xd_request          r;
+    xd_search           s;
+    int                 ranks;
+    double              space;  /* bytes that a process of this machine may map; 0: no limit     */
+} adviser;
+
+XD_PRINTF(2, 3) static void say(const adviser *v, const char *fmt, ...)
+{
+    char    line[2048];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (v->a->line)
+        v->a->line(v->a->cookie, line);
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+/* "bf16", or "bf16 with int8 weights". */
+static const char *weights_text(const xd_engine *g, char *out, size_t size)
+{
+    const char *dtype = xd_dtype_name(g->ctx.type), *kept = xd_types_name(&g->ctx.model.dit, g->ctx.type);
+    snprintf(out, size, "%s%s%s%s", dtype, kept == dtype ? "" : " with ", kept == dtype ? "" : kept,
+             kept == dtype ? "" : " weights");
+    return out;
+}
+
+static void say_head(const adviser *v)
+{
+    const xd_forecast *f = &v->s.c[0].f;
+    char               types[64];
+    say(v, "%s on %d of %d rank%s of %s%s, %s, %d steps", v->g->ctx.model.dir, v->ranks,
+        v->m.hosts * v->m.ranks, v->m.hosts * v->m.ranks == 1 ? "" : "s", v->m.name,
+        v->m.sheet ? " (by data sheet, not fitted)" : "",
+        weights_text(v->g, types, sizeof types), f->steps);
+    say(v, "%3s  %-22s %9s %9s %9s %9s %9s %9s", "#", "plan", "step, s", "text, s", "decode, s", "request, s",
+        "memory", "sent");
+}
+
+static void say_row(const adviser *v, int i)
+{
+    const xd_candidate *c = &v->s.c[i];
+    if (c->why.code) {
+        say(v, "  -  %-22s %s", c->name, c->why.msg);
+        return;
+    }
+    say(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name, c->f.stale ? "~" : " ", c->f.step_s,
+        c->f.text_s, c->f.decode_s, c->f.request_s, xd_size_text(c->f.peak).s,
+        xd_size_text((double)c->f.sent).s);
+}
+
+static void say_table(const adviser *v)
+{
+    int stale = 0;
+    say_head(v);
+    for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {
+        say_row(v, i);
+        stale |= v->s.c[i].f.stale && !v->s.c[i].why.code;
+    }
+    if (stale)
+        say(v, "~ uses keys and values of the step before: the picture is close to that of one rank, not the same");
+    if (v->s.good < v->s.n && !v->a->all)
+        say(v, "%d plan%s cannot be (--all tells why)", v->s.n - v->s.good, v->s.n - v->s.good == 1 ? "" : "s");
+    if (v->s.good)
+        say(v, "best: %s", v->s.c[0].flags[0] ? v->s.c[0].flags : "one rank");
+}
+
+/* ---- one plan ------------------------------------------------------------------------------- */
+
+enum { COLUMNS = 64 };
+
+typedef struct strips {         /* a line of characters a rank                                 */
+    double from, to;
+    int    ranks;
+    char  *line;                /* [ranks][COLUMNS + 1]                                        */
+} strips;
+
+static void draw(void *ctx, int rank, char what, double from, double to)
+{
+    strips *s = ctx;
+    double  unit = (s->to - s->from) / COLUMNS;
+    for (int i = 0; i < COLUMNS && rank < s->ranks && unit > 0; i++) {
+        double at = s->from + (i + 0.5) * unit;
+        if (at >= from && at < to)
+            s->line[rank * (COLUMNS + 1) + i] = what == 'c' ? '#' : '.';
+    }
+}
+
+static void say_ranks(const adviser *v, const xd_forecast *f, const strips *s)
+{
+    say(v, "rank  text      transformer  vae       activations  peak      busy   waits  sent a step");
+    for (int r = 0; r < f->ranks; r++) {
+        const xd_foreseen_rank *k = &f->rank[r];
+        const xd_need          *n = &k->need;
+        double whole = k->busy_s + k->wait_s;
+        size_t most = (n->dit_tmp > n->vae_tmp ? n->dit_tmp : n->vae_tmp) + n->links;
+        most = most > n->text_tmp ? most : n->text_tmp;
+        say(v, "%4d  %-9s %-12s %-9s %-12s %-9s %3.0f %%  %3.0f %%  %s", r, xd_size_text((double)n->text).s,
+            xd_size_text((double)n->dit).s, xd_size_text((double)n->vae).s, xd_size_text((double)most).s,
+            xd_size_text((double)n->peak).s, whole > 0 ? 100 * k->busy_s / whole : 0,
+            whole > 0 ? 100 * k->wait_s / whole : 0, xd_size_text((double)k->sent).s);
+    }
+    say(v, "one step (# computes, . waits for messages):");
+    for (int r = 0; r < f->ranks && s->line; r++)
+        say(v, "%4d  %s", r, s->line + r * (COLUMNS + 1));
+}
+
+static xd_status explain(adviser *v, int i, xd_err *e)
+{
+    const xd_candidate *c = &v->s.c[i];
+    xd_forecast         f;
+    strips              s = { .ranks = c->f.ranks };
+    double              whole = c->f.request_s;
+    s.line = malloc((size_t)s.ranks * (COLUMNS + 1));
+    if (!s.line)
+        return xd_fail(e, XD_ENOMEM, "no memory to explain a plan");
+    memset(s.line, ' ', (size_t)s.ranks * (COLUMNS + 1));
+    for (int r = 0; r < s.ranks; r++)
+        s.line[r * (COLUMNS + 1) + COLUMNS] = 0;
+    s.from = c->f.from_s;
+    s.to = c->f.to_s;
+    xd_status st = xd_foresee_telling(&f, &v->g->ctx, &v->r, &c->ask, v->ranks, &v->m, draw, &s, e);
+    if (st == XD_OK) {
+        say(v, "%d: %s%s", i + 1, f.plan.text, v->m.sheet ? " by data sheet, not fitted" : "");
+        say(v, "flags: %s", c->flags[0] ? c->flags : "none");
+        say(v, "text %.3g s (%.0f %%), %d exact step%s of %.4g s and %d of %.4g s (%.0f %%), decoding %.3g s "
+            "(%.0f %%): %.4g s", f.text_s, 100 * f.text_s / whole, f.exact, f.exact == 1 ? "" : "s", f.exact_s,
+            f.steps - f.exact, f.step_s,
+            100 * (f.exact * f.exact_s + (f.steps - f.exact) * f.step_s) / whole, f.decode_s,
+            100 * f.decode_s / whole, whole);
+        say_ranks(v, &f, &s);
+    }
+    xd_forecast_free(&f);
+    free(s.line);
+    return st;
+}
+
+/* ---- JSON ----------------------------------------------------------------------------------- */
+
+static void json_ranks(xd_text_buf *b, const xd_forecast *f)
+{
+    xd_buf_add(b, ", \"rank\": [");
+    for (int r = 0; r < f->ranks; r++) {
+        const xd_foreseen_rank *k = &f->rank[r];
+        xd_buf_add(b, "%s{\"text\": %zu, \"text_tmp\": %zu, \"transformer\": %zu, \"transformer_tmp\": %zu, "
+                   "\"vae\": %zu, \"vae_tmp\": %zu, \"peak\": %zu, \"busy_s\": %.6g, \"wait_s\": %.6g, "
+                   "\"sent_a_step\": %.0f}", r ? ", " : "", k->need.text, k->need.text_tmp, k->need.dit,
+                   k->need.dit_tmp + k->need.links, k->need.vae, k->need.vae_tmp, k->need.peak, k->busy_s,
+                   k->wait_s, k->sent);
+    }
+    xd_buf_add(b, "]");
+}
+
+static void json_plan(xd_text_buf *b, const xd_candidate *c)
+{
+    const xd_forecast *f = &c->f;
+    xd_buf_add(b, "{\"plan\": \"%s\", \"flags\": ", c->name);
+    xd_buf_json_string(b, c->flags);
+    if (c->why.code) {
+        xd_buf_add(b, ", \"refused\": ");
+        xd_buf_json_string(b, c->why.msg);
+    }
+    if (f->rank && f->steps) {
+        xd_buf_add(b, ", \"exact\": %s, \"ranks\": %d, \"step_s\": %.6g, \"exact_step_s\": %.6g, \"text_s\": "
+                   "%.6g, \"decode_s\": %.6g, \"request_s\": %.6g, \"steps\": %d, \"exact_steps\": %d, \"peak\": "
+                   "%.0f, \"sent\": %.0f", f->stale ? "false" : "true", f->ranks, f->step_s, f->exact_s, f->text_s,
+                   f->decode_s, f->request_s, f->steps, f->exact, f->peak, f->sent);
+        json_ranks(b, f);
+    }
+    xd_buf_add(b, "}");
+}
+
+static xd_status say_json(const adviser *v, xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "{\"model\": ");
+    xd_buf_json_string(&b, v->g->ctx.model.dir);
+    xd_buf_add(&b, ", \"cluster\": ");
+    xd_buf_json_string(&b, v->m.name);
+    xd_buf_add(&b, ", \"fitted\": %s", v->m.sheet ? "false" : "true");
+    xd_buf_add(&b, ", \"ranks\": %d, \"dtype\": \"%s\", \"weights_dtype\": \"%s\", \"plans\": [", v->ranks,
+               xd_dtype_name(v->g->ctx.type), xd_types_name(&v->g->ctx.model.dit, v->g->ctx.type));
+    for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {
+        xd_buf_add(&b, "%s\n", i ? "," : "");
+        json_plan(&b, &v->s.c[i]);
+    }
+    xd_buf_add(&b, "]}");
+    xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "no memory for a table of %d plans", v->s.n) : XD_OK;
+    if (s == XD_OK && v->a->line)
+        v->a->line(v->a->cookie, b.p);
+    xd_buf_free(&b);
+    return s;
+}
+
+/* Options that are given, and make no difference to any plan that is possible. */
+static void say_unused(const adviser *v)
+{
+    const xd_plan_table *t = xd_plan_table_now();
+    char                 digits[16];
+    for (int i = 0; i < t->n; i++) {
+        const xd_plan_row *r = &t->rows[i];
+        const char        *given = xd_plan_value(r, &v->a->parallel, digits);
+        int                counts = !*given || strcmp(given, r->plain) == 0;
+        for (int k = 0; k < v->s.good && !counts; k++)
+            counts = xd_plan_counts(r, &v->s.c[k].ask, &v->g->ctx.model.dit_info);
+        if (!counts)
+            xd_log(XD_LOG_WARN, "%s makes no difference to any of these plans", r->option.name);
+    }
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+/* What is free now, which a machine that was probed earlier does not know. */
+static void take_room(adviser *v)
+{
+    size_t have, space;
+    xd_cpu_room(&have, &space);
+    v->m.memory = have ? (double)have : 1;
+    v->space = space ? (double)space : 1;
+}
+
+/* Plans, or why there is none and what would fit. */
+static xd_status search(adviser *v, xd_err *e)
+{
+    char   near[1024] = "";
+    xd_fit t = { .ctx = &v->g->ctx, .r = &v->r, .m = &v->m, .fixed = &v->a->parallel, .ranks = v->ranks,
+                 .stale = !v->a->exact, .chosen = 1, .space = v->space };
+    xd_status s = xd_fit_search(&t, &v->s, v->ranks, e);
+    if (s == XD_ENOMEM && !v->s.good)
+        xd_fit_advice_of(&t, &v->s, near, sizeof near);
+    if (e && near[0])
+        snprintf(e->msg + strlen(e->msg), sizeof e->msg - strlen(e->msg), "%s", near);
+    return s;
+}
+
+/* A cluster that is not this machine computes in bf16 unless f32 is asked for. */
+static xd_status open_all(adviser *v, xd_err *e)
+{
+    static const char *const prompt[] = { "" };
+    const xd_advise_args      *a = v->a;
+    xd_open_args o = { .model = a->model, .dtype = a->dtype, .weights_dtype = a->weights_dtype,
+                       .text_weights_dtype = a->text_weights_dtype, .once = 1, .log = a->log, .cookie = a->cookie,
+                       .log_level = a->log_level };
+    xd_status    s = a->cluster ? xd_machine_read(&v->m, a->cluster, e) : XD_OK;
+    if (s == XD_OK)
+        s = xd_open_with(&v->g, &o, XD_FOR_BENCH | XD_ALONE, e);
+    if (s != XD_OK)
+        return s;
+    int threads = xd_par_threads();
+    if (!a->cluster) {
+        v->ranks = a->ranks ? a->ranks : threads;
+        s = xd_machine_here(&v->m, v->g->ctx.dev, v->ranks, threads > v->ranks ? threads / v->ranks : 1, e);
+        take_room(v);
+    } else if (!a->dtype || strcmp(xd_word_dtype(a->dtype), "f32") != 0) {
+        v->g->ctx.type = XD_BF16;
+    }
+    if (!v->ranks)
+        v->ranks = a->ranks ? a->ranks : v->m.hosts * v->m.ranks;
+    if (s == XD_OK && v->ranks > v->m.hosts * v->m.ranks)
+        s = xd_fail(e, XD_EINVAL, "%d ranks are asked for and %s has %d", v->ranks, v->m.name,
+                    v->m.hosts * v->m.ranks);
+    if (a->request)
+        v->r = *a->request;
+    else
+        xd_request_init(&v->r);
+    v->r.prompts = v->r.nprompts ? v->r.prompts : prompt;
+    v->r.nprompts = v->r.nprompts ? v->r.nprompts : 1;
+    if (v->r.true_cfg_scale > 1 && !v->r.negative_prompt)
+        v->r.negative_prompt = "";      /* what guides is not asked here, that it does is          */
+    v->r.image = NULL;
+    return s;
+}
+
+xd_status xd_advise(const xd_advise_args *a, xd_err *e)
+{
+    adviser   v = { .a = a };
+    xd_status s = open_all(&v, e);
+    if (s == XD_OK) {
+        s = search(&v, e);
+        if (s != XD_OK && v.s.n && a->all && !a->json)
+            say_table(&v);
+    }
+    if (s == XD_OK)
+        say_unused(&v);
+    if (s == XD_OK && a->explain > v.s.good)
+        s = xd_fail(e, XD_EINVAL, "there is no plan %d: there are %d", a->explain, v.s.good);
+    if (s == XD_OK && a->json)
+        s = say_json(&v, e);
+    else if (s == XD_OK && a->explain)
+        s = explain(&v, a->explain - 1, e);
+    else if (s == XD_OK)
+        say_table(&v);
+    xd_search_free(&v.s);
+    xd_close(&v.g);
+    return s;
+}

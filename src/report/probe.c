@@ -1,0 +1,160 @@
+/* probe.c - xdit probe: measures this machine and its ranks, and writes the file that the planner reads */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "report/probe.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/par.h"
+#include "ranks/world.h"
+#include "xdit/xdit.h"
+
+static double reduced(const xd_prober *p, double v, xd_red op)
+{
+    xd_comm *c = p->all;
+    int64_t  one = 1;
+    xd_req   r = c->ops->allreduce(c, xd_view(&v, XD_F64, 1, &one), op);
+    c->ops->wait(c, &r, 1);
+    return v;
+}
+
+double xd_probe_mean(const xd_prober *p, double v)
+{
+    return p->all->size > 1 ? reduced(p, v, XD_SUM) / p->all->size : v;
+}
+
+void xd_probe_meet(const xd_prober *p)
+{
+    if (p->all->size > 1)
+        p->all->ops->barrier(p->all);
+}
+
+static xd_status agree(const xd_prober *p, xd_status s, xd_err *e)
+{
+    return xd_world_agree_in(p->all, p->all->rank, s, e);
+}
+
+/* Hosts of equally many ranks that follow each other: the plans count on it. */
+static xd_status see_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
+{
+    int n = p->host->size, first = p->all->rank - p->host->rank;
+    m->ranks = n;
+    m->hosts = p->all->size / n;
+    int even = reduced(p, n, XD_MIN) >= n && reduced(p, n, XD_MAX) <= n && first % n == 0;
+    if (reduced(p, even, XD_MIN) > 0)
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL, "probe needs equally many ranks on every host, one host after the other");
+}
+
+static xd_status measure(xd_prober *p, xd_machine *m, xd_err *e)
+{
+    size_t    have = 0, total = 0;
+    xd_dtype  best = xd_dev_compute(p->dev, XD_BF16);
+    xd_status s = see_hosts(p, m, e);
+    if (s != XD_OK)
+        return s;
+    p->dev->mem->memory(p->dev, &have, &total);
+    m->memory = reduced(p, (double)have, XD_MIN);
+    m->threads = xd_par_threads();
+    m->shares = 1;
+    m->cache = xd_machine_cache(m->ranks);
+    m->inside = (xd_wire){ .latency_s = 3e-6, .bytes = 4e9 };
+    m->between = (xd_wire){ .latency_s = 60e-6, .bytes = 1.1e9, .overlap = 0.5 };
+    s = agree(p, xd_probe_rates(p, XD_F32, &m->f32, e), e);
+    m->bf16 = m->f32;
+    if (s == XD_OK && best == XD_BF16)
+        s = agree(p, xd_probe_rates(p, XD_BF16, &m->bf16, e), e);
+    if (s == XD_OK)
+        s = agree(p, xd_probe_alone(p, best, &m->alone, e), e);
+    return s == XD_OK ? xd_probe_wires(p, m, e) : s;
+}
+
+/* ---- the file ----------------------------------------------------------------------------- */
+
+static void make_dirs(char *path)
+{
+    for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+        *p = 0;
+        mkdir(path, 0755);
+        *p = '/';
+    }
+}
+
+static xd_status put_file(const char *path, const char *text, xd_err *e)
+{
+    xd_out    o;
+    xd_status s = xd_out_open(&o, path, e);
+    if (s != XD_OK)
+        return s;
+    fputs(text, o.f);
+    return xd_out_commit(&o, e);
+}
+
+/* Says the machine, and writes it where it is asked for or where plans look for it. */
+static xd_status report(const xd_probe_args *a, const xd_machine *m, double seconds, xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    char        path[4096] = "", line[4400];
+    xd_status   s = XD_OK;
+    xd_machine_write(m, &b);
+    if (b.failed)
+        return xd_fail(e, XD_ENOMEM, "no memory for a cluster file");
+    if (a->output)
+        snprintf(path, sizeof path, "%s", a->output);
+    else if (m->hosts == 1 && xd_machine_home(m->ranks, m->threads, path, sizeof path))
+        make_dirs(path);
+    if (path[0] && strcmp(path, "-") != 0)
+        s = put_file(path, b.p, e);
+    if (s == XD_OK && a->line && (!path[0] || strcmp(path, "-") == 0)) {
+        b.p[strlen(b.p) - 1] = 0;
+        a->line(a->cookie, b.p);
+    } else if (s == XD_OK && a->line) {
+        snprintf(line, sizeof line, "%s", path);
+        a->line(a->cookie, line);
+    }
+    if (s == XD_OK)
+        xd_log(XD_LOG_INFO, "probed %d rank%s in %.1f s", m->hosts * m->ranks, m->hosts * m->ranks == 1 ? "" : "s",
+               seconds);
+    xd_buf_free(&b);
+    return s;
+}
+
+xd_status xd_probe(const xd_probe_args *a, xd_err *e)
+{
+    xd_prober  p = { 0 };
+    xd_machine m;
+    int        ranks = 1, cores = 1;
+    double     t0 = xd_now_s();
+    char       host[40] = "";
+    memset(&m, 0, sizeof m);
+    xd_log_sink(a->log, a->cookie, a->log_level);
+    xd_status s = XD_OK;
+    if (a->output && strcmp(a->output, "-") != 0)       /* nothing is measured for what cannot be written */
+        s = xd_file_writable(a->output, e);
+    if (s == XD_OK)
+        s = xd_comm_world(&p.all, xd_comm_launched() ? "mpi" : "self", e);
+    if (s == XD_OK)
+        s = p.all->ops->split_host(p.all, &p.host, e);
+    int share = s == XD_OK ? xd_comm_share(&ranks, &cores) : 1;
+    xd_par_set(a->threads ? a->threads : share);
+    if (s == XD_OK)
+        s = xd_dev_open(&p.dev, "cpu", e);
+    if (s == XD_OK)
+        s = measure(&p, &m, e);
+    if (s == XD_OK) {
+        xd_machine_turns(&m);     /* which the fastest of some calls does not show           */
+        gethostname(host, sizeof host - 1);
+        snprintf(m.name, sizeof m.name, "%.32s%s", host, m.hosts > 1 ? " and others" : "");
+        if (p.all->rank == 0)
+            s = report(a, &m, xd_now_s() - t0, e);
+    }
+    xd_dev_close(&p.dev);
+    xd_comm_close(&p.host);
+    xd_comm_close(&p.all);
+    xd_log_sink(NULL, NULL, 0);
+    return s;
+}

@@ -1,0 +1,142 @@
+/* probe_links.c - how fast messages between ranks are, and what they take from computing */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/par.h"
+#include "ranks/world.h"
+#include "report/probe.h"
+
+enum { SMALL = 16 << 10, MANY = 50, BIG = 1 << 20, FEW = 8, ROUNDS = 7, LINE = 64 };
+
+static volatile unsigned touched;
+
+typedef struct lane { xd_comm *c; int to, from; char *a, *b; } lane;
+
+static xd_tensor bytes(char *p, int64_t n)
+{
+    return xd_view(p, XD_U8, 1, &n);
+}
+
+static void wait_for(xd_comm *c, xd_req *r, int n)
+{
+    c->ops->wait(c, r, n);
+}
+
+/* Everybody sends to one and receives from one. */
+static void start(const lane *l, int64_t n, xd_req r[2])
+{
+    r[0] = l->c->ops->recv(l->c, bytes(l->b, n), l->from);
+    r[1] = l->c->ops->send(l->c, bytes(l->a, n), l->to);
+}
+
+/* Seconds of a turn: fills what is sent, sends it and waits (unless `still`), reads what has come. The fastest
+ * of some rounds. */
+static double turn_s(const xd_prober *p, const lane *l, int64_t n, int still)
+{
+    double best = 1e30;
+    int    turns = n < BIG ? MANY : FEW;
+    xd_req r[2];
+    for (int i = 0; i < ROUNDS; i++) {
+        xd_probe_meet(p);
+        double t = xd_now_s();
+        for (int k = 0; k < turns; k++) {
+            memset(l->a, k, (size_t)n);
+            if (!still) {
+                start(l, n, r);
+                wait_for(l->c, r, 2);
+            }
+            for (int64_t at = 0; at < n; at += LINE)
+                touched += (unsigned char)l->b[at];
+        }
+        t = (xd_now_s() - t) / turns;
+        best = t < best ? t : best;
+    }
+    return best;
+}
+
+/* What a message of n bytes costs ranks that fill and read it, on all of them at once. */
+static double message_s(const xd_prober *p, const lane *l, int64_t n)
+{
+    double t = turn_s(p, l, n, 0) - turn_s(p, l, n, 1);
+    return xd_probe_mean(p, t > 1e-9 ? t : 1e-9);
+}
+
+static volatile float sink;
+
+/* Work that is in nobody's way but of those that need this core. */
+static void work(int turns)
+{
+    float x = sink;
+    for (int i = 0; i < turns; i++) {
+        for (int k = 0; k < 1000; k++)
+            x = x * 0.999f + 0.5f;
+        xd_par_poke();
+    }
+    sink = x;
+}
+
+static double work_s(int turns)
+{
+    double best = 1e30;
+    for (int i = 0; i < ROUNDS; i++) {
+        double t = xd_now_s();
+        work(turns);
+        t = xd_now_s() - t;
+        best = t < best ? t : best;
+    }
+    return best;
+}
+
+/* Of a big message's time, the share that computing beside it does not lose. */
+static double overlap(const xd_prober *p, const lane *l, double message)
+{
+    double best = 1e30, alone;
+    int    turns = 16;
+    xd_req r[2];
+    while (work_s(turns) < 3 * message && turns < 1 << 24)
+        turns *= 2;
+    alone = work_s(turns);
+    for (int i = 0; i < ROUNDS; i++) {
+        xd_probe_meet(p);
+        double t = xd_now_s();
+        start(l, BIG, r);
+        work(turns);
+        wait_for(l->c, r, 2);
+        t = xd_now_s() - t;
+        best = t < best ? t : best;
+    }
+    double v = 1 - (best - alone) / message;
+    return v < 0 ? 0 : v > 1 ? 1 : v;
+}
+
+/* Messages of ranks that compute are never as small as those that only say how it went. */
+static void probe_wire(xd_prober *p, const lane *l, xd_wire *w)
+{
+    double small = message_s(p, l, SMALL), big = message_s(p, l, BIG);
+    w->bytes = big > small ? (BIG - SMALL) / (big - small) : BIG / big;
+    w->latency_s = small - SMALL / w->bytes;
+    w->latency_s = w->latency_s > 1e-7 ? w->latency_s : 1e-7;
+    w->overlap = xd_probe_mean(p, overlap(p, l, BIG / w->bytes));
+}
+
+xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e)
+{
+    xd_comm *h = p->host, *all = p->all;
+    int      n = m->ranks;
+    char    *a = calloc(2, BIG);
+    if (xd_world_agree_in(all, all->rank, a ? XD_OK : XD_ENOMEM, e) != XD_OK) {
+        free(a);
+        return xd_fail(e, XD_ENOMEM, "no memory for messages");
+    }
+    lane near = { h, (h->rank + 1) % h->size, (h->rank + h->size - 1) % h->size, a, a + BIG };
+    lane far = { all, (all->rank + n) % all->size, (all->rank + all->size - n) % all->size, a, a + BIG };
+    if (n > 1)
+        probe_wire(p, &near, &m->inside);
+    if (m->hosts > 1) {         /* the same rank of the next host; all share the host's port     */
+        probe_wire(p, &far, &m->between);
+        m->between.bytes *= n;
+    }
+    free(a);
+    return XD_OK;
+}

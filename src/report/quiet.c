@@ -1,0 +1,22 @@
+/* quiet.c - waiting without a core */
+#include "report/quiet.h"
+
+#include <time.h>
+
+/* They look twice in a hundredth of a second, which takes no time from a rank that computes. */
+void xd_duel_sleep(xd_comm *c)
+{
+    int32_t   token = 0;
+    int64_t   one = 1;
+    xd_tensor t = xd_view(&token, XD_I32, 1, &one);
+    for (int i = 1; i < c->size && c->rank == 0; i++) {
+        xd_req r = c->ops->send(c, t, i);
+        c->ops->wait(c, &r, 1);
+    }
+    if (c->rank == 0)
+        return;
+    xd_req r = c->ops->recv(c, t, 0);
+    while (!c->ops->test(c, &r))
+        nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+    c->ops->wait(c, &r, 1);
+}
