@@ -197,13 +197,13 @@ static void pairs(bench *x, int64_t top)
 static double in_place(bench *x, xd_comm *host)
 {
     size_t bytes = (size_t)x->bytes * (size_t)x->c->size;
-    char  *own = x->a, *lent = host && host->size == x->c->size ? host->ops->lend(host, bytes) : NULL;
+    char  *own = x->a, *lent = host && host->size == x->c->size ? host->ops->window_open(host, bytes) : NULL;
     if (!lent)
         return 0;
     x->a = memset(lent, 0, bytes);
     double s = seconds(x, exchange, 0);
     x->a = own;
-    host->ops->unlend(host, lent);
+    host->ops->window_close(host, lent);
     return s;
 }
 

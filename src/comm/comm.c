@@ -191,7 +191,7 @@ int xd_reduce_direct(size_t bytes, int size)
     return size == 1 || bytes <= 8192;
 }
 
-int64_t xd_piece(int64_t n, int r, int size)
+int64_t xd_reduce_piece(int64_t n, int r, int size)
 {
     return n * r / size;        /* as tokens and weights are cut                               */
 }

@@ -99,15 +99,15 @@ static xd_req met(xd_comm *c)
 static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
     tally  *y = of(c)->y;
-    int64_t n = xd_comm_elems(io), from = xd_piece(n, c->rank, c->size);
-    int64_t mine = xd_piece(n, c->rank + 1, c->size) - from;
+    int64_t n = xd_comm_elems(io), from = xd_reduce_piece(n, c->rank, c->size);
+    int64_t mine = xd_reduce_piece(n, c->rank + 1, c->size) - from;
     size_t  es = xd_dtype_size(io.type);
     int     direct = xd_reduce_direct(xd_comm_bytes(io), c->size);
     (void)op;
     start(c);
     for (int r = 0; r < c->size; r++)
         add(c, r, direct ? xd_comm_bytes(io)
-                         : (size_t)(xd_piece(n, r + 1, c->size) - xd_piece(n, r, c->size)) * es);
+                         : (size_t)(xd_reduce_piece(n, r + 1, c->size) - xd_reduce_piece(n, r, c->size)) * es);
     xd_req q = met(c);
     for (int i = 0; i < LATER && q.tag && !direct; i++)
         if (!y->later[i].number) {
@@ -254,10 +254,10 @@ static void count_drop(xd_comm *c, xd_req *r, int n)
 static const xd_comm_ops ops = {
     .name = "count", .split = count_split, .split_host = count_host, .close = count_close,
     .allreduce = count_allreduce, .bcast = count_bcast, .gather = count_gather,
-    .circulate = count_circulate, .exchange = count_exchange, .show = count_show, .offer = count_offer,
+    .circulate = count_circulate, .exchange = count_exchange, .exchange_views = count_show, .exchange_places = count_offer,
     .send = count_send, .recv = count_recv, .wait = count_wait,
     .test = count_test, .drop = count_drop, .poke = count_nothing,
-    .barrier = count_nothing, .share = count_share, .lends = count_lends,
+    .barrier = count_nothing, .share = count_share, .in_window = count_lends,
     .abort = count_abort,
 };
 

@@ -27,9 +27,9 @@ size_t  xd_gather_row(xd_tensor out);
 int64_t xd_gather_at(const int64_t *rows, int r);
 
 /* An all-reduce sends everything to everyone (small ones: one trip) or cuts n elements into a piece
- * a rank: [xd_piece(n, r, size), xd_piece(n, r + 1, size)). Both add in rank order. */
+ * a rank: [xd_reduce_piece(n, r, size), xd_reduce_piece(n, r + 1, size)). Both add in rank order. */
 int     xd_reduce_direct(size_t bytes, int size);
-int64_t xd_piece(int64_t n, int r, int size);
+int64_t xd_reduce_piece(int64_t n, int r, int size);
 /* acc = acc (op) from, n elements; returns 0 for a type that is not reduced. */
 int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op);
 

@@ -3,7 +3,7 @@
  * Calls that set up groups block; what moves data is mpi_call.c and never does. MPI is started
  * by the first world, unless the program did so, and ended with the last. */
 #define _GNU_SOURCE             /* sched_yield, nanosleep */
-#include "comm/mpi_job.h"
+#include "comm/mpi_op.h"
 
 #include "base/log.h"
 #include "base/met.h"
@@ -55,9 +55,9 @@ static void find_near(MPI_Comm m, int size, char *near)
 }
 
 /* Takes `m`, which it frees after a failure. */
-static xd_status open_group(xd_world *w, MPI_Comm m, xd_comm **out, xd_err *e)
+static xd_status open_group(xd_mpi_world *w, MPI_Comm m, xd_comm **out, xd_err *e)
 {
-    xd_group *g = calloc(1, sizeof *g);
+    xd_mpi_group *g = calloc(1, sizeof *g);
     int       size = 1;
     *out = NULL;
     MPI_Comm_size(m, &size);
@@ -66,7 +66,7 @@ static xd_status open_group(xd_world *w, MPI_Comm m, xd_comm **out, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a group of ranks");
     }
     MPI_Comm_set_errhandler(m, MPI_ERRORS_RETURN);
-    *g = (xd_group){ .mpi = m, .world = w };
+    *g = (xd_mpi_group){ .mpi = m, .world = w };
     if (!(g->host = calloc((size_t)size, 1))) {
         MPI_Comm_free(&m);
         free(g);
@@ -83,7 +83,7 @@ static xd_status open_group(xd_world *w, MPI_Comm m, xd_comm **out, xd_err *e)
 
 static xd_status mpi_split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
 {
-    xd_group *g = c->priv;
+    xd_mpi_group *g = c->priv;
     MPI_Comm  m = MPI_COMM_NULL;
     *out = NULL;
     int code = MPI_Comm_split(g->mpi, color, key, &m);
@@ -100,7 +100,7 @@ static xd_status mpi_split(xd_comm *c, int color, int key, int size, xd_comm **o
 
 static xd_status mpi_host(xd_comm *c, xd_comm **out, xd_err *e)
 {
-    xd_group *g = c->priv;
+    xd_mpi_group *g = c->priv;
     MPI_Comm  m = MPI_COMM_NULL;
     *out = NULL;
     int code = MPI_Comm_split_type(g->mpi, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &m);
@@ -138,7 +138,7 @@ void xd_mpi_idle(int turn)
 /* Not MPI_Barrier, which would let jobs stand still and may spin. */
 static void mpi_barrier(xd_comm *c)
 {
-    xd_group   *g = c->priv;
+    xd_mpi_group   *g = c->priv;
     MPI_Request req;
     if (g->world->lost)
         return;
@@ -156,13 +156,13 @@ static void mpi_barrier(xd_comm *c)
 
 static void mpi_abort(xd_comm *c, int code)
 {
-    const xd_world *w = ((const xd_group *)c->priv)->world;
+    const xd_mpi_world *w = ((const xd_mpi_group *)c->priv)->world;
     xd_log(XD_LOG_ERROR, "rank %d gives up: %s", w->rank, w->err.msg);
     MPI_Abort(MPI_COMM_WORLD, code);
     _Exit(code);
 }
 
-static void end_world(xd_world *w)
+static void end_world(xd_mpi_world *w)
 {
     free(w);
     if (--mpi.worlds)
@@ -179,8 +179,8 @@ static void end_world(xd_world *w)
 
 static void mpi_close(xd_comm *c)
 {
-    xd_group *g = c->priv;
-    xd_world *w = g->world;
+    xd_mpi_group *g = c->priv;
+    xd_mpi_world *w = g->world;
     xd_mpi_unshare(g);
     MPI_Comm_free(&g->mpi);
     free(g->host);
@@ -192,10 +192,10 @@ static void mpi_close(xd_comm *c)
 static const xd_comm_ops ops = {
     .name = "mpi", .split = mpi_split, .split_host = mpi_host, .close = mpi_close,
     .allreduce = xd_mpi_allreduce, .bcast = xd_mpi_bcast, .gather = xd_mpi_gather,
-    .circulate = xd_mpi_circulate, .exchange = xd_mpi_exchange, .show = xd_mpi_show,
-    .offer = xd_mpi_offer, .send = xd_mpi_send, .recv = xd_mpi_recv, .wait = xd_mpi_wait, .test = xd_mpi_test, .drop = xd_mpi_drop, .poke = mpi_poke,
+    .circulate = xd_mpi_circulate, .exchange = xd_mpi_exchange, .exchange_views = xd_mpi_exchange_views,
+    .exchange_places = xd_mpi_exchange_places, .send = xd_mpi_send, .recv = xd_mpi_recv, .wait = xd_mpi_wait, .test = xd_mpi_test, .drop = xd_mpi_drop, .poke = mpi_poke,
     .barrier = mpi_barrier, .share = xd_mpi_share,
-    .lend = xd_mpi_lend, .lends = xd_mpi_lends, .unlend = xd_mpi_unlend, .abort = mpi_abort,
+    .window_open = xd_mpi_window_open, .in_window = xd_mpi_in_window, .window_close = xd_mpi_window_close, .abort = mpi_abort,
 };
 
 /* ---- starting -------------------------------------------------------------------------- */
@@ -359,7 +359,7 @@ static xd_status first_world(xd_err *e)
 xd_status xd_comm_mpi(xd_comm **c, xd_err *e)
 {
     MPI_Comm  m = MPI_COMM_NULL;
-    xd_world *w = calloc(1, sizeof *w);
+    xd_mpi_world *w = calloc(1, sizeof *w);
     xd_status s = w ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a group of ranks");
     *c = NULL;
     if (s == XD_OK && !mpi.worlds)

@@ -3,7 +3,7 @@
  * Not MPI's own collectives: messages between pairs can be counted, take any sizes and strides,
  * and add in an order that does not depend on the library. */
 #include "comm/kinds.h"
-#include "comm/mpi_job.h"
+#include "comm/mpi_op.h"
 
 #include <string.h>
 
@@ -15,156 +15,156 @@ static int other(const xd_comm *c, int i)
 
 xd_req xd_mpi_send(xd_comm *c, xd_tensor t, int to)
 {
-    xd_job *j = xd_job_begin(c, 0);
+    xd_mpi_op *j = xd_mpi_op_begin(c, 0);
     if (j)
-        xd_job_give(j, t, to);
-    return xd_job_go(j);
+        xd_mpi_op_give(j, t, to);
+    return xd_mpi_op_go(j);
 }
 
 xd_req xd_mpi_recv(xd_comm *c, xd_tensor t, int from)
 {
-    xd_job *j = xd_job_begin(c, 0);
+    xd_mpi_op *j = xd_mpi_op_begin(c, 0);
     if (j)
-        xd_job_take(j, t, from);
-    return xd_job_go(j);
+        xd_mpi_op_take(j, t, from);
+    return xd_mpi_op_go(j);
 }
 
 /* What is near is told by notes, the rest goes as messages; places for something need none. `get` is written only where it is
  * shown or offered. */
-static void trade(xd_job *j, const xd_tensor *give, xd_tensor *get)
+static void trade(xd_mpi_op *j, const xd_tensor *give, xd_tensor *get)
 {
     const xd_comm *c = &j->g->c;
     for (int i = 1; i < c->size; i++) {
         int from = other(c, c->size - i);
-        if (xd_is_near(c, from))
-            xd_near_take(j, &get[from], from);
-        else if (j->trade != XD_OFFERED)
-            xd_job_take(j, get[from], from);
+        if (xd_shares_memory(c, from))
+            xd_zero_copy_take(j, &get[from], from);
+        else if (j->trade != XD_EXCHANGE_PLACES)
+            xd_mpi_op_take(j, get[from], from);
     }
     for (int i = 1; i < c->size; i++) {
         int to = other(c, i);
-        if (xd_is_near(c, to))
-            xd_near_give(j, give[to], to);
-        else if (j->trade != XD_OFFERED)
-            xd_job_give(j, give[to], to);
+        if (xd_shares_memory(c, to))
+            xd_zero_copy_give(j, give[to], to);
+        else if (j->trade != XD_EXCHANGE_PLACES)
+            xd_mpi_op_give(j, give[to], to);
     }
-    j->then = j->nnear ? xd_near_then : NULL;
+    j->then = j->nnear ? xd_zero_copy_finish : NULL;
 }
 
 xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
-    xd_job    *j = xd_job_begin(c, 1);
+    xd_mpi_op    *j = xd_mpi_op_begin(c, 1);
     xd_tensor *to;
     if (!j)
-        return xd_job_go(j);
+        return xd_mpi_op_go(j);
     memcpy(&to, &get, sizeof to);       /* an exchange changes no view                         */
     trade(j, give, to);
     if (!xd_comm_copy(get[c->rank], give[c->rank]))
-        xd_job_fail(j, XD_EINVAL, "what is given to oneself differs from what is taken");
-    return xd_job_go(j);
+        xd_mpi_op_fail(j, XD_EINVAL, "what is given to oneself differs from what is taken");
+    return xd_mpi_op_go(j);
 }
 
-static xd_req in_place(xd_comm *c, const xd_tensor *give, xd_tensor *get, xd_trade how)
+static xd_req in_place(xd_comm *c, const xd_tensor *give, xd_tensor *get, xd_exchange_kind how)
 {
-    xd_job *j = xd_job_begin(c, 1);
+    xd_mpi_op *j = xd_mpi_op_begin(c, 1);
     if (!j)
-        return xd_job_go(j);
+        return xd_mpi_op_go(j);
     j->trade = how;
     trade(j, give, get);
     get[c->rank] = give[c->rank];
-    return xd_job_go(j);
+    return xd_mpi_op_go(j);
 }
 
-xd_req xd_mpi_show(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+xd_req xd_mpi_exchange_views(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 {
-    return in_place(c, give, get, XD_SHOWN);
+    return in_place(c, give, get, XD_EXCHANGE_VIEWS);
 }
 
-xd_req xd_mpi_offer(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+xd_req xd_mpi_exchange_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 {
-    return in_place(c, give, get, XD_OFFERED);
+    return in_place(c, give, get, XD_EXCHANGE_PLACES);
 }
 
 /* My rows are laid into their place first and sent from there. */
 xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
-    xd_job *j = xd_job_begin(c, 1);
+    xd_mpi_op *j = xd_mpi_op_begin(c, 1);
     size_t  row = xd_gather_row(out), mine = (size_t)rows[c->rank] * row;
     char   *p = out.p;
     if (!j)
-        return xd_job_go(j);
+        return xd_mpi_op_go(j);
     for (int i = 1; i < c->size; i++) {
         int r = other(c, c->size - i);
         if (rows[r])
-            xd_job_recv(j, p + (size_t)xd_gather_at(rows, r) * row, (size_t)rows[r] * row, r);
+            xd_mpi_op_recv(j, p + (size_t)xd_gather_at(rows, r) * row, (size_t)rows[r] * row, r);
     }
     if (mine != xd_comm_bytes(in))
-        xd_job_fail(j, XD_EINVAL, "an all-gather was given %zu bytes, its rows say %zu",
+        xd_mpi_op_fail(j, XD_EINVAL, "an all-gather was given %zu bytes, its rows say %zu",
                     xd_comm_bytes(in), mine);
     if (!mine)
-        return xd_job_go(j);
+        return xd_mpi_op_go(j);
     p += (size_t)xd_gather_at(rows, c->rank) * row;
     if (mine == xd_comm_bytes(in))
         xd_comm_pack(p, in);
     for (int i = 1; i < c->size; i++)
-        xd_job_send(j, p, mine, other(c, i));
-    return xd_job_go(j);
+        xd_mpi_op_send(j, p, mine, other(c, i));
+    return xd_mpi_op_go(j);
 }
 
 /* What has come by the last hop goes on. */
-static void one_hop(xd_job *j)
+static void one_hop(xd_mpi_op *j)
 {
     const xd_comm   *c = &j->g->c;
     const xd_tensor *part = (const xd_tensor *)(void *)j->stage;
     const int        R = c->size, now = (c->rank - j->hop + R) % R;
-    xd_job_take(j, part[(now - 1 + R) % R], (c->rank - 1 + R) % R);
-    xd_job_give(j, part[now], (c->rank + 1) % R);
+    xd_mpi_op_take(j, part[(now - 1 + R) % R], (c->rank - 1 + R) % R);
+    xd_mpi_op_give(j, part[now], (c->rank + 1) % R);
     j->then = ++j->hop < R - 1 ? one_hop : NULL;
 }
 
 xd_req xd_mpi_circulate(xd_comm *c, const xd_tensor *part)
 {
     const size_t bytes = (size_t)c->size * sizeof *part;
-    xd_job      *j = c->size > 1 ? xd_job_begin(c, 1) : NULL;
+    xd_mpi_op      *j = c->size > 1 ? xd_mpi_op_begin(c, 1) : NULL;
     if (!j)
-        return c->size > 1 ? xd_job_go(j) : (xd_req){ 0 };
+        return c->size > 1 ? xd_mpi_op_go(j) : (xd_req){ 0 };
     j->hop = 0;
-    if ((j->stage = xd_job_stage(j, bytes))) {
+    if ((j->stage = xd_mpi_op_stage(j, bytes))) {
         memcpy(j->stage, part, bytes);
         one_hop(j);
     }
-    return xd_job_go(j);
+    return xd_mpi_op_go(j);
 }
 
-static void bcast_down(xd_job *j)
+static void bcast_down(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
     int            child[32];
     int n = xd_tree_children((c->rank - j->root + c->size) % c->size, c->size, child);
     for (int i = 0; i < n; i++)
-        xd_job_send(j, j->io.p, xd_comm_bytes(j->io), (child[i] + j->root) % c->size);
+        xd_mpi_op_send(j, j->io.p, xd_comm_bytes(j->io), (child[i] + j->root) % c->size);
 }
 
 xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root)
 {
-    xd_job *j = xd_job_begin(c, 1);
+    xd_mpi_op *j = xd_mpi_op_begin(c, 1);
     if (!j)
-        return xd_job_go(j);
+        return xd_mpi_op_go(j);
     j->io = io;
     j->root = root;
     if (c->rank == root) {
         bcast_down(j);
     } else {
         int v = (c->rank - root + c->size) % c->size;
-        xd_job_recv(j, io.p, xd_comm_bytes(io), (xd_tree_parent(v) + root) % c->size);
+        xd_mpi_op_recv(j, io.p, xd_comm_bytes(io), (xd_tree_parent(v) + root) % c->size);
         j->then = bcast_down;
     }
-    return xd_job_go(j);
+    return xd_mpi_op_go(j);
 }
 
 /* Adds n elements a rank in rank order: mine lie at `io`, which becomes the sum, those of rank r in
  * the r-th place of the stage. */
-static void add_up(xd_job *j, char *io, int64_t n)
+static void add_up(xd_mpi_op *j, char *io, int64_t n)
 {
     const xd_comm *c = &j->g->c;
     size_t         size = (size_t)n * xd_dtype_size(j->io.type);
@@ -175,34 +175,34 @@ static void add_up(xd_job *j, char *io, int64_t n)
         memcpy(io, sum, size);
 }
 
-static void direct_end(xd_job *j)
+static void direct_end(xd_mpi_op *j)
 {
     add_up(j, j->io.p, xd_comm_elems(j->io));
 }
 
-static void direct_begin(xd_job *j)
+static void direct_begin(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
     size_t         bytes = xd_comm_bytes(j->io);
-    if (!(j->stage = xd_job_stage(j, bytes * (size_t)c->size)))
+    if (!(j->stage = xd_mpi_op_stage(j, bytes * (size_t)c->size)))
         return;
     for (int i = 1; i < c->size; i++)
-        xd_job_recv(j, j->stage + (size_t)other(c, i) * bytes, bytes, other(c, i));
+        xd_mpi_op_recv(j, j->stage + (size_t)other(c, i) * bytes, bytes, other(c, i));
     for (int i = 1; i < c->size; i++)
-        xd_job_send(j, j->io.p, bytes, other(c, i));
+        xd_mpi_op_send(j, j->io.p, bytes, other(c, i));
     j->then = direct_end;
 }
 
 /* Address and bytes of the piece of rank r. */
-static char *piece(const xd_job *j, int r, size_t *bytes)
+static char *piece(const xd_mpi_op *j, int r, size_t *bytes)
 {
-    int64_t n = xd_comm_elems(j->io), from = xd_piece(n, r, j->g->c.size);
+    int64_t n = xd_comm_elems(j->io), from = xd_reduce_piece(n, r, j->g->c.size);
     size_t  es = xd_dtype_size(j->io.type);
-    *bytes = (size_t)(xd_piece(n, r + 1, j->g->c.size) - from) * es;
+    *bytes = (size_t)(xd_reduce_piece(n, r + 1, j->g->c.size) - from) * es;
     return (char *)j->io.p + (size_t)from * es;
 }
 
-static void pieces_end(xd_job *j)
+static void pieces_end(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
     size_t         mine, theirs;
@@ -211,41 +211,41 @@ static void pieces_end(xd_job *j)
     j->tag++;
     for (int i = 1; i < c->size; i++) {
         char *q = piece(j, other(c, i), &theirs);
-        xd_job_recv(j, q, theirs, other(c, i));
+        xd_mpi_op_recv(j, q, theirs, other(c, i));
     }
     for (int i = 1; i < c->size; i++)
-        xd_job_send(j, p, mine, other(c, i));
+        xd_mpi_op_send(j, p, mine, other(c, i));
 }
 
-void xd_sum_by_messages(xd_job *j)
+void xd_sum_by_messages(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
     size_t         mine, theirs;
     piece(j, c->rank, &mine);
-    if (!(j->stage = xd_job_stage(j, mine * (size_t)c->size)))
+    if (!(j->stage = xd_mpi_op_stage(j, mine * (size_t)c->size)))
         return;
     for (int i = 1; i < c->size; i++)
-        xd_job_recv(j, j->stage + (size_t)other(c, i) * mine, mine, other(c, i));
+        xd_mpi_op_recv(j, j->stage + (size_t)other(c, i) * mine, mine, other(c, i));
     for (int i = 1; i < c->size; i++) {
         const char *q = piece(j, other(c, i), &theirs);
-        xd_job_send(j, q, theirs, other(c, i));
+        xd_mpi_op_send(j, q, theirs, other(c, i));
     }
     j->then = pieces_end;
 }
 
 xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
-    xd_job *j = xd_job_begin(c, 1);
+    xd_mpi_op *j = xd_mpi_op_begin(c, 1);
     if (!j || !xd_comm_elems(io) || c->size == 1)
-        return xd_job_go(j);
+        return xd_mpi_op_go(j);
     j->io = io;
     j->op = op;
     if (io.type != XD_F32 && io.type != XD_F64 && io.type != XD_I32 && io.type != XD_I64)
-        xd_job_fail(j, XD_EUNSUPPORTED, "elements of type %s are not reduced",
+        xd_mpi_op_fail(j, XD_EUNSUPPORTED, "elements of type %s are not reduced",
                     xd_dtype_name(io.type));
     else if (xd_reduce_direct(xd_comm_bytes(io), c->size))
         direct_begin(j);
     else
-        (xd_all_near(c) ? xd_near_sum : xd_sum_by_messages)(j);
-    return xd_job_go(j);
+        (xd_all_share_memory(c) ? xd_zero_copy_sum : xd_sum_by_messages)(j);
+    return xd_mpi_op_go(j);
 }

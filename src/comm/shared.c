@@ -1,5 +1,5 @@
 /* shared.c - memory that the ranks of a host see together, in huge pages as far as there are such */
-#include "comm/mpi_job.h"
+#include "comm/mpi_op.h"
 
 #include "base/pages.h"
 #include "comm/shm.h"
@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct xd_block {
-    xd_block *next;
+struct xd_shm_block {
+    xd_shm_block *next;
     void     *p;
     size_t    bytes;
     uint64_t  number;           /* of its file, which no other of this host has                */
@@ -18,13 +18,13 @@ struct xd_block {
 };
 
 /* Did all ranks of a group come so far? */
-static int all_ok(const xd_group *g, int ok)
+static int all_ok(const xd_mpi_group *g, int ok)
 {
     return MPI_Allreduce(MPI_IN_PLACE, &ok, 1, MPI_INT, MPI_MIN, g->mpi) == MPI_SUCCESS && ok;
 }
 
 /* A file on this rank, which rank 0 makes; -1 somewhere is a failure of all. */
-static int open_file(const xd_group *g, size_t bytes)
+static int open_file(const xd_mpi_group *g, size_t bytes)
 {
     xd_shm_key key = { .fd = -1 };
     int        first = g->c.rank == 0, fd = first ? xd_shm_make(bytes, &key) : -1;
@@ -39,13 +39,13 @@ static int open_file(const xd_group *g, size_t bytes)
 }
 
 /* A file of the ranks of a group, which they have mapped; NULL on all: there is none. */
-static xd_block *open_block(const xd_group *g, size_t bytes)
+static xd_shm_block *open_block(const xd_mpi_group *g, size_t bytes)
 {
-    xd_block   *b = calloc(1, sizeof *b);
+    xd_shm_block   *b = calloc(1, sizeof *b);
     struct stat st;
     int         fd = open_file(g, bytes);
     if (b && fd >= 0 && fstat(fd, &st) == 0)
-        *b = (xd_block){ .p = xd_pages_map(bytes, fd), .bytes = bytes, .number = (uint64_t)st.st_ino };
+        *b = (xd_shm_block){ .p = xd_pages_map(bytes, fd), .bytes = bytes, .number = (uint64_t)st.st_ino };
     if (fd >= 0)
         close(fd);
     if (all_ok(g, b && b->p))
@@ -56,7 +56,7 @@ static xd_block *open_block(const xd_group *g, size_t bytes)
     return NULL;
 }
 
-static void close_block(xd_block *b)
+static void close_block(xd_shm_block *b)
 {
     xd_pages_unmap(b->p, b->bytes);
     free(b);
@@ -74,8 +74,8 @@ static int take_part(const xd_comm *c, void *p, size_t bytes, int nodes)
 
 void *xd_mpi_share(xd_comm *c, size_t bytes, int *first)
 {
-    xd_group *g = c->priv;
-    xd_block *b = open_block(g, bytes ? bytes : 1);
+    xd_mpi_group *g = c->priv;
+    xd_shm_block *b = open_block(g, bytes ? bytes : 1);
     xd_cpuset nodes;
     *first = c->rank == 0;
     if (!b)
@@ -92,9 +92,9 @@ void *xd_mpi_share(xd_comm *c, size_t bytes, int *first)
     return b->p;
 }
 
-void xd_mpi_unshare(xd_group *g)
+void xd_mpi_unshare(xd_mpi_group *g)
 {
-    for (xd_block *b = g->blocks, *next; b; b = next) {
+    for (xd_shm_block *b = g->blocks, *next; b; b = next) {
         next = b->next;
         close_block(b);
     }
@@ -104,7 +104,7 @@ void xd_mpi_unshare(xd_group *g)
 /* ---- everybody's is read by all ---------------------------------------------------------- */
 
 /* Bytes of all ranks, mine whole huge pages, and where mine begin; 0: one of them has none. */
-static size_t all_parts(const xd_group *g, size_t mine, size_t *at)
+static size_t all_parts(const xd_mpi_group *g, size_t mine, size_t *at)
 {
     unsigned long long part = mine, sum = 0, least = 0, before = 0;
     if (MPI_Allreduce(&part, &sum, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, g->mpi) != MPI_SUCCESS ||
@@ -115,12 +115,12 @@ static size_t all_parts(const xd_group *g, size_t mine, size_t *at)
     return least ? (size_t)sum : 0;
 }
 
-void *xd_mpi_lend(xd_comm *c, size_t bytes)
+void *xd_mpi_window_open(xd_comm *c, size_t bytes)
 {
-    xd_group *g = c->priv;
+    xd_mpi_group *g = c->priv;
     size_t    mine = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE * XD_HUGE_PAGE, at = 0;
     size_t    sum = g->world->lost ? 0 : all_parts(g, mine, &at);       /* the others may be elsewhere    */
-    xd_block *b = sum ? open_block(g, sum) : NULL;
+    xd_shm_block *b = sum ? open_block(g, sum) : NULL;
     if (!b)
         return NULL;
     if (!all_ok(g, xd_pages_take(b->p, at, at + mine, 0))) {
@@ -134,12 +134,12 @@ void *xd_mpi_lend(xd_comm *c, size_t bytes)
     return b->mine;
 }
 
-void xd_mpi_unlend(xd_comm *c, void *p)
+void xd_mpi_window_close(xd_comm *c, void *p)
 {
-    xd_block **at = &((const xd_group *)c->priv)->world->lent;
+    xd_shm_block **at = &((const xd_mpi_group *)c->priv)->world->lent;
     while (*at && (*at)->mine != (char *)p)
         at = &(*at)->next;
-    xd_block *b = *at;
+    xd_shm_block *b = *at;
     if (!b)
         return;
     *at = b->next;
@@ -152,9 +152,9 @@ static int is_in(const void *p, const void *from, size_t bytes)
     return here >= base && here < base + bytes;
 }
 
-uint64_t xd_lent_at(const xd_world *w, const void *p, int64_t *at, int *mine)
+uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *mine)
 {
-    for (const xd_block *b = w->lent; b; b = b->next) {
+    for (const xd_shm_block *b = w->lent; b; b = b->next) {
         if (!is_in(p, b->p, b->bytes))
             continue;
         *at = (int64_t)((uintptr_t)p - (uintptr_t)b->p);
@@ -164,9 +164,9 @@ uint64_t xd_lent_at(const xd_world *w, const void *p, int64_t *at, int *mine)
     return 0;
 }
 
-char *xd_lent_find(const xd_world *w, uint64_t block, int64_t at, int64_t bytes)
+char *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int64_t bytes)
 {
-    for (const xd_block *b = w->lent; b; b = b->next)
+    for (const xd_shm_block *b = w->lent; b; b = b->next)
         if (b->number == block)
             return at >= 0 && bytes >= 0 && (size_t)at + (size_t)bytes <= b->bytes ? (char *)b->p + at : NULL;
     return NULL;

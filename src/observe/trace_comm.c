@@ -94,11 +94,11 @@ COLLECTIVE(circulate, XD_CALL_GATHER, (xd_comm *c, const xd_tensor *part), part)
 COLLECTIVE(exchange, XD_CALL_EXCHANGE,
            (xd_comm *c, const xd_tensor *give, const xd_tensor *get), give, get)
 
-COLLECTIVE(show, XD_CALL_EXCHANGE, (xd_comm *c, const xd_tensor *give, xd_tensor *get), give, get)
+COLLECTIVE(exchange_views, XD_CALL_EXCHANGE, (xd_comm *c, const xd_tensor *give, xd_tensor *get), give, get)
 
 static xd_req offer(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 {
-    return of(c)->real->ops->offer(of(c)->real, give, get);
+    return of(c)->real->ops->exchange_places(of(c)->real, give, get);
 }
 
 /* Messages without bytes are not sent. */
@@ -240,17 +240,17 @@ static void *share(xd_comm *c, size_t bytes, int *first)
 
 static void *lend(xd_comm *c, size_t bytes)
 {
-    return of(c)->real->ops->lend(of(c)->real, bytes);
+    return of(c)->real->ops->window_open(of(c)->real, bytes);
 }
 
 static void unlend(xd_comm *c, void *p)
 {
-    of(c)->real->ops->unlend(of(c)->real, p);
+    of(c)->real->ops->window_close(of(c)->real, p);
 }
 
 static int lends(xd_comm *c, const void *p)
 {
-    return of(c)->real->ops->lends(of(c)->real, p);
+    return of(c)->real->ops->in_window(of(c)->real, p);
 }
 
 static void end_all(xd_comm *c, int code)
@@ -261,9 +261,9 @@ static void end_all(xd_comm *c, int code)
 static const xd_comm_ops ops = {
     .name = "trace", .split = split, .split_host = split_host, .close = close,
     .allreduce = allreduce, .bcast = bcast, .gather = gather, .circulate = circulate,
-    .exchange = exchange, .show = show, .offer = offer, .send = post, .recv = take, .wait = await,
-    .test = test, .drop = drop, .poke = poke, .barrier = barrier, .share = share, .lend = lend,
-    .lends = lends, .unlend = unlend, .abort = end_all,
+    .exchange = exchange, .exchange_views = exchange_views, .exchange_places = offer, .send = post, .recv = take, .wait = await,
+    .test = test, .drop = drop, .poke = poke, .barrier = barrier, .share = share, .window_open = lend,
+    .in_window = lends, .window_close = unlend, .abort = end_all,
 };
 
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e)

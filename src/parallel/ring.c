@@ -111,7 +111,7 @@ static xd_tensor pass(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
         s->give[r] = s->get[r] = (xd_tensor){ .type = mine.type };
     s->give[next] = mine;
     s->get[before] = to;
-    xd_req q = c->ops->show(c, s->give, s->get);
+    xd_req q = c->ops->exchange_views(c, s->give, s->get);
     if (c->ops->wait(c, &q, 1) != XD_OK)
         xd_exec_fail(x, XD_ECOMM, "ring: a message to a neighbour failed");
     return s->get[before];
@@ -123,7 +123,7 @@ static void lend_mine(xd_exec *x, const ring *s, const xd_attn_args *a)
     xd_comm *c = s->topo->group[XD_RING];
     int64_t  n = rows_of(x, s, c->rank);
     xd_kv    own = a->kv[0];
-    if (a->nkv != 1 || !c->ops->lends(c, own.k.p) || !c->ops->lends(c, own.v.p)) {
+    if (a->nkv != 1 || !c->ops->in_window(c, own.k.p) || !c->ops->in_window(c, own.v.p)) {
         int64_t d[4] = { 1, n, own.k.d[2], own.k.d[3] };
         own = (xd_kv){ xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d) };
         take_mine(x, a, 0, own.k, own.v);
@@ -231,7 +231,7 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
     xd_check(x, !a->lse.p && !a->bias.p && a->q.d[0] == 1, "ring: not a transformer's attention");
     if (xd_counting(x))
         count_lent(x, s, a);
-    (c->ops->lends(c, x->tmp->base) ? attn_lent : attn_sent)(x, m, a);
+    (c->ops->in_window(c, x->tmp->base) ? attn_lent : attn_sent)(x, m, a);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */

@@ -86,7 +86,7 @@ static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
         at += u == me ? 0 : n;
     }
     park(x, s, w);
-    return (set == OUT ? c->ops->offer : c->ops->show)(c, w->give, w->get);
+    return (set == OUT ? c->ops->exchange_places : c->ops->exchange_views)(c, w->give, w->get);
 }
 
 /* Everybody has what he computed of my rows in the place that I offered, or he sends it there. None reads what I showed

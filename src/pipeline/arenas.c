@@ -35,7 +35,7 @@ static size_t lent_bytes(const xd_context *ctx, size_t bytes)
 xd_status xd_ranks_room_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e)
 {
     const int *n = ctx->plan.deg.n, trades = n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 && ctx->world.host && ctx->world.host->size > 1;
-    ctx->lent = trades && s != XD_ECOMM ? ctx->world.host->ops->lend(ctx->world.host, s == XD_OK ? lent_bytes(ctx, bytes) : 0) : NULL;
+    ctx->lent = trades && s != XD_ECOMM ? ctx->world.host->ops->window_open(ctx->world.host, s == XD_OK ? lent_bytes(ctx, bytes) : 0) : NULL;
     if (trades && ctx->world.host->rank == 0)
         xd_log(XD_LOG_DEBUG, ctx->lent ? "ranks of this host read each other's memory"
                                      : "ranks of this host send each other messages");
@@ -50,7 +50,7 @@ void xd_ranks_room_close(xd_context *ctx, xd_arena *a)
         xd_room_close(a, ctx->dev);
         return;
     }
-    ctx->world.host->ops->unlend(ctx->world.host, ctx->lent);
+    ctx->world.host->ops->window_close(ctx->world.host, ctx->lent);
     ctx->lent = NULL;
     *a = (xd_arena){ 0 };
 }

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
-#include "comm/mpi_job.h"
+#include "comm/mpi_op.h"
 #include "io/safetensors.h"
 
 static const char *const names[FAULT_SEAMS] = {
@@ -146,8 +146,8 @@ INSIDE(xd_mpi_bcast, (xd_comm *c, xd_tensor io, int root), (c, io, root))
 INSIDE(xd_mpi_gather, (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in),
        (c, out, rows, in))
 INSIDE(xd_mpi_exchange, (xd_comm *c, const xd_tensor *give, const xd_tensor *get), (c, give, get))
-INSIDE(xd_mpi_show, (xd_comm *c, const xd_tensor *give, xd_tensor *get), (c, give, get))
-INSIDE(xd_mpi_offer, (xd_comm *c, const xd_tensor *give, xd_tensor *get), (c, give, get))
+INSIDE(xd_mpi_exchange_views, (xd_comm *c, const xd_tensor *give, xd_tensor *get), (c, give, get))
+INSIDE(xd_mpi_exchange_places, (xd_comm *c, const xd_tensor *give, xd_tensor *get), (c, give, get))
 INSIDE(xd_mpi_send, (xd_comm *c, xd_tensor t, int to), (c, t, to))
 INSIDE(xd_mpi_recv, (xd_comm *c, xd_tensor t, int from), (c, t, from))
 

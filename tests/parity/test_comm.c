@@ -540,12 +540,12 @@ static void test_lend(xd_comm *c)
     CHECK(c->ops->split(c, 0, c->size - c->rank, c->size, &back, &e) == XD_OK);
     if (!h || !back)
         return;
-    CHECK(h->ops->lend(h, h->rank ? 5000 : 0) == NULL);
+    CHECK(h->ops->window_open(h, h->rank ? 5000 : 0) == NULL);
     int64_t before = c->traffic->bytes, count = c->traffic->messages;
     test_exchange(c);
     int64_t bytes = c->traffic->bytes - before, messages = c->traffic->messages - count;
     for (int some = 0; some < 2; some++) {
-        char *p = h->ops->lend(h, ((size_t)8 << 20) + 1000 * (size_t)h->rank);
+        char *p = h->ops->window_open(h, ((size_t)8 << 20) + 1000 * (size_t)h->rank);
         if (!p && !some && c->rank == 0)
             printf("# skipped: this system gives memory between ranks no huge pages\n");
         lent = some && c->rank % 2 ? NULL : p;
@@ -555,7 +555,7 @@ static void test_lend(xd_comm *c)
         test_exchange(back);
         lent = NULL;
         if (p)
-            h->ops->unlend(h, p);
+            h->ops->window_close(h, p);
         test_exchange(c);
     }
     xd_comm_close(&back);

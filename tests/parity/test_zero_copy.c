@@ -1,8 +1,8 @@
-/* test_near.c - what ranks of a host show, offer and add up in memory that they lend, and what goes
+/* test_zero_copy.c - what ranks of a host show, offer and add up in memory that they lend, and what goes
  * round a ring: the numbers and the counted bytes are those of messages, on every rank that lends or
  * on some.
  *
- *   mpirun -n N test_near */
+ *   mpirun -n N test_zero_copy */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ static void test_show(xd_comm *c, float *mem, float *room, int some)
             want += r == c->rank ? 0 : give[r].d[0] * PART * 4;
         }
         memcpy(was, get, sizeof was);
-        CHECK(end(c, c->ops->show(c, give, get)) == XD_OK);
+        CHECK(end(c, c->ops->exchange_views(c, give, get)) == XD_OK);
         for (int r = 0; r < c->size; r++) {
             CHECK(holds(get[r], r, c->rank));
             CHECK(!was[r].d[0] || (get[r].p != was[r].p) == lends(c, some, r));
@@ -101,7 +101,7 @@ static void test_offer(xd_comm *c, float *mem, float *room, int some)
         cut(c, mem, scale, 0, give);
         cut(c, room, scale, 1, get);
         memcpy(was, get, sizeof was);
-        CHECK(end(c, c->ops->offer(c, give, get)) == XD_OK);
+        CHECK(end(c, c->ops->exchange_places(c, give, get)) == XD_OK);
         CHECK(c->traffic->bytes == before);
         for (int r = 0; r < c->size; r++) {
             CHECK(!was[r].d[0] || (get[r].p != was[r].p) == lends(c, some, r));
@@ -158,18 +158,18 @@ static void test_circulate(xd_comm *c, float *mem)
 static void test_lent(xd_comm *c, xd_comm *h, float *own, float *room)
 {
     for (int some = 0; some < 2; some++) {
-        float *p = h->ops->lend(h, LENT), *mem = some && c->rank % 2 ? own : p;
+        float *p = h->ops->window_open(h, LENT), *mem = some && c->rank % 2 ? own : p;
         if (!p) {
             if (c->rank == 0)
                 printf("# skipped: this system has no memory between ranks\n");
             return;
         }
-        CHECK(c->ops->lends(c, p + 5) && !c->ops->lends(c, own));
+        CHECK(c->ops->in_window(c, p + 5) && !c->ops->in_window(c, own));
         test_show(c, mem, room, some);
         test_offer(c, mem, room, some);
         test_sum(c, mem, room);
-        h->ops->unlend(h, p);
-        CHECK(!c->ops->lends(c, p));
+        h->ops->window_close(h, p);
+        CHECK(!c->ops->in_window(c, p));
     }
 }
 

@@ -1,10 +1,10 @@
-/* near_sum.c - an all-reduce between ranks of one host, in memory that they lend each other
+/* zero_copy_sum.c - an all-reduce between ranks of one host, in memory that they lend each other
  *
  * All tell where their numbers lie. Each adds up its piece, reading those of the others there, and says so; then it copies
  * the pieces that the others have summed, and says that too, and all may go on. Numbers of a rank that lie elsewhere
  * are known to all by then, and all send messages instead (mpi_call.c). */
 #include "comm/kinds.h"
-#include "comm/mpi_job.h"
+#include "comm/mpi_op.h"
 
 #include <string.h>
 
@@ -14,40 +14,40 @@ typedef struct place {          /* of a rank's numbers                          
     char     said;
 } place;
 
-static place *places(const xd_job *j)
+static place *places(const xd_mpi_op *j)
 {
     return (place *)(void *)j->stage;
 }
 
 /* Where rank r has the piece of rank `of`; NULL: the job has failed. */
-static char *there(xd_job *j, int r, int of, size_t *bytes)
+static char *there(xd_mpi_op *j, int r, int of, size_t *bytes)
 {
     const place *p = &places(j)[r];
     int64_t      n = xd_comm_elems(j->io), size = (int64_t)xd_dtype_size(j->io.type);
-    int64_t      from = xd_piece(n, of, j->g->c.size) * size, to = xd_piece(n, of + 1, j->g->c.size) * size;
+    int64_t      from = xd_reduce_piece(n, of, j->g->c.size) * size, to = xd_reduce_piece(n, of + 1, j->g->c.size) * size;
     *bytes = (size_t)(to - from);
-    char *q = p->bytes == n * size ? xd_lent_find(j->g->world, p->block, p->at + from, to - from) : NULL;
+    char *q = p->bytes == n * size ? xd_window_address(j->g->world, p->block, p->at + from, to - from) : NULL;
     if (!q)
-        xd_job_fail(j, XD_ECOMM, "rank %d of a group of %d adds %lld bytes, %lld were expected", r, j->g->c.size,
+        xd_mpi_op_fail(j, XD_ECOMM, "rank %d of a group of %d adds %lld bytes, %lld were expected", r, j->g->c.size,
                     (long long)p->bytes, (long long)(n * size));
     return q;
 }
 
 /* Tells all that I have come so far. */
-static void say(xd_job *j, void (*then)(xd_job *j))
+static void say(xd_mpi_op *j, void (*then)(xd_mpi_op *j))
 {
     const xd_comm *c = &j->g->c;
     place         *p = places(j);
     j->tag++;
     for (int r = 0; r < c->size; r++)
         if (r != c->rank) {
-            xd_job_recv(j, &p[r].said, 1, r);
-            xd_job_tell(j, &p[c->rank].said, 1, r);
+            xd_mpi_op_recv(j, &p[r].said, 1, r);
+            xd_mpi_op_tell(j, &p[c->rank].said, 1, r);
         }
     j->then = then;
 }
 
-static void copy_theirs(xd_job *j)
+static void copy_theirs(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
     size_t         bytes, mine;
@@ -58,18 +58,18 @@ static void copy_theirs(xd_job *j)
         char       *to = there(j, c->rank, r, &bytes);
         if (from && to)
             memcpy(to, from, bytes);
-        xd_job_count(j, mine, r);
+        xd_mpi_op_count(j, mine, r);
     }
     say(j, NULL);
 }
 
 /* In rank order: of the first two either may come first. */
-static void add_mine(xd_job *j)
+static void add_mine(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
     const int      me = c->rank;
     size_t         bytes;
-    char          *io = there(j, me, me, &bytes), *sum = me < 2 ? io : xd_job_stage(j, bytes);
+    char          *io = there(j, me, me, &bytes), *sum = me < 2 ? io : xd_mpi_op_stage(j, bytes);
     const int64_t  n = (int64_t)(bytes / xd_dtype_size(j->io.type));
     if (me > 1 && sum && j->status == XD_OK) {
         const char *first = there(j, 0, me, &bytes);
@@ -85,11 +85,11 @@ static void add_mine(xd_job *j)
         memcpy(io, sum, bytes);
     for (int r = 0; r < c->size; r++)
         if (there(j, me, r, &bytes))
-            xd_job_count(j, bytes, r);
+            xd_mpi_op_count(j, bytes, r);
     say(j, copy_theirs);
 }
 
-static void know_all(xd_job *j)
+static void know_all(xd_mpi_op *j)
 {
     for (int r = 0; r < j->g->c.size; r++)
         if (!places(j)[r].block) {
@@ -100,20 +100,20 @@ static void know_all(xd_job *j)
     add_mine(j);
 }
 
-void xd_near_sum(xd_job *j)
+void xd_zero_copy_sum(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
     int            mine = 0;
-    if (!(j->stage = xd_job_stage(j, (size_t)c->size * sizeof(place))))
+    if (!(j->stage = xd_mpi_op_stage(j, (size_t)c->size * sizeof(place))))
         return;
     place *p = places(j), *me = &p[c->rank];
     *me = (place){ .bytes = (int64_t)xd_comm_bytes(j->io) };
-    me->block = xd_lent_at(j->g->world, j->io.p, &me->at, &mine);
+    me->block = xd_window_find(j->g->world, j->io.p, &me->at, &mine);
     me->block = mine ? me->block : 0;
     for (int r = 0; r < c->size; r++)
         if (r != c->rank) {
-            xd_job_recv(j, &p[r], sizeof p[r], r);
-            xd_job_tell(j, me, sizeof *me, r);
+            xd_mpi_op_recv(j, &p[r], sizeof p[r], r);
+            xd_mpi_op_tell(j, me, sizeof *me, r);
         }
     j->then = know_all;
 }

@@ -1,5 +1,5 @@
-/* mpi_job.c - messages under way: posting, staging, progress, waiting */
-#include "comm/mpi_job.h"
+/* mpi_op.c - messages under way: posting, staging, progress, waiting */
+#include "comm/mpi_op.h"
 
 #include "base/log.h"
 #include "comm/kinds.h"
@@ -15,15 +15,15 @@
 enum { CLASSES = 64, TAGS = 8000 };
 
 static struct {
-    xd_job   *spare;            /* with the arrays they have grown                             */
-    xd_job   *later;            /* under way and with a phase to come                          */
-    xd_stage *stage[CLASSES];   /* free buffers of 2^i bytes                                   */
+    xd_mpi_op   *spare;            /* with the arrays they have grown                             */
+    xd_mpi_op   *later;            /* under way and with a phase to come                          */
+    xd_mpi_staging *stage[CLASSES];   /* free buffers of 2^i bytes                                   */
     int64_t   serial;
 } all;
 
 /* ---- failures -------------------------------------------------------------------------- */
 
-static void record(xd_world *w, int rank, xd_status code, const char *text)
+static void record(xd_mpi_world *w, int rank, xd_status code, const char *text)
 {
     if (w->err.code != XD_OK)
         return;
@@ -32,7 +32,7 @@ static void record(xd_world *w, int rank, xd_status code, const char *text)
     xd_log(XD_LOG_ERROR, "rank %d: %s", rank, text);
 }
 
-xd_status xd_mpi_fail(xd_world *w, int rank, const char *what, int code)
+xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code)
 {
     char why[MPI_MAX_ERROR_STRING + 1] = "", text[MPI_MAX_ERROR_STRING + 200];
     int  n = 0, kind = MPI_ERR_OTHER;
@@ -45,7 +45,7 @@ xd_status xd_mpi_fail(xd_world *w, int rank, const char *what, int code)
     return XD_ECOMM;
 }
 
-void xd_job_fail(xd_job *j, xd_status code, const char *fmt, ...)
+void xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...)
 {
     char    text[512];
     va_list ap;
@@ -59,7 +59,7 @@ void xd_job_fail(xd_job *j, xd_status code, const char *fmt, ...)
         j->g->world->lost = 1;
 }
 
-static void fail_mpi(xd_job *j, const char *what, int peer, int code)
+static void fail_mpi(xd_mpi_op *j, const char *what, int peer, int code)
 {
     char text[64];
     snprintf(text, sizeof text, "%s rank %d of a group of %d", what, peer, j->g->c.size);
@@ -68,12 +68,12 @@ static void fail_mpi(xd_job *j, const char *what, int peer, int code)
 
 /* ---- memory ---------------------------------------------------------------------------- */
 
-char *xd_job_stage(xd_job *j, size_t bytes)
+char *xd_mpi_op_stage(xd_mpi_op *j, size_t bytes)
 {
     int i = 6;
     while (i < CLASSES - 1 && ((size_t)1 << i) < bytes)
         i++;
-    xd_stage *s = all.stage[i];
+    xd_mpi_staging *s = all.stage[i];
     if (s) {
         all.stage[i] = s->next;
     } else {
@@ -81,19 +81,19 @@ char *xd_job_stage(xd_job *j, size_t bytes)
         char *p = s ? malloc((size_t)1 << i) : NULL;
         if (!p) {
             free(s);
-            xd_job_fail(j, XD_ENOMEM, "no memory for %zu bytes of messages", bytes);
+            xd_mpi_op_fail(j, XD_ENOMEM, "no memory for %zu bytes of messages", bytes);
             return NULL;
         }
-        *s = (xd_stage){ .cap = (size_t)1 << i, .p = p };
+        *s = (xd_mpi_staging){ .cap = (size_t)1 << i, .p = p };
     }
     s->next = j->stages;
     j->stages = s;
     return s->p;
 }
 
-static void unstage(xd_job *j)
+static void unstage(xd_mpi_op *j)
 {
-    for (xd_stage *s = j->stages, *next; s; s = next) {
+    for (xd_mpi_staging *s = j->stages, *next; s; s = next) {
         int i = 6;
         while (((size_t)1 << i) < s->cap)
             i++;
@@ -113,7 +113,7 @@ static int more(void **p, int cap, size_t size)
     return q != NULL;
 }
 
-static int room(xd_job *j)
+static int room(xd_mpi_op *j)
 {
     int   cap = j->cap ? j->cap * 2 : 16;
     void *req = j->req, *st = j->st, *part = j->part;
@@ -127,11 +127,11 @@ static int room(xd_job *j)
     if (ok)
         j->cap = cap;
     else
-        xd_job_fail(j, XD_ENOMEM, "no memory for %d messages", cap);
+        xd_mpi_op_fail(j, XD_ENOMEM, "no memory for %d messages", cap);
     return ok;
 }
 
-static void free_job(xd_job *j)
+static void free_job(xd_mpi_op *j)
 {
     free(j->req);
     free(j->st);
@@ -142,12 +142,12 @@ static void free_job(xd_job *j)
 
 void xd_mpi_forget(void)
 {
-    for (xd_job *j = all.spare, *next; j; j = next) {
+    for (xd_mpi_op *j = all.spare, *next; j; j = next) {
         next = j->next;
         free_job(j);
     }
     for (int i = 0; i < CLASSES; i++)
-        for (xd_stage *s = all.stage[i], *next; s; s = next) {
+        for (xd_mpi_staging *s = all.stage[i], *next; s; s = next) {
             next = s->next;
             free(s->p);
             free(s);
@@ -159,10 +159,10 @@ void xd_mpi_forget(void)
 /* ---- posting --------------------------------------------------------------------------- */
 
 /* Tags of collective calls repeat long after their messages have arrived; each call has four. */
-xd_job *xd_job_begin(xd_comm *c, int collective)
+xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective)
 {
-    xd_group *g = c->priv;
-    xd_job   *j = all.spare;
+    xd_mpi_group *g = c->priv;
+    xd_mpi_op   *j = all.spare;
     int       tag = collective ? 4 + 4 * (g->seq++ % TAGS) : 0;
     if (g->seq == TAGS)
         g->seq = 0;
@@ -181,13 +181,13 @@ xd_job *xd_job_begin(xd_comm *c, int collective)
     j->status = XD_OK;
     j->ended = j->n = j->nmove = j->nnear = 0;
     j->near = NULL;
-    j->trade = XD_COPIED;
+    j->trade = XD_EXCHANGE_COPY;
     j->tag = tag;
     j->then = NULL;
     return j;
 }
 
-static void post(xd_job *j, char *p, size_t bytes, int peer, int send)
+static void post(xd_mpi_op *j, char *p, size_t bytes, int peer, int send)
 {
     while (bytes && room(j)) {
         int n = (int)(bytes < PIECE ? bytes : PIECE), code;
@@ -199,20 +199,20 @@ static void post(xd_job *j, char *p, size_t bytes, int peer, int send)
             fail_mpi(j, send ? "sending to" : "receiving from", peer, code);
             return;
         }
-        j->part[j->n++] = (xd_part){ send ? -1 : n, peer };
+        j->part[j->n++] = (xd_mpi_peer){ send ? -1 : n, peer };
         p += n;
         bytes -= (size_t)n;
     }
 }
 
-void xd_job_tell(xd_job *j, const void *p, size_t bytes, int to)
+void xd_mpi_op_tell(xd_mpi_op *j, const void *p, size_t bytes, int to)
 {
     char *q;
     memcpy(&q, &p, sizeof q);           /* MPI reads it only */
     post(j, q, bytes, to, 1);
 }
 
-void xd_job_count(xd_job *j, size_t bytes, int to)
+void xd_mpi_op_count(xd_mpi_op *j, size_t bytes, int to)
 {
     if (bytes && to != j->g->c.rank) {
         j->g->world->traffic.bytes += (int64_t)bytes;
@@ -220,36 +220,36 @@ void xd_job_count(xd_job *j, size_t bytes, int to)
     }
 }
 
-void xd_job_send(xd_job *j, const void *p, size_t bytes, int to)
+void xd_mpi_op_send(xd_mpi_op *j, const void *p, size_t bytes, int to)
 {
-    xd_job_count(j, bytes, to);
-    xd_job_tell(j, p, bytes, to);
+    xd_mpi_op_count(j, bytes, to);
+    xd_mpi_op_tell(j, p, bytes, to);
 }
 
-void xd_job_recv(xd_job *j, void *p, size_t bytes, int from)
+void xd_mpi_op_recv(xd_mpi_op *j, void *p, size_t bytes, int from)
 {
     post(j, p, bytes, from, 0);
 }
 
-void xd_job_give(xd_job *j, xd_tensor t, int to)
+void xd_mpi_op_give(xd_mpi_op *j, xd_tensor t, int to)
 {
     size_t bytes = xd_comm_bytes(t);
     if (!bytes)
         return;
     void *p = t.p;
-    if (!xd_contiguous(t) && (p = xd_job_stage(j, bytes)))
+    if (!xd_contiguous(t) && (p = xd_mpi_op_stage(j, bytes)))
         xd_comm_pack(p, t);
     if (p)
-        xd_job_send(j, p, bytes, to);
+        xd_mpi_op_send(j, p, bytes, to);
 }
 
-void xd_job_take(xd_job *j, xd_tensor t, int from)
+void xd_mpi_op_take(xd_mpi_op *j, xd_tensor t, int from)
 {
     size_t bytes = xd_comm_bytes(t);
     if (!bytes)
         return;
     if (xd_contiguous(t)) {
-        xd_job_recv(j, t.p, bytes, from);
+        xd_mpi_op_recv(j, t.p, bytes, from);
         return;
     }
     if (j->nmove == j->capmove) {
@@ -258,21 +258,21 @@ void xd_job_take(xd_job *j, xd_tensor t, int from)
         int   ok = more(&m, cap, sizeof *j->move);
         j->move = m;
         if (!ok) {
-            xd_job_fail(j, XD_ENOMEM, "no memory for %d messages", cap);
+            xd_mpi_op_fail(j, XD_ENOMEM, "no memory for %d messages", cap);
             return;
         }
         j->capmove = cap;
     }
-    char *p = xd_job_stage(j, bytes);
+    char *p = xd_mpi_op_stage(j, bytes);
     if (!p)
         return;
-    j->move[j->nmove++] = (xd_move){ t, p };
-    xd_job_recv(j, p, bytes, from);
+    j->move[j->nmove++] = (xd_mpi_scatter){ t, p };
+    xd_mpi_op_recv(j, p, bytes, from);
 }
 
 /* ---- progress -------------------------------------------------------------------------- */
 
-static void unlist(xd_job *j)
+static void unlist(xd_mpi_op *j)
 {
     if (!j->at)
         return;
@@ -283,7 +283,7 @@ static void unlist(xd_job *j)
     j->next = NULL;
 }
 
-static void release(xd_job *j)
+static void release(xd_mpi_op *j)
 {
     unlist(j);
     unstage(j);
@@ -293,10 +293,10 @@ static void release(xd_job *j)
 }
 
 /* Looks at what arrived: which message failed, or is shorter than its receiver was told. */
-static void judge(xd_job *j, int code)
+static void judge(xd_mpi_op *j, int code)
 {
     for (int i = 0; i < j->n; i++) {
-        const xd_part *p = &j->part[i];
+        const xd_mpi_peer *p = &j->part[i];
         int            got = 0;
         if (code == MPI_ERR_IN_STATUS && j->st[i].MPI_ERROR != MPI_SUCCESS &&
             j->st[i].MPI_ERROR != MPI_ERR_PENDING)
@@ -304,7 +304,7 @@ static void judge(xd_job *j, int code)
                      j->st[i].MPI_ERROR);
         if (code == MPI_SUCCESS && p->expect >= 0 &&
             MPI_Get_count(&j->st[i], MPI_BYTE, &got) == MPI_SUCCESS && got != p->expect)
-            xd_job_fail(j, XD_ECOMM, "rank %d of a group of %d sent %d bytes, %lld were expected",
+            xd_mpi_op_fail(j, XD_ECOMM, "rank %d of a group of %d sent %d bytes, %lld were expected",
                         p->peer, j->g->c.size, got, (long long)p->expect);
     }
     if (code != MPI_SUCCESS && j->status == XD_OK)
@@ -312,7 +312,7 @@ static void judge(xd_job *j, int code)
 }
 
 /* One look at a job; 1: it has ended. Phases that follow at once are run at once. */
-static int advance(xd_job *j)
+static int advance(xd_mpi_op *j)
 {
     while (!j->ended) {
         int flag = 1, code = MPI_SUCCESS;
@@ -325,7 +325,7 @@ static int advance(xd_job *j)
         for (int i = 0; i < j->nmove; i++)
             xd_comm_unpack(j->move[i].to, j->move[i].from);
         j->nmove = 0;
-        void (*then)(xd_job *) = code == MPI_SUCCESS ? j->then : NULL;
+        void (*then)(xd_mpi_op *) = code == MPI_SUCCESS ? j->then : NULL;
         j->then = NULL;
         if (then)
             then(j);
@@ -338,13 +338,13 @@ static int advance(xd_job *j)
 
 void xd_mpi_advance(void)
 {
-    for (xd_job *j = all.later, *next; j; j = next) {
+    for (xd_mpi_op *j = all.later, *next; j; j = next) {
         next = j->next;
         advance(j);
     }
 }
 
-xd_req xd_job_go(xd_job *j)
+xd_req xd_mpi_op_go(xd_mpi_op *j)
 {
     if (!j)
         return (xd_req){ &all, -(int64_t)XD_ECOMM };
@@ -366,9 +366,9 @@ xd_req xd_job_go(xd_job *j)
 /* ---- waiting --------------------------------------------------------------------------- */
 
 /* The job of a request; NULL when it has been collected already. */
-static xd_job *job_of(xd_req r)
+static xd_mpi_op *job_of(xd_req r)
 {
-    xd_job *j = r.tag > 0 ? r.p : NULL;
+    xd_mpi_op *j = r.tag > 0 ? r.p : NULL;
     return j && j->serial == r.tag ? j : NULL;
 }
 
@@ -377,13 +377,13 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
     xd_status s = XD_OK;
     (void)c;
     for (int i = 0; i < n; i++) {
-        xd_job *j = job_of(r[i]);
+        xd_mpi_op *j = job_of(r[i]);
         if (s == XD_OK && r[i].tag < 0)
             s = (xd_status)-r[i].tag;
         r[i] = (xd_req){ 0 };
         if (!j)
             continue;
-        const xd_world *w = j->g->world;
+        const xd_mpi_world *w = j->g->world;
         for (int turn = 0; !advance(j) && j->status == XD_OK && !w->lost; turn += turn < 1 << 20) {
             xd_mpi_advance();
             xd_mpi_idle(turn);
@@ -399,7 +399,7 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
 /* A failed job stays for wait to tell, also when its messages cannot all arrive. */
 int xd_mpi_test(xd_comm *c, xd_req *r)
 {
-    xd_job *j = job_of(*r);
+    xd_mpi_op *j = job_of(*r);
     (void)c;
     if (!j) {
         if (r->tag >= 0)
@@ -421,7 +421,7 @@ void xd_mpi_drop(xd_comm *c, xd_req *r, int n)
 {
     (void)c;
     for (int i = 0; i < n; i++) {
-        xd_job *j = job_of(r[i]);
+        xd_mpi_op *j = job_of(r[i]);
         r[i] = (xd_req){ 0 };
         if (!j)
             continue;
