@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dit/parts.h"
+#include "dit/layers.h"
 
 static const float  qk_eps = 1e-6f;
 static const double theta = 10000.0;

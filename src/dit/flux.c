@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "dit/parts.h"
+#include "dit/layers.h"
 
 enum { PACK = 2, AXES = 3 };    /* latent cells of a token's side (the pipeline's packing)     */
 static const double theta = 10000.0;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "dit/parts.h"
+#include "dit/layers.h"
 
 static const float qk_eps = 1e-6f, final_eps = 1e-6f;
 static const float eps = 1e-6f;         /* of the blocks' norms: no key of the config says it     */

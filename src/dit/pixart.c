@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "dit/parts.h"
+#include "dit/layers.h"
 
 static const float final_eps = 1e-6f;   /* of the last norm, whatever norm_eps says           */
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dit/parts.h"
+#include "dit/layers.h"
 
 static const float eps = 1e-6f;
 

@@ -237,9 +237,9 @@ static xd_status change_over(loop *l, xd_err *e)
     xd_context *ctx = l->j->ctx;
     if (l->apart) {
         xd_room_close(&l->a, ctx->dev);
-        xd_part_drop(&ctx->model.dit);
+        xd_component_drop(&ctx->model.dit);
     }
-    xd_status s = xd_part_load(&ctx->model.vae, ctx->dev, ctx->type, 0, e);
+    xd_status s = xd_component_load(&ctx->model.vae, ctx->dev, ctx->type, 0, e);
     return s == XD_OK && l->apart ? xd_room_open(&l->a, ctx->dev, l->need->vae_tmp, e) : s;
 }
 
@@ -400,8 +400,8 @@ static void unload(xd_context *ctx, xd_status s)
 {
     if (s == XD_ECOMM)
         return;
-    xd_part_drop(&ctx->model.dit);
-    xd_part_drop(&ctx->model.vae);
+    xd_component_drop(&ctx->model.dit);
+    xd_component_drop(&ctx->model.vae);
 }
 
 /* Ranks that load together fail together, before the next part. */
@@ -410,12 +410,12 @@ static xd_status load(const loop *l, const xd_need *need, xd_err *e)
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
     int        early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || j->r->image;
-    xd_status  s = xd_world_agree(&ctx->world, xd_part_load(&ctx->model.dit, ctx->dev, ctx->type, 0, e), e);
+    xd_status  s = xd_world_agree(&ctx->world, xd_component_load(&ctx->model.dit, ctx->dev, ctx->type, 0, e), e);
     if (s == XD_OK && l->fresh)
         xd_kin_odd(ctx, &ctx->model.dit);
     if (s == XD_OK && early && need->vae) {
         xd_read_ahead(ctx, &ctx->model.vae);
-        s = xd_part_load(&ctx->model.vae, ctx->dev, ctx->type, 0, e);
+        s = xd_component_load(&ctx->model.vae, ctx->dev, ctx->type, 0, e);
     }
     if (early)
         s = xd_world_agree(&ctx->world, s, e);
@@ -564,8 +564,8 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     }
     if (started)
         s = xd_trace_write(&j, s == XD_OK ? sent : -1, s, &mine);
-    xd_part_ahead_end(&g->ctx.model.dit);
-    xd_part_ahead_end(&g->ctx.model.vae);
+    xd_component_prefetch_end(&g->ctx.model.dit);
+    xd_component_prefetch_end(&g->ctx.model.vae);
     xd_words_close(&w, &g->ctx);
     xd_job_close(&j);
     s = xd_world_judge(&g->ctx.world, s, &mine);

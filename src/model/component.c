@@ -33,7 +33,7 @@ static const xd_net_def *def_at(xd_kind kind, int i)
     return NULL;
 }
 
-static int find_def(xd_part *p, const char *name)
+static int find_def(xd_component *p, const char *name)
 {
     for (int i = 0; def_at(p->kind, i); i++) {
         if (!understands(def_at(p->kind, i), name))
@@ -47,7 +47,7 @@ static int find_def(xd_part *p, const char *name)
     return 0;
 }
 
-static xd_status unknown_class(const xd_part *p, const char *name, xd_err *e)
+static xd_status unknown_class(const xd_component *p, const char *name, xd_err *e)
 {
     xd_text_buf known = { 0 };
     for (int i = 0; def_at(p->kind, i); i++)
@@ -60,7 +60,7 @@ static xd_status unknown_class(const xd_part *p, const char *name, xd_err *e)
     return s;
 }
 
-static void name_class(xd_part *p, const char *hint)
+static void name_class(xd_component *p, const char *hint)
 {
     const xd_json *arch = xd_json_get(p->config, "architectures");
     p->class_name = xd_json_text(xd_json_get(p->config, "_class_name"));
@@ -72,7 +72,7 @@ static void name_class(xd_part *p, const char *hint)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static xd_status list_tensors(xd_part *p, xd_err *e)
+static xd_status list_tensors(xd_component *p, xd_err *e)
 {
     xd_decl d = { .visit = XD_VISIT_LIST, .tp = 1, .err = e };
     xd_err  mine = { 0 };
@@ -84,7 +84,7 @@ static xd_status list_tensors(xd_part *p, xd_err *e)
 }
 
 /* , "key": N for every number in `layers` and the kind of blocks it counts. */
-static xd_status count_blocks(const xd_part *p, const char *layers, xd_text_buf *b, xd_err *e)
+static xd_status count_blocks(const xd_component *p, const char *layers, xd_text_buf *b, xd_err *e)
 {
     static const char *const keys[] = { "num_layers", "num_hidden_layers", "num_single_layers" };
     for (int i = 0; i < 3 && *layers; i++) {
@@ -108,7 +108,7 @@ static xd_status count_blocks(const xd_part *p, const char *layers, xd_text_buf 
 }
 
 /* Reads the config again with other numbers of blocks: of several members of a name the last counts. */
-static xd_status shorten(xd_part *p, const char *hint, const char *layers, const char *path,
+static xd_status shorten(xd_component *p, const char *hint, const char *layers, const char *path,
                          xd_err *e)
 {
     xd_text_buf b = { 0 };
@@ -137,13 +137,13 @@ static xd_status shorten(xd_part *p, const char *hint, const char *layers, const
     return s;
 }
 
-xd_status xd_part_open(xd_part *p, const char *model, const char *name, xd_kind kind,
+xd_status xd_component_open(xd_component *p, const char *model, const char *name, xd_kind kind,
                        const char *hint, xd_err *e)
 {
-    return xd_part_open_some(p, model, name, kind, hint, NULL, e);
+    return xd_component_open_some(p, model, name, kind, hint, NULL, e);
 }
 
-xd_status xd_part_open_some(xd_part *p, const char *model, const char *name, xd_kind kind,
+xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
                             const char *hint, const char *layers, xd_err *e)
 {
     memset(p, 0, sizeof *p);
@@ -178,11 +178,11 @@ xd_status xd_part_open_some(xd_part *p, const char *model, const char *name, xd_
     return s;
 }
 
-void xd_part_close(xd_part *p)
+void xd_component_close(xd_component *p)
 {
     if (!p)
         return;
-    xd_part_drop(p);
+    xd_component_drop(p);
     xd_net_close(&p->net);
     xd_net_close(&p->shadow);
     xd_single_close(&p->single);
@@ -200,7 +200,7 @@ void xd_part_close(xd_part *p)
 
 static int src_has(void *self, const char *name, xd_tensor *shape)
 {
-    const xd_part *p = self;
+    const xd_component *p = self;
     int64_t        i = xd_st_find(p->files, name);
     if (i < 0)
         return 0;
@@ -210,7 +210,7 @@ static int src_has(void *self, const char *name, xd_tensor *shape)
 
 static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
 {
-    const xd_part *p = self;
+    const xd_component *p = self;
     int64_t        i = xd_st_find(p->files, name);
     if (i < 0)
         return xd_fail(e, XD_EFORMAT, "%s: tensor %s is missing", p->file ? p->file : p->dir, name);
@@ -219,17 +219,17 @@ static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
 
 static void src_done(void *self, const char *name)
 {
-    const xd_part *p = self;
+    const xd_component *p = self;
     int64_t        i = xd_st_find(p->files, name);
     if (i >= 0) {
         xd_st_done(p->files, i);
-        xd_part_used(p, i);
+        xd_component_was_read(p, i);
     }
 }
 
 static void src_past(void *self, const char *name, const void *at, size_t bytes)
 {
-    const xd_part *p = self;
+    const xd_component *p = self;
     int64_t        i = xd_st_find(p->files, name);
     if (i >= 0)
         xd_st_past(p->files, i, at, bytes);
@@ -239,7 +239,7 @@ static void src_past(void *self, const char *name, const void *at, size_t bytes)
 
 /* Of a weight in fp8 the tensor with what its numbers are multiplied by, in one of the ways that
  * ComfyUI and others call it; -1: there is none. */
-static int64_t find_scale(const xd_part *p, const char *weight)
+static int64_t find_scale(const xd_component *p, const char *weight)
 {
     static const char *const ends[] = { "scale_weight", "weight_scale" };
     char   name[512];
@@ -260,7 +260,7 @@ static int is_fp8(xd_dtype t)
 
 static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e)
 {
-    const xd_part *p = self;
+    const xd_component *p = self;
     int64_t        w = xd_st_find(p->files, name), i = find_scale(p, name);
     xd_tensor      t;
     *scale = 1;
@@ -275,7 +275,7 @@ static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e
 }
 
 /* One number a tensor is what is known. */
-static xd_status check_scales(xd_part *p, xd_err *e)
+static xd_status check_scales(xd_component *p, xd_err *e)
 {
     for (int64_t i = 0; i < xd_st_count(p->files); i++) {
         const char *name = xd_st_name(p->files, i);
@@ -315,7 +315,7 @@ static int is_note(const char *name)
 /* ---- which are read ------------------------------------------------------------------------ */
 
 /* Marks the tensors of the files that a declared one names, by any of its alternatives. */
-static void mark_used(const xd_part *p, const char *names, char *used)
+static void mark_used(const xd_component *p, const char *names, char *used)
 {
     char want[512], have[512];
     for (const char *c = names; c;) {
@@ -344,7 +344,7 @@ static int is_unread(const xd_net_def *d, const char *name)
 }
 
 /* Of a file that holds more than this component only its own tensors count. */
-static void warn_extra(const xd_part *p)
+static void warn_extra(const xd_component *p)
 {
     char        text[2048] = "", *used = calloc((size_t)xd_st_count(p->files) + 1, 1);
     const char *prefix = p->single ? xd_single_prefix(p->single) : "";
@@ -368,7 +368,7 @@ static void warn_extra(const xd_part *p)
     free(used);
 }
 
-xd_status xd_part_take(xd_part *p, const char *file, const char *slot, xd_err *e)
+xd_status xd_component_take(xd_component *p, const char *file, const char *slot, xd_err *e)
 {
     p->file = strdup(file);
     p->slot = strdup(slot);
@@ -376,10 +376,10 @@ xd_status xd_part_take(xd_part *p, const char *file, const char *slot, xd_err *e
 }
 
 /* What stands between the files' names and the declared ones. */
-static xd_status open_source(xd_part *p, xd_err *e)
+static xd_status open_source(xd_component *p, xd_err *e)
 {
     p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale, src_past, NULL,
-                                  xd_part_will };
+                                  xd_component_will_read };
     if (!p->file)
         return XD_OK;
     xd_single_of of = { .file = p->file, .config = p->dir, .slot = p->slot, .net = p->def->name,
@@ -390,7 +390,7 @@ static xd_status open_source(xd_part *p, xd_err *e)
     return s;
 }
 
-xd_status xd_part_files(xd_part *p, xd_err *e)
+xd_status xd_component_files(xd_component *p, xd_err *e)
 {
     const char *what = p->file ? p->file : p->dir;
     if (p->files)
@@ -410,13 +410,13 @@ xd_status xd_part_files(xd_part *p, xd_err *e)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-static xd_decl counting(const xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
+static xd_decl counting(const xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     return (xd_decl){ .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks, .tp = p->tp,
                       .tp_at = p->tp_at, .err = e, .src = p->files ? &p->src : NULL };
 }
 
-xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
+xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     xd_err  mine = { 0 };
     xd_decl d = counting(p, count, type, &mine);
@@ -438,7 +438,7 @@ xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
 
-void xd_part_stage(xd_part *p, int first, int last)
+void xd_component_stage(xd_component *p, int first, int last)
 {
     p->net.first = first;
     p->net.last = last;
@@ -489,7 +489,7 @@ static xd_status visit_kinds(xd_net *n, xd_decl *d)
 }
 
 /* Visits a net of its own with my blocks, by `d`, which counts. */
-static xd_status count_mine(const xd_part *p, xd_decl *d, xd_status (*visit)(xd_net *n, xd_decl *d),
+static xd_status count_mine(const xd_component *p, xd_decl *d, xd_status (*visit)(xd_net *n, xd_decl *d),
                             xd_err *e)
 {
     xd_net    net = { 0 };
@@ -505,7 +505,7 @@ static xd_status count_mine(const xd_part *p, xd_decl *d, xd_status (*visit)(xd_
     return s;
 }
 
-xd_status xd_part_count_kinds(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e)
+xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     xd_err    mine = { 0 };
     xd_decl   d = counting(p, count, type, &mine);
@@ -517,7 +517,7 @@ xd_status xd_part_count_kinds(xd_part *p, xd_dev *count, xd_dtype type, xd_err *
     return s;
 }
 
-void xd_part_tell(const xd_part *p, xd_dev *count, xd_dtype type)
+void xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type)
 {
     xd_err  mine = { 0 };
     xd_decl d = counting(p, count, type, &mine);
@@ -526,7 +526,7 @@ void xd_part_tell(const xd_part *p, xd_dev *count, xd_dtype type)
 }
 
 /* Visits the open store. */
-static xd_status fill(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+static xd_status fill(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
     xd_err  mine = { 0 };
     xd_decl d = { .visit = p->files ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
@@ -548,7 +548,7 @@ static xd_status fill(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err 
     return p->kin.c ? xd_kin_agree(p, mine.code, e) : mine.code;
 }
 
-static xd_status load(xd_part *p, xd_status s, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+static xd_status load(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
     if (p->store)
         return s;
@@ -562,10 +562,10 @@ static xd_status load(xd_part *p, xd_status s, xd_dev *dev, xd_dtype type, int s
         s = xd_kin_lend(p, s, &mine);
     if (s == XD_OK)
         s = fill(p, dev, type, share, &mine);
-    xd_part_ahead_end(p);
+    xd_component_prefetch_end(p);
     if (s != XD_OK) {
         if (s != XD_ECOMM)      /* giving back a shared block waits for the others              */
-            xd_part_drop(p);
+            xd_component_drop(p);
         xd_fail(e, s, "%s", mine.msg);
         if (e)
             e->rank = mine.rank;
@@ -577,19 +577,19 @@ static xd_status load(xd_part *p, xd_status s, xd_dev *dev, xd_dtype type, int s
     return XD_OK;
 }
 
-xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
     return load(p, XD_OK, dev, type, share, e);
 }
 
-xd_status xd_part_load_after(xd_part *p, xd_status s, xd_dev *dev, xd_dtype type, xd_err *e)
+xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, xd_err *e)
 {
     return load(p, s, dev, type, 0, e);
 }
 
-void xd_part_drop(xd_part *p)
+void xd_component_drop(xd_component *p)
 {
-    xd_part_ahead_end(p);
+    xd_component_prefetch_end(p);
     xd_store_close(&p->store);
     xd_comm_close(&p->kin.c);   /* and with it the block                                       */
     xd_st_release(p->files);

@@ -17,7 +17,7 @@ typedef struct xd_kin {         /* the ranks of my host that hold the same weigh
     int      me;                /* my rank among those in use                                  */
 } xd_kin;
 
-typedef struct xd_part {
+typedef struct xd_component {
     char       *name, *dir;     /* "transformer"; its directory                                */
     xd_kind     kind;
     xd_json    *config;
@@ -30,7 +30,7 @@ typedef struct xd_part {
     int         nlist;
     char       *file, *slot;    /* its weights instead of those in `dir`, and what they are for   */
                                 /* ("clip_l"); NULL: none                                      */
-    xd_st      *files;          /* NULL until xd_part_files                                    */
+    xd_st      *files;          /* NULL until xd_component_files                                    */
     xd_single  *single;         /* what the names in `file` mean                               */
     xd_source   raw, src;       /* under the names of the files, under those declared           */
     xd_net      net;            /* the one that computes                                       */
@@ -46,50 +46,50 @@ typedef struct xd_part {
     char        odd[512];       /* the first that holds NaN or infinite numbers, seen by me     */
     int         tp, tp_at;      /* tensor degree (1: whole) and my coordinate                  */
     xd_dtype    blocks;         /* I8 or F8E4M3: the matrices of its blocks; others: as computed  */
-} xd_part;
+} xd_component;
 
 /* Reads DIR/config.json, finds the network that understands it, lists its tensors. `hint` is the
- * class that model_index.json names, or NULL. Closed with xd_part_close also after a failure. */
-xd_status xd_part_open(xd_part *p, const char *model, const char *name, xd_kind kind,
+ * class that model_index.json names, or NULL. Closed with xd_component_close also after a failure. */
+xd_status xd_component_open(xd_component *p, const char *model, const char *name, xd_kind kind,
                        const char *hint, xd_err *e);
 /* The same with so many blocks of each kind, whatever the config says: "4", or "2,4" where there are
  * two kinds. Kinds that the list does not reach stay as they are. NULL: all do. */
-xd_status xd_part_open_some(xd_part *p, const char *model, const char *name, xd_kind kind,
+xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
                             const char *hint, const char *layers, xd_err *e);
-void      xd_part_close(xd_part *p);
+void      xd_component_close(xd_component *p);
 
 /* From now on its weights are those of `file`, which is copied; "flux1-dev.safetensors" or any
  * other of a known layout (naming.h). slot: what to call it in messages. */
-xd_status xd_part_take(xd_part *p, const char *file, const char *slot, xd_err *e);
+xd_status xd_component_take(xd_component *p, const char *file, const char *slot, xd_err *e);
 /* Opens the weight files and compares them with the list; warns of tensors that are too many. */
-xd_status xd_part_files(xd_part *p, xd_err *e);
+xd_status xd_component_files(xd_component *p, xd_err *e);
 
 /* Fills the shadow network for a count device and says how many bytes the weights need. */
-xd_status xd_part_count(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e);
+xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
 /* Behind that, for weights that will be loaded with `share`: how many bytes those need. */
-xd_status xd_part_count_kinds(xd_part *p, xd_dev *count, xd_dtype type, xd_err *e);
+xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
 /* From now on this rank has the blocks [first, last) only; nothing may be loaded yet. */
-void      xd_part_stage(xd_part *p, int first, int last);
+void      xd_component_stage(xd_component *p, int first, int last);
 
 /* Loads the weights (from the files, or random ones when there are none); nothing to do when
  * they are there. Collective over its kin. share: blocks of one kind share the storage of the first (random only). */
-xd_status xd_part_load(xd_part *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
+xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
 /* The same on a rank that has fared so far like s: where one of its kin has failed none of them loads. */
-xd_status xd_part_load_after(xd_part *p, xd_status s, xd_dev *dev, xd_dtype type, xd_err *e);
+xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, xd_err *e);
 
 /* From now on its files are read ahead of a load, at most `most` bytes: what this rank will read of them, or
  * where it has kin what all of them will, by the first of them. Nothing where that is not worth a thread.
  * count: the count device. Ends when it is loaded or dropped. */
-void      xd_part_ahead(xd_part *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel);
-void      xd_part_ahead_end(xd_part *p);
+void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel);
+void      xd_component_prefetch_end(xd_component *p);
 /* A source's `will`, and that tensor i of the files has been read. */
-void      xd_part_will(void *self, const char *name, int64_t first, int64_t n);
-void      xd_part_used(const xd_part *p, int64_t i);
+void      xd_component_will_read(void *self, const char *name, int64_t first, int64_t n);
+void      xd_component_was_read(const xd_component *p, int64_t i);
 /* Has the source told what a load will read, in its order. */
-void      xd_part_tell(const xd_part *p, xd_dev *count, xd_dtype type);
+void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
-void      xd_part_drop(xd_part *p);     /* collective over its kin, who are kin no more         */
+void      xd_component_drop(xd_component *p);     /* collective over its kin, who are kin no more         */
 
 #endif

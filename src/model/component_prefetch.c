@@ -11,9 +11,9 @@
 
 enum { LEAST = 32 << 20 };      /* bytes of files that are worth a thread                      */
 
-void xd_part_will(void *self, const char *name, int64_t first, int64_t n)
+void xd_component_will_read(void *self, const char *name, int64_t first, int64_t n)
 {
-    xd_part *p = self;
+    xd_component *p = self;
     int64_t  i = xd_st_find(p->files, name);
     if (i < 0 || !p->ahead)
         return;
@@ -25,27 +25,27 @@ void xd_part_will(void *self, const char *name, int64_t first, int64_t n)
 
 /* Kin read their parts of the list side by side, so that what one has got through of the first stands for
  * as much of each. */
-void xd_part_used(const xd_part *p, int64_t i)
+void xd_component_was_read(const xd_component *p, int64_t i)
 {
     if (p->ahead)
         xd_ahead_used(p->ahead, p->upto[i] * (size_t)(p->shared ? p->kin.c->size : 1));
 }
 
-void xd_part_ahead(xd_part *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel)
+void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel)
 {
     if (p->store || p->ahead || !p->files || (p->kin.c && p->kin.c->rank) || most < LEAST ||
         xd_st_bytes(p->files) < LEAST)
         return;
     p->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->upto);
     if (!p->upto || !(p->ahead = xd_ahead_open(most, cancel))) {
-        xd_part_ahead_end(p);
+        xd_component_prefetch_end(p);
         return;
     }
-    xd_part_tell(p, count, type);
+    xd_component_list_reads(p, count, type);
     xd_ahead_start(p->ahead);
 }
 
-void xd_part_ahead_end(xd_part *p)
+void xd_component_prefetch_end(xd_component *p)
 {
     xd_ahead_close(&p->ahead);
     free(p->upto);

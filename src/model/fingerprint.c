@@ -56,7 +56,7 @@ static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder,
     return h;
 }
 
-static uint64_t mix_part(uint64_t h, const xd_part *p, xd_err *e)
+static uint64_t mix_part(uint64_t h, const xd_component *p, xd_err *e)
 {
     h = mix_file(h, p->dir, "config.json", e);
     return p->files ? xd_hash_mix(h, xd_st_hash(p->files)) : h;

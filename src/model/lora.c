@@ -20,7 +20,7 @@ struct xd_loras {
     xd_st       **file;
     xd_lora_term *terms;        /* sorted by component and tensor                              */
     int           nterms, cap;
-    xd_lora_src  *src[XD_LORA_PARTS];
+    xd_lora_src  *src[XD_LORA_COMPONENTS];
 };
 
 typedef struct key {            /* of one file                                                 */
@@ -426,7 +426,7 @@ void xd_loras_close(xd_loras **l)
 {
     if (!l || !*l)
         return;
-    for (int k = 0; k < XD_LORA_PARTS; k++)
+    for (int k = 0; k < XD_LORA_COMPONENTS; k++)
         xd_lora_src_close(&(*l)->src[k]);
     for (int i = 0; i < (*l)->n; i++) {
         xd_st_close(&(*l)->file[i]);

@@ -47,7 +47,7 @@ typedef enum xd_lora_slot {
     XD_LORA_OTHER
 } xd_lora_slot;
 
-enum { XD_LORA_PARTS = XD_MAXTEXT + 1, XD_LORA_NAME = 256, XD_LORA_AIMS = 4 };
+enum { XD_LORA_COMPONENTS = XD_MAXTEXT + 1, XD_LORA_NAME = 256, XD_LORA_AIMS = 4 };
 
 typedef struct xd_lora_place {  /* a tensor that terms may be added to                          */
     char *flat;                 /* its module with _ for .: "transformer_blocks_0_attn_to_q"    */
@@ -55,7 +55,7 @@ typedef struct xd_lora_place {  /* a tensor that terms may be added to          
 } xd_lora_place;
 
 typedef struct xd_lora_names {  /* of all components that files may name                        */
-    xd_part       *part[XD_LORA_PARTS];         /* the transformer, then text encoders or NULL  */
+    xd_component       *part[XD_LORA_COMPONENTS];         /* the transformer, then text encoders or NULL  */
     int            ntext;
     xd_lora_place *place;       /* sorted                                                      */
     int            n;
@@ -92,7 +92,7 @@ typedef struct xd_lora_term {   /* gain * up[row0 .., :] * down is added to one 
 /* Puts a source with the terms of one component in front of its own; the terms, sorted by item, are
  * borrowed. Nothing when n is 0. */
 typedef struct xd_lora_src xd_lora_src;
-xd_status xd_lora_src_open(xd_lora_src **s, xd_part *p, const xd_lora_term *terms, int n, xd_err *e);
+xd_status xd_lora_src_open(xd_lora_src **s, xd_component *p, const xd_lora_term *terms, int n, xd_err *e);
 void      xd_lora_src_close(xd_lora_src **s);
 
 #endif

@@ -76,7 +76,7 @@ static const struct {
 
 const char *xd_lora_inner(const xd_lora_names *s, const char *module, int *part)
 {
-    for (int k = 0; k < XD_LORA_PARTS; k++) {
+    for (int k = 0; k < XD_LORA_COMPONENTS; k++) {
         size_t n = s->part[k] ? strlen(s->part[k]->name) : 0;
         if (n && strncmp(module, s->part[k]->name, n) == 0 && module[n] == '.') {
             *part = k;
@@ -89,7 +89,7 @@ const char *xd_lora_inner(const xd_lora_names *s, const char *module, int *part)
         if (strncmp(module, starts[i].start, n) != 0)
             continue;
         *part = starts[i].part == TEXT_LAST ? s->ntext : starts[i].part;
-        if (*part >= XD_LORA_PARTS || !s->part[*part])
+        if (*part >= XD_LORA_COMPONENTS || !s->part[*part])
             *part = -1;
         return module + n;
     }
@@ -130,7 +130,7 @@ static int add_place(xd_lora_names *s, int part, int item, const char *name, siz
     return 1;
 }
 
-static int count_names(const xd_part *p)
+static int count_names(const xd_component *p)
 {
     int n = 0;
     for (int i = 0; i < p->nlist; i++) {
@@ -143,7 +143,7 @@ static int count_names(const xd_part *p)
 
 static int add_part(xd_lora_names *s, int part)
 {
-    const xd_part *p = s->part[part];
+    const xd_component *p = s->part[part];
     for (int i = 0; i < p->nlist; i++)
         for (const char *c = p->list[i].name; c; c = (c = strchr(c, '|')) ? c + 1 : NULL)
             if (!add_place(s, part, i, c, strcspn(c, "|")))
@@ -158,10 +158,10 @@ xd_status xd_lora_names_open(xd_lora_names *s, xd_model *m, xd_err *e)
     *s = (xd_lora_names){ .part = { &m->dit }, .ntext = m->recipe->ntext };
     for (int k = 0; k < s->ntext; k++)
         s->part[1 + k] = m->has_text[k] ? &m->text[k] : NULL;
-    for (int k = 0; k < XD_LORA_PARTS; k++)
+    for (int k = 0; k < XD_LORA_COMPONENTS; k++)
         n += s->part[k] ? (size_t)count_names(s->part[k]) : 0;
     ok = (s->place = malloc(n * sizeof *s->place)) != NULL;
-    for (int k = 0; ok && k < XD_LORA_PARTS; k++)
+    for (int k = 0; ok && k < XD_LORA_COMPONENTS; k++)
         ok = !s->part[k] || add_part(s, k);
     if (!ok)
         return xd_fail(e, XD_ENOMEM, "no memory for the names of %zu tensors", n);

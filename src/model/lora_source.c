@@ -206,7 +206,7 @@ static void src_will(void *self, const char *name, int64_t first, int64_t n)
         s->inner.will(s->inner.self, name, first, n);
 }
 
-xd_status xd_lora_src_open(xd_lora_src **out, xd_part *p, const xd_lora_term *terms, int n,
+xd_status xd_lora_src_open(xd_lora_src **out, xd_component *p, const xd_lora_term *terms, int n,
                            xd_err *e)
 {
     if (!n)

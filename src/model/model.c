@@ -187,11 +187,11 @@ static xd_status check_asked(const xd_model *m, xd_err *e)
     return XD_OK;
 }
 
-static xd_status take_part(xd_model *m, xd_part *p, const char *folder, xd_kind kind,
+static xd_status take_part(xd_model *m, xd_component *p, const char *folder, xd_kind kind,
                            const char *slot, xd_err *e)
 {
-    xd_status s = xd_part_open_some(p, m->dir, folder, kind, class_in_index(m, folder), m->layers, e);
-    return s == XD_OK && given(m, slot) ? xd_part_take(p, given(m, slot), slot, e) : s;
+    xd_status s = xd_component_open_some(p, m->dir, folder, kind, class_in_index(m, folder), m->layers, e);
+    return s == XD_OK && given(m, slot) ? xd_component_take(p, given(m, slot), slot, e) : s;
 }
 
 /* An optional encoder may be missing, from the folders or from the index ([null, null]). */
@@ -249,11 +249,11 @@ xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5, const xd
 void xd_model_close(xd_model *m)
 {
     for (int i = 0; i < XD_MAXTEXT; i++) {
-        xd_part_close(&m->text[i]);
+        xd_component_close(&m->text[i]);
         xd_tok_close(&m->tok[i]);
     }
-    xd_part_close(&m->dit);
-    xd_part_close(&m->vae);
+    xd_component_close(&m->dit);
+    xd_component_close(&m->vae);
     xd_loras_close(&m->loras);
     xd_json_free(&m->index);
     xd_json_free(&m->sched);
@@ -266,11 +266,11 @@ xd_status xd_model_files(xd_model *m, xd_err *e)
     xd_status s = XD_OK;
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
         if (m->has_text[i])
-            s = xd_part_files(&m->text[i], e);
+            s = xd_component_files(&m->text[i], e);
     if (s == XD_OK)
-        s = xd_part_files(&m->dit, e);
+        s = xd_component_files(&m->dit, e);
     if (s == XD_OK)
-        s = xd_part_files(&m->vae, e);
+        s = xd_component_files(&m->vae, e);
     return s;
 }
 

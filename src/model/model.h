@@ -16,11 +16,11 @@ typedef struct xd_model {
     char            *dir;
     xd_json         *index, *sched;     /* model_index.json, scheduler_config.json (or NULL)   */
     const xd_recipe *recipe;
-    xd_part          text[XD_MAXTEXT], dit, vae;
+    xd_component          text[XD_MAXTEXT], dit, vae;
     int              has_text[XD_MAXTEXT];      /* 0: optional and not there                   */
     int              no_t5;     /* optional encoders are not wanted                            */
     xd_weight_files  given;     /* while it is opened                                          */
-    const char      *layers;    /* the same: xd_part_open_some                                 */
+    const char      *layers;    /* the same: xd_component_open_some                                 */
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_words                            */
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
@@ -36,7 +36,7 @@ char     *xd_model_hub(void);   /* that cache, malloc'ed; NULL without memory or
 /* Reads all configs and checks that the components fit each other; no weights, no tokenizers.
  * Closed with xd_model_close also after a failure. */
 xd_status xd_model_open(xd_model *m, const char *model, int no_t5, xd_err *e);
-/* layers: blocks of each kind (xd_part_open_some), of encoders the first number; NULL: all.    */
+/* layers: blocks of each kind (xd_component_open_some), of encoders the first number; NULL: all.    */
 xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5, const xd_weight_files *given,
                              const char *layers, xd_err *e);
 int64_t   xd_model_pooled(const xd_model *m, int k);    /* width; 0: encoder k gives none       */

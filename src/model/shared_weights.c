@@ -6,12 +6,12 @@
 #include "model/component.h"
 #include "ranks/world.h"
 
-xd_status xd_kin_agree(const xd_part *p, xd_status mine, xd_err *e)
+xd_status xd_kin_agree(const xd_component *p, xd_status mine, xd_err *e)
 {
     return xd_world_agree_in(p->kin.c, p->kin.me, mine, e);
 }
 
-xd_status xd_kin_lend(xd_part *p, xd_status s, xd_err *e)
+xd_status xd_kin_lend(xd_component *p, xd_status s, xd_err *e)
 {
     int first;
     if ((s = xd_kin_agree(p, s, e)) != XD_OK)
@@ -28,7 +28,7 @@ xd_status xd_kin_lend(xd_part *p, xd_status s, xd_err *e)
     return XD_OK;
 }
 
-double xd_kin_saved(const xd_part *p)
+double xd_kin_saved(const xd_component *p)
 {
     int shares = p->kin.c && (!p->store || p->shared);
     return shares ? (double)p->packed * (1 - 1.0 / p->kin.c->size) : 0;

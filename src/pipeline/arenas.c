@@ -55,7 +55,7 @@ void xd_ranks_room_close(xd_context *ctx, xd_arena *a)
     *a = (xd_arena){ 0 };
 }
 
-void xd_read_ahead(xd_context *ctx, xd_part *p)
+void xd_read_ahead(xd_context *ctx, xd_component *p)
 {
-    xd_part_ahead(p, ctx->count, ctx->type, ctx->spare, ctx->cancel);
+    xd_component_prefetch(p, ctx->count, ctx->type, ctx->spare, ctx->cancel);
 }

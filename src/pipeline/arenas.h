@@ -14,6 +14,6 @@ xd_status xd_ranks_room_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_stat
 void      xd_ranks_room_close(xd_context *ctx, xd_arena *a);
 
 /* Reads the files of a part ahead of its load, into memory that the request leaves (part_ahead.c). */
-void      xd_read_ahead(xd_context *ctx, xd_part *p);
+void      xd_read_ahead(xd_context *ctx, xd_component *p);
 
 #endif

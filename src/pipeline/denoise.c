@@ -685,11 +685,11 @@ void xd_flow_finish(xd_flow *f)
 xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, size_t *links,
                         xd_err *e)
 {
-    xd_part  *p = &j->ctx->model.dit;
+    xd_component  *p = &j->ctx->model.dit;
     xd_flow   f;
     xd_arena  a;
     xd_cond   cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    xd_status s = xd_part_count(p, j->ctx->count, j->ctx->type, e);
+    xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
     if (s == XD_OK)
         s = xd_room_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)

@@ -49,7 +49,7 @@ xd_status xd_types_compute(xd_context *ctx, const xd_open_args *given, xd_err *e
     return XD_OK;
 }
 
-int xd_types_stores_fp8(const xd_part *p)
+int xd_types_stores_fp8(const xd_component *p)
 {
     for (int i = 0; i < p->nlist && p->files; i++) {
         char      name[512];
@@ -62,13 +62,13 @@ int xd_types_stores_fp8(const xd_part *p)
 }
 
 /* CLIP is too small to be worth it. */
-int xd_types_quantizes(const xd_part *text)
+int xd_types_quantizes(const xd_component *text)
 {
     return text->def && is(text->def->name, "t5");
 }
 
 /* F32: as computed. */
-static xd_status read_type(const char *flag, const char *text, const xd_part *p, xd_dtype *type,
+static xd_status read_type(const char *flag, const char *text, const xd_component *p, xd_dtype *type,
                            xd_err *e)
 {
     *type = XD_F32;
@@ -103,7 +103,7 @@ xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e
     if (s == XD_OK)
         s = read_type("weights_dtype", a.weights_dtype, &ctx->model.dit, &ctx->model.dit.blocks, e);
     for (int k = 0; k < ctx->model.recipe->ntext && s == XD_OK; k++) {
-        xd_part *p = &ctx->model.text[k];
+        xd_component *p = &ctx->model.text[k];
         xd_dtype type;
         s = read_type("text_weights_dtype", text, p, &type, e);
         if (s == XD_OK && ctx->model.has_text[k] && xd_types_quantizes(p))
@@ -112,7 +112,7 @@ xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e
     return s;
 }
 
-const char *xd_types_name(const xd_part *p, xd_dtype compute)
+const char *xd_types_name(const xd_component *p, xd_dtype compute)
 {
     return p->blocks == XD_I8 ? "int8" : p->blocks == XD_F8E4M3 ? "fp8" : xd_dtype_name(compute);
 }

@@ -9,9 +9,9 @@
 xd_status   xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e);
 xd_status   xd_types_weights(xd_context *ctx, const xd_open_args *a, xd_err *e);
 /* That of a component: "bf16", "int8", "fp8". */
-const char *xd_types_name(const xd_part *p, xd_dtype compute);
+const char *xd_types_name(const xd_component *p, xd_dtype compute);
 /* Does text_weights_dtype say anything of this text encoder? */
-int         xd_types_quantizes(const xd_part *text);
-int         xd_types_stores_fp8(const xd_part *p);      /* do its files hold matrices in fp8?    */
+int         xd_types_quantizes(const xd_component *text);
+int         xd_types_stores_fp8(const xd_component *p);      /* do its files hold matrices in fp8?    */
 
 #endif

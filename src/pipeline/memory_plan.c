@@ -130,7 +130,7 @@ void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
 /* Weights that this rank has already; what it shares is held once by all who share it. */
 static double held(xd_context *ctx, double *once)
 {
-    const xd_part *p[2 + XD_MAXTEXT] = { &ctx->model.dit, &ctx->model.vae };
+    const xd_component *p[2 + XD_MAXTEXT] = { &ctx->model.dit, &ctx->model.vae };
     double         sum = 0;
     *once = 0;
     for (int k = 0; k < XD_MAXTEXT; k++)

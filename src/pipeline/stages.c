@@ -17,7 +17,7 @@
 static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
 {
     xd_context   *ctx = j->ctx;
-    xd_part     *p = &ctx->model.dit;
+    xd_component     *p = &ctx->model.dit;
     const xd_dit *dit = p->dit;
     xd_exec      x;
     xd_arena     a;
@@ -26,7 +26,7 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     void        *kept = (char *)local + ctx->model.dit_info.local_size;
     int          tp = p->tp, tp_at = p->tp_at;
     p->tp = 1, p->tp_at = 0;
-    xd_status    s = xd_part_count(p, ctx->count, ctx->type, e);
+    xd_status    s = xd_component_count(p, ctx->count, ctx->type, e);
     p->tp = tp, p->tp_at = tp_at;
     if (s == XD_OK)
         s = xd_room_open(&a, ctx->count, 0, e);
@@ -78,7 +78,7 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
 xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    xd_part   *p = &ctx->model.dit;
+    xd_component   *p = &ctx->model.dit;
     int        P = ctx->plan.deg.n[XD_PIPE], n = p->net.nlayers;
     double    *cost, head = 0, tail = 0;
     cut[0] = 0, cut[1] = n;
@@ -91,7 +91,7 @@ xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
     }
     if (!(cost = calloc((size_t)n + 1, sizeof *cost)))
         return xd_fail(e, XD_ENOMEM, "no memory to count %d blocks", n);
-    xd_part_stage(p, 0, n);
+    xd_component_stage(p, 0, n);
     xd_status s = costs(j, cost, &head, &tail, e);
     if (s == XD_OK)
         xd_plan_balance(cost, n, P, head, tail, xd_balance_stages(ctx->balance), cut);
@@ -108,7 +108,7 @@ xd_status xd_ranks_stages(xd_job *j, xd_err *e)
     xd_status s = xd_ranks_cut(j, cut, e);
     if (s != XD_OK)
         return s;
-    xd_part_stage(&ctx->model.dit, cut[me], cut[me + 1]);
+    xd_component_stage(&ctx->model.dit, cut[me], cut[me + 1]);
     xd_log(XD_LOG_DEBUG, "stage %d runs blocks %d to %d of %d", me, cut[me], cut[me + 1] - 1,
            ctx->model.dit.net.nlayers);
     return XD_OK;

@@ -26,7 +26,7 @@ static const xd_recipe *recipe(const xd_job *j)
 
 static int64_t width_of(const xd_job *j, int k)
 {
-    const xd_part *p = &j->ctx->model.text[k];
+    const xd_component *p = &j->ctx->model.text[k];
     return j->ctx->model.has_text[k] ? p->text->width(p->net.cfg) : 0;
 }
 
@@ -178,12 +178,12 @@ static void open_chain(xd_exec *x, const xd_context *ctx, xd_chain *c)
 xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e)
 {
     xd_chain  chain;
-    xd_part  *p = &j->ctx->model.text[k];
+    xd_component  *p = &j->ctx->model.text[k];
     xd_arena  a;
     xd_exec   x;
     xd_cond   c = { 0 };
     xd_layout lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
-    xd_status s = xd_part_count(p, j->ctx->count, j->ctx->type, e);
+    xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
     if (s == XD_OK)
         s = xd_room_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)
@@ -314,7 +314,7 @@ static void place_of(const xd_words *w, const xd_job *j, int i, int k, int64_t a
 /* Encodes prompt i with encoder k, into its place. */
 static void encode_one(xd_words *w, const xd_job *j, int i, int k, xd_exec *x)
 {
-    const xd_part     *p = &j->ctx->model.text[k];
+    const xd_component     *p = &j->ctx->model.text[k];
     const xd_text_use *u = &recipe(j)->text[k];
     int64_t            at[3], n = w->len[i * w->ntext + k];
     xd_layout          lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
@@ -371,7 +371,7 @@ static xd_status load_encoder(xd_job *j, int k, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     xd_read_ahead(ctx, &ctx->model.text[k]);
-    xd_status s = xd_part_load(&ctx->model.text[k], ctx->dev, ctx->type, 0, e);
+    xd_status s = xd_component_load(&ctx->model.text[k], ctx->dev, ctx->type, 0, e);
     if (s == XD_OK && is_last_encoder(j, k))
         xd_read_ahead(ctx, &ctx->model.dit);
     return s;
@@ -394,7 +394,7 @@ static xd_status load_and_encode(xd_words *w, xd_job *j, int k, size_t bytes, xd
         s = encode_all(w, j, k, &a, e);
     xd_room_close(&a, ctx->dev);
     if (mine && !ctx->keep)
-        xd_part_drop(&ctx->model.text[k]);
+        xd_component_drop(&ctx->model.text[k]);
     return s;
 }
 
@@ -426,12 +426,12 @@ static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
 static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    xd_part   *p = &ctx->model.dit;
+    xd_component   *p = &ctx->model.dit;
     if (ctx->world.lowest < ctx->plan.text_tp || p->store)
         return s;
     if (s == XD_OK)
         xd_read_ahead(ctx, p);
-    return xd_part_load_after(p, s, ctx->dev, ctx->type, e);
+    return xd_component_load_after(p, s, ctx->dev, ctx->type, e);
 }
 
 /* The text encoders run on rank 0 only, unless the plan cuts them over the first ranks; embeddings are small

@@ -101,10 +101,10 @@ void xd_light_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float
 
 static xd_status count(xd_job *j, int encode, size_t *bytes, xd_err *e)
 {
-    xd_part  *p = &j->ctx->model.vae;
+    xd_component  *p = &j->ctx->model.vae;
     xd_exec   x;
     xd_arena  a;
-    xd_status s = xd_part_count(p, j->ctx->count, j->ctx->type, e);
+    xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
     if (s == XD_OK)
         s = xd_room_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)

@@ -22,13 +22,13 @@ typedef struct card {           /* what a rank tells its host                   
     int64_t  rank;              /* among those in use                                          */
 } card;
 
-static xd_part *part_of(xd_context *ctx, int i)
+static xd_component *part_of(xd_context *ctx, int i)
 {
     return i ? &ctx->model.vae : &ctx->model.dit;
 }
 
 /* Packed layouts depend on these. */
-static uint64_t form(const xd_context *ctx, const xd_part *p)
+static uint64_t form(const xd_context *ctx, const xd_component *p)
 {
     uint64_t h = xd_hash_text(ctx->dev->name);
     h = xd_hash_mix(h, (uint64_t)xd_par_threads());
@@ -44,7 +44,7 @@ static void fill(card *c, xd_context *ctx, int rank, const int want[NPART])
     memset(c, 0, sizeof *c);
     c->rank = rank;
     for (int i = 0; i < NPART; i++) {
-        const xd_part *p = part_of(ctx, i);
+        const xd_component *p = part_of(ctx, i);
         c->color[i] = !want[i] ? -1 : i ? 0
                         : ctx->topo.at[XD_TENSOR] +
                           (int64_t)ctx->plan.deg.n[XD_TENSOR] * ctx->topo.at[XD_PIPE];
@@ -181,7 +181,7 @@ xd_status xd_kin_foresee(xd_context *ctx, const int kin[2], xd_err *e)
 
 /* ---- odd numbers -------------------------------------------------------------------------- */
 
-void xd_kin_odd(const xd_context *ctx, const xd_part *p)
+void xd_kin_odd(const xd_context *ctx, const xd_component *p)
 {
     xd_comm *c = ctx->world.used;
     int64_t  one = 1, size = sizeof p->odd;

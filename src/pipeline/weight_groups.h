@@ -22,7 +22,7 @@ xd_status xd_kin_foresee(xd_context *ctx, const int kin[2], xd_err *e);
 
 /* Says on rank 0 which weights hold NaN or infinite numbers when only others have seen them.
  * Collective over the ranks in use. */
-void      xd_kin_odd(const xd_context *ctx, const xd_part *p);
+void      xd_kin_odd(const xd_context *ctx, const xd_component *p);
 
 
 #endif

@@ -53,7 +53,7 @@ typedef struct seer {
 
 static void put_on(guise *o, xd_context *ctx)
 {
-    const xd_part *p = &ctx->model.dit;
+    const xd_component *p = &ctx->model.dit;
     *o = (guise){ ctx, ctx->plan, ctx->topo, ctx->count_topo, ctx->count_world, ctx->count_text, ctx->world.used, ctx->world.host,
                   ctx->count, p->tp, p->tp_at, p->net.first, p->net.last };
 }
@@ -90,13 +90,13 @@ static void take_off(seer *s)
     ctx->plan = s->own.plan;
     ctx->count = s->own.count;
     for (int k = 0; k < ctx->model.recipe->ntext; k++) {
-        xd_part *t = &ctx->model.text[k];
+        xd_component *t = &ctx->model.text[k];
         t->tp = 1, t->tp_at = 0;
         xd_net_close(&t->shadow);
     }
     ctx->model.dit.tp = s->own.tp;
     ctx->model.dit.tp_at = s->own.tp_at;
-    xd_part_stage(&ctx->model.dit, s->own.first, s->own.last);
+    xd_component_stage(&ctx->model.dit, s->own.first, s->own.last);
     xd_net_close(&ctx->model.vae.shadow);
 }
 
@@ -110,7 +110,7 @@ static double lap(void *ctx)
 static xd_status be(seer *s, int me, xd_err *e)
 {
     xd_context *ctx = s->ctx;
-    xd_part   *p = &ctx->model.dit;
+    xd_component   *p = &ctx->model.dit;
     int        n = s->f->ranks, tp = s->f->plan.deg.n[XD_TENSOR], T = s->f->plan.text_tp;
     int        here, first = host_of(s, me, &here);
     leave_rank(s);
@@ -131,7 +131,7 @@ static xd_status be(seer *s, int me, xd_err *e)
     int at = ctx->topo.at[XD_PIPE], tp_at = ctx->topo.at[XD_TENSOR];
     if (p->tp != tp || p->tp_at != tp_at || p->net.first != s->cut[at] || p->net.last != s->cut[at + 1]) {
         p->tp = tp, p->tp_at = tp_at;
-        xd_part_stage(p, s->cut[at], s->cut[at + 1]);
+        xd_component_stage(p, s->cut[at], s->cut[at + 1]);
     }
     for (int k = 0; k < ctx->model.recipe->ntext && T > 1; k++) {
         ctx->model.text[k].tp = T;
@@ -228,13 +228,13 @@ static void denoise_steps(seer *s, xd_flow *f, int me)
 static xd_status denoise_rank(seer *s, int me, xd_err *e)
 {
     xd_context         *ctx = s->ctx;
-    xd_part           *p = &ctx->model.dit;
+    xd_component           *p = &ctx->model.dit;
     const xd_dit_info *d = &ctx->model.dit_info;
     xd_flow            f;
     xd_arena           a;
     xd_cond            cond[XD_MAXPASS] = { { .tok = { 0 } } };
     int64_t            rows[XD_MAXPASS];
-    xd_status          st = xd_part_count(p, ctx->count, ctx->type, e);
+    xd_status          st = xd_component_count(p, ctx->count, ctx->type, e);
     if (st == XD_OK)
         st = xd_room_open(&a, ctx->count, 0, e);
     if (st != XD_OK)

@@ -338,7 +338,7 @@ void xd_bench_text_free(xd_cond *c, xd_engine *g)
 
 /* ---- parts -------------------------------------------------------------------------------- */
 
-xd_status xd_bench_room(const xd_part *p, size_t beside, int ranks, xd_err *e)
+xd_status xd_bench_room(const xd_component *p, size_t beside, int ranks, xd_err *e)
 {
     size_t machine, process, more = beside > p->work ? beside : p->work, kernels = xd_cpu_kernels();
     double own = (double)p->packed + (double)more, all = ranks * (own + (double)kernels);
@@ -355,20 +355,20 @@ xd_status xd_bench_room(const xd_part *p, size_t beside, int ranks, xd_err *e)
 }
 
 /* Counts a part; blocks of random weights are shared when they would not fit. */
-static xd_status count(bench *b, xd_part *p, int *share, xd_err *e)
+static xd_status count(bench *b, xd_component *p, int *share, xd_err *e)
 {
     size_t    have, total;
-    xd_status s = xd_part_count(p, b->g->ctx.count, b->g->ctx.type, e);
+    xd_status s = xd_component_count(p, b->g->ctx.count, b->g->ctx.type, e);
     b->g->ctx.dev->mem->memory(b->g->ctx.dev, &have, &total);
     *share = b->a->share_layers || p->packed > have / 2;
     b->whole = p->packed;
     if (s == XD_OK && *share && !p->files)
-        s = xd_part_count_kinds(p, b->g->ctx.count, b->g->ctx.type, e);
+        s = xd_component_count_kinds(p, b->g->ctx.count, b->g->ctx.type, e);
     return s;
 }
 
 /* Its weights, where they and `beside` fit. */
-static xd_status load(bench *b, xd_part *p, int share, size_t beside, xd_err *e)
+static xd_status load(bench *b, xd_component *p, int share, size_t beside, xd_err *e)
 {
     xd_status s = xd_bench_room(p, beside, 1, e);
     char      what[96];
@@ -376,14 +376,14 @@ static xd_status load(bench *b, xd_part *p, int share, size_t beside, xd_err *e)
              xd_size_text((double)p->packed).s);
     stage(b, what, (double)p->packed);
     if (s == XD_OK)
-        s = xd_part_load(p, b->g->ctx.dev, b->g->ctx.type, share, e);
+        s = xd_component_load(p, b->g->ctx.dev, b->g->ctx.type, share, e);
     if (s == XD_OK && share && !p->files && !b->a->json)
         xd_say(b->a, "%s: blocks share the storage of one, %.2f GB instead of %.2f", p->name,
                (double)xd_store_bytes(p->store) / 1e9, (double)b->whole / 1e9);
     return s;
 }
 
-static void foresee(bench *b, const xd_part *p, size_t tmp)
+static void foresee(bench *b, const xd_component *p, size_t tmp)
 {
     size_t bytes = xd_store_bytes(p->store) + tmp;
     b->foreseen = bytes > b->foreseen ? bytes : b->foreseen;
@@ -391,7 +391,7 @@ static void foresee(bench *b, const xd_part *p, size_t tmp)
 
 typedef struct text_run {
     xd_exec       x;
-    const xd_part *p;
+    const xd_component *p;
     int32_t      *ids;
     int64_t       n;
 } text_run;
@@ -407,7 +407,7 @@ static void run_text(void *ctx)
 /* Encoder k of the pipeline. */
 static xd_status bench_text(bench *b, int k, xd_err *e)
 {
-    xd_part  *p = &b->g->ctx.model.text[k];
+    xd_component  *p = &b->g->ctx.model.text[k];
     int       pad = b->g->ctx.model.recipe->text[k].pad;
     text_run  t = { .p = p, .n = pad > 0 ? pad : b->job.max_text };
     xd_layout lay = { .len = { t.n }, .grid = { 1, 1, t.n }, .npatch = 1, .nsp = 1 };
@@ -435,7 +435,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
         xd_room_close(&a, b->g->ctx.dev);
     }
     free(t.ids);
-    xd_part_drop(p);
+    xd_component_drop(p);
     return s;
 }
 
@@ -501,7 +501,7 @@ static void bench_blocks(bench *b, step_run *r)
 static xd_status bench_step(bench *b, xd_err *e)
 {
     xd_engine *g = b->g;
-    xd_part   *p = &g->ctx.model.dit;
+    xd_component   *p = &g->ctx.model.dit;
     int64_t    n = xd_words_most(&b->job), len[XD_MAXPASS] = { n, n };
     step_run   r;
     xd_arena   a;
@@ -535,7 +535,7 @@ static xd_status bench_step(bench *b, xd_err *e)
         xd_room_close(&a, g->ctx.dev);
     }
     xd_bench_text_free(&cond[0], g);
-    xd_part_drop(p);
+    xd_component_drop(p);
     return s;
 }
 
@@ -554,7 +554,7 @@ static void run_light(void *ctx)
 
 static xd_status bench_vae(bench *b, xd_err *e)
 {
-    xd_part  *p = &b->g->ctx.model.vae;
+    xd_component  *p = &b->g->ctx.model.vae;
     int64_t   nlat = b->job.numbers, npix = b->job.frames * b->job.size[0] * b->job.size[1] * 3;
     light_run r = { .j = &b->job, .net = &p->net };
     xd_arena  a;
@@ -584,7 +584,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
     }
     free(r.lat);
     free(r.rgb);
-    xd_part_drop(p);
+    xd_component_drop(p);
     return s;
 }
 

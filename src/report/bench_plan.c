@@ -88,19 +88,19 @@ static xd_status open_rooms(xd_duel *d, xd_status s, xd_err *e)
 static xd_status load(const xd_duel *d, const xd_side *s, int vae, xd_err *e)
 {
     size_t    have, total;
-    xd_part  *p = vae ? &s->g->ctx.model.vae : &s->g->ctx.model.dit;
-    xd_status st = xd_part_count(p, s->g->ctx.count, s->g->ctx.type, e);
+    xd_component  *p = vae ? &s->g->ctx.model.vae : &s->g->ctx.model.dit;
+    xd_status st = xd_component_count(p, s->g->ctx.count, s->g->ctx.type, e);
     s->g->ctx.dev->mem->memory(s->g->ctx.dev, &have, &total);
     int share = d->a->share_layers || p->packed > have / 2 / (size_t)d->all.g->ctx.world.host->size;
     if (st == XD_OK && share && !p->files)
-        st = xd_part_count_kinds(p, s->g->ctx.count, s->g->ctx.type, e);
+        st = xd_component_count_kinds(p, s->g->ctx.count, s->g->ctx.type, e);
     if (st == XD_OK)
         st = xd_bench_room(p, 0, d->all.g->ctx.world.host->size, e);
     st = xd_world_agree(&d->all.g->ctx.world, st, e);
     if (st == XD_OK && s == &d->one)
         st = xd_kin_whole(&s->g->ctx, &d->all.g->ctx, vae, e);
     if (st == XD_OK)
-        st = xd_world_agree(&d->all.g->ctx.world, xd_part_load(p, s->g->ctx.dev, s->g->ctx.type, share, e), e);
+        st = xd_world_agree(&d->all.g->ctx.world, xd_component_load(p, s->g->ctx.dev, s->g->ctx.type, share, e), e);
     return st;
 }
 
@@ -108,8 +108,8 @@ static xd_status load(const xd_duel *d, const xd_side *s, int vae, xd_err *e)
  * cut are its own. Collective. */
 static xd_status load_sides(xd_duel *d, int vae, xd_err *e)
 {
-    xd_part  *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
-    xd_part  *mine = &d->all.g->ctx.model.dit;
+    xd_component  *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
+    xd_component  *mine = &d->all.g->ctx.model.dit;
     xd_status s = load(d, &d->one, vae, e);
     d->one.net = d->all.net = whole->net;
     if (vae || s != XD_OK)
@@ -195,7 +195,7 @@ static xd_status prepare_step(xd_duel *d, xd_cond *cond, xd_err *e)
     if (s == XD_OK)
         s = xd_bench_text(&d->text, &d->one.job, e);
     if (s == XD_OK)
-        s = xd_part_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, e);
+        s = xd_component_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, e);
     counted(&d->one);
     int64_t n = d->text.tok.d[0], len[XD_MAXPASS] = { n, n };
     if (s == XD_OK)
@@ -259,8 +259,8 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
     close_room(&d->one);
     close_room(&d->all);
     xd_bench_text_free(&d->text, g);
-    xd_part_drop(&d->all.g->ctx.model.dit);
-    xd_part_drop(&g->ctx.model.dit);
+    xd_component_drop(&d->all.g->ctx.model.dit);
+    xd_component_drop(&g->ctx.model.dit);
     return s;
 }
 
@@ -272,7 +272,7 @@ static xd_status prepare_light(xd_duel *d, xd_side *s, xd_err *e)
     xd_status st = open_job(d, s, 1, e);
     int64_t   npix = s->job.frames * s->job.size[0] * s->job.size[1] * 3;
     if (st == XD_OK)
-        st = xd_part_count(&s->g->ctx.model.vae, s->g->ctx.count, s->g->ctx.type, e);
+        st = xd_component_count(&s->g->ctx.model.vae, s->g->ctx.count, s->g->ctx.type, e);
     counted(s);
     if (st == XD_OK)
         st = xd_light_count(&s->job, &s->bytes, e);
@@ -332,7 +332,7 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
     free(d->one.rgb);
     free(d->all.rgb);
     free(d->lat);
-    xd_part_drop(&d->one.g->ctx.model.vae);
+    xd_component_drop(&d->one.g->ctx.model.vae);
     return s;
 }
 

@@ -60,7 +60,7 @@ void xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const
 
 static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_err *e)
 {
-    xd_part   p;
+    xd_component   p;
     char     *path = xd_path_join(dir, "model_index.json");
     xd_json  *index = NULL;
     xd_status s = XD_OK;
@@ -69,7 +69,7 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
     free(path);
     if (s != XD_OK)
         return s;
-    s = xd_part_open(&p, dir, a->tensors, kind_of(a->tensors),
+    s = xd_component_open(&p, dir, a->tensors, kind_of(a->tensors),
                      xd_json_text(xd_json_at(xd_json_get(index, a->tensors), 1)), e);
     for (int i = 0; s == XD_OK && i < p.nlist; i++)
         p.list[i].name[strcspn(p.list[i].name, "|")] = 0;
@@ -81,7 +81,7 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
         xd_inspect_tensor(a, p.list[i].name, p.list[i].nd, p.list[i].d, i == 0);
     if (s == XD_OK && a->json)
         xd_line(a, "]}");
-    xd_part_close(&p);
+    xd_component_close(&p);
     xd_json_free(&index);
     return s;
 }
@@ -91,7 +91,7 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
 enum { MOST = 2 * XD_MAXTEXT + 4 }; /* encoders and tokenizers, transformer, vae, scheduler, all */
 
 typedef struct row {            /* one component                                               */
-    xd_part *p;
+    xd_component *p;
     double   numbers;           /* declared                                                    */
     size_t   bytes;             /* in its files                                                */
     char     types[64];
@@ -153,14 +153,14 @@ static void types_of(const xd_st *st, char *out, size_t size)
 }
 
 /* whole: all configs were read; else each component is opened by itself, to say what it lacks. */
-static void look(view *v, xd_part *p, const char *name, int whole)
+static void look(view *v, xd_component *p, const char *name, int whole)
 {
     row      *r = &v->rows[v->n++];
     xd_status s = XD_OK;
     *r = (row){ .p = p };
     if (!whole) {
-        xd_part_close(p);
-        s = xd_part_open(p, v->m.dir, name, kind_of(name), class_in_index(&v->m, name), &r->lack);
+        xd_component_close(p);
+        s = xd_component_open(p, v->m.dir, name, kind_of(name), class_in_index(&v->m, name), &r->lack);
     }
     for (int i = 0; s == XD_OK && i < p->nlist; i++) {
         double n = 1;
@@ -169,7 +169,7 @@ static void look(view *v, xd_part *p, const char *name, int whole)
         r->numbers += n;
     }
     if (s == XD_OK)
-        xd_part_files(p, &r->lack);
+        xd_component_files(p, &r->lack);
     if (p->files) {
         r->bytes = xd_st_bytes(p->files);
         types_of(p->files, r->types, sizeof r->types);
@@ -233,7 +233,7 @@ static const char *tokenizer_of(const xd_model *m, int i)
     return has_file(m, folder, "tokenizer.json") ? "tokenizer.json" : NULL;
 }
 
-static const char *class_of(const xd_part *p)
+static const char *class_of(const xd_component *p)
 {
     return p->class_name ? p->class_name : "-";
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "text/parts.h"
+#include "text/encoder_layers.h"
 #include "text/text.h"
 
 typedef struct cfg {

@@ -134,12 +134,12 @@ static int copy_folder(const char *from, const char *to, int deep)
 static void fill_part(const char *model, const char *to, const char *name, xd_kind kind,
                       const char *hint, xd_dtype type)
 {
-    xd_part p;
+    xd_component p;
     xd_err  e = { 0 };
     char   *folder = join(to, name);
     char   *path = join(folder, kind == XD_KIND_TEXT ? "model.safetensors"
                                                      : "diffusion_pytorch_model.safetensors");
-    must(xd_part_open(&p, model, name, kind, hint, &e), &e, model);
+    must(xd_component_open(&p, model, name, kind, hint, &e), &e, model);
     xd_st_item *item = calloc((size_t)p.nlist + 1, sizeof *item);
     if (!item)
         broken("make", path);
@@ -149,7 +149,7 @@ static void fill_part(const char *model, const char *to, const char *name, xd_ki
     for (int i = 0; i < p.nlist; i++)
         free(item[i].t.p);
     free(item);
-    xd_part_close(&p);
+    xd_component_close(&p);
     free(path);
     free(folder);
 }

@@ -238,7 +238,7 @@ static where pose(xd_engine *g, const plan *p, int rank, int n)
     w.last = layers * (w.at[XD_PIPE] + 1) / P;
     g->ctx.model.dit.tp = p->deg[XD_TENSOR];
     g->ctx.model.dit.tp_at = w.at[XD_TENSOR];
-    xd_part_stage(&g->ctx.model.dit, w.first, w.last);
+    xd_component_stage(&g->ctx.model.dit, w.first, w.last);
     return w;
 }
 
@@ -255,7 +255,7 @@ static void check(int64_t got, int64_t want, const xd_engine *g, const model *m,
 
 static const sends *kind_of(const xd_engine *g, int layer)
 {
-    const xd_part *p = &g->ctx.model.dit;
+    const xd_component *p = &g->ctx.model.dit;
     const xd_json *dual = xd_json_get(p->config, "dual_attention_layers");
     double         n = 0, second = 0;
     if (strcmp(p->def->name, "flux") == 0)
@@ -291,7 +291,7 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
     xd_arena a;
     xd_cond  cond[XD_MAXPASS] = { { .tok = { 0 } } };
     model    m = model_of(g, j);
-    must(xd_part_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, &e), &e);
+    must(xd_component_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, &e), &e);
     must(xd_room_open(&a, g->ctx.count, 0, &e), &e);
     for (int i = 0; i < j->npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, xd_words_most(j), d->text_dim);

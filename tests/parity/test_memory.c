@@ -103,7 +103,7 @@ static void link_configs(const char *from)
 }
 
 /* All tensors are views of the same random numbers. */
-static void write_weights(const xd_part *p, const char *file, float *numbers, int64_t most)
+static void write_weights(const xd_component *p, const char *file, float *numbers, int64_t most)
 {
     xd_st_item *items = calloc((size_t)p->nlist, sizeof *items);
     char       *names = malloc((size_t)p->nlist * 512);
@@ -319,10 +319,10 @@ static void stages(int n, const look *one)
          xd_dev_open_count(&count, dev, &e) == XD_OK, "cannot count");
     int L = m.dit.net.nlayers;
     m.dit.blocks = kept ? XD_I8 : XD_F32;
-    must(xd_part_count(&m.dit, count, XD_F32, &e) == XD_OK, e.msg);
+    must(xd_component_count(&m.dit, count, XD_F32, &e) == XD_OK, e.msg);
     double all = (double)m.dit.packed;
-    xd_part_stage(&m.dit, 0, 0);
-    must(xd_part_count(&m.dit, count, XD_F32, &e) == XD_OK, e.msg);
+    xd_component_stage(&m.dit, 0, 0);
+    must(xd_component_count(&m.dit, count, XD_F32, &e) == XD_OK, e.msg);
     double rest = (double)m.dit.packed, block = (all - rest) / L;
     if (rank < n) {
         double gap = l.weights - rest - l.blocks * block;

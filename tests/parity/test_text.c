@@ -49,7 +49,7 @@ static int64_t part(int64_t n, int i, int k)
 /* Encoder k on m tokens: sums of two layers a block over [m,E] in f32. */
 static int64_t of_encoder(const xd_engine *g, int k, int64_t m)
 {
-    const xd_part *p = &g->ctx.model.text[k];
+    const xd_component *p = &g->ctx.model.text[k];
     int     T = g->ctx.plan.text_tp;
     int64_t s = m * p->text->width(p->net.cfg), mine = part(s, rank, T);
     int64_t one = 4 * s <= SINGLE ? 4 * s * (T - 1) : 4 * (s - mine + mine * (T - 1));

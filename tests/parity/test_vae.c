@@ -292,7 +292,7 @@ static void encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
 
 static void count(xd_job *j, int what, size_t *bytes)
 {
-    xd_part *p = &j->ctx->model.vae;
+    xd_component *p = &j->ctx->model.vae;
     xd_err   e = { 0 };
     xd_arena a;
     xd_exec  x;
@@ -300,7 +300,7 @@ static void count(xd_job *j, int what, size_t *bytes)
         must((what ? xd_light_encode_count : xd_light_count)(j, bytes, &e), &e);
         return;
     }
-    must(xd_part_count(p, j->ctx->count, j->ctx->type, &e), &e);
+    must(xd_component_count(p, j->ctx->count, j->ctx->type, &e), &e);
     must(xd_room_open(&a, j->ctx->count, 0, &e), &e);
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     encode_video(&x, j, &p->shadow, (float *)(void *)a.base, (float *)(void *)a.base);
@@ -342,7 +342,7 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
     o.n = what ? d[0] * d[1] * d[2] * 2 * g->ctx.model.vae_info.channels : j.frames * j.size[0] * j.size[1] * 3;
     o.out = memory(o.n);
     count(&j, what, &bytes);
-    must(xd_part_load(&g->ctx.model.vae, g->ctx.dev, g->ctx.type, 0, &e), &e);
+    must(xd_component_load(&g->ctx.model.vae, g->ctx.dev, g->ctx.type, 0, &e), &e);
     must(xd_room_open(&a, g->ctx.dev, bytes, &e), &e);
     xd_exec_init(&x, g->ctx.dev, &a, g->ctx.type);
     int64_t before = g->ctx.world.used->traffic->bytes;

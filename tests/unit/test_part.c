@@ -30,12 +30,12 @@ static void hear(void *cookie, int level, const char *line)
 
 static xd_status open_part(const char *model, const char *name, xd_err *e)
 {
-    xd_part p;
+    xd_component p;
     heard[0] = 0;
-    xd_status s = xd_part_open(&p, model, name, XD_KIND_TEXT, NULL, e);
+    xd_status s = xd_component_open(&p, model, name, XD_KIND_TEXT, NULL, e);
     if (s == XD_OK)
-        s = xd_part_files(&p, e);
-    xd_part_close(&p);
+        s = xd_component_files(&p, e);
+    xd_component_close(&p);
     return s;
 }
 
@@ -107,25 +107,25 @@ static void missing(void **state)
 static void a_load_is_told(void **state)
 {
     static const char *const not_read[] = { "position_ids", "token_embedding" };
-    xd_part p;
+    xd_component p;
     xd_dev *dev, *count;
     xd_err  e = { 0 };
     size_t  want = 0;
     (void)state;
     assert_int_equal(xd_dev_open(&dev, "cpu", &e), XD_OK);
     assert_int_equal(xd_dev_open_count(&count, dev, &e), XD_OK);
-    assert_int_equal(xd_part_open(&p, "tests/golden/clip", "proj", XD_KIND_TEXT, NULL, &e), XD_OK);
-    assert_int_equal(xd_part_files(&p, &e), XD_OK);
+    assert_int_equal(xd_component_open(&p, "tests/golden/clip", "proj", XD_KIND_TEXT, NULL, &e), XD_OK);
+    assert_int_equal(xd_component_files(&p, &e), XD_OK);
     for (int64_t i = 0; i < xd_st_count(p.files); i++)
         if (!strstr(xd_st_name(p.files, i), not_read[0]) && !strstr(xd_st_name(p.files, i), not_read[1]))
             want += xd_bytes(xd_st_shape(p.files, i));
     p.upto = calloc((size_t)xd_st_count(p.files), sizeof *p.upto);
     p.ahead = xd_ahead_open(0, NULL);
     assert_true(p.upto && p.ahead);
-    xd_part_tell(&p, count, XD_F32);
+    xd_component_list_reads(&p, count, XD_F32);
     assert_true(want > 0);
     assert_int_equal(xd_ahead_bytes(p.ahead), want);
-    xd_part_close(&p);
+    xd_component_close(&p);
     xd_dev_close(&count);
     xd_dev_close(&dev);
 }

@@ -1,5 +1,5 @@
-/* parts.c - names of activations, extents, heads */
-#include "text/parts.h"
+/* encoder_layers.c - names of activations, extents, heads */
+#include "text/encoder_layers.h"
 
 #include <string.h>
 

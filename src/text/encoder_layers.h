@@ -1,6 +1,6 @@
-/* parts.h - what several text encoders have in common */
-#ifndef XD_TEXT_PARTS_H
-#define XD_TEXT_PARTS_H
+/* encoder_layers.h - what several text encoders have in common */
+#ifndef XD_TEXT_ENCODER_LAYERS_H
+#define XD_TEXT_ENCODER_LAYERS_H
 
 #include "exec/op.h"
 

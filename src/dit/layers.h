@@ -1,7 +1,7 @@
-/* parts.h - what several diffusion transformers are built of: two-layer embeddings of numbers and
+/* layers.h - what several diffusion transformers are built of: two-layer embeddings of numbers and
  * vectors, and modulation vectors (adaLN). */
-#ifndef XD_DIT_PARTS_H
-#define XD_DIT_PARTS_H
+#ifndef XD_DIT_LAYERS_H
+#define XD_DIT_LAYERS_H
 
 #include "dit/dit.h"
 #include "exec/op.h"

@@ -1,5 +1,5 @@
-/* parts.c - pieces that diffusion transformers share */
-#include "dit/parts.h"
+/* layers.c - pieces that diffusion transformers share */
+#include "dit/layers.h"
 
 #include <math.h>
 
