@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/words.h"
+#include "base/word_list.h"
 #include "cli/cli.h"
 #include "cli/opt.h"
 #include "cli/xdit_translate.h"
@@ -397,7 +397,7 @@ static xd_status no_command(const xd_shell *s, xd_err *e)
     static const char installs[] = "pip pip3 conda mamba uv apt apt-get";
     const char       *c = s->other;
     size_t            n = c ? strcspn(c, " ") : 0;
-    if (c && xd_word_listed_n(installs, c, n))
+    if (c && xd_list_has_n(installs, c, n))
         return xd_fail(
             e, XD_EINVAL,
             "'%.80s' installs, and starts nothing: xDiT need not be installed here; translate a "

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/words.h"
+#include "base/word_list.h"
 
 enum { MAXNAME = 64, MAXFLAGS = 128 };
 
@@ -168,16 +168,16 @@ void xd_opt_spell(const char *list, char *text, size_t size)
 static xd_status take_text(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     char text[512];
-    if (o->choices && xd_word_listed(o->choices, xd_word_dtype(v)))
+    if (o->choices && xd_list_has(o->choices, xd_word_dtype(v)))
         v = xd_word_dtype(v);
-    if (o->choices && !xd_word_listed(o->choices, v)) {
-        int half = xd_word_listed(o->choices, "bf16") && xd_word_half(v);
+    if (o->choices && !xd_list_has(o->choices, v)) {
+        int half = xd_list_has(o->choices, "bf16") && xd_word_half(v);
         xd_opt_spell(o->choices, text, sizeof text);
         return xd_fail(e, XD_EINVAL, "--%s takes %s, not '%.80s'%s", o->name, text, v, half ?
                        ": float16 ends at 65504, which these models exceed; bf16 takes the same "
                        "memory" : "");
     }
-    if (!*v && o->arg && xd_word_listed("FILE FILE[:SCALE] DIR", o->arg))
+    if (!*v && o->arg && xd_list_has("FILE FILE[:SCALE] DIR", o->arg))
         return xd_fail(e, XD_EINVAL, "--%s takes a name, and it is given an empty one", o->name);
     if (o->max < XD_OPT_MANY) {
         *(const char **)field = v;
@@ -194,7 +194,7 @@ static xd_status take_text(const xd_option *o, void *field, const char *v, xd_er
 
 static xd_status take_switch(const xd_option *o, void *field, const char *v, xd_err *e)
 {
-    int on = !v || xd_word_listed("1 true yes on", v), off = v && xd_word_listed("0 false no off", v);
+    int on = !v || xd_list_has("1 true yes on", v), off = v && xd_list_has("0 false no off", v);
     if (!on && !off)
         return xd_fail(e, XD_EINVAL, "--%s takes no value, or true or false, not '%.80s'", o->name,
                        v);
@@ -260,7 +260,7 @@ static xd_status read_flag(reader *r)
         return take_switch(o, field, v, r->e);
     if (!v && !(v = next_value(r)))
         return missing(r, o);
-    if (r->s->once && xd_word_listed(r->s->once, o->name) && *(const char *const *)field)
+    if (r->s->once && xd_list_has(r->s->once, o->name) && *(const char *const *)field)
         return xd_fail(r->e, XD_EINVAL, "--%s may be given once, and '%.80s' is a second one", o->name, v);
     return o->kind == XD_OPT_TEXT ? take_text(o, field, v, r->e) : o->kind == XD_OPT_SEED
                ? take_seed(o, field, v, r->e) : take_number(o, field, v, r->e);

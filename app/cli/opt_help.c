@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/words.h"
+#include "base/word_list.h"
 #include "cli/opt.h"
 
 enum {
@@ -198,7 +198,7 @@ char *xd_opt_names(const char *first, const xd_option *rows, int n)
 int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name)
 {
     for (int i = 0; i < n; i++)
-        if (groups[i].names && xd_word_listed(groups[i].names, name))
+        if (groups[i].names && xd_list_has(groups[i].names, name))
             return 1;
     return 0;
 }
@@ -231,7 +231,7 @@ static int is_shown(const xd_opt_spec *s, const xd_opt_group *g)
 {
     void            *field;
     const xd_option *o = topic.word ? xd_opt_find(s, topic.word, &field) : NULL;
-    int              named = o && g->names && xd_word_listed(g->names, o->name);
+    int              named = o && g->names && xd_list_has(g->names, o->name);
     int              shown = !topic.word || in_title(g->title, topic.word) || named;
     topic.found |= shown;
     return shown;

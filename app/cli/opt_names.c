@@ -1,7 +1,7 @@
 /* opt_names.c - flags and commands that are not known: what they may mean */
 #include <string.h>
 
-#include "base/words.h"
+#include "base/word_list.h"
 #include "cli/opt.h"
 
 enum { MAXNAME = 64 };
@@ -104,7 +104,7 @@ static const char *look_up(const synonym *rows, const char *word, const char *co
                            const char **say)
 {
     for (const synonym *r = rows; r->names; r++) {
-        if (!xd_word_listed(r->names, word))
+        if (!xd_list_has(r->names, word))
             continue;
         *say = r->say;
         for (int i = 0; r->to && i < n; i++)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/words.h"
+#include "base/word_list.h"
 #include "cli/sh.h"
 
 enum { DEEPEST = 64 };
@@ -215,17 +215,17 @@ static int function_of(const sh *x, const char *name)
 /* conda activate NAME: of the machine, not of what is run on it. */
 static int activates(int n, char **w)
 {
-    return n > 1 && xd_word_listed("conda mamba", w[0]) && strcmp(w[1], "activate") == 0;
+    return n > 1 && xd_list_has("conda mamba", w[0]) && strcmp(w[1], "activate") == 0;
 }
 
 void sh_run_words(sh *x, int n, char **w)
 {
     int declares = 0, fun;
-    while (n && xd_word_listed(sh_prefixes, w[0])) {
-        declares |= !xd_word_listed("env $ + ++ +++", w[0]);
+    while (n && xd_list_has(sh_prefixes, w[0])) {
+        declares |= !xd_list_has("env $ + ++ +++", w[0]);
         n--, w++;
     }
-    while (n > 1 && xd_word_listed("time nohup exec sudo command", w[0]))
+    while (n > 1 && xd_list_has("time nohup exec sudo command", w[0]))
         n--, w++;
     x->status = 0;
     if (!n || declares || builtin(x, n, w))
@@ -237,11 +237,11 @@ void sh_run_words(sh *x, int n, char **w)
         unset(x, n, w);
     else if (!strcmp(w[0], "eval") && line)
         run_text(x, line + strlen("eval"));
-    else if (xd_word_listed("bash sh zsh /bin/bash /bin/sh", w[0]))
+    else if (xd_list_has("bash sh zsh /bin/bash /bin/sh", w[0]))
         run_shell(x, n, w);
     else if (x->s->wanted(n, w))
         keep(x, n, w);
-    else if (!xd_word_listed(aside, w[0]) && !activates(n, w) && !x->s->other)
+    else if (!xd_list_has(aside, w[0]) && !activates(n, w) && !x->s->other)
         x->s->other = line, line = NULL;
     free(line);
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/words.h"
+#include "base/word_list.h"
 #include "cli/sh.h"
 
 static void no_memory(sh *x)
@@ -168,7 +168,7 @@ void sh_lacks(sh *x, const char *names)
         xd_buf_add(&b, "%s", x->lacks);
     for (const char *p = names; *p; p += strspn(p, ", ")) {
         size_t n = strcspn(p, ", ");
-        if (!xd_word_listed_n(b.p ? b.p : "", p, n) && b.len < 4096)
+        if (!xd_list_has_n(b.p ? b.p : "", p, n) && b.len < 4096)
             xd_buf_add(&b, "%s%.*s", b.len ? ", " : "", (int)n, p);
         p += n;
     }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/words.h"
+#include "base/word_list.h"
 #include "cli/sh.h"
 #include "cli/typo.h"
 
@@ -140,7 +140,7 @@ static int is_every(const char *key)
 static const char *outside(const char *name, size_t n)
 {
     char word[32];
-    if (n >= sizeof word || !xd_word_listed_n("HOME PWD USER LOGNAME HOSTNAME TMPDIR", name, n))
+    if (n >= sizeof word || !xd_list_has_n("HOME PWD USER LOGNAME HOSTNAME TMPDIR", name, n))
         return NULL;
     snprintf(word, sizeof word, "%.*s", (int)n, name);
     return getenv(word);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/words.h"
+#include "base/word_list.h"
 #include "cli/sh.h"
 #include "cli/typo.h"
 
@@ -95,7 +95,7 @@ static int at_stop(const sh *x, const char *stops)
     if (*x->p == ')')
         return strchr(stops, ')') != NULL;
     snprintf(word, sizeof word, "%.*s", n < sizeof word ? (int)n : 0, x->p);
-    return xd_word_listed(stops, word);
+    return xd_list_has(stops, word);
 }
 
 /* ---- assignments and redirections ----------------------------------------------------------- */
@@ -288,7 +288,7 @@ static void simple(sh *x)
         else
             sh_word(x, 0);
         if (x->words.n > n)
-            open = open && (xd_word_listed(sh_prefixes, x->words.v[n]) || x->words.v[n][0] == '-');
+            open = open && (xd_list_has(sh_prefixes, x->words.v[n]) || x->words.v[n][0] == '-');
     }
     if (*x->p == '#')
         x->p += strcspn(x->p, "\n");

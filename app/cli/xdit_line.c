@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/words.h"
+#include "base/word_list.h"
 #include "cli/opt.h"
 
 enum {
@@ -74,7 +74,7 @@ static xd_status take_count(const reader *r, const char *name, const char *v, in
 /* "gpu", or a command that counts them */
 static int is_every_gpu(const reader *r, const char *v)
 {
-    return xd_word_listed(" gpu auto cpu xpu ", v) ||
+    return xd_list_has(" gpu auto cpu xpu ", v) ||
            (xd_shell_unrun(r->text, v) && (strstr(v, "-smi") || strstr(v, "device_count")));
 }
 
@@ -135,11 +135,11 @@ static xd_status launcher_options(reader *r)
         const char *word = r->s->word[r->i], *v = strchr(word, '=');
         plain_name(word, name, sizeof name);
         complete(name, sizeof name);
-        if (xd_word_listed(torchrun_switches, name)) {
+        if (xd_list_has(torchrun_switches, name)) {
             module |= !strcmp(name, "m") || !strcmp(name, "module");
             continue;
         }
-        if (!xd_word_listed(torchrun_values, name))
+        if (!xd_list_has(torchrun_values, name))
             return xd_fail(r->e, XD_EINVAL, "the launcher's option %.60s is not known", word);
         if (!v && r->i + 1 == r->s->n)
             return xd_fail(r->e, XD_EINVAL, "the launcher's option %.60s has no value", word);
@@ -161,7 +161,7 @@ static int is_module(const reader *r, const char *name)
 
 static xd_status python(reader *r)
 {
-    while (r->i < r->s->n && xd_word_listed(" -u -O -s -B -I ", r->s->word[r->i]))
+    while (r->i < r->s->n && xd_list_has(" -u -O -s -B -I ", r->s->word[r->i]))
         r->i++;
     if (is_module(r, "torch.distributed.run") || is_module(r, "torch.distributed.launch")) {
         r->i += 2;
@@ -192,7 +192,7 @@ static xd_status runner(reader *r)
     for (int i = r->i; i < r->s->n; i++) {
         const char *word = r->s->word[i], *v = strchr(word, '=');
         plain_name(word, name, sizeof name);
-        if (strncmp(word, "--", 2) != 0 || !xd_word_listed(own, name) || (!v && i + 1 == r->s->n))
+        if (strncmp(word, "--", 2) != 0 || !xd_list_has(own, name) || (!v && i + 1 == r->s->n))
             continue;
         if (launcher_option(r, name, v ? v + 1 : r->s->word[i + 1]) != XD_OK)
             return XD_EINVAL;
@@ -214,9 +214,9 @@ static int wrapped(int n, char **w)
     static const char tools[] =
         " numactl taskset nice timeout stdbuf nsys conda mamba uv poetry env ";
     int i = 0;
-    while (i + 1 < n && xd_word_listed(before_launchers, base_name(w[i])))
+    while (i + 1 < n && xd_list_has(before_launchers, base_name(w[i])))
         i++;
-    if (!xd_word_listed(tools, base_name(w[i])))
+    if (!xd_list_has(tools, base_name(w[i])))
         return i;
     for (int k = i + 1; k < n; k++) {
         const char *name = base_name(w[k]);
@@ -245,7 +245,7 @@ int xd_line_wanted(int n, char **w)
     const char *name = base_name(w[0]);
     if (is_python(name)) {
         int i = 1;
-        while (i < n && xd_word_listed(" -u -O -s -B -I ", w[i]))
+        while (i < n && xd_list_has(" -u -O -s -B -I ", w[i]))
             i++;
         if (i + 1 < n && !strcmp(w[i], "-m"))
             return !strncmp(w[i + 1], "torch.distributed.", 18) ||
@@ -415,7 +415,7 @@ static xd_status read_flag(reader *r)
     const char *word = r->s->word[r->i], *eq = strchr(word, '=');
     int         off = 0;
     plain_name(word, name, sizeof name);
-    if (r->l->by == XD_BY_RUNNER && xd_word_listed(" nproc_per_node nnodes node_rank master_addr master_port ", name)) {
+    if (r->l->by == XD_BY_RUNNER && xd_list_has(" nproc_per_node nnodes node_rank master_addr master_port ", name)) {
         r->i += !eq;
         return XD_OK;
     }

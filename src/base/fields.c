@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "base/words.h"
+#include "base/word_list.h"
 
 static const double exact = 9007199254740992.0;         /* 2^53: integers a double holds       */
 
@@ -231,7 +231,7 @@ static void list_unknown(const xd_field *fields, const xd_json *obj, const char 
         char            buf[64];
         while (f->json && strcmp(f->json, xd_json_key(k)) != 0)
             f++;
-        if (!f->json && !xd_word_listed(of_file, xd_json_key(k)))
+        if (!f->json && !xd_list_has(of_file, xd_json_key(k)))
             xd_log(XD_LOG_DEBUG, "%s: unknown key \"%s\": %s", what, xd_json_key(k),
                    shown(k, buf, sizeof buf));
     }

@@ -183,7 +183,7 @@ static void report(const loop *l, int turn, int step, double t0)
 }
 
 /* Noise to latents of one image: [t,C,h,w], malloc'ed, on every rank of the replica. */
-static float *denoise(loop *l, int turn, const xd_words *w, xd_err *e)
+static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
@@ -273,7 +273,7 @@ static void took(const loop *l, int turn, const char *part, double t0)
 }
 
 /* One image of my replica: latents on all its ranks, and room for the picture where it is made. */
-static xd_status one_latent(loop *l, int turn, const xd_words *w, float **lat, float **rgb,
+static xd_status one_latent(loop *l, int turn, const xd_prompts *w, float **lat, float **rgb,
                             xd_err *e)
 {
     xd_job *j = l->j;
@@ -371,7 +371,7 @@ static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
 }
 
 /* Images are dealt to the replicas in turn. */
-static xd_status paint_all(loop *l, const xd_words *w, xd_err *e)
+static xd_status paint_all(loop *l, const xd_prompts *w, xd_err *e)
 {
     xd_job   *j = l->j;
     int       D = j->ctx->plan.deg.n[XD_DATA], at = j->ctx->topo.at[XD_DATA];
@@ -424,7 +424,7 @@ static xd_status load(const loop *l, const xd_need *need, xd_err *e)
     return s;
 }
 
-static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *e)
+static xd_status paint(loop *l, const xd_need *need, const xd_prompts *w, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
@@ -446,11 +446,11 @@ static xd_status paint(loop *l, const xd_need *need, const xd_words *w, xd_err *
 }
 
 /* Everything that can be refused: the request, its words, its memory. */
-static xd_status prepare(xd_job *j, xd_words *w, xd_need *need, xd_status s, xd_err *e)
+static xd_status prepare(xd_job *j, xd_prompts *w, xd_need *need, xd_status s, xd_err *e)
 {
     xd_room room = { 0 };
     if (s == XD_OK)
-        s = xd_words_open(w, j, e);
+        s = xd_prompts_tokenize(w, j, e);
     if (s == XD_OK)
         s = xd_ranks_stages(j, e);
     if (s == XD_OK)
@@ -503,7 +503,7 @@ static void say_unused(const xd_job *j)
 }
 
 /* The accepted request: text, then images. */
-static xd_status make(loop *l, xd_words *w, const xd_need *need, xd_err *e)
+static xd_status make(loop *l, xd_prompts *w, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
@@ -514,11 +514,11 @@ static xd_status make(loop *l, xd_words *w, const xd_need *need, xd_err *e)
                (unsigned long long)j->r->seed, (unsigned long long)j->r->seed);
     say_unused(j);
     if (ctx->world.all->rank == 0)
-        xd_words_say(w, j);
+        xd_prompts_warn_cut(w, j);
     xd_stage(j, "text");
     l->fresh = !ctx->model.dit.store;
     double    t0 = xd_now_s();
-    xd_status s = xd_words_encode(w, j, need->text_tmp, e);
+    xd_status s = xd_prompts_encode(w, j, need->text_tmp, e);
     xd_result_time(l->r, "text", xd_now_s() - t0);
     if (s != XD_OK && l->fresh)
         unload(ctx, s);
@@ -529,7 +529,7 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
 {
     xd_err     mine = { .rank = -1 };
     xd_job     j = { 0 };
-    xd_words   w = { 0 };
+    xd_prompts   w = { 0 };
     xd_need    need;
     xd_asked   told;
     xd_request own = *r;        /* with the seed that rank 0 has drawn                         */
@@ -566,7 +566,7 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
         s = xd_trace_write(&j, s == XD_OK ? sent : -1, s, &mine);
     xd_component_prefetch_end(&g->ctx.model.dit);
     xd_component_prefetch_end(&g->ctx.model.vae);
-    xd_words_close(&w, &g->ctx);
+    xd_prompts_close(&w, &g->ctx);
     xd_job_close(&j);
     s = xd_world_judge(&g->ctx.world, s, &mine);
     if (s != XD_OK) {

@@ -287,7 +287,7 @@ xd_status xd_model_tok(xd_model *m, int i, xd_err *e)
     return s;
 }
 
-xd_status xd_model_words(xd_model *m, xd_err *e)
+xd_status xd_model_tokenizers(xd_model *m, xd_err *e)
 {
     for (int i = 0; i < m->recipe->ntext; i++) {
         xd_status s = m->has_text[i] ? xd_model_tok(m, i, e) : XD_OK;

@@ -21,7 +21,7 @@ typedef struct xd_model {
     int              no_t5;     /* optional encoders are not wanted                            */
     xd_weight_files  given;     /* while it is opened                                          */
     const char      *layers;    /* the same: xd_component_open_some                                 */
-    xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_words                            */
+    xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers                            */
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
     struct xd_loras *loras;             /* what is added to the weights (lora.h); NULL: nothing */
@@ -42,7 +42,7 @@ xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5, const xd
 int64_t   xd_model_pooled(const xd_model *m, int k);    /* width; 0: encoder k gives none       */
 void      xd_model_close(xd_model *m);
 xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */
-xd_status xd_model_words(xd_model *m, xd_err *e);       /* tokenizers                           */
+xd_status xd_model_tokenizers(xd_model *m, xd_err *e);       /* tokenizers                           */
 xd_status xd_model_tok(xd_model *m, int i, xd_err *e);  /* that of encoder i                    */
 /* What its scheduler_config.json says to this sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);

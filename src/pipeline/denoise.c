@@ -697,7 +697,7 @@ xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t 
     const xd_dit_info *d = &j->ctx->model.dit_info;
     for (int i = 0; i < j->npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, len[i], d->text_dim);
-        xd_words_real(j, cond[i].real);
+        xd_prompts_real_tokens(j, cond[i].real);
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }

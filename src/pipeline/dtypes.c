@@ -3,7 +3,7 @@
 
 #include "pipeline/dtypes.h"
 #include "base/log.h"
-#include "base/words.h"
+#include "base/word_list.h"
 #include "model/component.h"
 #include "pipeline/context.h"
 

@@ -291,9 +291,9 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     if (ctx->model.recipe->distilled)
         j->guidance = r->negative_prompt ? r->true_cfg_scale : 0;
     j->npass = j->guidance > 1 ? 2 : 1;
-    if (r->max_sequence_length && xd_words_fixed(j))
+    if (r->max_sequence_length && xd_prompts_fixed(j))
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and the text encoders of %s read %lld tokens, always",
-                       (int)r->max_sequence_length, ctx->model.recipe->name, (long long)xd_words_most(j));
+                       (int)r->max_sequence_length, ctx->model.recipe->name, (long long)xd_prompts_most_rows(j));
     if (ctx->model.recipe->most_text && r->max_sequence_length > ctx->model.recipe->most_text)
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and %s reads at most %d text "
                        "tokens", (int)r->max_sequence_length, ctx->model.recipe->name,

@@ -63,7 +63,7 @@ int xd_need_apart(const xd_job *j, int ranks)
 }
 
 /* The text encoders: all of them when they stay, else the largest, as they come one after the other. */
-static xd_status count_text(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
+static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_status s = XD_OK;
     for (int k = 0; s == XD_OK && k < w->ntext; k++) {
@@ -73,7 +73,7 @@ static xd_status count_text(xd_job *j, const xd_words *w, xd_need *need, xd_err 
             continue;
         for (int i = 0; i < w->n; i++)
             longest = w->len[i * w->ntext + k] > longest ? w->len[i * w->ntext + k] : longest;
-        s = xd_words_count(j, k, longest, &tmp, e);
+        s = xd_prompts_count(j, k, longest, &tmp, e);
         packed = j->ctx->model.text[k].packed;
         need->text = j->ctx->keep ? need->text + packed : most(need->text, packed);
         need->text_tmp = most(need->text_tmp, tmp);
@@ -88,7 +88,7 @@ static int needs_vae(const xd_job *j)
 }
 
 /* What this rank needs, by part. */
-static xd_status count_parts(xd_job *j, const xd_words *w, xd_need *need, xd_err *e)
+static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     int64_t    rows = 0;
@@ -197,7 +197,7 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_room *room, xd_err *
 
 /* ---- advice ------------------------------------------------------------------------------- */
 
-xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_room *room,
+xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room *room,
                          xd_err *e)
 {
     xd_context *ctx = j->ctx;

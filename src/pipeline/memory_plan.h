@@ -23,7 +23,7 @@ size_t    xd_need_peak(const xd_need *n, int keep, int apart);
 int       xd_need_apart(const xd_job *j, int ranks);
 /* Counts, finds out who shares weights, and refuses with XD_ENOMEM when the peak is more than there
  * is. Collective over the ranks in use, which agree. */
-xd_status xd_memory_plan(xd_job *j, const xd_words *w, xd_need *need, xd_room *room, xd_err *e);
+xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room *room, xd_err *e);
 
 /* Adds up over the ranks of a host: bytes they need, bytes they have already, and how many read files
  * ahead. Collective over them. */

@@ -82,7 +82,7 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"true_cfg_scale\": %.10g", j->guidance);
     if (r->guidance_rescale > 0)
         xd_buf_add(b, ", \"guidance_rescale\": %.10g", r->guidance_rescale);
-    if (!xd_words_fixed(j))
+    if (!xd_prompts_fixed(j))
         xd_buf_add(b, ", \"max_sequence_length\": %d", j->max_text);
     if (r->image) {
         xd_buf_add(b, ", \"image\": ");

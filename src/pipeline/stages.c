@@ -36,13 +36,13 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     }
     xd_exec_init(&x, ctx->count, &a, ctx->type);
     const xd_dit_info *d = &ctx->model.dit_info;
-    int64_t   rows = xd_words_most(j);
+    int64_t   rows = xd_prompts_most_rows(j);
     xd_layout lay = j->lay;
     lay.len[XD_TXT] = d->txt_flows ? rows : 0;
     x.lay = &lay;
     xd_cond  text = { .tok = xd_view2(a.base, XD_F32, rows, d->text_dim),
                       .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
-    xd_words_real(j, text.real);
+    xd_prompts_real_tokens(j, text.real);
     xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features), .cond = &text, .guidance = 1,
                     .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
     if (d->extra_ch)

@@ -51,7 +51,7 @@ static xd_status pad_ids(int32_t **ids, int64_t *len, int64_t to, int32_t with, 
     return XD_OK;
 }
 
-static xd_status tokenize(xd_words *w, const xd_job *j, int i, int k, const char *text, xd_err *e)
+static xd_status tokenize(xd_prompts *w, const xd_job *j, int i, int k, const char *text, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
     char           *plain = m->recipe->caption ? m->recipe->caption(text) : strdup(text);
@@ -69,7 +69,7 @@ static xd_status tokenize(xd_words *w, const xd_job *j, int i, int k, const char
 }
 
 /* "ids" are those of the first encoder, "ids_2" of the second. */
-static void show_ids(const xd_words *w, const xd_job *j, int i, int k)
+static void show_ids(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     static const char *const names[XD_MAXTEXT] = { "ids", "ids_2", "ids_3" };
     int    at = i * w->ntext + k;
@@ -82,19 +82,19 @@ static void show_ids(const xd_words *w, const xd_job *j, int i, int k)
 }
 
 /* Rows of encoder k in the embedding of prompt i. */
-static int64_t rows_of(const xd_words *w, const xd_job *j, int i, int k)
+static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     if (recipe(j)->text[k].pad != XD_PAD_NONE)
         return most_ids(j, k);
     return w->len[i * w->ntext + k];
 }
 
-static const char *text_of(const xd_words *w, const xd_job *j, int i)
+static const char *text_of(const xd_prompts *w, const xd_job *j, int i)
 {
     return i < w->n - 1 ? j->r->prompts[i] : j->r->negative_prompt ? j->r->negative_prompt : "";
 }
 
-xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e)
+xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
 {
     int n = j->r->nprompts + 1;
     memset(w, 0, sizeof *w);
@@ -108,7 +108,7 @@ xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e)
     if (!w->ids || !w->len || !w->whole || !w->real || !w->rows || !w->cond)
         return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", n);
     w->n = n;
-    xd_status s = xd_model_words(&j->ctx->model, e);
+    xd_status s = xd_model_tokenizers(&j->ctx->model, e);
     for (int i = 0; s == XD_OK && i < n; i++)
         for (int k = 0; s == XD_OK && k < w->ntext; k++) {
             if (j->ctx->model.has_text[k] && (s = tokenize(w, j, i, k, text_of(w, j, i), e)) == XD_OK)
@@ -119,7 +119,7 @@ xd_status xd_words_open(xd_words *w, const xd_job *j, xd_err *e)
     return s;
 }
 
-int64_t xd_words_most(const xd_job *j)
+int64_t xd_prompts_most_rows(const xd_job *j)
 {
     int64_t n = 0;
     for (int k = 0; k < recipe(j)->ntext; k++)
@@ -128,7 +128,7 @@ int64_t xd_words_most(const xd_job *j)
     return n;
 }
 
-int xd_words_fixed(const xd_job *j)
+int xd_prompts_fixed(const xd_job *j)
 {
     int fixed = 1;
     for (int k = 0; k < recipe(j)->ntext; k++)
@@ -136,13 +136,13 @@ int xd_words_fixed(const xd_job *j)
     return fixed;
 }
 
-void xd_words_real(const xd_job *j, int64_t real[XD_MAXTEXT])
+void xd_prompts_real_tokens(const xd_job *j, int64_t real[XD_MAXTEXT])
 {
     for (int k = 0; k < recipe(j)->ntext; k++)
         real[k] = most_ids(j, k);
 }
 
-void xd_words_close(xd_words *w, xd_context *ctx)
+void xd_prompts_close(xd_prompts *w, xd_context *ctx)
 {
     for (int i = 0; i < w->n; i++) {
         for (int k = 0; k < w->ntext; k++)
@@ -175,7 +175,7 @@ static void open_chain(xd_exec *x, const xd_context *ctx, xd_chain *c)
     x->mix = c->head;
 }
 
-xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e)
+xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e)
 {
     xd_chain  chain;
     xd_component  *p = &j->ctx->model.text[k];
@@ -199,13 +199,13 @@ xd_status xd_words_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_er
 }
 
 /* The negative prompt is used only with guidance, others by images that are made. */
-static int is_used(const xd_words *w, const xd_job *j, int i)
+static int is_used(const xd_prompts *w, const xd_job *j, int i)
 {
     return i < w->n - 1 ? xd_job_paints(j, i) : j->npass > 1;
 }
 
 /* Does encoder k leave out a part of a prompt? */
-static int cuts(const xd_words *w, const xd_job *j, int k)
+static int cuts(const xd_prompts *w, const xd_job *j, int k)
 {
     for (int i = 0; i < w->n; i++)
         if (is_used(w, j, i) && w->whole[i * w->ntext + k] > most_ids(j, k))
@@ -214,7 +214,7 @@ static int cuts(const xd_words *w, const xd_job *j, int k)
 }
 
 /* Says what of the prompts encoder k does not read. */
-static void say_cut(const xd_words *w, const xd_job *j, int k, int level)
+static void say_cut(const xd_prompts *w, const xd_job *j, int k, int level)
 {
     long long most = most_ids(j, k);
     int       cut = 0, first = 0;
@@ -235,7 +235,7 @@ static void say_cut(const xd_words *w, const xd_job *j, int k, int level)
 }
 
 /* A prompt that one encoder reads to its end is not lost when others cut it; else all that is said warns. */
-void xd_words_say(const xd_words *w, const xd_job *j)
+void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
 {
     int64_t most = 0;
     int     level = XD_LOG_INFO;
@@ -264,7 +264,7 @@ static void zeros(void *ctx, float *buf)
 }
 
 /* Memory for the embeddings of all prompts that are used; zeros where no encoder writes. */
-static xd_status open_conds(xd_words *w, const xd_job *j, xd_err *e)
+static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
 {
     xd_context         *ctx = j->ctx;
     const xd_dit_info *d = &ctx->model.dit_info;
@@ -293,7 +293,7 @@ static xd_status open_conds(xd_words *w, const xd_job *j, xd_err *e)
 
 /* Where encoder k writes in the embedding of prompt i: first row, first feature, and first feature of
  * the pooled one. */
-static void place_of(const xd_words *w, const xd_job *j, int i, int k, int64_t at[3])
+static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t at[3])
 {
     int64_t below = 0;          /* rows of the group before this one                           */
     at[0] = at[1] = at[2] = 0;
@@ -312,7 +312,7 @@ static void place_of(const xd_words *w, const xd_job *j, int i, int k, int64_t a
 }
 
 /* Encodes prompt i with encoder k, into its place. */
-static void encode_one(xd_words *w, const xd_job *j, int i, int k, xd_exec *x)
+static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
 {
     const xd_component     *p = &j->ctx->model.text[k];
     const xd_text_use *u = &recipe(j)->text[k];
@@ -334,7 +334,7 @@ static void encode_one(xd_words *w, const xd_job *j, int i, int k, xd_exec *x)
 
 /* Runs encoder k over every text that is used. A rank that failed goes on where others share the
  * encoder: it takes part in their sums. */
-static xd_status encode_all(xd_words *w, xd_job *j, int k, xd_arena *a, xd_err *e)
+static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     xd_chain   chain;
@@ -379,7 +379,7 @@ static xd_status load_encoder(xd_job *j, int k, xd_err *e)
 
 /* On a rank that encodes. Those that share the encoder begin when all of them have loaded it; so all
  * ranks call this, also one that has failed (s). */
-static xd_status load_and_encode(xd_words *w, xd_job *j, int k, size_t bytes, xd_status s, xd_err *e)
+static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, xd_status s, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     xd_arena   a = { 0 };
@@ -398,7 +398,7 @@ static xd_status load_and_encode(xd_words *w, xd_job *j, int k, size_t bytes, xd
     return s;
 }
 
-static void show_one(const xd_words *w, const xd_job *j, int i)
+static void show_one(const xd_prompts *w, const xd_job *j, int i)
 {
     int            negative = i == w->n - 1;
     const xd_cond *c = &w->cond[i];
@@ -412,7 +412,7 @@ static void show_one(const xd_words *w, const xd_job *j, int i)
 }
 
 /* Embedding i from the rank that has it to all others. */
-static xd_status share_one(xd_words *w, const xd_job *j, int i, xd_err *e)
+static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
 {
     xd_cond  *c = &w->cond[i];
     xd_status s = xd_world_broadcast(&j->ctx->world, c->tok.p, (int64_t)xd_bytes(c->tok), e);
@@ -436,7 +436,7 @@ static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 
 /* The text encoders run on rank 0 only, unless the plan cuts them over the first ranks; embeddings are small
  * and broadcast. */
-xd_status xd_words_encode(xd_words *w, xd_job *j, size_t bytes, xd_err *e)
+xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     xd_status  s = load_meanwhile(j, open_conds(w, j, e), e);

@@ -38,7 +38,7 @@ typedef struct seer {
     const xd_request *r;
     xd_forecast      *f;
     xd_job            job;
-    xd_words          words;    /* n = 0: texts are not known                                  */
+    xd_prompts          words;    /* n = 0: texts are not known                                  */
     guise             own;
     xd_reckoner      *rk;
     xd_play          *play;
@@ -167,9 +167,9 @@ static int steps_played(const seer *s)
 /* Rows of the embeddings of the two passes. */
 static void text_rows(const seer *s, int64_t rows[XD_MAXPASS])
 {
-    const xd_words *w = &s->words;
+    const xd_prompts *w = &s->words;
     for (int i = 0; i < XD_MAXPASS; i++)
-        rows[i] = xd_words_most(&s->job);
+        rows[i] = xd_prompts_most_rows(&s->job);
     for (int i = 0; i < w->n; i++)
         rows[0] = i == 0 || (w->rows[i] > rows[0] && i < w->n - 1) ? w->rows[i] : rows[0];
     rows[1] = w->n ? w->rows[w->n - 1] : rows[1];
@@ -243,7 +243,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     xd_reckoner_weights(s->rk, (double)p->packed);
     for (int i = 0; i < s->job.npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, rows[i], d->text_dim);
-        xd_words_real(&s->job, cond[i].real);
+        xd_prompts_real_tokens(&s->job, cond[i].real);
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
@@ -338,7 +338,7 @@ static int is_negative(const seer *s, int i)
 static int64_t ids_of(const seer *s, int i, int k)
 {
     const xd_text_use *u = &s->ctx->model.recipe->text[k];
-    const xd_words    *w = &s->words;
+    const xd_prompts    *w = &s->words;
     const char        *none = s->r->negative_prompt;
     if (w->n)
         return w->len[(is_negative(s, i) ? w->n - 1 : i) * w->ntext + k];
@@ -359,7 +359,7 @@ static xd_status text_rank(seer *s, int me, xd_err *e)
         if (ctx->count_text && xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK)
             return e->code;
         for (int i = 0; i < texts(s); i++) {
-            xd_status st = xd_words_count(&s->job, k, ids_of(s, i, k), &tmp, e);
+            xd_status st = xd_prompts_count(&s->job, k, ids_of(s, i, k), &tmp, e);
             if (st != XD_OK)
                 return st;
             most = tmp > most ? tmp : most;
@@ -472,7 +472,7 @@ static void send_text(seer *s, xd_err *e)
 {
     const xd_context   *ctx = s->ctx;
     const xd_dit_info *d = &ctx->model.dit_info;
-    const xd_words    *w = &s->words;
+    const xd_prompts    *w = &s->words;
     float              any;
     for (int k = 0; k < ctx->model.recipe->ntext; k++)
         if (ctx->model.has_text[k])
@@ -586,8 +586,8 @@ static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
     st = xd_job_open(&s->job, ctx, s->r, e);
     if (st != XD_OK)
         return st;
-    if (s->r->nprompts && s->r->prompts[0][0] && xd_words_open(&s->words, &s->job, NULL) != XD_OK)
-        xd_words_close(&s->words, ctx);
+    if (s->r->nprompts && s->r->prompts[0][0] && xd_prompts_tokenize(&s->words, &s->job, NULL) != XD_OK)
+        xd_prompts_close(&s->words, ctx);
     f->steps = s->job.samp.steps;
     f->rounds = (s->job.images + f->plan.deg.n[XD_DATA] - 1) / f->plan.deg.n[XD_DATA];
     f->exact = f->stale ? xd_plan_exact(&f->plan) : f->steps;
@@ -622,7 +622,7 @@ xd_status xd_foresee_telling(xd_forecast *f, xd_context *ctx, const xd_request *
                                                 f->decode_s);
     }
     take_off(&s);
-    xd_words_close(&s.words, ctx);
+    xd_prompts_close(&s.words, ctx);
     xd_job_close(&s.job);
     xd_play_close(&s.play);
     xd_reckoner_close(&s.rk);

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/par.h"
-#include "base/words.h"
+#include "base/word_list.h"
 #include "engine/engine.h"
 #include "exec/op.h"
 #include "model/component.h"
@@ -68,7 +68,7 @@ void xd_say(const xd_bench_args *a, const char *fmt, ...)
 
 int xd_bench_wants(const xd_bench_args *a, const char *part)
 {
-    return !a->parts || xd_word_listed(a->parts, part);
+    return !a->parts || xd_list_has(a->parts, part);
 }
 
 xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e)
@@ -78,7 +78,7 @@ xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err
     if (!p)
         return XD_OK;
     for (p += strspn(p, " ,"); *p; p += strcspn(p, " ,"), p += strspn(p, " ,"), n++)
-        if (!xd_word_listed_n(known, p, strcspn(p, " ,")))
+        if (!xd_list_has_n(known, p, strcspn(p, " ,")))
             return xd_fail(e, XD_EINVAL, "--parts is a list of some of \"%s\", and '%.*s' is none of them", known,
                            (int)strcspn(p, " ,"), p);
     return n ? XD_OK : xd_fail(e, XD_EINVAL, "--parts is a list of some of \"%s\", and it is empty", known);
@@ -320,8 +320,8 @@ xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;
     *c = (xd_cond){ .tok = { 0 } };
-    xd_words_real(j, c->real);
-    xd_status s = some_text(&c->tok, j->ctx, xd_words_most(j), d->text_dim, e);
+    xd_prompts_real_tokens(j, c->real);
+    xd_status s = some_text(&c->tok, j->ctx, xd_prompts_most_rows(j), d->text_dim, e);
     if (s == XD_OK && d->pooled_dim)
         s = some_text(&c->pooled, j->ctx, 1, d->pooled_dim, e);
     return s;
@@ -417,7 +417,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
     char      what[64];
     xd_status s = count(b, p, &share, e);
     if (s == XD_OK)
-        s = xd_words_count(&b->job, k, t.n, &bytes, e);
+        s = xd_prompts_count(&b->job, k, t.n, &bytes, e);
     if (s == XD_OK)
         s = load(b, p, share, bytes, e);
     if (s == XD_OK && !(t.ids = calloc((size_t)t.n, sizeof *t.ids)))
@@ -502,7 +502,7 @@ static xd_status bench_step(bench *b, xd_err *e)
 {
     xd_engine *g = b->g;
     xd_component   *p = &g->ctx.model.dit;
-    int64_t    n = xd_words_most(&b->job), len[XD_MAXPASS] = { n, n };
+    int64_t    n = xd_prompts_most_rows(&b->job), len[XD_MAXPASS] = { n, n };
     step_run   r;
     xd_arena   a;
     size_t     bytes = 0, links = 0;

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/par.h"
-#include "base/words.h"
+#include "base/word_list.h"
 #include "engine/engine.h"
 #include "pipeline/dtypes.h"
 #include "pipeline/memory_plan.h"

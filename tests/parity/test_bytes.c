@@ -272,7 +272,7 @@ static const sends *kind_of(const xd_engine *g, int layer)
 static model model_of(const xd_engine *g, const xd_job *j)
 {
     const xd_dit_info *d = &g->ctx.model.dit_info;
-    model m = { .N = j->tokens, .K = d->txt_flows ? xd_words_most(j) : 0, .H = d->heads, .d = d->head_dim,
+    model m = { .N = j->tokens, .K = d->txt_flows ? xd_prompts_most_rows(j) : 0, .H = d->heads, .d = d->head_dim,
                 .D = d->dim, .F = j->features, .e = (int64_t)xd_dtype_size(g->ctx.type),
                 .passes = j->npass };
     int64_t half = d->nlayers / 2;
@@ -294,7 +294,7 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
     must(xd_component_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, &e), &e);
     must(xd_room_open(&a, g->ctx.count, 0, &e), &e);
     for (int i = 0; i < j->npass; i++) {
-        cond[i].tok = xd_view2(a.base, XD_F32, xd_words_most(j), d->text_dim);
+        cond[i].tok = xd_view2(a.base, XD_F32, xd_prompts_most_rows(j), d->text_dim);
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }

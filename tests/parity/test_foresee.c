@@ -48,15 +48,15 @@ static void request(xd_request *r, int variant)
 static xd_status plan_memory(xd_engine *g, const xd_request *r, xd_need *n, xd_err *e)
 {
     xd_job    j = { 0 };
-    xd_words  w = { 0 };
+    xd_prompts  w = { 0 };
     xd_status s = xd_job_open(&j, &g->ctx, r, e);
     if (s == XD_OK)
-        s = xd_words_open(&w, &j, e);
+        s = xd_prompts_tokenize(&w, &j, e);
     if (s == XD_OK)
         s = xd_ranks_stages(&j, e);
     if (s == XD_OK)
         s = xd_memory_plan(&j, &w, n, &(xd_room){ 0 }, e);
-    xd_words_close(&w, &g->ctx);
+    xd_prompts_close(&w, &g->ctx);
     xd_job_close(&j);
     return s;
 }

@@ -67,7 +67,7 @@ static int64_t of_sharing(const xd_engine *g, const xd_cond *c)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-static void check_bytes(const xd_engine *g, const xd_words *w, int64_t sent)
+static void check_bytes(const xd_engine *g, const xd_prompts *w, int64_t sent)
 {
     int     T = g->ctx.plan.text_tp;
     int64_t want = 0;
@@ -89,7 +89,7 @@ static size_t check_count(const xd_engine *g, const xd_job *j, int k, int64_t m,
     xd_err  e = { 0 };
     size_t  bytes;
     int64_t before = g->ctx.count_world->traffic->bytes;
-    must(xd_words_count(j, k, m, &bytes, &e), &e);
+    must(xd_prompts_count(j, k, m, &bytes, &e), &e);
     before = g->ctx.count_world->traffic->bytes - before;
     if (before != of_encoder(g, k, m))
         fail(g, "bytes counted are not those of the formula", (double)before);
@@ -97,7 +97,7 @@ static size_t check_count(const xd_engine *g, const xd_job *j, int k, int64_t m,
 }
 
 /* Embeddings of all prompts in a row, tokens and pooled, malloc'ed; *n numbers. */
-static float *copy_of(const xd_words *w, int64_t *n)
+static float *copy_of(const xd_prompts *w, int64_t *n)
 {
     float  *all = NULL;
     int64_t at = 0;
@@ -122,7 +122,7 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
 {
     xd_request r;
     xd_job     j;
-    xd_words   w;
+    xd_prompts   w;
     xd_err     e = { 0 };
     size_t     bytes = 0;
     *n = 0;
@@ -132,7 +132,7 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
     r.prompts = prompts, r.nprompts = PROMPTS, r.negative_prompt = "red ring";
     r.true_cfg_scale = g->ctx.model.recipe->distilled ? 2 : 0;      /* so that it reads the negative prompt, too */
     must(xd_job_open(&j, &g->ctx, &r, &e), &e);
-    must(xd_words_open(&w, &j, &e), &e);
+    must(xd_prompts_tokenize(&w, &j, &e), &e);
     *packed = 0;
     for (int k = 0; k < w.ntext && rank < g->ctx.plan.text_tp; k++) {
         int64_t longest = 0;
@@ -142,10 +142,10 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
         *packed += g->ctx.model.text[k].packed;
     }
     int64_t sent = g->ctx.world.used->traffic->bytes;
-    must(xd_words_encode(&w, &j, bytes, &e), &e);   /* in exactly the memory that was counted   */
+    must(xd_prompts_encode(&w, &j, bytes, &e), &e);   /* in exactly the memory that was counted   */
     check_bytes(g, &w, g->ctx.world.used->traffic->bytes - sent);
     float *all = copy_of(&w, n);
-    xd_words_close(&w, &g->ctx);
+    xd_prompts_close(&w, &g->ctx);
     xd_job_close(&j);
     return all;
 }

@@ -24,7 +24,7 @@
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/par.h"
-#include "base/words.h"
+#include "base/word_list.h"
 #include "scratch.h"
 #include "tensor/tensor.h"
 
@@ -672,10 +672,10 @@ static void words_of_lists(void **state)
 {
     (void)state;
     const char list[] = " step block,vae  text ";
-    assert_true(xd_word_listed(list, "step") && xd_word_listed(list, "block") && xd_word_listed(list, "vae"));
-    assert_true(xd_word_listed(list, "text") && xd_word_listed_n(list, "vaes", 3));
-    assert_false(xd_word_listed(list, "") || xd_word_listed(list, "ste") || xd_word_listed(list, "steps"));
-    assert_false(xd_word_listed(list, "step block") || xd_word_listed(list, " ") || xd_word_listed("", "step"));
+    assert_true(xd_list_has(list, "step") && xd_list_has(list, "block") && xd_list_has(list, "vae"));
+    assert_true(xd_list_has(list, "text") && xd_list_has_n(list, "vaes", 3));
+    assert_false(xd_list_has(list, "") || xd_list_has(list, "ste") || xd_list_has(list, "steps"));
+    assert_false(xd_list_has(list, "step block") || xd_list_has(list, " ") || xd_list_has("", "step"));
 }
 
 int main(void)

@@ -1,9 +1,9 @@
-/* words.c - looking a word up; see words.h */
-#include "base/words.h"
+/* word_list.c - looking a word up; see words.h */
+#include "base/word_list.h"
 
 #include <string.h>
 
-int xd_word_listed_n(const char *list, const char *word, size_t n)
+int xd_list_has_n(const char *list, const char *word, size_t n)
 {
     static const char between[] = " ,";
     for (const char *p = list; n && *p; p += strcspn(p, between), p += strspn(p, between))
@@ -12,9 +12,9 @@ int xd_word_listed_n(const char *list, const char *word, size_t n)
     return 0;
 }
 
-int xd_word_listed(const char *list, const char *word)
+int xd_list_has(const char *list, const char *word)
 {
-    return xd_word_listed_n(list, word, strlen(word));
+    return xd_list_has_n(list, word, strlen(word));
 }
 
 const char *xd_word_dtype(const char *word)
@@ -32,5 +32,5 @@ const char *xd_word_dtype(const char *word)
 
 int xd_word_half(const char *word)
 {
-    return xd_word_listed("fp16 f16 float16 torch.float16 half", word);
+    return xd_list_has("fp16 f16 float16 torch.float16 half", word);
 }
