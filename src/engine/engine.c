@@ -188,7 +188,7 @@ static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
     int        image = xd_job_image(j, turn);
-    int        decodes = !j->r->latents_only && xd_light_here(j);
+    int        decodes = !j->r->latents_only && xd_vae_on_this_rank(j);
     float     *lat = malloc((size_t)j->numbers * sizeof *lat + 1);
     xd_cond    cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt], w->cond[w->n - 1] };
     xd_flow    f;
@@ -256,9 +256,9 @@ static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
     xd_exec_init(&x, j->ctx->dev, &l->a, j->ctx->type);
     x.cancel = j->ctx->cancel;
     xd_world_watch(&j->ctx->world, &x);
-    xd_light(&x, j, &j->ctx->model.vae.net, lat, *rgb);
+    xd_vae_decode(&x, j, &j->ctx->model.vae.net, lat, *rgb);
     if (xd_ok(&x))
-        return *rgb ? xd_light_fit(j, rgb, e) : XD_OK;
+        return *rgb ? xd_vae_fit_size(j, rgb, e) : XD_OK;
     xd_fail(e, x.err.code, "%s", x.err.msg);
     e->rank = x.err.rank;
     return x.err.code;
@@ -293,7 +293,7 @@ static xd_status one_picture(loop *l, int turn, const float *lat, float **rgb, x
 {
     double t0 = xd_now_s();
     xd_stage(l->j, "decode");
-    xd_status s = xd_light_here(l->j) ? decode(l, lat, rgb, e) : XD_OK;
+    xd_status s = xd_vae_on_this_rank(l->j) ? decode(l, lat, rgb, e) : XD_OK;
     took(l, turn, "decode", t0);
     return s;
 }

@@ -71,7 +71,7 @@ xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e)
         xd_exec_init(&x, ctx->dev, a, ctx->type);
         x.cancel = ctx->cancel;
         xd_world_watch(&ctx->world, &x);
-        xd_light_encode(&x, j, &ctx->model.vae.net, j->picture, j->moments);
+        xd_vae_encode(&x, j, &ctx->model.vae.net, j->picture, j->moments);
         s = xd_ok(&x) ? XD_OK : xd_fail(e, x.err.code, "%s", x.err.msg);
         if (s != XD_OK)
             e->rank = x.err.rank;

@@ -84,7 +84,7 @@ static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
 
 static int needs_vae(const xd_job *j)
 {
-    return (!j->r->latents_only || j->r->image) && xd_light_here(j);
+    return (!j->r->latents_only || j->r->image) && xd_vae_on_this_rank(j);
 }
 
 /* What this rank needs, by part. */
@@ -104,10 +104,10 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
     if (s == XD_OK)
         s = xd_flow_count(j, len, &need->dit_tmp, &need->links, e);
     if (s == XD_OK && vae)
-        s = xd_light_count(j, &need->vae_tmp, e);
+        s = xd_vae_decode_count(j, &need->vae_tmp, e);
     if (s == XD_OK && vae && j->r->image) {
         size_t tmp = 0;
-        s = xd_light_encode_count(j, &tmp, e);
+        s = xd_vae_encode_count(j, &tmp, e);
         need->vae_tmp = most(need->vae_tmp, tmp);
     }
     need->dit = ctx->model.dit.packed;

@@ -28,22 +28,22 @@ static void unscale(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
     xd_arena_rewind(x->tmp, mark);
 }
 
-int xd_light_here(const xd_job *j)
+int xd_vae_on_this_rank(const xd_job *j)
 {
     return j->ctx->plan.vae_rows || j->ctx->topo.replica->rank == 0;
 }
 
 /* Unscales and decodes on x; lat and rgb are host memory and not touched while counting. */
-void xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
+void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
 {
     const xd_model    *m = &j->ctx->model;
     const xd_vae_info *v = &m->vae_info;
     size_t             mark = xd_arena_mark(x->tmp);
     int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
     int64_t            T = j->cells[0] - j->spare, row = W * 3;
-    xd_spread          s;
-    if (!xd_spread_open(&s, x, j)) {
-        xd_spread_close(&s);
+    xd_vae_shards          s;
+    if (!xd_vae_shards_open(&s, x, j)) {
+        xd_vae_shards_close(&s);
         return;
     }
     int64_t   n = s.own.n, cell = j->size[0] / h, pixels[4] = { j->frames, n * cell, W, 3 };
@@ -58,27 +58,27 @@ void xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, 
     }
     unscale(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
     if (s.tiled)
-        xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_spread_deal(&s));
+        xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else
         m->vae.vae->decode(x, net, in, out);
     if (s.bands > 1)
         for (int64_t t = 0; t < j->frames; t++)
-            xd_spread_join(&s, xd_rows(out, t, 1), row, cell, rgb ? rgb + t * j->size[0] * row : NULL);
+            xd_vae_shards_gather(&s, xd_rows(out, t, 1), row, cell, rgb ? rgb + t * j->size[0] * row : NULL);
     else if (s.whole)
         xd_get(x, rgb, out);
-    xd_spread_close(&s);
+    xd_vae_shards_close(&s);
     xd_arena_rewind(x->tmp, mark);
 }
 
-void xd_light_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
+void xd_vae_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
                      float *moments)
 {
     const xd_model *m = &j->ctx->model;
     size_t          mark = xd_arena_mark(x->tmp);
     int64_t         C = 2 * m->vae_info.channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
-    xd_spread       s;
-    if (!xd_spread_open(&s, x, j)) {
-        xd_spread_close(&s);
+    xd_vae_shards       s;
+    if (!xd_vae_shards_open(&s, x, j)) {
+        xd_vae_shards_close(&s);
         return;
     }
     int64_t   n = s.own.n, cell = j->size[0] / h, d[4] = { 1, n, w, C };
@@ -86,16 +86,16 @@ void xd_light_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float
     xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, d) : xd_view(x->tmp->base, XD_F32, 4, d);
     xd_put(x, in, rgb + (xd_counting(x) ? 0 : s.own.start * cell * W * 3));
     if (s.tiled)
-        xd_vae_encode_tiled(x, m->vae.vae, net, in, out, xd_spread_deal(&s));
+        xd_vae_encode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else
         m->vae.vae->encode(x, net, in, out);
     if (s.bands > 1)
-        xd_spread_share(&s, out, w * C, 1, moments);
+        xd_vae_shards_allgather(&s, out, w * C, 1, moments);
     else if (s.whole)
         xd_get(x, moments, out);
-    if (xd_spread_deal(&s))
-        xd_spread_tell(&s, moments, h * w * C);
-    xd_spread_close(&s);
+    if (xd_vae_shards_tiles(&s))
+        xd_vae_shards_broadcast(&s, moments, h * w * C);
+    xd_vae_shards_close(&s);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -110,19 +110,19 @@ static xd_status count(xd_job *j, int encode, size_t *bytes, xd_err *e)
     if (s != XD_OK)
         return s;
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
-    (encode ? xd_light_encode : xd_light)(&x, j, &p->shadow, (float *)(void *)a.base,
+    (encode ? xd_vae_encode : xd_vae_decode)(&x, j, &p->shadow, (float *)(void *)a.base,
                                           (float *)(void *)a.base);
     *bytes = xd_arena_peak(&a);
     xd_room_close(&a, j->ctx->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
 }
 
-xd_status xd_light_count(xd_job *j, size_t *bytes, xd_err *e)
+xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
     return count(j, 0, bytes, e);
 }
 
-xd_status xd_light_encode_count(xd_job *j, size_t *bytes, xd_err *e)
+xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
     return count(j, 1, bytes, e);
 }
@@ -166,7 +166,7 @@ static void fit_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-xd_status xd_light_fit(const xd_job *j, float **rgb, xd_err *e)
+xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e)
 {
     int64_t ih = j->size[0], iw = j->size[1], oh = j->asked[0], ow = j->asked[1];
     if (ih == oh && iw == ow)

@@ -6,18 +6,18 @@
 
 /* lat [t,C,h,w] on the host -> rgb [frames,H,W,3] F32 on the host, in about [-1,1]. With a parallel VAE all
  * ranks of the replica call it, with the same latents, and its rank 0 gets the picture. */
-void      xd_light(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb);
+void      xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb);
 /* Does this rank take part in what the autoencoder does for its replica? */
-int       xd_light_here(const xd_job *j);
-xd_status xd_light_count(xd_job *j, size_t *bytes, xd_err *e);
+int       xd_vae_on_this_rank(const xd_job *j);
+xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e);
 /* rgb [H,W,3] F32 on the host, in [-1,1] -> moments [h,w,2C] F32 on the host: mean and log variance of
  * the autoencoder's latents, not scaled. With a parallel VAE all ranks of the replica call it, with
  * the same picture, and all get the moments. */
-void      xd_light_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
+void      xd_vae_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
                           float *moments);
-xd_status xd_light_encode_count(xd_job *j, size_t *bytes, xd_err *e);
+xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
 /* Resizes (bilinear) and crops to the size that was asked for when another one was painted;
  * `rgb` is replaced by a malloc'ed picture. */
-xd_status xd_light_fit(const xd_job *j, float **rgb, xd_err *e);
+xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e);
 
 #endif

@@ -14,12 +14,12 @@
 #include "ranks/world.h"
 
 /* The memory of a message, or rubbish of the same size. */
-static void *or_park(xd_spread *s, void *p, size_t bytes)
+static void *or_park(xd_vae_shards *s, void *p, size_t bytes)
 {
     return xd_ok(s->x) && p ? p : xd_link_park(s->x, p, bytes, s->c);
 }
 
-static void end_of(xd_spread *s, xd_req *r, int64_t n, const char *what)
+static void end_of(xd_vae_shards *s, xd_req *r, int64_t n, const char *what)
 {
     for (int64_t i = 0; i < n; i++)
         if (s->c->ops->wait(s->c, &r[i], 1) != XD_OK)
@@ -28,12 +28,12 @@ static void end_of(xd_spread *s, xd_req *r, int64_t n, const char *what)
 
 /* ---- tiles -------------------------------------------------------------------------------- */
 
-static xd_spread *spread_of(const xd_deal *d)
+static xd_vae_shards *spread_of(const xd_deal *d)
 {
-    return (xd_spread *)(uintptr_t)((const char *)d - offsetof(xd_spread, deal));
+    return (xd_vae_shards *)(uintptr_t)((const char *)d - offsetof(xd_vae_shards, deal));
 }
 
-static xd_tensor message(xd_spread *s, xd_tensor tile)
+static xd_tensor message(xd_vae_shards *s, xd_tensor tile)
 {
     int64_t n = xd_count(tile);
     return xd_view(or_park(s, tile.p, xd_bytes(tile)), XD_F32, 1, &n);
@@ -41,7 +41,7 @@ static xd_tensor message(xd_spread *s, xd_tensor tile)
 
 static void give(const xd_deal *d, xd_exec *x, xd_tensor tile)
 {
-    xd_spread *s = spread_of(d);
+    xd_vae_shards *s = spread_of(d);
     xd_tensor  t = message(s, tile);
     x->dev->mem->sync(x->dev, x->st);
     s->out[s->nout++] = s->c->ops->send(s->c, t, 0);
@@ -49,7 +49,7 @@ static void give(const xd_deal *d, xd_exec *x, xd_tensor tile)
 
 static void take(const xd_deal *d, xd_exec *x, xd_tensor tile, int from)
 {
-    xd_spread *s = spread_of(d);
+    xd_vae_shards *s = spread_of(d);
     x->dev->mem->sync(x->dev, x->st);
     xd_req r = s->c->ops->recv(s->c, message(s, tile), from);
     end_of(s, &r, 1, "a tile");
@@ -57,13 +57,13 @@ static void take(const xd_deal *d, xd_exec *x, xd_tensor tile, int from)
 
 static void done(const xd_deal *d, xd_exec *x)
 {
-    xd_spread *s = spread_of(d);
+    xd_vae_shards *s = spread_of(d);
     (void)x;
     end_of(s, s->out, s->nout, "a tile");
     s->nout = 0;
 }
 
-static void open_deal(xd_spread *s, const xd_vae_info *v)
+static void open_deal(xd_vae_shards *s, const xd_vae_info *v)
 {
     int64_t n = xd_vae_tiles(v, s->lay.grid[1], s->lay.grid[2]), mine = 0;
     xd_err  e = { 0 };
@@ -82,7 +82,7 @@ static void open_deal(xd_spread *s, const xd_vae_info *v)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-int xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j)
+int xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j)
 {
     const xd_context   *ctx = j->ctx;
     const xd_vae_info *v = &ctx->model.vae_info;
@@ -117,7 +117,7 @@ int xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j)
     return xd_ok(x);
 }
 
-void xd_spread_close(xd_spread *s)
+void xd_vae_shards_close(xd_vae_shards *s)
 {
     s->x->mix = &xd_mix_local;
     xd_chain_close(&s->chain);
@@ -127,14 +127,14 @@ void xd_spread_close(xd_spread *s)
     free(s->in);
 }
 
-const xd_deal *xd_spread_deal(const xd_spread *s)
+const xd_deal *xd_vae_shards_tiles(const xd_vae_shards *s)
 {
     return s->owner ? &s->deal : NULL;
 }
 
 /* ---- bands -------------------------------------------------------------------------------- */
 
-static xd_tensor band(xd_spread *s, xd_tensor mine, int64_t wide)
+static xd_tensor band(xd_vae_shards *s, xd_tensor mine, int64_t wide)
 {
     xd_tensor t = xd_view2(mine.p, XD_F32, xd_count(mine) / wide, wide);
     t.p = or_park(s, t.p, xd_bytes(t));
@@ -142,7 +142,7 @@ static xd_tensor band(xd_spread *s, xd_tensor mine, int64_t wide)
     return t;
 }
 
-void xd_spread_join(xd_spread *s, xd_tensor mine, int64_t wide, int64_t cell, float *all)
+void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell, float *all)
 {
     int64_t row = wide * cell, n = s->lay.len[XD_IMG] * row;
     xd_req  one;
@@ -162,7 +162,7 @@ void xd_spread_join(xd_spread *s, xd_tensor mine, int64_t wide, int64_t cell, fl
     end_of(s, s->in, s->c->size, "a band of the picture");
 }
 
-void xd_spread_share(xd_spread *s, xd_tensor mine, int64_t wide, int64_t cell, float *all)
+void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell, float *all)
 {
     int64_t   total = s->lay.len[XD_IMG] * cell;
     xd_tensor in = xd_view2(mine.p, XD_F32, s->own.n * cell, wide);
@@ -176,7 +176,7 @@ void xd_spread_share(xd_spread *s, xd_tensor mine, int64_t wide, int64_t cell, f
     end_of(s, &q, 1, "a band");
 }
 
-void xd_spread_tell(xd_spread *s, float *all, int64_t n)
+void xd_vae_shards_broadcast(xd_vae_shards *s, float *all, int64_t n)
 {
     xd_req q = s->c->ops->bcast(s->c, xd_view(or_park(s, all, (size_t)n * sizeof *all), XD_F32, 1, &n), 0);
     end_of(s, &q, 1, "what rank 0 has encoded");

@@ -8,7 +8,7 @@
 #include "pipeline/job.h"
 #include "parallel/link.h"
 
-typedef struct xd_spread {
+typedef struct xd_vae_shards {
     xd_exec  *x;
     xd_comm  *c;                /* my replica                                                  */
     xd_layout lay;
@@ -23,20 +23,20 @@ typedef struct xd_spread {
     int64_t   nout;
     int64_t  *rows;             /* of the bands                                                */
     xd_req   *in;               /* from each rank                                              */
-} xd_spread;
+} xd_vae_shards;
 
-/* Chooses how the image of j is cut and makes it so on x, until xd_spread_close. 0: a rank of the
+/* Chooses how the image of j is cut and makes it so on x, until xd_vae_shards_close. 0: a rank of the
  * replica has not what it takes, which is on x of all of them; then nothing may be sent. */
-int  xd_spread_open(xd_spread *s, xd_exec *x, const xd_job *j);
-void xd_spread_close(xd_spread *s);
+int  xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j);
+void xd_vae_shards_close(xd_vae_shards *s);
 /* The deal of tiles for the autoencoder, or NULL. */
-const xd_deal *xd_spread_deal(const xd_spread *s);
+const xd_deal *xd_vae_shards_tiles(const xd_vae_shards *s);
 
 /* Bands come together: `mine` has my rows, of `wide` F32 numbers and `cell` for a latent's row;
  * `all` is on the host, at rank 0 of the replica (join) or at every rank (share). */
-void xd_spread_join(xd_spread *s, xd_tensor mine, int64_t wide, int64_t cell, float *all);
-void xd_spread_share(xd_spread *s, xd_tensor mine, int64_t wide, int64_t cell, float *all);
+void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell, float *all);
+void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell, float *all);
 /* n numbers of rank 0 to all ranks of the replica. */
-void xd_spread_tell(xd_spread *s, float *all, int64_t n);
+void xd_vae_shards_broadcast(xd_vae_shards *s, float *all, int64_t n);
 
 #endif

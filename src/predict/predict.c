@@ -397,7 +397,7 @@ static xd_status count_encoder(seer *s, xd_need *n, xd_err *e)
     size_t    tmp = 0;
     xd_dev   *count = s->ctx->count;
     s->ctx->count = s->own.count;
-    xd_status st = xd_light_encode_count(&s->job, &tmp, e);
+    xd_status st = xd_vae_encode_count(&s->job, &tmp, e);
     s->ctx->count = count;
     n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
     return st;
@@ -410,11 +410,11 @@ static xd_status decode(seer *s, xd_err *e)
     for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
         xd_need *n = &s->f->rank[r].need;
         st = be(s, r, e);
-        if (st != XD_OK || !xd_light_here(&s->job) || s->r->latents_only)
+        if (st != XD_OK || !xd_vae_on_this_rank(&s->job) || s->r->latents_only)
             continue;
         int64_t before = sent(s);
         xd_reckoner_weights(s->rk, (double)s->ctx->model.vae.packed);
-        st = xd_light_count(&s->job, &n->vae_tmp, e);
+        st = xd_vae_decode_count(&s->job, &n->vae_tmp, e);
         if (st == XD_OK && s->r->image)
             st = count_encoder(s, n, e);
         n->vae = s->ctx->model.vae.packed;

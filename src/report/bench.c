@@ -549,7 +549,7 @@ typedef struct light_run {
 static void run_light(void *ctx)
 {
     light_run *r = ctx;
-    xd_light(&r->x, r->j, r->net, r->lat, r->rgb);
+    xd_vae_decode(&r->x, r->j, r->net, r->lat, r->rgb);
 }
 
 static xd_status bench_vae(bench *b, xd_err *e)
@@ -563,7 +563,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
     char      what[64];
     xd_status s = count(b, p, &share, e);
     if (s == XD_OK)
-        s = xd_light_count(&b->job, &bytes, e);
+        s = xd_vae_decode_count(&b->job, &bytes, e);
     if (s == XD_OK)
         s = load(b, p, share, bytes + pixels, e);
     r.lat = malloc((size_t)nlat * sizeof *r.lat + 1);

@@ -62,7 +62,7 @@ static void denoise(xd_duel *d, xd_side *s)
 
 static void decode(xd_duel *d, xd_side *s)
 {
-    xd_light(&s->x, &s->job, &s->net, d->lat, s->rgb);
+    xd_vae_decode(&s->x, &s->job, &s->net, d->lat, s->rgb);
 }
 
 /* ---- setting up --------------------------------------------------------------------------- */
@@ -275,7 +275,7 @@ static xd_status prepare_light(xd_duel *d, xd_side *s, xd_err *e)
         st = xd_component_count(&s->g->ctx.model.vae, s->g->ctx.count, s->g->ctx.type, e);
     counted(s);
     if (st == XD_OK)
-        st = xd_light_count(&s->job, &s->bytes, e);
+        st = xd_vae_decode_count(&s->job, &s->bytes, e);
     if (st == XD_OK && !(s->rgb = malloc((size_t)npix * sizeof *s->rgb + 1)))
         st = xd_fail(e, XD_ENOMEM, "no memory for a picture");
     s->going = 1;

@@ -263,8 +263,8 @@ static void encode_video(xd_exec *x, const xd_job *j, const xd_net *net, const f
     const xd_model *m = &j->ctx->model;
     int64_t         T = j->cells[0], h = j->cells[1], w = j->cells[2], C = 2 * m->vae_info.channels;
     int64_t         W = j->size[1], cell = m->vae_info.cell[1];
-    xd_spread       s;
-    if (!xd_spread_open(&s, x, j))
+    xd_vae_shards       s;
+    if (!xd_vae_shards_open(&s, x, j))
         exit(1);
     int64_t   n = s.own.n, d[4] = { T, n, w, C };
     xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ j->frames, n * cell, W, 3 });
@@ -272,22 +272,22 @@ static void encode_video(xd_exec *x, const xd_job *j, const xd_net *net, const f
     for (int64_t t = 0; t < j->frames; t++)
         xd_put(x, xd_rows(in, t, 1), rgb + (xd_counting(x) ? 0 : (t * h + s.own.start) * cell * W * 3));
     if (s.tiled)
-        xd_vae_encode_tiled(x, m->vae.vae, net, in, out, xd_spread_deal(&s));
+        xd_vae_encode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else
         m->vae.vae->encode(x, net, in, out);
     for (int64_t t = 0; s.bands > 1 && t < T; t++)
-        xd_spread_share(&s, xd_rows(out, t, 1), w * C, 1, moments + (xd_counting(x) ? 0 : t * h * w * C));
+        xd_vae_shards_allgather(&s, xd_rows(out, t, 1), w * C, 1, moments + (xd_counting(x) ? 0 : t * h * w * C));
     if (s.bands == 1 && s.whole)
         xd_get(x, moments, out);
-    if (xd_spread_deal(&s))
-        xd_spread_tell(&s, moments, T * h * w * C);
-    xd_spread_close(&s);
+    if (xd_vae_shards_tiles(&s))
+        xd_vae_shards_broadcast(&s, moments, T * h * w * C);
+    xd_vae_shards_close(&s);
     xd_arena_rewind(x->tmp, 0);
 }
 
 static void encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *in, float *out)
 {
-    (j->ctx->model.vae_info.cell[0] > 1 ? encode_video : xd_light_encode)(x, j, net, in, out);
+    (j->ctx->model.vae_info.cell[0] > 1 ? encode_video : xd_vae_encode)(x, j, net, in, out);
 }
 
 static void count(xd_job *j, int what, size_t *bytes)
@@ -297,7 +297,7 @@ static void count(xd_job *j, int what, size_t *bytes)
     xd_arena a;
     xd_exec  x;
     if (!what || j->ctx->model.vae_info.cell[0] == 1) {
-        must((what ? xd_light_encode_count : xd_light_count)(j, bytes, &e), &e);
+        must((what ? xd_vae_encode_count : xd_vae_decode_count)(j, bytes, &e), &e);
         return;
     }
     must(xd_component_count(p, j->ctx->count, j->ctx->type, &e), &e);
@@ -346,7 +346,7 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
     must(xd_room_open(&a, g->ctx.dev, bytes, &e), &e);
     xd_exec_init(&x, g->ctx.dev, &a, g->ctx.type);
     int64_t before = g->ctx.world.used->traffic->bytes;
-    (what ? encode : xd_light)(&x, &j, &g->ctx.model.vae.net, in, o.out);
+    (what ? encode : xd_vae_decode)(&x, &j, &g->ctx.model.vae.net, in, o.out);
     o.sent = g->ctx.world.used->traffic->bytes - before;
     must(x.err.code, &x.err);
     compare_count(&j, what, &o, &a, name);
