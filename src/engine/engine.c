@@ -191,13 +191,13 @@ static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
     int        decodes = !j->r->latents_only && xd_vae_on_this_rank(j);
     float     *lat = malloc((size_t)j->numbers * sizeof *lat + 1);
     xd_cond    cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt], w->cond[w->n - 1] };
-    xd_flow    f;
+    xd_denoise    f;
     xd_arena_rewind(&l->a, 0);
-    xd_flow_open(&f, j, ctx->dev, &ctx->topo, &l->a, &ctx->model.dit.net, cond);
+    xd_denoise_open(&f, j, ctx->dev, &ctx->topo, &l->a, &ctx->model.dit.net, cond);
     if (!lat)
         xd_exec_fail(&f.x, XD_ENOMEM, "no memory for latents");
-    xd_flow_noise(&f, (int64_t)((uint64_t)j->r->seed + (uint64_t)image));
-    int ready = xd_flow_ready(&f), going = ready;
+    xd_denoise_noise(&f, (int64_t)((uint64_t)j->r->seed + (uint64_t)image));
+    int ready = xd_denoise_ready(&f), going = ready;
     for (int step = 0; step < j->samp.steps && going; step++) {
         double t0 = xd_now_s();
         if (l->first_s == 0)
@@ -205,19 +205,19 @@ static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
         if (step == j->samp.steps - 1 && decodes)
             xd_read_ahead(ctx, &ctx->model.vae);
         int64_t begin = xd_trace_now(ctx->trace);
-        going = xd_flow_step(&f, step);
+        going = xd_denoise_step(&f, step);
         xd_trace_add(ctx->trace, XD_EV_STEP, begin, step, 0, 0);
         if (j->r->on_tensor && going) {
-            xd_flow_latents(&f, lat);
+            xd_denoise_latents(&f, lat);
             xd_job_show(j, "latents", step, lat);
         }
         if (xd_ok(&f.x) && going)
             report(l, turn, step, t0);
     }
     if (ready)
-        xd_flow_finish(&f);
+        xd_denoise_finish(&f);
     if (xd_ok(&f.x))
-        xd_flow_latents(&f, lat);
+        xd_denoise_latents(&f, lat);
     if (xd_ok(&f.x) && !finite(lat, j->numbers))
         xd_log(XD_LOG_WARN, "picture %d holds NaN or infinite latents", image + 1);
     if (!xd_ok(&f.x)) {
@@ -226,7 +226,7 @@ static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
         free(lat);
         lat = NULL;
     }
-    xd_flow_close(&f);
+    xd_denoise_close(&f);
     return lat;
 }
 

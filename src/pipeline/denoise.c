@@ -29,18 +29,18 @@
 
 typedef struct piece { int step, unit, pass; } piece;   /* unit: a patch or XD_ALL              */
 
-static int stages(const xd_flow *f)   { return f->topo->deg.n[XD_PIPE]; }
-static int my_stage(const xd_flow *f) { return f->topo->at[XD_PIPE]; }
-static int is_first(const xd_flow *f) { return my_stage(f) == 0; }
-static int is_last(const xd_flow *f)  { return my_stage(f) == stages(f) - 1; }
-static xd_comm *pipe(const xd_flow *f) { return f->topo->group[XD_PIPE]; }
+static int stages(const xd_denoise *f)   { return f->topo->deg.n[XD_PIPE]; }
+static int my_stage(const xd_denoise *f) { return f->topo->at[XD_PIPE]; }
+static int is_first(const xd_denoise *f) { return my_stage(f) == 0; }
+static int is_last(const xd_denoise *f)  { return my_stage(f) == stages(f) - 1; }
+static xd_comm *pipe(const xd_denoise *f) { return f->topo->group[XD_PIPE]; }
 
-static int is_mine(const xd_flow *f, int pass)
+static int is_mine(const xd_denoise *f, int pass)
 {
     return pass % f->topo->deg.n[XD_CFG] == f->topo->at[XD_CFG];
 }
 
-static int passes_of_mine(const xd_flow *f)
+static int passes_of_mine(const xd_denoise *f)
 {
     int n = 0;
     for (int p = 0; p < f->j->npass; p++)
@@ -50,19 +50,19 @@ static int passes_of_mine(const xd_flow *f)
 
 /* ---- units and rows ----------------------------------------------------------------------- */
 
-static int units(const xd_flow *f, int step)
+static int units(const xd_denoise *f, int step)
 {
     return step < xd_plan_exact(f->plan) ? 1 : f->lay.npatch;
 }
 
-static int unit_at(const xd_flow *f, int step, int i)
+static int unit_at(const xd_denoise *f, int step, int i)
 {
     return units(f, step) == 1 ? XD_ALL : i;
 }
 
 /* How the tokens of a pass lie while a unit is computed: the text goes with the first patch, or with
  * every one. */
-static xd_layout layout_of(const xd_flow *f, int unit, int pass)
+static xd_layout layout_of(const xd_denoise *f, int unit, int pass)
 {
     xd_layout l = f->lay;
     if (l.len[XD_TXT])
@@ -72,7 +72,7 @@ static xd_layout layout_of(const xd_flow *f, int unit, int pass)
 }
 
 /* My image rows of a unit, as a range of f->lat. */
-static xd_span rows_of(const xd_flow *f, int unit)
+static xd_span rows_of(const xd_denoise *f, int unit)
 {
     xd_span s = { 0, 0 };
     for (int p = 0; p < f->lay.npatch; p++) {
@@ -85,39 +85,39 @@ static xd_span rows_of(const xd_flow *f, int unit)
     return s;
 }
 
-static xd_tensor part_of(const xd_flow *f, xd_tensor t, int unit)
+static xd_tensor part_of(const xd_denoise *f, xd_tensor t, int unit)
 {
     xd_span s = rows_of(f, unit);
     return xd_rows(t, s.start, s.n);
 }
 
-static int slot(const xd_flow *f, int unit)
+static int slot(const xd_denoise *f, int unit)
 {
     return unit == XD_ALL ? f->lay.npatch : unit;
 }
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-static void end_of(xd_flow *f, xd_comm *c, xd_req *r)
+static void end_of(xd_denoise *f, xd_comm *c, xd_req *r)
 {
     if (c->ops->wait(c, r, 1) != XD_OK)
         xd_exec_fail(&f->x, XD_ECOMM, "a message between stages failed");
     *r = (xd_req){ 0 };
 }
 
-static xd_tensor hidden(const xd_flow *f, int64_t turn, piece w)
+static xd_tensor hidden(const xd_denoise *f, int64_t turn, piece w)
 {
     xd_layout l = layout_of(f, w.unit, w.pass);
     return xd_rows(f->h[turn % XD_NHID], 0, xd_own_rows(&l, w.unit, f->x.sp));
 }
 
 /* The first n of the long skips that go with it. */
-static xd_tensor skips(const xd_flow *f, int64_t turn, piece w, int n)
+static xd_tensor skips(const xd_denoise *f, int64_t turn, piece w, int n)
 {
     return xd_rows(f->skip[turn % f->nskip], 0, n * hidden(f, turn, w).d[0]);
 }
 
-static void post_hidden(xd_flow *f, int64_t turn, piece w)
+static void post_hidden(xd_denoise *f, int64_t turn, piece w)
 {
     int i = (int)(turn % XD_NHID), k = (int)(turn % f->nskip);
     end_of(f, pipe(f), &f->h_out[i]);
@@ -127,7 +127,7 @@ static void post_hidden(xd_flow *f, int64_t turn, piece w)
         f->skip_in[k] = pipe(f)->ops->recv(pipe(f), skips(f, turn, w, f->skips[0]), my_stage(f) - 1);
 }
 
-static void send_hidden(xd_flow *f, piece w)
+static void send_hidden(xd_denoise *f, piece w)
 {
     int i = (int)(f->turn % XD_NHID), k = (int)(f->turn % f->nskip), to = my_stage(f) + 1;
     f->h_out[i] = pipe(f)->ops->send(pipe(f), hidden(f, f->turn, w), to);
@@ -136,7 +136,7 @@ static void send_hidden(xd_flow *f, piece w)
 }
 
 /* The piece of mine after `p`; 0 when there is none. */
-static int next_piece(const xd_flow *f, piece *p)
+static int next_piece(const xd_denoise *f, piece *p)
 {
     int i = p->unit == XD_ALL ? 0 : p->unit;
     do {
@@ -154,7 +154,7 @@ static int next_piece(const xd_flow *f, piece *p)
 }
 
 /* Waits for the hidden state of this piece and posts the receive of the next one. */
-static void receive_hidden(xd_flow *f, piece now)
+static void receive_hidden(xd_denoise *f, piece now)
 {
     piece next = now;
     if (f->turn == 0)
@@ -166,7 +166,7 @@ static void receive_hidden(xd_flow *f, piece now)
 }
 
 /* First stage: receives the latents of `unit`, cut as the next step wants them. */
-static void post_latents(xd_flow *f, int step, int unit)
+static void post_latents(xd_denoise *f, int step, int unit)
 {
     for (int i = 0; step + 1 < f->j->samp.steps && i < units(f, step + 1); i++) {
         int to = unit_at(f, step + 1, i);
@@ -176,7 +176,7 @@ static void post_latents(xd_flow *f, int step, int unit)
 }
 
 /* Last stage: sends them. */
-static void send_latents(xd_flow *f, int step, int unit)
+static void send_latents(xd_denoise *f, int step, int unit)
 {
     for (int i = 0; step + 1 < f->j->samp.steps && i < units(f, step + 1); i++) {
         int to = unit_at(f, step + 1, i);
@@ -185,7 +185,7 @@ static void send_latents(xd_flow *f, int step, int unit)
     }
 }
 
-static void latents_sent(xd_flow *f, int unit)
+static void latents_sent(xd_denoise *f, int unit)
 {
     for (int p = 0; p <= f->lay.npatch; p++)
         if (unit == XD_ALL || p == unit || p == f->lay.npatch)
@@ -194,7 +194,7 @@ static void latents_sent(xd_flow *f, int unit)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static float *host(xd_flow *f, int64_t n, const char *what)
+static float *host(xd_denoise *f, int64_t n, const char *what)
 {
     float *p = malloc((size_t)n * sizeof *p + 1);
     if (!p)
@@ -202,7 +202,7 @@ static float *host(xd_flow *f, int64_t n, const char *what)
     return p;
 }
 
-static void open_tensors(xd_flow *f)
+static void open_tensors(xd_denoise *f)
 {
     xd_exec *x = &f->x;
     int64_t  n = rows_of(f, XD_ALL).n, all = xd_own_rows(&f->lay, XD_ALL, x->sp);
@@ -223,7 +223,7 @@ static void open_tensors(xd_flow *f)
 }
 
 /* The first stage only sends and the last only receives: each goes without one buffer. */
-static void open_skips(xd_flow *f)
+static void open_skips(xd_denoise *f)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
     int           most = xd_dit_most_skips(dit, f->net);
@@ -235,7 +235,7 @@ static void open_skips(xd_flow *f)
 }
 
 /* What the model keeps of the texts of my passes. */
-static void open_kept(xd_flow *f)
+static void open_kept(xd_denoise *f)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
     for (int p = 0; p < f->j->npass && dit->keep; p++) {
@@ -248,7 +248,7 @@ static void open_kept(xd_flow *f)
     }
 }
 
-static void open_chain(xd_flow *f)
+static void open_chain(xd_denoise *f)
 {
     const xd_dit_info *d = &f->j->ctx->model.dit_info;
     xd_err             e = { 0 };
@@ -262,7 +262,7 @@ static void open_chain(xd_flow *f)
     f->x.mix = f->chain.head;
 }
 
-void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo, xd_arena *tmp,
+void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo, xd_arena *tmp,
                   const xd_net *net, const xd_cond *cond)
 {
     memset(f, 0, sizeof *f);
@@ -303,13 +303,13 @@ void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo
     xd_world_watch(&j->ctx->world, &f->x);
 }
 
-int xd_flow_ready(xd_flow *f)
+int xd_denoise_ready(xd_denoise *f)
 {
     xd_world_settle(&f->j->ctx->world, f->topo->replica, &f->x);
     return xd_ok(&f->x);
 }
 
-void xd_flow_close(xd_flow *f)
+void xd_denoise_close(xd_denoise *f)
 {
     xd_chain_close(&f->chain);
     free(f->local);
@@ -333,7 +333,7 @@ void xd_flow_close(xd_flow *f)
 
 /* Frame t of the latents [t,C,h,w], and where it lies in the tokens [T H W, C pt p p]: both as
  * [H, W, C, p, p]. */
-static void as_cells(const xd_flow *f, int64_t t, float *lat, float *tokens, xd_tensor v[2])
+static void as_cells(const xd_denoise *f, int64_t t, float *lat, float *tokens, xd_tensor v[2])
 {
     const xd_job *j = f->j;
     const int    *p = j->ctx->model.dit_info.patch;
@@ -345,7 +345,7 @@ static void as_cells(const xd_flow *f, int64_t t, float *lat, float *tokens, xd_
     v[1].s[0] = W * j->features, v[1].s[1] = j->features, v[1].s[2] = p[0] * p[1] * p[2];
 }
 
-static void between(xd_flow *f, float *lat, float *tokens, int to_tokens)
+static void between(xd_denoise *f, float *lat, float *tokens, int to_tokens)
 {
     xd_tensor v[2];
     for (int64_t t = 0; t < f->j->cells[0]; t++) {
@@ -356,7 +356,7 @@ static void between(xd_flow *f, float *lat, float *tokens, int to_tokens)
 }
 
 /* Rows of member `sp` between the whole tokens and its rows in a row. */
-static void spread(const xd_flow *f, int sp, float *whole, float *rows, int to_rows)
+static void spread(const xd_denoise *f, int sp, float *whole, float *rows, int to_rows)
 {
     size_t row = (size_t)f->j->features * sizeof(float);
     for (int p = 0; p < f->lay.npatch; p++) {
@@ -368,7 +368,7 @@ static void spread(const xd_flow *f, int sp, float *whole, float *rows, int to_r
 }
 
 /* My rows of whole latents on the host; f->rows and f->mine are used up. */
-static void take_rows(xd_flow *f, xd_tensor to, float *lat)
+static void take_rows(xd_denoise *f, xd_tensor to, float *lat)
 {
     between(f, lat, f->rows, 1);
     spread(f, f->x.sp, f->rows, f->mine, 1);
@@ -378,7 +378,7 @@ static void take_rows(xd_flow *f, xd_tensor to, float *lat)
 }
 
 /* A picture that stands beside the latents: its own in the first frame, nothing in the others. */
-static void take_extra(xd_flow *f, const float *sample)
+static void take_extra(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
     int64_t       n = j->numbers / j->cells[0];
@@ -387,7 +387,7 @@ static void take_extra(xd_flow *f, const float *sample)
     take_rows(f, f->extra, f->whole);
 }
 
-void xd_flow_noise(xd_flow *f, int64_t seed)
+void xd_denoise_noise(xd_denoise *f, int64_t seed)
 {
     const xd_job *j = f->j;
     float        *sample = host(f, j->numbers / j->cells[0], "a picture"), *noise = f->whole;
@@ -412,7 +412,7 @@ void xd_flow_noise(xd_flow *f, int64_t seed)
 }
 
 /* Last stage: what the sampler draws in this step. */
-static void draw_noise(xd_flow *f, int step)
+static void draw_noise(xd_denoise *f, int step)
 {
     const xd_job *j = f->j;
     int           n = j->sampler->draws ? j->sampler->draws(&j->samp, step) : 0;
@@ -424,7 +424,7 @@ static void draw_noise(xd_flow *f, int step)
 }
 
 /* Rows of the last stage's members, to the whole on all ranks of the replica. */
-static void gather_rows(xd_flow *f, float *mine, float *rows, float *whole)
+static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
 {
     const xd_comm *tc = f->topo->tokens;
     int64_t        n = f->j->numbers, count[1024], at = 0;
@@ -451,7 +451,7 @@ static void gather_rows(xd_flow *f, float *mine, float *rows, float *whole)
     }
 }
 
-void xd_flow_latents(xd_flow *f, float *out)
+void xd_denoise_latents(xd_denoise *f, float *out)
 {
     if (xd_counting(&f->x)) {   /* messages alone                                              */
         float *any = (float *)(void *)f->x.tmp->base;
@@ -468,7 +468,7 @@ void xd_flow_latents(xd_flow *f, float *out)
 /* ---- a piece of work ---------------------------------------------------------------------- */
 
 /* The text rows that I embed for a piece. */
-static xd_tensor text_of(const xd_flow *f, const xd_layout *l, piece w)
+static xd_tensor text_of(const xd_denoise *f, const xd_layout *l, piece w)
 {
     xd_span s = { 0, 0 };
     if (l->len[XD_TXT] && is_first(f) && (w.unit == XD_ALL || w.unit == l->txt_patch))
@@ -477,7 +477,7 @@ static xd_tensor text_of(const xd_flow *f, const xd_layout *l, piece w)
 }
 
 /* My blocks on one unit of one pass; on the last stage it leaves the prediction. */
-static void run_piece(xd_flow *f, piece w)
+static void run_piece(xd_denoise *f, piece w)
 {
     const xd_job *j = f->j;
     const xd_dit *dit = j->ctx->model.dit.dit;
@@ -529,13 +529,13 @@ static void run_piece(xd_flow *f, piece w)
     f->turn++;
 }
 
-void xd_flow_pass(xd_flow *f, int step, int pass)
+void xd_denoise_pass(xd_denoise *f, int step, int pass)
 {
     run_piece(f, (piece){ step, XD_ALL, pass });
 }
 
 /* Adds up the prediction and its squares, patch by patch: numbers [at] and [at + 1] of f->sums. */
-static void add_up(xd_flow *f, int unit, int at)
+static void add_up(xd_denoise *f, int unit, int at)
 {
     for (int p = 0; p < f->lay.npatch; p++) {
         if ((unit != XD_ALL && p != unit) || xd_counting(&f->x) || !xd_ok(&f->x))
@@ -553,7 +553,7 @@ static void add_up(xd_flow *f, int unit, int at)
 /* Gives a share of the guided prediction of `unit` the spread of the prompt's (Lin et al. 2023,
  * section 3.4). Both spreads are those of the whole image: each rank that holds tokens has added up its
  * own, and patches still to come count as they were in the step before. */
-static void rescale(xd_flow *f, int unit)
+static void rescale(xd_denoise *f, int unit)
 {
     const xd_job *j = f->j;
     xd_comm      *c = f->topo->tokens;
@@ -574,7 +574,7 @@ static void rescale(xd_flow *f, int unit)
 }
 
 /* Last stage: joins the passes and steps the rows of `unit`. */
-static void advance(xd_flow *f, int step, int unit)
+static void advance(xd_denoise *f, int step, int unit)
 {
     xd_job   *j = f->j;
     xd_exec  *x = &f->x;
@@ -617,7 +617,7 @@ static xd_tensor one_int(int32_t *v)
 }
 
 /* Ends the agreement on the step before; nonzero: somebody failed there. */
-static int agreed_failure(xd_flow *f)
+static int agreed_failure(xd_denoise *f)
 {
     if (f->topo->replica->size == 1)
         return !xd_ok(&f->x);
@@ -625,7 +625,7 @@ static int agreed_failure(xd_flow *f)
     return f->worst != 0;
 }
 
-static void begin_agreement(xd_flow *f)
+static void begin_agreement(xd_denoise *f)
 {
     xd_comm *c = f->topo->replica;
     if (c->size == 1)
@@ -634,7 +634,7 @@ static void begin_agreement(xd_flow *f)
     f->agree = c->ops->allreduce(c, one_int(&f->worst), XD_MAX);
 }
 
-int xd_flow_step(xd_flow *f, int step)
+int xd_denoise_step(xd_denoise *f, int step)
 {
     int mine = passes_of_mine(f);
     if (is_last(f))
@@ -660,7 +660,7 @@ int xd_flow_step(xd_flow *f, int step)
     return f->topo->replica->size > 1 || xd_ok(&f->x);
 }
 
-void xd_flow_finish(xd_flow *f)
+void xd_denoise_finish(xd_denoise *f)
 {
     xd_comm *c = pipe(f);
     int      failed = f->topo->replica->size > 1 && agreed_failure(f);
@@ -682,11 +682,11 @@ void xd_flow_finish(xd_flow *f)
 
 /* The model is run once in an exact and once in a stale step; the sampler's steps differ in what
  * history they read, so all count. */
-xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, size_t *links,
+xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, size_t *links,
                         xd_err *e)
 {
     xd_component  *p = &j->ctx->model.dit;
-    xd_flow   f;
+    xd_denoise   f;
     xd_arena  a;
     xd_cond   cond[XD_MAXPASS] = { { .tok = { 0 } } };
     xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
@@ -701,12 +701,12 @@ xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t 
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
-    xd_flow_open(&f, j, j->ctx->count, &j->ctx->count_topo, &a, &p->shadow, cond);
+    xd_denoise_open(&f, j, j->ctx->count, &j->ctx->count_topo, &a, &p->shadow, cond);
     int stale = xd_plan_exact(f.plan);
     for (int i = 0; i < j->samp.steps && xd_ok(&f.x); i++) {
         size_t mark = xd_arena_mark(&a);
         if (i == 0 || i == stale)
-            xd_flow_step(&f, i);
+            xd_denoise_step(&f, i);
         else if (is_last(&f))
             j->sampler->step(&f.x, &j->samp, i, f.lat, f.pred[0], f.hist, f.noise);
         xd_arena_rewind(&a, mark);
@@ -714,7 +714,7 @@ xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t 
     *bytes = xd_arena_peak(&a);
     *links = f.chain.bytes;
     s = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
-    xd_flow_close(&f);
+    xd_denoise_close(&f);
     xd_room_close(&a, j->ctx->count);
     return s;
 }

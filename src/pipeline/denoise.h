@@ -16,7 +16,7 @@ struct xd_job;
 
 enum { XD_MAXPASS = 2, XD_NHID = 3 };
 
-typedef struct xd_flow {
+typedef struct xd_denoise {
     xd_exec        x;
     struct xd_job *j;
     const xd_plan *plan;
@@ -47,29 +47,29 @@ typedef struct xd_flow {
     xd_rng         rng;                 /* of the image's noise                                */
     double       (*sums)[4];            /* [npatch]: of predictions, for guidance_rescale       */
     float         *mine, *rows, *whole; /* the latents on the host: my rows, all, in their order */
-} xd_flow;
+} xd_denoise;
 
 /* Takes the request's tensors from the arena, opens the chain. Errors are sticky on f->x.
  * cond[p].tok is whole on every rank. Collective over the replica. */
-void xd_flow_open(xd_flow *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo, xd_arena *tmp,
+void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo, xd_arena *tmp,
                   const xd_net *net, const xd_cond *cond);
-void xd_flow_close(xd_flow *f);
+void xd_denoise_close(xd_denoise *f);
 /* Has every rank of the replica what it needs? Steps may only begin then: from there on a rank that
  * fails still takes part in all messages. Collective; the failure is on f->x. */
-int  xd_flow_ready(xd_flow *f);
-void xd_flow_noise(xd_flow *f, int64_t seed);
+int  xd_denoise_ready(xd_denoise *f);
+void xd_denoise_noise(xd_denoise *f, int64_t seed);
 /* One step; returns 0 when the ranks have agreed that one of them failed in an earlier step. */
-int  xd_flow_step(xd_flow *f, int step);
+int  xd_denoise_step(xd_denoise *f, int step);
 /* Ends the loop: waits for what is under way, agrees on the last step's errors, and tells every
  * rank of the replica the first cause. */
-void xd_flow_finish(xd_flow *f);
+void xd_denoise_finish(xd_denoise *f);
 /* The whole latents as [t,C,h,w], F32 on the host of every rank of the replica. */
-void xd_flow_latents(xd_flow *f, float *out);
+void xd_denoise_latents(xd_denoise *f, float *out);
 /* Arena bytes of this rank, by counting, and what its links hold besides. `len`: text tokens of each
  * pass. */
-xd_status xd_flow_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, size_t *links,
+xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, size_t *links,
                         xd_err *e);
 /* One exact pass of the model over all tokens: leaves the prediction in f->pred[pass]. */
-void xd_flow_pass(xd_flow *f, int step, int pass);
+void xd_denoise_pass(xd_denoise *f, int step, int pass);
 
 #endif

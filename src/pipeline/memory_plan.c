@@ -102,7 +102,7 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
     if (text)
         s = count_text(j, w, need, e);
     if (s == XD_OK)
-        s = xd_flow_count(j, len, &need->dit_tmp, &need->links, e);
+        s = xd_denoise_count(j, len, &need->dit_tmp, &need->links, e);
     if (s == XD_OK && vae)
         s = xd_vae_decode_count(j, &need->vae_tmp, e);
     if (s == XD_OK && vae && j->r->image) {

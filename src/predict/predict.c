@@ -187,16 +187,16 @@ static int64_t sent(const seer *s)
     return s->ctx->count_world->traffic->bytes;
 }
 
-static double step_bytes(const seer *s, xd_flow *f, int step)
+static double step_bytes(const seer *s, xd_denoise *f, int step)
 {
     int64_t before = sent(s);
-    xd_flow_step(f, step);
+    xd_denoise_step(f, step);
     return (double)(sent(s) - before);
 }
 
 /* Plays the first steps, with a mark before each and one behind; the first is exact whatever the warm-up.
  * Then, for its bytes, the last: it hands no latents on. */
-static void denoise_steps(seer *s, xd_flow *f, int me)
+static void denoise_steps(seer *s, xd_denoise *f, int me)
 {
     xd_forecast      *c = s->f;
     xd_foreseen_rank *k = &c->rank[me];
@@ -204,7 +204,7 @@ static void denoise_steps(seer *s, xd_flow *f, int me)
     int               exact = c->exact < all - 1 ? c->exact : all - 1;
     double            first = 0, last = 0;
     int64_t           before = sent(s);
-    xd_flow_ready(f);
+    xd_denoise_ready(f);
     k->sent_all = (double)(sent(s) - before);
     lap(s);
     for (int i = 0; i < n && xd_ok(&f->x); i++) {
@@ -221,7 +221,7 @@ static void denoise_steps(seer *s, xd_flow *f, int me)
     s->ctx->plan.warmup = 1;
     k->sent_all += exact * first + (all - 1 - exact) * k->sent + last;
     before = sent(s);
-    xd_flow_latents(f, NULL);
+    xd_denoise_latents(f, NULL);
     k->sent_all = (k->sent_all + (double)(sent(s) - before)) * pictures(s);
 }
 
@@ -230,7 +230,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     xd_context         *ctx = s->ctx;
     xd_component           *p = &ctx->model.dit;
     const xd_dit_info *d = &ctx->model.dit_info;
-    xd_flow            f;
+    xd_denoise            f;
     xd_arena           a;
     xd_cond            cond[XD_MAXPASS] = { { .tok = { 0 } } };
     int64_t            rows[XD_MAXPASS];
@@ -247,7 +247,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
-    xd_flow_open(&f, &s->job, ctx->count, &ctx->count_topo, &a, &p->shadow, cond);
+    xd_denoise_open(&f, &s->job, ctx->count, &ctx->count_topo, &a, &p->shadow, cond);
     denoise_steps(s, &f, me);
     s->f->rank[me].need.dit_tmp = xd_arena_peak(&a);
     s->f->rank[me].need.links = f.chain.bytes;
@@ -255,7 +255,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     s->f->rank[me].need.dit_work = p->work;
     s->f->rank[me].need.images = (size_t)xd_job_pixels(&s->job) * 5;
     st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
-    xd_flow_close(&f);
+    xd_denoise_close(&f);
     xd_room_close(&a, ctx->count);
     return st;
 }
@@ -515,7 +515,7 @@ static xd_status room_for_longest(seer *s, xd_need *n, xd_err *e)
     if (s->job.npass == 1 || rows[0] == rows[1])
         return XD_OK;
     rows[0] = rows[1] = rows[0] > rows[1] ? rows[0] : rows[1];
-    return xd_flow_count(&s->job, rows, &n->dit_tmp, &n->links, e);
+    return xd_denoise_count(&s->job, rows, &n->dit_tmp, &n->links, e);
 }
 
 static xd_status rest(seer *s, xd_err *e)

@@ -440,7 +440,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
 }
 
 typedef struct step_run {
-    xd_flow       f;
+    xd_denoise       f;
     xd_state      s;
     const xd_dit *dit;
     int           layer;
@@ -448,7 +448,7 @@ typedef struct step_run {
 
 static void run_pass(void *ctx)
 {
-    xd_flow_pass(&((step_run *)ctx)->f, 0, 0);
+    xd_denoise_pass(&((step_run *)ctx)->f, 0, 0);
 }
 
 static void run_block(void *ctx)
@@ -511,7 +511,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
     xd_status  s = count(b, p, &share, e);
     if (s == XD_OK)
-        s = xd_flow_count(&b->job, len, &bytes, &links, e);
+        s = xd_denoise_count(&b->job, len, &bytes, &links, e);
     if (s == XD_OK)
         s = load(b, p, share, bytes, e);
     if (s == XD_OK)
@@ -520,8 +520,8 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK)
         s = xd_room_open(&a, g->ctx.dev, bytes, e);
     if (s == XD_OK) {
-        xd_flow_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->net, cond);
-        xd_flow_noise(&r.f, 0);
+        xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->net, cond);
+        xd_denoise_noise(&r.f, 0);
         snprintf(what, sizeof what, "%lld tokens, %lld of text, 1 pass", (long long)b->job.tokens,
                  (long long)n);
         stage(b, what, 0);
@@ -531,7 +531,7 @@ static xd_status bench_step(bench *b, xd_err *e)
             bench_blocks(b, &r);
         foresee(b, p, bytes);
         s = r.f.x.err.code ? xd_fail(e, r.f.x.err.code, "%s", r.f.x.err.msg) : XD_OK;
-        xd_flow_close(&r.f);
+        xd_denoise_close(&r.f);
         xd_room_close(&a, g->ctx.dev);
     }
     xd_bench_text_free(&cond[0], g);

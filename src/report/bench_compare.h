@@ -22,7 +22,7 @@ typedef struct xd_side {        /* one way of doing the work                    
     xd_net     net;             /* not closed: a view of weights that a part has                */
     xd_arena   a;
     size_t     bytes;           /* of it                                                       */
-    xd_flow    f;
+    xd_denoise    f;
     xd_exec    x;               /* the VAE's                                                   */
     float     *rgb;
     int        step, going;     /* the next one; 0 when the ranks have agreed on a failure      */

@@ -57,7 +57,7 @@ static void denoise(xd_duel *d, xd_side *s)
 {
     (void)d;
     if (s->going)
-        s->going = xd_flow_step(&s->f, s->step++);
+        s->going = xd_denoise_step(&s->f, s->step++);
 }
 
 static void decode(xd_duel *d, xd_side *s)
@@ -148,17 +148,17 @@ static xd_status count_steps(xd_duel *d, const xd_cond *cond, xd_err *e)
     xd_side          *s = &d->all;
     const xd_traffic *sent = s->g->ctx.count_world->traffic;
     xd_arena          a;
-    xd_flow           f;
+    xd_denoise           f;
     int               at = d->exact + d->warm * (d->lead + d->span);
     xd_status         st = xd_room_open(&a, s->g->ctx.count, 0, e);
     if (st != XD_OK)
         return st;
-    xd_flow_open(&f, &s->job, s->g->ctx.count, &s->g->ctx.count_topo, &a, &s->g->ctx.model.dit.shadow, cond);
+    xd_denoise_open(&f, &s->job, s->g->ctx.count, &s->g->ctx.count_topo, &a, &s->g->ctx.model.dit.shadow, cond);
     d->count[0] = d->count[1] = 0;
     for (int r = 0; r < d->rounds; r++)
         for (int i = 0; i < d->lead + d->span; i++, at++) {
             int64_t before = sent->bytes;
-            xd_flow_step(&f, at);
+            xd_denoise_step(&f, at);
             if (i < d->lead)
                 continue;
             if (r == 0 && i == d->lead)
@@ -166,7 +166,7 @@ static xd_status count_steps(xd_duel *d, const xd_cond *cond, xd_err *e)
             d->count[1] += sent->bytes - before;
         }
     st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
-    xd_flow_close(&f);
+    xd_denoise_close(&f);
     xd_room_close(&a, s->g->ctx.count);
     return st;
 }
@@ -182,7 +182,7 @@ static xd_status prepare_flow(xd_duel *d, xd_side *s, int steps, xd_err *e)
     if (st == XD_OK && s == &d->all)
         st = xd_ranks_stages(&s->job, e);
     if (st == XD_OK)
-        st = xd_flow_count(&s->job, len, &s->bytes, &links, e);
+        st = xd_denoise_count(&s->job, len, &s->bytes, &links, e);
     return st;
 }
 
@@ -199,7 +199,7 @@ static xd_status prepare_step(xd_duel *d, xd_cond *cond, xd_err *e)
     counted(&d->one);
     int64_t n = d->text.tok.d[0], len[XD_MAXPASS] = { n, n };
     if (s == XD_OK)
-        s = xd_flow_count(&d->one.job, len, &bytes, &links, e);
+        s = xd_denoise_count(&d->one.job, len, &bytes, &links, e);
     if (s != XD_OK)
         return s;
     d->flops = counted(&d->one);
@@ -214,16 +214,16 @@ static xd_status prepare_step(xd_duel *d, xd_cond *cond, xd_err *e)
 
 static void open_flow(xd_side *s, const xd_cond *cond)
 {
-    xd_flow_open(&s->f, &s->job, s->g->ctx.dev, &s->g->ctx.topo, &s->a, &s->net, cond);
-    xd_flow_noise(&s->f, 0);
+    xd_denoise_open(&s->f, &s->job, s->g->ctx.dev, &s->g->ctx.topo, &s->a, &s->net, cond);
+    xd_denoise_noise(&s->f, 0);
 }
 
 static xd_status close_flow(xd_side *s, xd_status st, xd_err *e)
 {
-    xd_flow_finish(&s->f);
+    xd_denoise_finish(&s->f);
     if (st == XD_OK && s->f.x.err.code)
         st = xd_fail(e, s->f.x.err.code, "%s", s->f.x.err.msg);
-    xd_flow_close(&s->f);
+    xd_denoise_close(&s->f);
     return st;
 }
 

@@ -287,7 +287,7 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
 {
     const xd_dit_info *d = &g->ctx.model.dit_info;
     xd_err   e = { 0 };
-    xd_flow  f;
+    xd_denoise  f;
     xd_arena a;
     xd_cond  cond[XD_MAXPASS] = { { .tok = { 0 } } };
     model    m = model_of(g, j);
@@ -298,16 +298,16 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
-    xd_flow_open(&f, j, g->ctx.count, &g->ctx.count_topo, &a, &g->ctx.model.dit.shadow, cond);
+    xd_denoise_open(&f, j, g->ctx.count, &g->ctx.count_topo, &a, &g->ctx.model.dit.shadow, cond);
     for (int i = 0; i <= STALE; i++) {
         int64_t before = g->ctx.count_world->traffic->bytes;
-        xd_flow_step(&f, i);
+        xd_denoise_step(&f, i);
         check(g->ctx.count_world->traffic->bytes - before, of_step(&m, p, w, i >= STALE), g, &m,
               i < STALE ? "an exact" : "a stale");
     }
     must(f.x.err.code, &f.x.err);
     check((int64_t)f.chain.bytes, of_memory(&m, p, w, d->sites), g, &m, "the memory of a");
-    xd_flow_close(&f);
+    xd_denoise_close(&f);
     xd_room_close(&a, g->ctx.count);
 }
 
