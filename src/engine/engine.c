@@ -438,7 +438,7 @@ static xd_status paint(loop *l, const xd_need *need, const xd_prompts *w, xd_err
     xd_result_time(l->r, "load", xd_now_s() - t0);
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK)
-        s = xd_start_encode(j, &l->a, e);
+        s = xd_init_image_encode(j, &l->a, e);
     if (s == XD_OK)
         s = paint_all(l, w, e);
     xd_ranks_room_close(ctx, &l->a);

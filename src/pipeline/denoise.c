@@ -393,14 +393,14 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed)
     float        *sample = host(f, j->numbers / j->cells[0], "a picture"), *noise = f->whole;
     if (xd_ok(&f->x)) {
         xd_rng_open(&f->rng, j->r->rng, seed);
-        xd_start_draw(j, &f->rng, noise, sample);
+        xd_init_image_draw(j, &f->rng, noise, sample);
         xd_job_show(j, "noise", 0, noise);
         if (j->moments)
-            xd_start_sample(j, sample);
+            xd_init_image_sample(j, sample);
         else                    /* a bench                                                     */
             memset(sample, 0, (size_t)(j->numbers / j->cells[0]) * sizeof *sample);
         if (j->moments && !f->extra.nd)
-            xd_start_mix(j, noise, sample);
+            xd_init_image_mix(j, noise, sample);
         take_rows(f, f->lat, noise);
         if (f->extra.nd)
             take_extra(f, sample);

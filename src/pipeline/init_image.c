@@ -27,7 +27,7 @@ static int64_t numbers(const xd_job *j)
     return j->numbers / j->cells[0];
 }
 
-xd_status xd_start_read(xd_job *j, xd_err *e)
+xd_status xd_init_image_read(xd_job *j, xd_err *e)
 {
     uint8_t *rgb = NULL;
     int64_t  w, h, n = pixels(j);
@@ -49,7 +49,7 @@ xd_status xd_start_read(xd_job *j, xd_err *e)
 }
 
 /* With row bands every replica encodes, else rank 0 alone. */
-xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e)
+xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     int        all = ctx->plan.vae_rows;
@@ -85,7 +85,7 @@ xd_status xd_start_encode(xd_job *j, xd_arena *a, xd_err *e)
 }
 
 /* With philox the noise is the same with a picture as without. */
-void xd_start_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
+void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
 {
     if (j->moments && g->torch)
         xd_rng_normal(g, sample, numbers(j));
@@ -94,7 +94,7 @@ void xd_start_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
         xd_rng_normal(g, sample, numbers(j));
 }
 
-void xd_start_sample(const xd_job *j, float *sample)
+void xd_init_image_sample(const xd_job *j, float *sample)
 {
     const xd_vae_info *v = &j->ctx->model.vae_info;
     int64_t            C = v->channels, hw = j->cells[1] * j->cells[2];
@@ -107,14 +107,14 @@ void xd_start_sample(const xd_job *j, float *sample)
         }
 }
 
-void xd_start_mix(const xd_job *j, float *noise, const float *sample)
+void xd_init_image_mix(const xd_job *j, float *noise, const float *sample)
 {
     float a = (float)j->samp.start_image, b = (float)j->samp.start_noise;
     for (int64_t i = 0; i < numbers(j); i++)
         noise[i] = b * noise[i] + a * sample[i];
 }
 
-void xd_start_close(xd_job *j)
+void xd_init_image_close(xd_job *j)
 {
     free(j->picture);
     free(j->moments);

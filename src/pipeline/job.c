@@ -303,7 +303,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         return xd_fail(e, XD_EINVAL, "%lld images in one request are more than 1000000",
                        (long long)r->nprompts * r->num_images_per_prompt);
     j->images = j->ntodo = r->nprompts * r->num_images_per_prompt;
-    if ((s = xd_start_read(j, e)) != XD_OK)
+    if ((s = xd_init_image_read(j, e)) != XD_OK)
         return s;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
         xd_log(XD_LOG_INFO, "painting %lld x %lld, the trained size nearest to %lld x %lld, and "
@@ -315,7 +315,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
 void xd_job_close(xd_job *j)
 {
     xd_sampling_close(&j->samp);
-    xd_start_close(j);
+    xd_init_image_close(j);
     free(j->todo);
     j->todo = NULL;
 }
