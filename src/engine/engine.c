@@ -128,7 +128,7 @@ int xd_makes_videos(const xd_engine *g)
 
 double xd_predicted(const xd_engine *g, const char *part)
 {
-    const xd_foreseen *f = &g->foreseen;
+    const xd_predicted_times *f = &g->foreseen;
     return strcmp(part, "text") == 0 ? f->text_s : strcmp(part, "denoise") == 0 ? f->denoise_s :
            strcmp(part, "decode") == 0 ? f->decode_s : strcmp(part, "total") == 0 ? f->total_s : -1;
 }

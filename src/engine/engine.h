@@ -10,7 +10,7 @@
 
 struct xd_engine {
     xd_context   ctx;
-    xd_foreseen  foreseen;
+    xd_predicted_times  foreseen;
     int          balanced;      /* shares follow measured speeds                               */
     atomic_int   cancel;        /* set by xd_cancel, from any thread                           */
 };

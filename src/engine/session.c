@@ -240,7 +240,7 @@ xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err
         *e = first;
         return same;
     }
-    s = xd_choose(&g->ctx, a, hosts ? hosts_of(hosts, g->ctx.world.all->size) : 1, s, &take, &g->foreseen, e);
+    s = xd_auto_plan(&g->ctx, a, hosts ? hosts_of(hosts, g->ctx.world.all->size) : 1, s, &take, &g->foreseen, e);
     if (s == XD_OK)
         s = xd_plan_make(&g->ctx.plan, &take, g->ctx.world.all->size, d, e);
     s = xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank, s, e);

@@ -151,7 +151,7 @@ static xd_status agree_alone(xd_comm *c, xd_err *e)
     return xd_world_agree_in(c, 0, XD_OK, e);
 }
 
-xd_status xd_kin_foresee(xd_context *ctx, const int kin[2], xd_err *e)
+xd_status xd_weight_groups_count(xd_context *ctx, const int kin[2], xd_err *e)
 {
     xd_comm  *h = ctx->world.host, *k = NULL;
     card      any;              /* its address is not followed                                  */

@@ -17,7 +17,7 @@ xd_status xd_kin_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e);
 
 /* The messages of the above and of loading with the kin, when `kin` ranks of this host share component
  * i (0 the transformer, 1 the autoencoder): for an engine that stands for a rank and counts. */
-xd_status xd_kin_foresee(xd_context *ctx, const int kin[2], xd_err *e);
+xd_status xd_weight_groups_count(xd_context *ctx, const int kin[2], xd_err *e);
 
 
 /* Says on rank 0 which weights hold NaN or infinite numbers when only others have seen them.

@@ -33,7 +33,7 @@ typedef struct chooser {
 typedef struct verdict {
     uint64_t    ask[XD_PLAN_ROWS];      /* of its own flags                                     */
     int32_t     take[XD_PLAN_ROWS];     /* numbers; texts are the same when `ask` is            */
-    xd_foreseen foreseen;
+    xd_predicted_times foreseen;
     int32_t     chosen;
 } verdict;
 
@@ -136,10 +136,10 @@ static const xd_candidate *best(const xd_search *s)
 
 static void say(const chooser *c, const xd_search *s, const xd_candidate *b, verdict *v)
 {
-    const xd_forecast *f = &b->f;
+    const xd_prediction *f = &b->f;
     double             rounds = f->rounds;
     char               of[32];
-    v->foreseen = (xd_foreseen){ f->text_s, rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s),
+    v->foreseen = (xd_predicted_times){ f->text_s, rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s),
                                  rounds * f->decode_s, f->request_s };
     xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
     if (s->good == 1)
@@ -181,7 +181,7 @@ static void by_rule(const chooser *c, verdict *v)
     a.use_parallel_vae = 1;
     xd_plan_pack(&a, v->take);
     v->chosen = 1;
-    v->foreseen = (xd_foreseen){ -1, -1, -1, -1 };
+    v->foreseen = (xd_predicted_times){ -1, -1, -1, -1 };
     xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
     if (xd_plan_make(&p, &a, c->ranks, &c->ctx->model.dit_info, NULL) == XD_OK)
         xd_log(XD_LOG_INFO, "plan: %s, by rule: of %d ranks the plans are too many to foresee", p.text, c->ranks);
@@ -229,15 +229,15 @@ static xd_status check_plan(const char *plan, int *stale, xd_err *e)
                    "themselves", plan);
 }
 
-xd_status xd_choose(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,
-                    xd_foreseen *foreseen, xd_err *e)
+xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,
+                    xd_predicted_times *foreseen, xd_err *e)
 {
     const xd_parallel *p = &a->parallel;
     int                given = xd_parallel_ranks(p), size = ctx->world.all->size;
     int64_t            bytes = sizeof(verdict);
     verdict            v;
     *take = *p;
-    *foreseen = (xd_foreseen){ -1, -1, -1, -1 };
+    *foreseen = (xd_predicted_times){ -1, -1, -1, -1 };
     memset(&v, 0, sizeof v);
     chooser c = { .ctx = ctx, .a = a, .fixed = *p, .ranks = size / given * given };
     if (s == XD_OK)

@@ -11,7 +11,7 @@
 #include "observe/device_proxy.h"
 #include "predict/machine.h"
 
-struct xd_reckoner {            /* the wrap comes first: its device is ours                    */
+struct xd_cost_device {            /* the wrap comes first: its device is ours                    */
     xd_wrap           w;
     const xd_machine *m;
     const xd_rates   *rate;
@@ -48,7 +48,7 @@ static double quant_rate(const xd_rates *r, xd_dtype weight)
     return weight == XD_F8E4M3 && r->fp8 > 0 ? r->gemm * r->fp8 : r->gemm;
 }
 
-static double seconds_gemm(const xd_reckoner *k, const xd_gemm *a, const xd_counts *c)
+static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_counts *c)
 {
     const xd_rates *r = k->rate;
     double          t = c->flops / at(quant_rate(r, a->w->type), (double)a->out.d[0], r->gemm_rows), out = (double)xd_bytes(a->out);
@@ -82,7 +82,7 @@ static double seconds_attn(const xd_rates *r, const xd_attn_args *a, const xd_co
     return longer(c->flops / at(rate, (double)a->q.d[1], r->attn_rows), c->bytes / r->bytes);
 }
 
-static double seconds_of(const xd_reckoner *k, xd_op op, const void *a, const xd_counts *c)
+static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const xd_counts *c)
 {
     const xd_rates *r = k->rate;
     switch (op) {
@@ -102,7 +102,7 @@ static double seconds_of(const xd_reckoner *k, xd_op op, const void *a, const xd
 #define RECKONED(slot, type, op)                                                                   \
     static xd_status slot(xd_dev *d, xd_stream *s, const type *a, void *tmp)                        \
     {                                                                                               \
-        xd_reckoner *r = d->priv;                                                                   \
+        xd_cost_device *r = d->priv;                                                                   \
         xd_dev      *real = r->w.real;                                                              \
         xd_counts    b, c;                                                                          \
         xd_dev_counts(real, &b, 0);                                                                 \
@@ -122,10 +122,10 @@ static void close_none(xd_dev *d)
 
 #define PUT(slot, type, op) r->w.ops.slot = slot;
 
-xd_status xd_reckoner_open(xd_reckoner **out, xd_dev *count, const xd_machine *m, xd_dtype type,
+xd_status xd_cost_device_open(xd_cost_device **out, xd_dev *count, const xd_machine *m, xd_dtype type,
                            xd_err *e)
 {
-    xd_reckoner *r = *out = calloc(1, sizeof *r);
+    xd_cost_device *r = *out = calloc(1, sizeof *r);
     if (!r)
         return xd_fail(e, XD_ENOMEM, "no memory to reckon a plan");
     r->m = m;
@@ -138,23 +138,23 @@ xd_status xd_reckoner_open(xd_reckoner **out, xd_dev *count, const xd_machine *m
     return XD_OK;
 }
 
-void xd_reckoner_close(xd_reckoner **r)
+void xd_cost_device_close(xd_cost_device **r)
 {
     free(*r);
     *r = NULL;
 }
 
-xd_dev *xd_reckoner_dev(xd_reckoner *r)
+xd_dev *xd_cost_device_dev(xd_cost_device *r)
 {
     return &r->w.dev;
 }
 
-void xd_reckoner_weights(xd_reckoner *r, double bytes)
+void xd_cost_device_weights(xd_cost_device *r, double bytes)
 {
     r->weights = bytes;
 }
 
-double xd_reckoner_lap(xd_reckoner *r, int alone)
+double xd_cost_device_lap_s(xd_cost_device *r, int alone)
 {
     double s = alone ? r->seconds / r->m->alone : r->seconds;
     r->seconds = 0;

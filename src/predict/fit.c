@@ -50,7 +50,7 @@ typedef struct finder {
 
 /* ---- searching ------------------------------------------------------------------------------ */
 
-double xd_fit_fullest(const xd_forecast *f)
+double xd_fit_fullest(const xd_prediction *f)
 {
     double most = 0;
     for (int r = 0; f->rank && r < f->ranks; r++)
@@ -227,7 +227,7 @@ static double careful(double have)
     return have - (have > 8e8 ? 4e6 + have / 200 : have / 100);
 }
 
-static void measure(const finder *w, const xd_forecast *f, trial *c)
+static void measure(const finder *w, const xd_prediction *f, trial *c)
 {
     const xd_fit *t = w->t;
     int           here = t->space > 0, host = f->ranks < t->m->ranks ? f->ranks : t->m->ranks;
@@ -260,16 +260,16 @@ static int count_plans(finder *w, const set *s, trial *best)
     take_request(w, s, &r);
     for (int i = 0; i < w->nplans; i++) {
         xd_parallel p = plan_of(s, &w->plans[i]);
-        xd_forecast f;
+        xd_prediction f;
         trial       c;
         xd_err      e = { 0 };
         wear(w, s);
-        if (xd_foresee(&f, t->ctx, &r, &p, t->ranks, t->m, &e) == XD_OK) {
+        if (xd_predict(&f, t->ctx, &r, &p, t->ranks, t->m, &e) == XD_OK) {
             measure(w, &f, &c);
             if (!any++ || lighter(&c, best))
                 *best = c;
         }
-        xd_forecast_free(&f);
+        xd_prediction_free(&f);
     }
     return any;
 }

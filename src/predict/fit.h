@@ -19,7 +19,7 @@ typedef struct xd_fit {
 } xd_fit;
 
 /* Bytes of the fullest rank. */
-double    xd_fit_fullest(const xd_forecast *f);
+double    xd_fit_fullest(const xd_prediction *f);
 /* The plans of so many ranks, those last that need more than a process may map; the rest as
  * xd_search_plans has it. */
 xd_status xd_fit_search(const xd_fit *t, xd_search *s, int ranks, xd_err *e);

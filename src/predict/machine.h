@@ -68,16 +68,16 @@ const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);
 
 /* ---- a device that computes nothing and knows how long it would take --------------------------- */
 
-typedef struct xd_reckoner xd_reckoner;
+typedef struct xd_cost_device xd_cost_device;
 /* In front of a count device (borrowed): counts there, and adds seconds of this machine (borrowed).
  * type: what the model computes in. */
-xd_status xd_reckoner_open(xd_reckoner **r, xd_dev *count, const xd_machine *m, xd_dtype type,
+xd_status xd_cost_device_open(xd_cost_device **r, xd_dev *count, const xd_machine *m, xd_dtype type,
                            xd_err *e);
-void      xd_reckoner_close(xd_reckoner **r);
-xd_dev   *xd_reckoner_dev(xd_reckoner *r);
+void      xd_cost_device_close(xd_cost_device **r);
+xd_dev   *xd_cost_device_dev(xd_cost_device *r);
 /* The calls from now on take turns with so many bytes of weights. */
-void      xd_reckoner_weights(xd_reckoner *r, double bytes);
+void      xd_cost_device_weights(xd_cost_device *r, double bytes);
 /* Seconds since the last call; `alone`: while the other ranks rest. */
-double    xd_reckoner_lap(xd_reckoner *r, int alone);
+double    xd_cost_device_lap_s(xd_cost_device *r, int alone);
 
 #endif

@@ -36,16 +36,16 @@ typedef struct seer {
     xd_context        *ctx;
     const xd_machine *m;
     const xd_request *r;
-    xd_forecast      *f;
+    xd_prediction      *f;
     xd_job            job;
     xd_prompts          words;    /* n = 0: texts are not known                                  */
     guise             own;
-    xd_reckoner      *rk;
-    xd_play          *play;
+    xd_cost_device      *rk;
+    xd_simulation          *play;
     xd_lane          *lane;
     int               cut[XD_MAXSTAGE + 1];
     int               alone;    /* other ranks rest                                            */
-    xd_told          *told;
+    xd_predicted_event          *told;
     void             *cookie;
 } seer;
 
@@ -103,7 +103,7 @@ static void take_off(seer *s)
 static double lap(void *ctx)
 {
     const seer *s = ctx;
-    return xd_reckoner_lap(s->rk, s->alone);
+    return xd_cost_device_lap_s(s->rk, s->alone);
 }
 
 /* From now on the engine is rank `me` of the plan, whose messages make a script. */
@@ -115,7 +115,7 @@ static xd_status be(seer *s, int me, xd_err *e)
     int        here, first = host_of(s, me, &here);
     leave_rank(s);
     lap(s);
-    xd_status st = xd_comm_record(&ctx->count_world, me, n, xd_play_record(s->play, me, lap, s), e);
+    xd_status st = xd_comm_record(&ctx->count_world, me, n, xd_simulation_record(s->play, me, lap, s), e);
     ctx->count_text = ctx->world.host = NULL;
     memset(&ctx->count_topo, 0, sizeof ctx->count_topo);
     if (st == XD_OK)
@@ -143,7 +143,7 @@ static xd_status be(seer *s, int me, xd_err *e)
 
 static xd_status play(seer *s, double *end, xd_err *e)
 {
-    xd_status st = xd_play_run(s->play, s->lane, e);
+    xd_status st = xd_simulation_run(s->play, s->lane, e);
     *end = 0;
     for (int r = 0; st == XD_OK && r < s->f->ranks; r++)
         *end = fmax(*end, s->lane[r].end_s);
@@ -152,8 +152,8 @@ static xd_status play(seer *s, double *end, xd_err *e)
 
 static xd_status new_play(seer *s, xd_err *e)
 {
-    xd_play_close(&s->play);
-    return xd_play_open(&s->play, s->f->ranks, s->m, e);
+    xd_simulation_close(&s->play);
+    return xd_simulation_open(&s->play, s->f->ranks, s->m, e);
 }
 
 /* ---- denoising ------------------------------------------------------------------------------ */
@@ -198,8 +198,8 @@ static double step_bytes(const seer *s, xd_denoise *f, int step)
  * Then, for its bytes, the last: it hands no latents on. */
 static void denoise_steps(seer *s, xd_denoise *f, int me)
 {
-    xd_forecast      *c = s->f;
-    xd_foreseen_rank *k = &c->rank[me];
+    xd_prediction      *c = s->f;
+    xd_prediction_rank *k = &c->rank[me];
     int               n = steps_played(s), all = c->steps;
     int               exact = c->exact < all - 1 ? c->exact : all - 1;
     double            first = 0, last = 0;
@@ -208,12 +208,12 @@ static void denoise_steps(seer *s, xd_denoise *f, int me)
     k->sent_all = (double)(sent(s) - before);
     lap(s);
     for (int i = 0; i < n && xd_ok(&f->x); i++) {
-        xd_play_mark(s->play, i);
+        xd_simulation_mark(s->play, i);
         last = step_bytes(s, f, i);
         first = i ? first : last;
         k->sent = i == 0 || i < all - 1 ? last : k->sent;
     }
-    xd_play_mark(s->play, n);
+    xd_simulation_mark(s->play, n);
     if (c->exact >= all)
         s->ctx->plan.warmup = all;
     if (n > 1 && xd_ok(&f->x))
@@ -240,7 +240,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     if (st != XD_OK)
         return st;
     text_rows(s, rows);
-    xd_reckoner_weights(s->rk, (double)p->packed);
+    xd_cost_device_weights(s->rk, (double)p->packed);
     for (int i = 0; i < s->job.npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, rows[i], d->text_dim);
         xd_prompts_real_tokens(&s->job, cond[i].real);
@@ -264,11 +264,11 @@ static double when(const seer *s, int mark)
 {
     double t = 0;
     for (int r = 0; r < s->f->ranks; r++)
-        t = fmax(t, xd_play_when(s->play, r, mark));
+        t = fmax(t, xd_simulation_mark_s(s->play, r, mark));
     return t;
 }
 
-typedef struct teller { const seer *s; int rank; double from, to; xd_foreseen_rank *sum; } teller;
+typedef struct teller { const seer *s; int rank; double from, to; xd_prediction_rank *sum; } teller;
 
 static void tell(void *ctx, char what, double from, double to)
 {
@@ -285,7 +285,7 @@ static void tell(void *ctx, char what, double from, double to)
 /* Times of steps, and what every rank does in the last, which repeats. */
 static void read_steps(seer *s)
 {
-    xd_forecast *f = s->f;
+    xd_prediction *f = s->f;
     int          n = steps_played(s);
     f->exact_s = when(s, 1);
     f->from_s = when(s, n - 1);
@@ -295,13 +295,13 @@ static void read_steps(seer *s)
         f->exact_s = f->step_s;
     for (int r = 0; r < f->ranks; r++) {
         teller t = { s, r, when(s, n - 1), when(s, n), &f->rank[r] };
-        xd_play_tell(s->play, r, tell, &t);
+        xd_simulation_events(s->play, r, tell, &t);
     }
 }
 
 static xd_status denoise(seer *s, xd_err *e)
 {
-    xd_forecast *f = s->f;
+    xd_prediction *f = s->f;
     double       end;
     xd_status    st = new_play(s, e);
     for (int r = 0; r < f->ranks && st == XD_OK; r++) {
@@ -355,7 +355,7 @@ static xd_status text_rank(seer *s, int me, xd_err *e)
         size_t most = 0, tmp;
         if (!ctx->model.has_text[k])
             continue;
-        xd_reckoner_weights(s->rk, (double)ctx->model.text[k].packed);
+        xd_cost_device_weights(s->rk, (double)ctx->model.text[k].packed);
         if (ctx->count_text && xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK)
             return e->code;
         for (int i = 0; i < texts(s); i++) {
@@ -371,7 +371,7 @@ static xd_status text_rank(seer *s, int me, xd_err *e)
         n->text_work = n->text_work > most ? n->text_work : most;
     }
     s->f->rank[me].sent_all += (double)sent(s);
-    xd_play_mark(s->play, 0);   /* what has been computed so far is told                         */
+    xd_simulation_mark(s->play, 0);   /* what has been computed so far is told                         */
     return XD_OK;
 }
 
@@ -413,14 +413,14 @@ static xd_status decode(seer *s, xd_err *e)
         if (st != XD_OK || !xd_vae_on_this_rank(&s->job) || s->r->latents_only)
             continue;
         int64_t before = sent(s);
-        xd_reckoner_weights(s->rk, (double)s->ctx->model.vae.packed);
+        xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.packed);
         st = xd_vae_decode_count(&s->job, &n->vae_tmp, e);
         if (st == XD_OK && s->r->image)
             st = count_encoder(s, n, e);
         n->vae = s->ctx->model.vae.packed;
         n->vae_work = s->ctx->model.vae.work;
         s->f->rank[r].sent_all += (double)(sent(s) - before) * pictures(s);
-        xd_play_mark(s->play, 0);
+        xd_simulation_mark(s->play, 0);
     }
     if (st == XD_OK)
         st = play(s, &s->f->decode_s, e);
@@ -462,7 +462,7 @@ static xd_status send_start(seer *s, int me, xd_err *e)
     agree(s, 4, e);             /* accepted, counted, shared, compared                          */
     if (h->size == 1)
         return XD_OK;
-    st = xd_kin_foresee(s->ctx, kin, e);
+    st = xd_weight_groups_count(s->ctx, kin, e);
     xd_memory_sum(h, v);
     return st;
 }
@@ -543,7 +543,7 @@ static xd_status rest(seer *s, xd_err *e)
 /* Ranks of a CPU's host hold equal weights once, and its memory together; a device has its own. */
 static void take_memory(seer *s)
 {
-    xd_forecast      *f = s->f;
+    xd_prediction      *f = s->f;
     const xd_machine *m = s->m;
     f->peak = 0;
     for (int h = 0; h * m->ranks < f->ranks; h++) {
@@ -571,7 +571,7 @@ static void take_memory(seer *s)
 static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
 {
     xd_context   *ctx = s->ctx;
-    xd_forecast *f = s->f;
+    xd_prediction *f = s->f;
     xd_status    st = xd_plan_make(&f->plan, a, ranks, &ctx->model.dit_info, e);
     if (st != XD_OK)
         return st;
@@ -596,18 +596,18 @@ static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
         return xd_fail(e, XD_EINVAL, "cfg 2 has nothing for half of the ranks: without guidance (%s above 1) there "
                        "is one pass a step", xd_job_guide(&s->job));
     st = xd_ranks_cut(&s->job, s->cut, e);
-    return st == XD_OK ? xd_reckoner_open(&s->rk, s->own.count, s->m, ctx->type, e) : st;
+    return st == XD_OK ? xd_cost_device_open(&s->rk, s->own.count, s->m, ctx->type, e) : st;
 }
 
-xd_status xd_foresee_telling(xd_forecast *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
-                             int ranks, const xd_machine *m, xd_told *told, void *cookie, xd_err *e)
+xd_status xd_predict_events(xd_prediction *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+                             int ranks, const xd_machine *m, xd_predicted_event *told, void *cookie, xd_err *e)
 {
     seer s = { .ctx = ctx, .m = m, .r = r, .f = f, .told = told, .cookie = cookie };
     memset(f, 0, sizeof *f);
     put_on(&s.own, ctx);
     xd_status st = open_seer(&s, a, ranks, e);
     if (st == XD_OK) {
-        ctx->count = xd_reckoner_dev(s.rk);
+        ctx->count = xd_cost_device_dev(s.rk);
         st = denoise(&s, e);
     }
     if (st == XD_OK)
@@ -624,19 +624,19 @@ xd_status xd_foresee_telling(xd_forecast *f, xd_context *ctx, const xd_request *
     take_off(&s);
     xd_prompts_close(&s.words, ctx);
     xd_job_close(&s.job);
-    xd_play_close(&s.play);
-    xd_reckoner_close(&s.rk);
+    xd_simulation_close(&s.play);
+    xd_cost_device_close(&s.rk);
     free(s.lane);
     return st;
 }
 
-xd_status xd_foresee(xd_forecast *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+xd_status xd_predict(xd_prediction *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
                      int ranks, const xd_machine *m, xd_err *e)
 {
-    return xd_foresee_telling(f, ctx, r, a, ranks, m, NULL, NULL, e);
+    return xd_predict_events(f, ctx, r, a, ranks, m, NULL, NULL, e);
 }
 
-void xd_forecast_free(xd_forecast *f)
+void xd_prediction_free(xd_prediction *f)
 {
     free(f->rank);
     f->rank = NULL;

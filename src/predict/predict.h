@@ -9,14 +9,14 @@
 #include "predict/machine.h"
 #include "predict/simulate.h"
 
-typedef struct xd_foreseen_rank {
+typedef struct xd_prediction_rank {
     xd_need need;               /* memory by part                                              */
     double  busy_s, wait_s;     /* of a step that repeats                                      */
     double  sent, between;      /* bytes of a step that repeats; of those between hosts         */
     double  sent_all;           /* of the request                                              */
-} xd_foreseen_rank;
+} xd_prediction_rank;
 
-typedef struct xd_forecast {
+typedef struct xd_prediction {
     xd_plan plan;
     int     ranks;              /* that it uses                                                */
     double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: one that repeats      */
@@ -26,21 +26,21 @@ typedef struct xd_forecast {
     double  sent;               /* bytes of the request, all ranks                              */
     double  peak;               /* of the fullest rank (devices) or host (CPU)                  */
     int     fits, stale;        /* into the memory there is; its picture is not the exact one    */
-    xd_foreseen_rank *rank;     /* [ranks], malloc'ed                                          */
-} xd_forecast;
+    xd_prediction_rank *rank;     /* [ranks], malloc'ed                                          */
+} xd_prediction;
 
 /* g is opened alone and for a bench, without files; nothing of it is loaded. Where the request's prompts
  * say something and the model's tokenizers are there, texts have their lengths; else the most there can be,
  * and a negative prompt that is not given is empty. It is the first request: weights are loaded. Freed with
- * xd_forecast_free also after a failure. XD_EINVAL: the plan cannot be. */
-xd_status xd_foresee(xd_forecast *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+ * xd_prediction_free also after a failure. XD_EINVAL: the plan cannot be. */
+xd_status xd_predict(xd_prediction *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
                      int ranks, const xd_machine *m, xd_err *e);
-void      xd_forecast_free(xd_forecast *f);
+void      xd_prediction_free(xd_prediction *f);
 
 /* A stretch of time of a rank in steps 0, 1, .. of the forecast: what 'c' computes, 'w' waits. */
-typedef void xd_told(void *ctx, int rank, char what, double from, double to);
+typedef void xd_predicted_event(void *ctx, int rank, char what, double from, double to);
 /* The same, telling the stretches of the denoising steps that were played. */
-xd_status xd_foresee_telling(xd_forecast *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
-                             int ranks, const xd_machine *m, xd_told *told, void *cookie, xd_err *e);
+xd_status xd_predict_events(xd_prediction *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+                             int ranks, const xd_machine *m, xd_predicted_event *told, void *cookie, xd_err *e);
 
 #endif

@@ -114,7 +114,7 @@ static void try(hunt *h, xd_parallel a)
     xd_buf_add(&flags, "%s", "");       /* a text even where there are none                      */
     h->failed |= name.failed || flags.failed;
     c->name = name.p, c->flags = flags.p;
-    xd_status s = xd_foresee(&c->f, h->ctx, h->r, &a, h->ranks, h->m, &c->why);
+    xd_status s = xd_predict(&c->f, h->ctx, h->r, &a, h->ranks, h->m, &c->why);
     if (s == XD_OK && !c->f.fits)
         xd_fail(&c->why, XD_ENOMEM, "%s are needed of %s", xd_size_text(c->f.peak).s,
                 xd_size_text(h->m->memory).s);
@@ -213,7 +213,7 @@ xd_status xd_search_plans(xd_search *s, xd_context *ctx, const xd_request *r, co
 void xd_search_free(xd_search *s)
 {
     for (int i = 0; i < s->n; i++) {
-        xd_forecast_free(&s->c[i].f);
+        xd_prediction_free(&s->c[i].f);
         free(s->c[i].name);
         free(s->c[i].flags);
     }

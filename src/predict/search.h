@@ -6,7 +6,7 @@
 
 typedef struct xd_candidate {
     xd_parallel ask;            /* the flags it stands for                                     */
-    xd_forecast f;              /* refused: as far as it came                                  */
+    xd_prediction f;              /* refused: as far as it came                                  */
     xd_err      why;            /* of a refused one                                            */
     char       *flags;          /* "--ulysses_degree 2 --use_parallel_vae", malloc'ed          */
     char       *name;           /* "u2r2pp2cfg2", malloc'ed                                    */

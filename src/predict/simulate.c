@@ -54,7 +54,7 @@ typedef struct script {
 typedef struct news { double start, takes, arrival, lost; } news;       /* of a message            */
 typedef struct slot { uint64_t key; news n; } slot;                     /* key 0: empty            */
 
-struct xd_play {
+struct xd_simulation {
     const xd_machine *m;
     int      n, now;            /* ranks; the one that is recorded                              */
     script  *s;
@@ -72,7 +72,7 @@ struct xd_play {
 /* ---- growing ------------------------------------------------------------------------------ */
 
 /* Room for one more element. */
-static int grow(xd_play *p, void *array, int64_t *cap, int64_t n, size_t size)
+static int grow(xd_simulation *p, void *array, int64_t *cap, int64_t n, size_t size)
 {
     void **a = array;
     if (n < *cap)
@@ -90,12 +90,12 @@ static int grow(xd_play *p, void *array, int64_t *cap, int64_t n, size_t size)
     return 1;
 }
 
-static script *mine(xd_play *p)
+static script *mine(xd_simulation *p)
 {
     return &p->s[p->now];
 }
 
-static void put(xd_play *p, event ev)
+static void put(xd_simulation *p, event ev)
 {
     script *s = mine(p);
     if (grow(p, &s->ev, &s->cap, s->nev, sizeof ev))
@@ -104,14 +104,14 @@ static void put(xd_play *p, event ev)
 
 /* ---- recording ---------------------------------------------------------------------------- */
 
-static double lap(xd_play *p)
+static double lap(xd_simulation *p)
 {
     return p->seconds ? p->seconds(p->ctx) : 0;
 }
 
 static void on_group(void *cookie, int id, int color, int rank, int size)
 {
-    xd_play *p = cookie;
+    xd_simulation *p = cookie;
     script  *s = mine(p);
     team    *t = realloc(s->team, (size_t)(id + 1) * sizeof *t);
     if (!t) {
@@ -130,7 +130,7 @@ static void on_group(void *cookie, int id, int color, int rank, int size)
 static void on_begin(void *cookie, int64_t number, int group, xd_message what, int peer,
                      const int64_t *bytes)
 {
-    xd_play *p = cookie;
+    xd_simulation *p = cookie;
     script  *s = mine(p);
     int      n = what == XD_MEETS ? s->team[group].size : 1;
     event    ev = { (ev_kind)what, group, peer, lap(p), number, *bytes, s->npool };
@@ -144,20 +144,20 @@ static void on_begin(void *cookie, int64_t number, int group, xd_message what, i
 
 static void on_end(void *cookie, int64_t number)
 {
-    xd_play *p = cookie;
+    xd_simulation *p = cookie;
     put(p, (event){ .what = EV_END, .after_s = lap(p), .number = number });
 }
 
-void xd_play_mark(xd_play *p, int mark)
+void xd_simulation_mark(xd_simulation *p, int mark)
 {
     script *s = mine(p);
     put(p, (event){ .what = EV_MARK, .after_s = lap(p), .number = mark });
     s->nmark = mark >= s->nmark ? mark + 1 : s->nmark;
 }
 
-xd_status xd_play_open(xd_play **out, int ranks, const xd_machine *m, xd_err *e)
+xd_status xd_simulation_open(xd_simulation **out, int ranks, const xd_machine *m, xd_err *e)
 {
-    xd_play *p = *out = calloc(1, sizeof *p);
+    xd_simulation *p = *out = calloc(1, sizeof *p);
     int      hosts = ranks / (m->ranks > 0 ? m->ranks : 1) + 1;
     if (p) {
         p->m = m;
@@ -170,7 +170,7 @@ xd_status xd_play_open(xd_play **out, int ranks, const xd_machine *m, xd_err *e)
     }
     if (p && p->s && p->out && p->in && p->bus)
         return XD_OK;
-    xd_play_close(out);
+    xd_simulation_close(out);
     return xd_fail(e, XD_ENOMEM, "no memory to play %d ranks", ranks);
 }
 
@@ -184,9 +184,9 @@ static void clear(script *s)
     memset(s, 0, sizeof *s);
 }
 
-void xd_play_close(xd_play **out)
+void xd_simulation_close(xd_simulation **out)
 {
-    xd_play *p = *out;
+    xd_simulation *p = *out;
     for (int r = 0; p && p->s && r < p->n; r++)
         clear(&p->s[r]);
     if (p)
@@ -195,7 +195,7 @@ void xd_play_close(xd_play **out)
     *out = NULL;
 }
 
-const xd_recorder *xd_play_record(xd_play *p, int rank, double (*seconds)(void *ctx), void *ctx)
+const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*seconds)(void *ctx), void *ctx)
 {
     p->now = rank;
     clear(&p->s[rank]);
@@ -207,7 +207,7 @@ const xd_recorder *xd_play_record(xd_play *p, int rank, double (*seconds)(void *
 /* ---- who is in which team ------------------------------------------------------------------- */
 
 /* Teams of ranks with the same number and color are one; their ranks are its members. */
-static int find_teams(xd_play *p)
+static int find_teams(xd_simulation *p)
 {
     int most = 0;
     for (int r = 0; r < p->n; r++)
@@ -248,14 +248,14 @@ static uint64_t key_of(int at, int a, int b, ev_kind what, int64_t seq)
     return h ? h : 1;
 }
 
-static slot *find(const xd_play *p, uint64_t key)
+static slot *find(const xd_simulation *p, uint64_t key)
 {
     for (int64_t i = (int64_t)(key % (uint64_t)p->cap);; i = (i + 1) % p->cap)
         if (!p->map[i].key || p->map[i].key == key)
             return &p->map[i];
 }
 
-static void leave(xd_play *p, uint64_t key, news told)
+static void leave(xd_simulation *p, uint64_t key, news told)
 {
     if (2 * (p->used + 1) > p->cap) {
         slot   *old = p->map;
@@ -275,7 +275,7 @@ static void leave(xd_play *p, uint64_t key, news told)
     p->used++;
 }
 
-static const slot *arrived(const xd_play *p, uint64_t key)
+static const slot *arrived(const xd_simulation *p, uint64_t key)
 {
     slot *s = p->cap ? find(p, key) : NULL;
     return s && s->key ? s : NULL;
@@ -288,7 +288,7 @@ static double pass(double *port, double now, double takes)
 }
 
 /* Sends now; returns when the sender may touch its memory again. */
-static double send(xd_play *p, int from, int to, uint64_t key, double bytes)
+static double send(xd_simulation *p, int from, int to, uint64_t key, double bytes)
 {
     int            a = from / p->m->ranks, b = to / p->m->ranks;
     const xd_wire *w = a == b ? &p->m->inside : &p->m->between;
@@ -304,7 +304,7 @@ static double send(xd_play *p, int from, int to, uint64_t key, double bytes)
 
 /* ---- playing ------------------------------------------------------------------------------ */
 
-static void spend(xd_play *p, script *s, char what, double until)
+static void spend(xd_simulation *p, script *s, char what, double until)
 {
     if (!(until > s->t))
         return;
@@ -316,7 +316,7 @@ static void spend(xd_play *p, script *s, char what, double until)
     s->t = until;
 }
 
-static void begin(xd_play *p, int r, const event *ev)
+static void begin(xd_simulation *p, int r, const event *ev)
 {
     script       *s = &p->s[r];
     team         *t = &s->team[ev->group];
@@ -354,7 +354,7 @@ static double slowed(script *s, const open_message *m, const news *n)
 }
 
 /* Has everything begun that a message of rank r waits for? If not, s->for_whom is who must. */
-static int has_begun(const xd_play *p, script *s, open_message *m, const team *t, int from, int last)
+static int has_begun(const xd_simulation *p, script *s, open_message *m, const team *t, int from, int last)
 {
     for (int a = from > m->begun ? from : m->begun; a <= last; a++) {
         int at = m->what == EV_MEETS ? a : t->rank;
@@ -368,7 +368,7 @@ static int has_begun(const xd_play *p, script *s, open_message *m, const team *t
 }
 
 /* 0: something that this rank waits for has not begun. */
-static int end(xd_play *p, int r, const event *ev)
+static int end(xd_simulation *p, int r, const event *ev)
 {
     script       *s = &p->s[r];
     open_message *m = &s->message[ev->number];
@@ -395,7 +395,7 @@ static int end(xd_play *p, int r, const event *ev)
 
 /* One event of rank r, or the computing before it, behind which others may have their turn; 0: it must
  * wait. */
-static int go_on(xd_play *p, int r)
+static int go_on(xd_simulation *p, int r)
 {
     script *s = &p->s[r];
     event  *ev = &s->ev[s->next];
@@ -414,7 +414,7 @@ static int go_on(xd_play *p, int r)
     return 1;
 }
 
-static int prepare(xd_play *p)
+static int prepare(xd_simulation *p)
 {
     for (int r = 0; r < p->n; r++) {
         script *s = &p->s[r];
@@ -430,7 +430,7 @@ static int prepare(xd_play *p)
 
 /* Everybody's turns, the earliest first. wake: [n], when each goes on, INFINITY: it has ended or waits;
  * rests: [n], whom it waits for, or -1. 0: some wait for each other. */
-static int take_turns(xd_play *p, double *wake, int *rests)
+static int take_turns(xd_simulation *p, double *wake, int *rests)
 {
     for (int r = 0; r < p->n; r++) {
         wake[r] = p->s[r].nev ? p->s[r].t : INFINITY;
@@ -461,7 +461,7 @@ static int take_turns(xd_play *p, double *wake, int *rests)
     return 1;
 }
 
-xd_status xd_play_run(xd_play *p, xd_lane *lane, xd_err *e)
+xd_status xd_simulation_run(xd_simulation *p, xd_lane *lane, xd_err *e)
 {
     int    *rests = calloc((size_t)p->n, sizeof *rests), live = 1;
     double *wake = calloc((size_t)p->n, sizeof *wake);
@@ -482,13 +482,13 @@ xd_status xd_play_run(xd_play *p, xd_lane *lane, xd_err *e)
     return XD_OK;
 }
 
-double xd_play_when(const xd_play *p, int rank, int mark)
+double xd_simulation_mark_s(const xd_simulation *p, int rank, int mark)
 {
     const script *s = &p->s[rank];
     return mark >= 0 && mark < s->nmark && s->mark ? s->mark[mark] : -1;
 }
 
-void xd_play_tell(const xd_play *p, int rank,
+void xd_simulation_events(const xd_simulation *p, int rank,
                   void (*fn)(void *ctx, char what, double from, double to), void *ctx)
 {
     const script *s = &p->s[rank];

@@ -8,15 +8,15 @@
 #include "comm/comm.h"
 #include "predict/machine.h"
 
-typedef struct xd_play xd_play;
+typedef struct xd_simulation xd_simulation;
 
-xd_status xd_play_open(xd_play **p, int ranks, const xd_machine *m, xd_err *e);
-void      xd_play_close(xd_play **p);
+xd_status xd_simulation_open(xd_simulation **p, int ranks, const xd_machine *m, xd_err *e);
+void      xd_simulation_close(xd_simulation **p);
 /* What a communicator of rank `rank` tells becomes its script; `seconds` is asked how long this rank
  * has computed since it was last asked. Valid until the next call. */
-const xd_recorder *xd_play_record(xd_play *p, int rank, double (*seconds)(void *ctx), void *ctx);
+const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*seconds)(void *ctx), void *ctx);
 /* A moment of the script of the rank that is recorded. */
-void      xd_play_mark(xd_play *p, int mark);
+void      xd_simulation_mark(xd_simulation *p, int mark);
 
 typedef struct xd_lane {        /* of one rank                                                 */
     double  end_s, busy_s, wait_s;      /* when it ended; computing; waiting for messages         */
@@ -24,11 +24,11 @@ typedef struct xd_lane {        /* of one rank                                  
 } xd_lane;
 
 /* Plays the scripts. lane: [ranks]. XD_EINVAL when ranks wait for each other for ever. */
-xd_status xd_play_run(xd_play *p, xd_lane *lane, xd_err *e);
-/* When rank `rank` came to a mark, after xd_play_run; negative: never. */
-double    xd_play_when(const xd_play *p, int rank, int mark);
+xd_status xd_simulation_run(xd_simulation *p, xd_lane *lane, xd_err *e);
+/* When rank `rank` came to a mark, after xd_simulation_run; negative: never. */
+double    xd_simulation_mark_s(const xd_simulation *p, int rank, int mark);
 /* What a rank did: calls fn for every stretch of time, in order. what: 'c' computes, 'w' waits. */
-void      xd_play_tell(const xd_play *p, int rank,
+void      xd_simulation_events(const xd_simulation *p, int rank,
                        void (*fn)(void *ctx, char what, double from, double to), void *ctx);
 
 #endif

@@ -49,7 +49,7 @@ static const char *weights_text(const xd_engine *g, char *out, size_t size)
 
 static void say_head(const adviser *v)
 {
-    const xd_forecast *f = &v->s.c[0].f;
+    const xd_prediction *f = &v->s.c[0].f;
     char               types[64];
     say(v, "%s on %d of %d rank%s of %s%s, %s, %d steps", v->g->ctx.model.dir, v->ranks,
         v->m.hosts * v->m.ranks, v->m.hosts * v->m.ranks == 1 ? "" : "s", v->m.name,
@@ -108,11 +108,11 @@ static void draw(void *ctx, int rank, char what, double from, double to)
     }
 }
 
-static void say_ranks(const adviser *v, const xd_forecast *f, const strips *s)
+static void say_ranks(const adviser *v, const xd_prediction *f, const strips *s)
 {
     say(v, "rank  text      transformer  vae       activations  peak      busy   waits  sent a step");
     for (int r = 0; r < f->ranks; r++) {
-        const xd_foreseen_rank *k = &f->rank[r];
+        const xd_prediction_rank *k = &f->rank[r];
         const xd_need          *n = &k->need;
         double whole = k->busy_s + k->wait_s;
         size_t most = (n->dit_tmp > n->vae_tmp ? n->dit_tmp : n->vae_tmp) + n->links;
@@ -130,7 +130,7 @@ static void say_ranks(const adviser *v, const xd_forecast *f, const strips *s)
 static xd_status explain(adviser *v, int i, xd_err *e)
 {
     const xd_candidate *c = &v->s.c[i];
-    xd_forecast         f;
+    xd_prediction         f;
     strips              s = { .ranks = c->f.ranks };
     double              whole = c->f.request_s;
     s.line = malloc((size_t)s.ranks * (COLUMNS + 1));
@@ -141,7 +141,7 @@ static xd_status explain(adviser *v, int i, xd_err *e)
         s.line[r * (COLUMNS + 1) + COLUMNS] = 0;
     s.from = c->f.from_s;
     s.to = c->f.to_s;
-    xd_status st = xd_foresee_telling(&f, &v->g->ctx, &v->r, &c->ask, v->ranks, &v->m, draw, &s, e);
+    xd_status st = xd_predict_events(&f, &v->g->ctx, &v->r, &c->ask, v->ranks, &v->m, draw, &s, e);
     if (st == XD_OK) {
         say(v, "%d: %s%s", i + 1, f.plan.text, v->m.sheet ? " by data sheet, not fitted" : "");
         say(v, "flags: %s", c->flags[0] ? c->flags : "none");
@@ -152,18 +152,18 @@ static xd_status explain(adviser *v, int i, xd_err *e)
             100 * f.decode_s / whole, whole);
         say_ranks(v, &f, &s);
     }
-    xd_forecast_free(&f);
+    xd_prediction_free(&f);
     free(s.line);
     return st;
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-static void json_ranks(xd_text_buf *b, const xd_forecast *f)
+static void json_ranks(xd_text_buf *b, const xd_prediction *f)
 {
     xd_buf_add(b, ", \"rank\": [");
     for (int r = 0; r < f->ranks; r++) {
-        const xd_foreseen_rank *k = &f->rank[r];
+        const xd_prediction_rank *k = &f->rank[r];
         xd_buf_add(b, "%s{\"text\": %zu, \"text_tmp\": %zu, \"transformer\": %zu, \"transformer_tmp\": %zu, "
                    "\"vae\": %zu, \"vae_tmp\": %zu, \"peak\": %zu, \"busy_s\": %.6g, \"wait_s\": %.6g, "
                    "\"sent_a_step\": %.0f}", r ? ", " : "", k->need.text, k->need.text_tmp, k->need.dit,
@@ -175,7 +175,7 @@ static void json_ranks(xd_text_buf *b, const xd_forecast *f)
 
 static void json_plan(xd_text_buf *b, const xd_candidate *c)
 {
-    const xd_forecast *f = &c->f;
+    const xd_prediction *f = &c->f;
     xd_buf_add(b, "{\"plan\": \"%s\", \"flags\": ", c->name);
     xd_buf_json_string(b, c->flags);
     if (c->why.code) {

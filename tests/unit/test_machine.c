@@ -188,21 +188,21 @@ static xd_machine plain(void)
     return (xd_machine){ .hosts = 1, .ranks = 1, .memory = 1, .alone = 2, .f32 = r, .bf16 = r };
 }
 
-typedef struct desk { xd_machine m; xd_dev *count; xd_reckoner *r; xd_dev *d; } desk;
+typedef struct desk { xd_machine m; xd_dev *count; xd_cost_device *r; xd_dev *d; } desk;
 
 static void open_desk(desk *k, xd_machine m)
 {
     xd_err e = { 0 };
     k->m = m;
     assert_int_equal(xd_dev_open_count(&k->count, NULL, &e), XD_OK);
-    assert_int_equal(xd_reckoner_open(&k->r, k->count, &k->m, XD_F32, &e), XD_OK);
-    k->d = xd_reckoner_dev(k->r);
+    assert_int_equal(xd_cost_device_open(&k->r, k->count, &k->m, XD_F32, &e), XD_OK);
+    k->d = xd_cost_device_dev(k->r);
     assert_true(k->d->counts);
 }
 
 static void close_desk(desk *k)
 {
-    xd_reckoner_close(&k->r);
+    xd_cost_device_close(&k->r);
     xd_dev_close(&k->count);
 }
 
@@ -232,16 +232,16 @@ static void products(void **state)
     (void)state;
     open_desk(&k, plain());
     product(&k, 10, 4, 5);      /* 400 flops at half of 1000 a second                          */
-    near(xd_reckoner_lap(k.r, 0), 0.8);
-    near(xd_reckoner_lap(k.r, 0) + 1, 1);
+    near(xd_cost_device_lap_s(k.r, 0), 0.8);
+    near(xd_cost_device_lap_s(k.r, 0) + 1, 1);
     product(&k, 90, 4, 5);      /* 3600 at 90 %                                                */
-    near(xd_reckoner_lap(k.r, 1), 4.0 / 2);     /* the others rest                             */
+    near(xd_cost_device_lap_s(k.r, 1), 4.0 / 2);     /* the others rest                             */
     attention(&k, 3, 7, 64);    /* 4 x 3 x 7 x 64                                              */
-    near(xd_reckoner_lap(k.r, 0), 5376.0 / 100);
+    near(xd_cost_device_lap_s(k.r, 0), 5376.0 / 100);
     attention(&k, 3, 7, 128);
-    near(xd_reckoner_lap(k.r, 0), 10752.0 / 300);
+    near(xd_cost_device_lap_s(k.r, 0), 10752.0 / 300);
     attention(&k, 3, 7, 96);
-    near(xd_reckoner_lap(k.r, 0), 8064.0 / 200);
+    near(xd_cost_device_lap_s(k.r, 0), 8064.0 / 200);
     xd_counts c;
     xd_dev_counts(k.count, &c, 0);
     near(c.flops, 400 + 3600 + 5376 + 10752 + 8064);
@@ -258,10 +258,10 @@ static void memory_bound(void **state)
     m.f32.bytes = 10, m.f32.call_s = 3, m.f32.gemm = 1e18;
     open_desk(&k, m);
     product(&k, 10, 4, 5);      /* (40 + 50 + 20) x 4 bytes                                    */
-    near(xd_reckoner_lap(k.r, 0), 44 + 3);
+    near(xd_cost_device_lap_s(k.r, 0), 44 + 3);
     xd_copy c = { xd_view2(&any, XD_F32, 5, 2), xd_view2(&any, XD_F32, 5, 2) };
     assert_int_equal(k.d->ops->copy(k.d, NULL, &c, NULL), XD_OK);
-    near(xd_reckoner_lap(k.r, 0), 8 + 3);
+    near(xd_cost_device_lap_s(k.r, 0), 8 + 3);
     close_desk(&k);
 }
 
@@ -275,16 +275,16 @@ static void products_of_cpus(void **state)
     m.f32.gemm_rows = 0, m.f32.bytes = 80, m.f32.weights = 8, m.f32.act = 16, m.cache = 1000;
     open_desk(&k, m);
     product(&k, 10, 4, 5);      /* 400 flops, 80 bytes of weights that stay                    */
-    near(xd_reckoner_lap(k.r, 0), 0.4 + 1);
-    xd_reckoner_weights(k.r, 1001);
+    near(xd_cost_device_lap_s(k.r, 0), 0.4 + 1);
+    xd_cost_device_weights(k.r, 1001);
     product(&k, 10, 4, 5);
-    near(xd_reckoner_lap(k.r, 0), 0.4 + 10);
+    near(xd_cost_device_lap_s(k.r, 0), 0.4 + 10);
     xd_weight w = { .type = XD_F32, .out = 4, .in = 5, .bytes = 80, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 },
                     .groups = 1 };
     xd_gemm a = { .out = xd_view2(&any, XD_F32, 10, 4), .in = xd_view2(&any, XD_F32, 10, 5), .w = &w };
     a.residual = a.out, a.act = XD_SILU;
     assert_int_equal(k.d->ops->gemm(k.d, NULL, &a, NULL), XD_OK);
-    near(xd_reckoner_lap(k.r, 0), 0.4 + 10 + 2 * 160.0 / 16 + 2 * 160.0 / 80);
+    near(xd_cost_device_lap_s(k.r, 0), 0.4 + 10 + 2 * 160.0 / 16 + 2 * 160.0 / 80);
     close_desk(&k);
 }
 
@@ -299,13 +299,13 @@ static void classes(void **state)
     open_desk(&k, m);
     xd_norm n = { .out = xd_view2(&any, XD_F32, 5, 2), .in = xd_view2(&any, XD_F32, 5, 2) };
     assert_int_equal(k.d->ops->norm(k.d, NULL, &n, NULL), XD_OK);
-    near(xd_reckoner_lap(k.r, 0), 80.0 / 20);
+    near(xd_cost_device_lap_s(k.r, 0), 80.0 / 20);
     xd_glu g = { .out = n.out, .a = n.in, .act = XD_SILU };
     assert_int_equal(k.d->ops->glu(k.d, NULL, &g, NULL), XD_OK);
-    near(xd_reckoner_lap(k.r, 0), 80.0 / 40);
+    near(xd_cost_device_lap_s(k.r, 0), 80.0 / 40);
     k.m.f32.act = 0;
     assert_int_equal(k.d->ops->glu(k.d, NULL, &g, NULL), XD_OK);
-    near(xd_reckoner_lap(k.r, 0), 80.0 / 10);
+    near(xd_cost_device_lap_s(k.r, 0), 80.0 / 10);
     close_desk(&k);
 }
 
@@ -319,7 +319,7 @@ static void small_heads(void **state)
     m.f32.attn_rows = 3;
     open_desk(&k, m);
     attention(&k, 3, 7, 32);
-    near(xd_reckoner_lap(k.r, 0), 4.0 * 3 * 7 * 32 / (300.0 * 32 / 96) * 2);
+    near(xd_cost_device_lap_s(k.r, 0), 4.0 * 3 * 7 * 32 / (300.0 * 32 / 96) * 2);
     close_desk(&k);
 }
 

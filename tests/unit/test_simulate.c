@@ -23,7 +23,7 @@ static double ask(void *ctx)
     return s;
 }
 
-typedef struct stage { xd_machine m; xd_play *p; xd_lane lane[MOST]; int n; xd_err e; } stage;
+typedef struct stage { xd_machine m; xd_simulation *p; xd_lane lane[MOST]; int n; xd_err e; } stage;
 
 /* Latency 1, 100 bytes a second; what of it overlaps is said. */
 static void open_stage(stage *s, int ranks, int per_host, double overlap)
@@ -32,27 +32,27 @@ static void open_stage(stage *s, int ranks, int per_host, double overlap)
     s->m = (xd_machine){ .hosts = 2, .ranks = per_host, .inside = { 1, 100, overlap, 0 },
                          .between = { 10, 10, overlap, 0 } };
     s->n = ranks;
-    assert_int_equal(xd_play_open(&s->p, ranks, &s->m, &s->e), XD_OK);
+    assert_int_equal(xd_simulation_open(&s->p, ranks, &s->m, &s->e), XD_OK);
 }
 
 static xd_comm *be(stage *s, int rank)
 {
     xd_comm *c = NULL;
     computed = 0;
-    assert_int_equal(xd_comm_record(&c, rank, s->n, xd_play_record(s->p, rank, ask, NULL), &s->e), XD_OK);
+    assert_int_equal(xd_comm_record(&c, rank, s->n, xd_simulation_record(s->p, rank, ask, NULL), &s->e), XD_OK);
     return c;
 }
 
 /* Time that passes after the last message shows in a mark. */
 static void done(stage *s, xd_comm *c)
 {
-    xd_play_mark(s->p, 0);
+    xd_simulation_mark(s->p, 0);
     xd_comm_close(&c);
 }
 
 static void run(stage *s)
 {
-    if (xd_play_run(s->p, s->lane, &s->e) != XD_OK)
+    if (xd_simulation_run(s->p, s->lane, &s->e) != XD_OK)
         fail_msg("%s", s->e.msg);
 }
 
@@ -100,7 +100,7 @@ static void one_message(void **state)
         near(s.lane[0].inside, 200);
         near(s.lane[0].end_s, 7);               /* its memory is free when the link has taken it */
         near(s.lane[0].busy_s, 6);
-        xd_play_close(&s.p);
+        xd_simulation_close(&s.p);
     }
 }
 
@@ -123,7 +123,7 @@ static void overlap(void **state)
         run(&s);
         near(s.lane[1].end_s, 10 + 2 - k);
         near(s.lane[1].busy_s, 10);
-        xd_play_close(&s.p);
+        xd_simulation_close(&s.p);
     }
     open_stage(&s, 3, 3, 0.5);
     for (int r = 0; r < 3; r++) {
@@ -137,7 +137,7 @@ static void overlap(void **state)
     }
     run(&s);
     near(s.lane[0].end_s, 3 + 0.5 * 2 + 1 + 0.5 * 1);   /* the second comes at 5, beside 3 - 2 s    */
-    xd_play_close(&s.p);
+    xd_simulation_close(&s.p);
 }
 
 /* Two ranks exchange; one is late by 3 s. All of it overlaps. */
@@ -157,7 +157,7 @@ static void collective(void **state)
     near(s.lane[0].end_s, 3 + 1 + 3);
     near(s.lane[1].end_s, 3 + 3);       /* its own has arrived at 4                            */
     near(s.lane[0].wait_s, 7);
-    xd_play_close(&s.p);
+    xd_simulation_close(&s.p);
 }
 
 /* A ring of 4, each computes 2 s while 100 bytes go round, three times. */
@@ -182,7 +182,7 @@ static void ring(void **state)
         near(s.lane[r].wait_s, 1);
         near(s.lane[r].inside, 300);
     }
-    xd_play_close(&s.p);
+    xd_simulation_close(&s.p);
 }
 
 /* A pipeline of 3 stages and 4 pieces of 10 s, messages that take no time: 10 (4 + 3 - 1). */
@@ -198,7 +198,7 @@ static void bubble(void **state)
             if (r > 0)
                 wait_for(c, c->ops->recv(c, bytes(8), r - 1));
             computed = 10;
-            xd_play_mark(s.p, 10 + i);
+            xd_simulation_mark(s.p, 10 + i);
             if (r < 2)
                 wait_for(c, c->ops->send(c, bytes(8), r + 1));
         }
@@ -208,11 +208,11 @@ static void bubble(void **state)
     for (int r = 0; r < 3; r++) {
         if (fabs(s.lane[r].end_s - (40 + 10 * r)) > 1e-6)
             fail_msg("stage %d ends at %g", r, s.lane[r].end_s);
-        if (fabs(xd_play_when(s.p, r, 11) - (20 + 10 * r)) > 1e-6)
-            fail_msg("stage %d ends its second piece at %g", r, xd_play_when(s.p, r, 11));
+        if (fabs(xd_simulation_mark_s(s.p, r, 11) - (20 + 10 * r)) > 1e-6)
+            fail_msg("stage %d ends its second piece at %g", r, xd_simulation_mark_s(s.p, r, 11));
     }
-    assert_true(xd_play_when(s.p, 0, 5) < 0 && xd_play_when(s.p, 0, 99) < 0);
-    xd_play_close(&s.p);
+    assert_true(xd_simulation_mark_s(s.p, 0, 5) < 0 && xd_simulation_mark_s(s.p, 0, 99) < 0);
+    xd_simulation_close(&s.p);
 }
 
 /* Two pairs over hosts share one port of a host; inside they do not. */
@@ -233,7 +233,7 @@ static void contention(void **state)
         near(last, far ? 10 + 20 : 1 + 1);
         near(s.lane[0].between, far ? 100 : 0);
         near(s.lane[0].inside, far ? 0 : 100);
-        xd_play_close(&s.p);
+        xd_simulation_close(&s.p);
     }
 }
 
@@ -257,7 +257,7 @@ static void shared(void **state)
         for (int r = 0; r < 4; r++)
             last = fmax(last, s.lane[r].end_s);
         near(last, 1 + (k == 1 ? 12 * 100 / 200.0 : 3));
-        xd_play_close(&s.p);
+        xd_simulation_close(&s.p);
     }
 }
 
@@ -279,7 +279,7 @@ static void arriving(void **state)
         run(&s);
         near(s.lane[0].end_s, far ? 10 : 1);
         near(s.lane[2].end_s, far ? 20 + 10 : 2 + 1);
-        xd_play_close(&s.p);
+        xd_simulation_close(&s.p);
     }
 }
 
@@ -300,7 +300,7 @@ static void groups(void **state)
     run(&s);
     near(s.lane[2].end_s, 0 + 1 + 1);
     near(s.lane[3].end_s, 1 + 1 + 1);
-    xd_play_close(&s.p);
+    xd_simulation_close(&s.p);
 }
 
 static void deadlock(void **state)
@@ -314,9 +314,9 @@ static void deadlock(void **state)
         wait_for(c, c->ops->send(c, bytes(1), 1 - r));
         done(&s, c);
     }
-    assert_int_equal(xd_play_run(s.p, s.lane, &s.e), XD_EINVAL);
+    assert_int_equal(xd_simulation_run(s.p, s.lane, &s.e), XD_EINVAL);
     assert_string_equal(s.e.msg, "the ranks of this plan would wait for each other for ever");
-    xd_play_close(&s.p);
+    xd_simulation_close(&s.p);
 }
 
 static double sum[128];
@@ -345,12 +345,12 @@ static void telling(void **state)
     }
     run(&s);
     sum['c'] = sum['w'] = 0;
-    xd_play_tell(s.p, 0, add, &last);
+    xd_simulation_events(s.p, 0, add, &last);
     near(last, s.lane[0].end_s);
     near(sum['c'], 5);
     near(sum['w'], s.lane[0].wait_s);
     near(sum['w'], 2 + 1 + 1 - 1);
-    xd_play_close(&s.p);
+    xd_simulation_close(&s.p);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
-/* test_foresee.c - what is foreseen of a plan against what ranks do: bytes sent and memory, exactly.
+/* test_predict.c - what is foreseen of a plan against what ranks do: bytes sent and memory, exactly.
  *
- *     test_foresee MODEL... [int8 MODEL...]
+ *     test_predict MODEL... [int8 MODEL...]
  *
  * On as many ranks as this was started with: every factorization over the six axes of random weights, with
  * patches, displaced patches, VAE rows, shared text encoders, warm-ups and several pictures where they apply.
@@ -72,7 +72,7 @@ static void gather(xd_need *mine, xd_need *all)
     world->ops->wait(world, &q, 1);
 }
 
-static void compare(const char *name, const xd_forecast *f, const xd_need *need, int64_t sent)
+static void compare(const char *name, const xd_prediction *f, const xd_need *need, int64_t sent)
 {
     char why[512];
     if ((int64_t)f->sent != sent) {
@@ -96,18 +96,18 @@ static void foresee(const xd_parallel *p, const xd_request *r, const char *name,
     xd_open_args a = { .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1 };
     xd_engine   *g = NULL;
     xd_machine   m;
-    xd_forecast  f = { 0 };
+    xd_prediction  f = { 0 };
     xd_err       e = { 0 };
     xd_status    s = xd_machine_read(&m, "8xH100", &e);
     if (s == XD_OK)
         s = xd_open_with(&g, &a, XD_FOR_BENCH | XD_ALONE, &e);
     if (s == XD_OK)
-        s = xd_foresee(&f, &g->ctx, r, p, ranks, &m, &e);
+        s = xd_predict(&f, &g->ctx, r, p, ranks, &m, &e);
     if (s == XD_OK)
         compare(name, &f, need, sent);
     else
         fail(name, e.msg);
-    xd_forecast_free(&f);
+    xd_prediction_free(&f);
     xd_close(&g);
 }
 
