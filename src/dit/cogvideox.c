@@ -167,7 +167,7 @@ static void affine(xd_decl *d, const cfg *c, const char *name, xd_tensor *gain, 
 static void zero_weights(xd_decl *d, const cfg *c, const char *name, zero *w)
 {
     xd_w_enter(d, "%s", name);
-    xd_w_linear(d, &w->mod, "linear", XD_MIRROR, 1, L1(c->temb), L1(6 * c->dim), 1);
+    xd_w_linear(d, &w->mod, "linear", XD_REPLICATED, 1, L1(c->temb), L1(6 * c->dim), 1);
     affine(d, c, "norm", &w->gain, &w->bias);
     xd_w_leave(d);
 }
@@ -200,11 +200,11 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     int64_t    D = c->dim, p = c->patch, t = c->patch_t;
     int64_t    tokens = frames_of(c) * (c->height / p) * (c->width / p);
     if (t)
-        xd_w_linear(d, &g->patch, "patch_embed.proj", XD_MIRROR, 1, L1(c->in_ch * t * p * p), L1(D), 1);
+        xd_w_linear(d, &g->patch, "patch_embed.proj", XD_REPLICATED, 1, L1(c->in_ch * t * p * p), L1(D), 1);
     else
-        xd_w_linear_as(d, &g->patch, "patch_embed.proj", XD_MIRROR, 1, 4,
+        xd_w_linear_as(d, &g->patch, "patch_embed.proj", XD_REPLICATED, 1, 4,
                        (int64_t[]){ D, c->in_ch, p, p }, c->patch_bias);
-    xd_w_linear(d, &g->text, "patch_embed.text_proj", XD_MIRROR, 1, L1(c->text), L1(D), 1);
+    xd_w_linear(d, &g->text, "patch_embed.text_proj", XD_REPLICATED, 1, L1(c->text), L1(D), 1);
     if (c->learned)
         xd_w_table_as(d, &g->places, "patch_embed.pos_embedding", 3,
                       (int64_t[]){ 1, c->most_text + tokens, D });
@@ -212,9 +212,9 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     if (c->ofs)
         xd_mlp_weights(d, "ofs_embedding", &g->ofs, c->ofs, c->ofs, c->ofs);
     affine(d, c, "norm_final", &g->gain, &g->bias);
-    xd_w_linear(d, &g->mod, "norm_out.linear", XD_MIRROR, 1, L1(c->temb), L1(2 * D), 1);
+    xd_w_linear(d, &g->mod, "norm_out.linear", XD_REPLICATED, 1, L1(c->temb), L1(2 * D), 1);
     affine(d, c, "norm_out.norm", &g->out_gain, &g->out_bias);
-    xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1((t ? t : 1) * p * p * c->out_ch), 1);
+    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D), L1((t ? t : 1) * p * p * c->out_ch), 1);
 }
 
 /* ---- rotary positions --------------------------------------------------------------------- */

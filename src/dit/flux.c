@@ -142,7 +142,7 @@ static void solo_weights(xd_decl *d, const void *c_, int layer, void *w_)
     solo      *w = w_;
     int64_t    D = c->dim, hd = c->head_dim;
     (void)layer;
-    xd_w_linear(d, &w->mod, "norm.linear", XD_MIRROR, 1, L1(D), L1(3 * D), 1);
+    xd_w_linear(d, &w->mod, "norm.linear", XD_REPLICATED, 1, L1(D), L1(3 * D), 1);
     xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, qkv, (int64_t[]){ D, D, D }, 1);
     xd_w_linear(d, &w->up, "proj_mlp", XD_COL, hd, L1(D), L1(4 * D), 1);
     xd_w_linear(d, &w->out, "proj_out", XD_ROW, hd, 2, (int64_t[]){ D, 4 * D }, L1(D), 1);
@@ -155,14 +155,14 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     const cfg *c = c_;
     glob      *g = g_;
     int64_t    D = c->dim;
-    xd_w_linear(d, &g->latents, "x_embedder", XD_MIRROR, 1, L1(c->in_ch), L1(D), 1);
-    xd_w_linear(d, &g->text, "context_embedder", XD_MIRROR, 1, L1(c->joint), L1(D), 1);
+    xd_w_linear(d, &g->latents, "x_embedder", XD_REPLICATED, 1, L1(c->in_ch), L1(D), 1);
+    xd_w_linear(d, &g->text, "context_embedder", XD_REPLICATED, 1, L1(c->joint), L1(D), 1);
     xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
     if (c->guided)
         xd_mlp_weights(d, "time_text_embed.guidance_embedder", &g->guidance, XD_SINUSOIDS, D, D);
     xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D, D);
-    xd_w_linear(d, &g->mod, "norm_out.linear", XD_MIRROR, 1, L1(D), L1(2 * D), 1);
-    xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1(c->out_ch), 1);
+    xd_w_linear(d, &g->mod, "norm_out.linear", XD_REPLICATED, 1, L1(D), L1(2 * D), 1);
+    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D), L1(c->out_ch), 1);
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */

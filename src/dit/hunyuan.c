@@ -166,7 +166,7 @@ static void skip_weights(xd_decl *d, const void *c_, blk *w)
 {
     const cfg *c = c_;
     xd_w_affine(d, "skip_norm", &w->skip_norm.gain, &w->skip_norm.bias, 2 * c->dim);
-    xd_w_linear(d, &w->skip, "skip_linear", XD_MIRROR, 1, L1(2 * c->dim), L1(c->dim), 1);
+    xd_w_linear(d, &w->skip, "skip_linear", XD_REPLICATED, 1, L1(2 * c->dim), L1(c->dim), 1);
 }
 
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
@@ -178,7 +178,7 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     if (skip_from(c, layer) >= 0)
         skip_weights(d, c, w);
     xd_w_affine(d, "norm1.norm", &w->norm1.gain, &w->norm1.bias, D);
-    xd_w_linear(d, &w->shift, "norm1.linear", XD_MIRROR, 1, L1(D), L1(D), 1);
+    xd_w_linear(d, &w->shift, "norm1.linear", XD_REPLICATED, 1, L1(D), L1(D), 1);
     xd_w_enter(d, "attn1");
     xd_w_affine(d, "norm_q", &w->norm_q.gain, &w->norm_q.bias, hd);
     xd_w_affine(d, "norm_k", &w->norm_k.gain, &w->norm_k.bias, hd);
@@ -204,9 +204,9 @@ static void pool_weights(xd_decl *d, const cfg *c, glob *g)
     int64_t E = c->cross_t5;
     xd_w_enter(d, "pooler");
     xd_w_vec(d, &g->places, "positional_embedding", 2, (int64_t[]){ 1 + c->text_len_t5, E });
-    xd_w_linear(d, &g->pool_q, "q_proj", XD_MIRROR, 1, L1(E), L1(E), 1);
-    xd_w_fused(d, &g->pool_kv, XD_MIRROR, 1, E, 2, kv, (int64_t[]){ E, E }, 1);
-    xd_w_linear(d, &g->pool_out, "c_proj", XD_MIRROR, 1, L1(E), L1(c->pooled), 1);
+    xd_w_linear(d, &g->pool_q, "q_proj", XD_REPLICATED, 1, L1(E), L1(E), 1);
+    xd_w_fused(d, &g->pool_kv, XD_REPLICATED, 1, E, 2, kv, (int64_t[]){ E, E }, 1);
+    xd_w_linear(d, &g->pool_out, "c_proj", XD_REPLICATED, 1, L1(E), L1(c->pooled), 1);
     xd_w_leave(d);
 }
 
@@ -215,7 +215,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     const cfg *c = c_;
     glob      *g = g_;
     int64_t    D = c->dim, p = c->patch;
-    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_MIRROR, 1, 4, (int64_t[]){ D, c->in_ch, p, p }, 1);
+    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_REPLICATED, 1, 4, (int64_t[]){ D, c->in_ch, p, p }, 1);
     xd_mlp_weights(d, "text_embedder", &g->text, c->cross_t5, 4 * c->cross_t5, c->cross);
     xd_w_vec(d, &g->padding, "text_embedding_padding", 2, (int64_t[]){ c->text_len + c->text_len_t5, c->cross });
     xd_w_enter(d, "time_extra_emb");
@@ -225,8 +225,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
         xd_w_vec(d, &g->style, "style_embedder.weight", 2, (int64_t[]){ 1, D });
     xd_mlp_weights(d, "extra_embedder", &g->extra, c->pooled + (c->styled ? SIZES * XD_SINUSOIDS + D : 0), 4 * D, D);
     xd_w_leave(d);
-    xd_w_linear(d, &g->mod, "norm_out.linear", XD_MIRROR, 1, L1(D), L1(2 * D), 1);
-    xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1(p * p * c->in_ch * (1 + !!c->sigma)), 1);
+    xd_w_linear(d, &g->mod, "norm_out.linear", XD_REPLICATED, 1, L1(D), L1(2 * D), 1);
+    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D), L1(p * p * c->in_ch * (1 + !!c->sigma)), 1);
 }
 
 /* ---- text --------------------------------------------------------------------------------- */

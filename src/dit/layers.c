@@ -8,8 +8,8 @@
 void xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid, int64_t out)
 {
     xd_w_enter(d, "%s", name);
-    xd_w_linear(d, &m->a, "linear_1", XD_MIRROR, 1, L1(in), L1(mid), 1);
-    xd_w_linear(d, &m->b, "linear_2", XD_MIRROR, 1, L1(mid), L1(out), 1);
+    xd_w_linear(d, &m->a, "linear_1", XD_REPLICATED, 1, L1(in), L1(mid), 1);
+    xd_w_linear(d, &m->b, "linear_2", XD_REPLICATED, 1, L1(mid), L1(out), 1);
     xd_w_leave(d);
 }
 
@@ -132,7 +132,7 @@ void xd_side_weights(xd_decl *d, const xd_side_form *f, int context, xd_side *w)
 {
     const struct names *n = &names_of[context];
     int64_t             D = f->dim, hd = f->head_dim;
-    xd_w_linear(d, &w->mod, n->mod, XD_MIRROR, 1, L1(D), L1(f->nmod * D), 1);
+    xd_w_linear(d, &w->mod, n->mod, XD_REPLICATED, 1, L1(D), L1(f->nmod * D), 1);
     xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, n->qkv, (int64_t[]){ D, D, D }, 1);
     if (f->qk_norm) {
         xd_w_vec(d, &w->norm_q, n->norm_q, L1(hd));

@@ -199,18 +199,18 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     glob      *g = g_;
     int64_t    D = c->dim, p = c->patch;
 
-    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_MIRROR, 1, 4,
+    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_REPLICATED, 1, 4,
                    (int64_t[]){ D, c->in_ch, p, p }, 1);
     xd_mlp_weights(d, "adaln_single.emb.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
     if (c->micro) {
         xd_mlp_weights(d, "adaln_single.emb.resolution_embedder", &g->size, XD_SINUSOIDS, D / 3, D / 3);
         xd_mlp_weights(d, "adaln_single.emb.aspect_ratio_embedder", &g->ratio, XD_SINUSOIDS, D / 3, D / 3);
     }
-    xd_w_linear(d, &g->adaln, "adaln_single.linear", XD_MIRROR, 1, L1(D), L1(6 * D), 1);
+    xd_w_linear(d, &g->adaln, "adaln_single.linear", XD_REPLICATED, 1, L1(D), L1(6 * D), 1);
     if (c->caption)
         xd_mlp_weights(d, "caption_projection", &g->caption, c->caption, D, D);
     xd_w_vec(d, &g->mod, "scale_shift_table", 2, (int64_t[]){ 2, D });
-    xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1(p * p * c->out_ch), 1);
+    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D), L1(p * p * c->out_ch), 1);
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */

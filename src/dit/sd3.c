@@ -148,14 +148,14 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     const cfg *c = c_;
     glob      *g = g_;
     int64_t    D = c->dim, p = c->patch, n = c->places * c->places;
-    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_MIRROR, 1, 4,
+    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_REPLICATED, 1, 4,
                    (int64_t[]){ D, c->in_ch, p, p }, 1);
     xd_w_table_as(d, &g->places, "pos_embed.pos_embed", 3, (int64_t[]){ 1, n, D });
     xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
     xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D, D);
-    xd_w_linear(d, &g->text, "context_embedder", XD_MIRROR, 1, L1(c->joint), L1(D), 1);
-    xd_w_linear(d, &g->mod, "norm_out.linear", XD_MIRROR, 1, L1(D), L1(2 * D), 1);
-    xd_w_linear(d, &g->out, "proj_out", XD_MIRROR, 1, L1(D), L1(p * p * c->out_ch), 1);
+    xd_w_linear(d, &g->text, "context_embedder", XD_REPLICATED, 1, L1(c->joint), L1(D), 1);
+    xd_w_linear(d, &g->mod, "norm_out.linear", XD_REPLICATED, 1, L1(D), L1(2 * D), 1);
+    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D), L1(p * p * c->out_ch), 1);
 }
 
 /* ---- entering ----------------------------------------------------------------------------- */

@@ -251,7 +251,7 @@ static void load_bands(xd_decl *d, const xd_weight *w, gathering *g, float gain)
                 xd_status_name((xd_status)b.status));
     for (int i = 0; i < n; i++) {
         if (b.bad[i])
-            xd_load_odd(d, f[i].name);
+            xd_load_nonfinite(d, f[i].name);
         xd_load_let_go(d, &f[i]);
     }
 }

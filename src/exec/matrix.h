@@ -33,7 +33,7 @@ void  xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to);
 float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored);
 void  xd_load_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n, float scale);
 /* Notes that a tensor holds NaN or infinite numbers, and says so of the first. */
-void  xd_load_odd(xd_decl *d, const char *name);
+void  xd_load_nonfinite(xd_decl *d, const char *name);
 void  xd_load_warn(xd_decl *d, const char *name, xd_tensor t);  /* looks whether it does       */
 /* Memory of a weight; *mine is 0 when another process fills it. */
 void *xd_load_take(xd_decl *d, size_t bytes, const char *name, int *mine);

@@ -54,12 +54,12 @@ static void *own_block(xd_store *s, size_t bytes)
     return p;
 }
 
-size_t xd_store_room(size_t bytes)
+size_t xd_store_block_bytes(size_t bytes)
 {
     return ((bytes ? bytes : 1) + XD_ALIGN - 1) / XD_ALIGN * XD_ALIGN;
 }
 
-void xd_store_lend(xd_store *s, void *base, size_t bytes, int part, int parts)
+void xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts)
 {
     xd_arena_init(&s->lent, base, bytes);
     s->part = part;
@@ -70,7 +70,7 @@ void xd_store_lend(xd_store *s, void *base, size_t bytes, int part, int parts)
  * other, one after the other in the file. */
 static void *from_lent(xd_store *s, size_t bytes, int *mine)
 {
-    size_t at = xd_arena_mark(&s->lent), room = xd_store_room(bytes);
+    size_t at = xd_arena_mark(&s->lent), room = xd_store_block_bytes(bytes);
     void  *p = xd_arena_get(&s->lent, room);
     *mine = (int)((double)at / (double)s->lent.cap * s->parts) == s->part;
     s->bytes += p ? room : 0;

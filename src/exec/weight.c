@@ -204,7 +204,7 @@ static void take_numbers(xd_decl *d, xd_tensor to, xd_tensor t, const char *name
     xd_load_convert(to.p, to.type, t.p, t.type, xd_count(t), xd_load_scale(d, name, t.type));
 }
 
-void xd_load_odd(xd_decl *d, const char *name)
+void xd_load_nonfinite(xd_decl *d, const char *name)
 {
     if (d->nodd++)
         return;
@@ -215,13 +215,13 @@ void xd_load_odd(xd_decl *d, const char *name)
 void xd_load_warn(xd_decl *d, const char *name, xd_tensor t)
 {
     if (d->visit == XD_VISIT_LOAD && xd_nonfinite(t))
-        xd_load_odd(d, name);
+        xd_load_nonfinite(d, name);
 }
 
 void xd_load_count(xd_decl *d, size_t bytes)
 {
     d->packed += bytes;
-    d->room += xd_store_room(bytes);
+    d->room += xd_store_block_bytes(bytes);
 }
 
 void xd_load_works(xd_decl *d, int slot, size_t bytes)
@@ -375,7 +375,7 @@ static xd_dtype matrix_type(const xd_decl *d, xd_split split, const xd_mat_part 
     int64_t out = 0, in = parts[0].in;
     for (int i = 0; i < n; i++)
         out += parts[i].out;
-    if (!xd_is_quantized(d->blocks) || split == XD_MIRROR || out < XD_QUANT_LEAST ||
+    if (!xd_is_quantized(d->blocks) || split == XD_REPLICATED || out < XD_QUANT_LEAST ||
         in < XD_QUANT_LEAST || (d->blocks == XD_I8 && in > XD_INT8_DEEPEST))
         return d->type;
     return d->blocks;

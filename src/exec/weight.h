@@ -9,7 +9,7 @@
 #include "backend/backend.h"
 
 /* How tensor parallelism cuts a linear layer: not at all, its outputs, or its inputs. */
-typedef enum xd_split { XD_MIRROR, XD_COL, XD_ROW } xd_split;
+typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
 
 enum { XD_MAXSEG = 8, XD_QUANT_LEAST = 16 };
 
@@ -141,8 +141,8 @@ xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
 void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
 /* From now on weights come one after the other from a block (a multiple of XD_ALIGN, borrowed) that
  * `parts` processes see: each of them takes the same weights and fills its share of them. */
-void      xd_store_lend(xd_store *s, void *base, size_t bytes, int part, int parts);
-size_t    xd_store_room(size_t bytes);                  /* that a weight takes in such a block  */
+void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
+size_t    xd_store_block_bytes(size_t bytes);                  /* that a weight takes in such a block  */
 size_t    xd_store_bytes(const xd_store *s);            /* of its weights                      */
 /* Working memory of a load, kept from one weight to the next: slot 0 or 1 with at least `bytes`;
  * NULL: none is left. Given back by trim. */

@@ -545,7 +545,7 @@ static xd_status fill(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd
         xd_log(XD_LOG_WARN, "%s: %d more weights hold NaN or infinite numbers", p->name, d.nodd - 1);
     if (mine.code)
         xd_fail(e, mine.code, "%s: %s", p->name, mine.msg);
-    return p->kin.c ? xd_kin_agree(p, mine.code, e) : mine.code;
+    return p->kin.c ? xd_shared_weights_agree(p, mine.code, e) : mine.code;
 }
 
 static xd_status load(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, int share, xd_err *e)
@@ -559,7 +559,7 @@ static xd_status load(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, 
     else
         mine = *e;
     if (p->kin.c)
-        s = xd_kin_lend(p, s, &mine);
+        s = xd_shared_weights_open(p, s, &mine);
     if (s == XD_OK)
         s = fill(p, dev, type, share, &mine);
     xd_component_prefetch_end(p);

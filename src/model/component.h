@@ -12,10 +12,10 @@
 
 typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE } xd_kind;
 
-typedef struct xd_kin {         /* the ranks of my host that hold the same weights (kin.h)     */
+typedef struct xd_weight_group {         /* the ranks of my host that hold the same weights (kin.h)     */
     xd_comm *c;                 /* NULL: I alone                                               */
     int      me;                /* my rank among those in use                                  */
-} xd_kin;
+} xd_weight_group;
 
 typedef struct xd_component {
     char       *name, *dir;     /* "transformer"; its directory                                */
@@ -39,7 +39,7 @@ typedef struct xd_component {
     size_t      packed;         /* bytes of its weights when loaded, as counted                */
     size_t      room;           /* the same as one block of shared memory                      */
     size_t      work;           /* bytes beside them while they are loaded                     */
-    xd_kin      kin;
+    xd_weight_group      kin;
     int         shared;         /* its weights lie in such a block                             */
     xd_ahead   *ahead;          /* has its files read before they are asked for; NULL: nobody has */
     size_t     *upto;           /* [tensors of the files]: how much of that ends with each      */

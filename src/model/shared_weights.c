@@ -6,15 +6,15 @@
 #include "model/component.h"
 #include "ranks/world.h"
 
-xd_status xd_kin_agree(const xd_component *p, xd_status mine, xd_err *e)
+xd_status xd_shared_weights_agree(const xd_component *p, xd_status mine, xd_err *e)
 {
     return xd_world_agree_in(p->kin.c, p->kin.me, mine, e);
 }
 
-xd_status xd_kin_lend(xd_component *p, xd_status s, xd_err *e)
+xd_status xd_shared_weights_open(xd_component *p, xd_status s, xd_err *e)
 {
     int first;
-    if ((s = xd_kin_agree(p, s, e)) != XD_OK)
+    if ((s = xd_shared_weights_agree(p, s, e)) != XD_OK)
         return s;
     char *base = p->kin.c->ops->share(p->kin.c, p->room + XD_ALIGN, &first);
     if (!base) {
@@ -23,12 +23,12 @@ xd_status xd_kin_lend(xd_component *p, xd_status s, xd_err *e)
         return XD_OK;
     }
     size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN;   /* the same on all ranks */
-    xd_store_lend(p->store, base + lead, p->room, p->kin.c->rank, p->kin.c->size);
+    xd_store_use_block(p->store, base + lead, p->room, p->kin.c->rank, p->kin.c->size);
     p->shared = 1;
     return XD_OK;
 }
 
-double xd_kin_saved(const xd_component *p)
+double xd_shared_weights_saved(const xd_component *p)
 {
     int shares = p->kin.c && (!p->store || p->shared);
     return shares ? (double)p->packed * (1 - 1.0 / p->kin.c->size) : 0;

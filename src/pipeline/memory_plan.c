@@ -177,7 +177,7 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_room *room, xd_err *
     xd_cpu_room(&have, &space);
     int    reads = !ctx->model.dit.kin.c || ctx->model.dit.kin.c->rank == 0;
     double kernels = (double)xd_cpu_kernels(), host[XD_HOST_SUMS] = { (double)need->peak + kernels, once, reads };
-    host[0] -= xd_kin_saved(&ctx->model.dit) + xd_kin_saved(&ctx->model.vae);
+    host[0] -= xd_shared_weights_saved(&ctx->model.dit) + xd_shared_weights_saved(&ctx->model.vae);
     xd_memory_sum(ctx->world.host, host);
     host[1] += (double)have;
     room->machine = host[1];
@@ -212,7 +212,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room 
         s = count_parts(j, w, need, e);
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK)
-        s = xd_kin_find(ctx, needs_vae(j), e);
+        s = xd_weight_groups_find(ctx, needs_vae(j), e);
     if (s == XD_OK)
         s = xd_world_agree(&ctx->world, compare(j, need, room, e), e);
     return s;

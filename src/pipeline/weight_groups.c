@@ -74,7 +74,7 @@ static xd_status group(xd_context *ctx, const xd_context *among, const card *c, 
     int       color = size ? (int)c[h->rank].color[i] : among->world.all->size + h->rank;
     xd_status s = h->ops->split(h, color, h->rank, size ? size : 1, &k, e);
     if (size)
-        part_of(ctx, i)->kin = (xd_kin){ k, among->world.used->rank };
+        part_of(ctx, i)->kin = (xd_weight_group){ k, among->world.used->rank };
     else
         xd_comm_close(&k);
     return s;
@@ -131,12 +131,12 @@ static xd_status find_among(xd_context *ctx, xd_context *among, const int want[N
     return xd_world_agree(&among->world, s, e);
 }
 
-xd_status xd_kin_find(xd_context *ctx, int vae, xd_err *e)
+xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e)
 {
     return find_among(ctx, ctx, (int[NPART]){ 1, vae }, e);
 }
 
-xd_status xd_kin_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e)
+xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e)
 {
     return find_among(ctx, among, (int[NPART]){ !vae, vae }, e);
 }
@@ -181,7 +181,7 @@ xd_status xd_weight_groups_count(xd_context *ctx, const int kin[2], xd_err *e)
 
 /* ---- odd numbers -------------------------------------------------------------------------- */
 
-void xd_kin_odd(const xd_context *ctx, const xd_component *p)
+void xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p)
 {
     xd_comm *c = ctx->world.used;
     int64_t  one = 1, size = sizeof p->odd;

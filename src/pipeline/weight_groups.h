@@ -9,11 +9,11 @@
 
 /* Finds the kin of this rank for components that are not loaded yet. The components are counted and cut
  * into stages. `vae`: this rank decodes. Collective over the ranks in use, which agree on the outcome. */
-xd_status xd_kin_find(xd_context *ctx, int vae, xd_err *e);
+xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
 
 /* The same for the transformer of an engine of one rank, or its autoencoder (`vae`): those of the ranks that
  * `among` has in use, each of which calls with such an engine of its own. */
-xd_status xd_kin_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e);
+xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e);
 
 /* The messages of the above and of loading with the kin, when `kin` ranks of this host share component
  * i (0 the transformer, 1 the autoencoder): for an engine that stands for a rank and counts. */
@@ -22,7 +22,7 @@ xd_status xd_weight_groups_count(xd_context *ctx, const int kin[2], xd_err *e);
 
 /* Says on rank 0 which weights hold NaN or infinite numbers when only others have seen them.
  * Collective over the ranks in use. */
-void      xd_kin_odd(const xd_context *ctx, const xd_component *p);
+void      xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p);
 
 
 #endif

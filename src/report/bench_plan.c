@@ -98,7 +98,7 @@ static xd_status load(const xd_duel *d, const xd_side *s, int vae, xd_err *e)
         st = xd_bench_room(p, 0, d->all.g->ctx.world.host->size, e);
     st = xd_world_agree(&d->all.g->ctx.world, st, e);
     if (st == XD_OK && s == &d->one)
-        st = xd_kin_whole(&s->g->ctx, &d->all.g->ctx, vae, e);
+        st = xd_weight_groups_whole(&s->g->ctx, &d->all.g->ctx, vae, e);
     if (st == XD_OK)
         st = xd_world_agree(&d->all.g->ctx.world, xd_component_load(p, s->g->ctx.dev, s->g->ctx.type, share, e), e);
     return st;

@@ -138,7 +138,7 @@ static void projection_weights(xd_decl *d, const void *c_, void *g_)
     const cfg *c = c_;
     glob      *g = g_;
     weights(d, c, g);
-    xd_w_linear(d, &g->proj, "text_projection", XD_MIRROR, 1, L1(c->dim), L1(c->proj), 0);
+    xd_w_linear(d, &g->proj, "text_projection", XD_REPLICATED, 1, L1(c->dim), L1(c->proj), 0);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */

@@ -156,7 +156,7 @@ static void w_causal(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64
 /* A kernel of one tap is a matrix. */
 static void w_tap(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t in)
 {
-    xd_w_linear_as(d, w, name, XD_MIRROR, 1, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
+    xd_w_linear_as(d, w, name, XD_REPLICATED, 1, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
 }
 
 /* What works on the latent is f32 whatever the type of the maps: it is the smallest of them, and what

@@ -234,8 +234,8 @@ static void w_attn(xd_decl *d, kl_attn *w, int i, int64_t C)
     static const char *const out[] = { "to_out.0|proj_attn" };
     xd_w_enter(d, "attentions.%d", i);
     w_norm(d, &w->norm, "group_norm", C);
-    xd_w_fused(d, &w->qkv, XD_MIRROR, 1, C, 3, qkv, (int64_t[]){ C, C, C }, 1);
-    xd_w_fused(d, &w->out, XD_MIRROR, 1, C, 1, out, &C, 1);
+    xd_w_fused(d, &w->qkv, XD_REPLICATED, 1, C, 3, qkv, (int64_t[]){ C, C, C }, 1);
+    xd_w_fused(d, &w->out, XD_REPLICATED, 1, C, 1, out, &C, 1);
     xd_w_leave(d);
 }
 

@@ -138,11 +138,11 @@ static void declare(xd_decl *d, set *s)
     static const char *const qkv[] = { "q", "k", "v" }, *const odd[] = { "one", "even" };
     const int64_t in = IN, halves[2] = { 2000, 1016 };
     s->n = 0;
-    xd_w_fused(d, &s->lin[s->n++], XD_MIRROR, 1, IN, 3, qkv, (int64_t[]){ 70, 128, 33 }, 0);
+    xd_w_fused(d, &s->lin[s->n++], XD_REPLICATED, 1, IN, 3, qkv, (int64_t[]){ 70, 128, 33 }, 0);
     xd_w_fused(d, &s->lin[s->n++], XD_COL, 8, IN, 2, odd, (int64_t[]){ 200, 192 }, 0);
     xd_w_linear(d, &s->lin[s->n++], "one", XD_COL, 8, 1, &in, 1, (int64_t[]){ 200 }, 0);
     xd_w_linear(d, &s->lin[s->n++], "even", XD_ROW, 8, 2, halves, 1, (int64_t[]){ 192 }, 0);
-    xd_w_linear(d, &s->lin[s->n++], "q", XD_MIRROR, 1, 1, &in, 1, (int64_t[]){ 70 }, 0);
+    xd_w_linear(d, &s->lin[s->n++], "q", XD_REPLICATED, 1, 1, &in, 1, (int64_t[]){ 70 }, 0);
 }
 
 static const xd_source source = { .has = has, .get = get, .past = past, .will = will };
