@@ -74,7 +74,7 @@ void     xd_cpu_early(void);
 void     xd_cpu_about(xd_fact *fact, void *cookie);
 /* Bytes that all processes of this machine (its control group) may still take together, and bytes
  * that this one may still map (ulimit -v) besides what kernels themselves take. The devices' `memory` gives the smaller. */
-void     xd_cpu_room(size_t *machine, size_t *process);
+void     xd_cpu_memory(size_t *machine, size_t *process);
 /* that this one may still map, whatever kernels will take */
 size_t   xd_cpu_left(void);
 /* Bytes of code and tables, about, that kernels which calls were counted for will take when they first run. */

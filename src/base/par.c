@@ -289,7 +289,7 @@ void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int
     spread(n, fn, ctx, 0);
 }
 
-void xd_par_deal(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
+void xd_par_dynamic(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                  void *ctx)
 {
     spread(n, fn, ctx, 1);

@@ -23,7 +23,7 @@ void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int
 
 /* Calls fn(ctx, i, i + 1, thread) for every i in [0, n), dealt to whichever thread is free:
  * for pieces of uneven cost whose results do not depend on the order. */
-void xd_par_deal(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
+void xd_par_dynamic(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                  void *ctx);
 
 /* From the next call on the threads are those of an OpenMP that a library computes with: its GOMP_parallel and
@@ -37,7 +37,7 @@ void xd_par_team(const xd_par_omp *omp);
 
 /* Something to do now and then while this thread computes, such as letting messages progress: fn
  * is called by xd_par_poke, only on the thread that set it and at most every 50 microseconds.
- * The pieces of xd_par_deal poke. NULL: nothing. One hook a process, the last one set. */
+ * The pieces of xd_par_dynamic poke. NULL: nothing. One hook a process, the last one set. */
 void xd_par_hook(void (*fn)(void *arg), void *arg);
 void xd_par_poke(void);
 

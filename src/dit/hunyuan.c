@@ -292,7 +292,7 @@ static xd_tensor text_rows(xd_exec *x, const cfg *c, const glob *g, const xd_con
 static void keep(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
 {
     kept *k = kept_;
-    k->kv = xd_text_room(x, n, text->tok.d[0],
+    k->kv = xd_text_kv_new(x, n, text->tok.d[0],
                          n->last > n->first ? ((const blk *)n->layer[n->first])->kv.w.out : 0);
     k->extra = xd_new_f32(x, 1, ((const cfg *)n->cfg)->dim);
 }

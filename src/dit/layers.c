@@ -47,7 +47,7 @@ void xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch)
 
 /* ---- cross-attention ---------------------------------------------------------------------- */
 
-xd_tensor xd_text_room(xd_exec *x, const xd_net *n, int64_t m, int64_t width)
+xd_tensor xd_text_kv_new(xd_exec *x, const xd_net *n, int64_t m, int64_t width)
 {
     return xd_new_as(x, x->act, 3, (int64_t[]){ n->last - n->first, m, width });
 }

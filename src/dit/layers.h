@@ -53,7 +53,7 @@ void      xd_side_feed(xd_exec *x, xd_tensor h, const xd_side *w, xd_tensor mod)
 /* ---- text that does not flow: blocks read it by cross-attention ----------------------------- */
 
 /* Room for the keys and values of m rows of text in every block of the stage: [blocks, m, kv.out]. */
-xd_tensor xd_text_room(xd_exec *x, const xd_net *n, int64_t m, int64_t width);
+xd_tensor xd_text_kv_new(xd_exec *x, const xd_net *n, int64_t m, int64_t width);
 xd_tensor xd_text_kv(xd_tensor room, int64_t block);    /* of the stage's block: [m, kv.out]   */
 /* Attention of q [n, D mine] over them; kv's two parts are those of `w`. */
 xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t head_dim);

@@ -242,7 +242,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 static void keep(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
 {
     kept *k = kept_;
-    k->kv = xd_text_room(x, n, text->tok.d[0],
+    k->kv = xd_text_kv_new(x, n, text->tok.d[0],
                          n->last > n->first ? ((const blk *)n->layer[n->first])->kv.w.out : 0);
 }
 

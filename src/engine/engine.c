@@ -203,7 +203,7 @@ static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
         if (l->first_s == 0)
             xd_result_time(l->r, "first_step", (l->first_s = t0) - j->start_s);
         if (step == j->samp.steps - 1 && decodes)
-            xd_read_ahead(ctx, &ctx->model.vae);
+            xd_prefetch_component(ctx, &ctx->model.vae);
         int64_t begin = xd_trace_now(ctx->trace);
         going = xd_denoise_step(&f, step);
         xd_trace_add(ctx->trace, XD_EV_STEP, begin, step, 0, 0);
@@ -236,11 +236,11 @@ static xd_status change_over(loop *l, xd_err *e)
 {
     xd_context *ctx = l->j->ctx;
     if (l->apart) {
-        xd_room_close(&l->a, ctx->dev);
+        xd_device_arena_close(&l->a, ctx->dev);
         xd_component_drop(&ctx->model.dit);
     }
     xd_status s = xd_component_load(&ctx->model.vae, ctx->dev, ctx->type, 0, e);
-    return s == XD_OK && l->apart ? xd_room_open(&l->a, ctx->dev, l->need->vae_tmp, e) : s;
+    return s == XD_OK && l->apart ? xd_device_arena_open(&l->a, ctx->dev, l->need->vae_tmp, e) : s;
 }
 
 /* Latents to a picture of the size asked for, [frames,H,W,3], on rank 0 of the replica; *rgb has the size that
@@ -414,7 +414,7 @@ static xd_status load(const loop *l, const xd_need *need, xd_err *e)
     if (s == XD_OK && l->fresh)
         xd_weight_groups_nonfinite(ctx, &ctx->model.dit);
     if (s == XD_OK && early && need->vae) {
-        xd_read_ahead(ctx, &ctx->model.vae);
+        xd_prefetch_component(ctx, &ctx->model.vae);
         s = xd_component_load(&ctx->model.vae, ctx->dev, ctx->type, 0, e);
     }
     if (early)
@@ -434,14 +434,14 @@ static xd_status paint(loop *l, const xd_need *need, const xd_prompts *w, xd_err
     l->need = need;
     l->apart = xd_need_apart(j, ctx->world.used->size);
     int longer = need->vae_tmp > need->dit_tmp && !l->apart;
-    s = xd_ranks_room_open(ctx, &l->a, longer ? need->vae_tmp : need->dit_tmp, s, e);
+    s = xd_request_arena_open(ctx, &l->a, longer ? need->vae_tmp : need->dit_tmp, s, e);
     xd_result_time(l->r, "load", xd_now_s() - t0);
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK)
         s = xd_init_image_encode(j, &l->a, e);
     if (s == XD_OK)
         s = paint_all(l, w, e);
-    xd_ranks_room_close(ctx, &l->a);
+    xd_request_arena_close(ctx, &l->a);
     return s;
 }
 

@@ -245,7 +245,7 @@ static void load_bands(xd_decl *d, const xd_weight *w, gathering *g, float gain)
         b.stored[n] = xd_load_scale(d, f[n].name, f[n].t.type);
     }
     if (n == g->n && (!g->copies || (g->all = room_for(d, g))))
-        xd_par_deal((w->out + g->band - 1) / g->band, band_range, &b);
+        xd_par_dynamic((w->out + g->band - 1) / g->band, band_range, &b);
     if (b.status)
         xd_fail(d->err, (xd_status)b.status, "packing weight %s%s failed: %s", d->scope, g->parts[0].name,
                 xd_status_name((xd_status)b.status));

@@ -2,7 +2,7 @@
 #ifndef XD_MODEL_COMPONENT_H
 #define XD_MODEL_COMPONENT_H
 
-#include "base/ahead.h"
+#include "base/readahead.h"
 #include "comm/comm.h"
 #include "dit/dit.h"
 #include "io/safetensors.h"
@@ -41,7 +41,7 @@ typedef struct xd_component {
     size_t      work;           /* bytes beside them while they are loaded                     */
     xd_weight_group      kin;
     int         shared;         /* its weights lie in such a block                             */
-    xd_ahead   *ahead;          /* has its files read before they are asked for; NULL: nobody has */
+    xd_readahead   *ahead;          /* has its files read before they are asked for; NULL: nobody has */
     size_t     *upto;           /* [tensors of the files]: how much of that ends with each      */
     char        odd[512];       /* the first that holds NaN or infinite numbers, seen by me     */
     int         tp, tp_at;      /* tensor degree (1: whole) and my coordinate                  */

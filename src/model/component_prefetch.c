@@ -19,8 +19,8 @@ void xd_component_will_read(void *self, const char *name, int64_t first, int64_t
         return;
     size_t at, one = xd_dtype_size(xd_st_shape(p->files, i).type);
     int    fd = xd_st_place(p->files, i, &at);
-    xd_ahead_add(p->ahead, fd, at + (size_t)first * one, (size_t)n * one);
-    p->upto[i] = xd_ahead_bytes(p->ahead);
+    xd_readahead_add(p->ahead, fd, at + (size_t)first * one, (size_t)n * one);
+    p->upto[i] = xd_readahead_bytes(p->ahead);
 }
 
 /* Kin read their parts of the list side by side, so that what one has got through of the first stands for
@@ -28,7 +28,7 @@ void xd_component_will_read(void *self, const char *name, int64_t first, int64_t
 void xd_component_was_read(const xd_component *p, int64_t i)
 {
     if (p->ahead)
-        xd_ahead_used(p->ahead, p->upto[i] * (size_t)(p->shared ? p->kin.c->size : 1));
+        xd_readahead_used(p->ahead, p->upto[i] * (size_t)(p->shared ? p->kin.c->size : 1));
 }
 
 void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel)
@@ -37,17 +37,17 @@ void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t
         xd_st_bytes(p->files) < LEAST)
         return;
     p->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->upto);
-    if (!p->upto || !(p->ahead = xd_ahead_open(most, cancel))) {
+    if (!p->upto || !(p->ahead = xd_readahead_open(most, cancel))) {
         xd_component_prefetch_end(p);
         return;
     }
     xd_component_list_reads(p, count, type);
-    xd_ahead_start(p->ahead);
+    xd_readahead_start(p->ahead);
 }
 
 void xd_component_prefetch_end(xd_component *p)
 {
-    xd_ahead_close(&p->ahead);
+    xd_readahead_close(&p->ahead);
     free(p->upto);
     p->upto = NULL;
 }

@@ -6,7 +6,7 @@
 #include "model/component.h"
 #include "pipeline/context.h"
 
-xd_status xd_room_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e)
+xd_status xd_device_arena_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e)
 {
     size_t cap = dev->counts ? (size_t)1 << 60 : xd_pages_whole(bytes);
     void  *p = dev->mem->get(dev, cap ? cap : XD_PAGE);
@@ -16,7 +16,7 @@ xd_status xd_room_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e)
     return XD_OK;
 }
 
-void xd_room_close(xd_arena *a, xd_dev *dev)
+void xd_device_arena_close(xd_arena *a, xd_dev *dev)
 {
     if (a->base)
         dev->mem->put(dev, a->base, a->cap);
@@ -28,11 +28,11 @@ static size_t lent_bytes(const xd_context *ctx, size_t bytes)
 {
     const size_t spare = (size_t)16 << 20;      /* of address space, for messages              */
     size_t       machine, process;
-    xd_cpu_room(&machine, &process);
+    xd_cpu_memory(&machine, &process);
     return process > spare && bytes < (process - spare) / (size_t)ctx->world.host->size ? bytes : 0;
 }
 
-xd_status xd_ranks_room_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e)
+xd_status xd_request_arena_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e)
 {
     const int *n = ctx->plan.deg.n, trades = n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 && ctx->world.host && ctx->world.host->size > 1;
     ctx->lent = trades && s != XD_ECOMM ? ctx->world.host->ops->window_open(ctx->world.host, s == XD_OK ? lent_bytes(ctx, bytes) : 0) : NULL;
@@ -41,13 +41,13 @@ xd_status xd_ranks_room_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_stat
                                      : "ranks of this host send each other messages");
     if (ctx->lent)
         xd_arena_init(a, ctx->lent, xd_pages_whole(bytes));
-    return s == XD_OK && !ctx->lent ? xd_room_open(a, ctx->dev, bytes, e) : s;
+    return s == XD_OK && !ctx->lent ? xd_device_arena_open(a, ctx->dev, bytes, e) : s;
 }
 
-void xd_ranks_room_close(xd_context *ctx, xd_arena *a)
+void xd_request_arena_close(xd_context *ctx, xd_arena *a)
 {
     if (!ctx->lent) {
-        xd_room_close(a, ctx->dev);
+        xd_device_arena_close(a, ctx->dev);
         return;
     }
     ctx->world.host->ops->window_close(ctx->world.host, ctx->lent);
@@ -55,7 +55,7 @@ void xd_ranks_room_close(xd_context *ctx, xd_arena *a)
     *a = (xd_arena){ 0 };
 }
 
-void xd_read_ahead(xd_context *ctx, xd_component *p)
+void xd_prefetch_component(xd_context *ctx, xd_component *p)
 {
     xd_component_prefetch(p, ctx->count, ctx->type, ctx->spare, ctx->cancel);
 }

@@ -5,15 +5,15 @@
 #include "pipeline/context.h"
 
 /* An arena on memory of a device; for a count device it is endless. */
-xd_status xd_room_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e);
-void      xd_room_close(xd_arena *a, xd_dev *dev);
+xd_status xd_device_arena_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e);
+void      xd_device_arena_close(xd_arena *a, xd_dev *dev);
 
 /* The arena of a request: where ranks of one host exchange tokens, heads or sums, in memory that they lend each other, if there
  * is such. `s` is how this rank fared so far, which it returns then. Collective over the ranks in use. */
-xd_status xd_ranks_room_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e);
-void      xd_ranks_room_close(xd_context *ctx, xd_arena *a);
+xd_status xd_request_arena_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e);
+void      xd_request_arena_close(xd_context *ctx, xd_arena *a);
 
 /* Reads the files of a part ahead of its load, into memory that the request leaves (part_ahead.c). */
-void      xd_read_ahead(xd_context *ctx, xd_component *p);
+void      xd_prefetch_component(xd_context *ctx, xd_component *p);
 
 #endif

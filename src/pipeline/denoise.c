@@ -691,7 +691,7 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
     xd_cond   cond[XD_MAXPASS] = { { .tok = { 0 } } };
     xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
     if (s == XD_OK)
-        s = xd_room_open(&a, j->ctx->count, 0, e);
+        s = xd_device_arena_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)
         return s;
     const xd_dit_info *d = &j->ctx->model.dit_info;
@@ -715,6 +715,6 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
     *links = f.chain.bytes;
     s = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_denoise_close(&f);
-    xd_room_close(&a, j->ctx->count);
+    xd_device_arena_close(&a, j->ctx->count);
     return s;
 }

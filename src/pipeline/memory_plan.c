@@ -31,7 +31,7 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
     size_t machine, process;
     if (least + picture <= (double)have)
         return XD_OK;
-    xd_cpu_room(&machine, &process);
+    xd_cpu_memory(&machine, &process);
     return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s, %s are available",
                    j->fps > 0 ? "video" : "picture",
                    (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + picture).s,
@@ -174,7 +174,7 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_room *room, xd_err *
     size_t     have = 0, space = 0;
     double     once, mine = held(ctx, &once);
     char       ranks[80] = "memory";
-    xd_cpu_room(&have, &space);
+    xd_cpu_memory(&have, &space);
     int    reads = !ctx->model.dit.kin.c || ctx->model.dit.kin.c->rank == 0;
     double kernels = (double)xd_cpu_kernels(), host[XD_HOST_SUMS] = { (double)need->peak + kernels, once, reads };
     host[0] -= xd_shared_weights_saved(&ctx->model.dit) + xd_shared_weights_saved(&ctx->model.vae);
@@ -203,7 +203,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room 
     xd_context *ctx = j->ctx;
     size_t     machine, space;
     double     once, mine = held(ctx, &once);
-    xd_cpu_room(&machine, &space);
+    xd_cpu_memory(&machine, &space);
     *need = (xd_need){ 0 };
     *room = (xd_room){ (double)machine + mine, (double)space + mine, mine, 0 };
     xd_status s = refuse_huge(j, (size_t)(room->machine < room->space ? room->machine : room->space), e);

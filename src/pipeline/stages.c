@@ -29,7 +29,7 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     xd_status    s = xd_component_count(p, ctx->count, ctx->type, e);
     p->tp = tp, p->tp_at = tp_at;
     if (s == XD_OK)
-        s = xd_room_open(&a, ctx->count, 0, e);
+        s = xd_device_arena_open(&a, ctx->count, 0, e);
     if (s != XD_OK || !local) {
         free(local);
         return s != XD_OK ? s : xd_fail(e, XD_ENOMEM, "no memory to count blocks");
@@ -71,7 +71,7 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     xd_dev_counts(ctx->count, &c, 1);
     *tail = c.flops;
     free(local);
-    xd_room_close(&a, ctx->count);
+    xd_device_arena_close(&a, ctx->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
 }
 

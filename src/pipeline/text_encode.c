@@ -185,7 +185,7 @@ xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_
     xd_layout lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
     xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
     if (s == XD_OK)
-        s = xd_room_open(&a, j->ctx->count, 0, e);
+        s = xd_device_arena_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)
         return s;
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
@@ -194,7 +194,7 @@ xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_
     p->text->encode(&x, &p->shadow, NULL, n, n, &c);
     xd_chain_close(&chain);
     *bytes = xd_arena_peak(&a);
-    xd_room_close(&a, j->ctx->count);
+    xd_device_arena_close(&a, j->ctx->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
 }
 
@@ -270,7 +270,7 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
     const xd_dit_info *d = &ctx->model.dit_info;
     xd_exec            x;
     xd_arena           a = { 0 };
-    xd_status          s = xd_room_open(&a, ctx->dev, 4096, e);
+    xd_status          s = xd_device_arena_open(&a, ctx->dev, 4096, e);
     xd_exec_init(&x, ctx->dev, &a, ctx->type);
     for (int i = 0; s == XD_OK && i < w->n; i++) {
         xd_cond *c = &w->cond[i];
@@ -287,7 +287,7 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
         if (s == XD_OK && n[1])
             xd_fill(&x, c->pooled, zeros, &n[1]);
     }
-    xd_room_close(&a, ctx->dev);
+    xd_device_arena_close(&a, ctx->dev);
     return s == XD_OK && x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : s;
 }
 
@@ -370,10 +370,10 @@ static int is_last_encoder(const xd_job *j, int k)
 static xd_status load_encoder(xd_job *j, int k, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    xd_read_ahead(ctx, &ctx->model.text[k]);
+    xd_prefetch_component(ctx, &ctx->model.text[k]);
     xd_status s = xd_component_load(&ctx->model.text[k], ctx->dev, ctx->type, 0, e);
     if (s == XD_OK && is_last_encoder(j, k))
-        xd_read_ahead(ctx, &ctx->model.dit);
+        xd_prefetch_component(ctx, &ctx->model.dit);
     return s;
 }
 
@@ -387,12 +387,12 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);
     if (s == XD_OK && mine)
-        s = xd_room_open(&a, ctx->dev, bytes, e);
+        s = xd_device_arena_open(&a, ctx->dev, bytes, e);
     if (ctx->plan.text_tp > 1)
         s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && mine)
         s = encode_all(w, j, k, &a, e);
-    xd_room_close(&a, ctx->dev);
+    xd_device_arena_close(&a, ctx->dev);
     if (mine && !ctx->keep)
         xd_component_drop(&ctx->model.text[k]);
     return s;
@@ -430,7 +430,7 @@ static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
     if (ctx->world.lowest < ctx->plan.text_tp || p->store)
         return s;
     if (s == XD_OK)
-        xd_read_ahead(ctx, p);
+        xd_prefetch_component(ctx, p);
     return xd_component_load_after(p, s, ctx->dev, ctx->type, e);
 }
 

@@ -106,14 +106,14 @@ static xd_status count(xd_job *j, int encode, size_t *bytes, xd_err *e)
     xd_arena  a;
     xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
     if (s == XD_OK)
-        s = xd_room_open(&a, j->ctx->count, 0, e);
+        s = xd_device_arena_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)
         return s;
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     (encode ? xd_vae_encode : xd_vae_decode)(&x, j, &p->shadow, (float *)(void *)a.base,
                                           (float *)(void *)a.base);
     *bytes = xd_arena_peak(&a);
-    xd_room_close(&a, j->ctx->count);
+    xd_device_arena_close(&a, j->ctx->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
 }
 

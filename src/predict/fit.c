@@ -232,7 +232,7 @@ static void measure(const finder *w, const xd_prediction *f, trial *c)
     const xd_fit *t = w->t;
     int           here = t->space > 0, host = f->ranks < t->m->ranks ? f->ranks : t->m->ranks;
     size_t        machine, process;
-    xd_cpu_room(&machine, &process);    /* kernels of this set are in it                         */
+    xd_cpu_memory(&machine, &process);    /* kernels of this set are in it                         */
     double space = careful((double)process + t->held), one = xd_fit_fullest(f);
     double all = f->peak + (here ? (double)xd_cpu_kernels() * host : 0);
     *c = (trial){ .need = all, .have = careful(t->m->memory) };

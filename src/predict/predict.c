@@ -236,7 +236,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     int64_t            rows[XD_MAXPASS];
     xd_status          st = xd_component_count(p, ctx->count, ctx->type, e);
     if (st == XD_OK)
-        st = xd_room_open(&a, ctx->count, 0, e);
+        st = xd_device_arena_open(&a, ctx->count, 0, e);
     if (st != XD_OK)
         return st;
     text_rows(s, rows);
@@ -256,7 +256,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     s->f->rank[me].need.images = (size_t)xd_job_pixels(&s->job) * 5;
     st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_denoise_close(&f);
-    xd_room_close(&a, ctx->count);
+    xd_device_arena_close(&a, ctx->count);
     return st;
 }
 

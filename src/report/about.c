@@ -37,7 +37,7 @@ void xd_about(xd_fact *fact, void *cookie)
         fact(cookie, "kernels_error", e.msg);
     }
     xd_dev_close(&d);
-    xd_cpu_room(&machine, &process);
+    xd_cpu_memory(&machine, &process);
     number(fact, cookie, "cores", (size_t)xd_par_cores());
     number(fact, cookie, "memory", machine);
     number(fact, cookie, "address_space", process);

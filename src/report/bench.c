@@ -342,7 +342,7 @@ xd_status xd_bench_room(const xd_component *p, size_t beside, int ranks, xd_err 
 {
     size_t machine, process, more = beside > p->work ? beside : p->work, kernels = xd_cpu_kernels();
     double own = (double)p->packed + (double)more, all = ranks * (own + (double)kernels);
-    xd_cpu_room(&machine, &process);
+    xd_cpu_memory(&machine, &process);
     int narrow = own > (double)process;
     if (!narrow && all <= (double)machine)
         return XD_OK;
@@ -423,7 +423,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
     if (s == XD_OK && !(t.ids = calloc((size_t)t.n, sizeof *t.ids)))
         s = xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)t.n);
     if (s == XD_OK)
-        s = xd_room_open(&a, b->g->ctx.dev, bytes, e);
+        s = xd_device_arena_open(&a, b->g->ctx.dev, bytes, e);
     if (s == XD_OK) {
         xd_exec_init(&t.x, &b->prof.w.dev, &a, b->g->ctx.type);
         t.x.lay = &lay;
@@ -432,7 +432,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
         report(b, "text", what, measure(b, run_text, &t));
         foresee(b, p, bytes);
         s = t.x.err.code ? xd_fail(e, t.x.err.code, "%s", t.x.err.msg) : XD_OK;
-        xd_room_close(&a, b->g->ctx.dev);
+        xd_device_arena_close(&a, b->g->ctx.dev);
     }
     free(t.ids);
     xd_component_drop(p);
@@ -518,7 +518,7 @@ static xd_status bench_step(bench *b, xd_err *e)
         s = xd_bench_text(&cond[0], &b->job, e);
     cond[1] = cond[0];
     if (s == XD_OK)
-        s = xd_room_open(&a, g->ctx.dev, bytes, e);
+        s = xd_device_arena_open(&a, g->ctx.dev, bytes, e);
     if (s == XD_OK) {
         xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->net, cond);
         xd_denoise_noise(&r.f, 0);
@@ -532,7 +532,7 @@ static xd_status bench_step(bench *b, xd_err *e)
         foresee(b, p, bytes);
         s = r.f.x.err.code ? xd_fail(e, r.f.x.err.code, "%s", r.f.x.err.msg) : XD_OK;
         xd_denoise_close(&r.f);
-        xd_room_close(&a, g->ctx.dev);
+        xd_device_arena_close(&a, g->ctx.dev);
     }
     xd_bench_text_free(&cond[0], g);
     xd_component_drop(p);
@@ -571,7 +571,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
     if (s == XD_OK && (!r.lat || !r.rgb))
         s = xd_fail(e, XD_ENOMEM, "no memory for a picture");
     if (s == XD_OK)
-        s = xd_room_open(&a, b->g->ctx.dev, bytes, e);
+        s = xd_device_arena_open(&a, b->g->ctx.dev, bytes, e);
     if (s == XD_OK) {
         xd_bench_fill(r.lat, nlat);
         xd_exec_init(&r.x, &b->prof.w.dev, &a, b->g->ctx.type);
@@ -580,7 +580,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
         report(b, "vae", what, measure(b, run_light, &r));
         foresee(b, p, bytes + pixels);
         s = r.x.err.code ? xd_fail(e, r.x.err.code, "%s", r.x.err.msg) : XD_OK;
-        xd_room_close(&a, b->g->ctx.dev);
+        xd_device_arena_close(&a, b->g->ctx.dev);
     }
     free(r.lat);
     free(r.rgb);

@@ -70,7 +70,7 @@ static void decode(xd_duel *d, xd_side *s)
 /* An arena whose pages are there, so that no round pays for them. */
 static xd_status open_room(xd_side *s, xd_status st, xd_err *e)
 {
-    st = xd_ranks_room_open(&s->g->ctx, &s->a, s->bytes, st, e);
+    st = xd_request_arena_open(&s->g->ctx, &s->a, s->bytes, st, e);
     if (st == XD_OK)
         memset(s->a.base, 0, s->a.cap);
     return st;
@@ -150,7 +150,7 @@ static xd_status count_steps(xd_duel *d, const xd_cond *cond, xd_err *e)
     xd_arena          a;
     xd_denoise           f;
     int               at = d->exact + d->warm * (d->lead + d->span);
-    xd_status         st = xd_room_open(&a, s->g->ctx.count, 0, e);
+    xd_status         st = xd_device_arena_open(&a, s->g->ctx.count, 0, e);
     if (st != XD_OK)
         return st;
     xd_denoise_open(&f, &s->job, s->g->ctx.count, &s->g->ctx.count_topo, &a, &s->g->ctx.model.dit.shadow, cond);
@@ -167,7 +167,7 @@ static xd_status count_steps(xd_duel *d, const xd_cond *cond, xd_err *e)
         }
     st = f.x.err.code ? xd_fail(e, f.x.err.code, "%s", f.x.err.msg) : XD_OK;
     xd_denoise_close(&f);
-    xd_room_close(&a, s->g->ctx.count);
+    xd_device_arena_close(&a, s->g->ctx.count);
     return st;
 }
 
@@ -229,7 +229,7 @@ static xd_status close_flow(xd_side *s, xd_status st, xd_err *e)
 
 static void close_room(xd_side *s)
 {
-    xd_ranks_room_close(&s->g->ctx, &s->a);
+    xd_request_arena_close(&s->g->ctx, &s->a);
 }
 
 static xd_status bench_step(xd_duel *d, xd_err *e)

@@ -292,7 +292,7 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
     xd_cond  cond[XD_MAXPASS] = { { .tok = { 0 } } };
     model    m = model_of(g, j);
     must(xd_component_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, &e), &e);
-    must(xd_room_open(&a, g->ctx.count, 0, &e), &e);
+    must(xd_device_arena_open(&a, g->ctx.count, 0, &e), &e);
     for (int i = 0; i < j->npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, xd_prompts_most_rows(j), d->text_dim);
         if (d->pooled_dim)
@@ -308,7 +308,7 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
     must(f.x.err.code, &f.x.err);
     check((int64_t)f.chain.bytes, of_memory(&m, p, w, d->sites), g, &m, "the memory of a");
     xd_denoise_close(&f);
-    xd_room_close(&a, g->ctx.count);
+    xd_device_arena_close(&a, g->ctx.count);
 }
 
 static void one_plan(xd_engine *g, const plan *p, const xd_request *r)

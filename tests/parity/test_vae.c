@@ -301,12 +301,12 @@ static void count(xd_job *j, int what, size_t *bytes)
         return;
     }
     must(xd_component_count(p, j->ctx->count, j->ctx->type, &e), &e);
-    must(xd_room_open(&a, j->ctx->count, 0, &e), &e);
+    must(xd_device_arena_open(&a, j->ctx->count, 0, &e), &e);
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     encode_video(&x, j, &p->shadow, (float *)(void *)a.base, (float *)(void *)a.base);
     must(x.err.code, &x.err);
     *bytes = xd_arena_peak(&a);
-    xd_room_close(&a, j->ctx->count);
+    xd_device_arena_close(&a, j->ctx->count);
 }
 
 static void compare_count(xd_job *j, int what, const run *r, const xd_arena *a, const char *name)
@@ -343,14 +343,14 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
     o.out = memory(o.n);
     count(&j, what, &bytes);
     must(xd_component_load(&g->ctx.model.vae, g->ctx.dev, g->ctx.type, 0, &e), &e);
-    must(xd_room_open(&a, g->ctx.dev, bytes, &e), &e);
+    must(xd_device_arena_open(&a, g->ctx.dev, bytes, &e), &e);
     xd_exec_init(&x, g->ctx.dev, &a, g->ctx.type);
     int64_t before = g->ctx.world.used->traffic->bytes;
     (what ? encode : xd_vae_decode)(&x, &j, &g->ctx.model.vae.net, in, o.out);
     o.sent = g->ctx.world.used->traffic->bytes - before;
     must(x.err.code, &x.err);
     compare_count(&j, what, &o, &a, name);
-    xd_room_close(&a, g->ctx.dev);
+    xd_device_arena_close(&a, g->ctx.dev);
     return o;
 }
 

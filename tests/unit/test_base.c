@@ -424,7 +424,7 @@ static void ranges_cover_once(void **state)
             assert_int_equal(xd_par_set(n), n);
             assert_int_equal(xd_par_threads(), n);
             xd_par_for(sizes[s], count_range, &a);
-            xd_par_deal(sizes[s], count_range, &b);
+            xd_par_dynamic(sizes[s], count_range, &b);
             for (int64_t i = 0; i < 1000; i++) {
                 assert_int_equal(a.hits[i], i < sizes[s]);
                 assert_int_equal(b.hits[i], i < sizes[s]);
@@ -460,7 +460,7 @@ static void calls_meet(void **state)
     pthread_t other;
     xd_par_set(3);
     xd_par_for(50, count_within, &a);
-    xd_par_deal(50, count_within, &a);
+    xd_par_dynamic(50, count_within, &a);
     for (int64_t i = 0; i < 1000; i++)
         assert_int_equal(a.hits[i], i < 10 ? 100 : 0);
     assert_int_equal(pthread_create(&other, NULL, count_beside, &b), 0);
@@ -490,10 +490,10 @@ static void hook_is_poked(void **state)
     xd_par_poke();
     xd_par_hook(count_call, &calls);
     xd_par_set(1);              /* of several threads the others may take all pieces           */
-    xd_par_deal(100, nothing, NULL);
+    xd_par_dynamic(100, nothing, NULL);
     assert_in_range(calls, 1, 100);
     xd_par_set(2);
-    xd_par_deal(100, nothing, NULL);
+    xd_par_dynamic(100, nothing, NULL);
     assert_in_range(calls, 1, 200);
     calls = 0;
     double t0 = xd_now_s(), t = t0;

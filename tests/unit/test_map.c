@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/ahead.h"
+#include "base/readahead.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint.h"
@@ -114,12 +114,12 @@ static void past_gives_pages_back(void **state)
 }
 
 /* Waits until so many bytes have been asked for, then looks whether it stays so. */
-static void asked_for(xd_ahead *a, size_t n)
+static void asked_for(xd_readahead *a, size_t n)
 {
-    for (int i = 0; i < 5000 && xd_ahead_asked(a) < n; i++)
+    for (int i = 0; i < 5000 && xd_readahead_asked(a) < n; i++)
         usleep(1000);
     usleep(20000);
-    assert_int_equal(xd_ahead_asked(a), n);
+    assert_int_equal(xd_readahead_asked(a), n);
 }
 
 static size_t cached(int fd, size_t bytes)
@@ -148,36 +148,36 @@ static void files_are_read_ahead(void **state)
     assert_true(fd >= 0);
     fsync(fd);
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    xd_ahead *a = xd_ahead_open(MOST, NULL);
+    xd_readahead *a = xd_readahead_open(MOST, NULL);
     assert_non_null(a);
-    xd_ahead_add(a, fd, 100, 5 * MB);
-    xd_ahead_add(a, fd, 100 + 5 * MB, MB);      /* behind the first                             */
-    xd_ahead_add(a, fd, 10 * MB, 14 * MB);
-    assert_int_equal(xd_ahead_bytes(a), 20 * MB);
-    xd_ahead_start(a);
+    xd_readahead_add(a, fd, 100, 5 * MB);
+    xd_readahead_add(a, fd, 100 + 5 * MB, MB);      /* behind the first                             */
+    xd_readahead_add(a, fd, 10 * MB, 14 * MB);
+    assert_int_equal(xd_readahead_bytes(a), 20 * MB);
+    xd_readahead_start(a);
     asked_for(a, MOST);
-    xd_ahead_used(a, 6 * MB);
-    xd_ahead_used(a, 3 * MB);                   /* it is behind that already                    */
+    xd_readahead_used(a, 6 * MB);
+    xd_readahead_used(a, 3 * MB);                   /* it is behind that already                    */
     asked_for(a, 14 * MB);
-    xd_ahead_used(a, 20 * MB);
+    xd_readahead_used(a, 20 * MB);
     asked_for(a, 20 * MB);
     for (int i = 0; i < 5000 && cached(fd, N) < 19 * MB; i++)
         usleep(1000);
     assert_true(cached(fd, N) >= 19 * MB);
-    xd_ahead_close(&a);
+    xd_readahead_close(&a);
     assert_null(a);
 
-    a = xd_ahead_open(MOST, &stop);             /* cancelled                                    */
-    xd_ahead_add(a, fd, 0, N);
-    xd_ahead_start(a);
+    a = xd_readahead_open(MOST, &stop);             /* cancelled                                    */
+    xd_readahead_add(a, fd, 0, N);
+    xd_readahead_start(a);
     asked_for(a, 0);
-    xd_ahead_close(&a);
-    a = xd_ahead_open(MOST, NULL);              /* closed while it waits                        */
-    xd_ahead_add(a, fd, 0, N);
-    xd_ahead_start(a);
+    xd_readahead_close(&a);
+    a = xd_readahead_open(MOST, NULL);              /* closed while it waits                        */
+    xd_readahead_add(a, fd, 0, N);
+    xd_readahead_start(a);
     asked_for(a, MOST);
-    xd_ahead_close(&a);
-    xd_ahead_close(&a);
+    xd_readahead_close(&a);
+    xd_readahead_close(&a);
     close(fd);
     scratch_clean();
 }

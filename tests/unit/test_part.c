@@ -120,11 +120,11 @@ static void a_load_is_told(void **state)
         if (!strstr(xd_st_name(p.files, i), not_read[0]) && !strstr(xd_st_name(p.files, i), not_read[1]))
             want += xd_bytes(xd_st_shape(p.files, i));
     p.upto = calloc((size_t)xd_st_count(p.files), sizeof *p.upto);
-    p.ahead = xd_ahead_open(0, NULL);
+    p.ahead = xd_readahead_open(0, NULL);
     assert_true(p.upto && p.ahead);
     xd_component_list_reads(&p, count, XD_F32);
     assert_true(want > 0);
-    assert_int_equal(xd_ahead_bytes(p.ahead), want);
+    assert_int_equal(xd_readahead_bytes(p.ahead), want);
     xd_component_close(&p);
     xd_dev_close(&count);
     xd_dev_close(&dev);

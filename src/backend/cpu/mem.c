@@ -130,7 +130,7 @@ size_t xd_cpu_left(void)
     return left > 0 ? (size_t)left : 0;
 }
 
-void xd_cpu_room(size_t *machine, size_t *process)
+void xd_cpu_memory(size_t *machine, size_t *process)
 {
     double all = machine_size(), room = space_left();
     double least = number_in("/proc/meminfo", "MemAvailable:") * 1024;
@@ -147,7 +147,7 @@ void xd_mem_state(size_t *available, size_t *total)
 {
     size_t machine, process;
     double all = machine_size();
-    xd_cpu_room(&machine, &process);
+    xd_cpu_memory(&machine, &process);
     *available = machine < process ? machine : process;
     *total = all > 0 ? (size_t)all : *available;
 }

@@ -313,8 +313,8 @@ static xd_status flash_attn(const xd_attn_args *a, void *tmp)
     for (; w.first < w.p.B * w.p.Hk && w.p.blocks; w.first += w.p.group) {
         w.count = smaller(w.p.group, w.p.B * w.p.Hk - w.first);
         w.lots = w.p.kblocks < 4 * threads ? w.count : 1;
-        xd_par_deal(w.lots * w.p.kblocks, pack_job, &w);
-        xd_par_deal(w.count * w.p.rep * w.p.blocks, attend_job, &w);
+        xd_par_dynamic(w.lots * w.p.kblocks, pack_job, &w);
+        xd_par_dynamic(w.count * w.p.rep * w.p.blocks, attend_job, &w);
     }
     return XD_OK;
 }

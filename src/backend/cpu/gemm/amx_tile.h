@@ -486,7 +486,7 @@ static int streams(const xd_gemm *a)
 static void tiled_run(xd_tiled *t)
 {
     t->streams = streams(t->of.a);
-    xd_par_deal(t->blocks * t->groups, run_piece, t);
+    xd_par_dynamic(t->blocks * t->groups, run_piece, t);
 }
 
 #endif

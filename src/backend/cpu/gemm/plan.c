@@ -118,7 +118,7 @@ void xd_product_run(const xd_product *p, xd_panel_fn *fn)
     run_ctx c = { p, fn };
     int64_t groups = up(p->panels, p->group), last = p->panels - (groups - 1) * p->group;
     int64_t pieces = (groups - 1) * up(p->group, p->per) + up(last, p->per);
-    xd_par_deal(pieces * p->blocks, run_piece, &c);
+    xd_par_dynamic(pieces * p->blocks, run_piece, &c);
 }
 
 /* ---- which kernels ------------------------------------------------------------------------ */

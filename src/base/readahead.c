@@ -1,4 +1,4 @@
-/* ahead.c - parts of files, brought into the page cache by a thread beside
+/* readahead.c - parts of files, brought into the page cache by a thread beside
  *
  * The system is asked (POSIX_FADV_WILLNEED) for pieces small enough that none is cut to the window of a disk,
  * which a larger one silently is. Some MiB are on their way at a time: one byte of what was asked for that
@@ -7,7 +7,7 @@
  *
  * The thread maps nothing and takes no memory; its stack is small, for address space may be short. */
 #define _POSIX_C_SOURCE 200809L /* posix_fadvise, sigset_t */
-#include "base/ahead.h"
+#include "base/readahead.h"
 #include "base/signals.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ enum {
 typedef struct range { int fd; size_t at, bytes; } range;
 typedef struct mark { int fd; size_t at; } mark;        /* the last byte of a step               */
 
-struct xd_ahead {
+struct xd_readahead {
     range          *r;
     int             n, cap;
     size_t          bytes, most;
@@ -40,9 +40,9 @@ struct xd_ahead {
     int             stop;
 };
 
-xd_ahead *xd_ahead_open(size_t most, const atomic_int *cancel)
+xd_readahead *xd_readahead_open(size_t most, const atomic_int *cancel)
 {
-    xd_ahead *a = calloc(1, sizeof *a);
+    xd_readahead *a = calloc(1, sizeof *a);
     if (!a)
         return NULL;
     a->most = most;
@@ -53,7 +53,7 @@ xd_ahead *xd_ahead_open(size_t most, const atomic_int *cancel)
 }
 
 /* Tensors that follow each other in the file become one range. Without memory for more it ends here. */
-void xd_ahead_add(xd_ahead *a, int fd, size_t at, size_t bytes)
+void xd_readahead_add(xd_readahead *a, int fd, size_t at, size_t bytes)
 {
     range *last = a->n ? &a->r[a->n - 1] : NULL;
     a->bytes += bytes;
@@ -72,13 +72,13 @@ void xd_ahead_add(xd_ahead *a, int fd, size_t at, size_t bytes)
     a->r[a->n++] = (range){ fd, at, bytes };
 }
 
-size_t xd_ahead_bytes(const xd_ahead *a)
+size_t xd_readahead_bytes(const xd_readahead *a)
 {
     return a->bytes;
 }
 
 /* Waits until n more bytes may be asked for; 0: not any more. */
-static int may_ask(xd_ahead *a, size_t n)
+static int may_ask(xd_readahead *a, size_t n)
 {
     pthread_mutex_lock(&a->guard);
     while (!a->stop && a->asked + n > a->used + a->most)
@@ -98,7 +98,7 @@ static int wait_for(mark m)
 
 static void *work(void *arg)
 {
-    xd_ahead *a = arg;
+    xd_readahead *a = arg;
     mark      way[DEPTH];
     size_t    steps = 0, since = 0;
     for (const range *r = a->r; r < a->r + a->n; r++)
@@ -118,7 +118,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-void xd_ahead_start(xd_ahead *a)
+void xd_readahead_start(xd_readahead *a)
 {
     pthread_attr_t attr;
     sigset_t       all, old;
@@ -132,7 +132,7 @@ void xd_ahead_start(xd_ahead *a)
     pthread_attr_destroy(&attr);
 }
 
-void xd_ahead_used(xd_ahead *a, size_t upto)
+void xd_readahead_used(xd_readahead *a, size_t upto)
 {
     if (!a)
         return;
@@ -142,7 +142,7 @@ void xd_ahead_used(xd_ahead *a, size_t upto)
     pthread_mutex_unlock(&a->guard);
 }
 
-size_t xd_ahead_asked(xd_ahead *a)
+size_t xd_readahead_asked(xd_readahead *a)
 {
     pthread_mutex_lock(&a->guard);
     size_t n = a->asked;
@@ -150,9 +150,9 @@ size_t xd_ahead_asked(xd_ahead *a)
     return n;
 }
 
-void xd_ahead_close(xd_ahead **at)
+void xd_readahead_close(xd_readahead **at)
 {
-    xd_ahead *a = *at;
+    xd_readahead *a = *at;
     if (!a)
         return;
     pthread_mutex_lock(&a->guard);
