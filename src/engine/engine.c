@@ -54,11 +54,11 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_e
     if (s == XD_OK)
         s = xd_dev_open_count(&g->ctx.count, g->ctx.dev, e);
     if (s == XD_OK)
-        s = xd_slow_dev(&g->ctx.dev, g->ctx.world.all->rank, e);
+        s = xd_slow_device(&g->ctx.dev, g->ctx.world.all->rank, e);
     if (s == XD_OK)
         s = xd_types_compute(&g->ctx, a, e);
     if (s == XD_OK)
-        s = xd_trace_dev(g->ctx.trace, &g->ctx.dev, e);
+        s = xd_trace_device(g->ctx.trace, &g->ctx.dev, e);
     if (s == XD_OK && g->ctx.trace && g->ctx.world.all->rank == 0)
         s = xd_file_writable(a->trace, e);
     if (s == XD_OK && files)
@@ -80,7 +80,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         return xd_fail(e, XD_EINVAL, "threads is %d; it must be from 1 to 4096", a->threads);
     if (a->balance && strcmp(a->balance, "even") != 0 && strcmp(a->balance, "measured") != 0)
         return xd_fail(e, XD_EINVAL, "balance is \"%s\"; it can be one of: even measured", a->balance);
-    if (xd_place_check(a->bind, e) != XD_OK)
+    if (xd_affinity_check(a->bind, e) != XD_OK)
         return XD_EINVAL;
     xd_engine *g = calloc(1, sizeof *g);
     if (!g)
@@ -94,9 +94,9 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     xd_err    mine = { .rank = -1 };
     xd_status s = a->trace ? xd_trace_open(&g->ctx.trace, a->trace, &mine) : XD_OK;
     if (s == XD_OK)
-        s = xd_ranks_join(g, a->threads, a->bind, how & XD_ALONE, &mine);
+        s = xd_session_join(g, a->threads, a->bind, how & XD_ALONE, &mine);
     if (s == XD_OK)
-        s = xd_ranks_open(g, a, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
+        s = xd_session_open(g, a, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
     s = xd_world_judge(&g->ctx.world, s, &mine);
     if (s != XD_OK) {
         xd_fail(e, s, "%s", mine.msg);
@@ -138,7 +138,7 @@ void xd_close(xd_engine **g)
     if (!g || !*g)
         return;
     xd_model_close(&(*g)->ctx.model);
-    xd_ranks_close(*g);
+    xd_session_close(*g);
     xd_dev_close(&(*g)->ctx.count);
     xd_dev_close(&(*g)->ctx.dev);
     xd_trace_close(&(*g)->ctx.trace);
@@ -209,7 +209,7 @@ static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
         xd_trace_add(ctx->trace, XD_EV_STEP, begin, step, 0, 0);
         if (j->r->on_tensor && going) {
             xd_denoise_latents(&f, lat);
-            xd_job_show(j, "latents", step, lat);
+            xd_callback_latents(j, "latents", step, lat);
         }
         if (xd_ok(&f.x) && going)
             report(l, turn, step, t0);
@@ -279,7 +279,7 @@ static xd_status one_latent(loop *l, int turn, const xd_prompts *w, float **lat,
     xd_job *j = l->j;
     double  t0 = xd_now_s();
     size_t  bytes = (size_t)(j->frames * j->size[0] * j->size[1]) * 3 * sizeof(float) + 1;
-    xd_stage(j, "denoise");
+    xd_callback_stage(j, "denoise");
     if (!(*lat = denoise(l, turn, w, e)))
         return e->code;
     if (!j->r->latents_only && j->ctx->topo.replica->rank == 0 && !(*rgb = malloc(bytes)))
@@ -292,7 +292,7 @@ static xd_status one_latent(loop *l, int turn, const xd_prompts *w, float **lat,
 static xd_status one_picture(loop *l, int turn, const float *lat, float **rgb, xd_err *e)
 {
     double t0 = xd_now_s();
-    xd_stage(l->j, "decode");
+    xd_callback_stage(l->j, "decode");
     xd_status s = xd_vae_on_this_rank(l->j) ? decode(l, lat, rgb, e) : XD_OK;
     took(l, turn, "decode", t0);
     return s;
@@ -429,7 +429,7 @@ static xd_status paint(loop *l, const xd_need *need, const xd_prompts *w, xd_err
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
     double     t0 = xd_now_s();
-    xd_stage(j, "load");
+    xd_callback_stage(j, "load");
     xd_status s = load(l, need, e);
     l->need = need;
     l->apart = xd_need_apart(j, ctx->world.used->size);
@@ -452,9 +452,9 @@ static xd_status prepare(xd_job *j, xd_prompts *w, xd_need *need, xd_status s, x
     if (s == XD_OK)
         s = xd_prompts_tokenize(w, j, e);
     if (s == XD_OK)
-        s = xd_ranks_stages(j, e);
+        s = xd_stages_open(j, e);
     if (s == XD_OK)
-        xd_balance_say(j->ctx->balance, j->ctx->world.used, j->tokens, j->ctx->model.dit_info.heads,
+        xd_balance_log(j->ctx->balance, j->ctx->world.used, j->tokens, j->ctx->model.dit_info.heads,
                        j->ctx->plan.vae_rows ? j->cells[1] : 0);
     s = xd_world_agree(&j->ctx->world, s, e);
     if (s == XD_OK)
@@ -515,7 +515,7 @@ static xd_status make(loop *l, xd_prompts *w, const xd_need *need, xd_err *e)
     say_unused(j);
     if (ctx->world.all->rank == 0)
         xd_prompts_warn_cut(w, j);
-    xd_stage(j, "text");
+    xd_callback_stage(j, "text");
     l->fresh = !ctx->model.dit.store;
     double    t0 = xd_now_s();
     xd_status s = xd_prompts_encode(w, j, need->text_tmp, e);
@@ -531,11 +531,11 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     xd_job     j = { 0 };
     xd_prompts   w = { 0 };
     xd_need    need;
-    xd_asked   told;
+    xd_job_agreed   told;
     xd_request own = *r;        /* with the seed that rank 0 has drawn                         */
     loop       l = { .j = &j };
     double     t0 = xd_now_s();
-    xd_status  same = xd_ranks_asked(&g->ctx, r, &told, &mine);
+    xd_status  same = xd_job_compare(&g->ctx, r, &told, &mine);
     int64_t    sent = g->ctx.world.used->traffic->bytes;
     *out = NULL;
     xd_trace_again(g->ctx.trace);

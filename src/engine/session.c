@@ -179,7 +179,7 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
     if (s == XD_OK)
         xd_trace_topo(g->ctx.trace, &g->ctx.topo);
     if (s == XD_OK)
-        s = xd_alarm_open(&g->ctx.world.alarm, xd_trace_plain(g->ctx.world.used), e);
+        s = xd_abort_notice_open(&g->ctx.world.alarm, xd_trace_plain(g->ctx.world.used), e);
     if (s == XD_OK)
         s = xd_comm_count(&g->ctx.count_world, g->ctx.world.used->rank, n, e);
     if (s == XD_OK)
@@ -189,7 +189,7 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
     return s;
 }
 
-xd_status xd_ranks_join(xd_engine *g, int threads, const char *bind, int alone, xd_err *e)
+xd_status xd_session_join(xd_engine *g, int threads, const char *bind, int alone, xd_err *e)
 {
     int       ranks, cores;
     xd_status s = xd_comm_world(&g->ctx.world.all, xd_comm_launched() && !alone ? "mpi" : "self", e);
@@ -197,7 +197,7 @@ xd_status xd_ranks_join(xd_engine *g, int threads, const char *bind, int alone, 
         return s;
     int share = xd_comm_share(&ranks, &cores), n = threads ? threads : share;
     if (!alone)
-        xd_place(bind, n);
+        xd_affinity_bind(bind, n);
     n = xd_par_set(n);
     if (g->ctx.world.all->rank == 0 && !alone && ranks > 1 && (int64_t)ranks * n > cores)
         xd_log(XD_LOG_WARN, "%d ranks of %d thread%s share %d core%s: they take turns", ranks, n,
@@ -228,7 +228,7 @@ static void say_unused(const xd_engine *g, const xd_open_args *a, const xd_paral
                ranks == 1 ? "one rank works" : "the degrees that are given need all ranks");
 }
 
-xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e)
+xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e)
 {
     const xd_dit_info *d = &g->ctx.model.dit_info;
     hello             *hosts = NULL;
@@ -271,9 +271,9 @@ xd_status xd_ranks_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err
                                                                            g->ctx.type, e), e);
 }
 
-void xd_ranks_close(xd_engine *g)
+void xd_session_close(xd_engine *g)
 {
-    xd_alarm_close(&g->ctx.world.alarm);
+    xd_abort_notice_close(&g->ctx.world.alarm);
     xd_balance_close(&g->ctx.balance);
     xd_comm_close(&g->ctx.text);
     xd_comm_close(&g->ctx.count_text);

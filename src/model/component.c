@@ -185,7 +185,7 @@ void xd_component_close(xd_component *p)
     xd_component_drop(p);
     xd_net_close(&p->net);
     xd_net_close(&p->shadow);
-    xd_single_close(&p->single);
+    xd_single_file_close(&p->single);
     xd_st_close(&p->files);
     xd_json_free(&p->config);
     free(p->file);
@@ -322,7 +322,7 @@ static void mark_used(const xd_component *p, const char *names, char *used)
         size_t n = strcspn(c, "|");
         snprintf(want, sizeof want, "%.*s", (int)n, c);
         snprintf(have, sizeof have, "%s", want);
-        if (!p->single || xd_single_name(p->single, want, have, sizeof have)) {
+        if (!p->single || xd_single_file_name(p->single, want, have, sizeof have)) {
             int64_t i = xd_st_find(p->files, have);
             if (i >= 0)
                 used[i] = 1;
@@ -347,7 +347,7 @@ static int is_unread(const xd_net_def *d, const char *name)
 static void warn_extra(const xd_component *p)
 {
     char        text[2048] = "", *used = calloc((size_t)xd_st_count(p->files) + 1, 1);
-    const char *prefix = p->single ? xd_single_prefix(p->single) : "";
+    const char *prefix = p->single ? xd_single_file_prefix(p->single) : "";
     size_t      at = 0, skip = strlen(prefix);
     int         extra = 0;
     for (int i = 0; used && i < p->nlist; i++)
@@ -382,11 +382,11 @@ static xd_status open_source(xd_component *p, xd_err *e)
                                   xd_component_will_read };
     if (!p->file)
         return XD_OK;
-    xd_single_of of = { .file = p->file, .config = p->dir, .slot = p->slot, .net = p->def->name,
+    xd_single_file_of of = { .file = p->file, .config = p->dir, .slot = p->slot, .net = p->def->name,
                         .list = p->list, .nlist = p->nlist, .files = p->files, .raw = &p->raw };
-    xd_status    s = xd_single_open(&p->single, &of, e);
+    xd_status    s = xd_single_file_open(&p->single, &of, e);
     if (s == XD_OK)
-        p->src = xd_single_source(p->single);
+        p->src = xd_single_file_source(p->single);
     return s;
 }
 

@@ -31,7 +31,7 @@ typedef struct xd_component {
     char       *file, *slot;    /* its weights instead of those in `dir`, and what they are for   */
                                 /* ("clip_l"); NULL: none                                      */
     xd_st      *files;          /* NULL until xd_component_files                                    */
-    xd_single  *single;         /* what the names in `file` mean                               */
+    xd_single_file  *single;         /* what the names in `file` mean                               */
     xd_source   raw, src;       /* under the names of the files, under those declared           */
     xd_net      net;            /* the one that computes                                       */
     xd_store   *store;          /* its weights; NULL: not loaded                               */

@@ -137,7 +137,7 @@ static const xd_stem ldm_top[] = {
 #define DIFFUSION { "", "model.diffusion_model.", "diffusion_model." }
 #define FIRST_STAGE { "", "first_stage_model.", "vae." }
 
-const xd_naming xd_namings[] = {
+const xd_key_map xd_namings[] = {
     { { "flux" }, "a FLUX.1 transformer in its original layout",
       { "double_blocks.0.img_attn.qkv.weight", "img_in.weight" }, DIFFUSION,
       { { "transformer_blocks.#.", "double_blocks.#.", flux_double },

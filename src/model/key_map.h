@@ -29,14 +29,14 @@ typedef struct xd_scope {
     const xd_stem *stems;
 } xd_scope;
 
-typedef struct xd_naming {
+typedef struct xd_key_map {
     const char *nets[3];        /* names of networks whose weights these are                    */
     const char *what;           /* "a FLUX.1 transformer in its original layout"                */
     const char *marks[2];       /* tensors that every such file has, below the prefix           */
     const char *prefixes[XD_MAXPREFIX]; /* before all names; '@' stands for the slot ("clip_l")   */
     xd_scope    scopes[XD_MAXSCOPE];    /* ends with a scope without `want`                      */
-} xd_naming;
+} xd_key_map;
 
-extern const xd_naming xd_namings[];    /* ends with one without `what`                        */
+extern const xd_key_map xd_namings[];    /* ends with one without `what`                        */
 
 #endif

@@ -35,7 +35,7 @@ typedef struct reader {         /* one file                                     
     int                  i;
     const char          *path;
     xd_st               *file;
-    const xd_lora_names *names;
+    const xd_lora_keys *names;
     xd_json             *meta;          /* what diffusers notes about alphas, or NULL           */
     int                  has_plain;     /* it has diffusers' names of the transformer           */
     int                  used, unused;  /* keys                                                */
@@ -118,14 +118,14 @@ static xd_status read_alpha(const reader *r, int64_t i, double *alpha)
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
-static const xd_declared *declared(const reader *r, const xd_lora_aim *a, int k)
+static const xd_declared *declared(const reader *r, const xd_lora_target *a, int k)
 {
     return &r->names->part[a->part]->list[a->item[k]];
 }
 
 /* A used tensor: of a known type, [rows, cols] whatever follows, finite. rows 0: any but none. */
 static xd_status check_tensor(const reader *r, int64_t i, int64_t rows, int64_t cols,
-                              const xd_lora_aim *a)
+                              const xd_lora_target *a)
 {
     const char *of = declared(r, a, 0)->name;
     xd_tensor   t = xd_st_shape(r->file, i);
@@ -172,7 +172,7 @@ static xd_status push(reader *r, xd_lora_term t)
 }
 
 /* Rows of all that a module is added to, and the columns of each. */
-static void extents(const reader *r, const xd_lora_aim *a, int64_t *rows, int64_t *cols)
+static void extents(const reader *r, const xd_lora_target *a, int64_t *rows, int64_t *cols)
 {
     *rows = 0;
     for (int k = 0; k < a->n; k++)
@@ -183,7 +183,7 @@ static void extents(const reader *r, const xd_lora_aim *a, int64_t *rows, int64_
 }
 
 /* Cuts a module's rows to the tensors they are added to. */
-static xd_status push_all(reader *r, const xd_lora_aim *a, int64_t up, int64_t down, int64_t rank,
+static xd_status push_all(reader *r, const xd_lora_target *a, int64_t up, int64_t down, int64_t rank,
                           double gain)
 {
     int64_t   rows, cols, at = 0;
@@ -202,7 +202,7 @@ static xd_status push_all(reader *r, const xd_lora_aim *a, int64_t up, int64_t d
 }
 
 /* A product of two matrices; *gain becomes its factor. */
-static xd_status take_pair(reader *r, const module *m, const xd_lora_aim *a, double *gain)
+static xd_status take_pair(reader *r, const module *m, const xd_lora_target *a, double *gain)
 {
     int64_t     down = m->slot[XD_LORA_DOWN], up = m->slot[XD_LORA_UP], rows, cols;
     double      alpha;
@@ -224,7 +224,7 @@ static xd_status take_pair(reader *r, const module *m, const xd_lora_aim *a, dou
 }
 
 /* A whole difference of a weight or a bias. */
-static xd_status take_whole(reader *r, int64_t at, const xd_lora_aim *a, double gain)
+static xd_status take_whole(reader *r, int64_t at, const xd_lora_target *a, double gain)
 {
     int64_t rows, cols;
     extents(r, a, &rows, &cols);
@@ -252,19 +252,19 @@ static int is_double(const reader *r, const char *name)
 static xd_status take_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
     static const xd_lora_slot extra[] = { XD_LORA_DIFF, XD_LORA_UP_BIAS, XD_LORA_DIFF_BIAS };
-    xd_lora_aim aim;
+    xd_lora_target aim;
     double      scale = r->l->scale[r->i], gain = scale;
     xd_status   s = XD_OK;
     int         pair = m->slot[XD_LORA_DOWN] >= 0 || m->slot[XD_LORA_UP] >= 0;
     if (is_double(r, m->name))
         return XD_OK;
-    if (pair && xd_lora_aim_at(r->names, m->name, 0, &aim)) {
+    if (pair && xd_lora_target_of(r->names, m->name, 0, &aim)) {
         s = take_pair(r, m, &aim, &gain);
         taken[XD_LORA_DOWN] = taken[XD_LORA_UP] = taken[XD_LORA_ALPHA] = 1;
     }
     for (int i = 0; i < 3 && s == XD_OK; i++) {
         xd_lora_slot k = extra[i];
-        if (m->slot[k] < 0 || !xd_lora_aim_at(r->names, m->name, k != XD_LORA_DIFF, &aim))
+        if (m->slot[k] < 0 || !xd_lora_target_of(r->names, m->name, k != XD_LORA_DIFF, &aim))
             continue;
         s = take_whole(r, m->slot[k], &aim, k == XD_LORA_UP_BIAS ? gain : scale);
         taken[k] = 1;
@@ -316,7 +316,7 @@ static xd_status read_keys(reader *r, key *k, int n)
         k[i].at = i;
         k[i].slot = xd_lora_slot_of(k[i].name, &k[i].len);
         r->has_plain |= strncmp(k[i].name, "transformer.", 12) == 0;
-        if (k[i].slot == XD_LORA_ALIEN)
+        if (k[i].slot == XD_LORA_UNSUPPORTED)
             return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s belongs to another method (DoRA, "
                            "LoHa, LoKr, ...); only sums of products up * down are known", r->path,
                            k[i].name);
@@ -358,7 +358,7 @@ static xd_status read_file(reader *r)
     return s;
 }
 
-static xd_status open_file(xd_loras *l, int i, const xd_lora *asked, const xd_lora_names *names,
+static xd_status open_file(xd_loras *l, int i, const xd_lora *asked, const xd_lora_keys *names,
                            xd_err *e)
 {
     reader r = { .l = l, .i = i, .path = asked->path, .names = names, .e = e };
@@ -385,7 +385,7 @@ static int by_tensor(const void *a, const void *b)
     return x->item != y->item ? x->item - y->item : x->order - y->order;
 }
 
-static xd_status put_sources(xd_loras *l, const xd_lora_names *names, xd_err *e)
+static xd_status put_sources(xd_loras *l, const xd_lora_keys *names, xd_err *e)
 {
     xd_status s = XD_OK;
     if (l->nterms)
@@ -401,7 +401,7 @@ static xd_status put_sources(xd_loras *l, const xd_lora_names *names, xd_err *e)
 
 xd_status xd_loras_open(xd_loras **out, const xd_lora *asked, int n, xd_model *m, xd_err *e)
 {
-    xd_lora_names names = { .n = 0 };
+    xd_lora_keys names = { .n = 0 };
     *out = NULL;
     if (n < 1)
         return XD_OK;
@@ -413,12 +413,12 @@ xd_status xd_loras_open(xd_loras **out, const xd_lora *asked, int n, xd_model *m
     }
     if (!l || !l->path || !l->scale || !l->file)
         return xd_fail(e, XD_ENOMEM, "no memory for %d LoRA files", n);
-    xd_status s = xd_lora_names_open(&names, m, e);
+    xd_status s = xd_lora_keys_open(&names, m, e);
     for (l->n = 0; l->n < n && s == XD_OK; l->n++)
         s = open_file(l, l->n, &asked[l->n], &names, e);
     if (s == XD_OK)
         s = put_sources(l, &names, e);
-    xd_lora_names_close(&names);
+    xd_lora_keys_close(&names);
     return s;
 }
 

@@ -43,39 +43,39 @@ typedef enum xd_lora_slot {
     XD_LORA_DIFF,               /* of the shape of the weight: a whole difference               */
     XD_LORA_DIFF_BIAS,          /* of that of the bias                                         */
     XD_LORA_SLOTS,
-    XD_LORA_ALIEN = XD_LORA_SLOTS,      /* of another method, without which the rest is wrong   */
+    XD_LORA_UNSUPPORTED = XD_LORA_SLOTS,      /* of another method, without which the rest is wrong   */
     XD_LORA_OTHER
 } xd_lora_slot;
 
-enum { XD_LORA_COMPONENTS = XD_MAXTEXT + 1, XD_LORA_NAME = 256, XD_LORA_AIMS = 4 };
+enum { XD_LORA_COMPONENTS = XD_MAXTEXT + 1, XD_LORA_NAME = 256, XD_LORA_TARGETS = 4 };
 
 typedef struct xd_lora_place {  /* a tensor that terms may be added to                          */
     char *flat;                 /* its module with _ for .: "transformer_blocks_0_attn_to_q"    */
     int   part, bias, item;     /* of which component; its weight or bias; in the part's list   */
 } xd_lora_place;
 
-typedef struct xd_lora_names {  /* of all components that files may name                        */
+typedef struct xd_lora_keys {  /* of all components that files may name                        */
     xd_component       *part[XD_LORA_COMPONENTS];         /* the transformer, then text encoders or NULL  */
     int            ntext;
     xd_lora_place *place;       /* sorted                                                      */
     int            n;
-} xd_lora_names;
+} xd_lora_keys;
 
-typedef struct xd_lora_aim {    /* what the rows of one module are added to, in their order     */
-    int n, part, item[XD_LORA_AIMS];
+typedef struct xd_lora_target {    /* what the rows of one module are added to, in their order     */
+    int n, part, item[XD_LORA_TARGETS];
     int halves;                 /* the two halves of the rows may stand in the other order      */
-} xd_lora_aim;
+} xd_lora_target;
 
-xd_status xd_lora_names_open(xd_lora_names *s, xd_model *m, xd_err *e);
-void      xd_lora_names_close(xd_lora_names *s);
+xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, xd_err *e);
+void      xd_lora_keys_close(xd_lora_keys *s);
 
 /* "lora_unet_x_attn.lora_down.weight" is XD_LORA_DOWN of module "lora_unet_x_attn", whose text is
  * the first *len bytes of the key. */
 xd_lora_slot xd_lora_slot_of(const char *key, size_t *len);
 /* 1, and where the weight (or bias) of a module is, in any of the known ways to call it. */
-int       xd_lora_aim_at(const xd_lora_names *s, const char *module, int bias, xd_lora_aim *aim);
+int       xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lora_target *aim);
 /* The module's name without that of its component; *part is where it belongs, -1: unknown. */
-const char *xd_lora_inner(const xd_lora_names *s, const char *module, int *part);
+const char *xd_lora_inner(const xd_lora_keys *s, const char *module, int *part);
 
 /* ---- inside: terms and sums (lora_add.c) -------------------------------------------------- */
 

@@ -47,7 +47,7 @@ xd_lora_slot xd_lora_slot_of(const char *key, size_t *len)
     size_t n = *len = strlen(key);
     for (size_t i = 0; i < sizeof alien / sizeof *alien; i++)
         if (strstr(key, alien[i]))
-            return XD_LORA_ALIEN;
+            return XD_LORA_UNSUPPORTED;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends_with(key, n, ends[i].end)) {
             *len = n - strlen(ends[i].end);
@@ -74,7 +74,7 @@ static const struct {
     { "text_encoders.t5xxl.transformer.", TEXT_LAST },
 };
 
-const char *xd_lora_inner(const xd_lora_names *s, const char *module, int *part)
+const char *xd_lora_inner(const xd_lora_keys *s, const char *module, int *part)
 {
     for (int k = 0; k < XD_LORA_COMPONENTS; k++) {
         size_t n = s->part[k] ? strlen(s->part[k]->name) : 0;
@@ -114,7 +114,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* One name of a declared tensor, if it is a weight or a bias. */
-static int add_place(xd_lora_names *s, int part, int item, const char *name, size_t n)
+static int add_place(xd_lora_keys *s, int part, int item, const char *name, size_t n)
 {
     static const char *const tails[] = { ".weight", ".bias" };
     for (int bias = 0; bias < 2; bias++) {
@@ -141,7 +141,7 @@ static int count_names(const xd_component *p)
     return n;
 }
 
-static int add_part(xd_lora_names *s, int part)
+static int add_part(xd_lora_keys *s, int part)
 {
     const xd_component *p = s->part[part];
     for (int i = 0; i < p->nlist; i++)
@@ -151,11 +151,11 @@ static int add_part(xd_lora_names *s, int part)
     return 1;
 }
 
-xd_status xd_lora_names_open(xd_lora_names *s, xd_model *m, xd_err *e)
+xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, xd_err *e)
 {
     size_t n = 1;
     int    ok;
-    *s = (xd_lora_names){ .part = { &m->dit }, .ntext = m->recipe->ntext };
+    *s = (xd_lora_keys){ .part = { &m->dit }, .ntext = m->recipe->ntext };
     for (int k = 0; k < s->ntext; k++)
         s->part[1 + k] = m->has_text[k] ? &m->text[k] : NULL;
     for (int k = 0; k < XD_LORA_COMPONENTS; k++)
@@ -169,12 +169,12 @@ xd_status xd_lora_names_open(xd_lora_names *s, xd_model *m, xd_err *e)
     return XD_OK;
 }
 
-void xd_lora_names_close(xd_lora_names *s)
+void xd_lora_keys_close(xd_lora_keys *s)
 {
     for (int i = 0; i < s->n; i++)
         free(s->place[i].flat);
     free(s->place);
-    *s = (xd_lora_names){ 0 };
+    *s = (xd_lora_keys){ 0 };
 }
 
 /* ---- other names of modules --------------------------------------------------------------- */
@@ -253,7 +253,7 @@ static const struct {
 };
 
 /* The place of a flat name; its item in the part's list, or -1. */
-static int find(const xd_lora_names *s, int part, int bias, char *flat)
+static int find(const xd_lora_keys *s, int part, int bias, char *flat)
 {
     xd_lora_place  key = { flat, part, bias, 0 };
     xd_lora_place *at = bsearch(&key, s->place, (size_t)s->n, sizeof key, by_place);
@@ -280,8 +280,8 @@ static int fits(const char *pattern, const char *flat, char number[16])
 }
 
 /* Puts the number for # in every target of a row and looks each of them up. */
-static int aim_row(const xd_lora_names *s, const char *to, const char *number, int bias,
-                   xd_lora_aim *aim)
+static int aim_row(const xd_lora_keys *s, const char *to, const char *number, int bias,
+                   xd_lora_target *aim)
 {
     char   name[XD_LORA_NAME];
     size_t n = 0;
@@ -297,21 +297,21 @@ static int aim_row(const xd_lora_names *s, const char *to, const char *number, i
             continue;
         }
         n = 0;
-        if (aim->n == XD_LORA_AIMS || (aim->item[aim->n++] = find(s, aim->part, bias, name)) < 0)
+        if (aim->n == XD_LORA_TARGETS || (aim->item[aim->n++] = find(s, aim->part, bias, name)) < 0)
             return 0;
         if (!*c)
             return 1;
     }
 }
 
-static int aim_plain(const xd_lora_names *s, char *flat, int bias, xd_lora_aim *aim)
+static int aim_plain(const xd_lora_keys *s, char *flat, int bias, xd_lora_target *aim)
 {
     aim->halves = 0;
     aim->n = 1;
     return (aim->item[0] = find(s, aim->part, bias, flat)) >= 0;
 }
 
-static int aim_old(const xd_lora_names *s, const char *flat, int bias, xd_lora_aim *aim)
+static int aim_old(const xd_lora_keys *s, const char *flat, int bias, xd_lora_target *aim)
 {
     char   name[XD_LORA_NAME + 16];
     size_t n = strlen(flat);
@@ -326,7 +326,7 @@ static int aim_old(const xd_lora_names *s, const char *flat, int bias, xd_lora_a
     return 0;
 }
 
-int xd_lora_aim_at(const xd_lora_names *s, const char *module, int bias, xd_lora_aim *aim)
+int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lora_target *aim)
 {
     char        flat[XD_LORA_NAME], number[16], *mid;
     const char *inner = xd_lora_inner(s, module, &aim->part);

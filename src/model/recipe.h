@@ -43,7 +43,7 @@ typedef struct xd_recipe {
     /* Sizes are taken from the trained table whose transformer sample_size is at most this; 0: the
      * pipeline has no tables. */
     int64_t     largest_bin;
-    int         standard;       /* sizes are Hunyuan-DiT's (xd_bin_standard): the picture is one of them  */
+    int         standard;       /* sizes are Hunyuan-DiT's (xd_size_bucket_standard): the picture is one of them  */
     int         rescales;       /* its call has guidance_rescale                               */
     double      fps;            /* of a video; 0: it paints pictures                            */
     int         from_image;     /* a video that begins with a picture, which the transformer reads */
@@ -58,13 +58,13 @@ void xd_recipe_names(xd_text_buf *b);
 /* By the class of model_index.json; NULL: none. */
 const xd_recipe *xd_recipe_find(const char *pipeline);
 
-typedef struct xd_bin { double ratio; int height, width; } xd_bin;
+typedef struct xd_size_bucket { double ratio; int height, width; } xd_size_bucket;
 
 /* Replaces a size in pixels by the nearest trained one of the table for a transformer of this
  * sample_size (latent cells); 0 when there is no table for it. */
-int xd_bin_nearest(int64_t sample, int64_t largest, int64_t *height, int64_t *width);
+int xd_size_bucket_nearest(int64_t sample, int64_t largest, int64_t *height, int64_t *width);
 
 /* Replaces a size in pixels by that of Hunyuan-DiT's standard sizes whose ratio, and then area, is nearest. */
-void xd_bin_standard(int64_t *height, int64_t *width);
+void xd_size_bucket_standard(int64_t *height, int64_t *width);
 
 #endif

@@ -9,9 +9,9 @@ enum { FIRST = 3, NUMBERS = 2, MAXHELD = 4 };   /* names shown; numbers in a nam
 
 typedef struct held { char name[512]; void *p; } held;
 
-struct xd_single {
-    xd_single_of     of;
-    const xd_naming *layout;
+struct xd_single_file {
+    xd_single_file_of     of;
+    const xd_key_map *layout;
     char             prefix[64];
     int              blocks[XD_MAXSCOPE];       /* of every scope, as declared                   */
     held             held[MAXHELD];             /* swapped copies in use                         */
@@ -60,7 +60,7 @@ static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char *
 }
 
 /* The beginning of the name in the file, with the numbers of the declared one. */
-static int begin(const xd_single *s, int k, const int number[NUMBERS], char *out, size_t size)
+static int begin(const xd_single_file *s, int k, const int number[NUMBERS], char *out, size_t size)
 {
     int at = snprintf(out, size, "%s", s->prefix), n = 0;
     for (const char *p = s->layout->scopes[k].have; *p && at >= 0 && (size_t)at < size; p++) {
@@ -75,7 +75,7 @@ static int begin(const xd_single *s, int k, const int number[NUMBERS], char *out
     return at >= 0 && (size_t)at < size ? at : (int)size - 1;
 }
 
-static int translate(const xd_single *s, const char *want, found *f)
+static int translate(const xd_single_file *s, const char *want, found *f)
 {
     const xd_scope *scopes = s->layout->scopes;
     for (int k = 0; k < XD_MAXSCOPE && scopes[k].want; k++) {
@@ -96,7 +96,7 @@ static int translate(const xd_single *s, const char *want, found *f)
     return 0;
 }
 
-int xd_single_name(const xd_single *s, const char *want, char *have, size_t size)
+int xd_single_file_name(const xd_single_file *s, const char *want, char *have, size_t size)
 {
     found f;
     if (!translate(s, want, &f))
@@ -105,7 +105,7 @@ int xd_single_name(const xd_single *s, const char *want, char *have, size_t size
     return 1;
 }
 
-const char *xd_single_prefix(const xd_single *s)
+const char *xd_single_file_prefix(const xd_single_file *s)
 {
     return s->prefix;
 }
@@ -132,7 +132,7 @@ static int swaps(const found *f)
 
 static int has(void *self, const char *name, xd_tensor *shape)
 {
-    const xd_single *s = self;
+    const xd_single_file *s = self;
     found            f;
     xd_tensor        t;
     if (!translate(s, name, &f) || !s->of.raw->has(s->of.raw->self, f.name, &t))
@@ -141,7 +141,7 @@ static int has(void *self, const char *name, xd_tensor *shape)
     return 1;
 }
 
-static xd_status hold_swapped(xd_single *s, const char *name, xd_tensor *t, xd_err *e)
+static xd_status hold_swapped(xd_single_file *s, const char *name, xd_tensor *t, xd_err *e)
 {
     held  *h = NULL;
     size_t n = xd_bytes(*t), half = n / 2;
@@ -161,7 +161,7 @@ static xd_status hold_swapped(xd_single *s, const char *name, xd_tensor *t, xd_e
 
 static xd_status get(void *self, const char *name, xd_tensor *t, xd_err *e)
 {
-    xd_single       *s = self;
+    xd_single_file       *s = self;
     const xd_source *raw = s->of.raw;
     found            f;
     if (!translate(s, name, &f))
@@ -179,7 +179,7 @@ static xd_status get(void *self, const char *name, xd_tensor *t, xd_err *e)
 
 static void done(void *self, const char *name)
 {
-    xd_single *s = self;
+    xd_single_file *s = self;
     found      f;
     for (int i = 0; i < MAXHELD; i++)
         if (s->held[i].p && strcmp(s->held[i].name, name) == 0) {
@@ -193,7 +193,7 @@ static void done(void *self, const char *name)
 
 static xd_status scale_of(void *self, const char *name, float *scale, xd_err *e)
 {
-    const xd_single *s = self;
+    const xd_single_file *s = self;
     const xd_source *raw = s->of.raw;
     found            f;
     *scale = 1;
@@ -203,7 +203,7 @@ static xd_status scale_of(void *self, const char *name, float *scale, xd_err *e)
 /* What is held was made, and its pages are nobody else's. */
 static void past(void *self, const char *name, const void *p, size_t bytes)
 {
-    const xd_single *s = self;
+    const xd_single_file *s = self;
     const xd_source *raw = s->of.raw;
     found            f;
     if (raw->past && translate(s, name, &f) && !swaps(&f))
@@ -213,7 +213,7 @@ static void past(void *self, const char *name, const void *p, size_t bytes)
 /* Numbers of the rows that are meant lie behind those of other rows; what is swapped is read whole. */
 static void will(void *self, const char *name, int64_t first, int64_t n)
 {
-    const xd_single *s = self;
+    const xd_single_file *s = self;
     const xd_source *raw = s->of.raw;
     found            f;
     xd_tensor        t;
@@ -225,7 +225,7 @@ static void will(void *self, const char *name, int64_t first, int64_t n)
         raw->will(raw->self, f.name, first + (f.stem && f.stem->of ? xd_count(t) / f.stem->of * f.stem->at : 0), n);
 }
 
-xd_source xd_single_source(xd_single *s)
+xd_source xd_single_file_source(xd_single_file *s)
 {
     return (xd_source){ has, get, done, s->of.raw->in_place, s, scale_of, past, NULL, will };
 }
@@ -240,7 +240,7 @@ static void fill_slot(const char *pattern, const char *slot, char out[64])
              pattern[n] ? pattern + n + 1 : "");
 }
 
-static int marked(const xd_st *files, const xd_naming *l, const char *prefix)
+static int marked(const xd_st *files, const xd_key_map *l, const char *prefix)
 {
     char name[256];
     for (int i = 0; i < 2 && l->marks[i]; i++) {
@@ -251,7 +251,7 @@ static int marked(const xd_st *files, const xd_naming *l, const char *prefix)
     return 1;
 }
 
-const xd_naming *xd_naming_find(const xd_st *files, const char *slot, int *at, char prefix[64])
+const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at, char prefix[64])
 {
     for (int i = *at; xd_namings[i].what; i++)
         for (int k = 0; k < XD_MAXPREFIX && xd_namings[i].prefixes[k]; k++) {
@@ -275,7 +275,7 @@ int xd_is_lora(const xd_st *files)
     return 0;
 }
 
-static int reads(const xd_naming *l, const char *net)
+static int reads(const xd_key_map *l, const char *net)
 {
     for (int i = 0; i < 3 && l->nets[i]; i++)
         if (strcmp(l->nets[i], net) == 0)
@@ -283,7 +283,7 @@ static int reads(const xd_naming *l, const char *net)
     return 0;
 }
 
-static xd_status unknown(const xd_single_of *of, const xd_naming *other, xd_err *e)
+static xd_status unknown(const xd_single_file_of *of, const xd_key_map *other, xd_err *e)
 {
     char   names[512] = "";
     size_t at = 0;
@@ -301,10 +301,10 @@ static xd_status unknown(const xd_single_of *of, const xd_naming *other, xd_err 
                    (long long)xd_st_count(of->files), at ? names : "(none)");
 }
 
-static xd_status find_layout(xd_single *s, xd_err *e)
+static xd_status find_layout(xd_single_file *s, xd_err *e)
 {
-    const xd_naming *l, *other = NULL;
-    for (int i = 0; (l = xd_naming_find(s->of.files, s->of.slot, &i, s->prefix)); i++) {
+    const xd_key_map *l, *other = NULL;
+    for (int i = 0; (l = xd_key_map_find(s->of.files, s->of.slot, &i, s->prefix)); i++) {
         if (reads(l, s->of.net)) {
             s->layout = l;
             return XD_OK;
@@ -317,7 +317,7 @@ static xd_status find_layout(xd_single *s, xd_err *e)
 /* ---- what else can be wrong --------------------------------------------------------------- */
 
 /* Weights in eight bits or less that are not fp8: packed by a quantizer. */
-static xd_status check_types(const xd_single *s, xd_err *e)
+static xd_status check_types(const xd_single_file *s, xd_err *e)
 {
     const xd_st *st = s->of.files;
     size_t       len = strlen(s->prefix);
@@ -353,7 +353,7 @@ static int count_in(const char *names, size_t len, const char *scope, int most)
     return most;
 }
 
-static int declared_blocks(const xd_single *s, const xd_scope *scope)
+static int declared_blocks(const xd_single_file *s, const xd_scope *scope)
 {
     int    most = 0;
     size_t len = strcspn(scope->want, "#");
@@ -362,7 +362,7 @@ static int declared_blocks(const xd_single *s, const xd_scope *scope)
     return most;
 }
 
-static int file_blocks(const xd_single *s, const xd_scope *scope)
+static int file_blocks(const xd_single_file *s, const xd_scope *scope)
 {
     char   begin_[128];
     int    most = 0;
@@ -374,7 +374,7 @@ static int file_blocks(const xd_single *s, const xd_scope *scope)
 
 /* A file of another size of the model would otherwise leave blocks over, or be told by its first
  * ten missing tensors. */
-static xd_status check_blocks(xd_single *s, xd_err *e)
+static xd_status check_blocks(xd_single_file *s, xd_err *e)
 {
     const xd_scope *scopes = s->layout->scopes;
     for (int k = 0; k < XD_MAXSCOPE && scopes[k].want; k++) {
@@ -387,9 +387,9 @@ static xd_status check_blocks(xd_single *s, xd_err *e)
     return XD_OK;
 }
 
-xd_status xd_single_open(xd_single **out, const xd_single_of *of, xd_err *e)
+xd_status xd_single_file_open(xd_single_file **out, const xd_single_file_of *of, xd_err *e)
 {
-    xd_single *s = *out = calloc(1, sizeof *s);
+    xd_single_file *s = *out = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "no memory to open %s", of->file);
     s->of = *of;
@@ -399,11 +399,11 @@ xd_status xd_single_open(xd_single **out, const xd_single_of *of, xd_err *e)
     if (st == XD_OK)
         st = check_blocks(s, e);
     if (st != XD_OK)
-        xd_single_close(out);
+        xd_single_file_close(out);
     return st;
 }
 
-void xd_single_close(xd_single **s)
+void xd_single_file_close(xd_single_file **s)
 {
     if (!s || !*s)
         return;

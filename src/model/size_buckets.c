@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const xd_bin bins_256[] = {
+static const xd_size_bucket bins_256[] = {
     { 0.25, 128, 512 }, { 0.28, 128, 464 }, { 0.32, 144, 448 }, { 0.33, 144, 432 },
     { 0.35, 144, 416 }, { 0.4, 160, 400 }, { 0.42, 160, 384 }, { 0.48, 176, 368 },
     { 0.5, 176, 352 }, { 0.52, 176, 336 }, { 0.57, 192, 336 }, { 0.6, 192, 320 },
@@ -21,7 +21,7 @@ static const xd_bin bins_256[] = {
     { 2.09, 368, 176 }, { 2.4, 384, 160 }, { 2.5, 400, 160 }, { 3.0, 432, 144 }, { 4.0, 512, 128 },
 };
 
-static const xd_bin bins_512[] = {
+static const xd_size_bucket bins_512[] = {
     { 0.25, 256, 1024 }, { 0.28, 256, 928 }, { 0.32, 288, 896 }, { 0.33, 288, 864 },
     { 0.35, 288, 832 }, { 0.4, 320, 800 }, { 0.42, 320, 768 }, { 0.48, 352, 736 },
     { 0.5, 352, 704 }, { 0.52, 352, 672 }, { 0.57, 384, 672 }, { 0.6, 384, 640 },
@@ -32,7 +32,7 @@ static const xd_bin bins_512[] = {
     { 2.09, 736, 352 }, { 2.4, 768, 320 }, { 2.5, 800, 320 }, { 3.0, 864, 288 }, { 4.0, 1024, 256 },
 };
 
-static const xd_bin bins_1024[] = {
+static const xd_size_bucket bins_1024[] = {
     { 0.25, 512, 2048 }, { 0.28, 512, 1856 }, { 0.32, 576, 1792 }, { 0.33, 576, 1728 },
     { 0.35, 576, 1664 }, { 0.4, 640, 1600 }, { 0.42, 640, 1536 }, { 0.48, 704, 1472 },
     { 0.5, 704, 1408 }, { 0.52, 704, 1344 }, { 0.57, 768, 1344 }, { 0.6, 768, 1280 },
@@ -44,7 +44,7 @@ static const xd_bin bins_1024[] = {
     { 4.0, 2048, 512 },
 };
 
-static const xd_bin bins_2048[] = {
+static const xd_size_bucket bins_2048[] = {
     { 0.25, 1024, 4096 }, { 0.26, 1024, 3968 }, { 0.27, 1024, 3840 }, { 0.28, 1024, 3712 },
     { 0.32, 1152, 3584 }, { 0.33, 1152, 3456 }, { 0.35, 1152, 3328 }, { 0.4, 1280, 3200 },
     { 0.42, 1280, 3072 }, { 0.48, 1408, 2944 }, { 0.5, 1408, 2816 }, { 0.52, 1408, 2688 },
@@ -59,19 +59,19 @@ static const xd_bin bins_2048[] = {
 
 #define TABLE(t) { t, (int)(sizeof t / sizeof t[0]) }
 static const struct {
-    const xd_bin *bin;
+    const xd_size_bucket *bin;
     int           n;
 } tables[] = { TABLE(bins_256), TABLE(bins_512), TABLE(bins_1024), TABLE(bins_2048) };
 
-int xd_bin_nearest(int64_t sample, int64_t largest, int64_t *height, int64_t *width)
+int xd_size_bucket_nearest(int64_t sample, int64_t largest, int64_t *height, int64_t *width)
 {
     int which = sample == 32 ? 0 : sample == 64 ? 1 : sample == 128 ? 2 : sample == 256 ? 3 : -1;
     if (which < 0 || sample > largest)
         return 0;
-    const xd_bin *best = tables[which].bin;
+    const xd_size_bucket *best = tables[which].bin;
     double        ratio = (double)*height / (double)*width;
     for (int i = 1; i < tables[which].n; i++) {
-        const xd_bin *b = &tables[which].bin[i];
+        const xd_size_bucket *b = &tables[which].bin[i];
         if (fabs(b->ratio - ratio) < fabs(best->ratio - ratio))
             best = b;
     }
@@ -87,7 +87,7 @@ static const struct { int width, height; } standard[] = {
 /* The ratio that each of them stands for; 1280 x 768 stands for 16:9, which it is not. */
 static const double stands_for[] = { 1, 1, 4.0 / 3, 4.0 / 3, 4.0 / 3, 3.0 / 4, 3.0 / 4, 3.0 / 4, 16.0 / 9, 9.0 / 16 };
 
-void xd_bin_standard(int64_t *height, int64_t *width)
+void xd_size_bucket_standard(int64_t *height, int64_t *width)
 {
     int64_t h = *height < 16 ? 16 : *height / 16 * 16, w = *width < 16 ? 16 : *width / 16 * 16;
     int     n = (int)(sizeof standard / sizeof *standard), best = 0;

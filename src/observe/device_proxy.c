@@ -6,7 +6,7 @@ _Static_assert(XD_KERNELS(ONE) == XD_NOPS, "a new op is put into the list of ker
 
 static xd_dev *real(xd_dev *d)
 {
-    return ((xd_wrap *)(void *)d)->real;
+    return ((xd_device_proxy *)(void *)d)->real;
 }
 
 static void *get(xd_dev *d, size_t bytes)
@@ -59,7 +59,7 @@ static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
     return real(d)->ops->pack(real(d), w, src, tmp);
 }
 
-void xd_wrap_open(xd_wrap *w, xd_dev *real_dev, void (*close)(xd_dev *d))
+void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd_dev *d))
 {
     w->real = real_dev;
     w->mem = (xd_dev_ops){ get, put, sync, memory, close };

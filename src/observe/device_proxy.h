@@ -6,12 +6,12 @@
 
 #include "backend/backend.h"
 
-typedef struct xd_wrap {        /* the device comes first: a pointer to it is one to this      */
+typedef struct xd_device_proxy {        /* the device comes first: a pointer to it is one to this      */
     xd_dev     dev;
     xd_ops     ops;
     xd_dev_ops mem;
     xd_dev    *real;
-} xd_wrap;
+} xd_device_proxy;
 
 /* X(slot, type of the arguments, op) for every kernel of a device. */
 #define XD_KERNELS(X)                           \
@@ -31,6 +31,6 @@ typedef struct xd_wrap {        /* the device comes first: a pointer to it is on
 
 /* Puts `w` in front of `real`: its tables, with `close` as given, and no kernels yet. The rest of
  * w->dev is left as it is. */
-void xd_wrap_open(xd_wrap *w, xd_dev *real, void (*close)(xd_dev *d));
+void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real, void (*close)(xd_dev *d));
 
 #endif

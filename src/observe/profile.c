@@ -43,7 +43,7 @@ void xd_profile_open(xd_profile *p, xd_dev *real, xd_dev *count)
 {
     memset(p, 0, sizeof *p);
     p->count = count;
-    xd_wrap_open(&p->w, real, close_none);
+    xd_device_proxy_open(&p->w, real, close_none);
     XD_KERNELS(PUT)
     p->w.dev.priv = p;
     snprintf(p->w.dev.name, sizeof p->w.dev.name, "%.31s", real->name);

@@ -13,7 +13,7 @@ typedef struct xd_sample {      /* of one kind of op since the last reset       
 } xd_sample;
 
 typedef struct xd_profile {
-    xd_wrap   w;                /* w.dev is what models are given; w.real is borrowed          */
+    xd_device_proxy   w;                /* w.dev is what models are given; w.real is borrowed          */
     xd_dev   *count;            /* borrowed                                                    */
     xd_sample op[XD_NOPS];
 } xd_profile;

@@ -8,7 +8,7 @@
 #include "observe/device_proxy.h"
 
 typedef struct slowed {         /* the device comes first: a pointer to one is one to the other */
-    xd_wrap w;
+    xd_device_proxy w;
     double  factor;
 } slowed;
 
@@ -59,7 +59,7 @@ static double factor_of(const char *list, int rank)
     return 1;
 }
 
-xd_status xd_slow_dev(xd_dev **d, int rank, xd_err *e)
+xd_status xd_slow_device(xd_dev **d, int rank, xd_err *e)
 {
     double  f = factor_of(getenv("XDIT_SLOW"), rank);
     slowed *n;
@@ -69,7 +69,7 @@ xd_status xd_slow_dev(xd_dev **d, int rank, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a slow device");
     n->factor = f;
     n->w.dev = **d;
-    xd_wrap_open(&n->w, *d, close);
+    xd_device_proxy_open(&n->w, *d, close);
     XD_KERNELS(PUT)
     *d = &n->w.dev;
     return XD_OK;

@@ -5,6 +5,6 @@
 #include "backend/backend.h"
 
 /* For tests: where XDIT_SLOW has "RANK:FACTOR", its kernels take FACTOR times as long. */
-xd_status xd_slow_dev(xd_dev **d, int rank, xd_err *e);
+xd_status xd_slow_device(xd_dev **d, int rank, xd_err *e);
 
 #endif

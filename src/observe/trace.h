@@ -72,7 +72,7 @@ void    xd_trace_put(xd_trace *t, xd_event ev);
 
 /* Put a recorder in front of a device or a communicator, which it then owns. Groups split from a
  * communicator are recorded as well; those of one rank are not. */
-xd_status xd_trace_dev(xd_trace *t, xd_dev **d, xd_err *e);
+xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e);
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e);
 /* The communicator behind the recorder, or c: for what is no message of a request. */
 xd_comm  *xd_trace_plain(xd_comm *c);

@@ -7,7 +7,7 @@
 #include "observe/trace.h"
 
 typedef struct noted {          /* the device comes first: a pointer to one is one to the other */
-    xd_wrap   w;
+    xd_device_proxy   w;
     xd_trace *t;
 } noted;
 
@@ -36,7 +36,7 @@ XD_KERNELS(NOTED)
 
 #define PUT(slot, type, op) n->w.ops.slot = slot;
 
-xd_status xd_trace_dev(xd_trace *t, xd_dev **d, xd_err *e)
+xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e)
 {
     noted *n = t ? calloc(1, sizeof *n) : NULL;
     if (!t)
@@ -45,7 +45,7 @@ xd_status xd_trace_dev(xd_trace *t, xd_dev **d, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a trace");
     n->t = t;
     n->w.dev = **d;
-    xd_wrap_open(&n->w, *d, close);
+    xd_device_proxy_open(&n->w, *d, close);
     XD_KERNELS(PUT)
     *d = &n->w.dev;
     return XD_OK;

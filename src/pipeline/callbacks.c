@@ -4,20 +4,20 @@
 #include "observe/trace.h"
 #include "pipeline/job.h"
 
-void xd_job_show(const xd_job *j, const char *name, int step, const float *lat)
+void xd_callback_latents(const xd_job *j, const char *name, int step, const float *lat)
 {
     int picture = j->fps <= 0;
-    xd_show(j, name, step, 4 - picture, j->lat + picture, lat);
+    xd_callback_tensor(j, name, step, 4 - picture, j->lat + picture, lat);
 }
 
-void xd_show(const xd_job *j, const char *name, int step, int nd, const int64_t *d,
+void xd_callback_tensor(const xd_job *j, const char *name, int step, int nd, const int64_t *d,
              const float *data)
 {
     if (j->r->on_tensor)
         j->r->on_tensor(j->r->cookie, name, step, nd, d, data);
 }
 
-void xd_stage(const xd_job *j, const char *name)
+void xd_callback_stage(const xd_job *j, const char *name)
 {
     xd_trace_phase(j->ctx->trace, name);
     if (j->r->on_stage)

@@ -5,12 +5,12 @@
 #include "pipeline/job.h"
 
 /* Says `t` to the request's on_tensor, if it listens. */
-void xd_show(const xd_job *j, const char *name, int step, int nd, const int64_t *d,
+void xd_callback_tensor(const xd_job *j, const char *name, int step, int nd, const int64_t *d,
              const float *data);
-void xd_stage(const xd_job *j, const char *name);
+void xd_callback_stage(const xd_job *j, const char *name);
 
 
 /* Shows latents, as [C,h,w] or, of a video, [t,C,h,w]. */
-void      xd_job_show(const xd_job *j, const char *name, int step, const float *lat);
+void      xd_callback_latents(const xd_job *j, const char *name, int step, const float *lat);
 
 #endif

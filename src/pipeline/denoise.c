@@ -394,7 +394,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed)
     if (xd_ok(&f->x)) {
         xd_rng_open(&f->rng, j->r->rng, seed);
         xd_init_image_draw(j, &f->rng, noise, sample);
-        xd_job_show(j, "noise", 0, noise);
+        xd_callback_latents(j, "noise", 0, noise);
         if (j->moments)
             xd_init_image_sample(j, sample);
         else                    /* a bench                                                     */

@@ -149,7 +149,7 @@ static xd_status take_frames(xd_job *j, xd_err *e)
 /* The picture has the standard size: nothing is resized. */
 static void take_standard(xd_job *j)
 {
-    xd_bin_standard(&j->size[0], &j->size[1]);
+    xd_size_bucket_standard(&j->size[0], &j->size[1]);
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
         xd_log(XD_LOG_INFO, "painting %lld x %lld, the standard size nearest to %lld x %lld (--no_resolution_binning "
                "paints the size itself)", (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
@@ -166,7 +166,7 @@ static xd_status take_size(xd_job *j, xd_err *e)
     j->asked[1] = j->r->width ? j->r->width : d->sample[2] * cell[2];
     j->size[0] = j->asked[0], j->size[1] = j->asked[1];
     if (!j->r->no_resolution_binning && m->recipe->largest_bin)
-        xd_bin_nearest(d->sample[1], m->recipe->largest_bin, &j->size[0], &j->size[1]);
+        xd_size_bucket_nearest(d->sample[1], m->recipe->largest_bin, &j->size[0], &j->size[1]);
     if (!j->r->no_resolution_binning && m->recipe->standard)
         take_standard(j);
     xd_status s = check_side("width", j->size[1], cell[2], d->patch[2], e);

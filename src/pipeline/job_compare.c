@@ -39,13 +39,13 @@ static uint64_t of_prompts(const xd_request *r)
     return h;
 }
 
-xd_status xd_ranks_asked(const xd_context *ctx, const xd_request *r, xd_asked *told, xd_err *e)
+xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agreed *told, xd_err *e)
 {
     uint64_t         mine[MOST + MORE], first[MOST + MORE];
     const char      *name[MOST + MORE];
     int              n;
     const xd_option *o = xd_request_options(&n);
-    *told = (xd_asked){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed, r->wanted != NULL };
+    *told = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed, r->wanted != NULL };
     if (ctx->world.idle || ctx->world.used->size == 1)
         return XD_OK;
     if (n > MOST)
@@ -62,7 +62,7 @@ xd_status xd_ranks_asked(const xd_context *ctx, const xd_request *r, xd_asked *t
     xd_status s = xd_world_broadcast(&ctx->world, first, size, e);
     if (s != XD_OK)
         return s;
-    *told = (xd_asked){ (int64_t)first[n + 2], (int)first[n + 3] };
+    *told = (xd_job_agreed){ (int64_t)first[n + 2], (int)first[n + 3] };
     for (int i = 0; i < n + 2; i++)
         if (mine[i] != first[i])
             return xd_fail(e, XD_EINVAL, "--%s differs from that of rank 0: all ranks need the same flags and "

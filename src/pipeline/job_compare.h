@@ -5,12 +5,12 @@
 #include "pipeline/context.h"
 #include "xdit/xdit.h"
 
-typedef struct xd_asked {       /* what rank 0 alone knows of a request                        */
+typedef struct xd_job_agreed {       /* what rank 0 alone knows of a request                        */
     int64_t seed;               /* the one asked for, or drawn by chance                        */
     int     picks;              /* it will say which images are wanted                          */
-} xd_asked;
+} xd_job_agreed;
 
 /* Fails on every rank whose request is not rank 0's. Collective over the ranks in use. */
-xd_status xd_ranks_asked(const xd_context *ctx, const xd_request *r, xd_asked *told, xd_err *e);
+xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agreed *told, xd_err *e);
 
 #endif

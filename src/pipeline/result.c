@@ -184,7 +184,7 @@ static void show_image(const xd_job *j, const float *rgb)
         f[i] = v > 0 ? v < 1 ? v : 1 : 0;
     }
     if (f)
-        xd_show(j, "image", 0, 4 - picture, d + picture, f);
+        xd_callback_tensor(j, "image", 0, 4 - picture, d + picture, f);
     free(f);
 }
 

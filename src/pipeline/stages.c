@@ -75,7 +75,7 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
 }
 
-xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
+xd_status xd_stages_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
 {
     xd_context *ctx = j->ctx;
     xd_component   *p = &ctx->model.dit;
@@ -99,13 +99,13 @@ xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
     return s;
 }
 
-xd_status xd_ranks_stages(xd_job *j, xd_err *e)
+xd_status xd_stages_open(xd_job *j, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     int        cut[XD_MAXSTAGE + 1], me = ctx->topo.at[XD_PIPE];
     if (ctx->plan.deg.n[XD_PIPE] == 1 || ctx->model.dit.store)
         return XD_OK;
-    xd_status s = xd_ranks_cut(j, cut, e);
+    xd_status s = xd_stages_cut(j, cut, e);
     if (s != XD_OK)
         return s;
     xd_component_stage(&ctx->model.dit, cut[me], cut[me + 1]);

@@ -6,8 +6,8 @@
 
 /* Cuts the transformer's blocks into the plan's stages by counted cost (or as the plan lists them):
  * stage i runs [cut[i], cut[i + 1]). Nothing may be loaded. */
-xd_status xd_ranks_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e);
+xd_status xd_stages_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e);
 /* The same, and gives this rank its own stage. Does nothing when weights are loaded. */
-xd_status xd_ranks_stages(xd_job *j, xd_err *e);
+xd_status xd_stages_open(xd_job *j, xd_err *e);
 
 #endif

@@ -77,7 +77,7 @@ static void show_ids(const xd_prompts *w, const xd_job *j, int i, int k)
     for (int64_t n = 0; f && n < w->len[at]; n++)
         f[n] = (float)w->ids[at][n];
     if (f)
-        xd_show(j, names[k], i, 1, &w->len[at], f);
+        xd_callback_tensor(j, names[k], i, 1, &w->len[at], f);
     free(f);
 }
 
@@ -405,9 +405,9 @@ static void show_one(const xd_prompts *w, const xd_job *j, int i)
     if (!j->r->on_tensor)
         return;
     j->ctx->dev->mem->sync(j->ctx->dev, NULL);
-    xd_show(j, negative ? "negative_prompt_embeds" : "prompt_embeds", i, 2, c->tok.d, c->tok.p);
+    xd_callback_tensor(j, negative ? "negative_prompt_embeds" : "prompt_embeds", i, 2, c->tok.d, c->tok.p);
     if (c->pooled.p)
-        xd_show(j, negative ? "negative_pooled_prompt_embeds" : "pooled_prompt_embeds", i, 2,
+        xd_callback_tensor(j, negative ? "negative_pooled_prompt_embeds" : "pooled_prompt_embeds", i, 2,
                 c->pooled.d, c->pooled.p);
 }
 

@@ -264,7 +264,7 @@ static void list(char *out, size_t size, const char *what, int64_t whole, int n,
     }
 }
 
-void xd_balance_say(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads, int64_t rows)
+void xd_balance_log(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads, int64_t rows)
 {
     char              text[512] = "";
     size_t            k = 0;

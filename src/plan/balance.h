@@ -22,6 +22,6 @@ void      xd_balance_rows(const xd_balance *b, xd_layout *l);
 /* Speed of each stage beside the fastest, or NULL: even. */
 const double *xd_balance_stages(const xd_balance *b);
 /* Logs on rank 0 the shares of a request: of tokens, heads, and rows of latents (0: the VAE is not cut). */
-void      xd_balance_say(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads, int64_t rows);
+void      xd_balance_log(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads, int64_t rows);
 
 #endif

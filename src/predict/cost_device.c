@@ -12,7 +12,7 @@
 #include "predict/machine.h"
 
 struct xd_cost_device {            /* the wrap comes first: its device is ours                    */
-    xd_wrap           w;
+    xd_device_proxy           w;
     const xd_machine *m;
     const xd_rates   *rate;
     double            seconds, weights;         /* bytes of weights in use                     */
@@ -130,7 +130,7 @@ xd_status xd_cost_device_open(xd_cost_device **out, xd_dev *count, const xd_mach
         return xd_fail(e, XD_ENOMEM, "no memory to reckon a plan");
     r->m = m;
     r->rate = xd_machine_rates(m, type);
-    xd_wrap_open(&r->w, count, close_none);
+    xd_device_proxy_open(&r->w, count, close_none);
     XD_KERNELS(PUT)
     r->w.dev.priv = r;
     r->w.dev.counts = 1;

@@ -595,7 +595,7 @@ static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
     if (f->plan.deg.n[XD_CFG] > 1 && s->job.npass == 1)
         return xd_fail(e, XD_EINVAL, "cfg 2 has nothing for half of the ranks: without guidance (%s above 1) there "
                        "is one pass a step", xd_job_guide(&s->job));
-    st = xd_ranks_cut(&s->job, s->cut, e);
+    st = xd_stages_cut(&s->job, s->cut, e);
     return st == XD_OK ? xd_cost_device_open(&s->rk, s->own.count, s->m, ctx->type, e) : st;
 }
 

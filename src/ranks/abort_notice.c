@@ -14,7 +14,7 @@ typedef struct flare {          /* what is told                                 
     char    msg[1000];
 } flare;
 
-struct xd_alarm {
+struct xd_abort_notice {
     xd_comm *c;
     int      rung;
     double   looked;            /* when                                                        */
@@ -27,7 +27,7 @@ static xd_tensor bytes_of(flare *f)
     return xd_view(f, XD_U8, 1, (int64_t[]){ (int64_t)sizeof *f });
 }
 
-static void listen(xd_alarm *a)
+static void listen(xd_abort_notice *a)
 {
     for (int i = 0; i < a->c->size; i++)
         if (i != a->c->rank)
@@ -35,12 +35,12 @@ static void listen(xd_alarm *a)
     a->rung = 0;
 }
 
-xd_status xd_alarm_open(xd_alarm **out, xd_comm *c, xd_err *e)
+xd_status xd_abort_notice_open(xd_abort_notice **out, xd_comm *c, xd_err *e)
 {
     *out = NULL;
     if (c->size == 1)
         return XD_OK;
-    xd_alarm *a = calloc(1, sizeof *a);
+    xd_abort_notice *a = calloc(1, sizeof *a);
     if (!a)
         return xd_fail(e, XD_ENOMEM, "no memory for the alarm of %d ranks", c->size);
     *out = a;
@@ -55,9 +55,9 @@ xd_status xd_alarm_open(xd_alarm **out, xd_comm *c, xd_err *e)
     return s;
 }
 
-void xd_alarm_close(xd_alarm **out)
+void xd_abort_notice_close(xd_abort_notice **out)
 {
-    xd_alarm *a = *out;
+    xd_abort_notice *a = *out;
     if (!a)
         return;
     if (a->c && a->in)
@@ -67,7 +67,7 @@ void xd_alarm_close(xd_alarm **out)
     *out = NULL;
 }
 
-static void send_all(xd_alarm *a)
+static void send_all(xd_abort_notice *a)
 {
     a->rung = 1;
     for (int i = 0; i < a->c->size; i++)
@@ -75,7 +75,7 @@ static void send_all(xd_alarm *a)
             a->out[i] = a->c->ops->send(a->c, bytes_of(&a->mine), i);
 }
 
-void xd_alarm_ring(xd_alarm *a, const xd_err *e)
+void xd_abort_notice_send(xd_abort_notice *a, const xd_err *e)
 {
     if (!a || a->rung || (e->rank >= 0 && e->rank != a->c->rank))
         return;
@@ -84,7 +84,7 @@ void xd_alarm_ring(xd_alarm *a, const xd_err *e)
     send_all(a);
 }
 
-static void hear(xd_alarm *a, xd_exec *x)
+static void hear(xd_abort_notice *a, xd_exec *x)
 {
     for (int i = 0; i < a->c->size && xd_ok(x); i++) {
         if (i == a->c->rank || !a->c->ops->test(a->c, &a->in[i]) || !a->mail[i].code)
@@ -94,18 +94,18 @@ static void hear(xd_alarm *a, xd_exec *x)
     }
 }
 
-void xd_alarm_watch(xd_alarm *a, xd_exec *x)
+void xd_abort_notice_watch(xd_abort_notice *a, xd_exec *x)
 {
     double now = xd_now_s();
     if (!xd_ok(x)) {
-        xd_alarm_ring(a, &x->err);
+        xd_abort_notice_send(a, &x->err);
     } else if (now - a->looked > PAUSE_S) {
         a->looked = now;
         hear(a, x);
     }
 }
 
-xd_status xd_alarm_reset(xd_alarm *a, xd_err *e)
+xd_status xd_abort_notice_reset(xd_abort_notice *a, xd_err *e)
 {
     if (!a)
         return XD_OK;

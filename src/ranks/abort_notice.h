@@ -11,16 +11,16 @@
 #include "comm/comm.h"
 #include "exec/exec.h"
 
-typedef struct xd_alarm xd_alarm;
+typedef struct xd_abort_notice xd_abort_notice;
 
 /* Over the ranks of c; with one there is none (*a = NULL, which all calls accept). Collective. */
-xd_status xd_alarm_open(xd_alarm **a, xd_comm *c, xd_err *e);
-void      xd_alarm_close(xd_alarm **a);
+xd_status xd_abort_notice_open(xd_abort_notice **a, xd_comm *c, xd_err *e);
+void      xd_abort_notice_close(xd_abort_notice **a);
 /* Tells the failure of this rank in `e`, unless it has been told or was heard of another. */
-void      xd_alarm_ring(xd_alarm *a, const xd_err *e);
+void      xd_abort_notice_send(xd_abort_notice *a, const xd_err *e);
 /* Makes x fail when another rank has, and tells when x has failed. */
-void      xd_alarm_watch(xd_alarm *a, xd_exec *x);
+void      xd_abort_notice_watch(xd_abort_notice *a, xd_exec *x);
 /* After the ranks have agreed on a failure: ready for the next request. Collective. */
-xd_status xd_alarm_reset(xd_alarm *a, xd_err *e);
+xd_status xd_abort_notice_reset(xd_abort_notice *a, xd_err *e);
 
 #endif

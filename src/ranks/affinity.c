@@ -19,7 +19,7 @@ typedef struct host {
     xd_cpuset cpus;
 } host;
 
-xd_status xd_place_check(const char *bind, xd_err *e)
+xd_status xd_affinity_check(const char *bind, xd_err *e)
 {
     static const char *const ways[] = { "auto", "cores", "none" };
     for (size_t i = 0; bind && i < sizeof ways / sizeof *ways; i++)
@@ -76,7 +76,7 @@ static int bind_to_share(const host *h, char why[160])
     return 0;
 }
 
-void xd_place(const char *bind, int threads)
+void xd_affinity_bind(const char *bind, int threads)
 {
     host        h = { .threads = threads };
     char        why[160] = "", text[128];

@@ -5,11 +5,11 @@
 #include "base/err.h"
 
 /* Refuses what is no way to bind; NULL is one. */
-xd_status xd_place_check(const char *bind, xd_err *e);
+xd_status xd_affinity_check(const char *bind, xd_err *e);
 /* Binds this thread, and so those that it will start, to this rank's share of the cpus that the ranks of its host
  * may use: "auto" where there are several ranks, "cores" always (a rank that is alone: to as many cores as
  * it has threads), "none" and NULL never. Where that cannot be or was done by others nothing is, and the log
  * says why. To be called once, with the world open, before there is much memory and before the pool's threads. */
-void      xd_place(const char *bind, int threads);
+void      xd_affinity_bind(const char *bind, int threads);
 
 #endif

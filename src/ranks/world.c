@@ -41,9 +41,9 @@ out_of_step:                    /* an own failure came first                    
 xd_status xd_world_agree(const xd_world *w, xd_status mine, xd_err *e)
 {
     if (mine != XD_OK)
-        xd_alarm_ring(w->alarm, e);
+        xd_abort_notice_send(w->alarm, e);
     xd_status s = xd_world_agree_in(w->used, w->used->rank, mine, e);
-    if (s != XD_OK && s != XD_ECOMM && xd_alarm_reset(w->alarm, e) != XD_OK) {
+    if (s != XD_OK && s != XD_ECOMM && xd_abort_notice_reset(w->alarm, e) != XD_OK) {
         e->rank = -1;
         return XD_ECOMM;
     }
@@ -62,7 +62,7 @@ void xd_world_settle(const xd_world *w, xd_comm *c, xd_exec *x)
 
 static void watch(void *watcher, xd_exec *x)
 {
-    xd_alarm_watch(watcher, x);
+    xd_abort_notice_watch(watcher, x);
 }
 
 void xd_world_watch(const xd_world *w, xd_exec *x)

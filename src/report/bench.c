@@ -55,7 +55,7 @@ typedef struct bench {
     size_t      foreseen;       /* bytes: the most that weights and arenas take at one time     */
 } bench;
 
-void xd_say(const xd_bench_args *a, const char *fmt, ...)
+void xd_bench_print(const xd_bench_args *a, const char *fmt, ...)
 {
     char    text[1024];
     va_list ap;
@@ -282,22 +282,22 @@ static void report(bench *b, const char *name, const char *what, double s)
         report_json(b, name, what, s, flops);
         return;
     }
-    xd_say(b->a, "%-12s %-34s %9.2f ms [%.2f .. %.2f, %d runs] %9.2f GFLOP %8.1f GFLOP/s %5.1f %% of peak "
+    xd_bench_print(b->a, "%-12s %-34s %9.2f ms [%.2f .. %.2f, %d runs] %9.2f GFLOP %8.1f GFLOP/s %5.1f %% of peak "
            "%.1f%s", name, what, s * 1e3, b->lo * 1e3, b->hi * 1e3, b->runs, flops / 1e9, flops / s / 1e9,
            100 * flops / s / 1e9 / b->peak, b->peak, gemm);
     for (int i = 0; i < XD_NOPS; i++) {
         const xd_sample *o = &b->prof.op[i];
         if (o->calls && o->flops > 0)
-            xd_say(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.1f GFLOP/s "
+            xd_bench_print(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.1f GFLOP/s "
                    "%5.1f %% of peak", xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
                    100 * o->seconds / s, o->flops / o->seconds / 1e9,
                    100 * o->flops / o->seconds / 1e9 / b->peak);
         else if (o->calls)
-            xd_say(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.2f GB/s",
+            xd_bench_print(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.2f GB/s",
                    xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
                    100 * o->seconds / s, o->bytes / o->seconds / 1e9);
     }
-    xd_say(b->a, "    %-12s              %10.2f ms %5.1f %% of the time", "between them",
+    xd_bench_print(b->a, "    %-12s              %10.2f ms %5.1f %% of the time", "between them",
            (s - b->kernels) * 1e3, 100 * (s - b->kernels) / s);
 }
 
@@ -378,7 +378,7 @@ static xd_status load(bench *b, xd_component *p, int share, size_t beside, xd_er
     if (s == XD_OK)
         s = xd_component_load(p, b->g->ctx.dev, b->g->ctx.type, share, e);
     if (s == XD_OK && share && !p->files && !b->a->json)
-        xd_say(b->a, "%s: blocks share the storage of one, %.2f GB instead of %.2f", p->name,
+        xd_bench_print(b->a, "%s: blocks share the storage of one, %.2f GB instead of %.2f", p->name,
                (double)xd_store_bytes(p->store) / 1e9, (double)b->whole / 1e9);
     return s;
 }
@@ -636,13 +636,13 @@ static void say_machine(bench *b)
 {
     double peak = peak_now(b);
     if (b->a->json)
-        xd_say(b->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
+        xd_bench_print(b->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
                "\"dtype\": \"%s\", \"peak_gflops\": %.5g, \"width\": %lld, \"height\": %lld, "
                "\"frames\": %lld, \"parts\": [", xd_version(), b->g->ctx.dev->name, xd_par_threads(),
                xd_dtype_name(b->g->ctx.type), peak, (long long)b->job.size[1],
                (long long)b->job.size[0], (long long)b->job.frames);
     else
-        xd_say(b->a, "%s, %d threads, %s, peak of a register loop %.1f GFLOP/s", b->g->ctx.dev->name,
+        xd_bench_print(b->a, "%s, %d threads, %s, peak of a register loop %.1f GFLOP/s", b->g->ctx.dev->name,
                xd_par_threads(), xd_dtype_name(b->g->ctx.type), peak);
 }
 
@@ -651,10 +651,10 @@ static void say_memory(const bench *b)
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
     if (b->a->json)
-        xd_say(b->a, "], \"foreseen_bytes\": %zu, \"max_rss_bytes\": %lld}", b->foreseen,
+        xd_bench_print(b->a, "], \"foreseen_bytes\": %zu, \"max_rss_bytes\": %lld}", b->foreseen,
                (long long)u.ru_maxrss * 1024);
     else
-        xd_say(b->a, "memory: %.3f GB foreseen (weights + arena of the largest part), %.3f GB at "
+        xd_bench_print(b->a, "memory: %.3f GB foreseen (weights + arena of the largest part), %.3f GB at "
                "most used by the process", (double)b->foreseen / 1e9,
                (double)u.ru_maxrss * 1024 / 1e9);
 }

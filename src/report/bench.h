@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 #include "pipeline/job.h"
 
-void   xd_say(const xd_bench_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
+void   xd_bench_print(const xd_bench_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
 int    xd_bench_wants(const xd_bench_args *a, const char *part);
 /* Refuses a list of parts that is empty or names others than those of `known`, "step vae". */
 xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e);

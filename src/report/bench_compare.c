@@ -60,7 +60,7 @@ static void play_round(xd_duel *d, int i)
     double   t[XD_NTURNS] = { 0 };
     if (c->rank == 0)
         t[XD_ALONE_TURN] = own_turn(d);
-    xd_duel_sleep(c);
+    xd_quiet(c);
     c->ops->barrier(c);
     t[XD_PLAN_TURN] = plan_turn(d, i >= 0);
     c->ops->barrier(c);
@@ -137,7 +137,7 @@ static xd_status judge(const xd_duel *d, verdict *v, xd_err *e)
 
 static void say_seconds(const xd_duel *d, const char *what, ratio r)
 {
-    xd_say(d->a, "    %-34s %10.3f ms  (%.3f to %.3f)", what, r.mid * 1e3, r.low * 1e3,
+    xd_bench_print(d->a, "    %-34s %10.3f ms  (%.3f to %.3f)", what, r.mid * 1e3, r.low * 1e3,
            r.high * 1e3);
 }
 
@@ -145,20 +145,20 @@ static void say_text(const xd_duel *d, const char *name, const char *what, const
 {
     int  n = ranks(d)->size;
     char plan[64];
-    xd_say(d->a, "%-4s %s; %.2f GFLOP on one rank; medians of %d rounds (and their range)", name,
+    xd_bench_print(d->a, "%-4s %s; %.2f GFLOP on one rank; medians of %d rounds (and their range)", name,
            what, d->flops / 1e9, d->rounds);
     snprintf(plan, sizeof plan, "the plan on %d rank%s, %s", n, n == 1 ? "" : "s",
              d->unit);
     say_seconds(d, "one rank, the others asleep", v->t[XD_ALONE_TURN]);
     say_seconds(d, plan, v->t[XD_PLAN_TURN]);
     say_seconds(d, "one rank, the others as busy", v->t[XD_BUSY_TURN]);
-    xd_say(d->a, "    speed-up %.3f, efficiency %.3f (%.3f to %.3f); against busy ranks %.3f "
+    xd_bench_print(d->a, "    speed-up %.3f, efficiency %.3f (%.3f to %.3f); against busy ranks %.3f "
            "(%.3f to %.3f)", v->gain.mid * n, v->gain.mid, v->gain.low, v->gain.high, v->busy.mid,
            v->busy.low, v->busy.high);
     for (int i = 0; i < n; i++)
-        xd_say(d->a, "    rank %-3d sent %14lld bytes, foreseen %14lld", i,
+        xd_bench_print(d->a, "    rank %-3d sent %14lld bytes, foreseen %14lld", i,
                (long long)v->bytes[4 * i], (long long)v->bytes[4 * i + 2]);
-    xd_say(d->a, "    in all   sent %14lld bytes, foreseen %14lld: %s", (long long)v->sum[0],
+    xd_bench_print(d->a, "    in all   sent %14lld bytes, foreseen %14lld: %s", (long long)v->sum[0],
            (long long)v->sum[1], v->same ? "as foreseen, in every round" : "NOT as foreseen");
 }
 

@@ -180,7 +180,7 @@ static xd_status prepare_flow(xd_duel *d, xd_side *s, int steps, xd_err *e)
     s->step = 0;
     s->going = 1;
     if (st == XD_OK && s == &d->all)
-        st = xd_ranks_stages(&s->job, e);
+        st = xd_stages_open(&s->job, e);
     if (st == XD_OK)
         st = xd_denoise_count(&s->job, len, &s->bytes, &links, e);
     return st;
@@ -344,11 +344,11 @@ static void say_plan(const xd_duel *d)
     const char      *type = xd_dtype_name(g->ctx.type), *plan = g->ctx.plan.text;
     int              n = ranks(d)->size, t = xd_par_threads();
     if (d->a->json)
-        xd_say(d->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, \"ranks\": %d, "
+        xd_bench_print(d->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, \"ranks\": %d, "
                "\"plan\": \"%s\", \"dtype\": \"%s\", \"parts\": [", xd_version(), g->ctx.dev->name, t, n, plan,
                type);
     else
-        xd_say(d->a, "%s, %d rank%s of %d thread%s, %s: %s", g->ctx.dev->name, n, n == 1 ? "" : "s", t,
+        xd_bench_print(d->a, "%s, %d rank%s of %d thread%s, %s: %s", g->ctx.dev->name, n, n == 1 ? "" : "s", t,
                t == 1 ? "" : "s", type, plan);
 }
 
@@ -357,9 +357,9 @@ static void say_memory(const xd_duel *d)
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
     if (d->a->json)
-        xd_say(d->a, "], \"max_rss_bytes\": %lld}", (long long)u.ru_maxrss * 1024);
+        xd_bench_print(d->a, "], \"max_rss_bytes\": %lld}", (long long)u.ru_maxrss * 1024);
     else
-        xd_say(d->a, "memory: %.3f GB at most used by rank 0", (double)u.ru_maxrss * 1024 / 1e9);
+        xd_bench_print(d->a, "memory: %.3f GB at most used by rank 0", (double)u.ru_maxrss * 1024 / 1e9);
 }
 
 static xd_status bench_parts(xd_duel *d, xd_err *e)
@@ -409,7 +409,7 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
     if (s == XD_OK && !d.all.g->ctx.world.idle)
         s = bench_parts(&d, &mine);
     if (d.all.g && s != XD_ECOMM && ranks(&d)->size < d.all.g->ctx.world.all->size)
-        xd_duel_sleep(d.all.g->ctx.world.all);    /* idle ranks wait here, asleep, for the others         */
+        xd_quiet(d.all.g->ctx.world.all);    /* idle ranks wait here, asleep, for the others         */
     for (int i = 0; i < 2 && s != XD_ECOMM; i++) {
         xd_side *side = i ? &d.all : &d.one;
         if (side->g)

@@ -10,7 +10,7 @@
 #include "model/model.h"
 #include "report/inspect_file.h"
 
-void xd_line(const xd_inspect_args *a, const char *fmt, ...)
+void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...)
 {
     xd_text_buf b = { 0 };
     va_list     ap;
@@ -44,7 +44,7 @@ void xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const
     char        shape[96];
     xd_text_buf b = { 0 };
     if (!a->json) {
-        xd_line(a, "%s %s", name, xd_shape_text(nd, d, shape, sizeof shape));
+        xd_inspect_line(a, "%s %s", name, xd_shape_text(nd, d, shape, sizeof shape));
         return;
     }
     xd_buf_add(&b, "  %s{\"name\": ", first ? "" : ", ");
@@ -54,7 +54,7 @@ void xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const
         xd_buf_add(&b, "%s%lld", i ? ", " : "", (long long)d[i]);
     xd_buf_add(&b, "]}");
     if (!b.failed)
-        xd_line(a, "%s", b.p);
+        xd_inspect_line(a, "%s", b.p);
     xd_buf_free(&b);
 }
 
@@ -76,11 +76,11 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
     if (s == XD_OK)
         qsort(p.list, (size_t)p.nlist, sizeof *p.list, by_first_name);
     if (s == XD_OK && a->json)
-        xd_line(a, "{\"tensors\": [");
+        xd_inspect_line(a, "{\"tensors\": [");
     for (int i = 0; s == XD_OK && i < p.nlist; i++)
         xd_inspect_tensor(a, p.list[i].name, p.list[i].nd, p.list[i].d, i == 0);
     if (s == XD_OK && a->json)
-        xd_line(a, "]}");
+        xd_inspect_line(a, "]}");
     xd_component_close(&p);
     xd_json_free(&index);
     return s;
@@ -241,7 +241,7 @@ static const char *class_of(const xd_component *p)
 static void say_text(const view *v, const xd_err *e, int i)
 {
     (void)i;
-    xd_line(v->a, "%s: %s", e->code == XD_EIO ? "missing" : "wrong", e->msg);
+    xd_inspect_line(v->a, "%s: %s", e->code == XD_EIO ? "missing" : "wrong", e->msg);
 }
 
 static void say_row(const xd_inspect_args *a, const row *r)
@@ -249,7 +249,7 @@ static void say_row(const xd_inspect_args *a, const row *r)
     char bytes[32] = "-";
     if (r->p->files)
         snprintf(bytes, sizeof bytes, "%.3f GB", (double)r->bytes / 1e9);
-    xd_line(a, "%-15s %-26s %7d %10.1f M %12s  %s", r->p->name, class_of(r->p), r->p->nlist,
+    xd_inspect_line(a, "%-15s %-26s %7d %10.1f M %12s  %s", r->p->name, class_of(r->p), r->p->nlist,
             r->numbers / 1e6, bytes, r->p->files ? r->types : "no weights");
 }
 
@@ -259,18 +259,18 @@ static void say_summary(const view *v)
     const xd_model        *m = &v->m;
     const xd_dit_info     *d = &m->dit_info;
     const char            *file = scheduler_of(m);
-    xd_line(a, "%s (%s)", xd_json_text(xd_json_get(m->index, "_class_name")), m->recipe->name);
+    xd_inspect_line(a, "%s (%s)", xd_json_text(xd_json_get(m->index, "_class_name")), m->recipe->name);
     for (int i = 0; i < v->n; i++)
         say_row(a, &v->rows[i]);
-    xd_line(a, "%-15s %-26s %s", "scheduler", file,
+    xd_inspect_line(a, "%-15s %-26s %s", "scheduler", file,
             xd_sampler_find(file) ? "" : "(not known: name one with --scheduler)");
     for (int i = 0; i < m->recipe->ntext; i++) {
         const char *tok = tokenizer_of(m, i);
         if (m->has_text[i])
-            xd_line(a, "%-15s %-26s", m->recipe->text[i].tokenizer, tok ? tok : "missing");
+            xd_inspect_line(a, "%-15s %-26s", m->recipe->text[i].tokenizer, tok ? tok : "missing");
     }
     if (v->all.code == XD_OK)
-        xd_line(a,
+        xd_inspect_line(a,
                 "%d blocks, %d heads of %d, width %lld; default size %lld x %lld, %d steps, "
                 "guidance %.3g, %d text tokens",
                 d->nlayers, d->heads, d->head_dim, (long long)d->dim,
@@ -284,7 +284,7 @@ static void say_summary(const view *v)
 
 static void say_buf(const xd_inspect_args *a, xd_text_buf *b)
 {
-    xd_line(a, "%s", b->failed || !b->p ? "" : b->p);
+    xd_inspect_line(a, "%s", b->failed || !b->p ? "" : b->p);
     xd_buf_free(b);
 }
 
@@ -339,9 +339,9 @@ static void json_summary(const view *v)
         xd_buf_add(&b, "}");
     }
     say_buf(a, &b);
-    xd_line(a, "], \"missing\": [");
+    xd_inspect_line(a, "], \"missing\": [");
     problems(v, json_problem, NULL);
-    xd_line(a, "]}");
+    xd_inspect_line(a, "]}");
 }
 
 static xd_status inspect_model(const xd_inspect_args *a, const char *dir, xd_err *e)

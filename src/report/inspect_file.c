@@ -46,7 +46,7 @@ static void say_share(const xd_inspect_args *a, const char *slot, const char *wh
                       const char *prefix, const share *r, int first)
 {
     if (!a->json) {
-        xd_line(a, "%-15s %s%s%s: %lld tensors, %.1f M parameters, %.3f GB, %s", slot, what,
+        xd_inspect_line(a, "%-15s %s%s%s: %lld tensors, %.1f M parameters, %.3f GB, %s", slot, what,
             *prefix ? ", names begin with " : "", prefix, (long long)r->n, r->numbers / 1e6,
             r->bytes / 1e9, r->n ? r->types : "empty");
         return;
@@ -60,12 +60,12 @@ static void say_share(const xd_inspect_args *a, const char *slot, const char *wh
     xd_buf_json_string(&b, r->types);
     xd_buf_add(&b, "}");
     if (!b.failed)
-        xd_line(a, "%s", b.p);
+        xd_inspect_line(a, "%s", b.p);
     xd_buf_free(&b);
 }
 
 /* Can a layout of these networks be given for the slot? */
-static int suits(const xd_naming *l, const char *slot)
+static int suits(const xd_key_map *l, const char *slot)
 {
     const char *net = l->nets[0];
     if (strncmp(slot, "clip", 4) == 0)
@@ -85,8 +85,8 @@ static int say_components(const xd_inspect_args *a, const xd_st *st)
     int                      n = 0, bare = 0;
     for (int k = 0; k < SLOTS; k++) {
         char             prefix[64];
-        const xd_naming *l;
-        for (int i = 0; (l = xd_naming_find(st, slots[k], &i, prefix)) && !suits(l, slots[k]); i++)
+        const xd_key_map *l;
+        for (int i = 0; (l = xd_key_map_find(st, slots[k], &i, prefix)) && !suits(l, slots[k]); i++)
             ;
         int clip = l && strncmp(slots[k], "clip", 4) == 0 && !*prefix;
         if (!l || (clip && bare))
@@ -105,7 +105,7 @@ static void say_unknown(const xd_inspect_args *a, const xd_st *st)
     const char *what = xd_is_lora(st) ? "a LoRA, for --lora" : "a layout that is not known";
     say_share(a, "-", what, "", &r, 1);
     for (int64_t i = 0; !a->json && i < xd_st_count(st) && i < SHOWN; i++)
-        xd_line(a, "%-15s %s%s", "", xd_st_name(st, i), i == SHOWN - 1 && xd_st_count(st) > SHOWN ?
+        xd_inspect_line(a, "%-15s %s%s", "", xd_st_name(st, i), i == SHOWN - 1 && xd_st_count(st) > SHOWN ?
             ", ..." : "");
 }
 
@@ -125,22 +125,22 @@ xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e)
         return s;
     if (a->tensors) {
         if (a->json)
-            xd_line(a, "{\"tensors\": [");
+            xd_inspect_line(a, "{\"tensors\": [");
         say_tensors(a, st);
         if (a->json)
-            xd_line(a, "]}");
+            xd_inspect_line(a, "]}");
         xd_st_close(&st);
         return XD_OK;
     }
     xd_text_buf b = { 0 };
     xd_buf_json_string(&b, a->model);
     if (a->json && !b.failed)
-        xd_line(a, "{\"file\": %s, \"components\": [", b.p);
+        xd_inspect_line(a, "{\"file\": %s, \"components\": [", b.p);
     xd_buf_free(&b);
     if (!say_components(a, st))
         say_unknown(a, st);
     if (a->json)
-        xd_line(a, "]}");
+        xd_inspect_line(a, "]}");
     xd_st_close(&st);
     return XD_OK;
 }

@@ -6,7 +6,7 @@
 #include "xdit/xdit.h"
 
 /* Hands one line to whoever asked. */
-void      xd_line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
+void      xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
 
 /* A tensor's line, of a list that begins with the first. */
 void      xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d, int first);

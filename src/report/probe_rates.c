@@ -302,7 +302,7 @@ xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e)
     if (p->all->rank == 0)
         alone = product_s(&k, ROWS);
     p->quiet = 0;
-    xd_duel_sleep(p->all);
+    xd_quiet(p->all);
     *times = p->all->size > 1 ? xd_probe_mean(p, alone > 0 ? p->all->size * all / alone : 0) : 1;
     return s == XD_OK ? close_work(&k, e) : s;
 }

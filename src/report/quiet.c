@@ -4,7 +4,7 @@
 #include <time.h>
 
 /* They look twice in a hundredth of a second, which takes no time from a rank that computes. */
-void xd_duel_sleep(xd_comm *c)
+void xd_quiet(xd_comm *c)
 {
     int32_t   token = 0;
     int64_t   one = 1;

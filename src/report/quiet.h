@@ -5,6 +5,6 @@
 #include "comm/comm.h"
 
 /* Until rank 0 of the group comes here too, the others sleep. */
-void      xd_duel_sleep(xd_comm *c);
+void      xd_quiet(xd_comm *c);
 
 #endif

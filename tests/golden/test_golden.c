@@ -353,7 +353,7 @@ static void check_bins(const char *dir)
         for (int i = 0; i < 5; i++)
             xd_json_number(xd_json_at(row, i), &v[i]);
         int64_t w = (int64_t)v[1], h = (int64_t)v[2];
-        int     known = xd_bin_nearest((int64_t)v[0], 256, &h, &w);
+        int     known = xd_size_bucket_nearest((int64_t)v[0], 256, &h, &w);
         if (known && w == (int64_t)v[3] && h == (int64_t)v[4])
             same++;
         else
@@ -376,7 +376,7 @@ static void check_standard(const char *dir)
         for (int i = 0; i < 4; i++)
             xd_json_number(xd_json_at(row, i), &v[i]);
         int64_t w = (int64_t)v[0], h = (int64_t)v[1];
-        xd_bin_standard(&h, &w);
+        xd_size_bucket_standard(&h, &w);
         same += w == (int64_t)v[2] && h == (int64_t)v[3];
     }
     tap(rows > 100 && same == rows, "standard sizes: %d of %d as diffusers takes them", same, rows);
