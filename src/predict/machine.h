@@ -53,7 +53,7 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
  * no such place, or it is too long a name. */
 int       xd_machine_home(int ranks, int threads, char *path, size_t size);
 /* Ranks with more threads than this host has cores take turns: slower, but alone. */
-void      xd_machine_turns(xd_machine *m);
+void      xd_machine_oversubscribe(xd_machine *m);
 /* Of this machine's last cache, bytes for each of so many ranks. */
 double    xd_machine_cache(int ranks);
 xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e);

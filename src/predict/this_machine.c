@@ -58,7 +58,7 @@ static int measured(xd_machine *m, int ranks, int threads)
     return 0;
 }
 
-void xd_machine_turns(xd_machine *m)
+void xd_machine_oversubscribe(xd_machine *m)
 {
     int       ranks, cores;
     xd_rates *const rates[] = { &m->f32, &m->bf16 };
@@ -111,7 +111,7 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
     guess(&m->f32, 1e9 * xd_cpu_peak_in(dev, XD_F32, threads, 0.004), threads, 0);
     guess(&m->bf16, 1e9 * xd_cpu_peak_in(dev, XD_BF16, threads, 0.004), threads,
           !strcmp(dev->ops->name, "amx"));
-    xd_machine_turns(m);
+    xd_machine_oversubscribe(m);
     m->inside = (xd_wire){ .latency_s = 3e-6, .bytes = 4e9, .overlap = 0 };
     m->between = (xd_wire){ .latency_s = 60e-6, .bytes = 1.1e9, .overlap = 0.5 };
     return xd_machine_check(m, "this machine", e);

@@ -9,12 +9,12 @@
 #include "ranks/world.h"
 #include "report/quiet.h"
 
-static xd_comm *ranks(const xd_duel *d) { return d->all.g->ctx.world.used; }
+static xd_comm *ranks(const xd_bench_pair *d) { return d->all.g->ctx.world.used; }
 
 /* ---- waiting and agreeing ----------------------------------------------------------------- */
 
 /* The largest number of all ranks, or their sum. */
-static double of_all(const xd_duel *d, double v, xd_red op)
+static double of_all(const xd_bench_pair *d, double v, xd_red op)
 {
     xd_comm *c = ranks(d);
     int64_t  one = 1;
@@ -26,7 +26,7 @@ static double of_all(const xd_duel *d, double v, xd_red op)
 /* ---- a round ------------------------------------------------------------------------------ */
 
 /* Seconds of one step of the plan on the rank that took longest. */
-static double plan_turn(xd_duel *d, int counts)
+static double plan_turn(xd_bench_pair *d, int counts)
 {
     const xd_traffic *sent = ranks(d)->traffic;
     for (int i = 0; i < d->lead; i++)
@@ -46,7 +46,7 @@ static double plan_turn(xd_duel *d, int counts)
     return of_all(d, t / d->span, XD_MAX);
 }
 
-static double own_turn(xd_duel *d)
+static double own_turn(xd_bench_pair *d)
 {
     double t0 = xd_now_s();
     d->work(d, &d->one);
@@ -54,22 +54,22 @@ static double own_turn(xd_duel *d)
 }
 
 /* i: the round, below 0 for what is not reported. */
-static void play_round(xd_duel *d, int i)
+static void play_round(xd_bench_pair *d, int i)
 {
     xd_comm *c = ranks(d);
-    double   t[XD_NTURNS] = { 0 };
+    double   t[XD_NRUNS] = { 0 };
     if (c->rank == 0)
-        t[XD_ALONE_TURN] = own_turn(d);
+        t[XD_RUN_ALONE] = own_turn(d);
     xd_quiet(c);
     c->ops->barrier(c);
-    t[XD_PLAN_TURN] = plan_turn(d, i >= 0);
+    t[XD_RUN_PLAN] = plan_turn(d, i >= 0);
     c->ops->barrier(c);
-    t[XD_BUSY_TURN] = of_all(d, own_turn(d), XD_SUM) / c->size;
-    for (int k = 0; k < XD_NTURNS && i >= 0; k++)
+    t[XD_RUN_BUSY] = of_all(d, own_turn(d), XD_SUM) / c->size;
+    for (int k = 0; k < XD_NRUNS && i >= 0; k++)
         d->t[k][i] = t[k];
 }
 
-xd_status xd_duel_play(xd_duel *d, xd_err *e)
+xd_status xd_bench_pair_run(xd_bench_pair *d, xd_err *e)
 {
     xd_status s = XD_OK;
     d->sent[0] = d->sent[1] = 0;
@@ -89,7 +89,7 @@ xd_status xd_duel_play(xd_duel *d, xd_err *e)
 typedef struct ratio { double low, mid, high; } ratio;
 
 /* The median and the range of `times` x a / b over the rounds. */
-static ratio compare(const xd_duel *d, const double *a, const double *b, double times)
+static ratio compare(const xd_bench_pair *d, const double *a, const double *b, double times)
 {
     double v[XD_MAXROUNDS];
     for (int i = 0; i < d->rounds; i++)
@@ -99,14 +99,14 @@ static ratio compare(const xd_duel *d, const double *a, const double *b, double 
 }
 
 typedef struct verdict {
-    ratio    t[XD_NTURNS], gain, busy;  /* seconds; efficiency, idle and busy machine */
+    ratio    t[XD_NRUNS], gain, busy;  /* seconds; efficiency, idle and busy machine */
     int64_t *bytes;             /* [ranks][4]: sent of a step, in all, and the same counted     */
     int64_t  sum[2];            /* of a step: sent, counted                                    */
     int      same;
 } verdict;
 
 /* Collective; the numbers of all ranks reach every one. */
-static xd_status judge(const xd_duel *d, verdict *v, xd_err *e)
+static xd_status judge(const xd_bench_pair *d, verdict *v, xd_err *e)
 {
     xd_comm *c = ranks(d);
     int64_t  mine[4] = { d->sent[0], d->sent[1], d->count[0], d->count[1] };
@@ -128,20 +128,20 @@ static xd_status judge(const xd_duel *d, verdict *v, xd_err *e)
         v->sum[1] += b[2];
         v->same &= b[0] == b[2] && b[1] == b[3];
     }
-    for (int k = 0; k < XD_NTURNS; k++)
+    for (int k = 0; k < XD_NRUNS; k++)
         v->t[k] = compare(d, d->t[k], NULL, 1);
-    v->gain = compare(d, d->t[XD_ALONE_TURN], d->t[XD_PLAN_TURN], share);
-    v->busy = compare(d, d->t[XD_BUSY_TURN], d->t[XD_PLAN_TURN], share);
+    v->gain = compare(d, d->t[XD_RUN_ALONE], d->t[XD_RUN_PLAN], share);
+    v->busy = compare(d, d->t[XD_RUN_BUSY], d->t[XD_RUN_PLAN], share);
     return XD_OK;
 }
 
-static void say_seconds(const xd_duel *d, const char *what, ratio r)
+static void say_seconds(const xd_bench_pair *d, const char *what, ratio r)
 {
     xd_bench_print(d->a, "    %-34s %10.3f ms  (%.3f to %.3f)", what, r.mid * 1e3, r.low * 1e3,
            r.high * 1e3);
 }
 
-static void say_text(const xd_duel *d, const char *name, const char *what, const verdict *v)
+static void say_text(const xd_bench_pair *d, const char *name, const char *what, const verdict *v)
 {
     int  n = ranks(d)->size;
     char plan[64];
@@ -149,9 +149,9 @@ static void say_text(const xd_duel *d, const char *name, const char *what, const
            what, d->flops / 1e9, d->rounds);
     snprintf(plan, sizeof plan, "the plan on %d rank%s, %s", n, n == 1 ? "" : "s",
              d->unit);
-    say_seconds(d, "one rank, the others asleep", v->t[XD_ALONE_TURN]);
-    say_seconds(d, plan, v->t[XD_PLAN_TURN]);
-    say_seconds(d, "one rank, the others as busy", v->t[XD_BUSY_TURN]);
+    say_seconds(d, "one rank, the others asleep", v->t[XD_RUN_ALONE]);
+    say_seconds(d, plan, v->t[XD_RUN_PLAN]);
+    say_seconds(d, "one rank, the others as busy", v->t[XD_RUN_BUSY]);
     xd_bench_print(d->a, "    speed-up %.3f, efficiency %.3f (%.3f to %.3f); against busy ranks %.3f "
            "(%.3f to %.3f)", v->gain.mid * n, v->gain.mid, v->gain.low, v->gain.high, v->busy.mid,
            v->busy.low, v->busy.high);
@@ -178,21 +178,21 @@ static void add_bytes(xd_text_buf *t, const char *name, const verdict *v, int n,
     xd_buf_add(t, "], ");
 }
 
-static void say_json(xd_duel *d, const char *name, const char *what, const verdict *v)
+static void say_json(xd_bench_pair *d, const char *name, const char *what, const verdict *v)
 {
     xd_text_buf t = { 0 };
     int         n = ranks(d)->size;
     xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"gflop\": %.6g, \"rounds\": %d, "
                "\"alone_s\": %.6g, \"plan_s\": %.6g, \"busy_s\": %.6g, ", d->parts++ ? ", " : "",
-               name, what, d->flops / 1e9, d->rounds, v->t[XD_ALONE_TURN].mid,
-               v->t[XD_PLAN_TURN].mid, v->t[XD_BUSY_TURN].mid);
+               name, what, d->flops / 1e9, d->rounds, v->t[XD_RUN_ALONE].mid,
+               v->t[XD_RUN_PLAN].mid, v->t[XD_RUN_BUSY].mid);
     xd_buf_add(&t, "\"speedup\": %.6g, \"efficiency\": %.6g, \"efficiency_range\": [%.6g, %.6g], "
                "\"efficiency_busy\": %.6g, \"efficiency_busy_range\": [%.6g, %.6g], ",
                v->gain.mid * n, v->gain.mid, v->gain.low, v->gain.high, v->busy.mid, v->busy.low,
                v->busy.high);
-    add_list(&t, "alone", d->t[XD_ALONE_TURN], d->rounds);
-    add_list(&t, "plan", d->t[XD_PLAN_TURN], d->rounds);
-    add_list(&t, "busy", d->t[XD_BUSY_TURN], d->rounds);
+    add_list(&t, "alone", d->t[XD_RUN_ALONE], d->rounds);
+    add_list(&t, "plan", d->t[XD_RUN_PLAN], d->rounds);
+    add_list(&t, "busy", d->t[XD_RUN_BUSY], d->rounds);
     add_bytes(&t, "sent", v, n, 0);
     add_bytes(&t, "foreseen", v, n, 2);
     xd_buf_add(&t, "\"sent_all\": %lld, \"foreseen_all\": %lld, \"as_foreseen\": %s}",
@@ -202,7 +202,7 @@ static void say_json(xd_duel *d, const char *name, const char *what, const verdi
     xd_buf_free(&t);
 }
 
-xd_status xd_duel_report(xd_duel *d, const char *name, const char *what, xd_err *e)
+xd_status xd_bench_pair_report(xd_bench_pair *d, const char *name, const char *what, xd_err *e)
 {
     verdict   v;
     xd_status s = judge(d, &v, e);

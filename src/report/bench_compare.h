@@ -13,9 +13,9 @@
 
 enum { XD_MAXROUNDS = 128 };
 
-typedef enum xd_turn { XD_ALONE_TURN, XD_PLAN_TURN, XD_BUSY_TURN, XD_NTURNS } xd_turn;
+typedef enum xd_bench_run { XD_RUN_ALONE, XD_RUN_PLAN, XD_RUN_BUSY, XD_NRUNS } xd_bench_run;
 
-typedef struct xd_side {        /* one way of doing the work                                   */
+typedef struct xd_bench_side {        /* one way of doing the work                                   */
     xd_engine *g;
     xd_request r;
     xd_job     job;
@@ -26,27 +26,27 @@ typedef struct xd_side {        /* one way of doing the work                    
     xd_exec    x;               /* the VAE's                                                   */
     float     *rgb;
     int        step, going;     /* the next one; 0 when the ranks have agreed on a failure      */
-} xd_side;
+} xd_bench_side;
 
-typedef struct xd_duel {
+typedef struct xd_bench_pair {
     const xd_bench_args *a;
-    xd_side   one, all;         /* one rank; the plan                                          */
+    xd_bench_side   one, all;         /* one rank; the plan                                          */
     xd_cond   text;             /* what stands for a prompt                                    */
     float    *lat;              /* what is decoded                                             */
     const char *unit;           /* "a step"                                                    */
-    void    (*work)(struct xd_duel *d, xd_side *s);
+    void    (*work)(struct xd_bench_pair *d, xd_bench_side *s);
     int       warm, rounds;     /* before and in what is reported                              */
     int       exact;            /* steps at the start that use nothing stale, when later ones do */
     int       lead, span;       /* steps of a turn before and in what is timed                  */
     double    flops;            /* of the work of one rank                                     */
-    double    t[XD_NTURNS][XD_MAXROUNDS];       /* seconds, on rank 0                          */
+    double    t[XD_NRUNS][XD_MAXROUNDS];       /* seconds, on rank 0                          */
     int64_t   sent[2], count[2];        /* bytes of my first timed step, of all of them; counted */
     int       parts;            /* printed so far                                              */
-} xd_duel;
+} xd_bench_pair;
 
 /* All rounds. Collective; they end early when a rank has failed. */
-xd_status xd_duel_play(xd_duel *d, xd_err *e);
+xd_status xd_bench_pair_run(xd_bench_pair *d, xd_err *e);
 /* Says how it went, on rank 0. Collective. */
-xd_status xd_duel_report(xd_duel *d, const char *name, const char *what, xd_err *e);
+xd_status xd_bench_pair_report(xd_bench_pair *d, const char *name, const char *what, xd_err *e);
 
 #endif

@@ -26,7 +26,7 @@
 
 enum { PLENTY = 9, FEW = 3 };
 
-static xd_comm *ranks(const xd_duel *d)
+static xd_comm *ranks(const xd_bench_pair *d)
 {
     return d->all.g->ctx.world.used;
 }
@@ -34,7 +34,7 @@ static xd_comm *ranks(const xd_duel *d)
 /* ---- how many rounds ---------------------------------------------------------------------- */
 
 /* Work of seconds needs no round that is thrown away, and few of those that count. */
-static void plan_rounds(xd_duel *d)
+static void plan_rounds(xd_bench_pair *d)
 {
     int heavy = d->flops > 2e11;
     d->warm = !heavy;
@@ -44,7 +44,7 @@ static void plan_rounds(xd_duel *d)
 
 /* Where steps follow each other without a gap, or use what the step before has sent, the steps of a
  * turn do so too, and the first one fills what must be full. */
-static void plan_steps(xd_duel *d)
+static void plan_steps(xd_bench_pair *d)
 {
     const xd_plan *p = &d->all.g->ctx.plan;
     int            P = p->deg.n[XD_PIPE], stale = p->npatch > 1 || p->displaced;
@@ -53,14 +53,14 @@ static void plan_steps(xd_duel *d)
     d->span = stale || P > 1 ? 2 : 1;
 }
 
-static void denoise(xd_duel *d, xd_side *s)
+static void denoise(xd_bench_pair *d, xd_bench_side *s)
 {
     (void)d;
     if (s->going)
         s->going = xd_denoise_step(&s->f, s->step++);
 }
 
-static void decode(xd_duel *d, xd_side *s)
+static void decode(xd_bench_pair *d, xd_bench_side *s)
 {
     xd_vae_decode(&s->x, &s->job, &s->net, d->lat, s->rgb);
 }
@@ -68,7 +68,7 @@ static void decode(xd_duel *d, xd_side *s)
 /* ---- setting up --------------------------------------------------------------------------- */
 
 /* An arena whose pages are there, so that no round pays for them. */
-static xd_status open_room(xd_side *s, xd_status st, xd_err *e)
+static xd_status open_room(xd_bench_side *s, xd_status st, xd_err *e)
 {
     st = xd_request_arena_open(&s->g->ctx, &s->a, s->bytes, st, e);
     if (st == XD_OK)
@@ -77,7 +77,7 @@ static xd_status open_room(xd_side *s, xd_status st, xd_err *e)
 }
 
 /* Those of both sides. Collective. */
-static xd_status open_rooms(xd_duel *d, xd_status s, xd_err *e)
+static xd_status open_rooms(xd_bench_pair *d, xd_status s, xd_err *e)
 {
     s = open_room(&d->one, s, e);
     return xd_world_agree(&d->all.g->ctx.world, open_room(&d->all, s, e), e);
@@ -85,7 +85,7 @@ static xd_status open_rooms(xd_duel *d, xd_status s, xd_err *e)
 
 /* Random blocks share storage when asked to, or when those of all ranks would fill half the
  * memory. What every rank has whole lies once on its host, as where pictures are painted. Collective. */
-static xd_status load(const xd_duel *d, const xd_side *s, int vae, xd_err *e)
+static xd_status load(const xd_bench_pair *d, const xd_bench_side *s, int vae, xd_err *e)
 {
     size_t    have, total;
     xd_component  *p = vae ? &s->g->ctx.model.vae : &s->g->ctx.model.dit;
@@ -106,7 +106,7 @@ static xd_status load(const xd_duel *d, const xd_side *s, int vae, xd_err *e)
 
 /* The plan computes with the weights of one rank, its stage with some of them; matrices that are
  * cut are its own. Collective. */
-static xd_status load_sides(xd_duel *d, int vae, xd_err *e)
+static xd_status load_sides(xd_bench_pair *d, int vae, xd_err *e)
 {
     xd_component  *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
     xd_component  *mine = &d->all.g->ctx.model.dit;
@@ -123,7 +123,7 @@ static xd_status load_sides(xd_duel *d, int vae, xd_err *e)
     return s;
 }
 
-static xd_status open_job(xd_duel *d, xd_side *s, int steps, xd_err *e)
+static xd_status open_job(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err *e)
 {
     xd_bench_request(&s->r, d->a, s->g);
     s->r.num_inference_steps = steps;
@@ -133,7 +133,7 @@ static xd_status open_job(xd_duel *d, xd_side *s, int steps, xd_err *e)
 }
 
 /* Flops since the last call, of a side that counted something. */
-static double counted(const xd_side *s)
+static double counted(const xd_bench_side *s)
 {
     xd_counts c;
     xd_dev_counts(s->g->ctx.count, &c, 1);
@@ -143,9 +143,9 @@ static double counted(const xd_side *s)
 /* ---- the step ----------------------------------------------------------------------------- */
 
 /* Runs the timed steps of the plan on the count device: what they send. */
-static xd_status count_steps(xd_duel *d, const xd_cond *cond, xd_err *e)
+static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
 {
-    xd_side          *s = &d->all;
+    xd_bench_side          *s = &d->all;
     const xd_traffic *sent = s->g->ctx.count_world->traffic;
     xd_arena          a;
     xd_denoise           f;
@@ -172,7 +172,7 @@ static xd_status count_steps(xd_duel *d, const xd_cond *cond, xd_err *e)
 }
 
 /* Steps, bytes and arena of one side's flow; it is opened later, by all ranks together. */
-static xd_status prepare_flow(xd_duel *d, xd_side *s, int steps, xd_err *e)
+static xd_status prepare_flow(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { d->text.tok.d[0], d->text.tok.d[0] };
     size_t    links;
@@ -187,7 +187,7 @@ static xd_status prepare_flow(xd_duel *d, xd_side *s, int steps, xd_err *e)
 }
 
 /* Everything that can fail on one rank only. */
-static xd_status prepare_step(xd_duel *d, xd_cond *cond, xd_err *e)
+static xd_status prepare_step(xd_bench_pair *d, xd_cond *cond, xd_err *e)
 {
     xd_engine *g = d->one.g;
     size_t     bytes, links;
@@ -212,13 +212,13 @@ static xd_status prepare_step(xd_duel *d, xd_cond *cond, xd_err *e)
     return s == XD_OK ? count_steps(d, cond, e) : s;
 }
 
-static void open_flow(xd_side *s, const xd_cond *cond)
+static void open_flow(xd_bench_side *s, const xd_cond *cond)
 {
     xd_denoise_open(&s->f, &s->job, s->g->ctx.dev, &s->g->ctx.topo, &s->a, &s->net, cond);
     xd_denoise_noise(&s->f, 0);
 }
 
-static xd_status close_flow(xd_side *s, xd_status st, xd_err *e)
+static xd_status close_flow(xd_bench_side *s, xd_status st, xd_err *e)
 {
     xd_denoise_finish(&s->f);
     if (st == XD_OK && s->f.x.err.code)
@@ -227,12 +227,12 @@ static xd_status close_flow(xd_side *s, xd_status st, xd_err *e)
     return st;
 }
 
-static void close_room(xd_side *s)
+static void close_room(xd_bench_side *s)
 {
     xd_request_arena_close(&s->g->ctx, &s->a);
 }
 
-static xd_status bench_step(xd_duel *d, xd_err *e)
+static xd_status bench_step(xd_bench_pair *d, xd_err *e)
 {
     xd_engine *g = d->one.g;
     char       what[80];
@@ -246,7 +246,7 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
         d->unit = "a step";
         open_flow(&d->one, cond);
         open_flow(&d->all, cond);
-        s = xd_duel_play(d, e);
+        s = xd_bench_pair_run(d, e);
         s = close_flow(&d->all, s, e);
         s = xd_world_agree(&d->all.g->ctx.world, close_flow(&d->one, s, e), e);
         int passes = d->all.job.npass;
@@ -255,7 +255,7 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
                  passes == 1 ? "" : "es");
     }
     if (s == XD_OK)
-        s = xd_duel_report(d, "step", what, e);
+        s = xd_bench_pair_report(d, "step", what, e);
     close_room(&d->one);
     close_room(&d->all);
     xd_bench_text_free(&d->text, g);
@@ -267,7 +267,7 @@ static xd_status bench_step(xd_duel *d, xd_err *e)
 /* ---- the VAE ------------------------------------------------------------------------------ */
 
 /* Job, bytes and memory of one side. */
-static xd_status prepare_light(xd_duel *d, xd_side *s, xd_err *e)
+static xd_status prepare_light(xd_bench_pair *d, xd_bench_side *s, xd_err *e)
 {
     xd_status st = open_job(d, s, 1, e);
     int64_t   npix = s->job.frames * s->job.size[0] * s->job.size[1] * 3;
@@ -282,7 +282,7 @@ static xd_status prepare_light(xd_duel *d, xd_side *s, xd_err *e)
     return st;
 }
 
-static xd_status prepare_vae(xd_duel *d, xd_err *e)
+static xd_status prepare_vae(xd_bench_pair *d, xd_err *e)
 {
     const xd_traffic *sent = d->all.g->ctx.count_world->traffic;
     xd_status         s = prepare_light(d, &d->one, e);
@@ -301,7 +301,7 @@ static xd_status prepare_vae(xd_duel *d, xd_err *e)
     return s;
 }
 
-static xd_status bench_vae(xd_duel *d, xd_err *e)
+static xd_status bench_vae(xd_bench_pair *d, xd_err *e)
 {
     char what[64];
     d->exact = d->lead = 0;
@@ -311,12 +311,12 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
         s = load_sides(d, 1, e);
     if (s == XD_OK) {
         for (int i = 0; i < 2; i++) {
-            xd_side *one = i ? &d->all : &d->one;
+            xd_bench_side *one = i ? &d->all : &d->one;
             xd_exec_init(&one->x, one->g->ctx.dev, &one->a, one->g->ctx.type);
         }
         d->work = decode;
         d->unit = "a picture";
-        s = xd_duel_play(d, e);
+        s = xd_bench_pair_run(d, e);
         for (int i = 0; i < 2; i++) {
             const xd_exec *x = i ? &d->all.x : &d->one.x;
             if (s == XD_OK && x->err.code)
@@ -326,7 +326,7 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
         xd_bench_decode_name(what, sizeof what, &d->all.job);
     }
     if (s == XD_OK)
-        s = xd_duel_report(d, "vae", what, e);
+        s = xd_bench_pair_report(d, "vae", what, e);
     close_room(&d->one);
     close_room(&d->all);
     free(d->one.rgb);
@@ -338,7 +338,7 @@ static xd_status bench_vae(xd_duel *d, xd_err *e)
 
 /* ---- all ---------------------------------------------------------------------------------- */
 
-static void say_plan(const xd_duel *d)
+static void say_plan(const xd_bench_pair *d)
 {
     const xd_engine *g = d->all.g;
     const char      *type = xd_dtype_name(g->ctx.type), *plan = g->ctx.plan.text;
@@ -352,7 +352,7 @@ static void say_plan(const xd_duel *d)
                t == 1 ? "" : "s", type, plan);
 }
 
-static void say_memory(const xd_duel *d)
+static void say_memory(const xd_bench_pair *d)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
@@ -362,7 +362,7 @@ static void say_memory(const xd_duel *d)
         xd_bench_print(d->a, "memory: %.3f GB at most used by rank 0", (double)u.ru_maxrss * 1024 / 1e9);
 }
 
-static xd_status bench_parts(xd_duel *d, xd_err *e)
+static xd_status bench_parts(xd_bench_pair *d, xd_err *e)
 {
     const xd_bench_args *a = d->a;
     xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
@@ -397,7 +397,7 @@ static xd_status check_parts(const xd_bench_args *a, xd_err *e)
 
 xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
 {
-    xd_duel      d = { .a = a };
+    xd_bench_pair      d = { .a = a };
     xd_err       mine = { .rank = -1 };
     xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
                        .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
@@ -411,7 +411,7 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
     if (d.all.g && s != XD_ECOMM && ranks(&d)->size < d.all.g->ctx.world.all->size)
         xd_quiet(d.all.g->ctx.world.all);    /* idle ranks wait here, asleep, for the others         */
     for (int i = 0; i < 2 && s != XD_ECOMM; i++) {
-        xd_side *side = i ? &d.all : &d.one;
+        xd_bench_side *side = i ? &d.all : &d.one;
         if (side->g)
             xd_job_close(&side->job);
         xd_close(&side->g);

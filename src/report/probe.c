@@ -146,7 +146,7 @@ xd_status xd_probe(const xd_probe_args *a, xd_err *e)
     if (s == XD_OK)
         s = measure(&p, &m, e);
     if (s == XD_OK) {
-        xd_machine_turns(&m);     /* which the fastest of some calls does not show           */
+        xd_machine_oversubscribe(&m);     /* which the fastest of some calls does not show           */
         gethostname(host, sizeof host - 1);
         snprintf(m.name, sizeof m.name, "%.32s%s", host, m.hosts > 1 ? " and others" : "");
         if (p.all->rank == 0)
