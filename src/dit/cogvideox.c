@@ -222,20 +222,20 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 /* 1.5 counts tokens; before, the grid is stretched over the trained one. */
 static void fill_turns(void *ctx, float *buf)
 {
-    const xd_turn *t = ctx;
+    const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
-    xd_side_of  rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
+    xd_grid_side  rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
     float       time[64], side[96];     /* of a head of at most 512                             */
-    xd_turn_frequencies(time, hd / 4);
-    xd_turn_frequencies(side, hd / 8 * 3);
+    xd_rope_frequencies(time, hd / 4);
+    xd_rope_frequencies(side, hd / 8 * 3);
     if (!c->patch_t)
-        xd_side_crop(c->height / c->patch, c->width / c->patch, H, W, &rows, &cols);
+        xd_grid_crop(c->height / c->patch, c->width / c->patch, H, W, &rows, &cols);
     for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
         int64_t at = xd_where(t->x, XD_IMG, i);
-        buf = xd_turn_angles(buf, hd / 4, time, (float)(at / (H * W)), t->fn);
-        buf = xd_turn_angles(buf, hd / 8 * 3, side, xd_side_at(&rows, at / W % H), t->fn);
-        buf = xd_turn_angles(buf, hd / 8 * 3, side, xd_side_at(&cols, at % W), t->fn);
+        buf = xd_rope_angles(buf, hd / 4, time, (float)(at / (H * W)), t->fn);
+        buf = xd_rope_angles(buf, hd / 8 * 3, side, xd_grid_at(&rows, at / W % H), t->fn);
+        buf = xd_rope_angles(buf, hd / 8 * 3, side, xd_grid_at(&cols, at % W), t->fn);
     }
 }
 
@@ -252,8 +252,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     }
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
     if (c->rope) {
-        l->cos = xd_turns(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, cos);
-        l->sin = xd_turns(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, sin);
+        l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, cos);
+        l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, sin);
     }
 }
 

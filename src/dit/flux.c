@@ -36,7 +36,7 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct pair { xd_side img, txt; } pair;
+typedef struct pair { xd_adaln img, txt; } pair;
 
 typedef struct solo {           /* a single block                                              */
     xd_lin    mod;              /* [3D, D]                                                     */
@@ -128,11 +128,11 @@ static int nlayers(const void *c_)
 static void pair_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     const cfg   *c = c_;
-    xd_side_form f = { .dim = c->dim, .head_dim = c->head_dim, .nmod = 6, .qk_norm = 1 };
+    xd_adaln_form f = { .dim = c->dim, .head_dim = c->head_dim, .nmod = 6, .qk_norm = 1 };
     pair        *w = w_;
     (void)layer;
-    xd_side_weights(d, &f, 0, &w->img);
-    xd_side_weights(d, &f, 1, &w->txt);
+    xd_adaln_weights(d, &f, 0, &w->img);
+    xd_adaln_weights(d, &f, 1, &w->txt);
 }
 
 static void solo_weights(xd_decl *d, const void *c_, int layer, void *w_)
@@ -170,7 +170,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 /* Angles in f64, as the reference; text rows first, at position 0. */
 static void fill_turns(void *ctx, float *buf)
 {
-    const xd_turn *t = ctx;
+    const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t     W = t->x->lay->grid[2], half = c->head_dim / 2;
     double      base[256], *b = base;   /* of every pair of a head, which has at most 512         */
@@ -195,15 +195,15 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     local      *l = s->local;
-    xd_tensor   emb = xd_mlp_numbers(x, &in->t, 1, &g->time);
+    xd_tensor   emb = xd_mlp_timesteps(x, &in->t, 1, &g->time);
     if (c->guided) {
         double scale = in->guidance * 1000;
-        xd_add(x, emb, xd_mlp_numbers(x, &scale, 1, &g->guidance));
+        xd_add(x, emb, xd_mlp_timesteps(x, &scale, 1, &g->guidance));
     }
     xd_add(x, emb, xd_mlp_run(x, in->cond->pooled, &g->pooled, XD_SILU));
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
-    l->cos = xd_turns(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, cos);
-    l->sin = xd_turns(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, sin);
+    l->cos = xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, cos);
+    l->sin = xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, sin);
 }
 
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
@@ -229,7 +229,7 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     const pair  *w = w_;
     const cfg   *c = n->cfg;
     const local *l = s->local;
-    const xd_side *sides[2] = { &w->txt, &w->img };
+    const xd_adaln *sides[2] = { &w->txt, &w->img };
     int64_t      rows[2] = { xd_n(x, XD_TXT), xd_n(x, XD_IMG) }, at[2] = { 0, rows[0] };
     xd_tensor    h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out);
     for (int i = 0; i < 2; i++) {
@@ -249,7 +249,7 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
     for (int i = 0; i < 2; i++) {
         xd_linear_add(x, h[i], xd_rows(mod[i], 2, 1), xd_rows(o, at[i], rows[i]), &sides[i]->out);
-        xd_side_feed(x, h[i], sides[i], mod[i]);
+        xd_adaln_feed(x, h[i], sides[i], mod[i]);
     }
 }
 

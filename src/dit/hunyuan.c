@@ -327,18 +327,18 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
 /* The first half of a head tells the column, the second the row. */
 static void fill_turns(void *ctx, float *buf)
 {
-    const xd_turn *t = ctx;
+    const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], half = c->head_dim / 2;
     int64_t     base = SIDE / CELL / c->patch;
-    xd_side_of  rows, cols;
+    xd_grid_side  rows, cols;
     float       freq[128];      /* of a head of at most 512                                    */
-    xd_side_crop(base, base, H, W, &rows, &cols);
-    xd_turn_frequencies(freq, half);
+    xd_grid_crop(base, base, H, W, &rows, &cols);
+    xd_rope_frequencies(freq, half);
     for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
         int64_t at = xd_where(t->x, XD_IMG, i);
-        buf = xd_turn_angles(buf, half, freq, xd_side_at(&cols, at % W), t->fn);
-        buf = xd_turn_angles(buf, half, freq, xd_side_at(&rows, at / W % H), t->fn);
+        buf = xd_rope_angles(buf, half, freq, xd_grid_at(&cols, at % W), t->fn);
+        buf = xd_rope_angles(buf, half, freq, xd_grid_at(&rows, at / W % H), t->fn);
     }
 }
 
@@ -348,11 +348,11 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const cfg  *c = n->cfg;
     const kept *k = s->kept;
     local      *l = s->local;
-    xd_tensor   emb = xd_mlp_numbers(x, &in->t, 1, &g->time);
+    xd_tensor   emb = xd_mlp_timesteps(x, &in->t, 1, &g->time);
     xd_add(x, emb, k->extra);
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
-    l->cos = xd_turns(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, cos);
-    l->sin = xd_turns(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, sin);
+    l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, cos);
+    l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, sin);
 }
 
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)

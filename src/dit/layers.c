@@ -18,7 +18,7 @@ xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act)
     return xd_linear_f32(x, xd_linear_act(x, in, &m->a, act), &m->b);
 }
 
-xd_tensor xd_mlp_numbers(xd_exec *x, const double *v, int n, const xd_mlp *m)
+xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m)
 {
     return xd_mlp_run(x, xd_time_embed(x, v, n, XD_SINUSOIDS, 1, 0, 1), m, XD_SILU);
 }
@@ -72,7 +72,7 @@ xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, i
 
 static const double theta = 10000;
 
-float xd_side_at(const xd_side_of *a, int64_t i)
+float xd_grid_at(const xd_grid_side *a, int64_t i)
 {
     if (a->count || a->n == 1)
         return a->count ? (float)i : a->start;
@@ -80,7 +80,7 @@ float xd_side_at(const xd_side_of *a, int64_t i)
     return i < a->n / 2 ? a->start + step * (float)i : a->stop - step * (float)(a->n - 1 - i);
 }
 
-void xd_side_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_side_of *rows, xd_side_of *cols)
+void xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows, xd_grid_side *cols)
 {
     double H = (double)th, W = (double)tw;
     if ((double)h / (double)w > H / W)
@@ -88,26 +88,26 @@ void xd_side_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_side_of *rows
     else
         H = nearbyint(W / (double)w * (double)h);
     double top = nearbyint(((double)th - H) / 2), left = nearbyint(((double)tw - W) / 2);
-    *rows = (xd_side_of){ h, (float)top, (float)((top + H) * (double)(h - 1) / (double)h), 0 };
-    *cols = (xd_side_of){ w, (float)left, (float)((left + W) * (double)(w - 1) / (double)w), 0 };
+    *rows = (xd_grid_side){ h, (float)top, (float)((top + H) * (double)(h - 1) / (double)h), 0 };
+    *cols = (xd_grid_side){ w, (float)left, (float)((left + W) * (double)(w - 1) / (double)w), 0 };
 }
 
-void xd_turn_frequencies(float *freq, int64_t width)
+void xd_rope_frequencies(float *freq, int64_t width)
 {
     for (int64_t k = 0; k < width; k += 2)
         *freq++ = 1.0f / (float)pow(theta, (double)((float)k / (float)width));
 }
 
-xd_tensor xd_turns(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to), const void *cfg,
+xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to), const void *cfg,
                    double (*fn)(double))
 {
-    xd_turn   t = { x, cfg, fn };
+    xd_rope   t = { x, cfg, fn };
     xd_tensor r = xd_new_f32(x, rows, half);
     xd_fill(x, r, fill, &t);
     return r;
 }
 
-float *xd_turn_angles(float *row, int64_t width, const float *freq, float pos, double (*fn)(double))
+float *xd_rope_angles(float *row, int64_t width, const float *freq, float pos, double (*fn)(double))
 {
     for (int64_t k = 0; k < width; k += 2)
         *row++ = (float)fn((double)(pos * *freq++));
@@ -128,7 +128,7 @@ static const struct names {
       "ff_context.net.0.proj", "ff_context.net.2" },
 };
 
-void xd_side_weights(xd_decl *d, const xd_side_form *f, int context, xd_side *w)
+void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w)
 {
     const struct names *n = &names_of[context];
     int64_t             D = f->dim, hd = f->head_dim;
@@ -167,7 +167,7 @@ void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, xd_t
     xd_qk_norm_into(x, xd_rows(a->k, at, n), k, norm_k, eps, cos, sin);
 }
 
-void xd_side_feed(xd_exec *x, xd_tensor h, const xd_side *w, xd_tensor mod)
+void xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mod)
 {
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor y = xd_norm_mod(x, h, xd_rows(mod, 4, 1), xd_rows(mod, 3, 1), eps);

@@ -15,7 +15,7 @@ void      xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, in
 xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);    /* F32         */
 /* Numbers (diffusers' Timesteps of 256, cosines first, frequency shift 0) through the two layers
  * with SiLU between: [n,out] F32. */
-xd_tensor xd_mlp_numbers(xd_exec *x, const double *v, int n, const xd_mlp *m);
+xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m);
 
 /* k vectors of width D that modulate a block: linear(silu(emb)) as [k,D] F32, in the arena.
  * `active` is silu(emb) [1,E] in the compute type. */
@@ -23,21 +23,21 @@ xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k);
 
 /* ---- joint attention (Esser et al. 2024, arXiv:2403.03206) ---------------------------------- */
 
-typedef struct xd_side {        /* one stream's half of a block where text and image meet       */
+typedef struct xd_adaln {        /* one stream's half of a block where text and image meet       */
     xd_lin    mod;              /* [nmod D, D]                                                  */
     xd_lin    qkv, out, up, down;
     xd_tensor norm_q, norm_k;   /* [head_dim], or absent                                        */
-} xd_side;
+} xd_adaln;
 
-typedef struct xd_side_form {
+typedef struct xd_adaln_form {
     int64_t dim, head_dim;
     int     nmod;               /* vectors of its modulation: 6, 9, or 2 when it only gives keys  */
     int     qk_norm;            /* queries and keys are normalised                             */
     int     last;               /* gives queries, keys and values only: its rows end here        */
-} xd_side_form;
+} xd_adaln_form;
 
 /* The names that diffusers gives the image's side (context 0) and the text's (1) of a block. */
-void      xd_side_weights(xd_decl *d, const xd_side_form *f, int context, xd_side *w);
+void      xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w);
 
 typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;    /* [n,H,head_dim] of my tokens and heads */
 
@@ -48,7 +48,7 @@ xd_qkv    xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim
 void      xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, xd_tensor norm_q,
                       xd_tensor norm_k, xd_tensor cos, xd_tensor sin, int64_t at, int64_t n);
 /* h += gate * down(gelu(up(norm(h)))); mod's rows 3, 4, 5 are shift, scale and gate. */
-void      xd_side_feed(xd_exec *x, xd_tensor h, const xd_side *w, xd_tensor mod);
+void      xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mod);
 
 /* ---- text that does not flow: blocks read it by cross-attention ----------------------------- */
 
@@ -61,24 +61,24 @@ xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, i
 /* ---- rotary positions over a grid ------------------------------------------------------------ */
 
 /* n positions of one side, counted or from start to stop in equal steps, in f32 as torch.linspace. */
-typedef struct xd_side_of { int64_t n; float start, stop; int count; } xd_side_of;
+typedef struct xd_grid_side { int64_t n; float start, stop; int count; } xd_grid_side;
 
-float     xd_side_at(const xd_side_of *a, int64_t i);
+float     xd_grid_at(const xd_grid_side *a, int64_t i);
 /* A grid of h x w tokens is stretched over the part of the trained one, th x tw, that has its shape
  * (diffusers' get_resize_crop_region_for_grid). */
-void      xd_side_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_side_of *rows, xd_side_of *cols);
+void      xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows, xd_grid_side *cols);
 /* Frequencies of the pairs of an axis of `width` features: theta 10000, in f32. */
-void      xd_turn_frequencies(float *freq, int64_t width);
-/* A table of cosines or sines (fn), [rows, half] in f32, as `fill`, which is given an xd_turn, writes them. */
-typedef struct xd_turn {
+void      xd_rope_frequencies(float *freq, int64_t width);
+/* A table of cosines or sines (fn), [rows, half] in f32, as `fill`, which is given an xd_rope, writes them. */
+typedef struct xd_rope {
     const xd_exec *x;
     const void    *cfg;         /* the model's                                                 */
     double (*fn)(double);
-} xd_turn;
-xd_tensor xd_turns(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to), const void *cfg,
+} xd_rope;
+xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to), const void *cfg,
                    double (*fn)(double));
 /* fn (cos or sin) of the angles of those pairs at `pos`; returns what follows them. */
-float    *xd_turn_angles(float *row, int64_t width, const float *freq, float pos, double (*fn)(double));
+float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos, double (*fn)(double));
 
 /* What a last layer gives for a token, [n, cells, C or more] -> `out` [n, C, cells] F32, the order of
  * latents. */

@@ -219,7 +219,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 static void add_micro(xd_exec *x, const glob *g, const double size[2], xd_tensor emb)
 {
     double    ratio = (double)(float)(size[0] / size[1]);
-    xd_tensor s = xd_mlp_numbers(x, size, 2, &g->size), r = xd_mlp_numbers(x, &ratio, 1, &g->ratio);
+    xd_tensor s = xd_mlp_timesteps(x, size, 2, &g->size), r = xd_mlp_timesteps(x, &ratio, 1, &g->ratio);
     int64_t   third = s.d[1];
     for (int i = 0; i < 2; i++)
         xd_add(x, xd_cols(emb, i * third, third), xd_rows(s, i, 1));
@@ -232,7 +232,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const cfg  *c = n->cfg;
     local      *l = s->local;
 
-    l->emb = xd_mlp_numbers(x, &in->t, 1, &g->time);
+    l->emb = xd_mlp_timesteps(x, &in->t, 1, &g->time);
     if (c->micro)
         add_micro(x, g, in->size, l->emb);
     xd_tensor a = xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU);

@@ -40,7 +40,7 @@ static const xd_field fields[] = {
 };
 
 typedef struct blk {
-    xd_side   img, txt;
+    xd_adaln   img, txt;
     xd_lin    qkv, out;         /* of the second attention                                     */
     xd_tensor norm_q, norm_k;
 } blk;
@@ -127,10 +127,10 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     blk         *w = w_;
     int64_t      D = c->dim, hd = c->head_dim;
     int          dual = is_dual(c, layer), last = layer == c->nlayers - 1;
-    xd_side_form img = { D, hd, dual ? 9 : 6, c->qk_norm[0] != 0, 0 };
-    xd_side_form txt = { D, hd, last ? 2 : 6, c->qk_norm[0] != 0, last };
-    xd_side_weights(d, &img, 0, &w->img);
-    xd_side_weights(d, &txt, 1, &w->txt);
+    xd_adaln_form img = { D, hd, dual ? 9 : 6, c->qk_norm[0] != 0, 0 };
+    xd_adaln_form txt = { D, hd, last ? 2 : 6, c->qk_norm[0] != 0, last };
+    xd_adaln_weights(d, &img, 0, &w->img);
+    xd_adaln_weights(d, &txt, 1, &w->txt);
     if (!dual)
         return;
     xd_w_enter(d, "attn2");
@@ -164,7 +164,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
     local      *l = s->local;
-    xd_tensor   emb = xd_mlp_numbers(x, &in->t, 1, &g->time);
+    xd_tensor   emb = xd_mlp_timesteps(x, &in->t, 1, &g->time);
     xd_add(x, emb, xd_mlp_run(x, in->cond->pooled, &g->pooled, XD_SILU));
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
 }
@@ -228,7 +228,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const blk     *w = w_;
     const cfg     *c = n->cfg;
     const local   *l = s->local;
-    const xd_side *sides[2] = { &w->txt, &w->img };
+    const xd_adaln *sides[2] = { &w->txt, &w->img };
     /* of what no cut empties: a rank without a head has the second attention, too              */
     int            dual = w->out.w.out > 0, last = !w->txt.out.w.out;
     int64_t        rows[2] = { xd_n(x, XD_TXT), xd_n(x, XD_IMG) }, at[2] = { 0, rows[0] };
@@ -254,7 +254,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     if (dual)
         xd_linear_add(x, h[1], xd_rows(mod[1], 8, 1), second(x, c, w, y2), &w->out);
     for (int i = last; i < 2; i++)
-        xd_side_feed(x, h[i], sides[i], mod[i]);
+        xd_adaln_feed(x, h[i], sides[i], mod[i]);
 }
 
 /* proj_out gives (row, column, channel); tokens want (channel, row, column). The final
