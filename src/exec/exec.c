@@ -9,7 +9,7 @@ void xd_exec_init(xd_exec *x, xd_dev *dev, xd_arena *tmp, xd_dtype act)
     memset(x, 0, sizeof *x);
     x->dev = dev;
     x->tmp = tmp;
-    x->mix = &xd_mix_local;
+    x->hooks = &xd_hooks_local;
     x->act = act;
     x->B = 1;
     x->patch = XD_ALL;

@@ -1,7 +1,7 @@
 /* exec.h - what a model sees: its tokens, memory for them, and a chain of links.
  *
  * A model is written for "the tokens I was given". Everything token-wise is plain code on ops
- * (op.h); tokens meet only in the calls of xd_mix. A parallel method is a link in that chain;
+ * (op.h); tokens meet only in the calls of xd_hooks. A parallel method is a link in that chain;
  * the last link is the plain kernel. Rows are B*n: only attention and modulation know B.
  *
  * Errors are sticky: after the first failure ops compute nothing, but links still take part
@@ -17,38 +17,38 @@
 #include "tensor/tensor.h"
 
 typedef struct xd_exec xd_exec;
-typedef struct xd_mix  xd_mix;
+typedef struct xd_hooks  xd_hooks;
 
 typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 
 /* One link; a NULL entry passes on to the next link. */
-struct xd_mix {
+struct xd_hooks {
     const char *name;
     /* Attention of my tokens over everybody's: fills a->out (and a->lse). */
-    void (*attn)(xd_exec *x, const xd_mix *m, xd_attn_args *a);
+    void (*attn)(xd_exec *x, const xd_hooks *m, xd_attn_args *a);
     /* A convolution whose image rows may be spread over ranks. */
-    void (*conv)(xd_exec *x, const xd_mix *m, xd_conv *a);
+    void (*conv)(xd_exec *x, const xd_hooks *m, xd_conv *a);
     /* In-place sum of f32 over the ranks that share tokens or features. */
-    void (*sum)(xd_exec *x, const xd_mix *m, xd_over over, xd_tensor io);
+    void (*sum)(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io);
     /* Rows of images [T,H,W,C] beside mine: at most `lo` above and `hi` below them, less at the
      * image's edges. Taken from the arena. */
-    void (*rim)(xd_exec *x, const xd_mix *m, xd_tensor in, int lo, int hi, xd_tensor *above,
+    void (*halo)(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int hi, xd_tensor *above,
                 xd_tensor *below);
     /* Group-norm partials [R,G,2] of my rows of an image `wide` pixels wide -> sums [G,2] over all
      * rows, added in row order whoever holds them; *rows becomes the rows of everybody. */
-    void (*rowsum)(xd_exec *x, const xd_mix *m, int64_t wide, xd_tensor partial, xd_tensor sums,
+    void (*rowsum)(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial, xd_tensor sums,
                    int64_t *rows);
-    const xd_mix *next;
+    const xd_hooks *next;
     void         *priv;
     size_t        bytes;        /* of the device that it took when it was opened                */
 };
-extern const xd_mix xd_mix_local;       /* the end of every chain: one rank                   */
+extern const xd_hooks xd_hooks_local;       /* the end of every chain: one rank                   */
 
 struct xd_exec {
     xd_dev          *dev;       /* how to compute                                             */
     xd_stream       *st;        /* when                                                       */
     xd_arena        *tmp;       /* where; rewound by the engine after each block              */
-    const xd_mix    *mix;       /* with whom                                                  */
+    const xd_hooks    *hooks;       /* with whom                                                  */
     const xd_layout *lay;
     xd_dtype         act;       /* type of activations: the compute type                      */
     int64_t          B;         /* samples in the batch                                       */

@@ -48,25 +48,25 @@ void xd_run(xd_exec *x, xd_op op, const char *name, const void *args)
     xd_arena_rewind(x->tmp, mark);
 }
 
-static void local_attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+static void local_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     (void)m;
     xd_run(x, XD_OP_ATTN, "attention", a);
 }
 
-static void local_conv(xd_exec *x, const xd_mix *m, xd_conv *a)
+static void local_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 {
     (void)m;
     xd_run(x, XD_OP_CONV, "convolution", a);
 }
 
-static void local_sum(xd_exec *x, const xd_mix *m, xd_over over, xd_tensor io)
+static void local_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
 {
     (void)x, (void)m, (void)over, (void)io;     /* the sum over one rank */
 }
 
 /* Nobody has any. */
-static void local_rim(xd_exec *x, const xd_mix *m, xd_tensor in, int lo, int hi, xd_tensor *above,
+static void local_rim(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int hi, xd_tensor *above,
                       xd_tensor *below)
 {
     (void)x, (void)m, (void)lo, (void)hi;
@@ -75,7 +75,7 @@ static void local_rim(xd_exec *x, const xd_mix *m, xd_tensor in, int lo, int hi,
 }
 
 /* Adds the rows' partials in row order, on the host: R x G x 2 numbers are few. */
-static void local_rowsum(xd_exec *x, const xd_mix *m, int64_t wide, xd_tensor partial,
+static void local_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial,
                          xd_tensor sums, int64_t *rows)
 {
     (void)m, (void)wide;
@@ -93,7 +93,7 @@ static void local_rowsum(xd_exec *x, const xd_mix *m, int64_t wide, xd_tensor pa
             s[i] += p[r * n + i];
 }
 
-const xd_mix xd_mix_local = {
+const xd_hooks xd_hooks_local = {
     .name = "local", .attn = local_attn, .conv = local_conv, .sum = local_sum,
-    .rim = local_rim, .rowsum = local_rowsum,
+    .halo = local_rim, .rowsum = local_rowsum,
 };

@@ -100,10 +100,10 @@ static void linear(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_
                &(xd_gemm){ .out = out, .in = in, .bias = w->b, .gate = gate,
                            .residual = residual, .w = &w->w, .act = act });
     } else {
-        const xd_mix *m = x->mix;
+        const xd_hooks *m = x->hooks;
         while (!m->sum)
             m = m->next;
-        int       alone = m == &xd_mix_local;
+        int       alone = m == &xd_hooks_local;
         xd_tensor part = alone ? out : xd_new_f32(x, out.d[0], out.d[1]);
         size_t bytes = (size_t)xd_count(part) * sizeof(float);
         if (!alone && !w->w.in)         /* a rank without features adds nothing                 */
@@ -258,7 +258,7 @@ static xd_tensor batched(xd_tensor t, int64_t B)
     return r;
 }
 
-static void attend(xd_exec *x, const xd_mix *m, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
+static void attend(xd_exec *x, const xd_hooks *m, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
                    xd_tensor bias, float scale, int causal)
 {
     xd_kv kv = { batched(k, x->B), batched(v, x->B) };
@@ -270,7 +270,7 @@ static void attend(xd_exec *x, const xd_mix *m, xd_tensor out, xd_tensor q, xd_t
     x->site++;
 }
 
-static xd_tensor attention(xd_exec *x, const xd_mix *m, xd_tensor q, xd_tensor k, xd_tensor v,
+static xd_tensor attention(xd_exec *x, const xd_hooks *m, xd_tensor q, xd_tensor k, xd_tensor v,
                            xd_tensor bias, float scale, int causal)
 {
     xd_tensor out = xd_new_as(x, x->act, 3, (int64_t[]){ q.d[0], q.d[1], v.d[2] });
@@ -280,12 +280,12 @@ static xd_tensor attention(xd_exec *x, const xd_mix *m, xd_tensor q, xd_tensor k
 
 void xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
 {
-    attend(x, x->mix, out, q, k, v, none, scale, 0);
+    attend(x, x->hooks, out, q, k, v, none, scale, 0);
 }
 
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
 {
-    return attention(x, x->mix, q, k, v, none, scale, 0);
+    return attention(x, x->hooks, q, k, v, none, scale, 0);
 }
 
 xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, xd_tensor v,
@@ -305,12 +305,12 @@ xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, 
 xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,
                        float scale)
 {
-    return attention(x, &xd_mix_local, q, k, v, bias, scale, 0);
+    return attention(x, &xd_hooks_local, q, k, v, bias, scale, 0);
 }
 
 xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
 {
-    return attention(x, &xd_mix_local, q, k, v, none, scale, 1);
+    return attention(x, &xd_hooks_local, q, k, v, none, scale, 1);
 }
 
 /* ---- tables, images, time ----------------------------------------------------------------- */
@@ -336,7 +336,7 @@ void xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, in
                     const int lo[3], const int hi[3], xd_tensor residual)
 {
     size_t        mark = xd_arena_mark(x->tmp);
-    const xd_mix *m = x->mix;
+    const xd_hooks *m = x->hooks;
     while (!m->conv)
         m = m->next;
     xd_conv a = { .out = out, .in = xd_as(x, in, w->w.type), .bias = w->b, .residual = residual,
@@ -360,19 +360,19 @@ xd_tensor xd_conv2d(xd_exec *x, xd_tensor in, const xd_cnv *w, int stride, const
 void xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int stride,
                        const int lo[3], const int hi[3], xd_tensor residual)
 {
-    const xd_mix *m = x->mix;
-    x->mix = &xd_mix_local;
+    const xd_hooks *m = x->hooks;
+    x->hooks = &xd_hooks_local;
     xd_conv2d_into(x, out, in, w, stride, lo, hi, residual);
-    x->mix = m;
+    x->hooks = m;
 }
 
-xd_rim xd_rim_of(xd_exec *x, xd_tensor in, int lo, int hi)
+xd_halo xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi)
 {
-    xd_rim        r;
-    const xd_mix *m = x->mix;
-    while (!m->rim)
+    xd_halo        r;
+    const xd_hooks *m = x->hooks;
+    while (!m->halo)
         m = m->next;
-    m->rim(x, m, in, lo, hi, &r.above, &r.below);
+    m->halo(x, m, in, lo, hi, &r.above, &r.below);
     return r;
 }
 
@@ -403,7 +403,7 @@ void xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in)
 
 void xd_group_close(xd_exec *x, xd_gsum *s, xd_tensor partial, xd_tensor of)
 {
-    const xd_mix *m = x->mix;
+    const xd_hooks *m = x->hooks;
     int64_t       rows = of.d[1];
     while (!m->rowsum)
         m = m->next;

@@ -94,8 +94,8 @@ void      xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cn
                             const int lo[3], const int hi[3], xd_tensor residual);
 /* What such a convolution needs of others: at most `lo` rows above mine and `hi` below, less at the
  * image's edges. Collective over the ranks that share the image's rows. */
-typedef struct xd_rim { xd_tensor above, below; } xd_rim;
-xd_rim    xd_rim_of(xd_exec *x, xd_tensor in, int lo, int hi);
+typedef struct xd_halo { xd_tensor above, below; } xd_halo;
+xd_halo    xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi);
 xd_tensor xd_group_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, int groups,
                         float eps, int silu);
 void      xd_group_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain,

@@ -9,10 +9,10 @@
 #include "exec/op.h"
 #include "parallel/rows.h"
 
-extern const xd_link xd_link_displaced;
+extern const xd_method xd_method_displaced;
 
 typedef struct displaced {
-    xd_mix         mix;
+    xd_hooks         hooks;
     const xd_topo *topo;
     xd_dev        *dev;
     xd_dtype       type;
@@ -48,7 +48,7 @@ static void finish(xd_exec *x, displaced *s, int64_t i)
     s->req[2 * i] = s->req[2 * i + 1] = (xd_req){ 0 };
 }
 
-static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     displaced    *s = m->priv;
     xd_comm      *c = s->topo->group[XD_RING];
@@ -83,7 +83,7 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
         s->req[2 * i + w] = c->ops->gather(c, matrix(part(s, i, w)), s->rows, matrix(part(s, i, 2 + w)));
 }
 
-static void close(xd_mix *m)
+static void close(xd_hooks *m)
 {
     displaced *s = m->priv;
     for (int i = 0; i < s->count && s->req; i++)
@@ -93,7 +93,7 @@ static void close(xd_mix *m)
     free(s->rows), free(s->seg), free(s->req), free(s);
 }
 
-static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
+static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
 {
     int R = a->topo->deg.n[XD_RING];
     *out = NULL;
@@ -102,7 +102,7 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     displaced *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "displaced patches: no memory");
-    s->mix = (xd_mix){ .name = "displaced", .attn = attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .name = "displaced", .attn = attn, .next = next, .priv = s };
     s->topo = a->topo, s->dev = a->dev, s->type = a->act;
     s->first = a->first, s->nlayers = a->last - a->first, s->sites = a->sites;
     s->count = xd_my_passes(a) * s->nlayers * s->sites;
@@ -115,9 +115,9 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
         s->total += xd_member_rows(a->lay, a->topo, XD_ALL, r);
     s->mine = xd_member_rows(a->lay, a->topo, XD_ALL, a->topo->at[XD_RING]);
     s->one = (size_t)(2 * (s->total + s->mine) * s->heads * s->head_dim) * xd_dtype_size(s->type);
-    s->bytes = s->mix.bytes = s->one * (size_t)s->count + 64;
+    s->bytes = s->hooks.bytes = s->one * (size_t)s->count + 64;
     s->mem = s->dev->mem->get(s->dev, s->bytes);
-    *out = &s->mix;
+    *out = &s->hooks;
     if (!s->rows || !s->seg || !s->req || !s->mem) {
         xd_fail(e, XD_ENOMEM, "no memory for the %s of displaced patches", xd_size_text((double)s->bytes).s);
         close(*out);
@@ -127,4 +127,4 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     return XD_OK;
 }
 
-const xd_link xd_link_displaced = { "displaced", open, close };
+const xd_method xd_method_displaced = { "displaced", open, close };

@@ -11,10 +11,10 @@
 #include "exec/op.h"
 #include "parallel/rows.h"
 
-extern const xd_link xd_link_halo;
+extern const xd_method xd_method_halo;
 
 typedef struct halo {
-    xd_mix     mix;
+    xd_hooks     hooks;
     xd_comm   *c;
     int64_t    scale;           /* rows of a band per latent row, of the map at hand            */
     xd_tensor *give, *get;
@@ -122,9 +122,9 @@ static xd_req begin_swap(xd_exec *x, halo *h, const cut *k)
 {
     xd_tensor in = k->a->in, e[2] = { k->e[0].in, k->e[1].in };
     if (!xd_ok(x)) {
-        in.p = xd_link_park(x, in.p, xd_bytes(in), h->c);
+        in.p = xd_failed_buffer(x, in.p, xd_bytes(in), h->c);
         for (int i = 0; i < 2; i++)
-            e[i].p = xd_link_park(x, e[i].p, xd_bytes(e[i]), h->c);
+            e[i].p = xd_failed_buffer(x, e[i].p, xd_bytes(e[i]), h->c);
     }
     address(x, h, k, in, e);
     x->dev->mem->sync(x->dev, x->st);
@@ -133,7 +133,7 @@ static xd_req begin_swap(xd_exec *x, halo *h, const cut *k)
 
 /* Convolves output rows `out` from `in`, which has what they need; what of the padding lies outside
  * the image stays. */
-static void run_rows(xd_exec *x, const xd_mix *next, const cut *k, xd_span out, xd_tensor in,
+static void run_rows(xd_exec *x, const xd_hooks *next, const cut *k, xd_span out, xd_tensor in,
                      xd_tensor plus)
 {
     const xd_conv *a = k->a;
@@ -153,7 +153,7 @@ static void run_rows(xd_exec *x, const xd_mix *next, const cut *k, xd_span out, 
 /* Rows that need nobody else's. Those of several frames do not lie in one piece, and would be copied
  * for a kernel over frames: the band is convolved as if nothing lay beyond it, which is right for them
  * and wrong for the edges, whose residuals are put aside. */
-static void run_inner(xd_exec *x, const xd_mix *next, cut *k)
+static void run_inner(xd_exec *x, const xd_hooks *next, cut *k)
 {
     xd_conv a = *k->a;
     xd_span inner = needed(k->inner, k->a, k->height);
@@ -174,10 +174,10 @@ static void run_inner(xd_exec *x, const xd_mix *next, cut *k)
 
 /* Rows that need nobody else's are convolved while those of the neighbours are on their way; the
  * few at the edges then, from a copy. */
-static void conv(xd_exec *x, const xd_mix *m, xd_conv *a)
+static void conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 {
     halo         *h = m->priv;
-    const xd_mix *next = m->next;
+    const xd_hooks *next = m->next;
     cut           k = { .a = a, .scale = a->in.d[2] / x->lay->grid[2],
                         .out_scale = a->out.d[2] / x->lay->grid[2], .over = a->w->kernel[0] > 1 };
     while (!next->conv)
@@ -237,7 +237,7 @@ static void address_rim(xd_exec *x, halo *h, int64_t height, const int reach[2],
     }
 }
 
-static void rim(xd_exec *x, const xd_mix *m, xd_tensor in, int lo, int hi, xd_tensor *above,
+static void rim(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int hi, xd_tensor *above,
                 xd_tensor *below)
 {
     halo      *h = m->priv;
@@ -254,11 +254,11 @@ static void rim(xd_exec *x, const xd_mix *m, xd_tensor in, int lo, int hi, xd_te
         int64_t d[4] = { in.d[0], need[i].n, in.d[2], in.d[3] };
         side[i] = *to[i] = xd_new_as(x, in.type, 4, d);
         if (!xd_ok(x))
-            side[i].p = xd_link_park(x, side[i].p, xd_bytes(side[i]), h->c);
+            side[i].p = xd_failed_buffer(x, side[i].p, xd_bytes(side[i]), h->c);
     }
     in.d[1] = mine.n;
     if (!xd_ok(x))
-        in.p = xd_link_park(x, in.p, xd_bytes(in), h->c);
+        in.p = xd_failed_buffer(x, in.p, xd_bytes(in), h->c);
     address_rim(x, h, height, reach, in, side);
     x->dev->mem->sync(x->dev, x->st);
     xd_req q = h->c->ops->exchange(h->c, h->give, h->get);
@@ -266,7 +266,7 @@ static void rim(xd_exec *x, const xd_mix *m, xd_tensor in, int lo, int hi, xd_te
         xd_exec_fail(x, XD_ECOMM, "parallel VAE: rows of a neighbour were lost");
 }
 
-static void rowsum(xd_exec *x, const xd_mix *m, int64_t wide, xd_tensor partial, xd_tensor sums,
+static void rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial, xd_tensor sums,
                    int64_t *rows)
 {
     halo     *h = m->priv;
@@ -277,8 +277,8 @@ static void rowsum(xd_exec *x, const xd_mix *m, int64_t wide, xd_tensor partial,
     xd_tensor in = xd_view2(partial.p, XD_F64, partial.d[0], n);
     if (!xd_ok(x)) {
         in.d[0] = band(x, h->c->rank, h->scale).n;
-        all.p = xd_link_park(x, all.p, xd_bytes(all), h->c);
-        in.p = xd_link_park(x, in.p, xd_bytes(in), h->c);
+        all.p = xd_failed_buffer(x, all.p, xd_bytes(all), h->c);
+        in.p = xd_failed_buffer(x, in.p, xd_bytes(in), h->c);
     }
     for (int r = 0; r < h->c->size; r++)
         h->rows[r] = band(x, r, h->scale).n;
@@ -286,7 +286,7 @@ static void rowsum(xd_exec *x, const xd_mix *m, int64_t wide, xd_tensor partial,
     xd_req q = h->c->ops->gather(h->c, xd_view2(all.p, XD_F64, total, n), h->rows, in);
     if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
         xd_exec_fail(x, XD_ECOMM, "parallel VAE: sums of a band were lost");
-    const xd_mix *next = m->next;
+    const xd_hooks *next = m->next;
     while (!next->rowsum)
         next = next->next;
     next->rowsum(x, next, wide, all, sums, rows);
@@ -295,7 +295,7 @@ static void rowsum(xd_exec *x, const xd_mix *m, int64_t wide, xd_tensor partial,
 }
 
 /* Keys and values of all bands in order; queries are mine. */
-static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     halo     *h = m->priv;
     size_t    mark = xd_arena_mark(x->tmp);
@@ -309,8 +309,8 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
         all[i] = xd_new_as(x, in[i].type, 4, (int64_t[]){ 1, total, H, D });
         xd_copy_to(x, mine, in[i]);
         if (!xd_ok(x)) {
-            all[i].p = xd_link_park(x, all[i].p, xd_bytes(all[i]), h->c);
-            mine.p = xd_link_park(x, mine.p, xd_bytes(mine), h->c);
+            all[i].p = xd_failed_buffer(x, all[i].p, xd_bytes(all[i]), h->c);
+            mine.p = xd_failed_buffer(x, mine.p, xd_bytes(mine), h->c);
         }
         x->dev->mem->sync(x->dev, x->st);
         xd_req q = h->c->ops->gather(h->c, xd_view2(all[i].p, in[i].type, total, H * D), h->rows,
@@ -325,13 +325,13 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-static void close(xd_mix *m)
+static void close(xd_hooks *m)
 {
     halo *h = m->priv;
     free(h->give), free(h->get), free(h->rows), free(h);
 }
 
-static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
+static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
 {
     *out = NULL;
     if (a->what != XD_FOR_VAE || !a->rows || a->rows->size == 1)
@@ -339,14 +339,14 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     halo *h = calloc(1, sizeof *h);
     if (!h)
         return xd_fail(e, XD_ENOMEM, "parallel VAE: no memory");
-    h->mix = (xd_mix){ .name = "halo", .attn = attn, .conv = conv, .rim = rim, .rowsum = rowsum, .next = next,
+    h->hooks = (xd_hooks){ .name = "halo", .attn = attn, .conv = conv, .halo = rim, .rowsum = rowsum, .next = next,
                        .priv = h };
     h->c = a->rows;
     h->scale = 1;
     h->give = calloc((size_t)h->c->size, sizeof *h->give);
     h->get = calloc((size_t)h->c->size, sizeof *h->get);
     h->rows = calloc((size_t)h->c->size, sizeof *h->rows);
-    *out = &h->mix;
+    *out = &h->hooks;
     if (!h->give || !h->get || !h->rows) {
         close(*out);
         *out = NULL;
@@ -355,4 +355,4 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     return XD_OK;
 }
 
-const xd_link xd_link_halo = { "halo", open, close };
+const xd_method xd_method_halo = { "halo", open, close };

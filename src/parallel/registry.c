@@ -1,38 +1,38 @@
 /* registry.c - the links and how they compose: the order is the meaning */
-#include "parallel/link.h"
+#include "parallel/method.h"
 
 #include <stdint.h>
 #include <string.h>
 
-extern const xd_link xd_link_ulysses, xd_link_stale, xd_link_displaced, xd_link_ring, xd_link_halo,
-    xd_link_tensor;
+extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, xd_method_ring, xd_method_halo,
+    xd_method_tensor;
 
-const xd_link *const xd_links[] = {
-    &xd_link_ulysses,           /* trades tokens for heads: links below see fewer heads        */
-    &xd_link_stale,             /* PipeFusion: adds K,V of the patches not being computed      */
-    &xd_link_displaced,         /* or: adds last step's K,V of other ranks (DistriFusion)      */
-    &xd_link_ring,              /* or: meets the K,V of other ranks in turn                    */
-    &xd_link_halo,              /* convolutions, moments and attention over a cut image        */
-    &xd_link_tensor,            /* sums over features                                          */
+const xd_method *const xd_methods[] = {
+    &xd_method_ulysses,           /* trades tokens for heads: links below see fewer heads        */
+    &xd_method_stale,             /* PipeFusion: adds K,V of the patches not being computed      */
+    &xd_method_displaced,         /* or: adds last step's K,V of other ranks (DistriFusion)      */
+    &xd_method_ring,              /* or: meets the K,V of other ranks in turn                    */
+    &xd_method_halo,              /* convolutions, moments and attention over a cut image        */
+    &xd_method_tensor,            /* sums over features                                          */
     NULL,                       /* then the kernel                                             */
 };
 
-xd_status xd_chain_open_of(xd_chain *c, const xd_link *const *links, const xd_link_args *a,
+xd_status xd_chain_open_of(xd_method_stack *c, const xd_method *const *links, const xd_method_args *a,
                            xd_err *e)
 {
     int n = 0;
     memset(c, 0, sizeof *c);
-    c->head = &xd_mix_local;
+    c->head = &xd_hooks_local;
     while (links[n])
         n++;
-    if (n > XD_MAXLINKS)
+    if (n > XD_MAXMETHODS)
         return xd_fail(e, XD_EUNSUPPORTED, "there are %d parallel methods that change how tokens "
-                       "meet, and a chain has room for %d (XD_MAXLINKS)", n, XD_MAXLINKS);
+                       "meet, and a chain has room for %d (XD_MAXMETHODS)", n, XD_MAXMETHODS);
     c->links = links;
     for (int i = n - 1; i >= 0; i--) {
         xd_status s = links[i]->open(a, c->head, &c->open[i], e);
         if (s != XD_OK) {
-            xd_chain_close(c);
+            xd_method_stack_close(c);
             return s;
         }
         if (c->open[i]) {
@@ -43,21 +43,21 @@ xd_status xd_chain_open_of(xd_chain *c, const xd_link *const *links, const xd_li
     return XD_OK;
 }
 
-xd_status xd_chain_open(xd_chain *c, const xd_link_args *a, xd_err *e)
+xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_err *e)
 {
-    return xd_chain_open_of(c, xd_links, a, e);
+    return xd_chain_open_of(c, xd_methods, a, e);
 }
 
-void xd_chain_close(xd_chain *c)
+void xd_method_stack_close(xd_method_stack *c)
 {
     for (int i = 0; c->links && c->links[i]; i++)
         if (c->open[i])
             c->links[i]->close(c->open[i]);
     memset(c, 0, sizeof *c);
-    c->head = &xd_mix_local;
+    c->head = &xd_hooks_local;
 }
 
-void *xd_link_park(xd_exec *x, void *p, size_t bytes, xd_comm *c)
+void *xd_failed_buffer(xd_exec *x, void *p, size_t bytes, xd_comm *c)
 {
     uintptr_t from = (uintptr_t)x->tmp->base, at = (uintptr_t)p;
     if (at >= from && at + bytes <= from + x->tmp->cap)

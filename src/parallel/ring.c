@@ -14,13 +14,13 @@
 #include "exec/run.h"
 #include "parallel/rows.h"
 
-extern const xd_link xd_link_ring;
+extern const xd_method xd_method_ring;
 
 /* Heads travel in at most so many groups, of messages that are at least so long. */
 enum { MOST_GROUPS = 4, LEAST_BYTES = 65536 };
 
 typedef struct ring {
-    xd_mix         mix;
+    xd_hooks         hooks;
     const xd_topo *topo;
     xd_dev        *dev;
     int64_t        heads;       /* of a group, at most                                         */
@@ -134,7 +134,7 @@ static void lend_mine(xd_exec *x, const ring *s, const xd_attn_args *a)
     s->v[c->rank] = own.v;
 }
 
-static void attn_lent(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+static void attn_lent(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     const ring *s = m->priv;
     xd_comm    *c = s->topo->group[XD_RING];
@@ -207,7 +207,7 @@ static xd_attn_args of_heads(const xd_exec *x, const ring *s, const xd_attn_args
     return p;
 }
 
-static void attn_sent(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+static void attn_sent(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     const ring *s = m->priv;
     xd_comm    *c = s->topo->group[XD_RING];
@@ -224,7 +224,7 @@ static void attn_sent(xd_exec *x, const xd_mix *m, xd_attn_args *a)
     }
 }
 
-static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     const ring *s = m->priv;
     xd_comm    *c = s->topo->group[XD_RING];
@@ -236,7 +236,7 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static void close(xd_mix *m)
+static void close(xd_hooks *m)
 {
     ring *s = m->priv;
     for (int i = 1; i >= 0; i--)        /* last one first: counting memory is a stack           */
@@ -247,7 +247,7 @@ static void close(xd_mix *m)
 }
 
 /* Groups of heads, and buffers for one of them, or for all heads of the largest member. */
-static void find_size(ring *s, const xd_link_args *a)
+static void find_size(ring *s, const xd_method_args *a)
 {
     int     R = a->topo->deg.n[XD_RING], groups = 1;
     int64_t all = 0, most = 0, heads = xd_my_heads(a), size = (int64_t)xd_dtype_size(a->act);
@@ -262,7 +262,7 @@ static void find_size(ring *s, const xd_link_args *a)
     s->heads = heads ? (heads + groups - 1) / groups : 1;
     int64_t rows = 2 * all * s->heads, whole = most * heads;
     s->bytes = (size_t)((rows > whole ? rows : whole) * a->head_dim * size) + 64;
-    s->mix.bytes = 2 * s->bytes;
+    s->hooks.bytes = 2 * s->bytes;
 }
 
 static int get_arrays(ring *s, int R, int U, int npatch)
@@ -276,7 +276,7 @@ static int get_arrays(ring *s, int R, int U, int npatch)
     return s->give && s->get && s->k && s->v && s->row && s->seg && s->part;
 }
 
-static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
+static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
 {
     const int R = a->topo->deg.n[XD_RING];
     *out = NULL;
@@ -285,14 +285,14 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     ring *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "ring: no memory");
-    s->mix = (xd_mix){ .name = "ring", .attn = attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .name = "ring", .attn = attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->dev = a->dev;
     find_size(s, a);
     int ok = get_arrays(s, R, a->topo->deg.n[XD_ULYSSES], a->lay->npatch);
     s->buf[0] = s->dev->mem->get(s->dev, s->bytes);
     s->buf[1] = s->dev->mem->get(s->dev, s->bytes);
-    *out = &s->mix;
+    *out = &s->hooks;
     if (!ok || !s->buf[0] || !s->buf[1]) {
         xd_fail(e, XD_ENOMEM, "ring: no memory for twice %zu bytes", s->bytes);
         close(*out);
@@ -302,4 +302,4 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     return XD_OK;
 }
 
-const xd_link xd_link_ring = { "ring", open, close };
+const xd_method xd_method_ring = { "ring", open, close };

@@ -2,7 +2,7 @@
 #ifndef XD_PARALLEL_ROWS_H
 #define XD_PARALLEL_ROWS_H
 
-#include "parallel/link.h"
+#include "parallel/method.h"
 
 /* Rows of one patch (or XD_ALL) that the Ulysses members of one ring member hold together. */
 static inline int64_t xd_member_rows(const xd_layout *l, const xd_topo *t, int patch, int member)
@@ -22,14 +22,14 @@ static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
 }
 
 /* Heads that my Ulysses rank computes of those of my tensor rank. */
-static inline int64_t xd_my_heads(const xd_link_args *a)
+static inline int64_t xd_my_heads(const xd_method_args *a)
 {
     return xd_cut_at((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES],
                      a->lay->heads).n;
 }
 
 /* Passes of a step that this cfg rank runs, and the place of one of them among those. */
-static inline int xd_my_passes(const xd_link_args *a)
+static inline int xd_my_passes(const xd_method_args *a)
 {
     return (a->npass - a->topo->at[XD_CFG] + a->topo->deg.n[XD_CFG] - 1) / a->topo->deg.n[XD_CFG];
 }
@@ -44,9 +44,9 @@ static inline int64_t xd_my_pass(const xd_exec *x, const xd_topo *t)
 int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k, const xd_tensor *v, xd_kv *seg);
 
 /* The attention of the links behind m. */
-static inline void xd_next_attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+static inline void xd_next_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
-    const xd_mix *next = m->next;
+    const xd_hooks *next = m->next;
     while (!next->attn)
         next = next->next;
     next->attn(x, next, a);

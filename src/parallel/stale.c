@@ -10,10 +10,10 @@
 #include "exec/op.h"
 #include "parallel/rows.h"
 
-extern const xd_link xd_link_stale;
+extern const xd_method xd_method_stale;
 
 typedef struct stale {
-    xd_mix         mix;
+    xd_hooks         hooks;
     const xd_topo *topo;
     xd_dev        *dev;
     char          *mem;
@@ -63,7 +63,7 @@ static int64_t kept_at(const xd_exec *x, const stale *s, int64_t row, int64_t *n
     return at - mine + text;
 }
 
-static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     const stale  *s = m->priv;
     int64_t       total = rows_of(x->lay, s->topo, XD_ALL), row = 0;
@@ -88,7 +88,7 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
     xd_next_attn(x, m, &b);
 }
 
-static void close(xd_mix *m)
+static void close(xd_hooks *m)
 {
     stale *s = m->priv;
     if (s->mem)
@@ -96,7 +96,7 @@ static void close(xd_mix *m)
     free(s);
 }
 
-static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
+static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
 {
     *out = NULL;
     if (a->what != XD_FOR_DIT || a->lay->npatch == 1)
@@ -104,7 +104,7 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     stale *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "PipeFusion: no memory");
-    s->mix = (xd_mix){ .name = "stale", .attn = attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .name = "stale", .attn = attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->dev = a->dev;
     s->type = a->act;
@@ -117,15 +117,15 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     s->rows = rows_of(a->lay, a->topo, XD_ALL);
     s->bytes = (size_t)(2 * s->rows * s->heads * s->head_dim) * xd_dtype_size(s->type) *
                (size_t)(s->npass * s->nlayers * s->sites) + 64;
-    s->mix.bytes = s->bytes;
+    s->hooks.bytes = s->bytes;
     if (!(s->mem = s->dev->mem->get(s->dev, s->bytes))) {
         xd_fail(e, XD_ENOMEM, "no memory for the %s of PipeFusion's keys and values",
                 xd_size_text((double)s->bytes).s);
         free(s);
         return XD_ENOMEM;
     }
-    *out = &s->mix;
+    *out = &s->hooks;
     return XD_OK;
 }
 
-const xd_link xd_link_stale = { "stale", open, close };
+const xd_method xd_method_stale = { "stale", open, close };

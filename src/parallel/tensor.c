@@ -3,16 +3,16 @@
 #include <stdlib.h>
 
 #include "exec/op.h"
-#include "parallel/link.h"
+#include "parallel/method.h"
 
-extern const xd_link xd_link_tensor;
+extern const xd_method xd_method_tensor;
 
 typedef struct tensor {
-    xd_mix   mix;
+    xd_hooks   hooks;
     xd_comm *c;
 } tensor;
 
-static void sum(xd_exec *x, const xd_mix *m, xd_over over, xd_tensor io)
+static void sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
 {
     const tensor *s = m->priv;
     if (over != XD_OVER_FEATURES)
@@ -20,18 +20,18 @@ static void sum(xd_exec *x, const xd_mix *m, xd_over over, xd_tensor io)
     if (xd_ok(x))
         x->dev->mem->sync(x->dev, x->st);
     else                        /* a failed rank takes part all the same                       */
-        io.p = xd_link_park(x, io.p, xd_bytes(io), s->c);
+        io.p = xd_failed_buffer(x, io.p, xd_bytes(io), s->c);
     xd_req r = s->c->ops->allreduce(s->c, io, XD_SUM);
     if (s->c->ops->wait(s->c, &r, 1) != XD_OK)
         xd_exec_fail(x, XD_ECOMM, "tensor parallelism: a sum over ranks failed");
 }
 
-static void close(xd_mix *m)
+static void close(xd_hooks *m)
 {
     free(m->priv);
 }
 
-static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
+static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
 {
     *out = NULL;
     if (a->what == XD_FOR_VAE || a->topo->deg.n[XD_TENSOR] == 1)
@@ -39,10 +39,10 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     tensor *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "tensor parallelism: no memory");
-    s->mix = (xd_mix){ .name = "tensor", .sum = sum, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .name = "tensor", .sum = sum, .next = next, .priv = s };
     s->c = a->topo->group[XD_TENSOR];
-    *out = &s->mix;
+    *out = &s->hooks;
     return XD_OK;
 }
 
-const xd_link xd_link_tensor = { "tensor", open, close };
+const xd_method xd_method_tensor = { "tensor", open, close };

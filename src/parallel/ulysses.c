@@ -14,14 +14,14 @@
 #include "exec/op.h"
 #include "parallel/rows.h"
 
-extern const xd_link xd_link_ulysses;
+extern const xd_method xd_method_ulysses;
 
 enum { Q, K, V, OUT, NSETS };
 
 typedef struct views { xd_tensor *give, *get; } views;          /* [U]                         */
 
 typedef struct ulysses {
-    xd_mix         mix;
+    xd_hooks         hooks;
     const xd_topo *topo;
     const int64_t *heads;       /* of the layout                                               */
     xd_dev        *dev;
@@ -99,7 +99,7 @@ static void heads_for_tokens(xd_exec *x, ulysses *s)
     end(x, s, &r, 1);
 }
 
-static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
+static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     ulysses *s = m->priv;
     size_t   mark = xd_arena_mark(x->tmp);
@@ -127,7 +127,7 @@ static void attn(xd_exec *x, const xd_mix *m, xd_attn_args *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-static void close(xd_mix *m)
+static void close(xd_hooks *m)
 {
     ulysses *s = m->priv;
     if (s->park)
@@ -137,7 +137,7 @@ static void close(xd_mix *m)
     free(s->seg), free(s->part), free(s);
 }
 
-static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
+static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
 {
     int U = a->topo->deg.n[XD_ULYSSES];
     *out = NULL;
@@ -146,7 +146,7 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     ulysses *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "ulysses: no memory");
-    s->mix = (xd_mix){ .name = "ulysses", .attn = attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .name = "ulysses", .attn = attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->heads = a->lay->heads;
     s->dev = a->dev;
@@ -162,9 +162,9 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     for (int u = 0; u < U; u++)
         rows += xd_own_rows(a->lay, XD_ALL, xd_topo_sp(a->topo, u, a->topo->at[XD_RING]));
     s->park_bytes = (size_t)(rows * a->heads * a->head_dim) * xd_dtype_size(a->act) + 64;
-    s->mix.bytes = s->park_bytes;
+    s->hooks.bytes = s->park_bytes;
     s->park = s->dev->mem->get(s->dev, s->park_bytes);
-    *out = &s->mix;
+    *out = &s->hooks;
     if (!ok || !s->park) {
         xd_fail(e, XD_ENOMEM, "ulysses: no memory for %zu bytes", s->park_bytes);
         close(*out);
@@ -174,4 +174,4 @@ static xd_status open(const xd_link_args *a, const xd_mix *next, xd_mix **out, x
     return XD_OK;
 }
 
-const xd_link xd_link_ulysses = { "ulysses", open, close };
+const xd_method xd_method_ulysses = { "ulysses", open, close };

@@ -253,13 +253,13 @@ static void open_chain(xd_denoise *f)
     const xd_dit_info *d = &f->j->ctx->model.dit_info;
     xd_err             e = { 0 };
     xd_span heads = xd_cut((xd_span){ 0, d->heads }, f->topo->at[XD_TENSOR], f->topo->deg.n[XD_TENSOR]);
-    xd_link_args a = { .what = XD_FOR_DIT, .topo = f->topo, .lay = &f->lay, .dev = f->x.dev,
+    xd_method_args a = { .what = XD_FOR_DIT, .topo = f->topo, .lay = &f->lay, .dev = f->x.dev,
                        .act = f->x.act, .heads = heads.n, .head_dim = d->head_dim, .sites = d->sites,
                        .first = f->net->first, .last = f->net->last, .npass = f->j->npass,
                        .displaced = f->plan->displaced };
-    if (xd_chain_open(&f->chain, &a, &e) != XD_OK)
+    if (xd_method_stack_open(&f->chain, &a, &e) != XD_OK)
         xd_exec_fail(&f->x, e.code, "%s", e.msg);
-    f->x.mix = f->chain.head;
+    f->x.hooks = f->chain.head;
 }
 
 void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo, xd_arena *tmp,
@@ -311,7 +311,7 @@ int xd_denoise_ready(xd_denoise *f)
 
 void xd_denoise_close(xd_denoise *f)
 {
-    xd_chain_close(&f->chain);
+    xd_method_stack_close(&f->chain);
     free(f->local);
     for (int p = 0; p < XD_MAXPASS; p++) {
         free(f->kept[p]);

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "observe/trace.h"
-#include "parallel/link.h"
+#include "parallel/method.h"
 #include "plan/plan.h"
 #include "sampler/sampler.h"
 
@@ -24,7 +24,7 @@ typedef struct xd_denoise {
     const xd_net  *net;
     xd_trace      *trace;       /* NULL: nothing is recorded                                   */
     xd_layout      lay;
-    xd_chain       chain;
+    xd_method_stack       chain;
     xd_cond        cond[XD_MAXPASS];    /* text of each pass: the prompt, then the negative one */
     /* My image rows, patch by patch [n,C p^2]: latents (first and last stage), predictions and
      * history (last stage). */

@@ -12,7 +12,7 @@
 #include "model/component.h"
 #include "model/model.h"
 #include "model/recipe.h"
-#include "parallel/link.h"
+#include "parallel/method.h"
 #include "pipeline/arenas.h"
 #include "pipeline/callbacks.h"
 #include "pipeline/context.h"
@@ -164,20 +164,20 @@ void xd_prompts_close(xd_prompts *w, xd_context *ctx)
 /* ---- embeddings --------------------------------------------------------------------------- */
 
 /* The chain of x among the ranks that share the text encoders; nothing when one has them alone. */
-static void open_chain(xd_exec *x, const xd_context *ctx, xd_chain *c)
+static void open_chain(xd_exec *x, const xd_context *ctx, xd_method_stack *c)
 {
     xd_err       e = { 0 };
     xd_topo      t = { .deg = { { ctx->plan.text_tp, 1, 1, 1, 1, 1 } } };
-    xd_link_args a = { .what = XD_FOR_TEXT, .topo = &t, .dev = x->dev, .act = x->act };
+    xd_method_args a = { .what = XD_FOR_TEXT, .topo = &t, .dev = x->dev, .act = x->act };
     t.group[XD_TENSOR] = xd_counting(x) ? ctx->count_text : ctx->text;
-    if (xd_chain_open(c, &a, &e) != XD_OK)
+    if (xd_method_stack_open(c, &a, &e) != XD_OK)
         xd_exec_fail(x, e.code, "%s", e.msg);
-    x->mix = c->head;
+    x->hooks = c->head;
 }
 
 xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_err *e)
 {
-    xd_chain  chain;
+    xd_method_stack  chain;
     xd_component  *p = &j->ctx->model.text[k];
     xd_arena  a;
     xd_exec   x;
@@ -192,7 +192,7 @@ xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_
     x.lay = &lay;
     open_chain(&x, j->ctx, &chain);
     p->text->encode(&x, &p->shadow, NULL, n, n, &c);
-    xd_chain_close(&chain);
+    xd_method_stack_close(&chain);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
@@ -337,7 +337,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
 static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    xd_chain   chain;
+    xd_method_stack   chain;
     xd_exec    x;
     int        shared = ctx->plan.text_tp > 1;
     xd_exec_init(&x, ctx->dev, a, ctx->type);
@@ -350,7 +350,7 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
         if (is_used(w, j, i))
             encode_one(w, j, i, k, &x);
-    xd_chain_close(&chain);
+    xd_method_stack_close(&chain);
     if (xd_ok(&x))
         return XD_OK;
     xd_fail(e, x.err.code, "%s", x.err.msg);

@@ -16,7 +16,7 @@
 /* The memory of a message, or rubbish of the same size. */
 static void *or_park(xd_vae_shards *s, void *p, size_t bytes)
 {
-    return xd_ok(s->x) && p ? p : xd_link_park(s->x, p, bytes, s->c);
+    return xd_ok(s->x) && p ? p : xd_failed_buffer(s->x, p, bytes, s->c);
 }
 
 static void end_of(xd_vae_shards *s, xd_req *r, int64_t n, const char *what)
@@ -101,11 +101,11 @@ int xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j)
     x->lay = &s->lay;
     x->sp = s->bands > 1 ? s->c->rank : 0;
     s->own = xd_own(&s->lay, XD_IMG, 0, x->sp);
-    xd_link_args a = { .what = XD_FOR_VAE, .topo = topo, .lay = &s->lay, .dev = x->dev,
+    xd_method_args a = { .what = XD_FOR_VAE, .topo = topo, .lay = &s->lay, .dev = x->dev,
                        .act = x->act, .rows = s->bands > 1 ? s->c : NULL };
-    if (xd_chain_open(&s->chain, &a, &e) != XD_OK)
+    if (xd_method_stack_open(&s->chain, &a, &e) != XD_OK)
         xd_exec_fail(x, e.code, "%s", e.msg);
-    x->mix = s->chain.head;
+    x->hooks = s->chain.head;
     s->rows = calloc((size_t)s->c->size, sizeof *s->rows);
     s->in = calloc((size_t)s->c->size, sizeof *s->in);
     if (!s->rows || !s->in)
@@ -119,8 +119,8 @@ int xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j)
 
 void xd_vae_shards_close(xd_vae_shards *s)
 {
-    s->x->mix = &xd_mix_local;
-    xd_chain_close(&s->chain);
+    s->x->hooks = &xd_hooks_local;
+    xd_method_stack_close(&s->chain);
     free(s->owner);
     free(s->out);
     free(s->rows);

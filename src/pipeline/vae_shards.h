@@ -6,13 +6,13 @@
 #define XD_PIPELINE_VAE_SHARDS_H
 
 #include "pipeline/job.h"
-#include "parallel/link.h"
+#include "parallel/method.h"
 
 typedef struct xd_vae_shards {
     xd_exec  *x;
     xd_comm  *c;                /* my replica                                                  */
     xd_layout lay;
-    xd_chain  chain;
+    xd_method_stack  chain;
     int       bands;            /* ranks that have a band of rows; 1: nobody                   */
     int       tiled;            /* in more than one tile                                       */
     xd_span   own;              /* my rows of the latent: all of them, or a band               */

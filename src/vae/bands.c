@@ -48,7 +48,7 @@ static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor fro
 }
 
 /* Rows [y, y + n) of what is convolved; y may be in the rim above. */
-static xd_tensor fetch(xd_exec *x, const xd_feed *f, const xd_rim *rim, xd_dtype type, int64_t y, int64_t n)
+static xd_tensor fetch(xd_exec *x, const xd_feed *f, const xd_halo *rim, xd_dtype type, int64_t y, int64_t n)
 {
     int64_t H = f->in.d[1], a = rim->above.d[1], up = y < 0 ? least(-y, n) : 0;
     int64_t down = y + n > H ? least(y + n - H, n) : 0, mid = n - up - down;
@@ -62,7 +62,7 @@ static xd_tensor fetch(xd_exec *x, const xd_feed *f, const xd_rim *rim, xd_dtype
 }
 
 /* Output rows [o, o + n) and the moments of them. */
-static void one_band(xd_exec *x, const xd_banded *a, const xd_rim *rim, int64_t o, int64_t n)
+static void one_band(xd_exec *x, const xd_banded *a, const xd_halo *rim, int64_t o, int64_t n)
 {
     size_t  mark = xd_arena_mark(x->tmp);
     int     k = a->w->w.kernel[1];
@@ -92,7 +92,7 @@ void xd_band_conv(xd_exec *x, const xd_banded *a)
 {
     size_t  mark = xd_arena_mark(x->tmp);
     int64_t H = a->out.d[1], n = band_rows(x, row_bytes(a->feed.in, a->w->w.type) * a->stride, H);
-    xd_rim  rim = xd_rim_of(x, a->feed.in, a->lo[1], a->hi[1]);
+    xd_halo  rim = xd_halo_of(x, a->feed.in, a->lo[1], a->hi[1]);
     for (int64_t i = 0, all = (H + n - 1) / n; i < all; i++) {
         int64_t o = (a->last_first ? all - 1 - i : i) * n;
         one_band(x, a, &rim, o, least(n, H - o));
@@ -122,7 +122,7 @@ void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4],
 {
     size_t  mark = xd_arena_mark(x->tmp);
     int64_t H = in.d[1], n = band_rows(x, 2 * row_bytes(in, w->w.type), H);
-    xd_rim  rim = xd_rim_of(x, in, 1, 1);
+    xd_halo  rim = xd_halo_of(x, in, 1, 1);
     xd_feed f = { .in = in };
     for (int64_t y = (H + n - 1) / n * n - n; y >= 0; y -= n) {
         size_t    inner = xd_arena_mark(x->tmp);

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "model/recipe.h"
-#include "parallel/link.h"
+#include "parallel/method.h"
 #include "sampler/sampler.h"
 
 static int kept;
@@ -49,7 +49,7 @@ static void long_history(void **state)
 
 static int opened;
 
-static xd_status open_link(const xd_link_args *a, const xd_mix *next, xd_mix **out, xd_err *e)
+static xd_status open_link(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
 {
     (void)a, (void)next, (void)e;
     opened++;
@@ -57,31 +57,31 @@ static xd_status open_link(const xd_link_args *a, const xd_mix *next, xd_mix **o
     return XD_OK;
 }
 
-static void close_link(xd_mix *m)
+static void close_link(xd_hooks *m)
 {
     (void)m;
 }
 
 static void long_chain(void **state)
 {
-    static const xd_link link = { "dummy", open_link, close_link };
-    const xd_link       *list[XD_MAXLINKS + 2];
-    xd_link_args         a = { .what = XD_FOR_DIT };
-    xd_chain             c;
+    static const xd_method link = { "dummy", open_link, close_link };
+    const xd_method       *list[XD_MAXMETHODS + 2];
+    xd_method_args         a = { .what = XD_FOR_DIT };
+    xd_method_stack             c;
     xd_err               e = { 0 };
     (void)state;
-    for (int i = 0; i <= XD_MAXLINKS; i++)
+    for (int i = 0; i <= XD_MAXMETHODS; i++)
         list[i] = &link;
-    list[XD_MAXLINKS + 1] = NULL;
+    list[XD_MAXMETHODS + 1] = NULL;
     assert_int_equal(xd_chain_open_of(&c, list, &a, &e), XD_EUNSUPPORTED);
     assert_int_equal(opened, 0);
     assert_non_null(strstr(e.msg, "there are 13 parallel methods"));
-    xd_chain_close(&c);
-    list[XD_MAXLINKS] = NULL;
+    xd_method_stack_close(&c);
+    list[XD_MAXMETHODS] = NULL;
     e = (xd_err){ 0 };
     assert_int_equal(xd_chain_open_of(&c, list, &a, &e), XD_OK);
-    assert_int_equal(opened, XD_MAXLINKS);
-    xd_chain_close(&c);
+    assert_int_equal(opened, XD_MAXMETHODS);
+    xd_method_stack_close(&c);
 }
 
 /* Is the word there, between others? */
