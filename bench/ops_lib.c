@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/dnn.h"
+#include "backend/cpu/onednn.h"
 #include "base/pages.h"
 #include "ops.h"
 
@@ -213,7 +213,7 @@ static void attention(lib *l, const xd_attn_args *a)
 
 double lib_seconds(xd_dev *dev, xd_op op, const args *a, double budget)
 {
-    xd_cpu *c = dev->priv;
+    xd_cpu_dev *c = dev->priv;
     lib     l = { .dev = dev, .dnn = c->dnn };
     double  s = 0;
     if (!l.dnn)

@@ -154,7 +154,7 @@ static void each_node(const char *root, void (*fn)(void *ctx, int node, const xd
 
 static void note_node(void *ctx, int node, const xd_cpuset *cpus)
 {
-    xd_cpu *all = ctx;
+    xd_cpu_info *all = ctx;
     for (int i = 0; i < XD_CPU_MOST; i++)
         if (xd_cpuset_has(cpus, i))
             all[i].node = node;
@@ -162,7 +162,7 @@ static void note_node(void *ctx, int node, const xd_cpuset *cpus)
 
 /* A core's cpus share its socket and caches, so that few files of big machines are read. Siblings that are
  * offline or not ours are not counted. */
-static void note_core(const char *root, xd_cpu *all, const xd_cpuset *usable, int cpu)
+static void note_core(const char *root, xd_cpu_info *all, const xd_cpuset *usable, int cpu)
 {
     xd_cpuset same;
     int       socket = number_of(root, cpu, "physical_package_id"), smt = 0, core = -1;
@@ -184,7 +184,7 @@ static void note_core(const char *root, xd_cpu *all, const xd_cpuset *usable, in
     }
 }
 
-static void note_cache(const char *root, xd_cpu *all, int cpu)
+static void note_cache(const char *root, xd_cpu_info *all, int cpu)
 {
     xd_cpuset same;
     int       first = -1;
@@ -202,7 +202,7 @@ static void note_cache(const char *root, xd_cpu *all, int cpu)
 
 static int by_place(const void *a, const void *b)
 {
-    const xd_cpu *p = a, *q = b;
+    const xd_cpu_info *p = a, *q = b;
     int x[] = { p->node, p->socket, p->l3, p->core, p->smt }, y[] = { q->node, q->socket, q->l3, q->core, q->smt };
     for (size_t i = 0; i < sizeof x / sizeof *x; i++)
         if (x[i] != y[i])
@@ -228,7 +228,7 @@ static void count_all(xd_cpus *c)
 int xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask)
 {
     xd_cpuset online, usable = *mask;
-    xd_cpu   *all = calloc(XD_CPU_MOST, sizeof *all);
+    xd_cpu_info   *all = calloc(XD_CPU_MOST, sizeof *all);
     *c = (xd_cpus){ 0 };
     root = root ? root : SYSTEM;
     if (!all)
@@ -239,7 +239,7 @@ int xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask)
     if (!xd_cpuset_count(&usable))
         usable = *mask;
     for (int i = 0; i < XD_CPU_MOST; i++)
-        all[i] = (xd_cpu){ .id = i, .l3 = -2, .core = -1 };
+        all[i] = (xd_cpu_info){ .id = i, .l3 = -2, .core = -1 };
     each_node(root, note_node, all);
     for (int i = 0; i < XD_CPU_MOST; i++) {
         if (!xd_cpuset_has(&usable, i))

@@ -24,15 +24,15 @@ const char *xd_cpuset_text(const xd_cpuset *s, char *text, size_t size);
 int  xd_cpuset_mine(xd_cpuset *s);
 int  xd_cpuset_bind(const xd_cpuset *s);
 
-typedef struct xd_cpu {
+typedef struct xd_cpu_info {
     int id, socket, node;
     int l3, core;               /* the lowest cpu of those that share it                       */
     int smt;                    /* which of its core's                                         */
-} xd_cpu;
+} xd_cpu_info;
 
 typedef struct xd_cpus {
     int     n, sockets, nodes, l3s, cores;
-    xd_cpu *v;                  /* [n] by node, socket, cache, core, sibling                   */
+    xd_cpu_info *v;                  /* [n] by node, socket, cache, core, sibling                   */
 } xd_cpus;
 
 /* The cpus of `mask` that are online. `root` is a directory like /sys/devices/system (NULL: that), of which

@@ -90,7 +90,7 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
         xd_axpby(x, pred, (float)(1 / rb), lat, (float)(-ra / rb));
     }
     if (s->cfg.clip_sample)
-        xd_clip(x, x0, (float)s->cfg.clip_sample_range);
+        xd_clip_sample(x, x0, (float)s->cfg.clip_sample_range);
     xd_axpby(x, lat, (float)sqrt(1 - d->prev[step]), pred, 0);
     xd_axpby(x, lat, (float)sqrt(d->prev[step]), x0, 1);
 }

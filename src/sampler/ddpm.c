@@ -102,7 +102,7 @@ static void ddpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
         xd_exec_fail(x, XD_EINVAL, "step %d of ddpm was given no noise", step);
     xd_to_clean(x, &s->cfg, v->acp, lat, pred);
     if (s->cfg.clip_sample)
-        xd_clip(x, pred, (float)s->cfg.clip_sample_range);
+        xd_clip_sample(x, pred, (float)s->cfg.clip_sample_range);
     xd_axpby(x, lat, v->x0, pred, v->lat);
     if (v->noise > 0)
         xd_axpby(x, lat, v->noise, noise, 1);

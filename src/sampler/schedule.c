@@ -322,7 +322,7 @@ void xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, x
         xd_axpby(x, pred, (float)ra, lat, (float)-rb);
 }
 
-void xd_clip(xd_exec *x, xd_tensor t, float r)
+void xd_clip_sample(xd_exec *x, xd_tensor t, float r)
 {
     float *v = xd_ok(x) && !xd_counting(x) ? malloc(xd_bytes(t) + 1) : NULL;
     if (!v)

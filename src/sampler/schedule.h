@@ -64,7 +64,7 @@ double    xd_shift_of(const xd_sched_cfg *c, int64_t tokens);
  * latents, in place. */
 void      xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred);
 /* Clips to [-r, r], on the host: few configs ask for it. */
-void      xd_clip(xd_exec *x, xd_tensor t, float r);
+void      xd_clip_sample(xd_exec *x, xd_tensor t, float r);
 
 /* XD_EUNSUPPORTED naming the key when `on`. */
 xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e);

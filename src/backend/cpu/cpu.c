@@ -14,7 +14,7 @@
 #include "base/pages.h"
 #include "base/par.h"
 
-static xd_cpu *cpu_of(const xd_dev *d)
+static xd_cpu_dev *cpu_of(const xd_dev *d)
 {
     return d->priv;
 }
@@ -47,7 +47,7 @@ static void memory(xd_dev *d, size_t *available, size_t *total)
 
 static void close_cpu(xd_dev *d)
 {
-    xd_cpu *c = cpu_of(d);
+    xd_cpu_dev *c = cpu_of(d);
     xd_dnn_close(&c->dnn);
     free(c);
 }
@@ -64,9 +64,9 @@ static int empty(const xd_weight *w)
 
 static size_t pack_size(xd_dev *d, xd_weight *w)
 {
-    xd_cpu *c = cpu_of(d);
-    if (xd_own_takes(c->isa, w))
-        return xd_own_pack_size(c->isa, w);
+    xd_cpu_dev *c = cpu_of(d);
+    if (xd_cpu_gemm_takes(c->isa, w))
+        return xd_cpu_gemm_pack_size(c->isa, w);
     if (xd_is_quantized(w->type))
         return xd_quant_pack_size(w);
     return c->dnn && !empty(w) ? xd_dnn_pack_size(c->dnn, w) : xd_plain_pack_size(w);
@@ -74,19 +74,19 @@ static size_t pack_size(xd_dev *d, xd_weight *w)
 
 static size_t pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src)
 {
-    xd_cpu *c = cpu_of(d);
-    if (xd_own_takes(c->isa, w))
+    xd_cpu_dev *c = cpu_of(d);
+    if (xd_cpu_gemm_takes(c->isa, w))
         return 0;
     return c->dnn && !empty(w) && !xd_is_quantized(w->type) ? xd_dnn_pack_tmp(c->dnn, w, src) : 0;
 }
 
 static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
 {
-    xd_cpu *c = cpu_of(d);
+    xd_cpu_dev *c = cpu_of(d);
     if (empty(w))
         return XD_OK;
-    if (xd_own_takes(c->isa, w))
-        return xd_own_pack(c->isa, w, src);
+    if (xd_cpu_gemm_takes(c->isa, w))
+        return xd_cpu_gemm_pack(c->isa, w, src);
     if (xd_is_quantized(w->type))
         return xd_quant_pack(c->k, w, src);
     return c->dnn ? xd_dnn_pack(c->dnn, w, src, tmp) : xd_plain_pack(w, src);
@@ -94,13 +94,13 @@ static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
 
 static int64_t pack_band(xd_dev *d, const xd_weight *w)
 {
-    xd_cpu *c = cpu_of(d);
-    return xd_own_takes(c->isa, w) ? xd_own_pack_band(c->isa, w) : 0;
+    xd_cpu_dev *c = cpu_of(d);
+    return xd_cpu_gemm_takes(c->isa, w) ? xd_cpu_gemm_pack_band(c->isa, w) : 0;
 }
 
 static xd_status pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)
 {
-    return xd_own_pack_rows(cpu_of(d)->isa, w, src, row0);
+    return xd_cpu_gemm_pack_rows(cpu_of(d)->isa, w, src, row0);
 }
 
 /* ---- ops ---------------------------------------------------------------------------------- */
@@ -111,10 +111,10 @@ static int computes(xd_dtype t)
 }
 
 /* Bytes of floats that become brains before the product, or 0. */
-static size_t rounded_bytes(const xd_cpu *c, const xd_gemm *a)
+static size_t rounded_bytes(const xd_cpu_dev *c, const xd_gemm *a)
 {
     if (a->in.type != XD_F32 || a->w->type != XD_BF16 ||
-        (xd_own_takes(c->isa, a->w) && xd_own_reads_floats(c->isa, a->w)))
+        (xd_cpu_gemm_takes(c->isa, a->w) && xd_cpu_gemm_reads_floats(c->isa, a->w)))
         return 0;
     return ((size_t)xd_count(a->in) * 2 + 63) / 64 * 64;
 }
@@ -138,7 +138,7 @@ static int gemm_fits(const xd_gemm *a)
 
 static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
 {
-    xd_cpu *c = cpu_of(d);
+    xd_cpu_dev *c = cpu_of(d);
     int     quantized = xd_is_quantized(a->w->type);
     if (!gemm_fits(a))
         return XD_EINVAL;
@@ -150,9 +150,9 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
         c->k->copy(&(xd_copy){ b.in, a->in });
         return gemm(d, s, &b, (char *)tmp + bytes);
     }
-    if (xd_own_takes(c->isa, a->w)) {
+    if (xd_cpu_gemm_takes(c->isa, a->w)) {
         xd_par_team(NULL);
-        return xd_own_gemm(c->isa, a, tmp);
+        return xd_cpu_gemm_gemm(c->isa, a, tmp);
     }
     if (quantized)
         return xd_quant_gemm(c->k, a, tmp);
@@ -166,7 +166,7 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
 
 static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
 {
-    xd_cpu *c = cpu_of(d);
+    xd_cpu_dev *c = cpu_of(d);
     int64_t G = a->w->groups > 1 ? a->w->groups : 1;
     (void)s;
     if (a->in.type != a->w->type || a->in.d[3] != a->w->in * G || a->out.d[3] != a->w->out ||
@@ -337,15 +337,15 @@ static xd_status qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
 /* ---- tables ------------------------------------------------------------------------------- */
 
 /* Scratch of everything but attention. */
-static size_t scratch_of(const xd_cpu *c, xd_op op, const void *args)
+static size_t scratch_of(const xd_cpu_dev *c, xd_op op, const void *args)
 {
     size_t bytes = op == XD_OP_GEMM ? rounded_bytes(c, args) : 0;
     if (bytes) {
         xd_gemm b = rounded(args, NULL);
         return bytes + scratch_of(c, op, &b);
     }
-    if (op == XD_OP_GEMM && xd_own_takes(c->isa, ((const xd_gemm *)args)->w))
-        return xd_own_scratch(c->isa, args, xd_par_threads());
+    if (op == XD_OP_GEMM && xd_cpu_gemm_takes(c->isa, ((const xd_gemm *)args)->w))
+        return xd_cpu_gemm_scratch(c->isa, args, xd_par_threads());
     if (op == XD_OP_GEMM && xd_is_quantized(((const xd_gemm *)args)->w->type))
         return xd_quant_gemm_scratch(args);
     if (op == XD_OP_GEMM && c->dnn)
@@ -415,7 +415,7 @@ xd_status xd_cpu_open(xd_dev **out, xd_err *e)
         return s;
     if (bf16 && *bf16 && strcmp(bf16, "emulate") != 0)
         return xd_fail(e, XD_EINVAL, "XDIT_BF16=%s means nothing; it can be emulate", bf16);
-    xd_cpu *c = calloc(1, sizeof *c);
+    xd_cpu_dev *c = calloc(1, sizeof *c);
     if (!c)
         return xd_fail(e, XD_ENOMEM, "no memory for the CPU device");
     c->isa = isa;
@@ -438,7 +438,7 @@ xd_status xd_cpu_open(xd_dev **out, xd_err *e)
  * (doc/speed.md): bf16 is then computed in f32, unless XDIT_BF16=emulate asks for it. */
 xd_dtype xd_cpu_compute(const xd_dev *d, xd_dtype want)
 {
-    const xd_cpu *c = cpu_of(d);
+    const xd_cpu_dev *c = cpu_of(d);
     int keep = c->isa >= XD_ISA_AVX512BF16 || (c->isa == XD_ISA_AVX512 && c->emulate);
     return want == XD_BF16 && keep ? XD_BF16 : XD_F32;
 }

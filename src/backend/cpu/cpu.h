@@ -71,13 +71,13 @@ double xd_burst_amx(void);              /* with tdpbf16ps                       
 
 typedef struct xd_dnn xd_dnn;
 
-typedef struct xd_cpu {
+typedef struct xd_cpu_dev {
     xd_dev            dev;      /* dev.priv is this struct                                    */
     xd_isa            isa;
     int               emulate;  /* bf16 is kept where only emulation exists                   */
     const xd_kernels *k;
     xd_dnn           *dnn;      /* NULL: "c"                                                  */
-} xd_cpu;
+} xd_cpu_dev;
 
 xd_status xd_cpu_open(xd_dev **d, xd_err *e);
 xd_dtype  xd_cpu_compute(const xd_dev *d, xd_dtype want);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "backend/cpu/dnn_lib.h"
+#include "backend/cpu/onednn_lib.h"
 #include "base/par.h"
 
 /* The number behind `key` in a file of "key number" lines; with an empty key the file's first

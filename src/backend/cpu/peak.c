@@ -48,7 +48,7 @@ double xd_cpu_peak_in(xd_dev *d, xd_dtype t, int threads, double seconds)
 {
     enum { MOST = 1024 };
     double        each[MOST] = { 0 }, sum = 0;
-    const xd_cpu *c = d->priv;
+    const xd_cpu_dev *c = d->priv;
     int           before = xd_par_threads();
     peak_ctx      p = { c->k->burst, each, seconds };
 #if defined(__x86_64__)

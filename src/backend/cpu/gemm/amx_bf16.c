@@ -1,5 +1,5 @@
 /* amx_bf16.c - products of brains by tdpbf16ps; rows of floats become brains when they are copied */
-#include "backend/cpu/gemm/brains.h"
+#include "backend/cpu/gemm/bf16_pairs.h"
 
 #include "backend/cpu/gemm/amx_pack.h"
 
@@ -41,14 +41,14 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 /* ---- product ------------------------------------------------------------------------------ */
 
-static xd_tiled product_of(const xd_gemm *a, int threads)
+static xd_amx_job product_of(const xd_gemm *a, int threads)
 {
-    xd_tiled t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * size_of(a->in.type), .w = a->w->p },
+    xd_amx_job t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * size_of(a->in.type), .w = a->w->p },
                    .row_bytes = a->w->in * 2, .floats = a->in.type == XD_F32 };
-    xd_tiled_cut(&t, 0, threads);
+    xd_amx_job_cut(&t, 0, threads);
     return t;
 }
 
-XD_OWN_CALLS(xd_tiled, of.tmp, tiled_run(&p))
+XD_OWN_CALLS(xd_amx_job, of.tmp, tiled_run(&p))
 
-const xd_own xd_own_amx_bf16 = { pack_size, NULL, scratch, gemm, pack_rows };
+const xd_gemm_kernels xd_cpu_gemm_amx_bf16 = { pack_size, NULL, scratch, gemm, pack_rows };

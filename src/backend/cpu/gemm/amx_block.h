@@ -22,8 +22,8 @@ enum {
     XD_SUMS = XD_SIDE * XD_SIDE,        /* tile by tile                                       */
 };
 
-typedef struct xd_tiled {
-    xd_product of;              /* what finish.h reads; in, ldi and w                         */
+typedef struct xd_amx_job {
+    xd_gemm_job of;              /* what finish.h reads; in, ldi and w                         */
     int64_t    row_bytes;       /* of the input                                               */
     int        ready;           /* the input lies as tiles: [32 rows][step]                   */
     int        floats;          /* it is F32, of which row_bytes are brains                   */
@@ -34,19 +34,19 @@ typedef struct xd_tiled {
     int64_t    rows, blocks;    /* of a block; blocks                                         */
     int64_t    group, groups;   /* strips of a group; groups                                  */
     size_t     near_bytes, sum_bytes, tmp_bytes;        /* rows as tiles; sums; all, of a thread */
-} xd_tiled;
+} xd_amx_job;
 
 /* Fills in the rest behind of.a, row_bytes and ready, but pointers. `expands`: a chunk of weights also
  * has a place in tmp, behind the sums. */
-void xd_tiled_cut(xd_tiled *t, int expands, int threads);
+void xd_amx_job_cut(xd_amx_job *t, int expands, int threads);
 
-static inline int64_t xd_tiled_steps(int64_t row_bytes)
+static inline int64_t xd_amx_job_steps(int64_t row_bytes)
 {
     return (row_bytes + XD_STEP_BYTES - 1) / XD_STEP_BYTES;
 }
 
-extern const xd_own xd_own_amx_bf16;
-extern const xd_own xd_own_amx_int8;
-extern const xd_own xd_own_amx_e4m3;    /* packed as xd_own_e4m3                              */
+extern const xd_gemm_kernels xd_cpu_gemm_amx_bf16;
+extern const xd_gemm_kernels xd_cpu_gemm_amx_int8;
+extern const xd_gemm_kernels xd_cpu_gemm_amx_e4m3;    /* packed as xd_cpu_gemm_e4m3                              */
 
 #endif

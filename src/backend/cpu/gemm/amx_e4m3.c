@@ -1,6 +1,6 @@
 /* amx_e4m3.c - products of e4m3 weights, packed as by e4m3.c, and brains: chunks of weights are expanded to
  * brains, which go through tdpbf16ps */
-#include "backend/cpu/gemm/eighths.h"
+#include "backend/cpu/gemm/e4m3_quads.h"
 
 #include "backend/cpu/gemm/amx_block.h"
 
@@ -9,7 +9,7 @@
 enum { STEP_QUADS = 8, HALF_BYTES = XD_UNIT_BYTES / 2 };
 
 /* Half a panel is a strip: a quad of it is two lines. */
-static inline const char *weights_at(const xd_tiled *t, int64_t strip, int64_t k)
+static inline const char *weights_at(const xd_amx_job *t, int64_t strip, int64_t k)
 {
     return t->of.w + strip / 2 * t->of.panel_bytes + k * STEP_QUADS * XD_UNIT_BYTES + strip % 2 * HALF_BYTES;
 }
@@ -29,15 +29,15 @@ static inline void expand_step(char *to, const char *packed, int64_t k, int64_t 
 
 #include "backend/cpu/gemm/amx_tile.h"
 
-static xd_tiled product_of(const xd_gemm *a, int threads)
+static xd_amx_job product_of(const xd_gemm *a, int threads)
 {
-    xd_tiled t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 2, .w = panels_of(a->w),
+    xd_amx_job t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 2, .w = panels_of(a->w),
                            .col = scales_of(a->w), .panel_bytes = quads_of(a->w) * XD_UNIT_BYTES },
                    .row_bytes = a->w->in * 2 };
-    xd_tiled_cut(&t, 1, threads);
+    xd_amx_job_cut(&t, 1, threads);
     return t;
 }
 
-XD_OWN_CALLS(xd_tiled, of.tmp, tiled_run(&p))
+XD_OWN_CALLS(xd_amx_job, of.tmp, tiled_run(&p))
 
-const xd_own xd_own_amx_e4m3 = { .scratch = scratch, .gemm = gemm };
+const xd_gemm_kernels xd_cpu_gemm_amx_e4m3 = { .scratch = scratch, .gemm = gemm };

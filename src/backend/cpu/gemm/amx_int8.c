@@ -71,32 +71,32 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-static xd_tiled product_of(const xd_gemm *a, int threads)
+static xd_amx_job product_of(const xd_gemm *a, int threads)
 {
-    xd_tiled t = { .of = { .a = a }, .row_bytes = a->w->in, .ready = 1 };
-    xd_tiled_cut(&t, 0, threads);
+    xd_amx_job t = { .of = { .a = a }, .row_bytes = a->w->in, .ready = 1 };
+    xd_amx_job_cut(&t, 0, threads);
     return t;
 }
 
-static int64_t input_blocks(const xd_tiled *t)
+static int64_t input_blocks(const xd_amx_job *t)
 {
     return (t->of.M + XD_SIDE - 1) / XD_SIDE;
 }
 
-static int64_t input_bytes(const xd_tiled *t)
+static int64_t input_bytes(const xd_amx_job *t)
 {
     return input_blocks(t) * XD_SIDE * (t->steps * XD_STEP_BYTES + (int64_t)sizeof(float));
 }
 
 static size_t scratch(const xd_gemm *a, int threads)
 {
-    xd_tiled t = product_of(a, threads);
+    xd_amx_job t = product_of(a, threads);
     return (size_t)input_bytes(&t) + t.tmp_bytes * (size_t)threads;
 }
 
 static xd_status gemm(const xd_gemm *a, void *tmp)
 {
-    xd_tiled t = product_of(a, xd_par_threads());
+    xd_amx_job t = product_of(a, xd_par_threads());
     input    in = { a, { .q = tmp, .steps = t.steps, .side = XD_SIDE } };
     in.to.scale = (float *)(void *)(in.to.q + input_blocks(&t) * XD_SIDE * t.steps * XD_STEP_BYTES);
     xd_par_for(input_blocks(&t), input_rows, &in);
@@ -109,4 +109,4 @@ static xd_status gemm(const xd_gemm *a, void *tmp)
     return XD_OK;
 }
 
-const xd_own xd_own_amx_int8 = { pack_size, pack, scratch, gemm, NULL };
+const xd_gemm_kernels xd_cpu_gemm_amx_int8 = { pack_size, pack, scratch, gemm, NULL };

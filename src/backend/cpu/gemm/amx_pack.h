@@ -10,13 +10,13 @@ typedef __m512i step_fn(const void *ctx, int64_t o, int64_t k);
 
 static inline int64_t tiled_bytes(const xd_weight *w, int64_t row_bytes)
 {
-    return (w->out + XD_SIDE - 1) / XD_SIDE * xd_tiled_steps(row_bytes) * XD_PAIR_BYTES;
+    return (w->out + XD_SIDE - 1) / XD_SIDE * xd_amx_job_steps(row_bytes) * XD_PAIR_BYTES;
 }
 
 FINISH_INLINE void pack_strip(char *to, const xd_weight *w, int64_t row_bytes, int64_t strip, step_fn *step,
                               const void *ctx)
 {
-    const int64_t steps = xd_tiled_steps(row_bytes);
+    const int64_t steps = xd_amx_job_steps(row_bytes);
     for (int64_t k = 0; k < steps; k++) {
         char *pair = to + (strip * steps + k) * XD_PAIR_BYTES;
         for (int64_t j = 0; j < XD_SIDE; j += 16) {

@@ -18,7 +18,7 @@ typedef struct cut { int64_t held, rows, group; double cost; } cut;
 
 /* Rows held in `parts`, as even as may be, blocks and groups likewise; the time of all rounds of
  * threads: products, lines of rows and of weights, and those of sums that wait. */
-static cut cut_of(const xd_tiled *t, int64_t parts, int64_t blocks, int64_t groups, int threads)
+static cut cut_of(const xd_amx_job *t, int64_t parts, int64_t blocks, int64_t groups, int threads)
 {
     int64_t held = up(up(t->steps, parts), 2) * 2;
     int64_t rows = up(up(t->of.M, blocks), XD_SIDE) * XD_SIDE, group = up(t->strips, groups);
@@ -28,13 +28,13 @@ static cut cut_of(const xd_tiled *t, int64_t parts, int64_t blocks, int64_t grou
     return (cut){ held, rows, group, (double)rounds * (r * c * (1 + LINE / 32.0 * waits) + ROW_LINE * r + LINE * c) };
 }
 
-void xd_tiled_cut(xd_tiled *t, int expands, int threads)
+void xd_amx_job_cut(xd_amx_job *t, int expands, int threads)
 {
     enum { TRIED = 6 };
     cut best = { 0 };
     t->of.M = t->of.a->out.d[0];
     t->of.N = t->of.a->w->out;
-    t->steps = xd_tiled_steps(t->row_bytes);
+    t->steps = xd_amx_job_steps(t->row_bytes);
     t->strips = up(t->of.N, XD_SIDE);
     const int64_t parts = up(t->steps * XD_STEP_BYTES * XD_SIDE, HELD_BYTES);
     for (int64_t n = parts; n < 3 * parts + TRIED; n++) {

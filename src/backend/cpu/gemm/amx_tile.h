@@ -15,7 +15,7 @@
 #include "base/par.h"
 
 #ifdef TILED_IN_PLACE
-static inline const char *weights_at(const xd_tiled *t, int64_t strip, int64_t k)
+static inline const char *weights_at(const xd_amx_job *t, int64_t strip, int64_t k)
 {
     return t->of.w + (strip * t->steps + k) * XD_PAIR_BYTES;
 }
@@ -90,7 +90,7 @@ FINISH_INLINE __m512 late_sums(const finish_way *w, const float *sum, const floa
 
 /* The next `rows` rows, or those that are left. Tiles are loaded by the ports that all else is loaded by, so
  * what rows have in common stays in registers. Integers here have a sign, and nothing is to be taken off. */
-FINISH_INLINE void late_rows_as(const xd_product *p, late *l, int64_t rows, xd_dtype to, xd_dtype from, xd_act act,
+FINISH_INLINE void late_rows_as(const xd_gemm_job *p, late *l, int64_t rows, xd_dtype to, xd_dtype from, xd_act act,
                                 int brief)
 {
     const late_strip *s = l->strip;
@@ -115,11 +115,11 @@ FINISH_INLINE void late_rows_as(const xd_product *p, late *l, int64_t rows, xd_d
     l->done = end;
 }
 
-typedef void late_fn(const xd_product *p, late *l, int64_t rows);
+typedef void late_fn(const xd_gemm_job *p, late *l, int64_t rows);
 
 #define ALL_ACTS(X) X(XD_NONE) X(XD_GELU_TANH) X(XD_GELU_ERF) X(XD_SILU) X(XD_RELU) X(XD_GELU_QUICK)
 #define LATE_WITH(act)                                                                             \
-    static void late_##act(const xd_product *p, late *l, int64_t rows)                             \
+    static void late_##act(const xd_gemm_job *p, late *l, int64_t rows)                             \
     {                                                                                              \
         late_rows_as(p, l, rows, p->a->out.type, p->a->residual.type, act, 0);                     \
     }
@@ -127,7 +127,7 @@ ALL_ACTS(LATE_WITH)
 
 /* Few instructions a row, so that the processor sees further ahead. */
 #define LATE_TYPES(name, type, act, brief)                                                         \
-    static void name(const xd_product *p, late *l, int64_t rows)                                   \
+    static void name(const xd_gemm_job *p, late *l, int64_t rows)                                   \
     {                                                                                              \
         late_rows_as(p, l, rows, type, type, act, brief);                                          \
     }
@@ -161,7 +161,7 @@ static int64_t pair_after(const xd_tensor *t, int64_t c, int64_t width)
     return t->s[0] * size % 128 != 0 || at + width * size > 128 ? width * size - 1 : 0;
 }
 
-static late_strip strip_of(const xd_tiled *t, int64_t c)
+static late_strip strip_of(const xd_amx_job *t, int64_t c)
 {
     const int64_t width = t->of.N - c < XD_SIDE ? t->of.N - c : XD_SIDE;
     late_strip    s = { .c = c, .vectors = (width + 15) / 16, .streams = t->streams && width == XD_SIDE,
@@ -173,7 +173,7 @@ static late_strip strip_of(const xd_tiled *t, int64_t c)
     return s;
 }
 
-static inline late late_of(const xd_tiled *t, const late_strip *s, const float *sums, int64_t r, int64_t n)
+static inline late late_of(const xd_amx_job *t, const late_strip *s, const float *sums, int64_t r, int64_t n)
 {
     const xd_gemm *a = t->of.a;
     return (late){ .sums = sums, .n = n, .strip = s, .out = place_of(&a->out, r, s->c),
@@ -268,7 +268,7 @@ FINISH_INLINE void ask_quad(const char *p)
     _mm_prefetch(p + 64, _MM_HINT_T1);
 }
 
-static void run_block(const xd_tiled *t, const block *b, late *l, late_fn *rows)
+static void run_block(const xd_amx_job *t, const block *b, late *l, late_fn *rows)
 {
     const int64_t ks = b->ks, per = ks > 16 ? 2 : ks > 2 ? (XD_SIDE + ks - 2) / (ks - 1) : XD_SIDE;
     const int     more = b->n > 16;
@@ -314,7 +314,7 @@ static void run_block(const xd_tiled *t, const block *b, late *l, late_fn *rows)
 /* ---- a block of rows and a group of columns ------------------------------------------------ */
 
 typedef struct piece {
-    const xd_tiled *t;
+    const xd_amx_job *t;
     late_fn        *late_rows;
     int64_t         r0, rows, s0, strips;
     char           *held, *expanded;
@@ -332,7 +332,7 @@ typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 /* The one after; of the last, nothing (ks = 0). */
 static chunk chunk_after(const piece *p, chunk c)
 {
-    const xd_tiled *t = p->t;
+    const xd_amx_job *t = p->t;
     int64_t         end = least(c.k0 + t->held, t->steps);
     c.k += c.ks;
     if (c.k == end && ++c.strip == p->s0 + p->strips) {
@@ -363,7 +363,7 @@ FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
 FINISH_INLINE void hold_rows_as(const piece *p, int64_t k0, int floats)
 {
     enum { SOME = 4 };
-    const xd_tiled *t = p->t;
+    const xd_amx_job *t = p->t;
     const int64_t   held = least(t->held, t->steps - k0), left = t->row_bytes - k0 * XD_STEP_BYTES;
     const int64_t   bytes = floats ? 2 * XD_STEP_BYTES : XD_STEP_BYTES;
     const char     *from = t->of.in + p->r0 * t->of.ldi + k0 * bytes;
@@ -398,7 +398,7 @@ static void rest_of_rows(piece *p)
 
 static void run_chunk(piece *p, chunk c, chunk next)
 {
-    const xd_tiled *t = p->t;
+    const xd_amx_job *t = p->t;
     const int64_t   held = least(t->held, t->steps - c.k0), blocks = (p->rows + XD_SIDE - 1) / XD_SIDE;
     const int       last = c.k + c.ks == t->steps;
     const char     *w = weights_at(t, c.strip, c.k);
@@ -437,7 +437,7 @@ static void run_chunk(piece *p, chunk c, chunk next)
 }
 
 /* Threads that work at the same time have the same weights as far as there are blocks of rows. */
-static void place_piece(piece *p, const xd_tiled *t, int64_t i)
+static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 {
     p->r0 = i % t->blocks * t->rows;
     p->s0 = i / t->blocks * t->group;
@@ -447,7 +447,7 @@ static void place_piece(piece *p, const xd_tiled *t, int64_t i)
 
 static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const xd_tiled *t = ctx;
+    const xd_amx_job *t = ctx;
     piece           p;
     p.t = t;
     p.late_rows = late_rows_of(t->of.a);
@@ -483,7 +483,7 @@ static int streams(const xd_gemm *a)
            step % 64 == 0 && (uintptr_t)a->out.p % 64 == 0;
 }
 
-static void tiled_run(xd_tiled *t)
+static void tiled_run(xd_amx_job *t)
 {
     t->streams = streams(t->of.a);
     xd_par_dynamic(t->blocks * t->groups, run_piece, t);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "backend/cpu/gemm/brains.h"
+#include "backend/cpu/gemm/bf16_pairs.h"
 #include "backend/cpu/gemm/tile.h"
 #include "base/par.h"
 
@@ -58,15 +58,15 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 /* ---- product ------------------------------------------------------------------------------ */
 
-static xd_product product_of(const xd_gemm *a, int threads)
+static xd_gemm_job product_of(const xd_gemm *a, int threads)
 {
-    xd_product p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 2, .units = units_of(a->w),
+    xd_gemm_job p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 2, .units = units_of(a->w),
                      .rest = (int)(a->w->in % 2), .w = a->w->p };
     p.panel_bytes = p.units * XD_UNIT_BYTES;
-    xd_product_cut(&p, 0, threads);
+    xd_gemm_job_cut(&p, 0, threads);
     return p;
 }
 
-XD_OWN_CALLS(xd_product, tmp, xd_product_run(&p, panel))
+XD_OWN_CALLS(xd_gemm_job, tmp, xd_gemm_job_run(&p, panel))
 
-const xd_own xd_own_bf16 = { pack_size, NULL, scratch, gemm, pack_rows };
+const xd_gemm_kernels xd_cpu_gemm_bf16 = { pack_size, NULL, scratch, gemm, pack_rows };

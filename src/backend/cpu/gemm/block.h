@@ -20,7 +20,7 @@ enum {
     XD_BLOCK_MANY = 384,        /* of short ones, and where a chunk is first expanded          */
 };
 
-typedef struct xd_product {
+typedef struct xd_gemm_job {
     const xd_gemm *a;
     const char    *in;          /* rows as tiles read them, `ldi` bytes apart                 */
     int64_t        ldi;
@@ -38,11 +38,11 @@ typedef struct xd_product {
     int64_t        side;                /* and that chunks go over side by side; 0: one       */
     char          *tmp;                 /* `tmp_bytes` a thread, sums of `sum_bytes` first    */
     size_t         tmp_bytes, sum_bytes;
-} xd_product;
+} xd_gemm_job;
 
 /* Rows [r0, r0 + n) of `count` panels, at most `side`, from `at` on, with their epilogue; tmp is the
  * thread's own. */
-typedef void xd_panel_fn(const xd_product *p, int64_t at, int64_t count, int64_t r0, int64_t n,
+typedef void xd_panel_fn(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
                          char *tmp);
 
 static inline int64_t xd_panels(const xd_weight *w)
@@ -53,8 +53,8 @@ static inline int64_t xd_panels(const xd_weight *w)
 /* Where a, units, rest and panel_bytes are known, and M > 0: fills in the rest but pointers. What deep,
  * rows and side are, they are at most; 0: what suits tiles of XD_TILE rows. `expands`: a chunk of
  * weights also has a place in tmp. */
-void xd_product_cut(xd_product *p, int expands, int threads);
-void xd_product_run(const xd_product *p, xd_panel_fn *fn);
+void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads);
+void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn);
 
 /* Rows of the next tile when `left` are to be done: never one alone behind a full tile, which
  * would wait for each of its sums. */
@@ -72,14 +72,14 @@ static inline int64_t xd_tile_rows(int64_t left)
 #define ROWS_6(X) ROWS_5(X) X(5)
 
 /* What a file of kernels gives: one of pack and pack_rows. M > 0; scratch follows no pointer. */
-typedef struct xd_own {
+typedef struct xd_gemm_kernels {
     size_t    (*pack_size)(const xd_weight *w);
     xd_status (*pack)(const xd_weight *w, xd_tensor src);
     size_t    (*scratch)(const xd_gemm *a, int threads);
     xd_status (*gemm)(const xd_gemm *a, void *tmp);
     /* Rows [row0, row0 + src.d[0]) of a weight, alone: row0 is a multiple of XD_PANEL. NULL: only all. */
     xd_status (*pack_rows)(const xd_weight *w, xd_tensor src, int64_t row0);
-} xd_own;
+} xd_gemm_kernels;
 
 /* scratch and gemm of a file whose product_of(a, threads) says all but the scratch, a thread's part
  * after the other's: `run` runs product p, which has it in `place`. */
@@ -96,10 +96,10 @@ typedef struct xd_own {
         return XD_OK;                                                                              \
     }
 
-extern const xd_own xd_own_bf16;        /* BF16: AVX-512 and dot products of brains            */
-extern const xd_own xd_own_int8;        /* I8: AVX-512 and VNNI                                */
-extern const xd_own xd_own_e4m3;        /* F8E4M3, of BF16 inputs: as BF16                     */
-extern const xd_own xd_own_e4m3_f32;    /* F8E4M3 of F32 inputs, the same packed form: AVX-512 */
-extern const xd_own xd_own_f32;         /* F32: AVX2                                           */
+extern const xd_gemm_kernels xd_cpu_gemm_bf16;        /* BF16: AVX-512 and dot products of brains            */
+extern const xd_gemm_kernels xd_cpu_gemm_int8;        /* I8: AVX-512 and VNNI                                */
+extern const xd_gemm_kernels xd_cpu_gemm_e4m3;        /* F8E4M3, of BF16 inputs: as BF16                     */
+extern const xd_gemm_kernels xd_cpu_gemm_e4m3_f32;    /* F8E4M3 of F32 inputs, the same packed form: AVX-512 */
+extern const xd_gemm_kernels xd_cpu_gemm_f32;         /* F32: AVX2                                           */
 
 #endif

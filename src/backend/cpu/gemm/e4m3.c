@@ -3,7 +3,7 @@
  *
  * Packed are scales, XD_PANEL a panel, and panels of [quad][XD_PANEL][4] e4m3; one with a NaN makes
  * its column's scale NaN. */
-#include "backend/cpu/gemm/eighths.h"
+#include "backend/cpu/gemm/e4m3_quads.h"
 #include "backend/cpu/gemm/scale.h"
 
 #include "base/par.h"
@@ -19,7 +19,7 @@ static inline __m512 v_dot(__m512 sum, __m512i x, __m512i y)
     return _mm512_fmadd_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(y), sum);
 }
 #else
-#include "backend/cpu/gemm/brains.h"
+#include "backend/cpu/gemm/bf16_pairs.h"
 enum { UNIT = 2, LINES = 2 };
 #endif
 
@@ -144,12 +144,12 @@ static xd_status pack(const xd_weight *w, xd_tensor src)
 
 /* ---- product ------------------------------------------------------------------------------ */
 
-static xd_product product_of(const xd_gemm *a, int threads)
+static xd_gemm_job product_of(const xd_gemm *a, int threads)
 {
-    xd_product p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * (4 / UNIT),
+    xd_gemm_job p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * (4 / UNIT),
                      .units = (a->w->in + UNIT - 1) / UNIT, .rest = (int)(a->w->in % UNIT) };
     p.panel_bytes = quads_of(a->w) * XD_UNIT_BYTES;
-    xd_product_cut(&p, 1, threads);
+    xd_gemm_job_cut(&p, 1, threads);
     return p;
 }
 
@@ -160,16 +160,16 @@ static size_t scratch(const xd_gemm *a, int threads)
 
 static xd_status gemm(const xd_gemm *a, void *tmp)
 {
-    xd_product p = product_of(a, xd_par_threads());
+    xd_gemm_job p = product_of(a, xd_par_threads());
     p.w = panels_of(a->w);
     p.col = scales_of(a->w);
     p.tmp = tmp;
-    xd_product_run(&p, panel);
+    xd_gemm_job_run(&p, panel);
     return XD_OK;
 }
 
 #ifdef XD_E4M3_F32
-const xd_own xd_own_e4m3_f32 = { pack_size, pack, scratch, gemm, NULL };
+const xd_gemm_kernels xd_cpu_gemm_e4m3_f32 = { pack_size, pack, scratch, gemm, NULL };
 #else
-const xd_own xd_own_e4m3 = { pack_size, pack, scratch, gemm, NULL };
+const xd_gemm_kernels xd_cpu_gemm_e4m3 = { pack_size, pack, scratch, gemm, NULL };
 #endif

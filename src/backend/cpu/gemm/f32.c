@@ -76,7 +76,7 @@ static int64_t rows_of(int64_t left)
 
 /* Inputs [k, k + kn) of n rows from r0 on, [tile][kn][ROWS]: a store reaches beyond ROWS, and what
  * lies there is written by the next. */
-static void copy_rows(const xd_product *p, float *to, int64_t r0, int64_t n, int64_t k, int64_t kn)
+static void copy_rows(const xd_gemm_job *p, float *to, int64_t r0, int64_t n, int64_t k, int64_t kn)
 {
     for (int64_t i = 0, rows; i < n; i += rows) {
         rows = rows_of(n - i);
@@ -93,7 +93,7 @@ static void copy_rows(const xd_product *p, float *to, int64_t r0, int64_t n, int
 }
 
 /* A chunk of a part against the copied rows; what follows it in memory is read after it. */
-static void part(const xd_product *p, tile_args t, int last, int64_t c0, int64_t r0, int64_t n)
+static void part(const xd_gemm_job *p, tile_args t, int last, int64_t c0, int64_t r0, int64_t n)
 {
     const int64_t count = (n + ROWS - 1) / ROWS;
     t.step = (WIDTH * 4 + count - 1) / count;
@@ -109,14 +109,14 @@ static void part(const xd_product *p, tile_args t, int last, int64_t c0, int64_t
     }
 }
 
-static int one_tile(const xd_product *p)
+static int one_tile(const xd_gemm_job *p)
 {
     return p->rows <= ROWS;
 }
 
 /* What a thread takes: rows [r0, r0 + n) and columns [c0, end). */
 typedef struct block {
-    const xd_product *p;
+    const xd_gemm_job *p;
     int64_t           r0, n, c0, end;
     float            *sums;     /* [panel][rows of a block][XD_PANEL]                         */
 } block;
@@ -124,7 +124,7 @@ typedef struct block {
 /* Inputs [k, k + kn), whose copy is `a`, with the parts of columns [c, end). */
 static void chunk(const block *o, const float *a, int64_t k, int64_t kn, int64_t c, int64_t end)
 {
-    const xd_product *p = o->p;
+    const xd_gemm_job *p = o->p;
     const int64_t     K = p->units;
     for (; c < end; c += WIDTH) {
         const float *w = (const float *)(const void *)p->w + k * WIDTH, *b = w + c * K;
@@ -143,7 +143,7 @@ static int64_t least(int64_t a, int64_t b)
 
 /* Where there is one tile, it goes through each part to its end, as weights lie in memory: reading
  * them is all that takes time. */
-static void panels(const xd_product *p, int64_t at, int64_t count, int64_t r0, int64_t n, char *tmp)
+static void panels(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n, char *tmp)
 {
     const block   o = { p, r0, n, at * XD_PANEL, least((at + count) * XD_PANEL, p->N),
                         (float *)(void *)tmp };
@@ -201,18 +201,18 @@ static xd_status pack(const xd_weight *w, xd_tensor src)
 
 /* ---- product ------------------------------------------------------------------------------ */
 
-static xd_product product_of(const xd_gemm *a, int threads)
+static xd_gemm_job product_of(const xd_gemm *a, int threads)
 {
-    xd_product p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 4, .units = a->w->in, .w = a->w->p,
+    xd_gemm_job p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 4, .units = a->w->in, .w = a->w->p,
                      .deep = DEEP, .side = SIDE, .rows = MOST_ROWS };
     p.panel_bytes = p.units * XD_UNIT_BYTES;
-    xd_product_cut(&p, 0, threads);
+    xd_gemm_job_cut(&p, 0, threads);
     p.sum_bytes = (size_t)(p.side * p.rows * XD_PANEL) * sizeof(float);
     int64_t copied = (p.rows + ROWS - 1) / ROWS * ROWS * (one_tile(&p) ? p.units : p.deep) + LANES;
     p.tmp_bytes = p.sum_bytes + (size_t)((copied + 15) / 16 * 64);
     return p;
 }
 
-XD_OWN_CALLS(xd_product, tmp, xd_product_run(&p, panels))
+XD_OWN_CALLS(xd_gemm_job, tmp, xd_gemm_job_run(&p, panels))
 
-const xd_own xd_own_f32 = { pack_size, pack, scratch, gemm, NULL };
+const xd_gemm_kernels xd_cpu_gemm_f32 = { pack_size, pack, scratch, gemm, NULL };

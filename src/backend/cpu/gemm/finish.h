@@ -126,7 +126,7 @@ typedef struct finish_cols {
     vi fix;
 } finish_cols;
 
-FINISH_INLINE finish_cols columns_at(const xd_product *p, int64_t c)
+FINISH_INLINE finish_cols columns_at(const xd_gemm_job *p, int64_t c)
 {
     const vl    m = lanes(p->N - c);
     const char *bias = p->a->bias.p, *gate = p->a->gate.p;
@@ -143,7 +143,7 @@ typedef struct finish_way {
     xd_act   act;
 } finish_way;
 
-FINISH_INLINE finish_way way_of(const xd_product *p, xd_dtype from, xd_act act)
+FINISH_INLINE finish_way way_of(const xd_gemm_job *p, xd_dtype from, xd_act act)
 {
     return (finish_way){ p->col != NULL, p->a->bias.p != NULL, p->a->gate.p != NULL, from, act };
 }
@@ -175,7 +175,7 @@ FINISH_INLINE vf finished(const finish_way *w, const float *sum, const float *ro
 }
 
 /* Rows [r0, r0 + n), columns [c0, c0 + width) or fewer at the end, of sums with XD_PANEL a row. */
-FINISH_INLINE void finish_as(const xd_product *p, const float *sums, int64_t c0, int64_t width,
+FINISH_INLINE void finish_as(const xd_gemm_job *p, const float *sums, int64_t c0, int64_t width,
                              int64_t r0, int64_t n, xd_act act)
 {
     const xd_gemm *a = p->a;
@@ -194,7 +194,7 @@ FINISH_INLINE void finish_as(const xd_product *p, const float *sums, int64_t c0,
     }
 }
 
-static inline void finish(const xd_product *p, const float *sums, int64_t c0, int64_t width,
+static inline void finish(const xd_gemm_job *p, const float *sums, int64_t c0, int64_t width,
                           int64_t r0, int64_t n)
 {
     switch (p->a->act) {
@@ -211,7 +211,7 @@ static inline void finish(const xd_product *p, const float *sums, int64_t c0, in
 
 /* Asks for the lines of `width` columns of the output (and of another residual) from c0 on, fewer at
  * its end, that n rows from r0 on will touch. */
-FINISH_INLINE void finish_soon(const xd_product *p, int64_t c0, int64_t width, int64_t r0,
+FINISH_INLINE void finish_soon(const xd_gemm_job *p, int64_t c0, int64_t width, int64_t r0,
                                int64_t n)
 {
     const xd_gemm   *a = p->a;

@@ -12,16 +12,16 @@
 
 /* Is this weight, of which only type and sizes are read, ours on this instruction set? The other
  * functions are for weights that are. */
-int       xd_own_takes(xd_isa isa, const xd_weight *w);
+int       xd_cpu_gemm_takes(xd_isa isa, const xd_weight *w);
 /* Does its product read an input of F32 as it is? */
-int       xd_own_reads_floats(xd_isa isa, const xd_weight *w);
-size_t    xd_own_pack_size(xd_isa isa, xd_weight *w);
+int       xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w);
+size_t    xd_cpu_gemm_pack_size(xd_isa isa, xd_weight *w);
 /* Needs no scratch; src is of a float type, perhaps unaligned. */
-xd_status xd_own_pack(xd_isa isa, const xd_weight *w, xd_tensor src);
-int64_t   xd_own_pack_band(xd_isa isa, const xd_weight *w);     /* as in xd_ops                */
-xd_status xd_own_pack_rows(xd_isa isa, const xd_weight *w, xd_tensor src, int64_t row0);
+xd_status xd_cpu_gemm_pack(xd_isa isa, const xd_weight *w, xd_tensor src);
+int64_t   xd_cpu_gemm_pack_band(xd_isa isa, const xd_weight *w);     /* as in xd_ops                */
+xd_status xd_cpu_gemm_pack_rows(xd_isa isa, const xd_weight *w, xd_tensor src, int64_t row0);
 /* Bytes of `tmp` for a run with `threads` threads (what xd_par_threads() returns then). */
-size_t    xd_own_scratch(xd_isa isa, const xd_gemm *a, int threads);
-xd_status xd_own_gemm(xd_isa isa, const xd_gemm *a, void *tmp);
+size_t    xd_cpu_gemm_scratch(xd_isa isa, const xd_gemm *a, int threads);
+xd_status xd_cpu_gemm_gemm(xd_isa isa, const xd_gemm *a, void *tmp);
 
 #endif

@@ -107,28 +107,28 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
     input_integers(&c->to, c->a, begin, end);
 }
 
-static xd_product product_of(const xd_gemm *a, int threads)
+static xd_gemm_job product_of(const xd_gemm *a, int threads)
 {
-    xd_product p = { .a = a, .units = units_of(a->w), .ldi = (a->w->in + 63) / 64 * 64 };
+    xd_gemm_job p = { .a = a, .units = units_of(a->w), .ldi = (a->w->in + 63) / 64 * 64 };
     p.panel_bytes = p.units * XD_UNIT_BYTES;
-    xd_product_cut(&p, 0, threads);
+    xd_gemm_job_cut(&p, 0, threads);
     return p;
 }
 
-static int64_t input_bytes(const xd_product *p)
+static int64_t input_bytes(const xd_gemm_job *p)
 {
     return p->M * p->ldi + (p->M * (int64_t)sizeof(float) + 63) / 64 * 64;
 }
 
 static size_t scratch(const xd_gemm *a, int threads)
 {
-    xd_product p = product_of(a, threads);
+    xd_gemm_job p = product_of(a, threads);
     return (size_t)input_bytes(&p) + p.tmp_bytes * (size_t)threads;
 }
 
 static xd_status gemm(const xd_gemm *a, void *tmp)
 {
-    xd_product p = product_of(a, xd_par_threads());
+    xd_gemm_job p = product_of(a, xd_par_threads());
     input      in = { a, { tmp, (float *)(void *)((char *)tmp + p.M * p.ldi), p.ldi / 64, 1, -128 } };
     xd_par_for(p.M, input_rows, &in);
     p.in = in.to.q;
@@ -137,8 +137,8 @@ static xd_status gemm(const xd_gemm *a, void *tmp)
     p.col = scales_of(a->w);
     p.fix = fixes_of(a->w);
     p.tmp = (char *)tmp + input_bytes(&p);
-    xd_product_run(&p, panel);
+    xd_gemm_job_run(&p, panel);
     return XD_OK;
 }
 
-const xd_own xd_own_int8 = { pack_size, pack, scratch, gemm, NULL };
+const xd_gemm_kernels xd_cpu_gemm_int8 = { pack_size, pack, scratch, gemm, NULL };

@@ -16,7 +16,7 @@ static inline const char *near_weights(const char *w, int64_t k, int64_t units, 
 }
 #endif
 
-static void panel(const xd_product *p, int64_t at, int64_t count, int64_t r0, int64_t n, char *tmp)
+static void panel(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n, char *tmp)
 {
     (void)count;
     float         near[XD_TILE * XD_PANEL] __attribute__((aligned(64)));

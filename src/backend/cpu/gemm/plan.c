@@ -43,7 +43,7 @@ static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 }
 
 /* Most rows of a block. */
-static int64_t most_rows(const xd_product *p, int expands)
+static int64_t most_rows(const xd_gemm_job *p, int expands)
 {
     int64_t most = BLOCK_BYTES / (4 * p->deep);
     if (p->rows)
@@ -53,7 +53,7 @@ static int64_t most_rows(const xd_product *p, int expands)
 
 /* Panels side by side: as many as may be, unless fewer fill the last round of threads better. Rows are
  * copied for all of them, which costs the time of an eighth of a panel. */
-static int64_t side_of(const xd_product *p, int threads)
+static int64_t side_of(const xd_gemm_job *p, int threads)
 {
     int64_t best = 1;
     double  cost = 0;
@@ -67,7 +67,7 @@ static int64_t side_of(const xd_product *p, int threads)
     return best;
 }
 
-void xd_product_cut(xd_product *p, int expands, int threads)
+void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
 {
     p->M = p->a->out.d[0];
     p->N = p->a->w->out;
@@ -92,14 +92,14 @@ void xd_product_cut(xd_product *p, int expands, int threads)
     p->tmp_bytes = p->sum_bytes + (expands ? (size_t)((p->deep + 4) * XD_UNIT_BYTES) : 0);
 }
 
-typedef struct run_ctx { const xd_product *p; xd_panel_fn *fn; } run_ctx;
+typedef struct run_ctx { const xd_gemm_job *p; xd_panel_fn *fn; } run_ctx;
 
 /* Pieces run over the panels of a group, then over blocks of rows, then over groups: threads that
  * work at the same time read the same rows, and panels of one group. */
 static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const run_ctx    *c = ctx;
-    const xd_product *p = c->p;
+    const xd_gemm_job *p = c->p;
     int64_t           full = up(p->group, p->per);
     for (int64_t i = begin; i < end; i++) {
         int64_t g = i / (full * p->blocks), first = g * p->group, at = i - g * full * p->blocks;
@@ -113,7 +113,7 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-void xd_product_run(const xd_product *p, xd_panel_fn *fn)
+void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn)
 {
     run_ctx c = { p, fn };
     int64_t groups = up(p->panels, p->group), last = p->panels - (groups - 1) * p->group;
@@ -131,45 +131,45 @@ static int has_vnni(void)
 }
 
 /* Those that pack a weight; NULL: not ours. */
-static const xd_own *packer(xd_isa isa, const xd_weight *w)
+static const xd_gemm_kernels *packer(xd_isa isa, const xd_weight *w)
 {
     if (w->nk || w->in < 1 || w->out < 1)
         return NULL;
 #if defined(XD_WITH_AMX)
     if (isa == XD_ISA_AMX && w->type == XD_I8)
-        return w->in <= XD_INT8_DEEPEST ? &xd_own_amx_int8 : NULL;
+        return w->in <= XD_INT8_DEEPEST ? &xd_cpu_gemm_amx_int8 : NULL;
     if (isa == XD_ISA_AMX && w->type == XD_BF16)
-        return &xd_own_amx_bf16;
+        return &xd_cpu_gemm_amx_bf16;
 #endif
     if (w->type == XD_I8)
-        return isa >= XD_ISA_AVX512 && has_vnni() && w->in <= XD_INT8_DEEPEST ? &xd_own_int8 : NULL;
+        return isa >= XD_ISA_AVX512 && has_vnni() && w->in <= XD_INT8_DEEPEST ? &xd_cpu_gemm_int8 : NULL;
     if (w->type == XD_F32)
-        return isa == XD_ISA_AVX2 ? &xd_own_f32 : NULL;
+        return isa == XD_ISA_AVX2 ? &xd_cpu_gemm_f32 : NULL;
     if (isa < XD_ISA_AVX512BF16)
         return NULL;
-    return w->type == XD_BF16 ? &xd_own_bf16 : w->type == XD_F8E4M3 ? &xd_own_e4m3 : NULL;
+    return w->type == XD_BF16 ? &xd_cpu_gemm_bf16 : w->type == XD_F8E4M3 ? &xd_cpu_gemm_e4m3 : NULL;
 }
 
 /* Those that multiply by it. */
-static const xd_own *user(xd_isa isa, const xd_gemm *a)
+static const xd_gemm_kernels *user(xd_isa isa, const xd_gemm *a)
 {
     if (a->w->type == XD_F8E4M3 && a->in.type == XD_F32)
-        return &xd_own_e4m3_f32;
+        return &xd_cpu_gemm_e4m3_f32;
 #if defined(XD_WITH_AMX)
     if (isa == XD_ISA_AMX && a->w->type == XD_F8E4M3)
-        return &xd_own_amx_e4m3;
+        return &xd_cpu_gemm_amx_e4m3;
 #endif
     return packer(isa, a->w);
 }
 #else
-static const xd_own *packer(xd_isa isa, const xd_weight *w)
+static const xd_gemm_kernels *packer(xd_isa isa, const xd_weight *w)
 {
     (void)isa;
     (void)w;
     return NULL;
 }
 
-static const xd_own *user(xd_isa isa, const xd_gemm *a)
+static const xd_gemm_kernels *user(xd_isa isa, const xd_gemm *a)
 {
     (void)isa;
     (void)a;
@@ -177,45 +177,45 @@ static const xd_own *user(xd_isa isa, const xd_gemm *a)
 }
 #endif
 
-int xd_own_takes(xd_isa isa, const xd_weight *w)
+int xd_cpu_gemm_takes(xd_isa isa, const xd_weight *w)
 {
     return packer(isa, w) != NULL;
 }
 
-int xd_own_reads_floats(xd_isa isa, const xd_weight *w)
+int xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w)
 {
     return w->type != XD_BF16 || isa == XD_ISA_AMX;
 }
 
-size_t xd_own_pack_size(xd_isa isa, xd_weight *w)
+size_t xd_cpu_gemm_pack_size(xd_isa isa, xd_weight *w)
 {
     w->layout = 2;
     w->bytes = packer(isa, w)->pack_size(w);
     return w->bytes;
 }
 
-xd_status xd_own_pack(xd_isa isa, const xd_weight *w, xd_tensor src)
+xd_status xd_cpu_gemm_pack(xd_isa isa, const xd_weight *w, xd_tensor src)
 {
-    const xd_own *o = packer(isa, w);
+    const xd_gemm_kernels *o = packer(isa, w);
     return o->pack_rows ? o->pack_rows(w, src, 0) : o->pack(w, src);
 }
 
-int64_t xd_own_pack_band(xd_isa isa, const xd_weight *w)
+int64_t xd_cpu_gemm_pack_band(xd_isa isa, const xd_weight *w)
 {
     return packer(isa, w)->pack_rows ? XD_PANEL : 0;
 }
 
-xd_status xd_own_pack_rows(xd_isa isa, const xd_weight *w, xd_tensor src, int64_t row0)
+xd_status xd_cpu_gemm_pack_rows(xd_isa isa, const xd_weight *w, xd_tensor src, int64_t row0)
 {
     return packer(isa, w)->pack_rows(w, src, row0);
 }
 
-size_t xd_own_scratch(xd_isa isa, const xd_gemm *a, int threads)
+size_t xd_cpu_gemm_scratch(xd_isa isa, const xd_gemm *a, int threads)
 {
     return a->out.d[0] > 0 ? user(isa, a)->scratch(a, threads) : 0;
 }
 
-xd_status xd_own_gemm(xd_isa isa, const xd_gemm *a, void *tmp)
+xd_status xd_cpu_gemm_gemm(xd_isa isa, const xd_gemm *a, void *tmp)
 {
     return a->out.d[0] > 0 ? user(isa, a)->gemm(a, tmp) : XD_OK;
 }

@@ -26,7 +26,7 @@ typedef struct tile_args {
     int         last;           /* the output follows                                         */
 } tile_args;
 
-typedef void tile_fn(const tile_args *t, const xd_product *p, int64_t at, int64_t r0);
+typedef void tile_fn(const tile_args *t, const xd_gemm_job *p, int64_t at, int64_t r0);
 
 #define TILE_ZERO(i)                                                                               \
     v_sums      c##i##0 = v_none(), c##i##1 = c##i##0, c##i##2 = c##i##0,            \
@@ -71,7 +71,7 @@ typedef void tile_fn(const tile_args *t, const xd_product *p, int64_t at, int64_
     }
 
 #define TILE(ROWS)                                                                                 \
-    static void tile_##ROWS(const tile_args *t, const xd_product *p, int64_t at, int64_t r0)       \
+    static void tile_##ROWS(const tile_args *t, const xd_gemm_job *p, int64_t at, int64_t r0)       \
     {                                                                                              \
         const int64_t kn = t->units, soon = kn > SOON ? kn - SOON : 0, lda = t->lda;               \
         const char   *a = t->a, *b = t->b, *next = t->next;                                        \

@@ -1,8 +1,8 @@
-/* dnn.c - oneDNN: opening, descriptors in both its versions, the cache of primitives, packing.
+/* onednn.c - oneDNN: opening, descriptors in both its versions, the cache of primitives, packing.
  *
  * oneDNN's limit on instruction sets belongs to the process and can be set once, before its
  * first use: a second device with another limit is refused. */
-#include "backend/cpu/dnn.h"
+#include "backend/cpu/onednn.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

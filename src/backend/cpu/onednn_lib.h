@@ -1,10 +1,10 @@
-/* dnn_lib.h - oneDNN's functions, found in the library when the first CPU device is opened.
+/* onednn_lib.h - oneDNN's functions, found in the library when the first CPU device is opened.
  *
  * Loading it takes some 2 ms and brings OpenMP, so that it is not linked: xd_cpu_early does it on a thread beside
  * whatever else a program does first. Their headers are those of the build; the library is asked for
  * by the same major version. The macros let the code call the functions by their names. */
-#ifndef XD_BACKEND_CPU_DNN_LIB_H
-#define XD_BACKEND_CPU_DNN_LIB_H
+#ifndef XD_BACKEND_CPU_ONEDNN_LIB_H
+#define XD_BACKEND_CPU_ONEDNN_LIB_H
 
 #include <dnnl.h>
 

@@ -1,6 +1,6 @@
-/* brains.h - units of two brains, the even input in the low half, for tile.h; weights as brains */
-#ifndef XD_BACKEND_CPU_GEMM_BRAINS_H
-#define XD_BACKEND_CPU_GEMM_BRAINS_H
+/* bf16_pairs.h - units of two brains, the even input in the low half, for tile.h; weights as brains */
+#ifndef XD_BACKEND_CPU_GEMM_BF16_PAIRS_H
+#define XD_BACKEND_CPU_GEMM_BF16_PAIRS_H
 
 #include <string.h>
 

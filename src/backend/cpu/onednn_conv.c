@@ -1,10 +1,10 @@
-/* dnn_conv.c - the convolution on oneDNN, channels last.
+/* onednn_conv.c - the convolution on oneDNN, channels last.
  *
  * Images may be views: frames that do not follow each other are done one by one, other views go
  * through a dense copy in scratch. Very large images are cut into strips of output rows, which
  * changes no bit. The packed layout of a weight is the one that oneDNN likes for a PIN_SIDE
  * image; where another image wants another layout, the weight is repacked into scratch. */
-#include "backend/cpu/dnn.h"
+#include "backend/cpu/onednn.h"
 
 #include "base/par.h"
 

@@ -1,6 +1,6 @@
-/* dnn_lib.c - finds oneDNN's functions */
+/* onednn_lib.c - finds oneDNN's functions */
 #define XD_DNN_OWN_NAMES
-#include "backend/cpu/dnn_lib.h"
+#include "backend/cpu/onednn_lib.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

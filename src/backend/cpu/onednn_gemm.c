@@ -1,11 +1,11 @@
-/* dnn_gemm.c - the GEMM on oneDNN's matmul.
+/* onednn_gemm.c - the GEMM on oneDNN's matmul.
  *
  * The packed layout of a weight is the one that matmul likes for PIN_ROWS rows, whatever the
  * number of rows later. Bias, activation, gate and residual ride on the matmul; where oneDNN
  * cannot take them or the output's strides, the product goes to scratch and the epilogue of
  * kernels.c follows. An input whose strides it cannot take is copied to scratch. Its reference
  * code counts as "cannot". */
-#include "backend/cpu/dnn.h"
+#include "backend/cpu/onednn.h"
 
 #include "base/par.h"
 

@@ -1,13 +1,13 @@
-/* dnn.h - inside the oneDNN side of the CPU device: one view of its versions 2 and 3, and the
+/* onednn.h - inside the oneDNN side of the CPU device: one view of its versions 2 and 3, and the
  * cache of primitives.
  *
  * Version 2 passes memory descriptors by value, version 3 as opaque handles; what differs is in
  * this file and in dnn.c. */
-#ifndef XD_BACKEND_CPU_DNN_H
-#define XD_BACKEND_CPU_DNN_H
+#ifndef XD_BACKEND_CPU_ONEDNN_H
+#define XD_BACKEND_CPU_ONEDNN_H
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/dnn_lib.h"
+#include "backend/cpu/onednn_lib.h"
 
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t xd_md;

@@ -1,6 +1,6 @@
-/* eighths.h - packed e4m3, XD_PANEL scales a panel and panels of [quad][XD_PANEL][4]; and as brains */
-#ifndef XD_BACKEND_CPU_GEMM_EIGHTHS_H
-#define XD_BACKEND_CPU_GEMM_EIGHTHS_H
+/* e4m3_quads.h - packed e4m3, XD_PANEL scales a panel and panels of [quad][XD_PANEL][4]; and as brains */
+#ifndef XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
+#define XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 
 #include <immintrin.h>
 
