@@ -1,8 +1,8 @@
 # Makefile - the few commands a person types. meson and ninja do the work; this file gets the Debian
 # packages they need and knows their arguments.
 #
-#   make demo [PROMPT="..."]   install what is missing, build, paint demo.png
-#   make demo-parallel         the same picture by several ranks, in demo-parallel.png
+#   make demo [PROMPT="..."]   install what is missing, build, generate demo.png
+#   make demo-parallel         the same image by several ranks, in demo-parallel.png
 #   make check                 install what is missing, build, run every test
 #   make soak                  1,000 short runs of 8 ranks beside load (SOAK_RUNS, tests/soak/soak.py)
 #   make install, uninstall    under /usr/local, or PREFIX=
@@ -68,13 +68,13 @@ program: configured
 
 demo: program
 	@$(BUILD)/app/xdit generate --model $(MODEL) --prompt "$$PROMPT" --output "$(DEMO)"
-	@echo "The picture of \"$$PROMPT\" is in $(abspath $(DEMO))"
+	@echo "The image of \"$$PROMPT\" is in $(abspath $(DEMO))"
 
-# One picture by twelve plans on 1 to 7 ranks, and a table of what they cost.
+# One image by twelve plans on 1 to 7 ranks, and a table of what they cost.
 demo-parallel: program
 	@ninja -C $(BUILD) bench/montage >/dev/null
 	@bench/demo_parallel.sh $(BUILD)/app/xdit $(BUILD)/bench/montage $(MODEL) demo-parallel.png
-	@echo "The pictures, row by row, are in $(abspath demo-parallel.png)"
+	@echo "The images, row by row, are in $(abspath demo-parallel.png)"
 
 check: build
 	@tests/run.sh $(BUILD)

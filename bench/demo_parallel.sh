@@ -1,6 +1,6 @@
 #!/bin/sh
-# demo_parallel.sh XDIT MONTAGE MODEL OUT.png - paints one picture ($PROMPT) by many plans, puts the
-# pictures into one sheet, row by row in the order of the table, and prints for each plan its ranks,
+# demo_parallel.sh XDIT MONTAGE MODEL OUT.png - generates one image ($PROMPT) by many plans, puts the
+# images into one sheet, row by row in the order of the table, and prints for each plan its ranks,
 # seconds of denoising, bytes that all ranks sent, and PSNR against one rank. One thread a rank, f32: bf16's
 # own rounding is larger than what separates ring and tensor from one rank.
 set -eu

@@ -1,9 +1,9 @@
 #!/bin/sh
 # efficiency.sh XDIT CONFIG [RANKS [OPTION...]] - what each parallel method gains on this machine: one
-# transformer step (of the VAE: one picture) by RANKS ranks (2) of one thread each against one rank, as
+# transformer step (of the VAE: one image) by RANKS ranks (2) of one thread each against one rank, as
 # `xdit bench` times them, in a Markdown table for doc/speed.md. CONFIG is a directory with the
 # configs of a model; weights are random. OPTIONs go to every run, such as --repeats 3, or --width 512
-# --height 512 for a smaller picture. METHODS in the environment names some of "cfg ulysses ring pipefusion
+# --height 512 for a smaller image. METHODS in the environment names some of "cfg ulysses ring pipefusion
 # tensor vae" (all). JSON_DIR: a directory that keeps what each run printed. Nothing else should run
 # meanwhile; PixArt-XL at 1024 pixels takes some 75 minutes on two cores of 100 GFLOP/s.
 set -eu
@@ -43,7 +43,7 @@ import json, sys
 
 folder, ranks, methods = sys.argv[1], sys.argv[2], sys.argv[3:]
 print(f"| method | work | 1 rank, s | {ranks} ranks, s | speed-up | efficiency (range) | 1 of {ranks} busy ranks, s | "
-      "efficiency against those | bytes sent, all ranks | as foreseen |")
+      "efficiency against those | bytes sent, all ranks | as predicted |")
 print("|---|---|--:|--:|--:|--:|--:|--:|--:|---|")
 for m in methods:
     with open(f"{folder}/{m}.json") as f:
@@ -52,6 +52,6 @@ for m in methods:
     low, high = p["efficiency_range"]
     print(f"| {run['plan']} | {p['what']} | {p['alone_s']:.3g} | {p['plan_s']:.3g} | {p['speedup']:.3f} | "
           f"**{p['efficiency']:.3f}** ({low:.3f} to {high:.3f}) | {p['busy_s']:.3g} | "
-          f"{p['efficiency_busy']:.3f} | {p['sent_all']} | {'yes' if p['as_foreseen'] else '**no**'} |")
+          f"{p['efficiency_busy']:.3f} | {p['sent_all']} | {'yes' if p['as_predicted'] else '**no**'} |")
 print(f"\n{run['device']}, {run['threads']} thread a rank, {run['dtype']}; medians of {p['rounds']} rounds.")
 END

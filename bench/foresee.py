@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""foresee.py - what xdit plan says of a step against what xdit bench measures, all plans of some ranks.
+"""predict.py - what xdit plan says of a step against what xdit bench measures, all plans of some ranks.
 
-    bench/foresee.py XDIT [--ranks N] [--repeats N] [--only WORD] MODEL[:SIDE[:BLOCKS]]...
+    bench/predict.py XDIT [--ranks N] [--repeats N] [--only WORD] MODEL[:SIDE[:BLOCKS]]...
 
-MODEL:SIDE is a directory with configs and a picture's side: xdit bench times a step (and once a decoding), weights
-are random, blocks of one kind share storage; BLOCKS: of each kind, instead of the model's. A MODEL alone paints its picture: denoising of 40 steps, all of it counts.
+MODEL:SIDE is a directory with configs and an image's side: xdit bench times a step (and once a decoding), weights
+are random, blocks of one kind share storage; BLOCKS: of each kind, instead of the model's. A MODEL alone generates its image: denoising of 40 steps, all of it counts.
 One thread a rank. Prints a row a plan, and the median and the worst difference of time; bytes must be equal. The
 machine is probed first.
 """
@@ -55,8 +55,8 @@ def measured(xdit, config, side, flags, repeats, decodes):
     return parts
 
 
-def paint(xdit, model, ranks, repeats, cluster, only):
-    """Pictures of a model with weights."""
+def generate(xdit, model, ranks, repeats, cluster, only):
+    """Images of a model with weights."""
     seen = []
     asked = ["--num_inference_steps", "40"]
     prompt = "red " * 400       # as long as a prompt can be: plans count on it
@@ -72,7 +72,7 @@ def paint(xdit, model, ranks, repeats, cluster, only):
                                  *p["flags"].split()))
             times.append(out["seconds"]["denoise"])
             if out["sent"] != p["sent"]:
-                sys.exit("%s: sent %d, foreseen %d" % (p["plan"], out["sent"], p["sent"]))
+                sys.exit("%s: sent %d, predicted %d" % (p["plan"], out["sent"], p["sent"]))
         is_s = statistics.median(times)
         said_s = p["exact_steps"] * p["exact_step_s"] + (p["steps"] - p["exact_steps"]) * p["step_s"]
         row(seen, model, ranks, p["plan"], "40 steps", is_s, said_s)
@@ -99,7 +99,7 @@ def compare(xdit, config, side, ranks, repeats, cluster, only):
                 rows.append(("decode", parts["vae"]["plan_s"], p["decode_s"]))
             sent = [r["sent_a_step"] for r in p["rank"]]
             if "sent" in step and step["sent"] != sent:
-                sys.exit("%s: sent %s, foreseen %s" % (p["plan"], step["sent"], sent))
+                sys.exit("%s: sent %s, predicted %s" % (p["plan"], step["sent"], sent))
             for what, is_s, said_s in rows:
                 row(seen, config, ranks, p["plan"], "%s, %s px" % (what, side), is_s, said_s)
     return seen
@@ -123,7 +123,7 @@ def main():
             if blocks:
                 config = shorter(config, int(blocks), d)
             off += (compare(a.xdit, config, side, a.ranks, a.repeats, cluster, a.only) if side else
-                    paint(a.xdit, config, a.ranks, a.repeats, cluster, a.only))
+                    generate(a.xdit, config, a.ranks, a.repeats, cluster, a.only))
     gaps = sorted(abs(v - 1) for v in off)
     print("median %.0f %%, worst %.0f %% of %d" % (100 * statistics.median(gaps), 100 * gaps[-1], len(gaps)))
 

@@ -2,7 +2,7 @@
  *
  *   montage COLUMNS OUT.png FIRST.png OTHER.png ...
  *
- * Prints one line a picture: its PSNR against the first in dB over all channels, or "same". */
+ * Prints one line an image: its PSNR against the first in dB over all channels, or "same". */
 #include <math.h>
 #include <png.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GAP = 4 };               /* white pixels around each picture                            */
+enum { GAP = 4 };               /* white pixels around each image                            */
 
 static uint8_t *read_png(const char *path, png_image *m)
 {
@@ -38,7 +38,7 @@ static void say_psnr(const uint8_t *a, const uint8_t *b, size_t n)
         printf("same\n");
 }
 
-/* Reads picture i and puts it into the sheet, which the first one opens. */
+/* Reads image i and puts it into the sheet, which the first one opens. */
 static int place(png_image *sheet, uint8_t **all, uint8_t **first, const char *path, size_t i,
                  size_t n, size_t columns)
 {

@@ -213,7 +213,7 @@ static void pack(bench *b, int nd, const int64_t *d)
     }
 }
 
-/* Fewer tokens, or rows of a picture, for plain C and for a glance. */
+/* Fewer tokens, or rows of an image, for plain C and for a glance. */
 static int64_t few(const bench *b, int64_t n, int64_t most)
 {
     return (b->small || b->tiny) && n > most ? most : n;

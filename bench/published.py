@@ -17,7 +17,7 @@ import sys
 TIE, TAU, RATIO = 1.03, 0.8, 0.3
 
 
-def foresee(xdit, models, table, world, plan=None):
+def predict(xdit, models, table, world, plan=None):
     """Plans of `world` ranks, the degrees of `plan` as they are."""
     args = [xdit, "plan", "--json", "--exact", "--model", str(models / table["model"]),
             "--cluster", table["cluster"], "--world", str(world)]
@@ -37,7 +37,7 @@ def seconds(plan, alone):
 
 
 def kendall(rows):
-    """Rows of (published, foreseen): (agreeing - disagreeing) / pairs, without ties of the published."""
+    """Rows of (published, predicted): (agreeing - disagreeing) / pairs, without ties of the published."""
     score = pairs = 0
     for a, b in itertools.combinations(rows, 2):
         if max(a[0], b[0]) >= TIE * min(a[0], b[0]):
@@ -47,13 +47,13 @@ def kendall(rows):
 
 
 def compare_rows(xdit, models, table):
-    alone = foresee(xdit, models, table, 1)[0]
+    alone = predict(xdit, models, table, 1)[0]
     base = next(r["seconds"] for r in table["rows"] if r["devices"] == 1)
     rows, errors = [], []
     for r in sorted(table["rows"], key=lambda r: -r["seconds"]):
-        t = seconds(foresee(xdit, models, table, r["devices"], r["plan"])[0], alone)
+        t = seconds(predict(xdit, models, table, r["devices"], r["plan"])[0], alone)
         off = (t / seconds(alone, alone)) / (r["seconds"] / base) - 1
-        print("# %-8s %d devices  published %7.2f s (%.2fx)  foreseen %7.2f s (%.2fx)  ratio %+.0f %%" %
+        print("# %-8s %d devices  published %7.2f s (%.2fx)  predicted %7.2f s (%.2fx)  ratio %+.0f %%" %
               (r["plan"], r["devices"], r["seconds"], base / r["seconds"], t, seconds(alone, alone) / t, 100 * off))
         rows.append((r["seconds"], t))
         if r["devices"] > 1:
@@ -65,8 +65,8 @@ def compare_rows(xdit, models, table):
 
 
 def compare_best(xdit, models, table):
-    alone, best = foresee(xdit, models, table, 1)[0], table["best"]
-    plans = [p for w in best["worlds"] for p in foresee(xdit, models, table, w, best["plan"])]
+    alone, best = predict(xdit, models, table, 1)[0], table["best"]
+    plans = [p for w in best["worlds"] for p in predict(xdit, models, table, w, best["plan"])]
     p = min(plans, key=lambda p: p["step_s"])
     t = seconds(p, alone)
     speedup = seconds(alone, alone) / t

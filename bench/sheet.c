@@ -1,8 +1,8 @@
-/* sheet.c - paints one picture a line of a prompt file and puts them side by side into one PNG.
+/* sheet.c - generates one image a line of a prompt file and puts them side by side into one PNG.
  *
  *   sheet MODEL PROMPTS.txt COLUMNS OUT.png [philox|torch]
  *
- * Picture i has seed i (from 0). The sheet of the README is made this way. */
+ * Image i has seed i (from 0). The sheet of the README is made this way. */
 #include <png.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 
 #include "xdit/xdit.h"
 
-enum { MAXPROMPTS = 256, GAP = 4 };     /* GAP: white pixels around each picture               */
+enum { MAXPROMPTS = 256, GAP = 4 };     /* GAP: white pixels around each image               */
 
 typedef struct sheet {
     int      n, columns;
     char    *text, *prompts[MAXPROMPTS];
-    int64_t  w, h;              /* pixels of one picture                                       */
+    int64_t  w, h;              /* pixels of one image                                       */
     size_t   stride, rows;      /* bytes and rows of the sheet                                 */
     uint8_t *rgb;
 } sheet;
@@ -34,7 +34,7 @@ static int read_prompts(sheet *s, const char *path)
     return s->n ? 0 : -1;
 }
 
-/* The first picture fixes the size of all. */
+/* The first image fixes the size of all. */
 static int place(sheet *s, int i, const xd_image *m)
 {
     if (!s->rgb) {
@@ -97,7 +97,7 @@ int main(int argc, char **argv)
     if (read_prompts(&s, argv[2]) != 0)
         fprintf(stderr, "sheet: no prompts in %s\n", argv[2]);
     else if (paint(&s, argv[1], argc > 5 ? argv[5] : "philox", &e) != XD_OK)
-        fprintf(stderr, "sheet: %s\n", e.msg[0] ? e.msg : "pictures of different sizes");
+        fprintf(stderr, "sheet: %s\n", e.msg[0] ? e.msg : "images of different sizes");
     else if (write_png(&s, argv[4]) != 0)
         fprintf(stderr, "sheet: cannot write %s\n", argv[4]);
     else

@@ -1,4 +1,4 @@
-/* stale.c - how far stale keys and values move a picture: PSNR against the exact one.
+/* stale.c - how far stale keys and values move an image: PSNR against the exact one.
  *
  *     stale MODEL [STEPS [PROMPT ...]]
  *     mpirun -n R stale MODEL [STEPS [PROMPT ...]]
@@ -55,7 +55,7 @@ static xd_result *paint(xd_parallel p, xd_engine **keep)
     return out;
 }
 
-/* In dB; pictures that are the same count as 99. */
+/* In dB; images that are the same count as 99. */
 static double psnr(const xd_image *a, const xd_image *b)
 {
     int64_t n = a->width * a->height * a->channels;

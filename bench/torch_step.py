@@ -235,7 +235,7 @@ def step_command(args, row, config, more=()):
 def step_end(p):
     """(max_rss_bytes, device) of a step that ends."""
     report = p.end()
-    start = report.rfind('], "foreseen_bytes"')
+    start = report.rfind('], "predicted_bytes"')
     rss = json.loads("{" + report[start:].split(",", 1)[1])["max_rss_bytes"]
     return rss
 

@@ -1,33 +1,33 @@
 #!/bin/sh
-# weights.sh XDIT MONTAGE MODEL PROMPTS - how far weights in eight bits move pictures.
+# weights.sh XDIT MONTAGE MODEL PROMPTS - how far weights in eight bits move images.
 #
-# Paints every prompt of a file (image i with seed i) in f32 and in bf16, with weights as computed and in
+# Generates every prompt of a file (image i with seed i) in f32 and in bf16, with weights as computed and in
 # int8 and fp8 (the T5 encoder's too in the last two columns), and prints PSNR over all channels in dB
-# against f32 and against bf16, picture by picture, and the median.
+# against f32 and against bf16, image by image, and the median.
 set -eu
 XDIT=$1 MONTAGE=$2 MODEL=$3 PROMPTS=$4
 T=$(mktemp -d)
 trap 'rm -rf "$T"' EXIT
 n=$(grep -c '[^ ]' "$PROMPTS")
 
-# paint NAME FLAGS...
-paint() {
+# generate NAME FLAGS...
+generate() {
     name=$1
     shift
     mkdir "$T/$name"
     "$XDIT" generate --model "$MODEL" --prompts "$PROMPTS" --seed 0 --rng torch -q "$@" -o "$T/$name/%03d.png" >/dev/null
 }
-paint f32 --dtype f32
-paint bf16 --dtype bf16
+generate f32 --dtype f32
+generate bf16 --dtype bf16
 for w in int8 fp8; do
-    paint "$w" --dtype bf16 --weights_dtype $w
-    paint "$w,text" --dtype bf16 --weights_dtype $w --text_weights_dtype $w
+    generate "$w" --dtype bf16 --weights_dtype $w
+    generate "$w,text" --dtype bf16 --weights_dtype $w --text_weights_dtype $w
 done
 for against in f32 bf16; do
     columns="int8 fp8 int8,text fp8,text"
     [ $against = bf16 ] || columns="bf16 $columns"
     echo "PSNR in dB against $against:"
-    printf '%8s' picture
+    printf '%8s' image
     for w in $columns; do printf ' %10s' "$w"; done
     echo
     for i in $(seq -f %03g "$n"); do

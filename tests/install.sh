@@ -1,6 +1,6 @@
 #!/bin/sh
 # install.sh BUILD ROOT SANITIZER CC... - installs into an empty place, compiles the example program
-# against what is there, shared and static, and paints with it. Speaks TAP.
+# against what is there, shared and static, and generates with it. Speaks TAP.
 set -u
 build=$1 root=$2 sanitizer=$3
 shift 3
@@ -49,20 +49,20 @@ cxx() { echo '#include <xdit/xdit.h>' | c++ -Wall -Wextra -Werror -x c++ -fsynta
     $(flags --cflags) -; }
 check "and C++" cxx
 
-shared() { "$@" $san -Wall -Wextra -Werror "$root/examples/paint.c" $(flags --cflags --libs) -o "$T/paint"; }
+shared() { "$@" $san -Wall -Wextra -Werror "$root/examples/generate.c" $(flags --cflags --libs) -o "$T/generate"; }
 check "the example compiles against the shared library" shared "$@"
-check "it needs that library" sh -c "ldd '$T/paint' | grep -q '$lib/libxdit.so'"
-paint() { "$1" "$root/models/demo-pixart" "a large red circle on a blue background" "$2" 2 && png "$2"; }
-check "it paints" paint "$T/paint" "$T/a.png"
+check "it needs that library" sh -c "ldd '$T/generate' | grep -q '$lib/libxdit.so'"
+generate() { "$1" "$root/models/demo-pixart" "a large red circle on a blue background" "$2" 2 && png "$2"; }
+check "it generates" generate "$T/generate" "$T/a.png"
 
 static() {
-    "$@" $san "$root/examples/paint.c" $(flags --cflags) "$lib/libxdit.a" \
-        $(flags --static --libs | tr ' ' '\n' | grep -vx -e -lxdit | tr '\n' ' ') -o "$T/paint-a"
+    "$@" $san "$root/examples/generate.c" $(flags --cflags) "$lib/libxdit.a" \
+        $(flags --static --libs | tr ' ' '\n' | grep -vx -e -lxdit | tr '\n' ' ') -o "$T/generate-a"
 }
 check "the example compiles against the static library" static "$@"
-check "it paints too" paint "$T/paint-a" "$T/b.png"
-check "the same picture" cmp "$T/a.png" "$T/b.png"
-refuses() { ! "$T/paint" "$T/nothing" a "$T/c.png" && [ ! -e "$T/c.png" ]; }
+check "it generates too" generate "$T/generate-a" "$T/b.png"
+check "the same image" cmp "$T/a.png" "$T/b.png"
+refuses() { ! "$T/generate" "$T/nothing" a "$T/c.png" && [ ! -e "$T/c.png" ]; }
 check "it fails where there is no model" refuses
 
 # Who links the shared library needs no .pc file but this one.
@@ -95,17 +95,17 @@ printf '\tlibxdit.so.0 (libc6,x86-64) => /elsewhere/libxdit.so.0\n' >"$T/cache"
 told() { installed && grep -q "export LD_LIBRARY_PATH=$lib" "$T/said"; }
 check "for another one a line is printed" told
 line=$(grep -o 'export LD_LIBRARY_PATH=.*' "$T/said")
-readme=$(sed -n 's/^    \(cc paint\.c .*[a-z]\)  *#.*/\1/p' "$root/README.md")
+readme=$(sed -n 's/^    \(cc generate\.c .*[a-z]\)  *#.*/\1/p' "$root/README.md")
 as_written() {
-    cp "$root/examples/paint.c" "$T/bin/" && cd "$T/bin" &&
+    cp "$root/examples/generate.c" "$T/bin/" && cd "$T/bin" &&
         sh -c "$(echo "$readme" | sed "s|^cc|$*${san:+ $san}|")" && sh -c "$line
-./paint '$root/models/demo-pixart' 'a large red circle on a blue background' '$T/d.png' 2" &&
+./generate '$root/models/demo-pixart' 'a large red circle on a blue background' '$T/d.png' 2" &&
         cmp "$T/a.png" "$T/d.png"
 }
 check "the README has its example" [ -n "$readme" ]
 (as_written "$@") >"$T/log" 2>&1
 rc=$?
-check "which compiles and paints with that line" [ "$rc" = 0 ]
+check "which compiles and generates with that line" [ "$rc" = 0 ]
 [ "$rc" = 0 ] || sed 's/^/# /' "$T/log"
 export LD_LIBRARY_PATH="$lib"
 

@@ -444,10 +444,10 @@ def run(name, out_dir, write=True):
         out[f"noise.{i}"] = torch.randn((1, *trail[0][1].shape[1:]), generator=g)[0]
         for s, (_, z) in enumerate(trail):
             out[f"latents.{i}.{s}"] = z[i]
-        picture = rows_last(images[i:i + 1])
-        out[f"pixels.{i}"] = torch.from_numpy((picture.numpy() * 255).round().astype(np.uint8))
+        image = rows_last(images[i:i + 1])
+        out[f"pixels.{i}"] = torch.from_numpy((image.numpy() * 255).round().astype(np.uint8))
         if i == 0 and r["model"] in MODELS and not r["tiling"]:
-            out["image.0"] = picture
+            out["image.0"] = image
     if write:
         save(name, out_dir, r, out, count, high, wide)
     return out
@@ -488,7 +488,7 @@ def arguments(cases="names of RUNS"):
 
 
 def keep_images(out, trail, images, r, count, noise=True, whole=True):
-    """Times, noise, latents of every step and pictures of a request whose steps are the trail of (time, latents)."""
+    """Times, noise, latents of every step and images of a request whose steps are the trail of (time, latents)."""
     out["timesteps"] = torch.tensor([t for t, _ in trail])
     for i in range(count):
         if noise:

@@ -46,7 +46,7 @@ MODELS = {
 RUNS = {
     "hunyuan": dict(prompts=["A large Red circle, on a blue background"], negative_prompt="a green ring", width=80,
                     height=112, steps=4, seed=7, guidance=5.0),
-    # one picture a prompt: with more, diffusers gives pictures the padding of other prompts
+    # one image a prompt: with more, diffusers gives images the padding of other prompts
     "hunyuan12": dict(prompts=["two stars", "a red 圆圈 on blue"], negative_prompt="", width=96, height=64, steps=3,
                       seed=40, guidance=3.0),
     "hunyuan12-one": dict(model="hunyuan12", prompts=["a star"], width=48, height=80, steps=3, seed=9, guidance=1.0),
@@ -94,7 +94,7 @@ def run_form(name, out):
 
 
 def standard_sizes(out):
-    """What the pipeline paints: [width, height, standard width, standard height]."""
+    """What the pipeline generates: [width, height, standard width, standard height]."""
     sizes = [(16, 16), (64, 8192), (8192, 64), (1000, 1500), (1500, 1000), (1920, 1080), (1080, 1920), (512, 512),
              (777, 333), (333, 777), (1152, 1152), (1151, 1151), (2000, 2000), (1024, 1039), *module.SUPPORTED_SHAPE]
     sizes += [(400 + 97 * i, 400 + 61 * k) for i in range(12) for k in range(12)]

@@ -72,7 +72,7 @@ RUNS = {
     "sd3": dict(prompts=["a blue square above a red circle"], negative_prompt="a small orange star", width=56, height=40,
                 steps=4, seed=21, guidance=5.0, max_sequence_length=11),
     "sd3-image": dict(model="sd3", prompts=["a blue square"], width=48, height=56, steps=4, seed=22, guidance=3.0,
-                      max_sequence_length=11, strength=0.75, picture=(70, 37)),
+                      max_sequence_length=11, strength=0.75, image=(70, 37)),
     "sd3-no-t5": dict(model="sd3", prompts=["a white star"], width=40, height=40, steps=3, seed=23, guidance=4.0,
                       max_sequence_length=7, no_t5=True),
     "sd35": dict(prompts=["a white star on a black background"], width=72, height=40, steps=4, seed=31, guidance=1.0,
@@ -194,7 +194,7 @@ def record_text(pipe, r, out):
 
 
 def run(name, out_dir, change=None, more_json=None):
-    """One request; change(pipe) comes before it, and then floats of the picture are not kept."""
+    """One request; change(pipe) comes before it, and then floats of the image are not kept."""
     r = dict(model=name, negative_prompt="", images=1, strength=0.0, true_cfg=0.0, no_t5=False) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
@@ -214,11 +214,11 @@ def run(name, out_dir, change=None, more_json=None):
         return {}
     if r["strength"]:
         g = torch.Generator().manual_seed(r["seed"] + 2000)
-        wide, high = r.get("picture", (r["width"], r["height"]))        # of another size: it is resized
+        wide, high = r.get("image", (r["width"], r["height"]))        # of another size: it is resized
         u8 = (smooth(1, 3, high, wide, g) * 50 + 128).clamp(0, 255).to(torch.uint8)
-        picture = Image.fromarray(rows_last(u8).numpy())
-        picture.save(d / "image.png")
-        more = dict(image=picture, strength=r["strength"])
+        image = Image.fromarray(rows_last(u8).numpy())
+        image.save(d / "image.png")
+        more = dict(image=image, strength=r["strength"])
     if r["true_cfg"]:
         more |= dict(negative_prompt=r["negative_prompt"], true_cfg_scale=r["true_cfg"])
     elif not flux:

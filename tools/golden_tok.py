@@ -72,7 +72,7 @@ WRITTEN = [
     "\u0897e\u0301\u1acf",
 ]
 WORDS = ("a the red blue green yellow black white circle square cat dog castle river mountain "
-         "portrait painting photo of in on under with background large small ancient futuristic "
+         "portrait generating photo of in on under with background large small ancient futuristic "
          "neon light shadow detailed oil watercolor sunset forest robot dragon glass city street "
          "rain snow ultra-realistic 4k 8K cinematic close-up bird's-eye symmetrical minimal "
          "abstract").split()

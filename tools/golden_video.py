@@ -39,7 +39,7 @@ VAE = dict(block_out_channels=(8, 8, 16), down_block_types=("CogVideoXDownBlock3
 NOISE = dict(beta_schedule="scaled_linear", beta_start=0.00085, beta_end=0.012, clip_sample=False,
              prediction_type="v_prediction", rescale_betas_zero_snr=True, set_alpha_to_one=True,
              timestep_spacing="trailing")
-TWICE = dict(use_rotary_positional_embeddings=True, in_channels=8)      # a picture beside the latents
+TWICE = dict(use_rotary_positional_embeddings=True, in_channels=8)      # an image beside the latents
 SLICE = dict(use_rotary_positional_embeddings=True, patch_size_t=2, patch_bias=False, sample_width=16, sample_height=16)
 INVERTED = dict(scaling_factor=0.7, invert_scale_latents=True)
 
@@ -70,15 +70,15 @@ RUNS = {
     "cog5b-tiles": dict(model="cog5b", prompts=["a black moon"], width=56, height=72, frames=9, steps=2, seed=12,
                         tiling=True),
     "cog5b-i2v": dict(prompts=["a blue square"], negative_prompt="red", width=56, height=40, frames=9, steps=4, seed=21,
-                      picture=(70, 37)),
+                      image=(70, 37)),
     "cog15": dict(prompts=["a large yellow diamond"], width=56, height=40, frames=9, steps=4, seed=31, guidance=3.0),
     "cog15-even": dict(model="cog15", prompts=["a pink ring"], width=40, height=48, frames=13, steps=3, seed=32),
     "cog15-i2v": dict(prompts=["a gray circle at the top"], width=40, height=56, frames=9, steps=4, seed=33,
-                      picture=(40, 56)),
+                      image=(40, 56)),
     "cog15-i2v-even": dict(model="cog15-i2v", prompts=["a star"], width=56, height=40, frames=5, steps=3, seed=34,
-                           picture=(30, 80), dynamic=True),
+                           image=(30, 80), dynamic=True),
     "cog15-i2v-tiles": dict(model="cog15-i2v", prompts=["a moon"], width=64, height=40, frames=9, steps=2, seed=35,
-                            picture=(50, 60), tiling=True),
+                            image=(50, 60), tiling=True),
 }
 
 
@@ -122,11 +122,11 @@ def record_text(pipe, r, out):
 
 def picture_of(r, path):
     g = torch.Generator().manual_seed(r["seed"] + 2000)
-    wide, high = r["picture"]
+    wide, high = r["image"]
     u8 = (smooth(1, 3, high, wide, g) * 50 + 128).clamp(0, 255).to(torch.uint8)
-    picture = Image.fromarray(rows_last(u8).numpy())
-    picture.save(path)
-    return picture
+    image = Image.fromarray(rows_last(u8).numpy())
+    image.save(path)
+    return image
 
 
 def run(name, out_dir):
@@ -153,7 +153,7 @@ def run(name, out_dir):
     def keep(p, step, t, kw):
         trail.append((float(t), kw["latents"].clone()))
         return {}
-    more = dict(image=picture_of(r, d / "image.png")) if "picture" in r else {}
+    more = dict(image=picture_of(r, d / "image.png")) if "image" in r else {}
     frames = pipe(prompt=r["prompts"] if count > 1 else r["prompts"][0], negative_prompt=r["negative_prompt"] if count == 1 else
                   [r["negative_prompt"]] * count, num_inference_steps=r["steps"], guidance_scale=r["guidance"],
                   use_dynamic_cfg=r["dynamic"], num_frames=r["frames"], height=r["height"], width=r["width"],
@@ -189,7 +189,7 @@ def save(d, name, r, out, count):
         "num_frames": r["frames"], "use_dynamic_cfg": r["dynamic"], "num_inference_steps": r["steps"],
         "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": 1, "images": count,
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": r["tiling"],
-        "resolution_binning": False, "image": "picture" in r}, out)
+        "resolution_binning": False, "image": "image" in r}, out)
 
 
 def main():

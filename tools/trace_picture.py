@@ -6,7 +6,7 @@ usage: trace_picture.py TRACE OUT.svg [--steps FIRST-LAST] [--width PIXELS]
 Each rank is a row. A coloured slice is a piece of work: one patch (its number, from 0, stands in it;
 each has its colour) or all tokens (grey) through the blocks of the rank. White is waiting or
 nothing to do. A thin line is a message between two ranks, from its send to the end of the wait for
-it. FIRST and LAST are steps, from 1; all of the first picture are drawn by default.
+it. FIRST and LAST are steps, from 1; all of the first image are drawn by default.
 """
 import argparse
 import html
@@ -26,7 +26,7 @@ def read(path):
 
 
 def first_picture(events):
-    """Until the first picture's loop ends on the rank that ends last."""
+    """Until the first image's loop ends on the rank that ends last."""
     ends = {}
     for e in events:
         if e.get("cat") == "phase" and e["name"] == "denoise":
@@ -63,7 +63,7 @@ def parts_of(piece, waits):
         [(begin, end)]
 
 
-class Picture:
+class Image:
     def __init__(self, begin, end, width, rows):
         self.begin, self.scale = begin, (width - LEFT - 12) / (end - begin)
         self.width, self.height = width, TOP + ROW * rows + 30
@@ -121,7 +121,7 @@ def draw(path, out, steps, width):
     begin, end, pieces, waits, arrows = chosen(events, steps, first_picture(events))
     ranks = sorted({e["pid"] for e in pieces})
     row_of = {pid: i for i, pid in enumerate(ranks)}
-    p = Picture(begin, end, width, len(ranks))
+    p = Image(begin, end, width, len(ranks))
     draw_axis(p, begin, end, len(ranks))
     for e in pieces:
         patch, row = e["args"]["patch"], row_of[e["pid"]]

@@ -47,7 +47,7 @@ static const xd_option rows[] = {
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the machine's best)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, for a picture "
+      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, for an image "
       "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
     { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
       "the same of the T5 text encoder" },

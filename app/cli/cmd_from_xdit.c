@@ -55,7 +55,7 @@ static void print_tables(void)
         { XD_FATE_SAME, "Flags with the same name" }, { XD_FATE_OTHER, "Flags with another name" },
         { XD_FATE_VALUE, "Flags that are values of another (from-xdit writes it; generate warns)" },
         { XD_FATE_NOT_NEEDED, "Flags that are not needed (said in a line, then ignored)" },
-        { XD_FATE_SLOWER, "Flags of what is not built (a warning; the picture is exact, and comes later)" },
+        { XD_FATE_SLOWER, "Flags of what is not built (a warning; the image is exact, and comes later)" },
         { XD_FATE_REFUSED, "Flags that are refused" },
     };
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
@@ -260,7 +260,7 @@ static xd_status forecast(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd
     xd_status s = xd_advise(&a, &mine);
     if (s == XD_EINVAL)
         return xd_fail(e, s, "%s", mine.msg);
-    if (s != XD_OK || b->failed)        /* the directory is not whole: there is no forecast     */
+    if (s != XD_OK || b->failed)        /* the directory is not whole: there is no prediction     */
         b->len = 0;
     return XD_OK;
 }

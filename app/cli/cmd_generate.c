@@ -1,4 +1,4 @@
-/* cmd_generate.c - xdit generate: prompts become picture files.
+/* cmd_generate.c - xdit generate: prompts become image files.
  *
  * Everything that can be refused is refused before the first step: the command line, the output's
  * name and directory, the plan, then the model and the request by the library. A plan of several
@@ -45,7 +45,7 @@ static const xd_option own_rows[] = {
     { "t5xxl", XD_OPT_TEXT, AT(t5xxl), 0, 0, NULL, "FILE",
       "the same of the T5 text encoder: t5xxl_fp16.safetensors" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
-      "what to paint, in quotes; may be repeated" },
+      "what to generate, in quotes; may be repeated" },
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
       "a file of prompts, one a line; - for standard input. A line that begins with # and a blank "
       "is a comment" },
@@ -53,7 +53,7 @@ static const xd_option own_rows[] = {
       "low-rank differences to add to the weights, SCALE times (default: 1); may be repeated" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
       "a name in .png .jpg .webp .ppm, or .safetensors for latents; of several images: with %04d, "
-      "or name_0001.png is made of name.png. A video: .mp4 .mov .mkv .webm .gif .rgb, or a picture's "
+      "or name_0001.png is made of name.png. A video: .mp4 .mov .mkv .webm .gif .rgb, or an image's "
       "name, whose %04d is the frame's (default: output.png, of a video output.mp4)" },
     { "skip_existing", XD_OPT_FLAG, AT(skip), 0, 0, NULL, NULL,
       "leave out images whose files are there, as after an interrupted run; their names count, not "
@@ -61,7 +61,7 @@ static const xd_option own_rows[] = {
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the machine's best)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, for a picture "
+      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, for an image "
       "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
     { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
       "the same of the T5 text encoder" },
@@ -74,8 +74,8 @@ static const xd_option own_rows[] = {
       "ranks to start (default: as many as the degrees need)" },
     XD_LAUNCH_TIMEOUT(AT(start_timeout)),
     { "plan", XD_OPT_TEXT, AT(plan), 0, 0, NULL, "PLAN",
-      "auto: the degrees that are not given are those foreseen to be fastest on the ranks there are, in "
-      "memory that is there and with the picture of one rank; auto-stale: PipeFusion as well; or degrees "
+      "auto: the degrees that are not given are those predicted to be fastest on the ranks there are, in "
+      "memory that is there and with the image of one rank; auto-stale: PipeFusion as well; or degrees "
       "that are kept, as u2r2pp2cfg2 (default: auto)" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
       "machine to plan for: a file of `xdit probe` or a name, as 8xH100 (see xdit plan --help; "
@@ -118,7 +118,7 @@ typedef struct task {           /* one run of the command                       
     int          images;        /* that the request asks for                                   */
     char        *skipped;       /* [images]: 1: its file is there; NULL: none is looked for      */
     int          nskipped, next;        /* and the first whose name is not printed yet           */
-    int64_t      frames;        /* of a video; 1: a picture                                    */
+    int64_t      frames;        /* of a video; 1: an image                                    */
     double       first_s;       /* when the first step began; 0: none has                      */
     xd_opt_table tables[3];
     xd_opt_spec  spec;
@@ -224,7 +224,7 @@ static void print_json(const task *t, const xd_result *res, int i, const char *n
     xd_buf_free(&b);
 }
 
-/* Image i's name; that of a video in pictures has %d. */
+/* Image i's name; that of a video in images has %d. */
 static xd_status name_of(const task *t, int i, char *name, size_t size, xd_err *e)
 {
     return xd_output_video_name(t->own.output, i, t->images, t->frames, name, size, e);
@@ -333,11 +333,11 @@ static xd_status take_prompts(task *t)
     if (o->prompt_file)
         st = xd_prompts_read(&o->prompts, o->prompt_file, &t->text, &t->err);
     if (st == XD_OK && !o->prompts.n)
-        return xd_fail(&t->err, XD_EINVAL, "--prompt is missing: say what to paint");
+        return xd_fail(&t->err, XD_EINVAL, "--prompt is missing: say what to generate");
     return st;
 }
 
-/* The pictures and the trace can be written, and not to the same name. */
+/* The images and the trace can be written, and not to the same name. */
 static xd_status check_files(task *t)
 {
     const own  *o = &t->own;
@@ -345,7 +345,7 @@ static xd_status check_files(task *t)
     xd_status   st = xd_output_check(name, t->images, &t->err);
     if (st == XD_OK && o->trace && strcmp(o->trace, "-") == 0)
         return xd_fail(&t->err, XD_EINVAL, "--trace needs the name of a file: on standard output stand the names of "
-                       "the pictures");
+                       "the images");
     if (st == XD_OK && o->trace && strcmp(o->trace, name) == 0)
         return xd_fail(&t->err, XD_EINVAL, "--trace and --output are the same file %s", o->trace);
     return st == XD_OK && o->trace ? xd_file_writable(o->trace, &t->err) : st;
@@ -571,11 +571,11 @@ static void help(FILE *f)
     task_init(&t);
     char *ranks = xd_opt_names("nproc start_timeout plan cluster balance", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
-        { "What to paint", "prompt prompts negative_prompt width height num_images_per_prompt "
+        { "What to generate", "prompt prompts negative_prompt width height num_images_per_prompt "
                            "seed" },
         { "Model and output", "model transformer vae clip_l clip_g t5xxl lora output "
                               "skip_existing" },
-        { "How to paint", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
+        { "How to generate", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
                           "no_resolution_binning" },
         { "This machine", "dtype weights_dtype text_weights_dtype threads bind device enable_tiling enable_slicing" },
         { "Several ranks", ranks },
@@ -586,7 +586,7 @@ static void help(FILE *f)
     for (int i = 0; i < t.tables[1].n; i++)
         more += !xd_opt_grouped(groups, 6, t.tables[1].rows[i].name);
     fputs("Usage: xdit generate --model DIR --prompt TEXT [options]\n\n"
-          "Paints pictures and videos from prompts. In flags - and _ are the same, and\n"
+          "Generates images and videos from prompts. In flags - and _ are the same, and\n"
           "so are --flag value and --flag=value.\n", f);
     xd_opt_help(f, &t.spec, groups, more ? 7 : 6);
     fputs("\nExample:\n"
@@ -597,7 +597,7 @@ static void help(FILE *f)
 
 const xd_command xd_cmd_generate = {
     .name = "generate",
-    .summary = "paint pictures from prompts",
+    .summary = "generate images from prompts",
     .run = run,
     .help = help,
 };

@@ -28,14 +28,14 @@ static const xd_option rows[] = {
     { "plan", XD_OPT_TEXT, offsetof(task, plan), 0, 0, NULL, "PLAN",
       "degrees that are kept, as u2r2pp2cfg2" },
     { "exact", XD_OPT_FLAG, AT(exact), 0, 1, NULL, NULL,
-      "only plans that paint the picture of one rank to the last digits" },
+      "only plans that generate the image of one rank to the last digits" },
     { "all", XD_OPT_FLAG, AT(all), 0, 1, NULL, NULL, "also plans that cannot be, with the reason" },
     { "explain", XD_OPT_INT, AT(explain), 1, 100000, NULL, "N",
       "the N-th plan of the table: where its time goes, what every rank holds and does" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the best there is)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, for a picture "
+      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, for an image "
       "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
     { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
       "the same of the T5 text encoder" },

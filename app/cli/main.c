@@ -168,7 +168,7 @@ static int help(const char *name, const char *topic)
 }
 
 /* oneDNN's OpenMP threads that wait for each other spin; on a machine that others use too, the ones they wait for
- * may not run meanwhile, and a picture takes many times as long. The runtime reads how long when it is loaded,
+ * may not run meanwhile, and an image takes many times as long. The runtime reads how long when it is loaded,
  * which is after this: a short one is put there, unless the user has said how threads wait. */
 static void wait_politely(void)
 {

@@ -63,7 +63,7 @@ static const synonym flags[] = {
     { "size resolution image_size img_size dimensions", NULL, "the size is --width and --height" },
     { "upscale upscaler upscale_model upscale_repeats hires hires_fix hr_scale", NULL,
       "upscaling is not built" },
-    { "mask mask_image mask_img inpaint", NULL, "painting inside of a mask is not built" },
+    { "mask mask_image mask_img inpaint", NULL, "generating inside of a mask is not built" },
     { "controlnet control_net control_image control_strength canny ip_adapter", NULL,
       "control networks are not built" },
     { "offload_to_cpu offload cpu_offload clip_on_cpu vae_on_cpu control_net_cpu lowvram low_vram "
@@ -79,7 +79,7 @@ static const synonym flags[] = {
 };
 
 static const synonym commands[] = {
-    { "txt2img img2img t2i t2v i2v txt2vid run sample infer paint draw img_gen vid_gen imagine",
+    { "txt2img img2img t2i t2v i2v txt2vid run sample infer generate draw img_gen vid_gen imagine",
       "generate", NULL },
     { "benchmark", "bench", NULL },
     { "info show metadata", "inspect", NULL },
@@ -90,7 +90,7 @@ static const synonym commands[] = {
       "nothing has to be converted: generate reads safetensors as they are, and "
       "--weights_dtype packs them while they are loaded" },
     { "serve server api", NULL,
-      "there is no HTTP service; generate --prompts FILE paints many prompts" },
+      "there is no HTTP service; generate --prompts FILE generates many prompts" },
     { "models list ls", NULL,
       "models are directories, or org/name of the local Hugging Face cache; "
       "xdit inspect looks at one" },

@@ -12,8 +12,8 @@ typedef enum xd_fate {
     XD_FATE_OTHER,              /* another flag of ours (own) takes the same value             */
     XD_FATE_VALUE,              /* it is a value of a flag of ours: own is "weights_dtype int8"  */
     XD_FATE_NOT_NEEDED,         /* nothing is lost without it: said, and on                    */
-    XD_FATE_SLOWER,             /* not built: the picture comes without it, exact but slower   */
-    XD_FATE_REFUSED             /* not built, or another way: the picture would not be that    */
+    XD_FATE_SLOWER,             /* not built: the image comes without it, exact but slower   */
+    XD_FATE_REFUSED             /* not built, or another way: the image would not be that    */
 } xd_fate;
 
 typedef struct xd_xdit_flag {

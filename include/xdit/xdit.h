@@ -1,4 +1,4 @@
-/* xdit.h - the public interface of libxdit: a prompt becomes a picture.
+/* xdit.h - the public interface of libxdit: a prompt becomes an image.
  *
  * C99-clean; every type but the plain records is opaque. Functions that can fail return an
  * xd_status and fill the caller's xd_err (which may be NULL) with one sentence. What a
@@ -25,7 +25,7 @@ extern "C" {
 
 typedef enum xd_status {
     XD_OK = 0,
-    XD_ENOMEM,                  /* memory (asked for or foreseen) is not there               */
+    XD_ENOMEM,                  /* memory (asked for or predicted) is not there               */
     XD_EINVAL,                  /* the request is wrong                                      */
     XD_EIO,                     /* a file or directory cannot be read or written             */
     XD_EFORMAT,                 /* a file is not what it should be                           */
@@ -70,7 +70,7 @@ typedef struct xd_parallel {
                                    does; NULL: first                                         */
     const char *attn_layer_num_for_pp;  /* "10,9,9": blocks of each stage; NULL: balanced     */
     int text_tensor_parallel_degree;    /* of the ranks above, those that share text encoders */
-    int patches_without_stages; /* to measure, not to paint: patches count without stages, too */
+    int patches_without_stages; /* to measure, not to generate: patches count without stages, too */
     int reserved[2];            /* for options to come: 0                                    */
     const char *reserved_text;  /* NULL                                                      */
 } xd_parallel;
@@ -104,7 +104,7 @@ typedef struct xd_open_args {   /* start with {0}                               
     int         no_t5;          /* do without the T5 encoder where the model can (SD3)       */
     int         keep;           /* nonzero: text encoders stay loaded between requests       */
     int         once;           /* nonzero: one request will be made. On one rank the transformer is
-                                   given back before the only picture, or the video, is decoded;
+                                   given back before the only image, or the video, is decoded;
                                    a second request loads it again                           */
     int         log_level;      /* lines up to this level reach `log`                        */
     void      (*log)(void *cookie, int level, const char *line);
@@ -121,16 +121,16 @@ typedef struct xd_open_args {   /* start with {0}                               
     const xd_lora *loras;       /* [nloras], added one after the other                          */
     int         nloras;
     /* What degrees of 0 in `parallel` mean where there are more ranks than the others need. NULL: 1, and
-     * ranks stay idle. "auto": those of the plan that is foreseen to be the fastest of those that fit into
-     * memory and whose picture is that of one rank. "auto-stale": PipeFusion as well, which uses keys and
+     * ranks stay idle. "auto": those of the plan that is predicted to be the fastest of those that fit into
+     * memory and whose image is that of one rank. "auto-stale": PipeFusion as well, which uses keys and
      * values of the step before. Rank 0 chooses, and says what at XD_LOG_INFO. */
     const char *plan;
-    const struct xd_request *plan_for;  /* the request that is foreseen; NULL: the model's defaults */
+    const struct xd_request *plan_for;  /* the request that is predicted; NULL: the model's defaults */
     const char *cluster;        /* "8xH100" or a file of `xdit probe`; NULL: this machine, as it
                                    was probed, or guessed                                    */
-    const char *balance;        /* "measured": a rank's tokens, heads, blocks and rows of the picture
+    const char *balance;        /* "measured": a rank's tokens, heads, blocks and rows of the image
                                    follow its speed in a short test; "even", NULL: all alike    */
-    const char *layers;         /* to measure, not to paint: only so many blocks of each kind, "2,4" (of text
+    const char *layers;         /* to measure, not to generate: only so many blocks of each kind, "2,4" (of text
                                    encoders the first number); NULL: those of the configs         */
 } xd_open_args;
 
@@ -158,8 +158,8 @@ XD_API int       xd_launched_ranks(void);
  * the last; it cannot start again in the same process. */
 XD_API int       xd_rank(const xd_engine *g);
 XD_API int       xd_ranks(const xd_engine *g);
-/* Seconds that the request in xd_open_args was foreseen to take where a plan was chosen: "text",
- * "denoise", "decode" of all pictures, "total" (without loading); negative: unknown. */
+/* Seconds that the request in xd_open_args was predicted to take where a plan was chosen: "text",
+ * "denoise", "decode" of all images, "total" (without loading); negative: unknown. */
 XD_API double    xd_predicted(const xd_engine *g, const char *part);
 
 /* Do messages pass between the processes that an MPI launcher has started? Collective over them. Rank
@@ -199,8 +199,8 @@ typedef struct xd_request {     /* fill with xd_request_init, then change what i
     double      guidance_rescale;       /* HunyuanDiT: share of the guided prediction that gets the spread
                                            of the prompt's; 0: none                          */
     int         use_dynamic_cfg;        /* guidance grows with the steps (CogVideoX)          */
-    const char *image;          /* a picture to start from (PNG, JPEG, WebP), resized; NULL: noise */
-    double      strength;       /* share of the steps that are painted over it; 0: 0.6         */
+    const char *image;          /* an image to start from (PNG, JPEG, WebP), resized; NULL: noise */
+    double      strength;       /* share of the steps that are generated over it; 0: 0.6         */
     int64_t     seed;                   /* 64 bits: what is above 2^63 - 1 stands as seed - 2^64 */
     int         random_seed;            /* a seed by chance, the same on all ranks, and no `seed` */
     int         num_images_per_prompt;
@@ -258,7 +258,7 @@ typedef struct xd_image {       /* frames of rows of pixels, 8 bits a channel, R
     int64_t  frames, height, width;
     int      channels;
     uint8_t *data;
-    double   fps;               /* frames a second; 0: a picture                             */
+    double   fps;               /* frames a second; 0: an image                             */
 } xd_image;
 
 XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);
@@ -276,7 +276,7 @@ XD_API double    xd_result_image_seconds(const xd_result *r, int i, const char *
 /* Bytes that all ranks together sent to each other for the request. */
 XD_API int64_t   xd_result_sent(const xd_result *r);
 /* Writes image i; the format follows the name: .png .jpg .jpeg .webp .ppm, .safetensors (latents); of
- * a video .mp4 .mov .mkv .webm .gif .rgb (the bytes of its frames, without sizes), or a picture's name
+ * a video .mp4 .mov .mkv .webm .gif .rgb (the bytes of its frames, without sizes), or an image's name
  * with the %d (%04d) of the frame, from 1, for one file a frame; without a %d, "_%04d" stands before
  * the extension. A file appears whole or not at all. */
 XD_API xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e);
@@ -285,7 +285,7 @@ XD_API void      xd_result_free(xd_result **r);
 /* Can images be written to this name? `path` is one file, or has one %d (%04d) for several. Asks before
  * a model is opened; for a video's name it also asks whether this machine can write that format. */
 XD_API xd_status xd_output_check(const char *path, int images, xd_err *e);
-/* Does this model make videos (1) or pictures (0)? */
+/* Does this model make videos (1) or images (0)? */
 XD_API int       xd_makes_videos(const xd_engine *g);
 /* The rest of the check, for which the model is known: a name of a video is refused where `video` is 0. */
 XD_API xd_status xd_output_check_video(const char *path, int video, xd_err *e);
@@ -296,7 +296,7 @@ XD_API const char *xd_output_default(int video);
  * are several images and no %d. */
 XD_API xd_status xd_output_name(const char *path, int i, int images, char *name, size_t size,
                                 xd_err *e);
-/* The same of video i, and for one in pictures the name that xd_result_save wants: the %d is the
+/* The same of video i, and for one in images the name that xd_result_save wants: the %d is the
  * frame's, and several videos have "0001_" before it. frames: of each video. */
 XD_API xd_status xd_output_video_name(const char *path, int i, int videos, int64_t frames, char *name,
                                       size_t size, xd_err *e);
@@ -365,7 +365,7 @@ typedef struct xd_advise_args {           /* start with {0}                     
     const char *dtype;          /* NULL: the best there is                                   */
     const char *weights_dtype, *text_weights_dtype;     /* as in xd_open_args                  */
     xd_parallel parallel;       /* degrees above 0 are kept, the others are tried               */
-    int         exact;          /* only plans whose picture is that of one rank                */
+    int         exact;          /* only plans whose image is that of one rank                */
     int         all;            /* those that cannot be as well, with the reason                */
     int         explain;        /* N: the N-th plan in detail; 0: the table                    */
     int         json;

@@ -26,7 +26,7 @@ void xd_rng_normal(xd_rng *r, float *out, int64_t n);
 void xd_noise_torch(float *out, int64_t n, int64_t seed, int draw);
 void xd_noise_philox(float *out, int64_t first, int64_t n, int64_t seed);
 
-/* 32 bits that nobody can foresee, for a seed by chance: short enough to be written down. */
+/* 32 bits that nobody can predict, for a seed by chance: short enough to be written down. */
 uint32_t xd_rng_chance(void);
 
 /* A 64-bit hash of a text and a number, for random weights (splitmix64 over FNV-1a). */

@@ -1,7 +1,7 @@
 /* dit.h - diffusion transformers: noisy latents, time and text become a prediction.
  *
  * Latents are tokens: [N, F], features in the order (channel, frame, row, column) of a patch:
- * F = C patch[0] patch[1] patch[2]; a picture has one frame. */
+ * F = C patch[0] patch[1] patch[2]; an image has one frame. */
 #ifndef XD_DIT_DIT_H
 #define XD_DIT_DIT_H
 

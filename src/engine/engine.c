@@ -219,7 +219,7 @@ static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
     if (xd_ok(&f.x))
         xd_denoise_latents(&f, lat);
     if (xd_ok(&f.x) && !finite(lat, j->numbers))
-        xd_log(XD_LOG_WARN, "picture %d holds NaN or infinite latents", image + 1);
+        xd_log(XD_LOG_WARN, "image %d holds NaN or infinite latents", image + 1);
     if (!xd_ok(&f.x)) {
         xd_fail(e, f.x.err.code, "%s", f.x.err.msg);
         e->rank = f.x.err.rank;
@@ -243,8 +243,8 @@ static xd_status change_over(loop *l, xd_err *e)
     return s == XD_OK && l->apart ? xd_device_arena_open(&l->a, ctx->dev, l->need->vae_tmp, e) : s;
 }
 
-/* Latents to a picture of the size asked for, [frames,H,W,3], on rank 0 of the replica; *rgb has the size that
- * is painted, and is replaced when they differ. */
+/* Latents to an image of the size asked for, [frames,H,W,3], on rank 0 of the replica; *rgb has the size that
+ * is generated, and is replaced when they differ. */
 static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
 {
     xd_job   *j = l->j;
@@ -272,7 +272,7 @@ static void took(const loop *l, int turn, const char *part, double t0)
     xd_result_image_time(l->r, xd_job_image(l->j, turn), part, s);
 }
 
-/* One image of my replica: latents on all its ranks, and room for the picture where it is made. */
+/* One image of my replica: latents on all its ranks, and room for the image where it is made. */
 static xd_status one_latent(loop *l, int turn, const xd_prompts *w, float **lat, float **rgb,
                             xd_err *e)
 {
@@ -283,12 +283,12 @@ static xd_status one_latent(loop *l, int turn, const xd_prompts *w, float **lat,
     if (!(*lat = denoise(l, turn, w, e)))
         return e->code;
     if (!j->r->latents_only && j->ctx->topo.replica->rank == 0 && !(*rgb = malloc(bytes)))
-        return xd_fail(e, XD_ENOMEM, "no memory for a picture");
+        return xd_fail(e, XD_ENOMEM, "no memory for an image");
     took(l, turn, "denoise", t0);
     return XD_OK;
 }
 
-/* The picture of my replica's image, on its first rank. */
+/* The image of my replica's image, on its first rank. */
 static xd_status one_picture(loop *l, int turn, const float *lat, float **rgb, xd_err *e)
 {
     double t0 = xd_now_s();
@@ -298,7 +298,7 @@ static xd_status one_picture(loop *l, int turn, const float *lat, float **rgb, x
     return s;
 }
 
-/* Latents and picture of an image that another replica paints: floats of both. */
+/* Latents and image of an image that another replica generates: floats of both. */
 static void sizes_of(const xd_job *j, int64_t n[2])
 {
     n[0] = j->numbers;
@@ -311,11 +311,11 @@ static xd_status make_room(const xd_job *j, float *v[2], xd_err *e)
     sizes_of(j, n);
     for (int i = 0; i < 2 && j->ctx->world.used->rank == 0; i++)
         if (n[i] && !(v[i] = malloc((size_t)n[i] * sizeof(float))))
-            return xd_fail(e, XD_ENOMEM, "no memory for a picture of another rank");
+            return xd_fail(e, XD_ENOMEM, "no memory for an image of another rank");
     return XD_OK;
 }
 
-/* Rank 0 of replica `from` gives rank 0 its latents and picture. */
+/* Rank 0 of replica `from` gives rank 0 its latents and image. */
 static xd_status hand_over(const xd_job *j, int from, float *v[2], xd_err *e)
 {
     xd_comm *c = j->ctx->topo.group[XD_DATA];
@@ -325,12 +325,12 @@ static xd_status hand_over(const xd_job *j, int from, float *v[2], xd_err *e)
         xd_tensor t = xd_view(v[i], XD_F32, 1, &n[i]);
         xd_req    r = c->rank == 0 ? c->ops->recv(c, t, from) : c->ops->send(c, t, 0);
         if (c->ops->wait(c, &r, 1) != XD_OK)
-            return xd_fail(e, XD_ECOMM, "a picture of replica %d was lost", from);
+            return xd_fail(e, XD_ECOMM, "an image of replica %d was lost", from);
     }
     return XD_OK;
 }
 
-/* Rank 0 puts picture `image` into the result, which takes v, and shows it. */
+/* Rank 0 puts image `image` into the result, which takes v, and shows it. */
 static xd_status deliver(loop *l, int image, float *v[2], xd_err *e)
 {
     const xd_request *r = l->j->r;
@@ -341,8 +341,8 @@ static xd_status deliver(loop *l, int image, float *v[2], xd_err *e)
     return s;
 }
 
-/* The pictures of the turns first .. first + replicas - 1 reach the result on rank 0, in their
- * order. mine: latents and picture of my replica, given away. The ranks agree before
+/* The images of the turns first .. first + replicas - 1 reach the result on rank 0, in their
+ * order. mine: latents and image of my replica, given away. The ranks agree before
  * anything is sent, and at the end. */
 static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
 {
@@ -474,9 +474,9 @@ static void say_unused(const xd_job *j)
     if (j->ctx->world.all->rank)
         return;
     if (groups > j->ntodo)
-        xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to paint: there %s %d %s",
+        xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to generate: there %s %d %s",
                groups - j->ntodo, groups, j->ntodo == 1 ? "is" : "are", j->ntodo,
-               j->ntodo == 1 ? "picture" : "pictures");
+               j->ntodo == 1 ? "image" : "images");
     if (p->deg.n[XD_CFG] > 1 && j->npass == 1)
         xd_log(XD_LOG_WARN, "half of the ranks have nothing to do: without guidance (%s above 1) there is one pass a "
                "step, and use_cfg_parallel shares two", xd_job_guide(j));

@@ -16,7 +16,7 @@ struct xd_engine {
 };
 
 /* How an engine is opened: its weights are those of the files, else random; this rank works by
- * itself whoever else was launched; what is painted does not matter. */
+ * itself whoever else was launched; what is generated does not matter. */
 enum { XD_WITH_FILES = 1, XD_ALONE = 2, XD_FOR_BENCH = 4 };
 xd_status xd_open_with(xd_engine **g, const xd_open_args *a, int how, xd_err *e);
 

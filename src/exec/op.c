@@ -92,7 +92,7 @@ static void linear(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_
     if (!xd_check(x, in.d[1] == w->w.in, "linear layer of %lld inputs got %lld",
                   (long long)w->w.in, (long long)in.d[1]))
         return;
-    /* Integers are made of any row, brains of floats; e4m3 is expanded to what is computed in. */
+    /* Integers are made of any row, bf16 values of floats; e4m3 is expanded to what is computed in. */
     if (w->w.type != XD_I8 && !(w->w.type == XD_BF16 && in.type == XD_F32))
         in = xd_as(x, in, xd_is_quantized(w->w.type) ? x->act : w->w.type);
     if (w->split != XD_ROW) {

@@ -1,4 +1,4 @@
-/* about.c - the picture and video libraries and their versions */
+/* about.c - the image and video libraries and their versions */
 #include "io/image.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* codec.h - inside io: one row a picture format, and what their writers share */
+/* codec.h - inside io: one row an image format, and what their writers share */
 #ifndef XD_IO_CODEC_H
 #define XD_IO_CODEC_H
 
@@ -27,7 +27,7 @@ typedef struct xd_codec {
 
 extern const xd_codec xd_codec_png, xd_codec_jpeg, xd_codec_webp, xd_codec_ppm;
 
-/* Memory for a picture that a file claims to be w x h; refuses what no file of ours has. */
+/* Memory for an image that a file claims to be w x h; refuses what no file of ours has. */
 xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd_err *e);
 /* Decodes a whole file of any known format. */
 xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_pixels *p,

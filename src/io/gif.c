@@ -148,7 +148,7 @@ static void put_comment(FILE *f, const xd_image_text *texts)
 
 static void put_frame(FILE *f, const xd_film *film, int64_t delay)
 {
-    fwrite("!\xf9\4\4", 1, 4, f);       /* the next frame is painted over this one             */
+    fwrite("!\xf9\4\4", 1, 4, f);       /* the next frame is generated over this one             */
     put16(f, delay);
     put16(f, 0);
     fputc(',', f);

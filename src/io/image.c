@@ -1,4 +1,4 @@
-/* image.c - pictures on disk: formats by name and by first bytes, and PPM, the smallest one */
+/* image.c - images on disk: formats by name and by first bytes, and PPM, the smallest one */
 #include "io/image.h"
 
 #include <ctype.h>
@@ -39,10 +39,10 @@ xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_
     xd_pixels       p = { (uint8_t *)rgb, w, h };
     xd_out          o;
     if (!c)
-        return xd_fail(e, XD_EINVAL, "%s does not end like a picture: .png, .jpg, .jpeg, .webp and "
+        return xd_fail(e, XD_EINVAL, "%s does not end like an image: .png, .jpg, .jpeg, .webp and "
                        ".ppm are known", path);
     if (w < 1 || h < 1 || w > c->max_side || h > c->max_side)
-        return xd_fail(e, XD_EINVAL, "%s: %s pictures have sides of 1 to %lld pixels, not "
+        return xd_fail(e, XD_EINVAL, "%s: %s images have sides of 1 to %lld pixels, not "
                        "%lldx%lld", path, c->name, (long long)c->max_side, (long long)w,
                        (long long)h);
     xd_status st = xd_out_open(&o, path, e);
@@ -58,11 +58,11 @@ xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_
 xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd_err *e)
 {
     if (w < 1 || h < 1 || w > max_pixels / h)
-        return xd_fail(e, XD_EFORMAT, "%s: a picture of %lldx%lld pixels is not plausible", path,
+        return xd_fail(e, XD_EFORMAT, "%s: an image of %lldx%lld pixels is not plausible", path,
                        (long long)w, (long long)h);
     *p = (xd_pixels){ malloc((size_t)w * (size_t)h * 3), w, h };
     if (!p->rgb)
-        return xd_fail(e, XD_ENOMEM, "%s: no memory for a picture of %lldx%lld pixels", path,
+        return xd_fail(e, XD_ENOMEM, "%s: no memory for an image of %lldx%lld pixels", path,
                        (long long)w, (long long)h);
     return XD_OK;
 }
@@ -80,7 +80,7 @@ xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_
             }
             return st;
         }
-    return xd_fail(e, XD_EFORMAT, "%s is no picture: neither PNG, JPEG, WebP nor PPM", path);
+    return xd_fail(e, XD_EFORMAT, "%s is no image: neither PNG, JPEG, WebP nor PPM", path);
 }
 
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e)

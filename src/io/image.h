@@ -1,4 +1,4 @@
-/* image.h - pictures on disk, written atomically; the format follows the name */
+/* image.h - images on disk, written atomically; the format follows the name */
 #ifndef XD_IO_IMAGE_H
 #define XD_IO_IMAGE_H
 
@@ -16,7 +16,7 @@ typedef struct xd_image_text { const char *key, *value; } xd_image_text;
  * at quality 95); XD_EINVAL names the known formats for any other. */
 xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                          const xd_image_text *texts, xd_err *e);
-/* 1: a picture can be written to a name like this. */
+/* 1: an image can be written to a name like this. */
 int       xd_image_known(const char *path);
 /* Reads PNG, JPEG, WebP or PPM, whatever the name, into malloc'ed RGB; transparency is dropped. */
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);

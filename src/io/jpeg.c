@@ -14,7 +14,7 @@
 
 enum { QUALITY = 95, MAX_COMMENT = 65533, EXIF_MARK = 6 };
 
-typedef struct notes {          /* what a picture says of itself; each may be NULL             */
+typedef struct notes {          /* what an image says of itself; each may be NULL             */
     char    *lines;
     uint8_t *exif;              /* with "Exif" before it                                       */
     size_t   n;
@@ -119,7 +119,7 @@ static int jpeg_is(const uint8_t *data, size_t len)
     return len > 3 && data[0] == 0xff && data[1] == 0xd8 && data[2] == 0xff;
 }
 
-/* A warning (a truncated or damaged stream, painted grey by libjpeg) counts as an error. */
+/* A warning (a truncated or damaged stream, generated grey by libjpeg) counts as an error. */
 static xd_status decompress(struct jpeg_decompress_struct *c, trap *t, xd_pixels *p)
 {
     jpeg_read_header(c, TRUE);

@@ -15,11 +15,11 @@ typedef struct xd_palette {
 } xd_palette;
 
 /* Chooses colours for n pixels of 3 bytes: boxes in colour space are cut where the squared error of
- * painting all of a box in its mean is greatest. Pictures of up to 256 cells keep their colours
+ * generating all of a box in its mean is greatest. Images of up to 256 cells keep their colours
  * (the mean of each cell's). */
 xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *e);
 
-/* A picture as numbers of colours, w * h bytes, errors diffused to the neighbours (Floyd and
+/* An image as numbers of colours, w * h bytes, errors diffused to the neighbours (Floyd and
  * Steinberg) in rows of alternating direction. `err` has room for 2 * (w + 2) * 3 ints. */
 void      xd_palette_paint(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h, int *err);
 

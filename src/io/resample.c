@@ -1,6 +1,6 @@
-/* resample.c - a picture in another size, as Pillow's Lanczos filter makes it
+/* resample.c - an image in another size, as Pillow's Lanczos filter makes it
  *
- * Two passes of weighted sums over a window that widens when the picture shrinks. Weights are whole
+ * Two passes of weighted sums over a window that widens when the image shrinks. Weights are whole
  * numbers and every pass rounds to 8 bits, so that the result is Pillow's to the last bit. The order of the
  * passes is that of Pillow 13; before, rows always came first. */
 #include <math.h>
@@ -95,7 +95,7 @@ xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int
             continue;
         uint8_t *next = is_down ? down(*rgb, w, h, to_h) : across(*rgb, w, h, to_w);
         if (!next)
-            return xd_fail(e, XD_ENOMEM, "no memory for a picture of %lld x %lld", (long long)to_w,
+            return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)to_w,
                            (long long)to_h);
         free(*rgb);
         *rgb = next;

@@ -1,6 +1,6 @@
 /* webp.c - WebP by libwebp: lossy at quality 95, texts in an Exif chunk.
  *
- * libwebp codes pictures only; the container that holds a picture and an Exif chunk (VP8X, see
+ * libwebp codes images only; the container that holds an image and an Exif chunk (VP8X, see
  * the WebP container specification) is put together here. */
 #include <stdlib.h>
 #include <string.h>

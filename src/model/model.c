@@ -72,22 +72,22 @@ static xd_status read_scheduler(xd_model *m, xd_err *e)
     return s;
 }
 
-/* Frames, and the latents of a picture that stand beside those of a video. */
+/* Frames, and the latents of an image that stand beside those of a video. */
 static xd_status check_kind(const xd_model *m, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
     if (m->recipe->fps <= 0 && (d->patch[0] > 1 || m->vae_info.cell[0] > 1))
-        return xd_fail(e, XD_EFORMAT, "%s: %s paints pictures, and its %s is one of videos", m->dir,
+        return xd_fail(e, XD_EFORMAT, "%s: %s generates images, and its %s is one of videos", m->dir,
                        m->recipe->name, d->patch[0] > 1 ? "transformer" : "autoencoder");
     if (d->extra_ch && !m->recipe->from_image)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld channels of a picture beside the latents, "
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld channels of an image beside the latents, "
                        "which %s does not give it", m->dir, (long long)d->extra_ch, m->recipe->name);
     if (m->recipe->from_image && d->extra_ch != d->lat_ch)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer of %s reads %lld channels of a picture beside %lld "
+        return xd_fail(e, XD_EFORMAT, "%s: the transformer of %s reads %lld channels of an image beside %lld "
                        "of latents; as many are what is built", m->dir, m->recipe->name,
                        (long long)d->extra_ch, (long long)d->lat_ch);
     if (m->recipe->from_image && !m->vae.vae->encode)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: the autoencoder cannot encode the picture", m->dir);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: the autoencoder cannot encode the image", m->dir);
     return XD_OK;
 }
 

@@ -43,10 +43,10 @@ typedef struct xd_recipe {
     /* Sizes are taken from the trained table whose transformer sample_size is at most this; 0: the
      * pipeline has no tables. */
     int64_t     largest_bin;
-    int         standard;       /* sizes are Hunyuan-DiT's (xd_size_bucket_standard): the picture is one of them  */
+    int         standard;       /* sizes are Hunyuan-DiT's (xd_size_bucket_standard): the image is one of them  */
     int         rescales;       /* its call has guidance_rescale                               */
-    double      fps;            /* of a video; 0: it paints pictures                            */
-    int         from_image;     /* a video that begins with a picture, which the transformer reads */
+    double      fps;            /* of a video; 0: it generates images                            */
+    int         from_image;     /* a video that begins with an image, which the transformer reads */
                                 /* beside the latents                                          */
     char     *(*caption)(const char *text);     /* prepares a prompt; malloc'ed                 */
 } xd_recipe;

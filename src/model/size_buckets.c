@@ -1,10 +1,10 @@
 /* size_buckets.c - the sizes PixArt and Hunyuan-DiT were trained on, by aspect ratio.
  *
  * PixArt-alpha and Sigma were trained on a few dozen sizes per resolution (Chen et al. 2023,
- * "multi-scale training"); their pipelines paint the size whose ratio height / width is nearest
- * to what is asked and resize the picture afterwards. The ratio by which a size is chosen is
+ * "multi-scale training"); their pipelines generate the size whose ratio height / width is nearest
+ * to what is asked and resize the image afterwards. The ratio by which a size is chosen is
  * the published one, rounded to two decimals. Hunyuan-DiT's pipeline takes the ratio width / height, of
- * that the nearest area, and hands out the picture as it is. */
+ * that the nearest area, and hands out the image as it is. */
 #include "model/recipe.h"
 
 #include <math.h>

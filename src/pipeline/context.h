@@ -26,8 +26,8 @@ typedef struct xd_context {
     int          keep;          /* text encoders stay loaded                                   */
     int          once;          /* there will be one request                                   */
     size_t       spare;         /* memory of the host that the request leaves, my share: for files */
-    int          bench;      /* a request may lack what only its picture depends on          */
-    int          unread;        /* a picture to start from is not read: the request is counted   */
+    int          bench;      /* a request may lack what only its image depends on          */
+    int          unread;        /* an image to start from is not read: the request is counted   */
     const atomic_int *cancel;   /* not 0: the request is to end                                */
     xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
     xd_balance  *balance; /* these; NULL: even                                           */

@@ -377,7 +377,7 @@ static void take_rows(xd_denoise *f, xd_tensor to, float *lat)
     f->x.dev->mem->sync(f->x.dev, f->x.st);
 }
 
-/* A picture that stands beside the latents: its own in the first frame, nothing in the others. */
+/* An image that stands beside the latents: its own in the first frame, nothing in the others. */
 static void take_extra(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
@@ -390,7 +390,7 @@ static void take_extra(xd_denoise *f, const float *sample)
 void xd_denoise_noise(xd_denoise *f, int64_t seed)
 {
     const xd_job *j = f->j;
-    float        *sample = host(f, j->numbers / j->cells[0], "a picture"), *noise = f->whole;
+    float        *sample = host(f, j->numbers / j->cells[0], "an image"), *noise = f->whole;
     if (xd_ok(&f->x)) {
         xd_rng_open(&f->rng, j->r->rng, seed);
         xd_init_image_draw(j, &f->rng, noise, sample);

@@ -1,4 +1,4 @@
-/* init_image.c - the picture that a request starts from
+/* init_image.c - the image that a request starts from
  *
  * Rank 0 reads and resizes it; the autoencoder makes a Gaussian of it, of which every image takes a
  * sample with its own seed (diffusers' FluxImg2ImgPipeline, StableDiffusion3Img2ImgPipeline and
@@ -21,7 +21,7 @@ static int64_t pixels(const xd_job *j)
     return j->size[0] * j->size[1] * 3;
 }
 
-/* In the latents of the picture, [C,h,w]. */
+/* In the latents of the image, [C,h,w]. */
 static int64_t numbers(const xd_job *j)
 {
     return j->numbers / j->cells[0];
@@ -34,14 +34,14 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
     if (!j->r->image)
         return XD_OK;
     if (!j->ctx->model.vae.vae->encode)
-        return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode a picture");
+        return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
     if (j->ctx->world.used->rank != 0 || j->ctx->unread)
         return XD_OK;
     xd_status s = xd_image_read(j->r->image, &rgb, &w, &h, e);
     if (s == XD_OK)
         s = xd_image_resize(&rgb, w, h, j->size[1], j->size[0], e);
     if (s == XD_OK && !(j->picture = malloc((size_t)n * sizeof *j->picture)))
-        s = xd_fail(e, XD_ENOMEM, "no memory for a picture");
+        s = xd_fail(e, XD_ENOMEM, "no memory for an image");
     for (int64_t i = 0; s == XD_OK && i < n; i++)
         j->picture[i] = 2 * ((float)rgb[i] / 255) - 1;
     free(rgb);
@@ -62,7 +62,7 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
         j->picture = malloc((size_t)pixels(j) * sizeof *j->picture);
     j->moments = malloc((size_t)n * sizeof *j->moments);
     if (!j->moments || (all && !j->picture))
-        s = xd_fail(e, XD_ENOMEM, "no memory for a picture to start from");
+        s = xd_fail(e, XD_ENOMEM, "no memory for an image to start from");
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && all)
         s = xd_world_broadcast(&ctx->world, j->picture, pixels(j) * (int64_t)sizeof *j->picture, e);
@@ -84,7 +84,7 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
     return s;
 }
 
-/* With philox the noise is the same with a picture as without. */
+/* With philox the noise is the same with an image as without. */
 void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
 {
     if (j->moments && g->torch)

@@ -95,14 +95,14 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     const char *what = r->num_frames ? "num_frames" : r->fps > 0 ? "fps" :
                        r->use_dynamic_cfg ? "use_dynamic_cfg" : NULL;
     if (p->fps <= 0 && what)
-        return xd_fail(e, XD_EINVAL, "%s is for videos, and %s paints pictures", what, p->name);
+        return xd_fail(e, XD_EINVAL, "%s is for videos, and %s generates images", what, p->name);
     if (p->from_image && !r->image && !j->ctx->bench)
-        return xd_fail(e, XD_EINVAL, "%s begins its video with a picture: name one with --image", p->name);
+        return xd_fail(e, XD_EINVAL, "%s begins its video with an image: name one with --image", p->name);
     if (p->fps > 0 && !p->from_image && r->image)
-        return xd_fail(e, XD_EINVAL, "%s makes a video of text alone, it cannot begin with the picture %s "
+        return xd_fail(e, XD_EINVAL, "%s makes a video of text alone, it cannot begin with the image %s "
                        "(CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V can)", p->name, r->image);
     if (p->from_image && r->strength > 0)
-        return xd_fail(e, XD_EINVAL, "strength %g means nothing to %s, which keeps the picture as it is",
+        return xd_fail(e, XD_EINVAL, "strength %g means nothing to %s, which keeps the image as it is",
                        r->strength, p->name);
     return XD_OK;
 }
@@ -121,7 +121,7 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* Frames of a video: so many of the latent that whole patches of them come about (diffusers paints
+/* Frames of a video: so many of the latent that whole patches of them come about (diffusers generates
  * some more in front and drops them). */
 static xd_status take_frames(xd_job *j, xd_err *e)
 {
@@ -146,13 +146,13 @@ static xd_status take_frames(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* The picture has the standard size: nothing is resized. */
+/* The image has the standard size: nothing is resized. */
 static void take_standard(xd_job *j)
 {
     xd_size_bucket_standard(&j->size[0], &j->size[1]);
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
-        xd_log(XD_LOG_INFO, "painting %lld x %lld, the standard size nearest to %lld x %lld (--no_resolution_binning "
-               "paints the size itself)", (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
+        xd_log(XD_LOG_INFO, "generating %lld x %lld, the standard size nearest to %lld x %lld (--no_resolution_binning "
+               "generates the size itself)", (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
                (long long)j->asked[0]);
     j->asked[0] = j->size[0], j->asked[1] = j->size[1];
 }
@@ -208,7 +208,7 @@ static xd_status take_tokens(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* A scheduler of the other kind of noise paints nothing. */
+/* A scheduler of the other kind of noise generates nothing. */
 static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -256,10 +256,10 @@ static xd_status take_sampler(xd_job *j, xd_err *e)
     if (j->r->image && !m->recipe->from_image)          /* diffusers' default                  */
         a.strength = j->strength = j->r->strength > 0 ? j->r->strength : 0.6;
     else if (j->r->strength > 0)
-        return xd_fail(e, XD_EINVAL, "strength %g is given without a picture to start from (image)",
+        return xd_fail(e, XD_EINVAL, "strength %g is given without an image to start from (image)",
                        j->r->strength);
     if (j->r->image && !m->recipe->from_image && !j->sampler->flow)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s cannot start from a picture: its scheduler %s is none of "
+        return xd_fail(e, XD_EUNSUPPORTED, "%s cannot start from an image: its scheduler %s is none of "
                        "rectified flow", m->recipe->name, j->sampler->name);
     s = xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
     return s == XD_OK ? s : xd_model_fail_sched(m, s, e);
@@ -306,8 +306,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     if ((s = xd_init_image_read(j, e)) != XD_OK)
         return s;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
-        xd_log(XD_LOG_INFO, "painting %lld x %lld, the trained size nearest to %lld x %lld, and "
-               "resizing (--no_resolution_binning paints the size itself)", (long long)j->size[1],
+        xd_log(XD_LOG_INFO, "generating %lld x %lld, the trained size nearest to %lld x %lld, and "
+               "resizing (--no_resolution_binning generates the size itself)", (long long)j->size[1],
                (long long)j->size[0], (long long)j->asked[1], (long long)j->asked[0]);
     return XD_OK;
 }

@@ -8,9 +8,9 @@
 typedef struct xd_job {
     xd_context       *ctx;
     const xd_request *r;
-    int64_t     asked[2], size[2];      /* pixels asked for and painted: height, width          */
-    int64_t     frames;         /* of the result: 1 for a picture                               */
-    double      fps;            /* of a video's file; 0: a picture                              */
+    int64_t     asked[2], size[2];      /* pixels asked for and generated: height, width          */
+    int64_t     frames;         /* of the result: 1 for an image                               */
+    double      fps;            /* of a video's file; 0: an image                              */
     int64_t     cells[3];       /* latent cells: t, h, w                                        */
     int64_t     spare;          /* of those in t, the first that only fill a patch: not decoded  */
     int64_t     lat[4];         /* extents of the latents on the host: t, C, h, w                */
@@ -20,7 +20,7 @@ typedef struct xd_job {
     int         npass;          /* model evaluations per step: 1, or 2 with guidance             */
     double      guidance;       /* joins the two passes (xd_job_guidance)                       */
     double      distilled;      /* guidance scale that the transformer reads, or NaN             */
-    double      strength;       /* of the picture that is painted over; 0: there is none        */
+    double      strength;       /* of the image that is generated over; 0: there is none        */
     int         max_text, images;
     int         picks;          /* the request leaves some out (xd_job_pick)                    */
     int        *todo, ntodo;    /* those that are made, in order; NULL: all                     */

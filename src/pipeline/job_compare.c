@@ -1,7 +1,7 @@
-/* job_compare.c - do all ranks paint the same request?
+/* job_compare.c - do all ranks generate the same request?
  *
  * Every rank reads the command line and the file of prompts for itself. Ranks that take other numbers of
- * steps wait for each other without end, and other seeds or schedulers mix two pictures into one. */
+ * steps wait for each other without end, and other seeds or schedulers mix two images into one. */
 #include <string.h>
 
 #include "pipeline/job_compare.h"

@@ -33,7 +33,7 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
         return XD_OK;
     xd_cpu_memory(&machine, &process);
     return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s, %s are available",
-                   j->fps > 0 ? "video" : "picture",
+                   j->fps > 0 ? "video" : "image",
                    (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + picture).s,
                    process < machine ? "address space (ulimit -v), besides what kernels take" : "memory",
                    xd_size_text((double)have).s);
@@ -55,7 +55,7 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
     return keep ? n->text + most(text, loop) : most(n->text + text, loop);
 }
 
-/* Ranks that share weights, and pictures to start from, would have to agree when: several ranks keep
+/* Ranks that share weights, and images to start from, would have to agree when: several ranks keep
  * both. */
 int xd_need_apart(const xd_job *j, int ranks)
 {

@@ -19,7 +19,7 @@ typedef struct xd_room {        /* bytes that a request may take on this rank's 
 /* Of the parts, one after the other; text encoders stay with `keep`. apart: transformer and
  * autoencoder are never loaded together. */
 size_t    xd_need_peak(const xd_need *n, int keep, int apart);
-/* So it is for a request on so many ranks: of the only picture of an engine's only request. */
+/* So it is for a request on so many ranks: of the only image of an engine's only request. */
 int       xd_need_apart(const xd_job *j, int ranks);
 /* Counts, finds out who shares weights, and refuses with XD_ENOMEM when the peak is more than there
  * is. Collective over the ranks in use, which agree. */

@@ -12,7 +12,7 @@ _Static_assert(AT(random_seed) == AT(seed) + sizeof(int64_t), "an int behind the
 
 static xd_option options[] = {
     { "negative_prompt", XD_OPT_TEXT, AT(negative_prompt), 0, 0, NULL, "TEXT",
-      "what the picture should not show" },
+      "what the image should not show" },
     { "width", XD_OPT_INT64, AT(width), 1, 1e7, NULL, "PIXELS", "width (default: the model's)" },
     { "height", XD_OPT_INT64, AT(height), 1, 1e7, NULL, "PIXELS",
       "height (default: the model's)" },
@@ -31,25 +31,25 @@ static xd_option options[] = {
     { "use_dynamic_cfg", XD_OPT_FLAG, AT(use_dynamic_cfg), 0, 1, NULL, NULL,
       "let the guidance grow from 1 with the steps, as CogVideoX was shown with" },
     { "image", XD_OPT_TEXT, AT(image), 0, 0, NULL, "FILE",
-      "picture to start from (PNG, JPEG, WebP, PPM), resized to the size asked for" },
+      "image to start from (PNG, JPEG, WebP, PPM), resized to the size asked for" },
     { "strength", XD_OPT_REAL, AT(strength), XD_ABOVE_ZERO, 1, NULL, "S",
-      "share of the steps that are painted over the picture (default: 0.6)" },
+      "share of the steps that are generated over the image (default: 0.6)" },
     { "seed", XD_OPT_SEED, AT(seed), 0, 0, NULL, "N",
       "seed of the noise; image i uses seed + i; -1: one by chance, which is said (default: 0)" },
     { "num_images_per_prompt", XD_OPT_INT, AT(num_images_per_prompt), 1, 100000, NULL, "N",
-      "pictures of every prompt (default: 1)" },
+      "images of every prompt (default: 1)" },
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
       "text tokens a prompt is cut to (default: the pipeline's)" },
     { "scheduler", XD_OPT_TEXT, AT(scheduler), 0, 0, NULL, "NAME",
       NULL },                   /* of the registry                                             */
     { "rng", XD_OPT_TEXT, AT(rng), 0, 0, "philox torch", "NAME",
-      "noise: philox, or torch to paint what diffusers paints" },
+      "noise: philox, or torch to generate what diffusers generates" },
     { "enable_tiling", XD_OPT_FLAG, AT(enable_tiling), 0, 1, NULL, NULL,
       "decode in overlapping tiles: less memory" },
     { "enable_slicing", XD_OPT_FLAG, AT(enable_slicing), 0, 1, NULL, NULL,
-      "decode one picture at a time (always so)" },
+      "decode one image at a time (always so)" },
     { "no_resolution_binning", XD_OPT_FLAG, AT(no_resolution_binning), 0, 1, NULL, NULL,
-      "paint the size asked for, not the nearest trained one" },
+      "generate the size asked for, not the nearest trained one" },
 };
 
 enum { OPTIONS = sizeof options / sizeof *options };

@@ -1,4 +1,4 @@
-/* output.c - names of the files that pictures and videos are written to, and writing them */
+/* output.c - names of the files that images and videos are written to, and writing them */
 #include "pipeline/output.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ static size_t stem_of(const char *path)
     return dot && dot != path && dot[-1] != '/' ? (size_t)(dot - path) : strlen(path);
 }
 
-/* A video in pictures: what a name needs behind %04d. */
+/* A video in images: what a name needs behind %04d. */
 static int in_frames(const char *path, int64_t frames)
 {
     return frames > 1 && xd_image_known(path);
@@ -121,7 +121,7 @@ xd_status xd_output_check_video(const char *path, int video, xd_err *e)
 {
     if (video || !xd_video_known(path))
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, "the output name %s is that of a video, and this model makes pictures: it must "
+    return xd_fail(e, XD_EINVAL, "the output name %s is that of a video, and this model makes images: it must "
                    "end in .png, .jpg, .jpeg, .webp, .ppm or .safetensors (latents)", path);
 }
 

@@ -4,7 +4,7 @@
 
 #include "io/image.h"
 
-/* One picture or video by the name's format; every frame a picture where that is a picture's. */
+/* One image or video by the name's format; every frame an image where that is an image's. */
 xd_status xd_output_write(const char *path, const xd_image *im, const xd_image_text *texts, xd_err *e);
 
 #endif

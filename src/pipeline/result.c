@@ -1,4 +1,4 @@
-/* result.c - the pictures of a request and the texts that travel with them */
+/* result.c - the images of a request and the texts that travel with them */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ static double scale_read(const xd_job *j)
     return isnan(j->distilled) ? j->guidance : j->distilled;
 }
 
-/* What else the picture depends on, where it was asked for. */
+/* What else the image depends on, where it was asked for. */
 static void add_options(xd_text_buf *b, const xd_job *j)
 {
     const xd_request *r = j->r;
@@ -202,7 +202,7 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
     }
     free(rgb);
     if (!t->json || !t->parameters || (rgb && !t->image.data))
-        return xd_fail(e, XD_ENOMEM, "no memory for picture %d", i + 1);
+        return xd_fail(e, XD_ENOMEM, "no memory for image %d", i + 1);
     r->have = i + 1;
     return XD_OK;
 }
@@ -307,7 +307,7 @@ xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
 {
     const item *t = item_at(r, i);
     if (!t)
-        return xd_fail(e, XD_EINVAL, "there is no picture %d: the result has %d", i + 1, r->have);
+        return xd_fail(e, XD_EINVAL, "there is no image %d: the result has %d", i + 1, r->have);
     if (is_safetensors(path)) {
         const char *meta[] = { "parameters", t->parameters, "xdit", t->json, NULL };
         xd_st_item  it = { "latents", xd_view(t->lat, XD_F32, 4, r->lat) };

@@ -5,7 +5,7 @@
 #include "pipeline/job.h"
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e);
-/* Takes the latents [t,C,h,w] and the picture (both malloc'ed; rgb may be NULL) of image i. */
+/* Takes the latents [t,C,h,w] and the image (both malloc'ed; rgb may be NULL) of image i. */
 xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e);
 /* Latents [t,C,h,w] of image i and how many numbers they are; for tests. */
 const float *xd_result_lat(const xd_result *r, int i, int64_t *n);

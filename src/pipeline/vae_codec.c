@@ -133,7 +133,7 @@ typedef struct fit {            /* bilinear, half-pixel centres (align_corners f
     const float *in;
     float       *out;
     int64_t      ih, iw, ow;    /* of the input; width of the output                           */
-    int64_t      y0, x0;        /* of the crop in the resized picture                          */
+    int64_t      y0, x0;        /* of the crop in the resized image                          */
     double       sy, sx;        /* input pixels per resized pixel                              */
 } fit;
 
@@ -177,7 +177,7 @@ xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e)
     rw = rw < ow ? ow : rw;
     float *out = malloc((size_t)(oh * ow) * 3 * sizeof *out + 1);
     if (!out)
-        return xd_fail(e, XD_ENOMEM, "no memory for a picture of %lld x %lld", (long long)ow,
+        return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)ow,
                        (long long)oh);
     fit f = { *rgb, out, ih, iw, ow, (rh - oh) / 2, (rw - ow) / 2, (double)ih / (double)rh,
               (double)iw / (double)rw };

@@ -148,7 +148,7 @@ void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_
     xd_req  one;
     if (s->c->rank) {
         one = s->own.n ? s->c->ops->send(s->c, band(s, mine, wide), 0) : (xd_req){ 0 };
-        end_of(s, &one, 1, "a band of the picture");
+        end_of(s, &one, 1, "a band of the image");
         return;
     }
     float *to = or_park(s, all, (size_t)n * sizeof *all);
@@ -159,7 +159,7 @@ void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_
             s->in[i] = s->c->ops->recv(s->c, t, i);
     }
     xd_get(s->x, all, xd_view2(mine.p, XD_F32, s->own.n * cell, wide));
-    end_of(s, s->in, s->c->size, "a band of the picture");
+    end_of(s, s->in, s->c->size, "a band of the image");
 }
 
 void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell, float *all)

@@ -16,7 +16,7 @@ xd_status xd_balance_open(xd_balance **b, const xd_world *w, const xd_plan *plan
                           xd_dtype type, xd_err *e);
 void      xd_balance_close(xd_balance **b);
 
-/* What is uneven of a layout of tokens, and of one of rows of the picture. b may be NULL. */
+/* What is uneven of a layout of tokens, and of one of rows of the image. b may be NULL. */
 void      xd_balance_tokens(const xd_balance *b, xd_layout *l);
 void      xd_balance_rows(const xd_balance *b, xd_layout *l);
 /* Speed of each stage beside the fastest, or NULL: even. */

@@ -1,7 +1,7 @@
-/* auto_plan.c - rank 0 foresees the plans and tells the others which one is taken
+/* auto_plan.c - rank 0 predicts the plans and tells the others which one is taken
  *
  * Memory decides before speed. Of plans that are nearly as fast as the fastest the one is taken whose
- * sums have the order of one rank, so that a seed paints the same pixels whichever is measured faster. */
+ * sums have the order of one rank, so that a seed generates the same pixels whichever is measured faster. */
 #include "predict/auto_plan.h"
 
 #include <stdio.h>
@@ -59,7 +59,7 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
     return s;
 }
 
-/* A picture to start from is not read: its steps are fewer. */
+/* An image to start from is not read: its steps are fewer. */
 static void take_request(chooser *c)
 {
     static const char *const prompt[] = { "" };
@@ -184,7 +184,7 @@ static void by_rule(const chooser *c, verdict *v)
     v->foreseen = (xd_predicted_times){ -1, -1, -1, -1 };
     xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
     if (xd_plan_make(&p, &a, c->ranks, &c->ctx->model.dit_info, NULL) == XD_OK)
-        xd_log(XD_LOG_INFO, "plan: %s, by rule: of %d ranks the plans are too many to foresee", p.text, c->ranks);
+        xd_log(XD_LOG_INFO, "plan: %s, by rule: of %d ranks the plans are too many to predict", p.text, c->ranks);
 }
 
 static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)

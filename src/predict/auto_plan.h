@@ -10,7 +10,7 @@ typedef struct xd_predicted_times {    /* seconds of the request the plan was ch
 } xd_predicted_times;
 
 /* Fills the degrees of a->parallel that are 0, so that the ranks are used, with those that a->plan asks
- * for: rank 0 foresees every plan, the others take its choice; `take` has it on all ranks that ask for
+ * for: rank 0 predicts every plan, the others take its choice; `take` has it on all ranks that ask for
  * the same, else what they ask for. `s`: how this rank fared so far; one that has failed asks for nothing.
  * hosts: on which the ranks are. Collective over all ranks. */
 xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,

@@ -127,14 +127,14 @@ xd_status xd_cost_device_open(xd_cost_device **out, xd_dev *count, const xd_mach
 {
     xd_cost_device *r = *out = calloc(1, sizeof *r);
     if (!r)
-        return xd_fail(e, XD_ENOMEM, "no memory to reckon a plan");
+        return xd_fail(e, XD_ENOMEM, "no memory to predict a plan");
     r->m = m;
     r->rate = xd_machine_rates(m, type);
     xd_device_proxy_open(&r->w, count, close_none);
     XD_KERNELS(PUT)
     r->w.dev.priv = r;
     r->w.dev.counts = 1;
-    strcpy(r->w.dev.name, "reckon");
+    strcpy(r->w.dev.name, "predict");
     return XD_OK;
 }
 

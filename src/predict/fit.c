@@ -461,7 +461,7 @@ static void try_fewer(finder *w)
     }
 }
 
-/* Do the pixels of a picture fit, which are not all? */
+/* Do the pixels of an image fit, which are not all? */
 static int may_fit(const finder *w, const int64_t side[2])
 {
     const xd_fit *t = w->t;

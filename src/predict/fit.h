@@ -10,12 +10,12 @@ typedef struct xd_fit {
     const xd_machine  *m;       /* its memory is that of a host, or of a device                 */
     const xd_parallel *fixed;   /* degrees that are given                                      */
     int                ranks;
-    int                stale;   /* plans whose picture is not the exact one may be taken         */
+    int                stale;   /* plans whose image is not the exact one may be taken         */
     int                chosen;  /* the plan is chosen for the flags; 0: `fixed` is all of it     */
     /* bytes that a process of this machine may map; 0: it is another one */
     double             space;
     double             held;    /* bytes of weights that it has already                        */
-    int                huge;    /* the picture alone is too much: only smaller ones are counted   */
+    int                huge;    /* the image alone is too much: only smaller ones are counted   */
 } xd_fit;
 
 /* Bytes of the fullest rank. */

@@ -11,7 +11,7 @@
 #include "base/json.h"
 
 typedef struct xd_rates {       /* of one rank in one compute type                             */
-    double gemm;                /* flop/s of large matrix products                             */
+    double gemm;                /* flop/s of large GEMMs                             */
     double gemm_rows;           /* rows at which a product reaches half of that                */
     double attn[2];             /* flop/s of attention with heads of 64 and 128                */
     double attn_keys;           /* keys at which it reaches half of that                       */
@@ -54,7 +54,7 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
 int       xd_machine_home(int ranks, int threads, char *path, size_t size);
 /* Ranks with more threads than this host has cores take turns: slower, but alone. */
 void      xd_machine_oversubscribe(xd_machine *m);
-/* Of this machine's last cache, bytes for each of so many ranks. */
+/* Of this machine's last-level cache, bytes for each of so many ranks. */
 double    xd_machine_cache(int ranks);
 xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e);
 /* As JSON; appended to the text. */

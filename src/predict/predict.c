@@ -175,7 +175,7 @@ static void text_rows(const seer *s, int64_t rows[XD_MAXPASS])
     rows[1] = w->n ? w->rows[w->n - 1] : rows[1];
 }
 
-/* Pictures that the replica of this rank paints. */
+/* Images that the replica of this rank generates. */
 static int pictures(const seer *s)
 {
     int D = s->f->plan.deg.n[XD_DATA], at = s->ctx->topo.at[XD_DATA];
@@ -321,7 +321,7 @@ static xd_status denoise(seer *s, xd_err *e)
     return XD_OK;
 }
 
-/* ---- text and picture ----------------------------------------------------------------------- */
+/* ---- text and image ----------------------------------------------------------------------- */
 
 /* Texts that are encoded; the negative one is the last of two kinds. */
 static int texts(const seer *s)
@@ -390,7 +390,7 @@ static xd_status text(seer *s, xd_err *e)
     return st;
 }
 
-/* Encoding the picture to start from may take more memory than decoding; its seconds are not
+/* Encoding the image to start from may take more memory than decoding; its seconds are not
  * counted. */
 static xd_status count_encoder(seer *s, xd_need *n, xd_err *e)
 {
@@ -490,7 +490,7 @@ static void send_text(seer *s, xd_err *e)
     }
 }
 
-/* Loading, and behind every round of pictures those of other replicas to rank 0. */
+/* Loading, and behind every round of images those of other replicas to rank 0. */
 static void send_pictures(seer *s, int me, xd_err *e)
 {
     const xd_topo *t = &s->ctx->topo;
@@ -580,7 +580,7 @@ static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
     f->rank = calloc((size_t)f->ranks, sizeof *f->rank);
     s->lane = calloc((size_t)f->ranks, sizeof *s->lane);
     if (!f->rank || !s->lane)
-        return xd_fail(e, XD_ENOMEM, "no memory to foresee %d ranks", f->ranks);
+        return xd_fail(e, XD_ENOMEM, "no memory to predict %d ranks", f->ranks);
     ctx->plan = f->plan;
     ctx->plan.warmup = 1;
     st = xd_job_open(&s->job, ctx, s->r, e);

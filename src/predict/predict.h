@@ -20,12 +20,12 @@ typedef struct xd_prediction {
     xd_plan plan;
     int     ranks;              /* that it uses                                                */
     double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: one that repeats      */
-    int     steps, exact;       /* of a picture; of those exact ones                            */
-    int     rounds;             /* pictures that a replica paints one after the other            */
+    int     steps, exact;       /* of an image; of those exact ones                            */
+    int     rounds;             /* images that a replica generates one after the other            */
     double  from_s, to_s;       /* of the last step that was played, in the time that is told    */
     double  sent;               /* bytes of the request, all ranks                              */
     double  peak;               /* of the fullest rank (devices) or host (CPU)                  */
-    int     fits, stale;        /* into the memory there is; its picture is not the exact one    */
+    int     fits, stale;        /* into the memory there is; its image is not the exact one    */
     xd_prediction_rank *rank;     /* [ranks], malloc'ed                                          */
 } xd_prediction;
 
@@ -37,7 +37,7 @@ xd_status xd_predict(xd_prediction *f, xd_context *ctx, const xd_request *r, con
                      int ranks, const xd_machine *m, xd_err *e);
 void      xd_prediction_free(xd_prediction *f);
 
-/* A stretch of time of a rank in steps 0, 1, .. of the forecast: what 'c' computes, 'w' waits. */
+/* A stretch of time of a rank in steps 0, 1, .. of the prediction: what 'c' computes, 'w' waits. */
 typedef void xd_predicted_event(void *ctx, int rank, char what, double from, double to);
 /* The same, telling the stretches of the denoising steps that were played. */
 xd_status xd_predict_events(xd_prediction *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,

@@ -120,7 +120,7 @@ static void try(hunt *h, xd_parallel a)
                 xd_size_text(h->m->memory).s);
 }
 
-/* The pictures' rows over all ranks, or whole on one: what is asked, else both are tried by the caller
+/* The images' rows over all ranks, or whole on one: what is asked, else both are tried by the caller
  * of this in turn (rows gain whenever there are ranks). */
 static void try_patches(hunt *h, xd_parallel a)
 {

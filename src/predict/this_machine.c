@@ -99,7 +99,7 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
     strcpy(m->name, "this machine, guessed (xdit probe measures it)");
     dev->mem->memory(dev, &have, &total);
     if (!have)
-        return xd_fail(e, XD_ENOMEM, "a process of this machine has no memory left for pictures (free memory, control "
+        return xd_fail(e, XD_ENOMEM, "a process of this machine has no memory left for images (free memory, control "
                        "group, ulimit -v)");
     m->hosts = 1;
     m->ranks = ranks;

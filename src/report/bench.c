@@ -569,7 +569,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
     r.lat = malloc((size_t)nlat * sizeof *r.lat + 1);
     r.rgb = malloc((size_t)npix * sizeof *r.rgb + 1);
     if (s == XD_OK && (!r.lat || !r.rgb))
-        s = xd_fail(e, XD_ENOMEM, "no memory for a picture");
+        s = xd_fail(e, XD_ENOMEM, "no memory for an image");
     if (s == XD_OK)
         s = xd_device_arena_open(&a, b->g->ctx.dev, bytes, e);
     if (s == XD_OK) {
@@ -651,10 +651,10 @@ static void say_memory(const bench *b)
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
     if (b->a->json)
-        xd_bench_print(b->a, "], \"foreseen_bytes\": %zu, \"max_rss_bytes\": %lld}", b->foreseen,
+        xd_bench_print(b->a, "], \"predicted_bytes\": %zu, \"max_rss_bytes\": %lld}", b->foreseen,
                (long long)u.ru_maxrss * 1024);
     else
-        xd_bench_print(b->a, "memory: %.3f GB foreseen (weights + arena of the largest part), %.3f GB at "
+        xd_bench_print(b->a, "memory: %.3f GB predicted (weights + arena of the largest part), %.3f GB at "
                "most used by the process", (double)b->foreseen / 1e9,
                (double)u.ru_maxrss * 1024 / 1e9);
 }

@@ -156,10 +156,10 @@ static void say_text(const xd_bench_pair *d, const char *name, const char *what,
            "(%.3f to %.3f)", v->gain.mid * n, v->gain.mid, v->gain.low, v->gain.high, v->busy.mid,
            v->busy.low, v->busy.high);
     for (int i = 0; i < n; i++)
-        xd_bench_print(d->a, "    rank %-3d sent %14lld bytes, foreseen %14lld", i,
+        xd_bench_print(d->a, "    rank %-3d sent %14lld bytes, predicted %14lld", i,
                (long long)v->bytes[4 * i], (long long)v->bytes[4 * i + 2]);
-    xd_bench_print(d->a, "    in all   sent %14lld bytes, foreseen %14lld: %s", (long long)v->sum[0],
-           (long long)v->sum[1], v->same ? "as foreseen, in every round" : "NOT as foreseen");
+    xd_bench_print(d->a, "    in all   sent %14lld bytes, predicted %14lld: %s", (long long)v->sum[0],
+           (long long)v->sum[1], v->same ? "as predicted, in every round" : "NOT as predicted");
 }
 
 static void add_list(xd_text_buf *t, const char *name, const double *v, int n)
@@ -194,8 +194,8 @@ static void say_json(xd_bench_pair *d, const char *name, const char *what, const
     add_list(&t, "plan", d->t[XD_RUN_PLAN], d->rounds);
     add_list(&t, "busy", d->t[XD_RUN_BUSY], d->rounds);
     add_bytes(&t, "sent", v, n, 0);
-    add_bytes(&t, "foreseen", v, n, 2);
-    xd_buf_add(&t, "\"sent_all\": %lld, \"foreseen_all\": %lld, \"as_foreseen\": %s}",
+    add_bytes(&t, "predicted", v, n, 2);
+    xd_buf_add(&t, "\"sent_all\": %lld, \"predicted_all\": %lld, \"as_predicted\": %s}",
                (long long)v->sum[0], (long long)v->sum[1], v->same ? "true" : "false");
     if (d->a->line && !t.failed)
         d->a->line(d->a->cookie, t.p);

@@ -1,7 +1,7 @@
 /* bench_compare.h - the work of a plan of several ranks against the same work on one rank.
  *
  * Both are timed in turn within one run, because the clock of a machine moves, and by the code that
- * paints (xd_flow_*, xd_vae_decode). A round has three turns: rank 0 computes alone while the others
+ * generates (xd_flow_*, xd_vae_decode). A round has three turns: rank 0 computes alone while the others
  * sleep; all ranks work as the plan says; all ranks compute alone at the same time. The second
  * against the first is what a user gains. The third tells what of the loss is the machine's (ranks
  * share memory bandwidth and the clock of the package) and what the method's. */

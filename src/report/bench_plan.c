@@ -84,7 +84,7 @@ static xd_status open_rooms(xd_bench_pair *d, xd_status s, xd_err *e)
 }
 
 /* Random blocks share storage when asked to, or when those of all ranks would fill half the
- * memory. What every rank has whole lies once on its host, as where pictures are painted. Collective. */
+ * memory. What every rank has whole lies once on its host, as where images are generated. Collective. */
 static xd_status load(const xd_bench_pair *d, const xd_bench_side *s, int vae, xd_err *e)
 {
     size_t    have, total;
@@ -277,7 +277,7 @@ static xd_status prepare_light(xd_bench_pair *d, xd_bench_side *s, xd_err *e)
     if (st == XD_OK)
         st = xd_vae_decode_count(&s->job, &s->bytes, e);
     if (st == XD_OK && !(s->rgb = malloc((size_t)npix * sizeof *s->rgb + 1)))
-        st = xd_fail(e, XD_ENOMEM, "no memory for a picture");
+        st = xd_fail(e, XD_ENOMEM, "no memory for an image");
     s->going = 1;
     return st;
 }
@@ -315,7 +315,7 @@ static xd_status bench_vae(xd_bench_pair *d, xd_err *e)
             xd_exec_init(&one->x, one->g->ctx.dev, &one->a, one->g->ctx.type);
         }
         d->work = decode;
-        d->unit = "a picture";
+        d->unit = "an image";
         s = xd_bench_pair_run(d, e);
         for (int i = 0; i < 2; i++) {
             const xd_exec *x = i ? &d->all.x : &d->one.x;
@@ -391,7 +391,7 @@ static xd_status check_parts(const xd_bench_args *a, xd_err *e)
     xd_status s = xd_bench_check_parts(a, "step vae", e);
     if (s == XD_OK && a->parts && xd_bench_wants(a, "vae") && !a->parallel.use_parallel_vae)
         s = xd_fail(e, XD_EINVAL, "one rank decodes in this plan: --use_parallel_vae cuts the "
-                    "picture into rows");
+                    "image into rows");
     return s;
 }
 

@@ -80,7 +80,7 @@ static void say_table(const adviser *v)
         stale |= v->s.c[i].f.stale && !v->s.c[i].why.code;
     }
     if (stale)
-        say(v, "~ uses keys and values of the step before: the picture is close to that of one rank, not the same");
+        say(v, "~ uses keys and values of the step before: the image is close to that of one rank, not the same");
     if (v->s.good < v->s.n && !v->a->all)
         say(v, "%d plan%s cannot be (--all tells why)", v->s.n - v->s.good, v->s.n - v->s.good == 1 ? "" : "s");
     if (v->s.good)

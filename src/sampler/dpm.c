@@ -124,7 +124,7 @@ static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *ti
     return n;
 }
 
-/* Dynamic shifting: larger pictures spend more steps at high noise. */
+/* Dynamic shifting: larger images spend more steps at high noise. */
 static void shift(xd_sched_cfg *c, const xd_steps *a)
 {
     if (isnan(c->max_shift))

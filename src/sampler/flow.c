@@ -2,7 +2,7 @@
  * as diffusers' FlowMatchEulerDiscreteScheduler.
  *
  * The noise level sigma goes from 1 to 0 and is the time given to the network; with dynamic shifting
- * larger pictures spend more steps at high noise (Esser et al. 2024, arXiv:2403.03206, 5.3.2). */
+ * larger images spend more steps at high noise (Esser et al. 2024, arXiv:2403.03206, 5.3.2). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -73,7 +73,7 @@ typedef struct xd_sampler {
      * [n,C] F32 of the last tensor that this step draws (absent when it draws none). */
     void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                  const xd_tensor *hist, xd_tensor noise);
-    int flow;                   /* of rectified flow: can start from a picture                 */
+    int flow;                   /* of rectified flow: can start from an image                 */
 } xd_sampler;
 
 struct xd_sampling {

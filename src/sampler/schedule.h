@@ -55,7 +55,7 @@ xd_status xd_prediction_check(const xd_sched_cfg *c, xd_err *e);
 /* XD_EFORMAT when epsilon is predicted at timestep t, where `acp` says that there is no signal. */
 xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e);
 
-/* Dynamic shifting: the exponent of a picture of so many tokens, on the line through the config's two points.
+/* Dynamic shifting: the exponent of an image of so many tokens, on the line through the config's two points.
  * XD_EFORMAT when they are no line. */
 xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e);
 double    xd_shift_of(const xd_sched_cfg *c, int64_t tokens);

@@ -43,7 +43,7 @@ void     *xd_at(xd_tensor t, int64_t i, int64_t j);             /* address of el
 /* "4x3x2" of a shape, the form of tensors.txt ("1" dimension: "7"; none: ""). Returns buf. */
 char *xd_shape_text(int nd, const int64_t *d, char *buf, size_t size);
 
-/* Element conversions; halves and brains are carried as uint16_t. Round to nearest even. */
+/* Element conversions; halves and bf16 values are carried as uint16_t. Round to nearest even. */
 float    xd_bf16_f32(uint16_t v);
 uint16_t xd_f32_bf16(float v);
 float    xd_f16_f32(uint16_t v);

@@ -102,10 +102,10 @@ refused "inspect with two" 2 "too many: 'b'" inspect a b
 refused "bench without a model" 2 "--config" bench
 
 # Seeds of 64 bits, as torch takes and names them: modulo 2^64.
-paint -p a --rng torch --json --seed 18446744073709551613 --num_images_per_prompt 2 -o "$T/s.ppm"
+generate -p a --rng torch --json --seed 18446744073709551613 --num_images_per_prompt 2 -o "$T/s.ppm"
 check "a seed of 64 bits" shows '"seed":18446744073709551613,.*"seed": 18446744073709551613'
 check "and the one after it" shows '"seed":18446744073709551614,'
-paint -p a --rng torch --seed -3 -o "$T/n.ppm"
+generate -p a --rng torch --seed -3 -o "$T/n.ppm"
 check "the negative one that is the same" [ "$rc" = 0 -a "$(tail -c 49152 "$T/n.ppm" | cksum)" = "$(tail -c 49152 "$T/s_0001.ppm" | cksum)" ]
 
 # Prompts of a pipe, once read.
@@ -120,7 +120,7 @@ check "and no file of that name" [ ! -e ./- ]
 refused "one rank and a cluster that is not there" 1 "cannot open.*no-such.json" generate --model "$MODEL" -p a \
     --cluster "$T/no-such.json" -o "$T/no.png"
 
-# Little address space: a picture or a sentence, but no end within a library.
+# Little address space: an image or a sentence, but no end within a library.
 bad=
 for mb in 60 75 90 105 120 135 150 165 180 200 240; do
     (ulimit -v $((mb * 1024)) && exec "$XDIT" generate --model "$MODEL" -p a --steps 1 -t 2 -q -o "$T/v.png") >"$T/stdout" 2>"$T/stderr"
@@ -128,7 +128,7 @@ for mb in 60 75 90 105 120 135 150 165 180 200 240; do
     [ "$rc" = 0 ] || { [ "$rc" = 1 ] && one_line && said '^xdit: '; } || bad="$bad $mb"
 done
 if (ulimit -v 245760 && "$XDIT" --version >/dev/null 2>&1); then
-    check "little address space: a picture or a sentence" [ -z "$bad" ]
+    check "little address space: an image or a sentence" [ -z "$bad" ]
     (ulimit -v 122880 && exec "$XDIT" plan --model "$MODEL" --world 2) >"$T/stdout" 2>"$T/stderr" </dev/null
     rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
     check "and a plan for it" sh -c '[ "$1" = 0 ] || echo "$2" | grep -q "no memory left.*ulimit -v"' x "$rc" "$err"
@@ -136,24 +136,24 @@ else
     echo "# skipped: this build does not start in little address space"
 fi
 
-# The same picture, however its flags are written.
-paint --prompt "a red circle" --guidance_scale 3 --seed 5 --output "$T/a.png"
+# The same image, however its flags are written.
+generate --prompt "a red circle" --guidance_scale 3 --seed 5 --output "$T/a.png"
 check "flags with a space" [ "$rc" = 0 ]
-paint --prompt="a red circle" --guidance-scale=3 --seed=5 --output="$T/b.png"
+generate --prompt="a red circle" --guidance-scale=3 --seed=5 --output="$T/b.png"
 check "flags with = and -" [ "$rc" = 0 ]
-paint -p "a red circle" --cfg_scale 3 -s 5 -o "$T/c.png" --enable-tiling=false --ulysses_degree 1 \
+generate -p "a red circle" --cfg_scale 3 -s 5 -o "$T/c.png" --enable-tiling=false --ulysses_degree 1 \
     --ring-degree=1 --warmup_steps 0
 check "short flags and one rank" [ "$rc" = 0 ]
 check "nothing is warned of" [ -z "$err" ]
-paint -p a --guidance_scale 1 --negative_prompt b -o "$T/d.png"
+generate -p a --guidance_scale 1 --negative_prompt b -o "$T/d.png"
 check "a negative prompt that is not used" said "warning: the negative prompt is not used.*guidance_scale above 1"
 # Of no effect: one line each, and the bits of a run without.
-paint -p a --seed 1 -o "$T/plain.ppm"
+generate -p a --seed 1 -o "$T/plain.ppm"
 idle() {
     what=$1 why=$2
     shift 2
-    paint -p a --seed 1 "$@" -o "$T/idle.ppm"
-    check "$what: painted, and one warning" sh -c '[ "$1" = 0 ] && printf "%s\n" "$2" | grep -q "^xdit: warning: $3" &&
+    generate -p a --seed 1 "$@" -o "$T/idle.ppm"
+    check "$what: generated, and one warning" sh -c '[ "$1" = 0 ] && printf "%s\n" "$2" | grep -q "^xdit: warning: $3" &&
         [ "$(printf "%s\n" "$2" | wc -l)" = 1 ]' x "$rc" "$err" "$why"
     check "$what: changes nothing" cmp "$T/plain.ppm" "$T/idle.ppm"
 }
@@ -166,22 +166,22 @@ idle "shares of one rank" "balance makes no difference where one rank works" --b
 idle "a cluster for one rank" "cluster makes no difference .*one rank works" --cluster 8xH100
 idle "blocks of one stage" "attn_layer_num_for_pp makes no difference without stages" --attn_layer_num_for_pp 8
 for name in warmup_steps=1 num_pipeline_patch=1 pipefusion_text=first; do
-    paint -p a --seed 1 --$name -o "$T/idle.ppm"
+    generate -p a --seed 1 --$name -o "$T/idle.ppm"
     check "$name is what is done anyhow" [ -z "$err" ]
 done
 try bench --config "$MODEL" --random_weights --parts vae --repeats 1 --num_pipeline_patch 4
 check "of bench, too" said "^xdit: warning: num_pipeline_patch makes no difference without stages"
-paint -p a --seed 1 --enable_tiling -o "$T/idle.safetensors"
+generate -p a --seed 1 --enable_tiling -o "$T/idle.safetensors"
 check "tiles of latents" said "^xdit: warning: enable_tiling makes no difference to latents"
-paint -p a --seed 1 --num_pipeline_patch 4 --patches_without_stages -o "$T/idle.ppm"
+generate -p a --seed 1 --num_pipeline_patch 4 --patches_without_stages -o "$T/idle.ppm"
 check "the tests' way to have patches without stages" sh -c '[ "$1" = 0 ] && ! cmp -s "$2" "$3"' x "$rc" "$T/plain.ppm" "$T/idle.ppm"
 check "= and - change nothing" cmp "$T/a.png" "$T/b.png"
 check "short forms change nothing" cmp "$T/a.png" "$T/c.png"
 # How many threads OpenMP would take is nothing to oneDNN's convolutions, how many we take is: each has memory.
-foreseen() {
+predicted() {
     OMP_NUM_THREADS=$1 "$XDIT" generate -m "$MODEL" -p a --steps 1 -t 2 -v -o "$T/e.png" 2>&1 | sed -n 's/^xdit: \(memory: .* peak [0-9.]*\),.*/\1/p'
 }
-check "memory of two threads, whatever OMP_NUM_THREADS says" [ -n "$(foreseen 1)" -a "$(foreseen 1)" = "$(foreseen 1000)" ]
+check "memory of two threads, whatever OMP_NUM_THREADS says" [ -n "$(predicted 1)" -a "$(predicted 1)" = "$(predicted 1000)" ]
 # Code and tables of convolutions by tiles are megabytes each, which memory must have, too.
 try generate -m "$MODEL" -p a --steps 1 --dtype bf16 -v -o "$T/e.png"
 if said 'device cpu-amx'; then
@@ -198,7 +198,7 @@ for pair in cfg=guidance_scale sampler=scheduler sampling-method=scheduler init-
 done
 means size 'the size is --width and --height'
 means upscale 'upscaling is not built'
-means mask 'painting inside of a mask is not built'
+means mask 'generating inside of a mask is not built'
 means offload-to-cpu ".*in this machine's memory already"
 means port 'there is no HTTP service'
 for far in xyzzy karras hypertile color_match; do

@@ -16,7 +16,7 @@ same() { pixels "$T/one.ppm" && pixels "$T/x.ppm" && cmp "$T/one.ppm.px" "$T/x.p
 plan_of() { printf '%s\n' "$err" | sed -n 's/^xdit: plan: \([^(,]*[^(, ]\).*/\1/p'; }
 ranks_of() { plan_of | tr -dc '0-9 ' | awk '{ n = 1; for (i = 1; i <= NF; i++) n *= $i; print n }'; }
 check "two ranks say their plan, once" [ "$rc" = 0 -a "$(printf '%s\n' "$err" | grep -c '^xdit: plan: .*, the fastest of 4 on 2 ranks; predicted [0-9.e-]* s$')" = 1 ]
-check "and paint the pixels of one" same
+check "and generate the pixels of one" same
 check "the prediction stands beside the time" said '^xdit: 1 image in .*[a-z]+ [0-9.]+ \(predicted [0-9.]*\)'
 ask --nproc 4 --ulysses_degree 2 -o "$T/x.ppm"
 check "a degree that is given is kept: $(plan_of)" [ "$rc" = 0 -a "$(ranks_of)" = 4 ] && check "ulysses 2" said 'plan: .*ulysses 2'
@@ -29,7 +29,7 @@ check "the JSON has the plan" sh -c 'printf "%s" "$1" | grep -q "\"plan\": \"$2 
 ask --plan u2r2 -q -o "$T/x.ppm"
 check "a short form starts the ranks it needs" sh -c '[ "$1" = 0 ] && ! printf "%s" "$2" | grep -v "take turns"' x "$rc" "$err"
 ask --nproc 4 --num_images_per_prompt 4 --prompt b -o "$T/d%d.ppm"
-check "eight pictures on four ranks are dealt out: $(plan_of)" said 'plan: data 4'
+check "eight images on four ranks are dealt out: $(plan_of)" said 'plan: data 4'
 check "the first is that of one rank" sh -c 'cp "$1/d1.ppm" "$1/x.ppm"' x "$T" && check "to the pixel" same
 
 # What xdit plan calls the best is that plan when it is run.
@@ -40,7 +40,7 @@ check "the best line is the plan: $best" sh -c '[ "$1" = 0 ] && printf "%s" "$2"
     grep -q "\"plan\": \"pipefusion 2 (3 patches, 2 warm-up, VAE rows, stages 1+2)\""' x "$rc" "$out"
 check "and nothing is warned of" sh -c '! printf "%s" "$1" | grep -v "take turns" | grep -q warning' x "$err"
 
-# Idle where nothing can fill, and more than are foreseen.
+# Idle where nothing can fill, and more than are predicted.
 ask --nproc 3 --ulysses_degree 2 -o "$T/x.ppm"
 check "what cannot be filled stays idle" sh -c '[ "$1" = 0 ] && printf "%s" "$2" | grep -q "1 of 3 ranks stay idle: the plan ulysses 2 uses 2"' x "$rc" "$err"
 

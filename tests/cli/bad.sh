@@ -47,7 +47,7 @@ g "a directory as output" "[12]" "$T/empty" --model "$MODEL" --prompt a -o "$T/e
 g "an output that cannot be written" 1 "/proc/x.png" --model "$MODEL" --prompt a -o /proc/x.png
 g "an unknown format" 2 "x.avi" --model "$MODEL" --prompt a -o "$T/x.avi"
 for ext in mp4 gif rgb; do
-    g "a video of a model of pictures: .$ext" 2 "x.$ext is that of a video, and this model makes pictures" \
+    g "a video of a model of images: .$ext" 2 "x.$ext is that of a video, and this model makes images" \
         --model "$MODEL" --prompt a -o "$T/x.$ext"
 done
 # The output is looked at before the model is: a wrong name costs no waiting.
@@ -70,7 +70,7 @@ cp "$MODEL/transformer/$(basename "$file")" "$file"
 printf '{ "_class_name": ' >"$T/cut/transformer/config.json"
 g "a config cut short" 1 "config.json" --model "$T/cut" --prompt a -o "$T/x.png"
 
-# NaN in the first weights of the file: a warning that names the tensor, and a picture all the same.
+# NaN in the first weights of the file: a warning that names the tensor, and an image all the same.
 cp -r "$MODEL" "$T/nan" && chmod -R u+w "$T/nan"
 file=$(find "$T/nan/transformer" -name '*.safetensors' | head -n 1)
 header=$(od -An -tu8 -N8 "$file" | tr -d ' ')
@@ -122,7 +122,7 @@ else
     done
 fi
 
-paint --prompt "" -o "$T/none.png"
+generate --prompt "" -o "$T/none.png"
 check "an empty prompt is allowed" [ "$rc" = 0 -a -s "$T/none.png" ]
 check "nothing of the refused is left" [ ! -e "$T/x.png" ]
 done_testing

@@ -1,6 +1,6 @@
 #!/bin/sh
 # balance.sh XDIT ROOT GOLDEN - shares by speed: a rank that is slowed down to half gets about half, and the
-# picture is that of one rank. Shares are asserted, not times.
+# image is that of one rank. Shares are asserted, not times.
 . "$(dirname "$0")/lib.sh"
 MODEL=$ROOT/tests/golden/alpha
 GOLDEN=$3

@@ -49,7 +49,7 @@ sys.exit(not eval(sys.argv[2], {"all": all, "near": near, "len": len, "min": min
 # adds_up PLAN RANKS BYTES: a list of what each rank sends in a step.
 adds_up() {
     check "$1: it runs and says nothing else" [ "$rc" = 0 -a -z "$err" ]
-    check "$1: sent as foreseen" report step "as_foreseen and sent == foreseen and sent_all == foreseen_all"
+    check "$1: sent as predicted" report step "as_predicted and sent == predicted and sent_all == predicted_all"
     check "$1: by the formula" report step "sent == $3"
     check "$1: $2 ranks, two rounds" report step "every['ranks'] == $2 and rounds == len(alone) == len(plan) == len(busy) == 2"
     check "$1: the efficiency lies in its range, and is that of a round" report step \
@@ -70,12 +70,12 @@ plan --pipefusion_parallel_degree 2 --num_pipeline_patch 3
 adds_up "pipefusion 2" 2 "[4 * $N * $D + $well, 4 * $N * $F + $well]"
 plan --tensor_parallel_degree 2 --use_parallel_vae --parts "step vae"
 adds_up "tensor 2" 2 "[12 * $N * $D * $L + $well] * 2"
-check "rows of the VAE: sent as foreseen" report vae "as_foreseen and sent[1] > 4 * 3 * $side * $side // 2"
+check "rows of the VAE: sent as predicted" report vae "as_predicted and sent[1] > 4 * 3 * $side * $side // 2"
 plan --pipefusion_parallel_degree 3 --ulysses_degree 2 --parts step
-check "6 ranks, stages of uneven patches" report step "as_foreseen and len(sent) == 6 and min(sent) > 0"
+check "6 ranks, stages of uneven patches" report step "as_predicted and len(sent) == 6 and min(sent) > 0"
 
 try bench --config "$MODEL" --random_weights --threads 1 --repeats 1 --nproc 2 -W $side -H $side
-check "without --json: the same as text" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c 'as foreseen, in every round')" = 1 ]
+check "without --json: the same as text" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c 'as predicted, in every round')" = 1 ]
 try bench --config "$MODEL" --random_weights --threads 1 --repeats 1 --nproc 3 --ring_degree 2 -W $side -H $side
 check "an idle rank waits" [ "$rc" = 0 -a "$(printf '%s\n' "$err" | grep -c 'stay idle')" = 1 ]
 refused "one rank decodes" 2 "--use_parallel_vae" bench --config "$MODEL" --nproc 2 --parts vae

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The demo's 24 colour prompts in one launch, by four stages with four patches and one exact step,
-# at the demo's default steps: as many in their colours as diffusers paints with such keys and values
-# (tests/golden/demo_prompts.json). The pictures are judged by the program in the third argument.
+# at the demo's default steps: as many in their colours as diffusers generates with such keys and values
+# (tests/golden/demo_prompts.json). The images are judged by the program in the third argument.
 set -u
 XDIT=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 ROOT=$2 JUDGE=$(cd "$(dirname "$3")" && pwd)/$(basename "$3")
@@ -26,7 +26,7 @@ if ! "$XDIT" generate --model "$MODEL" --prompts "$T/prompts" --seed 0 --rng tor
         echo "1..0 # SKIP there is no MPI to start several ranks with"
         exit 0
     fi
-    echo "not ok 1 - the pictures are painted"
+    echo "not ok 1 - the images are generated"
     sed 's/^/# /' "$T/stderr"
     echo "1..1"
     exit 1

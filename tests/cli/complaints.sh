@@ -8,8 +8,8 @@ MPIRUN=$(for m in $5; do command -v "$m"; done | head -n 1)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
 HF=$ROOT/../shared/hf
 MODEL=$ROOT/tests/golden/alpha
-paint() { try generate --model "$MODEL" --prompt "a red circle" --seed 3 --dtype f32 --quiet "$@"; }
-paint --steps 2 --nproc 2 -o "$T/x.png"
+generate() { try generate --model "$MODEL" --prompt "a red circle" --seed 3 --dtype f32 --quiet "$@"; }
+generate --steps 2 --nproc 2 -o "$T/x.png"
 if said 'has no MPI|install the package'; then
     echo "1..0 # SKIP there is no MPI to start several ranks with"
     exit 0
@@ -60,15 +60,15 @@ if [ -n "$MPIRUN" ]; then
 else
     echo "# skipped: mpirun of Open MPI is not here"
 fi
-check "world size: nothing was painted" [ ! -e "$T/no.png" ]
-paint --steps 2 -o "$T/one.ppm"
+check "world size: nothing was generated" [ ! -e "$T/no.png" ]
+generate --steps 2 -o "$T/one.ppm"
 for plan in "--use_cfg_parallel" "--ulysses_degree 2" "--nproc 2"; do
     # The plan is words.
     # shellcheck disable=SC2086
-    paint --steps 2 $plan -o "$T/x.ppm"
+    generate --steps 2 $plan -o "$T/x.ppm"
     check "world size: $plan works" same "$T/one.ppm" "$T/x.ppm" 49152
 done
-paint --steps 2 --ulysses_degree 2 --use_cfg_parallel -o "$T/x.ppm"
+generate --steps 2 --ulysses_degree 2 --use_cfg_parallel -o "$T/x.ppm"
 check "world size: on four ranks it works" same "$T/one.ppm" "$T/x.ppm" 49152
 
 # 2. "The height of the last pipeline patch is not a multiple": 30 rows of CogVideoX at 480 x 720 on four.
@@ -118,7 +118,7 @@ mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)" "$1" 2>/dev/null' x "${shards%% *
     for n in 2 4; do
         rm -f "$T/x.png"
         small generate --model "$MODEL" --prompt "a red circle" --steps 1 --nproc $n --quiet -o "$T/x.png"
-        check "9989150328 bytes: $n ranks paint" whole_png "$T/x.png"
+        check "9989150328 bytes: $n ranks generate" whole_png "$T/x.png"
     done
     small generate --model "$MODEL" --prompt "a red circle" --steps 1 --nproc 2 --quiet -W 16384 -H 16384 \
         --no_resolution_binning -o "$T/no.png"
@@ -140,11 +140,11 @@ check "6592 and 6572: ulysses 2 x ring 2" near "$T/one.safetensors" "$T/x.safete
 # 5. "split_with_sizes expects split_sizes to sum exactly to 4096": FLUX in four stages; on two hosts in hosts.sh.
 MODEL=$GOLDEN/flux
 bytes=$((4 * 128 * 128 * 4))
-paint --steps 2 -W 512 -H 512 --max_sequence_length 77 --num_pipeline_patch 4 \
+generate --steps 2 -W 512 -H 512 --max_sequence_length 77 --num_pipeline_patch 4 \
     --patches_without_stages -o "$T/one.safetensors"
 check "split sizes: one rank" [ "$rc" = 0 ]
-paint --steps 2 -W 512 -H 512 --max_sequence_length 77 --pipefusion_parallel_degree 4 -o "$T/x.safetensors"
-paint --steps 1 -W 512 -H 512 --max_sequence_length 77 --no_resolution_binning -o "$T/y.safetensors"
+generate --steps 2 -W 512 -H 512 --max_sequence_length 77 --pipefusion_parallel_degree 4 -o "$T/x.safetensors"
+generate --steps 1 -W 512 -H 512 --max_sequence_length 77 --no_resolution_binning -o "$T/y.safetensors"
 check "a model without trained sizes" said "warning: no_resolution_binning makes no difference to flux"
 try generate --model "$GOLDEN/flux-schnell" -p a --steps 1 -W 56 -H 40 --max_sequence_length 13 --guidance_scale 4 -q \
     -o "$T/y.safetensors"

@@ -21,14 +21,14 @@ limited() {
 advice() {
     printf '%s\n' "$err" | sed -n 's/.*; what would fit: //p' | sed 's/); /)\n/g' | sed 's/ ([^()]*\(([^()]*)\)*[^()]*)$//; s/ and no other degree//'
 }
-# paint KB FLAGS...: a picture of one step.
-paint() {
+# generate KB FLAGS...: an image of one step.
+generate() {
     limit=$1
     shift
     rm -f "$T/x.png"
     limited "$limit" generate --model "$MODEL" --prompt "a red circle" --steps 1 --quiet -o "$T/x.png" "$@"
 }
-# obeyed KB WHAT FLAGS...: all that is advised paints at that limit.
+# obeyed KB WHAT FLAGS...: all that is advised generates at that limit.
 obeyed() {
     limit=$1 which=$2
     shift 2
@@ -38,8 +38,8 @@ obeyed() {
         # Flags are words; with other degrees advised those that were given go.
         # shellcheck disable=SC2086
         case $flags in
-        --tensor_parallel_degree*) paint "$limit" $flags $asked ;;
-        *) paint "$limit" "$@" $flags ;;
+        --tensor_parallel_degree*) generate "$limit" $flags $asked ;;
+        *) generate "$limit" "$@" $flags ;;
         esac
         check "$which: $flags works" whole_png "$T/x.png"
     done <"$T/advice"
@@ -49,7 +49,7 @@ refusing() {
     at=$1 end=$2
     shift 2
     while [ "$at" -gt "$end" ]; do
-        paint "$at" "$@"
+        generate "$at" "$@"
         [ "$rc" = 0 ] || return 0
         at=$((at - 8000))
     done
@@ -104,18 +104,18 @@ else
     echo "# skipped: there is no MPI to start several ranks with"
 fi
 
-# 3. The picture is: tiles first, then a smaller one; what no change makes fit is said with the least.
+# 3. The image is: tiles first, then a smaller one; what no change makes fit is said with the least.
 MODEL=$ROOT/models/demo-pixart
 big="-W 512 -H 512 --no_resolution_binning"
 # shellcheck disable=SC2086
 refusing 260000 120000 $big
-check "a picture that does not fit ($at kB)" said 'what would fit: (--enable_tiling|--width [0-9]+ --height [0-9]+) \('
+check "an image that does not fit ($at kB)" said 'what would fit: (--enable_tiling|--width [0-9]+ --height [0-9]+) \('
 # shellcheck disable=SC2086
-obeyed "$at" "a picture" $big
-paint "$at" -W 32768 -H 32768 --no_resolution_binning
-check "a picture beyond all measure: a size that fits" said 'of 32768 x 32768 needs .*; what would fit: --width [0-9]+ --height [0-9]+ \('
+obeyed "$at" "an image" $big
+generate "$at" -W 32768 -H 32768 --no_resolution_binning
+check "an image beyond all measure: a size that fits" said 'of 32768 x 32768 needs .*; what would fit: --width [0-9]+ --height [0-9]+ \('
 obeyed "$at" "beyond all measure"
-paint 90000
+generate 90000
 check "nothing fits at all: exit 1 and a sentence" [ "$rc" = 1 ] && said '^xdit: .'
 
 # 4. Models as they are published, on machines that hold some of them.
@@ -154,7 +154,7 @@ check "the least where nothing fits, and by which flags" said 'nothing near it f
 # The same with files of the published lengths, which are opened and not read.
 if python3 "$ROOT/tests/cli/holes.py" "$HF/black-forest-labs/FLUX.1-dev" "$T/flux" 2>"$T/why"; then
     MODEL=$T/flux
-    paint 22000000
+    generate 22000000
     check "FLUX.1-dev in 22 GB of address space: int8" said 'what would fit: --weights_dtype int8 \('
     check "quickly, and without reading" [ "$rc" = 1 ]
 else

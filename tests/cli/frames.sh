@@ -1,5 +1,5 @@
 #!/bin/sh
-# frames.sh XDIT ROOT GOLDEN - requests for videos of tiny CogVideoX models: frames, pictures to begin with, what is
+# frames.sh XDIT ROOT GOLDEN - requests for videos of tiny CogVideoX models: frames, images to begin with, what is
 # refused, several ranks. The files are video.sh's business.
 . "$(dirname "$0")/lib.sh"
 GOLDEN=$3
@@ -40,7 +40,7 @@ import json, sys
 j = json.loads(sys.stdin.readline())[\"parameters\"]
 assert (j[\"num_frames\"], j[\"width\"], j[\"height\"], j[\"fps\"]) == (9, 56, 40, 8), j"' x "$out"
 film "$I2V" --image "$I2V/image.png" -o "$T/i.rgb"
-check "a video of a picture" [ "$rc" = 0 -a "$(size "$T/i.rgb")" = $((9 * FRAME)) ]
+check "a video of an image" [ "$rc" = 0 -a "$(size "$T/i.rgb")" = $((9 * FRAME)) ]
 film "$I2V" --image "$ROOT/doc/sheet.png" -o "$T/j.rgb"
 check "another of another" sh -c '[ -s "$1/j.rgb" ] && ! cmp -s "$1/i.rgb" "$1/j.rgb"' x "$T"
 
@@ -50,10 +50,10 @@ refuse() {
     shift 3
     refused "$what" 2 "$pattern" generate --model "$model" --prompt a --quiet "$@"
 }
-refuse "frames of a picture" "num_frames is for videos" "$MODEL" --num_frames 9 -o "$T/no.png"
-refuse "an MP4 of a picture" "no.mp4 is that of a video" "$MODEL" -o "$T/no.mp4"
-refuse "a picture that is needed" "name one with --image" "$I2V" -o "$T/no.gif"
-refuse "a picture that is not" "cannot begin with the picture" "$T2V" --image "$I2V/image.png" -o "$T/no.gif"
+refuse "frames of an image" "num_frames is for videos" "$MODEL" --num_frames 9 -o "$T/no.png"
+refuse "an MP4 of an image" "no.mp4 is that of a video" "$MODEL" -o "$T/no.mp4"
+refuse "an image that is needed" "name one with --image" "$I2V" -o "$T/no.gif"
+refuse "an image that is not" "cannot begin with the image" "$T2V" --image "$I2V/image.png" -o "$T/no.gif"
 refuse "strength" "strength 0.5" "$I2V" --image "$I2V/image.png" --strength 0.5 -o "$T/no.gif"
 refuse "a width between tokens" "width 60 .*56 .*64" "$T2V" -W 60 -o "$T/no.gif"
 refuse "a size without positions" "9 frames of 56 x 40 pixels" "$I2V" --image "$I2V/image.png" -W 64 -H 40 -o "$T/no.gif"
@@ -66,6 +66,6 @@ film "$T2V" --num_frames 9 --ulysses_degree 2 --use_parallel_vae -o "$T/x.rgb"
 if ! said 'has no MPI|install the package'; then
     check "two ranks" cmp -s "$T/one.rgb" "$T/x.rgb"
     film "$I2V" --image "$I2V/image.png" --use_cfg_parallel -o "$T/x.rgb"
-    check "two ranks and a picture" cmp -s "$T/i.rgb" "$T/x.rgb"
+    check "two ranks and an image" cmp -s "$T/i.rgb" "$T/x.rgb"
 fi
 done_testing

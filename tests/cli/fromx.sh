@@ -58,7 +58,7 @@ sh -c "xdit() { '$XDIT' \"\$@\" --quiet -o '$T/a.png'; }; $(command_of)" >/dev/n
 if grep -Eq 'has no MPI|install the package' "$T/log"; then
     echo "# skipped: there is no MPI to run the printed command with"
 else
-    check "the printed command paints" whole_png "$T/a.png"
+    check "the printed command generates" whole_png "$T/a.png"
 fi
 
 line "too few processes for cfg" 0 'dp_degree \* cfg_degree must be less than or equal to dit_parallel_size' \
@@ -169,7 +169,7 @@ check "weights of a byte, latents" is_command "xdit generate --model m --prompt 
 latents.safetensors --text_weights_dtype fp8 --weights_dtype int8 --height 1024 --width 1024 \
 --num_inference_steps 20 --guidance_scale 3.5 --seed 42"
 line "fp8" 0 '--weights_dtype fp8 ' "$(torch 1 flux '--model m --use_fp8_gemms')"
-line "pictures" 0 '^plan: 1 rank' "$(torch 1 flux '--model m --output_type pil')"
+line "images" 0 '^plan: 1 rank' "$(torch 1 flux '--model m --output_type pil')"
 check "are what there is without --output" [ "$(printf '%s\n' "$out" | grep -c 'output')" = 0 ]
 
 # Failures that depend on what is installed, with the numbers that people search for.
@@ -242,14 +242,14 @@ while read -r f; do
     grep -q 'unknown flag' "$T/stderr" && unknown="$unknown --$f"
 done <"$T/flags"
 check "generate knows them:$unknown" [ -z "$unknown" ]
-paint -p a --use_torch_compile --use_fp8_gemms --attention-backend=FLASH --input_images "$T/no.png" -o "$T/n.png"
-check "flags with other names are taken" said 'cannot start from a picture'
-paint -p a --use_torch_compile --use_fp8_gemms --attention-backend=FLASH --vsa_drop_rates 0.1 0.2 -o "$T/n.png"
+generate -p a --use_torch_compile --use_fp8_gemms --attention-backend=FLASH --input_images "$T/no.png" -o "$T/n.png"
+check "flags with other names are taken" said 'cannot start from an image'
+generate -p a --use_torch_compile --use_fp8_gemms --attention-backend=FLASH --vsa_drop_rates 0.1 0.2 -o "$T/n.png"
 check "flags that are not needed do not hinder" whole_png "$T/n.png"
 check "quietly, but for what is not built" [ "$err" = "xdit: warning: --use_fp8_gemms: --weights_dtype fp8 keeps weights so, in half of the memory; int8 is what CPUs multiply faster" ]
 try generate --model "$MODEL" -p a --num_inference_steps 1 --use_torch_compile -o "$T/n.png"
 check "a line for what is not needed" said '^xdit: --use_torch_compile is not needed: '
-refused "a flag that would change the picture" 1 '--flow_shift of xDiT' generate --flow_shift 3
+refused "a flag that would change the image" 1 '--flow_shift of xDiT' generate --flow_shift 3
 refused "a flag without its value" 2 '--attention_backend needs a value' generate --attention_backend
 
 # torchrun: rank 0 speaks, all fail.
@@ -263,7 +263,7 @@ check "with the launcher" said 'generate --nproc 2 .* mpirun'
 as_torch 1 2
 check "its rank 1 is silent" [ "$rc" = 2 -a -z "$err" ]
 as_torch 0 1
-check "one process of torchrun paints" whole_png "$T/t.png"
+check "one process of torchrun generates" whole_png "$T/t.png"
 
 cp "$ROOT/doc/from-xdit.md" "$T/page.md" && sh "$ROOT/tools/from-xdit-doc.sh" "$XDIT" "$T/page.md"
 check "doc/from-xdit.md is up to date (tools/from-xdit-doc.sh)" cmp "$T/page.md" "$ROOT/doc/from-xdit.md"

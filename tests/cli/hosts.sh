@@ -1,6 +1,6 @@
 #!/bin/sh
 # Two hosts: two network namespaces joined by a veth pair, two ranks in each, MPI over TCP between
-# them. Pictures of one rank, bytes that really crossed, and refusals of hosts that differ.
+# them. Images of one rank, bytes that really crossed, and refusals of hosts that differ.
 #
 #     hosts.sh XDIT ROOT OTHER MPIRUN TEST_COMM GOLDEN FAULT
 #
@@ -106,7 +106,7 @@ plan() {
     ranks -n 4 "$XDIT" $how --prompt "a red circle" --quiet "$@" -o "$T/x.safetensors"
     s=$(($(sent) - s0)) g=$(($(got) - g0))
     echo "# $title: $s bytes to host two ($forward of them the plan's), $g back ($back)"
-    check "$title: painted" [ "$rc" = 0 ]
+    check "$title: generated" [ "$rc" = 0 ]
     check "$title: the bits of $(basename "$want" .safetensors)" same "$want" "$T/x.safetensors"
     check "$title: its bytes crossed" [ "$s" -ge "$forward" -a "$g" -ge "$back" ]
     check "$title: and few others" [ "$s" -le $((forward * 5 / 4 + 200000)) -a "$g" -le $((back * 5 / 4 + 200000)) ]
@@ -136,7 +136,7 @@ plan "FLUX, pipefusion 4" "$T/flux-patches.safetensors" --pipefusion_parallel_de
 STEPS=8
 how="generate --model $T/model --steps $STEPS --seed 3 --dtype f32 -W 256 -H 256 --no_resolution_binning"
 
-# no WHAT PATTERN WORDS...: refused by one sentence with exit code 2, nothing painted.
+# no WHAT PATTERN WORDS...: refused by one sentence with exit code 2, nothing generated.
 no() {
     title=$1 pattern=$2
     shift 2

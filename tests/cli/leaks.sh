@@ -23,8 +23,8 @@ kept() {
     check "$what" [ "$rc" = "$code" ]
     check "$what: nothing is lost" sh -c '! printf "%s" "$1" | grep -q "LeakSanitizer\|AddressSanitizer"' x "$err"
 }
-# picture MODEL ARGS...: by one rank, and by three.
-picture() {
+# image MODEL ARGS...: by one rank, and by three.
+image() {
     model=$1
     shift
     set -- generate -q -m "$GOLDEN/$model" -p "a red circle" --steps 2 -t 1 "$@"
@@ -48,9 +48,9 @@ if ! "$XDIT" generate -m "$GOLDEN/alpha" -p a --steps 1 --nproc 2 -q -o "$T/x.pp
     echo "1..0 # SKIP there is no MPI to start several ranks with"
     exit 0
 fi
-picture alpha -o "$T/x.ppm"
-picture flux -W 64 -H 48 -o "$T/x.png"
-picture cog15 -W 64 -H 48 --num_frames 9 -o "$T/x.rgb"
+image alpha -o "$T/x.ppm"
+image flux -W 64 -H 48 -o "$T/x.png"
+image cog15 -W 64 -H 48 --num_frames 9 -o "$T/x.rgb"
 kept "a model that is not there" 1 generate -q -m "$T/none" -p a -o "$T/x.ppm"
 kept "degrees that need more ranks" 2 generate -q -m "$GOLDEN/alpha" -p a --nproc 3 --ring_degree 5 -o "$T/x.ppm"
 done_testing

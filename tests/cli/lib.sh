@@ -29,8 +29,8 @@ try() {
     out=$(cat "$T/stdout")
     err=$(cat "$T/stderr")
 }
-# A quick picture: two steps of the demo model.
-paint() { try generate --model "$MODEL" --num_inference_steps 2 --quiet "$@"; }
+# A quick image: two steps of the demo model.
+generate() { try generate --model "$MODEL" --num_inference_steps 2 --quiet "$@"; }
 
 said() { printf '%s\n' "$err" | grep -Eq -- "$1"; }
 one_line() { [ "$(printf '%s\n' "$err" | wc -l)" = 1 ]; }

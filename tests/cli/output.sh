@@ -6,7 +6,7 @@ starts() { [ "$(head -c "$3" "$1" | od -An -tx1 | tr -d ' \n')" = "$2" ]; }
 listing() { (cd "$1" && echo *); }
 mkdir "$T/d"
 
-paint --prompt "a red circle" --seed 11 -o "$T/d/a.png"
+generate --prompt "a red circle" --seed 11 -o "$T/d/a.png"
 check "one image" [ "$rc" = 0 -a "$(listing "$T/d")" = a.png ]
 check "standard output is the name of the file" [ "$out" = "$T/d/a.png" ]
 check "--quiet says nothing" [ -z "$err" ]
@@ -16,28 +16,28 @@ check "with steps and seed" grep -qa 'Steps: 2,.*Seed: 11' "$T/d/a.png"
 check "and a JSON chunk" grep -qa '"seed": *11' "$T/d/a.png"
 
 echo old >"$T/d/a.png"
-paint --prompt "a red circle" --seed 11 -o "$T/d/a.png"
+generate --prompt "a red circle" --seed 11 -o "$T/d/a.png"
 check "an old file is replaced by a whole one" whole_png "$T/d/a.png"
 check "and nothing else is left" [ "$(listing "$T/d")" = a.png ]
 mkfifo "$T/pipe"
 cat "$T/pipe" >"$T/piped" &
-paint --prompt "a red circle" --seed 11 -o "$T/d/b.png" --trace "$T/pipe"
+generate --prompt "a red circle" --seed 11 -o "$T/d/b.png" --trace "$T/pipe"
 wait $!
 check "a pipe is written, not replaced" [ "$rc" = 0 -a -p "$T/pipe" -a -s "$T/piped" ]
 ln -s a.png "$T/d/b.png.png"
-paint --prompt "a red circle" --seed 12 -o "$T/d/b.png.png"
+generate --prompt "a red circle" --seed 12 -o "$T/d/b.png.png"
 check "a link stays a link" [ "$rc" = 0 -a -L "$T/d/b.png.png" ]
-check "what it points to is the picture" grep -qa 'Seed: 12' "$T/d/a.png"
+check "what it points to is the image" grep -qa 'Seed: 12' "$T/d/a.png"
 refused "a trace without a name" 2 "--trace takes a name" generate --model "$MODEL" --prompt a --trace ""
 rm "$T/d/"*
 
-paint --prompt a --num_images_per_prompt 2 -o "$T/d/b.png"
+generate --prompt a --num_images_per_prompt 2 -o "$T/d/b.png"
 check "several images are numbered" [ "$(listing "$T/d")" = "b_0001.png b_0002.png" ]
 check "one name a line" [ "$out" = "$T/d/b_0001.png
 $T/d/b_0002.png" ]
-check "two seeds paint two pictures" [ "$(cmp "$T/d/b_0001.png" "$T/d/b_0002.png" >/dev/null; echo $?)" = 1 ]
+check "two seeds generate two images" [ "$(cmp "$T/d/b_0001.png" "$T/d/b_0002.png" >/dev/null; echo $?)" = 1 ]
 rm "$T/d/"*
-paint --prompt "a red circle" --prompt "a blue square" -o "$T/d/%04d.png"
+generate --prompt "a red circle" --prompt "a blue square" -o "$T/d/%04d.png"
 check "a pattern for several prompts" [ "$(listing "$T/d")" = "0001.png 0002.png" ] ||
     listing "$T/d" | sed 's/^/# /'
 check "the first file is of the first prompt" grep -qa 'a red circle' "$T/d/0001.png"
@@ -46,29 +46,29 @@ rm "$T/d/"*
 
 for pair in jpg:ffd8:2 jpeg:ffd8:2 webp:52494646:4 ppm:5036:2; do
     ext=${pair%%:*} rest=${pair#*:}
-    paint --prompt a -o "$T/x.$ext"
+    generate --prompt a -o "$T/x.$ext"
     check "format .$ext" starts "$T/x.$ext" "${rest%:*}" "${rest#*:}"
 done
-paint --prompt a -o "$T/x.safetensors"
+generate --prompt a -o "$T/x.safetensors"
 check "latents as .safetensors" [ "$rc" = 0 -a -s "$T/x.safetensors" ]
 check "they are a tensor" grep -qa '"shape":' "$T/x.safetensors"
 
-# Bytes of a prompt that are no text are none in the picture's texts either, which must be UTF-8.
-paint --prompt "$(printf 'cat \377 \303\251')" -o "$T/u.png"
+# Bytes of a prompt that are no text are none in the image's texts either, which must be UTF-8.
+generate --prompt "$(printf 'cat \377 \303\251')" -o "$T/u.png"
 check "the parameters are UTF-8" sh -c 'LC_ALL=C grep -qa "$(printf "cat \357\277\275 \303\251")" "$1" && ! LC_ALL=C grep -qa "cat $(printf "\377")" "$1"' x "$T/u.png"
 # What galleries read in a JPEG and a WebP.
 circle=$(printf 'a "red" circle, \303\251 \345\234\206 \360\237\220\261')
 for ext in jpg webp; do
-    paint --prompt "$circle" -o "$T/u.$ext"
+    generate --prompt "$circle" -o "$T/u.$ext"
     check "the parameters in a .$ext" python3 "$ROOT/tests/cli/exif.py" "$T/u.$ext" "$circle" 2
 done
 words=$(printf 'word %.0s' $(seq 1 200))
-paint --prompt a --prompt "$words" --prompt "$words" --prompt a --num_inference_steps 1 -o "$T/w.png"
+generate --prompt a --prompt "$words" --prompt "$words" --prompt a --num_inference_steps 1 -o "$T/w.png"
 check "prompts that are cut are warned of, in one line" one_line
 check "with what is read" said "^xdit: warning: prompt 2 has [0-9]+ tokens, and text_encoder reads 120 \(max_sequence_length\): the rest is not seen; nor of 1 other that is too long"
-paint --prompt a --negative_prompt "$words" --max_sequence_length 9 -o "$T/w.png"
+generate --prompt a --negative_prompt "$words" --max_sequence_length 9 -o "$T/w.png"
 check "negative prompts, too" said "warning: the negative prompt has [0-9]+ tokens, and text_encoder reads 9 "
-paint --prompt a --negative_prompt "$words" --guidance_scale 1 -o "$T/w.png"
+generate --prompt a --negative_prompt "$words" --guidance_scale 1 -o "$T/w.png"
 check "where they are used" sh -c '! echo "$1" | grep -q tokens' x "$err"
 
 try generate --model "$MODEL" --prompt a --num_inference_steps 3 --json -o "$T/j.png"

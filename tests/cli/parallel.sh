@@ -1,5 +1,5 @@
 #!/bin/sh
-# Several ranks from the command line: the pictures of one rank, refusals, batches, signals, exit
+# Several ranks from the command line: the images of one rank, refusals, batches, signals, exit
 # codes, and that nothing stays behind. A PPM ends with its pixels: 128 x 128 x 3 bytes.
 . "$(dirname "$0")/lib.sh"
 MODEL=$ROOT/tests/golden/alpha
@@ -11,14 +11,14 @@ if "$XDIT" generate -m "$MODEL" -p a --steps 1 --nproc 2 -q -o "$T/x.ppm" 2>&1 |
 fi
 
 pixels() { tail -c 49152 "$1"; }
-# levels A B: the largest difference of two pictures.
+# levels A B: the largest difference of two images.
 levels() {
     pixels "$1" >"$T/a.px" && pixels "$2" >"$T/b.px"
     cmp -l "$T/a.px" "$T/b.px" | awk '
         function oct(s,  i, v) { v = 0; for (i = 1; i <= length(s); i++) v = v * 8 + substr(s, i, 1); return v }
         { d = oct($2) - oct($3); if (d < 0) d = -d; if (d > m) m = d } END { print m + 0 }'
 }
-# decibels A B: the PSNR of two pictures, in whole decibels; 999 where they are the same.
+# decibels A B: the PSNR of two images, in whole decibels; 999 where they are the same.
 decibels() {
     pixels "$1" >"$T/a.px" && pixels "$2" >"$T/b.px"
     cmp -l "$T/a.px" "$T/b.px" | awk -v n="$(wc -c <"$T/a.px")" '
@@ -39,13 +39,13 @@ none_left() {
 
 quick -o "$T/one.ppm"
 check "one rank" [ "$rc" = 0 -a "$(pixels "$T/one.ppm" | wc -c)" = 49152 ]
-# plan LEVELS ARGS...: the picture of one rank, to so many levels.
+# plan LEVELS ARGS...: the image of one rank, to so many levels.
 plan() {
     limit=$1
     shift
     rm -f "$T/x.ppm"
     quick "$@" -o "$T/x.ppm"
-    check "$*: painted, and rank 0 alone speaks" [ "$rc" = 0 -a "$out" = "$T/x.ppm" ]
+    check "$*: generated, and rank 0 alone speaks" [ "$rc" = 0 -a "$out" = "$T/x.ppm" ]
     check "$*: within $limit levels" [ -s "$T/x.ppm" -a "$(levels "$T/one.ppm" "$T/x.ppm")" -le "$limit" ]
 }
 plan 0 --ulysses_degree 2
@@ -60,7 +60,7 @@ plan 1 --ulysses_degree 3 --text-tensor-parallel-degree=2
 refused "two ways to be stale, before degrees are blamed" 2 "take one of them" generate --model "$MODEL" -p a --nproc 4 \
     --tensor_parallel_degree 7 --pipefusion_parallel_degree 3 --use_displaced_patches -o "$T/no.png"
 quick --use_cfg_parallel --guidance_scale 1 -o "$T/x.ppm"
-check "two ranks for one pass: painted, with a warning" [ "$rc" = 0 -a -s "$T/x.ppm" ]
+check "two ranks for one pass: generated, with a warning" [ "$rc" = 0 -a -s "$T/x.ppm" ]
 check "it says which flag would use them" said "half of the ranks have nothing to do: without guidance .guidance_scale above 1"
 # A launcher that starts nothing, or starts the program as no rank: a sentence, not success or ranks without end.
 printf '#!/bin/sh\nwhile [ "${1##*/}" != "%s" ]; do shift; done\nexec "$@"\n' "$(basename "$XDIT")" >"$T/alone"
@@ -79,11 +79,11 @@ quick --prompts "$T/prompts" -o "$T/f.ppm"
 "$XDIT" generate --model "$MODEL" --prompt "a red circle" --num_inference_steps 2 --seed 3 --dtype f32 -q --nproc 2 \
     --prompts=- -o "$T/p.ppm" <"$T/prompts" >"$T/stdout"
 check "ranks read prompts of a pipe" [ "$(pixels "$T/f_0003.ppm" | cksum)" = "$(pixels "$T/p_0003.ppm" | cksum)" -a -s "$T/p_0003.ppm" ]
-# Each rank to its cores, or to none: the same picture; ranks that are bound share no cpu.
+# Each rank to its cores, or to none: the same image; ranks that are bound share no cpu.
 quick --ulysses_degree 2 --bind none --threads 1 -o "$T/free.ppm"
 try generate --model "$MODEL" --prompt "a red circle" --num_inference_steps 2 --seed 3 --dtype f32 \
     --ulysses_degree 2 --bind auto --threads 1 --verbose -o "$T/bound.ppm"
-check "ranks that are bound paint the same" cmp "$T/free.ppm" "$T/bound.ppm"
+check "ranks that are bound generate the same" cmp "$T/free.ppm" "$T/bound.ppm"
 if [ "$("$XDIT" doctor --no_ranks --nproc 2 | grep -c '^ok *placement *rank [01] of 2')" != 2 ] ||
     [ -n "${OMP_PROC_BIND-}${OMP_PLACES-}${GOMP_CPU_AFFINITY-}" ]; then
     echo "# skipped: ranks are bound where there are two cores and no variable says where threads run"
@@ -110,7 +110,7 @@ done
 quick --enable_tiling -o "$T/tiled.ppm"
 quick --enable_tiling --use-parallel-vae --ulysses-degree 3 -o "$T/x.ppm"
 check "tiles over 3 ranks are those of one" [ "$rc" = 0 -a "$(levels "$T/tiled.ppm" "$T/x.ppm")" = 0 ]
-check "which are not the picture without" [ "$(levels "$T/one.ppm" "$T/x.ppm")" != 0 ]
+check "which are not the image without" [ "$(levels "$T/one.ppm" "$T/x.ppm")" != 0 ]
 quick --pipefusion_parallel_degree 3 --num_pipeline_patch 4 -o "$T/x.ppm"
 check "3 ranks with patches" [ "$rc" = 0 -a "$(pixels "$T/x.ppm" | wc -c)" = 49152 ]
 quick --pipefusion_parallel_degree 3 --attn_layer_num_for_pp 0,2,1 --warmup_steps 2 -o "$T/x.ppm"
@@ -156,7 +156,7 @@ mkdir "$T/d"
 try generate --model "$MODEL" --prompts "$T/p.txt" --steps 2 --seed 3 -q --dtype f32 --data_parallel_degree 2 \
     -o "$T/d/%d.ppm"
 check "a batch over two replicas" [ "$rc" = 0 -a "$(echo "$T/d"/*)" = "$T/d/1.ppm $T/d/2.ppm $T/d/3.ppm" ]
-check "its first picture" [ "$(levels "$T/one.ppm" "$T/d/1.ppm")" = 0 ]
+check "its first image" [ "$(levels "$T/one.ppm" "$T/d/1.ppm")" = 0 ]
 check "its second prompt" grep -qa 'a blue square' "$T/d/2.ppm"
 "$XDIT" generate -m "$MODEL" -p a --steps 1 --nproc 2 -q -o "$T/x.png" >/dev/full 2>/dev/null
 check "a full disk is an error" [ $? = 1 ]
@@ -215,7 +215,7 @@ small() { unshare -m sh -c 'mount -t tmpfs -o size=4m shm /dev/shm && exec timeo
 if [ "$(id -u)" = 0 ] && small true 2>/dev/null; then
     small "$XDIT" generate -m "$MODEL" -p a --steps 2 -v --ulysses_degree 2 -o "$T/x.ppm"
     rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
-    check "little room in /dev/shm: it paints" [ "$rc" = 0 -a -s "$T/x.ppm" ]
+    check "little room in /dev/shm: it generates" [ "$rc" = 0 -a -s "$T/x.ppm" ]
     check "little room in /dev/shm: one copy of the weights" said "transformer: .*one copy for this host"
     rm -f "$T/x.ppm"
 else

@@ -23,13 +23,13 @@ check "ranks one by one" table "all(len(p['rank']) == 4 and max(r['peak'] for r 
 check "the time of a request is that of its parts" table "all(abs(p['text_s'] + p['exact_step_s'] * p['exact_steps'] +
     p['step_s'] * (p['steps'] - p['exact_steps']) + p['decode_s'] - p['request_s']) < 1e-4 * p['request_s'] for p in good)"
 plan --world 4 --exact --json
-check "--exact: the picture of one rank" table "good and all(p['exact'] for p in good)"
+check "--exact: the image of one rank" table "good and all(p['exact'] for p in good)"
 plan --world 8 --json --plan u2 --ring_degree 2
 check "degrees are kept" table "good and all('u2' in p['plan'] and 'r2' in p['plan'] for p in good)"
 plan --world 4 --guidance_scale 1 --all --json
 check "--all: what cannot be, with a reason" table "good and any('one pass a step' in p.get('refused', '') for p in plans)"
 plan --world 1 -W 512 -H 512
-check "a picture that is decoded in several bands" [ "$rc" = 0 -a -z "$err" ]
+check "an image that is decoded in several bands" [ "$rc" = 0 -a -z "$err" ]
 plan --world 4 --num_inference_steps 7 -W 64 -H 64
 check "the table" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -Ec '^ +[0-9]+  (u|r|pp|tp|cfg)')" -ge 10 ]
 check "it says the cluster, the steps and the best" [ "$(printf '%s\n' "$out" | grep -Ec '8xH100, bf16, 7 steps|^best: --')" = 2 ]

@@ -158,7 +158,7 @@ export CAPTIONS="captions.json"
 torchrun --nproc_per_node=8 ./benchmark/fid/pixartalpha_generate.py --model /models/PixArt --prompt a \
 --pipefusion_parallel_degree 8 --caption_file $CAPTIONS --sample_images_folder images
 EOF
-becomes "pictures of a data set" 0 '8 processes by torchrun, PixArt-alpha .*pipefusion 8$' "xdit \
+becomes "images of a data set" 0 '8 processes by torchrun, PixArt-alpha .*pipefusion 8$' "xdit \
 generate --model /models/PixArt --prompt a --pipefusion_parallel_degree 8 --height 1024 --width \
 1024 --num_inference_steps 20 --seed 42"
 check "its flags are known" has '^  runs$'

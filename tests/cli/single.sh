@@ -15,7 +15,7 @@ ask() {
     try generate --prompt "a red circle" --width 64 --height 64 --num_inference_steps 2 --seed 3 \
         --dtype f32 --quiet --output "$T/$name.ppm" "$@"
 }
-# The pictures differ in their comments, which name the model, not in their 64 x 64 pixels.
+# The images differ in their comments, which name the model, not in their 64 x 64 pixels.
 pixels() { tail -c 12288 "$T/$1.ppm" >"$T/$1.raw"; }
 alike() { pixels "$1" && pixels "$2" && cmp -s "$T/$1.raw" "$T/$2.raw"; }
 same() { [ "$rc" = 0 ] && [ -z "$err" ] && alike dir "$1"; }

@@ -20,7 +20,7 @@ await_step() {
     grep -q '^denoise' "$T/stderr"
 }
 finish() { wait "$pid"; rc=$?; out=$(cat "$T/stdout"); err=$(cat "$T/stderr"); }
-# Only whole pictures, however far the run came.
+# Only whole images, however far the run came.
 no_half() {
     for f in "$T/d"/* "$T/d"/.[!.]*; do
         [ -e "$f" ] || continue
@@ -44,7 +44,7 @@ for pair in $pairs; do
     rm -rf "$T/d"
 done
 
-# A pipe that nobody reads: the picture is there and cannot be told.
+# A pipe that nobody reads: the image is there and cannot be told.
 mkfifo "$T/pipe.ppm"
 "$XDIT" generate -m "$MODEL" -p a --steps 1 -o "$T/pipe.ppm" >"$T/stdout" 2>"$T/stderr" </dev/null &
 pid=$!
@@ -85,7 +85,7 @@ check "and one sentence" said "^xdit: a file of the model was cut off"
 check "and no half file" no_half
 rm -rf "$T/d"
 
-# At any moment: while the model loads, paints and writes.
+# At any moment: while the model loads, generates and writes.
 for ms in 005 020 040 080 120 160 200 300 400 600; do
     mkdir "$T/d"
     "$XDIT" generate -m "$MODEL" -p a --steps 1 --num_images_per_prompt 40 -q -o "$T/d/x.png" \

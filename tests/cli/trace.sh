@@ -18,7 +18,7 @@ traced() {
     begin=$(date +%s%N)
     quick --trace "$T/t.json" "$@"
     seconds=$(($(date +%s%N) - begin))
-    check "$*: painted" [ "$rc" = 0 ]
+    check "$*: generated" [ "$rc" = 0 ]
     sent=$(printf '%s\n' "$out" | sed -n 's/.*"sent":\([0-9]*\).*/\1/p' | head -n 1)
     old=$IFS IFS='|'
     out=$(python3 "$CHECK" "$T/t.json" "$ranks" "${steps:-3}" "$sent" "$(echo "$seconds" | sed 's/.\{9\}$/.&/')" $names 2>&1)
@@ -52,7 +52,7 @@ check "the file itself is sound" sh -c 'python3 "$@" >/dev/null' x "$CHECK" "$T/
 
 refused "no such folder" 1 "cannot write $T/no/t.json" generate -m "$MODEL" -p a -o "$T/y.png" --trace "$T/no/t.json"
 refused "a folder" 1 "cannot write $T: it is a directory" generate -m "$MODEL" -p a -o "$T/y.png" --trace "$T"
-refused "the picture's name" 2 "the same file" generate -m "$MODEL" -p a -o "$T/y.png" --trace "$T/y.png"
+refused "the image's name" 2 "the same file" generate -m "$MODEL" -p a -o "$T/y.png" --trace "$T/y.png"
 refused "a width that is none" 2 "width 33" generate -m "$MODEL" -p a -o "$T/y.png" --width 33 --trace "$T/w.json"
 check "a refused run leaves no trace" [ ! -e "$T/w.json" -a ! -e "$T/y.png" ]
 
@@ -85,7 +85,7 @@ d = x.parse('$T/t.svg')
 n = [t.firstChild.data for t in d.getElementsByTagName('text')]
 raise SystemExit(not (d.getElementsByTagName('rect').length > 36 and n.count('rank 3') == 1 and 'step 3' in n))"
 }
-check "its picture has ranks, steps and pieces" svg
+check "its image has ranks, steps and pieces" svg
 traced 4 "ulysses exchange|pipefusion send hidden" --ulysses_degree 2 --pipefusion_parallel_degree 2
 traced 4 "ring gather|data send" --ring_degree 2 --use_displaced_patches --data_parallel_degree 2 --num_images_per_prompt 2
 traced 2 "vae send|vae receive" --ulysses_degree 2 --use_parallel_vae --enable_tiling --width 256
@@ -100,7 +100,7 @@ else
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     out=$(mpirun --oversubscribe --bind-to none -n 1 $one : -n 1 $ahead $one 2>"$T/stderr")
     rc=$? err=$(cat "$T/stderr")
-    check "two clocks: painted" [ "$rc" = 0 ]
+    check "two clocks: generated" [ "$rc" = 0 ]
     sent=$(printf '%s\n' "$out" | sed -n 's/.*"sent":\([0-9]*\).*/\1/p')
     out=$(python3 "$CHECK" "$T/t.json" 2 3 "$sent" 300 2>&1)
     rc=$?

@@ -9,7 +9,7 @@ listing() { (cd "$1" && echo *); }
 nine() { for n in 1 2 3 4 5 6 7 8 9; do printf '%s\n' "$1$n$2"; done; }
 
 film -o "$T/d/f_%03d.ppm"
-check "a picture's name is of every frame" [ "$rc" = 0 -a "$(ls "$T/d" | wc -l)" = 9 ]
+check "an image's name is of every frame" [ "$rc" = 0 -a "$(ls "$T/d" | wc -l)" = 9 ]
 check "whose names are printed" [ "$out" = "$(nine "$T/d/f_00" .ppm)" ]
 for f in "$T/d"/*.ppm; do tail -c 6720 "$f"; done >"$T/frames"
 film -o "$T/x.rgb"
@@ -24,7 +24,7 @@ check "several videos are numbered before their frames" [ "$(ls "$T/d" | tr '\n'
     for v in 1 2; do for n in 1 2 3 4 5 6 7 8 9; do printf 'f_000%d_000%d.png ' $v $n; done; done)" ]
 rm "$T/d"/*
 film --num_frames 1 -o "$T/d/f.png"
-check "one frame is a picture" [ "$(listing "$T/d")" = f.png ]
+check "one frame is an image" [ "$(listing "$T/d")" = f.png ]
 check "a whole one" whole_png "$T/d/f.png"
 rm "$T/d"/*
 film --json -o "$T/d/%d.webp"

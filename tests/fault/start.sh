@@ -92,9 +92,9 @@ if [ "$MPI" = 1 ]; then
     check "a rank leaves SIGSEGV, SIGFPE and SIGABRT to the system" [ $((0x${caught:-ffff} & 0x4a0)) = 0 ]
     kill -s SEGV "$rank"
     finish 25
-    check "SIGSEGV while it paints: an error" [ "$rc" = 1 ]
-    check "SIGSEGV while it paints: it names the rank" said "^xdit: (rank [01]|the rank .*) was killed by signal 11"
-    ended "SIGSEGV while it paints"
+    check "SIGSEGV while it generates: an error" [ "$rc" = 1 ]
+    check "SIGSEGV while it generates: it names the rank" said "^xdit: (rank [01]|the rank .*) was killed by signal 11"
+    ended "SIGSEGV while it generates"
     # A launcher that is stopped notices nothing.
     begin --steps 1000 -q --nproc 2
     find_rank
@@ -140,7 +140,7 @@ if [ "$MPI" = 1 ]; then
         check "files of $blocks blocks: refused" [ "$rc" = 1 ]
         check "files of $blocks blocks: it is told" said "^xdit: a file may have [0-9]* KiB .*ulimit -f"
     done
-    check "nothing was painted" [ ! -e "$T/no.ppm" ]
+    check "nothing was generated" [ ! -e "$T/no.ppm" ]
     limited -n 64 $job --steps 1 -q --nproc 2 -o "$T/x.ppm"
     check "64 open files are enough for 2 ranks" [ "$rc" = 0 ]
     # Little address space: an image, or an error in a sentence.
@@ -161,7 +161,7 @@ if [ "$MPI" = 1 ]; then
         while ! grep -q '^denoise' "$T/stderr" && [ "$n" -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
         if [ $((i % 2)) = 0 ]; then kill -s TERM "$launcher"; else kill -s TERM "$rank"; fi
         finish 25
-        ended "try $i, SIGTERM while it paints"
+        ended "try $i, SIGTERM while it generates"
         check "try $i, SIGTERM: an error" [ "$rc" = 1 -o "$rc" = 143 ]
     done
     begin --steps 1 --num_images_per_prompt 400 --nproc 2
@@ -169,8 +169,8 @@ if [ "$MPI" = 1 ]; then
     while [ ! -s "$T/d/x_0001.ppm" ] && [ "$n" -lt 300 ]; do sleep 0.05; n=$((n + 1)); done
     kill -s TERM "$launcher"
     finish 25
-    check "SIGTERM of the launcher behind a picture: an error" [ "$rc" = 1 ]
-    ended "SIGTERM of the launcher behind a picture"
+    check "SIGTERM of the launcher behind an image: an error" [ "$rc" = 1 ]
+    ended "SIGTERM of the launcher behind an image"
 fi
 
 # Variables of a launcher that has gone.

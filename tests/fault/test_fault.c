@@ -6,7 +6,7 @@
  * Run under mpirun. For each plan a run without faults counts how often each rank passes each seam;
  * then each rank is made to fail at some of those calls in turn. All ranks must return the same
  * code and sentence with that rank in it within 10 s (asserted by the clock, and by an alarm that
- * ends a run that hangs). An engine that failed paints the picture of the first run, bit by bit.
+ * ends a run that hangs). An engine that failed generates the image of the first run, bit by bit.
  * XDIT_FAULT_ALL=1 takes more calls of each seam. */
 #include <math.h>
 #include <signal.h>
@@ -177,10 +177,10 @@ static void judge(const trial *t, const outcome *o, double seconds, int hit, uin
     if (me == 0 && t->kind == FAULT_CANCEL && h[t->victim] && v->code != XD_ECANCELLED)
         fail("it was not cancelled");
     if (me == 0 && !v->code && o->bits != bits)
-        fail("the picture is another one");
+        fail("the image is another one");
 }
 
-/* The engine fails, then paints as before. */
+/* The engine fails, then generates as before. */
 static void run_trial(const plan *p, const trial *t, uint64_t bits)
 {
     static const char *const kinds[] = { "fails", "fails from then on", "", "", "", "is cancelled" };
@@ -205,7 +205,7 @@ static void run_trial(const plan *p, const trial *t, uint64_t bits)
     if (cases++ % 3 == 0) {
         o = paint(p);
         if (me == 0 && (o.err.code || o.bits != bits))
-            fail(o.err.code ? o.err.msg : "the picture after the failure is another one");
+            fail(o.err.code ? o.err.msg : "the image after the failure is another one");
     }
     xd_close(&engine);
     alarm(0);

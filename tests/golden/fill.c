@@ -51,7 +51,7 @@ xd_dtype fill_type(const char *name)
 /* ---- numbers -------------------------------------------------------------------------------- */
 
 /* Matrices of variance 1/inputs, norms near one, small biases; logits of T5 near one, since it
- * does not divide them, and few pixels beyond the range of a picture. */
+ * does not divide them, and few pixels beyond the range of an image. */
 static void scale_of(const xd_declared *t, float *gain, float *mean)
 {
     float in = 1;

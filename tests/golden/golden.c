@@ -73,7 +73,7 @@ const char *tap_dtype(const xd_result *r, const char *asked)
     xd_json    *j = NULL;
     xd_err      e = { 0 };
     const char *text = xd_result_json(r, 0);
-    must(xd_json_parse(&j, text, strlen(text), "the picture's JSON", &e), &e, "parameters");
+    must(xd_json_parse(&j, text, strlen(text), "the image's JSON", &e), &e, "parameters");
     const char *used = strcmp(js_text(j, "dtype"), "bf16") == 0 ? "bf16" : "f32";
     xd_json_free(&j);
     if (strcmp(used, asked) != 0 && tap_only_bf16())

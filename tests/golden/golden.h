@@ -19,7 +19,7 @@ int  tap_skip_isa(void);
 /* Nonzero when XDIT_BF16=emulate: this run is about bf16 alone, on a processor without dot
  * products of bf16. */
 int  tap_only_bf16(void);
-/* What a picture was computed in, "f32" or "bf16". Where bf16 was asked for and f32 taken, a
+/* What an image was computed in, "f32" or "bf16". Where bf16 was asked for and f32 taken, a
  * note says so, and under XDIT_BF16=emulate it is a failed check. */
 const char *tap_dtype(const xd_result *r, const char *asked);
 
@@ -39,7 +39,7 @@ void ref_free(ref *r);
 /* The largest difference of a and b, as a share of b's largest magnitude; infinite when shapes
  * differ or a is not finite somewhere. */
 double ref_apart(const float *a, int nd, const int64_t *d, const ref *b);
-/* The largest difference of two pictures in levels; 256 when sizes differ. */
+/* The largest difference of two images in levels; 256 when sizes differ. */
 int    levels_apart(const uint8_t *a, int64_t h, int64_t w, const ref *b);
 
 /* Members of an object that must be there: the process ends with a message when one is not. */

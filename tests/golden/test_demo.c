@@ -1,17 +1,17 @@
-/* test_demo.c - the demo checkpoint paints what it is asked for.
+/* test_demo.c - the demo checkpoint generates what it is asked for.
  *
  *     test_demo DIR MODEL
  *     test_demo DIR MODEL PICTURES
  *
  * DIR is tests/golden with demo_prompts.json and demo_sheet.png (tools/demo_reference.py), MODEL
- * is models/demo-pixart. Two promises: the twelve pictures of the sheet come out as diffusers
- * paints them (f32, at most 2 levels apart), and of 24 prompts that use every colour as
+ * is models/demo-pixart. Two promises: the twelve images of the sheet come out as diffusers
+ * generates them (f32, at most 2 levels apart), and of 24 prompts that use every colour as
  * foreground and as background at least 22 come out in their colours, in f32 and in bf16; in f32
- * each of them in the colours that diffusers painted, right or wrong. Weights in int8 and in fp8, the
+ * each of them in the colours that diffusers generated, right or wrong. Weights in int8 and in fp8, the
  * text's too, keep the second promise.
  *
- * PICTURES is a directory where others have painted the 24 prompts, 01.png to 24.png, in f32 with
- * PipeFusion's stale keys and values: they are held to what diffusers paints with such (test_stale.c
+ * PICTURES is a directory where others have generated the 24 prompts, 01.png to 24.png, in f32 with
+ * PipeFusion's stale keys and values: they are held to what diffusers generates with such (test_stale.c
  * compares numbers; here a whole launch is). */
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ enum { MINRIGHT = 22, MAXLEVELS = 2, MAXCOLOUR = 32, MIDDLE = 16, RIM = 8 };
 
 static const xd_json *plan;     /* demo_prompts.json                                           */
 
-/* Paints one prompt; the caller frees. NULL: a failed check was printed. */
+/* Generates one prompt; the caller frees. NULL: a failed check was printed. */
 static xd_result *paint(xd_engine *g, const xd_json *p)
 {
     xd_request  q;
@@ -47,7 +47,7 @@ static xd_result *paint(xd_engine *g, const xd_json *p)
 
 /* ---- the sheet ---------------------------------------------------------------------------- */
 
-/* Cell i of the sheet as a reference picture. */
+/* Cell i of the sheet as a reference image. */
 static ref cell(const uint8_t *rgb, int64_t w, int64_t i, int64_t side, int64_t across)
 {
     ref     r = { .nd = 3, .d = { side, side, 3 }, .n = side * side * 3 };
@@ -71,7 +71,7 @@ static void check_sheet(xd_engine *g, const char *dir)
     snprintf(path, sizeof path, "%s/demo_sheet.png", dir);
     must(xd_image_read(path, &rgb, &w, &h, &e), &e, path);
     if (!tap(w == across * side && h == (n + across - 1) / across * side,
-             "the sheet has %d pictures of %lld pixels", n, (long long)side))
+             "the sheet has %d images of %lld pixels", n, (long long)side))
         n = 0;
     for (int i = 0; i < n; i++) {
         const xd_json  *p = xd_json_at(list, i);
@@ -143,7 +143,7 @@ static const char *colour(const xd_image *m, int (*in)(const xd_image *, int64_t
     return best;
 }
 
-/* Are these the colours that the reference painted? */
+/* Are these the colours that the reference generated? */
 static int is_like(const xd_json *p, const char *reference, const char *centre, const char *rim)
 {
     const xd_json *was = js_list(p, reference);
@@ -153,7 +153,7 @@ static int is_like(const xd_json *p, const char *reference, const char *centre, 
 
 typedef struct tally { int n, right, same, wanted; } tally;     /* wanted: the reference's right */
 
-/* m NULL: there is no picture. */
+/* m NULL: there is no image. */
 static void look(tally *t, const xd_json *p, const xd_image *m, const char *reference)
 {
     const char *centre = m ? colour(m, in_middle) : "none", *rim = m ? colour(m, in_rim) : "none";
@@ -186,7 +186,7 @@ static void check_colours(xd_engine *g, const char *dtype)
     tap(n == 24 && t.right >= MINRIGHT, "%s: %d of %d prompts in their colours, at least %d", dtype,
         t.right, n, MINRIGHT);
     if (strcmp(dtype, "f32") == 0)
-        tap(t.same == n, "f32: %d of %d in the colours that diffusers painted", t.same, n);
+        tap(t.same == n, "f32: %d of %d in the colours that diffusers generated", t.same, n);
 }
 
 /* In what the machine computes best; text too. */
@@ -206,7 +206,7 @@ static void check_kept(const char *model, const char *kept)
             char        says[64];
             snprintf(says, sizeof says, "\"weights_dtype\": \"%s\"", kept);
             if (i == 0)
-                tap(json && strstr(json, says), "its pictures say so");
+                tap(json && strstr(json, says), "its images say so");
             look(&t, xd_json_at(list, i), out ? xd_result_image(out, 0) : NULL, "diffusers");
             xd_result_free(&out);
         }
@@ -234,7 +234,7 @@ static void check_pictures(const char *dir)
     }
     tap(n == 24 && t.right >= t.wanted && t.wanted >= MINRIGHT, "%d of %d prompts in their colours, "
         "as many as diffusers with stale keys and values (%d)", t.right, n, t.wanted);
-    tap(t.same == n, "%d of %d in the colours that it painted", t.same, n);
+    tap(t.same == n, "%d of %d in the colours that it generated", t.same, n);
 }
 
 /* Every colour stands once or more in front and once or more behind. */

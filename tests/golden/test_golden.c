@@ -38,7 +38,7 @@ static const struct {
     [IMAGE] = { "image", { 2e-4, 3e-2, 2e-2, 5e-2 } },
 };
 static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8" };
-static const int levels[NDTYPE] = { 2, 8, 5, 13 };      /* of the picture: 3e-2 of 255 is 7.65   */
+static const int levels[NDTYPE] = { 2, 8, 5, 13 };      /* of the image: 3e-2 of 255 is 7.65   */
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
 static const char *const quantized[] = { "alpha", "flux", "sd3", "sd35", "cog2b", "cog15", "hunyuan12-one" };
 static const int steady = 1;    /* of a video in f32: frames are within 2e-4                    */
@@ -57,7 +57,7 @@ typedef struct run {
     xd_json *js;
     int      steps, images, prompts;
     int      shape[4];          /* of a video: frames, rows, columns, and of how many numbers of a
-                                   picture one is kept; 0: a picture, of which all are          */
+                                   image one is kept; 0: an image, of which all are          */
     char     picture[1024];     /* what the run starts from                                    */
     int      image;             /* which image the loop is at; -1 before the first              */
     double   worst[NSTAGE];
@@ -85,7 +85,7 @@ static int has(const run *r, const char *fmt, ...)
 }
 
 /* The reference of an event; v is NULL when the file keeps none (texts after the first, the
- * float picture of images after the first). */
+ * float image of images after the first). */
 static ref reference(const run *r, int stage, int step)
 {
     ref none = { 0 };
@@ -103,7 +103,7 @@ static ref reference(const run *r, int stage, int step)
     case NEGATIVE:
     case NEGATIVE_POOLED:
         return ref_get(r->st, "%s", name);
-    case NOISE:                 /* of a run that starts from a picture there is none            */
+    case NOISE:                 /* of a run that starts from an image there is none            */
         return has(r, "noise.%d", r->image) ? ref_get(r->st, "noise.%d", r->image) : none;
     case LATENTS:
         return ref_get(r->st, "latents.%d.%d", r->image, step);
@@ -167,7 +167,7 @@ static int expected(const run *r, int stage)
     }
 }
 
-/* What is told of a picture is what was asked for: with it the picture can be painted again. */
+/* What is told of an image is what was asked for: with it the image can be generated again. */
 static void check_told(const run *r, const xd_result *out, const char *name)
 {
     static const char *const same[][2] = { { "num_inference_steps", "steps" },
@@ -178,7 +178,7 @@ static void check_told(const run *r, const xd_result *out, const char *name)
     xd_json    *j = NULL;
     xd_err      e = { 0 };
     const char *text = xd_result_json(out, 0);
-    must(xd_json_parse(&j, text, strlen(text), "the picture's JSON", &e), &e, "parameters");
+    must(xd_json_parse(&j, text, strlen(text), "the image's JSON", &e), &e, "parameters");
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         double asked = js_maybe(r->js, same[i][0]), told = js_maybe(j, same[i][1]);
         if (asked != 0 && asked != told)        /* 0: the default */
@@ -284,7 +284,7 @@ static void check_pictures(const run *r, const xd_result *out, const char *name,
         ref_free(&want);
     }
     tap(xd_result_count(out) == r->images && worst <= most,
-        "%s %s picture: %d of at most %d levels (%d of %d images)", name, dtypes[dtype], worst, most,
+        "%s %s image: %d of at most %d levels (%d of %d images)", name, dtypes[dtype], worst, most,
         xd_result_count(out), r->images);
 }
 
@@ -392,8 +392,8 @@ static int has_kept(const char *name)
 }
 
 /* The trained model follows the published noise schedule, whose first steps multiply an error of
- * the prediction by 1/alpha = 158: bf16 then takes another path to an equally good picture
- * (diffusers' own latents move by 7e-2). test_demo looks at its bf16 pictures instead. */
+ * the prediction by 1/alpha = 158: bf16 then takes another path to an equally good image
+ * (diffusers' own latents move by 7e-2). test_demo looks at its bf16 images instead. */
 static int has_bf16(const char *name)
 {
     return strcmp(name, "demo") != 0;

@@ -1,4 +1,4 @@
-/* test_single.c - golden models read from single files paint the same bits as from their folders.
+/* test_single.c - golden models read from single files generate the same bits as from their folders.
  *
  *     test_single DIR             the test
  *     test_single DIR MODEL OUT   writes MODEL's files to the directory OUT, for other tests
@@ -197,7 +197,7 @@ static void same(const sums *a, const sums *b, const char *model, const char *dt
                  const char *what)
 {
     tap(a->n > 5 && a->n == b->n && a->h == b->h, "%s %s: %s give the same bits (%d and %d tensors "
-        "and pictures, %016" PRIx64 " and %016" PRIx64 ")", model, dtype, what, a->n, b->n, a->h, b->h);
+        "and images, %016" PRIx64 " and %016" PRIx64 ")", model, dtype, what, a->n, b->n, a->h, b->h);
 }
 
 static xd_open_args arguments(const char *model, const char *dtype)
@@ -296,7 +296,7 @@ static void write_fp8(xd_dtype type)
     write_one(&plain, scratch, "t5-plain.safetensors");
 }
 
-/* Files in fp8 paint what the numbers that they mean paint. */
+/* Files in fp8 generate what the numbers that they mean generate. */
 static void check_fp8(const char *dtype, xd_dtype type)
 {
     static const char *const kept[] = { NULL, "int8" };

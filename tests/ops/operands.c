@@ -231,7 +231,7 @@ xd_dtype f32_or_bf16(void)
     return upto(2) ? XD_BF16 : XD_F32;
 }
 
-/* F32, and BF16 where this table multiplies brains. */
+/* F32, and BF16 where this table multiplies bf16 values. */
 xd_dtype compute_type(void)
 {
     return xd_dev_compute(dev, f32_or_bf16());

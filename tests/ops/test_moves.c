@@ -110,7 +110,7 @@ void test_copy(void **unused)
     }
 }
 
-/* Conversions bit by bit: every half and every brain, and floats around all their edges. */
+/* Conversions bit by bit: every half and every bf16 value, and floats around all their edges. */
 void test_conversions(void **unused)
 {
     enum { ALL = 65536 };

@@ -114,7 +114,7 @@ static void test_gemm(void **unused)
         gemm_case(1 + upto(300), 8 * (1 + upto(24)), 16 * (1 + upto(16)));
 }
 
-/* Floats give the bits of the brains that they are rounded to. */
+/* Floats give the bits of the bf16 values that they are rounded to. */
 static void test_gemm_rounds(void **unused)
 {
     static const int64_t M[] = { 1, 15, 33, 70, 130, 600 }, K[] = { 1, 31, 33, 130, 1152, 4609 };
@@ -201,7 +201,7 @@ static void test_gemm_rows(void **unused)
     xd_par_set(cores);
 }
 
-/* Gelu of numbers all over its range, as brains: half a unit in the last place and what kernels round off. */
+/* Gelu of numbers all over its range, as bf16: half a unit in the last place and what kernels round off. */
 static void check_gelu(const xd_tensor *in, const xd_tensor *out)
 {
     for (int64_t i = 0; i < in->d[0]; i++) {

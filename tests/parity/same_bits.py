@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""same_bits.py XDIT GOLDEN PAGES_SO - the same plan on the same machine paints the same bits.
+"""same_bits.py XDIT GOLDEN PAGES_SO - the same plan on the same machine generates the same bits.
 
 However ranks exchange numbers - in huge pages that they share, in small ones, by messages, or some
-of them so and some not - a plan gives the same picture. That of a ring is one rank's, where the
+of them so and some not - a plan gives the same image. That of a ring is one rank's, where the
 kernels give a row the same bits beside other rows (AVX-512). Tensor parallelism adds in another
-order: its picture is as near to f32 as one rank's. GOLDEN: a build's tests/golden/full.
+order: its image is as near to f32 as one rank's. GOLDEN: a build's tests/golden/full.
 TAP."""
 import ctypes
 import math
@@ -61,7 +61,7 @@ def without_huge_pages():
     ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
 
 
-def paint(folder, model, types, plan, way):
+def generate(folder, model, types, plan, way):
     """The pixels, and what was said; no pixels after a failure."""
     out = os.path.join(folder, "x.rgb" if model.startswith("cog") else "x.ppm")
     if os.path.exists(out):
@@ -97,10 +97,10 @@ def decibels(a, b):
 
 def as_near(folder, model, types):
     name = f"{model} {' '.join(types)}"
-    want, said = paint(folder, model, ["--dtype", "f32"], ["-t", "1"], {})
-    one, _ = paint(folder, model, types, ["-t", "1"], {})
-    cut, _ = paint(folder, model, types, ["--tensor_parallel_degree", "2"], {})
-    check(want and one and cut, f"{name}: painted", said)
+    want, said = generate(folder, model, ["--dtype", "f32"], ["-t", "1"], {})
+    one, _ = generate(folder, model, types, ["-t", "1"], {})
+    cut, _ = generate(folder, model, types, ["--tensor_parallel_degree", "2"], {})
+    check(want and one and cut, f"{name}: generated", said)
     if want and one and cut:
         db, of_one = decibels(cut, want), decibels(one, want)
         check(db >= of_one - FARTHER, f"{name}: tensor is as near to f32 as one rank",
@@ -116,12 +116,12 @@ def one_plan(folder, model, dtype, plan, one, ways):
     name, first = f"{model} {dtype} {' '.join(plan)}", None
     for what in ways:
         way, reads = WAYS[what]
-        pixels, said = paint(folder, model, ["--dtype", dtype], plan, way)
+        pixels, said = generate(folder, model, ["--dtype", dtype], plan, way)
         if first is None:
             first = pixels
-            check(first is not None, f"{name}: painted", said)
+            check(first is not None, f"{name}: generated", said)
             if plan in RINGS and keeps_bits():
-                check(first == one, f"{name}: one rank's picture", apart(first, one))
+                check(first == one, f"{name}: one rank's image", apart(first, one))
             continue
         check(pixels == first, f"{name}: the same with {what}", apart(pixels, first))
         told = "read each other's memory" in said
@@ -132,7 +132,7 @@ def one_plan(folder, model, dtype, plan, one, ways):
 def main():
     with tempfile.TemporaryDirectory(prefix="xdit-bits.") as folder:
         for model, dtype in CASES:
-            one, said = paint(folder, model, ["--dtype", dtype], ["-t", "1"], {})
+            one, said = generate(folder, model, ["--dtype", dtype], ["-t", "1"], {})
             check(one is not None, f"{model} {dtype}: one rank", said)
             names = list(WAYS)
             for i, plan in enumerate(RINGS + OTHERS):

@@ -25,7 +25,7 @@
 enum { TEXT = 226, MOST = 16 };
 
 /* Latents of stale steps differ from exact ones: by 0.02 to 0.11 here, by 0.6 and more when patches take
- * the noise of a step or the picture beside the latents from the rows of others. */
+ * the noise of a step or the image beside the latents from the rows of others. */
 static const double limit = 1e-5, nearest = 1e-4, farthest = 0.2;
 
 typedef struct video {
@@ -42,7 +42,7 @@ typedef struct plan {
 static const char *model, *begin;
 static int         rank, ranks, width, height, frames, steps = 2, pixels, near, failures, compared;
 
-static struct { plan by; video v; } done[MOST];     /* references, painted when first asked for  */
+static struct { plan by; video v; } done[MOST];     /* references, generated when first asked for  */
 static int ndone;
 
 static void fail(const char *what, const char *why)

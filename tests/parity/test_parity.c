@@ -6,12 +6,12 @@
  * displaced patches and VAE rows where they apply. One launch per rank count; plans are looped inside.
  * Run under mpirun; prints one line a failure and counts.
  *
- * PixArt (5 heads, 7 blocks, 11 x 13 tokens) is painted to the picture, and every plan is exact in all
+ * PixArt (5 heads, 7 blocks, 11 x 13 tokens) is generated to the image, and every plan is exact in all
  * steps. Of models whose text flows (5 x 7 tokens, N text tokens of the last encoder) the latents
  * are compared, of plans with exact steps and of plans with stale ones: those against one rank with as
  * many patches, text with the first or with every patch, or against as many displaced members.
  *
- * size: pixels of the picture where the text does not flow. rescale: guidance_rescale, of which stale
+ * size: pixels of the image where the text does not flow. rescale: guidance_rescale, of which stale
  * steps know some sums of the step before: they stay within 0.2 of the largest value.
  *
  * video: of the model's frames, and compared to the pixels; image: what an image-to-video model begins
@@ -35,7 +35,7 @@
 enum { PICTURES = 2 };
 
 static const char *model_dir, *dtype, *kept;
-static const char *begin;       /* the picture that a video begins with; NULL: none            */
+static const char *begin;       /* the image that a video begins with; NULL: none            */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static double      rescaled;
 static int         thin = 1, steps = 5, size[2] = { 52, 44 };
@@ -95,7 +95,7 @@ static void request(xd_request *r, int pictures)
     r->num_inference_steps = steps;
 }
 
-/* Paints; on rank 0 the pictures are in out. 0: failed. */
+/* Generates; on rank 0 the images are in out. 0: failed. */
 static int paint(const xd_parallel *par, const char *what, int pictures, picture *out)
 {
     static const char *const prompts[] = { "a small cyan square at the top on a brown background" };
@@ -136,8 +136,8 @@ static double gap(const picture *a, const picture *b)
     return most / top;
 }
 
-/* exact: the bits of `want`; else within `limit` of the largest value. One picture tells, but for
- * replicas and what is painted after another one. */
+/* exact: the bits of `want`; else within `limit` of the largest value. One image tells, but for
+ * replicas and what is generated after another one. */
 static void check(const xd_parallel *par, const char *what, const picture *want, int exact,
                   double limit)
 {
@@ -150,7 +150,7 @@ static void check(const xd_parallel *par, const char *what, const picture *want,
             double g = gap(&want[i], &got[i]);
             int    same = memcmp(want[i].lat, got[i].lat, (size_t)want[i].nlat * sizeof(float)) == 0;
             int    image = !want[i].rgb || memcmp(want[i].rgb, got[i].rgb, (size_t)want[i].nrgb) == 0;
-            snprintf(why, sizeof why, "picture %d: latents differ by %.2g of the largest value%s", i, g,
+            snprintf(why, sizeof why, "image %d: latents differ by %.2g of the largest value%s", i, g,
                      image ? "" : ", so does the image");
             if (!(g <= limit) || (exact && (!same || !image)))
                 fail(what, why);
@@ -193,7 +193,7 @@ static void one_plan(const xd_parallel *p, const picture *want, int exact)
 
 /* ---- references --------------------------------------------------------------------------- */
 
-/* Pictures of plans with stale steps, painted when they are first asked for. They must not be those of
+/* Images of plans with stale steps, generated when they are first asked for. They must not be those of
  * exact steps. */
 typedef struct stale { xd_parallel p; picture want[PICTURES]; struct stale *next; } stale;
 
@@ -261,7 +261,7 @@ static void stale_plans(xd_parallel p, const picture *want, int exact)
     }
 }
 
-/* All plans of a factorization: those that are warm must all give one rank's picture. */
+/* All plans of a factorization: those that are warm must all give one rank's image. */
 static void factorization(xd_parallel p, const picture *want)
 {
     static const int patches[] = { 1, 3, 4 };
@@ -380,7 +380,7 @@ int main(int argc, char **argv)
         count = all_of(world);
     }
     if (rank == 0)
-        printf("%d ranks: %d factorizations, %d plans, %d pictures compared bit for bit, %d failures\n",
+        printf("%d ranks: %d factorizations, %d plans, %d images compared bit for bit, %d failures\n",
                ranks, count, plans, bitwise, failures);
     xd_comm_close(&world);
     return failures || !plans ? 1 : 0;

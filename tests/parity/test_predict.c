@@ -1,9 +1,9 @@
-/* test_predict.c - what is foreseen of a plan against what ranks do: bytes sent and memory, exactly.
+/* test_predict.c - what is predicted of a plan against what ranks do: bytes sent and memory, exactly.
  *
  *     test_predict MODEL... [int8 MODEL...]
  *
  * On as many ranks as this was started with: every factorization over the six axes of random weights, with
- * patches, displaced patches, VAE rows, shared text encoders, warm-ups and several pictures where they apply.
+ * patches, displaced patches, VAE rows, shared text encoders, warm-ups and several images where they apply.
  * The bytes of a request are those that MPI was given (xd_result_sent), the memory that of xd_memory_plan
  * on each rank. */
 #include <stdio.h>
@@ -76,7 +76,7 @@ static void compare(const char *name, const xd_prediction *f, const xd_need *nee
 {
     char why[512];
     if ((int64_t)f->sent != sent) {
-        snprintf(why, sizeof why, "%.0f bytes are foreseen and %lld were sent", f->sent, (long long)sent);
+        snprintf(why, sizeof why, "%.0f bytes are predicted and %lld were sent", f->sent, (long long)sent);
         fail(name, why);
     }
     for (int r = 0; r < ranks; r++) {
@@ -84,7 +84,7 @@ static void compare(const char *name, const xd_prediction *f, const xd_need *nee
         if (memcmp(a, b, sizeof *a) == 0)
             continue;
         snprintf(why, sizeof why, "rank %d: text %zu + %zu, transformer %zu + %zu, vae %zu + %zu, images %zu, peak "
-                 "%zu are foreseen; planned are %zu + %zu, %zu + %zu, %zu + %zu, %zu, %zu", r, a->text, a->text_tmp,
+                 "%zu are predicted; planned are %zu + %zu, %zu + %zu, %zu + %zu, %zu, %zu", r, a->text, a->text_tmp,
                  a->dit, a->dit_tmp, a->vae, a->vae_tmp, a->images, a->peak, b->text, b->text_tmp, b->dit,
                  b->dit_tmp, b->vae, b->vae_tmp, b->images, b->peak);
         fail(name, why);

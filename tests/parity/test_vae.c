@@ -65,7 +65,7 @@ typedef struct walk {           /* of one rank through the layers, in bands     
     int64_t up, down;           /* 1: there is a band above, below mine                         */
     int64_t rows;               /* of the latent, mine                                          */
     int64_t k;                  /* cells per latent cell, now                                   */
-    int64_t T;                  /* frames, now; 0: a picture, of which kernels over frames know nothing */
+    int64_t T;                  /* frames, now; 0: an image, of which kernels over frames know nothing */
     int64_t bytes;
 } walk;
 
@@ -257,7 +257,7 @@ static void take_size(xd_job *j, const int64_t *d)
     j->frames = xd_vae_frames(&j->ctx->model.vae_info, d[0]);
 }
 
-/* What the engine does with one picture, with all frames of a video. */
+/* What the engine does with one image, with all frames of a video. */
 static void encode_video(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb, float *moments)
 {
     const xd_model *m = &j->ctx->model;

@@ -5,7 +5,7 @@ Environment: SOAK_RUNS (1000), SOAK_RANKS (8), SOAK_LOAD (busy loops beside, def
 without an end, default 60), SOAK_SEED (0), SOAK_FAULTS (0; 1: in every second run a rank, the launcher or the program
 is sent a signal at a random moment, and a cause is asked for), SOAK_DIR (where stacks of silent runs go).
 
-Every run paints two steps by a plan drawn at random and must end with the picture of the first run of that plan.
+Every run generates two steps by a plan drawn at random and must end with the image of the first run of that plan.
 Of a silent run the stacks of all its processes are written down, by gdb, eu-stack or /proc, and it is ended. The
 last line says how many runs there were and how many failed; the exit code is 0 when none did."""
 import hashlib
@@ -122,7 +122,7 @@ class Soak:
             return f"exit code {code} by {plan}: {words.strip()[-300:]}"
         seen = hashlib.sha256(out.read_bytes()[-128 * 128 * 3:]).hexdigest()
         if self.first.setdefault(plan, seen) != seen:
-            return f"another picture by {plan}"
+            return f"another image by {plan}"
         return None
 
     def hurt_one(self, run):

@@ -654,7 +654,7 @@ static void converts_between_types(void **state)
     assert_memory_equal(back, x, sizeof x);
 }
 
-/* Rows become brains as single numbers do, whatever their bits. */
+/* Rows become bf16 values as single numbers do, whatever their bits. */
 static void rows_become_brains(void **state)
 {
     enum { N = 4099 };

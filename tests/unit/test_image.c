@@ -1,6 +1,6 @@
-/* test_image.c - pictures written and read in every format.
+/* test_image.c - images written and read in every format.
  *
- * PNG and PPM come back bit by bit; JPEG and WebP of a smooth picture, at quality 95, with every
+ * PNG and PPM come back bit by bit; JPEG and WebP of a smooth image, at quality 95, with every
  * value at most 16 of 255 off and 2 on average. */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
 #include <setjmp.h>
@@ -191,7 +191,7 @@ static void every_kind_of_png_is_read(void **state)
     scratch_clean();
 }
 
-/* Every beginning of every picture is refused with a sentence that names the file. */
+/* Every beginning of every image is refused with a sentence that names the file. */
 static void truncated_pictures_are_refused(void **state)
 {
     (void)state;
@@ -228,11 +228,11 @@ static void bad_requests_are_refused(void **state)
         const char *why;
     } bad[] = {
         { "x.gif", 4, 4, XD_EINVAL, ".png, .jpg, .jpeg, .webp and .ppm are known" },
-        { "png", 4, 4, XD_EINVAL, "does not end like a picture" },
+        { "png", 4, 4, XD_EINVAL, "does not end like an image" },
         { "x.png", 0, 4, XD_EINVAL, "not 0x4" },
         { "x.png", 4, -1, XD_EINVAL, "not 4x-1" },
         { "x.webp", 16384, 1, XD_EINVAL, "sides of 1 to 16383 pixels, not 16384x1" },
-        { "x.jpg", 1, 70000, XD_EINVAL, "JPEG pictures have sides of 1 to 65500 pixels" },
+        { "x.jpg", 1, 70000, XD_EINVAL, "JPEG images have sides of 1 to 65500 pixels" },
         { "none/x.png", 4, 4, XD_EIO, "none/x.png" },
     };
     uint8_t *rgb;
@@ -247,7 +247,7 @@ static void bad_requests_are_refused(void **state)
     }
     xd_err_clear(&e);
     assert_int_equal(xd_image_read(in_scratch("x.png"), &rgb, &w, &h, &e), XD_EIO);
-    scratch_put("x.png", "not a picture at all", 20);
+    scratch_put("x.png", "not an image at all", 20);
     xd_err_clear(&e);
     assert_int_equal(xd_image_read(in_scratch("x.png"), &rgb, &w, &h, &e), XD_EFORMAT);
     scratch_put("x.png", "P6 100000 100000 255\nabc", 24);

@@ -1,6 +1,6 @@
 /* test_io.c - checkpoints: good ones and broken ones.
  *
- * Values are compared bit by bit. How they come to memory is in test_map.c, pictures are in
+ * Values are compared bit by bit. How they come to memory is in test_map.c, images are in
  * test_image.c. */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
 #include <setjmp.h>

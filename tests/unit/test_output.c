@@ -1,4 +1,4 @@
-/* test_output.c - names of pictures and videos, and results written to them */
+/* test_output.c - names of images and videos, and results written to them */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,7 +92,7 @@ static void names_are_checked(void **state)
     assert_int_equal(xd_output_check_video("a.mp4", 1, &e), XD_OK);
     assert_int_equal(xd_output_check_video("a.safetensors", 0, &e), XD_OK);
     assert_int_equal(xd_output_check_video("a.mp4", 0, &e), XD_EINVAL);
-    assert_non_null(strstr(e.msg, "a.mp4 is that of a video, and this model makes pictures"));
+    assert_non_null(strstr(e.msg, "a.mp4 is that of a video, and this model makes images"));
     assert_int_equal(scratch_clean(), 0);
 }
 

@@ -342,7 +342,7 @@ static void refused(void **state)
     }
 }
 
-/* Noise that is left out is an error, not a picture without it. */
+/* Noise that is left out is an error, not an image without it. */
 static void no_noise(void **state)
 {
     static latents l;

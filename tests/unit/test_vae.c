@@ -169,7 +169,7 @@ static xd_tensor image(int64_t T, int64_t H, int64_t W, int64_t C)
     return t;
 }
 
-/* A tensor of the golden file as [1,H,W,C]; latents and moments lie there as [C,H,W], pictures
+/* A tensor of the golden file as [1,H,W,C]; latents and moments lie there as [C,H,W], images
  * perhaps as bytes. */
 static int golden(xd_st *g, const char *tag, const char *name, int channels_first, xd_tensor *out)
 {
@@ -496,7 +496,7 @@ static void memory_is_two_maps(void **state)
     }
 }
 
-/* Bands of a row and the whole map give the same picture and moments, but for the order
+/* Bands of a row and the whole map give the same image and moments, but for the order
  * in which the library adds products, which it chooses by shape: 1e-5 of the largest in f32. */
 static void bands_are_the_whole(void **state)
 {

@@ -110,7 +110,7 @@ static int computes(xd_dtype t)
     return t == XD_F32 || t == XD_BF16;
 }
 
-/* Bytes of floats that become brains before the product, or 0. */
+/* Bytes of floats that become bf16 values before the product, or 0. */
 static size_t rounded_bytes(const xd_cpu_dev *c, const xd_gemm *a)
 {
     if (a->in.type != XD_F32 || a->w->type != XD_BF16 ||
@@ -434,7 +434,7 @@ xd_status xd_cpu_open(xd_dev **out, xd_err *e)
     return XD_OK;
 }
 
-/* Without dot products of brains, oneDNN's bf16 GEMM reaches a quarter of its f32 GEMM
+/* Without dot products of bf16 values, oneDNN's bf16 GEMM reaches a quarter of its f32 GEMM
  * (doc/speed.md): bf16 is then computed in f32, unless XDIT_BF16=emulate asks for it. */
 xd_dtype xd_cpu_compute(const xd_dev *d, xd_dtype want)
 {

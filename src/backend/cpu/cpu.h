@@ -8,7 +8,7 @@
 
 #include "backend/backend.h"
 
-/* Each has all that stands before it; from XD_ISA_AVX512BF16 on brains are multiplied as they are. */
+/* Each has all that stands before it; from XD_ISA_AVX512BF16 on bf16 values are multiplied as they are. */
 typedef enum xd_isa {
     XD_ISA_C, XD_ISA_AVX2, XD_ISA_AVX512, XD_ISA_AVX512BF16, XD_ISA_AMX, XD_NISAS
 } xd_isa;

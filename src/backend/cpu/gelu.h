@@ -1,4 +1,4 @@
-/* gelu.h - gelu by its tanh, for results that are rounded to brains; AVX-512
+/* gelu.h - gelu by its tanh, for results that are rounded to bf16 values; AVX-512
  *
  * gelu(x) = max(x, 0) - b(|x|), where b(u) = u / (1 + e^(2 k(u))), k(u) = sqrt(2 / pi) (u + 0.044715 u^3), is 0 at 0
  * and behind 5.5, nowhere above 0.17. It is a cubic in u in each of 32 intervals around multiples of 5.5 / 31,

@@ -21,7 +21,7 @@ const char *xd_isa_name(xd_isa isa)
 }
 
 #if defined(__x86_64__)
-/* Tiles of brains and of bytes, and tables of bytes, which all that have tiles have; Linux gives a process their registers when it asks for them. */
+/* Tiles of bf16 values and of bytes, and tables of bytes, which all that have tiles have; Linux gives a process their registers when it asks for them. */
 static int has_amx(void)
 {
 #if defined(XD_WITH_AMX) && defined(__linux__)

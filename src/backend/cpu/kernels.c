@@ -1,7 +1,7 @@
 /* kernels.c - row and element-wise kernels; compiled once for each instruction set.
  *
  * Plain loops that compilers turn into vectors: rows are worked on in chunks that stay in the
- * first cache, in f32 whatever the element type is. No function of libm is called inside a
+ * L1 cache, in f32 whatever the element type is. No function of libm is called inside a
  * loop. ISA (c, avx2, avx512) names the table that this compilation exports. */
 #include "backend/cpu/cpu.h"
 
@@ -629,7 +629,7 @@ static void gnorm(const xd_gnorm *a, float *ab)
 
 /* ---- element-wise ------------------------------------------------------------------------- */
 
-/* Where results are rounded to brains, gelu is no more exact than they are. */
+/* Where results are rounded to bf16 values, gelu is no more exact than they are. */
 static void act_to(xd_dtype to, float *y, const float *x, int64_t n, xd_act kind)
 {
 #ifdef __AVX512F__

@@ -1,4 +1,4 @@
-/* peak_bf16.c - the peak of dot products of brains (vdpbf16ps), in registers alone */
+/* peak_bf16.c - the peak of dot products of bf16 values (vdpbf16ps), in registers alone */
 #include "backend/cpu/cpu.h"
 
 #include <immintrin.h>

@@ -1,6 +1,6 @@
 /* qknorm.c - norm and rotary turn of heads in one pass; compiled once for each instruction set.
  *
- * A head lies in the first cache while it is worked on, and gain, bias and angles of a row are
+ * A head lies in the L1 cache while it is worked on, and gain, bias and angles of a row are
  * multiplied out once for all of its heads, so that what costs is to read and to write. */
 #include "backend/cpu/cpu.h"
 

@@ -53,7 +53,7 @@ static inline float sum8(__m256 a)
 }
 #endif
 
-/* These bytes are read next: from memory, while what is in the first cache is worked on. */
+/* These bytes are read next: from memory, while what is in the L1 cache is worked on. */
 static inline void soon(const char *p, int64_t bytes)
 {
 #if defined(__GNUC__)

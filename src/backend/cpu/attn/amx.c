@@ -2,12 +2,12 @@
  *
  * A strip of 32 queries meets PART turns of 32 keys: in each turn their scores are multiplied, while those
  * of the turn before leave their tiles and those of the one before that become probabilities; these stay in the
- * first cache until the part is at its end, and are then multiplied by the values, 32 columns at a time, whose
+ * L1 cache until the part is at its end, and are then multiplied by the values, 32 columns at a time, whose
  * sums stay in tiles meanwhile. Exponentials beside products are the idea of Shah et al. 2024, FlashAttention-3.
  *
- * Probabilities are not relative to a row's largest score, which would take long to find: floats and brains have
+ * Probabilities are not relative to a row's largest score, which would take long to find: floats and bf16 values have
  * room for larger and smaller ones. By Cauchy and Schwarz no score of a query is above its length times that of the
- * longest key; where no brain's exponent is exceeded so, they are powers of two of the scores as they are, and else
+ * longest key; where no bf16 value's exponent is exceeded so, they are powers of two of the scores as they are, and else
  * relative to the first score of the row, with an eye on what comes out. Rows for which there was no room are done
  * once more, relative to their largest score. */
 #include "backend/cpu/attn/attn.h"
@@ -32,7 +32,7 @@ enum {
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-#define ONES 0x3f803f80u        /* two brains                                                 */
+#define ONES 0x3f803f80u        /* two bf16 values                                                 */
 
 #include "backend/cpu/attn/flash.h"
 #include "backend/cpu/attn/powers.h"
@@ -119,7 +119,7 @@ _Static_assert(sizeof(desk) == XD_ATTN_DESK * sizeof(float), "the plan has place
 
 /* ---- rows ahead ---------------------------------------------------------------------------- */
 
-/* Rows of a block are foreseen one at a time beside products: many at once would have all else wait, since a core
+/* Rows of a block are prefetched one at a time beside products: many at once would have all else wait, since a core
  * asks for few lines at a time. */
 typedef struct ahead {
     const block *k;
@@ -164,7 +164,7 @@ typedef struct owed {
     } while (0)
 
 /* 32 x 32 sums in tiles 0 to 3 += a[32][..] . b, of which a tile is at b0 and one at b1, after `start` of
- * each tile. While tiles are multiplied there is time for `beside`. Tiles of b pass the first cache by: what
+ * each tile. While tiles are multiplied there is time for `beside`. Tiles of b pass the L1 cache by: what
  * must stay there is what is stored to. */
 #define MULTIPLY(a, a_row, b0, b1, start, beside)                                                  \
     _tile_stream_loadd(6, b0, DEEP * 4);                                                           \
@@ -319,7 +319,7 @@ typedef struct strips {
     ahead       soon;
 } strips;
 
-/* Parts in turn: a strip meets keys and values that fit into the second cache, part by part, while its
+/* Parts in turn: a strip meets keys and values that fit into the L2 cache, part by part, while its
  * queries and sums are in the first; then the next strip meets the same. */
 static part part_from(const strips *a, int64_t i, int64_t turn)
 {
@@ -352,7 +352,7 @@ static void set_top(const block *k, int64_t i, float top)
     k->sum[i] = top == -INFINITY ? 0 : BASE + BIAS - nearbyintf(top * ONE);
 }
 
-/* Where softening finds the bias of the rows of x for the keys of turn j; `own` is memory for it. */
+/* Where softmax finds the bias of the rows of x for the keys of turn j; `own` is memory for it. */
 static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][TURN], softening *soft)
 {
     const int64_t    n = smaller(a->k->keys - j * TURN, TURN);
@@ -430,7 +430,7 @@ static int hidden(const strips *a, const part *x, int64_t t)
     return a->touched || (x->turn + t + 1) * TURN > a->k->keys;
 }
 
-/* The scores of turn t of x have left their tiles, or need nothing done: what is needed to soften them. Back
+/* The scores of turn t of x have left their tiles, or need nothing done: what is needed to softmax them. Back
  * comes whether rows still lack references. */
 ALWAYS_INLINE int ready(const strips *a, const part *x, int64_t t, int lacks, softening *soft, how h)
 {

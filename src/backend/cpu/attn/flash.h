@@ -54,7 +54,7 @@ static int64_t vectors(int64_t n)
     return (n + LANES - 1) / LANES;
 }
 
-/* Scores are softened TURN at a time. */
+/* Scores are softmax TURN at a time. */
 static int64_t turns(int64_t n)
 {
     return (n + TURN - 1) / TURN;
@@ -113,7 +113,7 @@ static unit *packed_pair(const job *w, int64_t pair)
 /* Packs all values of key block kb, n rows, to where the products of `pair` will look for them. */
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
-/* A row that will be read soon comes into the second cache: the machine itself does not see it
+/* A row that will be read soon comes into the L2 cache: the machine itself does not see it
  * coming, since rows lie far from each other. */
 static inline void fetch(const char *row, size_t bytes)
 {
@@ -210,7 +210,7 @@ static void load_queries(const job *w, const block *k)
 }
 
 /* Scores outside [lo, hi) of the block's n keys count as -infinity, and so does what fills the
- * last turn of a softening. */
+ * last turn of a softmax. */
 static void mask(float *s, int64_t lo, int64_t hi, int64_t n)
 {
     for (int64_t j = 0; j < lo; j++)

@@ -1,8 +1,8 @@
 /* powers.h - scores become probabilities, powers of two, beside products of tiles: 6 instructions for 32 of them
  *
  * A power of two is made in fixed point: 7 binary digits behind the point, of which an addition of the
- * exponent's bias makes a brain whose mantissa is the fraction f of the power instead of 2^f - 1. A table
- * has the difference. Counted over all f, its error is 0.23 % (rms), that of rounding to a brain 0.17 %.
+ * exponent's bias makes a bf16 value whose mantissa is the fraction f of the power instead of 2^f - 1. A table
+ * has the difference. Counted over all f, its error is 0.23 % (rms), that of rounding to a bf16 value 0.17 %.
  *
  * Added is 1.5 2^23 too, so that the low half of a float is the sum, and two of them make a unit; where it
  * does not fit it wraps around. So what scores may be has to be known before; and all variants round once, at the
@@ -14,9 +14,9 @@ static const float ONE = 128;           /* in fixed point                       
 static const float BASE = 0x1.8p23f;    /* zero, in the low half of a float                   */
 static const float BIAS = (127 + 256) * 128;    /* of exponents, and 2^15 that are subtracted again   */
 static const float MOST = 65535;        /* what is above, or no number, becomes no number     */
-static const float BOUND = 126;         /* of scores that a brain's exponent holds as they are */
+static const float BOUND = 126;         /* of scores that a bf16 value's exponent holds as they are */
 static const float FAR = 10000;         /* of scores that wrap around so that it is seen: 2^15 with a reference */
-static const float LEAST = -255;        /* stands for -infinity beside them: no brain, but a sum above 0 */
+static const float LEAST = -255;        /* stands for -infinity beside them: no bf16 value, but a sum above 0 */
 static const float LIFT = 0x1p60f;      /* a sum of probabilities that is not trusted, or its inverse */
 
 /* Scores of 32 queries and keys that are to become probabilities. */

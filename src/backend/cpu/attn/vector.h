@@ -149,7 +149,7 @@ static void lift(const job *w, const block *k, int64_t i, float c)
     v_store(k->sum + i * LANES, v_zero());
 }
 
-/* Rows from i on, `height` of them if there are, to be softened. */
+/* Rows from i on, `height` of them if there are, to be softmax. */
 static softening soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
 {
     softening s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,
@@ -167,7 +167,7 @@ static void soften(softening *s)
 
 /* Scores become 2^(c s - top), and values are added up with them as weights. Without a maximum all
  * are -infinity, and become 0, or not numbers, which the vector maximum may overlook, and stay so.
- * While the first columns of some rows are added up the next rows are softened. */
+ * While the first columns of some rows are added up the next rows are softmax. */
 static void soften_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
 {
     const xd_attn_plan *p = &w->p;

@@ -1,9 +1,9 @@
-/* amx_block.h - inside our matrix products by tile registers: how a product is cut
+/* amx_block.h - inside our GEMMs by tile registers: how a product is cut
  *
  * A step is what one product of tiles multiplies: XD_STEP_BYTES of each row of the input. 32 rows by
  * 32 columns of sums stay in four tiles while a chunk of `deep` steps passes. A thread takes a block of
  * rows and a group of strips of 32 columns; the block's rows, or as many steps of them as fit, lie as
- * tiles in the second cache while the group's strips pass, and a chunk of a strip stays in the first
+ * tiles in the L2 cache while the group's strips pass, and a chunk of a strip stays in the first
  * cache while the block's rows pass. Sums wait for their next chunk in scratch.
  *
  * Of a step, 16 rows of an input are a tile, row by row; 16 columns of weights are one, [unit][16].
@@ -26,7 +26,7 @@ typedef struct xd_amx_job {
     xd_gemm_job of;              /* what finish.h reads; in, ldi and w                         */
     int64_t    row_bytes;       /* of the input                                               */
     int        ready;           /* the input lies as tiles: [32 rows][step]                   */
-    int        floats;          /* it is F32, of which row_bytes are brains                   */
+    int        floats;          /* it is F32, of which row_bytes are bf16 values                   */
     int        streams;         /* the output is not for caches                               */
     int64_t    steps, deep;     /* of a row, of a chunk                                       */
     int64_t    held;            /* steps of rows that are held near                           */

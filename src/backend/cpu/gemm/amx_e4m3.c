@@ -1,5 +1,5 @@
-/* amx_e4m3.c - products of e4m3 weights, packed as by e4m3.c, and brains: chunks of weights are expanded to
- * brains, which go through tdpbf16ps */
+/* amx_e4m3.c - products of e4m3 weights, packed as by e4m3.c, and bf16 values: chunks of weights are expanded to
+ * bf16 values, which go through tdpbf16ps */
 #include "backend/cpu/gemm/e4m3_quads.h"
 
 #include "backend/cpu/gemm/amx_block.h"

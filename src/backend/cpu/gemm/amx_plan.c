@@ -3,7 +3,7 @@
 
 enum {
     DEEP = 18,                  /* most steps of a chunk: 36 KiB of a strip                   */
-    HELD_BYTES = 896 << 10,     /* most of a block's rows that are held, of a second cache of 2 MiB */
+    HELD_BYTES = 896 << 10,     /* most of a block's rows that are held, of a L2 cache of 2 MiB */
     GROUP = 48,                 /* most strips of a group whose sums wait                     */
     ROW_LINE = 350,             /* what a step of a row costs that is made a tile, in products; */
     LINE = 140,                 /* one of a column, or of sums, that is brought near          */

@@ -64,7 +64,7 @@ static int64_t least(int64_t a, int64_t b)
 
 /* ---- beside the tiles ---------------------------------------------------------------------- */
 
-/* 32 columns: whole lines of brains are stored at once, past the caches where the output is large. */
+/* 32 columns: whole lines of bf16 values are stored at once, past the caches where the output is large. */
 FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x, __m512 y)
 {
     const __m512i brains = (__m512i)_mm512_cvtne2ps_pbh(y, x);
@@ -222,7 +222,7 @@ FINISH_INLINE void first_step(const char *a, const char *b, const float *from, f
         TILE_DOT(3, 5, 7);
 }
 
-/* Rows are not to push the chunk of weights out of the first cache. */
+/* Rows are not to push the chunk of weights out of the L1 cache. */
 FINISH_INLINE void step_of_tiles(const char *a, const char *b, int more)
 {
     _tile_stream_loadd(4, a, 64);
@@ -347,7 +347,7 @@ static chunk chunk_after(const piece *p, chunk c)
     return c;
 }
 
-/* The first n >= 0 bytes of a step, or all, of brains that lie so or of floats; zeros behind them. */
+/* The first n >= 0 bytes of a step, or all, of bf16 values that lie so or of floats; zeros behind them. */
 FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
 {
     const __mmask64 bytes = n >= 64 ? ~0ull : (1ull << n) - 1;
@@ -474,7 +474,7 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     xd_tiles_end();
 }
 
-/* An output that the second caches would not hold is not brought near to be written, where that is
+/* An output that the L2 caches would not hold is not brought near to be written, where that is
  * all that is done to it. */
 static int streams(const xd_gemm *a)
 {

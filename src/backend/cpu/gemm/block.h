@@ -1,9 +1,9 @@
-/* block.h - inside our matrix products: how a product is cut, and what kernel files give.
+/* block.h - inside our GEMMs: how a product is cut, and what kernel files give.
  *
  * Weights lie as panels of XD_PANEL outputs: [panel][unit][XD_PANEL], where a unit is what one
- * lane multiplies at a time (two brains, four integers, or one float) of consecutive inputs,
+ * lane multiplies at a time (two bf16 values, four integers, or one float) of consecutive inputs,
  * filled up with zeros. A thread takes a panel and a block of rows and goes through the panel in
- * chunks of `deep` units, so that a chunk stays in the second cache while all tiles of XD_TILE
+ * chunks of `deep` units, so that a chunk stays in the L2 cache while all tiles of XD_TILE
  * rows pass over it. Sums of a chunk go on from those of the chunk before, which wait in scratch.
  * f32.c has narrower tiles and its own order inside a panel. */
 #ifndef XD_BACKEND_CPU_GEMM_BLOCK_H
@@ -96,7 +96,7 @@ typedef struct xd_gemm_kernels {
         return XD_OK;                                                                              \
     }
 
-extern const xd_gemm_kernels xd_cpu_gemm_bf16;        /* BF16: AVX-512 and dot products of brains            */
+extern const xd_gemm_kernels xd_cpu_gemm_bf16;        /* BF16: AVX-512 and dot products of bf16 values            */
 extern const xd_gemm_kernels xd_cpu_gemm_int8;        /* I8: AVX-512 and VNNI                                */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3;        /* F8E4M3, of BF16 inputs: as BF16                     */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3_f32;    /* F8E4M3 of F32 inputs, the same packed form: AVX-512 */

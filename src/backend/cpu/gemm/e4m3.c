@@ -1,5 +1,5 @@
 /* e4m3.c - products of weights of eight bits with a scale a column: chunks of a panel are expanded
- * to brains, or with XD_E4M3_F32 to floats, which the tiles then pass over.
+ * to bf16 values, or with XD_E4M3_F32 to floats, which the tiles then pass over.
  *
  * Packed are scales, XD_PANEL a panel, and panels of [quad][XD_PANEL][4] e4m3; one with a NaN makes
  * its column's scale NaN. */

@@ -1,4 +1,4 @@
-/* e4m3_quads.h - packed e4m3, XD_PANEL scales a panel and panels of [quad][XD_PANEL][4]; and as brains */
+/* e4m3_quads.h - packed e4m3, XD_PANEL scales a panel and panels of [quad][XD_PANEL][4]; and as bf16 */
 #ifndef XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 #define XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 

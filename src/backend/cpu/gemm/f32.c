@@ -2,7 +2,7 @@
  *
  * A panel lies as parts of WIDTH outputs, two vectors: [part][input][WIDTH]. A thread takes a block of
  * rows and some panels side by side and goes through them in chunks of inputs, so short that a chunk
- * of a part stays in the first cache while all tiles of ROWS rows pass over it. The rows of a chunk
+ * of a part stays in the L1 cache while all tiles of ROWS rows pass over it. The rows of a chunk
  * are copied before, [tile][input][ROWS]: read in place, the rows of a tile, which often lie a
  * multiple of 4 KiB apart, drive each other and the block out of the caches. */
 #include "backend/cpu/gemm/source.h"

@@ -1,5 +1,5 @@
-/* gemm.h - matrix products of our own, where they beat the library: of BF16, F8E4M3 and I8 weights by
- * the tiles of AMX; else of the former on AVX-512 with dot products of brains, of I8 on AVX-512 with VNNI;
+/* gemm.h - GEMMs of our own, where they beat the library: of BF16, F8E4M3 and I8 weights by
+ * the tiles of AMX; else of the former on AVX-512 with dot products of bf16 values, of I8 on AVX-512 with VNNI;
  * of F32 on AVX2.
  *
  * Arguments are those of backend.h. A row of the output is computed by the same operations in

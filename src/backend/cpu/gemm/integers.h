@@ -29,7 +29,7 @@ static inline __m512i source_integers(const source *s, int64_t o, int64_t i, flo
         _mm256_inserti128_si256(_mm256_castsi128_si256(q[2]), q[3], 1), 1);
 }
 
-/* 32 brains of a row from the i-th of n on, two in 32 bits, zeros behind the end. */
+/* 32 bf16 values of a row from the i-th of n on, two in 32 bits, zeros behind the end. */
 static inline __m512i brain_pairs(const char *x, int64_t i, int64_t n)
 {
     const __mmask32 m = n - i >= 32 ? ~0u : n <= i ? 0 : (1u << (n - i)) - 1;
@@ -42,7 +42,7 @@ static inline __m512i odd_brains(__m512i x)
     return _mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000u));
 }
 
-/* The larger of m and the magnitudes of 64 numbers of a row from the i-th of n on: of brains 16 bits each, of
+/* The larger of m and the magnitudes of 64 numbers of a row from the i-th of n on: of bf16 values 16 bits each, of
  * floats 32. */
 static inline __m512i more_of_brains(__m512i m, const char *x, int64_t i, int64_t n)
 {

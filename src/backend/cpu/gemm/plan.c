@@ -6,7 +6,7 @@
 #include "base/par.h"
 
 enum {
-    GROUP_BYTES = 8 << 20,      /* panels that stay in the third cache while rows pass        */
+    GROUP_BYTES = 8 << 20,      /* panels that stay in the L3 cache while rows pass        */
     BLOCK_BYTES = 1200 << 10,   /* of a block's part of the input that a chunk is multiplied with */
     LEAST_ROWS = 24,            /* of a block that is made smaller to have work for all       */
 };

@@ -1,10 +1,10 @@
-/* tile.h - register tiles of our matrix products.
+/* tile.h - register tiles of our GEMMs.
  *
  *   c[i][j] (+)= sum_u a[i][u] . b[u][j]       i < ROWS, j < XD_PANEL
  *
  * A unit is 32 bits whose products are all added to one 32-bit sum. While it computes, a tile asks
  * for the memory that is needed next; shortly before its end, for all that its sums will go to,
- * which has left the first cache since the tile before. Who includes this has defined v_sums, a
+ * which has left the L1 cache since the tile before. Who includes this has defined v_sums, a
  * vector of sums, v_none, v_get, v_put, v_join (adds two of them), v_dot (of sums and two vectors
  * of units) and v_half (half a unit, spread). */
 #ifndef XD_BACKEND_CPU_GEMM_TILE_H
