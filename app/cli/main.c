@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/par.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/opt.h"
@@ -180,6 +181,19 @@ static void wait_politely(void)
     setenv("KMP_BLOCKTIME", "0", 1);
 }
 
+/* What Open MPI must be told before it starts, unless the user has said otherwise. It spins in calls that block
+ * where ranks share cores. Its handler of fatal signals loads a library and takes memory: after a fault within
+ * malloc it waits for ever, and the rank is not dead; without it the system ends the rank. */
+static void prepare_open_mpi(void)
+{
+    const char *ranks = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    if (!ranks)
+        return;
+    if (atoi(ranks) > xd_par_cores())
+        setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    setenv("OMPI_MCA_opal_signal", "", 0);
+}
+
 /* Under a limit of address space (ulimit -v) threads share one heap: glibc maps 128 MB for each other one. */
 static void share_heap(void)
 {
@@ -267,6 +281,7 @@ int main(int argc, char **argv)
     if (check_stack(&e) != XD_OK)
         return xd_cli_exit(e.code, &e);
     wait_politely();
+    prepare_open_mpi();
     share_heap();
     xd_stop_arm_lost();
     int rank = 0;

@@ -1,26 +1,20 @@
-/* log.c - one sink, guarded by a mutex */
+/* log.c - the current log of a thread */
 #include "base/log.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
-static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
-static void (*sink)(void *cookie, int level, const char *line);
-static void *sink_cookie;
-static int   sink_level = -1;
+static _Thread_local const xd_logger *current;
 
-void xd_log_sink(void (*fn)(void *cookie, int level, const char *line), void *cookie, int level)
+const xd_logger *xd_log_enter(const xd_logger *log)
 {
-    pthread_mutex_lock(&guard);
-    sink = fn;
-    sink_cookie = cookie;
-    sink_level = fn ? level : -1;
-    pthread_mutex_unlock(&guard);
+    const xd_logger *before = current;
+    current = log;
+    return before;
 }
 
 int xd_log_on(int level)
 {
-    return level <= sink_level;
+    return current && current->fn && level <= current->level;
 }
 
 void xd_log(int level, const char *fmt, ...)
@@ -33,8 +27,5 @@ void xd_log(int level, const char *fmt, ...)
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     xd_one_line(line);
-    pthread_mutex_lock(&guard);
-    if (sink)
-        sink(sink_cookie, level, line);
-    pthread_mutex_unlock(&guard);
+    current->fn(current->cookie, level, line);
 }

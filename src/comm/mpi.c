@@ -251,7 +251,6 @@ static xd_status look_at_world(MPI_Comm world, xd_err *e)
 static xd_status start(xd_err *e)
 {
     int         on = 0, off = 0, level = 0, code;
-    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     xd_status   s;
     MPI_Finalized(&off);
     if (off)
@@ -261,12 +260,6 @@ static xd_status start(xd_err *e)
         return XD_OK;
     if ((s = look_at_srun(e)) != XD_OK)
         return s;
-    /* Open MPI spins in calls that block unless it is told before it starts. */
-    if (local && atoi(local) > xd_par_cores())
-        setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-    /* Its handler of fatal signals loads a library and takes memory: where the fault was within malloc it waits for
-     * ever, and the rank is not dead. Without it the system ends the rank. */
-    setenv("OMPI_MCA_opal_signal", "", 0);
     if ((code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) != MPI_SUCCESS)
         return refuse(e, "starting MPI", code);
     mpi.ours = 1;

@@ -75,7 +75,6 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_e
 xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *e)
 {
     *out = NULL;
-    xd_log_sink(a->log, a->cookie, a->log_level);
     if (a->threads < 0 || a->threads > 4096)
         return xd_fail(e, XD_EINVAL, "threads is %d; it must be from 1 to 4096", a->threads);
     if (a->balance && strcmp(a->balance, "even") != 0 && strcmp(a->balance, "measured") != 0)
@@ -86,6 +85,8 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     if (!g)
         return xd_fail(e, XD_ENOMEM, "no memory for an engine");
     xd_cpu_early();
+    g->log = (xd_logger){ a->log, a->cookie, a->log_level };
+    const xd_logger *before = xd_log_enter(&g->log);
     g->ctx.cancel = &g->cancel;
     g->ctx.keep = a->keep;
     g->ctx.once = a->once;
@@ -98,6 +99,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     if (s == XD_OK)
         s = xd_session_open(g, a, open_parts(g, a, how & XD_WITH_FILES, &mine), &mine);
     s = xd_world_judge(&g->ctx.world, s, &mine);
+    xd_log_enter(before);
     if (s != XD_OK) {
         xd_fail(e, s, "%s", mine.msg);
         if (e)
@@ -137,11 +139,13 @@ void xd_close(xd_engine **g)
 {
     if (!g || !*g)
         return;
+    const xd_logger *before = xd_log_enter(&(*g)->log);
     xd_model_close(&(*g)->ctx.model);
     xd_session_close(*g);
     xd_dev_close(&(*g)->ctx.count);
     xd_dev_close(&(*g)->ctx.dev);
     xd_trace_close(&(*g)->ctx.trace);
+    xd_log_enter(before);
     free(*g);
     *g = NULL;
 }
@@ -525,7 +529,7 @@ static xd_status make(loop *l, xd_prompts *w, const xd_need *need, xd_err *e)
     return s == XD_OK ? paint(l, need, w, e) : s;
 }
 
-xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)
+static xd_status generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)
 {
     xd_err     mine = { .rank = -1 };
     xd_job     j = { 0 };
@@ -578,4 +582,12 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     }
     *out = l.r;
     return XD_OK;
+}
+
+xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)
+{
+    const xd_logger *before = xd_log_enter(&g->log);
+    xd_status        s = generate(g, r, out, e);
+    xd_log_enter(before);
+    return s;
 }

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "base/log.h"
 #include "pipeline/context.h"
 #include "predict/auto_plan.h"
 #include "xdit/xdit.h"
@@ -13,6 +14,7 @@ struct xd_engine {
     xd_predicted_times  foreseen;
     int          balanced;      /* shares follow measured speeds                               */
     atomic_int   cancel;        /* set by xd_cancel, from any thread                           */
+    xd_logger    log;           /* the current log of whoever runs a function of this engine   */
 };
 
 /* How an engine is opened: its weights are those of the files, else random; this rank works by

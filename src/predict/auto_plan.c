@@ -141,7 +141,6 @@ static void say(const chooser *c, const xd_search *s, const xd_candidate *b, ver
     char               of[32];
     v->foreseen = (xd_predicted_times){ f->text_s, rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s),
                                  rounds * f->decode_s, f->request_s };
-    xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
     if (s->good == 1)
         snprintf(of, sizeof of, "the only one");
     else
@@ -182,7 +181,6 @@ static void by_rule(const chooser *c, verdict *v)
     xd_plan_pack(&a, v->take);
     v->chosen = 1;
     v->foreseen = (xd_predicted_times){ -1, -1, -1, -1 };
-    xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
     if (xd_plan_make(&p, &a, c->ranks, &c->ctx->model.dit_info, NULL) == XD_OK)
         xd_log(XD_LOG_INFO, "plan: %s, by rule: of %d ranks the plans are too many to predict", p.text, c->ranks);
 }
@@ -192,7 +190,7 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
     xd_search s = { 0 };
     int       bench = c->ctx->bench;
     c->start_s = xd_now_s();
-    xd_log_sink(NULL, NULL, 0);         /* every plan would say the same of the request        */
+    const xd_logger *log = xd_log_enter(NULL);  /* every plan would log the same of the request  */
     c->ctx->bench = 1;
     c->ctx->world.used = c->ctx->world.all;             /* which nothing is sent to: the plans' ranks only count  */
     take_request(c);
@@ -207,6 +205,7 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
     }
     c->ctx->bench = bench;
     c->ctx->world.used = NULL;
+    xd_log_enter(log);
     if (st == XD_OK && !by_search)
         by_rule(c, v);
     else if (st == XD_OK) {
@@ -215,7 +214,6 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
         xd_plan_pack(&b->ask, v->take);
         v->chosen = 1;
     }
-    xd_log_sink(c->a->log, c->a->cookie, c->a->log_level);
     xd_search_free(&s);
     return st;
 }

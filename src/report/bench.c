@@ -14,6 +14,7 @@
 
 #include "report/bench.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/file.h"
 #include "base/par.h"
 #include "base/word_list.h"
@@ -659,7 +660,7 @@ static void say_memory(const bench *b)
                (double)u.ru_maxrss * 1024 / 1e9);
 }
 
-xd_status xd_bench(const xd_bench_args *a, xd_err *e)
+static xd_status run(const xd_bench_args *a, xd_err *e)
 {
     if (xd_parallel_ranks(&a->parallel) > 1 || xd_plan_patches(&a->parallel) > 1 ||
         xd_comm_launched())
@@ -687,5 +688,14 @@ xd_status xd_bench(const xd_bench_args *a, xd_err *e)
     if (b.g)
         xd_job_close(&b.job);
     xd_close(&b.g);
+    return s;
+}
+
+xd_status xd_bench(const xd_bench_args *a, xd_err *e)
+{
+    const xd_logger  log = { a->log, a->cookie, a->log_level };
+    const xd_logger *before = xd_log_enter(&log);
+    xd_status        s = run(a, e);
+    xd_log_enter(before);
     return s;
 }

@@ -371,7 +371,6 @@ static xd_status bench_parts(xd_bench_pair *d, xd_err *e)
     int          vae = d->all.g->ctx.plan.vae_rows, first = ranks(d)->rank == 0;
     int          how = XD_FOR_BENCH | XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
     xd_status    s = xd_open_with(&d->one.g, &o, how, e);
-    xd_log_sink(a->log, a->cookie, a->log_level);       /* opening has taken it away            */
     if (s == XD_OK)             /* a size that cannot be is refused before anything is said     */
         s = open_job(d, &d->all, 1, e);
     s = xd_world_agree(&d->all.g->ctx.world, s, e);

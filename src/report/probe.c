@@ -131,8 +131,9 @@ xd_status xd_probe(const xd_probe_args *a, xd_err *e)
     double     t0 = xd_now_s();
     char       host[40] = "";
     memset(&m, 0, sizeof m);
-    xd_log_sink(a->log, a->cookie, a->log_level);
-    xd_status s = XD_OK;
+    const xd_logger  log = { a->log, a->cookie, a->log_level };
+    const xd_logger *before = xd_log_enter(&log);
+    xd_status        s = XD_OK;
     if (a->output && strcmp(a->output, "-") != 0)       /* nothing is measured for what cannot be written */
         s = xd_file_writable(a->output, e);
     if (s == XD_OK)
@@ -155,6 +156,6 @@ xd_status xd_probe(const xd_probe_args *a, xd_err *e)
     xd_dev_close(&p.dev);
     xd_comm_close(&p.host);
     xd_comm_close(&p.all);
-    xd_log_sink(NULL, NULL, 0);
+    xd_log_enter(before);
     return s;
 }

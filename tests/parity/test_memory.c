@@ -268,7 +268,7 @@ static look run(const xd_parallel *par)
     }
     l.bad_rank = e.rank;
     snprintf(l.msg, sizeof l.msg, "%.399s", e.msg);
-    xd_log_sink(NULL, NULL, 0);
+    xd_log_enter(NULL);
     xd_result_free(&res);
     xd_close(&g);
     return l;

@@ -118,13 +118,13 @@ static void log_levels(void **state)
     (void)state;
     char line[64] = "";
     xd_log(XD_LOG_ERROR, "no sink");
-    xd_log_sink(hear, line, XD_LOG_WARN);
+    xd_log_enter(&(xd_logger){ hear, line, XD_LOG_WARN });
     xd_log(XD_LOG_INFO, "not heard");
     assert_string_equal(line, "");
     xd_log(XD_LOG_WARN, "%d pages", 7);
     assert_string_equal(line, "1 7 pages");
     assert_true(xd_log_on(XD_LOG_WARN) && !xd_log_on(XD_LOG_INFO));
-    xd_log_sink(NULL, NULL, XD_LOG_DEBUG);
+    xd_log_enter(NULL);
     assert_false(xd_log_on(XD_LOG_ERROR));
 }
 

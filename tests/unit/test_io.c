@@ -214,11 +214,11 @@ static void gaps_are_allowed_and_said(void **state)
     xd_tensor t;
     xd_err    e = { 0 };
     nwarn = 0;
-    xd_log_sink(hear, NULL, XD_LOG_INFO);
+    xd_log_enter(&(xd_logger){ hear, NULL, XD_LOG_INFO });
     put_st("gap.safetensors", "{" T("b", "U8", "2", "6,8") "," T("a", "F16", "2", "1,5") ","
            T("e", "F32", "3,0", "3,3") "}  ", 10);
     xd_st *s = opened("gap.safetensors");
-    xd_log_sink(NULL, NULL, 0);
+    xd_log_enter(NULL);
     assert_int_equal(nwarn, 1);
     assert_non_null(strstr(last_line, "4 of its"));
     assert_int_equal(xd_st_get(s, xd_st_find(s, "a"), &t, &e), XD_OK);
@@ -379,7 +379,7 @@ static void files_are_chosen(void **state)
         if (strstr(order[i].name, ".json"))
             put_text(order[i].name, text);
     }
-    xd_log_sink(hear, NULL, XD_LOG_INFO);
+    xd_log_enter(&(xd_logger){ hear, NULL, XD_LOG_INFO });
     for (int i = 0; i < N; i++) {
         ninfo = 0;
         xd_st *s = opened("");
@@ -389,7 +389,7 @@ static void files_are_chosen(void **state)
         xd_st_close(&s);
         unlink(in_scratch(order[i].name));
     }
-    xd_log_sink(NULL, NULL, 0);
+    xd_log_enter(NULL);
     refused("", XD_EIO, "only files like model-00001-of-00007.safetensors");
     scratch_clean();
 }

@@ -358,9 +358,9 @@ int main(void)
     memory.put = put_noted;
     dev->ops = &table;
     dev->mem = &memory;
-    xd_log_sink(hear, NULL, XD_LOG_WARN);
+    xd_log_enter(&(xd_logger){ hear, NULL, XD_LOG_WARN });
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    xd_log_sink(NULL, NULL, XD_LOG_WARN);
+    xd_log_enter(NULL);
     for (int i = 0; i < NT; i++)
         free(data[i]);
     dev->ops = real;

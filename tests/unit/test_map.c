@@ -209,7 +209,7 @@ static int use_read(void)
     mallopt(M_MMAP_THRESHOLD, 2 * HAVE);
     mallopt(M_TRIM_THRESHOLD, 2 * HAVE);
     free(malloc(HAVE));
-    xd_log_sink(hear, NULL, XD_LOG_WARN);
+    xd_log_enter(&(xd_logger){ hear, NULL, XD_LOG_WARN });
     nmap = 0;
     xd_st        *s = opened("read.safetensors");
     struct rlimit r = { statm(0), statm(0) };
@@ -349,7 +349,7 @@ static int use_large(const char *name, int n, const int64_t *numbers, size_t mos
     xd_st         *s;
     xd_err         e = { 0 };
     struct rlimit  r = { limit, limit };
-    xd_log_sink(hear, NULL, XD_LOG_WARN);
+    xd_log_enter(&(xd_logger){ hear, NULL, XD_LOG_WARN });
     if (setrlimit(RLIMIT_AS, &r) != 0)
         return 1;
     nmap = 0;

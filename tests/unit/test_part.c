@@ -139,9 +139,9 @@ int main(void)
     };
     if (scratch_open() != 0 || mkdir(in_scratch("proj"), 0700) != 0)
         return 1;
-    xd_log_sink(hear, NULL, XD_LOG_WARN);
+    xd_log_enter(&(xd_logger){ hear, NULL, XD_LOG_WARN });
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    xd_log_sink(NULL, NULL, XD_LOG_WARN);
+    xd_log_enter(NULL);
     scratch_close();
     return failed;
 }

@@ -142,7 +142,7 @@ static void warnings(void **state)
     one.ring_degree = one.ulysses_degree = 1;
     one.warmup_steps = 1;       /* what is meant without it, too                                */
     said[0] = 0;
-    xd_log_sink(on_log, NULL, XD_LOG_WARN);
+    xd_log_enter(&(xd_logger){ on_log, NULL, XD_LOG_WARN });
     xd_plan_say_unused(&one, &one, NULL);
     assert_string_equal(said, "dummy_switch makes no difference without a ring (ring_degree)\n");
     said[0] = 0;
@@ -156,7 +156,7 @@ static void warnings(void **state)
     has(said, "warmup_steps makes no difference where every step is exact");
     has(said, "use_parallel_vae makes no difference where one rank makes an image");
     has(said, "use_displaced_patches makes no difference without a ring");
-    xd_log_sink(NULL, NULL, 0);
+    xd_log_enter(NULL);
 }
 
 /* ---- the commands --------------------------------------------------------------------------- */

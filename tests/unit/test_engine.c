@@ -1,0 +1,80 @@
+/* test_engine.c - several engines in one process: each has its own log
+ *
+ * Uses the model of the demo. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "xdit/xdit.h"
+
+typedef struct heard { int n, worst_level; char last[256]; } heard;
+
+static void hear(void *cookie, int level, const char *line)
+{
+    heard *h = cookie;
+    h->n++;
+    h->worst_level = level > h->worst_level ? level : h->worst_level;
+    strncpy(h->last, line, sizeof h->last - 1);
+}
+
+static xd_engine *open_demo(heard *h, int level)
+{
+    xd_err       e = { 0 };
+    xd_engine   *g = NULL;
+    xd_open_args a = { .model = "models/demo-pixart", .log = hear, .cookie = h, .log_level = level };
+    assert_int_equal(xd_open(&g, &a, &e), XD_OK);
+    return g;
+}
+
+/* One step of a small image, with a negative prompt that is not used: one warning. */
+static void generate(xd_engine *g)
+{
+    static const char *const prompt = "a red circle";
+    xd_request r;
+    xd_result *res = NULL;
+    xd_err     e = { 0 };
+    xd_request_init(&r);
+    r.prompts = &prompt, r.nprompts = 1;
+    r.num_inference_steps = 1, r.latents_only = 1;
+    r.guidance_scale = 1, r.negative_prompt = "blue";
+    assert_int_equal(xd_generate(g, &r, &res, &e), XD_OK);
+    xd_result_free(&res);
+}
+
+static void two_engines_have_two_logs(void **state)
+{
+    heard      first = { 0 }, second = { 0 };
+    xd_engine *g, *h;
+    (void)state;
+    g = open_demo(&first, XD_LOG_DEBUG);
+    assert_true(first.n > 0);
+    assert_int_equal(first.worst_level, XD_LOG_DEBUG);
+    int before = first.n;
+    h = open_demo(&second, XD_LOG_WARN);
+    assert_int_equal(first.n, before);          /* opening the second is not the first's business */
+    assert_int_equal(second.n, 0);
+    generate(h);
+    assert_int_equal(first.n, before);
+    assert_int_equal(second.n, 1);
+    assert_non_null(strstr(second.last, "negative prompt"));
+    generate(g);
+    assert_true(first.n > before);
+    assert_int_equal(second.n, 1);
+    before = first.n;
+    xd_close(&h);
+    assert_int_equal(first.n, before);
+    generate(g);                                /* the second's end takes nothing from the first  */
+    assert_true(first.n > before);
+    xd_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_engines_have_two_logs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
