@@ -497,9 +497,9 @@ static int bench_case(bench *b, int i)
     snprintf(what, sizeof what, "%s", b->what);
     work = work_of(b, &flops, &bytes);
     int product = flops > 0;
-    top = product ? xd_cpu_peak(b->fast, b->type, 0) : copy_speed(bytes, b->seconds / 4);
+    top = product ? xd_dev_peak(b->fast, b->type, 0, 0.03) : copy_speed(bytes, b->seconds / 4);
     s = seconds_of(b, b->seconds);
-    top = higher(top, product ? xd_cpu_peak(b->fast, b->type, 0) : copy_speed(bytes, b->seconds / 4));
+    top = higher(top, product ? xd_dev_peak(b->fast, b->type, 0, 0.03) : copy_speed(bytes, b->seconds / 4));
     lib = lib_seconds(b->fast, b->op, &b->a, b->seconds);
     drop_all(b);
     plain = plain_seconds(b, i, work);
@@ -578,7 +578,7 @@ int main(int argc, char **argv)
     if (!open_devices(&b))
         return 1;
     b.type = xd_dev_compute(b.fast, XD_BF16);
-    double f32 = xd_cpu_peak(b.fast, XD_F32, 0), bf16 = xd_cpu_peak(b.fast, XD_BF16, 0);
+    double f32 = xd_dev_peak(b.fast, XD_F32, 0, 0.03), bf16 = xd_dev_peak(b.fast, XD_BF16, 0, 0.03);
     printf(b.json ? "{\"device\": \"%s\", \"threads\": %d, \"peak_f32\": %.5g, \"peak_bf16\": %.5g, \"dtype\": "
                     "\"%s\", \"ops\": [\n" : "%s, %d threads, peak f32 %.1f, bf16 %.1f GFLOP/s; computes in %s\n",
            b.fast->name, threads, f32, bf16, xd_dtype_name(b.type));

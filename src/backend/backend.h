@@ -28,6 +28,19 @@ typedef struct xd_dev_ops {
     void  (*put)(xd_dev *d, void *p, size_t bytes);
     void  (*sync)(xd_dev *d, xd_stream *s);             /* the host waits for the work        */
     void  (*memory)(xd_dev *d, size_t *available, size_t *total);      /* bytes               */
+    /* Host bytes into device memory, in the order of s. `from` may be reused on return. */
+    xd_status (*upload)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
+    /* Device bytes to the host, behind all work of s. They are there on return. */
+    xd_status (*download)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
+    /* Makes every byte `value`, in the order of s. */
+    xd_status (*fill)(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes);
+    int       (*owns)(xd_dev *d, const void *p);        /* 1: p lies in memory of this device  */
+    /* xd_dev_compute, xd_dev_best, xd_dev_peak, xd_dev_kernel_bytes, xd_dev_forget. */
+    xd_dtype  (*compute)(const xd_dev *d, xd_dtype want);
+    xd_dtype  (*best)(const xd_dev *d);
+    double    (*peak)(xd_dev *d, xd_dtype t, int threads, double seconds);
+    size_t    (*kernel_bytes)(const xd_dev *d);
+    void      (*forget)(xd_dev *d);
     void  (*close)(xd_dev *d);
 } xd_dev_ops;
 
@@ -36,11 +49,12 @@ struct xd_dev {
     const xd_ops     *ops;
     char              name[32];         /* "cpu-amx", "count"                                */
     int               counts;           /* 1: addresses must not be followed                 */
+    int               host_memory;      /* 1: the host may read and write the device's memory */
     void             *priv;
 };
 
-/* "cpu": kernels of the best ISA, or of the one in XDIT_ISA=c|avx2|avx512|avx512bf16|amx (which
- * also caps the library below; an unknown or unavailable one is refused). */
+/* Opens the device of a name: "cpu", or a kind of device and which of them, as "cuda:1" would be. NULL is the
+ * CPU. */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
 /* The count device that stands for `real`: its scratch and pack sizes are those of `real`
  * (borrowed, outlives it; NULL: zero and plain sizes). */
@@ -61,26 +75,42 @@ void xd_dev_counts(xd_dev *d, xd_counts *out, int reset);
 xd_dtype xd_dev_compute(const xd_dev *d, xd_dtype want);
 /* The type it prefers when nothing is asked: bf16 with native dot products, else f32. */
 xd_dtype xd_dev_best(const xd_dev *d);
-/* GFLOP/s that `threads` (0: all that kernels use) reach in registers alone with products of
- * type F32 or BF16 on this device's instruction set; takes about 30 ms. Where BF16 has no dot
- * products of its own, its peak is that of F32. Not for a count device. */
-double   xd_cpu_peak(xd_dev *d, xd_dtype t, int threads);
-/* The same in another time of each thread; at least five bursts of it are looked at. */
-double   xd_cpu_peak_in(xd_dev *d, xd_dtype t, int threads, double seconds);
-
-/* Begins to load, beside what the caller does next, what opening the CPU device will wait for. */
-void     xd_cpu_early(void);
-/* The libraries behind the kernels, and their versions. */
-void     xd_cpu_about(xd_fact *fact, void *cookie);
-/* Bytes that all processes of this machine (its control group) may still take together, and bytes
- * that this one may still map (ulimit -v) besides what kernels themselves take. The devices' `memory` gives the smaller. */
-void     xd_cpu_memory(size_t *machine, size_t *process);
-/* that this one may still map, whatever kernels will take */
-size_t   xd_cpu_left(void);
+/* GFLOP/s that `threads` of the host (0: all that kernels use; a device of its own ignores it) reach in
+ * registers alone with GEMMs of type F32 or BF16, each thread measuring for `seconds`; at least five bursts
+ * are looked at. Where BF16 has no dot products of its own, its peak is that of F32. Not for a count device. */
+double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 /* Bytes of code and tables, about, that kernels which calls were counted for will take when they first run. */
-size_t   xd_cpu_kernels(void);
-/* those: nothing has been counted. Of a CPU; others have none */
-void     xd_cpu_forget(xd_dev *d);
+size_t   xd_dev_kernel_bytes(const xd_dev *d);
+/* Forgets the calls that kernels were counted for and that have not run. */
+void     xd_dev_forget(xd_dev *d);
+
+/* ---- kinds of devices --------------------------------------------------------------------- */
+
+/* A kind of device is one folder of backend/ and one line in registry.c. */
+typedef struct xd_dev_kind {
+    const char *name;                   /* "cpu": of a device's name, what stands before ':'   */
+    /* which: what stands behind ':', or "". XD_EINVAL: there is no such one. */
+    xd_status (*open)(xd_dev **d, const char *which, xd_err *e);
+    /* Begins to load, beside what the caller does next, what `open` will wait for; or NULL. */
+    void      (*early)(void);
+    void      (*about)(xd_fact *fact, void *cookie);    /* libraries and versions; or NULL     */
+    /* Address space of this process that kernels will take when they first run and that no plan counts;
+     * or NULL. */
+    double    (*address_space)(void);
+} xd_dev_kind;
+
+extern const xd_dev_kind *const xd_dev_kinds[];         /* NULL at the end; the first is the default */
+
+void     xd_dev_early(void);            /* `early` of every kind                              */
+void     xd_dev_about(xd_fact *fact, void *cookie);     /* `about` of every kind              */
+
+/* Bytes of host memory that all processes of this machine (its control group) may still take together, and
+ * bytes that this one may still map (ulimit -v) besides what kernels themselves take. */
+void     xd_host_memory(size_t *machine, size_t *process);
+/* Bytes that this process may still map, whatever kernels will take. */
+size_t   xd_host_address_space(void);
+/* The smaller of the two of xd_host_memory, and all there is. */
+void     xd_host_memory_free(size_t *available, size_t *total);
 
 /* ---- weights ------------------------------------------------------------------------------ */
 

@@ -84,7 +84,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     xd_engine *g = calloc(1, sizeof *g);
     if (!g)
         return xd_fail(e, XD_ENOMEM, "no memory for an engine");
-    xd_cpu_early();
+    xd_dev_early();
     g->log = (xd_logger){ a->log, a->cookie, a->log_level };
     const xd_logger *before = xd_log_enter(&g->log);
     g->ctx.cancel = &g->cancel;

@@ -29,6 +29,56 @@ static void memory(xd_dev *d, size_t *available, size_t *total)
     real(d)->mem->memory(real(d), available, total);
 }
 
+static xd_status upload(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
+{
+    return real(d)->mem->upload(real(d), s, to, from, bytes);
+}
+
+static xd_status download(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
+{
+    return real(d)->mem->download(real(d), s, to, from, bytes);
+}
+
+static xd_status fill(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes)
+{
+    return real(d)->mem->fill(real(d), s, p, value, bytes);
+}
+
+static int owns(xd_dev *d, const void *p)
+{
+    return real(d)->mem->owns(real(d), p);
+}
+
+static const xd_dev *behind(const xd_dev *d)
+{
+    return ((const xd_device_proxy *)(const void *)d)->real;
+}
+
+static xd_dtype compute(const xd_dev *d, xd_dtype want)
+{
+    return xd_dev_compute(behind(d), want);
+}
+
+static xd_dtype best(const xd_dev *d)
+{
+    return xd_dev_best(behind(d));
+}
+
+static double peak(xd_dev *d, xd_dtype t, int threads, double seconds)
+{
+    return xd_dev_peak(real(d), t, threads, seconds);
+}
+
+static size_t kernel_bytes(const xd_dev *d)
+{
+    return xd_dev_kernel_bytes(behind(d));
+}
+
+static void forget(xd_dev *d)
+{
+    xd_dev_forget(real(d));
+}
+
 static size_t scratch(xd_dev *d, xd_op op, const void *args)
 {
     return real(d)->ops->scratch(real(d), op, args);
@@ -62,7 +112,10 @@ static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
 void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd_dev *d))
 {
     w->real = real_dev;
-    w->mem = (xd_dev_ops){ get, put, sync, memory, close };
+    w->mem = (xd_dev_ops){
+        .get = get, .put = put, .sync = sync, .memory = memory, .upload = upload, .download = download, .fill = fill,
+        .owns = owns, .compute = compute, .best = best, .peak = peak, .kernel_bytes = kernel_bytes, .forget = forget, .close = close,
+    };
     w->ops = (xd_ops){
         .name = real_dev->ops->name, .scratch = scratch, .pack_size = pack_size,
         .pack_tmp = pack_tmp, .pack = pack, .pack_band = pack_band, .pack_rows = pack_rows,

@@ -28,7 +28,7 @@ static size_t lent_bytes(const xd_context *ctx, size_t bytes)
 {
     const size_t spare = (size_t)16 << 20;      /* of address space, for messages              */
     size_t       machine, process;
-    xd_cpu_memory(&machine, &process);
+    xd_host_memory(&machine, &process);
     return process > spare && bytes < (process - spare) / (size_t)ctx->world.host->size ? bytes : 0;
 }
 

@@ -31,7 +31,7 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
     size_t machine, process;
     if (least + picture <= (double)have)
         return XD_OK;
-    xd_cpu_memory(&machine, &process);
+    xd_host_memory(&machine, &process);
     return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s, %s are available",
                    j->fps > 0 ? "video" : "image",
                    (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + picture).s,
@@ -149,13 +149,13 @@ static xd_size size_of(size_t bytes)
 }
 
 /* `bytes` are needed by `who` and `have` are there: the sentence names what takes them. */
-static xd_status refuse(const xd_need *n, double bytes, double have, const char *who, xd_err *e)
+static xd_status refuse(const xd_dev *d, const xd_need *n, double bytes, double have, const char *who, xd_err *e)
 {
     return xd_fail(e, XD_ENOMEM, "the request needs %s of %s and %s are available: text encoder %s + %s, "
                    "transformer %s + %s, vae %s + %s (weights + activations), kernels %s",
                    xd_size_text(bytes).s, who, xd_size_text(have).s, size_of(n->text).s, size_of(n->text_tmp).s,
                    size_of(n->dit).s, size_of(n->dit_tmp + n->links).s, size_of(n->vae).s, size_of(n->vae_tmp).s,
-                   size_of(xd_cpu_kernels()).s);
+                   size_of(xd_dev_kernel_bytes(d)).s);
 }
 
 /* What a request leaves of a host's memory, for each of the ranks that read files ahead. A thread needs some
@@ -174,9 +174,9 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_room *room, xd_err *
     size_t     have = 0, space = 0;
     double     once, mine = held(ctx, &once);
     char       ranks[80] = "memory";
-    xd_cpu_memory(&have, &space);
+    xd_host_memory(&have, &space);
     int    reads = !ctx->model.dit.kin.c || ctx->model.dit.kin.c->rank == 0;
-    double kernels = (double)xd_cpu_kernels(), host[XD_HOST_SUMS] = { (double)need->peak + kernels, once, reads };
+    double kernels = (double)xd_dev_kernel_bytes(ctx->dev), host[XD_HOST_SUMS] = { (double)need->peak + kernels, once, reads };
     host[0] -= xd_shared_weights_saved(&ctx->model.dit) + xd_shared_weights_saved(&ctx->model.vae);
     xd_memory_sum(ctx->world.host, host);
     host[1] += (double)have;
@@ -188,11 +188,11 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_room *room, xd_err *
            kernels / 1073741824.0, host[0] / 1073741824.0, host[1] / 1073741824.0);
     ctx->spare = reads ? spare_of(host, (double)space + mine - (double)need->peak) : 0;
     if ((double)need->peak > (double)space + mine)
-        return refuse(need, (double)need->peak, (double)space + mine,
+        return refuse(ctx->dev, need, (double)need->peak, (double)space + mine,
                       "address space (ulimit -v), besides what kernels take,", e);
     if (ctx->world.host->size > 1)
         snprintf(ranks, sizeof ranks, "memory (%d ranks together)", ctx->world.host->size);
-    return host[0] > host[1] ? refuse(need, host[0], host[1], ranks, e) : XD_OK;
+    return host[0] > host[1] ? refuse(ctx->dev, need, host[0], host[1], ranks, e) : XD_OK;
 }
 
 /* ---- advice ------------------------------------------------------------------------------- */
@@ -203,7 +203,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room 
     xd_context *ctx = j->ctx;
     size_t     machine, space;
     double     once, mine = held(ctx, &once);
-    xd_cpu_memory(&machine, &space);
+    xd_host_memory(&machine, &space);
     *need = (xd_need){ 0 };
     *room = (xd_room){ (double)machine + mine, (double)space + mine, mine, 0 };
     xd_status s = refuse_huge(j, (size_t)(room->machine < room->space ? room->machine : room->space), e);

@@ -53,7 +53,7 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
     }
     s = xd_machine_here(&c->m, c->ctx->dev, (all + hosts - 1) / hosts, xd_par_threads(), e);
     c->m.hosts = hosts;
-    xd_cpu_memory(&have, &space);
+    xd_host_memory(&have, &space);
     c->m.memory = (double)have;
     c->space = (double)space;
     return s;

@@ -118,7 +118,7 @@ static void wear(const finder *w, const set *s)
 {
     xd_context *ctx = w->t->ctx;
     if (w->t->space > 0)
-        xd_cpu_forget(ctx->dev);
+        xd_dev_forget(ctx->dev);
     ctx->type = s->bf16 ? XD_BF16 : w->type;
     ctx->model.dit.blocks = s->dit ? s->dit : w->dit;
     for (int k = 0; k < ctx->model.recipe->ntext; k++)
@@ -232,9 +232,9 @@ static void measure(const finder *w, const xd_prediction *f, trial *c)
     const xd_fit *t = w->t;
     int           here = t->space > 0, host = f->ranks < t->m->ranks ? f->ranks : t->m->ranks;
     size_t        machine, process;
-    xd_cpu_memory(&machine, &process);    /* kernels of this set are in it                         */
+    xd_host_memory(&machine, &process);    /* kernels of this set are in it                         */
     double space = careful((double)process + t->held), one = xd_fit_fullest(f);
-    double all = f->peak + (here ? (double)xd_cpu_kernels() * host : 0);
+    double all = f->peak + (here ? (double)xd_dev_kernel_bytes(w->t->ctx->dev) * host : 0);
     *c = (trial){ .need = all, .have = careful(t->m->memory) };
     if (here && one * c->have > all * space)
         c->need = one, c->have = space > 1 ? space : 1;
@@ -298,7 +298,7 @@ static int count_fewer(finder *w, const set *s, trial *best)
  * left the advice ends with what has been found. */
 static int count(finder *w, const set *s, trial *c)
 {
-    if (xd_cpu_left() < LEFT)
+    if (xd_host_address_space() < LEFT)
         return 0;
     int any = s->ranks ? count_fewer(w, s, c) : count_plans(w, s, c);
     if (any && !s->size && c->need > c->have && lighter(c, &w->least)) {

@@ -108,8 +108,8 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
     m->shares = 1;
     m->alone = 1;
     m->cache = xd_machine_cache(ranks);
-    guess(&m->f32, 1e9 * xd_cpu_peak_in(dev, XD_F32, threads, 0.004), threads, 0);
-    guess(&m->bf16, 1e9 * xd_cpu_peak_in(dev, XD_BF16, threads, 0.004), threads,
+    guess(&m->f32, 1e9 * xd_dev_peak(dev, XD_F32, threads, 0.004), threads, 0);
+    guess(&m->bf16, 1e9 * xd_dev_peak(dev, XD_BF16, threads, 0.004), threads,
           !strcmp(dev->ops->name, "amx"));
     xd_machine_oversubscribe(m);
     m->inside = (xd_wire){ .latency_s = 3e-6, .bytes = 4e9, .overlap = 0 };

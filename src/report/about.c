@@ -25,7 +25,7 @@ void xd_about(xd_fact *fact, void *cookie)
     xd_dev     *d = NULL;
     size_t      machine = 0, process = 0;
     char       *hub = xd_model_hub();
-    xd_cpu_about(fact, cookie);
+    xd_dev_about(fact, cookie);
     xd_comm_about(fact, cookie);
     xd_image_about(fact, cookie);
     xd_tok_about(fact, cookie);
@@ -37,7 +37,7 @@ void xd_about(xd_fact *fact, void *cookie)
         fact(cookie, "kernels_error", e.msg);
     }
     xd_dev_close(&d);
-    xd_cpu_memory(&machine, &process);
+    xd_host_memory(&machine, &process);
     number(fact, cookie, "cores", (size_t)xd_par_cores());
     number(fact, cookie, "memory", machine);
     number(fact, cookie, "address_space", process);

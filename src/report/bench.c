@@ -87,7 +87,7 @@ xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err
 
 static double peak_now(const bench *b)
 {
-    return xd_cpu_peak_in(b->g->ctx.dev, b->g->ctx.type, xd_par_threads(), 0.01);
+    return xd_dev_peak(b->g->ctx.dev, b->g->ctx.type, xd_par_threads(), 0.01);
 }
 
 /* ---- the GEMM peak ------------------------------------------------------------------------ */
@@ -339,11 +339,11 @@ void xd_bench_text_free(xd_cond *c, xd_engine *g)
 
 /* ---- parts -------------------------------------------------------------------------------- */
 
-xd_status xd_bench_room(const xd_component *p, size_t beside, int ranks, xd_err *e)
+xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, int ranks, xd_err *e)
 {
-    size_t machine, process, more = beside > p->work ? beside : p->work, kernels = xd_cpu_kernels();
+    size_t machine, process, more = beside > p->work ? beside : p->work, kernels = xd_dev_kernel_bytes(d);
     double own = (double)p->packed + (double)more, all = ranks * (own + (double)kernels);
-    xd_cpu_memory(&machine, &process);
+    xd_host_memory(&machine, &process);
     int narrow = own > (double)process;
     if (!narrow && all <= (double)machine)
         return XD_OK;
@@ -371,7 +371,7 @@ static xd_status count(bench *b, xd_component *p, int *share, xd_err *e)
 /* Its weights, where they and `beside` fit. */
 static xd_status load(bench *b, xd_component *p, int share, size_t beside, xd_err *e)
 {
-    xd_status s = xd_bench_room(p, beside, 1, e);
+    xd_status s = xd_bench_room(b->g->ctx.dev, p, beside, 1, e);
     char      what[96];
     snprintf(what, sizeof what, "%s: %s %s of weights", p->name, p->files ? "loading" : "making",
              xd_size_text((double)p->packed).s);

@@ -17,7 +17,7 @@ void      xd_bench_text_free(xd_cond *c, xd_engine *g);
 /* Refuses, as a request is, what this process has no memory for: the weights of a part that is
  * counted, and the larger of `beside` and what loading takes. ranks: of this host, which do the
  * same. */
-xd_status xd_bench_room(const xd_component *p, size_t beside, int ranks, xd_err *e);
+xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, int ranks, xd_err *e);
 /* "decode 49 x 720 x 480": what the autoencoder does for the job. */
 void   xd_bench_decode_name(char *what, size_t size, const xd_job *j);
 /* A request for the size asked for, with a sampler that is there. */

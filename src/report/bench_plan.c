@@ -95,7 +95,7 @@ static xd_status load(const xd_bench_pair *d, const xd_bench_side *s, int vae, x
     if (st == XD_OK && share && !p->files)
         st = xd_component_count_kinds(p, s->g->ctx.count, s->g->ctx.type, e);
     if (st == XD_OK)
-        st = xd_bench_room(p, 0, d->all.g->ctx.world.host->size, e);
+        st = xd_bench_room(s->g->ctx.dev, p, 0, d->all.g->ctx.world.host->size, e);
     st = xd_world_agree(&d->all.g->ctx.world, st, e);
     if (st == XD_OK && s == &d->one)
         st = xd_weight_groups_whole(&s->g->ctx, &d->all.g->ctx, vae, e);

@@ -236,7 +236,7 @@ static void say_unused(const adviser *v)
 static void take_room(adviser *v)
 {
     size_t have, space;
-    xd_cpu_memory(&have, &space);
+    xd_host_memory(&have, &space);
     v->m.memory = have ? (double)have : 1;
     v->space = space ? (double)space : 1;
 }

@@ -65,7 +65,40 @@ static void close_count(xd_dev *d)
     free(count_of(d));
 }
 
-static const xd_dev_ops mem_ops = { get, put, sync, memory, close_count };
+static xd_status move(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
+{
+    (void)d, (void)s, (void)to, (void)from, (void)bytes;
+    return XD_OK;
+}
+
+static xd_status fill(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes)
+{
+    (void)d, (void)s, (void)p, (void)value, (void)bytes;
+    return XD_OK;
+}
+
+static int owns(xd_dev *d, const void *p)
+{
+    (void)d, (void)p;
+    return 1;
+}
+
+static size_t kernel_bytes(const xd_dev *d)
+{
+    const xd_dev *real = count_of(d)->real;
+    return real ? real->mem->kernel_bytes(real) : 0;
+}
+
+static void forget(xd_dev *d)
+{
+    if (count_of(d)->real)
+        xd_dev_forget(count_of(d)->real);
+}
+
+static const xd_dev_ops mem_ops = {
+    .get = get, .put = put, .sync = sync, .memory = memory, .upload = move, .download = move, .fill = fill,
+    .owns = owns, .kernel_bytes = kernel_bytes, .forget = forget, .close = close_count,
+};
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
@@ -222,7 +255,8 @@ xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for the count device");
     c->real = real;
     c->next = (uintptr_t)1 << 20;
-    c->dev = (xd_dev){ .mem = &mem_ops, .ops = &ops, .name = "count", .counts = 1, .priv = c };
+    c->dev = (xd_dev){ .mem = &mem_ops, .ops = &ops, .name = "count", .counts = 1, .host_memory = !real || real->host_memory,
+                       .priv = c };
     *d = &c->dev;
     return XD_OK;
 }

@@ -4,12 +4,14 @@
  * the device (its small kernels, oneDNN or none) and the attention slots. */
 #include "backend/cpu/cpu.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/onednn_lib.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/par.h"
@@ -42,7 +44,7 @@ static void sync(xd_dev *d, xd_stream *s)
 static void memory(xd_dev *d, size_t *available, size_t *total)
 {
     (void)d;
-    xd_mem_state(available, total);
+    xd_host_memory_free(available, total);
 }
 
 static void close_cpu(xd_dev *d)
@@ -52,7 +54,77 @@ static void close_cpu(xd_dev *d)
     free(c);
 }
 
-static const xd_dev_ops mem_ops = { get, put, sync, memory, close_cpu };
+static xd_status move(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
+{
+    (void)d, (void)s;
+    memcpy(to, from, bytes);
+    return XD_OK;
+}
+
+static xd_status fill(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes)
+{
+    (void)d, (void)s;
+    memset(p, value, bytes);
+    return XD_OK;
+}
+
+/* All memory of the process: kernels take any. */
+static int owns(xd_dev *d, const void *p)
+{
+    (void)d, (void)p;
+    return 1;
+}
+
+/* Without dot products of bf16 values, oneDNN's bf16 GEMM reaches a quarter of its f32 GEMM
+ * (doc/speed.md): bf16 is then computed in f32, unless XDIT_BF16=emulate asks for it. */
+static xd_dtype compute(const xd_dev *d, xd_dtype want)
+{
+    const xd_cpu_dev *c = cpu_of(d);
+    int keep = c->isa >= XD_ISA_AVX512BF16 || (c->isa == XD_ISA_AVX512 && c->emulate);
+    return want == XD_BF16 && keep ? XD_BF16 : XD_F32;
+}
+
+static xd_dtype best(const xd_dev *d)
+{
+    return cpu_of(d)->isa >= XD_ISA_AVX512BF16 ? XD_BF16 : XD_F32;
+}
+
+static size_t kernel_bytes(const xd_dev *d)
+{
+    (void)d;
+    return xd_dnn_to_come() + xd_dnn_plain_to_come();
+}
+
+static void forget(xd_dev *d)
+{
+    if (cpu_of(d)->dnn)
+        xd_dnn_forget(cpu_of(d)->dnn);
+}
+
+static const xd_dev_ops mem_ops = {
+    .get = get, .put = put, .sync = sync, .memory = memory, .upload = move, .download = move, .fill = fill,
+    .owns = owns, .compute = compute, .best = best, .peak = xd_cpu_peak, .kernel_bytes = kernel_bytes,
+    .forget = forget, .close = close_cpu,
+};
+
+/* Address space that kernels take when they first run and that no plan counts: oneDNN's code, tables and heap,
+ * seen to be 40 to 53 MB without those of convolutions by tiles, more where there are many convolutions, and the
+ * stacks of its threads and of ours. What oneDNN cannot map ends the process. */
+static double address_space(void)
+{
+    pthread_attr_t attr;
+    size_t         stack = 0;
+    double         to_come = (double)xd_dnn_to_come(), plain = (double)xd_dnn_plain_to_come();
+    if (xd_dnn_has_run())
+        return to_come + plain + (to_come + plain > 0 ? 8e6 : 0);
+    if (pthread_attr_init(&attr) == 0) {
+        pthread_attr_getstacksize(&attr, &stack);
+        pthread_attr_destroy(&attr);
+    }
+    double stacks = (double)(xd_par_threads() - 1) * (double)stack;
+    double most = 16e6 + plain > 56e6 ? 16e6 + plain : 56e6;
+    return xd_dnn_is_loaded() ? most + 2 * stacks + to_come : stacks;
+}
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
@@ -405,7 +477,7 @@ static const xd_kernels *const kernels[XD_NISAS] = { &xd_kernels_c };
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-xd_status xd_cpu_open(xd_dev **out, xd_err *e)
+static xd_status open_cpu(xd_dev **out, const char *which, xd_err *e)
 {
     const char *bf16 = getenv("XDIT_BF16");
     xd_isa      isa;
@@ -413,6 +485,8 @@ xd_status xd_cpu_open(xd_dev **out, xd_err *e)
     xd_status   s = xd_isa_choose(&isa, &forced, e);
     if (s)
         return s;
+    if (*which)
+        return xd_fail(e, XD_EINVAL, "there is one CPU device, \"cpu\", and no \"cpu:%s\"", which);
     if (bf16 && *bf16 && strcmp(bf16, "emulate") != 0)
         return xd_fail(e, XD_EINVAL, "XDIT_BF16=%s means nothing; it can be emulate", bf16);
     xd_cpu_dev *c = calloc(1, sizeof *c);
@@ -421,7 +495,7 @@ xd_status xd_cpu_open(xd_dev **out, xd_err *e)
     c->isa = isa;
     c->k = kernels[isa];
     c->emulate = bf16 && strcmp(bf16, "emulate") == 0;
-    c->dev = (xd_dev){ .mem = &mem_ops, .ops = tables[isa], .priv = c };
+    c->dev = (xd_dev){ .mem = &mem_ops, .ops = tables[isa], .host_memory = 1, .priv = c };
     snprintf(c->dev.name, sizeof c->dev.name, "cpu-%s", xd_isa_name(isa));
     if (isa != XD_ISA_C)
         s = xd_dnn_open(&c->dnn, isa, forced, c->k, e);
@@ -434,24 +508,6 @@ xd_status xd_cpu_open(xd_dev **out, xd_err *e)
     return XD_OK;
 }
 
-/* Without dot products of bf16 values, oneDNN's bf16 GEMM reaches a quarter of its f32 GEMM
- * (doc/speed.md): bf16 is then computed in f32, unless XDIT_BF16=emulate asks for it. */
-xd_dtype xd_cpu_compute(const xd_dev *d, xd_dtype want)
-{
-    const xd_cpu_dev *c = cpu_of(d);
-    int keep = c->isa >= XD_ISA_AVX512BF16 || (c->isa == XD_ISA_AVX512 && c->emulate);
-    return want == XD_BF16 && keep ? XD_BF16 : XD_F32;
-}
-
-xd_dtype xd_cpu_best(const xd_dev *d)
-{
-    return cpu_of(d)->isa >= XD_ISA_AVX512BF16 ? XD_BF16 : XD_F32;
-}
-
-/* A device that stands in front of this one has kernels of its own. */
-void xd_cpu_forget(xd_dev *d)
-{
-    for (int i = 0; i < (int)(sizeof tables / sizeof *tables); i++)
-        if (tables[i] && d->ops == tables[i] && cpu_of(d)->dnn)
-            xd_dnn_forget(cpu_of(d)->dnn);
-}
+const xd_dev_kind xd_dev_kind_cpu = {
+    .name = "cpu", .open = open_cpu, .early = xd_cpu_early, .about = xd_cpu_about, .address_space = address_space,
+};

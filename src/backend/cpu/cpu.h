@@ -79,12 +79,13 @@ typedef struct xd_cpu_dev {
     xd_dnn           *dnn;      /* NULL: "c"                                                  */
 } xd_cpu_dev;
 
-xd_status xd_cpu_open(xd_dev **d, xd_err *e);
-xd_dtype  xd_cpu_compute(const xd_dev *d, xd_dtype want);
-xd_dtype  xd_cpu_best(const xd_dev *d);
+/* The kind "cpu": kernels of the best instruction set, or of the one in XDIT_ISA=c|avx2|avx512|avx512bf16|amx
+ * (which also caps oneDNN; an unknown or unavailable one is refused). */
+extern const xd_dev_kind xd_dev_kind_cpu;
+void   xd_cpu_early(void);              /* loads oneDNN on a thread                            */
+void   xd_cpu_about(xd_fact *fact, void *cookie);
+double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 
-/* What may still be taken of this host's memory (system, cgroup, limits). */
-void xd_mem_state(size_t *available, size_t *total);
 
 /* ---- plain.c: GEMM and convolution without a library -------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/cpu/cpu.h"
 
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)

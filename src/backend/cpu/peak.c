@@ -39,12 +39,7 @@ static void peak_run(void *ctx, int64_t begin, int64_t end, int thread)
         p->each[i] = median_burst(p->burst, p->seconds);
 }
 
-double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads)
-{
-    return xd_cpu_peak_in(d, t, threads, 0.03);
-}
-
-double xd_cpu_peak_in(xd_dev *d, xd_dtype t, int threads, double seconds)
+double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads, double seconds)
 {
     enum { MOST = 1024 };
     double        each[MOST] = { 0 }, sum = 0;

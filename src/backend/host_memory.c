@@ -1,18 +1,14 @@
-/* mem.c - how much memory of the host may still be taken.
+/* host_memory.c - how much memory of the host may still be taken.
  *
  * What may be taken is the least of: the system's available memory, the room left below the
  * limits of this process' control groups (v1 or v2, each of their ancestors), and the address
  * space that RLIMIT_AS leaves. */
-#include "backend/cpu/cpu.h"
+#include "backend/backend.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-
-#include "backend/cpu/onednn_lib.h"
-#include "base/par.h"
 
 /* The number behind `key` in a file of "key number" lines; with an empty key the file's first
  * number. -1: none ("max" is none). */
@@ -89,29 +85,14 @@ static double machine_size(void)
     return number_in("/proc/meminfo", "MemTotal:") * 1024;
 }
 
-/* Address space that kernels take when they first run and that no plan counts: oneDNN's code,
- * tables and heap, seen to be 40 to 53 MB without those of convolutions by tiles, more where there
- * are many convolutions, and the stacks of its threads and of ours. What oneDNN cannot map ends
- * the process. */
+/* Address space that the kernels of all devices will still take. */
 static double kernel_space(void)
 {
-    pthread_attr_t attr;
-    size_t         stack = 0;
-    double         to_come = (double)xd_dnn_to_come(), plain = (double)xd_dnn_plain_to_come();
-    if (xd_dnn_has_run())
-        return to_come + plain + (to_come + plain > 0 ? 8e6 : 0);
-    if (pthread_attr_init(&attr) == 0) {
-        pthread_attr_getstacksize(&attr, &stack);
-        pthread_attr_destroy(&attr);
-    }
-    double stacks = (double)(xd_par_threads() - 1) * (double)stack;
-    double most = 16e6 + plain > 56e6 ? 16e6 + plain : 56e6;
-    return xd_dnn_is_loaded() ? most + 2 * stacks + to_come : stacks;
-}
-
-size_t xd_cpu_kernels(void)
-{
-    return xd_dnn_to_come() + xd_dnn_plain_to_come();
+    double sum = 0;
+    for (int i = 0; xd_dev_kinds[i]; i++)
+        if (xd_dev_kinds[i]->address_space)
+            sum += xd_dev_kinds[i]->address_space();
+    return sum;
 }
 
 /* Address space that the limit leaves; 1e18: there is none. */
@@ -124,13 +105,13 @@ static double space_left(void)
     return (double)lim.rlim_cur - (mapped > 0 ? mapped : 0);
 }
 
-size_t xd_cpu_left(void)
+size_t xd_host_address_space(void)
 {
     double left = space_left();
     return left > 0 ? (size_t)left : 0;
 }
 
-void xd_cpu_memory(size_t *machine, size_t *process)
+void xd_host_memory(size_t *machine, size_t *process)
 {
     double all = machine_size(), room = space_left();
     double least = number_in("/proc/meminfo", "MemAvailable:") * 1024;
@@ -143,11 +124,11 @@ void xd_cpu_memory(size_t *machine, size_t *process)
     *process = (size_t)(room > 0 ? room : 0);
 }
 
-void xd_mem_state(size_t *available, size_t *total)
+void xd_host_memory_free(size_t *available, size_t *total)
 {
     size_t machine, process;
     double all = machine_size();
-    xd_cpu_memory(&machine, &process);
+    xd_host_memory(&machine, &process);
     *available = machine < process ? machine : process;
     *total = all > 0 ? (size_t)all : *available;
 }

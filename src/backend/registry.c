@@ -1,0 +1,81 @@
+/* registry.c - the kinds of devices, and devices by name */
+#include "backend/backend.h"
+
+#include <string.h>
+
+#include "backend/count/count.h"
+#include "backend/cpu/cpu.h"
+
+const xd_dev_kind *const xd_dev_kinds[] = { &xd_dev_kind_cpu, NULL };
+
+xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e)
+{
+    const char *s = name ? name : xd_dev_kinds[0]->name;
+    size_t      n = strcspn(s, ":");
+    char        known[256] = "";
+    *d = NULL;
+    for (int i = 0; xd_dev_kinds[i]; i++) {
+        const char *kind = xd_dev_kinds[i]->name;
+        if (strlen(kind) == n && memcmp(kind, s, n) == 0)
+            return xd_dev_kinds[i]->open(d, s[n] ? s + n + 1 : "", e);
+        size_t at = strlen(known), more = strlen(kind) + 3;
+        if (at + more < sizeof known)
+            strcat(strcat(known, i ? ", " : ""), kind);
+    }
+    return xd_fail(e, XD_EINVAL, "there is no device \"%s\"; this version computes on: %s", s, known);
+}
+
+void xd_dev_early(void)
+{
+    for (int i = 0; xd_dev_kinds[i]; i++)
+        if (xd_dev_kinds[i]->early)
+            xd_dev_kinds[i]->early();
+}
+
+void xd_dev_about(xd_fact *fact, void *cookie)
+{
+    for (int i = 0; xd_dev_kinds[i]; i++)
+        if (xd_dev_kinds[i]->about)
+            xd_dev_kinds[i]->about(fact, cookie);
+}
+
+void xd_dev_close(xd_dev **d)
+{
+    if (d && *d)
+        (*d)->mem->close(*d);
+    if (d)
+        *d = NULL;
+}
+
+/* A count device answers as the device it stands for. */
+static const xd_dev *real(const xd_dev *d)
+{
+    return d->counts ? xd_count_real(d) : d;
+}
+
+xd_dtype xd_dev_compute(const xd_dev *d, xd_dtype want)
+{
+    const xd_dev *r = real(d);
+    return r ? r->mem->compute(r, want) : want;
+}
+
+xd_dtype xd_dev_best(const xd_dev *d)
+{
+    const xd_dev *r = real(d);
+    return r ? r->mem->best(r) : XD_F32;
+}
+
+double xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds)
+{
+    return d->mem->peak(d, t, threads, seconds);
+}
+
+size_t xd_dev_kernel_bytes(const xd_dev *d)
+{
+    return d->mem->kernel_bytes(d);
+}
+
+void xd_dev_forget(xd_dev *d)
+{
+    d->mem->forget(d);
+}
