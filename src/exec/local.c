@@ -4,6 +4,7 @@
 
 #include "base/par.h"
 #include "exec/exec.h"
+#include "exec/host.h"
 
 void xd_run(xd_exec *x, xd_op op, const char *name, const void *args)
 {
@@ -80,17 +81,16 @@ static void local_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor 
 {
     (void)m, (void)wide;
     *rows = partial.d[0];
-    if (!xd_ok(x) || xd_counting(x))
-        return;
-    x->dev->mem->sync(x->dev, x->st);
-    const double *p = partial.p;
-    double       *s = sums.p;
-    int64_t       n = partial.d[1] * partial.d[2];
-    for (int64_t i = 0; i < n; i++)
+    int64_t n = partial.d[1] * partial.d[2];
+    double *p = xd_host_open(x, partial.p, (size_t)(partial.d[0] * n) * sizeof *p);
+    double *s = p ? xd_host_open(x, sums.p, (size_t)n * sizeof *s) : NULL;
+    for (int64_t i = 0; i < n && s; i++)
         s[i] = 0;
-    for (int64_t r = 0; r < partial.d[0]; r++)
+    for (int64_t r = 0; r < partial.d[0] && s; r++)
         for (int64_t i = 0; i < n; i++)
             s[i] += p[r * n + i];
+    xd_host_close(x, s, sums.p, (size_t)n * sizeof *s);
+    xd_host_close(x, p, partial.p, 0);
 }
 
 const xd_hooks xd_hooks_local = {

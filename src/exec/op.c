@@ -2,8 +2,10 @@
 #include "exec/op.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "exec/host.h"
 #include "exec/run.h"
 
 static const xd_tensor none;
@@ -33,31 +35,66 @@ xd_tensor xd_new_f32(xd_exec *x, int64_t rows, int64_t cols)
     return xd_new_as(x, XD_F32, 2, (int64_t[]){ rows, cols });
 }
 
-/* On the CPU host memory is device memory; a device that differs gets its copies here. */
+static int is_plain(xd_tensor t)
+{
+    return t.type == XD_F32 && xd_contiguous(t);
+}
+
 void xd_put(xd_exec *x, xd_tensor to, const float *from)
 {
-    if (!xd_ok(x) || xd_counting(x))
+    size_t mark = xd_arena_mark(x->tmp);
+    if (x->dev->host_memory) {
+        if (xd_ok(x) && !xd_counting(x))
+            xd_copy_to(x, to, xd_view((void *)(uintptr_t)from, XD_F32, to.nd, to.d));
         return;
-    xd_tensor host = xd_view((void *)(uintptr_t)from, XD_F32, to.nd, to.d);
-    xd_copy_to(x, to, host);
+    }
+    xd_tensor buf = is_plain(to) ? to : xd_new_as(x, XD_F32, to.nd, to.d);
+    xd_upload(x, buf.p, from, xd_bytes(buf));
+    if (!is_plain(to))
+        xd_copy_to(x, to, buf);
+    xd_arena_rewind(x->tmp, mark);
 }
 
 void xd_get(xd_exec *x, float *to, xd_tensor from)
 {
+    size_t mark = xd_arena_mark(x->tmp);
+    if (x->dev->host_memory) {
+        if (!xd_ok(x) || xd_counting(x))
+            return;
+        xd_copy_to(x, xd_view(to, XD_F32, from.nd, from.d), from);
+        x->dev->mem->sync(x->dev, x->st);
+        return;
+    }
+    xd_tensor buf = is_plain(from) ? from : xd_new_as(x, XD_F32, from.nd, from.d);
+    if (!is_plain(from))
+        xd_copy_to(x, buf, from);
+    xd_download(x, to, buf.p, xd_bytes(buf));
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* fn writes host memory: the device's own where the host reaches it. */
+static void fill_buffer(xd_exec *x, xd_tensor buf, void (*fn)(void *ctx, float *buf), void *ctx)
+{
+    float *host = buf.p;
     if (!xd_ok(x) || xd_counting(x))
         return;
-    xd_copy_to(x, xd_view(to, XD_F32, from.nd, from.d), from);
-    x->dev->mem->sync(x->dev, x->st);
+    if (!x->dev->host_memory && !(host = malloc(xd_bytes(buf) + 1))) {
+        xd_exec_fail(x, XD_ENOMEM, "no memory for %zu bytes", xd_bytes(buf));
+        return;
+    }
+    fn(ctx, host);
+    if (host == buf.p)
+        return;
+    xd_upload(x, buf.p, host, xd_bytes(buf));
+    free(host);
 }
 
 void xd_fill(xd_exec *x, xd_tensor to, void (*fn)(void *ctx, float *buf), void *ctx)
 {
-    int       direct = to.type == XD_F32 && xd_contiguous(to);
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor buf = direct ? to : xd_new_as(x, XD_F32, to.nd, to.d);
-    if (xd_ok(x) && !xd_counting(x))
-        fn(ctx, buf.p);
-    if (!direct)
+    xd_tensor buf = is_plain(to) ? to : xd_new_as(x, XD_F32, to.nd, to.d);
+    fill_buffer(x, buf, fn, ctx);
+    if (!is_plain(to))
         xd_copy_to(x, to, buf);
     xd_arena_rewind(x->tmp, mark);
 }
@@ -315,13 +352,34 @@ xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, floa
 
 /* ---- tables, images, time ----------------------------------------------------------------- */
 
+/* Rows of a table that lies in host memory, a mapped file, for a device that kernels of cannot read it. */
+static void rows_of_host(xd_exec *x, xd_tensor out, xd_tensor table, const int32_t *ids, int64_t n)
+{
+    xd_tensor some = xd_new_as(x, table.type, 2, (int64_t[]){ n, table.d[1] });
+    size_t    row = (size_t)table.d[1] * xd_dtype_size(table.type);
+    char     *host = xd_ok(x) && !xd_counting(x) ? malloc((size_t)n * row + 1) : NULL;
+    for (int64_t i = 0; i < n && host; i++) {
+        if (xd_check(x, ids[i] >= 0 && ids[i] < table.d[0], "token id %d is not one of %lld", (int)ids[i],
+                     (long long)table.d[0]))
+            memcpy(host + (size_t)i * row, (const char *)table.p + (size_t)ids[i] * row, row);
+    }
+    if (host)
+        xd_upload(x, some.p, host, (size_t)n * row);
+    free(host);
+    xd_copy_to(x, out, some);
+}
+
 xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n, xd_dtype type)
 {
     xd_tensor out = xd_new_as(x, type, 2, (int64_t[]){ n, table.d[1] });
     size_t    mark = xd_arena_mark(x->tmp);
+    if (!x->dev->host_memory && (xd_counting(x) || !x->dev->mem->owns(x->dev, table.p))) {
+        rows_of_host(x, out, table, ids, n);
+        xd_arena_rewind(x->tmp, mark);
+        return out;
+    }
     xd_tensor dev_ids = xd_new_as(x, XD_I32, 1, &n);
-    if (xd_ok(x) && !xd_counting(x))
-        memcpy(dev_ids.p, ids, (size_t)n * sizeof *ids);
+    xd_upload(x, dev_ids.p, ids, (size_t)n * sizeof *ids);
     xd_run(x, XD_OP_LOOKUP, "embedding", &(xd_lookup){ out, table, dev_ids });
     xd_arena_rewind(x->tmp, mark);
     return out;
@@ -385,13 +443,11 @@ void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd
 /* The partials of all frames are added to those of the first: rows, not frames, are cut over ranks. */
 static void fold_frames(xd_exec *x, xd_tensor partial, int64_t T, int64_t n)
 {
-    if (T == 1 || !xd_ok(x) || xd_counting(x))
-        return;
-    x->dev->mem->sync(x->dev, x->st);
-    double *p = partial.p;
-    for (int64_t t = 1; t < T; t++)
+    double *p = T > 1 ? xd_host_open(x, partial.p, (size_t)(T * n) * sizeof *p) : NULL;
+    for (int64_t t = 1; t < T && p; t++)
         for (int64_t i = 0; i < n; i++)
             p[i] += p[t * n + i];
+    xd_host_close(x, p, partial.p, (size_t)n * sizeof *p);
 }
 
 void xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in)

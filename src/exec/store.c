@@ -97,25 +97,37 @@ void *xd_store_get(xd_store *s, size_t bytes, int *mine)
     return s->lent.base ? from_lent(s, bytes, mine) : from_device(s, bytes);
 }
 
+/* Slot 1 is written by the host. */
+static int of_host(const xd_store *s, int slot)
+{
+    return slot == 1 && !s->dev->host_memory;
+}
+
+static void drop_scratch(xd_store *s, int slot)
+{
+    block *b = &s->scratch[slot];
+    if (of_host(s, slot))
+        free(b->p);
+    else if (b->p)
+        s->dev->mem->put(s->dev, b->p, b->bytes);
+    *b = (block){ 0 };
+}
+
 void *xd_store_scratch(xd_store *s, int slot, size_t bytes)
 {
     block *b = &s->scratch[slot];
     if (b->p && b->bytes >= bytes)
         return b->p;
-    if (b->p)
-        s->dev->mem->put(s->dev, b->p, b->bytes);
-    b->p = s->dev->mem->get(s->dev, bytes);
+    drop_scratch(s, slot);
+    b->p = of_host(s, slot) ? malloc(bytes) : s->dev->mem->get(s->dev, bytes);
     b->bytes = b->p ? bytes : 0;
     return b->p;
 }
 
 void xd_store_trim(xd_store *s)
 {
-    for (int i = 0; i < 2; i++) {
-        if (s->scratch[i].p)
-            s->dev->mem->put(s->dev, s->scratch[i].p, s->scratch[i].bytes);
-        s->scratch[i] = (block){ 0 };
-    }
+    for (int i = 0; i < 2; i++)
+        drop_scratch(s, i);
 }
 
 size_t xd_store_bytes(const xd_store *s)

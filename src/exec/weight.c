@@ -198,10 +198,32 @@ void xd_load_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64
     }
 }
 
-/* All of a tensor, as it is meant. */
+/* n elements of a file to device memory, as they are meant. */
+static void take_some(xd_decl *d, void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n, const char *name)
+{
+    enum { SOME = 1 << 16 };
+    size_t ts = xd_dtype_size(tt), fs = xd_dtype_size(ft);
+    float  scale = xd_load_scale(d, name, ft);
+    if (d->dev->host_memory) {
+        xd_load_convert(to, tt, from, ft, n, scale);
+        return;
+    }
+    void *buf = malloc((size_t)(n < SOME ? n : SOME) * ts + 1);
+    if (!buf)
+        xd_fail(d->err, XD_ENOMEM, "no memory for weight %s", name);
+    for (int64_t i = 0, m; i < n && buf && d->err->code == XD_OK; i += m) {
+        m = n - i < SOME ? n - i : SOME;
+        xd_load_convert(buf, tt, (const char *)from + (size_t)i * fs, ft, m, scale);
+        if (d->dev->mem->upload(d->dev, NULL, (char *)to + (size_t)i * ts, buf, (size_t)m * ts) != XD_OK)
+            xd_fail(d->err, XD_EDEVICE, "weight %s cannot be copied to %s", name, d->dev->name);
+    }
+    free(buf);
+}
+
+/* All of a tensor. */
 static void take_numbers(xd_decl *d, xd_tensor to, xd_tensor t, const char *name)
 {
-    xd_load_convert(to.p, to.type, t.p, t.type, xd_count(t), xd_load_scale(d, name, t.type));
+    take_some(d, to.p, to.type, t.p, t.type, xd_count(t), name);
 }
 
 void xd_load_nonfinite(xd_decl *d, const char *name)
@@ -361,8 +383,8 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
         if (!xd_load_fetch(d, parts[i].name, ".bias", 1, &parts[i].out, 0.1f, 0, &f))
             return;
         xd_load_warn(d, f.name, f.t);
-        xd_load_convert(at, XD_F32, (char *)f.t.p + (size_t)parts[i].row0 * xd_dtype_size(f.t.type),
-                        f.t.type, parts[i].rows, xd_load_scale(d, f.name, f.t.type));
+        take_some(d, at, XD_F32, (char *)f.t.p + (size_t)parts[i].row0 * xd_dtype_size(f.t.type), f.t.type,
+                  parts[i].rows, f.name);
         at += parts[i].rows;
         xd_load_let_go(d, &f);
     }

@@ -34,7 +34,7 @@ static size_t lent_bytes(const xd_context *ctx, size_t bytes)
 
 xd_status xd_request_arena_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e)
 {
-    const int *n = ctx->plan.deg.n, trades = n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 && ctx->world.host && ctx->world.host->size > 1;
+    const int *n = ctx->plan.deg.n, trades = ctx->dev->host_memory && n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 && ctx->world.host && ctx->world.host->size > 1;
     ctx->lent = trades && s != XD_ECOMM ? ctx->world.host->ops->window_open(ctx->world.host, s == XD_OK ? lent_bytes(ctx, bytes) : 0) : NULL;
     if (trades && ctx->world.host->rank == 0)
         xd_log(XD_LOG_DEBUG, ctx->lent ? "ranks of this host read each other's memory"

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "comm/kinds.h"
 #include "exec/op.h"
 #include "model/component.h"
 #include "observe/trace.h"
@@ -345,14 +346,14 @@ static void as_cells(const xd_denoise *f, int64_t t, float *lat, float *tokens, 
     v[1].s[0] = W * j->features, v[1].s[1] = j->features, v[1].s[2] = p[0] * p[1] * p[2];
 }
 
+/* Both lie in host memory. */
 static void between(xd_denoise *f, float *lat, float *tokens, int to_tokens)
 {
     xd_tensor v[2];
     for (int64_t t = 0; t < f->j->cells[0]; t++) {
         as_cells(f, t, lat, tokens, v);
-        xd_copy_to(&f->x, v[to_tokens], v[!to_tokens]);
+        xd_comm_copy(v[to_tokens], v[!to_tokens]);
     }
-    f->x.dev->mem->sync(f->x.dev, f->x.st);
 }
 
 /* Rows of member `sp` between the whole tokens and its rows in a row. */

@@ -8,6 +8,7 @@
 
 #include "pipeline/text_encode.h"
 #include "base/log.h"
+#include "exec/host.h"
 #include "exec/op.h"
 #include "model/component.h"
 #include "model/model.h"
@@ -398,17 +399,26 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     return s;
 }
 
+/* An embedding for on_tensor, as the host sees it. */
+static void show_tensor(const xd_job *j, const char *name, int i, xd_tensor t)
+{
+    xd_exec x;
+    xd_exec_init(&x, j->ctx->dev, NULL, j->ctx->type);
+    float *host = xd_host_open(&x, t.p, xd_bytes(t));
+    if (host)
+        xd_callback_tensor(j, name, i, 2, t.d, host);
+    xd_host_close(&x, host, t.p, 0);
+}
+
 static void show_one(const xd_prompts *w, const xd_job *j, int i)
 {
     int            negative = i == w->n - 1;
     const xd_cond *c = &w->cond[i];
     if (!j->r->on_tensor)
         return;
-    j->ctx->dev->mem->sync(j->ctx->dev, NULL);
-    xd_callback_tensor(j, negative ? "negative_prompt_embeds" : "prompt_embeds", i, 2, c->tok.d, c->tok.p);
+    show_tensor(j, negative ? "negative_prompt_embeds" : "prompt_embeds", i, c->tok);
     if (c->pooled.p)
-        xd_callback_tensor(j, negative ? "negative_pooled_prompt_embeds" : "pooled_prompt_embeds", i, 2,
-                c->pooled.d, c->pooled.p);
+        show_tensor(j, negative ? "negative_pooled_prompt_embeds" : "pooled_prompt_embeds", i, c->pooled);
 }
 
 /* Embedding i from the rank that has it to all others. */

@@ -4,6 +4,7 @@
 
 #include "pipeline/vae_codec.h"
 #include "base/par.h"
+#include "comm/kinds.h"
 #include "exec/op.h"
 #include "model/component.h"
 #include "model/model.h"
@@ -33,6 +34,19 @@ int xd_vae_on_this_rank(const xd_job *j)
     return j->ctx->plan.vae_rows || j->ctx->topo.replica->rank == 0;
 }
 
+/* A host view of any strides into a contiguous F32 tensor of the device. */
+static void put_view(xd_exec *x, xd_tensor to, xd_tensor from)
+{
+    float *flat = x->dev->host_memory || xd_counting(x) ? NULL : malloc(xd_bytes(to) + 1);
+    if (x->dev->host_memory) {
+        xd_copy_to(x, to, from);
+    } else if (flat) {
+        xd_comm_pack(flat, from);
+        xd_put(x, to, flat);
+    }
+    free(flat);
+}
+
 /* Unscales and decodes on x; lat and rgb are host memory and not touched while counting. */
 void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
 {
@@ -54,7 +68,7 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
         xd_tensor src = xd_view((void *)(uintptr_t)(lat + (t + j->spare) * C * h * w), XD_F32, 3,
                                 (int64_t[]){ C, h, w });
         src = xd_rows(xd_permute(src, (int[]){ 1, 2, 0 }), s.own.start, n);
-        xd_copy_to(x, xd_reshape(xd_rows(in, t, 1), 3, (int64_t[]){ n, w, C }), src);
+        put_view(x, xd_reshape(xd_rows(in, t, 1), 3, (int64_t[]){ n, w, C }), src);
     }
     unscale(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
     if (s.tiled)

@@ -126,7 +126,7 @@ static xd_status find_among(xd_context *ctx, xd_context *among, const int want[N
     ctx->world.lowest = among->world.used->rank;
     if (among->world.used->size == 1)
         return XD_OK;
-    if (!ctx->dev->counts && among->world.host->size > 1)
+    if (!ctx->dev->counts && ctx->dev->host_memory && among->world.host->size > 1)
         s = find(ctx, among, want, e);
     return xd_world_agree(&among->world, s, e);
 }

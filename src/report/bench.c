@@ -128,12 +128,15 @@ static xd_status open_probe(bench *b, xd_err *e)
     size_t need = d->ops->pack_tmp(d, &p->w, XD_F32);
     p->ntmp = (need > p->ntmp ? need : p->ntmp) + 64;
     p->tmp = d->mem->get(d, p->ntmp);
-    from.p = p->out.p;
     if (!p->in.p || !p->out.p || !p->w.p || !p->tmp)
         return xd_fail(e, XD_ENOMEM, "no memory for a product of %d x %d matrices", SIDE, SIDE);
-    memset(p->in.p, 0, xd_bytes(p->in));
-    memset(p->out.p, 0, xd_bytes(p->out));
-    return d->ops->pack(d, &p->w, from, p->tmp);
+    d->mem->fill(d, NULL, p->in.p, 0, xd_bytes(p->in));
+    d->mem->fill(d, NULL, p->out.p, 0, xd_bytes(p->out));
+    if (!(from.p = calloc((size_t)SIDE * SIDE, 4)))     /* weights come from host memory       */
+        return xd_fail(e, XD_ENOMEM, "no memory for a matrix of %d x %d", SIDE, SIDE);
+    xd_status s = d->ops->pack(d, &p->w, from, p->tmp);
+    free(from.p);
+    return s;
 }
 
 /* GFLOP/s of the best of four products. */

@@ -72,7 +72,7 @@ static xd_status open_room(xd_bench_side *s, xd_status st, xd_err *e)
 {
     st = xd_request_arena_open(&s->g->ctx, &s->a, s->bytes, st, e);
     if (st == XD_OK)
-        memset(s->a.base, 0, s->a.cap);
+        st = s->g->ctx.dev->mem->fill(s->g->ctx.dev, NULL, s->a.base, 0, s->a.cap);
     return st;
 }
 
