@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/par.h"
+#include "comm/staged.h"
 #include "model/component.h"
 #include "model/model.h"
 #include "observe/trace.h"
@@ -50,7 +51,11 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_e
     xd_weight_files given = { a->transformer, a->vae, a->clip_l, a->clip_g, a->t5xxl };
     xd_status s = xd_model_open_with(&g->ctx.model, a->model, a->no_t5, &given, a->layers, e);
     if (s == XD_OK)
-        s = xd_dev_open(&g->ctx.dev, a->device ? a->device : "cpu", e);
+        s = xd_dev_open(&g->ctx.dev, a->device, e);
+    if (s == XD_OK)
+        s = xd_comm_stage(&g->ctx.world.all, g->ctx.dev, e);
+    if (s == XD_OK)
+        s = xd_trace_comm(g->ctx.trace, &g->ctx.world.all, e);
     if (s == XD_OK)
         s = xd_dev_open_count(&g->ctx.count, g->ctx.dev, e);
     if (s == XD_OK)

@@ -202,7 +202,7 @@ xd_status xd_session_join(xd_engine *g, int threads, const char *bind, int alone
     if (g->ctx.world.all->rank == 0 && !alone && ranks > 1 && (int64_t)ranks * n > cores)
         xd_log(XD_LOG_WARN, "%d ranks of %d thread%s share %d core%s: they take turns", ranks, n,
                n == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
-    return xd_trace_comm(g->ctx.trace, &g->ctx.world.all, e);
+    return XD_OK;
 }
 
 static int hosts_of(const hello *h, int n)

@@ -14,7 +14,7 @@ MAY = {  # room: rooms whose headers it may include, besides its own
     "base": "xdit",
     "tensor": "base",
     "backend": "base tensor",
-    "comm": "base tensor",
+    "comm": "base tensor backend",
     "exec": "base tensor backend",
     "io": "base tensor",
     "tok": "base io",

@@ -1,0 +1,402 @@
+/* staged.c - device memory -> host memory -> message -> host memory -> device memory */
+#include "comm/staged.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/kinds.h"
+
+typedef struct buffer {         /* host memory that a call holds until it has ended            */
+    struct buffer *next;
+    size_t         cap;
+    char          *p;
+} buffer;
+
+typedef struct landing {        /* what goes to the device when the call has ended             */
+    xd_tensor to;
+    char     *from;
+} landing;
+
+typedef struct call {           /* one call under way                                          */
+    struct call *next;
+    xd_req       real;
+    buffer      *held;
+    landing     *land;
+    xd_tensor   *view;          /* [2 size]: of an exchange, as the host sees them             */
+    int          nland, cap;
+} call;
+
+typedef struct staged {
+    xd_comm  c;
+    xd_comm *real;
+    xd_dev  *dev;
+    buffer  *spare;             /* host memory of calls that have ended                        */
+    call    *idle;
+    void    *pack;              /* device memory in which views are packed                     */
+    size_t   pack_bytes;
+} staged;
+
+static staged *of(xd_comm *c)
+{
+    return (staged *)(void *)c;
+}
+
+/* Without memory this rank cannot take part in messages: all ranks are ended. */
+static void no_memory(staged *s, size_t bytes)
+{
+    xd_fail(s->c.err, XD_ENOMEM, "no memory for a message of %zu bytes", bytes);
+    s->real->ops->abort(s->real, 1);
+}
+
+/* ---- memory of a call --------------------------------------------------------------------- */
+
+static call *begin(staged *s)
+{
+    call *k = s->idle;
+    if (k) {
+        s->idle = k->next;
+        k->next = NULL;
+        return k;
+    }
+    k = calloc(1, sizeof *k);
+    if (k)
+        k->view = calloc(2 * (size_t)s->c.size, sizeof *k->view);
+    if (!k || !k->view)
+        no_memory(s, sizeof *k);
+    return k;
+}
+
+static char *hold(staged *s, call *k, size_t bytes)
+{
+    buffer **at = &s->spare, *b;
+    while (*at && (*at)->cap < bytes)
+        at = &(*at)->next;
+    if ((b = *at)) {
+        *at = b->next;
+    } else if (!(b = calloc(1, sizeof *b)) || !(b->p = malloc(b->cap = bytes + 1))) {
+        no_memory(s, bytes);
+        return NULL;
+    }
+    b->next = k->held;
+    k->held = b;
+    return b->p;
+}
+
+static void finish(staged *s, call *k)
+{
+    while (k->held) {
+        buffer *b = k->held;
+        k->held = b->next;
+        b->next = s->spare;
+        s->spare = b;
+    }
+    k->nland = 0;
+    k->real = (xd_req){ 0 };
+    k->next = s->idle;
+    s->idle = k;
+}
+
+/* ---- between device and host -------------------------------------------------------------- */
+
+static int is_ours(staged *s, xd_tensor t)
+{
+    return xd_comm_bytes(t) && s->dev->mem->owns(s->dev, t.p);
+}
+
+/* A contiguous view of `shape` in device memory that the next call of this function reuses. */
+static xd_tensor pack_view(staged *s, xd_tensor shape, void **tmp, size_t *scratch)
+{
+    xd_tensor t = xd_view(NULL, shape.type, shape.nd, shape.d);
+    xd_copy   args = { t, shape };
+    size_t    bytes = (xd_bytes(t) + 255) / 256 * 256;
+    *scratch = s->dev->ops->scratch(s->dev, XD_OP_COPY, &args);
+    if (s->pack_bytes < bytes + *scratch) {
+        if (s->pack)
+            s->dev->mem->put(s->dev, s->pack, s->pack_bytes);
+        s->pack_bytes = bytes + *scratch;
+        if (!(s->pack = s->dev->mem->get(s->dev, s->pack_bytes)))
+            no_memory(s, s->pack_bytes);
+    }
+    t.p = s->pack;
+    *tmp = *scratch ? (char *)s->pack + bytes : NULL;
+    return t;
+}
+
+static void copy_on_device(staged *s, xd_tensor to, xd_tensor from, void *tmp)
+{
+    xd_status st = s->dev->ops->copy(s->dev, NULL, &(xd_copy){ to, from }, tmp);
+    if (st != XD_OK)
+        xd_fail(s->c.err, st, "a message cannot be packed on %s: %s", s->dev->name, xd_status_name(st));
+}
+
+/* The contiguous contents of a device view in host memory. */
+static void download(staged *s, char *to, xd_tensor from)
+{
+    void  *tmp;
+    size_t scratch;
+    if (!xd_contiguous(from)) {
+        xd_tensor packed = pack_view(s, from, &tmp, &scratch);
+        copy_on_device(s, packed, from, tmp);
+        from = packed;
+    }
+    if (s->dev->mem->download(s->dev, NULL, to, from.p, xd_bytes(from)) != XD_OK)
+        xd_fail(s->c.err, XD_EDEVICE, "a message cannot be copied from %s", s->dev->name);
+}
+
+static void upload(staged *s, xd_tensor to, const char *from)
+{
+    void     *tmp;
+    size_t    scratch;
+    xd_tensor packed = xd_contiguous(to) ? to : pack_view(s, to, &tmp, &scratch);
+    if (s->dev->mem->upload(s->dev, NULL, packed.p, from, xd_bytes(packed)) != XD_OK)
+        xd_fail(s->c.err, XD_EDEVICE, "a message cannot be copied to %s", s->dev->name);
+    if (packed.p != to.p)
+        copy_on_device(s, to, packed, tmp);
+}
+
+enum { GOES = 1, COMES = 2 };   /* what a call does with a tensor                              */
+
+/* The tensor as the host's communicator gets it. */
+static xd_tensor stage(staged *s, call *k, xd_tensor t, int how)
+{
+    if (!is_ours(s, t))
+        return t;
+    xd_tensor h = xd_view(NULL, t.type, t.nd, t.d);
+    if (!(h.p = hold(s, k, xd_bytes(h))))
+        return h;
+    if (how & GOES)
+        download(s, h.p, t);
+    if (!(how & COMES))
+        return h;
+    if (k->nland == k->cap) {
+        int      cap = k->cap ? 2 * k->cap : 8;
+        landing *l = realloc(k->land, (size_t)cap * sizeof *l);
+        if (!l) {
+            no_memory(s, (size_t)cap * sizeof *l);
+            return h;
+        }
+        k->land = l;
+        k->cap = cap;
+    }
+    k->land[k->nland++] = (landing){ t, h.p };
+    return h;
+}
+
+static void land(staged *s, call *k)
+{
+    for (int i = 0; i < k->nland; i++)
+        upload(s, k->land[i].to, k->land[i].from);
+    finish(s, k);
+}
+
+static xd_req under_way(call *k, xd_req real)
+{
+    k->real = real;
+    return (xd_req){ k, 0 };
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+static xd_req allreduce(xd_comm *c, xd_tensor io, xd_red op)
+{
+    staged *s = of(c);
+    call   *k = begin(s);
+    return under_way(k, s->real->ops->allreduce(s->real, stage(s, k, io, GOES | COMES), op));
+}
+
+static xd_req bcast(xd_comm *c, xd_tensor io, int root)
+{
+    staged *s = of(c);
+    call   *k = begin(s);
+    return under_way(k, s->real->ops->bcast(s->real, stage(s, k, io, c->rank == root ? GOES : COMES), root));
+}
+
+static xd_req gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
+{
+    staged   *s = of(c);
+    call     *k = begin(s);
+    xd_tensor from = stage(s, k, in, GOES), to = stage(s, k, out, COMES);
+    return under_way(k, s->real->ops->gather(s->real, to, rows, from));
+}
+
+static xd_req exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
+{
+    staged    *s = of(c);
+    call      *k = begin(s);
+    xd_tensor *from = k->view, *to = k->view + c->size;
+    for (int r = 0; r < c->size; r++) {
+        from[r] = stage(s, k, give[r], GOES);
+        to[r] = stage(s, k, get[r], COMES);
+    }
+    return under_way(k, s->real->ops->exchange(s->real, from, to));
+}
+
+static xd_req exchange_views(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+{
+    return exchange(c, give, get);
+}
+
+static xd_req exchange_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+{
+    (void)c, (void)give, (void)get;
+    return (xd_req){ 0 };
+}
+
+static xd_req send(xd_comm *c, xd_tensor t, int to)
+{
+    staged *s = of(c);
+    call   *k = begin(s);
+    return under_way(k, s->real->ops->send(s->real, stage(s, k, t, GOES), to));
+}
+
+static xd_req recv(xd_comm *c, xd_tensor t, int from)
+{
+    staged *s = of(c);
+    call   *k = begin(s);
+    return under_way(k, s->real->ops->recv(s->real, stage(s, k, t, COMES), from));
+}
+
+static xd_status wait(xd_comm *c, xd_req *r, int n)
+{
+    staged   *s = of(c);
+    xd_status all = XD_OK;
+    for (int i = 0; i < n; i++) {
+        call *k = r[i].p;
+        if (!k)
+            continue;
+        xd_status st = s->real->ops->wait(s->real, &k->real, 1);
+        all = all == XD_OK ? st : all;
+        land(s, k);
+        r[i] = (xd_req){ 0 };
+    }
+    return all;
+}
+
+static int test(xd_comm *c, xd_req *r)
+{
+    staged *s = of(c);
+    call   *k = r->p;
+    if (!k)
+        return 1;
+    if (!s->real->ops->test(s->real, &k->real))
+        return 0;
+    land(s, k);
+    *r = (xd_req){ 0 };
+    return 1;
+}
+
+static void drop(xd_comm *c, xd_req *r, int n)
+{
+    staged *s = of(c);
+    for (int i = 0; i < n; i++) {
+        call *k = r[i].p;
+        if (!k)
+            continue;
+        s->real->ops->drop(s->real, &k->real, 1);
+        finish(s, k);
+        r[i] = (xd_req){ 0 };
+    }
+}
+
+static void poke(xd_comm *c)
+{
+    of(c)->real->ops->poke(of(c)->real);
+}
+
+static void barrier(xd_comm *c)
+{
+    of(c)->real->ops->barrier(of(c)->real);
+}
+
+static void abort_all(xd_comm *c, int code)
+{
+    of(c)->real->ops->abort(of(c)->real, code);
+}
+
+/* ---- memory that ranks share: none -------------------------------------------------------- */
+
+static void *share(xd_comm *c, size_t bytes, int *first)
+{
+    (void)c, (void)bytes;
+    *first = 0;
+    return NULL;
+}
+
+static void *window_open(xd_comm *c, size_t bytes)
+{
+    (void)c, (void)bytes;
+    return NULL;
+}
+
+static int in_window(xd_comm *c, const void *p)
+{
+    (void)c, (void)p;
+    return 0;
+}
+
+static void window_close(xd_comm *c, void *p)
+{
+    (void)c, (void)p;
+}
+
+/* ---- groups ------------------------------------------------------------------------------- */
+
+static xd_status wrap(xd_comm **c, xd_dev *dev, xd_err *e);
+
+static xd_status split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
+{
+    staged   *s = of(c);
+    xd_status st = s->real->ops->split(s->real, color, key, size, out, e);
+    return st == XD_OK ? wrap(out, s->dev, e) : st;
+}
+
+static xd_status split_host(xd_comm *c, xd_comm **out, xd_err *e)
+{
+    staged   *s = of(c);
+    xd_status st = s->real->ops->split_host(s->real, out, e);
+    return st == XD_OK ? wrap(out, s->dev, e) : st;
+}
+
+static void close_staged(xd_comm *c)
+{
+    staged *s = of(c);
+    while (s->spare) {
+        buffer *b = s->spare;
+        s->spare = b->next;
+        free(b->p), free(b);
+    }
+    while (s->idle) {
+        call *k = s->idle;
+        s->idle = k->next;
+        free(k->land), free(k->view), free(k);
+    }
+    if (s->pack)
+        s->dev->mem->put(s->dev, s->pack, s->pack_bytes);
+    xd_comm_close(&s->real);
+    free(s);
+}
+
+static const xd_comm_ops ops = {
+    .name = "staged", .split = split, .split_host = split_host, .close = close_staged, .allreduce = allreduce,
+    .bcast = bcast, .gather = gather, .exchange = exchange, .exchange_views = exchange_views,
+    .exchange_places = exchange_places, .send = send, .recv = recv, .wait = wait, .test = test, .drop = drop,
+    .poke = poke, .barrier = barrier, .share = share, .window_open = window_open, .in_window = in_window,
+    .window_close = window_close, .abort = abort_all,
+};
+
+static xd_status wrap(xd_comm **c, xd_dev *dev, xd_err *e)
+{
+    staged *s = calloc(1, sizeof *s);
+    if (!s)
+        return xd_fail(e, XD_ENOMEM, "no memory for a group of %d ranks", (*c)->size);
+    s->c = (xd_comm){ &ops, (*c)->rank, (*c)->size, (*c)->traffic, (*c)->err, NULL };
+    s->real = *c;
+    s->dev = dev;
+    *c = &s->c;
+    return XD_OK;
+}
+
+xd_status xd_comm_stage(xd_comm **c, xd_dev *dev, xd_err *e)
+{
+    return dev->host_memory ? XD_OK : wrap(c, dev, e);
+}
