@@ -10,7 +10,7 @@
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev libjpeg-dev \
            libwebp-dev libcjson-dev libsentencepiece-dev libutf8proc-dev libpcre2-dev libcmocka-dev \
            libavformat-dev libavcodec-dev libswscale-dev libavutil-dev libopenmpi-dev openmpi-bin \
-           iproute2 mount
+           iproute2 mount universal-ctags
 CLANG_PACKAGES = clang libclang-rt-dev libomp-dev
 
 BUILD = build

@@ -23,7 +23,6 @@ static const size_t SPAN = (size_t)1 << 38;
 typedef union args {
     xd_gemm       gemm;
     xd_attn_args  attn;
-    xd_merge      merge;
     xd_norm       norm;
     xd_moments    moments;
     xd_gnorm      gnorm;
@@ -143,7 +142,6 @@ static xd_status run_one(far *f, item *n)
     switch (n->op) {
     case XD_OP_GEMM: return o->gemm(d, NULL, &n->a.gemm, n->tmp);
     case XD_OP_ATTN: return o->attn(d, NULL, &n->a.attn, n->tmp);
-    case XD_OP_MERGE: return o->merge(d, NULL, &n->a.merge, n->tmp);
     case XD_OP_NORM: return o->norm(d, NULL, &n->a.norm, n->tmp);
     case XD_OP_MOMENTS: return o->moments(d, NULL, &n->a.moments, n->tmp);
     case XD_OP_GNORM: return o->gnorm(d, NULL, &n->a.gnorm, n->tmp);
@@ -302,7 +300,6 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
         return queue(of(d), n);                                                                \
     }
 
-OPERANDS(MERGE, merge, xd_merge, &b->o, &b->lse, &b->po, &b->plse)
 OPERANDS(NORM, norm, xd_norm, &b->out, &b->in, &b->gain, &b->bias, &b->scale, &b->shift)
 OPERANDS(MOMENTS, moments, xd_moments, &b->out, &b->in)
 OPERANDS(GNORM, gnorm, xd_gnorm, &b->out, &b->in, &b->sums, &b->gain, &b->bias, &b->scale, &b->shift)
@@ -406,7 +403,7 @@ static xd_status open_far(xd_dev **out, const char *which, xd_err *e)
     f->last = &f->first;
     f->ops = (xd_ops){
         .name = f->real->ops->name, .scratch = scratch, .pack_size = pack_size, .pack_tmp = pack_tmp, .pack = pack,
-        .pack_band = pack_band, .pack_rows = pack_rows, .gemm = gemm, .attn = attn, .merge = merge, .norm = norm,
+        .pack_band = pack_band, .pack_rows = pack_rows, .gemm = gemm, .attn = attn, .norm = norm,
         .moments = moments, .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby, .conv = conv,
         .resize = resize, .lookup = lookup, .copy = copy, .qknorm = qknorm,
     };
