@@ -219,6 +219,15 @@ static xd_req gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor i
     return under_way(k, s->real->ops->gather(s->real, to, rows, from));
 }
 
+static xd_req circulate(xd_comm *c, const xd_tensor *part)
+{
+    staged *s = of(c);
+    call   *k = begin(s);
+    for (int r = 0; r < c->size; r++)
+        k->view[r] = stage(s, k, part[r], r == c->rank ? GOES : COMES);
+    return under_way(k, s->real->ops->circulate(s->real, k->view));
+}
+
 static xd_req exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
     staged    *s = of(c);
@@ -378,7 +387,7 @@ static void close_staged(xd_comm *c)
 
 static const xd_comm_ops ops = {
     .name = "staged", .split = split, .split_host = split_host, .close = close_staged, .allreduce = allreduce,
-    .bcast = bcast, .gather = gather, .exchange = exchange, .exchange_views = exchange_views,
+    .bcast = bcast, .gather = gather, .circulate = circulate, .exchange = exchange, .exchange_views = exchange_views,
     .exchange_places = exchange_places, .send = send, .recv = recv, .wait = wait, .test = test, .drop = drop,
     .poke = poke, .barrier = barrier, .share = share, .window_open = window_open, .in_window = in_window,
     .window_close = window_close, .abort = abort_all,

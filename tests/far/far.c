@@ -379,6 +379,11 @@ static size_t kernel_bytes(const xd_dev *d)
     return xd_dev_kernel_bytes(of(d)->real);
 }
 
+static void forget(xd_dev *d)
+{
+    xd_dev_forget(of(d)->real);
+}
+
 static void close_far(xd_dev *d)
 {
     run_all(of(d));
@@ -388,7 +393,8 @@ static void close_far(xd_dev *d)
 
 static const xd_dev_ops mem = {
     .get = get, .put = put, .sync = await_all, .memory = memory, .upload = upload, .download = download, .fill = fill,
-    .owns = owns, .compute = compute, .best = best, .peak = peak, .kernel_bytes = kernel_bytes, .close = close_far,
+    .owns = owns, .compute = compute, .best = best, .peak = peak, .kernel_bytes = kernel_bytes, .forget = forget,
+    .close = close_far,
 };
 
 static xd_status open_far(xd_dev **out, const char *which, xd_err *e)
