@@ -34,4 +34,10 @@ typedef struct xd_context {
     uint64_t     hash;          /* of the model                                                */
 } xd_context;
 
+/* A context of its own for counting, on the same model and device (borrowed from `base`, which outlives it): nothing
+ * of it is loaded, no group of ranks is open, components are whole, images are not read. What is counted or changed
+ * in it is not seen in `base`. */
+void xd_context_fork(xd_context *fork, const xd_context *base);
+void xd_context_fork_close(xd_context *fork, const xd_context *base);
+
 #endif

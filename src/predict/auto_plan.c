@@ -18,7 +18,7 @@
 #include "predict/fit.h"
 
 typedef struct chooser {
-    xd_context          *ctx;
+    const xd_context    *ctx;
     const xd_open_args *a;
     xd_request          r;
     xd_machine          m;
@@ -82,10 +82,13 @@ static void take_request(chooser *c)
 /* A request that cannot be is refused by its own sentence, not by that of a plan. */
 static xd_status check_request(chooser *c, xd_err *e)
 {
-    xd_job    j;
-    xd_status s = xd_job_open(&j, c->ctx, &c->r, e);
+    xd_context own;
+    xd_job     j;
+    xd_context_fork(&own, c->ctx);
+    xd_status s = xd_job_open(&j, &own, &c->r, e);
     c->two = j.npass > 1;
     xd_job_close(&j);
+    xd_context_fork_close(&own, c->ctx);
     return s;
 }
 
@@ -188,11 +191,8 @@ static void by_rule(const chooser *c, verdict *v)
 static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
 {
     xd_search s = { 0 };
-    int       bench = c->ctx->bench;
     c->start_s = xd_now_s();
     const xd_logger *log = xd_log_enter(NULL);  /* every plan would log the same of the request  */
-    c->ctx->bench = 1;
-    c->ctx->world.used = c->ctx->world.all;             /* which nothing is sent to: the plans' ranks only count  */
     take_request(c);
     xd_status st = check_request(c, e);
     int by_search = c->ranks <= XD_SEARCH_MOST;
@@ -203,8 +203,6 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
         st = xd_fit_search(&t, &s, c->ranks, e);
         st = st == XD_OK ? st : refuse(c, &s, e);
     }
-    c->ctx->bench = bench;
-    c->ctx->world.used = NULL;
     xd_log_enter(log);
     if (st == XD_OK && !by_search)
         by_rule(c, v);
@@ -225,6 +223,13 @@ static xd_status check_plan(const char *plan, int *stale, xd_err *e)
         return XD_OK;
     return xd_fail(e, XD_EINVAL, "plan is \"%s\"; it can be auto or auto-stale, and degrees are given by "
                    "themselves", plan);
+}
+
+/* Once for all predictions. Without them texts have the most tokens there can be. */
+static void open_tokenizers(xd_context *ctx, const xd_open_args *a)
+{
+    if (a->plan_for && a->plan_for->nprompts && a->plan_for->prompts[0][0])
+        xd_model_tokenizers(&ctx->model, NULL);
 }
 
 xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,
@@ -249,8 +254,10 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     memcpy(v.ask, mine, sizeof mine);
     if (p->pipefusion_parallel_degree > 1 && !c.stale && !p->num_pipeline_patch)
         c.fixed.num_pipeline_patch = p->pipefusion_parallel_degree;
-    if (s == XD_OK && ctx->world.all->rank == 0 && a->plan && c.ranks > given)
+    if (s == XD_OK && ctx->world.all->rank == 0 && a->plan && c.ranks > given) {
+        open_tokenizers(ctx, a);
         s = choose(&c, hosts, &v, e);
+    }
     xd_req q = ctx->world.all->ops->bcast(ctx->world.all, xd_view(&v, XD_U8, 1, &bytes), 0);
     if (ctx->world.all->ops->wait(ctx->world.all, &q, 1) != XD_OK)
         return s != XD_OK ? s : xd_fail(e, XD_ECOMM, "the choice of a plan was lost between ranks");

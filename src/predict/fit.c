@@ -1,8 +1,7 @@
 /* fit.c - changes of a request, each counted as a whole run: which of them fit into memory
  *
  * A change is a set of flags. Sets are tried in the order in which a user would rather have them.
- * A set that contains one that fits is not tried. The engine has the types of a set while it is
- * counted. */
+ * A set that contains one that fits is not tried. */
 #include "predict/fit.h"
 
 #include <stdio.h>
@@ -36,7 +35,8 @@ typedef struct trial {
 } trial;
 
 typedef struct finder {
-    const xd_fit      *t;
+    const xd_fit      *t;       /* its context is `own`                                        */
+    xd_context         own;
     const xd_parallel *plans;
     int                nplans;
     xd_dtype           type, dit, text[XD_MAXTEXT];     /* of the engine                       */
@@ -104,26 +104,17 @@ static int text_can_be_small(const finder *w, int k)
         w->text[k] != XD_F8E4M3;
 }
 
-static void drop_shadows(xd_context *ctx)
-{
-    xd_net_close(&ctx->model.dit.shadow);
-    xd_net_close(&ctx->model.vae.shadow);
-    for (int k = 0; k < XD_MAXTEXT; k++)
-        xd_net_close(&ctx->model.text[k].shadow);
-}
-
-/* The engine's types are those of a set; an empty one's are its own. Kernels that were described
+/* The types of the context are those of a set; an empty one's are the engine's. Kernels that were described
  * for others are forgotten, so that those of this one alone are counted. */
-static void wear(const finder *w, const set *s)
+static void wear(finder *w, const set *s)
 {
-    xd_context *ctx = w->t->ctx;
+    xd_context *ctx = &w->own;
     if (w->t->space > 0)
         xd_dev_forget(ctx->dev);
     ctx->type = s->bf16 ? XD_BF16 : w->type;
     ctx->model.dit.blocks = s->dit ? s->dit : w->dit;
     for (int k = 0; k < ctx->model.recipe->ntext; k++)
         ctx->model.text[k].blocks = s->text && text_can_be_small(w, k) ? s->text : w->text[k];
-    drop_shadows(ctx);
 }
 
 /* Height and width of the smaller size i: three, two, one quarter, then halves of it while they
@@ -523,28 +514,24 @@ static void conclude(finder *w, char *out, size_t size)
 
 void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size)
 {
-    xd_context         *ctx = t->ctx;
-    finder             w = { .t = t, .plans = plans, .nplans = n, .type = ctx->type,
-                             .dit = ctx->model.dit.blocks,
+    xd_fit             mine = *t;
+    finder             w = { .t = &mine, .plans = plans, .nplans = n, .type = t->ctx->type,
+                             .dit = t->ctx->model.dit.blocks,
                              .until = xd_now_s() + PATIENCE_S };
-    struct xd_balance *balance = ctx->balance;    /* shares of another plan would not fit         */
-    int                bench = ctx->bench, unread = ctx->unread;
     set                same = { 0 };
     trial              base = { 0 };
     out[0] = 0;
+    xd_context_fork(&w.own, t->ctx);
+    mine.ctx = &w.own;
     for (int k = 0; k < XD_MAXTEXT; k++)
-        w.text[k] = ctx->model.text[k].blocks;
-    ctx->balance = NULL;
-    ctx->bench = ctx->unread = 1;
+        w.text[k] = t->ctx->model.text[k].blocks;
     if (t->huge || count(&w, &same, &base)) {
         levers l = find_levers(&w, &base);
         try_all(&w, &l);
         conclude(&w, out, size);
     }
     wear(&w, &same);
-    ctx->balance = balance;
-    ctx->bench = bench;
-    ctx->unread = unread;
+    xd_context_fork_close(&w.own, t->ctx);
     xd_buf_free(&w.said);
 }
 

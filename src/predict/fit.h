@@ -5,7 +5,7 @@
 #include "predict/search.h"
 
 typedef struct xd_fit {
-    xd_context         *ctx;
+    const xd_context  *ctx;
     const xd_request  *r;
     const xd_machine  *m;       /* its memory is that of a host, or of a device                 */
     const xd_parallel *fixed;   /* degrees that are given                                      */
@@ -29,7 +29,7 @@ const xd_candidate *xd_fit_least(const xd_search *s);
 /* What the flags could be instead, to follow a refusal: "; what would fit: --weights_dtype int8
  * (13.1 GB)", or the least that is needed with all that helps. Each has been counted and fits:
  * types of weights first, those of the larger component before the smaller one's, then tensor
- * parallelism, tiles, fewer ranks, sizes. The engine is as it was behind it. plans: [n] that are
+ * parallelism, tiles, fewer ranks, sizes. plans: [n] that are
  * tried with each change. Counts for a second or two at most. */
 void      xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size);
 /* The same for plans that were searched in vain. */

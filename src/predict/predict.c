@@ -23,23 +23,15 @@
 
 enum { STEPS = 5 };             /* that are played: an exact one, and some that repeat          */
 
-typedef struct guise {          /* what an engine is while it stands for a rank of a plan       */
-    xd_context   *ctx;
-    xd_plan      plan;          /* the engine's own, put back at the end                        */
-    xd_topo      topo, count_topo;
-    xd_comm     *count_world, *count_text, *used, *host;
-    xd_dev      *count;
-    int          tp, tp_at, first, last;
-} guise;
-
 typedef struct seer {
-    xd_context        *ctx;
+    const xd_context *base;
+    xd_context       *ctx;      /* `own`, which is a rank of the plan                          */
+    xd_context        own;
     const xd_machine *m;
     const xd_request *r;
     xd_prediction      *f;
     xd_job            job;
     xd_prompts          words;    /* n = 0: texts are not known                                  */
-    guise             own;
     xd_cost_device      *rk;
     xd_simulation          *play;
     xd_lane          *lane;
@@ -51,28 +43,15 @@ typedef struct seer {
 
 /* ---- standing for a rank -------------------------------------------------------------------- */
 
-static void put_on(guise *o, xd_context *ctx)
-{
-    const xd_component *p = &ctx->model.dit;
-    *o = (guise){ ctx, ctx->plan, ctx->topo, ctx->count_topo, ctx->count_world, ctx->count_text, ctx->world.used, ctx->world.host,
-                  ctx->count, p->tp, p->tp_at, p->net.first, p->net.last };
-}
-
 static void leave_rank(seer *s)
 {
     xd_context *ctx = s->ctx;
-    if (ctx->count_world != s->own.count_world) {
-        xd_comm_close(&ctx->count_text);
-        xd_topo_close(&ctx->count_topo);
-        xd_comm_close(&ctx->world.host);
-        xd_comm_close(&ctx->count_world);
-    }
-    ctx->topo = s->own.topo;
-    ctx->count_topo = s->own.count_topo;
-    ctx->count_world = s->own.count_world;
-    ctx->count_text = s->own.count_text;
-    ctx->world.used = s->own.used;
-    ctx->world.host = s->own.host;
+    xd_comm_close(&ctx->count_text);
+    xd_topo_close(&ctx->count_topo);
+    xd_comm_close(&ctx->world.host);
+    xd_comm_close(&ctx->count_world);
+    memset(&ctx->topo, 0, sizeof ctx->topo);
+    ctx->world.used = ctx->world.all;
 }
 
 /* Ranks of the host of rank r: from there on, and how many. */
@@ -81,23 +60,6 @@ static int host_of(const seer *s, int r, int *n)
     int first = r / s->m->ranks * s->m->ranks, left = s->f->ranks - first;
     *n = left < s->m->ranks ? left : s->m->ranks;
     return first;
-}
-
-static void take_off(seer *s)
-{
-    xd_context *ctx = s->ctx;
-    leave_rank(s);
-    ctx->plan = s->own.plan;
-    ctx->count = s->own.count;
-    for (int k = 0; k < ctx->model.recipe->ntext; k++) {
-        xd_component *t = &ctx->model.text[k];
-        t->tp = 1, t->tp_at = 0;
-        xd_net_close(&t->shadow);
-    }
-    ctx->model.dit.tp = s->own.tp;
-    ctx->model.dit.tp_at = s->own.tp_at;
-    xd_component_stage(&ctx->model.dit, s->own.first, s->own.last);
-    xd_net_close(&ctx->model.vae.shadow);
 }
 
 static double lap(void *ctx)
@@ -116,8 +78,6 @@ static xd_status be(seer *s, int me, xd_err *e)
     leave_rank(s);
     lap(s);
     xd_status st = xd_comm_record(&ctx->count_world, me, n, xd_simulation_record(s->play, me, lap, s), e);
-    ctx->count_text = ctx->world.host = NULL;
-    memset(&ctx->count_topo, 0, sizeof ctx->count_topo);
     if (st == XD_OK)
         st = xd_topo_open(&ctx->count_topo, ctx->count_world, s->f->plan.deg, e);
     if (st == XD_OK)
@@ -396,7 +356,7 @@ static xd_status count_encoder(seer *s, xd_need *n, xd_err *e)
 {
     size_t    tmp = 0;
     xd_dev   *count = s->ctx->count;
-    s->ctx->count = s->own.count;
+    s->ctx->count = s->base->count;
     xd_status st = xd_vae_encode_count(&s->job, &tmp, e);
     s->ctx->count = count;
     n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
@@ -596,18 +556,18 @@ static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
         return xd_fail(e, XD_EINVAL, "cfg 2 has nothing for half of the ranks: without guidance (%s above 1) there "
                        "is one pass a step", xd_job_guide(&s->job));
     st = xd_stages_cut(&s->job, s->cut, e);
-    return st == XD_OK ? xd_cost_device_open(&s->rk, s->own.count, s->m, ctx->type, e) : st;
+    return st == XD_OK ? xd_cost_device_open(&s->rk, s->base->count, s->m, ctx->type, e) : st;
 }
 
-xd_status xd_predict_events(xd_prediction *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_request *r, const xd_parallel *a,
                              int ranks, const xd_machine *m, xd_predicted_event *told, void *cookie, xd_err *e)
 {
-    seer s = { .ctx = ctx, .m = m, .r = r, .f = f, .told = told, .cookie = cookie };
+    seer s = { .base = base, .m = m, .r = r, .f = f, .told = told, .cookie = cookie };
     memset(f, 0, sizeof *f);
-    put_on(&s.own, ctx);
+    xd_context_fork(s.ctx = &s.own, base);
     xd_status st = open_seer(&s, a, ranks, e);
     if (st == XD_OK) {
-        ctx->count = xd_cost_device_dev(s.rk);
+        s.own.count = xd_cost_device_dev(s.rk);
         st = denoise(&s, e);
     }
     if (st == XD_OK)
@@ -621,19 +581,20 @@ xd_status xd_predict_events(xd_prediction *f, xd_context *ctx, const xd_request 
         f->request_s = f->text_s + f->rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s +
                                                 f->decode_s);
     }
-    take_off(&s);
-    xd_prompts_close(&s.words, ctx);
+    leave_rank(&s);
+    xd_prompts_close(&s.words, &s.own);
     xd_job_close(&s.job);
+    xd_context_fork_close(&s.own, base);
     xd_simulation_close(&s.play);
     xd_cost_device_close(&s.rk);
     free(s.lane);
     return st;
 }
 
-xd_status xd_predict(xd_prediction *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r, const xd_parallel *a,
                      int ranks, const xd_machine *m, xd_err *e)
 {
-    return xd_predict_events(f, ctx, r, a, ranks, m, NULL, NULL, e);
+    return xd_predict_events(f, base, r, a, ranks, m, NULL, NULL, e);
 }
 
 void xd_prediction_free(xd_prediction *f)

@@ -33,14 +33,14 @@ typedef struct xd_prediction {
  * say something and the model's tokenizers are there, texts have their lengths; else the most there can be,
  * and a negative prompt that is not given is empty. It is the first request: weights are loaded. Freed with
  * xd_prediction_free also after a failure. XD_EINVAL: the plan cannot be. */
-xd_status xd_predict(xd_prediction *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r, const xd_parallel *a,
                      int ranks, const xd_machine *m, xd_err *e);
 void      xd_prediction_free(xd_prediction *f);
 
 /* A stretch of time of a rank in steps 0, 1, .. of the prediction: what 'c' computes, 'w' waits. */
 typedef void xd_predicted_event(void *ctx, int rank, char what, double from, double to);
 /* The same, telling the stretches of the denoising steps that were played. */
-xd_status xd_predict_events(xd_prediction *f, xd_context *ctx, const xd_request *r, const xd_parallel *a,
+xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_request *r, const xd_parallel *a,
                              int ranks, const xd_machine *m, xd_predicted_event *told, void *cookie, xd_err *e);
 
 #endif

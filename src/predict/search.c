@@ -85,7 +85,7 @@ enum { MOST = XD_SEARCH_MOST, MOST_ONE = 1024 };        /* ranks: of a search, o
 
 typedef struct hunt {
     xd_search         *s;
-    xd_context         *ctx;
+    const xd_context  *ctx;
     const xd_request  *r;
     const xd_parallel *fixed;
     const xd_machine  *m;
@@ -185,7 +185,7 @@ static int faster(const void *a, const void *b)
     return (p->f.sent > q->f.sent) - (p->f.sent < q->f.sent);
 }
 
-xd_status xd_search_plans(xd_search *s, xd_context *ctx, const xd_request *r, const xd_parallel *fixed,
+xd_status xd_search_plans(xd_search *s, const xd_context *ctx, const xd_request *r, const xd_parallel *fixed,
                           int ranks, int stale, const xd_machine *m, xd_err *e)
 {
     hunt h = { s, ctx, r, fixed, m, ranks, stale, 0 };

@@ -22,7 +22,7 @@ typedef struct xd_search {
 /* Every factorization of exactly `ranks` over the axes, with the degrees that `fixed` names (those
  * above 0; use_cfg_parallel when it is set) as they are. stale: plans whose images are not the exact
  * ones, too. XD_EINVAL when nothing is left or fits: `e` says the reason of the one that comes nearest. */
-xd_status xd_search_plans(xd_search *s, xd_context *ctx, const xd_request *r, const xd_parallel *fixed,
+xd_status xd_search_plans(xd_search *s, const xd_context *ctx, const xd_request *r, const xd_parallel *fixed,
                           int ranks, int stale, const xd_machine *m, xd_err *e);
 void      xd_search_free(xd_search *s);
 

@@ -290,6 +290,8 @@ static xd_status open_all(adviser *v, xd_err *e)
     if (v->r.true_cfg_scale > 1 && !v->r.negative_prompt)
         v->r.negative_prompt = "";      /* what guides is not asked here, that it does is          */
     v->r.image = NULL;
+    if (s == XD_OK && v->r.prompts[0][0])       /* once for all predictions                       */
+        xd_model_tokenizers(&v->g->ctx.model, NULL);
     return s;
 }
 

@@ -1,0 +1,47 @@
+/* context.c - contexts that count beside the one that runs */
+#include "pipeline/context.h"
+
+#include <string.h>
+
+/* Components of a fork have nothing loaded, and are whole. */
+static void fork_component(xd_component *p)
+{
+    p->store = NULL;
+    p->shared = 0;
+    p->ahead = NULL;
+    p->upto = NULL;
+    p->kin = (xd_weight_group){ 0 };
+    p->tp = 1;
+    p->tp_at = 0;
+    p->net.first = 0;
+    p->net.last = p->net.nlayers;
+    memset(&p->shadow, 0, sizeof p->shadow);
+}
+
+void xd_context_fork(xd_context *fork, const xd_context *base)
+{
+    *fork = *base;
+    fork->world = (xd_world){ .all = base->world.all, .used = base->world.all };
+    fork->lent = NULL;
+    fork->count_world = fork->text = fork->count_text = NULL;
+    memset(&fork->topo, 0, sizeof fork->topo);
+    memset(&fork->count_topo, 0, sizeof fork->count_topo);
+    fork->trace = NULL;
+    fork->balance = NULL;
+    fork->bench = fork->unread = 1;
+    fork_component(&fork->model.dit);
+    fork_component(&fork->model.vae);
+    for (int k = 0; k < XD_MAXTEXT; k++)
+        fork_component(&fork->model.text[k]);
+}
+
+void xd_context_fork_close(xd_context *fork, const xd_context *base)
+{
+    xd_net_close(&fork->model.dit.shadow);
+    xd_net_close(&fork->model.vae.shadow);
+    for (int k = 0; k < XD_MAXTEXT; k++) {
+        xd_net_close(&fork->model.text[k].shadow);
+        if (fork->model.tok[k] != base->model.tok[k])
+            xd_tok_close(&fork->model.tok[k]);
+    }
+}
