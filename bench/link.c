@@ -5,7 +5,7 @@
  * Pairs: rank 0 with each other rank in turn, one way (half a round trip) and both ways at once, and beside
  * each the same by MPI_Send and MPI_Recv, or MPI_Sendrecv, in the same run: MPI's seconds over ours.
  * Groups: all ranks together; bytes are what each rank gives to each other one (gather,
- * exchange) or has (allreduce); in place: an exchange of what ranks of one host lend each other. Overlap: a message both ways during work of the same length, with
+ * exchange) or has (allreduce); in place: an exchange of what ranks of one host window_open each other. Overlap: a message both ways during work of the same length, with
  * pokes at 50 microseconds as kernels do, and without; 100% when it costs nothing. */
 #include "base/clock.h"
 #include "base/par.h"
@@ -193,17 +193,17 @@ static void pairs(bench *x, int64_t top)
     }
 }
 
-/* Seconds of an exchange of what ranks lend; 0: they cannot. It is touched as other memory is. */
+/* Seconds of an exchange of what ranks window_open; 0: they cannot. It is touched as other memory is. */
 static double in_place(bench *x, xd_comm *host)
 {
     size_t bytes = (size_t)x->bytes * (size_t)x->c->size;
-    char  *own = x->a, *lent = host && host->size == x->c->size ? host->ops->window_open(host, bytes) : NULL;
-    if (!lent)
+    char  *own = x->a, *window = host && host->size == x->c->size ? host->ops->window_open(host, bytes) : NULL;
+    if (!window)
         return 0;
-    x->a = memset(lent, 0, bytes);
+    x->a = memset(window, 0, bytes);
     double s = seconds(x, exchange, 0);
     x->a = own;
-    host->ops->window_close(host, lent);
+    host->ops->window_close(host, window);
     return s;
 }
 

@@ -54,7 +54,7 @@ static int place(sheet *s, int i, const xd_image *m)
     return 0;
 }
 
-static xd_status paint(sheet *s, const char *model, const char *rng, xd_err *e)
+static xd_status generate(sheet *s, const char *model, const char *rng, xd_err *e)
 {
     xd_engine   *g = NULL;
     xd_open_args a = { .model = model, .keep = 1 };
@@ -96,7 +96,7 @@ int main(int argc, char **argv)
     int bad = 1;
     if (read_prompts(&s, argv[2]) != 0)
         fprintf(stderr, "sheet: no prompts in %s\n", argv[2]);
-    else if (paint(&s, argv[1], argc > 5 ? argv[5] : "philox", &e) != XD_OK)
+    else if (generate(&s, argv[1], argc > 5 ? argv[5] : "philox", &e) != XD_OK)
         fprintf(stderr, "sheet: %s\n", e.msg[0] ? e.msg : "images of different sizes");
     else if (write_png(&s, argv[4]) != 0)
         fprintf(stderr, "sheet: cannot write %s\n", argv[4]);

@@ -32,7 +32,7 @@ static void must(xd_status s, const xd_err *e)
 }
 
 /* `keep`: gets the engine, which then stays open; an MPI that has ended cannot start again. */
-static xd_result *paint(xd_parallel p, xd_engine **keep)
+static xd_result *generate(xd_parallel p, xd_engine **keep)
 {
     xd_err       e = { 0 };
     xd_engine   *g = NULL;
@@ -67,7 +67,7 @@ static double psnr(const xd_image *a, const xd_image *b)
 
 static double mean_psnr(xd_parallel p, const xd_result *exact)
 {
-    xd_result *r = paint(p, NULL);
+    xd_result *r = generate(p, NULL);
     double     sum = 0;
     for (int i = 0; rank == 0 && i < nprompts; i++)
         sum += psnr(xd_result_image(r, i), xd_result_image(exact, i));
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     int         R = of_mpi ? atoi(of_mpi) : of_pmi ? atoi(of_pmi) : 1;
     xd_parallel ring = { .ring_degree = R > 1 ? R : 1 };
     xd_engine  *first = NULL;
-    xd_result  *exact = paint(ring, &first);
+    xd_result  *exact = generate(ring, &first);
     if (R > 1) {
         xd_parallel p = { .ring_degree = R, .num_pipeline_patch = 1, .use_displaced_patches = 1 };
         snprintf(name, sizeof name, "DistriFusion, %d members", R);

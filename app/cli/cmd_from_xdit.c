@@ -228,7 +228,7 @@ static void print_notes(const xd_line *l, const xd_ours *o)
                o->left[i]->here);
 }
 
-enum { MAX_FORECAST = 64 };      /* ranks; every one is run on paper                            */
+enum { MAX_PREDICTION = 64 };      /* ranks; every one is run on paper                            */
 
 static void on_line(void *cookie, const char *line)
 {
@@ -236,7 +236,7 @@ static void on_line(void *cookie, const char *line)
 }
 
 /* Of a model that is there: what the plan would take on this machine, as `xdit plan` says it. */
-static xd_status forecast(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_err *e)
+static xd_status prediction(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_err *e)
 {
     const char    *model = o->model;
     xd_err         mine = { 0 };
@@ -244,7 +244,7 @@ static xd_status forecast(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd
     xd_advise_args a = { .model = model, .request = &r, .ranks = o->ranks, .parallel = o->plan,
                          .line = on_line, .cookie = b };
     char          *index = model ? xd_path_join(model, "model_index.json") : NULL;
-    int            there = index && xd_file_exists(index) && o->hosts == 1 && o->ranks <= MAX_FORECAST;
+    int            there = index && xd_file_exists(index) && o->hosts == 1 && o->ranks <= MAX_PREDICTION;
     free(index);
     if (!there)
         return XD_OK;
@@ -286,7 +286,7 @@ static xd_status check(const xd_line *l, const xd_ours *o, xd_text_buf *b, xd_er
             "the flag the stages are balanced",
             (long long)sum, l->blocks);
     xd_status s = xd_parallel_check(&o->plan, o->ranks, e);
-    return s == XD_OK ? forecast(l, o, b, e) : s;
+    return s == XD_OK ? prediction(l, o, b, e) : s;
 }
 
 static int print_here(const xd_line *l)

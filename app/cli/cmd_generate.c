@@ -448,7 +448,7 @@ static xd_open_args open_args(task *t)
     return a;
 }
 
-static xd_status paint(task *t)
+static xd_status generate(task *t)
 {
     const own   *o = &t->own;
     xd_engine   *g = NULL;
@@ -550,7 +550,7 @@ static int run(int argc, char **argv)
     if (st == XD_OK)
         st = check(&t, &ranks);
     if (st == XD_OK)
-        st = ranks > 1 ? launch(&t, ranks, argc, argv, &code) : paint(&t);
+        st = ranks > 1 ? launch(&t, ranks, argc, argv, &code) : generate(&t);
     if (st != XD_OK)
         code = fail(&t, st);
     if (code == XD_EXIT_OK)

@@ -12,7 +12,7 @@ typedef struct synonym {
     const char *say;
 } synonym;
 
-/* Of stable-diffusion.cpp, A1111, ComfyUI, diffusers and their kin. */
+/* Of stable-diffusion.cpp, A1111, ComfyUI, diffusers and their group. */
 static const synonym flags[] = {
     { "cfg cfg_scale cfg_value guidance scale guidance_value distilled_guidance embedded_guidance",
       "guidance_scale", NULL },

@@ -243,7 +243,7 @@ static void replace(sh *x, const sh_list *v, const char *op, int quoted)
     free(to);
 }
 
-/* ${X-WORD} and its kin. */
+/* ${X-WORD} and its group. */
 static void instead(sh *x, const char *name, size_t n, const char *op, const sh_list *v, int set,
                     int quoted)
 {

@@ -36,10 +36,10 @@ typedef struct xd_comm_ops {
     /* All-to-all: give[r] goes to rank r, get[r] is filled by it: views of any strides whose last
      * dimension has stride 1; zero elements are legal. My own pair is copied. */
     xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
-    /* The same without a copy where memory is lent: get[r] becomes a view of what rank r gives where that lies, which it
+    /* The same without a copy where memory is window: get[r] becomes a view of what rank r gives where that lies, which it
      * must not change before it has heard of me again. Else it is filled. `get` is kept until this has ended. */
     xd_req (*exchange_views)     (xd_comm *c, const xd_tensor *give, xd_tensor *get);
-    /* Places for what others compute for me: where memory is lent get[r] becomes the place in rank r that it gives me, else
+    /* Places for what others compute for me: where memory is window get[r] becomes the place in rank r that it gives me, else
      * it stays. No byte is sent. An exchange of what lies in such a place already copies nothing. */
     xd_req (*exchange_places)    (xd_comm *c, const xd_tensor *give, xd_tensor *get);
     xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* contiguous                  */
@@ -59,7 +59,7 @@ typedef struct xd_comm_ops {
      * Near who called, in huge pages as far as there are such. NULL on all ranks: there is none, or
      * one of them asked for 0 bytes. */
     void  *(*window_open)(xd_comm *c, size_t bytes);
-    /* 1: p lies in memory that I lend, and all ranks of c are of my host, so that nothing moves that is shown. */
+    /* 1: p lies in memory that I window_open, and all ranks of c are of my host, so that nothing moves that is shown. */
     int    (*in_window)(xd_comm *c, const void *p);
     void   (*window_close)(xd_comm *c, void *p);      /* when all that it was exchanged for has ended */
     /* Ends all ranks of the world, does not return; says c->err in the log. */

@@ -232,7 +232,7 @@ static void *count_share(xd_comm *c, size_t bytes, int *first)
     return NULL;
 }
 
-static int count_lends(xd_comm *c, const void *p)
+static int count_in_window(xd_comm *c, const void *p)
 {
     (void)c, (void)p;
     return 0;
@@ -257,7 +257,7 @@ static const xd_comm_ops ops = {
     .circulate = count_circulate, .exchange = count_exchange, .exchange_views = count_show, .exchange_places = count_offer,
     .send = count_send, .recv = count_recv, .wait = count_wait,
     .test = count_test, .drop = count_drop, .poke = count_nothing,
-    .barrier = count_nothing, .share = count_share, .in_window = count_lends,
+    .barrier = count_nothing, .share = count_share, .in_window = count_in_window,
     .abort = count_abort,
 };
 

@@ -16,7 +16,7 @@ typedef struct xd_mpi_world {       /* shared by a world and its groups; freed b
     xd_traffic traffic;
     xd_err     err;
     int        users, rank;
-    xd_shm_block  *lent;            /* memory that ranks of my host see                            */
+    xd_shm_block  *window;            /* memory that ranks of my host see                            */
     int        lost;            /* messages of mine will never be sent: nothing is waited for   */
 } xd_mpi_world;
 
@@ -105,12 +105,12 @@ void    xd_zero_copy_finish(xd_mpi_op *j);
 void    xd_zero_copy_sum(xd_mpi_op *j);
 void    xd_sum_by_messages(xd_mpi_op *j);
 
-/* xd_comm_ops.lend, lends and unlend. */
+/* xd_comm_ops.window_open, in_window and window_close. */
 void  *xd_mpi_window_open(xd_comm *c, size_t bytes);
 int    xd_mpi_in_window(xd_comm *c, const void *p);
 void   xd_mpi_window_close(xd_comm *c, void *p);
-/* Where p lies in memory that a rank of my host lends: the block's number among all of the host, not 0, the offset and
- * whether it is I who lends it; 0: elsewhere. */
+/* Where p lies in memory that a rank of my host in_window: the block's number among all of the host, not 0, the offset and
+ * whether it is I who in_window it; 0: elsewhere. */
 uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *mine);
 /* The same the other way; NULL: no such block, or it ends before. */
 char  *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int64_t bytes);

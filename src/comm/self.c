@@ -205,7 +205,7 @@ static void *self_share(xd_comm *c, size_t bytes, int *first)
     return p;
 }
 
-static int self_lends(xd_comm *c, const void *p)
+static int self_in_window(xd_comm *c, const void *p)
 {
     (void)c, (void)p;
     return 0;
@@ -237,7 +237,7 @@ static const xd_comm_ops ops = {
     .allreduce = self_allreduce, .bcast = self_bcast, .gather = self_gather,
     .circulate = self_circulate, .exchange = self_exchange, .exchange_views = self_show, .exchange_places = self_show,
     .send = self_send, .recv = self_recv, .wait = self_wait, .test = self_test, .drop = self_drop, .poke = self_nothing,
-    .barrier = self_nothing, .share = self_share, .in_window = self_lends,
+    .barrier = self_nothing, .share = self_share, .in_window = self_in_window,
     .abort = self_abort,
 };
 

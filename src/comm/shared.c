@@ -13,7 +13,7 @@ struct xd_shm_block {
     void     *p;
     size_t    bytes;
     uint64_t  number;           /* of its file, which no other of this host has                */
-    char     *mine;             /* of what is lent: my part                                    */
+    char     *mine;             /* of what is window: my part                                    */
     size_t    mine_bytes;
 };
 
@@ -129,14 +129,14 @@ void *xd_mpi_window_open(xd_comm *c, size_t bytes)
     }
     b->mine = (char *)b->p + at;
     b->mine_bytes = mine;
-    b->next = g->world->lent;
-    g->world->lent = b;
+    b->next = g->world->window;
+    g->world->window = b;
     return b->mine;
 }
 
 void xd_mpi_window_close(xd_comm *c, void *p)
 {
-    xd_shm_block **at = &((const xd_mpi_group *)c->priv)->world->lent;
+    xd_shm_block **at = &((const xd_mpi_group *)c->priv)->world->window;
     while (*at && (*at)->mine != (char *)p)
         at = &(*at)->next;
     xd_shm_block *b = *at;
@@ -154,7 +154,7 @@ static int is_in(const void *p, const void *from, size_t bytes)
 
 uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *mine)
 {
-    for (const xd_shm_block *b = w->lent; b; b = b->next) {
+    for (const xd_shm_block *b = w->window; b; b = b->next) {
         if (!is_in(p, b->p, b->bytes))
             continue;
         *at = (int64_t)((uintptr_t)p - (uintptr_t)b->p);
@@ -166,7 +166,7 @@ uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *
 
 char *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int64_t bytes)
 {
-    for (const xd_shm_block *b = w->lent; b; b = b->next)
+    for (const xd_shm_block *b = w->window; b; b = b->next)
         if (b->number == block)
             return at >= 0 && bytes >= 0 && (size_t)at + (size_t)bytes <= b->bytes ? (char *)b->p + at : NULL;
     return NULL;

@@ -1,6 +1,6 @@
 /* zero_copy.c - an exchange between ranks of one host: what one of them gives is read where it lies
  *
- * A view in memory that its owner lends (shared.c) is told by a note: where in that memory and with which strides. Of an
+ * A view in memory that its owner in_window (shared.c) is told by a note: where in that memory and with which strides. Of an
  * exchange the other rank copies it once, laid out as it wants it, and says so, and the owner may go on; what
  * lies where it is wanted, written there by its giver, stays. Shown or offered, the view itself is what the other rank gets.
  * What lies elsewhere (of a rank that has failed) follows the note as a message. Of the call's tags the first is the
@@ -26,7 +26,7 @@ struct xd_zero_copy {
 int xd_shares_memory(const xd_comm *c, int rank)
 {
     const xd_mpi_group *g = c->priv;
-    return g->world->lent && g->host[rank];
+    return g->world->window && g->host[rank];
 }
 
 int xd_all_share_memory(const xd_comm *c)

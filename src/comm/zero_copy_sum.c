@@ -1,4 +1,4 @@
-/* zero_copy_sum.c - an all-reduce between ranks of one host, in memory that they lend each other
+/* zero_copy_sum.c - an all-reduce between ranks of one host, in memory that they window_open each other
  *
  * All tell where their numbers lie. Each adds up its piece, reading those of the others there, and says so; then it copies
  * the pieces that the others have summed, and says that too, and all may go on. Numbers of a rank that lie elsewhere
@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct place {          /* of a rank's numbers                                         */
-    uint64_t block;             /* 0: not in memory that it lends                              */
+    uint64_t block;             /* 0: not in memory that it in_window                              */
     int64_t  at, bytes;
     char     said;
 } place;

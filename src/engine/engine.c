@@ -135,7 +135,7 @@ int xd_makes_videos(const xd_engine *g)
 
 double xd_predicted(const xd_engine *g, const char *part)
 {
-    const xd_predicted_times *f = &g->foreseen;
+    const xd_predicted_times *f = &g->predicted;
     return strcmp(part, "text") == 0 ? f->text_s : strcmp(part, "denoise") == 0 ? f->denoise_s :
            strcmp(part, "decode") == 0 ? f->decode_s : strcmp(part, "total") == 0 ? f->total_s : -1;
 }
@@ -298,7 +298,7 @@ static xd_status one_latent(loop *l, int turn, const xd_prompts *w, float **lat,
 }
 
 /* The image of my replica's image, on its first rank. */
-static xd_status one_picture(loop *l, int turn, const float *lat, float **rgb, xd_err *e)
+static xd_status one_image(loop *l, int turn, const float *lat, float **rgb, xd_err *e)
 {
     double t0 = xd_now_s();
     xd_callback_stage(l->j, "decode");
@@ -380,7 +380,7 @@ static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
 }
 
 /* Images are dealt to the replicas in turn. */
-static xd_status paint_all(loop *l, const xd_prompts *w, xd_err *e)
+static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
 {
     xd_job   *j = l->j;
     int       D = j->ctx->plan.deg.n[XD_DATA], at = j->ctx->topo.at[XD_DATA];
@@ -392,7 +392,7 @@ static xd_status paint_all(loop *l, const xd_prompts *w, xd_err *e)
             s = one_latent(l, i + at, w, &v[0], &v[1], e);
         s = xd_world_agree(&j->ctx->world, s, e);
         if (s == XD_OK && !j->r->latents_only) {
-            s = busy ? one_picture(l, i + at, v[0], &v[1], e) : XD_OK;
+            s = busy ? one_image(l, i + at, v[0], &v[1], e) : XD_OK;
             s = xd_world_agree(&j->ctx->world, s, e);
         }
         xd_trace_phase(j->ctx->trace, "collect");
@@ -433,7 +433,7 @@ static xd_status load(const loop *l, const xd_need *need, xd_err *e)
     return s;
 }
 
-static xd_status paint(loop *l, const xd_need *need, const xd_prompts *w, xd_err *e)
+static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts *w, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
@@ -449,7 +449,7 @@ static xd_status paint(loop *l, const xd_need *need, const xd_prompts *w, xd_err
     if (s == XD_OK)
         s = xd_init_image_encode(j, &l->a, e);
     if (s == XD_OK)
-        s = paint_all(l, w, e);
+        s = generate_all(l, w, e);
     xd_request_arena_close(ctx, &l->a);
     return s;
 }
@@ -531,7 +531,7 @@ static xd_status make(loop *l, xd_prompts *w, const xd_need *need, xd_err *e)
     xd_result_time(l->r, "text", xd_now_s() - t0);
     if (s != XD_OK && l->fresh)
         unload(ctx, s);
-    return s == XD_OK ? paint(l, need, w, e) : s;
+    return s == XD_OK ? generate_images(l, need, w, e) : s;
 }
 
 static xd_status generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)

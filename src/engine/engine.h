@@ -11,7 +11,7 @@
 
 struct xd_engine {
     xd_context   ctx;
-    xd_predicted_times  foreseen;
+    xd_predicted_times  predicted;
     int          balanced;      /* shares follow measured speeds                               */
     atomic_int   cancel;        /* set by xd_cancel, from any thread                           */
     xd_logger    log;           /* the current log of whoever runs a function of this engine   */

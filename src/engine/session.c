@@ -179,7 +179,7 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
     if (s == XD_OK)
         xd_trace_topo(g->ctx.trace, &g->ctx.topo);
     if (s == XD_OK)
-        s = xd_abort_notice_open(&g->ctx.world.alarm, xd_trace_plain(g->ctx.world.used), e);
+        s = xd_abort_notice_open(&g->ctx.world.abort_notice, xd_trace_plain(g->ctx.world.used), e);
     if (s == XD_OK)
         s = xd_comm_count(&g->ctx.count_world, g->ctx.world.used->rank, n, e);
     if (s == XD_OK)
@@ -240,7 +240,7 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
         *e = first;
         return same;
     }
-    s = xd_auto_plan(&g->ctx, a, hosts ? hosts_of(hosts, g->ctx.world.all->size) : 1, s, &take, &g->foreseen, e);
+    s = xd_auto_plan(&g->ctx, a, hosts ? hosts_of(hosts, g->ctx.world.all->size) : 1, s, &take, &g->predicted, e);
     if (s == XD_OK)
         s = xd_plan_make(&g->ctx.plan, &take, g->ctx.world.all->size, d, e);
     s = xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank, s, e);
@@ -273,7 +273,7 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
 
 void xd_session_close(xd_engine *g)
 {
-    xd_abort_notice_close(&g->ctx.world.alarm);
+    xd_abort_notice_close(&g->ctx.world.abort_notice);
     xd_balance_close(&g->ctx.balance);
     xd_comm_close(&g->ctx.text);
     xd_comm_close(&g->ctx.count_text);

@@ -24,7 +24,7 @@ struct xd_store {
     xd_arena small;
     size_t   bytes;
     block    scratch[2];
-    xd_arena lent;              /* a block that other processes see; base NULL: none            */
+    xd_arena window;              /* a block that other processes see; base NULL: none            */
     int      part, parts;       /* of it this process fills one part                           */
 };
 
@@ -61,18 +61,18 @@ size_t xd_store_block_bytes(size_t bytes)
 
 void xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts)
 {
-    xd_arena_init(&s->lent, base, bytes);
+    xd_arena_init(&s->window, base, bytes);
     s->part = part;
     s->parts = parts;
 }
 
 /* Each process fills the weights that begin in its part of the block: about as many bytes as any
  * other, one after the other in the file. */
-static void *from_lent(xd_store *s, size_t bytes, int *mine)
+static void *from_block(xd_store *s, size_t bytes, int *mine)
 {
-    size_t at = xd_arena_mark(&s->lent), room = xd_store_block_bytes(bytes);
-    void  *p = xd_arena_get(&s->lent, room);
-    *mine = (int)((double)at / (double)s->lent.cap * s->parts) == s->part;
+    size_t at = xd_arena_mark(&s->window), room = xd_store_block_bytes(bytes);
+    void  *p = xd_arena_get(&s->window, room);
+    *mine = (int)((double)at / (double)s->window.cap * s->parts) == s->part;
     s->bytes += p ? room : 0;
     return p;
 }
@@ -94,7 +94,7 @@ static void *from_device(xd_store *s, size_t bytes)
 void *xd_store_get(xd_store *s, size_t bytes, int *mine)
 {
     *mine = 1;
-    return s->lent.base ? from_lent(s, bytes, mine) : from_device(s, bytes);
+    return s->window.base ? from_block(s, bytes, mine) : from_device(s, bytes);
 }
 
 /* Slot 1 is written by the host. */

@@ -185,7 +185,7 @@ static xd_status gif_write(const xd_vcodec *c, xd_out *o, const xd_film *film,
             delay = delay < MIN_DELAY ? MIN_DELAY : delay > 65535 ? 65535 : delay;
             end += delay;
             put_frame(o->f, film, delay);
-            xd_palette_paint(p, px, film->rgb + i * size * 3, film->w, film->h, err);
+            xd_palette_draw(p, px, film->rgb + i * size * 3, film->w, film->h, err);
             put_pixels(z, px, size, depth);
         }
         fputc(';', o->f);

@@ -132,7 +132,7 @@ static int nearest(xd_palette *p, const uint8_t *px)
     return p->nearest[at];
 }
 
-void xd_palette_paint(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h, int *err)
+void xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h, int *err)
 {
     int *here = err + 3, *next = here + (w + 2) * 3;    /* 16ths, with a column at either side */
     memset(err, 0, sizeof *err * (size_t)(w + 2) * 6);

@@ -21,6 +21,6 @@ xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *
 
 /* An image as numbers of colours, w * h bytes, errors diffused to the neighbours (Floyd and
  * Steinberg) in rows of alternating direction. `err` has room for 2 * (w + 2) * 3 ints. */
-void      xd_palette_paint(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h, int *err);
+void      xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h, int *err);
 
 #endif

@@ -545,7 +545,7 @@ static xd_status fill(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd
         xd_log(XD_LOG_WARN, "%s: %d more weights hold NaN or infinite numbers", p->name, d.nodd - 1);
     if (mine.code)
         xd_fail(e, mine.code, "%s: %s", p->name, mine.msg);
-    return p->kin.c ? xd_shared_weights_agree(p, mine.code, e) : mine.code;
+    return p->group.c ? xd_shared_weights_agree(p, mine.code, e) : mine.code;
 }
 
 static xd_status load(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, int share, xd_err *e)
@@ -558,7 +558,7 @@ static xd_status load(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, 
         s = xd_store_open(&p->store, dev, &mine);
     else
         mine = *e;
-    if (p->kin.c)
+    if (p->group.c)
         s = xd_shared_weights_open(p, s, &mine);
     if (s == XD_OK)
         s = fill(p, dev, type, share, &mine);
@@ -591,7 +591,7 @@ void xd_component_drop(xd_component *p)
 {
     xd_component_prefetch_end(p);
     xd_store_close(&p->store);
-    xd_comm_close(&p->kin.c);   /* and with it the block                                       */
+    xd_comm_close(&p->group.c);   /* and with it the block                                       */
     xd_st_release(p->files);
     p->shared = 0;
     for (int i = 0; i < p->net.nlayers && p->net.layer; i++) {

@@ -12,7 +12,7 @@
 
 typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE } xd_kind;
 
-typedef struct xd_weight_group {         /* the ranks of my host that hold the same weights (kin.h)     */
+typedef struct xd_weight_group {         /* the ranks of my host that hold the same weights (group.h)     */
     xd_comm *c;                 /* NULL: I alone                                               */
     int      me;                /* my rank among those in use                                  */
 } xd_weight_group;
@@ -39,7 +39,7 @@ typedef struct xd_component {
     size_t      packed;         /* bytes of its weights when loaded, as counted                */
     size_t      room;           /* the same as one block of shared memory                      */
     size_t      work;           /* bytes beside them while they are loaded                     */
-    xd_weight_group      kin;
+    xd_weight_group      group;
     int         shared;         /* its weights lie in such a block                             */
     xd_readahead   *ahead;          /* has its files read before they are asked for; NULL: nobody has */
     size_t     *upto;           /* [tensors of the files]: how much of that ends with each      */
@@ -74,13 +74,13 @@ xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type
 void      xd_component_stage(xd_component *p, int first, int last);
 
 /* Loads the weights (from the files, or random ones when there are none); nothing to do when
- * they are there. Collective over its kin. share: blocks of one kind share the storage of the first (random only). */
+ * they are there. Collective over its group. share: blocks of one kind share the storage of the first (random only). */
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
-/* The same on a rank that has fared so far like s: where one of its kin has failed none of them loads. */
+/* The same on a rank that has fared so far like s: where one of its group has failed none of them loads. */
 xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, xd_err *e);
 
 /* From now on its files are read ahead of a load, at most `most` bytes: what this rank will read of them, or
- * where it has kin what all of them will, by the first of them. Nothing where that is not worth a thread.
+ * where it has group what all of them will, by the first of them. Nothing where that is not worth a thread.
  * count: the count device. Ends when it is loaded or dropped. */
 void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel);
 void      xd_component_prefetch_end(xd_component *p);
@@ -90,6 +90,6 @@ void      xd_component_was_read(const xd_component *p, int64_t i);
 /* Has the source told what a load will read, in its order. */
 void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
-void      xd_component_drop(xd_component *p);     /* collective over its kin, who are kin no more         */
+void      xd_component_drop(xd_component *p);     /* collective over its group, who are group no more         */
 
 #endif

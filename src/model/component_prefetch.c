@@ -28,12 +28,12 @@ void xd_component_will_read(void *self, const char *name, int64_t first, int64_t
 void xd_component_was_read(const xd_component *p, int64_t i)
 {
     if (p->ahead)
-        xd_readahead_used(p->ahead, p->upto[i] * (size_t)(p->shared ? p->kin.c->size : 1));
+        xd_readahead_used(p->ahead, p->upto[i] * (size_t)(p->shared ? p->group.c->size : 1));
 }
 
 void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel)
 {
-    if (p->store || p->ahead || !p->files || (p->kin.c && p->kin.c->rank) || most < LEAST ||
+    if (p->store || p->ahead || !p->files || (p->group.c && p->group.c->rank) || most < LEAST ||
         xd_st_bytes(p->files) < LEAST)
         return;
     p->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->upto);

@@ -8,7 +8,7 @@
 
 xd_status xd_shared_weights_agree(const xd_component *p, xd_status mine, xd_err *e)
 {
-    return xd_world_agree_in(p->kin.c, p->kin.me, mine, e);
+    return xd_world_agree_in(p->group.c, p->group.me, mine, e);
 }
 
 xd_status xd_shared_weights_open(xd_component *p, xd_status s, xd_err *e)
@@ -16,20 +16,20 @@ xd_status xd_shared_weights_open(xd_component *p, xd_status s, xd_err *e)
     int first;
     if ((s = xd_shared_weights_agree(p, s, e)) != XD_OK)
         return s;
-    char *base = p->kin.c->ops->share(p->kin.c, p->room + XD_ALIGN, &first);
+    char *base = p->group.c->ops->share(p->group.c, p->room + XD_ALIGN, &first);
     if (!base) {
         xd_log(XD_LOG_INFO, "%s: there is no shared memory of %s: every rank keeps weights of its own", p->name,
                xd_size_text((double)p->room).s);
         return XD_OK;
     }
     size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN;   /* the same on all ranks */
-    xd_store_use_block(p->store, base + lead, p->room, p->kin.c->rank, p->kin.c->size);
+    xd_store_use_block(p->store, base + lead, p->room, p->group.c->rank, p->group.c->size);
     p->shared = 1;
     return XD_OK;
 }
 
 double xd_shared_weights_saved(const xd_component *p)
 {
-    int shares = p->kin.c && (!p->store || p->shared);
-    return shares ? (double)p->packed * (1 - 1.0 / p->kin.c->size) : 0;
+    int shares = p->group.c && (!p->store || p->shared);
+    return shares ? (double)p->packed * (1 - 1.0 / p->group.c->size) : 0;
 }

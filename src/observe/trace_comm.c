@@ -238,17 +238,17 @@ static void *share(xd_comm *c, size_t bytes, int *first)
     return of(c)->real->ops->share(of(c)->real, bytes, first);
 }
 
-static void *lend(xd_comm *c, size_t bytes)
+static void *window_open(xd_comm *c, size_t bytes)
 {
     return of(c)->real->ops->window_open(of(c)->real, bytes);
 }
 
-static void unlend(xd_comm *c, void *p)
+static void window_close(xd_comm *c, void *p)
 {
     of(c)->real->ops->window_close(of(c)->real, p);
 }
 
-static int lends(xd_comm *c, const void *p)
+static int in_window(xd_comm *c, const void *p)
 {
     return of(c)->real->ops->in_window(of(c)->real, p);
 }
@@ -262,8 +262,8 @@ static const xd_comm_ops ops = {
     .name = "trace", .split = split, .split_host = split_host, .close = close,
     .allreduce = allreduce, .bcast = bcast, .gather = gather, .circulate = circulate,
     .exchange = exchange, .exchange_views = exchange_views, .exchange_places = offer, .send = post, .recv = take, .wait = await,
-    .test = test, .drop = drop, .poke = poke, .barrier = barrier, .share = share, .window_open = lend,
-    .in_window = lends, .window_close = unlend, .abort = end_all,
+    .test = test, .drop = drop, .poke = poke, .barrier = barrier, .share = share, .window_open = window_open,
+    .in_window = in_window, .window_close = window_close, .abort = end_all,
 };
 
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e)

@@ -6,7 +6,7 @@
  * travel in groups: while one group is computed the next one's keys and values are on their way.
  * Members may hold different numbers of rows, also none.
  *
- * Where all members are of one host and lend their memory nothing travels: each is told where the
+ * Where all members are of one host and window_open their memory nothing travels: each is told where the
  * keys and values of all lie and attends to them there. */
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ typedef struct ring {
     int64_t        heads;       /* of a group, at most                                         */
     void          *buf[2];      /* K and V of all members for a group of heads                 */
     size_t         bytes;
-    xd_tensor     *give, *get;  /* [R]: of a hop in lent memory                                */
+    xd_tensor     *give, *get;  /* [R]: of a hop in window memory                                */
     xd_tensor     *k, *v;       /* [R]: of all members                                         */
     int64_t       *row;         /* [R]: of these, when they are put in order                   */
     xd_kv         *seg;         /* [npatch * streams * R]                                      */
@@ -93,15 +93,15 @@ static xd_attn_args over_all(const xd_exec *x, const ring *s, const xd_attn_args
     return b;
 }
 
-/* ---- lent memory -------------------------------------------------------------------------- */
+/* ---- window memory -------------------------------------------------------------------------- */
 
-/* Where all heads of a member go that lie in no lent memory, those of a rank that has failed. */
+/* Where all heads of a member go that lie in no window memory, those of a rank that has failed. */
 static xd_tensor room(const ring *s, int b, xd_tensor like, int64_t n)
 {
     return xd_view(s->buf[b], like.type, 4, (int64_t[]){ 1, n, like.d[2], like.d[3] });
 }
 
-/* What I show of K or V, told to the next member as the one before told me. What is not lent goes
+/* What I show of K or V, told to the next member as the one before told me. What is not window goes
  * `to` a place of mine. */
 static xd_tensor pass(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
 {
@@ -117,8 +117,8 @@ static xd_tensor pass(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
     return s->get[before];
 }
 
-/* My keys and values, in memory that I lend: where they lie, or copied. */
-static void lend_mine(xd_exec *x, const ring *s, const xd_attn_args *a)
+/* My keys and values, in memory that I window_open: where they lie, or copied. */
+static void open_mine(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     xd_comm *c = s->topo->group[XD_RING];
     int64_t  n = rows_of(x, s, c->rank);
@@ -134,13 +134,13 @@ static void lend_mine(xd_exec *x, const ring *s, const xd_attn_args *a)
     s->v[c->rank] = own.v;
 }
 
-static void attn_lent(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
+static void attn_shared(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     const ring *s = m->priv;
     xd_comm    *c = s->topo->group[XD_RING];
     int         R = c->size;
     size_t      mark = xd_arena_mark(x->tmp);
-    lend_mine(x, s, a);
+    open_mine(x, s, a);
     for (int hop = 0; hop < R - 1; hop++) {
         int     now = (c->rank - hop + R) % R, from = (now - 1 + R) % R;
         int64_t n = rows_of(x, s, from);
@@ -153,8 +153,8 @@ static void attn_lent(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* While counting: what that takes of the arena, which is not known to be lent yet. */
-static void count_lent(xd_exec *x, const ring *s, const xd_attn_args *a)
+/* While counting: what that takes of the arena, which is not known to be window yet. */
+static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     size_t mark = xd_arena_mark(x->tmp);
     for (int r = 0; r < s->topo->deg.n[XD_RING]; r++)
@@ -230,8 +230,8 @@ static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_comm    *c = s->topo->group[XD_RING];
     xd_check(x, !a->lse.p && !a->bias.p && a->q.d[0] == 1, "ring: not a transformer's attention");
     if (xd_counting(x))
-        count_lent(x, s, a);
-    (c->ops->in_window(c, x->tmp->base) ? attn_lent : attn_sent)(x, m, a);
+        count_window(x, s, a);
+    (c->ops->in_window(c, x->tmp->base) ? attn_shared : attn_sent)(x, m, a);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */

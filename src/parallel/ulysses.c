@@ -6,7 +6,7 @@
  *   back              <--all-to-all--
  *
  * Tokens and heads need not be even: every rank computes from the ruler what every other has, so
- * sizes are never sent. Where the ranks of a host lend each other memory nothing is moved: attention reads
+ * sizes are never sent. Where the ranks of a host window_open each other memory nothing is moved: attention reads
  * queries, keys and values of the others where they lie and writes outputs where they want them, and messages only say that
  * they are there. Keys and values go on as views in global token order, so that the sums are those of one rank. */
 #include <stdlib.h>

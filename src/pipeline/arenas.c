@@ -23,8 +23,8 @@ void xd_device_arena_close(xd_arena *a, xd_dev *dev)
     *a = (xd_arena){ 0 };
 }
 
-/* All ranks of a host see what they lend: that takes the address space of all. */
-static size_t lent_bytes(const xd_context *ctx, size_t bytes)
+/* All ranks of a host see what they window_open: that takes the address space of all. */
+static size_t window_bytes(const xd_context *ctx, size_t bytes)
 {
     const size_t spare = (size_t)16 << 20;      /* of address space, for messages              */
     size_t       machine, process;
@@ -35,23 +35,23 @@ static size_t lent_bytes(const xd_context *ctx, size_t bytes)
 xd_status xd_request_arena_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e)
 {
     const int *n = ctx->plan.deg.n, trades = ctx->dev->host_memory && n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 && ctx->world.host && ctx->world.host->size > 1;
-    ctx->lent = trades && s != XD_ECOMM ? ctx->world.host->ops->window_open(ctx->world.host, s == XD_OK ? lent_bytes(ctx, bytes) : 0) : NULL;
+    ctx->window = trades && s != XD_ECOMM ? ctx->world.host->ops->window_open(ctx->world.host, s == XD_OK ? window_bytes(ctx, bytes) : 0) : NULL;
     if (trades && ctx->world.host->rank == 0)
-        xd_log(XD_LOG_DEBUG, ctx->lent ? "ranks of this host read each other's memory"
+        xd_log(XD_LOG_DEBUG, ctx->window ? "ranks of this host read each other's memory"
                                      : "ranks of this host send each other messages");
-    if (ctx->lent)
-        xd_arena_init(a, ctx->lent, xd_pages_whole(bytes));
-    return s == XD_OK && !ctx->lent ? xd_device_arena_open(a, ctx->dev, bytes, e) : s;
+    if (ctx->window)
+        xd_arena_init(a, ctx->window, xd_pages_whole(bytes));
+    return s == XD_OK && !ctx->window ? xd_device_arena_open(a, ctx->dev, bytes, e) : s;
 }
 
 void xd_request_arena_close(xd_context *ctx, xd_arena *a)
 {
-    if (!ctx->lent) {
+    if (!ctx->window) {
         xd_device_arena_close(a, ctx->dev);
         return;
     }
-    ctx->world.host->ops->window_close(ctx->world.host, ctx->lent);
-    ctx->lent = NULL;
+    ctx->world.host->ops->window_close(ctx->world.host, ctx->window);
+    ctx->window = NULL;
     *a = (xd_arena){ 0 };
 }
 

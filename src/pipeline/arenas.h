@@ -8,7 +8,7 @@
 xd_status xd_device_arena_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e);
 void      xd_device_arena_close(xd_arena *a, xd_dev *dev);
 
-/* The arena of a request: where ranks of one host exchange tokens, heads or sums, in memory that they lend each other, if there
+/* The arena of a request: where ranks of one host exchange tokens, heads or sums, in memory that they window_open each other, if there
  * is such. `s` is how this rank fared so far, which it returns then. Collective over the ranks in use. */
 xd_status xd_request_arena_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e);
 void      xd_request_arena_close(xd_context *ctx, xd_arena *a);

@@ -6,8 +6,8 @@
 
 void xd_callback_latents(const xd_job *j, const char *name, int step, const float *lat)
 {
-    int picture = j->fps <= 0;
-    xd_callback_tensor(j, name, step, 4 - picture, j->lat + picture, lat);
+    int image = j->fps <= 0;
+    xd_callback_tensor(j, name, step, 4 - image, j->lat + image, lat);
 }
 
 void xd_callback_tensor(const xd_job *j, const char *name, int step, int nd, const int64_t *d,

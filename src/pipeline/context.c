@@ -10,7 +10,7 @@ static void fork_component(xd_component *p)
     p->shared = 0;
     p->ahead = NULL;
     p->upto = NULL;
-    p->kin = (xd_weight_group){ 0 };
+    p->group = (xd_weight_group){ 0 };
     p->tp = 1;
     p->tp_at = 0;
     p->net.first = 0;
@@ -22,7 +22,7 @@ void xd_context_fork(xd_context *fork, const xd_context *base)
 {
     *fork = *base;
     fork->world = (xd_world){ .all = base->world.all, .used = base->world.all };
-    fork->lent = NULL;
+    fork->window = NULL;
     fork->count_world = fork->text = fork->count_text = NULL;
     memset(&fork->topo, 0, sizeof fork->topo);
     memset(&fork->count_topo, 0, sizeof fork->count_topo);

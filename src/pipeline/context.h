@@ -17,7 +17,7 @@ typedef struct xd_context {
     xd_dev      *dev, *count;
     xd_plan      plan;
     xd_world     world;        /* the ranks there are, and those that work on a request          */
-    void        *lent;          /* memory of a request that they read; NULL: it is mine alone    */
+    void        *window;          /* memory of a request that they read; NULL: it is mine alone    */
     xd_topo      topo;          /* of mine, in `used`; degrees of 1 on an idle rank              */
     xd_comm     *count_world;   /* the same without messages, for counting                      */
     xd_topo      count_topo;

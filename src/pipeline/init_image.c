@@ -40,10 +40,10 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
     xd_status s = xd_image_read(j->r->image, &rgb, &w, &h, e);
     if (s == XD_OK)
         s = xd_image_resize(&rgb, w, h, j->size[1], j->size[0], e);
-    if (s == XD_OK && !(j->picture = malloc((size_t)n * sizeof *j->picture)))
+    if (s == XD_OK && !(j->image = malloc((size_t)n * sizeof *j->image)))
         s = xd_fail(e, XD_ENOMEM, "no memory for an image");
     for (int64_t i = 0; s == XD_OK && i < n; i++)
-        j->picture[i] = 2 * ((float)rgb[i] / 255) - 1;
+        j->image[i] = 2 * ((float)rgb[i] / 255) - 1;
     free(rgb);
     return s;
 }
@@ -58,20 +58,20 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
     xd_status  s = XD_OK;
     if (!j->r->image)
         return XD_OK;
-    if (!j->picture && all)
-        j->picture = malloc((size_t)pixels(j) * sizeof *j->picture);
+    if (!j->image && all)
+        j->image = malloc((size_t)pixels(j) * sizeof *j->image);
     j->moments = malloc((size_t)n * sizeof *j->moments);
-    if (!j->moments || (all && !j->picture))
+    if (!j->moments || (all && !j->image))
         s = xd_fail(e, XD_ENOMEM, "no memory for an image to start from");
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && all)
-        s = xd_world_broadcast(&ctx->world, j->picture, pixels(j) * (int64_t)sizeof *j->picture, e);
+        s = xd_world_broadcast(&ctx->world, j->image, pixels(j) * (int64_t)sizeof *j->image, e);
     if (s == XD_OK && (all || ctx->world.used->rank == 0)) {
         xd_arena_rewind(a, 0);
         xd_exec_init(&x, ctx->dev, a, ctx->type);
         x.cancel = ctx->cancel;
         xd_world_watch(&ctx->world, &x);
-        xd_vae_encode(&x, j, &ctx->model.vae.net, j->picture, j->moments);
+        xd_vae_encode(&x, j, &ctx->model.vae.net, j->image, j->moments);
         s = xd_ok(&x) ? XD_OK : xd_fail(e, x.err.code, "%s", x.err.msg);
         if (s != XD_OK)
             e->rank = x.err.rank;
@@ -79,8 +79,8 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && !all)
         s = xd_world_broadcast(&ctx->world, j->moments, n * (int64_t)sizeof *j->moments, e);
-    free(j->picture);
-    j->picture = NULL;
+    free(j->image);
+    j->image = NULL;
     return s;
 }
 
@@ -116,7 +116,7 @@ void xd_init_image_mix(const xd_job *j, float *noise, const float *sample)
 
 void xd_init_image_close(xd_job *j)
 {
-    free(j->picture);
+    free(j->image);
     free(j->moments);
-    j->picture = j->moments = NULL;
+    j->image = j->moments = NULL;
 }

@@ -28,7 +28,7 @@ typedef struct xd_job {
     const xd_sampler *sampler;
     xd_sampling samp;
     double      start_s;
-    float      *picture;        /* [H,W,3] to start from, on the host; NULL: none, or given away */
+    float      *image;        /* [H,W,3] to start from, on the host; NULL: none, or given away */
     float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none        */
 } xd_job;
 

@@ -27,14 +27,14 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
 {
     double least = (double)j->tokens * (double)j->ctx->model.dit_info.dim * 4 *
                    (double)xd_dtype_size(j->ctx->type);
-    double picture = (double)xd_job_pixels(j) * 5;
+    double image = (double)xd_job_pixels(j) * 5;
     size_t machine, process;
-    if (least + picture <= (double)have)
+    if (least + image <= (double)have)
         return XD_OK;
     xd_host_memory(&machine, &process);
     return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s, %s are available",
                    j->fps > 0 ? "video" : "image",
-                   (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + picture).s,
+                   (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + image).s,
                    process < machine ? "address space (ulimit -v), besides what kernels take" : "memory",
                    xd_size_text((double)have).s);
 }
@@ -138,7 +138,7 @@ static double held(xd_context *ctx, double *once)
     for (int i = 0; i < 2 + XD_MAXTEXT; i++) {
         double bytes = (double)xd_store_bytes(p[i]->store);
         sum += bytes;
-        *once += p[i]->shared ? bytes / p[i]->kin.c->size : bytes;
+        *once += p[i]->shared ? bytes / p[i]->group.c->size : bytes;
     }
     return sum;
 }
@@ -175,7 +175,7 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_room *room, xd_err *
     double     once, mine = held(ctx, &once);
     char       ranks[80] = "memory";
     xd_host_memory(&have, &space);
-    int    reads = !ctx->model.dit.kin.c || ctx->model.dit.kin.c->rank == 0;
+    int    reads = !ctx->model.dit.group.c || ctx->model.dit.group.c->rank == 0;
     double kernels = (double)xd_dev_kernel_bytes(ctx->dev), host[XD_HOST_SUMS] = { (double)need->peak + kernels, once, reads };
     host[0] -= xd_shared_weights_saved(&ctx->model.dit) + xd_shared_weights_saved(&ctx->model.vae);
     xd_memory_sum(ctx->world.host, host);

@@ -177,14 +177,14 @@ static uint8_t *quantize(const float *rgb, int64_t n)
 static void show_image(const xd_job *j, const float *rgb)
 {
     int64_t d[4] = { j->frames, j->asked[0], j->asked[1], 3 }, n = xd_job_pixels(j);
-    int     picture = j->fps <= 0;
+    int     image = j->fps <= 0;
     float  *f = j->r->on_tensor ? malloc((size_t)n * sizeof *f + 1) : NULL;
     for (int64_t i = 0; f && i < n; i++) {
         float v = rgb[i] * 0.5f + 0.5f;
         f[i] = v > 0 ? v < 1 ? v : 1 : 0;
     }
     if (f)
-        xd_callback_tensor(j, "image", 0, 4 - picture, d + picture, f);
+        xd_callback_tensor(j, "image", 0, 4 - image, d + image, f);
     free(f);
 }
 

@@ -54,7 +54,7 @@ static void fill(card *c, xd_context *ctx, int rank, const int want[NPART])
 }
 
 /* Ranks that have component i in common with rank r; 0 when they cannot share it. */
-static int kin_of(const card *c, int n, int i, int r)
+static int group_of(const card *c, int n, int i, int r)
 {
     int size = 0;
     for (int k = 0; k < n; k++) {
@@ -70,11 +70,11 @@ static int kin_of(const card *c, int n, int i, int r)
 static xd_status group(xd_context *ctx, const xd_context *among, const card *c, int i, xd_err *e)
 {
     xd_comm  *h = among->world.host, *k = NULL;
-    int       size = kin_of(c, h->size, i, h->rank);
+    int       size = group_of(c, h->size, i, h->rank);
     int       color = size ? (int)c[h->rank].color[i] : among->world.all->size + h->rank;
     xd_status s = h->ops->split(h, color, h->rank, size ? size : 1, &k, e);
     if (size)
-        part_of(ctx, i)->kin = (xd_weight_group){ k, among->world.used->rank };
+        part_of(ctx, i)->group = (xd_weight_group){ k, among->world.used->rank };
     else
         xd_comm_close(&k);
     return s;
@@ -88,7 +88,7 @@ static xd_status decide(xd_context *ctx, const xd_context *among, const card *c,
     for (int i = 0; i < NPART; i++) {
         int some = 0;
         for (int r = 0; r < n; r++)
-            some |= kin_of(c, n, i, r);
+            some |= group_of(c, n, i, r);
         xd_status now = some ? group(ctx, among, c, i, e) : XD_OK;
         s = s == XD_OK ? now : s;
     }
@@ -122,7 +122,7 @@ static xd_status find_among(xd_context *ctx, xd_context *among, const int want[N
     xd_status s = XD_OK;
     for (int i = 0; i < NPART; i++)     /* of a request that has failed before it loaded        */
         if (!part_of(ctx, i)->store)
-            xd_comm_close(&part_of(ctx, i)->kin.c);
+            xd_comm_close(&part_of(ctx, i)->group.c);
     ctx->world.lowest = among->world.used->rank;
     if (among->world.used->size == 1)
         return XD_OK;
@@ -143,7 +143,7 @@ xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd
 
 /* ---- counting ----------------------------------------------------------------------------- */
 
-/* Loading with kin: before and behind. */
+/* Loading with group: before and behind. */
 enum { LOAD_AGREES = 2 };
 
 static xd_status agree_alone(xd_comm *c, xd_err *e)
@@ -151,7 +151,7 @@ static xd_status agree_alone(xd_comm *c, xd_err *e)
     return xd_world_agree_in(c, 0, XD_OK, e);
 }
 
-xd_status xd_weight_groups_count(xd_context *ctx, const int kin[2], xd_err *e)
+xd_status xd_weight_groups_count(xd_context *ctx, const int group[2], xd_err *e)
 {
     xd_comm  *h = ctx->world.host, *k = NULL;
     card      any;              /* its address is not followed                                  */
@@ -168,9 +168,9 @@ xd_status xd_weight_groups_count(xd_context *ctx, const int kin[2], xd_err *e)
     }
     free(rows);
     for (int i = 0; i < NPART && s == XD_OK; i++) {
-        if (kin[i] < 2)
+        if (group[i] < 2)
             continue;
-        s = xd_comm_count(&k, 0, kin[i], e);
+        s = xd_comm_count(&k, 0, group[i], e);
         for (int n = 0; n < LOAD_AGREES && s == XD_OK; n++)
             s = agree_alone(k, e);
         ctx->world.used->traffic->bytes += s == XD_OK ? k->traffic->bytes : 0;

@@ -7,7 +7,7 @@
 
 #include "pipeline/context.h"
 
-/* Finds the kin of this rank for components that are not loaded yet. The components are counted and cut
+/* Finds the group of this rank for components that are not loaded yet. The components are counted and cut
  * into stages. `vae`: this rank decodes. Collective over the ranks in use, which agree on the outcome. */
 xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
 
@@ -15,9 +15,9 @@ xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
  * `among` has in use, each of which calls with such an engine of its own. */
 xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e);
 
-/* The messages of the above and of loading with the kin, when `kin` ranks of this host share component
+/* The messages of the above and of loading with the group, when `group` ranks of this host share component
  * i (0 the transformer, 1 the autoencoder): for an engine that stands for a rank and counts. */
-xd_status xd_weight_groups_count(xd_context *ctx, const int kin[2], xd_err *e);
+xd_status xd_weight_groups_count(xd_context *ctx, const int group[2], xd_err *e);
 
 
 /* Says on rank 0 which weights hold NaN or infinite numbers when only others have seen them.

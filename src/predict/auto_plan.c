@@ -33,7 +33,7 @@ typedef struct chooser {
 typedef struct verdict {
     uint64_t    ask[XD_PLAN_ROWS];      /* of its own flags                                     */
     int32_t     take[XD_PLAN_ROWS];     /* numbers; texts are the same when `ask` is            */
-    xd_predicted_times foreseen;
+    xd_predicted_times predicted;
     int32_t     chosen;
 } verdict;
 
@@ -142,7 +142,7 @@ static void say(const chooser *c, const xd_search *s, const xd_candidate *b, ver
     const xd_prediction *f = &b->f;
     double             rounds = f->rounds;
     char               of[32];
-    v->foreseen = (xd_predicted_times){ f->text_s, rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s),
+    v->predicted = (xd_predicted_times){ f->text_s, rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s),
                                  rounds * f->decode_s, f->request_s };
     if (s->good == 1)
         snprintf(of, sizeof of, "the only one");
@@ -183,7 +183,7 @@ static void by_rule(const chooser *c, verdict *v)
     a.use_parallel_vae = 1;
     xd_plan_pack(&a, v->take);
     v->chosen = 1;
-    v->foreseen = (xd_predicted_times){ -1, -1, -1, -1 };
+    v->predicted = (xd_predicted_times){ -1, -1, -1, -1 };
     if (xd_plan_make(&p, &a, c->ranks, &c->ctx->model.dit_info, NULL) == XD_OK)
         xd_log(XD_LOG_INFO, "plan: %s, by rule: of %d ranks the plans are too many to predict", p.text, c->ranks);
 }
@@ -233,14 +233,14 @@ static void open_tokenizers(xd_context *ctx, const xd_open_args *a)
 }
 
 xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,
-                    xd_predicted_times *foreseen, xd_err *e)
+                    xd_predicted_times *predicted, xd_err *e)
 {
     const xd_parallel *p = &a->parallel;
     int                given = xd_parallel_ranks(p), size = ctx->world.all->size;
     int64_t            bytes = sizeof(verdict);
     verdict            v;
     *take = *p;
-    *foreseen = (xd_predicted_times){ -1, -1, -1, -1 };
+    *predicted = (xd_predicted_times){ -1, -1, -1, -1 };
     memset(&v, 0, sizeof v);
     chooser c = { .ctx = ctx, .a = a, .fixed = *p, .ranks = size / given * given };
     if (s == XD_OK)
@@ -264,6 +264,6 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     if (s != XD_OK || !v.chosen || memcmp(mine, v.ask, sizeof mine) != 0)
         return s;
     xd_plan_unpack(v.take, take);
-    *foreseen = v.foreseen;
+    *predicted = v.predicted;
     return XD_OK;
 }

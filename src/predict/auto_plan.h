@@ -14,6 +14,6 @@ typedef struct xd_predicted_times {    /* seconds of the request the plan was ch
  * the same, else what they ask for. `s`: how this rank fared so far; one that has failed asks for nothing.
  * hosts: on which the ranks are. Collective over all ranks. */
 xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,
-                    xd_predicted_times *foreseen, xd_err *e);
+                    xd_predicted_times *predicted, xd_err *e);
 
 #endif

@@ -99,7 +99,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     }
 }
 
-#define RECKONED(slot, type, op)                                                                   \
+#define COSTED(slot, type, op)                                                                   \
     static xd_status slot(xd_dev *d, xd_stream *s, const type *a, void *tmp)                        \
     {                                                                                               \
         xd_cost_device *r = d->priv;                                                                   \
@@ -113,7 +113,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
         return st;                                                                                  \
     }
 
-XD_KERNELS(RECKONED)
+XD_KERNELS(COSTED)
 
 static void close_none(xd_dev *d)
 {

@@ -23,7 +23,7 @@
 
 enum { STEPS = 5 };             /* that are played: an exact one, and some that repeat          */
 
-typedef struct seer {
+typedef struct predictor {
     const xd_context *base;
     xd_context       *ctx;      /* `own`, which is a rank of the plan                          */
     xd_context        own;
@@ -39,11 +39,11 @@ typedef struct seer {
     int               alone;    /* other ranks rest                                            */
     xd_predicted_event          *told;
     void             *cookie;
-} seer;
+} predictor;
 
 /* ---- standing for a rank -------------------------------------------------------------------- */
 
-static void leave_rank(seer *s)
+static void leave_rank(predictor *s)
 {
     xd_context *ctx = s->ctx;
     xd_comm_close(&ctx->count_text);
@@ -55,7 +55,7 @@ static void leave_rank(seer *s)
 }
 
 /* Ranks of the host of rank r: from there on, and how many. */
-static int host_of(const seer *s, int r, int *n)
+static int host_of(const predictor *s, int r, int *n)
 {
     int first = r / s->m->ranks * s->m->ranks, left = s->f->ranks - first;
     *n = left < s->m->ranks ? left : s->m->ranks;
@@ -64,12 +64,12 @@ static int host_of(const seer *s, int r, int *n)
 
 static double lap(void *ctx)
 {
-    const seer *s = ctx;
+    const predictor *s = ctx;
     return xd_cost_device_lap_s(s->rk, s->alone);
 }
 
 /* From now on the engine is rank `me` of the plan, whose messages make a script. */
-static xd_status be(seer *s, int me, xd_err *e)
+static xd_status be(predictor *s, int me, xd_err *e)
 {
     xd_context *ctx = s->ctx;
     xd_component   *p = &ctx->model.dit;
@@ -101,7 +101,7 @@ static xd_status be(seer *s, int me, xd_err *e)
     return XD_OK;
 }
 
-static xd_status play(seer *s, double *end, xd_err *e)
+static xd_status play(predictor *s, double *end, xd_err *e)
 {
     xd_status st = xd_simulation_run(s->play, s->lane, e);
     *end = 0;
@@ -110,7 +110,7 @@ static xd_status play(seer *s, double *end, xd_err *e)
     return st;
 }
 
-static xd_status new_play(seer *s, xd_err *e)
+static xd_status new_play(predictor *s, xd_err *e)
 {
     xd_simulation_close(&s->play);
     return xd_simulation_open(&s->play, s->f->ranks, s->m, e);
@@ -118,14 +118,14 @@ static xd_status new_play(seer *s, xd_err *e)
 
 /* ---- denoising ------------------------------------------------------------------------------ */
 
-static int steps_played(const seer *s)
+static int steps_played(const predictor *s)
 {
     int want = s->f->stale ? STEPS : 2;
     return s->job.samp.steps < want ? s->job.samp.steps : want;
 }
 
 /* Rows of the embeddings of the two passes. */
-static void text_rows(const seer *s, int64_t rows[XD_MAXPASS])
+static void text_rows(const predictor *s, int64_t rows[XD_MAXPASS])
 {
     const xd_prompts *w = &s->words;
     for (int i = 0; i < XD_MAXPASS; i++)
@@ -136,18 +136,18 @@ static void text_rows(const seer *s, int64_t rows[XD_MAXPASS])
 }
 
 /* Images that the replica of this rank generates. */
-static int pictures(const seer *s)
+static int images(const predictor *s)
 {
     int D = s->f->plan.deg.n[XD_DATA], at = s->ctx->topo.at[XD_DATA];
     return s->job.images > at ? (s->job.images - at + D - 1) / D : 0;
 }
 
-static int64_t sent(const seer *s)
+static int64_t sent(const predictor *s)
 {
     return s->ctx->count_world->traffic->bytes;
 }
 
-static double step_bytes(const seer *s, xd_denoise *f, int step)
+static double step_bytes(const predictor *s, xd_denoise *f, int step)
 {
     int64_t before = sent(s);
     xd_denoise_step(f, step);
@@ -156,7 +156,7 @@ static double step_bytes(const seer *s, xd_denoise *f, int step)
 
 /* Plays the first steps, with a mark before each and one behind; the first is exact whatever the warm-up.
  * Then, for its bytes, the last: it hands no latents on. */
-static void denoise_steps(seer *s, xd_denoise *f, int me)
+static void denoise_steps(predictor *s, xd_denoise *f, int me)
 {
     xd_prediction      *c = s->f;
     xd_prediction_rank *k = &c->rank[me];
@@ -182,10 +182,10 @@ static void denoise_steps(seer *s, xd_denoise *f, int me)
     k->sent_all += exact * first + (all - 1 - exact) * k->sent + last;
     before = sent(s);
     xd_denoise_latents(f, NULL);
-    k->sent_all = (k->sent_all + (double)(sent(s) - before)) * pictures(s);
+    k->sent_all = (k->sent_all + (double)(sent(s) - before)) * images(s);
 }
 
-static xd_status denoise_rank(seer *s, int me, xd_err *e)
+static xd_status denoise_rank(predictor *s, int me, xd_err *e)
 {
     xd_context         *ctx = s->ctx;
     xd_component           *p = &ctx->model.dit;
@@ -220,7 +220,7 @@ static xd_status denoise_rank(seer *s, int me, xd_err *e)
     return st;
 }
 
-static double when(const seer *s, int mark)
+static double when(const predictor *s, int mark)
 {
     double t = 0;
     for (int r = 0; r < s->f->ranks; r++)
@@ -228,7 +228,7 @@ static double when(const seer *s, int mark)
     return t;
 }
 
-typedef struct teller { const seer *s; int rank; double from, to; xd_prediction_rank *sum; } teller;
+typedef struct teller { const predictor *s; int rank; double from, to; xd_prediction_rank *sum; } teller;
 
 static void tell(void *ctx, char what, double from, double to)
 {
@@ -243,7 +243,7 @@ static void tell(void *ctx, char what, double from, double to)
 }
 
 /* Times of steps, and what every rank does in the last, which repeats. */
-static void read_steps(seer *s)
+static void read_steps(predictor *s)
 {
     xd_prediction *f = s->f;
     int          n = steps_played(s);
@@ -259,7 +259,7 @@ static void read_steps(seer *s)
     }
 }
 
-static xd_status denoise(seer *s, xd_err *e)
+static xd_status denoise(predictor *s, xd_err *e)
 {
     xd_prediction *f = s->f;
     double       end;
@@ -284,18 +284,18 @@ static xd_status denoise(seer *s, xd_err *e)
 /* ---- text and image ----------------------------------------------------------------------- */
 
 /* Texts that are encoded; the negative one is the last of two kinds. */
-static int texts(const seer *s)
+static int texts(const predictor *s)
 {
     return s->r->nprompts + (s->job.npass > 1);
 }
 
-static int is_negative(const seer *s, int i)
+static int is_negative(const predictor *s, int i)
 {
     return i >= s->r->nprompts;
 }
 
 /* Token ids of text i for encoder k. */
-static int64_t ids_of(const seer *s, int i, int k)
+static int64_t ids_of(const predictor *s, int i, int k)
 {
     const xd_text_use *u = &s->ctx->model.recipe->text[k];
     const xd_prompts    *w = &s->words;
@@ -307,7 +307,7 @@ static int64_t ids_of(const seer *s, int i, int k)
     return u->pad > 0 ? u->pad : s->job.max_text;
 }
 
-static xd_status text_rank(seer *s, int me, xd_err *e)
+static xd_status text_rank(predictor *s, int me, xd_err *e)
 {
     xd_context *ctx = s->ctx;
     xd_need   *n = &s->f->rank[me].need;
@@ -335,7 +335,7 @@ static xd_status text_rank(seer *s, int me, xd_err *e)
     return XD_OK;
 }
 
-static xd_status text(seer *s, xd_err *e)
+static xd_status text(predictor *s, xd_err *e)
 {
     xd_status st = new_play(s, e);
     s->alone = s->f->plan.text_tp == 1;
@@ -352,7 +352,7 @@ static xd_status text(seer *s, xd_err *e)
 
 /* Encoding the image to start from may take more memory than decoding; its seconds are not
  * counted. */
-static xd_status count_encoder(seer *s, xd_need *n, xd_err *e)
+static xd_status count_encoder(predictor *s, xd_need *n, xd_err *e)
 {
     size_t    tmp = 0;
     xd_dev   *count = s->ctx->count;
@@ -363,7 +363,7 @@ static xd_status count_encoder(seer *s, xd_need *n, xd_err *e)
     return st;
 }
 
-static xd_status decode(seer *s, xd_err *e)
+static xd_status decode(predictor *s, xd_err *e)
 {
     xd_status st = new_play(s, e);
     s->alone = !s->f->plan.vae_rows && s->f->plan.deg.n[XD_DATA] == 1;
@@ -379,7 +379,7 @@ static xd_status decode(seer *s, xd_err *e)
             st = count_encoder(s, n, e);
         n->vae = s->ctx->model.vae.packed;
         n->vae_work = s->ctx->model.vae.work;
-        s->f->rank[r].sent_all += (double)(sent(s) - before) * pictures(s);
+        s->f->rank[r].sent_all += (double)(sent(s) - before) * images(s);
         xd_simulation_mark(s->play, 0);
     }
     if (st == XD_OK)
@@ -391,44 +391,44 @@ static xd_status decode(seer *s, xd_err *e)
 /* ---- what else is sent ---------------------------------------------------------------------- */
 
 /* Ranks of rank r's host that hold the same transformer weights and the same autoencoder. */
-static void kin_of(const seer *s, int r, int kin[2])
+static void group_of(const predictor *s, int r, int group[2])
 {
     const int *d = s->f->plan.deg.n;
     int        here, first = host_of(s, r, &here), below = d[XD_TENSOR] * d[XD_ULYSSES] * d[XD_RING];
     int        replica = below * d[XD_PIPE] * d[XD_CFG];
-    kin[0] = kin[1] = 0;
+    group[0] = group[1] = 0;
     for (int o = first; o < first + here; o++) {
-        kin[0] += o % d[XD_TENSOR] == r % d[XD_TENSOR] && o / below % d[XD_PIPE] == r / below % d[XD_PIPE];
-        kin[1] += s->f->plan.vae_rows || o % replica == 0;
+        group[0] += o % d[XD_TENSOR] == r % d[XD_TENSOR] && o / below % d[XD_PIPE] == r / below % d[XD_PIPE];
+        group[1] += s->f->plan.vae_rows || o % replica == 0;
     }
     if (s->r->latents_only || (!s->f->plan.vae_rows && r % replica))
-        kin[1] = 0;
+        group[1] = 0;
 }
 
-static void agree(seer *s, int times, xd_err *e)
+static void agree(predictor *s, int times, xd_err *e)
 {
     for (int i = 0; i < times; i++)
         xd_world_agree(&s->ctx->world, XD_OK, e);
 }
 
 /* Before anything is encoded: the request is accepted, weights are shared, memory is compared. */
-static xd_status send_start(seer *s, int me, xd_err *e)
+static xd_status send_start(predictor *s, int me, xd_err *e)
 {
     xd_comm  *h = s->ctx->world.host;
     double    v[XD_HOST_SUMS];
-    int       kin[2];
+    int       group[2];
     xd_status st = XD_OK;
-    kin_of(s, me, kin);
+    group_of(s, me, group);
     agree(s, 4, e);             /* accepted, counted, shared, compared                          */
     if (h->size == 1)
         return XD_OK;
-    st = xd_weight_groups_count(s->ctx, kin, e);
+    st = xd_weight_groups_count(s->ctx, group, e);
     xd_memory_sum(h, v);
     return st;
 }
 
 /* Embeddings of all texts from rank 0. */
-static void send_text(seer *s, xd_err *e)
+static void send_text(predictor *s, xd_err *e)
 {
     const xd_context   *ctx = s->ctx;
     const xd_dit_info *d = &ctx->model.dit_info;
@@ -451,7 +451,7 @@ static void send_text(seer *s, xd_err *e)
 }
 
 /* Loading, and behind every round of images those of other replicas to rank 0. */
-static void send_pictures(seer *s, int me, xd_err *e)
+static void send_images(predictor *s, int me, xd_err *e)
 {
     const xd_topo *t = &s->ctx->topo;
     int            D = t->deg.n[XD_DATA], one = s->r->latents_only ? 0 : 1;
@@ -468,7 +468,7 @@ static void send_pictures(seer *s, int me, xd_err *e)
 }
 
 /* The engine takes room for the longest text in every pass. */
-static xd_status room_for_longest(seer *s, xd_need *n, xd_err *e)
+static xd_status room_for_longest(predictor *s, xd_need *n, xd_err *e)
 {
     int64_t rows[XD_MAXPASS];
     text_rows(s, rows);
@@ -478,7 +478,7 @@ static xd_status room_for_longest(seer *s, xd_need *n, xd_err *e)
     return xd_denoise_count(&s->job, rows, &n->dit_tmp, &n->links, e);
 }
 
-static xd_status rest(seer *s, xd_err *e)
+static xd_status rest(predictor *s, xd_err *e)
 {
     xd_status st = new_play(s, e);
     for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
@@ -487,7 +487,7 @@ static xd_status rest(seer *s, xd_err *e)
             st = send_start(s, r, e);
         if (st == XD_OK && s->f->ranks > 1) {
             send_text(s, e);
-            send_pictures(s, r, e);
+            send_images(s, r, e);
             s->f->rank[r].sent_all += (double)sent(s);
         }
         if (st == XD_OK)
@@ -501,7 +501,7 @@ static xd_status rest(seer *s, xd_err *e)
 /* ---- memory --------------------------------------------------------------------------------- */
 
 /* Ranks of a CPU's host hold equal weights once, and its memory together; a device has its own. */
-static void take_memory(seer *s)
+static void take_memory(predictor *s)
 {
     xd_prediction      *f = s->f;
     const xd_machine *m = s->m;
@@ -528,7 +528,7 @@ static void take_memory(seer *s)
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
+static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, xd_err *e)
 {
     xd_context   *ctx = s->ctx;
     xd_prediction *f = s->f;
@@ -562,10 +562,10 @@ static xd_status open_seer(seer *s, const xd_parallel *a, int ranks, xd_err *e)
 xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_request *r, const xd_parallel *a,
                              int ranks, const xd_machine *m, xd_predicted_event *told, void *cookie, xd_err *e)
 {
-    seer s = { .base = base, .m = m, .r = r, .f = f, .told = told, .cookie = cookie };
+    predictor s = { .base = base, .m = m, .r = r, .f = f, .told = told, .cookie = cookie };
     memset(f, 0, sizeof *f);
     xd_context_fork(s.ctx = &s.own, base);
-    xd_status st = open_seer(&s, a, ranks, e);
+    xd_status st = open_predictor(&s, a, ranks, e);
     if (st == XD_OK) {
         s.own.count = xd_cost_device_dev(s.rk);
         st = denoise(&s, e);

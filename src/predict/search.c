@@ -150,9 +150,9 @@ static void factor(hunt *h, xd_parallel a, int step, int left)
     static const xd_axis order[] = { XD_CFG, XD_ULYSSES, XD_RING, XD_PIPE, XD_TENSOR, XD_DATA };
     const xd_plan_row   *r = xd_plan_row_of(order[step]);
     int                  fixed = fixed_degree(h, r);
-    int                  pictures = h->r->nprompts * h->r->num_images_per_prompt;
+    int                  images = h->r->nprompts * h->r->num_images_per_prompt;
     if (order[step] == XD_DATA) {
-        if (!allowed(fixed, left) || (!fixed && left > 1 && pictures < left))
+        if (!allowed(fixed, left) || (!fixed && left > 1 && images < left))
             return;
         xd_plan_put(r, &a, left);
         try_patches(h, a);

@@ -9,20 +9,20 @@
 
 static const double PAUSE_S = 1e-3;     /* between two looks at what has arrived               */
 
-typedef struct flare {          /* what is told                                                */
+typedef struct notice {          /* what is told                                                */
     int32_t code, rank;         /* 0: nothing that was not told before                         */
     char    msg[1000];
-} flare;
+} notice;
 
 struct xd_abort_notice {
     xd_comm *c;
     int      rung;
     double   looked;            /* when                                                        */
-    flare    mine, *mail;       /* [size]                                                      */
+    notice    mine, *mail;       /* [size]                                                      */
     xd_req  *in, *out;          /* [size]                                                      */
 };
 
-static xd_tensor bytes_of(flare *f)
+static xd_tensor bytes_of(notice *f)
 {
     return xd_view(f, XD_U8, 1, (int64_t[]){ (int64_t)sizeof *f });
 }
@@ -42,14 +42,14 @@ xd_status xd_abort_notice_open(xd_abort_notice **out, xd_comm *c, xd_err *e)
         return XD_OK;
     xd_abort_notice *a = calloc(1, sizeof *a);
     if (!a)
-        return xd_fail(e, XD_ENOMEM, "no memory for the alarm of %d ranks", c->size);
+        return xd_fail(e, XD_ENOMEM, "no memory for the abort_notice of %d ranks", c->size);
     *out = a;
     a->mail = calloc((size_t)c->size, sizeof *a->mail);
     a->in = calloc((size_t)c->size, sizeof *a->in);
     a->out = calloc((size_t)c->size, sizeof *a->out);
     xd_status s = c->ops->split(c, 0, c->rank, c->size, &a->c, e);
     if (s == XD_OK && (!a->mail || !a->in || !a->out))
-        s = xd_fail(e, XD_ENOMEM, "no memory for the alarm of %d ranks", c->size);
+        s = xd_fail(e, XD_ENOMEM, "no memory for the abort_notice of %d ranks", c->size);
     if (s == XD_OK)
         listen(a);
     return s;
@@ -79,7 +79,7 @@ void xd_abort_notice_send(xd_abort_notice *a, const xd_err *e)
 {
     if (!a || a->rung || (e->rank >= 0 && e->rank != a->c->rank))
         return;
-    a->mine = (flare){ .code = (int32_t)e->code, .rank = a->c->rank };
+    a->mine = (notice){ .code = (int32_t)e->code, .rank = a->c->rank };
     snprintf(a->mine.msg, sizeof a->mine.msg, "%.*s", (int)sizeof a->mine.msg - 1, e->msg);
     send_all(a);
 }
@@ -110,7 +110,7 @@ xd_status xd_abort_notice_reset(xd_abort_notice *a, xd_err *e)
     if (!a)
         return XD_OK;
     if (!a->rung) {
-        a->mine = (flare){ 0 };
+        a->mine = (notice){ 0 };
         send_all(a);
     }
     int ok = a->c->ops->wait(a->c, a->in, a->c->size) == XD_OK;

@@ -1,10 +1,10 @@
 /* abort_notice.h - a rank that has failed tells all others at once, so that they stop computing.
  *
  * Ranks agree on the outcome of a step when the step after it has ended, which may be minutes
- * later. An alarm is a message of its own: who hears it, between two ops, fails with the sentence of
+ * later. An abort_notice is a message of its own: who hears it, between two ops, fails with the sentence of
  * the rank that rang, computes nothing more and still takes part in every message, so that the
  * agreement comes soon. In a request that fails every rank rings once and hears everybody once,
- * hence no alarm is left over for the next one. */
+ * hence no abort_notice is left over for the next one. */
 #ifndef XD_RANKS_ABORT_NOTICE_H
 #define XD_RANKS_ABORT_NOTICE_H
 

@@ -41,9 +41,9 @@ out_of_step:                    /* an own failure came first                    
 xd_status xd_world_agree(const xd_world *w, xd_status mine, xd_err *e)
 {
     if (mine != XD_OK)
-        xd_abort_notice_send(w->alarm, e);
+        xd_abort_notice_send(w->abort_notice, e);
     xd_status s = xd_world_agree_in(w->used, w->used->rank, mine, e);
-    if (s != XD_OK && s != XD_ECOMM && xd_abort_notice_reset(w->alarm, e) != XD_OK) {
+    if (s != XD_OK && s != XD_ECOMM && xd_abort_notice_reset(w->abort_notice, e) != XD_OK) {
         e->rank = -1;
         return XD_ECOMM;
     }
@@ -67,8 +67,8 @@ static void watch(void *watcher, xd_exec *x)
 
 void xd_world_watch(const xd_world *w, xd_exec *x)
 {
-    x->watch = w->alarm ? watch : NULL;
-    x->watcher = w->alarm;
+    x->watch = w->abort_notice ? watch : NULL;
+    x->watcher = w->abort_notice;
 }
 
 xd_status xd_world_judge(const xd_world *w, xd_status s, xd_err *e)

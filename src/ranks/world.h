@@ -11,7 +11,7 @@
 typedef struct xd_world {
     xd_comm  *all, *used;       /* all ranks; the ranks that the plan uses                     */
     xd_comm  *host;             /* the used ranks on this host                                 */
-    xd_abort_notice *alarm;            /* of the used ranks; NULL with one rank                       */
+    xd_abort_notice *abort_notice;            /* of the used ranks; NULL with one rank                       */
     int       lowest;           /* lowest rank of `host`, counted in `used`; known with the memory plan */
     int       idle;             /* the plan does not use this rank                             */
 } xd_world;

@@ -53,7 +53,7 @@ typedef struct bench {
     probe       probe;
     int         parts;          /* printed so far                                              */
     size_t      whole;          /* bytes of the part's weights when no blocks share theirs     */
-    size_t      foreseen;       /* bytes: the most that weights and arenas take at one time     */
+    size_t      predicted;       /* bytes: the most that weights and arenas take at one time     */
 } bench;
 
 void xd_bench_print(const xd_bench_args *a, const char *fmt, ...)
@@ -387,10 +387,10 @@ static xd_status load(bench *b, xd_component *p, int share, size_t beside, xd_er
     return s;
 }
 
-static void foresee(bench *b, const xd_component *p, size_t tmp)
+static void predict(bench *b, const xd_component *p, size_t tmp)
 {
     size_t bytes = xd_store_bytes(p->store) + tmp;
-    b->foreseen = bytes > b->foreseen ? bytes : b->foreseen;
+    b->predicted = bytes > b->predicted ? bytes : b->predicted;
 }
 
 typedef struct text_run {
@@ -434,7 +434,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
         snprintf(what, sizeof what, "%s, %lld tokens, %d blocks", p->name, (long long)t.n, p->net.nlayers);
         stage(b, what, 0);
         report(b, "text", what, measure(b, run_text, &t));
-        foresee(b, p, bytes);
+        predict(b, p, bytes);
         s = t.x.err.code ? xd_fail(e, t.x.err.code, "%s", t.x.err.msg) : XD_OK;
         xd_device_arena_close(&a, b->g->ctx.dev);
     }
@@ -533,7 +533,7 @@ static xd_status bench_step(bench *b, xd_err *e)
             report(b, "step", what, measure(b, run_pass, &r));
         if (!b->a->turn || (b->a->parts && xd_bench_wants(b->a, "block")))
             bench_blocks(b, &r);
-        foresee(b, p, bytes);
+        predict(b, p, bytes);
         s = r.f.x.err.code ? xd_fail(e, r.f.x.err.code, "%s", r.f.x.err.msg) : XD_OK;
         xd_denoise_close(&r.f);
         xd_device_arena_close(&a, g->ctx.dev);
@@ -582,7 +582,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
         xd_bench_decode_name(what, sizeof what, &b->job);
         stage(b, what, 0);
         report(b, "vae", what, measure(b, run_light, &r));
-        foresee(b, p, bytes + pixels);
+        predict(b, p, bytes + pixels);
         s = r.x.err.code ? xd_fail(e, r.x.err.code, "%s", r.x.err.msg) : XD_OK;
         xd_device_arena_close(&a, b->g->ctx.dev);
     }
@@ -655,11 +655,11 @@ static void say_memory(const bench *b)
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
     if (b->a->json)
-        xd_bench_print(b->a, "], \"predicted_bytes\": %zu, \"max_rss_bytes\": %lld}", b->foreseen,
+        xd_bench_print(b->a, "], \"predicted_bytes\": %zu, \"max_rss_bytes\": %lld}", b->predicted,
                (long long)u.ru_maxrss * 1024);
     else
         xd_bench_print(b->a, "memory: %.3f GB predicted (weights + arena of the largest part), %.3f GB at "
-               "most used by the process", (double)b->foreseen / 1e9,
+               "most used by the process", (double)b->predicted / 1e9,
                (double)u.ru_maxrss * 1024 / 1e9);
 }
 

@@ -105,7 +105,7 @@ static xd_status open_engine(const plan *p, xd_err *e)
     return xd_open(&engine, &a, e);
 }
 
-static outcome paint(const plan *p)
+static outcome generate(const plan *p)
 {
     static const char *const prompts[] = { "a red circle" };
     outcome    o = { .err = { .rank = -1 } };
@@ -193,7 +193,7 @@ static void run_trial(const plan *p, const trial *t, uint64_t bits)
     if (me == t->victim)
         fault_set(t->seam, t->n, t->kind);
     double  t0 = xd_now_s();
-    outcome o = paint(p);
+    outcome o = generate(p);
     double  took = xd_now_s() - t0;
     int     hit = me == t->victim && fault_hit();
     fault_clear();
@@ -203,7 +203,7 @@ static void run_trial(const plan *p, const trial *t, uint64_t bits)
     }
     judge(t, &o, took, hit, bits);
     if (cases++ % 3 == 0) {
-        o = paint(p);
+        o = generate(p);
         if (me == 0 && (o.err.code || o.bits != bits))
             fail(o.err.code ? o.err.msg : "the image after the failure is another one");
     }
@@ -238,7 +238,7 @@ static void run_plan(const plan *p)
     if (open_engine(p, &e) != XD_OK)
         fail(e.msg);
     fault_clear();
-    outcome o = paint(p);
+    outcome o = generate(p);
     for (int s = 0; s < FAULT_SEAMS; s++)
         mine[s] = fault_count((fault_seam)s);
     if (me == 0 && o.err.code)

@@ -1,7 +1,7 @@
 /* test_demo.c - the demo checkpoint generates what it is asked for.
  *
  *     test_demo DIR MODEL
- *     test_demo DIR MODEL PICTURES
+ *     test_demo DIR MODEL IMAGES
  *
  * DIR is tests/golden with demo_prompts.json and demo_sheet.png (tools/demo_reference.py), MODEL
  * is models/demo-pixart. Two promises: the twelve images of the sheet come out as diffusers
@@ -10,7 +10,7 @@
  * each of them in the colours that diffusers generated, right or wrong. Weights in int8 and in fp8, the
  * text's too, keep the second promise.
  *
- * PICTURES is a directory where others have generated the 24 prompts, 01.png to 24.png, in f32 with
+ * IMAGES is a directory where others have generated the 24 prompts, 01.png to 24.png, in f32 with
  * PipeFusion's stale keys and values: they are held to what diffusers generates with such (test_stale.c
  * compares numbers; here a whole launch is). */
 #include <math.h>
@@ -26,7 +26,7 @@ enum { MINRIGHT = 22, MAXLEVELS = 2, MAXCOLOUR = 32, MIDDLE = 16, RIM = 8 };
 static const xd_json *plan;     /* demo_prompts.json                                           */
 
 /* Generates one prompt; the caller frees. NULL: a failed check was printed. */
-static xd_result *paint(xd_engine *g, const xd_json *p)
+static xd_result *generate(xd_engine *g, const xd_json *p)
 {
     xd_request  q;
     xd_err      e = { 0 };
@@ -75,7 +75,7 @@ static void check_sheet(xd_engine *g, const char *dir)
         n = 0;
     for (int i = 0; i < n; i++) {
         const xd_json  *p = xd_json_at(list, i);
-        xd_result      *out = paint(g, p);
+        xd_result      *out = generate(g, p);
         const xd_image *m = out ? xd_result_image(out, 0) : NULL;
         ref             want = cell(rgb, w, i, side, across);
         int             gap = m ? levels_apart(m->data, m->height, m->width, &want) : 256;
@@ -174,7 +174,7 @@ static void check_colours(xd_engine *g, const char *dtype)
     tally          t = { 0 };
     for (int i = 0; i < n; i++) {
         const xd_json  *p = xd_json_at(list, i);
-        xd_result      *out = paint(g, p);
+        xd_result      *out = generate(g, p);
         if (i == 0 && out && strcmp(tap_dtype(out, dtype), dtype) != 0) {
             tap_note("so %s would be a second run of f32: left out", dtype);
             xd_result_free(&out);
@@ -201,7 +201,7 @@ static void check_kept(const char *model, const char *kept)
     tally          t = { 0 };
     if (tap(xd_open(&g, &a, &e) == XD_OK, "the demo opens with weights in %s%s", kept, e.msg))
         for (int i = 0; i < n; i++) {
-            xd_result  *out = paint(g, xd_json_at(list, i));
+            xd_result  *out = generate(g, xd_json_at(list, i));
             const char *json = out ? xd_result_json(out, 0) : NULL;
             char        says[64];
             snprintf(says, sizeof says, "\"weights_dtype\": \"%s\"", kept);
@@ -215,7 +215,7 @@ static void check_kept(const char *model, const char *kept)
     xd_close(&g);
 }
 
-static void check_pictures(const char *dir)
+static void check_images(const char *dir)
 {
     const xd_json *list = js_list(plan, "colour_prompts");
     int            n = xd_json_size(list);
@@ -260,7 +260,7 @@ int main(int argc, char **argv)
     static const char *const dtypes[] = { "f32", "bf16" };
     char                     path[1024];
     if (argc != 3 && argc != 4) {
-        fprintf(stderr, "usage: %s DIR MODEL [PICTURES]\n", argv[0]);
+        fprintf(stderr, "usage: %s DIR MODEL [IMAGES]\n", argv[0]);
         return 2;
     }
     if (tap_skip_isa())
@@ -270,7 +270,7 @@ int main(int argc, char **argv)
     plan = j;
     check_plan();
     if (argc == 4)
-        check_pictures(argv[3]);
+        check_images(argv[3]);
     for (int i = tap_only_bf16(); i < 2 && argc == 3; i++) {
         xd_err       e = { 0 };
         xd_engine   *g = NULL;

@@ -58,7 +58,7 @@ typedef struct run {
     int      steps, images, prompts;
     int      shape[4];          /* of a video: frames, rows, columns, and of how many numbers of a
                                    image one is kept; 0: an image, of which all are          */
-    char     picture[1024];     /* what the run starts from                                    */
+    char     pixels[1024];     /* what the run starts from                                    */
     int      image;             /* which image the loop is at; -1 before the first              */
     double   worst[NSTAGE];
     int      seen[NSTAGE];
@@ -203,7 +203,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->guidance_rescale = js_maybe(r->js, "guidance_rescale");
     q->true_cfg_scale = js_maybe(r->js, "true_cfg_scale");
     q->strength = js_maybe(r->js, "strength");
-    q->image = q->strength > 0 || js_maybe(r->js, "image") > 0 ? r->picture : NULL;
+    q->image = q->strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;
     q->num_frames = (int)js_maybe(r->js, "num_frames");
     q->use_dynamic_cfg = (int)js_maybe(r->js, "use_dynamic_cfg");
     q->seed = (int64_t)js_num(r->js, "seed");
@@ -225,7 +225,7 @@ static void open_run(run *r, const char *dir, const char *name)
     r->js = js_open(path);
     snprintf(path, sizeof path, "%s/%s/golden.safetensors", dir, name);
     must(xd_st_open(&r->st, path, "golden", &e), &e, path);
-    snprintf(r->picture, sizeof r->picture, "%s/%s/image.png", dir, name);
+    snprintf(r->pixels, sizeof r->pixels, "%s/%s/image.png", dir, name);
     while (has(r, "latents.0.%d", r->steps))
         r->steps++;
     ref shape = ref_get(r->st, "frames");
@@ -271,7 +271,7 @@ static int video_apart(const run *r, const xd_image *m, const ref *want)
     return worst;
 }
 
-static void check_pictures(const run *r, const xd_result *out, const char *name, int dtype)
+static void check_images(const run *r, const xd_result *out, const char *name, int dtype)
 {
     int worst = 0, most = r->shape[3] && dtype == 0 ? steady : levels[dtype];
     for (int i = 0; i < xd_result_count(out); i++) {
@@ -331,7 +331,7 @@ static void check(const char *dir, const char *full, const char *name, int dtype
         tap_dtype(out, a.dtype);
         check_told(&r, out, name);
         check_stages(&r, name, dtype);
-        check_pictures(&r, out, name, dtype);
+        check_images(&r, out, name, dtype);
         if (kept)
             tap(r.worst[LATENTS] > 5e-4, "%s %s: weights are quantized", name, kept);
     }

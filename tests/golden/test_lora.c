@@ -60,7 +60,7 @@ static const char *write_file(const file *f)
 /* ---- runs ----------------------------------------------------------------------------------- */
 
 /* Latents (malloc'ed) with one LoRA file, or none; NULL and e when it fails. */
-static float *paint(const char *path, double scale, int64_t *n, xd_err *e)
+static float *generate(const char *path, double scale, int64_t *n, xd_err *e)
 {
     const char  *prompt = "a star";
     xd_engine   *g = NULL;
@@ -178,7 +178,7 @@ static void check_forms(const float *plain, int64_t n)
         xd_err  e = { 0 };
         int64_t m = 0;
         spell(&f, &forms[i]);
-        float *lat = paint(write_file(&f), 0.5, &m, &e);
+        float *lat = generate(write_file(&f), 0.5, &m, &e);
         if (!first) {
             first = lat;
             tap(lat && apart(lat, plain, n) > 1e-2, "%s: changes the latents by %.1e, at least 1e-2%s%s",
@@ -201,9 +201,9 @@ static void check_whole(void)
     float  *mine;
     spell(&f, &forms[0]);
     f.n -= 2;                   /* without the text encoder                                    */
-    float *a = paint(write_file(&f), 0.5, &n, &e);
+    float *a = generate(write_file(&f), 0.5, &n, &e);
     spell_whole(&w, &mine);
-    float *b = paint(write_file(&w), 0.5, &n, &e);
+    float *b = generate(write_file(&w), 0.5, &n, &e);
     tap(apart(b, a, n) <= 1e-5, "a whole difference: %.1e from its product, at most 1e-5%s",
         apart(b, a, n), e.msg);
     free(a), free(b), free(mine);
@@ -219,7 +219,7 @@ static float *with_alpha(const float *alpha, const char *note, double scale, int
     spell(&f, &forms[1]);
     for (int i = 0; alpha && i < 3; i++)
         put(&f, forms[1].dit[i], ".alpha", alpha, 1, 1);
-    float *lat = paint(write_file(&f), scale, n, &e);
+    float *lat = generate(write_file(&f), scale, n, &e);
     if (!lat)
         tap_note("%s", e.msg);
     return lat;
@@ -258,7 +258,7 @@ static void refuse_at(const char *path, double scale, xd_status code, const char
 {
     xd_err  e = { 0 };
     int64_t n = 0;
-    float  *lat = paint(path, scale, &n, &e);
+    float  *lat = generate(path, scale, &n, &e);
     tap(!lat && e.code == code && strstr(e.msg, part), "refused with \"%s\": %s", part, e.msg);
     free(lat);
 }
@@ -330,7 +330,7 @@ static void check_unknown(void)
         put(&f, name, i % 2 ? ".weight" : ".lora_A.weight", numbers, 1, 1);
     }
     put(&f, "lora_unet_double_blocks_0_img_attn_qkv", ".lora_up.weight", numbers, 1, 1);
-    float *lat = paint(write_file(&f), 1, &n, &e);
+    float *lat = generate(write_file(&f), 1, &n, &e);
     tap(lat && strstr(heard, "13 of its 21 tensors are not used: lora_unet_double") &&
         strstr(heard, "strange_08") && !strstr(heard, "strange_09") && strstr(heard, ", ...;"),
         "unknown keys are listed: %s", *e.msg ? e.msg : heard);
@@ -344,11 +344,11 @@ static void check_zero(float *plain, int64_t n, size_t bare)
     xd_err  e = { 0 };
     int64_t m = 0;
     spell(&f, &forms[0]);
-    float *lat = paint(write_file(&f), 0, &m, &e);
+    float *lat = generate(write_file(&f), 0, &m, &e);
     tap(lat && m == n && memcmp(lat, plain, (size_t)n * sizeof *lat) == 0,
         "a scale of 0 leaves the bits as they are%s", e.msg);
     free(lat);
-    lat = paint(write_file(&f), 1, &m, &e);
+    lat = generate(write_file(&f), 1, &m, &e);
     tap(lat && working >= bare + 3 * 24 * 24 * sizeof(float), "sums are counted: %zu bytes, %zu without", working, bare);
     free(lat);
 }
@@ -367,7 +367,7 @@ int main(int argc, char **argv)
     xd_noise_philox(numbers, 0, COUNT, 5);
     for (int i = 0; i < COUNT; i++)
         numbers[i] *= 0.3f;
-    float *plain = paint(NULL, 0, &n, &e);
+    float *plain = generate(NULL, 0, &n, &e);
     must(e.code, &e, "without LoRA files");
     size_t bare = working;
     check_forms(plain, n);

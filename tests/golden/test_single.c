@@ -164,7 +164,7 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
 static void (*listen_to)(void *, const char *, int, int, const int64_t *, const float *);
 static void *listener;
 
-static sums paint(const xd_open_args *a, const char *what)
+static sums generate(const xd_open_args *a, const char *what)
 {
     static const char *const prompts[] = { "a red circle" };
     sums       s = { 0 };
@@ -211,7 +211,7 @@ static void check(const char *model, const char *dtype, const char *prefix)
 {
     int          three = has_folder(model, "text_encoder_3");
     xd_open_args a = arguments(folder_of(model, ""), dtype);
-    sums         want = paint(&a, model);
+    sums         want = generate(&a, model);
     strip(model);
     write_files(model, scratch, prefix);
     a = arguments(scratch, dtype);
@@ -220,20 +220,20 @@ static void check(const char *model, const char *dtype, const char *prefix)
     a.clip_l = in_scratch("clip_l.safetensors");
     a.clip_g = three ? in_scratch("clip_g.safetensors") : NULL;
     a.t5xxl = in_scratch("t5xxl.safetensors");
-    sums got = paint(&a, "from one file a component");
+    sums got = generate(&a, "from one file a component");
     same(&want, &got, model, dtype, "single files");
     tap(!heard[0], "%s %s: nothing is said of single files %s", model, dtype, heard);
     write_all(model, scratch);
     a = arguments(scratch, dtype);
     a.transformer = a.vae = a.clip_l = a.t5xxl = in_scratch("all.safetensors");
     a.clip_g = three ? a.vae : NULL;
-    got = paint(&a, "from one file for all");
+    got = generate(&a, "from one file for all");
     same(&want, &got, model, dtype, "one file for all");
     tap(!heard[0], "%s %s: nothing is said of one file for all %s", model, dtype, heard);
     a = arguments(folder_of(model, ""), dtype);
     a.transformer = folder_of(model, "transformer/diffusion_pytorch_model.safetensors");
     a.vae = in_scratch("ae.safetensors");
-    got = paint(&a, "from a file of diffusers and one that is not");
+    got = generate(&a, "from a file of diffusers and one that is not");
     same(&want, &got, model, dtype, "a file of diffusers and one that is not");
     scratch_clean();
 }
@@ -244,14 +244,14 @@ static void check_lora(const char *model, const char *with, const char *dtype)
     xd_lora      lora[2] = { { folder_of(with, "peft.safetensors"), 0.7 },
                              { folder_of(with, "kohya.safetensors"), -0.4 } };
     xd_open_args a = arguments(folder_of(model, ""), dtype);
-    sums         plain = paint(&a, model);
+    sums         plain = generate(&a, model);
     a.loras = lora;
     a.nloras = 2;
-    sums want = paint(&a, with);
+    sums want = generate(&a, with);
     write_all(model, scratch);
     a.transformer = a.vae = a.clip_l = a.t5xxl = in_scratch("all.safetensors");
     a.clip_g = has_folder(model, "text_encoder_3") ? a.vae : NULL;
-    sums got = paint(&a, "from one file for all, with LoRA");
+    sums got = generate(&a, "from one file for all, with LoRA");
     same(&want, &got, with, dtype, "one file for all and two of LoRA");
     tap(plain.h != want.h, "%s %s: LoRA changes something", with, dtype);
     scratch_clean();
@@ -273,10 +273,10 @@ static xd_open_args fp8_args(const char *dtype, const char *kept, const char *fi
     return a;
 }
 
-static sums fp8_paint(const char *dtype, const char *kept, const char *file, const char *t5)
+static sums fp8_generate(const char *dtype, const char *kept, const char *file, const char *t5)
 {
     xd_open_args a = fp8_args(dtype, kept, file, t5);
-    return paint(&a, file);
+    return generate(&a, file);
 }
 
 /* fp8.safetensors has matrices in fp8, plain.safetensors the numbers that they mean in f32; the same of
@@ -303,8 +303,8 @@ static void check_fp8(const char *dtype, xd_dtype type)
     const char              *name = type == XD_F8E4M3 ? "e4m3" : "e5m2";
     write_fp8(type);
     for (int k = 0; k < 2; k++) {
-        sums want = fp8_paint(dtype, kept[k], "plain.safetensors", "t5-plain.safetensors");
-        sums got = fp8_paint(dtype, kept[k], "fp8.safetensors", "t5-fp8.safetensors");
+        sums want = fp8_generate(dtype, kept[k], "plain.safetensors", "t5-plain.safetensors");
+        sums got = fp8_generate(dtype, kept[k], "fp8.safetensors", "t5-fp8.safetensors");
         same(&want, &got, name, k ? "int8" : dtype, "fp8 and what it means");
         tap(!heard[0], "%s: nothing is said of fp8 %s", name, heard);
     }
@@ -312,9 +312,9 @@ static void check_fp8(const char *dtype, xd_dtype type)
     xd_open_args a = fp8_args(dtype, NULL, "plain.safetensors", "t5-plain.safetensors");
     a.loras = &lora;
     a.nloras = 1;
-    sums want = paint(&a, "what fp8 means with LoRA");
+    sums want = generate(&a, "what fp8 means with LoRA");
     a.transformer = in_scratch("fp8.safetensors");
-    sums got = paint(&a, "fp8 with LoRA");
+    sums got = generate(&a, "fp8 with LoRA");
     same(&want, &got, name, dtype, "fp8 and what it means, with LoRA");
 }
 
@@ -339,7 +339,7 @@ static last latents_of(const char *dtype, const char *kept, const char *file)
     last         l = { .n = 0 };
     listen_to = keep_latents;
     listener = &l;
-    paint(&a, file);
+    generate(&a, file);
     listen_to = NULL;
     return l;
 }
@@ -359,11 +359,11 @@ static void check_kept(const char *dtype, double most)
     tap(want.n > 100 && want.n == got.n && gap <= most * peak && gap > 0, "%s: latents with e4m3 as it is are "
         "within %.1e of %.0e", dtype, gap / peak, most);
     tap(far > 5 * most * peak, "%s: those of another e4m3 are not: %.1e", dtype, far / peak);
-    sums fp8 = fp8_paint(dtype, "fp8", "fp8.safetensors", "t5-plain.safetensors");
-    sums choice = fp8_paint(dtype, "auto", "fp8.safetensors", "t5-plain.safetensors");
+    sums fp8 = fp8_generate(dtype, "fp8", "fp8.safetensors", "t5-plain.safetensors");
+    sums choice = fp8_generate(dtype, "auto", "fp8.safetensors", "t5-plain.safetensors");
     same(&fp8, &choice, "e4m3", dtype, "auto and fp8 where the file has it");
-    fp8 = fp8_paint(dtype, NULL, "plain.safetensors", "t5-plain.safetensors");
-    choice = fp8_paint(dtype, "auto", "plain.safetensors", "t5-plain.safetensors");
+    fp8 = fp8_generate(dtype, NULL, "plain.safetensors", "t5-plain.safetensors");
+    choice = fp8_generate(dtype, "auto", "plain.safetensors", "t5-plain.safetensors");
     same(&fp8, &choice, "f32", dtype, "auto and nothing where it has not");
 }
 

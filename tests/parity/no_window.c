@@ -1,4 +1,4 @@
-/* no_window.c - put before xd_mpi_window_open by the linker: no rank lends memory, so that those of one host send all that ranks of
+/* no_window.c - put before xd_mpi_window_open by the linker: no rank in_window memory, so that those of one host send all that ranks of
  * several hosts do */
 #include "comm/comm.h"
 

@@ -271,7 +271,7 @@ static int rest_untouched(const uint16_t *canvas, int64_t rows, int h, int heads
     return 1;
 }
 
-static char *lent;              /* [8 MiB] that test_exchange gives from; NULL: of its own      */
+static char *window;              /* [8 MiB] that test_exchange gives from; NULL: of its own      */
 
 static void test_exchange(xd_comm *c)
 {
@@ -283,8 +283,8 @@ static void test_exchange(xd_comm *c)
             in_rows += share_of(r, c->rank, scale);
         }
         const int64_t size = out_rows * HEADS * HD * 2;
-        const int     lends = lent && size <= 8 << 20;
-        uint16_t     *a = lends ? (void *)lent : get(size), *b = get(in_rows * HEADS * HD * 2);
+        const int     in_window = window && size <= 8 << 20;
+        uint16_t     *a = in_window ? (void *)window : get(size), *b = get(in_rows * HEADS * HD * 2);
         for (int r = 0; r < c->size; r++) {
             int64_t n = share_of(c->rank, r, scale), m = share_of(r, c->rank, scale);
             give[r] = cut(a, out, n, 2, 3);
@@ -300,7 +300,7 @@ static void test_exchange(xd_comm *c)
         for (int r = 0; r < c->size; r++)
             CHECK(cut_holds(take[r], r, c->rank));
         CHECK(rest_untouched(b, in_rows, 1, 3) && guarded(b, in_rows * HEADS * HD * 2));
-        if (!lends)
+        if (!in_window)
             free(a);
         free(b);
     }
@@ -528,9 +528,9 @@ static void test_share(xd_comm *c)
     xd_comm_close(&h);
 }
 
-/* What is exchanged from lent memory, on every rank or on some, arrives as it does otherwise and counts the same, in
+/* What is exchanged from window memory, on every rank or on some, arrives as it does otherwise and counts the same, in
  * groups whose ranks stand in another order as well. */
-static void test_lend(xd_comm *c)
+static void test_window(xd_comm *c)
 {
     xd_comm *h = NULL, *back = NULL;
     xd_err   e = { 0 };
@@ -548,12 +548,12 @@ static void test_lend(xd_comm *c)
         char *p = h->ops->window_open(h, ((size_t)8 << 20) + 1000 * (size_t)h->rank);
         if (!p && !some && c->rank == 0)
             printf("# skipped: this system gives memory between ranks no huge pages\n");
-        lent = some && c->rank % 2 ? NULL : p;
+        window = some && c->rank % 2 ? NULL : p;
         before = c->traffic->bytes, count = c->traffic->messages;
         test_exchange(c);
         CHECK(c->traffic->bytes - before == bytes && c->traffic->messages - count == messages);
         test_exchange(back);
-        lent = NULL;
+        window = NULL;
         if (p)
             h->ops->window_close(h, p);
         test_exchange(c);
@@ -756,7 +756,7 @@ static void test_all(xd_comm *c)
     test_poke(c);
     test_split(c);
     test_share(c);
-    test_lend(c);
+    test_window(c);
     test_traffic(c);
     test_steady(c);
     int n = topo_all(c, d, 0, c->size);

@@ -91,7 +91,7 @@ static void *copied(const void *from, int64_t bytes)
 }
 
 /* On rank 0 `out` is the video afterwards. 0: failed. */
-static int paint(const plan *q, const char *what, video *out)
+static int generate(const plan *q, const char *what, video *out)
 {
     static const char *const prompts[] = { "a small cyan square at the top on a brown background" };
     xd_open_args a = { .model = model, .dtype = "f32", .threads = 1, .parallel = q->p };
@@ -191,7 +191,7 @@ static const video *reference(const plan *q, const char *what)
     video *v = &done[ndone].v;
     done[ndone++].by = r;
     double begin_s = xd_now_s();
-    if (!paint(&r, what, v) && rank == 0)
+    if (!generate(&r, what, v) && rank == 0)
         exit(1);
     if (rank == 0)
         printf("# reference of %s: %lld numbers, %.1f s\n", what, (long long)v->nlat, xd_now_s() - begin_s);
@@ -219,7 +219,7 @@ static void check(const char *text)
             fail(text, why);
         return;
     }
-    if (paint(&q, text, &got) && rank == 0) {
+    if (generate(&q, text, &got) && rank == 0) {
         double d = got.nlat == want->nlat ? gap(want, &got) : INFINITY;
         int    apart = levels(want, &got);
         snprintf(why, sizeof why, "latents %.2g of the largest value from the reference, pixels %d of 255",

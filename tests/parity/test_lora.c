@@ -57,7 +57,7 @@ static void open_case(wanted *w, const char *dir, const char *name)
     xd_st_close(&st);
 }
 
-static xd_status paint(const wanted *w, const xd_parallel *p, const xd_lora *lora, xd_engine **g,
+static xd_status generate(const wanted *w, const xd_parallel *p, const xd_lora *lora, xd_engine **g,
                        xd_result **out, xd_err *e)
 {
     const char  *prompt = xd_json_text(xd_json_at(js_list(w->js, "prompts"), 0));
@@ -87,7 +87,7 @@ static void check(const wanted *w, const char *what, xd_parallel p)
     xd_err     e = { 0 };
     xd_engine *g = NULL;
     xd_result *res = NULL;
-    xd_status  s = paint(w, &p, w->lora, &g, &res, &e);
+    xd_status  s = generate(w, &p, w->lora, &g, &res, &e);
     plans++;
     if (s != XD_OK) {
         fail(w, what, e.msg);
@@ -114,7 +114,7 @@ static void check_unlike(const wanted *w)
     xd_result  *res = NULL;
     l[1].scale += rank == ranks - 1;
     plans++;
-    xd_status s = paint(w, &p, l, &g, &res, &e);
+    xd_status s = generate(w, &p, l, &g, &res, &e);
     if (s != XD_EINVAL || !strstr(e.msg, "LoRA"))
         fail(w, "ranks with other scales", s == XD_OK ? "they are not refused" : e.msg);
     xd_result_free(&res);

@@ -274,7 +274,7 @@ static look run(const xd_parallel *par)
     return l;
 }
 
-static int same_picture(const look *a, const look *b)
+static int same_image(const look *a, const look *b)
 {
     return rank || (a->nlat == b->nlat &&
                     memcmp(a->lat, b->lat, (size_t)a->nlat * sizeof(float)) == 0);
@@ -292,7 +292,7 @@ static void together(const char *name, xd_parallel p, int n, const look *one, do
     double allowed = 1.15 * one_held + act + (file_bytes < 9e8 ? (n - 1) * (double)PROGRAM : 0);
     check(l.status == XD_OK, name, l.msg);
     check(rank >= n || l.shared, name, "its weights are not shared");
-    check(same_picture(one, &l), name, "another image");
+    check(same_image(one, &l), name, "another image");
     if (rank == 0) {
         printf("# %s: %d ranks hold %.1f MB, one %.1f; %.1f of activations; weights %.1f MB each; "
                "at most %.1f allowed%s\n", name, n, held / 1e6, one_held / 1e6, act / 1e6,
@@ -314,7 +314,7 @@ static void stages(int n, const look *one)
     look        l = run(&p);
     snprintf(name, sizeof name, "pipefusion %d", n);
     check(l.status == XD_OK, name, l.msg);
-    check(same_picture(one, &l), name, "another image");
+    check(same_image(one, &l), name, "another image");
     must(xd_model_open(&m, dir, 0, &e) == XD_OK && xd_dev_open(&dev, "cpu", &e) == XD_OK &&
          xd_dev_open_count(&count, dev, &e) == XD_OK, "cannot count");
     int L = m.dit.net.nlayers;
@@ -352,7 +352,7 @@ static void squeezed(const char *name, xd_parallel p, const look *one)
         printf("# %s: ran in %.1f MB of address space besides the program, the file has %.1f\n", name,
                ((kept ? 0.5 : 1.25) * file_bytes + 64e6) / 1e6, file_bytes / 1e6);
     check(l.status == XD_OK, name, l.msg);
-    check(same_picture(one, &l), name, "another image under ulimit -v");
+    check(same_image(one, &l), name, "another image under ulimit -v");
     free(l.lat);
 }
 
@@ -386,7 +386,7 @@ static void alone(const look *one)
     check(l.status == XD_OK, name, l.msg);
     check(!l.shared, name, "weights are shared all the same");
     check(rank || strstr(l.said, "every rank keeps weights of its own"), name, "it is not said");
-    check(same_picture(one, &l), name, "another image");
+    check(same_image(one, &l), name, "another image");
     if (rank == 0)
         printf("# %s: %s\n", name, l.said);
     free(l.lat);

@@ -32,7 +32,7 @@
 #include "engine/engine.h"
 #include "pipeline/result.h"
 
-enum { PICTURES = 2 };
+enum { IMAGES = 2 };
 
 static const char *model_dir, *dtype, *kept;
 static const char *begin;       /* the image that a video begins with; NULL: none            */
@@ -40,18 +40,18 @@ static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full,
 static double      rescaled;
 static int         thin = 1, steps = 5, size[2] = { 52, 44 };
 
-typedef struct picture {
+typedef struct pixels {
     float  *lat;
     int64_t nlat;
     uint8_t *rgb;
     int64_t nrgb;
-} picture;
+} pixels;
 
-static void free_picture(picture *p)
+static void free_image(pixels *p)
 {
     free(p->lat);
     free(p->rgb);
-    *p = (picture){ 0 };
+    *p = (pixels){ 0 };
 }
 
 static void fail(const char *what, const char *why)
@@ -61,9 +61,9 @@ static void fail(const char *what, const char *why)
     fflush(stdout);
 }
 
-static picture copy_result(const xd_result *r, int i)
+static pixels copy_result(const xd_result *r, int i)
 {
-    picture p = { 0 };
+    pixels p = { 0 };
     const xd_image *im = xd_result_image(r, i);
     const float *lat = xd_result_lat(r, i, &p.nlat);
     p.lat = malloc((size_t)p.nlat * sizeof *p.lat + 1);
@@ -76,13 +76,13 @@ static picture copy_result(const xd_result *r, int i)
     return p;
 }
 
-static void request(xd_request *r, int pictures)
+static void request(xd_request *r, int images)
 {
     xd_request_init(r);
     r->negative_prompt = "red ring";
     r->width = size[0], r->height = size[1];
     r->no_resolution_binning = 1;
-    r->num_images_per_prompt = pictures;
+    r->num_images_per_prompt = images;
     r->seed = 5;
     r->guidance_rescale = rescaled;
     if (text) {
@@ -96,7 +96,7 @@ static void request(xd_request *r, int pictures)
 }
 
 /* Generates; on rank 0 the images are in out. 0: failed. */
-static int paint(const xd_parallel *par, const char *what, int pictures, picture *out)
+static int generate(const xd_parallel *par, const char *what, int images, pixels *out)
 {
     static const char *const prompts[] = { "a small cyan square at the top on a brown background" };
     xd_open_args a = { .model = model_dir, .dtype = dtype, .weights_dtype = kept, .threads = 1,
@@ -106,7 +106,7 @@ static int paint(const xd_parallel *par, const char *what, int pictures, picture
     xd_result   *res = NULL;
     xd_err       e = { 0 };
     int          ok = xd_open_with(&g, &a, 0, &e) == XD_OK;
-    request(&r, pictures);
+    request(&r, images);
     r.prompts = prompts;
     r.nprompts = 1;
     if (ok && text && cfg && g->ctx.model.recipe->distilled)
@@ -116,8 +116,8 @@ static int paint(const xd_parallel *par, const char *what, int pictures, picture
             fail(what, e.msg);
         ok = 0;
     } else if (rank == 0) {
-        ok = xd_result_count(res) == pictures;
-        for (int i = 0; ok && i < pictures; i++)
+        ok = xd_result_count(res) == images;
+        for (int i = 0; ok && i < images; i++)
             out[i] = copy_result(res, i);
     }
     xd_result_free(&res);
@@ -125,7 +125,7 @@ static int paint(const xd_parallel *par, const char *what, int pictures, picture
     return ok;
 }
 
-static double gap(const picture *a, const picture *b)
+static double gap(const pixels *a, const pixels *b)
 {
     double top = 0, most = 0;
     for (int64_t i = 0; i < a->nlat; i++) {
@@ -138,14 +138,14 @@ static double gap(const picture *a, const picture *b)
 
 /* exact: the bits of `want`; else within `limit` of the largest value. One image tells, but for
  * replicas and what is generated after another one. */
-static void check(const xd_parallel *par, const char *what, const picture *want, int exact,
+static void check(const xd_parallel *par, const char *what, const pixels *want, int exact,
                   double limit)
 {
-    picture got[PICTURES] = { { 0 } };
+    pixels got[IMAGES] = { { 0 } };
     char    why[128];
-    int     n = text && par->data_parallel_degree <= 1 ? 1 : PICTURES;
+    int     n = text && par->data_parallel_degree <= 1 ? 1 : IMAGES;
     plans++;
-    if (paint(par, what, n, got) && rank == 0)
+    if (generate(par, what, n, got) && rank == 0)
         for (int i = 0; i < n; i++) {
             double g = gap(&want[i], &got[i]);
             int    same = memcmp(want[i].lat, got[i].lat, (size_t)want[i].nlat * sizeof(float)) == 0;
@@ -156,8 +156,8 @@ static void check(const xd_parallel *par, const char *what, const picture *want,
                 fail(what, why);
             bitwise += exact;
         }
-    for (int i = 0; i < PICTURES; i++)
-        free_picture(&got[i]);
+    for (int i = 0; i < IMAGES; i++)
+        free_image(&got[i]);
 }
 
 static void name_of(const xd_parallel *p, char *out, size_t n)
@@ -183,7 +183,7 @@ static double limit(void)
 }
 
 /* exact: the plan adds up in the order of `want`, where kernels keep bits. */
-static void one_plan(const xd_parallel *p, const picture *want, int exact)
+static void one_plan(const xd_parallel *p, const pixels *want, int exact)
 {
     char what[200];
     name_of(p, what, sizeof what);
@@ -195,11 +195,11 @@ static void one_plan(const xd_parallel *p, const picture *want, int exact)
 
 /* Images of plans with stale steps, generated when they are first asked for. They must not be those of
  * exact steps. */
-typedef struct stale { xd_parallel p; picture want[PICTURES]; struct stale *next; } stale;
+typedef struct stale { xd_parallel p; pixels want[IMAGES]; struct stale *next; } stale;
 
 static stale *stales;
 
-static const picture *reference(xd_parallel p, const picture *exact)
+static const pixels *reference(xd_parallel p, const pixels *exact)
 {
     char what[200], why[64];
     for (stale *s = stales; s; s = s->next)
@@ -213,7 +213,7 @@ static const picture *reference(xd_parallel p, const picture *exact)
     s->p = p;
     s->next = stales;
     stales = s;
-    if (!paint(&p, what, PICTURES, s->want) && rank == 0)
+    if (!generate(&p, what, IMAGES, s->want) && rank == 0)
         exit(1);
     double far = rank == 0 ? gap(exact, s->want) : 1;
     snprintf(why, sizeof why, "%.2g from exact steps", far);
@@ -228,8 +228,8 @@ static void free_references(void)
 {
     for (stale *s = stales, *next; s; s = next) {
         next = s->next;
-        for (int i = 0; i < PICTURES; i++)
-            free_picture(&s->want[i]);
+        for (int i = 0; i < IMAGES; i++)
+            free_image(&s->want[i]);
         free(s);
     }
     stales = NULL;
@@ -239,7 +239,7 @@ static void free_references(void)
 
 /* Steps with stale keys and values: those of as many patches on one rank, of as many members of a
  * ring alone. */
-static void stale_plans(xd_parallel p, const picture *want, int exact)
+static void stale_plans(xd_parallel p, const pixels *want, int exact)
 {
     static const char *const ways[] = { "first", "every" };
     p.warmup_steps = 1;
@@ -262,7 +262,7 @@ static void stale_plans(xd_parallel p, const picture *want, int exact)
 }
 
 /* All plans of a factorization: those that are warm must all give one rank's image. */
-static void factorization(xd_parallel p, const picture *want)
+static void factorization(xd_parallel p, const pixels *want)
 {
     static const int patches[] = { 1, 3, 4 };
     int exact = p.tensor_parallel_degree == 1;
@@ -286,11 +286,11 @@ static void factorization(xd_parallel p, const picture *want)
 }
 
 /* Stale steps: the same bits for every number of stages at equal patches. */
-static void stages(const picture *exact)
+static void stages(const pixels *exact)
 {
     for (int m = 3; m <= 4 && !text; m++) {
         xd_parallel p = { .num_pipeline_patch = m, .warmup_steps = 1, .patches_without_stages = 1 };
-        const picture *want = reference(p, exact);
+        const pixels *want = reference(p, exact);
         char        what[200];
         p.pipefusion_parallel_degree = ranks;
         name_of(&p, what, sizeof what);
@@ -299,7 +299,7 @@ static void stages(const picture *exact)
 }
 
 /* Every factorization of the ranks; the number of them. */
-static int all_plans(const picture *want)
+static int all_plans(const pixels *want)
 {
     int count = 0, passes = text && !cfg ? 1 : 2;
     for (int t = 1; t <= ranks; t++)
@@ -347,14 +347,14 @@ static void arguments(int argc, char **argv)
 /* Everything with so many text tokens, where text flows. */
 static int all_of(xd_comm *world)
 {
-    picture     want[PICTURES] = { { 0 } };
+    pixels     want[IMAGES] = { { 0 } };
     xd_parallel one = { 0 };
-    if (!paint(&one, "one rank", PICTURES, want) && rank == 0)
+    if (!generate(&one, "one rank", IMAGES, want) && rank == 0)
         world->ops->abort(world, 1);
     int count = all_plans(want);
     stages(want);
-    for (int i = 0; i < PICTURES; i++)
-        free_picture(&want[i]);
+    for (int i = 0; i < IMAGES; i++)
+        free_image(&want[i]);
     free_references();
     return count;
 }

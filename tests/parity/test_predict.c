@@ -91,7 +91,7 @@ static void compare(const char *name, const xd_prediction *f, const xd_need *nee
     }
 }
 
-static void foresee(const xd_parallel *p, const xd_request *r, const char *name, const xd_need *need, int64_t sent)
+static void predict(const xd_parallel *p, const xd_request *r, const char *name, const xd_need *need, int64_t sent)
 {
     xd_open_args a = { .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1 };
     xd_engine   *g = NULL;
@@ -140,7 +140,7 @@ static void check(const xd_parallel *p)
     if (s != XD_OK && rank == 0)
         fail(name, e.msg);
     else if (rank == 0)
-        foresee(p, &r, name, need, sent);
+        predict(p, &r, name, need, sent);
 }
 
 /* All ways of the remaining ranks over the axes from `axis` on. */

@@ -30,7 +30,7 @@ static void fail(const char *what, const char *why)
     fflush(stdout);
 }
 
-static xd_status paint(const xd_parallel *par, xd_engine **g, xd_result **out, xd_err *e)
+static xd_status generate(const xd_parallel *par, xd_engine **g, xd_result **out, xd_err *e)
 {
     char         model[1024];
     const char  *prompt = xd_json_text(xd_json_at(js_list(req, "prompts"), 0));
@@ -90,7 +90,7 @@ static void check(const xd_parallel *p, const char *name)
              p->pipefusion_parallel_degree, p->ulysses_degree, p->ring_degree,
              p->use_cfg_parallel + 1);
     plans++;
-    xd_status s = paint(p, &g, &res, &e);
+    xd_status s = generate(p, &g, &res, &e);
     if (rank == 0 && s != XD_OK)
         fail(what, e.msg);
     else if (rank == 0)

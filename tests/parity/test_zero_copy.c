@@ -1,5 +1,5 @@
-/* test_zero_copy.c - what ranks of a host show, offer and add up in memory that they lend, and what goes
- * round a ring: the numbers and the counted bytes are those of messages, on every rank that lends or
+/* test_zero_copy.c - what ranks of a host show, offer and add up in memory that they window_open, and what goes
+ * round a ring: the numbers and the counted bytes are those of messages, on every rank that in_window or
  * on some.
  *
  *   mpirun -n N test_zero_copy */
@@ -9,7 +9,7 @@
 
 #include "comm/comm.h"
 
-enum { MAXRANKS = 16, LENT = 8 << 20, WIDE = 5, PART = 3 };
+enum { MAXRANKS = 16, WINDOWS = 8 << 20, WIDE = 5, PART = 3 };
 
 static int failures, me;
 
@@ -64,7 +64,7 @@ static void cut(const xd_comm *c, float *mem, int scale, int gets, xd_tensor *t)
     }
 }
 
-static int lends(const xd_comm *c, int some, int r)
+static int in_window(const xd_comm *c, int some, int r)
 {
     return r == c->rank || !some || r % 2 == 0;
 }
@@ -85,7 +85,7 @@ static void test_show(xd_comm *c, float *mem, float *room, int some)
         CHECK(end(c, c->ops->exchange_views(c, give, get)) == XD_OK);
         for (int r = 0; r < c->size; r++) {
             CHECK(holds(get[r], r, c->rank));
-            CHECK(!was[r].d[0] || (get[r].p != was[r].p) == lends(c, some, r));
+            CHECK(!was[r].d[0] || (get[r].p != was[r].p) == in_window(c, some, r));
         }
         CHECK(c->traffic->bytes - before == want);
         c->ops->barrier(c);
@@ -104,7 +104,7 @@ static void test_offer(xd_comm *c, float *mem, float *room, int some)
         CHECK(end(c, c->ops->exchange_places(c, give, get)) == XD_OK);
         CHECK(c->traffic->bytes == before);
         for (int r = 0; r < c->size; r++) {
-            CHECK(!was[r].d[0] || (get[r].p != was[r].p) == lends(c, some, r));
+            CHECK(!was[r].d[0] || (get[r].p != was[r].p) == in_window(c, some, r));
             write(get[r], c->rank, r);
             want += r == c->rank ? 0 : get[r].d[0] * PART * 4;
         }
@@ -155,10 +155,10 @@ static void test_circulate(xd_comm *c, float *mem)
     }
 }
 
-static void test_lent(xd_comm *c, xd_comm *h, float *own, float *room)
+static void test_windows(xd_comm *c, xd_comm *h, float *own, float *room)
 {
     for (int some = 0; some < 2; some++) {
-        float *p = h->ops->window_open(h, LENT), *mem = some && c->rank % 2 ? own : p;
+        float *p = h->ops->window_open(h, WINDOWS), *mem = some && c->rank % 2 ? own : p;
         if (!p) {
             if (c->rank == 0)
                 printf("# skipped: this system has no memory between ranks\n");
@@ -177,7 +177,7 @@ int main(void)
 {
     xd_comm *c = NULL, *h = NULL, *back = NULL;
     xd_err   e = { 0 };
-    float   *own = malloc(LENT), *room = malloc(LENT);
+    float   *own = malloc(WINDOWS), *room = malloc(WINDOWS);
     if (!own || !room || xd_comm_world(&c, "mpi", &e) != XD_OK || c->size > MAXRANKS) {
         printf("%s\n", e.msg);
         return 1;
@@ -188,8 +188,8 @@ int main(void)
     if (h && back) {
         test_circulate(c, own);
         test_circulate(back, own);
-        test_lent(c, h, own, room);
-        test_lent(back, h, own, room);
+        test_windows(c, h, own, room);
+        test_windows(back, h, own, room);
     }
     xd_comm_close(&back);
     xd_comm_close(&h);

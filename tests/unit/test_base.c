@@ -261,7 +261,7 @@ static void output_appears_whole(void **state)
     assert_int_equal(scratch_clean(), 1);
 }
 
-/* Devices are pipes' kin; a test that replaces one would be known to everybody on the machine. */
+/* Devices are pipes' group; a test that replaces one would be known to everybody on the machine. */
 static void a_pipe_is_written_and_stays(void **state)
 {
     (void)state;
@@ -655,7 +655,7 @@ static void converts_between_types(void **state)
 }
 
 /* Rows become bf16 values as single numbers do, whatever their bits. */
-static void rows_become_brains(void **state)
+static void rows_become_bf16(void **state)
 {
     enum { N = 4099 };
     static uint32_t b[N];
@@ -703,7 +703,7 @@ int main(void)
         cmocka_unit_test(dtypes_have_sizes),
         cmocka_unit_test(halves_round_to_nearest_even),
         cmocka_unit_test(all_halves_survive),
-        cmocka_unit_test(words_of_lists), cmocka_unit_test(converts_between_types), cmocka_unit_test(rows_become_brains),
+        cmocka_unit_test(words_of_lists), cmocka_unit_test(converts_between_types), cmocka_unit_test(rows_become_bf16),
     };
     return cmocka_run_group_tests_name("base", tests, scratch_set_up, scratch_tear_down);
 }

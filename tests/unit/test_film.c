@@ -33,7 +33,7 @@ static const xd_image_text texts[] = {
 };
 
 /* A hill of colours that wanders; no two frames are alike, and no channel is another's mirror. */
-static xd_film paint(int n, int w, int h, double fps)
+static xd_film generate(int n, int w, int h, double fps)
 {
     uint8_t *p = pixels;
     for (int i = 0; i < n; i++)
@@ -47,7 +47,7 @@ static xd_film paint(int n, int w, int h, double fps)
 }
 
 /* Four flat colours, blocks of 8 pixels. */
-static xd_film paint_flat(int n, int w, int h, double fps)
+static xd_film draw_flat(int n, int w, int h, double fps)
 {
     static const uint8_t colours[4][3] = { { 255, 0, 0 }, { 0, 255, 7 }, { 3, 4, 252 }, { 255, 255, 255 } };
     for (int i = 0; i < n * w * h; i++) {
@@ -94,7 +94,7 @@ static void rates_are_fractions(void **state)
 static void raw_is_the_pixels(void **state)
 {
     (void)state;
-    xd_film  f = paint(3, 7, 5, 8);
+    xd_film  f = generate(3, 7, 5, 8);
     size_t   len;
     write_it("a.rgb", &f);
     uint8_t *data = bytes_of("a.rgb", &len);
@@ -154,7 +154,7 @@ static void gifs_have_frames_and_delays(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
-        xd_film f = paint(N, 21, 11, rates[i].fps);
+        xd_film f = generate(N, 21, 11, rates[i].fps);
         write_it("a.gif", &f);
         gif g = gif_blocks("a.gif");
         if (g.w != 21 || g.h != 11 || g.frames != N || g.loops != 1 || g.notes != 1 || g.colours != 256)
@@ -162,7 +162,7 @@ static void gifs_have_frames_and_delays(void **state)
         if (g.delay != rates[i].total || g.least != rates[i].least || g.most != rates[i].most)
             fail_msg("%g a second: %d to %d hundredths, %d in all", rates[i].fps, g.least, g.most, g.delay);
     }
-    xd_film f = paint_flat(2, 9, 9, 5);
+    xd_film f = draw_flat(2, 9, 9, 5);
     write_it("a.gif", &f);
     assert_int_equal(gif_blocks("a.gif").colours, 4);
     assert_int_equal(scratch_clean(), 1);
@@ -207,7 +207,7 @@ static void bad_requests_are_refused(void **state)
 /* In a process of its own: files may have 4096 bytes there, and no name is left. 0: as it should be. */
 static int write_too_much(const char *name)
 {
-    xd_film f = paint(N, W, H, 8);
+    xd_film f = generate(N, W, H, 8);
     xd_err  e = { 0 };
     srand(1);
     for (size_t i = 0; i < sizeof pixels; i++)
@@ -373,7 +373,7 @@ static void films_come_back(void **state)
         { "a.mp4", "h264" }, { "a.MOV", "h264" }, { "a.mkv", "h264" }, { "a.webm", "vp9" } };
     (void)state;
     for (int i = 0; i < 4; i++) {
-        xd_film f = paint(N, W, H, 8);
+        xd_film f = generate(N, W, H, 8);
         check_film(kinds[i].name, kinds[i].codec, &f, 38);
     }
     assert_int_equal(scratch_clean(), 4);
@@ -385,14 +385,14 @@ static void rates_and_odd_sides(void **state)
     static const int    sides[][2] = { { 33, 17 }, { 16, 15 }, { 1, 1 }, { 3, 48 } };
     (void)state;
     for (int i = 0; i < 5; i++) {
-        xd_film f = paint(N, 48, 32, rates[i]);
+        xd_film f = generate(N, 48, 32, rates[i]);
         check_film("a.mp4", "h264", &f, 38);
     }
     for (int i = 0; i < 4; i++) {
-        xd_film f = paint(5, sides[i][0], sides[i][1], 8);
+        xd_film f = generate(5, sides[i][0], sides[i][1], 8);
         check_film("a.mp4", "h264", &f, 33);
     }
-    xd_film f = paint(1, W, H, 24);
+    xd_film f = generate(1, W, H, 24);
     check_film("a.mp4", "h264", &f, 38);
     assert_int_equal(scratch_clean(), 1);
 }
@@ -402,7 +402,7 @@ static void index_comes_first(void **state)
 {
     size_t  len, at = 0;
     char    order[64] = "";
-    xd_film f = paint(N, W, H, 24);
+    xd_film f = generate(N, W, H, 24);
     (void)state;
     write_it("a.mp4", &f);
     uint8_t *p = bytes_of("a.mp4", &len);
@@ -424,7 +424,7 @@ static void gifs_come_back(void **state)
     reading r;
     (void)state;
     for (int flat = 0; flat < 2; flat++) {
-        xd_film f = flat ? paint_flat(N, W, H, 10) : paint(N, W, H, 10);
+        xd_film f = flat ? draw_flat(N, W, H, 10) : generate(N, W, H, 10);
         write_it("a.gif", &f);
         open_reading(&r, "a.gif");
         double db = read_frames(&r, &f);

@@ -19,13 +19,13 @@
 #include "scratch.h"
 
 enum { MAXSIDE = 80 };
-static uint8_t picture[MAXSIDE * MAXSIDE * 3];
+static uint8_t image[MAXSIDE * MAXSIDE * 3];
 
-static void paint(int w, int h)
+static void generate(int w, int h)
 {
     for (int y = 0; y < h; y++)
         for (int x = 0; x < w; x++) {
-            uint8_t *p = picture + 3 * (y * w + x);
+            uint8_t *p = image + 3 * (y * w + x);
             p[0] = (uint8_t)(40 + 3 * x / 2);
             p[1] = (uint8_t)(250 - 2 * y);
             p[2] = (uint8_t)(x + y);
@@ -49,12 +49,12 @@ static void check_round_trip(const char *name, int w, int h, const xd_image_text
     xd_err e = { 0 };
     int    worst = 0;
     long   sum = 0;
-    paint(w, h);
-    if (xd_image_write(in_scratch(name), picture, w, h, texts, &e) != XD_OK)
+    generate(w, h);
+    if (xd_image_write(in_scratch(name), image, w, h, texts, &e) != XD_OK)
         fail_msg("%s: %s", name, e.msg);
     uint8_t *rgb = read_back(name, w, h);
     for (int i = 0; i < w * h * 3; i++) {
-        int d = abs(rgb[i] - picture[i]);
+        int d = abs(rgb[i] - image[i]);
         worst = d > worst ? d : worst;
         sum += d;
     }
@@ -71,7 +71,7 @@ static const xd_image_text texts[] = {
 static const char *const names[] = { "a.png", "a.PNG", "a.ppm", "a.jpg", "a.jpeg", "a.webp" };
 enum { NNAMES = sizeof names / sizeof *names };
 
-static void pictures_come_back(void **state)
+static void images_come_back(void **state)
 {
     (void)state;
     static const int sizes[][2] = { { 1, 1 }, { 3, 2 }, { 17, 80 }, { 80, 33 }, { 64, 64 } };
@@ -109,9 +109,9 @@ static void texts_travel(void **state)
     static const char ascii[] = "{\"prompt\": \"\\u732b \\ud83d\\udc31\"}";
     static const char lines[] = "parameters: a caf\xc3\xa9\nSteps: 20, Size: 4x4\nxdit: {\"prompt";
     xd_err e = { 0 };
-    paint(4, 4);
+    generate(4, 4);
     for (int i = 0; i < NNAMES; i++)
-        assert_int_equal(xd_image_write(in_scratch(names[i]), picture, 4, 4, texts, &e), XD_OK);
+        assert_int_equal(xd_image_write(in_scratch(names[i]), image, 4, 4, texts, &e), XD_OK);
     assert_true(has("a.png", latin, sizeof latin - 1));
     assert_true(has("a.png", wide, sizeof wide - 1));
     assert_true(has("a.jpg", lines, sizeof lines - 1));
@@ -192,17 +192,17 @@ static void every_kind_of_png_is_read(void **state)
 }
 
 /* Every beginning of every image is refused with a sentence that names the file. */
-static void truncated_pictures_are_refused(void **state)
+static void truncated_images_are_refused(void **state)
 {
     (void)state;
-    paint(20, 12);
+    generate(20, 12);
     for (int i = 0; i < NNAMES; i++) {
         xd_err   e = { 0 };
         char    *data;
         size_t   len;
         uint8_t *rgb;
         int64_t  w, h;
-        assert_int_equal(xd_image_write(in_scratch(names[i]), picture, 20, 12, NULL, &e), XD_OK);
+        assert_int_equal(xd_image_write(in_scratch(names[i]), image, 20, 12, NULL, &e), XD_OK);
         assert_int_equal(xd_file_read(in_scratch(names[i]), 1 << 20, &data, &len, &e), XD_OK);
         size_t end = strstr(names[i], ".j") ? len - 3 : len - 1;       /* an end mark may go     */
         for (size_t n = 0; n < end; n += n < 64 ? 1 : 7) {
@@ -240,7 +240,7 @@ static void bad_requests_are_refused(void **state)
     xd_err   e = { 0 };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         xd_err_clear(&e);
-        assert_int_equal(xd_image_write(in_scratch(bad[i].name), picture, bad[i].w, bad[i].h, NULL,
+        assert_int_equal(xd_image_write(in_scratch(bad[i].name), image, bad[i].w, bad[i].h, NULL,
                                         &e), bad[i].code);
         if (!strstr(e.msg, bad[i].why))
             fail_msg("%s: \"%s\" does not say \"%s\"", bad[i].name, e.msg, bad[i].why);
@@ -268,11 +268,11 @@ static void names_tell_the_format(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_come_back),
+        cmocka_unit_test(images_come_back),
         cmocka_unit_test(texts_travel),
         cmocka_unit_test(long_texts_are_cut),
         cmocka_unit_test(every_kind_of_png_is_read),
-        cmocka_unit_test(truncated_pictures_are_refused),
+        cmocka_unit_test(truncated_images_are_refused),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(names_tell_the_format),
     };

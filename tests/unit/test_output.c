@@ -103,7 +103,7 @@ static void save(const char *name, const xd_image *im)
         fail_msg("%s: %s", name, e.msg);
 }
 
-static void same_picture(const char *name, const uint8_t *want)
+static void same_image(const char *name, const uint8_t *want)
 {
     uint8_t *rgb;
     int64_t  w, h;
@@ -125,14 +125,14 @@ static void frames_become_files(void **state)
     save("g.ppm", &im);
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "f_%02d.png", i + 1);
-        same_picture(name, pixels + i * W * H * 3);
+        same_image(name, pixels + i * W * H * 3);
         snprintf(name, sizeof name, "g_%04d.ppm", i + 1);
-        same_picture(name, pixels + i * W * H * 3);
+        same_image(name, pixels + i * W * H * 3);
     }
     assert_int_equal(scratch_clean(), 2 * N);
     im = video(1);
     save("f.png", &im);
-    same_picture("f.png", pixels);
+    same_image("f.png", pixels);
     assert_int_equal(scratch_clean(), 1);
 }
 

@@ -95,9 +95,9 @@ static inline void to_bf16s(void *to, const float *from, int64_t n)
     int64_t   i = 0;
 #if defined(__AVX512F__)
     for (; i + 16 <= n; i += 16)
-        _mm256_storeu_si256((__m256i *)(void *)(p + i), brains(_mm512_loadu_ps(from + i)));
+        _mm256_storeu_si256((__m256i *)(void *)(p + i), bf16(_mm512_loadu_ps(from + i)));
     if (i < n)
-        _mm256_mask_storeu_epi16(p + i, lanes(n - i), brains(_mm512_maskz_loadu_ps(lanes(n - i), from + i)));
+        _mm256_mask_storeu_epi16(p + i, lanes(n - i), bf16(_mm512_maskz_loadu_ps(lanes(n - i), from + i)));
 #else
 #pragma omp simd
     for (i = 0; i < n; i++)

@@ -529,13 +529,13 @@ static inline void gnorm_silu_bf16(char *out, const char *in, const float *mul, 
     int64_t k = 0;
     for (; k + 16 <= n; k += 16) {
         __m512 x = _mm512_fmadd_ps(load_bf16(in + 2 * k), _mm512_loadu_ps(mul + k), _mm512_loadu_ps(add + k));
-        _mm256_storeu_si256((__m256i *)(void *)(out + 2 * k), brains(silu_near(x)));
+        _mm256_storeu_si256((__m256i *)(void *)(out + 2 * k), bf16(silu_near(x)));
     }
     if (k < n) {
         __mmask16 m = lanes(n - k);
         __m512    x = _mm512_fmadd_ps(load_bf16_some(in + 2 * k, n - k), _mm512_maskz_loadu_ps(m, mul + k),
                                       _mm512_maskz_loadu_ps(m, add + k));
-        _mm256_mask_storeu_epi16(out + 2 * k, m, brains(silu_near(x)));
+        _mm256_mask_storeu_epi16(out + 2 * k, m, bf16(silu_near(x)));
     }
 }
 #else

@@ -12,7 +12,7 @@ static inline __mmask16 lanes(int64_t n)
 }
 
 /* The upper halves, rounded to nearest even; what is not a number stays so. */
-static inline __m512i brain_bits(__m512 x)
+static inline __m512i bf16_bits(__m512 x)
 {
     const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
     const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
@@ -23,16 +23,16 @@ static inline __m512i brain_bits(__m512 x)
 }
 
 /* The instruction makes denormals 0. */
-static inline __m256i brains(__m512 x)
+static inline __m256i bf16(__m512 x)
 {
 #if defined(__AVX512BF16__)
     return (__m256i)_mm512_cvtneps_pbh(x);
 #else
-    return _mm512_cvtepi32_epi16(brain_bits(x));
+    return _mm512_cvtepi32_epi16(bf16_bits(x));
 #endif
 }
 
-static inline __m512 from_brains(__m256i x)
+static inline __m512 from_bf16(__m256i x)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
@@ -40,12 +40,12 @@ static inline __m512 from_brains(__m256i x)
 /* Sixteen of BF16, or the first n and zeros. */
 static inline __m512 load_bf16(const void *p)
 {
-    return from_brains(_mm256_loadu_si256(p));
+    return from_bf16(_mm256_loadu_si256(p));
 }
 
 static inline __m512 load_bf16_some(const void *p, int64_t n)
 {
-    return from_brains(_mm256_maskz_loadu_epi16(lanes(n), p));
+    return from_bf16(_mm256_maskz_loadu_epi16(lanes(n), p));
 }
 
 #endif

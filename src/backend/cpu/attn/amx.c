@@ -127,10 +127,10 @@ typedef struct ahead {
     int64_t      seen, each;    /* rows, and how many in a turn beside scores and beside values */
 } ahead;
 
-ALWAYS_INLINE void foresee_one(ahead *x)
+ALWAYS_INLINE void prefetch_one(ahead *x)
 {
     if (x->seen < x->k->n)
-        foresee(x->k, x->seen++, x->out_bytes, x->query_bytes);
+        prefetch(x->k, x->seen++, x->out_bytes, x->query_bytes);
 }
 
 /* ---- products ------------------------------------------------------------------------------ */
@@ -216,24 +216,24 @@ static void store_sums(owed *due)
 
 /* Scores of q[32][..] and a turn's keys in tiles, and, where `some`, all of `soft`. */
 ALWAYS_INLINE void score(const unit *q, const unit *keys, int64_t deep, const owed *due, int some,
-                         softening soft, ahead *soon, curve *k, how h)
+                         softmax_state soft, ahead *soon, curve *k, how h)
 {
     const int64_t each = (STRIP / 4 + deep - 1) / deep;
     int64_t       row = 0;
-#define SOFTEN                                                                                     \
+#define SOFTMAX                                                                                     \
     if (some)                                                                                      \
-        row = soften_some(&soft, row, each, k, h);
-    MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, ANEW, SOFTEN)
-    foresee_one(soon);
+        row = softmax_some(&soft, row, each, k, h);
+    MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, ANEW, SOFTMAX)
+    prefetch_one(soon);
 _Pragma("GCC unroll 4")
     for (int64_t i = 1; i < deep; i++) {
         q += DEEP;
         keys += TILE;
-        MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, GO_ON, SOFTEN)
+        MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, GO_ON, SOFTMAX)
         if (soon->each > i)
-            foresee_one(soon);
+            prefetch_one(soon);
     }
-#undef SOFTEN
+#undef SOFTMAX
 }
 
 /* sum[32][LANES] += all of p in a row, in every lane. */
@@ -258,7 +258,7 @@ static void sum_up(const unit *p, int64_t turns, float *sum, owed *due)
 
 /* o[32][dp] (+)= p . v of `turns` turns, and all of the `late` last ones, of the last two. */
 ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t turns, int begun,
-                              owed *due, int64_t late, softening first, softening second, ahead *soon, curve *k, how h)
+                              owed *due, int64_t late, softmax_state first, softmax_state second, ahead *soon, curve *k, how h)
 {
     const int64_t each = late ? (late * STRIP + turns - 2) / (turns - 1) : 0;
     int64_t       row = (BEHIND - late) * STRIP;
@@ -280,13 +280,13 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
                 MULTIPLY_HALF(a, b, GO_ON)
             }
             if (soon->each * 2 * LANES > c)
-                foresee_one(soon);
+                prefetch_one(soon);
             if (row < BEHIND * STRIP) {
                 const int64_t end = row + each;
                 if (row < STRIP)
-                    row = soften_some(&first, row, each, k, h);
+                    row = softmax_some(&first, row, each, k, h);
                 if (row < end && row >= STRIP)
-                    row = soften_some(&second, row - STRIP, end - row, k, h) + STRIP;
+                    row = softmax_some(&second, row - STRIP, end - row, k, h) + STRIP;
                 fence();
             }
         }
@@ -353,7 +353,7 @@ static void set_top(const block *k, int64_t i, float top)
 }
 
 /* Where softmax finds the bias of the rows of x for the keys of turn j; `own` is memory for it. */
-static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][TURN], softening *soft)
+static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][TURN], softmax_state *soft)
 {
     const int64_t    n = smaller(a->k->keys - j * TURN, TURN);
     const xd_tensor *t = &a->w->a->bias;
@@ -375,7 +375,7 @@ static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP
 }
 
 /* The largest of the first n scores of a row, as a power of two. */
-static float largest(const softening *soft, int64_t r, float c, int64_t n)
+static float largest(const softmax_state *soft, int64_t r, float c, int64_t n)
 {
     const float *s = soft->s + r * TURN, *bias = soft->bias ? soft->bias + r * soft->bias_step : NULL;
     float        top = -INFINITY;
@@ -396,7 +396,7 @@ static int lacking(const strips *a, const part *x)
 
 /* Scores of turn j are there: what comes before their probabilities. Rows without a reference get the
  * first score, or where that is none the largest, which is -infinity as long as they see no key. */
-static void prepare(const strips *a, const part *x, int64_t j, const softening *soft)
+static void prepare(const strips *a, const part *x, int64_t j, const softmax_state *soft)
 {
     const job    *w = a->w;
     const block  *k = a->k;
@@ -432,10 +432,10 @@ static int hidden(const strips *a, const part *x, int64_t t)
 
 /* The scores of turn t of x have left their tiles, or need nothing done: what is needed to softmax them. Back
  * comes whether rows still lack references. */
-ALWAYS_INLINE int ready(const strips *a, const part *x, int64_t t, int lacks, softening *soft, how h)
+ALWAYS_INLINE int ready(const strips *a, const part *x, int64_t t, int lacks, softmax_state *soft, how h)
 {
     const int64_t j = x->turn + t;
-    *soft = (softening){ .s = a->d->s[t % BEHIND][0], .p = a->d->p[t][0], .low = a->k->sum + x->i };
+    *soft = (softmax_state){ .s = a->d->s[t % BEHIND][0], .p = a->d->p[t][0], .low = a->k->sum + x->i };
     if (h.biased)
         find_bias(a, x, j, a->d->bias[t % BEHIND], soft);
     if (!lacks && !hidden(a, x, t))
@@ -454,12 +454,12 @@ static int64_t behind(const part *x)
 }
 
 /* Scores of a part's turns, each with probabilities of an earlier one; `last` are those of the last turns. */
-ALWAYS_INLINE void score_part(strips *a, const part *x, owed *due, int64_t deep, softening last[BEHIND], how h)
+ALWAYS_INLINE void score_part(strips *a, const part *x, owed *due, int64_t deep, softmax_state last[BEHIND], how h)
 {
     const unit   *q = a->k->q + x->i * deep * DEEP;
     curve         k = curve_of(a->c, h);
     const int64_t n = x->turns, late = behind(x);
-    softening     soft[BEHIND] = { { .s = NULL } };
+    softmax_state     soft[BEHIND] = { { .s = NULL } };
     int           lacks = h.kind != BOUNDED && lacking(a, x);
     for (int64_t t = 0; t < n; t++) {
         const unit *keys = keys_of(a, x->turn + t);
@@ -491,7 +491,7 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, owed *due, how h)
     const xd_attn_plan *p = &a->w->p;
     curve               k = curve_of(a->c, h);
     const int64_t       deep = p->ldq / DEEP;
-    softening           last[BEHIND];
+    softmax_state           last[BEHIND];
     switch (deep) {
     case 1: score_part(a, x, due, 1, last, h); break;
     case 2: score_part(a, x, due, 2, last, h); break;
@@ -500,7 +500,7 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, owed *due, how h)
     default: score_part(a, x, due, deep, last, h);
     }
     if (x->turns == 1)
-        soften_some(&last[1], 0, STRIP, &k, h);
+        softmax_some(&last[1], 0, STRIP, &k, h);
     fence();
     sum_values(a->d->p[0][0], a->packed + values_at(p, x->turn, 0), a->k->o + x->i * p->dp, p->dp, x->turns,
                x->begun, due, x->turns > 1 ? behind(x) : 0, last[0], last[1], &a->soon, &k, h);
@@ -576,11 +576,11 @@ static int add_up(const strips *a)
 }
 
 /* The scores of strip i and turn j, ready to become probabilities. */
-static softening scores_of(strips *a, int64_t i, int64_t j)
+static softmax_state scores_of(strips *a, int64_t i, int64_t j)
 {
     const int64_t ldq = a->w->p.ldq;
     const part    x = part_from(a, i, j);
-    softening     soft = { .s = a->d->s[0][0] };
+    softmax_state     soft = { .s = a->d->s[0][0] };
     owed          due = { .to = NULL };
     fence();
     score(a->k->q + i * ldq, keys_of(a, j), ldq / DEEP, &due, 0, soft, &a->soon, NULL, (how){ 0, 0, 0 });
@@ -604,7 +604,7 @@ static void attend_again(strips a)
         top[r] = -INFINITY;
     }
     for (int64_t j = a.first; j < a.end; j++) {
-        const softening soft = scores_of(&a, i, j);
+        const softmax_state soft = scores_of(&a, i, j);
         for (int64_t r = 0; r < a.rows - i; r++) {
             float y = again[r] ? largest(&soft, r, a.c, TURN) : 0;
             top[r] = y > top[r] || y != y ? y : top[r];
@@ -691,7 +691,7 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
     xd_tiles_begin();
     attend_parts(&a);
     while (a.soon.seen < k->n)
-        foresee_one(&a.soon);
+        prefetch_one(&a.soon);
     for (a.rows = 0; a.rows < k->n;) {
         a.row = a.rows;
         a.rows = smaller(k->n, a.row + STRIP);

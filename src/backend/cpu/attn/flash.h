@@ -181,7 +181,7 @@ typedef struct block {
 } block;
 
 /* Soon wanted are where the output of row i goes, and a query of the next block, which is most often this head's. */
-static inline void foresee(const block *k, int64_t i, size_t out_bytes, size_t bytes)
+static inline void prefetch(const block *k, int64_t i, size_t out_bytes, size_t bytes)
 {
     for (size_t c = 0; c < out_bytes; c += LINE)
         __builtin_prefetch(k->out[i] + c, 1, 2);

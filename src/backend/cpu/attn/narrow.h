@@ -110,7 +110,7 @@ static inline vf float_row(const char *row, xd_dtype type, int64_t c, int64_t D)
 }
 
 /* Rounded to nearest even; what is not a number stays so. */
-static inline __m128i brains(vf x)
+static inline __m128i bf16(vf x)
 {
     const __m256i u = _mm256_castps_si256(x), one = _mm256_set1_epi32(1);
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
@@ -130,7 +130,7 @@ static inline void put_out(char *to, xd_dtype type, vf x, int64_t n)
             _mm256_maskstore_ps((float *)(void *)to, first_lanes(n), x);
         return;
     }
-    const __m128i h = brains(x);
+    const __m128i h = bf16(x);
     if (n >= 8)
         _mm_storeu_si128((__m128i *)(void *)to, h);
     else

@@ -15,8 +15,8 @@ static inline void v_put_units(unit *p, vu x) { _mm512_storeu_si512(p, x); }
 static inline void put_probs(float *to, vf x, vf y)
 {
 #ifdef XD_EMULATE_BF16DOT
-    _mm256_storeu_si256((__m256i *)(void *)to, brains(x));
-    _mm256_storeu_si256((__m256i *)(void *)(to + 8), brains(y));
+    _mm256_storeu_si256((__m256i *)(void *)to, bf16(x));
+    _mm256_storeu_si256((__m256i *)(void *)(to + 8), bf16(y));
 #else
     _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(y, x));
 #endif
@@ -35,9 +35,9 @@ static inline vu get_units(const char *row, xd_dtype type, int64_t u, int64_t D)
 static inline vu get_values(const char *row, const char *next, xd_dtype type, int64_t c,
                             int64_t D)
 {
-    const vu low = brain_row(row, c, D);
+    const vu low = bf16_row(row, c, D);
     (void)type;
-    return next ? _mm512_or_si512(low, _mm512_slli_epi32(brain_row(next, c, D), 16)) : low;
+    return next ? _mm512_or_si512(low, _mm512_slli_epi32(bf16_row(next, c, D), 16)) : low;
 }
 
 static inline void transpose(vu v[16])

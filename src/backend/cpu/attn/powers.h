@@ -20,13 +20,13 @@ static const float LEAST = -255;        /* stands for -infinity beside them: no 
 static const float LIFT = 0x1p60f;      /* a sum of probabilities that is not trusted, or its inverse */
 
 /* Scores of 32 queries and keys that are to become probabilities. */
-typedef struct softening {
+typedef struct softmax_state {
     float       *s;             /* [32][TURN]                                                 */
     const float *bias;          /* of row 0, or NULL                                          */
     int64_t      bias_step;
     unit        *p;             /* [32][DEEP]                                                 */
     const float *low;           /* a row: what is added to scaled scores                      */
-} softening;
+} softmax_state;
 
 typedef struct curve {
     vf      natural, scale;     /* beside a bias scores are scaled to its units first         */
@@ -72,7 +72,7 @@ ALWAYS_INLINE __m512i fixed(const float *s, const float *bias, vf low, const cur
 
 /* The scores of row r become probabilities. What is added to them beside the exponent's bias makes all that is
  * too large 65535 and all that is too small less than 2^15, for the last instruction, which saturates. */
-ALWAYS_INLINE void soften_row(const softening *a, int64_t r, curve *k, how h)
+ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how h)
 {
     const float *s = a->s + r * TURN, *bias = h.biased ? a->bias + r * a->bias_step : NULL;
     const vf     low = h.kind == BOUNDED ? k->low : v_set(a->low[r]);
@@ -93,12 +93,12 @@ ALWAYS_INLINE int all_held(const curve *k)
 }
 
 /* Rows [row, row + n) of `soft`, as far as there are such, become probabilities. */
-ALWAYS_INLINE int64_t soften_some(const softening *soft, int64_t row, int64_t n, curve *k, how h)
+ALWAYS_INLINE int64_t softmax_some(const softmax_state *soft, int64_t row, int64_t n, curve *k, how h)
 {
     const int64_t end = smaller(row + n, STRIP);
 _Pragma("GCC unroll 8")
     for (; row < end; row++)
-        soften_row(soft, row, k, h);
+        softmax_row(soft, row, k, h);
     return row;
 }
 

@@ -14,19 +14,19 @@ typedef void score_fn(int64_t kn, const unit *a, int64_t lda, const unit *b, flo
 typedef void sum_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add);
 
 /* Scores of a few rows on their way to probabilities, 2 LANES of them a turn, row by row. */
-typedef struct softening {
+typedef struct softmax_state {
     float       *row;           /* XD_ATTN_LDS floats from row to row                         */
     const float *low;           /* a row: what is added to its scaled scores                  */
     float       *sum;           /* a row: LANES floats                                        */
     float        scale;
     int64_t      at, width;     /* the next turn's first key; keys of a row, in whole turns   */
     int64_t      left;          /* turns                                                      */
-} softening;
+} softmax_state;
 
 typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,
-                     softening *s);
+                     softmax_state *s);
 
-static inline void soften_next(softening *s)
+static inline void softmax_next(softmax_state *s)
 {
     float   *from = s->row + s->at, *to = s->row + s->at / (1 + PAIRS);
     const vf c = v_set(s->scale), low = v_set(*s->low);
@@ -147,16 +147,16 @@ static inline void soften_next(softening *s)
  * machine busy that products leave idle. */
 #define SOFT_TILE(name, MR, NVS, HALFS, EVERY)                                                     \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,     \
-                     softening *s)                                                                 \
+                     softmax_state *s)                                                                 \
     {                                                                                              \
         enum { NV = NVS, HALF = HALFS, MORE = 0 };                                                 \
         const int64_t lda = XD_ATTN_LDS;                                                           \
         const int     ADD = add;                                                                   \
         int64_t       k = 0;                                                                       \
-        softening     e = *s;                                                                      \
+        softmax_state     e = *s;                                                                      \
         TILE_ROWS_##MR(TILE_BEGIN)                                                                 \
         for (; e.left > 0 && k + (EVERY) <= kn;) {                                                 \
-            soften_next(&e);                                                                       \
+            softmax_next(&e);                                                                       \
             TILE_UNIT(MR)                                                                          \
             if ((EVERY) > 1)                                                                       \
                 TILE_UNIT(MR)                                                                      \

@@ -150,36 +150,36 @@ static void lift(const job *w, const block *k, int64_t i, float c)
 }
 
 /* Rows from i on, `height` of them if there are, to be softmax. */
-static softening soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
+static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
 {
-    softening s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,
+    softmax_state s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,
                     .scale = c, .width = turns(n) * TURN };
     int64_t   rows = smaller(k->n - i, height);
     s.left = rows > 0 ? rows * turns(n) : 0;
     return s;
 }
 
-static void soften(softening *s)
+static void softmax(softmax_state *s)
 {
     while (s->left > 0)
-        soften_next(s);
+        softmax_next(s);
 }
 
 /* Scores become 2^(c s - top), and values are added up with them as weights. Without a maximum all
  * are -infinity, and become 0, or not numbers, which the vector maximum may overlook, and stay so.
  * While the first columns of some rows are added up the next rows are softmax. */
-static void soften_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
+static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
 {
     const xd_attn_plan *p = &w->p;
     int64_t   nv = sum_width(p->dp / LANES), units = PAIRS ? (n + 1) / 2 : n, high = SOFT_ROWS[nv];
     soft_fn  *tile = SOFT_TILES[half_left(p->D, 0, nv)][nv];
-    softening s = soft_rows(k, 0, high, n, c);
-    soften(&s);
+    softmax_state s = soft_rows(k, 0, high, n, c);
+    softmax(&s);
     for (int64_t i = 0; i < k->n; i += high) {
         s = soft_rows(k, i + high, high, n, c);
         tile(units, (const unit *)(const void *)(k->s + i * LDS), values, k->o + i * p->dp, p->dp,
              k->begun, &s);
-        soften(&s);
+        softmax(&s);
     }
     for (int64_t col = nv * LANES; col < p->dp; col += nv * LANES) {
         nv = sum_width((p->dp - col) / LANES);
@@ -202,7 +202,7 @@ static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
         v_store(most, x);
         lift(w, k, i, scaled ? 1 : c);
     }
-    soften_and_sum(w, k, n, keys + w->p.kunits, scaled ? 1 : c);
+    softmax_and_sum(w, k, n, keys + w->p.kunits, scaled ? 1 : c);
     for (int64_t i = 0; i < k->n; i++)
         k->l[i] += v_hadd(v_load(k->sum + i * LANES));
     k->begun = 1;
@@ -213,7 +213,7 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
     const size_t out = (size_t)w->p.D * xd_dtype_size(w->a->out.type);
     clear(w, k);
     for (int64_t i = 0; i < k->n; i++)
-        foresee(k, i, out, (size_t)w->p.D * xd_dtype_size(w->a->q.type));
+        prefetch(k, i, out, (size_t)w->p.D * xd_dtype_size(w->a->q.type));
     for (int64_t kb = first; kb < end; kb++)
         one_key_block(w, k, kb, packed + kb * w->p.knext);
 }

@@ -20,7 +20,7 @@ static inline __m512i step_at(const void *ctx, int64_t o, int64_t k)
 {
     const pack_ctx *c = ctx;
     int64_t         left = c->w->in - 32 * k, at = (o - c->row0) * c->w->in + 32 * k;
-    return brains_at((const char *)c->src.p + at * (int64_t)xd_dtype_size(c->src.type), c->src.type,
+    return bf16_at((const char *)c->src.p + at * (int64_t)xd_dtype_size(c->src.type), c->src.type,
                      left < 32 ? left : 32);
 }
 

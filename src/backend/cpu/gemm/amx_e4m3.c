@@ -22,8 +22,8 @@ static inline void expand_step(char *to, const char *packed, int64_t k, int64_t 
         for (int64_t j = 0; j < 2; j++) {
             const __m512i bytes = q < quads - k * STEP_QUADS ? _mm512_loadu_si512(from + j * 64)
                                                              : _mm512_setzero_si512();
-            _mm512_storeu_si512(to + j * 1024, brains_of(bytes, first));
-            _mm512_storeu_si512(to + j * 1024 + 64, brains_of(bytes, second));
+            _mm512_storeu_si512(to + j * 1024, bf16_of(bytes, first));
+            _mm512_storeu_si512(to + j * 1024 + 64, bf16_of(bytes, second));
         }
 }
 

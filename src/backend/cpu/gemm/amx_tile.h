@@ -67,14 +67,14 @@ static int64_t least(int64_t a, int64_t b)
 /* 32 columns: whole lines of bf16 values are stored at once, past the caches where the output is large. */
 FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x, __m512 y)
 {
-    const __m512i brains = (__m512i)_mm512_cvtne2ps_pbh(y, x);
+    const __m512i bf16 = (__m512i)_mm512_cvtne2ps_pbh(y, x);
     if (streams && to == XD_BF16) {
-        _mm512_stream_si512((void *)out, brains);
+        _mm512_stream_si512((void *)out, bf16);
     } else if (streams) {
         _mm512_stream_ps((void *)out, x);
         _mm512_stream_ps((void *)(out + 64), y);
     } else if (to == XD_BF16 && k[1].m == 0xffff) {
-        _mm512_storeu_si512(out, brains);
+        _mm512_storeu_si512(out, bf16);
     } else {
         put_at(out, to, k[0].m, x);
         put_at(out + 16 * size_of(to), to, k[1].m, y);
@@ -385,7 +385,7 @@ static __attribute__((noinline)) void hold_floats(const piece *p, int64_t k0)
     hold_rows_as(p, k0, 1);
 }
 
-static __attribute__((noinline)) void hold_brains(const piece *p, int64_t k0)
+static __attribute__((noinline)) void hold_bf16(const piece *p, int64_t k0)
 {
     hold_rows_as(p, k0, 0);
 }
@@ -462,7 +462,7 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
         chunk next, c = { p.s0, 0, 0, least(t->deep, least(t->held, t->steps)) };
         for (; c.ks; c = next) {
             if (!t->ready && c.strip == p.s0 && c.k == c.k0)
-                (t->floats ? hold_floats : hold_brains)(&p, c.k0);
+                (t->floats ? hold_floats : hold_bf16)(&p, c.k0);
             next = chunk_after(&p, c);
             run_chunk(&p, c, next);
         }

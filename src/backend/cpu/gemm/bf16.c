@@ -39,7 +39,7 @@ static void pack_panel(void *ctx, int64_t begin, int64_t end, int thread)
                 for (int64_t i = 0; i < 16; i++) {
                     int64_t     o = p * XD_PANEL + j + i, left = K - 2 * u;
                     const char *from = (const char *)c->src.p + (o * K + 2 * u) * size;
-                    r[i] = o < c->src.d[0] ? brains_at(from, c->src.type, left < 32 ? left : 32)
+                    r[i] = o < c->src.d[0] ? bf16_at(from, c->src.type, left < 32 ? left : 32)
                                          : _mm512_setzero_si512();
                 }
                 transpose_bits(r);

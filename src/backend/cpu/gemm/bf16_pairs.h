@@ -20,7 +20,7 @@ static inline __m512i v_half(const char *p)
 }
 
 /* Up to 32 elements of a row as bf16, zeros behind `n`. */
-static inline __m512i brains_at(const char *p, xd_dtype type, int64_t n)
+static inline __m512i bf16_at(const char *p, xd_dtype type, int64_t n)
 {
     uint16_t some[32];
     if (type == XD_BF16)

@@ -35,7 +35,7 @@ static inline void expand_quad(char *to, const char *from)
     const __m512i first = first_pick(), second = second_pick();
     for (int64_t j = 0; j < XD_UNIT_BYTES; j += 64) {
         const __m512i bytes = _mm512_loadu_si512(from + j);
-        const __m512i a = brains_of(bytes, first), b = brains_of(bytes, second);
+        const __m512i a = bf16_of(bytes, first), b = bf16_of(bytes, second);
 #ifdef XD_E4M3_F32
         const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
         _mm512_storeu_si512(to + j, _mm512_slli_epi32(a, 16));

@@ -21,7 +21,7 @@ static inline char *panels_of(const xd_weight *w)
     return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
 }
 
-/* Of the four bytes of a lane, those that brains_of makes its first and its second unit of. */
+/* Of the four bytes of a lane, those that bf16_of makes its first and its second unit of. */
 static inline __m512i first_pick(void)
 {
     return _mm512_broadcast_i32x4(_mm_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1));
@@ -34,7 +34,7 @@ static inline __m512i second_pick(void)
 
 /* Brains of the two bytes that `pick` moves to the upper halves of 16-bit lanes. Exponents move up
  * by 127 - 7; what is below the least of them comes from a table. */
-static inline __m512i brains_of(__m512i bytes, __m512i pick)
+static inline __m512i bf16_of(__m512i bytes, __m512i pick)
 {
     static const uint16_t few[32] = { 0,      0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60 };
     const __m512i   x = _mm512_shuffle_epi8(bytes, pick);

@@ -96,9 +96,9 @@ static inline void put_at(char *p, xd_dtype type, __mmask16 m, __m512 x)
     if (type == XD_F32)
         _mm512_mask_storeu_ps(p, m, x);
     else if (m == 0xffff)
-        _mm256_storeu_si256((__m256i *)(void *)p, brains(x));
+        _mm256_storeu_si256((__m256i *)(void *)p, bf16(x));
     else
-        _mm256_mask_storeu_epi16(p, m, brains(x));
+        _mm256_mask_storeu_epi16(p, m, bf16(x));
 }
 #else
 typedef int64_t vl;             /* how many                                                   */

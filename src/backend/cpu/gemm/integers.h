@@ -30,25 +30,25 @@ static inline __m512i source_integers(const source *s, int64_t o, int64_t i, flo
 }
 
 /* 32 bf16 values of a row from the i-th of n on, two in 32 bits, zeros behind the end. */
-static inline __m512i brain_pairs(const char *x, int64_t i, int64_t n)
+static inline __m512i bf16_pairs(const char *x, int64_t i, int64_t n)
 {
     const __mmask32 m = n - i >= 32 ? ~0u : n <= i ? 0 : (1u << (n - i)) - 1;
     return _mm512_maskz_loadu_epi16(m, x + i * 2);
 }
 
 /* The second of each two, as floats; the first is there when they are shifted by 16. */
-static inline __m512i odd_brains(__m512i x)
+static inline __m512i odd_bf16(__m512i x)
 {
     return _mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000u));
 }
 
 /* The larger of m and the magnitudes of 64 numbers of a row from the i-th of n on: of bf16 values 16 bits each, of
  * floats 32. */
-static inline __m512i more_of_brains(__m512i m, const char *x, int64_t i, int64_t n)
+static inline __m512i more_of_bf16(__m512i m, const char *x, int64_t i, int64_t n)
 {
     const __m512i size = _mm512_set1_epi16(0x7fff);
-    m = _mm512_max_epu16(m, _mm512_and_si512(size, brain_pairs(x, i, n)));
-    return _mm512_max_epu16(m, _mm512_and_si512(size, brain_pairs(x, i + 32, n)));
+    m = _mm512_max_epu16(m, _mm512_and_si512(size, bf16_pairs(x, i, n)));
+    return _mm512_max_epu16(m, _mm512_and_si512(size, bf16_pairs(x, i + 32, n)));
 }
 
 static inline __m512i more_of_floats(__m512i m, const char *x, int64_t i, int64_t n)
@@ -67,10 +67,10 @@ static inline __m512i rounded(__m512i x, __m512 by)
 
 /* 64 numbers of a row from the i-th of n on times `by`, zeros behind the end; none is beyond 127. Instructions
  * that pack keep to quarters of a register, whose parts are put in order at last. */
-static inline __m512i brain_integers(const char *x, int64_t i, int64_t n, __m512 by)
+static inline __m512i bf16_integers(const char *x, int64_t i, int64_t n, __m512 by)
 {
-    const __m512i p = brain_pairs(x, i, n), q = brain_pairs(x, i + 32, n);
-    const __m512i odd = _mm512_packs_epi32(rounded(odd_brains(p), by), rounded(odd_brains(q), by));
+    const __m512i p = bf16_pairs(x, i, n), q = bf16_pairs(x, i + 32, n);
+    const __m512i odd = _mm512_packs_epi32(rounded(odd_bf16(p), by), rounded(odd_bf16(q), by));
     const __m512i even = _mm512_packs_epi32(rounded(_mm512_slli_epi32(p, 16), by),
                                             rounded(_mm512_slli_epi32(q, 16), by));
     return _mm512_permutexvar_epi64(
@@ -95,11 +95,11 @@ typedef struct integer_rows { char *q; float *scale; int64_t steps, side; char f
 /* Rows [begin, end) of a product's input, zeros behind their ends. While one is looked through for its largest the
  * one before it becomes integers, so that what is read and what is written are waited for together; and what the
  * processor asks for by itself ends with a page, so the row after the next is asked for. */
-FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t begin, int64_t end, int brains)
+FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t begin, int64_t end, int bf16)
 {
     enum { AHEAD = 2 };
     const xd_tensor *in = &a->in;
-    const int64_t    n = a->w->in, size = brains ? 2 : 4, ahead = AHEAD * in->s[0] * size;
+    const int64_t    n = a->w->in, size = bf16 ? 2 : 4, ahead = AHEAD * in->s[0] * size;
     const __m512i    change = _mm512_set1_epi8(to->flip);
     const char      *before = NULL;
     __m512           by = _mm512_setzero_ps();
@@ -113,13 +113,13 @@ FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t
             for (int64_t b = 0; later && b < 64 * size; b += 64)
                 _mm_prefetch(later + i * size + b, _MM_HINT_T0);
             if (x)
-                most = brains ? more_of_brains(most, x, i, n) : more_of_floats(most, x, i, n);
+                most = bf16 ? more_of_bf16(most, x, i, n) : more_of_floats(most, x, i, n);
             if (before)
-                _mm512_storeu_si512(q, _mm512_xor_si512(change, brains ? brain_integers(before, i, n, by)
+                _mm512_storeu_si512(q, _mm512_xor_si512(change, bf16 ? bf16_integers(before, i, n, by)
                                                                        : float_integers(before, i, n, by)));
         }
-        if (brains)
-            most = _mm512_max_epu32(_mm512_slli_epi32(most, 16), odd_brains(most));
+        if (bf16)
+            most = _mm512_max_epu32(_mm512_slli_epi32(most, 16), odd_bf16(most));
         const float m = most_of(most), s = xd_quant_scale(XD_I8, m);
         by = _mm512_set1_ps(s > 0 ? 127.0f / m : 0.0f);
         before = x;
