@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks which room includes which (doc/architecture.md, 4.9).
+"""Checks which room includes which (the table of rooms in doc/architecture.md).
 
 usage: layers.py [ROOT]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lengths of functions and files (doc/architecture.md, 4.1).
+"""Lengths of functions and files (CONTRIBUTING.md, "Language and layout").
 
 usage: sizes.py [ROOT]
 
