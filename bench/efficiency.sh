@@ -1,7 +1,7 @@
 #!/bin/sh
 # efficiency.sh XDIT CONFIG [RANKS [OPTION...]] - what each parallel method gains on this machine: one
 # transformer step (of the VAE: one image) by RANKS ranks (2) of one thread each against one rank, as
-# `xdit bench` times them, in a Markdown table for doc/speed.md. CONFIG is a directory with the
+# `xdit bench` times them, in a Markdown table for doc/lab/ranks.md. CONFIG is a directory with the
 # configs of a model; weights are random. OPTIONs go to every run, such as --repeats 3, or --width 512
 # --height 512 for a smaller image. METHODS in the environment names some of "cfg ulysses ring pipefusion
 # tensor vae" (all). JSON_DIR: a directory that keeps what each run printed. Nothing else should run

@@ -245,7 +245,7 @@ static void add(words *a, const char *first, const char *second, const char *thi
 
 typedef struct mca { const char *name, *value, *env; } mca;
 
-/* Ranks of one host need shared memory alone. Looking for fabrics takes most of MPI's start (doc/speed.md). */
+/* Ranks of one host need shared memory alone. Looking for fabrics takes most of MPI's start (doc/lab/ranks.md). */
 static const mca near_mca[] = { { "pml", "ob1", "OMPI_MCA_pml" }, { "btl", "self,vader,tcp", "OMPI_MCA_btl" }, { 0 } };
 /* A host that is cut off is noticed some 11 s later, and not after minutes. */
 static const mca far_mca[] = { { "oob_tcp_keepalive_time", "5", "OMPI_MCA_oob_tcp_keepalive_time" },

@@ -1,7 +1,7 @@
 /* this_machine.c - a guess at the machine that this process runs on, from the peak of its cores
  *
- * Shares of the peak are those that doc/speed.md has for this program's kernels; `xdit probe` measures
- * them instead. */
+ * Shares of the peak are those that doc/performance.md has for this program's kernels;
+ * `xdit probe` measures them instead. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -76,7 +76,7 @@ static int owns(xd_dev *d, const void *p)
 }
 
 /* Without dot products of bf16 values, oneDNN's bf16 GEMM reaches a quarter of its f32 GEMM
- * (doc/speed.md): bf16 is then computed in f32, unless XDIT_BF16=emulate asks for it. */
+ * (doc/performance.md): bf16 is then computed in f32, unless XDIT_BF16=emulate asks for it. */
 static xd_dtype compute(const xd_dev *d, xd_dtype want)
 {
     const xd_cpu_dev *c = cpu_of(d);
