@@ -477,7 +477,7 @@ static void choose(sh *x)               /* behind case */
 }
 
 /* (( ... )): a condition; one that assigns is not known, and succeeds. */
-static void reckon(sh *x)
+static void evaluate(sh *x)
 {
     const char *end = sh_closing(x->p, '(', ')');
     char       *text = end && end[1] == ')' ? sh_expand(x, x->p, (size_t)(end - x->p)) : NULL;
@@ -520,7 +520,7 @@ static void command(sh *x)
         expect(x, "}", "{");
     } else if (!strncmp(x->p, "((", 2)) {
         x->p += 2;
-        reckon(x);
+        evaluate(x);
     } else if (*x->p == '(') {
         x->p++;
         list(x, ")");

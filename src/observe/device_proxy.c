@@ -120,6 +120,7 @@ void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd
         .name = real_dev->ops->name, .scratch = scratch, .pack_size = pack_size,
         .pack_tmp = pack_tmp, .pack = pack, .pack_band = pack_band, .pack_rows = pack_rows,
     };
+    w->dev.host_memory = real_dev->host_memory;
     w->dev.mem = &w->mem;
     w->dev.ops = &w->ops;
 }

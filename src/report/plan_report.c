@@ -295,7 +295,7 @@ static xd_status open_all(adviser *v, xd_err *e)
     return s;
 }
 
-xd_status xd_advise(const xd_advise_args *a, xd_err *e)
+static xd_status advise(const xd_advise_args *a, xd_err *e)
 {
     adviser   v = { .a = a };
     xd_status s = open_all(&v, e);
@@ -316,5 +316,14 @@ xd_status xd_advise(const xd_advise_args *a, xd_err *e)
         say_table(&v);
     xd_search_free(&v.s);
     xd_close(&v.g);
+    return s;
+}
+
+xd_status xd_advise(const xd_advise_args *a, xd_err *e)
+{
+    const xd_logger  log = { a->log, a->cookie, a->log_level };
+    const xd_logger *before = xd_log_enter(&log);
+    xd_status        s = advise(a, e);
+    xd_log_enter(before);
     return s;
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Finds words that do not belong in the tree: paths of one machine, marks of unfinished work.
+"""Finds words that do not belong in the tree: paths of one machine, marks of unfinished work, words of our own
+where the field has a word.
 
 usage: words.py [ROOT]
 
@@ -16,6 +17,9 @@ import sys
 PATHS = re.compile(r"(?<![\w.$}/-])/(" + "|".join(("wo" + "rk", "ro" + "ot", "ho" + "me", "t" + "mp",
                                                   "o" + "pt", "Us" + "ers")) + r")/\w")
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+# Words that the field has others for: bf16, fp8, softmax, predict or prefetch, image, generate (doc/glossary.md).
+OLD = re.compile(r"\b(br" + r"ains?|eig" + r"hths|so" + r"ften(s|ed|ing)?|for" + r"e(see[ns]?|casts?)|rec" + r"kon(s|ed|ing|er)?|"
+                 r"pic" + r"tures?|pa" + r"int(s|ed|ing)?)\b", re.IGNORECASE)
 NO_TABS = {".c", ".h", ".cc", ".cpp", ".cu", ".py"}
 # Data, not prose: what tokenizers and models bring along, and files made to be broken.
 SKIP = re.compile(r"^(models/|tests/fuzz/corpus/|tests/golden/.*\.(json|txt)$|shared/)")
@@ -42,7 +46,8 @@ def complaints(path):
     except UnicodeDecodeError:
         return
     for n, line in enumerate(text.split("\n"), 1):
-        for pattern, what in ((PATHS, "a path of one machine"), (UNFINISHED, "unfinished work")):
+        for pattern, what in ((PATHS, "a path of one machine"), (UNFINISHED, "unfinished work"),
+                              (OLD, "a word that the field has another one for")):
             m = pattern.search(line)
             if m:
                 yield n, f"{what}: {m[0]}"

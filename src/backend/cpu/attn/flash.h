@@ -259,7 +259,7 @@ static void finish(const job *w, const block *k)
     }
 }
 
-/* Foresees all rows and adds key blocks first .. end up into o, l and top of block k; `packed` is all of its pair. */
+/* Prefetches all rows and adds key blocks first .. end up into o, l and top of block k; `packed` is all of its pair. */
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed);
 
 static void attend(const job *w, int64_t item, int thread)

@@ -32,7 +32,7 @@ static inline __m512i second_pick(void)
     return _mm512_add_epi8(first_pick(), _mm512_set1_epi16(0x200));
 }
 
-/* Brains of the two bytes that `pick` moves to the upper halves of 16-bit lanes. Exponents move up
+/* bf16 values of the two bytes that `pick` moves to the upper halves of 16-bit lanes. Exponents move up
  * by 127 - 7; what is below the least of them comes from a table. */
 static inline __m512i bf16_of(__m512i bytes, __m512i pick)
 {
