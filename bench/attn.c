@@ -3,12 +3,12 @@
  *   bench_attn [--json] [isa=avx512bf16] [type=bf16] [threads=N] [seconds=0.5]
  *              [n=4096 m=4096 H=16 Hk=H D=72 bias=0]
  *
- * Without n a list of shapes that models have is run, with threads=1 and then as many as there are
- * cores; without isa= and type= the best instruction set, and bf16 where it has products of bf16.
- * Calls alternate with bursts of multiply-adds (vdpbf16ps, tiles) on registers alone by the same
- * threads; a call's share is its 4 H n m D flops a second through the mean rate of the bursts before
- * and after it. Printed are the median share and what the middle 80 % of calls lie between: the
- * clock of a shared machine moves, and shares move less than times. */
+ * Without n a list of shapes that models have is run, with threads=1 and then as many as there
+ * are cores; without isa= and type= the best instruction set, and bf16 where it has products of
+ * bf16. Calls alternate with bursts of multiply-adds (vdpbf16ps, tiles) on registers alone by
+ * the same threads; a call's share is its 4 H n m D flops a second through the mean rate of the
+ * bursts before and after it. Printed are the median share and what the middle 80 % of calls lie
+ * between: the clock of a shared machine moves, and shares move less than times. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,13 +167,14 @@ static void print(const variant *v, xd_dtype t, shape s, const result *r, double
 {
     double half = quantile(r->seconds, r->calls, 0.5), p = quantile(r->peak, r->calls, 0.5);
     double low = quantile(r->share, r->calls, 0.1), high = quantile(r->share, r->calls, 0.9);
-    const char *how = json ? "{\"isa\":\"%s\",\"type\":\"%s\",\"threads\":%d,\"n\":%lld,\"m\":%lld,"
-                             "\"H\":%lld,\"Hk\":%lld,\"D\":%lld,\"what\":\"%s\",\"calls\":%d,"
-                             "\"ms\":%.4f,\"gflops\":%.1f,\"peak\":%.1f,\"share\":%.4f,"
-                             "\"low\":%.4f,\"high\":%.4f}\n"
-                           : "%-10s %-4s threads %-2d n %-6lld m %-6lld H %-3lld Hk %-3lld D %-4lld "
-                             "%-7s %4d calls %9.3f ms %7.1f of %6.1f GFLOP/s: %5.1f %% "
-                             "(%.1f to %.1f)\n";
+    const char *how = json
+                          ? "{\"isa\":\"%s\",\"type\":\"%s\",\"threads\":%d,\"n\":%lld,\"m\":%lld,"
+                            "\"H\":%lld,\"Hk\":%lld,\"D\":%lld,\"what\":\"%s\",\"calls\":%d,"
+                            "\"ms\":%.4f,\"gflops\":%.1f,\"peak\":%.1f,\"share\":%.4f,"
+                            "\"low\":%.4f,\"high\":%.4f}\n"
+                          : "%-10s %-4s threads %-2d n %-6lld m %-6lld H %-3lld Hk %-3lld D %-4lld "
+                            "%-7s %4d calls %9.3f ms %7.1f of %6.1f GFLOP/s: %5.1f %% "
+                            "(%.1f to %.1f)\n";
     double gs = gflop / half, unit = json ? 1 : 100;
     printf(how, v->name, xd_dtype_name(t), xd_par_threads(), (long long)s.n, (long long)s.m,
            (long long)s.H, (long long)s.Hk, (long long)s.D, s.what, r->calls, half * 1e3, gs, p,

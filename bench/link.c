@@ -2,10 +2,11 @@
  *
  *     mpirun -n N bench/link [--json] [bytes of the largest message]
  *
- * Pairs: rank 0 with each other rank in turn, one way (half a round trip) and both ways at once, and beside
- * each the same by MPI_Send and MPI_Recv, or MPI_Sendrecv, in the same run: MPI's seconds over ours.
- * Groups: all ranks together; bytes are what each rank gives to each other one (gather,
- * exchange) or has (allreduce); in place: an exchange of what ranks of one host window_open each other. Overlap: a message both ways during work of the same length, with
+ * Pairs: rank 0 with each other rank in turn, one way (half a round trip) and both ways at once,
+ * and beside each the same by MPI_Send and MPI_Recv, or MPI_Sendrecv, in the same run: MPI's
+ * seconds over ours. Groups: all ranks together; bytes are what each rank gives to each other
+ * one (gather, exchange) or has (allreduce); in place: an exchange of what ranks of one host
+ * window_open each other. Overlap: a message both ways during work of the same length, with
  * pokes at 50 microseconds as kernels do, and without; 100% when it costs nothing. */
 #include "base/clock.h"
 #include "base/par.h"
@@ -71,8 +72,8 @@ static void plain_to_and_fro(const bench *x, int peer)
 
 static void plain_both_ways(const bench *x, int peer)
 {
-    MPI_Sendrecv(x->a, (int)x->bytes, MPI_BYTE, peer, 2, x->b, (int)x->bytes, MPI_BYTE, peer, 2, x->mpi,
-                 MPI_STATUS_IGNORE);
+    MPI_Sendrecv(x->a, (int)x->bytes, MPI_BYTE, peer, 2, x->b, (int)x->bytes, MPI_BYTE, peer, 2,
+                 x->mpi, MPI_STATUS_IGNORE);
 }
 
 static void reduce(const bench *x, int unused)
@@ -177,8 +178,8 @@ static void pairs(bench *x, int64_t top)
     for (int peer = 1; peer < c->size; peer++) {
         int in = c->rank == 0 || c->rank == peer, with = c->rank ? 0 : peer;
         if (c->rank == 0 && !x->json)
-            printf("ranks 0 and %d\n%12s %12s %9s %11s %12s %11s %10s %10s\n", peer, "bytes", "one way us",
-                   "GB/s", "of MPI", "both GB/s", "of MPI", "overlap", "no pokes");
+            printf("ranks 0 and %d\n%12s %12s %9s %11s %12s %11s %10s %10s\n", peer, "bytes",
+                   "one way us", "GB/s", "of MPI", "both GB/s", "of MPI", "overlap", "no pokes");
         for (x->bytes = 8; in && x->bytes <= top; x->bytes *= 8) {
             pair p = { .one = seconds(x, to_and_fro, with) / 2 };
             p.mpi_one = seconds(x, plain_to_and_fro, with) / 2;
@@ -193,11 +194,13 @@ static void pairs(bench *x, int64_t top)
     }
 }
 
-/* Seconds of an exchange of what ranks window_open; 0: they cannot. It is touched as other memory is. */
+/* Seconds of an exchange of what ranks window_open; 0: they cannot. It is touched as other
+ * memory is. */
 static double in_place(bench *x, xd_comm *host)
 {
     size_t bytes = (size_t)x->bytes * (size_t)x->c->size;
-    char  *own = x->a, *window = host && host->size == x->c->size ? host->ops->window_open(host, bytes) : NULL;
+    char *own = x->a,
+         *window = host && host->size == x->c->size ? host->ops->window_open(host, bytes) : NULL;
     if (!window)
         return 0;
     x->a = memset(window, 0, bytes);
@@ -214,8 +217,8 @@ static void groups(bench *x, int64_t top)
     x->rows = 0;
     c->ops->split_host(c, &host, &why);
     if (c->rank == 0 && !x->json)
-        printf("all %d ranks, us\n%12s %12s %12s %12s %12s\n", c->size, "bytes", "gather", "exchange",
-               "in place", "allreduce");
+        printf("all %d ranks, us\n%12s %12s %12s %12s %12s\n", c->size, "bytes", "gather",
+               "exchange", "in place", "allreduce");
     for (x->bytes = 8; x->bytes <= top; x->bytes *= 8) {
         double g = seconds(x, gather, 0), e = seconds(x, exchange, 0), r = seconds(x, reduce, 0);
         double near = in_place(x, host);
@@ -224,8 +227,8 @@ static void groups(bench *x, int64_t top)
                    "\"exchange_in_place_s\": %.4g, \"allreduce_s\": %.4g}",
                    x->rows++ ? ",\n" : "", (long long)x->bytes, g, e, near, r);
         else if (c->rank == 0)
-            printf("%12lld %12.2f %12.2f %12.2f %12.2f\n", (long long)x->bytes, g * 1e6, e * 1e6, near * 1e6,
-                   r * 1e6);
+            printf("%12lld %12.2f %12.2f %12.2f %12.2f\n", (long long)x->bytes, g * 1e6, e * 1e6,
+                   near * 1e6, r * 1e6);
     }
     xd_comm_close(&host);
 }

@@ -1,13 +1,14 @@
-/* ops.c - every op of the CPU's table on shapes of real models: against plain C, against oneDNN called
- * directly, and against what the machine can do.
+/* ops.c - every op of the CPU's table on shapes of real models: against plain C, against oneDNN
+ * called directly, and against what the machine can do.
  *
  *   ops [--threads N] [--seconds S] [--tiny] [--json] [OP...]        the set is that of XDIT_ISA
  *
- * Products, convolutions and attention are a share of the register peak, which is measured before and
- * after each (the higher one counts; machines are shared, and their speed changes from one second to the
- * next). Other ops are a share of the speed at which the same threads copy as many bytes, so that what
- * stays in a cache is compared with that cache. Plain C is the table "c" in the same process on the same
- * shape; of products, convolutions and attention on fewer rows of it, scaled by the work. */
+ * Products, convolutions and attention are a share of the register peak, which is measured
+ * before and after each (the higher one counts; machines are shared, and their speed changes
+ * from one second to the next). Other ops are a share of the speed at which the same threads
+ * copy as many bytes, so that what stays in a cache is compared with that cache. Plain C is the
+ * table "c" in the same process on the same shape; of products, convolutions and attention on
+ * fewer rows of it, scaled by the work. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,7 +232,8 @@ typedef struct spec {           /* a shape of a case: what the numbers mean is t
     int64_t v[6];
 } spec;
 
-/* tokens, in, out, how: 0 bias, 1 bias and gelu, 2 bias, gate and residual in f32; weights: 1 int8, 2 fp8 */
+/* tokens, in, out, how: 0 bias, 1 bias and gelu, 2 bias, gate and residual in f32; weights: 1
+ * int8, 2 fp8 */
 static void gemm(bench *b, const spec *s)
 {
     static const char *const kept[] = { "", ", int8", ", fp8" };
@@ -270,8 +272,9 @@ static void conv(bench *b, const spec *s)
     a->in = filled(b, b->type, 4, (int64_t[]){ T, side, side, C });
     a->out = filled(b, b->type, 4, (int64_t[]){ kt ? T - kt + 1 : T, side, side, O });
     a->bias = row(b, O);
-    snprintf(b->what, sizeof b->what, "%lld x %lld x %lld, %lld to %lld, %s%dx%d", (long long)s->v[0],
-             (long long)s->v[1], (long long)s->v[1], (long long)s->v[2], (long long)s->v[3], kt ? "3x" : "", k, k);
+    snprintf(b->what, sizeof b->what, "%lld x %lld x %lld, %lld to %lld, %s%dx%d",
+             (long long)s->v[0], (long long)s->v[1], (long long)s->v[1], (long long)s->v[2],
+             (long long)s->v[3], kt ? "3x" : "", k, k);
 }
 
 /* queries, keys, heads, head_dim */
@@ -295,14 +298,16 @@ static void norm(bench *b, const spec *s)
 {
     int64_t n = few(b, s->v[0], 1024), C = s->v[1];
     b->op = XD_OP_NORM;
-    b->a.norm = (xd_norm){ .out = rows(b, b->type, n, C), .in = rows(b, XD_F32, n, C), .rms = s->v[2] != 0,
-                           .eps = 1e-6f };
+    b->a.norm = (xd_norm) { .out = rows(b, b->type, n, C),
+                            .in = rows(b, XD_F32, n, C),
+                            .rms = s->v[2] != 0,
+                            .eps = 1e-6f };
     if (s->v[2])
         b->a.norm.gain = row(b, C);
     else
         b->a.norm.scale = rows(b, XD_F32, 1, C), b->a.norm.shift = rows(b, XD_F32, 1, C);
-    snprintf(b->what, sizeof b->what, "%s, %lld x %lld", s->v[2] ? "rms norm" : "layer norm, modulation",
-             (long long)s->v[0], (long long)C);
+    snprintf(b->what, sizeof b->what, "%s, %lld x %lld",
+             s->v[2] ? "rms norm" : "layer norm, modulation", (long long)s->v[0], (long long)C);
 }
 
 /* tokens, heads, head_dim, norm: 0 none, 1 rms; the turn is there */
@@ -310,13 +315,18 @@ static void qknorm(bench *b, const spec *s)
 {
     int64_t n = few(b, s->v[0], 1024), d[] = { n, s->v[1], s->v[2] };
     b->op = XD_OP_QKNORM;
-    b->a.qknorm = (xd_qknorm){ .out = filled(b, b->type, 3, d), .in = filled(b, b->type, 3, d),
-                               .cos = rows(b, XD_F32, n, s->v[2] / 2), .sin = rows(b, XD_F32, n, s->v[2] / 2),
-                               .norm = s->v[3] != 0, .rms = 1, .eps = 1e-6f };
+    b->a.qknorm = (xd_qknorm) { .out = filled(b, b->type, 3, d),
+                                .in = filled(b, b->type, 3, d),
+                                .cos = rows(b, XD_F32, n, s->v[2] / 2),
+                                .sin = rows(b, XD_F32, n, s->v[2] / 2),
+                                .norm = s->v[3] != 0,
+                                .rms = 1,
+                                .eps = 1e-6f };
     if (s->v[3])
         b->a.qknorm.gain = row(b, s->v[2]);
-    snprintf(b->what, sizeof b->what, "%sturn, %lld tokens, %lld heads of %lld", s->v[3] ? "rms norm, " : "",
-             (long long)s->v[0], (long long)s->v[1], (long long)s->v[2]);
+    snprintf(b->what, sizeof b->what, "%sturn, %lld tokens, %lld heads of %lld",
+             s->v[3] ? "rms norm, " : "", (long long)s->v[0], (long long)s->v[1],
+             (long long)s->v[2]);
 }
 
 /* tokens, features, gated */
@@ -324,18 +334,21 @@ static void glu(bench *b, const spec *s)
 {
     int64_t n = few(b, s->v[0], 256), C = s->v[1];
     b->op = XD_OP_GLU;
-    b->a.glu = (xd_glu){ .out = rows(b, b->type, n, C), .a = rows(b, b->type, n, C), .act = XD_GELU_TANH };
+    b->a.glu = (xd_glu) { .out = rows(b, b->type, n, C),
+                          .a = rows(b, b->type, n, C),
+                          .act = XD_GELU_TANH };
     if (s->v[2])
         b->a.glu.b = rows(b, b->type, n, C);
-    snprintf(b->what, sizeof b->what, "gelu%s, %lld x %lld", s->v[2] ? ", gate" : "", (long long)s->v[0],
-             (long long)C);
+    snprintf(b->what, sizeof b->what, "gelu%s, %lld x %lld", s->v[2] ? ", gate" : "",
+             (long long)s->v[0], (long long)C);
 }
 
 static void addmul(bench *b, const spec *s)
 {
     int64_t n = few(b, s->v[0], 1024), C = s->v[1];
     b->op = XD_OP_ADDMUL;
-    b->a.addmul = (xd_addmul){ rows(b, XD_F32, n, C), rows(b, XD_F32, 1, C), rows(b, b->type, n, C) };
+    b->a.addmul =
+        (xd_addmul) { rows(b, XD_F32, n, C), rows(b, XD_F32, 1, C), rows(b, b->type, n, C) };
     snprintf(b->what, sizeof b->what, "%lld x %lld", (long long)s->v[0], (long long)C);
 }
 
@@ -366,11 +379,17 @@ static void gnorm(bench *b, const spec *s)
     for (int i = 0; i < 64; i++)
         ((double *)sums.p)[i] = i % 2 ? (double)(n * n) : 1;
     b->op = XD_OP_GNORM;
-    b->a.gnorm = (xd_gnorm){ .out = rows(b, b->type, n * n, C), .in = rows(b, b->type, n * n, C), .sums = sums,
-                             .gain = row(b, C), .bias = row(b, C), .groups = 32, .silu = 1,
-                             .count = (double)(n * n * C / 32), .eps = 1e-6f };
-    snprintf(b->what, sizeof b->what, "silu, %lld x %lld x %lld", (long long)s->v[0], (long long)s->v[0],
-             (long long)C);
+    b->a.gnorm = (xd_gnorm) { .out = rows(b, b->type, n * n, C),
+                              .in = rows(b, b->type, n * n, C),
+                              .sums = sums,
+                              .gain = row(b, C),
+                              .bias = row(b, C),
+                              .groups = 32,
+                              .silu = 1,
+                              .count = (double)(n * n * C / 32),
+                              .eps = 1e-6f };
+    snprintf(b->what, sizeof b->what, "silu, %lld x %lld x %lld", (long long)s->v[0],
+             (long long)s->v[0], (long long)C);
 }
 
 /* side, channels */
@@ -380,8 +399,8 @@ static void resize(bench *b, const spec *s)
     b->op = XD_OP_RESIZE;
     b->a.resize = (xd_resize){ filled(b, b->type, 4, (int64_t[]){ 1, 2 * n, 2 * n, C }),
                                filled(b, b->type, 4, (int64_t[]){ 1, n, n, C }), { 1, 2, 2 } };
-    snprintf(b->what, sizeof b->what, "%lld x %lld x %lld, twice as wide and high", (long long)s->v[0],
-             (long long)s->v[0], (long long)C);
+    snprintf(b->what, sizeof b->what, "%lld x %lld x %lld, twice as wide and high",
+             (long long)s->v[0], (long long)s->v[0], (long long)C);
 }
 
 /* tokens, features */
@@ -393,7 +412,8 @@ static void lookup(bench *b, const spec *s)
         ((int32_t *)ids.p)[i] = (int32_t)(i * 7919 % words);
     b->op = XD_OP_LOOKUP;
     b->a.lookup = (xd_lookup){ rows(b, XD_F32, n, C), rows(b, b->type, words, C), ids };
-    snprintf(b->what, sizeof b->what, "%lld of 32128 rows of %lld", (long long)s->v[0], (long long)C);
+    snprintf(b->what, sizeof b->what, "%lld of 32128 rows of %lld", (long long)s->v[0],
+             (long long)C);
 }
 
 /* rows, features, how: 0 from f32, 1 channels last to channels first */
@@ -410,37 +430,58 @@ static void copy(bench *b, const spec *s)
              s->v[2] ? "turned" : "from f32");
 }
 
-/* PixArt-XL (1152, heads of 72), FLUX.1 (3072, heads of 128), CogVideoX (heads of 64), T5-XXL (4096), the KL
- * decoder of 512 pixels and CogVideoX's. */
+/* PixArt-XL (1152, heads of 72), FLUX.1 (3072, heads of 128), CogVideoX (heads of 64), T5-XXL
+ * (4096), the KL decoder of 512 pixels and CogVideoX's. */
 static const struct {
     void (*build)(bench *b, const spec *s);
     xd_op op;
     spec  s;
 } cases[] = {
-    { gemm, XD_OP_GEMM, { { 1024, 1152, 1152, 2 } } },  { gemm, XD_OP_GEMM, { { 1024, 1152, 4608, 1 } } },
-    { gemm, XD_OP_GEMM, { { 1024, 4608, 1152, 2 } } },  { gemm, XD_OP_GEMM, { { 4096, 1152, 3456, 0 } } },
-    { gemm, XD_OP_GEMM, { { 1536, 3072, 9216, 0 } } },  { gemm, XD_OP_GEMM, { { 1536, 3072, 12288, 1 } } },
-    { gemm, XD_OP_GEMM, { { 1536, 15360, 3072, 2 } } }, { gemm, XD_OP_GEMM, { { 120, 4096, 10240, 1 } } },
-    { gemm, XD_OP_GEMM, { { 1, 1152, 6912, 0 } } },     { gemm, XD_OP_GEMM, { { 1024, 1152, 4608, 1, 1 } } },
-    { gemm, XD_OP_GEMM, { { 1536, 3072, 9216, 0, 1 } } }, { gemm, XD_OP_GEMM, { { 1536, 3072, 9216, 0, 2 } } },
-    { conv, XD_OP_CONV, { { 1, 64, 512, 512, 3 } } },   { conv, XD_OP_CONV, { { 1, 128, 512, 512, 3 } } },
-    { conv, XD_OP_CONV, { { 1, 256, 256, 256, 3 } } },  { conv, XD_OP_CONV, { { 1, 512, 128, 128, 3 } } },
-    { conv, XD_OP_CONV, { { 1, 512, 128, 3, 3 } } },    { conv, XD_OP_CONV, { { 1, 256, 512, 256, 1 } } },
+    { gemm, XD_OP_GEMM, { { 1024, 1152, 1152, 2 } } },
+    { gemm, XD_OP_GEMM, { { 1024, 1152, 4608, 1 } } },
+    { gemm, XD_OP_GEMM, { { 1024, 4608, 1152, 2 } } },
+    { gemm, XD_OP_GEMM, { { 4096, 1152, 3456, 0 } } },
+    { gemm, XD_OP_GEMM, { { 1536, 3072, 9216, 0 } } },
+    { gemm, XD_OP_GEMM, { { 1536, 3072, 12288, 1 } } },
+    { gemm, XD_OP_GEMM, { { 1536, 15360, 3072, 2 } } },
+    { gemm, XD_OP_GEMM, { { 120, 4096, 10240, 1 } } },
+    { gemm, XD_OP_GEMM, { { 1, 1152, 6912, 0 } } },
+    { gemm, XD_OP_GEMM, { { 1024, 1152, 4608, 1, 1 } } },
+    { gemm, XD_OP_GEMM, { { 1536, 3072, 9216, 0, 1 } } },
+    { gemm, XD_OP_GEMM, { { 1536, 3072, 9216, 0, 2 } } },
+    { conv, XD_OP_CONV, { { 1, 64, 512, 512, 3 } } },
+    { conv, XD_OP_CONV, { { 1, 128, 512, 512, 3 } } },
+    { conv, XD_OP_CONV, { { 1, 256, 256, 256, 3 } } },
+    { conv, XD_OP_CONV, { { 1, 512, 128, 128, 3 } } },
+    { conv, XD_OP_CONV, { { 1, 512, 128, 3, 3 } } },
+    { conv, XD_OP_CONV, { { 1, 256, 512, 256, 1 } } },
     { conv, XD_OP_CONV, { { 6, 60, 512, 512, 3, 3 } } },
-    { attn, XD_OP_ATTN, { { 1024, 1024, 16, 72 } } },   { attn, XD_OP_ATTN, { { 4096, 4096, 16, 72 } } },
-    { attn, XD_OP_ATTN, { { 4096, 120, 16, 72 } } },    { attn, XD_OP_ATTN, { { 1536, 1536, 24, 128 } } },
-    { attn, XD_OP_ATTN, { { 2048, 17776, 4, 64 } } },   { attn, XD_OP_ATTN, { { 1024, 1024, 16, 88 } } },
+    { attn, XD_OP_ATTN, { { 1024, 1024, 16, 72 } } },
+    { attn, XD_OP_ATTN, { { 4096, 4096, 16, 72 } } },
+    { attn, XD_OP_ATTN, { { 4096, 120, 16, 72 } } },
+    { attn, XD_OP_ATTN, { { 1536, 1536, 24, 128 } } },
+    { attn, XD_OP_ATTN, { { 2048, 17776, 4, 64 } } },
+    { attn, XD_OP_ATTN, { { 1024, 1024, 16, 88 } } },
     { attn, XD_OP_ATTN, { { 4096, 4096, 1, 512 } } },
-    { norm, XD_OP_NORM, { { 1024, 1152, 0 } } },        { norm, XD_OP_NORM, { { 4608, 3072, 0 } } },
+    { norm, XD_OP_NORM, { { 1024, 1152, 0 } } },
+    { norm, XD_OP_NORM, { { 4608, 3072, 0 } } },
     { norm, XD_OP_NORM, { { 512, 4096, 1 } } },
-    { qknorm, XD_OP_QKNORM, { { 1536, 24, 128, 1 } } }, { qknorm, XD_OP_QKNORM, { { 4608, 24, 128, 1 } } },
-    { glu, XD_OP_GLU, { { 1024, 4608, 0 } } },          { glu, XD_OP_GLU, { { 512, 10240, 1 } } },
-    { addmul, XD_OP_ADDMUL, { { 1024, 1152 } } },       { addmul, XD_OP_ADDMUL, { { 4608, 3072 } } },
-    { axpby, XD_OP_AXPBY, { { 4096, 64 } } },           { axpby, XD_OP_AXPBY, { { 4096, 1152 } } },
-    { moments, XD_OP_MOMENTS, { { 256, 256 } } },       { moments, XD_OP_MOMENTS, { { 512, 128 } } },
-    { gnorm, XD_OP_GNORM, { { 256, 256 } } },           { gnorm, XD_OP_GNORM, { { 512, 128 } } },
-    { resize, XD_OP_RESIZE, { { 128, 512 } } },         { lookup, XD_OP_LOOKUP, { { 512, 4096 } } },
-    { copy, XD_OP_COPY, { { 4096, 1152, 0 } } },        { copy, XD_OP_COPY, { { 65536, 128, 1 } } },
+    { qknorm, XD_OP_QKNORM, { { 1536, 24, 128, 1 } } },
+    { qknorm, XD_OP_QKNORM, { { 4608, 24, 128, 1 } } },
+    { glu, XD_OP_GLU, { { 1024, 4608, 0 } } },
+    { glu, XD_OP_GLU, { { 512, 10240, 1 } } },
+    { addmul, XD_OP_ADDMUL, { { 1024, 1152 } } },
+    { addmul, XD_OP_ADDMUL, { { 4608, 3072 } } },
+    { axpby, XD_OP_AXPBY, { { 4096, 64 } } },
+    { axpby, XD_OP_AXPBY, { { 4096, 1152 } } },
+    { moments, XD_OP_MOMENTS, { { 256, 256 } } },
+    { moments, XD_OP_MOMENTS, { { 512, 128 } } },
+    { gnorm, XD_OP_GNORM, { { 256, 256 } } },
+    { gnorm, XD_OP_GNORM, { { 512, 128 } } },
+    { resize, XD_OP_RESIZE, { { 128, 512 } } },
+    { lookup, XD_OP_LOOKUP, { { 512, 4096 } } },
+    { copy, XD_OP_COPY, { { 4096, 1152, 0 } } },
+    { copy, XD_OP_COPY, { { 65536, 128, 1 } } },
 };
 enum { NCASES = sizeof cases / sizeof *cases };
 
@@ -499,7 +540,8 @@ static int bench_case(bench *b, int i)
     int product = flops > 0;
     top = product ? xd_dev_peak(b->fast, b->type, 0, 0.03) : copy_speed(bytes, b->seconds / 4);
     s = seconds_of(b, b->seconds);
-    top = higher(top, product ? xd_dev_peak(b->fast, b->type, 0, 0.03) : copy_speed(bytes, b->seconds / 4));
+    top = higher(top, product ? xd_dev_peak(b->fast, b->type, 0, 0.03)
+                              : copy_speed(bytes, b->seconds / 4));
     lib = lib_seconds(b->fast, b->op, &b->a, b->seconds);
     drop_all(b);
     plain = plain_seconds(b, i, work);
@@ -509,13 +551,15 @@ static int bench_case(bench *b, int i)
     }
     double speed = 1e-9 * work / s, share = top > 0 ? speed / top : 0;
     if (b->json) {
-        printf("%s{\"op\": \"%s\", \"what\": \"%s\", \"seconds\": %.4g, \"%s\": %.5g, \"limit\": %.5g, "
-               "\"share\": %.4g, \"plain_seconds\": %.4g, \"library_seconds\": %.4g}", b->rows++ ? ",\n" : "",
-               names[cases[i].op], what, s, product ? "gflops" : "gbytes_s", speed, top, share, plain, lib);
+        printf("%s{\"op\": \"%s\", \"what\": \"%s\", \"seconds\": %.4g, \"%s\": %.5g, \"limit\": "
+               "%.5g, "
+               "\"share\": %.4g, \"plain_seconds\": %.4g, \"library_seconds\": %.4g}",
+               b->rows++ ? ",\n" : "", names[cases[i].op], what, s, product ? "gflops" : "gbytes_s",
+               speed, top, share, plain, lib);
         return 0;
     }
-    printf("%-8s %-46s %9.3f ms %8.1f %-7s %5.1f %% of %-6.0f %7.1f x C", names[cases[i].op], what, s * 1e3,
-           speed, product ? "GFLOP/s" : "GB/s", 100 * share, top, plain / s);
+    printf("%-8s %-46s %9.3f ms %8.1f %-7s %5.1f %% of %-6.0f %7.1f x C", names[cases[i].op], what,
+           s * 1e3, speed, product ? "GFLOP/s" : "GB/s", 100 * share, top, plain / s);
     if (lib > 0)
         printf(" %6.2f x oneDNN", lib / s);
     putchar('\n');
@@ -541,7 +585,8 @@ static int usage(FILE *f, int code)
 static int open_devices(bench *b)
 {
     xd_err e = { 0 };
-    if (xd_dev_open(&b->fast, "cpu", &e) == XD_OK && xd_dev_open_count(&b->count, NULL, &e) == XD_OK) {
+    if (xd_dev_open(&b->fast, "cpu", &e) == XD_OK &&
+        xd_dev_open_count(&b->count, NULL, &e) == XD_OK) {
         setenv("XDIT_ISA", "c", 1);
         xd_dev_open(&b->plain, "cpu", &e);
     }
@@ -579,8 +624,10 @@ int main(int argc, char **argv)
         return 1;
     b.type = xd_dev_compute(b.fast, XD_BF16);
     double f32 = xd_dev_peak(b.fast, XD_F32, 0, 0.03), bf16 = xd_dev_peak(b.fast, XD_BF16, 0, 0.03);
-    printf(b.json ? "{\"device\": \"%s\", \"threads\": %d, \"peak_f32\": %.5g, \"peak_bf16\": %.5g, \"dtype\": "
-                    "\"%s\", \"ops\": [\n" : "%s, %d threads, peak f32 %.1f, bf16 %.1f GFLOP/s; computes in %s\n",
+    printf(b.json ? "{\"device\": \"%s\", \"threads\": %d, \"peak_f32\": %.5g, \"peak_bf16\": "
+                    "%.5g, \"dtype\": "
+                    "\"%s\", \"ops\": [\n"
+                  : "%s, %d threads, peak f32 %.1f, bf16 %.1f GFLOP/s; computes in %s\n",
            b.fast->name, threads, f32, bf16, xd_dtype_name(b.type));
     for (int i = 0; i < NCASES; i++)
         if (!some || wanted[cases[i].op])

@@ -20,12 +20,13 @@ typedef union args {            /* of one op                                    
     xd_qknorm     qknorm;
 } args;
 
-/* Median seconds of the same work by oneDNN, called directly with weights in the layout that it asks
- * for: products and convolutions with what it can fuse, layer norms of one type without modulation,
- * attention as product, softmax, product (all scores in memory). 0: it has nothing for this op. */
+/* Median seconds of the same work by oneDNN, called directly with weights in the layout that it
+ * asks for: products and convolutions with what it can fuse, layer norms of one type without
+ * modulation, attention as product, softmax, product (all scores in memory). 0: it has nothing
+ * for this op. */
 double lib_seconds(xd_dev *dev, xd_op op, const args *a, double budget);
-/* The median of the calls that fit into `budget` seconds (at least 3), after one that does not count; 0 when
- * a call fails. */
+/* The median of the calls that fit into `budget` seconds (at least 3), after one that does not
+ * count; 0 when a call fails. */
 double median_seconds(xd_status (*call)(void *ctx), void *ctx, double budget);
 
 #endif

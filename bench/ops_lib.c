@@ -18,7 +18,8 @@ typedef struct lib {            /* up to three primitives one after the other   
     int      nheld;
 } lib;
 
-/* Memory with small numbers in it, in whatever type is read from it: 0x3c3c is 0.0115 as bf16 and f32. */
+/* Memory with small numbers in it, in whatever type is read from it: 0x3c3c is 0.0115 as bf16
+ * and f32. */
 static void *memory(lib *l, size_t bytes)
 {
     void *p = l->nheld < HELD ? xd_pages_map(bytes + 64, -1) : NULL;
@@ -71,8 +72,8 @@ static void gemm(lib *l, const xd_gemm *a)
         xd_md_tag(&bias, 2, (int64_t[]){ 1, N }, XD_F32, dnnl_ab) ||
         xd_md_tag(&dst, 2, (int64_t[]){ M, N }, a->out.type, dnnl_ab))
         return;
-    xd_prim *p = take(l, xd_pd_matmul(l->dnn, xd_md_as_ref(&src), xd_md_as_ref(&w), xd_md_as_ref(&bias),
-                                      xd_md_as_ref(&dst), &post));
+    xd_prim *p = take(l, xd_pd_matmul(l->dnn, xd_md_as_ref(&src), xd_md_as_ref(&w),
+                                      xd_md_as_ref(&bias), xd_md_as_ref(&dst), &post));
     xd_md_free(&src), xd_md_free(&w), xd_md_free(&bias), xd_md_free(&dst);
     if (!p)
         return;
@@ -81,8 +82,8 @@ static void gemm(lib *l, const xd_gemm *a)
     give(l, p, DNNL_ARG_BIAS, dnnl_query_weights_md, 1, NULL);
     give(l, p, DNNL_ARG_DST, dnnl_query_dst_md, 0, NULL);
     if (post.gate)
-        xd_prim_post(l->dnn, p, DNNL_ARG_ATTR_MULTIPLE_POST_OP(a->act != XD_NONE) | DNNL_ARG_SRC_1, N,
-                     memory(l, (size_t)N * sizeof(float)));
+        xd_prim_post(l->dnn, p, DNNL_ARG_ATTR_MULTIPLE_POST_OP(a->act != XD_NONE) | DNNL_ARG_SRC_1,
+                     N, memory(l, (size_t)N * sizeof(float)));
 }
 
 static void conv(lib *l, const xd_conv *a)
@@ -106,8 +107,8 @@ static void conv(lib *l, const xd_conv *a)
         xd_md_tag(&bias, 1, &w->out, XD_F32, dnnl_a))
         return;
     xd_post  post = { .sum = a->residual.p != NULL };
-    xd_prim *p = take(l, xd_pd_conv(l->dnn, xd_md_as_ref(&src), xd_md_as_ref(&wei), xd_md_as_ref(&bias),
-                                    xd_md_as_ref(&dst), &g, &post));
+    xd_prim *p = take(l, xd_pd_conv(l->dnn, xd_md_as_ref(&src), xd_md_as_ref(&wei),
+                                    xd_md_as_ref(&bias), xd_md_as_ref(&dst), &g, &post));
     xd_md_free(&src), xd_md_free(&wei), xd_md_free(&bias), xd_md_free(&dst);
     if (!p)
         return;
@@ -127,7 +128,8 @@ static dnnl_primitive_desc_t softmax_pd(dnnl_engine_t engine, xd_md_ref m, int a
         return NULL;
 #if DNNL_VERSION_MAJOR >= 3
     if (dnnl_softmax_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference,
-                                                   dnnl_softmax_accurate, m, m, axis, attr) != dnnl_success)
+                                                   dnnl_softmax_accurate, m, m, axis,
+                                                   attr) != dnnl_success)
         pd = NULL;
 #else
     dnnl_softmax_desc_t d;
@@ -146,8 +148,8 @@ static dnnl_primitive_desc_t norm_pd(dnnl_engine_t engine, xd_md_ref m, float ep
     if (!attr)
         return NULL;
 #if DNNL_VERSION_MAJOR >= 3
-    if (dnnl_layer_normalization_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference, m, m,
-                                                               NULL, eps, 0, attr) != dnnl_success)
+    if (dnnl_layer_normalization_forward_primitive_desc_create(
+            &pd, engine, dnnl_forward_inference, m, m, NULL, eps, 0, attr) != dnnl_success)
         pd = NULL;
 #else
     dnnl_layer_normalization_desc_t d;
@@ -174,7 +176,8 @@ static void norm(lib *l, const xd_norm *a)
 }
 
 /* [H,n,D] by [H,D,m] to [H,n,m], and the like: heads are matrices of their own. */
-static xd_prim *product(lib *l, xd_dtype t, const int64_t a[3], const int64_t b[3], dnnl_format_tag_t order)
+static xd_prim *product(lib *l, xd_dtype t, const int64_t a[3], const int64_t b[3],
+                        dnnl_format_tag_t order)
 {
     xd_md   src, w, dst;
     int64_t o[3] = { a[0], a[1], b[2] };

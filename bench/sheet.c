@@ -29,7 +29,8 @@ static int read_prompts(sheet *s, const char *path)
     size_t len = fread(s->text, 1, MAX, f);
     fclose(f);
     s->text[len] = 0;
-    for (char *line = strtok(s->text, "\r\n"); line && s->n < MAXPROMPTS; line = strtok(NULL, "\r\n"))
+    for (char *line = strtok(s->text, "\r\n"); line && s->n < MAXPROMPTS;
+         line = strtok(NULL, "\r\n"))
         s->prompts[s->n++] = line;
     return s->n ? 0 : -1;
 }

@@ -2,9 +2,9 @@
  *
  *   start N XDIT generate --model DIR --prompt TEXT ...
  *
- * starts the command N times, one after the other, with --json and one step, to latents that are thrown away. The clock
- * begins before the process is made. Prints the median, the quartiles and the extremes in milliseconds; the
- * first start, which fills the page cache, does not count. */
+ * starts the command N times, one after the other, with --json and one step, to latents that are
+ * thrown away. The clock begins before the process is made. Prints the median, the quartiles and
+ * the extremes in milliseconds; the first start, which fills the page cache, does not count. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <stdio.h>
@@ -77,7 +77,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "Usage: start N XDIT generate --model DIR --prompt TEXT ...\n");
         return 2;
     }
-    snprintf(output, sizeof output, "%s/xdit-start-%d.safetensors", tmp && *tmp ? tmp : "/tmp", (int)getpid());
+    snprintf(output, sizeof output, "%s/xdit-start-%d.safetensors", tmp && *tmp ? tmp : "/tmp",
+             (int)getpid());
     for (int i = 2; i < argc; i++)
         v[k++] = argv[i];
     v[k++] = "--json";
@@ -97,7 +98,8 @@ int main(int argc, char **argv)
             ms[i] = s * 1e3;
     }
     qsort(ms, (size_t)n, sizeof *ms, by_size);
-    printf("start to first step, ms: median %.1f, quartiles %.1f to %.1f, %.1f to %.1f, %d starts\n", ms[n / 2],
-           ms[n / 4], ms[3 * n / 4], ms[0], ms[n - 1], n);
+    printf(
+        "start to first step, ms: median %.1f, quartiles %.1f to %.1f, %.1f to %.1f, %d starts\n",
+        ms[n / 2], ms[n / 4], ms[3 * n / 4], ms[0], ms[n - 1], n);
     return 0;
 }

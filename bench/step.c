@@ -1,9 +1,11 @@
-/* step.c - one part of a model with random weights, timed: a transformer step, a text encoder, a decode
+/* step.c - one part of a model with random weights, timed: a transformer step, a text encoder, a
+ * decode
  *
  *   step CONFIG_DIR [--part step] [-W 512 -H 512] [--layers 2,4] [--threads 2] [--json]
  *
- * A thin program over xd_bench. With --turns it runs once for every line it reads and prints a line of
- * JSON for each, so that another program can take turns with it on the same cores (torch_step.py). */
+ * A thin program over xd_bench. With --turns it runs once for every line it reads and prints a
+ * line of JSON for each, so that another program can take turns with it on the same cores
+ * (torch_step.py). */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,8 +36,8 @@ static const xd_option rows[] = {
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE", "default: the machine's best" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
       "of the transformer's products (default: that of dtype)" },
-    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "of the text encoders' likewise" },
+    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto",
+      "TYPE", "of the text encoders' likewise" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N", "default: one for each core" },
     { "repeats", XD_OPT_INT, AT(repeats), 1, 64, NULL, "N",
       "timed runs (default: half a second and at least 3)" },
@@ -66,7 +68,8 @@ static void print_error(void *cookie, int level, const char *line)
     fprintf(stderr, "step: %s%s\n", level == XD_LOG_WARN ? "warning: " : "", line);
 }
 
-/* Without --turns the library's own rule would do, but then it times blocks and products as well. */
+/* Without --turns the library's own rule would do, but then it times blocks and products as
+ * well. */
 static int turn(void *cookie, const xd_bench_turn *last)
 {
     task         *t = cookie;
@@ -76,8 +79,8 @@ static int turn(void *cookie, const xd_bench_turn *last)
     if (!t->turns)
         return t->bench.repeats ? last->n < t->bench.repeats : last->n < 3 || spent < 0.5;
     if (last->n)
-        printf("{\"run\": %d, \"seconds\": %.6g, \"gflop\": %.6g, \"peak_gflops\": %.5g}\n", last->n,
-               last->seconds, last->gflop, last->peak_gflops);
+        printf("{\"run\": %d, \"seconds\": %.6g, \"gflop\": %.6g, \"peak_gflops\": %.5g}\n",
+               last->n, last->seconds, last->gflop, last->peak_gflops);
     else
         puts("{\"ready\": true}");
     fflush(stdout);
@@ -97,8 +100,11 @@ int main(int argc, char **argv)
     xd_opt_texts dir = { 0 };
     xd_err       e = { 0 };
     t.bench.cookie = &t;
-    t.bench.parallel = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1, .ring_degree = 1,
-                                      .pipefusion_parallel_degree = 1, .data_parallel_degree = 1 };
+    t.bench.parallel = (xd_parallel) { .tensor_parallel_degree = 1,
+                                       .ulysses_degree = 1,
+                                       .ring_degree = 1,
+                                       .pipefusion_parallel_degree = 1,
+                                       .data_parallel_degree = 1 };
     xd_status s = xd_opt_parse(&spec, argc - 1, argv + 1, &dir, &e);
     t.bench.config = dir.n ? dir.v[0] : NULL;
     xd_opt_texts_free(&dir);
@@ -107,7 +113,8 @@ int main(int argc, char **argv)
         return 0;
     }
     if (s == XD_OK && !t.bench.config)
-        s = xd_fail(&e, XD_EINVAL, "which model? step CONFIG_DIR, a directory as diffusers writes it");
+        s = xd_fail(&e, XD_EINVAL,
+                    "which model? step CONFIG_DIR, a directory as diffusers writes it");
     if (s == XD_OK)
         s = xd_bench(&t.bench, &e);
     if (s != XD_OK)

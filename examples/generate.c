@@ -1,6 +1,6 @@
 /* generate.c - the smallest program that generates: generate MODEL PROMPT FILE [STEPS]
  *
- *   cc generate.c $(pkg-config --cflags --libs xdit) -o generate                                     */
+ *   cc generate.c $(pkg-config --cflags --libs xdit) -o generate */
 #include <stdio.h>
 #include <stdlib.h>
 

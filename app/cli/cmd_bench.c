@@ -42,15 +42,17 @@ static const xd_option rows[] = {
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "of each rank; default: one for each core this process may use, shared by the ranks" },
     { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
-      "cpus of a rank: auto, of several ranks on a host each keeps to its share of the cores, unless a launcher or "
+      "cpus of a rank: auto, of several ranks on a host each keeps to its share of the cores, "
+      "unless a launcher or "
       "OMP_ variables say where; cores, a rank alone as well; none (default: auto)" },
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the machine's best)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, for an image "
+      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, "
+      "for an image "
       "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
-    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "the same of the T5 text encoder" },
+    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto",
+      "TYPE", "the same of the T5 text encoder" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
     { "nproc", XD_OPT_INT, offsetof(task, nproc), 1, 65536, NULL, "N",
@@ -59,7 +61,8 @@ static const xd_option rows[] = {
 };
 
 static const xd_opt_alias aliases[] = {
-    { "model", "config" }, { "m", "config" }, { "W", "width" }, { "H", "height" }, { "t", "threads" }, { 0 },
+    { "model", "config" }, { "m", "config" },  { "W", "width" },
+    { "H", "height" },     { "t", "threads" }, { 0 },
 };
 
 static void on_log(void *cookie, int level, const char *line)
@@ -112,8 +115,9 @@ static void task_init(task *t)
 static void help(FILE *f)
 {
     static const xd_opt_group groups[] = {
-        { "Options", "config random_weights share_layers width height num_frames layers max_sequence_length "
-                     "parts repeats threads bind dtype weights_dtype text_weights_dtype device json" },
+        { "Options",
+          "config random_weights share_layers width height num_frames layers max_sequence_length "
+          "parts repeats threads bind dtype weights_dtype text_weights_dtype device json" },
         { "Several ranks", NULL },
     };
     task t;

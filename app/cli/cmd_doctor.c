@@ -38,7 +38,7 @@ static const xd_option rows[] = {
     { "as_rank", XD_OPT_FLAG, offsetof(own, as_rank), 0, 0, NULL, NULL, NULL },
 };
 
-/* ---- the build -------------------------------------------------------------------------------- */
+/* ---- the build ------------------------------------------------------------------------------- */
 
 typedef struct facts {
     char       libs[512], kernels[32], error[256], video[64], no_video[256];
@@ -84,19 +84,21 @@ static void find_build(xd_findings *f, const facts *a)
     if (a->video[0])
         xd_find(f, XD_WELL, "video", "", "%s", a->video);
     else
-        xd_find(f, XD_WARN, "video", "nothing without videos; else install libavcodec, libavformat and libswscale",
-                "%s", a->no_video);
+        xd_find(f, XD_WARN, "video",
+                "nothing without videos; else install libavcodec, libavformat and libswscale", "%s",
+                a->no_video);
     if (a->error[0])
         xd_find(f, XD_SICK, "kernels", "unset XDIT_ISA", "%s", a->error);
     else if (!strcmp(isa, "c"))
-        xd_find(f, XD_WARN, "kernels", getenv("XDIT_ISA") ? "unset XDIT_ISA" : "use a processor with AVX2",
+        xd_find(f, XD_WARN, "kernels",
+                getenv("XDIT_ISA") ? "unset XDIT_ISA" : "use a processor with AVX2",
                 "plain C, many times slower than with vector instructions");
     else
         xd_find(f, XD_WELL, "kernels", "", "%s%s, computes in %s by default", isa,
                 getenv("XDIT_ISA") ? " (XDIT_ISA)" : "", a->m.type);
 }
 
-/* ---- ranks ------------------------------------------------------------------------------------ */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 /* This process is one of the ranks: a line for the one that started it. */
 static void be_rank(void)
@@ -112,16 +114,18 @@ static void be_rank(void)
     else if (s != XD_OK)
         fprintf(stderr, "xdit: %s\n", e.msg);
     fflush(NULL);
-    _exit(s == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED);    /* after a failure no exit handler of MPI's */
+    _exit(s == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED);  /* after a failure no exit handler of MPI's */
 }
 
-/* In a process of its own, which can be ended when it takes too long: runs the ranks, their words go to
- * `out` and `err`. */
+/* In a process of its own, which can be ended when it takes too long: runs the ranks, their
+ * words go to `out` and `err`. */
 static void start_ranks(FILE *out, FILE *err)
 {
     static char word[] = "--as_rank";
     char       *argv[] = { word };
-    xd_launch   l = { .ranks = PING_RANKS, .argc = 1, .argv = argv, .command = "doctor", .start_timeout = PING_S };
+    xd_launch l = {
+        .ranks = PING_RANKS, .argc = 1, .argv = argv, .command = "doctor", .start_timeout = PING_S
+    };
     xd_err      e = { 0 };
     int         code = 0;
     if (dup2(fileno(out), 1) < 0 || dup2(fileno(err), 2) < 0)
@@ -171,23 +175,27 @@ static void judge_ranks(xd_findings *f, FILE *out, FILE *err, int code)
     if (code == NO_LAUNCHER)
         xd_find(f, XD_WARN, "ranks", "nothing, if one rank is enough", "%s", line);
     else if (code < 0)
-        xd_find(f, XD_SICK, "ranks", "try mpirun -n 2 hostname", "%d ranks were started and have not met within %d s",
-                PING_RANKS, PING_S);
+        xd_find(f, XD_SICK, "ranks", "try mpirun -n 2 hostname",
+                "%d ranks were started and have not met within %d s", PING_RANKS, PING_S);
     else if (code || p.ranks < PING_RANKS)
-        xd_find(f, XD_SICK, "ranks", "try mpirun -n 2 hostname, and see mpirun's own words", "%d ranks were started "
-                "and did not meet: %s", PING_RANKS, line[0] ? line : "they said nothing");
+        xd_find(f, XD_SICK, "ranks", "try mpirun -n 2 hostname, and see mpirun's own words",
+                "%d ranks were started "
+                "and did not meet: %s",
+                PING_RANKS, line[0] ? line : "they said nothing");
     else
-        xd_find(f, XD_WELL, "ranks", "", "%d ranks exchange messages: %.1f us latency, %s/s", p.ranks,
-                p.latency_s * 1e6, xd_bytes_text(p.bytes_s, rate));
+        xd_find(f, XD_WELL, "ranks", "", "%d ranks exchange messages: %.1f us latency, %s/s",
+                p.ranks, p.latency_s * 1e6, xd_bytes_text(p.bytes_s, rate));
 }
 
 static void find_ranks(xd_findings *f)
 {
     FILE *out = tmpfile(), *err = tmpfile();
     if (!out || !err)
-        xd_find(f, XD_SICK, "ranks", "make room in the temporary directory", "no temporary file: %s", strerror(errno));
+        xd_find(f, XD_SICK, "ranks", "make room in the temporary directory",
+                "no temporary file: %s", strerror(errno));
     else if (xd_launched(NULL))
-        xd_find(f, XD_WARN, "ranks", "run doctor without mpirun", "not tried: an MPI launcher has started this");
+        xd_find(f, XD_WARN, "ranks", "run doctor without mpirun",
+                "not tried: an MPI launcher has started this");
     else
         judge_ranks(f, out, err, run_ranks(out, err));
     if (out)
@@ -196,7 +204,7 @@ static void find_ranks(xd_findings *f)
         fclose(err);
 }
 
-/* ---- the command -------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static void help(FILE *f)
 {
@@ -239,7 +247,9 @@ static int run(int argc, char **argv)
     own                o = { 0 };
     xd_err             e = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
-    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .stray = "a model stands behind --model" };
+    const xd_opt_spec s = { .tables = tables,
+                            .ntables = 1,
+                            .stray = "a model stands behind --model" };
     xd_status          st = xd_opt_parse(&s, argc, argv, NULL, &e);
     if (st == XD_OK && o.model && !xd_file_is_dir(o.model))
         st = xd_fail(&e, XD_EINVAL, "--model %.200s is no directory", o.model);

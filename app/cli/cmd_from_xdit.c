@@ -51,11 +51,14 @@ static void print_models(int scripts)
 
 static void print_tables(void)
 {
-    static const struct { xd_fate fate; const char *title; } part[] = {
-        { XD_FATE_SAME, "Flags with the same name" }, { XD_FATE_OTHER, "Flags with another name" },
+    static const struct { xd_fate fate; const char *title;
+    } part[] = {
+        { XD_FATE_SAME, "Flags with the same name" },
+        { XD_FATE_OTHER, "Flags with another name" },
         { XD_FATE_VALUE, "Flags that are values of another (from-xdit writes it; generate warns)" },
         { XD_FATE_NOT_NEEDED, "Flags that are not needed (said in a line, then ignored)" },
-        { XD_FATE_SLOWER, "Flags of what is not built (a warning; the image is exact, and comes later)" },
+        { XD_FATE_SLOWER,
+          "Flags of what is not built (a warning; the image is exact, and comes later)" },
         { XD_FATE_REFUSED, "Flags that are refused" },
     };
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
@@ -244,7 +247,7 @@ static xd_status prediction(const xd_line *l, const xd_ours *o, xd_text_buf *b, 
     xd_advise_args a = { .model = model, .request = &r, .ranks = o->ranks, .parallel = o->plan,
                          .line = on_line, .cookie = b };
     char          *index = model ? xd_path_join(model, "model_index.json") : NULL;
-    int            there = index && xd_file_exists(index) && o->hosts == 1 && o->ranks <= MAX_PREDICTION;
+    int there = index && xd_file_exists(index) && o->hosts == 1 && o->ranks <= MAX_PREDICTION;
     free(index);
     if (!there)
         return XD_OK;
@@ -367,7 +370,7 @@ static int print_sweep(const xd_command_line *c)
     return 1;
 }
 
-/* ---- the command ------------------------------------------------------------------------------ */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static void help(FILE *f)
 {
@@ -521,8 +524,11 @@ static int run(int argc, char **argv)
     if (words)
         argc--, argv++;
     else if (argc && argv[0][0] == '-' && argv[0][1])
-        return xd_cli_exit(xd_fail(&e, XD_EINVAL, "from-xdit has no option %.60s: the line of xDiT stands in "
-                                   "quotes, or behind --", argv[0]), &e);
+        return xd_cli_exit(xd_fail(&e, XD_EINVAL,
+                                   "from-xdit has no option %.60s: the line of xDiT stands in "
+                                   "quotes, or behind --",
+                                   argv[0]),
+                           &e);
     if (!argc)
         return xd_cli_exit(
             xd_fail(&e, XD_EINVAL,

@@ -40,8 +40,10 @@ static const xd_option own_rows[] = {
       "its weights from this file, not from DIR: flux1-dev.safetensors or the like, as published, "
       "of ComfyUI or of diffusers" },
     { "vae", XD_OPT_TEXT, AT(vae), 0, 0, NULL, "FILE", "the same of the VAE: ae.safetensors" },
-    { "clip_l", XD_OPT_TEXT, AT(clip_l), 0, 0, NULL, "FILE", "the same of the CLIP-L text encoder" },
-    { "clip_g", XD_OPT_TEXT, AT(clip_g), 0, 0, NULL, "FILE", "the same of the CLIP-G text encoder" },
+    { "clip_l", XD_OPT_TEXT, AT(clip_l), 0, 0, NULL, "FILE",
+      "the same of the CLIP-L text encoder" },
+    { "clip_g", XD_OPT_TEXT, AT(clip_g), 0, 0, NULL, "FILE",
+      "the same of the CLIP-G text encoder" },
     { "t5xxl", XD_OPT_TEXT, AT(t5xxl), 0, 0, NULL, "FILE",
       "the same of the T5 text encoder: t5xxl_fp16.safetensors" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
@@ -53,7 +55,8 @@ static const xd_option own_rows[] = {
       "low-rank differences to add to the weights, SCALE times (default: 1); may be repeated" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
       "a name in .png .jpg .webp .ppm, or .safetensors for latents; of several images: with %04d, "
-      "or name_0001.png is made of name.png. A video: .mp4 .mov .mkv .webm .gif .rgb, or an image's "
+      "or name_0001.png is made of name.png. A video: .mp4 .mov .mkv .webm .gif .rgb, or an "
+      "image's "
       "name, whose %04d is the frame's (default: output.png, of a video output.mp4)" },
     { "skip_existing", XD_OPT_FLAG, AT(skip), 0, 0, NULL, NULL,
       "leave out images whose files are there, as after an interrupted run; their names count, not "
@@ -61,21 +64,25 @@ static const xd_option own_rows[] = {
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the machine's best)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, for an image "
+      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, "
+      "for an image "
       "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
-    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "the same of the T5 text encoder" },
+    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto",
+      "TYPE", "the same of the T5 text encoder" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "of each rank; default: one for each core this process may use, shared by the ranks" },
     { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
-      "cpus of a rank: auto, of several ranks on a host each keeps to its share of the cores, unless a launcher or "
+      "cpus of a rank: auto, of several ranks on a host each keeps to its share of the cores, "
+      "unless a launcher or "
       "OMP_ variables say where; cores, a rank alone as well; none (default: auto)" },
     { "nproc", XD_OPT_INT, AT(nproc), 1, 65536, NULL, "N",
       "ranks to start (default: as many as the degrees need)" },
     XD_LAUNCH_TIMEOUT(AT(start_timeout)),
     { "plan", XD_OPT_TEXT, AT(plan), 0, 0, NULL, "PLAN",
-      "auto: the degrees that are not given are those predicted to be fastest on the ranks there are, in "
-      "memory that is there and with the image of one rank; auto-stale: PipeFusion as well; or degrees "
+      "auto: the degrees that are not given are those predicted to be fastest on the ranks there "
+      "are, in "
+      "memory that is there and with the image of one rank; auto-stale: PipeFusion as well; or "
+      "degrees "
       "that are kept, as u2r2pp2cfg2 (default: auto)" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
       "machine to plan for: a file of `xdit probe` or a name, as 8xH100 (see xdit plan --help; "
@@ -102,7 +109,8 @@ static const xd_opt_alias aliases[] = {
     { "no_use_resolution_binning", "no_resolution_binning" }, /* xDiT's names                  */
     { "img_file_path", "image" },            { "input_images", "image" },
     { "ray_world_size", "nproc" },           { "world_size", "nproc" },
-    { "ulysses_parallel_degree", "ulysses_degree" }, { "model_path", "model" },      /* of its service */
+    /* of its service */
+    { "ulysses_parallel_degree", "ulysses_degree" }, { "model_path", "model" },
     { 0 },
 };
 
@@ -137,10 +145,14 @@ static void task_init(task *t)
     t->tables[0] = (xd_opt_table){ own_rows, sizeof own_rows / sizeof *own_rows, &t->own };
     t->tables[1] = (xd_opt_table){ rows, n, &t->request };
     t->tables[2] = (xd_opt_table){ plan, nplan, &t->plan };
-    t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 3, .aliases = aliases,
-                             .once = "prompts negative_prompt", .foreign = xd_foreign_take, .cookie = &t->foreign,
-                             .stray = "a prompt of several words stands in quotes, and a second "
-                                      "one behind a --prompt of its own" };
+    t->spec = (xd_opt_spec) { .tables = t->tables,
+                              .ntables = 3,
+                              .aliases = aliases,
+                              .once = "prompts negative_prompt",
+                              .foreign = xd_foreign_take,
+                              .cookie = &t->foreign,
+                              .stray = "a prompt of several words stands in quotes, and a second "
+                                       "one behind a --prompt of its own" };
 }
 
 /* ---- what the library says while it works -------------------------------------------------- */
@@ -328,8 +340,10 @@ static xd_status take_prompts(task *t)
     xd_status st = XD_OK;
     t->given = o->prompts.n;
     if (t->launched && xd_prompts_once(o->prompt_file))
-        return xd_fail(&t->err, XD_EINVAL, "--prompts is read by every rank, and %s can be read only once: give it a "
-                       "file", strcmp(o->prompt_file, "-") == 0 ? "standard input" : o->prompt_file);
+        return xd_fail(&t->err, XD_EINVAL,
+                       "--prompts is read by every rank, and %s can be read only once: give it a "
+                       "file",
+                       strcmp(o->prompt_file, "-") == 0 ? "standard input" : o->prompt_file);
     if (o->prompt_file)
         st = xd_prompts_read(&o->prompts, o->prompt_file, &t->text, &t->err);
     if (st == XD_OK && !o->prompts.n)
@@ -344,7 +358,8 @@ static xd_status check_files(task *t)
     const char *name = o->output ? o->output : xd_output_default(0);
     xd_status   st = xd_output_check(name, t->images, &t->err);
     if (st == XD_OK && o->trace && strcmp(o->trace, "-") == 0)
-        return xd_fail(&t->err, XD_EINVAL, "--trace needs the name of a file: on standard output stand the names of "
+        return xd_fail(&t->err, XD_EINVAL,
+                       "--trace needs the name of a file: on standard output stand the names of "
                        "the images");
     if (st == XD_OK && o->trace && strcmp(o->trace, name) == 0)
         return xd_fail(&t->err, XD_EINVAL, "--trace and --output are the same file %s", o->trace);
@@ -397,7 +412,8 @@ static xd_status check(task *t, int *ranks)
     return t->rank > 0 ? XD_OK : check_files(t);
 }
 
-/* What the output is called depends on what the model makes; every rank asks, so that all refuse. */
+/* What the output is called depends on what the model makes; every rank asks, so that all
+ * refuse. */
 static xd_status check_kind(task *t, const xd_engine *g)
 {
     int video = xd_makes_videos(g);
@@ -436,14 +452,30 @@ static void say_times(const task *t, const xd_engine *g, const xd_result *res)
 static xd_open_args open_args(task *t)
 {
     const own   *o = &t->own;
-    xd_open_args a = { .model = o->model, .dtype = o->dtype, .device = o->device,
-                       .weights_dtype = o->weights_dtype, .text_weights_dtype = o->text_weights_dtype,
-                       .threads = o->threads, .parallel = t->plan, .log = on_log, .cookie = t,
-                       .trace = o->trace, .no_t5 = o->no_t5, .once = 1, .transformer = o->transformer,
-                       .vae = o->vae, .clip_l = o->clip_l, .clip_g = o->clip_g, .t5xxl = o->t5xxl,
-                       .loras = t->loras.v, .nloras = t->loras.n, .plan = o->plan ? o->plan : "auto",
-                       .plan_for = &t->request, .cluster = o->cluster,
-                       .balance = o->balance, .bind = o->bind ? o->bind : "auto" };
+    xd_open_args a = { .model = o->model,
+                       .dtype = o->dtype,
+                       .device = o->device,
+                       .weights_dtype = o->weights_dtype,
+                       .text_weights_dtype = o->text_weights_dtype,
+                       .threads = o->threads,
+                       .parallel = t->plan,
+                       .log = on_log,
+                       .cookie = t,
+                       .trace = o->trace,
+                       .no_t5 = o->no_t5,
+                       .once = 1,
+                       .transformer = o->transformer,
+                       .vae = o->vae,
+                       .clip_l = o->clip_l,
+                       .clip_g = o->clip_g,
+                       .t5xxl = o->t5xxl,
+                       .loras = t->loras.v,
+                       .nloras = t->loras.n,
+                       .plan = o->plan ? o->plan : "auto",
+                       .plan_for = &t->request,
+                       .cluster = o->cluster,
+                       .balance = o->balance,
+                       .bind = o->bind ? o->bind : "auto" };
     a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
     return a;
 }
@@ -478,7 +510,8 @@ static xd_status generate(task *t)
     return st;
 }
 
-/* Ranks get the arguments as they are, but prompts that were read from a pipe as a file of this process. */
+/* Ranks get the arguments as they are, but prompts that were read from a pipe as a file of this
+ * process. */
 static xd_status run_ranks(task *t, xd_launch *l, int *code)
 {
     char      path[64], flag[96], **own_argv = NULL;
@@ -486,7 +519,8 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
     xd_status st = XD_OK;
     if (xd_prompts_once(t->own.prompt_file)) {
         if (!xd_launch_here())
-            return xd_fail(&t->err, XD_EINVAL, "ranks on other hosts cannot read prompts of a pipe: give --prompts a "
+            return xd_fail(&t->err, XD_EINVAL,
+                           "ranks on other hosts cannot read prompts of a pipe: give --prompts a "
                            "file");
         st = xd_prompts_hold(&t->own.prompts, t->given, path, &fd, &t->err);
         if (st == XD_OK && !(own_argv = malloc((size_t)l->argc * sizeof *own_argv)))
@@ -494,8 +528,9 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
         snprintf(flag, sizeof flag, "--prompts=%s", st == XD_OK ? path : "");
         for (int i = 0; st == XD_OK && i < l->argc; i++) {
             const char *eq = strchr(l->argv[i], '=');
-            own_argv[i] = l->argv[i] == t->own.prompt_file ? path : eq && eq + 1 == t->own.prompt_file ? flag
-                          : l->argv[i];
+            own_argv[i] = l->argv[i] == t->own.prompt_file     ? path
+                          : eq && eq + 1 == t->own.prompt_file ? flag
+                                                               : l->argv[i];
         }
         l->argv = own_argv;
     }
@@ -569,15 +604,17 @@ static void help(FILE *f)
 {
     task t;
     task_init(&t);
-    char *ranks = xd_opt_names("nproc start_timeout plan cluster balance", t.tables[2].rows, t.tables[2].n);
+    char *ranks =
+        xd_opt_names("nproc start_timeout plan cluster balance", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
         { "What to generate", "prompt prompts negative_prompt width height num_images_per_prompt "
-                           "seed" },
+                              "seed" },
         { "Model and output", "model transformer vae clip_l clip_g t5xxl lora output "
                               "skip_existing" },
         { "How to generate", "num_inference_steps guidance_scale scheduler rng max_sequence_length "
-                          "no_resolution_binning" },
-        { "This machine", "dtype weights_dtype text_weights_dtype threads bind device enable_tiling enable_slicing" },
+                             "no_resolution_binning" },
+        { "This machine", "dtype weights_dtype text_weights_dtype threads bind device "
+                          "enable_tiling enable_slicing" },
         { "Several ranks", ranks },
         { "What is said", "quiet verbose json trace" },
         { "More", NULL },

@@ -1,4 +1,5 @@
-/* cmd_plan.c - xdit plan: says what every plan of a request would take, before anything is loaded */
+/* cmd_plan.c - xdit plan: says what every plan of a request would take, before anything is
+ * loaded */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,16 +36,22 @@ static const xd_option rows[] = {
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16", "TYPE",
       "of weights and products (default: the best there is)" },
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, for an image "
+      "of the transformer's matrices: int8 and fp8 take half of bf16's memory, int8 is faster too, "
+      "for an image "
       "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
-    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto", "TYPE",
-      "the same of the T5 text encoder" },
+    { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto",
+      "TYPE", "the same of the T5 text encoder" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
 };
 
 static const xd_opt_alias aliases[] = {
-    { "config", "model" }, { "m", "model" }, { "W", "width" }, { "H", "height" }, { "steps", "num_inference_steps" },
-    { "nproc", "world" }, { 0 },
+    { "config", "model" },
+    { "m", "model" },
+    { "W", "width" },
+    { "H", "height" },
+    { "steps", "num_inference_steps" },
+    { "nproc", "world" },
+    { 0 },
 };
 
 static void on_log(void *cookie, int level, const char *line)
@@ -73,9 +80,11 @@ static void help(FILE *f)
     task_init(&t);
     char *kept = xd_opt_names("", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
-        { "Options", "model world cluster plan exact all explain dtype weights_dtype text_weights_dtype json" },
-        { "The request", "width height num_frames num_inference_steps guidance_scale true_cfg_scale "
-                         "num_images_per_prompt max_sequence_length" },
+        { "Options", "model world cluster plan exact all explain dtype weights_dtype "
+                     "text_weights_dtype json" },
+        { "The request",
+          "width height num_frames num_inference_steps guidance_scale true_cfg_scale "
+          "num_images_per_prompt max_sequence_length" },
         { "Degrees that are kept", kept },
     };
     fputs("Usage: xdit plan --model DIR [--world N] [--cluster NAME] [options]\n\n"
@@ -83,9 +92,11 @@ static void help(FILE *f)
           "request, memory of the fullest rank, bytes sent; the fastest first. Nothing is\n"
           "loaded, and the ranks need not be there.\n", f);
     xd_opt_help(f, &t.spec, groups, 3);
-    fputs("\nExamples:\n"
-          "  xdit plan --model models/demo-pixart --world 4\n"
-          "  xdit plan --model black-forest-labs/FLUX.1-dev --cluster 8xH100 --world 4 --explain 1\n", f);
+    fputs(
+        "\nExamples:\n"
+        "  xdit plan --model models/demo-pixart --world 4\n"
+        "  xdit plan --model black-forest-labs/FLUX.1-dev --cluster 8xH100 --world 4 --explain 1\n",
+        f);
     free(kept);
 }
 

@@ -24,7 +24,9 @@ static const xd_option rows[] = {
       "the cluster file, - for standard output (default: where xdit plan looks for this machine)" },
 };
 
-static const xd_opt_alias aliases[] = { { "nproc", "ranks" }, { "t", "threads" }, { "o", "output" }, { 0 } };
+static const xd_opt_alias aliases[] = {
+    { "nproc", "ranks" }, { "t", "threads" }, { "o", "output" }, { 0 }
+};
 
 static void on_log(void *cookie, int level, const char *line)
 {
@@ -40,7 +42,9 @@ static void task_init(task *t)
     *t = (task){ .start_timeout = -1, .probe = { .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_INFO } };
     t->probe.cookie = t;
     t->table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
-    t->spec = (xd_opt_spec){ .tables = &t->table, .ntables = 1, .aliases = aliases, .stray = "probe takes no names" };
+    t->spec = (xd_opt_spec) {
+        .tables = &t->table, .ntables = 1, .aliases = aliases, .stray = "probe takes no names"
+    };
 }
 
 static void help(FILE *f)
@@ -51,7 +55,9 @@ static void help(FILE *f)
     fputs("Usage: xdit probe [--ranks N] [--threads T] [--output FILE]\n\n"
           "Measures how fast the ranks compute (products, attention, convolutions, memory) while\n"
           "all of them work, and how fast they speak, in a few seconds, and writes it to a file\n"
-          "that xdit plan --cluster FILE reads. Without --output, xdit plan takes it as this machine.\n", f);
+          "that xdit plan --cluster FILE reads. Without --output, xdit plan takes it as this "
+          "machine.\n",
+          f);
     xd_opt_help(f, &t.spec, groups, 1);
     fputs("\nExamples:\n"
           "  xdit probe --ranks 2\n"
@@ -71,7 +77,8 @@ static int run(int argc, char **argv)
     if (launched)
         xd_stop_arm_rank(), xd_launch_await(t.start_timeout, t.rank);
     if (st == XD_OK && t.ranks > 1 && !launched)
-        st = xd_launch_run(&(xd_launch){ t.ranks, argc, argv, "probe", t.start_timeout }, &code, &e);
+        st = xd_launch_run(&(xd_launch) { t.ranks, argc, argv, "probe", t.start_timeout }, &code,
+                           &e);
     else if (st == XD_OK)
         st = xd_probe(&t.probe, &e);
     return xd_launch_end(st, &e, t.rank, code);

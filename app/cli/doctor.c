@@ -10,7 +10,8 @@
 
 static const char *const states[] = { "ok", "warn", "fail" };
 
-void xd_find(xd_findings *f, xd_health state, const char *name, const char *advice, const char *fmt, ...)
+void xd_find(xd_findings *f, xd_health state, const char *name, const char *advice, const char *fmt,
+             ...)
 {
     va_list ap;
     if (f->n == (int)(sizeof f->v / sizeof *f->v))
@@ -37,8 +38,8 @@ void xd_findings_json(const xd_findings *f)
     xd_buf_add(&b, "{\"version\":\"%s\",\"healthy\":%s,\"findings\":[", xd_version(),
                xd_findings_worst(f) == XD_SICK ? "false" : "true");
     for (int i = 0; i < f->n; i++) {
-        xd_buf_add(&b, "%s{\"state\":\"%s\",\"name\":\"%s\",\"text\":", i ? "," : "", states[f->v[i].state],
-                   f->v[i].name);
+        xd_buf_add(&b, "%s{\"state\":\"%s\",\"name\":\"%s\",\"text\":", i ? "," : "",
+                   states[f->v[i].state], f->v[i].name);
         xd_buf_json_string(&b, f->v[i].text);
         xd_buf_add(&b, ",\"advice\":");
         xd_buf_json_string(&b, f->v[i].advice);

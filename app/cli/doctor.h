@@ -18,8 +18,8 @@ typedef struct xd_findings {    /* start with {0}                               
     xd_finding v[48];
 } xd_findings;
 
-void xd_find(xd_findings *f, xd_health state, const char *name, const char *advice, const char *fmt, ...)
-    XD_PRINTF(5, 6);
+void xd_find(xd_findings *f, xd_health state, const char *name, const char *advice, const char *fmt,
+             ...) XD_PRINTF(5, 6);
 void xd_findings_print(const xd_findings *f, int from); /* lines from finding `from` on        */
 void xd_findings_json(const xd_findings *f);            /* one object                          */
 int  xd_findings_worst(const xd_findings *f);
@@ -27,9 +27,9 @@ int  xd_findings_worst(const xd_findings *f);
 /* "1.5 GB" */
 const char *xd_bytes_text(double bytes, char text[16]);
 
-/* What the system says of this host: cores, threads, memory, limits, pages, GPU, directories. `cores` that this
- * process may use, `room` bytes of memory, `mapped` bytes of address space, `hub` the Hugging Face
- * cache or NULL. */
+/* What the system says of this host: cores, threads, memory, limits, pages, GPU, directories.
+ * `cores` that this process may use, `room` bytes of memory, `mapped` bytes of address space,
+ * `hub` the Hugging Face cache or NULL. */
 typedef struct xd_host {
     int         cores;
     double      room, mapped;

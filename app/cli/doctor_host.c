@@ -40,7 +40,7 @@ static int entries(const char *dir, const char *start)
     return n;
 }
 
-/* ---- cores ------------------------------------------------------------------------------------ */
+/* ---- cores ----------------------------------------------------------------------------------- */
 
 /* Cores' worth of time that the control group may use; 0: no limit. */
 static double cpu_quota(void)
@@ -62,8 +62,9 @@ static void cores(xd_findings *f, const xd_host *m)
     double quota = cpu_quota();
     int    nodes = entries("/sys/devices/system/node", "node");
     if (quota > 0 && quota < m->cores - 0.5)
-        xd_find(f, XD_WARN, "cores", "give --threads that number, or raise the limit of the container",
-                "%d of %ld may be used, but the control group has time for %.1f", m->cores, all, quota);
+        xd_find(
+            f, XD_WARN, "cores", "give --threads that number, or raise the limit of the container",
+            "%d of %ld may be used, but the control group has time for %.1f", m->cores, all, quota);
     else
         xd_find(f, XD_WELL, "cores", "", "%d of %ld may be used", m->cores, all);
     xd_find(f, XD_WELL, "numa", "", "%d memory node%s", nodes ? nodes : 1, nodes > 1 ? "s" : "");
@@ -103,7 +104,8 @@ static void topology(xd_findings *f, int ranks)
     xd_cpus   c;
     char      text[5][32];
     if (!xd_cpuset_mine(&mask) || !xd_cpus_read(&c, NULL, &mask)) {
-        xd_find(f, XD_WARN, "topology", "nothing: ranks are not bound to cores", "the system does not say which cpus "
+        xd_find(f, XD_WARN, "topology", "nothing: ranks are not bound to cores",
+                "the system does not say which cpus "
                 "there are");
         return;
     }
@@ -116,27 +118,31 @@ static void topology(xd_findings *f, int ranks)
 
 static void threads(xd_findings *f, const xd_host *m)
 {
-    static const char *const names[] = { "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OMP_WAIT_POLICY",
-                                         "GOMP_CPU_AFFINITY", "OMP_THREAD_LIMIT" };
+    static const char *const names[] = {
+        "OMP_NUM_THREADS", "OMP_PROC_BIND",     "OMP_PLACES",
+        "OMP_WAIT_POLICY", "GOMP_CPU_AFFINITY", "OMP_THREAD_LIMIT"
+    };
     char        text[256] = "";
     size_t      at = 0;
     const char *limit = getenv("OMP_THREAD_LIMIT"), *wait = getenv("OMP_WAIT_POLICY");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (getenv(names[i]) && at < sizeof text)
-            at += (size_t)snprintf(text + at, sizeof text - at, "%s%s=%s", at ? ", " : "", names[i], getenv(names[i]));
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%s=%s", at ? ", " : "", names[i],
+                                   getenv(names[i]));
     if (!text[0])
         snprintf(text, sizeof text, "no OMP_ variable is set");
     if (limit && atoi(limit) > 0 && atoi(limit) < m->cores)
-        xd_find(f, XD_WARN, "threads", "unset OMP_THREAD_LIMIT", "%s: fewer than the %d cores", text, m->cores);
+        xd_find(f, XD_WARN, "threads", "unset OMP_THREAD_LIMIT", "%s: fewer than the %d cores",
+                text, m->cores);
     else if (wait && (*wait == 'a' || *wait == 'A'))
         xd_find(f, XD_WARN, "threads", "unset OMP_WAIT_POLICY where others use this machine, too",
                 "%s: threads that wait keep their cores", text);
     else
-        xd_find(f, XD_WELL, "threads", "", "%s; --threads says how many, by default %d shared by the ranks", text,
-                m->cores);
+        xd_find(f, XD_WELL, "threads", "",
+                "%s; --threads says how many, by default %d shared by the ranks", text, m->cores);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static double group_limit(void)
 {
@@ -171,16 +177,20 @@ static void memory(xd_findings *f, const xd_host *m)
     char   all[16], room[16], limit[16], need[16], group[48] = "", model[64] = "";
     char  *dir = m->model ? xd_path_join(m->model, "transformer") : NULL;
     double want = dir ? weights_of(dir) : 0;
-    double total = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), most = group_limit();
+    double total = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE),
+           most = group_limit();
     free(dir);
     if (most > 0)
         snprintf(group, sizeof group, ", control group %s", xd_bytes_text(most, limit));
     if (want > 0)
-        snprintf(model, sizeof model, ", also for the %s of weights that they share", xd_bytes_text(want, need));
-    const char *advice = want > m->room ? "the model does not fit: end other programs, or raise the limit"
-                                        : "only small models fit: end other programs, or raise the limit";
-    xd_find(f, m->room < (want > 2e9 ? want : 2e9) ? XD_WARN : XD_WELL, "memory", advice, "%s of %s free for all ranks%s%s",
-            xd_bytes_text(m->room, room), xd_bytes_text(total, all), model, group);
+        snprintf(model, sizeof model, ", also for the %s of weights that they share",
+                 xd_bytes_text(want, need));
+    const char *advice = want > m->room
+                             ? "the model does not fit: end other programs, or raise the limit"
+                             : "only small models fit: end other programs, or raise the limit";
+    xd_find(f, m->room < (want > 2e9 ? want : 2e9) ? XD_WARN : XD_WELL, "memory", advice,
+            "%s of %s free for all ranks%s%s", xd_bytes_text(m->room, room),
+            xd_bytes_text(total, all), model, group);
 }
 
 /* Messages between ranks of a host. */
@@ -189,9 +199,11 @@ static void shared(xd_findings *f, const xd_host *m)
     static const char dir[] = "/dev/shm";
     double have = xd_rundir_space(dir), want = xd_rundir_need(m->ranks);
     char   free_[16], need[16];
-    xd_find(f, have < want ? XD_WARN : XD_WELL, "shared", "make it larger (of a container: --shm-size), or messages go "
-            "through files in /tmp", "%s has %s free, messages of %d ranks take at most %s", dir,
-            xd_bytes_text(have, free_), m->ranks, xd_bytes_text(want, need));
+    xd_find(f, have < want ? XD_WARN : XD_WELL, "shared",
+            "make it larger (of a container: --shm-size), or messages go "
+            "through files in /tmp",
+            "%s has %s free, messages of %d ranks take at most %s", dir, xd_bytes_text(have, free_),
+            m->ranks, xd_bytes_text(want, need));
 }
 
 static void pages(xd_findings *f)
@@ -201,14 +213,17 @@ static void pages(xd_findings *f)
         xd_find(f, XD_WARN, "hugepages", "nothing; with them large models are some percent faster",
                 "this system has no transparent huge pages");
     else if (strstr(text, "[never]"))
-        xd_find(f, XD_WARN, "hugepages", "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        xd_find(f, XD_WARN, "hugepages",
+                "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
                 "transparent huge pages are off");
     else
-        xd_find(f, XD_WELL, "hugepages", "", "transparent: %s", strstr(text, "[always]") ? "always" : "madvise, which "
-                "is asked for");
+        xd_find(f, XD_WELL, "hugepages", "", "transparent: %s",
+                strstr(text, "[always]") ? "always"
+                                         : "madvise, which "
+                                           "is asked for");
 }
 
-/* ---- limits ----------------------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 static void limit_text(rlim_t n, char *text, size_t size)
 {
@@ -225,20 +240,24 @@ static void limits(xd_findings *f, const xd_host *m)
     getrlimit(RLIMIT_AS, &space);
     getrlimit(RLIMIT_MEMLOCK, &lock);
     getrlimit(RLIMIT_NOFILE, &files);
-    limit_text(space.rlim_cur == RLIM_INFINITY ? space.rlim_cur : space.rlim_cur / 1024, v, sizeof v);
+    limit_text(space.rlim_cur == RLIM_INFINITY ? space.rlim_cur : space.rlim_cur / 1024, v,
+               sizeof v);
     limit_text(lock.rlim_cur == RLIM_INFINITY ? lock.rlim_cur : lock.rlim_cur / 1024, l, sizeof l);
     limit_text(files.rlim_cur, n, sizeof n);
     if (files.rlim_cur < 256)
-        xd_find(f, XD_WARN, "limits", "ulimit -n 1024, for models in many files and runs of many ranks",
+        xd_find(f, XD_WARN, "limits",
+                "ulimit -n 1024, for models in many files and runs of many ranks",
                 "-v %s, -l %s, -n %s", v, l, n);
     else if (space.rlim_cur != RLIM_INFINITY && m->mapped < m->room)
-        xd_find(f, XD_WARN, "limits", "ulimit -v unlimited, where models are large", "-v %s: %s may still be mapped, "
-                "less than there is memory; -l %s, -n %s", v, xd_bytes_text(m->mapped, room), l, n);
+        xd_find(f, XD_WARN, "limits", "ulimit -v unlimited, where models are large",
+                "-v %s: %s may still be mapped, "
+                "less than there is memory; -l %s, -n %s",
+                v, xd_bytes_text(m->mapped, room), l, n);
     else
         xd_find(f, XD_WELL, "limits", "", "-v %s, -l %s, -n %s", v, l, n);
 }
 
-/* ---- what is beside ---------------------------------------------------------------------------- */
+/* ---- what is beside -------------------------------------------------------------------------- */
 
 static void gpu(xd_findings *f)
 {
@@ -247,12 +266,15 @@ static void gpu(xd_findings *f)
     if (cuda)
         dlclose(cuda);
     if (cards || access("/dev/nvidiactl", F_OK) == 0)
-        xd_find(f, XD_WELL, "gpu", "", "%d of NVIDIA%s; not used: this build has no CUDA backend, it computes on the "
-                "processor", cards ? cards : 1, cuda ? "" : ", without libcuda");
+        xd_find(f, XD_WELL, "gpu", "",
+                "%d of NVIDIA%s; not used: this build has no CUDA backend, it computes on the "
+                "processor",
+                cards ? cards : 1, cuda ? "" : ", without libcuda");
     else if (access("/dev/kfd", F_OK) == 0)
         xd_find(f, XD_WELL, "gpu", "", "of AMD; not used: this build computes on the processor");
     else
-        xd_find(f, XD_WELL, "gpu", "", "none%s; this build computes on the processor", cuda ? " (but libcuda)" : "");
+        xd_find(f, XD_WELL, "gpu", "", "none%s; this build computes on the processor",
+                cuda ? " (but libcuda)" : "");
 }
 
 static void directories(xd_findings *f, const xd_host *m)
@@ -266,11 +288,13 @@ static void directories(xd_findings *f, const xd_host *m)
         xd_find(f, XD_SICK, "temporary", "set TMPDIR to a directory that can be written to",
                 "%s cannot be written to, and the MPI launcher wants it", tmp);
     else if (free_ < 1e8)
-        xd_find(f, XD_WARN, "temporary", "make room, or set TMPDIR", "%s has %s free", tmp, xd_bytes_text(free_, room));
+        xd_find(f, XD_WARN, "temporary", "make room, or set TMPDIR", "%s has %s free", tmp,
+                xd_bytes_text(free_, room));
     else
         xd_find(f, XD_WELL, "temporary", "", "%s, %s free", tmp, xd_bytes_text(free_, room));
     if (!m->hub[0])
-        xd_find(f, XD_WARN, "cache", "set HF_HUB_CACHE, or name models by their directory", "there is no home "
+        xd_find(f, XD_WARN, "cache", "set HF_HUB_CACHE, or name models by their directory",
+                "there is no home "
                 "directory, so no Hugging Face cache");
     else
         xd_find(f, XD_WELL, "cache", "", "Hugging Face: %s%s", m->hub,

@@ -15,7 +15,8 @@ xd_status xd_foreign_take(void *cookie, const char *name, int *values, xd_err *e
     if (!flag || flag->fate == XD_FATE_SAME || flag->fate == XD_FATE_OTHER)
         return XD_OK;
     if (flag->fate == XD_FATE_REFUSED)
-        return xd_fail(e, XD_EUNSUPPORTED, "--%s of xDiT (%s): %s", flag->name, flag->there, flag->here);
+        return xd_fail(e, XD_EUNSUPPORTED, "--%s of xDiT (%s): %s", flag->name, flag->there,
+                       flag->here);
     *values = !flag->takes || flag->takes == 'b' ? 0 : flag->takes <= 'Z' ? 2 : 1;
     for (int i = 0; i < f->n; i++)
         if (f->flag[i] == flag)
@@ -51,9 +52,11 @@ int xd_foreign_torchrun(const char *command)
         !(getenv("TORCHELASTIC_RUN_ID") || getenv("MASTER_ADDR")))
         return 0;
     if (rank == 0)
-        fprintf(stderr, "xdit: torchrun has started %d processes, which cannot meet here: instead of "
+        fprintf(stderr,
+                "xdit: torchrun has started %d processes, which cannot meet here: instead of "
                 "torchrun write xdit %s --nproc %d on one host, or mpirun --hostfile FILE -n %d "
-                "xdit %s on several\n", world, command, world, world, command);
+                "xdit %s on several\n",
+                world, command, world, world, command);
     else
         nanosleep(&(struct timespec){ .tv_sec = 2 }, NULL);
     return XD_EXIT_USAGE;

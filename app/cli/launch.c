@@ -1,9 +1,10 @@
 /* launch.c - several ranks from one command line: this process starts the MPI launcher and stays
  * its parent, so that signals, exit codes and what is said are those of one program.
  *
- * The launcher has a process group of its own: Ctrl-C reaches this process alone, which passes it
- * on in a way that lets ranks end their request. Its files are in a room (rundir.h). Every rank is on
- * the roll (roll.h): one that dies, or ranks that do not meet, end the run also where the launcher waits. */
+ * The launcher has a process group of its own: Ctrl-C reaches this process alone, which passes
+ * it on in a way that lets ranks end their request. Its files are in a room (rundir.h). Every
+ * rank is on the roll (roll.h): one that dies, or ranks that do not meet, end the run also where
+ * the launcher waits. */
 #define _GNU_SOURCE             /* ppoll */
 #include "cli/launch.h"
 
@@ -35,7 +36,8 @@
 #define XDIT_MPI 0
 #endif
 
-#define COLUMNS "XDIT_COLUMNS"  /* put into the environment of ranks: the width of a terminal, or 0 */
+#define COLUMNS "XDIT_COLUMNS"  /* put into the environment of ranks: the width of a terminal, or */
+                                /* 0 */
 
 enum { PATIENCE_S = 30, AGONY_S = 5, AGAIN_S = 1, MAXRANKS = 4096, START_S = 60 };
 
@@ -43,7 +45,7 @@ typedef struct watch {
     pid_t  child;
     int    out, err;            /* read ends; -1: ended                                        */
     int    lost;                /* errno of writing to standard output                         */
-    int    heard;               /* something came on standard output: every command's ranks print  */
+    int    heard;  /* something came on standard output: every command's ranks print */
     int    first;               /* the first signal that came                                  */
     int    stage;               /* 0 running, 1 cancelled, 2 told to end, 3 killed              */
     double since;               /* when the stage began                                        */
@@ -73,8 +75,11 @@ xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e
     int need = xd_parallel_ranks(p), launched = xd_launched(NULL), there = xd_launched_ranks();
     *ranks = launched ? 1 : nproc ? nproc : need;
     if (nproc && there && nproc != there)
-        return xd_fail(e, XD_EINVAL, "--nproc asks for %d ranks, and the launcher has started %d: leave --nproc out, "
-                       "or start as many", nproc, there);
+        return xd_fail(
+            e, XD_EINVAL,
+            "--nproc asks for %d ranks, and the launcher has started %d: leave --nproc out, "
+            "or start as many",
+            nproc, there);
     return launched ? XD_OK : xd_parallel_check(p, *ranks, e);
 }
 
@@ -112,7 +117,8 @@ static int is_heard(unsigned port)
     return found || !known;
 }
 
-/* "job.rank;tcp4://127.0.0.1:PORT": does a PMIx server that ranks find by their environment still run? */
+/* "job.rank;tcp4://127.0.0.1:PORT": does a PMIx server that ranks find by their environment
+ * still run? */
 static int is_served(void)
 {
     static const char name[] = "PMIX_SERVER_URI", here[] = "tcp4://127.0.0.1:";
@@ -128,9 +134,10 @@ static int is_served(void)
 
 xd_status xd_launch_stray(xd_err *e)
 {
-    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_SIZE",
-                                         "PMI_RANK" };
-    static const char *const alive[] = { "PMI_FD", "PMI_PORT", "SLURM_JOB_ID", "PALS_APID", "ALPS_APP_PE" };
+    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+                                         "PMIX_RANK", "PMI_SIZE", "PMI_RANK" };
+    static const char *const alive[] = { "PMI_FD", "PMI_PORT", "SLURM_JOB_ID", "PALS_APID",
+                                         "ALPS_APP_PE" };
     const char *name = NULL;
     int         served = is_served();
     for (size_t i = 0; i < sizeof names / sizeof *names && !name; i++)
@@ -140,17 +147,21 @@ xd_status xd_launch_stray(xd_err *e)
         served |= getenv(alive[i]) != NULL;
     if (!name || served)
         return XD_OK;
-    return xd_fail(e, XD_EIO, "%s in the environment says that an MPI launcher has started this process, and there is "
-                   "none any more: start it by mpirun, or take the launcher's variables away, env -u %s xdit ...", name,
-                   name);
+    return xd_fail(
+        e, XD_EIO,
+        "%s in the environment says that an MPI launcher has started this process, and there is "
+        "none any more: start it by mpirun, or take the launcher's variables away, env -u %s xdit "
+        "...",
+        name, name);
 }
 
 void xd_launch_await(int start_timeout, int rank)
 {
     struct sigaction act = { .sa_handler = on_late };
-    if (start_timeout <= 0 || xd_roll_joined())         /* who keeps the roll looks at the clock   */
+    if (start_timeout <= 0 || xd_roll_joined())  /* who keeps the roll looks at the clock */
         return;
-    snprintf(late, sizeof late, "xdit: rank %d: the ranks have not met within --start_timeout %d s\n", rank,
+    snprintf(late, sizeof late,
+             "xdit: rank %d: the ranks have not met within --start_timeout %d s\n", rank,
              start_timeout);
     sigemptyset(&act.sa_mask);
     sigaction(SIGALRM, &act, NULL);
@@ -245,12 +256,18 @@ static void add(words *a, const char *first, const char *second, const char *thi
 
 typedef struct mca { const char *name, *value, *env; } mca;
 
-/* Ranks of one host need shared memory alone. Looking for fabrics takes most of MPI's start (doc/lab/ranks.md). */
-static const mca near_mca[] = { { "pml", "ob1", "OMPI_MCA_pml" }, { "btl", "self,vader,tcp", "OMPI_MCA_btl" }, { 0 } };
+/* Ranks of one host need shared memory alone. Looking for fabrics takes most of MPI's start
+ * (doc/lab/ranks.md). */
+static const mca near_mca[] = { { "pml", "ob1", "OMPI_MCA_pml" },
+                                { "btl", "self,vader,tcp", "OMPI_MCA_btl" },
+                                { 0 } };
 /* A host that is cut off is noticed some 11 s later, and not after minutes. */
-static const mca far_mca[] = { { "oob_tcp_keepalive_time", "5", "OMPI_MCA_oob_tcp_keepalive_time" },
-                               { "oob_tcp_keepalive_intvl", "2", "OMPI_MCA_oob_tcp_keepalive_intvl" },
-                               { "oob_tcp_keepalive_probes", "3", "OMPI_MCA_oob_tcp_keepalive_probes" }, { 0 } };
+static const mca far_mca[] = {
+    { "oob_tcp_keepalive_time", "5", "OMPI_MCA_oob_tcp_keepalive_time" },
+    { "oob_tcp_keepalive_intvl", "2", "OMPI_MCA_oob_tcp_keepalive_intvl" },
+    { "oob_tcp_keepalive_probes", "3", "OMPI_MCA_oob_tcp_keepalive_probes" },
+    { 0 }
+};
 
 /* Parameters of Open MPI, but those that the user's environment sets. */
 static void add_mca(words *a, const mca *list)
@@ -385,7 +402,7 @@ static void look_at_signals(watch *w)
     } else if (w->stage && waited > (w->stage == 1 ? PATIENCE_S : AGONY_S)) {
         escalate(w);
     } else if (w->stage == 1 && XDIT_MPI == 1 && now - w->asked > AGAIN_S) {
-        kill(w->child, SIGUSR1);        /* a launcher that is still starting ranks drops it        */
+        kill(w->child, SIGUSR1);  /* a launcher that is still starting ranks drops it */
         w->asked = now;
     }
 }
@@ -425,8 +442,8 @@ static void take(watch *w, int *fd)
     }
 }
 
-/* A rank that has gone, or ranks that do not meet: everything is ended here. Ranks that speak and are not on the roll
- * cannot reach it, as within a container: nothing is known of them. */
+/* A rank that has gone, or ranks that do not meet: everything is ended here. Ranks that speak
+ * and are not on the roll cannot reach it, as within a container: nothing is known of them. */
 static void look_at_roll(watch *w)
 {
     int beyond = !w->roll.n && (w->heard || w->noise.spoke);
@@ -506,15 +523,17 @@ static void find_cause(const watch *w, int status, int code, char *why, size_t s
     else if (xd_roll_gone(&w->roll, gone, sizeof gone) && !strstr(gone, "by signal 15"))
         snprintf(why, size, "%s", gone);
     else
-        snprintf(why, size, "it ended with exit code %d and no word, as it does when it is told to end (SIGTERM)",
-                 code);
+        snprintf(
+            why, size,
+            "it ended with exit code %d and no word, as it does when it is told to end (SIGTERM)",
+            code);
 }
 
 /* The exit code of a run; says what no rank has said. */
 static int judge(const watch *w, const char *launcher, int status)
 {
     char why[512];
-    int  code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), said = has_said(w);
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), said = has_said(w);
     if (w->first) {
         if (!said)
             fprintf(stderr, "xdit: cancelled\n");
@@ -532,13 +551,15 @@ static int judge(const watch *w, const char *launcher, int status)
     find_cause(w, status, code, why, sizeof why);
     int a_rank = strncmp(why, "rank ", 5) == 0 || strncmp(why, "the rank ", 9) == 0;
     int killed = a_rank && strstr(why, "was killed");
-    int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
+    int by_rank =
+        code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, "the connection to host ", 23) == 0;
-    said = said && (w->roll.n || a_rank);   /* lines alone do not tell an error from information   */
-    if (code && (!by_rank || !said || killed))      /* others lost a killed one's messages         */
+    said = said && (w->roll.n || a_rank);  /* lines alone do not tell an error from information */
+    if (code && (!by_rank || !said || killed))  /* others lost a killed one's messages */
         fprintf(stderr, "xdit: %s%s\n", a_rank || a_host ? "" : "the MPI launcher failed: ", why);
     if (!code && !w->heard) {
-        fprintf(stderr, "xdit: %s ended well and has started no rank: is it an MPI launcher?\n", launcher);
+        fprintf(stderr, "xdit: %s ended well and has started no rank: is it an MPI launcher?\n",
+                launcher);
         return XD_EXIT_FAILED;
     }
     return code == 0 || by_rank ? code : XD_EXIT_FAILED;
@@ -553,9 +574,11 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (s != XD_OK)
         return s;
-    if (getenv(COLUMNS))        /* else each would start ranks in turn, without end                */
-        return xd_fail(e, XD_EIO, "%s starts this program, and not as a rank: it belongs to another MPI than %s",
-                       launcher, XDIT_MPI == 1 ? "Open MPI" : "MPICH");
+    if (getenv(COLUMNS))  /* else each would start ranks in turn, without end */
+        return xd_fail(
+            e, XD_EIO,
+            "%s starts this program, and not as a rank: it belongs to another MPI than %s",
+            launcher, XDIT_MPI == 1 ? "Open MPI" : "MPICH");
     if (l->ranks > MAXRANKS)
         return xd_fail(e, XD_EINVAL, "%d ranks are more than the %d that one host is asked for",
                        l->ranks, MAXRANKS);

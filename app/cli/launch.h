@@ -15,15 +15,15 @@ typedef struct xd_launch {
 /* Columns of the terminal that a rank's standard error ends on behind its pipe; 0: none. */
 int  xd_launch_columns(void);
 
-/* Ranks to start for a plan and --nproc N (0: not given); 1: this process is all, or one of those that a
- * launcher has started. Refuses plans that so many cannot run. */
+/* Ranks to start for a plan and --nproc N (0: not given); 1: this process is all, or one of
+ * those that a launcher has started. Refuses plans that so many cannot run. */
 xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e);
 
 /* What a rank (0: also one that is alone) that has failed says, and its exit code: a failure that
  * all ranks know is said by rank 0, one that only another rank may know, by it. */
 int xd_launch_failed(xd_status s, const xd_err *e, int rank);
-/* The exit code of a command: that of its failure, said as above, or `code`, once all that it printed is
- * written. Does not return when messages failed. */
+/* The exit code of a command: that of its failure, said as above, or `code`, once all that it
+ * printed is written. Does not return when messages failed. */
 int xd_launch_end(xd_status s, const xd_err *e, int rank, int code);
 
 /* The row of --start_timeout; its field is -1 where it is not given. */
@@ -31,10 +31,11 @@ int xd_launch_end(xd_status s, const xd_err *e, int rank, int code);
     { "start_timeout", XD_OPT_INT, field, 0, 86400, NULL, "SECONDS",                                    \
       "in which all ranks that are started must have met, else everything is ended; 0: any (default: 60; for a "  \
       "launcher's ranks 0)" }
-/* Variables of an MPI launcher that is not there, as in a shell that outlived a job: MPI would not start. */
+/* Variables of an MPI launcher that is not there, as in a shell that outlived a job: MPI would
+ * not start. */
 xd_status xd_launch_stray(xd_err *e);
-/* In a rank: if it was started by another program with --start_timeout, it ends when that has passed and the ranks
- * have not met. */
+/* In a rank: if it was started by another program with --start_timeout, it ends when that has
+ * passed and the ranks have not met. */
 void xd_launch_await(int start_timeout, int rank);
 
 /* Will the ranks that this process starts all be on this host? Batch systems spread them. */

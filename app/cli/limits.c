@@ -1,7 +1,7 @@
 /* limits.c - limits of the system (ulimit) that Open MPI's launcher does not survive
  *
- * Measured with Open MPI 4.1: 2 ranks start with 36 open files and 8 with 64, not with 32 and 56. Segments of messages
- * and of its PMIx are files of 4 MiB and a page. */
+ * Measured with Open MPI 4.1: 2 ranks start with 36 open files and 8 with 64, not with 32 and
+ * 56. Segments of messages and of its PMIx are files of 4 MiB and a page. */
 #include "cli/limits.h"
 
 #include <sys/resource.h>
@@ -25,13 +25,18 @@ xd_status xd_limits_check(int ranks, xd_err *e)
         if (l.rlim_cur < files)
             raise_files(&l, files);
         if (l.rlim_cur < files)
-            return xd_fail(e, XD_EIO, "%llu files may be open (ulimit -n), and the MPI launcher needs %llu for %d ranks: "
-                           "raise it, ulimit -n %llu", (unsigned long long)l.rlim_cur, (unsigned long long)files, ranks,
-                           (unsigned long long)files);
+            return xd_fail(
+                e, XD_EIO,
+                "%llu files may be open (ulimit -n), and the MPI launcher needs %llu for %d ranks: "
+                "raise it, ulimit -n %llu",
+                (unsigned long long)l.rlim_cur, (unsigned long long)files, ranks,
+                (unsigned long long)files);
     }
     if (getrlimit(RLIMIT_FSIZE, &l) == 0 && l.rlim_cur != RLIM_INFINITY && l.rlim_cur < SEGMENT)
-        return xd_fail(e, XD_EIO, "a file may have %llu KiB (ulimit -f), and ranks need %d KiB for the files of shared "
-                       "memory: raise it, ulimit -f %d", (unsigned long long)(l.rlim_cur >> 10), SEGMENT >> 10,
-                       SEGMENT >> 10);
+        return xd_fail(
+            e, XD_EIO,
+            "a file may have %llu KiB (ulimit -f), and ranks need %d KiB for the files of shared "
+            "memory: raise it, ulimit -f %d",
+            (unsigned long long)(l.rlim_cur >> 10), SEGMENT >> 10, SEGMENT >> 10);
     return XD_OK;
 }

@@ -19,8 +19,10 @@ static xd_status parse(const char *value, char *path, xd_lora *l, xd_err *e)
     errno = 0;
     l->scale = strtod(colon + 1, &end);
     if (end == colon + 1 || *end || errno || !isfinite(l->scale))
-        return xd_fail(e, XD_EINVAL, "--lora takes FILE or FILE:SCALE, and '%.40s' of '%.80s' is no "
-                       "number", colon + 1, value);
+        return xd_fail(e, XD_EINVAL,
+                       "--lora takes FILE or FILE:SCALE, and '%.40s' of '%.80s' is no "
+                       "number",
+                       colon + 1, value);
     *colon = 0;
     if (!*path)
         return xd_fail(e, XD_EINVAL, "--lora takes FILE or FILE:SCALE, not '%.80s'", value);

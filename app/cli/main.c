@@ -168,9 +168,10 @@ static int help(const char *name, const char *topic)
     return xd_cli_flush();
 }
 
-/* oneDNN's OpenMP threads that wait for each other spin; on a machine that others use too, the ones they wait for
- * may not run meanwhile, and an image takes many times as long. The runtime reads how long when it is loaded,
- * which is after this: a short one is put there, unless the user has said how threads wait. */
+/* oneDNN's OpenMP threads that wait for each other spin; on a machine that others use too, the
+ * ones they wait for may not run meanwhile, and an image takes many times as long. The runtime
+ * reads how long when it is loaded, which is after this: a short one is put there, unless the
+ * user has said how threads wait. */
 static void wait_politely(void)
 {
     static const char *const said[] = { "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME" };
@@ -181,9 +182,10 @@ static void wait_politely(void)
     setenv("KMP_BLOCKTIME", "0", 1);
 }
 
-/* What Open MPI must be told before it starts, unless the user has said otherwise. It spins in calls that block
- * where ranks share cores. Its handler of fatal signals loads a library and takes memory: after a fault within
- * malloc it waits for ever, and the rank is not dead; without it the system ends the rank. */
+/* What Open MPI must be told before it starts, unless the user has said otherwise. It spins in
+ * calls that block where ranks share cores. Its handler of fatal signals loads a library and
+ * takes memory: after a fault within malloc it waits for ever, and the rank is not dead; without
+ * it the system ends the rank. */
 static void prepare_open_mpi(void)
 {
     const char *ranks = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
@@ -194,7 +196,8 @@ static void prepare_open_mpi(void)
     setenv("OMPI_MCA_opal_signal", "", 0);
 }
 
-/* Under a limit of address space (ulimit -v) threads share one heap: glibc maps 128 MB for each other one. */
+/* Under a limit of address space (ulimit -v) threads share one heap: glibc maps 128 MB for each
+ * other one. */
 static void share_heap(void)
 {
 #ifdef M_ARENA_MAX
@@ -218,8 +221,8 @@ static xd_status check_stack(xd_err *e)
                    (long long)lim.rlim_cur / 1024, NEEDED_KB);
 }
 
-/* The process has computed from its first moment on, so its processor time says when that was. A process that
- * starts this one to measure it, or ranks, says so by itself. */
+/* The process has computed from its first moment on, so its processor time says when that was. A
+ * process that starts this one to measure it, or ranks, says so by itself. */
 static void note_start(void)
 {
     struct timespec t = { 0 };

@@ -53,7 +53,8 @@ static int may_be_noise(const xd_noise *z)
 
 static int is_error(const char *line)
 {
-    return strncmp(line, OURS, sizeof OURS - 1) == 0 && strncmp(line, WARNING, sizeof WARNING - 1) != 0;
+    return strncmp(line, OURS, sizeof OURS - 1) == 0 &&
+           strncmp(line, WARNING, sizeof WARNING - 1) != 0;
 }
 
 static void keep(xd_noise *z, const char *p, size_t n)
@@ -196,15 +197,21 @@ void xd_noise_sum(const xd_noise *z, char *text, size_t size)
     }
     const char *first = strstr(all, "Process name: [["), *of = first ? strstr(first, "],") : NULL;
     if (of && number_behind(of, "],", &rank) && number_behind(of, "Exit code: ", &sig)) {
-        snprintf(text, size, sig > 128 ? "rank %d was ended by signal %d" : "rank %d ended with exit code %d", rank,
-                 sig > 128 ? sig - 128 : sig);
+        snprintf(text, size,
+                 sig > 128 ? "rank %d was ended by signal %d" : "rank %d ended with exit code %d",
+                 rank, sig > 128 ? sig - 128 : sig);
         return;
     }
-    const char *host = strstr(all, "lost communication with a remote daemon") ? strstr(all, "Remote daemon: ") : NULL;
+    const char *host = strstr(all, "lost communication with a remote daemon")
+                           ? strstr(all, "Remote daemon: ")
+                           : NULL;
     if (host && (host = strstr(host, "on node "))) {
         host += strlen("on node ");
-        snprintf(text, size, "the connection to host %.*s is lost: its ranks can no longer be reached, and the run is "
-                 "ended", (int)strcspn(host, " "), host);
+        snprintf(text, size,
+                 "the connection to host %.*s is lost: its ranks can no longer be reached, and the "
+                 "run is "
+                 "ended",
+                 (int)strcspn(host, " "), host);
         return;
     }
     snprintf(text, size, "%s", all);

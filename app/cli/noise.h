@@ -25,11 +25,12 @@ typedef struct xd_noise {
 } xd_noise;
 
 void xd_noise_take(xd_noise *z, const char *p, size_t n);
-/* Of standard output: puts into `out`, of n + sizeof z->held bytes, what is the ranks' of p[0..n), and
- * of what was held back before; returns how much. n = 0: this was all. */
+/* Of standard output: puts into `out`, of n + sizeof z->held bytes, what is the ranks' of
+ * p[0..n), and of what was held back before; returns how much. n = 0: this was all. */
 size_t xd_noise_out(xd_noise *z, const char *p, size_t n, char *out);
 void xd_noise_end(xd_noise *z);         /* passes what is left                                 */
-/* "rank 3 was killed by signal 9" (MPICH: "the rank with process id 77 was"), or the first words of the launcher; empty: it said nothing. */
+/* "rank 3 was killed by signal 9" (MPICH: "the rank with process id 77 was"), or the first words
+ * of the launcher; empty: it said nothing. */
 void xd_noise_sum(const xd_noise *z, char *text, size_t size);
 
 #endif

@@ -80,8 +80,8 @@ static xd_status unknown(const reader *r, const char *name)
         return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; here it is --%s", shown, arg,
                        real_name(r->s, known));
     if (!best && o)
-        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; a letter stands alone: -%s %s%.80s", shown, arg, letter,
-                       o->kind == XD_OPT_FLAG ? "-" : "", arg + 2);
+        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; a letter stands alone: -%s %s%.80s",
+                       shown, arg, letter, o->kind == XD_OPT_FLAG ? "-" : "", arg + 2);
     if (!best)
         return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s", shown, arg);
     return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; the nearest one is --%s", shown, arg,
@@ -118,7 +118,8 @@ static xd_status take_seed(const xd_option *o, void *field, const char *v, xd_er
     errno = 0;
     int64_t seed = *v == '-' ? strtoll(v, &end, 10) : (int64_t)strtoull(v, &end, 10);
     if (isspace((unsigned char)*v) || end == v || *end || errno)
-        return xd_fail(e, XD_EINVAL, "--%s takes a whole number from -2^63 to 2^64 - 1, not '%.80s'", o->name, v);
+        return xd_fail(e, XD_EINVAL,
+                       "--%s takes a whole number from -2^63 to 2^64 - 1, not '%.80s'", o->name, v);
     *(int64_t *)field = seed;
     *(int *)(void *)((char *)field + sizeof seed) = strcmp(v, "-1") == 0;
     return XD_OK;
@@ -134,7 +135,7 @@ static xd_status take_number(const xd_option *o, void *field, const char *v, xd_
         x = (double)(whole = strtoll(v, &end, 10));
     else
         x = strtod(v, &end);
-    int plain = !isspace((unsigned char)*v) && !strpbrk(v, "xX");       /* no " 5", no 0x5            */
+    int plain = !isspace((unsigned char)*v) && !strpbrk(v, "xX"); /* no " 5", no 0x5            */
     int ok = plain && end != v && !*end && errno == 0 && isfinite(x) && x >= o->min && x <= o->max;
     if (ok && o->kind == XD_OPT_INT && (whole > 2147483647 || whole < -2147483647))
         ok = 0;
@@ -261,7 +262,8 @@ static xd_status read_flag(reader *r)
     if (!v && !(v = next_value(r)))
         return missing(r, o);
     if (r->s->once && xd_list_has(r->s->once, o->name) && *(const char *const *)field)
-        return xd_fail(r->e, XD_EINVAL, "--%s may be given once, and '%.80s' is a second one", o->name, v);
+        return xd_fail(r->e, XD_EINVAL, "--%s may be given once, and '%.80s' is a second one",
+                       o->name, v);
     return o->kind == XD_OPT_TEXT ? take_text(o, field, v, r->e) : o->kind == XD_OPT_SEED
                ? take_seed(o, field, v, r->e) : take_number(o, field, v, r->e);
 }
@@ -278,8 +280,10 @@ static xd_status read_operand(reader *r, xd_opt_texts *operands)
     void           *field;
     int             full = !operands || operands->n >= r->s->operands;
     if (full && r->last && r->last->arg && strcmp(r->last->arg, "LIST") == 0)
-        return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'; the list of --%s is one argument, such as "
-                       "a,b", v, r->last->name);
+        return xd_fail(r->e, XD_EINVAL,
+                       "one argument too many: '%.80s'; the list of --%s is one argument, such as "
+                       "a,b",
+                       v, r->last->name);
     if (full && r->last && r->last->kind == XD_OPT_FLAG && r->at == r->i - 1)
         return xd_fail(r->e, XD_EINVAL, "one argument too many: '%.80s'; --%s takes no value", v,
                        r->last->name);
@@ -320,7 +324,8 @@ xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char 
     const char *v = operands->n ? operands->v[0] : NULL;
     xd_opt_texts_free(operands);
     if (v && *value)
-        return xd_fail(e, XD_EINVAL, "one argument too many: '%.80s'; --%s %.80s is given, too", v, name, *value);
+        return xd_fail(e, XD_EINVAL, "one argument too many: '%.80s'; --%s %.80s is given, too", v,
+                       name, *value);
     if (v)
         *value = v;
     return XD_OK;

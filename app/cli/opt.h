@@ -1,8 +1,8 @@
 /* opt.h - command lines read by tables of xd_option, the rows the library validates requests by.
  *
  * Several tables, each with the record it fills, make one command's flags. `-` and `_` are the
- * same inside a name; `--name value` and `--name=value` are the same; of what may not be repeated the
- * last one given wins. */
+ * same inside a name; `--name value` and `--name=value` are the same; of what may not be
+ * repeated the last one given wins. */
 #ifndef XD_CLI_OPT_H
 #define XD_CLI_OPT_H
 
@@ -38,10 +38,11 @@ typedef struct xd_opt_spec {
     int                 ntables;
     const xd_opt_alias *aliases;        /* ends with a row without `from`, or NULL              */
     int                 operands;       /* how many arguments that are no flags are taken       */
-    const char         *once;           /* names, apart by spaces, of texts that may be given once; NULL: none */
+    const char         *once;  /* names, apart by spaces, of texts that may be given once; NULL: */
+                               /* none */
     const char         *stray;          /* advice on one argument too many                      */
-    /* Flags of another program that are understood, NULL: there are none. Asked about a long one that
-     * no row has; *values becomes how many it takes, 2: any number, -1: it is not known. */
+    /* Flags of another program that are understood, NULL: there are none. Asked about a long one
+     * that no row has; *values becomes how many it takes, 2: any number, -1: it is not known. */
     xd_status         (*foreign)(void *cookie, const char *name, int *values, xd_err *e);
     void               *cookie;
 } xd_opt_spec;
@@ -51,8 +52,8 @@ typedef struct xd_opt_spec {
 xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts *operands,
                        xd_err *e);
 void      xd_opt_texts_free(xd_opt_texts *t);
-/* The argument that is no flag, if there is one, as the value of an option that it stands for. Refused when both
- * are given. Frees the operands. */
+/* The argument that is no flag, if there is one, as the value of an option that it stands for.
+ * Refused when both are given. Frees the operands. */
 xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char *name, xd_err *e);
 
 /* Columns of help texts: those of COLUMNS or of the terminal, from 40 to 120; 80 where there is

@@ -76,8 +76,10 @@ xd_status xd_prompts_hold(const xd_opt_texts *list, int first, char path[64], in
         fprintf(f, "%s\n", list->v[i]);
     *fd = held;
     if (!f || fclose(f) != 0)
-        return xd_fail(e, XD_EIO, "prompts of a pipe cannot be kept for several ranks (%s): give --prompts a file",
-                       strerror(errno));
+        return xd_fail(
+            e, XD_EIO,
+            "prompts of a pipe cannot be kept for several ranks (%s): give --prompts a file",
+            strerror(errno));
     snprintf(path, 64, "/proc/%ld/fd/%d", (long)getpid(), held);
     return XD_OK;
 }

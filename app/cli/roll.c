@@ -19,8 +19,8 @@
 
 static const char ROLL[] = "XDIT_ROLL";         /* the socket's name, in the environment of ranks */
 
-/* The launcher has so long to end the run by itself, as it does after most deaths: while ranks start, later, and
- * after the last that was heard of a rank that has never said a word. */
+/* The launcher has so long to end the run by itself, as it does after most deaths: while ranks
+ * start, later, and after the last that was heard of a rank that has never said a word. */
 static const double SOON_S = 3, LATE_S = 15, SILENT_S = 5;
 
 typedef struct note { int32_t what, rank; } note;
@@ -87,8 +87,8 @@ void xd_roll_open(xd_roll *r, int ranks)
     snprintf(name, sizeof name, "xdit.%ld.%lld", (long)getpid(), (long long)xd_now_ns());
     r->m = calloc((size_t)ranks, sizeof *r->m);
     int fd = r->m ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&a, address(&a, name)) == 0 && listen(fd, ranks) == 0 &&
-        setenv(ROLL, name, 1) == 0) {
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&a, address(&a, name)) == 0 &&
+        listen(fd, ranks) == 0 && setenv(ROLL, name, 1) == 0) {
         r->listener = fd;
         return;
     }
@@ -120,7 +120,8 @@ int xd_roll_fds(const xd_roll *r, struct pollfd *p)
     return k;
 }
 
-/* How a process is ending or has ended, while its parent has not asked: the last field of its line in /proc. */
+/* How a process is ending or has ended, while its parent has not asked: the last field of its
+ * line in /proc. */
 static int status_of(pid_t pid)
 {
     char  path[64], line[1024];
@@ -192,7 +193,7 @@ int xd_roll_met(const xd_roll *r)
     return met == r->ranks;
 }
 
-/* ---- processes below the launcher -------------------------------------------------------------- */
+/* ---- processes below the launcher ------------------------------------------------------------ */
 
 enum { DEPTH = 5 };             /* scripts and proxies between the launcher and its ranks        */
 
@@ -209,8 +210,8 @@ static int lives(pid_t pid)
     return state && state != 'Z' && state != 'X';
 }
 
-/* Counts the living processes below `pid` that have no children, and sends `sig` (0: none) to all of them. -1: this
- * system does not tell. */
+/* Counts the living processes below `pid` that have no children, and sends `sig` (0: none) to
+ * all of them. -1: this system does not tell. */
 static int below(pid_t pid, int depth, int sig)
 {
     char  path[64];
@@ -240,7 +241,7 @@ void xd_roll_kill(const xd_roll *r, pid_t launcher)
     below(launcher, 0, SIGKILL);
 }
 
-/* ---- judging ----------------------------------------------------------------------------------- */
+/* ---- judging --------------------------------------------------------------------------------- */
 
 static void describe(const xd_member *m, char *text, size_t size)
 {
@@ -252,8 +253,8 @@ static void describe(const xd_member *m, char *text, size_t size)
     else if (s >= 0 && WIFEXITED(s))
         snprintf(text, size, "rank %d ended with exit code %d", m->rank, WEXITSTATUS(s));
     else
-        snprintf(text, size, "rank %d (process %ld) has ended, and the launcher does not say how", m->rank,
-                 (long)m->pid);
+        snprintf(text, size, "rank %d (process %ld) has ended, and the launcher does not say how",
+                 m->rank, (long)m->pid);
 }
 
 int xd_roll_gone(const xd_roll *r, char *why, size_t size)
@@ -296,11 +297,13 @@ static int has_lost_one(xd_roll *r, pid_t launcher, double now, char *why, size_
         r->changed_s = now;
     r->leaves = leaves;
     r->most = leaves > r->most ? leaves : r->most;
-    int begun = r->n || r->most >= r->ranks;    /* else they may be on their way, or not below the launcher */
+    int begun = r->n || r->most >= r->ranks;  /* else they may be on their way, or not below the */
+                                              /* launcher */
     if (!begun || leaves < 0 || leaves >= r->ranks || now - r->changed_s < SILENT_S)
         return 0;
     name_missing(r, who, sizeof who);
-    snprintf(why, size, "rank %s has ended while it was started, and the launcher does not say how", who);
+    snprintf(why, size, "rank %s has ended while it was started, and the launcher does not say how",
+             who);
     return 1;
 }
 
@@ -310,9 +313,12 @@ static int is_late(const xd_roll *r, double now, double limit, char *why, size_t
     if (limit <= 0 || now - r->began_s < limit)
         return 0;
     name_missing(r, who, sizeof who);
-    snprintf(why, size, "%d ranks have not met within %g s of their start: %s%s; mpirun -n 2 hostname shows whether the "
-             "launcher works, and --start_timeout gives more time", r->ranks, limit,
-             who[0] ? "nothing was heard of rank " : "all of them live and wait", who);
+    snprintf(why, size,
+             "%d ranks have not met within %g s of their start: %s%s; mpirun -n 2 hostname shows "
+             "whether the "
+             "launcher works, and --start_timeout gives more time",
+             r->ranks, limit, who[0] ? "nothing was heard of rank " : "all of them live and wait",
+             who);
     return 1;
 }
 

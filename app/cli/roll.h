@@ -1,8 +1,10 @@
-/* roll.h - the roll of the ranks that this program starts: who lives, who has met the others, who has gone.
+/* roll.h - the roll of the ranks that this program starts: who lives, who has met the others,
+ * who has gone.
  *
- * Every rank holds a connection to the process that started it. The system ends it with the rank, however that
- * dies, so a rank that has gone is noticed also where the launcher, whose child it is, does nothing. The socket has
- * no name in any directory. Ranks on other hosts do not find it, and are not asked for. */
+ * Every rank holds a connection to the process that started it. The system ends it with the
+ * rank, however that dies, so a rank that has gone is noticed also where the launcher, whose
+ * child it is, does nothing. The socket has no name in any directory. Ranks on other hosts do
+ * not find it, and are not asked for. */
 #ifndef XD_CLI_ROLL_H
 #define XD_CLI_ROLL_H
 
@@ -40,7 +42,7 @@ typedef struct xd_roll {
     int        ranks, n;        /* that are started; that were heard of                         */
     xd_member *m;               /* [ranks]                                                      */
     int        said;            /* a rank has said an error                                     */
-    int        leaves, most;    /* processes under the launcher: when they were last counted, ever */
+    int        leaves, most;  /* processes under the launcher: when they were last counted, ever */
     double     began_s, changed_s;
 } xd_roll;
 
@@ -49,12 +51,14 @@ void xd_roll_open(xd_roll *r, int ranks);
 void xd_roll_close(xd_roll *r);
 int  xd_roll_fds(const xd_roll *r, struct pollfd *p);   /* at most ranks + 1; how many           */
 void xd_roll_take(xd_roll *r, const struct pollfd *p, int n);   /* of those, after poll          */
-/* Is it over, though the launcher still runs? A rank has gone, or they have not met `limit` seconds (0: no limit)
- * after their start. Why is in a sentence. Call it when nothing is left to take. */
+/* Is it over, though the launcher still runs? A rank has gone, or they have not met `limit`
+ * seconds (0: no limit) after their start. Why is in a sentence. Call it when nothing is left to
+ * take. */
 int  xd_roll_over(xd_roll *r, pid_t launcher, double limit, char *why, size_t size);
 void xd_roll_kill(const xd_roll *r, pid_t launcher);    /* all ranks, and all below the launcher */
 int  xd_roll_met(const xd_roll *r);                     /* have all ranks met?                   */
-/* How a rank ended that has gone and not well: "rank 1 was killed by signal 9". 0: none has, or it is not known. */
+/* How a rank ended that has gone and not well: "rank 1 was killed by signal 9". 0: none has, or
+ * it is not known. */
 int  xd_roll_gone(const xd_roll *r, char *why, size_t size);
 
 #endif

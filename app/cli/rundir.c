@@ -48,8 +48,9 @@ static void sweep_rooms(const char *place)
         char        name[64];
         struct stat st;
         int         n = snprintf(name, sizeof name, "%s/%s", place, f->d_name), fd;
-        if (strncmp(f->d_name, "xdit.", 5) != 0 || n != (int)(strlen(place) + strlen("/xdit.XXXXXX")) ||
-            lstat(name, &st) != 0 || st.st_uid != geteuid() || time(NULL) - st.st_mtime < 60 ||
+        if (strncmp(f->d_name, "xdit.", 5) != 0 ||
+            n != (int)(strlen(place) + strlen("/xdit.XXXXXX")) || lstat(name, &st) != 0 ||
+            st.st_uid != geteuid() || time(NULL) - st.st_mtime < 60 ||
             (fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
             continue;
         if (flock(fd, LOCK_EX | LOCK_NB) == 0)
@@ -95,8 +96,9 @@ double xd_rundir_space(const char *dir)
     return statvfs(dir, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
 }
 
-/* A directory for shared segments and sockets, where there is room for them: Open MPI without it waits for
- * ever. On other hosts it would not be there, so it is used only where all ranks are on this one. */
+/* A directory for shared segments and sockets, where there is room for them: Open MPI without it
+ * waits for ever. On other hosts it would not be there, so it is used only where all ranks are
+ * on this one. */
 void xd_rundir_make(xd_rundir *r, int ranks)
 {
     *r = (xd_rundir){ .lock = -1 };

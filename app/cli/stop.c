@@ -18,7 +18,7 @@ static volatile sig_atomic_t came;
 static void on_signal(int sig)
 {
     xd_engine *g = atomic_load(&watched);
-    if (came || !g || xd_out_streams()) {       /* a pipe without a reader is waited for             */
+    if (came || !g || xd_out_streams()) {  /* a pipe without a reader is waited for */
         xd_output_sweep();
         _exit(128 + sig);
     }
@@ -32,7 +32,7 @@ static void on_end(int sig)
     _exit(128 + sig);
 }
 
-/* ---- a page that was mapped and is not there any more ------------------------------------------- */
+/* ---- a page that was mapped and is not there any more ---------------------------------------- */
 
 typedef struct line { char v[4600]; size_t n; } line;
 
@@ -86,7 +86,8 @@ static int find_file(uintptr_t page, char *row, size_t size)
     return 0;
 }
 
-/* Nothing of the engine can go on, or be asked. The first thread speaks and ends the process; others wait for that. */
+/* Nothing of the engine can go on, or be asked. The first thread speaks and ends the process;
+ * others wait for that. */
 static void on_lost_page(int sig, siginfo_t *info, void *context)
 {
     static atomic_flag spoken = ATOMIC_FLAG_INIT;
@@ -99,9 +100,11 @@ static void on_lost_page(int sig, siginfo_t *info, void *context)
     int known = info->si_code > 0 && find_file((uintptr_t)info->si_addr, row, sizeof row);
     say(&l, "xdit: ");
     if (known && (strncmp(row, "/dev/shm/", 9) == 0 || strncmp(row, "/memfd:", 7) == 0))
-        say(&l, "memory for messages between ranks is missing: /dev/shm, or the memory of this host, is full");
+        say(&l, "memory for messages between ranks is missing: /dev/shm, or the memory of this "
+                "host, is full");
     else if (known)
-        say(&l, row), say(&l, " was cut off while it was in use, or cannot be read: run it again with the whole file");
+        say(&l, row), say(&l, " was cut off while it was in use, or cannot be read: run it again "
+                              "with the whole file");
     else
         say(&l, "a file of the model was cut off while it was in use, or /dev/shm is full");
     say(&l, "\n");
@@ -119,7 +122,8 @@ void xd_stop_arm_lost(void)
     sigaction(SIGBUS, &lost, NULL);
 }
 
-/* The launcher is told again until all ranks have ended: once cancelled, a rank finishes in its own time. */
+/* The launcher is told again until all ranks have ended: once cancelled, a rank finishes in its
+ * own time. */
 static void on_cancel(int sig)
 {
     (void)sig;

@@ -11,8 +11,8 @@ void xd_stop_arm(void);
  * if it were SIGINT; SIGTERM is how a launcher ends a run that failed, and ends the process at
  * once. */
 void xd_stop_arm_rank(void);
-/* SIGBUS, a mapped file that became shorter, ends the process with a sentence that names the file, in whatever
- * thread it comes; for every command. */
+/* SIGBUS, a mapped file that became shorter, ends the process with a sentence that names the
+ * file, in whatever thread it comes; for every command. */
 void xd_stop_arm_lost(void);
 void xd_stop_watch(xd_engine *g);       /* whom the first signal cancels; NULL: nobody         */
 /* 0, or the signal that came. Cancels the watched engine again: a signal that came just before

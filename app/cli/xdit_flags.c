@@ -48,8 +48,8 @@ const xd_xdit_flag xd_xdit_flags[] = {
     SAME("seed", 'i', 'b', "default 42; noise is drawn on the GPU",
          "the same, default 0; noise is drawn alike on "
          "all machines, so the image is another one than a GPU's"),
-    OTHER("no_use_resolution_binning", 0, 'e', "no_resolution_binning", "generate the size asked for",
-          "the same"),
+    OTHER("no_use_resolution_binning", 0, 'e', "no_resolution_binning",
+          "generate the size asked for", "the same"),
     OTHER("img_file_path", 's', 'e', "image", "image to start from", "the same"),
     OTHER("input_images", 'S', 'r', "image", "images to start from, files or addresses",
           "the same, of one file"),

@@ -38,9 +38,12 @@ static int ends_with(const char *s, const char *end)
 /* ---- launchers ------------------------------------------------------------------------------ */
 
 static const char torchrun_values[] =
-    " nproc_per_node nnodes node_rank master_addr master_port rdzv_backend rdzv_endpoint rdzv_id rdzv_conf "
-    "max_restarts monitor_interval start_method role log_dir r redirects t tee local_ranks_filter local_addr "
-    "logs_specs event_log_handler numa_binding num_processes num_machines machine_rank main_process_ip "
+    " nproc_per_node nnodes node_rank master_addr master_port rdzv_backend rdzv_endpoint rdzv_id "
+    "rdzv_conf "
+    "max_restarts monitor_interval start_method role log_dir r redirects t tee local_ranks_filter "
+    "local_addr "
+    "logs_specs event_log_handler numa_binding num_processes num_machines machine_rank "
+    "main_process_ip "
     "main_process_port mixed_precision dynamo_backend gpu_ids config_file ";
 static const char torchrun_switches[] =
     " standalone no_python run_path use_env multi_gpu same_network m module virtual_local_rank ";
@@ -86,7 +89,7 @@ static xd_status launcher_option(reader *r, const char *name, const char *v)
         l->auto_nproc = 1;
     else if (!strcmp(name, "nproc_per_node") || (accelerate && !strcmp(name, "num_processes")))
         return take_count(r, name, v, 1, &l->nproc);
-    else if (!strcmp(name, "nnodes") && strchr(v, ':'))        /* elastic: from MIN to MAX         */
+    else if (!strcmp(name, "nnodes") && strchr(v, ':'))  /* elastic: from MIN to MAX */
         return take_count(r, name, strchr(v, ':') + 1, 1, &l->nnodes);
     else if (!strcmp(name, "nnodes") || (accelerate && !strcmp(name, "num_machines")))
         return take_count(r, name, v, 1, &l->nnodes);
@@ -156,7 +159,8 @@ static xd_status launcher_options(reader *r)
 
 static int is_module(const reader *r, const char *name)
 {
-    return r->i + 1 < r->s->n && !strcmp(r->s->word[r->i], "-m") && !strcmp(r->s->word[r->i + 1], name);
+    return r->i + 1 < r->s->n && !strcmp(r->s->word[r->i], "-m") &&
+           !strcmp(r->s->word[r->i + 1], name);
 }
 
 static xd_status python(reader *r)
@@ -178,7 +182,8 @@ static xd_status python(reader *r)
         r->i++;
     if (r->i == r->s->n || (r->s->word[r->i][0] == '-' && strcmp(r->s->word[r->i], "-m") != 0))
         return xd_fail(r->e, XD_EINVAL, "python has no script to run");
-    r->l->script = !strcmp(r->s->word[r->i], "xfuser.runner") ? "xfuser/runner.py" : r->s->word[r->i];
+    r->l->script =
+        !strcmp(r->s->word[r->i], "xfuser.runner") ? "xfuser/runner.py" : r->s->word[r->i];
     r->i++;
     return XD_OK;
 }
@@ -275,7 +280,8 @@ static xd_status read_launcher(reader *r)
         return launcher_options(r);
     }
     if (!strcmp(name, "xdit") && r->i < r->s->n && r->s->word[r->i][0] != '-')
-        return xd_fail(r->e, XD_EINVAL, "'xdit %.40s' is a command line of this program already", r->s->word[r->i]);
+        return xd_fail(r->e, XD_EINVAL, "'xdit %.40s' is a command line of this program already",
+                       r->s->word[r->i]);
     if (!strcmp(name, "xdit") || !strcmp(name, "xfuser-runner")) {
         r->l->by = XD_BY_RUNNER;
         return runner(r);
@@ -285,8 +291,10 @@ static xd_status read_launcher(reader *r)
         r->l->script = word;
         return XD_OK;
     }
-    return xd_fail(r->e, XD_EINVAL, "'%.80s' does not start xDiT: a line begins with torchrun, python, "
-                   "accelerate launch or xDiT's own xdit", word);
+    return xd_fail(r->e, XD_EINVAL,
+                   "'%.80s' does not start xDiT: a line begins with torchrun, python, "
+                   "accelerate launch or xDiT's own xdit",
+                   word);
 }
 
 /* ---- flags, as argparse reads them ---------------------------------------------------------- */
@@ -298,7 +306,8 @@ static int in_program(const xd_line *l, const xd_xdit_flag *f)
     return f->in == 'b' || f->in == (l->runner ? 'r' : 'e');
 }
 
-/* The row of a name, or of the one flag that begins with it. -1: none; -2: several, `two` says which. */
+/* The row of a name, or of the one flag that begins with it. -1: none; -2: several, `two` says
+ * which. */
 static int find_flag(const xd_line *l, const char *name, int *off, char *two, size_t size)
 {
     int found = -1, n = 0;
@@ -380,7 +389,8 @@ static xd_status read_values(reader *r, int row, const char *inside)
     if (inside)
         return keep_value(r, row, inside);
     int most = f->takes <= 'Z' ? 1 << 20 : 1;
-    for (int n = 0; n < most && r->i + 1 < r->s->n && is_value(r->s->word[r->i + 1]) && st == XD_OK; n++)
+    for (int n = 0; n < most && r->i + 1 < r->s->n && is_value(r->s->word[r->i + 1]) && st == XD_OK;
+         n++)
         st = keep_value(r, row, r->s->word[++r->i]);
     if (most == 1 && !l->given[row].count)
         complain(l, "argument --%s: expected one argument", f->name);
@@ -415,7 +425,8 @@ static xd_status read_flag(reader *r)
     const char *word = r->s->word[r->i], *eq = strchr(word, '=');
     int         off = 0;
     plain_name(word, name, sizeof name);
-    if (r->l->by == XD_BY_RUNNER && xd_list_has(" nproc_per_node nnodes node_rank master_addr master_port ", name)) {
+    if (r->l->by == XD_BY_RUNNER &&
+        xd_list_has(" nproc_per_node nnodes node_rank master_addr master_port ", name)) {
         r->i += !eq;
         return XD_OK;
     }
@@ -520,8 +531,9 @@ int xd_line_product(const xd_line *l)
 /* What xDiT's `xdit` counts: flags written with _ only, and of the switch nothing but its name. */
 static int counted(const xd_command_line *s)
 {
-    static const char *const degrees[] = { "--ulysses_degree", "--tensor_parallel_degree", "--ring_degree",
-                                           "--pipefusion_parallel_degree", "--data_parallel_degree" };
+    static const char *const degrees[] = { "--ulysses_degree", "--tensor_parallel_degree",
+                                           "--ring_degree", "--pipefusion_parallel_degree",
+                                           "--data_parallel_degree" };
     double product = 1;
     for (int i = 0; i < s->n; i++) {
         for (size_t k = 0; k < sizeof degrees / sizeof *degrees; k++) {
@@ -531,7 +543,8 @@ static int counted(const xd_command_line *s)
             else if (strncmp(s->word[i], degrees[k], n) == 0 && s->word[i][n] == '=')
                 product *= atoi(s->word[i] + n + 1);
         }
-        if (!strcmp(s->word[i], "--use_cfg_parallel") || !strcmp(s->word[i], "--use_cfg_parallel=True"))
+        if (!strcmp(s->word[i], "--use_cfg_parallel") ||
+            !strcmp(s->word[i], "--use_cfg_parallel=True"))
             product *= 2;
     }
     return product < 1 ? 1 : product > 65536 ? 65536 : (int)product;
@@ -556,7 +569,8 @@ static void count_processes(xd_line *l, const xd_command_line *s)
         l->nproc = counted(s);
     if (!l->nproc)
         l->nproc = 1;
-    l->world = xd_line_on(l, "use_ray") ? xd_line_int(l, "ray_world_size", 1) : l->nproc * (l->nnodes > 4096 ? 4096 : l->nnodes);
+    l->world = xd_line_on(l, "use_ray") ? xd_line_int(l, "ray_world_size", 1)
+                                        : l->nproc * (l->nnodes > 4096 ? 4096 : l->nnodes);
 }
 
 static int field(const xd_json *j, const char *name)
@@ -574,7 +588,8 @@ static void look_at_net(xd_line *l)
     xd_json           *j = NULL;
     if (net)
         l->heads = net->heads, l->blocks = net->blocks, l->cross = net->cross;
-    if (path && xd_file_exists(path) && xd_json_read(&j, path, NULL) == XD_OK && field(j, "num_attention_heads")) {
+    if (path && xd_file_exists(path) && xd_json_read(&j, path, NULL) == XD_OK &&
+        field(j, "num_attention_heads")) {
         l->heads = field(j, "num_attention_heads");
         l->blocks = field(j, "num_layers") + field(j, "num_single_layers");
         l->cross = field(j, "num_cross_attention_heads");
@@ -606,8 +621,10 @@ xd_status xd_line_read(xd_line *l, const xd_shell *text, const xd_command_line *
     if (st != XD_OK)
         return st;
     if (ends_with(l->script, "launch.py") || strstr(l->script, "entrypoints"))
-        return xd_fail(e, XD_EINVAL, "%.80s is xDiT's HTTP service, which there is not here: translate a line of "
-                       "one of its example scripts or of its runner", l->script);
+        return xd_fail(e, XD_EINVAL,
+                       "%.80s is xDiT's HTTP service, which there is not here: translate a line of "
+                       "one of its example scripts or of its runner",
+                       l->script);
     l->runner = l->by == XD_BY_RUNNER || ends_with(l->script, "runner.py");
     if ((st = read_flags(&r)) != XD_OK || (st = check_run(&r)) != XD_OK)
         return st;

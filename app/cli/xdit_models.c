@@ -6,8 +6,15 @@
 #include <string.h>
 
 enum {
-    CFG = XD_CAN_CFG, USP = XD_CAN_SP | XD_CAN_RING, PP = XD_CAN_PP, TP = XD_CAN_TP, VAE = XD_CAN_VAE,
-    FSDP = XD_CAN_FSDP, GUIDE = XD_HAS_GUIDANCE, ROWS = XD_HAS_ROWS, FILM = XD_HAS_VIDEO,
+    CFG = XD_CAN_CFG,
+    USP = XD_CAN_SP | XD_CAN_RING,
+    PP = XD_CAN_PP,
+    TP = XD_CAN_TP,
+    VAE = XD_CAN_VAE,
+    FSDP = XD_CAN_FSDP,
+    GUIDE = XD_HAS_GUIDANCE,
+    ROWS = XD_HAS_ROWS,
+    FILM = XD_HAS_VIDEO,
 };
 
 const xd_xdit_model xd_xdit_models[] = {

@@ -16,7 +16,8 @@ typedef struct judge {
 } judge;
 
 /* The first error counts. */
-XD_PRINTF(4, 5) static void error(judge *j, const char *when, const char *because, const char *fmt, ...)
+XD_PRINTF(4, 5)
+static void error(judge *j, const char *when, const char *because, const char *fmt, ...)
 {
     va_list ap;
     if (j->v->when)
@@ -69,10 +70,12 @@ static void sum_up(const judge *j, char *text, size_t size)
     text[0] = 0;
     for (size_t i = 0; i < sizeof part / sizeof *part && at < size; i++)
         if (part[i].n != 1)
-            at += (size_t)snprintf(text + at, size - at, "%s%s %d", at ? " x " : "", part[i].name, part[i].n);
+            at += (size_t)snprintf(text + at, size - at, "%s%s %d", at ? " x " : "", part[i].name,
+                                   part[i].n);
     if (at < size)
-        snprintf(text + at, size - at, "%s%d and there %s %d process%s%s", at ? " = " : "the degrees make ",
-                 xd_line_product(j->l), j->dit == 1 ? "is" : "are", j->dit, j->dit == 1 ? "" : "es",
+        snprintf(text + at, size - at, "%s%d and there %s %d process%s%s",
+                 at ? " = " : "the degrees make ", xd_line_product(j->l),
+                 j->dit == 1 ? "is" : "are", j->dit, j->dit == 1 ? "" : "es",
                  j->cfg == 2 ? " (--use_cfg_parallel doubles)" : "");
 }
 
@@ -84,8 +87,10 @@ static void sizes(judge *j)
     if (!asked && (!xd_line_on(l, "use_parallel_vae") || !vae))
         j->dit = l->world;
     if (j->dit + vae != l->world)
-        error(j, at_start, "--dit_parallel_size and --vae_parallel_size must add up to the processes",
-              "DIT parallel size %d and VAE parallel size %d must sum to world size %d", j->dit, vae, l->world);
+        error(j, at_start,
+              "--dit_parallel_size and --vae_parallel_size must add up to the processes",
+              "DIT parallel size %d and VAE parallel size %d must sum to world size %d", j->dit,
+              vae, l->world);
 }
 
 static void schedules(judge *j)
@@ -95,19 +100,25 @@ static void schedules(judge *j)
     const char *high = xd_line_text(l, "hybrid_attn_high_precision_backend");
     if (xd_line_on(l, "use_hybrid_attn_schedule")) {
         if (xd_line_text(l, "attention_backend"))
-            error(j, at_start, "", "When use_hybrid_attn_schedule is True, attention_backend must not be set.");
+            error(j, at_start, "",
+                  "When use_hybrid_attn_schedule is True, attention_backend must not be set.");
         if (xd_line_text(l, "hybrid_attn_schedule") && (low || high))
-            error(j, at_start, "", "When an explicit hybrid attention schedule is provided, neither "
-                  "hybrid_attn_low_precision_backend nor hybrid_attn_high_precision_backend may be set.");
+            error(j, at_start, "",
+                  "When an explicit hybrid attention schedule is provided, neither "
+                  "hybrid_attn_low_precision_backend nor hybrid_attn_high_precision_backend may be "
+                  "set.");
         if (!xd_line_text(l, "hybrid_attn_schedule") && !(low && high))
-            error(j, at_start, "", "When use_hybrid_attn_schedule is True, both hybrid_attn_low_precision_backend "
+            error(j, at_start, "",
+                  "When use_hybrid_attn_schedule is True, both hybrid_attn_low_precision_backend "
                   "and hybrid_attn_high_precision_backend must be set.");
     }
     if (xd_line_on(l, "use_hybrid_gemm_schedule") && !xd_line_on(l, "use_fp4_gemms"))
         error(j, at_start, "", "When use_hybrid_gemm_schedule is True, use_fp4_gemms must be set.");
     if ((xd_line_text(l, "fp8_precision_override_prefix_patterns") ||
-         xd_line_text(l, "fp8_precision_override_suffix_patterns")) && !xd_line_on(l, "use_fp4_gemms"))
-        error(j, at_start, "", "FP8 precision override patterns require --use_fp4_gemms: overrides apply when "
+         xd_line_text(l, "fp8_precision_override_suffix_patterns")) &&
+        !xd_line_on(l, "use_fp4_gemms"))
+        error(j, at_start, "",
+              "FP8 precision override patterns require --use_fp4_gemms: overrides apply when "
               "quantizing linear layers for FP4 GEMMs.");
 }
 
@@ -116,7 +127,8 @@ static void stages(judge *j)
     const xd_given *list = xd_line_given(j->l, "attn_layer_num_for_pp");
     int patches = xd_line_int(j->l, "num_pipeline_patch", 0);
     if (j->pp < 1)
-        error(j, at_start, "", "pipefusion_degree must be set and greater than 1 to use pipefusion");
+        error(j, at_start, "",
+              "pipefusion_degree must be set and greater than 1 to use pipefusion");
     if (j->pp > j->dit)
         error(j, at_start, "", "pipefusion_degree must be less than or equal to dit_parallel_size");
     if (list && list->count && list->count != j->pp)
@@ -134,7 +146,8 @@ static void degrees(judge *j)
     if (j->dp < 1)
         error(j, at_start, "", "dp_degree must greater than or equal to 1");
     if (j->dp * j->cfg > j->dit)
-        error(j, at_start, text, "dp_degree * cfg_degree must be less than or equal to dit_parallel_size because of "
+        error(j, at_start, text,
+              "dp_degree * cfg_degree must be less than or equal to dit_parallel_size because of "
               "classifier free guidance");
     if (j->dp >= 1 && j->dit % (j->dp * j->cfg))
         error(j, at_start, text, "dit_parallel_size must be divisible by dp_degree * cfg_degree");
@@ -146,10 +159,12 @@ static void degrees(judge *j)
     if (fs < 1)
         error(j, at_start, "", "fully_shard_degree must be greater than or equal to 1");
     if (fs > j->dit)
-        error(j, at_start, "", "fully_shard_degree must be less than or equal to dit_parallel_size");
+        error(j, at_start, "",
+              "fully_shard_degree must be less than or equal to dit_parallel_size");
     if (j->uly < 1 || j->ring < 1)
-        error(j, at_start, "a degree below 1", "parallel_world_size %d must be equal to dit_parallel_size %d",
-              xd_line_product(j->l), j->dit);
+        error(j, at_start, "a degree below 1",
+              "parallel_world_size %d must be equal to dit_parallel_size %d", xd_line_product(j->l),
+              j->dit);
     if (xd_line_product(j->l) != j->dit)
         error(j, at_start, text, "parallel_world_size %d must be equal to dit_parallel_size %d",
               xd_line_product(j->l), j->dit);
@@ -170,7 +185,8 @@ static void inputs(judge *j)
     const char     *type = xd_line_text(j->l, "output_type");
     int             prompts = p ? p->count : 0;
     if (n && n->count > 1 && n->count != prompts)
-        error(j, at_start, "", "prompts and negative_prompts must have the same quantities or negative_prompt must "
+        error(j, at_start, "",
+              "prompts and negative_prompts must have the same quantities or negative_prompt must "
               "be a single string");
     if (type && strcmp(type, "pil") && strcmp(type, "latent") && strcmp(type, "pt"))
         error(j, at_start, "", "output_pil must be either 'pil' or 'latent'");
@@ -179,7 +195,8 @@ static void inputs(judge *j)
     if (j->l->runner && xd_line_text(j->l, "dataset_path") && !xd_line_text(j->l, "batch_size"))
         error(j, at_start, "", "Dataset path specified without batch size");
     if (j->l->runner && prompts && prompts < j->dp)
-        error(j, at_call, "", "Number of prompts (%d) is less than data_parallel_world_size (%d).", prompts, j->dp);
+        error(j, at_call, "", "Number of prompts (%d) is less than data_parallel_world_size (%d).",
+              prompts, j->dp);
     int slice = j->dp > 1 && prompts ? (prompts + j->dp - 1) / j->dp : 0;
     if (!j->l->runner && slice && slice * (j->dp - 1) >= prompts)
         note(j, "%d prompts in %d groups: the last group gets none and fails", prompts, j->dp);
@@ -191,19 +208,24 @@ static void capabilities(judge *j)
     const char *name = xd_line_text(j->l, "model");
     if (!j->l->model) {
         if (j->l->runner && name && !j->v->when)
-            error(j, at_start, "the runner looks for the name in its registry", "Model %.100s not found in registry", name);
+            error(j, at_start, "the runner looks for the name in its registry",
+                  "Model %.100s not found in registry", name);
         return;
     }
-    const struct { const char *key; int n; unsigned need; } row[] = {
-        { "ulysses_degree", j->uly, XD_CAN_SP },   { "ring_degree", j->ring, XD_CAN_RING },
-        { "pipefusion_parallel_degree", j->pp, XD_CAN_PP }, { "tensor_parallel_degree", j->tp, XD_CAN_TP },
+    const struct { const char *key; int n; unsigned need;
+    } row[] = {
+        { "ulysses_degree", j->uly, XD_CAN_SP },
+        { "ring_degree", j->ring, XD_CAN_RING },
+        { "pipefusion_parallel_degree", j->pp, XD_CAN_PP },
+        { "tensor_parallel_degree", j->tp, XD_CAN_TP },
         { "fully_shard_degree", xd_line_int(j->l, "fully_shard_degree", 1), XD_CAN_FSDP },
     };
     for (size_t i = 0; j->l->runner && i < sizeof row / sizeof *row; i++)
         if (row[i].n > 1 && !can(j, row[i].need))
             error(j, at_start, "", "Model %.100s does not support %s.", name, row[i].key);
     if (j->l->runner && j->cfg == 2 && !can(j, XD_CAN_CFG))
-        note(j, "the model has no cfg parallelism: half of the processes repeat what the others do");
+        note(j,
+             "the model has no cfg parallelism: half of the processes repeat what the others do");
 }
 
 static void script(judge *j)
@@ -215,13 +237,16 @@ static void script(judge *j)
     if ((cog || consis) && j->pp != 1)
         error(j, at_start, "", "This script does not support PipeFusion.");
     if ((cog || consis) && xd_line_on(j->l, "use_parallel_vae"))
-        error(j, at_start, "", "parallel VAE not implemented for %s", cog ? "CogVideo" : "ConsisID");
+        error(j, at_start, "", "parallel VAE not implemented for %s",
+              cog ? "CogVideo" : "ConsisID");
     if (!strncmp(title, "SANA", 4) && xd_line_on(j->l, "use_parallel_vae"))
         error(j, at_load, "", "Sana pipeline does not support vae parallel.");
-    if (!strcmp(title, "SDXL") && (xd_line_product(j->l) != 1 && (j->cfg != 2 || xd_line_product(j->l) != 2)))
+    if (!strcmp(title, "SDXL") &&
+        (xd_line_product(j->l) != 1 && (j->cfg != 2 || xd_line_product(j->l) != 2)))
         error(j, at_load, "", "UnetRuntimeState only supports 2 GPUs with CFG Parallel");
     if (j->tp > 1 && !can(j, XD_CAN_TP))
-        note(j, "tensor parallelism is not built for this model: its processes repeat the same work");
+        note(j,
+             "tensor parallelism is not built for this model: its processes repeat the same work");
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -236,31 +261,40 @@ static void blocks(judge *j)
         return;
     if (list && list->count && sum != n)
         error(j, at_load, "the blocks of the stages must add up to the model's",
-              "Sum of attn_layer_num_for_pp should be equal to the number of all the transformer blocks");
+              "Sum of attn_layer_num_for_pp should be equal to the number of all the transformer "
+              "blocks");
     if (!(list && list->count) && each * (j->pp - 1) >= n)
         note(j, "%d blocks in %d stages of %d: the last stage is empty", n, j->pp, each);
     if (j->l->model && (j->l->model->can & XD_HAS_PAIRS) && (j->pp % 2 || n % j->pp))
-        note(j, "block i feeds block %d - i: %d stages of unequal size wait for each other for ever", n - 1, j->pp);
+        note(j,
+             "block i feeds block %d - i: %d stages of unequal size wait for each other for ever",
+             n - 1, j->pp);
 }
 
 static void heads(judge *j)
 {
     char why[128];
     int  h = j->l->heads, c = j->l->cross;
-    snprintf(why, sizeof why, "%s%d heads", j->l->from_config ? "the model's config has " : "the model has ", h);
+    snprintf(why, sizeof why, "%s%d heads",
+             j->l->from_config ? "the model's config has " : "the model has ", h);
     if (!h || j->uly < 2 || (j->l->model && (j->l->model->can & XD_HAS_PADDED_HEADS)))
         return;
     if (h % j->uly)
-        error(j, at_load, why, "transformer backbone has %d heads, which is not divisible by or smaller than "
-              "ulysses_degree %d.", h, j->uly);
+        error(j, at_load, why,
+              "transformer backbone has %d heads, which is not divisible by or smaller than "
+              "ulysses_degree %d.",
+              h, j->uly);
     if (c && c % j->uly)
-        error(j, at_step, "its cross-attention has fewer heads", "%d must be divisible by %d", c, j->uly);
+        error(j, at_step, "its cross-attention has fewer heads", "%d must be divisible by %d", c,
+              j->uly);
 }
 
 static void attention(judge *j)
 {
-    static const char no_ring[] = " SDPA SDPA_MATH FLASH_4 FLASH_4_FP4 AITER_FP8 AITER_MLA AITER_SPARSE_SAGE "
-        "AITER_SPARSE_SAGE_V2 AITER_SPARGE AITER_SPARGE_V2 AITER_FLYDSL FLEX_BLOCK_ATTN FLEX_BLOCK_SPARGE ";
+    static const char no_ring[] =
+        " SDPA SDPA_MATH FLASH_4 FLASH_4_FP4 AITER_FP8 AITER_MLA AITER_SPARSE_SAGE "
+        "AITER_SPARSE_SAGE_V2 AITER_SPARGE AITER_SPARGE_V2 AITER_FLYDSL FLEX_BLOCK_ATTN "
+        "FLEX_BLOCK_SPARGE ";
     const char *name = xd_line_text(j->l, "attention_backend");
     char        word[64];
     snprintf(word, sizeof word, " %.40s ", name ? name : "-");
@@ -271,8 +305,9 @@ static void attention(judge *j)
     if (strstr(no_ring, word))
         error(j, at_load, "", "Selected attention backend does not support ring parallelism.");
     if (!name)
-        note(j, "ring needs an attention backend that can: where FLASH_4 or only SDPA is installed it is refused "
-             "until --attention_backend names another");
+        note(j, "ring needs an attention backend that can: where FLASH_4 or only SDPA is installed "
+                "it is refused "
+                "until --attention_backend names another");
 }
 
 static void supported(judge *j)
@@ -298,22 +333,30 @@ static int up(int n, int by)
 static void rows(judge *j)
 {
     const xd_xdit_model *m = j->l->model;
-    int n = j->height / m->cell, unit = j->sp * m->patch, asked = number(j->l, "num_pipeline_patch", 0);
+    int n = j->height / m->cell, unit = j->sp * m->patch,
+        asked = number(j->l, "num_pipeline_patch", 0);
     int patches = j->pp > 1 ? (asked > 0 ? asked : j->pp) : 1;
     char why[160];
     if (n < 1 || unit < 1 || patches < 1 || j->sp < 1)
         return;
-    snprintf(why, sizeof why, "%d pixels are %d rows of tokens, which %d ranks must share evenly", j->height,
-             n / m->patch, j->sp);
+    snprintf(why, sizeof why, "%d pixels are %d rows of tokens, which %d ranks must share evenly",
+             j->height, n / m->patch, j->sp);
     if (n % j->sp)
-        error(j, at_call, why, "The height of the input is not divisible by the number of sequence parallel devices");
-    int band = up((n + patches - 1) / patches, unit), bands = (n + band - 1) / band, last = n - band * (bands - 1);
+        error(
+            j, at_call, why,
+            "The height of the input is not divisible by the number of sequence parallel devices");
+    int band = up((n + patches - 1) / patches, unit), bands = (n + band - 1) / band,
+        last = n - band * (bands - 1);
     if (bands != patches)
-        note(j, "Pipeline patches num changed from %d to %d due to input size and parallelisation requirements",
+        note(j,
+             "Pipeline patches num changed from %d to %d due to input size and parallelisation "
+             "requirements",
              patches, bands);
     if (last % unit)
-        error(j, at_call, why, "The height of the last pipeline patch is %d, which is not a multiple of "
-              "(patch_size * num_sp_patches): %d * %d", last, m->patch, j->sp);
+        error(j, at_call, why,
+              "The height of the last pipeline patch is %d, which is not a multiple of "
+              "(patch_size * num_sp_patches): %d * %d",
+              last, m->patch, j->sp);
 }
 
 static void geometry(judge *j)
@@ -324,7 +367,8 @@ static void geometry(judge *j)
     int divisor = !strncmp(m->title, "LTX", 3) ? 64 : !strncmp(m->title, "CausalWan", 9) ? 16
                   : !strncmp(m->title, "SANA", 4) ? 32 : 0;
     if (divisor && (j->height % divisor || j->width % divisor))
-        error(j, at_call, "", "%s requires height and width to be divisible by %d", m->title, divisor);
+        error(j, at_call, "", "%s requires height and width to be divisible by %d", m->title,
+              divisor);
     if ((m->can & XD_HAS_ROWS) && (j->sp > 1 || j->pp > 1))
         rows(j);
     int64_t tokens = (int64_t)(j->height / 16) * (j->width / 16);
@@ -332,7 +376,8 @@ static void geometry(judge *j)
         error(j, at_step, "the tokens are not divisible, and the call that pads them is misspelt",
               "'xFuserFluxTransformer2DWrapper' object has no attribute '_pad_to_sp_divisible'");
     if (!strcmp(m->title, "HunyuanVideo") && j->sp > 1 && tokens && tokens % j->sp)
-        note(j, "ranks get pieces of uneven size, which it does not pad: it hangs or ends in the first all-to-all");
+        note(j, "ranks get pieces of uneven size, which it does not pad: it hangs or ends in the "
+                "first all-to-all");
 }
 
 /* ---- what depends on the installation ------------------------------------------------------- */
@@ -405,10 +450,15 @@ static void installation(judge *j)
 void xd_line_judge(const xd_line *l, xd_verdict *v)
 {
     int   fixed = l->runner ? 0 : 1024;
-    judge j = { .l = l, .v = v, .dp = number(l, "data_parallel_degree", 1),
-                .cfg = xd_line_on(l, "use_cfg_parallel") ? 2 : 1, .uly = number(l, "ulysses_degree", 1),
-                .ring = number(l, "ring_degree", 1), .tp = number(l, "tensor_parallel_degree", 1),
-                .pp = number(l, "pipefusion_parallel_degree", 1), .height = number(l, "height", fixed),
+    judge j = { .l = l,
+                .v = v,
+                .dp = number(l, "data_parallel_degree", 1),
+                .cfg = xd_line_on(l, "use_cfg_parallel") ? 2 : 1,
+                .uly = number(l, "ulysses_degree", 1),
+                .ring = number(l, "ring_degree", 1),
+                .tp = number(l, "tensor_parallel_degree", 1),
+                .pp = number(l, "pipefusion_parallel_degree", 1),
+                .height = number(l, "height", fixed),
                 .width = number(l, "width", fixed) };
     *v = (xd_verdict){ 0 };
     j.sp = j.uly < 1 || j.ring < 1 ? 1 : j.uly * j.ring;

@@ -153,7 +153,8 @@ static void flag(xd_ours *o, const xd_line *l, const xd_xdit_flag *f)
         add(o, "--%s", name);
         add(o, "%s", f->takes <= 'Z' ? g->v[0] : g->v[g->count - 1]);
         if (g->count > 1)
-            snprintf(o->note, sizeof o->note, "--%s takes one value here: the first of %d", name, g->count);
+            snprintf(o->note, sizeof o->note, "--%s takes one value here: the first of %d", name,
+                     g->count);
     }
 }
 
@@ -206,7 +207,8 @@ void xd_ours_print(FILE *f, const xd_ours *o)
     int at = fprintf(f, "  ") - 2;
     for (int i = 0; i < o->n; i++) {
         int with = i + 1 < o->n && o->word[i][0] == '-' && strncmp(o->word[i + 1], "--", 2) != 0;
-        int wide = xd_shell_quote(NULL, o->word[i]) + (with ? 1 + xd_shell_quote(NULL, o->word[i + 1]) : 0);
+        int wide = xd_shell_quote(NULL, o->word[i]) +
+                   (with ? 1 + xd_shell_quote(NULL, o->word[i + 1]) : 0);
         if (i && at + 1 + wide > 92) {
             fputs(" \\\n      ", f);
             at = 4;
@@ -242,5 +244,6 @@ void xd_ours_plan(const xd_parallel *p, char *text, size_t size)
     snprintf(text, size, "1 rank");
     for (size_t i = 0; i < sizeof part / sizeof *part && at < size; i++)
         if (part[i].n != 1)
-            at += (size_t)snprintf(text + at, size - at, "%s%s %d", at ? " x " : "", part[i].name, part[i].n);
+            at += (size_t)snprintf(text + at, size - at, "%s%s %d", at ? " x " : "", part[i].name,
+                                   part[i].n);
 }

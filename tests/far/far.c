@@ -1,9 +1,10 @@
-/* far.c - a test device: the CPU's kernels on memory that the host cannot reach, and work that runs late
+/* far.c - a test device: the CPU's kernels on memory that the host cannot reach, and work that
+ * runs late
  *
- * Put before the CPU device by the linker (--wrap=xd_dev_kind_cpu). Memory is a file mapped twice: the addresses that
- * are handed out are closed (PROT_NONE), kernels use the other mapping. A host access ends the program. Fresh memory
- * holds NaNs. Ops are queued and run when the host waits or downloads: an access that comes too early sees old
- * contents. */
+ * Put before the CPU device by the linker (--wrap=xd_dev_kind_cpu). Memory is a file mapped
+ * twice: the addresses that are handed out are closed (PROT_NONE), kernels use the other
+ * mapping. A host access ends the program. Fresh memory holds NaNs. Ops are queued and run when
+ * the host waits or downloads: an access that comes too early sees old contents. */
 #define _GNU_SOURCE             /* memfd_create, fallocate */
 #include <fcntl.h>
 #include <stdio.h>
@@ -302,7 +303,8 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
 
 OPERANDS(NORM, norm, xd_norm, &b->out, &b->in, &b->gain, &b->bias, &b->scale, &b->shift)
 OPERANDS(MOMENTS, moments, xd_moments, &b->out, &b->in)
-OPERANDS(GNORM, gnorm, xd_gnorm, &b->out, &b->in, &b->sums, &b->gain, &b->bias, &b->scale, &b->shift)
+OPERANDS(GNORM, gnorm, xd_gnorm, &b->out, &b->in, &b->sums, &b->gain, &b->bias, &b->scale,
+         &b->shift)
 OPERANDS(GLU, glu, xd_glu, &b->out, &b->a, &b->b)
 OPERANDS(ADDMUL, addmul, xd_addmul, &b->acc, &b->gate, &b->in)
 OPERANDS(AXPBY, axpby, xd_axpby_args, &b->y, &b->x)
@@ -392,26 +394,54 @@ static void close_far(xd_dev *d)
 }
 
 static const xd_dev_ops mem = {
-    .get = get, .put = put, .sync = await_all, .memory = memory, .upload = upload, .download = download, .fill = fill,
-    .owns = owns, .compute = compute, .best = best, .peak = peak, .kernel_bytes = kernel_bytes, .forget = forget,
+    .get = get,
+    .put = put,
+    .sync = await_all,
+    .memory = memory,
+    .upload = upload,
+    .download = download,
+    .fill = fill,
+    .owns = owns,
+    .compute = compute,
+    .best = best,
+    .peak = peak,
+    .kernel_bytes = kernel_bytes,
+    .forget = forget,
     .close = close_far,
 };
 
 static xd_status open_far(xd_dev **out, const char *which, xd_err *e)
 {
     far      *f = calloc(1, sizeof *f);
-    xd_status s = f ? __real_xd_dev_kind_cpu.open(&f->real, which, e) : xd_fail(e, XD_ENOMEM, "no memory");
+    xd_status s =
+        f ? __real_xd_dev_kind_cpu.open(&f->real, which, e) : xd_fail(e, XD_ENOMEM, "no memory");
     if (s != XD_OK) {
         free(f);
         return s;
     }
     open_memory();
     f->last = &f->first;
-    f->ops = (xd_ops){
-        .name = f->real->ops->name, .scratch = scratch, .pack_size = pack_size, .pack_tmp = pack_tmp, .pack = pack,
-        .pack_band = pack_band, .pack_rows = pack_rows, .gemm = gemm, .attn = attn, .norm = norm,
-        .moments = moments, .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby, .conv = conv,
-        .resize = resize, .lookup = lookup, .copy = copy, .qknorm = qknorm,
+    f->ops = (xd_ops) {
+        .name = f->real->ops->name,
+        .scratch = scratch,
+        .pack_size = pack_size,
+        .pack_tmp = pack_tmp,
+        .pack = pack,
+        .pack_band = pack_band,
+        .pack_rows = pack_rows,
+        .gemm = gemm,
+        .attn = attn,
+        .norm = norm,
+        .moments = moments,
+        .gnorm = gnorm,
+        .glu = glu,
+        .addmul = addmul,
+        .axpby = axpby,
+        .conv = conv,
+        .resize = resize,
+        .lookup = lookup,
+        .copy = copy,
+        .qknorm = qknorm,
     };
     f->dev = (xd_dev){ .mem = &mem, .ops = &f->ops, .priv = f->real->priv };
     snprintf(f->dev.name, sizeof f->dev.name, "far-%.24s", f->real->name);

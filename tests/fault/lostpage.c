@@ -1,5 +1,6 @@
-/* lostpage.c - a library to preload: the file behind the XDIT_CUT_AT-th mapping of weights is cut off to a few
- * bytes as soon as it has been mapped, so that its pages are lost while they are in use. */
+/* lostpage.c - a library to preload: the file behind the XDIT_CUT_AT-th mapping of weights is
+ * cut off to a few bytes as soon as it has been mapped, so that its pages are lost while they
+ * are in use. */
 #define _GNU_SOURCE             /* RTLD_NEXT */
 #undef _FILE_OFFSET_BITS        /* mmap and mmap64 are two names here */
 #include <dlfcn.h>
@@ -25,8 +26,8 @@ static void cut(int fd)
     if (!at || n < (ssize_t)sizeof ext)
         return;
     path[n] = 0;
-    if (strcmp(path + n - (sizeof ext - 1), ext) == 0 && atomic_fetch_add(&seen, 1) + 1 == atoi(at) &&
-        truncate(path, 8) != 0)
+    if (strcmp(path + n - (sizeof ext - 1), ext) == 0 &&
+        atomic_fetch_add(&seen, 1) + 1 == atoi(at) && truncate(path, 8) != 0)
         perror(path);
 }
 

@@ -99,8 +99,14 @@ typedef struct outcome {
 static xd_status open_engine(const plan *p, xd_err *e)
 {
     const char  *kept = p->p.tensor_parallel_degree > 1 ? "int8" : NULL;
-    xd_open_args a = { .model = model, .dtype = "f32", .weights_dtype = kept, .text_weights_dtype = kept,
-                       .threads = 1, .parallel = p->p, .log = on_log, .log_level = XD_LOG_ERROR };
+    xd_open_args a = { .model = model,
+                       .dtype = "f32",
+                       .weights_dtype = kept,
+                       .text_weights_dtype = kept,
+                       .threads = 1,
+                       .parallel = p->p,
+                       .log = on_log,
+                       .log_level = XD_LOG_ERROR };
     e->rank = -1;
     return xd_open(&engine, &a, e);
 }
@@ -183,7 +189,9 @@ static void judge(const trial *t, const outcome *o, double seconds, int hit, uin
 /* The engine fails, then generates as before. */
 static void run_trial(const plan *p, const trial *t, uint64_t bits)
 {
-    static const char *const kinds[] = { "fails", "fails from then on", "", "", "", "is cancelled" };
+    static const char *const kinds[] = {
+        "fails", "fails from then on", "", "", "", "is cancelled"
+    };
     xd_err e = { 0 };
     snprintf(doing, sizeof doing, "%s: rank %d %s at %s %lld", p->name, t->victim, kinds[t->kind],
              fault_name(t->seam), (long long)t->n);
@@ -247,7 +255,8 @@ static void run_plan(const plan *p)
     everybody(mine, sizeof mine, count);
     for (int v = 0; v < ranks; v++)
         for (size_t i = 0; i < sizeof work / sizeof *work; i++)
-            run_seam(p, v, work[i].seam, work[i].kind, count[v][work[i].seam], work[i].most, o.bits);
+            run_seam(p, v, work[i].seam, work[i].kind, count[v][work[i].seam], work[i].most,
+                     o.bits);
 }
 
 int main(int argc, char **argv)

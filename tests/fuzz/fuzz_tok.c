@@ -1,5 +1,6 @@
-/* fuzz_tok.c - any bytes as a tokenizer file: tokenizer.json when they begin like JSON, vocab.json
- * and merges.txt when a NUL parts them, vocab.txt when they begin as BERT's does, else spiece.model.
+/* fuzz_tok.c - any bytes as a tokenizer file: tokenizer.json when they begin like JSON,
+ * vocab.json and merges.txt when a NUL parts them, vocab.txt when they begin as BERT's does,
+ * else spiece.model.
  *
  * Whatever opens must turn texts into ids below the vocabulary's size, cut where asked. The
  * texts are one of all kinds of characters and the beginning of the file itself. */

@@ -12,8 +12,9 @@
  * and is written over. The process ends with a message when that fails. */
 void fill_model(const char *from, const char *to, xd_dtype type);
 
-/* Copies tests/golden to the directory `to`, and fills the models whose golden.json names a type of
- * weights. `target` is touched at the end; the file `notes` says for make which files it depends on. */
+/* Copies tests/golden to the directory `to`, and fills the models whose golden.json names a type
+ * of weights. `target` is touched at the end; the file `notes` says for make which files it
+ * depends on. */
 void fill_all(const char *from, const char *to, const char *notes, const char *target);
 
 /* "f32", "f16", "bf16"; the process ends with a message at another name. */

@@ -1,8 +1,8 @@
 /* rename.c - golden models rewritten into the layouts of original files.
  *
- * The tables go from the file's tensors to those of diffusers, the other way than the engine's: a
- * tensor is made of one or several, one after the other, or of one with its halves swapped. '#' is a
- * block's number, counted up until there is none. */
+ * The tables go from the file's tensors to those of diffusers, the other way than the engine's:
+ * a tensor is made of one or several, one after the other, or of one with its halves swapped.
+ * '#' is a block's number, counted up until there is none. */
 #include "rename.h"
 
 #include <stdio.h>
@@ -72,26 +72,39 @@ static const row sd3[] = {
     { "final_layer.linear", { "proj_out" }, 0 },
     { "final_layer.adaLN_modulation.1", { "norm_out.linear" }, 1 },
     { "joint_blocks.#.x_block.adaLN_modulation.1", { "transformer_blocks.#.norm1.linear" }, 0 },
-    { "joint_blocks.#.x_block.attn.qkv", { "transformer_blocks.#.attn.to_q",
-      "transformer_blocks.#.attn.to_k", "transformer_blocks.#.attn.to_v" }, 0 },
+    { "joint_blocks.#.x_block.attn.qkv",
+      { "transformer_blocks.#.attn.to_q", "transformer_blocks.#.attn.to_k",
+        "transformer_blocks.#.attn.to_v" },
+      0 },
     { "joint_blocks.#.x_block.attn.ln_q.weight", { "transformer_blocks.#.attn.norm_q.weight" }, 0 },
     { "joint_blocks.#.x_block.attn.ln_k.weight", { "transformer_blocks.#.attn.norm_k.weight" }, 0 },
     { "joint_blocks.#.x_block.attn.proj", { "transformer_blocks.#.attn.to_out.0" }, 0 },
-    { "joint_blocks.#.x_block.attn2.qkv", { "transformer_blocks.#.attn2.to_q",
-      "transformer_blocks.#.attn2.to_k", "transformer_blocks.#.attn2.to_v" }, 0 },
-    { "joint_blocks.#.x_block.attn2.ln_q.weight", { "transformer_blocks.#.attn2.norm_q.weight" }, 0 },
-    { "joint_blocks.#.x_block.attn2.ln_k.weight", { "transformer_blocks.#.attn2.norm_k.weight" }, 0 },
+    { "joint_blocks.#.x_block.attn2.qkv",
+      { "transformer_blocks.#.attn2.to_q", "transformer_blocks.#.attn2.to_k",
+        "transformer_blocks.#.attn2.to_v" },
+      0 },
+    { "joint_blocks.#.x_block.attn2.ln_q.weight",
+      { "transformer_blocks.#.attn2.norm_q.weight" },
+      0 },
+    { "joint_blocks.#.x_block.attn2.ln_k.weight",
+      { "transformer_blocks.#.attn2.norm_k.weight" },
+      0 },
     { "joint_blocks.#.x_block.attn2.proj", { "transformer_blocks.#.attn2.to_out.0" }, 0 },
     { "joint_blocks.#.x_block.mlp.fc1", { "transformer_blocks.#.ff.net.0.proj" }, 0 },
     { "joint_blocks.#.x_block.mlp.fc2", { "transformer_blocks.#.ff.net.2" }, 0 },
     { "joint_blocks.#.context_block.adaLN_modulation.1",
-      { "transformer_blocks.#.norm1_context.linear" }, 2 },
-    { "joint_blocks.#.context_block.attn.qkv", { "transformer_blocks.#.attn.add_q_proj",
-      "transformer_blocks.#.attn.add_k_proj", "transformer_blocks.#.attn.add_v_proj" }, 0 },
+      { "transformer_blocks.#.norm1_context.linear" },
+      2 },
+    { "joint_blocks.#.context_block.attn.qkv",
+      { "transformer_blocks.#.attn.add_q_proj", "transformer_blocks.#.attn.add_k_proj",
+        "transformer_blocks.#.attn.add_v_proj" },
+      0 },
     { "joint_blocks.#.context_block.attn.ln_q.weight",
-      { "transformer_blocks.#.attn.norm_added_q.weight" }, 0 },
+      { "transformer_blocks.#.attn.norm_added_q.weight" },
+      0 },
     { "joint_blocks.#.context_block.attn.ln_k.weight",
-      { "transformer_blocks.#.attn.norm_added_k.weight" }, 0 },
+      { "transformer_blocks.#.attn.norm_added_k.weight" },
+      0 },
     { "joint_blocks.#.context_block.attn.proj", { "transformer_blocks.#.attn.to_add_out" }, 0 },
     { "joint_blocks.#.context_block.mlp.fc1", { "transformer_blocks.#.ff_context.net.0.proj" }, 0 },
     { "joint_blocks.#.context_block.mlp.fc2", { "transformer_blocks.#.ff_context.net.2" }, 0 },
@@ -128,8 +141,8 @@ void box_add(box *b, const char *name, xd_dtype type, int nd, const int64_t *d)
     put(b, "", name, t);
 }
 
-/* The numbers of a matrix over `scale`, in eight bits; of e5m2, which nothing here writes, the upper
- * halves of halves. */
+/* The numbers of a matrix over `scale`, in eight bits; of e5m2, which nothing here writes, the
+ * upper halves of halves. */
 static xd_tensor eight_bits(xd_tensor t, xd_dtype type, float scale)
 {
     xd_tensor q = xd_view(room((size_t)xd_count(t)), type, t.nd, t.d);
@@ -162,7 +175,8 @@ static void put_scale(box *b, const char *weight, float scale, int k)
 {
     char    name[512];
     int64_t one = 1;
-    snprintf(name, sizeof name, "%.*s%s", (int)strlen(weight) - 6, weight, k == 1 ? "scale_weight" : "weight_scale");
+    snprintf(name, sizeof name, "%.*s%s", (int)strlen(weight) - 6, weight,
+             k == 1 ? "scale_weight" : "weight_scale");
     box_add(b, name, XD_F32, k - 1, &one);
     memcpy(b->item[b->n - 1].t.p, &scale, sizeof scale);
 }
@@ -175,7 +189,8 @@ int box_fp8(box *b, box *plain, const char *in, xd_dtype type, int most)
         xd_st_item *t = &b->item[i];
         size_t      len = strlen(t->name);
         int         k = done % 3;
-        if (t->t.nd != 2 || !strstr(t->name, in) || len < 7 || strcmp(t->name + len - 7, ".weight") || done == most) {
+        if (t->t.nd != 2 || !strstr(t->name, in) || len < 7 ||
+            strcmp(t->name + len - 7, ".weight") || done == most) {
             put(plain, "", t->name, copy_of(t->t));
             continue;
         }
@@ -383,7 +398,8 @@ void box_vae(box *b, const char *folder, const char *prefix)
 
 /* ---- text encoders -------------------------------------------------------------------------- */
 
-static void box_text(box *b, const char *folder, const char *prefix, const char *drop, const char *add)
+static void box_text(box *b, const char *folder, const char *prefix, const char *drop,
+                     const char *add)
 {
     xd_st *st;
     xd_err e = { 0 };

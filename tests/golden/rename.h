@@ -21,9 +21,9 @@ void box_t5(box *b, const char *folder, const char *prefix);    /* as t5xxl_fp16
 void box_clip(box *b, const char *folder, const char *prefix, int long_names);
 
 void box_add(box *b, const char *name, xd_dtype type, int nd, const int64_t *d);  /* zeros       */
-/* The first `most` matrices with `in` in their names become F8E4M3 or F8E5M2, two of three with a scale
- * beside them, as ComfyUI and as others call it; `plain` gets all tensors, these in f32 as the numbers
- * that are meant. How many became it. */
+/* The first `most` matrices with `in` in their names become F8E4M3 or F8E5M2, two of three with
+ * a scale beside them, as ComfyUI and as others call it; `plain` gets all tensors, these in f32
+ * as the numbers that are meant. How many became it. */
 int  box_fp8(box *b, box *plain, const char *in, xd_dtype type, int most);
 int  box_find(const box *b, const char *name);          /* -1: none                            */
 void box_remove(box *b, const char *begin);             /* all names that begin so             */

@@ -7,12 +7,12 @@
  * is models/demo-pixart. Two promises: the twelve images of the sheet come out as diffusers
  * generates them (f32, at most 2 levels apart), and of 24 prompts that use every colour as
  * foreground and as background at least 22 come out in their colours, in f32 and in bf16; in f32
- * each of them in the colours that diffusers generated, right or wrong. Weights in int8 and in fp8, the
- * text's too, keep the second promise.
+ * each of them in the colours that diffusers generated, right or wrong. Weights in int8 and in
+ * fp8, the text's too, keep the second promise.
  *
- * IMAGES is a directory where others have generated the 24 prompts, 01.png to 24.png, in f32 with
- * PipeFusion's stale keys and values: they are held to what diffusers generates with such (test_stale.c
- * compares numbers; here a whole launch is). */
+ * IMAGES is a directory where others have generated the 24 prompts, 01.png to 24.png, in f32
+ * with PipeFusion's stale keys and values: they are held to what diffusers generates with such
+ * (test_stale.c compares numbers; here a whole launch is). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -232,8 +232,10 @@ static void check_images(const char *dir)
         look(&t, xd_json_at(list, i), &m, "stale");
         free(m.data);
     }
-    tap(n == 24 && t.right >= t.wanted && t.wanted >= MINRIGHT, "%d of %d prompts in their colours, "
-        "as many as diffusers with stale keys and values (%d)", t.right, n, t.wanted);
+    tap(n == 24 && t.right >= t.wanted && t.wanted >= MINRIGHT,
+        "%d of %d prompts in their colours, "
+        "as many as diffusers with stale keys and values (%d)",
+        t.right, n, t.wanted);
     tap(t.same == n, "%d of %d in the colours that it generated", t.same, n);
 }
 

@@ -2,13 +2,14 @@
  *
  *     test_golden DIR FULL [CASE ...]
  *
- * DIR is tests/golden, FULL the same with the weights that fill makes; each case holds golden.json (the request) and golden.safetensors (the
- * reference, see tools/golden.py). Everything goes through the public interface. Each stage has
- * its tolerance below: the largest difference as a share of the reference's largest magnitude.
- * Some cases run once more with int8 and with fp8 weights in transformer and T5 (CLIP has none), whose
- * tolerances are twice the largest difference that was seen.
- * XDIT_ISA in the environment chooses the kernels; XDIT_BF16=emulate has bf16 computed as bf16
- * where the processor has no dot products of it, and leaves f32 out. */
+ * DIR is tests/golden, FULL the same with the weights that fill makes; each case holds
+ * golden.json (the request) and golden.safetensors (the reference, see tools/golden.py).
+ * Everything goes through the public interface. Each stage has its tolerance below: the largest
+ * difference as a share of the reference's largest magnitude. Some cases run once more with int8
+ * and with fp8 weights in transformer and T5 (CLIP has none), whose tolerances are twice the
+ * largest difference that was seen. XDIT_ISA in the environment chooses the kernels;
+ * XDIT_BF16=emulate has bf16 computed as bf16 where the processor has no dot products of it, and
+ * leaves f32 out. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,16 +41,46 @@ static const struct {
 static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8" };
 static const int levels[NDTYPE] = { 2, 8, 5, 13 };      /* of the image: 3e-2 of 255 is 7.65   */
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
-static const char *const quantized[] = { "alpha", "flux", "sd3", "sd35", "cog2b", "cog15", "hunyuan12-one" };
+static const char *const quantized[] = { "alpha", "flux",  "sd3",          "sd35",
+                                         "cog2b", "cog15", "hunyuan12-one" };
 static const int steady = 1;    /* of a video in f32: frames are within 2e-4                    */
 
-static const char *const all[] = { "alpha", "alpha-ddim", "alpha-euler", "alpha-batch",
-                                   "alpha-tiles", "alpha-free", "micro", "sigma", "sigma-dpm",
-                                   "bins", "demo", "flux", "flux-true", "flux-image", "flux-schnell",
-                                   "sd3", "sd3-image", "sd3-no-t5", "sd35", "flux-lora", "sd35-lora",
-                                   "cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one",
-                                   "cog5b-i2v", "cog15", "cog15-even", "cog15-i2v", "cog15-i2v-even",
-                                   "cog5b-tiles", "cog15-i2v-tiles", "hunyuan", "hunyuan12", "hunyuan12-one",
+static const char *const all[] = { "alpha",
+                                   "alpha-ddim",
+                                   "alpha-euler",
+                                   "alpha-batch",
+                                   "alpha-tiles",
+                                   "alpha-free",
+                                   "micro",
+                                   "sigma",
+                                   "sigma-dpm",
+                                   "bins",
+                                   "demo",
+                                   "flux",
+                                   "flux-true",
+                                   "flux-image",
+                                   "flux-schnell",
+                                   "sd3",
+                                   "sd3-image",
+                                   "sd3-no-t5",
+                                   "sd35",
+                                   "flux-lora",
+                                   "sd35-lora",
+                                   "cog2b",
+                                   "cog2b-dynamic",
+                                   "cog5b",
+                                   "cog5b-batch",
+                                   "cog5b-one",
+                                   "cog5b-i2v",
+                                   "cog15",
+                                   "cog15-even",
+                                   "cog15-i2v",
+                                   "cog15-i2v-even",
+                                   "cog5b-tiles",
+                                   "cog15-i2v-tiles",
+                                   "hunyuan",
+                                   "hunyuan12",
+                                   "hunyuan12-one",
                                    "hunyuan12-rescale" };
 
 typedef struct run {
@@ -112,7 +143,8 @@ static ref reference(const run *r, int stage, int step)
     }
 }
 
-/* Of the numbers of a video those that the reference keeps (malloc'ed); NULL: it has another shape. */
+/* Of the numbers of a video those that the reference keeps (malloc'ed); NULL: it has another
+ * shape. */
 static float *kept(const run *r, const float *v, int nd, const int64_t *d)
 {
     const int *s = r->shape;
@@ -173,7 +205,8 @@ static void check_told(const run *r, const xd_result *out, const char *name)
     static const char *const same[][2] = { { "num_inference_steps", "steps" },
                                            { "guidance_scale", "guidance_scale" },
                                            { "max_sequence_length", "max_sequence_length" },
-                                           { "true_cfg_scale", "true_cfg_scale" }, { "strength", "strength" },
+                                           { "true_cfg_scale", "true_cfg_scale" },
+                                           { "strength", "strength" },
                                            { "guidance_rescale", "guidance_rescale" } };
     xd_json    *j = NULL;
     xd_err      e = { 0 };
@@ -289,7 +322,8 @@ static void check_images(const run *r, const xd_result *out, const char *name, i
 }
 
 /* The LoRA files of a case, which lie in its folder; how many there are. */
-static int take_loras(const run *r, const char *dir, const char *name, xd_lora *l, char (*path)[2048])
+static int take_loras(const run *r, const char *dir, const char *name, xd_lora *l,
+                      char (*path)[2048])
 {
     const xd_json *list = xd_json_get(r->js, "loras");
     int            n = 0;

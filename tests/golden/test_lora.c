@@ -2,9 +2,9 @@
  *
  *     test_lora DIR
  *
- * DIR is tests/golden; the model is its FLUX. One difference (the q, k and v of a block and the q of
- * a CLIP layer) is written in every form that is understood: latents must be the same bits, and
- * others than without it. What diffusers makes of LoRA files is in test_golden, plans in
+ * DIR is tests/golden; the model is its FLUX. One difference (the q, k and v of a block and the
+ * q of a CLIP layer) is written in every form that is understood: latents must be the same bits,
+ * and others than without it. What diffusers makes of LoRA files is in test_golden, plans in
  * tests/parity/test_lora.c. f32. */
 #define _XOPEN_SOURCE 700       /* mkdtemp, P_tmpdir */
 #include <math.h>
@@ -22,7 +22,7 @@ enum { D = 24, RANK = 4, MAXITEM = 32 };
 
 static char model[1024], heard[8192];
 static float *numbers;          /* random: what all files take theirs from                     */
-static size_t working;          /* bytes that loading the transformer took beside its weights, as counted */
+static size_t working;  /* bytes that loading the transformer took beside its weights, as counted */
 
 typedef struct file {           /* tensors to be written; {0}: none                            */
     xd_st_item item[MAXITEM];
@@ -86,7 +86,8 @@ static float *generate(const char *path, double scale, int64_t *n, xd_err *e)
     return out;
 }
 
-/* The largest difference as a share of the largest value; infinite when there is none to compare. */
+/* The largest difference as a share of the largest value; infinite when there is none to
+ * compare. */
 static double apart(const float *a, const float *b, int64_t n)
 {
     double worst = 0, top = 0;
@@ -105,42 +106,70 @@ static const struct form {
     const char *down, *up;      /* ends of their keys                                          */
     const char *text, *tdown, *tup;
 } forms[] = {
-    { "Kohya", { "lora_unet_double_blocks_0_img_attn_qkv" }, ".lora_down.weight", ".lora_up.weight",
-      "lora_te1_text_model_encoder_layers_0_self_attn_q_proj", ".lora_down.weight",
+    { "Kohya",
+      { "lora_unet_double_blocks_0_img_attn_qkv" },
+      ".lora_down.weight",
+      ".lora_up.weight",
+      "lora_te1_text_model_encoder_layers_0_self_attn_q_proj",
+      ".lora_down.weight",
       ".lora_up.weight" },
-    { "PEFT", { "transformer.transformer_blocks.0.attn.to_q",
-                "transformer.transformer_blocks.0.attn.to_k",
-                "transformer.transformer_blocks.0.attn.to_v" }, ".lora_A.weight", ".lora_B.weight",
-      "text_encoder.text_model.encoder.layers.0.self_attn.q_proj", ".lora_A.weight",
+    { "PEFT",
+      { "transformer.transformer_blocks.0.attn.to_q", "transformer.transformer_blocks.0.attn.to_k",
+        "transformer.transformer_blocks.0.attn.to_v" },
+      ".lora_A.weight",
+      ".lora_B.weight",
+      "text_encoder.text_model.encoder.layers.0.self_attn.q_proj",
+      ".lora_A.weight",
       ".lora_B.weight" },
-    { "older diffusers", { "transformer.transformer_blocks.0.attn.processor.to_q",
-                           "transformer.transformer_blocks.0.attn.processor.to_k",
-                           "transformer.transformer_blocks.0.attn.processor.to_v" },
-      "_lora.down.weight", "_lora.up.weight",
-      "text_encoder.text_model.encoder.layers.0.self_attn.to_q", "_lora.down.weight",
+    { "older diffusers",
+      { "transformer.transformer_blocks.0.attn.processor.to_q",
+        "transformer.transformer_blocks.0.attn.processor.to_k",
+        "transformer.transformer_blocks.0.attn.processor.to_v" },
+      "_lora.down.weight",
+      "_lora.up.weight",
+      "text_encoder.text_model.encoder.layers.0.self_attn.to_q",
+      "_lora.down.weight",
       "_lora.up.weight" },
-    { "lora.down, lora_linear_layer", { "transformer.transformer_blocks.0.attn.to_q",
-                                        "transformer.transformer_blocks.0.attn.to_k",
-                                        "transformer.transformer_blocks.0.attn.to_v" },
-      ".lora.down.weight", ".lora.up.weight",
-      "text_encoder.text_model.encoder.layers.0.self_attn.q_proj", ".lora_linear_layer.down.weight",
+    { "lora.down, lora_linear_layer",
+      { "transformer.transformer_blocks.0.attn.to_q", "transformer.transformer_blocks.0.attn.to_k",
+        "transformer.transformer_blocks.0.attn.to_v" },
+      ".lora.down.weight",
+      ".lora.up.weight",
+      "text_encoder.text_model.encoder.layers.0.self_attn.q_proj",
+      ".lora_linear_layer.down.weight",
       ".lora_linear_layer.up.weight" },
-    { "ComfyUI", { "diffusion_model.double_blocks.0.img_attn.qkv" }, ".lora_A.weight",
-      ".lora_B.weight", "text_encoders.clip_l.transformer.text_model.encoder.layers.0.self_attn.q_proj",
-      ".lora_A.weight", ".lora_B.weight" },
-    { "X-Labs", { "double_blocks.0.processor.qkv_lora1" }, ".down.weight", ".up.weight",
-      "lora_te_text_model_encoder_layers_0_self_attn_q_proj", ".lora_down.weight",
+    { "ComfyUI",
+      { "diffusion_model.double_blocks.0.img_attn.qkv" },
+      ".lora_A.weight",
+      ".lora_B.weight",
+      "text_encoders.clip_l.transformer.text_model.encoder.layers.0.self_attn.q_proj",
+      ".lora_A.weight",
+      ".lora_B.weight" },
+    { "X-Labs",
+      { "double_blocks.0.processor.qkv_lora1" },
+      ".down.weight",
+      ".up.weight",
+      "lora_te_text_model_encoder_layers_0_self_attn_q_proj",
+      ".lora_down.weight",
       ".lora_up.weight" },
-    { "OneTrainer", { "lora_transformer_transformer_blocks_0_attn_to_q",
-                      "lora_transformer_transformer_blocks_0_attn_to_k",
-                      "lora_transformer_transformer_blocks_0_attn_to_v" }, ".lora_down.weight",
-      ".lora_up.weight", "lora_te1_text_model_encoder_layers_0_self_attn_q_proj",
-      ".lora_down.weight", ".lora_up.weight" },
-    { "a PEFT model", { "base_model.model.transformer_blocks.0.attn.to_q",
-                        "base_model.model.transformer_blocks.0.attn.to_k",
-                        "base_model.model.transformer_blocks.0.attn.to_v" },
-      ".lora_A.default.weight", ".lora_B.default.weight",
-      "text_encoder.encoder.layers.0.self_attn.q_proj", ".lora_A.weight", ".lora_B.weight" },
+    { "OneTrainer",
+      { "lora_transformer_transformer_blocks_0_attn_to_q",
+        "lora_transformer_transformer_blocks_0_attn_to_k",
+        "lora_transformer_transformer_blocks_0_attn_to_v" },
+      ".lora_down.weight",
+      ".lora_up.weight",
+      "lora_te1_text_model_encoder_layers_0_self_attn_q_proj",
+      ".lora_down.weight",
+      ".lora_up.weight" },
+    { "a PEFT model",
+      { "base_model.model.transformer_blocks.0.attn.to_q",
+        "base_model.model.transformer_blocks.0.attn.to_k",
+        "base_model.model.transformer_blocks.0.attn.to_v" },
+      ".lora_A.default.weight",
+      ".lora_B.default.weight",
+      "text_encoder.encoder.layers.0.self_attn.q_proj",
+      ".lora_A.weight",
+      ".lora_B.weight" },
 };
 
 /* The same numbers in one form. */
@@ -181,8 +210,9 @@ static void check_forms(const float *plain, int64_t n)
         float *lat = generate(write_file(&f), 0.5, &m, &e);
         if (!first) {
             first = lat;
-            tap(lat && apart(lat, plain, n) > 1e-2, "%s: changes the latents by %.1e, at least 1e-2%s%s",
-                forms[i].what, apart(lat, plain, n), *e.msg ? ": " : "", e.msg);
+            tap(lat && apart(lat, plain, n) > 1e-2,
+                "%s: changes the latents by %.1e, at least 1e-2%s%s", forms[i].what,
+                apart(lat, plain, n), *e.msg ? ": " : "", e.msg);
             continue;
         }
         tap(lat && m == n && memcmp(lat, first, (size_t)n * sizeof *lat) == 0 && !*heard,
@@ -309,7 +339,8 @@ static void check_refused(void)
     f.meta[0] = NULL;
     f.n = 0;
     put(&f, "lora_unet_input_blocks_1_attn_to_q", ".lora_down.weight", numbers, RANK, D);
-    refuse(&f, XD_EFORMAT, "none of its 1 tensors fits this model; they are called lora_unet_input");
+    refuse(&f, XD_EFORMAT,
+           "none of its 1 tensors fits this model; they are called lora_unet_input");
     f.n = 0;
     refuse(&f, XD_EFORMAT, "none of its 0 tensors");
     refuse_at(in_scratch("nothing.safetensors"), 1, XD_EIO, "nothing.safetensors does not exist");
@@ -337,7 +368,8 @@ static void check_unknown(void)
     free(lat);
 }
 
-/* bare: what loading takes without a file. Of the three matrices that are packed as one each has a sum. */
+/* bare: what loading takes without a file. Of the three matrices that are packed as one each has
+ * a sum. */
 static void check_zero(float *plain, int64_t n, size_t bare)
 {
     file    f = { .n = 0 };
@@ -349,7 +381,8 @@ static void check_zero(float *plain, int64_t n, size_t bare)
         "a scale of 0 leaves the bits as they are%s", e.msg);
     free(lat);
     lat = generate(write_file(&f), 1, &m, &e);
-    tap(lat && working >= bare + 3 * 24 * 24 * sizeof(float), "sums are counted: %zu bytes, %zu without", working, bare);
+    tap(lat && working >= bare + 3 * 24 * 24 * sizeof(float),
+        "sums are counted: %zu bytes, %zu without", working, bare);
     free(lat);
 }
 

@@ -1,11 +1,12 @@
-/* test_single.c - golden models read from single files generate the same bits as from their folders.
+/* test_single.c - golden models read from single files generate the same bits as from their
+ * folders.
  *
  *     test_single DIR             the test
  *     test_single DIR MODEL OUT   writes MODEL's files to the directory OUT, for other tests
  *
  * The files are made at test time (rename.h). The model that they are read with has all configs,
- * tokenizers and the scheduler, but no weights. What a stage hands on is compared bit by bit, in bf16
- * where XDIT_BF16=emulate asks for it. */
+ * tokenizers and the scheduler, but no weights. What a stage hands on is compared bit by bit, in
+ * bf16 where XDIT_BF16=emulate asks for it. */
 #define _XOPEN_SOURCE 700       /* mkdtemp, P_tmpdir */
 #include <inttypes.h>
 #include <math.h>
@@ -196,8 +197,10 @@ static sums generate(const xd_open_args *a, const char *what)
 static void same(const sums *a, const sums *b, const char *model, const char *dtype,
                  const char *what)
 {
-    tap(a->n > 5 && a->n == b->n && a->h == b->h, "%s %s: %s give the same bits (%d and %d tensors "
-        "and images, %016" PRIx64 " and %016" PRIx64 ")", model, dtype, what, a->n, b->n, a->h, b->h);
+    tap(a->n > 5 && a->n == b->n && a->h == b->h,
+        "%s %s: %s give the same bits (%d and %d tensors "
+        "and images, %016" PRIx64 " and %016" PRIx64 ")",
+        model, dtype, what, a->n, b->n, a->h, b->h);
 }
 
 static xd_open_args arguments(const char *model, const char *dtype)
@@ -279,8 +282,8 @@ static sums fp8_generate(const char *dtype, const char *kept, const char *file, 
     return generate(&a, file);
 }
 
-/* fp8.safetensors has matrices in fp8, plain.safetensors the numbers that they mean in f32; the same of
- * t5-fp8 and t5-plain. */
+/* fp8.safetensors has matrices in fp8, plain.safetensors the numbers that they mean in f32; the
+ * same of t5-fp8 and t5-plain. */
 static void write_fp8(xd_dtype type)
 {
     box b = { 0 }, plain = { 0 };
@@ -320,7 +323,8 @@ static void check_fp8(const char *dtype, xd_dtype type)
 
 typedef struct last { float v[4096]; int64_t n; } last;
 
-static void keep_latents(void *cookie, const char *name, int step, int nd, const int64_t *d, const float *data)
+static void keep_latents(void *cookie, const char *name, int step, int nd, const int64_t *d,
+                         const float *data)
 {
     last *l = cookie;
     (void)step;
@@ -344,11 +348,13 @@ static last latents_of(const char *dtype, const char *kept, const char *file)
     return l;
 }
 
-/* e4m3 that is kept is the same matrix, added up in another order; one that is quantized again is not. */
+/* e4m3 that is kept is the same matrix, added up in another order; one that is quantized again
+ * is not. */
 static void check_kept(const char *dtype, double most)
 {
     write_fp8(XD_F8E4M3);
-    last   want = latents_of(dtype, NULL, "plain.safetensors"), got = latents_of(dtype, "fp8", "fp8.safetensors");
+    last want = latents_of(dtype, NULL, "plain.safetensors"),
+         got = latents_of(dtype, "fp8", "fp8.safetensors");
     last   again = latents_of(dtype, "fp8", "plain.safetensors");
     double gap = 0, far = 0, peak = 0;
     for (int64_t i = 0; i < want.n; i++) {
@@ -356,8 +362,10 @@ static void check_kept(const char *dtype, double most)
         far = fmax(far, fabs((double)(again.v[i] - want.v[i])));
         peak = fmax(peak, fabs((double)want.v[i]));
     }
-    tap(want.n > 100 && want.n == got.n && gap <= most * peak && gap > 0, "%s: latents with e4m3 as it is are "
-        "within %.1e of %.0e", dtype, gap / peak, most);
+    tap(want.n > 100 && want.n == got.n && gap <= most * peak && gap > 0,
+        "%s: latents with e4m3 as it is are "
+        "within %.1e of %.0e",
+        dtype, gap / peak, most);
     tap(far > 5 * most * peak, "%s: those of another e4m3 are not: %.1e", dtype, far / peak);
     sums fp8 = fp8_generate(dtype, "fp8", "fp8.safetensors", "t5-plain.safetensors");
     sums choice = fp8_generate(dtype, "auto", "fp8.safetensors", "t5-plain.safetensors");
@@ -419,12 +427,14 @@ static void check_kinds(void)
 {
     box b = { 0 };
     box_vae(&b, folder_of("flux", "vae"), "");
-    refused_box(&b, "an autoencoder as the transformer", XD_EINVAL, "holds a KL autoencoder in its");
+    refused_box(&b, "an autoencoder as the transformer", XD_EINVAL,
+                "holds a KL autoencoder in its");
     box_sd3(&b, folder_of("sd3", "transformer"), "model.diffusion_model.");
     refused_box(&b, "another model's transformer", XD_EINVAL, "holds a Stable Diffusion 3");
     box_add(&b, "transformer.x_embedder.lora_A.weight", XD_F32, 2, (int64_t[]){ 4, 16 });
     refused_box(&b, "a LoRA", XD_EINVAL, "name it with --lora");
-    box_add(&b, "lora_unet_double_blocks_0_img_mlp_0.lora_down.weight", XD_F32, 1, (int64_t[]){ 4 });
+    box_add(&b, "lora_unet_double_blocks_0_img_mlp_0.lora_down.weight", XD_F32, 1,
+            (int64_t[]) { 4 });
     refused_box(&b, "a LoRA of another trainer", XD_EINVAL, "name it with --lora");
     box_add(&b, "one", XD_F32, 1, (int64_t[]){ 4 });
     box_add(&b, "two", XD_F32, 1, (int64_t[]){ 4 });
@@ -441,8 +451,10 @@ static void check_kinds(void)
         box_add(&b, "img_in.weight_scale", XD_F32, 1, (int64_t[]){ nan ? 1 : 24 });
         if (nan)
             memset(b.item[b.n - 1].t.p, 0xff, sizeof(float));
-        refused_box(&b, nan ? "a scale that is no number" : "a scale a row", nan ? XD_EFORMAT : XD_EUNSUPPORTED,
-                    nan ? "the scale img_in.weight_scale is" : "img_in.weight_scale of a weight in fp8 is 24 numbers");
+        refused_box(&b, nan ? "a scale that is no number" : "a scale a row",
+                    nan ? XD_EFORMAT : XD_EUNSUPPORTED,
+                    nan ? "the scale img_in.weight_scale is"
+                        : "img_in.weight_scale of a weight in fp8 is 24 numbers");
     }
     scratch_put("x.gguf", "GGUF\3\0\0\0\0\0\0\0", 12);
     refused_file("x.gguf", "GGUF", XD_EFORMAT, "GGUF");

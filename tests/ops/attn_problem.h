@@ -1,8 +1,9 @@
-/* attn_problem.h - what the tests of attention share: random operands with guards around them, exact results in
- * double precision, and the variants of all instruction sets that are compared with them.
+/* attn_problem.h - what the tests of attention share: random operands with guards around them,
+ * exact results in double precision, and the variants of all instruction sets that are compared
+ * with them.
  *
- * Tolerances: 2e-5 of the largest output for f32 products and results, 1e-2 where products or results are bf16;
- * log-sum-exp 2e-5 (bf16 products: 1e-2) of max(1, |lse|). */
+ * Tolerances: 2e-5 of the largest output for f32 products and results, 1e-2 where products or
+ * results are bf16; log-sum-exp 2e-5 (bf16 products: 1e-2) of max(1, |lse|). */
 #ifndef XD_TESTS_OPS_ATTN_PROBLEM_H
 #define XD_TESTS_OPS_ATTN_PROBLEM_H
 

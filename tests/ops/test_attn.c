@@ -1,6 +1,8 @@
-/* test_attn.c - attention of every instruction set against a double-precision reference: shapes and features.
+/* test_attn.c - attention of every instruction set against a double-precision reference: shapes
+ * and features.
  *
- * Cuts into segments, thread counts and subsets of queries must not change a bit. Tolerances are in attn_problem.h. */
+ * Cuts into segments, thread counts and subsets of queries must not change a bit. Tolerances are
+ * in attn_problem.h. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* test_attn_range.c - attention's exponentials: how exact they are, and scores that leave their range, or are no
- * numbers. Tolerances are in attn_problem.h where no other is said. */
+/* test_attn_range.c - attention's exponentials: how exact they are, and scores that leave their
+ * range, or are no numbers. Tolerances are in attn_problem.h where no other is said. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +12,8 @@
 
 #include "attn_problem.h"
 
-/* Queries 0, -1/500, -2/500 .. against the keys 0 and 1: the weight of the second value, the output, is
- * e^x / (1 + e^x). */
+/* Queries 0, -1/500, -2/500 .. against the keys 0 and 1: the weight of the second value, the
+ * output, is e^x / (1 + e^x). */
 static void two_keys(const variant *v, problem *p, const shape *c)
 {
     make(p, c);
@@ -47,8 +47,8 @@ static void test_exponential(void **state)
     unmake(&p);
 }
 
-/* The same where probabilities are bf16: rounded they are 0.17 % (rms) and at most 0.4 % off, in fixed point
- * with a table 0.23 and 0.75 %. */
+/* The same where probabilities are bf16: rounded they are 0.17 % (rms) and at most 0.4 % off, in
+ * fixed point with a table 0.23 and 0.75 %. */
 static void test_short_exponential(void **state)
 {
     const variant *v = available(state);
@@ -107,8 +107,8 @@ static void test_climbing_scores(void **state)
     }
 }
 
-/* A first key that scores far below or above the others, by less and by more than a float's exponent
- * holds, and late keys that differ as much again. Results are bf16: scores are large. */
+/* A first key that scores far below or above the others, by less and by more than a float's
+ * exponent holds, and late keys that differ as much again. Results are bf16: scores are large. */
 static void test_low_first_score(void **state)
 {
     const variant *v = available(state);
@@ -148,8 +148,8 @@ static void test_not_a_number(void **state)
     unmake(&p);
 }
 
-/* In bf16: a query or a key that is no number, of either sign, or whose score no integer holds, which has all
- * weight (1e-2). Other rows keep their bits. */
+/* In bf16: a query or a key that is no number, of either sign, or whose score no integer holds,
+ * which has all weight (1e-2). Other rows keep their bits. */
 static void test_no_number_beside(void **state)
 {
     const variant *v = available(state);
@@ -190,8 +190,8 @@ static void multiply_query(const problem *p, int64_t i, float by)
         put(&p->a.q, 0, i, 0, d, by * get(&p->a.q, 0, i, 0, d));
 }
 
-/* In bf16: two queries whose scores leave what an exponent holds, by little and by far, also where some keys are
- * hidden. Their neighbours keep their bits. */
+/* In bf16: two queries whose scores leave what an exponent holds, by little and by far, also
+ * where some keys are hidden. Their neighbours keep their bits. */
 static void test_growing_query(void **state)
 {
     const variant *v = available(state);
@@ -219,7 +219,8 @@ static void test_growing_query(void **state)
     }
 }
 
-/* All scores of a row are near -68, 0 or 68: what an exponent holds as they are, but not their sums with values. */
+/* All scores of a row are near -68, 0 or 68: what an exponent holds as they are, but not their
+ * sums with values. */
 static void test_far_from_zero(void **state)
 {
     const variant *v = available(state);
@@ -234,7 +235,8 @@ static void test_far_from_zero(void **state)
                 put(&p.k, 0, j, 0, d, d ? get(&p.k, 0, j, 0, d) / 8 : 8);
         for (int64_t i = 0; i < c.n; i++)
             for (int64_t d = 0; d < D; d++)
-                put(&p.a.q, 0, i, 0, d, d ? get(&p.a.q, 0, i, 0, d) / 8 : (float)(i % 3 - 1) * 8.5f);
+                put(&p.a.q, 0, i, 0, d,
+                    d ? get(&p.a.q, 0, i, 0, d) / 8 : (float)(i % 3 - 1) * 8.5f);
         solve_again(&p);
         run(v, &p.a, c.out, 0);
         compare(&p, v, &p.a);

@@ -1,5 +1,5 @@
-/* test_heads.c - norm and rotary turn of heads, against complex numbers in double precision; attention whose
- * queries lie in pieces */
+/* test_heads.c - norm and rotary turn of heads, against complex numbers in double precision;
+ * attention whose queries lie in pieces */
 #include "operands.h"
 
 #include <setjmp.h>
@@ -122,18 +122,24 @@ void test_qknorm_refusals(void **unused)
     assert_int_equal(dev->ops->qknorm(dev, NULL, &b, NULL), XD_EINVAL);
 }
 
-/* Rows of q, and output rows, that lie in pieces, one of them empty: no bit may differ from those that lie together. */
+/* Rows of q, and output rows, that lie in pieces, one of them empty: no bit may differ from
+ * those that lie together. */
 void test_attn_pieces(void **unused)
 {
     (void)unused;
     for (int r = 0; r < 12; r++) {
-        int64_t      first = 1 + upto(90), rows[3] = { first, 0, 1 + upto(90) }, D = 8 * (1 + upto(12));
-        int64_t      q[4] = { 1, rows[0] + rows[2], 1 + upto(3), D }, m[4] = { 1, 1 + upto(200), q[2], D };
+        int64_t first = 1 + upto(90), rows[3] = { first, 0, 1 + upto(90) }, D = 8 * (1 + upto(12));
+        int64_t q[4] = { 1, rows[0] + rows[2], 1 + upto(3), D },
+                m[4] = { 1, 1 + upto(200), q[2], D };
         xd_dtype     type = f32_or_bf16(), to = f32_or_bf16();
         xd_qo        part[3];
         fresh();
         xd_kv        kv = { operand(type, 4, m, 0), operand(type, 4, m, 0) };
-        xd_attn_args a = { .q = operand(type, 4, q, 0), .out = operand(to, 4, q, 0), .kv = &kv, .nkv = 1, .scale = 0.3f };
+        xd_attn_args a = { .q = operand(type, 4, q, 0),
+                           .out = operand(to, 4, q, 0),
+                           .kv = &kv,
+                           .nkv = 1,
+                           .scale = 0.3f };
         remember();
         RUN(attn, XD_OP_ATTN, &a);
         xd_tensor whole = a.out;

@@ -128,7 +128,9 @@ static void test_gemm_rounds(void **unused)
             xd_weight w = { .type = XD_BF16, .out = 70, .in = K[k], .groups = 1 };
             fresh();
             pack(&w, matrix(XD_F32, 70, K[k], 0));
-            xd_gemm a = { .w = &w, .in = matrix(XD_F32, M[i], K[k], upto(2) * 3), .out = matrix(XD_F32, M[i], 70, 0) };
+            xd_gemm a = { .w = &w,
+                          .in = matrix(XD_F32, M[i], K[k], upto(2) * 3),
+                          .out = matrix(XD_F32, M[i], 70, 0) };
             xd_gemm b = a;
             b.in = matrix(XD_BF16, M[i], K[k], 0), b.out = matrix(XD_F32, M[i], 70, 0);
             RUN(copy, XD_OP_COPY, &((xd_copy){ b.in, a.in }));
@@ -158,8 +160,8 @@ static void test_gemm_repeats(void **unused)
     unpack(&w);
 }
 
-/* A row's bits depend neither on the rows beside it nor on the number of threads, where products are
- * our own. */
+/* A row's bits depend neither on the rows beside it nor on the number of threads, where products
+ * are our own. */
 static void test_gemm_rows(void **unused)
 {
     static const int64_t ins[] = { 75, 130, 2900 };
@@ -201,7 +203,8 @@ static void test_gemm_rows(void **unused)
     xd_par_set(cores);
 }
 
-/* Gelu of numbers all over its range, as bf16: half a unit in the last place and what kernels round off. */
+/* Gelu of numbers all over its range, as bf16: half a unit in the last place and what kernels
+ * round off. */
 static void check_gelu(const xd_tensor *in, const xd_tensor *out)
 {
     for (int64_t i = 0; i < in->d[0]; i++) {
@@ -221,10 +224,13 @@ static void test_gelu(void **unused)
     for (int64_t i = 0; i < N; i++)
         set(&one, i, 1);
     pack(&w, one);
-    xd_gemm a = { .w = &w, .in = matrix(w.type, M, 1, 0), .out = matrix(XD_BF16, M, N, 0), .act = XD_GELU_TANH };
+    xd_gemm a = {
+        .w = &w, .in = matrix(w.type, M, 1, 0), .out = matrix(XD_BF16, M, N, 0), .act = XD_GELU_TANH
+    };
     xd_glu  g = { .out = matrix(XD_BF16, M, 1, 0), .a = a.in, .act = XD_GELU_TANH };
     for (int64_t i = 0; i < M; i++)
-        set(&a.in, i, i % 3 ? (double)(i - M / 2) / 120 : pow(2, (double)-(i % 20)) * (i % 2 ? 1 : -1));
+        set(&a.in, i,
+            i % 3 ? (double)(i - M / 2) / 120 : pow(2, (double)-(i % 20)) * (i % 2 ? 1 : -1));
     RUN(gemm, XD_OP_GEMM, &a);
     check_gelu(&a.in, &a.out);
     RUN(glu, XD_OP_GLU, &g);
@@ -519,7 +525,8 @@ static void test_gnorm_scaled(void **unused)
     (void)unused;
     gnorm_scaled((int64_t[]){ 1, 0, 3 }, (int64_t[]){ 1, 2, 2 }, 8, 2);
     gnorm_scaled((int64_t[]){ 1, 4, 5 }, (int64_t[]){ 1, 8, 8 }, 32, 4);
-    gnorm_scaled((int64_t[]){ 1, 1, 2 }, (int64_t[]){ 2, 1, 3 }, 1600, 2);      /* two runs of channels */
+    /* two runs of channels */
+    gnorm_scaled((int64_t[]){ 1, 1, 2 }, (int64_t[]){ 2, 1, 3 }, 1600, 2);
     for (int i = 0; i < 30; i++)
         gnorm_scaled((int64_t[]){ 1 + upto(2), 1 + upto(3), 1 + upto(4) },
                      (int64_t[]){ 1 + upto(2), 1 + upto(4), 1 + upto(4) }, 4 * (1 + upto(9)), 4);
@@ -575,8 +582,9 @@ static void test_activations(void **unused)
         set(&g.a, 5, NAN);
         RUN(glu, XD_OP_GLU, &g);
         for (int64_t k = 0; k < 5 && act != XD_NONE; k++)
-            if (isinf(ends[k][1]) ? !(at(&g.out, k) > 1e38)
-                                  : fabs(at(&g.out, k) - ends[k][1]) > 1e-6 * fabs(ends[k][1]) + 1e-30)
+            if (isinf(ends[k][1])
+                    ? !(at(&g.out, k) > 1e38)
+                    : fabs(at(&g.out, k) - ends[k][1]) > 1e-6 * fabs(ends[k][1]) + 1e-30)
                 fail_msg("activation %d of %g is %g", act, ends[k][0], at(&g.out, k));
         assert_true(isnan(at(&g.out, 5)));
     }
@@ -642,14 +650,15 @@ static int done(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_gemm), T(test_gemm_rounds), T(test_gemm_repeats), T(test_gemm_rows), T(test_gelu), T(test_conv),
-        T(test_norm),
-        T(test_norm_offset), T(test_gnorm), T(test_gnorm_scaled), T(test_glu), T(test_activations), T(test_addmul), T(test_axpby),
-        T(test_qknorm), T(test_qknorm_refusals), T(test_attn_pieces), T(test_quant_types), T(test_quant_gemm),
-        T(test_quant_error), T(test_quant_rows), T(test_quant_odd), T(test_quant_scales),
-        T(test_quant_refusals),
-        T(test_resize), T(test_lookup), T(test_copy), T(test_conversions), T(test_threads),
-        T(test_memory), T(test_names), T(test_count), T(test_peak),
+        T(test_gemm),        T(test_gemm_rounds),  T(test_gemm_repeats), T(test_gemm_rows),
+        T(test_gelu),        T(test_conv),         T(test_norm),         T(test_norm_offset),
+        T(test_gnorm),       T(test_gnorm_scaled), T(test_glu),          T(test_activations),
+        T(test_addmul),      T(test_axpby),        T(test_qknorm),       T(test_qknorm_refusals),
+        T(test_attn_pieces), T(test_quant_types),  T(test_quant_gemm),   T(test_quant_error),
+        T(test_quant_rows),  T(test_quant_odd),    T(test_quant_scales), T(test_quant_refusals),
+        T(test_resize),      T(test_lookup),       T(test_copy),         T(test_conversions),
+        T(test_threads),     T(test_memory),       T(test_names),        T(test_count),
+        T(test_peak),
     };
     xd_err e = { 0 };
     seeded(NULL);

@@ -68,8 +68,8 @@ static float *floats(const xd_tensor *t)
     return f;
 }
 
-/* want[M,N] = the product in f64 of what is quantized; with `exact` by the formula of integers, each
- * step of which is one rounding in f32. */
+/* want[M,N] = the product in f64 of what is quantized; with `exact` by the formula of integers,
+ * each step of which is one rounding in f32. */
 static void product(double *want, const xd_gemm *a, const xd_tensor *ws, int exact)
 {
     int64_t M = a->in.d[0], N = a->w->out, K = a->w->in;
@@ -127,7 +127,8 @@ void test_quant_types(void **unused)
             ((uint8_t *)b.p)[i] = (uint8_t)i;
         RUN(copy, XD_OP_COPY, &((xd_copy){ f, b }));
         for (int i = 0; i < 256; i++) {
-            float want = t ? xd_f8e5m2_f32((uint8_t)i) : xd_f8e4m3_f32((uint8_t)i), got = ((float *)f.p)[i];
+            float want = t ? xd_f8e5m2_f32((uint8_t)i) : xd_f8e4m3_f32((uint8_t)i),
+                  got = ((float *)f.p)[i];
             assert_true(isnan(want) ? isnan(got) : want == got && signbit(want) == signbit(got));
         }
     }
@@ -179,8 +180,8 @@ static void exact_case(int64_t M, int64_t N, int64_t K)
     RUN(gemm, XD_OP_GEMM, &a);
     for (int64_t i = 0; i < M * N; i++)
         if (at(&a.out, i) != want[i])
-            fail_msg("int8 %lldx%lldx%lld: element %lld is %.9g, not %.9g", (long long)M, (long long)N,
-                     (long long)K, (long long)i, at(&a.out, i), want[i]);
+            fail_msg("int8 %lldx%lldx%lld: element %lld is %.9g, not %.9g", (long long)M,
+                     (long long)N, (long long)K, (long long)i, at(&a.out, i), want[i]);
     unpack(&w);
     free(want);
 }
@@ -223,7 +224,8 @@ static void error_case(xd_dtype type)
     RUN(gemm, XD_OP_GEMM, &a);
     for (int64_t i = 0; i < M; i++)
         for (int64_t o = 0; o < N; o++) {
-            double sx = (double)magnitude(x + i * K, K) / 127, sw = (double)magnitude(v + o * K, K) / 127;
+            double sx = (double)magnitude(x + i * K, K) / 127,
+                   sw = (double)magnitude(v + o * K, K) / 127;
             double want = 0, limit = 1e-4;
             for (int64_t k = 0; k < K; k++) {
                 double p = (double)x[i * K + k], q = (double)v[o * K + k];
@@ -309,7 +311,7 @@ void test_quant_odd(void **unused)
         for (int64_t i = 0; i < M; i++)
             for (int64_t o = 0; o < N; o++) {
                 double v = at(&a.out, i * N + o);
-                int    odd = o == 2 || o == 3 || i == 3 || (i == 2 && t == 0), zero = i < 2 || o < 2;
+                int odd = o == 2 || o == 3 || i == 3 || (i == 2 && t == 0), zero = i < 2 || o < 2;
                 if (i == 2 && t == 1)
                     continue;           /* an infinity among numbers: what it makes of them      */
                 if (odd ? !isnan(v) : zero ? fabs(v - at(&a.bias, o)) > 1e-30 : !isfinite(v))
@@ -343,7 +345,8 @@ void test_quant_scales(void **unused)
             float q = t ? nearest_e4m3(v) : nearest_integer(v);
             double want = (double)q * (double)s, e = fabs(at(&a.out, i) - want);
             if (!(e <= 1e-5 * (double)s * 448))
-                fail_msg("type %d: %g is %g, not %g", t, (double)v * (double)s, at(&a.out, i), want);
+                fail_msg("type %d: %g is %g, not %g", t, (double)v * (double)s, at(&a.out, i),
+                         want);
         }
         unpack(&w);
     }
@@ -361,7 +364,8 @@ void test_quant_scales(void **unused)
         xd_gemm a = { .w = &w, .in = eye, .out = matrix(XD_F32, K, N, 0) };
         RUN(gemm, XD_OP_GEMM, &a);
         for (int64_t i = 0; i < K * N; i++)
-            assert_true(at(&a.out, i) == at(&ws, i % N * K + i / N) * (given ? (double)scale[i % N] : 1));
+            assert_true(at(&a.out, i) ==
+                        at(&ws, i % N * K + i / N) * (given ? (double)scale[i % N] : 1));
         unpack(&w);
     }
 }
@@ -390,9 +394,11 @@ void test_quant_refusals(void **unused)
     xd_weight deep = { .type = XD_I8, .out = 1, .in = XD_INT8_DEEPEST + 1, .groups = 1 };
     deep.p = dev->mem->get(dev, dev->ops->pack_size(dev, &deep));
     assert_non_null(deep.p);
-    assert_int_equal(dev->ops->pack(dev, &deep, matrix(XD_F32, 1, deep.in, 0), NULL), XD_EUNSUPPORTED);
+    assert_int_equal(dev->ops->pack(dev, &deep, matrix(XD_F32, 1, deep.in, 0), NULL),
+                     XD_EUNSUPPORTED);
     deep.type = XD_F8E4M3;
     deep.nk = 2;
-    assert_int_equal(dev->ops->pack(dev, &deep, matrix(XD_F32, 1, deep.in, 0), NULL), XD_EUNSUPPORTED);
+    assert_int_equal(dev->ops->pack(dev, &deep, matrix(XD_F32, 1, deep.in, 0), NULL),
+                     XD_EUNSUPPORTED);
     dev->mem->put(dev, deep.p, deep.bytes);
 }

@@ -3,10 +3,11 @@
  *
  *     test_bytes MODEL
  *
- * No MPI: every rank of a plan is walked through on the count device, one exact step and one with
- * stale keys and values. Where text flows, plans with patches are counted with the text in the first
- * patch and with the text in every one. The formulas below are written from the document, with a cut of their
- * own, so that code and document must agree to the byte, for extents that no degree divides. */
+ * No MPI: every rank of a plan is walked through on the count device, one exact step and one
+ * with stale keys and values. Where text flows, plans with patches are counted with the text in
+ * the first patch and with the text in every one. The formulas below are written from the
+ * document, with a cut of their own, so that code and document must agree to the byte, for
+ * extents that no degree divides. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,23 +41,26 @@ static const plan plans[] = {
     { { 6, 1, 1, 1, 1, 1 }, 1, 0, 0 }, { { 1, 1, 1, 9, 1, 1 }, 2, 0, 0 },
 };
 
-static const int64_t sizes[][2] = { { 11, 13 }, { 1, 3 }, { 32, 24 }, { 9, 11 } };   /* tokens: h, w */
+/* tokens: h, w */
+static const int64_t sizes[][2] = { { 11, 13 }, { 1, 3 }, { 32, 24 }, { 9, 11 } };
 
 static int checks, failures;
 
 /* ---- the document's formulas -------------------------------------------------------------- */
 
-/* What a block sends: attentions of all tokens and of the image alone, and sums over tensor ranks of
- * [n,D] for the rows of the text, of the image, and of both at once. */
+/* What a block sends: attentions of all tokens and of the image alone, and sums over tensor
+ * ranks of [n,D] for the rows of the text, of the image, and of both at once. */
 typedef struct sends { int both, image, sum_text, sum_image, sum_both; } sends;
 
-/* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the hidden state. */
+/* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
+ * hidden state. */
 typedef struct model { int64_t N, K, H, d, D, F, e; int passes; const sends *which[64];
                        int64_t skips[65]; } model;
 typedef struct where { int at[XD_NAXES], first, last; } where;
 
-static const sends cross = { 1, 0, 0, 3, 0 };           /* PixArt, HunyuanDiT: attention, text, MLP */
-static const sends pair = { 1, 0, 2, 2, 0 }, solo = { 1, 0, 0, 0, 1 };          /* FLUX; CogVideoX as pair */
+static const sends cross = { 1, 0, 0, 3, 0 };  /* PixArt, HunyuanDiT: attention, text, MLP */
+/* FLUX; CogVideoX as pair */
+static const sends pair = { 1, 0, 2, 2, 0 }, solo = { 1, 0, 0, 0, 1 };
 static const sends joint[2][2] = {                      /* SD3: [last][with a second attention] */
     { { 1, 0, 2, 2, 0 }, { 1, 1, 2, 3, 0 } }, { { 1, 0, 0, 2, 0 }, { 1, 1, 0, 3, 0 } },
 };
@@ -171,7 +175,8 @@ static int64_t of_step(const model *m, const plan *p, const where *w, int stale)
     return bytes + 4 * (replica - 1);           /* is everybody well?                          */
 }
 
-/* A buffer of a ring: keys and values of all for a group of heads, or those of one member for all. */
+/* A buffer of a ring: keys and values of all for a group of heads, or those of one member for
+ * all. */
 static int64_t of_group(const model *m, const plan *p, int64_t h)
 {
     int64_t all = 0, most = 0, groups = 1;
@@ -187,8 +192,8 @@ static int64_t of_group(const model *m, const plan *p, int64_t h)
     return group > most * h ? group : most * h;
 }
 
-/* What the links of a rank hold during the loop: PipeFusion or displaced patches the keys and values of
- * my passes, ring two buffers, Ulysses one of results; 64 bytes more a buffer. */
+/* What the links of a rank hold during the loop: PipeFusion or displaced patches the keys and
+ * values of my passes, ring two buffers, Ulysses one of results; 64 bytes more a buffer. */
 static int64_t of_memory(const model *m, const plan *p, const where *w, int sites)
 {
     int     U = p->deg[XD_ULYSSES], R = p->deg[XD_RING], C = p->deg[XD_CFG], mine = 0;
@@ -222,11 +227,16 @@ static where pose(xd_engine *g, const plan *p, int rank, int n)
     xd_err      e = { 0 };
     where       w;
     int         layers = g->ctx.model.dit.net.nlayers, P = p->deg[XD_PIPE];
-    xd_parallel a = { .tensor_parallel_degree = p->deg[XD_TENSOR], .ulysses_degree = p->deg[XD_ULYSSES],
-                      .ring_degree = p->deg[XD_RING], .pipefusion_parallel_degree = p->deg[XD_PIPE],
-                      .data_parallel_degree = p->deg[XD_DATA], .use_cfg_parallel = p->deg[XD_CFG] - 1,
-                      .num_pipeline_patch = p->patches, .warmup_steps = STALE,
-                      .use_displaced_patches = p->displaced, .patches_without_stages = 1,
+    xd_parallel a = { .tensor_parallel_degree = p->deg[XD_TENSOR],
+                      .ulysses_degree = p->deg[XD_ULYSSES],
+                      .ring_degree = p->deg[XD_RING],
+                      .pipefusion_parallel_degree = p->deg[XD_PIPE],
+                      .data_parallel_degree = p->deg[XD_DATA],
+                      .use_cfg_parallel = p->deg[XD_CFG] - 1,
+                      .num_pipeline_patch = p->patches,
+                      .warmup_steps = STALE,
+                      .use_displaced_patches = p->displaced,
+                      .patches_without_stages = 1,
                       .pipefusion_text = p->every ? "every" : "first" };
     must(xd_plan_make(&g->ctx.plan, &a, n, &g->ctx.model.dit_info, &e), &e);
     xd_topo_close(&g->ctx.count_topo);
@@ -249,8 +259,9 @@ static void check(int64_t got, int64_t want, const xd_engine *g, const model *m,
         return;
     failures++;
     printf("not ok: %s, %lld tokens, %lld bytes a number, %d passes, rank %d, %s step: %lld bytes "
-           "counted, %lld by formula\n", g->ctx.plan.text, (long long)m->N, (long long)m->e, m->passes,
-           g->ctx.count_world->rank, step, (long long)got, (long long)want);
+           "counted, %lld by formula\n",
+           g->ctx.plan.text, (long long)m->N, (long long)m->e, m->passes, g->ctx.count_world->rank,
+           step, (long long)got, (long long)want);
 }
 
 static const sends *kind_of(const xd_engine *g, int layer)
@@ -259,7 +270,8 @@ static const sends *kind_of(const xd_engine *g, int layer)
     const xd_json *dual = xd_json_get(p->config, "dual_attention_layers");
     double         n = 0, second = 0;
     if (strcmp(p->def->name, "flux") == 0)
-        return xd_json_number(xd_json_get(p->config, "num_layers"), &n) && layer < (int)n ? &pair : &solo;
+        return xd_json_number(xd_json_get(p->config, "num_layers"), &n) && layer < (int)n ? &pair
+                                                                                          : &solo;
     if (strcmp(p->def->name, "cogvideox") == 0)
         return &pair;
     if (strcmp(p->def->name, "sd3") != 0)
@@ -272,8 +284,13 @@ static const sends *kind_of(const xd_engine *g, int layer)
 static model model_of(const xd_engine *g, const xd_job *j)
 {
     const xd_dit_info *d = &g->ctx.model.dit_info;
-    model m = { .N = j->tokens, .K = d->txt_flows ? xd_prompts_most_rows(j) : 0, .H = d->heads, .d = d->head_dim,
-                .D = d->dim, .F = j->features, .e = (int64_t)xd_dtype_size(g->ctx.type),
+    model m = { .N = j->tokens,
+                .K = d->txt_flows ? xd_prompts_most_rows(j) : 0,
+                .H = d->heads,
+                .d = d->head_dim,
+                .D = d->dim,
+                .F = j->features,
+                .e = (int64_t)xd_dtype_size(g->ctx.type),
                 .passes = j->npass };
     int64_t half = d->nlayers / 2;
     for (int l = 0; l < d->nlayers && l < 64; l++)
@@ -326,8 +343,8 @@ static void one_plan(xd_engine *g, const plan *p, const xd_request *r)
     }
 }
 
-/* A plan with this size in f32, without guidance, and in bf16; both ways of the text where there are
- * two. */
+/* A plan with this size in f32, without guidance, and in bf16; both ways of the text where there
+ * are two. */
 static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
 {
     const xd_dit_info *d = &g->ctx.model.dit_info;

@@ -284,7 +284,7 @@ static void test_exchange(xd_comm *c)
         }
         const int64_t size = out_rows * HEADS * HD * 2;
         const int     in_window = window && size <= 8 << 20;
-        uint16_t     *a = in_window ? (void *)window : get(size), *b = get(in_rows * HEADS * HD * 2);
+        uint16_t *a = in_window ? (void *)window : get(size), *b = get(in_rows * HEADS * HD * 2);
         for (int r = 0; r < c->size; r++) {
             int64_t n = share_of(c->rank, r, scale), m = share_of(r, c->rank, scale);
             give[r] = cut(a, out, n, 2, 3);
@@ -528,8 +528,8 @@ static void test_share(xd_comm *c)
     xd_comm_close(&h);
 }
 
-/* What is exchanged from window memory, on every rank or on some, arrives as it does otherwise and counts the same, in
- * groups whose ranks stand in another order as well. */
+/* What is exchanged from window memory, on every rank or on some, arrives as it does otherwise
+ * and counts the same, in groups whose ranks stand in another order as well. */
 static void test_window(xd_comm *c)
 {
     xd_comm *h = NULL, *back = NULL;

@@ -2,15 +2,17 @@
  *
  *     test_geometry MODEL WIDTHxHEIGHT FRAMES[:FULL] [steps=N] [pixels] [near] [image=FILE] PLAN...
  *
- * Random weights of a narrow model; the tokens lie as in the published one, with 226 of text. A plan is
- * letters with numbers: t(ensor), u(lysses), r(ing), p(ipefusion), c(fg: 1 is both passes on each rank,
- * without it there is no guidance), m (patches), w (exact steps; without it all are), and without numbers
- * v (rows of the autoencoder), e (text with every patch) and x (displaced patches).
+ * Random weights of a narrow model; the tokens lie as in the published one, with 226 of text. A
+ * plan is letters with numbers: t(ensor), u(lysses), r(ing), p(ipefusion), c(fg: 1 is both
+ * passes on each rank, without it there is no guidance), m (patches), w (exact steps; without it
+ * all are), and without numbers v (rows of the autoencoder), e (text with every patch) and x
+ * (displaced patches).
  *
- * A plan of exact steps must give the latents of one rank, within 1e-5 of their largest value, and their
- * bits where it adds up in the same order; a stale one those of one rank with as many patches, or of a ring
- * alone. With `pixels` the video as well: the same bytes, or one of 255 apart at most. Run under mpirun with the most ranks that a plan uses; with
- * XDIT_PARITY=full the frames are FULL. near: kernels do not give the same bits for other shapes. */
+ * A plan of exact steps must give the latents of one rank, within 1e-5 of their largest value,
+ * and their bits where it adds up in the same order; a stale one those of one rank with as many
+ * patches, or of a ring alone. With `pixels` the video as well: the same bytes, or one of 255
+ * apart at most. Run under mpirun with the most ranks that a plan uses; with XDIT_PARITY=full
+ * the frames are FULL. near: kernels do not give the same bits for other shapes. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,8 +26,8 @@
 
 enum { TEXT = 226, MOST = 16 };
 
-/* Latents of stale steps differ from exact ones: by 0.02 to 0.11 here, by 0.6 and more when patches take
- * the noise of a step or the image beside the latents from the rows of others. */
+/* Latents of stale steps differ from exact ones: by 0.02 to 0.11 here, by 0.6 and more when
+ * patches take the noise of a step or the image beside the latents from the rows of others. */
 static const double limit = 1e-5, nearest = 1e-4, farthest = 0.2;
 
 typedef struct video {
@@ -42,7 +44,7 @@ typedef struct plan {
 static const char *model, *begin;
 static int         rank, ranks, width, height, frames, steps = 2, pixels, near, failures, compared;
 
-static struct { plan by; video v; } done[MOST];     /* references, generated when first asked for  */
+static struct { plan by; video v; } done[MOST];  /* references, generated when first asked for */
 static int ndone;
 
 static void fail(const char *what, const char *why)
@@ -173,8 +175,8 @@ static plan reference_of(const plan *q)
 static int is_same(const plan *a, const plan *b)
 {
     return a->passes == b->passes && a->warm == b->warm && a->p.warmup_steps == b->p.warmup_steps &&
-           a->p.num_pipeline_patch == b->p.num_pipeline_patch && a->p.ring_degree == b->p.ring_degree &&
-           !a->p.pipefusion_text == !b->p.pipefusion_text;
+           a->p.num_pipeline_patch == b->p.num_pipeline_patch &&
+           a->p.ring_degree == b->p.ring_degree && !a->p.pipefusion_text == !b->p.pipefusion_text;
 }
 
 /* Collective. A stale one must not be what exact steps give. */
@@ -194,12 +196,14 @@ static const video *reference(const plan *q, const char *what)
     if (!generate(&r, what, v) && rank == 0)
         exit(1);
     if (rank == 0)
-        printf("# reference of %s: %lld numbers, %.1f s\n", what, (long long)v->nlat, xd_now_s() - begin_s);
+        printf("# reference of %s: %lld numbers, %.1f s\n", what, (long long)v->nlat,
+               xd_now_s() - begin_s);
     double far = rank == 0 && exact ? gap(exact, v) : 0;
     if (far > 0)
         printf("# stale steps: %.2g of the largest value from exact ones\n", far);
     if (rank == 0 && exact && !(far > nearest && far < farthest))
-        fail(what, "the reference with stale steps is that of exact ones, or something else altogether");
+        fail(what,
+             "the reference with stale steps is that of exact ones, or something else altogether");
     return v;
 }
 
@@ -222,8 +226,9 @@ static void check(const char *text)
     if (generate(&q, text, &got) && rank == 0) {
         double d = got.nlat == want->nlat ? gap(want, &got) : INFINITY;
         int    apart = levels(want, &got);
-        snprintf(why, sizeof why, "latents %.2g of the largest value from the reference, pixels %d of 255",
-                 d, apart);
+        snprintf(why, sizeof why,
+                 "latents %.2g of the largest value from the reference, pixels %d of 255", d,
+                 apart);
         if (!pixels)
             *strrchr(why, ',') = 0;
         if (!(d <= limit) || (bits && d > 0) || apart > !bits || (pixels && !got.nrgb))
@@ -258,7 +263,8 @@ int main(int argc, char **argv)
     xd_err      e = { 0 };
     xd_comm    *world = NULL;
     if (argc < 5 || sscanf(argv[2], "%dx%d", &width, &height) != 2) {
-        fprintf(stderr, "usage: %s MODEL WIDTHxHEIGHT FRAMES[:FULL] [OPTION...] PLAN...\n", argv[0]);
+        fprintf(stderr, "usage: %s MODEL WIDTHxHEIGHT FRAMES[:FULL] [OPTION...] PLAN...\n",
+                argv[0]);
         return 2;
     }
     model = argv[1];
@@ -278,8 +284,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < ndone; i++)
         free_video(&done[i].v);
     if (rank == 0)
-        printf("%d x %d, %d frames, %d of text: %d plans, %d failures\n", width, height, frames, TEXT, compared,
-               failures);
+        printf("%d x %d, %d frames, %d of text: %d plans, %d failures\n", width, height, frames,
+               TEXT, compared, failures);
     xd_comm_close(&world);
     return failures || !compared;
 }

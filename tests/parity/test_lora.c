@@ -2,10 +2,10 @@
  *
  *     mpirun -n R test_lora DIR
  *
- * DIR is tests/golden: its cases flux-lora and sd35-lora. Tensor and text tensor parallelism cut what the
- * files hold, Ulysses shares packed weights between ranks, PipeFusion (all steps warm) gives every
- * rank some blocks. f32 latents within 2e-4 of the largest value of diffusers'. Ranks with other
- * files or scales are refused on all of them. */
+ * DIR is tests/golden: its cases flux-lora and sd35-lora. Tensor and text tensor parallelism cut
+ * what the files hold, Ulysses shares packed weights between ranks, PipeFusion (all steps warm)
+ * gives every rank some blocks. f32 latents within 2e-4 of the largest value of diffusers'.
+ * Ranks with other files or scales are refused on all of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,9 @@
  *
  * A PixArt checkpoint of random weights is made first, of about XDIT_TEST_MB (default 160) MB in
  * TMPDIR. Held memory is the proportional set size of every rank (/proc/self/smaps_rollup, which
- * cuts shared pages into as many parts as processes have them mapped), read by each rank in its second
- * step. Arguments: the directory whose configs are taken, and a weights_dtype. Lines that begin with # are measurements. */
+ * cuts shared pages into as many parts as processes have them mapped), read by each rank in its
+ * second step. Arguments: the directory whose configs are taken, and a weights_dtype. Lines that
+ * begin with # are measurements. */
 #define _XOPEN_SOURCE 700       /* mkdtemp, realpath, setenv */
 #include <errno.h>
 #include <stdio.h>
@@ -75,13 +76,15 @@ static void write_config(int layers)
 {
     FILE *f = fopen(in_dir("transformer/config.json"), "w");
     must(f != NULL, "cannot write a config");
-    fprintf(f, "{\"_class_name\": \"PixArtTransformer2DModel\", \"num_layers\": %d, "
-            "\"num_attention_heads\": %d, \"attention_head_dim\": %d, \"cross_attention_dim\": %d, "
-            "\"caption_channels\": 24, \"in_channels\": 4, \"out_channels\": 8, \"sample_size\": 16, "
-            "\"patch_size\": 2, \"attention_bias\": true, \"norm_type\": \"ada_norm_single\", "
-            "\"activation_fn\": \"gelu-approximate\", \"norm_elementwise_affine\": false, "
-            "\"norm_eps\": 1e-06, \"use_additional_conditions\": false}\n", layers, HEADS,
-            DIM / HEADS, DIM);
+    fprintf(
+        f,
+        "{\"_class_name\": \"PixArtTransformer2DModel\", \"num_layers\": %d, "
+        "\"num_attention_heads\": %d, \"attention_head_dim\": %d, \"cross_attention_dim\": %d, "
+        "\"caption_channels\": 24, \"in_channels\": 4, \"out_channels\": 8, \"sample_size\": 16, "
+        "\"patch_size\": 2, \"attention_bias\": true, \"norm_type\": \"ada_norm_single\", "
+        "\"activation_fn\": \"gelu-approximate\", \"norm_elementwise_affine\": false, "
+        "\"norm_eps\": 1e-06, \"use_additional_conditions\": false}\n",
+        layers, HEADS, DIM / HEADS, DIM);
     must(fclose(f) == 0, "cannot write a config");
 }
 
@@ -150,9 +153,15 @@ static void make_model(const char *from, double mb)
 static void remove_model(void)
 {
     static const char *const names[] = {
-        "model_index.json", "scheduler", "tokenizer", "text_encoder/config.json",
-        "text_encoder/model.safetensors", "vae/config.json", "transformer/config.json",
-        "vae/diffusion_pytorch_model.safetensors", "transformer/diffusion_pytorch_model.safetensors",
+        "model_index.json",
+        "scheduler",
+        "tokenizer",
+        "text_encoder/config.json",
+        "text_encoder/model.safetensors",
+        "vae/config.json",
+        "transformer/config.json",
+        "vae/diffusion_pytorch_model.safetensors",
+        "transformer/diffusion_pytorch_model.safetensors",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(in_dir(names[i]));
@@ -282,9 +291,9 @@ static int same_image(const look *a, const look *b)
 
 /* ---- the tests ---------------------------------------------------------------------------- */
 
-/* All ranks of an exact plan hold what one holds, 15 % more, and their activations; of a checkpoint
- * below 900 MB also PROGRAM bytes a rank, which a process has of its own (a copy of the weights would
- * be ten times as much). A sanitizer's own memory is far more than that. */
+/* All ranks of an exact plan hold what one holds, 15 % more, and their activations; of a
+ * checkpoint below 900 MB also PROGRAM bytes a rank, which a process has of its own (a copy of
+ * the weights would be ten times as much). A sanitizer's own memory is far more than that. */
 static void together(const char *name, xd_parallel p, int n, const look *one, double one_held)
 {
     look   l = run(&p);
@@ -349,14 +358,15 @@ static void squeezed(const char *name, xd_parallel p, const look *one)
     look l = run(&p);
     limit = 0;
     if (rank == 0)
-        printf("# %s: ran in %.1f MB of address space besides the program, the file has %.1f\n", name,
-               ((kept ? 0.5 : 1.25) * file_bytes + 64e6) / 1e6, file_bytes / 1e6);
+        printf("# %s: ran in %.1f MB of address space besides the program, the file has %.1f\n",
+               name, ((kept ? 0.5 : 1.25) * file_bytes + 64e6) / 1e6, file_bytes / 1e6);
     check(l.status == XD_OK, name, l.msg);
     check(same_image(one, &l), name, "another image under ulimit -v");
     free(l.lat);
 }
 
-/* Rank 1 of two has `room` bytes of address space left when it loads: both say the same in the end. */
+/* Rank 1 of two has `room` bytes of address space left when it loads: both say the same in the
+ * end. */
 static void starved(const char *name, double room)
 {
     if (SANITIZED)
@@ -402,8 +412,8 @@ static void all_tests(void)
         return;
     one.weights = sum(one.weights);
     if (rank == 0)
-        printf("# one rank: %.1f MB held, %.1f of weights, %.1f of activations counted\n", held / 1e6,
-               one.weights / 1e6, one.act / 1e6);
+        printf("# one rank: %.1f MB held, %.1f of weights, %.1f of activations counted\n",
+               held / 1e6, one.weights / 1e6, one.act / 1e6);
     if (kept && rank == 0)      /* blocks are a quarter of f32, the rest is as it was           */
         check(one.weights < 0.45 * file_bytes, "one rank", "its weights are not quantized");
     squeezed("one rank", none, &one);

@@ -1,28 +1,31 @@
 /* test_parity.c - every plan against one rank, on as many ranks as this was started with.
  *
- *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [kept=TYPE] [size=WxH] [rescale=S]
+ *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [kept=TYPE]
+ *     [size=WxH] [rescale=S]
  *
- * Random weights of a tiny model; every factorization of the ranks over the six axes, with patches,
- * displaced patches and VAE rows where they apply. One launch per rank count; plans are looped inside.
- * Run under mpirun; prints one line a failure and counts.
+ * Random weights of a tiny model; every factorization of the ranks over the six axes, with
+ * patches, displaced patches and VAE rows where they apply. One launch per rank count; plans are
+ * looped inside. Run under mpirun; prints one line a failure and counts.
  *
- * PixArt (5 heads, 7 blocks, 11 x 13 tokens) is generated to the image, and every plan is exact in all
- * steps. Of models whose text flows (5 x 7 tokens, N text tokens of the last encoder) the latents
- * are compared, of plans with exact steps and of plans with stale ones: those against one rank with as
- * many patches, text with the first or with every patch, or against as many displaced members.
+ * PixArt (5 heads, 7 blocks, 11 x 13 tokens) is generated to the image, and every plan is exact
+ * in all steps. Of models whose text flows (5 x 7 tokens, N text tokens of the last encoder) the
+ * latents are compared, of plans with exact steps and of plans with stale ones: those against
+ * one rank with as many patches, text with the first or with every patch, or against as many
+ * displaced members.
  *
  * size: pixels of the image where the text does not flow. rescale: guidance_rescale, of which stale
  * steps know some sums of the step before: they stay within 0.2 of the largest value.
  *
- * video: of the model's frames, and compared to the pixels; image: what an image-to-video model begins
- * with. Its autoencoder's rows are cut in every other plan.
+ * video: of the model's frames, and compared to the pixels; image: what an image-to-video model
+ * begins with. Its autoencoder's rows are cut in every other plan.
  *
- * kept: weights_dtype. Plans that are exact are so with int8 and fp8, too. Plans that add in another order
- * move single int8 inputs by one, and tensor ranks scale the inputs that they have: 2.5e-2 then.
+ * kept: weights_dtype. Plans that are exact are so with int8 and fp8, too. Plans that add in
+ * another order move single int8 inputs by one, and tensor ranks scale the inputs that they
+ * have: 2.5e-2 then.
  *
- * near: kernels do not give the same bits for other shapes (below AVX-512). cfg: two passes of a model
- * that has one. thin: one plan of K, which others in other launches. With XDIT_PARITY=full all plans with
- * 1, 77 and 511 text tokens. */
+ * near: kernels do not give the same bits for other shapes (below AVX-512). cfg: two passes of a
+ * model that has one. thin: one plan of K, which others in other launches. With XDIT_PARITY=full
+ * all plans with 1, 77 and 511 text tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,10 +151,10 @@ static void check(const xd_parallel *par, const char *what, const pixels *want, 
     if (generate(par, what, n, got) && rank == 0)
         for (int i = 0; i < n; i++) {
             double g = gap(&want[i], &got[i]);
-            int    same = memcmp(want[i].lat, got[i].lat, (size_t)want[i].nlat * sizeof(float)) == 0;
-            int    image = !want[i].rgb || memcmp(want[i].rgb, got[i].rgb, (size_t)want[i].nrgb) == 0;
-            snprintf(why, sizeof why, "image %d: latents differ by %.2g of the largest value%s", i, g,
-                     image ? "" : ", so does the image");
+            int same = memcmp(want[i].lat, got[i].lat, (size_t)want[i].nlat * sizeof(float)) == 0;
+            int image = !want[i].rgb || memcmp(want[i].rgb, got[i].rgb, (size_t)want[i].nrgb) == 0;
+            snprintf(why, sizeof why, "image %d: latents differ by %.2g of the largest value%s", i,
+                     g, image ? "" : ", so does the image");
             if (!(g <= limit) || (exact && (!same || !image)))
                 fail(what, why);
             bitwise += exact;
@@ -162,12 +165,12 @@ static void check(const xd_parallel *par, const char *what, const pixels *want, 
 
 static void name_of(const xd_parallel *p, char *out, size_t n)
 {
-    snprintf(out, n, "tensor %d ulysses %d ring %d pipe %d cfg %d data %d patches %d warm-up %d%s%s%s%s",
-             p->tensor_parallel_degree, p->ulysses_degree, p->ring_degree,
-             p->pipefusion_parallel_degree, p->use_cfg_parallel + 1, p->data_parallel_degree,
-             p->num_pipeline_patch, p->warmup_steps, p->pipefusion_text ? " text " : "",
-             p->pipefusion_text ? p->pipefusion_text : "", p->use_displaced_patches ? " displaced" : "",
-             p->use_parallel_vae ? " vae rows" : "");
+    snprintf(
+        out, n, "tensor %d ulysses %d ring %d pipe %d cfg %d data %d patches %d warm-up %d%s%s%s%s",
+        p->tensor_parallel_degree, p->ulysses_degree, p->ring_degree, p->pipefusion_parallel_degree,
+        p->use_cfg_parallel + 1, p->data_parallel_degree, p->num_pipeline_patch, p->warmup_steps,
+        p->pipefusion_text ? " text " : "", p->pipefusion_text ? p->pipefusion_text : "",
+        p->use_displaced_patches ? " displaced" : "", p->use_parallel_vae ? " vae rows" : "");
 }
 
 /* Is it this launch's turn? Different launches leave out different plans. */
@@ -193,8 +196,8 @@ static void one_plan(const xd_parallel *p, const pixels *want, int exact)
 
 /* ---- references --------------------------------------------------------------------------- */
 
-/* Images of plans with stale steps, generated when they are first asked for. They must not be those of
- * exact steps. */
+/* Images of plans with stale steps, generated when they are first asked for. They must not be
+ * those of exact steps. */
 typedef struct stale { xd_parallel p; pixels want[IMAGES]; struct stale *next; } stale;
 
 static stale *stales;
@@ -311,9 +314,13 @@ static int all_plans(const pixels *want)
                         if (d < 1 || t * u * r * pp * c * d != ranks)
                             continue;
                         count++;
-                        factorization((xd_parallel){ .tensor_parallel_degree = t, .ulysses_degree = u,
-                                      .ring_degree = r, .pipefusion_parallel_degree = pp,
-                                      .use_cfg_parallel = c - 1, .data_parallel_degree = d }, want);
+                        factorization((xd_parallel) { .tensor_parallel_degree = t,
+                                                      .ulysses_degree = u,
+                                                      .ring_degree = r,
+                                                      .pipefusion_parallel_degree = pp,
+                                                      .use_cfg_parallel = c - 1,
+                                                      .data_parallel_degree = d },
+                                      want);
                     }
     return count;
 }
@@ -380,8 +387,9 @@ int main(int argc, char **argv)
         count = all_of(world);
     }
     if (rank == 0)
-        printf("%d ranks: %d factorizations, %d plans, %d images compared bit for bit, %d failures\n",
-               ranks, count, plans, bitwise, failures);
+        printf(
+            "%d ranks: %d factorizations, %d plans, %d images compared bit for bit, %d failures\n",
+            ranks, count, plans, bitwise, failures);
     xd_comm_close(&world);
     return failures || !plans ? 1 : 0;
 }

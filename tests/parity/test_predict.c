@@ -1,11 +1,12 @@
-/* test_predict.c - what is predicted of a plan against what ranks do: bytes sent and memory, exactly.
+/* test_predict.c - what is predicted of a plan against what ranks do: bytes sent and memory,
+ * exactly.
  *
  *     test_predict MODEL... [int8 MODEL...]
  *
- * On as many ranks as this was started with: every factorization over the six axes of random weights, with
- * patches, displaced patches, VAE rows, shared text encoders, warm-ups and several images where they apply.
- * The bytes of a request are those that MPI was given (xd_result_sent), the memory that of xd_memory_plan
- * on each rank. */
+ * On as many ranks as this was started with: every factorization over the six axes of random
+ * weights, with patches, displaced patches, VAE rows, shared text encoders, warm-ups and several
+ * images where they apply. The bytes of a request are those that MPI was given (xd_result_sent),
+ * the memory that of xd_memory_plan on each rank. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,8 @@ static void fail(const char *plan, const char *why)
 
 static void request(xd_request *r, int variant)
 {
-    static const char *const prompts[] = { "a small cyan square", "a ring", "two white stars on black" };
+    static const char *const prompts[] = { "a small cyan square", "a ring",
+                                           "two white stars on black" };
     xd_request_init(r);
     r->prompts = prompts;
     r->nprompts = variant % 2 ? 3 : 1;
@@ -76,22 +78,26 @@ static void compare(const char *name, const xd_prediction *f, const xd_need *nee
 {
     char why[512];
     if ((int64_t)f->sent != sent) {
-        snprintf(why, sizeof why, "%.0f bytes are predicted and %lld were sent", f->sent, (long long)sent);
+        snprintf(why, sizeof why, "%.0f bytes are predicted and %lld were sent", f->sent,
+                 (long long)sent);
         fail(name, why);
     }
     for (int r = 0; r < ranks; r++) {
         const xd_need *a = &f->rank[r].need, *b = &need[r];
         if (memcmp(a, b, sizeof *a) == 0)
             continue;
-        snprintf(why, sizeof why, "rank %d: text %zu + %zu, transformer %zu + %zu, vae %zu + %zu, images %zu, peak "
-                 "%zu are predicted; planned are %zu + %zu, %zu + %zu, %zu + %zu, %zu, %zu", r, a->text, a->text_tmp,
-                 a->dit, a->dit_tmp, a->vae, a->vae_tmp, a->images, a->peak, b->text, b->text_tmp, b->dit,
-                 b->dit_tmp, b->vae, b->vae_tmp, b->images, b->peak);
+        snprintf(why, sizeof why,
+                 "rank %d: text %zu + %zu, transformer %zu + %zu, vae %zu + %zu, images %zu, peak "
+                 "%zu are predicted; planned are %zu + %zu, %zu + %zu, %zu + %zu, %zu, %zu",
+                 r, a->text, a->text_tmp, a->dit, a->dit_tmp, a->vae, a->vae_tmp, a->images,
+                 a->peak, b->text, b->text_tmp, b->dit, b->dit_tmp, b->vae, b->vae_tmp, b->images,
+                 b->peak);
         fail(name, why);
     }
 }
 
-static void predict(const xd_parallel *p, const xd_request *r, const char *name, const xd_need *need, int64_t sent)
+static void predict(const xd_parallel *p, const xd_request *r, const char *name,
+                    const xd_need *need, int64_t sent)
 {
     xd_open_args a = { .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1 };
     xd_engine   *g = NULL;
@@ -113,7 +119,9 @@ static void predict(const xd_parallel *p, const xd_request *r, const char *name,
 
 static void check(const xd_parallel *p)
 {
-    xd_open_args a = { .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1, .parallel = *p };
+    xd_open_args a = {
+        .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1, .parallel = *p
+    };
     xd_request   r;
     xd_engine   *g = NULL;
     xd_result   *res = NULL;
@@ -122,7 +130,8 @@ static void check(const xd_parallel *p)
     char         name[160] = "?";
     request(&r, plans);
     xd_status s = xd_open_with(&g, &a, 0, &e);
-    if (s == XD_OK && g->ctx.model.dit_info.text_rows)      /* 16 pixels a token, and text of one length */
+    if (s == XD_OK && g->ctx.model.dit_info.text_rows)  /* 16 pixels a token, and text of one */
+                                                        /* length */
         r.width = 112, r.height = 80, r.max_sequence_length = 0;
     if (s == XD_OK) {
         if (p->use_cfg_parallel)
@@ -146,8 +155,10 @@ static void check(const xd_parallel *p)
 /* All ways of the remaining ranks over the axes from `axis` on. */
 static void factor(xd_parallel p, int axis, int left)
 {
-    int *const at[] = { &p.tensor_parallel_degree, &p.ulysses_degree, &p.ring_degree,
-                        &p.pipefusion_parallel_degree, &p.use_cfg_parallel, &p.data_parallel_degree };
+    int *const at[] = {
+        &p.tensor_parallel_degree,     &p.ulysses_degree,   &p.ring_degree,
+        &p.pipefusion_parallel_degree, &p.use_cfg_parallel, &p.data_parallel_degree
+    };
     if (axis == XD_NAXES) {
         if (left != 1)
             return;
@@ -157,7 +168,8 @@ static void factor(xd_parallel p, int axis, int left)
         check(&p);
         if (p.pipefusion_parallel_degree > 1 || p.ring_degree > 1) {
             p.use_parallel_vae = !p.use_parallel_vae;
-            p.num_pipeline_patch = p.pipefusion_parallel_degree > 1 ? p.pipefusion_parallel_degree + 1 : 0;
+            p.num_pipeline_patch =
+                p.pipefusion_parallel_degree > 1 ? p.pipefusion_parallel_degree + 1 : 0;
             p.use_displaced_patches = p.pipefusion_parallel_degree == 1;
             check(&p);
         }

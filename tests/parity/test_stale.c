@@ -2,11 +2,12 @@
  *
  *     test_stale DIR
  *
- * DIR is tests/golden: alpha (PixArt) and flux are the models and the requests, stale/golden.safetensors
- * and stale/flux.safetensors the latents that tools/golden_stale.py computes with diffusers. Run under mpirun on 1 to 3 ranks: on one
- * rank patches on a single stage, on more of them as many stages and ring members as ranks, on
- * two also Ulysses and cfg beneath patches. f32, within 2e-4 of the largest value; the exact
- * latents must be farther away than that, so that a method that is not stale fails. */
+ * DIR is tests/golden: alpha (PixArt) and flux are the models and the requests,
+ * stale/golden.safetensors and stale/flux.safetensors the latents that tools/golden_stale.py
+ * computes with diffusers. Run under mpirun on 1 to 3 ranks: on one rank patches on a single
+ * stage, on more of them as many stages and ring members as ranks, on two also Ulysses and cfg
+ * beneath patches. f32, within 2e-4 of the largest value; the exact latents must be farther away
+ * than that, so that a method that is not stale fails. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,8 +87,8 @@ static void check(const xd_parallel *p, const char *name)
     xd_err     e = { 0 };
     xd_engine *g = NULL;
     xd_result *res = NULL;
-    snprintf(what, sizeof what, "%s %s, pipefusion %d ulysses %d ring %d cfg %d", name_of_model, name,
-             p->pipefusion_parallel_degree, p->ulysses_degree, p->ring_degree,
+    snprintf(what, sizeof what, "%s %s, pipefusion %d ulysses %d ring %d cfg %d", name_of_model,
+             name, p->pipefusion_parallel_degree, p->ulysses_degree, p->ring_degree,
              p->use_cfg_parallel + 1);
     plans++;
     xd_status s = generate(p, &g, &res, &e);

@@ -2,9 +2,9 @@
  *
  *     mpirun -n R test_text MODEL...
  *
- * Every N up to R, random weights, f32: embeddings of all ranks within 1e-5 of the largest value. Heads
- * and features are uneven, and some ranks have no head. What a rank sends is what doc/methods.md
- * says, its memory what was counted, and its share of the weights a share. */
+ * Every N up to R, random weights, f32: embeddings of all ranks within 1e-5 of the largest
+ * value. Heads and features are uneven, and some ranks have no head. What a rank sends is what
+ * doc/methods.md says, its memory what was counted, and its share of the weights a share. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,7 +130,8 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
         return NULL;
     xd_request_init(&r);
     r.prompts = prompts, r.nprompts = PROMPTS, r.negative_prompt = "red ring";
-    r.true_cfg_scale = g->ctx.model.recipe->distilled ? 2 : 0;      /* so that it reads the negative prompt, too */
+    r.true_cfg_scale = g->ctx.model.recipe->distilled ? 2 : 0;  /* so that it reads the negative */
+                                                                /* prompt, too */
     must(xd_job_open(&j, &g->ctx, &r, &e), &e);
     must(xd_prompts_tokenize(&w, &j, &e), &e);
     *packed = 0;

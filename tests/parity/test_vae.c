@@ -3,10 +3,10 @@
  *
  *     mpirun -n N test_vae DTYPE [near] MODEL...
  *
- * Random weights; sizes that no rank count divides, less rows than ranks, one tile and less tiles than
- * ranks. In f32 on AVX-512 the bits are those of one rank; "near" and bf16 allow 1e-5 and 3e-2 of the
- * largest value, since their kernels depend on the shape. What each rank sends is what doc/methods.md
- * says and what was counted, and so is the memory it takes. */
+ * Random weights; sizes that no rank count divides, less rows than ranks, one tile and less
+ * tiles than ranks. In f32 on AVX-512 the bits are those of one rank; "near" and bf16 allow 1e-5
+ * and 3e-2 of the largest value, since their kernels depend on the shape. What each rank sends
+ * is what doc/methods.md says and what was counted, and so is the memory it takes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ typedef struct walk {           /* of one rank through the layers, in bands     
     int64_t up, down;           /* 1: there is a band above, below mine                         */
     int64_t rows;               /* of the latent, mine                                          */
     int64_t k;                  /* cells per latent cell, now                                   */
-    int64_t T;                  /* frames, now; 0: an image, of which kernels over frames know nothing */
+    int64_t T;  /* frames, now; 0: an image, of which kernels over frames know nothing */
     int64_t bytes;
 } walk;
 
@@ -206,7 +206,8 @@ static int64_t of_tiles(const xd_context *ctx, const int64_t *d, int encode)
 {
     const xd_vae_info *v = &ctx->model.vae_info;
     int64_t h = d[1], w = d[2], n[2], step[2];
-    int64_t load[16] = { 0 }, cell = v->cell[1], given[256] = { 0 }, S = ctx->world.used->size, bytes = 0;
+    int64_t load[16] = { 0 }, cell = v->cell[1], given[256] = { 0 }, S = ctx->world.used->size,
+            bytes = 0;
     int64_t unit = encode ? 8 * v->channels * d[0] : 12 * cell * cell * xd_vae_frames(v, d[0]);
     for (int i = 0; i < 2; i++) {
         step[i] = (int64_t)((double)v->tile[i] * (1 - v->overlap[i]));
@@ -216,7 +217,8 @@ static int64_t of_tiles(const xd_context *ctx, const int64_t *d, int encode)
         int64_t best = -1, most = 0, to = 0;
         for (int64_t k = 0; k < n[0] * n[1]; k++) {
             int64_t th = h - k / n[1] * step[0], tw = w - k % n[1] * step[1];
-            int64_t area = (th < v->tile[0] ? th : v->tile[0]) * (tw < v->tile[1] ? tw : v->tile[1]);
+            int64_t area =
+                (th < v->tile[0] ? th : v->tile[0]) * (tw < v->tile[1] ? tw : v->tile[1]);
             if (!given[k] && area > most)
                 best = k, most = area;
         }
@@ -234,7 +236,7 @@ static int64_t of_tiles(const xd_context *ctx, const int64_t *d, int encode)
 static int64_t formula(const xd_context *ctx, const int64_t *d, int encode, int tiling)
 {
     const int64_t *tile = ctx->model.vae_info.tile;
-    int64_t        begin = 4 * (ctx->world.used->size - 1);     /* the ranks agree that all can         */
+    int64_t        begin = 4 * (ctx->world.used->size - 1);  /* the ranks agree that all can */
     if (ctx->world.used->size == 1)
         return 0;
     return begin + (tiling && (d[1] > tile[0] || d[2] > tile[1]) ? of_tiles(ctx, d, encode)
@@ -258,7 +260,8 @@ static void take_size(xd_job *j, const int64_t *d)
 }
 
 /* What the engine does with one image, with all frames of a video. */
-static void encode_video(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb, float *moments)
+static void encode_video(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
+                         float *moments)
 {
     const xd_model *m = &j->ctx->model;
     int64_t         T = j->cells[0], h = j->cells[1], w = j->cells[2], C = 2 * m->vae_info.channels;
@@ -270,13 +273,15 @@ static void encode_video(xd_exec *x, const xd_job *j, const xd_net *net, const f
     xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ j->frames, n * cell, W, 3 });
     xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, d) : xd_view(x->tmp->base, XD_F32, 4, d);
     for (int64_t t = 0; t < j->frames; t++)
-        xd_put(x, xd_rows(in, t, 1), rgb + (xd_counting(x) ? 0 : (t * h + s.own.start) * cell * W * 3));
+        xd_put(x, xd_rows(in, t, 1),
+               rgb + (xd_counting(x) ? 0 : (t * h + s.own.start) * cell * W * 3));
     if (s.tiled)
         xd_vae_encode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else
         m->vae.vae->encode(x, net, in, out);
     for (int64_t t = 0; s.bands > 1 && t < T; t++)
-        xd_vae_shards_allgather(&s, xd_rows(out, t, 1), w * C, 1, moments + (xd_counting(x) ? 0 : t * h * w * C));
+        xd_vae_shards_allgather(&s, xd_rows(out, t, 1), w * C, 1,
+                                moments + (xd_counting(x) ? 0 : t * h * w * C));
     if (s.bands == 1 && s.whole)
         xd_get(x, moments, out);
     if (xd_vae_shards_tiles(&s))
@@ -324,7 +329,8 @@ static void compare_count(xd_job *j, int what, const run *r, const xd_arena *a, 
         fail(name, "memory is not what was counted", (double)xd_arena_peak(a) - (double)bytes);
 }
 
-static run process(xd_engine *g, const int64_t *d, int what, int tiling, const float *in, const char *name)
+static run process(xd_engine *g, const int64_t *d, int what, int tiling, const float *in,
+                   const char *name)
 {
     static const char *const prompt = "a";
     xd_request r;
@@ -339,7 +345,8 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1, r.enable_tiling = tiling;
     take_size(&j, d);
-    o.n = what ? d[0] * d[1] * d[2] * 2 * g->ctx.model.vae_info.channels : j.frames * j.size[0] * j.size[1] * 3;
+    o.n = what ? d[0] * d[1] * d[2] * 2 * g->ctx.model.vae_info.channels
+               : j.frames * j.size[0] * j.size[1] * 3;
     o.out = memory(o.n);
     count(&j, what, &bytes);
     must(xd_component_load(&g->ctx.model.vae, g->ctx.dev, g->ctx.type, 0, &e), &e);

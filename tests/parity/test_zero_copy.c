@@ -1,6 +1,6 @@
-/* test_zero_copy.c - what ranks of a host show, offer and add up in memory that they window_open, and what goes
- * round a ring: the numbers and the counted bytes are those of messages, on every rank that in_window or
- * on some.
+/* test_zero_copy.c - what ranks of a host show, offer and add up in memory that they
+ * window_open, and what goes round a ring: the numbers and the counted bytes are those of
+ * messages, on every rank that in_window or on some.
  *
  *   mpirun -n N test_zero_copy */
 #include <stdio.h>
@@ -28,7 +28,8 @@ static xd_status end(xd_comm *c, xd_req r)
 
 static float number(int from, int to, int64_t i)
 {
-    return (float)((i * 7919 + from * 104729 + to * 523) % 20011 - 10000) / 3 * ((i + from) % 3 ? 1 : 1e6f);
+    return (float)((i * 7919 + from * 104729 + to * 523) % 20011 - 10000) / 3 *
+           ((i + from) % 3 ? 1 : 1e6f);
 }
 
 /* Rows that rank i has for rank j: uneven, some none. */
@@ -53,7 +54,8 @@ static int holds(xd_tensor t, int from, int to)
     return ok;
 }
 
-/* Views [n,PART] of rows of WIDE numbers in `mem`: for rank r as many as it gets of me, or gives me. Zeros. */
+/* Views [n,PART] of rows of WIDE numbers in `mem`: for rank r as many as it gets of me, or gives
+ * me. Zeros. */
 static void cut(const xd_comm *c, float *mem, int scale, int gets, xd_tensor *t)
 {
     for (int r = 0; r < c->size; r++) {
@@ -124,15 +126,18 @@ static void test_sum(xd_comm *c, float *mem, float *plain)
             int64_t before = c->traffic->bytes;
             for (int64_t k = 0; k < n[i]; k++)
                 mem[k] = plain[k] = number(c->rank, 0, k);
-            CHECK(end(c, c->ops->allreduce(c, xd_view(plain, XD_F32, 1, &n[i]), (xd_red)op)) == XD_OK);
+            CHECK(end(c, c->ops->allreduce(c, xd_view(plain, XD_F32, 1, &n[i]), (xd_red)op)) ==
+                  XD_OK);
             int64_t middle = c->traffic->bytes;
-            CHECK(end(c, c->ops->allreduce(c, xd_view(mem, XD_F32, 1, &n[i]), (xd_red)op)) == XD_OK);
+            CHECK(end(c, c->ops->allreduce(c, xd_view(mem, XD_F32, 1, &n[i]), (xd_red)op)) ==
+                  XD_OK);
             CHECK(c->traffic->bytes - middle == middle - before);
             CHECK(memcmp(mem, plain, (size_t)n[i] * sizeof *mem) == 0);
         }
 }
 
-/* Parts of uneven length, one of them empty, round the ring; the next rank's own is not sent to it. */
+/* Parts of uneven length, one of them empty, round the ring; the next rank's own is not sent to
+ * it. */
 static void test_circulate(xd_comm *c, float *mem)
 {
     for (int64_t scale = 1; scale <= 4000; scale *= 20) {

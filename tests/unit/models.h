@@ -404,9 +404,10 @@ static inline xd_tensor given(xd_exec *x, xd_st *st, const char *name)
     return t;
 }
 
-/* A transformer of random weights and its golden file, tests/golden/FORMS/NAME, and what runs it. */
-static inline xd_st *open_form(const char *forms, const char *name, xd_dtype want, part *p, bench *b,
-                               xd_dit_info *info, xd_exec *x)
+/* A transformer of random weights and its golden file, tests/golden/FORMS/NAME, and what runs
+ * it. */
+static inline xd_st *open_form(const char *forms, const char *name, xd_dtype want, part *p,
+                               bench *b, xd_dit_info *info, xd_exec *x)
 {
     char    path[256];
     xd_st  *st = NULL;

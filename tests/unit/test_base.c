@@ -672,10 +672,12 @@ static void words_of_lists(void **state)
 {
     (void)state;
     const char list[] = " step block,vae  text ";
-    assert_true(xd_list_has(list, "step") && xd_list_has(list, "block") && xd_list_has(list, "vae"));
+    assert_true(xd_list_has(list, "step") && xd_list_has(list, "block") &&
+                xd_list_has(list, "vae"));
     assert_true(xd_list_has(list, "text") && xd_list_has_n(list, "vaes", 3));
     assert_false(xd_list_has(list, "") || xd_list_has(list, "ste") || xd_list_has(list, "steps"));
-    assert_false(xd_list_has(list, "step block") || xd_list_has(list, " ") || xd_list_has("", "step"));
+    assert_false(xd_list_has(list, "step block") || xd_list_has(list, " ") ||
+                 xd_list_has("", "step"));
 }
 
 int main(void)
@@ -683,11 +685,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_failure_wins),
         cmocka_unit_test(long_messages_are_cut),
-        cmocka_unit_test(failures_name_their_file), cmocka_unit_test(terminals_get_text),
+        cmocka_unit_test(failures_name_their_file),
+        cmocka_unit_test(terminals_get_text),
         cmocka_unit_test(every_status_has_a_name),
         cmocka_unit_test(log_levels),
         cmocka_unit_test(arena_rewinds),
-        cmocka_unit_test(files_get_huge_pages), cmocka_unit_test(reads_whole_files),
+        cmocka_unit_test(files_get_huge_pages),
+        cmocka_unit_test(reads_whole_files),
         cmocka_unit_test(files_and_directories),
         cmocka_unit_test(output_appears_whole),
         cmocka_unit_test(a_pipe_is_written_and_stays),
@@ -695,7 +699,8 @@ int main(void)
         cmocka_unit_test(unwritable_is_found),
         cmocka_unit_test(failed_writes_leave_nothing),
         cmocka_unit_test(killed_writer_leaves_nothing),
-        cmocka_unit_test(ranges_cover_once), cmocka_unit_test(calls_meet),
+        cmocka_unit_test(ranges_cover_once),
+        cmocka_unit_test(calls_meet),
         cmocka_unit_test(hook_is_poked),
         cmocka_unit_test(clock_runs),
         cmocka_unit_test(views_of_a_tensor),
@@ -703,7 +708,9 @@ int main(void)
         cmocka_unit_test(dtypes_have_sizes),
         cmocka_unit_test(halves_round_to_nearest_even),
         cmocka_unit_test(all_halves_survive),
-        cmocka_unit_test(words_of_lists), cmocka_unit_test(converts_between_types), cmocka_unit_test(rows_become_bf16),
+        cmocka_unit_test(words_of_lists),
+        cmocka_unit_test(converts_between_types),
+        cmocka_unit_test(rows_become_bf16),
     };
     return cmocka_run_group_tests_name("base", tests, scratch_set_up, scratch_tear_down);
 }

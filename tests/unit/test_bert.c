@@ -108,7 +108,8 @@ static void ids_are(const xd_tok *t, const char *text, int n, const int32_t *wan
 /* The longest piece from the left, or nothing of the word; a word of 100 characters, and of 101. */
 static void pieces(void **state)
 {
-    static const char vocab[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nab\nabc\n##cd\n##d\n##e\r\n\n\xc3\xa9\n##a\na";
+    static const char vocab[] =
+        "[PAD]\n[UNK]\n[CLS]\n[SEP]\nab\nabc\n##cd\n##d\n##e\r\n\n\xc3\xa9\n##a\na";
     static const struct { const char *text; int n; int32_t ids[8]; } cases[] = {
         {"", 2, {2, 3}},
         {"abcd", 4, {2, 5, 7, 3}},              /* not ab, ##cd                                 */
@@ -204,12 +205,17 @@ static void sentences(void **state)
         {"[UNK]\n[CLS]\n[SEP]\na", "vocab.txt has no [PAD], the tokenizer's pad_token"},
         {SPECIAL "a\nb\n\na \n", "vocab.txt: 'a' stands in line 5 and in line 8"},
     };
-    static const struct { const char *norm, *cut, *says; } files[] = {
-        {"null", "{\"type\":\"BertPreTokenizer\"}", "the normalizer of its WordPiece model is none"},
-        {"{\"type\":\"NFC\"}", "{\"type\":\"BertPreTokenizer\"}", "normalizer of its WordPiece model is NFC"},
-        {"{\"type\":\"BertNormalizer\"}", "{\"type\":\"Whitespace\"}", "pre_tokenizer of its WordPiece model is "
-                                                                     "Whitespace"},
-        {"{\"type\":\"BertNormalizer\"}", "{\"type\":\"BertPreTokenizer\"}", "no object of pieces"},
+    static const struct { const char *norm, *cut, *says;
+    } files[] = {
+        { "null", "{\"type\":\"BertPreTokenizer\"}",
+          "the normalizer of its WordPiece model is none" },
+        { "{\"type\":\"NFC\"}", "{\"type\":\"BertPreTokenizer\"}",
+          "normalizer of its WordPiece model is NFC" },
+        { "{\"type\":\"BertNormalizer\"}", "{\"type\":\"Whitespace\"}",
+          "pre_tokenizer of its WordPiece model is "
+          "Whitespace" },
+        { "{\"type\":\"BertNormalizer\"}", "{\"type\":\"BertPreTokenizer\"}",
+          "no object of pieces" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases + sizeof files / sizeof *files; i++) {
@@ -220,8 +226,10 @@ static void sentences(void **state)
         xd_tok     *t = NULL;
         xd_err      e = {0};
         if (!lines)
-            snprintf(text, sizeof text, "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"model\":{\"type\":"
-                     "\"WordPiece\",\"vocab\":[]}}", files[k].norm, files[k].cut);
+            snprintf(text, sizeof text,
+                     "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"model\":{\"type\":"
+                     "\"WordPiece\",\"vocab\":[]}}",
+                     files[k].norm, files[k].cut);
         xd_status s = lines ? xd_tok_open_lines(&t, cases[i].lines, strlen(cases[i].lines), &e)
                             : xd_tok_open_json(&t, text, strlen(text), &e);
         if (s == XD_OK || !strstr(e.msg, want))

@@ -118,8 +118,8 @@ static void spread_is(const xd_cpus *c, int threads, const char *list)
         is_set(&s, list);
 }
 
-/* Every cpu is in the share of one rank, siblings in the same, shares differ by a core at most; nobody gets
- * any when there are too many ranks. */
+/* Every cpu is in the share of one rank, siblings in the same, shares differ by a core at most;
+ * nobody gets any when there are too many ranks. */
 static void shares_are_whole(const xd_cpus *c)
 {
     for (int n = 1; n <= c->cores; n++) {
@@ -374,8 +374,9 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists), CASE(two_sockets), CASE(round_robin), CASE(without_lists), CASE(ten_cores),
-        CASE(offline), CASE(odd_cpus), CASE(one_core), CASE(no_system), cmocka_unit_test(here),
+        cmocka_unit_test(lists), CASE(two_sockets),      CASE(round_robin), CASE(without_lists),
+        CASE(ten_cores),         CASE(offline),          CASE(odd_cpus),    CASE(one_core),
+        CASE(no_system),         cmocka_unit_test(here),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

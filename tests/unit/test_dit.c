@@ -26,7 +26,8 @@ static void files_in_the_tree(void **state)
 static void refusals(void **state)
 {
     const char *pix = "PixArtTransformer2DModel", *old = "Transformer2DModel";
-    const char *flux = "FluxTransformer2DModel", *sd3 = "SD3Transformer2DModel", *hun = "HunyuanDiT2DModel";
+    const char *flux = "FluxTransformer2DModel", *sd3 = "SD3Transformer2DModel",
+               *hun = "HunyuanDiT2DModel";
     (void)state;
     refuses(old, "{\"num_attention_heads\":8}", XD_EUNSUPPORTED, "norm_type");
     refuses(old, "{\"norm_type\":\"ada_norm_zero\"}", XD_EUNSUPPORTED, "ada_norm_zero");
@@ -285,16 +286,21 @@ static void run_hunyuan(const char *name, xd_dtype want, double tol)
 
     float    *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
     float    *real = reference(st, "real", NULL), *size = reference(st, "size", NULL);
-    float    *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
+    float *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
     xd_layout lay = { .len = { shape.d[0], 0, 0 }, .npatch = 1, .nsp = 1,
                       .grid = { (int64_t)grid[0], (int64_t)grid[1], (int64_t)grid[2] } };
     xd_cond   c = { .tok = given(&x, st, "text"), .real = { (int64_t)real[0], (int64_t)real[1] } };
-    xd_input  in = { .lat = given(&x, st, "latents"), .cond = &c, .t = (double)t[0], .guidance = (double)NAN,
-                     .size = { (double)size[0], (double)size[1] } };
+    xd_input in = { .lat = given(&x, st, "latents"),
+                    .cond = &c,
+                    .t = (double)t[0],
+                    .guidance = (double)NAN,
+                    .size = { (double)size[0], (double)size[1] } };
     int       most = xd_dit_most_skips(p.dit, &p.net);
     void     *kept = calloc(1, info.kept_size);
-    xd_state  s = { .h = xd_new_f32(&x, shape.d[0], info.dim), .local = calloc(1, info.local_size), .kept = kept,
-                    .skips = xd_new(&x, most * shape.d[0], info.dim) };
+    xd_state s = { .h = xd_new_f32(&x, shape.d[0], info.dim),
+                   .local = calloc(1, info.local_size),
+                   .kept = kept,
+                   .skips = xd_new(&x, most * shape.d[0], info.dim) };
     x.lay = &lay;
     assert_int_equal(most, info.nlayers / 2 - 1);
     assert_int_equal(c.tok.d[0], info.text_rows);

@@ -1,8 +1,8 @@
 /* test_film.c - videos written in every format and read back.
  *
- * What FFmpeg writes is decoded by FFmpeg, with the colours that the file claims, and compared with what
- * went in: at least 38 dB for H.264 and VP9 (33 where sides are odd), 27 dB for a GIF of 256 colours,
- * where the palette that FFmpeg finds has 28.5, and all bits for a GIF of few. */
+ * What FFmpeg writes is decoded by FFmpeg, with the colours that the file claims, and compared
+ * with what went in: at least 38 dB for H.264 and VP9 (33 where sides are odd), 27 dB for a GIF
+ * of 256 colours, where the palette that FFmpeg finds has 28.5, and all bits for a GIF of few. */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,7 +49,9 @@ static xd_film generate(int n, int w, int h, double fps)
 /* Four flat colours, blocks of 8 pixels. */
 static xd_film draw_flat(int n, int w, int h, double fps)
 {
-    static const uint8_t colours[4][3] = { { 255, 0, 0 }, { 0, 255, 7 }, { 3, 4, 252 }, { 255, 255, 255 } };
+    static const uint8_t colours[4][3] = {
+        { 255, 0, 0 }, { 0, 255, 7 }, { 3, 4, 252 }, { 255, 255, 255 }
+    };
     for (int i = 0; i < n * w * h; i++) {
         int x = i % w, y = i / w % h, t = i / w / h;
         memcpy(pixels + 3 * i, colours[(x / 8 + y / 8 + t) % 4], 3);
@@ -148,19 +150,22 @@ static gif gif_blocks(const char *name)
 
 static void gifs_have_frames_and_delays(void **state)
 {
-    static const struct { double fps; int total, least, most; } rates[] = {
-        { 8, 250, 12, 13 }, { 24, 83, 4, 5 }, { 10, 200, 10, 10 }, { 29.97, 67, 3, 4 }, { 100, 40, 2, 2 },
-        { 0.5, 4000, 200, 200 },
+    static const struct { double fps; int total, least, most;
+    } rates[] = {
+        { 8, 250, 12, 13 },  { 24, 83, 4, 5 },  { 10, 200, 10, 10 },
+        { 29.97, 67, 3, 4 }, { 100, 40, 2, 2 }, { 0.5, 4000, 200, 200 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         xd_film f = generate(N, 21, 11, rates[i].fps);
         write_it("a.gif", &f);
         gif g = gif_blocks("a.gif");
-        if (g.w != 21 || g.h != 11 || g.frames != N || g.loops != 1 || g.notes != 1 || g.colours != 256)
+        if (g.w != 21 || g.h != 11 || g.frames != N || g.loops != 1 || g.notes != 1 ||
+            g.colours != 256)
             fail_msg("%dx%d, %d frames, %d loops, %d notes", g.w, g.h, g.frames, g.loops, g.notes);
         if (g.delay != rates[i].total || g.least != rates[i].least || g.most != rates[i].most)
-            fail_msg("%g a second: %d to %d hundredths, %d in all", rates[i].fps, g.least, g.most, g.delay);
+            fail_msg("%g a second: %d to %d hundredths, %d in all", rates[i].fps, g.least, g.most,
+                     g.delay);
     }
     xd_film f = draw_flat(2, 9, 9, 5);
     write_it("a.gif", &f);
@@ -188,7 +193,8 @@ static void bad_requests_are_refused(void **state)
         { "x.mp4", "sides of 1 to 16384 pixels", 1, 20000, 1, 8, XD_EINVAL },
         { "none/x.mp4", "none/x.mp4", 1, 4, 4, 8, XD_EIO },
 #else
-        { "x.mp4", "made without FFmpeg and has videos as .gif, .rgb", 1, 4, 4, 8, XD_EUNSUPPORTED },
+        { "x.mp4", "made without FFmpeg and has videos as .gif, .rgb", 1, 4, 4, 8,
+          XD_EUNSUPPORTED },
 #endif
     };
     (void)state;
@@ -204,7 +210,8 @@ static void bad_requests_are_refused(void **state)
     assert_false(xd_video_known("a.png") || xd_video_known("mp4") || xd_video_known("a.mp4/b"));
 }
 
-/* In a process of its own: files may have 4096 bytes there, and no name is left. 0: as it should be. */
+/* In a process of its own: files may have 4096 bytes there, and no name is left. 0: as it should
+ * be. */
 static int write_too_much(const char *name)
 {
     xd_film f = generate(N, W, H, 8);
@@ -407,7 +414,8 @@ static void index_comes_first(void **state)
     write_it("a.mp4", &f);
     uint8_t *p = bytes_of("a.mp4", &len);
     while (at + 8 <= len && strlen(order) < 40) {
-        size_t n = (size_t)p[at] << 24 | (size_t)p[at + 1] << 16 | (size_t)p[at + 2] << 8 | p[at + 3];
+        size_t n =
+            (size_t)p[at] << 24 | (size_t)p[at + 1] << 16 | (size_t)p[at + 2] << 8 | p[at + 3];
         assert_true(n >= 8);
         strncat(order, (const char *)p + at + 4, 4);
         at += n;

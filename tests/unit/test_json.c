@@ -323,8 +323,11 @@ static void unknown_keys_are_listed(void **state)
     record      r;
     xd_err      e = { 0 };
     xd_log_enter(&(xd_logger){ hear, &b, XD_LOG_DEBUG });
-    assert_int_equal(read_record(&r, "{\"i\": 1, \"new\": [1, 2], \"known\": 2, \"_x\": \"y\", "
-                                 "\"_class_name\": \"Net\", \"_diffusers_version\": \"1\"}", &e), XD_OK);
+    assert_int_equal(read_record(&r,
+                                 "{\"i\": 1, \"new\": [1, 2], \"known\": 2, \"_x\": \"y\", "
+                                 "\"_class_name\": \"Net\", \"_diffusers_version\": \"1\"}",
+                                 &e),
+                     XD_OK);
     xd_log_enter(NULL);
     assert_string_equal(b.p, "3 config: unknown key \"new\": a list of 2\n"
                              "3 config: unknown key \"_x\": \"y\"\n");

@@ -1,4 +1,5 @@
-/* test_load.c - matrices from a checkpoint: band by band as all at once, with the memory that was counted
+/* test_load.c - matrices from a checkpoint: band by band as all at once, with the memory that
+ * was counted
  *
  * Tensors lie in memory behind a source of this test; the device's table is replaced by one that
  * packs only whole matrices, or that notes what is taken. Bytes are compared exactly. */
@@ -21,22 +22,24 @@ enum { IN = 3016, NT = 5, MOST = 8 };
 
 static const int uses[NT] = { 2, 1, 1, 2, 2 };
 
-static const struct { const char *name; int64_t rows; } tensors[NT] = {
-    { "q.weight", 70 }, { "k.weight", 128 }, { "v.weight", 33 }, { "one.weight", 200 }, { "even.weight", 192 },
+static const struct { const char *name; int64_t rows;
+} tensors[NT] = {
+    { "q.weight", 70 },    { "k.weight", 128 },    { "v.weight", 33 },
+    { "one.weight", 200 }, { "even.weight", 192 },
 };
 
 static xd_dev   *dev;
-static xd_ops    table;                 /* the device's, or without bands                          */
+static xd_ops    table;  /* the device's, or without bands */
 static xd_dev_ops memory;
 static const xd_dev_ops *real_memory;
 static size_t    held, peak;
 static char     *data[NT];
 static xd_dtype  stored;
-static int64_t   passed[NT];            /* bytes that were said to be past                         */
-static int64_t   told[NT];              /* numbers that were said to be read soon                  */
+static int64_t   passed[NT];  /* bytes that were said to be past */
+static int64_t   told[NT];  /* numbers that were said to be read soon */
 static char      heard[512];
 static int64_t (*real_band)(xd_dev *d, const xd_weight *w);
-static int64_t   own_bands;             /* rows that the device packs alone; 0: all                */
+static int64_t   own_bands;  /* rows that the device packs alone; 0: all */
 
 static void hear(void *cookie, int level, const char *line)
 {
@@ -151,8 +154,13 @@ static const xd_source source = { .has = has, .get = get, .past = past, .will = 
 static xd_store *load(xd_visit how, xd_dtype type, int tp, int at, set *s, size_t *work)
 {
     xd_err    e = { 0 };
-    xd_decl   d = { .visit = how, .dev = dev, .type = type, .src = how == XD_VISIT_LOAD ? &source : NULL,
-                    .tp = tp, .tp_at = at, .err = &e };
+    xd_decl d = { .visit = how,
+                  .dev = dev,
+                  .type = type,
+                  .src = how == XD_VISIT_LOAD ? &source : NULL,
+                  .tp = tp,
+                  .tp_at = at,
+                  .err = &e };
     xd_store *store;
     assert_int_equal(xd_store_open(&store, dev, &e), XD_OK);
     d.store = store;
@@ -173,8 +181,14 @@ static size_t counted(xd_dtype type, int tp, int at, int tells)
     set     s;
     xd_dev *count;
     assert_int_equal(xd_dev_open_count(&count, dev, &e), XD_OK);
-    xd_decl d = { .visit = XD_VISIT_COUNT, .dev = count, .type = type, .src = &source, .tp = tp, .tp_at = at,
-                  .tells = tells, .err = &e };
+    xd_decl d = { .visit = XD_VISIT_COUNT,
+                  .dev = count,
+                  .type = type,
+                  .src = &source,
+                  .tp = tp,
+                  .tp_at = at,
+                  .tells = tells,
+                  .err = &e };
     memset(told, 0, sizeof told);
     declare(&d, &s);
     xd_dev_close(&count);
@@ -203,7 +217,8 @@ static void both_ways(xd_visit how, int tp, int at)
     xd_store *x = load(how, compute_type(), tp, at, &a, &bands);
     say[0] = counted(compute_type(), tp, at, 0);
     for (int i = 0; i < NT && how == XD_VISIT_LOAD && tp == 1 && own_bands; i++)
-        assert_int_equal(passed[i], uses[i] * tensors[i].rows * IN * (int64_t)xd_dtype_size(stored));
+        assert_int_equal(passed[i],
+                         uses[i] * tensors[i].rows * IN * (int64_t)xd_dtype_size(stored));
     table.pack_band = no_band;
     xd_store *y = load(how, compute_type(), tp, at, &b, &whole);
     say[1] = counted(compute_type(), tp, at, 0);
@@ -247,7 +262,8 @@ static void what_is_read_is_told(void **state)
         for (int i = 0; i < NT; i++)
             assert_int_equal(told[i], 0);
         counted(compute_type(), 3, at, 1);
-        assert_true(told[3] > 0 && told[3] < uses[3] * tensors[3].rows * IN);   /* its outputs are cut */
+        /* its outputs are cut */
+        assert_true(told[3] > 0 && told[3] < uses[3] * tensors[3].rows * IN);
         xd_store *x = load(XD_VISIT_LOAD, compute_type(), 3, at, &s, &work);
         for (int i = 0; i < NT && own_bands; i++)
             assert_int_equal(told[i] * (int64_t)xd_dtype_size(stored), passed[i]);
@@ -304,8 +320,12 @@ static xd_status scale_of_kernels(void *self, const char *name, float *s, xd_err
 static xd_store *load_enlarged(kernels *k, xd_cnv w[4])
 {
     xd_err    e = { 0 };
-    xd_source from = { .has = has_kernels, .get = get_kernels, .scale = scale_of_kernels, .self = k };
-    xd_decl   d = { .visit = XD_VISIT_LOAD, .dev = dev, .type = XD_F32, .src = &from, .tp = 1, .err = &e };
+    xd_source from = {
+        .has = has_kernels, .get = get_kernels, .scale = scale_of_kernels, .self = k
+    };
+    xd_decl d = {
+        .visit = XD_VISIT_LOAD, .dev = dev, .type = XD_F32, .src = &from, .tp = 1, .err = &e
+    };
     xd_store *store;
     assert_int_equal(xd_store_open(&store, dev, &e), XD_OK);
     d.store = store;
@@ -315,7 +335,8 @@ static xd_store *load_enlarged(kernels *k, xd_cnv w[4])
     return store;
 }
 
-/* Kernels of enlarged maps from scaled numbers of eight bits are those from the floats that they stand for. */
+/* Kernels of enlarged maps from scaled numbers of eight bits are those from the floats that they
+ * stand for. */
 static void eight_bits_are_scaled_before_they_are_added(void **state)
 {
     float   f[TAPS];
@@ -340,8 +361,10 @@ static void eight_bits_are_scaled_before_they_are_added(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bands_are_parts_of_the_whole), cmocka_unit_test(odd_numbers_are_found),
-        cmocka_unit_test(what_is_read_is_told), cmocka_unit_test(eight_bits_are_scaled_before_they_are_added),
+        cmocka_unit_test(bands_are_parts_of_the_whole),
+        cmocka_unit_test(odd_numbers_are_found),
+        cmocka_unit_test(what_is_read_is_told),
+        cmocka_unit_test(eight_bits_are_scaled_before_they_are_added),
     };
     xd_err e = { 0 };
     if (xd_dev_open(&dev, "cpu", &e) != XD_OK) {
@@ -351,7 +374,8 @@ int main(void)
     const xd_ops *real = dev->ops;
     table = *real;
     real_band = table.pack_band;
-    own_bands = real_band(dev, &(xd_weight){ .type = compute_type(), .out = 200, .in = IN, .groups = 1 });
+    own_bands =
+        real_band(dev, &(xd_weight) { .type = compute_type(), .out = 200, .in = IN, .groups = 1 });
     real_memory = dev->mem;
     memory = *real_memory;
     memory.get = get_noted;

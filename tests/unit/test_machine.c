@@ -169,13 +169,17 @@ static void refusals(void **state)
     refused(HEAD "\"bf16\": " RATES "}", "neither inside nor between is there");
     refused(HEAD "\"inside\": " WIRE "}", "neither f32 nor bf16 is there");
     refused(HEAD "\"bf16\": 3, \"inside\": " WIRE "}", "no object");
-    refused("{\"hosts\": 0, \"ranks_per_host\": 4, \"memory\": 1e9, \"f32\": " RATES ", \"inside\": " WIRE "}",
+    refused("{\"hosts\": 0, \"ranks_per_host\": 4, \"memory\": 1e9, \"f32\": " RATES
+            ", \"inside\": " WIRE "}",
             "0 hosts of 4 ranks");
-    refused("{\"hosts\": 1, \"ranks_per_host\": 4, \"memory\": 0, \"f32\": " RATES ", \"inside\": " WIRE "}",
+    refused("{\"hosts\": 1, \"ranks_per_host\": 4, \"memory\": 0, \"f32\": " RATES
+            ", \"inside\": " WIRE "}",
             "memory is 0; it must be above 0");
-    refused(HEAD "\"f32\": " RATES ", \"inside\": {\"latency_seconds\": 1e-5, \"bandwidth\": 1e9, \"overlap\": 2}}",
+    refused(HEAD "\"f32\": " RATES
+                 ", \"inside\": {\"latency_seconds\": 1e-5, \"bandwidth\": 1e9, \"overlap\": 2}}",
             "overlap 2");
-    refused(HEAD "\"f32\": " RATES ", \"inside\": {\"latency_seconds\": 1e-5, \"bandwidth\": -1, \"overlap\": 0}}",
+    refused(HEAD "\"f32\": " RATES
+                 ", \"inside\": {\"latency_seconds\": 1e-5, \"bandwidth\": -1, \"overlap\": 0}}",
             "inside.bandwidth is -1");
 }
 
@@ -209,10 +213,16 @@ static void close_desk(desk *k)
 static void product(desk *k, int64_t rows, int64_t out, int64_t in)
 {
     float     any;
-    xd_weight w = { .type = XD_F32, .out = out, .in = in, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 },
+    xd_weight w = { .type = XD_F32,
+                    .out = out,
+                    .in = in,
+                    .kernel = { 1, 1, 1 },
+                    .stride = { 1, 1, 1 },
                     .groups = 1 };
     w.bytes = (size_t)(out * in) * 4;
-    xd_gemm a = { .out = xd_view2(&any, XD_F32, rows, out), .in = xd_view2(&any, XD_F32, rows, in), .w = &w };
+    xd_gemm a = { .out = xd_view2(&any, XD_F32, rows, out),
+                  .in = xd_view2(&any, XD_F32, rows, in),
+                  .w = &w };
     assert_int_equal(k->d->ops->gemm(k->d, NULL, &a, NULL), XD_OK);
 }
 
@@ -235,7 +245,7 @@ static void products(void **state)
     near(xd_cost_device_lap_s(k.r, 0), 0.8);
     near(xd_cost_device_lap_s(k.r, 0) + 1, 1);
     product(&k, 90, 4, 5);      /* 3600 at 90 %                                                */
-    near(xd_cost_device_lap_s(k.r, 1), 4.0 / 2);     /* the others rest                             */
+    near(xd_cost_device_lap_s(k.r, 1), 4.0 / 2);  /* the others rest */
     attention(&k, 3, 7, 64);    /* 4 x 3 x 7 x 64                                              */
     near(xd_cost_device_lap_s(k.r, 0), 5376.0 / 100);
     attention(&k, 3, 7, 128);
@@ -265,7 +275,8 @@ static void memory_bound(void **state)
     close_desk(&k);
 }
 
-/* On a machine that has a rate for weights: cold ones are read, activations and residuals take their time. */
+/* On a machine that has a rate for weights: cold ones are read, activations and residuals take
+ * their time. */
 static void products_of_cpus(void **state)
 {
     desk       k;
@@ -279,9 +290,16 @@ static void products_of_cpus(void **state)
     xd_cost_device_weights(k.r, 1001);
     product(&k, 10, 4, 5);
     near(xd_cost_device_lap_s(k.r, 0), 0.4 + 10);
-    xd_weight w = { .type = XD_F32, .out = 4, .in = 5, .bytes = 80, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 },
+    xd_weight w = { .type = XD_F32,
+                    .out = 4,
+                    .in = 5,
+                    .bytes = 80,
+                    .kernel = { 1, 1, 1 },
+                    .stride = { 1, 1, 1 },
                     .groups = 1 };
-    xd_gemm a = { .out = xd_view2(&any, XD_F32, 10, 4), .in = xd_view2(&any, XD_F32, 10, 5), .w = &w };
+    xd_gemm a = { .out = xd_view2(&any, XD_F32, 10, 4),
+                  .in = xd_view2(&any, XD_F32, 10, 5),
+                  .w = &w };
     a.residual = a.out, a.act = XD_SILU;
     assert_int_equal(k.d->ops->gemm(k.d, NULL, &a, NULL), XD_OK);
     near(xd_cost_device_lap_s(k.r, 0), 0.4 + 10 + 2 * 160.0 / 16 + 2 * 160.0 / 80);
@@ -344,10 +362,11 @@ static void here(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(presets), cmocka_unit_test(clusters),
-        cmocka_unit_test(halves), cmocka_unit_test(refusals),
-        cmocka_unit_test(products), cmocka_unit_test(memory_bound), cmocka_unit_test(products_of_cpus),
-        cmocka_unit_test(classes), cmocka_unit_test(small_heads), cmocka_unit_test(here),
+        cmocka_unit_test(presets),          cmocka_unit_test(clusters),
+        cmocka_unit_test(halves),           cmocka_unit_test(refusals),
+        cmocka_unit_test(products),         cmocka_unit_test(memory_bound),
+        cmocka_unit_test(products_of_cpus), cmocka_unit_test(classes),
+        cmocka_unit_test(small_heads),      cmocka_unit_test(here),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

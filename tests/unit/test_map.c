@@ -135,7 +135,8 @@ static size_t cached(int fd, size_t bytes)
     return n * page;
 }
 
-/* Two ranges of a file that is not in memory: no more than may be, then as much as has been used. */
+/* Two ranges of a file that is not in memory: no more than may be, then as much as has been
+ * used. */
 static void files_are_read_ahead(void **state)
 {
     (void)state;
@@ -151,13 +152,13 @@ static void files_are_read_ahead(void **state)
     xd_readahead *a = xd_readahead_open(MOST, NULL);
     assert_non_null(a);
     xd_readahead_add(a, fd, 100, 5 * MB);
-    xd_readahead_add(a, fd, 100 + 5 * MB, MB);      /* behind the first                             */
+    xd_readahead_add(a, fd, 100 + 5 * MB, MB);  /* behind the first */
     xd_readahead_add(a, fd, 10 * MB, 14 * MB);
     assert_int_equal(xd_readahead_bytes(a), 20 * MB);
     xd_readahead_start(a);
     asked_for(a, MOST);
     xd_readahead_used(a, 6 * MB);
-    xd_readahead_used(a, 3 * MB);                   /* it is behind that already                    */
+    xd_readahead_used(a, 3 * MB);  /* it is behind that already */
     asked_for(a, 14 * MB);
     xd_readahead_used(a, 20 * MB);
     asked_for(a, 20 * MB);
@@ -167,12 +168,12 @@ static void files_are_read_ahead(void **state)
     xd_readahead_close(&a);
     assert_null(a);
 
-    a = xd_readahead_open(MOST, &stop);             /* cancelled                                    */
+    a = xd_readahead_open(MOST, &stop);  /* cancelled */
     xd_readahead_add(a, fd, 0, N);
     xd_readahead_start(a);
     asked_for(a, 0);
     xd_readahead_close(&a);
-    a = xd_readahead_open(MOST, NULL);              /* closed while it waits                        */
+    a = xd_readahead_open(MOST, NULL);  /* closed while it waits */
     xd_readahead_add(a, fd, 0, N);
     xd_readahead_start(a);
     asked_for(a, MOST);
@@ -243,7 +244,10 @@ static int starve_json(void)
     memcpy(text + 2 * N, "]", 2);
     if (setrlimit(RLIMIT_AS, &r) != 0)
         return 1;
-    return xd_json_parse(&j, text, 2 * N + 1, "list", &e) != XD_ENOMEM || !strstr(e.msg, "list: no memory for") ? 2 : 0;
+    return xd_json_parse(&j, text, 2 * N + 1, "list", &e) != XD_ENOMEM ||
+                   !strstr(e.msg, "list: no memory for")
+               ? 2
+               : 0;
 }
 
 static void lack_of_memory_is_no_mistake(void **state)

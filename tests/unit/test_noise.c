@@ -35,8 +35,15 @@ static void hears(xd_noise *z, const char *said, size_t step, const char *passed
 
 static void ranks_pass(void **state)
 {
-    static const char *const all[] = { "", "a.png\n", "a", "\n", "\n\n\n", "=\n", "\n==\n\n=x=\nb\n\n",
-                                       ("a " LINE), "{\"a\": 1}\n\n{\"b\": 2}\n=" };
+    static const char *const all[] = { "",
+                                       "a.png\n",
+                                       "a",
+                                       "\n",
+                                       "\n\n\n",
+                                       "=\n",
+                                       "\n==\n\n=x=\nb\n\n",
+                                       ("a " LINE),
+                                       "{\"a\": 1}\n\n{\"b\": 2}\n=" };
     xd_noise z;
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -61,9 +68,13 @@ static void the_launcher_is_kept(void **state)
 /* What counts as an error of a rank, in pieces of every length. */
 static void errors_are_told_from_warnings(void **state)
 {
-    static const struct { const char *text; int said; } all[] = {
-        { "xdit: warning: 4 ranks share 2 cores\n", 0 }, { "denoise 1/2\n", 0 }, { "xdit: rank 1: no memory\n", 1 },
-        { "xdit: warning: a\nxdit: w\n", 1 }, { "xdit: warnings are none\n", 1 }, { "", 0 } };
+    static const struct { const char *text; int said;
+    } all[] = { { "xdit: warning: 4 ranks share 2 cores\n", 0 },
+                { "denoise 1/2\n", 0 },
+                { "xdit: rank 1: no memory\n", 1 },
+                { "xdit: warning: a\nxdit: w\n", 1 },
+                { "xdit: warnings are none\n", 1 },
+                { "", 0 } };
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t step = 1; step < 40; step++) {
@@ -79,8 +90,10 @@ static void errors_are_told_from_warnings(void **state)
 static void a_lost_host_is_named(void **state)
 {
     static const char dashes[] = "------------------------------------------------------------\n";
-    static const char box[] = "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[1,0],0] on node one\n"
-                              "  Remote daemon: [[1,0],1] on node 10.0.0.2\n\nThis is usually due to a failure.\n";
+    static const char box[] =
+        "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[1,0],0] on node "
+        "one\n"
+        "  Remote daemon: [[1,0],1] on node 10.0.0.2\n\nThis is usually due to a failure.\n";
     char     why[256];
     xd_noise z = { .fd = -1 };
     (void)state;
@@ -88,7 +101,8 @@ static void a_lost_host_is_named(void **state)
     xd_noise_take(&z, box, strlen(box));
     xd_noise_take(&z, dashes, strlen(dashes));
     xd_noise_sum(&z, why, sizeof why);
-    assert_string_equal(why, "the connection to host 10.0.0.2 is lost: its ranks can no longer be reached, and the run is "
+    assert_string_equal(why, "the connection to host 10.0.0.2 is lost: its ranks can no longer be "
+                             "reached, and the run is "
                              "ended");
 }
 

@@ -51,11 +51,13 @@ static void names_count_frames_or_videos(void **state)
     xd_err e = { 0 };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        assert_int_equal(xd_output_video_name(rows[i].path, rows[i].i, rows[i].videos, rows[i].frames, name,
-                                              sizeof name, &e), XD_OK);
+        assert_int_equal(xd_output_video_name(rows[i].path, rows[i].i, rows[i].videos,
+                                              rows[i].frames, name, sizeof name, &e),
+                         XD_OK);
         assert_string_equal(name, rows[i].want);
     }
-    assert_int_equal(xd_output_video_name("a_%d_%d.png", 0, 1, 9, name, sizeof name, &e), XD_EINVAL);
+    assert_int_equal(xd_output_video_name("a_%d_%d.png", 0, 1, 9, name, sizeof name, &e),
+                     XD_EINVAL);
     xd_err_clear(&e);
     assert_int_equal(xd_output_video_name("a_%d.png", 0, 2, 9, name, 12, &e), XD_EINVAL);
     assert_non_null(strstr(e.msg, "longer than 11 bytes"));

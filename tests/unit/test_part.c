@@ -49,7 +49,8 @@ static void changed(const char *from, const char *to)
                      XD_OK);
     scratch_put("proj/model.safetensors", data, len);
     free(data);
-    assert_int_equal(xd_file_read("tests/golden/clip/proj/config.json", MAX, &data, &len, &e), XD_OK);
+    assert_int_equal(xd_file_read("tests/golden/clip/proj/config.json", MAX, &data, &len, &e),
+                     XD_OK);
     char *text = calloc(1, len + strlen(to) + 1);
     assert_non_null(text);
     assert_non_null(at = strstr(data, from));
@@ -114,10 +115,12 @@ static void a_load_is_told(void **state)
     (void)state;
     assert_int_equal(xd_dev_open(&dev, "cpu", &e), XD_OK);
     assert_int_equal(xd_dev_open_count(&count, dev, &e), XD_OK);
-    assert_int_equal(xd_component_open(&p, "tests/golden/clip", "proj", XD_KIND_TEXT, NULL, &e), XD_OK);
+    assert_int_equal(xd_component_open(&p, "tests/golden/clip", "proj", XD_KIND_TEXT, NULL, &e),
+                     XD_OK);
     assert_int_equal(xd_component_files(&p, &e), XD_OK);
     for (int64_t i = 0; i < xd_st_count(p.files); i++)
-        if (!strstr(xd_st_name(p.files, i), not_read[0]) && !strstr(xd_st_name(p.files, i), not_read[1]))
+        if (!strstr(xd_st_name(p.files, i), not_read[0]) &&
+            !strstr(xd_st_name(p.files, i), not_read[1]))
             want += xd_bytes(xd_st_shape(p.files, i));
     p.upto = calloc((size_t)xd_st_count(p.files), sizeof *p.upto);
     p.ahead = xd_readahead_open(0, NULL);

@@ -129,8 +129,12 @@ static void open_case(xd_sampling *s, const xd_json *c)
     int own = 0, leap = 0;
     xd_json_bool(xd_json_get(xd_json_get(c, "config"), "own"), &own);
     xd_json_bool(xd_json_get(xd_json_get(c, "config"), "leap"), &leap);
-    xd_steps          a = { (int)number(c, "steps"), (int64_t)also(c, "tokens"), own, also(c, "strength"),
-                            also(c, "most"), leap };
+    xd_steps a = { (int)number(c, "steps"),
+                   (int64_t)also(c, "tokens"),
+                   own,
+                   also(c, "strength"),
+                   also(c, "most"),
+                   leap };
     xd_sched_cfg      cfg;
     xd_err            e = { 0 };
     const xd_sampler *d = xd_sampler_find(xd_json_text(xd_json_get(c, "class")));
@@ -238,7 +242,8 @@ static void ranges(void **state)
 static void many_steps(void **state)
 {
     static const char *const spacings[] = { "linspace", "leading", "trailing" };
-    static const char *const names[] = { "dpm++", "ddim", "euler", "cogvideox-ddim", "cogvideox-dpm" };
+    static const char *const names[] = { "dpm++", "ddim", "euler", "cogvideox-ddim",
+                                         "cogvideox-dpm" };
     static latents           l;
     for (int order = 1; order <= 3; order++)
         for (int i = 0; i < 15; i++) {
@@ -281,7 +286,8 @@ static void names(void **state)
 /* What is not built is refused by one sentence with the key and the value. */
 static void refused(void **state)
 {
-    static const struct { const char *name, *config, *says, *too; int steps; } cases[] = {
+    static const struct { const char *name, *config, *says, *too; int steps;
+    } cases[] = {
         { "dpm++", "{\"algorithm_type\":\"sde-dpmsolver++\"}", "algorithm_type", "sde-", 20 },
         { "dpm++", "{\"thresholding\":true}", "thresholding", "true", 20 },
         { "dpm++", "{\"solver_order\":4}", "solver_order", "4", 20 },
@@ -295,7 +301,8 @@ static void refused(void **state)
           "use_karras_sigmas", 20 },
         { "dpm++", "{\"variance_type\":\"learned\"}", "variance_type", "learned", 20 },
         { "ddpm", "{\"variance_type\":\"learned_range\"}", "variance_type", "learned_range", 20 },
-        { "ddpm", "{\"variance_type\":\"fixed_large_log\"}", "variance_type", "fixed_large_log", 20 },
+        { "ddpm", "{\"variance_type\":\"fixed_large_log\"}", "variance_type", "fixed_large_log",
+          20 },
         { "ddpm", "{\"steps_offset\":1000}", "steps_offset", "1000", 20 },
         { "dpm++", "{\"trained_betas\":[0.1,0.2]}", "trained_betas", "", 20 },
         { "dpm++", "{\"num_train_timesteps\":0}", "num_train_timesteps", "0", 1 },

@@ -39,11 +39,19 @@ static void good_names(void **state)
 
 static void bad_names(void **state)
 {
-    static const struct { const char *text, *why; } bad[] = {
-        { "", "cannot be read at \"\"" }, { "x2", "cannot be read at \"x2\"" }, { "u", "has u without a number" },
-        { "u0", "u 0, which cannot be" }, { "2u", "cannot be read at \"2u\"" }, { "cfg3", "cfg 3" },
-        { "u2u3", "has u 3 and --ulysses_degree says 2" }, { "u99999999999", "which cannot be" },
-        { "ulysses2", "of u, r, pp, tp" }, { "u2!", "cannot be read at \"!\"" }, { "vae2", "vae 2" },
+    static const struct { const char *text, *why;
+    } bad[] = {
+        { "", "cannot be read at \"\"" },
+        { "x2", "cannot be read at \"x2\"" },
+        { "u", "has u without a number" },
+        { "u0", "u 0, which cannot be" },
+        { "2u", "cannot be read at \"2u\"" },
+        { "cfg3", "cfg 3" },
+        { "u2u3", "has u 3 and --ulysses_degree says 2" },
+        { "u99999999999", "which cannot be" },
+        { "ulysses2", "of u, r, pp, tp" },
+        { "u2!", "cannot be read at \"!\"" },
+        { "vae2", "vae 2" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -65,7 +73,8 @@ static int setup(void **state)
     xd_open_args a = { .model = "models/demo-pixart", .threads = 1 };
     xd_err       e = { 0 };
     (void)state;
-    return xd_machine_read(&m, "8xH100", &e) != XD_OK || xd_open_with(&g, &a, XD_FOR_BENCH | XD_ALONE, &e) != XD_OK;
+    return xd_machine_read(&m, "8xH100", &e) != XD_OK ||
+           xd_open_with(&g, &a, XD_FOR_BENCH | XD_ALONE, &e) != XD_OK;
 }
 
 static int teardown(void **state)
@@ -75,8 +84,8 @@ static int teardown(void **state)
     return 0;
 }
 
-static xd_status search(xd_search *s, const xd_parallel *fixed, int ranks, int stale, int prompts, double guidance,
-                        xd_err *e)
+static xd_status search(xd_search *s, const xd_parallel *fixed, int ranks, int stale, int prompts,
+                        double guidance, xd_err *e)
 {
     static const char *const texts[] = { "", "", "", "", "", "" };
     xd_request               r;
@@ -89,7 +98,8 @@ static xd_status search(xd_search *s, const xd_parallel *fixed, int ranks, int s
 
 static int degree(int v) { return v ? v : 1; }
 
-/* Ways to write n as u r pp tp cfg (dp where there are prompts for it), in order; pipelines count twice. */
+/* Ways to write n as u r pp tp cfg (dp where there are prompts for it), in order; pipelines
+ * count twice. */
 static int by_hand(int n, int stale, int prompts)
 {
     int count = 0;
@@ -123,12 +133,14 @@ static void count(void **state)
                     assert_int_equal(xd_parallel_ranks(a), n);
                     assert_true(i >= s.good || !s.c[i].why.code);
                     assert_true(i < s.good || s.c[i].why.code);
-                    assert_true(i == 0 || i >= s.good || s.c[i].f.request_s >= s.c[i - 1].f.request_s);
+                    assert_true(i == 0 || i >= s.good ||
+                                s.c[i].f.request_s >= s.c[i - 1].f.request_s);
                     if (n > 1) {        /* a name says the plan                                */
                         assert_int_equal(xd_parallel_read(&back, s.c[i].name, &e), XD_OK);
                         assert_int_equal(xd_parallel_ranks(&back), n);
                         assert_int_equal(degree(back.ulysses_degree), degree(a->ulysses_degree));
-                        assert_int_equal(degree(back.tensor_parallel_degree), degree(a->tensor_parallel_degree));
+                        assert_int_equal(degree(back.tensor_parallel_degree),
+                                         degree(a->tensor_parallel_degree));
                         assert_int_equal(back.num_pipeline_patch, a->num_pipeline_patch);
                     }
                     for (int k = 0; k < i; k++)
@@ -148,7 +160,9 @@ static void fixed_degrees(void **state)
     for (int i = 0; i < s.n; i++)
         assert_int_equal(s.c[i].ask.ulysses_degree, 2);
     xd_search_free(&s);
-    xd_parallel a = { .pipefusion_parallel_degree = 2, .num_pipeline_patch = 3, .use_cfg_parallel = 1 };
+    xd_parallel a = { .pipefusion_parallel_degree = 2,
+                      .num_pipeline_patch = 3,
+                      .use_cfg_parallel = 1 };
     assert_int_equal(search(&s, &a, 4, 0, 1, 4.5, &e), XD_OK);
     assert_int_equal(s.n, 1);   /* asked for, though not exact                                  */
     assert_int_equal(s.c[0].ask.num_pipeline_patch, 3);
@@ -169,9 +183,11 @@ static void refused(const xd_parallel *a, int ranks, double guidance, const char
 static void refusals(void **state)
 {
     (void)state;
-    refused(&(xd_parallel){ .ulysses_degree = 3 }, 4, 4.5, "no plan of exactly 4 ranks has the degrees");
+    refused(&(xd_parallel) { .ulysses_degree = 3 }, 4, 4.5,
+            "no plan of exactly 4 ranks has the degrees");
     refused(&(xd_parallel){ .data_parallel_degree = 3 }, 4, 4.5, "no plan of exactly 4 ranks");
-    refused(&(xd_parallel){ .use_cfg_parallel = 1 }, 2, 1.0, "cfg 2 has nothing for half of the ranks");
+    refused(&(xd_parallel) { .use_cfg_parallel = 1 }, 2, 1.0,
+            "cfg 2 has nothing for half of the ranks");
 }
 
 /* Plans that do not fit come last and say what they need. */

@@ -1,4 +1,5 @@
-/* test_shares.c - uneven cuts: nothing lost, nothing twice, in proportion; stages against brute force */
+/* test_shares.c - uneven cuts: nothing lost, nothing twice, in proportion; stages against brute
+ * force */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +43,8 @@ static void even_weights_are_no_weights(void **state)
     (void)state;
     for (int64_t len = 0; len < 40; len++)
         for (int i = 0; i < 5; i++) {
-            xd_span a = xd_cut((xd_span){ 0, len }, i, 5), b = xd_cut_at((xd_span){ 0, len }, i, 5, at);
+            xd_span a = xd_cut((xd_span) { 0, len }, i, 5),
+                    b = xd_cut_at((xd_span) { 0, len }, i, 5, at);
             assert_int_equal(a.start, b.start);
             assert_int_equal(a.n, b.n);
         }
@@ -57,7 +59,8 @@ static void tokens_have_one_owner(void **state)
     for (int s = 0; s < 2; s++) {
         int owners[61] = { 0 };
         for (int sp = 0; sp < 3; sp++)
-            for (int64_t row = 0, t; (t = xd_token(&l, (xd_stream_id)s, XD_ALL, sp, row)) >= 0; row++)
+            for (int64_t row = 0, t; (t = xd_token(&l, (xd_stream_id)s, XD_ALL, sp, row)) >= 0;
+                 row++)
                 owners[t]++;
         for (int64_t t = 0; t < l.len[s]; t++)
             assert_int_equal(owners[t], 1);
@@ -66,7 +69,8 @@ static void tokens_have_one_owner(void **state)
     assert_int_equal(xd_own(&l, XD_TXT, 0, 0).n, 0);
 }
 
-static double time_of(const double *cost, const double *speed, const double ends[2], int stages, const int *cut)
+static double time_of(const double *cost, const double *speed, const double ends[2], int stages,
+                      const int *cut)
 {
     double worst = 0;
     for (int s = 0; s < stages; s++) {

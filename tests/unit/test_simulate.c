@@ -39,7 +39,8 @@ static xd_comm *be(stage *s, int rank)
 {
     xd_comm *c = NULL;
     computed = 0;
-    assert_int_equal(xd_comm_record(&c, rank, s->n, xd_simulation_record(s->p, rank, ask, NULL), &s->e), XD_OK);
+    assert_int_equal(
+        xd_comm_record(&c, rank, s->n, xd_simulation_record(s->p, rank, ask, NULL), &s->e), XD_OK);
     return c;
 }
 
@@ -104,7 +105,8 @@ static void one_message(void **state)
     }
 }
 
-/* What is computed while a message comes is slowed down by what does not overlap; once, if two come. */
+/* What is computed while a message comes is slowed down by what does not overlap; once, if two
+ * come. */
 static void overlap(void **state)
 {
     stage s;
@@ -136,7 +138,7 @@ static void overlap(void **state)
         done(&s, c);
     }
     run(&s);
-    near(s.lane[0].end_s, 3 + 0.5 * 2 + 1 + 0.5 * 1);   /* the second comes at 5, beside 3 - 2 s    */
+    near(s.lane[0].end_s, 3 + 0.5 * 2 + 1 + 0.5 * 1);  /* the second comes at 5, beside 3 - 2 s */
     xd_simulation_close(&s.p);
 }
 
@@ -169,7 +171,8 @@ static void ring(void **state)
     for (int r = 0; r < 4; r++) {
         xd_comm *c = be(&s, r);
         for (int i = 0; i < 3; i++) {
-            xd_req q[2] = { c->ops->recv(c, bytes(100), (r + 3) % 4), c->ops->send(c, bytes(100), (r + 1) % 4) };
+            xd_req q[2] = { c->ops->recv(c, bytes(100), (r + 3) % 4),
+                            c->ops->send(c, bytes(100), (r + 1) % 4) };
             computed = i == 2 ? 1 : 3;          /* hidden, hidden, 1 s late                    */
             c->ops->wait(c, q, 2);
         }
@@ -224,11 +227,13 @@ static void contention(void **state)
         open_stage(&s, 4, far ? 2 : 4, 1);
         for (int r = 0; r < 4; r++) {
             xd_comm *c = be(&s, r);
-            wait_for(c, r < 2 ? c->ops->send(c, bytes(100), r + 2) : c->ops->recv(c, bytes(100), r - 2));
+            wait_for(c, r < 2 ? c->ops->send(c, bytes(100), r + 2)
+                              : c->ops->recv(c, bytes(100), r - 2));
             done(&s, c);
         }
         run(&s);
-        double first = fmin(s.lane[2].end_s, s.lane[3].end_s), last = fmax(s.lane[2].end_s, s.lane[3].end_s);
+        double first = fmin(s.lane[2].end_s, s.lane[3].end_s),
+               last = fmax(s.lane[2].end_s, s.lane[3].end_s);
         near(first, far ? 10 + 10 : 1 + 1);
         near(last, far ? 10 + 20 : 1 + 1);
         near(s.lane[0].between, far ? 100 : 0);
@@ -237,8 +242,8 @@ static void contention(void **state)
     }
 }
 
-/* Four ranks, 100 bytes from each to each other, and nothing is computed: overlap has no say. What a host
- * shares delays its ranks when it is less than their links together. */
+/* Four ranks, 100 bytes from each to each other, and nothing is computed: overlap has no say.
+ * What a host shares delays its ranks when it is less than their links together. */
 static void shared(void **state)
 {
     stage     s;
@@ -293,7 +298,8 @@ static void groups(void **state)
         xd_comm *c = be(&s, r), *pair = NULL;
         assert_int_equal(c->ops->split(c, r % 2, r / 2, 2, &pair, &s.e), XD_OK);
         computed = r;
-        wait_for(pair, pair->rank ? pair->ops->recv(pair, bytes(100), 0) : pair->ops->send(pair, bytes(100), 1));
+        wait_for(pair, pair->rank ? pair->ops->recv(pair, bytes(100), 0)
+                                  : pair->ops->send(pair, bytes(100), 1));
         xd_comm_close(&pair);
         done(&s, c);
     }

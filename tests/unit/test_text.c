@@ -62,7 +62,8 @@ static void bert_refusals(void **state)
     const char *bert = "BertModel";
     (void)state;
     refuses(bert, "{\"model_type\":\"roberta\"}", XD_EUNSUPPORTED, "model_type 'roberta'");
-    refuses(bert, "{\"position_embedding_type\":\"relative_key\"}", XD_EUNSUPPORTED, "'relative_key'");
+    refuses(bert, "{\"position_embedding_type\":\"relative_key\"}", XD_EUNSUPPORTED,
+            "'relative_key'");
     refuses(bert, "{\"is_decoder\":true}", XD_EUNSUPPORTED, "is_decoder is true");
     refuses(bert, "{\"add_cross_attention\":true}", XD_EUNSUPPORTED, "add_cross_attention is true");
     refuses(bert, "{\"hidden_act\":\"mish\"}", XD_EUNSUPPORTED, "mish");
@@ -375,7 +376,8 @@ static void clip_names(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++)
-        check_names(clips[i], i, "text_model.embeddings.position_ids", i, "embeddings.token_embedding.weight");
+        check_names(clips[i], i, "text_model.embeddings.position_ids", i,
+                    "embeddings.token_embedding.weight");
 }
 
 /* One token, as many as there are positions, and what is refused; a counting run needs exactly the
@@ -467,7 +469,8 @@ static void bert_names(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++)         /* the pooler's two, and the buffer                     */
-        check_names(berts[i], 2 + i, "bert.embeddings.position_ids", i, "embeddings.word_embeddings.weight");
+        check_names(berts[i], 2 + i, "bert.embeddings.position_ids", i,
+                    "embeddings.word_embeddings.weight");
 }
 
 static void bert_lengths(void **state)

@@ -470,13 +470,18 @@ static void open_random(bench *b, const char *text, xd_dtype want, xd_visit visi
     xd_decl d;
     open_device(b, want);
     must(open_text(&b->net, text, &b->err), &b->err);
-    d = (xd_decl){ .visit = visit, .dev = visit == XD_VISIT_COUNT ? b->count : b->dev, .type = b->act,
-                   .store = b->store, .tp = 1, .err = &b->err };
+    d = (xd_decl) { .visit = visit,
+                    .dev = visit == XD_VISIT_COUNT ? b->count : b->dev,
+                    .type = b->act,
+                    .store = b->store,
+                    .tp = 1,
+                    .err = &b->err };
     must(xd_net_visit(&b->net, &d), &b->err);
 }
 
-/* Two maps are alive where they are largest: to decode, one of pixels with 256 channels and one with
- * 128; to encode, two of 128. What bands of rows take beside them does not grow with the image. */
+/* Two maps are alive where they are largest: to decode, one of pixels with 256 channels and one
+ * with 128; to encode, two of 128. What bands of rows take beside them does not grow with the
+ * image. */
 static void memory_is_two_maps(void **state)
 {
     bench b;
@@ -487,9 +492,10 @@ static void memory_is_two_maps(void **state)
         xd_tensor m = xd_view((void *)64, XD_F32, 4, (int64_t[]){ 1, n, n, 32 });
         xd_tensor p = xd_view((void *)64, XD_F32, 4, (int64_t[]){ 1, 8 * n, 8 * n, 3 });
         double    map = 64.0 * (double)(n * n * 128) * (double)xd_dtype_size(b.act);
-        double    dec = (double)counted(&b, DECODE, 0, z, p), enc = (double)counted(&b, ENCODE, 0, p, m);
-        print_message("# %lld pixels: decoding takes %.2f maps, encoding %.2f\n", (long long)(8 * n),
-                      dec / map, enc / map);
+        double dec = (double)counted(&b, DECODE, 0, z, p),
+               enc = (double)counted(&b, ENCODE, 0, p, m);
+        print_message("# %lld pixels: decoding takes %.2f maps, encoding %.2f\n",
+                      (long long)(8 * n), dec / map, enc / map);
         assert_true(dec < 3 * map + 40e6);
         assert_true(enc < 2 * map + 40e6);
         close_bench(&b);
@@ -518,8 +524,8 @@ static void bands_are_the_whole(void **state)
             run_counted(&b, DECODE, 0, z, p[k > 0]);
             run_counted(&b, ENCODE, 0, p[0], q[k > 0]);
             double dec = k ? largest_gap(p[1], p[0]) : 0, enc = k ? largest_gap(q[1], q[0]) : 0;
-            print_message("# %s, bands of %zu bytes: %.2g, %.2g of the largest\n", xd_dtype_name(b.act), band[k],
-                          dec, enc);
+            print_message("# %s, bands of %zu bytes: %.2g, %.2g of the largest\n",
+                          xd_dtype_name(b.act), band[k], dec, enc);
             assert_true(dec <= limit[b.act == XD_BF16] && enc <= limit[b.act == XD_BF16]);
         }
         close_bench(&b);
@@ -574,7 +580,8 @@ static void defaults_are_diffusers(void **state)
     assert_int_equal(v.channels, 4);
     assert_int_equal(v.cell[0] * v.cell[1] * v.cell[2], 1);
     assert_true(v.tile[0] == 32 && v.tile[1] == 32);
-    assert_true(v.scaling == 0.18215 && v.shift == 0 && v.overlap[0] == 0.25 && v.overlap[1] == 0.25);
+    assert_true(v.scaling == 0.18215 && v.shift == 0 && v.overlap[0] == 0.25 &&
+                v.overlap[1] == 0.25);
     xd_net_close(&n);
 }
 

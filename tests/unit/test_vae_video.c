@@ -1,8 +1,8 @@
 /* test_vae_video.c - the autoencoder of CogVideoX against diffusers.
  *
- * tools/golden_cog_vae.py computed tests/golden/cog-vae with the random weights and inputs that this
- * program makes of a name. Tolerances are shares of the largest value: f32 1e-5, bf16 3e-2. Every run
- * is counted first, and must then use exactly the memory that was counted. */
+ * tools/golden_cog_vae.py computed tests/golden/cog-vae with the random weights and inputs that
+ * this program makes of a name. Tolerances are shares of the largest value: f32 1e-5, bf16 3e-2.
+ * Every run is counted first, and must then use exactly the memory that was counted. */
 #include "models.h"
 
 #include "base/rng.h"
@@ -41,8 +41,8 @@ static void refusals(void **state)
 static void infos(void **state)
 {
     static const int64_t decoded[][2] = { { 1, 1 }, { 2, 8 }, { 3, 9 }, { 4, 16 }, { 13, 49 } };
-    static const int64_t encoded[][2] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 8, 2 }, { 9, 3 }, { 10, 3 },
-                                          { 15, 4 }, { 16, 4 }, { 20, 5 }, { 49, 13 } };
+    static const int64_t encoded[][2] = { { 1, 1 },  { 2, 1 },  { 3, 1 },  { 8, 2 },  { 9, 3 },
+                                          { 10, 3 }, { 15, 4 }, { 16, 4 }, { 20, 5 }, { 49, 13 } };
     part        p = { .config = NULL };
     xd_vae_info v;
     xd_err      e = { 0 };
@@ -60,7 +60,8 @@ static void infos(void **state)
     close_part(&p);
 }
 
-/* 49 frames of 480 x 720 with the published widths, in bf16: with weights and result below 6 GiB. */
+/* 49 frames of 480 x 720 with the published widths, in bf16: with weights and result below 6
+ * GiB. */
 static void memory_is_two_maps(void **state)
 {
     const double GiB = 1 << 30;
@@ -79,7 +80,8 @@ static void memory_is_two_maps(void **state)
     xd_exec_init(&x, b.dev, &b.tmp, XD_BF16);
     p.vae->decode(&x, &p.net, lat, rgb);
     ok(x.err.code, &x.err);
-    double maps = (double)xd_arena_peak(&b.tmp) / GiB, all = maps + (double)(d.packed + xd_bytes(rgb)) / GiB;
+    double maps = (double)xd_arena_peak(&b.tmp) / GiB,
+           all = maps + (double)(d.packed + xd_bytes(rgb)) / GiB;
     print_message("# decoding takes %.2f GiB, %.2f with weights and result\n", maps, all);
     assert_true(maps > 4.5 && maps < 5.2);  /* weights are 0.4, the result 0.2 */
     close_part(&p);
@@ -96,7 +98,8 @@ static void call(xd_exec *x, const part *p, int encode, int tiled, xd_tensor in,
         (encode ? p->vae->encode : p->vae->decode)(x, &p->net, in, out);
 }
 
-static size_t counted(const bench *b, const part *p, int encode, int tiled, xd_tensor in, xd_tensor out)
+static size_t counted(const bench *b, const part *p, int encode, int tiled, xd_tensor in,
+                      xd_tensor out)
 {
     xd_dev  *count;
     xd_arena a;
@@ -123,7 +126,8 @@ static void compare(const char *name, bench *b, const part *p, xd_st *st, int64_
     float      *want = reference(st, what, &shape);
     p->vae->info(p->net.cfg, &v);
     int64_t   f = v.cell[1], h = encode ? shape.d[1] * f : shape.d[1] / f;
-    int64_t   w = encode ? shape.d[2] * f : shape.d[2] / f, d[4] = { T, h, w, encode ? 3 : v.channels };
+    int64_t w = encode ? shape.d[2] * f : shape.d[2] / f,
+            d[4] = { T, h, w, encode ? 3 : v.channels };
     xd_tensor in = xd_view(NULL, XD_F32, 4, d), out = xd_view(NULL, XD_F32, 4, shape.d);
     float    *number = in.p = malloc(xd_bytes(in)), *got = out.p = malloc(xd_bytes(out));
     assert_int_equal(shape.d[0], encode ? xd_vae_latents(&v, T) : xd_vae_frames(&v, T));

@@ -1,7 +1,7 @@
 /* test_video.c - transformers of video against diffusers: CogVideoX in its four forms.
  *
- * tools/golden_cog.py computed tests/golden/cog with the random weights that this program makes of a
- * tensor's name. Tolerances as in models.h. */
+ * tools/golden_cog.py computed tests/golden/cog with the random weights that this program makes
+ * of a tensor's name. Tolerances as in models.h. */
 #include "models.h"
 
 static const char *const forms[] = { "2b", "5b", "5b-i2v", "1.5-i2v" };
@@ -23,7 +23,8 @@ static void refusals(void **state)
     (void)state;
     refuses(cog, "{\"activation_fn\":\"geglu\"}", XD_EUNSUPPORTED, "geglu");
     refuses(cog, "{\"use_learned_positional_embeddings\":true}", XD_EUNSUPPORTED, "learned");
-    refuses(cog, "{\"use_rotary_positional_embeddings\":true,\"attention_head_dim\":40}", XD_EFORMAT, "40");
+    refuses(cog, "{\"use_rotary_positional_embeddings\":true,\"attention_head_dim\":40}",
+            XD_EFORMAT, "40");
     refuses(cog, "{\"num_attention_heads\":1,\"attention_head_dim\":40}", XD_EFORMAT, "40");
     refuses(cog, "{\"in_channels\":8}", XD_EFORMAT, "in_channels");
     refuses(cog, "{\"ofs_embed_dim\":64}", XD_EFORMAT, "64");
@@ -41,7 +42,7 @@ static void run_form(const char *name, xd_dtype want, double tol)
 
     xd_tensor shape;
     float    *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
-    float    *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
+    float *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
     xd_tensor text = given(&x, st, "text");
     xd_layout lay = { .len = { shape.d[0], text.d[0], 0 }, .npatch = 1, .nsp = 1,
                       .grid = { (int64_t)grid[0], (int64_t)grid[1], (int64_t)grid[2] } };
