@@ -1,8 +1,8 @@
 /* host_memory.c - how much memory of the host may still be taken.
  *
- * What may be taken is the least of: the system's available memory, the room left below the
- * limits of this process' control groups (v1 or v2, each of their ancestors), and the address
- * space that RLIMIT_AS leaves. */
+ * It is the least of the system's available memory, the free memory below the limits of this
+ * process' control groups (v1 or v2, with all their ancestors), and the address space that
+ * RLIMIT_AS leaves. */
 #include "backend/backend.h"
 
 #include <stdio.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* The number behind `key` in a file of "key number" lines; with an empty key the file's first
- * number. -1: none ("max" is none). */
+/* The number after `key` in a file of "key number" lines; with an empty key, the first number of
+ * the file. -1: no number ("max" counts as none). */
 static double number_in(const char *path, const char *key)
 {
     char   line[256];
@@ -34,8 +34,8 @@ static double number_in(const char *path, const char *key)
     return v;
 }
 
-/* Room left in the group at `dir` and all its ancestors up to `root`; `least` is lowered.
- * Pages of files that the group may drop count as room, as they do in MemAvailable. */
+/* Lowers *least to the free memory of the group at `dir` and of its ancestors up to `root`.
+ * Inactive file pages, which the kernel may drop, count as free, as they do in MemAvailable. */
 static void group_room(char *dir, size_t root, int v2, double *least)
 {
     char path[1200];
@@ -57,8 +57,8 @@ static void group_room(char *dir, size_t root, int v2, double *least)
     }
 }
 
-/* Lines of /proc/self/cgroup: "0::/a/b" for v2, "7:cpu,memory:/a/b" for v1. A container often
- * sees only its own group mounted at the root: a path that is not there means the root. */
+/* Lines of /proc/self/cgroup are "0::/a/b" for v2, "7:cpu,memory:/a/b" for v1. A container often
+ * sees only its own group, mounted at the root: a path that does not exist stands for the root. */
 static void groups_room(double *least)
 {
     char  line[1024], dir[1100];
@@ -95,7 +95,7 @@ static double kernel_space(void)
     return sum;
 }
 
-/* Address space that the limit leaves; 1e18: there is none. */
+/* Address space that RLIMIT_AS leaves; 1e18: there is no limit. */
 static double space_left(void)
 {
     struct rlimit lim;

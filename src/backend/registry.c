@@ -1,4 +1,4 @@
-/* registry.c - the kinds of devices, and devices by name */
+/* registry.c - the list of device kinds, and devices opened by name */
 #include "backend/backend.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ void xd_dev_close(xd_dev **d)
         *d = NULL;
 }
 
-/* A count device answers as the device it stands for. */
+/* The device whose properties are asked for: of a count device, the one that it stands for. */
 static const xd_dev *real(const xd_dev *d)
 {
     return d->counts ? xd_count_real(d) : d;

@@ -1,4 +1,4 @@
-/* count.h - what dev.c must know of a count device */
+/* count.h - what registry.c needs to know about a count device */
 #ifndef XD_BACKEND_COUNT_COUNT_H
 #define XD_BACKEND_COUNT_COUNT_H
 

@@ -1,24 +1,27 @@
-/* cpu.h - inside the CPU device: instruction sets, kernels per set, and the oneDNN side.
+/* cpu.h - inside the CPU device: instruction sets, kernels of each set, and the oneDNN side.
  *
- * An instruction set is chosen once when the device is opened; from it follow one table of
- * small kernels (kernels.c, compiled once a set), one attention (attn/), products of our own or
- * none (gemm/) and the cap that is put on oneDNN. The set "c" runs without oneDNN: plain.c has its GEMM and convolution. */
+ * An instruction set is chosen once when the device is opened. It selects a table of small kernels
+ * (kernels.c, compiled once per set), an attention (attn/), GEMMs of our own or none (gemm/) and
+ * the cap that is put on oneDNN. The set "c" runs without oneDNN: plain.c has its GEMM and
+ * convolution. */
 #ifndef XD_BACKEND_CPU_CPU_H
 #define XD_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
 
-/* Each has all that stands before it; from XD_ISA_AVX512BF16 on bf16 values are multiplied as they are. */
+/* Each set includes all sets before it. From XD_ISA_AVX512BF16 on, bf16 values are multiplied
+ * without conversion. */
 typedef enum xd_isa {
     XD_ISA_C, XD_ISA_AVX2, XD_ISA_AVX512, XD_ISA_AVX512BF16, XD_ISA_AMX, XD_NISAS
 } xd_isa;
 
 const char *xd_isa_name(xd_isa isa);
-int         xd_isa_has(xd_isa isa);     /* can this machine (and its system) run it?          */
-/* The set to use: what XDIT_ISA asks for, else the best; *forced tells which of the two. */
+int         xd_isa_has(xd_isa isa);     /* 1: this machine and its system can run it          */
+/* Chooses the set that XDIT_ISA names (*forced = 1), else the best one (*forced = 0). */
 xd_status   xd_isa_choose(xd_isa *isa, int *forced, xd_err *e);
 
-/* Element-wise and row kernels of one instruction set. Threads are used inside. */
+/* Element-wise and row kernels of one instruction set. They use threads inside, unless the comment
+ * of a kernel says "One thread". */
 typedef struct xd_kernels {
     void (*norm)(const xd_norm *a);
     void (*moments)(const xd_moments *a);
@@ -27,36 +30,36 @@ typedef struct xd_kernels {
     void (*addmul)(const xd_addmul *a);
     void (*axpby)(const xd_axpby_args *a);
     void (*resize)(const xd_resize *a);
-    void (*lookup)(const xd_lookup *a);                 /* ids are known to be good           */
+    void (*lookup)(const xd_lookup *a);                 /* ids are checked before             */
     void (*copy)(const xd_copy *a);
     void (*qknorm)(const xd_qknorm *a);
-    /* out rows [r0, r0+n), columns [c0, c0+m) = residual + gate * act(acc + bias); acc is that
-     * tile, `ld` floats a row. One thread. */
+    /* Rows [r0, r0+n), columns [c0, c0+m) of the output = residual + gate * act(acc + bias); acc
+     * holds these sums, `ld` floats per row. One thread. */
     void (*epilogue)(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
                      int64_t c0, int64_t m);
     /* acc[i][j] += sum_k a[i][k] b[k][j] for n rows i (`lda` and `ldacc` floats apart), j < 16,
      * k < K. One thread. */
     void (*tile)(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K);
-    /* n numbers of any float type as f32. One thread. */
+    /* Converts n elements of any float type to f32. One thread. */
     void (*widen)(float *to, const void *from, xd_dtype t, int64_t n);
-    /* quantdot.c: the largest magnitude of a row of n F32 or BF16 numbers (NaN: not all are finite);
-     * the row in integers, x * by rounded and clamped; and, of one such row against m of `lda` each,
-     * the sums of n products, n a multiple of 64. One thread. */
+    /* quantdot.c. most: the largest magnitude of a row of n F32 or BF16 elements (NaN: some are
+     * non-finite). integers: the row times `by`, rounded and clamped. int_dot: dot products of one
+     * such row with m rows that are `ldw` bytes apart; n is a multiple of 64. One thread. */
     float (*most)(const void *x, xd_dtype t, int64_t n);
     void (*integers)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);
     void (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m, int64_t n);
-    /* GFLOP/s of one thread over about 0.2 ms, in registers alone. */
+    /* GFLOP/s of one thread over about 0.2 ms, with operands in registers. */
     double (*burst)(void);
 } xd_kernels;
 
 extern const xd_kernels xd_kernels_c, xd_kernels_avx2, xd_kernels_avx512, xd_kernels_avx512bf16;
-/* qknorm.c: the slots of that name. */
+/* Implementations of `qknorm` (qknorm.c). */
 void   xd_qknorm_c(const xd_qknorm *a);
 void   xd_qknorm_avx2(const xd_qknorm *a);
 void   xd_qknorm_avx512(const xd_qknorm *a);
 void   xd_qknorm_avx512bf16(const xd_qknorm *a);
-/* quantdot.c likewise. */
+/* Implementations of `most`, `integers` and `int_dot` (quantdot.c). */
 #define XD_QUANT_SLOTS(isa)                                                                  \
     float xd_most_##isa(const void *x, xd_dtype t, int64_t n);                               \
     void  xd_integers_##isa(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);      \
@@ -66,23 +69,24 @@ XD_QUANT_SLOTS(c)
 XD_QUANT_SLOTS(avx2)
 XD_QUANT_SLOTS(avx512)
 XD_QUANT_SLOTS(avx512bf16)
-double xd_burst_bf16(void);             /* the same with vdpbf16ps                            */
-double xd_burst_amx(void);              /* with tdpbf16ps                                     */
+double xd_burst_bf16(void);             /* like `burst`, with vdpbf16ps                       */
+double xd_burst_amx(void);              /* like `burst`, with tdpbf16ps                       */
 
 typedef struct xd_dnn xd_dnn;
 
 typedef struct xd_cpu_dev {
     xd_dev            dev;      /* dev.priv is this struct                                    */
     xd_isa            isa;
-    int               emulate;  /* bf16 is kept where only emulation exists                   */
+    int               emulate;  /* 1: computes in bf16 although it is emulated                */
     const xd_kernels *k;
-    xd_dnn           *dnn;      /* NULL: "c"                                                  */
+    xd_dnn           *dnn;      /* NULL for the set "c"                                       */
 } xd_cpu_dev;
 
-/* The kind "cpu": kernels of the best instruction set, or of the one in XDIT_ISA=c|avx2|avx512|avx512bf16|amx
- * (which also caps oneDNN; an unknown or unavailable one is refused). */
+/* The kind "cpu": kernels of the best instruction set, or of the one in
+ * XDIT_ISA=c|avx2|avx512|avx512bf16|amx. XDIT_ISA also caps oneDNN; an unknown or unavailable set
+ * is refused. */
 extern const xd_dev_kind xd_dev_kind_cpu;
-void   xd_cpu_early(void);              /* loads oneDNN on a thread                            */
+void   xd_cpu_early(void);              /* loads oneDNN on a background thread                 */
 void   xd_cpu_about(xd_fact *fact, void *cookie);
 double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 
@@ -92,23 +96,25 @@ double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 size_t    xd_plain_pack_size(xd_weight *w);
 xd_status xd_plain_pack(const xd_weight *w, xd_tensor src);
 void      xd_plain_gemm(const xd_kernels *k, const xd_gemm *a);
-/* Products of an item: rows [r0, r0+n), columns [c0, c0+m) to acc, XD_PLAIN_COLS floats a row. */
+/* Computes the sums of rows [r0, r0+n), columns [c0, c0+m) into acc, XD_PLAIN_COLS floats per
+ * row. */
 enum { XD_PLAIN_ROWS = 32, XD_PLAIN_COLS = 64 };
 typedef void xd_plain_tile_fn(const void *of, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m);
-/* Every item of a product by `fn`, and the epilogue behind it, on all threads. */
+/* Computes a GEMM on all threads: `fn` for every tile, then the epilogue. */
 void      xd_plain_tiles(const xd_kernels *k, const xd_gemm *a, xd_plain_tile_fn *fn, const void *of);
 void      xd_plain_conv(const xd_kernels *k, const xd_conv *a);
 
-/* ---- quant.c: products of quantized weights on any machine ------------------------------------ */
+/* ---- quant.c: GEMMs with quantized weights on any machine --------------------------------- */
 
 size_t    xd_quant_pack_size(xd_weight *w);
 xd_status xd_quant_pack(const xd_kernels *k, const xd_weight *w, xd_tensor src);
 size_t    xd_quant_gemm_scratch(const xd_gemm *a);
 xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 
-/* ---- dnn.c: the only file that knows oneDNN ------------------------------------------------ */
+/* ---- onednn*.c: the only files that know oneDNN -------------------------------------------- */
 
-/* `cap`: oneDNN is held to `isa` (once a process: another cap later is refused). */
+/* xd_dnn_open: `cap` = 1 limits oneDNN to `isa`, once per process; a different cap later is
+ * refused. */
 void      xd_dnn_forget(xd_dnn *d);     /* empties the cache of primitives                     */
 xd_status xd_dnn_open(xd_dnn **d, xd_isa isa, int cap, const xd_kernels *k, xd_err *e);
 void      xd_dnn_close(xd_dnn **d);

@@ -1,7 +1,7 @@
-/* element.h - elements of a tensor as floats and back; for the files compiled once for each
- * instruction set, which name theirs in ISA.
+/* element.h - conversion of tensor elements to floats and back, for files compiled once per
+ * instruction set, which define ISA.
  *
- * Everything is written without branches, so that loops over it become vectors. */
+ * The functions have no branches, so that the compiler can vectorize loops over them. */
 #ifndef XD_BACKEND_CPU_ELEMENT_H
 #define XD_BACKEND_CPU_ELEMENT_H
 
@@ -32,7 +32,7 @@ static inline float number(uint32_t u)
     return f;
 }
 
-/* Round to nearest even; a NaN keeps its sign and becomes quiet. */
+/* Rounds to nearest even; a NaN keeps its sign and becomes quiet. */
 static inline uint16_t to_bf16(float f)
 {
     uint32_t u = bits(f), nan = (u & 0x7fffffffu) > 0x7f800000u;
@@ -40,8 +40,8 @@ static inline uint16_t to_bf16(float f)
     return (uint16_t)(nan ? (u >> 16) | 0x40u : r);
 }
 
-/* A half's bits, moved to the place of a float's, are its value times 2^-112; infinities and
- * NaNs get the exponent that the multiplication cannot give them. */
+/* The bits of an f16, moved to the position of a float's, are its value times 2^-112. Infinities
+ * and NaNs do not survive the multiplication by 2^112 and get their exponent by hand. */
 static inline float from_f16(uint16_t h)
 {
     uint32_t s = (uint32_t)(h & 0x8000u) << 16, m = (uint32_t)(h & 0x7fffu) << 13;
@@ -50,7 +50,7 @@ static inline float from_f16(uint16_t h)
     return number(u | s);
 }
 
-/* Likewise times 2^-120; of e4m3 only all ones are no number. */
+/* Like from_f16, with the factor 2^-120; the only NaN of e4m3 has all bits set. */
 static inline float from_e4m3(uint8_t v)
 {
     uint32_t s = (uint32_t)(v & 0x80u) << 24, m = (uint32_t)(v & 0x7fu) << 20;
@@ -59,8 +59,8 @@ static inline float from_e4m3(uint8_t v)
     return number(u | s);
 }
 
-/* Round to nearest even. Normal numbers are rounded in the integer; subnormal halves by adding
- * a float whose last bit weighs as much as theirs. */
+/* Rounds to nearest even. Normal results are rounded in the integer, subnormal ones by adding 0.5,
+ * whose last bit has the weight of the last bit of a subnormal f16. */
 static inline uint16_t to_f16(float f)
 {
     uint32_t u = bits(f), s = (u >> 16) & 0x8000u, m = u & 0x7fffffffu;
@@ -71,7 +71,7 @@ static inline uint16_t to_f16(float f)
     return (uint16_t)(s | (m >= 0x477ff000u ? special : r));
 }
 
-/* n of BF16 as floats, and back. */
+/* Converts n bf16 values to floats, and back. */
 static inline void from_bf16s(float *to, const void *from, int64_t n)
 {
     int64_t i = 0;
@@ -88,7 +88,7 @@ static inline void from_bf16s(float *to, const void *from, int64_t n)
 #endif
 }
 
-/* Results of arithmetic: where an instruction rounds them, it makes denormals 0. */
+/* For results of arithmetic: with AVX512_BF16 the conversion flushes denormals to 0. */
 static inline void to_bf16s(void *to, const float *from, int64_t n)
 {
     uint16_t *p = to;

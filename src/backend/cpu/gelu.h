@@ -1,15 +1,16 @@
-/* gelu.h - gelu by its tanh, for results that are rounded to bf16 values; AVX-512
+/* gelu.h - tanh-GELU by a piecewise cubic, for results that are rounded to bf16; AVX-512.
  *
- * gelu(x) = max(x, 0) - b(|x|), where b(u) = u / (1 + e^(2 k(u))), k(u) = sqrt(2 / pi) (u + 0.044715 u^3), is 0 at 0
- * and behind 5.5, nowhere above 0.17. It is a cubic in u in each of 32 intervals around multiples of 5.5 / 31,
- * fitted to the least relative error, and nothing in the last. Of gelu's value it is off by 7e-6 for x > -1, 3e-5
- * down to -3, 4e-4 to -4 and 2e-3 to -5, never by more than 8e-7. */
+ * gelu(x) = max(x, 0) - b(|x|) with b(u) = u / (1 + e^(2 k(u))) and k(u) = sqrt(2 / pi) (u +
+ * 0.044715 u^3). b is 0 at 0 and beyond 5.5, and nowhere above 0.17. It is approximated by a cubic
+ * in u on each of 32 intervals around multiples of 5.5 / 31, fitted to the least relative error;
+ * the last cubic is 0. The relative error of gelu is 7e-6 for x > -1, 3e-5 down to -3, 4e-4 to -4
+ * and 2e-3 to -5; the absolute error is at most 8e-7. */
 #ifndef XD_BACKEND_CPU_GELU_H
 #define XD_BACKEND_CPU_GELU_H
 
 #include "backend/cpu/vec512.h"
 
-/* Of u^0, u^1, u^2 and u^3. */
+/* Coefficients of u^0, u^1, u^2 and u^3. */
 static const float gelu_bump[4][32] __attribute__((aligned(64))) = {
     { 0.0f, -4.19817916e-05f, -0.000793627289f, -0.00318596f, -0.00627990207f, -0.00553756999f,
       0.00695592351f, 0.039960105f, 0.0992922634f, 0.184621111f, 0.28835094f, 0.39702639f,
@@ -45,7 +46,7 @@ static inline __m512 gelu_part(int power, __m512i interval)
 
 static inline __m512 brief_gelu(__m512 x)
 {
-    enum { LEAST_OF_SIZES = 10 };       /* of vrangeps; of a NaN and a number, the number     */
+    enum { LEAST_OF_SIZES = 10 };  /* mode of vrangeps; of a NaN and a number it takes the number */
     const __m512  u = _mm512_range_ps(x, _mm512_set1_ps(5.5f), LEAST_OF_SIZES);
     const __m512i k = _mm512_castps_si512(_mm512_fmadd_ps(u, _mm512_set1_ps(31 / 5.5f), _mm512_set1_ps(12582912.0f)));
     __m512        b = _mm512_fmadd_ps(gelu_part(3, k), u, gelu_part(2, k));

@@ -1,8 +1,8 @@
-/* onednn.h - inside the oneDNN side of the CPU device: one view of its versions 2 and 3, and the
+/* onednn.h - inside the oneDNN side of the CPU device: a common view of versions 2 and 3, and the
  * cache of primitives.
  *
- * Version 2 passes memory descriptors by value, version 3 as opaque handles; what differs is in
- * this file and in dnn.c. */
+ * Version 2 passes memory descriptors by value, version 3 as opaque handles; the differences are
+ * confined to this file, onednn_lib.h and the onednn*.c files. */
 #ifndef XD_BACKEND_CPU_ONEDNN_H
 #define XD_BACKEND_CPU_ONEDNN_H
 
@@ -19,18 +19,18 @@ typedef const dnnl_memory_desc_t *xd_md_ref;
 
 enum { XD_PRIM_KEY = 32, XD_PRIM_ARGS = 8 };
 
-/* A primitive that fits one kind of call: everything that it depends on is in the key. The
- * descriptor is made first (enough to know the scratch), the code when it first runs. */
+/* A cached primitive for one kind of call; the key holds everything that the primitive depends on.
+ * The descriptor is made at once (it tells the scratch bytes), the code at the first run. */
 typedef struct xd_prim {
     int64_t               key[XD_PRIM_KEY];
-    dnnl_primitive_desc_t pd;           /* NULL: oneDNN has nothing for this call              */
+    dnnl_primitive_desc_t pd;           /* NULL: oneDNN has no implementation                  */
     dnnl_primitive_t      p;
     dnnl_memory_t         mem[XD_PRIM_ARGS];
     int                   arg[XD_PRIM_ARGS], nargs;
     size_t                scratch;      /* bytes                                               */
-    struct xd_prim       *repack;       /* weights of another layout than the pinned one       */
+    struct xd_prim       *repack;       /* reorders weights packed in another layout           */
     size_t                repack_bytes;
-    struct xd_prim       *next;         /* same bucket                                         */
+    struct xd_prim       *next;         /* in the same bucket                                  */
 } xd_prim;
 
 enum { XD_PRIM_BUCKETS = 1024, XD_PRIM_MOST = 4096 };
@@ -43,24 +43,24 @@ struct xd_dnn {
     int               nprims;
 };
 
-/* What a primitive does after its main work, in this order. */
+/* Post-operations of a primitive, applied in this order. */
 typedef struct xd_post {
     xd_act  act;
-    int64_t gate;               /* columns of the row that multiplies, or 0                    */
-    int     sum;                /* 1: adds what the output held before                         */
+    int64_t gate;               /* columns of the gate row, or 0                               */
+    int     sum;                /* 1: adds the previous value of the output                    */
 } xd_post;
 
 /* The cached primitive of this key, or NULL. */
 xd_prim *xd_prim_find(xd_dnn *d, const int64_t key[XD_PRIM_KEY]);
-/* Takes a pd (which may be NULL) into the cache. */
+/* Takes a pd (may be NULL) into the cache, which owns it from then on. */
 xd_prim *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd);
-/* The same without the cache; xd_prim_free ends it. */
+/* Makes a primitive outside the cache; the caller releases it with xd_prim_free. */
 xd_prim *xd_prim_new(dnnl_primitive_desc_t pd);
 void     xd_prim_free(xd_prim *p);
-/* `p` in the cache becomes what `q` is, and the other way round. */
+/* Exchanges the contents of `p`, which is in the cache, and `q`. */
 void     xd_prim_swap(xd_prim *p, xd_prim *q);
-/* Starts a call: declares argument `arg`, whose descriptor is query(what, index) of the pd
- * (made once), to be at `p`. */
+/* Prepares a call: argument `arg` lies at `data`. Its memory object is made once, from the
+ * descriptor query(what, index) of the pd. */
 void      xd_prim_arg(xd_dnn *d, xd_prim *p, int arg, dnnl_query_t what, int index, void *data);
 void      xd_prim_post(xd_dnn *d, xd_prim *p, int arg, int64_t n, void *data);
 xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp);
@@ -75,10 +75,10 @@ xd_md_ref xd_md_as_ref(const xd_md *m);
 size_t    xd_md_bytes(xd_md_ref m);
 xd_md_ref xd_pd_md(dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 
-/* Attributes with the caller's scratchpad and post-operations; NULL without memory. */
+/* Attributes with a scratchpad of the caller's and the post-operations; NULL: no memory. */
 dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post);
 
-/* Each returns NULL when oneDNN has no implementation but a naive one (`naive`: also that one). */
+/* Each function returns NULL when oneDNN has only a naive implementation, or none. */
 dnnl_primitive_desc_t xd_pd_matmul(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_ref bias,
                                    xd_md_ref dst, const xd_post *post);
 typedef struct xd_conv_geometry {       /* in oneDNN's order: (t,) h, w                        */
@@ -88,16 +88,16 @@ dnnl_primitive_desc_t xd_pd_conv(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_re
                                  xd_md_ref dst, const xd_conv_geometry *g, const xd_post *post);
 dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to);
 
-/* Descriptors of a weight: as it comes ([out,in(,taps)], of the weight's own type) and as this
- * device packs it (pinned: the same for every use). Freed by the caller. */
+/* Descriptors of a weight: as the source stores it ([out,in(,taps)], in the weight's own type) and
+ * as this device packs it (pinned: one layout for every use). The caller frees both. */
 xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
 xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
-/* The reorder from the one to the other, from the cache: networks have many weights of a few
- * shapes. NULL: oneDNN cannot. */
+/* The cached reorder from the plain to the packed descriptor: a network has many weights of a few
+ * shapes. NULL: oneDNN cannot reorder it. */
 xd_prim  *xd_weight_prim(xd_dnn *d, const xd_weight *w);
 xd_md_ref xd_weight_packed(const xd_prim *p);   /* its packed descriptor                       */
-/* Called first by everything that comes in from outside: a full cache starts afresh, so that a
- * server that sees ever new sizes does not grow for ever. Primitives stay valid in between. */
+/* Called first by every entry point: empties a full cache, so that a server with ever new sizes
+ * does not grow without bound. Primitives stay valid until the next call of it. */
 void      xd_dnn_enter(xd_dnn *d);
 
 #endif

@@ -1,8 +1,10 @@
-/* onednn_lib.h - oneDNN's functions, found in the library when the first CPU device is opened.
+/* onednn_lib.h - oneDNN's functions, which are looked up in the library when the first CPU device
+ * is opened.
  *
- * Loading it takes some 2 ms and brings OpenMP, so that it is not linked: xd_cpu_early does it on a thread beside
- * whatever else a program does first. Their headers are those of the build; the library is asked for
- * by the same major version. The macros let the code call the functions by their names. */
+ * Loading the library takes some 2 ms and starts OpenMP, so it is not linked: xd_cpu_early loads it
+ * on a thread in parallel with the start of the program. The headers are those of the build; the
+ * library must have the same major version. The macros at the end let the code call the functions
+ * by their own names. */
 #ifndef XD_BACKEND_CPU_ONEDNN_LIB_H
 #define XD_BACKEND_CPU_ONEDNN_LIB_H
 
@@ -38,17 +40,17 @@ typedef struct xd_dnn_api {
 #define XD_DNN_FIELD(name) __typeof__(name) *name;
     XD_DNN_FUNCTIONS(XD_DNN_FIELD)
 #undef XD_DNN_FIELD
-    void (*set_threads)(int n);         /* of the OpenMP that it uses; NULL: none               */
-    xd_par_omp team;                    /* of the same; parallel is NULL: not GNU's             */
+    void (*set_threads)(int n);         /* of oneDNN's OpenMP; NULL: none                       */
+    xd_par_omp team;                    /* of that OpenMP; parallel is NULL: not GNU's          */
 } xd_dnn_api;
 
 extern xd_dnn_api xd_dnn_lib;           /* filled by xd_dnn_load                                */
 
-xd_status xd_dnn_load(xd_err *e);       /* once a process; XD_EUNSUPPORTED names what is missing */
+xd_status xd_dnn_load(xd_err *e);       /* once a process; XD_EUNSUPPORTED says what is missing */
 int       xd_dnn_is_loaded(void);
-int       xd_dnn_has_run(void);         /* a primitive, in this process                         */
-/* Bytes that code of described primitives is yet to take, about: of convolutions by tiles, of
- * others. */
+int       xd_dnn_has_run(void);         /* 1: a primitive has run in this process               */
+/* Approximate bytes that the code of described primitives will still take: of convolutions on AMX
+ * tiles (first function), of all others (second). */
 size_t    xd_dnn_to_come(void);
 size_t    xd_dnn_plain_to_come(void);
 

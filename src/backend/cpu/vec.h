@@ -1,13 +1,13 @@
-/* vec.h - vectors of floats, and sums over them; for the files compiled once for each instruction set.
+/* vec.h - vectors of floats and sums over them, for files compiled once per instruction set.
  *
- * A set without vectors has no V_LOAD: the loops over single elements, which end every loop over
- * vectors, then do everything. */
+ * A set without vectors does not define V_LOAD: the scalar loop that ends every vector loop then
+ * does all the work. */
 #ifndef XD_BACKEND_CPU_VEC_H
 #define XD_BACKEND_CPU_VEC_H
 
 #include <stdint.h>
 
-/* V_SWAP: neighbours in place of each other; V_TWICE: LANES / 2 floats, each two times. */
+/* V_SWAP exchanges neighbouring lanes; V_TWICE loads LANES / 2 floats, each into two lanes. */
 #if defined(__AVX512F__)
 #include <immintrin.h>
 typedef __m512 vec;
@@ -53,7 +53,7 @@ static inline float sum8(__m256 a)
 }
 #endif
 
-/* These bytes are read next: from memory, while what is in the L1 cache is worked on. */
+/* Prefetches these bytes from memory while data in the L1 cache is worked on. */
 static inline void soon(const char *p, int64_t bytes)
 {
 #if defined(__GNUC__)
@@ -65,7 +65,7 @@ static inline void soon(const char *p, int64_t bytes)
 #endif
 }
 
-/* Four sums at a time, since one waits for itself. */
+/* Sum of n floats, in four accumulators to hide the latency of the addition. */
 static inline float sum_of(const float *x, int64_t n)
 {
     float   s = 0;
@@ -86,7 +86,7 @@ static inline float sum_of(const float *x, int64_t n)
     return s;
 }
 
-/* Of (x - mean)^2. */
+/* Sum of (x - mean)^2 over n floats. */
 static inline float square_sum_of(const float *x, int64_t n, float mean)
 {
     float   s = 0;
