@@ -1,15 +1,18 @@
-/* amx.c - attention with tiles of AMX: products of 16 x 32 by 32 x 16 bf16.
+/* amx.c - attention with AMX tiles: multiplies of 16 x 32 by 32 x 16 bf16.
  *
- * A strip of 32 queries meets PART turns of 32 keys: in each turn their scores are multiplied, while those
- * of the turn before leave their tiles and those of the one before that become probabilities; these stay in the
- * L1 cache until the part is at its end, and are then multiplied by the values, 32 columns at a time, whose
- * sums stay in tiles meanwhile. Exponentials beside products are the idea of Shah et al. 2024, FlashAttention-3.
+ * A strip of 32 queries is multiplied with a part of the keys, PART steps of TURN (32) keys. The
+ * work is pipelined: while the scores of a step are multiplied, those of the step before are stored
+ * from the tiles and those two steps before become probabilities. Probabilities stay in the L1
+ * cache until the part ends and are then multiplied by the values, 32 columns at a time, with the
+ * sums in tiles. Computing exponentials during multiplies is the idea of Shah et al. 2024,
+ * FlashAttention-3.
  *
- * Probabilities are not relative to a row's largest score, which would take long to find: floats and bf16 values have
- * room for larger and smaller ones. By Cauchy and Schwarz no score of a query is above its length times that of the
- * longest key; where no bf16 value's exponent is exceeded so, they are powers of two of the scores as they are, and else
- * relative to the first score of the row, with an eye on what comes out. Rows for which there was no room are done
- * once more, relative to their largest score. */
+ * Probabilities are not relative to a row's largest score, which would take long to find: floats
+ * and bf16 have room for larger and smaller values. By the Cauchy-Schwarz inequality no score of a
+ * query exceeds its norm times that of the longest key. Where this bound fits the exponent of bf16,
+ * probabilities are powers of two of the scores themselves. Elsewhere they are relative to the
+ * first score of the row, and the results are checked for overflow. Rows that overflowed are
+ * computed again, relative to their largest score. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
@@ -21,36 +24,37 @@
 enum {
     TILES = 1,
     STRIP = XD_ATTN_STRIP,
-    TURN = XD_ATTN_TURN,        /* keys whose scores are made at a time                       */
+    TURN = XD_ATTN_TURN,        /* keys of a step                                             */
     QROWS = STRIP,
     SCORE_WIDTH = 1,            /* vectors of a packed tile                                   */
-    DEEP = 16,                  /* units of a tile's row                                      */
+    DEEP = 16,                  /* units of a tile row                                        */
     TILE = DEEP * LANES,        /* units of a tile                                            */
-    PART = XD_ATTN_PART,        /* turns whose probabilities wait for their values, even       */
-    NEAR = 768 << 10,           /* bytes of keys and values that one strip after another meets */
+    PART = XD_ATTN_PART,        /* steps of a part, even                                       */
+    NEAR = 768 << 10,           /* bytes of keys and values that strips share in L2 */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-#define ONES 0x3f803f80u        /* two bf16 values                                                 */
+#define ONES 0x3f803f80u        /* two bf16 ones                                               */
 
 #include "backend/cpu/attn/flash.h"
 #include "backend/cpu/attn/powers.h"
 
-/* What tiles read was written by vectors before, which compilers do not know. */
+/* Compiler fence: tile loads read what vector stores wrote, which the compiler does not model. */
 static inline void fence(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* ---- lengths ---------------------------------------------------------------------------------- */
+/* ---- norms of keys
+ * ---------------------------------------------------------------------------- */
 
 static float *lengths_of(const xd_attn_plan *p, const unit *pair)
 {
     return (float *)(void *)(pair + p->lengths);
 }
 
-/* Of the n keys of block kb, which are packed, how long the longest is. */
+/* Stores the norm of the longest of the n packed keys of block kb. */
 static void measure_keys(const xd_attn_plan *p, int64_t n, int64_t kb, unit *pair)
 {
     const unit *x = pair + kb * p->knext;
@@ -64,7 +68,7 @@ static void measure_keys(const xd_attn_plan *p, int64_t n, int64_t kb, unit *pai
     lengths_of(p, pair)[kb] = sqrtf(longest);
 }
 
-/* How long the longest of n keys is, or no number if one is none. */
+/* The norm of the longest of n keys; NaN if a key has a NaN. */
 static float longest_key(const xd_attn_plan *p, int64_t n, const unit *pair)
 {
     const float *each = lengths_of(p, pair);
@@ -74,18 +78,19 @@ static float longest_key(const xd_attn_plan *p, int64_t n, const unit *pair)
     return longest;
 }
 
-/* ---- values ----------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
-/* Values of a part lie in the order in which they are multiplied: 32 columns of all its turns, a turn's two
- * tiles one after the other, then the next 32 columns; the last may be 16. They are behind all keys of the
- * pair. */
+/* The offset of values in the packed pair. The values of a part are in the order of multiplication:
+ * 32 columns of all its steps, the two tiles of a step adjacent, then the next 32 columns; the last
+ * may be 16. They follow all keys of the pair. */
 static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
 {
     const int64_t part = j / PART * PART, tiles = smaller((p->dp - c) / LANES, 2);
     return p->kunits * p->kblocks + part * DEEP * p->dp + c * PART * DEEP + (j - part) * tiles * TILE;
 }
 
-/* Where there is room behind the columns there is one of ones, whose sums are those of probabilities. */
+/* 1: there are padding columns, and the first of them holds ones: its sums are those of the
+ * probabilities. */
 static int sums_among(const xd_attn_plan *p)
 {
     return p->D < p->dp;
@@ -107,24 +112,24 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
 
 /* ---- probabilities ------------------------------------------------------------------------- */
 
-/* All that is on its way from scores to probabilities, in one piece of memory. Scores of a turn leave their
- * tiles in the next one, and become probabilities in the one after. */
+/* The workspace between scores and probabilities, contiguous in memory. The scores of a step are
+ * stored from their tiles during the next step and become probabilities in the one after. */
 enum { BEHIND = 2 };
 typedef struct desk {
-    float s[BEHIND][STRIP][TURN];       /* scores, by turns                                   */
-    unit  p[PART][STRIP][DEEP];         /* probabilities, by turns                            */
-    float bias[BEHIND][STRIP][TURN];    /* where the argument's cannot be read as it lies     */
+    float s[BEHIND][STRIP][TURN];       /* scores, by steps                                   */
+    unit  p[PART][STRIP][DEEP];         /* probabilities, by steps                            */
+    float bias[BEHIND][STRIP][TURN];    /* copies of a bias that cannot be read in place      */
 } desk;
 _Static_assert(sizeof(desk) == XD_ATTN_DESK * sizeof(float), "the plan has place for a desk");
 
-/* ---- rows ahead ---------------------------------------------------------------------------- */
+/* ---- prefetch of rows ---------------------------------------------------------------------- */
 
-/* Rows of a block are prefetched one at a time beside products: many at once would have all else wait, since a core
- * asks for few lines at a time. */
+/* The rows of a block are prefetched one at a time between tile multiplies: a core has few
+ * outstanding requests, and many prefetches at once would delay all other loads. */
 typedef struct ahead {
     const block *k;
     size_t       out_bytes, query_bytes;        /* of a row                                   */
-    int64_t      seen, each;    /* rows, and how many in a turn beside scores and beside values */
+    int64_t      seen, each;    /* rows prefetched; rows per step, both in scores and in values */
 } ahead;
 
 ALWAYS_INLINE void prefetch_one(ahead *x)
@@ -133,21 +138,22 @@ ALWAYS_INLINE void prefetch_one(ahead *x)
         prefetch(x->k, x->seen++, x->out_bytes, x->query_bytes);
 }
 
-/* ---- products ------------------------------------------------------------------------------ */
+/* ---- tile multiplies ----------------------------------------------------------------------- */
 
-/* Sums that are still in tiles 0 to 3: where they go. Storing a tile holds all other instructions up, and has to
- * wait for its last product: so each is stored between products that come after. */
+/* The destination of sums that are still in tiles 0 to 3. A tile store waits for the last multiply
+ * of its tile and delays all later instructions, so each store is placed between the multiplies
+ * that follow. */
 typedef struct owed {
-    float  *to;                 /* NULL: nowhere                                              */
+    float  *to;                 /* NULL: none                                                 */
     int64_t row;                /* floats from one row to the next                            */
-    int     two;                /* tiles of 16 columns, or one: 0 and 2                       */
+    int     two;                /* 1: four tiles; 0: only tiles 0 and 2, 16 columns           */
 } owed;
 
-/* Tile i of 32 x 32 sums at c. */
+/* Stores or loads tile i of 32 x 32 sums at c. */
 #define STORE(i, c, ldc) _tile_stored(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
 #define LOAD(i, c, ldc) _tile_loadd(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
 
-/* Tile i gives up what it has and is zero then. */
+/* Stores tile i to its destination, if it has one, and sets it to zero. */
 #define ANEW(i)                                                                                    \
     do {                                                                                           \
         if (due->to && ((i) % 2 == 0 || due->two))                                                 \
@@ -155,7 +161,7 @@ typedef struct owed {
         _tile_zero(i);                                                                             \
     } while (0)
 
-/* The same, but it starts from sums that are at `from`. */
+/* Like ANEW, but then loads the tile from the sums at `from`, if there are any. */
 #define ANEW_FROM(i, from, ldf)                                                                    \
     do {                                                                                           \
         ANEW(i);                                                                                   \
@@ -163,9 +169,9 @@ typedef struct owed {
             LOAD(i, from, ldf);                                                                    \
     } while (0)
 
-/* 32 x 32 sums in tiles 0 to 3 += a[32][..] . b, of which a tile is at b0 and one at b1, after `start` of
- * each tile. While tiles are multiplied there is time for `beside`. Tiles of b pass the L1 cache by: what
- * must stay there is what is stored to. */
+/* 32 x 32 sums in tiles 0 to 3 += a[32][..] . b, with the two tiles of b at b0 and b1. `start` runs
+ * before the first multiply of each tile, `beside` between multiplies. Tiles of b are loaded with
+ * the streaming hint, to keep the L1 cache for data that is written. */
 #define MULTIPLY(a, a_row, b0, b1, start, beside)                                                  \
     _tile_stream_loadd(6, b0, DEEP * 4);                                                           \
     _tile_loadd(4, a, a_row);                                                                      \
@@ -186,7 +192,7 @@ typedef struct owed {
 
 #define GO_ON(i) (void)0
 
-/* The same for 16 columns, in tiles 0 and 2. */
+/* MULTIPLY for 16 columns, in tiles 0 and 2. */
 #define MULTIPLY_HALF(a, b, start)                                                                 \
     _tile_stream_loadd(6, b, DEEP * 4);                                                            \
     _tile_loadd(4, a, DEEP * 4);                                                                   \
@@ -214,7 +220,8 @@ static void store_sums(owed *due)
     due->to = NULL;
 }
 
-/* Scores of q[32][..] and a turn's keys in tiles, and, where `some`, all of `soft`. */
+/* Multiplies q[32][..] with the keys of a step; scores stay in tiles. If `some`, runs all of the
+ * softmax `soft` meanwhile. */
 ALWAYS_INLINE void score(const unit *q, const unit *keys, int64_t deep, const owed *due, int some,
                          softmax_state soft, ahead *soon, curve *k, how h)
 {
@@ -236,7 +243,7 @@ _Pragma("GCC unroll 4")
 #undef SOFTMAX
 }
 
-/* sum[32][LANES] += all of p in a row, in every lane. */
+/* sum[32][LANES] += the sum of each row of p, in every lane. */
 static void sum_up(const unit *p, int64_t turns, float *sum, owed *due)
 {
     static const unit ones[LANES] = { ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES,
@@ -256,7 +263,8 @@ static void sum_up(const unit *p, int64_t turns, float *sum, owed *due)
     *due = (owed){ sum, LANES, 0 };
 }
 
-/* o[32][dp] (+)= p . v of `turns` turns, and all of the `late` last ones, of the last two. */
+/* o[32][dp] (+)= p . v of `turns` steps. Runs the softmax of the last `late` (at most two) steps
+ * meanwhile. */
 ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t turns, int begun,
                               owed *due, int64_t late, softmax_state first, softmax_state second, ahead *soon, curve *k, how h)
 {
@@ -297,30 +305,31 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
 
 /* ---- strips -------------------------------------------------------------------------------- */
 
-/* A part: a strip of queries of a block, and keys of at most PART turns. */
+/* A part: a strip of queries of a block, and at most PART steps of keys. */
 typedef struct part {
-    int64_t i, rows;            /* first query, and queries, of the block                     */
-    int64_t turn, turns;        /* first, among all turns of the keys                         */
-    int     begun;              /* o holds sums of earlier keys                               */
+    int64_t i, rows;            /* first query of the block; number of queries                */
+    int64_t turn, turns;        /* first step of all keys; number of steps                    */
+    int     begun;              /* 1: o holds sums of earlier keys                            */
 } part;
 
 typedef struct strips {
     const job  *w;
     block      *k;
     const unit *packed;
-    int64_t     row, rows;      /* first query of the block, and behind the last              */
-    int64_t     first, end;     /* turns                                                      */
+    int64_t     row, rows;      /* first query of the block; end of its queries               */
+    int64_t     first, end;     /* first step of keys; end of steps                           */
     desk       *d;
-    int         scaled;         /* scores are before they get a bias                          */
-    int         touched;        /* scores are scaled, or have masks of their own              */
-    uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];        /* of strips                           */
-    uint8_t     missed[XD_ATTN_TILE_ROWS / STRIP];      /* watched ones some of whose powers did not fit */
-    float       c;              /* what turns scores into powers of two                       */
+    int         scaled;         /* 1: scores are scaled before bias and softmax               */
+    int         touched;        /* 1: scores are scaled, or masked within steps               */
+    uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];        /* of strips: BOUNDED, WATCHED or CLAMPED */
+    /* WATCHED strips with powers that did not fit */
+    uint8_t     missed[XD_ATTN_TILE_ROWS / STRIP];
+    float       c;              /* factor from scores to powers of two                        */
     ahead       soon;
 } strips;
 
-/* Parts in turn: a strip meets keys and values that fit into the L2 cache, part by part, while its
- * queries and sums are in the first; then the next strip meets the same. */
+/* The order of parts: a strip is multiplied with the keys and values that fit into the L2 cache,
+ * part by part, while its queries and sums are in L1; then the next strip with the same keys. */
 static part part_from(const strips *a, int64_t i, int64_t turn)
 {
     part x = { .i = i, .rows = smaller(a->rows - i, STRIP), .turn = turn, .begun = turn > a->first };
@@ -345,14 +354,16 @@ static const unit *keys_of(const strips *a, int64_t turn)
     return a->packed + turn * TURN * a->w->p.ldq;
 }
 
-/* What row i's probabilities are relative to: scores that are rounded once need a round number. */
+/* Sets the reference of the probabilities of row i, rounded in fixed point because scores are
+ * rounded only once. */
 static void set_top(const block *k, int64_t i, float top)
 {
     k->top[i] = nearbyintf(top * ONE) / ONE;
     k->sum[i] = top == -INFINITY ? 0 : BASE + BIAS - nearbyintf(top * ONE);
 }
 
-/* Where softmax finds the bias of the rows of x for the keys of turn j; `own` is memory for it. */
+/* Sets the address of the bias of the rows of x for the keys of step j; `own` is memory for a
+ * copy. */
 static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][TURN], softmax_state *soft)
 {
     const int64_t    n = smaller(a->k->keys - j * TURN, TURN);
@@ -374,7 +385,7 @@ static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP
     soft->bias_step = TURN;
 }
 
-/* The largest of the first n scores of a row, as a power of two. */
+/* The largest of the first n scores of a row, in powers of two. */
 static float largest(const softmax_state *soft, int64_t r, float c, int64_t n)
 {
     const float *s = soft->s + r * TURN, *bias = soft->bias ? soft->bias + r * soft->bias_step : NULL;
@@ -394,8 +405,8 @@ static int lacking(const strips *a, const part *x)
     return some;
 }
 
-/* Scores of turn j are there: what comes before their probabilities. Rows without a reference get the
- * first score, or where that is none the largest, which is -infinity as long as they see no key. */
+/* Scales and masks the scores of step j and sets missing references: the first score of the row or,
+ * if that is -infinity or NaN, the largest; -infinity as long as the row sees no key. */
 static void prepare(const strips *a, const part *x, int64_t j, const softmax_state *soft)
 {
     const job    *w = a->w;
@@ -413,7 +424,7 @@ static void prepare(const strips *a, const part *x, int64_t j, const softmax_sta
     }
 }
 
-/* Scores of x that are -infinity become numbers that are as good, and so do those of rows that are not there. */
+/* Replaces scores of -infinity, also in rows that do not exist, by finite ones whose power is 0. */
 static void bound(const strips *a, const part *x, float *s)
 {
     for (int64_t r = 0; r < STRIP; r++) {
@@ -424,14 +435,14 @@ static void bound(const strips *a, const part *x, float *s)
     }
 }
 
-/* Whether some scores of turn t of x may be -infinity. */
+/* 1: some scores of step t of x may be -infinity. */
 static int hidden(const strips *a, const part *x, int64_t t)
 {
     return a->touched || (x->turn + t + 1) * TURN > a->k->keys;
 }
 
-/* The scores of turn t of x have left their tiles, or need nothing done: what is needed to softmax them. Back
- * comes whether rows still lack references. */
+/* Prepares the softmax of step t of x. Its scores must be stored from the tiles, unless neither a
+ * reference is missing nor a score is masked. Returns 1 if some rows still have no reference. */
 ALWAYS_INLINE int ready(const strips *a, const part *x, int64_t t, int lacks, softmax_state *soft, how h)
 {
     const int64_t j = x->turn + t;
@@ -446,14 +457,15 @@ ALWAYS_INLINE int ready(const strips *a, const part *x, int64_t t, int lacks, so
     return lacking(a, x);
 }
 
-/* How many turns after its own a turn's scores become probabilities. In a short part they would have to hurry
- * beside its values: its scores leave their tiles at once. */
+/* The number of steps after which the scores of a step become probabilities. In a short part the
+ * softmax of two steps would not fit into the value multiplies: its scores are stored at once. */
 static int64_t behind(const part *x)
 {
     return x->turns > 4 ? BEHIND : 1;
 }
 
-/* Scores of a part's turns, each with probabilities of an earlier one; `last` are those of the last turns. */
+/* Multiplies the scores of the steps of a part, each with the softmax of an earlier step; `last`
+ * receives the softmax states of the last steps. */
 ALWAYS_INLINE void score_part(strips *a, const part *x, owed *due, int64_t deep, softmax_state last[BEHIND], how h)
 {
     const unit   *q = a->k->q + x->i * deep * DEEP;
@@ -511,14 +523,14 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, owed *due, how h)
     fence();
 }
 
-/* Whether sums of probabilities are not among those of values: where scores are clamped they never are, which
- * spares variants. */
+/* 1: probabilities are summed by multiplies of their own. Clamped scores always are, which saves
+ * variants. */
 static int summed_apart(const strips *a, int64_t i)
 {
     return a->kind[i / STRIP] == CLAMPED || !sums_among(&a->w->p);
 }
 
-/* Functions of their own: compilers keep constants in registers only where loops are not too many. */
+/* Not inlined: the compiler keeps constants in registers only in functions with few loops. */
 #define PART_OF(name, ...)                                                                         \
     static __attribute__((noinline)) void name(strips *a, const part *x, owed *due)                \
     {                                                                                              \
@@ -549,20 +561,20 @@ static void attend_parts(strips *a)
     fence();
 }
 
-/* Rows behind the last of a strip count as if they were there. */
+/* Clears the sums of probabilities, also of the rows that pad the last strip. */
 static void forget_sums(const strips *a)
 {
     for (int64_t i = a->row; i < (a->rows + STRIP - 1) / STRIP * STRIP; i++)
         v_store(a->k->most + i * LANES, v_zero());
 }
 
-/* Rows that see keys, but whose probabilities are too large, too small or no numbers, or their sums are. */
+/* 1: the row sees keys, but the sum of its probabilities is too large, too small or NaN. */
 static int doubtful(const block *k, int64_t i)
 {
     return !(k->l[i] <= LIFT) || (k->l[i] < 1 / LIFT && k->top[i] != -INFINITY);
 }
 
-/* Sums of probabilities; 1 if some are doubtful. */
+/* Collects the sums of probabilities; 1 if some are doubtful. */
 static int add_up(const strips *a)
 {
     const xd_attn_plan *p = &a->w->p;
@@ -575,7 +587,7 @@ static int add_up(const strips *a)
     return bad;
 }
 
-/* The scores of strip i and turn j, ready to become probabilities. */
+/* Scores of the strip at query i for step j, ready for the softmax. */
 static softmax_state scores_of(strips *a, int64_t i, int64_t j)
 {
     const int64_t ldq = a->w->p.ldq;
@@ -593,7 +605,7 @@ static softmax_state scores_of(strips *a, int64_t i, int64_t j)
     return soft;
 }
 
-/* All of a strip once more, doubtful rows relative to their largest score. */
+/* Computes a strip again, with doubtful rows relative to their largest score. */
 static void attend_again(strips a)
 {
     const int64_t i = a.row;
@@ -625,8 +637,9 @@ static float length_of_row(const strips *a, int64_t i)
     return sqrtf(v_hadd(squares(a->k->q + i * ldq, ldq / LANES)));
 }
 
-/* Rows of strip i whose scores stay within the bound get the reference 0, others none yet; `most` times a row's length
- * is the bound of its scores. The largest squares of all rows together most often say already that all stay. */
+/* Rows of strip i whose scores stay within BOUND get the reference 0, the others none yet; scores
+ * are bounded by `most` times the norm of the row. A bound from the per-lane maxima of squares over
+ * all rows is tried first: it is often sufficient. */
 static void refer(strips *a, int64_t i, float most)
 {
     const int64_t ldq = a->w->p.ldq;
@@ -661,7 +674,7 @@ static void refer_all(strips *a)
             refer(a, i, most);
 }
 
-/* A strip once more of which some powers of watched scores did not fit. */
+/* Computes a WATCHED strip again, clamped, because some of its powers did not fit. */
 static void attend_clamped(strips *a)
 {
     a->kind[a->row / STRIP] = CLAMPED;

@@ -1,18 +1,18 @@
-/* attn.h - fused attention of the CPU, one implementation an instruction set.
+/* attn.h - fused attention on the CPU, one implementation per instruction set.
  *
  * All take xd_attn_args as backend.h describes them. A result does not depend on the number of
- * threads, on how the keys are cut into segments, or on which queries share a call: a row of
- * the output is computed by the same operations in the same order wherever it stands.
+ * threads, on how the keys are cut into segments, or on which queries share a call: a row of the
+ * output is computed by the same operations in the same order wherever it stands.
  *
- * `xd_attn_scratch_*` gives the bytes of `tmp` for a run with `threads` threads (the number
- * that xd_par_threads() returns during the call); it follows no data pointer. For arguments
- * that the kernel will refuse (XD_EINVAL, XD_EUNSUPPORTED) it is 0. */
+ * `xd_attn_scratch_*` gives the bytes of `tmp` for a run with `threads` threads (the value of
+ * xd_par_threads() at the call); it reads no data pointer. For arguments that the kernel will
+ * refuse (XD_EINVAL, XD_EUNSUPPORTED) it is 0. */
 #ifndef XD_BACKEND_CPU_ATTN_ATTN_H
 #define XD_BACKEND_CPU_ATTN_ATTN_H
 
 #include "backend/backend.h"
 
-/* Plain C: three loops and a softmax, the reference of the others. */
+/* Plain C: three loops and a softmax; the reference for the others. */
 size_t    xd_attn_scratch_c(const xd_attn_args *a, int threads);
 xd_status xd_attn_c(const xd_attn_args *a, void *tmp);
 
@@ -25,16 +25,16 @@ xd_status xd_attn_avx2(const xd_attn_args *a, void *tmp);
 size_t    xd_attn_scratch_avx512(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512(const xd_attn_args *a, void *tmp);
 
-/* The same and AVX512_BF16: products of BF16 operands are dot products of pairs, and the
- * probabilities are rounded to bf16; F32 operands go the way of xd_attn_avx512. */
+/* Additionally AVX512_BF16: BF16 operands are multiplied as pairs by dot products, and the
+ * probabilities are rounded to bf16. F32 operands are computed by xd_attn_avx512. */
 size_t    xd_attn_scratch_avx512bf16(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512bf16(const xd_attn_args *a, void *tmp);
 
-/* The same with AMX: products of BF16 operands are of tiles. */
+/* Additionally AMX: BF16 operands are multiplied by tile multiplies. */
 size_t    xd_attn_scratch_amx(const xd_attn_args *a, int threads);
 xd_status xd_attn_amx(const xd_attn_args *a, void *tmp);
 
-/* For tests only: the same source with the dot product made of AVX-512 F instructions. */
+/* For tests only: the source of xd_attn_avx512bf16, with its dot product emulated in AVX-512 F. */
 size_t    xd_attn_scratch_bf16emu(const xd_attn_args *a, int threads);
 xd_status xd_attn_bf16emu(const xd_attn_args *a, void *tmp);
 #endif

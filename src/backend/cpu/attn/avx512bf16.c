@@ -1,7 +1,7 @@
 /* avx512bf16.c - attention with dot products of bf16 pairs.
  *
- * Compiled twice: as it is, and with XD_EMULATE_BF16DOT, where vdpbf16ps is spelled out in
- * AVX-512 F, so that everything else in here is tested on machines that lack the instruction. */
+ * It is compiled twice: as it is, and with XD_EMULATE_BF16DOT, which emulates vdpbf16ps in AVX-512
+ * F, so that the rest of this file is tested on machines without the instruction. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
@@ -12,14 +12,14 @@ typedef __m256i vuh;
 static inline vu   v_units(const unit *p) { return _mm512_loadu_si512(p); }
 static inline vuh  v_units_half(const unit *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
-/* Not through a uint32_t: probabilities lie in memory that was written as float. */
+/* Not loaded as uint32_t: the memory of probabilities was written as float. */
 static inline vu v_spread(const unit *p)
 {
     return _mm512_castps_si512(_mm512_broadcastss_ps(_mm_load_ss((const float *)(const void *)p)));
 }
 
 #ifdef XD_EMULATE_BF16DOT
-/* The high halves first, as the instruction does. */
+/* The high halves first, in the order of the instruction. */
 static inline vf v_dot(vf acc, vu x, vu y)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000u);

@@ -1,26 +1,29 @@
-/* flash.h - the blocked attention itself, compiled once for every instruction set.
+/* flash.h - the blocked attention, compiled once per instruction set.
  *
- * Dao et al. 2022 (FlashAttention), for a CPU: for a block of queries, scores against a block
- * of keys, their exponentials relative to the largest score so far, and the weighted sum of
- * values, which is rescaled when a much larger score turns up; so scores never leave the cache.
- * All exponentials are powers of two (log2 e is part of the scale). Here is what all sets share:
- * packing, bias and masks, blocks and their output; vector.h and amx.c have the products.
+ * Dao et al. 2022 (FlashAttention), for a CPU: for a block of queries, scores against a block of
+ * keys, their exponentials relative to the largest score so far, and the weighted sum of values,
+ * which is rescaled when a much larger score appears; so scores never leave the cache. All
+ * exponentials are powers of two (log2 e is part of the scale). This file has what all instruction
+ * sets share: packing, bias and masks, blocks and their output. vector.h and amx.c have the
+ * multiplications.
  *
- * Who includes this file has defined:
+ * The including file defines:
  *   LANES, PAIRS, TILES    floats of a vector; 1 when a unit is two bf16; 1 for tile registers,
- *                      which want panels of keys and values that zeros fill
- *   TURN               scores that become probabilities together, an even number of vectors
+ *                          whose panels of keys and values are padded with zeros
+ *   TURN               keys of a step: scores that become probabilities together, an even number of
+ *                      vectors
  *   unit, vf, vu       a packed element, a vector of floats, a vector of units
  *   v_zero v_set v_load v_store v_add v_mul v_max v_fma v_exp2 v_hmax v_hadd
  *   v_first(x)         its first float
- *   v_keep(x, n)       its first n floats, -infinity behind them
- *   v_put_units(p, x)  vectors of units
+ *   v_keep(x, n)       its first n floats, -infinity after them
+ *   v_put_units(p, x)  stores a vector of units
  *   get_units(row, type, u, D)   LANES units of a row from unit u on, zeros from D elements on
  *   get_values(r0, r1, type, c, D)       LANES columns of a value row (or two, interleaved)
- *   transpose(v[LANES])          the LANES x LANES units of v
- *   put_out(p, type, x, n)       the first n floats of x, converted
+ *   transpose(v[LANES])          transposes LANES x LANES units
+ *   put_out(p, type, x, n)       stores the first n floats of x, converted
  *   QROWS, SCORE_WIDTH queries of a score tile, and vectors of its keys
- * and defines place_values and attend_keys, and wraps flash_scratch and flash_attn under its own names. */
+ * and defines place_values and attend_keys, and wraps flash_scratch and flash_attn under its own
+ * names. */
 #ifndef XD_BACKEND_CPU_ATTN_FLASH_H
 #define XD_BACKEND_CPU_ATTN_FLASH_H
 
@@ -30,7 +33,7 @@
 #include "backend/cpu/attn/plan.h"
 #include "base/par.h"
 
-enum { LINE = 64 };             /* bytes that a cache loads together                           */
+enum { LINE = 64 };             /* bytes of a cache line                                       */
 
 static const float log2e = 1.44269504088896341f;
 
@@ -38,8 +41,8 @@ typedef struct job {
     const xd_attn_args *a;
     xd_attn_plan        p;
     char               *threads, *packed;
-    int64_t             first, count;   /* of the pairs of this group                         */
-    int64_t             lots;           /* of pairs whose keys and values are packed together */
+    int64_t             first, count;   /* pairs (batch, key head) of this group              */
+    int64_t             lots;           /* work items per key block when packing */
 } job;
 
 /* ---- packing ------------------------------------------------------------------------------- */
@@ -54,14 +57,14 @@ static int64_t vectors(int64_t n)
     return (n + LANES - 1) / LANES;
 }
 
-/* Scores are softmax TURN at a time. */
+/* Steps of TURN keys that n keys take. */
 static int64_t turns(int64_t n)
 {
     return (n + TURN - 1) / TURN;
 }
 
-/* Keys j0 .. of `rows`, `nv` vectors wide, become [unit][key]. The last is repeated to fill them,
- * which changes no largest score. */
+/* Packs keys j0 .. of `rows` to [unit][key], `nv` vectors wide. The last key is repeated as
+ * padding, which changes no maximum of scores. */
 static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, unit *to)
 {
     const xd_attn_plan *p = &w->p;
@@ -77,8 +80,9 @@ static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, un
         }
 }
 
-/* The key in the low half of packed unit u; in the high half is the next one. In a tile, of 32 keys, it is the one
- * 16 keys after: so probabilities of two vectors meet in halves. */
+/* The key in the low half of packed unit u. The high half holds the next key, or for tiles, in
+ * groups of 32 keys, the key 16 positions after it: then two vectors of probabilities form units
+ * without a shuffle across lanes. */
 static int64_t key_of_unit(int64_t u)
 {
     if (TILES)
@@ -86,7 +90,7 @@ static int64_t key_of_unit(int64_t u)
     return PAIRS ? 2 * u : u;
 }
 
-/* Columns c .. of all n value rows become [unit of keys][column]; tiles are filled with zeros. */
+/* Packs columns c .. of all n value rows to [unit of keys][column]; tiles are padded with zeros. */
 static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, int64_t nv,
                         unit *to)
 {
@@ -110,11 +114,11 @@ static unit *packed_pair(const job *w, int64_t pair)
     return (unit *)(void *)(w->packed + (size_t)pair * w->p.pair_bytes);
 }
 
-/* Packs all values of key block kb, n rows, to where the products of `pair` will look for them. */
+/* Packs all values of key block kb, n rows, to where the multiplications of `pair` read them. */
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
-/* A row that will be read soon comes into the L2 cache: the machine itself does not see it
- * coming, since rows lie far from each other. */
+/* Prefetches a row into the L2 cache. Rows lie far from each other, so the hardware prefetcher does
+ * not predict them. */
 static inline void fetch(const char *row, size_t bytes)
 {
     for (size_t c = 0; c < bytes; c += LINE)
@@ -163,24 +167,27 @@ static void pack_job(void *ctx, int64_t begin, int64_t end, int thread)
 
 typedef struct block {
     int64_t b, h, i0, n;        /* batch, query head, first query, queries                    */
-    int64_t keys;               /* that this batch may see                                    */
+    int64_t keys;               /* visible keys of this batch                                 */
     unit   *q;                  /* [n][ldq]                                                   */
-    float  *s;                  /* scores, then probabilities: [n][LDS], or what amx.c has    */
+    float  *s;          /* scores, then probabilities: [n][LDS]; for tiles the workspace of amx.c */
     float  *o;                  /* [n][dp] sums of values                                     */
-    float  *most;               /* [n][LANES] largest scores of this key block; tiles have the
-                                 * sums of all probabilities here                             */
-    float  *sum;                /* [n][LANES] sums of this key block's probabilities; tiles have
-                                 * what is added to scores here                               */
-    float  *l;                  /* [n] the same of earlier key blocks                         */
-    float  *top, *low;          /* [n] what probabilities are relative to, in powers of two;
-                                 * its negative, or 0 for -infinity                           */
+    /* [n][LANES] largest scores of this key block; for tiles the sums of all probabilities */
+    float  *most;
+    /* [n][LANES] sums of this key block's probabilities; for tiles the addend of the scaled
+     * scores */
+    float  *sum;
+    float  *l;                  /* [n] sums of probabilities of earlier key blocks            */
+    /* [n] the reference score that probabilities are relative to, in powers of two; and its
+     * negative, or 0 where it is -infinity */
+    float  *top, *low;
     int     begun;              /* o holds sums of earlier key blocks                         */
-    const char *in[XD_ATTN_TILE_ROWS];  /* its queries,                                       */
-    const char *next[XD_ATTN_TILE_ROWS];        /* those of the next block, or any rows,      */
-    char   *out[XD_ATTN_TILE_ROWS];     /* and where its output goes                          */
+    const char *in[XD_ATTN_TILE_ROWS];  /* its query rows                                     */
+    const char *next[XD_ATTN_TILE_ROWS];        /* those of the next block; any rows at the end */
+    char   *out[XD_ATTN_TILE_ROWS];     /* its output rows                                    */
 } block;
 
-/* Soon wanted are where the output of row i goes, and a query of the next block, which is most often this head's. */
+/* Prefetches output row i and a query row of the next block, which most often belongs to the same
+ * head. */
 static inline void prefetch(const block *k, int64_t i, size_t out_bytes, size_t bytes)
 {
     for (size_t c = 0; c < out_bytes; c += LINE)
@@ -209,8 +216,8 @@ static void load_queries(const job *w, const block *k)
     memset(k->q + k->n * p->ldq, 0, (size_t)((rows - k->n) * p->ldq) * 4);
 }
 
-/* Scores outside [lo, hi) of the block's n keys count as -infinity, and so does what fills the
- * last turn of a softmax. */
+/* Sets scores outside [lo, hi) of the block's n keys, and the padding of the last step, to
+ * -infinity. */
 static void mask(float *s, int64_t lo, int64_t hi, int64_t n)
 {
     for (int64_t j = 0; j < lo; j++)
@@ -219,7 +226,8 @@ static void mask(float *s, int64_t lo, int64_t hi, int64_t n)
         v_store(s + j, v_keep(v_load(s + j), hi - j));
 }
 
-/* Scores of row i that it may not see, of the n keys from j0 on, become -infinity; 1 if there were any. */
+/* Sets the scores of row i that the window or causality hides, of the n keys from j0 on, to
+ * -infinity; 1 if there were any. */
 static int mask_hidden(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n)
 {
     int64_t lo = 0, hi = n;
@@ -259,7 +267,8 @@ static void finish(const job *w, const block *k)
     }
 }
 
-/* Prefetches all rows and adds key blocks first .. end up into o, l and top of block k; `packed` is all of its pair. */
+/* Processes key blocks first .. end: adds to o, l and top of block k and prefetches all its rows;
+ * `packed` holds the packed keys and values of its pair. */
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed);
 
 static void attend(const job *w, int64_t item, int thread)

@@ -35,7 +35,7 @@ static inline vi v_integers(const int32_t *p)
     return p ? _mm256_loadu_si256((const __m256i *)(const void *)p) : _mm256_setzero_si256();
 }
 
-/* Integers less others, as floats. */
+/* Differences of int32, as floats. */
 static inline vf v_whole(const float *x, vi less)
 {
     return _mm256_cvtepi32_ps(
@@ -93,7 +93,7 @@ static inline vf v_keep(vf x, int64_t n)
     return _mm256_blendv_ps(v_set(-INFINITY), x, _mm256_castsi256_ps(first_lanes(n)));
 }
 
-/* Elements [c, c + 8) of a row of D, zeros behind its end. */
+/* Elements [c, c + 8) of a row of D, zeros after its end. */
 static inline vf float_row(const char *row, xd_dtype type, int64_t c, int64_t D)
 {
     const int64_t left = D - c;
@@ -109,7 +109,7 @@ static inline vf float_row(const char *row, xd_dtype type, int64_t c, int64_t D)
     return _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
 }
 
-/* Rounded to nearest even; what is not a number stays so. */
+/* Rounded to nearest even; a NaN stays a NaN. */
 static inline __m128i bf16(vf x)
 {
     const __m256i u = _mm256_castps_si256(x), one = _mm256_set1_epi32(1);
@@ -137,7 +137,7 @@ static inline void put_out(char *to, xd_dtype type, vf x, int64_t n)
         memcpy(to, &h, (size_t)n * 2);
 }
 
-/* 8 x 8 elements. */
+/* Transposes 8 x 8 elements. */
 static inline void transpose_floats(vf v[8])
 {
     vf t[8];

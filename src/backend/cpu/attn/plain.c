@@ -1,7 +1,7 @@
-/* plain.c - attention in plain C: what the vector versions are compared with.
+/* plain.c - attention in plain C, the reference of the vector versions.
  *
  * One query row at a time: its scores against all keys, a softmax over them, the weighted sum of
- * the values. Nothing is blocked and nothing is fast. */
+ * the values. It is neither blocked nor fast. */
 #include "backend/cpu/attn/attn.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 
 typedef struct job {
     const xd_attn_args *a;
-    float              *scores;         /* m a thread                                         */
+    float              *scores;         /* m per thread                                       */
     int64_t             m, rep;
 } job;
 
@@ -36,7 +36,7 @@ static float dot(const char *x, const char *y, xd_dtype t, int64_t n)
     return s;
 }
 
-/* Scores of keys [lo, hi), then their largest. */
+/* Computes the scores of keys [lo, hi) and returns the largest. */
 static float scores_of(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo, int64_t hi,
                        float *s)
 {

@@ -1,10 +1,10 @@
-/* plan.c - checks of the arguments of attention and the cut into blocks */
+/* plan.c - checks of attention arguments, and how a call is cut into blocks */
 #include "backend/cpu/attn/plan.h"
 
 #include "base/arena.h"
 
-static const size_t group_bytes = (size_t)32 << 20;     /* packed keys and values wanted at most */
-static const size_t group_limit = (size_t)512 << 20;    /* and for the sake of many threads   */
+static const size_t group_bytes = (size_t)32 << 20;     /* packed keys and values, normal limit */
+static const size_t group_limit = (size_t)512 << 20;    /* limit when there are many threads  */
 
 static int is_float(const xd_tensor *t)
 {
@@ -106,8 +106,8 @@ static size_t aligned(size_t bytes)
     return (bytes + XD_ALIGN - 1) / XD_ALIGN * XD_ALIGN;
 }
 
-/* Blocks of equal size; shorter ones when there would be less than two for a thread, which
- * changes no result since rows do not meet. */
+/* Blocks of equal size, halved while there are fewer than two per thread. The size changes no
+ * result, since rows are independent. */
 static void cut_rows(xd_attn_plan *p, int threads, int tiles)
 {
     int64_t most = tiles ? XD_ATTN_TILE_ROWS : XD_ATTN_ROWS, step = tiles ? XD_ATTN_STRIP : 12;
@@ -129,7 +129,8 @@ static void cut_keys(xd_attn_plan *p, int tiles)
     p->kblocks = ceil_div(p->m, p->keys);
 }
 
-/* As many pairs as fit, and enough that every thread finds a few blocks in a group. */
+/* Pairs of a group: as many as fit group_bytes, or up to group_limit so that every thread has a few
+ * blocks. */
 static void cut_group(xd_attn_plan *p, int threads)
 {
     int64_t pairs = p->B * p->Hk, per = p->rep * p->blocks;
@@ -219,7 +220,7 @@ void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64
     }
 }
 
-/* Addresses of rows i .. i+n; nothing where `to` is NULL. */
+/* Addresses of rows i .. i+n; does nothing if `to` is NULL. */
 static void put_rows(const xd_tensor *t, int64_t b, int64_t h, int64_t i, int64_t n, char **to)
 {
     const int64_t step = t->s[1] * (int64_t)xd_dtype_size(t->type);

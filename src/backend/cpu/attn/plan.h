@@ -1,8 +1,8 @@
-/* plan.h - how one attention call is cut into blocks, the same for all instruction sets.
+/* plan.h - how an attention call is cut into blocks, for all instruction sets.
  *
- * Keys and values of a few (batch, key head) pairs at a time, a group, are packed into scratch
- * and shared by all query blocks of those pairs. Key blocks are cut from the global token order
- * by the number of keys alone, so nothing else decides the order of sums. */
+ * Keys and values of a group of (batch, key head) pairs are packed into scratch and shared by all
+ * query blocks of those pairs. Key blocks are cut from the global token order by the number of keys
+ * alone, so nothing else decides the order of sums. */
 #ifndef XD_BACKEND_CPU_ATTN_PLAN_H
 #define XD_BACKEND_CPU_ATTN_PLAN_H
 
@@ -11,58 +11,62 @@
 enum {
     XD_ATTN_ROWS = 96,                  /* queries of a block, at most; multiple of 12        */
     XD_ATTN_KEYS = 384,                 /* keys of a block, at most; multiple of 64           */
-    XD_ATTN_LDS = XD_ATTN_KEYS + 16,    /* floats from a row of scores to the next            */
+    XD_ATTN_LDS = XD_ATTN_KEYS + 16,    /* floats from one row of scores to the next          */
     XD_ATTN_MAXD = 512,
-    XD_ATTN_TILE_ROWS = 512,            /* the same of tiles, where their queries and sums are no */
-    XD_ATTN_TILE_BYTES = 512 << 10,     /* more than this: all keys and values come by once a block */
+    XD_ATTN_TILE_ROWS = 512,            /* queries of a block on AMX tiles, at most; */
+    /* halved while their queries and sums exceed this. All keys and values are read once per
+     * block */
+    XD_ATTN_TILE_BYTES = 512 << 10,
     XD_ATTN_TILE_KEYS = 64,
-    XD_ATTN_STRIP = 32,                 /* queries that tiles multiply together               */
-    XD_ATTN_TURN = 32,                  /* keys that they meet in a turn                      */
-    XD_ATTN_PART = 8,                   /* turns that are summed up together                  */
-    XD_ATTN_DESK = XD_ATTN_STRIP * XD_ATTN_TURN * (XD_ATTN_PART / 2 + 4),       /* floats; see amx.c */
+    XD_ATTN_STRIP = 32,                 /* queries of a tile multiply: a strip                */
+    XD_ATTN_TURN = 32,                  /* keys of a step of a strip                          */
+    XD_ATTN_PART = 8,                   /* steps of a part: their values are summed together  */
+    /* floats of the workspace of amx.c */
+    XD_ATTN_DESK = XD_ATTN_STRIP * XD_ATTN_TURN * (XD_ATTN_PART / 2 + 4),
 };
 
-/* What an instruction set computes with. */
+/* Properties of an instruction set. */
 typedef struct xd_attn_form {
     int lanes;                  /* floats of a vector                                         */
     int pairs;                  /* 1 when a unit is two bf16                                  */
-    int tiles;                  /* 1 for tile registers: units of keys and values fill them   */
+    int tiles;                 /* 1 for tile registers: keys and values are padded to whole tiles */
 } xd_attn_form;
 
 typedef struct xd_attn_plan {
     int64_t B, n, H, D, Hk, m;  /* of the arguments; m over all segments                      */
-    int64_t rep;                /* query heads of a key head                                  */
+    int64_t rep;                /* query heads per key head                                   */
     int64_t rows, blocks;       /* queries of a block; blocks of one head                     */
-    int64_t most;               /* rows that the scratch of a thread has place for            */
-    int64_t keys, kblocks;      /* of a block; blocks                                         */
+    int64_t most;               /* rows that the scratch of a thread has space for            */
+    int64_t keys, kblocks;      /* keys of a block; key blocks                                */
     int64_t du;                 /* 4-byte units of a row of q or k: floats, or pairs of bf16   */
-    int64_t ldq;                /* du rounded up to a vector                                  */
+    int64_t ldq;                /* du rounded up to whole vectors                             */
     int64_t kdu;                /* units of a packed key                                      */
     int64_t dp;                 /* floats of a row of the output sum: D rounded up             */
     int64_t group;              /* pairs (batch, key head) packed at a time                   */
     int64_t kunits, vunits;     /* units of a packed key block                                */
-    int64_t knext;              /* units from the keys of one block to those of the next: values lie
-                                 * between them, or for tiles behind all                      */
-    int64_t lengths;            /* units before the lengths of the longest keys of blocks, for tiles */
+    /* Units from the keys of one block to those of the next. The values of a block lie between
+     * them; for tiles they lie after the keys of all blocks. */
+    int64_t knext;
+    int64_t lengths;            /* for tiles: units before the norms of the longest keys */
     size_t  pair_bytes;         /* packed keys and values of one pair                         */
     size_t  q, s, o, ml;        /* offsets in the scratch of a thread                         */
     size_t  thread_bytes;
-    size_t  bytes;              /* all: threads first, then the group                         */
+    size_t  bytes;              /* all scratch: that of the threads, then the group           */
 } xd_attn_plan;
 
 /* XD_OK when all shapes, types and strides are what backend.h says. */
 xd_status xd_attn_check(const xd_attn_args *a);
 
-/* The arguments are checked. */
+/* The arguments must have passed xd_attn_check. */
 void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_attn_form *f);
 
-/* Checks, then cuts for a scratch query: the bytes; 0 for arguments that are refused. */
+/* Scratch bytes of a call; 0 for arguments that are refused. */
 size_t xd_attn_bytes(const xd_attn_args *a, int threads, const xd_attn_form *f);
 
 int64_t xd_attn_keys(const xd_attn_args *a);            /* keys of all segments               */
 int64_t xd_attn_heads_kv(const xd_attn_args *a);        /* Hk; H when there are no keys       */
 
-/* Keys that batch b may see: kv_len[b], or m. */
+/* Keys that count for batch b: kv_len[b], or m. */
 int64_t xd_attn_len(const xd_attn_args *a, int64_t b, int64_t m);
 
 /* Keys [*lo, *hi) that query i may see among the first m. */
@@ -72,8 +76,8 @@ void xd_attn_range(const xd_attn_args *a, int64_t i, int64_t m, int64_t *lo, int
 void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64_t n,
                   const char **k, const char **v);
 
-/* Fills q[] and out[] with the addresses of queries i0 .. i0+n of head h of batch b, and of their outputs;
- * either may be NULL. */
+/* Fills q[] and out[] with the addresses of the rows i0 .. i0+n of head h of batch b, of queries
+ * and of outputs; either may be NULL. */
 void xd_attn_queries(const xd_attn_args *a, int64_t b, int64_t h, int64_t i0, int64_t n, const char **q, char **out);
 
 #endif

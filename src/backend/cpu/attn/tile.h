@@ -1,11 +1,12 @@
-/* tile.h - register tiles of the attention products, written once for all vector widths.
+/* tile.h - register tiles of the attention multiplications, written once for all vector widths.
  *
- *   c[i][j] (+)= sum_k a[i][k] . b[k][j]       i < MR rows, j < NV vectors, and half a one if HALF
+ *   c[i][j] (+)= sum_k a[i][k] . b[k][j]       i < MR rows, j < NV vectors, plus half a vector if
+ *                                              HALF
  *
- * k counts units: floats, or pairs of bf16 whose two products are both added. `a` is row-major
- * with `lda` units from row to row, `b` a packed panel of NV vectors a unit, c floats with ldc
- * from row to row. All MR x NV sums stay in registers, so MR NV + NV + 1 must not exceed their
- * number. Who includes this has defined the types vf and vu, LANES, and the v_ functions. */
+ * k counts units: floats, or pairs of bf16 whose two products are both added. `a` is row-major with
+ * `lda` units from row to row, `b` a packed panel of NV vectors per unit, c floats with ldc from
+ * row to row. All MR x NV sums stay in registers, so MR NV + NV + 1 must not exceed their number.
+ * The including file defines the types vf and vu, LANES, and the v_ functions. */
 #ifndef XD_BACKEND_CPU_ATTN_TILE_H
 #define XD_BACKEND_CPU_ATTN_TILE_H
 
@@ -13,14 +14,14 @@ typedef void score_fn(int64_t kn, const unit *a, int64_t lda, const unit *b, flo
                       int add);
 typedef void sum_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add);
 
-/* Scores of a few rows on their way to probabilities, 2 LANES of them a turn, row by row. */
+/* Softmax state of a few rows: 2 LANES scores per step, row by row. */
 typedef struct softmax_state {
     float       *row;           /* XD_ATTN_LDS floats from row to row                         */
-    const float *low;           /* a row: what is added to its scaled scores                  */
-    float       *sum;           /* a row: LANES floats                                        */
+    const float *low;           /* per row: the addend of scaled scores                       */
+    float       *sum;           /* per row: LANES floats                                      */
     float        scale;
-    int64_t      at, width;     /* the next turn's first key; keys of a row, in whole turns   */
-    int64_t      left;          /* turns                                                      */
+    int64_t      at, width;     /* first key of the next step; keys of a row, in whole steps  */
+    int64_t      left;          /* steps left                                                 */
 } softmax_state;
 
 typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,
@@ -90,7 +91,7 @@ static inline void softmax_next(softmax_state *s)
     }                                                                                              \
     (void)h##i;
 
-/* The largest of each row's sums joins row i of top, a vector a row. */
+/* Merges the largest sums of each row into row i of top, one vector per row. */
 #define TILE_STORE_TOP(i)                                                                          \
     {                                                                                              \
         vf t = v_max(c##i##_0, v_load(top + (i)*LANES));                                           \
@@ -129,8 +130,8 @@ static inline void softmax_next(softmax_state *s)
         TILE_ROWS_##MR(TILE_STORE_TOP)                                                             \
     }
 
-/* Sums of values; a row of probabilities begins every XD_ATTN_LDS units, since a constant saves
- * the address registers that tall tiles do not have. */
+/* Sums of values. Rows of probabilities are XD_ATTN_LDS units apart: a constant saves the address
+ * registers that tall tiles do not have. */
 #define SUM_TILE(name, MR, NVS, HALFS)                                                             \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add)     \
     {                                                                                              \
@@ -143,8 +144,8 @@ static inline void softmax_next(softmax_state *s)
         TILE_ROWS_##MR(TILE_STORE)                                                                 \
     }
 
-/* The same, and between every EVERY units of it one turn of `s`, which keeps the units of the
- * machine busy that products leave idle. */
+/* A SUM_TILE that also runs one softmax step of `s` after every EVERY units, on execution units
+ * that the multiplications leave idle. */
 #define SOFT_TILE(name, MR, NVS, HALFS, EVERY)                                                     \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,     \
                      softmax_state *s)                                                                 \

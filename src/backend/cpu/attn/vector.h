@@ -1,15 +1,15 @@
-/* vector.h - the products of flash.h with vector registers.
+/* vector.h - the multiplications of flash.h with vector registers.
  *
- * Who includes this has also defined:
+ * The including file also defines:
  *   v_units(p)         a vector of units
- *   v_spread(p) v_dot(acc, x, y)                       of the products
+ *   v_spread(p) v_dot(acc, x, y)                       broadcast of a unit; multiply-add of units
  *   put_probs(to, x, y)          2 LANES probabilities as units
  *   SCORE_TILES[][]    score tiles by width in vectors, all QROWS tall
  *   SUM_TILES[][], SUM_ROWS[]    tiles of the value product; [1]: the last vector is half one
- *   LDS                floats from a row of scores to the next
- *   sum_width(left)    vectors of a value tile when `left` are to be done
- *   HALVES             1 when half a vector is half the work; vh, vuh and v_.._half are for it
- *   SOFT_TILES[][], SOFT_ROWS[]  those that turn other rows' scores into probabilities meanwhile */
+ *   LDS                floats from one row of scores to the next
+ *   sum_width(left)    vectors of a value tile when `left` remain
+ *   HALVES             1 when half a vector is half the work; uses vh, vuh and v_.._half
+ *   SOFT_TILES[][], SOFT_ROWS[]  value tiles that run the softmax of other rows meanwhile */
 #ifndef XD_BACKEND_CPU_ATTN_VECTOR_H
 #define XD_BACKEND_CPU_ATTN_VECTOR_H
 
@@ -17,8 +17,9 @@
 
 /* ---- bias and masks ------------------------------------------------------------------------ */
 
-/* Scores with their bias, and the largest: s + bias / scale, or what has all of it, c s + bias
- * log2(e), where dividing is no good or probabilities stay f32. */
+/* Adds the bias and returns the maximum. Scores become s + bias / scale or, if `scaled`, c s + bias
+ * log2(e). The latter is used where a division by the scale is not possible or probabilities stay
+ * f32. */
 static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
                    int scaled)
 {
@@ -59,8 +60,8 @@ static vf row_max(const float *s, int64_t n)
     return v_max(m0, m1);
 }
 
-/* What follows the product for row i and the n keys from j0 on, whose scores are at s. `most` is
- * the vector of their largest; back comes what it is then. */
+/* Bias and mask for row i and the n keys from j0 on, whose scores are at s. `most` holds their
+ * maxima per lane; returns the new maxima. */
 static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
                         int scaled, vf most)
 {
@@ -69,7 +70,7 @@ static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64
     return mask_hidden(w, k, i, s, j0, n) ? row_max(s, n) : most;
 }
 
-/* Whether scores are scaled before the maximum is taken. */
+/* 1: scores are scaled before the maximum is taken. */
 static int scaled_first(const job *w)
 {
     return !(w->a->scale * log2e > 1e-20f) || (w->a->bias.p && !PAIRS);
@@ -83,8 +84,8 @@ static void rescale(float *o, int64_t n, float by)
 }
 
 enum {
-    KCHUNK = 128,               /* units of a score product at a time: its panel stays in L1   */
-    LIFT = PAIRS ? 8 : 0,       /* powers of two by which scores may grow without a rescale    */
+    KCHUNK = 128,               /* units of a score product at a time: the panel stays in L1   */
+    LIFT = PAIRS ? 8 : 0,       /* powers of two by which scores may grow before a rescale     */
 };
 
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair)
@@ -97,7 +98,8 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
     }
 }
 
-/* Tiles are taller than the block's last rows: what they read there is zero. */
+/* Initializes a block. Tiles may be taller than the block's last rows: the rows after them are set
+ * to zero. */
 static void clear(const job *w, const block *k)
 {
     if (k->n % 12)
@@ -105,11 +107,11 @@ static void clear(const job *w, const block *k)
     for (int64_t i = 0; i < k->n; i++) {
         k->top[i] = -INFINITY;
         k->l[i] = 0;
-        v_store(k->o + (i + 1) * w->p.dp - LANES, v_zero());    /* tiles may leave half of it out */
+        v_store(k->o + (i + 1) * w->p.dp - LANES, v_zero());    /* a tile may skip half of it */
     }
 }
 
-/* Whether what is left of n from `at` on fills no more than half of the last of nv vectors. */
+/* 1: the elements of n from `at` on fill at most half of the last of nv vectors. */
 static int half_left(int64_t n, int64_t at, int64_t nv)
 {
     return HALVES && nv > 1 && n - at <= nv * LANES - LANES / 2;
@@ -118,7 +120,8 @@ static int half_left(int64_t n, int64_t at, int64_t nv)
 static void scores(const job *w, const block *k, int64_t n, const unit *keys)
 {
     const xd_attn_plan *p = &w->p;
-    float *none = k->most + XD_ATTN_ROWS * LANES;       /* for parts of sums, a few rows behind  */
+    /* discards maxima of partial sums, a few rows after the others */
+    float *none = k->most + XD_ATTN_ROWS * LANES;
     for (int64_t i = 0; i < k->n; i++)
         v_store(k->most + i * LANES, v_set(-INFINITY));
     for (int64_t j = 0; j < n; j += SCORE_WIDTH * LANES) {
@@ -132,13 +135,13 @@ static void scores(const job *w, const block *k, int64_t n, const unit *keys)
     }
 }
 
-/* Probabilities of row i are relative to a score that is its largest, or was when it was set and
- * is less than LIFT below: sums of 2^LIFT lose nothing, and rows are seldom rescaled. */
+/* Sets the reference of row i: its largest score, or an earlier largest score that is less than
+ * LIFT below. Sums up to 2^LIFT lose no accuracy, and rows are seldom rescaled. */
 static void lift(const job *w, const block *k, int64_t i, float c)
 {
     float top = v_hmax(v_load(k->most + i * LANES)) * c;
-    if (top > k->top[i] + (float)LIFT) {        /* not so when it is not a number              */
-        if (k->top[i] > -INFINITY) {    /* else sums are still zero, or not there              */
+    if (top > k->top[i] + (float)LIFT) {        /* false for a NaN                             */
+        if (k->top[i] > -INFINITY) {    /* else sums are still zero or unset                   */
             float by = v_first(v_exp2(v_set(k->top[i] - top)));
             k->l[i] *= by;
             rescale(k->o + i * w->p.dp, w->p.dp, by);
@@ -149,7 +152,7 @@ static void lift(const job *w, const block *k, int64_t i, float c)
     v_store(k->sum + i * LANES, v_zero());
 }
 
-/* Rows from i on, `height` of them if there are, to be softmax. */
+/* The softmax state of up to `height` rows from i on. */
 static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
 {
     softmax_state s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,
@@ -165,9 +168,9 @@ static void softmax(softmax_state *s)
         softmax_next(s);
 }
 
-/* Scores become 2^(c s - top), and values are added up with them as weights. Without a maximum all
- * are -infinity, and become 0, or not numbers, which the vector maximum may overlook, and stay so.
- * While the first columns of some rows are added up the next rows are softmax. */
+/* Turns scores into 2^(c s - top) and adds up the values with these weights. Without a maximum all
+ * scores are -infinity and become 0, or they are NaN, which the vector maximum may miss, and stay
+ * NaN. The softmax of the next rows runs during the first columns of the value product. */
 static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
 {
     const xd_attn_plan *p = &w->p;

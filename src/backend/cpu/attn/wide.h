@@ -1,6 +1,6 @@
-/* wide.h - the vector operations of flash.h in AVX-512, for units of either kind.
+/* wide.h - the vector operations of flash.h in AVX-512, for both kinds of units.
  *
- * PAIRS, defined before this is included, and everything about units are the includer's. */
+ * The including file defines PAIRS first, and everything about units. */
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_H
 #define XD_BACKEND_CPU_ATTN_WIDE_H
 
@@ -38,7 +38,7 @@ static inline void v_store_half(float *p, vh x) { _mm256_storeu_ps(p, x); }
 static inline vf v_wide(vh x) { return _mm512_insertf32x8(v_set(-INFINITY), x, 0); }
 static inline vh v_add_half(vh x, vh y) { return _mm256_add_ps(x, y); }
 
-/* 1 / x for 1 <= x: an estimate of 14 bits and one step of Newton's. */
+/* 1 / x for 1 <= x: a 14-bit estimate and one Newton step. */
 static inline vf v_inverse(vf x)
 {
     const vf r = _mm512_rcp14_ps(x);
@@ -50,7 +50,7 @@ static inline vi v_integers(const int32_t *p)
     return p ? _mm512_loadu_si512(p) : _mm512_setzero_si512();
 }
 
-/* Integers less others, as floats. */
+/* Differences of int32, as floats. */
 static inline vf v_whole(const float *x, vi less)
 {
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512(x), less));
@@ -61,19 +61,20 @@ static inline vm v_not_below(vf x, float least)
     return _mm512_cmp_ps_mask(x, v_set(least), _CMP_NLT_UQ);
 }
 
-/* p times 2 to what the low bits of t say; 0 where it does not live. */
+/* p times 2 to the integer in the low bits of t; 0 in lanes that are not `live`. */
 static inline vf v_power(vf p, vf t, vm live)
 {
     return _mm512_castsi512_ps(_mm512_maskz_add_epi32(
         live, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
 }
 
-/* 2^x for x < 100. Where the result is rounded to bf16: a polynomial of what is above the next
- * integer below, minimax with p(0) = 1 and a relative error of 9e-5; the instruction that scales
- * makes 2^-inf 0. Otherwise below 2^-100, which no f32 sum that begins at 1 can feel, it is 0, and
- * sums of products never become denormal: adding 1.5 2^23 rounds to an integer n and leaves n in the
- * low bits, from where a shift brings it to the exponent; the rest, x - n, is a polynomial on
- * [-1/2, 1/2] of degree 5 with a relative error of 9e-8. */
+/* 2^x for x < 100.
+ * PAIRS (the result is rounded to bf16): a minimax polynomial of x - floor(x) with p(0) = 1 and a
+ * relative error of 9e-5; the scaling instruction turns 2^-inf into 0.
+ * Otherwise: 0 below -100. An f32 sum that begins at 1 is too coarse for such a term, and sums of
+ * products never become denormal. Adding 1.5 2^23 rounds to an integer n and leaves n in the low
+ * bits, from where a shift moves it to the exponent; 2^(x - n) is a polynomial of degree 5 on
+ * [-1/2, 1/2] with a relative error of 9e-8. */
 static inline vf v_exp2(vf x)
 {
     if (PAIRS) {
@@ -98,7 +99,7 @@ static inline vf v_keep(vf x, int64_t n)
     return _mm512_mask_mov_ps(v_set(-INFINITY), lanes(n), x);
 }
 
-/* Whole vectors go without a mask, which costs some machines more than a branch. */
+/* Whole vectors are loaded without a mask, which costs some machines more than a branch. */
 static inline __m512i bf16_row(const char *row, int64_t c, int64_t D)
 {
     if (D - c >= 16)
@@ -126,8 +127,8 @@ static inline void put_out(char *to, xd_dtype type, vf x, int64_t n)
         _mm256_mask_storeu_epi16(to, lanes(n), bf16(x));
 }
 
-/* 16 x 16 elements of 32 bits: two rounds of unpacking inside 128-bit lanes, two of moving the
- * lanes. */
+/* Transposes 16 x 16 elements of 32 bits: two rounds of unpacking inside 128-bit lanes, two of
+ * moving the lanes. */
 static inline void transpose_bits(__m512i r[16])
 {
     __m512i t[16];

@@ -1,4 +1,4 @@
-/* wide_tiles.h - the register tiles of AVX-512: tile.h at the sizes that its 32 registers hold */
+/* wide_tiles.h - the register tiles of AVX-512: tile.h at the sizes that 32 registers hold */
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_TILES_H
 #define XD_BACKEND_CPU_ATTN_WIDE_TILES_H
 
@@ -8,7 +8,8 @@ enum {
     QROWS = 6, SCORE_WIDTH = 4, HALVES = 1, TILES = 0, LDS = XD_ATTN_LDS, TURN = 2 * LANES
 };
 
-/* Vectors of a value tile when `left` are to be done: 72 is one tile of five, 88 two of three. */
+/* Vectors of the next value tile when `left` remain: a head_dim of 72 takes one tile of five, 88
+ * two of three. */
 static inline int64_t sum_width(int64_t left)
 {
     return left == 4 || left > 6 ? 4 : left == 6 ? 3 : left;

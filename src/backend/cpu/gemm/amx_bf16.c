@@ -1,4 +1,5 @@
-/* amx_bf16.c - products of bf16 values by tdpbf16ps; rows of floats become bf16 values when they are copied */
+/* amx_bf16.c - GEMMs of bf16 weights by tdpbf16ps; F32 input rows are converted to bf16 when they
+ * are copied */
 #include "backend/cpu/gemm/bf16_pairs.h"
 
 #include "backend/cpu/gemm/amx_pack.h"

@@ -1,15 +1,17 @@
-/* amx_block.h - inside our GEMMs by tile registers: how a product is cut
+/* amx_block.h - inside our AMX GEMMs: how a GEMM is cut into blocks.
  *
- * A step is what one product of tiles multiplies: XD_STEP_BYTES of each row of the input. 32 rows by
- * 32 columns of sums stay in four tiles while a chunk of `deep` steps passes. A thread takes a block of
- * rows and a group of strips of 32 columns; the block's rows, or as many steps of them as fit, lie as
- * tiles in the L2 cache while the group's strips pass, and a chunk of a strip stays in the first
- * cache while the block's rows pass. Sums wait for their next chunk in scratch.
+ * A step is XD_STEP_BYTES of each input row: the depth of one tile multiply. A register block is 32
+ * rows by 32 columns of sums in four tile registers; the sums stay there during a chunk of `deep`
+ * steps. A strip is 32 columns of weights. A thread takes a block of rows and a group of strips.
+ * The rows (or as many of their steps as fit) are copied as tiles to the L2 cache and stay there
+ * for all strips of the group; a chunk of a strip stays in the L1 cache for all rows of the block.
+ * Between chunks sums wait in scratch.
  *
- * Of a step, 16 rows of an input are a tile, row by row; 16 columns of weights are one, [unit][16].
- * Two such, 2 KiB, lie one behind the other: packed weights are [strip][step] of these. What is
- * behind rows, columns and the ends of rows is zero. A sum's products are added in the order of
- * steps, wherever it waited in between: its bits depend on nothing else. */
+ * Layout: an input tile holds one step of 16 rows, row by row; a weight tile holds one step of 16
+ * columns, [unit][16]. Two tiles (XD_PAIR_BYTES, 2 KiB) are adjacent, and packed weights are
+ * [strip][step] of such pairs. Missing rows and columns and the ends of rows are padded with zeros.
+ * A sum adds its products in the order of steps, wherever it is kept between chunks, so its bits
+ * depend on nothing else. */
 #ifndef XD_BACKEND_CPU_GEMM_AMX_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_AMX_BLOCK_H
 
@@ -17,27 +19,27 @@
 
 enum {
     XD_STEP_BYTES = 64,
-    XD_SIDE = 32,               /* rows and columns of sums in tiles                          */
+    XD_SIDE = 32,               /* rows and columns of a register block                       */
     XD_PAIR_BYTES = 2048,       /* two tiles                                                  */
-    XD_SUMS = XD_SIDE * XD_SIDE,        /* tile by tile                                       */
+    XD_SUMS = XD_SIDE * XD_SIDE,        /* floats of a register block, tile by tile           */
 };
 
 typedef struct xd_amx_job {
-    xd_gemm_job of;              /* what finish.h reads; in, ldi and w                         */
-    int64_t    row_bytes;       /* of the input                                               */
-    int        ready;           /* the input lies as tiles: [32 rows][step]                   */
-    int        floats;          /* it is F32, of which row_bytes are bf16 values                   */
-    int        streams;         /* the output is not for caches                               */
-    int64_t    steps, deep;     /* of a row, of a chunk                                       */
-    int64_t    held;            /* steps of rows that are held near                           */
-    int64_t    strips;          /* all                                                        */
-    int64_t    rows, blocks;    /* of a block; blocks                                         */
+    xd_gemm_job of;              /* in, ldi, w and what finish.h reads                         */
+    int64_t    row_bytes;       /* of an input row                                            */
+    int        ready;           /* 1: the input is stored as tiles: [32 rows][step]           */
+    int        floats;          /* 1: the input is F32, converted to row_bytes of bf16         */
+    int        streams;         /* 1: non-temporal stores of the output                       */
+    int64_t    steps, deep;     /* of a row; of a chunk                                       */
+    int64_t    held;            /* steps of the rows that are kept as tiles in L2             */
+    int64_t    strips;          /* strips of the weight                                       */
+    int64_t    rows, blocks;    /* rows of a block; row blocks                                */
     int64_t    group, groups;   /* strips of a group; groups                                  */
-    size_t     near_bytes, sum_bytes, tmp_bytes;        /* rows as tiles; sums; all, of a thread */
+    size_t     near_bytes, sum_bytes, tmp_bytes;  /* rows as tiles; sums; all scratch of a thread */
 } xd_amx_job;
 
-/* Fills in the rest behind of.a, row_bytes and ready, but pointers. `expands`: a chunk of weights also
- * has a place in tmp, behind the sums. */
+/* Fills in all other fields except pointers; of.a, row_bytes and ready are set before. `expands`
+ * reserves space for an expanded chunk of weights in tmp, after the sums. */
 void xd_amx_job_cut(xd_amx_job *t, int expands, int threads);
 
 static inline int64_t xd_amx_job_steps(int64_t row_bytes)
@@ -47,6 +49,6 @@ static inline int64_t xd_amx_job_steps(int64_t row_bytes)
 
 extern const xd_gemm_kernels xd_cpu_gemm_amx_bf16;
 extern const xd_gemm_kernels xd_cpu_gemm_amx_int8;
-extern const xd_gemm_kernels xd_cpu_gemm_amx_e4m3;    /* packed as xd_cpu_gemm_e4m3                              */
+extern const xd_gemm_kernels xd_cpu_gemm_amx_e4m3;    /* packed as for xd_cpu_gemm_e4m3        */
 
 #endif

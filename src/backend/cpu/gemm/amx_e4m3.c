@@ -1,5 +1,5 @@
-/* amx_e4m3.c - products of e4m3 weights, packed as by e4m3.c, and bf16 values: chunks of weights are expanded to
- * bf16 values, which go through tdpbf16ps */
+/* amx_e4m3.c - GEMMs of e4m3 weights, packed as in e4m3.c, with bf16 inputs: chunks of weights are
+ * expanded to bf16 for tdpbf16ps */
 #include "backend/cpu/gemm/e4m3_quads.h"
 
 #include "backend/cpu/gemm/amx_block.h"
@@ -8,7 +8,7 @@
 
 enum { STEP_QUADS = 8, HALF_BYTES = XD_UNIT_BYTES / 2 };
 
-/* Half a panel is a strip: a quad of it is two lines. */
+/* A strip is half a panel: a quad of it takes two cache lines. */
 static inline const char *weights_at(const xd_amx_job *t, int64_t strip, int64_t k)
 {
     return t->of.w + strip / 2 * t->of.panel_bytes + k * STEP_QUADS * XD_UNIT_BYTES + strip % 2 * HALF_BYTES;

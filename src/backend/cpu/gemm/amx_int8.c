@@ -1,5 +1,5 @@
-/* amx_int8.c - products of integers by tdpbssd. Packed are scales, XD_SIDE a strip, and strips; rows of
- * the input are quantized once a call into tiles in scratch. */
+/* amx_int8.c - GEMMs of int8 weights by tdpbssd. The packed form is the scales, XD_SIDE per strip,
+ * and the strips; the rows of the input are quantized once per call into tiles in scratch. */
 #include "backend/cpu/gemm/integers.h"
 
 #include "backend/cpu/gemm/amx_pack.h"
@@ -13,7 +13,7 @@ static int64_t strips_of(const xd_weight *w)
     return (w->out + XD_SIDE - 1) / XD_SIDE;
 }
 
-/* As many as are a multiple of 64 bytes. */
+/* Rounded up to a multiple of 64 bytes. */
 static int64_t scale_bytes(const xd_weight *w)
 {
     return strips_of(w) * XD_SIDE * (int64_t)sizeof(float);
@@ -57,7 +57,7 @@ static xd_status pack(const xd_weight *w, xd_tensor src)
 
 typedef struct input { const xd_gemm *a; integer_rows to; } input;
 
-/* 32 rows, zeros behind the last. */
+/* Quantizes 32 rows, with zeros after the last. */
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const input  *c = ctx;

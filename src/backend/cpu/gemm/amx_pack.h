@@ -1,11 +1,11 @@
-/* amx_pack.h - weights into tiles, as amx_block.h says */
+/* amx_pack.h - packing of weights into the tiles of amx_block.h */
 #ifndef XD_BACKEND_CPU_GEMM_AMX_PACK_H
 #define XD_BACKEND_CPU_GEMM_AMX_PACK_H
 
 #include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/finish.h"
 
-/* Step k of column o, of those that are there: 64 bytes, zeros behind the end. */
+/* Step k of an existing column o: 64 bytes, zeros after the end of the column. */
 typedef __m512i step_fn(const void *ctx, int64_t o, int64_t k);
 
 static inline int64_t tiled_bytes(const xd_weight *w, int64_t row_bytes)

@@ -1,12 +1,12 @@
-/* amx_plan.c - how a product by tile registers is cut into blocks of rows and groups of columns */
+/* amx_plan.c - how an AMX GEMM is cut into blocks of rows and groups of strips */
 #include "backend/cpu/gemm/amx_block.h"
 
 enum {
     DEEP = 18,                  /* most steps of a chunk: 36 KiB of a strip                   */
-    HELD_BYTES = 896 << 10,     /* most of a block's rows that are held, of a L2 cache of 2 MiB */
+    HELD_BYTES = 896 << 10,     /* most bytes of a row block kept in an L2 cache of 2 MiB */
     GROUP = 48,                 /* most strips of a group whose sums wait                     */
-    ROW_LINE = 350,             /* what a step of a row costs that is made a tile, in products; */
-    LINE = 140,                 /* one of a column, or of sums, that is brought near          */
+    ROW_LINE = 350,             /* cost of copying one step of a row to a tile, in multiplies */
+    LINE = 140,                 /* cost of fetching one step of a column, or of sums          */
 };
 
 static int64_t up(int64_t n, int64_t by)
@@ -16,8 +16,9 @@ static int64_t up(int64_t n, int64_t by)
 
 typedef struct cut { int64_t held, rows, group; double cost; } cut;
 
-/* Rows held in `parts`, as even as may be, blocks and groups likewise; the time of all rounds of
- * threads: products, lines of rows and of weights, and those of sums that wait. */
+/* A cut with rows kept in `parts` and with `blocks` and `groups`, all as even as possible. Its cost
+ * counts all rounds of threads: multiplies, lines of rows and of weights, and the sums that
+ * wait. */
 static cut cut_of(const xd_amx_job *t, int64_t parts, int64_t blocks, int64_t groups, int threads)
 {
     int64_t held = up(up(t->steps, parts), 2) * 2;

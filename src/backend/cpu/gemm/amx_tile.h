@@ -1,10 +1,12 @@
-/* amx_tile.h - products by tile registers, see amx_block.h. Who includes this has defined TILE_DOT,
- * the product of tiles, and either TILED_IN_PLACE, where weights are packed as amx_block.h says, or
- * weights_at, where step k of a strip is packed, and expand_step, which makes tiles of step k from
- * there on; such a step lies in XD_PAIR_BYTES as well.
+/* amx_tile.h - the loops of the AMX GEMMs, blocked as in amx_block.h. The including file defines
+ * TILE_DOT, the tile multiply, and one of:
+ *   TILED_IN_PLACE   weights are packed as in amx_block.h
+ *   weights_at       returns the address of packed step k of a strip; a packed step takes at most
+ *                    XD_PAIR_BYTES. With it, expand_step expands step k of a chunk to tiles
  *
- * While tiles are multiplied there is time for much else: what is needed later is asked for, weights of the
- * next step are expanded, and the sums of the block before get their epilogue (finish.h). */
+ * Tile multiplies leave the other execution units idle. The loops use them to prefetch what is
+ * needed later, to expand the weights of the next step, and to run the epilogue (finish.h) of the
+ * previous register block. */
 #ifndef XD_BACKEND_CPU_GEMM_AMX_TILE_H
 #define XD_BACKEND_CPU_GEMM_AMX_TILE_H
 
@@ -22,39 +24,45 @@ static inline const char *weights_at(const xd_amx_job *t, int64_t strip, int64_t
 #endif
 
 enum {
-    STREAMED = 2 << 20,         /* bytes of an output for each thread                         */
-    QUAD_BYTES = 256,           /* four lines of weights                                      */
+    STREAMED = 2 << 20,         /* bytes of output per thread, see streams()                  */
+    QUAD_BYTES = 256,           /* four cache lines of weights                                */
 };
 
-/* 32 columns of the output from c on; its first and last byte in a row are `out_bytes` apart. */
+/* 32 columns of the output from column c on. */
 typedef struct late_strip {
     int64_t     c, vectors;
-    int64_t     out_more, res_more;     /* how far behind a row's first byte is another pair of lines, or 0 */
-    int         streams;        /* no cache is to hold it                                     */
+    /* Offset from the first to the last byte of a row's 32 columns where they may lie in two
+     * 128-byte pairs of cache lines, else 0: for the output and for the residual. */
+    int64_t     out_more, res_more;
+    int         streams;        /* 1: non-temporal stores                                     */
     finish_cols cols[2];
 } late_strip;
 
-/* Sums of n rows of a strip, and where they go; row `done` is next. */
+/* The deferred epilogue of a register block: sums of n rows of a strip and their destination. Row
+ * `done` is next. */
 typedef struct late {
     const float      *sums;
     int64_t           n, done, out_step, res_step;
     const late_strip *strip;
-    const float      *row;      /* scales, or NULL                                            */
+    const float      *row;      /* scales of rows, or NULL                                    */
     char             *out;
-    const char       *res;      /* or NULL                                                    */
+    const char       *res;      /* residual, or NULL                                          */
 } late;
 
-/* 32 rows by 32 columns of a chunk. */
+/* The multiplication of one chunk for a register block of 32 rows by 32 columns. */
 typedef struct block {
     const char  *a, *b;
-    const float *from;          /* sums so far, or NULL                                       */
-    float       *to;            /* those of the block before, which are in tiles, or NULL          */
+    const float *from;          /* sums of earlier chunks, or NULL                            */
+    /* where the sums of the previous block, still in tiles, are stored; NULL: none */
+    float       *to;
     int64_t      ks, n;         /* steps, rows                                                */
-    const char  *packed;        /* expanded to `b` first, or NULL; `left` bytes of a row meet it */
+    /* Weights to expand into `b` first, or NULL; `left` is the number of row bytes from this chunk
+     * on. */
+    const char  *packed;
     int64_t      left;
-    const char  *next;          /* weights that are asked for, `quads` times QUAD_BYTES        */
+    const char  *next;          /* weights to prefetch: `quads` times QUAD_BYTES               */
     int64_t      quads;
-    const late  *output;        /* which follows, or NULL                                     */
+    const late  *output;        /* epilogue after this chunk, whose output is prefetched; or NULL */
 } block;
 
 static int64_t least(int64_t a, int64_t b)
@@ -62,9 +70,10 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* ---- beside the tiles ---------------------------------------------------------------------- */
+/* ---- epilogue during tile multiplies ------------------------------------------------------- */
 
-/* 32 columns: whole lines of bf16 values are stored at once, past the caches where the output is large. */
+/* Stores 32 columns. Whole cache lines of bf16 are stored at once; with `streams`, stores are
+ * non-temporal. */
 FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x, __m512 y)
 {
     const __m512i bf16 = (__m512i)_mm512_cvtne2ps_pbh(y, x);
@@ -81,15 +90,16 @@ FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int str
     }
 }
 
-/* As finished, with a shorter gelu where `brief`. */
+/* finished(), with a shorter GELU if `brief`. */
 FINISH_INLINE __m512 late_sums(const finish_way *w, const float *sum, const float *row, const finish_cols *k,
                                const char *res, int brief)
 {
     return brief ? joined(w, brief_gelu(scaled(w, sum, row, k)), k, res) : finished(w, sum, row, k, res);
 }
 
-/* The next `rows` rows, or those that are left. Tiles are loaded by the ports that all else is loaded by, so
- * what rows have in common stays in registers. Integers here have a sign, and nothing is to be taken off. */
+/* The epilogue of the next `rows` rows, or of those that are left. Tile loads and vector loads
+ * share the load ports, so values that all rows use are kept in registers. Integers here are signed
+ * on both sides: the sums need no correction (fix is 0). */
 FINISH_INLINE void late_rows_as(const xd_gemm_job *p, late *l, int64_t rows, xd_dtype to, xd_dtype from, xd_act act,
                                 int brief)
 {
@@ -125,7 +135,8 @@ typedef void late_fn(const xd_gemm_job *p, late *l, int64_t rows);
     }
 ALL_ACTS(LATE_WITH)
 
-/* Few instructions a row, so that the processor sees further ahead. */
+/* Variants for the common cases: with fewer instructions per row the out-of-order window reaches
+ * further ahead. */
 #define LATE_TYPES(name, type, act, brief)                                                         \
     static void name(const xd_gemm_job *p, late *l, int64_t rows)                                   \
     {                                                                                              \
@@ -150,8 +161,8 @@ static late_fn *late_rows_of(const xd_gemm *a)
     }
 }
 
-/* The processor brings lines in pairs: how far the last byte of `width` columns from c on is from the first, if it
- * may be in another pair, or 0. */
+/* The processor fetches cache lines in pairs of 128 bytes. Returns the offset from the first to the
+ * last byte of `width` columns from c on if they may lie in two pairs, else 0. */
 static int64_t pair_after(const xd_tensor *t, int64_t c, int64_t width)
 {
     const int64_t size = size_of(t->type);
@@ -183,9 +194,10 @@ static inline late late_of(const xd_amx_job *t, const late_strip *s, const float
                    .res = a->residual.p ? place_of(&a->residual, r, s->c) : NULL };
 }
 
-/* ---- tiles --------------------------------------------------------------------------------- */
+/* ---- tile multiplies ----------------------------------------------------------------------- */
 
-/* Tile i of sums goes where it is awaited and starts anew from `from`, or from zero. */
+/* Stores sum tile i of the previous block to `to`, if there is one, and starts it from `from`, or
+ * from zero. */
 #define TURN(i, from, to)                                                                          \
     do {                                                                                           \
         if (to)                                                                                    \
@@ -196,8 +208,9 @@ static inline late late_of(const xd_amx_job *t, const late_strip *s, const float
             _tile_zero(i);                                                                         \
     } while (0)
 
-/* Sums of the block before leave their tiles between the products of this one's first step: storing them
- * at its end, all at once, would let the products wait. Of sums that stay (from = to) nothing moves. */
+/* The first step of a block. The sums of the previous block are stored between the tile multiplies
+ * of this step: storing them all at the end of the previous block would stall the multiplies. With
+ * from = to the sums stay in their tiles. */
 FINISH_INLINE void first_step(const char *a, const char *b, const float *from, float *to, int more)
 {
     const int stay = from && from == to;
@@ -222,7 +235,8 @@ FINISH_INLINE void first_step(const char *a, const char *b, const float *from, f
         TILE_DOT(3, 5, 7);
 }
 
-/* Rows are not to push the chunk of weights out of the L1 cache. */
+/* Rows are loaded with the streaming hint, so that they do not evict the chunk of weights from the
+ * L1 cache. */
 FINISH_INLINE void step_of_tiles(const char *a, const char *b, int more)
 {
     _tile_stream_loadd(4, a, 64);
@@ -245,7 +259,8 @@ FINISH_INLINE void store_sums(float *to)
     _tile_stored(3, to + 768, 64);
 }
 
-/* Lines of rows that will be read or written: those of each row at p, `more` bytes behind it too unless that is 0. */
+/* Rows to prefetch: the line at p of each row, and the line `more` bytes after it unless `more` is
+ * 0. */
 typedef struct asked { const char *p; int64_t step, more; } asked;
 
 #define ASK_ROWS(name, hint)                                                                       \
@@ -258,10 +273,10 @@ typedef struct asked { const char *p; int64_t step, more; } asked;
         }                                                                                          \
     }
 ASK_ROWS(ask_rows, _MM_HINT_T0)
-ASK_ROWS(own_rows, _MM_HINT_ET0)        /* as this core's alone: another may have read what was there */
+ASK_ROWS(own_rows, _MM_HINT_ET0)   /* with write intent: another core may hold a copy of the line */
 
-/* Of four lines that follow each other the processor brings the last two by itself when it is asked for the
- * first two, and has room for more requests than an instruction that asks. */
+/* Prefetches four consecutive lines by two instructions: the adjacent-line prefetcher of the
+ * processor fetches the other two, and it can have more requests pending than software prefetch. */
 FINISH_INLINE void ask_quad(const char *p)
 {
     _mm_prefetch(p, _MM_HINT_T1);
@@ -320,16 +335,16 @@ typedef struct piece {
     char           *held, *expanded;
     float          *waiting;
     float           sums[XD_SUMS] __attribute__((aligned(64)));
-    float          *to;         /* where those in tiles go                                    */
+    float          *to;         /* where the sums in tiles will be stored                     */
     late            late;
-    late_strip      strip[2];   /* in turn                                                    */
+    late_strip      strip[2];   /* used alternately                                           */
 } piece;
 
-/* Where a chunk of weights is, of which all rows of a block are given: steps [k, k + ks) of a strip, in
- * rows of which those from k0 on are held. */
+/* A chunk of weights, which all rows of a block are multiplied with: steps [k, k + ks) of a strip,
+ * while the steps of the rows from k0 on are in L2. */
 typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 
-/* The one after; of the last, nothing (ks = 0). */
+/* The chunk after c; ks = 0 after the last one. */
 static chunk chunk_after(const piece *p, chunk c)
 {
     const xd_amx_job *t = p->t;
@@ -347,7 +362,8 @@ static chunk chunk_after(const piece *p, chunk c)
     return c;
 }
 
-/* The first n >= 0 bytes of a step, or all, of bf16 values that lie so or of floats; zeros behind them. */
+/* The first n >= 0 bytes (at most 64) of a step as bf16, converted if the input has floats; zeros
+ * after them. */
 FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
 {
     const __mmask64 bytes = n >= 64 ? ~0ull : (1ull << n) - 1;
@@ -358,8 +374,9 @@ FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
                                         _mm512_maskz_loadu_ps((__mmask16)m, x));
 }
 
-/* Steps from k0 on of the rows become tiles: zeros behind the ends of rows and behind the last of 32. Some
- * lines of a row at a time, so that the processor sees that more will follow. */
+/* Copies the steps of the rows from k0 on as tiles, with zeros after the ends of rows and after the
+ * last row. It copies four lines of a row at a time, so that the hardware prefetcher recognizes the
+ * stream. */
 FINISH_INLINE void hold_rows_as(const piece *p, int64_t k0, int floats)
 {
     enum { SOME = 4 };
@@ -379,7 +396,7 @@ FINISH_INLINE void hold_rows_as(const piece *p, int64_t k0, int floats)
             }
 }
 
-/* Inside run_piece they would take registers from the loop over tiles. */
+/* Not inlined: inside run_piece these loops would take registers from the loop over tiles. */
 static __attribute__((noinline)) void hold_floats(const piece *p, int64_t k0)
 {
     hold_rows_as(p, k0, 1);
@@ -436,7 +453,7 @@ static void run_chunk(piece *p, chunk c, chunk next)
     }
 }
 
-/* Threads that work at the same time have the same weights as far as there are blocks of rows. */
+/* Pieces that run at the same time share their weights, as far as there are row blocks. */
 static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 {
     p->r0 = i % t->blocks * t->rows;
@@ -474,8 +491,9 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     xd_tiles_end();
 }
 
-/* An output that the L2 caches would not hold is not brought near to be written, where that is
- * all that is done to it. */
+/* Whether the output is written with non-temporal stores: it has no residual, its rows are aligned
+ * to cache lines, and it is larger than STREAMED bytes per thread, so the L2 caches would not hold
+ * it. */
 static int streams(const xd_gemm *a)
 {
     const int64_t size = size_of(a->out.type), step = a->out.s[0] * size;

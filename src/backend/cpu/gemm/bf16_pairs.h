@@ -1,4 +1,5 @@
-/* bf16_pairs.h - units of two bf16 values, the even input in the low half, for tile.h; weights as bf16 */
+/* bf16_pairs.h - bf16 pairs as units for tile.h (even element in the low 16 bits), and conversion
+ * of weight rows to bf16 */
 #ifndef XD_BACKEND_CPU_GEMM_BF16_PAIRS_H
 #define XD_BACKEND_CPU_GEMM_BF16_PAIRS_H
 
@@ -19,7 +20,7 @@ static inline __m512i v_half(const char *p)
     return _mm512_set1_epi32(u);
 }
 
-/* Up to 32 elements of a row as bf16, zeros behind `n`. */
+/* Up to 32 elements of a row as bf16, zeros from element n on. */
 static inline __m512i bf16_at(const char *p, xd_dtype type, int64_t n)
 {
     uint16_t some[32];

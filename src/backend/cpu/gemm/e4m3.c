@@ -1,8 +1,8 @@
-/* e4m3.c - products of weights of eight bits with a scale a column: chunks of a panel are expanded
- * to bf16 values, or with XD_E4M3_F32 to floats, which the tiles then pass over.
+/* e4m3.c - GEMMs of e4m3 weights with a scale per column: chunks of a panel are expanded to bf16,
+ * or with XD_E4M3_F32 to floats, for all tiles of a row block.
  *
- * Packed are scales, XD_PANEL a panel, and panels of [quad][XD_PANEL][4] e4m3; one with a NaN makes
- * its column's scale NaN. */
+ * The packed form is the scales, XD_PANEL per panel, and panels of [quad][XD_PANEL][4] e4m3; a NaN
+ * among the weights of a column makes its scale NaN. */
 #include "backend/cpu/gemm/e4m3_quads.h"
 #include "backend/cpu/gemm/scale.h"
 
@@ -29,7 +29,7 @@ TILES
 
 enum { QUAD_UNITS = 4 / UNIT };
 
-/* What the tiles read: the units of a quad one behind the other. */
+/* Expands a quad to what tiles read: its units one after the other. */
 static inline void expand_quad(char *to, const char *from)
 {
     const __m512i first = first_pick(), second = second_pick();
@@ -49,7 +49,7 @@ static inline void expand_quad(char *to, const char *from)
     }
 }
 
-/* k is a multiple of a quad's units. */
+/* k is a multiple of the units of a quad. */
 static inline const char *near_weights(const char *w, int64_t k, int64_t units, char *place)
 {
     const char *from = w + k / QUAD_UNITS * XD_UNIT_BYTES;
@@ -67,8 +67,8 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * (XD_PANEL * 4 + quads_of(w) * XD_UNIT_BYTES));
 }
 
-/* The nearest e4m3, of two the even one, clamped to 448. Rounding of what has an exponent is done
- * in the integer, of the rest by adding a float whose last bit weighs 2^-9, as theirs does. */
+/* Rounds to the nearest e4m3, ties to even, clamped to 448. Normal results are rounded in the
+ * integer, subnormal ones by adding a float whose last bit weighs 2^-9, as theirs does. */
 static inline __m128i nearest(__m512 x)
 {
     const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
@@ -88,7 +88,7 @@ static inline __m128i nearest(__m512 x)
         q, _mm512_and_si512(_mm512_srli_epi32(u, 24), _mm512_set1_epi32(0x80))));
 }
 
-/* 64 inputs of a row from the i-th on. */
+/* 64 quantized elements of weight row o from input i on. */
 static __m512i source_e4m3(const source *s, int64_t o, int64_t i, float scale)
 {
     const int64_t size = (int64_t)xd_dtype_size(s->src.type), left = s->w->in - i;
@@ -103,7 +103,7 @@ static __m512i source_e4m3(const source *s, int64_t o, int64_t i, float scale)
     return _mm512_loadu_si512(q);
 }
 
-/* 16 columns of a panel. */
+/* Packs 16 columns of a panel. */
 static void pack_columns(const source *s, int64_t o0, char *to, float *scale)
 {
     const __m512i all = _mm512_set1_epi8(0x7f);

@@ -1,4 +1,5 @@
-/* e4m3_quads.h - packed e4m3, XD_PANEL scales a panel and panels of [quad][XD_PANEL][4]; and as bf16 */
+/* e4m3_quads.h - packed e4m3 weights and their conversion to bf16. The packed form is XD_PANEL
+ * scales per panel, then panels of [quad][XD_PANEL][4], where a quad is four consecutive inputs. */
 #ifndef XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 #define XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 
@@ -21,7 +22,8 @@ static inline char *panels_of(const xd_weight *w)
     return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
 }
 
-/* Of the four bytes of a lane, those that bf16_of makes its first and its second unit of. */
+/* Byte shuffles for bf16_of: which of the four bytes of a lane become its first unit, and its
+ * second. */
 static inline __m512i first_pick(void)
 {
     return _mm512_broadcast_i32x4(_mm_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1));
@@ -32,8 +34,8 @@ static inline __m512i second_pick(void)
     return _mm512_add_epi8(first_pick(), _mm512_set1_epi16(0x200));
 }
 
-/* bf16 values of the two bytes that `pick` moves to the upper halves of 16-bit lanes. Exponents move up
- * by 127 - 7; what is below the least of them comes from a table. */
+/* Converts the two bytes of each lane that `pick` moves to the upper halves of 16-bit elements to
+ * bf16. The exponent bias grows by 127 - 7; subnormal e4m3 values come from a table. */
 static inline __m512i bf16_of(__m512i bytes, __m512i pick)
 {
     static const uint16_t few[32] = { 0,      0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60 };

@@ -1,19 +1,19 @@
-/* f32.c - products of floats in AVX2.
+/* f32.c - GEMMs of f32 weights in AVX2.
  *
- * A panel lies as parts of WIDTH outputs, two vectors: [part][input][WIDTH]. A thread takes a block of
- * rows and some panels side by side and goes through them in chunks of inputs, so short that a chunk
- * of a part stays in the L1 cache while all tiles of ROWS rows pass over it. The rows of a chunk
- * are copied before, [tile][input][ROWS]: read in place, the rows of a tile, which often lie a
- * multiple of 4 KiB apart, drive each other and the block out of the caches. */
+ * A panel is stored as parts of WIDTH outputs, two vectors: [part][input][WIDTH]. A thread takes a
+ * block of rows and some panels side by side and goes through them in chunks of inputs that are so
+ * short that a chunk of a part stays in the L1 cache for all tiles of ROWS rows. The rows of a
+ * chunk are copied first, [tile][input][ROWS]: the original rows of a tile are often a multiple of
+ * 4 KiB apart and would evict each other and the block from the caches. */
 #include "backend/cpu/gemm/source.h"
 
 #include "base/par.h"
 
 enum {
-    ROWS = 6, DEEP = 384,       /* of a tile, of a chunk: 24 KiB of a part                    */
+    ROWS = 6, DEEP = 384,       /* rows of a tile; inputs of a chunk: 24 KiB of a part        */
     WIDTH = 2 * LANES,
     SIDE = 8,                   /* most panels side by side                                   */
-    MOST_ROWS = 192,            /* of a block                                                 */
+    MOST_ROWS = 192,            /* most rows of a block                                       */
 };
 
 /* ---- tiles -------------------------------------------------------------------------------- */
@@ -23,9 +23,9 @@ typedef struct tile_args {
     const float *a;             /* [units][ROWS]                                              */
     const float *b;             /* [units][WIDTH]                                             */
     float       *c;             /* XD_PANEL sums a row                                        */
-    int          add;           /* to what is there                                           */
-    const char  *next;          /* is asked for with each unit,                               */
-    int64_t      step;          /* so many bytes further on                                   */
+    int          add;           /* 1: adds to the sums in c                                   */
+    const char  *next;          /* prefetched, `step` bytes with each unit                    */
+    int64_t      step;          /* bytes                                                      */
 } tile_args;
 
 typedef void tile_fn(const tile_args *t);
@@ -65,7 +65,7 @@ TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 
 static tile_fn *const tiles[] = { 0, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6 };
 
-/* Rows of the next tile when `left` are to be done, which are cut as evenly as can be. */
+/* Rows of the next tile when `left` remain: tiles are cut as evenly as possible. */
 static int64_t rows_of(int64_t left)
 {
     int64_t n = (left + ROWS - 1) / ROWS;
@@ -74,8 +74,8 @@ static int64_t rows_of(int64_t left)
 
 /* ---- blocks ------------------------------------------------------------------------------- */
 
-/* Inputs [k, k + kn) of n rows from r0 on, [tile][kn][ROWS]: a store reaches beyond ROWS, and what
- * lies there is written by the next. */
+/* Copies inputs [k, k + kn) of n rows from r0 on to [tile][kn][ROWS]. A store reaches beyond ROWS;
+ * the next one overwrites the excess. */
 static void copy_rows(const xd_gemm_job *p, float *to, int64_t r0, int64_t n, int64_t k, int64_t kn)
 {
     for (int64_t i = 0, rows; i < n; i += rows) {
@@ -92,7 +92,7 @@ static void copy_rows(const xd_gemm_job *p, float *to, int64_t r0, int64_t n, in
     }
 }
 
-/* A chunk of a part against the copied rows; what follows it in memory is read after it. */
+/* Multiplies a chunk of a part with the copied rows, and prefetches the memory at t.next. */
 static void part(const xd_gemm_job *p, tile_args t, int last, int64_t c0, int64_t r0, int64_t n)
 {
     const int64_t count = (n + ROWS - 1) / ROWS;
@@ -114,14 +114,14 @@ static int one_tile(const xd_gemm_job *p)
     return p->rows <= ROWS;
 }
 
-/* What a thread takes: rows [r0, r0 + n) and columns [c0, end). */
+/* The work of a thread: rows [r0, r0 + n) and columns [c0, end). */
 typedef struct block {
     const xd_gemm_job *p;
     int64_t           r0, n, c0, end;
     float            *sums;     /* [panel][rows of a block][XD_PANEL]                         */
 } block;
 
-/* Inputs [k, k + kn), whose copy is `a`, with the parts of columns [c, end). */
+/* Multiplies inputs [k, k + kn), copied to `a`, with the parts of columns [c, end). */
 static void chunk(const block *o, const float *a, int64_t k, int64_t kn, int64_t c, int64_t end)
 {
     const xd_gemm_job *p = o->p;
@@ -141,8 +141,8 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Where there is one tile, it goes through each part to its end, as weights lie in memory: reading
- * them is all that takes time. */
+/* With a single tile of rows, each part is read from start to end, in the order of memory: reading
+ * the weights then takes all the time. */
 static void panels(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n, char *tmp)
 {
     const block   o = { p, r0, n, at * XD_PANEL, least((at + count) * XD_PANEL, p->N),
@@ -168,7 +168,8 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * w->in * XD_UNIT_BYTES);
 }
 
-/* LANES outputs from o0 on; `to` is where the first input's lie, WIDTH floats from input to input. */
+/* Packs LANES outputs from o0 on; `to` is the place of the first input, with WIDTH floats from
+ * input to input. */
 static void pack_columns(const source *s, int64_t o0, float *to)
 {
     const int64_t K = s->w->in, size = (int64_t)xd_dtype_size(s->src.type);

@@ -1,11 +1,11 @@
-/* finish.h - what follows a product, on a tile of sums that is still near: bias, activation,
- * gate, residual, and the type of the output. The formulas of kernels.c, in vectors of AVX-512 or,
- * where the compiler may not use it, of AVX2. */
+/* finish.h - the epilogue of a GEMM on a tile of sums that is still in cache: scales, bias,
+ * activation, gate, residual and output type. The formulas are those of kernels.c, in vectors of
+ * AVX-512 or, without it, of AVX2. */
 #ifndef XD_BACKEND_CPU_GEMM_FINISH_H
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
 #ifdef __AVX512F__
-enum { PAIRS = 0 };             /* exact functions                                            */
+enum { PAIRS = 0 };             /* selects the f32-accurate functions of wide.h               */
 #include "backend/cpu/attn/wide.h"
 #else
 #include "backend/cpu/attn/narrow.h"
@@ -14,7 +14,7 @@ enum { PAIRS = 0 };             /* exact functions                              
 
 #define FINISH_INLINE static inline __attribute__((always_inline))
 
-/* 2^x for x <= 127, within 1e-7 of the value; 0 below -126. */
+/* 2^x for x <= 127 with an error of 1e-7; 0 below -126. */
 FINISH_INLINE vf power_of_2(vf x)
 {
     const vf magic = v_set(12582912.0f), t = v_add(x, magic);
@@ -40,7 +40,7 @@ FINISH_INLINE vf gelu_tanh(vf x)
     return damped(x, v_mul(x, v_fma(v_mul(x, x), v_set(-0.102943240f), v_set(-2.30220819f))));
 }
 
-/* Of x > 0, x (1 - p); of others, x p. */
+/* x (1 - p) for x > 0, else x p. */
 FINISH_INLINE vf gelu_erf(vf x)
 {
     static const float P[] = { 2.811919286e-1f,  -4.808026843e-1f, 2.714708586e-1f,
@@ -63,7 +63,7 @@ FINISH_INLINE vf activated(vf x, xd_act act)
     case XD_GELU_ERF:   return gelu_erf(x);
     case XD_SILU:       return damped(x, v_mul(x, v_set(-1.44269504f)));
     case XD_GELU_QUICK: return damped(x, v_mul(x, v_set(-2.45546696f)));
-    case XD_RELU:       return v_max(v_zero(), x);      /* NaN stays                           */
+    case XD_RELU:       return v_max(v_zero(), x);      /* a NaN stays a NaN                   */
     default:            return x;
     }
 }
@@ -80,7 +80,7 @@ static inline char *place_of(const xd_tensor *t, int64_t r, int64_t c)
 }
 
 #ifdef __AVX512F__
-typedef __mmask16 vl;           /* which lanes of a vector are there                          */
+typedef __mmask16 vl;           /* mask of the lanes in use                                   */
 
 static inline __m512 floats_at(const char *p, xd_dtype type, __mmask16 m)
 {
@@ -90,7 +90,7 @@ static inline __m512 floats_at(const char *p, xd_dtype type, __mmask16 m)
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p)), 16));
 }
 
-/* Masked stores of halves take a Zen 4 some twenty cycles each. */
+/* Masked 16-bit stores take about twenty cycles each on Zen 4. */
 static inline void put_at(char *p, xd_dtype type, __mmask16 m, __m512 x)
 {
     if (type == XD_F32)
@@ -101,7 +101,7 @@ static inline void put_at(char *p, xd_dtype type, __mmask16 m, __m512 x)
         _mm256_mask_storeu_epi16(p, m, bf16(x));
 }
 #else
-typedef int64_t vl;             /* how many                                                   */
+typedef int64_t vl;             /* number of lanes in use                                     */
 
 static inline vl lanes(int64_t n)
 {
@@ -119,9 +119,9 @@ static inline void put_at(char *p, xd_dtype type, vl n, vf x)
 }
 #endif
 
-/* What LANES columns have in common. */
+/* Per-column values of LANES columns. */
 typedef struct finish_cols {
-    vl m;                       /* those that are there                                       */
+    vl m;                       /* columns that exist                                         */
     vf by, bias, gate;
     vi fix;
 } finish_cols;
@@ -136,9 +136,10 @@ FINISH_INLINE finish_cols columns_at(const xd_gemm_job *p, int64_t c)
                           v_integers(p->fix ? p->fix + c : NULL) };
 }
 
-/* What follows all sums of a product alike, read once: stores to the output could have changed it. */
+/* Which parts of the epilogue a GEMM has. They are copied once: reading them from the job would
+ * repeat the loads after every store to the output. */
 typedef struct finish_way {
-    int      by, bias, gate;    /* is there a scale of columns (and rows), a bias, a gate     */
+    int      by, bias, gate;    /* 1: has scales of columns (and rows), a bias, a gate        */
     xd_dtype from;              /* of the residual                                            */
     xd_act   act;
 } finish_way;
@@ -148,7 +149,8 @@ FINISH_INLINE finish_way way_of(const xd_gemm_job *p, xd_dtype from, xd_act act)
     return (finish_way){ p->col != NULL, p->a->bias.p != NULL, p->a->gate.p != NULL, from, act };
 }
 
-/* The sums of columns as the product's numbers, and the bias: integers are put right, scales multiplied. */
+/* The scaled sums plus bias: integer sums are corrected by `fix` and converted, then multiplied by
+ * the scales. */
 FINISH_INLINE vf scaled(const finish_way *w, const float *sum, const float *row, const finish_cols *k)
 {
     if (row)
@@ -158,7 +160,7 @@ FINISH_INLINE vf scaled(const finish_way *w, const float *sum, const float *row,
     return w->bias ? v_add(v_load(sum), k->bias) : v_load(sum);
 }
 
-/* With a gate and the residual at `res`, or NULL. */
+/* Applies the gate and adds the residual at `res`, or NULL. */
 FINISH_INLINE vf joined(const finish_way *w, vf x, const finish_cols *k, const char *res)
 {
     if (!res)
@@ -167,14 +169,16 @@ FINISH_INLINE vf joined(const finish_way *w, vf x, const finish_cols *k, const c
     return w->gate ? v_fma(x, k->gate, r) : v_add(x, r);
 }
 
-/* LANES sums of a row, whose scale is *row, with all that follows; `res`: the residual there, or NULL. */
+/* The whole epilogue for LANES sums of a row. `row`: the scale of the row, or NULL; `res`: the
+ * residual there, or NULL. */
 FINISH_INLINE vf finished(const finish_way *w, const float *sum, const float *row, const finish_cols *k,
                           const char *res)
 {
     return joined(w, activated(scaled(w, sum, row, k), w->act), k, res);
 }
 
-/* Rows [r0, r0 + n), columns [c0, c0 + width) or fewer at the end, of sums with XD_PANEL a row. */
+/* The epilogue of rows [r0, r0 + n), columns [c0, c0 + width) or fewer at the end; sums have
+ * XD_PANEL floats per row. */
 FINISH_INLINE void finish_as(const xd_gemm_job *p, const float *sums, int64_t c0, int64_t width,
                              int64_t r0, int64_t n, xd_act act)
 {
@@ -209,8 +213,8 @@ static inline void finish(const xd_gemm_job *p, const float *sums, int64_t c0, i
     }
 }
 
-/* Asks for the lines of `width` columns of the output (and of another residual) from c0 on, fewer at
- * its end, that n rows from r0 on will touch. */
+/* Prefetches the lines of the output (and of the residual, if it is another tensor) that n rows
+ * from r0 on will touch in `width` columns from c0 on, or fewer at the end. */
 FINISH_INLINE void finish_soon(const xd_gemm_job *p, int64_t c0, int64_t width, int64_t r0,
                                int64_t n)
 {

@@ -1,4 +1,4 @@
-/* floats.h - sums of floats, for tile.h */
+/* floats.h - accumulators of f32 for tile.h */
 #ifndef XD_BACKEND_CPU_GEMM_FLOATS_H
 #define XD_BACKEND_CPU_GEMM_FLOATS_H
 

@@ -1,17 +1,17 @@
-/* integers.h - rows of weights and of inputs as integers */
+/* integers.h - quantization of weight and input rows to int8 */
 #ifndef XD_BACKEND_CPU_GEMM_INTEGERS_H
 #define XD_BACKEND_CPU_GEMM_INTEGERS_H
 
 #include "backend/cpu/gemm/scale.h"
 
-/* Rounded to nearest even and clamped, in the low bytes of 32-bit lanes. */
+/* Rounded to nearest even and clamped to +-127, one byte per lane. */
 static inline __m128i integers(__m512 x)
 {
     x = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-127.0f)), _mm512_set1_ps(127.0f));
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
 }
 
-/* 64 inputs of a row from the i-th on. */
+/* 64 quantized elements of weight row o from input i on, zeros after the end. */
 static inline __m512i source_integers(const source *s, int64_t o, int64_t i, float scale)
 {
     const int64_t size = (int64_t)xd_dtype_size(s->src.type);
@@ -29,21 +29,21 @@ static inline __m512i source_integers(const source *s, int64_t o, int64_t i, flo
         _mm256_inserti128_si256(_mm256_castsi128_si256(q[2]), q[3], 1), 1);
 }
 
-/* 32 bf16 values of a row from the i-th of n on, two in 32 bits, zeros behind the end. */
+/* 32 bf16 values of a row of n from element i on, two per 32-bit lane; zeros after the end. */
 static inline __m512i bf16_pairs(const char *x, int64_t i, int64_t n)
 {
     const __mmask32 m = n - i >= 32 ? ~0u : n <= i ? 0 : (1u << (n - i)) - 1;
     return _mm512_maskz_loadu_epi16(m, x + i * 2);
 }
 
-/* The second of each two, as floats; the first is there when they are shifted by 16. */
+/* The odd elements of bf16 pairs as floats. A shift by 16 gives the even ones. */
 static inline __m512i odd_bf16(__m512i x)
 {
     return _mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000u));
 }
 
-/* The larger of m and the magnitudes of 64 numbers of a row from the i-th of n on: of bf16 values 16 bits each, of
- * floats 32. */
+/* Element-wise maximum of m and the magnitudes of 64 elements of a row of n from element i on,
+ * compared as bits: bf16 in 16-bit lanes, floats in 32-bit lanes. */
 static inline __m512i more_of_bf16(__m512i m, const char *x, int64_t i, int64_t n)
 {
     const __m512i size = _mm512_set1_epi16(0x7fff);
@@ -59,14 +59,15 @@ static inline __m512i more_of_floats(__m512i m, const char *x, int64_t i, int64_
     return m;
 }
 
-/* x times `by`, rounded to nearest even, in 32 bits. */
+/* x times `by`, rounded to nearest even, as int32. */
 static inline __m512i rounded(__m512i x, __m512 by)
 {
     return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_castsi512_ps(x), by));
 }
 
-/* 64 numbers of a row from the i-th of n on times `by`, zeros behind the end; none is beyond 127. Instructions
- * that pack keep to quarters of a register, whose parts are put in order at last. */
+/* 64 elements of a row of n from element i on, times `by`, as int8; zeros after the end. No result
+ * exceeds 127. Pack instructions work within 128-bit lanes, so the parts are put in order at the
+ * end. */
 static inline __m512i bf16_integers(const char *x, int64_t i, int64_t n, __m512 by)
 {
     const __m512i p = bf16_pairs(x, i, n), q = bf16_pairs(x, i + 32, n);
@@ -88,13 +89,14 @@ static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512
         _mm512_packs_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3])));
 }
 
-/* Where rows of an input lie as integers, each changed by `flip`, and their scales, in which NaN says that there was
- * something not finite: [rows / side][steps of 64][side]. */
+/* The quantized rows of an input, [rows / side][steps of 64][side], each byte xor'ed with `flip`,
+ * and their scales. A scale of NaN marks a row with non-finite elements. */
 typedef struct integer_rows { char *q; float *scale; int64_t steps, side; char flip; } integer_rows;
 
-/* Rows [begin, end) of a product's input, zeros behind their ends. While one is looked through for its largest the
- * one before it becomes integers, so that what is read and what is written are waited for together; and what the
- * processor asks for by itself ends with a page, so the row after the next is asked for. */
+/* Quantizes rows [begin, end) of the input of a GEMM, with zeros after the ends of rows. The maximum
+ * of a row and the quantization of the row before are computed in one loop, so that the waits for
+ * loads and stores overlap. Hardware prefetch stops at the end of a page, so the row after the next
+ * is prefetched by software. */
 FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t begin, int64_t end, int bf16)
 {
     enum { AHEAD = 2 };

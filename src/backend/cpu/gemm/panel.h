@@ -1,7 +1,7 @@
-/* panel.h - a panel against a block of rows, tile by tile; included behind tile.h by files that
- * have defined PANELS_IN_PLACE, where tiles read weights as they are packed, or else near_weights: where
- * `units` of the panel lie as tiles read them, from unit k on, and LINES, the cache lines that a
- * unit has in memory. */
+/* panel.h - multiplies a panel with a block of rows, tile by tile. Included after tile.h. The
+ * including file defines either PANELS_IN_PLACE, if tiles read weights as they are packed, or
+ * near_weights, which returns `units` of the panel from unit k on in the form that tiles read, and
+ * LINES, the cache lines that a unit has in memory. */
 #ifndef XD_BACKEND_CPU_GEMM_PANEL_H
 #define XD_BACKEND_CPU_GEMM_PANEL_H
 

@@ -1,4 +1,4 @@
-/* plan.c - how a product of our own is cut into blocks and dealt to threads */
+/* plan.c - how our own GEMMs are cut into blocks and distributed to threads */
 #include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/block.h"
 #include "backend/cpu/gemm/gemm.h"
@@ -6,9 +6,9 @@
 #include "base/par.h"
 
 enum {
-    GROUP_BYTES = 8 << 20,      /* panels that stay in the L3 cache while rows pass        */
-    BLOCK_BYTES = 1200 << 10,   /* of a block's part of the input that a chunk is multiplied with */
-    LEAST_ROWS = 24,            /* of a block that is made smaller to have work for all       */
+    GROUP_BYTES = 8 << 20,      /* panels that stay in the L3 cache for all row blocks     */
+    BLOCK_BYTES = 1200 << 10,   /* most input bytes of a row block that a chunk reads */
+    LEAST_ROWS = 24,           /* least rows of a block that is cut smaller to occupy all threads */
 };
 
 static int64_t up(int64_t n, int64_t by)
@@ -23,8 +23,8 @@ static int64_t chunk(int64_t units, int64_t most)
     return n > 1 ? up(up(units, n), 16) * 16 : units;
 }
 
-/* Blocks of rows: as few as may be, unless some more fill the last round of threads better. A
- * block also costs the time of about four rows to bring its panel near. */
+/* Number of row blocks: as few as possible, unless a few more fill the last round of threads
+ * better. Fetching its panel costs a block the time of about four rows. */
 static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 {
     int64_t least = up(M, most), best = least;
@@ -51,8 +51,8 @@ static int64_t most_rows(const xd_gemm_job *p, int expands)
     return expands || most > XD_BLOCK_MANY ? XD_BLOCK_MANY : most < XD_BLOCK_ROWS ? XD_BLOCK_ROWS : most;
 }
 
-/* Panels side by side: as many as may be, unless fewer fill the last round of threads better. Rows are
- * copied for all of them, which costs the time of an eighth of a panel. */
+/* Panels side by side: as many as possible, unless fewer fill the last round of threads better.
+ * Rows are copied once for all of them, which costs the time of an eighth of a panel. */
 static int64_t side_of(const xd_gemm_job *p, int threads)
 {
     int64_t best = 1;
@@ -81,7 +81,8 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
     p->group = up(p->panels, up(p->panels, p->group));
     p->rows = up(up(p->M, blocks_of(p->M, most, p->panels, threads)), XD_TILE) * XD_TILE;
     p->blocks = up(p->M, p->rows);
-    /* With few rows a panel takes so little time that dealing it alone would cost too much. */
+    /* With few rows a panel takes so little time that distributing panels one by one would cost too
+     * much. */
     p->per = up(XD_TILE * 4, p->rows);
     while (p->per > 1 && up(p->group, p->per) * p->blocks < 4 * threads)
         p->per--;
@@ -94,8 +95,8 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
 
 typedef struct run_ctx { const xd_gemm_job *p; xd_panel_fn *fn; } run_ctx;
 
-/* Pieces run over the panels of a group, then over blocks of rows, then over groups: threads that
- * work at the same time read the same rows, and panels of one group. */
+/* Pieces are numbered by panels of a group first, then by row blocks, then by groups: threads that
+ * run at the same time read the same rows and the panels of one group. */
 static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const run_ctx    *c = ctx;
@@ -130,7 +131,7 @@ static int has_vnni(void)
     return __builtin_cpu_supports("avx512vnni") != 0;
 }
 
-/* Those that pack a weight; NULL: not ours. */
+/* The kernels that pack a weight; NULL: not handled here. */
 static const xd_gemm_kernels *packer(xd_isa isa, const xd_weight *w)
 {
     if (w->nk || w->in < 1 || w->out < 1)
@@ -150,7 +151,7 @@ static const xd_gemm_kernels *packer(xd_isa isa, const xd_weight *w)
     return w->type == XD_BF16 ? &xd_cpu_gemm_bf16 : w->type == XD_F8E4M3 ? &xd_cpu_gemm_e4m3 : NULL;
 }
 
-/* Those that multiply by it. */
+/* The kernels that multiply by it. */
 static const xd_gemm_kernels *user(xd_isa isa, const xd_gemm *a)
 {
     if (a->w->type == XD_F8E4M3 && a->in.type == XD_F32)

@@ -6,7 +6,8 @@
 
 #include "backend/cpu/gemm/source.h"
 
-/* Magnitudes are in the order of their bits; NaN where one is not finite. */
+/* Maximum of magnitudes, whose bits have the same order as their values; NaN if one of them is
+ * non-finite. */
 static inline float most_of(__m512i most)
 {
     uint32_t u = _mm512_reduce_max_epu32(most);

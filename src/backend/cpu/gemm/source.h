@@ -1,4 +1,4 @@
-/* source.h - rows of a weight as it comes from a file, as vectors of floats */
+/* source.h - rows of a source weight (as stored in a file) as vectors of floats */
 #ifndef XD_BACKEND_CPU_GEMM_SOURCE_H
 #define XD_BACKEND_CPU_GEMM_SOURCE_H
 
@@ -17,7 +17,7 @@ static inline vf halves_at(const char *p, int64_t n)
 #endif
 }
 
-/* Up to LANES elements, zeros behind the last of `n`. */
+/* Up to LANES elements, zeros from element n on. */
 static inline vf source_at(const char *p, xd_dtype type, int64_t n)
 {
     float some[LANES] = { 0 };

@@ -2,11 +2,11 @@
  *
  *   c[i][j] (+)= sum_u a[i][u] . b[u][j]       i < ROWS, j < XD_PANEL
  *
- * A unit is 32 bits whose products are all added to one 32-bit sum. While it computes, a tile asks
- * for the memory that is needed next; shortly before its end, for all that its sums will go to,
- * which has left the L1 cache since the tile before. Who includes this has defined v_sums, a
- * vector of sums, v_none, v_get, v_put, v_join (adds two of them), v_dot (of sums and two vectors
- * of units) and v_half (half a unit, spread). */
+ * A unit is 32 bits whose products are all added to one 32-bit sum. While it computes, a tile
+ * prefetches the memory that is needed next; SOON units before its end it prefetches its sums and
+ * outputs, which have left the L1 cache since the tile before. The including file defines v_sums, a
+ * vector of sums, v_none, v_get, v_put, v_join (adds two of them), v_dot (sums, and two vectors of
+ * units) and v_half (broadcasts half a unit). */
 #ifndef XD_BACKEND_CPU_GEMM_TILE_H
 #define XD_BACKEND_CPU_GEMM_TILE_H
 
@@ -15,15 +15,15 @@
 enum { SOON = 24 };             /* units before the end                                       */
 
 typedef struct tile_args {
-    int64_t     units;          /* whole ones                                                 */
-    const char *a;              /* `lda` bytes from row to row                                */
+    int64_t     units;          /* whole units                                                */
+    const char *a;              /* rows, `lda` bytes apart                                    */
     int64_t     lda;
     const char *b;              /* a panel                                                    */
     float      *c;              /* XD_PANEL sums a row                                        */
-    int         add;            /* to what is there                                           */
-    int         rest;           /* behind the whole units, half a one                         */
-    const char *next;           /* a line of it is asked for with each unit                   */
-    int         last;           /* the output follows                                         */
+    int         add;            /* 1: adds to the sums in c                                   */
+    int         rest;           /* 1: half a unit follows the whole ones                      */
+    const char *next;           /* one line of it is prefetched per unit                      */
+    int         last;           /* 1: the epilogue follows                                    */
 } tile_args;
 
 typedef void tile_fn(const tile_args *t, const xd_gemm_job *p, int64_t at, int64_t r0);
