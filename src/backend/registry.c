@@ -22,7 +22,8 @@ xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e)
         if (at + more < sizeof known)
             strcat(strcat(known, i ? ", " : ""), kind);
     }
-    return xd_fail(e, XD_EINVAL, "there is no device \"%s\"; this version computes on: %s", s, known);
+    return xd_fail(e, XD_EINVAL, "there is no device \"%s\"; this version computes on: %s", s,
+                   known);
 }
 
 void xd_dev_early(void)

@@ -96,8 +96,9 @@ static void forget(xd_dev *d)
 }
 
 static const xd_dev_ops mem_ops = {
-    .get = get, .put = put, .sync = sync, .memory = memory, .upload = move, .download = move, .fill = fill,
-    .owns = owns, .kernel_bytes = kernel_bytes, .forget = forget, .close = close_count,
+    .get = get, .put = put, .sync = sync, .memory = memory, .upload = move, .download = move,
+    .fill = fill, .owns = owns, .kernel_bytes = kernel_bytes, .forget = forget,
+    .close = close_count,
 };
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -242,8 +243,8 @@ MOVES(copy, xd_copy, bytes_of(&a->out) + bytes_of(&a->in))
 
 static const xd_ops ops = {
     .name = "count", .scratch = scratch, .pack_size = pack_size, .pack_tmp = pack_tmp,
-    .pack = pack, .pack_band = pack_band, .gemm = gemm, .attn = attn, .norm = norm, .moments = moments,
-    .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby, .conv = conv,
+    .pack = pack, .pack_band = pack_band, .gemm = gemm, .attn = attn, .norm = norm,
+    .moments = moments, .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby, .conv = conv,
     .resize = resize, .lookup = lookup, .copy = copy, .qknorm = qknorm,
 };
 
@@ -255,8 +256,8 @@ xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for the count device");
     c->real = real;
     c->next = (uintptr_t)1 << 20;
-    c->dev = (xd_dev){ .mem = &mem_ops, .ops = &ops, .name = "count", .counts = 1, .host_memory = !real || real->host_memory,
-                       .priv = c };
+    c->dev = (xd_dev){ .mem = &mem_ops, .ops = &ops, .name = "count", .counts = 1,
+                       .host_memory = !real || real->host_memory, .priv = c };
     *d = &c->dev;
     return XD_OK;
 }

@@ -102,9 +102,9 @@ static void forget(xd_dev *d)
 }
 
 static const xd_dev_ops mem_ops = {
-    .get = get, .put = put, .sync = sync, .memory = memory, .upload = move, .download = move, .fill = fill,
-    .owns = owns, .compute = compute, .best = best, .peak = xd_cpu_peak, .kernel_bytes = kernel_bytes,
-    .forget = forget, .close = close_cpu,
+    .get = get, .put = put, .sync = sync, .memory = memory, .upload = move, .download = move,
+    .fill = fill, .owns = owns, .compute = compute, .best = best, .peak = xd_cpu_peak,
+    .kernel_bytes = kernel_bytes, .forget = forget, .close = close_cpu,
 };
 
 /* Address space that kernels take when they first run and that no plan counts: oneDNN's code, tables and heap,
@@ -203,7 +203,8 @@ static int gemm_fits(const xd_gemm *a)
 {
     const int in = xd_is_quantized(a->w->type) ? computes(a->in.type)
                                                : a->in.type == a->w->type ||
-                                                     (a->in.type == XD_F32 && a->w->type == XD_BF16);
+                                                     (a->in.type == XD_F32 &&
+                                                      a->w->type == XD_BF16);
     return in && a->in.d[1] == a->w->in && a->out.d[1] == a->w->out && a->in.d[0] == a->out.d[0] &&
            computes(a->out.type);
 }
@@ -509,5 +510,6 @@ static xd_status open_cpu(xd_dev **out, const char *which, xd_err *e)
 }
 
 const xd_dev_kind xd_dev_kind_cpu = {
-    .name = "cpu", .open = open_cpu, .early = xd_cpu_early, .about = xd_cpu_about, .address_space = address_space,
+    .name = "cpu", .open = open_cpu, .early = xd_cpu_early, .about = xd_cpu_about,
+    .address_space = address_space,
 };

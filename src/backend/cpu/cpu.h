@@ -48,7 +48,8 @@ typedef struct xd_kernels {
      * such row with m rows that are `ldw` bytes apart; n is a multiple of 64. One thread. */
     float (*most)(const void *x, xd_dtype t, int64_t n);
     void (*integers)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);
-    void (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m, int64_t n);
+    void (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,
+                    int64_t n);
     /* GFLOP/s of one thread over about 0.2 ms, with operands in registers. */
     double (*burst)(void);
 } xd_kernels;
@@ -99,9 +100,11 @@ void      xd_plain_gemm(const xd_kernels *k, const xd_gemm *a);
 /* Computes the sums of rows [r0, r0+n), columns [c0, c0+m) into acc, XD_PLAIN_COLS floats per
  * row. */
 enum { XD_PLAIN_ROWS = 32, XD_PLAIN_COLS = 64 };
-typedef void xd_plain_tile_fn(const void *of, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m);
+typedef void xd_plain_tile_fn(const void *of, float *acc, int64_t r0, int64_t n, int64_t c0,
+                              int64_t m);
 /* Computes a GEMM on all threads: `fn` for every tile, then the epilogue. */
-void      xd_plain_tiles(const xd_kernels *k, const xd_gemm *a, xd_plain_tile_fn *fn, const void *of);
+void      xd_plain_tiles(const xd_kernels *k, const xd_gemm *a, xd_plain_tile_fn *fn,
+                         const void *of);
 void      xd_plain_conv(const xd_kernels *k, const xd_conv *a);
 
 /* ---- quant.c: GEMMs with quantized weights on any machine --------------------------------- */

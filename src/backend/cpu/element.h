@@ -79,7 +79,8 @@ static inline void from_bf16s(float *to, const void *from, int64_t n)
     for (; i + 16 <= n; i += 16)
         _mm512_storeu_ps(to + i, load_bf16((const uint16_t *)from + i));
     if (i < n)
-        _mm512_mask_storeu_ps(to + i, lanes(n - i), load_bf16_some((const uint16_t *)from + i, n - i));
+        _mm512_mask_storeu_ps(to + i, lanes(n - i),
+                              load_bf16_some((const uint16_t *)from + i, n - i));
 #else
     const uint16_t *p = from;
 #pragma omp simd
@@ -97,7 +98,8 @@ static inline void to_bf16s(void *to, const float *from, int64_t n)
     for (; i + 16 <= n; i += 16)
         _mm256_storeu_si256((__m256i *)(void *)(p + i), bf16(_mm512_loadu_ps(from + i)));
     if (i < n)
-        _mm256_mask_storeu_epi16(p + i, lanes(n - i), bf16(_mm512_maskz_loadu_ps(lanes(n - i), from + i)));
+        _mm256_mask_storeu_epi16(p + i, lanes(n - i),
+                                 bf16(_mm512_maskz_loadu_ps(lanes(n - i), from + i)));
 #else
 #pragma omp simd
     for (i = 0; i < n; i++)

@@ -327,8 +327,10 @@ static void norm_rows(void *ctx, int64_t begin, int64_t end, int thread)
         for (int64_t c = 0; c < C; c += SLICE) {
             int64_t      n = C - c < SLICE ? C - c : SLICE;
             const float *x = fetch(bi, in, a->in.type, c, n);
-            const float *gain = from_column(a->gain.p, c, one), *bias = from_column(a->bias.p, c, zero);
-            const float *scale = from_column(scales, c, zero), *shift = from_column(shifts, c, zero);
+            const float *gain = from_column(a->gain.p, c, one),
+                        *bias = from_column(a->bias.p, c, zero);
+            const float *scale = from_column(scales, c, zero),
+                        *shift = from_column(shifts, c, zero);
             float       *y = place(bo, out, a->out.type, c);
 #pragma omp simd
             for (int64_t k = 0; k < n; k++)
@@ -374,7 +376,8 @@ enum { AT_ONCE = 16 };
 
 /* Adds the first `most` channels, or fewer, and says how many: their sums lie in registers, those of even
  * channels beside those of odd ones. */
-static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most, double *s, double *q)
+static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most, double *s,
+                                 double *q)
 {
 #if defined(__AVX512F__)
     enum { WORDS = 4 };         /* 32 channels each                                           */
@@ -401,7 +404,8 @@ static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most,
             _mm512_storeu_ps(t[0], _mm512_permutex2var_ps(sum[2 * w], first, sum[2 * w + 1]));
             _mm512_storeu_ps(t[0] + 16, _mm512_permutex2var_ps(sum[2 * w], last, sum[2 * w + 1]));
             _mm512_storeu_ps(t[1], _mm512_permutex2var_ps(square[2 * w], first, square[2 * w + 1]));
-            _mm512_storeu_ps(t[1] + 16, _mm512_permutex2var_ps(square[2 * w], last, square[2 * w + 1]));
+            _mm512_storeu_ps(t[1] + 16,
+                             _mm512_permutex2var_ps(square[2 * w], last, square[2 * w + 1]));
             for (int i = 0; i < 32; i++) {
                 s[c + 32 * w + i] += (double)t[0][i];
                 q[c + 32 * w + i] += (double)t[1][i];
@@ -415,7 +419,8 @@ static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most,
 #endif
 }
 
-static void channel_sums_bf16(const xd_moments *a, int64_t r, int64_t c0, int64_t n, double *s, double *q)
+static void channel_sums_bf16(const xd_moments *a, int64_t r, int64_t c0, int64_t n, double *s,
+                              double *q)
 {
     int64_t         step = a->in.s[1], P = a->in.d[1], p = 0;
     const uint16_t *in = (const uint16_t *)a->in.p + r * a->in.s[0] + c0;
@@ -494,8 +499,8 @@ static inline void scaled(float *y, const float *x, const float *mul, const floa
 }
 
 /* One pixel of types that the compiler knows: nothing is put down between reading and writing. */
-static inline void gnorm_pixel(char *out, const char *in, const float *mul, const float *add, int64_t n,
-                               int wide_in, int wide_out, int silu)
+static inline void gnorm_pixel(char *out, const char *in, const float *mul, const float *add,
+                               int64_t n, int wide_in, int wide_out, int silu)
 {
 #pragma omp simd
     for (int64_t k = 0; k < n; k++) {
@@ -521,25 +526,30 @@ static inline __m512 silu_near(__m512 x)
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.4022347e-1f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.9312754e-1f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
-    return _mm512_mul_ps(x, _mm512_rcp14_ps(_mm512_add_ps(_mm512_scalef_ps(p, n), _mm512_set1_ps(1))));
+    return _mm512_mul_ps(
+        x, _mm512_rcp14_ps(_mm512_add_ps(_mm512_scalef_ps(p, n), _mm512_set1_ps(1))));
 }
 
-static inline void gnorm_silu_bf16(char *out, const char *in, const float *mul, const float *add, int64_t n)
+static inline void gnorm_silu_bf16(char *out, const char *in, const float *mul, const float *add,
+                                   int64_t n)
 {
     int64_t k = 0;
     for (; k + 16 <= n; k += 16) {
-        __m512 x = _mm512_fmadd_ps(load_bf16(in + 2 * k), _mm512_loadu_ps(mul + k), _mm512_loadu_ps(add + k));
+        __m512 x = _mm512_fmadd_ps(load_bf16(in + 2 * k), _mm512_loadu_ps(mul + k),
+                                   _mm512_loadu_ps(add + k));
         _mm256_storeu_si256((__m256i *)(void *)(out + 2 * k), bf16(silu_near(x)));
     }
     if (k < n) {
         __mmask16 m = lanes(n - k);
-        __m512    x = _mm512_fmadd_ps(load_bf16_some(in + 2 * k, n - k), _mm512_maskz_loadu_ps(m, mul + k),
+        __m512    x = _mm512_fmadd_ps(load_bf16_some(in + 2 * k, n - k),
+                                      _mm512_maskz_loadu_ps(m, mul + k),
                                       _mm512_maskz_loadu_ps(m, add + k));
         _mm256_mask_storeu_epi16(out + 2 * k, m, bf16(silu_near(x)));
     }
 }
 #else
-static inline void gnorm_silu_bf16(char *out, const char *in, const float *mul, const float *add, int64_t n)
+static inline void gnorm_silu_bf16(char *out, const char *in, const float *mul, const float *add,
+                                   int64_t n)
 {
     gnorm_pixel(out, in, mul, add, n, 0, 0, 1);
 }
@@ -550,7 +560,8 @@ static void gnorm_pixels(void *ctx, int64_t begin, int64_t end, int thread)
     const gnorm_ctx *g = ctx;
     const xd_gnorm  *a = g->a;
     int64_t          C = cols(&a->in);
-    int              kind = 4 * (a->in.type == XD_F32) + 2 * (a->out.type == XD_F32) + (a->silu != 0);
+    int              kind = 4 * (a->in.type == XD_F32) + 2 * (a->out.type == XD_F32) +
+                            (a->silu != 0);
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         char       *out = row(&a->out, i);
@@ -583,7 +594,8 @@ static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t ce
         add[k] = g->add[c0 + k] * s[k] + t[k];
     }
     for (int64_t w = 0; w < wide; w++) {
-        const float *x = fetch(bi, at((char *)(uintptr_t)in, a->in.type, w * a->in.s[2]), a->in.type, c0, n);
+        const float *x = fetch(bi, at((char *)(uintptr_t)in, a->in.type, w * a->in.s[2]),
+                               a->in.type, c0, n);
         char        *to = at(out, a->out.type, w * a->out.s[2]);
         float       *y = place(bo, to, a->out.type, c0);
         scaled(y, x, mul, add, n, a->silu);

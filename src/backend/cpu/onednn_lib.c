@@ -34,8 +34,8 @@ static xd_status load(xd_err *e)
 {
     void *lib = dlopen(library, RTLD_LAZY | RTLD_LOCAL), *f;
     if (!lib)
-        return xd_fail(e, XD_EUNSUPPORTED, "oneDNN cannot be loaded (%s); without it there is XDIT_ISA=c",
-                       dlerror());
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "oneDNN cannot be loaded (%s); without it there is XDIT_ISA=c", dlerror());
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         if (!(f = dlsym(lib, functions[i].name)))
             return xd_fail(e, XD_EUNSUPPORTED, "%s has no function %s", library, functions[i].name);

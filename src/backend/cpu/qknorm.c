@@ -40,7 +40,8 @@ static void row_plain(row_of *r, const xd_qknorm *a, int64_t D)
 }
 
 /* Pairs of neighbours, as many as fill vectors: of s, the first of a pair takes -s. */
-static int64_t row_pairs(row_of *r, const float *gain, const float *bias, const float *c, const float *s, int64_t D)
+static int64_t row_pairs(row_of *r, const float *gain, const float *bias, const float *c,
+                         const float *s, int64_t D)
 {
     int64_t j = 0;
 #if defined(V_LOAD)

@@ -43,7 +43,8 @@ enum { LANES = 8 };
 #define V_TWICE(p) twice8(p)
 static inline __m256 twice8(const float *p)
 {
-    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)),
+                                    _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
 }
 static inline float sum8(__m256 a)
 {

@@ -86,7 +86,8 @@ static float longest_key(const xd_attn_plan *p, int64_t n, const unit *pair)
 static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
 {
     const int64_t part = j / PART * PART, tiles = smaller((p->dp - c) / LANES, 2);
-    return p->kunits * p->kblocks + part * DEEP * p->dp + c * PART * DEEP + (j - part) * tiles * TILE;
+    return p->kunits * p->kblocks + part * DEEP * p->dp + c * PART * DEEP +
+           (j - part) * tiles * TILE;
 }
 
 /* 1: there are padding columns, and the first of them holds ones: its sums are those of the
@@ -103,7 +104,8 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
         measure_keys(p, n, kb, pair);
     for (int64_t j = 0; j < n; j += TURN)
         for (int64_t c = 0; c < p->dp; c += LANES) {
-            unit *to = pair + values_at(p, (kb * p->keys + j) / TURN, c / 32 * 32) + c / LANES % 2 * TILE;
+            unit *to = pair + values_at(p, (kb * p->keys + j) / TURN, c / 32 * 32) +
+                       c / LANES % 2 * TILE;
             pack_values(w, rows + j, smaller(n - j, TURN), c, 1, to);
             for (int64_t u = 0; p->D < c + LANES && u < DEEP && p->D < p->dp; u++)
                 to[u * LANES + p->D - c] = ONES;
@@ -265,8 +267,9 @@ static void sum_up(const unit *p, int64_t turns, float *sum, owed *due)
 
 /* o[32][dp] (+)= p . v of `turns` steps. Runs the softmax of the last `late` (at most two) steps
  * meanwhile. */
-ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t turns, int begun,
-                              owed *due, int64_t late, softmax_state first, softmax_state second, ahead *soon, curve *k, how h)
+ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t turns,
+                              int begun, owed *due, int64_t late, softmax_state first,
+                              softmax_state second, ahead *soon, curve *k, how h)
 {
     const int64_t each = late ? (late * STRIP + turns - 2) / (turns - 1) : 0;
     int64_t       row = (BEHIND - late) * STRIP;
@@ -332,7 +335,8 @@ typedef struct strips {
  * part by part, while its queries and sums are in L1; then the next strip with the same keys. */
 static part part_from(const strips *a, int64_t i, int64_t turn)
 {
-    part x = { .i = i, .rows = smaller(a->rows - i, STRIP), .turn = turn, .begun = turn > a->first };
+    part x = { .i = i, .rows = smaller(a->rows - i, STRIP), .turn = turn,
+               .begun = turn > a->first };
     x.turns = smaller(a->end - turn, PART - turn % PART);
     return x;
 }
@@ -340,7 +344,8 @@ static part part_from(const strips *a, int64_t i, int64_t turn)
 static part part_after(const strips *a, const part *x)
 {
     const xd_attn_plan *p = &a->w->p;
-    const int64_t near = NEAR / (8 * PART * (p->kunits + p->vunits) / 4) * PART, run = near > PART ? near : PART;
+    const int64_t near = NEAR / (8 * PART * (p->kunits + p->vunits) / 4) * PART,
+                  run = near > PART ? near : PART;
     const int64_t next = x->turn + x->turns, begin = x->turn / run * run;
     if (next < a->end && next % run)
         return part_from(a, x->i, next);
@@ -364,7 +369,8 @@ static void set_top(const block *k, int64_t i, float top)
 
 /* Sets the address of the bias of the rows of x for the keys of step j; `own` is memory for a
  * copy. */
-static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][TURN], softmax_state *soft)
+static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][TURN],
+                      softmax_state *soft)
 {
     const int64_t    n = smaller(a->k->keys - j * TURN, TURN);
     const xd_tensor *t = &a->w->a->bias;
@@ -388,7 +394,8 @@ static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP
 /* The largest of the first n scores of a row, in powers of two. */
 static float largest(const softmax_state *soft, int64_t r, float c, int64_t n)
 {
-    const float *s = soft->s + r * TURN, *bias = soft->bias ? soft->bias + r * soft->bias_step : NULL;
+    const float *s = soft->s + r * TURN,
+                *bias = soft->bias ? soft->bias + r * soft->bias_step : NULL;
     float        top = -INFINITY;
     for (int64_t i = 0; i < n; i++) {
         float y = c * s[i] + (bias ? log2e * bias[i] : 0);
@@ -443,7 +450,8 @@ static int hidden(const strips *a, const part *x, int64_t t)
 
 /* Prepares the softmax of step t of x. Its scores must be stored from the tiles, unless neither a
  * reference is missing nor a score is masked. Returns 1 if some rows still have no reference. */
-ALWAYS_INLINE int ready(const strips *a, const part *x, int64_t t, int lacks, softmax_state *soft, how h)
+ALWAYS_INLINE int ready(const strips *a, const part *x, int64_t t, int lacks, softmax_state *soft,
+                        how h)
 {
     const int64_t j = x->turn + t;
     *soft = (softmax_state){ .s = a->d->s[t % BEHIND][0], .p = a->d->p[t][0], .low = a->k->sum + x->i };
@@ -466,7 +474,8 @@ static int64_t behind(const part *x)
 
 /* Multiplies the scores of the steps of a part, each with the softmax of an earlier step; `last`
  * receives the softmax states of the last steps. */
-ALWAYS_INLINE void score_part(strips *a, const part *x, owed *due, int64_t deep, softmax_state last[BEHIND], how h)
+ALWAYS_INLINE void score_part(strips *a, const part *x, owed *due, int64_t deep,
+                              softmax_state last[BEHIND], how h)
 {
     const unit   *q = a->k->q + x->i * deep * DEEP;
     curve         k = curve_of(a->c, h);
@@ -514,8 +523,9 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, owed *due, how h)
     if (x->turns == 1)
         softmax_some(&last[1], 0, STRIP, &k, h);
     fence();
-    sum_values(a->d->p[0][0], a->packed + values_at(p, x->turn, 0), a->k->o + x->i * p->dp, p->dp, x->turns,
-               x->begun, due, x->turns > 1 ? behind(x) : 0, last[0], last[1], &a->soon, &k, h);
+    sum_values(a->d->p[0][0], a->packed + values_at(p, x->turn, 0), a->k->o + x->i * p->dp, p->dp,
+               x->turns, x->begun, due, x->turns > 1 ? behind(x) : 0, last[0], last[1], &a->soon,
+               &k, h);
     if (h.kind == WATCHED)
         a->missed[x->i / STRIP] |= !all_held(&k);
     if (h.summed)
@@ -595,7 +605,8 @@ static softmax_state scores_of(strips *a, int64_t i, int64_t j)
     softmax_state     soft = { .s = a->d->s[0][0] };
     owed          due = { .to = NULL };
     fence();
-    score(a->k->q + i * ldq, keys_of(a, j), ldq / DEEP, &due, 0, soft, &a->soon, NULL, (how){ 0, 0, 0 });
+    score(a->k->q + i * ldq, keys_of(a, j), ldq / DEEP, &due, 0, soft, &a->soon, NULL,
+          (how){ 0, 0, 0 });
     due = (owed){ soft.s, TURN, 1 };
     store_sums(&due);
     fence();
@@ -685,8 +696,8 @@ static void attend_clamped(strips *a)
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed)
 {
     strips         a = { .w = w, .k = k, .packed = packed, .rows = k->n, .first = 2 * first,
-                         .end = smaller(2 * end, (k->keys + TURN - 1) / TURN), .d = (desk *)(void *)k->s,
-                         .scaled = !(w->a->scale * log2e > 1e-20f) };
+                         .end = smaller(2 * end, (k->keys + TURN - 1) / TURN),
+                         .d = (desk *)(void *)k->s, .scaled = !(w->a->scale * log2e > 1e-20f) };
     a.c = a.scaled ? 1 : w->a->scale * log2e;
     a.touched = a.scaled || w->a->window || w->a->causal;
     k->begun = a.end > a.first;

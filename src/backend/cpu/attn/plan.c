@@ -52,7 +52,8 @@ static int good_parts(const xd_attn_args *a)
     int64_t n = 0;
     for (int i = 0; i < a->nparts; i++) {
         const xd_tensor *q = &a->part[i].q, *o = &a->part[i].out;
-        if (q->type != a->q.type || o->type != a->out.type || q->d[0] != a->q.d[0] || q->d[2] != a->q.d[2] ||
+        if (q->type != a->q.type || o->type != a->out.type || q->d[0] != a->q.d[0] ||
+            q->d[2] != a->q.d[2] ||
             q->d[3] != a->q.d[3] || !same_shape(q, o, 4) || !dense(q) || !dense(o))
             return 0;
         n += q->d[1];
@@ -114,7 +115,8 @@ static void cut_rows(xd_attn_plan *p, int threads, int tiles)
     while (tiles && most > step && most * (p->ldq + p->dp) * 4 > XD_ATTN_TILE_BYTES)
         most /= 2;
     p->most = most + step;
-    while (most > (tiles ? step : 2 * step) && p->B * p->H * ceil_div(p->n, most) < 2 * (int64_t)threads)
+    while (most > (tiles ? step : 2 * step) &&
+           p->B * p->H * ceil_div(p->n, most) < 2 * (int64_t)threads)
         most /= 2;
     p->blocks = ceil_div(p->n, most);
     p->rows = p->blocks ? smaller(round_up(ceil_div(p->n, p->blocks), step), p->most - step) : 0;
@@ -159,7 +161,9 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
     p->kunits = keys * p->kdu;
     p->vunits = (f->pairs ? ceil_div(keys, 2) : keys) * p->dp;
     p->knext = p->kunits + (f->tiles ? 0 : p->vunits);
-    int64_t vblocks = f->tiles ? round_up(p->kblocks, XD_ATTN_PART * XD_ATTN_TURN / XD_ATTN_TILE_KEYS) : p->kblocks;
+    int64_t vblocks = f->tiles
+                          ? round_up(p->kblocks, XD_ATTN_PART * XD_ATTN_TURN / XD_ATTN_TILE_KEYS)
+                          : p->kblocks;
     p->lengths = p->kunits * p->kblocks + p->vunits * vblocks;
     p->pair_bytes = aligned((size_t)(p->lengths + (f->tiles ? p->kblocks : 0)) * 4);
     cut_group(p, threads);
@@ -202,7 +206,8 @@ void xd_attn_range(const xd_attn_args *a, int64_t i, int64_t m, int64_t *lo, int
 
 static char *row_of(const xd_tensor *t, int64_t b, int64_t j, int64_t h)
 {
-    return (char *)t->p + (b * t->s[0] + j * t->s[1] + h * t->s[2]) * (int64_t)xd_dtype_size(t->type);
+    return (char *)t->p +
+           (b * t->s[0] + j * t->s[1] + h * t->s[2]) * (int64_t)xd_dtype_size(t->type);
 }
 
 void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64_t n,
@@ -229,7 +234,8 @@ static void put_rows(const xd_tensor *t, int64_t b, int64_t h, int64_t i, int64_
         to[r] = row;
 }
 
-void xd_attn_queries(const xd_attn_args *a, int64_t b, int64_t h, int64_t i0, int64_t n, const char **q, char **out)
+void xd_attn_queries(const xd_attn_args *a, int64_t b, int64_t h, int64_t i0, int64_t n,
+                     const char **q, char **out)
 {
     const xd_qo whole = { a->q, a->out }, *s = a->nparts ? a->part : &whole;
     for (int64_t done = 0, some; done < n; done += some, i0 += some - s->q.d[1], s++) {

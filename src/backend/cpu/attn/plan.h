@@ -78,6 +78,7 @@ void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64
 
 /* Fills q[] and out[] with the addresses of the rows i0 .. i0+n of head h of batch b, of queries
  * and of outputs; either may be NULL. */
-void xd_attn_queries(const xd_attn_args *a, int64_t b, int64_t h, int64_t i0, int64_t n, const char **q, char **out);
+void xd_attn_queries(const xd_attn_args *a, int64_t b, int64_t h, int64_t i0, int64_t n,
+                     const char **q, char **out);
 
 #endif

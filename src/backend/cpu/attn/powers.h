@@ -46,8 +46,9 @@ typedef struct curve {
 
 /* 128 (1 + f - 2^f), the error of the mantissa f, by its first six bits. */
 static const uint8_t LESS[64] __attribute__((aligned(64))) = {
-    0, 1, 1, 2, 2, 3, 4, 4, 5, 5, 5, 6, 6, 7, 7, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10, 10, 10, 11, 11, 11, 11, 11,
-    11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9, 9, 9, 8, 8, 8, 7, 7, 6, 6, 5, 5, 4, 3, 3, 2, 1, 1,
+    0, 1, 1, 2, 2, 3, 4, 4, 5, 5, 5, 6, 6, 7, 7, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10, 10, 10, 11, 11,
+    11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9, 9, 9, 8, 8, 8, 7, 7, 6,
+    6, 5, 5, 4, 3, 3, 2, 1, 1,
 };
 
 /* What is known about scores: they stay within BOUND; or, relative to any reference, they are
@@ -60,10 +61,10 @@ typedef struct how { int biased, kind, summed; } how;
 
 static inline curve curve_of(float c, how h)
 {
-    return (curve){ v_set(c / log2e), v_set(h.biased ? log2e * ONE : c * ONE), v_set(BASE + BIAS), v_set(BASE),
-                    v_set(BASE + MOST), _mm512_load_si512(LESS), _mm512_set1_epi16((short)0x8000),
-                    _mm512_set1_epi64(0x0031002100110001), _mm512_set1_epi64(0x2820000008000000),
-                    _mm512_setzero_si512() };
+    return (curve){ v_set(c / log2e), v_set(h.biased ? log2e * ONE : c * ONE), v_set(BASE + BIAS),
+                    v_set(BASE), v_set(BASE + MOST), _mm512_load_si512(LESS),
+                    _mm512_set1_epi16((short)0x8000), _mm512_set1_epi64(0x0031002100110001),
+                    _mm512_set1_epi64(0x2820000008000000), _mm512_setzero_si512() };
 }
 
 /* 16 powers of two in fixed point, in the low halves. */
@@ -97,13 +98,15 @@ ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how 
  * other bits in the high half. */
 ALWAYS_INLINE int all_held(const curve *k)
 {
-    const __m512i base = _mm512_castps_si512(v_set(BASE)), high = _mm512_set1_epi32((int)0xffff0000);
+    const __m512i base = _mm512_castps_si512(v_set(BASE)),
+                  high = _mm512_set1_epi32((int)0xffff0000);
     return _mm512_test_epi32_mask(_mm512_andnot_si512(base, k->met), high) == 0;
 }
 
 /* Turns rows [row, row + n) of `soft`, as far as they exist, into probabilities; returns the next
  * row. */
-ALWAYS_INLINE int64_t softmax_some(const softmax_state *soft, int64_t row, int64_t n, curve *k, how h)
+ALWAYS_INLINE int64_t softmax_some(const softmax_state *soft, int64_t row, int64_t n, curve *k,
+                                   how h)
 {
     const int64_t end = smaller(row + n, STRIP);
 _Pragma("GCC unroll 8")

@@ -148,16 +148,16 @@ static inline void softmax_next(softmax_state *s)
  * that the multiplications leave idle. */
 #define SOFT_TILE(name, MR, NVS, HALFS, EVERY)                                                     \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,     \
-                     softmax_state *s)                                                                 \
+                     softmax_state *s)                                                             \
     {                                                                                              \
         enum { NV = NVS, HALF = HALFS, MORE = 0 };                                                 \
         const int64_t lda = XD_ATTN_LDS;                                                           \
         const int     ADD = add;                                                                   \
         int64_t       k = 0;                                                                       \
-        softmax_state     e = *s;                                                                      \
+        softmax_state     e = *s;                                                                  \
         TILE_ROWS_##MR(TILE_BEGIN)                                                                 \
         for (; e.left > 0 && k + (EVERY) <= kn;) {                                                 \
-            softmax_next(&e);                                                                       \
+            softmax_next(&e);                                                                      \
             TILE_UNIT(MR)                                                                          \
             if ((EVERY) > 1)                                                                       \
                 TILE_UNIT(MR)                                                                      \

@@ -103,7 +103,8 @@ static inline vf v_keep(vf x, int64_t n)
 static inline __m512i bf16_row(const char *row, int64_t c, int64_t D)
 {
     if (D - c >= 16)
-        return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(row + 2 * c)));
+        return _mm512_cvtepu16_epi32(
+            _mm256_loadu_si256((const __m256i *)(const void *)(row + 2 * c)));
     return _mm512_cvtepu16_epi32(
         _mm256_maskz_loadu_epi16(lanes(D - c), (const uint16_t *)(const void *)row + c));
 }

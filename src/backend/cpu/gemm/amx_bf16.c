@@ -44,7 +44,8 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 static xd_amx_job product_of(const xd_gemm *a, int threads)
 {
-    xd_amx_job t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * size_of(a->in.type), .w = a->w->p },
+    xd_amx_job t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * size_of(a->in.type),
+                             .w = a->w->p },
                    .row_bytes = a->w->in * 2, .floats = a->in.type == XD_F32 };
     xd_amx_job_cut(&t, 0, threads);
     return t;

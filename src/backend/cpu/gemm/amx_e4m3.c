@@ -11,7 +11,8 @@ enum { STEP_QUADS = 8, HALF_BYTES = XD_UNIT_BYTES / 2 };
 /* A strip is half a panel: a quad of it takes two cache lines. */
 static inline const char *weights_at(const xd_amx_job *t, int64_t strip, int64_t k)
 {
-    return t->of.w + strip / 2 * t->of.panel_bytes + k * STEP_QUADS * XD_UNIT_BYTES + strip % 2 * HALF_BYTES;
+    return t->of.w + strip / 2 * t->of.panel_bytes + k * STEP_QUADS * XD_UNIT_BYTES +
+           strip % 2 * HALF_BYTES;
 }
 
 static inline void expand_step(char *to, const char *packed, int64_t k, int64_t quads)

@@ -65,7 +65,8 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     input_integers(&c->to, c->a, first, least(last, M));
     for (int64_t r = M; r < last; r++) {
-        char *q = c->to.q + (last - XD_SIDE) * c->to.steps * XD_STEP_BYTES + r % XD_SIDE * XD_STEP_BYTES;
+        char *q = c->to.q + (last - XD_SIDE) * c->to.steps * XD_STEP_BYTES +
+                  r % XD_SIDE * XD_STEP_BYTES;
         for (int64_t k = 0; k < c->to.steps; k++)
             _mm512_storeu_si512(q + k * XD_PAIR_BYTES, _mm512_setzero_si512());
     }

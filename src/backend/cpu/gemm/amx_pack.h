@@ -13,8 +13,8 @@ static inline int64_t tiled_bytes(const xd_weight *w, int64_t row_bytes)
     return (w->out + XD_SIDE - 1) / XD_SIDE * xd_amx_job_steps(row_bytes) * XD_PAIR_BYTES;
 }
 
-FINISH_INLINE void pack_strip(char *to, const xd_weight *w, int64_t row_bytes, int64_t strip, step_fn *step,
-                              const void *ctx)
+FINISH_INLINE void pack_strip(char *to, const xd_weight *w, int64_t row_bytes, int64_t strip,
+                              step_fn *step, const void *ctx)
 {
     const int64_t steps = xd_amx_job_steps(row_bytes);
     for (int64_t k = 0; k < steps; k++) {

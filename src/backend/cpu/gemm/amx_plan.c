@@ -26,7 +26,8 @@ static cut cut_of(const xd_amx_job *t, int64_t parts, int64_t blocks, int64_t gr
     int64_t rounds = up(up(t->of.M, rows) * up(t->strips, group), threads);
     double  r = (double)rows, c = (double)(group * XD_SIDE), n = (double)up(t->steps, held);
     double  waits = 4 * (n - 1) / n / (double)held;
-    return (cut){ held, rows, group, (double)rounds * (r * c * (1 + LINE / 32.0 * waits) + ROW_LINE * r + LINE * c) };
+    return (cut){ held, rows, group,
+                  (double)rounds * (r * c * (1 + LINE / 32.0 * waits) + ROW_LINE * r + LINE * c) };
 }
 
 void xd_amx_job_cut(xd_amx_job *t, int expands, int threads)
@@ -56,7 +57,8 @@ void xd_amx_job_cut(xd_amx_job *t, int expands, int threads)
     t->group = best.group;
     t->groups = up(t->strips, t->group);
     t->near_bytes = t->ready ? 0 : (size_t)(t->rows * t->held * XD_STEP_BYTES);
-    t->sum_bytes = (size_t)(t->rows * XD_SIDE * (t->held < t->steps ? t->group : 1)) * sizeof(float);
+    t->sum_bytes = (size_t)(t->rows * XD_SIDE * (t->held < t->steps ? t->group : 1)) *
+                   sizeof(float);
     t->tmp_bytes = t->near_bytes + t->sum_bytes;
     if (expands)
         t->tmp_bytes += (size_t)(t->deep * XD_PAIR_BYTES);

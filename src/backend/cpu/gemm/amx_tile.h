@@ -74,7 +74,8 @@ static int64_t least(int64_t a, int64_t b)
 
 /* Stores 32 columns. Whole cache lines of bf16 are stored at once; with `streams`, stores are
  * non-temporal. */
-FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x, __m512 y)
+FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x,
+                           __m512 y)
 {
     const __m512i bf16 = (__m512i)_mm512_cvtne2ps_pbh(y, x);
     if (streams && to == XD_BF16) {
@@ -91,22 +92,24 @@ FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int str
 }
 
 /* finished(), with a shorter GELU if `brief`. */
-FINISH_INLINE __m512 late_sums(const finish_way *w, const float *sum, const float *row, const finish_cols *k,
-                               const char *res, int brief)
+FINISH_INLINE __m512 late_sums(const finish_way *w, const float *sum, const float *row,
+                               const finish_cols *k, const char *res, int brief)
 {
-    return brief ? joined(w, brief_gelu(scaled(w, sum, row, k)), k, res) : finished(w, sum, row, k, res);
+    return brief ? joined(w, brief_gelu(scaled(w, sum, row, k)), k, res)
+                 : finished(w, sum, row, k, res);
 }
 
 /* The epilogue of the next `rows` rows, or of those that are left. Tile loads and vector loads
  * share the load ports, so values that all rows use are kept in registers. Integers here are signed
  * on both sides: the sums need no correction (fix is 0). */
-FINISH_INLINE void late_rows_as(const xd_gemm_job *p, late *l, int64_t rows, xd_dtype to, xd_dtype from, xd_act act,
-                                int brief)
+FINISH_INLINE void late_rows_as(const xd_gemm_job *p, late *l, int64_t rows, xd_dtype to,
+                                xd_dtype from, xd_act act, int brief)
 {
     const late_strip *s = l->strip;
     const finish_way  w = way_of(p, from, act);
     finish_cols       k[2] = { s->cols[0], s->cols[1] };
-    const int64_t     end = l->n - l->done < rows ? l->n : l->done + rows, step = l->out_step, res_step = l->res_step;
+    const int64_t     end = l->n - l->done < rows ? l->n : l->done + rows, step = l->out_step,
+                      res_step = l->res_step;
     const int         wide = s->vectors > 1, past = s->streams;
     const float      *sums = l->sums, *row = l->row;
     char             *out = l->out + l->done * step;
@@ -129,7 +132,7 @@ typedef void late_fn(const xd_gemm_job *p, late *l, int64_t rows);
 
 #define ALL_ACTS(X) X(XD_NONE) X(XD_GELU_TANH) X(XD_GELU_ERF) X(XD_SILU) X(XD_RELU) X(XD_GELU_QUICK)
 #define LATE_WITH(act)                                                                             \
-    static void late_##act(const xd_gemm_job *p, late *l, int64_t rows)                             \
+    static void late_##act(const xd_gemm_job *p, late *l, int64_t rows)                            \
     {                                                                                              \
         late_rows_as(p, l, rows, p->a->out.type, p->a->residual.type, act, 0);                     \
     }
@@ -138,7 +141,7 @@ ALL_ACTS(LATE_WITH)
 /* Variants for the common cases: with fewer instructions per row the out-of-order window reaches
  * further ahead. */
 #define LATE_TYPES(name, type, act, brief)                                                         \
-    static void name(const xd_gemm_job *p, late *l, int64_t rows)                                   \
+    static void name(const xd_gemm_job *p, late *l, int64_t rows)                                  \
     {                                                                                              \
         late_rows_as(p, l, rows, type, type, act, brief);                                          \
     }
@@ -175,7 +178,8 @@ static int64_t pair_after(const xd_tensor *t, int64_t c, int64_t width)
 static late_strip strip_of(const xd_amx_job *t, int64_t c)
 {
     const int64_t width = t->of.N - c < XD_SIDE ? t->of.N - c : XD_SIDE;
-    late_strip    s = { .c = c, .vectors = (width + 15) / 16, .streams = t->streams && width == XD_SIDE,
+    late_strip    s = { .c = c, .vectors = (width + 15) / 16,
+                        .streams = t->streams && width == XD_SIDE,
                         .out_more = pair_after(&t->of.a->out, c, width),
                         .res_more = pair_after(&t->of.a->residual, c, width) };
     s.cols[0] = columns_at(&t->of, c);
@@ -184,7 +188,8 @@ static late_strip strip_of(const xd_amx_job *t, int64_t c)
     return s;
 }
 
-static inline late late_of(const xd_amx_job *t, const late_strip *s, const float *sums, int64_t r, int64_t n)
+static inline late late_of(const xd_amx_job *t, const late_strip *s, const float *sums, int64_t r,
+                           int64_t n)
 {
     const xd_gemm *a = t->of.a;
     return (late){ .sums = sums, .n = n, .strip = s, .out = place_of(&a->out, r, s->c),
@@ -416,7 +421,8 @@ static void rest_of_rows(piece *p)
 static void run_chunk(piece *p, chunk c, chunk next)
 {
     const xd_amx_job *t = p->t;
-    const int64_t   held = least(t->held, t->steps - c.k0), blocks = (p->rows + XD_SIDE - 1) / XD_SIDE;
+    const int64_t   held = least(t->held, t->steps - c.k0),
+                    blocks = (p->rows + XD_SIDE - 1) / XD_SIDE;
     const int       last = c.k + c.ks == t->steps;
     const char     *w = weights_at(t, c.strip, c.k);
     late_strip     *strip = &p->strip[c.strip % 2];
@@ -428,7 +434,8 @@ static void run_chunk(piece *p, chunk c, chunk next)
         float        *sums = waiting + i * XD_SUMS;
         late          output;
         block         b = { .b = w, .from = c.k ? sums : NULL, .to = p->to, .ks = c.ks,
-                            .left = t->row_bytes - c.k * XD_STEP_BYTES, .n = least(t->of.M - r, XD_SIDE) };
+                            .left = t->row_bytes - c.k * XD_STEP_BYTES,
+                            .n = least(t->of.M - r, XD_SIDE) };
         b.a = t->ready ? t->of.in + (r * t->steps + c.k * XD_SIDE) * XD_STEP_BYTES
                        : p->held + (i * held + c.k - c.k0) * XD_PAIR_BYTES;
 #ifndef TILED_IN_PLACE
@@ -497,7 +504,8 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 static int streams(const xd_gemm *a)
 {
     const int64_t size = size_of(a->out.type), step = a->out.s[0] * size;
-    return a->out.d[0] * a->out.d[1] * size > (int64_t)xd_par_threads() * STREAMED && !a->residual.p &&
+    return a->out.d[0] * a->out.d[1] * size > (int64_t)xd_par_threads() * STREAMED &&
+           !a->residual.p &&
            step % 64 == 0 && (uintptr_t)a->out.p % 64 == 0;
 }
 

@@ -29,7 +29,8 @@ typedef struct pack_ctx { const xd_weight *w; xd_tensor src; int64_t row0; } pac
 static void pack_panel(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const pack_ctx *c = ctx;
-    int64_t         K = c->w->in, units = units_of(c->w), size = (int64_t)xd_dtype_size(c->src.type);
+    int64_t         K = c->w->in, units = units_of(c->w),
+                    size = (int64_t)xd_dtype_size(c->src.type);
     (void)thread;
     for (int64_t p = begin; p < end; p++) {
         char *to = (char *)c->w->p + (c->row0 / XD_PANEL + p) * units * XD_UNIT_BYTES;

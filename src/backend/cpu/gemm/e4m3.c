@@ -76,7 +76,8 @@ static inline __m128i nearest(__m512 x)
     const __m512i   m = _mm512_castps_si512(abs);
     const __m512i   odd = _mm512_and_si512(_mm512_srli_epi32(m, 20), one);
     const __m512i   r = _mm512_sub_epi32(
-        _mm512_srli_epi32(_mm512_add_epi32(m, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7ffff))), 20),
+        _mm512_srli_epi32(_mm512_add_epi32(m, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7ffff))),
+                          20),
         _mm512_set1_epi32(120 << 3));
     const __m512    magic = _mm512_set1_ps(16384.0f);
     const __m512i   few = _mm512_sub_epi32(_mm512_castps_si512(_mm512_add_ps(abs, magic)),

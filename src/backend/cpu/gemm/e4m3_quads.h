@@ -26,7 +26,8 @@ static inline char *panels_of(const xd_weight *w)
  * second. */
 static inline __m512i first_pick(void)
 {
-    return _mm512_broadcast_i32x4(_mm_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1));
+    return _mm512_broadcast_i32x4(
+        _mm_set_epi8(13, -1, 12, -1, 9, -1, 8, -1, 5, -1, 4, -1, 1, -1, 0, -1));
 }
 
 static inline __m512i second_pick(void)
@@ -38,7 +39,8 @@ static inline __m512i second_pick(void)
  * bf16. The exponent bias grows by 127 - 7; subnormal e4m3 values come from a table. */
 static inline __m512i bf16_of(__m512i bytes, __m512i pick)
 {
-    static const uint16_t few[32] = { 0,      0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60 };
+    static const uint16_t few[32] = { 0,      0x3b00, 0x3b80, 0x3bc0,
+                                      0x3c00, 0x3c20, 0x3c40, 0x3c60 };
     const __m512i   x = _mm512_shuffle_epi8(bytes, pick);
     const __m512i   t = _mm512_srli_epi16(_mm512_and_si512(x, _mm512_set1_epi16(0x7f00)), 4);
     const __mmask32 low = _mm512_cmplt_epu16_mask(t, _mm512_set1_epi16(0x80));

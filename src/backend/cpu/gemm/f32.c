@@ -132,7 +132,8 @@ static void chunk(const block *o, const float *a, int64_t k, int64_t kn, int64_t
                             : one_tile(p)   ? b + kn * WIDTH
                                             : w + o->c0 * K + kn * WIDTH;
         float *sums = o->sums + (c - o->c0) / XD_PANEL * p->rows * XD_PANEL + c % XD_PANEL;
-        part(p, (tile_args){ kn, a, b, sums, k > 0, (const char *)next, 0 }, k + kn == K, c, o->r0, o->n);
+        part(p, (tile_args){ kn, a, b, sums, k > 0, (const char *)next, 0 }, k + kn == K, c, o->r0,
+             o->n);
     }
 }
 
@@ -143,7 +144,8 @@ static int64_t least(int64_t a, int64_t b)
 
 /* With a single tile of rows, each part is read from start to end, in the order of memory: reading
  * the weights then takes all the time. */
-static void panels(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n, char *tmp)
+static void panels(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
+                   char *tmp)
 {
     const block   o = { p, r0, n, at * XD_PANEL, least((at + count) * XD_PANEL, p->N),
                         (float *)(void *)tmp };

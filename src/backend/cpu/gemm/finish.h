@@ -151,7 +151,8 @@ FINISH_INLINE finish_way way_of(const xd_gemm_job *p, xd_dtype from, xd_act act)
 
 /* The scaled sums plus bias: integer sums are corrected by `fix` and converted, then multiplied by
  * the scales. */
-FINISH_INLINE vf scaled(const finish_way *w, const float *sum, const float *row, const finish_cols *k)
+FINISH_INLINE vf scaled(const finish_way *w, const float *sum, const float *row,
+                        const finish_cols *k)
 {
     if (row)
         return v_fma(v_whole(sum, k->fix), v_mul(v_set(*row), k->by), k->bias);
@@ -171,8 +172,8 @@ FINISH_INLINE vf joined(const finish_way *w, vf x, const finish_cols *k, const c
 
 /* The whole epilogue for LANES sums of a row. `row`: the scale of the row, or NULL; `res`: the
  * residual there, or NULL. */
-FINISH_INLINE vf finished(const finish_way *w, const float *sum, const float *row, const finish_cols *k,
-                          const char *res)
+FINISH_INLINE vf finished(const finish_way *w, const float *sum, const float *row,
+                          const finish_cols *k, const char *res)
 {
     return joined(w, activated(scaled(w, sum, row, k), w->act), k, res);
 }

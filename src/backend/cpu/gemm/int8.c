@@ -129,7 +129,8 @@ static size_t scratch(const xd_gemm *a, int threads)
 static xd_status gemm(const xd_gemm *a, void *tmp)
 {
     xd_gemm_job p = product_of(a, xd_par_threads());
-    input      in = { a, { tmp, (float *)(void *)((char *)tmp + p.M * p.ldi), p.ldi / 64, 1, -128 } };
+    input      in = { a,
+                      { tmp, (float *)(void *)((char *)tmp + p.M * p.ldi), p.ldi / 64, 1, -128 } };
     xd_par_for(p.M, input_rows, &in);
     p.in = in.to.q;
     p.row = in.to.scale;

@@ -55,7 +55,8 @@ static inline __m512i more_of_floats(__m512i m, const char *x, int64_t i, int64_
 {
     const __m512i size = _mm512_set1_epi32(0x7fffffff);
     for (int64_t k = i; k < i + 64; k += 16)
-        m = _mm512_max_epu32(m, _mm512_and_si512(size, _mm512_maskz_loadu_epi32(lanes(n - k), x + k * 4)));
+        m = _mm512_max_epu32(
+            m, _mm512_and_si512(size, _mm512_maskz_loadu_epi32(lanes(n - k), x + k * 4)));
     return m;
 }
 
@@ -76,7 +77,8 @@ static inline __m512i bf16_integers(const char *x, int64_t i, int64_t n, __m512 
                                             rounded(_mm512_slli_epi32(q, 16), by));
     return _mm512_permutexvar_epi64(
         _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7),
-        _mm512_or_si512(_mm512_slli_epi16(odd, 8), _mm512_and_si512(even, _mm512_set1_epi16(0xff))));
+        _mm512_or_si512(_mm512_slli_epi16(odd, 8),
+                        _mm512_and_si512(even, _mm512_set1_epi16(0xff))));
 }
 
 static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512 by)
@@ -97,7 +99,8 @@ typedef struct integer_rows { char *q; float *scale; int64_t steps, side; char f
  * of a row and the quantization of the row before are computed in one loop, so that the waits for
  * loads and stores overlap. Hardware prefetch stops at the end of a page, so the row after the next
  * is prefetched by software. */
-FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t begin, int64_t end, int bf16)
+FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t begin, int64_t end,
+                               int bf16)
 {
     enum { AHEAD = 2 };
     const xd_tensor *in = &a->in;
@@ -117,8 +120,9 @@ FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t
             if (x)
                 most = bf16 ? more_of_bf16(most, x, i, n) : more_of_floats(most, x, i, n);
             if (before)
-                _mm512_storeu_si512(q, _mm512_xor_si512(change, bf16 ? bf16_integers(before, i, n, by)
-                                                                       : float_integers(before, i, n, by)));
+                _mm512_storeu_si512(q, _mm512_xor_si512(
+                                           change, bf16 ? bf16_integers(before, i, n, by)
+                                                        : float_integers(before, i, n, by)));
         }
         if (bf16)
             most = _mm512_max_epu32(_mm512_slli_epi32(most, 16), odd_bf16(most));
@@ -130,7 +134,8 @@ FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t
     }
 }
 
-static inline void input_integers(const integer_rows *to, const xd_gemm *a, int64_t begin, int64_t end)
+static inline void input_integers(const integer_rows *to, const xd_gemm *a, int64_t begin,
+                                  int64_t end)
 {
     if (a->in.type == XD_BF16)
         integers_of(to, a, begin, end, 1);

@@ -25,7 +25,8 @@ static void panel(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, i
     for (int64_t k = 0, kn, last = 0; !last; k += kn) {
         kn = whole - k <= p->deep ? whole - k : p->deep;
         last = k + kn == whole;
-        const char *b = near_weights(w, k, last ? p->units - k : kn, tmp ? tmp + p->sum_bytes : NULL);
+        const char *b = near_weights(w, k, last ? p->units - k : kn,
+                                     tmp ? tmp + p->sum_bytes : NULL);
         const char *next = w + (k + kn) * 64 * LINES;
         for (int64_t i = 0, rows; i < n; i += rows) {
             float    *c = p->sum_bytes ? (float *)(void *)tmp + i * XD_PANEL : near;

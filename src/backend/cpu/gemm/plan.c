@@ -48,7 +48,9 @@ static int64_t most_rows(const xd_gemm_job *p, int expands)
     int64_t most = BLOCK_BYTES / (4 * p->deep);
     if (p->rows)
         return p->rows;
-    return expands || most > XD_BLOCK_MANY ? XD_BLOCK_MANY : most < XD_BLOCK_ROWS ? XD_BLOCK_ROWS : most;
+    return expands || most > XD_BLOCK_MANY ? XD_BLOCK_MANY
+           : most < XD_BLOCK_ROWS          ? XD_BLOCK_ROWS
+                                           : most;
 }
 
 /* Panels side by side: as many as possible, unless fewer fill the last round of threads better.
@@ -143,7 +145,9 @@ static const xd_gemm_kernels *packer(xd_isa isa, const xd_weight *w)
         return &xd_cpu_gemm_amx_bf16;
 #endif
     if (w->type == XD_I8)
-        return isa >= XD_ISA_AVX512 && has_vnni() && w->in <= XD_INT8_DEEPEST ? &xd_cpu_gemm_int8 : NULL;
+        return isa >= XD_ISA_AVX512 && has_vnni() && w->in <= XD_INT8_DEEPEST
+                   ? &xd_cpu_gemm_int8
+                   : NULL;
     if (w->type == XD_F32)
         return isa == XD_ISA_AVX2 ? &xd_cpu_gemm_f32 : NULL;
     if (isa < XD_ISA_AVX512BF16)

@@ -71,7 +71,7 @@ typedef void tile_fn(const tile_args *t, const xd_gemm_job *p, int64_t at, int64
     }
 
 #define TILE(ROWS)                                                                                 \
-    static void tile_##ROWS(const tile_args *t, const xd_gemm_job *p, int64_t at, int64_t r0)       \
+    static void tile_##ROWS(const tile_args *t, const xd_gemm_job *p, int64_t at, int64_t r0)      \
     {                                                                                              \
         const int64_t kn = t->units, soon = kn > SOON ? kn - SOON : 0, lda = t->lda;               \
         const char   *a = t->a, *b = t->b, *next = t->next;                                        \
