@@ -1,4 +1,4 @@
-/* quantize.c - which weights are quantized, and the scale of a row */
+/* quantize.c - which types are quantized, and the scale of a row */
 #include "backend/backend.h"
 
 #include <float.h>

@@ -1,7 +1,7 @@
-/* count.c - the device that computes nothing: a run on it tells flops, bytes and memory.
+/* count.c - the device that computes nothing: a run on it counts flops, bytes and memory.
  *
- * Memory is a range of addresses that nothing lies behind: blocks follow each other, are never
- * NULL, never given twice, and must not be followed. */
+ * Its memory is a range of addresses without storage: blocks follow each other, are never NULL, are
+ * never given twice, and must not be dereferenced. */
 #include "backend/count/count.h"
 
 #include <stdint.h>
@@ -38,7 +38,7 @@ static void *get(xd_dev *d, size_t bytes)
     return (void *)p;
 }
 
-/* The last block gives its addresses back: an engine counts every request in rooms of 2^60
+/* Freeing the last block frees its addresses: an engine counts every request in arenas of 2^60
  * bytes, of which the address space holds only fifteen. */
 static void put(xd_dev *d, void *p, size_t bytes)
 {
@@ -157,7 +157,7 @@ static double bytes_of(const xd_tensor *t)
     return t->p ? (double)xd_bytes(*t) : 0.0;
 }
 
-/* Counts a call that moves `bytes`; *part, when there is one, gets its flops. */
+/* Counts a call that moves `bytes`; adds its flops to *part, unless that is NULL. */
 static xd_status add(xd_dev *d, double bytes, double *part, double flops)
 {
     count *c = count_of(d);
@@ -180,8 +180,8 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
                &count_of(d)->sum.gemm_flops, 2 * M * N * K);
 }
 
-/* Pairs of query and key that are looked at: causal masks about half of the square, a window its
- * band; kv_len is data and counts as all. */
+/* The number of (query, key) pairs that are computed: about half of the square with a causal mask,
+ * the band with a window. kv_len is data and counts as all keys. */
 static double pairs(const xd_attn_args *a, double n, double m)
 {
     double p = n * m;
@@ -217,7 +217,7 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
                2 * (double)xd_count(a->out) * (double)a->w->in * taps);
 }
 
-/* The other ops only move bytes: each operand once. `both` is read and written. */
+/* The other ops only move bytes: each operand counts once, one that is read and written twice. */
 #define MOVES(op, type, bytes)                                                       \
     static xd_status op(xd_dev *d, xd_stream *s, const type *a, void *tmp)           \
     {                                                                                \

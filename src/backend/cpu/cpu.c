@@ -1,7 +1,7 @@
 /* cpu.c - the CPU device: its memory and its table of ops.
  *
- * All tables share these functions; what differs between instruction sets is reached through
- * the device (its small kernels, oneDNN or none) and the attention slots. */
+ * The tables of all instruction sets share these functions. What differs is called through the
+ * device (its small kernels, oneDNN or none) and the attention members of the table. */
 #include "backend/cpu/cpu.h"
 
 #include <pthread.h>
@@ -68,14 +68,14 @@ static xd_status fill(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes)
     return XD_OK;
 }
 
-/* All memory of the process: kernels take any. */
+/* All memory of the process: kernels accept any address. */
 static int owns(xd_dev *d, const void *p)
 {
     (void)d, (void)p;
     return 1;
 }
 
-/* Without dot products of bf16 values, oneDNN's bf16 GEMM reaches a quarter of its f32 GEMM
+/* Without bf16 dot products, oneDNN's bf16 GEMM reaches a quarter of its f32 GEMM
  * (doc/performance.md): bf16 is then computed in f32, unless XDIT_BF16=emulate asks for it. */
 static xd_dtype compute(const xd_dev *d, xd_dtype want)
 {
@@ -107,9 +107,10 @@ static const xd_dev_ops mem_ops = {
     .kernel_bytes = kernel_bytes, .forget = forget, .close = close_cpu,
 };
 
-/* Address space that kernels take when they first run and that no plan counts: oneDNN's code, tables and heap,
- * seen to be 40 to 53 MB without those of convolutions by tiles, more where there are many convolutions, and the
- * stacks of its threads and of ours. What oneDNN cannot map ends the process. */
+/* Address space that kernels take when they first run and that no memory plan counts: oneDNN's
+ * code, tables and heap, and the stacks of its threads and of ours. The former were measured at 40
+ * to 53 MB without convolutions on AMX tiles, and more with many convolutions. When oneDNN cannot
+ * map memory, the process ends. */
 static double address_space(void)
 {
     pthread_attr_t attr;
@@ -128,7 +129,8 @@ static double address_space(void)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* A tensor rank without heads has layers without rows, which oneDNN 2.6 divides by in bf16. */
+/* 1: no elements. A tensor-parallel rank without heads has layers without rows; oneDNN 2.6 divides
+ * by the number of rows in bf16. */
 static int empty(const xd_weight *w)
 {
     return w->in == 0 || w->out == 0;
@@ -182,7 +184,7 @@ static int computes(xd_dtype t)
     return t == XD_F32 || t == XD_BF16;
 }
 
-/* Bytes of floats that become bf16 values before the product, or 0. */
+/* Bytes of the f32 input converted to bf16 before the GEMM; 0: no conversion. */
 static size_t rounded_bytes(const xd_cpu_dev *c, const xd_gemm *a)
 {
     if (a->in.type != XD_F32 || a->w->type != XD_BF16 ||
@@ -191,7 +193,7 @@ static size_t rounded_bytes(const xd_cpu_dev *c, const xd_gemm *a)
     return ((size_t)xd_count(a->in) * 2 + 63) / 64 * 64;
 }
 
-/* The same product of an input at p, BF16. */
+/* The GEMM with its input replaced by BF16 at p. */
 static xd_gemm rounded(const xd_gemm *a, void *p)
 {
     xd_gemm b = *a;
@@ -278,7 +280,7 @@ static xd_status moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp
     return XD_OK;
 }
 
-/* Cells that divide the image of a group norm. */
+/* 1: the extents of t divide those of the image of a group norm. */
 static int covers(const xd_tensor *t, const xd_gnorm *a)
 {
     int same = t->type == XD_F32 && t->nd == 4 && a->in.nd == 4 && a->out.nd == 4 &&
@@ -382,7 +384,7 @@ static int is_row(const xd_tensor *t, int64_t n)
     return !t->p || (t->type == XD_F32 && t->nd == 1 && t->d[0] == n && (n == 1 || t->s[0] == 1));
 }
 
-/* Rows of a table of angles for n rows of D elements. */
+/* 1: t is a table of angles for n rows of D elements. */
 static int is_table(const xd_tensor *t, int64_t n, int64_t D)
 {
     return t->p && t->type == XD_F32 && t->nd == 2 && (t->d[0] == n || t->d[0] == 1) &&
@@ -409,7 +411,7 @@ static xd_status qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
 
 /* ---- tables ------------------------------------------------------------------------------- */
 
-/* Scratch of everything but attention. */
+/* Scratch of all ops except attention. */
 static size_t scratch_of(const xd_cpu_dev *c, xd_op op, const void *args)
 {
     size_t bytes = op == XD_OP_GEMM ? rounded_bytes(c, args) : 0;
@@ -461,7 +463,7 @@ TABLE(avx512bf16)
 #ifdef XD_WITH_AMX
 TABLE(amx)
 #endif
-/* A build without AMX never chooses it. */
+/* A build without AMX never selects the last entry. */
 static const xd_ops *const     tables[XD_NISAS] = {
     &ops_c, &ops_avx2, &ops_avx512, &ops_avx512bf16,
 #ifdef XD_WITH_AMX

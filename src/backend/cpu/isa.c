@@ -1,4 +1,5 @@
-/* isa.c - which instruction set to use: asked of the processor, or forced by XDIT_ISA */
+/* isa.c - which instruction set to use: the best of the processor, or the one that XDIT_ISA
+ * names */
 #define _DEFAULT_SOURCE         /* syscall */
 
 #include "backend/cpu/cpu.h"
@@ -21,7 +22,8 @@ const char *xd_isa_name(xd_isa isa)
 }
 
 #if defined(__x86_64__)
-/* Tiles of bf16 values and of bytes, and tables of bytes, which all that have tiles have; Linux gives a process their registers when it asks for them. */
+/* Needs tiles of bf16 and int8, and byte permutes (which every processor with tiles has). Linux
+ * enables the tile registers for a process on request. */
 static int has_amx(void)
 {
 #if defined(XD_WITH_AMX) && defined(__linux__)

@@ -1,8 +1,8 @@
-/* kernels.c - row and element-wise kernels; compiled once for each instruction set.
+/* kernels.c - row and element-wise kernels, compiled once per instruction set.
  *
- * Plain loops that compilers turn into vectors: rows are worked on in chunks that stay in the
- * L1 cache, in f32 whatever the element type is. No function of libm is called inside a
- * loop. ISA (c, avx2, avx512) names the table that this compilation exports. */
+ * They are plain loops that compilers vectorize. Rows are processed in chunks that stay in the L1
+ * cache, in f32 whatever the element type. No loop calls a function of libm. ISA (c, avx2, avx512)
+ * names the table that this compilation exports. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -17,18 +17,18 @@
 #include "base/par.h"
 
 enum {
-    CHUNK = 1024,               /* elements worked on at a time                               */
-    GRAIN = 8192,               /* elements that are worth a thread                           */
+    CHUNK = 1024,               /* elements of a chunk                                        */
+    GRAIN = 8192,               /* least number of elements for several threads               */
 };
 
 /* ---- activations -------------------------------------------------------------------------- */
 
-/* e^x; 0 below -87.7, infinite above 88.3; NaN gives some number. Relative error 1.2e-7. */
+/* e^x; 0 below -87.7, infinite above 88.3; of a NaN an arbitrary number. Relative error 1.2e-7. */
 static inline float exp_f(float x)
 {
     x = x < 88.5f ? x : 88.5f;
     x = x > -88.0f ? x : -88.0f;
-    float n = x * 1.44269504f + 12582912.0f;    /* the sum's last bit weighs 1               */
+    float n = x * 1.44269504f + 12582912.0f;    /* the last bit of the sum weighs 1          */
     int32_t e = (int32_t)(bits(n) - bits(12582912.0f));
     n -= 12582912.0f;
     float r = x - n * 0.693359375f;             /* ln 2 in two parts, the first exact in n   */
@@ -81,7 +81,7 @@ static inline float gelu_erf_f(float x)
 
 static inline float relu_f(float x)
 {
-    return x < 0.0f ? 0.0f : x;         /* keeps NaN */
+    return x < 0.0f ? 0.0f : x;         /* a NaN stays a NaN */
 }
 
 static void act(float *y, const float *x, int64_t n, xd_act kind)
@@ -159,7 +159,7 @@ static void narrow(void *to, xd_dtype t, const float *from, int64_t n)
     }
 }
 
-/* As `narrow`, denormals too. */
+/* Like `narrow`, but keeps denormals. */
 static void round_all(void *to, xd_dtype t, const float *from, int64_t n)
 {
     if (t != XD_BF16) {
@@ -172,7 +172,7 @@ static void round_all(void *to, xd_dtype t, const float *from, int64_t n)
         p[i] = to_bf16(from[i]);
 }
 
-/* n elements from the i-th of a row as floats: in place when they are, else in buf. */
+/* n elements of a row from element i on as floats: in place for F32, else converted into buf. */
 static const float *fetch(float *buf, const char *row, xd_dtype t, int64_t i, int64_t n)
 {
     const char *p = row + i * (int64_t)xd_dtype_size(t);
@@ -182,7 +182,7 @@ static const float *fetch(float *buf, const char *row, xd_dtype t, int64_t i, in
     return buf;
 }
 
-/* Where to compute n elements of an output row: in place when they are floats, else in buf, from
+/* Where to compute elements of an output row from element i on: in place for F32, else in buf, from
  * which `narrow` stores them. */
 static float *place(float *buf, char *row, xd_dtype t, int64_t i)
 {
@@ -207,7 +207,7 @@ static int64_t rows(const xd_tensor *t)
     return n;
 }
 
-/* First byte of row i, counted over all dimensions but the last. NULL: absent tensor. */
+/* First byte of row i, counted over all dimensions but the last. NULL: the tensor is absent. */
 static char *row(const xd_tensor *t, int64_t i)
 {
     int64_t off = 0;
@@ -222,13 +222,13 @@ static char *row(const xd_tensor *t, int64_t i)
     return (char *)t->p + off * (int64_t)xd_dtype_size(t->type);
 }
 
-/* Row of an operand that may have one row for all. */
+/* Row i of an operand, or its only row. */
 static const float *row1(const xd_tensor *t, int64_t i)
 {
     return (const float *)(const void *)row(t, t->nd < 2 || t->d[0] == 1 ? 0 : i);
 }
 
-/* The same elements as one row of all, when they lie in one piece. */
+/* Reshapes a contiguous tensor to one row; 0: it is not contiguous. */
 static int one_row(xd_tensor *t)
 {
     if (!t->p)
@@ -239,15 +239,15 @@ static int one_row(xd_tensor *t)
     return 1;
 }
 
-/* ---- spreading rows x columns over threads ------------------------------------------------- */
+/* ---- distributing rows x columns to threads ------------------------------------------------ */
 
-/* A kernel's work on columns [c0, c0 + n) of row i; n <= CHUNK. */
+/* A kernel for columns [c0, c0 + n) of row i; n <= CHUNK. */
 typedef void piece_fn(const void *args, int64_t i, int64_t c0, int64_t n);
 
 typedef struct spread_ctx {
     piece_fn   *fn;
     const void *args;
-    int64_t     cols, across;   /* chunks a row                                               */
+    int64_t     cols, across;   /* columns; chunks per row                                    */
 } spread_ctx;
 
 static void spread_run(void *ctx, int64_t begin, int64_t end, int thread)
@@ -269,7 +269,7 @@ static void spread(int64_t nrows, int64_t ncols, piece_fn *fn, const void *args)
         xd_par_for(nrows * s.across, spread_run, &s);
 }
 
-/* Whole rows instead of chunks. */
+/* Distributes whole rows instead of chunks. */
 static void spread_rows(int64_t nrows, int64_t ncols,
                         void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx)
 {
@@ -281,7 +281,7 @@ static void spread_rows(int64_t nrows, int64_t ncols,
 
 /* ---- norm --------------------------------------------------------------------------------- */
 
-/* Two passes, so that a large mean does not eat the variance. */
+/* Two passes: the variance is accurate also with a large mean. */
 static void row_moments(const xd_norm *a, const char *in, float *mean, float *rstd)
 {
     float   buf[CHUNK];
@@ -302,13 +302,14 @@ static void row_moments(const xd_norm *a, const char *in, float *mean, float *rs
     *rstd = (float)(1.0 / sqrt(q / (double)C + (double)a->eps));
 }
 
-/* n columns from c of an operand, or of `instead` where there is none. */
+/* Columns of an operand from c on, or `instead` if it is absent. */
 static const float *from_column(const float *p, int64_t c, const float *instead)
 {
     return p ? p + c : instead;
 }
 
-/* Slices of a row are short, so that the next row comes from memory while this one is written. */
+/* Slices of a row are short, so that the next row is fetched from memory while this one is
+ * written. */
 static void norm_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     enum { SLICE = 128 };
@@ -370,17 +371,17 @@ static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, 
     }
 }
 
-/* The same of BF16, of which AT_ONCE numbers, and their squares, which float holds exactly, are added as
- * floats first. The order of sums depends on the length of the row alone. */
+/* channel_sums for BF16: sums of AT_ONCE elements, and of their squares, which are exact in float,
+ * are formed in float first. The order of sums depends on the length of the row alone. */
 enum { AT_ONCE = 16 };
 
-/* Adds the first `most` channels, or fewer, and says how many: their sums lie in registers, those of even
- * channels beside those of odd ones. */
+/* Adds at most the first `most` channels and returns how many. Their sums are in registers, even
+ * and odd channels in separate ones. */
 static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most, double *s,
                                  double *q)
 {
 #if defined(__AVX512F__)
-    enum { WORDS = 4 };         /* 32 channels each                                           */
+    enum { WORDS = 4 };         /* words of 32 channels                                       */
     const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
     const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const __m512i last = _mm512_add_epi32(first, _mm512_set1_epi32(8));
@@ -450,8 +451,8 @@ static void channel_sums_bf16(const xd_moments *a, int64_t r, int64_t c0, int64_
     }
 }
 
-/* Work items are (row, run of channels); a group that spans runs is added up run by run, so the
- * items of one row belong to one thread. */
+/* Work items are rows. Channels are summed in runs; a group that spans several runs is added run by
+ * run. */
 static void moments_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     enum { RUN = 512 };
@@ -483,7 +484,7 @@ static void moments(const xd_moments *a)
 
 typedef struct gnorm_ctx { const xd_gnorm *a; const float *mul, *add; } gnorm_ctx;
 
-/* y = x mul + add, then silu when asked. */
+/* y = x mul + add, then silu if asked for. */
 static inline void scaled(float *y, const float *x, const float *mul, const float *add, int64_t n,
                           int silu)
 {
@@ -498,7 +499,8 @@ static inline void scaled(float *y, const float *x, const float *mul, const floa
     }
 }
 
-/* One pixel of types that the compiler knows: nothing is put down between reading and writing. */
+/* One pixel. The element types are compile-time constants, so that no intermediate value is
+ * stored. */
 static inline void gnorm_pixel(char *out, const char *in, const float *mul, const float *add,
                                int64_t n, int wide_in, int wide_out, int silu)
 {
@@ -516,7 +518,7 @@ static inline void gnorm_pixel(char *out, const char *in, const float *mul, cons
 }
 
 #if defined(__AVX512F__)
-/* x / (1 + e^-x) as near as a result of eight bits needs it: 1e-4. */
+/* x / (1 + e^-x) with an error of 1e-4, for results of eight bits. */
 static inline __m512 silu_near(__m512 x)
 {
     __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(-1.44269504f));
@@ -579,7 +581,8 @@ static void gnorm_pixels(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* n channels from c0 of the pixels of an image row under one cell. */
+/* Channels [c0, c0 + n) of the pixels of an image row that one element of scale and shift
+ * covers. */
 static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t cell, int64_t c0,
                        int64_t n)
 {
@@ -603,7 +606,7 @@ static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t ce
     }
 }
 
-/* Rows (t, h) of an image that is scaled and shifted by a coarser one. */
+/* Rows (t, h) of an image, with scale and shift of a coarser resolution. */
 static void gnorm_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const gnorm_ctx *g = ctx;
@@ -641,7 +644,7 @@ static void gnorm(const xd_gnorm *a, float *ab)
 
 /* ---- element-wise ------------------------------------------------------------------------- */
 
-/* Where results are rounded to bf16 values, gelu is no more exact than they are. */
+/* Activation of floats. For BF16 results GELU is approximated to bf16 accuracy. */
 static void act_to(xd_dtype to, float *y, const float *x, int64_t n, xd_act kind)
 {
 #ifdef __AVX512F__
@@ -714,7 +717,7 @@ static void axpby_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     float          *y = (float *)(void *)row(&a->y, i) + c0, p = a->a, q = a->b;
     if (a->x.p) {
         const float *x = (const float *)(const void *)row(&a->x, i) + c0;
-        if (q == 0) {           /* y may hold anything, NaN too                                */
+        if (q == 0) {           /* y may hold anything, also a NaN                             */
 #pragma omp simd
             for (int64_t k = 0; k < n; k++)
                 y[k] = p * x[k];
@@ -771,7 +774,7 @@ static void lookup_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     char            *from = at((char *)a->table.p, a->table.type, id * a->table.s[0] + c0);
     char            *out = row(&a->out, i);
     float           *y = place(bo, out, a->out.type, c0);
-    memcpy(raw, from, (size_t)n * xd_dtype_size(a->table.type));        /* aligns it          */
+    memcpy(raw, from, (size_t)n * xd_dtype_size(a->table.type));      /* copies to aligned memory */
     widen(y, raw, a->table.type, n);
     round_all(at(out, a->out.type, c0), a->out.type, y, n);
 }
@@ -798,7 +801,7 @@ static void convert(char *out, xd_dtype to, const char *in, xd_dtype from, int64
     }
 }
 
-/* n elements `step` apart into buf. */
+/* Copies n elements that are `step` apart into buf. */
 static const float *gather(float *buf, const char *p, xd_dtype t, int64_t step, int64_t n)
 {
     if (t == XD_F32) {
@@ -847,8 +850,8 @@ static void copy_piece(const void *args, int64_t i, int64_t c0, int64_t n)
         scatter(out, a->out.type, so, gather(buf, in, a->in.type, si, n), n);
 }
 
-/* Puts the dimension in which `out` moves least last, then joins dimensions that follow each
- * other without a gap in both. */
+/* Moves the dimension with the smallest stride of `out` to the end, then joins dimensions that are
+ * contiguous in both tensors. */
 static void simplify(xd_copy *a)
 {
     xd_tensor o = a->out, i = a->in;
@@ -884,13 +887,14 @@ static void simplify(xd_copy *a)
     a->out.nd = a->in.nd = m;
 }
 
-/* A copy that turns: `in` is contiguous along another dimension than `out`. Tiles of WIDE of that
- * dimension by CHUNK / 4 of the last are read and written along each one's own direction. */
+/* Transposing copy: `in` is contiguous along another dimension than `out`. Tiles of WIDE elements
+ * of that dimension by LONG of the last are read and written, each along its contiguous
+ * dimension. */
 enum { WIDE = 16, LONG = CHUNK / 4 };
 
 typedef struct turn_ctx {
     const xd_copy *a;           /* [.., J, C]: J is contiguous in `in`                        */
-    int64_t        J, C, across, down;  /* tiles along C and along J                          */
+    int64_t        J, C, across, down;  /* extents; tiles along C and along J                 */
 } turn_ctx;
 
 static void turn_tile(const turn_ctx *t, char *out, const char *in, int64_t nj, int64_t nc)
@@ -929,7 +933,7 @@ static void turn_run(void *ctx, int64_t begin, int64_t end, int thread)
 }
 
 /* Moves the dimension along which `in` is contiguous to the place before the last. 0: `in` is
- * contiguous along the last, or along none. */
+ * contiguous along the last dimension, or along none. */
 static int turns(xd_copy *a)
 {
     int k = a->out.nd - 1, j = k;
@@ -1006,7 +1010,7 @@ static void epilogue(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0,
             epilogue_row(a, acc + i * ld + c, r0 + i, c0 + c, m - c < CHUNK ? m - c : CHUNK);
 }
 
-/* Four rows at a time: their 4 x 8 sums stay in registers. */
+/* Four rows and 8 columns at a time: their sums stay in registers. */
 static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K)
 {
@@ -1048,8 +1052,8 @@ static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const f
 
 /* ---- peak --------------------------------------------------------------------------------- */
 
-/* Multiply-adds on registers alone: 12 independent chains of vectors, as many as two units
- * with a latency of five or six cycles need. */
+/* Multiply-adds on registers only: 12 independent chains of vectors, as many as two units with a
+ * latency of five or six cycles need. */
 #if !defined(V_LOAD) && defined(__SSE2__)
 #include <immintrin.h>
 typedef __m128 vec;
@@ -1065,7 +1069,7 @@ typedef float vec;
 #define V_STORE(p, v) (*(p) = (v))
 #endif
 
-/* `n` rounds of 12 multiply-adds; the result keeps them alive. */
+/* `n` rounds of 12 multiply-adds. The result is returned so that the compiler keeps them. */
 static float fma_rounds(int64_t n, float x)
 {
     vec   m = V_SET(x), c = V_SET(1e-3f), s[12];

@@ -1,7 +1,7 @@
-/* onednn.c - oneDNN: opening, descriptors in both its versions, the cache of primitives, packing.
+/* onednn.c - oneDNN: opening, descriptors of versions 2 and 3, the cache of primitives, packing.
  *
- * oneDNN's limit on instruction sets belongs to the process and can be set once, before its
- * first use: a second device with another limit is refused. */
+ * oneDNN's limit on instruction sets applies to the process and can be set once, before its first
+ * use: a second device with another limit is refused. */
 #include "backend/cpu/onednn.h"
 
 #include <stdatomic.h>
@@ -146,15 +146,15 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
 #endif
 }
 
-/* oneDNN asks OpenMP for its number of threads, when a primitive is described (how it is cut, and what
- * working memory each thread has), when it is made and when it runs. */
+/* oneDNN reads the number of threads from OpenMP when a primitive is described (for its partition
+ * and the workspace of each thread), when it is created and when it runs. */
 static void set_threads(void)
 {
     if (xd_dnn_lib.set_threads)
         xd_dnn_lib.set_threads(xd_par_threads());
 }
 
-/* Every description of a primitive begins here. */
+/* Called first for every description of a primitive. */
 dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post)
 {
     dnnl_primitive_attr_t attr = NULL;
@@ -253,11 +253,11 @@ dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to)
 
 /* ---- primitives --------------------------------------------------------------------------- */
 
-/* Bytes that convolutions which are described in this process, and not made, will take for code
- * and tables. Of those by tiles 0.2 to 7.7 MB were seen for wide ones, 1.4 to 4.5 on the average
- * of an autoencoder, and 0.2 to 0.8 for narrow ones; of those without tiles 1.0 to 1.5 MB for
- * small maps, and up to 2.3 for large ones, whose rows end in more ways. Those of other kinds take
- * 0.1 to 0.4. */
+/* Bytes of code and tables that described but not yet created convolutions of this process will
+ * take: with AMX tiles, and without. Measured per convolution: with tiles 0.2 to 7.7 MB for wide
+ * ones, 1.4 to 4.5 MB on the average of an autoencoder, and 0.2 to 0.8 MB for narrow ones; without
+ * tiles 1.0 to 1.5 MB for small feature maps, and up to 2.3 MB for large ones, which need more
+ * variants of row ends. Primitives of other kinds take 0.1 to 0.4 MB. */
 static atomic_long by_tiles, without;
 
 static void note_unmade(const xd_prim *p, int sign)
@@ -392,7 +392,7 @@ static void add_memory(xd_dnn *d, xd_prim *p, int arg, xd_md_ref m, void *data)
         }
     if (p->nargs == XD_PRIM_ARGS || !m ||
         dnnl_memory_create(&p->mem[p->nargs], m, d->engine, data) != dnnl_success)
-        return;                 /* the primitive then refuses to run                           */
+        return;                 /* the primitive will return an error when it runs             */
     p->arg[p->nargs++] = arg;
 }
 
@@ -422,7 +422,7 @@ xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp)
     atomic_store_explicit(&has_run, 1, memory_order_relaxed);
     dnnl_exec_arg_t args[XD_PRIM_ARGS];
     dnnl_status_t   s = dnnl_success;
-    xd_par_team(&xd_dnn_lib.team);      /* for what follows                                      */
+    xd_par_team(&xd_dnn_lib.team);      /* for our kernels after this call                       */
     set_threads();
     if (!p->p) {
         note_unmade(p, -1);
@@ -477,7 +477,7 @@ xd_md_ref xd_weight_packed(const xd_prim *p)
     return xd_pd_md(p->pd, dnnl_query_dst_md, 0);
 }
 
-/* Elements of the weight as it comes. */
+/* Number of elements of the source weight. */
 static int64_t elements(const xd_weight *w)
 {
     int64_t n = w->out * w->in;
@@ -508,7 +508,7 @@ size_t xd_dnn_pack_tmp(xd_dnn *d, const xd_weight *w, xd_dtype src)
     return rounded((size_t)elements(w) * xd_dtype_size(w->type)) + (p ? p->scratch : 0);
 }
 
-/* What oneDNN may read as it is; else it is converted into `tmp` first. */
+/* The source weight in the weight's own type: `src` itself, or converted into `tmp`. */
 static void *as_own_type(xd_dnn *d, const xd_weight *w, xd_tensor src, void *tmp)
 {
     if (src.type == w->type && (uintptr_t)src.p % xd_dtype_size(src.type) == 0)
@@ -588,7 +588,7 @@ void xd_dnn_close(xd_dnn **out)
     *out = NULL;
 }
 
-/* Of the library that was loaded, which may be newer than the one the build has seen. */
+/* Reports the version of the loaded library, which may be newer than that of the build. */
 void xd_cpu_about(xd_fact *fact, void *cookie)
 {
     char   text[640];

@@ -78,7 +78,8 @@ xd_md_ref xd_pd_md(dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 /* Attributes with a scratchpad of the caller's and the post-operations; NULL: no memory. */
 dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post);
 
-/* Each function returns NULL when oneDNN has only a naive implementation, or none. */
+/* Each function returns NULL when oneDNN has no implementation. Its reference code counts as one:
+ * xd_prim_impl tells. */
 dnnl_primitive_desc_t xd_pd_matmul(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_ref bias,
                                    xd_md_ref dst, const xd_post *post);
 typedef struct xd_conv_geometry {       /* in oneDNN's order: (t,) h, w                        */

@@ -1,15 +1,15 @@
 /* onednn_conv.c - the convolution on oneDNN, channels last.
  *
- * Images may be views: frames that do not follow each other are done one by one, other views go
- * through a dense copy in scratch. Very large images are cut into strips of output rows, which
- * changes no bit. The packed layout of a weight is the one that oneDNN likes for a PIN_SIDE
- * image; where another image wants another layout, the weight is repacked into scratch. */
+ * Images may be views: frames that are not contiguous to each other are computed one by one, other
+ * views are copied to dense scratch. Very large images are cut into strips of output rows, which
+ * changes no bit. The packed layout of a weight is the one that oneDNN prefers for a PIN_SIDE
+ * image; where another image needs another layout, the weight is repacked into scratch. */
 #include "backend/cpu/onednn.h"
 
 #include "base/par.h"
 
 enum { PIN_SIDE = 64 };
-static const int64_t most_elements = (int64_t)1 << 30;  /* of an image given to oneDNN         */
+static const int64_t most_elements = (int64_t)1 << 30;  /* elements of an image given to oneDNN */
 
 static int groups_of(const xd_weight *w)
 {
@@ -18,7 +18,8 @@ static int groups_of(const xd_weight *w)
 
 /* ---- descriptors -------------------------------------------------------------------------- */
 
-/* The dense image [T,H,W,C] as oneDNN sees it: batch T of [C,H,W], or one [C,T,H,W]. */
+/* Descriptor of the dense image [T,H,W,C]: for oneDNN a batch of T images [C,H,W], or one
+ * [C,T,H,W]. */
 static xd_status image_md(xd_md *m, int nk, const int64_t *d, xd_dtype t)
 {
     if (nk == 2)
@@ -41,7 +42,7 @@ static xd_status weight_md(xd_md *m, const xd_weight *w, int any)
     return xd_md_tag(m, n, d, w->type, any ? dnnl_format_tag_any : plain[grouped][w->nk - 2]);
 }
 
-/* A convolution of dense images. */
+/* The shape of a convolution of dense images. */
 typedef struct shape {
     const xd_weight *w;
     int64_t          in[4], out[4];     /* [T,H,W,C]                                           */
@@ -113,7 +114,8 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
     return e;
 }
 
-/* With the pinned weights, or else with oneDNN's choice and a reorder to it. */
+/* A primitive that uses the pinned weight layout. If oneDNN has only reference code for it: one with
+ * the layout that oneDNN chooses, and a reorder of the weight to it. */
 static xd_prim *make(xd_dnn *d, const shape *s, const int64_t *key)
 {
     xd_md    any;
@@ -183,7 +185,7 @@ static int same_view(const xd_tensor *a, const xd_tensor *b)
     return same;
 }
 
-/* Bytes of scratch when `need` is asked for, else computes. */
+/* Sets *need to the scratch bytes if `need` is not NULL, else computes. */
 static xd_status dense(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
     shape    s = shape_of(a);
@@ -225,7 +227,7 @@ static xd_tensor slice(xd_tensor t, int dim, int64_t start, int64_t n)
     return t;
 }
 
-/* Does one frame lie in one piece? */
+/* 1: one frame is contiguous. */
 static int dense_frame(const xd_tensor *t)
 {
     return (t->s[2] == t->d[3] || t->d[2] == 1) &&
@@ -242,8 +244,8 @@ static size_t bytes64(const xd_tensor *t)
     return (xd_bytes(*t) + 63) / 64 * 64;
 }
 
-/* Copies views into dense scratch, and the result back; a bf16 result of f32 work, which oneDNN
- * does not have, is converted on that way. */
+/* Copies views into dense scratch, and the result back. oneDNN has no f32 convolution with a bf16
+ * result: the copy of the result converts it. */
 static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
     xd_conv b = *a;
@@ -272,7 +274,8 @@ static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *nee
     return s;
 }
 
-/* Output rows [o, o + n): the input rows they see, and padding where they see beyond the image. */
+/* The convolution of output rows [o, o + n): the input rows that they read, and padding where they
+ * read beyond the image. */
 static xd_conv strip(const xd_conv *a, int64_t o, int64_t n)
 {
     xd_conv b = *a;
@@ -289,7 +292,7 @@ static xd_conv strip(const xd_conv *a, int64_t o, int64_t n)
     return b;
 }
 
-/* Rows of output that one call may have. */
+/* The most output rows that one call may have. */
 static int64_t strip_rows(const xd_conv *a)
 {
     int64_t row_in = a->in.d[2] * a->in.d[3] * a->stride[1], row_out = a->out.d[2] * a->out.d[3];
@@ -298,7 +301,8 @@ static int64_t strip_rows(const xd_conv *a)
     return n > 0 ? n : 1;
 }
 
-/* Frame by frame where the kernel is, strip by strip; the whole at once where nothing asks for less. */
+/* Computes frame by frame for a 2-D kernel, and strip by strip; all at once where neither is
+ * needed. */
 static xd_status pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
     int     flat = a->w->nk == 2;
@@ -322,7 +326,7 @@ static xd_status pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
             s = with_copies(d, &f, tmp, need ? &n : NULL);
             most = (int64_t)n > most ? (int64_t)n : most;
             if (need && t > 0)
-                break;          /* all frames need the same                                    */
+                break;          /* all frames need the same scratch                            */
         }
     if (need)
         *need = (size_t)most;

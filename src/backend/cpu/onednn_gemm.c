@@ -1,17 +1,17 @@
 /* onednn_gemm.c - the GEMM on oneDNN's matmul.
  *
- * The packed layout of a weight is the one that matmul likes for PIN_ROWS rows, whatever the
- * number of rows later. Bias, activation, gate and residual ride on the matmul; where oneDNN
- * cannot take them or the output's strides, the product goes to scratch and the epilogue of
- * kernels.c follows. An input whose strides it cannot take is copied to scratch. Its reference
- * code counts as "cannot". */
+ * The packed layout of a weight is the one that matmul prefers for PIN_ROWS rows, whatever the
+ * number of rows later. Bias, activation, gate and residual are post-operations of the matmul.
+ * Where oneDNN does not support them or the output's strides, or only in its reference code, the
+ * sums go to scratch and the epilogue of kernels.c follows. An input with unsupported strides is
+ * copied to scratch. */
 #include "backend/cpu/onednn.h"
 
 #include "base/par.h"
 
 enum {
     PIN_ROWS = 256,
-    MOST_ROWS = 1 << 17,        /* in one call: keeps every size inside oneDNN below 2^31      */
+    MOST_ROWS = 1 << 17,        /* rows per call: keeps every size in oneDNN below 2^31        */
 };
 
 static dnnl_primitive_desc_t pinned(xd_dnn *d, const xd_weight *w)
@@ -49,10 +49,10 @@ xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
     return s;
 }
 
-/* How one call is done. */
+/* How a call is computed. */
 typedef struct plan {
     const xd_gemm *a;
-    int            own;         /* 1: product to scratch, own epilogue                         */
+    int            own;         /* 1: sums to scratch, then our own epilogue                   */
     int            dense;       /* 1: the input is copied to scratch                           */
     xd_post        post;
     int            bias;
@@ -120,7 +120,7 @@ static int usable(const xd_prim *p)
     return p && p->pd && xd_prim_impl(p)[0] != 'r';
 }
 
-/* The cheapest way that is not oneDNN's reference code; else any. */
+/* The cheapest plan that does not use oneDNN's reference code; if there is none, any plan. */
 static xd_prim *choose(xd_dnn *d, const xd_gemm *a, plan *p)
 {
     xd_prim *q = NULL;
@@ -177,7 +177,8 @@ size_t xd_dnn_gemm_scratch(xd_dnn *d, const xd_gemm *a)
     return most;
 }
 
-/* The matmul adds what the output holds: a residual that lies elsewhere is put there first. */
+/* The matmul adds the previous contents of the output: a residual in another tensor is copied there
+ * first. */
 static void residual_first(xd_dnn *d, const xd_gemm *a)
 {
     if (a->residual.p == a->out.p && a->residual.s[0] == a->out.s[0] &&

@@ -1,4 +1,4 @@
-/* onednn_lib.c - finds oneDNN's functions */
+/* onednn_lib.c - loads oneDNN and looks up its functions */
 #define XD_DNN_OWN_NAMES
 #include "backend/cpu/onednn_lib.h"
 
@@ -17,7 +17,7 @@ static const char library[] = "libdnnl.so." TEXT(DNNL_VERSION_MAJOR);
 
 static const struct {
     const char *name;
-    size_t      at;             /* of the pointer in xd_dnn_api                                */
+    size_t      at;             /* offset of the pointer in xd_dnn_api                         */
 } functions[] = {
 #define ROW(name) { #name, offsetof(xd_dnn_api, name) },
     XD_DNN_FUNCTIONS(ROW)
@@ -29,7 +29,7 @@ xd_dnn_api xd_dnn_lib;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static int             is_loaded;
 
-/* It stays open: its threads are there until the process ends. */
+/* The library is never closed: its threads live until the process ends. */
 static xd_status load(xd_err *e)
 {
     void *lib = dlopen(library, RTLD_LAZY | RTLD_LOCAL), *f;
@@ -70,7 +70,7 @@ int xd_dnn_is_loaded(void)
 
 static void *load_beside(void *arg)
 {
-    xd_dnn_load(NULL);          /* who needs it asks again, and hears why it cannot            */
+    xd_dnn_load(NULL);          /* the error is dropped: the next xd_dnn_load reports it       */
     return arg;
 }
 

@@ -84,14 +84,16 @@ size_t    xd_dnn_plain_to_come(void);
 #define dnnl_stream_wait xd_dnn_lib.dnnl_stream_wait
 #define dnnl_version xd_dnn_lib.dnnl_version
 #if DNNL_VERSION_MAJOR >= 3
-#define dnnl_convolution_forward_primitive_desc_create xd_dnn_lib.dnnl_convolution_forward_primitive_desc_create
+#define dnnl_convolution_forward_primitive_desc_create \
+    xd_dnn_lib.dnnl_convolution_forward_primitive_desc_create
 #define dnnl_matmul_primitive_desc_create xd_dnn_lib.dnnl_matmul_primitive_desc_create
 #define dnnl_memory_desc_clone xd_dnn_lib.dnnl_memory_desc_clone
 #define dnnl_memory_desc_create_with_strides xd_dnn_lib.dnnl_memory_desc_create_with_strides
 #define dnnl_memory_desc_create_with_tag xd_dnn_lib.dnnl_memory_desc_create_with_tag
 #define dnnl_memory_desc_destroy xd_dnn_lib.dnnl_memory_desc_destroy
 #else
-#define dnnl_dilated_convolution_forward_desc_init xd_dnn_lib.dnnl_dilated_convolution_forward_desc_init
+#define dnnl_dilated_convolution_forward_desc_init \
+    xd_dnn_lib.dnnl_dilated_convolution_forward_desc_init
 #define dnnl_matmul_desc_init xd_dnn_lib.dnnl_matmul_desc_init
 #define dnnl_memory_desc_init_by_strides xd_dnn_lib.dnnl_memory_desc_init_by_strides
 #define dnnl_memory_desc_init_by_tag xd_dnn_lib.dnnl_memory_desc_init_by_tag

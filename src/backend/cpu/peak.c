@@ -1,7 +1,7 @@
-/* peak.c - what the processor could do: the number that speeds are compared with.
+/* peak.c - the peak rate of the processor, which measured rates are compared with.
  *
- * The median of short bursts: a burst that another process interrupts does not count, while a
- * core that its neighbours slow down for long is seen as it is. */
+ * It is the median of short bursts: a burst that another process interrupts has no weight, while a
+ * core that is slowed down for long is measured as it is. */
 #include "backend/cpu/cpu.h"
 
 #include <stdlib.h>

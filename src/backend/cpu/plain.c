@@ -1,8 +1,8 @@
 /* plain.c - GEMM and convolution without a library, for the set "c".
  *
- * A GEMM is a convolution with one tap. Weights are packed as panels of 16 outputs: for each
- * group, tap and panel, [in][16] floats, the last panel filled up with zeros. Sums go over taps,
- * then over inputs, in one order whatever the number of threads. */
+ * A GEMM is computed as a convolution with one tap. Weights are packed as panels of 16 outputs: for
+ * each group, tap and panel [in][16] floats, with the last panel padded with zeros. Sums go over
+ * taps, then over inputs, in one order whatever the number of threads. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@
 
 enum {
     PANEL = 16,
-    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,         /* a work item: ROWS x COLS sums         */
-    DEEP = 256,                 /* inputs added up before they join the sum: rounds less      */
+    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,         /* work item: ROWS x COLS sums           */
+    DEEP = 256,                /* inputs summed before they are added to the total: less rounding */
 };
 
 static int64_t taps_of(const xd_weight *w)
@@ -78,7 +78,7 @@ typedef struct tiles_ctx {
     const xd_gemm    *a;
     xd_plain_tile_fn *fn;
     const void       *of;
-    int64_t           across;   /* work items in a row of them                                */
+    int64_t           across;   /* work items per row of items                                */
 } tiles_ctx;
 
 static void tile_items(void *ctx, int64_t begin, int64_t end, int thread)
@@ -126,12 +126,12 @@ void xd_plain_gemm(const xd_kernels *k, const xd_gemm *a)
 typedef struct conv_ctx {
     const xd_kernels *k;
     const xd_conv    *a;
-    int64_t           runs, across;     /* of ROWS pixels in an image row, of COLS in a group */
+    int64_t           runs, across;     /* of ROWS pixels in an image row; of COLS in a group */
 } conv_ctx;
 
 typedef struct conv_item { int64_t t, h, w0, n, group, c0, m; } conv_item;
 
-/* Adds one tap: those of the item's pixels whose input lies inside the image. */
+/* Adds one tap, for the pixels of the item whose input lies inside the image. */
 static void conv_tap(const conv_ctx *c, const conv_item *i, const int at[3], float *acc)
 {
     const xd_conv   *a = c->a;

@@ -1,7 +1,7 @@
-/* qknorm.c - norm and rotary turn of heads in one pass; compiled once for each instruction set.
+/* qknorm.c - norm and rotary embedding of heads in one pass, compiled once per instruction set.
  *
- * A head lies in the L1 cache while it is worked on, and gain, bias and angles of a row are
- * multiplied out once for all of its heads, so that what costs is to read and to write. */
+ * A head stays in the L1 cache while it is processed. Gain, bias and angles of a row are combined
+ * once for all of its heads, so that the time is that of reading and writing the heads. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 
 enum {
     MAX = XD_QKNORM_MAX,
-    GRAIN = 8192,               /* elements that are worth a thread                           */
+    GRAIN = 8192,               /* least number of elements for several threads               */
 };
 
 static void load(float *x, const void *from, xd_dtype t, int64_t D)
@@ -23,9 +23,10 @@ static void load(float *x, const void *from, xd_dtype t, int64_t D)
         from_bf16s(x, from, D);
 }
 
-/* What is the same for all heads of a row. With x' = (x - mean) / deviation, partner p of element j
- * and the turn y[j] = x[j] c[j] + x[p] s[j], the result x'[j] gain[j] c[j] + x'[p] gain[p] s[j] +
- * (the turned bias) takes three numbers an element: own, other and bias. */
+/* Coefficients that all heads of a row share. With x' = (x - mean) / deviation, the partner p of
+ * element j and the rotation y[j] = x[j] c[j] + x[p] s[j], the result
+ * x'[j] gain[j] c[j] + x'[p] gain[p] s[j] + (rotated bias)
+ * has three coefficients per element: own, other and bias. */
 typedef struct row_of {
     float own[MAX], other[MAX], bias[MAX];
 } row_of;
@@ -39,7 +40,8 @@ static void row_plain(row_of *r, const xd_qknorm *a, int64_t D)
     }
 }
 
-/* Pairs of neighbours, as many as fill vectors: of s, the first of a pair takes -s. */
+/* Coefficients for pairs of neighbours, for as many elements as fill whole vectors; in s, the first
+ * of a pair has -s. Returns the number of elements. */
 static int64_t row_pairs(row_of *r, const float *gain, const float *bias, const float *c,
                          const float *s, int64_t D)
 {
@@ -87,7 +89,7 @@ static void scale(float *restrict y, const float *restrict x, const row_of *r, f
         y[j] = (x[j] - mean) * rstd * r->own[j] + r->bias[j];
 }
 
-/* The same, turned with the neighbour in a pair. */
+/* `scale`, then the rotation with the neighbour in the pair. */
 static void turn_pairs(float *restrict y, const float *restrict x, const row_of *r, float mean,
                        float rstd, int64_t D)
 {

@@ -1,8 +1,8 @@
-/* quant.c - products of quantized weights on any machine.
+/* quant.c - GEMMs with quantized weights on any machine.
  *
- * Packed are the scales, sw[out] F32 (a multiple of 64 bytes), and behind them for I8 rows of integers
- * whose length is a multiple of 64, for e4m3 panels of 16 outputs as in plain.c. A product of
- * integers quantizes its input to scratch; one of e4m3 expands a part of a panel at a time to f32. */
+ * The packed form is the scales, sw[out] F32 (rounded up to 64 bytes), then for I8 rows of integers
+ * whose length is a multiple of 64, for e4m3 panels of 16 outputs as in plain.c. An I8 GEMM
+ * quantizes its input into scratch; an e4m3 GEMM expands a part of a panel at a time to f32. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -12,8 +12,8 @@
 
 enum {
     PANEL = 16,
-    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,         /* a work item: ROWS x COLS sums         */
-    DEEP = 256,                 /* of e4m3 that are expanded at a time                         */
+    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,         /* work item: ROWS x COLS sums           */
+    DEEP = 256,                 /* e4m3 inputs that are expanded at a time                     */
     SOME = 1024,                /* elements of a row that are converted at a time              */
 };
 
@@ -139,12 +139,12 @@ xd_status xd_quant_pack(const xd_kernels *k, const xd_weight *w, xd_tensor src)
     return XD_OK;
 }
 
-/* ---- products ----------------------------------------------------------------------------- */
+/* ---- GEMM --------------------------------------------------------------------------------- */
 
 typedef struct gemm_ctx {
     const xd_kernels *k;
     const xd_gemm    *a;
-    float            *sx;       /* of the input's rows, and those as integers                  */
+    float            *sx;       /* scales of the input's rows; the rows as integers            */
     int8_t           *q;
 } gemm_ctx;
 

@@ -1,13 +1,14 @@
-/* quantdot.c - rows of integers and their dot products; compiled once for each instruction set.
+/* quantdot.c - quantized rows and their dot products, compiled once per instruction set.
  *
- * Loops that compilers turn into vectors, but for the products; nothing in them depends on the order. */
+ * The loops are vectorized by compilers, except the dot products; no result depends on the
+ * order. */
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/element.h"
 
-static const float ROUNDER = 12582912.0f;      /* the last bit of a sum with it weighs 1             */
+static const float ROUNDER = 12582912.0f;      /* the last bit of a sum with it weighs 1 */
 
-/* Magnitudes are in the order of their bits, and what is not finite is above all others. */
+/* Magnitudes compare like their bits, and non-finite values are above all others. */
 float GLUE(xd_most_, ISA)(const void *x, xd_dtype t, int64_t n)
 {
     uint32_t m = 0;

@@ -229,7 +229,7 @@ ALWAYS_INLINE void score(const unit *q, const unit *keys, int64_t deep, const ow
 {
     const int64_t each = (STRIP / 4 + deep - 1) / deep;
     int64_t       row = 0;
-#define SOFTMAX                                                                                     \
+#define SOFTMAX                                                                                    \
     if (some)                                                                                      \
         row = softmax_some(&soft, row, each, k, h);
     MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, ANEW, SOFTMAX)
@@ -454,7 +454,8 @@ ALWAYS_INLINE int ready(const strips *a, const part *x, int64_t t, int lacks, so
                         how h)
 {
     const int64_t j = x->turn + t;
-    *soft = (softmax_state){ .s = a->d->s[t % BEHIND][0], .p = a->d->p[t][0], .low = a->k->sum + x->i };
+    *soft = (softmax_state){ .s = a->d->s[t % BEHIND][0], .p = a->d->p[t][0],
+                             .low = a->k->sum + x->i };
     if (h.biased)
         find_bias(a, x, j, a->d->bias[t % BEHIND], soft);
     if (!lacks && !hidden(a, x, t))

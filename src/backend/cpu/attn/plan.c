@@ -53,8 +53,8 @@ static int good_parts(const xd_attn_args *a)
     for (int i = 0; i < a->nparts; i++) {
         const xd_tensor *q = &a->part[i].q, *o = &a->part[i].out;
         if (q->type != a->q.type || o->type != a->out.type || q->d[0] != a->q.d[0] ||
-            q->d[2] != a->q.d[2] ||
-            q->d[3] != a->q.d[3] || !same_shape(q, o, 4) || !dense(q) || !dense(o))
+            q->d[2] != a->q.d[2] || q->d[3] != a->q.d[3] || !same_shape(q, o, 4) || !dense(q) ||
+            !dense(o))
             return 0;
         n += q->d[1];
     }

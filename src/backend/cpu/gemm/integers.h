@@ -95,10 +95,10 @@ static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512
  * and their scales. A scale of NaN marks a row with non-finite elements. */
 typedef struct integer_rows { char *q; float *scale; int64_t steps, side; char flip; } integer_rows;
 
-/* Quantizes rows [begin, end) of the input of a GEMM, with zeros after the ends of rows. The maximum
- * of a row and the quantization of the row before are computed in one loop, so that the waits for
- * loads and stores overlap. Hardware prefetch stops at the end of a page, so the row after the next
- * is prefetched by software. */
+/* Quantizes rows [begin, end) of the input of a GEMM, with zeros after the ends of rows. The
+ * maximum of a row and the quantization of the row before are computed in one loop, so that the
+ * waits for loads and stores overlap. Hardware prefetch stops at the end of a page, so the row
+ * after the next is prefetched by software. */
 FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t begin, int64_t end,
                                int bf16)
 {
