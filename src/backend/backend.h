@@ -51,7 +51,7 @@ struct xd_dev {
     const xd_ops     *ops;
     char              name[32];         /* "cpu-amx", "count"                                */
     int               counts;           /* 1: addresses must not be followed                 */
-    int               host_memory;      /* 1: the host may access device memory */
+    int               host_memory;      /* 1: the host may access device memory              */
     void             *priv;
 };
 
@@ -129,8 +129,8 @@ void     xd_host_memory_free(size_t *available, size_t *total);
  *   I8       w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 127, q = w / sw rounded to nearest
  *            even. The GEMM quantizes its input row by row in the same way:
  *            sx[n] = max_i |x[n,i]| / 127, q = x * (127 / max).
- *            Sums are exact in int32, so every device gives the same bits: epilogue((float)sum *
- *            (sx[n] * sw[o])). in <= XD_INT8_DEEPEST.
+ *            Sums are exact in int32, so every device gives the same bits:
+ *            epilogue((float)sum * (sx[n] * sw[o])). in <= XD_INT8_DEEPEST.
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
  *            e4m3. The GEMM multiplies by q, which is exact in every type, in the type of its
  *            input; the f32 sum is multiplied by sw[o].

@@ -48,7 +48,7 @@ void xd_dev_close(xd_dev **d)
         *d = NULL;
 }
 
-/* The device whose properties are asked for: of a count device, the one that it stands for. */
+/* d, or for a count device the device that it stands for. */
 static const xd_dev *real(const xd_dev *d)
 {
     return d->counts ? xd_count_real(d) : d;

@@ -78,7 +78,7 @@ typedef struct xd_dnn xd_dnn;
 typedef struct xd_cpu_dev {
     xd_dev            dev;      /* dev.priv is this struct                                    */
     xd_isa            isa;
-    int               emulate;  /* 1: computes in bf16 although it is emulated                */
+    int               emulate;  /* 1: computes in bf16 even where it is emulated              */
     const xd_kernels *k;
     xd_dnn           *dnn;      /* NULL for the set "c"                                       */
 } xd_cpu_dev;

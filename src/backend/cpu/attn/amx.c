@@ -30,7 +30,7 @@ enum {
     DEEP = 16,                  /* units of a tile row                                        */
     TILE = DEEP * LANES,        /* units of a tile                                            */
     PART = XD_ATTN_PART,        /* steps of a part, even                                       */
-    NEAR = 768 << 10,           /* bytes of keys and values that strips share in L2 */
+    NEAR = 768 << 10,           /* bytes of keys and values that strips share in L2            */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))

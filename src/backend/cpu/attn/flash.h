@@ -42,7 +42,7 @@ typedef struct job {
     xd_attn_plan        p;
     char               *threads, *packed;
     int64_t             first, count;   /* pairs (batch, key head) of this group              */
-    int64_t             lots;           /* work items per key block when packing */
+    int64_t             lots;           /* work items per key block when packing              */
 } job;
 
 /* ---- packing ------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@ enum {
     XD_ATTN_KEYS = 384,                 /* keys of a block, at most; multiple of 64           */
     XD_ATTN_LDS = XD_ATTN_KEYS + 16,    /* floats from one row of scores to the next          */
     XD_ATTN_MAXD = 512,
-    XD_ATTN_TILE_ROWS = 512,            /* queries of a block on AMX tiles, at most; */
+    XD_ATTN_TILE_ROWS = 512,            /* queries of a block on AMX tiles, at most;          */
     /* halved while their queries and sums exceed this. All keys and values are read once per
      * block */
     XD_ATTN_TILE_BYTES = 512 << 10,
@@ -47,7 +47,7 @@ typedef struct xd_attn_plan {
     /* Units from the keys of one block to those of the next. The values of a block lie between
      * them; for tiles they lie after the keys of all blocks. */
     int64_t knext;
-    int64_t lengths;            /* for tiles: units before the norms of the longest keys */
+    int64_t lengths;            /* for tiles: units before the norms of the longest keys      */
     size_t  pair_bytes;         /* packed keys and values of one pair                         */
     size_t  q, s, o, ml;        /* offsets in the scratch of a thread                         */
     size_t  thread_bytes;

@@ -41,7 +41,7 @@ typedef struct curve {
     vf      low;                /* addend where the reference is 0                            */
     vf      least, most;        /* range of sums that fit                                     */
     __m512i less, high, six, halves;
-    __m512i met;                /* WATCHED: all bits that were set in powers */
+    __m512i met;                /* WATCHED: all bits that were set in powers                  */
 } curve;
 
 /* 128 (1 + f - 2^f), the error of the mantissa f, by its first six bits. */

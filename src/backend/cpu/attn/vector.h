@@ -5,7 +5,7 @@
  *   v_spread(p) v_dot(acc, x, y)                       broadcast of a unit; multiply-add of units
  *   put_probs(to, x, y)          2 LANES probabilities as units
  *   SCORE_TILES[][]    score tiles by width in vectors, all QROWS tall
- *   SUM_TILES[][], SUM_ROWS[]    tiles of the value product; [1]: the last vector is half one
+ *   SUM_TILES[][], SUM_ROWS[]    tiles of the value sums; [1]: the last vector is half one
  *   LDS                floats from one row of scores to the next
  *   sum_width(left)    vectors of a value tile when `left` remain
  *   HALVES             1 when half a vector is half the work; uses vh, vuh and v_.._half
@@ -84,7 +84,7 @@ static void rescale(float *o, int64_t n, float by)
 }
 
 enum {
-    KCHUNK = 128,               /* units of a score product at a time: the panel stays in L1   */
+    KCHUNK = 128,               /* units of q.k at a time: the panel stays in L1               */
     LIFT = PAIRS ? 8 : 0,       /* powers of two by which scores may grow before a rescale     */
 };
 
@@ -170,7 +170,7 @@ static void softmax(softmax_state *s)
 
 /* Turns scores into 2^(c s - top) and adds up the values with these weights. Without a maximum all
  * scores are -infinity and become 0, or they are NaN, which the vector maximum may miss, and stay
- * NaN. The softmax of the next rows runs during the first columns of the value product. */
+ * NaN. The softmax of the next rows runs during the first columns of the value sums. */
 static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
 {
     const xd_attn_plan *p = &w->p;

@@ -40,7 +40,7 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
     return XD_OK;
 }
 
-/* ---- product ------------------------------------------------------------------------------ */
+/* ---- GEMM --------------------------------------------------------------------------------- */
 
 static xd_amx_job product_of(const xd_gemm *a, int threads)
 {

@@ -3,7 +3,7 @@
 
 enum {
     DEEP = 18,                  /* most steps of a chunk: 36 KiB of a strip                   */
-    HELD_BYTES = 896 << 10,     /* most bytes of a row block kept in an L2 cache of 2 MiB */
+    HELD_BYTES = 896 << 10,     /* most bytes of a row block kept in an L2 cache of 2 MiB     */
     GROUP = 48,                 /* most strips of a group whose sums wait                     */
     ROW_LINE = 350,             /* cost of copying one step of a row to a tile, in multiplies */
     LINE = 140,                 /* cost of fetching one step of a column, or of sums          */

@@ -143,7 +143,7 @@ static xd_status pack(const xd_weight *w, xd_tensor src)
     return XD_OK;
 }
 
-/* ---- product ------------------------------------------------------------------------------ */
+/* ---- GEMM --------------------------------------------------------------------------------- */
 
 static xd_gemm_job product_of(const xd_gemm *a, int threads)
 {

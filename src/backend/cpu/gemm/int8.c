@@ -96,7 +96,7 @@ static xd_status pack(const xd_weight *w, xd_tensor src)
     return XD_OK;
 }
 
-/* ---- product ------------------------------------------------------------------------------ */
+/* ---- GEMM --------------------------------------------------------------------------------- */
 
 typedef struct input { const xd_gemm *a; integer_rows to; } input;
 

@@ -7,7 +7,7 @@
 
 enum {
     GROUP_BYTES = 8 << 20,      /* panels that stay in the L3 cache for all row blocks     */
-    BLOCK_BYTES = 1200 << 10,   /* most input bytes of a row block that a chunk reads */
+    BLOCK_BYTES = 1200 << 10,   /* most input bytes of a row block that a chunk reads      */
     LEAST_ROWS = 24,           /* least rows of a block that is cut smaller to occupy all threads */
 };
 
