@@ -22,7 +22,7 @@ typedef struct xd_dev    xd_dev;
 typedef struct xd_stream xd_stream;     /* order of work on a device; NULL: its only one     */
 typedef struct xd_ops    xd_ops;
 
-/* ---- device ------------------------------------------------------------------------------ */
+/* ---- device ------------------------------------------------------------------------------- */
 
 typedef struct xd_dev_ops {
     void *(*get)(xd_dev *d, size_t bytes);            /* aligned to XD_ALIGN; NULL: out of memory */

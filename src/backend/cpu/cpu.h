@@ -114,7 +114,7 @@ xd_status xd_quant_pack(const xd_kernels *k, const xd_weight *w, xd_tensor src);
 size_t    xd_quant_gemm_scratch(const xd_gemm *a);
 xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 
-/* ---- onednn*.c: the only files that know oneDNN -------------------------------------------- */
+/* ---- onednn*.c: the only files that know oneDNN ------------------------------------------- */
 
 /* xd_dnn_open: `cap` = 1 limits oneDNN to `isa`, once per process; a different cap later is
  * refused. */

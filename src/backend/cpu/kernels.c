@@ -239,7 +239,7 @@ static int one_row(xd_tensor *t)
     return 1;
 }
 
-/* ---- distributing rows x columns to threads ------------------------------------------------ */
+/* ---- distributing rows x columns to threads ----------------------------------------------- */
 
 /* A kernel for columns [c0, c0 + n) of row i; n <= CHUNK. */
 typedef void piece_fn(const void *args, int64_t i, int64_t c0, int64_t n);

@@ -114,8 +114,8 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
     return e;
 }
 
-/* A primitive that uses the pinned weight layout. If oneDNN has only reference code for it: one with
- * the layout that oneDNN chooses, and a reorder of the weight to it. */
+/* A primitive that uses the pinned weight layout. If oneDNN has only reference code for that: one
+ * with the layout that oneDNN chooses, and a reorder of the weight to it. */
 static xd_prim *make(xd_dnn *d, const shape *s, const int64_t *key)
 {
     xd_md    any;

@@ -46,8 +46,7 @@ static inline void fence(void)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* ---- norms of keys
- * ---------------------------------------------------------------------------- */
+/* ---- norms of keys ------------------------------------------------------------------------ */
 
 static float *lengths_of(const xd_attn_plan *p, const unit *pair)
 {
@@ -78,7 +77,7 @@ static float longest_key(const xd_attn_plan *p, int64_t n, const unit *pair)
     return longest;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------- */
 
 /* The offset of values in the packed pair. The values of a part are in the order of multiplication:
  * 32 columns of all its steps, the two tiles of a step adjacent, then the next 32 columns; the last
@@ -112,7 +111,7 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
         }
 }
 
-/* ---- probabilities ------------------------------------------------------------------------- */
+/* ---- probabilities ------------------------------------------------------------------------ */
 
 /* The workspace between scores and probabilities, contiguous in memory. The scores of a step are
  * stored from their tiles during the next step and become probabilities in the one after. */
@@ -124,7 +123,7 @@ typedef struct desk {
 } desk;
 _Static_assert(sizeof(desk) == XD_ATTN_DESK * sizeof(float), "the plan has place for a desk");
 
-/* ---- prefetch of rows ---------------------------------------------------------------------- */
+/* ---- prefetch of rows --------------------------------------------------------------------- */
 
 /* The rows of a block are prefetched one at a time between tile multiplies: a core has few
  * outstanding requests, and many prefetches at once would delay all other loads. */
@@ -140,7 +139,7 @@ ALWAYS_INLINE void prefetch_one(ahead *x)
         prefetch(x->k, x->seen++, x->out_bytes, x->query_bytes);
 }
 
-/* ---- tile multiplies ----------------------------------------------------------------------- */
+/* ---- tile multiplies ---------------------------------------------------------------------- */
 
 /* The destination of sums that are still in tiles 0 to 3. A tile store waits for the last multiply
  * of its tile and delays all later instructions, so each store is placed between the multiplies
@@ -306,7 +305,7 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
     }
 }
 
-/* ---- strips -------------------------------------------------------------------------------- */
+/* ---- strips ------------------------------------------------------------------------------- */
 
 /* A part: a strip of queries of a block, and at most PART steps of keys. */
 typedef struct part {

@@ -45,7 +45,7 @@ typedef struct job {
     int64_t             lots;           /* work items per key block when packing              */
 } job;
 
-/* ---- packing ------------------------------------------------------------------------------- */
+/* ---- packing ------------------------------------------------------------------------------ */
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -163,7 +163,7 @@ static void pack_job(void *ctx, int64_t begin, int64_t end, int thread)
             pack_block(w, i % w->lots * pairs + x, i / w->lots);
 }
 
-/* ---- one block of queries ------------------------------------------------------------------ */
+/* ---- one block of queries ----------------------------------------------------------------- */
 
 typedef struct block {
     int64_t b, h, i0, n;        /* batch, query head, first query, queries                    */
@@ -301,7 +301,7 @@ static void attend_job(void *ctx, int64_t begin, int64_t end, int thread)
         attend(ctx, i, thread);
 }
 
-/* ---- the call ------------------------------------------------------------------------------- */
+/* ---- the call ----------------------------------------------------------------------------- */
 
 static const xd_attn_form form = { LANES, PAIRS, TILES };
 

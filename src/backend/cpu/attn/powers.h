@@ -115,7 +115,7 @@ _Pragma("GCC unroll 8")
     return row;
 }
 
-/* ---- norms of queries and keys ------------------------------------------------------------- */
+/* ---- norms of queries and keys ------------------------------------------------------------ */
 
 /* Sums of squares of n vectors, per lane. */
 ALWAYS_INLINE vf squares(const unit *x, int64_t n)

@@ -15,7 +15,7 @@
 
 #include "backend/cpu/attn/flash.h"
 
-/* ---- bias and masks ------------------------------------------------------------------------ */
+/* ---- bias and masks ----------------------------------------------------------------------- */
 
 /* Adds the bias and returns the maximum. Scores become s + bias / scale or, if `scaled`, c s + bias
  * log2(e). The latter is used where a division by the scale is not possible or probabilities stay

@@ -70,7 +70,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* ---- epilogue during tile multiplies ------------------------------------------------------- */
+/* ---- epilogue during tile multiplies ------------------------------------------------------ */
 
 /* Stores 32 columns. Whole cache lines of bf16 are stored at once; with `streams`, stores are
  * non-temporal. */
@@ -199,7 +199,7 @@ static inline late late_of(const xd_amx_job *t, const late_strip *s, const float
                    .res = a->residual.p ? place_of(&a->residual, r, s->c) : NULL };
 }
 
-/* ---- tile multiplies ----------------------------------------------------------------------- */
+/* ---- tile multiplies ---------------------------------------------------------------------- */
 
 /* Stores sum tile i of the previous block to `to`, if there is one, and starts it from `from`, or
  * from zero. */
@@ -331,7 +331,7 @@ static void run_block(const xd_amx_job *t, const block *b, late *l, late_fn *row
     }
 }
 
-/* ---- a block of rows and a group of columns ------------------------------------------------ */
+/* ---- a block of rows and a group of columns ----------------------------------------------- */
 
 typedef struct piece {
     const xd_amx_job *t;

@@ -51,8 +51,8 @@ static inline int64_t xd_panels(const xd_weight *w)
     return (w->out + XD_PANEL - 1) / XD_PANEL;
 }
 
-/* Fills in all other fields except pointers; a, units, rest and panel_bytes are set before, and M >
- * 0. The values of deep, rows and side are upper limits; 0 selects the limit that suits tiles of
+/* Fills in all other fields except pointers; a, units, rest and panel_bytes are set before. M > 0.
+ * The values of deep, rows and side are upper limits; 0 selects the limit that suits tiles of
  * XD_TILE rows. `expands` reserves space for an expanded chunk of weights in tmp. */
 void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads);
 void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn);
