@@ -37,7 +37,9 @@ typedef struct softmax_state {
 } softmax_state;
 
 typedef struct curve {
-    vf      natural, scale;     /* with a bias: factor to natural scores first                */
+    /* factor from scores to units of the bias (natural logarithms), used with a bias; factor to
+     * powers of two in fixed point */
+    vf      natural, scale;
     vf      low;                /* addend where the reference is 0                            */
     vf      least, most;        /* range of sums that fit                                     */
     __m512i less, high, six, halves;

@@ -264,8 +264,8 @@ FINISH_INLINE void store_sums(float *to)
     _tile_stored(3, to + 768, 64);
 }
 
-/* Rows to prefetch: the line at p of each row, and the line `more` bytes after it unless `more` is
- * 0. */
+/* Rows to prefetch: the line at p of each row and, unless `more` is 0, the line `more` bytes after
+ * it. */
 typedef struct asked { const char *p; int64_t step, more; } asked;
 
 #define ASK_ROWS(name, hint)                                                                       \
