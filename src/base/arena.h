@@ -1,8 +1,8 @@
 /* arena.h - bump memory of one lifetime.
  *
- * An arena hands out pieces of one block of memory that somebody else owns (a device, see
- * backend/backend.h) and frees them by moving its mark back. Allocation cannot fail for a
- * run that was counted first: the block has the size the counting run needed. */
+ * An arena hands out pieces of one block of memory that it does not own (a device does, see
+ * backend/backend.h). Memory is freed by moving the mark back. A run that was counted first cannot
+ * run out of memory here: the block has the size that the counting run needed. */
 #ifndef XD_BASE_ARENA_H
 #define XD_BASE_ARENA_H
 
@@ -11,15 +11,15 @@
 enum { XD_ALIGN = 64 };         /* bytes; every piece starts on a multiple                   */
 
 typedef struct xd_arena {
-    char  *base;                /* borrowed; while counting an address nobody may follow     */
-    size_t cap, used, peak;     /* bytes; peak = the most that was ever in use               */
+    char  *base;                /* borrowed; while counting, not a valid address             */
+    size_t cap, used, peak;     /* bytes; peak: the most ever in use                         */
 } xd_arena;
 
 /* `base` is a multiple of XD_ALIGN and outlives the arena. */
 void   xd_arena_init(xd_arena *a, void *base, size_t cap);
 void  *xd_arena_get(xd_arena *a, size_t bytes);         /* NULL when it does not fit          */
 size_t xd_arena_mark(const xd_arena *a);
-void   xd_arena_rewind(xd_arena *a, size_t mark);       /* frees all taken since the mark     */
+void   xd_arena_rewind(xd_arena *a, size_t mark);       /* frees all that was got since the mark */
 size_t xd_arena_peak(const xd_arena *a);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-double  xd_now_s(void);         /* seconds since some fixed moment, monotonic                */
-int64_t xd_now_ns(void);        /* the same in nanoseconds                                   */
+double  xd_now_s(void);         /* seconds since a fixed moment, monotonic                   */
+int64_t xd_now_ns(void);        /* nanoseconds since that moment                             */
 
 #endif

@@ -1,4 +1,4 @@
-/* file.h - whole files: reading, and writing so that nothing is ever half there */
+/* file.h - whole files: read them, write them so that no incomplete file ever has the final name */
 #ifndef XD_BASE_FILE_H
 #define XD_BASE_FILE_H
 
@@ -11,37 +11,37 @@ int xd_file_exists(const char *path);           /* any kind of file             
 int xd_file_is_dir(const char *path);
 int xd_file_is_stream(const char *path);        /* a device, a pipe or a socket               */
 
-/* Reads a whole file of at most `max` bytes; *data is malloc'ed, ends in an extra NUL that
- * *len does not count, and is the caller's. XD_EIO when it cannot be read. */
+/* Reads a whole regular file of at most `max` bytes. *data is malloc'ed, belongs to the caller and
+ * ends in an extra NUL that *len does not count. XD_EIO if it cannot be read. */
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e);
 
-/* The same of a pipe or a device too, waiting for its end; "-": standard input. */
+/* xd_file_read that also reads a pipe or a device to its end; "-" is standard input. */
 xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *len, xd_err *e);
 
-/* A file that appears under its name only when it is whole and synced. Until then it has no name
- * where the file system can do that, so that even SIGKILL leaves nothing; elsewhere it is written
- * under a temporary name beside, then renamed. A device or a pipe is written as it is. */
+/* A file that gets its name only when it is complete and synced. Where the file system supports it
+ * the file has no name until then, so that even SIGKILL leaves nothing behind. Elsewhere it is
+ * written under a temporary name in the same directory and then renamed. A device or a pipe is
+ * written directly. */
 typedef struct xd_out {
     FILE *f;
-    char *path, *tmp;           /* tmp: NULL while there is no name                            */
+    char *path, *tmp;           /* tmp: the temporary name, NULL if the file has none          */
     int   stream;               /* a device or a pipe                                          */
 } xd_out;
 
 xd_status xd_out_open(xd_out *o, const char *path, xd_err *e);
-xd_status xd_out_commit(xd_out *o, xd_err *e);  /* closes; on failure the temporary is gone   */
-void      xd_out_abort(xd_out *o);              /* accepts a closed one; removes the temporary */
+xd_status xd_out_commit(xd_out *o, xd_err *e);  /* closes; on failure removes the temporary file */
+void      xd_out_abort(xd_out *o);              /* removes the temporary file; may be closed   */
 
-/* Can a file of this name be created (or replaced)? Leaves nothing behind; makes no
- * directory. */
+/* Can a file of this name be created or replaced? Leaves nothing behind and makes no directory. */
 xd_status xd_file_writable(const char *path, xd_err *e);
 
-/* Is a device or a pipe being written, whose reader may not come? Async-signal-safe. */
+/* Is a device or a pipe being written, which may have no reader yet? Async-signal-safe. */
 int xd_out_streams(void);
 
-/* Removes the temporaries of all open xd_out: async-signal-safe, for a handler that exits. */
+/* Removes the temporary files of all open xd_out. Async-signal-safe, for a handler that exits. */
 void xd_out_sweep(void);
 
-/* "a/b" from "a" and "b" (no second slash); malloc'ed, NULL without memory. */
+/* "a/b" from "a" and "b" (never a second slash); malloc'ed; NULL: out of memory. */
 char *xd_path_join(const char *dir, const char *name);
 
 #endif

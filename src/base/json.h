@@ -1,7 +1,7 @@
-/* json.h - JSON documents (cJSON underneath) and records read from them by a table.
+/* json.h - JSON documents (parsed by cJSON) and structs that a table fills from them.
  *
- * A component's config.json becomes a plain C struct: the component exports a table of
- * xd_field, one row a key. Unknown keys are listed at debug level, wrong types refused. */
+ * A component's config.json becomes a plain C struct. The component exports a table of xd_field,
+ * one row for each key. Unknown keys are logged at debug level; wrong types are refused. */
 #ifndef XD_BASE_JSON_H
 #define XD_BASE_JSON_H
 
@@ -12,9 +12,9 @@
 
 typedef struct xd_json xd_json;         /* a value inside a document; borrowed               */
 
-/* Parses a whole text; `what` names it in errors. The document is the caller's. Depth is
- * limited, text after the value is refused. Accepts the bare NaN, Infinity and -Infinity that
- * Python writes. */
+/* Parses a whole text; errors call it `what`. The caller owns the document. Nesting has a limit,
+ * and text after the value is refused. Accepts the bare NaN, Infinity and -Infinity that Python
+ * writes. */
 xd_status xd_json_parse(xd_json **j, const char *text, size_t len, const char *what, xd_err *e);
 xd_status xd_json_read(xd_json **j, const char *path, xd_err *e);       /* a file             */
 void      xd_json_free(xd_json **j);
@@ -35,11 +35,11 @@ int            xd_json_is_list(const xd_json *j);
 /* One key of a config. Kinds and the C type at `off`:
  *   'i' int   'l' int64_t   'f' float   'd' double   'b' int (true, false)
  *   's' char[XD_FIELD_TEXT]      'L' xd_ints      'S' xd_names      '-' known, ignored
- * Numbers also accept the strings "Infinity", "-Infinity", "NaN" ('f', 'd'); 'i' and 'l' refuse
- * fractions; an 'l'/'i' field given as a list of equal numbers takes that number. null means
- * the default, which is `def` for numbers and bools, `text` for strings, empty for lists.
- * A key may stand in several rows; aliases are rows with the same `off`, of which the first that
- * the object has (and the first row's default) counts. */
+ * 'f' and 'd' also accept the strings "Infinity", "-Infinity", "NaN". 'i' and 'l' refuse fractions
+ * and accept a list of equal numbers as that number. null means the default: `def` for numbers and
+ * bools, `text` for strings, empty for lists.
+ * A key may occur in several rows. Aliases are rows with the same `off`: the first one that the
+ * object has counts, and the first row's default. */
 typedef struct xd_field {
     const char *json;
     size_t      off;
@@ -52,16 +52,16 @@ enum { XD_FIELD_TEXT = 64, XD_FIELD_LIST = 64 };
 typedef struct xd_ints { int n; int64_t v[XD_FIELD_LIST]; } xd_ints;
 typedef struct xd_names { int n; char v[XD_FIELD_LIST][XD_FIELD_TEXT]; } xd_names;
 
-/* Fills `out` with defaults, then with what `obj` has (NULL: nothing). The table ends with a
- * row whose json is NULL. `what` names the file in errors and in the debug list. */
+/* Fills `out` with defaults, then with the values of `obj` (NULL: none). The table ends with a row
+ * whose json is NULL. `what` names the file in errors and in the debug log. */
 xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, const char *what,
                          xd_err *e);
 
-/* Writing: appends to a growing text. */
+/* A text that grows as it is written. */
 typedef struct xd_text_buf { char *p; size_t len, cap; int failed; } xd_text_buf;
 void xd_buf_add(xd_text_buf *b, const char *fmt, ...) XD_PRINTF(2, 3);
 void xd_buf_vadd(xd_text_buf *b, const char *fmt, va_list ap) XD_PRINTF(2, 0);
-/* Texts come from anywhere, what they are written to must be UTF-8: other bytes become U+FFFD, one each. */
+/* Appends any text as UTF-8: each byte that is not valid becomes U+FFFD. */
 void xd_buf_utf8(xd_text_buf *b, const char *s);
 void xd_buf_json_string(xd_text_buf *b, const char *s); /* quoted and escaped                 */
 void xd_buf_free(xd_text_buf *b);

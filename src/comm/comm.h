@@ -1,10 +1,11 @@
-/* comm.h - groups of ranks and the messages between them: the only view of MPI and NCCL.
+/* comm.h - groups of ranks and the messages between them; MPI is used behind this interface only.
  *
- * Calls of a group are collective over it, except send and recv. Calls begin; wait ends: buffers
- * must stay as they are until then. Between a pair of ranks of a group messages arrive in the
- * order in which they were sent (one FIFO a pair and direction, no tags). After a failure a
- * call still takes part; wait tells. When messages cannot be sent at all (MPI fails, no memory) the
- * ranks are out of step for good: from then on every call of this world fails at once. */
+ * Calls on a group are collective, except send and recv. A call begins an operation and wait ends
+ * it; its buffers must not change in between. Messages from one rank of a group to another arrive
+ * in the order in which they were sent (one FIFO for each pair and direction, no tags). After a
+ * failure a call still takes part in its messages, and wait returns the error. If messages cannot
+ * be sent at all (MPI fails, out of memory), the ranks are out of step for good: every later call
+ * on this world fails at once. */
 #ifndef XD_COMM_COMM_H
 #define XD_COMM_COMM_H
 
@@ -18,51 +19,56 @@ typedef struct xd_req { void *p; int64_t tag; } xd_req;         /* {0}: already 
 
 typedef struct xd_comm_ops {
     const char *name;                           /* "self", "mpi", "count"                      */
-    /* Ranks of equal color form a group, ordered by key. `size` is how many ranks share my color:
-     * the plan knows (the count communicator relies on it; others check it). */
+    /* Ranks of equal color form a group, ordered by key. `size`: how many ranks have my color. The
+     * caller knows it from the plan (the count communicator relies on it; others check it). */
     xd_status (*split)(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e);
-    /* The ranks of c that share my host's memory, in order of their rank. */
+    /* The group of the ranks of c on my host, in order of their rank. */
     xd_status (*split_host)(xd_comm *c, xd_comm **out, xd_err *e);
     void      (*close)(xd_comm *c);
-    /* io f32, f64, i32 or i64, contiguous; every rank gets the same bits. */
+    /* io: f32, f64, i32 or i64, contiguous. All ranks get the same bits. */
     xd_req (*allreduce)(xd_comm *c, xd_tensor io, xd_red op);
     xd_req (*bcast)    (xd_comm *c, xd_tensor io, int root);    /* contiguous                  */
-    /* All-gather of rows, uneven: rank r gives rows[r] rows of `in` (rows of equal length, any row
-     * stride); `out` has all of them in rank order, contiguous. */
+    /* All-gather of uneven row counts: rank r gives rows[r] rows of `in` (equal length, any row
+     * stride); `out`, contiguous, receives all rows in rank order. */
     xd_req (*gather)   (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
-    /* All-gather round a ring: part[r] is that of rank r, contiguous. Each rank sends to the next one
-     * only: its own part first, then each part that comes in but the next rank's own. */
+    /* All-gather around a ring: part[r] is the part of rank r, contiguous. Each rank sends to the
+     * next one only: its own part first, then each part it receives except the next rank's own. */
     xd_req (*circulate)(xd_comm *c, const xd_tensor *part);
-    /* All-to-all: give[r] goes to rank r, get[r] is filled by it: views of any strides whose last
-     * dimension has stride 1; zero elements are legal. My own pair is copied. */
+    /* All-to-all: rank r receives give[r] and fills get[r]. Views have any strides, but stride 1 in
+     * the last dimension; zero elements are legal. My own pair is copied. */
     xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
-    /* The same without a copy where memory is window: get[r] becomes a view of what rank r gives where that lies, which it
-     * must not change before it has heard of me again. Else it is filled. `get` is kept until this has ended. */
+    /* Zero-copy exchange: if rank r gives memory of its window, get[r] becomes a view of it, and
+     * rank r must not write there until my next message. Otherwise get[r] is filled as in
+     * `exchange`. The array `get` must stay valid until the operation ends. */
     xd_req (*exchange_views)     (xd_comm *c, const xd_tensor *give, xd_tensor *get);
-    /* Places for what others compute for me: where memory is window get[r] becomes the place in rank r that it gives me, else
-     * it stays. No byte is sent. An exchange of what lies in such a place already copies nothing. */
+    /* Remote destinations for results that I compute for others: if rank r gives memory of its
+     * window, get[r] becomes a view of it, otherwise it does not change. Sends no tensor bytes. A
+     * later `exchange` of results that are already in such a destination copies nothing. */
     xd_req (*exchange_places)    (xd_comm *c, const xd_tensor *give, xd_tensor *get);
     xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* contiguous                  */
     xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* contiguous                  */
-    xd_status (*wait)  (xd_comm *c, xd_req *r, int n);          /* of {0} returns at once       */
+    xd_status (*wait)  (xd_comm *c, xd_req *r, int n);          /* {0} ends at once            */
     int    (*test)     (xd_comm *c, xd_req *r);                 /* 1: has ended                */
-    /* Gives up receives that nobody will answer (after a failure). */
+    /* Gives up receives that no rank will answer (after a failure). */
     void   (*drop)     (xd_comm *c, xd_req *r, int n);
     void   (*poke)     (xd_comm *c);            /* lets messages progress                      */
     void   (*barrier)  (xd_comm *c);
-    /* Memory that all ranks of a group on one host (split_host) see; collective. It is there: pages
-     * are taken at once where the system can do that without killing who finds none. `first` is 1
-     * on the rank that should fill it. Freed when `c` is closed. NULL on all ranks: there is none. */
+    /* Memory that all ranks of a group on one host (split_host) share; collective. Its pages are
+     * allocated at once where the system can report a shortage instead of killing the process.
+     * *first is 1 on the rank that should fill it. Freed when `c` is closed. NULL on all ranks: not
+     * available. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
-    /* The same of `bytes` for each rank, its own, of a group on one host; collective. What `exchange`
-     * finds in there the others copy straight from where it lies, what `show` finds they read there.
-     * Near who called, in huge pages as far as there are such. NULL on all ranks: there is none, or
-     * one of them asked for 0 bytes. */
+    /* Shared-memory window: `bytes` for each rank of a group on one host, readable by all of them;
+     * collective. `exchange` copies data in a window directly from there; exchange_views gives
+     * views of it. The memory is near the calling rank, in huge pages where possible. NULL on all
+     * ranks: not available, or a rank asked for 0 bytes. */
     void  *(*window_open)(xd_comm *c, size_t bytes);
-    /* 1: p lies in memory that I window_open, and all ranks of c are of my host, so that nothing moves that is shown. */
+    /* 1: p is in a window that I opened, and all ranks of c are on my host; exchange_views of it
+     * then moves no bytes. */
     int    (*in_window)(xd_comm *c, const void *p);
-    void   (*window_close)(xd_comm *c, void *p);      /* when all that it was exchanged for has ended */
-    /* Ends all ranks of the world, does not return; says c->err in the log. */
+    /* Call when all operations that use the window have ended. */
+    void   (*window_close)(xd_comm *c, void *p);
+    /* Logs c->err and ends all ranks of the world. Does not return. */
     void   (*abort)    (xd_comm *c, int code);
 } xd_comm_ops;
 
@@ -74,47 +80,49 @@ struct xd_comm {
     const xd_comm_ops *ops;
     int         rank, size;
     xd_traffic *traffic;        /* never NULL                                                  */
-    xd_err     *err;            /* the first failure of this world, in a sentence; never NULL  */
+    xd_err     *err;            /* the first failure of this world; never NULL                 */
     void       *priv;
 };
 
-/* "self": one rank. "mpi": joins (and first initialises) MPI; closing the last such world ends MPI
- * when we initialised it, and MPI cannot start again in a process. Close groups before their world.
- * Used by the thread that opened it; while it is open, xd_par_poke lets its messages progress. */
+/* "self": one rank. "mpi": joins MPI, initialising it if necessary. Closing the last such world
+ * finalises MPI if we initialised it; MPI cannot start again in a process. Close groups before
+ * their world. Only the thread that opened it may use it; while it is open, xd_par_poke lets its
+ * messages progress. */
 xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
-/* A communicator that sends nothing and counts: rank `rank` of `size`. It follows no address. It
- * cannot ask the others where they stand in a split group, so there `key` must be my rank in the
- * group to come: keys of a color are 0..size-1. */
+/* Count communicator: stands for rank `rank` of `size`, sends nothing and counts what it would
+ * send. It follows no address. It cannot ask the other ranks for their keys in a split, so `key`
+ * must be my rank in the new group: the keys of a color are 0..size-1. */
 xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e);
-/* Who listens to what a counting communicator would do. */
+/* Receives the events of a count communicator. */
 typedef enum xd_message { XD_SENDS, XD_RECEIVES, XD_MEETS } xd_message;
 typedef struct xd_recorder {
     void  *cookie;
-    /* Group `id` (0 is the world, then in the order of the calls of split) has `size` ranks of this
-     * color, of which I am number `rank`. */
+    /* A group: `id` 0 is the world, then groups in the order of the splits. It has `size` ranks of
+     * this color; this rank is number `rank` of them. */
     void (*group)(void *cookie, int id, int color, int rank, int size);
-    /* A message begins: `bytes` to or from rank `peer` of the group, or a call of the whole group, in
-     * which this rank sends bytes[r] to rank r. Numbers are those of `end`, from 1. */
+    /* An operation begins: a message of `bytes` to or from rank `peer` of the group, or a
+     * collective call, in which this rank sends bytes[r] to rank r. `number` counts from 1; `end`
+     * has the same. */
     void (*begin)(void *cookie, int64_t number, int group, xd_message what, int peer,
                   const int64_t *bytes);
     void (*end)(void *cookie, int64_t number);          /* this rank waits for it               */
 } xd_recorder;
-/* The same, telling `rec` (borrowed). Splits by host are not told. */
+/* A count communicator that reports to `rec` (borrowed). It does not report splits by host. */
 xd_status xd_comm_record(xd_comm **c, int rank, int size, const xd_recorder *rec, xd_err *e);
 void      xd_comm_close(xd_comm **c);
 /* Was this process started by mpirun, srun or another MPI launcher with more than one rank? */
 int       xd_comm_launched(void);
-/* Processes that a launcher started, this one among them, as the environment tells; 1: there is no
- * launcher; 0: PMIx, which does not tell. */
+/* Number of processes that a launcher started, this one included, from the environment. 1: there is
+ * no launcher; 0: PMIx, which does not tell. */
 int       xd_comm_launch_size(void);
-/* Did a launcher start this process, be it alone? Its number there; -1: nobody did. */
+/* This process's number under a launcher (also if it is the only one); -1: no launcher. */
 int       xd_comm_launch_rank(void);
-/* Cores for this rank while a world is open: those it may use, shared fairly with the other ranks
- * of its host; at least 1. `ranks` and `cores` are the host's. */
+/* Cores for this rank while a world is open: the host's usable cores, shared fairly among its
+ * ranks; at least 1. *ranks and *cores become those of the host. */
 int       xd_comm_share(int *ranks, int *cores);
-/* While a world is open: my number among the ranks of my host, how many they are, and the cpus that all of them
- * together may use. 1: each of them may use all of these; 0: a launcher has given them cpus of their own,
- * or it is not known. */
+/* While a world is open: my number among the ranks of my host, their number, and the cpus that they
+ * may use together. Returns 1 if each of them may use all these cpus; 0 if a launcher gave them
+ * cpus of their own, or if it is not known. */
 int       xd_comm_host(int *rank, int *ranks, xd_cpuset *cpus);
 /* The MPI library and its version; "MPI: not built in". */
 void      xd_comm_about(xd_fact *fact, void *cookie);

@@ -1,6 +1,7 @@
-/* kinds.h - what the kinds of communicators share: views as bytes, pieces, trees, reductions.
+/* kinds.h - what all communicators share: views as bytes, pieces, trees, reductions.
  *
- * How a collective is cut into messages stands here once, so that counting and sending agree. */
+ * How a collective is cut into messages is defined here only, so that counting and sending
+ * agree. */
 #ifndef XD_COMM_KINDS_H
 #define XD_COMM_KINDS_H
 
@@ -9,32 +10,34 @@
 xd_status xd_comm_self(xd_comm **c, xd_err *e);
 xd_status xd_comm_mpi(xd_comm **c, xd_err *e);
 void      xd_mpi_about(xd_fact *fact, void *cookie);
-int       xd_mpi_cores(int *ranks, int *cores); /* of my host; 0: no world is open              */
-int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);  /* xd_comm_host; -1: no world is open */
+int       xd_mpi_cores(int *ranks, int *cores); /* see xd_comm_share; 0: no world is open       */
+int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);  /* see xd_comm_host; -1: no world */
 
-/* Elements and bytes of a view; 0 for an absent one. */
+/* Elements and bytes of a view; 0 for an absent view. */
 int64_t xd_comm_elems(xd_tensor t);
 size_t  xd_comm_bytes(xd_tensor t);
-/* Elements of a view, row by row, to and from contiguous bytes. Any strides, overlap only when
- * nothing moves or the view is contiguous. */
+/* Copies the elements of a view, row by row, to or from contiguous bytes. Any strides. The two may
+ * overlap only if nothing moves or the view is contiguous. */
 void    xd_comm_pack(void *to, xd_tensor from);
 void    xd_comm_unpack(xd_tensor to, const void *from);
 /* Copies between views of the same shape and type; returns 0 when shapes or types differ. */
 int     xd_comm_copy(xd_tensor to, xd_tensor from);
 
-/* Rows of `out` in an all-gather: bytes of a row, first row of a rank, all rows. */
+/* Rows of `out` in an all-gather: bytes of a row; index of rank r's first row (r = size: all
+ * rows). */
 size_t  xd_gather_row(xd_tensor out);
 int64_t xd_gather_at(const int64_t *rows, int r);
 
-/* An all-reduce sends everything to everyone (small ones: one trip) or cuts n elements into a piece
- * a rank: [xd_reduce_piece(n, r, size), xd_reduce_piece(n, r + 1, size)). Both add in rank order. */
+/* An all-reduce is direct (small ones, one trip: every rank sends all to every rank), or cuts the n
+ * elements into one piece a rank: [xd_reduce_piece(n, r, size), xd_reduce_piece(n, r + 1, size)).
+ * Both add in rank order. */
 int     xd_reduce_direct(size_t bytes, int size);
 int64_t xd_reduce_piece(int64_t n, int r, int size);
-/* acc = acc (op) from, n elements; returns 0 for a type that is not reduced. */
+/* acc = acc (op) from, n elements. Returns 0 for a type that has no reduction. */
 int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op);
 
-/* Binomial tree of a broadcast in ranks counted from its root: the parent of v (-1 for the root)
- * and the children, largest subtree first; returns how many (at most 31). */
+/* Binomial tree of a broadcast; ranks count from its root. The parent of v (-1 for the root), and
+ * its children, largest subtree first, of which there are at most 31 (returned). */
 int     xd_tree_parent(int v);
 int     xd_tree_children(int v, int size, int *child);
 

@@ -1,8 +1,9 @@
-/* mpi_op.h - a job: the messages of one call under way, phase after phase, and its staging.
+/* mpi_op.h - an MPI operation: the pending messages of one call, in phases, and its staging
+ * buffers.
  *
- * MPI's state is one per process, so are the jobs, their staging and the list of those that have
- * something to do between messages. Everything here is used by the thread that opened MPI. Memory
- * goes back to free lists: a loop that repeats itself allocates nothing after its first turn. */
+ * MPI's state is one per process; so are the operations, their staging buffers and the list of
+ * operations that have work between messages. Only the thread that opened MPI uses this. Memory
+ * returns to free lists: a loop that repeats itself allocates nothing after its first iteration. */
 #ifndef XD_COMM_MPI_OP_H
 #define XD_COMM_MPI_OP_H
 
@@ -10,14 +11,14 @@
 
 #include "comm/comm.h"
 
-typedef struct xd_shm_block xd_shm_block;       /* memory that a group shares (shared.c)               */
+typedef struct xd_shm_block xd_shm_block;       /* shared memory of a group (shared.c)          */
 
-typedef struct xd_mpi_world {       /* shared by a world and its groups; freed by its last group   */
+typedef struct xd_mpi_world {   /* shared by a world and its groups; the last one frees it    */
     xd_traffic traffic;
     xd_err     err;
     int        users, rank;
-    xd_shm_block  *window;            /* memory that ranks of my host see                            */
-    int        lost;            /* messages of mine will never be sent: nothing is waited for   */
+    xd_shm_block *window;       /* list of open shared-memory windows                         */
+    int        lost;            /* my messages can no longer be sent: waits end at once       */
 } xd_mpi_world;
 
 typedef struct xd_mpi_group {
@@ -26,30 +27,33 @@ typedef struct xd_mpi_group {
     char     *host;             /* [size] 1: a rank of my host                                 */
     xd_mpi_world *world;
     xd_shm_block *blocks;
-    int       seq;              /* collective calls so far: they make the tags                 */
+    int       seq;              /* collective calls so far; tags are made of it                */
 } xd_mpi_group;
 
-typedef struct xd_mpi_staging {       /* a buffer on loan to a job                                   */
+typedef struct xd_mpi_staging { /* a buffer that an operation uses                            */
     struct xd_mpi_staging *next;
     size_t           cap;
     char            *p;
 } xd_mpi_staging;
 
-typedef struct xd_mpi_peer {        /* beside each MPI request                                     */
+typedef struct xd_mpi_peer {    /* of each MPI request                                        */
     int64_t expect;             /* bytes of a receive; -1: a send                              */
     int     peer;
 } xd_mpi_peer;
 
-typedef struct xd_mpi_scatter {        /* staging to be laid out when a phase ends                    */
+typedef struct xd_mpi_scatter { /* a staged view, to be unpacked when the phase ends          */
     xd_tensor   to;
     const char *from;
 } xd_mpi_scatter;
 
-typedef enum xd_exchange_kind { XD_EXCHANGE_COPY, XD_EXCHANGE_VIEWS, XD_EXCHANGE_PLACES } xd_exchange_kind;    /* exchange, show, offer */
-typedef struct xd_zero_copy xd_zero_copy; /* what goes to or comes from a rank of my host (near.c)      */
+/* Calls exchange, exchange_views, exchange_places. */
+typedef enum xd_exchange_kind {
+    XD_EXCHANGE_COPY, XD_EXCHANGE_VIEWS, XD_EXCHANGE_PLACES
+} xd_exchange_kind;
+typedef struct xd_zero_copy xd_zero_copy;       /* a view exchanged within the host (zero_copy.c) */
 typedef struct xd_mpi_op xd_mpi_op;
 struct xd_mpi_op {
-    xd_mpi_op      *next, **at;    /* free list, or list of jobs with something left to do        */
+    xd_mpi_op      *next, **at;    /* free list, or list of operations with work left          */
     xd_mpi_group    *g;
     int64_t      serial;
     xd_status    status;
@@ -59,49 +63,51 @@ struct xd_mpi_op {
     xd_mpi_peer     *part;
     xd_mpi_scatter     *move;
     int          n, cap, nmove, capmove, nnear;
-    xd_zero_copy     *near;          /* staged                                                      */
-    xd_exchange_kind     trade;
-    void       (*then)(xd_mpi_op *j);      /* posts the next phase; NULL: this is the last        */
+    xd_zero_copy     *near;     /* [nnear], staged                                            */
+    xd_exchange_kind  trade;
+    void       (*then)(xd_mpi_op *j);      /* posts the next phase; NULL: this is the last     */
     xd_mpi_staging    *stages;
-    xd_tensor    io;            /* for `then`                                                  */
+    xd_tensor    io;            /* argument of `then`                                         */
     xd_red       op;
     int          root, hop;
     char        *stage;
 };
 
-/* A job of a collective call (`collective`: with its own tag) or of the FIFO of a pair. NULL: no
- * memory, recorded. */
+/* Begins an operation: of a collective call with tags of its own (`collective`), or of the FIFO of
+ * a pair of ranks. NULL: out of memory, recorded in the world's error. */
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective);
-/* Bytes to or from a rank; none are not sent. */
+/* Posts a message of bytes to or from a rank; 0 bytes are not sent. */
 void    xd_mpi_op_send(xd_mpi_op *j, const void *p, size_t bytes, int to);
 void    xd_mpi_op_recv(xd_mpi_op *j, void *p, size_t bytes, int from);
-void    xd_mpi_op_count(xd_mpi_op *j, size_t bytes, int to);  /* among what was sent               */
-void    xd_mpi_op_tell(xd_mpi_op *j, const void *p, size_t bytes, int to);    /* sends, uncounted   */
-/* Views of any strides, through staging where it must be. */
+void    xd_mpi_op_count(xd_mpi_op *j, size_t bytes, int to);  /* adds to the traffic counts    */
+void    xd_mpi_op_tell(xd_mpi_op *j, const void *p, size_t bytes, int to);  /* sends, uncounted */
+/* Post a message of a view with any strides, through a staging buffer if needed. */
 void    xd_mpi_op_give(xd_mpi_op *j, xd_tensor t, int to);
 void    xd_mpi_op_take(xd_mpi_op *j, xd_tensor t, int from);
-char   *xd_mpi_op_stage(xd_mpi_op *j, size_t bytes);          /* NULL: the job has failed            */
+char   *xd_mpi_op_stage(xd_mpi_op *j, size_t bytes);    /* NULL: the operation has failed      */
 void    xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
-xd_req  xd_mpi_op_go(xd_mpi_op *j);   /* all of the first phase is posted; j may be NULL             */
+xd_req  xd_mpi_op_go(xd_mpi_op *j);     /* the first phase is complete; j may be NULL          */
 
 xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);
 int       xd_mpi_test(xd_comm *c, xd_req *r);
 void      xd_mpi_drop(xd_comm *c, xd_req *r, int n);
-void      xd_mpi_advance(void); /* runs what jobs have to do between their messages            */
-void      xd_mpi_idle(int turn);        /* between two looks, the turn-th of a wait            */
+void      xd_mpi_advance(void); /* does the work of operations between their messages          */
+void      xd_mpi_idle(int turn);        /* between two tests of a wait; turn: how many so far  */
 void      xd_mpi_forget(void);  /* frees the free lists                                        */
-/* Records an MPI failure of a world and says it in the log. Returns XD_ECOMM. */
+/* Records an MPI failure of a world and logs it. Returns XD_ECOMM. */
 xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code);
 
-/* Are views handed to this rank, and taken from it, in place? Both find the same. */
+/* Are views exchanged with this rank (with all ranks) in shared memory? Both sides agree. */
 int     xd_shares_memory(const xd_comm *c, int rank);
 int     xd_all_share_memory(const xd_comm *c);
-/* One message of an exchange, which is the job; the last phase is posted by `then`, put after all of these. */
+/* Add one view of an exchange to its operation. Call `finish` after all of them, as `then`: it
+ * posts the last phase. */
 void    xd_zero_copy_give(xd_mpi_op *j, xd_tensor t, int to);
-void    xd_zero_copy_take(xd_mpi_op *j, xd_tensor *t, int from);        /* *t changes when it is shown or offered */
+/* exchange_views and exchange_places change *t. */
+void    xd_zero_copy_take(xd_mpi_op *j, xd_tensor *t, int from);
 void    xd_zero_copy_finish(xd_mpi_op *j);
 
-/* An all-reduce of j->io in pieces, which is the job: where all ranks are near, and by messages. */
+/* An all-reduce of j->io in pieces: among ranks of one host in shared memory, or by messages. */
 void    xd_zero_copy_sum(xd_mpi_op *j);
 void    xd_sum_by_messages(xd_mpi_op *j);
 
@@ -109,15 +115,15 @@ void    xd_sum_by_messages(xd_mpi_op *j);
 void  *xd_mpi_window_open(xd_comm *c, size_t bytes);
 int    xd_mpi_in_window(xd_comm *c, const void *p);
 void   xd_mpi_window_close(xd_comm *c, void *p);
-/* Where p lies in memory that a rank of my host in_window: the block's number among all of the host, not 0, the offset and
- * whether it is I who in_window it; 0: elsewhere. */
+/* Finds p in the windows of the ranks of my host. Returns the block's number, unique on the host
+ * and not 0, sets the offset *at, and *mine if it is in my own part. 0: p is in no window. */
 uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *mine);
-/* The same the other way; NULL: no such block, or it ends before. */
+/* The address of an offset in a block. NULL: no such block, or `bytes` exceed it. */
 char  *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int64_t bytes);
-/* xd_comm_ops.share, and what frees all of it. */
+/* xd_comm_ops.share, and the release of all shared memory of a group. */
 void  *xd_mpi_share(xd_comm *c, size_t bytes, int *first);
 void   xd_mpi_unshare(xd_mpi_group *g);
-const xd_cpuset *xd_mpi_cpus(void);     /* that the ranks of this host together may use         */
+const xd_cpuset *xd_mpi_cpus(void);     /* cpus that the ranks of this host may use together   */
 
 xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op);
 xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root);

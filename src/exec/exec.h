@@ -1,11 +1,11 @@
-/* exec.h - what a model sees: its tokens, memory for them, and a chain of links.
+/* exec.h - the execution context of a model: its tokens, memory for them, and a stack of hooks.
  *
  * A model is written for "the tokens I was given". Everything token-wise is plain code on ops
- * (op.h); tokens meet only in the calls of xd_hooks. A parallel method is a link in that chain;
- * the last link is the plain kernel. Rows are B*n: only attention and modulation know B.
+ * (op.h); tokens meet only in the calls of xd_hooks. A parallel method is an entry of the hook
+ * stack; the last entry is the plain kernel. Rows are B*n: only attention and modulation know B.
  *
- * Errors are sticky: after the first failure ops compute nothing, but links still take part
- * in every message, so that ranks stay in step. */
+ * Errors are sticky: after the first failure ops compute nothing, but hooks still take part in
+ * every message, so that ranks stay in step. */
 #ifndef XD_EXEC_EXEC_H
 #define XD_EXEC_EXEC_H
 
@@ -21,54 +21,56 @@ typedef struct xd_hooks  xd_hooks;
 
 typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 
-/* One link; a NULL entry passes on to the next link. */
+/* The hooks of one method; a NULL hook passes the call on to the next entry of the stack. */
 struct xd_hooks {
     const char *name;
-    /* Attention of my tokens over everybody's: fills a->out (and a->lse). */
+    /* Attention of my tokens over all ranks' tokens: fills a->out (and a->lse). */
     void (*attn)(xd_exec *x, const xd_hooks *m, xd_attn_args *a);
-    /* A convolution whose image rows may be spread over ranks. */
+    /* A convolution of an image whose rows may be distributed over ranks. */
     void (*conv)(xd_exec *x, const xd_hooks *m, xd_conv *a);
     /* In-place sum of f32 over the ranks that share tokens or features. */
     void (*sum)(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io);
-    /* Rows of images [T,H,W,C] beside mine: at most `lo` above and `hi` below them, less at the
-     * image's edges. Taken from the arena. */
+    /* Halo rows of images [T,H,W,C]: at most `lo` rows above mine and `hi` below, fewer at the
+     * image's edges. Allocated from the arena. */
     void (*halo)(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int hi, xd_tensor *above,
                 xd_tensor *below);
-    /* Group-norm partials [R,G,2] of my rows of an image `wide` pixels wide -> sums [G,2] over all
-     * rows, added in row order whoever holds them; *rows becomes the rows of everybody. */
+    /* Group-norm partial sums [R,G,2] of my rows, of an image `wide` pixels wide, to sums [G,2]
+     * over all rows, added in row order whichever rank holds them. *rows becomes the row count of
+     * all ranks. */
     void (*rowsum)(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial, xd_tensor sums,
                    int64_t *rows);
     const xd_hooks *next;
     void         *priv;
-    size_t        bytes;        /* of the device that it took when it was opened                */
+    size_t        bytes;        /* device memory taken when it was opened                      */
 };
-extern const xd_hooks xd_hooks_local;       /* the end of every chain: one rank                   */
+extern const xd_hooks xd_hooks_local;       /* the end of every stack: one rank                   */
 
 struct xd_exec {
-    xd_dev          *dev;       /* how to compute                                             */
-    xd_stream       *st;        /* when                                                       */
-    xd_arena        *tmp;       /* where; rewound by the engine after each block              */
-    const xd_hooks    *hooks;       /* with whom                                                  */
+    xd_dev          *dev;       /* device                                                     */
+    xd_stream       *st;        /* stream: the order of work on the device                    */
+    xd_arena        *tmp;       /* temporary memory; the engine rewinds it after each block   */
+    const xd_hooks  *hooks;     /* parallel methods                                           */
     const xd_layout *lay;
     xd_dtype         act;       /* type of activations: the compute type                      */
     int64_t          B;         /* samples in the batch                                       */
-    int              patch;     /* which patch these tokens are, or XD_ALL                    */
-    int              sp;        /* whose share                                                */
+    int              patch;     /* the patch of these tokens, or XD_ALL                       */
+    int              sp;        /* sequence rank of these tokens                              */
     int              step, pass, layer, site;   /* site: attentions so far in this block      */
-    int              exact;     /* a warm-up step: nothing stale may be used                  */
-    size_t           band;      /* bytes that some rows of a map shall have where a whole map is not
-                                 * needed; 0: what is best                                    */
-    const atomic_int *cancel; /* becomes nonzero when the request is to end, or NULL        */
-    /* Called before every op, to hear of failures elsewhere and to tell of one here; or NULL. */
+    int              exact;     /* 1: exact step, nothing stale may be used                   */
+    size_t           band;      /* bytes of a band of rows, where a whole map is not needed;  */
+                                /* 0: best size                                               */
+    const atomic_int *cancel;   /* nonzero: the request is to end; or NULL                    */
+    /* Called before every op: receives failures of other ranks and sends one of this rank; or
+     * NULL. */
     void           (*watch)(void *watcher, xd_exec *x);
     void            *watcher;
     xd_err           err;       /* the first failure                                          */
 };
 
-/* A fresh context on a device: all tokens, one rank, batch 1. */
+/* Initialises a context on a device: all tokens, one rank, batch 1. */
 void xd_exec_init(xd_exec *x, xd_dev *dev, xd_arena *tmp, xd_dtype act);
 
-int     xd_ok(const xd_exec *x);                        /* nothing failed so far              */
+int     xd_ok(const xd_exec *x);                        /* nothing has failed so far          */
 int     xd_counting(const xd_exec *x);                  /* addresses must not be followed      */
 /* Fails the context when `cond` is false. Always compiled. Returns cond. */
 int     xd_check(xd_exec *x, int cond, const char *fmt, ...) XD_PRINTF(3, 4);

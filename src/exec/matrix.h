@@ -1,67 +1,67 @@
-/* matrix.h - inside exec: matrices while they are loaded, and the numbers they come from */
+/* matrix.h - inside exec: loading of matrices, and of the elements they are made from */
 #ifndef XD_EXEC_MATRIX_H
 #define XD_EXEC_MATRIX_H
 
 #include "exec/tokens.h"
 #include "exec/weight.h"
 
-/* ---- numbers (weight.c) -------------------------------------------------------------------- */
+/* ---- elements (weight.c) ------------------------------------------------------------------- */
 
-typedef struct xd_made {        /* random numbers for one tensor                              */
+typedef struct xd_made {        /* random elements of one tensor                              */
     uint64_t hash;
     float    gain, mean;
 } xd_made;
 
-typedef struct xd_fetched {     /* one tensor of the checkpoint, or what is made instead       */
+typedef struct xd_fetched {     /* one tensor of the checkpoint, or random elements instead   */
     char      name[512];
     xd_tensor t;
     xd_made   made;             /* for XD_VISIT_RANDOM                                         */
-    void     *hold;             /* of made numbers, or NULL                                    */
+    void     *hold;             /* memory of random elements, or NULL                          */
 } xd_fetched;
 
-/* The first of the aliases "names" + suffix that the source has, as a whole name. */
+/* The full name of a tensor: the first of the aliases "names" + suffix that the source has. */
 void  xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512]);
-/* A tensor until let_go, made in memory when there are no files; 0 after a failure. */
+/* Gets a tensor, valid until let_go; without files its elements are made in memory. 0: failed. */
 int   xd_load_fetch(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape,
                     float gain, float mean, xd_fetched *f);
-/* The same without making numbers: t.p is NULL then, and they are had from xd_load_make. */
+/* xd_load_fetch that makes no elements: t.p is then NULL, and xd_load_make gives the elements. */
 int   xd_load_find(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape,
                    float gain, float mean, xd_fetched *f);
 void  xd_load_let_go(xd_decl *d, xd_fetched *f);
 void  xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to);
-/* What stored numbers of a tensor are multiplied by. */
+/* The scale by which the stored elements of a tensor are multiplied. */
 float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored);
 void  xd_load_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n, float scale);
-/* Notes that a tensor holds NaN or infinite numbers, and says so of the first. */
+/* Records that a tensor has NaN or infinite elements; logs the first such tensor. */
 void  xd_load_nonfinite(xd_decl *d, const char *name);
-void  xd_load_warn(xd_decl *d, const char *name, xd_tensor t);  /* looks whether it does       */
-/* Memory of a weight; *mine is 0 when another process fills it. */
+void  xd_load_warn(xd_decl *d, const char *name, xd_tensor t);  /* records it if t has any    */
+/* Memory of a weight. *mine is 0 if another process fills it. */
 void *xd_load_take(xd_decl *d, size_t bytes, const char *name, int *mine);
 void  xd_load_count(xd_decl *d, size_t bytes);          /* adds a weight                      */
-/* COUNT: tells the source, if it is to hear, which numbers of a tensor a load reads. */
+/* COUNT: tells the source (if d->tells) which elements of a tensor a load will read. */
 void  xd_load_will(xd_decl *d, const char *names, const char *suffix, int64_t first, int64_t n);
-void  xd_load_works(xd_decl *d, int slot, size_t bytes);        /* working memory that it takes       */
+void  xd_load_works(xd_decl *d, int slot, size_t bytes);    /* COUNT: working memory of a slot */
 
 /* ---- matrices (matrix.c) ------------------------------------------------------------------- */
 
-typedef struct xd_mat_part {    /* one matrix of the checkpoint within a local one             */
+typedef struct xd_mat_part {    /* a checkpoint matrix that is part of a local matrix          */
     const char *name;
-    int64_t     out, in;        /* its whole extents                                           */
-    int64_t     rows;           /* of it that are mine, from row0                              */
-    int64_t     row0;
+    int64_t     out, in;        /* extents in the checkpoint                                   */
+    int64_t     rows;           /* number of my rows                                           */
+    int64_t     row0;           /* first of my rows                                            */
 } xd_mat_part;
 
-typedef struct xd_mat_cols {    /* my columns of every part: the same for all                  */
+typedef struct xd_mat_cols {    /* my columns, equal for all parts                             */
     int     n;
     xd_span span[XD_MAXSEG];
     int64_t total;
 } xd_mat_cols;
 
-/* The size of w, and the working memory that loading it takes. */
+/* Counts the size of w and the working memory of its load. */
 void xd_mat_count(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, const xd_mat_cols *c);
-/* Memory for w, filled. shape: of the tensor in the checkpoint when there is one part. */
-void xd_mat_load(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, const xd_mat_cols *c, int nd,
-                 const int64_t *shape);
+/* Allocates and fills w. shape: of the tensor in the checkpoint, if there is one part. */
+void xd_mat_load(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n,
+                 const xd_mat_cols *c, int nd, const int64_t *shape);
 void xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name);
 
 #endif

@@ -1,6 +1,7 @@
 /* net.h - a network: weights outside the blocks, and a list of blocks.
  *
- * Text encoders, transformers and VAEs are all networks; each room adds its own entry points. */
+ * Text encoders, transformers and VAEs are networks; each of their modules adds its entry
+ * points. */
 #ifndef XD_EXEC_NET_H
 #define XD_EXEC_NET_H
 
@@ -10,32 +11,32 @@
 
 typedef struct xd_net xd_net;
 
-typedef struct xd_state {       /* what flows from block to block - and from rank to rank      */
+typedef struct xd_state {       /* passed from block to block, and from rank to rank           */
     xd_tensor h;                /* [txt mine; ref mine; img mine, D] F32, updated in place      */
-    xd_tensor skips;            /* outputs of blocks that later ones read [k rows of h, D] in the compute */
-                                /* type, one below the other; absent where no block reads any    */
-    xd_tensor skip;             /* the one that this block reads [rows of h, D], or absent        */
-    void     *local;            /* the model's own conditioning, made by cond(), not sent       */
-    const void *kept;           /* what it keeps of the text from step to step (xd_dit.keep)    */
+    xd_tensor skips;            /* outputs of early blocks for long skips, [k rows of h, D] in   */
+                                /* the compute type, one below the other; absent if none         */
+    xd_tensor skip;             /* long skip of this block [rows of h, D], or absent             */
+    void     *local;            /* conditioning of the model, made by cond(), not sent           */
+    const void *kept;           /* results of the text kept from step to step (xd_dit.keep)      */
 } xd_state;
 
 typedef struct xd_block {       /* one kind of block                                           */
-    const char *name;           /* "transformer_blocks.%d": its scope in the checkpoint         */
-    size_t      size;           /* of its weight struct                                        */
+    const char *name;           /* "transformer_blocks.%d": scope in the checkpoint             */
+    size_t      size;           /* of the weight struct                                        */
     void (*weights)(xd_decl *d, const void *cfg, int layer, void *w);
     void (*forward)(xd_exec *x, const xd_net *n, const void *w, xd_state *s);
 } xd_block;
 
-/* What every registered network says about itself; the first member of its room's struct. */
+/* Definition of a registered network; the first member of the struct of each kind of network. */
 typedef struct xd_net_def {
     const char     *name;       /* "pixart"                                                    */
-    const char     *classes[6]; /* `_class_name`s or `architectures` it understands            */
-    const char     *prefix;     /* "text_model.": of declared names, which files may lack; or NULL */
-    const char     *unread[4];  /* tensors that files may hold for nobody to read                */
+    const char     *classes[6]; /* accepted `_class_name`s or `architectures`                  */
+    const char     *prefix;     /* "text_model.": of declared names, optional in files; or NULL */
+    const char     *unread[4];  /* tensors in files that are not read                           */
     const xd_field *fields;     /* config.json -> cfg struct                                   */
     size_t          cfg_size, glob_size;
-    /* After the fields are read: derives what follows from them, refuses what is impossible or
-     * not built, with a sentence that names the key. NULL: nothing to check. */
+    /* Called after the fields are read: computes derived values; refuses what is impossible or not
+     * implemented, with a sentence that names the key. NULL: nothing to check. */
     xd_status (*check)(void *cfg, xd_err *e);
     int  (*nlayers)(const void *cfg);                   /* NULL: no blocks                      */
     const xd_block *(*block)(const void *cfg, int layer);
@@ -46,30 +47,30 @@ struct xd_net {
     const xd_net_def *def;
     void             *cfg;
     void             *glob;     /* weights outside the blocks                                   */
-    void            **layer;    /* layer[i], or NULL: another stage's                           */
+    void            **layer;    /* layer[i]: weights of block i; NULL: on another stage         */
     int               nlayers;
-    int               first, last;      /* my stage runs [first, last)                          */
+    int               first, last;      /* my stage has blocks [first, last)                    */
 };
 
-/* Reads cfg from a config object by the definition's table. `obj` NULL: all defaults. The net
- * is closed with xd_net_close also after a failure. */
+/* Reads cfg from a config object by the definition's table (`obj` NULL: all defaults). Close the
+ * net with xd_net_close, also after a failure. */
 xd_status xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, const char *what,
                       xd_err *e);
 void      xd_net_close(xd_net *n);
-/* The number of block `layer` among those of its scope: "single_transformer_blocks.0" may be block
- * 19 of the net. */
+/* The index of block `layer` within its scope: "single_transformer_blocks.0" may be block 19 of the
+ * net. */
 int       xd_net_number(const xd_net *n, int layer);
 /* Visits all weights of the net (my stage's layers). */
 xd_status xd_net_visit(xd_net *n, xd_decl *d);
 /* Runs block `layer`. */
 void      xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
 
-struct xd_cond {                /* one prompt, encoded: lives as long as the request           */
-    xd_tensor tok;              /* [n,E] F32 token embeddings: real tokens, no padding unless   */
-                                /* the model was trained to read its padding                   */
+struct xd_cond {                /* an encoded prompt, valid as long as the request             */
+    xd_tensor tok;              /* [n,E] F32 token embeddings of real tokens; padding only if   */
+                                /* the model was trained to read it                            */
     xd_tensor pooled;           /* [1,P] F32 or absent                                         */
-    xd_tensor penultimate;      /* [n,E] F32: what the last block read, of encoders that tell    */
-    int64_t   real[3];          /* of the rows of each encoder that padding fills up: those of text */
+    xd_tensor penultimate;      /* [n,E] F32: input of the last block, if the encoder has it    */
+    int64_t   real[3];          /* rows of text of each encoder whose rows include padding      */
 };
 typedef struct xd_cond xd_cond;
 

@@ -1,31 +1,32 @@
-/* op.h - the verbs a model is written in.
+/* op.h - the ops that models are written in.
  *
- * All are no-ops on a failed context, accept zero rows, and take their results and scratch
- * from the context's arena. Activations have the context's type x->act unless said. */
+ * Ops do nothing on a failed context, accept zero rows, and allocate results and scratch from the
+ * context's arena. Activations have the context's type x->act unless stated otherwise. */
 #ifndef XD_EXEC_OP_H
 #define XD_EXEC_OP_H
 
 #include "exec/exec.h"
 #include "exec/weight.h"
 
-/* New tensors in the arena, contents undefined; after a failure a tensor of the right shape
- * whose p must not be followed. */
+/* New tensors in the arena, contents undefined. After a failure the tensor has the right shape, but
+ * p must not be followed. */
 xd_tensor xd_new(xd_exec *x, int64_t rows, int64_t cols);
 xd_tensor xd_new_f32(xd_exec *x, int64_t rows, int64_t cols);
 xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d);
 
-/* Host data into a device tensor, and back: f32 [n] contiguous on the host. No-ops while
- * counting (`fill` must not depend on being called). */
+/* Copies host data to a device tensor, and back; f32 [n], contiguous on the host. No-ops while
+ * counting. */
 void xd_put(xd_exec *x, xd_tensor to, const float *from);
 void xd_get(xd_exec *x, float *to, xd_tensor from);
-/* Fills `to` with what fn(ctx, buf) writes: f32, as many as `to` has elements, contiguous. */
+/* Fills `to` with the output of fn(ctx, buf): f32, contiguous, as many elements as `to` has. fn is
+ * not called while counting; nothing else may depend on its call. */
 void xd_fill(xd_exec *x, xd_tensor to, void (*fn)(void *ctx, float *buf), void *ctx);
 
 void xd_copy_to(xd_exec *x, xd_tensor out, xd_tensor in);       /* any strides, converts       */
-xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);       /* `in` itself when it is that */
+xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);       /* `in` itself if it has type  */
 
-/* y = act(in w^T + b). Input of another type than the weight's is converted. With
- * tensor parallelism a ROW layer ends in a sum over features. */
+/* y = act(in w^T + b). An input of another type than the weight's is converted. With tensor
+ * parallelism a ROW layer ends in a sum over features. */
 xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w);
 xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w);     /* f32 result          */
 xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act);
@@ -39,20 +40,20 @@ xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);          /* i-th part of 
 /* Layer norm without affine, then * (1 + scale) + shift; scale, shift [1,C], [n,C] or absent. */
 xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps);
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
-/* Layer norm with gain and bias, then * (1 + scale) + shift, each of them absent or not; out may be in. */
+/* Layer norm with gain and bias, then * (1 + scale) + shift; each may be absent. out may be in. */
 void      xd_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
                        xd_tensor scale, xd_tensor shift, float eps);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 
-/* Queries or keys of heads [n,H,D] (any strides but that of D) -> `out` of the same shape: each head is
- * normalised over its D elements (RMS, and not at all without a gain), times gain [D] (F32, or
- * absent), then turned by its row's angles: cos, sin [n,D/2] F32, [1,D/2] for all rows, or absent.
- * Pairs that turn are elements 2i and 2i+1. */
+/* Queries or keys of heads [n,H,D] (any strides except that of D) to `out` of that shape. RMS norm
+ * over the D elements of each head with gain [D] (F32; absent: no norm), then RoPE rotation by the
+ * row's angles: cos, sin [n,D/2] F32, [1,D/2] for all rows, or absent. Elements 2i and 2i+1 are a
+ * pair. */
 void      xd_qk_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, float eps,
                           xd_tensor cos, xd_tensor sin);
-/* The same with bias, as a layer norm. */
-void      xd_qk_layer_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
-                                float eps, xd_tensor cos, xd_tensor sin);
+/* xd_qk_norm_into with a layer norm (gain and bias) in place of the RMS norm. */
+void      xd_qk_layer_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain,
+                                xd_tensor bias, float eps, xd_tensor cos, xd_tensor sin);
 
 void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);            /* in place            */
 xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);   /* act(a) * b          */
@@ -60,39 +61,41 @@ void      xd_add(xd_exec *x, xd_tensor acc, xd_tensor in);
 void      xd_add_gated(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in);
 void      xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b); /* y = a in + b y */
 
-/* Attention of my tokens over everybody's (scale <= 0: 1/sqrt(D)). q [B*n,H,D], k, v [B*n,Hk,D]
- * mine -> [B*n,H,D]. Collective over the ranks that hold tokens of this pass and stage. */
+/* Attention of my tokens over all ranks' tokens (scale <= 0: 1/sqrt(D)). q [B*n,H,D] and k, v
+ * [B*n,Hk,D] are mine; the result is [B*n,H,D]. Collective over the ranks that hold tokens of this
+ * pass and stage. */
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
-/* The same into out [B*n,H,D], F32 or x->act; its rows may have any stride.                    */
-void      xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
-/* The same among the tokens of one stream only: q, k, v have its rows. */
+/* xd_attn into out [B*n,H,D], F32 or x->act, any row stride. */
+void      xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
+                       float scale);
+/* xd_attn among the tokens of one stream only: q, k, v have its rows. */
 xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, xd_tensor v,
                      float scale);
-/* The same over keys that every rank holds whole (cross-attention): no message.
- * bias [H,n,m] F32 (strides free) or absent. */
+/* Attention over keys that every rank holds completely (cross-attention): no message.
+ * bias [H,n,m] F32 (any strides) or absent. */
 xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,
                        float scale);
-/* The same of each query over the keys up to its own place only. */
+/* xd_attn_over without bias; each query sees the keys up to its own position only. */
 xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
 
 xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n,
                          xd_dtype type);
 
-/* Images, channels last [T,H,W,C]: my rows of them. The _into forms write where the caller
- * says: `out` has the shape of the result and F32 or x->act as type; a convolution's residual
- * may be `out`, and a norm's `in` may be `out`. With a residual xd_conv2d writes into it. */
+/* Images, channels last [T,H,W,C]: my rows of them. The _into forms write to `out`, which has the
+ * shape of the result and type F32 or x->act. A convolution's residual may be `out`, and a norm's
+ * `in` may be `out`. xd_conv2d writes its result into the residual if there is one. */
 xd_tensor xd_conv2d(xd_exec *x, xd_tensor in, const xd_cnv *w, int stride, const int lo[3],
                     const int hi[3], xd_tensor residual);
 void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int stride,
                          const int lo[3], const int hi[3], xd_tensor residual);
-/* A convolution over frames: kernel [kt,kh,kw], stride 1, `in` has kt - 1 frames more than `out`;
- * rows and columns are padded to keep their number. */
+/* A convolution over frames: kernel [kt,kh,kw], stride 1; `in` has kt - 1 frames more than `out`.
+ * Rows and columns are padded so that their number stays. */
 void      xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                          xd_tensor residual);
-/* Convolves rows that are all here, whoever has the others: no message. */
+/* A convolution of rows that are all in `in`: no message. */
 void      xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int stride,
                             const int lo[3], const int hi[3], xd_tensor residual);
-/* What such a convolution needs of others: at most `lo` rows above mine and `hi` below, less at the
+/* Halo rows for such a convolution: at most `lo` rows above mine and `hi` below, fewer at the
  * image's edges. Collective over the ranks that share the image's rows. */
 typedef struct xd_halo { xd_tensor above, below; } xd_halo;
 xd_halo    xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi);
@@ -100,22 +103,24 @@ xd_tensor xd_group_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias
                         float eps, int silu);
 void      xd_group_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain,
                              xd_tensor bias, int groups, float eps, int silu);
-/* The same in two steps, for an image that is normalised in parts: the sums over all of `in` (and over
- * the ranks that share its rows), then any part of it. scale, shift [t,h,w,C] F32, or both absent:
- * norm * scale + shift before silu, each cell for as many elements as `in` has of them. */
+/* Group norm in two steps, for an image that is normalised in parts: first the sums over all of
+ * `in` [T,H,W,C] (and over the ranks that share its rows), then any part. scale, shift [t,h,w,C]
+ * F32, or both absent: norm * scale + shift before silu; a cell of them serves T/t x H/h x W/w
+ * elements. */
 typedef struct xd_gsum { xd_tensor sums; int groups; double count; } xd_gsum;
 xd_gsum   xd_group_sums(xd_exec *x, xd_tensor in, int groups);
 void      xd_group_apply_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_gsum *s,
                               xd_tensor gain, xd_tensor bias, xd_tensor scale, xd_tensor shift,
                               float eps, int silu);
-/* The sums of an image [1,H,W,C] whose rows are made a few at a time: partial [n,G,2] F64 of n of my
- * rows, then of all of them the sums, for which s has memory [G,2] F64 and the groups. */
+/* The sums of an image [1,H,W,C] whose rows are made a few at a time. xd_group_rows: partial sums
+ * [n,G,2] F64 of n of my rows. xd_group_close: the sums of all rows; s has its memory [G,2] F64 and
+ * the number of groups. */
 void      xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in);
 void      xd_group_close(xd_exec *x, xd_gsum *s, xd_tensor partial, xd_tensor of);
 xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w);
 
-/* Sinusoidal embedding of n numbers (Vaswani et al. 2017 as diffusers' Timesteps): dim values
- * each, cos first when flip, frequency divisor (dim/2 - shift), times `scale`. F32 [n,dim]. */
+/* Sinusoidal embedding of n numbers (Vaswani et al. 2017, as diffusers' Timesteps): dim values
+ * each, cos first if flip, frequency divisor (dim/2 - shift), times `scale`. F32 [n,dim]. */
 xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift,
                         double scale);
 

@@ -1,14 +1,14 @@
-/* weight.h - a model declares its weights once; loading, cutting, packing, counting, listing
- * and random filling follow from the declaration.
+/* weight.h - a model declares its weights once; listing, counting, loading, cutting, packing and
+ * random filling follow from the declaration.
  *
- * A declaration is a visit: the model's `weights` function calls xd_w_* for every tensor it
- * has, with the name in the checkpoint below the current scope. */
+ * A declaration is visited: the model's `weights` function calls xd_w_* for every tensor, with its
+ * name in the checkpoint below the current scope. */
 #ifndef XD_EXEC_WEIGHT_H
 #define XD_EXEC_WEIGHT_H
 
 #include "backend/backend.h"
 
-/* How tensor parallelism cuts a linear layer: not at all, its outputs, or its inputs. */
+/* How tensor parallelism cuts a linear layer: not at all, by outputs, or by inputs. */
 typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
 
 enum { XD_MAXSEG = 8, XD_QUANT_LEAST = 16 };
@@ -29,19 +29,20 @@ typedef struct xd_cnv {         /* a convolution                                
 typedef struct xd_decl xd_decl;
 
 /* One linear layer. in, out: widths of the parts of its input and output (a fused layer has
- * several); unit: features that a cut keeps together (a head's), 1 when any will do.
- * "NAME.weight" is [sum out, sum in]; "NAME.bias" is [sum out] when `bias`. */
+ * several). unit: number of features that a cut keeps together (those of a head), 1 for any cut.
+ * "NAME.weight" is [sum out, sum in]; "NAME.bias" is [sum out] if `bias`. */
 void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_t unit,
                  int nin, const int64_t *in, int nout, const int64_t *out, int bias);
 
-/* Several linear layers of the checkpoint that read the same input, as one: part i is
- * "names[i].weight" [out[i], in]. Also the way to alias names: each entry of names is a
- * "|"-separated list of which the first that the checkpoint has is taken. */
+/* Several linear layers of the checkpoint that read the same input, fused: part i is
+ * "names[i].weight" [out[i], in]. Each entry of names may be a "|"-separated list of aliases, of
+ * which the first that the checkpoint has is used. */
 void xd_w_fused(xd_decl *d, xd_lin *w, xd_split split, int64_t unit, int64_t in, int n,
                 const char *const *names, const int64_t *out, int bias);
 
-/* A weight of a linear layer that the checkpoint stores as a convolution or in another shape:
- * "NAME.weight" has shape d[0..nd) with d[0] = out and the rest multiplying to in. */
+/* A linear layer whose weight the checkpoint stores as a convolution or in another shape:
+ * "NAME.weight" has the shape shape[0..nd), where shape[0] is out and the product of the rest is
+ * in. */
 void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_t unit,
                     int nd, const int64_t *shape, int bias);
 
@@ -49,13 +50,13 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, xd_split split, int
 void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int nk,
                const int kernel[3], const int stride[3], int groups, int bias);
 
-/* A 3 x 3 kernel "NAME.weight" [out, in, 3, 3] that reads a map enlarged by 2 x 2, nearest
- * neighbour: the pixel (2y + i, 2x + j) reads only 2 x 2 of the map before that, with sums of the
- * kernel's weights. w[2 i + j] is its convolution, from the cells (y - 1 + i, x - 1 + j) on; they
- * share the bias. 16 multiplications instead of 36. */
+/* A 3 x 3 kernel "NAME.weight" [out, in, 3, 3] that reads a map enlarged by 2 x 2 (nearest
+ * neighbour). Pixel (2y + i, 2x + j) depends on only 2 x 2 cells of the map before enlargement,
+ * with sums of the kernel's weights. w[2 i + j] is the convolution for it, starting at cell (y - 1
+ * + i, x - 1 + j); the four share the bias. 16 multiplications instead of 36. */
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in);
 
-/* A vector or small tensor, as F32 in device memory. `name` is the whole name below the scope
+/* A vector or small tensor, as F32 in device memory. `name` is the full name below the scope
  * ("norm.weight"). */
 void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
 /* The gains "NAME.weight" and the biases "NAME.bias" of a norm, [n] each. */
@@ -64,39 +65,40 @@ void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias,
 /* A table read by rows (an embedding): used in place when mapped, in the file's type. */
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols);
 
-/* The same stored in another shape, whose last extent is the columns: [1, rows, cols]. */
+/* xd_w_table of a tensor of another shape, whose last extent is the columns: [1, rows, cols]. */
 void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
 
-/* Enters "prefix." below the current scope until the matching leave. */
+/* Enters the scope "prefix." below the current one until the matching leave. */
 void xd_w_enter(xd_decl *d, const char *fmt, ...) XD_PRINTF(2, 3);
 void xd_w_leave(xd_decl *d);
 
 /* ---- for the engine ----------------------------------------------------------------------- */
 
-/* Where tensors come from. `get` returns the view of a tensor (host memory, contiguous, perhaps
- * unaligned; valid until `done`); 0 when there is none of this name. */
+/* Where tensors come from. `get` returns a view of a tensor (host memory, contiguous, perhaps
+ * unaligned; valid until `done`). `has` returns 0 if there is no tensor of this name. */
 typedef struct xd_source {
     int  (*has)(void *self, const char *name, xd_tensor *shape);        /* p is not set        */
     xd_status (*get)(void *self, const char *name, xd_tensor *t, xd_err *e);
-    void (*done)(void *self, const char *name);         /* its pages are not needed any more   */
+    void (*done)(void *self, const char *name);         /* its pages are no longer needed      */
     int  in_place;              /* views stay valid as long as the source                      */
     void *self;
-    /* What the numbers of a tensor of eight bits are multiplied by; NULL: 1 for all.          */
+    /* The scale of an 8-bit tensor, by which its elements are multiplied; NULL: 1 for all. */
     xd_status (*scale)(void *self, const char *name, float *s, xd_err *e);
-    /* These bytes of a tensor in use are not read again soon: their pages need not stay mapped.
-     * From any thread; NULL: nothing is gained.                                               */
+    /* These bytes of a tensor in use will not be read again soon, so their pages may be unmapped.
+     * From any thread; NULL: no use for it. */
     void (*past)(void *self, const char *name, const void *p, size_t bytes);
-    /* Bytes that a tensor takes from `get` to `done`, where it is made and not mapped; NULL: none.  */
+    /* Bytes of memory of a tensor from `get` to `done`, if it is made and not mapped; NULL:
+     * none. */
     size_t (*takes)(void *self, const char *name);
-    /* Numbers [first, first + n) of a tensor will be read soon; NULL: nobody wants to know.    */
+    /* Elements [first, first + n) of a tensor will be read soon; NULL: no use for it. */
     void (*will)(void *self, const char *name, int64_t first, int64_t n);
 } xd_source;
 
-/* Of names with "|" between them the first that the source has; 0: it has none. */
+/* Finds the first of several names, separated by "|", that the source has; 0: none of them. */
 int xd_source_name(const xd_source *src, const char *names, char *out, size_t size);
 
 typedef struct xd_declared {    /* one tensor as declared                                      */
-    char    name[512];          /* with aliases: "a.query|a.to_q", whole names                 */
+    char    name[512];          /* full name with aliases: "a.query|a.to_q"                    */
     int     nd;
     int64_t d[XD_MAXDIM];
 } xd_declared;
@@ -105,60 +107,61 @@ typedef struct xd_store xd_store;       /* memory of loaded weights             
 
 typedef enum xd_visit {
     XD_VISIT_LIST,              /* names and shapes only                                       */
-    XD_VISIT_COUNT,             /* fills the structs with addresses without memory, adds bytes */
-    XD_VISIT_LOAD,              /* from the source                                             */
-    XD_VISIT_RANDOM,            /* from a hash of name and index                               */
+    XD_VISIT_COUNT,             /* fills the structs with addresses without storage, adds bytes */
+    XD_VISIT_LOAD,              /* loads from the source                                       */
+    XD_VISIT_RANDOM,            /* makes elements from a hash of name and index                */
 } xd_visit;
 
 struct xd_decl {
     xd_visit   visit;
     xd_dev    *dev;
     xd_dtype   type;            /* compute type                                                */
-    xd_dtype   blocks;          /* I8 or F8E4M3: of matrices that are cut by tensor parallelism  */
-                                /* where it is used (attention and feed-forward of blocks), if  */
-                                /* they have XD_QUANT_LEAST inputs and outputs; others: as type  */
+    xd_dtype   blocks;          /* I8, F8E4M3 or as `type`: of matrices that tensor parallelism */
+                                /* cuts (attention and feed-forward of blocks) with at least    */
+                                /* XD_QUANT_LEAST inputs and outputs; others are as `type`      */
     const xd_source *src;
     int        tp, tp_at;       /* tensor degree and my coordinate                             */
-    int        tells;           /* COUNT: the source hears what a load will read               */
-    xd_store  *store;           /* owns what is loaded (LOAD, RANDOM)                          */
-    xd_declared *list;          /* LIST: grows                                                 */
+    int        tells;           /* COUNT: report to the source what a load will read           */
+    xd_store  *store;           /* owns the loaded weights (LOAD, RANDOM)                      */
+    xd_declared *list;          /* LIST: the result, grows                                     */
     int        nlist, caplist;
-    size_t     packed;          /* bytes the weights need (COUNT), or took                     */
-    size_t     room;            /* the same, each rounded up as in one block                   */
-    size_t     work[3];         /* COUNT: working memory of a load, by slot (xd_store_scratch), and */
-                                /* of what the source makes                                    */
-    int        nodd;            /* LOAD: tensors with NaN or infinite numbers                  */
-    char       odd[512];        /* the name of the first                                       */
+    size_t     packed;          /* bytes of the weights: needed (COUNT) or taken               */
+    size_t     room;            /* these bytes with each weight rounded up, as in a block      */
+    size_t     work[3];         /* COUNT: working memory of a load: slots of xd_store_scratch,  */
+                                /* and memory of what the source makes                         */
+    int        nodd;            /* LOAD: number of tensors with NaN or infinite elements       */
+    char       odd[512];        /* name of the first such tensor                               */
     xd_err    *err;             /* sticky                                                      */
-    const char *prefix;         /* of whole names: without it they are names too; NULL: none   */
+    const char *prefix;         /* optional prefix of full names in files; NULL: none          */
     char       scope[192];
-    int        depth;           /* of nested scopes                                            */
-    size_t     outer[16];       /* the scope's length before each was entered                  */
+    int        depth;           /* number of nested scopes                                     */
+    size_t     outer[16];       /* length of the scope before each was entered                 */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
-/* Device memory; NULL: none is left. *mine is 0 when another process fills it. */
+/* Device memory. NULL: none is left. *mine is 0 if another process fills it. */
 void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
-/* From now on weights come one after the other from a block (a multiple of XD_ALIGN, borrowed) that
- * `parts` processes see: each of them takes the same weights and fills its share of them. */
+/* From now on weights are placed one after the other in a block (at a multiple of XD_ALIGN,
+ * borrowed) that `parts` processes share: each of them requests the same weights and fills its part
+ * of them. */
 void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
-size_t    xd_store_block_bytes(size_t bytes);                  /* that a weight takes in such a block  */
-size_t    xd_store_bytes(const xd_store *s);            /* of its weights                      */
-/* Working memory of a load, kept from one weight to the next: slot 0 or 1 with at least `bytes`;
- * NULL: none is left. Given back by trim. */
+size_t    xd_store_block_bytes(size_t bytes);           /* of a weight in such a block         */
+size_t    xd_store_bytes(const xd_store *s);            /* of all its weights                  */
+/* Working memory of a load, reused from one weight to the next: slot 0 or 1 with at least `bytes`.
+ * NULL: none is left. xd_store_trim releases it. */
 void     *xd_store_scratch(xd_store *s, int slot, size_t bytes);
 void      xd_store_trim(xd_store *s);
 void      xd_store_close(xd_store **s);
 void      xd_decl_free(xd_decl *d);     /* the list                                            */
 
-/* Elements of a float tensor (contiguous, perhaps unaligned) that are NaN or infinite: does it
- * have any? Reads all of it, on all threads. */
+/* Does a float tensor (contiguous, perhaps unaligned) have NaN or infinite elements? Reads all of
+ * it, on all threads. */
 int       xd_nonfinite(xd_tensor t);
-/* Random values for element i of a weight: f32 in about [-1.7, 1.7], variance 1. */
+/* Random value of element i of a weight: f32 in about [-1.7, 1.7], variance 1. */
 float     xd_random_weight(uint64_t name_hash, uint64_t i);
 
-/* Compares what a model declares with what a source has: XD_EFORMAT with one error that lists
- * the first ten missing or wrongly shaped tensors with expected and found shapes. */
+/* Compares the declared tensors with those of a source. XD_EFORMAT with one error that lists the
+ * first ten missing or wrongly shaped tensors with expected and found shapes. */
 xd_status xd_declared_check(const xd_declared *list, int n, const xd_source *src,
                             const char *what, xd_err *e);
 

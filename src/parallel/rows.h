@@ -1,10 +1,10 @@
-/* rows.h - inside the parallel room: rows of a ring member, pieces of a tensor, the next link */
+/* rows.h - inside parallel: token rows of a ring member, spans of a tensor, the next hook */
 #ifndef XD_PARALLEL_ROWS_H
 #define XD_PARALLEL_ROWS_H
 
 #include "parallel/method.h"
 
-/* Rows of one patch (or XD_ALL) that the Ulysses members of one ring member hold together. */
+/* Number of rows of one patch (or XD_ALL) that all Ulysses ranks of one ring member hold. */
 static inline int64_t xd_member_rows(const xd_layout *l, const xd_topo *t, int patch, int member)
 {
     int64_t n = 0;
@@ -21,14 +21,15 @@ static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
     return t;
 }
 
-/* Heads that my Ulysses rank computes of those of my tensor rank. */
+/* Number of heads that my Ulysses rank computes, of the heads of my tensor rank. */
 static inline int64_t xd_my_heads(const xd_method_args *a)
 {
     return xd_cut_at((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES],
                      a->lay->heads).n;
 }
 
-/* Passes of a step that this cfg rank runs, and the place of one of them among those. */
+/* Number of passes of a step that this cfg rank runs; and the index of the current one among
+ * them. */
 static inline int xd_my_passes(const xd_method_args *a)
 {
     return (a->npass - a->topo->at[XD_CFG] + a->topo->deg.n[XD_CFG] - 1) / a->topo->deg.n[XD_CFG];
@@ -39,11 +40,13 @@ static inline int64_t xd_my_pass(const xd_exec *x, const xd_topo *t)
     return x->pass / t->deg.n[XD_CFG];
 }
 
-/* Views of K and V in global token order - patch, stream, member of the axis -, of which member i has k[i] and v[i],
- * [1,n_i,H,D] with all its rows. Returns how many, at most patches x streams x members. */
-int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k, const xd_tensor *v, xd_kv *seg);
+/* Lists views of K and V in global token order: by patch, then stream, then member of the axis.
+ * k[i] and v[i] are those of member i, [1,n_i,H,D] with all its rows. Returns the number of views,
+ * at most patches x streams x members. */
+int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k,
+                const xd_tensor *v, xd_kv *seg);
 
-/* The attention of the links behind m. */
+/* Calls the attention of the hooks behind m. */
 static inline void xd_next_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     const xd_hooks *next = m->next;

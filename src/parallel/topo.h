@@ -1,10 +1,10 @@
-/* topo.h - which rank does what: coordinates on six axes and the groups along them */
+/* topo.h - ranks as coordinates on six axes, and the groups along them */
 #ifndef XD_PARALLEL_TOPO_H
 #define XD_PARALLEL_TOPO_H
 
 #include "comm/comm.h"
 
-typedef enum xd_axis {          /* innermost - chattiest - first                               */
+typedef enum xd_axis {          /* innermost axis, with the most messages, first               */
     XD_TENSOR, XD_ULYSSES, XD_RING, XD_PIPE, XD_CFG, XD_DATA, XD_NAXES
 } xd_axis;
 
@@ -13,19 +13,19 @@ typedef struct xd_degrees { int n[XD_NAXES]; } xd_degrees;      /* product = ran
 typedef struct xd_topo {
     xd_degrees deg;
     int        at[XD_NAXES];    /* my coordinates: the digits of my rank in mixed radix         */
-    xd_comm   *group[XD_NAXES]; /* my line along each axis; my rank in it is at[]               */
-    xd_comm   *tokens;          /* ulysses x ring: all that hold tokens of my pass; my rank in it
+    xd_comm   *group[XD_NAXES]; /* ranks that differ from me on one axis; my rank in it is at[] */
+    xd_comm   *tokens;          /* ulysses x ring: ranks that hold tokens of my pass; my rank in it
                                    is at[ULYSSES] + at[RING] * deg[ULYSSES]                     */
-    xd_comm   *replica;         /* everybody who works on my image                              */
+    xd_comm   *replica;         /* ranks that work on my image                                  */
     xd_comm   *world;           /* the ranks in use                                             */
 } xd_topo;
 
 int xd_degrees_product(xd_degrees d);
-/* Collective over `world`, whose size is the product. Closed with xd_topo_close also after a
- * failure; `world` is borrowed. */
+/* Collective over `world` (borrowed), whose size is the product of the degrees. Close with
+ * xd_topo_close, also after a failure. */
 xd_status xd_topo_open(xd_topo *t, xd_comm *world, xd_degrees deg, xd_err *e);
 void      xd_topo_close(xd_topo *t);
-/* Index of my share of the tokens (x->sp), and of another member of my groups. */
+/* Sequence rank of the rank at these coordinates; with mine it is x->sp. */
 int xd_topo_sp(const xd_topo *t, int ulysses, int ring);
 
 #endif

@@ -15,7 +15,7 @@ typedef enum xd_dtype {
 enum { XD_MAXDIM = 5 };                 /* [B,C,T,H,W]                                       */
 
 typedef struct xd_tensor {
-    void    *p;                         /* first element; an address nobody may follow while
+    void    *p;                         /* first element; not a valid address while
                                            counting; NULL: absent                            */
     int64_t  d[XD_MAXDIM];              /* extents, outermost first; unused = 1              */
     int64_t  s[XD_MAXDIM];              /* strides, in elements; unused = 0                  */
@@ -40,23 +40,23 @@ size_t    xd_bytes(xd_tensor t);                                /* of the elemen
 int       xd_contiguous(xd_tensor t);
 void     *xd_at(xd_tensor t, int64_t i, int64_t j);             /* address of element [i,j]   */
 
-/* "4x3x2" of a shape, the form of tensors.txt ("1" dimension: "7"; none: ""). Returns buf. */
+/* The shape as in tensors.txt: "4x3x2", "7" (one dimension), "" (none). Returns buf. */
 char *xd_shape_text(int nd, const int64_t *d, char *buf, size_t size);
 
-/* Element conversions; halves and bf16 values are carried as uint16_t. Round to nearest even. */
+/* Element conversions, rounding to nearest even; f16 and bf16 values are passed as uint16_t. */
 float    xd_bf16_f32(uint16_t v);
 uint16_t xd_f32_bf16(float v);
 float    xd_f16_f32(uint16_t v);
 uint16_t xd_f32_f16(float v);
 
-/* Eight bits: e4m3 has no infinities and its largest number is 448, to which larger ones (infinite ones
- * too) are taken; NaN stays NaN. e5m2 is only read. */
+/* 8-bit floats. e4m3 has no infinities: values beyond its largest number, 448, become +-448
+ * (infinities too); NaN stays NaN. e5m2 is only read. */
 float   xd_f8e4m3_f32(uint8_t v);
 uint8_t xd_f32_f8e4m3(float v);
 float   xd_f8e5m2_f32(uint8_t v);
 
 /* Copies n contiguous elements from one float type (F32 F16 BF16 F64 F8E4M3 F8E5M2) to another (F32
- * F16 BF16 F8E4M3); `from` need not be aligned. Plain C: for loading and tests, not for loops. */
+ * F16 BF16 F8E4M3). `from` need not be aligned. Plain C: for loading and tests, not for loops. */
 void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n);
 
 #endif
