@@ -1,4 +1,4 @@
-/* cpus.c - reads what the system says of its cpus, and cuts them into shares */
+/* cpus.c - reads the system's description of its cpus and cuts them into shares */
 #define _GNU_SOURCE             /* sched_setaffinity, syscall */
 #include "base/cpus.h"
 
@@ -14,7 +14,7 @@
 
 #define SYSTEM "/sys/devices/system"
 
-/* ---- sets ------------------------------------------------------------------------------------- */
+/* ---- sets --------------------------------------------------------------------------------- */
 
 int xd_cpuset_has(const xd_cpuset *s, int cpu)
 {
@@ -95,9 +95,9 @@ int xd_cpuset_bind(const xd_cpuset *s)
     return sched_setaffinity(0, sizeof *s, (const cpu_set_t *)(const void *)s) == 0;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------ */
 
-/* The beginning of a file below root; 0: it is not there. */
+/* Reads the beginning of a file below root. 0: there is no such file. */
 static int words(const char *root, const char *name, char *text, size_t size)
 {
     char path[4096];
@@ -123,17 +123,19 @@ static int list_of(const char *root, int cpu, const char *name, xd_cpuset *s)
     return list(root, path, s) && xd_cpuset_has(s, cpu);
 }
 
-/* A number of a cpu that names a set; -1: it has none, or one that is none. */
+/* A cpu's number for one of its sets, such as its socket. -1: none, or not valid. */
 static int number_of(const char *root, int cpu, const char *name)
 {
     char path[128], text[32];
     snprintf(path, sizeof path, "cpu/cpu%d/topology/%s", cpu, name);
-    int v = words(root, path, text, sizeof text) && isdigit((unsigned char)text[0]) ? atoi(text) : -1;
+    int v = words(root, path, text, sizeof text) && isdigit((unsigned char)text[0]) ? atoi(text)
+                                                                                    : -1;
     return v < XD_CPU_MOST ? v : -1;
 }
 
 /* Calls fn(ctx, node, its cpus) for every memory node. */
-static void each_node(const char *root, void (*fn)(void *ctx, int node, const xd_cpuset *cpus), void *ctx)
+static void each_node(const char *root, void (*fn)(void *ctx, int node, const xd_cpuset *cpus),
+                      void *ctx)
 {
     char path[4096];
     int  k = snprintf(path, sizeof path, "%s/node", root);
@@ -142,7 +144,8 @@ static void each_node(const char *root, void (*fn)(void *ctx, int node, const xd
         char      name[64];
         xd_cpuset cpus;
         int       node = -1, end = 0;
-        if (sscanf(f->d_name, "node%d%n", &node, &end) != 1 || f->d_name[end] || node < 0 || node >= XD_CPU_MOST)
+        if (sscanf(f->d_name, "node%d%n", &node, &end) != 1 || f->d_name[end] || node < 0 ||
+            node >= XD_CPU_MOST)
             continue;
         snprintf(name, sizeof name, "node/node%d/cpulist", node);
         if (list(root, name, &cpus))
@@ -160,8 +163,8 @@ static void note_node(void *ctx, int node, const xd_cpuset *cpus)
             all[i].node = node;
 }
 
-/* A core's cpus share its socket and caches, so that few files of big machines are read. Siblings that are
- * offline or not ours are not counted. */
+/* Records a core. Its cpus share socket and caches, so one cpu of each core is read: few files on
+ * big machines. Siblings that are offline or not in `usable` are not counted. */
 static void note_core(const char *root, xd_cpu_info *all, const xd_cpuset *usable, int cpu)
 {
     xd_cpuset same;
@@ -170,7 +173,8 @@ static void note_core(const char *root, xd_cpu_info *all, const xd_cpuset *usabl
         int id = number_of(root, cpu, "core_id");
         same = (xd_cpuset){ { 0 } };
         for (int i = cpu; i < XD_CPU_MOST; i++)
-            if (i == cpu || (id >= 0 && xd_cpuset_has(usable, i) && number_of(root, i, "core_id") == id &&
+            if (i == cpu || (id >= 0 && xd_cpuset_has(usable, i) &&
+                             number_of(root, i, "core_id") == id &&
                              number_of(root, i, "physical_package_id") == socket))
                 xd_cpuset_add(&same, i);
     }
@@ -189,7 +193,7 @@ static void note_cache(const char *root, xd_cpu_info *all, int cpu)
     xd_cpuset same;
     int       first = -1;
     if (!list_of(root, cpu, "cache/index3/shared_cpu_list", &same)) {
-        all[cpu].l3 = -1;       /* one for all of a socket, if it has one                      */
+        all[cpu].l3 = -1;       /* unknown: all cpus of the socket count as sharing one L3     */
         return;
     }
     for (int i = 0; i < XD_CPU_MOST; i++) {
@@ -203,7 +207,8 @@ static void note_cache(const char *root, xd_cpu_info *all, int cpu)
 static int by_place(const void *a, const void *b)
 {
     const xd_cpu_info *p = a, *q = b;
-    int x[] = { p->node, p->socket, p->l3, p->core, p->smt }, y[] = { q->node, q->socket, q->l3, q->core, q->smt };
+    int x[] = { p->node, p->socket, p->l3, p->core, p->smt },
+        y[] = { q->node, q->socket, q->l3, q->core, q->smt };
     for (size_t i = 0; i < sizeof x / sizeof *x; i++)
         if (x[i] != y[i])
             return x[i] < y[i] ? -1 : 1;
@@ -268,7 +273,7 @@ void xd_cpus_free(xd_cpus *c)
     *c = (xd_cpus){ 0 };
 }
 
-/* ---- shares ----------------------------------------------------------------------------------- */
+/* ---- shares ------------------------------------------------------------------------------- */
 
 int xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share)
 {
@@ -287,7 +292,7 @@ int xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share)
     return got;
 }
 
-/* The first cpus of so many cores of a node; -1: of any. */
+/* Takes the first cpu of each of `threads` cores of a node (-1: of any node). */
 static int take_cores(const xd_cpus *c, int node, int threads, xd_cpuset *share)
 {
     int got = 0;
@@ -306,12 +311,13 @@ int xd_cpus_spread(const xd_cpus *c, int threads, xd_cpuset *share)
     if (threads < 1)
         return 0;
     for (int i = 0; i < c->n; i++)
-        if ((i == 0 || c->v[i].node != c->v[i - 1].node) && take_cores(c, c->v[i].node, threads, share))
+        if ((i == 0 || c->v[i].node != c->v[i - 1].node) &&
+            take_cores(c, c->v[i].node, threads, share))
             return threads;
     return take_cores(c, -1, threads, share);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------- */
 
 typedef struct search { const xd_cpuset *cpus; xd_cpuset *nodes; } search;
 
@@ -339,6 +345,8 @@ void xd_interleave(void *p, size_t bytes, const xd_cpuset *nodes)
         return;
     if (syscall(SYS_get_mempolicy, &mode, NULL, 0UL, NULL, 0UL) != 0 || mode != MPOL_DEFAULT)
         return;
-    /* A policy that the system refuses costs speed alone. The kernel takes one bit less than it is told. */
-    syscall(SYS_mbind, (char *)p - skip, skip + bytes, (long)MPOL_INTERLEAVE, nodes->w, 1024UL + 1, 0UL);
+    /* If the system refuses the policy, only speed is lost. The kernel uses one bit fewer than the
+     * number of bits it is given. */
+    syscall(SYS_mbind, (char *)p - skip, skip + bytes, (long)MPOL_INTERLEAVE, nodes->w, 1024UL + 1,
+            0UL);
 }

@@ -82,7 +82,7 @@ xd_status xd_fail_at(xd_err *e, xd_status code, const char *path)
     if (!strstr(e->msg, clean)) {
         memcpy(was, e->msg, sizeof was);
         snprintf(e->msg, sizeof e->msg, "%s: %.*s", clean, (int)sizeof was / 2, was);
-        xd_one_line(e->msg);    /* a character may be cut                                      */
+        xd_one_line(e->msg);    /* the last character may have been cut                        */
     }
     free(clean);
     return code;

@@ -1,7 +1,7 @@
-/* fields.c - records read from a JSON object by a table, see json.h.
+/* fields.c - structs filled from a JSON object by a table, see json.h.
  *
- * Two passes over the table, both from its end: defaults, then what the object has. So the
- * first of several rows with one offset has the last word. */
+ * Two passes over the table, each from its end to its start: first the defaults, then the object's
+ * values. So the first of several rows with the same offset decides. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static const char *kind_name(char kind)
     return "nothing known";
 }
 
-/* A value as a person finds it in the file, shortened. */
+/* A value as it appears in the file, shortened. */
 static const char *shown(const xd_json *v, char *buf, size_t size)
 {
     double d;
@@ -65,7 +65,7 @@ static int whole(const xd_json *v, double limit, double *d)
     return xd_json_number(v, d) && *d == floor(*d) && fabs(*d) <= limit;
 }
 
-/* A number, or a list of equal ones. */
+/* The value as a number; for a list of equal numbers, that number. */
 static const xd_json *scalar(const xd_json *v)
 {
     double a, b;
@@ -92,7 +92,7 @@ static xd_status read_int(const reader *r, const xd_field *f, char *at, const xd
     return XD_OK;
 }
 
-/* diffusers also writes infinities as strings. */
+/* Reads a number; diffusers also writes infinities as strings. */
 static int real(const xd_json *v, double *d)
 {
     static const struct {
@@ -218,7 +218,7 @@ static void set_default(const xd_field *f, char *at)
     }
 }
 
-/* Keys that diffusers and transformers write about the file, not about the model. */
+/* Keys of diffusers and transformers that describe the file, not the model. */
 static const char of_file[] = "_class_name _diffusers_version _name_or_path _commit_hash "
                               "_use_default_values _auto_class transformers_version";
 

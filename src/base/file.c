@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAXOUT = 64 };           /* files being written at one time that a signal can sweep    */
+enum { MAXOUT = 64 };           /* most files being written that a signal handler can remove  */
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static char *volatile  writing[MAXOUT];
-static atomic_int      streams;         /* open, or being opened                               */
+static atomic_int      streams;         /* number of streams that are open or being opened     */
 
 int xd_file_exists(const char *path)
 {
@@ -28,8 +28,8 @@ int xd_file_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A stream has no whole contents to appear at once, and a new file must not take its name: /dev/null
- * would be gone for everybody. */
+/* A stream cannot be replaced by a complete file: a file renamed to /dev/null would remove it for
+ * all processes. */
 int xd_file_is_stream(const char *path)
 {
     struct stat st;
@@ -48,7 +48,7 @@ char *xd_path_join(const char *dir, const char *name)
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e)
 {
     struct stat st;
-    int         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);     /* a pipe would wait for a writer */
+    int         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);     /* do not wait on a pipe */
     FILE       *f = fd < 0 ? NULL : fdopen(fd, "rb");
     char       *p = NULL;
     *data = NULL;
@@ -88,8 +88,9 @@ fail:
     return e ? e->code : XD_EIO;
 }
 
-/* The bytes of an open pipe, terminal or file until its end. */
-static xd_status read_stream(FILE *f, const char *name, size_t max, char **data, size_t *len, xd_err *e)
+/* Reads an open pipe, terminal or file to its end. */
+static xd_status read_stream(FILE *f, const char *name, size_t max, char **data, size_t *len,
+                             xd_err *e)
 {
     char  *p = NULL;
     size_t cap = 0, n = 0;
@@ -172,8 +173,8 @@ static void out_free(xd_out *o)
     *o = (xd_out){ 0 };
 }
 
-/* A file without a name in the directory of `path`: whatever happens to this process, nothing of
- * it remains. -1: the file system has none, or there is no /proc to name it from. */
+/* Opens a file without a name in the directory of `path`. If this process dies, nothing of it
+ * stays. -1: the file system has no such files, or there is no /proc through which to name it. */
 static int open_nameless(const char *path)
 {
 #ifdef O_TMPFILE
@@ -194,8 +195,8 @@ static int open_nameless(const char *path)
 #endif
 }
 
-/* The temporary's name: in the same directory, so that rename is atomic. It is remembered before
- * the file is made, so that there is no moment at which a signal would leave one behind. */
+/* Makes a temporary file in the same directory, so that rename is atomic. Its name is recorded
+ * before the file exists, so that a signal at any moment leaves nothing behind. */
 static int make_tmp(xd_out *o)
 {
     size_t len = strlen(o->path) + 16;
@@ -218,7 +219,8 @@ static int open_named(xd_out *o)
     return -1;
 }
 
-/* What a name leads to: behind a link the file it points to is replaced, and the link stays. */
+/* The name that `path` leads to: of a link, the file it points to is replaced and the link
+ * stays. */
 static char *real_name(const char *path)
 {
     struct stat st;
@@ -249,8 +251,8 @@ xd_status xd_out_open(xd_out *o, const char *path, xd_err *e)
     return XD_OK;
 }
 
-/* A name for the nameless file `fd`. A link cannot replace an older file, so there it takes a
- * temporary name first; the file is whole by then. */
+/* Gives the nameless file `fd` its name. A link cannot replace an existing file, so in that case it
+ * gets a temporary name and is renamed; it is complete by then. */
 static int name_it(xd_out *o, int fd)
 {
     char self[32];
@@ -259,7 +261,7 @@ static int name_it(xd_out *o, int fd)
         return 0;
     if (errno != EEXIST)
         return -1;
-    int old = make_tmp(o);      /* finds a name that is free                                   */
+    int old = make_tmp(o);      /* finds an unused name                                        */
     if (old < 0)
         return -1;
     close(old);
@@ -268,7 +270,7 @@ static int name_it(xd_out *o, int fd)
     return rename(o->tmp, o->path);
 }
 
-/* Where links are not allowed: the nameless file's bytes into one with a temporary name. */
+/* Where links are not allowed: copies the nameless file into one with a temporary name. */
 static int copy_it(xd_out *o, int from)
 {
     char    buf[8192];
@@ -321,7 +323,7 @@ xd_status xd_file_writable(const char *path, xd_err *e)
         return xd_fail(e, XD_EIO, "cannot write %s: it is a directory", path);
     if (!*path)
         return xd_fail(e, XD_EIO, "cannot write a file whose name is empty");
-    if (xd_file_is_stream(path))        /* opening a pipe would wait for its reader                         */
+    if (xd_file_is_stream(path))        /* opening a pipe would wait for its reader            */
         return access(path, W_OK) == 0
                    ? XD_OK : xd_fail(e, XD_EIO, "cannot write %s: %s", path, strerror(errno));
     if (xd_out_open(&o, path, e) != XD_OK)

@@ -1,9 +1,9 @@
-/* json.c - JSON documents: a prescan, cJSON, then a tree of our own over cJSON's.
+/* json.c - JSON documents: a prescan, cJSON, then our own tree made from cJSON's.
  *
- * cJSON parses; the prescan before it limits depth and refuses what cJSON would let through
- * silently (NUL inside strings, raw control characters, bytes that are never UTF-8), and rewrites
- * Python's NaN and Infinity in place into something cJSON accepts. The tree puts the members of
- * a value side by side, so that the i-th is found at once: cJSON keeps linked lists. */
+ * cJSON parses. The prescan before it limits the depth and refuses what cJSON would accept silently
+ * (NUL inside strings, raw control characters, bytes that are never UTF-8). It also rewrites
+ * Python's NaN and Infinity in place to text that cJSON accepts. The tree stores the members of a
+ * value in an array, for access to the i-th in constant time: cJSON has linked lists. */
 #include "base/json.h"
 
 #include <cjson/cJSON.h>
@@ -14,18 +14,18 @@
 
 #include "base/file.h"
 
-enum { MAXDEPTH = 64 };                 /* of nested lists and objects                        */
+enum { MAXDEPTH = 64 };                 /* most nested lists and objects                      */
 static const size_t max_file = (size_t)1 << 28;         /* bytes; a large tokenizer has 2^25   */
 
-/* What stands for NaN in the text given to cJSON: a string that no document can hold, because
- * the prescan refuses its byte, and that is as long as "NaN". */
+/* Stands for NaN in the text given to cJSON: a string as long as "NaN" that no document can
+ * contain, because the prescan refuses its byte. */
 static const char nan_mark[] = "\xff";
 
 struct xd_json {
     cJSON   *v;
-    xd_json *kids;                      /* n of them, side by side                            */
+    xd_json *kids;                      /* [n] members                                        */
     int      n;
-    int      last;                      /* of its siblings                                    */
+    int      last;                      /* 1: the last of its siblings                        */
 };
 
 /* ---- the prescan -------------------------------------------------------------------------- */
@@ -35,7 +35,7 @@ typedef struct scan {
     size_t      len, at;
     const char *what;
     int         depth;
-    size_t      marks;                  /* commas and brackets: there are not more values      */
+    size_t      marks;                  /* commas and brackets: a bound on the number of values */
 } scan;
 
 static xd_status refuse(const scan *s, size_t at, const char *why, xd_err *e)
@@ -50,7 +50,7 @@ static xd_status refuse(const scan *s, size_t at, const char *why, xd_err *e)
                    col);
 }
 
-/* From the opening quote to past the closing one. */
+/* Scans from the opening quote to behind the closing one. */
 static xd_status scan_string(scan *s, xd_err *e)
 {
     for (s->at++; s->at < s->len; s->at++) {
@@ -72,13 +72,13 @@ static xd_status scan_string(scan *s, xd_err *e)
     return refuse(s, s->len, "a string without end", e);
 }
 
-/* Rewrites a bare word of Python's; leaves other words to cJSON. */
+/* Rewrites Python's NaN and Infinity; leaves other bare words to cJSON. */
 static void scan_word(scan *s)
 {
     char  *p = s->p + s->at;
     size_t left = s->len - s->at;
     if (s->at && !strchr(" \t\n\r,:[{-", p[-1])) {
-        s->at++;                        /* the middle of something                            */
+        s->at++;                        /* not at the start of a word                         */
         return;
     }
     if (left >= 3 && !memcmp(p, "NaN", 3)) {
@@ -127,7 +127,7 @@ static size_t count_nodes(const cJSON *v)
     return n;
 }
 
-/* `next` is the first free node; recursion is as deep as the document, at most MAXDEPTH. */
+/* `next` is the first free node. The recursion is as deep as the document: at most MAXDEPTH. */
 static xd_json *fill(xd_json *j, xd_json *next)
 {
     j->kids = next;
@@ -162,7 +162,8 @@ static int blank(const char *p, const char *end)
     return p == end;
 }
 
-/* cJSON does not tell a mistake from a lack of memory, and leaves none of the values it has made. */
+/* Was memory the cause of a parse failure? cJSON does not tell it from a syntax error, and has
+ * freed its values by now, so as much memory as it needs is tried for. */
 static int starved(const scan *s)
 {
     void *p = malloc((s->marks + 1) * (sizeof(cJSON) + 16) + 2 * s->len);
@@ -170,7 +171,7 @@ static int starved(const scan *s)
     return !p;
 }
 
-/* Takes a text of ours, which it changes. */
+/* Parses the text of `s`, which is ours and which it changes. */
 static xd_status parse_own(xd_json **j, scan *s, xd_err *e)
 {
     const char *end = s->p;
@@ -182,7 +183,8 @@ static xd_status parse_own(xd_json **j, scan *s, xd_err *e)
         return st;
     cJSON *root = cJSON_ParseWithLengthOpts(s->p + start, s->len - start, &end, 0);
     if (!root && starved(s))
-        return xd_fail(e, XD_ENOMEM, "%s: no memory for the values of %zu bytes of JSON", s->what, s->len);
+        return xd_fail(e, XD_ENOMEM, "%s: no memory for the values of %zu bytes of JSON", s->what,
+                       s->len);
     if (!root)
         return refuse(s, end ? (size_t)(end - s->p) : 0, "something unexpected", e);
     if (!blank(end, s->p + s->len))
@@ -230,7 +232,7 @@ void xd_json_free(xd_json **j)
 
 /* ---- looking ------------------------------------------------------------------------------ */
 
-/* Of keys that stand twice the last counts, as in Python. */
+/* If a key occurs twice, the last one counts, as in Python. */
 const xd_json *xd_json_get(const xd_json *j, const char *key)
 {
     if (!j || !cJSON_IsObject(j->v))

@@ -1,7 +1,7 @@
-/* pages.c - memory from the system that huge pages can hold
+/* pages.c - memory from the system, backed by huge pages where possible
  *
- * The system gives files in memory small pages unless somebody has mounted them otherwise. Then a
- * huge page is made of a small one and the nothing around it, which copies next to nothing. */
+ * The system gives files in memory small pages unless it is mounted otherwise. A huge page is then
+ * collapsed from one small page and the unused space around it, which copies next to nothing. */
 #define _GNU_SOURCE             /* MAP_ANONYMOUS, madvise */
 #include "base/pages.h"
 
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 #if defined(__linux__) && !defined(MADV_COLLAPSE)
-#define MADV_COLLAPSE 25        /* since 6.1; older headers do not know it                     */
+#define MADV_COLLAPSE 25        /* Linux 6.1; older headers lack it                            */
 #endif
 
 size_t xd_pages_whole(size_t bytes)
@@ -18,14 +18,15 @@ size_t xd_pages_whole(size_t bytes)
     return (bytes + XD_PAGE - 1) / XD_PAGE * XD_PAGE;
 }
 
-/* The cut-off edges are given back at once. */
+/* Maps one huge page more than needed for alignment and unmaps the edges at once. */
 void *xd_pages_map(size_t bytes, int fd)
 {
     size_t edge = bytes >= XD_HUGE_PAGE ? XD_HUGE_PAGE : 0, whole = xd_pages_whole(bytes);
     int    access = PROT_READ | PROT_WRITE;
     if (bytes == 0 || whole < bytes || whole + edge < whole)
         return NULL;
-    char *p = mmap(NULL, whole + edge, fd < 0 ? access : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *p = mmap(NULL, whole + edge, fd < 0 ? access : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0);
     if (p == MAP_FAILED)
         return NULL;
     if (edge) {
@@ -52,7 +53,7 @@ void xd_pages_unmap(void *p, size_t bytes)
 }
 
 #ifdef MADV_POPULATE_WRITE
-/* EAGAIN: a page was in use at this moment. */
+/* Collapses small pages into huge ones. EAGAIN: a page was in use at this moment; tries again. */
 static int collapse(char *p, size_t bytes)
 {
     int failed = 1;
@@ -62,8 +63,9 @@ static int collapse(char *p, size_t bytes)
     return !failed;
 }
 
-/* Small page n of the file lies on node n of those that take turns, so of each huge page another one is
- * taken first: the huge page comes where that lies. */
+/* With interleaving, small page n of the file lies on node n % nodes, and a huge page is allocated
+ * on the node of its first small page. So in each huge page another small page is allocated first,
+ * and the huge pages alternate between nodes. */
 static int take_huge(char *p, size_t from, size_t to, size_t nodes)
 {
     const size_t huge = XD_HUGE_PAGE, small = huge / XD_PAGE, first = (from + huge - 1) / huge;

@@ -1,13 +1,13 @@
-/* par.c - a pool of threads behind two calls
+/* par.c - a thread pool behind two calls
  *
- * Not OpenMP's, for three reasons: how long a thread spins before it sleeps is ours to say (libgomp reads
- * it before main), a piece whose thread does not get to run on a busy machine is taken over by the
- * caller, and several threads of a process may call without a team of threads each.
+ * It is not OpenMP, for three reasons. The time a thread spins before it sleeps can be set at any
+ * time (libgomp reads it before main). If a thread does not get to run on a busy machine, the
+ * caller takes over its piece. Several threads of a process may call without a thread team each.
  *
- * A round is one call. Its number and how many pieces it has are one word, `state`; worker i owns piece i, piece 0 is
- * the caller's. Who takes a piece writes the round's number into its `taken`, so nobody is late: a
- * worker that slept through a round finds its piece taken. The job is read only by who has a piece,
- * and stays until all pieces are done. */
+ * A round is one call. Its number and its count of pieces are one word, `state`. Worker i owns
+ * piece i; piece 0 is the caller's. A thread takes a piece by writing the round's number to the
+ * piece's `taken`. So a worker that slept through a round finds its piece taken. Only a thread that
+ * has a piece reads the job, which does not change until all pieces are done. */
 #define _GNU_SOURCE             /* sched_getaffinity, syscall */
 #include "base/par.h"
 
@@ -25,7 +25,8 @@
 #include "base/clock.h"
 #include "base/signals.h"
 
-/* Threads of one process; turns of waiting, some 20 us, before a thread sleeps; bits of a round's pieces. */
+/* Most threads of a process; iterations of a waiting loop before a thread sleeps (some 20 us; SHORT
+ * if it should sleep at once); bits of `state` for the number of pieces. */
 enum { MOST = 4096, TURNS = 1000, SHORT = 10, PIECES = 16 };
 
 static int threads;
@@ -34,7 +35,7 @@ static struct {
     void    (*fn)(void *arg);
     void     *arg;
     pthread_t owner;
-    double    last_s;           /* when it ended last */
+    double    last_s;           /* time of its last end                                        */
 } hook;
 
 typedef struct job {
@@ -43,25 +44,25 @@ typedef struct job {
     int64_t         n;
     int             pieces, deal;
     const xd_par_omp *team;     /* NULL: the pool's threads                                    */
-    _Atomic int64_t next;       /* of a deal                                                   */
+    _Atomic int64_t next;       /* next item of a dynamic round                                */
 } job;
 
 static struct {
     pthread_mutex_t  caller;    /* held during a round                                         */
     _Atomic uint64_t state;     /* round << PIECES | pieces                                    */
     _Atomic uint64_t taken[MOST];       /* the last round whose piece i was taken              */
-    atomic_int       bell;      /* rung when a round begins                                    */
-    atomic_int       left;      /* pieces that are not done                                    */
-    atomic_int       asleep, waiting;   /* workers behind the bell, the caller for `left`      */
+    atomic_int       bell;      /* changes when a round begins                                 */
+    atomic_int       left;      /* number of pieces that are not done                          */
+    atomic_int       asleep, waiting;   /* workers asleep on `bell`; caller asleep on `left`   */
     job              job;
-    atomic_int       turns;     /* a server may ask for other threads while workers wait        */
-    int              workers, watched;  /* watched: fork is                                    */
+    atomic_int       turns;     /* atomic: it may be set while workers wait                    */
+    int              workers, watched;  /* watched: the fork handler is registered             */
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .turns = TURNS };
 
-static const xd_par_omp *_Atomic team;  /* of the rounds that begin now                         */
-static _Thread_local int inside;        /* a piece: calls within it are done by their thread   */
+static const xd_par_omp *_Atomic team;  /* for rounds that begin from now on                    */
+static _Thread_local int inside;        /* 1 in a piece: nested calls run on their thread alone */
 
-/* Not CPU_COUNT on a fixed set: hosts with more than 1024 cores need a longer mask. */
+/* Not CPU_COUNT of a fixed set: hosts with more than 1024 cores need a longer mask. */
 int xd_par_cores(void)
 {
     for (int max = 1024; max <= 1 << 18; max *= 4) {
@@ -113,7 +114,7 @@ static void wake_all(atomic_int *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* The state when it is no longer `seen`. */
+/* Waits until the state is no longer `seen`; returns it. */
 static uint64_t next_state(uint64_t seen)
 {
     uint64_t s;
@@ -189,7 +190,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* The child of a fork has the calling thread only. */
+/* In the child of a fork, which has the calling thread only. */
 static void alone(void)
 {
     pool.workers = 0;
@@ -197,7 +198,8 @@ static void alone(void)
     pthread_mutex_init(&pool.caller, NULL);
 }
 
-/* Where a thread cannot be had its pieces are the caller's. Signals are for the caller's thread. */
+/* Starts workers. If a thread cannot be started, the caller does its piece. Workers block the
+ * signals that belong to the caller's thread. */
 static void hire(int n)
 {
     sigset_t  all, old;
@@ -216,9 +218,9 @@ static void hire(int n)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* A thread of an OpenMP team, and the round of which it takes its own piece and those that nobody has.
- * OpenMP orders this behind what its caller did before, and before what the caller does then. So do the
- * atomic operations, which tools see that do not know OpenMP's barriers. */
+/* A thread of an OpenMP team: does its own piece of the round, and pieces that no thread has taken.
+ * OpenMP orders this after what the caller did before, and before what the caller does next. The
+ * atomic operations give the same order to tools that do not know OpenMP's barriers. */
 static void join_round(void *data)
 {
     (void)atomic_load(&pool.state);
@@ -235,7 +237,7 @@ static void run_round(int pieces)
     uint64_t round = (atomic_load_explicit(&pool.state, memory_order_relaxed) >> PIECES) + 1;
     atomic_store_explicit(&pool.left, pieces, memory_order_relaxed);
     if (pool.job.team) {
-        atomic_store(&pool.state, round << PIECES);     /* nobody's in the pool                 */
+        atomic_store(&pool.state, round << PIECES);     /* no piece for the pool's workers      */
         pool.job.team->parallel(join_round, &round, (unsigned)pieces, 0);
         (void)atomic_load(&pool.left);
         return;
@@ -251,7 +253,8 @@ static void run_round(int pieces)
     wait_for_all();
 }
 
-static void alone_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx, int deal)
+static void alone_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
+                      void *ctx, int deal)
 {
     for (int64_t i = 0; deal && i < n; i++) {
         fn(ctx, i, i + 1, 0);
@@ -261,8 +264,9 @@ static void alone_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t en
         fn(ctx, 0, n, 0);
 }
 
-/* Within a piece, and while another thread calls, the caller does everything. */
-static void spread(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx, int deal)
+/* Inside a piece, and while another thread's call runs, the caller does everything. */
+static void spread(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
+                   void *ctx, int deal)
 {
     int t = (int)(xd_par_threads() < n ? xd_par_threads() : n);
     if (n <= 0)

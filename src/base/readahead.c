@@ -1,11 +1,12 @@
-/* readahead.c - parts of files, brought into the page cache by a thread beside
+/* readahead.c - a background thread that reads parts of files into the page cache
  *
- * The system is asked (POSIX_FADV_WILLNEED) for pieces small enough that none is cut to the window of a disk,
- * which a larger one silently is. Some MiB are on their way at a time: one byte of what was asked for that
- * long ago is read, which waits for it, and reads it where the advice did nothing. Nothing is copied, and
- * what is in memory already costs some 10 ms a GB.
+ * It asks the system (POSIX_FADV_WILLNEED) for small pieces: larger ones are silently cut to the
+ * readahead window of the disk. Some MiB are in flight at a time. To wait, the thread reads one
+ * byte of a piece asked for that long ago; this also reads the piece where the advice had no
+ * effect. Nothing is copied, and data already in memory costs some 10 ms a GB.
  *
- * The thread maps nothing and takes no memory; its stack is small, for address space may be short. */
+ * The thread maps nothing and allocates nothing. Its stack is small, for address space may be
+ * short. */
 #define _POSIX_C_SOURCE 200809L /* posix_fadvise, sigset_t */
 #include "base/readahead.h"
 #include "base/signals.h"
@@ -18,14 +19,14 @@
 #include <unistd.h>
 
 enum {
-    PIECE = 128 << 10,          /* bytes asked for at once: the least window that systems come with */
+    PIECE = 128 << 10,          /* bytes of a request: the smallest usual readahead window      */
     STEP = 1 << 20,             /* bytes between two waits                                      */
-    DEPTH = 8,                  /* steps on their way                                           */
+    DEPTH = 8,                  /* steps in flight                                              */
     STACK = 64 << 10
 };
 
 typedef struct range { int fd; size_t at, bytes; } range;
-typedef struct mark { int fd; size_t at; } mark;        /* the last byte of a step               */
+typedef struct mark { int fd; size_t at; } mark;        /* position of the last byte of a step  */
 
 struct xd_readahead {
     range          *r;
@@ -34,7 +35,7 @@ struct xd_readahead {
     const atomic_int *cancel;
     int             running;
     pthread_t       thread;
-    pthread_mutex_t guard;      /* of what follows                                              */
+    pthread_mutex_t guard;      /* protects the members below                                  */
     pthread_cond_t  change;
     size_t          asked, used;
     int             stop;
@@ -52,7 +53,7 @@ xd_readahead *xd_readahead_open(size_t most, const atomic_int *cancel)
     return a;
 }
 
-/* Tensors that follow each other in the file become one range. Without memory for more it ends here. */
+/* Adjacent ranges of a file are merged. If out of memory, the list ends here. */
 void xd_readahead_add(xd_readahead *a, int fd, size_t at, size_t bytes)
 {
     range *last = a->n ? &a->r[a->n - 1] : NULL;
@@ -77,7 +78,7 @@ size_t xd_readahead_bytes(const xd_readahead *a)
     return a->bytes;
 }
 
-/* Waits until n more bytes may be asked for; 0: not any more. */
+/* Waits until n more bytes may be requested. 0: stopped or cancelled. */
 static int may_ask(xd_readahead *a, size_t n)
 {
     pthread_mutex_lock(&a->guard);
@@ -89,7 +90,7 @@ static int may_ask(xd_readahead *a, size_t n)
     return going;
 }
 
-/* 0: it cannot be read; who needs it will say so. */
+/* 0: the byte cannot be read; the later use of the file reports the error. */
 static int wait_for(mark m)
 {
     char c;

@@ -1,6 +1,6 @@
 /* rng.c - normal noise for latents.
  *
- * Torch's numbers depend on where it rounds to f32, so the f32 steps below are its own: only the
+ * Torch's numbers depend on where it rounds to f32, so the f32 steps below are torch's. Only the
  * logarithm, sine and cosine are computed more exactly (in double) and rounded once. */
 #include "base/rng.h"
 
@@ -89,7 +89,7 @@ static void draw_torch(float *out, int64_t n, twister *t)
         out[i] = uniform24(t);
     for (int64_t i = 0; i + 16 <= n; i += 16)
         sixteen(out + i);
-    if (n % 16) {               /* the last sixteen are drawn anew, over some that are done   */
+    if (n % 16) {               /* the last 16 are drawn anew and overwrite earlier values     */
         for (int64_t i = n - 16; i < n; i++)
             out[i] = uniform24(t);
         sixteen(out + n - 16);
@@ -146,7 +146,7 @@ void xd_noise_philox(float *out, int64_t first, int64_t n, int64_t seed)
     }
 }
 
-/* ---- either ------------------------------------------------------------------------------ */
+/* ---- sequences --------------------------------------------------------------------------- */
 
 void xd_rng_open(xd_rng *r, const char *name, int64_t seed)
 {
@@ -189,7 +189,7 @@ uint64_t xd_hash_mix(uint64_t h, uint64_t i)
     return finish(h + (i + 1) * 0x9e3779b97f4a7c15u);
 }
 
-/* ---- a seed by chance --------------------------------------------------------------------- */
+/* ---- a random seed ------------------------------------------------------------------------ */
 
 uint32_t xd_rng_chance(void)
 {
@@ -201,7 +201,7 @@ uint32_t xd_rng_chance(void)
         fclose(f);
     if (n == 1)
         return v;
-    clock_gettime(CLOCK_REALTIME, &t);          /* else the time, and who asks                  */
+    clock_gettime(CLOCK_REALTIME, &t);          /* otherwise from the time and the process id   */
     return (uint32_t)xd_hash_mix((uint64_t)t.tv_sec << 32 | (uint64_t)t.tv_nsec,
                                  (uint64_t)getpid());
 }

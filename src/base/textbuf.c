@@ -1,4 +1,4 @@
-/* textbuf.c - a text that grows; after a failed allocation it only remembers that it failed */
+/* textbuf.c - a growing text; after a failed allocation it drops text and stays failed */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-/* Room for `more` bytes and the closing NUL. */
+/* Makes space for `more` bytes and the closing NUL. */
 static int reserve(xd_text_buf *b, size_t more)
 {
     size_t need = b->len + more + 1;
@@ -68,8 +68,8 @@ static void add_escaped(xd_text_buf *b, unsigned char c)
         xd_buf_add(b, "\\u%04x", c);
 }
 
-/* Appends the characters of s up to one that `ends` or its end; bytes that are not UTF-8 become U+FFFD. Returns
- * where it stopped. */
+/* Appends the characters of s up to the first one for which `ends` is true, or the end of s. Bytes
+ * that are not UTF-8 become U+FFFD. Returns where it stopped. */
 static const char *add_utf8(xd_text_buf *b, const char *s, int (*ends)(const char *s))
 {
     while (*s && !(ends && ends(s))) {
@@ -86,7 +86,7 @@ static const char *add_utf8(xd_text_buf *b, const char *s, int (*ends)(const cha
     return s;
 }
 
-/* U+0080 to U+009F, which terminals obey. */
+/* Is it U+0080 to U+009F? Terminals execute these control characters. */
 static int is_c1(const char *s)
 {
     return (unsigned char)s[0] == 0xc2 && (unsigned char)s[1] >= 0x80 && (unsigned char)s[1] < 0xa0;

@@ -1,4 +1,4 @@
-/* comm.c - opening a communicator by name, and what the kinds share */
+/* comm.c - opening a communicator by name, and code that all communicators share */
 #include "comm/comm.h"
 
 #include "base/par.h"
@@ -35,8 +35,9 @@ static int number(const char *name)
     return v ? atoi(v) : 0;
 }
 
-/* The innermost launcher comes first: mpirun may run inside a step of srun. A shell inside a Slurm
- * allocation has SLURM_NTASKS; only what srun starts has a step of several tasks. */
+/* The innermost launcher is tested first: mpirun may run inside a step of srun. A shell inside a
+ * Slurm allocation also has SLURM_NTASKS; only processes started by srun have a step of several
+ * tasks. */
 int xd_comm_launch_size(void)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS",
@@ -103,17 +104,18 @@ size_t xd_comm_bytes(xd_tensor t)
     return (size_t)xd_comm_elems(t) * xd_dtype_size(t.type);
 }
 
-/* Runs lie far apart, and the processor does not guess where the next one is: those that follow are asked for. */
+/* Prefetches a run of a later iteration: runs lie far apart, so the hardware does not predict
+ * them. */
 static inline void ask_run(const char *p, size_t run)
 {
     for (size_t i = 0; i < run; i += 64)
         __builtin_prefetch(p + i);
 }
 
-/* Walks two views of the shape of `a` in runs that are contiguous in both. */
+/* Copies between two views of one shape, in runs that are contiguous in both. */
 static void walk(xd_tensor to, xd_tensor from)
 {
-    enum { AHEAD = 4, LONGEST = 8192 }; /* runs; bytes of one that needs no asking             */
+    enum { AHEAD = 4, LONGEST = 8192 }; /* runs; bytes from which a run needs no prefetch      */
     int64_t inner = 1, at[XD_MAXDIM] = { 0 };
     int     nd = from.nd;
     while (nd > 0 && ((from.s[nd - 1] == inner && to.s[nd - 1] == inner) || from.d[nd - 1] == 1))
@@ -121,7 +123,8 @@ static void walk(xd_tensor to, xd_tensor from)
     size_t      es = xd_dtype_size(from.type), run = (size_t)inner * es;
     char       *q = to.p;
     const char *p = from.p;
-    int64_t     p_step = nd ? from.s[nd - 1] * (int64_t)es : 0, q_step = nd ? to.s[nd - 1] * (int64_t)es : 0;
+    int64_t     p_step = nd ? from.s[nd - 1] * (int64_t)es : 0,
+                q_step = nd ? to.s[nd - 1] * (int64_t)es : 0;
     for (;;) {
         if (nd && run < LONGEST && at[nd - 1] + AHEAD < from.d[nd - 1]) {
             ask_run(p + AHEAD * p_step, run);
@@ -152,7 +155,7 @@ void xd_comm_pack(void *to, xd_tensor from)
 void xd_comm_unpack(xd_tensor to, const void *from)
 {
     xd_tensor f = xd_view(NULL, to.type, to.nd, to.d);
-    memcpy(&f.p, &from, sizeof from);           /* a view has no const; it is only read        */
+    memcpy(&f.p, &from, sizeof from);           /* views are not const; this one is only read  */
     if (xd_comm_elems(to))
         walk(to, f);
 }
@@ -193,10 +196,10 @@ int xd_reduce_direct(size_t bytes, int size)
 
 int64_t xd_reduce_piece(int64_t n, int r, int size)
 {
-    return n * r / size;        /* as tokens and weights are cut                               */
+    return n * r / size;        /* as xd_cut cuts tokens and weights                           */
 }
 
-/* Overflow of integers wraps, as it does in the widest MPI libraries. */
+/* Integer overflow wraps, as in the common MPI libraries. */
 #define REDUCE(name, T, PLUS)                                                \
     static void name(T *a, const T *b, int64_t n, xd_red op)                 \
     {                                                                        \

@@ -1,8 +1,8 @@
 /* count.c - a communicator that sends nothing and counts what would be sent.
  *
- * It follows no address, so a plan can be counted for any rank of any number before there are
- * such ranks. It cuts collectives as mpi.c does (kinds.h); messages without bytes are not sent
- * there and not counted here. */
+ * It follows no address, so a plan can be counted for any rank of any number of ranks before they
+ * exist. It cuts collectives as mpi.c does (kinds.h). Messages without bytes are not sent there and
+ * not counted here. */
 #include "comm/comm.h"
 
 #include "comm/kinds.h"
@@ -11,7 +11,8 @@
 
 enum { LATER = 8 };
 
-typedef struct second {         /* of an all-reduce: `number` is told, then each gets `bytes` of mine */
+/* Second half of an all-reduce in pieces: begins after `number`, each rank gets `bytes` of mine. */
+typedef struct second {
     xd_comm *c;
     int64_t  number, bytes;
 } second;
@@ -20,13 +21,13 @@ typedef struct tally {          /* shared by a world and its groups             
     xd_traffic traffic;
     xd_err     err;
     int        users, groups;
-    const xd_recorder *rec;     /* NULL: nobody listens                                        */
-    int64_t    begun;           /* messages                                                    */
-    int64_t   *to;              /* [size of the world]: bytes of a collective                   */
-    second     later[LATER];    /* all-reduces whose second half is to come                     */
+    const xd_recorder *rec;     /* NULL: none                                                  */
+    int64_t    begun;           /* number of operations begun                                  */
+    int64_t   *to;              /* [size of the world]: bytes of a collective to each rank     */
+    second     later[LATER];    /* all-reduces whose second half has not begun                 */
 } tally;
 
-typedef struct counter {        /* the communicator comes first: a pointer to it is one to this */
+typedef struct counter {        /* `c` comes first: a pointer to it points to this struct      */
     xd_comm c;
     tally  *y;
     int     id;
@@ -47,7 +48,7 @@ static xd_status count_split(xd_comm *c, int color, int key, int size, xd_comm *
     return open_group(of(c)->y, color, key, size, out, e);
 }
 
-/* One host is assumed: whoever counts for several asks for the group it wants. */
+/* One host is assumed; a caller that counts for several hosts splits the groups itself. */
 static xd_status count_host(xd_comm *c, xd_comm **out, xd_err *e)
 {
     return open_group(of(c)->y, -1, c->rank, c->size, out, e);
@@ -63,7 +64,7 @@ static void count_close(xd_comm *c)
     free(c);
 }
 
-/* Bytes to rank r of a collective that is being told. */
+/* Adds bytes to rank r to the collective that is being counted. */
 static void add(xd_comm *c, int r, size_t bytes)
 {
     if (!bytes || r == c->rank)
@@ -79,7 +80,7 @@ static void start(xd_comm *c)
         of(c)->y->to[r] = 0;
 }
 
-/* Tells what begins; a request whose end is told, too. */
+/* Reports the begin of an operation; the request's end will be reported too. */
 static xd_req begun(xd_comm *c, xd_message what, int peer, const int64_t *bytes)
 {
     tally *y = of(c)->y;
@@ -94,8 +95,8 @@ static xd_req met(xd_comm *c)
     return c->size > 1 ? begun(c, XD_MEETS, -1, of(c)->y->to) : (xd_req){ 0 };
 }
 
-/* In pieces it is two calls, of which the second follows when the first has ended: when it is waited for,
- * as far as this can tell. */
+/* An all-reduce in pieces is reported as two calls. The second begins when the first has ended;
+ * here this is when the first is waited for. */
 static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
     tally  *y = of(c)->y;
@@ -107,7 +108,8 @@ static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
     start(c);
     for (int r = 0; r < c->size; r++)
         add(c, r, direct ? xd_comm_bytes(io)
-                         : (size_t)(xd_reduce_piece(n, r + 1, c->size) - xd_reduce_piece(n, r, c->size)) * es);
+                         : (size_t)(xd_reduce_piece(n, r + 1, c->size) -
+                                    xd_reduce_piece(n, r, c->size)) * es);
     xd_req q = met(c);
     for (int i = 0; i < LATER && q.tag && !direct; i++)
         if (!y->later[i].number) {
@@ -254,7 +256,8 @@ static void count_drop(xd_comm *c, xd_req *r, int n)
 static const xd_comm_ops ops = {
     .name = "count", .split = count_split, .split_host = count_host, .close = count_close,
     .allreduce = count_allreduce, .bcast = count_bcast, .gather = count_gather,
-    .circulate = count_circulate, .exchange = count_exchange, .exchange_views = count_show, .exchange_places = count_offer,
+    .circulate = count_circulate, .exchange = count_exchange, .exchange_views = count_show,
+    .exchange_places = count_offer,
     .send = count_send, .recv = count_recv, .wait = count_wait,
     .test = count_test, .drop = count_drop, .poke = count_nothing,
     .barrier = count_nothing, .share = count_share, .in_window = count_in_window,
@@ -268,7 +271,8 @@ static xd_status open_group(tally *y, int color, int rank, int size, xd_comm **o
     if (!m)
         return xd_fail(e, XD_ENOMEM, "no memory for a communicator");
     y->users++;
-    *m = (counter){ { &ops, rank, size, &y->traffic, &y->err, NULL }, y, color < 0 ? -1 : y->groups++ };
+    *m = (counter){ { &ops, rank, size, &y->traffic, &y->err, NULL }, y,
+                    color < 0 ? -1 : y->groups++ };
     if (y->rec && m->id >= 0)
         y->rec->group(y->rec->cookie, m->id, color, rank, size);
     *out = &m->c;

@@ -1,7 +1,7 @@
-/* mpi.c - groups of ranks over MPI: starting, splitting, ending.
+/* mpi.c - groups of ranks over MPI: start, split, end.
  *
- * Calls that set up groups block; what moves data is mpi_call.c and never does. MPI is started
- * by the first world, unless the program did so, and ended with the last. */
+ * Calls that set up groups block; the calls that move data are in mpi_call.c and never block. The
+ * first world starts MPI unless the program did so; the last one ends it. */
 #define _GNU_SOURCE             /* sched_yield, nanosleep */
 #include "comm/mpi_op.h"
 
@@ -18,14 +18,14 @@
 #include <unistd.h>
 
 static struct {
-    int      worlds;            /* open ones                                                   */
-    int      ours;              /* we initialised MPI and end it                               */
-    int      crowded;           /* there are more ranks than cores on this host                */
+    int      worlds;            /* number of open worlds                                       */
+    int      ours;              /* 1: we initialised MPI and finalise it                       */
+    int      crowded;           /* 1: more ranks than cores on this host                       */
     int      rank, ranks, cores;        /* on this host                                        */
-    int      alike;             /* its ranks may use the same cpus                             */
-    xd_cpuset cpus;             /* that all of them together may use                           */
+    int      alike;             /* 1: all ranks of this host may use the same cpus             */
+    xd_cpuset cpus;             /* cpus that the ranks of this host may use together           */
     MPI_Group host;             /* the ranks of my host                                        */
-    MPI_Comm control;           /* looked at to let messages progress; nothing is sent on it    */
+    MPI_Comm control;           /* probed for message progress; nothing is sent on it           */
 } mpi = { .host = MPI_GROUP_NULL };
 
 static xd_status refuse(xd_err *e, const char *what, int code)
@@ -40,7 +40,7 @@ static xd_status refuse(xd_err *e, const char *what, int code)
 
 static const xd_comm_ops ops;
 
-/* Which ranks of `m` share my host's memory. */
+/* Finds the ranks of `m` that are on my host. */
 static void find_near(MPI_Comm m, int size, char *near)
 {
     MPI_Group all = MPI_GROUP_NULL;
@@ -54,7 +54,7 @@ static void find_near(MPI_Comm m, int size, char *near)
     MPI_Group_free(&all);
 }
 
-/* Takes `m`, which it frees after a failure. */
+/* Takes `m` and frees it after a failure. */
 static xd_status open_group(xd_mpi_world *w, MPI_Comm m, xd_comm **out, xd_err *e)
 {
     xd_mpi_group *g = calloc(1, sizeof *g);
@@ -122,8 +122,8 @@ static void poke_hook(void *arg)
     mpi_poke(arg);
 }
 
-/* A rank that waits must not keep one that computes from its core: when there are too few, it
- * gives way at once and soon sleeps; otherwise it looks eagerly for a while. */
+/* A waiting rank must not keep a computing one from its core. If there are too few cores it yields
+ * at once and soon sleeps; otherwise it polls for a while first. */
 void xd_mpi_idle(int turn)
 {
     int eager = mpi.crowded ? 0 : 200, awake = mpi.crowded ? 40 : 20000;
@@ -135,7 +135,7 @@ void xd_mpi_idle(int turn)
         nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
 }
 
-/* Not MPI_Barrier, which would let jobs stand still and may spin. */
+/* Not MPI_Barrier, during which pending operations would not progress and which may spin. */
 static void mpi_barrier(xd_comm *c)
 {
     xd_mpi_group   *g = c->priv;
@@ -192,15 +192,18 @@ static void mpi_close(xd_comm *c)
 static const xd_comm_ops ops = {
     .name = "mpi", .split = mpi_split, .split_host = mpi_host, .close = mpi_close,
     .allreduce = xd_mpi_allreduce, .bcast = xd_mpi_bcast, .gather = xd_mpi_gather,
-    .circulate = xd_mpi_circulate, .exchange = xd_mpi_exchange, .exchange_views = xd_mpi_exchange_views,
-    .exchange_places = xd_mpi_exchange_places, .send = xd_mpi_send, .recv = xd_mpi_recv, .wait = xd_mpi_wait, .test = xd_mpi_test, .drop = xd_mpi_drop, .poke = mpi_poke,
+    .circulate = xd_mpi_circulate, .exchange = xd_mpi_exchange,
+    .exchange_views = xd_mpi_exchange_views, .exchange_places = xd_mpi_exchange_places,
+    .send = xd_mpi_send, .recv = xd_mpi_recv, .wait = xd_mpi_wait, .test = xd_mpi_test,
+    .drop = xd_mpi_drop, .poke = mpi_poke,
     .barrier = mpi_barrier, .share = xd_mpi_share,
-    .window_open = xd_mpi_window_open, .in_window = xd_mpi_in_window, .window_close = xd_mpi_window_close, .abort = mpi_abort,
+    .window_open = xd_mpi_window_open, .in_window = xd_mpi_in_window,
+    .window_close = xd_mpi_window_close, .abort = mpi_abort,
 };
 
 /* ---- starting -------------------------------------------------------------------------- */
 
-/* All ranks find this out alike: the first one says it. */
+/* All processes find the same; the first one reports it. */
 static xd_status alone(xd_err *e, int ranks, const char *why)
 {
     xd_fail(e, XD_ECOMM, "%d processes were started together, but MPI does not let them meet: %s",
@@ -210,8 +213,8 @@ static xd_status alone(xd_err *e, int ranks, const char *why)
     return XD_ECOMM;
 }
 
-/* Open MPI ends a process that srun started without PMIx, in many words. Old ones could do with
- * PMI-2, so that is left to it. */
+/* Open MPI ends a process that srun started without PMIx, with a long message. Old versions can use
+ * PMI-2, so that case only gets a warning. */
 static xd_status look_at_srun(xd_err *e)
 {
 #ifdef OPEN_MPI
@@ -231,7 +234,7 @@ static xd_status look_at_srun(xd_err *e)
     return XD_OK;
 }
 
-/* A launcher of another MPI starts copies that know nothing of each other. */
+/* A launcher of another MPI starts processes that do not know of each other. */
 static xd_status look_at_world(MPI_Comm world, xd_err *e)
 {
     char name[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "", why[256];
@@ -241,7 +244,7 @@ static xd_status look_at_world(MPI_Comm world, xd_err *e)
         return XD_OK;
     MPI_Get_library_version(name, &n);
     name[strcspn(name, ",\n")] = 0;
-    if (name[strcspn(name, "\t")])         /* "MPICH Version:", a tab, the number                      */
+    if (name[strcspn(name, "\t")])         /* "MPICH Version:", a tab, the number              */
         name[strcspn(name, "\t")] = ' ';
     snprintf(why, sizeof why, "this program was built with %.60s, and the launcher (mpirun, or "
              "srun's --mpi) is one of another MPI", name);
@@ -263,7 +266,7 @@ static xd_status start(xd_err *e)
     if ((code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) != MPI_SUCCESS)
         return refuse(e, "starting MPI", code);
     mpi.ours = 1;
-    /* Failures of calls that name no group are the world's, by default fatal. */
+    /* Failures of calls that name no group belong to MPI_COMM_WORLD and are fatal by default. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     if (level < MPI_THREAD_FUNNELED)
@@ -271,8 +274,8 @@ static xd_status start(xd_err *e)
     return XD_OK;
 }
 
-/* Are there more ranks than cores on this host? mpirun may have given each rank its own cores, so
- * the cores of all ranks are put together. */
+/* Finds ranks and cores of this host. mpirun may have given each rank its own cores, so the cpu
+ * sets of all ranks are united. */
 static void see_host(MPI_Comm world)
 {
     MPI_Comm  host = MPI_COMM_NULL;
@@ -295,7 +298,8 @@ static void see_host(MPI_Comm world)
     MPI_Comm_free(&host);
 }
 
-/* "Open MPI v4.1.4, package: ..." and "MPICH Version: 4.0.2\n...": the first part of the first line. */
+/* The library's name and version: the first part of the first line of, for example,
+ * "Open MPI v4.1.4, package: ..." or "MPICH Version: 4.0.2\n...". */
 void xd_mpi_about(xd_fact *fact, void *cookie)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
@@ -342,7 +346,7 @@ static xd_status first_world(xd_err *e)
         xd_met();
         return s;
     }
-    MPI_Comm_free(&mpi.control);        /* this process is alone: MPI takes its files away        */
+    MPI_Comm_free(&mpi.control);        /* a process alone: MPI removes its session files       */
     if (mpi.ours)
         MPI_Finalize();
     mpi.ours = 0;

@@ -1,13 +1,13 @@
-/* mpi_call.c - the calls of a group, cut into messages between pairs.
+/* mpi_call.c - the calls of a group, cut into messages between pairs of ranks.
  *
- * Not MPI's own collectives: messages between pairs can be counted, take any sizes and strides,
- * and add in an order that does not depend on the library. */
+ * MPI's own collectives are not used: pairwise messages can be counted, take any sizes and strides,
+ * and sums have an order that does not depend on the MPI library. */
 #include "comm/kinds.h"
 #include "comm/mpi_op.h"
 
 #include <string.h>
 
-/* The i-th other rank, starting behind me, so that not all send to rank 0 first. */
+/* The i-th other rank, starting after mine, so that not all ranks send to rank 0 first. */
 static int other(const xd_comm *c, int i)
 {
     return (c->rank + i) % c->size;
@@ -29,8 +29,8 @@ xd_req xd_mpi_recv(xd_comm *c, xd_tensor t, int from)
     return xd_mpi_op_go(j);
 }
 
-/* What is near is told by notes, the rest goes as messages; places for something need none. `get` is written only where it is
- * shown or offered. */
+/* Ranks of my host get notes, other ranks messages; exchange_places sends these nothing. `get` is
+ * written only by exchange_views and exchange_places. */
 static void trade(xd_mpi_op *j, const xd_tensor *give, xd_tensor *get)
 {
     const xd_comm *c = &j->g->c;
@@ -57,7 +57,7 @@ xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
     xd_tensor *to;
     if (!j)
         return xd_mpi_op_go(j);
-    memcpy(&to, &get, sizeof to);       /* an exchange changes no view                         */
+    memcpy(&to, &get, sizeof to);       /* `exchange` does not change the views                */
     trade(j, give, to);
     if (!xd_comm_copy(get[c->rank], give[c->rank]))
         xd_mpi_op_fail(j, XD_EINVAL, "what is given to oneself differs from what is taken");
@@ -85,7 +85,7 @@ xd_req xd_mpi_exchange_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
     return in_place(c, give, get, XD_EXCHANGE_PLACES);
 }
 
-/* My rows are laid into their place first and sent from there. */
+/* My rows are first copied to their place in `out` and sent from there. */
 xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
     xd_mpi_op *j = xd_mpi_op_begin(c, 1);
@@ -111,7 +111,7 @@ xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor i
     return xd_mpi_op_go(j);
 }
 
-/* What has come by the last hop goes on. */
+/* Sends on what the last hop brought. */
 static void one_hop(xd_mpi_op *j)
 {
     const xd_comm   *c = &j->g->c;
@@ -162,8 +162,8 @@ xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root)
     return xd_mpi_op_go(j);
 }
 
-/* Adds n elements a rank in rank order: mine lie at `io`, which becomes the sum, those of rank r in
- * the r-th place of the stage. */
+/* Adds n elements of each rank in rank order: mine at `io`, which becomes the sum, and those of
+ * rank r in slot r of the stage. */
 static void add_up(xd_mpi_op *j, char *io, int64_t n)
 {
     const xd_comm *c = &j->g->c;

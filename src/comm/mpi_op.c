@@ -1,4 +1,4 @@
-/* mpi_op.c - messages under way: posting, staging, progress, waiting */
+/* mpi_op.c - pending MPI operations: posting, staging, progress, waiting */
 #include "comm/mpi_op.h"
 
 #include "base/log.h"
@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MPI counts with int: longer messages go in pieces, which arrive in order like any others. */
+/* MPI counts with int: longer messages are sent in pieces, which arrive in order. */
 #define PIECE ((size_t)1 << 30)
 
 enum { CLASSES = 64, TAGS = 8000 };
 
 static struct {
-    xd_mpi_op   *spare;            /* with the arrays they have grown                             */
-    xd_mpi_op   *later;            /* under way and with a phase to come                          */
-    xd_mpi_staging *stage[CLASSES];   /* free buffers of 2^i bytes                                   */
+    xd_mpi_op      *spare;          /* free operations, with their arrays                      */
+    xd_mpi_op      *later;          /* pending operations with a phase to come                 */
+    xd_mpi_staging *stage[CLASSES]; /* free buffers of 2^i bytes                               */
     int64_t   serial;
 } all;
 
@@ -41,7 +41,7 @@ xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code)
     snprintf(text, sizeof text, "%s failed: %s", what, why);
     record(w, rank, XD_ECOMM, text);
     if (MPI_Error_class(code, &kind) != MPI_SUCCESS || kind != MPI_ERR_TRUNCATE)
-        w->lost = 1;            /* one that was too long has been sent and received            */
+        w->lost = 1;            /* not for a message that is too long: it has arrived          */
     return XD_ECOMM;
 }
 
@@ -55,7 +55,7 @@ void xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...)
     if (j->status == XD_OK)
         j->status = code;
     record(j->g->world, j->g->world->rank, code, text);
-    if (code == XD_ENOMEM)      /* what it was wanted for is not sent                          */
+    if (code == XD_ENOMEM)      /* its message is never sent                                   */
         j->g->world->lost = 1;
 }
 
@@ -104,7 +104,7 @@ static void unstage(xd_mpi_op *j)
     j->stages = NULL;
 }
 
-/* Room for one more element of a growing array; 0: no memory. */
+/* Grows an array to `cap` elements of `size` bytes. 0: out of memory. */
 static int more(void **p, int cap, size_t size)
 {
     void *q = realloc(*p, (size_t)cap * size);
@@ -158,7 +158,7 @@ void xd_mpi_forget(void)
 
 /* ---- posting --------------------------------------------------------------------------- */
 
-/* Tags of collective calls repeat long after their messages have arrived; each call has four. */
+/* Each collective call has four tags. They repeat long after their messages have arrived. */
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective)
 {
     xd_mpi_group *g = c->priv;
@@ -208,7 +208,7 @@ static void post(xd_mpi_op *j, char *p, size_t bytes, int peer, int send)
 void xd_mpi_op_tell(xd_mpi_op *j, const void *p, size_t bytes, int to)
 {
     char *q;
-    memcpy(&q, &p, sizeof q);           /* MPI reads it only */
+    memcpy(&q, &p, sizeof q);           /* MPI only reads it */
     post(j, q, bytes, to, 1);
 }
 
@@ -292,7 +292,7 @@ static void release(xd_mpi_op *j)
     all.spare = j;
 }
 
-/* Looks at what arrived: which message failed, or is shorter than its receiver was told. */
+/* Checks the finished requests: a message has failed, or is shorter than expected. */
 static void judge(xd_mpi_op *j, int code)
 {
     for (int i = 0; i < j->n; i++) {
@@ -311,7 +311,7 @@ static void judge(xd_mpi_op *j, int code)
         j->status = xd_mpi_fail(j->g->world, j->g->world->rank, "a message", code);
 }
 
-/* One look at a job; 1: it has ended. Phases that follow at once are run at once. */
+/* Tests an operation once. 1: it has ended. Runs as many phases as can end at once. */
 static int advance(xd_mpi_op *j)
 {
     while (!j->ended) {
@@ -365,7 +365,7 @@ xd_req xd_mpi_op_go(xd_mpi_op *j)
 
 /* ---- waiting --------------------------------------------------------------------------- */
 
-/* The job of a request; NULL when it has been collected already. */
+/* The operation of a request. NULL: already collected. */
 static xd_mpi_op *job_of(xd_req r)
 {
     xd_mpi_op *j = r.tag > 0 ? r.p : NULL;
@@ -390,13 +390,14 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
         }
         if (s == XD_OK)
             s = j->ended || j->status != XD_OK ? j->status : XD_ECOMM;
-        if (j->ended)           /* else: not all could be posted, MPI still has the buffers    */
+        if (j->ended)           /* otherwise not all could be posted and MPI has the buffers   */
             release(j);
     }
     return s;
 }
 
-/* A failed job stays for wait to tell, also when its messages cannot all arrive. */
+/* A failed operation tests as ended even if not all its messages can arrive; wait returns the
+ * error. */
 int xd_mpi_test(xd_comm *c, xd_req *r)
 {
     xd_mpi_op *j = job_of(*r);
@@ -416,7 +417,7 @@ int xd_mpi_test(xd_comm *c, xd_req *r)
     return 1;
 }
 
-/* Receives that nobody answers any more: cancelled one by one; what has arrived is taken. */
+/* Cancels each receive that will not be answered; messages that have arrived are received. */
 void xd_mpi_drop(xd_comm *c, xd_req *r, int n)
 {
     (void)c;

@@ -1,4 +1,4 @@
-/* self.c - the communicator of a run on one rank: every message is to oneself */
+/* self.c - the communicator of a run on one rank: every message goes to the rank itself */
 #include "comm/comm.h"
 
 #include "comm/kinds.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct letter letter;   /* a message sent and not yet received, or the reverse         */
+typedef struct letter letter;   /* a send without its receive, or the reverse                  */
 struct letter {
     letter   *next;
     xd_tensor t;
@@ -14,7 +14,7 @@ struct letter {
     int64_t   serial;
 };
 
-typedef struct block block;     /* shared memory: of one rank                                  */
+typedef struct block block;     /* "shared" memory of the one rank                             */
 struct block {
     block *next;
     void  *p;
@@ -24,7 +24,7 @@ typedef struct self {
     xd_comm    c;
     xd_traffic traffic;
     xd_err     err;
-    letter    *open, *spare;    /* oldest first                                                */
+    letter    *open, *spare;    /* open: oldest first                                          */
     int64_t    serial;
     block     *blocks;
 } self;
@@ -111,7 +111,8 @@ static xd_req self_show(xd_comm *c, const xd_tensor *give, xd_tensor *get)
     return (xd_req){ 0 };
 }
 
-/* A send meets the oldest receive that waits and a receive the oldest send; else it waits. */
+/* Matches a send with the oldest open receive, or a receive with the oldest open send; else queues
+ * it. */
 static xd_req meet(self *s, xd_tensor t, int sent)
 {
     letter **at = &s->open, *l;
@@ -148,7 +149,7 @@ static xd_req self_recv(xd_comm *c, xd_tensor t, int from)
     return meet(c->priv, t, 0);
 }
 
-/* 1: ended, and forgotten. */
+/* 1: the request has ended and its letter is freed. */
 static int collect(self *s, xd_req *r)
 {
     letter **at = &s->open, *l;
@@ -217,7 +218,7 @@ static void self_abort(xd_comm *c, int code)
     _Exit(code);
 }
 
-/* The letters of these requests are forgotten, so that nobody writes to where they point. */
+/* Forgets the letters of these requests, so that nothing is written to their buffers later. */
 static void self_drop(xd_comm *c, xd_req *r, int n)
 {
     self *s = c->priv;

@@ -1,4 +1,4 @@
-/* shared.c - memory that the ranks of a host see together, in huge pages as far as there are such */
+/* shared.c - memory that the ranks of a host share, in huge pages where possible */
 #include "comm/mpi_op.h"
 
 #include "base/pages.h"
@@ -12,18 +12,18 @@ struct xd_shm_block {
     xd_shm_block *next;
     void     *p;
     size_t    bytes;
-    uint64_t  number;           /* of its file, which no other of this host has                */
-    char     *mine;             /* of what is window: my part                                    */
+    uint64_t  number;           /* inode of its file, unique on this host                      */
+    char     *mine;             /* of a window: my part                                        */
     size_t    mine_bytes;
 };
 
-/* Did all ranks of a group come so far? */
+/* Has this step succeeded on all ranks of the group? */
 static int all_ok(const xd_mpi_group *g, int ok)
 {
     return MPI_Allreduce(MPI_IN_PLACE, &ok, 1, MPI_INT, MPI_MIN, g->mpi) == MPI_SUCCESS && ok;
 }
 
-/* A file on this rank, which rank 0 makes; -1 somewhere is a failure of all. */
+/* Opens the file that rank 0 makes. If one rank fails (-1), all do. */
 static int open_file(const xd_mpi_group *g, size_t bytes)
 {
     xd_shm_key key = { .fd = -1 };
@@ -38,14 +38,15 @@ static int open_file(const xd_mpi_group *g, size_t bytes)
     return -1;
 }
 
-/* A file of the ranks of a group, which they have mapped; NULL on all: there is none. */
+/* Makes a file and maps it on all ranks of a group. NULL on all ranks: not available. */
 static xd_shm_block *open_block(const xd_mpi_group *g, size_t bytes)
 {
     xd_shm_block   *b = calloc(1, sizeof *b);
     struct stat st;
     int         fd = open_file(g, bytes);
     if (b && fd >= 0 && fstat(fd, &st) == 0)
-        *b = (xd_shm_block){ .p = xd_pages_map(bytes, fd), .bytes = bytes, .number = (uint64_t)st.st_ino };
+        *b = (xd_shm_block){ .p = xd_pages_map(bytes, fd), .bytes = bytes,
+                             .number = (uint64_t)st.st_ino };
     if (fd >= 0)
         close(fd);
     if (all_ok(g, b && b->p))
@@ -62,12 +63,14 @@ static void close_block(xd_shm_block *b)
     free(b);
 }
 
-/* ---- all of it is everybody's ------------------------------------------------------------ */
+/* ---- memory that all ranks write: share -------------------------------------------------- */
 
-/* My part of the pages, in whole huge ones: touching one that there is no memory for later would kill the process. */
+/* Allocates my part of the pages, in whole huge pages: touching a page without memory for it would
+ * later kill the process. */
 static int take_part(const xd_comm *c, void *p, size_t bytes, int nodes)
 {
-    size_t n = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE, parts = (size_t)c->size, part = (size_t)c->rank;
+    size_t n = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE,
+           parts = (size_t)c->size, part = (size_t)c->rank;
     size_t from = n * part / parts * XD_HUGE_PAGE, to = n * (part + 1) / parts * XD_HUGE_PAGE;
     return xd_pages_take(p, from, to < bytes ? to : bytes, nodes);
 }
@@ -80,7 +83,7 @@ void *xd_mpi_share(xd_comm *c, size_t bytes, int *first)
     *first = c->rank == 0;
     if (!b)
         return NULL;
-    int many = xd_cpuset_nodes(xd_mpi_cpus(), NULL, &nodes);    /* alike on all ranks            */
+    int many = xd_cpuset_nodes(xd_mpi_cpus(), NULL, &nodes);    /* equal on all ranks           */
     if (many > 1)
         xd_interleave(b->p, b->bytes, &nodes);
     if (!all_ok(g, take_part(c, b->p, b->bytes, many))) {
@@ -101,9 +104,10 @@ void xd_mpi_unshare(xd_mpi_group *g)
     g->blocks = NULL;
 }
 
-/* ---- everybody's is read by all ---------------------------------------------------------- */
+/* ---- windows: each rank writes its part, all ranks read ---------------------------------- */
 
-/* Bytes of all ranks, mine whole huge pages, and where mine begin; 0: one of them has none. */
+/* Bytes of all ranks' parts, and in *at where mine begins; mine is whole huge pages. 0: a rank has
+ * asked for 0 bytes. */
 static size_t all_parts(const xd_mpi_group *g, size_t mine, size_t *at)
 {
     unsigned long long part = mine, sum = 0, least = 0, before = 0;
@@ -119,7 +123,7 @@ void *xd_mpi_window_open(xd_comm *c, size_t bytes)
 {
     xd_mpi_group *g = c->priv;
     size_t    mine = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE * XD_HUGE_PAGE, at = 0;
-    size_t    sum = g->world->lost ? 0 : all_parts(g, mine, &at);       /* the others may be elsewhere    */
+    size_t    sum = g->world->lost ? 0 : all_parts(g, mine, &at);   /* lost: ranks out of step */
     xd_shm_block *b = sum ? open_block(g, sum) : NULL;
     if (!b)
         return NULL;

@@ -1,4 +1,4 @@
-/* shm.c - memory without a name: a file of memfd_create, found through /proc */
+/* shm.c - shared memory without a name: a file of memfd_create, opened by others through /proc */
 #define _GNU_SOURCE             /* memfd_create */
 #include "comm/shm.h"
 
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file beyond the limit of file sizes would kill the process. */
+/* Is it within the limit of file sizes? Exceeding the limit would kill the process. */
 static int allowed(size_t bytes)
 {
     struct rlimit r;
@@ -34,7 +34,8 @@ int xd_shm_make(size_t bytes, xd_shm_key *key)
     return -1;
 }
 
-/* Another process may have the number where processes of a host do not see each other. */
+/* Compares device and inode: if processes of a host do not see each other (containers), the process
+ * id may belong to another process. */
 int xd_shm_find(const xd_shm_key *key)
 {
     char        path[64];

@@ -6,23 +6,23 @@
 
 #include "comm/kinds.h"
 
-typedef struct buffer {         /* host memory that a call holds until it has ended            */
+typedef struct buffer {         /* host memory that a call uses until it ends                  */
     struct buffer *next;
     size_t         cap;
     char          *p;
 } buffer;
 
-typedef struct landing {        /* what goes to the device when the call has ended             */
+typedef struct landing {        /* host data to copy to the device when the call ends          */
     xd_tensor to;
     char     *from;
 } landing;
 
-typedef struct call {           /* one call under way                                          */
+typedef struct call {           /* a pending call                                              */
     struct call *next;
     xd_req       real;
     buffer      *held;
     landing     *land;
-    xd_tensor   *view;          /* [2 size]: of an exchange, as the host sees them             */
+    xd_tensor   *view;          /* [2 size]: host views of the tensors of an exchange          */
     int          nland, cap;
 } call;
 
@@ -30,9 +30,9 @@ typedef struct staged {
     xd_comm  c;
     xd_comm *real;
     xd_dev  *dev;
-    buffer  *spare;             /* host memory of calls that have ended                        */
+    buffer  *spare;             /* free buffers                                                */
     call    *idle;
-    void    *pack;              /* device memory in which views are packed                     */
+    void    *pack;              /* device memory for packed views                              */
     size_t   pack_bytes;
 } staged;
 
@@ -41,7 +41,7 @@ static staged *of(xd_comm *c)
     return (staged *)(void *)c;
 }
 
-/* Without memory this rank cannot take part in messages: all ranks are ended. */
+/* Without memory this rank cannot take part in messages, so all ranks are ended. */
 static void no_memory(staged *s, size_t bytes)
 {
     xd_fail(s->c.err, XD_ENOMEM, "no memory for a message of %zu bytes", bytes);
@@ -103,7 +103,7 @@ static int is_ours(staged *s, xd_tensor t)
     return xd_comm_bytes(t) && s->dev->mem->owns(s->dev, t.p);
 }
 
-/* A contiguous view of `shape` in device memory that the next call of this function reuses. */
+/* A contiguous view of `shape` in device memory, which the next call of this function reuses. */
 static xd_tensor pack_view(staged *s, xd_tensor shape, void **tmp, size_t *scratch)
 {
     xd_tensor t = xd_view(NULL, shape.type, shape.nd, shape.d);
@@ -129,7 +129,7 @@ static void copy_on_device(staged *s, xd_tensor to, xd_tensor from, void *tmp)
         xd_fail(s->c.err, st, "a message cannot be packed on %s: %s", s->dev->name, xd_status_name(st));
 }
 
-/* The contiguous contents of a device view in host memory. */
+/* Copies the elements of a device view to contiguous host memory. */
 static void download(staged *s, char *to, xd_tensor from)
 {
     void  *tmp;
@@ -154,9 +154,9 @@ static void upload(staged *s, xd_tensor to, const char *from)
         copy_on_device(s, to, packed, tmp);
 }
 
-enum { GOES = 1, COMES = 2 };   /* what a call does with a tensor                              */
+enum { GOES = 1, COMES = 2 };   /* a call reads the tensor; fills it                           */
 
-/* The tensor as the host's communicator gets it. */
+/* The host view of a tensor, for the communicator behind. */
 static xd_tensor stage(staged *s, call *k, xd_tensor t, int how)
 {
     if (!is_ours(s, t))
@@ -322,7 +322,7 @@ static void abort_all(xd_comm *c, int code)
     of(c)->real->ops->abort(of(c)->real, code);
 }
 
-/* ---- memory that ranks share: none -------------------------------------------------------- */
+/* ---- shared memory: none ------------------------------------------------------------------ */
 
 static void *share(xd_comm *c, size_t bytes, int *first)
 {

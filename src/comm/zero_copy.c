@@ -1,23 +1,24 @@
-/* zero_copy.c - an exchange between ranks of one host: what one of them gives is read where it lies
+/* zero_copy.c - an exchange between ranks of one host through shared-memory windows
  *
- * A view in memory that its owner in_window (shared.c) is told by a note: where in that memory and with which strides. Of an
- * exchange the other rank copies it once, laid out as it wants it, and says so, and the owner may go on; what
- * lies where it is wanted, written there by its giver, stays. Shown or offered, the view itself is what the other rank gets.
- * What lies elsewhere (of a rank that has failed) follows the note as a message. Of the call's tags the first is the
- * notes', the second that of messages, the third says that a copy is made. */
+ * The giver sends a note that says where in its window (shared.c) a view lies, and with which
+ * strides. exchange: the receiver copies the view once, directly into its own layout, and confirms;
+ * then the giver may go on. A view that the giver has already written to its destination
+ * (exchange_places) is not copied. exchange_views, exchange_places: the receiver gets the view
+ * itself. Data that is in no window (of a rank that has failed) follows the note as a message. The
+ * call's first tag is for notes, the second for messages, the third for confirmations. */
 #include "comm/kinds.h"
 #include "comm/mpi_op.h"
 
 #include <string.h>
 
 typedef struct note {
-    uint64_t block;             /* 0: it comes as a message                                    */
+    uint64_t block;             /* 0: in no window, follows as a message                       */
     int64_t  at, elems, s[XD_MAXDIM];
-    int64_t  mine;              /* whose giver waits until it is copied                        */
+    int64_t  mine;              /* 1: in the giver's own part; the giver waits for the copy    */
 } note;
 
 struct xd_zero_copy {
-    xd_tensor view, *got;       /* got: of what is shown or offered                            */
+    xd_tensor view, *got;       /* got: result of exchange_views and exchange_places           */
     int       peer, gives;
     note      n;
     char      taken;
@@ -79,7 +80,7 @@ void xd_zero_copy_take(xd_mpi_op *j, xd_tensor *t, int from)
     xd_mpi_op_recv(j, &n->n, sizeof n->n, from);
 }
 
-/* From the first element of a view behind its last. */
+/* Bytes from the first element of a view to behind its last. */
 static int64_t extent(xd_tensor t)
 {
     int64_t n = 1;
@@ -94,8 +95,9 @@ static void take(xd_mpi_op *j, const xd_zero_copy *n)
     memcpy(from.s, n->n.s, sizeof from.s);
     from.p = xd_window_address(j->g->world, n->n.block, n->n.at, extent(from));
     if (n->n.elems != xd_comm_elems(n->view) || !from.p)
-        xd_mpi_op_fail(j, XD_ECOMM, "rank %d of a group of %d gives %lld elements, %lld were expected", n->peer,
-                    j->g->c.size, (long long)n->n.elems, (long long)xd_comm_elems(n->view));
+        xd_mpi_op_fail(j, XD_ECOMM,
+                       "rank %d of a group of %d gives %lld elements, %lld were expected", n->peer,
+                       j->g->c.size, (long long)n->n.elems, (long long)xd_comm_elems(n->view));
     else if (j->trade == XD_EXCHANGE_COPY)
         xd_comm_copy(n->view, from);
     else

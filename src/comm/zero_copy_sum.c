@@ -1,15 +1,16 @@
-/* zero_copy_sum.c - an all-reduce between ranks of one host, in memory that they window_open each other
+/* zero_copy_sum.c - an all-reduce between ranks of one host in their shared-memory windows
  *
- * All tell where their numbers lie. Each adds up its piece, reading those of the others there, and says so; then it copies
- * the pieces that the others have summed, and says that too, and all may go on. Numbers of a rank that lie elsewhere
- * are known to all by then, and all send messages instead (mpi_call.c). */
+ * Each rank sends a note that says where its elements lie. It sums its piece, reading the pieces of
+ * the other ranks directly, and confirms. Then it copies the pieces that the others have summed and
+ * confirms again, after which all may go on. If the elements of a rank are in no window, all ranks
+ * know it from the notes and all use messages instead (mpi_call.c). */
 #include "comm/kinds.h"
 #include "comm/mpi_op.h"
 
 #include <string.h>
 
-typedef struct place {          /* of a rank's numbers                                         */
-    uint64_t block;             /* 0: not in memory that it in_window                              */
+typedef struct place {          /* where a rank's elements lie                                 */
+    uint64_t block;             /* 0: not in its own window                                    */
     int64_t  at, bytes;
     char     said;
 } place;
@@ -19,21 +20,23 @@ static place *places(const xd_mpi_op *j)
     return (place *)(void *)j->stage;
 }
 
-/* Where rank r has the piece of rank `of`; NULL: the job has failed. */
+/* The address at rank r of the piece of rank `of`. NULL: the operation has failed. */
 static char *there(xd_mpi_op *j, int r, int of, size_t *bytes)
 {
     const place *p = &places(j)[r];
     int64_t      n = xd_comm_elems(j->io), size = (int64_t)xd_dtype_size(j->io.type);
-    int64_t      from = xd_reduce_piece(n, of, j->g->c.size) * size, to = xd_reduce_piece(n, of + 1, j->g->c.size) * size;
+    int64_t      from = xd_reduce_piece(n, of, j->g->c.size) * size,
+                 to = xd_reduce_piece(n, of + 1, j->g->c.size) * size;
     *bytes = (size_t)(to - from);
-    char *q = p->bytes == n * size ? xd_window_address(j->g->world, p->block, p->at + from, to - from) : NULL;
+    char *q = p->bytes == n * size
+                  ? xd_window_address(j->g->world, p->block, p->at + from, to - from) : NULL;
     if (!q)
         xd_mpi_op_fail(j, XD_ECOMM, "rank %d of a group of %d adds %lld bytes, %lld were expected", r, j->g->c.size,
                     (long long)p->bytes, (long long)(n * size));
     return q;
 }
 
-/* Tells all that I have come so far. */
+/* Sends a confirmation to all ranks and expects one from each. */
 static void say(xd_mpi_op *j, void (*then)(xd_mpi_op *j))
 {
     const xd_comm *c = &j->g->c;
@@ -63,7 +66,7 @@ static void copy_theirs(xd_mpi_op *j)
     say(j, NULL);
 }
 
-/* In rank order: of the first two either may come first. */
+/* Adds in rank order; the first two terms may be exchanged without changing the sum. */
 static void add_mine(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;

@@ -1,4 +1,4 @@
-/* tensor.c - arithmetic of shapes */
+/* tensor.c - shapes, views and element conversions */
 #include "tensor/tensor.h"
 
 #include <stdio.h>
@@ -150,7 +150,7 @@ uint16_t xd_f32_bf16(float v)
 {
     uint32_t b;
     memcpy(&b, &v, sizeof b);
-    if ((b & 0x7fffffffu) > 0x7f800000u)        /* NaN stays one, quietly */
+    if ((b & 0x7fffffffu) > 0x7f800000u)        /* NaN stays NaN, made quiet */
         return (uint16_t)((b >> 16) | 0x40u);
     return (uint16_t)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
 }
@@ -189,7 +189,8 @@ uint16_t xd_f32_f16(float v)
     return (uint16_t)(sign | ((a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13));
 }
 
-/* Moved to the place of a float's bits, e4m3 are their value times 2^-120. */
+/* The bits of an e4m3 value, shifted to a float's exponent and mantissa, are its value times
+ * 2^-120. */
 float xd_f8e4m3_f32(uint8_t v)
 {
     uint32_t m = (uint32_t)(v & 0x7fu) << 20, b;
@@ -213,7 +214,7 @@ uint8_t xd_f32_f8e4m3(float v)
         return sign | 0x7fu;
     if (a >= 0x43e00000u)                       /* 448 and above */
         return sign | 0x7eu;
-    if (a < 0x3c800000u) {                      /* below 2^-6: multiples of 2^-9, the last bit of 2^14 */
+    if (a < 0x3c800000u) {              /* below 2^-6: multiples of 2^-9, the last bit of 2^14 */
         float f;
         memcpy(&f, &a, sizeof f);
         f += 0x1p14f;
@@ -223,7 +224,7 @@ uint8_t xd_f32_f8e4m3(float v)
     return (uint8_t)(sign | ((a + 0x7ffffu + ((a >> 20) & 1u) - 0x3c000000u) >> 20));
 }
 
-/* The upper half of a half. */
+/* The bits of an e5m2 value are the upper byte of an f16. */
 float xd_f8e5m2_f32(uint8_t v)
 {
     return xd_f16_f32((uint16_t)(v << 8));
@@ -260,7 +261,7 @@ void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
         }
         return;
     }
-    if (ft == XD_F32 && tt == XD_BF16) {        /* xd_f32_bf16, likewise                           */
+    if (ft == XD_F32 && tt == XD_BF16) {        /* xd_f32_bf16 in such a loop                  */
         uint16_t *out = to;
         for (int64_t i = 0; i < n; i++) {
             uint32_t b;
