@@ -1,11 +1,11 @@
-/* declare.c - the list of what a model declares, compared with what a checkpoint has */
+/* declare.c - compares the tensors that a model declares with those of a checkpoint */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "exec/weight.h"
 
-enum { SHOWN = 10 };            /* tensors that an error lists                                */
+enum { SHOWN = 10 };            /* most tensors that an error lists                           */
 
 void xd_decl_free(xd_decl *d)
 {
@@ -22,7 +22,8 @@ static size_t first_of(const char *names, const char **next)
     return bar ? (size_t)(bar - names) : strlen(names);
 }
 
-/* Equal but for trailing ones: a 1x1 convolution and a matrix are the same numbers. */
+/* Are two shapes equal but for trailing 1s? A 1x1 convolution and a matrix have the same
+ * elements. */
 static int same_shape(int na, const int64_t *a, int nb, const int64_t *b)
 {
     while (na > 0 && a[na - 1] == 1)
@@ -38,7 +39,7 @@ static int is_float(xd_dtype t)
            t == XD_F8E5M2;
 }
 
-/* What is wrong with one tensor, as text; "" when nothing is. */
+/* Describes what is wrong with one tensor; "" if nothing is. */
 static void complaint(const xd_declared *t, const xd_source *src, char *out, size_t size)
 {
     char        want[96], got[96], name[512];

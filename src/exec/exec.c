@@ -1,4 +1,4 @@
-/* exec.c - the context of a model: errors and whose tokens */
+/* exec.c - the execution context: errors, and the rows of its tokens */
 #include "exec/exec.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* host.c - the ways between host and device memory */
+/* host.c - copies between host and device memory */
 #include "exec/host.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* local.c - the end of every chain of links: one rank, so the plain kernels.
- * xd_run is what op.c calls too: scratch from the arena, the kernel, scratch back. */
+/* local.c - the end of every hook stack (one rank: the plain kernels), and xd_run. xd_run takes
+ * scratch from the arena, runs the kernel and gives the scratch back; op.c uses it too. */
 #include "exec/run.h"
 
 #include "base/par.h"
@@ -66,7 +66,7 @@ static void local_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
     (void)x, (void)m, (void)over, (void)io;     /* the sum over one rank */
 }
 
-/* Nobody has any. */
+/* One rank has all rows, so there are no halo rows. */
 static void local_rim(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int hi, xd_tensor *above,
                       xd_tensor *below)
 {
@@ -75,7 +75,7 @@ static void local_rim(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int h
     above->d[1] = below->d[1] = 0;
 }
 
-/* Adds the rows' partials in row order, on the host: R x G x 2 numbers are few. */
+/* Adds the rows' partial sums in row order, on the host: R x G x 2 elements are few. */
 static void local_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial,
                          xd_tensor sums, int64_t *rows)
 {

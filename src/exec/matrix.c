@@ -1,10 +1,10 @@
-/* matrix.c - a matrix of the device from one or several of the checkpoint.
+/* matrix.c - makes a device matrix from one or several matrices of the checkpoint.
  *
- * A local matrix is fused from parts and cut by tensor parallelism; both are the same act here: rows
- * and columns of parts follow each other. Where the device packs bands of rows alone, every thread
- * takes a band, looks for NaN, and packs it, from the file where it lies there as it is meant and else
- * through a copy of the band. Other matrices are packed whole, fused or cut ones through a copy of
- * all of it. */
+ * A local matrix is fused from parts and cut by tensor parallelism. Both are one operation here:
+ * rows and columns of the parts are gathered one after the other. If the device can pack bands of
+ * rows separately, each thread takes a band, searches it for NaN and packs it: directly from the
+ * file if the band lies there unchanged, otherwise through a copy of the band. Other matrices are
+ * packed as a whole; those that are fused or cut are packed through a copy of the whole matrix. */
 #include "exec/matrix.h"
 
 #include <math.h>
@@ -13,9 +13,9 @@
 
 #include "base/par.h"
 
-/* ---- one row after the other ---------------------------------------------------------------- */
+/* ---- gathering rows ----------------------------------------------------------------------- */
 
-typedef struct gather {         /* rows of a part, to where they follow each other             */
+typedef struct gather {         /* copies rows of a part to adjacent rows at `to`              */
     char                *to;
     xd_dtype             type;
     const xd_fetched    *f;
@@ -29,7 +29,7 @@ static const char *row_at(const gather *g, int64_t r)
     return (const char *)g->f->t.p + (size_t)((g->p->row0 + r) * g->p->in) * xd_dtype_size(g->f->t.type);
 }
 
-/* Elements [first, first + n) of a part that is made. */
+/* Makes random elements [first, first + n) of a part. */
 static void make_some(const gather *g, char *to, int64_t first, int64_t n)
 {
     enum { SOME = 512 };
@@ -60,7 +60,7 @@ static void copy_some(void *ctx, int64_t begin, int64_t end, int thread)
         }
 }
 
-/* The one type that all parts are stored in, or F32; that of random numbers. */
+/* The type in which all parts are stored; F32 if they differ, and for random elements. */
 static xd_dtype stored_type(const xd_decl *d, const xd_mat_part *parts, int n)
 {
     xd_dtype type = XD_F32;
@@ -75,24 +75,24 @@ static xd_dtype stored_type(const xd_decl *d, const xd_mat_part *parts, int n)
     return type;
 }
 
-/* ---- how ------------------------------------------------------------------------------------ */
+/* ---- how a matrix is gathered ------------------------------------------------------------- */
 
-/* A matrix while it is put together from its parts. */
+/* A matrix that is being gathered from its parts. */
 typedef struct gathering {
     const xd_mat_part *parts;
     const xd_mat_cols *c;
     int      n;
-    int      whole;             /* one part, all of it                                         */
-    int      as_is;             /* e4m3 stays what it is in the file                           */
-    int64_t  band;              /* rows that are packed alone; 0: all together                 */
-    int      copies;            /* some are copied before they are packed                      */
+    int      whole;             /* 1: one part, uncut                                          */
+    int      as_is;             /* 1: e4m3 is used as stored in the file                       */
+    int64_t  band;              /* rows of a band that is packed alone; 0: no bands            */
+    int      copies;            /* 1: (some) rows are copied before they are packed            */
     xd_dtype type;              /* of the copy                                                 */
-    size_t   room;              /* bytes of the copy: of a band for each thread                */
-    char    *all, *at;          /* the copy                                                    */
-    float   *scale;             /* of rows whose inputs are cut, or of e4m3 as it is; or NULL   */
+    size_t   room;              /* bytes of the copy: of all rows, or of a band per thread     */
+    char    *all, *at;          /* the copy; next free row                                     */
+    float   *scale;             /* of rows with cut inputs, or of e4m3 as stored; or NULL       */
 } gathering;
 
-/* Does a band hold rows of one part only, as they lie in the file? The last one may be smaller. */
+/* Does each band have rows of one part only, as they lie in the file? The last may be smaller. */
 static int bands_lie(const gathering *g)
 {
     int64_t row = 0;
@@ -102,8 +102,9 @@ static int bands_lie(const gathering *g)
     return g->c->total == g->parts[0].in;
 }
 
-/* Numbers of eight bits that are scaled are gathered as what is computed with, or as f32 to be
- * quantized. Others, too, are rounded where they are gathered: it takes less room. */
+/* Decides how a matrix is gathered. Scaled 8-bit elements are gathered in the compute type, or in
+ * f32 if they are to be quantized. F32 elements are also rounded when they are gathered, which
+ * needs less memory. */
 static gathering gather_how(const xd_decl *d, const xd_weight *w, const xd_mat_part *parts, int n,
                             const xd_mat_cols *c)
 {
@@ -129,7 +130,7 @@ static void *room_for(xd_decl *d, const gathering *g)
     return p;
 }
 
-/* What the source makes for all parts, which may be open at once. */
+/* Bytes that the source makes for all parts, which may be open at the same time. */
 static size_t made_for(const xd_decl *d, const xd_mat_part *parts, int n)
 {
     size_t sum = 0;
@@ -152,7 +153,7 @@ void xd_mat_count(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, con
         xd_load_will(d, parts[i].name, ".weight", parts[i].row0 * parts[i].in, parts[i].rows * parts[i].in);
 }
 
-/* ---- band by band --------------------------------------------------------------------------- */
+/* ---- band by band ------------------------------------------------------------------------- */
 
 typedef struct banding {
     xd_decl         *d;
@@ -163,7 +164,7 @@ typedef struct banding {
     int              bad[XD_MAXSEG], status;
 } banding;
 
-/* What a band has of a part. */
+/* The rows of a band that come from part k. */
 typedef struct piece { int k; int64_t row, n; } piece;
 
 static int pieces_of(const gathering *g, int64_t row, int64_t n, piece to[XD_MAXSEG])
@@ -178,7 +179,7 @@ static int pieces_of(const gathering *g, int64_t row, int64_t n, piece to[XD_MAX
     return count;
 }
 
-/* Rows of a part, packed from where they are, or copied to `to`. */
+/* A view of rows of a part: in the file, or copied to `to`. */
 static xd_tensor some_rows(banding *b, const piece *p, char *to)
 {
     const gathering *g = b->g;
@@ -195,7 +196,7 @@ static xd_tensor some_rows(banding *b, const piece *p, char *to)
     return t;
 }
 
-/* The pages are not needed any more. */
+/* Tells the source that the pages of these rows are no longer needed. */
 static void past(const banding *b, const piece *p)
 {
     const xd_source *s = b->d->src;
@@ -232,7 +233,7 @@ static void band_range(void *ctx, int64_t begin, int64_t end, int thread)
         one_band(b, i, b->g->copies ? b->g->all + (size_t)thread * each : NULL);
 }
 
-/* All parts are open at once: a band may have rows of several. */
+/* All parts are open at the same time, since a band may have rows of several. */
 static void load_bands(xd_decl *d, const xd_weight *w, gathering *g, float gain)
 {
     xd_fetched f[XD_MAXSEG];
@@ -256,9 +257,9 @@ static void load_bands(xd_decl *d, const xd_weight *w, gathering *g, float gain)
     }
 }
 
-/* ---- all at once ---------------------------------------------------------------------------- */
+/* ---- as a whole --------------------------------------------------------------------------- */
 
-/* The largest magnitude of n numbers; NaN when one of them is not finite. */
+/* The largest magnitude of n elements; NaN if one of them is not finite. */
 static float largest(const char *p, xd_dtype type, int64_t n, float scale)
 {
     enum { SOME = 256 };
@@ -288,8 +289,8 @@ static void scale_rows(void *ctx, int64_t begin, int64_t end, int thread)
                                                       r->g->scale));
 }
 
-/* Scales that the device cannot know: those of whole rows, so that ranks which have a part of their
- * inputs quantize alike, and those of the file. */
+/* Sets the scales that the device cannot compute: those of rows whose inputs are cut, over the
+ * whole row, so that all ranks quantize it equally; and those stored in the file. */
 static void know_scales(const xd_weight *w, const gathering *g, const gather *from)
 {
     float *to = g->scale;
@@ -333,7 +334,7 @@ static void add_part(xd_decl *d, xd_weight *w, gathering *g, const xd_mat_part *
     g->at += (size_t)(p->rows * g->c->total) * xd_dtype_size(g->type);
 }
 
-/* Rows whose scales the device cannot know. */
+/* Does w have rows whose scales the device cannot compute? */
 static int needs_scales(const xd_weight *w, const gathering *g)
 {
     return g->as_is || (xd_is_quantized(w->type) && g->c->total != g->parts[0].in);

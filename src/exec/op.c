@@ -1,4 +1,4 @@
-/* op.c - the verbs of a model on top of the kernel table and the chain of links */
+/* op.c - the ops of a model, made from device kernels and hooks */
 #include "exec/op.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d)
     if (!t.p && xd_ok(x))
         xd_exec_fail(x, XD_ENOMEM, "no room for a tensor of %zu bytes: %zu of %zu are in use",
                      bytes, x->tmp->used, x->tmp->cap);
-    if (!t.p)                   /* present, but nobody follows it after a failure */
+    if (!t.p)                   /* not NULL, since that means absent; not followed after a failure */
         t.p = x->tmp->base;
     return t;
 }
@@ -72,7 +72,7 @@ void xd_get(xd_exec *x, float *to, xd_tensor from)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* fn writes host memory: the device's own where the host reaches it. */
+/* fn writes host memory, or the device's memory where the host can address it. */
 static void fill_buffer(xd_exec *x, xd_tensor buf, void (*fn)(void *ctx, float *buf), void *ctx)
 {
     float *host = buf.p;
@@ -120,8 +120,8 @@ static void zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* out = residual + gate * act(in w^T + b). A layer cut by its inputs gives partial sums, which
- * are added over the ranks before bias, gate and residual. */
+/* out = residual + gate * act(in w^T + b). A layer that is cut by inputs gives partial sums, which
+ * are added over the ranks before bias, activation, gate and residual. */
 static void linear(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act,
                    xd_tensor gate, xd_tensor residual)
 {
@@ -129,7 +129,8 @@ static void linear(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_
     if (!xd_check(x, in.d[1] == w->w.in, "linear layer of %lld inputs got %lld",
                   (long long)w->w.in, (long long)in.d[1]))
         return;
-    /* Integers are made of any row, bf16 values of floats; e4m3 is expanded to what is computed in. */
+    /* The int8 kernels quantize rows of any type, and bf16 kernels round f32 rows themselves. For
+     * e4m3 weights, which are expanded to the compute type, the input has the compute type. */
     if (w->w.type != XD_I8 && !(w->w.type == XD_BF16 && in.type == XD_F32))
         in = xd_as(x, in, xd_is_quantized(w->w.type) ? x->act : w->w.type);
     if (w->split != XD_ROW) {
@@ -143,7 +144,7 @@ static void linear(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_
         int       alone = m == &xd_hooks_local;
         xd_tensor part = alone ? out : xd_new_f32(x, out.d[0], out.d[1]);
         size_t bytes = (size_t)xd_count(part) * sizeof(float);
-        if (!alone && !w->w.in)         /* a rank without features adds nothing                 */
+        if (!alone && !w->w.in)         /* a rank without input features adds 0                */
             xd_fill(x, part, zeros, &bytes);
         else
             xd_run(x, XD_OP_GEMM, "linear layer",
@@ -152,7 +153,7 @@ static void linear(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_
                            .w = &w->w, .act = alone ? act : XD_NONE });
         m->sum(x, m, XD_OVER_FEATURES, part);
         if (!alone) {
-            xd_tensor row = part;       /* the bias in every row                               */
+            xd_tensor row = part;       /* a view with the bias in every row                   */
             row.p = w->b.p, row.s[0] = 0;
             if (w->b.p)
                 xd_add(x, part, row);
@@ -209,7 +210,7 @@ xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i)
     return xd_cols(y, at, w->seg[i]);
 }
 
-/* ---- norms and element-wise --------------------------------------------------------------- */
+/* ---- norms and element-wise ops ----------------------------------------------------------- */
 
 static xd_tensor norm(xd_exec *x, xd_norm a)
 {
@@ -352,7 +353,7 @@ xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, floa
 
 /* ---- tables, images, time ----------------------------------------------------------------- */
 
-/* Rows of a table that lies in host memory, a mapped file, for a device that kernels of cannot read it. */
+/* Copies rows of a table in host memory (a mapped file) for a device that cannot address it. */
 static void rows_of_host(xd_exec *x, xd_tensor out, xd_tensor table, const int32_t *ids, int64_t n)
 {
     xd_tensor some = xd_new_as(x, table.type, 2, (int64_t[]){ n, table.d[1] });
@@ -440,7 +441,7 @@ void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd
     xd_conv2d_into(x, out, in, w, 1, lo, (int[]){ 0, (k[1] - 1) / 2, (k[2] - 1) / 2 }, residual);
 }
 
-/* The partials of all frames are added to those of the first: rows, not frames, are cut over ranks. */
+/* Adds the partial sums of all frames to those of the first frame: ranks share rows, not frames. */
 static void fold_frames(xd_exec *x, xd_tensor partial, int64_t T, int64_t n)
 {
     double *p = T > 1 ? xd_host_open(x, partial.p, (size_t)(T * n) * sizeof *p) : NULL;
@@ -525,7 +526,7 @@ static void fill_embed(void *ctx, float *buf)
     int64_t      half = e->dim / 2;
     for (int i = 0; i < e->n; i++, buf += e->dim) {
         for (int64_t k = 0; k < half; k++) {
-            /* f32 arithmetic on purpose: large angles must round as the reference's do */
+            /* f32 arithmetic on purpose: large angles must round as in the reference */
             float freq = expf((float)-log(10000.0) * (float)k / (float)((double)half - e->shift));
             float angle = (float)e->scale * ((float)e->t[i] * freq);
             buf[(e->flip ? half : 0) + k] = sinf(angle);

@@ -1,7 +1,7 @@
-/* store.c - memory of loaded weights, and looks at the numbers in them
+/* store.c - memory of loaded weights, and the search for NaN and infinity in them
  *
  * Large weights have blocks of their own; small ones (biases, norms) share blocks of 1 MiB. In a
- * block that several processes see all weights follow each other. */
+ * block that several processes share, all weights are adjacent. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +24,8 @@ struct xd_store {
     xd_arena small;
     size_t   bytes;
     block    scratch[2];
-    xd_arena window;              /* a block that other processes see; base NULL: none            */
-    int      part, parts;       /* of it this process fills one part                           */
+    xd_arena window;            /* block shared with other processes; base NULL: none          */
+    int      part, parts;       /* this process fills part `part` of `parts` of it             */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e)
@@ -66,8 +66,8 @@ void xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int par
     s->parts = parts;
 }
 
-/* Each process fills the weights that begin in its part of the block: about as many bytes as any
- * other, one after the other in the file. */
+/* Each process fills the weights that begin in its part of the block: about equally many bytes,
+ * which are adjacent in the file. */
 static void *from_block(xd_store *s, size_t bytes, int *mine)
 {
     size_t at = xd_arena_mark(&s->window), room = xd_store_block_bytes(bytes);
@@ -97,7 +97,7 @@ void *xd_store_get(xd_store *s, size_t bytes, int *mine)
     return s->window.base ? from_block(s, bytes, mine) : from_device(s, bytes);
 }
 
-/* Slot 1 is written by the host. */
+/* Must the slot be host memory? The host writes slot 1. */
 static int of_host(const xd_store *s, int slot)
 {
     return slot == 1 && !s->dev->host_memory;
@@ -147,17 +147,18 @@ void xd_store_close(xd_store **s)
     *s = NULL;
 }
 
-/* ---- numbers ------------------------------------------------------------------------------ */
+/* ---- non-finite and random elements ------------------------------------------------------- */
 
 typedef struct scan {
     xd_tensor t;
     int      *bad;
 } scan;
 
-enum { RUN = 1 << 14 };         /* elements between two looks at what was found                */
+enum { RUN = 1 << 14 };         /* elements between two tests of the result                    */
 
-/* Elements whose exponent bits are all ones. Sums as narrow as the elements keep vectors full; words are
- * read with memcpy because a mapped tensor may start anywhere. */
+/* Is there an element whose exponent bits are all ones? The accumulator is as narrow as the
+ * elements, to use whole vectors. Elements are read with memcpy because a mapped tensor may be
+ * unaligned. */
 static int bad_halves(const char *p, int64_t n, uint16_t mask)
 {
     uint16_t bad = 0;

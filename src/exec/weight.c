@@ -1,9 +1,9 @@
-/* weight.c - the visits: what becomes of a declared weight.
+/* weight.c - the visits: what is done with a declared weight.
  *
  * A linear layer may be fused from several matrices of the checkpoint and cut by tensor
- * parallelism; both are the same act here: rows and columns of parts are gathered into one
- * local matrix, which the device then packs. A matrix that is whole and alone is packed
- * straight from the file. */
+ * parallelism. Both are one operation: rows and columns of the parts are gathered into one local
+ * matrix, which the device then packs (matrix.c). A matrix with one uncut part is packed directly
+ * from the file. */
 #include "exec/matrix.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@
 
 enum { SCAN_TABLE = 64 << 20 };         /* bytes; larger tables are not searched for NaN       */
 
-static void *const nowhere = (void *)64;        /* of counted weights: never followed          */
+static void *const nowhere = (void *)64;        /* address of counted weights, never followed   */
 
 /* ---- names -------------------------------------------------------------------------------- */
 
@@ -47,7 +47,7 @@ void xd_w_leave(xd_decl *d)
         d->scope[d->outer[d->depth]] = 0;
 }
 
-/* One more whole name, and the same without the prefix that files may lack. */
+/* Appends a full name, and its form without the prefix that files may lack. */
 static size_t add_name(const xd_decl *d, char *out, size_t size, size_t at, const char *name,
                        int n, const char *suffix)
 {
@@ -88,7 +88,7 @@ int xd_source_name(const xd_source *src, const char *names, char *out, size_t si
     return 0;
 }
 
-/* Of full names the first that the source has; the first of all when it has none. */
+/* The first full name that the source has; if it has none, the first of all. */
 void xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512])
 {
     char all[512];
@@ -116,7 +116,7 @@ static void list(xd_decl *d, const char *names, const char *suffix, int nd, cons
     memcpy(t->d, shape, (size_t)nd * sizeof *shape);
 }
 
-/* ---- getting numbers ---------------------------------------------------------------------- */
+/* ---- getting elements --------------------------------------------------------------------- */
 
 static void make_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -144,7 +144,7 @@ int xd_load_find(xd_decl *d, const char *names, const char *suffix, int nd, cons
         return 1;
     if (d->src->get(d->src->self, f->name, &f->t, d->err) != XD_OK)
         return 0;
-    f->t = xd_view(f->t.p, f->t.type, nd, shape);       /* shapes were checked before          */
+    f->t = xd_view(f->t.p, f->t.type, nd, shape);       /* the number of elements is checked   */
     return 1;
 }
 
@@ -198,8 +198,9 @@ void xd_load_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64
     }
 }
 
-/* n elements of a file to device memory, as they are meant. */
-static void take_some(xd_decl *d, void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n, const char *name)
+/* Converts, scales and copies n elements of a file to device memory. */
+static void take_some(xd_decl *d, void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n,
+                      const char *name)
 {
     enum { SOME = 1 << 16 };
     size_t ts = xd_dtype_size(tt), fs = xd_dtype_size(ft);
@@ -220,7 +221,7 @@ static void take_some(xd_decl *d, void *to, xd_dtype tt, const void *from, xd_dt
     free(buf);
 }
 
-/* All of a tensor. */
+/* take_some for a whole tensor. */
 static void take_numbers(xd_decl *d, xd_tensor to, xd_tensor t, const char *name)
 {
     take_some(d, to.p, to.type, t.p, t.type, xd_count(t), name);
@@ -304,7 +305,7 @@ void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias,
     xd_w_leave(d);
 }
 
-/* Is a table read where it is? What no kernel reads is converted. */
+/* Is a table used in place? Types that no lookup kernel reads are converted instead. */
 static int stays(const xd_decl *d, const char *name)
 {
     char      full[512];
@@ -334,7 +335,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     }
     *v = xd_view(nowhere, d->type, 2, shape);
     if (d->visit == XD_VISIT_COUNT) {
-        if (whole) {            /* of others some rows are looked up                            */
+        if (whole) {            /* otherwise single rows are read when they are looked up       */
             xd_load_count(d, xd_bytes(*v));
             xd_load_will(d, name, "", 0, xd_count(*v));
         }
@@ -356,7 +357,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
 
 /* ---- matrices ----------------------------------------------------------------------------- */
 
-/* My share of a dimension of `n` features in units: a span of features. */
+/* My share of a dimension of `n` features, cut at multiples of `unit`: a span of features. */
 static xd_span share(const xd_decl *d, int cut, int64_t n, int64_t unit)
 {
     if (!cut || d->tp <= 1)
@@ -366,7 +367,8 @@ static xd_span share(const xd_decl *d, int cut, int64_t n, int64_t unit)
     return (xd_span){ a, (b < n ? b : n) - a };
 }
 
-/* The biases of my rows; a layer cut by its inputs keeps all of it (added once, after the sum). */
+/* The biases of my rows. A layer that is cut by inputs has all of them (added once, after the
+ * sum). */
 static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n, int64_t out)
 {
     *b = xd_view(nowhere, XD_F32, 1, &out);
@@ -390,8 +392,8 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
     }
 }
 
-/* Matrices that matter for memory and time are those that tensor parallelism cuts. What they are must
- * not depend on how it cuts them. */
+/* Quantizes the matrices that tensor parallelism cuts: they matter for memory and time. The type
+ * must not depend on how they are cut. */
 static xd_dtype matrix_type(const xd_decl *d, xd_split split, const xd_mat_part *parts, int n)
 {
     int64_t out = 0, in = parts[0].in;
@@ -403,7 +405,7 @@ static xd_dtype matrix_type(const xd_decl *d, xd_split split, const xd_mat_part 
     return d->blocks;
 }
 
-/* All linear layers end here. shape: of the tensor in the checkpoint when there is one part. */
+/* Every linear layer ends here. shape: of the tensor in the checkpoint if there is one part. */
 static void matrix(xd_decl *d, xd_lin *w, xd_split split, xd_mat_part *parts, int n, const xd_mat_cols *c,
                    int nd, const int64_t *shape, int bias)
 {
@@ -530,16 +532,16 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in,
         load_bias(d, &w->b, &p, 1, out);
 }
 
-/* ---- kernels of enlarged maps ------------------------------------------------------------- */
+/* ---- convolutions of enlarged maps -------------------------------------------------------- */
 
-typedef struct fold {           /* one of the four kernels                                     */
+typedef struct fold {           /* makes one of the four kernels                               */
     xd_tensor from;             /* [n,3,3]                                                     */
-    float     scale;            /* of numbers of eight bits                                    */
+    float     scale;            /* of 8-bit elements                                           */
     float    *to;               /* [n,2,2]                                                     */
     int       i, j;
 } fold;
 
-/* Which of its two cells the tap of a pixel at `place` reads. */
+/* Which of the two cells a tap reads, for the pixel at offset `place` (0 or 1) of its cell. */
 static int cell_of(int tap, int place)
 {
     return tap > place;
@@ -560,7 +562,7 @@ static void fold_range(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* All four from one look at the file: the sums are made in f32 and rounded once. */
+/* Makes the four kernels from one read of the file; sums are made in f32 and rounded once. */
 static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n, const int64_t *shape)
 {
     xd_fetched f;

@@ -1,9 +1,9 @@
 /* displaced.c - DistriFusion's displaced patches (Li et al. 2024, arXiv:2402.19481): each member of
- * the ring axis attends to its own fresh keys and values and to those that the others had in the
- * step before. The exchange runs while everything else is computed.
+ * the ring axis attends to its own fresh keys and values and to those of the other members from the
+ * step before. The exchange runs during all other computation.
  *
- * In exact steps the exchange is waited for at once. It is offered because users compare with it:
- * the memory is that of all tokens for every block and pass. */
+ * In exact steps the exchange is waited for at once. This method is offered for comparison: it
+ * needs memory for the keys and values of all tokens, for every block and pass. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -16,17 +16,17 @@ typedef struct displaced {
     const xd_topo *topo;
     xd_dev        *dev;
     xd_dtype       type;
-    char          *mem;         /* for every attention: K, V of all members; my fresh K, V       */
-    size_t         bytes, one;  /* of all; of one attention                                     */
-    int64_t        total, mine, heads, head_dim;        /* rows: the most there can be          */
-    int64_t        now, *rows;  /* that take part in this attention; of each member             */
+    char          *mem;         /* of each attention: K, V of all members; my fresh K, V         */
+    size_t         bytes, one;  /* of all attentions; of one                                    */
+    int64_t        total, mine, heads, head_dim;        /* total, mine: most rows               */
+    int64_t        now, *rows;  /* rows in the current attention; [R] of each member            */
     xd_kv         *seg;
     xd_req        *req;         /* [attentions][2]                                             */
     int            first, nlayers, sites, count;
 } displaced;
 
-/* which: 0 K of all, 1 V of all, 2 my K, 3 my V: the rows that take part now, at the places of the
- * most that can. */
+/* which: 0 K of all, 1 V of all, 2 my K, 3 my V. A view of the rows in the current attention, at
+ * offsets that fit the most rows. */
 static xd_tensor part(const displaced *s, int64_t i, int which)
 {
     int64_t row = s->heads * s->head_dim, size = (int64_t)xd_dtype_size(s->type);
@@ -53,7 +53,7 @@ static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     displaced    *s = m->priv;
     xd_comm      *c = s->topo->group[XD_RING];
     int64_t i = (xd_my_pass(x, s->topo) * s->nlayers + (x->layer - s->first)) * s->sites + x->site, at = 0;
-    finish(x, s, i);            /* the exchange of the step before                              */
+    finish(x, s, i);            /* the exchange of the previous step                            */
     s->now = 0;
     for (int r = 0; r < c->size; r++)
         s->now += s->rows[r] = xd_member_rows(x->lay, s->topo, XD_ALL, r);
@@ -79,7 +79,7 @@ static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     b.kv = s->seg;
     b.nkv = c->size;
     xd_next_attn(x, m, &b);
-    for (int w = 0; w < 2 && !x->exact; w++)    /* for the next step, while others compute      */
+    for (int w = 0; w < 2 && !x->exact; w++)    /* for the next step, during other computation */
         s->req[2 * i + w] = c->ops->gather(c, matrix(part(s, i, w)), s->rows, matrix(part(s, i, 2 + w)));
 }
 

@@ -1,10 +1,10 @@
-/* halo.c - an image or a video cut into bands of rows: convolutions, group norms and attention of the VAE.
+/* halo.c - an image or video in bands of rows: convolutions, group norms and attention of the VAE.
  *
- * The latent's rows are cut over the ranks by the ruler (lay->len[XD_IMG] rows, nsp ranks); at
- * every resolution a band is that range times the scale, which the width of the tensor at hand
- * tells. Bands may be uneven or empty. A convolution fetches the rows it needs beyond its band
- * from whoever has them; group norms add all rows' partial sums in row order, and attention
- * sees all keys in order, so that results are those of one rank. */
+ * The ruler cuts the rows of the latents over the ranks (lay->len[XD_IMG] rows, nsp ranks). At
+ * every resolution a band is that range times a scale, which follows from the width of the tensor
+ * at hand. Bands may be uneven or empty. A convolution fetches the rows it needs beyond its band
+ * from the ranks that have them. Group norms add all rows' partial sums in row order, and attention
+ * sees all keys in order, so that results equal those of one rank. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ extern const xd_method xd_method_halo;
 typedef struct halo {
     xd_hooks     hooks;
     xd_comm   *c;
-    int64_t    scale;           /* rows of a band per latent row, of the map at hand            */
+    int64_t    scale;           /* rows of the current map per row of the latents               */
     xd_tensor *give, *get;
     int64_t   *rows;
 } halo;
@@ -35,7 +35,7 @@ static xd_span common(xd_span a, xd_span b)
     return (xd_span){ lo, hi > lo ? hi - lo : 0 };
 }
 
-/* Input rows that an output band needs, within the image. */
+/* The input rows, within the image, that output rows `out` need. */
 static xd_span needed(xd_span out, const xd_conv *a, int64_t height)
 {
     if (!out.n)
@@ -47,7 +47,7 @@ static xd_span needed(xd_span out, const xd_conv *a, int64_t height)
     return (xd_span){ lo, hi - lo };
 }
 
-/* Rows [s.start, s.start + s.n) of frames [T,H,W,C] whose first row is `first`. */
+/* A view of rows [s.start, s.start + s.n) of frames [T,H,W,C] whose first row is `first`. */
 static xd_tensor part_of(xd_tensor t, int64_t first, xd_span s)
 {
     if (t.p)
@@ -56,20 +56,21 @@ static xd_tensor part_of(xd_tensor t, int64_t first, xd_span s)
     return t;
 }
 
-/* Output rows next to a neighbour's band: the input that they need, mine beside what comes. */
+/* Output rows that need a neighbour's input rows; `in` has all that they need, mine and
+ * received. */
 typedef struct edge {
     xd_span   out, need;
     xd_tensor in;
-    xd_tensor plus;             /* the residual of a kernel over frames                        */
+    xd_tensor plus;             /* the residual of these rows                                  */
 } edge;
 
 typedef struct cut {            /* a convolution of my band                                    */
     const xd_conv *a;
     int64_t scale, out_scale, height;
-    xd_span mine, out;          /* rows of input and output                                    */
-    xd_span inner;              /* output rows that need none but mine                         */
-    int     over;               /* a kernel over frames: edges are computed with the rest, then anew */
-    edge    e[2];               /* those above and below                                       */
+    xd_span mine, out;          /* input rows and output rows of my band                       */
+    xd_span inner;              /* output rows that need my rows only                          */
+    int     over;               /* 1: kernel over frames; edges are computed twice (run_inner) */
+    edge    e[2];               /* above and below                                             */
 } cut;
 
 static int within(const cut *k, int64_t row)
@@ -78,7 +79,7 @@ static int within(const cut *k, int64_t row)
     return n.start >= k->mine.start && n.start + n.n <= k->mine.start + k->mine.n;
 }
 
-/* Without inner rows all are those of the first edge. */
+/* If there are no inner rows, all rows belong to the first edge. */
 static void find_edges(xd_exec *x, cut *k)
 {
     int64_t lo = k->out.start, end = lo + k->out.n, hi = end;
@@ -98,8 +99,8 @@ static void find_edges(xd_exec *x, cut *k)
     }
 }
 
-/* Fills give and get: what others need of my rows, and what my edges need of theirs. A rank above
- * or below me has rows for one edge only. Empty views where nothing is to be sent. */
+/* Fills give and get: the rows of mine that other ranks need, and the rows of theirs that my edges
+ * need. Each rank above or below me has rows for one edge only. Views of nothing are empty. */
 static void address(xd_exec *x, halo *h, const cut *k, xd_tensor in, const xd_tensor edges[2])
 {
     for (int r = 0; r < h->c->size; r++) {
@@ -117,7 +118,7 @@ static void address(xd_exec *x, halo *h, const cut *k, xd_tensor in, const xd_te
     }
 }
 
-/* Begins to swap halos. A failed rank sends and takes rubbish. */
+/* Begins the exchange of halo rows. A failed rank sends and receives invalid data. */
 static xd_req begin_swap(xd_exec *x, halo *h, const cut *k)
 {
     xd_tensor in = k->a->in, e[2] = { k->e[0].in, k->e[1].in };
@@ -131,8 +132,8 @@ static xd_req begin_swap(xd_exec *x, halo *h, const cut *k)
     return h->c->ops->exchange(h->c, h->give, h->get);
 }
 
-/* Convolves output rows `out` from `in`, which has what they need; what of the padding lies outside
- * the image stays. */
+/* Convolves output rows `out` from `in`, which has all rows they need. Only the padding that lies
+ * outside the image is kept. */
 static void run_rows(xd_exec *x, const xd_hooks *next, const cut *k, xd_span out, xd_tensor in,
                      xd_tensor plus)
 {
@@ -150,9 +151,10 @@ static void run_rows(xd_exec *x, const xd_hooks *next, const cut *k, xd_span out
     next->conv(x, next, &b);
 }
 
-/* Rows that need nobody else's. Those of several frames do not lie in one piece, and would be copied
- * for a kernel over frames: the band is convolved as if nothing lay beyond it, which is right for them
- * and wrong for the edges, whose residuals are put aside. */
+/* Convolves the rows that need my rows only. With a kernel over frames the inner rows of several
+ * frames are not contiguous and would be copied, so the whole band is convolved with padding in
+ * place of halo rows. This is right for the inner rows and wrong for the edges, which are computed
+ * again later; their residuals are saved first. */
 static void run_inner(xd_exec *x, const xd_hooks *next, cut *k)
 {
     xd_conv a = *k->a;
@@ -172,8 +174,8 @@ static void run_inner(xd_exec *x, const xd_hooks *next, cut *k)
         next->conv(x, next, &a);
 }
 
-/* Rows that need nobody else's are convolved while those of the neighbours are on their way; the
- * few at the edges then, from a copy. */
+/* Inner rows are convolved while the halo rows are on their way; then the few edge rows, from a
+ * copy of their input. */
 static void conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 {
     halo         *h = m->priv;
@@ -210,7 +212,7 @@ static void conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Rows of the image next to a band: at most lo above it and hi below. */
+/* Rows of the image next to a band: at most lo above and hi below. */
 static void beside(xd_span band, int lo, int hi, int64_t height, xd_span out[2])
 {
     int64_t end = band.start + band.n;
@@ -220,7 +222,7 @@ static void beside(xd_span band, int lo, int hi, int64_t height, xd_span out[2])
     out[1] = (xd_span){ end, b - end };
 }
 
-/* A rank above or below me has rows for one side only, and needs mine for one. */
+/* Each rank above or below me has rows for one side only, and needs my rows for one side only. */
 static void address_rim(xd_exec *x, halo *h, int64_t height, const int reach[2], xd_tensor in,
                         const xd_tensor side[2])
 {
@@ -294,7 +296,7 @@ static void rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partia
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Keys and values of all bands in order; queries are mine. */
+/* Attention of my queries over the keys and values of all bands, in order. */
 static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     halo     *h = m->priv;

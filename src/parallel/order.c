@@ -1,4 +1,4 @@
-/* order.c - keys and values of the members of an axis, in the order in which one rank has them */
+/* order.c - keys and values of the members of an axis, in the token order of one rank */
 #include "parallel/rows.h"
 
 int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k, const xd_tensor *v, xd_kv *seg)

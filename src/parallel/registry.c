@@ -1,4 +1,4 @@
-/* registry.c - the links and how they compose: the order is the meaning */
+/* registry.c - the list of parallel methods; its order decides how they compose */
 #include "parallel/method.h"
 
 #include <stdint.h>
@@ -8,13 +8,13 @@ extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, 
     xd_method_tensor;
 
 const xd_method *const xd_methods[] = {
-    &xd_method_ulysses,           /* trades tokens for heads: links below see fewer heads        */
-    &xd_method_stale,             /* PipeFusion: adds K,V of the patches not being computed      */
-    &xd_method_displaced,         /* or: adds last step's K,V of other ranks (DistriFusion)      */
-    &xd_method_ring,              /* or: meets the K,V of other ranks in turn                    */
-    &xd_method_halo,              /* convolutions, moments and attention over a cut image        */
-    &xd_method_tensor,            /* sums over features                                          */
-    NULL,                       /* then the kernel                                             */
+    &xd_method_ulysses,         /* exchanges tokens for heads: hooks below see fewer heads     */
+    &xd_method_stale,           /* PipeFusion: adds K,V of the patches not being computed      */
+    &xd_method_displaced,       /* or: adds last step's K,V of other ranks (DistriFusion)      */
+    &xd_method_ring,            /* or: adds the K,V of other ranks                             */
+    &xd_method_halo,            /* convolutions, row sums and attention of an image in bands   */
+    &xd_method_tensor,          /* sums over features                                          */
+    NULL,                       /* then the plain kernel                                       */
 };
 
 xd_status xd_chain_open_of(xd_method_stack *c, const xd_method *const *links, const xd_method_args *a,

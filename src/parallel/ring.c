@@ -1,13 +1,13 @@
 /* ring.c - ring attention (Liu et al. 2023, arXiv:2310.01889): queries stay, keys and values travel
- * round the ring.
+ * around the ring.
  *
- * Sums have the order of one rank whatever carries the messages: each rank attends to the keys and
- * values of all members at once, in global token order. Heads do not meet in attention, so they
- * travel in groups: while one group is computed the next one's keys and values are on their way.
+ * Sums have the order of one rank whichever way messages take: each rank attends to the keys and
+ * values of all members at once, in global token order. Heads are independent in attention, so they
+ * travel in groups: while one group is computed, the keys and values of the next are on their way.
  * Members may hold different numbers of rows, also none.
  *
- * Where all members are of one host and window_open their memory nothing travels: each is told where the
- * keys and values of all lie and attends to them there. */
+ * If all members are on one host and have shared-memory windows, no tensor bytes travel: each
+ * member gets zero-copy views of the keys and values of all members and attends to them there. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -16,7 +16,7 @@
 
 extern const xd_method xd_method_ring;
 
-/* Heads travel in at most so many groups, of messages that are at least so long. */
+/* Most groups of heads; fewest bytes of a group's message. */
 enum { MOST_GROUPS = 4, LEAST_BYTES = 65536 };
 
 typedef struct ring {
@@ -26,14 +26,14 @@ typedef struct ring {
     int64_t        heads;       /* of a group, at most                                         */
     void          *buf[2];      /* K and V of all members for a group of heads                 */
     size_t         bytes;
-    xd_tensor     *give, *get;  /* [R]: of a hop in window memory                                */
-    xd_tensor     *k, *v;       /* [R]: of all members                                         */
-    int64_t       *row;         /* [R]: of these, when they are put in order                   */
+    xd_tensor     *give, *get;  /* [R]: arguments of an exchange                               */
+    xd_tensor     *k, *v;       /* [R]: of each member                                         */
+    int64_t       *row;         /* [R]: next row of each member, while they are put in order   */
     xd_kv         *seg;         /* [npatch * streams * R]                                      */
-    xd_qo         *part;        /* [U]: of queries in pieces, which U members hold             */
+    xd_qo         *part;        /* [U]: of queries in pieces, one for each Ulysses rank        */
 } ring;
 
-/* Rows of member r. Below PipeFusion's memory these are the keys and values of all patches. */
+/* Rows of member r. Behind PipeFusion's stale keys and values these are the rows of all patches. */
 static int64_t rows_of(const xd_exec *x, const ring *s, int r)
 {
     return xd_member_rows(x->lay, s->topo, x->lay->npatch > 1 ? XD_ALL : x->patch, r);
@@ -48,7 +48,7 @@ static xd_tensor some_heads(xd_tensor t, int64_t first, int64_t n)
     return t;
 }
 
-/* Keys and values of all segments, rows after rows, heads from `first` on. */
+/* Copies keys and values of all segments to consecutive rows; heads from `first` on. */
 static void take_mine(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tensor k, xd_tensor v)
 {
     int64_t at = 0, heads = k.d[2];
@@ -60,9 +60,9 @@ static void take_mine(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tenso
     x->dev->mem->sync(x->dev, x->st);
 }
 
-/* ---- the order of one rank ---------------------------------------------------------------- */
+/* ---- the token order of one rank ---------------------------------------------------------- */
 
-/* The next rows of a stream in a patch, of each member; n segments are there already. */
+/* Appends the next rows of each member, of a stream in a patch; n segments are there already. */
 static int add_rows(const xd_exec *x, const ring *s, xd_stream_id stream, int patch, int n)
 {
     const xd_topo *t = s->topo;
@@ -78,7 +78,7 @@ static int add_rows(const xd_exec *x, const ring *s, xd_stream_id stream, int pa
     return n;
 }
 
-/* The attention over the keys and values of all (s->k and s->v): text first, then patches. */
+/* Attention over the keys and values of all members (s->k and s->v): text first, then patches. */
 static xd_attn_args over_all(const xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     xd_attn_args b = *a;
@@ -93,16 +93,16 @@ static xd_attn_args over_all(const xd_exec *x, const ring *s, const xd_attn_args
     return b;
 }
 
-/* ---- window memory -------------------------------------------------------------------------- */
+/* ---- shared-memory windows ---------------------------------------------------------------- */
 
-/* Where all heads of a member go that lie in no window memory, those of a rank that has failed. */
+/* Receives all heads of a member whose data is in no window, which happens on a failed rank. */
 static xd_tensor room(const ring *s, int b, xd_tensor like, int64_t n)
 {
     return xd_view(s->buf[b], like.type, 4, (int64_t[]){ 1, n, like.d[2], like.d[3] });
 }
 
-/* What I show of K or V, told to the next member as the one before told me. What is not window goes
- * `to` a place of mine. */
+/* Gives the next member a view of K or V, and returns the view that the previous member gives. Data
+ * in no window is copied to `to`. */
 static xd_tensor pass(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
 {
     xd_comm *c = s->topo->group[XD_RING];
@@ -117,7 +117,7 @@ static xd_tensor pass(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
     return s->get[before];
 }
 
-/* My keys and values, in memory that I window_open: where they lie, or copied. */
+/* My keys and values in my window: in place, or copied to the arena. */
 static void open_mine(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     xd_comm *c = s->topo->group[XD_RING];
@@ -128,7 +128,7 @@ static void open_mine(xd_exec *x, const ring *s, const xd_attn_args *a)
         own = (xd_kv){ xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d) };
         take_mine(x, a, 0, own.k, own.v);
     }
-    if (!xd_ok(x))              /* a failed rank follows none of its own addresses              */
+    if (!xd_ok(x))              /* a failed rank does not use its own addresses                */
         own = (xd_kv){ room(s, 1, a->q, n), room(s, 1, a->q, n) };
     s->k[c->rank] = own.k;
     s->v[c->rank] = own.v;
@@ -149,11 +149,12 @@ static void attn_shared(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     }
     xd_attn_args b = over_all(x, s, a);
     xd_next_attn(x, m, &b);
-    c->ops->barrier(c);         /* until nobody reads mine                                      */
+    c->ops->barrier(c);         /* until no other rank reads my memory                         */
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* While counting: what that takes of the arena, which is not known to be window yet. */
+/* While counting: the arena memory of attn_shared, since it is not known yet if there is a
+ * window. */
 static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     size_t mark = xd_arena_mark(x->tmp);
@@ -168,7 +169,7 @@ static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-/* Finds K and V of all members in a buffer, for n heads, and the messages that have them. */
+/* Sets views of K and V of all members, n heads, in a buffer, and the parts of its messages. */
 static void in_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, int64_t n)
 {
     char *p = s->buf[b];
@@ -181,7 +182,7 @@ static void in_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, in
     }
 }
 
-/* Heads from `first` on set out. */
+/* Sends the group of heads that begins at `first`. */
 static xd_req send_heads(xd_exec *x, const ring *s, const xd_attn_args *a, int b, int64_t first)
 {
     xd_comm *c = s->topo->group[XD_RING];
@@ -191,7 +192,7 @@ static xd_req send_heads(xd_exec *x, const ring *s, const xd_attn_args *a, int b
     return c->ops->circulate(c, s->give);
 }
 
-/* The attention of n heads over what has come into a buffer. */
+/* The attention of a group of heads, from `first` on, over the contents of a buffer. */
 static xd_attn_args of_heads(const xd_exec *x, const ring *s, const xd_attn_args *a, int b,
                              int64_t first)
 {
@@ -239,14 +240,15 @@ static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 static void close(xd_hooks *m)
 {
     ring *s = m->priv;
-    for (int i = 1; i >= 0; i--)        /* last one first: counting memory is a stack           */
+    for (int i = 1; i >= 0; i--)        /* in reverse order: counting memory is a stack         */
         if (s->buf[i])
             s->dev->mem->put(s->dev, s->buf[i], s->bytes);
     free(s->give), free(s->get), free(s->k), free(s->v), free(s->row);
     free(s->seg), free(s->part), free(s);
 }
 
-/* Groups of heads, and buffers for one of them, or for all heads of the largest member. */
+/* Sets the heads of a group, and the size of buffers for one group of all members, or for all heads
+ * of the largest member. */
 static void find_size(ring *s, const xd_method_args *a)
 {
     int     R = a->topo->deg.n[XD_RING], groups = 1;

@@ -1,10 +1,10 @@
-/* stale.c - PipeFusion's memory (Fang et al. 2024, arXiv:2405.14430): keys and values of the
- * patches that are not being computed now, as they were when last computed: this step for
- * earlier patches, the last one for later ones.
+/* stale.c - PipeFusion's stale keys and values (Fang et al. 2024, arXiv:2405.14430): those of the
+ * patches that are not being computed, from their last computation: in this step for earlier
+ * patches, in the previous step for later ones.
  *
- * It sits below Ulysses (it sees my ring member's tokens and my heads) and above the ring. For
- * every pass, block and attention it holds all rows in global token order; an exact step fills
- * it whole. */
+ * Its hooks lie behind those of Ulysses (they see my ring member's tokens and my heads) and in
+ * front of the ring's. For each pass, block and attention it stores all rows in global token order.
+ * An exact step fills all of them. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -23,13 +23,13 @@ typedef struct stale {
     int            first, nlayers, sites, npass;
 } stale;
 
-/* Rows of one patch, of all Ulysses members of my ring member. */
+/* Number of rows of one patch, of all Ulysses ranks of my ring member. */
 static int64_t rows_of(const xd_layout *l, const xd_topo *t, int patch)
 {
     return xd_member_rows(l, t, patch, t->at[XD_RING]);
 }
 
-/* Text rows of all Ulysses members of my ring member. */
+/* Number of text rows of all Ulysses ranks of my ring member. */
 static int64_t text_rows(const xd_layout *l, const xd_topo *t)
 {
     int64_t n = 0;
@@ -38,8 +38,8 @@ static int64_t text_rows(const xd_layout *l, const xd_topo *t)
     return n;
 }
 
-/* K (which 0) or V (1) of the attention at hand: [1, rows, H, D]. The text's rows come first, then
- * those of the patches. */
+/* Stored K (which 0) or V (1) of the current attention: [1, rows, H, D]. Text rows come first, then
+ * the rows of the patches. */
 static xd_tensor memory(const xd_exec *x, const stale *s, int which)
 {
     int64_t d[4] = { 1, s->rows, s->heads, s->head_dim };
@@ -48,7 +48,8 @@ static xd_tensor memory(const xd_exec *x, const stale *s, int which)
     return xd_view(s->mem + (size_t)(2 * i + which) * one, s->type, 4, d);
 }
 
-/* Where fresh row `row` of this patch is kept, and how many rows after it are kept side by side. */
+/* Where fresh row `row` of this patch is stored; *n becomes the number of adjacent rows from
+ * there. */
 static int64_t kept_at(const xd_exec *x, const stale *s, int64_t row, int64_t *n)
 {
     int64_t text = text_rows(x->lay, s->topo), mine = x->patch == x->lay->txt_patch ? text : 0, at = row;

@@ -1,5 +1,5 @@
-/* tensor.c - tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053): each rank has some columns
- * of a layer and the matching rows of the next, whose partial results are summed here. */
+/* tensor.c - tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053): each rank has some outputs
+ * of a layer and the matching inputs of the next layer. The partial results are summed here. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -19,7 +19,7 @@ static void sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
         return;
     if (xd_ok(x))
         x->dev->mem->sync(x->dev, x->st);
-    else                        /* a failed rank takes part all the same                       */
+    else                        /* a failed rank still takes part in the sum                   */
         io.p = xd_failed_buffer(x, io.p, xd_bytes(io), s->c);
     xd_req r = s->c->ops->allreduce(s->c, io, XD_SUM);
     if (s->c->ops->wait(s->c, &r, 1) != XD_OK)

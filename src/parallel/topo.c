@@ -1,4 +1,4 @@
-/* topo.c - rank <-> coordinates, and the groups */
+/* topo.c - conversion of ranks to coordinates, and the groups along axes */
 #include "parallel/topo.h"
 
 #include <string.h>

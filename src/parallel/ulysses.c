@@ -1,14 +1,15 @@
-/* ulysses.c - sequence parallelism by trading tokens for heads (Jacobs et al. 2023,
+/* ulysses.c - sequence parallelism that exchanges tokens for heads (Jacobs et al. 2023,
  * arXiv:2309.14509).
  *
- *   mine [n_u, H, D]  --all-to-all-->  everybody's tokens, my heads [sum n_u, H_u, D]
- *   next link's attention
+ *   mine [n_u, H, D]  --all-to-all-->  all ranks' tokens, my heads [sum n_u, H_u, D]
+ *   the attention of the next hooks
  *   back              <--all-to-all--
  *
- * Tokens and heads need not be even: every rank computes from the ruler what every other has, so
- * sizes are never sent. Where the ranks of a host window_open each other memory nothing is moved: attention reads
- * queries, keys and values of the others where they lie and writes outputs where they want them, and messages only say that
- * they are there. Keys and values go on as views in global token order, so that the sums are those of one rank. */
+ * Tokens and heads may be uneven: every rank computes from the ruler what the other ranks have, so
+ * sizes are never sent. If the ranks are on one host and have shared-memory windows, no tensor
+ * bytes are moved: attention reads queries, keys and values in the other ranks' windows and writes
+ * outputs to remote destinations there; messages only say that they are ready. Keys and values are
+ * passed on as views in global token order, so that sums are those of one rank. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -23,12 +24,12 @@ typedef struct views { xd_tensor *give, *get; } views;          /* [U]          
 typedef struct ulysses {
     xd_hooks         hooks;
     const xd_topo *topo;
-    const int64_t *heads;       /* of the layout                                               */
+    const int64_t *heads;       /* uneven shares of heads (xd_layout.heads), or NULL           */
     xd_dev        *dev;
     xd_kv         *seg;         /* [npatch * streams * U]                                      */
     xd_qo         *part;        /* [U]                                                         */
     views          set[NSETS];
-    void          *park;        /* what a failed rank sends and receives                       */
+    void          *park;        /* buffer of a failed rank for its messages                    */
     size_t         park_bytes;
 } ulysses;
 
@@ -42,7 +43,7 @@ static xd_span heads_of(const ulysses *s, int64_t H, int u)
     return xd_cut_at((xd_span){ 0, H }, u, s->topo->deg.n[XD_ULYSSES], s->heads);
 }
 
-/* Rows and heads of [1,n,H,D]. */
+/* Rows [row, row + n) and heads [head, head + h) of [1,n,H,D]. */
 static xd_tensor slice(xd_tensor t, int64_t row, int64_t n, int64_t head, int64_t h)
 {
     t.p = (char *)t.p + head * t.s[2] * (int64_t)xd_dtype_size(t.type);
@@ -50,7 +51,7 @@ static xd_tensor slice(xd_tensor t, int64_t row, int64_t n, int64_t head, int64_
     return xd_piece_of(t, row, n);
 }
 
-/* A failed rank follows none of its own addresses. */
+/* A failed rank does not use its own addresses. */
 static void park(const xd_exec *x, const ulysses *s, const views *w)
 {
     for (int u = 0; u < s->topo->deg.n[XD_ULYSSES] && !xd_ok(x); u++) {
@@ -66,8 +67,9 @@ static void end(xd_exec *x, ulysses *s, xd_req *r, int n)
         xd_exec_fail(x, XD_ECOMM, "ulysses: an all-to-all failed");
 }
 
-/* My rows of t [1,n,H,D], of each rank's heads, and everybody's rows of mine: member u's [1,n_u,H,D] are set.get[u] when this
- * has ended, in memory that is new here where the others cannot be reached. Of outputs these are places to write to. */
+/* Begins the exchange of t [1,n,H,D]: rank u gets its heads of my rows and gives my heads of its
+ * rows. When the exchange has ended, set.get[u] is [1,n_u,H_u,D] of rank u: in its window, or else
+ * in new memory of my arena. For outputs these are destinations to write to. */
 static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
 {
     const views *w = &s->set[set];
@@ -89,8 +91,9 @@ static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
     return (set == OUT ? c->ops->exchange_places : c->ops->exchange_views)(c, w->give, w->get);
 }
 
-/* Everybody has what he computed of my rows in the place that I offered, or he sends it there. None reads what I showed
- * when this has ended: who has heads has told me so. */
+/* Returns the outputs: each rank has written the heads it computed to the destination I gave it, or
+ * sends them there. When this has ended, no rank reads my queries, keys and values any more: every
+ * rank that has heads has confirmed. */
 static void heads_for_tokens(xd_exec *x, ulysses *s)
 {
     xd_comm *c = s->topo->group[XD_ULYSSES];
