@@ -106,7 +106,8 @@ static xd_status read_stream(FILE *f, const char *name, size_t max, char **data,
     if (ferror(f) || n > max) {
         free(p);
         return ferror(f) ? xd_fail(e, XD_EIO, "cannot read %s: %s", name, strerror(errno))
-                         : xd_fail(e, XD_EFORMAT, "%s has more than the %zu bytes that are plausible", name, max);
+                         : xd_fail(e, XD_EFORMAT,
+                                   "%s has more than the %zu bytes that are plausible", name, max);
     }
     p[n] = 0;
     *data = p;

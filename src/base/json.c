@@ -162,8 +162,8 @@ static int blank(const char *p, const char *end)
     return p == end;
 }
 
-/* Was memory the cause of a parse failure? cJSON does not tell it from a syntax error, and has
- * freed its values by now, so as much memory as it needs is tried for. */
+/* Has cJSON failed for lack of memory? It does not tell this from a syntax error. It has freed its
+ * values by now, so this tries to allocate as much memory as they need. */
 static int starved(const scan *s)
 {
     void *p = malloc((s->marks + 1) * (sizeof(cJSON) + 16) + 2 * s->len);

@@ -168,7 +168,8 @@ static void run_piece(int i)
     int64_t k = j->pieces;
     inside = 1;
     if (j->deal)
-        for (int64_t at; (at = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->n;) {
+        for (int64_t at; (at = atomic_fetch_add_explicit(&j->next, 1,
+                                                         memory_order_relaxed)) < j->n;) {
             j->fn(j->ctx, at, at + 1, i);
             xd_par_poke();
         }

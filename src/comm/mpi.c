@@ -223,8 +223,8 @@ static xd_status look_at_srun(xd_err *e)
     if (n < 2 || getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK"))
         return XD_OK;
     if (!getenv("PMI_RANK"))
-        return alone(e, n, "srun gave them no PMIx; use srun --mpi=pmix (srun --mpi=list tells what "
-                     "there is) or mpirun");
+        return alone(e, n, "srun gave them no PMIx; use srun --mpi=pmix (srun --mpi=list tells "
+                     "what there is) or mpirun");
     if (id && !atoi(id))
         xd_log(XD_LOG_WARN, "srun offers PMI-2 and no PMIx: if Open MPI does not start, use srun "
                "--mpi=pmix or mpirun");

@@ -304,7 +304,8 @@ static void judge(xd_mpi_op *j, int code)
                      j->st[i].MPI_ERROR);
         if (code == MPI_SUCCESS && p->expect >= 0 &&
             MPI_Get_count(&j->st[i], MPI_BYTE, &got) == MPI_SUCCESS && got != p->expect)
-            xd_mpi_op_fail(j, XD_ECOMM, "rank %d of a group of %d sent %d bytes, %lld were expected",
+            xd_mpi_op_fail(j, XD_ECOMM,
+                           "rank %d of a group of %d sent %d bytes, %lld were expected",
                         p->peer, j->g->c.size, got, (long long)p->expect);
     }
     if (code != MPI_SUCCESS && j->status == XD_OK)

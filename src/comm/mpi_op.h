@@ -1,5 +1,4 @@
-/* mpi_op.h - an MPI operation: the pending messages of one call, in phases, and its staging
- * buffers.
+/* mpi_op.h - an MPI operation: the messages of one call, in phases, and its staging buffers.
  *
  * MPI's state is one per process; so are the operations, their staging buffers and the list of
  * operations that have work between messages. Only the thread that opened MPI uses this. Memory
@@ -18,7 +17,7 @@ typedef struct xd_mpi_world {   /* shared by a world and its groups; the last on
     xd_err     err;
     int        users, rank;
     xd_shm_block *window;       /* list of open shared-memory windows                         */
-    int        lost;            /* my messages can no longer be sent: waits end at once       */
+    int        lost;            /* 1: some messages will never be sent; waits end at once     */
 } xd_mpi_world;
 
 typedef struct xd_mpi_group {
@@ -53,24 +52,24 @@ typedef enum xd_exchange_kind {
 typedef struct xd_zero_copy xd_zero_copy;       /* a view exchanged within the host (zero_copy.c) */
 typedef struct xd_mpi_op xd_mpi_op;
 struct xd_mpi_op {
-    xd_mpi_op      *next, **at;    /* free list, or list of operations with work left          */
+    xd_mpi_op       *next, **at;    /* free list, or list of operations with work left         */
     xd_mpi_group    *g;
-    int64_t      serial;
-    xd_status    status;
-    int          ended, tag;
-    MPI_Request *req;
-    MPI_Status  *st;
-    xd_mpi_peer     *part;
-    xd_mpi_scatter     *move;
-    int          n, cap, nmove, capmove, nnear;
-    xd_zero_copy     *near;     /* [nnear], staged                                            */
-    xd_exchange_kind  trade;
-    void       (*then)(xd_mpi_op *j);      /* posts the next phase; NULL: this is the last     */
-    xd_mpi_staging    *stages;
-    xd_tensor    io;            /* argument of `then`                                         */
-    xd_red       op;
-    int          root, hop;
-    char        *stage;
+    int64_t          serial;
+    xd_status        status;
+    int              ended, tag;
+    MPI_Request     *req;
+    MPI_Status      *st;
+    xd_mpi_peer     *part;          /* [n], beside the requests                                */
+    xd_mpi_scatter  *move;          /* [nmove]                                                 */
+    int              n, cap, nmove, capmove, nnear;
+    xd_zero_copy    *near;          /* [nnear], staged                                         */
+    xd_exchange_kind trade;
+    void           (*then)(xd_mpi_op *j);       /* posts the next phase; NULL: this is the last */
+    xd_mpi_staging  *stages;        /* staging buffers in use                                  */
+    xd_tensor        io;            /* arguments of `then`, as what follows                    */
+    xd_red           op;
+    int              root, hop;
+    char            *stage;
 };
 
 /* Begins an operation: of a collective call with tags of its own (`collective`), or of the FIFO of

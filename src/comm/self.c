@@ -236,8 +236,9 @@ static void self_drop(xd_comm *c, xd_req *r, int n)
 static const xd_comm_ops ops = {
     .name = "self", .split = self_split, .split_host = self_host, .close = self_close,
     .allreduce = self_allreduce, .bcast = self_bcast, .gather = self_gather,
-    .circulate = self_circulate, .exchange = self_exchange, .exchange_views = self_show, .exchange_places = self_show,
-    .send = self_send, .recv = self_recv, .wait = self_wait, .test = self_test, .drop = self_drop, .poke = self_nothing,
+    .circulate = self_circulate, .exchange = self_exchange, .exchange_views = self_show,
+    .exchange_places = self_show, .send = self_send, .recv = self_recv, .wait = self_wait,
+    .test = self_test, .drop = self_drop, .poke = self_nothing,
     .barrier = self_nothing, .share = self_share, .in_window = self_in_window,
     .abort = self_abort,
 };

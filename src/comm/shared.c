@@ -172,6 +172,7 @@ char *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int64
 {
     for (const xd_shm_block *b = w->window; b; b = b->next)
         if (b->number == block)
-            return at >= 0 && bytes >= 0 && (size_t)at + (size_t)bytes <= b->bytes ? (char *)b->p + at : NULL;
+            return at >= 0 && bytes >= 0 && (size_t)at + (size_t)bytes <= b->bytes
+                       ? (char *)b->p + at : NULL;
     return NULL;
 }

@@ -42,7 +42,8 @@ int xd_shm_find(const xd_shm_key *key)
     struct stat st;
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)key->pid, (long long)key->fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &st) != 0 || (int64_t)st.st_dev != key->dev || (int64_t)st.st_ino != key->ino)) {
+    if (fd >= 0 &&
+        (fstat(fd, &st) != 0 || (int64_t)st.st_dev != key->dev || (int64_t)st.st_ino != key->ino)) {
         close(fd);
         fd = -1;
     }

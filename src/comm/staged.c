@@ -126,7 +126,8 @@ static void copy_on_device(staged *s, xd_tensor to, xd_tensor from, void *tmp)
 {
     xd_status st = s->dev->ops->copy(s->dev, NULL, &(xd_copy){ to, from }, tmp);
     if (st != XD_OK)
-        xd_fail(s->c.err, st, "a message cannot be packed on %s: %s", s->dev->name, xd_status_name(st));
+        xd_fail(s->c.err, st, "a message cannot be packed on %s: %s", s->dev->name,
+                xd_status_name(st));
 }
 
 /* Copies the elements of a device view to contiguous host memory. */
@@ -208,7 +209,8 @@ static xd_req bcast(xd_comm *c, xd_tensor io, int root)
 {
     staged *s = of(c);
     call   *k = begin(s);
-    return under_way(k, s->real->ops->bcast(s->real, stage(s, k, io, c->rank == root ? GOES : COMES), root));
+    return under_way(k, s->real->ops->bcast(
+                            s->real, stage(s, k, io, c->rank == root ? GOES : COMES), root));
 }
 
 static xd_req gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
@@ -386,10 +388,11 @@ static void close_staged(xd_comm *c)
 }
 
 static const xd_comm_ops ops = {
-    .name = "staged", .split = split, .split_host = split_host, .close = close_staged, .allreduce = allreduce,
-    .bcast = bcast, .gather = gather, .circulate = circulate, .exchange = exchange, .exchange_views = exchange_views,
-    .exchange_places = exchange_places, .send = send, .recv = recv, .wait = wait, .test = test, .drop = drop,
-    .poke = poke, .barrier = barrier, .share = share, .window_open = window_open, .in_window = in_window,
+    .name = "staged", .split = split, .split_host = split_host, .close = close_staged,
+    .allreduce = allreduce, .bcast = bcast, .gather = gather, .circulate = circulate,
+    .exchange = exchange, .exchange_views = exchange_views, .exchange_places = exchange_places,
+    .send = send, .recv = recv, .wait = wait, .test = test, .drop = drop, .poke = poke,
+    .barrier = barrier, .share = share, .window_open = window_open, .in_window = in_window,
     .window_close = window_close, .abort = abort_all,
 };
 

@@ -31,8 +31,8 @@ static char *there(xd_mpi_op *j, int r, int of, size_t *bytes)
     char *q = p->bytes == n * size
                   ? xd_window_address(j->g->world, p->block, p->at + from, to - from) : NULL;
     if (!q)
-        xd_mpi_op_fail(j, XD_ECOMM, "rank %d of a group of %d adds %lld bytes, %lld were expected", r, j->g->c.size,
-                    (long long)p->bytes, (long long)(n * size));
+        xd_mpi_op_fail(j, XD_ECOMM, "rank %d of a group of %d adds %lld bytes, %lld were expected",
+                       r, j->g->c.size, (long long)p->bytes, (long long)(n * size));
     return q;
 }
 

@@ -57,8 +57,8 @@ struct xd_exec {
     int              sp;        /* sequence rank of these tokens                              */
     int              step, pass, layer, site;   /* site: attentions so far in this block      */
     int              exact;     /* 1: exact step, nothing stale may be used                   */
-    size_t           band;      /* bytes of a band of rows, where a whole map is not needed;  */
-                                /* 0: best size                                               */
+    size_t           band;      /* bytes of a band of rows, where a map is computed band by   */
+                                /* band; 0: best size                                         */
     const atomic_int *cancel;   /* nonzero: the request is to end; or NULL                    */
     /* Called before every op: receives failures of other ranks and sends one of this rank; or
      * NULL. */

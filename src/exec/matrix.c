@@ -26,7 +26,8 @@ typedef struct gather {         /* copies rows of a part to adjacent rows at `to
 
 static const char *row_at(const gather *g, int64_t r)
 {
-    return (const char *)g->f->t.p + (size_t)((g->p->row0 + r) * g->p->in) * xd_dtype_size(g->f->t.type);
+    return (const char *)g->f->t.p +
+           (size_t)((g->p->row0 + r) * g->p->in) * xd_dtype_size(g->f->t.type);
 }
 
 /* Makes random elements [first, first + n) of a part. */
@@ -150,7 +151,8 @@ void xd_mat_count(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, con
     xd_load_works(d, 1, g.room);
     xd_load_works(d, 2, made_for(d, parts, n));
     for (int i = 0; i < n; i++)
-        xd_load_will(d, parts[i].name, ".weight", parts[i].row0 * parts[i].in, parts[i].rows * parts[i].in);
+        xd_load_will(d, parts[i].name, ".weight", parts[i].row0 * parts[i].in,
+                     parts[i].rows * parts[i].in);
 }
 
 /* ---- band by band ------------------------------------------------------------------------- */
@@ -248,8 +250,8 @@ static void load_bands(xd_decl *d, const xd_weight *w, gathering *g, float gain)
     if (n == g->n && (!g->copies || (g->all = room_for(d, g))))
         xd_par_dynamic((w->out + g->band - 1) / g->band, band_range, &b);
     if (b.status)
-        xd_fail(d->err, (xd_status)b.status, "packing weight %s%s failed: %s", d->scope, g->parts[0].name,
-                xd_status_name((xd_status)b.status));
+        xd_fail(d->err, (xd_status)b.status, "packing weight %s%s failed: %s", d->scope,
+                g->parts[0].name, xd_status_name((xd_status)b.status));
     for (int i = 0; i < n; i++) {
         if (b.bad[i])
             xd_load_nonfinite(d, f[i].name);
@@ -317,7 +319,8 @@ void xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name)
         xd_fail(d->err, s, "packing weight %s%s failed: %s", d->scope, name, xd_status_name(s));
 }
 
-static void add_part(xd_decl *d, xd_weight *w, gathering *g, const xd_mat_part *p, const xd_fetched *f)
+static void add_part(xd_decl *d, xd_weight *w, gathering *g, const xd_mat_part *p,
+                     const xd_fetched *f)
 {
     gather from = { NULL, g->type, f, p, g->c, xd_load_scale(d, f->name, f->t.type) };
     if (g->scale)
@@ -340,15 +343,18 @@ static int needs_scales(const xd_weight *w, const gathering *g)
     return g->as_is || (xd_is_quantized(w->type) && g->c->total != g->parts[0].in);
 }
 
-static void load_whole(xd_decl *d, xd_weight *w, gathering *g, int nd, const int64_t *shape, float gain)
+static void load_whole(xd_decl *d, xd_weight *w, gathering *g, int nd, const int64_t *shape,
+                       float gain)
 {
     const xd_mat_part *p = g->parts;
-    if (needs_scales(w, g) && !(w->scale = g->scale = malloc((size_t)w->out * sizeof *g->scale + 1)))
+    if (needs_scales(w, g) &&
+        !(w->scale = g->scale = malloc((size_t)w->out * sizeof *g->scale + 1)))
         xd_fail(d->err, XD_ENOMEM, "no memory for the scales of weight %s%s", d->scope, p->name);
     for (int i = 0; i < g->n && d->err->code == XD_OK; i++) {
         xd_fetched f;
         int64_t    flat[2] = { p[i].out, p[i].in };
-        if (!xd_load_fetch(d, p[i].name, ".weight", g->whole ? nd : 2, g->whole ? shape : flat, gain, 0, &f))
+        if (!xd_load_fetch(d, p[i].name, ".weight", g->whole ? nd : 2, g->whole ? shape : flat,
+                           gain, 0, &f))
             break;
         xd_load_warn(d, f.name, f.t);
         add_part(d, w, g, &p[i], &f);
@@ -361,8 +367,8 @@ static void load_whole(xd_decl *d, xd_weight *w, gathering *g, int nd, const int
     w->scale = NULL;
 }
 
-void xd_mat_load(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, const xd_mat_cols *c, int nd,
-                 const int64_t *shape)
+void xd_mat_load(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, const xd_mat_cols *c,
+                 int nd, const int64_t *shape)
 {
     float gain = 0.9f / sqrtf((float)parts[0].in);
     int   mine;

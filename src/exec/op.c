@@ -20,7 +20,7 @@ xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d)
     if (!t.p && xd_ok(x))
         xd_exec_fail(x, XD_ENOMEM, "no room for a tensor of %zu bytes: %zu of %zu are in use",
                      bytes, x->tmp->used, x->tmp->cap);
-    if (!t.p)                   /* not NULL, since that means absent; not followed after a failure */
+    if (!t.p)                   /* NULL would mean absent; not followed after a failure */
         t.p = x->tmp->base;
     return t;
 }
@@ -296,8 +296,8 @@ static xd_tensor batched(xd_tensor t, int64_t B)
     return r;
 }
 
-static void attend(xd_exec *x, const xd_hooks *m, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
-                   xd_tensor bias, float scale, int causal)
+static void attend(xd_exec *x, const xd_hooks *m, xd_tensor out, xd_tensor q, xd_tensor k,
+                   xd_tensor v, xd_tensor bias, float scale, int causal)
 {
     xd_kv kv = { batched(k, x->B), batched(v, x->B) };
     while (!m->attn)
@@ -360,8 +360,8 @@ static void rows_of_host(xd_exec *x, xd_tensor out, xd_tensor table, const int32
     size_t    row = (size_t)table.d[1] * xd_dtype_size(table.type);
     char     *host = xd_ok(x) && !xd_counting(x) ? malloc((size_t)n * row + 1) : NULL;
     for (int64_t i = 0; i < n && host; i++) {
-        if (xd_check(x, ids[i] >= 0 && ids[i] < table.d[0], "token id %d is not one of %lld", (int)ids[i],
-                     (long long)table.d[0]))
+        if (xd_check(x, ids[i] >= 0 && ids[i] < table.d[0], "token id %d is not one of %lld",
+                     (int)ids[i], (long long)table.d[0]))
             memcpy(host + (size_t)i * row, (const char *)table.p + (size_t)ids[i] * row, row);
     }
     if (host)

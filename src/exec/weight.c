@@ -144,7 +144,7 @@ int xd_load_find(xd_decl *d, const char *names, const char *suffix, int nd, cons
         return 1;
     if (d->src->get(d->src->self, f->name, &f->t, d->err) != XD_OK)
         return 0;
-    f->t = xd_view(f->t.p, f->t.type, nd, shape);       /* the number of elements is checked   */
+    f->t = xd_view(f->t.p, f->t.type, nd, shape);       /* shapes are checked before the load  */
     return 1;
 }
 
@@ -215,7 +215,8 @@ static void take_some(xd_decl *d, void *to, xd_dtype tt, const void *from, xd_dt
     for (int64_t i = 0, m; i < n && buf && d->err->code == XD_OK; i += m) {
         m = n - i < SOME ? n - i : SOME;
         xd_load_convert(buf, tt, (const char *)from + (size_t)i * fs, ft, m, scale);
-        if (d->dev->mem->upload(d->dev, NULL, (char *)to + (size_t)i * ts, buf, (size_t)m * ts) != XD_OK)
+        if (d->dev->mem->upload(d->dev, NULL, (char *)to + (size_t)i * ts, buf,
+                                (size_t)m * ts) != XD_OK)
             xd_fail(d->err, XD_EDEVICE, "weight %s cannot be copied to %s", name, d->dev->name);
     }
     free(buf);
@@ -385,8 +386,8 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
         if (!xd_load_fetch(d, parts[i].name, ".bias", 1, &parts[i].out, 0.1f, 0, &f))
             return;
         xd_load_warn(d, f.name, f.t);
-        take_some(d, at, XD_F32, (char *)f.t.p + (size_t)parts[i].row0 * xd_dtype_size(f.t.type), f.t.type,
-                  parts[i].rows, f.name);
+        take_some(d, at, XD_F32, (char *)f.t.p + (size_t)parts[i].row0 * xd_dtype_size(f.t.type),
+                  f.t.type, parts[i].rows, f.name);
         at += parts[i].rows;
         xd_load_let_go(d, &f);
     }
@@ -406,8 +407,8 @@ static xd_dtype matrix_type(const xd_decl *d, xd_split split, const xd_mat_part 
 }
 
 /* Every linear layer ends here. shape: of the tensor in the checkpoint if there is one part. */
-static void matrix(xd_decl *d, xd_lin *w, xd_split split, xd_mat_part *parts, int n, const xd_mat_cols *c,
-                   int nd, const int64_t *shape, int bias)
+static void matrix(xd_decl *d, xd_lin *w, xd_split split, xd_mat_part *parts, int n,
+                   const xd_mat_cols *c, int nd, const int64_t *shape, int bias)
 {
     if (d->visit == XD_VISIT_LIST) {
         for (int i = 0; i < n; i++) {
@@ -422,8 +423,8 @@ static void matrix(xd_decl *d, xd_lin *w, xd_split split, xd_mat_part *parts, in
     for (int i = 0; i < n; i++)
         out += parts[i].rows;
     w->split = split;
-    w->w = (xd_weight){ .type = matrix_type(d, split, parts, n), .out = out, .in = c->total, .kernel = { 1, 1, 1 },
-                        .stride = { 1, 1, 1 }, .groups = 1 };
+    w->w = (xd_weight){ .type = matrix_type(d, split, parts, n), .out = out, .in = c->total,
+                        .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 }, .groups = 1 };
     if (d->visit == XD_VISIT_COUNT) {
         w->w.p = nowhere;
         w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
@@ -554,7 +555,8 @@ static void fold_range(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t n = begin; n < end; n++) {
         float k[9], *to = f->to + 4 * n;
-        xd_load_convert(k, XD_F32, (const char *)f->from.p + (size_t)(9 * n) * size, f->from.type, 9, f->scale);
+        xd_load_convert(k, XD_F32, (const char *)f->from.p + (size_t)(9 * n) * size, f->from.type,
+                        9, f->scale);
         memset(to, 0, 4 * sizeof *to);
         for (int y = 0; y < 3; y++)
             for (int x = 0; x < 3; x++)
@@ -563,7 +565,8 @@ static void fold_range(void *ctx, int64_t begin, int64_t end, int thread)
 }
 
 /* Makes the four kernels from one read of the file; sums are made in f32 and rounded once. */
-static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n, const int64_t *shape)
+static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n,
+                          const int64_t *shape)
 {
     xd_fetched f;
     int        mine[4], any = 0;
@@ -573,7 +576,8 @@ static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n, 
             return;
         any |= mine[q];
     }
-    if (!any || !xd_load_fetch(d, name, ".weight", 4, shape, 0.9f / sqrtf(9 * (float)shape[1]), 0, &f))
+    if (!any ||
+        !xd_load_fetch(d, name, ".weight", 4, shape, 0.9f / sqrtf(9 * (float)shape[1]), 0, &f))
         return;
     xd_load_warn(d, f.name, f.t);
     const float scale = xd_load_scale(d, f.name, f.t.type);
@@ -585,7 +589,8 @@ static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n, 
         if (!mine[q])
             continue;
         xd_par_for(n, fold_range, &one);
-        xd_mat_pack(d, &w[q].w, xd_view(k, XD_F32, 4, (int64_t[]){ shape[0], shape[1], 2, 2 }), name);
+        xd_mat_pack(d, &w[q].w, xd_view(k, XD_F32, 4, (int64_t[]){ shape[0], shape[1], 2, 2 }),
+                    name);
     }
     xd_load_let_go(d, &f);
 }

@@ -41,8 +41,7 @@ void xd_w_fused(xd_decl *d, xd_lin *w, xd_split split, int64_t unit, int64_t in,
                 const char *const *names, const int64_t *out, int bias);
 
 /* A linear layer whose weight the checkpoint stores as a convolution or in another shape:
- * "NAME.weight" has the shape shape[0..nd), where shape[0] is out and the product of the rest is
- * in. */
+ * "NAME.weight" has the shape shape[0..nd), where shape[0] is out and the rest multiplies to in. */
 void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_t unit,
                     int nd, const int64_t *shape, int bias);
 
@@ -52,8 +51,8 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in,
 
 /* A 3 x 3 kernel "NAME.weight" [out, in, 3, 3] that reads a map enlarged by 2 x 2 (nearest
  * neighbour). Pixel (2y + i, 2x + j) depends on only 2 x 2 cells of the map before enlargement,
- * with sums of the kernel's weights. w[2 i + j] is the convolution for it, starting at cell (y - 1
- * + i, x - 1 + j); the four share the bias. 16 multiplications instead of 36. */
+ * with sums of the kernel's weights. w[2 i + j] is the convolution for it, starting at cell
+ * (y - 1 + i, x - 1 + j); the four share the bias. 16 multiplications instead of 36. */
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in);
 
 /* A vector or small tensor, as F32 in device memory. `name` is the full name below the scope
@@ -87,8 +86,7 @@ typedef struct xd_source {
     /* These bytes of a tensor in use will not be read again soon, so their pages may be unmapped.
      * From any thread; NULL: no use for it. */
     void (*past)(void *self, const char *name, const void *p, size_t bytes);
-    /* Bytes of memory of a tensor from `get` to `done`, if it is made and not mapped; NULL:
-     * none. */
+    /* Bytes of memory of a tensor from `get` to `done`, if made, not mapped; NULL: none. */
     size_t (*takes)(void *self, const char *name);
     /* Elements [first, first + n) of a tensor will be read soon; NULL: no use for it. */
     void (*will)(void *self, const char *name, int64_t first, int64_t n);
@@ -117,8 +115,8 @@ struct xd_decl {
     xd_dev    *dev;
     xd_dtype   type;            /* compute type                                                */
     xd_dtype   blocks;          /* I8, F8E4M3 or as `type`: of matrices that tensor parallelism */
-                                /* cuts (attention and feed-forward of blocks) with at least    */
-                                /* XD_QUANT_LEAST inputs and outputs; others are as `type`      */
+                                /* can cut (attention, feed-forward) with XD_QUANT_LEAST inputs */
+                                /* and outputs or more; others have `type`                      */
     const xd_source *src;
     int        tp, tp_at;       /* tensor degree and my coordinate                             */
     int        tells;           /* COUNT: report to the source what a load will read           */

@@ -52,7 +52,8 @@ static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     displaced    *s = m->priv;
     xd_comm      *c = s->topo->group[XD_RING];
-    int64_t i = (xd_my_pass(x, s->topo) * s->nlayers + (x->layer - s->first)) * s->sites + x->site, at = 0;
+    int64_t i = (xd_my_pass(x, s->topo) * s->nlayers + (x->layer - s->first)) * s->sites + x->site,
+            at = 0;
     finish(x, s, i);            /* the exchange of the previous step                            */
     s->now = 0;
     for (int r = 0; r < c->size; r++)
@@ -66,7 +67,8 @@ static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     }
     x->dev->mem->sync(x->dev, x->st);
     for (int w = 0; w < 2 && x->exact; w++)
-        s->req[2 * i + w] = c->ops->gather(c, matrix(part(s, i, w)), s->rows, matrix(part(s, i, 2 + w)));
+        s->req[2 * i + w] = c->ops->gather(c, matrix(part(s, i, w)), s->rows,
+                                           matrix(part(s, i, 2 + w)));
     if (x->exact)
         finish(x, s, i);
     at = 0;
@@ -80,7 +82,8 @@ static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     b.nkv = c->size;
     xd_next_attn(x, m, &b);
     for (int w = 0; w < 2 && !x->exact; w++)    /* for the next step, during other computation */
-        s->req[2 * i + w] = c->ops->gather(c, matrix(part(s, i, w)), s->rows, matrix(part(s, i, 2 + w)));
+        s->req[2 * i + w] = c->ops->gather(c, matrix(part(s, i, w)), s->rows,
+                                           matrix(part(s, i, 2 + w)));
 }
 
 static void close(xd_hooks *m)
@@ -119,7 +122,8 @@ static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **
     s->mem = s->dev->mem->get(s->dev, s->bytes);
     *out = &s->hooks;
     if (!s->rows || !s->seg || !s->req || !s->mem) {
-        xd_fail(e, XD_ENOMEM, "no memory for the %s of displaced patches", xd_size_text((double)s->bytes).s);
+        xd_fail(e, XD_ENOMEM, "no memory for the %s of displaced patches",
+                xd_size_text((double)s->bytes).s);
         close(*out);
         *out = NULL;
         return XD_ENOMEM;

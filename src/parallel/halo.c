@@ -193,7 +193,8 @@ static void conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
     k.height = x->lay->len[XD_IMG] * k.scale;
     k.mine = band(x, h->c->rank, k.scale);
     k.out = band(x, h->c->rank, k.out_scale);
-    xd_check(x, a->in.d[1] == k.mine.n && a->out.d[1] == k.out.n && (!k.over || k.scale == k.out_scale),
+    xd_check(x, a->in.d[1] == k.mine.n && a->out.d[1] == k.out.n &&
+             (!k.over || k.scale == k.out_scale),
              "parallel VAE: %lld rows of a band of %lld", (long long)a->in.d[1],
              (long long)k.mine.n);
     find_edges(x, &k);
@@ -341,8 +342,8 @@ static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **
     halo *h = calloc(1, sizeof *h);
     if (!h)
         return xd_fail(e, XD_ENOMEM, "parallel VAE: no memory");
-    h->hooks = (xd_hooks){ .name = "halo", .attn = attn, .conv = conv, .halo = rim, .rowsum = rowsum, .next = next,
-                       .priv = h };
+    h->hooks = (xd_hooks){ .name = "halo", .attn = attn, .conv = conv, .halo = rim,
+                           .rowsum = rowsum, .next = next, .priv = h };
     h->c = a->rows;
     h->scale = 1;
     h->give = calloc((size_t)h->c->size, sizeof *h->give);

@@ -1,7 +1,8 @@
 /* order.c - keys and values of the members of an axis, in the token order of one rank */
 #include "parallel/rows.h"
 
-int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k, const xd_tensor *v, xd_kv *seg)
+int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k,
+                const xd_tensor *v, xd_kv *seg)
 {
     static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_REF, XD_IMG };
     int n = 0, at[XD_NAXES] = { [XD_ULYSSES] = t->at[XD_ULYSSES], [XD_RING] = t->at[XD_RING] };

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
-extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, xd_method_ring, xd_method_halo,
-    xd_method_tensor;
+extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, xd_method_ring,
+                       xd_method_halo, xd_method_tensor;
 
 const xd_method *const xd_methods[] = {
     &xd_method_ulysses,         /* exchanges tokens for heads: hooks below see fewer heads     */
@@ -17,8 +17,8 @@ const xd_method *const xd_methods[] = {
     NULL,                       /* then the plain kernel                                       */
 };
 
-xd_status xd_chain_open_of(xd_method_stack *c, const xd_method *const *links, const xd_method_args *a,
-                           xd_err *e)
+xd_status xd_chain_open_of(xd_method_stack *c, const xd_method *const *links,
+                           const xd_method_args *a, xd_err *e)
 {
     int n = 0;
     memset(c, 0, sizeof *c);
