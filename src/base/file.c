@@ -28,8 +28,7 @@ int xd_file_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A stream cannot be replaced by a complete file: a file renamed to /dev/null would remove it for
- * all processes. */
+/* A stream cannot be replaced by a file: renaming one to /dev/null would remove it for everyone. */
 int xd_file_is_stream(const char *path)
 {
     struct stat st;
@@ -220,8 +219,7 @@ static int open_named(xd_out *o)
     return -1;
 }
 
-/* The name that `path` leads to: of a link, the file it points to is replaced and the link
- * stays. */
+/* The file that `path` leads to: if `path` is a link, its target is replaced and the link stays. */
 static char *real_name(const char *path)
 {
     struct stat st;

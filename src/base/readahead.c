@@ -5,8 +5,7 @@
  * byte of a piece asked for that long ago; this also reads the piece where the advice had no
  * effect. Nothing is copied, and data already in memory costs some 10 ms a GB.
  *
- * The thread maps nothing and allocates nothing. Its stack is small, for address space may be
- * short. */
+ * The thread maps and allocates nothing. Its stack is small, for address space may be short. */
 #define _POSIX_C_SOURCE 200809L /* posix_fadvise, sigset_t */
 #include "base/readahead.h"
 #include "base/signals.h"

@@ -9,8 +9,7 @@ int xd_list_has(const char *list, const char *word);
 /* Is the word of the first n letters of `word` an element of the list? */
 int xd_list_has_n(const char *list, const char *word, size_t n);
 
-/* This project's name of an element type: "bf16" for "bfloat16". Other words are returned as they
- * are. */
+/* Our name of an element type: "bf16" for "bfloat16". Other words are returned unchanged. */
 const char *xd_word_dtype(const char *word);
 /* Is it a name of float16? No kernel computes in float16. */
 int xd_word_half(const char *word);

@@ -104,8 +104,7 @@ size_t xd_comm_bytes(xd_tensor t)
     return (size_t)xd_comm_elems(t) * xd_dtype_size(t.type);
 }
 
-/* Prefetches a run of a later iteration: runs lie far apart, so the hardware does not predict
- * them. */
+/* Prefetches a run of a later iteration: the hardware does not predict runs so far apart. */
 static inline void ask_run(const char *p, size_t run)
 {
     for (size_t i = 0; i < run; i += 64)

@@ -1,7 +1,6 @@
 /* kinds.h - what all communicators share: views as bytes, pieces, trees, reductions.
  *
- * How a collective is cut into messages is defined here only, so that counting and sending
- * agree. */
+ * Only this file defines how collectives are cut into messages, so counting and sending agree. */
 #ifndef XD_COMM_KINDS_H
 #define XD_COMM_KINDS_H
 
@@ -23,8 +22,7 @@ void    xd_comm_unpack(xd_tensor to, const void *from);
 /* Copies between views of the same shape and type; returns 0 when shapes or types differ. */
 int     xd_comm_copy(xd_tensor to, xd_tensor from);
 
-/* Rows of `out` in an all-gather: bytes of a row; index of rank r's first row (r = size: all
- * rows). */
+/* Rows of `out` in an all-gather: bytes of a row; first row of rank r (r = size: row count). */
 size_t  xd_gather_row(xd_tensor out);
 int64_t xd_gather_at(const int64_t *rows, int r);
 

@@ -397,8 +397,7 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
     return s;
 }
 
-/* A failed operation tests as ended even if not all its messages can arrive; wait returns the
- * error. */
+/* A failed operation has ended even if not all its messages can arrive; wait returns the error. */
 int xd_mpi_test(xd_comm *c, xd_req *r)
 {
     xd_mpi_op *j = job_of(*r);

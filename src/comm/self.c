@@ -111,8 +111,7 @@ static xd_req self_show(xd_comm *c, const xd_tensor *give, xd_tensor *get)
     return (xd_req){ 0 };
 }
 
-/* Matches a send with the oldest open receive, or a receive with the oldest open send; else queues
- * it. */
+/* Matches a send with the oldest open receive, or the reverse; queues it if there is none. */
 static xd_req meet(self *s, xd_tensor t, int sent)
 {
     letter **at = &s->open, *l;

@@ -22,8 +22,7 @@ static size_t first_of(const char *names, const char **next)
     return bar ? (size_t)(bar - names) : strlen(names);
 }
 
-/* Are two shapes equal but for trailing 1s? A 1x1 convolution and a matrix have the same
- * elements. */
+/* Are two shapes equal but for trailing 1s, as those of a 1x1 convolution and a matrix? */
 static int same_shape(int na, const int64_t *a, int nb, const int64_t *b)
 {
     while (na > 0 && a[na - 1] == 1)

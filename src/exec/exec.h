@@ -60,8 +60,7 @@ struct xd_exec {
     size_t           band;      /* bytes of a band of rows, where a map is computed band by   */
                                 /* band; 0: best size                                         */
     const atomic_int *cancel;   /* nonzero: the request is to end; or NULL                    */
-    /* Called before every op: receives failures of other ranks and sends one of this rank; or
-     * NULL. */
+    /* Called before every op: receives other ranks' failures and sends this rank's; or NULL. */
     void           (*watch)(void *watcher, xd_exec *x);
     void            *watcher;
     xd_err           err;       /* the first failure                                          */

@@ -1,7 +1,6 @@
 /* net.h - a network: weights outside the blocks, and a list of blocks.
  *
- * Text encoders, transformers and VAEs are networks; each of their modules adds its entry
- * points. */
+ * Text encoders, transformers and VAEs are networks; each kind adds its own entry points. */
 #ifndef XD_EXEC_NET_H
 #define XD_EXEC_NET_H
 
@@ -57,8 +56,7 @@ struct xd_net {
 xd_status xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, const char *what,
                       xd_err *e);
 void      xd_net_close(xd_net *n);
-/* The index of block `layer` within its scope: "single_transformer_blocks.0" may be block 19 of the
- * net. */
+/* The index of block `layer` within its scope: "single_transformer_blocks.0" may be block 19. */
 int       xd_net_number(const xd_net *n, int layer);
 /* Visits all weights of the net (my stage's layers). */
 xd_status xd_net_visit(xd_net *n, xd_decl *d);

@@ -14,8 +14,7 @@ xd_tensor xd_new(xd_exec *x, int64_t rows, int64_t cols);
 xd_tensor xd_new_f32(xd_exec *x, int64_t rows, int64_t cols);
 xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d);
 
-/* Copies host data to a device tensor, and back; f32 [n], contiguous on the host. No-ops while
- * counting. */
+/* Copies host data (f32 [n], contiguous) to a device tensor, and back. No-ops while counting. */
 void xd_put(xd_exec *x, xd_tensor to, const float *from);
 void xd_get(xd_exec *x, float *to, xd_tensor from);
 /* Fills `to` with the output of fn(ctx, buf): f32, contiguous, as many elements as `to` has. fn is
@@ -47,8 +46,8 @@ xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 
 /* Queries or keys of heads [n,H,D] (any strides except that of D) to `out` of that shape. RMS norm
  * over the D elements of each head with gain [D] (F32; absent: no norm), then RoPE rotation by the
- * row's angles: cos, sin [n,D/2] F32, [1,D/2] for all rows, or absent. Elements 2i and 2i+1 are a
- * pair. */
+ * row's angles: cos, sin [n,D/2] F32, [1,D/2] for all rows, or absent. Pairs: elements 2i and
+ * 2i+1. */
 void      xd_qk_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, float eps,
                           xd_tensor cos, xd_tensor sin);
 /* xd_qk_norm_into with a layer norm (gain and bias) in place of the RMS norm. */
@@ -105,8 +104,8 @@ void      xd_group_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor 
                              xd_tensor bias, int groups, float eps, int silu);
 /* Group norm in two steps, for an image that is normalised in parts: first the sums over all of
  * `in` [T,H,W,C] (and over the ranks that share its rows), then any part. scale, shift [t,h,w,C]
- * F32, or both absent: norm * scale + shift before silu; a cell of them serves T/t x H/h x W/w
- * elements. */
+ * F32, or both absent: norm * scale + shift before silu; each of their cells serves
+ * T/t x H/h x W/w cells of `in`. */
 typedef struct xd_gsum { xd_tensor sums; int groups; double count; } xd_gsum;
 xd_gsum   xd_group_sums(xd_exec *x, xd_tensor in, int groups);
 void      xd_group_apply_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_gsum *s,

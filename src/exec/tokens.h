@@ -25,14 +25,12 @@ typedef struct xd_layout {      /* how the flowing tokens of one pass are cut   
 } xd_layout;
 
 xd_span xd_cut(xd_span whole, int i, int n);            /* the i-th of n nearly equal parts    */
-/* The i-th of n parts where the first i parts are at[i] / at[n] of the whole; NULL: nearly
- * equal. */
+/* The i-th of n parts; the first i are at[i] / at[n] of the whole. `at` NULL: nearly equal. */
 xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at);
 /* Tokens of stream s in one patch on one sequence rank. Text belongs to txt_patch. */
 xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp);
 int64_t xd_own_rows(const xd_layout *l, int patch, int sp);     /* of all streams; XD_ALL too  */
-/* Index in the whole stream of row `row` of those held for `patch`; -1: not a row of this
- * stream. */
+/* Index in the whole stream of a row of those held for `patch`; -1: not a row of this stream. */
 int64_t xd_token(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t row);
 
 #endif

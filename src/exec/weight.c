@@ -368,8 +368,7 @@ static xd_span share(const xd_decl *d, int cut, int64_t n, int64_t unit)
     return (xd_span){ a, (b < n ? b : n) - a };
 }
 
-/* The biases of my rows. A layer that is cut by inputs has all of them (added once, after the
- * sum). */
+/* The biases of my rows. A layer cut by inputs has all of them (added once, after the sum). */
 static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n, int64_t out)
 {
     *b = xd_view(nowhere, XD_F32, 1, &out);

@@ -140,8 +140,7 @@ xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
 /* Device memory. NULL: none is left. *mine is 0 if another process fills it. */
 void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
 /* From now on weights are placed one after the other in a block (at a multiple of XD_ALIGN,
- * borrowed) that `parts` processes share: each of them requests the same weights and fills its part
- * of them. */
+ * borrowed) that `parts` processes share: each requests all weights and fills its part of them. */
 void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
 size_t    xd_store_block_bytes(size_t bytes);           /* of a weight in such a block         */
 size_t    xd_store_bytes(const xd_store *s);            /* of all its weights                  */

@@ -56,8 +56,7 @@ static xd_tensor part_of(xd_tensor t, int64_t first, xd_span s)
     return t;
 }
 
-/* Output rows that need a neighbour's input rows; `in` has all that they need, mine and
- * received. */
+/* Output rows that need a neighbour's input rows; `in` has all they need, mine and received. */
 typedef struct edge {
     xd_span   out, need;
     xd_tensor in;

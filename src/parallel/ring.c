@@ -153,8 +153,7 @@ static void attn_shared(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* While counting: the arena memory of attn_shared, since it is not known yet if there is a
- * window. */
+/* While counting: the arena memory of attn_shared, as it is not known yet if there is a window. */
 static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     size_t mark = xd_arena_mark(x->tmp);

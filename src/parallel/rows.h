@@ -28,8 +28,7 @@ static inline int64_t xd_my_heads(const xd_method_args *a)
                      a->lay->heads).n;
 }
 
-/* Number of passes of a step that this cfg rank runs; and the index of the current one among
- * them. */
+/* Number of passes of a step that this cfg rank runs; index of the current one among them. */
 static inline int xd_my_passes(const xd_method_args *a)
 {
     return (a->npass - a->topo->at[XD_CFG] + a->topo->deg.n[XD_CFG] - 1) / a->topo->deg.n[XD_CFG];

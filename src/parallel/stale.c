@@ -48,8 +48,7 @@ static xd_tensor memory(const xd_exec *x, const stale *s, int which)
     return xd_view(s->mem + (size_t)(2 * i + which) * one, s->type, 4, d);
 }
 
-/* Where fresh row `row` of this patch is stored; *n is reduced to the rows that are adjacent
- * there. */
+/* Where fresh row `row` of this patch is stored; *n is reduced to the rows adjacent there. */
 static int64_t kept_at(const xd_exec *x, const stale *s, int64_t row, int64_t *n)
 {
     int64_t text = text_rows(x->lay, s->topo), mine = x->patch == x->lay->txt_patch ? text : 0,

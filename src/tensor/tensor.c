@@ -189,8 +189,7 @@ uint16_t xd_f32_f16(float v)
     return (uint16_t)(sign | ((a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13));
 }
 
-/* The bits of an e4m3 value, shifted to a float's exponent and mantissa, are its value times
- * 2^-120. */
+/* The bits of an e4m3 value, shifted to those of a float, are its value times 2^-120. */
 float xd_f8e4m3_f32(uint8_t v)
 {
     uint32_t m = (uint32_t)(v & 0x7fu) << 20, b;
