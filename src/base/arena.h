@@ -17,7 +17,7 @@ typedef struct xd_arena {
 
 /* `base` is a multiple of XD_ALIGN and outlives the arena. */
 void   xd_arena_init(xd_arena *a, void *base, size_t cap);
-void  *xd_arena_get(xd_arena *a, size_t bytes);         /* NULL when it does not fit          */
+void  *xd_arena_get(xd_arena *a, size_t bytes);         /* NULL: it does not fit              */
 size_t xd_arena_mark(const xd_arena *a);
 void   xd_arena_rewind(xd_arena *a, size_t mark);       /* frees all that was got since the mark */
 size_t xd_arena_peak(const xd_arena *a);

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/word_list.h"
 
-static const double exact = 9007199254740992.0;         /* 2^53: integers a double holds       */
+static const double exact = 9007199254740992.0;         /* 2^53: integers up to it are exact   */
 
 typedef struct reader {
     const char *what;

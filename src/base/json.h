@@ -21,13 +21,13 @@ void      xd_json_free(xd_json **j);
 
 const xd_json *xd_json_get(const xd_json *j, const char *key);  /* NULL: no object or no key  */
 int            xd_json_size(const xd_json *j);          /* members of an object or array       */
-const xd_json *xd_json_at(const xd_json *j, int i);     /* i-th member, in constant time; NULL  */
-const xd_json *xd_json_first(const xd_json *j);         /* walking a large object or array     */
-const xd_json *xd_json_next(const xd_json *v);
+const xd_json *xd_json_at(const xd_json *j, int i);     /* i-th member, constant time; or NULL  */
+const xd_json *xd_json_first(const xd_json *j);         /* first member, or NULL               */
+const xd_json *xd_json_next(const xd_json *v);          /* the member after v, or NULL         */
 const char    *xd_json_key(const xd_json *v);           /* of a member of an object, or NULL   */
 const char    *xd_json_text(const xd_json *j);          /* NULL: not a string                  */
-int            xd_json_number(const xd_json *j, double *v);     /* 1: it is one                */
-int            xd_json_bool(const xd_json *j, int *v);          /* 1: it is one                */
+int            xd_json_number(const xd_json *j, double *v);     /* 1: a number                 */
+int            xd_json_bool(const xd_json *j, int *v);          /* 1: a bool                   */
 int            xd_json_null(const xd_json *j);          /* absent or null                      */
 int            xd_json_is_object(const xd_json *j);
 int            xd_json_is_list(const xd_json *j);
@@ -66,6 +66,6 @@ void xd_buf_utf8(xd_text_buf *b, const char *s);
 void xd_buf_json_string(xd_text_buf *b, const char *s); /* quoted and escaped                 */
 void xd_buf_free(xd_text_buf *b);
 
-void xd_json_about(xd_fact *fact, void *cookie);        /* the library and its version          */
+void xd_json_about(xd_fact *fact, void *cookie);        /* reports cJSON and its version        */
 
 #endif

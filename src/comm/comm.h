@@ -124,7 +124,7 @@ int       xd_comm_share(int *ranks, int *cores);
  * may use together. Returns 1 if each of them may use all these cpus; 0 if a launcher gave them
  * cpus of their own, or if it is not known. */
 int       xd_comm_host(int *rank, int *ranks, xd_cpuset *cpus);
-/* The MPI library and its version; "MPI: not built in". */
+/* Reports the MPI library and its version, or "MPI: not built in". */
 void      xd_comm_about(xd_fact *fact, void *cookie);
 
 #endif

@@ -149,7 +149,7 @@ size_t    xd_store_bytes(const xd_store *s);            /* of all its weights   
 void     *xd_store_scratch(xd_store *s, int slot, size_t bytes);
 void      xd_store_trim(xd_store *s);
 void      xd_store_close(xd_store **s);
-void      xd_decl_free(xd_decl *d);     /* the list                                            */
+void      xd_decl_free(xd_decl *d);     /* frees d->list                                       */
 
 /* Does a float tensor (contiguous, perhaps unaligned) have NaN or infinite elements? Reads all of
  * it, on all threads. */

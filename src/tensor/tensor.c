@@ -177,9 +177,9 @@ uint16_t xd_f32_f16(float v)
     uint32_t sign = (b >> 16) & 0x8000u, a = b & 0x7fffffffu;
     if (a > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u);
-    if (a >= 0x477ff000u)                       /* rounds past the largest half */
+    if (a >= 0x477ff000u)                       /* rounds beyond the largest f16 */
         return (uint16_t)(sign | 0x7c00u);
-    if (a < 0x38800000u) {                      /* subnormal half: add and let the FPU round */
+    if (a < 0x38800000u) {                      /* subnormal f16: an addition rounds it */
         float f;
         memcpy(&f, &a, sizeof f);
         f += 0.5f;
