@@ -193,7 +193,7 @@ static void note_cache(const char *root, xd_cpu_info *all, int cpu)
     xd_cpuset same;
     int       first = -1;
     if (!list_of(root, cpu, "cache/index3/shared_cpu_list", &same)) {
-        all[cpu].l3 = -1;       /* no L3 cache, or an unknown one                                */
+        all[cpu].l3 = -1;       /* not described: one L3 cache per socket, or none              */
         return;
     }
     for (int i = 0; i < XD_CPU_MOST; i++) {
