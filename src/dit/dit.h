@@ -1,67 +1,71 @@
 /* dit.h - diffusion transformers: noisy latents, time and text become a prediction.
  *
- * Latents are tokens: [N, F], features in the order (channel, frame, row, column) of a patch:
- * F = C patch[0] patch[1] patch[2]; an image has one frame. */
+ * Latents are tokens: [N, F]. The features of a token are the cells of a patch in the order
+ * (channel, frame, row, column): F = C patch[0] patch[1] patch[2]. An image has one frame. */
 #ifndef XD_DIT_DIT_H
 #define XD_DIT_DIT_H
 
 #include "exec/net.h"
 
 typedef struct xd_input {
-    xd_tensor      lat;         /* [n mine, F] F32 noisy latents     of this patch             */
-    const xd_cond *cond;        /* text of this pass, whole                                    */
-    xd_tensor      extra;       /* [n mine, F with extra_ch channels] F32 beside the latents (an image), or absent */
-    xd_tensor      txt;         /* [n mine, E] the text rows I must embed, if text flows       */
-    double         t;           /* model time, in the units of the model's scheduler (0..1000)  */
-    double         guidance;    /* distilled guidance, or NaN                                  */
+    xd_tensor      lat;         /* [n mine, F] F32 noisy latents of this patch                 */
+    const xd_cond *cond;        /* text of this pass, all rows                                 */
+    xd_tensor      extra;       /* [n mine, F with extra_ch channels] F32 latents of an image, or
+                                   absent */
+    xd_tensor      txt;         /* [n mine, E] text rows to embed, if text flows               */
+    double         t;           /* model time in the units of the scheduler (0..1000)           */
+    double         guidance;    /* distilled guidance scale, or NaN                            */
     double         size[2];     /* pixels: height, width (micro-conditions)                    */
 } xd_input;
 
 typedef struct xd_dit_info {
     int     nlayers, heads, head_dim;
-    int     patch[3];           /* latent cells of a token: t, h, w                            */
+    int     patch[3];           /* latent cells per token: t, h, w                             */
     int64_t dim;                /* hidden width                                                */
     int64_t lat_ch;             /* latent channels C                                           */
-    int64_t extra_ch;           /* channels it reads beside them (of an image), after them      */
-    int64_t sample[3];          /* latent cells the model was trained on: t, h, w              */
-    int     fixed;              /* it has positions for just that many cells                   */
-    int64_t text_dim;           /* E of the text it reads                                      */
-    int64_t text_rows;          /* rows of text it reads, no more and no fewer; 0: any number    */
-    int64_t text_cols[3];       /* of each encoder, where they differ; 0: as text_dim           */
-    int64_t pooled_dim;         /* of the pooled text embedding it reads; 0: none               */
-    int     guided;             /* reads a distilled guidance scale                            */
+    int64_t extra_ch;           /* extra input channels (of an image), after the C channels     */
+    int64_t sample[3];          /* latent cells of the training size: t, h, w                  */
+    int     fixed;              /* positions exist for this size only                          */
+    int64_t text_dim;           /* width E of the text embedding                               */
+    int64_t text_rows;          /* required number of text rows; 0: any                          */
+    int64_t text_cols[3];       /* width per encoder, where they differ; 0: text_dim            */
+    int64_t pooled_dim;         /* width of the pooled text embedding; 0: not used              */
+    int     guided;             /* takes a distilled guidance scale                            */
     int     txt_flows;          /* text rows pass through the blocks (joint attention)         */
-    int     sites;              /* self-attentions of a block                                  */
-    int64_t most[3];            /* latent cells that it has positions for; 0: any number       */
-    int     micro;              /* reads size[] (resolution and aspect ratio)                  */
-    size_t  local_size;         /* of xd_state.local                                           */
-    size_t  kept_size;          /* of xd_state.kept; 0: nothing is kept                        */
+    int     sites;              /* self-attentions per block                                   */
+    int64_t most[3];            /* most latent cells with positions: t, h, w; 0: any number    */
+    int     micro;              /* takes size[] (resolution and aspect ratio)                  */
+    size_t  local_size;         /* bytes of xd_state.local                                     */
+    size_t  kept_size;          /* bytes of xd_state.kept; 0: no kept tensors                  */
 } xd_dit_info;
 
-typedef struct xd_dit {         /* the one const a model file exports                          */
+typedef struct xd_dit {         /* the one constant that a model file exports                  */
     xd_net_def net;
     void (*info)(const void *cfg, xd_dit_info *out);
-    /* Long skips: the block whose output block `layer` reads as s->skip, -1: none; NULL: no block does.
-     * They are a stack: what is given last is taken first. */
+    /* Long skips: the block whose output block `layer` reads as s->skip; -1: none. NULL: the
+     * model has no long skips. They form a stack: the last one pushed is popped first. */
     int  (*skip_from)(const void *cfg, int layer);
-    /* What blocks read of the text is the same in all steps and patches (keys and values of
-     * cross-attention): `keep` takes tensors for it from the arena, for the stage's blocks, and `read`
-     * fills them, once a request and pass. NULL: the text flows, or is read by cond alone. */
+    /* Text tensors that are equal in all steps and patches (keys and values of cross-attention).
+     * `keep` allocates them in the arena for the blocks of the stage; `read` fills them, once
+     * per request and pass. NULL: the text flows, or only cond reads it. */
     void (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
     void (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
-    /* s->local holds zeroed local_size bytes. What cond puts into the arena lives until the end
-     * of the step's pass. */
+    /* s->local has local_size bytes, zeroed. What cond allocates in the arena lives until the
+     * end of this step's pass. */
     void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* every stage */
-    void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* first: fills s->h */
-    xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);  /* last: [img mine, F] F32 */
+    void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* first stage:
+                                                                                     fills s->h */
+    xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);  /* last stage: [img mine, F]
+                                                                     F32 */
 } xd_dit;
 
-/* How many outputs lie in s->skips before block `layer`, and the most that do so in the stage of n. */
+/* Number of skip outputs in s->skips before block `layer`, and the largest number in the stage
+ * of n. */
 int  xd_dit_skips(const xd_dit *d, const void *cfg, int layer);
 int  xd_dit_most_skips(const xd_dit *d, const xd_net *n);
-/* Runs block `layer`, which takes its long skip and leaves one where a later block reads its output. */
+/* Runs block `layer`: pops its long skip, and pushes its output if a later block reads it. */
 void xd_dit_block(xd_exec *x, const xd_dit *d, const xd_net *n, int layer, xd_state *s);
 
-extern const xd_dit *const xd_dits[];           /* the registry, NULL at the end               */
+extern const xd_dit *const xd_dits[];           /* the registry; ends with NULL                */
 
 #endif

@@ -1,29 +1,30 @@
-/* layers.h - what several diffusion transformers are built of: two-layer embeddings of numbers and
- * vectors, and modulation vectors (adaLN). */
+/* layers.h - layers that several diffusion transformers share: two-layer embeddings of scalars
+ * and vectors, and modulation vectors (adaLN) */
 #ifndef XD_DIT_LAYERS_H
 #define XD_DIT_LAYERS_H
 
 #include "dit/dit.h"
 #include "exec/op.h"
 
-enum { XD_SINUSOIDS = 256 };    /* of a timestep, a guidance scale, a side or a ratio          */
+enum { XD_SINUSOIDS = 256 };    /* features of a timestep, a guidance scale, a side or a ratio */
 
 typedef struct xd_mlp { xd_lin a, b; } xd_mlp;
 
 /* "NAME.linear_1" [mid,in] and "NAME.linear_2" [out,mid], with biases. */
-void      xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid, int64_t out);
+void      xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid,
+                         int64_t out);
 xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);    /* F32         */
-/* Numbers (diffusers' Timesteps of 256, cosines first, frequency shift 0) through the two layers
- * with SiLU between: [n,out] F32. */
+/* Sinusoidal embedding of n scalars (diffusers' Timesteps with 256 features, cosines first,
+ * frequency shift 0), then the two layers with SiLU between them: [n,out] F32. */
 xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m);
 
-/* k vectors of width D that modulate a block: linear(silu(emb)) as [k,D] F32, in the arena.
+/* The k modulation vectors of width D of a block: linear(silu(emb)) as [k,D] F32, in the arena.
  * `active` is silu(emb) [1,E] in the compute type. */
 xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k);
 
 /* ---- joint attention (Esser et al. 2024, arXiv:2403.03206) ---------------------------------- */
 
-typedef struct xd_adaln {        /* one stream's half of a block where text and image meet       */
+typedef struct xd_adaln {        /* one stream (image or text) of a block with joint attention   */
     xd_lin    mod;              /* [nmod D, D]                                                  */
     xd_lin    qkv, out, up, down;
     xd_tensor norm_q, norm_k;   /* [head_dim], or absent                                        */
@@ -31,60 +32,68 @@ typedef struct xd_adaln {        /* one stream's half of a block where text and 
 
 typedef struct xd_adaln_form {
     int64_t dim, head_dim;
-    int     nmod;               /* vectors of its modulation: 6, 9, or 2 when it only gives keys  */
-    int     qk_norm;            /* queries and keys are normalised                             */
-    int     last;               /* gives queries, keys and values only: its rows end here        */
+    int     nmod;               /* modulation vectors: 6, 9, or 2 for keys and values only        */
+    int     qk_norm;            /* queries and keys are normalized                             */
+    int     last;               /* computes q, k, v only: this stream ends here                  */
 } xd_adaln_form;
 
-/* The names that diffusers gives the image's side (context 0) and the text's (1) of a block. */
+/* Declares the weights by diffusers' names of the image stream (context 0) or the text stream
+ * (1). */
 void      xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w);
 
-typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;    /* [n,H,head_dim] of my tokens and heads */
+typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;    /* [n,H,head_dim]; my tokens and heads   */
 
-/* Room for the queries and keys of y [n, 3 H head_dim], a product of `w`; v is a view of y. */
+/* Allocates the queries and keys of y [n, 3 H head_dim], an output of the GEMM with `w`. v is a
+ * view of y. */
 xd_qkv    xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim);
-/* Fills rows [at, at + n) of q and k from y: normalised (RMS) when there are gains, turned by rope
- * when there are angles cos, sin [n of all, head_dim/2]. */
+/* Fills rows [at, at + n) of q and k from y. Applies RMS norm if there are gains, and RoPE if
+ * there are tables cos, sin [n of all, head_dim/2]. */
 void      xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, xd_tensor norm_q,
                       xd_tensor norm_k, xd_tensor cos, xd_tensor sin, int64_t at, int64_t n);
-/* h += gate * down(gelu(up(norm(h)))); mod's rows 3, 4, 5 are shift, scale and gate. */
+/* h += gate * down(gelu(up(norm(h)))); rows 3, 4, 5 of mod are shift, scale and gate. */
 void      xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mod);
 
-/* ---- text that does not flow: blocks read it by cross-attention ----------------------------- */
+/* ---- cross-attention to text that does not flow -------------------------------------------- */
 
-/* Room for the keys and values of m rows of text in every block of the stage: [blocks, m, kv.out]. */
+/* Allocates the keys and values of m text rows for every block of the stage: [blocks, m,
+ * kv.out]. */
 xd_tensor xd_text_kv_new(xd_exec *x, const xd_net *n, int64_t m, int64_t width);
-xd_tensor xd_text_kv(xd_tensor room, int64_t block);    /* of the stage's block: [m, kv.out]   */
-/* Attention of q [n, D mine] over them; kv's two parts are those of `w`. */
+xd_tensor xd_text_kv(xd_tensor room, int64_t block);    /* slice of one block: [m, kv.out]     */
+/* Cross-attention of q [n, D mine]. kv holds keys and values side by side, as outputs of `w`. */
 xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t head_dim);
 
 /* ---- rotary positions over a grid ------------------------------------------------------------ */
 
-/* n positions of one side, counted or from start to stop in equal steps, in f32 as torch.linspace. */
+/* n positions along one side: 0, 1, 2 ... if `count`, else from start to stop in equal steps.
+ * Computed in f32 like torch.linspace. */
 typedef struct xd_grid_side { int64_t n; float start, stop; int count; } xd_grid_side;
 
 float     xd_grid_at(const xd_grid_side *a, int64_t i);
-/* A grid of h x w tokens is stretched over the part of the trained one, th x tw, that has its shape
- * (diffusers' get_resize_crop_region_for_grid). */
-void      xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows, xd_grid_side *cols);
-/* Frequencies of the pairs of an axis of `width` features: theta 10000, in f32. */
+/* Position ranges of a grid of h x w tokens: the largest centred part of the trained grid th x
+ * tw with the same aspect ratio (diffusers' get_resize_crop_region_for_grid). */
+void      xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows,
+                       xd_grid_side *cols);
+/* RoPE frequencies of the feature pairs of one axis of `width` features: theta 10000, in f32. */
 void      xd_rope_frequencies(float *freq, int64_t width);
-/* A table of cosines or sines (fn), [rows, half] in f32, as `fill`, which is given an xd_rope, writes them. */
+/* A table of cosines or sines (fn), [rows, half] F32. `fill` writes the rows and gets an
+ * xd_rope. */
 typedef struct xd_rope {
     const xd_exec *x;
-    const void    *cfg;         /* the model's                                                 */
+    const void    *cfg;         /* config of the model                                         */
     double (*fn)(double);
 } xd_rope;
-xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to), const void *cfg,
+xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to),
+                        const void *cfg,
                    double (*fn)(double));
-/* fn (cos or sin) of the angles of those pairs at `pos`; returns what follows them. */
-float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos, double (*fn)(double));
+/* Writes fn (cos or sin) of the angles of one axis at `pos`; returns the address after them. */
+float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos,
+                         double (*fn)(double));
 
-/* What a last layer gives for a token, [n, cells, C or more] -> `out` [n, C, cells] F32, the order of
- * latents. */
+/* Reorders the output of the last layer, [n, cells, C or more], to the order of latents: `out`
+ * [n, C, cells] F32. */
 void      xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch);
 
-/* The largest and the smallest that a config number may be: XD_EFORMAT with the key. */
+/* XD_EFORMAT, naming the key, if a config value is outside [min, max]. */
 xd_status xd_config_range(const char *key, int64_t v, int64_t min, int64_t max, xd_err *e);
 
 #endif

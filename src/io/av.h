@@ -1,7 +1,7 @@
-/* av.h - inside io: FFmpeg's libraries, loaded when the first video is written and never before.
+/* av.h - inside io: FFmpeg's libraries, loaded when the first video is written.
  *
- * Their headers are those of the build; the libraries are asked for by the same major version, in
- * which FFmpeg keeps its ABI. */
+ * The headers are those of the build. The libraries are opened by the same major version, within
+ * which FFmpeg keeps its ABI stable. */
 #ifndef XD_IO_AV_H
 #define XD_IO_AV_H
 
@@ -39,7 +39,7 @@ typedef struct xd_av {
 #undef XD_AV_FIELD
 } xd_av;
 
-/* The functions, loaded once a process. XD_EUNSUPPORTED names the library that is not there. */
+/* The functions, loaded once per process. XD_EUNSUPPORTED names a library that is missing. */
 xd_status xd_av_load(const xd_av **av, xd_err *e);
 
 #endif

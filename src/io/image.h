@@ -1,4 +1,4 @@
-/* image.h - images on disk, written atomically; the format follows the name */
+/* image.h - image files, written atomically; the extension selects the format */
 #ifndef XD_IO_IMAGE_H
 #define XD_IO_IMAGE_H
 
@@ -6,25 +6,27 @@
 
 #include "base/err.h"
 
-/* Texts in UTF-8 that travel in the file, up to one whose key is NULL. PNG: a tEXt chunk each,
- * iTXt when it is not Latin-1. JPEG and WebP: Exif, where "parameters" is the UserComment, bare,
- * and the other texts are the ImageDescription (exif.c). The comment of a JPEG or PPM: "key: value"
- * lines. */
+/* UTF-8 texts that are stored in the file; the list ends with a NULL key. PNG: one tEXt chunk
+ * each, iTXt if the text is not Latin-1. JPEG and WebP: Exif, where "parameters" is the
+ * UserComment, without its key, and the other texts are the ImageDescription (exif.c). The
+ * comment of a JPEG or PPM: "key: value" lines. */
 typedef struct xd_image_text { const char *key, *value; } xd_image_text;
 
-/* rgb: h rows of w pixels of 3 bytes; texts may be NULL. .png .jpg .jpeg .webp .ppm (JPEG and WebP
- * at quality 95); XD_EINVAL names the known formats for any other. */
+/* rgb: h rows of w pixels of 3 bytes; texts may be NULL. Formats: .png .jpg .jpeg .webp .ppm
+ * (JPEG and WebP at quality 95). XD_EINVAL for any other extension; the message names the known
+ * ones. */
 xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                          const xd_image_text *texts, xd_err *e);
-/* 1: an image can be written to a name like this. */
+/* 1 if an image can be written to this name. */
 int       xd_image_known(const char *path);
-/* Reads PNG, JPEG, WebP or PPM, whatever the name, into malloc'ed RGB; transparency is dropped. */
+/* Reads PNG, JPEG, WebP or PPM, whatever the extension, into malloc'ed RGB; alpha is dropped. */
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 
 /* Resizes w x h pixels with Pillow's Lanczos filter; *rgb is replaced. */
-xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h, xd_err *e);
+xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
+                          xd_err *e);
 
-/* Libraries and their versions. */
+/* Reports the libraries and their versions. */
 void      xd_image_about(xd_fact *fact, void *cookie);
 
 #endif

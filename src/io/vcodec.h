@@ -1,4 +1,4 @@
-/* vcodec.h - inside io: one row a video format */
+/* vcodec.h - inside io: a table row per video format */
 #ifndef XD_IO_VCODEC_H
 #define XD_IO_VCODEC_H
 
@@ -9,10 +9,11 @@ typedef struct xd_vcodec {
     const char *name;           /* "MP4"                                                       */
     const char *tail;           /* ".mp4"                                                      */
     int64_t     max_side;       /* pixels                                                      */
-    /* Writes to an open file, from its first byte. NULL: this build cannot. */
+    /* Writes to an open file, from its first byte. NULL: not in this build. */
     xd_status (*write)(const struct xd_vcodec *c, xd_out *o, const xd_film *film,
                        const xd_image_text *texts, xd_err *e);
-    xd_status (*ready)(const struct xd_vcodec *c, xd_err *e);   /* NULL: always                */
+    xd_status (*ready)(const struct xd_vcodec *c, xd_err *e);   /* checks the libraries; NULL:
+                                                                   always ready */
 } xd_vcodec;
 
 extern const xd_vcodec xd_vcodec_mp4, xd_vcodec_mov, xd_vcodec_mkv, xd_vcodec_webm, xd_vcodec_gif;

@@ -1,7 +1,7 @@
-/* schedule.h - inside the sampler room: noise levels and the timesteps picked from them.
+/* schedule.h - inside the room: noise levels, and the timesteps chosen from them.
  *
- * Numbers that diffusers keeps in f32 are rounded to f32 here too, since schedules differ in the
- * last digits otherwise. */
+ * Values that diffusers keeps in f32 are rounded to f32 here as well. Otherwise schedules differ
+ * from diffusers' in the last digits. */
 #ifndef XD_SAMPLER_SCHEDULE_H
 #define XD_SAMPLER_SCHEDULE_H
 
@@ -13,13 +13,14 @@ typedef struct xd_levels {      /* the training schedule, t = 0 .. n-1          
     double *sigma;              /* sqrt((1 - acp) / acp)                                       */
 } xd_levels;
 
-/* zero_end: what the last acp becomes with rescale_betas_zero_snr (0: left as it is). Freed with
+/* zero_end: value of the last acp with rescale_betas_zero_snr (0: unchanged). Call
  * xd_levels_close also after a failure. */
 xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e);
 void      xd_levels_close(xd_levels *l);
 
-/* As CogVideoX's samplers want it: acp is shifted by snr_shift_scale, then rescaled to end in 0 where
- * rescale_betas_zero_snr asks for it; f64 throughout with scaled_linear betas, else f32. No sigma. */
+/* Levels of CogVideoX's samplers: acp is shifted by snr_shift_scale and then, with
+ * rescale_betas_zero_snr, rescaled to end at 0. Computed in f64 with scaled_linear betas, else
+ * in f32. Does not set sigma. */
 xd_status xd_levels_shifted(xd_levels *l, const xd_sched_cfg *c, xd_err *e);
 
 /* Fractional timestep of a noise level, by interpolation of log sigma. */
@@ -27,8 +28,8 @@ double xd_level_time(const xd_levels *l, double sigma);
 /* Linear interpolation of sigma at a fractional timestep. */
 double xd_level_sigma(const xd_levels *l, double t);
 
-/* n noise levels from the largest to the smallest (sigma_max .. sigma_min), as Karras et al. 2022
- * (rho 7), exponentially, or as Lu et al. 2022 (rho 1, on log sigma). */
+/* n noise levels from the largest to the smallest (sigma_max .. sigma_min), spaced as in Karras
+ * et al. 2022 (rho 7), exponentially, or as in Lu et al. 2022 (rho 1, on log sigma). */
 void xd_sigmas_karras(double max, double min, int n, double *out);
 void xd_sigmas_exponential(double max, double min, int n, double *out);
 void xd_sigmas_lu(double max, double min, int n, double *out);
@@ -36,37 +37,39 @@ void xd_sigmas_lu(double max, double min, int n, double *out);
 /* numpy's round: halves to even. */
 double xd_round_even(double v);
 
-/* Whole timesteps fall where numpy's rounding errors put them: element i of
- * linspace(0, stop, n), and of arange(from, 0, -step), whose length is xd_arange_count. */
+/* Element i of numpy's linspace(0, stop, n) and of arange(from, 0, -step), whose length is
+ * xd_arange_count. They repeat numpy's rounding errors, which decide the integer timesteps. */
 double xd_linspace(double stop, int n, int i);
 double xd_arange(double from, double step, int i);
 int    xd_arange_count(double from, double step);
 
-/* DDIM's whole timesteps for n steps, largest first, into t [n + 1]; returns how many. One that trailing
- * spacing rounds to 0 becomes -1, the last as Python counts. */
+/* Integer timesteps of DDIM for n steps, largest first, into t [n + 1]; returns their number.
+ * Where trailing spacing rounds to 0 the timestep is -1, which Python's indexing takes as the
+ * last. */
 int    xd_timesteps(const xd_sched_cfg *c, int n, double *t);
 
-/* XD_EUNSUPPORTED or XD_EFORMAT when a key that all samplers read has no value they can take. */
+/* XD_EUNSUPPORTED or XD_EFORMAT if a key that all samplers read has an invalid value. */
 xd_status xd_spacing_check(const xd_sched_cfg *c, xd_err *e);
 
 /* XD_EUNSUPPORTED unless prediction_type is epsilon, sample or v_prediction. */
 xd_status xd_prediction_check(const xd_sched_cfg *c, xd_err *e);
 
-/* XD_EFORMAT when epsilon is predicted at timestep t, where `acp` says that there is no signal. */
+/* XD_EFORMAT if epsilon is predicted at timestep t but the signal there, `acp`, is 0. */
 xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e);
 
-/* Dynamic shifting: the exponent of an image of so many tokens, on the line through the config's two points.
- * XD_EFORMAT when they are no line. */
+/* Dynamic shifting: xd_shift_of is the exponent for an image of so many tokens, on the line
+ * through the two points of the config. xd_shift_check returns XD_EFORMAT if the two points are
+ * no line. */
 xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e);
 double    xd_shift_of(const xd_sched_cfg *c, int64_t tokens);
 
-/* The prediction at the cumulative product acp (epsilon, sample or v_prediction) becomes the clean
- * latents, in place. */
+/* Converts the prediction (epsilon, sample or v_prediction) at the cumulative product acp to
+ * clean latents, in place. */
 void      xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred);
-/* Clips to [-r, r], on the host: few configs ask for it. */
+/* Clips to [-r, r], on the host, because few configs use it. */
 void      xd_clip_sample(xd_exec *x, xd_tensor t, float r);
 
-/* XD_EUNSUPPORTED naming the key when `on`. */
+/* XD_EUNSUPPORTED, naming the key, if `on`. */
 xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e);
 
 #endif

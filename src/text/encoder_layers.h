@@ -4,15 +4,18 @@
 
 #include "exec/op.h"
 
-/* An activation by its name in transformers' configs (ACT2FN); 0: it is none of XD_TEXT_ACTS. */
+/* Finds an activation by its name in transformers' configs (ACT2FN). Returns 0 if it is not one
+ * of XD_TEXT_ACTS. */
 #define XD_TEXT_ACTS "gelu, gelu_new, relu, silu, quick_gelu"
 int xd_text_act(const char *name, xd_act *act);
 
-/* Is it an extent that a model may have? Far above any, and products of two fit 64 bits. */
+/* Is this extent allowed? The limit is far above any model's, and the product of two extents
+ * fits 64 bits. */
 enum { XD_TEXT_MOST = 1 << 24 };
 int xd_text_fits(int64_t extent);
 
-/* Refuses heads that do not divide hidden_size or are too narrow or wide; `what` begins the sentence. */
+/* Refuses a number of heads that does not divide hidden_size, or a head width out of range;
+ * `what` begins the error message. */
 xd_status xd_text_heads(const char *what, int64_t dim, int heads, xd_err *e);
 
 #endif

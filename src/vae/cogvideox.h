@@ -5,8 +5,8 @@
 #include "exec/net.h"
 
 enum {
-    XD_COG_LEVELS = 8,          /* resolutions: 128 pixels to a cell at most                  */
-    XD_COG_RES    = 16,         /* residual blocks of a level                                 */
+    XD_COG_LEVELS = 8,          /* resolutions: at most 128 pixels per cell                   */
+    XD_COG_RES    = 16,         /* residual blocks per level                                  */
     XD_COG_MID    = 2,          /* residual blocks in the middle                              */
 };
 
@@ -16,24 +16,26 @@ typedef struct xd_cog_cfg {
     double   scaling, shift, mean, std, eps, ratio;
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
-    xd_ints  widths;            /* block_out_channels: finest level first                     */
-    int      halvings;          /* of time: log2 of temporal_compression_ratio                 */
+    xd_ints  widths;            /* block_out_channels, finest level first                     */
+    int      halvings;          /* halvings of time: log2 of temporal_compression_ratio        */
 } xd_cog_cfg;
 
-/* A group norm; in the decoder its result is times y(z) plus b(z), of the latent z. */
+/* A group norm. In the decoder its result is multiplied by y(z) and b(z) is added; z is the
+ * latent. */
 typedef struct xd_cog_norm { xd_tensor gain, bias; xd_lin y, b; float eps; } xd_cog_norm;
 
-typedef struct xd_cog_res { xd_cog_norm norm1, norm2; xd_cnv conv1, conv2; xd_lin shortcut; } xd_cog_res;
+typedef struct xd_cog_res { xd_cog_norm norm1, norm2; xd_cnv conv1,
+                            conv2; xd_lin shortcut; } xd_cog_res;
 
-typedef struct xd_cog_level {   /* residual blocks at one resolution, then a change of it      */
+typedef struct xd_cog_level {   /* residual blocks at one resolution, then resampling          */
     xd_cog_res res[XD_COG_RES];
-    xd_cnv     down;            /* of the encoder                                             */
-    xd_cnv     up[4];           /* of the decoder: of an enlarged map                          */
+    xd_cnv     down;            /* encoder: downsampling                                      */
+    xd_cnv     up[4];           /* decoder: convolution of an enlarged map                     */
 } xd_cog_level;
 
 typedef struct xd_cog_half {    /* the encoder or the decoder                                  */
     xd_cnv       in, out;
-    xd_cog_level level[XD_COG_LEVELS];  /* in the order they run                              */
+    xd_cog_level level[XD_COG_LEVELS];  /* in execution order                                 */
     xd_cog_res   mid[XD_COG_MID];
     xd_cog_norm  norm;
 } xd_cog_half;
@@ -54,7 +56,7 @@ static inline int xd_cog_residuals(const xd_cog_cfg *c, int dec)
     return c->layers + dec;
 }
 
-/* As those of xd_vae. */
+/* The functions of xd_vae. */
 void xd_cog_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void xd_cog_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 
