@@ -316,8 +316,7 @@ XD_API xd_status xd_output_name(const char *path, int i, int images, char *name,
  * images, %d stays for the frame number, and with several videos "0001_" is put before it.
  * frames: of each video. */
 XD_API xd_status xd_output_video_name(const char *path, int i, int videos, int64_t frames,
-                                      char *name,
-                                      size_t size, xd_err *e);
+                                      char *name, size_t size, xd_err *e);
 /* Number of files that xd_result_save writes for this name and number of frames. */
 XD_API int64_t   xd_output_files(const char *path, int64_t frames);
 /* Removes incomplete output files. For a signal handler that ends the process.

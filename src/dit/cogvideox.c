@@ -1,9 +1,9 @@
 /* cogvideox.c - CogVideoX and CogVideoX1.5 (Yang et al. 2024, arXiv:2408.06072), as diffusers'
  * CogVideoXTransformer3DModel.
  *
- * Text and video are one sequence with the same weights; only the modulation of norms and gates knows
- * which is which. Positions: sinusoids added to the input (2b), rope over (frame, row, column) (5b,
- * 1.5), or rope and a learned table (5b image to video). */
+ * Text and video form one sequence and share the weights of a block; only the modulation of
+ * norms and gates differs. Positions: sinusoids added to the input (2b), RoPE over (frame, row,
+ * column) (5b, 1.5), or RoPE and a learned table (5b image to video). */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -13,10 +13,11 @@
 
 static const float  qk_eps = 1e-6f;
 static const double theta = 10000.0;
-static const double offset = 2.0;       /* what the pipelines give as `ofs`                    */
+static const double offset = 2.0;       /* value of `ofs` in the pipelines                     */
 
 typedef struct cfg {
-    int64_t head_dim, in_ch, out_ch, temb, ofs, text, patch, patch_t, width, height, frames, most_text;
+    int64_t head_dim, in_ch, out_ch, temb, ofs, text, patch, patch_t, width, height, frames,
+        most_text;
     int     heads, nlayers, bias, flip, ratio, affine, rope, learned, patch_bias;
     double  freq_shift, space, time;
     float   eps;
@@ -57,13 +58,13 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct zero {           /* a norm whose modulation has two halves: video, then text     */
+typedef struct zero {           /* norm with two modulations: video, then text                  */
     xd_lin    mod;              /* [6D, time_embed_dim]: shift, scale, gate of each             */
     xd_tensor gain, bias;       /* [D], or absent                                              */
 } zero;
 
 typedef struct blk {
-    zero      before, after;    /* norms of attention and feed-forward                         */
+    zero      before, after;    /* before attention, before the feed-forward                   */
     xd_lin    qkv, out, up, down;
     xd_tensor q_gain, q_bias, k_gain, k_bias;   /* [head_dim]                                   */
 } blk;
@@ -72,11 +73,11 @@ typedef struct glob {
     xd_lin    patch, text, mod, out;
     xd_mlp    time, ofs;
     xd_tensor places;           /* [text + tokens of the sample, D]: learned positions          */
-    xd_tensor gain, bias, out_gain, out_bias;   /* [D]: norms at the end                        */
+    xd_tensor gain, bias, out_gain, out_bias;   /* [D]: final norms                             */
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1, time_embed_dim]: silu of the embedding of time          */
+    xd_tensor active;           /* [1, time_embed_dim]: silu of the time embedding             */
     xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my video tokens, or absent            */
 } local;
 
@@ -90,20 +91,24 @@ static int64_t frames_of(const cfg *c)
 static xd_status check_kind(const cfg *c, xd_err *e)
 {
     if (strcmp(c->act_fn, "gelu-approximate") != 0 || strcmp(c->time_act, "silu") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: activation_fn '%s' and timestep_activation_fn "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: activation_fn '%s' and timestep_activation_fn "
                        "'%s': only gelu-approximate and silu are built", c->act_fn, c->time_act);
     if (c->learned && !c->rope)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: learned positions without rotary ones are not "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: learned positions without rotary ones are not "
                        "built");
     if (c->rope && c->head_dim % 16)
-        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld does not divide by 16, as "
+        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld does not divide by "
+                                      "16, as "
                        "rope over three axes asks", (long long)c->head_dim);
     if (!c->rope && c->dim % 16)
-        return xd_fail(e, XD_EFORMAT, "transformer: the width %lld does not divide by 16, as sinusoids "
+        return xd_fail(e, XD_EFORMAT, "transformer: the width %lld does not divide by 16, as "
+                                      "sinusoids "
                        "over three axes ask", (long long)c->dim);
     if (!(c->space > 0) || !(c->time > 0))
-        return xd_fail(e, XD_EFORMAT, "transformer: the interpolation scales %g and %g are not above 0",
-                       c->space, c->time);
+        return xd_fail(e, XD_EFORMAT, "transformer: the interpolation scales %g and %g are not "
+                                      "above 0", c->space, c->time);
     return XD_OK;
 }
 
@@ -144,8 +149,8 @@ static void info(const void *c_, xd_dit_info *out)
         .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
         .patch = { c->patch_t ? (int)c->patch_t : 1, (int)c->patch, (int)c->patch }, .dim = c->dim,
         .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
-        .sample = { frames_of(c), c->height, c->width }, .fixed = c->learned, .text_dim = c->text, .txt_flows = 1,
-        .sites = 1, .local_size = sizeof(local),
+        .sample = { frames_of(c), c->height, c->width }, .fixed = c->learned, .text_dim = c->text,
+        .txt_flows = 1, .sites = 1, .local_size = sizeof(local),
     };
 }
 
@@ -200,7 +205,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     int64_t    D = c->dim, p = c->patch, t = c->patch_t;
     int64_t    tokens = frames_of(c) * (c->height / p) * (c->width / p);
     if (t)
-        xd_w_linear(d, &g->patch, "patch_embed.proj", XD_REPLICATED, 1, L1(c->in_ch * t * p * p), L1(D), 1);
+        xd_w_linear(d, &g->patch, "patch_embed.proj", XD_REPLICATED, 1, L1(c->in_ch * t * p * p),
+                    L1(D), 1);
     else
         xd_w_linear_as(d, &g->patch, "patch_embed.proj", XD_REPLICATED, 1, 4,
                        (int64_t[]){ D, c->in_ch, p, p }, c->patch_bias);
@@ -214,19 +220,21 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     affine(d, c, "norm_final", &g->gain, &g->bias);
     xd_w_linear(d, &g->mod, "norm_out.linear", XD_REPLICATED, 1, L1(c->temb), L1(2 * D), 1);
     affine(d, c, "norm_out.norm", &g->out_gain, &g->out_bias);
-    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D), L1((t ? t : 1) * p * p * c->out_ch), 1);
+    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D),
+                L1((t ? t : 1) * p * p * c->out_ch), 1);
 }
 
 /* ---- rotary positions --------------------------------------------------------------------- */
 
-/* 1.5 counts tokens; before, the grid is stretched over the trained one. */
+/* 1.5 uses token indices as positions. Earlier models map the grid onto the grid of the training
+ * size. */
 static void fill_turns(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
     xd_grid_side  rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
-    float       time[64], side[96];     /* of a head of at most 512                             */
+    float       time[64], side[96];     /* enough for a head width of 512                       */
     xd_rope_frequencies(time, hd / 4);
     xd_rope_frequencies(side, hd / 8 * 3);
     if (!c->patch_t)
@@ -259,12 +267,12 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- entering ----------------------------------------------------------------------------- */
 
-typedef struct waves {          /* sinusoids of my video tokens                                */
+typedef struct waves {          /* arguments of fill_waves                                     */
     const xd_exec *x;
     const cfg     *c;
 } waves;
 
-/* `width` values: sines, then cosines. */
+/* `width` values for one position: sines, then cosines. */
 static float *sinusoids(float *row, int64_t width, double pos)
 {
     int64_t half = width / 2;
@@ -276,7 +284,8 @@ static float *sinusoids(float *row, int64_t width, double pos)
     return row + width;
 }
 
-/* A quarter of the features tells the frame, then come column and row. */
+/* The first quarter of the features encodes the frame; the rest encodes the column, then the
+ * row. */
 static void fill_waves(void *ctx, float *buf)
 {
     const waves *w = ctx;
@@ -290,7 +299,7 @@ static void fill_waves(void *ctx, float *buf)
     }
 }
 
-/* Rows of the learned table for my tokens of a stream. */
+/* Adds the rows of the learned table for my tokens of a stream. */
 static void learned(xd_exec *x, const cfg *c, const glob *g, xd_stream_id stream, xd_tensor h)
 {
     int64_t  n = h.d[0], first = stream == XD_IMG ? c->most_text : 0;
@@ -309,12 +318,12 @@ static int fits_table(xd_exec *x, const cfg *c)
     const int64_t *n = x->lay->grid;
     return xd_check(x, !c->learned || (n[0] == frames_of(c) && n[1] == c->height / c->patch &&
                                        n[2] == c->width / c->patch && x->lay->len[XD_TXT] <= c->most_text),
-                    "this model has learned positions for %lld x %lld x %lld tokens and %lld of text only",
-                    (long long)frames_of(c), (long long)(c->height / c->patch),
+                    "this model has learned positions for %lld x %lld x %lld tokens and %lld of "
+                    "text only", (long long)frames_of(c), (long long)(c->height / c->patch),
                     (long long)(c->width / c->patch), (long long)c->most_text);
 }
 
-/* Latents and what is given beside them (an image), side by side. */
+/* Latents and the extra channels of an image, concatenated. */
 static xd_tensor joined(xd_exec *x, const xd_input *in)
 {
     if (!in->extra.p)
@@ -353,10 +362,11 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-enum { VIDEO, TEXT };           /* halves of a modulation                                      */
+enum { VIDEO, TEXT };           /* indices of the two modulations                              */
 
-/* Both streams normalised and modulated, in one tensor: text first. */
-static xd_tensor norm(xd_exec *x, const cfg *c, const zero *w, xd_tensor h, xd_tensor mod, int64_t ntxt)
+/* Both streams normalized and modulated, in one tensor, text first. */
+static xd_tensor norm(xd_exec *x, const cfg *c, const zero *w, xd_tensor h, xd_tensor mod,
+                      int64_t ntxt)
 {
     xd_tensor y = xd_new(x, h.d[0], h.d[1]);
     for (int half = VIDEO; half <= TEXT; half++) {
@@ -374,13 +384,16 @@ static void add(xd_exec *x, xd_tensor h, xd_tensor mod, xd_tensor in, const xd_l
                   xd_rows(in, ntxt, h.d[0] - ntxt), w);
 }
 
-/* Normalises all rows of q or k; those of the video turn. */
-static xd_tensor turned(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, const local *l, int64_t ntxt)
+/* Normalizes all rows of q or k, and applies RoPE to the video rows. */
+static xd_tensor turned(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, const local *l,
+                        int64_t ntxt)
 {
     xd_tensor out = xd_new_as(x, x->act, 3, in.d), no = { 0 };
     int64_t   n = in.d[0] - ntxt;
-    xd_qk_layer_norm_into(x, xd_rows(out, 0, ntxt), xd_rows(in, 0, ntxt), gain, bias, qk_eps, no, no);
-    xd_qk_layer_norm_into(x, xd_rows(out, ntxt, n), xd_rows(in, ntxt, n), gain, bias, qk_eps, l->cos, l->sin);
+    xd_qk_layer_norm_into(x, xd_rows(out, 0, ntxt), xd_rows(in, 0, ntxt), gain, bias, qk_eps, no,
+                          no);
+    xd_qk_layer_norm_into(x, xd_rows(out, ntxt, n), xd_rows(in, ntxt, n), gain, bias, qk_eps,
+                          l->cos, l->sin);
     return out;
 }
 
@@ -403,7 +416,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     add(x, s->h, mod, y, &w->down, ntxt);
 }
 
-/* Two norms in a row; the modulation of the second has shift, then scale. */
+/* Two norms follow each other. The modulation of the second has shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -1,22 +1,23 @@
 /* flux.c - FLUX.1 (Black Forest Labs 2024), as diffusers' FluxTransformer2DModel.
  *
- * Double blocks keep text and image apart but for one joint attention; single blocks treat both
- * as one sequence and compute attention and feed-forward side by side. Positions enter by rope
- * over (0, row, column) of image tokens; text sits at the origin, where rope does nothing. */
+ * Double blocks have separate weights for text and image and one joint attention. Single blocks
+ * treat both as one sequence and compute attention and feed-forward in parallel. Positions enter
+ * by RoPE over (0, row, column) of image tokens. Text tokens have position 0, where RoPE is the
+ * identity. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "dit/layers.h"
 
-enum { PACK = 2, AXES = 3 };    /* latent cells of a token's side (the pipeline's packing)     */
+enum { PACK = 2, AXES = 3 };    /* latent cells per side of a token (packed)                   */
 static const double theta = 10000.0;
 static const float  eps = 1e-6f;
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, joint, pooled, patch;
     int     heads, ndouble, nsingle, guided;
-    xd_ints axes;               /* features of a head that turn with each position             */
+    xd_ints axes;               /* head features rotated by each position axis                 */
     int64_t dim;                /* D = heads * head_dim                                        */
 } cfg;
 
@@ -40,7 +41,7 @@ typedef struct pair { xd_adaln img, txt; } pair;
 
 typedef struct solo {           /* a single block                                              */
     xd_lin    mod;              /* [3D, D]                                                     */
-    xd_lin    qkv, up, out;     /* out reads attention and feed-forward side by side           */
+    xd_lin    qkv, up, out;     /* `out` reads attention and feed-forward outputs, concatenated */
     xd_tensor norm_q, norm_k;
 } solo;
 
@@ -50,7 +51,7 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the embedding of time, guidance and text     */
+    xd_tensor active;           /* [1,D]: silu of the embedding of time, guidance, text        */
     xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my tokens                            */
 } local;
 
@@ -167,13 +168,13 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* Angles in f64, as the reference; text rows first, at position 0. */
+/* Angles are f64, as in diffusers. Text rows come first, at position 0. */
 static void fill_turns(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t     W = t->x->lay->grid[2], half = c->head_dim / 2;
-    double      base[256], *b = base;   /* of every pair of a head, which has at most 512         */
+    double      base[256], *b = base;   /* pairs of a head of width 512                           */
     for (int a = 0; a < AXES; a++)
         for (int64_t k = 0; k < c->axes.v[a]; k += 2)
             *b++ = pow(theta, (double)k / (double)c->axes.v[a]);
@@ -202,8 +203,10 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     }
     xd_add(x, emb, xd_mlp_run(x, in->cond->pooled, &g->pooled, XD_SILU));
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
-    l->cos = xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, cos);
-    l->sin = xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c, sin);
+    l->cos = xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c,
+                           cos);
+    l->sin = xd_rope_table(x, xd_n(x, XD_TXT) + xd_n(x, XD_IMG), c->head_dim / 2, fill_turns, c,
+                           sin);
 }
 
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
@@ -223,7 +226,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* The modulation's rows are shift, scale and gate of attention, then of the feed-forward. */
+/* Rows of the modulation: shift, scale, gate of attention, then of the feed-forward. */
 static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const pair  *w = w_;
@@ -244,8 +247,8 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     }
     xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->head_dim);
     for (int i = 0; i < 2; i++)
-        xd_qkv_fill(x, &a, y, &w->img.qkv, sides[i]->norm_q, sides[i]->norm_k, l->cos, l->sin, at[i],
-                    rows[i]);
+        xd_qkv_fill(x, &a, y, &w->img.qkv, sides[i]->norm_q, sides[i]->norm_k, l->cos, l->sin,
+                    at[i], rows[i]);
     xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
     for (int i = 0; i < 2; i++) {
         xd_linear_add(x, h[i], xd_rows(mod[i], 2, 1), xd_rows(o, at[i], rows[i]), &sides[i]->out);
@@ -270,7 +273,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_linear_add(x, s->h, xd_rows(mod, 2, 1), both, &w->out);
 }
 
-/* The final modulation's rows are scale, then shift. */
+/* Rows of the final modulation: scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
@@ -285,7 +288,8 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     return out;
 }
 
-static const xd_block kind_pair = { "transformer_blocks.%d", sizeof(pair), pair_weights, forward_pair };
+static const xd_block kind_pair = { "transformer_blocks.%d", sizeof(pair), pair_weights,
+                                    forward_pair };
 static const xd_block kind_solo = { "single_transformer_blocks.%d", sizeof(solo), solo_weights,
                                     forward_solo };
 

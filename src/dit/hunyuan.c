@@ -1,9 +1,10 @@
 /* hunyuan.c - Hunyuan-DiT (Li et al. 2024, arXiv:2405.08748), as diffusers' HunyuanDiT2DModel.
  *
- * The one thing to know: it is a U. A block of the second half first reads, beside the hidden state, the output of
- * the block as far from the other end (skip_linear). Time and a pooled text only shift the first norm of a
- * block; both attentions normalise queries and keys, and both turn the queries by their place. Text is
- * rows of BERT, then of mT5, and padding of either is replaced by rows of the checkpoint. */
+ * The blocks form a U: a block of the second half first combines the hidden state with the
+ * output of the block at the same distance from the start (skip_linear). Time and a pooled text
+ * embedding only shift the first norm of a block. Both attentions normalize queries and keys and
+ * apply RoPE to the queries; self-attention rotates the keys as well. The text consists of rows
+ * of BERT, then of mT5; padding rows of both are replaced by rows of the checkpoint. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -11,13 +12,13 @@
 #include "dit/layers.h"
 
 static const float qk_eps = 1e-6f, final_eps = 1e-6f;
-static const float eps = 1e-6f;         /* of the blocks' norms: no key of the config says it     */
+static const float eps = 1e-6f;         /* eps of the blocks' norms; not in the config            */
 
 enum {
-    POOL_HEADS = 8,             /* of the attention that pools mT5's rows                      */
+    POOL_HEADS = 8,             /* heads of the attention that pools mT5's rows                */
     SIZES = 6,                  /* original height, width; target height, width; crop top, left  */
-    SIDE = 512, CELL = 8,       /* rope stretches every grid over one of 512 pixels, 8 a cell   */
-    BAND = 64,                  /* rows of hidden state and skip that are joined at a time: 1.4 MB at 2 x 2816 */
+    SIDE = 512, CELL = 8,       /* RoPE maps every grid onto that of 512 pixels, 8 per cell     */
+    BAND = 64,                  /* rows joined at a time: 1.4 MB at 2 x 2816 */
 };
 
 typedef struct cfg {
@@ -26,7 +27,7 @@ typedef struct cfg {
     double  ratio;              /* mlp_ratio                                                  */
     char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT];
     xd_act  act;
-    int64_t dim, ff;            /* D = heads * head_dim; width of the feed-forward              */
+    int64_t dim, ff;            /* D = heads * head_dim; feed-forward width                     */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -66,20 +67,21 @@ typedef struct glob {
     xd_mlp    time, text, extra;
     xd_tensor padding;                  /* [text_len + text_len_t5, cross]                     */
     xd_tensor style;                    /* [1,D]                                              */
-    xd_tensor places;                   /* [1 + text_len_t5, E]: of the pooled rows             */
+    xd_tensor places;                   /* [1 + text_len_t5, E]: positions for pooling          */
     xd_lin    pool_q, pool_kv, pool_out;
     xd_lin    mod;                      /* [2D, D]                                            */
     xd_lin    out;                      /* [p^2 Cout, D]                                      */
 } glob;
 
 typedef struct local {
-    xd_tensor active;                   /* [1,D]: silu of the embedding of time and the rest    */
+    xd_tensor active;                   /* [1,D]: silu of the embedding of time and `extra`     */
     xd_tensor cos, sin;                 /* [n, head_dim/2] F32                                  */
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [blocks of the stage, m, 2 D mine]: keys and values of the text */
-    xd_tensor extra;                    /* [1,D] F32: of pooled text, size and style            */
+    xd_tensor kv;                       /* [blocks of the stage, m, 2 D mine]: text keys and
+                                           values */
+    xd_tensor extra;                    /* [1,D] F32: embedding of pooled text, size and style  */
 } kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -87,23 +89,29 @@ typedef struct kept {
 static xd_status check_kind(cfg *c, xd_err *e)
 {
     if (strcmp(c->norm, "layer_norm") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: norm_type '%s' is not 'layer_norm'", c->norm);
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: norm_type '%s' is not 'layer_norm'",
+                       c->norm);
     if (strcmp(c->act_fn, "gelu-approximate") != 0 && strcmp(c->act_fn, "gelu") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: activation_fn '%s' is not 'gelu-approximate' or 'gelu'",
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: activation_fn '%s' is not 'gelu-approximate' or 'gelu'",
                        c->act_fn);
     c->act = strcmp(c->act_fn, "gelu") == 0 ? XD_GELU_ERF : XD_GELU_TANH;
     if (c->hidden != c->dim)
-        return xd_fail(e, XD_EFORMAT, "transformer: hidden_size %lld is not the width %lld (num_attention_heads %d x "
-                       "attention_head_dim %lld)", (long long)c->hidden, (long long)c->dim, c->heads,
-                       (long long)c->head_dim);
+        return xd_fail(e, XD_EFORMAT, "transformer: hidden_size %lld is not the width %lld "
+                                      "(num_attention_heads %d x "
+                       "attention_head_dim %lld)", (long long)c->hidden, (long long)c->dim,
+                       c->heads, (long long)c->head_dim);
     if (c->nlayers % 2)
-        return xd_fail(e, XD_EFORMAT, "transformer: num_layers %d is odd: blocks of the second half take the outputs "
+        return xd_fail(e, XD_EFORMAT, "transformer: num_layers %d is odd: blocks of the second "
+                                      "half take the outputs "
                        "of as many of the first", c->nlayers);
     if (c->head_dim % 4)
-        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld does not divide by 4, as rope over two "
+        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld does not divide by 4, "
+                                      "as rope over two "
                        "axes asks", (long long)c->head_dim);
     if (c->cross_t5 % POOL_HEADS || c->cross_t5 / POOL_HEADS > 512)
-        return xd_fail(e, XD_EFORMAT, "transformer: cross_attention_dim_t5 %lld does not divide into %d heads of at "
+        return xd_fail(e, XD_EFORMAT, "transformer: cross_attention_dim_t5 %lld does not divide "
+                                      "into %d heads of at "
                        "most 512", (long long)c->cross_t5, POOL_HEADS);
     return XD_OK;
 }
@@ -129,7 +137,8 @@ static xd_status check(void *c_, xd_err *e)
             return e ? e->code : XD_EFORMAT;
     c->dim = c->heads * c->head_dim;
     if (!(c->ratio > 0 && c->ratio <= 1024 && (double)c->dim * c->ratio >= 1))
-        return xd_fail(e, XD_EFORMAT, "transformer: mlp_ratio %g leaves a feed-forward of no width", c->ratio);
+        return xd_fail(e, XD_EFORMAT, "transformer: mlp_ratio %g leaves a feed-forward of no width",
+                       c->ratio);
     c->ff = (int64_t)((double)c->dim * c->ratio);
     return check_kind(c, e);
 }
@@ -139,7 +148,8 @@ static int nlayers(const void *c)
     return ((const cfg *)c)->nlayers;
 }
 
-/* The middle block gives nothing and takes nothing, nor does the one before it give. */
+/* The middle block n/2 reads no skip. Its output and that of the block before it are not read by
+ * any. */
 static int skip_from(const void *c, int layer)
 {
     int n = nlayers(c);
@@ -152,9 +162,10 @@ static void info(const void *c_, xd_dit_info *out)
     *out = (xd_dit_info){
         .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
         .patch = { 1, (int)c->patch, (int)c->patch }, .dim = c->dim, .lat_ch = c->in_ch,
-        .sample = { 1, c->sample, c->sample }, .text_dim = c->cross > c->cross_t5 ? c->cross : c->cross_t5,
-        .text_rows = c->text_len + c->text_len_t5, .text_cols = { c->cross, c->cross_t5 }, .micro = c->styled, .sites = 1, .local_size = sizeof(local),
-        .kept_size = sizeof(kept),
+        .sample = { 1, c->sample, c->sample },
+        .text_dim = c->cross > c->cross_t5 ? c->cross : c->cross_t5,
+        .text_rows = c->text_len + c->text_len_t5, .text_cols = { c->cross, c->cross_t5 },
+        .micro = c->styled, .sites = 1, .local_size = sizeof(local), .kept_size = sizeof(kept),
     };
 }
 
@@ -215,23 +226,27 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     const cfg *c = c_;
     glob      *g = g_;
     int64_t    D = c->dim, p = c->patch;
-    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_REPLICATED, 1, 4, (int64_t[]){ D, c->in_ch, p, p }, 1);
+    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_REPLICATED, 1, 4,
+                   (int64_t[]){ D, c->in_ch, p, p }, 1);
     xd_mlp_weights(d, "text_embedder", &g->text, c->cross_t5, 4 * c->cross_t5, c->cross);
-    xd_w_vec(d, &g->padding, "text_embedding_padding", 2, (int64_t[]){ c->text_len + c->text_len_t5, c->cross });
+    xd_w_vec(d, &g->padding, "text_embedding_padding", 2,
+             (int64_t[]){ c->text_len + c->text_len_t5, c->cross });
     xd_w_enter(d, "time_extra_emb");
     xd_mlp_weights(d, "timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
     pool_weights(d, c, g);
     if (c->styled)
         xd_w_vec(d, &g->style, "style_embedder.weight", 2, (int64_t[]){ 1, D });
-    xd_mlp_weights(d, "extra_embedder", &g->extra, c->pooled + (c->styled ? SIZES * XD_SINUSOIDS + D : 0), 4 * D, D);
+    xd_mlp_weights(d, "extra_embedder", &g->extra,
+                   c->pooled + (c->styled ? SIZES * XD_SINUSOIDS + D : 0), 4 * D, D);
     xd_w_leave(d);
     xd_w_linear(d, &g->mod, "norm_out.linear", XD_REPLICATED, 1, L1(D), L1(2 * D), 1);
-    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D), L1(p * p * c->in_ch * (1 + !!c->sigma)), 1);
+    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D),
+                L1(p * p * c->in_ch * (1 + !!c->sigma)), 1);
 }
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-/* Mean of the rows of t [n,E] as [1,E] in `out`; t is used up. */
+/* Mean of the rows of t [n,E] as [1,E] in `out`. Overwrites t. */
 static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
 {
     int64_t all = t.d[0];
@@ -242,7 +257,7 @@ static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
     xd_axpby(x, out, 1.0f / (float)all, xd_rows(t, 0, 1), 0);
 }
 
-/* mT5's rows, padding too, attended by their mean: [1,P] F32. */
+/* Attention pooling of mT5's rows, padding included; the query is their mean: [1,P] F32. */
 static xd_tensor pool(xd_exec *x, const cfg *c, const glob *g, xd_tensor rows)
 {
     int64_t   n = rows.d[0], E = rows.d[1], hd = E / POOL_HEADS;
@@ -261,9 +276,10 @@ static xd_tensor pool(xd_exec *x, const cfg *c, const glob *g, xd_tensor rows)
     return out;
 }
 
-/* What shifts the blocks whatever the time: pooled text, and in the first versions size and style. The
- * original size is the pipeline's default, and nothing is cropped. */
-static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor rows, xd_tensor out)
+/* The part of the embedding that does not depend on time: pooled text, and in the first versions
+ * size and style. The original size is the pipeline's default, and the crop is 0. */
+static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor rows,
+                       xd_tensor out)
 {
     double    size[SIZES] = { 1024, 1024, in->size[0], in->size[1], 0, 0 };
     int64_t   P = c->pooled, W = SIZES * XD_SINUSOIDS;
@@ -277,7 +293,8 @@ static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *
     xd_copy_to(x, out, xd_mlp_run(x, all, &g->extra, XD_SILU));
 }
 
-/* Rows that cross-attention reads, in the compute type: those of BERT, then mT5's projected to its width. */
+/* Rows for cross-attention in the compute type: those of BERT, then those of mT5, projected to
+ * the width of BERT's. */
 static xd_tensor text_rows(xd_exec *x, const cfg *c, const glob *g, const xd_cond *text)
 {
     int64_t   bert = text->real[0], t5 = text->real[1];
@@ -304,9 +321,12 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
     const cfg     *c = n->cfg;
     const xd_cond *text = in->cond;
     int64_t        most[2] = { c->text_len, c->text_len_t5 };
-    if (!xd_check(x, text->tok.d[0] == most[0] + most[1] && text->real[0] <= most[0] && text->real[1] <= most[1],
-                  "%lld rows of text, %lld and %lld of them real, came for %lld and %lld", (long long)text->tok.d[0],
-                  (long long)text->real[0], (long long)text->real[1], (long long)most[0], (long long)most[1]))
+    if (!xd_check(x, text->tok.d[0] == most[0] + most[1] && text->real[0] <= most[0] &&
+                  text->real[1] <= most[1],
+                  "%lld rows of text, %lld and %lld of them real, came for %lld and %lld",
+                  (long long)text->tok.d[0],
+                  (long long)text->real[0], (long long)text->real[1], (long long)most[0],
+                  (long long)most[1]))
         return;
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor t5 = xd_cols(xd_rows(text->tok, most[0], most[1]), 0, c->cross_t5);
@@ -314,17 +334,18 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
     xd_tensor t = text_rows(x, c, g, text);
     for (int i = n->first; i < n->last; i++) {
         const blk *w = n->layer[i];
-        xd_tensor  kv = xd_text_kv(k->kv, i - n->first), keys = xd_heads(xd_seg(kv, &w->kv, 0), c->head_dim);
+        xd_tensor  kv = xd_text_kv(k->kv, i - n->first),
+            keys = xd_heads(xd_seg(kv, &w->kv, 0), c->head_dim);
         xd_linear_into(x, kv, t, &w->kv);
-        xd_qk_layer_norm_into(x, keys, keys, w->cross_k.gain, w->cross_k.bias, qk_eps, (xd_tensor){ 0 },
-                              (xd_tensor){ 0 });
+        xd_qk_layer_norm_into(x, keys, keys, w->cross_k.gain, w->cross_k.bias, qk_eps,
+                              (xd_tensor){ 0 }, (xd_tensor){ 0 });
     }
     xd_arena_rewind(x->tmp, mark);
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* The first half of a head tells the column, the second the row. */
+/* The first half of a head encodes the column, the second half the row. */
 static void fill_turns(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
@@ -332,7 +353,7 @@ static void fill_turns(void *ctx, float *buf)
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], half = c->head_dim / 2;
     int64_t     base = SIDE / CELL / c->patch;
     xd_grid_side  rows, cols;
-    float       freq[128];      /* of a head of at most 512                                    */
+    float       freq[128];      /* enough for a head width of 512                              */
     xd_grid_crop(base, base, H, W, &rows, &cols);
     xd_rope_frequencies(freq, half);
     for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
@@ -360,27 +381,29 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const glob *g = n->glob;
     int64_t     rows = xd_n(x, XD_IMG);
     if (xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
-                 "%lld image tokens came with %lld rows of state and %lld of latents", (long long)rows,
-                 (long long)s->h.d[0], (long long)in->lat.d[0]))
+                 "%lld image tokens came with %lld rows of state and %lld of latents",
+                 (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
         xd_linear_into(x, s->h, in->lat, &g->patch);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* h = skip_linear(norm([h, skip])): the norm is over both, so they are put side by side, a few rows at a
- * time. */
+/* h = skip_linear(norm([h, skip])). The norm covers both, so that they are concatenated, BAND
+ * rows at a time. */
 static void join(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
 {
     xd_tensor none = { 0 };
     int64_t   D = h.d[1];
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y = xd_new(x, h.d[0], 2 * D), both = xd_new_f32(x, h.d[0] < BAND ? h.d[0] : BAND, 2 * D);
+    xd_tensor y = xd_new(x, h.d[0], 2 * D),
+        both = xd_new_f32(x, h.d[0] < BAND ? h.d[0] : BAND, 2 * D);
     for (int64_t at = 0; at < h.d[0]; at += BAND) {
         int64_t   n = h.d[0] - at < BAND ? h.d[0] - at : BAND;
         xd_tensor t = xd_rows(both, 0, n);
         xd_copy_to(x, xd_cols(t, 0, D), xd_rows(h, at, n));
         xd_copy_to(x, xd_cols(t, D, D), xd_rows(skip, at, n));
-        xd_norm_into(x, xd_rows(y, at, n), t, w->skip_norm.gain, w->skip_norm.bias, none, none, eps);
+        xd_norm_into(x, xd_rows(y, at, n), t, w->skip_norm.gain, w->skip_norm.bias, none, none,
+                     eps);
     }
     xd_linear_into(x, h, y, &w->skip);
     xd_arena_rewind(x->tmp, mark);
@@ -393,7 +416,7 @@ static xd_tensor normed(xd_exec *x, xd_tensor h, const affine *a, xd_tensor shif
     return y;
 }
 
-/* Queries or keys normalised and turned, in place. */
+/* Normalizes queries or keys and applies RoPE, in place. */
 static xd_tensor turned(xd_exec *x, xd_tensor t, const affine *a, const local *l)
 {
     xd_qk_layer_norm_into(x, t, t, a->gain, a->bias, qk_eps, l->cos, l->sin);
@@ -412,7 +435,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         join(x, w, h, s->skip);
 
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y = xd_linear(x, normed(x, h, &w->norm1, xd_linear_f32(x, l->active, &w->shift)), &w->qkv);
+    xd_tensor y = xd_linear(x, normed(x, h, &w->norm1, xd_linear_f32(x, l->active, &w->shift)),
+                            &w->qkv);
     xd_tensor q = turned(x, xd_heads(xd_seg(y, &w->qkv, 0), hd), &w->norm_q, l);
     xd_tensor k = turned(x, xd_heads(xd_seg(y, &w->qkv, 1), hd), &w->norm_k, l);
     xd_tensor o = xd_attn(x, q, k, xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
@@ -425,10 +449,12 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_linear_add(x, h, none, o, &w->cross);
     xd_arena_rewind(x->tmp, mark);
 
-    xd_linear_add(x, h, none, xd_linear_act(x, normed(x, h, &w->norm3, none), &w->up, c->act), &w->down);
+    xd_linear_add(x, h, none, xd_linear_act(x, normed(x, h, &w->norm3, none), &w->up, c->act),
+                  &w->down);
 }
 
-/* The modulation has scale, then shift; of the prediction the noise is kept, the sigma dropped. */
+/* Rows of the modulation: scale, then shift. Of the output only the noise is used; the variance
+ * is dropped. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
@@ -444,7 +470,7 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 }
 
 static const xd_block down = { "blocks.%d", sizeof(blk), blk_weights, forward };
-static const xd_block up = { "blocks.%d", sizeof(blk), blk_weights, forward };  /* with a long skip */
+static const xd_block up = { "blocks.%d", sizeof(blk), blk_weights, forward };  /* long skip */
 
 static const xd_block *block(const void *c, int layer)
 {
@@ -453,8 +479,10 @@ static const xd_block *block(const void *c, int layer)
 
 extern const xd_dit xd_dit_hunyuan;
 const xd_dit xd_dit_hunyuan = {
-    .net = { .name = "hunyuandit", .classes = { "HunyuanDiT2DModel" }, .fields = fields, .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(glob), .check = check, .nlayers = nlayers, .block = block, .weights = weights },
-    .info = info, .skip_from = skip_from, .keep = keep, .read = read_text, .cond = cond, .embed = embed,
-    .head = head,
+    .net = { .name = "hunyuandit", .classes = { "HunyuanDiT2DModel" }, .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob), .check = check, .nlayers = nlayers, .block = block,
+             .weights = weights },
+    .info = info, .skip_from = skip_from, .keep = keep, .read = read_text, .cond = cond,
+    .embed = embed, .head = head,
 };

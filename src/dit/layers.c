@@ -1,4 +1,4 @@
-/* layers.c - pieces that diffusion transformers share */
+/* layers.c - layers that several diffusion transformers share */
 #include "dit/layers.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ xd_tensor xd_text_kv(xd_tensor room, int64_t block)
     return xd_reshape(xd_rows(room, block, 1), 2, room.d + 1);
 }
 
-/* All samples of a batch read the same text, so their rows are queries of one sample. */
+/* All samples of a batch read the same text. Their rows are therefore queries of one sample. */
 xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t hd)
 {
     xd_tensor k = xd_heads(xd_seg(kv, w, 0), hd), v = xd_heads(xd_seg(kv, w, 1), hd);
@@ -80,7 +80,8 @@ float xd_grid_at(const xd_grid_side *a, int64_t i)
     return i < a->n / 2 ? a->start + step * (float)i : a->stop - step * (float)(a->n - 1 - i);
 }
 
-void xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows, xd_grid_side *cols)
+void xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows,
+                  xd_grid_side *cols)
 {
     double H = (double)th, W = (double)tw;
     if ((double)h / (double)w > H / W)
@@ -98,8 +99,8 @@ void xd_rope_frequencies(float *freq, int64_t width)
         *freq++ = 1.0f / (float)pow(theta, (double)((float)k / (float)width));
 }
 
-xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to), const void *cfg,
-                   double (*fn)(double))
+xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to),
+                        const void *cfg, double (*fn)(double))
 {
     xd_rope   t = { x, cfg, fn };
     xd_tensor r = xd_new_f32(x, rows, half);
@@ -161,7 +162,8 @@ void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, xd_t
                  xd_tensor norm_k, xd_tensor cos, xd_tensor sin, int64_t at, int64_t n)
 {
     int64_t   hd = a->q.d[2];
-    xd_tensor r = xd_rows(y, at, n), q = xd_heads(xd_seg(r, w, 0), hd), k = xd_heads(xd_seg(r, w, 1), hd);
+    xd_tensor r = xd_rows(y, at, n), q = xd_heads(xd_seg(r, w, 0), hd),
+        k = xd_heads(xd_seg(r, w, 1), hd);
     cos = some(cos, at, n), sin = some(sin, at, n);
     xd_qk_norm_into(x, xd_rows(a->q, at, n), q, norm_q, eps, cos, sin);
     xd_qk_norm_into(x, xd_rows(a->k, at, n), k, norm_k, eps, cos, sin);

@@ -83,8 +83,7 @@ typedef struct xd_rope {
     double (*fn)(double);
 } xd_rope;
 xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to),
-                        const void *cfg,
-                   double (*fn)(double));
+                        const void *cfg, double (*fn)(double));
 /* Writes fn (cos or sin) of the angles of one axis at `pos`; returns the address after them. */
 float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos,
                          double (*fn)(double));

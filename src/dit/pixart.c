@@ -1,15 +1,15 @@
 /* pixart.c - PixArt-alpha (Chen et al. 2023) and PixArt-Sigma (2024), as diffusers'
  * PixArtTransformer2DModel and the older Transformer2DModel with norm_type ada_norm_single.
  *
- * The one thing to know: time enters through one modulation [6,D] for all blocks (adaLN-single),
- * to which each block adds a table of its own; text enters by cross-attention without a norm. */
+ * Time enters through one modulation [6,D] for all blocks (adaLN-single), to which each block
+ * adds its own table. Text enters by cross-attention without a norm. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "dit/layers.h"
 
-static const float final_eps = 1e-6f;   /* of the last norm, whatever norm_eps says           */
+static const float final_eps = 1e-6f;   /* eps of the last norm, independent of norm_eps      */
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, cross, caption, sample, patch, vectors;
@@ -21,7 +21,7 @@ typedef struct cfg {
     int64_t dim;                /* D = heads * head_dim                                       */
 } cfg;
 
-/* The two classes have the same keys and other defaults. */
+/* The two classes have the same keys and different defaults. */
 #define AT(m) offsetof(cfg, m)
 #define ROWS(HEAD, IN, LAYERS, CROSS, BIAS, SAMPLE, PATCH, ACT, NORM, AFFINE, EPS) \
     { "num_attention_heads", AT(heads), 'i', 16, NULL }, \
@@ -65,20 +65,21 @@ typedef struct blk {
 
 typedef struct glob {
     xd_lin    patch;                    /* [D, C p^2]                                         */
-    xd_mlp    time, size, ratio;        /* size, ratio: only with micro-conditions            */
+    xd_mlp    time, size, ratio;        /* size, ratio: with micro-conditions only            */
     xd_lin    adaln;                    /* [6D, D]                                            */
-    xd_mlp    caption;                  /* only with caption_channels                         */
+    xd_mlp    caption;                  /* with caption_channels only                         */
     xd_tensor mod;                      /* [2,D]                                              */
     xd_lin    out;                      /* [p^2 Cout, D]                                      */
 } glob;
 
 typedef struct local {
-    xd_tensor emb;                      /* [1,D] F32: of time and size                        */
-    xd_tensor mod;                      /* [6,D] F32: shift, scale, gate of attention and mlp  */
+    xd_tensor emb;                      /* [1,D] F32: embedding of time and size              */
+    xd_tensor mod;                      /* [6,D] F32: shift, scale, gate of attention and MLP */
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [blocks of the stage, m, 2 D mine]: keys and values of the text */
+    xd_tensor kv;                       /* [blocks of the stage, m, 2 D mine]: text keys and
+                                           values */
 } kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -203,8 +204,10 @@ static void weights(xd_decl *d, const void *c_, void *g_)
                    (int64_t[]){ D, c->in_ch, p, p }, 1);
     xd_mlp_weights(d, "adaln_single.emb.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
     if (c->micro) {
-        xd_mlp_weights(d, "adaln_single.emb.resolution_embedder", &g->size, XD_SINUSOIDS, D / 3, D / 3);
-        xd_mlp_weights(d, "adaln_single.emb.aspect_ratio_embedder", &g->ratio, XD_SINUSOIDS, D / 3, D / 3);
+        xd_mlp_weights(d, "adaln_single.emb.resolution_embedder", &g->size, XD_SINUSOIDS, D / 3,
+                       D / 3);
+        xd_mlp_weights(d, "adaln_single.emb.aspect_ratio_embedder", &g->ratio, XD_SINUSOIDS, D / 3,
+                       D / 3);
     }
     xd_w_linear(d, &g->adaln, "adaln_single.linear", XD_REPLICATED, 1, L1(D), L1(6 * D), 1);
     if (c->caption)
@@ -215,11 +218,12 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* The embeddings of height, width and their ratio stand side by side, D/3 each. */
+/* The embeddings of height, width and aspect ratio are concatenated, D/3 each. */
 static void add_micro(xd_exec *x, const glob *g, const double size[2], xd_tensor emb)
 {
     double    ratio = (double)(float)(size[0] / size[1]);
-    xd_tensor s = xd_mlp_timesteps(x, size, 2, &g->size), r = xd_mlp_timesteps(x, &ratio, 1, &g->ratio);
+    xd_tensor s = xd_mlp_timesteps(x, size, 2, &g->size),
+        r = xd_mlp_timesteps(x, &ratio, 1, &g->ratio);
     int64_t   third = s.d[1];
     for (int i = 0; i < 2; i++)
         xd_add(x, xd_cols(emb, i * third, third), xd_rows(s, i, 1));
@@ -263,9 +267,9 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
 
 typedef struct axis { int64_t n, width; double base, scale; } axis;
 
-/* [n,width] of one side of the grid: sines, then cosines. Positions are stretched so that a
- * side always has length base / scale, whatever its number of tokens; they are f32 and the
- * angles f64, as in the reference. */
+/* [n,width] for one side of the grid: sines, then cosines. Positions are scaled so that a side
+ * has length base / scale for any number of tokens. Positions are f32 and angles f64, as in
+ * diffusers. */
 static void fill_axis(void *ctx, float *buf)
 {
     const axis *a = ctx;
@@ -288,7 +292,7 @@ static xd_tensor axis_table(xd_exec *x, const cfg *c, int64_t n, int64_t width)
     return t;
 }
 
-/* My rows from `row` on that lie side by side in one line of the image. */
+/* Number of my rows from `row` on that are adjacent in one line of the image. */
 static int64_t run_length(const xd_exec *x, int64_t row, int64_t n, int64_t width)
 {
     int64_t at = xd_where(x, XD_IMG, row), len = 1;
@@ -297,7 +301,7 @@ static int64_t run_length(const xd_exec *x, int64_t row, int64_t n, int64_t widt
     return len;
 }
 
-/* Fills h with the position embedding of my tokens: the first half of the features tells the
+/* Fills h with the position embedding of my tokens: the first half of the features encodes the
  * column, the second half the row. */
 static void place(xd_exec *x, const cfg *c, xd_tensor h)
 {
@@ -332,7 +336,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* table [k,D] + v, where v is [k,D] or one row for all. */
+/* table [k,D] + v; v is [k,D], or one row that is added to all. */
 static xd_tensor modulation(xd_exec *x, xd_tensor table, xd_tensor v)
 {
     xd_tensor t = xd_new_f32(x, table.d[0], table.d[1]);
@@ -355,7 +359,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         m[i] = xd_rows(mod, i, 1);
 
     xd_tensor y = xd_linear(x, xd_norm_mod(x, h, m[1], m[0], c->eps), &w->qkv);
-    xd_tensor o = xd_attn(x, xd_heads(xd_seg(y, &w->qkv, 0), hd), xd_heads(xd_seg(y, &w->qkv, 1), hd),
+    xd_tensor o = xd_attn(x, xd_heads(xd_seg(y, &w->qkv, 0), hd),
+                          xd_heads(xd_seg(y, &w->qkv, 1), hd),
                           xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
     xd_linear_add(x, h, m[2], xd_flat(o), &w->out);
 
@@ -366,8 +371,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_linear_add(x, h, m[5], u, &w->down);
 }
 
-/* proj_out gives (row, column, channel of noise and sigma); tokens want (channel, row, column)
- * of the noise alone. */
+/* proj_out gives (row, column, channel of noise and variance). The result has (channel, row,
+ * column) of the noise alone. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -1,4 +1,4 @@
-/* registry.c - the diffusion transformers there are: a new one is a file and a line here */
+/* registry.c - list of the diffusion transformers. A new model is a file and a line here. */
 #include "dit/dit.h"
 
 extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d, xd_dit_flux, xd_dit_sd3, xd_dit_cogvideox,

@@ -1,9 +1,10 @@
 /* sd3.c - Stable Diffusion 3 and 3.5 (Esser et al. 2024, arXiv:2403.03206), as diffusers'
  * SD3Transformer2DModel.
  *
- * Every block keeps text and image apart but for one joint attention; the last one uses the
- * text's keys and values only. The first blocks of 3.5-medium have a second attention, of the image
- * alone. Positions are a table of the checkpoint, cropped around its centre. */
+ * A block has separate weights for text and image and one joint attention. The last block uses
+ * only the keys and values of the text. The first blocks of 3.5-medium have a second attention
+ * over the image alone. Position embeddings are a table of the checkpoint, cropped around its
+ * centre. */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static const xd_field fields[] = {
 
 typedef struct blk {
     xd_adaln   img, txt;
-    xd_lin    qkv, out;         /* of the second attention                                     */
+    xd_lin    qkv, out;         /* second attention                                            */
     xd_tensor norm_q, norm_k;
 } blk;
 
@@ -52,7 +53,7 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the embedding of time and text               */
+    xd_tensor active;           /* [1,D]: silu of the embedding of time and pooled text        */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -80,14 +81,15 @@ static xd_status check(void *c_, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: out_channels %lld is not in_channels %lld",
                        (long long)c->out_ch, (long long)c->in_ch);
     if (c->caption != c->dim)
-        return xd_fail(e, XD_EFORMAT, "transformer: caption_projection_dim %lld is not the width %lld",
-                       (long long)c->caption, (long long)c->dim);
+        return xd_fail(e, XD_EFORMAT, "transformer: caption_projection_dim %lld is not the width "
+                                      "%lld", (long long)c->caption, (long long)c->dim);
     if (c->qk_norm[0] && strcmp(c->qk_norm, "rms_norm") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: qk_norm '%s' is not 'rms_norm'", c->qk_norm);
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: qk_norm '%s' is not 'rms_norm'",
+                       c->qk_norm);
     for (int i = 0; i < c->dual.n; i++)
         if (c->dual.v[i] < 0 || c->dual.v[i] >= c->nlayers)
-            return xd_fail(e, XD_EFORMAT, "transformer: dual_attention_layers holds %lld of %d layers",
-                           (long long)c->dual.v[i], c->nlayers);
+            return xd_fail(e, XD_EFORMAT, "transformer: dual_attention_layers holds %lld of %d "
+                                          "layers", (long long)c->dual.v[i], c->nlayers);
     return XD_OK;
 }
 
@@ -169,7 +171,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
 }
 
-/* Position vectors of my image tokens: the grid lies in the middle of the table. */
+/* Position embeddings of my image tokens: the grid is centred in the table. */
 static void place(xd_exec *x, const cfg *c, const glob *g, xd_tensor h)
 {
     int64_t  n = h.d[0], H = x->lay->grid[1], W = x->lay->grid[2];
@@ -198,8 +200,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
                   "%lld image and %lld text tokens came with %lld rows of state",
                   (long long)nimg, (long long)ntxt, (long long)s->h.d[0]) ||
         !xd_check(x, x->lay->grid[1] <= c->places && x->lay->grid[2] <= c->places,
-                  "%lld x %lld tokens are more than pos_embed_max_size %lld", (long long)x->lay->grid[1],
-                  (long long)x->lay->grid[2], (long long)c->places))
+                  "%lld x %lld tokens are more than pos_embed_max_size %lld",
+                  (long long)x->lay->grid[1], (long long)x->lay->grid[2], (long long)c->places))
         return;
     size_t mark = xd_arena_mark(x->tmp);
     if (ntxt)
@@ -212,7 +214,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* The image's attention over itself: y [n,D] is its own normalised input. */
+/* Self-attention of the image; y [n,D] is the normalized input. */
 static xd_tensor second(xd_exec *x, const cfg *c, const blk *w, xd_tensor y)
 {
     xd_tensor z = xd_linear(x, y, &w->qkv), no = { 0 };
@@ -221,18 +223,20 @@ static xd_tensor second(xd_exec *x, const cfg *c, const blk *w, xd_tensor y)
     return xd_flat(xd_attn_of(x, XD_IMG, a.q, a.k, a.v, 0));
 }
 
-/* The modulation's rows are shift, scale and gate of attention, of the feed-forward, and of the
- * second attention; of the last block's text they are scale, then shift. */
+/* Rows of the modulation: shift, scale, gate of attention, of the feed-forward, and of the
+ * second attention. In the last block the text's rows are scale, then shift. */
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const blk     *w = w_;
     const cfg     *c = n->cfg;
     const local   *l = s->local;
     const xd_adaln *sides[2] = { &w->txt, &w->img };
-    /* of what no cut empties: a rank without a head has the second attention, too              */
+    /* Output widths, which a tensor split does not reduce: a rank without heads takes part in
+     * the second attention as well. */
     int            dual = w->out.w.out > 0, last = !w->txt.out.w.out;
     int64_t        rows[2] = { xd_n(x, XD_TXT), xd_n(x, XD_IMG) }, at[2] = { 0, rows[0] };
-    xd_tensor      no = { 0 }, h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out), y2 = no;
+    xd_tensor      no = { 0 }, h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out),
+        y2 = no;
     for (int i = 0; i < 2; i++) {
         int ends = last && i == 0;
         h[i] = xd_rows(s->h, at[i], rows[i]);
@@ -241,13 +245,14 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
             y2 = xd_norm_mod(x, h[i], xd_rows(mod[i], 7, 1), xd_rows(mod[i], 6, 1), eps);
         size_t mark = xd_arena_mark(x->tmp);
         xd_linear_into(x, xd_rows(y, at[i], rows[i]),
-                       xd_norm_mod(x, h[i], xd_rows(mod[i], !ends, 1), xd_rows(mod[i], ends, 1), eps),
-                       &sides[i]->qkv);
+                       xd_norm_mod(x, h[i], xd_rows(mod[i], !ends, 1), xd_rows(mod[i], ends, 1),
+                                   eps), &sides[i]->qkv);
         xd_arena_rewind(x->tmp, mark);
     }
     xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->head_dim);
     for (int i = 0; i < 2; i++)
-        xd_qkv_fill(x, &a, y, &w->img.qkv, sides[i]->norm_q, sides[i]->norm_k, no, no, at[i], rows[i]);
+        xd_qkv_fill(x, &a, y, &w->img.qkv, sides[i]->norm_q, sides[i]->norm_k, no, no, at[i],
+                    rows[i]);
     xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
     for (int i = last; i < 2; i++)
         xd_linear_add(x, h[i], xd_rows(mod[i], 2, 1), xd_rows(o, at[i], rows[i]), &sides[i]->out);
@@ -257,8 +262,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         xd_adaln_feed(x, h[i], sides[i], mod[i]);
 }
 
-/* proj_out gives (row, column, channel); tokens want (channel, row, column). The final
- * modulation's rows are scale, then shift. */
+/* proj_out gives (row, column, channel); the result has (channel, row, column). Rows of the
+ * final modulation: scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
@@ -268,13 +273,15 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     xd_tensor    out = xd_new_f32(x, N, C * c->patch * c->patch);
     size_t       mark = xd_arena_mark(x->tmp);
     xd_tensor    m = xd_mod_rows(x, l->active, &g->mod, 2);
-    xd_tensor    a = xd_norm_mod(x, xd_rows(s->h, ntxt, N), xd_rows(m, 0, 1), xd_rows(m, 1, 1), eps);
+    xd_tensor    a = xd_norm_mod(x, xd_rows(s->h, ntxt, N), xd_rows(m, 0, 1), xd_rows(m, 1, 1),
+                                 eps);
     xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), C);
     xd_arena_rewind(x->tmp, mark);
     return out;
 }
 
-/* Kinds differ in their weights: with a second attention, without, and the last. */
+/* Blocks with different weights: with and without a second attention, and the last one with and
+ * without. */
 static const xd_block kinds[4] = {
     { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },
     { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },

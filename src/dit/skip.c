@@ -1,7 +1,8 @@
-/* skip.c - blocks and the long skips between them
+/* skip.c - runs blocks and the long skips between them.
  *
- * Outputs that later blocks read lie on a stack beside the hidden state, in the compute type: it grows over
- * the first half of a U and shrinks over the second, and goes from stage to stage with the state. */
+ * Outputs that later blocks read form a stack beside the hidden state, in the compute type. The
+ * stack grows over the first half of a U and shrinks over the second. It is passed from stage to
+ * stage together with the hidden state. */
 #include "dit/dit.h"
 #include "exec/op.h"
 

@@ -1,4 +1,4 @@
-/* about.c - the image and video libraries and their versions */
+/* about.c - reports the image and video libraries and their versions */
 #include "io/image.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
 
-/* libjpeg cannot be asked while the program runs. */
+/* libjpeg has no function that returns its version. */
 static const char *jpeg_text(void)
 {
 #ifdef LIBJPEG_TURBO_VERSION
@@ -22,20 +22,22 @@ static const char *jpeg_text(void)
 #endif
 }
 
-/* FFmpeg is loaded, as a video would load it. */
+/* Loads FFmpeg in the way that writing a video does. */
 static void video_about(xd_fact *fact, void *cookie)
 {
 #ifdef XD_WITH_VIDEO
     const xd_av *av;
     xd_err       e = { 0 };
     char         text[64];
-    snprintf(text, sizeof text, "FFmpeg's libavcodec %d.%d", LIBAVCODEC_VERSION_MAJOR, LIBAVCODEC_VERSION_MINOR);
+    snprintf(text, sizeof text, "FFmpeg's libavcodec %d.%d", LIBAVCODEC_VERSION_MAJOR,
+             LIBAVCODEC_VERSION_MINOR);
     if (xd_av_load(&av, &e) == XD_OK)
         fact(cookie, "video", text);
     else
         fact(cookie, "video_error", e.msg);
 #else
-    fact(cookie, "video_error", "FFmpeg is not built in: there are .gif, .rgb, or a .png for each frame");
+    fact(cookie, "video_error", "FFmpeg is not built in: there are .gif, .rgb, or a .png for each "
+                                "frame");
 #endif
 }
 

@@ -1,4 +1,4 @@
-/* av.c - finds FFmpeg's functions */
+/* av.c - loads FFmpeg's libraries and finds their functions */
 #include "io/av.h"
 
 #include <dlfcn.h>
@@ -16,13 +16,13 @@
 
 static const char *const names[XD_AV_LIBS] = {
     "libavutil.so." TEXT(LIBAVUTIL_VERSION_MAJOR), "libavcodec.so." TEXT(LIBAVCODEC_VERSION_MAJOR),
-    "libavformat.so." TEXT(LIBAVFORMAT_VERSION_MAJOR), "libswscale.so." TEXT(LIBSWSCALE_VERSION_MAJOR),
-};
+    "libavformat.so." TEXT(LIBAVFORMAT_VERSION_MAJOR),
+    "libswscale.so." TEXT(LIBSWSCALE_VERSION_MAJOR), };
 
 static const struct {
     int         lib;
     const char *name;
-    size_t      at;             /* of the pointer in xd_av                                     */
+    size_t      at;             /* offset of the pointer in xd_av                              */
 } functions[] = {
 #define ROW(lib, name) { XD_AV_##lib, #name, offsetof(xd_av, name) },
     XD_AV_FUNCTIONS(ROW)
@@ -33,13 +33,14 @@ static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static xd_av           loaded;
 static int             is_loaded;
 
-/* Libraries stay open: what they registered at exit must be there then. */
+/* The libraries are never closed, because their exit handlers must stay loaded. */
 static xd_status load(xd_err *e)
 {
     void *lib[XD_AV_LIBS];
     for (int i = 0; i < XD_AV_LIBS; i++)
         if (!(lib[i] = dlopen(names[i], RTLD_NOW | RTLD_LOCAL)))
-            return xd_fail(e, XD_EUNSUPPORTED, "videos are written by FFmpeg, which cannot be loaded (%s); "
+            return xd_fail(e, XD_EUNSUPPORTED,
+                           "videos are written by FFmpeg, which cannot be loaded (%s); "
                            "without it there are .gif, .rgb, or a .png for each frame", dlerror());
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *f = dlsym(lib[functions[i].lib], functions[i].name);

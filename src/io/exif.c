@@ -1,8 +1,10 @@
-/* exif.c - what stable-diffusion-webui ("A1111"), Civitai and galleries look for in a JPEG or WebP.
+/* exif.c - Exif metadata as stable-diffusion-webui ("A1111"), Civitai and galleries read it from
+ * JPEG and WebP.
  *
- * The bare parameters are the Exif UserComment, in UTF-16 behind "UNICODE"; all other texts, the
- * JSON, are the ImageDescription, in ASCII. A1111 (piexif) takes the comment's bytes as big-endian
- * whatever the file says, others as the file says, so the file is big-endian. */
+ * The value of "parameters" is the Exif UserComment, in UTF-16 after the code "UNICODE". All
+ * other texts (the JSON) are the ImageDescription, in ASCII. A1111 (piexif) reads the comment as
+ * big-endian in any file; other programs use the byte order of the file. The file is therefore
+ * big-endian. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +23,7 @@ static void put_be(uint8_t *p, size_t v, int n)
         p[i] = (uint8_t)(v >> 8 * (n - 1 - i));
 }
 
-/* A row of a directory; what does not fit into 4 bytes stands at `v`. */
+/* Writes a directory entry. A value of more than 4 bytes is stored at offset `v`. */
 static uint8_t *put_row(uint8_t *p, int tag, int type, size_t n, size_t v)
 {
     put_be(p, (size_t)tag, 2);
@@ -31,7 +33,7 @@ static uint8_t *put_row(uint8_t *p, int tag, int type, size_t n, size_t v)
     return p + ROW;
 }
 
-/* The character at *s, which moves on; bytes that are not UTF-8 are U+FFFD. */
+/* The character at *s; advances *s. Bytes that are not UTF-8 give U+FFFD. */
 static uint32_t next_char(const char **s)
 {
     const uint8_t *p = (const uint8_t *)*s;
@@ -46,7 +48,7 @@ static uint32_t next_char(const char **s)
     }
 }
 
-/* One or two units of UTF-16. */
+/* Encodes c as one or two units of UTF-16. */
 static int units_of(uint32_t c, uint16_t u[2])
 {
     u[0] = (uint16_t)(c < 0x10000 ? c : 0xd800 + ((c - 0x10000) >> 10));
@@ -54,7 +56,7 @@ static int units_of(uint32_t c, uint16_t u[2])
     return c < 0x10000 ? 1 : 2;
 }
 
-/* A comment of at most `max` bytes, cut between characters; none without memory. */
+/* A UserComment of at most `max` bytes, cut between characters; empty if out of memory. */
 static bytes comment(const char *s, size_t max)
 {
     bytes b = { malloc(PREFIX + 2 * strlen(s) + 4), PREFIX };
@@ -72,7 +74,8 @@ static bytes comment(const char *s, size_t max)
     return b;
 }
 
-/* Appends a text in ASCII: JSON's escapes for the rest, which is right where the text is JSON. */
+/* Appends a text in ASCII. Other characters become JSON escapes, which is correct if the text is
+ * JSON. */
 static void add_ascii(xd_text_buf *b, const char *s)
 {
     while (*s) {
@@ -93,7 +96,7 @@ static int is_parameters(const xd_image_text *t)
     return strcmp(t->key, "parameters") == 0;
 }
 
-/* All texts but the parameters: the value of the only one, or "key: value" lines. */
+/* All texts except the parameters: the value if there is one, otherwise "key: value" lines. */
 static xd_text_buf description(const xd_image_text *texts)
 {
     xd_text_buf b = { 0 };
@@ -112,8 +115,8 @@ static xd_text_buf description(const xd_image_text *texts)
     return b;
 }
 
-/* The header, a directory with the description (when there is one) and the way to the next, that
- * with the comment, and both texts. */
+/* Assembles the header, a directory with the description (if there is one) and the pointer to
+ * the next directory, that directory with the comment, and both texts. */
 static bytes assemble(const xd_text_buf *about, const bytes *note)
 {
     size_t   rows = about->p ? 2 : 1, text = about->p ? about->len + 1 : 0, more = note->n ? 2 : 1;
@@ -149,7 +152,7 @@ uint8_t *xd_exif(const xd_image_text *texts, size_t max, size_t *n)
         parameters = is_parameters(t) ? t->value : parameters;
     bytes       note = parameters ? comment(parameters, max - FRAME) : (bytes){ NULL, 0 };
     xd_text_buf about = description(texts);
-    if (about.len + 1 + note.n > max - FRAME)           /* the whole of it or nothing            */
+    if (about.len + 1 + note.n > max - FRAME)           /* no partial description                */
         xd_buf_free(&about);
     bytes b = note.n || about.p ? assemble(&about, &note) : (bytes){ NULL, 0 };
     free(note.p);

@@ -1,8 +1,9 @@
-/* gif.c - animated GIF: one palette for all frames, dithered; it loops for ever.
+/* gif.c - animated GIF: one palette for all frames, dithered, infinite loop.
  *
- * The format is GIF89a with the looping block of Netscape. Delays are hundredths of a second; each
- * frame ends at the hundredth nearest to its time, so that the film keeps its length. Showers take
- * less than two hundredths for ten, so there are never more than 50 frames a second. */
+ * The format is GIF89a with Netscape's looping block. Delays are hundredths of a second. Each
+ * frame ends at the hundredth that is nearest to its time, so that the duration of the film is
+ * kept. Viewers treat delays below two hundredths as ten; there are therefore at most 50 frames
+ * per second. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +25,11 @@ static void put16(FILE *f, int64_t v)
 typedef struct lzw {
     FILE    *f;
     uint8_t  block[255];
-    int      have, bits, size;  /* bytes of the block; bits waiting; bits of a code            */
+    int      have, bits, size;  /* bytes in the block; pending bits; bits per code             */
     uint32_t wait;
-    int      next;              /* the code that the next new string gets                      */
-    int32_t  key[HASH];         /* prefix << 8 | byte of a string, -1: a free place            */
+    int      next;              /* code of the next new string                                 */
+    int32_t  key[HASH];         /* prefix << 8
+                                   last byte of a string; -1: free */
     int16_t  code[HASH];
 } lzw;
 
@@ -65,7 +67,7 @@ static void restart(lzw *z, int depth)
     z->size = depth + 1;
 }
 
-/* The place of a string: it stands there, or may be put there. */
+/* Slot of a string: the one that has it, or a free one for it. */
 static int place_of(const lzw *z, int32_t key)
 {
     int at = (int)((uint32_t)key * 2654435761u >> 19);
@@ -100,7 +102,8 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
         prefix = px[i];
     }
     put_code(z, prefix);
-    z->size += z->next >> z->size && z->next < MAXCODES;        /* the reader made one more    */
+    z->size += z->next >> z->size && z->next < MAXCODES;        /* the reader adds its string one
+                                                                   code later */
     put_code(z, (1 << depth) + 1);
     while (z->bits > 0)
         put_byte(z);
@@ -112,7 +115,7 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
 
 static int depth_of(int colours)
 {
-    int depth = 2;              /* the least that LZW of GIF has                               */
+    int depth = 2;              /* the minimum code size of GIF's LZW                          */
     while (1 << depth < colours)
         depth++;
     return depth;
@@ -123,7 +126,7 @@ static void put_head(FILE *f, const xd_film *film, const xd_palette *p, int dept
     fputs("GIF89a", f);
     put16(f, film->w);
     put16(f, film->h);
-    fputc(0xf0 | (depth - 1), f);       /* there is a palette, of 2^depth colours of 8 bits    */
+    fputc(0xf0 | (depth - 1), f);       /* palette present: 2^depth colours of 8 bits          */
     put16(f, 0);
     for (int i = 0; i < 1 << depth; i++)
         fwrite(p->rgb[i < p->n ? i : 0], 1, 3, f);
@@ -148,7 +151,7 @@ static void put_comment(FILE *f, const xd_image_text *texts)
 
 static void put_frame(FILE *f, const xd_film *film, int64_t delay)
 {
-    fwrite("!\xf9\4\4", 1, 4, f);       /* the next frame is generated over this one             */
+    fwrite("!\xf9\4\4", 1, 4, f);       /* draw the next frame over this one                     */
     put16(f, delay);
     put16(f, 0);
     fputc(',', f);

@@ -1,4 +1,5 @@
-/* image.c - images on disk: formats by name and by first bytes, and PPM, the smallest one */
+/* image.c - image files: selects formats by name and by first bytes; also PPM, the smallest
+ * format */
 #include "io/image.h"
 
 #include <ctype.h>
@@ -140,7 +141,7 @@ static int ppm_is(const uint8_t *data, size_t len)
     return len > 2 && data[0] == 'P' && data[1] == '6' && (isspace(data[2]) || data[2] == '#');
 }
 
-/* The next number; blanks and comments before it are passed. -1: none. */
+/* The next number, after white space and comments; -1: none. */
 static int64_t ppm_number(const uint8_t *data, size_t len, size_t *at)
 {
     int64_t n = 0;

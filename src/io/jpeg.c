@@ -1,8 +1,8 @@
-/* jpeg.c - JPEG by libjpeg: quality 95 without chroma subsampling, texts as Exif and as one
+/* jpeg.c - JPEG with libjpeg: quality 95 without chroma subsampling, texts as Exif and as one
  * comment.
  *
- * libjpeg leaves by longjmp from its error handler; everything to free afterwards hangs on
- * the codec's own struct. */
+ * libjpeg's error handler leaves by longjmp. Everything that must be freed afterwards is
+ * referenced by the codec's own struct. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,17 +14,17 @@
 
 enum { QUALITY = 95, MAX_COMMENT = 65533, EXIF_MARK = 6 };
 
-typedef struct notes {          /* what an image says of itself; each may be NULL             */
+typedef struct notes {          /* metadata of an image; each may be NULL                     */
     char    *lines;
-    uint8_t *exif;              /* with "Exif" before it                                       */
+    uint8_t *exif;              /* begins with "Exif"                                          */
     size_t   n;
 } notes;
 
 typedef struct trap {
-    struct jpeg_error_mgr mgr;  /* first: libjpeg's pointer is ours                            */
+    struct jpeg_error_mgr mgr;  /* must be first: libjpeg's pointer is cast to trap            */
     jmp_buf     jump;
     const char *path;
-    xd_status   code;           /* of what libjpeg complains about                            */
+    xd_status   code;           /* status for libjpeg's errors                                */
     xd_err     *e;
 } trap;
 
@@ -119,7 +119,7 @@ static int jpeg_is(const uint8_t *data, size_t len)
     return len > 3 && data[0] == 0xff && data[1] == 0xd8 && data[2] == 0xff;
 }
 
-/* A warning (a truncated or damaged stream, generated grey by libjpeg) counts as an error. */
+/* A warning is an error: the stream is truncated or damaged, and libjpeg fills it with grey. */
 static xd_status decompress(struct jpeg_decompress_struct *c, trap *t, xd_pixels *p)
 {
     jpeg_read_header(c, TRUE);

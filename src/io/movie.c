@@ -1,8 +1,8 @@
-/* movie.c - MP4, QuickTime, Matroska and WebM by FFmpeg.
+/* movie.c - MP4, QuickTime, Matroska and WebM with FFmpeg.
  *
- * FFmpeg writes to the file that its caller opened, which has no name yet, through the doors below.
- * A second pass that moves an MP4's index to the front asks for the file again by name and is handed
- * another door to the same file. */
+ * FFmpeg writes through callbacks to the file that its caller has opened and that has no name
+ * yet. A second pass that moves the index of an MP4 to the front opens the file by name, and
+ * gets another set of callbacks for the open file. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,13 +21,14 @@ enum { DOOR_BYTES = 1 << 16, MAXCODER = 3, THREADS = 4 };
 typedef struct coder {
     const char *name;
     const char *options;        /* "key=value:..."                                             */
-    double      bits;           /* a pixel and frame, where an encoder has no notion of quality */
-    const char *warn;           /* what is worse than the first one of the row                 */
+    double      bits;           /* bits per pixel and frame, for encoders without a quality
+                                   option */
+    const char *warn;           /* how it is worse than the first coder of the row             */
 } coder;
 
 typedef struct format {
     const char *muxer, *options;
-    coder       coders[MAXCODER];       /* the first that this machine has                     */
+    coder       coders[MAXCODER];       /* by preference; the first available one is used      */
 } format;
 
 #define H264                                                                                      \
@@ -35,7 +36,8 @@ typedef struct format {
       { "mpeg4", "flags=+qscale:global_quality=236", 0,                                           \
         "MPEG-4 part 2, which browsers do not play" } }
 static const format mp4 = { "mp4", "movflags=+faststart", H264 },
-                    mov = { "mov", "movflags=+faststart+use_metadata_tags", H264 }, mkv = { "matroska", "", H264 },
+                    mov = { "mov", "movflags=+faststart+use_metadata_tags", H264 },
+                    mkv = { "matroska", "", H264 },
                     webm = { "webm", "", { { "libvpx-vp9", "crf=20:deadline=good:cpu-used=2:"
                                              "row-mt=1", 0, NULL },
                                            { "libvpx", "crf=6:qmin=0:qmax=30", 0.5, "VP8" } } };
@@ -56,7 +58,7 @@ typedef struct movie {
 /* ---- doors to a file ----------------------------------------------------------------------- */
 
 typedef struct door {
-    int     fd, why;            /* why: errno of the first write that failed                   */
+    int     fd, why;            /* why: errno of the first failed write                        */
     int64_t at;
 } door;
 
@@ -120,7 +122,7 @@ static void door_close(const xd_av *av, AVIOContext **io)
     av->avio_context_free(io);
 }
 
-/* What a muxer opens besides its file, which can only be the same file for reading. */
+/* Callback for files that a muxer opens itself. It can only be the output file, for reading. */
 static int second_open(AVFormatContext *mux, AVIOContext **io, const char *url, int flags,
                        AVDictionary **options)
 {
@@ -161,7 +163,7 @@ static xd_status failed(const movie *m, int code, const char *what)
                    (long long)m->film->n, (long long)m->film->w, (long long)m->film->h, why);
 }
 
-/* Colours as HD video has them: BT.709, 16..235, chroma at the left of two pixels. */
+/* Colours of HD video: BT.709, range 16..235, chroma at the left one of two pixels. */
 static void set_colours(AVCodecContext *c)
 {
     c->pix_fmt = AV_PIX_FMT_YUV420P;
@@ -172,7 +174,7 @@ static void set_colours(AVCodecContext *c)
     c->chroma_sample_location = AVCHROMA_LOC_LEFT;
 }
 
-/* NULL: this machine does not have it, or cannot use it. */
+/* NULL: not available on this machine, or it cannot be used. */
 static AVCodecContext *coder_open(const movie *m, const coder *row, int *code)
 {
     const xd_film  *f = m->film;
@@ -235,7 +237,8 @@ static xd_status open_mux(movie *m, const format *row, door *d, const xd_image_t
     m->mux->io_close2 = second_close;
     m->stream = m->av->avformat_new_stream(m->mux, NULL);
     m->mux->pb = door_open(m->av, d, 1);
-    return m->stream && m->mux->pb && texts_set(m, texts) ? XD_OK : failed(m, AVERROR(ENOMEM), "hold");
+    return m->stream && m->mux->pb &&
+        texts_set(m, texts) ? XD_OK : failed(m, AVERROR(ENOMEM), "hold");
 }
 
 static xd_status write_head(movie *m, const format *row)
@@ -297,7 +300,8 @@ static xd_status open_frames(movie *m)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* Frame i into rows with room for whole vectors behind them; the last pixel of an odd side twice. */
+/* Copies frame i into rows that are padded to whole vectors. The last pixel of an odd side is
+ * duplicated. */
 static void take(const movie *m, int64_t i)
 {
     const xd_film *f = m->film;
@@ -310,7 +314,7 @@ static void take(const movie *m, int64_t i)
     }
 }
 
-/* What the coder has ready. */
+/* Writes the packets that the encoder has ready. */
 static int drain(movie *m)
 {
     int code;
@@ -330,8 +334,8 @@ static int encode(movie *m, int64_t i)
     if (code < 0)
         return code;
     take(m, i);
-    m->av->sws_scale(m->sws, (const uint8_t *const *)m->rgb->data, m->rgb->linesize, 0, m->rgb->height,
-                     m->yuv->data, m->yuv->linesize);
+    m->av->sws_scale(m->sws, (const uint8_t *const *)m->rgb->data, m->rgb->linesize, 0,
+                     m->rgb->height, m->yuv->data, m->yuv->linesize);
     m->yuv->pts = i;
     code = m->av->avcodec_send_frame(m->coder, m->yuv);
     return code < 0 ? code : drain(m);
@@ -408,11 +412,12 @@ static xd_status movie_ready(const xd_vcodec *c, xd_err *e)
     for (int i = 0; i < MAXCODER && row->coders[i].name; i++)
         if (av->avcodec_find_encoder_by_name(row->coders[i].name))
             return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "this machine's FFmpeg has no encoder %s for %s; there are .gif, "
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "this machine's FFmpeg has no encoder %s for %s; there are .gif, "
                    ".rgb, or a .png for each frame", row->coders[0].name, c->tail);
 }
 
-#else                           /* no FFmpeg at compile time: rows that refuse                 */
+#else                           /* built without FFmpeg: rows that refuse                      */
 #define movie_write NULL
 #define movie_ready NULL
 #endif

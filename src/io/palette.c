@@ -1,16 +1,16 @@
-/* palette.c - 256 colours by cutting boxes where their variance is greatest, and dithering with them */
+/* palette.c - 256 colours by splitting boxes where their variance is largest, and dithering */
 #include "io/palette.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct cell {           /* pixels that agree in 6 bits a channel                       */
+typedef struct cell {           /* pixels with equal upper 6 bits in each channel              */
     int64_t n, sum[3];
 } cell;
 
 typedef struct box {
-    int64_t from, to, n;        /* cells in the list, pixels in them                           */
-    double  mean[3], worst;     /* worst: squared error along `axis`, the greatest of three    */
+    int64_t from, to, n;        /* range in the list of cells; number of pixels                */
+    double  mean[3], worst;     /* worst: squared error along `axis`, the largest of three     */
     int     axis;
 } box;
 
@@ -45,7 +45,8 @@ static void measure(box *b, const cell *cells)
     }
 }
 
-/* Cells of `b` up to its mean go to the front, the others become a new box. 0: there are no others. */
+/* Moves the cells of `b` up to its mean to the front; the others become a new box. 0: there are
+ * no others. */
 static int cut(box *b, box *more, cell *cells)
 {
     int64_t at = b->from;
@@ -102,7 +103,7 @@ xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *
         if (cut(&boxes[at], &boxes[p->n], cells))
             p->n++;
         else
-            boxes[at].worst = -1;       /* cells of one value                                  */
+            boxes[at].worst = -1;       /* all cells have one value                            */
     }
     memset(p->nearest, -1, sizeof p->nearest);
     for (int i = 0; i < p->n; i++) {
@@ -132,9 +133,11 @@ static int nearest(xd_palette *p, const uint8_t *px)
     return p->nearest[at];
 }
 
-void xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h, int *err)
+void xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h,
+                     int *err)
 {
-    int *here = err + 3, *next = here + (w + 2) * 3;    /* 16ths, with a column at either side */
+    int *here = err + 3, *next = here + (w + 2) * 3;    /* in 16ths, with a padding column at
+                                                           each side */
     memset(err, 0, sizeof *err * (size_t)(w + 2) * 6);
     for (int64_t y = 0; y < h; y++) {
         int64_t way = y % 2 ? -1 : 1;

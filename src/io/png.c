@@ -1,7 +1,7 @@
-/* png.c - PNG by libpng.
+/* png.c - PNG with libpng.
  *
- * libpng leaves by longjmp: what must be freed afterwards lives in a record that the setjmp
- * frame does not change. */
+ * libpng leaves by longjmp. What must be freed afterwards is in a struct that the function with
+ * setjmp does not change. */
 #include <errno.h>
 #include <png.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@ typedef struct session {
     const char *path;
     xd_err     *e;
     png_bytepp  rows;
-    png_text   *texts;          /* of n, whose key and text are ours                          */
+    png_text   *texts;          /* [n]; keys and texts are owned                              */
     int         n;
-    const uint8_t *data;        /* reading: what is left                                      */
+    const uint8_t *data;        /* reading: remaining bytes                                   */
     size_t      left;
     xd_pixels  *p;
 } session;
@@ -50,8 +50,8 @@ static void session_free(session *s)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* UTF-8 to printable Latin-1, the encoding of tEXt, where every character has one; NULL where
- * not. malloc'ed. */
+/* Converts UTF-8 to printable Latin-1, the encoding of tEXt; NULL if a character has none.
+ * malloc'ed. */
 static char *latin1(const char *s)
 {
     char *out = malloc(strlen(s) + 1), *p = out;
@@ -72,7 +72,7 @@ static char *latin1(const char *s)
     return out;
 }
 
-/* Keys are 1 to 79 characters of Latin-1; ours are plain words. */
+/* A PNG key has 1 to 79 characters of Latin-1; the keys used here are plain words. */
 static xd_status add_text(session *s, const xd_image_text *from)
 {
     png_text *t = &s->texts[s->n];
@@ -156,7 +156,7 @@ static void take(png_structp png, png_bytep to, size_t n)
     s->left -= n;
 }
 
-/* Whatever the file has becomes 8-bit RGB; transparency is dropped. */
+/* Converts any kind of PNG to 8-bit RGB; drops alpha. */
 static void as_rgb(session *s)
 {
     png_set_expand(s->png);

@@ -1,8 +1,8 @@
-/* resample.c - an image in another size, as Pillow's Lanczos filter makes it
+/* resample.c - resizes an image as Pillow's Lanczos filter does.
  *
- * Two passes of weighted sums over a window that widens when the image shrinks. Weights are whole
- * numbers and every pass rounds to 8 bits, so that the result is Pillow's to the last bit. The order of the
- * passes is that of Pillow 13; before, rows always came first. */
+ * Two passes of weighted sums over a window that is wider when the image shrinks. Weights are
+ * integers, and every pass rounds to 8 bits, so that the result is bitwise equal to Pillow's.
+ * The order of the passes is that of Pillow 13; earlier versions always begin with rows. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 enum { LOBES = 3, BITS = 22 };
 
-typedef struct window {         /* of one output position                                      */
-    int64_t  at, n;             /* first input position, how many                              */
+typedef struct window {         /* window of one output position                               */
+    int64_t  at, n;             /* first input position, number of positions                   */
     int32_t *w;                 /* weights, scaled by 2^BITS                                   */
 } window;
 
@@ -24,8 +24,8 @@ static double lanczos(double x)
     return x == 0 ? 1 : sin(pi * x) / (pi * x) * sin(pi * x / LOBES) / (pi * x / LOBES);
 }
 
-/* Windows of all positions of an axis from `in` to `out`; the weights lie behind them. NULL: no
- * memory. */
+/* Windows of all positions of an axis, from `in` to `out` pixels, in one allocation with their
+ * weights. NULL: out of memory. */
 static window *windows(int64_t in, int64_t out)
 {
     double  scale = (double)in / (double)out, wide = scale > 1 ? scale : 1, reach = LOBES * wide;
@@ -54,7 +54,7 @@ static window *windows(int64_t in, int64_t out)
     return all;
 }
 
-/* One channel of one output position: inputs lie `step` bytes apart. */
+/* One channel of one output position; inputs are `step` bytes apart. */
 static uint8_t weighted(const window *w, const uint8_t *in, int64_t step)
 {
     int64_t sum = 1 << (BITS - 1);
@@ -86,7 +86,8 @@ static uint8_t *down(const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
     return out;
 }
 
-xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h, xd_err *e)
+xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
+                          xd_err *e)
 {
     int down_first = h - to_h > 2 * (w > to_w ? w - to_w : 0);
     for (int pass = 0; pass < 2; pass++) {

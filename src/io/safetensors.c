@@ -1,7 +1,7 @@
-/* safetensors.c - opening checkpoints: which files, their headers, their tensors.
+/* safetensors.c - opens checkpoints: files, headers, tensors.
  *
- * Everything a header says is checked before a tensor is handed out, so that a view never
- * leaves its file. How bytes come to memory is in stfile.c. */
+ * A header is checked completely before a tensor is returned, so that a view never exceeds its
+ * file. stfile.c maps or reads the bytes. */
 #include "io/safetensors.h"
 
 #include <stdio.h>
@@ -15,13 +15,13 @@
 
 typedef struct entry {
     char     *name;
-    char     *alien;            /* a dtype this engine does not know, or NULL                 */
+    char     *alien;            /* name of a dtype that is unknown here, or NULL              */
     int       shard;
-    int       rank;             /* extents in the file; beyond XD_MAXDIM it cannot be used     */
-    int       users;            /* of `view`; while opening a mark of obey_index               */
-    size_t    at, bytes;        /* in the file                                                */
+    int       rank;             /* extents in the file; more than XD_MAXDIM: not usable        */
+    int       users;            /* users of `view`; while opening, a mark of obey_index        */
+    size_t    at, bytes;        /* offset and size in the file                                */
     xd_tensor shape;
-    xd_st_view view;            /* while it has users                                         */
+    xd_st_view view;            /* valid while there are users                                */
 } entry;
 
 struct xd_st {
@@ -53,7 +53,8 @@ static int index_number(const xd_json *v, int64_t *n)
     return 1;
 }
 
-/* Extents beyond XD_MAXDIM are folded into the last one: such a tensor is counted, not used. */
+/* Extents beyond XD_MAXDIM are multiplied into the last one. Such a tensor is counted but cannot
+ * be used. */
 static xd_status read_shape(const char *path, entry *t, const xd_json *list, xd_err *e)
 {
     int64_t d[XD_MAXDIM] = { 0 }, v, size = 1;
@@ -139,7 +140,7 @@ static int by_place(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* Checks the n tensors of one file against its size and each other; sorts them. */
+/* Sorts the n tensors of a file and checks them against the file's size and each other. */
 static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *e)
 {
     size_t end = 0, used = 0, have = f->size - f->data;
@@ -161,7 +162,7 @@ static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *
     return XD_OK;
 }
 
-/* Keeps the texts of a `__metadata__`; what is no text is left out. */
+/* Stores the strings of a `__metadata__`; ignores other values. */
 static int read_meta(xd_st *s, const xd_json *list)
 {
     size_t have = (size_t)s->nmeta, more = (size_t)xd_json_size(list);
@@ -226,7 +227,7 @@ static int by_name(const void *a, const void *b)
     return c ? c : x->shard - y->shard;
 }
 
-/* The first tensor whose name is not below `name`. */
+/* Index of the first tensor whose name is not below `name`. */
 static int64_t lower(const xd_st *s, const char *name)
 {
     int64_t low = 0, high = s->n;
@@ -263,7 +264,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The distinct shard names of a weight_map, sorted, borrowed from it. */
+/* The distinct shard names of a weight_map, sorted; the strings are borrowed from the map. */
 static xd_status shard_names(const char *index, const xd_json *map, const char ***names, int *n,
                              xd_err *e)
 {
@@ -310,8 +311,8 @@ static int find_shard(const char *const *names, int n, const char *name)
     return at ? (int)(at - names) : -1;
 }
 
-/* A tensor that lies in two files is taken from the one the index names. What the index does
- * not name stays. Needs s->t sorted; keeps it so. */
+/* If two files have a tensor, keeps the one in the file that the index names. Keeps tensors that
+ * the index does not name. s->t must be sorted and stays sorted. */
 static void obey_index(xd_st *s, const xd_json *map, const char *const *names)
 {
     for (const xd_json *v = xd_json_first(map); v; v = xd_json_next(v)) {
@@ -364,7 +365,7 @@ static xd_status open_shards(xd_st *s, const char *dir, const char *index, const
     return st == XD_OK ? check_index(s, index, map, e) : st;
 }
 
-/* The shards lie beside their index. */
+/* Shards are in the directory of their index. */
 static xd_status open_index(xd_st *s, const char *index, xd_err *e)
 {
     xd_json     *j = NULL;
@@ -527,7 +528,8 @@ uint64_t xd_st_hash(const xd_st *s)
         const entry *t = &s->t[i];
         h = xd_st_hash_bytes(h, t->name, strlen(t->name) + 1);
         h = xd_st_hash_bytes(h, t->shape.d, sizeof t->shape.d);
-        h = xd_st_hash_bytes(h, (uint64_t[]){ t->shape.type, (uint64_t)t->shard, t->at, t->bytes }, 32);
+        h = xd_st_hash_bytes(h, (uint64_t[]){ t->shape.type, (uint64_t)t->shard, t->at, t->bytes },
+                             32);
     }
     for (int i = 0; i < s->nshards; i++)
         h = xd_st_file_hash(&s->shards[i], h);

@@ -1,7 +1,7 @@
 /* stfile.c - one safetensors file: 8 bytes of header length, a JSON header, the data.
  *
- * Only the pages of tensors in use are mapped, so that a file may be larger than the address
- * space allowed. Where mapping fails the same bytes are read with pread. */
+ * Only the pages of tensors in use are mapped, so that a file may be larger than the allowed
+ * address space. If mapping fails, the bytes are read with pread. */
 #define _DEFAULT_SOURCE         /* madvise */
 #include "io/stfile.h"
 
@@ -17,8 +17,9 @@
 #include "base/log.h"
 
 enum { MAX_HEADER = 100000000 };        /* bytes; the format's own limit                      */
-enum { PAGES = 64, PAGE = 4096 };       /* of a file in its hash; bytes of each                */
-static const size_t ahead = (size_t)1 << 20;    /* tensors from here on are read ahead         */
+enum { PAGES = 64, PAGE = 4096 };       /* pages in a file's hash; bytes per page              */
+static const size_t ahead = (size_t)1 << 20;    /* readahead for tensors of at least so many
+                                                   bytes */
 
 void xd_st_file_init(xd_st_file *f)
 {
@@ -33,7 +34,7 @@ void xd_st_file_close(xd_st_file *f)
     xd_st_file_init(f);
 }
 
-/* 0, or errno; EPIPE stands for an early end. */
+/* 0, or errno; EPIPE means end of file. */
 static int read_at(int fd, void *to, size_t n, size_t at)
 {
     char *p = to;
@@ -56,12 +57,14 @@ static const char *why_read(int err)
     return err == EPIPE ? "it ends early" : strerror(err);
 }
 
-/* Files that people take for safetensors, by their first 8 bytes; NULL: none of them. */
+/* Detects other files that are mistaken for safetensors, by their first 8 bytes; NULL: not one
+ * of them. */
 static const char *alien(const unsigned char *p)
 {
     if (!memcmp(p, "version ", 8))
         return "is a Git LFS pointer, not the weights: fetch them with git lfs pull";
-    /* A header of 640 bytes begins like a pickle of protocol 2; no header has bytes 4 to 7. */
+    /* A header length of 640 begins like a pickle of protocol 2, but bytes 4 to 7 of a header
+     * length are 0. */
     int pickle = p[0] == 0x80 && p[1] >= 2 && p[1] <= 5 && (p[4] | p[5] | p[6] | p[7]);
     if (!memcmp(p, "PK\3\4", 4) || pickle)
         return "is a PyTorch pickle, not safetensors: load it with diffusers or transformers and "
@@ -99,7 +102,8 @@ static xd_status header_size(xd_st_file *f, size_t *len, xd_err *e)
 static xd_status open_fd(xd_st_file *f, xd_err *e)
 {
     struct stat st;
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* a pipe would wait for a writer */
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* do not wait for the writer of
+                                                                    a pipe */
     if (f->fd < 0)
         return xd_fail(e, XD_EIO, "cannot open %s: %s", f->path, strerror(errno));
     if (fstat(f->fd, &st) != 0)
@@ -153,7 +157,7 @@ static xd_status read_copy(const xd_st_file *f, size_t at, size_t bytes, const c
     return XD_OK;
 }
 
-/* Touching a page behind the end of a file kills the process, so its size is looked at again. */
+/* Reads beyond the end of a mapped file raise SIGBUS, so that the size is checked again. */
 static xd_status still_whole(const xd_st_file *f, xd_err *e)
 {
     struct stat st;
@@ -211,7 +215,8 @@ void xd_st_file_put(xd_st_view *v)
 void xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes)
 {
     const size_t one = page();
-    uintptr_t    from = ((uintptr_t)p + one - 1) / one * one, to = ((uintptr_t)p + bytes) / one * one;
+    uintptr_t    from = ((uintptr_t)p + one - 1) / one * one,
+        to = ((uintptr_t)p + bytes) / one * one;
     if (v->map && from < to)
         madvise((void *)from, to - from, MADV_DONTNEED);
 }
@@ -224,7 +229,7 @@ uint64_t xd_st_hash_bytes(uint64_t h, const void *p, size_t n)
     return h;
 }
 
-/* At most a page; what cannot be read counts as the reason why not. */
+/* Hashes at most a page; if it cannot be read, hashes the error number instead. */
 static uint64_t hash_at(const xd_st_file *f, uint64_t h, size_t at, size_t n)
 {
     unsigned char buf[PAGE];

@@ -1,4 +1,4 @@
-/* stwhich.c - which weight file a component directory means, and what to say when none fits */
+/* stwhich.c - chooses the weight file of a component directory, and explains when none fits */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static int ends(const char *s, const char *tail)
     return n >= k && !strcmp(s + n - k, tail);
 }
 
-/* "fp16", "non_ema", ...: a word, so that the pieces of a sharded checkpoint do not count. */
+/* Is s a variant's name ("fp16", "non_ema")? The parts of a sharded checkpoint are not. */
 static int word(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -26,7 +26,7 @@ static int word(const char *s, size_t n)
     return n > 0;
 }
 
-/* Is `name` head + variant + tail? Gives the variant. */
+/* Is `name` head + variant + tail? Returns the variant in *v, *n. */
 static int between(const char *name, const char *head, const char *tail, const char **v, size_t *n)
 {
     size_t len = strlen(name), h = strlen(head), t = strlen(tail);
@@ -37,8 +37,8 @@ static int between(const char *name, const char *head, const char *tail, const c
     return word(*v, *n);
 }
 
-/* Is `name` a variant's file or index? stem.fp16.safetensors, stem.fp16.safetensors.index.json,
- * stem.safetensors.index.fp16.json. */
+/* Is `name` the file or index of a variant? Forms: stem.fp16.safetensors,
+ * stem.fp16.safetensors.index.json, stem.safetensors.index.fp16.json. */
 static int variant(const char *name, const char *stem, const char **v, size_t *n, int *sharded)
 {
     char head[256];
@@ -53,18 +53,18 @@ static int variant(const char *name, const char *stem, const char **v, size_t *n
     return between(name, head, ".json", v, n);
 }
 
-/* Half precision is what a variant usually is; then the first by name; single files first. */
+/* fp16 first, the usual variant; then bf16, then the others by name; single files before shards. */
 static int preference(const char *v, size_t n, int sharded)
 {
     int p = n == 4 && !strncmp(v, "fp16", 4) ? 0 : n == 4 && !strncmp(v, "bf16", 4) ? 2 : 4;
     return p + sharded;
 }
 
-typedef struct look {                   /* what a directory has                               */
-    char *variant;                      /* the best, malloc'ed                                */
+typedef struct look {                   /* result of scanning a directory                     */
+    char *variant;                      /* best variant, malloc'ed                            */
     int   rank, sharded;
-    char *other;                        /* a weight file of another kind, malloc'ed            */
-    char *piece;                        /* some .safetensors, malloc'ed                        */
+    char *other;                        /* a weight file of another format, malloc'ed          */
+    char *piece;                        /* some .safetensors file, malloc'ed                   */
 } look;
 
 static void keep(char **slot, const char *name)
@@ -137,7 +137,7 @@ static xd_status choose_variant(xd_st_which *w, const char *dir, const char *ste
     return st;
 }
 
-/* Is dir/stem+tail there? A link that leads nowhere is an error: a download that broke off. */
+/* Does dir/stem+tail exist? A dangling link is an error: the download is incomplete. */
 static xd_status try_name(xd_st_which *w, const char *dir, const char *stem, const char *tail,
                           xd_err *e)
 {

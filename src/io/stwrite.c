@@ -1,4 +1,4 @@
-/* stwrite.c - writing safetensors: header first, then the elements of each tensor in order */
+/* stwrite.c - writes safetensors: the header, then the elements of each tensor in order */
 #include <string.h>
 
 #include "base/file.h"
@@ -11,7 +11,7 @@ static const char *const file_names[XD_NDTYPES] = {
     [XD_I16] = "I16",        [XD_I32] = "I32",        [XD_I64] = "I64",   [XD_BOOL] = "BOOL",
 };
 
-/* The type in the file. */
+/* Type of the elements in the file. */
 static xd_dtype stored(xd_dtype t, int keep)
 {
     return !keep && (t == XD_F16 || t == XD_BF16 || t == XD_F64) ? XD_F32 : t;
@@ -29,7 +29,7 @@ static void header_item(xd_text_buf *b, const xd_st_item *item, int keep, size_t
     *at += xd_bytes(t);
 }
 
-/* Padded with spaces so that the data begins on a multiple of 8. */
+/* The header, padded with spaces so that the data begins at a multiple of 8. */
 static void header(xd_text_buf *b, const xd_st_item *items, int n, int keep,
                    const char *const *meta)
 {
@@ -54,7 +54,7 @@ static void header(xd_text_buf *b, const xd_st_item *items, int n, int keep,
         xd_buf_add(b, " ");
 }
 
-/* A run of elements that lie side by side, n <= 256 when they must be converted. */
+/* Writes n adjacent elements; n <= 256 if they are converted. */
 static void put_run(FILE *f, const char *p, xd_dtype from, xd_dtype to, int64_t n)
 {
     float  tmp[256];
@@ -74,7 +74,7 @@ static void put_row(FILE *f, const char *p, xd_tensor t, xd_dtype to)
         put_run(f, p + i * step * size, t.type, to, n - i < run ? n - i : run);
 }
 
-/* Rows in order: the index of all but the last dimension counts up like an odometer. */
+/* Writes the rows in order; k is the index of all dimensions but the last. */
 static void put_tensor(FILE *f, xd_tensor t, xd_dtype to)
 {
     int64_t k[XD_MAXDIM] = { 0 };

@@ -1,4 +1,4 @@
-/* video.c - videos on disk: formats by name, and raw frames, the smallest one */
+/* video.c - video files: selects formats by name; also raw frames, the smallest format */
 #include "io/video.h"
 
 #include <math.h>
@@ -53,10 +53,12 @@ xd_status xd_video_ready(const char *path, xd_err *e)
 {
     const xd_vcodec *c = by_tail(path);
     if (!c)
-        return xd_fail(e, XD_EINVAL, "%s does not end like a video: .mp4, .mov, .mkv, .webm, .gif and "
+        return xd_fail(e, XD_EINVAL, "%s does not end like a video: .mp4, .mov, .mkv, .webm, .gif "
+                                     "and "
                        ".rgb are known", path);
     if (!c->write)
-        return xd_fail(e, XD_EUNSUPPORTED, "this build cannot write %s: it was made without FFmpeg and "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "this build cannot write %s: it was made without FFmpeg and "
                        "has videos as .gif, .rgb, or a .png for each frame", path);
     return c->ready ? c->ready(c, e) : XD_OK;
 }
@@ -64,7 +66,8 @@ xd_status xd_video_ready(const char *path, xd_err *e)
 static xd_status check(const xd_vcodec *c, const char *path, const xd_film *f, xd_err *e)
 {
     if (f->n < 1 || f->w < 1 || f->h < 1 || f->w > c->max_side || f->h > c->max_side)
-        return xd_fail(e, XD_EINVAL, "%s: %s videos have sides of 1 to %lld pixels and a frame or more, "
+        return xd_fail(e, XD_EINVAL, "%s: %s videos have sides of 1 to %lld pixels and a frame or "
+                                     "more, "
                        "not %lld frames of %lldx%lld", path, c->name, (long long)c->max_side,
                        (long long)f->n, (long long)f->w, (long long)f->h);
     if (!(f->fps >= 0.01 && f->fps <= 1000))
@@ -73,7 +76,8 @@ static xd_status check(const xd_vcodec *c, const char *path, const xd_film *f, x
     return XD_OK;
 }
 
-xd_status xd_video_write(const char *path, const xd_film *film, const xd_image_text *texts, xd_err *e)
+xd_status xd_video_write(const char *path, const xd_film *film, const xd_image_text *texts,
+                         xd_err *e)
 {
     static const xd_image_text none = { NULL, NULL };
     xd_out    o;

@@ -1,7 +1,7 @@
-/* webp.c - WebP by libwebp: lossy at quality 95, texts in an Exif chunk.
+/* webp.c - WebP with libwebp: lossy at quality 95, texts in an Exif chunk.
  *
- * libwebp codes images only; the container that holds an image and an Exif chunk (VP8X, see
- * the WebP container specification) is put together here. */
+ * libwebp encodes images only. This file writes the container of an image and an Exif chunk
+ * (VP8X, see the WebP container specification). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static void put_chunk_head(FILE *f, const char *tag, size_t bytes)
     fwrite(size, 1, 4, f);
 }
 
-/* `coded` is a whole WebP file of one image chunk, which goes behind a VP8X header. */
+/* Writes a VP8X header and the image chunk of `coded`, a complete WebP file with one chunk. */
 static void put_extended(FILE *f, const uint8_t *coded, size_t n, const xd_pixels *p,
                          const uint8_t *exif, size_t len)
 {

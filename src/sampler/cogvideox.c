@@ -1,9 +1,9 @@
-/* cogvideox.c - the two samplers of CogVideoX (Yang et al. 2024, arXiv:2408.06072), as diffusers'
- * CogVideoXDDIMScheduler and CogVideoXDPMScheduler.
+/* cogvideox.c - the two samplers of CogVideoX (Yang et al. 2024, arXiv:2408.06072), as
+ * diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler.
  *
- * Both walk levels whose signal-to-noise ratio is shifted. The first is DDIM with eta 0; the second is
- * DPM-Solver++ 2M with noise (Lu et al. 2022, arXiv:2211.01095), whose history is the last prediction of
- * the clean latents. clip_sample is read and, as there, never used. */
+ * Both use noise levels with a shifted signal-to-noise ratio. The first is DDIM with eta 0. The
+ * second is DPM-Solver++ 2M with noise (Lu et al. 2022, arXiv:2211.01095); its history is the
+ * previous prediction of the clean latents. clip_sample is read but not used, as in diffusers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "sampler/schedule.h"
 
 typedef struct level {
-    double acp, prev;           /* cumulative product at a step, and the one it steps to        */
-    int    last;                /* no timestep is left to step to                              */
+    double acp, prev;           /* cumulative product at this step, and at the next             */
+    int    last;                /* no further timestep follows                                 */
 } level;
 
 static int no_history(const xd_sched_cfg *c)
@@ -28,17 +28,19 @@ static int one_history(const xd_sched_cfg *c)
     return 1;
 }
 
-static xd_status level_at(level *v, const xd_levels *l, const xd_sched_cfg *c, int t, int steps, xd_err *e)
+static xd_status level_at(level *v, const xd_levels *l, const xd_sched_cfg *c, int t, int steps,
+                          xd_err *e)
 {
     int to = t - c->num_train_timesteps / steps;
     if (t >= l->n)
         return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d leads to timestep %d of %d",
                        c->steps_offset, t, l->n);
-    v->acp = l->acp[t < 0 ? l->n + t : t];          /* Python counts -1 from the end           */
+    v->acp = l->acp[t < 0 ? l->n + t : t];          /* Python: -1 is the last element */
     v->last = to < 0;
     v->prev = to >= 0 ? l->acp[to] : c->set_alpha_to_one ? 1 : l->acp[0];
     if (!(v->acp >= 0 && v->acp < 1))
-        return xd_fail(e, XD_EFORMAT, "the scheduler's betas give timestep %d an alphas_cumprod of %g; "
+        return xd_fail(e, XD_EFORMAT, "the scheduler's betas give timestep %d an alphas_cumprod "
+                                      "of %g; "
                        "it must be from 0 to below 1", t, v->acp);
     return xd_signal_check(c, t, v->acp, e);
 }
@@ -84,8 +86,9 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
 
 /* ---- DPM ---------------------------------------------------------------------------------- */
 
-/* The first step has no prediction behind it and the last no level ahead: diffusers draws once there.
- * Elsewhere it draws for a step of order 1, then again for the one of order 2 that it takes. */
+/* The first step has no earlier prediction and the last step no later level: both are of order
+ * 1, and diffusers draws noise once. In other steps it draws for a step of order 1, then again
+ * for the step of order 2 that is taken. */
 static int second(const xd_sampling *s, int step)
 {
     return step > 0 && !((const level *)s->priv)[step].last;
@@ -96,13 +99,13 @@ static int draws(const xd_sampling *s, int step)
     return second(s, step) ? 2 : 1;
 }
 
-/* Logarithm of signal over noise: infinite where one of them is 0. */
+/* Log signal-to-noise ratio; infinite if signal or noise is 0. */
 static double lambda(double acp)
 {
     return 0.5 * log(acp / (1 - acp));
 }
 
-/* x = cx x + f[0] x0 + f[1] (x0 of the step before) + f[2] noise; returns cx. */
+/* x = cx x + f[0] x0 + f[1] (x0 of the previous step) + f[2] noise; returns cx. */
 static double factors(const xd_sampling *s, int step, double f[3])
 {
     const level *v = (const level *)s->priv + step;
@@ -111,7 +114,8 @@ static double factors(const xd_sampling *s, int step, double f[3])
     f[1] = 0;
     f[2] = sqrt(1 - v->prev) * sqrt(-expm1(-2 * h));
     if (second(s, step)) {
-        double r = (now - lambda(v[-1].acp)) / h, slope = 1 / (2 * r);      /* r: infinite, then 0  */
+        double r = (now - lambda(v[-1].acp)) / h, slope = 1 / (2 * r);      /* r: infinite, then
+                                                                               0 */
         f[1] = isfinite(slope) ? -f[0] * slope : 0;
         f[0] -= f[1];
     }
@@ -153,8 +157,8 @@ static const xd_field fields[] = {
 extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
 const xd_sampler xd_sampler_cogvideox_ddim = {
     .name = "cogvideox-ddim", .webui = "DDIM", .classes = { "CogVideoXDDIMScheduler" },
-    .fields = fields, .history = no_history, .open = cog_open, .close = cog_close, .step = ddim_step,
-};
+    .fields = fields, .history = no_history, .open = cog_open, .close = cog_close,
+    .step = ddim_step, };
 const xd_sampler xd_sampler_cogvideox_dpm = {
     .name = "cogvideox-dpm", .webui = "DPM++ 2M SDE", .classes = { "CogVideoXDPMScheduler" },
     .fields = fields, .history = one_history, .open = cog_open, .close = cog_close,

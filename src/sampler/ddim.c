@@ -8,7 +8,7 @@
 
 typedef struct ddim {
     double *acp;                /* [steps] cumulative product at each step                     */
-    double *prev;               /* [steps] the one it steps to                                 */
+    double *prev;               /* [steps] cumulative product at the next level                */
 } ddim;
 
 static int history(const xd_sched_cfg *c)
@@ -51,7 +51,7 @@ static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
             break;
         }
         s->in_scale[i] = 1;
-        d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* Python counts -1 from the end       */
+        d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* Python: -1 is the last element */
         d->prev[i] = to >= 0 ? l.acp[to] : c->set_alpha_to_one ? 1 : l.acp[0];
         if (a->leap && s->steps == 1)
             d->prev[i] = 1;

@@ -1,7 +1,7 @@
-/* ddpm.c - ancestral sampling (Ho et al. 2020, arXiv:2006.11239) as diffusers' DDPMScheduler
+/* ddpm.c - ancestral sampling (Ho et al. 2020, arXiv:2006.11239), as diffusers' DDPMScheduler.
  *
- * A step goes to the timestep that follows in the list, the last to clean latents, and adds noise of the
- * variance that the true step back has. Numbers of a step are f32, as there. */
+ * A step goes to the next timestep of the list, the last step to clean latents. It adds noise
+ * with the variance of the true posterior. Coefficients are f32, as in diffusers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 typedef struct level {
     double acp;                 /* cumulative product at this step                              */
-    float  x0, lat, noise;      /* what the next latents are made of                            */
+    float  x0, lat, noise;      /* coefficients of the next latents                             */
 } level;
 
 static int history(const xd_sched_cfg *c)
@@ -20,8 +20,8 @@ static int history(const xd_sched_cfg *c)
     return 0;
 }
 
-/* fixed_small_log is the same number by another way; the logarithm that fixed_large_log takes has no
- * root, and learned variances are not given by the models that are built. */
+/* fixed_small_log is fixed_small computed in another way. fixed_large_log is refused, because
+ * its logarithm has no root, and learned variances, because no supported model predicts them. */
 static xd_status check(const xd_sched_cfg *c, xd_err *e)
 {
     const char *v = c->variance_type;
@@ -29,8 +29,8 @@ static xd_status check(const xd_sched_cfg *c, xd_err *e)
     if (s == XD_OK)
         s = xd_spacing_check(c, e);
     if (s == XD_OK)
-        s = xd_refuse(strcmp(v, "fixed_small") && strcmp(v, "fixed_small_log") && strcmp(v, "fixed_large"),
-                      "variance_type", v, e);
+        s = xd_refuse(strcmp(v, "fixed_small") && strcmp(v, "fixed_small_log") &&
+                      strcmp(v, "fixed_large"), "variance_type", v, e);
     return s == XD_OK ? xd_refuse(c->thresholding, "thresholding", "true", e) : s;
 }
 
@@ -50,10 +50,10 @@ static xd_status fill(xd_sampling *s, const xd_levels *l, const xd_steps *a, xd_
     for (int i = 0; i < s->steps; i++) {
         int t = (int)s->time[i], to = i + 1 < s->steps ? (int)s->time[i + 1] : -1;
         if (t >= l->n)
-            return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d leads to timestep %d of %d",
-                           c->steps_offset, t, l->n);
+            return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d leads to timestep %d "
+                                          "of %d", c->steps_offset, t, l->n);
         s->in_scale[i] = 1;
-        double acp = l->acp[t < 0 ? l->n + t : t];      /* Python counts -1 from the end       */
+        double acp = l->acp[t < 0 ? l->n + t : t];      /* Python: -1 is the last element */
         v[i] = level_of(c, acp, to >= 0 ? l->acp[to] : 1, t);
         if (a->leap && s->steps == 1)
             v[i] = (level){ acp, 1, 0, 0 };

@@ -1,9 +1,9 @@
-/* dpm.c - DPM-Solver++ multistep (Lu et al. 2022, arXiv:2211.01095), orders 1 to 3, as diffusers'
- * DPMSolverMultistepScheduler.
+/* dpm.c - DPM-Solver++ multistep (Lu et al. 2022, arXiv:2211.01095), orders 1 to 3, as
+ * diffusers' DPMSolverMultistepScheduler.
  *
- * History is one array per order: predictions of the clean latents, the newest in slot
- * step % order, so that nothing is ever moved. A step is a linear combination whose factors
- * are computed on the host. */
+ * The history has one array per order with predictions of the clean latents. The newest is in
+ * slot step % order, so that no array is copied. A step is a linear combination; its factors are
+ * computed on the host. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "sampler/schedule.h"
 
 typedef struct dpm {
-    double *sigma;              /* [steps + 1], the last one is the end                        */
+    double *sigma;              /* [steps + 1], the last is the final level                    */
 } dpm;
 
 typedef struct point { double alpha, sigma, lambda; } point;
@@ -56,7 +56,8 @@ static xd_status check(xd_sched_cfg *c, xd_err *e)
     if (s == XD_OK)
         s = xd_refuse(c->use_beta_sigmas, "use_beta_sigmas", "true", e);
     if (s == XD_OK && c->use_dynamic_shifting && c->use_flow_sigmas)
-        s = xd_refuse(strcmp(c->time_shift_type, "exponential"), "time_shift_type", c->time_shift_type, e);
+        s = xd_refuse(strcmp(c->time_shift_type, "exponential"), "time_shift_type",
+                      c->time_shift_type, e);
     if (s == XD_OK)
         s = xd_shift_check(c, e);
     if (s == XD_OK)
@@ -65,7 +66,7 @@ static xd_status check(xd_sched_cfg *c, xd_err *e)
     return s;
 }
 
-/* The last timestep + 1 after clipping the smallest log signal-to-noise ratios. */
+/* Last timestep + 1, after clipping the smallest log signal-to-noise ratios. */
 static int last_time(const xd_levels *l, const xd_sched_cfg *c)
 {
     int clipped = 0;
@@ -74,7 +75,7 @@ static int last_time(const xd_levels *l, const xd_sched_cfg *c)
     return l->n - clipped;
 }
 
-/* Fills t with integer timesteps; returns how many. `cap` is enough for n + 1. */
+/* Fills t with integer timesteps and returns their number. A `cap` of n + 1 is enough. */
 static int spaced(const xd_sched_cfg *c, int last, int n, double *t, int cap)
 {
     int k = 0;
@@ -93,7 +94,7 @@ static int spaced(const xd_sched_cfg *c, int last, int n, double *t, int cap)
     return k;
 }
 
-/* Times and noise levels of a request; both hold n + 2. Returns how many steps. */
+/* Fills times and noise levels of a request, arrays of n + 2. Returns the number of steps. */
 static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *time, double *sigma)
 {
     int k = spaced(c, last_time(l, c), n, time, n + 1), whole = 1;
@@ -187,7 +188,7 @@ static point at(const xd_sampling *s, int i)
     return p;
 }
 
-/* Prediction of the clean latents: pred becomes x0. */
+/* Converts the prediction to clean latents, in place: pred becomes x0. */
 static void to_x0(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
 {
     point       p = at(s, step);
@@ -200,7 +201,7 @@ static void to_x0(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_
         xd_axpby(x, pred, 1, lat, (float)-((const dpm *)s->priv)->sigma[step]);
 }
 
-/* Order that this step can have: few steps behind it, or the end ahead, lower it. */
+/* Order of this step: lower at the beginning, where predictions are missing, and near the end. */
 static int order_of(const xd_sampling *s, int step)
 {
     const xd_sched_cfg *c = &s->cfg;
@@ -211,9 +212,9 @@ static int order_of(const xd_sampling *s, int step)
     return step == s->steps - 2 && few && order > 2 ? 2 : order;
 }
 
-/* Factors of the newest predictions, newest first: x = cx x + f[0] m0 + f[1] m1 + f[2] m2.
- * Schedules with almost as many steps as timesteps repeat some: such a step changes nothing, and
- * there is no slope to be had from the one before it. */
+/* Factors of the latest predictions, newest first: x = cx x + f[0] m0 + f[1] m1 + f[2] m2.
+ * Schedules with almost as many steps as timesteps repeat some timesteps. A repeated step
+ * changes nothing and gives no slope. */
 static double factors(const xd_sampling *s, int step, int order, double f[3])
 {
     point  t = at(s, step + 1), s0 = at(s, step);

@@ -42,7 +42,7 @@ static xd_status check(const xd_sched_cfg *c, xd_err *e)
     return s;
 }
 
-/* Timesteps (fractional for linspace), largest first; returns how many (at most n + 1). */
+/* Timesteps (fractional for linspace), largest first; returns their number (at most n + 1). */
 static int spaced(const xd_sched_cfg *c, int n, double *t)
 {
     if (strcmp(c->timestep_spacing, "linspace") != 0)
@@ -52,7 +52,7 @@ static int spaced(const xd_sched_cfg *c, int n, double *t)
     return n;
 }
 
-/* Fills times and levels; returns how many levels there are before the end. */
+/* Fills times and levels; returns the number of levels before the final one. */
 static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, xd_sampling *s, double *sigma)
 {
     int k = s->steps = spaced(c, n, s->time);
@@ -82,7 +82,7 @@ static void finish(xd_sampling *s, const xd_steps *a, int levels, double end, do
                      !strcmp(c->prediction_type, "v_prediction");
     sigma[levels] = strcmp(c->final_sigmas_type, "zero") ? end : 0;
     if (continuous)
-        s->steps = levels;      /* times are made of levels, of which log_linear has one more  */
+        s->steps = levels;      /* times come from levels; log_linear has one level more       */
     if (a->leap && s->steps == 1)
         sigma[1] = 0;
     for (int i = 0; i <= levels; i++) {

@@ -1,8 +1,9 @@
-/* flow.c - Euler steps along the straight paths of rectified flow (Liu et al. 2022, arXiv:2209.03003),
- * as diffusers' FlowMatchEulerDiscreteScheduler.
+/* flow.c - Euler steps along the straight paths of rectified flow (Liu et al. 2022,
+ * arXiv:2209.03003), as diffusers' FlowMatchEulerDiscreteScheduler.
  *
- * The noise level sigma goes from 1 to 0 and is the time given to the network; with dynamic shifting
- * larger images spend more steps at high noise (Esser et al. 2024, arXiv:2403.03206, 5.3.2). */
+ * The noise level sigma goes from 1 to 0 and is the time that the network gets. With dynamic
+ * shifting, larger images spend more steps at high noise (Esser et al. 2024, arXiv:2403.03206,
+ * 5.3.2). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ static int history(const xd_sched_cfg *c)
 static xd_status check(const xd_sched_cfg *c, int steps, xd_err *e)
 {
     const char *t = c->time_shift_type;
-    xd_status   s = xd_refuse(strcmp(t, "exponential") && strcmp(t, "linear"), "time_shift_type", t, e);
+    xd_status   s = xd_refuse(strcmp(t, "exponential") && strcmp(t, "linear"), "time_shift_type", t,
+                              e);
     if (s == XD_OK)
         s = xd_refuse(c->use_beta_sigmas, "use_beta_sigmas", "true", e);
     if (s == XD_OK)
@@ -37,7 +39,8 @@ static xd_status check(const xd_sched_cfg *c, int steps, xd_err *e)
         s = xd_fail(e, XD_EFORMAT, "the scheduler's shift_terminal is %g; it must be from 0 to 1",
                     c->shift_terminal);
     if (s == XD_OK && c->shift_terminal > 0 && steps < 2)
-        s = xd_fail(e, XD_EINVAL, "one step has no last level that the scheduler's shift_terminal, %g, could "
+        s = xd_fail(e, XD_EINVAL, "one step has no last level that the scheduler's "
+                                  "shift_terminal, %g, could "
                     "move: num_inference_steps must be 2 or more", c->shift_terminal);
     return s;
 }
@@ -47,13 +50,13 @@ static double shifted(double shift, double sigma)
     return shift * sigma / (1 + (shift - 1) * sigma);
 }
 
-/* Levels that a pipeline hands in are f32 in diffusers, and so is what is done to them. */
+/* diffusers keeps levels that a pipeline passes in f32 and computes with them in f32. */
 static double rounded(const xd_steps *a, double v)
 {
     return a->own_sigmas ? (double)(float)v : v;
 }
 
-/* n levels before any shift, from the largest: 1 .. 1/n, or what the training's levels span. */
+/* n levels before any shift, largest first: 1 .. 1/n, or over the range of the training levels. */
 static void plain(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
 {
     double N = c->num_train_timesteps, max = 1, min = 1 / N;
@@ -70,7 +73,8 @@ static void plain(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
 static double shift_one(const xd_sched_cfg *c, const xd_steps *a, double k, double v)
 {
     if (!c->use_dynamic_shifting)
-        return rounded(a, rounded(a, c->shift * v) / rounded(a, 1 + rounded(a, (c->shift - 1) * v)));
+        return rounded(a, rounded(a, c->shift * v) / rounded(a,
+                                                             1 + rounded(a, (c->shift - 1) * v)));
     return rounded(a, k / rounded(a, k + rounded(a, rounded(a, 1 / v) - 1)));
 }
 

@@ -1,10 +1,11 @@
-/* sampler.c - the registry of samplers */
+/* sampler.c - the registry of samplers, and opening their configs and schedules */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler, xd_sampler_flow, xd_sampler_ddpm;
+extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler, xd_sampler_flow,
+    xd_sampler_ddpm;
 extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
 
 const xd_sampler *const xd_samplers[] = { &xd_sampler_dpm, &xd_sampler_ddim, &xd_sampler_euler,
@@ -64,8 +65,8 @@ xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_c
     if (xd_steps_skipped(a) >= steps)
         return xd_fail(e, XD_EINVAL, "strength %g of %d steps leaves no step", a->strength, steps);
     if (xd_steps_skipped(a) && !d->flow)
-        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s cannot start from an image; flow-euler can",
-                       d->name);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "the scheduler %s cannot start from an image; flow-euler can", d->name);
     if (kept > XD_MAXHIST)
         return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s keeps %d arrays of history, and a "
                        "denoising loop has room for %d (XD_MAXHIST)", d->name, kept, XD_MAXHIST);

@@ -1,4 +1,4 @@
-/* schedule.c - noise levels */
+/* schedule.c - noise levels, spacings and timesteps */
 #include "sampler/schedule.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ double xd_linspace(double stop, int n, int i)
 
 double xd_arange(double from, double step, int i)
 {
-    double next = from - step;          /* numpy goes on with the difference of the first two   */
+    double next = from - step;          /* numpy adds the difference of the first two elements  */
     return i == 0 ? from : from + i * (next - from);
 }
 
@@ -58,7 +58,8 @@ xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e)
 {
     if (acp != 0 || strcmp(c->prediction_type, "epsilon"))
         return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "the scheduler's prediction_type cannot be epsilon at timestep %d, "
+    return xd_fail(e, XD_EFORMAT, "the scheduler's prediction_type cannot be epsilon at timestep "
+                                  "%d, "
                    "where rescale_betas_zero_snr leaves no signal", t);
 }
 
@@ -66,8 +67,8 @@ xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e)
 {
     if (!c->use_dynamic_shifting || c->max_image_seq_len != c->base_image_seq_len)
         return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "the scheduler's base_image_seq_len and max_image_seq_len are both %lld",
-                   (long long)c->base_image_seq_len);
+    return xd_fail(e, XD_EFORMAT, "the scheduler's base_image_seq_len and max_image_seq_len are "
+                                  "both %lld", (long long)c->base_image_seq_len);
 }
 
 double xd_shift_of(const xd_sched_cfg *c, int64_t tokens)
@@ -95,7 +96,8 @@ int xd_timesteps(const xd_sched_cfg *c, int n, double *t)
     return k;
 }
 
-/* torch.linspace in f32: from both ends, so that both are exact, with fused multiply-adds. */
+/* torch.linspace in f32: computed from both ends with fused multiply-adds, so that both ends are
+ * exact. */
 static float linspace32(double a, double b, int n, int i)
 {
     float lo = (float)a, hi = (float)b, step = n > 1 ? (hi - lo) / (float)(n - 1) : 0;
@@ -127,8 +129,8 @@ static float beta(const xd_sched_cfg *c, int i)
     return (float)(b < 0.999 ? b : 0.999);
 }
 
-/* Lin et al. 2023, algorithm 1: shifts sqrt(acp) so that the last is 0, keeps the first; what is
- * returned are the new betas (in place of the old). */
+/* Lin et al. 2023, algorithm 1: shifts and scales sqrt(acp) so that the last value is 0 and the
+ * first is unchanged. Replaces the betas by the new ones. */
 static int zero_snr(float *betas, int n)
 {
     float *root = malloc((size_t)n * sizeof *root);
@@ -149,7 +151,7 @@ static int zero_snr(float *betas, int n)
     return 1;
 }
 
-/* Fills acp and sigma; 0: no memory. */
+/* Fills acp and sigma; 0: out of memory. */
 static int fill(xd_levels *l, const xd_sched_cfg *c, double zero_end, float *betas)
 {
     double product = 1;
@@ -217,13 +219,15 @@ static void shift(xd_levels *l, const xd_sched_cfg *c)
     }
 }
 
-/* zero_snr of levels instead of betas. In f32 torch's roots can differ in the last digit, which 1 - acp
- * magnifies; in f64, as all published models have it, nothing shows. */
+/* The algorithm of zero_snr on levels instead of betas. In f32 torch's roots can differ in the
+ * last digit, which 1 - acp amplifies. In f64, which all published models use, no difference is
+ * visible. */
 static void end_in_zero(xd_levels *l, int f32)
 {
     for (int i = 0; i < l->n; i++)
         l->acp[i] = keep(sqrt(l->acp[i]), f32);
-    double last = l->acp[l->n - 1], first = l->acp[0], scale = keep(first / keep(first - last, f32), f32);
+    double last = l->acp[l->n - 1], first = l->acp[0],
+        scale = keep(first / keep(first - last, f32), f32);
     for (int i = 0; i < l->n; i++) {
         double root = keep(keep(l->acp[i] - last, f32) * scale, f32);
         l->acp[i] = keep(root * root, f32);
@@ -256,7 +260,7 @@ void xd_levels_close(xd_levels *l)
     memset(l, 0, sizeof *l);
 }
 
-/* As numpy keeps it: in f32. */
+/* Rounded to f32, as numpy stores it. */
 static double log_level(const xd_levels *l, int i)
 {
     return (double)(float)log(l->sigma[i]);

@@ -1,8 +1,8 @@
-/* bert.c - BERT (Devlin et al. 2019), as transformers' BertModel gives its last hidden state.
+/* bert.c - BERT (Devlin et al. 2019), as the last hidden state of transformers' BertModel.
  *
- * The one thing to know: norms stand behind the sums, not before what is added, and the embedding
- * has one too. Every token sees every real one; padding lies behind the text, so keys end before it
- * and there is no mask. Token types are those of a single text: all the first. */
+ * Norms follow the residual sums (post-norm), and the embedding has a norm too. Every token
+ * attends to all real tokens. Padding follows the text, so that keys end before it and no mask
+ * is needed. All token types are 0, as for a single text. */
 #include <stddef.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ static const xd_field fields[] = {
 
 typedef struct blk {
     xd_lin    qkv, out, up, down;
-    xd_tensor gain1, bias1, gain2, bias2;       /* [E]: norms behind attention, feed-forward  */
+    xd_tensor gain1, bias1, gain2, bias2;       /* [E]: norms after attention and feed-forward */
 } blk;
 
 typedef struct glob {
@@ -72,7 +72,7 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    int64_t real;               /* tokens that are seen                                       */
+    int64_t real;               /* number of tokens before padding                            */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -80,15 +80,18 @@ typedef struct local {
 static xd_status check_kind(cfg *c, xd_err *e)
 {
     if (strcmp(c->model_type, "bert") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "text encoder: model_type '%s' is not bert: its embeddings or its "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "text encoder: model_type '%s' is not bert: its embeddings or its "
                        "blocks differ", c->model_type);
     if (strcmp(c->place, "absolute") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "BERT: position_embedding_type '%s' is not 'absolute'", c->place);
+        return xd_fail(e, XD_EUNSUPPORTED, "BERT: position_embedding_type '%s' is not 'absolute'",
+                       c->place);
     if (c->decoder || c->cross)
         return xd_fail(e, XD_EUNSUPPORTED, "BERT: %s is true: a text encoder is no decoder",
                        c->decoder ? "is_decoder" : "add_cross_attention");
     if (!xd_text_act(c->act_fn, &c->act))
-        return xd_fail(e, XD_EUNSUPPORTED, "BERT: the activation '%s' (hidden_act) is not one of " XD_TEXT_ACTS,
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "BERT: the activation '%s' (hidden_act) is not one of " XD_TEXT_ACTS,
                        c->act_fn);
     return XD_OK;
 }
@@ -98,12 +101,14 @@ static xd_status check(void *c_, xd_err *e)
     cfg *c = c_;
     if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff) ||
         !xd_text_fits(c->positions) || !xd_text_fits(c->types))
-        return xd_fail(e, XD_EFORMAT, "BERT: vocab_size %lld, hidden_size %lld, intermediate_size %lld, "
+        return xd_fail(e, XD_EFORMAT, "BERT: vocab_size %lld, hidden_size %lld, intermediate_size "
+                                      "%lld, "
                        "max_position_embeddings %lld and type_vocab_size %lld must be 1 to %d",
-                       (long long)c->vocab, (long long)c->dim, (long long)c->ff, (long long)c->positions,
-                       (long long)c->types, (int)XD_TEXT_MOST);
+                       (long long)c->vocab, (long long)c->dim, (long long)c->ff,
+                       (long long)c->positions, (long long)c->types, (int)XD_TEXT_MOST);
     if (c->nlayers < 0 || c->nlayers > 10000)
-        return xd_fail(e, XD_EFORMAT, "BERT: num_hidden_layers %d is outside 0 to 10000", c->nlayers);
+        return xd_fail(e, XD_EFORMAT, "BERT: num_hidden_layers %d is outside 0 to 10000",
+                       c->nlayers);
     xd_status s = xd_text_heads("BERT", c->dim, c->heads, e);
     return s == XD_OK ? check_kind(c, e) : s;
 }
@@ -181,12 +186,13 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     norm(x, c, h, w->gain2, w->bias2);
 }
 
-/* Words, places and the first token type, summed and normalised: `out` [n,E]. */
-static void embed(xd_exec *x, const cfg *c, const glob *g, const int32_t *ids, int64_t n, xd_tensor out)
+/* Sum of token, position and type 0 embeddings, normalized: `out` [n,E]. */
+static void embed(xd_exec *x, const cfg *c, const glob *g, const int32_t *ids, int64_t n,
+                  xd_tensor out)
 {
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor type = xd_rows(g->type, 0, 1);
-    type.d[0] = n, type.s[0] = 0;       /* the same for all                                   */
+    type.d[0] = n, type.s[0] = 0;       /* one row for all tokens                             */
     xd_copy_to(x, out, xd_lookup_rows(x, g->embed, ids, n, XD_F32));
     xd_add(x, out, type);
     xd_add(x, out, xd_rows(g->position, 0, n));
@@ -194,15 +200,16 @@ static void embed(xd_exec *x, const cfg *c, const glob *g, const int32_t *ids, i
     xd_arena_rewind(x->tmp, mark);
 }
 
-static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, int64_t real, xd_cond *out)
+static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, int64_t real,
+                   xd_cond *out)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     *out = (xd_cond){ .tok = xd_new_f32(x, nids, c->dim) };
     if (!xd_check(x, nids >= 1 && nids <= c->positions, "%lld tokens for a BERT of 1 to %lld "
                   "(max_position_embeddings)", (long long)nids, (long long)c->positions) ||
-        !xd_check(x, real >= 1 && real <= nids, "%lld of %lld tokens are to be seen", (long long)real,
-                  (long long)nids))
+        !xd_check(x, real >= 1 && real <= nids, "%lld of %lld tokens are to be seen",
+                  (long long)real, (long long)nids))
         return;
 
     local    l = { real };

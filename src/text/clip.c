@@ -1,9 +1,8 @@
 /* clip.c - CLIP's text model (Radford et al. 2021), as transformers' CLIPTextModel and
  * CLIPTextModelWithProjection.
  *
- * The one thing to know: tokens see only those before them, so the embedding of the whole text
- * is taken at its end mark; what follows the mark is padding that changes nothing there, but is
- * read by pipelines that take all tokens. */
+ * Attention is causal, and the pooled embedding is therefore taken at the end mark. Padding
+ * after the mark does not change it, but pipelines that use all tokens read the padding rows. */
 #include <stddef.h>
 #include <string.h>
 
@@ -55,7 +54,7 @@ typedef struct glob {
     xd_tensor embed;            /* [V,E]                                                      */
     xd_tensor position;         /* [positions,E] F32                                          */
     xd_tensor gain, bias;       /* [E]                                                        */
-    xd_lin    proj;             /* without a projection: none of its parts                    */
+    xd_lin    proj;             /* absent in a model without projection                       */
 } glob;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -76,7 +75,8 @@ static xd_status check(void *c_, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "CLIP: num_hidden_layers %d is outside 1 to 10000",
                        c->nlayers);
     if (!xd_text_act(c->act_fn, &c->act))
-        return xd_fail(e, XD_EUNSUPPORTED, "CLIP: the activation '%s' (hidden_act) is not one of " XD_TEXT_ACTS,
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "CLIP: the activation '%s' (hidden_act) is not one of " XD_TEXT_ACTS,
                        c->act_fn);
     return xd_text_heads("CLIP", c->dim, c->heads, e);
 }
@@ -160,8 +160,9 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_linear_add(x, h, none, xd_linear_act(x, a, &w->fc1, c->act), &w->fc2);
 }
 
-/* The row of the end mark. Configs with eos_token_id 2 are older than the key's meaning: there it
- * is the first of the largest ids. Without a mark it is row 0, as in transformers. */
+/* Row of the end mark. In configs with eos_token_id 2, which are older than the key's present
+ * meaning, it is the first position of the largest id. Without a mark it is row 0, as in
+ * transformers. */
 static int64_t end_of(const cfg *c, const int32_t *ids, int64_t n)
 {
     int64_t at = 0;

@@ -1,4 +1,4 @@
-/* encoder_layers.c - names of activations, extents, heads */
+/* encoder_layers.c - names of activations, checks of extents and heads */
 #include "text/encoder_layers.h"
 
 #include <string.h>
@@ -6,7 +6,8 @@
 int xd_text_act(const char *name, xd_act *act)
 {
     static const struct { const char *name; xd_act act; } acts[] = {
-        { "relu", XD_RELU },           { "gelu_new", XD_GELU_TANH }, { "gelu_pytorch_tanh", XD_GELU_TANH },
+        { "relu", XD_RELU },           { "gelu_new", XD_GELU_TANH },
+        { "gelu_pytorch_tanh", XD_GELU_TANH },
         { "gelu", XD_GELU_ERF },       { "silu", XD_SILU },          { "swish", XD_SILU },
         { "quick_gelu", XD_GELU_QUICK },
     };
@@ -26,10 +27,12 @@ int xd_text_fits(int64_t extent)
 xd_status xd_text_heads(const char *what, int64_t dim, int heads, xd_err *e)
 {
     if (heads < 1 || dim % heads)
-        return xd_fail(e, XD_EFORMAT, "%s: hidden_size %lld cannot be cut into num_attention_heads %d", what,
-                       (long long)dim, heads);
+        return xd_fail(e, XD_EFORMAT, "%s: hidden_size %lld cannot be cut into "
+                                      "num_attention_heads %d", what, (long long)dim, heads);
     if (dim / heads < 8 || dim / heads > 512)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: hidden_size %lld and num_attention_heads %d make heads of %lld, "
-                       "which is outside 8 to 512", what, (long long)dim, heads, (long long)(dim / heads));
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s: hidden_size %lld and num_attention_heads %d make heads of %lld, "
+                       "which is outside 8 to 512", what, (long long)dim, heads,
+                       (long long)(dim / heads));
     return XD_OK;
 }

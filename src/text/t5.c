@@ -1,8 +1,9 @@
-/* t5.c - the T5 encoder (Raffel et al. 2020), original and v1.1, as transformers' T5EncoderModel.
+/* t5.c - the T5 encoder (Raffel et al. 2020), original and v1.1, as transformers'
+ * T5EncoderModel.
  *
- * The one thing to know: attention is not scaled and its positions are a learned bias per head
- * and bucket of distance, read by the first block and shared by all. Padding that is not to be
- * seen lies behind the text, so keys end before it and there is no mask. */
+ * Attention is not scaled. Positions are a learned bias per head and distance bucket, which the
+ * first block has and all blocks use. Masked padding follows the text, so that keys end before
+ * it and no mask is needed. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -55,25 +56,25 @@ static const xd_field fields[] = {
 
 typedef struct blk {
     xd_tensor norm1, norm2;     /* [E]                                                        */
-    xd_lin    qkv, out, wi, wo; /* wi: one part, or gate and value                            */
+    xd_lin    qkv, out, wi, wo; /* wi: one matrix, or gate and value                          */
 } blk;
 
 typedef struct glob {
     xd_tensor embed;            /* [V,E]                                                      */
     xd_tensor bias;             /* [buckets,H]: of all heads                                  */
-    xd_span   heads;            /* which of them are mine                                     */
+    xd_span   heads;            /* my heads                                                   */
     xd_tensor norm;             /* [E]                                                        */
 } glob;
 
 typedef struct local {
     xd_tensor bias;             /* [H mine,n,real] F32: a Toeplitz view                       */
-    int64_t   real;             /* tokens that are seen                                       */
+    int64_t   real;             /* number of tokens before padding                            */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-/* feed_forward_proj is "ACT" or "gated-ACT", where "gated-gelu" means the tanh form; the keys
- * dense_act_fn and is_gated_act win where a config has them. */
+/* feed_forward_proj is "ACT" or "gated-ACT"; "gated-gelu" means the tanh form. The keys
+ * dense_act_fn and is_gated_act take precedence if a config has them. */
 static xd_status read_act(cfg *c, xd_err *e)
 {
     const char *act = c->proj;
@@ -99,7 +100,8 @@ static xd_status check(void *c_, xd_err *e)
     if (strcmp(c->model_type, "t5") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "text encoder: model_type '%s' is not t5: its blocks "
                        "differ", c->model_type);
-    if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff) || !xd_text_fits(c->heads))
+    if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff) ||
+        !xd_text_fits(c->heads))
         return xd_fail(e, XD_EFORMAT, "T5: vocab_size %lld, d_model %lld, d_ff %lld and num_heads "
                        "%d must be 1 to %d", (long long)c->vocab, (long long)c->dim,
                        (long long)c->ff, c->heads, (int)XD_TEXT_MOST);
@@ -169,9 +171,10 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
-/* Bucket of key position - query position. Half of the buckets are for each sign; of a half,
- * one half is exact and the rest grows with the logarithm up to max_distance. The arithmetic
- * is f32 like the reference's: a bucket's edge may hang on the last bit. */
+/* Bucket of key position - query position. Each sign has half of the buckets. In a half, the
+ * first half of the buckets is one per distance; the rest grows with the logarithm up to
+ * max_distance. Computed in f32 as in transformers, because the last bit can decide on the
+ * bucket. */
 static int32_t bucket(const cfg *c, int64_t distance)
 {
     int   half = c->buckets / 2, exact = half / 2;
@@ -184,8 +187,8 @@ static int32_t bucket(const cfg *c, int64_t distance)
     return base + (b < (float)(half - 1 - exact) ? exact + (int32_t)b : half - 1);
 }
 
-/* [H,n,n] with bias[h,i,j] = table[bucket(j - i), h]: it depends on j - i alone, so 2n - 1
- * values a head are stored and rows of the view overlap. */
+/* [H,n,n] with bias[h,i,j] = table[bucket(j - i), h]. The value depends on j - i only: 2n - 1
+ * values are stored per head, and the rows of the view overlap. */
 static xd_tensor position_bias(xd_exec *x, const cfg *c, const glob *g, int64_t n)
 {
     enum { CHUNK = 256 };
@@ -232,7 +235,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_linear_add(x, h, none, u, &w->wo);
 }
 
-static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, int64_t real, xd_cond *out)
+static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, int64_t real,
+                   xd_cond *out)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;

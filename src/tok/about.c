@@ -1,4 +1,4 @@
-/* about.c - the libraries of text and their versions */
+/* about.c - reports the text libraries and their versions */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "tok/tok.h"
 
@@ -7,7 +7,7 @@
 #include <pcre2.h>
 #include <utf8proc.h>
 
-/* SentencePiece cannot be asked: its version is the build's. */
+/* SentencePiece has no function that returns its version; XD_SPM_VERSION comes from the build. */
 void xd_tok_about(xd_fact *fact, void *cookie)
 {
     char text[96], pcre[64] = "";
@@ -16,7 +16,7 @@ void xd_tok_about(xd_fact *fact, void *cookie)
         pcre2_config(PCRE2_CONFIG_VERSION, pcre);
     for (char *p = pcre; *p; p++)
         if (*p == ' ')
-            *p = 0;             /* the date */
+            *p = 0;             /* cut off the date */
     snprintf(text, sizeof text, "PCRE2 %s", pcre);
     fact(cookie, "library", text);
     snprintf(text, sizeof text, "utf8proc %s", utf8proc_version());

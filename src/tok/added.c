@@ -1,8 +1,8 @@
-/* added.c - added tokens: literals that are ids of their own wherever they stand in a text.
+/* added.c - added tokens: literal strings with their own ids, found anywhere in a text.
  *
- * Which tokens, with which flags, is spread over up to four files; the reading follows
- * transformers 5: what tokenizer_config.json says of its added tokens stands above the rest, the
- * first mention of a token wins, and a token outside the vocabulary gets the next free id. */
+ * Up to four files declare the tokens and their flags. The rules are those of transformers 5:
+ * the added tokens in tokenizer_config.json take precedence, the first declaration of a token is
+ * used, and a token outside the vocabulary gets the next free id. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 /* ---- the list ------------------------------------------------------------------------------- */
 
-/* The slot of a name, or the free one where it belongs. */
+/* Slot of a name, or a free slot for it. */
 static size_t name_slot(const xd_tok *t, const char *s)
 {
     size_t i = xd_text_hash(s, strlen(s)) & (t->slots - 1);
@@ -27,7 +27,7 @@ int32_t xd_added_id(const xd_tok *t, const char *s)
     return i < 0 ? -1 : t->added[i].id;
 }
 
-/* Room for more tokens, and a table that is at most half full. */
+/* Enlarges the list, and the table, which is at most half full. */
 static xd_status grow(xd_tok *t, xd_err *e)
 {
     int       cap = t->capadded * 2 + 128;
@@ -87,7 +87,7 @@ xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-/* By text, a beginning before what goes on with it; alike ones in the order in which they were
+/* Order by text, a prefix before its extensions; equal texts in the order in which they were
  * added. */
 static int by_text(const void *x, const void *y)
 {
@@ -96,7 +96,7 @@ static int by_text(const void *x, const void *y)
     return c ? c : a->len != b->len ? (a->len > b->len) - (a->len < b->len) : (a > b) - (a < b);
 }
 
-/* Sorts the tokens that are looked for, behind the last one that is added. */
+/* Sorts the added tokens for the search, after the last one was added. */
 static xd_status sort_added(xd_tok *t, xd_err *e)
 {
     const xd_added **list = malloc(((size_t)t->nadded + 1) * sizeof *list);
@@ -117,8 +117,8 @@ static xd_status sort_added(xd_tok *t, xd_err *e)
     return failed ? xd_fail(e, XD_ENOMEM, "no memory for %d added tokens", t->nadded) : XD_OK;
 }
 
-/* Of [lo, hi), whose texts agree in `at` bytes and are longer, the first whose next one is c or
- * more. */
+/* In [lo, hi) all texts are longer than `at` bytes and agree in them. Returns the first whose
+ * byte `at` is c or more. */
 static int first_from(const xd_tok *t, const int32_t *order, int lo, int hi, size_t at, int c)
 {
     while (lo < hi) {
@@ -131,8 +131,8 @@ static int first_from(const xd_tok *t, const int32_t *order, int lo, int hi, siz
     return lo;
 }
 
-/* The longest added token that s begins with; -1: none. Byte by byte fewer are left that go on like
- * s. */
+/* The longest added token that is a prefix of s; -1: none. Each byte of s narrows the range of
+ * candidates. */
 static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len)
 {
     const int32_t *order = t->order[normalized];
@@ -171,7 +171,7 @@ static int alone(const char *s, size_t len, size_t begin, size_t end)
            (end == len || !is_word(xd_utf8_get(s + end, len - end, &x)));
 }
 
-/* Lets the token swallow the white space that its flags ask for. */
+/* Extends the match by the white space that the token's flags include. */
 static void swallow(const xd_added_flags *f, const char *s, size_t len, size_t from, size_t *begin,
                     size_t *end)
 {
@@ -207,8 +207,8 @@ int xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, si
 
 /* ---- the files ------------------------------------------------------------------------------ */
 
-/* A token given as a text or as an object with "content" and flags. Special tokens are not
- * normalized unless they say so. */
+/* Adds a token that is given as a string, or as an object with "content" and flags. Special
+ * tokens are not normalized unless the flags say so. */
 static xd_status add_json(xd_tok *t, const xd_json *j, int special, xd_err *e)
 {
     const char    *s = xd_json_text(j);
@@ -217,7 +217,8 @@ static xd_status add_json(xd_tok *t, const xd_json *j, int special, xd_err *e)
         s = xd_json_text(xd_json_get(j, "content"));
         special = xd_json_flag(j, "special", special);
         f = (xd_added_flags) {xd_json_flag(j, "lstrip", 0), xd_json_flag(j, "rstrip", 0),
-                              xd_json_flag(j, "single_word", 0), xd_json_flag(j, "normalized", !special)};
+                              xd_json_flag(j, "single_word", 0),
+                              xd_json_flag(j, "normalized", !special)};
     }
     return s ? xd_added_add(t, s, f, e) : XD_OK;
 }
@@ -230,7 +231,7 @@ static xd_status add_list(xd_tok *t, const xd_json *list, xd_err *e)
     return s;
 }
 
-/* Lists that are in the order of their ids in every file that is written today. */
+/* Adds the lists that all current files write in the order of the ids. */
 static xd_status add_declared(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
     const xd_json *list = xd_json_get(f->cfg, "added_tokens_decoder");
@@ -262,7 +263,7 @@ static const xd_json *named(const xd_special_files *f, const char *key)
     return j ? j : xd_json_get(f->cfg, key);
 }
 
-/* What each kind of tokenizer calls them where its files do not say. */
+/* Default names of each kind of tokenizer. */
 static const struct { const char *key, *usual[XD_TOK_KINDS]; } names[] = {
     {"bos_token", {NULL, "<|startoftext|>", NULL}},
     {"eos_token", {"</s>", "<|endoftext|>", NULL}},
@@ -328,7 +329,7 @@ static int has_sentinel(const xd_json *list)
     return 0;
 }
 
-/* Pieces that a spiece.model itself calls control or user-defined. */
+/* Adds the control and user-defined pieces of a spiece.model. */
 static xd_status add_control(xd_tok *t, xd_err *e)
 {
     for (int i = 0; i < t->v.n; i++) {
@@ -345,8 +346,8 @@ static xd_status add_control(xd_tok *t, xd_err *e)
     return XD_OK;
 }
 
-/* The rest: a list in the config stands for all; without one, the model's control pieces (or
- * special_tokens_map.json's list) and the sentinels. */
+/* Adds the remaining tokens. A list in the config replaces all other sources. Without it: the
+ * control pieces of the model (or the list of special_tokens_map.json) and the sentinels. */
 static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
     const xd_json *extra = xd_json_get(f->cfg, "extra_special_tokens");
@@ -374,8 +375,10 @@ xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
         s = add_extra(t, f, e);
     if (s != XD_OK)
         return s;
-    const char    *first = opening[f->kind], *last = f->kind == XD_TOK_BERT ? "sep_token" : "eos_token";
-    const char    *begin = first ? xd_special_name(f, first) : NULL, *end = xd_special_name(f, last);
+    const char    *first = opening[f->kind],
+        *last = f->kind == XD_TOK_BERT ? "sep_token" : "eos_token";
+    const char    *begin = first ? xd_special_name(f, first) : NULL,
+        *end = xd_special_name(f, last);
     const char    *pad = xd_special_name(f, "pad_token");
     const xd_json *p = named(f, "pad_token");
     t->begin = begin ? xd_added_id(t, begin) : -1;

@@ -1,11 +1,12 @@
-/* bert.c - BERT's words (Devlin et al. 2019), as transformers 5's BertTokenizer has them.
+/* bert.c - BERT's tokenizer (Devlin et al. 2019), as transformers 5's BertTokenizer.
  *
- * A text is cleaned of control characters, every Chinese character becomes a word, accents go and
- * capitals become small; each of the four may be off. It is cut at white space, and every
- * punctuation mark is a word. A word is then the longest piece that it begins with, and so on with
- * what is left, whose pieces begin with a prefix; a word that cannot be cut so is unknown as a
- * whole. The categories of characters are those of an old Unicode: the lists here say where
- * utf8proc has newer ones. */
+ * Normalization removes control characters, makes every Chinese character a word, removes
+ * accents and converts to lower case; each of the four can be off. The text is split at white
+ * space, and every punctuation mark is a word. A word is cut into the longest piece that it
+ * begins with, then the longest piece of the rest, and so on; pieces inside a word have a
+ * prefix. A word that cannot be cut completely is unknown as a whole. The categories of
+ * characters are those of an older Unicode version; the tables in this file list where
+ * utf8proc's are newer. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -122,7 +123,8 @@ static int is_chinese(int32_t c)
     return IN(blocks, c);
 }
 
-/* Controls that are no white space, formats, private use, and what stands for broken bytes. */
+/* Characters to remove: controls except white space, format characters, private use, and the
+ * replacement for invalid bytes. */
 static int is_noise(int32_t c)
 {
     static const xd_range later[] = {{0x890, 0x8e2}, {0x110cd, 0x1343f}};
@@ -134,7 +136,7 @@ static int is_noise(int32_t c)
     }
 }
 
-/* A mark that takes no place. */
+/* A nonspacing mark. */
 static int is_accent(int32_t c)
 {
     static const xd_range later[] = {
@@ -151,7 +153,7 @@ static int is_accent(int32_t c)
     return c == 0x1734 || (utf8proc_category(c) == UTF8PROC_CATEGORY_MN && !IN(later, c));
 }
 
-/* All of ASCII that is no letter, digit or space counts as punctuation. */
+/* All ASCII characters except letters, digits and space are punctuation. */
 static int is_punctuation(int32_t c)
 {
     static const xd_range later[] = {
@@ -173,7 +175,7 @@ static int is_punctuation(int32_t c)
 
 /* ---- normalization -------------------------------------------------------------------------- */
 
-/* Cleans the text and puts Chinese characters between spaces. */
+/* Removes noise characters and puts spaces around Chinese characters. */
 static int separate(xd_codes *c, const xd_bert_rules *r)
 {
     enum { GROWS = 3 };
@@ -226,7 +228,7 @@ static int64_t characters(const char *s, size_t len)
     return n;
 }
 
-/* The longest piece that w begins with: its id, and how much of w it is; -1: none. */
+/* The longest piece that w begins with: returns its id, and its length in *took; -1: none. */
 static int32_t longest(const xd_bert *b, const char *w, size_t len, int begins, size_t *took)
 {
     char   s[XD_PIECE_MAX + PREFIX_MAX];

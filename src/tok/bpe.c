@@ -1,10 +1,10 @@
-/* bpe.c - byte pair encoding: the vocabulary and the merges of CLIP's tokenizer, and one word cut
- * by them.
+/* bpe.c - byte pair encoding: the vocabulary and merges of CLIP's tokenizer, and the
+ * segmentation of a word.
  *
- * The letters of a vocabulary stand for bytes: printable Latin-1 for itself, the 68 other bytes
- * from U+0100 on. The last letter of a word ends in "</w>". A word begins as its bytes; then the
- * pair with the lowest rank, and of equals the leftmost, is merged until no pair has a rank. A
- * heap of pairs over a linked list makes that n log n. */
+ * The letters of a vocabulary stand for bytes: printable Latin-1 for itself, the letters from
+ * U+0100 on for the other 68 bytes. The last letter of a word has the suffix "</w>". A word
+ * begins as its bytes. The pair with the lowest rank, the leftmost of equals, is merged until no
+ * pair has a rank. A heap of pairs and a linked list of symbols make the time n log n. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct xd_bpe {
 
 /* ---- bytes ---------------------------------------------------------------------------------- */
 
-/* The letter of a byte as UTF-8. */
+/* Writes the letter of a byte as UTF-8. */
 static size_t letter(int byte, char out[2])
 {
     int c = byte;
@@ -54,7 +54,7 @@ static void find_bytes(xd_bpe *b)
 
 /* ---- merges --------------------------------------------------------------------------------- */
 
-/* The pair's slot, or the free one where it belongs. */
+/* Slot of the pair, or a free slot for it. */
 static size_t find_merge(const xd_bpe *b, int32_t left, int32_t right)
 {
     uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
@@ -79,7 +79,7 @@ static xd_status open_merges(xd_bpe *b, int n, const char *what, xd_err *e)
 
 typedef struct part { const char *s; size_t len; } part;
 
-/* A pair that comes twice has its last rank. `number` counts lines or entries from 1. */
+/* Adds a merge; a repeated pair keeps its last rank. `number` counts lines or entries from 1. */
 static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, const char *what,
                            xd_err *e)
 {
@@ -101,7 +101,7 @@ static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, c
     return XD_OK;
 }
 
-/* Cuts a merge at its only space; 0: it is not two parts. */
+/* Splits a merge at its only space; 0: it does not have two parts. */
 static int cut(const char *s, size_t len, part two[2])
 {
     const char *gap = memchr(s, ' ', len);
@@ -119,7 +119,7 @@ static xd_status not_two(const char *what, const char *kind, int number, const c
                    what, kind, number, (int)(len < 80 ? len : 80), s);
 }
 
-/* merges.txt: a pair a line, the lowest rank first; lines that begin with #version do not count. */
+/* merges.txt: a pair per line, lowest rank first; lines that begin with #version are skipped. */
 static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *what, xd_err *e)
 {
     int64_t lines = 1;
@@ -145,7 +145,7 @@ static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *wh
     return st;
 }
 
-/* model.merges of a tokenizer.json: texts "a b" or pairs ["a", "b"]. */
+/* model.merges of a tokenizer.json: strings "a b" or pairs ["a", "b"]. */
 static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_err *e)
 {
     if (!xd_json_is_list(list))
@@ -191,7 +191,7 @@ xd_status xd_bpe_open(xd_bpe **out, const xd_bpe_files *f, xd_err *e)
     return s;
 }
 
-/* Bytes that UTF-8 never has need no piece. */
+/* Bytes that never occur in UTF-8 need no piece. */
 xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e)
 {
     b->unknown = xd_pieces_find(&b->v, s, strlen(s));
@@ -253,7 +253,7 @@ static pair pop(heap *h)
     return top;
 }
 
-/* Offers the pair of a symbol and its right neighbour, when it has a rank. */
+/* Adds the pair of a symbol and its right neighbour to the heap if it has a rank. */
 static void offer(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
 {
     const merge *m = &b->m[find_merge(b, s[at].id, s[s[at].next].id)];
@@ -261,8 +261,9 @@ static void offer(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
         push(h, (pair) {at, m->rank, m->id});
 }
 
-/* A pair that has changed since it was offered is stale unless it merges into the same piece. Each
- * merge offers two pairs and ends one, so that the heap never holds more than 2n. */
+/* A pair that has changed since it was added to the heap is skipped unless it merges into the
+ * same piece. Each merge adds two pairs and removes one, so that the heap has at most 2n
+ * entries. */
 static void merge_all(const xd_bpe *b, symbol *s, heap *h)
 {
     while (h->n > 0) {
@@ -285,7 +286,7 @@ static void merge_all(const xd_bpe *b, symbol *s, heap *h)
     }
 }
 
-enum { SMALL = 64 };                    /* bytes of a word that needs no memory of its own      */
+enum { SMALL = 64 };                    /* longest word in bytes that needs no allocation       */
 
 void xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out)
 {

@@ -1,5 +1,5 @@
-/* caption.c - Python's str.lower().strip(): full lower-casing as Unicode's SpecialCasing says
- * without a language, which concerns two characters, and Python's own set of white space. */
+/* caption.c - Python's str.lower().strip(): full lower-casing with Unicode's SpecialCasing for
+ * no particular language, which affects two characters, and Python's own set of white space. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static int is_cased(int32_t c)
            xd_in_ranges(other, sizeof other / sizeof *other, c);
 }
 
-/* Case_Ignorable: marks, format characters, modifiers, and the middle-of-word punctuation. */
+/* Case_Ignorable: marks, format characters, modifiers, and punctuation inside words. */
 static int is_ignorable(int32_t c)
 {
     static const int32_t middle[] = {0x27,   0x2e,   0x3a,   0xb7,   0x387,  0x55f,
@@ -69,7 +69,7 @@ static void lower(const char *s, size_t len, xd_bytes_buf *out)
     size_t took;
     for (size_t i = 0; i < len; i += took) {
         int32_t c = xd_utf8_get(s + i, len - i, &took);
-        if (c == 0x130) {               /* the only one that becomes two                        */
+        if (c == 0x130) {               /* the only character that becomes two                  */
             xd_bytes_add(out, "i\xcc\x87", 3);
         } else if (c == 0x3a3) {
             xd_bytes_add(out, is_final(s, len, i) ? "\xcf\x82" : "\xcf\x83", 2);
@@ -81,7 +81,7 @@ static void lower(const char *s, size_t len, xd_bytes_buf *out)
     }
 }
 
-/* str.isspace(): also the information separators. */
+/* str.isspace(): white space and the information separators. */
 static int strips(int32_t c)
 {
     return xd_is_space(c) || (c >= 0x1c && c <= 0x1f);

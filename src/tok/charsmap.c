@@ -1,16 +1,17 @@
-/* charsmap.c - the precompiled character map of a SentencePiece model, applied as Hugging Face's
- * tokenizers apply it.
+/* charsmap.c - the precompiled character map of a SentencePiece model, applied as in Hugging
+ * Face's tokenizers.
  *
- * The map is a blob: bytes of the trie (u32), the trie as a double array (Aoe 1989, in the form of
- * Darts-clone), then the replacements, each ended by NUL. SentencePiece replaces the longest match
- * at every place; the tokenizers library looks only at whole graphemes below six bytes, then at
- * single characters, takes the shortest match, and lets it replace all of what it looked at. */
+ * The map is a blob: size of the trie in bytes (u32), the trie as a double array (Aoe 1989, in
+ * the form of Darts-clone), then the replacements, each ended by NUL. SentencePiece replaces the
+ * longest match at every position. The tokenizers library looks up whole graphemes of less than
+ * six bytes, then single characters. It takes the shortest match, whose replacement stands for
+ * the whole string that was looked up. */
 #include "tok/inside.h"
 
 #include <string.h>
 #include <utf8proc.h>
 
-enum { GRAPHEME_MAX = 6 };              /* bytes; graphemes of fewer are looked up whole        */
+enum { GRAPHEME_MAX = 6 };              /* bytes; shorter graphemes are looked up as a whole    */
 
 static uint32_t little(const char *p)
 {
@@ -40,7 +41,7 @@ static size_t unit_offset(uint32_t u)
     return (size_t)(u >> 10) << ((u & (1u << 9)) >> 6);
 }
 
-/* The replacement of the shortest key that s[0..len) begins with; 0: there is none. */
+/* Replacement of the shortest key that s[0..len) begins with; 0: none. */
 static int lookup(const xd_charsmap *m, const char *s, size_t len, const char **text, size_t *n)
 {
     if (m->units == 0)
@@ -88,8 +89,8 @@ static void replace(const xd_charsmap *m, const char *s, size_t len, xd_bytes_bu
     }
 }
 
-/* What continues a grapheme (or begins one) in Unicode 17, which the tokenizers know, and not yet
- * in Debian 12's utf8proc: a character of the same kind that it does know stands in. */
+/* Characters that extend (or begin) a grapheme in Unicode 17, which the tokenizers use, and that
+ * utf8proc of Debian 12 does not know. They are replaced by a known character of the same class. */
 static int32_t stand_in(int32_t c)
 {
     static const int32_t extend[][2] = {
@@ -102,7 +103,7 @@ static int32_t stand_in(int32_t c)
     if (c == 0x113d1)
         return 0x600;                   /* a prepended mark                                     */
     if (c == 0x11a3a)
-        return 'a';                     /* no longer a prepended mark                           */
+        return 'a';                     /* not a prepended mark any more                        */
     if (c >= 0x897)
         for (size_t i = 0; i < sizeof extend / sizeof *extend; i++)
             if (c >= extend[i][0] && c <= extend[i][1])

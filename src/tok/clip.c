@@ -1,7 +1,8 @@
-/* clip.c - CLIP's words: a text normalized and cut as transformers 5's CLIPTokenizer does it.
+/* clip.c - CLIP's tokenizer: normalizes a text and splits it into words as transformers 5's
+ * CLIPTokenizer does.
  *
- * Normalized means NFC, white space as one space, lower case, in this order (unicode.c). What
- * letters and digits are is from Unicode 16; the lists here say where PCRE2 may be older. */
+ * Normalization is NFC, then white space to single spaces, then lower case (unicode.c). Letters
+ * and digits are those of Unicode 16; the tables in this file list what an older PCRE2 lacks. */
 #include "tok/inside.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -13,7 +14,7 @@ struct xd_clip {
     pcre2_code *pattern;
 };
 
-/* What PCRE2 10.42 does not know of the letters and numbers of Unicode 16. */
+/* Letters and numbers of Unicode 16 that PCRE2 10.42 does not know. */
 #define LETTERS "\\p{L}"                                                                          \
     "\\x{1c89}\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}"               \
     "\\x{10d4a}-\\x{10d65}\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}\\x{1123f}\\x{11240}"         \
@@ -28,8 +29,8 @@ struct xd_clip {
     "\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}"        \
     "\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
 
-/* White space is one space by now. Group 1 is a literal that this pattern finds as a whole
- * although its brackets and its word become words of their own. */
+/* White space is already a single space. Group 1 is a literal that the pattern matches as a
+ * whole, although its brackets and its word become separate words. */
 static const char words[] = "<\\|((?:start|end)oftext)\\|>|'(?:[stmd]|re|ve|ll)|[" LETTERS "]++"
                             "|[" NUMBERS "]|[^ " LETTERS NUMBERS "]++";
 

@@ -1,4 +1,4 @@
-/* open.c - opening tokenizers: which kind a directory has, and the files of each. */
+/* open.c - opens tokenizers: detects the kind of a directory and reads the files of each kind. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -7,11 +7,11 @@
 
 #include "base/file.h"
 
-enum { MAX_FILE = 1 << 28 };            /* bytes of a vocabulary; the largest have 2^24         */
+enum { MAX_FILE = 1 << 28 };            /* bytes of a vocabulary file; the largest have 2^24    */
 
 /* ---- T5 ------------------------------------------------------------------------------------- */
 
-/* The vocabulary is read: gives it to the library and prepares the search. */
+/* After the vocabulary was read: passes it to SentencePiece and prepares the search. */
 static xd_status finish(xd_tok *t, const char *what, xd_err *e)
 {
     xd_bytes_buf model = {0};
@@ -42,7 +42,7 @@ static xd_status finish(xd_tok *t, const char *what, xd_err *e)
     return XD_OK;
 }
 
-/* T5's sentinels stand behind the pieces of a spiece.model, the last one first. */
+/* Adds T5's sentinels after the pieces of a spiece.model, the last one first. */
 static xd_status add_sentinels(xd_vocab *v, const xd_json *cfg, const char *what, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -56,7 +56,7 @@ static xd_status add_sentinels(xd_vocab *v, const xd_json *cfg, const char *what
 
 typedef struct t5_files { const char *data; size_t len; const char *name; } t5_files;
 
-/* Opens `data`, a spiece.model, or without it tokenizer.json. */
+/* Opens `data`, a spiece.model; if there is none, tokenizer.json. */
 static xd_status read_t5(xd_tok *t, const t5_files *p, const xd_special_files *f, xd_err *e)
 {
     xd_status s = p->data ? xd_vocab_spiece(&t->v, p->data, p->len, p->name, e)
@@ -94,7 +94,8 @@ static xd_status read_bert(xd_tok *t, const xd_bert_files *b, xd_err *e)
     return s;
 }
 
-/* An id beyond the vocabulary has no embedding, and a line that is missing shifts all behind it. */
+/* Checks special ids: an id beyond the vocabulary has no embedding, and a missing line shifts
+ * all later ids. */
 static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *what, xd_err *e)
 {
     static const char *const keys[] = {"unk_token", "cls_token", "sep_token", "pad_token"};
@@ -102,15 +103,17 @@ static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *wh
         const char *name = xd_special_name(f, keys[i]);
         int32_t     id = xd_tok_find(t, name, strlen(name));
         if (id < 0)
-            return xd_fail(e, XD_EFORMAT, "%s has no %.80s, the tokenizer's %s", what, name, keys[i]);
-        xd_bert_unknown(t->bert, id);   /* the last one                                         */
+            return xd_fail(e, XD_EFORMAT, "%s has no %.80s, the tokenizer's %s", what, name,
+                           keys[i]);
+        xd_bert_unknown(t->bert, id);   /* the last id of the loop                              */
     }
     const xd_json *j = xd_json_first(xd_json_get(f->cfg, "added_tokens_decoder"));
     for (; j; j = xd_json_next(j)) {
         const char *name = xd_json_text(xd_json_get(j, "content"));
         int32_t     id = name ? xd_tok_find(t, name, strlen(name)) : -1;
         if (id >= 0 && id != strtol(xd_json_key(j), NULL, 10))
-            return xd_fail(e, XD_EFORMAT, "%s: the id of %.80s is %d, and tokenizer_config.json says %.20s: "
+            return xd_fail(e, XD_EFORMAT, "%s: the id of %.80s is %d, and tokenizer_config.json "
+                                          "says %.20s: "
                            "entries are missing or too many", what, name, id, xd_json_key(j));
     }
     return XD_OK;
@@ -118,7 +121,7 @@ static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *wh
 
 /* ---- all, from memory ----------------------------------------------------------------------- */
 
-/* One of the three, as f->kind says. */
+/* Sources of the three kinds; f->kind selects one. */
 typedef struct sources { t5_files t5; xd_bpe_files clip; xd_bert_files bert; } sources;
 
 static xd_status open_with(xd_tok **out, const sources *from, const xd_special_files *f, xd_err *e)
@@ -150,7 +153,7 @@ xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e
     return open_with(t, &from, &f, e);
 }
 
-/* Early files do not name their model's type. */
+/* Early files do not name the type of the model. */
 static xd_tok_kind kind_of_json(const xd_json *tj)
 {
     const xd_json *model = xd_json_get(tj, "model");
@@ -162,7 +165,8 @@ static xd_tok_kind kind_of_json(const xd_json *tj)
     return XD_TOK_T5;
 }
 
-/* What a tokenizer.json has for its kind; BERT's rules are its own, or those of the config. */
+/* The parts of a tokenizer.json for its kind. BERT's rules come from this file, or from the
+ * config. */
 static xd_status sources_of_json(sources *from, const xd_json *tj, xd_tok_kind kind, int rules,
                                  const char *what, xd_err *e)
 {
@@ -180,7 +184,8 @@ xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e)
     *t = NULL;
     xd_status s = xd_json_parse(&j, text, len, what, e);
     if (s == XD_OK) {
-        xd_special_files f = {.tj = j, .kind = kind_of_json(j), .bare = kind_of_json(j) == XD_TOK_BERT};
+        xd_special_files f = {.tj = j, .kind = kind_of_json(j),
+                               .bare = kind_of_json(j) == XD_TOK_BERT};
         sources          from;
         s = sources_of_json(&from, j, f.kind, 1, what, e);
         if (s == XD_OK)
@@ -218,12 +223,12 @@ xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e
 
 static int has(const char *dir, const char *name)
 {
-    char path[4096];            /* no lack of memory must pass for a missing file              */
+    char path[4096];            /* out of memory must not look like a missing file             */
     int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
     return n > 0 && (size_t)n < sizeof path && xd_file_exists(path);
 }
 
-/* A JSON file of the directory; none is no error. */
+/* Reads a JSON file of the directory; a missing file is no error. */
 static xd_status read_beside(xd_json **j, const char *dir, const char *name, xd_err *e)
 {
     char     *path = xd_path_join(dir, name);
@@ -261,8 +266,8 @@ static void free_beside(beside *f)
     xd_json_free(&f->tj);
 }
 
-/* The large tokenizer.json is read only for its vocabulary or for tokens that nobody else
- * declares. */
+/* Reads the large tokenizer.json only if its vocabulary is needed or if no other file declares
+ * the tokens. */
 static xd_status read_large(beside *b, const char *dir, int needed, xd_err *e)
 {
     if (b->tj || (!needed && xd_json_get(b->cfg, "added_tokens_decoder")))
@@ -346,8 +351,8 @@ static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
     return s;
 }
 
-/* vocab.txt or tokenizer.json. BertTokenizer takes only the vocabulary of the latter: its rules count
- * where no class is named. */
+/* Opens vocab.txt or tokenizer.json. BertTokenizer uses only the vocabulary of the latter; its
+ * rules apply if no class is named. */
 static xd_status open_bert(xd_tok **t, const char *dir, beside *b, int named, xd_err *e)
 {
     int       lines = has(dir, "vocab.txt") && (named || !has(dir, "tokenizer.json"));
@@ -380,7 +385,7 @@ static xd_status open_bert(xd_tok **t, const char *dir, beside *b, int named, xd
 
 enum { OTHER = XD_TOK_KINDS };
 
-/* Classes that stand for any kind leave the files to say it. */
+/* For class names that fit any kind, the files decide. */
 static int kind_of_class(const char *name)
 {
     static const struct { const char *name; int kind; } classes[] = {

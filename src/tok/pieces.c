@@ -1,4 +1,4 @@
-/* pieces.c - a vocabulary without scores: pieces of text and their ids, in a hash table. */
+/* pieces.c - a vocabulary without scores: strings and their ids in a hash table. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ size_t xd_text_hash(const char *s, size_t len)
     return (size_t)(h ^ h >> 29);
 }
 
-/* The slot of a text, or the free one where it belongs. */
+/* Slot of a string, or a free slot for it. */
 static size_t find_slot(const xd_pieces *v, const char *s, size_t len)
 {
     size_t i = xd_text_hash(s, len) & (v->slots - 1);
@@ -48,7 +48,7 @@ void xd_pieces_free(xd_pieces *v)
     *v = (xd_pieces) {0};
 }
 
-/* Room for n pieces. */
+/* Allocates the table for n pieces. */
 static xd_status open_table(xd_pieces *v, int n, const char *what, xd_err *e)
 {
     v->slots = xd_table_size(n);
@@ -60,7 +60,7 @@ static xd_status open_table(xd_pieces *v, int n, const char *what, xd_err *e)
     return XD_OK;
 }
 
-/* Puts a text into its free slot. */
+/* Puts a string into its free slot. */
 static xd_status put(xd_pieces *v, size_t slot, const char *s, size_t len, int32_t id,
                      const char *what, xd_err *e)
 {
@@ -80,7 +80,7 @@ static xd_status too_long(int n, size_t len, const char *what, xd_err *e)
 
 /* ---- an object of pieces and ids -------------------------------------------------------------- */
 
-/* One member of the vocabulary's object; `seen` has a bit for each id. */
+/* Adds one member of the vocabulary's object; `seen` has a bit per id. */
 static xd_status add_member(xd_pieces *v, const xd_json *j, unsigned char *seen, const char *what,
                             xd_err *e)
 {
@@ -120,7 +120,7 @@ xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char 
 
 /* ---- a piece a line --------------------------------------------------------------------------- */
 
-/* A blank line takes an id that no text has. */
+/* Adds a line. A blank line uses up an id that no text has. */
 static xd_status add_line(xd_pieces *v, const char *s, size_t len, int number, const char *what,
                           xd_err *e)
 {

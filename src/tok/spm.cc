@@ -1,4 +1,4 @@
-/* spm.cc - the only C++ file: SentencePiece behind the functions of spm.h; exceptions end here. */
+/* spm.cc - the only C++ file: implements spm.h with SentencePiece and catches all exceptions. */
 #include "tok/spm.h"
 
 #include <sentencepiece_processor.h>
@@ -49,6 +49,6 @@ int xd_spm_find(const xd_spm *m, const char *s, size_t len)
 {
     std::string_view text(s, len);
     int id = m->p.PieceToId(text);
-    /* The library answers with the unknown piece when there is none. */
+    /* The library returns the unknown piece for strings that are no piece. */
     return id == m->unk && text != m->unk_text ? -1 : id;
 }

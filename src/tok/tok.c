@@ -1,5 +1,5 @@
-/* tok.c - turning a text into ids: added tokens first, then what lies between them; inside.h tells
- * the steps. */
+/* tok.c - converts a text to ids: added tokens first, then the text between them; inside.h
+ * describes the steps. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -70,10 +70,10 @@ void xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *
 
 /* ---- a text --------------------------------------------------------------------------------- */
 
-static const char mark[] = "\xe2\x96\x81";      /* U+2581, which stands for a space             */
+static const char mark[] = "\xe2\x96\x81";      /* U+2581, the mark of a space                  */
 enum { MARK = sizeof mark - 1 };
 
-/* One run without white space: begins with the mark, and is cut before every further mark. */
+/* Segments a run without white space: puts the mark in front and cuts before every further mark. */
 static void words(const xd_tok *t, const char *s, size_t len, xd_ids *out)
 {
     xd_bytes_buf b = {0};
@@ -106,7 +106,7 @@ static void runs(const xd_tok *t, const char *s, size_t len, xd_ids *out)
         words(t, s + start, len - start, out);
 }
 
-/* Invalid bytes become U+FFFD, one each, as SentencePiece reads them. */
+/* Each invalid byte becomes U+FFFD, as in SentencePiece. */
 static void clean(const char *s, size_t len, xd_bytes_buf *out)
 {
     size_t took;
@@ -118,8 +118,8 @@ static void clean(const char *s, size_t len, xd_bytes_buf *out)
 
 static void segments(const xd_tok *t, int normalized, const char *s, size_t len, xd_ids *out);
 
-/* Normalizes what lies between added tokens. T5's map may be any bytes: the result is made valid
- * again. */
+/* Normalizes the text between added tokens. T5's map may contain any bytes, so that invalid
+ * UTF-8 in the result is replaced. */
 static void between(const xd_tok *t, const char *s, size_t len, xd_ids *out)
 {
     xd_bytes_buf raw = {0}, norm = {0};
@@ -132,8 +132,8 @@ static void between(const xd_tok *t, const char *s, size_t len, xd_ids *out)
     free(norm.p);
 }
 
-/* Splits at added tokens: first those of the raw text, then, in what lies between and is
- * normalized, the others. */
+/* Splits at added tokens: first at those of the raw text, then, in the normalized rest, at the
+ * others. */
 static void segments(const xd_tok *t, int normalized, const char *s, size_t len, xd_ids *out)
 {
     size_t from = 0;
@@ -191,7 +191,7 @@ xd_status xd_tok_cut(const xd_tok *t, const char *text, size_t len, int64_t max,
         segments(t, 0, b.p, b.len, &out);
     free(b.p);
     *whole = out.n + 1;
-    if (max > 0 && !out.failed)         /* the opening and the closing token stay               */
+    if (max > 0 && !out.failed)         /* the opening and the closing token are kept           */
         keep(t, &out, first, max > first ? max - first - 1 : 0);
     if (max <= 0 || max > first)
         xd_ids_add(&out, t->end);

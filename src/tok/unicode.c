@@ -1,8 +1,8 @@
-/* unicode.c - texts as code points: ranges, lower case, and the canonical forms (NFD, NFC) as the
- * library behind transformers 5's tokenizers has them.
+/* unicode.c - texts as code points: ranges, lower case, and the canonical forms (NFD, NFC) as in
+ * the library that transformers 5's tokenizers use.
  *
- * That library takes each of its tables from another version of Unicode: decomposition and
- * composition from 9, lower case from 17. The lists here say where utf8proc is older or newer. */
+ * That library's tables are from different versions of Unicode: decomposition and composition
+ * from 9, lower case from 17. The tables in this file list where utf8proc is older or newer. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -28,8 +28,9 @@ int xd_codes_read(xd_codes *c, const char *s, size_t len)
 
 /* ---- canonical forms ------------------------------------------------------------------------ */
 
-/* What Unicode 9 had not yet and later versions order or compose: it stays as it is and nothing
- * moves across it. Whole blocks stand here that came later. */
+/* Characters that are newer than Unicode 9 and that later versions reorder or compose. They are
+ * left unchanged, and nothing is reordered across them. The table has whole blocks that are
+ * newer. */
 static int is_later(int32_t c)
 {
     static const xd_range later[] = {
@@ -50,8 +51,8 @@ static int class_of(int32_t c)
     return c < 0x300 ? 0 : utf8proc_get_property(c)->combining_class;
 }
 
-/* Puts a run of combining characters in the order of their classes, equals as they were: by
- * counting, because a run may be as long as the text. `spare` holds n. */
+/* Sorts a run of combining characters by class, stably. Counting sort, because a run may be as
+ * long as the text. `spare` has n elements. */
 static void order(int32_t *p, size_t n, int32_t *spare)
 {
     size_t first[257] = {0};
@@ -64,7 +65,7 @@ static void order(int32_t *p, size_t n, int32_t *spare)
     memcpy(p, spare, n * sizeof *p);
 }
 
-/* Puts every run of combining characters of n decomposed code points in order. */
+/* Sorts every run of combining characters among n decomposed code points. */
 static void order_runs(int32_t *p, size_t n, int32_t *spare)
 {
     for (size_t i = 0, k; i < n; i = k) {
@@ -76,8 +77,8 @@ static void order_runs(int32_t *p, size_t n, int32_t *spare)
     }
 }
 
-/* The stretch p[0..n) between characters that nothing moves across, in order and, if asked,
- * composed; gives how many are left. */
+/* Reorders and, if `composed`, composes p[0..n), a stretch across whose ends nothing is
+ * reordered; returns the new length. */
 static size_t finish(int32_t *p, size_t n, int composed, int32_t *spare)
 {
     order_runs(p, n, spare);
@@ -92,7 +93,7 @@ int xd_codes_canonical(xd_codes *c, int composed)
 {
     size_t n = 0, begin = 0;
     int    simple = 1;
-    for (size_t i = 0; i < c->n; i++)   /* nothing below U+0300 composes with its like         */
+    for (size_t i = 0; i < c->n; i++)   /* no two characters below U+0300 compose              */
         simple &= c->p[i] < (composed ? 0x300 : 0xc0);
     if (simple)
         return 1;
@@ -131,7 +132,7 @@ int xd_codes_canonical(xd_codes *c, int composed)
 
 /* ---- case ----------------------------------------------------------------------------------- */
 
-/* Of all characters but one, where utf8proc may be older than Unicode 17. */
+/* Lower case of all characters but one, with what utf8proc lacks of Unicode 17. */
 static int32_t lower(int32_t c)
 {
     static const struct { int32_t from, to, by, step; } later[] = {
@@ -148,7 +149,7 @@ static int32_t lower(int32_t c)
 
 void xd_lower(int32_t c, xd_bytes_buf *out)
 {
-    if (c == 0x130)                     /* the only one that becomes two                        */
+    if (c == 0x130)                     /* the only character that becomes two                  */
         xd_bytes_add(out, "i\xcc\x87", 3);
     else
         xd_utf8_put(lower(c), out);

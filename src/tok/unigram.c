@@ -1,16 +1,16 @@
-/* unigram.c - cuts a word into the pieces with the best sum of scores (Kudo 2018, by dynamic
- * programming over the places of the word).
+/* unigram.c - segments a word into the pieces with the best sum of scores (Kudo 2018), by
+ * dynamic programming over the positions of the word.
  *
- * Scores are added in double from the left, and a later candidate wins only when it is better:
- * this is what Hugging Face's tokenizers do, and it decides between equal sums. A character that
- * is no piece costs ten more than the worst piece; neighbours of that kind become one id. */
+ * Scores are added in double from the left, and a later candidate is taken only if it is better.
+ * This is what Hugging Face's tokenizers do, and it decides ties. A character without a piece
+ * costs ten more than the worst piece; adjacent ones become one unknown id. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
 
-enum { UNKNOWN = 2 };                   /* T5Tokenizer's unk_id, whatever the file says         */
+enum { UNKNOWN = 2 };                   /* unk_id of T5Tokenizer, independent of the file       */
 
-typedef struct place {                  /* the best way to end here                             */
+typedef struct place {                  /* best segmentation up to this position                */
     double  score;
     int64_t from;                       /* -1: none yet                                         */
     int32_t id;
@@ -42,8 +42,8 @@ static void forward(const xd_tok *t, const char *s, size_t len, place *best)
     }
 }
 
-/* Turns the links round, so that the way can be walked from the left: best[i].from becomes the
- * next place, and the id of the step stands at its beginning. */
+/* Reverses the links for a walk from the left: best[i].from becomes the next position, and the
+ * id of a step is stored at its beginning. */
 static void turn(place *best, size_t len)
 {
     int64_t to = (int64_t)len, next = -1;
@@ -75,7 +75,7 @@ void xd_unigram(const xd_tok *t, const char *s, size_t len, xd_ids *out)
         int32_t id = best[at].id;
         while (id == UNKNOWN && next < (int64_t)len && best[next].id == UNKNOWN)
             next = best[next].from;
-        if (id == UNKNOWN) {            /* several together may spell a piece                   */
+        if (id == UNKNOWN) {            /* together they may be a piece                         */
             int found = xd_spm_find(t->spm, s + start, (size_t)(next - start));
             id = found < 0 ? UNKNOWN : found;
         }

@@ -1,4 +1,4 @@
-/* utf8.c - decoding, white space, growing buffers: leaves of this room. */
+/* utf8.c - UTF-8 decoding, white space, and growing buffers */
 #include "tok/inside.h"
 
 #include <stdlib.h>

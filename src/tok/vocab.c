@@ -1,8 +1,9 @@
-/* vocab.c - vocabularies: reading a serialized SentencePiece ModelProto or the Unigram model of a
- * tokenizer.json, and writing a ModelProto in memory.
+/* vocab.c - vocabularies: reads a serialized SentencePiece ModelProto or the Unigram model of a
+ * tokenizer.json, and writes a ModelProto to memory.
  *
- * A protobuf message is a row of (field number << 3 | wire type) and a value; of the model only
- * its pieces, its type and its character map matter here. */
+ * A protobuf message is a sequence of keys (field number << 3
+ * wire type) and values. Only the pieces, the type and the character map of the model are used
+ * here. */
 #include "tok/inside.h"
 
 #include <float.h>
@@ -18,8 +19,8 @@ typedef struct wire {
 } wire;
 
 typedef struct field {
-    uint64_t number, value;             /* of wire type 0; raw bits of types 1 and 5            */
-    wire     bytes;                     /* of wire type 2                                       */
+    uint64_t number, value;             /* wire type 0; raw bits of types 1 and 5               */
+    wire     bytes;                     /* wire type 2                                          */
     int      type;
 } field;
 
@@ -48,7 +49,7 @@ static int wire_fixed(wire *w, size_t n, uint64_t *v)
     return 1;
 }
 
-/* The next field: 1, or 0 when the bytes are not a field. */
+/* Reads the next field: 1, or 0 if the bytes are no field. */
 static int wire_field(wire *w, field *f)
 {
     uint64_t key, n;
@@ -136,7 +137,7 @@ static xd_status read_piece(xd_vocab *v, wire w, const char *what, xd_err *e)
     return xd_vocab_add(v, text, len, score, type, what, e);
 }
 
-/* TrainerSpec: only unigram models (1) can be searched here. */
+/* TrainerSpec: only unigram models (1) are supported. */
 static xd_status read_trainer(wire w, const char *what, xd_err *e)
 {
     static const char *const names[] = {"0", "unigram", "BPE", "word", "character"};
@@ -218,8 +219,8 @@ static xd_status read_base64(xd_bytes_buf *out, const char *s, const char *what,
     return out->failed ? xd_fail(e, XD_ENOMEM, "no memory for a character map") : XD_OK;
 }
 
-/* The first precompiled map of a normalizer or of a sequence of them; the other kinds are not
- * applied by T5Tokenizer either. */
+/* The first precompiled map of a normalizer, or of a sequence of normalizers. T5Tokenizer does
+ * not apply the other kinds either. */
 static const char *find_map(const xd_json *norm)
 {
     const char *type = xd_json_text(xd_json_get(norm, "type"));
@@ -298,8 +299,8 @@ static void put_float(xd_bytes_buf *b, int number, float v)
     xd_bytes_add(b, raw, sizeof raw);
 }
 
-/* The library wants exactly one unknown piece. transformers' T5Tokenizer takes piece 2 whatever
- * the file says, and looks up all others alike. */
+/* The library requires exactly one unknown piece. transformers' T5Tokenizer uses piece 2 as
+ * unknown, independent of the file, and looks up all others like normal pieces. */
 void xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model)
 {
     xd_bytes_buf part = {0};

@@ -1,8 +1,8 @@
 /* bands.c - convolutions of a few rows at a time */
 #include "vae/bands.h"
 
-/* Rows come in multiples of ROWS, which many threads can share, and have BAND bytes of what is read:
- * that stays in a cache of the second level while threads share it, or in one of the third. */
+/* A band has a multiple of ROWS rows, which many threads can share, and about BAND bytes of
+ * input. These stay in the L2 caches of the threads that share the band, or in the L3 cache. */
 enum { ROWS = 16, BAND = 16 << 20 };
 
 static const xd_tensor none;
@@ -15,13 +15,14 @@ static int64_t least(int64_t a, int64_t b)
 /* Rows [y, y + n) of a map [1,H,W,C]. */
 static xd_tensor rows_of(xd_tensor t, int64_t y, int64_t n)
 {
-    if (t.p && n)               /* no rows may be said to begin anywhere                          */
+    if (t.p && n)               /* no offset to rows that do not exist                            */
         t.p = (char *)t.p + y * t.s[1] * (int64_t)xd_dtype_size(t.type);
     t.d[1] = n;
     return t;
 }
 
-/* Rows of a band whose input has so many bytes a row; nothing of how rows are shared may be in it. */
+/* Rows of a band whose input takes so many bytes a row. The number must not depend on how ranks
+ * share the rows. */
 static int64_t band_rows(const xd_exec *x, int64_t row, int64_t H)
 {
     int64_t most = x->band ? (int64_t)x->band : BAND, n = most / (row > 0 ? row : 1);
@@ -36,7 +37,7 @@ static int64_t row_bytes(xd_tensor t, xd_dtype type)
     return t.d[2] * t.d[3] * (int64_t)xd_dtype_size(type);
 }
 
-/* `to` = rows of the feed or of its rim, normalised when it is. */
+/* `to` = rows of the feed or of its halo, normalized if the feed has a norm. */
 static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor from)
 {
     if (!to.d[1])
@@ -47,8 +48,9 @@ static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor fro
         xd_copy_to(x, to, from);
 }
 
-/* Rows [y, y + n) of what is convolved; y may be in the rim above. */
-static xd_tensor fetch(xd_exec *x, const xd_feed *f, const xd_halo *rim, xd_dtype type, int64_t y, int64_t n)
+/* Rows [y, y + n) of the input of the convolution; y may lie in the halo above. */
+static xd_tensor fetch(xd_exec *x, const xd_feed *f, const xd_halo *rim, xd_dtype type, int64_t y,
+                       int64_t n)
 {
     int64_t H = f->in.d[1], a = rim->above.d[1], up = y < 0 ? least(-y, n) : 0;
     int64_t down = y + n > H ? least(y + n - H, n) : 0, mid = n - up - down;
@@ -61,7 +63,7 @@ static xd_tensor fetch(xd_exec *x, const xd_feed *f, const xd_halo *rim, xd_dtyp
     return b;
 }
 
-/* Output rows [o, o + n) and the moments of them. */
+/* Computes output rows [o, o + n) and their moments. */
 static void one_band(xd_exec *x, const xd_banded *a, const xd_halo *rim, int64_t o, int64_t n)
 {
     size_t  mark = xd_arena_mark(x->tmp);
@@ -78,7 +80,8 @@ static void one_band(xd_exec *x, const xd_banded *a, const xd_halo *rim, int64_t
         to = xd_new_as(x, out.type, 4, out.d);
     if (a->shortcut) {
         plus = xd_new_as(x, out.type, 4, out.d);
-        xd_conv_rows_into(x, plus, rows_of(a->from, o, n), a->shortcut, 1, (int[3]){ 0 }, (int[3]){ 0 }, none);
+        xd_conv_rows_into(x, plus, rows_of(a->from, o, n), a->shortcut, 1, (int[3]){ 0 },
+                          (int[3]){ 0 }, none);
     }
     xd_conv_rows_into(x, to, in, a->w, a->stride, lo, hi, plus);
     if (a->over)
@@ -100,12 +103,14 @@ void xd_band_conv(xd_exec *x, const xd_banded *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Pixels (2y + i, 2x + j) of rows [y, y + n): a convolution of 2 x 2 of what lies around y, x. `in`
- * begins a row above y, unless y is the first of the image; below it ends likewise. */
-static void quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int i, int j, int above, int below)
+/* Pixels (2y + i, 2x + j) for rows [y, y + n): a 2 x 2 convolution around (y, x). `in` begins
+ * one row above y unless y is the first row of the image; it ends accordingly below. */
+static void quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int i, int j,
+                    int above, int below)
 {
     size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   n = out.d[1] / 2, W = out.d[2] / 2, C = out.d[3], skip = i && above, drop = !i && below;
+    int64_t   n = out.d[1] / 2, W = out.d[2] / 2, C = out.d[3], skip = i && above, drop = !i &&
+        below;
     int       lo[3] = { 0, !i && !above, !j }, hi[3] = { 0, i && !below, j };
     xd_tensor to = xd_new_as(x, out.type, 4, (int64_t[]){ 1, n, W, C });
     xd_conv_rows_into(x, to, rows_of(in, skip, in.d[1] - skip - drop), w, 1, lo, hi, none);
@@ -116,8 +121,8 @@ static void quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, in
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* From the last rows on: what is written lies behind what is still to be read, but for the first rows,
- * of which a copy is taken. */
+/* Goes from the last rows to the first: the output then lies behind the input that is still
+ * needed, except at the first rows, which are copied. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial)
 {
     size_t  mark = xd_arena_mark(x->tmp);
@@ -128,7 +133,8 @@ void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4],
         size_t    inner = xd_arena_mark(x->tmp);
         int64_t   k = least(n, H - y);
         int       above = y > 0 || rim.above.d[1], below = y + k < H || rim.below.d[1];
-        xd_tensor b = xd_new_as(x, w->w.type, 4, (int64_t[]){ 1, k + above + below, in.d[2], in.d[3] });
+        xd_tensor b = xd_new_as(x, w->w.type, 4,
+                                (int64_t[]){ 1, k + above + below, in.d[2], in.d[3] });
         xd_tensor part = rows_of(out, 2 * y, 2 * k);
         int64_t   mid = k + (above && y > 0) + (below && y + k < H), up = above && y == 0;
         fetch_rows(x, &f, rows_of(b, 0, up), rim.above);

@@ -1,4 +1,4 @@
-/* cogvideox.c - AutoencoderKLCogVideoX (Yang et al. 2024): its config and its weights */
+/* cogvideox.c - AutoencoderKLCogVideoX (Yang et al. 2024): config and weights */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ enum {
     MAX_SIDE  = 1 << 24,        /* pixels                                                     */
 };
 
-static const float EPS = 1e-6f;         /* of norms that norm_eps is not about                 */
+static const float EPS = 1e-6f;         /* eps of norms that do not use norm_eps               */
 
 #define AT(member) offsetof(xd_cog_cfg, member)
 static const xd_field fields[] = {
@@ -29,12 +29,12 @@ static const xd_field fields[] = {
     { "sample_width", AT(width), 'l', 720, NULL },
     { "scaling_factor", AT(scaling), 'd', 1.15258426, NULL },
     { "shift_factor", AT(shift), 'd', 0, NULL },
-    { "latents_mean", AT(mean), 'd', 0, NULL },         /* a list is refused: never published  */
+    { "latents_mean", AT(mean), 'd', 0, NULL },         /* lists are refused: none is published */
     { "latents_std", AT(std), 'd', 0, NULL },
     { "use_quant_conv", AT(quant), 'b', 0, NULL },
     { "use_post_quant_conv", AT(post_quant), 'b', 0, NULL },
     { "invert_scale_latents", AT(invert), 'b', 0, NULL },
-    { "force_upcast", 0, '-', 0, NULL },        /* norms and sums are f32 whatever the type     */
+    { "force_upcast", 0, '-', 0, NULL },        /* norms and sums are f32 for any type          */
     { "_class_name", 0, '-', 0, NULL },
     { "_diffusers_version", 0, '-', 0, NULL },
     { "_name_or_path", 0, '-', 0, NULL },
@@ -45,15 +45,16 @@ static const xd_field fields[] = {
 
 static xd_status check_blocks(xd_names *t, const char *key, const char *type, int n, xd_err *e)
 {
-    for (int i = 0; !t->n && i < 4; i++)        /* diffusers' default: four of them             */
+    for (int i = 0; !t->n && i < 4; i++)        /* diffusers' default: four entries             */
         strcpy(t->v[i], type);
     t->n = t->n ? t->n : 4;
     if (t->n != n)
-        return xd_fail(e, XD_EFORMAT, "vae: %s has %d entries, block_out_channels %d", key, t->n, n);
+        return xd_fail(e, XD_EFORMAT, "vae: %s has %d entries, block_out_channels %d", key, t->n,
+                       n);
     for (int i = 0; i < n; i++)
         if (strcmp(t->v[i], type) != 0)
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s names %s; %s is what is built", key, t->v[i],
-                           type);
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s names %s; %s is what is built", key,
+                           t->v[i], type);
     return XD_OK;
 }
 
@@ -87,11 +88,12 @@ static xd_status check_numbers(const xd_cog_cfg *c, xd_err *e)
 static xd_status check_ratio(xd_cog_cfg *c, xd_err *e)
 {
     int most = 1 << (xd_cog_levels(c) - 1);
-    most = most < 8 ? most : 8;         /* more than a batch of frames would be one             */
+    most = most < 8 ? most : 8;         /* limit: the 8 frames of a batch                       */
     for (c->halvings = 0; 1 << c->halvings < most && 1 << c->halvings != c->ratio;)
         c->halvings++;
     if (1 << c->halvings != c->ratio)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: temporal_compression_ratio is %g; powers of two up "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "vae: temporal_compression_ratio is %g; powers of two up "
                        "to %d are built for %d block_out_channels", c->ratio, most,
                        xd_cog_levels(c));
     return XD_OK;
@@ -100,7 +102,7 @@ static xd_status check_ratio(xd_cog_cfg *c, xd_err *e)
 static xd_status cog_check(void *cfg, xd_err *e)
 {
     xd_cog_cfg *c = cfg;
-    if (!c->widths.n)           /* diffusers' default of the list                              */
+    if (!c->widths.n)           /* diffusers' default                                          */
         c->widths = (xd_ints){ 4, { 128, 256, 256, 512 } };
     xd_status s = check_numbers(c, e);
     if (s == XD_OK)
@@ -119,7 +121,8 @@ static xd_status cog_check(void *cfg, xd_err *e)
     if (strcmp(c->act, "silu") != 0 && strcmp(c->act, "swish") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "vae: act_fn is %s; silu is what is built", c->act);
     if ((c->quant || c->post_quant) && c->out_channels != c->latent_channels)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: use_quant_conv and use_post_quant_conv are as wide as "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "vae: use_quant_conv and use_post_quant_conv are as wide as "
                        "out_channels, %lld, and the latents have %lld channels",
                        (long long)c->out_channels, (long long)c->latent_channels);
     return XD_OK;
@@ -132,7 +135,7 @@ static void cog_info(const void *cfg, xd_vae_info *out)
     *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { 1 << c->halvings, f, f },
                           .scaling = c->scaling, .shift = c->shift, .invert = c->invert,
                           .overlap = { 1.0 / 6, 1.0 / 5 } };
-    for (int i = 0; i < 2; i++) {       /* half of the sample                                  */
+    for (int i = 0; i < 2; i++) {       /* half of the sample size                             */
         int64_t side = (i ? c->width : c->height) / 2 / f;
         out->tile[i] = side > 0 ? side : 1;
     }
@@ -140,7 +143,7 @@ static void cog_info(const void *cfg, xd_vae_info *out)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* Width of level l as it runs: the decoder begins with the coarsest one. */
+/* Width of level l in execution order: the decoder begins with the coarsest level. */
 static int64_t width(const xd_cog_cfg *c, int dec, int l)
 {
     return c->widths.v[dec ? xd_cog_levels(c) - 1 - l : l];
@@ -153,14 +156,14 @@ static void w_causal(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64
     xd_w_leave(d);
 }
 
-/* A kernel of one tap is a matrix. */
+/* A convolution with a 1 x 1 x 1 kernel is a GEMM. */
 static void w_tap(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t in)
 {
     xd_w_linear_as(d, w, name, XD_REPLICATED, 1, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
 }
 
-/* What works on the latent is f32 whatever the type of the maps: it is the smallest of them, and what
- * is rounded there shows in every pixel. */
+/* Layers that work on the latent are f32 for any type of the maps: the latent is the smallest
+ * map, and its rounding errors affect every pixel. */
 static void w_tap_f32(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t in)
 {
     xd_dtype type = d->type;
@@ -169,7 +172,7 @@ static void w_tap_f32(xd_decl *d, xd_lin *w, const char *name, int64_t out, int6
     d->type = type;
 }
 
-/* zC: channels of the latent in the decoder, 0 in the encoder. */
+/* zC: channels of the latent in the decoder; 0 in the encoder. */
 static void w_norm(xd_decl *d, xd_cog_norm *w, const char *name, int64_t C, int64_t zC, float eps)
 {
     w->eps = zC ? EPS : eps;
@@ -184,7 +187,8 @@ static void w_norm(xd_decl *d, xd_cog_norm *w, const char *name, int64_t C, int6
     xd_w_leave(d);
 }
 
-static void w_res(xd_decl *d, const xd_cog_cfg *c, xd_cog_res *w, int dec, int i, int64_t in, int64_t out)
+static void w_res(xd_decl *d, const xd_cog_cfg *c, xd_cog_res *w, int dec, int i, int64_t in,
+                  int64_t out)
 {
     int64_t zC = dec ? c->latent_channels : 0;
     xd_w_enter(d, "resnets.%d", i);
@@ -206,7 +210,8 @@ static void w_level(xd_decl *d, const xd_cog_cfg *c, xd_cog_level *w, int dec, i
     if (l < xd_cog_levels(c) - 1 && dec)
         xd_w_conv_enlarged(d, w->up, "upsamplers.0.conv", C, C);
     else if (l < xd_cog_levels(c) - 1)
-        xd_w_conv(d, &w->down, "downsamplers.0.conv", C, C, 2, (int[]){ 1, 3, 3 }, (int[]){ 1, 2, 2 }, 1, 1);
+        xd_w_conv(d, &w->down, "downsamplers.0.conv", C, C, 2, (int[]){ 1, 3, 3 },
+                  (int[]){ 1, 2, 2 }, 1, 1);
     xd_w_leave(d);
 }
 

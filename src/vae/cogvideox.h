@@ -24,8 +24,11 @@ typedef struct xd_cog_cfg {
  * latent. */
 typedef struct xd_cog_norm { xd_tensor gain, bias; xd_lin y, b; float eps; } xd_cog_norm;
 
-typedef struct xd_cog_res { xd_cog_norm norm1, norm2; xd_cnv conv1,
-                            conv2; xd_lin shortcut; } xd_cog_res;
+typedef struct xd_cog_res {
+    xd_cog_norm norm1, norm2;
+    xd_cnv      conv1, conv2;
+    xd_lin      shortcut;
+} xd_cog_res;
 
 typedef struct xd_cog_level {   /* residual blocks at one resolution, then resampling          */
     xd_cog_res res[XD_COG_RES];

@@ -1,27 +1,30 @@
-/* cogvideox_run.c - AutoencoderKLCogVideoX: videos become latents, and latents videos.
+/* cogvideox_run.c - AutoencoderKLCogVideoX: encodes videos to latents and decodes latents to
+ * videos.
  *
- * Frames run in batches, as diffusers runs them: the norms are over the frames of a batch. Convolutions
- * over time see frames of the past only; the last ones that each saw are kept for the next batch.
+ * Frames run in batches as in diffusers, because a norm covers the frames of a batch.
+ * Convolutions over time read past frames only; each keeps its last input frames for the next
+ * batch.
  *
- * The feature map that flows, `h`, always lies at the bottom of the memory that a batch takes, above
- * what is kept. What a convolution reads is normalised a few frames at a time, so that beside h there
- * are one map and those few frames: at 480 x 720 pixels a map of eight frames is the largest thing
- * that there is. The scale and shift of a norm in the decoder are 1x1 convolutions of the latent: they
- * are computed at its size and enlarged while they are applied. */
+ * The current feature map `h` is always at the bottom of the arena memory of a batch, above the
+ * kept frames. The input of a convolution is normalized a few frames at a time, so that besides
+ * h there are one map and these few frames: at 480 x 720 pixels a map of eight frames is the
+ * largest tensor. In the decoder the scale and shift of a norm are 1x1 convolutions of the
+ * latent. They are computed at the size of the latent and enlarged while they are applied. */
 #include "exec/op.h"
 #include "vae/bands.h"
 #include "vae/cogvideox.h"
 #include "vae/vae.h"
 
 enum {
-    PAST       = 2,             /* frames that a convolution sees before its own               */
+    PAST       = 2,             /* past frames that a convolution reads                        */
     MAX_CACHES = 2 + 2 * (XD_COG_MID + XD_COG_LEVELS * XD_COG_RES),
-    LATENTS    = 2,             /* frames of a batch: diffusers' num_latent_frames_batch_size   */
-    SAMPLES    = 8,             /* and num_sample_frames_batch_size                             */
+    LATENTS    = 2,             /* frames per batch: diffusers' num_latent_frames_batch_size    */
+    SAMPLES    = 8,             /* diffusers' num_sample_frames_batch_size                      */
 };
 
-/* Bytes that the few frames shall have. A frame is taken to be square: a rank that has some of its
- * rows only must take as many frames at a time as the others do. */
+/* Target in bytes for the frames that are normalized at a time. The number of frames is computed
+ * for a square frame, because a rank with a band of rows must use as many frames at a time as
+ * the other ranks. */
 static const int64_t few_frames = (int64_t)5 << 27;
 
 typedef struct run {
@@ -29,13 +32,13 @@ typedef struct run {
     const xd_cog_cfg *c;
     const xd_cog_half *w;
     int               dec;
-    size_t            base;     /* mark of the arena below h                                  */
+    size_t            base;     /* arena mark below h                                         */
     xd_tensor         h;        /* [T,H,W,C], at base                                         */
-    xd_tensor         z;        /* [t,h,w,C] F32: the latent frames of the batch, in the decoder */
-    xd_tensor         cache[MAX_CACHES];        /* [PAST,H,W,C] of each convolution, as they run */
-    int               ncache;   /* 0: there is one batch only                                 */
-    int               at;       /* the next convolution's                                     */
-    int               first;    /* batch: nothing is kept yet                                 */
+    xd_tensor         z;        /* [t,h,w,C] F32: latent frames of the batch (decoder)           */
+    xd_tensor         cache[MAX_CACHES];        /* [PAST,H,W,C] per convolution, in order */
+    int               ncache;   /* 0: a single batch                                          */
+    int               at;       /* index of the next convolution                              */
+    int               first;    /* first batch: no kept frames yet                            */
 } run;
 
 static const xd_tensor none;
@@ -51,8 +54,8 @@ static xd_tensor map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
     return map_as(r, r->x->act, T, H, W, C);
 }
 
-/* Makes a map of these extents the new h: everything from base on is given back, then as much as
- * it takes is taken. Nothing moves: what lay at base stays readable. */
+/* Makes a map of these extents the new h: rewinds to base, then allocates. Nothing is moved, and
+ * the old content at base stays readable. */
 static void renew(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
@@ -84,7 +87,7 @@ static void keep_mid(run *r, int64_t H, int64_t W)
         keep_res(r, H, W, &r->w->mid[i]);
 }
 
-/* Room for them, in the order in which the convolutions run over frames of H x W. */
+/* Allocates the kept frames in the order in which the convolutions run, for frames of H x W. */
 static void open_caches(run *r, int64_t H, int64_t W)
 {
     int last = xd_cog_levels(r->c) - 1;
@@ -102,8 +105,8 @@ static void open_caches(run *r, int64_t H, int64_t W)
     keep_for(r, H, W, &r->w->out);
 }
 
-/* A map for one residual block. In the first batch there is room where the convolutions after its two
- * will keep their frames. */
+/* Allocates a map for one residual block. In the first batch it may use the memory where later
+ * convolutions will keep their frames. */
 static xd_tensor beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     int64_t   d[4] = { T, H, W, C };
@@ -119,11 +122,11 @@ static xd_tensor beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 
 /* ---- convolutions over time ---------------------------------------------------------------- */
 
-typedef struct feed {           /* what a convolution reads: a map, perhaps normalised          */
+typedef struct feed {           /* input of a convolution: a map, possibly normalized           */
     xd_tensor          in;
-    const xd_cog_norm *norm;    /* NULL: as it is                                             */
+    const xd_cog_norm *norm;    /* NULL: no norm                                              */
     xd_gsum            sum;
-    xd_tensor          y, b;    /* of the latent's size                                       */
+    xd_tensor          y, b;    /* at the size of the latent                                  */
 } feed;
 
 static feed plain(xd_tensor in)
@@ -133,12 +136,13 @@ static feed plain(xd_tensor in)
 
 static xd_tensor of_latent(run *r, const xd_lin *w)
 {
-    xd_tensor t = xd_new_as(r->x, XD_F32, 4, (int64_t[]){ r->z.d[0], r->z.d[1], r->z.d[2], w->w.out });
+    xd_tensor t = xd_new_as(r->x, XD_F32, 4,
+                            (int64_t[]){ r->z.d[0], r->z.d[1], r->z.d[2], w->w.out });
     xd_linear_into(r->x, flat(t), flat(r->z), w);
     return t;
 }
 
-/* silu(norm(in)), made as it is read. */
+/* silu(norm(in)), computed while it is read. */
 static feed normal(run *r, xd_tensor in, const xd_cog_norm *w)
 {
     feed f = { .in = in, .norm = w };
@@ -150,7 +154,7 @@ static feed normal(run *r, xd_tensor in, const xd_cog_norm *w)
     return f;
 }
 
-/* The latent frame of frame t of T, of n: the first of an odd number stands alone. */
+/* Latent frame of frame t of T; there are n. With odd T the first one stands alone. */
 static int64_t latent_frame(int64_t t, int64_t T, int64_t n)
 {
     if (T > 1 && T % 2)
@@ -158,7 +162,7 @@ static int64_t latent_frame(int64_t t, int64_t T, int64_t n)
     return t * n / T;
 }
 
-/* Frames from t on into `to`. */
+/* Reads frames from t on into `to`. */
 static void fetch(run *r, xd_tensor to, const feed *f, int64_t t)
 {
     int64_t n = to.d[0], T = f->in.d[0];
@@ -178,7 +182,7 @@ static void fetch(run *r, xd_tensor to, const feed *f, int64_t t)
     }
 }
 
-/* Frame by frame, since the places may overlap. */
+/* Copies frame by frame, because source and destination may overlap. */
 static void move_past(run *r, xd_tensor to, xd_tensor from)
 {
     for (int i = 0; i < PAST; i++)
@@ -193,7 +197,7 @@ static int64_t frames_at_once(const run *r, xd_tensor in)
     return n < in.d[0] ? n : in.d[0];
 }
 
-/* out = conv(f) + plus, which may be out. Before the first frame stand copies of it. */
+/* out = conv(f) + plus, where plus may be out. The frames before the first one are copies of it. */
 static void causal(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_tensor plus)
 {
     xd_exec  *x = r->x;
@@ -222,8 +226,8 @@ static void causal(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_ten
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* The map of T frames at base, now with as many channels as the shortcut gives: each frame is put
- * where it belongs after those were read that lie there. */
+/* The map of T frames at base with the shortcut's number of channels. Each frame is written
+ * after the frames at its address were read. */
 static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
 {
     xd_exec  *x = r->x;
@@ -269,8 +273,9 @@ static void middle(run *r)
         residual(r, &r->w->mid[i]);
 }
 
-/* Rows and columns are doubled, and frames but the first of an odd number. Doubled frames are equal,
- * and convolved once. From the last on: the new map lies over the old one. */
+/* Doubles rows and columns, and all frames except the first of an odd number. A pair of doubled
+ * frames is equal and is convolved once. Runs from the last frame to the first, because the new
+ * map overlaps the old one. */
 static void upsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
@@ -288,7 +293,7 @@ static void upsample(run *r, const xd_cog_level *level, int time)
     }
 }
 
-/* The mean of two frames, in f32. */
+/* Mean of two frames, in f32. */
 static xd_tensor mean_of(xd_exec *x, xd_tensor two)
 {
     int64_t   n = xd_count(two) / 2, d[4] = { 1, two.d[1], two.d[2], two.d[3] };
@@ -298,8 +303,8 @@ static xd_tensor mean_of(xd_exec *x, xd_tensor two)
     return m;
 }
 
-/* Frames but the first of an odd number are joined in pairs. Pads below and to the right only, so that
- * cell i looks at pixels 2i .. 2i+2. */
+/* Averages pairs of frames, except the first of an odd number. Pads below and to the right only,
+ * so that cell i reads pixels 2i .. 2i+2. */
 static void downsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
@@ -379,7 +384,7 @@ static void encode_batch(run *r, xd_tensor rgb, xd_tensor moments, const xd_lin 
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* A rank's band of a cut video may have no rows. */
+/* The band of a rank may have no rows. */
 static int fits(xd_exec *x, const xd_cog_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t rgb_ch,
                 int64_t lat_ch)
 {
@@ -387,7 +392,8 @@ static int fits(xd_exec *x, const xd_cog_cfg *c, xd_tensor rgb, xd_tensor lat, i
     return xd_check(x, rgb.nd == 4 && lat.nd == 4 && rgb.d[0] > 0 && lat.d[0] > 0 && lat.d[2] > 0 &&
                     rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == rgb_ch &&
                     lat.d[3] == lat_ch,
-                    "vae: %lld frames of %lld x %lld pixels do not go with %lld frames of %lld x %lld "
+                    "vae: %lld frames of %lld x %lld pixels do not go with %lld frames of %lld x "
+                    "%lld "
                     "cells of %lld channels", (long long)rgb.d[0], (long long)rgb.d[2],
                     (long long)rgb.d[1], (long long)lat.d[0], (long long)lat.d[2],
                     (long long)lat.d[1], (long long)lat.d[3]);
@@ -395,8 +401,8 @@ static int fits(xd_exec *x, const xd_cog_cfg *c, xd_tensor rgb, xd_tensor lat, i
 
 static int right_number(xd_exec *x, int64_t is, int64_t want)
 {
-    return xd_check(x, is == want, "vae: room for %lld frames where there will be %lld", (long long)is,
-                    (long long)want);
+    return xd_check(x, is == want, "vae: room for %lld frames where there will be %lld",
+                    (long long)is, (long long)want);
 }
 
 void xd_cog_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)

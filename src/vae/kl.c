@@ -1,11 +1,11 @@
-/* kl.c - AutoencoderKL (Rombach et al. 2022): images as Gaussians of latents, and back.
+/* kl.c - AutoencoderKL (Rombach et al. 2022): encodes images to Gaussians of latents and decodes
+ * latents.
  *
- * The feature map that flows, `h`, always lies at the bottom of the memory that a decode or
- * encode takes, and every step leaves it there: what a step needs beside it is above and is
- * given back at its end. Norms are applied, and maps enlarged, a few rows at a time (bands.h), and
- * what is narrower or smaller is written over what it is made of. So at most two maps are alive at
- * a time, h and the first convolution of a residual block, and the moments of every map are taken
- * while its rows are still in the caches. */
+ * The current feature map `h` is always at the bottom of the arena memory of a decode or encode.
+ * A step allocates its own memory above h and rewinds it at its end. Norms and enlargements are
+ * applied a few rows at a time (bands.h), and a narrower or smaller map overwrites the map it is
+ * computed from. At most two maps therefore exist at a time: h and the first convolution of a
+ * residual block. The moments of a map are computed while its rows are in the caches. */
 #include <math.h>
 #include <string.h>
 
@@ -15,14 +15,14 @@
 #include "vae/vae.h"
 
 enum {
-    MAX_LEVELS = 8,             /* resolutions: 128 pixels to a cell at most                  */
-    MAX_RES    = 16,            /* residual blocks of a level                                 */
+    MAX_LEVELS = 8,             /* resolutions: at most 128 pixels per cell                   */
+    MAX_RES    = 16,            /* residual blocks per level                                  */
     MAX_WIDTH  = 1 << 16,       /* channels                                                   */
-    MAX_HEAD   = 512,           /* channels of a head that the attention kernels take         */
+    MAX_HEAD   = 512,           /* largest head width of the attention kernels                */
     MIN_HEAD   = 8,
 };
 
-static const float EPS = 1e-6f;         /* of every group norm; no config key                  */
+static const float EPS = 1e-6f;         /* eps of every group norm; not in the config          */
 
 typedef struct kl_cfg {
     int64_t  in_channels, out_channels, latent_channels, groups, sample_size;
@@ -30,23 +30,23 @@ typedef struct kl_cfg {
     double   scaling, shift, mean, std;
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
-    xd_ints  width;             /* block_out_channels: finest level first                     */
+    xd_ints  width;             /* block_out_channels, finest level first                     */
 } kl_cfg;
 
 typedef struct kl_norm { xd_tensor gain, bias; } kl_norm;
 typedef struct kl_res  { kl_norm norm1, norm2; xd_cnv conv1, conv2, shortcut; } kl_res;
 typedef struct kl_attn { kl_norm norm; xd_lin qkv, out; } kl_attn;
 
-typedef struct kl_level {       /* residual blocks at one resolution, then a change of it      */
+typedef struct kl_level {       /* residual blocks at one resolution, then resampling          */
     kl_res  res[MAX_RES];
     kl_attn attn[MAX_RES];
-    xd_cnv  down;               /* of the encoder                                             */
-    xd_cnv  up[4];              /* of the decoder: of an enlarged map                          */
+    xd_cnv  down;               /* encoder: downsampling                                      */
+    xd_cnv  up[4];              /* decoder: convolution of an enlarged map                     */
 } kl_level;
 
 typedef struct kl_half {        /* the encoder or the decoder                                  */
     xd_cnv   in, out;
-    kl_level level[MAX_LEVELS]; /* in the order they run                                      */
+    kl_level level[MAX_LEVELS]; /* in execution order                                         */
     kl_res   mid[2];
     kl_attn  mid_attn;
     kl_norm  norm;
@@ -71,12 +71,12 @@ static const xd_field fields[] = {
     { "sample_size", AT(sample_size), 'l', 32, NULL },
     { "scaling_factor", AT(scaling), 'd', 0.18215, NULL },
     { "shift_factor", AT(shift), 'd', 0, NULL },
-    { "latents_mean", AT(mean), 'd', 0, NULL },         /* a list is refused: never published  */
+    { "latents_mean", AT(mean), 'd', 0, NULL },         /* lists are refused: none is published */
     { "latents_std", AT(std), 'd', 0, NULL },
     { "use_quant_conv", AT(quant), 'b', 1, NULL },
     { "use_post_quant_conv", AT(post_quant), 'b', 1, NULL },
     { "mid_block_add_attention", AT(mid_attention), 'b', 1, NULL },
-    { "force_upcast", 0, '-', 0, NULL },        /* norms and sums are f32 whatever the type     */
+    { "force_upcast", 0, '-', 0, NULL },        /* norms and sums are f32 for any type          */
     { "_class_name", 0, '-', 0, NULL },
     { "_diffusers_version", 0, '-', 0, NULL },
     { "_name_or_path", 0, '-', 0, NULL },
@@ -90,7 +90,7 @@ static int levels(const kl_cfg *c)
     return c->width.n;
 }
 
-/* Width of level l as it runs: the decoder begins with the coarsest one. */
+/* Width of level l in execution order: the decoder begins with the coarsest level. */
 static int64_t width(const kl_cfg *c, int dec, int l)
 {
     return c->width.v[dec ? levels(c) - 1 - l : l];
@@ -200,8 +200,8 @@ static void w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t
     xd_w_conv(d, w, name, out, in, 2, (int[]){ 1, k, k }, (int[]){ 1, stride, stride }, 1, 1);
 }
 
-/* In f32 whatever the type of the maps: the convolutions next to the latents work on the smallest
- * map and cost nothing, while what is rounded there shows in every pixel. */
+/* These weights are f32 for any type of the maps. The convolutions next to the latents work on
+ * the smallest map and cost nothing, and their rounding errors affect every pixel. */
 static void w_conv_f32(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int k)
 {
     xd_dtype type = d->type;
@@ -295,16 +295,16 @@ static void kl_weights(xd_decl *d, const void *cfg, void *glob)
 typedef struct run {
     xd_exec      *x;
     const kl_cfg *c;
-    xd_tensor     partial;      /* [rows,G,2] F64: moments of each row of the map made last    */
-    xd_gsum       sum;          /* of the map that is normalised                              */
-    size_t        base;         /* mark of the arena below h                                  */
+    xd_tensor     partial;      /* [rows,G,2] F64: moments of each row of the latest map       */
+    xd_gsum       sum;          /* statistics of the map to be normalized                     */
+    size_t        base;         /* arena mark below h                                         */
     xd_tensor     h;            /* [1,H,W,C], at base                                         */
 } run;
 
 static const xd_tensor none;
 static const int       no_pad[3], pad1[3] = { 0, 1, 1 };
 
-/* A map of h's extents with C channels at the top of the arena. */
+/* Allocates a map with h's rows and columns and C channels. */
 static xd_tensor map_as(run *r, xd_dtype type, int64_t C)
 {
     return xd_new_as(r->x, type, 4, (int64_t[]){ 1, r->h.d[1], r->h.d[2], C });
@@ -315,16 +315,16 @@ static xd_tensor map(run *r, int64_t C)
     return map_as(r, r->x->act, C);
 }
 
-/* Makes a map of these extents the new h: everything from base on is given back, then as much as
- * it takes is taken. Nothing moves: what lay at base, the old h or a new one written there, stays
- * readable; what lay above belongs to whoever comes next. */
+/* Makes a map of these extents the new h: rewinds to base, then allocates. Nothing is moved, and
+ * the content at base (the old h, or a new one written there) stays readable. Memory above the
+ * new h is free. */
 static void renew(run *r, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
     r->h = xd_new_as(r->x, r->x->act, 4, (int64_t[]){ 1, H, W, C });
 }
 
-/* A view of the memory at base as a map of these extents, which fit there. */
+/* View of the memory at base as a map of these extents, which must fit. */
 static xd_tensor bottom(const run *r, int64_t H, int64_t W, int64_t C)
 {
     return xd_view(r->h.p, r->h.type, 4, (int64_t[]){ 1, H, W, C });
@@ -335,14 +335,14 @@ static xd_tensor partial_of(const run *r, xd_tensor map)
     return xd_rows(r->partial, 0, map.d[1]);
 }
 
-/* silu(norm(in)) of the map made last: its sums are made when they are needed. */
+/* silu(norm(in)) of the latest map: closes its sums first. */
 static xd_feed normal(run *r, xd_tensor in, const kl_norm *w)
 {
     xd_group_close(r->x, &r->sum, partial_of(r, in), in);
     return (xd_feed){ .in = in, .sum = &r->sum, .gain = w->gain, .bias = w->bias, .eps = EPS };
 }
 
-/* A 3 x 3 convolution of what is fed to it. */
+/* A 3 x 3 convolution. */
 static void conv3(run *r, xd_banded a)
 {
     a.stride = a.stride ? a.stride : 1;
@@ -363,13 +363,13 @@ static void same_width(run *r, const kl_res *w)
     xd_tensor b = map(r, r->h.d[3]);
     conv3(r, (xd_banded){ .feed = normal(r, r->h, &w->norm1), .w = &w->conv1, .out = b,
                           .partial = partial_of(r, b) });
-    conv3(r, (xd_banded){ .feed = normal(r, b, &w->norm2), .w = &w->conv2, .out = r->h, .plus = r->h,
-                          .partial = partial_of(r, r->h) });
+    conv3(r, (xd_banded){ .feed = normal(r, b, &w->norm2), .w = &w->conv2, .out = r->h,
+                          .plus = r->h, .partial = partial_of(r, r->h) });
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* The same with a 1x1 convolution of h as residual. The new h lies over the old one, of which each band
- * is read before it is lost: a wider one is made from its end on. */
+/* Residual block with a 1x1 convolution of h as shortcut. The new h overlaps the old one. Each
+ * band is read before it is overwritten: a wider map is computed from its end. */
 static void other_width(run *r, const kl_res *w)
 {
     xd_tensor old = r->h;
@@ -380,7 +380,8 @@ static void other_width(run *r, const kl_res *w)
     conv3(r, (xd_banded){ .feed = normal(r, old, &w->norm1), .w = &w->conv1, .out = b,
                           .partial = partial_of(r, b) });
     conv3(r, (xd_banded){ .feed = normal(r, b, &w->norm2), .w = &w->conv2, .out = out, .from = old,
-                          .shortcut = &w->shortcut, .last_first = wider, .partial = partial_of(r, out) });
+                          .shortcut = &w->shortcut, .last_first = wider,
+                          .partial = partial_of(r, out) });
     renew(r, old.d[1], old.d[2], C);
 }
 
@@ -392,7 +393,7 @@ static void residual(run *r, const kl_res *w)
         other_width(r, w);
 }
 
-/* h += out(attention(norm(h))): one head as wide as the map. */
+/* h += out(attention(norm(h))), with one head as wide as the map. */
 static void attend(run *r, const kl_attn *w)
 {
     xd_exec  *x = r->x;
@@ -430,7 +431,7 @@ static void middle(run *r, const kl_half *w)
     residual(r, &w->mid[1]);
 }
 
-/* The new h lies over the old one. */
+/* The new h overlaps the old one. */
 static void upsample(run *r, const xd_cnv w[4])
 {
     xd_tensor old = r->h;
@@ -438,18 +439,18 @@ static void upsample(run *r, const xd_cnv w[4])
     xd_band_enlarge(r->x, r->h, old, w, partial_of(r, r->h));
 }
 
-/* Pads below and to the right only, so that cell i looks at pixels 2i .. 2i+2. The small map lies over
- * the large one. */
+/* Pads below and to the right only, so that cell i reads pixels 2i .. 2i+2. The small map
+ * overlaps the large one. */
 static void downsample(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;
     int64_t   H = old.d[1] / 2, W = old.d[2] / 2, C = old.d[3];
-    conv3(r, (xd_banded){ .feed = { .in = old }, .w = w, .out = bottom(r, H, W, C), .stride = 2, .over = 1,
-                          .partial = xd_rows(r->partial, 0, H) });
+    conv3(r, (xd_banded){ .feed = { .in = old }, .w = w, .out = bottom(r, H, W, C), .stride = 2,
+                          .over = 1, .partial = xd_rows(r->partial, 0, H) });
     renew(r, H, W, C);
 }
 
-/* Memory for the sums of maps that have at most so many rows. */
+/* Allocates the sums for maps of at most so many rows. */
 static run begin(xd_exec *x, const kl_cfg *c, int64_t rows)
 {
     int64_t G = c->groups, one[2] = { G, 2 }, all[3] = { rows, G, 2 };
@@ -459,7 +460,7 @@ static run begin(xd_exec *x, const kl_cfg *c, int64_t rows)
     return r;
 }
 
-/* conv_in of `in` [1,H,W,C], after a 1x1 convolution when there is one. */
+/* conv_in of `in` [1,H,W,C], after an optional 1x1 convolution. */
 static void enter(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv_in)
 {
     renew(r, in.d[1], in.d[2], conv_in->w.out);
@@ -474,7 +475,7 @@ static void enter(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv
     xd_group_rows(r->x, partial_of(r, r->h), r->h);
 }
 
-/* conv_out into `out` F32, before a 1x1 convolution when there is one. */
+/* conv_out into `out` F32, before an optional 1x1 convolution. */
 static void leave(run *r, xd_tensor out, const kl_half *w, const xd_cnv *after)
 {
     xd_tensor m = after ? map_as(r, after->w.type, w->out.w.out) : out;
@@ -483,18 +484,19 @@ static void leave(run *r, xd_tensor out, const kl_half *w, const xd_cnv *after)
         conv1(r, out, m, after);
 }
 
-/* A rank's band of a cut image may have no rows. */
+/* The band of a rank may have no rows. */
 static int fits(xd_exec *x, const kl_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
 {
     int64_t f = (int64_t)1 << (levels(c) - 1);
-    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[2] > 0 && rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f &&
+    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[2] > 0 &&
+                    rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f &&
                     lat.d[3] == C,
                     "vae: an image of %lld x %lld pixels does not go with latents of %lld x %lld "
                     "cells of %lld channels", (long long)rgb.d[2], (long long)rgb.d[1],
                     (long long)lat.d[2], (long long)lat.d[1], (long long)lat.d[3]);
 }
 
-/* Frames are images of their own: nothing of one reaches another. */
+/* Frames are independent images. */
 static void kl_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
 {
     const kl_cfg  *c = n->cfg;

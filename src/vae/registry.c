@@ -1,4 +1,4 @@
-/* registry.c - the autoencoders that are built in */
+/* registry.c - list of the autoencoders */
 #include <stddef.h>
 
 #include "vae/vae.h"
@@ -11,7 +11,8 @@ xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
 {
     if (in_channels == 3 && out_channels == 3)
         return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "vae: in_channels %lld and out_channels %lld: only images of 3 "
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "vae: in_channels %lld and out_channels %lld: only images of 3 "
                    "channels are built", (long long)in_channels, (long long)out_channels);
 }
 
@@ -20,8 +21,8 @@ int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)
     return t % 2 ? (t - 1) * v->cell[0] + 1 : t * v->cell[0];
 }
 
-/* Frames are halved cell[0] / 2 times, in batches of eight of which the first takes the rest; the first
- * frame of an odd number stays alone. */
+/* Frames are halved log2(cell[0]) times, in batches of eight; the first batch also has the
+ * remainder. The first of an odd number of frames stays alone. */
 int64_t xd_vae_latents(const xd_vae_info *v, int64_t n)
 {
     int64_t first = n < 8 ? n : 8 + n % 8, rest = (n - first) / v->cell[0];

@@ -1,12 +1,14 @@
-/* tile.c - decoding and encoding in overlapping tiles, blended as diffusers' autoencoders do.
+/* tile.c - decoding and encoding in overlapping tiles, blended as in diffusers' autoencoders.
  *
- * A tile has all frames of a video. Tiles run row by row. Each is blended into with the last rows of the tile above, then with the
- * last columns of the one to its left, both as they are after their own blending, and gives its
- * upper left part to the result. So only two bands are kept: the lower rows of every tile of the
- * row above and the right columns of the tile before.
+ * A tile has all frames of a video. Tiles are computed row by row. The last rows of the tile
+ * above are blended into a tile, then the last columns of the tile to its left, both after their
+ * own blending; then the upper left part of the tile goes into the result. Only two bands are
+ * therefore kept: the lower rows of all tiles of the row above, and the right columns of the
+ * previous tile.
  *
- * Several ranks compute their tiles first, and rank 0 blends all of them in the order of one rank;
- * so it keeps its own, and a rank that has sent one keeps it until it has arrived. */
+ * With several ranks each rank computes its tiles first, and rank 0 blends all of them in the
+ * order of one rank. Rank 0 keeps its own tiles for that. A rank that sends a tile keeps it
+ * until rank 0 has received it. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -16,23 +18,23 @@ typedef struct tiling {
     xd_exec      *x;
     const xd_net *n;
     void        (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
-    int64_t       H, W;         /* cells of the image                                         */
-    int64_t       tile[2], step[2];     /* cells, h and w: sides of a tile, distance of neighbours */
-    int64_t       fi[2], fo[2]; /* elements of a cell's side in `in` and `out`: h, w           */
-    const xd_deal *deal;        /* whose tiles they are; NULL: mine                           */
+    int64_t       H, W;         /* size of the image in cells                                 */
+    int64_t       tile[2], step[2];     /* h and w in cells: size of a tile, distance of tiles */
+    int64_t       fi[2], fo[2]; /* elements per cell in `in` and `out`: h, w                   */
+    const xd_deal *deal;        /* distribution over ranks; NULL: all tiles are mine          */
     xd_tensor     in, out;      /* [T,H,W,C]                                                  */
     xd_tensor     above;        /* [columns of tiles x T, rows, W of a tile, C]                */
     xd_tensor     left;         /* [T, H of a tile, columns, C]                                */
 } tiling;
 
-typedef struct tile { int64_t i, j, y, x, h, w; } tile;         /* indices; place, size in cells */
+typedef struct tile { int64_t i, j, y, x, h, w; } tile;         /* indices; position, size: cells */
 
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* Part of frames [T,H,W,C]. */
+/* View of a rectangle of frames [T,H,W,C]. */
 static xd_tensor box(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t w)
 {
     t.p = (char *)t.p + (y * t.s[1] + x * t.s[2]) * (int64_t)xd_dtype_size(t.type);
@@ -40,7 +42,7 @@ static xd_tensor box(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t w)
     return t;
 }
 
-/* Rows (axis 0) or columns (axis 1) k of a box, as [T,n,C]. */
+/* View of row (axis 0) or column (axis 1) k as [T,n,C]. */
 static xd_tensor line(xd_tensor t, int axis, int64_t k)
 {
     xd_tensor r = t;
@@ -51,13 +53,13 @@ static xd_tensor line(xd_tensor t, int axis, int64_t k)
     return r;
 }
 
-/* Bands above tile column j. */
+/* Kept bands above tile column j. */
 static xd_tensor above(const tiling *g, int64_t j)
 {
     return xd_rows(g->above, j * g->out.d[0], g->out.d[0]);
 }
 
-/* Tiles beside each other, and below. */
+/* Number of tiles in a row, and of rows of tiles. */
 static int64_t cols_of(const tiling *g)
 {
     return (g->W + g->step[1] - 1) / g->step[1];
@@ -68,17 +70,18 @@ static int64_t tiles_of(const tiling *g)
     return (g->H + g->step[0] - 1) / g->step[0] * cols_of(g);
 }
 
-/* b = a (1 - k/n) + b k/n for the first n lines of b and the last n of a. */
+/* b = a (1 - k/n) + b k/n for the first n lines of b and the last n lines of a. */
 static void blend(xd_exec *x, xd_tensor a, xd_tensor b, int axis, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) {
         double t = (double)k / (double)n;
-        xd_axpby(x, line(b, axis, k), (float)(1 - t), line(a, axis, a.d[1 + axis] - n + k), (float)t);
+        xd_axpby(x, line(b, axis, k), (float)(1 - t), line(a, axis, a.d[1 + axis] - n + k),
+                 (float)t);
     }
 }
 
-/* Rows of the band that the tile above row `i`, or columns that the one left of it, has kept:
- * never more than that tile has. */
+/* Size of the band kept by the tile above row `i`, or left of column i: at most the size of that
+ * tile. */
 static int64_t band(const tiling *g, int axis, int64_t i)
 {
     int64_t step = g->step[axis], extent = axis ? g->W : g->H;
@@ -98,7 +101,7 @@ static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
     }
 }
 
-/* Keeps what the neighbours to come will need, gives the rest to the image. */
+/* Keeps the bands that later tiles need and copies the rest to the image. */
 static void keep(const tiling *g, const tile *t, xd_tensor out)
 {
     int64_t h = t->h * g->fo[0], w = t->w * g->fo[1];
@@ -122,7 +125,7 @@ static tile tile_at(const tiling *g, int64_t k)
     return t;
 }
 
-/* Extents of what becomes of a tile. */
+/* Extents of the result of a tile. */
 static void result_of(const tiling *g, const tile *t, int64_t d[4])
 {
     d[0] = g->out.d[0], d[1] = t->h * g->fo[0], d[2] = t->w * g->fo[1], d[3] = g->out.d[3];
@@ -144,9 +147,11 @@ static void open_bands(tiling *g)
     int64_t T = g->out.d[0], C = g->out.d[3], side[2];
     for (int i = 0; i < 2; i++)
         side[i] = least(g->tile[i], i ? g->W : g->H) * g->fo[i];
-    g->above = xd_new_as(g->x, XD_F32, 4, (int64_t[]){ cols_of(g) * T, (g->tile[0] - g->step[0]) * g->fo[0],
+    g->above = xd_new_as(g->x, XD_F32, 4,
+                         (int64_t[]){ cols_of(g) * T, (g->tile[0] - g->step[0]) * g->fo[0],
                                                        side[1], C });
-    g->left = xd_new_as(g->x, XD_F32, 4, (int64_t[]){ T, side[0], (g->tile[1] - g->step[1]) * g->fo[1], C });
+    g->left = xd_new_as(g->x, XD_F32, 4,
+                        (int64_t[]){ T, side[0], (g->tile[1] - g->step[1]) * g->fo[1], C });
 }
 
 static void all_tiles(tiling *g)
@@ -168,7 +173,7 @@ static void all_tiles(tiling *g)
 
 /* ---- tiles of several ranks --------------------------------------------------------------- */
 
-/* The part of `slab` behind *at that holds a tile; the next one starts on a multiple of 64 bytes. */
+/* View of the next tile in `slab`, from *at on. Tiles begin at multiples of 64 bytes. */
 static xd_tensor next_of(const tiling *g, xd_tensor slab, const tile *t, int64_t *at)
 {
     int64_t d[4];
@@ -178,7 +183,7 @@ static xd_tensor next_of(const tiling *g, xd_tensor slab, const tile *t, int64_t
     return v;
 }
 
-/* Rank 0, which has its own in the slab: the tiles come together in the order of one rank. */
+/* Rank 0, whose own tiles are in the slab, blends all tiles in the order of one rank. */
 static void join(tiling *g, xd_tensor slab)
 {
     xd_exec *x = g->x;
@@ -277,8 +282,8 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
     return s;
 }
 
-/* diffusers' sizes where the overlap of tiles is a number of cells; where it is not, whole cells are
- * overlapped, so that the parts still add up to the image. */
+/* Tile sizes of diffusers if the overlap is a whole number of cells. Otherwise the overlap is
+ * rounded to whole cells, so that the parts still add up to the image. */
 static void tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in, xd_tensor out,
                   xd_tensor lat)
 {
