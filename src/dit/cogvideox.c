@@ -17,7 +17,7 @@ static const double offset = 2.0;       /* value of `ofs` in the pipelines      
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, temb, ofs, text, patch, patch_t, width, height, frames,
-        most_text;
+            most_text;
     int     heads, nlayers, bias, flip, ratio, affine, rope, learned, patch_bias;
     double  freq_shift, space, time;
     float   eps;
@@ -92,20 +92,17 @@ static xd_status check_kind(const cfg *c, xd_err *e)
 {
     if (strcmp(c->act_fn, "gelu-approximate") != 0 || strcmp(c->time_act, "silu") != 0)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "transformer: activation_fn '%s' and timestep_activation_fn "
-                       "'%s': only gelu-approximate and silu are built", c->act_fn, c->time_act);
+                       "transformer: activation_fn '%s' and timestep_activation_fn '%s': only "
+                       "gelu-approximate and silu are built", c->act_fn, c->time_act);
     if (c->learned && !c->rope)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "transformer: learned positions without rotary ones are not "
-                       "built");
+                       "transformer: learned positions without rotary ones are not built");
     if (c->rope && c->head_dim % 16)
         return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld does not divide by "
-                                      "16, as "
-                       "rope over three axes asks", (long long)c->head_dim);
+                       "16, as rope over three axes asks", (long long)c->head_dim);
     if (!c->rope && c->dim % 16)
         return xd_fail(e, XD_EFORMAT, "transformer: the width %lld does not divide by 16, as "
-                                      "sinusoids "
-                       "over three axes ask", (long long)c->dim);
+                       "sinusoids over three axes ask", (long long)c->dim);
     if (!(c->space > 0) || !(c->time > 0))
         return xd_fail(e, XD_EFORMAT, "transformer: the interpolation scales %g and %g are not "
                                       "above 0", c->space, c->time);
@@ -317,7 +314,8 @@ static int fits_table(xd_exec *x, const cfg *c)
 {
     const int64_t *n = x->lay->grid;
     return xd_check(x, !c->learned || (n[0] == frames_of(c) && n[1] == c->height / c->patch &&
-                                       n[2] == c->width / c->patch && x->lay->len[XD_TXT] <= c->most_text),
+                                       n[2] == c->width / c->patch &&
+                                       x->lay->len[XD_TXT] <= c->most_text),
                     "this model has learned positions for %lld x %lld x %lld tokens and %lld of "
                     "text only", (long long)frames_of(c), (long long)(c->height / c->patch),
                     (long long)(c->width / c->patch), (long long)c->most_text);

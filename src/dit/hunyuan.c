@@ -98,21 +98,17 @@ static xd_status check_kind(cfg *c, xd_err *e)
     c->act = strcmp(c->act_fn, "gelu") == 0 ? XD_GELU_ERF : XD_GELU_TANH;
     if (c->hidden != c->dim)
         return xd_fail(e, XD_EFORMAT, "transformer: hidden_size %lld is not the width %lld "
-                                      "(num_attention_heads %d x "
-                       "attention_head_dim %lld)", (long long)c->hidden, (long long)c->dim,
-                       c->heads, (long long)c->head_dim);
+                       "(num_attention_heads %d x attention_head_dim %lld)", (long long)c->hidden,
+                       (long long)c->dim, c->heads, (long long)c->head_dim);
     if (c->nlayers % 2)
         return xd_fail(e, XD_EFORMAT, "transformer: num_layers %d is odd: blocks of the second "
-                                      "half take the outputs "
-                       "of as many of the first", c->nlayers);
+                       "half take the outputs of as many of the first", c->nlayers);
     if (c->head_dim % 4)
         return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld does not divide by 4, "
-                                      "as rope over two "
-                       "axes asks", (long long)c->head_dim);
+                       "as rope over two axes asks", (long long)c->head_dim);
     if (c->cross_t5 % POOL_HEADS || c->cross_t5 / POOL_HEADS > 512)
         return xd_fail(e, XD_EFORMAT, "transformer: cross_attention_dim_t5 %lld does not divide "
-                                      "into %d heads of at "
-                       "most 512", (long long)c->cross_t5, POOL_HEADS);
+                       "into %d heads of at most 512", (long long)c->cross_t5, POOL_HEADS);
     return XD_OK;
 }
 
@@ -335,7 +331,7 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
     for (int i = n->first; i < n->last; i++) {
         const blk *w = n->layer[i];
         xd_tensor  kv = xd_text_kv(k->kv, i - n->first),
-            keys = xd_heads(xd_seg(kv, &w->kv, 0), c->head_dim);
+                   keys = xd_heads(xd_seg(kv, &w->kv, 0), c->head_dim);
         xd_linear_into(x, kv, t, &w->kv);
         xd_qk_layer_norm_into(x, keys, keys, w->cross_k.gain, w->cross_k.bias, qk_eps,
                               (xd_tensor){ 0 }, (xd_tensor){ 0 });
@@ -396,7 +392,7 @@ static void join(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
     int64_t   D = h.d[1];
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor y = xd_new(x, h.d[0], 2 * D),
-        both = xd_new_f32(x, h.d[0] < BAND ? h.d[0] : BAND, 2 * D);
+              both = xd_new_f32(x, h.d[0] < BAND ? h.d[0] : BAND, 2 * D);
     for (int64_t at = 0; at < h.d[0]; at += BAND) {
         int64_t   n = h.d[0] - at < BAND ? h.d[0] - at : BAND;
         xd_tensor t = xd_rows(both, 0, n);

@@ -163,7 +163,7 @@ void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, xd_t
 {
     int64_t   hd = a->q.d[2];
     xd_tensor r = xd_rows(y, at, n), q = xd_heads(xd_seg(r, w, 0), hd),
-        k = xd_heads(xd_seg(r, w, 1), hd);
+              k = xd_heads(xd_seg(r, w, 1), hd);
     cos = some(cos, at, n), sin = some(sin, at, n);
     xd_qk_norm_into(x, xd_rows(a->q, at, n), q, norm_q, eps, cos, sin);
     xd_qk_norm_into(x, xd_rows(a->k, at, n), k, norm_k, eps, cos, sin);

@@ -223,7 +223,7 @@ static void add_micro(xd_exec *x, const glob *g, const double size[2], xd_tensor
 {
     double    ratio = (double)(float)(size[0] / size[1]);
     xd_tensor s = xd_mlp_timesteps(x, size, 2, &g->size),
-        r = xd_mlp_timesteps(x, &ratio, 1, &g->ratio);
+              r = xd_mlp_timesteps(x, &ratio, 1, &g->ratio);
     int64_t   third = s.d[1];
     for (int i = 0; i < 2; i++)
         xd_add(x, xd_cols(emb, i * third, third), xd_rows(s, i, 1));

@@ -236,7 +236,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     int            dual = w->out.w.out > 0, last = !w->txt.out.w.out;
     int64_t        rows[2] = { xd_n(x, XD_TXT), xd_n(x, XD_IMG) }, at[2] = { 0, rows[0] };
     xd_tensor      no = { 0 }, h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out),
-        y2 = no;
+                   y2 = no;
     for (int i = 0; i < 2; i++) {
         int ends = last && i == 0;
         h[i] = xd_rows(s->h, at[i], rows[i]);

@@ -237,8 +237,8 @@ static xd_status open_mux(movie *m, const format *row, door *d, const xd_image_t
     m->mux->io_close2 = second_close;
     m->stream = m->av->avformat_new_stream(m->mux, NULL);
     m->mux->pb = door_open(m->av, d, 1);
-    return m->stream && m->mux->pb &&
-        texts_set(m, texts) ? XD_OK : failed(m, AVERROR(ENOMEM), "hold");
+    return m->stream && m->mux->pb && texts_set(m, texts)
+        ? XD_OK : failed(m, AVERROR(ENOMEM), "hold");
 }
 
 static xd_status write_head(movie *m, const format *row)
@@ -374,7 +374,8 @@ static void close_movie(movie *m)
 
 static const format *format_of(const xd_vcodec *c)
 {
-    return c == &xd_vcodec_mp4 ? &mp4 : c == &xd_vcodec_mov ? &mov : c == &xd_vcodec_mkv ? &mkv : &webm;
+    return c == &xd_vcodec_mp4 ? &mp4 : c == &xd_vcodec_mov ? &mov :
+           c == &xd_vcodec_mkv ? &mkv : &webm;
 }
 
 static xd_status movie_write(const xd_vcodec *c, xd_out *o, const xd_film *film,
@@ -413,8 +414,8 @@ static xd_status movie_ready(const xd_vcodec *c, xd_err *e)
         if (av->avcodec_find_encoder_by_name(row->coders[i].name))
             return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED,
-                   "this machine's FFmpeg has no encoder %s for %s; there are .gif, "
-                   ".rgb, or a .png for each frame", row->coders[0].name, c->tail);
+                   "this machine's FFmpeg has no encoder %s for %s; there are .gif, .rgb, or a "
+                   ".png for each frame", row->coders[0].name, c->tail);
 }
 
 #else                           /* built without FFmpeg: rows that refuse                      */

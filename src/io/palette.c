@@ -145,7 +145,8 @@ void xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w,
             int64_t x = way > 0 ? i : w - 1 - i;
             uint8_t px[3];
             for (int k = 0; k < 3; k++) {
-                int v = rgb[(y * w + x) * 3 + k] + (here[x * 3 + k] + 8 * (here[x * 3 + k] < 0 ? -1 : 1)) / 16;
+                int v = rgb[(y * w + x) * 3 + k] +
+                        (here[x * 3 + k] + 8 * (here[x * 3 + k] < 0 ? -1 : 1)) / 16;
                 px[k] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
             }
             int c = nearest(p, px);

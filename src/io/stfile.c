@@ -216,7 +216,7 @@ void xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes)
 {
     const size_t one = page();
     uintptr_t    from = ((uintptr_t)p + one - 1) / one * one,
-        to = ((uintptr_t)p + bytes) / one * one;
+                 to = ((uintptr_t)p + bytes) / one * one;
     if (v->map && from < to)
         madvise((void *)from, to - from, MADV_DONTNEED);
 }

@@ -54,12 +54,11 @@ xd_status xd_video_ready(const char *path, xd_err *e)
     const xd_vcodec *c = by_tail(path);
     if (!c)
         return xd_fail(e, XD_EINVAL, "%s does not end like a video: .mp4, .mov, .mkv, .webm, .gif "
-                                     "and "
-                       ".rgb are known", path);
+                       "and .rgb are known", path);
     if (!c->write)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "this build cannot write %s: it was made without FFmpeg and "
-                       "has videos as .gif, .rgb, or a .png for each frame", path);
+                       "this build cannot write %s: it was made without FFmpeg and has videos as "
+                       ".gif, .rgb, or a .png for each frame", path);
     return c->ready ? c->ready(c, e) : XD_OK;
 }
 
@@ -67,8 +66,7 @@ static xd_status check(const xd_vcodec *c, const char *path, const xd_film *f, x
 {
     if (f->n < 1 || f->w < 1 || f->h < 1 || f->w > c->max_side || f->h > c->max_side)
         return xd_fail(e, XD_EINVAL, "%s: %s videos have sides of 1 to %lld pixels and a frame or "
-                                     "more, "
-                       "not %lld frames of %lldx%lld", path, c->name, (long long)c->max_side,
+                       "more, not %lld frames of %lldx%lld", path, c->name, (long long)c->max_side,
                        (long long)f->n, (long long)f->w, (long long)f->h);
     if (!(f->fps >= 0.01 && f->fps <= 1000))
         return xd_fail(e, XD_EINVAL, "%s: a video has 0.01 to 1000 frames a second, not %g", path,

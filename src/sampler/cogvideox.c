@@ -40,8 +40,7 @@ static xd_status level_at(level *v, const xd_levels *l, const xd_sched_cfg *c, i
     v->prev = to >= 0 ? l->acp[to] : c->set_alpha_to_one ? 1 : l->acp[0];
     if (!(v->acp >= 0 && v->acp < 1))
         return xd_fail(e, XD_EFORMAT, "the scheduler's betas give timestep %d an alphas_cumprod "
-                                      "of %g; "
-                       "it must be from 0 to below 1", t, v->acp);
+                       "of %g; it must be from 0 to below 1", t, v->acp);
     return xd_signal_check(c, t, v->acp, e);
 }
 
@@ -158,7 +157,8 @@ extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
 const xd_sampler xd_sampler_cogvideox_ddim = {
     .name = "cogvideox-ddim", .webui = "DDIM", .classes = { "CogVideoXDDIMScheduler" },
     .fields = fields, .history = no_history, .open = cog_open, .close = cog_close,
-    .step = ddim_step, };
+    .step = ddim_step,
+};
 const xd_sampler xd_sampler_cogvideox_dpm = {
     .name = "cogvideox-dpm", .webui = "DPM++ 2M SDE", .classes = { "CogVideoXDPMScheduler" },
     .fields = fields, .history = one_history, .open = cog_open, .close = cog_close,

@@ -40,8 +40,8 @@ static xd_status check(const xd_sched_cfg *c, int steps, xd_err *e)
                     c->shift_terminal);
     if (s == XD_OK && c->shift_terminal > 0 && steps < 2)
         s = xd_fail(e, XD_EINVAL, "one step has no last level that the scheduler's "
-                                  "shift_terminal, %g, could "
-                    "move: num_inference_steps must be 2 or more", c->shift_terminal);
+                    "shift_terminal, %g, could move: num_inference_steps must be 2 or more",
+                    c->shift_terminal);
     return s;
 }
 
@@ -73,8 +73,8 @@ static void plain(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
 static double shift_one(const xd_sched_cfg *c, const xd_steps *a, double k, double v)
 {
     if (!c->use_dynamic_shifting)
-        return rounded(a, rounded(a, c->shift * v) / rounded(a,
-                                                             1 + rounded(a, (c->shift - 1) * v)));
+        return rounded(a, rounded(a, c->shift * v) /
+                          rounded(a, 1 + rounded(a, (c->shift - 1) * v)));
     return rounded(a, k / rounded(a, k + rounded(a, rounded(a, 1 / v) - 1)));
 }
 

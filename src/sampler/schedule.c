@@ -59,8 +59,7 @@ xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e)
     if (acp != 0 || strcmp(c->prediction_type, "epsilon"))
         return XD_OK;
     return xd_fail(e, XD_EFORMAT, "the scheduler's prediction_type cannot be epsilon at timestep "
-                                  "%d, "
-                   "where rescale_betas_zero_snr leaves no signal", t);
+                   "%d, where rescale_betas_zero_snr leaves no signal", t);
 }
 
 xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e)
@@ -227,7 +226,7 @@ static void end_in_zero(xd_levels *l, int f32)
     for (int i = 0; i < l->n; i++)
         l->acp[i] = keep(sqrt(l->acp[i]), f32);
     double last = l->acp[l->n - 1], first = l->acp[0],
-        scale = keep(first / keep(first - last, f32), f32);
+           scale = keep(first / keep(first - last, f32), f32);
     for (int i = 0; i < l->n; i++) {
         double root = keep(keep(l->acp[i] - last, f32) * scale, f32);
         l->acp[i] = keep(root * root, f32);

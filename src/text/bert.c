@@ -81,8 +81,8 @@ static xd_status check_kind(cfg *c, xd_err *e)
 {
     if (strcmp(c->model_type, "bert") != 0)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "text encoder: model_type '%s' is not bert: its embeddings or its "
-                       "blocks differ", c->model_type);
+                       "text encoder: model_type '%s' is not bert: its embeddings or its blocks "
+                       "differ", c->model_type);
     if (strcmp(c->place, "absolute") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "BERT: position_embedding_type '%s' is not 'absolute'",
                        c->place);
@@ -102,8 +102,8 @@ static xd_status check(void *c_, xd_err *e)
     if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff) ||
         !xd_text_fits(c->positions) || !xd_text_fits(c->types))
         return xd_fail(e, XD_EFORMAT, "BERT: vocab_size %lld, hidden_size %lld, intermediate_size "
-                                      "%lld, "
-                       "max_position_embeddings %lld and type_vocab_size %lld must be 1 to %d",
+                       "%lld, max_position_embeddings %lld and type_vocab_size %lld must be 1 to "
+                       "%d",
                        (long long)c->vocab, (long long)c->dim, (long long)c->ff,
                        (long long)c->positions, (long long)c->types, (int)XD_TEXT_MOST);
     if (c->nlayers < 0 || c->nlayers > 10000)

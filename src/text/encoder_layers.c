@@ -31,8 +31,8 @@ xd_status xd_text_heads(const char *what, int64_t dim, int heads, xd_err *e)
                                       "num_attention_heads %d", what, (long long)dim, heads);
     if (dim / heads < 8 || dim / heads > 512)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "%s: hidden_size %lld and num_attention_heads %d make heads of %lld, "
-                       "which is outside 8 to 512", what, (long long)dim, heads,
+                       "%s: hidden_size %lld and num_attention_heads %d make heads of %lld, which "
+                       "is outside 8 to 512", what, (long long)dim, heads,
                        (long long)(dim / heads));
     return XD_OK;
 }

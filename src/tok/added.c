@@ -376,9 +376,9 @@ xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
     if (s != XD_OK)
         return s;
     const char    *first = opening[f->kind],
-        *last = f->kind == XD_TOK_BERT ? "sep_token" : "eos_token";
+                  *last = f->kind == XD_TOK_BERT ? "sep_token" : "eos_token";
     const char    *begin = first ? xd_special_name(f, first) : NULL,
-        *end = xd_special_name(f, last);
+                  *end = xd_special_name(f, last);
     const char    *pad = xd_special_name(f, "pad_token");
     const xd_json *p = named(f, "pad_token");
     t->begin = begin ? xd_added_id(t, begin) : -1;

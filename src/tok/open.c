@@ -113,8 +113,8 @@ static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *wh
         int32_t     id = name ? xd_tok_find(t, name, strlen(name)) : -1;
         if (id >= 0 && id != strtol(xd_json_key(j), NULL, 10))
             return xd_fail(e, XD_EFORMAT, "%s: the id of %.80s is %d, and tokenizer_config.json "
-                                          "says %.20s: "
-                           "entries are missing or too many", what, name, id, xd_json_key(j));
+                           "says %.20s: entries are missing or too many", what, name, id,
+                           xd_json_key(j));
     }
     return XD_OK;
 }

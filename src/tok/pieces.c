@@ -78,7 +78,7 @@ static xd_status too_long(int n, size_t len, const char *what, xd_err *e)
                    (int)XD_PIECE_MAX);
 }
 
-/* ---- an object of pieces and ids -------------------------------------------------------------- */
+/* ---- an object of pieces and ids ---------------------------------------------------------- */
 
 /* Adds one member of the vocabulary's object; `seen` has a bit per id. */
 static xd_status add_member(xd_pieces *v, const xd_json *j, unsigned char *seen, const char *what,
@@ -118,7 +118,7 @@ xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char 
     return s;
 }
 
-/* ---- a piece a line --------------------------------------------------------------------------- */
+/* ---- a piece a line ----------------------------------------------------------------------- */
 
 /* Adds a line. A blank line uses up an id that no text has. */
 static xd_status add_line(xd_pieces *v, const char *s, size_t len, int number, const char *what,

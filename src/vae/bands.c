@@ -109,8 +109,8 @@ static void quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, in
                     int above, int below)
 {
     size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   n = out.d[1] / 2, W = out.d[2] / 2, C = out.d[3], skip = i && above, drop = !i &&
-        below;
+    int64_t   n = out.d[1] / 2, W = out.d[2] / 2, C = out.d[3], skip = i && above,
+              drop = !i && below;
     int       lo[3] = { 0, !i && !above, !j }, hi[3] = { 0, i && !below, j };
     xd_tensor to = xd_new_as(x, out.type, 4, (int64_t[]){ 1, n, W, C });
     xd_conv_rows_into(x, to, rows_of(in, skip, in.d[1] - skip - drop), w, 1, lo, hi, none);

@@ -93,8 +93,8 @@ static xd_status check_ratio(xd_cog_cfg *c, xd_err *e)
         c->halvings++;
     if (1 << c->halvings != c->ratio)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "vae: temporal_compression_ratio is %g; powers of two up "
-                       "to %d are built for %d block_out_channels", c->ratio, most,
+                       "vae: temporal_compression_ratio is %g; powers of two up to %d are built "
+                       "for %d block_out_channels", c->ratio, most,
                        xd_cog_levels(c));
     return XD_OK;
 }
@@ -122,8 +122,8 @@ static xd_status cog_check(void *cfg, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED, "vae: act_fn is %s; silu is what is built", c->act);
     if ((c->quant || c->post_quant) && c->out_channels != c->latent_channels)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "vae: use_quant_conv and use_post_quant_conv are as wide as "
-                       "out_channels, %lld, and the latents have %lld channels",
+                       "vae: use_quant_conv and use_post_quant_conv are as wide as out_channels, "
+                       "%lld, and the latents have %lld channels",
                        (long long)c->out_channels, (long long)c->latent_channels);
     return XD_OK;
 }

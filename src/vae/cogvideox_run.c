@@ -393,8 +393,7 @@ static int fits(xd_exec *x, const xd_cog_cfg *c, xd_tensor rgb, xd_tensor lat, i
                     rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == rgb_ch &&
                     lat.d[3] == lat_ch,
                     "vae: %lld frames of %lld x %lld pixels do not go with %lld frames of %lld x "
-                    "%lld "
-                    "cells of %lld channels", (long long)rgb.d[0], (long long)rgb.d[2],
+                    "%lld cells of %lld channels", (long long)rgb.d[0], (long long)rgb.d[2],
                     (long long)rgb.d[1], (long long)lat.d[0], (long long)lat.d[2],
                     (long long)lat.d[1], (long long)lat.d[3]);
 }

@@ -12,8 +12,8 @@ xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
     if (in_channels == 3 && out_channels == 3)
         return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED,
-                   "vae: in_channels %lld and out_channels %lld: only images of 3 "
-                   "channels are built", (long long)in_channels, (long long)out_channels);
+                   "vae: in_channels %lld and out_channels %lld: only images of 3 channels are "
+                   "built", (long long)in_channels, (long long)out_channels);
 }
 
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)
