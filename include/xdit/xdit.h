@@ -67,12 +67,11 @@ typedef struct xd_parallel {
     int warmup_steps;           /* exact steps before stale keys and values are used         */
     int use_displaced_patches;  /* the ring axis uses keys and values of the previous step    */
     int use_parallel_vae;
-    const char *pipefusion_text;        /* "first": text passes the stages once a step, with the
-                                           first patch; "every": with every patch, as in xDiT;
-                                           NULL: "first" */
+    const char *pipefusion_text;        /* "first": text passes the stages once a step, with
+                                           patch 1; "every": with every patch (xDiT); NULL:
+                                           "first" */
     const char *attn_layer_num_for_pp;  /* "10,9,9": blocks of each stage; NULL: balanced     */
-    int text_tensor_parallel_degree;    /* tensor degree of the text encoders, within the ranks
-                                           above */
+    int text_tensor_parallel_degree;    /* degree of the text encoders, over the ranks above */
     int patches_without_stages; /* for measurements only: cut into patches even without stages    */
     int reserved[2];            /* future options: 0                                         */
     const char *reserved_text;  /* NULL                                                      */
@@ -80,7 +79,7 @@ typedef struct xd_parallel {
 
 typedef struct xd_lora {        /* a low-rank difference that is added to the weights           */
     const char *path;           /* .safetensors file in the layout of diffusers, PEFT or Kohya  */
-    double      scale;          /* usually 1; 0 leaves the model unchanged                    */
+    double      scale;          /* usually 1; 0 leaves the model unchanged                      */
 } xd_lora;
 
 struct xd_request;
@@ -132,11 +131,10 @@ typedef struct xd_open_args {   /* start with {0}                               
      * logs the plan at XD_LOG_INFO. */
     const char *plan;
     const struct xd_request *plan_for;  /* the request to predict; NULL: the model's defaults */
-    const char *cluster;        /* "8xH100" or a file of `xdit probe`; NULL: this machine, from
-                                   its probe file or estimated */
-    const char *balance;        /* "measured": the tokens, heads, blocks and image rows of a rank
-                                   are proportional to its speed in a short test; "even", NULL:
-                                   equal shares */
+    const char *cluster;        /* "8xH100" or a file of `xdit probe`; NULL: this machine,
+                                   measured by a probe or estimated */
+    const char *balance;        /* "measured": tokens, heads, blocks and image rows of a rank
+                                   follow its speed in a short test; "even", NULL: equal shares */
     const char *layers;         /* for measurements only: number of blocks of each kind, "2,4"
                                    (text encoders use the first number); NULL: as the configs say */
 } xd_open_args;
@@ -174,7 +172,7 @@ XD_API double    xd_predicted(const xd_engine *g, const char *part);
  * Rank 0 gets the times, measured between ranks 0 and 1. */
 typedef struct xd_pinged {
     int    ranks;
-    double latency_s;           /* one byte, one way: half of the median round trip */
+    double latency_s;           /* one byte, one way: half of the median round trip             */
     double bytes_s;             /* rate of 8 MB messages, one way                               */
 } xd_pinged;
 XD_API xd_status xd_ping(xd_pinged *p, xd_err *e);
@@ -210,8 +208,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     int         use_dynamic_cfg;        /* guidance varies with the step (CogVideoX)          */
     const char *image;          /* start image (PNG, JPEG, WebP), resized; NULL: start from noise */
     double      strength;       /* share of the steps that run on the start image; 0: 0.6        */
-    int64_t     seed;                   /* 64 bits; values above 2^63 - 1 are stored as seed -
-                                           2^64 */
+    int64_t     seed;                   /* 64 bits; above 2^63 - 1 stored as seed - 2^64     */
     int         random_seed;            /* ignore `seed`, draw one for all ranks                  */
     int         num_images_per_prompt;
     int         max_sequence_length;    /* text tokens; 0: the pipeline's default            */
@@ -250,8 +247,7 @@ typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL
 #define XD_ABOVE_ZERO 1e-6              /* a `min` that means "above 0"                        */
 typedef struct xd_option {
     const char    *name;        /* "num_inference_steps"                                     */
-    xd_option_kind kind;        /* type of the field: int, int, int64_t, double, const char *;
-                                   SEED */
+    xd_option_kind kind;        /* of the field: int, int, int64_t, double, const char *; SEED */
     size_t         offset;      /* of the field in xd_request                                */
     double         min, max;    /* range of numbers                                          */
     const char    *choices;     /* "philox torch", or NULL                                   */
@@ -270,7 +266,7 @@ typedef struct xd_image {       /* frames, rows, pixels; RGB, 8 bits per channel
     int64_t  frames, height, width;
     int      channels;
     uint8_t *data;
-    double   fps;               /* frames per second; 0: a single image                     */
+    double   fps;               /* frames per second; 0: a single image                      */
 } xd_image;
 
 XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);
@@ -325,11 +321,10 @@ XD_API void xd_output_sweep(void);
 
 /* ---- inspecting models and machines -------------------------------------------------------- */
 
-typedef struct xd_inspect_args {        /* start with {0}                                    */
-    const char *model;          /* a model directory, also with configs only, or a safetensors
-                                   file */
-    const char *tensors;        /* NULL: a summary; a component: "name shape" lines; for a file,
-                                   all its tensors */
+typedef struct xd_inspect_args {        /* start with {0}                                     */
+    const char *model;          /* model directory (configs are enough) or a safetensors file */
+    const char *tensors;        /* NULL: a summary; component: "name shape" lines; of a file, all
+                                   tensors */
     int         json;
     void      (*line)(void *cookie, const char *line);
     void       *cookie;
@@ -338,9 +333,9 @@ typedef struct xd_inspect_args {        /* start with {0}                       
 XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
 typedef struct xd_bench_turn {  /* one timed run of a benchmark stage                         */
-    int         n;              /* runs before; 0: none, and the fields below are not valid */
+    int         n;              /* runs before; 0: none, and the fields below are not valid   */
     double      seconds, gflop;
-    double      peak_gflops;    /* register-only peak right before and after; the higher */
+    double      peak_gflops;    /* register-only peak right before and after; the higher      */
 } xd_bench_turn;
 
 typedef struct xd_bench_args {          /* start with {0}                                    */
@@ -354,8 +349,8 @@ typedef struct xd_bench_args {          /* start with {0}                       
     int         threads, repeats;       /* 0: all cores; 0: at least 3 runs and half a second */
     const char *bind;           /* as in xd_open_args                                        */
     const char *dtype, *weights_dtype, *text_weights_dtype, *device;    /* as in xd_open_args    */
-    const char *parts;          /* NULL: all; else a list of "text step block vae"; "step"
-                                   includes its blocks */
+    const char *parts;          /* NULL: all; else of "text step block vae"; "step" includes its
+                                   blocks */
     int         json;
     void      (*line)(void *cookie, const char *line);
     void       *cookie;
@@ -375,14 +370,14 @@ typedef struct xd_bench_args {          /* start with {0}                       
 XD_API xd_status xd_bench(const xd_bench_args *a, xd_err *e);
 
 typedef struct xd_advise_args {           /* start with {0}                                    */
-    const char *model;          /* a model directory, also with configs only                   */
+    const char *model;          /* a model directory; configs are enough                       */
     const xd_request *request;  /* size, frames, steps, guidance; prompts are ignored           */
-    int         ranks;          /* 0: all of the cluster                                     */
+    int         ranks;          /* 0: all of the cluster                                       */
     const char *cluster;        /* "8xH100", "2x8xL40" or a file; NULL: this machine           */
-    const char *dtype;          /* NULL: the best available                                  */
+    const char *dtype;          /* NULL: the best available                                    */
     const char *weights_dtype, *text_weights_dtype;     /* as in xd_open_args                  */
     xd_parallel parallel;       /* degrees above 0 are fixed, the others are searched           */
-    int         exact;          /* only plans that give the image of one rank                */
+    int         exact;          /* only plans that give the image of one rank                  */
     int         all;            /* also list impossible plans, with the reason                  */
     int         explain;        /* N: details of plan N; 0: the table                          */
     int         json;
@@ -394,11 +389,10 @@ typedef struct xd_advise_args {           /* start with {0}                     
 /* Predicts for every plan: seconds, memory of every rank, bytes sent. Loads no weights. */
 XD_API xd_status xd_advise(const xd_advise_args *a, xd_err *e);
 
-typedef struct xd_probe_args {          /* start with {0}                                    */
-    int         threads;        /* per rank; 0: this rank's share of the cores of its host       */
-    const char *output;         /* file for xd_advise_args.cluster; "-": as a line; NULL: the
-                                   default probe file of this machine, below $XDG_CACHE_HOME or
-                                   ~/.cache */
+typedef struct xd_probe_args {          /* start with {0}                                         */
+    int         threads;        /* per rank; 0: this rank's share of the cores of its host        */
+    const char *output;         /* file for xd_advise_args.cluster; "-": as a line; NULL: this
+                                   machine's default below $XDG_CACHE_HOME or ~/.cache */
     void      (*line)(void *cookie, const char *line);  /* the file's name, or its content        */
     void       *cookie;
     int         log_level;

@@ -60,11 +60,11 @@ static const xd_field fields[] = {
 
 typedef struct zero {           /* norm with two modulations: video, then text                  */
     xd_lin    mod;              /* [6D, time_embed_dim]: shift, scale, gate of each             */
-    xd_tensor gain, bias;       /* [D], or absent                                              */
+    xd_tensor gain, bias;       /* [D], or absent                                               */
 } zero;
 
 typedef struct blk {
-    zero      before, after;    /* before attention, before the feed-forward                   */
+    zero      before, after;    /* before attention, before the feed-forward                    */
     xd_lin    qkv, out, up, down;
     xd_tensor q_gain, q_bias, k_gain, k_bias;   /* [head_dim]                                   */
 } blk;
@@ -77,7 +77,7 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1, time_embed_dim]: silu of the time embedding             */
+    xd_tensor active;           /* [1, time_embed_dim]: silu of the time embedding              */
     xd_tensor cos, sin;         /* [n, head_dim/2] F32 of my video tokens, or absent            */
 } local;
 

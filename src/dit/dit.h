@@ -10,8 +10,7 @@
 typedef struct xd_input {
     xd_tensor      lat;         /* [n mine, F] F32 noisy latents of this patch                 */
     const xd_cond *cond;        /* text of this pass, all rows                                 */
-    xd_tensor      extra;       /* [n mine, F with extra_ch channels] F32 latents of an image, or
-                                   absent */
+    xd_tensor      extra;       /* [n mine, F with extra_ch channels] F32 of an image, or absent */
     xd_tensor      txt;         /* [n mine, E] text rows to embed, if text flows               */
     double         t;           /* model time in the units of the scheduler (0..1000)           */
     double         guidance;    /* distilled guidance scale, or NaN                            */
@@ -53,10 +52,8 @@ typedef struct xd_dit {         /* the one constant that a model file exports   
     /* s->local has local_size bytes, zeroed. What cond allocates in the arena lives until the
      * end of this step's pass. */
     void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* every stage */
-    void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* first stage:
-                                                                                     fills s->h */
-    xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);  /* last stage: [img mine, F]
-                                                                     F32 */
+    void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);  /* first: s->h */
+    xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);  /* last: [img mine, F] F32     */
 } xd_dit;
 
 /* Number of skip outputs in s->skips before block `layer`, and the largest number in the stage

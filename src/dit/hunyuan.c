@@ -15,16 +15,16 @@ static const float qk_eps = 1e-6f, final_eps = 1e-6f;
 static const float eps = 1e-6f;         /* eps of the blocks' norms; not in the config            */
 
 enum {
-    POOL_HEADS = 8,             /* heads of the attention that pools mT5's rows                */
+    POOL_HEADS = 8,             /* heads of the attention that pools mT5's rows                  */
     SIZES = 6,                  /* original height, width; target height, width; crop top, left  */
-    SIDE = 512, CELL = 8,       /* RoPE maps every grid onto that of 512 pixels, 8 per cell     */
-    BAND = 64,                  /* rows joined at a time: 1.4 MB at 2 x 2816 */
+    SIDE = 512, CELL = 8,       /* RoPE maps every grid onto that of 512 pixels, 8 per cell      */
+    BAND = 64,                  /* rows joined at a time: 1.4 MB at 2 x 2816                     */
 };
 
 typedef struct cfg {
     int64_t head_dim, in_ch, patch, sample, hidden, cross, cross_t5, pooled, text_len, text_len_t5;
     int     heads, nlayers, sigma, styled;
-    double  ratio;              /* mlp_ratio                                                  */
+    double  ratio;              /* mlp_ratio                                                    */
     char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT];
     xd_act  act;
     int64_t dim, ff;            /* D = heads * head_dim; feed-forward width                     */
@@ -57,7 +57,7 @@ typedef struct affine { xd_tensor gain, bias; } affine;
 typedef struct blk {
     affine skip_norm, norm1, norm2, norm3;      /* [2D], [D]                                    */
     xd_lin skip;                                /* [D, 2D], in the second half only             */
-    xd_lin shift;                               /* [D, D]                                      */
+    xd_lin shift;                               /* [D, D]                                       */
     xd_lin qkv, out, q, kv, cross, up, down;
     affine norm_q, norm_k, cross_q, cross_k;    /* [head_dim]                                   */
 } blk;
@@ -79,8 +79,7 @@ typedef struct local {
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [blocks of the stage, m, 2 D mine]: text keys and
-                                           values */
+    xd_tensor kv;                       /* [stage's blocks, m, 2 D mine]: text keys and values  */
     xd_tensor extra;                    /* [1,D] F32: embedding of pooled text, size and style  */
 } kept;
 

@@ -33,8 +33,8 @@ typedef struct xd_adaln {        /* one stream (image or text) of a block with j
 typedef struct xd_adaln_form {
     int64_t dim, head_dim;
     int     nmod;               /* modulation vectors: 6, 9, or 2 for keys and values only        */
-    int     qk_norm;            /* queries and keys are normalized                             */
-    int     last;               /* computes q, k, v only: this stream ends here                  */
+    int     qk_norm;            /* queries and keys are normalized                                */
+    int     last;               /* computes q, k, v only: this stream ends here                   */
 } xd_adaln_form;
 
 /* Declares the weights by diffusers' names of the image stream (context 0) or the text stream

@@ -20,8 +20,7 @@ typedef struct xd_codec {
     /* Writes to an open file. The caller checks `f` for write errors. */
     xd_status (*write)(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
                        xd_err *e);
-    int       (*is)(const uint8_t *data, size_t len);   /* recognizes the format by its first
-                                                           bytes */
+    int       (*is)(const uint8_t *data, size_t len);   /* tests the first bytes */
     /* Decodes into p->rgb, which is malloc'ed; `path` is for errors. */
     xd_status (*read)(const uint8_t *data, size_t len, const char *path, xd_pixels *p, xd_err *e);
 } xd_codec;

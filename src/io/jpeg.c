@@ -14,7 +14,7 @@
 
 enum { QUALITY = 95, MAX_COMMENT = 65533, EXIF_MARK = 6 };
 
-typedef struct notes {          /* metadata of an image; each may be NULL                     */
+typedef struct notes {          /* metadata of an image; each may be NULL                      */
     char    *lines;
     uint8_t *exif;              /* begins with "Exif"                                          */
     size_t   n;
@@ -24,7 +24,7 @@ typedef struct trap {
     struct jpeg_error_mgr mgr;  /* must be first: libjpeg's pointer is cast to trap            */
     jmp_buf     jump;
     const char *path;
-    xd_status   code;           /* status for libjpeg's errors                                */
+    xd_status   code;           /* status for libjpeg's errors                                 */
     xd_err     *e;
 } trap;
 

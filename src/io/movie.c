@@ -21,8 +21,7 @@ enum { DOOR_BYTES = 1 << 16, MAXCODER = 3, THREADS = 4 };
 typedef struct coder {
     const char *name;
     const char *options;        /* "key=value:..."                                             */
-    double      bits;           /* bits per pixel and frame, for encoders without a quality
-                                   option */
+    double      bits;           /* bits per pixel and frame, if there is no quality option     */
     const char *warn;           /* how it is worse than the first coder of the row             */
 } coder;
 

@@ -27,7 +27,7 @@ typedef struct entry {
 struct xd_st {
     xd_st_file *shards;
     int         nshards;
-    entry      *t;              /* sorted by name                                             */
+    entry      *t;              /* sorted by name                                              */
     int64_t     n, cap;
     char      **meta;           /* [2 nmeta]: keys and values of __metadata__                  */
     int         nmeta;

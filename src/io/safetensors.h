@@ -21,7 +21,7 @@ xd_status xd_st_open(xd_st **s, const char *path, const char *stem, xd_err *e);
 void      xd_st_close(xd_st **s);
 
 int64_t     xd_st_count(const xd_st *s);
-const char *xd_st_name(const xd_st *s, int64_t i);      /* sorted by name (bytes)             */
+const char *xd_st_name(const xd_st *s, int64_t i);      /* sorted by name (bytes)              */
 xd_tensor   xd_st_shape(const xd_st *s, int64_t i);     /* type and extents; p is NULL         */
 int64_t     xd_st_find(const xd_st *s, const char *name);       /* -1: none                    */
 /* The dtype as written in the file ("BF16"). A dtype that is unknown here appears as U8 in

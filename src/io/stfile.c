@@ -16,10 +16,9 @@
 
 #include "base/log.h"
 
-enum { MAX_HEADER = 100000000 };        /* bytes; the format's own limit                      */
+enum { MAX_HEADER = 100000000 };        /* bytes; the format's own limit                       */
 enum { PAGES = 64, PAGE = 4096 };       /* pages in a file's hash; bytes per page              */
-static const size_t ahead = (size_t)1 << 20;    /* readahead for tensors of at least so many
-                                                   bytes */
+static const size_t ahead = (size_t)1 << 20;    /* bytes of a tensor that gets readahead       */
 
 void xd_st_file_init(xd_st_file *f)
 {
@@ -102,8 +101,7 @@ static xd_status header_size(xd_st_file *f, size_t *len, xd_err *e)
 static xd_status open_fd(xd_st_file *f, xd_err *e)
 {
     struct stat st;
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* do not wait for the writer of
-                                                                    a pipe */
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* do not block on a pipe */
     if (f->fd < 0)
         return xd_fail(e, XD_EIO, "cannot open %s: %s", f->path, strerror(errno));
     if (fstat(f->fd, &st) != 0)

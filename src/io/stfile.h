@@ -15,9 +15,9 @@ typedef struct xd_st_file {
 } xd_st_file;
 
 typedef struct xd_st_view {     /* bytes of a file in memory; {0}: none                        */
-    void       *p;              /* first byte                                                 */
+    void       *p;              /* first byte                                                  */
     void       *map;            /* the pages around p; NULL: p is malloc'ed                    */
-    size_t      len;            /* of map                                                     */
+    size_t      len;            /* of map                                                      */
 } xd_st_view;
 
 void xd_st_file_init(xd_st_file *f);    /* initializes a closed file                           */

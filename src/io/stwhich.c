@@ -60,8 +60,8 @@ static int preference(const char *v, size_t n, int sharded)
     return p + sharded;
 }
 
-typedef struct look {                   /* result of scanning a directory                     */
-    char *variant;                      /* best variant, malloc'ed                            */
+typedef struct look {                   /* result of scanning a directory                      */
+    char *variant;                      /* best variant, malloc'ed                             */
     int   rank, sharded;
     char *other;                        /* a weight file of another format, malloc'ed          */
     char *piece;                        /* some .safetensors file, malloc'ed                   */

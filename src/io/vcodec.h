@@ -12,8 +12,7 @@ typedef struct xd_vcodec {
     /* Writes to an open file, from its first byte. NULL: not in this build. */
     xd_status (*write)(const struct xd_vcodec *c, xd_out *o, const xd_film *film,
                        const xd_image_text *texts, xd_err *e);
-    xd_status (*ready)(const struct xd_vcodec *c, xd_err *e);   /* checks the libraries; NULL:
-                                                                   always ready */
+    xd_status (*ready)(const struct xd_vcodec *c, xd_err *e);   /* libraries found? NULL: always */
 } xd_vcodec;
 
 extern const xd_vcodec xd_vcodec_mp4, xd_vcodec_mov, xd_vcodec_mkv, xd_vcodec_webm, xd_vcodec_gif;

@@ -13,7 +13,7 @@
 
 typedef struct level {
     double acp, prev;           /* cumulative product at this step, and at the next             */
-    int    last;                /* no further timestep follows                                 */
+    int    last;                /* no further timestep follows                                  */
 } level;
 
 static int no_history(const xd_sched_cfg *c)
@@ -98,7 +98,7 @@ static int draws(const xd_sampling *s, int step)
     return second(s, step) ? 2 : 1;
 }
 
-/* Log signal-to-noise ratio; infinite if signal or noise is 0. */
+/* Half the log signal-to-noise ratio; infinite if signal or noise is 0. */
 static double lambda(double acp)
 {
     return 0.5 * log(acp / (1 - acp));
@@ -113,8 +113,7 @@ static double factors(const xd_sampling *s, int step, double f[3])
     f[1] = 0;
     f[2] = sqrt(1 - v->prev) * sqrt(-expm1(-2 * h));
     if (second(s, step)) {
-        double r = (now - lambda(v[-1].acp)) / h, slope = 1 / (2 * r);      /* r: infinite, then
-                                                                               0 */
+        double r = (now - lambda(v[-1].acp)) / h, slope = 1 / (2 * r);      /* r may be inf or 0 */
         f[1] = isfinite(slope) ? -f[0] * slope : 0;
         f[0] -= f[1];
     }

@@ -49,10 +49,8 @@ typedef struct xd_steps {       /* parameters of a schedule from the request    
     int     steps;
     int64_t tokens;             /* image tokens, for dynamic shifting                          */
     int     own_sigmas;         /* flow: levels are 1 .. 1/steps before the shift              */
-    double  strength;           /* image to image: only this last share of the steps runs; 0 or
-                                   1: all */
-    double  max_shift;          /* dpm++ with flow sigmas: of dynamic shifting, if the config has
-                                   none; */
+    double  strength;           /* image to image: share of the steps that run; 0 or 1: all    */
+    double  max_shift;          /* dpm++ with flow sigmas: for dynamic shifting without its key; */
                                 /* 0: the pipeline does not shift by size                      */
     int     leap;               /* DDIM, Euler: a single step ends at the predicted clean latents */
 } xd_steps;
@@ -60,12 +58,11 @@ typedef struct xd_steps {       /* parameters of a schedule from the request    
 enum { XD_MAXHIST = 4 };        /* history arrays that the denoising loop provides for           */
 
 typedef struct xd_sampler {
-    const char *name;           /* "dpm++", the value of --scheduler                           */
+    const char *name;           /* "dpm++", the value of --scheduler                            */
     const char *webui;          /* name in stable-diffusion-webui; NULL: none                   */
-    const char *classes[6];     /* diffusers scheduler classes it implements                   */
+    const char *classes[6];     /* diffusers scheduler classes it implements                    */
     const xd_field *fields;     /* of xd_sched_cfg, with the defaults of the class              */
-    int (*history)(const xd_sched_cfg *c);      /* number of history arrays of the size of the
-                                                   latents */
+    int (*history)(const xd_sched_cfg *c);      /* arrays, each like the latents                */
     xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
     void (*close)(xd_sampling *s);
     /* Number of normal tensors of the size of the latents that diffusers draws in a step, after
@@ -82,12 +79,10 @@ typedef struct xd_sampler {
 struct xd_sampling {
     const xd_sampler *def;
     xd_sched_cfg      cfg;
-    int     steps;              /* model evaluations; diffusers may add one to the requested
-                                   number */
-    double *time;               /* [steps] model time for the network                           */
+    int     steps;              /* model evaluations; diffusers may add one                      */
+    double *time;               /* [steps] model time for the network                            */
     double  init_scale;         /* init_noise_sigma: factor of the initial noise                 */
-    double  start_image, start_noise;   /* image to image: factors of image and noise in the
-                                           first latents */
+    double  start_image, start_noise;   /* image to image: factors in the first latents          */
     double *in_scale;           /* [steps] model input = latents * in_scale[step]                */
     void   *priv;
 };

@@ -6,7 +6,7 @@
 
 typedef struct xd_text {
     xd_net_def net;
-    int64_t (*width)(const void *cfg);          /* E: width of a token embedding               */
+    int64_t (*width)(const void *cfg);          /* E: width of a token embedding                */
     int64_t (*pooled)(const void *cfg);         /* P: width of the pooled embedding; NULL: none */
     /* ids [n] on the host -> out->tok [n,E] (and the pooled embedding), in the arena. The first
      * `real` ids are text; the rest is padding, masked in attention (transformers'

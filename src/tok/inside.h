@@ -89,7 +89,7 @@ typedef struct xd_added_flags { int lstrip, rstrip, single_word, normalized; } x
 
 typedef struct xd_added {
     char          *text;                /* text to search for: normalized if the flag is set     */
-    char          *name;                /* as in the file                                       */
+    char          *name;                /* as in the file                                        */
     size_t         len;
     int32_t        id;
     xd_added_flags f;
@@ -120,7 +120,7 @@ xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char 
 xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *what, xd_err *e);
 int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);        /* id, or -1     */
 void      xd_pieces_free(xd_pieces *v);
-size_t    xd_table_size(int n);         /* slots of a hash table for n entries                  */
+size_t    xd_table_size(int n);         /* slots of a hash table for n entries                   */
 size_t    xd_text_hash(const char *s, size_t len);
 
 /* ---- byte pair encoding, and CLIP's tokenizer ----------------------------------------------- */
@@ -157,8 +157,7 @@ typedef struct xd_bert_rules {
     int         clean, apart, strip, lower;     /* remove control characters, separate Chinese
                                                    characters, strip accents, lower case */
     const char *prefix;                         /* of pieces inside a word; borrowed             */
-    int64_t     most;                           /* longest word in characters; longer ones are
-                                                   unknown */
+    int64_t     most;                           /* characters of the longest known word          */
 } xd_bert_rules;
 void      xd_bert_rules_of_config(xd_bert_rules *r, const xd_json *cfg);
 xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char *what, xd_err *e);
@@ -213,7 +212,7 @@ void      xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_
 /* Makes `s` an added token unless it is one already. Its id is that of the vocabulary, or the
  * next free one. */
 xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
-int32_t   xd_added_id(const xd_tok *t, const char *s);          /* -1: not an added token       */
+int32_t   xd_added_id(const xd_tok *t, const char *s);          /* -1: not an added token        */
 int       xd_json_flag(const xd_json *o, const char *key, int otherwise);       /* a boolean     */
 typedef enum xd_tok_kind { XD_TOK_T5, XD_TOK_CLIP, XD_TOK_BERT, XD_TOK_KINDS } xd_tok_kind;
 /* Files of a directory with its special tokens: cfg (tokenizer_config.json), map
@@ -221,8 +220,7 @@ typedef enum xd_tok_kind { XD_TOK_T5, XD_TOK_CLIP, XD_TOK_BERT, XD_TOK_KINDS } x
 typedef struct xd_special_files {
     const xd_json *cfg, *map, *old, *tj;
     int            spiece;              /* T5 with a spiece.model                               */
-    int            bare;                /* BERT's tokenizer.json without a class name: add only
-                                           tokens that the files name */
+    int            bare;                /* BERT's, from a tokenizer.json: add named tokens only */
     xd_tok_kind    kind;
 } xd_special_files;
 xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e);

@@ -10,8 +10,7 @@
 
 typedef struct xd_feed {        /* the input of a convolution                                  */
     xd_tensor      in;          /* [1,H,W,C]: my rows                                          */
-    const xd_gsum *sum;         /* statistics of a group norm with SiLU that is applied first;
-                                   NULL: none */
+    const xd_gsum *sum;         /* sums of a group norm before it, with SiLU; NULL: none       */
     xd_tensor      gain, bias;
     float          eps;
 } xd_feed;

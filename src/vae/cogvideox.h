@@ -16,7 +16,7 @@ typedef struct xd_cog_cfg {
     double   scaling, shift, mean, std, eps, ratio;
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
-    xd_ints  widths;            /* block_out_channels, finest level first                     */
+    xd_ints  widths;            /* block_out_channels, finest level first                      */
     int      halvings;          /* halvings of time: log2 of temporal_compression_ratio        */
 } xd_cog_cfg;
 
@@ -32,13 +32,13 @@ typedef struct xd_cog_res {
 
 typedef struct xd_cog_level {   /* residual blocks at one resolution, then resampling          */
     xd_cog_res res[XD_COG_RES];
-    xd_cnv     down;            /* encoder: downsampling                                      */
+    xd_cnv     down;            /* encoder: downsampling                                       */
     xd_cnv     up[4];           /* decoder: convolution of an enlarged map                     */
 } xd_cog_level;
 
 typedef struct xd_cog_half {    /* the encoder or the decoder                                  */
     xd_cnv       in, out;
-    xd_cog_level level[XD_COG_LEVELS];  /* in execution order                                 */
+    xd_cog_level level[XD_COG_LEVELS];  /* in execution order                                  */
     xd_cog_res   mid[XD_COG_MID];
     xd_cog_norm  norm;
 } xd_cog_half;

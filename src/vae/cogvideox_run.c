@@ -16,7 +16,7 @@
 #include "vae/vae.h"
 
 enum {
-    PAST       = 2,             /* past frames that a convolution reads                        */
+    PAST       = 2,             /* past frames that a convolution reads                         */
     MAX_CACHES = 2 + 2 * (XD_COG_MID + XD_COG_LEVELS * XD_COG_RES),
     LATENTS    = 2,             /* frames per batch: diffusers' num_latent_frames_batch_size    */
     SAMPLES    = 8,             /* diffusers' num_sample_frames_batch_size                      */
@@ -35,7 +35,7 @@ typedef struct run {
     size_t            base;     /* arena mark below h                                         */
     xd_tensor         h;        /* [T,H,W,C], at base                                         */
     xd_tensor         z;        /* [t,h,w,C] F32: latent frames of the batch (decoder)           */
-    xd_tensor         cache[MAX_CACHES];        /* [PAST,H,W,C] per convolution, in order */
+    xd_tensor         cache[MAX_CACHES];        /* [PAST,H,W,C] per convolution, in order     */
     int               ncache;   /* 0: a single batch                                          */
     int               at;       /* index of the next convolution                              */
     int               first;    /* first batch: no kept frames yet                            */

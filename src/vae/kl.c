@@ -40,13 +40,13 @@ typedef struct kl_attn { kl_norm norm; xd_lin qkv, out; } kl_attn;
 typedef struct kl_level {       /* residual blocks at one resolution, then resampling          */
     kl_res  res[MAX_RES];
     kl_attn attn[MAX_RES];
-    xd_cnv  down;               /* encoder: downsampling                                      */
+    xd_cnv  down;               /* encoder: downsampling                                       */
     xd_cnv  up[4];              /* decoder: convolution of an enlarged map                     */
 } kl_level;
 
 typedef struct kl_half {        /* the encoder or the decoder                                  */
     xd_cnv   in, out;
-    kl_level level[MAX_LEVELS]; /* in execution order                                         */
+    kl_level level[MAX_LEVELS]; /* in execution order                                          */
     kl_res   mid[2];
     kl_attn  mid_attn;
     kl_norm  norm;

@@ -18,11 +18,11 @@ typedef struct tiling {
     xd_exec      *x;
     const xd_net *n;
     void        (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
-    int64_t       H, W;         /* size of the image in cells                                 */
+    int64_t       H, W;         /* size of the image in cells                                  */
     int64_t       tile[2], step[2];     /* h and w in cells: size of a tile, distance of tiles */
     int64_t       fi[2], fo[2]; /* elements per cell in `in` and `out`: h, w                   */
-    const xd_deal *deal;        /* distribution over ranks; NULL: all tiles are mine          */
-    xd_tensor     in, out;      /* [T,H,W,C]                                                  */
+    const xd_deal *deal;        /* distribution over ranks; NULL: all tiles are mine           */
+    xd_tensor     in, out;      /* [T,H,W,C]                                                   */
     xd_tensor     above;        /* [columns of tiles x T, rows, W of a tile, C]                */
     xd_tensor     left;         /* [T, H of a tile, columns, C]                                */
 } tiling;
@@ -239,6 +239,9 @@ static int larger_first(const void *a, const void *b)
     return p->area != q->area ? (p->area < q->area ? 1 : -1) : (p->k > q->k) - (p->k < q->k);
 }
 
+/* Tile sizes and distances are those of diffusers if the overlap is a whole number of cells.
+ * Otherwise the distance is rounded down to whole cells, so that the parts still add up to the
+ * image. */
 static void measure(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
 {
     g->H = h, g->W = w;
@@ -282,8 +285,7 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
     return s;
 }
 
-/* Tile sizes of diffusers if the overlap is a whole number of cells. Otherwise the overlap is
- * rounded to whole cells, so that the parts still add up to the image. */
+/* Runs on the whole image if one tile is enough, otherwise on tiles. */
 static void tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in, xd_tensor out,
                   xd_tensor lat)
 {

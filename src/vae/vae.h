@@ -44,10 +44,8 @@ struct xd_deal {
     /* Sends my tile (F32, contiguous) to rank 0, in the order of the tiles. The tile must not
      * change until `done`. */
     void (*give)(const xd_deal *d, xd_exec *x, xd_tensor tile);
-    void (*take)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);       /* receives, on
-                                                                                   rank 0 */
-    void (*done)(const xd_deal *d, xd_exec *x);         /* waits until my tiles have been
-                                                           received */
+    void (*take)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);       /* on rank 0 */
+    void (*done)(const xd_deal *d, xd_exec *x);         /* waits for what I gave             */
 };
 
 /* Number of tiles of h x w latent cells; 1: no tiling. */
