@@ -212,7 +212,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     int         random_seed;            /* ignore `seed`, draw one for all ranks                  */
     int         num_images_per_prompt;
     int         max_sequence_length;    /* text tokens; 0: the pipeline's default            */
-    const char *scheduler;              /* NULL: the model's; a name of the option table     */
+    const char *scheduler;              /* NULL: the model's; see xd_request_options          */
     const char *rng;                    /* "philox" or "torch"                               */
     int         enable_tiling, enable_slicing, no_resolution_binning;
     int         latents_only;           /* skip the VAE decoder                              */

@@ -262,7 +262,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     }
 }
 
-/* ---- entering ----------------------------------------------------------------------------- */
+/* ---- embedding ---------------------------------------------------------------------------- */
 
 typedef struct waves {          /* arguments of fill_waves                                     */
     const xd_exec *x;

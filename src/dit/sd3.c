@@ -160,7 +160,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D), L1(p * p * c->out_ch), 1);
 }
 
-/* ---- entering ----------------------------------------------------------------------------- */
+/* ---- embedding ---------------------------------------------------------------------------- */
 
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {

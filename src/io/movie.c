@@ -54,7 +54,7 @@ typedef struct movie {
     AVPacket        *packet;
 } movie;
 
-/* ---- doors to a file ----------------------------------------------------------------------- */
+/* ---- I/O callbacks of FFmpeg on a file ----------------------------------------------------- */
 
 typedef struct door {
     int     fd, why;            /* why: errno of the first failed write                        */

@@ -15,7 +15,7 @@ typedef struct xd_sched_cfg {
     int    num_train_timesteps;
     double beta_start, beta_end;
     char   beta_schedule[XD_FIELD_TEXT];        /* linear, scaled_linear, squaredcos_cap_v2     */
-    char   prediction_type[XD_FIELD_TEXT];      /* epsilon, sample, v_prediction                */
+    char   prediction_type[XD_FIELD_TEXT];      /* epsilon, sample, v_prediction, flow_prediction */
     char   timestep_spacing[XD_FIELD_TEXT];     /* linspace, leading, trailing                  */
     int    steps_offset;
     int    solver_order;

@@ -218,7 +218,7 @@ void xd_bert_normalize(const xd_bert *b, const char *s, size_t len, xd_bytes_buf
     free(c.p);
 }
 
-/* ---- words ---------------------------------------------------------------------------------- */
+/* ---- segmentation of words ------------------------------------------------------------------ */
 
 static int64_t characters(const char *s, size_t len)
 {

@@ -90,7 +90,7 @@ void xd_clip_normalize(const char *s, size_t len, xd_bytes_buf *out)
     free(c.p);
 }
 
-/* ---- words ---------------------------------------------------------------------------------- */
+/* ---- splitting into words ------------------------------------------------------------------- */
 
 void xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out)
 {

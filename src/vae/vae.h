@@ -28,8 +28,9 @@ extern const xd_vae *const xd_vaes[];           /* the registry; ends with NULL 
 /* XD_EUNSUPPORTED unless both numbers of channels are 3 (RGB). */
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e);
 
-/* Number of frames that t latent frames (t >= 1) decode to. This is t if cell[0] is 1.
- * Otherwise, if t is odd, the first latent frame stands for a single frame. */
+/* Number of frames that t latent frames (t >= 1) decode to: t if cell[0] is 1. Otherwise an odd
+ * t begins with a latent frame that stands for one frame alone; each other latent frame stands
+ * for cell[0] frames. */
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t);
 /* Number of latent frames that n frames (n >= 1) are encoded to. */
 int64_t xd_vae_latents(const xd_vae_info *v, int64_t n);
@@ -45,7 +46,7 @@ struct xd_deal {
      * change until `done`. */
     void (*give)(const xd_deal *d, xd_exec *x, xd_tensor tile);
     void (*take)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);       /* on rank 0 */
-    void (*done)(const xd_deal *d, xd_exec *x);         /* waits for what I gave             */
+    void (*done)(const xd_deal *d, xd_exec *x);         /* waits until rank 0 has my tiles   */
 };
 
 /* Number of tiles of h x w latent cells; 1: no tiling. */
