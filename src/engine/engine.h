@@ -11,14 +11,15 @@
 
 struct xd_engine {
     xd_context   ctx;
-    xd_predicted_times  predicted;
+    xd_predicted_times predicted;
     int          balanced;      /* shares follow measured speeds                               */
     atomic_int   cancel;        /* set by xd_cancel, from any thread                           */
-    xd_logger    log;           /* the current log of whoever runs a function of this engine   */
+    xd_logger    log;   /* the logger of the thread that currently runs a function of this engine */
 };
 
-/* How an engine is opened: its weights are those of the files, else random; this rank works by
- * itself whoever else was launched; what is generated does not matter. */
+/* How an engine is opened: XD_WITH_FILES: with the weights of the files, otherwise random ones;
+ * XD_ALONE: this rank works by itself even if others were launched; XD_FOR_BENCH: the content of
+ * the result does not matter. */
 enum { XD_WITH_FILES = 1, XD_ALONE = 2, XD_FOR_BENCH = 4 };
 xd_status xd_open_with(xd_engine **g, const xd_open_args *a, int how, xd_err *e);
 

@@ -12,84 +12,93 @@
 
 typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE } xd_kind;
 
-typedef struct xd_weight_group {         /* the ranks of my host that hold the same weights (group.h)     */
-    xd_comm *c;                 /* NULL: I alone                                               */
-    int      me;                /* my rank among those in use                                  */
+typedef struct xd_weight_group {        /* ranks of this host that hold the same weights       */
+    xd_comm *c;                 /* NULL: this rank alone                                       */
+    int      me;                /* this rank's number among those in use                       */
 } xd_weight_group;
 
 typedef struct xd_component {
     char       *name, *dir;     /* "transformer"; its directory                                */
     xd_kind     kind;
     xd_json    *config;
-    const char *class_name;     /* of its config, borrowed from it                             */
+    const char *class_name;     /* from its config, borrowed                                   */
     const xd_net_def *def;
-    const xd_text *text;        /* the one of these that its kind says                         */
-    const xd_dit  *dit;
-    const xd_vae  *vae;
+    const xd_text *text;        /* the one that `kind` selects is set                          */
+    const xd_dit *dit;
+    const xd_vae *vae;
     xd_declared *list;          /* every tensor it declares                                    */
     int         nlist;
-    char       *file, *slot;    /* its weights instead of those in `dir`, and what they are for   */
-                                /* ("clip_l"); NULL: none                                      */
-    xd_st      *files;          /* NULL until xd_component_files                                    */
-    xd_single_file  *single;         /* what the names in `file` mean                               */
-    xd_source   raw, src;       /* under the names of the files, under those declared           */
-    xd_net      net;            /* the one that computes                                       */
+    /* A file with its weights instead of those in `dir`, and its name in messages ("clip_l");
+     * NULL: none. */
+    char       *file, *slot;
+    xd_st      *files;          /* NULL until xd_component_files                               */
+    xd_single_file *single;     /* translates declared names to those in `file`                */
+    xd_source   raw, src;       /* source with the names of the files; with declared names     */
+    xd_net      net;            /* the network that computes                                   */
     xd_store   *store;          /* its weights; NULL: not loaded                               */
-    xd_net      shadow;         /* the one that counts                                         */
-    size_t      packed;         /* bytes of its weights when loaded, as counted                */
-    size_t      room;           /* the same as one block of shared memory                      */
-    size_t      work;           /* bytes beside them while they are loaded                     */
-    xd_weight_group      group;
-    int         shared;         /* its weights lie in such a block                             */
-    xd_readahead   *ahead;          /* has its files read before they are asked for; NULL: nobody has */
-    size_t     *upto;           /* [tensors of the files]: how much of that ends with each      */
-    char        odd[512];       /* the first that holds NaN or infinite numbers, seen by me     */
-    int         tp, tp_at;      /* tensor degree (1: whole) and my coordinate                  */
-    xd_dtype    blocks;         /* I8 or F8E4M3: the matrices of its blocks; others: as computed  */
+    xd_net      shadow;         /* the network for counting                                    */
+    size_t      packed;         /* counted bytes of its weights when loaded                    */
+    size_t      room;           /* counted bytes as one block of shared memory                 */
+    size_t      work;           /* extra bytes while it is loaded                              */
+    xd_weight_group group;
+    int         shared;         /* its weights are in shared memory                            */
+    xd_readahead *ahead;        /* readahead of its files; NULL: none                          */
+    size_t     *upto;     /* [tensors of the files]: bytes of the readahead up to the end of each */
+    char        odd[512];       /* the first tensor in which this rank saw NaN or infinities   */
+    int         tp, tp_at;      /* tensor-parallel degree (1: whole) and this rank's coordinate */
+    xd_dtype    blocks;         /* I8 or F8E4M3: type of the block matrices; others: compute type */
 } xd_component;
 
-/* Reads DIR/config.json, finds the network that understands it, lists its tensors. `hint` is the
- * class that model_index.json names, or NULL. Closed with xd_component_close also after a failure. */
+/* Reads DIR/config.json, finds the network that understands it and lists its tensors. `hint` is
+ * the class that model_index.json names, or NULL. Close with xd_component_close, also after a
+ * failure. */
 xd_status xd_component_open(xd_component *p, const char *model, const char *name, xd_kind kind,
-                       const char *hint, xd_err *e);
-/* The same with so many blocks of each kind, whatever the config says: "4", or "2,4" where there are
- * two kinds. Kinds that the list does not reach stay as they are. NULL: all do. */
+                            const char *hint, xd_err *e);
+/* As xd_component_open, with the given number of blocks of each kind instead of the config's: "4",
+ * or "2,4" for two kinds. Kinds beyond the end of the list keep the config's number. NULL: all
+ * do. */
 xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
-                            const char *hint, const char *layers, xd_err *e);
+                                 const char *hint, const char *layers, xd_err *e);
 void      xd_component_close(xd_component *p);
 
-/* From now on its weights are those of `file`, which is copied; "flux1-dev.safetensors" or any
- * other of a known layout (naming.h). slot: what to call it in messages. */
+/* From now on the component's weights are those of `file` (the name is copied): one file such as
+ * "flux1-dev.safetensors", in a known layout (key_map.h). slot: its name in messages. */
 xd_status xd_component_take(xd_component *p, const char *file, const char *slot, xd_err *e);
-/* Opens the weight files and compares them with the list; warns of tensors that are too many. */
+/* Opens the weight files and compares them with the declared tensors; warns of unknown tensors. */
 xd_status xd_component_files(xd_component *p, xd_err *e);
 
-/* Fills the shadow network for a count device and says how many bytes the weights need. */
+/* Fills the shadow network for a count device and computes the bytes of the weights (`packed`,
+ * `room`, `work`). */
 xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
-/* Behind that, for weights that will be loaded with `share`: how many bytes those need. */
+/* After xd_component_count, for weights that will be loaded with `share`: computes their bytes. */
 xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
-/* From now on this rank has the blocks [first, last) only; nothing may be loaded yet. */
+/* From now on this rank has only the blocks [first, last). Call before anything is loaded. */
 void      xd_component_stage(xd_component *p, int first, int last);
 
-/* Loads the weights (from the files, or random ones when there are none); nothing to do when
- * they are there. Collective over its group. share: blocks of one kind share the storage of the first (random only). */
+/* Loads the weights from the files, or random ones if there are none; does nothing if they are
+ * loaded. Collective over its group. share: blocks of one kind share the storage of the first
+ * (random weights only). */
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
-/* The same on a rank that has fared so far like s: where one of its group has failed none of them loads. */
-xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, xd_err *e);
+/* As xd_component_load without `share`, on a rank with status s so far: if one rank of the group
+ * has failed, none loads. */
+xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type,
+                                  xd_err *e);
 
-/* From now on its files are read ahead of a load, at most `most` bytes: what this rank will read of them, or
- * where it has group what all of them will, by the first of them. Nothing where that is not worth a thread.
- * count: the count device. Ends when it is loaded or dropped. */
-void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel);
+/* Starts the readahead of its files before a load, at most `most` bytes: what this rank will read
+ * or, in a group, what all its ranks will read (then only the first of them reads ahead). Does
+ * nothing where a thread does not pay off. count: the count device. Ends when the component is
+ * loaded or dropped. */
+void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
+                                const atomic_int *cancel);
 void      xd_component_prefetch_end(xd_component *p);
-/* A source's `will`, and that tensor i of the files has been read. */
+/* A source's `will` callback, and a notice that tensor i of the files has been read. */
 void      xd_component_will_read(void *self, const char *name, int64_t first, int64_t n);
 void      xd_component_was_read(const xd_component *p, int64_t i);
-/* Has the source told what a load will read, in its order. */
+/* Makes the source list what a load will read, in order. */
 void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
-void      xd_component_drop(xd_component *p);     /* collective over its group, who are group no more         */
+void      xd_component_drop(xd_component *p);     /* collective over its group, which ends */
 
 #endif

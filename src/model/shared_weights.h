@@ -1,17 +1,18 @@
-/* shared_weights.h - the block of shared memory that ranks of a host pack a component's weights into */
+/* shared_weights.h - the shared-memory block into which ranks of a host pack a component's
+ * weights */
 #ifndef XD_MODEL_SHARED_WEIGHTS_H
 #define XD_MODEL_SHARED_WEIGHTS_H
 
 #include "model/component.h"
 
-/* Gives a component's store the block that it shares with its group; leaves it as it is (and says so)
- * when there is none to be had. `s` is how this rank fared so far. Collective over the group; all
- * return the failure of the first that has one. */
+/* Gives a component's store the shared-memory block of its group. If there is none, logs it and
+ * leaves the store as it is. `s` is this rank's status so far. Collective over the group; all
+ * return the failure of the first failing rank. */
 xd_status xd_shared_weights_open(xd_component *p, xd_status s, xd_err *e);
-/* How loading went: when this returns XD_OK the group have packed their parts. Collective. */
+/* Agrees on the outcome of loading. XD_OK: the whole group has packed its parts. Collective. */
 xd_status xd_shared_weights_agree(const xd_component *p, xd_status mine, xd_err *e);
-/* Bytes of a component's weights that this rank need not have because its group do, together: the sum
- * over ranks is what one copy per host saves. */
+/* Bytes of a component's weights that this rank need not hold because its group shares them: the
+ * sum over ranks is what one copy per host saves. */
 double    xd_shared_weights_saved(const xd_component *p);
 
 #endif

@@ -1,12 +1,13 @@
-/* device_proxy.h - a device in front of another one: what the one that traces and the one that times share.
+/* device_proxy.h - a device in front of another one: what the tracing and the timing device share
  *
- * Memory and packing are passed on; kernels are the wrapper's own. A new op is one line here. */
+ * Memory and packing calls go to the real device. Each proxy has its own kernels. A new op is one
+ * line here. */
 #ifndef XD_OBSERVE_DEVICE_PROXY_H
 #define XD_OBSERVE_DEVICE_PROXY_H
 
 #include "backend/backend.h"
 
-typedef struct xd_device_proxy {        /* the device comes first: a pointer to it is one to this      */
+typedef struct xd_device_proxy { /* `dev` comes first: an xd_dev * is also an xd_device_proxy * */
     xd_dev     dev;
     xd_ops     ops;
     xd_dev_ops mem;
@@ -29,8 +30,8 @@ typedef struct xd_device_proxy {        /* the device comes first: a pointer to 
     X(copy, xd_copy, COPY)                      \
     X(qknorm, xd_qknorm, QKNORM)
 
-/* Puts `w` in front of `real`: its tables, with `close` as given, and no kernels yet. The rest of
- * w->dev is left as it is. */
+/* Opens proxy `w` in front of `real`: sets its tables of ops and memory functions, with `close` as
+ * given and no kernels. Other fields of w->dev stay as they are. */
 void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real, void (*close)(xd_dev *d));
 
 #endif

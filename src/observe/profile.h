@@ -1,7 +1,7 @@
-/* profile.h - a device that times another one, op by op.
+/* profile.h - a device that times another one, op by op
  *
- * It stands in front of a real device: every kernel runs there, its seconds are taken, and a count
- * device says how many flops and bytes it was. Models and engine do not notice. */
+ * It is a proxy in front of a real device. Every kernel runs on the real device and is timed; a
+ * count device reports its flops and bytes. Models and the engine need no change. */
 #ifndef XD_OBSERVE_PROFILE_H
 #define XD_OBSERVE_PROFILE_H
 
@@ -13,7 +13,7 @@ typedef struct xd_sample {      /* of one kind of op since the last reset       
 } xd_sample;
 
 typedef struct xd_profile {
-    xd_device_proxy   w;                /* w.dev is what models are given; w.real is borrowed          */
+    xd_device_proxy w;          /* w.dev is passed to models; w.real is borrowed               */
     xd_dev   *count;            /* borrowed                                                    */
     xd_sample op[XD_NOPS];
 } xd_profile;

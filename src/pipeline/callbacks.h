@@ -1,16 +1,15 @@
-/* callbacks.h - what a request tells its caller while it runs */
+/* callbacks.h - calls of a request's callbacks while it runs */
 #ifndef XD_PIPELINE_CALLBACKS_H
 #define XD_PIPELINE_CALLBACKS_H
 
 #include "pipeline/job.h"
 
-/* Says `t` to the request's on_tensor, if it listens. */
+/* Calls the request's on_tensor, if it is set. */
 void xd_callback_tensor(const xd_job *j, const char *name, int step, int nd, const int64_t *d,
-             const float *data);
+                        const float *data);
 void xd_callback_stage(const xd_job *j, const char *name);
 
-
-/* Shows latents, as [C,h,w] or, of a video, [t,C,h,w]. */
+/* Calls on_tensor with latents, as [C,h,w] or, for a video, [t,C,h,w]. */
 void      xd_callback_latents(const xd_job *j, const char *name, int step, const float *lat);
 
 #endif

@@ -10,33 +10,33 @@
 #include "plan/plan.h"
 #include "ranks/world.h"
 
-/* What a request is checked, counted and run with. An engine has one; whoever predicts makes another, which
- * stands for one rank of a plan and counts. */
+/* State with which a request is checked, counted and run. An engine has one. A prediction makes
+ * another, which stands for one rank of a plan and only counts. */
 typedef struct xd_context {
     xd_model     model;
     xd_dev      *dev, *count;
     xd_plan      plan;
-    xd_world     world;        /* the ranks there are, and those that work on a request          */
-    void        *window;          /* memory of a request that they read; NULL: it is mine alone    */
-    xd_topo      topo;          /* of mine, in `used`; degrees of 1 on an idle rank              */
-    xd_comm     *count_world;   /* the same without messages, for counting                      */
+    xd_world     world;         /* all ranks, and the ranks that work on a request             */
+    void        *window;   /* request arena mapped by the other ranks of this host; NULL: private */
+    xd_topo      topo;          /* this rank's, in `used`; degrees of 1 on an idle rank        */
+    xd_comm     *count_world;   /* `world.used` without messages, for counting                 */
     xd_topo      count_topo;
-    xd_comm     *text, *count_text;     /* ranks that share a text encoder; NULL: one has it     */
+    xd_comm     *text, *count_text;     /* ranks that share a text encoder; NULL: one rank has it */
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* text encoders stay loaded                                   */
-    int          once;          /* there will be one request                                   */
-    size_t       spare;         /* memory of the host that the request leaves, my share: for files */
-    int          bench;      /* a request may lack what only its image depends on          */
-    int          unread;        /* an image to start from is not read: the request is counted   */
-    const atomic_int *cancel;   /* not 0: the request is to end                                */
-    xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
-    xd_balance  *balance; /* these; NULL: even                                           */
+    int          once;          /* there will be only one request                              */
+    size_t       spare;     /* this rank's share of host memory that the request leaves for files */
+    int          bench;         /* settings that affect only the image may be missing          */
+    int          unread;        /* the initial image is not read: the request is counted       */
+    const atomic_int *cancel;   /* not 0: the request must end                                 */
+    xd_trace    *trace;         /* the recorder; NULL: nothing is recorded                     */
+    xd_balance  *balance;       /* measured shares; NULL: even                                 */
     uint64_t     hash;          /* of the model                                                */
 } xd_context;
 
-/* A context of its own for counting, on the same model and device (borrowed from `base`, which outlives it): nothing
- * of it is loaded, no group of ranks is open, components are whole, images are not read. What is counted or changed
- * in it is not seen in `base`. */
+/* Makes a separate context for counting, with the model and device of `base` (borrowed; base
+ * outlives it). Nothing is loaded in it, no group of ranks is open, components are whole, images
+ * are not read. Changes in it do not affect `base`. */
 void xd_context_fork(xd_context *fork, const xd_context *base);
 void xd_context_fork_close(xd_context *fork, const xd_context *base);
 

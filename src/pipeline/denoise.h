@@ -1,8 +1,8 @@
-/* denoise.h - the denoising loop: which stage computes which patch of which pass of which step, when.
+/* denoise.h - the denoising loop: which stage computes which patch, pass and step, and when
  *
  * One driver serves all topologies; one rank is the case of one stage and one patch. Exact steps
- * run all tokens at once; later steps run patch after patch. Stages overlap because sends do
- * not wait and receives are posted one piece of work ahead. */
+ * run all tokens at once; later steps run patch after patch. Stages overlap because sends do not
+ * block and receives are posted one piece of work ahead. */
 #ifndef XD_PIPELINE_DENOISE_H
 #define XD_PIPELINE_DENOISE_H
 
@@ -17,59 +17,60 @@ struct xd_job;
 enum { XD_MAXPASS = 2, XD_NHID = 3 };
 
 typedef struct xd_denoise {
-    xd_exec        x;
-    struct xd_job *j;
-    const xd_plan *plan;
-    const xd_topo *topo;
-    const xd_net  *net;
-    xd_trace      *trace;       /* NULL: nothing is recorded                                   */
-    xd_layout      lay;
-    xd_method_stack       chain;
-    xd_cond        cond[XD_MAXPASS];    /* text of each pass: the prompt, then the negative one */
-    /* My image rows, patch by patch [n,C p^2]: latents (first and last stage), predictions and
-     * history (last stage). */
-    xd_tensor      lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
-    xd_tensor      noise;       /* of this step's sampler (last stage); absent: it draws none   */
-    xd_tensor      extra;       /* what the model reads beside the latents (first stage)       */
-    xd_tensor      h[XD_NHID];          /* hidden states in turn, all my rows                   */
-    xd_req         h_in[XD_NHID], h_out[XD_NHID];
-    xd_tensor      skip[XD_NHID];       /* long skips of those, where the model has any         */
-    int            nskip;               /* buffers for them, in turn too                        */
-    int            skips[2];            /* how many come with a hidden state, and go with it    */
-    xd_req         skip_in[XD_NHID], skip_out[XD_NHID];
-    xd_req        *lat_in, *lat_out;    /* [npatch + 1]: of each patch, and of all              */
-    int64_t        turn;                /* pieces of work begun                                 */
-    int32_t        verdict, worst;      /* errors of this step, and of everybody                */
-    xd_req         agree;
-    void          *local;
-    void          *kept[XD_MAXPASS];    /* what the model keeps of each pass's text              */
-    int            read[XD_MAXPASS];    /* it is filled                                          */
-    xd_rng         rng;                 /* of the image's noise                                */
-    double       (*sums)[4];            /* [npatch]: of predictions, for guidance_rescale       */
-    float         *mine, *rows, *whole; /* the latents on the host: my rows, all, in their order */
+    xd_exec         x;
+    struct xd_job  *j;
+    const xd_plan  *plan;
+    const xd_topo  *topo;
+    const xd_net   *net;
+    xd_trace       *trace;      /* NULL: nothing is recorded                                   */
+    xd_layout       lay;
+    xd_method_stack chain;
+    xd_cond         cond[XD_MAXPASS]; /* text of each pass: the prompt, then the negative prompt */
+    /* This rank's image rows, patch by patch [n,C p^2]: latents (first and last stage),
+     * predictions and history (last stage). */
+    xd_tensor       lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
+    xd_tensor       noise;    /* noise of this step's sampler (last stage); absent: it draws none */
+    xd_tensor       extra;      /* model input beside the latents (first stage)                */
+    xd_tensor       h[XD_NHID]; /* hidden states, used in turn; all of this rank's rows        */
+    xd_req          h_in[XD_NHID], h_out[XD_NHID];
+    xd_tensor       skip[XD_NHID];      /* their long skips, if the model has any              */
+    int             nskip;      /* buffers for them, also used in turn                         */
+    int             skips[2];   /* number received and sent with a hidden state                */
+    xd_req          skip_in[XD_NHID], skip_out[XD_NHID];
+    xd_req         *lat_in, *lat_out;   /* [npatch + 1]: of each patch, and of all             */
+    int64_t         turn;       /* pieces of work begun                                        */
+    int32_t         verdict, worst;     /* errors of this step: of this rank, of all ranks     */
+    xd_req          agree;
+    void           *local;
+    void           *kept[XD_MAXPASS];   /* the model's cached data of each pass's text         */
+    int             read[XD_MAXPASS];   /* `kept` is filled                                    */
+    xd_rng          rng;        /* of the image's noise                                        */
+    double        (*sums)[4];   /* [npatch]: sums of predictions, for guidance_rescale         */
+    /* Host latents: this rank's rows, all rows, all in image order. */
+    float          *mine, *rows, *whole;
 } xd_denoise;
 
-/* Takes the request's tensors from the arena, opens the chain. Errors are sticky on f->x.
- * cond[p].tok is whole on every rank. Collective over the replica. */
-void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo, xd_arena *tmp,
-                  const xd_net *net, const xd_cond *cond);
+/* Takes the request's tensors from the arena and opens the method stack. Errors are sticky on
+ * f->x. cond[p].tok is whole on every rank. Collective over the replica. */
+void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
+                     xd_arena *tmp, const xd_net *net, const xd_cond *cond);
 void xd_denoise_close(xd_denoise *f);
-/* Has every rank of the replica what it needs? Steps may only begin then: from there on a rank that
- * fails still takes part in all messages. Collective; the failure is on f->x. */
+/* Returns 1 if every rank of the replica is ready. Steps may begin only then, because a rank that
+ * fails later still takes part in all messages. Collective; the failure is on f->x. */
 int  xd_denoise_ready(xd_denoise *f);
 void xd_denoise_noise(xd_denoise *f, int64_t seed);
-/* One step; returns 0 when the ranks have agreed that one of them failed in an earlier step. */
+/* Runs one step; returns 0 if the ranks have agreed that one of them failed in an earlier step. */
 int  xd_denoise_step(xd_denoise *f, int step);
-/* Ends the loop: waits for what is under way, agrees on the last step's errors, and tells every
- * rank of the replica the first cause. */
+/* Ends the loop: waits for pending messages, agrees on the errors of the last step, and gives
+ * every rank of the replica the first cause. */
 void xd_denoise_finish(xd_denoise *f);
 /* The whole latents as [t,C,h,w], F32 on the host of every rank of the replica. */
 void xd_denoise_latents(xd_denoise *f, float *out);
-/* Arena bytes of this rank, by counting, and what its links hold besides. `len`: text tokens of each
- * pass. */
-xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, size_t *links,
-                        xd_err *e);
-/* One exact pass of the model over all tokens: leaves the prediction in f->pred[pass]. */
+/* Counts the arena bytes of this rank, and the bytes that its methods hold in addition. `len`:
+ * text tokens of each pass. */
+xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
+                           size_t *links, xd_err *e);
+/* One exact pass of the model over all tokens; the prediction is in f->pred[pass]. */
 void xd_denoise_pass(xd_denoise *f, int step, int pass);
 
 #endif

@@ -1,17 +1,18 @@
-/* dtypes.h - what is computed in, and what weights are kept in */
+/* dtypes.h - compute types and weight types */
 #ifndef XD_PIPELINE_DTYPES_H
 #define XD_PIPELINE_DTYPES_H
 
 #include "pipeline/context.h"
 #include "xdit/xdit.h"
 
-/* From the flags: what is computed in, and (with the files open) what matrices of blocks are kept in. */
+/* From the flags: the compute type, and (with the files open) the type of the matrices of
+ * blocks. */
 xd_status   xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e);
 xd_status   xd_types_weights(xd_context *ctx, const xd_open_args *a, xd_err *e);
-/* That of a component: "bf16", "int8", "fp8". */
+/* Name of a component's weight type: "bf16", "int8", "fp8". */
 const char *xd_types_name(const xd_component *p, xd_dtype compute);
-/* Does text_weights_dtype say anything of this text encoder? */
+/* Does text_weights_dtype apply to this text encoder? */
 int         xd_types_quantizes(const xd_component *text);
-int         xd_types_stores_fp8(const xd_component *p);      /* do its files hold matrices in fp8?    */
+int         xd_types_stores_fp8(const xd_component *p);  /* do its files contain fp8 matrices? */
 
 #endif

@@ -6,44 +6,45 @@
 #include "xdit/xdit.h"
 
 typedef struct xd_job {
-    xd_context       *ctx;
+    xd_context *ctx;
     const xd_request *r;
-    int64_t     asked[2], size[2];      /* pixels asked for and generated: height, width          */
-    int64_t     frames;         /* of the result: 1 for an image                               */
-    double      fps;            /* of a video's file; 0: an image                              */
-    int64_t     cells[3];       /* latent cells: t, h, w                                        */
-    int64_t     spare;          /* of those in t, the first that only fill a patch: not decoded  */
-    int64_t     lat[4];         /* extents of the latents on the host: t, C, h, w                */
-    int64_t     numbers;        /* in them                                                      */
-    int64_t     tokens, features;       /* of the latents as tokens                             */
+    int64_t     asked[2], size[2];      /* pixels requested and generated: height, width       */
+    int64_t     frames;         /* of the result; 1 for an image                               */
+    double      fps;            /* of a video file; 0: an image                                */
+    int64_t     cells[3];       /* latent cells: t, h, w                                       */
+    int64_t     spare;          /* leading cells in t that only fill a patch: not decoded      */
+    int64_t     lat[4];         /* extents of the latents on the host: t, C, h, w              */
+    int64_t     numbers;        /* their number of elements                                    */
+    int64_t     tokens, features;       /* of the latents as tokens                            */
     xd_layout   lay;
-    int         npass;          /* model evaluations per step: 1, or 2 with guidance             */
-    double      guidance;       /* joins the two passes (xd_job_guidance)                       */
-    double      distilled;      /* guidance scale that the transformer reads, or NaN             */
-    double      strength;       /* of the image that is generated over; 0: there is none        */
+    int         npass;          /* model evaluations per step: 1, or 2 with guidance           */
+    double      guidance;       /* scale that combines the two passes (xd_job_guidance)        */
+    double      distilled;      /* guidance scale that the transformer reads, or NaN           */
+    double      strength;       /* of the initial image; 0: there is none                      */
     int         max_text, images;
-    int         picks;          /* the request leaves some out (xd_job_pick)                    */
-    int        *todo, ntodo;    /* those that are made, in order; NULL: all                     */
-    int         asked_steps;    /* samp.steps, and those that a strength leaves out             */
+    int         picks;          /* the request leaves out some images (xd_job_pick)            */
+    int        *todo, ntodo;    /* those that are generated, in order; NULL: all               */
+    int         asked_steps;    /* samp.steps plus the steps that a strength leaves out        */
     const xd_sampler *sampler;
     xd_sampling samp;
     double      start_s;
-    float      *image;        /* [H,W,3] to start from, on the host; NULL: none, or given away */
-    float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none        */
+    float      *image;          /* [H,W,3] initial image on the host; NULL: none, or freed     */
+    float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none       */
 } xd_job;
 
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
-/* Asks the request which images are wanted: rank 0 asks, all get the answer. Collective. */
+/* Asks the request which images are wanted: rank 0 asks, all ranks get the answer. Collective. */
 xd_status xd_job_pick(xd_job *j, xd_err *e);
-/* The number of the k-th image that is made; is one of this prompt's made? */
+/* The number of the k-th image that is generated; is an image of this prompt generated? */
 int       xd_job_image(const xd_job *j, int k);
 int       xd_job_paints(const xd_job *j, int prompt);
-/* What joins the two passes of a step. */
+/* The scale that combines the two passes of a step. */
 double    xd_job_guidance(const xd_job *j, int step);
-/* F32 numbers of the result's pixels: [frames,H,W,3] of the size asked for. */
+/* F32 elements of the result's pixels: [frames,H,W,3] of the requested size. */
 int64_t   xd_job_pixels(const xd_job *j);
-/* The flag of the guidance that takes two passes: "true_cfg_scale" where the other is distilled. */
+/* The flag of the guidance that takes two passes: "true_cfg_scale" if the other one is
+ * distilled. */
 const char *xd_job_guide(const xd_job *j);
 
 #endif

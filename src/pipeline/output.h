@@ -1,10 +1,12 @@
-/* output.h - inside the engine: results into files */
+/* output.h - writes results to files */
 #ifndef XD_PIPELINE_OUTPUT_H
 #define XD_PIPELINE_OUTPUT_H
 
 #include "io/image.h"
 
-/* One image or video by the name's format; every frame an image where that is an image's. */
-xd_status xd_output_write(const char *path, const xd_image *im, const xd_image_text *texts, xd_err *e);
+/* Writes one image or video in the format of the file name. For an image format every frame is an
+ * image file. */
+xd_status xd_output_write(const char *path, const xd_image *im, const xd_image_text *texts,
+                          xd_err *e);
 
 #endif

@@ -1,16 +1,17 @@
-/* result.h - the images of a request and the texts that travel with them */
+/* result.h - the images of a request and their texts (metadata) */
 #ifndef XD_PIPELINE_RESULT_H
 #define XD_PIPELINE_RESULT_H
 
 #include "pipeline/job.h"
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e);
-/* Takes the latents [t,C,h,w] and the image (both malloc'ed; rgb may be NULL) of image i. */
+/* Takes ownership of the latents [t,C,h,w] and the pixels (both malloc'ed; rgb may be NULL) of
+ * image i. */
 xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e);
-/* Latents [t,C,h,w] of image i and how many numbers they are; for tests. */
+/* Latents [t,C,h,w] of image i and their number of elements; for tests. */
 const float *xd_result_lat(const xd_result *r, int i, int64_t *n);
 void      xd_result_time(xd_result *r, const char *part, double seconds);
-/* The same of one image. */
+/* Adds the time of a part for one image. */
 void      xd_result_image_time(xd_result *r, int i, const char *part, double seconds);
 void      xd_result_traffic(xd_result *r, int64_t bytes);
 

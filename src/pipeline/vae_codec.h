@@ -1,23 +1,25 @@
-/* vae_codec.h - latents -> VAE -> pixels, and back */
+/* vae_codec.h - VAE decoding (latents -> pixels) and encoding (pixels -> moments) */
 #ifndef XD_PIPELINE_VAE_CODEC_H
 #define XD_PIPELINE_VAE_CODEC_H
 
 #include "pipeline/job.h"
 
-/* lat [t,C,h,w] on the host -> rgb [frames,H,W,3] F32 on the host, in about [-1,1]. With a parallel VAE all
- * ranks of the replica call it, with the same latents, and its rank 0 gets the image. */
-void      xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb);
-/* Does this rank take part in what the autoencoder does for its replica? */
+/* lat [t,C,h,w] on the host -> rgb [frames,H,W,3] F32 on the host, in about [-1,1]. With a
+ * parallel VAE all ranks of the replica call it with equal latents, and rank 0 of the replica gets
+ * the image. */
+void      xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat,
+                        float *rgb);
+/* Does this rank take part in the VAE work of its replica? */
 int       xd_vae_on_this_rank(const xd_job *j);
 xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e);
-/* rgb [H,W,3] F32 on the host, in [-1,1] -> moments [h,w,2C] F32 on the host: mean and log variance of
- * the autoencoder's latents, not scaled. With a parallel VAE all ranks of the replica call it, with
- * the same image, and all get the moments. */
+/* rgb [H,W,3] F32 on the host, in [-1,1] -> moments [h,w,2C] F32 on the host: mean and log
+ * variance of the VAE's latents, not scaled. With a parallel VAE all ranks of the replica call it
+ * with equal images, and all get the moments. */
 void      xd_vae_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
-                          float *moments);
+                        float *moments);
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
-/* Resizes (bilinear) and crops to the size that was asked for when another one was generated;
- * `rgb` is replaced by a malloc'ed image. */
+/* Resizes (bilinear) and crops the image to the requested size if another size was generated;
+ * replaces `rgb` by a malloc'ed image. */
 xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e);
 
 #endif

@@ -1,7 +1,7 @@
-/* vae_shards.h - an image of the autoencoder over the ranks of a replica: bands of rows, or tiles.
+/* vae_shards.h - distributes a VAE image over the ranks of a replica: bands of rows, or tiles
  *
- * Whole images lie on the host of rank 0 of the replica. A rank that failed sends and takes
- * rubbish, so that the others do not wait. */
+ * Whole images are on the host of rank 0 of the replica. A rank that has failed still sends and
+ * receives undefined data, so that the others do not wait. */
 #ifndef XD_PIPELINE_VAE_SHARDS_H
 #define XD_PIPELINE_VAE_SHARDS_H
 
@@ -10,33 +10,36 @@
 
 typedef struct xd_vae_shards {
     xd_exec  *x;
-    xd_comm  *c;                /* my replica                                                  */
+    xd_comm  *c;                /* this rank's replica                                         */
     xd_layout lay;
-    xd_method_stack  chain;
-    int       bands;            /* ranks that have a band of rows; 1: nobody                   */
-    int       tiled;            /* in more than one tile                                       */
-    xd_span   own;              /* my rows of the latent: all of them, or a band               */
-    int       whole;            /* the whole result comes about on this rank                   */
-    xd_deal   deal;             /* owner NULL: all tiles are mine                              */
+    xd_method_stack chain;
+    int       bands;            /* ranks that have a band of rows; 1: no bands                 */
+    int       tiled;            /* there is more than one tile                                 */
+    xd_span   own;              /* this rank's rows of the latents: all of them, or a band     */
+    int       whole;            /* this rank gets the whole result                             */
+    xd_deal   deal;             /* owner NULL: this rank has all tiles                         */
     int      *owner;
-    xd_req   *out;              /* sends under way: nout of as many as I have tiles             */
+    xd_req   *out;              /* pending sends: nout, at most one for each tile of this rank */
     int64_t   nout;
     int64_t  *rows;             /* of the bands                                                */
-    xd_req   *in;               /* from each rank                                              */
+    xd_req   *in;               /* receives from each rank                                     */
 } xd_vae_shards;
 
-/* Chooses how the image of j is cut and makes it so on x, until xd_vae_shards_close. 0: a rank of the
- * replica has not what it takes, which is on x of all of them; then nothing may be sent. */
+/* Chooses how the image of j is cut and installs this on x until xd_vae_shards_close. Returns 0 if
+ * a rank of the replica lacks resources; the error is then on x of all of them, and no rank may
+ * send. */
 int  xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j);
 void xd_vae_shards_close(xd_vae_shards *s);
-/* The deal of tiles for the autoencoder, or NULL. */
+/* The assignment of tiles for the VAE, or NULL. */
 const xd_deal *xd_vae_shards_tiles(const xd_vae_shards *s);
 
-/* Bands come together: `mine` has my rows, of `wide` F32 numbers and `cell` for a latent's row;
- * `all` is on the host, at rank 0 of the replica (join) or at every rank (share). */
+/* Collect bands: `mine` has this rank's rows, with `wide` F32 elements each and `cell` rows for a
+ * latent row. `all` is on the host, at rank 0 of the replica (gather) or at every rank
+ * (allgather). */
 void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell, float *all);
-void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell, float *all);
-/* n numbers of rank 0 to all ranks of the replica. */
+void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell,
+                             float *all);
+/* Broadcasts n elements from rank 0 to all ranks of the replica. */
 void xd_vae_shards_broadcast(xd_vae_shards *s, float *all, int64_t n);
 
 #endif

@@ -1,6 +1,6 @@
-/* plan_table.h - the options of a plan, one row each: everything that is known about a flag
+/* plan_table.h - the options of a plan, one row each with all that is known about the option
  *
- * Command lines, the choice of a plan, the words of --plan, the flags that `xdit plan` prints, the
+ * Command lines, the choice of a plan, the names of --plan, the flags that `xdit plan` prints, the
  * text of a plan, help texts, warnings and the comparison between ranks all read these rows. */
 #ifndef XD_PLAN_PLAN_TABLE_H
 #define XD_PLAN_PLAN_TABLE_H
@@ -12,30 +12,31 @@
 
 enum { XD_PLAN_ROWS = 32 };     /* the most rows of a table                                    */
 
-typedef enum xd_plan_needs {    /* what must be in the plan for an option to matter            */
+typedef enum xd_plan_needs {    /* what the plan must contain for an option to have an effect  */
     XD_NEEDS_NOTHING,
     XD_NEEDS_STAGES,            /* of PipeFusion                                               */
-    XD_NEEDS_PATCHES,           /* that flow through them                                      */
-    XD_NEEDS_FLOWING_TEXT,      /* with the patches                                            */
+    XD_NEEDS_PATCHES,           /* that go through the stages                                  */
+    XD_NEEDS_FLOWING_TEXT,      /* text that goes with the patches                             */
     XD_NEEDS_RING,
     XD_NEEDS_STALE,             /* steps that use keys and values of the step before           */
-    XD_NEEDS_GROUP,             /* several ranks that make one image                           */
+    XD_NEEDS_GROUP,             /* several ranks that generate one image                       */
 } xd_plan_needs;
 
-/* How an image differs from that of one rank, the mildest first; a plan adds up its options'. */
+/* How an image differs from that of one rank, the mildest difference first. A plan's value is the
+ * sum of those of its options. */
 enum { XD_SAME_BITS = 0, XD_SUMS_OF_RING = 1, XD_SUMS_OF_TENSOR = 2, XD_STALE_STEPS = 4 };
 
-/* Where a row is named even at its plain value. */
+/* Where an option is named even if it has its default value. */
 enum { XD_ALWAYS_FLAG = 1, XD_ALWAYS_TEXT = 2 };
 
 typedef struct xd_plan_row {
-    xd_option     option;       /* of kind INT, FLAG or TEXT; without `help` it is hidden     */
-    int           axis;         /* whose degree it is; XD_NAXES: of none                       */
-    const char   *word;         /* in the words of --plan: "u"; NULL: it has none         */
-    int           stands;       /* of a FLAG: the number of its word; 0: the word has its own  */
-    const char   *plain;        /* the value that an absent option has                         */
+    xd_option     option;       /* of kind INT, FLAG or TEXT; hidden without `help`            */
+    int           axis;         /* the axis whose degree it is; XD_NAXES: none                 */
+    const char   *word;         /* its name in --plan: "u"; NULL: it has none                  */
+    int           stands;       /* of a FLAG: the number its name stands for; 0: it is given   */
+    const char   *plain;        /* the value of an absent option                               */
     xd_plan_needs needs;
-    const char   *said;         /* in the text of a plan, # is the value; NULL: it is not said  */
+    const char   *said;         /* its part in the text of a plan, # is the value; NULL: none  */
     int           always, changes;      /* of the enumerations above                           */
 } xd_plan_row;
 
@@ -45,40 +46,42 @@ typedef struct xd_plan_table {
 } xd_plan_table;
 
 const xd_plan_table *xd_plan_table_now(void);
-/* For tests: everything reads this table from now on; NULL: its own again. */
+/* For tests: all functions read this table from now on; NULL: the built-in one again. */
 void                 xd_plan_table_use(const xd_plan_table *t);
 /* The row of an axis' degree. */
 const xd_plan_row   *xd_plan_row_of(int axis);
 
 /* ---- one option of a plan ------------------------------------------------------------------- */
 
-/* The number that is asked for; 0: none is. A text that is given counts as 1. */
+/* The number that is given; 0: none is. A given text counts as 1. */
 int  xd_plan_number(const xd_plan_row *r, const xd_parallel *a);
-void xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);     /* not into texts         */
-/* The value as text: "2", "1" of a switch, "every"; "" when none is given. */
+void xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);     /* not for texts */
+/* The value as text: "2", "1" of a switch, "every"; "" if none is given. */
 const char *xd_plan_value(const xd_plan_row *r, const xd_parallel *a, char digits[16]);
-/* Ranks along the axis of a row that is a degree: 1 or more. */
+/* Number of ranks along the axis of a degree's row: 1 or more. */
 int  xd_plan_degree(const xd_plan_row *r, const xd_parallel *a);
-/* Is the option given, and is there what it needs? d: the model, NULL: any. */
+/* Is the option given, and does the plan contain what it needs? d: the model, NULL: any. */
 int  xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d);
-/* The patches of a step: those asked for, or as many as stages; 1 without stages. */
+/* The patches of a step: the number given, or the number of stages; 1 without stages. */
 int  xd_plan_patches(const xd_parallel *a);
 
 /* ---- all of them ---------------------------------------------------------------------------- */
 
-/* "--ulysses_degree 2 --use_parallel_vae" and "u2vae": the options that count. */
+/* Append "--ulysses_degree 2 --use_parallel_vae" and "u2vae": the options that have an effect. */
 void xd_plan_flags(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
-/* " (4 patches, 1 warm-up, VAE rows)": what a plan has besides its degrees, defaults filled in. */
+/* Appends " (4 patches, 1 warm-up, VAE rows)": the options besides degrees, with defaults filled
+ * in. */
 void xd_plan_besides(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
-/* The sum of `changes` of the options that count. */
+/* The sum of `changes` of the options that have an effect. */
 int  xd_plan_changes(const xd_parallel *a, const xd_dit_info *d);
-/* Numbers of all options, as they go between ranks, and back; texts stay as they are. */
+/* The numbers of all options as sent between ranks, and back; texts are not changed. */
 void xd_plan_pack(const xd_parallel *a, int32_t out[XD_PLAN_ROWS]);
 void xd_plan_unpack(const int32_t in[XD_PLAN_ROWS], xd_parallel *a);
-/* One number for each option, equal when it is given alike. Returns how many there are. */
+/* One hash for each option, equal if the option is given with the same value. Returns their
+ * number. */
 int  xd_plan_hashes(const xd_parallel *a, uint64_t out[XD_PLAN_ROWS]);
-/* Warns of options that the user has given and that make no difference to the plan `a`. */
+/* Warns of options that the user has given and that have no effect on the plan `a`. */
 void xd_plan_say_unused(const xd_parallel *given, const xd_parallel *a, const xd_dit_info *d);
 
 #endif

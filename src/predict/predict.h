@@ -1,7 +1,7 @@
-/* predict.h - what a plan will take on a machine: seconds, bytes, memory, rank by rank
+/* predict.h - prediction of a plan on a machine: seconds, bytes, memory, rank by rank
  *
- * The request is run on the count device as every rank of the plan, and the ranks' scripts are played
- * against each other (simulate.h). Neither weights nor ranks are needed. */
+ * The request runs on the count device as every rank of the plan in turn, and the ranks' records
+ * are simulated together (simulate.h). Neither weights nor ranks are needed. */
 #ifndef XD_PREDICT_PREDICT_H
 #define XD_PREDICT_PREDICT_H
 
@@ -11,36 +11,39 @@
 
 typedef struct xd_prediction_rank {
     xd_need need;               /* memory by part                                              */
-    double  busy_s, wait_s;     /* of a step that repeats                                      */
-    double  sent, between;      /* bytes of a step that repeats; of those between hosts         */
-    double  sent_all;           /* of the request                                              */
+    double  busy_s, wait_s;     /* of a steady step                                            */
+    double  sent, between;      /* bytes of a steady step; of them, those between hosts        */
+    double  sent_all;           /* bytes of the request                                        */
 } xd_prediction_rank;
 
 typedef struct xd_prediction {
     xd_plan plan;
-    int     ranks;              /* that it uses                                                */
-    double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: one that repeats      */
-    int     steps, exact;       /* of an image; of those exact ones                            */
-    int     rounds;             /* images that a replica generates one after the other            */
-    double  from_s, to_s;       /* of the last step that was played, in the time that is told    */
-    double  sent;               /* bytes of the request, all ranks                              */
-    double  peak;               /* of the fullest rank (devices) or host (CPU)                  */
-    int     fits, stale;        /* into the memory there is; its image is not the exact one    */
-    xd_prediction_rank *rank;     /* [ranks], malloc'ed                                          */
+    int     ranks;              /* ranks in use                                                */
+    double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: a steady step       */
+    int     steps, exact;       /* steps of an image; exact ones among them                    */
+    int     rounds;             /* images that a replica generates one after the other         */
+    double  from_s, to_s;       /* of the last simulated step, on the time scale of the events */
+    double  sent;               /* bytes of the request, all ranks                             */
+    double  peak;               /* bytes of the fullest rank (devices) or host (CPU)           */
+    int     fits, stale;        /* it fits into memory; its image is not the exact one         */
+    xd_prediction_rank *rank;   /* [ranks], malloc'ed                                          */
 } xd_prediction;
 
-/* g is opened alone and for a bench, without files; nothing of it is loaded. Where the request's prompts
- * say something and the model's tokenizers are there, texts have their lengths; else the most there can be,
- * and a negative prompt that is not given is empty. It is the first request: weights are loaded. Freed with
- * xd_prediction_free also after a failure. XD_EINVAL: the plan cannot be. */
-xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r, const xd_parallel *a,
-                     int ranks, const xd_machine *m, xd_err *e);
+/* `base` is opened alone and for a benchmark, without files, and nothing of it is loaded. Texts
+ * have their real lengths if the request has prompts and the model has tokenizers; otherwise the
+ * maximum length, and a negative prompt that is not given is empty. The request is the first one:
+ * weights are loaded. Free with xd_prediction_free, also after a failure. XD_EINVAL: the plan is
+ * not possible. */
+xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r,
+                     const xd_parallel *a, int ranks, const xd_machine *m, xd_err *e);
 void      xd_prediction_free(xd_prediction *f);
 
-/* A stretch of time of a rank in steps 0, 1, .. of the prediction: what 'c' computes, 'w' waits. */
+/* A time span of a rank on the time scale of the prediction: what 'c' it computes, 'w' it
+ * waits. */
 typedef void xd_predicted_event(void *ctx, int rank, char what, double from, double to);
-/* The same, telling the stretches of the denoising steps that were played. */
-xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_request *r, const xd_parallel *a,
-                             int ranks, const xd_machine *m, xd_predicted_event *told, void *cookie, xd_err *e);
+/* As xd_predict, and reports the time spans of the simulated denoising steps to `told`. */
+xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_request *r,
+                            const xd_parallel *a, int ranks, const xd_machine *m,
+                            xd_predicted_event *told, void *cookie, xd_err *e);
 
 #endif

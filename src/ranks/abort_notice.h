@@ -1,10 +1,10 @@
-/* abort_notice.h - a rank that has failed tells all others at once, so that they stop computing.
+/* abort_notice.h - a message by which a failed rank makes all others stop computing at once
  *
- * Ranks agree on the outcome of a step when the step after it has ended, which may be minutes
- * later. An abort_notice is a message of its own: who hears it, between two ops, fails with the sentence of
- * the rank that rang, computes nothing more and still takes part in every message, so that the
- * agreement comes soon. In a request that fails every rank rings once and hears everybody once,
- * hence no abort_notice is left over for the next one. */
+ * Ranks agree on the outcome of a step after the next step has ended, which may be minutes later.
+ * An abort notice is a separate message. A rank that receives it (checked between ops) fails with
+ * the sender's error message, computes nothing more and still takes part in every message, so that
+ * the ranks soon agree. In a failed request every rank sends one notice and receives one from
+ * every other rank, so none is left over for the next request. */
 #ifndef XD_RANKS_ABORT_NOTICE_H
 #define XD_RANKS_ABORT_NOTICE_H
 
@@ -13,14 +13,15 @@
 
 typedef struct xd_abort_notice xd_abort_notice;
 
-/* Over the ranks of c; with one there is none (*a = NULL, which all calls accept). Collective. */
+/* Over the ranks of c; *a = NULL if there is only one rank, which all calls accept. Collective. */
 xd_status xd_abort_notice_open(xd_abort_notice **a, xd_comm *c, xd_err *e);
 void      xd_abort_notice_close(xd_abort_notice **a);
-/* Tells the failure of this rank in `e`, unless it has been told or was heard of another. */
+/* Sends this rank's failure `e` to the others, once; does nothing if this rank has already
+ * received a notice. */
 void      xd_abort_notice_send(xd_abort_notice *a, const xd_err *e);
-/* Makes x fail when another rank has, and tells when x has failed. */
+/* Makes x fail when another rank has failed, and sends a notice when x has failed. */
 void      xd_abort_notice_watch(xd_abort_notice *a, xd_exec *x);
-/* After the ranks have agreed on a failure: ready for the next request. Collective. */
+/* Call after the ranks have agreed on a failure: prepares for the next request. Collective. */
 xd_status xd_abort_notice_reset(xd_abort_notice *a, xd_err *e);
 
 #endif

@@ -1,15 +1,17 @@
-/* affinity.h - which cpus of its host a rank computes on */
+/* affinity.h - binding of a rank to CPUs of its host */
 #ifndef XD_RANKS_AFFINITY_H
 #define XD_RANKS_AFFINITY_H
 
 #include "base/err.h"
 
-/* Refuses what is no way to bind; NULL is one. */
+/* XD_EINVAL for an unknown binding mode; NULL is valid. */
 xd_status xd_affinity_check(const char *bind, xd_err *e);
-/* Binds this thread, and so those that it will start, to this rank's share of the cpus that the ranks of its host
- * may use: "auto" where there are several ranks, "cores" always (a rank that is alone: to as many cores as
- * it has threads), "none" and NULL never. Where that cannot be or was done by others nothing is, and the log
- * says why. To be called once, with the world open, before there is much memory and before the pool's threads. */
+/* Binds the calling thread, and the threads that it starts later, to this rank's share of the CPUs
+ * that the ranks of its host may use. `bind` is "auto" (bind if the host has several ranks),
+ * "cores" (always bind; a single rank binds to as many cores as it has threads), or "none" or NULL
+ * (never). If binding is impossible or the launcher already bound this process, does nothing and
+ * logs why. Call once, after the world is open, and before large allocations and the start of the
+ * thread pool. */
 void      xd_affinity_bind(const char *bind, int threads);
 
 #endif

@@ -1,17 +1,18 @@
-/* inspect_file.h - what a single weight file holds */
+/* inspect_file.h - the contents of a single weight file */
 #ifndef XD_REPORT_INSPECT_FILE_H
 #define XD_REPORT_INSPECT_FILE_H
 
 #include "model/single_file.h"
 #include "xdit/xdit.h"
 
-/* Hands one line to whoever asked. */
+/* Prints one line through the caller's callback. */
 void      xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
 
-/* A tensor's line, of a list that begins with the first. */
-void      xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d, int first);
-/* a->model is a file: its components by layout, or with a->tensors every tensor under its own
- * name. */
+/* Prints a tensor's line; `first` marks the first line of a list. */
+void      xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d,
+                            int first);
+/* a->model is a file: lists its components by layout, or with a->tensors every tensor under its
+ * own name. */
 xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e);
 
 #endif

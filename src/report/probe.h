@@ -1,4 +1,4 @@
-/* probe.h - what the two halves of xdit probe share: kernels of a rank, and links between ranks */
+/* probe.h - shared by the two halves of xdit probe: kernels of a rank, and links between ranks */
 #ifndef XD_REPORT_PROBE_H
 #define XD_REPORT_PROBE_H
 
@@ -7,15 +7,15 @@
 
 typedef struct xd_prober {
     xd_dev  *dev;
-    xd_comm *all, *host;        /* every rank; those of my host                                 */
-    int      quiet;             /* the others rest: nobody is waited for                        */
+    xd_comm *all, *host;        /* all ranks; those of this host                               */
+    int      quiet;             /* the other ranks sleep: no synchronization                   */
 } xd_prober;
 
-/* Rates of a rank while all work, the same on all ranks: a mean. Collective. */
+/* Rates of a rank while all ranks work: a mean, equal on all ranks. Collective. */
 xd_status xd_probe_rates(xd_prober *p, xd_dtype type, xd_rates *r, xd_err *e);
-/* How much faster rank 0 is while the others sleep; the same on all ranks. Collective. */
+/* Speed-up of rank 0 while the others sleep; equal on all ranks. Collective. */
 xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e);
-/* Links: of my host, and between hosts where there are several. Collective. */
+/* Links: within this host, and between hosts if there are several. Collective. */
 xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e);
 
 /* Mean over all ranks. Collective. */
