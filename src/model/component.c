@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "model/shared_weights.h"
 
-enum { SHOWN = 10 };            /* tensors that a warning lists                               */
+enum { SHOWN = 10 };            /* tensors that a warning lists                                */
 
 /* ---- which network ------------------------------------------------------------------------ */
 
@@ -83,7 +83,7 @@ static xd_status list_tensors(xd_component *p, xd_err *e)
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
 
-/* , "key": N for every number in `layers` and the kind of blocks it counts. */
+/* Appends `, "key": N` for every number in `layers`, with the key of that kind of block. */
 static xd_status count_blocks(const xd_component *p, const char *layers, xd_text_buf *b, xd_err *e)
 {
     static const char *const keys[] = { "num_layers", "num_hidden_layers", "num_single_layers" };
@@ -96,18 +96,20 @@ static xd_status count_blocks(const xd_component *p, const char *layers, xd_text
         char *end;
         long  n = strtol(layers, &end, 10);
         if (end == layers || n < 0 || n > 10000 || (*end && *end != ','))
-            return xd_fail(e, XD_EINVAL, "layers is \"%s\" there: it is a list of numbers from 0 to 10000",
+            return xd_fail(e, XD_EINVAL,
+                           "layers is \"%s\" there: it is a list of numbers from 0 to 10000",
                            layers);
         xd_buf_add(b, "%s\"%s\": %ld", xd_json_size(p->config) ? ", " : "", keys[i], n);
         layers = end + (*end == ',');
     }
     if (*layers && p->kind == XD_KIND_DIT)
-        return xd_fail(e, XD_EINVAL, "layers has \"%s\" left over: %s has fewer kinds of blocks", layers,
-                       p->class_name);
+        return xd_fail(e, XD_EINVAL, "layers has \"%s\" left over: %s has fewer kinds of blocks",
+                       layers, p->class_name);
     return XD_OK;
 }
 
-/* Reads the config again with other numbers of blocks: of several members of a name the last counts. */
+/* Reads the config again with other numbers of blocks: of several members of a name the
+ * last one counts. */
 static xd_status shorten(xd_component *p, const char *hint, const char *layers, const char *path,
                          xd_err *e)
 {
@@ -138,13 +140,13 @@ static xd_status shorten(xd_component *p, const char *hint, const char *layers, 
 }
 
 xd_status xd_component_open(xd_component *p, const char *model, const char *name, xd_kind kind,
-                       const char *hint, xd_err *e)
+                            const char *hint, xd_err *e)
 {
     return xd_component_open_some(p, model, name, kind, hint, NULL, e);
 }
 
 xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
-                            const char *hint, const char *layers, xd_err *e)
+                                 const char *hint, const char *layers, xd_err *e)
 {
     memset(p, 0, sizeof *p);
     p->kind = kind;
@@ -237,8 +239,8 @@ static void src_past(void *self, const char *name, const void *at, size_t bytes)
 
 /* ---- fp8 ---------------------------------------------------------------------------------- */
 
-/* Of a weight in fp8 the tensor with what its numbers are multiplied by, in one of the ways that
- * ComfyUI and others call it; -1: there is none. */
+/* For an fp8 weight the tensor with its scale, by one of the names that ComfyUI and others
+ * use; -1: none. */
 static int64_t find_scale(const xd_component *p, const char *weight)
 {
     static const char *const ends[] = { "scale_weight", "weight_scale" };
@@ -274,7 +276,7 @@ static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e
     return s;
 }
 
-/* One number a tensor is what is known. */
+/* Only scales of one number for each tensor are supported. */
 static xd_status check_scales(xd_component *p, xd_err *e)
 {
     for (int64_t i = 0; i < xd_st_count(p->files); i++) {
@@ -285,9 +287,11 @@ static xd_status check_scales(xd_component *p, xd_err *e)
             continue;
         xd_tensor t = xd_st_shape(p->files, k);
         if (xd_count(t) != 1 || (t.type != XD_F32 && t.type != XD_F16 && t.type != XD_BF16))
-            return xd_fail(e, XD_EUNSUPPORTED, "%s: the scale %s of a weight in fp8 is %lld numbers of type %s: one "
+            return xd_fail(e, XD_EUNSUPPORTED,
+                           "%s: the scale %s of a weight in fp8 is %lld numbers of type %s: one "
                            "of f32, f16 or bf16 is supported", p->file ? p->file : p->dir,
-                           xd_st_name(p->files, k), (long long)xd_count(t), xd_st_dtype(p->files, k));
+                           xd_st_name(p->files, k), (long long)xd_count(t),
+                           xd_st_dtype(p->files, k));
         xd_status s = src_scale(p, name, &scale, e);
         if (s == XD_OK && !isfinite(scale))
             s = xd_fail(e, XD_EFORMAT, "%s: the scale %s is %g", p->file ? p->file : p->dir,
@@ -298,10 +302,11 @@ static xd_status check_scales(xd_component *p, xd_err *e)
     return XD_OK;
 }
 
-/* Says how weights are stored, and nothing that is needed to read them. */
+/* Is it a scale or a format note of quantized weights? These are not reported as unused. */
 static int is_note(const char *name)
 {
-    static const char *const ends[] = { ".scale_weight", ".weight_scale", ".scale_input", ".input_scale",
+    static const char *const ends[] = { ".scale_weight", ".weight_scale", ".scale_input",
+                                        ".input_scale",
                                         ".comfy_quant", "scaled_fp8" };
     size_t n = strlen(name);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
@@ -312,9 +317,9 @@ static int is_note(const char *name)
     return 0;
 }
 
-/* ---- which are read ------------------------------------------------------------------------ */
+/* ---- which tensors are read --------------------------------------------------------------- */
 
-/* Marks the tensors of the files that a declared one names, by any of its alternatives. */
+/* Marks the tensors of the files that match a declared one by any of its alternative names. */
 static void mark_used(const xd_component *p, const char *names, char *used)
 {
     char want[512], have[512];
@@ -331,7 +336,7 @@ static void mark_used(const xd_component *p, const char *names, char *used)
     }
 }
 
-/* Is it one of those that the network knows and leaves alone, with or without its prefix? */
+/* Is it a tensor that the network knows and ignores, with or without its prefix? */
 static int is_unread(const xd_net_def *d, const char *name)
 {
     size_t len = d->prefix ? strlen(d->prefix) : 0;
@@ -343,7 +348,7 @@ static int is_unread(const xd_net_def *d, const char *name)
     return 0;
 }
 
-/* Of a file that holds more than this component only its own tensors count. */
+/* In a file that holds more than this component only its own tensors count. */
 static void warn_extra(const xd_component *p)
 {
     char        text[2048] = "", *used = calloc((size_t)xd_st_count(p->files) + 1, 1);
@@ -375,14 +380,17 @@ xd_status xd_component_take(xd_component *p, const char *file, const char *slot,
     return p->file && p->slot ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a file name");
 }
 
-/* What stands between the files' names and the declared ones. */
+/* Opens the source of the files and, if `file` is given, the translation of names
+ * in front of it. */
 static xd_status open_source(xd_component *p, xd_err *e)
 {
-    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale, src_past, NULL,
+    p->src = p->raw = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale,
+                                   src_past, NULL,
                                   xd_component_will_read };
     if (!p->file)
         return XD_OK;
-    xd_single_file_of of = { .file = p->file, .config = p->dir, .slot = p->slot, .net = p->def->name,
+    xd_single_file_of of = { .file = p->file, .config = p->dir, .slot = p->slot,
+                             .net = p->def->name,
                         .list = p->list, .nlist = p->nlist, .files = p->files, .raw = &p->raw };
     xd_status    s = xd_single_file_open(&p->single, &of, e);
     if (s == XD_OK)
@@ -412,7 +420,8 @@ xd_status xd_component_files(xd_component *p, xd_err *e)
 
 static xd_decl counting(const xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
-    return (xd_decl){ .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks, .tp = p->tp,
+    return (xd_decl){ .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks,
+                      .tp = p->tp,
                       .tp_at = p->tp_at, .err = e, .src = p->files ? &p->src : NULL };
 }
 
@@ -433,7 +442,7 @@ xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_e
     p->packed = d.packed;
     p->room = d.room;
     p->work = d.work[0] + d.work[1] + d.work[2];
-    if (mine.code)              /* a half one would be taken for whole by the next request      */
+    if (mine.code)              /* the next request would take a partial count for a complete one */
         xd_net_close(&p->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
@@ -445,7 +454,7 @@ void xd_component_stage(xd_component *p, int first, int last)
     xd_net_close(&p->shadow);
 }
 
-/* Gives every block the weights of the first block of its kind. */
+/* Every block shares the weights of the first block of its kind. */
 static xd_status alias_layers(xd_net *n, xd_err *e)
 {
     for (int i = n->first; i < n->last; i++) {
@@ -461,7 +470,7 @@ static xd_status alias_layers(xd_net *n, xd_err *e)
     return XD_OK;
 }
 
-/* Visits the first block of every kind only; the others' (empty) structs are given back. */
+/* Visits only the first block of every kind; the (empty) structs of the others are freed. */
 static xd_status visit_kinds(xd_net *n, xd_decl *d)
 {
     int last = n->last, first = n->first;
@@ -488,9 +497,9 @@ static xd_status visit_kinds(xd_net *n, xd_decl *d)
     return d->err->code;
 }
 
-/* Visits a net of its own with my blocks, by `d`, which counts. */
-static xd_status count_mine(const xd_component *p, xd_decl *d, xd_status (*visit)(xd_net *n, xd_decl *d),
-                            xd_err *e)
+/* Visits a separate network with this rank's blocks; `d` counts. */
+static xd_status count_mine(const xd_component *p, xd_decl *d,
+                            xd_status (*visit)(xd_net *n, xd_decl *d), xd_err *e)
 {
     xd_net    net = { 0 };
     xd_status s = xd_net_open(&net, p->def, p->config, p->dir, e);
@@ -525,12 +534,13 @@ void xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type
     count_mine(p, &d, xd_net_visit, NULL);
 }
 
-/* Visits the open store. */
+/* Fills the open store with weights. */
 static xd_status fill(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
     xd_err  mine = { 0 };
     xd_decl d = { .visit = p->files ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
-                  .blocks = p->blocks, .src = p->files ? &p->src : NULL, .tp = p->tp, .tp_at = p->tp_at,
+                  .blocks = p->blocks, .src = p->files ? &p->src : NULL, .tp = p->tp,
+                  .tp_at = p->tp_at,
                   .store = p->store, .err = &mine };
     if (share && !p->files) {
         visit_kinds(&p->net, &d);
@@ -542,13 +552,15 @@ static xd_status fill(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd
     xd_store_trim(p->store);
     snprintf(p->odd, sizeof p->odd, "%s", d.odd);
     if (d.nodd > 1)
-        xd_log(XD_LOG_WARN, "%s: %d more weights hold NaN or infinite numbers", p->name, d.nodd - 1);
+        xd_log(XD_LOG_WARN, "%s: %d more weights hold NaN or infinite numbers", p->name,
+               d.nodd - 1);
     if (mine.code)
         xd_fail(e, mine.code, "%s: %s", p->name, mine.msg);
     return p->group.c ? xd_shared_weights_agree(p, mine.code, e) : mine.code;
 }
 
-static xd_status load(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+static xd_status load(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, int share,
+                      xd_err *e)
 {
     if (p->store)
         return s;
@@ -564,7 +576,7 @@ static xd_status load(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, 
         s = fill(p, dev, type, share, &mine);
     xd_component_prefetch_end(p);
     if (s != XD_OK) {
-        if (s != XD_ECOMM)      /* giving back a shared block waits for the others              */
+        if (s != XD_ECOMM)      /* freeing a shared-memory block waits for the other ranks     */
             xd_component_drop(p);
         xd_fail(e, s, "%s", mine.msg);
         if (e)
@@ -582,7 +594,8 @@ xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int sha
     return load(p, XD_OK, dev, type, share, e);
 }
 
-xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, xd_err *e)
+xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type,
+                                  xd_err *e)
 {
     return load(p, s, dev, type, 0, e);
 }
@@ -591,7 +604,7 @@ void xd_component_drop(xd_component *p)
 {
     xd_component_prefetch_end(p);
     xd_store_close(&p->store);
-    xd_comm_close(&p->group.c);   /* and with it the block                                       */
+    xd_comm_close(&p->group.c);   /* frees the shared-memory block, too                        */
     xd_st_release(p->files);
     p->shared = 0;
     for (int i = 0; i < p->net.nlayers && p->net.layer; i++) {

@@ -28,8 +28,8 @@ typedef struct xd_component {
     const xd_vae *vae;
     xd_declared *list;          /* every tensor it declares                                    */
     int         nlist;
-    /* A file with its weights instead of those in `dir`, and its name in messages ("clip_l");
-     * NULL: none. */
+    /* A file with its weights instead of those in `dir`, and its name in messages
+     * ("clip_l"); NULL: none. */
     char       *file, *slot;
     xd_st      *files;          /* NULL until xd_component_files                               */
     xd_single_file *single;     /* translates declared names to those in `file`                */
@@ -49,14 +49,14 @@ typedef struct xd_component {
     xd_dtype    blocks;         /* I8 or F8E4M3: type of the block matrices; others: compute type */
 } xd_component;
 
-/* Reads DIR/config.json, finds the network that understands it and lists its tensors. `hint` is
- * the class that model_index.json names, or NULL. Close with xd_component_close, also after a
- * failure. */
+/* Reads DIR/config.json, finds the network that understands it and lists its tensors. `hint`
+ * is the class that model_index.json names, or NULL. Close with xd_component_close, also
+ * after a failure. */
 xd_status xd_component_open(xd_component *p, const char *model, const char *name, xd_kind kind,
                             const char *hint, xd_err *e);
-/* As xd_component_open, with the given number of blocks of each kind instead of the config's: "4",
- * or "2,4" for two kinds. Kinds beyond the end of the list keep the config's number. NULL: all
- * do. */
+/* As xd_component_open, with the given number of blocks of each kind instead of the config's:
+ * "4", or "2,4" for two kinds. Kinds beyond the end of the list keep the config's number.
+ * NULL: all do. */
 xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
                                  const char *hint, const char *layers, xd_err *e);
 void      xd_component_close(xd_component *p);
@@ -99,6 +99,6 @@ void      xd_component_was_read(const xd_component *p, int64_t i);
 /* Makes the source list what a load will read, in order. */
 void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
-void      xd_component_drop(xd_component *p);     /* collective over its group, which ends */
+void      xd_component_drop(xd_component *p);     /* collective over its group, which ends     */
 
 #endif

@@ -1,7 +1,8 @@
-/* component_prefetch.c - the files of a component, read while the cores or the disk have nothing to do
+/* component_prefetch.c - readahead of a component's files while cores or disk are idle
  *
- * While a text encoder computes the disk is idle, and while matrices are packed it waits: a tensor is mapped when its
- * turn comes, and of a large one the system then reads no more than a window at a time. */
+ * The disk is idle while a text encoder computes. While matrices are packed, the packing
+ * waits for the disk: tensors are mapped one by one, and the system reads a large one only
+ * window by window. */
 
 #include "model/component.h"
 
@@ -9,7 +10,7 @@
 
 #include "model/component.h"
 
-enum { LEAST = 32 << 20 };      /* bytes of files that are worth a thread                      */
+enum { LEAST = 32 << 20 };      /* files of fewer bytes are not worth a thread                 */
 
 void xd_component_will_read(void *self, const char *name, int64_t first, int64_t n)
 {
@@ -23,15 +24,16 @@ void xd_component_will_read(void *self, const char *name, int64_t first, int64_t
     p->upto[i] = xd_readahead_bytes(p->ahead);
 }
 
-/* Kin read their parts of the list side by side, so that what one has got through of the first stands for
- * as much of each. */
+/* The ranks of a group read their parts of the list in parallel. What this rank has read of the
+ * first part stands for an equal amount of each part. */
 void xd_component_was_read(const xd_component *p, int64_t i)
 {
     if (p->ahead)
         xd_readahead_used(p->ahead, p->upto[i] * (size_t)(p->shared ? p->group.c->size : 1));
 }
 
-void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel)
+void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
+                           const atomic_int *cancel)
 {
     if (p->store || p->ahead || !p->files || (p->group.c && p->group.c->rank) || most < LEAST ||
         xd_st_bytes(p->files) < LEAST)

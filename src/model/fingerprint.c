@@ -1,7 +1,7 @@
-/* fingerprint.c - the number by which ranks know that they have the same model.
+/* fingerprint.c - a hash with which ranks check that they have the same model
  *
- * Where a directory lies and what it is called do not count; what is in its files does. Weight files
- * are too large to be read whole, so a sample of their pages stands for them (safetensors.h). */
+ * The contents of files count; the place and name of a directory do not. Weight files are too
+ * large to be read whole, so a sample of their pages is hashed (safetensors.h). */
 #include "model/lora.h"
 
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 #include "model/component.h"
 #include "model/model.h"
 
-enum { MAXFILE = 64 << 20 };    /* bytes of a config or vocabulary; larger ones are refused elsewhere */
+/* Bytes of a config or vocabulary; larger ones are refused elsewhere. */
+enum { MAXFILE = 64 << 20 };
 
 static uint64_t mix_bytes(uint64_t h, const char *p, size_t n)
 {
@@ -25,8 +26,8 @@ static uint64_t mix_bytes(uint64_t h, const char *p, size_t n)
     return h;
 }
 
-/* A whole file; that it is not there counts, too. Only a lack of memory is a failure, on *e: it must
- * not pass for another model. */
+/* Hashes a whole file; a missing file counts, too. The only failure, on *e, is lack of memory,
+ * which must not look like a different model. */
 static uint64_t mix_file(uint64_t h, const char *dir, const char *name, xd_err *e)
 {
     char     *path = dir ? xd_path_join(dir, name) : NULL, *text = NULL;
@@ -42,7 +43,7 @@ static uint64_t mix_file(uint64_t h, const char *dir, const char *name, xd_err *
     return h;
 }
 
-/* Everything that a tokenizer of some family reads. */
+/* Hashes all files that the tokenizers of any family read. */
 static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder,
                               xd_err *e)
 {

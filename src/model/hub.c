@@ -30,7 +30,7 @@ char *xd_model_hub(void)
     return user ? xd_path_join(user, ".cache/huggingface/hub") : NULL;
 }
 
-/* "org/name", optionally "@revision": one slash, no dots at the start of a part. */
+/* Is it "org/name", optionally "@revision": one slash, no dots at the start of a part? */
 static int is_repo_id(const char *s)
 {
     const char *slash = strchr(s, '/');
@@ -38,7 +38,7 @@ static int is_repo_id(const char *s)
            s[0] != '/' && slash[1] != '.';
 }
 
-/* HUB/models--org--name/snapshots/COMMIT of a revision; NULL when it is not there. */
+/* HUB/models--org--name/snapshots/COMMIT of a revision; NULL if it does not exist. */
 static char *snapshot(const char *id, const char *revision)
 {
     const char *slash = strchr(id, '/');
@@ -73,8 +73,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* "org/name" of a folder "models--org--name" of the cache whose name is `name`; malloc'ed, or NULL.
- */
+/* "org/name" of a cache folder "models--org--name" with this `name`; malloc'ed, or NULL. */
 static char *repo_in(const char *folder, const char *name)
 {
     static const char before[] = "models--";
@@ -87,8 +86,8 @@ static char *repo_in(const char *folder, const char *name)
     return repo;
 }
 
-/* All models of the cache with this name, in the order of letters. Returns how many; those that
- * there is no room for are not kept. */
+/* All models of the cache with this name, in alphabetical order. Returns their number; `repo` gets
+ * at most `room` of them. */
 static int all_named(const char *root, const char *name, char **repo, int room)
 {
     DIR *d = root ? opendir(root) : NULL;
@@ -102,7 +101,7 @@ static int all_named(const char *root, const char *name, char **repo, int room)
     return n;
 }
 
-/* The snapshot of the one model of the cache that is called NAME, or NAME@REVISION. */
+/* Finds the snapshot of the only model of the cache called NAME, or NAME@REVISION. */
 static xd_status find_named(const char *model, char **dir, xd_err *e)
 {
     enum { ROOM = 16 };

@@ -1,8 +1,8 @@
-/* key_map.c - the layouts that are known.
+/* key_map.c - the known layouts
  *
  * Original names are those of the published files: flux1-dev.safetensors and ae.safetensors (Black
- * Forest Labs), sd3_medium.safetensors and its successors (Stability AI). Others put the same names
- * behind a prefix. Files as diffusers and transformers write them are a layout, too. */
+ * Forest Labs), sd3_medium.safetensors and its successors (Stability AI). Other files have the
+ * same names with a prefix. Files of diffusers and transformers are a layout, too. */
 #include "model/key_map.h"
 
 #include <stddef.h>
@@ -35,7 +35,7 @@ static const xd_stem flux_double[] = {
     END,
 };
 
-/* linear1 has query, key, value, and the feed-forward, which is four times as wide as each. */
+/* linear1 contains query, key, value and the feed-forward, which is four times as wide as each. */
 static const xd_stem flux_single[] = {
     SAME("norm.linear", "modulation.lin"),
     PART("attn.to_q", "linear1", 0, 1, 7),
@@ -48,7 +48,7 @@ static const xd_stem flux_single[] = {
     END,
 };
 
-/* The final modulation is (shift, scale) here and (scale, shift) where it is declared. */
+/* The final modulation is (shift, scale) in these files and (scale, shift) as declared. */
 static const xd_stem flux_top[] = {
     SAME("x_embedder", "img_in"),
     SAME("context_embedder", "txt_in"),
@@ -65,7 +65,7 @@ static const xd_stem flux_top[] = {
 
 /* ---- Stable Diffusion 3 --------------------------------------------------------------------- */
 
-/* The last block's text has (shift, scale) only, as the final modulation. */
+/* The text of the last block has only (shift, scale), in the order of the final modulation. */
 static const xd_stem sd3_block[] = {
     SAME("norm1.linear", "x_block.adaLN_modulation.1"),
     { "norm1_context.linear", "context_block.adaLN_modulation.1", 0, 0, 0, XD_SWAP_LAST },
@@ -114,7 +114,7 @@ static const xd_stem ldm_res[] = {
     SAME("conv_shortcut", "nin_shortcut"), END,
 };
 
-/* Matrices are stored as 1 x 1 convolutions, which are the same numbers. */
+/* Matrices are stored as 1 x 1 convolutions with equal elements. */
 static const xd_stem ldm_attn[] = {
     SAME("group_norm", "norm"), SAME("to_q", "q"), SAME("to_k", "k"), SAME("to_v", "v"),
     SAME("to_out.0", "proj_out"), END,

@@ -1,5 +1,7 @@
-/* lora.c - LoRA files become terms: keys are grouped by module, modules find their tensors, and
- * whatever does not fit is refused before a weight is loaded. */
+/* lora.c - turns LoRA files into terms
+ *
+ * Keys are grouped by module, the tensors of each module are looked up, and keys that do not fit
+ * are refused before a weight is loaded. */
 #include "model/lora.h"
 
 #include <math.h>
@@ -11,7 +13,7 @@
 #include "base/rng.h"
 #include "model/model.h"
 
-enum { SHOWN = 10 };            /* keys that a warning lists                                  */
+enum { SHOWN = 10 };            /* keys that a warning lists                                   */
 
 struct xd_loras {
     int           n;
@@ -25,9 +27,9 @@ struct xd_loras {
 
 typedef struct key {            /* of one file                                                 */
     const char  *name;
-    size_t       len;           /* of its module                                               */
+    size_t       len;           /* length of its module's name                                 */
     xd_lora_slot slot;
-    int64_t      at;            /* in the file                                                 */
+    int64_t      at;            /* index in the file                                           */
 } key;
 
 typedef struct reader {         /* one file                                                    */
@@ -35,28 +37,28 @@ typedef struct reader {         /* one file                                     
     int                  i;
     const char          *path;
     xd_st               *file;
-    const xd_lora_keys *names;
-    xd_json             *meta;          /* what diffusers notes about alphas, or NULL           */
-    int                  has_plain;     /* it has diffusers' names of the transformer           */
-    int                  used, unused;  /* keys                                                */
-    char                 list[2048];    /* the first unused ones                               */
+    const xd_lora_keys  *names;
+    xd_json             *meta;  /* metadata of diffusers about alphas, or NULL                 */
+    int                  has_plain;     /* it has diffusers' names of the transformer          */
+    int                  used, unused;  /* numbers of keys                                     */
+    char                 list[2048];    /* the first unused keys                               */
     xd_err              *e;
 } reader;
 
 typedef struct module {
     char    name[XD_LORA_NAME];
-    int64_t slot[XD_LORA_SLOTS];        /* tensors of the file; -1: none                        */
+    int64_t slot[XD_LORA_SLOTS];        /* tensors of the file; -1: none                       */
     int     nslot;
 } module;
 
-/* ---- what a file says about alphas --------------------------------------------------------- */
+/* ---- alphas of a file --------------------------------------------------------------------- */
 
 static int finite_number(const xd_json *v, double *x)
 {
     return xd_json_number(v, x) && isfinite(*x);
 }
 
-/* "transformer.KEY" of the notes, or KEY where they are about one component. */
+/* "transformer.KEY" of the metadata, or KEY if the metadata is about one component. */
 static const xd_json *note(const reader *r, int part, const char *name)
 {
     char           full[128];
@@ -66,7 +68,7 @@ static const xd_json *note(const reader *r, int part, const char *name)
     return v ? v : xd_json_get(r->meta, name);
 }
 
-/* Is `tail` the module's name or the end of it behind a dot? */
+/* Is `tail` the module's name, or its end after a dot? */
 static int names_module(const char *tail, const char *inner)
 {
     size_t n = strlen(inner), k = strlen(tail);
@@ -91,7 +93,7 @@ static double noted_alpha(const reader *r, const char *name, double rank)
     return alpha;
 }
 
-/* The one number of an alpha tensor, of any plain type. */
+/* The only element of an alpha tensor, of any plain type. */
 static xd_status read_alpha(const reader *r, int64_t i, double *alpha)
 {
     xd_tensor t;
@@ -123,7 +125,7 @@ static const xd_declared *declared(const reader *r, const xd_lora_target *a, int
     return &r->names->part[a->part]->list[a->item[k]];
 }
 
-/* A used tensor: of a known type, [rows, cols] whatever follows, finite. rows 0: any but none. */
+/* Checks a used tensor: known type, [rows, cols, 1...], finite. rows 0: any number except 0. */
 static xd_status check_tensor(const reader *r, int64_t i, int64_t rows, int64_t cols,
                               const xd_lora_target *a)
 {
@@ -171,7 +173,7 @@ static xd_status push(reader *r, xd_lora_term t)
     return XD_OK;
 }
 
-/* Rows of all that a module is added to, and the columns of each. */
+/* Total rows of all targets of a module, and their columns. */
 static void extents(const reader *r, const xd_lora_target *a, int64_t *rows, int64_t *cols)
 {
     *rows = 0;
@@ -182,9 +184,9 @@ static void extents(const reader *r, const xd_lora_target *a, int64_t *rows, int
         *cols *= declared(r, a, 0)->d[i];
 }
 
-/* Cuts a module's rows to the tensors they are added to. */
-static xd_status push_all(reader *r, const xd_lora_target *a, int64_t up, int64_t down, int64_t rank,
-                          double gain)
+/* Divides a module's rows among its target tensors. */
+static xd_status push_all(reader *r, const xd_lora_target *a, int64_t up, int64_t down,
+                          int64_t rank, double gain)
 {
     int64_t   rows, cols, at = 0;
     xd_status s = XD_OK;
@@ -201,7 +203,7 @@ static xd_status push_all(reader *r, const xd_lora_target *a, int64_t up, int64_
     return s;
 }
 
-/* A product of two matrices; *gain becomes its factor. */
+/* A pair of low-rank matrices; *gain becomes its factor. */
 static xd_status take_pair(reader *r, const module *m, const xd_lora_target *a, double *gain)
 {
     int64_t     down = m->slot[XD_LORA_DOWN], up = m->slot[XD_LORA_UP], rows, cols;
@@ -241,14 +243,15 @@ static void skip(reader *r, const char *name)
         snprintf(r->list + at, sizeof r->list - at, "%s%s", at ? ", " : "", name);
 }
 
-/* Some files have the transformer twice, under diffusers' names and under Kohya's: once counts. */
+/* Some files have the transformer twice, with diffusers' and with Kohya's names:
+ * only one is used. */
 static int is_double(const reader *r, const char *name)
 {
     return r->has_plain && (strncmp(name, "lora_unet_", 10) == 0 ||
                             strncmp(name, "lora_transformer_", 17) == 0);
 }
 
-/* Adds what a module has; taken[slot] says which of its tensors were of use. */
+/* Adds the terms of a module; taken[slot] marks the tensors that were used. */
 static xd_status take_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
     static const xd_lora_slot extra[] = { XD_LORA_DIFF, XD_LORA_UP_BIAS, XD_LORA_DIFF_BIAS };
@@ -282,7 +285,7 @@ static int by_module(const void *a, const void *b)
     return x->at < y->at ? -1 : 1;
 }
 
-/* The keys k[0..n) of one module. */
+/* Reads the keys k[0..n) of one module. */
 static xd_status take_keys(reader *r, const key *k, int n)
 {
     module m = { .nslot = 0 };
@@ -331,7 +334,7 @@ static xd_status read_keys(reader *r, key *k, int n)
     return s;
 }
 
-/* The notes that diffusers puts into a header, as JSON. */
+/* Reads the metadata that diffusers puts into a header, as JSON. */
 static xd_status read_notes(reader *r)
 {
     char        what[512];
@@ -350,8 +353,8 @@ static xd_status read_file(reader *r)
     free(k);
     xd_json_free(&r->meta);
     if (s == XD_OK && !r->used)
-        s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: none of its %d tensors fits this model%s%s", r->path,
-                    n, n ? "; they are called " : "", r->list);
+        s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: none of its %d tensors fits this model%s%s",
+                    r->path, n, n ? "; they are called " : "", r->list);
     if (s == XD_OK && r->unused)
         xd_log(XD_LOG_WARN, "LoRA %s: %d of its %d tensors are not used: %s%s", r->path, r->unused,
                n, r->list, r->unused > SHOWN ? ", ..." : "");
@@ -440,7 +443,7 @@ void xd_loras_close(xd_loras **l)
     *l = NULL;
 }
 
-/* ---- what is said of them ------------------------------------------------------------------ */
+/* ---- descriptions of the LoRAs ------------------------------------------------------------ */
 
 uint64_t xd_loras_hash(const xd_loras *l, uint64_t h)
 {
@@ -463,7 +466,8 @@ void xd_loras_json(const xd_loras *l, xd_text_buf *b)
         xd_buf_add(b, "]");
 }
 
-/* The name of a file without folders and ".safetensors", and without what ends a quoted text. */
+/* A file name without directories and ".safetensors", and without characters that end
+ * a quoted text. */
 static void plain_name(const char *path, char *out, size_t size)
 {
     const char *slash = strrchr(path, '/'), *from = slash && slash[1] ? slash + 1 : path;

@@ -26,12 +26,12 @@ void      xd_loras_close(xd_loras **l);
 
 /* Hash of the files (xd_st_hash) and scales, continued from h; h itself if l is NULL. */
 uint64_t  xd_loras_hash(const xd_loras *l, uint64_t h);
-/* Appends `, "loras": [{"path": ..., "scale": ...}]` and `, LoRA: "name:scale"`; nothing if there
- * are none. */
+/* Appends `, "loras": [{"path": ..., "scale": ...}]` and `, LoRA: "name:scale"`; nothing if
+ * there are none. */
 void      xd_loras_json(const xd_loras *l, xd_text_buf *b);
 void      xd_loras_text(const xd_loras *l, xd_text_buf *b);
 
-/* ---- inside: names (lora_keys.c) ------------------------------------------------------------ */
+/* ---- inside: names (lora_keys.c) ---------------------------------------------------------- */
 
 /* The role of a file's tensor in its module. */
 typedef enum xd_lora_slot {
@@ -72,14 +72,14 @@ void      xd_lora_keys_close(xd_lora_keys *s);
 /* "lora_unet_x_attn.lora_down.weight" is XD_LORA_DOWN of module "lora_unet_x_attn"; the module's
  * name is the first *len bytes of the key. */
 xd_lora_slot xd_lora_slot_of(const char *key, size_t *len);
-/* Finds the tensors of a module's weight (or bias) by any of the known names. Returns 1 if
- * found. */
+/* Finds the tensors of a module's weight (or bias) by any of the known names.
+ * Returns 1 if found. */
 int       xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias,
                             xd_lora_target *aim);
 /* The module's name without the component's; *part is the component's number, -1: unknown. */
 const char *xd_lora_inner(const xd_lora_keys *s, const char *module, int *part);
 
-/* ---- inside: terms and sums (lora_source.c) ------------------------------------------------- */
+/* ---- inside: terms and sums (lora_source.c) ----------------------------------------------- */
 
 typedef struct xd_lora_term {   /* gain * up[row0 .., :] * down is added to one tensor         */
     int     part, item;

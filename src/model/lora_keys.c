@@ -1,8 +1,8 @@
-/* lora_keys.c - whose weight is meant: the ways in which LoRA files call a module.
+/* lora_keys.c - finds the weight that a key of a LoRA file belongs to
  *
- * All names are compared with _ for every dot: Kohya's scripts write them so, and then the names of
- * a checkpoint and theirs are one. What remains are tables: prefixes of components, ends of keys,
- * and the modules that the original FLUX and SD3 code calls differently, or fuses. */
+ * All names are compared with _ in place of dots, as Kohya's scripts write them; the names of a
+ * checkpoint and theirs are then equal. The rest are tables: prefixes of components, ends of keys,
+ * and modules that the original FLUX and SD3 code names differently or fuses. */
 #include "model/component.h"
 #include "model/lora.h"
 #include "model/model.h"
@@ -32,7 +32,7 @@ static const struct {
     { ".diff", XD_LORA_DIFF },                  { ".diff_b", XD_LORA_DIFF_BIAS },
 };
 
-/* Marks of methods that are no sum of products: DoRA, LoHa, LoKr, Tucker factors, OFT. */
+/* Marks of unsupported methods: DoRA, LoHa, LoKr, Tucker factors, OFT. */
 static const char *const alien[] = { "lora_magnitude_vector", ".dora_scale", ".hada_", ".lokr_",
                                      ".lora_mid", ".oft_", ".boft_" };
 
@@ -96,7 +96,7 @@ const char *xd_lora_inner(const xd_lora_keys *s, const char *module, int *part)
     return module;
 }
 
-/* ---- the places of a model ---------------------------------------------------------------- */
+/* ---- the tensors of a model --------------------------------------------------------------- */
 
 static void flatten(const char *name, size_t n, char *out)
 {
@@ -113,7 +113,7 @@ static int by_place(const void *a, const void *b)
     return x->bias != y->bias ? x->bias - y->bias : strcmp(x->flat, y->flat);
 }
 
-/* One name of a declared tensor, if it is a weight or a bias. */
+/* Adds one name of a declared tensor, if it is a weight or a bias. */
 static int add_place(xd_lora_keys *s, int part, int item, const char *name, size_t n)
 {
     static const char *const tails[] = { ".weight", ".bias" };
@@ -179,13 +179,14 @@ void xd_lora_keys_close(xd_lora_keys *s)
 
 /* ---- other names of modules --------------------------------------------------------------- */
 
-/* # stands for a number. Several targets take the rows one after the other. A ~ before the target
- * of a modulation: where it has two chunks, shift and scale change places between the two worlds
- * (AdaLayerNormContinuous of diffusers has the scale first). */
+/* # stands for a number. Several targets take consecutive rows. A ~ before a modulation target
+ * with two chunks: shift and scale are in the opposite order (AdaLayerNormContinuous of diffusers
+ * has the scale first). */
 static const struct {
     const char *from, *to;
 } others[] = {
-    { "double_blocks_#_img_attn_qkv", "transformer_blocks_#_attn_to_q transformer_blocks_#_attn_to_k "
+    { "double_blocks_#_img_attn_qkv",
+      "transformer_blocks_#_attn_to_q transformer_blocks_#_attn_to_k "
                                       "transformer_blocks_#_attn_to_v" },
     { "double_blocks_#_txt_attn_qkv", "transformer_blocks_#_attn_add_q_proj "
       "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
@@ -244,7 +245,7 @@ static const struct {
     { "y_embedder_mlp_2", "time_text_embed_text_embedder_linear_2" },
 };
 
-/* Ends of modules of attention processors that older diffusers gave other names. */
+/* Ends of module names of attention processors, which older diffusers named differently. */
 static const struct {
     const char *from, *to;
 } old_ends[] = {
@@ -252,7 +253,7 @@ static const struct {
     { "_to_k", "_k_proj" },       { "_to_v", "_v_proj" },
 };
 
-/* The place of a flat name; its item in the part's list, or -1. */
+/* Finds the tensor of a flat name: its item in the component's list, or -1. */
 static int find(const xd_lora_keys *s, int part, int bias, char *flat)
 {
     xd_lora_place  key = { flat, part, bias, 0 };
@@ -260,7 +261,7 @@ static int find(const xd_lora_keys *s, int part, int bias, char *flat)
     return at ? at->item : -1;
 }
 
-/* Does `flat` fit a pattern? The digits of its # go to `number`. */
+/* Does `flat` match a pattern? The digits of its # go to `number`. */
 static int fits(const char *pattern, const char *flat, char number[16])
 {
     size_t k = 0;
@@ -279,7 +280,7 @@ static int fits(const char *pattern, const char *flat, char number[16])
     return !*flat;
 }
 
-/* Puts the number for # in every target of a row and looks each of them up. */
+/* Puts the number in place of # in every target of a row and looks up each target. */
 static int aim_row(const xd_lora_keys *s, const char *to, const char *number, int bias,
                    xd_lora_target *aim)
 {

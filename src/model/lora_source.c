@@ -1,5 +1,7 @@
-/* lora_source.c - the source of a component with LoRA terms: what is read is the checkpoint's tensor
- * plus the terms, in f32. A tensor without terms passes through as it is. */
+/* lora_source.c - the source of a component with LoRA terms
+ *
+ * A read returns the checkpoint's tensor plus the terms, in f32. A tensor without terms
+ * passes unchanged. */
 #include "model/lora.h"
 
 #include <stdio.h>
@@ -9,11 +11,11 @@
 #include "base/par.h"
 #include "model/component.h"
 
-typedef struct hit {            /* a tensor with terms, by one of its names                     */
-    char  name[512];
+typedef struct hit {            /* a tensor with terms, under one of its names                 */
+    char   name[512];
     const xd_lora_term *terms;
     int    n;
-    float *sum;                 /* while it is read; NULL: it is not                           */
+    float *sum;                 /* the sum while the tensor is being read; otherwise NULL      */
 } hit;
 
 struct xd_lora_src {
@@ -42,10 +44,10 @@ static hit *find(const xd_lora_src *s, const char *name)
 typedef struct adder {
     const xd_lora_term *t;
     const float        *up, *down;      /* [rows, rank] and [rank, cols]; or [rows, cols] alone */
-    float              *to;             /* [rows, cols]                                        */
+    float              *to;     /* [rows, cols]                                                */
 } adder;
 
-/* to += a[0] x[0] + .. + a[3] x[3], where rows of x are n apart. */
+/* to += a[0] x[0] + .. + a[3] x[3]; the rows of x are n apart. */
 static void add_four(float *restrict to, const float a[4], const float *restrict x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -125,7 +127,7 @@ static int src_has(void *self, const char *name, xd_tensor *shape)
     return has;
 }
 
-/* The numbers of a tensor as f32, times what those of eight bits are to be multiplied by. */
+/* The elements of a tensor as f32; those of 8-bit types are multiplied by their scale. */
 static xd_status meant(const xd_source *src, const char *name, xd_tensor t, float *to, xd_err *e)
 {
     float     scale = 1;
@@ -182,7 +184,7 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
         s->inner.past(s->inner.self, name, p, bytes);
 }
 
-/* The sum, and beside it the two matrices of one term. */
+/* Bytes of the sum and of the two matrices of one term. */
 static size_t src_takes(void *self, const char *name)
 {
     const xd_lora_src *s = self;
@@ -228,8 +230,8 @@ xd_status xd_lora_src_open(xd_lora_src **out, xd_component *p, const xd_lora_ter
         h->n++;
     }
     qsort(s->hits, (size_t)s->n, sizeof *s->hits, by_name);
-    p->src = (xd_source){ src_has, src_get, src_done, s->inner.in_place, s, src_scale, src_past, src_takes,
-                          src_will };
+    p->src = (xd_source){ src_has, src_get, src_done, s->inner.in_place, s, src_scale, src_past,
+                          src_takes, src_will };
     return XD_OK;
 }
 

@@ -18,7 +18,8 @@ static const char *class_in_index(const xd_model *m, const char *component)
     return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
 }
 
-/* Why a directory without model_index.json is no model: the cache keeps those in folders below. */
+/* Why a directory without model_index.json is not a model: in the cache, models are in
+ * folders below. */
 static const char *why_not(const char *dir)
 {
     char *snapshots = xd_path_join(dir, "snapshots");
@@ -72,18 +73,21 @@ static xd_status read_scheduler(xd_model *m, xd_err *e)
     return s;
 }
 
-/* Frames, and the latents of an image that stand beside those of a video. */
+/* Checks frames, and the latents of an image that are model input beside those of a video. */
 static xd_status check_kind(const xd_model *m, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
     if (m->recipe->fps <= 0 && (d->patch[0] > 1 || m->vae_info.cell[0] > 1))
-        return xd_fail(e, XD_EFORMAT, "%s: %s generates images, and its %s is one of videos", m->dir,
-                       m->recipe->name, d->patch[0] > 1 ? "transformer" : "autoencoder");
+        return xd_fail(e, XD_EFORMAT, "%s: %s generates images, and its %s is one of videos",
+                       m->dir, m->recipe->name, d->patch[0] > 1 ? "transformer" : "autoencoder");
     if (d->extra_ch && !m->recipe->from_image)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld channels of an image beside the latents, "
-                       "which %s does not give it", m->dir, (long long)d->extra_ch, m->recipe->name);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the transformer reads %lld channels of an image beside the latents, "
+                       "which %s does not give it", m->dir, (long long)d->extra_ch,
+                       m->recipe->name);
     if (m->recipe->from_image && d->extra_ch != d->lat_ch)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer of %s reads %lld channels of an image beside %lld "
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the transformer of %s reads %lld channels of an image beside %lld "
                        "of latents; as many are what is built", m->dir, m->recipe->name,
                        (long long)d->extra_ch, (long long)d->lat_ch);
     if (m->recipe->from_image && !m->vae.vae->encode)
@@ -91,7 +95,7 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
     return XD_OK;
 }
 
-/* What one component gives must be what the next one takes. */
+/* The output of each component must match the input of the next one. */
 static xd_status check_fit(const xd_model *m, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
@@ -109,18 +113,22 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
         beside = u->rows == XD_ROWS_BESIDE ? beside + width : width;
         rows += u->pad > 0 ? u->pad : 0;
         if (d->text_cols[k] && width != d->text_cols[k])
-            return xd_fail(e, XD_EFORMAT, "%s: the transformer reads text of width %lld from %s, which makes %lld",
+            return xd_fail(e, XD_EFORMAT,
+                           "%s: the transformer reads text of width %lld from %s, which makes %lld",
                            m->dir, (long long)d->text_cols[k], u->folder, (long long)width);
-        /* embeddings of several encoders are filled up with zeros, a single one must fit       */
-        if (beside > d->text_dim || (m->recipe->ntext - 1 == k && !d->text_cols[k] && beside != d->text_dim))
+        /* embeddings of several encoders are padded with zeros; a single one must fit */
+        if (beside > d->text_dim || (m->recipe->ntext - 1 == k && !d->text_cols[k] &&
+                                     beside != d->text_dim))
             return xd_fail(e, XD_EFORMAT, "%s: the transformer reads text of width %lld, the text "
                            "encoder makes %lld", m->dir, (long long)d->text_dim, (long long)beside);
     }
     if (d->text_rows && d->text_rows != rows)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld rows of text, %s gives it %lld", m->dir,
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the transformer reads %lld rows of text, %s gives it %lld", m->dir,
                        (long long)d->text_rows, m->recipe->name, (long long)rows);
     if (pooled != d->pooled_dim)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer reads a pooled text of width %lld, the text "
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the transformer reads a pooled text of width %lld, the text "
                        "encoders make %lld", m->dir, (long long)d->pooled_dim, (long long)pooled);
     if (d->lat_ch != m->vae_info.channels)
         return xd_fail(e, XD_EFORMAT, "%s: the transformer reads %lld latent channels, the vae "
@@ -134,7 +142,7 @@ int64_t xd_model_pooled(const xd_model *m, int k)
     return t && t->pooled ? t->pooled(m->text[k].net.cfg) : 0;
 }
 
-/* ---- files that stand for weights in the directory ------------------------------------------ */
+/* ---- files that replace weights of the directory ------------------------------------------ */
 
 enum { SLOTS = 5 };
 
@@ -158,7 +166,8 @@ static const char *given(const xd_model *m, const char *slot)
     return NULL;
 }
 
-/* Can the pipeline do without T5, and does it have encoders for the files? */
+/* Does the pipeline work without T5 (if asked to), and does it have encoders for
+ * the given files? */
 static xd_status check_asked(const xd_model *m, xd_err *e)
 {
     char known[64] = "";
@@ -178,7 +187,8 @@ static xd_status check_asked(const xd_model *m, xd_err *e)
         if (!given(m, slots[i].name))
             continue;
         if (use < 0)
-            return xd_fail(e, XD_EINVAL, "%s is given as %s, and %s has no such text encoder (it has "
+            return xd_fail(e, XD_EINVAL,
+                           "%s is given as %s, and %s has no such text encoder (it has "
                            "%s)", given(m, slots[i].name), slots[i].name, m->recipe->name, known);
         if (m->no_t5 && m->recipe->text[use].optional)
             return xd_fail(e, XD_EINVAL, "%s is given as %s, and no_t5 asks to do without",
@@ -190,11 +200,12 @@ static xd_status check_asked(const xd_model *m, xd_err *e)
 static xd_status take_part(xd_model *m, xd_component *p, const char *folder, xd_kind kind,
                            const char *slot, xd_err *e)
 {
-    xd_status s = xd_component_open_some(p, m->dir, folder, kind, class_in_index(m, folder), m->layers, e);
+    xd_status s = xd_component_open_some(p, m->dir, folder, kind, class_in_index(m, folder),
+                                         m->layers, e);
     return s == XD_OK && given(m, slot) ? xd_component_take(p, given(m, slot), slot, e) : s;
 }
 
-/* An optional encoder may be missing, from the folders or from the index ([null, null]). */
+/* An optional encoder may be missing, from the directories or from the index ([null, null]). */
 static int is_there(const xd_model *m, const xd_text_use *u)
 {
     if (given(m, u->slot))
@@ -212,8 +223,8 @@ xd_status xd_model_open(xd_model *m, const char *model, int no_t5, xd_err *e)
     return xd_model_open_with(m, model, no_t5, &(xd_weight_files){ 0 }, NULL, e);
 }
 
-xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5, const xd_weight_files *files,
-                             const char *layers, xd_err *e)
+xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5,
+                             const xd_weight_files *files, const char *layers, xd_err *e)
 {
     memset(m, 0, sizeof *m);
     m->no_t5 = no_t5;

@@ -31,20 +31,20 @@ typedef struct xd_model {
  * Hugging Face cache (HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub), or that of the only
  * model there called "name". malloc'ed. */
 xd_status xd_model_find(const char *model, char **dir, xd_err *e);
-char     *xd_model_hub(void);   /* that cache, malloc'ed; NULL without memory or a home */
+char     *xd_model_hub(void);   /* that cache, malloc'ed; NULL without memory or a home      */
 
 /* Reads all configs and checks that the components fit each other; opens no weights and no
  * tokenizers. Close with xd_model_close, also after a failure. */
 xd_status xd_model_open(xd_model *m, const char *model, int no_t5, xd_err *e);
-/* layers: blocks of each kind (xd_component_open_some); encoders use the first number; NULL:
- * all. */
+/* layers: blocks of each kind (xd_component_open_some); encoders use the first
+ * number; NULL: all. */
 xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5,
                              const xd_weight_files *given, const char *layers, xd_err *e);
 int64_t   xd_model_pooled(const xd_model *m, int k); /* width; 0: encoder k has no pooled output */
 void      xd_model_close(xd_model *m);
 xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */
-xd_status xd_model_tokenizers(xd_model *m, xd_err *e);       /* all of them */
-xd_status xd_model_tok(xd_model *m, int i, xd_err *e);  /* the tokenizer of encoder i */
+xd_status xd_model_tokenizers(xd_model *m, xd_err *e);       /* all of them                    */
+xd_status xd_model_tok(xd_model *m, int i, xd_err *e);  /* the tokenizer of encoder i          */
 /* What the model's scheduler_config.json says for this sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
 /* Fails unless scheduler_config.json exists and names a class. */

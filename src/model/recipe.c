@@ -1,4 +1,4 @@
-/* recipe.c - every pipeline that is built */
+/* recipe.c - all recipes */
 #include "model/recipe.h"
 
 #include <string.h>
@@ -11,7 +11,8 @@ enum { CLIP_IDS = 77 };         /* positions of a CLIP text model               
 static const xd_recipe pixart_alpha = {
     .name = "pixart-alpha", .pipelines = { "PixArtAlphaPipeline" },
     .dit = "transformer", .vae = "vae",
-    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_NONE, 0, 0, 0, "t5xxl", 0 } }, .ntext = 1,
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_NONE, 0, 0, 0, "t5xxl", 0 } },
+    .ntext = 1,
     .steps = 20, .guidance = 4.5, .max_text = 120, .leap = 1, .largest_bin = 128,
     .caption = xd_caption_plain,
 };
@@ -20,17 +21,19 @@ static const xd_recipe pixart_alpha = {
 static const xd_recipe pixart_sigma = {
     .name = "pixart-sigma", .pipelines = { "PixArtSigmaPipeline" },
     .dit = "transformer", .vae = "vae",
-    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_NONE, 0, 0, 0, "t5xxl", 0 } }, .ntext = 1,
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_NONE, 0, 0, 0, "t5xxl", 0 } },
+    .ntext = 1,
     .steps = 20, .guidance = 4.5, .max_text = 300, .largest_bin = 256,
     .caption = xd_caption_plain,
 };
 
-/* diffusers: FluxPipeline.__call__, FluxImg2ImgPipeline. CLIP gives the pooled text only. */
+/* diffusers: FluxPipeline.__call__, FluxImg2ImgPipeline. CLIP gives only the pooled embedding. */
 static const xd_recipe flux = {
     .name = "flux", .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline" },
     .dit = "transformer", .vae = "vae", .ntext = 2,
     .text = { { "text_encoder", "tokenizer", XD_ROWS_NONE, CLIP_IDS, 0, 1, 0, "clip_l", 0 },
-              { "text_encoder_2", "tokenizer_2", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl", 0 } },
+              { "text_encoder_2", "tokenizer_2", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl",
+                0 } },
     .steps = 28, .guidance = 3.5, .max_text = 512, .most_text = 512, .distilled = 1,
     .own_sigmas = 1, .max_shift = 1.15,
 };
@@ -41,16 +44,18 @@ static const xd_recipe sd3 = {
     .dit = "transformer", .vae = "vae", .ntext = 3,
     .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, CLIP_IDS, 1, 1, 0, "clip_l", 0 },
               { "text_encoder_2", "tokenizer_2", XD_ROWS_BESIDE, CLIP_IDS, 1, 1, 0, "clip_g", 0 },
-              { "text_encoder_3", "tokenizer_3", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 1, "t5xxl", 0 } },
+              { "text_encoder_3", "tokenizer_3", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 1, "t5xxl",
+                0 } },
     .steps = 28, .guidance = 7.0, .max_text = 256, .most_text = 512, .max_shift = 1.16,
 };
 
-/* diffusers: CogVideoXPipeline.__call__; export_to_video's examples write 8 frames a second, those of
- * 1.5 write 16 (its transformer has a patch in time). */
+/* diffusers: CogVideoXPipeline.__call__; examples of export_to_video write 8 frames per second,
+ * those of CogVideoX 1.5 write 16 (its transformer has patches in time). */
 static const xd_recipe cogvideox = {
     .name = "cogvideox", .pipelines = { "CogVideoXPipeline" },
     .dit = "transformer", .vae = "vae",
-    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl", 0 } }, .ntext = 1,
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl", 0 } },
+    .ntext = 1,
     .steps = 50, .guidance = 6, .max_text = 226, .fps = 8,
 };
 
@@ -58,11 +63,13 @@ static const xd_recipe cogvideox = {
 static const xd_recipe cogvideox_i2v = {
     .name = "cogvideox-i2v", .pipelines = { "CogVideoXImageToVideoPipeline" },
     .dit = "transformer", .vae = "vae",
-    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl", 0 } }, .ntext = 1,
+    .text = { { "text_encoder", "tokenizer", XD_ROWS_BELOW, XD_PAD_MOST, 0, 0, 0, "t5xxl", 0 } },
+    .ntext = 1,
     .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .from_image = 1,
 };
 
-/* diffusers: HunyuanDiTPipeline.__call__. Padding of mT5 is not seen by its text, but pooled with it. */
+/* diffusers: HunyuanDiTPipeline.__call__. mT5's text does not attend to padding, but the
+ * pooling includes it. */
 static const xd_recipe hunyuandit = {
     .name = "hunyuandit", .pipelines = { "HunyuanDiTPipeline" },
     .dit = "transformer", .vae = "vae", .ntext = 2,

@@ -36,8 +36,8 @@ typedef struct xd_recipe {
     int         steps, max_text;        /* defaults of the pipeline's __call__                 */
     int         most_text;      /* upper limit of max_sequence_length; 0: any                  */
     double      guidance;
-    /* The transformer reads the guidance scale; two passes only with true_cfg_scale and a negative
-     * prompt. */
+    /* The transformer reads the guidance scale; two passes only with true_cfg_scale and a
+     * negative prompt. */
     int         distilled;
     int         own_sigmas;     /* sigmas are 1 .. 1/steps in equal steps, not the scheduler's */
     double      max_shift;  /* of rectified flow: xd_steps.max_shift; 0: noise is added otherwise */

@@ -1,4 +1,4 @@
-/* shared_weights.c - opening that block, and agreeing on how loading went */
+/* shared_weights.c - opening the shared-memory block, and agreement on the outcome of loading */
 #include "model/shared_weights.h"
 
 #include "base/log.h"
@@ -22,7 +22,7 @@ xd_status xd_shared_weights_open(xd_component *p, xd_status s, xd_err *e)
                xd_size_text((double)p->room).s);
         return XD_OK;
     }
-    size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN;   /* the same on all ranks */
+    size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN;   /* equal on all ranks  */
     xd_store_use_block(p->store, base + lead, p->room, p->group.c->rank, p->group.c->size);
     p->shared = 1;
     return XD_OK;

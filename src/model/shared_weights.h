@@ -1,5 +1,5 @@
-/* shared_weights.h - the shared-memory block into which ranks of a host pack a component's
- * weights */
+/* shared_weights.h - the shared-memory block into which ranks of a host pack a
+ * component's weights */
 #ifndef XD_MODEL_SHARED_WEIGHTS_H
 #define XD_MODEL_SHARED_WEIGHTS_H
 

@@ -1,25 +1,26 @@
-/* single_file.c - one file with the weights of a component; see naming.h for what is known */
+/* single_file.c - one file with the weights of a component; key_map.h has the known layouts */
 #include "model/single_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST = 3, NUMBERS = 2, MAXHELD = 4 };   /* names shown; numbers in a name; swapped at once */
+/* Names in messages; numbers in a name; swapped copies at once. */
+enum { FIRST = 3, NUMBERS = 2, MAXHELD = 4 };
 
 typedef struct held { char name[512]; void *p; } held;
 
 struct xd_single_file {
-    xd_single_file_of     of;
+    xd_single_file_of of;
     const xd_key_map *layout;
-    char             prefix[64];
-    int              blocks[XD_MAXSCOPE];       /* of every scope, as declared                   */
-    held             held[MAXHELD];             /* swapped copies in use                         */
+    char              prefix[64];
+    int               blocks[XD_MAXSCOPE];      /* number of blocks of every scope, as declared */
+    held              held[MAXHELD];    /* swapped copies in use                               */
 };
 
 /* ---- names -------------------------------------------------------------------------------- */
 
-/* Does the name begin so? Gives its numbers, and what comes behind. */
+/* Does the name begin with the pattern? Returns its numbers and the rest. */
 static int begins(const char *pattern, const char *name, int number[NUMBERS], const char **rest)
 {
     int n = 0;
@@ -39,10 +40,10 @@ static int begins(const char *pattern, const char *name, int number[NUMBERS], co
     return 1;
 }
 
-/* What a declared name is in the file. */
+/* A declared name as found in the file. */
 typedef struct found {
     char           name[512];
-    const xd_stem *stem;        /* NULL: all of it, as it is                                   */
+    const xd_stem *stem;        /* NULL: the whole name, unchanged                             */
     int            last;        /* it belongs to the last block of its scope                   */
 } found;
 
@@ -59,7 +60,7 @@ static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char *
     return NULL;
 }
 
-/* The beginning of the name in the file, with the numbers of the declared one. */
+/* Builds the beginning of the name in the file, with the numbers of the declared name. */
 static int begin(const xd_single_file *s, int k, const int number[NUMBERS], char *out, size_t size)
 {
     int at = snprintf(out, size, "%s", s->prefix), n = 0;
@@ -112,8 +113,8 @@ const char *xd_single_file_prefix(const xd_single_file *s)
 
 /* ---- the source --------------------------------------------------------------------------- */
 
-/* The rows that are meant. A tensor that cannot be cut so is left whole: its shape then says what
- * is wrong with it. */
+/* Selects the rows. A tensor that cannot be divided is returned whole: its shape then
+ * shows the error. */
 static xd_tensor cut(xd_tensor t, const xd_stem *stem)
 {
     if (!stem || !stem->of || t.nd < 1 || t.d[0] % stem->of)
@@ -127,7 +128,8 @@ static xd_tensor cut(xd_tensor t, const xd_stem *stem)
 
 static int swaps(const found *f)
 {
-    return f->stem && (f->stem->swap == XD_SWAP_ALWAYS || (f->stem->swap == XD_SWAP_LAST && f->last));
+    return f->stem && (f->stem->swap == XD_SWAP_ALWAYS || (f->stem->swap == XD_SWAP_LAST &&
+                                                           f->last));
 }
 
 static int has(void *self, const char *name, xd_tensor *shape)
@@ -200,7 +202,7 @@ static xd_status scale_of(void *self, const char *name, float *scale, xd_err *e)
     return translate(s, name, &f) && raw->scale ? raw->scale(raw->self, f.name, scale, e) : XD_OK;
 }
 
-/* What is held was made, and its pages are nobody else's. */
+/* A swapped copy is private memory; only views have file pages to release. */
 static void past(void *self, const char *name, const void *p, size_t bytes)
 {
     const xd_single_file *s = self;
@@ -210,7 +212,7 @@ static void past(void *self, const char *name, const void *p, size_t bytes)
         raw->past(raw->self, f.name, p, bytes);
 }
 
-/* Numbers of the rows that are meant lie behind those of other rows; what is swapped is read whole. */
+/* Selected rows follow other rows in the file; a swapped tensor is read whole. */
 static void will(void *self, const char *name, int64_t first, int64_t n)
 {
     const xd_single_file *s = self;
@@ -222,7 +224,9 @@ static void will(void *self, const char *name, int64_t first, int64_t n)
     if (swaps(&f))
         raw->will(raw->self, f.name, 0, xd_count(t));
     else
-        raw->will(raw->self, f.name, first + (f.stem && f.stem->of ? xd_count(t) / f.stem->of * f.stem->at : 0), n);
+        raw->will(raw->self, f.name, first + (f.stem &&
+                                              f.stem->of ? xd_count(t) / f.stem->of * f.stem->at
+                                              : 0), n);
 }
 
 xd_source xd_single_file_source(xd_single_file *s)
@@ -296,7 +300,8 @@ static xd_status unknown(const xd_single_file_of *of, const xd_key_map *other, x
     for (int64_t i = 0; i < xd_st_count(of->files) && i < FIRST && at < sizeof names; i++)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%.100s", i ? ", " : "",
                                xd_st_name(of->files, i));
-    return xd_fail(e, XD_EUNSUPPORTED, "%s has no layout that is known for the %s of this model; its "
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "%s has no layout that is known for the %s of this model; its "
                    "%lld tensors begin with %s", of->file, of->slot,
                    (long long)xd_st_count(of->files), at ? names : "(none)");
 }
@@ -314,7 +319,7 @@ static xd_status find_layout(xd_single_file *s, xd_err *e)
     return unknown(&s->of, other, e);
 }
 
-/* ---- what else can be wrong --------------------------------------------------------------- */
+/* ---- other checks ------------------------------------------------------------------------- */
 
 /* Weights in eight bits or less that are not fp8: packed by a quantizer. */
 static xd_status check_types(const xd_single_file *s, xd_err *e)
@@ -338,8 +343,8 @@ static xd_status check_types(const xd_single_file *s, xd_err *e)
                    s->of.file, (long long)bad, xd_st_dtype(st, first), xd_st_name(st, first));
 }
 
-/* One more than the largest number that follows the first `len` bytes of `scope` in the names
- * ("|" between them), or `most`. */
+/* One more than the largest number that follows the first `len` bytes of `scope` in the names ("|"
+ * between them), or `most`. */
 static int count_in(const char *names, size_t len, const char *scope, int most)
 {
     for (const char *p = names; p;) {
@@ -366,23 +371,25 @@ static int file_blocks(const xd_single_file *s, const xd_scope *scope)
 {
     char   begin_[128];
     int    most = 0;
-    snprintf(begin_, sizeof begin_, "%s%.*s", s->prefix, (int)strcspn(scope->have, "#~"), scope->have);
+    snprintf(begin_, sizeof begin_, "%s%.*s", s->prefix, (int)strcspn(scope->have, "#~"),
+             scope->have);
     for (int64_t i = 0; i < xd_st_count(s->of.files); i++)
         most = count_in(xd_st_name(s->of.files, i), strlen(begin_), begin_, most);
     return most;
 }
 
-/* A file of another size of the model would otherwise leave blocks over, or be told by its first
- * ten missing tensors. */
+/* Detects a file of another model size, which would otherwise leave blocks unused or show up as
+ * missing tensors. */
 static xd_status check_blocks(xd_single_file *s, xd_err *e)
 {
     const xd_scope *scopes = s->layout->scopes;
     for (int k = 0; k < XD_MAXSCOPE && scopes[k].want; k++) {
         int n = s->blocks[k] = declared_blocks(s, &scopes[k]), have = file_blocks(s, &scopes[k]);
         if (strchr(scopes[k].want, '#') && n != have)
-            return xd_fail(e, XD_EFORMAT, "%s has %d blocks %s%.*s*, and %s/config.json asks for %d",
-                           s->of.file, have, s->prefix, (int)strcspn(scopes[k].have, "#~"),
-                           scopes[k].have, s->of.config, n);
+            return xd_fail(e, XD_EFORMAT,
+                           "%s has %d blocks %s%.*s*, and %s/config.json asks for %d", s->of.file,
+                           have, s->prefix, (int)strcspn(scopes[k].have, "#~"), scopes[k].have,
+                           s->of.config, n);
     }
     return XD_OK;
 }

@@ -1,8 +1,8 @@
 /* single_file.h - one file with the weights of a component, in any known layout
  *
  * A source in front of the file's own source. It answers declared names with views of the file's
- * tensors of other names, or of some of their rows. Only the few tensors whose halves are swapped
- * are copied. */
+ * tensors of other names, or of some of their rows. Only the few tensors whose halves are
+ * swapped are copied. */
 #ifndef XD_MODEL_SINGLE_FILE_H
 #define XD_MODEL_SINGLE_FILE_H
 

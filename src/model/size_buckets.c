@@ -1,10 +1,10 @@
-/* size_buckets.c - the sizes PixArt and Hunyuan-DiT were trained on, by aspect ratio.
+/* size_buckets.c - the sizes PixArt and Hunyuan-DiT were trained on, by aspect ratio
  *
  * PixArt-alpha and Sigma were trained on a few dozen sizes per resolution (Chen et al. 2023,
- * "multi-scale training"); their pipelines generate the size whose ratio height / width is nearest
- * to what is asked and resize the image afterwards. The ratio by which a size is chosen is
- * the published one, rounded to two decimals. Hunyuan-DiT's pipeline takes the ratio width / height, of
- * that the nearest area, and hands out the image as it is. */
+ * "multi-scale training"). Their pipelines generate the size with the ratio height / width nearest
+ * to the requested one and resize the image afterwards. The ratios for the choice are the
+ * published ones, rounded to two decimals. Hunyuan-DiT's pipeline chooses by the ratio width /
+ * height, then by area, and does not resize the image. */
 #include "model/recipe.h"
 
 #include <math.h>
@@ -84,8 +84,9 @@ static const struct { int width, height; } standard[] = {
     { 1024, 1024 }, { 1280, 1280 }, { 1024, 768 }, { 1152, 864 }, { 1280, 960 },
     { 768, 1024 }, { 864, 1152 }, { 960, 1280 }, { 1280, 768 }, { 768, 1280 },
 };
-/* The ratio that each of them stands for; 1280 x 768 stands for 16:9, which it is not. */
-static const double stands_for[] = { 1, 1, 4.0 / 3, 4.0 / 3, 4.0 / 3, 3.0 / 4, 3.0 / 4, 3.0 / 4, 16.0 / 9, 9.0 / 16 };
+/* The nominal ratio of each size; 1280 x 768 stands for 16:9, though its ratio differs. */
+static const double stands_for[] = { 1, 1, 4.0 / 3, 4.0 / 3, 4.0 / 3, 3.0 / 4, 3.0 / 4, 3.0 / 4,
+                                     16.0 / 9, 9.0 / 16 };
 
 void xd_size_bucket_standard(int64_t *height, int64_t *width)
 {

@@ -1,4 +1,4 @@
-/* device_proxy.c - what a device in front of another one passes on */
+/* device_proxy.c - the functions that a proxy device passes on to the real one */
 #include "observe/device_proxy.h"
 
 #define ONE(slot, type, op) +1
@@ -113,8 +113,10 @@ void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd
 {
     w->real = real_dev;
     w->mem = (xd_dev_ops){
-        .get = get, .put = put, .sync = sync, .memory = memory, .upload = upload, .download = download, .fill = fill,
-        .owns = owns, .compute = compute, .best = best, .peak = peak, .kernel_bytes = kernel_bytes, .forget = forget, .close = close,
+        .get = get, .put = put, .sync = sync, .memory = memory, .upload = upload,
+        .download = download, .fill = fill,
+        .owns = owns, .compute = compute, .best = best, .peak = peak, .kernel_bytes = kernel_bytes,
+        .forget = forget, .close = close,
     };
     w->ops = (xd_ops){
         .name = real_dev->ops->name, .scratch = scratch, .pack_size = pack_size,

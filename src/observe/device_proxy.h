@@ -1,7 +1,7 @@
 /* device_proxy.h - a device in front of another one: what the tracing and the timing device share
  *
- * Memory and packing calls go to the real device. Each proxy has its own kernels. A new op is one
- * line here. */
+ * Memory and packing calls go to the real device. Each proxy has its own kernels. A new op is
+ * one line here. */
 #ifndef XD_OBSERVE_DEVICE_PROXY_H
 #define XD_OBSERVE_DEVICE_PROXY_H
 

@@ -1,4 +1,4 @@
-/* slow_device.c - kernels that wait after their work */
+/* slow_device.c - kernels that busy-wait after their work */
 #include "observe/slow_device.h"
 
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "observe/device_proxy.h"
 
-typedef struct slowed {         /* the device comes first: a pointer to one is one to the other */
+typedef struct slowed {         /* the proxy comes first: pointers to both are equal           */
     xd_device_proxy w;
-    double  factor;
+    double          factor;
 } slowed;
 
 static slowed *of(xd_dev *d)
@@ -44,7 +44,7 @@ XD_KERNELS(SLOWED)
 
 #define PUT(slot, type, op) n->w.ops.slot = slot;
 
-/* "1:2,3:1.5": the factor of a rank; 1 when it is not named. */
+/* The factor of a rank in "1:2,3:1.5"; 1 if the rank is not listed. */
 static double factor_of(const char *list, int rank)
 {
     for (const char *p = list; p && *p;) {

@@ -1,5 +1,5 @@
-/* trace.h - a timeline of what each rank does: recorded during a request, written as a Chrome
- * trace
+/* trace.h - a timeline of what each rank does: recorded during a request, written
+ * as a Chrome trace
  *
  * Every rank records events of fixed size in memory. An event costs two clock reads; without a
  * recorder it costs nothing (every call accepts NULL). A proxy device records kernels, a proxy
@@ -61,7 +61,7 @@ typedef struct xd_trace {
 xd_status xd_trace_open(xd_trace **t, const char *path, xd_err *e);
 void      xd_trace_close(xd_trace **t);
 
-int64_t xd_trace_now(const xd_trace *t);        /* ns; 0 without a recorder */
+int64_t xd_trace_now(const xd_trace *t);        /* ns; 0 without a recorder                    */
 /* Records an event from t0 to now. */
 void    xd_trace_add(xd_trace *t, xd_event_kind kind, int64_t t0, int a, int b, int c);
 /* Ends the current phase and begins another: "open", "prepare", "text", "load", "denoise",

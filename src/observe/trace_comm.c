@@ -1,20 +1,20 @@
-/* trace_comm.c - a communicator that notes the messages of another one.
+/* trace_comm.c - a communicator that records the messages of another one
  *
- * A message is two events: the call that begins it, a slice of the thread, and its flight, from
- * there to the end of the wait for it. How many bytes a collective sends is asked of a counting
+ * A message is two events: the call that begins it, an event of the thread, and its flight, from
+ * the call to the end of the wait. The bytes that a collective sends come from a counting
  * communicator, because the real one may send some of them later. Requests are those of the real
- * communicator: what cannot be noted is still sent. */
+ * communicator. A message is sent even if it cannot be recorded. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "observe/trace.h"
 
-typedef struct noted {          /* the communicator comes first: see `of`                       */
+typedef struct noted {          /* the communicator comes first: see `of`                      */
     xd_comm   c;
     xd_comm  *real, *count;
     xd_trace *t;
     int       group;            /* XD_GROUP_ALL, an axis, ...                                  */
-    int       base, unit;       /* member i is rank base + i unit of those in use              */
+    int       base, unit;       /* member i is rank base + i * unit of those in use            */
     int32_t  *out, *in;         /* messages to and from each member so far                     */
 } noted;
 
@@ -68,7 +68,7 @@ static xd_req began(noted *m, xd_call call, int peer, int64_t t0, int64_t bytes,
     return r;
 }
 
-/* Bytes that the call just counted sends to others. */
+/* Bytes that the last counted call sends to other ranks. */
 static int64_t counted(const noted *m)
 {
     int64_t n = m->count->traffic->bytes;
@@ -94,14 +94,15 @@ COLLECTIVE(circulate, XD_CALL_GATHER, (xd_comm *c, const xd_tensor *part), part)
 COLLECTIVE(exchange, XD_CALL_EXCHANGE,
            (xd_comm *c, const xd_tensor *give, const xd_tensor *get), give, get)
 
-COLLECTIVE(exchange_views, XD_CALL_EXCHANGE, (xd_comm *c, const xd_tensor *give, xd_tensor *get), give, get)
+COLLECTIVE(exchange_views, XD_CALL_EXCHANGE, (xd_comm *c, const xd_tensor *give, xd_tensor *get),
+           give, get)
 
 static xd_req offer(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 {
     return of(c)->real->ops->exchange_places(of(c)->real, give, get);
 }
 
-/* Messages without bytes are not sent. */
+/* Messages of zero bytes are not sent. */
 static xd_req post(xd_comm *c, xd_tensor t, int to)
 {
     noted  *m = of(c);
@@ -118,9 +119,9 @@ static xd_req take(xd_comm *c, xd_tensor t, int from)
     return xd_bytes(t) ? began(m, XD_CALL_RECV, from, t0, (int64_t)xd_bytes(t), r) : r;
 }
 
-/* ---- it ends -------------------------------------------------------------------------------- */
+/* ---- a message ends ----------------------------------------------------------------------- */
 
-/* Takes the flight of a request out of the air; 0: there is none. */
+/* Removes the flight of a request from the list; 0: there is none. */
 static int land(xd_trace *t, xd_req r, xd_event *ev)
 {
     for (int i = 0; r.p && i < t->nfly; i++)
@@ -185,7 +186,7 @@ static void barrier(xd_comm *c)
     xd_trace_add(m->t, XD_EV_WAIT, t0, XD_CALL_BARRIER + 16 * group_of(m), -1, 0);
 }
 
-/* ---- groups; the rest is passed on ---------------------------------------------------------- */
+/* ---- groups; other functions are passed on ------------------------------------------------ */
 
 static xd_status note_group(xd_trace *t, xd_comm **c, xd_err *e)
 {
@@ -261,8 +262,10 @@ static void end_all(xd_comm *c, int code)
 static const xd_comm_ops ops = {
     .name = "trace", .split = split, .split_host = split_host, .close = close,
     .allreduce = allreduce, .bcast = bcast, .gather = gather, .circulate = circulate,
-    .exchange = exchange, .exchange_views = exchange_views, .exchange_places = offer, .send = post, .recv = take, .wait = await,
-    .test = test, .drop = drop, .poke = poke, .barrier = barrier, .share = share, .window_open = window_open,
+    .exchange = exchange, .exchange_views = exchange_views, .exchange_places = offer, .send = post,
+    .recv = take, .wait = await,
+    .test = test, .drop = drop, .poke = poke, .barrier = barrier, .share = share,
+    .window_open = window_open,
     .in_window = in_window, .window_close = window_close, .abort = end_all,
 };
 

@@ -1,14 +1,14 @@
-/* trace_device.c - a device that notes when each kernel of another one began and ended.
+/* trace_device.c - a device that records when each kernel of another one begins and ends
  *
- * It is the real device to whoever looks into it (same priv, same name); only the table differs. */
+ * Its fields (priv, name) are those of the real device; only the table of ops differs. */
 #include <stdlib.h>
 
 #include "observe/device_proxy.h"
 #include "observe/trace.h"
 
-typedef struct noted {          /* the device comes first: a pointer to one is one to the other */
-    xd_device_proxy   w;
-    xd_trace *t;
+typedef struct noted {          /* the proxy comes first: pointers to both are equal           */
+    xd_device_proxy w;
+    xd_trace       *t;
 } noted;
 
 static noted *of(xd_dev *d)

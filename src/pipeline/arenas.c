@@ -11,7 +11,8 @@ xd_status xd_device_arena_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e
     size_t cap = dev->counts ? (size_t)1 << 60 : xd_pages_whole(bytes);
     void  *p = dev->mem->get(dev, cap ? cap : XD_PAGE);
     if (!p)
-        return xd_fail(e, XD_ENOMEM, "no memory for the %s of activations", xd_size_text((double)bytes).s);
+        return xd_fail(e, XD_ENOMEM, "no memory for the %s of activations",
+                       xd_size_text((double)bytes).s);
     xd_arena_init(a, p, cap ? cap : XD_PAGE);
     return XD_OK;
 }
@@ -23,10 +24,10 @@ void xd_device_arena_close(xd_arena *a, xd_dev *dev)
     *a = (xd_arena){ 0 };
 }
 
-/* All ranks of a host see what they window_open: that takes the address space of all. */
+/* Every rank of a host maps the windows of all: this takes their sum of address space. */
 static size_t window_bytes(const xd_context *ctx, size_t bytes)
 {
-    const size_t spare = (size_t)16 << 20;      /* of address space, for messages              */
+    const size_t spare = (size_t)16 << 20;      /* address space for messages                  */
     size_t       machine, process;
     xd_host_memory(&machine, &process);
     return process > spare && bytes < (process - spare) / (size_t)ctx->world.host->size ? bytes : 0;
@@ -34,11 +35,15 @@ static size_t window_bytes(const xd_context *ctx, size_t bytes)
 
 xd_status xd_request_arena_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e)
 {
-    const int *n = ctx->plan.deg.n, trades = ctx->dev->host_memory && n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 && ctx->world.host && ctx->world.host->size > 1;
-    ctx->window = trades && s != XD_ECOMM ? ctx->world.host->ops->window_open(ctx->world.host, s == XD_OK ? window_bytes(ctx, bytes) : 0) : NULL;
+    const int *n = ctx->plan.deg.n, trades = ctx->dev->host_memory &&
+        n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 && ctx->world.host &&
+            ctx->world.host->size > 1;
+    ctx->window = trades && s != XD_ECOMM
+        ? ctx->world.host->ops->window_open(ctx->world.host, s == XD_OK ? window_bytes(ctx, bytes)
+                                            : 0) : NULL;
     if (trades && ctx->world.host->rank == 0)
         xd_log(XD_LOG_DEBUG, ctx->window ? "ranks of this host read each other's memory"
-                                     : "ranks of this host send each other messages");
+               : "ranks of this host send each other messages");
     if (ctx->window)
         xd_arena_init(a, ctx->window, xd_pages_whole(bytes));
     return s == XD_OK && !ctx->window ? xd_device_arena_open(a, ctx->dev, bytes, e) : s;

@@ -1,4 +1,4 @@
-/* callbacks.c - tensors and stages for whoever listens */
+/* callbacks.c - reports tensors and stages to the caller */
 #include "pipeline/callbacks.h"
 
 #include "observe/trace.h"
@@ -11,7 +11,7 @@ void xd_callback_latents(const xd_job *j, const char *name, int step, const floa
 }
 
 void xd_callback_tensor(const xd_job *j, const char *name, int step, int nd, const int64_t *d,
-             const float *data)
+                        const float *data)
 {
     if (j->r->on_tensor)
         j->r->on_tensor(j->r->cookie, name, step, nd, d, data);

@@ -1,9 +1,9 @@
-/* context.c - contexts that count beside the one that runs */
+/* context.c - separate contexts for counting */
 #include "pipeline/context.h"
 
 #include <string.h>
 
-/* Components of a fork have nothing loaded, and are whole. */
+/* Components of a fork have nothing loaded and are whole. */
 static void fork_component(xd_component *p)
 {
     p->store = NULL;

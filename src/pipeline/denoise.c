@@ -1,12 +1,13 @@
 /* denoise.c - the denoising loop
  *
- * Messages between stages: hidden states go to the next stage once a piece of work (step, unit,
- * pass), latents come back from the last stage to the first once a step. Each pair of ranks has
- * one FIFO a direction, and both sides walk the same list of pieces, so nothing is tagged.
+ * Messages between stages: hidden states go to the next stage after each piece of work
+ * (step, unit, pass); latents return from the last stage to the first once per step. Each
+ * pair of ranks has one FIFO per direction, and both sides walk the same list of pieces, so
+ * messages need no tags.
  *
- * A hidden state lives in one of three buffers in turn: while one is computed on, the next is
- * being received and the one before is being sent. Long skips of a model (xd_dit.skip_from) lie in buffers of
- * their own and follow their hidden state as a second message. */
+ * Hidden states use three buffers in turn: one is computed on, the next one is being received, and
+ * the previous one is being sent. Long skips of a model (xd_dit.skip_from) have separate buffers
+ * and follow their hidden state as a second message. */
 #include "pipeline/denoise.h"
 
 #include <math.h>
@@ -28,7 +29,7 @@
 #include "plan/plan.h"
 #include "ranks/world.h"
 
-typedef struct piece { int step, unit, pass; } piece;   /* unit: a patch or XD_ALL              */
+typedef struct piece { int step, unit, pass; } piece;   /* unit: a patch or XD_ALL             */
 
 static int stages(const xd_denoise *f)   { return f->topo->deg.n[XD_PIPE]; }
 static int my_stage(const xd_denoise *f) { return f->topo->at[XD_PIPE]; }
@@ -61,8 +62,8 @@ static int unit_at(const xd_denoise *f, int step, int i)
     return units(f, step) == 1 ? XD_ALL : i;
 }
 
-/* How the tokens of a pass lie while a unit is computed: the text goes with the first patch, or with
- * every one. */
+/* The layout of tokens of a pass for a unit: the text goes with the first patch, or
+ * with every patch. */
 static xd_layout layout_of(const xd_denoise *f, int unit, int pass)
 {
     xd_layout l = f->lay;
@@ -72,7 +73,7 @@ static xd_layout layout_of(const xd_denoise *f, int unit, int pass)
     return l;
 }
 
-/* My image rows of a unit, as a range of f->lat. */
+/* This rank's image rows of a unit, as a range of f->lat. */
 static xd_span rows_of(const xd_denoise *f, int unit)
 {
     xd_span s = { 0, 0 };
@@ -112,7 +113,7 @@ static xd_tensor hidden(const xd_denoise *f, int64_t turn, piece w)
     return xd_rows(f->h[turn % XD_NHID], 0, xd_own_rows(&l, w.unit, f->x.sp));
 }
 
-/* The first n of the long skips that go with it. */
+/* The first n of the long skips that belong to the hidden state. */
 static xd_tensor skips(const xd_denoise *f, int64_t turn, piece w, int n)
 {
     return xd_rows(f->skip[turn % f->nskip], 0, n * hidden(f, turn, w).d[0]);
@@ -125,7 +126,8 @@ static void post_hidden(xd_denoise *f, int64_t turn, piece w)
     f->h_in[i] = pipe(f)->ops->recv(pipe(f), hidden(f, turn, w), my_stage(f) - 1);
     end_of(f, pipe(f), &f->skip_out[k]);
     if (f->skips[0])
-        f->skip_in[k] = pipe(f)->ops->recv(pipe(f), skips(f, turn, w, f->skips[0]), my_stage(f) - 1);
+        f->skip_in[k] = pipe(f)->ops->recv(pipe(f), skips(f, turn, w, f->skips[0]),
+                                           my_stage(f) - 1);
 }
 
 static void send_hidden(xd_denoise *f, piece w)
@@ -136,7 +138,7 @@ static void send_hidden(xd_denoise *f, piece w)
         f->skip_out[k] = pipe(f)->ops->send(pipe(f), skips(f, f->turn, w, f->skips[1]), to);
 }
 
-/* The piece of mine after `p`; 0 when there is none. */
+/* This rank's next piece after `p`; 0 if there is none. */
 static int next_piece(const xd_denoise *f, piece *p)
 {
     int i = p->unit == XD_ALL ? 0 : p->unit;
@@ -166,17 +168,18 @@ static void receive_hidden(xd_denoise *f, piece now)
     end_of(f, pipe(f), &f->skip_in[f->turn % f->nskip]);
 }
 
-/* First stage: receives the latents of `unit`, cut as the next step wants them. */
+/* First stage: posts receives for the latents of `unit`, divided as the next step needs them. */
 static void post_latents(xd_denoise *f, int step, int unit)
 {
     for (int i = 0; step + 1 < f->j->samp.steps && i < units(f, step + 1); i++) {
         int to = unit_at(f, step + 1, i);
         if (unit == XD_ALL || to == unit)
-            f->lat_in[slot(f, to)] = pipe(f)->ops->recv(pipe(f), part_of(f, f->lat, to), stages(f) - 1);
+            f->lat_in[slot(f, to)] = pipe(f)->ops->recv(pipe(f), part_of(f, f->lat, to),
+                                                        stages(f) - 1);
     }
 }
 
-/* Last stage: sends them. */
+/* Last stage: sends these latents. */
 static void send_latents(xd_denoise *f, int step, int unit)
 {
     for (int i = 0; step + 1 < f->j->samp.steps && i < units(f, step + 1); i++) {
@@ -223,7 +226,7 @@ static void open_tensors(xd_denoise *f)
         f->h[i] = stages(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
 }
 
-/* The first stage only sends and the last only receives: each goes without one buffer. */
+/* The first stage only sends and the last only receives, so each needs one buffer less. */
 static void open_skips(xd_denoise *f)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
@@ -235,7 +238,7 @@ static void open_skips(xd_denoise *f)
         f->skip[i] = xd_new(&f->x, most * f->h[0].d[0], f->h[0].d[1]);
 }
 
-/* What the model keeps of the texts of my passes. */
+/* Allocates the model's cached data of the texts of this rank's passes. */
 static void open_kept(xd_denoise *f)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
@@ -253,9 +256,11 @@ static void open_chain(xd_denoise *f)
 {
     const xd_dit_info *d = &f->j->ctx->model.dit_info;
     xd_err             e = { 0 };
-    xd_span heads = xd_cut((xd_span){ 0, d->heads }, f->topo->at[XD_TENSOR], f->topo->deg.n[XD_TENSOR]);
+    xd_span heads = xd_cut((xd_span){ 0, d->heads }, f->topo->at[XD_TENSOR],
+                           f->topo->deg.n[XD_TENSOR]);
     xd_method_args a = { .what = XD_FOR_DIT, .topo = f->topo, .lay = &f->lay, .dev = f->x.dev,
-                       .act = f->x.act, .heads = heads.n, .head_dim = d->head_dim, .sites = d->sites,
+                       .act = f->x.act, .heads = heads.n, .head_dim = d->head_dim,
+                       .sites = d->sites,
                        .first = f->net->first, .last = f->net->last, .npass = f->j->npass,
                        .displaced = f->plan->displaced };
     if (xd_method_stack_open(&f->chain, &a, &e) != XD_OK)
@@ -263,8 +268,8 @@ static void open_chain(xd_denoise *f)
     f->x.hooks = f->chain.head;
 }
 
-void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo, xd_arena *tmp,
-                  const xd_net *net, const xd_cond *cond)
+void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
+                     xd_arena *tmp, const xd_net *net, const xd_cond *cond)
 {
     memset(f, 0, sizeof *f);
     f->j = j;
@@ -290,7 +295,8 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     f->sums = calloc((size_t)f->lay.npatch, sizeof *f->sums);
     f->local = calloc(1, j->ctx->model.dit_info.local_size + 1);
     if (!f->local || !f->lat_in || !f->lat_out || !f->sums)
-        xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches", f->lay.npatch);
+        xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches",
+                     f->lay.npatch);
     open_tensors(f);
     open_skips(f);
     open_kept(f);
@@ -332,13 +338,14 @@ void xd_denoise_close(xd_denoise *f)
 
 /* ---- latents ------------------------------------------------------------------------------ */
 
-/* Frame t of the latents [t,C,h,w], and where it lies in the tokens [T H W, C pt p p]: both as
+/* Frame t of the latents [t,C,h,w], and its place in the tokens [T H W, C pt p p]: both as
  * [H, W, C, p, p]. */
 static void as_cells(const xd_denoise *f, int64_t t, float *lat, float *tokens, xd_tensor v[2])
 {
     const xd_job *j = f->j;
     const int    *p = j->ctx->model.dit_info.patch;
-    int64_t       C = j->lat[1], h = j->cells[1], w = j->cells[2], H = j->lay.grid[1], W = j->lay.grid[2];
+    int64_t       C = j->lat[1], h = j->cells[1], w = j->cells[2], H = j->lay.grid[1],
+                  W = j->lay.grid[2];
     int64_t       d[5] = { H, W, C, p[1], p[2] };
     v[0] = xd_view(lat + t * C * h * w, XD_F32, 5, d);
     v[0].s[0] = p[1] * w, v[0].s[1] = p[2], v[0].s[2] = h * w, v[0].s[3] = w;
@@ -346,7 +353,7 @@ static void as_cells(const xd_denoise *f, int64_t t, float *lat, float *tokens, 
     v[1].s[0] = W * j->features, v[1].s[1] = j->features, v[1].s[2] = p[0] * p[1] * p[2];
 }
 
-/* Both lie in host memory. */
+/* Copies between latents and tokens, both in host memory. */
 static void between(xd_denoise *f, float *lat, float *tokens, int to_tokens)
 {
     xd_tensor v[2];
@@ -356,7 +363,7 @@ static void between(xd_denoise *f, float *lat, float *tokens, int to_tokens)
     }
 }
 
-/* Rows of member `sp` between the whole tokens and its rows in a row. */
+/* Copies the rows of member `sp` between the whole tokens and a contiguous buffer. */
 static void spread(const xd_denoise *f, int sp, float *whole, float *rows, int to_rows)
 {
     size_t row = (size_t)f->j->features * sizeof(float);
@@ -368,7 +375,7 @@ static void spread(const xd_denoise *f, int sp, float *whole, float *rows, int t
     }
 }
 
-/* My rows of whole latents on the host; f->rows and f->mine are used up. */
+/* Copies this rank's rows of whole host latents to `to`; f->rows and f->mine are overwritten. */
 static void take_rows(xd_denoise *f, xd_tensor to, float *lat)
 {
     between(f, lat, f->rows, 1);
@@ -378,7 +385,8 @@ static void take_rows(xd_denoise *f, xd_tensor to, float *lat)
     f->x.dev->mem->sync(f->x.dev, f->x.st);
 }
 
-/* An image that stands beside the latents: its own in the first frame, nothing in the others. */
+/* The image that is model input beside the latents: its latents in the first frame, zeros
+ * in the others. */
 static void take_extra(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
@@ -398,7 +406,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed)
         xd_callback_latents(j, "noise", 0, noise);
         if (j->moments)
             xd_init_image_sample(j, sample);
-        else                    /* a bench                                                     */
+        else                    /* a benchmark                                                 */
             memset(sample, 0, (size_t)(j->numbers / j->cells[0]) * sizeof *sample);
         if (j->moments && !f->extra.nd)
             xd_init_image_mix(j, noise, sample);
@@ -412,7 +420,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed)
     free(sample);
 }
 
-/* Last stage: what the sampler draws in this step. */
+/* Last stage: the noise that the sampler draws in this step. */
 static void draw_noise(xd_denoise *f, int step)
 {
     const xd_job *j = f->j;
@@ -424,7 +432,7 @@ static void draw_noise(xd_denoise *f, int step)
     take_rows(f, f->noise, f->whole);
 }
 
-/* Rows of the last stage's members, to the whole on all ranks of the replica. */
+/* Gathers the rows of the last stage's members on all ranks of the replica. */
 static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
 {
     const xd_comm *tc = f->topo->tokens;
@@ -454,7 +462,7 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
 
 void xd_denoise_latents(xd_denoise *f, float *out)
 {
-    if (xd_counting(&f->x)) {   /* messages alone                                              */
+    if (xd_counting(&f->x)) {   /* only the messages                                           */
         float *any = (float *)(void *)f->x.tmp->base;
         gather_rows(f, any, any, any);
         return;
@@ -468,7 +476,7 @@ void xd_denoise_latents(xd_denoise *f, float *out)
 
 /* ---- a piece of work ---------------------------------------------------------------------- */
 
-/* The text rows that I embed for a piece. */
+/* The text rows that this rank embeds for a piece. */
 static xd_tensor text_of(const xd_denoise *f, const xd_layout *l, piece w)
 {
     xd_span s = { 0, 0 };
@@ -477,7 +485,7 @@ static xd_tensor text_of(const xd_denoise *f, const xd_layout *l, piece w)
     return s.n ? xd_rows(f->cond[w.pass].tok, s.start, s.n) : (xd_tensor){ 0 };
 }
 
-/* My blocks on one unit of one pass; on the last stage it leaves the prediction. */
+/* Runs this rank's blocks on one unit of one pass; the last stage stores the prediction. */
 static void run_piece(xd_denoise *f, piece w)
 {
     const xd_job *j = f->j;
@@ -489,7 +497,8 @@ static void run_piece(xd_denoise *f, piece w)
     xd_layout     lay = layout_of(f, w.unit, w.pass);
     xd_input      in = { .lat = is_first(f) ? part_of(f, f->lat, w.unit) : (xd_tensor){ 0 },
                          .cond = &f->cond[w.pass], .txt = text_of(f, &lay, w),
-                         .extra = is_first(f) && f->extra.nd ? part_of(f, f->extra, w.unit) : (xd_tensor){ 0 },
+                         .extra = is_first(f) && f->extra.nd ? part_of(f, f->extra, w.unit)
+                         : (xd_tensor){ 0 },
                          .t = j->samp.time[w.step], .guidance = j->distilled };
     in.size[0] = (double)j->size[0], in.size[1] = (double)j->size[1];
     x->lay = &lay;
@@ -535,7 +544,8 @@ void xd_denoise_pass(xd_denoise *f, int step, int pass)
     run_piece(f, (piece){ step, XD_ALL, pass });
 }
 
-/* Adds up the prediction and its squares, patch by patch: numbers [at] and [at + 1] of f->sums. */
+/* Sums the prediction and its squares, patch by patch, into elements [at] and [at +
+ * 1] of f->sums. */
 static void add_up(xd_denoise *f, int unit, int at)
 {
     for (int p = 0; p < f->lay.npatch; p++) {
@@ -551,9 +561,10 @@ static void add_up(xd_denoise *f, int unit, int at)
     }
 }
 
-/* Gives a share of the guided prediction of `unit` the spread of the prompt's (Lin et al. 2023,
- * section 3.4). Both spreads are those of the whole image: each rank that holds tokens has added up its
- * own, and patches still to come count as they were in the step before. */
+/* Moves the standard deviation of the guided prediction of `unit` towards that of the prompt's
+ * prediction (Lin et al. 2023, section 3.4). Both are those of the whole image: each rank with
+ * tokens has summed its own, and patches that are not computed yet count with the values of the
+ * previous step. */
 static void rescale(xd_denoise *f, int unit)
 {
     const xd_job *j = f->j;
@@ -561,7 +572,8 @@ static void rescale(xd_denoise *f, int unit)
     double        n = (double)j->numbers, share = j->r->guidance_rescale, s[4] = { 0 }, of[2];
     if (c->size > 1) {
         int64_t count = 4 * (unit == XD_ALL ? f->lay.npatch : 1);
-        xd_req  r = c->ops->allreduce(c, xd_view(f->sums[unit == XD_ALL ? 0 : unit], XD_F64, 1, &count),
+        xd_req  r = c->ops->allreduce(c, xd_view(f->sums[unit == XD_ALL ? 0 : unit], XD_F64, 1,
+                                                 &count),
                                       XD_SUM);
         end_of(f, c, &r);
     }
@@ -574,7 +586,7 @@ static void rescale(xd_denoise *f, int unit)
              of[1] > 0 ? (float)(share * of[0] / of[1] + 1 - share) : 1.0f);
 }
 
-/* Last stage: joins the passes and steps the rows of `unit`. */
+/* Last stage: combines the passes and runs the sampler on the rows of `unit`. */
 static void advance(xd_denoise *f, int step, int unit)
 {
     xd_job   *j = f->j;
@@ -617,7 +629,7 @@ static xd_tensor one_int(int32_t *v)
     return xd_view(v, XD_I32, 1, (int64_t[]){ 1 });
 }
 
-/* Ends the agreement on the step before; nonzero: somebody failed there. */
+/* Ends the agreement on the previous step; nonzero: a rank failed in it. */
 static int agreed_failure(xd_denoise *f)
 {
     if (f->topo->replica->size == 1)
@@ -665,12 +677,13 @@ void xd_denoise_finish(xd_denoise *f)
 {
     xd_comm *c = pipe(f);
     int      failed = f->topo->replica->size > 1 && agreed_failure(f);
-    if (failed) {               /* what nobody will send any more                              */
+    if (failed) {               /* receives that no rank will send to                          */
         c->ops->drop(c, f->h_in, XD_NHID);
         c->ops->drop(c, f->skip_in, XD_NHID);
     }
     for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
-        end_of(f, c, &f->lat_in[i]);            /* these are on their way: the last stage waits */
+        /* These messages are under way: the last stage waits for them. */
+        end_of(f, c, &f->lat_in[i]);
     for (int i = 0; i < XD_NHID && stages(f) > 1; i++)
         end_of(f, c, &f->h_out[i]), end_of(f, c, &f->skip_out[i]);
     for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
@@ -681,10 +694,10 @@ void xd_denoise_finish(xd_denoise *f)
 
 /* ---- counting ----------------------------------------------------------------------------- */
 
-/* The model is run once in an exact and once in a stale step; the sampler's steps differ in what
- * history they read, so all count. */
-xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes, size_t *links,
-                        xd_err *e)
+/* Counts the model once in an exact and once in a stale step. All steps of the sampler count,
+ * because they read different histories. */
+xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
+                           size_t *links, xd_err *e)
 {
     xd_component  *p = &j->ctx->model.dit;
     xd_denoise   f;

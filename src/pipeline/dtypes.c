@@ -1,4 +1,4 @@
-/* dtypes.c - what is computed in, and what the matrices of blocks are kept in */
+/* dtypes.c - compute types, and types of the matrices of blocks */
 #include <string.h>
 
 #include "pipeline/dtypes.h"
@@ -12,7 +12,7 @@ static int is(const char *a, const char *b)
     return a && strcmp(a, b) == 0;
 }
 
-/* With types as they are called here. */
+/* Replaces aliases of types by the names used here. */
 static xd_open_args named(const xd_open_args *a)
 {
     xd_open_args  o = *a;
@@ -23,7 +23,7 @@ static xd_open_args named(const xd_open_args *a)
     return o;
 }
 
-/* Weights that are not quantized are of the type that is computed in: one flag says both. */
+/* Weights that are not quantized have the compute type, so one flag sets both. */
 static const char *wanted(const xd_open_args *a)
 {
     if (!a->dtype && (is(a->weights_dtype, "f32") || is(a->weights_dtype, "bf16")))
@@ -61,15 +61,15 @@ int xd_types_stores_fp8(const xd_component *p)
     return 0;
 }
 
-/* CLIP is too small to be worth it. */
+/* CLIP is too small for quantization to pay off. */
 int xd_types_quantizes(const xd_component *text)
 {
     return text->def && is(text->def->name, "t5");
 }
 
-/* F32: as computed. */
-static xd_status read_type(const char *flag, const char *text, const xd_component *p, xd_dtype *type,
-                           xd_err *e)
+/* F32: the compute type. */
+static xd_status read_type(const char *flag, const char *text, const xd_component *p,
+                           xd_dtype *type, xd_err *e)
 {
     *type = XD_F32;
     if (!text || is(text, "f32") || is(text, "bf16"))
@@ -81,7 +81,8 @@ static xd_status read_type(const char *flag, const char *text, const xd_componen
     else if (is(text, "fp8"))
         *type = XD_F8E4M3;
     else
-        return xd_fail(e, XD_EINVAL, "%s is \"%s\"; it can be one of: f32 bf16 int8 fp8 auto", flag, text);
+        return xd_fail(e, XD_EINVAL, "%s is \"%s\"; it can be one of: f32 bf16 int8 fp8 auto", flag,
+                       text);
     return XD_OK;
 }
 
@@ -89,7 +90,8 @@ static xd_status check_same(const char *flag, const char *text, const char *dtyp
 {
     if ((!is(text, "f32") && !is(text, "bf16")) || !dtype || is(dtype, text))
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, "%s is %s and dtype %s: weights that are not quantized have the type that is "
+    return xd_fail(e, XD_EINVAL,
+                   "%s is %s and dtype %s: weights that are not quantized have the type that is "
                    "computed in", flag, text, dtype);
 }
 

@@ -5,8 +5,8 @@
 #include "pipeline/context.h"
 #include "xdit/xdit.h"
 
-/* From the flags: the compute type, and (with the files open) the type of the matrices of
- * blocks. */
+/* From the flags: the compute type, and (with the files open) the type of the
+ * matrices of blocks. */
 xd_status   xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e);
 xd_status   xd_types_weights(xd_context *ctx, const xd_open_args *a, xd_err *e);
 /* Name of a component's weight type: "bf16", "int8", "fp8". */

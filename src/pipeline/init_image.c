@@ -1,8 +1,9 @@
-/* init_image.c - the image that a request starts from
+/* init_image.c - the initial image of a request
  *
- * Rank 0 reads and resizes it; the autoencoder makes a Gaussian of it, of which every image takes a
- * sample with its own seed (diffusers' FluxImg2ImgPipeline, StableDiffusion3Img2ImgPipeline and
- * CogVideoXImageToVideoPipeline: the sample is drawn before the noise, from the same generator). */
+ * Rank 0 reads and resizes it. The VAE encodes it to a Gaussian, from which every image
+ * takes a sample with its own seed (diffusers' FluxImg2ImgPipeline,
+ * StableDiffusion3Img2ImgPipeline and CogVideoXImageToVideoPipeline: the sample is drawn
+ * before the noise, from the same generator). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static int64_t pixels(const xd_job *j)
     return j->size[0] * j->size[1] * 3;
 }
 
-/* In the latents of the image, [C,h,w]. */
+/* Elements of the image's latents, [C,h,w]. */
 static int64_t numbers(const xd_job *j)
 {
     return j->numbers / j->cells[0];
@@ -48,7 +49,7 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
     return s;
 }
 
-/* With row bands every replica encodes, else rank 0 alone. */
+/* With a parallel VAE every replica encodes, otherwise only rank 0. */
 xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -84,7 +85,7 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
     return s;
 }
 
-/* With philox the noise is the same with an image as without. */
+/* With philox the noise does not depend on whether there is an image. */
 void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample)
 {
     if (j->moments && g->torch)

@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "pipeline/job.h"
 
-xd_status xd_init_image_read(xd_job *j, xd_err *e);  /* reads the image, on rank 0 */
+xd_status xd_init_image_read(xd_job *j, xd_err *e);  /* reads the image, on rank 0             */
 /* Encodes the image to its Gaussian (j->moments) on every rank; the VAE is loaded on the ranks
  * that decode images. Collective. */
 xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e);

@@ -1,4 +1,4 @@
-/* job.c - the door: a request is checked and completed before anything is loaded */
+/* job.c - a request is checked and completed before anything is loaded */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ void xd_request_init(xd_request *r)
     r->rng = "philox";
 }
 
-/* One number or text against its row of the option table. */
+/* Checks one number or text against its row of the option table. */
 static xd_status check_option(const xd_option *o, const xd_request *r, xd_err *e)
 {
     const char *at = (const char *)r + o->offset;
@@ -63,7 +63,7 @@ static xd_status check_options(const xd_request *r, xd_err *e)
     for (int i = 0; i < n; i++) {
         size_t size = o[i].kind == XD_OPT_INT || o[i].kind == XD_OPT_FLAG ? sizeof(int) : 8;
         if (memcmp((const char *)r + o[i].offset, (const char *)&plain + o[i].offset, size) == 0)
-            continue;           /* the default, which may lie outside ("the model's")          */
+            continue;           /* the default, which may be outside the range ("the model's") */
         xd_status s = check_option(&o[i], r, e);
         if (s != XD_OK)
             return s;
@@ -71,7 +71,7 @@ static xd_status check_options(const xd_request *r, xd_err *e)
     return XD_OK;
 }
 
-/* A size must cut into whole tokens; says which sizes near it do. */
+/* A size must divide into whole tokens; a refusal names nearby sizes that do. */
 static xd_status check_side(const char *name, int64_t v, int64_t cell, int64_t patch, xd_err *e)
 {
     int64_t unit = cell * patch, low = v / unit * unit;
@@ -87,7 +87,7 @@ static xd_status check_side(const char *name, int64_t v, int64_t cell, int64_t p
                    (long long)(low + unit));
 }
 
-/* The options that only a video has. */
+/* Checks the options that only a video has. */
 static xd_status check_video(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -97,32 +97,39 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     if (p->fps <= 0 && what)
         return xd_fail(e, XD_EINVAL, "%s is for videos, and %s generates images", what, p->name);
     if (p->from_image && !r->image && !j->ctx->bench)
-        return xd_fail(e, XD_EINVAL, "%s begins its video with an image: name one with --image", p->name);
+        return xd_fail(e, XD_EINVAL, "%s begins its video with an image: name one with --image",
+                       p->name);
     if (p->fps > 0 && !p->from_image && r->image)
-        return xd_fail(e, XD_EINVAL, "%s makes a video of text alone, it cannot begin with the image %s "
+        return xd_fail(e, XD_EINVAL,
+                       "%s makes a video of text alone, it cannot begin with the image %s "
                        "(CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V can)", p->name, r->image);
     if (p->from_image && r->strength > 0)
-        return xd_fail(e, XD_EINVAL, "strength %g means nothing to %s, which keeps the image as it is",
+        return xd_fail(e, XD_EINVAL,
+                       "strength %g means nothing to %s, which keeps the image as it is",
                        r->strength, p->name);
     return XD_OK;
 }
 
-/* Two kinds of models are guided by two names; what is meant for the other must not pass unheard. */
+/* Two kinds of models use two names for guidance; a value for the other kind is not
+ * ignored silently. */
 static xd_status check_guidance(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
     if (!p->distilled && j->r->true_cfg_scale > 1)
-        return xd_fail(e, XD_EINVAL, "true_cfg_scale is for models whose guidance_scale is distilled (FLUX); %s is "
+        return xd_fail(e, XD_EINVAL,
+                       "true_cfg_scale is for models whose guidance_scale is distilled (FLUX); %s is "
                        "guided by guidance_scale", p->name);
     if (!(j->r->guidance_rescale > 0))
         return XD_OK;
     if (!p->rescales)
-        return xd_fail(e, XD_EINVAL, "guidance_rescale is for HunyuanDiT; the pipeline of %s does not have it", p->name);
+        return xd_fail(e, XD_EINVAL,
+                       "guidance_rescale is for HunyuanDiT; the pipeline of %s does not have it",
+                       p->name);
     return XD_OK;
 }
 
-/* Frames of a video: so many of the latent that whole patches of them come about (diffusers generates
- * some more in front and drops them). */
+/* Frames of a video: latent frames are rounded up to whole patches (diffusers generates additional
+ * ones at the front and drops them). */
 static xd_status take_frames(xd_job *j, xd_err *e)
 {
     const xd_model    *m = &j->ctx->model;
@@ -141,19 +148,20 @@ static xd_status take_frames(xd_job *j, xd_err *e)
                "autoencoder makes %lld of every one but the first", (long long)want,
                (long long)j->frames, (long long)n, (long long)c);
     if (d->most[0] && j->cells[0] > d->most[0])
-        return xd_fail(e, XD_EINVAL, "num_frames %lld is more than the %lld frames that the model has "
+        return xd_fail(e, XD_EINVAL,
+                       "num_frames %lld is more than the %lld frames that the model has "
                        "positions for", (long long)n, (long long)((d->most[0] - 1) * c + 1));
     return XD_OK;
 }
 
-/* The image has the standard size: nothing is resized. */
+/* The generated image has the standard size: it is not resized. */
 static void take_standard(xd_job *j)
 {
     xd_size_bucket_standard(&j->size[0], &j->size[1]);
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
         xd_log(XD_LOG_INFO, "generating %lld x %lld, the standard size nearest to %lld x %lld (--no_resolution_binning "
-               "generates the size itself)", (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
-               (long long)j->asked[0]);
+               "generates the size itself)", (long long)j->size[1], (long long)j->size[0],
+               (long long)j->asked[1], (long long)j->asked[0]);
     j->asked[0] = j->size[0], j->asked[1] = j->size[1];
 }
 
@@ -174,7 +182,8 @@ static xd_status take_size(xd_job *j, xd_err *e)
         s = check_side("height", j->size[0], cell[1], d->patch[1], e);
     for (int i = 1; s == XD_OK && i < 3; i++)
         if (d->most[i] && j->size[i - 1] / cell[i] > d->most[i])
-            s = xd_fail(e, XD_EINVAL, "%s %lld is more than the %lld pixels that the model has positions "
+            s = xd_fail(e, XD_EINVAL,
+                        "%s %lld is more than the %lld pixels that the model has positions "
                         "for", i == 1 ? "height" : "width", (long long)j->size[i - 1],
                         (long long)(d->most[i] * cell[i]));
     if (s != XD_OK)
@@ -190,7 +199,8 @@ static xd_status take_tokens(xd_job *j, xd_err *e)
     const int64_t     *c = j->cells, *s = d->sample;
     if (d->fixed && (c[0] != s[0] || c[1] != s[1] || c[2] != s[2])) {
         const int *cell = j->ctx->model.vae_info.cell;
-        return xd_fail(e, XD_EINVAL, "this model has positions for one size only: %lld frames of %lld x %lld "
+        return xd_fail(e, XD_EINVAL,
+                       "this model has positions for one size only: %lld frames of %lld x %lld "
                        "pixels", (long long)((s[0] - 1) * cell[0] + 1), (long long)(s[2] * cell[2]),
                        (long long)(s[1] * cell[1]));
     }
@@ -208,21 +218,23 @@ static xd_status take_tokens(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* A scheduler of the other kind of noise generates nothing. */
+/* Refuses a scheduler for the other kind of noise, which generates garbage. */
 static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
     if (p->max_shift > 0 && !j->sampler->flow && !c->use_flow_sigmas)
-        return xd_fail(e, XD_EINVAL, "%s is a model of rectified flow, which the scheduler %s does not follow: "
-                       "take flow-euler, or dpm++ with use_flow_sigmas in scheduler_config.json", p->name,
-                       j->sampler->name);
+        return xd_fail(e, XD_EINVAL,
+                       "%s is a model of rectified flow, which the scheduler %s does not follow: "
+                       "take flow-euler, or dpm++ with use_flow_sigmas in scheduler_config.json",
+                       p->name, j->sampler->name);
     if (p->max_shift == 0 && j->sampler->flow)
-        return xd_fail(e, XD_EINVAL, "the scheduler %s is for models of rectified flow, which %s is not",
+        return xd_fail(e, XD_EINVAL,
+                       "the scheduler %s is for models of rectified flow, which %s is not",
                        j->sampler->name, p->name);
     return XD_OK;
 }
 
-/* Which scheduler, and what its config says. */
+/* Finds the scheduler and reads its config. */
 static xd_status find_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
@@ -259,7 +271,8 @@ static xd_status take_sampler(xd_job *j, xd_err *e)
         return xd_fail(e, XD_EINVAL, "strength %g is given without an image to start from (image)",
                        j->r->strength);
     if (j->r->image && !m->recipe->from_image && !j->sampler->flow)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s cannot start from an image: its scheduler %s is none of "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s cannot start from an image: its scheduler %s is none of "
                        "rectified flow", m->recipe->name, j->sampler->name);
     s = xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
     return s == XD_OK ? s : xd_model_fail_sched(m, s, e);
@@ -292,8 +305,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         j->guidance = r->negative_prompt ? r->true_cfg_scale : 0;
     j->npass = j->guidance > 1 ? 2 : 1;
     if (r->max_sequence_length && xd_prompts_fixed(j))
-        return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and the text encoders of %s read %lld tokens, always",
-                       (int)r->max_sequence_length, ctx->model.recipe->name, (long long)xd_prompts_most_rows(j));
+        return xd_fail(e, XD_EINVAL,
+                       "max_sequence_length is %d, and the text encoders of %s read %lld tokens, always", (int)r->max_sequence_length, ctx->model.recipe->name, (long long)xd_prompts_most_rows(j));
     if (ctx->model.recipe->most_text && r->max_sequence_length > ctx->model.recipe->most_text)
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and %s reads at most %d text "
                        "tokens", (int)r->max_sequence_length, ctx->model.recipe->name,
@@ -307,8 +320,9 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         return s;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
         xd_log(XD_LOG_INFO, "generating %lld x %lld, the trained size nearest to %lld x %lld, and "
-               "resizing (--no_resolution_binning generates the size itself)", (long long)j->size[1],
-               (long long)j->size[0], (long long)j->asked[1], (long long)j->asked[0]);
+               "resizing (--no_resolution_binning generates the size itself)",
+               (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
+               (long long)j->asked[0]);
     return XD_OK;
 }
 
@@ -352,7 +366,7 @@ int xd_job_paints(const xd_job *j, int prompt)
     int n = j->r->num_images_per_prompt, low = 0, high = j->ntodo;
     if (!j->todo)
         return 1;
-    while (low < high) {        /* the first of the prompt's images, or of a later one's        */
+    while (low < high) { /* binary search for the first image of the prompt, or of a later one */
         int mid = low + (high - low) / 2;
         if (j->todo[mid] / n < prompt)
             low = mid + 1;
@@ -362,7 +376,7 @@ int xd_job_paints(const xd_job *j, int prompt)
     return low < j->ntodo && j->todo[low] / n == prompt;
 }
 
-/* diffusers' use_dynamic_cfg, which sets the model's time against the number of steps. */
+/* use_dynamic_cfg of diffusers, which compares the model's timestep with the number of steps. */
 double xd_job_guidance(const xd_job *j, int step)
 {
     double n = j->samp.steps;

@@ -43,8 +43,8 @@ int       xd_job_paints(const xd_job *j, int prompt);
 double    xd_job_guidance(const xd_job *j, int step);
 /* F32 elements of the result's pixels: [frames,H,W,3] of the requested size. */
 int64_t   xd_job_pixels(const xd_job *j);
-/* The flag of the guidance that takes two passes: "true_cfg_scale" if the other one is
- * distilled. */
+/* The flag of the guidance that takes two passes: "true_cfg_scale" if the other one
+ * is distilled. */
 const char *xd_job_guide(const xd_job *j);
 
 #endif

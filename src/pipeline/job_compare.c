@@ -1,7 +1,8 @@
-/* job_compare.c - do all ranks generate the same request?
+/* job_compare.c - checks that all ranks run one request with equal settings
  *
- * Every rank reads the command line and the file of prompts for itself. Ranks that take other numbers of
- * steps wait for each other without end, and other seeds or schedulers mix two images into one. */
+ * Every rank reads the command line and the file of prompts itself. Ranks with different
+ * numbers of steps would wait for each other forever; different seeds or schedulers would
+ * mix two images. */
 #include <string.h>
 
 #include "pipeline/job_compare.h"
@@ -9,14 +10,15 @@
 #include "pipeline/context.h"
 #include "ranks/world.h"
 
-enum { MOST = 64, MORE = 4 };   /* options of a request, and what else is told                  */
+enum { MOST = 64, MORE = 4 };   /* options of a request; additional items                      */
 
 static uint64_t of_text(const char *text)
 {
     return text ? xd_hash_mix(xd_hash_text(text), 1) : 0;
 }
 
-/* A file counts as given or not: only rank 0 reads it, and it may lie elsewhere on another host. */
+/* A file counts only as given or not given: only rank 0 reads it, and its path may differ on
+ * another host. */
 static uint64_t of_option(const xd_request *r, const xd_option *o)
 {
     const char *field = (const char *)r + o->offset;
@@ -26,7 +28,7 @@ static uint64_t of_option(const xd_request *r, const xd_option *o)
         return o->arg && strcmp(o->arg, "FILE") == 0 ? text != NULL : of_text(text);
     }
     if (o->kind == XD_OPT_SEED && r->random_seed)
-        return 1;               /* whatever it is: rank 0 has drawn it                          */
+        return 1;               /* any value: rank 0 has drawn the seed                        */
     memcpy(&v, field, o->kind == XD_OPT_INT || o->kind == XD_OPT_FLAG ? sizeof(int) : 8);
     return v;
 }
@@ -55,7 +57,7 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
         mine[i] = of_option(r, &o[i]), name[i] = o[i].name;
     mine[n] = of_prompts(r), name[n] = "prompt";
     mine[n + 1] = (uint64_t)r->latents_only, name[n + 1] = "output";
-    mine[n + 2] = (uint64_t)told->seed;         /* these two are told, not compared            */
+    mine[n + 2] = (uint64_t)told->seed;         /* these two are sent, not compared            */
     mine[n + 3] = (uint64_t)told->picks;
     int64_t size = (n + MORE) * (int64_t)sizeof *mine;
     memcpy(first, mine, (size_t)size);
@@ -65,7 +67,8 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     *told = (xd_job_agreed){ (int64_t)first[n + 2], (int)first[n + 3] };
     for (int i = 0; i < n + 2; i++)
         if (mine[i] != first[i])
-            return xd_fail(e, XD_EINVAL, "--%s differs from that of rank 0: all ranks need the same flags and "
+            return xd_fail(e, XD_EINVAL,
+                           "--%s differs from that of rank 0: all ranks need the same flags and "
                            "the same prompts", name[i]);
     return XD_OK;
 }

@@ -10,8 +10,8 @@ typedef struct xd_job_agreed {  /* what only rank 0 knows of a request          
     int     picks;              /* it will choose which images are wanted                      */
 } xd_job_agreed;
 
-/* Fails on every rank if a rank's request differs from rank 0's. Collective over the ranks in
- * use. */
+/* Fails on every rank if a rank's request differs from rank 0's. Collective over the
+ * ranks in use. */
 xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agreed *told,
                          xd_err *e);
 

@@ -1,4 +1,4 @@
-/* memory_plan.c - what a request needs, counted before anything is loaded */
+/* memory_plan.c - memory that a request needs, counted before anything is loaded */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,8 @@ static double gib(size_t bytes)
     return (double)bytes / 1073741824.0;
 }
 
-/* So large that counting it exactly is pointless: a hidden state, and q, k, v beside it. */
+/* Refuses a size so large that an exact count is pointless: a hidden state and q, k, v
+ * exceed memory. */
 static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
 {
     double least = (double)j->tokens * (double)j->ctx->model.dit_info.dim * 4 *
@@ -35,8 +36,8 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
     return xd_fail(e, XD_ENOMEM, "a %s of %lld x %lld needs at least %s of %s, %s are available",
                    j->fps > 0 ? "video" : "image",
                    (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + image).s,
-                   process < machine ? "address space (ulimit -v), besides what kernels take" : "memory",
-                   xd_size_text((double)have).s);
+                   process < machine ? "address space (ulimit -v), besides what kernels take"
+                   : "memory", xd_size_text((double)have).s);
 }
 
 static size_t most(size_t a, size_t b)
@@ -48,21 +49,22 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
 {
     size_t text = most(n->text_tmp, n->text_work), dit = most(n->dit_tmp + n->links, n->dit_work);
     size_t loop = most(n->dit + dit, n->vae + most(n->vae_tmp, n->vae_work));
-    if (!apart)                 /* the autoencoder is loaded when the loop has its memory       */
+    if (!apart)                 /* the VAE is loaded while the loop still has its memory       */
         loop = most(n->dit + dit,
                     n->dit + n->vae + most(n->dit_tmp, n->vae_tmp) + n->links + n->vae_work);
     loop += n->images;
     return keep ? n->text + most(text, loop) : most(n->text + text, loop);
 }
 
-/* Ranks that share weights, and images to start from, would have to agree when: several ranks keep
- * both. */
+/* Ranks that share weights, and requests with an initial image, would have to agree on the time of
+ * unloading; therefore several ranks keep both components. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
     return j->ctx->once && ranks == 1 && j->images == 1 && !j->r->image && !j->r->latents_only;
 }
 
-/* The text encoders: all of them when they stay, else the largest, as they come one after the other. */
+/* The text encoders: all of them if they stay loaded, otherwise the largest, as only one is
+ * loaded at a time. */
 static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -87,7 +89,7 @@ static int needs_vae(const xd_job *j)
     return (!j->r->latents_only || j->r->image) && xd_vae_on_this_rank(j);
 }
 
-/* What this rank needs, by part. */
+/* Counts this rank's bytes by part. */
 static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -127,7 +129,7 @@ void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
     c->ops->wait(c, &r, 1);
 }
 
-/* Weights that this rank has already; what it shares is held once by all who share it. */
+/* Bytes of loaded weights of this rank; *once counts shared weights once per group. */
 static double held(xd_context *ctx, double *once)
 {
     const xd_component *p[2 + XD_MAXTEXT] = { &ctx->model.dit, &ctx->model.vae };
@@ -148,26 +150,28 @@ static xd_size size_of(size_t bytes)
     return xd_size_text((double)bytes);
 }
 
-/* `bytes` are needed by `who` and `have` are there: the sentence names what takes them. */
-static xd_status refuse(const xd_dev *d, const xd_need *n, double bytes, double have, const char *who, xd_err *e)
+/* Refuses: `who` needs `bytes` and `have` are available. The message names the parts. */
+static xd_status refuse(const xd_dev *d, const xd_need *n, double bytes, double have,
+                        const char *who, xd_err *e)
 {
-    return xd_fail(e, XD_ENOMEM, "the request needs %s of %s and %s are available: text encoder %s + %s, "
+    return xd_fail(e, XD_ENOMEM,
+                   "the request needs %s of %s and %s are available: text encoder %s + %s, "
                    "transformer %s + %s, vae %s + %s (weights + activations), kernels %s",
-                   xd_size_text(bytes).s, who, xd_size_text(have).s, size_of(n->text).s, size_of(n->text_tmp).s,
-                   size_of(n->dit).s, size_of(n->dit_tmp + n->links).s, size_of(n->vae).s, size_of(n->vae_tmp).s,
-                   size_of(xd_dev_kernel_bytes(d)).s);
+                   xd_size_text(bytes).s, who, xd_size_text(have).s, size_of(n->text).s,
+                   size_of(n->text_tmp).s, size_of(n->dit).s, size_of(n->dit_tmp + n->links).s,
+                   size_of(n->vae).s, size_of(n->vae_tmp).s, size_of(xd_dev_kernel_bytes(d)).s);
 }
 
-/* What a request leaves of a host's memory, for each of the ranks that read files ahead. A thread needs some
- * address space, too. */
+/* Free memory of a host after the request, for each of the ranks that read files ahead. A thread
+ * also needs some address space. */
 static size_t spare_of(const double host[XD_HOST_SUMS], double space)
 {
     const double thread = 1 << 20;
     return host[1] > host[0] && space > thread ? (size_t)((host[1] - host[0]) / host[2]) : 0;
 }
 
-/* Two limits: what this process may map, and what all ranks of the host together may use, where
- * shared weights count once. room: both, the host's first. */
+/* Two limits: what this process may map, and what all ranks of the host may use together, with
+ * shared weights counted once. room: both limits. */
 static xd_status compare(xd_job *j, const xd_need *need, xd_room *room, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -176,16 +180,18 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_room *room, xd_err *
     char       ranks[80] = "memory";
     xd_host_memory(&have, &space);
     int    reads = !ctx->model.dit.group.c || ctx->model.dit.group.c->rank == 0;
-    double kernels = (double)xd_dev_kernel_bytes(ctx->dev), host[XD_HOST_SUMS] = { (double)need->peak + kernels, once, reads };
+    double kernels = (double)xd_dev_kernel_bytes(ctx->dev),
+           host[XD_HOST_SUMS] = { (double)need->peak + kernels, once, reads };
     host[0] -= xd_shared_weights_saved(&ctx->model.dit) + xd_shared_weights_saved(&ctx->model.vae);
     xd_memory_sum(ctx->world.host, host);
     host[1] += (double)have;
     room->machine = host[1];
     room->space = (double)space + mine;
     xd_log(XD_LOG_DEBUG, "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
-           "peak %.3f, kernels %.3f, %.3f on this host of %.3f GiB", gib(need->text), gib(need->text_tmp),
-           gib(need->dit), gib(need->dit_tmp + need->links), gib(need->vae), gib(need->vae_tmp), gib(need->peak),
-           kernels / 1073741824.0, host[0] / 1073741824.0, host[1] / 1073741824.0);
+           "peak %.3f, kernels %.3f, %.3f on this host of %.3f GiB", gib(need->text),
+           gib(need->text_tmp), gib(need->dit), gib(need->dit_tmp + need->links), gib(need->vae),
+           gib(need->vae_tmp), gib(need->peak), kernels / 1073741824.0, host[0] / 1073741824.0,
+           host[1] / 1073741824.0);
     ctx->spare = reads ? spare_of(host, (double)space + mine - (double)need->peak) : 0;
     if ((double)need->peak > (double)space + mine)
         return refuse(ctx->dev, need, (double)need->peak, (double)space + mine,
@@ -206,7 +212,8 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room 
     xd_host_memory(&machine, &space);
     *need = (xd_need){ 0 };
     *room = (xd_room){ (double)machine + mine, (double)space + mine, mine, 0 };
-    xd_status s = refuse_huge(j, (size_t)(room->machine < room->space ? room->machine : room->space), e);
+    xd_status s = refuse_huge(j, (size_t)(room->machine < room->space ? room->machine
+                                          : room->space), e);
     room->huge = s != XD_OK;
     if (s == XD_OK)
         s = count_parts(j, w, need, e);

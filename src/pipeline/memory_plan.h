@@ -20,8 +20,8 @@ typedef struct xd_room {        /* bytes that a request may take on this rank's 
 /* Peak of the parts, one after the other; text encoders stay loaded with `keep`. apart:
  * transformer and VAE are never loaded together. */
 size_t    xd_need_peak(const xd_need *n, int keep, int apart);
-/* Is `apart` true for a request on this many ranks? Yes for the only image of an engine's only
- * request. */
+/* Is `apart` true for a request on this many ranks? Yes for the only image of an engine's
+ * only request. */
 int       xd_need_apart(const xd_job *j, int ranks);
 /* Counts, finds the ranks that share weights, and refuses with XD_ENOMEM if the peak exceeds the
  * available memory. Collective over the ranks in use, which agree. */

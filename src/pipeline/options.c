@@ -7,7 +7,7 @@
 
 #define AT(field) offsetof(xd_request, field)
 
-/* --seed -1 fills both (XD_OPT_SEED). */
+/* --seed -1 sets both (XD_OPT_SEED). */
 _Static_assert(AT(random_seed) == AT(seed) + sizeof(int64_t), "an int behind the seed");
 
 static xd_option options[] = {
@@ -54,7 +54,7 @@ static xd_option options[] = {
 
 enum { OPTIONS = sizeof options / sizeof *options };
 
-/* Samplers are named by their registry. */
+/* The help text lists the samplers of the registry. */
 static void name_samplers(void)
 {
     static xd_text_buf b;

@@ -1,4 +1,4 @@
-/* output.c - names of the files that images and videos are written to, and writing them */
+/* output.c - names of output files for images and videos, and writing them */
 #include "pipeline/output.h"
 
 #include <stdio.h>
@@ -30,14 +30,14 @@ static int find_number(const char *path, size_t *at, size_t *len, int *width)
     return found;
 }
 
-/* Where the extension starts: the last dot after the last slash, or the end. */
+/* Start of the extension: the last dot after the last slash, or the end. */
 static size_t stem_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
     return dot && dot != path && dot[-1] != '/' ? (size_t)(dot - path) : strlen(path);
 }
 
-/* A video in images: what a name needs behind %04d. */
+/* Is it a video written as images? Its name needs %04d. */
 static int in_frames(const char *path, int64_t frames)
 {
     return frames > 1 && xd_image_known(path);
@@ -48,8 +48,8 @@ xd_status xd_output_name(const char *path, int i, int images, char *name, size_t
     size_t at = 0, len = 0;
     int    width = 0, n, has = find_number(path, &at, &len, &width);
     if (has < 0)
-        return xd_fail(e, XD_EINVAL, "the output name %s may have one %%d (or %%04d) and no other %%",
-                       path);
+        return xd_fail(e, XD_EINVAL,
+                       "the output name %s may have one %%d (or %%04d) and no other %%", path);
     if (has)
         n = snprintf(name, size, "%.*s%0*d%s", (int)at, path, width, i + 1, path + at + len);
     else if (images > 1)
@@ -62,7 +62,8 @@ xd_status xd_output_name(const char *path, int i, int images, char *name, size_t
     return XD_OK;
 }
 
-/* The name of every frame in one: %d stays, behind the number of the video where there are several. */
+/* The name for all frames of a video: a %d stays in it, after the number of the video if
+ * there are several. */
 static int frames_name(const char *path, int i, int videos, char *name, size_t size)
 {
     size_t      at = 0, len = 0;
@@ -109,7 +110,8 @@ xd_status xd_output_check(const char *path, int images, xd_err *e)
     if (s != XD_OK)
         return s;
     if (!is_latents(name) && !xd_image_known(name) && !xd_video_known(name))
-        return xd_fail(e, XD_EINVAL, "the output name %s must end in .png, .jpg, .jpeg, .webp, .ppm "
+        return xd_fail(e, XD_EINVAL,
+                       "the output name %s must end in .png, .jpg, .jpeg, .webp, .ppm "
                        "or .safetensors (latents), and that of a video may end in .mp4, .mov, .mkv, "
                        ".webm, .gif or .rgb", path);
     if (xd_video_known(name) && (s = xd_video_ready(name, e)) != XD_OK)
@@ -121,29 +123,33 @@ xd_status xd_output_check_video(const char *path, int video, xd_err *e)
 {
     if (video || !xd_video_known(path))
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, "the output name %s is that of a video, and this model makes images: it must "
+    return xd_fail(e, XD_EINVAL,
+                   "the output name %s is that of a video, and this model makes images: it must "
                    "end in .png, .jpg, .jpeg, .webp, .ppm or .safetensors (latents)", path);
 }
 
 const char *xd_output_default(int video)
 {
-    return !video ? "output.png" : xd_video_ready("output.mp4", NULL) == XD_OK ? "output.mp4" : "output.gif";
+    return !video ? "output.png" : xd_video_ready("output.mp4", NULL) == XD_OK ? "output.mp4"
+        : "output.gif";
 }
 
-static xd_status write_frames(const char *path, const xd_image *im, const xd_image_text *texts, xd_err *e)
+static xd_status write_frames(const char *path, const xd_image *im, const xd_image_text *texts,
+                              xd_err *e)
 {
     char      name[MAXNAME];
     xd_status st = XD_OK;
     for (int64_t i = 0; i < im->frames && st == XD_OK; i++) {
         st = xd_output_name(path, (int)i, (int)im->frames, name, sizeof name, e);
         if (st == XD_OK)
-            st = xd_image_write(name, im->data + i * im->height * im->width * 3, im->width, im->height,
-                                texts, e);
+            st = xd_image_write(name, im->data + i * im->height * im->width * 3, im->width,
+                                im->height, texts, e);
     }
     return st;
 }
 
-xd_status xd_output_write(const char *path, const xd_image *im, const xd_image_text *texts, xd_err *e)
+xd_status xd_output_write(const char *path, const xd_image *im, const xd_image_text *texts,
+                          xd_err *e)
 {
     xd_film   film = { im->data, im->frames, im->width, im->height, im->fps };
     xd_status st = xd_output_check_video(path, im->fps > 0, e);

@@ -1,4 +1,4 @@
-/* result.c - the images of a request and the texts that travel with them */
+/* result.c - the images of a request and their texts (metadata) */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ typedef struct item {
     float   *lat;
     int64_t  seed;
     char    *json, *parameters;
-    double   denoise_s, decode_s;       /* 0: unknown                                           */
+    double   denoise_s, decode_s;       /* 0: unknown                                          */
 } item;
 
 struct xd_result {
@@ -68,13 +68,14 @@ static const char *or_empty(const char *s)
     return s ? s : "";
 }
 
-/* Of models that read their guidance: the scale they read, and the one that joins two passes. */
+/* For models that read their guidance scale: that scale; otherwise the scale that
+ * combines two passes. */
 static double scale_read(const xd_job *j)
 {
     return isnan(j->distilled) ? j->guidance : j->distilled;
 }
 
-/* What else the image depends on, where it was asked for. */
+/* Appends other settings that the image depends on, if they were given. */
 static void add_options(xd_text_buf *b, const xd_job *j)
 {
     const xd_request *r = j->r;
@@ -110,21 +111,22 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     xd_buf_add(&b, ", \"painted_width\": %" PRId64 ", \"painted_height\": %" PRId64, j->size[1],
                j->size[0]);
     if (j->fps > 0)
-        xd_buf_add(&b, ", \"num_frames\": %" PRId64 ", \"fps\": %.10g, \"use_dynamic_cfg\": %s", j->frames,
-                   j->fps, r->use_dynamic_cfg ? "true" : "false");
+        xd_buf_add(&b, ", \"num_frames\": %" PRId64 ", \"fps\": %.10g, \"use_dynamic_cfg\": %s",
+                   j->frames, j->fps, r->use_dynamic_cfg ? "true" : "false");
     xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->ctx->model.recipe->name);
     xd_buf_json_string(&b, j->ctx->model.dir);
     xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"weights_dtype\": \"%s\", "
                "\"device\": \"%s\"", j->ctx->hash, xd_dtype_name(j->ctx->type),
                xd_types_name(&j->ctx->model.dit, j->ctx->type), j->ctx->dev->name);
     xd_loras_json(j->ctx->model.loras, &b);
-    xd_buf_add(&b, ", \"plan\": \"%s\", \"version\": \"xdit %s\"}", j->ctx->plan.text, xd_version());
+    xd_buf_add(&b, ", \"plan\": \"%s\", \"version\": \"xdit %s\"}", j->ctx->plan.text,
+               xd_version());
     if (b.failed)
         xd_buf_free(&b);
     return b.p;
 }
 
-/* The sampler's name there; "DPM++ 2M" is the second order's. */
+/* The sampler's name in stable-diffusion-webui; "DPM++ 2M" is that of order 2. */
 static const char *known_as(const xd_job *j)
 {
     int order = j->samp.cfg.solver_order;
@@ -132,7 +134,7 @@ static const char *known_as(const xd_job *j)
     return plain ? j->sampler->name : j->sampler->webui;
 }
 
-/* The form of stable-diffusion-webui ("A1111"), which galleries and ComfyUI read. */
+/* The text format of stable-diffusion-webui ("A1111"), which galleries and ComfyUI read. */
 static char *make_parameters(const xd_job *j, int i, int64_t seed)
 {
     xd_text_buf       b = { 0 };
@@ -162,7 +164,7 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
 
 /* ---- filling ------------------------------------------------------------------------------ */
 
-/* [-1,1] -> 0..255, halves to even, as diffusers' VaeImageProcessor rounds. */
+/* [-1,1] -> 0..255, rounding halves to even, as diffusers' VaeImageProcessor does. */
 static uint8_t *quantize(const float *rgb, int64_t n)
 {
     uint8_t *out = malloc((size_t)n + 1);
@@ -197,8 +199,8 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
     t->parameters = make_parameters(j, i, t->seed);
     if (rgb) {
         show_image(j, rgb);
-        t->image = (xd_image){ j->frames, j->asked[0], j->asked[1], 3, quantize(rgb, xd_job_pixels(j)),
-                               j->fps };
+        t->image = (xd_image){ j->frames, j->asked[0], j->asked[1], 3,
+                               quantize(rgb, xd_job_pixels(j)), j->fps };
     }
     free(rgb);
     if (!t->json || !t->parameters || (rgb && !t->image.data))
@@ -311,12 +313,14 @@ xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
     if (is_safetensors(path)) {
         const char *meta[] = { "parameters", t->parameters, "xdit", t->json, NULL };
         xd_st_item  it = { "latents", xd_view(t->lat, XD_F32, 4, r->lat) };
-        if (r->video)           /* as diffusers has them: [1,t,C,h,w]                          */
-            it.t = xd_view(t->lat, XD_F32, 5, (int64_t[]){ 1, r->lat[0], r->lat[1], r->lat[2], r->lat[3] });
+        if (r->video)           /* shape of diffusers: [1,t,C,h,w]                             */
+            it.t = xd_view(t->lat, XD_F32, 5, (int64_t[]){ 1, r->lat[0], r->lat[1], r->lat[2],
+                                                           r->lat[3] });
         return xd_st_write(path, &it, 1, 0, meta, e);
     }
     if (!t->image.data)
         return xd_fail(e, XD_EINVAL, "the request made latents only; save them as .safetensors");
-    xd_image_text texts[] = { { "parameters", t->parameters }, { "xdit", t->json }, { NULL, NULL } };
+    xd_image_text texts[] = { { "parameters", t->parameters }, { "xdit", t->json },
+                              { NULL, NULL } };
     return xd_output_write(path, &t->image, texts, e);
 }

@@ -5,8 +5,8 @@
 #include "pipeline/job.h"
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e);
-/* Takes ownership of the latents [t,C,h,w] and the pixels (both malloc'ed; rgb may be NULL) of
- * image i. */
+/* Takes ownership of the latents [t,C,h,w] and the pixels (both malloc'ed; rgb may be
+ * NULL) of image i. */
 xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e);
 /* Latents [t,C,h,w] of image i and their number of elements; for tests. */
 const float *xd_result_lat(const xd_result *r, int i, int64_t *n);

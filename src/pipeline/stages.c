@@ -1,4 +1,4 @@
-/* stages.c - the blocks of the transformer, cut into pipeline stages by counted cost */
+/* stages.c - cutting the transformer's blocks into pipeline stages by counted cost */
 #include <stdlib.h>
 
 #include "pipeline/stages.h"
@@ -12,8 +12,9 @@
 #include "plan/balance.h"
 #include "plan/plan.h"
 
-/* Counted cost of every block, and of what the first and last stage do besides. It is that of whole
- * blocks, so that all tensor ranks of a stage, whose shares differ, cut alike. */
+/* Counted cost of every block, and of the additional work of the first and the last stage. It
+ * is the cost of whole blocks, so that all tensor ranks of a stage, whose shares differ, get
+ * the same cut. */
 static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
 {
     xd_context   *ctx = j->ctx;
@@ -22,7 +23,8 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
     xd_exec      x;
     xd_arena     a;
     xd_counts    c;
-    void        *local = calloc(1, ctx->model.dit_info.local_size + ctx->model.dit_info.kept_size + 1);
+    void        *local = calloc(1, ctx->model.dit_info.local_size + ctx->model.dit_info.kept_size +
+                                1);
     void        *kept = (char *)local + ctx->model.dit_info.local_size;
     int          tp = p->tp, tp_at = p->tp_at;
     p->tp = 1, p->tp_at = 0;
@@ -47,7 +49,8 @@ static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_e
                     .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
     if (d->extra_ch)
         in.extra = in.lat;
-    xd_state st = { .h = xd_new_f32(&x, j->tokens + lay.len[XD_TXT], d->dim), .local = local, .kept = kept };
+    xd_state st = { .h = xd_new_f32(&x, j->tokens + lay.len[XD_TXT], d->dim), .local = local,
+                    .kept = kept };
     int most = xd_dit_most_skips(dit, &p->shadow);
     if (most)
         st.skips = xd_new(&x, most * st.h.d[0], d->dim);

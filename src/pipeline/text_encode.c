@@ -1,7 +1,7 @@
 /* text_encode.c - prompts become embeddings
  *
- * The embedding of a prompt is put together from those of the pipeline's encoders, as its recipe says:
- * rows below each other or side by side in features. Encoders are loaded one after the other. */
+ * The embedding of a prompt consists of those of the pipeline's encoders, as its recipe says: in
+ * separate rows or side by side in features. Encoders are loaded one after the other. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static int64_t width_of(const xd_job *j, int k)
 
 /* ---- token ids ---------------------------------------------------------------------------- */
 
-/* Ids a prompt may have for encoder k. */
+/* The most ids that a prompt may have for encoder k. */
 static int64_t most_ids(const xd_job *j, int k)
 {
     int pad = recipe(j)->text[k].pad;
@@ -112,7 +112,8 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
     xd_status s = xd_model_tokenizers(&j->ctx->model, e);
     for (int i = 0; s == XD_OK && i < n; i++)
         for (int k = 0; s == XD_OK && k < w->ntext; k++) {
-            if (j->ctx->model.has_text[k] && (s = tokenize(w, j, i, k, text_of(w, j, i), e)) == XD_OK)
+            if (j->ctx->model.has_text[k] && (s = tokenize(w, j, i, k, text_of(w, j, i),
+                                                           e)) == XD_OK)
                 show_ids(w, j, i, k);
             if (recipe(j)->text[k].rows == XD_ROWS_BELOW)
                 w->rows[i] += rows_of(w, j, i, k);
@@ -164,7 +165,8 @@ void xd_prompts_close(xd_prompts *w, xd_context *ctx)
 
 /* ---- embeddings --------------------------------------------------------------------------- */
 
-/* The chain of x among the ranks that share the text encoders; nothing when one has them alone. */
+/* Opens the method stack of x over the ranks that share the text encoders; does nothing if one
+ * rank has them alone. */
 static void open_chain(xd_exec *x, const xd_context *ctx, xd_method_stack *c)
 {
     xd_err       e = { 0 };
@@ -199,13 +201,14 @@ xd_status xd_prompts_count(const xd_job *j, int k, int64_t n, size_t *bytes, xd_
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
 }
 
-/* The negative prompt is used only with guidance, others by images that are made. */
+/* The negative prompt is used only with guidance, others only if one of their images
+ * is generated. */
 static int is_used(const xd_prompts *w, const xd_job *j, int i)
 {
     return i < w->n - 1 ? xd_job_paints(j, i) : j->npass > 1;
 }
 
-/* Does encoder k leave out a part of a prompt? */
+/* Does encoder k truncate a prompt? */
 static int cuts(const xd_prompts *w, const xd_job *j, int k)
 {
     for (int i = 0; i < w->n; i++)
@@ -214,7 +217,7 @@ static int cuts(const xd_prompts *w, const xd_job *j, int k)
     return 0;
 }
 
-/* Says what of the prompts encoder k does not read. */
+/* Logs which prompts encoder k truncates. */
 static void say_cut(const xd_prompts *w, const xd_job *j, int k, int level)
 {
     long long most = most_ids(j, k);
@@ -228,14 +231,15 @@ static void say_cut(const xd_prompts *w, const xd_job *j, int k, int level)
     if (first < w->n - 1)
         snprintf(which, sizeof which, "prompt %d", first + 1);
     if (cut > 1)
-        snprintf(more, sizeof more, "; nor of %d other%s that %s too long", cut - 1, cut > 2 ? "s" : "",
-                 cut > 2 ? "are" : "is");
+        snprintf(more, sizeof more, "; nor of %d other%s that %s too long", cut - 1,
+                 cut > 2 ? "s" : "", cut > 2 ? "are" : "is");
     xd_log(level, "%s has %lld tokens, and %s reads %lld%s: the rest is not seen%s", which,
            (long long)w->whole[first * w->ntext + k], recipe(j)->text[k].folder, most,
            recipe(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
 }
 
-/* A prompt that one encoder reads to its end is not lost when others cut it; else all that is said warns. */
+/* If one encoder reads a prompt to its end, truncation by others is logged as information;
+ * otherwise all messages are warnings. */
 void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
 {
     int64_t most = 0;
@@ -264,7 +268,7 @@ static void zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* Memory for the embeddings of all prompts that are used; zeros where no encoder writes. */
+/* Allocates the embeddings of all used prompts; zeros where no encoder writes. */
 static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
 {
     xd_context         *ctx = j->ctx;
@@ -292,11 +296,11 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
     return s == XD_OK && x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : s;
 }
 
-/* Where encoder k writes in the embedding of prompt i: first row, first feature, and first feature of
- * the pooled one. */
+/* Where encoder k writes in the embedding of prompt i: first row, first feature, and first feature
+ * of the pooled embedding. */
 static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t at[3])
 {
-    int64_t below = 0;          /* rows of the group before this one                           */
+    int64_t below = 0;          /* rows of the previous group                                  */
     at[0] = at[1] = at[2] = 0;
     for (int q = 0; q <= k; q++) {
         const xd_text_use *u = &recipe(j)->text[q];
@@ -312,7 +316,7 @@ static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t
     }
 }
 
-/* Encodes prompt i with encoder k, into its place. */
+/* Encodes prompt i with encoder k into its place. */
 static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
 {
     const xd_component     *p = &j->ctx->model.text[k];
@@ -333,8 +337,8 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Runs encoder k over every text that is used. A rank that failed goes on where others share the
- * encoder: it takes part in their sums. */
+/* Runs encoder k over every used text. If ranks share the encoder, a failed rank goes on, because
+ * it takes part in their sums. */
 static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -345,7 +349,7 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     x.cancel = ctx->cancel;
     xd_world_watch(&ctx->world, &x);
     open_chain(&x, ctx, &chain);
-    if (shared)                 /* nobody begins unless all have what it takes                  */
+    if (shared)                 /* no rank begins unless all have their resources              */
         xd_world_settle(&ctx->world, ctx->text, &x);
     int going = xd_ok(&x);
     for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
@@ -367,7 +371,8 @@ static int is_last_encoder(const xd_job *j, int k)
     return 1;
 }
 
-/* An encoder's weights; when the last one's are there, the disk has time for the transformer's. */
+/* Loads an encoder's weights. After the last one the disk is free for readahead of the
+ * transformer's. */
 static xd_status load_encoder(xd_job *j, int k, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -378,9 +383,10 @@ static xd_status load_encoder(xd_job *j, int k, xd_err *e)
     return s;
 }
 
-/* On a rank that encodes. Those that share the encoder begin when all of them have loaded it; so all
- * ranks call this, also one that has failed (s). */
-static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, xd_status s, xd_err *e)
+/* Called on ranks that encode. Ranks that share the encoder begin when all of them have loaded it;
+ * therefore all of them call this, also one that has failed (s). */
+static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, xd_status s,
+                                 xd_err *e)
 {
     xd_context *ctx = j->ctx;
     xd_arena   a = { 0 };
@@ -399,7 +405,7 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     return s;
 }
 
-/* An embedding for on_tensor, as the host sees it. */
+/* Passes an embedding to on_tensor as a host tensor. */
 static void show_tensor(const xd_job *j, const char *name, int i, xd_tensor t)
 {
     xd_exec x;
@@ -418,10 +424,11 @@ static void show_one(const xd_prompts *w, const xd_job *j, int i)
         return;
     show_tensor(j, negative ? "negative_prompt_embeds" : "prompt_embeds", i, c->tok);
     if (c->pooled.p)
-        show_tensor(j, negative ? "negative_pooled_prompt_embeds" : "pooled_prompt_embeds", i, c->pooled);
+        show_tensor(j, negative ? "negative_pooled_prompt_embeds" : "pooled_prompt_embeds", i,
+                    c->pooled);
 }
 
-/* Embedding i from the rank that has it to all others. */
+/* Broadcasts embedding i from the rank that has it. */
 static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
 {
     xd_cond  *c = &w->cond[i];
@@ -431,8 +438,8 @@ static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
     return s;
 }
 
-/* Hosts where nobody encodes load the transformer while others do: their cores and disks have nothing else to
- * do. The memory plan has counted what every rank holds at most as if all held it at once. */
+/* Hosts on which no rank encodes load the transformer meanwhile, as their cores and disks are
+ * idle. The memory plan assumes that every rank holds the maximum at the same time. */
 static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -444,8 +451,8 @@ static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
     return xd_component_load_after(p, s, ctx->dev, ctx->type, e);
 }
 
-/* The text encoders run on rank 0 only, unless the plan cuts them over the first ranks; embeddings are small
- * and broadcast. */
+/* The text encoders run on rank 0 only, unless the plan cuts them over the first ranks; embeddings
+ * are small and broadcast. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_context *ctx = j->ctx;

@@ -1,10 +1,10 @@
-/* trace_json.c - events become the text of a Chrome trace.
+/* trace_json.c - formats events as a Chrome trace
  *
- * Every rank writes its own text, in pieces of fixed size that go to rank 0 one rank after the other:
- * no rank holds more than its own events. Times are those of rank 0's clock, from the first event of
- * all ranks. Ranks of one machine share a clock; of others it is asked, there and back, and the
- * fastest answer of some is believed. Arrows need no messages: both ends of a pair number their
- * messages, which arrive in order. */
+ * Every rank formats its own text and sends it to rank 0 in pieces of fixed size, one rank after
+ * the other: no rank holds more than its own events. Times are those of rank 0's clock, starting
+ * at the first event of all ranks. Ranks of one machine share a clock. For other ranks, the offset
+ * is measured by several round trips, of which the fastest counts. Arrows need no extra messages:
+ * both ends of a pair number their messages, which arrive in order. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -23,20 +23,20 @@
 #include "pipeline/context.h"
 #include "pipeline/job.h"
 
-enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };   /* MOST: bytes of an event       */
+enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };  /* MOST: bytes of an event     */
 
-typedef struct card {           /* what a rank says of itself                                  */
+typedef struct card {           /* what a rank reports of itself                               */
     int64_t first;              /* ns of its first event                                       */
     int64_t lost;
-    char    host[64], boot[96]; /* its name, and that of its clock                             */
+    char    host[64], boot[96]; /* name of the host; identity of its clock                     */
 } card;
 
-typedef struct sink {           /* text on its way into the file                               */
-    xd_comm *c;                 /* rank 0 is there; NULL: I am                                 */
+typedef struct sink {           /* text to be written into the file                            */
+    xd_comm *c;                 /* communicator with rank 0; NULL: this is rank 0              */
     xd_out   out;               /* of rank 0                                                   */
     size_t   n;
-    int      failed, written;   /* messages failed; something stands in the list of events     */
-    int64_t  zero;              /* ns of my clock that are 0 in the trace                      */
+    int      failed, written;   /* messages failed; the list of events is not empty            */
+    int64_t  zero;              /* ns of this rank's clock that are time 0 of the trace        */
     int      rank, ranks;
     char     text[PIECE];
 } sink;
@@ -83,7 +83,7 @@ static void say(sink *s, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    if (n > 0 && n < (int)sizeof line)          /* nothing here is longer                      */
+    if (n > 0 && n < (int)sizeof line)          /* always true: no event is longer             */
         add(s, line, (size_t)n);
 }
 
@@ -98,15 +98,15 @@ static void say_text(sink *s, const char *text)
     xd_buf_free(&b);
 }
 
-/* Microseconds with three decimals, of a difference that is not negative. */
+/* Microseconds with three decimals; negative differences become 0. */
 static void say_time(sink *s, const char *key, int64_t ns)
 {
     ns = ns > 0 ? ns : 0;
     say(s, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
 }
 
-/* Begins an event; it has no comma in front when it is the first one of the file. Pieces end between
- * events, so that a text that breaks off is still whole ones. */
+/* Begins an event, with a comma in front unless it is the first of the file. Pieces end between
+ * events, so that a truncated text still consists of whole events. */
 static void say_event(sink *s, const char *ph, int tid)
 {
     if (s->n > PIECE - MOST)
@@ -127,7 +127,8 @@ static const char *group_name(int group)
     return group >= 0 && group < XD_NGROUPS ? names[group] : "ranks";
 }
 
-/* "ulysses exchange"; stages pass hidden states on, and latents come back to the first. */
+/* "ulysses exchange"; between stages hidden states go to the next one, and latents return
+ * to the first. */
 static void message_name(const xd_event *e, int rank, char *name, size_t size)
 {
     static const char *const calls[XD_NCALLS] = {
@@ -203,7 +204,7 @@ static void say_slice(sink *s, const xd_event *e, int tid)
     say(s, "}");
 }
 
-/* One end of an arrow; its number is that of the pair of ranks and of the message among theirs. */
+/* One end of an arrow; its id combines the pair of ranks and the number of the message. */
 static void say_arrow(sink *s, const xd_event *e, int begin)
 {
     int64_t from = begin ? s->rank : e->b, to = begin ? e->b : s->rank, W = s->ranks;
@@ -222,7 +223,7 @@ static void say_thread(sink *s, int tid, const char *name)
     say(s, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", tid);
 }
 
-/* Slices first, from outside in; then flights. */
+/* Sorts events of the thread first, outer ones before inner ones; then flights. */
 static int by_begin(const void *p, const void *q)
 {
     const xd_event *a = p, *b = q;
@@ -234,7 +235,7 @@ static int by_begin(const void *p, const void *q)
     return a->t1 == b->t1 ? 0 : a->t1 > b->t1 ? -1 : 1;
 }
 
-/* Flights overlap, slices of a thread may not: each takes the first lane that is free. */
+/* Flights overlap, but events of a thread must not: each flight takes the first free lane. */
 static void say_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
 {
     char name[32];
@@ -242,7 +243,7 @@ static void say_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
     while (i < *lanes && until[i] > e->t0)
         i++;
     if (i == LANES)
-        return;                 /* the call stands in the first lane all the same              */
+        return;                 /* the call is still shown in the first lane                   */
     if (i == *lanes) {
         snprintf(name, sizeof name, i ? "messages %d" : "messages", i + 1);
         say_thread(s, ++*lanes, name);
@@ -271,7 +272,7 @@ static void say_all(sink *s, xd_trace *t)
     }
 }
 
-/* "rank 3, host, cfg 1, stage 1": the coordinates along the axes that the plan cuts. */
+/* "rank 3, host, cfg 1, stage 1": the coordinates along the axes of the plan. */
 static void say_process(sink *s, const xd_context *ctx, const char *host)
 {
     static const char *const axis[XD_NAXES] = {
@@ -327,7 +328,7 @@ static void say_tail(sink *s, const xd_context *ctx)
     flush(s);
 }
 
-/* Rank 0 takes the text of another rank; when messages fail the list ends there. */
+/* Rank 0 receives the text of another rank; if messages fail the list ends there. */
 static int take_text(sink *s, xd_comm *c, int from)
 {
     for (;;) {
@@ -345,8 +346,8 @@ static int take_text(sink *s, xd_comm *c, int from)
 
 /* ---- clocks --------------------------------------------------------------------------------- */
 
-/* Ranks whose clocks are one: started from one boot of one machine, in one time namespace. Where the
- * system does not tell, the host's name must do. */
+/* Identifies ranks with a common clock: one boot of one machine, one time namespace. If the system
+ * does not provide this, the host's name is used. */
 static void read_boot(char *boot, size_t size, const char *host)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
@@ -360,7 +361,7 @@ static void read_boot(char *boot, size_t size, const char *host)
         fclose(f);
 }
 
-/* How far my clock is ahead of rank 0's: rank 0 asks, the other end answers with its time. */
+/* Offset of this rank's clock from rank 0's: rank 0 asks, the other rank answers with its time. */
 static int64_t ask_clock(xd_comm *c, int who)
 {
     int64_t best = INT64_MAX, ahead = 0;
@@ -382,11 +383,12 @@ static int64_t ask_clock(xd_comm *c, int who)
         }
     }
     ended(c, c->rank ? c->ops->recv(c, bytes_at(&ahead, sizeof ahead), 0)
-                     : c->ops->send(c, bytes_at(&ahead, sizeof ahead), who));
+          : c->ops->send(c, bytes_at(&ahead, sizeof ahead), who));
     return ahead;
 }
 
-/* My nanosecond that is 0 in the trace: the first event of all ranks. */
+/* The nanosecond of this rank's clock that is time 0 of the trace: the first event
+ * of all ranks. */
 static int64_t find_zero(xd_comm *c, card *cards)
 {
     int64_t mine = 0, first, one = 1;
@@ -415,7 +417,7 @@ static card my_card(const xd_trace *t)
     return mine;
 }
 
-/* A card of every rank on every rank. `ok`: this rank has its memory; 0: one of them has not. */
+/* All-gathers the cards. `ok`: this rank has its memory. Returns 0 if a rank lacks memory. */
 static int exchange_cards(xd_comm *c, card *cards, int64_t *rows, int ok)
 {
     int32_t all = ok;

@@ -1,4 +1,4 @@
-/* vae_codec.c - latents become pixels, and pixels latents */
+/* vae_codec.c - VAE decoding and encoding */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 #include "pipeline/job.h"
 #include "pipeline/vae_shards.h"
 
-/* (latents - nothing) / scaling + shift, in place. */
+/* latents / scaling + shift, in place. */
 static void unscale(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
 {
     size_t mark = xd_arena_mark(x->tmp);
@@ -22,7 +22,7 @@ static void unscale(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
         xd_tensor one = xd_new_as(x, XD_F32, 1, (int64_t[]){ 1 });
         xd_tensor all = xd_new_as(x, XD_F32, 1, flat.d);
         xd_put(x, one, &c);
-        one.d[0] = flat.d[0], one.s[0] = 0;     /* one number for all                          */
+        one.d[0] = flat.d[0], one.s[0] = 0;     /* stride 0: one number for all elements       */
         xd_copy_to(x, all, one);
         xd_axpby(x, flat, 1, all, 1);
     }
@@ -34,7 +34,7 @@ int xd_vae_on_this_rank(const xd_job *j)
     return j->ctx->plan.vae_rows || j->ctx->topo.replica->rank == 0;
 }
 
-/* A host view of any strides into a contiguous F32 tensor of the device. */
+/* Copies a host view of any strides to a contiguous F32 tensor on the device. */
 static void put_view(xd_exec *x, xd_tensor to, xd_tensor from)
 {
     float *flat = x->dev->host_memory || xd_counting(x) ? NULL : malloc(xd_bytes(to) + 1);
@@ -47,7 +47,7 @@ static void put_view(xd_exec *x, xd_tensor to, xd_tensor from)
     free(flat);
 }
 
-/* Unscales and decodes on x; lat and rgb are host memory and not touched while counting. */
+/* Unscales and decodes on x; lat and rgb are host memory and are not accessed while counting. */
 void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
 {
     const xd_model    *m = &j->ctx->model;
@@ -77,7 +77,8 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
         m->vae.vae->decode(x, net, in, out);
     if (s.bands > 1)
         for (int64_t t = 0; t < j->frames; t++)
-            xd_vae_shards_gather(&s, xd_rows(out, t, 1), row, cell, rgb ? rgb + t * j->size[0] * row : NULL);
+            xd_vae_shards_gather(&s, xd_rows(out, t, 1), row, cell,
+                                 rgb ? rgb + t * j->size[0] * row : NULL);
     else if (s.whole)
         xd_get(x, rgb, out);
     xd_vae_shards_close(&s);
@@ -85,7 +86,7 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
 }
 
 void xd_vae_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *rgb,
-                     float *moments)
+                   float *moments)
 {
     const xd_model *m = &j->ctx->model;
     size_t          mark = xd_arena_mark(x->tmp);
@@ -125,7 +126,7 @@ static xd_status count(xd_job *j, int encode, size_t *bytes, xd_err *e)
         return s;
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     (encode ? xd_vae_encode : xd_vae_decode)(&x, j, &p->shadow, (float *)(void *)a.base,
-                                          (float *)(void *)a.base);
+                                             (float *)(void *)a.base);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
     return x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : XD_OK;
@@ -147,7 +148,7 @@ typedef struct fit {            /* bilinear, half-pixel centres (align_corners f
     const float *in;
     float       *out;
     int64_t      ih, iw, ow;    /* of the input; width of the output                           */
-    int64_t      y0, x0;        /* of the crop in the resized image                          */
+    int64_t      y0, x0;        /* of the crop in the resized image                            */
     double       sy, sx;        /* input pixels per resized pixel                              */
 } fit;
 
@@ -187,7 +188,7 @@ xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e)
         return XD_OK;
     double  ratio = fmax((double)oh / (double)ih, (double)ow / (double)iw);
     int64_t rh = (int64_t)((double)ih * ratio), rw = (int64_t)((double)iw * ratio);
-    rh = rh < oh ? oh : rh;     /* the product may round below what is asked                   */
+    rh = rh < oh ? oh : rh;     /* the product may round to less than the requested size       */
     rw = rw < ow ? ow : rw;
     float *out = malloc((size_t)(oh * ow) * 3 * sizeof *out + 1);
     if (!out)

@@ -5,8 +5,8 @@
 #include "pipeline/job.h"
 
 /* lat [t,C,h,w] on the host -> rgb [frames,H,W,3] F32 on the host, in about [-1,1]. With a
- * parallel VAE all ranks of the replica call it with equal latents, and rank 0 of the replica gets
- * the image. */
+ * parallel VAE all ranks of the replica call it with equal latents, and rank 0 of the replica
+ * gets the image. */
 void      xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat,
                         float *rgb);
 /* Does this rank take part in the VAE work of its replica? */

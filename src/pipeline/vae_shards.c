@@ -1,7 +1,7 @@
 /* vae_shards.c - bands and tiles of an image over the ranks of a replica
  *
- * Messages are the same whatever failed: a failed rank sends and takes rubbish. What the bookkeeping
- * needs is taken first, and the ranks agree that all have it. */
+ * Messages do not depend on failures: a failed rank sends and receives undefined data. Memory for
+ * bookkeeping is allocated first, and the ranks agree that all have it. */
 #include "pipeline/vae_shards.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "plan/balance.h"
 #include "ranks/world.h"
 
-/* The memory of a message, or rubbish of the same size. */
+/* The memory of a message, or a dummy buffer of equal size after a failure. */
 static void *or_park(xd_vae_shards *s, void *p, size_t bytes)
 {
     return xd_ok(s->x) && p ? p : xd_failed_buffer(s->x, p, bytes, s->c);
@@ -95,7 +95,7 @@ int xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j)
     s->c = topo->replica;
     s->whole = 1;
     s->tiled = j->r->enable_tiling && xd_vae_tiles(v, h, w) > 1;
-    s->bands = s->tiled ? 1 : ranks;    /* one tile is the plain call: its rows can be cut      */
+    s->bands = s->tiled ? 1 : ranks;    /* a single tile is a plain call, whose rows can be cut */
     s->lay = (xd_layout){ .len = { h }, .grid = { 1, h, w }, .npatch = 1, .nsp = s->bands };
     xd_balance_rows(ctx->balance, &s->lay);
     x->lay = &s->lay;
@@ -162,7 +162,8 @@ void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_
     end_of(s, s->in, s->c->size, "a band of the image");
 }
 
-void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell, float *all)
+void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell,
+                             float *all)
 {
     int64_t   total = s->lay.len[XD_IMG] * cell;
     xd_tensor in = xd_view2(mine.p, XD_F32, s->own.n * cell, wide);
@@ -178,6 +179,7 @@ void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int
 
 void xd_vae_shards_broadcast(xd_vae_shards *s, float *all, int64_t n)
 {
-    xd_req q = s->c->ops->bcast(s->c, xd_view(or_park(s, all, (size_t)n * sizeof *all), XD_F32, 1, &n), 0);
+    xd_req q = s->c->ops->bcast(s->c, xd_view(or_park(s, all, (size_t)n * sizeof *all), XD_F32, 1,
+                                              &n), 0);
     end_of(s, &q, 1, "what rank 0 has encoded");
 }

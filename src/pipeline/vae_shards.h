@@ -25,17 +25,17 @@ typedef struct xd_vae_shards {
     xd_req   *in;               /* receives from each rank                                     */
 } xd_vae_shards;
 
-/* Chooses how the image of j is cut and installs this on x until xd_vae_shards_close. Returns 0 if
- * a rank of the replica lacks resources; the error is then on x of all of them, and no rank may
- * send. */
+/* Chooses how the image of j is cut and installs this on x until xd_vae_shards_close. Returns
+ * 0 if a rank of the replica lacks resources; the error is then on x of all of them, and no
+ * rank may send. */
 int  xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j);
 void xd_vae_shards_close(xd_vae_shards *s);
 /* The assignment of tiles for the VAE, or NULL. */
 const xd_deal *xd_vae_shards_tiles(const xd_vae_shards *s);
 
-/* Collect bands: `mine` has this rank's rows, with `wide` F32 elements each and `cell` rows for a
- * latent row. `all` is on the host, at rank 0 of the replica (gather) or at every rank
- * (allgather). */
+/* Collect bands: `mine` has this rank's rows, with `wide` F32 elements each and `cell` rows
+ * for a latent row. `all` is on the host, at rank 0 of the replica (gather) or at every
+ * rank (allgather). */
 void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell, float *all);
 void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell,
                              float *all);

@@ -1,6 +1,6 @@
-/* weight_groups.c - who shares weights with whom, and the block they share
+/* weight_groups.c - finds the ranks that share weights, and their shared memory
  *
- * Everything is decided from one gather over the host, so that all of its ranks decide alike. */
+ * All decisions follow from one gather over the host, so that its ranks decide alike. */
 #include "pipeline/weight_groups.h"
 
 #include <stdlib.h>
@@ -15,10 +15,10 @@
 
 enum { NPART = 2 };
 
-typedef struct card {           /* what a rank tells its host                                  */
-    int64_t  color[NPART];      /* equal: the same stage and share; -1: it has none of it       */
-    uint64_t form[NPART];       /* of how weights are packed                                   */
-    int64_t  open[NPART];       /* to be decided now: nothing is loaded                         */
+typedef struct card {           /* what a rank reports to its host                             */
+    int64_t  color[NPART];      /* equal for the same stage and share; -1: it has no part      */
+    uint64_t form[NPART];       /* hash of how weights are packed                              */
+    int64_t  open[NPART];       /* to be decided now: nothing is loaded                        */
     int64_t  rank;              /* among those in use                                          */
 } card;
 
@@ -27,7 +27,7 @@ static xd_component *part_of(xd_context *ctx, int i)
     return i ? &ctx->model.vae : &ctx->model.dit;
 }
 
-/* Packed layouts depend on these. */
+/* Hash of the properties on which packed layouts depend. */
 static uint64_t form(const xd_context *ctx, const xd_component *p)
 {
     uint64_t h = xd_hash_text(ctx->dev->name);
@@ -53,7 +53,7 @@ static void fill(card *c, xd_context *ctx, int rank, const int want[NPART])
     }
 }
 
-/* Ranks that have component i in common with rank r; 0 when they cannot share it. */
+/* Number of ranks that have component i in common with rank r; 0 if they cannot share it. */
 static int group_of(const card *c, int n, int i, int r)
 {
     int size = 0;
@@ -80,7 +80,7 @@ static xd_status group(xd_context *ctx, const xd_context *among, const card *c, 
     return s;
 }
 
-/* A rank that fails goes on: all split for the same parts. */
+/* A rank that fails goes on: all ranks make the same splits. */
 static xd_status decide(xd_context *ctx, const xd_context *among, const card *c, xd_err *e)
 {
     const int n = among->world.host->size;
@@ -110,7 +110,8 @@ static xd_status find(xd_context *ctx, const xd_context *among, const int want[N
         s = h->ops->wait(h, &q, 1);
         for (int r = 0; r < h->size && s == XD_OK; r++)
             ctx->world.lowest = c[r].rank < ctx->world.lowest ? (int)c[r].rank : ctx->world.lowest;
-        s = s == XD_OK ? decide(ctx, among, c, e) : xd_fail(e, XD_ECOMM, "a message between ranks failed");
+        s = s == XD_OK ? decide(ctx, among, c, e) : xd_fail(e, XD_ECOMM,
+                                                            "a message between ranks failed");
     }
     free(c);
     free(rows);
@@ -120,7 +121,7 @@ static xd_status find(xd_context *ctx, const xd_context *among, const int want[N
 static xd_status find_among(xd_context *ctx, xd_context *among, const int want[NPART], xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = 0; i < NPART; i++)     /* of a request that has failed before it loaded        */
+    for (int i = 0; i < NPART; i++)     /* of a request that failed before it loaded           */
         if (!part_of(ctx, i)->store)
             xd_comm_close(&part_of(ctx, i)->group.c);
     ctx->world.lowest = among->world.used->rank;
@@ -143,7 +144,7 @@ xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd
 
 /* ---- counting ----------------------------------------------------------------------------- */
 
-/* Loading with group: before and behind. */
+/* Agreements of a load in a group: before and after it. */
 enum { LOAD_AGREES = 2 };
 
 static xd_status agree_alone(xd_comm *c, xd_err *e)
@@ -154,7 +155,7 @@ static xd_status agree_alone(xd_comm *c, xd_err *e)
 xd_status xd_weight_groups_count(xd_context *ctx, const int group[2], xd_err *e)
 {
     xd_comm  *h = ctx->world.host, *k = NULL;
-    card      any;              /* its address is not followed                                  */
+    card      any;              /* its address is not dereferenced                             */
     xd_status s = agree_alone(h, e);
     int64_t  *rows = calloc((size_t)h->size, sizeof *rows);
     if (!rows)
@@ -179,7 +180,7 @@ xd_status xd_weight_groups_count(xd_context *ctx, const int group[2], xd_err *e)
     return s;
 }
 
-/* ---- odd numbers -------------------------------------------------------------------------- */
+/* ---- non-finite weights ------------------------------------------------------------------- */
 
 void xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p)
 {

@@ -8,18 +8,18 @@
 
 #include "pipeline/context.h"
 
-/* Finds the group of this rank for components that are not loaded yet. The components are counted
- * and cut into stages. `vae`: this rank decodes. Collective over the ranks in use, which agree on
- * the outcome. */
+/* Finds the group of this rank for components that are not loaded yet. The components are
+ * counted and cut into stages. `vae`: this rank decodes. Collective over the ranks in use, which
+ * agree on the outcome. */
 xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
 
 /* Finds the group for the transformer, or the VAE (`vae`), of an engine of one rank: the ranks in
  * use of `among`, each of which calls with its own one-rank engine. */
 xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e);
 
-/* Counts the messages of the functions above and of loading in groups. `group` ranks of this host
- * share component i (0 the transformer, 1 the VAE). For a context that stands for a rank and
- * counts. */
+/* Counts the messages of the functions above and of loading in groups. `group` ranks of this
+ * host share component i (0 the transformer, 1 the VAE). For a context that stands for a
+ * rank and counts. */
 xd_status xd_weight_groups_count(xd_context *ctx, const int group[2], xd_err *e);
 
 /* Logs on rank 0 which weights hold NaN or infinities if only other ranks have seen them.

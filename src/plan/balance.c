@@ -1,6 +1,7 @@
-/* balance.c - how fast every rank is, and what each gets of tokens, heads, stages and rows
+/* balance.c - the speed of every rank, and its share of tokens, heads, stages and rows
  *
- * Speeds are rounded to 32nds of the fastest, so that two runs on one machine cut alike. */
+ * Speeds are rounded to 32nds of the fastest, so that two runs on one machine have
+ * equal shares. */
 #include "plan/balance.h"
 
 #include <math.h>
@@ -15,19 +16,19 @@
 
 enum { SIDE = 256, RUNS = 24, UNIT = 32 };
 
-#define LEAST_S 0.06            /* of the test: longer than others are let run in between       */
+#define LEAST_S 0.06            /* of the test; longer than a time slice of other processes    */
 
 struct xd_balance {
     int      nsp, U, P, bands;
-    int64_t *share, *heads, *rows;      /* [nsp + 1], [U + 1], [bands + 1]: sums of those before  */
-    double  *stage;             /* [P]: 1 the fastest                                          */
-    int      staged;            /* they differ                                                 */
-    float   *speed;             /* [ranks]: 1 the fastest                                      */
+    int64_t *share, *heads, *rows;      /* [nsp + 1], [U + 1], [bands + 1]: prefix sums        */
+    double  *stage;             /* [P]: 1 is the fastest                                       */
+    int      staged;            /* stages differ                                               */
+    float   *speed;             /* [ranks]: 1 is the fastest                                   */
 };
 
 /* ---- measuring ------------------------------------------------------------------------------ */
 
-typedef struct test {           /* a product of square matrices                                */
+typedef struct test {           /* a GEMM of square matrices                                   */
     xd_dev   *d;
     xd_weight w;
     void     *in, *out, *tmp;
@@ -43,13 +44,14 @@ static void close_test(test *t)
             t->d->mem->put(t->d, p[i], n[i]);
 }
 
-/* Seconds of the quickest run: what others do to this rank in between does not count. */
+/* Seconds of the fastest run, which excludes disturbance by other processes. */
 static double quickest(test *t, xd_dtype type, xd_err *e)
 {
     xd_dev *d = t->d;
     double  best = 0, end = xd_now_s() + LEAST_S;
     t->bytes = (size_t)SIDE * SIDE * 4;
-    t->w = (xd_weight){ .type = type, .out = SIDE, .in = SIDE, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 },
+    t->w = (xd_weight){ .type = type, .out = SIDE, .in = SIDE, .kernel = { 1, 1, 1 },
+                        .stride = { 1, 1, 1 },
                         .groups = 1 };
     t->w.bytes = d->ops->pack_size(d, &t->w);
     xd_gemm a = { .w = &t->w, .in = xd_view2(t->in = d->mem->get(d, t->bytes), type, SIDE, SIDE),
@@ -64,7 +66,8 @@ static double quickest(test *t, xd_dtype type, xd_err *e)
     }
     d->mem->fill(d, NULL, t->in, 0, t->bytes);
     d->mem->fill(d, NULL, t->out, 0, t->bytes);
-    float    *zeros = calloc((size_t)SIDE * SIDE, sizeof *zeros);   /* weights come from host memory */
+    /* Weights come from host memory. */
+    float    *zeros = calloc((size_t)SIDE * SIDE, sizeof *zeros);
     xd_status s = zeros ? d->ops->pack(d, &t->w, xd_view2(zeros, XD_F32, SIDE, SIDE), t->tmp)
                         : xd_fail(e, XD_ENOMEM, "no memory for a matrix of %d x %d", SIDE, SIDE);
     free(zeros);
@@ -90,8 +93,9 @@ static int digit(const xd_degrees *d, int rank, xd_axis a)
     return rank % d->n[a];
 }
 
-/* Slowest of the ranks for which `part` is `i`. */
-static double slowest(const xd_plan *plan, const float *speed, int (*part)(const xd_degrees *d, int rank), int i)
+/* The speed of the slowest rank for which `part` is `i`. */
+static double slowest(const xd_plan *plan, const float *speed,
+                      int (*part)(const xd_degrees *d, int rank), int i)
 {
     double v = 1;
     for (int r = 0; r < xd_degrees_product(plan->deg); r++)
@@ -115,8 +119,10 @@ static int band_of(const xd_degrees *d, int rank)
     return rank % (xd_degrees_product(*d) / d->n[XD_DATA]);
 }
 
-/* at[i + 1] - at[i] in units of the fastest's 32nds; NULL when all are alike. */
-static int64_t *sums(const xd_plan *plan, const float *speed, int n, int (*part)(const xd_degrees *, int), int *bad)
+/* Prefix sums: at[i + 1] - at[i] is the speed of part i in 32nds of the fastest; NULL if
+ * all are equal. */
+static int64_t *sums(const xd_plan *plan, const float *speed, int n,
+                     int (*part)(const xd_degrees *, int), int *bad)
 {
     int64_t *at = calloc((size_t)n + 1, sizeof *at), least = UNIT;
     *bad |= !at;
@@ -135,10 +141,11 @@ static int64_t *sums(const xd_plan *plan, const float *speed, int n, int (*part)
 
 static double share_of(const xd_balance *b, int sp)
 {
-    return b->share ? (double)(b->share[sp + 1] - b->share[sp]) / (double)b->share[b->nsp] : 1.0 / b->nsp;
+    return b->share ? (double)(b->share[sp + 1] - b->share[sp]) / (double)b->share[b->nsp]
+        : 1.0 / b->nsp;
 }
 
-/* A stage is as fast as the rank of it that is last done with its tokens. */
+/* A stage is as fast as its rank that finishes its tokens last. */
 static void take_stages(xd_balance *b, const xd_plan *plan)
 {
     const xd_degrees *d = &plan->deg;
@@ -174,7 +181,8 @@ static xd_status make(const xd_plan *plan, xd_balance *b, xd_err *e)
     return XD_OK;
 }
 
-/* Every rank has all seconds; the speeds become whole 32nds, and even ones 1. Returns the slowest. */
+/* v has the seconds of all ranks and becomes speeds, rounded to 32nds, 1 for ranks that are nearly
+ * equal. Returns the lowest speed. */
 static double to_speeds(float *v, int n)
 {
     float best = v[0], least = 1;
@@ -194,7 +202,8 @@ static xd_status gather(xd_comm *c, float mine, float *all, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory to compare %d ranks", c->size);
     for (int i = 0; i < c->size; i++)
         one[i] = 1;
-    xd_req q = c->ops->gather(c, xd_view2(all, XD_F32, c->size, 1), one, xd_view2(&mine, XD_F32, 1, 1));
+    xd_req q = c->ops->gather(c, xd_view2(all, XD_F32, c->size, 1), one,
+                              xd_view2(&mine, XD_F32, 1, 1));
     xd_status s = c->ops->wait(c, &q, 1);
     free(one);
     return s == XD_OK ? XD_OK : xd_fail(e, XD_ECOMM, "the speeds of the ranks were lost");
@@ -231,13 +240,14 @@ xd_status xd_balance_open(xd_balance **out, const xd_world *w, const xd_plan *pl
 void xd_balance_close(xd_balance **b)
 {
     if (*b) {
-        free((*b)->share), free((*b)->heads), free((*b)->rows), free((*b)->stage), free((*b)->speed);
+        free((*b)->share), free((*b)->heads), free((*b)->rows), free((*b)->stage),
+            free((*b)->speed);
         free(*b);
     }
     *b = NULL;
 }
 
-/* ---- using them ----------------------------------------------------------------------------- */
+/* ---- using the shares --------------------------------------------------------------------- */
 
 void xd_balance_tokens(const xd_balance *b, xd_layout *l)
 {
@@ -263,12 +273,14 @@ static void list(char *out, size_t size, const char *what, int64_t whole, int n,
     size_t k = strlen(out);
     for (int i = 0; i < n && n > 1 && k < size; i++) {
         int64_t v = xd_cut_at((xd_span){ 0, whole }, i, n, at).n;
-        int     m = snprintf(out + k, size - k, "%s%s%lld", i ? " + " : what, i ? "" : " ", (long long)v);
+        int     m = snprintf(out + k, size - k, "%s%s%lld", i ? " + " : what, i ? "" : " ",
+                             (long long)v);
         k += m > 0 ? (size_t)m : 0;
     }
 }
 
-void xd_balance_log(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads, int64_t rows)
+void xd_balance_log(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads,
+                    int64_t rows)
 {
     char              text[512] = "";
     size_t            k = 0;

@@ -10,7 +10,7 @@
 static const char *const axis_names[XD_NAXES] = { "tensor", "ulysses", "ring", "pipefusion", "cfg",
                                                   "data" };
 
-/* "ulysses 2 x ring 2"; "1 rank" when every degree is 1. */
+/* "ulysses 2 x ring 2"; "1 rank" if every degree is 1. */
 static void degrees_text(xd_degrees d, char *out, size_t size)
 {
     size_t at = 0;
@@ -25,8 +25,8 @@ static void degrees_text(xd_degrees d, char *out, size_t size)
         snprintf(out, size, "1 rank");
 }
 
-/* Up to three plans on at most `ranks` ranks that are nearest to d: each lowers one or two of
- * its degrees, the fewest ranks lost first. */
+/* Up to three plans on at most `ranks` ranks that are nearest to d: each lowers one or two of its
+ * degrees, those that lose the fewest ranks first. */
 static void nearest(xd_degrees d, int ranks, char *out, size_t size)
 {
     xd_degrees best[3];
@@ -40,7 +40,7 @@ static void nearest(xd_degrees d, int ranks, char *out, size_t size)
             c.n[a] = want / rest;
             best[n++] = c;
         }
-    for (int a = 0; a < XD_NAXES && n < 3; a++) {       /* one axis alone                       */
+    for (int a = 0; a < XD_NAXES && n < 3; a++) {       /* degrees of one axis only            */
         xd_degrees c = { { 1, 1, 1, 1, 1, 1 } };
         if (d.n[a] == 1)
             continue;
@@ -80,13 +80,14 @@ static xd_status read_list(xd_plan *p, const char *list, const xd_dit_info *d, x
         return xd_fail(e, XD_EINVAL, "attn_layer_num_for_pp gives %d stages and the plan has %d "
                        "(pipefusion_parallel_degree)", p->nlist, p->deg.n[XD_PIPE]);
     if (p->nlist != p->deg.n[XD_PIPE] || sum != d->nlayers)
-        return xd_fail(e, XD_EINVAL, "attn_layer_num_for_pp gives %d stages with %d blocks; the plan "
+        return xd_fail(e, XD_EINVAL,
+                       "attn_layer_num_for_pp gives %d stages with %d blocks; the plan "
                        "has %d stages and the model %d blocks", p->nlist, sum, p->deg.n[XD_PIPE],
                        d->nlayers);
     return XD_OK;
 }
 
-/* The degrees, and in brackets what is no degree; what is too long ends early. */
+/* The text of a plan: the degrees, then the other options in brackets; truncated if too long. */
 static xd_status describe(xd_plan *p, const xd_parallel *a, const xd_dit_info *d,
                           const char *degrees, xd_err *e)
 {
@@ -100,8 +101,8 @@ static xd_status describe(xd_plan *p, const xd_parallel *a, const xd_dit_info *d
     return s;
 }
 
-/* The text encoder is cut over the first ranks of those that the plan uses anyhow: at least so
- * many. */
+/* The text encoders are cut over the first ranks of the plan; `least` is a lower limit of the
+ * number of ranks in use. */
 static xd_status take_text(xd_plan *p, int asked, int least, const char *plan, xd_err *e)
 {
     int used = xd_degrees_product(p->deg);
@@ -112,13 +113,14 @@ static xd_status take_text(xd_plan *p, int asked, int least, const char *plan, x
                        p->text_tp);
     if (p->text_tp <= used)
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, "text_tensor_parallel_degree is %d and the plan %s uses %d rank%s; "
+    return xd_fail(e, XD_EINVAL,
+                   "text_tensor_parallel_degree is %d and the plan %s uses %d rank%s; "
                    "what would work: a text degree of %d%s, or a plan of %d ranks such as ulysses %d",
                    p->text_tp, plan, used, used == 1 ? "" : "s", used, used > 1 ? " or less" : "",
                    p->text_tp, p->text_tp);
 }
 
-/* Fills the degrees; their product. */
+/* Fills in the degrees and their product. */
 static xd_status take_degrees(xd_plan *p, const xd_parallel *a, double *product, xd_err *e)
 {
     const xd_plan_table *t = xd_plan_table_now();
@@ -146,15 +148,16 @@ static xd_status check_ranks(const xd_plan *p, const char *what, double product,
     if (product > ranks) {
         if (product < 1e9)
             nearest(p->deg, ranks, near, sizeof near);
-        return xd_fail(e, XD_EINVAL, "%s needs %.0f ranks and %d %s there%s%s", what, product, ranks,
-                       ranks == 1 ? "is" : "are", near[0] ? "; what would work: " : "", near);
+        return xd_fail(e, XD_EINVAL, "%s needs %.0f ranks and %d %s there%s%s", what, product,
+                       ranks, ranks == 1 ? "is" : "are", near[0] ? "; what would work: " : "",
+                       near);
     }
     if (P > XD_MAXSTAGE)
         return xd_fail(e, XD_EINVAL, "pipefusion %d is more than %d stages", P, XD_MAXSTAGE);
     return XD_OK;
 }
 
-/* What is no degree. */
+/* Fills in the options that are not degrees. */
 static xd_status take_rest(xd_plan *p, const xd_parallel *a, const xd_dit_info *d, xd_err *e)
 {
     int asked = a->num_pipeline_patch;
@@ -180,7 +183,7 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     xd_status s = take_degrees(p, a, &product, e);
     if (s != XD_OK)
         return s;
-    /* Before the number of ranks: no other degrees would help. */
+    /* Checked before the number of ranks, because no other degrees would help. */
     p->displaced = a->use_displaced_patches;
     p->npatch = xd_plan_patches(a);
     if (p->displaced && p->npatch > 1)
@@ -232,9 +235,9 @@ int xd_plan_exact(const xd_plan *p)
     return p->warmup > 1 ? p->warmup : 1;
 }
 
-/* Can every stage stay within `limit` seconds? Fills cut greedily. */
-static int fits(const double *cost, int n, int stages, double head, double tail, const double *speed,
-                double limit, int *cut)
+/* Can every stage take at most `limit` seconds? Fills cut greedily. */
+static int fits(const double *cost, int n, int stages, double head, double tail,
+                const double *speed, double limit, int *cut)
 {
     int at = 0;
     for (int s = 0; s < stages; s++) {
@@ -248,8 +251,8 @@ static int fits(const double *cost, int n, int stages, double head, double tail,
     return at == n;
 }
 
-void xd_plan_balance(const double *cost, int n, int stages, double head, double tail, const double *speed,
-                     int *cut)
+void xd_plan_balance(const double *cost, int n, int stages, double head, double tail,
+                     const double *speed, int *cut)
 {
     double low = 0, high = head + tail, slowest = 1;
     for (int i = 0; i < n; i++)

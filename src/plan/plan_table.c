@@ -1,4 +1,4 @@
-/* plan_table.c - the options of a plan, and everything that is read off their rows */
+/* plan_table.c - the options of a plan, and everything that is derived from their rows */
 #include "plan/plan_table.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define SWITCH(name, help) { #name, XD_OPT_FLAG, AT(name), 0, 1, NULL, NULL, help }
 #define TEXT(name, choices, arg, help) { #name, XD_OPT_TEXT, AT(name), 0, 0, choices, arg, help }
 
-/* The order is that of names and texts of plans. */
+/* The order of rows is that of names and texts of plans. */
 static const xd_plan_row rows[] = {
     { DEGREE(ulysses_degree, "ranks that share tokens and swap heads"),
       XD_ULYSSES, "u", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
@@ -73,7 +73,7 @@ void xd_plan_table_use(const xd_plan_table *t)
 
 const xd_option *xd_parallel_options(int *n)
 {
-    static xd_option flat[XD_PLAN_ROWS];        /* the same whoever fills it                     */
+    static xd_option flat[XD_PLAN_ROWS];        /* equal contents, whichever thread fills it   */
     for (int i = 0; i < now->n; i++)
         flat[i] = now->rows[i].option;
     *n = now->n;
@@ -167,7 +167,7 @@ int xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info
 
 /* ---- flags, names, texts ------------------------------------------------------------------- */
 
-/* Does an option that counts have to be named for the same plan? */
+/* Must an option that has an effect be named to identify the plan? */
 static int named(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d, int always)
 {
     char digits[16];
@@ -175,7 +175,7 @@ static int named(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *
            (r->always & always || strcmp(xd_plan_value(r, a, digits), r->plain) != 0);
 }
 
-/* A value as a shell reads it back. */
+/* Appends a value, quoted for a shell if necessary. */
 static void add_quoted(xd_text_buf *out, const char *v)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -219,7 +219,7 @@ void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out)
         xd_buf_add(out, "1");
 }
 
-/* "# patches" with the value in place of #; a list stands with pluses. */
+/* Appends "# patches" with the value in place of #; the commas of a list become pluses. */
 static void add_said(xd_text_buf *out, const xd_plan_row *r, const char *value)
 {
     const char *at = strchr(r->said, '#');
@@ -253,7 +253,7 @@ void xd_plan_besides(const xd_parallel *given, const xd_dit_info *d, xd_text_buf
         xd_buf_add(out, ")");
 }
 
-/* ---- what an option does ------------------------------------------------------------------- */
+/* ---- effects of options ------------------------------------------------------------------- */
 
 int xd_plan_changes(const xd_parallel *given, const xd_dit_info *d)
 {

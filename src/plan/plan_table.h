@@ -55,7 +55,7 @@ const xd_plan_row   *xd_plan_row_of(int axis);
 
 /* The number that is given; 0: none is. A given text counts as 1. */
 int  xd_plan_number(const xd_plan_row *r, const xd_parallel *a);
-void xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);     /* not for texts */
+void xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);     /* not for texts       */
 /* The value as text: "2", "1" of a switch, "every"; "" if none is given. */
 const char *xd_plan_value(const xd_plan_row *r, const xd_parallel *a, char digits[16]);
 /* Number of ranks along the axis of a degree's row: 1 or more. */
@@ -70,16 +70,16 @@ int  xd_plan_patches(const xd_parallel *a);
 /* Append "--ulysses_degree 2 --use_parallel_vae" and "u2vae": the options that have an effect. */
 void xd_plan_flags(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
-/* Appends " (4 patches, 1 warm-up, VAE rows)": the options besides degrees, with defaults filled
- * in. */
+/* Appends " (4 patches, 1 warm-up, VAE rows)": the options besides degrees, with
+ * defaults filled in. */
 void xd_plan_besides(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 /* The sum of `changes` of the options that have an effect. */
 int  xd_plan_changes(const xd_parallel *a, const xd_dit_info *d);
 /* The numbers of all options as sent between ranks, and back; texts are not changed. */
 void xd_plan_pack(const xd_parallel *a, int32_t out[XD_PLAN_ROWS]);
 void xd_plan_unpack(const int32_t in[XD_PLAN_ROWS], xd_parallel *a);
-/* One hash for each option, equal if the option is given with the same value. Returns their
- * number. */
+/* One hash for each option, equal if the option is given with the same value. Returns
+ * their number. */
 int  xd_plan_hashes(const xd_parallel *a, uint64_t out[XD_PLAN_ROWS]);
 /* Warns of options that the user has given and that have no effect on the plan `a`. */
 void xd_plan_say_unused(const xd_parallel *given, const xd_parallel *a, const xd_dit_info *d);

@@ -68,7 +68,7 @@ int       xd_machine_known(xd_machine *m, const char *name);
 
 const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);
 
-/* ---- a device that computes nothing and knows how long it would take ------------------------ */
+/* ---- a device that computes nothing and knows how long it would take ---------------------- */
 
 typedef struct xd_cost_device xd_cost_device;
 /* Opens a device in front of a count device (borrowed). It counts there and adds up seconds on

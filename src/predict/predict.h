@@ -38,8 +38,8 @@ xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request 
                      const xd_parallel *a, int ranks, const xd_machine *m, xd_err *e);
 void      xd_prediction_free(xd_prediction *f);
 
-/* A time span of a rank on the time scale of the prediction: what 'c' it computes, 'w' it
- * waits. */
+/* A time span of a rank on the time scale of the prediction: what 'c' it computes,
+ * 'w' it waits. */
 typedef void xd_predicted_event(void *ctx, int rank, char what, double from, double to);
 /* As xd_predict, and reports the time spans of the simulated denoising steps to `told`. */
 xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_request *r,

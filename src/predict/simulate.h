@@ -1,8 +1,8 @@
 /* simulate.h - a discrete-event simulation: when every rank of a plan computes, sends and waits
  *
- * Each rank's run on the count device leaves a record: seconds of computing, and begins and ends
- * of messages. The simulation runs the records against each other on a machine's links. No ranks
- * are needed. */
+ * Each rank's run on the count device leaves a record: seconds of computing, and begins and
+ * ends of messages. The simulation runs the records against each other on a machine's links. No
+ * ranks are needed. */
 #ifndef XD_PREDICT_SIMULATE_H
 #define XD_PREDICT_SIMULATE_H
 

@@ -1,4 +1,4 @@
-/* abort_notice.c - telling a failure to all ranks at once */
+/* abort_notice.c - sending a failure to all ranks at once */
 #include "ranks/abort_notice.h"
 
 #include <stdio.h>
@@ -7,18 +7,18 @@
 
 #include "base/clock.h"
 
-static const double PAUSE_S = 1e-3;     /* between two looks at what has arrived               */
+static const double PAUSE_S = 1e-3;     /* between two checks for arrived notices              */
 
-typedef struct notice {          /* what is told                                                */
-    int32_t code, rank;         /* 0: nothing that was not told before                         */
+typedef struct notice {         /* the message                                                 */
+    int32_t code, rank;         /* code 0: no failure                                          */
     char    msg[1000];
 } notice;
 
 struct xd_abort_notice {
     xd_comm *c;
     int      rung;
-    double   looked;            /* when                                                        */
-    notice    mine, *mail;       /* [size]                                                      */
+    double   looked;            /* time of the last check                                      */
+    notice   mine, *mail;       /* [size]                                                      */
     xd_req  *in, *out;          /* [size]                                                      */
 };
 

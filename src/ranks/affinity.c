@@ -1,8 +1,9 @@
-/* affinity.c - a share of its host's cores for every rank
+/* affinity.c - binds every rank to a share of its host's cores
  *
- * A rank is bound to a set of cores, never a thread to a core: the system may still move threads away from what
- * else runs there. Pages then lie near who touches them first, which are the rank's own threads. All ranks read the
- * same files and cut the same list, so nothing has to be agreed on. */
+ * A rank is bound to a set of cores; a single thread is never bound to a core. The system
+ * may still move threads away from other load. Pages are then near the rank's own threads,
+ * which touch them first. All ranks read the same files and divide the same list, so no
+ * agreement is needed. */
 #include "ranks/affinity.h"
 
 #include <errno.h>
@@ -25,13 +26,15 @@ xd_status xd_affinity_check(const char *bind, xd_err *e)
     for (size_t i = 0; bind && i < sizeof ways / sizeof *ways; i++)
         if (strcmp(bind, ways[i]) == 0)
             return XD_OK;
-    return bind ? xd_fail(e, XD_EINVAL, "bind is \"%s\"; it can be one of: auto cores none", bind) : XD_OK;
+    return bind ? xd_fail(e, XD_EINVAL, "bind is \"%s\"; it can be one of: auto cores none", bind)
+        : XD_OK;
 }
 
-/* The variable by which the user has said where threads run, or NULL. */
+/* The environment variable with which the user has bound threads, or NULL. */
 static const char *said_by_user(void)
 {
-    static const char *const names[] = { "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY" };
+    static const char *const names[] = { "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
+                                         "KMP_AFFINITY" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *v = getenv(names[i]);
         if (v && *v && strcmp(v, "false") != 0 && strcmp(v, "FALSE") != 0)
@@ -40,7 +43,7 @@ static const char *said_by_user(void)
     return NULL;
 }
 
-/* My share; 0: every rank has too few cpus for its threads. */
+/* This rank's share; 0: every rank has fewer CPUs than threads. */
 static int cut(const xd_cpus *c, const host *h, xd_cpuset *mine)
 {
     xd_cpuset other;
@@ -52,7 +55,7 @@ static int cut(const xd_cpus *c, const host *h, xd_cpuset *mine)
     return xd_cpus_share(c, h->rank, h->ranks, mine);
 }
 
-/* Returns 1, or 0 with the reason why nothing was bound. */
+/* Returns 1, or 0 with the reason why the rank was not bound. */
 static int bind_to_share(const host *h, char why[160])
 {
     xd_cpuset mine;
@@ -66,9 +69,9 @@ static int bind_to_share(const host *h, char why[160])
     cores = c.cores;
     xd_cpus_free(&c);
     if (!n)
-        snprintf(why, 160, "%d rank%s of %d thread%s %s more than the %d core%s there are", h->ranks,
-                 h->ranks == 1 ? "" : "s", h->threads, h->threads == 1 ? "" : "s", h->ranks == 1 ? "needs" : "need",
-                 cores, cores == 1 ? "" : "s");
+        snprintf(why, 160, "%d rank%s of %d thread%s %s more than the %d core%s there are",
+                 h->ranks, h->ranks == 1 ? "" : "s", h->threads, h->threads == 1 ? "" : "s",
+                 h->ranks == 1 ? "needs" : "need", cores, cores == 1 ? "" : "s");
     else if (!xd_cpuset_bind(&mine))
         snprintf(why, 160, "the system refuses: %s", strerror(errno));
     else
@@ -92,9 +95,11 @@ void xd_affinity_bind(const char *bind, int threads)
     else if (!alike)
         snprintf(why, sizeof why, "the launcher has given the ranks cpus of their own");
     else if ((int64_t)h.ranks * threads > xd_cpuset_count(&h.cpus))
-        snprintf(why, sizeof why, "%d threads are more than the %d cpus", h.ranks * threads, xd_cpuset_count(&h.cpus));
+        snprintf(why, sizeof why, "%d threads are more than the %d cpus", h.ranks * threads,
+                 xd_cpuset_count(&h.cpus));
     if (why[0] || !bind_to_share(&h, why))
         xd_log(cores ? XD_LOG_WARN : XD_LOG_DEBUG, "no rank of this host is bound: %s", why);
     else if (h.ranks == 1 && xd_cpuset_mine(&h.cpus))
-        xd_log(XD_LOG_DEBUG, "rank %d on cpus %s", h.rank, xd_cpuset_text(&h.cpus, text, sizeof text));
+        xd_log(XD_LOG_DEBUG, "rank %d on cpus %s", h.rank,
+               xd_cpuset_text(&h.cpus, text, sizeof text));
 }

@@ -7,7 +7,7 @@ xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e)
         return XD_OK;
     xd_status s = xd_fail(e, XD_ECOMM, "a message between ranks failed%s%s",
                           c->err->msg[0] ? ": " : "", c->err->msg);
-    if (e)                      /* who detects it says it: nobody can be told                  */
+    if (e)                      /* the detecting rank reports it: messages cannot be sent      */
         e->rank = -1;
     return s;
 }
@@ -20,18 +20,20 @@ xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e)
     xd_err  said = *e, lost = { .rank = -1 };
     if (c->size == 1)
         return mine;
-    if (xd_world_wait(c, c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN), &lost) != XD_OK)
+    if (xd_world_wait(c, c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN),
+                      &lost) != XD_OK)
         goto out_of_step;
     if (who == INT32_MAX)
         return XD_OK;
     said.code = mine;
     if (said.rank < 0)
         said.rank = me;
-    if (xd_world_wait(c, c->ops->bcast(c, xd_view(&said, XD_U8, 1, &size), who % c->size), &lost) != XD_OK)
+    if (xd_world_wait(c, c->ops->bcast(c, xd_view(&said, XD_U8, 1, &size), who % c->size),
+                      &lost) != XD_OK)
         goto out_of_step;
     *e = said;
     return said.code;
-out_of_step:                    /* an own failure came first                                   */
+out_of_step:                    /* the rank's own failure takes precedence                     */
     if (mine == XD_OK)
         *e = lost;
     e->rank = -1;
@@ -85,7 +87,8 @@ int64_t xd_world_sent(const xd_world *w, int64_t since)
     int64_t  one = 1, bytes = c->traffic->bytes - since;
     xd_err   e = { 0 };
     if (c->size > 1 &&
-        xd_world_wait(c, c->ops->allreduce(c, xd_view(&bytes, XD_I64, 1, &one), XD_SUM), &e) != XD_OK)
+        xd_world_wait(c, c->ops->allreduce(c, xd_view(&bytes, XD_I64, 1, &one), XD_SUM),
+                      &e) != XD_OK)
         return -1;
     return bytes;
 }

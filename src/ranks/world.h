@@ -30,11 +30,11 @@ void      xd_world_settle(const xd_world *w, xd_comm *c, xd_exec *x);
 /* Connects a context to the abort notice: it fails when another rank has failed, and its own
  * failure is sent to the others. Local. */
 void      xd_world_watch(const xd_world *w, xd_exec *x);
-/* The status to report for a failure that was not agreed on: XD_ECOMM, since the ranks are out of
- * step. Local. */
+/* The status to report for a failure that was not agreed on: XD_ECOMM, since the ranks are out
+ * of step. Local. */
 xd_status xd_world_judge(const xd_world *w, xd_status s, xd_err *e);
-/* Bytes sent by all used ranks since the moment when this rank's counter was `since`; -1:
- * unknown. */
+/* Bytes sent by all used ranks since the moment when this rank's counter was
+ * `since`; -1: unknown. */
 int64_t   xd_world_sent(const xd_world *w, int64_t since);
 /* Broadcasts bytes from rank 0 of the used ranks. */
 xd_status xd_world_broadcast(const xd_world *w, void *p, int64_t bytes, xd_err *e);

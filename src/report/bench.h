@@ -9,14 +9,14 @@ void   xd_bench_print(const xd_bench_args *a, const char *fmt, ...) XD_PRINTF(2,
 int    xd_bench_wants(const xd_bench_args *a, const char *part);
 /* Refuses a list of benchmarks that is empty or has a name that is not in `known` ("step vae"). */
 xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e);
-double xd_bench_median(double *v, int n);       /* sorts v */
-void   xd_bench_fill(float *v, int64_t n);      /* small values, equal on all machines */
+double xd_bench_median(double *v, int n);       /* sorts v                                     */
+void   xd_bench_fill(float *v, int64_t n);      /* small values, equal on all machines         */
 /* Stands for an encoded prompt with the most tokens; free it also after a failure. */
 xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e);
 void      xd_bench_text_free(xd_cond *c, xd_engine *g);
 /* Refuses, as for a request, what exceeds this process' memory: the weights of a counted
- * component, and the larger of `beside` and the bytes for loading. ranks: ranks of this host that
- * do the same. */
+ * component, and the larger of `beside` and the bytes for loading. ranks: ranks of this host
+ * that do the same. */
 xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, int ranks,
                         xd_err *e);
 /* "decode 49 x 720 x 480": name of the VAE's work for the job. */

@@ -11,8 +11,8 @@ void      xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...) XD_PRI
 /* Prints a tensor's line; `first` marks the first line of a list. */
 void      xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d,
                             int first);
-/* a->model is a file: lists its components by layout, or with a->tensors every tensor under its
- * own name. */
+/* a->model is a file: lists its components by layout, or with a->tensors every tensor under
+ * its own name. */
 xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e);
 
 #endif
