@@ -1,4 +1,4 @@
-/* engine.c - opening an engine, and the rooms of a request in their order */
+/* engine.c - opening an engine, and the stages of a request in order */
 #include "engine/engine.h"
 #include "engine/memory_advice.h"
 #include "engine/session.h"
@@ -45,7 +45,7 @@ xd_status xd_open(xd_engine **out, const xd_open_args *a, xd_err *e)
     return xd_open_with(out, a, XD_WITH_FILES, e);
 }
 
-/* What a rank does alone. */
+/* Opens the parts that need no other rank. */
 static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_err *e)
 {
     xd_weight_files given = { a->transformer, a->vae, a->clip_l, a->clip_g, a->t5xxl };
@@ -83,7 +83,8 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     if (a->threads < 0 || a->threads > 4096)
         return xd_fail(e, XD_EINVAL, "threads is %d; it must be from 1 to 4096", a->threads);
     if (a->balance && strcmp(a->balance, "even") != 0 && strcmp(a->balance, "measured") != 0)
-        return xd_fail(e, XD_EINVAL, "balance is \"%s\"; it can be one of: even measured", a->balance);
+        return xd_fail(e, XD_EINVAL, "balance is \"%s\"; it can be one of: even measured",
+                       a->balance);
     if (xd_affinity_check(a->bind, e) != XD_OK)
         return XD_EINVAL;
     xd_engine *g = calloc(1, sizeof *g);
@@ -109,7 +110,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         xd_fail(e, s, "%s", mine.msg);
         if (e)
             e->rank = mine.rank;
-        if (s != XD_ECOMM)      /* closing waits for the others, who may be anywhere           */
+        if (s != XD_ECOMM)      /* closing waits for the other ranks, which may be anywhere    */
             xd_close(&g);
         return s;
     }
@@ -167,10 +168,10 @@ typedef struct loop {
     xd_job   *j;
     xd_arena  a;
     xd_result *r;
-    double    first_s;          /* when the first step began                                   */
+    double    first_s;          /* time at which the first step began                          */
     const xd_need *need;
     int       apart;            /* xd_need_apart                                               */
-    int       fresh;            /* the request loads the transformer                            */
+    int       fresh;            /* the request loads the transformer                           */
 } loop;
 
 static int finite(const float *v, int64_t n)
@@ -181,7 +182,7 @@ static int finite(const float *v, int64_t n)
     return 1;
 }
 
-/* turn: of those images that are made. */
+/* turn: index among the images that are generated. */
 static void report(const loop *l, int turn, int step, double t0)
 {
     const xd_job *j = l->j;
@@ -191,7 +192,7 @@ static void report(const loop *l, int turn, int step, double t0)
         j->r->on_step(j->r->cookie, &p);
 }
 
-/* Noise to latents of one image: [t,C,h,w], malloc'ed, on every rank of the replica. */
+/* Denoises one image: latents [t,C,h,w], malloc'ed, on every rank of the replica. */
 static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
 {
     xd_job    *j = l->j;
@@ -199,7 +200,8 @@ static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
     int        image = xd_job_image(j, turn);
     int        decodes = !j->r->latents_only && xd_vae_on_this_rank(j);
     float     *lat = malloc((size_t)j->numbers * sizeof *lat + 1);
-    xd_cond    cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt], w->cond[w->n - 1] };
+    xd_cond    cond[XD_MAXPASS] = { w->cond[image / j->r->num_images_per_prompt],
+                                    w->cond[w->n - 1] };
     xd_denoise    f;
     xd_arena_rewind(&l->a, 0);
     xd_denoise_open(&f, j, ctx->dev, &ctx->topo, &l->a, &ctx->model.dit.net, cond);
@@ -239,8 +241,8 @@ static float *denoise(loop *l, int turn, const xd_prompts *w, xd_err *e)
     return lat;
 }
 
-/* The autoencoder is loaded here, so that the first step need not wait for it. Where it has the memory to
- * itself, the transformer and the memory of its steps make room. */
+/* Loads the VAE here, so that the first step need not wait for it. If it has the memory to itself,
+ * the transformer and the memory of its steps are freed first. */
 static xd_status change_over(loop *l, xd_err *e)
 {
     xd_context *ctx = l->j->ctx;
@@ -252,8 +254,8 @@ static xd_status change_over(loop *l, xd_err *e)
     return s == XD_OK && l->apart ? xd_device_arena_open(&l->a, ctx->dev, l->need->vae_tmp, e) : s;
 }
 
-/* Latents to an image of the size asked for, [frames,H,W,3], on rank 0 of the replica; *rgb has the size that
- * is generated, and is replaced when they differ. */
+/* Decodes latents to an image of the requested size, [frames,H,W,3], on rank 0 of the replica.
+ * *rgb has the generated size and is replaced if the sizes differ. */
 static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
 {
     xd_job   *j = l->j;
@@ -273,7 +275,7 @@ static xd_status decode(loop *l, const float *lat, float **rgb, xd_err *e)
     return x.err.code;
 }
 
-/* Seconds of an image, and of all together. */
+/* Adds the seconds of an image, to it and to the sum. */
 static void took(const loop *l, int turn, const char *part, double t0)
 {
     double s = xd_now_s() - t0;
@@ -281,7 +283,8 @@ static void took(const loop *l, int turn, const char *part, double t0)
     xd_result_image_time(l->r, xd_job_image(l->j, turn), part, s);
 }
 
-/* One image of my replica: latents on all its ranks, and room for the image where it is made. */
+/* One image of this replica: latents on all its ranks, and memory for the pixels on the ranks
+ * that get them. */
 static xd_status one_latent(loop *l, int turn, const xd_prompts *w, float **lat, float **rgb,
                             xd_err *e)
 {
@@ -297,7 +300,7 @@ static xd_status one_latent(loop *l, int turn, const xd_prompts *w, float **lat,
     return XD_OK;
 }
 
-/* The image of my replica's image, on its first rank. */
+/* Decodes this replica's image on its first rank. */
 static xd_status one_image(loop *l, int turn, const float *lat, float **rgb, xd_err *e)
 {
     double t0 = xd_now_s();
@@ -307,7 +310,7 @@ static xd_status one_image(loop *l, int turn, const float *lat, float **rgb, xd_
     return s;
 }
 
-/* Latents and image of an image that another replica generates: floats of both. */
+/* Latents and pixels of an image from another replica: the number of floats of both. */
 static void sizes_of(const xd_job *j, int64_t n[2])
 {
     n[0] = j->numbers;
@@ -324,7 +327,7 @@ static xd_status make_room(const xd_job *j, float *v[2], xd_err *e)
     return XD_OK;
 }
 
-/* Rank 0 of replica `from` gives rank 0 its latents and image. */
+/* Rank 0 of replica `from` sends rank 0 its latents and pixels. */
 static xd_status hand_over(const xd_job *j, int from, float *v[2], xd_err *e)
 {
     xd_comm *c = j->ctx->topo.group[XD_DATA];
@@ -339,7 +342,7 @@ static xd_status hand_over(const xd_job *j, int from, float *v[2], xd_err *e)
     return XD_OK;
 }
 
-/* Rank 0 puts image `image` into the result, which takes v, and shows it. */
+/* Rank 0 adds image `image` to the result, which takes ownership of v, and reports it. */
 static xd_status deliver(loop *l, int image, float *v[2], xd_err *e)
 {
     const xd_request *r = l->j->r;
@@ -350,9 +353,8 @@ static xd_status deliver(loop *l, int image, float *v[2], xd_err *e)
     return s;
 }
 
-/* The images of the turns first .. first + replicas - 1 reach the result on rank 0, in their
- * order. mine: latents and image of my replica, given away. The ranks agree before
- * anything is sent, and at the end. */
+/* Rank 0 adds the images first .. first + replicas - 1 to the result, in order. mine: latents and
+ * pixels of this replica, given away. The ranks agree before anything is sent, and at the end. */
 static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
 {
     const xd_job    *j = l->j;
@@ -367,7 +369,7 @@ static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
             if (s == XD_OK && root && (at == 0 || at == d))
                 s = hand_over(j, d, v, e);
             else if (s != XD_OK)
-                d = D;          /* agreed: nobody goes on                                      */
+                d = D;          /* all ranks have agreed to stop                               */
         }
         if (s == XD_OK && ctx->world.used->rank == 0)
             s = deliver(l, xd_job_image(j, first + d), v, e);
@@ -379,7 +381,7 @@ static xd_status collect(loop *l, int first, float *mine[2], xd_err *e)
     return xd_world_agree(&ctx->world, s, e);
 }
 
-/* Images are dealt to the replicas in turn. */
+/* Images are assigned to replicas in turn. */
 static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
 {
     xd_job   *j = l->j;
@@ -404,7 +406,7 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
     return s;
 }
 
-/* After a failure (s): the next request finds all ranks alike. */
+/* After a failure (s): drops weights, so that the next request finds equal state on all ranks. */
 static void unload(xd_context *ctx, xd_status s)
 {
     if (s == XD_ECOMM)
@@ -413,13 +415,14 @@ static void unload(xd_context *ctx, xd_status s)
     xd_component_drop(&ctx->model.vae);
 }
 
-/* Ranks that load together fail together, before the next part. */
+/* Ranks that load together fail together, before the next component. */
 static xd_status load(const loop *l, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
     int        early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || j->r->image;
-    xd_status  s = xd_world_agree(&ctx->world, xd_component_load(&ctx->model.dit, ctx->dev, ctx->type, 0, e), e);
+    xd_status  s = xd_world_agree(&ctx->world, xd_component_load(&ctx->model.dit, ctx->dev,
+                                                                 ctx->type, 0, e), e);
     if (s == XD_OK && l->fresh)
         xd_weight_groups_nonfinite(ctx, &ctx->model.dit);
     if (s == XD_OK && early && need->vae) {
@@ -454,7 +457,7 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
     return s;
 }
 
-/* Everything that can be refused: the request, its words, its memory. */
+/* All checks that can refuse a request: its options, its prompts, its memory. */
 static xd_status prepare(xd_job *j, xd_prompts *w, xd_need *need, xd_status s, xd_err *e)
 {
     xd_room room = { 0 };
@@ -470,12 +473,12 @@ static xd_status prepare(xd_job *j, xd_prompts *w, xd_need *need, xd_status s, x
         s = xd_job_pick(j, e);
     if (s == XD_OK && j->ntodo)
         s = xd_memory_plan(j, w, need, &room, e);
-    if (s == XD_ENOMEM && room.machine > 0)   /* the plan has refused */
+    if (s == XD_ENOMEM && room.machine > 0)   /* the memory plan has refused */
         xd_memory_advice(j, &room, e);
     return s;
 }
 
-/* What is asked for and makes no difference. */
+/* Warns of settings that have no effect. */
 static void say_unused(const xd_job *j)
 {
     const xd_plan *p = &j->ctx->plan;
@@ -483,12 +486,14 @@ static void say_unused(const xd_job *j)
     if (j->ctx->world.all->rank)
         return;
     if (groups > j->ntodo)
-        xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to generate: there %s %d %s",
+        xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree have nothing to "
+               "generate: there %s %d %s",
                groups - j->ntodo, groups, j->ntodo == 1 ? "is" : "are", j->ntodo,
                j->ntodo == 1 ? "image" : "images");
     if (p->deg.n[XD_CFG] > 1 && j->npass == 1)
-        xd_log(XD_LOG_WARN, "half of the ranks have nothing to do: without guidance (%s above 1) there is one pass a "
-               "step, and use_cfg_parallel shares two", xd_job_guide(j));
+        xd_log(XD_LOG_WARN, "half of the ranks have nothing to do: without guidance (%s above 1) "
+               "there is one pass a step, and use_cfg_parallel shares two",
+               xd_job_guide(j));
     if (j->ctx->model.recipe->distilled && j->r->true_cfg_scale > 1 && !j->r->negative_prompt)
         xd_log(XD_LOG_WARN, "true_cfg_scale makes no difference without a negative_prompt");
     if (j->r->no_resolution_binning && !j->ctx->model.recipe->largest_bin &&
@@ -507,11 +512,11 @@ static void say_unused(const xd_job *j)
     if (j->r->latents_only && j->r->enable_tiling && !j->r->image)
         xd_log(XD_LOG_WARN, "enable_tiling makes no difference to latents, which are not decoded");
     if (j->npass == 1 && j->r->negative_prompt && *j->r->negative_prompt)
-        xd_log(XD_LOG_WARN, "the negative prompt is not used: without guidance (%s above 1) nothing is compared "
-               "with it", xd_job_guide(j));
+        xd_log(XD_LOG_WARN, "the negative prompt is not used: without guidance (%s above 1) "
+               "nothing is compared with it", xd_job_guide(j));
 }
 
-/* The accepted request: text, then images. */
+/* Runs the accepted request: text, then images. */
 static xd_status make(loop *l, xd_prompts *w, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;

@@ -1,4 +1,4 @@
-/* memory_advice.c - what fits where a request does not, said on all ranks */
+/* memory_advice.c - options that fit if a request does not, reported on all ranks */
 #include "engine/memory_advice.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "predict/fit.h"
 #include "predict/machine.h"
 
-/* The degrees of a plan that is made. */
+/* The degrees of a plan. */
 static xd_parallel degrees_of(const xd_plan *p)
 {
     return (xd_parallel){ .tensor_parallel_degree = p->deg.n[XD_TENSOR],
@@ -22,7 +22,7 @@ static xd_parallel degrees_of(const xd_plan *p)
                           .text_tensor_parallel_degree = p->text_tp };
 }
 
-/* The least room of any rank, and how many ranks hosts have. */
+/* The least free memory of all ranks, and the number of ranks per host. */
 static void least_room(const xd_context *ctx, double room[2])
 {
     int64_t  n = 2;
@@ -33,8 +33,8 @@ static void least_room(const xd_context *ctx, double room[2])
     c->ops->wait(c, &r, 1);
 }
 
-/* Behind a refusal, on all ranks: rank 0 counts what would fit, and everybody's sentence ends with
- * it. Of the machine only the memory matters, so its times are those of some preset. */
+/* After a refusal, on all ranks: rank 0 counts what would fit, and every rank appends this to its
+ * message. Only the memory of the machine matters, so its rates are those of a preset. */
 void xd_memory_advice(const xd_job *j, const xd_room *limit, xd_err *e)
 {
     xd_context  *ctx = j->ctx;
@@ -48,7 +48,8 @@ void xd_memory_advice(const xd_job *j, const xd_room *limit, xd_err *e)
         m.hosts = (ctx->world.used->size + m.ranks - 1) / m.ranks;
         m.memory = room[0] > 1 ? room[0] : 1;
         m.shares = 1;
-        xd_fit t = { .ctx = ctx, .r = j->r, .m = &m, .fixed = &p, .ranks = ctx->world.used->size, .stale = 1,
+        xd_fit t = { .ctx = ctx, .r = j->r, .m = &m, .fixed = &p, .ranks = ctx->world.used->size,
+                     .stale = 1,
                      .space = room[1] > 1 ? room[1] : 1, .held = limit->held, .huge = limit->huge };
         xd_fit_advice(&t, &p, 1, near, sizeof near);
     }

@@ -1,4 +1,4 @@
-/* session.c - joining the other ranks, comparing with them, opening the groups of the plan */
+/* session.c - joining the other ranks, comparing settings, opening the groups of the plan */
 #include "engine/session.h"
 
 #include <stdio.h>
@@ -21,19 +21,19 @@
 
 /* ---- joining ------------------------------------------------------------------------------ */
 
-/* The first words between ranks. Their size must not change from version to version: the ranks find
- * out by them that all else may mean something different there. */
+/* The first message between ranks. Its size must not change between versions: it lets ranks detect
+ * that all other messages may differ. */
 typedef struct hello { char version[32], host[96]; } hello;
 
-typedef struct card {           /* what else must be the same on all ranks                     */
+typedef struct card {           /* what else must be equal on all ranks                        */
     xd_plan  plan;
     int64_t  balanced;
-    char     dtype[16], weights[2][16];         /* of the transformer, of text encoders           */
-    uint64_t model, traced, options[XD_PLAN_ROWS];      /* of the plan, as given                 */
-    char     cpus[128];         /* may differ; for the log                                       */
+    char     dtype[16], weights[2][16]; /* of the transformer, of text encoders                */
+    uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: of the plan, as given      */
+    char     cpus[128];         /* may differ; for the log                                     */
 } card;
 
-/* `mine`, of `size` bytes, of every rank in rank order, malloc'ed. */
+/* All-gathers `mine`, of `size` bytes, in rank order, malloc'ed. */
 static xd_status collect(xd_comm *c, void *mine, size_t size, void **all, xd_err *e)
 {
     int64_t *rows = calloc((size_t)c->size, sizeof *rows), width = (int64_t)size;
@@ -45,12 +45,12 @@ static xd_status collect(xd_comm *c, void *mine, size_t size, void **all, xd_err
     for (int i = 0; i < c->size; i++)
         rows[i] = 1;
     xd_status s = xd_world_wait(c, c->ops->gather(c, xd_view2(*all, XD_U8, c->size, width), rows,
-                                             xd_view2(mine, XD_U8, 1, width)), e);
+                                                  xd_view2(mine, XD_U8, 1, width)), e);
     free(rows);
     return s;
 }
 
-/* All ranks know of a difference: one of them says it. */
+/* All ranks know of a difference: only one of them reports it. */
 static xd_status known(xd_status s, xd_err *e)
 {
     if (s == XD_EINVAL && e->rank < 0)
@@ -76,10 +76,12 @@ static xd_status greet(xd_comm *c, hello **said, xd_err *e)
     return known(s, e);
 }
 
-static xd_status differ_in_weights(int i, const hello *h, const card *c, const card *first, xd_err *e)
+static xd_status differ_in_weights(int i, const hello *h, const card *c, const card *first,
+                                   xd_err *e)
 {
     int text = strcmp(c->weights[0], first->weights[0]) == 0;
-    return xd_fail(e, XD_EINVAL, "rank %d on host %s keeps weights in %s and rank 0 on host %s in %s: all ranks "
+    return xd_fail(e, XD_EINVAL,
+                   "rank %d on host %s keeps weights in %s and rank 0 on host %s in %s: all ranks "
                    "need the same --%sweights_dtype", i, h[i].host, c->weights[text], h[0].host,
                    first->weights[text], text ? "text_" : "");
 }
@@ -90,7 +92,7 @@ static void say_cpus(const xd_engine *g, const card *c)
         xd_log(XD_LOG_DEBUG, "rank %d on cpus %.*s", i, (int)sizeof c->cpus, c[i].cpus);
 }
 
-/* Options of a plan that its own description does not have. */
+/* Reports options of a plan that differ but are not in the plan's text. */
 static xd_status differ_in_options(int i, const hello *h, const card *c, const card *first,
                                    xd_err *e)
 {
@@ -102,19 +104,23 @@ static xd_status differ_in_options(int i, const hello *h, const card *c, const c
                    "ranks need the same flags", i, h[i].host, h[0].host, t->rows[k].option.name);
 }
 
-/* All cards must equal rank 0's; the sentence names the first rank that differs. */
+/* All cards must equal rank 0's; the message names the first rank that differs. */
 static xd_status compare(const xd_engine *g, const xd_parallel *take, const hello *h, xd_err *e)
 {
-    card  mine = { .plan = g->ctx.plan, .balanced = g->balanced, .model = g->ctx.hash, .traced = g->ctx.trace != NULL };
+    card  mine = { .plan = g->ctx.plan, .balanced = g->balanced, .model = g->ctx.hash,
+                   .traced = g->ctx.trace != NULL };
     void *all;
     xd_plan_hashes(take, mine.options);
     snprintf(mine.dtype, sizeof mine.dtype, "%s", xd_dtype_name(g->ctx.type));
-    snprintf(mine.weights[0], sizeof mine.weights[0], "%s", xd_types_name(&g->ctx.model.dit, g->ctx.type));
+    snprintf(mine.weights[0], sizeof mine.weights[0], "%s",
+             xd_types_name(&g->ctx.model.dit, g->ctx.type));
     for (int k = 0; k < g->ctx.model.recipe->ntext; k++)
         if (!mine.weights[1][0] || g->ctx.model.text[k].blocks)
-            snprintf(mine.weights[1], sizeof mine.weights[1], "%s", xd_types_name(&g->ctx.model.text[k], g->ctx.type));
+            snprintf(mine.weights[1], sizeof mine.weights[1], "%s",
+                     xd_types_name(&g->ctx.model.text[k], g->ctx.type));
     xd_cpuset cpus;
-    xd_cpuset_text(xd_cpuset_mine(&cpus) ? &cpus : &(xd_cpuset){ { 0 } }, mine.cpus, sizeof mine.cpus);
+    xd_cpuset_text(xd_cpuset_mine(&cpus) ? &cpus : &(xd_cpuset){ { 0 } }, mine.cpus,
+                   sizeof mine.cpus);
     xd_status   s = collect(g->ctx.world.all, &mine, sizeof mine, &all, e);
     const card *cards = all;
     if (s == XD_OK)
@@ -122,9 +128,10 @@ static xd_status compare(const xd_engine *g, const xd_parallel *take, const hell
     for (int i = 1; s == XD_OK && i < g->ctx.world.all->size; i++) {
         if (cards[i].model != cards[0].model)
             s = xd_fail(e, XD_EINVAL, "the model of rank %d on host %s (hash %016llx) is not the "
-                        "model of rank 0 on host %s (%016llx): its configs, tokenizer, weight files, "
-                        "LoRA files or their scales differ", i, h[i].host, (unsigned long long)cards[i].model,
-                        h[0].host, (unsigned long long)cards[0].model);
+                        "model of rank 0 on host %s (%016llx): its configs, tokenizer, weight "
+                        "files, LoRA files or their scales differ", i, h[i].host,
+                        (unsigned long long)cards[i].model, h[0].host,
+                        (unsigned long long)cards[0].model);
         else if (strcmp(cards[i].plan.text, cards[0].plan.text) != 0)
             s = xd_fail(e, XD_EINVAL, "rank %d on host %s was started with the plan %s and rank 0 "
                         "with %s: all ranks need the same flags", i, h[i].host, cards[i].plan.text,
@@ -141,7 +148,8 @@ static xd_status compare(const xd_engine *g, const xd_parallel *take, const hell
         else if (memcmp(cards[i].weights, cards[0].weights, sizeof mine.weights) != 0)
             s = differ_in_weights(i, h, &cards[i], &cards[0], e);
         else if (cards[i].traced != cards[0].traced || cards[i].balanced != cards[0].balanced)
-            s = xd_fail(e, XD_EINVAL, "rank %d on host %s and rank 0 on host %s differ in --%s: all "
+            s = xd_fail(e, XD_EINVAL,
+                        "rank %d on host %s and rank 0 on host %s differ in --%s: all "
                         "ranks need the same flags", i, h[i].host, h[0].host,
                         cards[i].traced != cards[0].traced ? "trace" : "balance");
     }
@@ -152,10 +160,13 @@ static xd_status compare(const xd_engine *g, const xd_parallel *take, const hell
 /* The first ranks share the text encoders, which are cut like the transformer's blocks. */
 static xd_status open_text(xd_engine *g, xd_err *e)
 {
-    int       n = g->ctx.plan.text_tp, me = g->ctx.world.used->rank, in = me < n, size = in ? n : g->ctx.world.used->size - n;
-    xd_status s = g->ctx.world.used->ops->split(g->ctx.world.used, !in, in ? me : me - n, size, &g->ctx.text, e);
+    int       n = g->ctx.plan.text_tp, me = g->ctx.world.used->rank, in = me < n, size = in ? n
+        : g->ctx.world.used->size - n;
+    xd_status s = g->ctx.world.used->ops->split(g->ctx.world.used, !in, in ? me : me - n, size,
+                                                &g->ctx.text, e);
     if (s == XD_OK)
-        s = g->ctx.count_world->ops->split(g->ctx.count_world, !in, in ? me : me - n, size, &g->ctx.count_text, e);
+        s = g->ctx.count_world->ops->split(g->ctx.count_world, !in, in ? me : me - n, size,
+                                           &g->ctx.count_text, e);
     for (int i = 0; i < g->ctx.model.recipe->ntext && in; i++) {
         g->ctx.model.text[i].tp = n;
         g->ctx.model.text[i].tp_at = me;
@@ -168,10 +179,12 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
     int       n = xd_degrees_product(g->ctx.plan.deg), size = g->ctx.world.all->size;
     xd_degrees one = { { 1, 1, 1, 1, 1, 1 } };
     g->ctx.world.idle = g->ctx.world.all->rank >= n;
-    xd_status s = g->ctx.world.all->ops->split(g->ctx.world.all, g->ctx.world.idle, g->ctx.world.all->rank, g->ctx.world.idle ? size - n : n, &g->ctx.world.used, e);
+    xd_status s = g->ctx.world.all->ops->split(g->ctx.world.all, g->ctx.world.idle,
+                                               g->ctx.world.all->rank, g->ctx.world.idle ? size - n
+                                               : n, &g->ctx.world.used, e);
     if (s != XD_OK)
         return s;
-    if (g->ctx.world.idle)                /* takes part in nothing but the start and the end             */
+    if (g->ctx.world.idle)                /* takes part only in the start and the end          */
         return XD_OK;
     s = g->ctx.world.used->ops->split_host(g->ctx.world.used, &g->ctx.world.host, e);
     if (s == XD_OK)
@@ -192,7 +205,8 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
 xd_status xd_session_join(xd_engine *g, int threads, const char *bind, int alone, xd_err *e)
 {
     int       ranks, cores;
-    xd_status s = xd_comm_world(&g->ctx.world.all, xd_comm_launched() && !alone ? "mpi" : "self", e);
+    xd_status s = xd_comm_world(&g->ctx.world.all, xd_comm_launched() && !alone ? "mpi" : "self",
+                                e);
     if (s != XD_OK)
         return s;
     int share = xd_comm_share(&ranks, &cores), n = threads ? threads : share;
@@ -216,7 +230,7 @@ static int hosts_of(const hello *h, int n)
     return hosts;
 }
 
-/* What is given and makes no difference to a plan. */
+/* Warns of options that have no effect on a plan. */
 static void say_unused(const xd_engine *g, const xd_open_args *a, const xd_parallel *take)
 {
     int ranks = xd_degrees_product(g->ctx.plan.deg);
@@ -234,13 +248,15 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     hello             *hosts = NULL;
     xd_err             first = { .rank = -1 };
     xd_parallel        take;
-    xd_status          same = g->ctx.world.all->size > 1 ? greet(g->ctx.world.all, &hosts, &first) : XD_OK;
-    if (same != XD_OK) {        /* even a rank that has a failure of its own cannot tell it      */
+    xd_status          same = g->ctx.world.all->size > 1 ? greet(g->ctx.world.all, &hosts, &first)
+        : XD_OK;
+    if (same != XD_OK) {        /* a rank cannot even send its own failure                     */
         free(hosts);
         *e = first;
         return same;
     }
-    s = xd_auto_plan(&g->ctx, a, hosts ? hosts_of(hosts, g->ctx.world.all->size) : 1, s, &take, &g->predicted, e);
+    s = xd_auto_plan(&g->ctx, a, hosts ? hosts_of(hosts, g->ctx.world.all->size) : 1, s, &take,
+                     &g->predicted, e);
     if (s == XD_OK)
         s = xd_plan_make(&g->ctx.plan, &take, g->ctx.world.all->size, d, e);
     s = xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank, s, e);
@@ -251,10 +267,11 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
         s = open_topologies(g, e);
     if (s != XD_OK)
         return s;
-    int n = xd_degrees_product(g->ctx.plan.deg), T = g->ctx.plan.deg.n[XD_TENSOR], U = g->ctx.plan.deg.n[XD_ULYSSES];
+    int n = xd_degrees_product(g->ctx.plan.deg), T = g->ctx.plan.deg.n[XD_TENSOR],
+        U = g->ctx.plan.deg.n[XD_ULYSSES];
     if (g->ctx.world.all->rank == 0 && n < g->ctx.world.all->size)
-        xd_log(XD_LOG_WARN, "%d of %d ranks stay idle: the plan %s uses %d", g->ctx.world.all->size - n,
-               g->ctx.world.all->size, g->ctx.plan.text, n);
+        xd_log(XD_LOG_WARN, "%d of %d ranks stay idle: the plan %s uses %d",
+               g->ctx.world.all->size - n, g->ctx.world.all->size, g->ctx.plan.text, n);
     if (g->ctx.world.all->rank == 0 && T * U > d->heads)
         xd_log(XD_LOG_WARN, "some ranks have no head: tensor %d x ulysses %d over %d heads", T, U,
                d->heads);
@@ -267,7 +284,9 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     g->ctx.model.dit.tp_at = g->ctx.world.idle ? 0 : g->ctx.topo.at[XD_TENSOR];
     if (!g->balanced || n == 1)
         return XD_OK;
-    return xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank, g->ctx.world.idle ? XD_OK : xd_balance_open(&g->ctx.balance, &g->ctx.world, &g->ctx.plan, g->ctx.dev,
+    return xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank, g->ctx.world.idle ? XD_OK
+                             : xd_balance_open(&g->ctx.balance, &g->ctx.world, &g->ctx.plan,
+                                               g->ctx.dev,
                                                                            g->ctx.type, e), e);
 }
 

@@ -118,8 +118,7 @@ static xd_status find_named(const char *model, char **dir, xd_err *e)
     else if (n == 1)
         xd_fail(e, s,
                 "%s is in the Hugging Face cache %s without a snapshot of %s: download it with "
-                "\"hf download "
-                "%s\", or name a directory",
+                "\"hf download %s\", or name a directory",
                 repo[0], root, at ? at + 1 : "main", repo[0]);
     else if (n > 1)
         xd_fail(e, s, "%s is the name of %d models in the Hugging Face cache %s: %s; say which one",

@@ -25,8 +25,8 @@ static const char *why_not(const char *dir)
     char *snapshots = xd_path_join(dir, "snapshots");
     int   cache = snapshots && xd_file_is_dir(snapshots);
     free(snapshots);
-    return cache ? "it is a model's folder in the Hugging Face cache; name a folder in its snapshots, or the model as "
-                   "org/name" : "it is not a diffusers model directory";
+    return cache ? "it is a model's folder in the Hugging Face cache; name a folder in its "
+                   "snapshots, or the model as org/name" : "it is not a diffusers model directory";
 }
 
 static xd_status unknown_pipeline(const char *path, const char *name, xd_err *e)
@@ -188,8 +188,8 @@ static xd_status check_asked(const xd_model *m, xd_err *e)
             continue;
         if (use < 0)
             return xd_fail(e, XD_EINVAL,
-                           "%s is given as %s, and %s has no such text encoder (it has "
-                           "%s)", given(m, slots[i].name), slots[i].name, m->recipe->name, known);
+                           "%s is given as %s, and %s has no such text encoder (it has %s)",
+                           given(m, slots[i].name), slots[i].name, m->recipe->name, known);
         if (m->no_t5 && m->recipe->text[use].optional)
             return xd_fail(e, XD_EINVAL, "%s is given as %s, and no_t5 asks to do without",
                            given(m, slots[i].name), slots[i].name);

@@ -18,7 +18,8 @@ xd_status xd_shared_weights_open(xd_component *p, xd_status s, xd_err *e)
         return s;
     char *base = p->group.c->ops->share(p->group.c, p->room + XD_ALIGN, &first);
     if (!base) {
-        xd_log(XD_LOG_INFO, "%s: there is no shared memory of %s: every rank keeps weights of its own", p->name,
+        xd_log(XD_LOG_INFO, "%s: there is no shared memory of %s: every rank keeps weights of its "
+               "own", p->name,
                xd_size_text((double)p->room).s);
         return XD_OK;
     }

@@ -117,8 +117,8 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
     const xd_recipe *p = j->ctx->model.recipe;
     if (!p->distilled && j->r->true_cfg_scale > 1)
         return xd_fail(e, XD_EINVAL,
-                       "true_cfg_scale is for models whose guidance_scale is distilled (FLUX); %s is "
-                       "guided by guidance_scale", p->name);
+                       "true_cfg_scale is for models whose guidance_scale is distilled (FLUX); %s "
+                       "is guided by guidance_scale", p->name);
     if (!(j->r->guidance_rescale > 0))
         return XD_OK;
     if (!p->rescales)
@@ -159,9 +159,10 @@ static void take_standard(xd_job *j)
 {
     xd_size_bucket_standard(&j->size[0], &j->size[1]);
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
-        xd_log(XD_LOG_INFO, "generating %lld x %lld, the standard size nearest to %lld x %lld (--no_resolution_binning "
-               "generates the size itself)", (long long)j->size[1], (long long)j->size[0],
-               (long long)j->asked[1], (long long)j->asked[0]);
+        xd_log(XD_LOG_INFO, "generating %lld x %lld, the standard size nearest to %lld x %lld "
+               "(--no_resolution_binning generates the size itself)",
+               (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
+               (long long)j->asked[0]);
     j->asked[0] = j->size[0], j->asked[1] = j->size[1];
 }
 
@@ -183,8 +184,8 @@ static xd_status take_size(xd_job *j, xd_err *e)
     for (int i = 1; s == XD_OK && i < 3; i++)
         if (d->most[i] && j->size[i - 1] / cell[i] > d->most[i])
             s = xd_fail(e, XD_EINVAL,
-                        "%s %lld is more than the %lld pixels that the model has positions "
-                        "for", i == 1 ? "height" : "width", (long long)j->size[i - 1],
+                        "%s %lld is more than the %lld pixels that the model has positions for",
+                        i == 1 ? "height" : "width", (long long)j->size[i - 1],
                         (long long)(d->most[i] * cell[i]));
     if (s != XD_OK)
         return s;
@@ -272,8 +273,8 @@ static xd_status take_sampler(xd_job *j, xd_err *e)
                        j->r->strength);
     if (j->r->image && !m->recipe->from_image && !j->sampler->flow)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "%s cannot start from an image: its scheduler %s is none of "
-                       "rectified flow", m->recipe->name, j->sampler->name);
+                       "%s cannot start from an image: its scheduler %s is none of rectified flow",
+                       m->recipe->name, j->sampler->name);
     s = xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
     return s == XD_OK ? s : xd_model_fail_sched(m, s, e);
 }
@@ -306,7 +307,9 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     j->npass = j->guidance > 1 ? 2 : 1;
     if (r->max_sequence_length && xd_prompts_fixed(j))
         return xd_fail(e, XD_EINVAL,
-                       "max_sequence_length is %d, and the text encoders of %s read %lld tokens, always", (int)r->max_sequence_length, ctx->model.recipe->name, (long long)xd_prompts_most_rows(j));
+                       "max_sequence_length is %d, and the text encoders of %s read %lld tokens, "
+                       "always", (int)r->max_sequence_length, ctx->model.recipe->name,
+                       (long long)xd_prompts_most_rows(j));
     if (ctx->model.recipe->most_text && r->max_sequence_length > ctx->model.recipe->most_text)
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, and %s reads at most %d text "
                        "tokens", (int)r->max_sequence_length, ctx->model.recipe->name,

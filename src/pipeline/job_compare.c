@@ -47,7 +47,8 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     const char      *name[MOST + MORE];
     int              n;
     const xd_option *o = xd_request_options(&n);
-    *told = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed, r->wanted != NULL };
+    *told = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_chance() : r->seed,
+                             r->wanted != NULL };
     if (ctx->world.idle || ctx->world.used->size == 1)
         return XD_OK;
     if (n > MOST)

@@ -112,8 +112,8 @@ xd_status xd_output_check(const char *path, int images, xd_err *e)
     if (!is_latents(name) && !xd_image_known(name) && !xd_video_known(name))
         return xd_fail(e, XD_EINVAL,
                        "the output name %s must end in .png, .jpg, .jpeg, .webp, .ppm "
-                       "or .safetensors (latents), and that of a video may end in .mp4, .mov, .mkv, "
-                       ".webm, .gif or .rgb", path);
+                       "or .safetensors (latents), and that of a video may end in .mp4, .mov, "
+                       ".mkv, .webm, .gif or .rgb", path);
     if (xd_video_known(name) && (s = xd_video_ready(name, e)) != XD_OK)
         return s;
     return xd_file_writable(name, e);

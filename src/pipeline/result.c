@@ -103,8 +103,8 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     xd_buf_json_string(&b, r->prompts[i / r->num_images_per_prompt]);
     xd_buf_add(&b, ", \"negative_prompt\": ");
     xd_buf_json_string(&b, or_empty(r->negative_prompt));
-    xd_buf_add(&b, ", \"seed\": %" PRIu64 ", \"rng\": \"%s\", \"steps\": %d, \"guidance_scale\": %.10g",
-               (uint64_t)seed, r->rng, j->asked_steps, scale_read(j));
+    xd_buf_add(&b, ", \"seed\": %" PRIu64 ", \"rng\": \"%s\", \"steps\": %d, \"guidance_scale\": "
+               "%.10g", (uint64_t)seed, r->rng, j->asked_steps, scale_read(j));
     add_options(&b, j);
     xd_buf_add(&b, ", \"sampler\": \"%s\", \"width\": %" PRId64 ", \"height\": %" PRId64,
                j->sampler->name, j->asked[1], j->asked[0]);
@@ -115,8 +115,8 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
                    j->frames, j->fps, r->use_dynamic_cfg ? "true" : "false");
     xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->ctx->model.recipe->name);
     xd_buf_json_string(&b, j->ctx->model.dir);
-    xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"weights_dtype\": \"%s\", "
-               "\"device\": \"%s\"", j->ctx->hash, xd_dtype_name(j->ctx->type),
+    xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"weights_dtype\": "
+               "\"%s\", \"device\": \"%s\"", j->ctx->hash, xd_dtype_name(j->ctx->type),
                xd_types_name(&j->ctx->model.dit, j->ctx->type), j->ctx->dev->name);
     xd_loras_json(j->ctx->model.loras, &b);
     xd_buf_add(&b, ", \"plan\": \"%s\", \"version\": \"xdit %s\"}", j->ctx->plan.text,

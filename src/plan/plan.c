@@ -115,7 +115,8 @@ static xd_status take_text(xd_plan *p, int asked, int least, const char *plan, x
         return XD_OK;
     return xd_fail(e, XD_EINVAL,
                    "text_tensor_parallel_degree is %d and the plan %s uses %d rank%s; "
-                   "what would work: a text degree of %d%s, or a plan of %d ranks such as ulysses %d",
+                   "what would work: a text degree of %d%s, or a plan of %d ranks such as ulysses "
+                   "%d",
                    p->text_tp, plan, used, used == 1 ? "" : "s", used, used > 1 ? " or less" : "",
                    p->text_tp, p->text_tp);
 }

@@ -33,7 +33,7 @@ typedef struct xd_plan_row {
     xd_option     option;       /* of kind INT, FLAG or TEXT; hidden without `help`            */
     int           axis;         /* the axis whose degree it is; XD_NAXES: none                 */
     const char   *word;         /* its name in --plan: "u"; NULL: it has none                  */
-    int           stands;       /* of a FLAG: the number its name stands for; 0: it is given   */
+    int           stands;       /* of a FLAG: number after its name in --plan; 0: its value    */
     const char   *plain;        /* the value of an absent option                               */
     xd_plan_needs needs;
     const char   *said;         /* its part in the text of a plan, # is the value; NULL: none  */

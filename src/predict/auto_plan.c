@@ -1,7 +1,8 @@
-/* auto_plan.c - rank 0 predicts the plans and tells the others which one is taken
+/* auto_plan.c - rank 0 predicts the plans and sends its choice to the others
  *
- * Memory decides before speed. Of plans that are nearly as fast as the fastest the one is taken whose
- * sums have the order of one rank, so that a seed generates the same pixels whichever is measured faster. */
+ * Memory counts before speed. Among plans that are nearly as fast as the fastest, the choice is
+ * the one whose order of sums is closest to that of one rank. Thus a seed generates the same
+ * pixels, whichever plan is measured faster. */
 #include "predict/auto_plan.h"
 
 #include <stdio.h>
@@ -18,21 +19,21 @@
 #include "predict/fit.h"
 
 typedef struct chooser {
-    const xd_context    *ctx;
+    const xd_context   *ctx;
     const xd_open_args *a;
     xd_request          r;
     xd_machine          m;
     xd_parallel         fixed;
     int                 ranks, stale;
-    int                 two;    /* passes a step                                               */
+    int                 two;    /* passes per step                                             */
     double              start_s;
-    double              space;  /* bytes that a process may map; 0: of a cluster elsewhere      */
+    double              space;  /* bytes that a process may map; 0: a cluster elsewhere        */
 } chooser;
 
-/* What rank 0 tells. */
+/* What rank 0 sends. */
 typedef struct verdict {
-    uint64_t    ask[XD_PLAN_ROWS];      /* of its own flags                                     */
-    int32_t     take[XD_PLAN_ROWS];     /* numbers; texts are the same when `ask` is            */
+    uint64_t    ask[XD_PLAN_ROWS];      /* hashes of rank 0's own flags                        */
+    int32_t     take[XD_PLAN_ROWS];     /* numbers; texts are equal if `ask` is equal          */
     xd_predicted_times predicted;
     int32_t     chosen;
 } verdict;
@@ -47,8 +48,8 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
     if (c->a->cluster) {
         s = xd_machine_read(&c->m, c->a->cluster, e);
         if (s == XD_OK && all > c->m.hosts * c->m.ranks)
-            s = xd_fail(e, XD_EINVAL, "%d ranks are there and the cluster %s has %d", all, c->m.name,
-                        c->m.hosts * c->m.ranks);
+            s = xd_fail(e, XD_EINVAL, "%d ranks are there and the cluster %s has %d", all,
+                        c->m.name, c->m.hosts * c->m.ranks);
         return s;
     }
     s = xd_machine_here(&c->m, c->ctx->dev, (all + hosts - 1) / hosts, xd_par_threads(), e);
@@ -59,7 +60,7 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
     return s;
 }
 
-/* An image to start from is not read: its steps are fewer. */
+/* An initial image is not read; it only reduces the number of steps. */
 static void take_request(chooser *c)
 {
     static const char *const prompt[] = { "" };
@@ -68,7 +69,8 @@ static void take_request(chooser *c)
         c->r = *c->a->plan_for;
     if (c->r.image && !c->ctx->model.recipe->from_image) {
         double share = c->r.strength > 0 ? c->r.strength : 0.6;
-        int    steps = c->r.num_inference_steps ? c->r.num_inference_steps : c->ctx->model.recipe->steps;
+        int    steps = c->r.num_inference_steps ? c->r.num_inference_steps
+            : c->ctx->model.recipe->steps;
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
     c->r.image = NULL;
@@ -79,7 +81,7 @@ static void take_request(chooser *c)
         c->r.prompts = prompt, c->r.nprompts = 1;
 }
 
-/* A request that cannot be is refused by its own sentence, not by that of a plan. */
+/* An invalid request is refused with its own message, not with that of a plan. */
 static xd_status check_request(chooser *c, xd_err *e)
 {
     xd_context own;
@@ -101,7 +103,7 @@ static xd_fit fit_of(const chooser *c)
                      .chosen = 1, .space = c->space };
 }
 
-/* Nothing fits: what would, by counting. */
+/* No plan fits: appends what would fit, by counting. */
 static xd_status refuse(const chooser *c, const xd_search *s, xd_err *e)
 {
     const xd_candidate *l = xd_fit_least(s);
@@ -109,20 +111,20 @@ static xd_status refuse(const chooser *c, const xd_search *s, xd_err *e)
     char                near[1024];
     if (!l)
         return e->code;
-    int     narrow = l->f.peak <= c->m.memory;  /* the host has it                              */
+    int     narrow = l->f.peak <= c->m.memory;  /* the host's memory suffices                  */
     xd_size need = xd_size_text(narrow ? xd_fit_fullest(&l->f) : l->f.peak);
     xd_size have = xd_size_text(narrow ? c->space : c->m.memory);
     xd_fit_advice_of(&t, s, near, sizeof near);
     e->msg[0] = 0, e->code = XD_OK;
-    return xd_fail(e, XD_ENOMEM, "none of %d plans of %d ranks fits into the %s of %s: %s takes the "
-                   "least, %s%s", s->n, c->ranks, have.s,
-                   narrow ? "address space that a rank has (ulimit -v)" : "memory that are there", l->f.plan.text, need.s,
-                   near);
+    return xd_fail(e, XD_ENOMEM,
+                   "none of %d plans of %d ranks fits into the %s of %s: %s takes the least, %s%s",
+                   s->n, c->ranks, have.s, narrow ? "address space that a rank has (ulimit -v)"
+                   : "memory that are there", l->f.plan.text, need.s, near);
 }
 
 /* ---- choosing ------------------------------------------------------------------------------- */
 
-/* How far the image of a plan is from that of one rank. */
+/* How far the image of a plan is from that of one rank (xd_plan_changes). */
 static int order(const xd_candidate *c)
 {
     return c->f.plan.changes;
@@ -142,7 +144,9 @@ static void say(const chooser *c, const xd_search *s, const xd_candidate *b, ver
     const xd_prediction *f = &b->f;
     double             rounds = f->rounds;
     char               of[32];
-    v->predicted = (xd_predicted_times){ f->text_s, rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s),
+    v->predicted = (xd_predicted_times){ f->text_s,
+                                         rounds * (f->exact * f->exact_s +
+                                                   (f->steps - f->exact) * f->step_s),
                                  rounds * f->decode_s, f->request_s };
     if (s->good == 1)
         snprintf(of, sizeof of, "the only one");
@@ -167,7 +171,8 @@ static int divisor(int n, int most)
     return d > 1 ? d : 1;
 }
 
-/* More ranks than are searched: halves of cfg, then Ulysses while there are heads, the rest a ring. */
+/* More ranks than a search covers: cfg halves, then Ulysses as far as the heads
+ * allow, then a ring. */
 static void by_rule(const chooser *c, verdict *v)
 {
     const xd_parallel *f = &c->fixed;
@@ -185,14 +190,16 @@ static void by_rule(const chooser *c, verdict *v)
     v->chosen = 1;
     v->predicted = (xd_predicted_times){ -1, -1, -1, -1 };
     if (xd_plan_make(&p, &a, c->ranks, &c->ctx->model.dit_info, NULL) == XD_OK)
-        xd_log(XD_LOG_INFO, "plan: %s, by rule: of %d ranks the plans are too many to predict", p.text, c->ranks);
+        xd_log(XD_LOG_INFO, "plan: %s, by rule: of %d ranks the plans are too many to predict",
+               p.text, c->ranks);
 }
 
 static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
 {
     xd_search s = { 0 };
     c->start_s = xd_now_s();
-    const xd_logger *log = xd_log_enter(NULL);  /* every plan would log the same of the request  */
+    /* Every plan would log the same messages about the request. */
+    const xd_logger *log = xd_log_enter(NULL);
     take_request(c);
     xd_status st = check_request(c, e);
     int by_search = c->ranks <= XD_SEARCH_MOST;
@@ -221,19 +228,20 @@ static xd_status check_plan(const char *plan, int *stale, xd_err *e)
     *stale = plan && strcmp(plan, "auto-stale") == 0;
     if (!plan || *stale || strcmp(plan, "auto") == 0)
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, "plan is \"%s\"; it can be auto or auto-stale, and degrees are given by "
+    return xd_fail(e, XD_EINVAL,
+                   "plan is \"%s\"; it can be auto or auto-stale, and degrees are given by "
                    "themselves", plan);
 }
 
-/* Once for all predictions. Without them texts have the most tokens there can be. */
+/* Opens the tokenizers once for all predictions. Without them texts count with the most tokens. */
 static void open_tokenizers(xd_context *ctx, const xd_open_args *a)
 {
     if (a->plan_for && a->plan_for->nprompts && a->plan_for->prompts[0][0])
         xd_model_tokenizers(&ctx->model, NULL);
 }
 
-xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s, xd_parallel *take,
-                    xd_predicted_times *predicted, xd_err *e)
+xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s,
+                       xd_parallel *take, xd_predicted_times *predicted, xd_err *e)
 {
     const xd_parallel *p = &a->parallel;
     int                given = xd_parallel_ranks(p), size = ctx->world.all->size;
@@ -246,7 +254,8 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     if (s == XD_OK)
         s = check_plan(a->plan, &c.stale, e);
     if (s == XD_OK && size == 1 && a->cluster)
-        s = xd_machine_read(&c.m, a->cluster, e);       /* with nothing to choose it is only looked at */
+        /* There is nothing to choose, so the name is only checked. */
+        s = xd_machine_read(&c.m, a->cluster, e);
     if (size == 1)
         return s;
     uint64_t mine[XD_PLAN_ROWS] = { 0 };

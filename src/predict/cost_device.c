@@ -1,21 +1,21 @@
-/* cost_device.c - a count device that knows how long each call would take on a machine
+/* cost_device.c - a count device that also computes how long each call would take on a machine
  *
- * A product or an attention takes its flops at the machine's rate, less while it has few rows or keys,
- * or its bytes, whichever is longer; everything else takes its bytes (Williams et al. 2009, the roofline
- * model, with a half-speed point as in Hockney and Jesshope 1988). On a CPU, whose machine has a rate for
- * weights, a product also takes the time of reading weights that were not used for long, and of what is
- * done to its result. */
+ * A GEMM or an attention takes the longer of two times: its flops at the machine's rate, which is
+ * lower for few rows or keys, or its bytes. All other kernels take the time of their bytes
+ * (Williams et al. 2009, the roofline model, with a half-speed point as in Hockney and Jesshope
+ * 1988). On a CPU, whose machine has a rate for weights, a GEMM also takes the time of reading
+ * weights that are no longer in a cache, and the time of its epilogue. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "observe/device_proxy.h"
 #include "predict/machine.h"
 
-struct xd_cost_device {            /* the wrap comes first: its device is ours                    */
-    xd_device_proxy           w;
+struct xd_cost_device {         /* the proxy comes first: its device is this one               */
+    xd_device_proxy   w;
     const xd_machine *m;
     const xd_rates   *rate;
-    double            seconds, weights;         /* bytes of weights in use                     */
+    double            seconds, weights; /* bytes of weights in use                             */
 };
 
 const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute)
@@ -23,7 +23,7 @@ const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute)
     return compute == XD_BF16 ? &m->bf16 : &m->f32;
 }
 
-/* A rate that half of is reached at `half`. */
+/* A rate at n, if half of the full rate is reached at `half`. */
 static double at(double rate, double n, double half)
 {
     return n > 0 ? rate * n / (n + half) : rate;
@@ -34,13 +34,14 @@ static double longer(double a, double b)
     return a > b ? a : b;
 }
 
-/* Bytes at a rate of their own, or that of all. */
+/* Seconds for bytes at the kernel's own rate, or at the general rate if it has none. */
 static double moved(const xd_rates *r, double own, double bytes)
 {
     return bytes / (own > 0 ? own : r->bytes);
 }
 
-/* Without a measurement: products of integers are half as fast again, e4m3 is expanded beside the product. */
+/* Rates without a measurement: int8 GEMMs are 1.5 times as fast; e4m3 is expanded
+ * beside the GEMM. */
 static double quant_rate(const xd_rates *r, xd_dtype weight)
 {
     if (weight == XD_I8)
@@ -51,7 +52,8 @@ static double quant_rate(const xd_rates *r, xd_dtype weight)
 static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_counts *c)
 {
     const xd_rates *r = k->rate;
-    double          t = c->flops / at(quant_rate(r, a->w->type), (double)a->out.d[0], r->gemm_rows), out = (double)xd_bytes(a->out);
+    double          t = c->flops / at(quant_rate(r, a->w->type), (double)a->out.d[0], r->gemm_rows),
+                    out = (double)xd_bytes(a->out);
     if (!(r->weights > 0))
         return longer(t, c->bytes / r->bytes);
     t += (double)a->w->bytes / (k->weights > k->m->cache ? r->weights : r->bytes);
@@ -62,8 +64,8 @@ static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_c
     return t;
 }
 
-/* Heads of 64 features take the same time for every pair of query and key besides their flops, which
- * heads of 128 show; below 64 it is most of it. Between both in proportion. */
+/* Each pair of query and key takes a constant time besides its flops. The rates for heads of 64
+ * and 128 determine it; below 64 it dominates. Rates between 64 and 128 are interpolated. */
 static double attn_rate(const xd_rates *r, double D)
 {
     double w = D <= 64 ? 0 : D >= 128 ? 1 : (D - 64) / 64;
@@ -90,7 +92,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     case XD_OP_ATTN: return seconds_attn(r, a, c);
     case XD_OP_CONV: return longer(c->flops / r->conv, c->bytes / r->bytes);
     case XD_OP_NORM:
-    case XD_OP_ADDMUL:          /* what ranks have summed lies in no cache of this core         */
+    case XD_OP_ADDMUL:          /* sums over ranks are in no cache of this core                */
     case XD_OP_QKNORM:  return moved(r, r->norm, c->bytes);
     case XD_OP_MOMENTS:
     case XD_OP_GNORM:   return moved(r, r->gnorm, c->bytes);
@@ -100,17 +102,17 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
 }
 
 #define COSTED(slot, type, op)                                                                   \
-    static xd_status slot(xd_dev *d, xd_stream *s, const type *a, void *tmp)                        \
-    {                                                                                               \
-        xd_cost_device *r = d->priv;                                                                   \
-        xd_dev      *real = r->w.real;                                                              \
-        xd_counts    b, c;                                                                          \
-        xd_dev_counts(real, &b, 0);                                                                 \
-        xd_status st = real->ops->slot(real, s, a, tmp);                                            \
-        xd_dev_counts(real, &c, 0);                                                                 \
-        c.flops -= b.flops, c.bytes -= b.bytes;                                                     \
-        r->seconds += r->rate->call_s + seconds_of(r, XD_OP_##op, a, &c);                     \
-        return st;                                                                                  \
+    static xd_status slot(xd_dev *d, xd_stream *s, const type *a, void *tmp)                     \
+    {                                                                                            \
+        xd_cost_device *r = d->priv;                                                             \
+        xd_dev      *real = r->w.real;                                                           \
+        xd_counts    b, c;                                                                       \
+        xd_dev_counts(real, &b, 0);                                                              \
+        xd_status st = real->ops->slot(real, s, a, tmp);                                         \
+        xd_dev_counts(real, &c, 0);                                                              \
+        c.flops -= b.flops, c.bytes -= b.bytes;                                                  \
+        r->seconds += r->rate->call_s + seconds_of(r, XD_OP_##op, a, &c);                        \
+        return st;                                                                               \
     }
 
 XD_KERNELS(COSTED)
@@ -122,8 +124,8 @@ static void close_none(xd_dev *d)
 
 #define PUT(slot, type, op) r->w.ops.slot = slot;
 
-xd_status xd_cost_device_open(xd_cost_device **out, xd_dev *count, const xd_machine *m, xd_dtype type,
-                           xd_err *e)
+xd_status xd_cost_device_open(xd_cost_device **out, xd_dev *count, const xd_machine *m,
+                              xd_dtype type, xd_err *e)
 {
     xd_cost_device *r = *out = calloc(1, sizeof *r);
     if (!r)

@@ -1,7 +1,7 @@
-/* fit.c - changes of a request, each counted as a whole run: which of them fit into memory
+/* fit.c - changes of a request that make it fit into memory; each is counted as a whole run
  *
- * A change is a set of flags. Sets are tried in the order in which a user would rather have them.
- * A set that contains one that fits is not tried. */
+ * A change is a set of flags. Sets are tried in the order of a user's preference. A set that
+ * contains a set that fits is not tried. */
 #include "predict/fit.h"
 
 #include <stdio.h>
@@ -15,22 +15,22 @@
 #include "pipeline/memory_plan.h"
 #include "plan/balance.h"
 
-/* sets that fit, in a sentence; bytes that counting may take */
+/* Sets that fit in one message; bytes that counting may take. */
 enum { SAID = 3, LEFT = 100000000 };
 static const double PATIENCE_S = 1.5;
 
-typedef struct set {            /* 0: as it was asked for                                      */
+typedef struct set {            /* 0: as requested                                             */
     int      bf16;
     xd_dtype dit, text;         /* I8 or F8E4M3                                                */
-    int      text_tp, tp;       /* tp: in place of the degrees that were given                  */
+    int      text_tp, tp;       /* tp: in place of the given degrees                           */
     int      tiles, rows;       /* --enable_tiling, --use_parallel_vae                         */
-    int      ranks;             /* fewer                                                       */
+    int      ranks;             /* fewer ranks                                                 */
     int      size;              /* index of a smaller size, from 1                             */
 } set;
 
 typedef struct trial {
-    double need, have;          /* bytes, of the limit that is nearest                         */
-    double text, dit;           /* weights of the fullest                                      */
+    double need, have;          /* bytes; of the tighter limit                                 */
+    double text, dit;           /* weights of the rank that needs most                         */
     char   plan[256];
 } trial;
 
@@ -39,11 +39,11 @@ typedef struct finder {
     xd_context         own;
     const xd_parallel *plans;
     int                nplans;
-    xd_dtype           type, dit, text[XD_MAXTEXT];     /* of the engine                       */
+    xd_dtype           type, dit, text[XD_MAXTEXT];     /* the engine's                        */
     double             until;
     set                fit[SAID];
     int                nfit;
-    set                leanest;         /* of what was counted and does not fit                */
+    set                leanest; /* of those that were counted and do not fit                   */
     trial              least;
     xd_text_buf        said;
 } finder;
@@ -104,8 +104,8 @@ static int text_can_be_small(const finder *w, int k)
         w->text[k] != XD_F8E4M3;
 }
 
-/* The types of the context are those of a set; an empty one's are the engine's. Kernels that were described
- * for others are forgotten, so that those of this one alone are counted. */
+/* Gives the context the types of a set; an empty set has the engine's types. Forgets kernel
+ * descriptions for other types, so that only those of this set are counted. */
 static void wear(finder *w, const set *s)
 {
     xd_context *ctx = &w->own;
@@ -117,8 +117,8 @@ static void wear(finder *w, const set *s)
         ctx->model.text[k].blocks = s->text && text_can_be_small(w, k) ? s->text : w->text[k];
 }
 
-/* Height and width of the smaller size i: three, two, one quarter, then halves of it while they
- * are no less than a quarter of the model's own. 0: there is none. */
+/* Height and width of the smaller size i: three, two and one quarter, then repeated halves down to
+ * a quarter of the model's own size. 0: there is none. */
 static int size_of(const finder *w, int i, int64_t side[2])
 {
     const xd_model   *m = &w->t->ctx->model;
@@ -211,8 +211,8 @@ static void flags_of(const finder *w, const set *s, xd_text_buf *b)
 
 /* ---- counting ------------------------------------------------------------------------------- */
 
-/* Plans of a machine that is not this one have room of their own; here what is free may move a
- * little until the next run. */
+/* Memory limit with a margin: on this machine free memory may change a little before the next run.
+ * Other machines have reserves of their own. */
 static double careful(double have)
 {
     return have - (have > 8e8 ? 4e6 + have / 200 : have / 100);
@@ -223,7 +223,7 @@ static void measure(const finder *w, const xd_prediction *f, trial *c)
     const xd_fit *t = w->t;
     int           here = t->space > 0, host = f->ranks < t->m->ranks ? f->ranks : t->m->ranks;
     size_t        machine, process;
-    xd_host_memory(&machine, &process);    /* kernels of this set are in it                         */
+    xd_host_memory(&machine, &process);    /* includes kernels of this set                     */
     double space = careful((double)process + t->held), one = xd_fit_fullest(f);
     double all = f->peak + (here ? (double)xd_dev_kernel_bytes(w->t->ctx->dev) * host : 0);
     *c = (trial){ .need = all, .have = careful(t->m->memory) };
@@ -242,7 +242,7 @@ static int lighter(const trial *a, const trial *b)
     return !(b->have > 0) || a->need * b->have < b->need * a->have;
 }
 
-/* The leanest of the plans with a set of flags. 0: none of them can be. */
+/* The plan that needs least with a set of flags. 0: none of them is possible. */
 static int count_plans(finder *w, const set *s, trial *best)
 {
     const xd_fit *t = w->t;
@@ -265,7 +265,7 @@ static int count_plans(finder *w, const set *s, trial *best)
     return any;
 }
 
-/* Of fewer ranks all plans are looked at. */
+/* With fewer ranks all plans are counted. */
 static int count_fewer(finder *w, const set *s, trial *best)
 {
     xd_search se = { 0 };
@@ -285,8 +285,8 @@ static int count_fewer(finder *w, const set *s, trial *best)
     return any;
 }
 
-/* Counting itself takes some memory: descriptions of kernels that will not run. Where little is
- * left the advice ends with what has been found. */
+/* Counting itself takes memory: descriptions of kernels that will not run. If little is left the
+ * advice ends with what has been found. */
 static int count(finder *w, const set *s, trial *c)
 {
     if (xd_host_address_space() < LEFT)
@@ -311,7 +311,7 @@ static void say(finder *w, const set *s, const trial *c)
         w->fit[w->nfit++] = *s;
 }
 
-/* Does s change all that f changes, in the same way? */
+/* Does s include all changes of f, in the same way? */
 static int holds(const set *s, const set *f)
 {
     return s->bf16 >= f->bf16 && (!f->dit || s->dit) && (!f->text || s->text) &&
@@ -320,8 +320,9 @@ static int holds(const set *s, const set *f)
            (!f->size || s->size >= f->size);
 }
 
-/* Leaves out what makes no difference: the set stays within `most` of what there is. Changes that
- * cost a user more go first; a smaller size is tried only where the whole one does not fit. */
+/* Removes unnecessary changes: the set must stay within `most` of the available memory.
+ * Changes that cost a user more are removed first; a smaller size is tried only if the whole
+ * one does not fit. */
 static void simplify(finder *w, set *s, trial *c, double most)
 {
     for (int i = 0; i < 7; i++) {
@@ -341,7 +342,7 @@ static void simplify(finder *w, set *s, trial *c, double most)
     }
 }
 
-/* Counts one more set; 1: it fits, which is said. */
+/* Counts one more set. 1: it fits and is part of the advice. */
 static int attempt(finder *w, const set *asked)
 {
     static const set nothing;
@@ -362,7 +363,7 @@ static int attempt(finder *w, const set *asked)
 
 /* ---- which sets ----------------------------------------------------------------------------- */
 
-typedef struct levers {         /* what can be changed at all: 0 where not                      */
+typedef struct levers {         /* possible changes; 0: not possible                           */
     int      bf16, tiles, rows, tp, text_tp;
     xd_dtype dit, text;
     int      text_first;        /* the text encoder is the larger component                    */
@@ -392,8 +393,8 @@ static levers find_levers(const finder *w, const trial *base)
         .text_first = base->text > base->dit };
 }
 
-/* All sets of types on top of `s`: single ones first, those of the larger component before the
- * other's. */
+/* Tries all sets of types on top of `s`: single ones first, those of the larger component
+ * before the other's. */
 static void try_types(finder *w, const levers *l, set s)
 {
     static const int order[] = { 1, 2, 4, 6, 3, 5, 7 }; /* bits: bf16, larger, smaller           */
@@ -412,7 +413,7 @@ static void try_types(finder *w, const levers *l, set s)
     }
 }
 
-/* With changes of the plan, each alone and then together. */
+/* Tries changes of the plan, each alone and then together. */
 static void try_degrees(finder *w, const levers *l)
 {
     for (int k = 1; k < 8; k++) {
@@ -452,7 +453,7 @@ static void try_fewer(finder *w)
     }
 }
 
-/* Do the pixels of an image fit, which are not all? */
+/* A quick lower limit: can the pixels alone fit? */
 static int may_fit(const finder *w, const int64_t side[2])
 {
     const xd_fit *t = w->t;
@@ -485,13 +486,13 @@ static void try_all(finder *w, const levers *l)
         try_fewer(w);
     if (w->nfit > 0)
         return;
-    w->until = xd_now_s() + PATIENCE_S; /* something should be found                           */
+    w->until = xd_now_s() + PATIENCE_S; /* more time, because nothing was found                */
     int size = try_sizes(w, (set){ 0 }, 1, SIZES);
     if (!huge)
         try_sizes(w, all, 1, size);
 }
 
-/* ---- all ------------------------------------------------------------------------------------ */
+/* ---- the advice --------------------------------------------------------------------------- */
 
 static void conclude(finder *w, char *out, size_t size)
 {
@@ -535,7 +536,8 @@ void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, 
     xd_buf_free(&w.said);
 }
 
-/* The plan that needs least, and the one that would if the text encoder took nothing. */
+/* Tries two plans: the one that needs least, and the one that would need least without
+ * text encoders. */
 void xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t size)
 {
     const xd_candidate *one = xd_fit_least(s), *two = NULL;

@@ -55,7 +55,8 @@ static xd_status positive(double v, const char *what, const char *key, const cha
 {
     if (v > 0 && isfinite(v))
         return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "%s: %s%s%s is %g; it must be above 0", what, in, *in ? "." : "", key, v);
+    return xd_fail(e, XD_EFORMAT, "%s: %s%s%s is %g; it must be above 0", what, in, *in ? "." : "",
+                   key, v);
 }
 
 static xd_status check_rates(const xd_rates *r, const char *what, const char *in, xd_err *e)
@@ -68,9 +69,11 @@ static xd_status check_rates(const xd_rates *r, const char *what, const char *in
     if (s == XD_OK)
         s = positive(r->bytes, what, "memory_bandwidth", in, e);
     if (s == XD_OK && !(r->gemm_rows >= 0 && r->attn_keys >= 0 && r->call_s >= 0 && r->call_s < 1 &&
-                        r->norm >= 0 && r->gnorm >= 0 && r->act >= 0 && r->weights >= 0 && r->attn_rows >= 0 &&
+                        r->norm >= 0 && r->gnorm >= 0 && r->act >= 0 && r->weights >= 0 &&
+                        r->attn_rows >= 0 &&
                         r->int8 >= 0 && r->fp8 >= 0))
-        s = xd_fail(e, XD_EFORMAT, "%s: %s has a gemm_half_rows, attention_half_keys, call_seconds, bandwidth or "
+        s = xd_fail(e, XD_EFORMAT,
+                    "%s: %s has a gemm_half_rows, attention_half_keys, call_seconds, bandwidth or "
                     "speedup that cannot be", what, in);
     return s;
 }
@@ -78,19 +81,21 @@ static xd_status check_rates(const xd_rates *r, const char *what, const char *in
 static xd_status check_wire(const xd_wire *w, const char *what, const char *in, xd_err *e)
 {
     xd_status s = positive(w->bytes, what, "bandwidth", in, e);
-    if (s == XD_OK && !(w->latency_s >= 0 && w->latency_s < 10 && w->overlap >= 0 && w->overlap <= 1 &&
+    if (s == XD_OK && !(w->latency_s >= 0 && w->latency_s < 10 && w->overlap >= 0 &&
+                        w->overlap <= 1 &&
                         w->shared >= 0 && isfinite(w->shared)))
-        s = xd_fail(e, XD_EFORMAT, "%s: %s.latency_seconds is %g, overlap %g and shared_bandwidth %g; the first and "
-                    "the last must be 0 or more, the second from 0 to 1", what, in, w->latency_s, w->overlap,
-                    w->shared);
+        s = xd_fail(e, XD_EFORMAT,
+                    "%s: %s.latency_seconds is %g, overlap %g and shared_bandwidth %g; the first "
+                    "and the last must be 0 or more, the second from 0 to 1",
+                    what, in, w->latency_s, w->overlap, w->shared);
     return s;
 }
 
 xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e)
 {
     if (m->hosts < 1 || m->ranks < 1 || m->hosts > 65536 || m->ranks > 65536)
-        return xd_fail(e, XD_EFORMAT, "%s: %d hosts of %d ranks; both must be from 1 to 65536", what,
-                       m->hosts, m->ranks);
+        return xd_fail(e, XD_EFORMAT, "%s: %d hosts of %d ranks; both must be from 1 to 65536",
+                       what, m->hosts, m->ranks);
     xd_status s = positive(m->memory, what, "memory", "", e);
     if (s == XD_OK)
         s = positive(m->alone, what, "alone_speedup", "", e);
@@ -103,7 +108,7 @@ xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e)
     return s == XD_OK ? check_wire(&m->between, what, "between", e) : s;
 }
 
-/* One compute type or link stands for the other where a file has only one. */
+/* If a file has only one compute type or link, it is used for the other, too. */
 static xd_status read_parts(xd_machine *m, const xd_json *j, const char *path, xd_err *e)
 {
     static const char *const names[] = { "f32", "bf16", "inside", "between" };
@@ -112,7 +117,8 @@ static xd_status read_parts(xd_machine *m, const xd_json *j, const char *path, x
         const xd_json *v = xd_json_get(j, names[i]);
         const xd_json *other = xd_json_get(j, names[i ^ 1]);
         if (!v && !other)
-            return xd_fail(e, XD_EFORMAT, "%s: neither %s nor %s is there", path, names[i], names[i ^ 1]);
+            return xd_fail(e, XD_EFORMAT, "%s: neither %s nor %s is there", path, names[i],
+                           names[i ^ 1]);
         v = v ? v : other;
         if (!xd_json_is_object(v))
             return xd_fail(e, XD_EFORMAT, "%s: %s is no object", path, names[i]);
@@ -172,8 +178,10 @@ void xd_machine_write(const xd_machine *m, xd_text_buf *out)
     xd_buf_add(out, "{\n  \"name\": ");
     xd_buf_json_string(out, m->name);
     xd_buf_add(out, ",\n  \"hosts\": %d, \"ranks_per_host\": %d, \"threads_per_rank\": %d,\n"
-               "  \"memory\": %.0f, \"shared_weights\": %s, \"weight_cache\": %.0f, \"alone_speedup\": %.4g",
-               m->hosts, m->ranks, m->threads, m->memory, m->shares ? "true" : "false", m->cache, m->alone);
+               "  \"memory\": %.0f, \"shared_weights\": %s, \"weight_cache\": %.0f, "
+               "\"alone_speedup\": %.4g",
+               m->hosts, m->ranks, m->threads, m->memory, m->shares ? "true" : "false", m->cache,
+               m->alone);
     write_object(out, "f32", rate_fields, &m->f32);
     write_object(out, "bf16", rate_fields, &m->bf16);
     write_object(out, "inside", wire_fields, &m->inside);

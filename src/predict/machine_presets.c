@@ -1,9 +1,9 @@
-/* machine_presets.c - devices that are known by name, and clusters of any number of them
+/* machine_presets.c - devices known by name, and clusters of any number of them
  *
- * Peaks are those of data sheets: dense bf16, f32, memory, the link in one direction. The shares of
- * them are fitted on published times of one device, one link's share on a time of two devices
- * (bench/published, doc/planner.md); the rest is assumed. A device that is not fitted has the
- * shares of one that is like it. */
+ * Peaks are from data sheets: dense bf16, f32, memory, one direction of the link. The shares of
+ * the peaks are fitted to published times of one device; the share of one link is fitted to a time
+ * of two devices (bench/published, doc/planner.md). Other values are assumed. A device without a
+ * fit has the shares of a similar one. */
 #include "predict/machine.h"
 
 #include <ctype.h>
@@ -11,9 +11,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* Peaks in flop/s and bytes/s; shares of the first for products, attention and convolutions. */
-#define RATES(peak, gemm_, attn_, conv_, memory_)                                                   \
-    { .gemm = (gemm_) * (peak), .gemm_rows = 160, .attn = { (attn_) * (peak), (attn_) * (peak) },    \
+/* Peaks in flop/s and bytes/s; shares of the peak for GEMMs, attention and convolutions. */
+#define RATES(peak, gemm_, attn_, conv_, memory_)                                                \
+    { .gemm = (gemm_) * (peak), .gemm_rows = 160, .attn = { (attn_) * (peak), (attn_) * (peak) }, \
       .attn_keys = 200, .conv = (conv_) * (peak), .bytes = 0.8 * (memory_), .call_s = 4e-6 }
 
 #define H100      RATES(989e12, 0.733, 0.300, 0.10, 3.35e12)
@@ -22,7 +22,7 @@
 #define H20       RATES(148e12, 0.733, 0.600, 0.32, 4.00e12)
 #define L40       RATES(181e12, 0.660, 0.660, 0.32, 0.864e12)
 #define RTX4090   RATES(165e12, 0.660, 0.660, 0.32, 1.008e12)
-/* By data sheet alone, with the shares of H100, L40, A100. */
+/* From data sheets only, with the shares of H100, L40, A100. */
 #define H200      RATES(989e12, 0.733, 0.300, 0.10, 4.80e12)
 #define B200      RATES(2250e12, 0.733, 0.300, 0.10, 8.00e12)
 #define L4        RATES(121e12, 0.660, 0.660, 0.32, 0.300e12)
@@ -31,9 +31,10 @@
 #define MI300X    RATES(1307e12, 0.600, 0.600, 0.20, 5.30e12)
 #define F32(peak, memory) RATES(peak, 0.7, 0.5, 0.5, memory)
 
-/* A link of a rank, of so many bytes/s; what the ranks of a host have together, in such links. */
-#define LINK(latency, peak, share, links)                                                           \
-    { .latency_s = latency, .bytes = (share) * (peak), .overlap = 0.5,                              \
+/* A rank's link with its peak in bytes/s; all ranks of a host together reach `links`
+ * times its rate. */
+#define LINK(latency, peak, share, links)                                                        \
+    { .latency_s = latency, .bytes = (share) * (peak), .overlap = 0.5,                           \
       .shared = (links) * (share) * (peak) }
 #define NVLINK5 LINK(12e-6, 900e9, 0.33, 0)
 #define NVLINK4 LINK(12e-6, 450e9, 0.33, 0)
@@ -47,10 +48,10 @@
 
 typedef struct device {
     const char *name;
-    int         sheet;          /* nothing of it is fitted                                     */
+    int         sheet;          /* from the data sheet only, nothing is fitted                 */
     double      memory;
     xd_rates    f32, bf16;
-    xd_wire     inside, between;        /* shared: of one way, of which a host has several      */
+    xd_wire     inside, between; /* shared: bytes/s of one path of the host, which has several */
 } device;
 
 static const device devices[] = {
@@ -73,13 +74,13 @@ const char *xd_machine_device(int i)
     return i >= 0 && i < (int)(sizeof devices / sizeof *devices) ? devices[i].name : NULL;
 }
 
-/* Two devices share a way up to the processors; of a few each is assumed to have its own. */
+/* Paths to the processors: two devices share one, but up to eight devices there are four. */
 static double ways(int ranks)
 {
     return ranks > 8 ? ranks / 2 : 4;
 }
 
-/* A number and an x in front of something; 0: there is none. */
+/* Reads a number and an x in front of a name; 0: there is none. */
 static int take_count(const char **name)
 {
     char *end;

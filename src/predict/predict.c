@@ -1,4 +1,4 @@
-/* predict.c - a request on the count device, as every rank of a plan */
+/* predict.c - runs a request on the count device as every rank of a plan */
 #include "predict/predict.h"
 
 #include <math.h>
@@ -21,24 +21,24 @@
 #include "plan/plan_table.h"
 #include "ranks/world.h"
 
-enum { STEPS = 5 };             /* that are played: an exact one, and some that repeat          */
+enum { STEPS = 5 };             /* that are simulated: an exact one, and some that repeat      */
 
 typedef struct predictor {
-    const xd_context *base;
-    xd_context       *ctx;      /* `own`, which is a rank of the plan                          */
-    xd_context        own;
-    const xd_machine *m;
-    const xd_request *r;
+    const xd_context   *base;
+    xd_context         *ctx;    /* `own`, which stands for a rank of the plan                  */
+    xd_context          own;
+    const xd_machine   *m;
+    const xd_request   *r;
     xd_prediction      *f;
-    xd_job            job;
-    xd_prompts          words;    /* n = 0: texts are not known                                  */
-    xd_cost_device      *rk;
-    xd_simulation          *play;
-    xd_lane          *lane;
-    int               cut[XD_MAXSTAGE + 1];
-    int               alone;    /* other ranks rest                                            */
-    xd_predicted_event          *told;
-    void             *cookie;
+    xd_job              job;
+    xd_prompts          words;  /* n = 0: texts are not known                                  */
+    xd_cost_device     *rk;
+    xd_simulation      *play;
+    xd_lane            *lane;
+    int                 cut[XD_MAXSTAGE + 1];
+    int                 alone;  /* other ranks are idle                                        */
+    xd_predicted_event *told;
+    void               *cookie;
 } predictor;
 
 /* ---- standing for a rank -------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ static void leave_rank(predictor *s)
     ctx->world.used = ctx->world.all;
 }
 
-/* Ranks of the host of rank r: from there on, and how many. */
+/* The first rank of rank r's host, and the number of ranks on it. */
 static int host_of(const predictor *s, int r, int *n)
 {
     int first = r / s->m->ranks * s->m->ranks, left = s->f->ranks - first;
@@ -68,7 +68,7 @@ static double lap(void *ctx)
     return xd_cost_device_lap_s(s->rk, s->alone);
 }
 
-/* From now on the engine is rank `me` of the plan, whose messages make a script. */
+/* From now on the context stands for rank `me` of the plan, whose messages are recorded. */
 static xd_status be(predictor *s, int me, xd_err *e)
 {
     xd_context *ctx = s->ctx;
@@ -77,11 +77,13 @@ static xd_status be(predictor *s, int me, xd_err *e)
     int        here, first = host_of(s, me, &here);
     leave_rank(s);
     lap(s);
-    xd_status st = xd_comm_record(&ctx->count_world, me, n, xd_simulation_record(s->play, me, lap, s), e);
+    xd_status st = xd_comm_record(&ctx->count_world, me, n,
+                                  xd_simulation_record(s->play, me, lap, s), e);
     if (st == XD_OK)
         st = xd_topo_open(&ctx->count_topo, ctx->count_world, s->f->plan.deg, e);
     if (st == XD_OK)
-        st = ctx->count_world->ops->split(ctx->count_world, first, me - first, here, &ctx->world.host, e);
+        st = ctx->count_world->ops->split(ctx->count_world, first, me - first, here,
+                                          &ctx->world.host, e);
     if (st == XD_OK && T > 1 && me < T)
         st = ctx->count_world->ops->split(ctx->count_world, 0, me, T, &ctx->count_text, e);
     if (st != XD_OK)
@@ -89,7 +91,8 @@ static xd_status be(predictor *s, int me, xd_err *e)
     ctx->topo = ctx->count_topo;
     ctx->world.used = ctx->count_world;
     int at = ctx->topo.at[XD_PIPE], tp_at = ctx->topo.at[XD_TENSOR];
-    if (p->tp != tp || p->tp_at != tp_at || p->net.first != s->cut[at] || p->net.last != s->cut[at + 1]) {
+    if (p->tp != tp || p->tp_at != tp_at || p->net.first != s->cut[at] ||
+        p->net.last != s->cut[at + 1]) {
         p->tp = tp, p->tp_at = tp_at;
         xd_component_stage(p, s->cut[at], s->cut[at + 1]);
     }
@@ -154,8 +157,9 @@ static double step_bytes(const predictor *s, xd_denoise *f, int step)
     return (double)(sent(s) - before);
 }
 
-/* Plays the first steps, with a mark before each and one behind; the first is exact whatever the warm-up.
- * Then, for its bytes, the last: it hands no latents on. */
+/* Records the first steps, with a mark before each and one after the last; the first step is
+ * exact for any warm-up. Then runs the last step of the request, for its bytes: it sends no
+ * latents back. */
 static void denoise_steps(predictor *s, xd_denoise *f, int me)
 {
     xd_prediction      *c = s->f;
@@ -228,7 +232,12 @@ static double when(const predictor *s, int mark)
     return t;
 }
 
-typedef struct teller { const predictor *s; int rank; double from, to; xd_prediction_rank *sum; } teller;
+typedef struct teller {
+    const predictor    *s;
+    int                 rank;
+    double              from, to;
+    xd_prediction_rank *sum;
+} teller;
 
 static void tell(void *ctx, char what, double from, double to)
 {
@@ -242,7 +251,7 @@ static void tell(void *ctx, char what, double from, double to)
         t->sum->wait_s += b - a;
 }
 
-/* Times of steps, and what every rank does in the last, which repeats. */
+/* Reads the times of steps, and each rank's times in the last one, which repeats. */
 static void read_steps(predictor *s)
 {
     xd_prediction *f = s->f;
@@ -250,7 +259,8 @@ static void read_steps(predictor *s)
     f->exact_s = when(s, 1);
     f->from_s = when(s, n - 1);
     f->to_s = when(s, n);
-    f->step_s = n > 3 ? (when(s, n) - when(s, n - 2)) / 2 : n > 1 ? when(s, n) - when(s, n - 1) : f->exact_s;
+    f->step_s = n > 3 ? (when(s, n) - when(s, n - 2)) / 2 : n > 1 ? when(s, n) - when(s, n - 1)
+        : f->exact_s;
     if (!f->stale)
         f->exact_s = f->step_s;
     for (int r = 0; r < f->ranks; r++) {
@@ -283,7 +293,7 @@ static xd_status denoise(predictor *s, xd_err *e)
 
 /* ---- text and image ----------------------------------------------------------------------- */
 
-/* Texts that are encoded; the negative one is the last of two kinds. */
+/* Number of encoded texts; the negative one is the last of two kinds. */
 static int texts(const predictor *s)
 {
     return s->r->nprompts + (s->job.npass > 1);
@@ -331,7 +341,7 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         n->text_work = n->text_work > most ? n->text_work : most;
     }
     s->f->rank[me].sent_all += (double)sent(s);
-    xd_simulation_mark(s->play, 0);   /* what has been computed so far is told                         */
+    xd_simulation_mark(s->play, 0);   /* records the computing time so far                     */
     return XD_OK;
 }
 
@@ -350,8 +360,7 @@ static xd_status text(predictor *s, xd_err *e)
     return st;
 }
 
-/* Encoding the image to start from may take more memory than decoding; its seconds are not
- * counted. */
+/* Encoding an initial image may take more memory than decoding; its seconds are not counted. */
 static xd_status count_encoder(predictor *s, xd_need *n, xd_err *e)
 {
     size_t    tmp = 0;
@@ -388,17 +397,19 @@ static xd_status decode(predictor *s, xd_err *e)
     return st;
 }
 
-/* ---- what else is sent ---------------------------------------------------------------------- */
+/* ---- other messages ----------------------------------------------------------------------- */
 
-/* Ranks of rank r's host that hold the same transformer weights and the same autoencoder. */
+/* Numbers of ranks of rank r's host with the same transformer weights and the same VAE weights. */
 static void group_of(const predictor *s, int r, int group[2])
 {
     const int *d = s->f->plan.deg.n;
-    int        here, first = host_of(s, r, &here), below = d[XD_TENSOR] * d[XD_ULYSSES] * d[XD_RING];
+    int        here, first = host_of(s, r, &here),
+               below = d[XD_TENSOR] * d[XD_ULYSSES] * d[XD_RING];
     int        replica = below * d[XD_PIPE] * d[XD_CFG];
     group[0] = group[1] = 0;
     for (int o = first; o < first + here; o++) {
-        group[0] += o % d[XD_TENSOR] == r % d[XD_TENSOR] && o / below % d[XD_PIPE] == r / below % d[XD_PIPE];
+        group[0] += o % d[XD_TENSOR] == r % d[XD_TENSOR] &&
+            o / below % d[XD_PIPE] == r / below % d[XD_PIPE];
         group[1] += s->f->plan.vae_rows || o % replica == 0;
     }
     if (s->r->latents_only || (!s->f->plan.vae_rows && r % replica))
@@ -411,7 +422,8 @@ static void agree(predictor *s, int times, xd_err *e)
         xd_world_agree(&s->ctx->world, XD_OK, e);
 }
 
-/* Before anything is encoded: the request is accepted, weights are shared, memory is compared. */
+/* Messages before anything is encoded: the request is accepted, weights are shared,
+ * memory is compared. */
 static xd_status send_start(predictor *s, int me, xd_err *e)
 {
     xd_comm  *h = s->ctx->world.host;
@@ -427,7 +439,7 @@ static xd_status send_start(predictor *s, int me, xd_err *e)
     return st;
 }
 
-/* Embeddings of all texts from rank 0. */
+/* Broadcasts of the embeddings of all texts from rank 0. */
 static void send_text(predictor *s, xd_err *e)
 {
     const xd_context   *ctx = s->ctx;
@@ -450,13 +462,14 @@ static void send_text(predictor *s, xd_err *e)
     }
 }
 
-/* Loading, and behind every round of images those of other replicas to rank 0. */
+/* Messages of loading, and after every round of images those from other replicas to rank 0. */
 static void send_images(predictor *s, int me, xd_err *e)
 {
     const xd_topo *t = &s->ctx->topo;
     int            D = t->deg.n[XD_DATA], one = s->r->latents_only ? 0 : 1;
     int64_t        bytes = 4 * (s->job.numbers + one * xd_job_pixels(&s->job));
-    agree(s, s->f->plan.vae_rows || D > 1 ? 4 : 3, e);      /* loaded (the autoencoder too), odd, room */
+    /* Loaded (the VAE too), non-finite weights, memory. */
+    agree(s, s->f->plan.vae_rows || D > 1 ? 4 : 3, e);
     for (int i = 0; i < s->job.images; i += D) {
         agree(s, 2 + one, e);
         for (int d = 1; d < D && i + d < s->job.images; d++) {
@@ -467,7 +480,7 @@ static void send_images(predictor *s, int me, xd_err *e)
     }
 }
 
-/* The engine takes room for the longest text in every pass. */
+/* The engine allocates memory for the longest text in every pass. */
 static xd_status room_for_longest(predictor *s, xd_need *n, xd_err *e)
 {
     int64_t rows[XD_MAXPASS];
@@ -500,7 +513,8 @@ static xd_status rest(predictor *s, xd_err *e)
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-/* Ranks of a CPU's host hold equal weights once, and its memory together; a device has its own. */
+/* On CPUs the ranks of a host share its memory and one copy of equal weights; a device has
+ * its own memory. */
 static void take_memory(predictor *s)
 {
     xd_prediction      *f = s->f;
@@ -546,21 +560,24 @@ static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, x
     st = xd_job_open(&s->job, ctx, s->r, e);
     if (st != XD_OK)
         return st;
-    if (s->r->nprompts && s->r->prompts[0][0] && xd_prompts_tokenize(&s->words, &s->job, NULL) != XD_OK)
+    if (s->r->nprompts && s->r->prompts[0][0] && xd_prompts_tokenize(&s->words, &s->job,
+                                                                     NULL) != XD_OK)
         xd_prompts_close(&s->words, ctx);
     f->steps = s->job.samp.steps;
     f->rounds = (s->job.images + f->plan.deg.n[XD_DATA] - 1) / f->plan.deg.n[XD_DATA];
     f->exact = f->stale ? xd_plan_exact(&f->plan) : f->steps;
     f->exact = f->exact < f->steps ? f->exact : f->steps;
     if (f->plan.deg.n[XD_CFG] > 1 && s->job.npass == 1)
-        return xd_fail(e, XD_EINVAL, "cfg 2 has nothing for half of the ranks: without guidance (%s above 1) there "
-                       "is one pass a step", xd_job_guide(&s->job));
+        return xd_fail(e, XD_EINVAL,
+                       "cfg 2 has nothing for half of the ranks: without guidance (%s above 1) "
+                       "there is one pass a step", xd_job_guide(&s->job));
     st = xd_stages_cut(&s->job, s->cut, e);
     return st == XD_OK ? xd_cost_device_open(&s->rk, s->base->count, s->m, ctx->type, e) : st;
 }
 
-xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_request *r, const xd_parallel *a,
-                             int ranks, const xd_machine *m, xd_predicted_event *told, void *cookie, xd_err *e)
+xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_request *r,
+                            const xd_parallel *a, int ranks, const xd_machine *m,
+                            xd_predicted_event *told, void *cookie, xd_err *e)
 {
     predictor s = { .base = base, .m = m, .r = r, .f = f, .told = told, .cookie = cookie };
     memset(f, 0, sizeof *f);
@@ -578,7 +595,8 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
         st = rest(&s, e);
     if (st == XD_OK) {
         take_memory(&s);
-        f->request_s = f->text_s + f->rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s +
+        f->request_s = f->text_s + f->rounds * (f->exact * f->exact_s +
+                                                (f->steps - f->exact) * f->step_s +
                                                 f->decode_s);
     }
     leave_rank(&s);
@@ -591,8 +609,8 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
     return st;
 }
 
-xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r, const xd_parallel *a,
-                     int ranks, const xd_machine *m, xd_err *e)
+xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r,
+                     const xd_parallel *a, int ranks, const xd_machine *m, xd_err *e)
 {
     return xd_predict_events(f, base, r, a, ranks, m, NULL, NULL, e);
 }

@@ -1,4 +1,4 @@
-/* search.c - every plan there is, and the names of plans */
+/* search.c - all possible plans, and the names of plans */
 #include "predict/search.h"
 
 #include <ctype.h>
@@ -11,7 +11,7 @@
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-/* "u, r, pp and vae": the words there are. */
+/* Appends "u, r, pp and vae": the known names. */
 static void list_words(xd_text_buf *b)
 {
     const xd_plan_table *t = xd_plan_table_now();
@@ -35,7 +35,7 @@ static xd_status not_read(const char *text, const char *at, xd_err *e)
     return s;
 }
 
-/* One word and its number, which begins at *p. */
+/* Reads one name's number, which begins at *p. */
 static xd_status take_number(xd_parallel *a, const xd_plan_row *r, const char *text, const char **p,
                              xd_err *e)
 {
@@ -111,7 +111,7 @@ static void try(hunt *h, xd_parallel a)
     xd_text_buf name = { 0 }, flags = { 0 };
     xd_plan_name(&a, &h->ctx->model.dit_info, &name);
     xd_plan_flags(&a, &h->ctx->model.dit_info, &flags);
-    xd_buf_add(&flags, "%s", "");       /* a text even where there are none                      */
+    xd_buf_add(&flags, "%s", "");       /* an empty text instead of NULL                       */
     h->failed |= name.failed || flags.failed;
     c->name = name.p, c->flags = flags.p;
     xd_status s = xd_predict(&c->f, h->ctx, h->r, &a, h->ranks, h->m, &c->why);
@@ -120,8 +120,8 @@ static void try(hunt *h, xd_parallel a)
                 xd_size_text(h->m->memory).s);
 }
 
-/* The images' rows over all ranks, or whole on one: what is asked, else both are tried by the caller
- * of this in turn (rows gain whenever there are ranks). */
+/* Tries the numbers of patches for a plan: the given number, or one and two patches per stage.
+ * With several ranks per image the VAE is cut into rows, which is always faster. */
 static void try_patches(hunt *h, xd_parallel a)
 {
     int P = a.pipefusion_parallel_degree, most = P > 1 ? 2 : 1;
@@ -138,13 +138,13 @@ static void try_patches(hunt *h, xd_parallel a)
     }
 }
 
-/* The degree of an axis in `fixed`: 0 where it is open. */
+/* The degree of an axis in `fixed`; 0 if it is open. */
 static int fixed_degree(const hunt *h, const xd_plan_row *r)
 {
     return xd_plan_number(r, h->fixed) ? xd_plan_degree(r, h->fixed) : 0;
 }
 
-/* Axes are walked in this order, data last. */
+/* Walks the axes in this order, data last. */
 static void factor(hunt *h, xd_parallel a, int step, int left)
 {
     static const xd_axis order[] = { XD_CFG, XD_ULYSSES, XD_RING, XD_PIPE, XD_TENSOR, XD_DATA };
@@ -173,7 +173,8 @@ static double score(const xd_candidate *c)
     return c->why.code ? 1e300 : c->f.request_s;
 }
 
-/* Equal times: fewer bytes first. Of those that do not fit, that which needs least. */
+/* At equal times fewer bytes come first. Among plans that do not fit, the one that needs
+ * least comes first. */
 static int faster(const void *a, const void *b)
 {
     const xd_candidate *p = a, *q = b;
@@ -185,19 +186,22 @@ static int faster(const void *a, const void *b)
     return (p->f.sent > q->f.sent) - (p->f.sent < q->f.sent);
 }
 
-xd_status xd_search_plans(xd_search *s, const xd_context *ctx, const xd_request *r, const xd_parallel *fixed,
-                          int ranks, int stale, const xd_machine *m, xd_err *e)
+xd_status xd_search_plans(xd_search *s, const xd_context *ctx, const xd_request *r,
+                          const xd_parallel *fixed, int ranks, int stale, const xd_machine *m,
+                          xd_err *e)
 {
     hunt h = { s, ctx, r, fixed, m, ranks, stale, 0 };
     memset(s, 0, sizeof *s);
     if (ranks > MOST_ONE || (ranks > MOST && xd_parallel_ranks(fixed) != ranks))
-        return xd_fail(e, XD_EINVAL, "all plans of %d ranks are too many to look at: up to %d can be, or up to %d "
-                       "when degrees are given for all of them", ranks, MOST, MOST_ONE);
+        return xd_fail(e, XD_EINVAL,
+                       "all plans of %d ranks are too many to look at: up to %d can be, or up to "
+                       "%d when degrees are given for all of them", ranks, MOST, MOST_ONE);
     factor(&h, *fixed, 0, ranks);
     if (h.failed)
         return xd_fail(e, XD_ENOMEM, "no memory for the plans of %d ranks", ranks);
     if (!s->n)
-        return xd_fail(e, XD_EINVAL, "no plan of exactly %d ranks has the degrees that are given", ranks);
+        return xd_fail(e, XD_EINVAL, "no plan of exactly %d ranks has the degrees that are given",
+                       ranks);
     qsort(s->c, (size_t)s->n, sizeof *s->c, faster);
     while (s->good < s->n && !s->c[s->good].why.code)
         s->good++;

@@ -1,10 +1,11 @@
-/* simulate.c - scripts of ranks, played against each other
+/* simulate.c - simulates the records of all ranks together
  *
- * The rank whose clock is the earliest goes on; one that waits for a message that is not on its way
- * yet rests until somebody else has sent one. A message takes its turn where it leaves, where it arrives
- * (at ranks, or at hosts between hosts) and on what the ranks of a host share, and has come when the
- * last of them is through. Whoever waits for it without computing waits for all of it; what a rank
- * computes while one comes is slowed down by the share that does not overlap. */
+ * The rank with the earliest clock goes on. A rank that waits for a message that is not under
+ * way rests until another rank sends one. A message queues at its sender's port, at its
+ * receiver's port (ports of ranks, or of hosts for messages between hosts) and at what the ranks
+ * of a host share. It has arrived when it has passed all of them. A rank that waits without
+ * computing waits for the whole message. Computing during a message is slowed down by the share
+ * that does not overlap. */
 #include "predict/simulate.h"
 
 #include <math.h>
@@ -18,20 +19,20 @@ typedef struct event {
     ev_kind what;
     int     group, peer;
     double  after_s;            /* computing before it                                         */
-    int64_t number, bytes;      /* of the message; EV_MARK: number is the mark                  */
-    int64_t to;                 /* EV_MEETS: where in `pool` the bytes to every rank stand        */
+    int64_t number, bytes;      /* of the message; EV_MARK: number is the mark                 */
+    int64_t to;                 /* EV_MEETS: index in `pool` of the bytes to every rank        */
 } event;
 
-typedef struct team {           /* a group as one of its ranks sees it                         */
-    int      color, rank, size, at;     /* at: which of the teams of all it is                  */
+typedef struct team {           /* a group as seen by one of its ranks                         */
+    int      color, rank, size, at;     /* at: its number among all teams                      */
     int64_t *sent, *got;        /* [size]: messages so far                                     */
     int64_t  met;
 } team;
 
 typedef struct stretch { char what; double from, to; } stretch;
-typedef struct open_message {   /* busy: seconds that the rank had computed when it began        */
+typedef struct open_message {   /* busy: seconds that the rank had computed at its begin       */
     int group, peer; ev_kind what; int64_t seq; double gone, busy;
-    int begun;                  /* members before it have begun                                */
+    int begun;                  /* members with lower numbers have begun                       */
 } open_message;
 
 typedef struct script {
@@ -42,21 +43,21 @@ typedef struct script {
     int64_t *pool, npool, poolcap;
     open_message *message;      /* [messages + 1] by number                                    */
     int64_t  nmessage;
-    int      for_whom;          /* it waits for, when it must                                  */
-    double   t, slowed;         /* seconds of computing that messages have slowed down          */
-    double  *mark;              /* [nmark]: when                                               */
+    int      for_whom;          /* the rank it waits for                                       */
+    double   t, slowed;         /* slowed: seconds of computing that count as slowed by messages */
+    double  *mark;              /* [nmark]: times                                              */
     int      nmark;
     stretch *told;
     int64_t  ntold, toldcap;
     xd_lane  lane;
 } script;
 
-typedef struct news { double start, takes, arrival, lost; } news;       /* of a message            */
-typedef struct slot { uint64_t key; news n; } slot;                     /* key 0: empty            */
+typedef struct news { double start, takes, arrival, lost; } news;       /* of a message        */
+typedef struct slot { uint64_t key; news n; } slot;     /* key 0: empty                        */
 
 struct xd_simulation {
     const xd_machine *m;
-    int      n, now;            /* ranks; the one that is recorded                              */
+    int      n, now;            /* ranks; the recorded one                                     */
     script  *s;
     xd_recorder rec;
     double (*seconds)(void *ctx);
@@ -64,14 +65,15 @@ struct xd_simulation {
     int      failed;            /* no memory                                                   */
     slot    *map;
     int64_t  cap, used;
-    int     *member;            /* of all teams: [nteams][n]: world ranks                        */
+    int     *member;            /* [nteams][n]: world ranks of all teams                       */
     int      nteams;
-    double  *out, *in, *bus;    /* when ports are free again: [n], then hosts; what hosts share    */
+    /* Times at which ports are free: [n], then hosts; the link shared in a host. */
+    double  *out, *in, *bus;
 };
 
 /* ---- growing ------------------------------------------------------------------------------ */
 
-/* Room for one more element. */
+/* Makes space for one more element. */
 static int grow(xd_simulation *p, void *array, int64_t *cap, int64_t n, size_t size)
 {
     void **a = array;
@@ -195,7 +197,8 @@ void xd_simulation_close(xd_simulation **out)
     *out = NULL;
 }
 
-const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*seconds)(void *ctx), void *ctx)
+const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*seconds)(void *ctx),
+                                        void *ctx)
 {
     p->now = rank;
     clear(&p->s[rank]);
@@ -204,9 +207,9 @@ const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*sec
     return &p->rec;
 }
 
-/* ---- who is in which team ------------------------------------------------------------------- */
+/* ---- teams -------------------------------------------------------------------------------- */
 
-/* Teams of ranks with the same number and color are one; their ranks are its members. */
+/* Teams with equal number and color in several ranks are one team; these ranks are its members. */
 static int find_teams(xd_simulation *p)
 {
     int most = 0;
@@ -234,13 +237,14 @@ static int find_teams(xd_simulation *p)
     return seen != NULL && p->member != NULL;
 }
 
-/* ---- messages on their way ------------------------------------------------------------------ */
+/* ---- messages under way ------------------------------------------------------------------- */
 
-/* A message from a to b of a team; b = a: a has begun a call of the whole team. */
+/* Key of a message from a to b of a team; b = a: a has begun a call of the whole team. */
 static uint64_t key_of(int at, int a, int b, ev_kind what, int64_t seq)
 {
     uint64_t h = 0x9e3779b97f4a7c15u;
-    uint64_t v[5] = { (uint64_t)at, (uint64_t)a, (uint64_t)b, (uint64_t)(what == EV_MEETS), (uint64_t)seq };
+    uint64_t v[5] = { (uint64_t)at, (uint64_t)a, (uint64_t)b, (uint64_t)(what == EV_MEETS),
+                      (uint64_t)seq };
     for (int i = 0; i < 5; i++) {
         h = (h ^ v[i]) * 0xbf58476d1ce4e5b9u;
         h ^= h >> 29;
@@ -281,13 +285,13 @@ static const slot *arrived(const xd_simulation *p, uint64_t key)
     return s && s->key ? s : NULL;
 }
 
-/* Takes its turn at a port; returns when it has passed. */
+/* Queues at a port; returns the time at which the message has passed. */
 static double pass(double *port, double now, double takes)
 {
     return *port = fmax(*port, now) + takes;
 }
 
-/* Sends now; returns when the sender may touch its memory again. */
+/* Sends now; returns the time at which the sender may reuse its memory. */
 static double send(xd_simulation *p, int from, int to, uint64_t key, double bytes)
 {
     int            a = from / p->m->ranks, b = to / p->m->ranks;
@@ -302,7 +306,7 @@ static double send(xd_simulation *p, int from, int to, uint64_t key, double byte
     return gone;
 }
 
-/* ---- playing ------------------------------------------------------------------------------ */
+/* ---- simulating --------------------------------------------------------------------------- */
 
 static void spend(xd_simulation *p, script *s, char what, double until)
 {
@@ -341,8 +345,8 @@ static void begin(xd_simulation *p, int r, const event *ev)
     }
 }
 
-/* Seconds that a rank loses which has computed beside a message: those of computing count once, however
- * many messages came meanwhile. */
+/* Seconds that a rank loses because it computed during a message. A second of computing counts
+ * once, even if several messages arrive during it. */
 static double slowed(script *s, const open_message *m, const news *n)
 {
     double from = fmax(m->busy, s->slowed);
@@ -353,8 +357,10 @@ static double slowed(script *s, const open_message *m, const news *n)
     return beside * n->lost;
 }
 
-/* Has everything begun that a message of rank r waits for? If not, s->for_whom is who must. */
-static int has_begun(const xd_simulation *p, script *s, open_message *m, const team *t, int from, int last)
+/* Has everything begun that a message of rank r waits for? If not, s->for_whom is the
+ * missing rank. */
+static int has_begun(const xd_simulation *p, script *s, open_message *m, const team *t, int from,
+                     int last)
 {
     for (int a = from > m->begun ? from : m->begun; a <= last; a++) {
         int at = m->what == EV_MEETS ? a : t->rank;
@@ -367,7 +373,7 @@ static int has_begun(const xd_simulation *p, script *s, open_message *m, const t
     return 1;
 }
 
-/* 0: something that this rank waits for has not begun. */
+/* Ends the wait for a message. 0: something that this rank waits for has not begun. */
 static int end(xd_simulation *p, int r, const event *ev)
 {
     script       *s = &p->s[r];
@@ -393,8 +399,8 @@ static int end(xd_simulation *p, int r, const event *ev)
     return 1;
 }
 
-/* One event of rank r, or the computing before it, behind which others may have their turn; 0: it must
- * wait. */
+/* Runs one event of rank r, or the computing before it, after which other ranks may be earlier. 0:
+ * the rank must wait. */
 static int go_on(xd_simulation *p, int r)
 {
     script *s = &p->s[r];
@@ -428,8 +434,8 @@ static int prepare(xd_simulation *p)
     return find_teams(p);
 }
 
-/* Everybody's turns, the earliest first. wake: [n], when each goes on, INFINITY: it has ended or waits;
- * rests: [n], whom it waits for, or -1. 0: some wait for each other. */
+/* Runs all ranks, the earliest first. wake: [n], the time at which each goes on; INFINITY: it has
+ * ended or waits. rests: [n], the rank it waits for, or -1. 0: a deadlock. */
 static int take_turns(xd_simulation *p, double *wake, int *rests)
 {
     for (int r = 0; r < p->n; r++) {
@@ -489,7 +495,7 @@ double xd_simulation_mark_s(const xd_simulation *p, int rank, int mark)
 }
 
 void xd_simulation_events(const xd_simulation *p, int rank,
-                  void (*fn)(void *ctx, char what, double from, double to), void *ctx)
+                          void (*fn)(void *ctx, char what, double from, double to), void *ctx)
 {
     const script *s = &p->s[rank];
     for (int64_t i = 0; i < s->ntold; i++)

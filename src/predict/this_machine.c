@@ -1,7 +1,8 @@
-/* this_machine.c - a guess at the machine that this process runs on, from the peak of its cores
+/* this_machine.c - an estimate of the machine that this process runs on, from the
+ * peak of its cores
  *
- * Shares of the peak are those that doc/performance.md has for this program's kernels;
- * `xdit probe` measures them instead. */
+ * Shares of the peak are those that doc/performance.md gives for this program's kernels; `xdit
+ * probe` measures them instead. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +21,12 @@ int xd_machine_home(int ranks, int threads, char *path, size_t size)
         home = "";
     else if (!home || *home != '/')
         return 0;
-    int n = snprintf(path, size, "%s%s/xdit/machine-%s-%dx%d.json", *home ? home : base, *home ? "/.cache" : "",
-                     host, ranks, threads);
+    int n = snprintf(path, size, "%s%s/xdit/machine-%s-%dx%d.json", *home ? home : base,
+                     *home ? "/.cache" : "", host, ranks, threads);
     return n > 0 && (size_t)n < size;
 }
 
-/* The largest of the caches that the kernel names; virtual machines tell programs other sizes. */
+/* The largest cache that the kernel reports; virtual machines report other sizes to programs. */
 double xd_machine_cache(int ranks)
 {
     char   path[96], unit;
@@ -43,14 +44,15 @@ double xd_machine_cache(int ranks)
     return most / ranks;
 }
 
-/* 1: it has been measured. */
+/* Reads the measured machine; 0: there is none. */
 static int measured(xd_machine *m, int ranks, int threads)
 {
     char   path[4096];
     xd_err why = { 0 };
     if (!xd_machine_home(ranks, threads, path, sizeof path) || access(path, R_OK) != 0)
         return 0;
-    if (xd_machine_read(m, path, &why) == XD_OK && m->hosts == 1 && m->ranks == ranks && m->threads == threads) {
+    if (xd_machine_read(m, path, &why) == XD_OK && m->hosts == 1 && m->ranks == ranks &&
+        m->threads == threads) {
         snprintf(m->name, sizeof m->name, "this machine, as probed");
         return 1;
     }
@@ -72,7 +74,8 @@ void xd_machine_oversubscribe(xd_machine *m)
     m->alone *= k > 1 ? k : 1;
 }
 
-/* `tiles`: the peak is that of tile registers, beside which memory and exponentials weigh more. */
+/* `tiles`: the peak is that of tile registers, relative to which memory and
+ * exponentials cost more. */
 static void guess(xd_rates *r, double peak, int threads, int tiles)
 {
     *r = (xd_rates){ .gemm = 0.92 * peak, .gemm_rows = 1, .attn = { 0.74 * peak, 0.82 * peak },
@@ -99,8 +102,9 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
     strcpy(m->name, "this machine, guessed (xdit probe measures it)");
     dev->mem->memory(dev, &have, &total);
     if (!have)
-        return xd_fail(e, XD_ENOMEM, "a process of this machine has no memory left for images (free memory, control "
-                       "group, ulimit -v)");
+        return xd_fail(e, XD_ENOMEM,
+                       "a process of this machine has no memory left for images (free memory, "
+                       "control group, ulimit -v)");
     m->hosts = 1;
     m->ranks = ranks;
     m->threads = threads;

@@ -1,4 +1,4 @@
-/* about.c - what the library is made of, and whether messages pass between ranks */
+/* about.c - what the library contains, and a test of messages between ranks */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ void xd_about(xd_fact *fact, void *cookie)
 
 enum { TRIPS = 200, LONG_TRIPS = 5, LONG_BYTES = 8000000 };
 
-/* One round trip of `n` bytes between ranks 0 and 1, which changes its ends on the way. */
+/* One round trip of `n` bytes between ranks 0 and 1; the first and last byte change on the way. */
 static xd_status trip(xd_comm *c, uint8_t *buf, int64_t n, xd_err *e)
 {
     xd_tensor t = xd_view(buf, XD_U8, 1, &n);
@@ -60,7 +60,8 @@ static xd_status trip(xd_comm *c, uint8_t *buf, int64_t n, xd_err *e)
         if (c->ops->wait(c, &r, 1) != XD_OK)
             return xd_fail(e, XD_ECOMM, "%s", c->err->msg[0] ? c->err->msg : "a message was lost");
         if (turn != c->rank && (buf[0] != (uint8_t)(turn + 1) || buf[n - 1] != (uint8_t)(turn + 1)))
-            return xd_fail(e, XD_ECOMM, "a message of %lld bytes arrived with other bytes", (long long)n);
+            return xd_fail(e, XD_ECOMM, "a message of %lld bytes arrived with other bytes",
+                           (long long)n);
         buf[0] = buf[n - 1] = (uint8_t)(c->rank + 1);
     }
     return XD_OK;

@@ -1,11 +1,11 @@
-/* bench.c - how fast the parts of a model are here, beside what the machine can do.
+/* bench.c - speed of the parts of a model on this machine, compared with the machine's peaks
  *
- * Weights may be random, so that only configs are needed. Every part is run once to warm up,
- * then until half a second and three runs have passed (or `repeats` times); the median counts, and the
- * range is said. Two peaks stand beside it: a register-only loop of the instruction that the dtype
- * uses, before and after each run (the higher one is that run's, the median of them the part's), and the
- * best of a few products of large square matrices by the same library (the GEMM peak), before and after
- * the part. */
+ * Weights may be random, so that only configs are needed. Every part runs once to warm up, then
+ * until half a second and three runs have passed (or `repeats` times). The median counts, and the
+ * range is printed. Two peaks are printed beside it. The first is a register-only loop of the
+ * instruction that the dtype uses, timed before and after each run: the higher value is that
+ * run's, and their median is the part's. The second is the best of a few GEMMs of large square
+ * matrices by the same library (the GEMM peak), before and after the part. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@
 
 enum { MAXRUNS = 64, SIDE = 2048 };
 
-typedef struct probe {          /* a product of square matrices: SIDE x SIDE                   */
+typedef struct probe {          /* a GEMM of square matrices: SIDE x SIDE                      */
     xd_weight w;
     xd_tensor in, out;
     void     *tmp;
@@ -45,15 +45,15 @@ typedef struct bench {
     xd_job      job;
     xd_profile  prof;
     xd_dev     *meter;          /* counts for the profile                                      */
-    double      peak;           /* GFLOP/s of the moment, in registers                         */
-    double      gemm;           /* and of the best large product; 0: not measured              */
-    double      lo, hi;         /* seconds of the fastest and the slowest run of a part         */
-    double      kernels;        /* of the median run, in kernels                               */
+    double      peak;           /* current GFLOP/s in registers                                */
+    double      gemm;           /* GFLOP/s of the best large GEMM; 0: not measured             */
+    double      lo, hi;         /* seconds of the fastest and the slowest run of a part        */
+    double      kernels;        /* seconds of the median run in kernels                        */
     int         runs;
     probe       probe;
     int         parts;          /* printed so far                                              */
-    size_t      whole;          /* bytes of the part's weights when no blocks share theirs     */
-    size_t      predicted;       /* bytes: the most that weights and arenas take at one time     */
+    size_t      whole;          /* bytes of the part's weights if no blocks share storage      */
+    size_t      predicted;      /* bytes: the most that weights and arenas take at one time    */
 } bench;
 
 void xd_bench_print(const xd_bench_args *a, const char *fmt, ...)
@@ -80,9 +80,11 @@ xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err
         return XD_OK;
     for (p += strspn(p, " ,"); *p; p += strcspn(p, " ,"), p += strspn(p, " ,"), n++)
         if (!xd_list_has_n(known, p, strcspn(p, " ,")))
-            return xd_fail(e, XD_EINVAL, "--parts is a list of some of \"%s\", and '%.*s' is none of them", known,
+            return xd_fail(e, XD_EINVAL,
+                           "--parts is a list of some of \"%s\", and '%.*s' is none of them", known,
                            (int)strcspn(p, " ,"), p);
-    return n ? XD_OK : xd_fail(e, XD_EINVAL, "--parts is a list of some of \"%s\", and it is empty", known);
+    return n ? XD_OK : xd_fail(e, XD_EINVAL, "--parts is a list of some of \"%s\", and it is empty",
+                               known);
 }
 
 static double peak_now(const bench *b)
@@ -139,7 +141,7 @@ static xd_status open_probe(bench *b, xd_err *e)
     return s;
 }
 
-/* GFLOP/s of the best of four products. */
+/* GFLOP/s of the best of four GEMMs. */
 static double gemm_now(bench *b)
 {
     xd_gemm a = product(&b->probe);
@@ -182,7 +184,8 @@ static double flops_of(const bench *b)
     return flops;
 }
 
-/* Another run? Who takes turns with somebody else is asked; t is what the last n took. */
+/* Is there another run? The `turn` callback decides if it is set; t has the seconds of
+ * the last n runs. */
 static int go_on(const bench *b, int n, const double *t, const double *peak, double spent)
 {
     int           want = b->a->repeats;
@@ -199,7 +202,7 @@ static int go_on(const bench *b, int n, const double *t, const double *peak, dou
     return want ? n < want : n < 3 || spent < 0.5;
 }
 
-/* The profile becomes that of the run that took so long. */
+/* Sets the profile to that of the run that took s seconds. */
 static void take_run(bench *b, const double *took, xd_sample (*op)[XD_NOPS], int n, double s)
 {
     int i = 0;
@@ -250,12 +253,13 @@ static double measure(bench *b, void (*fn)(void *ctx), void *ctx)
 static void report_json(bench *b, const char *name, const char *what, double s, double flops)
 {
     xd_text_buf t = { 0 };
-    xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"seconds\": %.6g, \"seconds_range\": [%.6g, "
-               "%.6g], \"runs\": %d, \"gflop\": %.6g, "
+    xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"seconds\": %.6g, \"seconds_range\": "
+               "[%.6g, %.6g], \"runs\": %d, \"gflop\": %.6g, "
                "\"gflops\": %.5g, \"peak_gflops\": %.5g, \"share_of_peak\": %.4g, "
-               "\"gemm_peak_gflops\": %.5g, \"share_of_gemm_peak\": %.4g, \"other_seconds\": %.6g, \"ops\": [",
-               b->parts++ ? ", " : "", name, what, s, b->lo, b->hi, b->runs, flops / 1e9, flops / s / 1e9, b->peak,
-               flops / s / 1e9 / b->peak, b->gemm,
+               "\"gemm_peak_gflops\": %.5g, \"share_of_gemm_peak\": %.4g, \"other_seconds\": "
+               "%.6g, \"ops\": [",
+               b->parts++ ? ", " : "", name, what, s, b->lo, b->hi, b->runs, flops / 1e9,
+               flops / s / 1e9, b->peak, flops / s / 1e9 / b->peak, b->gemm,
                b->gemm > 0 ? flops / s / 1e9 / b->gemm : 0, s - b->kernels);
     int first = 1;
     for (int i = 0; i < XD_NOPS; i++) {
@@ -281,28 +285,31 @@ static void report(bench *b, const char *name, const char *what, double s)
     if (b->runs == 0)
         return;
     if (b->gemm > 0)
-        snprintf(gemm, sizeof gemm, ", %.1f %% of GEMM peak %.1f", 100 * flops / s / 1e9 / b->gemm, b->gemm);
+        snprintf(gemm, sizeof gemm, ", %.1f %% of GEMM peak %.1f", 100 * flops / s / 1e9 / b->gemm,
+                 b->gemm);
     if (b->a->json) {
         report_json(b, name, what, s, flops);
         return;
     }
-    xd_bench_print(b->a, "%-12s %-34s %9.2f ms [%.2f .. %.2f, %d runs] %9.2f GFLOP %8.1f GFLOP/s %5.1f %% of peak "
-           "%.1f%s", name, what, s * 1e3, b->lo * 1e3, b->hi * 1e3, b->runs, flops / 1e9, flops / s / 1e9,
-           100 * flops / s / 1e9 / b->peak, b->peak, gemm);
+    xd_bench_print(b->a, "%-12s %-34s %9.2f ms [%.2f .. %.2f, %d runs] %9.2f GFLOP %8.1f GFLOP/s "
+                   "%5.1f %% of peak %.1f%s", name, what, s * 1e3, b->lo * 1e3, b->hi * 1e3,
+                   b->runs, flops / 1e9,
+                   flops / s / 1e9, 100 * flops / s / 1e9 / b->peak, b->peak, gemm);
     for (int i = 0; i < XD_NOPS; i++) {
         const xd_sample *o = &b->prof.op[i];
         if (o->calls && o->flops > 0)
-            xd_bench_print(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.1f GFLOP/s "
-                   "%5.1f %% of peak", xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
-                   100 * o->seconds / s, o->flops / o->seconds / 1e9,
-                   100 * o->flops / o->seconds / 1e9 / b->peak);
+            xd_bench_print(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.1f "
+                           "GFLOP/s %5.1f %% of peak", xd_op_name((xd_op)i),
+                           (long long)o->calls,
+                           o->seconds * 1e3, 100 * o->seconds / s, o->flops / o->seconds / 1e9,
+                           100 * o->flops / o->seconds / 1e9 / b->peak);
         else if (o->calls)
             xd_bench_print(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.2f GB/s",
-                   xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
-                   100 * o->seconds / s, o->bytes / o->seconds / 1e9);
+                           xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
+                           100 * o->seconds / s, o->bytes / o->seconds / 1e9);
     }
     xd_bench_print(b->a, "    %-12s              %10.2f ms %5.1f %% of the time", "between them",
-           (s - b->kernels) * 1e3, 100 * (s - b->kernels) / s);
+                   (s - b->kernels) * 1e3, 100 * (s - b->kernels) / s);
 }
 
 void xd_bench_fill(float *v, int64_t n)
@@ -344,7 +351,8 @@ void xd_bench_text_free(xd_cond *c, xd_engine *g)
 
 xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, int ranks, xd_err *e)
 {
-    size_t machine, process, more = beside > p->work ? beside : p->work, kernels = xd_dev_kernel_bytes(d);
+    size_t machine, process, more = beside > p->work ? beside : p->work,
+           kernels = xd_dev_kernel_bytes(d);
     double own = (double)p->packed + (double)more, all = ranks * (own + (double)kernels);
     xd_host_memory(&machine, &process);
     int narrow = own > (double)process;
@@ -358,7 +366,7 @@ xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, i
                    xd_size_text((double)kernels).s);
 }
 
-/* Counts a part; blocks of random weights are shared when they would not fit. */
+/* Counts a component; random blocks share storage if they would not fit otherwise. */
 static xd_status count(bench *b, xd_component *p, int *share, xd_err *e)
 {
     size_t    have, total;
@@ -371,7 +379,7 @@ static xd_status count(bench *b, xd_component *p, int *share, xd_err *e)
     return s;
 }
 
-/* Its weights, where they and `beside` fit. */
+/* Loads its weights, if they and `beside` fit. */
 static xd_status load(bench *b, xd_component *p, int share, size_t beside, xd_err *e)
 {
     xd_status s = xd_bench_room(b->g->ctx.dev, p, beside, 1, e);
@@ -382,8 +390,8 @@ static xd_status load(bench *b, xd_component *p, int share, size_t beside, xd_er
     if (s == XD_OK)
         s = xd_component_load(p, b->g->ctx.dev, b->g->ctx.type, share, e);
     if (s == XD_OK && share && !p->files && !b->a->json)
-        xd_bench_print(b->a, "%s: blocks share the storage of one, %.2f GB instead of %.2f", p->name,
-               (double)xd_store_bytes(p->store) / 1e9, (double)b->whole / 1e9);
+        xd_bench_print(b->a, "%s: blocks share the storage of one, %.2f GB instead of %.2f",
+                       p->name, (double)xd_store_bytes(p->store) / 1e9, (double)b->whole / 1e9);
     return s;
 }
 
@@ -408,7 +416,7 @@ static void run_text(void *ctx)
     t->p->text->encode(&t->x, &t->p->net, t->ids, t->n, t->n, &c);
 }
 
-/* Encoder k of the pipeline. */
+/* Times encoder k of the pipeline. */
 static xd_status bench_text(bench *b, int k, xd_err *e)
 {
     xd_component  *p = &b->g->ctx.model.text[k];
@@ -431,7 +439,8 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
     if (s == XD_OK) {
         xd_exec_init(&t.x, &b->prof.w.dev, &a, b->g->ctx.type);
         t.x.lay = &lay;
-        snprintf(what, sizeof what, "%s, %lld tokens, %d blocks", p->name, (long long)t.n, p->net.nlayers);
+        snprintf(what, sizeof what, "%s, %lld tokens, %d blocks", p->name, (long long)t.n,
+                 p->net.nlayers);
         stage(b, what, 0);
         report(b, "text", what, measure(b, run_text, &t));
         predict(b, p, bytes);
@@ -444,7 +453,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
 }
 
 typedef struct step_run {
-    xd_denoise       f;
+    xd_denoise    f;
     xd_state      s;
     const xd_dit *dit;
     int           layer;
@@ -463,7 +472,7 @@ static void run_block(void *ctx)
     xd_arena_rewind(r->f.x.tmp, mark);
 }
 
-/* One line for the first block of every kind. */
+/* Prints one line for the first block of every kind. */
 static void bench_blocks(bench *b, step_run *r)
 {
     const xd_dit *dit = b->g->ctx.model.dit.dit;
@@ -597,7 +606,8 @@ void xd_bench_decode_name(char *what, size_t size, const xd_job *j)
     int n = snprintf(what, size, "decode ");
     if (j->fps > 0)
         n += snprintf(what + n, size - (size_t)n, "%lld x ", (long long)j->frames);
-    snprintf(what + n, size - (size_t)n, "%lld x %lld", (long long)j->size[1], (long long)j->size[0]);
+    snprintf(what + n, size - (size_t)n, "%lld x %lld", (long long)j->size[1],
+             (long long)j->size[0]);
 }
 
 /* ---- all ---------------------------------------------------------------------------------- */
@@ -621,10 +631,13 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
 {
     const xd_bench_args *a = b->a;
     xd_open_args         o = { .model = a->config, .dtype = a->dtype, .device = a->device,
-                       .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
-                               .threads = a->threads, .bind = a->bind, .log = a->log, .cookie = a->cookie,
+                       .weights_dtype = a->weights_dtype,
+                       .text_weights_dtype = a->text_weights_dtype,
+                               .threads = a->threads, .bind = a->bind, .log = a->log,
+                               .cookie = a->cookie,
                                .log_level = a->log_level, .layers = a->layers };
-    xd_status s = xd_open_with(&b->g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES), e);
+    xd_status s = xd_open_with(&b->g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES),
+                               e);
     if (s != XD_OK)
         return s;
     xd_bench_request(r, a, b->g);
@@ -641,13 +654,14 @@ static void say_machine(bench *b)
     double peak = peak_now(b);
     if (b->a->json)
         xd_bench_print(b->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
-               "\"dtype\": \"%s\", \"peak_gflops\": %.5g, \"width\": %lld, \"height\": %lld, "
-               "\"frames\": %lld, \"parts\": [", xd_version(), b->g->ctx.dev->name, xd_par_threads(),
-               xd_dtype_name(b->g->ctx.type), peak, (long long)b->job.size[1],
-               (long long)b->job.size[0], (long long)b->job.frames);
+                       "\"dtype\": \"%s\", \"peak_gflops\": %.5g, \"width\": %lld, \"height\": "
+                       "%lld, \"frames\": %lld, \"parts\": [", xd_version(), b->g->ctx.dev->name,
+                       xd_par_threads(), xd_dtype_name(b->g->ctx.type), peak,
+                       (long long)b->job.size[1], (long long)b->job.size[0],
+                       (long long)b->job.frames);
     else
-        xd_bench_print(b->a, "%s, %d threads, %s, peak of a register loop %.1f GFLOP/s", b->g->ctx.dev->name,
-               xd_par_threads(), xd_dtype_name(b->g->ctx.type), peak);
+        xd_bench_print(b->a, "%s, %d threads, %s, peak of a register loop %.1f GFLOP/s",
+                       b->g->ctx.dev->name, xd_par_threads(), xd_dtype_name(b->g->ctx.type), peak);
 }
 
 static void say_memory(const bench *b)
@@ -656,11 +670,11 @@ static void say_memory(const bench *b)
     getrusage(RUSAGE_SELF, &u);
     if (b->a->json)
         xd_bench_print(b->a, "], \"predicted_bytes\": %zu, \"max_rss_bytes\": %lld}", b->predicted,
-               (long long)u.ru_maxrss * 1024);
+                       (long long)u.ru_maxrss * 1024);
     else
-        xd_bench_print(b->a, "memory: %.3f GB predicted (weights + arena of the largest part), %.3f GB at "
-               "most used by the process", (double)b->predicted / 1e9,
-               (double)u.ru_maxrss * 1024 / 1e9);
+        xd_bench_print(b->a, "memory: %.3f GB predicted (weights + arena of the largest part), "
+                       "%.3f GB at most used by the process", (double)b->predicted / 1e9,
+                       (double)u.ru_maxrss * 1024 / 1e9);
 }
 
 static xd_status run(const xd_bench_args *a, xd_err *e)
@@ -677,7 +691,8 @@ static xd_status run(const xd_bench_args *a, xd_err *e)
         xd_plan_say_unused(&a->parallel, &a->parallel, &b.g->ctx.model.dit_info);
         say_machine(&b);
     }
-    for (int k = 0; s == XD_OK && k < b.g->ctx.model.recipe->ntext && xd_bench_wants(a, "text"); k++)
+    for (int k = 0; s == XD_OK && k < b.g->ctx.model.recipe->ntext &&
+         xd_bench_wants(a, "text"); k++)
         if (b.g->ctx.model.has_text[k])
             s = bench_text(&b, k, e);
     if (s == XD_OK && (xd_bench_wants(a, "step") || xd_bench_wants(a, "block")))

@@ -1,4 +1,4 @@
-/* bench_compare.c - rounds of a plan against one rank, and what is said about them */
+/* bench_compare.c - rounds of a plan against one rank, and the report about them */
 #include "report/bench_compare.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ static xd_comm *ranks(const xd_bench_pair *d) { return d->all.g->ctx.world.used;
 
 /* ---- waiting and agreeing ----------------------------------------------------------------- */
 
-/* The largest number of all ranks, or their sum. */
+/* The maximum over all ranks, or their sum. */
 static double of_all(const xd_bench_pair *d, double v, xd_red op)
 {
     xd_comm *c = ranks(d);
@@ -25,7 +25,7 @@ static double of_all(const xd_bench_pair *d, double v, xd_red op)
 
 /* ---- a round ------------------------------------------------------------------------------ */
 
-/* Seconds of one step of the plan on the rank that took longest. */
+/* Seconds of one step of the plan on the slowest rank. */
 static double plan_turn(xd_bench_pair *d, int counts)
 {
     const xd_traffic *sent = ranks(d)->traffic;
@@ -53,7 +53,7 @@ static double own_turn(xd_bench_pair *d)
     return xd_now_s() - t0;
 }
 
-/* i: the round, below 0 for what is not reported. */
+/* i: the round; below 0: not reported. */
 static void play_round(xd_bench_pair *d, int i)
 {
     xd_comm *c = ranks(d);
@@ -88,7 +88,7 @@ xd_status xd_bench_pair_run(xd_bench_pair *d, xd_err *e)
 
 typedef struct ratio { double low, mid, high; } ratio;
 
-/* The median and the range of `times` x a / b over the rounds. */
+/* The median and the range of `times` * a / b over the rounds. */
 static ratio compare(const xd_bench_pair *d, const double *a, const double *b, double times)
 {
     double v[XD_MAXROUNDS];
@@ -99,13 +99,13 @@ static ratio compare(const xd_bench_pair *d, const double *a, const double *b, d
 }
 
 typedef struct verdict {
-    ratio    t[XD_NRUNS], gain, busy;  /* seconds; efficiency, idle and busy machine */
-    int64_t *bytes;             /* [ranks][4]: sent of a step, in all, and the same counted     */
+    ratio    t[XD_NRUNS], gain, busy; /* seconds; efficiency with the other ranks idle, and busy */
+    int64_t *bytes;             /* [ranks][4]: sent in a step, sent in all, and both as counted */
     int64_t  sum[2];            /* of a step: sent, counted                                    */
     int      same;
 } verdict;
 
-/* Collective; the numbers of all ranks reach every one. */
+/* Collective; all ranks get the numbers of all. */
 static xd_status judge(const xd_bench_pair *d, verdict *v, xd_err *e)
 {
     xd_comm *c = ranks(d);
@@ -138,28 +138,30 @@ static xd_status judge(const xd_bench_pair *d, verdict *v, xd_err *e)
 static void say_seconds(const xd_bench_pair *d, const char *what, ratio r)
 {
     xd_bench_print(d->a, "    %-34s %10.3f ms  (%.3f to %.3f)", what, r.mid * 1e3, r.low * 1e3,
-           r.high * 1e3);
+                   r.high * 1e3);
 }
 
 static void say_text(const xd_bench_pair *d, const char *name, const char *what, const verdict *v)
 {
     int  n = ranks(d)->size;
     char plan[64];
-    xd_bench_print(d->a, "%-4s %s; %.2f GFLOP on one rank; medians of %d rounds (and their range)", name,
-           what, d->flops / 1e9, d->rounds);
+    xd_bench_print(d->a, "%-4s %s; %.2f GFLOP on one rank; medians of %d rounds (and their range)",
+                   name, what, d->flops / 1e9, d->rounds);
     snprintf(plan, sizeof plan, "the plan on %d rank%s, %s", n, n == 1 ? "" : "s",
              d->unit);
     say_seconds(d, "one rank, the others asleep", v->t[XD_RUN_ALONE]);
     say_seconds(d, plan, v->t[XD_RUN_PLAN]);
     say_seconds(d, "one rank, the others as busy", v->t[XD_RUN_BUSY]);
-    xd_bench_print(d->a, "    speed-up %.3f, efficiency %.3f (%.3f to %.3f); against busy ranks %.3f "
-           "(%.3f to %.3f)", v->gain.mid * n, v->gain.mid, v->gain.low, v->gain.high, v->busy.mid,
-           v->busy.low, v->busy.high);
+    xd_bench_print(d->a, "    speed-up %.3f, efficiency %.3f (%.3f to %.3f); against busy ranks "
+                   "%.3f (%.3f to %.3f)", v->gain.mid * n, v->gain.mid, v->gain.low,
+                   v->gain.high,
+                   v->busy.mid, v->busy.low, v->busy.high);
     for (int i = 0; i < n; i++)
         xd_bench_print(d->a, "    rank %-3d sent %14lld bytes, predicted %14lld", i,
-               (long long)v->bytes[4 * i], (long long)v->bytes[4 * i + 2]);
-    xd_bench_print(d->a, "    in all   sent %14lld bytes, predicted %14lld: %s", (long long)v->sum[0],
-           (long long)v->sum[1], v->same ? "as predicted, in every round" : "NOT as predicted");
+                       (long long)v->bytes[4 * i], (long long)v->bytes[4 * i + 2]);
+    xd_bench_print(d->a, "    in all   sent %14lld bytes, predicted %14lld: %s",
+                   (long long)v->sum[0], (long long)v->sum[1],
+                   v->same ? "as predicted, in every round" : "NOT as predicted");
 }
 
 static void add_list(xd_text_buf *t, const char *name, const double *v, int n)

@@ -1,7 +1,7 @@
-/* bench_plan.c - xdit bench with a plan: both sides are opened on every rank, then play.
+/* bench_plan.c - xdit bench with a plan: both sides are opened on every rank, then run in turn
  *
- * The side of one rank is an engine that stands alone; the plan computes with its weights where it
- * can. Bytes are counted before anything is computed. */
+ * The side of one rank is an engine that works alone; the plan uses its weights where possible.
+ * Bytes are counted before anything is computed. */
 #include "report/bench_compare.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ static xd_comm *ranks(const xd_bench_pair *d)
 
 /* ---- how many rounds ---------------------------------------------------------------------- */
 
-/* Work of seconds needs no round that is thrown away, and few of those that count. */
+/* Work of seconds needs no warm-up round and few reported rounds. */
 static void plan_rounds(xd_bench_pair *d)
 {
     int heavy = d->flops > 2e11;
@@ -42,8 +42,8 @@ static void plan_rounds(xd_bench_pair *d)
     d->rounds = d->rounds > XD_MAXROUNDS ? XD_MAXROUNDS : d->rounds;
 }
 
-/* Where steps follow each other without a gap, or use what the step before has sent, the steps of a
- * turn do so too, and the first one fills what must be full. */
+/* If steps overlap (pipeline) or use what the previous step has sent (stale), a run has several
+ * steps, and the first one, which fills the pipeline, is not timed. */
 static void plan_steps(xd_bench_pair *d)
 {
     const xd_plan *p = &d->all.g->ctx.plan;
@@ -67,7 +67,7 @@ static void decode(xd_bench_pair *d, xd_bench_side *s)
 
 /* ---- setting up --------------------------------------------------------------------------- */
 
-/* An arena whose pages are there, so that no round pays for them. */
+/* Opens an arena and touches its pages, so that no round includes page faults. */
 static xd_status open_room(xd_bench_side *s, xd_status st, xd_err *e)
 {
     st = xd_request_arena_open(&s->g->ctx, &s->a, s->bytes, st, e);
@@ -76,15 +76,15 @@ static xd_status open_room(xd_bench_side *s, xd_status st, xd_err *e)
     return st;
 }
 
-/* Those of both sides. Collective. */
+/* Opens the arenas of both sides. Collective. */
 static xd_status open_rooms(xd_bench_pair *d, xd_status s, xd_err *e)
 {
     s = open_room(&d->one, s, e);
     return xd_world_agree(&d->all.g->ctx.world, open_room(&d->all, s, e), e);
 }
 
-/* Random blocks share storage when asked to, or when those of all ranks would fill half the
- * memory. What every rank has whole lies once on its host, as where images are generated. Collective. */
+/* Random blocks share storage if requested, or if those of all ranks would fill half the memory.
+ * Weights that every rank needs whole are stored once per host, as in a request. Collective. */
 static xd_status load(const xd_bench_pair *d, const xd_bench_side *s, int vae, xd_err *e)
 {
     size_t    have, total;
@@ -100,12 +100,13 @@ static xd_status load(const xd_bench_pair *d, const xd_bench_side *s, int vae, x
     if (st == XD_OK && s == &d->one)
         st = xd_weight_groups_whole(&s->g->ctx, &d->all.g->ctx, vae, e);
     if (st == XD_OK)
-        st = xd_world_agree(&d->all.g->ctx.world, xd_component_load(p, s->g->ctx.dev, s->g->ctx.type, share, e), e);
+        st = xd_world_agree(&d->all.g->ctx.world, xd_component_load(p, s->g->ctx.dev,
+                                                                    s->g->ctx.type, share, e), e);
     return st;
 }
 
-/* The plan computes with the weights of one rank, its stage with some of them; matrices that are
- * cut are its own. Collective. */
+/* The plan uses the weights of one rank; a stage uses some of them. It loads its own matrices only
+ * with tensor parallelism. Collective. */
 static xd_status load_sides(xd_bench_pair *d, int vae, xd_err *e)
 {
     xd_component  *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
@@ -142,7 +143,7 @@ static double counted(const xd_bench_side *s)
 
 /* ---- the step ----------------------------------------------------------------------------- */
 
-/* Runs the timed steps of the plan on the count device: what they send. */
+/* Runs the timed steps of the plan on the count device, for their bytes. */
 static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
 {
     xd_bench_side          *s = &d->all;
@@ -153,7 +154,8 @@ static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
     xd_status         st = xd_device_arena_open(&a, s->g->ctx.count, 0, e);
     if (st != XD_OK)
         return st;
-    xd_denoise_open(&f, &s->job, s->g->ctx.count, &s->g->ctx.count_topo, &a, &s->g->ctx.model.dit.shadow, cond);
+    xd_denoise_open(&f, &s->job, s->g->ctx.count, &s->g->ctx.count_topo, &a,
+                    &s->g->ctx.model.dit.shadow, cond);
     d->count[0] = d->count[1] = 0;
     for (int r = 0; r < d->rounds; r++)
         for (int i = 0; i < d->lead + d->span; i++, at++) {
@@ -171,7 +173,8 @@ static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
     return st;
 }
 
-/* Steps, bytes and arena of one side's flow; it is opened later, by all ranks together. */
+/* Steps, bytes and arena of one side's denoising loop, which is opened later by all
+ * ranks together. */
 static xd_status prepare_flow(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { d->text.tok.d[0], d->text.tok.d[0] };
@@ -186,7 +189,7 @@ static xd_status prepare_flow(xd_bench_pair *d, xd_bench_side *s, int steps, xd_
     return st;
 }
 
-/* Everything that can fail on one rank only. */
+/* All preparations that can fail on a single rank. */
 static xd_status prepare_step(xd_bench_pair *d, xd_cond *cond, xd_err *e)
 {
     xd_engine *g = d->one.g;
@@ -238,7 +241,8 @@ static xd_status bench_step(xd_bench_pair *d, xd_err *e)
     char       what[80];
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
     plan_steps(d);
-    xd_status s = open_rooms(d, xd_world_agree(&d->all.g->ctx.world, prepare_step(d, cond, e), e), e);
+    xd_status s = open_rooms(d, xd_world_agree(&d->all.g->ctx.world, prepare_step(d, cond, e), e),
+                             e);
     if (s == XD_OK)
         s = load_sides(d, 0, e);
     if (s == XD_OK) {
@@ -266,7 +270,7 @@ static xd_status bench_step(xd_bench_pair *d, xd_err *e)
 
 /* ---- the VAE ------------------------------------------------------------------------------ */
 
-/* Job, bytes and memory of one side. */
+/* Job, bytes and memory of one side of the VAE comparison. */
 static xd_status prepare_light(xd_bench_pair *d, xd_bench_side *s, xd_err *e)
 {
     xd_status st = open_job(d, s, 1, e);
@@ -344,12 +348,12 @@ static void say_plan(const xd_bench_pair *d)
     const char      *type = xd_dtype_name(g->ctx.type), *plan = g->ctx.plan.text;
     int              n = ranks(d)->size, t = xd_par_threads();
     if (d->a->json)
-        xd_bench_print(d->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, \"ranks\": %d, "
-               "\"plan\": \"%s\", \"dtype\": \"%s\", \"parts\": [", xd_version(), g->ctx.dev->name, t, n, plan,
-               type);
+        xd_bench_print(d->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
+                       "\"ranks\": %d, \"plan\": \"%s\", \"dtype\": \"%s\", \"parts\": [",
+                       xd_version(), g->ctx.dev->name, t, n, plan, type);
     else
-        xd_bench_print(d->a, "%s, %d rank%s of %d thread%s, %s: %s", g->ctx.dev->name, n, n == 1 ? "" : "s", t,
-               t == 1 ? "" : "s", type, plan);
+        xd_bench_print(d->a, "%s, %d rank%s of %d thread%s, %s: %s", g->ctx.dev->name, n,
+                       n == 1 ? "" : "s", t, t == 1 ? "" : "s", type, plan);
 }
 
 static void say_memory(const xd_bench_pair *d)
@@ -359,19 +363,21 @@ static void say_memory(const xd_bench_pair *d)
     if (d->a->json)
         xd_bench_print(d->a, "], \"max_rss_bytes\": %lld}", (long long)u.ru_maxrss * 1024);
     else
-        xd_bench_print(d->a, "memory: %.3f GB at most used by rank 0", (double)u.ru_maxrss * 1024 / 1e9);
+        xd_bench_print(d->a, "memory: %.3f GB at most used by rank 0",
+                       (double)u.ru_maxrss * 1024 / 1e9);
 }
 
 static xd_status bench_parts(xd_bench_pair *d, xd_err *e)
 {
     const xd_bench_args *a = d->a;
     xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
-                       .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
+                       .weights_dtype = a->weights_dtype,
+                       .text_weights_dtype = a->text_weights_dtype,
                        .threads = a->threads, .layers = a->layers };
     int          vae = d->all.g->ctx.plan.vae_rows, first = ranks(d)->rank == 0;
     int          how = XD_FOR_BENCH | XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
     xd_status    s = xd_open_with(&d->one.g, &o, how, e);
-    if (s == XD_OK)             /* a size that cannot be is refused before anything is said     */
+    if (s == XD_OK)             /* an impossible size is refused before anything is printed    */
         s = open_job(d, &d->all, 1, e);
     s = xd_world_agree(&d->all.g->ctx.world, s, e);
     if (s == XD_OK && first)
@@ -399,16 +405,19 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
     xd_bench_pair      d = { .a = a };
     xd_err       mine = { .rank = -1 };
     xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
-                       .weights_dtype = a->weights_dtype, .text_weights_dtype = a->text_weights_dtype,
-                       .threads = a->threads, .bind = a->bind, .parallel = a->parallel, .log = a->log,
+                       .weights_dtype = a->weights_dtype,
+                       .text_weights_dtype = a->text_weights_dtype,
+                       .threads = a->threads, .bind = a->bind, .parallel = a->parallel,
+                       .log = a->log,
                        .cookie = a->cookie, .log_level = a->log_level, .layers = a->layers };
     xd_status s = check_parts(a, &mine);
     if (s == XD_OK)
-        s = xd_open_with(&d.all.g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES), &mine);
+        s = xd_open_with(&d.all.g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES),
+                         &mine);
     if (s == XD_OK && !d.all.g->ctx.world.idle)
         s = bench_parts(&d, &mine);
     if (d.all.g && s != XD_ECOMM && ranks(&d)->size < d.all.g->ctx.world.all->size)
-        xd_quiet(d.all.g->ctx.world.all);    /* idle ranks wait here, asleep, for the others         */
+        xd_quiet(d.all.g->ctx.world.all);    /* idle ranks sleep here until the others are done */
     for (int i = 0; i < 2 && s != XD_ECOMM; i++) {
         xd_bench_side *side = i ? &d.all : &d.one;
         if (side->g)

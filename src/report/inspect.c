@@ -1,4 +1,4 @@
-/* inspect.c - what a model directory holds, needs and lacks */
+/* inspect.c - contents, needs and errors of a model directory */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...)
     xd_buf_vadd(&b, fmt, ap);
     va_end(ap);
     if (a->line && b.p && !b.failed) {
-        if (!a->json)           /* there names are escaped instead                             */
+        if (!a->json)           /* JSON escapes names instead                                  */
             xd_one_line(b.p);
         a->line(a->cookie, b.p);
     }
@@ -39,7 +39,8 @@ static xd_kind kind_of(const char *component)
     return strncmp(component, "vae", 3) == 0 ? XD_KIND_VAE : XD_KIND_DIT;
 }
 
-void xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d, int first)
+void xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d,
+                       int first)
 {
     char        shape[96];
     xd_text_buf b = { 0 };
@@ -70,7 +71,7 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
     if (s != XD_OK)
         return s;
     s = xd_component_open(&p, dir, a->tensors, kind_of(a->tensors),
-                     xd_json_text(xd_json_at(xd_json_get(index, a->tensors), 1)), e);
+                          xd_json_text(xd_json_at(xd_json_get(index, a->tensors), 1)), e);
     for (int i = 0; s == XD_OK && i < p.nlist; i++)
         p.list[i].name[strcspn(p.list[i].name, "|")] = 0;
     if (s == XD_OK)
@@ -92,7 +93,7 @@ enum { MOST = 2 * XD_MAXTEXT + 4 }; /* encoders and tokenizers, transformer, vae
 
 typedef struct row {            /* one component                                               */
     xd_component *p;
-    double   numbers;           /* declared                                                    */
+    double   numbers;           /* declared elements                                           */
     size_t   bytes;             /* in its files                                                */
     char     types[64];
     xd_err   lack;
@@ -103,11 +104,11 @@ typedef struct view {
     xd_model m;
     row      rows[XD_MAXTEXT + 2];
     int      n;
-    xd_err   tok[XD_MAXTEXT], sched;    /* what their files lack                               */
-    xd_err   all;               /* what keeps the components from working together             */
+    xd_err   tok[XD_MAXTEXT], sched;    /* errors of their files                               */
+    xd_err   all;               /* error that keeps the components from working together       */
 } view;
 
-/* Says each thing that is missing or wrong; returns how many there are. *first: the first one. */
+/* Prints each error with `say`; returns their number. *first: the first error. */
 static int problems(const view *v, void (*say)(const view *v, const xd_err *e, int i),
                     const xd_err **first)
 {
@@ -152,7 +153,8 @@ static void types_of(const xd_st *st, char *out, size_t size)
         }
 }
 
-/* whole: all configs were read; else each component is opened by itself, to say what it lacks. */
+/* whole: all configs were read; otherwise each component is opened by itself, to
+ * report its errors. */
 static void look(view *v, xd_component *p, const char *name, int whole)
 {
     row      *r = &v->rows[v->n++];
@@ -160,7 +162,8 @@ static void look(view *v, xd_component *p, const char *name, int whole)
     *r = (row){ .p = p };
     if (!whole) {
         xd_component_close(p);
-        s = xd_component_open(p, v->m.dir, name, kind_of(name), class_in_index(&v->m, name), &r->lack);
+        s = xd_component_open(p, v->m.dir, name, kind_of(name), class_in_index(&v->m, name),
+                              &r->lack);
     }
     for (int i = 0; s == XD_OK && i < p->nlist; i++) {
         double n = 1;
@@ -197,7 +200,7 @@ static void look_at_scheduler(view *v)
     const xd_sampler *sampler = xd_sampler_find(scheduler_of(m));
     xd_sched_cfg      cfg;
     if (!m->sched && has_file(m, "scheduler", "scheduler_config.json"))
-        v->sched = v->all;      /* it was read first, and is no JSON                           */
+        v->sched = v->all;      /* the scheduler's config was read first, and is not JSON      */
     else if (xd_model_named_sched(m, &v->sched) == XD_OK && sampler)
         xd_model_sched(m, sampler, &cfg, &v->sched);
 }
@@ -250,7 +253,7 @@ static void say_row(const xd_inspect_args *a, const row *r)
     if (r->p->files)
         snprintf(bytes, sizeof bytes, "%.3f GB", (double)r->bytes / 1e9);
     xd_inspect_line(a, "%-15s %-26s %7d %10.1f M %12s  %s", r->p->name, class_of(r->p), r->p->nlist,
-            r->numbers / 1e6, bytes, r->p->files ? r->types : "no weights");
+                    r->numbers / 1e6, bytes, r->p->files ? r->types : "no weights");
 }
 
 static void say_summary(const view *v)
@@ -259,11 +262,12 @@ static void say_summary(const view *v)
     const xd_model        *m = &v->m;
     const xd_dit_info     *d = &m->dit_info;
     const char            *file = scheduler_of(m);
-    xd_inspect_line(a, "%s (%s)", xd_json_text(xd_json_get(m->index, "_class_name")), m->recipe->name);
+    xd_inspect_line(a, "%s (%s)", xd_json_text(xd_json_get(m->index, "_class_name")),
+                    m->recipe->name);
     for (int i = 0; i < v->n; i++)
         say_row(a, &v->rows[i]);
     xd_inspect_line(a, "%-15s %-26s %s", "scheduler", file,
-            xd_sampler_find(file) ? "" : "(not known: name one with --scheduler)");
+                    xd_sampler_find(file) ? "" : "(not known: name one with --scheduler)");
     for (int i = 0; i < m->recipe->ntext; i++) {
         const char *tok = tokenizer_of(m, i);
         if (m->has_text[i])
@@ -271,12 +275,12 @@ static void say_summary(const view *v)
     }
     if (v->all.code == XD_OK)
         xd_inspect_line(a,
-                "%d blocks, %d heads of %d, width %lld; default size %lld x %lld, %d steps, "
-                "guidance %.3g, %d text tokens",
-                d->nlayers, d->heads, d->head_dim, (long long)d->dim,
-                (long long)(d->sample[2] * m->vae_info.cell[2]),
-                (long long)(d->sample[1] * m->vae_info.cell[1]), m->recipe->steps,
-                m->recipe->guidance, m->recipe->max_text);
+                        "%d blocks, %d heads of %d, width %lld; default size %lld x %lld, %d "
+                        "steps, guidance %.3g, %d text tokens",
+                        d->nlayers, d->heads, d->head_dim, (long long)d->dim,
+                        (long long)(d->sample[2] * m->vae_info.cell[2]),
+                        (long long)(d->sample[1] * m->vae_info.cell[1]), m->recipe->steps,
+                        m->recipe->guidance, m->recipe->max_text);
     problems(v, say_text, NULL);
 }
 

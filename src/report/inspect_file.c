@@ -1,4 +1,4 @@
-/* inspect_file.c - what a single weight file holds, without a model directory */
+/* inspect_file.c - contents of a single weight file, without a model directory */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,13 +8,13 @@
 
 enum { SLOTS = 5, SHOWN = 3 };
 
-typedef struct share {          /* the tensors behind one prefix                               */
+typedef struct share {          /* the tensors with one prefix                                 */
     int64_t n;
     double  numbers, bytes;
     char    types[128];         /* "BF16+F32"                                                  */
 } share;
 
-/* Is it one of the words between the signs? "F16" is not in "BF16+F32". */
+/* Is it an element of the list with + between elements? "F16" is not in "BF16+F32". */
 static int among(const char *types, const char *type)
 {
     size_t n = strlen(type);
@@ -64,7 +64,7 @@ static void say_share(const xd_inspect_args *a, const char *slot, const char *wh
     xd_buf_free(&b);
 }
 
-/* Can a layout of these networks be given for the slot? */
+/* Can a layout of these networks be used for the slot? */
 static int suits(const xd_key_map *l, const char *slot)
 {
     const char *net = l->nets[0];
@@ -77,8 +77,8 @@ static int suits(const xd_key_map *l, const char *slot)
     return strcmp(net, "clip") != 0 && strcmp(net, "t5") != 0 && strcmp(net, "kl") != 0;
 }
 
-/* Says each component that the file has; returns how many there are. A CLIP without a prefix may
- * be either, and is said once. */
+/* Prints each component of the file; returns their number. A CLIP without a prefix may be either
+ * encoder, and is printed once. */
 static int say_components(const xd_inspect_args *a, const xd_st *st)
 {
     static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_g", "t5xxl" };
@@ -105,7 +105,8 @@ static void say_unknown(const xd_inspect_args *a, const xd_st *st)
     const char *what = xd_is_lora(st) ? "a LoRA, for --lora" : "a layout that is not known";
     say_share(a, "-", what, "", &r, 1);
     for (int64_t i = 0; !a->json && i < xd_st_count(st) && i < SHOWN; i++)
-        xd_inspect_line(a, "%-15s %s%s", "", xd_st_name(st, i), i == SHOWN - 1 && xd_st_count(st) > SHOWN ?
+        xd_inspect_line(a, "%-15s %s%s", "", xd_st_name(st, i), i == SHOWN - 1 &&
+                        xd_st_count(st) > SHOWN ?
             ", ..." : "");
 }
 

@@ -17,12 +17,12 @@
 
 typedef struct adviser {
     const xd_advise_args *a;
-    xd_engine          *g;
-    xd_machine          m;
-    xd_request          r;
-    xd_search           s;
-    int                 ranks;
-    double              space;  /* bytes that a process of this machine may map; 0: no limit     */
+    xd_engine            *g;
+    xd_machine            m;
+    xd_request            r;
+    xd_search             s;
+    int                   ranks;
+    double                space; /* bytes that a process of this machine may map; 0: no limit  */
 } adviser;
 
 XD_PRINTF(2, 3) static void say(const adviser *v, const char *fmt, ...)
@@ -41,7 +41,8 @@ XD_PRINTF(2, 3) static void say(const adviser *v, const char *fmt, ...)
 /* "bf16", or "bf16 with int8 weights". */
 static const char *weights_text(const xd_engine *g, char *out, size_t size)
 {
-    const char *dtype = xd_dtype_name(g->ctx.type), *kept = xd_types_name(&g->ctx.model.dit, g->ctx.type);
+    const char *dtype = xd_dtype_name(g->ctx.type),
+                *kept = xd_types_name(&g->ctx.model.dit, g->ctx.type);
     snprintf(out, size, "%s%s%s%s", dtype, kept == dtype ? "" : " with ", kept == dtype ? "" : kept,
              kept == dtype ? "" : " weights");
     return out;
@@ -55,7 +56,8 @@ static void say_head(const adviser *v)
         v->m.hosts * v->m.ranks, v->m.hosts * v->m.ranks == 1 ? "" : "s", v->m.name,
         v->m.sheet ? " (by data sheet, not fitted)" : "",
         weights_text(v->g, types, sizeof types), f->steps);
-    say(v, "%3s  %-22s %9s %9s %9s %9s %9s %9s", "#", "plan", "step, s", "text, s", "decode, s", "request, s",
+    say(v, "%3s  %-22s %9s %9s %9s %9s %9s %9s", "#", "plan", "step, s", "text, s", "decode, s",
+        "request, s",
         "memory", "sent");
 }
 
@@ -66,8 +68,8 @@ static void say_row(const adviser *v, int i)
         say(v, "  -  %-22s %s", c->name, c->why.msg);
         return;
     }
-    say(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name, c->f.stale ? "~" : " ", c->f.step_s,
-        c->f.text_s, c->f.decode_s, c->f.request_s, xd_size_text(c->f.peak).s,
+    say(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name, c->f.stale ? "~" : " ",
+        c->f.step_s, c->f.text_s, c->f.decode_s, c->f.request_s, xd_size_text(c->f.peak).s,
         xd_size_text((double)c->f.sent).s);
 }
 
@@ -80,9 +82,11 @@ static void say_table(const adviser *v)
         stale |= v->s.c[i].f.stale && !v->s.c[i].why.code;
     }
     if (stale)
-        say(v, "~ uses keys and values of the step before: the image is close to that of one rank, not the same");
+        say(v, "~ uses keys and values of the step before: the image is close to that of one "
+            "rank, not the same");
     if (v->s.good < v->s.n && !v->a->all)
-        say(v, "%d plan%s cannot be (--all tells why)", v->s.n - v->s.good, v->s.n - v->s.good == 1 ? "" : "s");
+        say(v, "%d plan%s cannot be (--all tells why)", v->s.n - v->s.good, v->s.n - v->s.good == 1
+            ? "" : "s");
     if (v->s.good)
         say(v, "best: %s", v->s.c[0].flags[0] ? v->s.c[0].flags : "one rank");
 }
@@ -91,7 +95,7 @@ static void say_table(const adviser *v)
 
 enum { COLUMNS = 64 };
 
-typedef struct strips {         /* a line of characters a rank                                 */
+typedef struct strips {         /* one line of characters for each rank                        */
     double from, to;
     int    ranks;
     char  *line;                /* [ranks][COLUMNS + 1]                                        */
@@ -110,17 +114,19 @@ static void draw(void *ctx, int rank, char what, double from, double to)
 
 static void say_ranks(const adviser *v, const xd_prediction *f, const strips *s)
 {
-    say(v, "rank  text      transformer  vae       activations  peak      busy   waits  sent a step");
+    say(v, "rank  text      transformer  vae       activations  peak      busy   waits  sent a "
+        "step");
     for (int r = 0; r < f->ranks; r++) {
         const xd_prediction_rank *k = &f->rank[r];
         const xd_need          *n = &k->need;
         double whole = k->busy_s + k->wait_s;
         size_t most = (n->dit_tmp > n->vae_tmp ? n->dit_tmp : n->vae_tmp) + n->links;
         most = most > n->text_tmp ? most : n->text_tmp;
-        say(v, "%4d  %-9s %-12s %-9s %-12s %-9s %3.0f %%  %3.0f %%  %s", r, xd_size_text((double)n->text).s,
-            xd_size_text((double)n->dit).s, xd_size_text((double)n->vae).s, xd_size_text((double)most).s,
-            xd_size_text((double)n->peak).s, whole > 0 ? 100 * k->busy_s / whole : 0,
-            whole > 0 ? 100 * k->wait_s / whole : 0, xd_size_text((double)k->sent).s);
+        say(v, "%4d  %-9s %-12s %-9s %-12s %-9s %3.0f %%  %3.0f %%  %s", r,
+            xd_size_text((double)n->text).s, xd_size_text((double)n->dit).s,
+            xd_size_text((double)n->vae).s, xd_size_text((double)most).s,
+            xd_size_text((double)n->peak).s, whole > 0 ? 100 * k->busy_s / whole : 0, whole > 0
+            ? 100 * k->wait_s / whole : 0, xd_size_text((double)k->sent).s);
     }
     say(v, "one step (# computes, . waits for messages):");
     for (int r = 0; r < f->ranks && s->line; r++)
@@ -145,9 +151,10 @@ static xd_status explain(adviser *v, int i, xd_err *e)
     if (st == XD_OK) {
         say(v, "%d: %s%s", i + 1, f.plan.text, v->m.sheet ? " by data sheet, not fitted" : "");
         say(v, "flags: %s", c->flags[0] ? c->flags : "none");
-        say(v, "text %.3g s (%.0f %%), %d exact step%s of %.4g s and %d of %.4g s (%.0f %%), decoding %.3g s "
-            "(%.0f %%): %.4g s", f.text_s, 100 * f.text_s / whole, f.exact, f.exact == 1 ? "" : "s", f.exact_s,
-            f.steps - f.exact, f.step_s,
+        say(v, "text %.3g s (%.0f %%), %d exact step%s of %.4g s and %d of %.4g s (%.0f %%), "
+            "decoding %.3g s (%.0f %%): %.4g s", f.text_s, 100 * f.text_s / whole, f.exact,
+            f.exact == 1 ? "" : "s",
+            f.exact_s, f.steps - f.exact, f.step_s,
             100 * (f.exact * f.exact_s + (f.steps - f.exact) * f.step_s) / whole, f.decode_s,
             100 * f.decode_s / whole, whole);
         say_ranks(v, &f, &s);
@@ -164,11 +171,12 @@ static void json_ranks(xd_text_buf *b, const xd_prediction *f)
     xd_buf_add(b, ", \"rank\": [");
     for (int r = 0; r < f->ranks; r++) {
         const xd_prediction_rank *k = &f->rank[r];
-        xd_buf_add(b, "%s{\"text\": %zu, \"text_tmp\": %zu, \"transformer\": %zu, \"transformer_tmp\": %zu, "
-                   "\"vae\": %zu, \"vae_tmp\": %zu, \"peak\": %zu, \"busy_s\": %.6g, \"wait_s\": %.6g, "
-                   "\"sent_a_step\": %.0f}", r ? ", " : "", k->need.text, k->need.text_tmp, k->need.dit,
-                   k->need.dit_tmp + k->need.links, k->need.vae, k->need.vae_tmp, k->need.peak, k->busy_s,
-                   k->wait_s, k->sent);
+        xd_buf_add(b, "%s{\"text\": %zu, \"text_tmp\": %zu, \"transformer\": %zu, "
+                   "\"transformer_tmp\": %zu, \"vae\": %zu, \"vae_tmp\": %zu, \"peak\": %zu, "
+                   "\"busy_s\": %.6g, \"wait_s\": %.6g, \"sent_a_step\": %.0f}",
+                   r ? ", " : "", k->need.text, k->need.text_tmp, k->need.dit,
+                   k->need.dit_tmp + k->need.links, k->need.vae, k->need.vae_tmp, k->need.peak,
+                   k->busy_s, k->wait_s, k->sent);
     }
     xd_buf_add(b, "]");
 }
@@ -183,9 +191,10 @@ static void json_plan(xd_text_buf *b, const xd_candidate *c)
         xd_buf_json_string(b, c->why.msg);
     }
     if (f->rank && f->steps) {
-        xd_buf_add(b, ", \"exact\": %s, \"ranks\": %d, \"step_s\": %.6g, \"exact_step_s\": %.6g, \"text_s\": "
-                   "%.6g, \"decode_s\": %.6g, \"request_s\": %.6g, \"steps\": %d, \"exact_steps\": %d, \"peak\": "
-                   "%.0f, \"sent\": %.0f", f->stale ? "false" : "true", f->ranks, f->step_s, f->exact_s, f->text_s,
+        xd_buf_add(b, ", \"exact\": %s, \"ranks\": %d, \"step_s\": %.6g, \"exact_step_s\": %.6g, "
+                   "\"text_s\": %.6g, \"decode_s\": %.6g, \"request_s\": %.6g, \"steps\": %d, "
+                   "\"exact_steps\": %d, \"peak\": %.0f, \"sent\": %.0f",
+                   f->stale ? "false" : "true", f->ranks, f->step_s, f->exact_s, f->text_s,
                    f->decode_s, f->request_s, f->steps, f->exact, f->peak, f->sent);
         json_ranks(b, f);
     }
@@ -200,21 +209,23 @@ static xd_status say_json(const adviser *v, xd_err *e)
     xd_buf_add(&b, ", \"cluster\": ");
     xd_buf_json_string(&b, v->m.name);
     xd_buf_add(&b, ", \"fitted\": %s", v->m.sheet ? "false" : "true");
-    xd_buf_add(&b, ", \"ranks\": %d, \"dtype\": \"%s\", \"weights_dtype\": \"%s\", \"plans\": [", v->ranks,
-               xd_dtype_name(v->g->ctx.type), xd_types_name(&v->g->ctx.model.dit, v->g->ctx.type));
+    xd_buf_add(&b, ", \"ranks\": %d, \"dtype\": \"%s\", \"weights_dtype\": \"%s\", \"plans\": [",
+               v->ranks, xd_dtype_name(v->g->ctx.type),
+               xd_types_name(&v->g->ctx.model.dit, v->g->ctx.type));
     for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {
         xd_buf_add(&b, "%s\n", i ? "," : "");
         json_plan(&b, &v->s.c[i]);
     }
     xd_buf_add(&b, "]}");
-    xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "no memory for a table of %d plans", v->s.n) : XD_OK;
+    xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "no memory for a table of %d plans", v->s.n)
+        : XD_OK;
     if (s == XD_OK && v->a->line)
         v->a->line(v->a->cookie, b.p);
     xd_buf_free(&b);
     return s;
 }
 
-/* Options that are given, and make no difference to any plan that is possible. */
+/* Warns of given options that have no effect on any possible plan. */
 static void say_unused(const adviser *v)
 {
     const xd_plan_table *t = xd_plan_table_now();
@@ -232,7 +243,7 @@ static void say_unused(const adviser *v)
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-/* What is free now, which a machine that was probed earlier does not know. */
+/* Sets the currently free memory, which an earlier probe of the machine does not know. */
 static void take_room(adviser *v)
 {
     size_t have, space;
@@ -241,11 +252,12 @@ static void take_room(adviser *v)
     v->space = space ? (double)space : 1;
 }
 
-/* Plans, or why there is none and what would fit. */
+/* Searches plans; if none is possible, appends what would fit. */
 static xd_status search(adviser *v, xd_err *e)
 {
     char   near[1024] = "";
-    xd_fit t = { .ctx = &v->g->ctx, .r = &v->r, .m = &v->m, .fixed = &v->a->parallel, .ranks = v->ranks,
+    xd_fit t = { .ctx = &v->g->ctx, .r = &v->r, .m = &v->m, .fixed = &v->a->parallel,
+                 .ranks = v->ranks,
                  .stale = !v->a->exact, .chosen = 1, .space = v->space };
     xd_status s = xd_fit_search(&t, &v->s, v->ranks, e);
     if (s == XD_ENOMEM && !v->s.good)
@@ -255,13 +267,14 @@ static xd_status search(adviser *v, xd_err *e)
     return s;
 }
 
-/* A cluster that is not this machine computes in bf16 unless f32 is asked for. */
+/* A cluster other than this machine computes in bf16 unless f32 is requested. */
 static xd_status open_all(adviser *v, xd_err *e)
 {
     static const char *const prompt[] = { "" };
     const xd_advise_args      *a = v->a;
     xd_open_args o = { .model = a->model, .dtype = a->dtype, .weights_dtype = a->weights_dtype,
-                       .text_weights_dtype = a->text_weights_dtype, .once = 1, .log = a->log, .cookie = a->cookie,
+                       .text_weights_dtype = a->text_weights_dtype, .once = 1, .log = a->log,
+                       .cookie = a->cookie,
                        .log_level = a->log_level };
     xd_status    s = a->cluster ? xd_machine_read(&v->m, a->cluster, e) : XD_OK;
     if (s == XD_OK)
@@ -271,7 +284,8 @@ static xd_status open_all(adviser *v, xd_err *e)
     int threads = xd_par_threads();
     if (!a->cluster) {
         v->ranks = a->ranks ? a->ranks : threads;
-        s = xd_machine_here(&v->m, v->g->ctx.dev, v->ranks, threads > v->ranks ? threads / v->ranks : 1, e);
+        s = xd_machine_here(&v->m, v->g->ctx.dev, v->ranks, threads > v->ranks ? threads / v->ranks
+                            : 1, e);
         take_room(v);
     } else if (!a->dtype || strcmp(xd_word_dtype(a->dtype), "f32") != 0) {
         v->g->ctx.type = XD_BF16;
@@ -288,9 +302,10 @@ static xd_status open_all(adviser *v, xd_err *e)
     v->r.prompts = v->r.nprompts ? v->r.prompts : prompt;
     v->r.nprompts = v->r.nprompts ? v->r.nprompts : 1;
     if (v->r.true_cfg_scale > 1 && !v->r.negative_prompt)
-        v->r.negative_prompt = "";      /* what guides is not asked here, that it does is          */
+        /* Only the presence of a negative prompt matters, not its text. */
+        v->r.negative_prompt = "";
     v->r.image = NULL;
-    if (s == XD_OK && v->r.prompts[0][0])       /* once for all predictions                       */
+    if (s == XD_OK && v->r.prompts[0][0])       /* once for all predictions                    */
         xd_model_tokenizers(&v->g->ctx.model, NULL);
     return s;
 }

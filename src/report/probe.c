@@ -1,4 +1,5 @@
-/* probe.c - xdit probe: measures this machine and its ranks, and writes the file that the planner reads */
+/* probe.c - xdit probe: measures this machine and its ranks, and writes the file
+ * for the planner */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,7 @@ static xd_status agree(const xd_prober *p, xd_status s, xd_err *e)
     return xd_world_agree_in(p->all, p->all->rank, s, e);
 }
 
-/* Hosts of equally many ranks that follow each other: the plans count on it. */
+/* Checks that hosts have equally many ranks with consecutive numbers, as plans assume. */
 static xd_status see_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
 {
     int n = p->host->size, first = p->all->rank - p->host->rank;
@@ -47,7 +48,8 @@ static xd_status see_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
     int even = reduced(p, n, XD_MIN) >= n && reduced(p, n, XD_MAX) <= n && first % n == 0;
     if (reduced(p, even, XD_MIN) > 0)
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, "probe needs equally many ranks on every host, one host after the other");
+    return xd_fail(e, XD_EINVAL,
+                   "probe needs equally many ranks on every host, one host after the other");
 }
 
 static xd_status measure(xd_prober *p, xd_machine *m, xd_err *e)
@@ -94,7 +96,7 @@ static xd_status put_file(const char *path, const char *text, xd_err *e)
     return xd_out_commit(&o, e);
 }
 
-/* Says the machine, and writes it where it is asked for or where plans look for it. */
+/* Prints the machine, and writes it to the given file or to the place where plans look for it. */
 static xd_status report(const xd_probe_args *a, const xd_machine *m, double seconds, xd_err *e)
 {
     xd_text_buf b = { 0 };
@@ -117,8 +119,8 @@ static xd_status report(const xd_probe_args *a, const xd_machine *m, double seco
         a->line(a->cookie, line);
     }
     if (s == XD_OK)
-        xd_log(XD_LOG_INFO, "probed %d rank%s in %.1f s", m->hosts * m->ranks, m->hosts * m->ranks == 1 ? "" : "s",
-               seconds);
+        xd_log(XD_LOG_INFO, "probed %d rank%s in %.1f s", m->hosts * m->ranks,
+               m->hosts * m->ranks == 1 ? "" : "s", seconds);
     xd_buf_free(&b);
     return s;
 }
@@ -134,7 +136,8 @@ xd_status xd_probe(const xd_probe_args *a, xd_err *e)
     const xd_logger  log = { a->log, a->cookie, a->log_level };
     const xd_logger *before = xd_log_enter(&log);
     xd_status        s = XD_OK;
-    if (a->output && strcmp(a->output, "-") != 0)       /* nothing is measured for what cannot be written */
+    /* Check that the file can be written before measuring. */
+    if (a->output && strcmp(a->output, "-") != 0)
         s = xd_file_writable(a->output, e);
     if (s == XD_OK)
         s = xd_comm_world(&p.all, xd_comm_launched() ? "mpi" : "self", e);
@@ -147,7 +150,7 @@ xd_status xd_probe(const xd_probe_args *a, xd_err *e)
     if (s == XD_OK)
         s = measure(&p, &m, e);
     if (s == XD_OK) {
-        xd_machine_oversubscribe(&m);     /* which the fastest of some calls does not show           */
+        xd_machine_oversubscribe(&m);     /* the fastest of some calls does not show this      */
         gethostname(host, sizeof host - 1);
         snprintf(m.name, sizeof m.name, "%.32s%s", host, m.hosts > 1 ? " and others" : "");
         if (p.all->rank == 0)

@@ -1,4 +1,4 @@
-/* probe_links.c - how fast messages between ranks are, and what they take from computing */
+/* probe_links.c - speed of messages between ranks, and their effect on computing */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,15 +23,15 @@ static void wait_for(xd_comm *c, xd_req *r, int n)
     c->ops->wait(c, r, n);
 }
 
-/* Everybody sends to one and receives from one. */
+/* Every rank sends to one rank and receives from one. */
 static void start(const lane *l, int64_t n, xd_req r[2])
 {
     r[0] = l->c->ops->recv(l->c, bytes(l->b, n), l->from);
     r[1] = l->c->ops->send(l->c, bytes(l->a, n), l->to);
 }
 
-/* Seconds of a turn: fills what is sent, sends it and waits (unless `still`), reads what has come. The fastest
- * of some rounds. */
+/* Seconds of one exchange: fills the send buffer, sends and waits (unless `still`), reads what has
+ * arrived. The fastest of some rounds. */
 static double turn_s(const xd_prober *p, const lane *l, int64_t n, int still)
 {
     double best = 1e30;
@@ -55,7 +55,7 @@ static double turn_s(const xd_prober *p, const lane *l, int64_t n, int still)
     return best;
 }
 
-/* What a message of n bytes costs ranks that fill and read it, on all of them at once. */
+/* The cost of a message of n bytes for ranks that fill and read it; the mean over all ranks. */
 static double message_s(const xd_prober *p, const lane *l, int64_t n)
 {
     double t = turn_s(p, l, n, 0) - turn_s(p, l, n, 1);
@@ -64,7 +64,7 @@ static double message_s(const xd_prober *p, const lane *l, int64_t n)
 
 static volatile float sink;
 
-/* Work that is in nobody's way but of those that need this core. */
+/* Work that only competes for this core. */
 static void work(int turns)
 {
     float x = sink;
@@ -88,7 +88,7 @@ static double work_s(int turns)
     return best;
 }
 
-/* Of a big message's time, the share that computing beside it does not lose. */
+/* The share of a large message's time that computing beside it does not lose. */
 static double overlap(const xd_prober *p, const lane *l, double message)
 {
     double best = 1e30, alone;
@@ -110,7 +110,8 @@ static double overlap(const xd_prober *p, const lane *l, double message)
     return v < 0 ? 0 : v > 1 ? 1 : v;
 }
 
-/* Messages of ranks that compute are never as small as those that only say how it went. */
+/* The smallest size probed is larger than status messages, since ranks that compute
+ * send larger ones. */
 static void probe_wire(xd_prober *p, const lane *l, xd_wire *w)
 {
     double small = message_s(p, l, SMALL), big = message_s(p, l, BIG);
@@ -130,10 +131,11 @@ xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for messages");
     }
     lane near = { h, (h->rank + 1) % h->size, (h->rank + h->size - 1) % h->size, a, a + BIG };
-    lane far = { all, (all->rank + n) % all->size, (all->rank + all->size - n) % all->size, a, a + BIG };
+    lane far = { all, (all->rank + n) % all->size, (all->rank + all->size - n) % all->size, a,
+                 a + BIG };
     if (n > 1)
         probe_wire(p, &near, &m->inside);
-    if (m->hosts > 1) {         /* the same rank of the next host; all share the host's port     */
+    if (m->hosts > 1) {  /* to the same rank of the next host; all ranks share the host's port */
         probe_wire(p, &far, &m->between);
         m->between.bytes *= n;
     }

@@ -1,8 +1,8 @@
-/* probe_rates.c - how fast kernels are, each at a size that models use, on all ranks at once
+/* probe_rates.c - speed of kernels, each at a size that models use, on all ranks at once
  *
- * The fastest of the calls that fit into a twentieth of a second counts: what else the machine does
- * disturbs some of them only. Operands of what is bound by memory have left the caches next to the core
- * before every call, as they have in a model. */
+ * The fastest of the calls within a twentieth of a second counts, because other load disturbs only
+ * some of them. Operands of memory-bound kernels are evicted from the caches next to the core
+ * before every call, as happens in a model. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,21 +15,23 @@
 
 static const double SPAN_S = 0.05;
 
-enum { LARGE = 2048, ROWS = 512, FEW = 16, TOKENS = 512, WIDTH = 1024, HEADS = 8, MOST_KEYS = 1024, FEW_KEYS = 120,
-       FEW_TOKENS = 64, SIDE = 48, CHANNELS = 256, LEVEL = 64, GROUPS = 16, NEAR = 4 << 20 };
+enum { LARGE = 2048, ROWS = 512, FEW = 16, TOKENS = 512, WIDTH = 1024, HEADS = 8, MOST_KEYS = 1024,
+       FEW_KEYS = 120, FEW_TOKENS = 64, SIDE = 48, CHANNELS = 256, LEVEL = 64, GROUPS = 16,
+       NEAR = 4 << 20 };
 
-typedef struct work {           /* a kernel and its operands, which lie in one block            */
+typedef struct work {           /* a kernel and its operands, which are in one block           */
     xd_prober *p;
-    xd_dtype   type, kept;      /* computed in; of weights                                     */
+    xd_dtype   type, kept;      /* compute type; type of weights                               */
     xd_arena   a;
     xd_op      op;
     union {
-        xd_gemm gemm; xd_attn_args attn; xd_conv conv; xd_norm norm; xd_moments moments; xd_gnorm gnorm;
+        xd_gemm gemm; xd_attn_args attn; xd_conv conv; xd_norm norm; xd_moments moments;
+        xd_gnorm gnorm;
         xd_glu glu; xd_copy copy;
     } u;
     xd_kv      kv;
     xd_weight  w;
-    void      *tmp, *spoil;     /* NULL, or what is touched before every call                    */
+    void      *tmp, *spoil;     /* NULL, or memory that is written before every call           */
     xd_status  status;
 } work;
 
@@ -53,7 +55,7 @@ static void call(work *k)
     d->mem->sync(d, NULL);
 }
 
-/* Seconds of the fastest call on this rank, while the others do the same. */
+/* Seconds of the fastest call on this rank, while the others run the same kernel. */
 static double fastest(work *k)
 {
     double best = 1e30, begin, t;
@@ -112,7 +114,8 @@ static void weight(work *k, int64_t out, int64_t in, int nk)
 {
     xd_dev *d = k->p->dev;
     size_t  mark, need;
-    k->w = (xd_weight){ .type = k->kept, .out = out, .in = in, .nk = nk, .kernel = { 1, nk ? 3 : 1, nk ? 3 : 1 },
+    k->w = (xd_weight){ .type = k->kept, .out = out, .in = in, .nk = nk,
+                        .kernel = { 1, nk ? 3 : 1, nk ? 3 : 1 },
                         .stride = { 1, 1, 1 }, .groups = 1 };
     k->w.bytes = d->ops->pack_size(d, &k->w);
     k->w.p = xd_arena_get(&k->a, k->w.bytes);
@@ -139,14 +142,15 @@ static double product_s(work *k, int64_t rows)
 {
     size_t mark = xd_arena_mark(&k->a);
     k->op = XD_OP_GEMM;
-    k->u.gemm = (xd_gemm){ .out = matrix(k, k->type, rows, k->w.out), .in = matrix(k, k->type, rows, k->w.in),
+    k->u.gemm = (xd_gemm){ .out = matrix(k, k->type, rows, k->w.out),
+                           .in = matrix(k, k->type, rows, k->w.in),
                            .w = &k->w };
     double t = all_of(k);
     rewind_to(k, mark);
     return t;
 }
 
-/* The number at which half of a rate is reached, from the rates at few and at many. */
+/* The size at which half of a rate is reached, from the rates at a small and a large size. */
 static double half_at(double few, double rate_few, double many, double rate_many)
 {
     double h = few * many * (rate_many - rate_few) / (many * rate_few - few * rate_many);
@@ -175,7 +179,8 @@ static void products(work *k, xd_rates *r)
     rewind_to(k, mark);
     r->int8 = flop * ROWS / quantized_s(k, XD_I8) / many;
     r->fp8 = flop * ROWS / quantized_s(k, XD_F8E4M3) / many;
-    weight(k, (k->type == XD_BF16 ? 4 : 2) * LARGE, 2 * LARGE, 0);    /* more than stays near the cores */
+    /* Larger than the caches near the cores. */
+    weight(k, (k->type == XD_BF16 ? 4 : 2) * LARGE, 2 * LARGE, 0);
     r->weights = (double)k->w.bytes / product_s(k, 1);
     rewind_to(k, mark);
     weight(k, 16, 16, 0);
@@ -189,7 +194,8 @@ static double attention_s(work *k, int64_t tokens, int64_t keys, int64_t D)
     int64_t q[4] = { 1, tokens, HEADS, D }, kv[4] = { 1, keys, HEADS, D };
     k->op = XD_OP_ATTN;
     k->kv = (xd_kv){ operand(k, k->type, 4, kv), operand(k, k->type, 4, kv) };
-    k->u.attn = (xd_attn_args){ .out = operand(k, k->type, 4, q), .q = operand(k, k->type, 4, q), .kv = &k->kv,
+    k->u.attn = (xd_attn_args){ .out = operand(k, k->type, 4, q), .q = operand(k, k->type, 4, q),
+                                .kv = &k->kv,
                                 .nkv = 1, .scale = 0.1f };
     double t = all_of(k);
     rewind_to(k, mark);
@@ -201,7 +207,8 @@ static void attentions(work *k, xd_rates *r)
     double flop = 4.0 * HEADS * 64 * TOKENS;
     double many = flop * MOST_KEYS / attention_s(k, TOKENS, MOST_KEYS, 64);
     double keys = flop * FEW_KEYS / attention_s(k, TOKENS, FEW_KEYS, 64);
-    double rows = flop / TOKENS * FEW_TOKENS * MOST_KEYS / attention_s(k, FEW_TOKENS, MOST_KEYS, 64);
+    double rows = flop / TOKENS * FEW_TOKENS * MOST_KEYS /
+                  attention_s(k, FEW_TOKENS, MOST_KEYS, 64);
     r->attn_keys = half_at(FEW_KEYS, keys, MOST_KEYS, many);
     r->attn_rows = half_at(FEW_TOKENS, rows, TOKENS, many);
     double full = (1 + r->attn_keys / MOST_KEYS) * (1 + r->attn_rows / TOKENS);
@@ -215,13 +222,14 @@ static void convolutions(work *k, xd_rates *r)
     int64_t d[4] = { 1, SIDE, SIDE, CHANNELS };
     weight(k, CHANNELS, CHANNELS, 2);
     k->op = XD_OP_CONV;
-    k->u.conv = (xd_conv){ .out = operand(k, k->type, 4, d), .in = operand(k, k->type, 4, d), .w = &k->w,
+    k->u.conv = (xd_conv){ .out = operand(k, k->type, 4, d), .in = operand(k, k->type, 4, d),
+                           .w = &k->w,
                            .stride = { 1, 1, 1 }, .lo = { 0, 1, 1 }, .hi = { 0, 1, 1 } };
     r->conv = 18.0 * SIDE * SIDE * CHANNELS * CHANNELS / all_of(k);
     rewind_to(k, mark);
 }
 
-/* Operands' bytes over seconds. */
+/* Rates of element-wise kernels: bytes of operands over seconds. */
 static void element_wise(work *k, xd_rates *r)
 {
     size_t    mark = xd_arena_mark(&k->a);
@@ -241,14 +249,15 @@ static void element_wise(work *k, xd_rates *r)
     r->act = 2 * (double)xd_bytes(y) / all_of(k);
     xd_tensor image = operand(k, k->type, 3, (int64_t[]){ LEVEL, LEVEL, LEVEL });
     xd_tensor flat = xd_reshape(image, 2, (int64_t[]){ LEVEL * LEVEL, LEVEL });
-    xd_tensor sums = operand(k, XD_F64, 3, (int64_t[]){ LEVEL, GROUPS, 2 }), sum = operand(k, XD_F64, 2,
-                                                                                     (int64_t[]){ GROUPS, 2 });
+    xd_tensor sums = operand(k, XD_F64, 3, (int64_t[]){ LEVEL, GROUPS, 2 }),
+              sum = operand(k, XD_F64, 2, (int64_t[]){ GROUPS, 2 });
     xd_tensor gain = operand(k, XD_F32, 1, (int64_t[]){ LEVEL });
     k->op = XD_OP_MOMENTS;
     k->u.moments = (xd_moments){ .out = sums, .in = image, .groups = GROUPS };
     t = all_of(k);
     k->op = XD_OP_GNORM;
-    k->u.gnorm = (xd_gnorm){ .out = flat, .in = flat, .sums = sum, .gain = gain, .bias = gain, .groups = GROUPS,
+    k->u.gnorm = (xd_gnorm){ .out = flat, .in = flat, .sums = sum, .gain = gain, .bias = gain,
+                             .groups = GROUPS,
                              .silu = 1, .count = n / GROUPS, .eps = 1e-6f };
     t += all_of(k);
     r->gnorm = 3 * n * es / t;
@@ -264,7 +273,8 @@ static xd_status open_work(work *k, xd_prober *p, xd_dtype type, xd_err *e)
     *k = (work){ .p = p, .type = type, .kept = type };
     void *block = p->dev->mem->get(p->dev, bytes);
     xd_arena_init(&k->a, block, block ? bytes : 0);
-    return block ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the %zu MB of a probe", bytes >> 20);
+    return block ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the %zu MB of a probe",
+                                   bytes >> 20);
 }
 
 static xd_status close_work(work *k, xd_err *e)

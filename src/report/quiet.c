@@ -1,9 +1,10 @@
-/* quiet.c - waiting without a core */
+/* quiet.c - waiting that uses no core */
 #include "report/quiet.h"
 
 #include <time.h>
 
-/* They look twice in a hundredth of a second, which takes no time from a rank that computes. */
+/* The waiting ranks test twice in a hundredth of a second, which takes no time from a
+ * computing rank. */
 void xd_quiet(xd_comm *c)
 {
     int32_t   token = 0;
