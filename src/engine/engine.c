@@ -421,8 +421,9 @@ static xd_status load(const loop *l, const xd_need *need, xd_err *e)
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
     int        early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || j->r->image;
-    xd_status  s = xd_world_agree(&ctx->world, xd_component_load(&ctx->model.dit, ctx->dev,
-                                                                 ctx->type, 0, e), e);
+    xd_status  s = xd_world_agree(&ctx->world,
+                                  xd_component_load(&ctx->model.dit, ctx->dev, ctx->type, 0, e),
+                                  e);
     if (s == XD_OK && l->fresh)
         xd_weight_groups_nonfinite(ctx, &ctx->model.dit);
     if (s == XD_OK && early && need->vae) {

@@ -160,8 +160,8 @@ static xd_status compare(const xd_engine *g, const xd_parallel *take, const hell
 /* The first ranks share the text encoders, which are cut like the transformer's blocks. */
 static xd_status open_text(xd_engine *g, xd_err *e)
 {
-    int       n = g->ctx.plan.text_tp, me = g->ctx.world.used->rank, in = me < n, size = in ? n
-        : g->ctx.world.used->size - n;
+    int       n = g->ctx.plan.text_tp, me = g->ctx.world.used->rank, in = me < n,
+              size = in ? n : g->ctx.world.used->size - n;
     xd_status s = g->ctx.world.used->ops->split(g->ctx.world.used, !in, in ? me : me - n, size,
                                                 &g->ctx.text, e);
     if (s == XD_OK)
@@ -180,8 +180,9 @@ static xd_status open_topologies(xd_engine *g, xd_err *e)
     xd_degrees one = { { 1, 1, 1, 1, 1, 1 } };
     g->ctx.world.idle = g->ctx.world.all->rank >= n;
     xd_status s = g->ctx.world.all->ops->split(g->ctx.world.all, g->ctx.world.idle,
-                                               g->ctx.world.all->rank, g->ctx.world.idle ? size - n
-                                               : n, &g->ctx.world.used, e);
+                                               g->ctx.world.all->rank,
+                                               g->ctx.world.idle ? size - n : n,
+                                               &g->ctx.world.used, e);
     if (s != XD_OK)
         return s;
     if (g->ctx.world.idle)                /* takes part only in the start and the end          */
@@ -248,8 +249,8 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     hello             *hosts = NULL;
     xd_err             first = { .rank = -1 };
     xd_parallel        take;
-    xd_status          same = g->ctx.world.all->size > 1 ? greet(g->ctx.world.all, &hosts, &first)
-        : XD_OK;
+    xd_status          same = g->ctx.world.all->size > 1
+                                  ? greet(g->ctx.world.all, &hosts, &first) : XD_OK;
     if (same != XD_OK) {        /* a rank cannot even send its own failure                     */
         free(hosts);
         *e = first;
@@ -284,10 +285,10 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     g->ctx.model.dit.tp_at = g->ctx.world.idle ? 0 : g->ctx.topo.at[XD_TENSOR];
     if (!g->balanced || n == 1)
         return XD_OK;
-    return xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank, g->ctx.world.idle ? XD_OK
-                             : xd_balance_open(&g->ctx.balance, &g->ctx.world, &g->ctx.plan,
-                                               g->ctx.dev,
-                                                                           g->ctx.type, e), e);
+    return xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank,
+                             g->ctx.world.idle ? XD_OK :
+                             xd_balance_open(&g->ctx.balance, &g->ctx.world, &g->ctx.plan,
+                                             g->ctx.dev, g->ctx.type, e), e);
 }
 
 void xd_session_close(xd_engine *g)

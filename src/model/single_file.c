@@ -128,8 +128,8 @@ static xd_tensor cut(xd_tensor t, const xd_stem *stem)
 
 static int swaps(const found *f)
 {
-    return f->stem && (f->stem->swap == XD_SWAP_ALWAYS || (f->stem->swap == XD_SWAP_LAST &&
-                                                           f->last));
+    return f->stem && (f->stem->swap == XD_SWAP_ALWAYS ||
+                       (f->stem->swap == XD_SWAP_LAST && f->last));
 }
 
 static int has(void *self, const char *name, xd_tensor *shape)
@@ -224,9 +224,8 @@ static void will(void *self, const char *name, int64_t first, int64_t n)
     if (swaps(&f))
         raw->will(raw->self, f.name, 0, xd_count(t));
     else
-        raw->will(raw->self, f.name, first + (f.stem &&
-                                              f.stem->of ? xd_count(t) / f.stem->of * f.stem->at
-                                              : 0), n);
+        raw->will(raw->self, f.name,
+                  first + (f.stem && f.stem->of ? xd_count(t) / f.stem->of * f.stem->at : 0), n);
 }
 
 xd_source xd_single_file_source(xd_single_file *s)

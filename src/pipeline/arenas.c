@@ -35,12 +35,13 @@ static size_t window_bytes(const xd_context *ctx, size_t bytes)
 
 xd_status xd_request_arena_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e)
 {
-    const int *n = ctx->plan.deg.n, trades = ctx->dev->host_memory &&
-        n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 && ctx->world.host &&
-            ctx->world.host->size > 1;
+    const int *n = ctx->plan.deg.n,
+              trades = ctx->dev->host_memory && n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 &&
+                       ctx->world.host && ctx->world.host->size > 1;
     ctx->window = trades && s != XD_ECOMM
-        ? ctx->world.host->ops->window_open(ctx->world.host, s == XD_OK ? window_bytes(ctx, bytes)
-                                            : 0) : NULL;
+                      ? ctx->world.host->ops->window_open(ctx->world.host,
+                                                          s == XD_OK ? window_bytes(ctx, bytes) : 0)
+                      : NULL;
     if (trades && ctx->world.host->rank == 0)
         xd_log(XD_LOG_DEBUG, ctx->window ? "ranks of this host read each other's memory"
                : "ranks of this host send each other messages");

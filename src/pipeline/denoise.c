@@ -498,7 +498,7 @@ static void run_piece(xd_denoise *f, piece w)
     xd_input      in = { .lat = is_first(f) ? part_of(f, f->lat, w.unit) : (xd_tensor){ 0 },
                          .cond = &f->cond[w.pass], .txt = text_of(f, &lay, w),
                          .extra = is_first(f) && f->extra.nd ? part_of(f, f->extra, w.unit)
-                         : (xd_tensor){ 0 },
+                                                             : (xd_tensor){ 0 },
                          .t = j->samp.time[w.step], .guidance = j->distilled };
     in.size[0] = (double)j->size[0], in.size[1] = (double)j->size[1];
     x->lay = &lay;
@@ -573,8 +573,7 @@ static void rescale(xd_denoise *f, int unit)
     if (c->size > 1) {
         int64_t count = 4 * (unit == XD_ALL ? f->lay.npatch : 1);
         xd_req  r = c->ops->allreduce(c, xd_view(f->sums[unit == XD_ALL ? 0 : unit], XD_F64, 1,
-                                                 &count),
-                                      XD_SUM);
+                                                 &count), XD_SUM);
         end_of(f, c, &r);
     }
     for (int p = 0; p < f->lay.npatch; p++)

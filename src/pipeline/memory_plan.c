@@ -213,7 +213,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room 
     *need = (xd_need){ 0 };
     *room = (xd_room){ (double)machine + mine, (double)space + mine, mine, 0 };
     xd_status s = refuse_huge(j, (size_t)(room->machine < room->space ? room->machine
-                                          : room->space), e);
+                                                                      : room->space), e);
     room->huge = s != XD_OK;
     if (s == XD_OK)
         s = count_parts(j, w, need, e);

@@ -130,8 +130,8 @@ xd_status xd_output_check_video(const char *path, int video, xd_err *e)
 
 const char *xd_output_default(int video)
 {
-    return !video ? "output.png" : xd_video_ready("output.mp4", NULL) == XD_OK ? "output.mp4"
-        : "output.gif";
+    return !video ? "output.png"
+                  : xd_video_ready("output.mp4", NULL) == XD_OK ? "output.mp4" : "output.gif";
 }
 
 static xd_status write_frames(const char *path, const xd_image *im, const xd_image_text *texts,

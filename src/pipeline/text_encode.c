@@ -112,8 +112,8 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
     xd_status s = xd_model_tokenizers(&j->ctx->model, e);
     for (int i = 0; s == XD_OK && i < n; i++)
         for (int k = 0; s == XD_OK && k < w->ntext; k++) {
-            if (j->ctx->model.has_text[k] && (s = tokenize(w, j, i, k, text_of(w, j, i),
-                                                           e)) == XD_OK)
+            if (j->ctx->model.has_text[k] &&
+                (s = tokenize(w, j, i, k, text_of(w, j, i), e)) == XD_OK)
                 show_ids(w, j, i, k);
             if (recipe(j)->text[k].rows == XD_ROWS_BELOW)
                 w->rows[i] += rows_of(w, j, i, k);

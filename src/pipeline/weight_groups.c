@@ -110,8 +110,8 @@ static xd_status find(xd_context *ctx, const xd_context *among, const int want[N
         s = h->ops->wait(h, &q, 1);
         for (int r = 0; r < h->size && s == XD_OK; r++)
             ctx->world.lowest = c[r].rank < ctx->world.lowest ? (int)c[r].rank : ctx->world.lowest;
-        s = s == XD_OK ? decide(ctx, among, c, e) : xd_fail(e, XD_ECOMM,
-                                                            "a message between ranks failed");
+        s = s == XD_OK ? decide(ctx, among, c, e)
+                       : xd_fail(e, XD_ECOMM, "a message between ranks failed");
     }
     free(c);
     free(rows);

@@ -142,7 +142,7 @@ static int64_t *sums(const xd_plan *plan, const float *speed, int n,
 static double share_of(const xd_balance *b, int sp)
 {
     return b->share ? (double)(b->share[sp + 1] - b->share[sp]) / (double)b->share[b->nsp]
-        : 1.0 / b->nsp;
+                    : 1.0 / b->nsp;
 }
 
 /* A stage is as fast as its rank that finishes its tokens last. */

@@ -70,7 +70,7 @@ static void take_request(chooser *c)
     if (c->r.image && !c->ctx->model.recipe->from_image) {
         double share = c->r.strength > 0 ? c->r.strength : 0.6;
         int    steps = c->r.num_inference_steps ? c->r.num_inference_steps
-            : c->ctx->model.recipe->steps;
+                                                : c->ctx->model.recipe->steps;
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
     c->r.image = NULL;
@@ -147,7 +147,7 @@ static void say(const chooser *c, const xd_search *s, const xd_candidate *b, ver
     v->predicted = (xd_predicted_times){ f->text_s,
                                          rounds * (f->exact * f->exact_s +
                                                    (f->steps - f->exact) * f->step_s),
-                                 rounds * f->decode_s, f->request_s };
+                                         rounds * f->decode_s, f->request_s };
     if (s->good == 1)
         snprintf(of, sizeof of, "the only one");
     else

@@ -259,8 +259,8 @@ static void read_steps(predictor *s)
     f->exact_s = when(s, 1);
     f->from_s = when(s, n - 1);
     f->to_s = when(s, n);
-    f->step_s = n > 3 ? (when(s, n) - when(s, n - 2)) / 2 : n > 1 ? when(s, n) - when(s, n - 1)
-        : f->exact_s;
+    f->step_s = n > 3 ? (when(s, n) - when(s, n - 2)) / 2
+                      : n > 1 ? when(s, n) - when(s, n - 1) : f->exact_s;
     if (!f->stale)
         f->exact_s = f->step_s;
     for (int r = 0; r < f->ranks; r++) {
@@ -560,8 +560,8 @@ static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, x
     st = xd_job_open(&s->job, ctx, s->r, e);
     if (st != XD_OK)
         return st;
-    if (s->r->nprompts && s->r->prompts[0][0] && xd_prompts_tokenize(&s->words, &s->job,
-                                                                     NULL) != XD_OK)
+    if (s->r->nprompts && s->r->prompts[0][0] &&
+        xd_prompts_tokenize(&s->words, &s->job, NULL) != XD_OK)
         xd_prompts_close(&s->words, ctx);
     f->steps = s->job.samp.steps;
     f->rounds = (s->job.images + f->plan.deg.n[XD_DATA] - 1) / f->plan.deg.n[XD_DATA];

@@ -27,7 +27,7 @@ xd_status xd_affinity_check(const char *bind, xd_err *e)
         if (strcmp(bind, ways[i]) == 0)
             return XD_OK;
     return bind ? xd_fail(e, XD_EINVAL, "bind is \"%s\"; it can be one of: auto cores none", bind)
-        : XD_OK;
+                : XD_OK;
 }
 
 /* The environment variable with which the user has bound threads, or NULL. */

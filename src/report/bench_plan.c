@@ -100,8 +100,8 @@ static xd_status load(const xd_bench_pair *d, const xd_bench_side *s, int vae, x
     if (st == XD_OK && s == &d->one)
         st = xd_weight_groups_whole(&s->g->ctx, &d->all.g->ctx, vae, e);
     if (st == XD_OK)
-        st = xd_world_agree(&d->all.g->ctx.world, xd_component_load(p, s->g->ctx.dev,
-                                                                    s->g->ctx.type, share, e), e);
+        st = xd_world_agree(&d->all.g->ctx.world,
+                            xd_component_load(p, s->g->ctx.dev, s->g->ctx.type, share, e), e);
     return st;
 }
 

@@ -105,9 +105,8 @@ static void say_unknown(const xd_inspect_args *a, const xd_st *st)
     const char *what = xd_is_lora(st) ? "a LoRA, for --lora" : "a layout that is not known";
     say_share(a, "-", what, "", &r, 1);
     for (int64_t i = 0; !a->json && i < xd_st_count(st) && i < SHOWN; i++)
-        xd_inspect_line(a, "%-15s %s%s", "", xd_st_name(st, i), i == SHOWN - 1 &&
-                        xd_st_count(st) > SHOWN ?
-            ", ..." : "");
+        xd_inspect_line(a, "%-15s %s%s", "", xd_st_name(st, i),
+                        i == SHOWN - 1 && xd_st_count(st) > SHOWN ? ", ..." : "");
 }
 
 static void say_tensors(const xd_inspect_args *a, const xd_st *st)

@@ -85,8 +85,8 @@ static void say_table(const adviser *v)
         say(v, "~ uses keys and values of the step before: the image is close to that of one "
             "rank, not the same");
     if (v->s.good < v->s.n && !v->a->all)
-        say(v, "%d plan%s cannot be (--all tells why)", v->s.n - v->s.good, v->s.n - v->s.good == 1
-            ? "" : "s");
+        say(v, "%d plan%s cannot be (--all tells why)", v->s.n - v->s.good,
+            v->s.n - v->s.good == 1 ? "" : "s");
     if (v->s.good)
         say(v, "best: %s", v->s.c[0].flags[0] ? v->s.c[0].flags : "one rank");
 }
@@ -125,8 +125,8 @@ static void say_ranks(const adviser *v, const xd_prediction *f, const strips *s)
         say(v, "%4d  %-9s %-12s %-9s %-12s %-9s %3.0f %%  %3.0f %%  %s", r,
             xd_size_text((double)n->text).s, xd_size_text((double)n->dit).s,
             xd_size_text((double)n->vae).s, xd_size_text((double)most).s,
-            xd_size_text((double)n->peak).s, whole > 0 ? 100 * k->busy_s / whole : 0, whole > 0
-            ? 100 * k->wait_s / whole : 0, xd_size_text((double)k->sent).s);
+            xd_size_text((double)n->peak).s, whole > 0 ? 100 * k->busy_s / whole : 0,
+            whole > 0 ? 100 * k->wait_s / whole : 0, xd_size_text((double)k->sent).s);
     }
     say(v, "one step (# computes, . waits for messages):");
     for (int r = 0; r < f->ranks && s->line; r++)
@@ -218,7 +218,7 @@ static xd_status say_json(const adviser *v, xd_err *e)
     }
     xd_buf_add(&b, "]}");
     xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "no memory for a table of %d plans", v->s.n)
-        : XD_OK;
+                           : XD_OK;
     if (s == XD_OK && v->a->line)
         v->a->line(v->a->cookie, b.p);
     xd_buf_free(&b);
@@ -284,8 +284,8 @@ static xd_status open_all(adviser *v, xd_err *e)
     int threads = xd_par_threads();
     if (!a->cluster) {
         v->ranks = a->ranks ? a->ranks : threads;
-        s = xd_machine_here(&v->m, v->g->ctx.dev, v->ranks, threads > v->ranks ? threads / v->ranks
-                            : 1, e);
+        s = xd_machine_here(&v->m, v->g->ctx.dev, v->ranks,
+                            threads > v->ranks ? threads / v->ranks : 1, e);
         take_room(v);
     } else if (!a->dtype || strcmp(xd_word_dtype(a->dtype), "f32") != 0) {
         v->g->ctx.type = XD_BF16;
