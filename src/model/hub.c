@@ -66,7 +66,7 @@ static char *snapshot(const char *id, const char *revision)
     return dir;
 }
 
-/* ---- a name without its organisation --------------------------------------------------------- */
+/* ---- a name without its organisation ------------------------------------------------------ */
 
 static int by_name(const void *a, const void *b)
 {

@@ -63,7 +63,7 @@ static const xd_stem flux_top[] = {
     END,
 };
 
-/* ---- Stable Diffusion 3 --------------------------------------------------------------------- */
+/* ---- Stable Diffusion 3 ------------------------------------------------------------------- */
 
 /* The text of the last block has only (shift, scale), in the order of the final modulation. */
 static const xd_stem sd3_block[] = {
@@ -107,7 +107,7 @@ static const xd_stem sd3_top[] = {
     END,
 };
 
-/* ---- the KL autoencoder of latent diffusion ------------------------------------------------- */
+/* ---- the KL autoencoder of latent diffusion ----------------------------------------------- */
 
 static const xd_stem ldm_res[] = {
     SAME("norm1", "norm1"), SAME("conv1", "conv1"), SAME("norm2", "norm2"), SAME("conv2", "conv2"),
@@ -132,7 +132,7 @@ static const xd_stem ldm_top[] = {
     END,
 };
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- all of them -------------------------------------------------------------------------- */
 
 #define DIFFUSION { "", "model.diffusion_model.", "diffusion_model." }
 #define FIRST_STAGE { "", "first_stage_model.", "vae." }

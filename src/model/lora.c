@@ -118,7 +118,7 @@ static xd_status read_alpha(const reader *r, int64_t i, double *alpha)
                                          r->path, xd_st_name(r->file, i));
 }
 
-/* ---- checks -------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------- */
 
 static const xd_declared *declared(const reader *r, const xd_lora_target *a, int k)
 {
@@ -155,7 +155,7 @@ static xd_status check_tensor(const reader *r, int64_t i, int64_t rows, int64_t 
                          name) : XD_OK;
 }
 
-/* ---- terms --------------------------------------------------------------------------------- */
+/* ---- terms -------------------------------------------------------------------------------- */
 
 static xd_status push(reader *r, xd_lora_term t)
 {
@@ -234,7 +234,7 @@ static xd_status take_whole(reader *r, int64_t at, const xd_lora_target *a, doub
     return s == XD_OK ? push_all(r, a, at, -1, 0, gain) : s;
 }
 
-/* ---- one file ------------------------------------------------------------------------------ */
+/* ---- one file ----------------------------------------------------------------------------- */
 
 static void skip(reader *r, const char *name)
 {
@@ -378,7 +378,7 @@ static xd_status open_file(xd_loras *l, int i, const xd_lora *asked, const xd_lo
     return s == XD_OK ? read_file(&r) : s;
 }
 
-/* ---- all of them --------------------------------------------------------------------------- */
+/* ---- all of them -------------------------------------------------------------------------- */
 
 static int by_tensor(const void *a, const void *b)
 {

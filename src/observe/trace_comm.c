@@ -25,7 +25,7 @@ static noted *of(xd_comm *c)
     return (noted *)(void *)c;
 }
 
-/* ---- a message begins ----------------------------------------------------------------------- */
+/* ---- a message begins --------------------------------------------------------------------- */
 
 static int group_of(const noted *m)
 {

@@ -201,7 +201,7 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_room *room, xd_err *
     return host[0] > host[1] ? refuse(ctx->dev, need, host[0], host[1], ranks, e) : XD_OK;
 }
 
-/* ---- advice ------------------------------------------------------------------------------- */
+/* ---- the plan ----------------------------------------------------------------------------- */
 
 xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room *room,
                          xd_err *e)

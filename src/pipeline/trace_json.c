@@ -41,7 +41,7 @@ typedef struct sink {           /* text to be written into the file             
     char     text[PIECE];
 } sink;
 
-/* ---- text ----------------------------------------------------------------------------------- */
+/* ---- text --------------------------------------------------------------------------------- */
 
 static int ended(xd_comm *c, xd_req r)
 {
@@ -116,7 +116,7 @@ static void say_event(sink *s, const char *ph, int tid)
     s->written = 1;
 }
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------------------------- */
 
 static const char *group_name(int group)
 {
@@ -167,7 +167,7 @@ static void event_name(const xd_event *e, int rank, char *name, size_t size)
     }
 }
 
-/* ---- events --------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------- */
 
 static void say_args(sink *s, const xd_event *e)
 {
@@ -292,7 +292,7 @@ static void say_process(sink *s, const xd_context *ctx, const char *host)
     xd_buf_free(&b);
 }
 
-/* ---- the file ------------------------------------------------------------------------------- */
+/* ---- the file ----------------------------------------------------------------------------- */
 
 static void say_head(sink *s, const xd_job *j, const card *cards, int64_t sent, xd_status st,
                      const xd_err *e)
@@ -344,7 +344,7 @@ static int take_text(sink *s, xd_comm *c, int from)
     }
 }
 
-/* ---- clocks --------------------------------------------------------------------------------- */
+/* ---- clocks ------------------------------------------------------------------------------- */
 
 /* Identifies ranks with a common clock: one boot of one machine, one time namespace. If the system
  * does not provide this, the host's name is used. */
@@ -405,7 +405,7 @@ static int64_t find_zero(xd_comm *c, card *cards)
     return first + mine;
 }
 
-/* ---- together ------------------------------------------------------------------------------- */
+/* ---- together ----------------------------------------------------------------------------- */
 
 static card my_card(const xd_trace *t)
 {

@@ -26,7 +26,7 @@ struct xd_balance {
     float   *speed;             /* [ranks]: 1 is the fastest                                   */
 };
 
-/* ---- measuring ------------------------------------------------------------------------------ */
+/* ---- measuring ---------------------------------------------------------------------------- */
 
 typedef struct test {           /* a GEMM of square matrices                                   */
     xd_dev   *d;
@@ -84,7 +84,7 @@ static double quickest(test *t, xd_dtype type, xd_err *e)
     return best;
 }
 
-/* ---- shares --------------------------------------------------------------------------------- */
+/* ---- shares ------------------------------------------------------------------------------- */
 
 static int digit(const xd_degrees *d, int rank, xd_axis a)
 {

@@ -80,7 +80,7 @@ const xd_option *xd_parallel_options(int *n)
     return flat;
 }
 
-/* ---- one option of a plan ------------------------------------------------------------------- */
+/* ---- one option of a plan ----------------------------------------------------------------- */
 
 static const char *text_at(const xd_plan_row *r, const xd_parallel *a)
 {
@@ -165,7 +165,7 @@ int xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info
     return xd_plan_number(r, a) != 0 && met(r->needs, a, d);
 }
 
-/* ---- flags, names, texts ------------------------------------------------------------------- */
+/* ---- flags, names, texts ------------------------------------------------------------------ */
 
 /* Must an option that has an effect be named to identify the plan? */
 static int named(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d, int always)

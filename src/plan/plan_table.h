@@ -51,7 +51,7 @@ void                 xd_plan_table_use(const xd_plan_table *t);
 /* The row of an axis' degree. */
 const xd_plan_row   *xd_plan_row_of(int axis);
 
-/* ---- one option of a plan ------------------------------------------------------------------- */
+/* ---- one option of a plan ----------------------------------------------------------------- */
 
 /* The number that is given; 0: none is. A given text counts as 1. */
 int  xd_plan_number(const xd_plan_row *r, const xd_parallel *a);
@@ -65,7 +65,7 @@ int  xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_inf
 /* The patches of a step: the number given, or the number of stages; 1 without stages. */
 int  xd_plan_patches(const xd_parallel *a);
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- all of them -------------------------------------------------------------------------- */
 
 /* Append "--ulysses_degree 2 --use_parallel_vae" and "u2vae": the options that have an effect. */
 void xd_plan_flags(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);

@@ -38,7 +38,7 @@ typedef struct verdict {
     int32_t     chosen;
 } verdict;
 
-/* ---- the machine and the request ------------------------------------------------------------- */
+/* ---- the machine and the request ---------------------------------------------------------- */
 
 static xd_status find_machine(chooser *c, int hosts, xd_err *e)
 {
@@ -94,7 +94,7 @@ static xd_status check_request(chooser *c, xd_err *e)
     return s;
 }
 
-/* ---- refusing ------------------------------------------------------------------------------- */
+/* ---- refusing ----------------------------------------------------------------------------- */
 
 static xd_fit fit_of(const chooser *c)
 {
@@ -122,7 +122,7 @@ static xd_status refuse(const chooser *c, const xd_search *s, xd_err *e)
                    : "memory that are there", l->f.plan.text, need.s, near);
 }
 
-/* ---- choosing ------------------------------------------------------------------------------- */
+/* ---- choosing ----------------------------------------------------------------------------- */
 
 /* How far the image of a plan is from that of one rank (xd_plan_changes). */
 static int order(const xd_candidate *c)

@@ -48,7 +48,7 @@ typedef struct finder {
     xd_text_buf        said;
 } finder;
 
-/* ---- searching ------------------------------------------------------------------------------ */
+/* ---- searching ---------------------------------------------------------------------------- */
 
 double xd_fit_fullest(const xd_prediction *f)
 {
@@ -95,7 +95,7 @@ const xd_candidate *xd_fit_least(const xd_search *s)
     return best;
 }
 
-/* ---- a set of flags ------------------------------------------------------------------------- */
+/* ---- a set of flags ----------------------------------------------------------------------- */
 
 static int text_can_be_small(const finder *w, int k)
 {
@@ -209,7 +209,7 @@ static void flags_of(const finder *w, const set *s, xd_text_buf *b)
         flag(b, "and no other degree");
 }
 
-/* ---- counting ------------------------------------------------------------------------------- */
+/* ---- counting ----------------------------------------------------------------------------- */
 
 /* Memory limit with a margin: on this machine free memory may change a little before the next run.
  * Other machines have reserves of their own. */
@@ -361,7 +361,7 @@ static int attempt(finder *w, const set *asked)
     return 1;
 }
 
-/* ---- which sets ----------------------------------------------------------------------------- */
+/* ---- which sets --------------------------------------------------------------------------- */
 
 typedef struct levers {         /* possible changes; 0: not possible                           */
     int      bf16, tiles, rows, tp, text_tp;

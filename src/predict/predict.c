@@ -41,7 +41,7 @@ typedef struct predictor {
     void               *cookie;
 } predictor;
 
-/* ---- standing for a rank -------------------------------------------------------------------- */
+/* ---- standing for a rank ------------------------------------------------------------------ */
 
 static void leave_rank(predictor *s)
 {
@@ -119,7 +119,7 @@ static xd_status new_play(predictor *s, xd_err *e)
     return xd_simulation_open(&s->play, s->f->ranks, s->m, e);
 }
 
-/* ---- denoising ------------------------------------------------------------------------------ */
+/* ---- denoising ---------------------------------------------------------------------------- */
 
 static int steps_played(const predictor *s)
 {
@@ -511,7 +511,7 @@ static xd_status rest(predictor *s, xd_err *e)
     return st;
 }
 
-/* ---- memory --------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------- */
 
 /* On CPUs the ranks of a host share its memory and one copy of equal weights; a device has
  * its own memory. */
@@ -540,7 +540,7 @@ static void take_memory(predictor *s)
     f->fits = f->peak <= m->memory;
 }
 
-/* ---- all ------------------------------------------------------------------------------------ */
+/* ---- all ---------------------------------------------------------------------------------- */
 
 static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, xd_err *e)
 {

@@ -9,7 +9,7 @@
 #include "pipeline/context.h"
 #include "plan/plan_table.h"
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------------------------- */
 
 /* Appends "u, r, pp and vae": the known names. */
 static void list_words(xd_text_buf *b)
@@ -79,7 +79,7 @@ xd_status xd_parallel_read(xd_parallel *a, const char *text, xd_err *e)
     return s;
 }
 
-/* ---- all plans ------------------------------------------------------------------------------ */
+/* ---- all plans ---------------------------------------------------------------------------- */
 
 enum { MOST = XD_SEARCH_MOST, MOST_ONE = 1024 };        /* ranks: of a search, of a plan       */
 

@@ -25,7 +25,7 @@ void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...)
     xd_buf_free(&b);
 }
 
-/* ---- tensors of one component --------------------------------------------------------------- */
+/* ---- tensors of one component ------------------------------------------------------------- */
 
 static int by_first_name(const void *x, const void *y)
 {
@@ -87,7 +87,7 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
     return s;
 }
 
-/* ---- what is missing or wrong --------------------------------------------------------------- */
+/* ---- what is missing or wrong ------------------------------------------------------------- */
 
 enum { MOST = 2 * XD_MAXTEXT + 4 }; /* encoders and tokenizers, transformer, vae, scheduler, all */
 
@@ -222,7 +222,7 @@ static void look_at_all(view *v, const char *dir)
     look_at_scheduler(v);
 }
 
-/* ---- the summary ---------------------------------------------------------------------------- */
+/* ---- the summary -------------------------------------------------------------------------- */
 
 static const char *tokenizer_of(const xd_model *m, int i)
 {
@@ -284,7 +284,7 @@ static void say_summary(const view *v)
     problems(v, say_text, NULL);
 }
 
-/* ---- the same as JSON ----------------------------------------------------------------------- */
+/* ---- the same as JSON --------------------------------------------------------------------- */
 
 static void say_buf(const xd_inspect_args *a, xd_text_buf *b)
 {

@@ -36,7 +36,7 @@ XD_PRINTF(2, 3) static void say(const adviser *v, const char *fmt, ...)
         v->a->line(v->a->cookie, line);
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
+/* ---- the table ---------------------------------------------------------------------------- */
 
 /* "bf16", or "bf16 with int8 weights". */
 static const char *weights_text(const xd_engine *g, char *out, size_t size)
@@ -91,7 +91,7 @@ static void say_table(const adviser *v)
         say(v, "best: %s", v->s.c[0].flags[0] ? v->s.c[0].flags : "one rank");
 }
 
-/* ---- one plan ------------------------------------------------------------------------------- */
+/* ---- one plan ----------------------------------------------------------------------------- */
 
 enum { COLUMNS = 64 };
 
@@ -164,7 +164,7 @@ static xd_status explain(adviser *v, int i, xd_err *e)
     return st;
 }
 
-/* ---- JSON ----------------------------------------------------------------------------------- */
+/* ---- JSON --------------------------------------------------------------------------------- */
 
 static void json_ranks(xd_text_buf *b, const xd_prediction *f)
 {
@@ -241,7 +241,7 @@ static void say_unused(const adviser *v)
     }
 }
 
-/* ---- all ------------------------------------------------------------------------------------ */
+/* ---- all ---------------------------------------------------------------------------------- */
 
 /* Sets the currently free memory, which an earlier probe of the machine does not know. */
 static void take_room(adviser *v)
