@@ -56,8 +56,8 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
     return keep ? n->text + most(text, loop) : most(n->text + text, loop);
 }
 
-/* Ranks that share weights, and requests with an initial image, would have to agree on the time of
- * unloading; therefore several ranks keep both components. */
+/* Ranks would have to agree on the time of unloading shared weights, and an initial image needs
+ * the VAE before the loop. Such requests keep both components loaded. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
     return j->ctx->once && ranks == 1 && j->images == 1 && !j->r->image && !j->r->latents_only;

@@ -181,8 +181,8 @@ static xd_status make(const xd_plan *plan, xd_balance *b, xd_err *e)
     return XD_OK;
 }
 
-/* v has the seconds of all ranks and becomes speeds, rounded to 32nds, 1 for ranks that are nearly
- * equal. Returns the lowest speed. */
+/* v has the seconds of all ranks and becomes their speeds, in 32nds of the fastest. Returns the
+ * lowest speed. */
 static double to_speeds(float *v, int n)
 {
     float best = v[0], least = 1;

@@ -110,8 +110,7 @@ static double overlap(const xd_prober *p, const lane *l, double message)
     return v < 0 ? 0 : v > 1 ? 1 : v;
 }
 
-/* The smallest size probed is larger than status messages, since ranks that compute
- * send larger ones. */
+/* The smallest size is 16 KiB: messages of ranks that compute are larger than status messages. */
 static void probe_wire(xd_prober *p, const lane *l, xd_wire *w)
 {
     double small = message_s(p, l, SMALL), big = message_s(p, l, BIG);
