@@ -1,5 +1,5 @@
 /* file.c - whole files */
-#define _GNU_SOURCE             /* O_TMPFILE */
+#define _GNU_SOURCE             /* O_TMPFILE, mincore */
 #include "base/file.h"
 
 #include <errno.h>
@@ -8,10 +8,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAXOUT = 64 };           /* most files being written that a signal handler can remove  */
+enum {
+    MAXOUT = 64,                /* files being written at one time that a signal can sweep    */
+    WINDOW = 16384              /* pages that are mapped at once to ask whether they are cached */
+};
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static char *volatile  writing[MAXOUT];
 static atomic_int      streams;         /* number of streams that are open or being opened     */
@@ -128,6 +132,41 @@ xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *le
     if (f)
         fclose(f);
     return s;
+}
+
+/* Pages of [from, from + bytes) that are not in memory; `from` begins one. */
+static size_t cold_pages(int fd, size_t from, size_t bytes, size_t page)
+{
+    unsigned char in[WINDOW];
+    size_t        cold = 0, n = (bytes + page - 1) / page;
+    void         *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, (off_t)from);
+    if (p == MAP_FAILED)
+        return 0;
+    if (mincore(p, bytes, in) == 0)
+        for (size_t i = 0; i < n; i++)
+            cold += !(in[i] & 1);
+    munmap(p, bytes);
+    return cold;
+}
+
+size_t xd_file_cold_bytes(int fd, size_t at, size_t bytes)
+{
+    struct stat st;
+    long        unit = sysconf(_SC_PAGESIZE);
+    size_t      page = unit > 0 ? (size_t)unit : 4096, cold = 0;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (unsigned long long)st.st_size <= at)
+        return 0;
+    size_t left = (size_t)st.st_size - at, end = at + (bytes < left ? bytes : left);
+    for (size_t from = at / page * page, n; from < end; from += n) {
+        n = end - from < WINDOW * page ? end - from : WINDOW * page;
+        cold += cold_pages(fd, from, n, page);
+    }
+    return cold * page < end - at ? cold * page : end - at;
+}
+
+void xd_file_drop_cached(int fd)
+{
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
 static void remember(char *tmp)

@@ -41,7 +41,14 @@ int xd_out_streams(void);
 /* Removes the temporary files of all open xd_out. Async-signal-safe, for a handler that exits. */
 void xd_out_sweep(void);
 
-/* "a/b" from "a" and "b" (never a second slash); malloc'ed; NULL: out of memory. */
+/* Of `bytes` of a file from `at` on: those that the page cache does not hold, so that a disk must
+ * deliver them. They are counted in pages, and none beyond the end of the file. 0 also where the
+ * system does not tell: Linux answers only who may write the file. fd is open for reading. */
+size_t xd_file_cold_bytes(int fd, size_t at, size_t bytes);
+/* Asks the page cache to forget a file whose bytes are on the disk; it need not. */
+void   xd_file_drop_cached(int fd);
+
+/* "a/b" from "a" and "b" (no second slash); malloc'ed, NULL without memory. */
 char *xd_path_join(const char *dir, const char *name);
 
 #endif

@@ -236,6 +236,38 @@ static void files_and_directories(void **state)
     scratch_clean();
 }
 
+/* Bytes are cold until they are read, window by window, and none lie beyond the end of the file. */
+static void cold_bytes_are_counted(void **state)
+{
+    (void)state;
+    enum { MB = 1 << 20, N = 4 * MB, HOLE = 130 * MB };
+    char *data = calloc(1, N);
+    assert_non_null(data);
+    scratch_put("cold", data, N);
+    int fd = open(in_scratch("cold"), O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(xd_file_cold_bytes(fd, 0, N), 0);          /* just written                 */
+    assert_int_equal(fsync(fd), 0);
+    xd_file_drop_cached(fd);
+    if (xd_file_cold_bytes(fd, 0, N) == 0) {
+        print_message("# SKIP: the file system of %s keeps its files in memory\n", scratch);
+    } else {
+        assert_int_equal(xd_file_cold_bytes(fd, 0, 2 * (size_t)N), N);
+        assert_int_equal(xd_file_cold_bytes(fd, N - 10, 100), 10);
+        assert_int_equal(xd_file_cold_bytes(fd, 100, MB), MB);
+        assert_int_equal(pread(fd, data, MB, 0), MB);
+        assert_int_equal(xd_file_cold_bytes(fd, 0, MB), 0);
+        assert_int_equal(xd_file_cold_bytes(fd, N / 2 + MB, MB), MB);
+    }
+    assert_int_equal(xd_file_cold_bytes(fd, N, 100), 0);
+    assert_int_equal(ftruncate(fd, HOLE), 0);                   /* several windows              */
+    assert_int_equal(xd_file_cold_bytes(fd, N, HOLE), HOLE - N);
+    close(fd);
+    assert_int_equal(xd_file_cold_bytes(-1, 0, N), 0);
+    free(data);
+    scratch_clean();
+}
+
 static void output_appears_whole(void **state)
 {
     (void)state;
@@ -690,9 +722,8 @@ int main(void)
         cmocka_unit_test(every_status_has_a_name),
         cmocka_unit_test(log_levels),
         cmocka_unit_test(arena_rewinds),
-        cmocka_unit_test(files_get_huge_pages),
-        cmocka_unit_test(reads_whole_files),
-        cmocka_unit_test(files_and_directories),
+        cmocka_unit_test(files_get_huge_pages), cmocka_unit_test(reads_whole_files),
+        cmocka_unit_test(files_and_directories), cmocka_unit_test(cold_bytes_are_counted),
         cmocka_unit_test(output_appears_whole),
         cmocka_unit_test(a_pipe_is_written_and_stays),
         cmocka_unit_test(a_link_stays_and_leads_to_the_file),
