@@ -54,10 +54,9 @@ static void help(FILE *f)
     task_init(&t);
     fputs("Usage: xdit probe [--ranks N] [--threads T] [--output FILE]\n\n"
           "Measures how fast the ranks compute (products, attention, convolutions, memory) while\n"
-          "all of them work, and how fast they speak, in a few seconds, and writes it to a file\n"
-          "that xdit plan --cluster FILE reads. Without --output, xdit plan takes it as this "
-          "machine.\n",
-          f);
+          "all of them work, how fast they speak, and how fast files beside FILE or in the cache of\n"
+          "models are read, in a few seconds, and writes it to a file that\n"
+          "xdit plan --cluster FILE reads. Without --output, xdit plan takes it as this machine.\n", f);
     xd_opt_help(f, &t.spec, groups, 1);
     fputs("\nExamples:\n"
           "  xdit probe --ranks 2\n"

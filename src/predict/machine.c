@@ -43,6 +43,7 @@ static const xd_field fields[] = {
     { "memory", AT(xd_machine, memory), 'd', 0, NULL },
     { "shared_weights", AT(xd_machine, shares), 'b', 0, NULL },
     { "weight_cache", AT(xd_machine, cache), 'd', 0, NULL },
+    { "read_bytes_per_second", AT(xd_machine, read), 'd', 0, NULL },
     { "alone_speedup", AT(xd_machine, alone), 'd', 1, NULL },
     { "f32", 0, '-', 0, NULL },
     { "bf16", 0, '-', 0, NULL },
@@ -99,6 +100,9 @@ xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e)
     xd_status s = positive(m->memory, what, "memory", "", e);
     if (s == XD_OK)
         s = positive(m->alone, what, "alone_speedup", "", e);
+    if (s == XD_OK && !(m->read >= 0 && isfinite(m->read)))
+        s = xd_fail(e, XD_EFORMAT, "%s: read_bytes_per_second is %g; it must be 0 (unknown) or more",
+                    what, m->read);
     if (s == XD_OK)
         s = check_rates(&m->f32, what, "f32", e);
     if (s == XD_OK)
@@ -178,10 +182,10 @@ void xd_machine_write(const xd_machine *m, xd_text_buf *out)
     xd_buf_add(out, "{\n  \"name\": ");
     xd_buf_json_string(out, m->name);
     xd_buf_add(out, ",\n  \"hosts\": %d, \"ranks_per_host\": %d, \"threads_per_rank\": %d,\n"
-               "  \"memory\": %.0f, \"shared_weights\": %s, \"weight_cache\": %.0f, "
-               "\"alone_speedup\": %.4g",
-               m->hosts, m->ranks, m->threads, m->memory, m->shares ? "true" : "false", m->cache,
-               m->alone);
+               "  \"memory\": %.0f, \"shared_weights\": %s, \"weight_cache\": %.0f, \"alone_speedup\": %.4g,\n"
+               "  \"read_bytes_per_second\": %.0f",
+               m->hosts, m->ranks, m->threads, m->memory, m->shares ? "true" : "false", m->cache, m->alone,
+               m->read);
     write_object(out, "f32", rate_fields, &m->f32);
     write_object(out, "bf16", rate_fields, &m->bf16);
     write_object(out, "inside", wire_fields, &m->inside);

@@ -39,9 +39,10 @@ typedef struct xd_machine {
     int      shares;            /* ranks of a host share one copy of equal weights             */
     double   alone;            /* how much faster a rank is while the others of its host are idle */
     xd_rates f32, bf16;
-    xd_wire  inside, between;   /* ranks of one host; ranks of two hosts                       */
-    int      sheet;             /* rates are from data sheets only, nothing is fitted or measured */
-    double   cache;            /* bytes of weights that stay in a rank's caches from call to call */
+    xd_wire  inside, between;   /* ranks of one host, ranks of two                             */
+    int      sheet;             /* only data sheets were asked, nothing is fitted or measured   */
+    double   read;              /* bytes/s of files that no page cache holds; 0: unknown         */
+    double   cache;             /* bytes of weights that stay near a rank's cores from call to call */
 } xd_machine;
 
 /* Reads a file that xd_machine_write wrote, or recognizes a name: "8xH100", "2x8xL40", "H200". */

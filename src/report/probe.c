@@ -11,8 +11,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/par.h"
+#include "model/model.h"
 #include "ranks/world.h"
 #include "xdit/xdit.h"
+
+enum { READ_BYTES = 64 << 20 };  /* of the file whose reading is timed                          */
 
 static double reduced(const xd_prober *p, double v, xd_red op)
 {
@@ -75,7 +78,7 @@ static xd_status measure(xd_prober *p, xd_machine *m, xd_err *e)
     return s == XD_OK ? xd_probe_wires(p, m, e) : s;
 }
 
-/* ---- the file ----------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------ */
 
 static void make_dirs(char *path)
 {
@@ -85,6 +88,43 @@ static void make_dirs(char *path)
         *p = '/';
     }
 }
+
+/* Where weights are likely to lie: beside the file that is asked for, else in the cache of models,
+ * else beside the machine file. malloc'ed; NULL: nowhere. */
+static char *read_dir(const xd_probe_args *a, const xd_machine *m)
+{
+    char        path[4096] = "";
+    const char *out = a->output && strcmp(a->output, "-") != 0 ? a->output : NULL;
+    char       *hub = out ? NULL : xd_model_hub();
+    if (hub && access(hub, W_OK) == 0)
+        return hub;
+    free(hub);
+    if (out)
+        snprintf(path, sizeof path, "%s", out);
+    else if (xd_machine_home(m->ranks, m->threads, path, sizeof path))
+        make_dirs(path);
+    else
+        return NULL;
+    char *slash = strrchr(path, '/');
+    if (slash)
+        slash[slash == path] = 0;
+    return strdup(slash ? path : ".");
+}
+
+static void measure_read(const xd_probe_args *a, xd_machine *m)
+{
+    char  why[512] = "no directory is known that holds models";
+    char *dir = read_dir(a, m);
+    m->read = dir ? xd_probe_read(dir, READ_BYTES, why, sizeof why) : 0;
+    if (m->read > 0)
+        xd_log(XD_LOG_INFO, "%s is read at %.0f MB/s", dir, m->read / 1e6);
+    else
+        xd_log(XD_LOG_INFO, "the reading speed of %s could not be measured: %s; predictions leave "
+               "the reading of weights out", dir ? dir : "weights", why);
+    free(dir);
+}
+
+/* ---- the file ----------------------------------------------------------------------------- */
 
 static xd_status put_file(const char *path, const char *text, xd_err *e)
 {
@@ -153,6 +193,8 @@ xd_status xd_probe(const xd_probe_args *a, xd_err *e)
         xd_machine_oversubscribe(&m);     /* the fastest of some calls does not show this      */
         gethostname(host, sizeof host - 1);
         snprintf(m.name, sizeof m.name, "%.32s%s", host, m.hosts > 1 ? " and others" : "");
+        if (p.all->rank == 0)
+            measure_read(a, &m);
         if (p.all->rank == 0)
             s = report(a, &m, xd_now_s() - t0, e);
     }

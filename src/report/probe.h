@@ -18,6 +18,10 @@ xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e);
 /* Links: within this host, and between hosts if there are several. Collective. */
 xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e);
 
+/* Bytes/s of a file of `bytes` in that directory that the page cache lacks, read as weights are;
+ * 0: it could not be measured, and `why` says what hindered. Leaves nothing there. One rank calls. */
+double    xd_probe_read(const char *dir, size_t bytes, char *why, size_t size);
+
 /* Mean over all ranks. Collective. */
 double    xd_probe_mean(const xd_prober *p, double v);
 void      xd_probe_meet(const xd_prober *p);

@@ -19,6 +19,13 @@ try probe --threads 1 --output "$T/one.json"
 check "one rank" [ "$rc" = 0 -a "$out" = "$T/one.json" ]
 check "its rates" file "$T/one.json" "($positive)"
 check "one host of one rank" file "$T/one.json" "(hosts, ranks_per_host, threads_per_rank) == (1, 1, 1) and memory > 1e7"
+if grep -q '"read_bytes_per_second": 0,$' "$T/one.json"; then
+    check "why reading was not measured" said "reading speed of $T could not be measured: "
+else
+    check "the speed of reading, 64 MB beside the file" said "xdit: $T is read at [0-9]+ MB/s"
+    check "in the file, in bytes" file "$T/one.json" "1e6 < read_bytes_per_second < 1e12"
+fi
+check "and nothing is left there" [ "$(ls "$T" | grep -c xdit-probe)" = 0 ]
 try plan --model "$MODEL" --cluster "$T/one.json"
 check "a plan on it" [ "$rc" = 0 -a "$(printf '%s\n' "$out" | grep -c '^best: one rank')" = 1 ]
 try plan --model "$MODEL" --world 2

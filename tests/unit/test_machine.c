@@ -103,7 +103,7 @@ static void presets(void **state)
         assert_int_equal(xd_machine_read(&m, two, &e), XD_OK);
         assert_int_equal(xd_machine_check(&m, m.name, &e), XD_OK);
         assert_string_equal(m.name, two);
-        m.cache = 5e6, m.bf16.weights = 3, m.threads = 3, m.shares = i % 2, m.alone = 1.25;
+        m.cache = 5e6, m.read = 1.5e8, m.bf16.weights = 3, m.threads = 3, m.shares = i % 2, m.alone = 1.25;
         xd_machine_write(&m, &b);
         put_file(b.p);
         xd_buf_free(&b);
@@ -117,6 +117,7 @@ static void presets(void **state)
         near(back.memory, m.memory);
         near(back.alone, 1.25);
         near(back.cache, 5e6);
+        near(back.read, 1.5e8);
         same_rates(&back.f32, &m.f32);
         same_rates(&back.bf16, &m.bf16);
         near(back.inside.bytes, m.inside.bytes);
@@ -142,6 +143,7 @@ static void halves(void **state)
         fail_msg("%s", e.msg);
     same_rates(&m.f32, &m.bf16);
     near(m.inside.bytes, 1e9);
+    near(m.read, 0);                    /* a file from before it was measured: unknown          */
     assert_ptr_equal(xd_machine_rates(&m, XD_BF16), &m.bf16);
     assert_ptr_equal(xd_machine_rates(&m, XD_F32), &m.f32);
 }
@@ -181,6 +183,8 @@ static void refusals(void **state)
     refused(HEAD "\"f32\": " RATES
                  ", \"inside\": {\"latency_seconds\": 1e-5, \"bandwidth\": -1, \"overlap\": 0}}",
             "inside.bandwidth is -1");
+    refused(HEAD "\"read_bytes_per_second\": -1, \"f32\": " RATES ", \"inside\": " WIRE "}",
+            "read_bytes_per_second is -1");
 }
 
 /* ---- cost device ---------------------------------------------------------------------------- */

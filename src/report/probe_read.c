@@ -1,0 +1,79 @@
+/* probe_read.c - how fast a disk delivers files that are not in memory
+ *
+ * A file of its own is written, dropped from the page cache and read back through the same readahead
+ * as weights. Below a virtual machine the host may still have it in memory: then the speed is that of
+ * the second reading, which the machine cannot tell from a fast disk. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/readahead.h"
+#include "report/probe.h"
+
+enum { CHUNK = 1 << 20 };
+
+/* Numbers that no file system packs. 0: they could not be written. */
+static int fill(FILE *f, size_t bytes)
+{
+    static uint64_t v[CHUNK / sizeof(uint64_t)];
+    uint64_t        x = 0x9e3779b97f4a7c15u;
+    for (size_t done = 0; done < bytes; done += sizeof v) {
+        for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            v[i] = x;
+        }
+        size_t n = bytes - done < sizeof v ? bytes - done : sizeof v;
+        if (fwrite(v, 1, n, f) != n)
+            return 0;
+    }
+    return fflush(f) == 0 && fsync(fileno(f)) == 0;
+}
+
+/* Seconds; 0: it could not be read. */
+static double read_all(int fd, size_t bytes)
+{
+    xd_readahead *ahead = xd_readahead_open(bytes, NULL);
+    char         *v = malloc(CHUNK);
+    size_t        done = 0;
+    ssize_t       n = v ? 1 : 0;
+    double        t0 = xd_now_s();
+    if (ahead) {
+        xd_readahead_add(ahead, fd, 0, bytes);
+        xd_readahead_start(ahead);
+    }
+    while (done < bytes && n > 0) {
+        n = pread(fd, v, CHUNK, (off_t)done);
+        done += n > 0 ? (size_t)n : 0;
+    }
+    double s = xd_now_s() - t0;
+    xd_readahead_close(&ahead);
+    free(v);
+    return done >= bytes ? s : 0;
+}
+
+double xd_probe_read(const char *dir, size_t bytes, char *why, size_t size)
+{
+    char  *path = xd_path_join(dir, "xdit-probe");
+    xd_out o;
+    xd_err e = { 0 };
+    double s = 0;
+    if (!path || xd_out_open(&o, path, &e) != XD_OK) {
+        snprintf(why, size, "%s", path ? e.msg : "there is no memory");
+        free(path);
+        return 0;
+    }
+    int fd = fileno(o.f), written = fill(o.f, bytes);
+    if (written)
+        xd_file_drop_cached(fd);
+    if (!written)
+        snprintf(why, size, "%.1f MB cannot be written there", (double)bytes / 1e6);
+    else if (xd_file_cold_bytes(fd, 0, bytes) < bytes / 10 * 9)
+        snprintf(why, size, "its files stay in memory");
+    else if (!((s = read_all(fd, bytes)) > 0))
+        snprintf(why, size, "what was written cannot be read");
+    xd_out_abort(&o);
+    free(path);
+    return s > 0 ? (double)bytes / s : 0;
+}
