@@ -422,6 +422,24 @@ static xd_status check_kind(task *t, const xd_engine *g)
     return xd_output_check_video(t->own.output, video, &t->err);
 }
 
+enum { LEAST_COLD = 1000000 };  /* bytes that are worth a word                                */
+
+/* " (predicted 52.90, reading 9.5 GB)": what was known before of a part. */
+static void say_predicted(const xd_engine *g, const char *part)
+{
+    double  said = xd_predicted(g, part), cold = xd_cold_bytes(g, part);
+    xd_size size = xd_size_text(cold);
+    int     reads = cold >= LEAST_COLD;
+    if (said >= 0)
+        fprintf(stderr, " (predicted %.2f", said);
+    if (said >= 0 && reads && xd_predicted(g, "reading") < 0)
+        fprintf(stderr, ", without reading %s of weights", size.s);
+    else if (reads)
+        fprintf(stderr, "%sreading %s", said >= 0 ? ", " : " (", size.s);
+    if (said >= 0 || reads)
+        fputc(')', stderr);
+}
+
 static void say_times(const task *t, const xd_engine *g, const xd_result *res)
 {
     static const char *const parts[] = { "text", "load", "denoise", "decode" };
@@ -434,12 +452,11 @@ static void say_times(const task *t, const xd_engine *g, const xd_result *res)
     if (xd_result_sent(res) > 0)
         fprintf(stderr, ", %.1f MB between ranks", (double)xd_result_sent(res) / 1e6);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        double s = xd_result_seconds(res, parts[i]), said = xd_predicted(g, parts[i]);
+        double s = xd_result_seconds(res, parts[i]);
         if (s < 0.005)
             continue;
         fprintf(stderr, "%s%s %.2f", sep, parts[i], s);
-        if (said >= 0)
-            fprintf(stderr, " (predicted %.2f)", said);
+        say_predicted(g, parts[i]);
         sep = ", ";
     }
     if (t->first_s > 0)

@@ -8,6 +8,7 @@
  * The thread maps and allocates nothing. Its stack is small, for address space may be short. */
 #define _POSIX_C_SOURCE 200809L /* posix_fadvise, sigset_t */
 #include "base/readahead.h"
+#include "base/file.h"
 #include "base/signals.h"
 
 #include <fcntl.h>
@@ -77,7 +78,15 @@ size_t xd_readahead_bytes(const xd_readahead *a)
     return a->bytes;
 }
 
-/* Waits until n more bytes may be requested. 0: stopped or cancelled. */
+size_t xd_readahead_cold_bytes(const xd_readahead *a)
+{
+    size_t cold = 0;
+    for (const range *r = a->r; r < a->r + a->n; r++)
+        cold += xd_file_cold_bytes(r->fd, r->at, r->bytes);
+    return cold;
+}
+
+/* Waits until n more bytes may be asked for; 0: not any more. */
 static int may_ask(xd_readahead *a, size_t n)
 {
     pthread_mutex_lock(&a->guard);

@@ -138,7 +138,18 @@ double xd_predicted(const xd_engine *g, const char *part)
 {
     const xd_predicted_times *f = &g->predicted;
     return strcmp(part, "text") == 0 ? f->text_s : strcmp(part, "denoise") == 0 ? f->denoise_s :
-           strcmp(part, "decode") == 0 ? f->decode_s : strcmp(part, "total") == 0 ? f->total_s : -1;
+           strcmp(part, "decode") == 0 ? f->decode_s : strcmp(part, "total") == 0 ? f->total_s :
+           strcmp(part, "load") == 0 ? f->load_s : strcmp(part, "reading") == 0 ? f->read_s : -1;
+}
+
+double xd_cold_bytes(const xd_engine *g, const char *part)
+{
+    static const char *const parts[XD_KINDS] = { "text", "load", "decode" };
+    double                   bytes = 0;
+    for (int k = 0; k < XD_KINDS; k++)
+        if (strcmp(part, parts[k]) == 0 || strcmp(part, "total") == 0)
+            bytes += g->ctx.cold[k];
+    return bytes;
 }
 
 void xd_close(xd_engine **g)

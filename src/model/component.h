@@ -11,6 +11,7 @@
 #include "vae/vae.h"
 
 typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE } xd_kind;
+enum { XD_KINDS = XD_KIND_VAE + 1 };
 
 typedef struct xd_weight_group {        /* ranks of this host that hold the same weights       */
     xd_comm *c;                 /* NULL: this rank alone                                       */
@@ -93,7 +94,10 @@ xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_
 void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
                                 const atomic_int *cancel);
 void      xd_component_prefetch_end(xd_component *p);
-/* A source's `will` callback, and a notice that tensor i of the files has been read. */
+/* Bytes of its files that a load by this rank will read and the page cache lacks now; 0 where it is
+ * loaded or has no files. Costs the look-up of every page: half a second for 24 GB. */
+size_t    xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type);
+/* A source's `will`, and that tensor i of the files has been read. */
 void      xd_component_will_read(void *self, const char *name, int64_t first, int64_t n);
 void      xd_component_was_read(const xd_component *p, int64_t i);
 /* Makes the source list what a load will read, in order. */

@@ -32,19 +32,35 @@ void xd_component_was_read(const xd_component *p, int64_t i)
         xd_readahead_used(p->ahead, p->upto[i] * (size_t)(p->shared ? p->group.c->size : 1));
 }
 
-void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
-                           const atomic_int *cancel)
+/* 0: there is no memory. */
+static int open_ahead(xd_component *p, size_t most, const atomic_int *cancel)
+{
+    p->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->upto);
+    if (p->upto && (p->ahead = xd_readahead_open(most, cancel)))
+        return 1;
+    xd_component_prefetch_end(p);
+    return 0;
+}
+
+void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel)
 {
     if (p->store || p->ahead || !p->files || (p->group.c && p->group.c->rank) || most < LEAST ||
         xd_st_bytes(p->files) < LEAST)
         return;
-    p->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->upto);
-    if (!p->upto || !(p->ahead = xd_readahead_open(most, cancel))) {
-        xd_component_prefetch_end(p);
+    if (!open_ahead(p, most, cancel))
         return;
-    }
     xd_component_list_reads(p, count, type);
     xd_readahead_start(p->ahead);
+}
+
+size_t xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type)
+{
+    if (p->store || p->ahead || !p->files || !open_ahead(p, 0, NULL))
+        return 0;
+    xd_component_list_reads(p, count, type);
+    size_t cold = xd_readahead_cold_bytes(p->ahead);
+    xd_component_prefetch_end(p);
+    return cold;
 }
 
 void xd_component_prefetch_end(xd_component *p)

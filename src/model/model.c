@@ -285,6 +285,16 @@ xd_status xd_model_files(xd_model *m, xd_err *e)
     return s;
 }
 
+void xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[XD_KINDS])
+{
+    cold[XD_KIND_TEXT] = 0;
+    for (int i = 0; i < m->recipe->ntext; i++)
+        if (m->has_text[i])
+            cold[XD_KIND_TEXT] += (double)xd_component_cold_bytes(&m->text[i], count, type);
+    cold[XD_KIND_DIT] = (double)xd_component_cold_bytes(&m->dit, count, type);
+    cold[XD_KIND_VAE] = (double)xd_component_cold_bytes(&m->vae, count, type);
+}
+
 xd_status xd_model_tok(xd_model *m, int i, xd_err *e)
 {
     if (m->tok[i])

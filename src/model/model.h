@@ -43,9 +43,11 @@ xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5,
 int64_t   xd_model_pooled(const xd_model *m, int k); /* width; 0: encoder k has no pooled output */
 void      xd_model_close(xd_model *m);
 xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */
-xd_status xd_model_tokenizers(xd_model *m, xd_err *e);       /* all of them                    */
-xd_status xd_model_tok(xd_model *m, int i, xd_err *e);  /* the tokenizer of encoder i          */
-/* What the model's scheduler_config.json says for this sampler. */
+/* xd_component_cold_bytes of all components of each kind, whole ones. */
+void      xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[XD_KINDS]);
+xd_status xd_model_tokenizers(xd_model *m, xd_err *e);       /* tokenizers                           */
+xd_status xd_model_tok(xd_model *m, int i, xd_err *e);  /* that of encoder i                    */
+/* What its scheduler_config.json says to this sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
 /* Fails unless scheduler_config.json exists and names a class. */
 xd_status xd_model_named_sched(const xd_model *m, xd_err *e);

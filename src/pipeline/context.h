@@ -24,13 +24,14 @@ typedef struct xd_context {
     xd_comm     *text, *count_text;     /* ranks that share a text encoder; NULL: one rank has it */
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* text encoders stay loaded                                   */
-    int          once;          /* there will be only one request                              */
-    size_t       spare;     /* this rank's share of host memory that the request leaves for files */
-    int          bench;         /* settings that affect only the image may be missing          */
-    int          unread;        /* the initial image is not read: the request is counted       */
-    const atomic_int *cancel;   /* not 0: the request must end                                 */
-    xd_trace    *trace;         /* the recorder; NULL: nothing is recorded                     */
-    xd_balance  *balance;       /* measured shares; NULL: even                                 */
+    int          once;          /* there will be one request                                   */
+    size_t       spare;         /* memory of the host that the request leaves, my share: for files */
+    double       cold[XD_KINDS];        /* bytes of weights that a disk must deliver; 0: unknown */
+    int          bench;      /* a request may lack what only its image depends on          */
+    int          unread;        /* an image to start from is not read: the request is counted   */
+    const atomic_int *cancel;   /* not 0: the request is to end                                */
+    xd_trace    *trace;         /* what is recorded; NULL: nothing is                          */
+    xd_balance  *balance; /* these; NULL: even                                           */
     uint64_t     hash;          /* of the model                                                */
 } xd_context;
 

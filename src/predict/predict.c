@@ -540,7 +540,21 @@ static void take_memory(predictor *s)
     f->fits = f->peak <= m->memory;
 }
 
-/* ---- all ---------------------------------------------------------------------------------- */
+/* ---- reading -------------------------------------------------------------------------------- */
+
+/* Ranks of a host read each byte once, whatever the plan: the page cache is theirs together. */
+static void add_reading(predictor *s)
+{
+    xd_prediction *f = s->f;
+    int            decodes = !s->r->latents_only || s->r->image;
+    for (int k = 0; k < XD_KINDS && s->m->read > 0; k++) {
+        f->read_s[k] = k == XD_KIND_VAE && !decodes ? 0 : s->base->cold[k] / s->m->read;
+        f->request_s += f->read_s[k];
+    }
+    f->text_s += f->read_s[XD_KIND_TEXT];
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
 
 static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, xd_err *e)
 {
@@ -598,6 +612,7 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
         f->request_s = f->text_s + f->rounds * (f->exact * f->exact_s +
                                                 (f->steps - f->exact) * f->step_s +
                                                 f->decode_s);
+        add_reading(&s);
     }
     leave_rank(&s);
     xd_prompts_close(&s.words, &s.own);
@@ -613,6 +628,14 @@ xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request 
                      const xd_parallel *a, int ranks, const xd_machine *m, xd_err *e)
 {
     return xd_predict_events(f, base, r, a, ranks, m, NULL, NULL, e);
+}
+
+double xd_predicted_reading(const xd_prediction *f)
+{
+    double s = 0;
+    for (int k = 0; k < XD_KINDS; k++)
+        s += f->read_s[k];
+    return s;
 }
 
 void xd_prediction_free(xd_prediction *f)

@@ -18,24 +18,28 @@ typedef struct xd_prediction_rank {
 
 typedef struct xd_prediction {
     xd_plan plan;
-    int     ranks;              /* ranks in use                                                */
-    double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: a steady step       */
-    int     steps, exact;       /* steps of an image; exact ones among them                    */
-    int     rounds;             /* images that a replica generates one after the other         */
-    double  from_s, to_s;       /* of the last simulated step, on the time scale of the events */
-    double  sent;               /* bytes of the request, all ranks                             */
-    double  peak;               /* bytes of the fullest rank (devices) or host (CPU)           */
-    int     fits, stale;        /* it fits into memory; its image is not the exact one         */
-    xd_prediction_rank *rank;   /* [ranks], malloc'ed                                          */
+    int     ranks;              /* that it uses                                                */
+    double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: one that repeats      */
+    /* The disk: seconds for the weights of each xd_kind that are not in memory. text_s and request_s
+     * include them, decode_s does not: it is that of every image. What is read while ranks compute
+     * is counted whole. 0: all is in memory, or the speed of the disk is unknown. */
+    double  read_s[XD_KINDS];
+    int     steps, exact;       /* of an image; of those exact ones                            */
+    int     rounds;             /* images that a replica generates one after the other            */
+    double  from_s, to_s;       /* of the last step that was played, in the time that is told    */
+    double  sent;               /* bytes of the request, all ranks                              */
+    double  peak;               /* of the fullest rank (devices) or host (CPU)                  */
+    int     fits, stale;        /* into the memory there is; its image is not the exact one    */
+    xd_prediction_rank *rank;     /* [ranks], malloc'ed                                          */
 } xd_prediction;
 
-/* `base` is opened alone and for a benchmark, without files, and nothing of it is loaded. Texts
- * have their real lengths if the request has prompts and the model has tokenizers; otherwise the
- * maximum length, and a negative prompt that is not given is empty. The request is the first one:
- * weights are loaded. Free with xd_prediction_free, also after a failure. XD_EINVAL: the plan is
- * not possible. */
-xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r,
-                     const xd_parallel *a, int ranks, const xd_machine *m, xd_err *e);
+/* g is opened alone and for a bench, without files; nothing of it is loaded. Where the request's prompts
+ * say something and the model's tokenizers are there, texts have their lengths; else the most there can be,
+ * and a negative prompt that is not given is empty. It is the first request: weights are loaded. Freed with
+ * xd_prediction_free also after a failure. XD_EINVAL: the plan cannot be. */
+xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r, const xd_parallel *a,
+                     int ranks, const xd_machine *m, xd_err *e);
+double    xd_predicted_reading(const xd_prediction *f);         /* sum of read_s                */
 void      xd_prediction_free(xd_prediction *f);
 
 /* A time span of a rank on the time scale of the prediction: what 'c' it computes,

@@ -15,6 +15,8 @@
 #include "predict/fit.h"
 #include "report/bench.h"
 
+enum { LEAST_COLD = 1000000 };  /* bytes that are worth a word                                */
+
 typedef struct adviser {
     const xd_advise_args *a;
     xd_engine            *g;
@@ -61,6 +63,20 @@ static void say_head(const adviser *v)
         "memory", "sent");
 }
 
+/* What the disk adds to every plan of this machine. */
+static void say_reading(const adviser *v)
+{
+    const double *cold = v->g->ctx.cold, bytes = cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE];
+    xd_size       text = xd_size_text(bytes);
+    if (bytes < LEAST_COLD)
+        return;
+    if (v->m.read > 0)
+        say(v, "%s of weights are not in memory: each request has %.3g s for reading them", text.s,
+            xd_predicted_reading(&v->s.c[0].f));
+    else
+        say(v, "without reading %s of weights that are not in memory (xdit probe measures the speed)", text.s);
+}
+
 static void say_row(const adviser *v, int i)
 {
     const xd_candidate *c = &v->s.c[i];
@@ -68,8 +84,8 @@ static void say_row(const adviser *v, int i)
         say(v, "  -  %-22s %s", c->name, c->why.msg);
         return;
     }
-    say(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name, c->f.stale ? "~" : " ",
-        c->f.step_s, c->f.text_s, c->f.decode_s, c->f.request_s, xd_size_text(c->f.peak).s,
+    say(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name, c->f.stale ? "~" : " ", c->f.step_s,
+        c->f.text_s, c->f.decode_s + c->f.read_s[XD_KIND_VAE], c->f.request_s, xd_size_text(c->f.peak).s,
         xd_size_text((double)c->f.sent).s);
 }
 
@@ -87,6 +103,8 @@ static void say_table(const adviser *v)
     if (v->s.good < v->s.n && !v->a->all)
         say(v, "%d plan%s cannot be (--all tells why)", v->s.n - v->s.good,
             v->s.n - v->s.good == 1 ? "" : "s");
+    if (v->s.good)
+        say_reading(v);
     if (v->s.good)
         say(v, "best: %s", v->s.c[0].flags[0] ? v->s.c[0].flags : "one rank");
 }
@@ -157,6 +175,9 @@ static xd_status explain(adviser *v, int i, xd_err *e)
             f.exact_s, f.steps - f.exact, f.step_s,
             100 * (f.exact * f.exact_s + (f.steps - f.exact) * f.step_s) / whole, f.decode_s,
             100 * f.decode_s / whole, whole);
+        if (xd_predicted_reading(&f) > 0)
+            say(v, "of it reading weights that are not in memory: text %.3g s, transformer %.3g s, VAE %.3g s",
+                f.read_s[XD_KIND_TEXT], f.read_s[XD_KIND_DIT], f.read_s[XD_KIND_VAE]);
         say_ranks(v, &f, &s);
     }
     xd_prediction_free(&f);
@@ -181,6 +202,12 @@ static void json_ranks(xd_text_buf *b, const xd_prediction *f)
     xd_buf_add(b, "]");
 }
 
+static void json_reading(xd_text_buf *b, const xd_prediction *f)
+{
+    xd_buf_add(b, ", \"read_text_s\": %.6g, \"read_transformer_s\": %.6g, \"read_vae_s\": %.6g",
+               f->read_s[XD_KIND_TEXT], f->read_s[XD_KIND_DIT], f->read_s[XD_KIND_VAE]);
+}
+
 static void json_plan(xd_text_buf *b, const xd_candidate *c)
 {
     const xd_prediction *f = &c->f;
@@ -196,6 +223,7 @@ static void json_plan(xd_text_buf *b, const xd_candidate *c)
                    "\"exact_steps\": %d, \"peak\": %.0f, \"sent\": %.0f",
                    f->stale ? "false" : "true", f->ranks, f->step_s, f->exact_s, f->text_s,
                    f->decode_s, f->request_s, f->steps, f->exact, f->peak, f->sent);
+        json_reading(b, f);
         json_ranks(b, f);
     }
     xd_buf_add(b, "}");
@@ -203,15 +231,16 @@ static void json_plan(xd_text_buf *b, const xd_candidate *c)
 
 static xd_status say_json(const adviser *v, xd_err *e)
 {
-    xd_text_buf b = { 0 };
+    xd_text_buf   b = { 0 };
+    const double *cold = v->g->ctx.cold;
     xd_buf_add(&b, "{\"model\": ");
     xd_buf_json_string(&b, v->g->ctx.model.dir);
     xd_buf_add(&b, ", \"cluster\": ");
     xd_buf_json_string(&b, v->m.name);
     xd_buf_add(&b, ", \"fitted\": %s", v->m.sheet ? "false" : "true");
-    xd_buf_add(&b, ", \"ranks\": %d, \"dtype\": \"%s\", \"weights_dtype\": \"%s\", \"plans\": [",
-               v->ranks, xd_dtype_name(v->g->ctx.type),
-               xd_types_name(&v->g->ctx.model.dit, v->g->ctx.type));
+    xd_buf_add(&b, ", \"cold_bytes\": %.0f", cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE]);
+    xd_buf_add(&b, ", \"ranks\": %d, \"dtype\": \"%s\", \"weights_dtype\": \"%s\", \"plans\": [", v->ranks,
+               xd_dtype_name(v->g->ctx.type), xd_types_name(&v->g->ctx.model.dit, v->g->ctx.type));
     for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {
         xd_buf_add(&b, "%s\n", i ? "," : "");
         json_plan(&b, &v->s.c[i]);
@@ -252,7 +281,21 @@ static void take_room(adviser *v)
     v->space = space ? (double)space : 1;
 }
 
-/* Searches plans; if none is possible, appends what would fit. */
+/* What the disk of this machine has to deliver. A model without weights is planned all the same. */
+static void take_cold(adviser *v)
+{
+    const xd_weight_files none = { 0 };
+    xd_model              m = { 0 };
+    xd_context           *ctx = &v->g->ctx;
+    const xd_logger      *log = xd_log_enter(NULL);
+    if (xd_model_open_with(&m, v->a->model, 0, &none, NULL, NULL) == XD_OK &&
+        xd_model_files(&m, NULL) == XD_OK)
+        xd_model_cold_bytes(&m, ctx->count, ctx->type, ctx->cold);
+    xd_model_close(&m);
+    xd_log_enter(log);
+}
+
+/* Plans, or why there is none and what would fit. */
 static xd_status search(adviser *v, xd_err *e)
 {
     char   near[1024] = "";
@@ -287,6 +330,7 @@ static xd_status open_all(adviser *v, xd_err *e)
         s = xd_machine_here(&v->m, v->g->ctx.dev, v->ranks,
                             threads > v->ranks ? threads / v->ranks : 1, e);
         take_room(v);
+        take_cold(v);
     } else if (!a->dtype || strcmp(xd_word_dtype(a->dtype), "f32") != 0) {
         v->g->ctx.type = XD_BF16;
     }

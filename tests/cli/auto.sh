@@ -60,6 +60,48 @@ else
 fi
 refused "no such cluster" 2 "no cluster is called small" $g -q --nproc 2 --cluster small
 
+# Weights that are not in memory are counted, and take their time where the speed of the disk is known.
+cp -r "$ROOT/models/demo-pixart" "$T/cold" && MODEL=$T/cold
+cool() {
+    for f in "$MODEL"/*/*.safetensors; do sync "$f" && dd if="$f" iflag=nocache count=0 of=/dev/null 2>"$T/dd"; done
+}
+read_cluster() {
+    cat >"$T/read.json" <<END
+{ "hosts": 1, "ranks_per_host": 2, "threads_per_rank": 1, "memory": 8e10, $1
+  "f32": { "gemm_flops": 5e10, "attention_flops_64": 4e10, "attention_flops_128": 4e10,
+           "convolution_flops": 4e10, "memory_bandwidth": 7e9 },
+  "inside": { "latency_seconds": 3e-6, "bandwidth": 4e9 } }
+END
+}
+cool
+if [ "$(fincore -nb -o RES "$MODEL/transformer/diffusion_pytorch_model.safetensors" 2>"$T/dd" | tr -d ' ')" = 0 ]; then
+    ask --nproc 1 -o "$T/x.ppm"
+    check "one rank says what it reads" said '^xdit: 1 image .*load [0-9.]+ \(reading 9[.0-9]* MB\)'
+    cool
+    read_cluster '"read_bytes_per_second": 1e7,'
+    ask --nproc 2 --cluster "$T/read.json" -o "$T/x.ppm"
+    check "the plan says the time of reading" said 'predicted 1[0-9.]* s, 1\.[23][0-9]* s of it reading 1[23][.0-9]* MB of weights$'
+    check "loading is predicted: 9.9 MB at 10 MB/s" said 'load [0-9.]+ \(predicted (0\.9[5-9]|1\.0[0-3]), reading 9[.0-9]* MB\)'
+    cool
+    read_cluster ''
+    ask --nproc 2 --cluster "$T/read.json" -o "$T/x.ppm"
+    check "of a disk of unknown speed it is left out, and said" said 'predicted [0-9.e-]* s without reading 1[23][.0-9]* MB of weights$'
+    check "of a part too" said 'decode [0-9.]+ \(predicted [0-9.]+, without reading [12][.0-9]* MB of weights\)'
+    cool
+    read_cluster '"read_bytes_per_second": 1e7,'
+    try plan --model "$MODEL" --world 2 --cluster "$T/read.json" --dtype f32
+    check "another machine reads nothing" sh -c '! printf "%s" "$1" | grep -q reading' x "$out"
+    try plan --model "$MODEL" --world 2
+    check "plans of this machine say it" sh -c 'printf "%s" "$1" | grep -Eq "1[23][.0-9]* MB of weights"' x "$out"
+    try plan --model "$MODEL" --world 2 --json
+    check "the JSON has the bytes" sh -c 'printf "%s" "$1" | grep -Eq "\"cold_bytes\": 1[23][0-9]{6}, "' x "$out"
+else
+    echo "# skipped: the file system of $T keeps its files in memory, or there is no fincore to ask"
+fi
+cat "$MODEL"/*/*.safetensors >"$T/all"
+ask --nproc 2 --cluster "$T/read.json" -o "$T/x.ppm"
+check "in memory they are not mentioned" sh -c '[ "$1" = 0 ] && ! printf "%s" "$2" | grep -q reading' x "$rc" "$err"
+
 # A machine of our own, whose ranks have BYTES of memory each; tensor halves the weights.
 MODEL=$ROOT/models/demo-pixart
 cluster() {

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,12 +134,50 @@ static void a_load_is_told(void **state)
     xd_dev_close(&dev);
 }
 
+/* What a load reads is cold when the file was dropped from memory, and is not once it was read. */
+static void cold_files_are_counted(void **state)
+{
+    xd_component p;
+    xd_dev      *dev, *count;
+    xd_err       e = { 0 };
+    size_t       len;
+    char        *data;
+    (void)state;
+    changed("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 3");
+    int fd = open(in_scratch("proj/model.safetensors"), O_RDONLY);
+    assert_true(fd >= 0 && fsync(fd) == 0);
+    assert_int_equal(xd_dev_open(&dev, "cpu", &e), XD_OK);
+    assert_int_equal(xd_dev_open_count(&count, dev, &e), XD_OK);
+    assert_int_equal(xd_component_open(&p, scratch, "proj", XD_KIND_TEXT, NULL, &e), XD_OK);
+    assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), 0);    /* no files are open      */
+    assert_int_equal(xd_component_files(&p, &e), XD_OK);
+    p.upto = calloc((size_t)xd_st_count(p.files) + 1, sizeof *p.upto);
+    p.ahead = xd_readahead_open(0, NULL);
+    assert_true(p.upto && p.ahead);
+    xd_component_list_reads(&p, count, XD_F32);
+    size_t all = xd_readahead_bytes(p.ahead);
+    xd_component_prefetch_end(&p);
+    xd_file_drop_cached(fd);
+    if (xd_file_cold_bytes(fd, 0, MAX) == 0)
+        print_message("# SKIP: the file system of %s keeps its files in memory\n", scratch);
+    else
+        assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), all);
+    assert_int_equal(xd_file_read(in_scratch("proj/model.safetensors"), MAX, &data, &len, &e), XD_OK);
+    free(data);
+    assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), 0);
+    assert_null(p.ahead);
+    close(fd);
+    xd_component_close(&p);
+    xd_dev_close(&count);
+    xd_dev_close(&dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_forms_of_names), cmocka_unit_test(known_leftovers),
         cmocka_unit_test(unknown_leftovers),   cmocka_unit_test(missing),
-        cmocka_unit_test(a_load_is_told),
+        cmocka_unit_test(a_load_is_told), cmocka_unit_test(cold_files_are_counted),
     };
     if (scratch_open() != 0 || mkdir(in_scratch("proj"), 0700) != 0)
         return 1;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -205,11 +206,56 @@ static void too_big(void **state)
     m.memory = had;
 }
 
+static void near(double got, double want)
+{
+    if (!(fabs(got - want) <= 1e-9 * fabs(want)))
+        fail_msg("%.12g is not %.12g", got, want);
+}
+
+static xd_prediction predict(int latents_only, double read)
+{
+    static const char *const texts[] = { "", "" };
+    xd_prediction            f;
+    xd_request               r;
+    xd_err                   e = { 0 };
+    xd_request_init(&r);
+    r.prompts = texts, r.nprompts = 2, r.num_inference_steps = 2;
+    r.latents_only = latents_only;
+    m.read = read;
+    if (xd_predict(&f, &g->ctx, &r, &(xd_parallel){ 0 }, 1, &m, &e) != XD_OK)
+        fail_msg("%s", e.msg);
+    xd_prediction_free(&f);
+    m.read = 0;
+    return f;
+}
+
+/* What a disk must deliver takes its time once, however many images there are, and only what is used. */
+static void reading_is_counted(void **state)
+{
+    (void)state;
+    xd_prediction warm = predict(0, 1e9), latents = predict(1, 1e9);
+    near(xd_predicted_reading(&warm), 0);
+    g->ctx.cold[XD_KIND_TEXT] = 9.5e9, g->ctx.cold[XD_KIND_DIT] = 24e9, g->ctx.cold[XD_KIND_VAE] = 3e8;
+    xd_prediction cold = predict(0, 1.5e8), unknown = predict(0, 0), kept = predict(1, 1.5e8);
+    memset(g->ctx.cold, 0, sizeof g->ctx.cold);
+    assert_int_equal(warm.rounds, 2);
+    near(cold.read_s[XD_KIND_TEXT], 9.5e9 / 1.5e8);
+    near(cold.text_s, warm.text_s + 9.5e9 / 1.5e8);
+    near(cold.read_s[XD_KIND_DIT], 160);
+    near(cold.decode_s, warm.decode_s);
+    near(cold.request_s, warm.request_s + 33.8e9 / 1.5e8);
+    near(xd_predicted_reading(&cold), 33.8e9 / 1.5e8);
+    near(unknown.request_s, warm.request_s);
+    near(unknown.text_s, warm.text_s);
+    near(kept.request_s, latents.request_s + 33.5e9 / 1.5e8);   /* without the autoencoder      */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_names), cmocka_unit_test(bad_names), cmocka_unit_test(count),
         cmocka_unit_test(fixed_degrees), cmocka_unit_test(refusals), cmocka_unit_test(too_big),
+        cmocka_unit_test(reading_is_counted),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
