@@ -161,7 +161,7 @@ static int run(int argc, char **argv)
         st = xd_launch_run(&(xd_launch){ ranks, argc, argv, "bench", t.start_timeout }, &code, &e);
     else if (st == XD_OK)
         st = xd_bench(&t.bench, &e);
-    xd_bar_clear(&t.bar);
+    xd_bar_end(&t.bar);
     return xd_launch_end(st, &e, t.rank, code);
 }
 

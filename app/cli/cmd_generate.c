@@ -512,7 +512,7 @@ static xd_status generate(task *t)
     if (st == XD_OK) {
         xd_stop_watch(g);
         st = xd_generate(g, &t->request, &res, &t->err);
-        xd_bar_clear(&t->bar);
+        xd_bar_end(&t->bar);
     }
     if (st == XD_OK && o->json && t->rank == 0)
         print_all_json(t, res);

@@ -1,14 +1,19 @@
-/* progress.c - the bar and the plain lines of a running request */
+/* progress.c - the bar and the plain lines of a running request
+ *
+ * A thread beside says how fast a disk delivers weights, for nothing else moves then: the system knows
+ * how many bytes were read for this process. */
 #include "cli/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/signals.h"
 
-enum { BAR_MAX = 40, BAR_MIN = 5 };
+enum { BAR_MAX = 40, BAR_MIN = 5, PLAIN_LOOKS = 10, LEAST_RATE = 1000000, STACK = 256 << 10 };
 
 static int columns_of(int fd)
 {
@@ -22,22 +27,128 @@ int xd_bar_terminal(int fd)
     return isatty(fd) && !(term && strcmp(term, "dumb") == 0);
 }
 
+static double read_of_process(void)
+{
+    FILE  *f = fopen("/proc/self/io", "r");
+    char   line[128];
+    double bytes = -1;
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "read_bytes: ", 12) == 0)
+            bytes = strtod(line + 12, NULL);
+    if (f)
+        fclose(f);
+    return bytes;
+}
+
 void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet)
 {
-    *b = (xd_bar){ .f = f, .quiet = quiet, .said_s = -1.0 };
+    *b = (xd_bar){ .f = f, .quiet = quiet, .said_s = -1.0, .read_bytes = read_of_process,
+                   .between_s = 0.5, .clear_s = -1.0 };
+    pthread_mutex_init(&b->guard, NULL);
+    pthread_cond_init(&b->change, NULL);
     b->terminal = columns > 0 || xd_bar_terminal(fileno(f));
     b->columns = columns > 0 ? columns : b->terminal ? columns_of(fileno(f)) : 80;
 }
 
 void xd_bar_clear(xd_bar *b)
 {
+    pthread_mutex_lock(&b->guard);
     if (b->drawn)
         fputs("\r\033[K", b->f), fflush(b->f);
     b->drawn = 0;
+    b->clear_s = xd_now_s();
+    pthread_mutex_unlock(&b->guard);
 }
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+/* rate: bytes/s; 0: nothing is read any more. Another line has the terminal for a moment. */
+static void say_reading(xd_bar *b, double rate, int looks)
+{
+    if (b->terminal && xd_now_s() - b->clear_s > b->between_s / 2) {
+        fprintf(b->f, "\r\033[K%s ...", b->reads);
+        if (rate > 0)
+            fprintf(b->f, " reading %.0f MB/s", rate / 1e6);
+        b->drawn = 1;
+    } else if (!b->terminal && rate > 0 && looks % PLAIN_LOOKS == 0) {
+        fprintf(b->f, "%s  reading %.0f MB/s\n", b->reads, rate / 1e6);
+    }
+    fflush(b->f);
+}
+
+/* 0: the thread is to end. */
+static int wait_look(xd_bar *b)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    double until = (double)t.tv_sec + (double)t.tv_nsec * 1e-9 + b->between_s;
+    t.tv_sec = (time_t)until;
+    t.tv_nsec = (long)((until - (double)t.tv_sec) * 1e9);
+    while (!b->stop && pthread_cond_timedwait(&b->change, &b->guard, &t) == 0)
+        ;
+    return !b->stop;
+}
+
+/* Plain lines begin with the fourth look: a stage that is over by then needs none. */
+static void *look(void *arg)
+{
+    xd_bar *b = arg;
+    double  had = b->read_bytes(), at = xd_now_s();
+    int     reading = 0;
+    pthread_mutex_lock(&b->guard);
+    for (int looks = PLAIN_LOOKS - 3; had >= 0 && wait_look(b); looks++) {
+        double bytes = b->read_bytes(), now = xd_now_s(), rate = (bytes - had) / (now - at);
+        int    reads = rate >= LEAST_RATE;
+        if (reads || reading)
+            say_reading(b, reads ? rate : 0, looks);
+        reading = reads, had = bytes, at = now;
+    }
+    pthread_mutex_unlock(&b->guard);
+    return NULL;
+}
+
+static void look_end(xd_bar *b)
+{
+    if (!b->reads)
+        return;
+    pthread_mutex_lock(&b->guard);
+    b->stop = 1;
+    pthread_cond_signal(&b->change);
+    pthread_mutex_unlock(&b->guard);
+    pthread_join(b->thread, NULL);
+    b->reads = NULL;
+}
+
+/* Without a thread nothing is said. */
+static void look_begin(xd_bar *b, const char *stage)
+{
+    pthread_attr_t attr;
+    sigset_t       all, old;
+    const char    *name = strcmp(stage, "text") == 0 ? "text" : strcmp(stage, "load") == 0 ? "load" : NULL;
+    if (!name || pthread_attr_init(&attr) != 0)
+        return;
+    pthread_attr_setstacksize(&attr, STACK);
+    b->stop = 0;
+    b->reads = name;
+    xd_signals_for_caller(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (pthread_create(&b->thread, &attr, look, b) != 0)
+        b->reads = NULL;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+}
+
+void xd_bar_end(xd_bar *b)
+{
+    look_end(b);
+    xd_bar_clear(b);
+}
+
+/* ---- stages and steps ----------------------------------------------------------------------- */
 
 void xd_bar_stage(xd_bar *b, const char *stage)
 {
+    look_end(b);
     if (b->quiet || strcmp(stage, "denoise") == 0)      /* the steps speak for themselves       */
         return;
     if (b->terminal) {
@@ -47,6 +158,7 @@ void xd_bar_stage(xd_bar *b, const char *stage)
         fprintf(b->f, "%s\n", stage);
     }
     fflush(b->f);
+    look_begin(b, stage);
 }
 
 /* Seconds of a step: the mean without the first one, which also packs weights. */
