@@ -71,7 +71,7 @@ static void say_reading(const adviser *v)
     if (bytes < LEAST_COLD)
         return;
     if (v->m.read > 0)
-        say(v, "%s of weights are not in memory: each request has %.3g s for reading them", text.s,
+        say(v, "%s of weights are not in memory: the first request has %.3g s for reading them", text.s,
             xd_predicted_reading(&v->s.c[0].f));
     else
         say(v, "without reading %s of weights that are not in memory (xdit probe measures the speed)", text.s);
