@@ -268,7 +268,8 @@ static void conv(bench *b, const spec *s)
                         .kernel = { kt ? kt : 1, k, k }, .stride = { 1, 1, 1 }, .groups = 1 };
     pack(b, kt ? 5 : 4, kt ? (int64_t[]){ O, C, kt, k, k } : (int64_t[]){ O, C, k, k });
     xd_conv *a = &b->a.conv;
-    *a = (xd_conv){ .w = &b->w, .stride = { 1, 1, 1 }, .lo = { 0, k / 2, k / 2 }, .hi = { 0, k / 2, k / 2 } };
+    *a = (xd_conv){ .w = &b->w, .stride = { 1, 1, 1 }, .lo = { 0, k / 2, k / 2 },
+                    .hi = { 0, k / 2, k / 2 } };
     a->in = filled(b, b->type, 4, (int64_t[]){ T, side, side, C });
     a->out = filled(b, b->type, 4, (int64_t[]){ kt ? T - kt + 1 : T, side, side, O });
     a->bias = row(b, O);

@@ -39,7 +39,8 @@ static void on_log(void *cookie, int level, const char *line)
 
 static void task_init(task *t)
 {
-    *t = (task){ .start_timeout = -1, .probe = { .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_INFO } };
+    *t = (task){ .start_timeout = -1,
+                 .probe = { .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_INFO } };
     t->probe.cookie = t;
     t->table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
     t->spec = (xd_opt_spec) {
@@ -52,11 +53,13 @@ static void help(FILE *f)
     static const xd_opt_group groups[] = { { "Options", NULL } };
     task t;
     task_init(&t);
-    fputs("Usage: xdit probe [--ranks N] [--threads T] [--output FILE]\n\n"
-          "Measures how fast the ranks compute (products, attention, convolutions, memory) while\n"
-          "all of them work, how fast they speak, and how fast files beside FILE or in the cache of\n"
-          "models are read, in a few seconds, and writes it to a file that\n"
-          "xdit plan --cluster FILE reads. Without --output, xdit plan takes it as this machine.\n", f);
+    fputs(
+        "Usage: xdit probe [--ranks N] [--threads T] [--output FILE]\n\n"
+        "Measures how fast the ranks compute (products, attention, convolutions, memory) while\n"
+        "all of them work, how fast they speak, and how fast files beside FILE or in the cache of\n"
+        "models are read, in a few seconds, and writes it to a file that\n"
+        "xdit plan --cluster FILE reads. Without --output, xdit plan takes it as this machine.\n",
+        f);
     xd_opt_help(f, &t.spec, groups, 1);
     fputs("\nExamples:\n"
           "  xdit probe --ranks 2\n"

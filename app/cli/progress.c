@@ -1,7 +1,7 @@
 /* progress.c - the bar and the plain lines of a running request
  *
- * A thread beside says how fast a disk delivers weights, for nothing else moves then: the system knows
- * how many bytes were read for this process. */
+ * A thread beside says how fast a disk delivers weights, for nothing else moves then: the system
+ * knows how many bytes were read for this process. */
 #include "cli/progress.h"
 
 #include <stdlib.h>
@@ -124,7 +124,9 @@ static void look_begin(xd_bar *b, const char *stage)
 {
     pthread_attr_t attr;
     sigset_t       all, old;
-    const char    *name = strcmp(stage, "text") == 0 ? "text" : strcmp(stage, "load") == 0 ? "load" : NULL;
+    const char *name = strcmp(stage, "text") == 0   ? "text"
+                       : strcmp(stage, "load") == 0 ? "load"
+                                                    : NULL;
     if (!name || pthread_attr_init(&attr) != 0)
         return;
     pthread_attr_setstacksize(&attr, STACK);

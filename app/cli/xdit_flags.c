@@ -3,17 +3,23 @@
 
 #include <string.h>
 
-#define SAME(name, takes, in, there, here)       { name, takes, in, XD_FATE_SAME, NULL, there, here }
-#define OTHER(name, takes, in, own, there, here) { name, takes, in, XD_FATE_OTHER, own, there, here }
+#define SAME(name, takes, in, there, here) \
+    { name, takes, in, XD_FATE_SAME, NULL, there, here }
+#define OTHER(name, takes, in, own, there, here) \
+    { name, takes, in, XD_FATE_OTHER, own, there, here }
 #define VALUE(name, takes, in, own, there, here)                                                   \
     {                                                                                              \
         name, takes, in, XD_FATE_VALUE, own, there, here                                           \
     }
-#define NONE(name, takes, in, there, here)       { name, takes, in, XD_FATE_NOT_NEEDED, NULL, there, here }
-#define SLOWER(name, takes, in, there, here)     { name, takes, in, XD_FATE_SLOWER, NULL, there, here }
-#define REFUSED(name, takes, in, there, here)    { name, takes, in, XD_FATE_REFUSED, NULL, there, here }
+#define NONE(name, takes, in, there, here) \
+    { name, takes, in, XD_FATE_NOT_NEEDED, NULL, there, here }
+#define SLOWER(name, takes, in, there, here) \
+    { name, takes, in, XD_FATE_SLOWER, NULL, there, here }
+#define REFUSED(name, takes, in, there, here) \
+    { name, takes, in, XD_FATE_REFUSED, NULL, there, here }
 
-#define ONE_ATTENTION "there is one attention, with masks and exact sums, that works with every degree"
+#define ONE_ATTENTION \
+    "there is one attention, with masks and exact sums, that works with every degree"
 #define SHARED        "ranks of a host hold one copy of the weights that they have in common"
 #define IN_MEMORY     "weights are in this machine's memory already"
 #define NO_FP4        "products in four bits are not built; --weights_dtype int8 has those in eight"

@@ -164,13 +164,13 @@ XD_API int       xd_launched_ranks(void);
  * engine of several ranks and ends with the last one. It cannot start again in the same process. */
 XD_API int       xd_rank(const xd_engine *g);
 XD_API int       xd_ranks(const xd_engine *g);
-/* Seconds that the request in xd_open_args was predicted to take where a plan was chosen: "text",
- * "denoise", "decode" of all images, "total" (of loading only what the disk takes); negative: unknown.
- * They include the reading of weights where its speed is known: "reading" is that of all of them,
- * "load" that of the transformer where some of it must be read. */
+/* Seconds that the request in xd_open_args was predicted to take where a plan was chosen:
+ * "text", "denoise", "decode" of all images, "total" (of loading only what the disk takes);
+ * negative: unknown. They include the reading of weights where its speed is known: "reading" is
+ * that of all of them, "load" that of the transformer where some of it must be read. */
 XD_API double    xd_predicted(const xd_engine *g, const char *part);
-/* Bytes of weights that were not in the page cache of rank 0's host when the engine was opened with a
- * plan, and that "text", "load", "decode" or "total" must read; 0: none, or unknown. */
+/* Bytes of weights that were not in the page cache of rank 0's host when the engine was opened
+ * with a plan, and that "text", "load", "decode" or "total" must read; 0: none, or unknown. */
 XD_API double    xd_cold_bytes(const xd_engine *g, const char *part);
 
 /* Tests messages between the processes that an MPI launcher has started. Collective over them.

@@ -15,10 +15,10 @@ typedef struct xd_readahead xd_readahead;
 xd_readahead *xd_readahead_open(size_t most, const atomic_int *cancel);
 /* Appends a range of bytes of a file to the list. fd is borrowed until close. */
 void      xd_readahead_add(xd_readahead *a, int fd, size_t at, size_t bytes);
-size_t    xd_readahead_bytes(const xd_readahead *a);            /* of all that was added               */
+size_t    xd_readahead_bytes(const xd_readahead *a);  /* of all that was added */
 /* Of these, those that the page cache lacks (xd_file_cold_bytes). */
 size_t    xd_readahead_cold_bytes(const xd_readahead *a);
-void      xd_readahead_start(xd_readahead *a);          /* nothing may be added any more               */
+void      xd_readahead_start(xd_readahead *a);  /* nothing may be added any more */
 /* The first so many bytes of what was added have been used. From any thread; a may be NULL. */
 void      xd_readahead_used(xd_readahead *a, size_t upto);
 size_t    xd_readahead_asked(xd_readahead *a);          /* bytes requested so far; for tests   */

@@ -42,7 +42,8 @@ static int open_ahead(xd_component *p, size_t most, const atomic_int *cancel)
     return 0;
 }
 
-void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most, const atomic_int *cancel)
+void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
+                           const atomic_int *cancel)
 {
     if (p->store || p->ahead || !p->files || (p->group.c && p->group.c->rank) || most < LEAST ||
         xd_st_bytes(p->files) < LEAST)

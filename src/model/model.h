@@ -45,7 +45,7 @@ void      xd_model_close(xd_model *m);
 xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */
 /* xd_component_cold_bytes of all components of each kind, whole ones. */
 void      xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[XD_KINDS]);
-xd_status xd_model_tokenizers(xd_model *m, xd_err *e);       /* tokenizers                           */
+xd_status xd_model_tokenizers(xd_model *m, xd_err *e);  /* tokenizers */
 xd_status xd_model_tok(xd_model *m, int i, xd_err *e);  /* that of encoder i                    */
 /* What its scheduler_config.json says to this sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);

@@ -25,7 +25,7 @@ typedef struct xd_context {
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* text encoders stay loaded                                   */
     int          once;          /* there will be one request                                   */
-    size_t       spare;         /* memory of the host that the request leaves, my share: for files */
+    size_t       spare;  /* memory of the host that the request leaves, my share: for files */
     double       cold[XD_KINDS];        /* bytes of weights that a disk must deliver; 0: unknown */
     int          bench;      /* a request may lack what only its image depends on          */
     int          unread;        /* an image to start from is not read: the request is counted   */

@@ -153,11 +153,13 @@ static const xd_candidate *best(const xd_search *s)
 /* ", 63.3 s of it reading 9.5 GB of weights": what the disk has to do with the prediction. */
 static void reading_text(const chooser *c, const xd_prediction *f, char *out, size_t size)
 {
-    const double *cold = c->ctx->cold, bytes = cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE];
+    const double *cold = c->ctx->cold,
+                 bytes = cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE];
     xd_size       text = xd_size_text(bytes);
     *out = 0;
     if (bytes >= LEAST_COLD && c->m.read > 0)
-        snprintf(out, size, ", %.3g s of it reading %s of weights", xd_predicted_reading(f), text.s);
+        snprintf(out, size, ", %.3g s of it reading %s of weights", xd_predicted_reading(f),
+                 text.s);
     else if (bytes >= LEAST_COLD)
         snprintf(out, size, " without reading %s of weights", text.s);
 }
@@ -181,8 +183,8 @@ static void say(const chooser *c, const xd_search *s, const xd_candidate *b, ver
     else
         snprintf(of, sizeof of, "the fastest of %d", s->good);
     reading_text(c, f, reading, sizeof reading);
-    xd_log(XD_LOG_INFO, "plan: %s, %s on %d ranks; predicted %.3g s%s%s", f->plan.text, of, c->ranks,
-           f->request_s, c->m.sheet ? " (by data sheet, not fitted)" : "", reading);
+    xd_log(XD_LOG_INFO, "plan: %s, %s on %d ranks; predicted %.3g s%s%s", f->plan.text, of,
+           c->ranks, f->request_s, c->m.sheet ? " (by data sheet, not fitted)" : "", reading);
     for (int i = 0; i < s->n; i++)
         if (s->c[i].why.code)
             xd_log(XD_LOG_DEBUG, "not %s: %s", s->c[i].name, s->c[i].why.msg);
@@ -283,7 +285,7 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     if (s == XD_OK)
         s = check_plan(a->plan, &c.stale, e);
     if (s == XD_OK && size == 1 && a->cluster)
-        s = xd_machine_read(&c.m, a->cluster, e);       /* with nothing to choose it is only looked at */
+        s = xd_machine_read(&c.m, a->cluster, e);  /* with nothing to choose it is only looked at */
     if (s == XD_OK && ctx->world.all->rank == 0 && a->plan)
         xd_model_cold_bytes(&ctx->model, ctx->count, ctx->type, ctx->cold);
     if (size == 1)

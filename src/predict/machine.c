@@ -101,8 +101,9 @@ xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e)
     if (s == XD_OK)
         s = positive(m->alone, what, "alone_speedup", "", e);
     if (s == XD_OK && !(m->read >= 0 && isfinite(m->read)))
-        s = xd_fail(e, XD_EFORMAT, "%s: read_bytes_per_second is %g; it must be 0 (unknown) or more",
-                    what, m->read);
+        s = xd_fail(e, XD_EFORMAT,
+                    "%s: read_bytes_per_second is %g; it must be 0 (unknown) or more", what,
+                    m->read);
     if (s == XD_OK)
         s = check_rates(&m->f32, what, "f32", e);
     if (s == XD_OK)
@@ -181,11 +182,13 @@ void xd_machine_write(const xd_machine *m, xd_text_buf *out)
 {
     xd_buf_add(out, "{\n  \"name\": ");
     xd_buf_json_string(out, m->name);
-    xd_buf_add(out, ",\n  \"hosts\": %d, \"ranks_per_host\": %d, \"threads_per_rank\": %d,\n"
-               "  \"memory\": %.0f, \"shared_weights\": %s, \"weight_cache\": %.0f, \"alone_speedup\": %.4g,\n"
+    xd_buf_add(out,
+               ",\n  \"hosts\": %d, \"ranks_per_host\": %d, \"threads_per_rank\": %d,\n"
+               "  \"memory\": %.0f, \"shared_weights\": %s, \"weight_cache\": %.0f, "
+               "\"alone_speedup\": %.4g,\n"
                "  \"read_bytes_per_second\": %.0f",
-               m->hosts, m->ranks, m->threads, m->memory, m->shares ? "true" : "false", m->cache, m->alone,
-               m->read);
+               m->hosts, m->ranks, m->threads, m->memory, m->shares ? "true" : "false", m->cache,
+               m->alone, m->read);
     write_object(out, "f32", rate_fields, &m->f32);
     write_object(out, "bf16", rate_fields, &m->bf16);
     write_object(out, "inside", wire_fields, &m->inside);

@@ -42,7 +42,7 @@ typedef struct xd_machine {
     xd_wire  inside, between;   /* ranks of one host, ranks of two                             */
     int      sheet;             /* only data sheets were asked, nothing is fitted or measured   */
     double   read;              /* bytes/s of files that no page cache holds; 0: unknown         */
-    double   cache;             /* bytes of weights that stay near a rank's cores from call to call */
+    double   cache;  /* bytes of weights that stay near a rank's cores from call to call */
 } xd_machine;
 
 /* Reads a file that xd_machine_write wrote, or recognizes a name: "8xH100", "2x8xL40", "H200". */

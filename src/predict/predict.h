@@ -20,9 +20,9 @@ typedef struct xd_prediction {
     xd_plan plan;
     int     ranks;              /* that it uses                                                */
     double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: one that repeats      */
-    /* The disk: seconds for the weights of each xd_kind that are not in memory. text_s and request_s
-     * include them, decode_s does not: it is that of every image. What is read while ranks compute
-     * is counted whole. 0: all is in memory, or the speed of the disk is unknown. */
+    /* The disk: seconds for the weights of each xd_kind that are not in memory. text_s and
+     * request_s include them, decode_s does not: it is that of every image. What is read while
+     * ranks compute is counted whole. 0: all is in memory, or the speed of the disk is unknown. */
     double  read_s[XD_KINDS];
     int     steps, exact;       /* of an image; of those exact ones                            */
     int     rounds;             /* images that a replica generates one after the other            */
@@ -33,12 +33,13 @@ typedef struct xd_prediction {
     xd_prediction_rank *rank;     /* [ranks], malloc'ed                                          */
 } xd_prediction;
 
-/* g is opened alone and for a bench, without files; nothing of it is loaded. Where the request's prompts
- * say something and the model's tokenizers are there, texts have their lengths; else the most there can be,
- * and a negative prompt that is not given is empty. It is the first request: weights are loaded. Freed with
- * xd_prediction_free also after a failure. XD_EINVAL: the plan cannot be. */
-xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r, const xd_parallel *a,
-                     int ranks, const xd_machine *m, xd_err *e);
+/* g is opened alone and for a bench, without files; nothing of it is loaded. Where the request's
+ * prompts say something and the model's tokenizers are there, texts have their lengths; else the
+ * most there can be, and a negative prompt that is not given is empty. It is the first request:
+ * weights are loaded. Freed with xd_prediction_free also after a failure. XD_EINVAL: the plan
+ * cannot be. */
+xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r,
+                     const xd_parallel *a, int ranks, const xd_machine *m, xd_err *e);
 double    xd_predicted_reading(const xd_prediction *f);         /* sum of read_s                */
 void      xd_prediction_free(xd_prediction *f);
 

@@ -66,15 +66,18 @@ static void say_head(const adviser *v)
 /* What the disk adds to every plan of this machine. */
 static void say_reading(const adviser *v)
 {
-    const double *cold = v->g->ctx.cold, bytes = cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE];
+    const double *cold = v->g->ctx.cold,
+                 bytes = cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE];
     xd_size       text = xd_size_text(bytes);
     if (bytes < LEAST_COLD)
         return;
     if (v->m.read > 0)
-        say(v, "%s of weights are not in memory: the first request has %.3g s for reading them", text.s,
-            xd_predicted_reading(&v->s.c[0].f));
+        say(v, "%s of weights are not in memory: the first request has %.3g s for reading them",
+            text.s, xd_predicted_reading(&v->s.c[0].f));
     else
-        say(v, "without reading %s of weights that are not in memory (xdit probe measures the speed)", text.s);
+        say(v,
+            "without reading %s of weights that are not in memory (xdit probe measures the speed)",
+            text.s);
 }
 
 static void say_row(const adviser *v, int i)
@@ -84,9 +87,9 @@ static void say_row(const adviser *v, int i)
         say(v, "  -  %-22s %s", c->name, c->why.msg);
         return;
     }
-    say(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name, c->f.stale ? "~" : " ", c->f.step_s,
-        c->f.text_s, c->f.decode_s + c->f.read_s[XD_KIND_VAE], c->f.request_s, xd_size_text(c->f.peak).s,
-        xd_size_text((double)c->f.sent).s);
+    say(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name, c->f.stale ? "~" : " ",
+        c->f.step_s, c->f.text_s, c->f.decode_s + c->f.read_s[XD_KIND_VAE], c->f.request_s,
+        xd_size_text(c->f.peak).s, xd_size_text((double)c->f.sent).s);
 }
 
 static void say_table(const adviser *v)
@@ -176,7 +179,9 @@ static xd_status explain(adviser *v, int i, xd_err *e)
             100 * (f.exact * f.exact_s + (f.steps - f.exact) * f.step_s) / whole, f.decode_s,
             100 * f.decode_s / whole, whole);
         if (xd_predicted_reading(&f) > 0)
-            say(v, "of it reading weights that are not in memory: text %.3g s, transformer %.3g s, VAE %.3g s",
+            say(v,
+                "of it reading weights that are not in memory: text %.3g s, transformer %.3g s, "
+                "VAE %.3g s",
                 f.read_s[XD_KIND_TEXT], f.read_s[XD_KIND_DIT], f.read_s[XD_KIND_VAE]);
         say_ranks(v, &f, &s);
     }
@@ -238,9 +243,11 @@ static xd_status say_json(const adviser *v, xd_err *e)
     xd_buf_add(&b, ", \"cluster\": ");
     xd_buf_json_string(&b, v->m.name);
     xd_buf_add(&b, ", \"fitted\": %s", v->m.sheet ? "false" : "true");
-    xd_buf_add(&b, ", \"cold_bytes\": %.0f", cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE]);
-    xd_buf_add(&b, ", \"ranks\": %d, \"dtype\": \"%s\", \"weights_dtype\": \"%s\", \"plans\": [", v->ranks,
-               xd_dtype_name(v->g->ctx.type), xd_types_name(&v->g->ctx.model.dit, v->g->ctx.type));
+    xd_buf_add(&b, ", \"cold_bytes\": %.0f",
+               cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE]);
+    xd_buf_add(&b, ", \"ranks\": %d, \"dtype\": \"%s\", \"weights_dtype\": \"%s\", \"plans\": [",
+               v->ranks, xd_dtype_name(v->g->ctx.type),
+               xd_types_name(&v->g->ctx.model.dit, v->g->ctx.type));
     for (int i = 0; i < v->s.n && (i < v->s.good || v->a->all); i++) {
         xd_buf_add(&b, "%s\n", i ? "," : "");
         json_plan(&b, &v->s.c[i]);

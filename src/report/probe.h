@@ -19,7 +19,8 @@ xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e);
 xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e);
 
 /* Bytes/s of a file of `bytes` in that directory that the page cache lacks, read as weights are;
- * 0: it could not be measured, and `why` says what hindered. Leaves nothing there. One rank calls. */
+ * 0: it could not be measured, and `why` says what hindered. Leaves nothing there. One rank
+ * calls. */
 double    xd_probe_read(const char *dir, size_t bytes, char *why, size_t size);
 
 /* Mean over all ranks. Collective. */

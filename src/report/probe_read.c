@@ -1,8 +1,8 @@
 /* probe_read.c - how fast a disk delivers files that are not in memory
  *
- * A file of its own is written, dropped from the page cache and read back through the same readahead
- * as weights. Below a virtual machine the host may still have it in memory: then the speed is that of
- * the second reading, which the machine cannot tell from a fast disk. */
+ * A file of its own is written, dropped from the page cache and read back through the same
+ * readahead as weights. Below a virtual machine the host may still have it in memory: then the
+ * speed is that of the second reading, which the machine cannot tell from a fast disk. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -126,7 +126,8 @@ static inline void visit(part *p, xd_dev *dev, xd_dtype type, xd_visit how, xd_d
     xd_err e = { 0 };
     if (how != XD_VISIT_COUNT && how != XD_VISIT_LIST)
         ok(xd_store_open(&p->store, dev, &e), &e);
-    *out = (xd_decl){ .visit = how, .dev = dev, .type = type, .blocks = p->blocks, .src = p->st ? &p->src : NULL,
+    *out = (xd_decl){ .visit = how, .dev = dev, .type = type, .blocks = p->blocks,
+                      .src = p->st ? &p->src : NULL,
                       .tp = 1, .store = p->store, .err = &e };
     ok(xd_net_visit(&p->net, out), &e);
     out->err = NULL;

@@ -103,7 +103,8 @@ static void presets(void **state)
         assert_int_equal(xd_machine_read(&m, two, &e), XD_OK);
         assert_int_equal(xd_machine_check(&m, m.name, &e), XD_OK);
         assert_string_equal(m.name, two);
-        m.cache = 5e6, m.read = 1.5e8, m.bf16.weights = 3, m.threads = 3, m.shares = i % 2, m.alone = 1.25;
+        m.cache = 5e6, m.read = 1.5e8, m.bf16.weights = 3, m.threads = 3, m.shares = i % 2,
+        m.alone = 1.25;
         xd_machine_write(&m, &b);
         put_file(b.p);
         xd_buf_free(&b);
@@ -126,8 +127,9 @@ static void presets(void **state)
     }
 }
 
-#define RATES "{\"gemm_flops\": 1e12, \"gemm_half_rows\": 8, \"attention_flops_64\": 5e11, "          \
-              "\"attention_flops_128\": 6e11, \"attention_half_keys\": 16, \"convolution_flops\": 4e11, " \
+#define RATES "{\"gemm_flops\": 1e12, \"gemm_half_rows\": 8, \"attention_flops_64\": 5e11, " \
+              "\"attention_flops_128\": 6e11, \"attention_half_keys\": 16, " \
+              "\"convolution_flops\": 4e11, " \
               "\"memory_bandwidth\": 1e10, \"call_seconds\": 1e-6}"
 #define WIRE  "{\"latency_seconds\": 1e-5, \"bandwidth\": 1e9, \"overlap\": 0.5}"
 #define HEAD  "{\"hosts\": 2, \"ranks_per_host\": 4, \"threads_per_rank\": 1, \"memory\": 1e10, "

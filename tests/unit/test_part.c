@@ -162,7 +162,8 @@ static void cold_files_are_counted(void **state)
         print_message("# SKIP: the file system of %s keeps its files in memory\n", scratch);
     else
         assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), all);
-    assert_int_equal(xd_file_read(in_scratch("proj/model.safetensors"), MAX, &data, &len, &e), XD_OK);
+    assert_int_equal(xd_file_read(in_scratch("proj/model.safetensors"), MAX, &data, &len, &e),
+                     XD_OK);
     free(data);
     assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), 0);
     assert_null(p.ahead);

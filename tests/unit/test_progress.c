@@ -84,7 +84,8 @@ static void plain_lines_are_few(void **state)
     says(text, "load  reading ");
 }
 
-/* Nothing that is read, or a system that does not tell, or a stage that computes: the stage alone. */
+/* Nothing that is read, or a system that does not tell, or a stage that computes: the stage
+ * alone. */
 static void silence(void **state)
 {
     (void)state;

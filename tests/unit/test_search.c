@@ -229,13 +229,15 @@ static xd_prediction predict(int latents_only, double read)
     return f;
 }
 
-/* What a disk must deliver takes its time once, however many images there are, and only what is used. */
+/* What a disk must deliver takes its time once, however many images there are, and only what is
+ * used. */
 static void reading_is_counted(void **state)
 {
     (void)state;
     xd_prediction warm = predict(0, 1e9), latents = predict(1, 1e9);
     near(xd_predicted_reading(&warm), 0);
-    g->ctx.cold[XD_KIND_TEXT] = 9.5e9, g->ctx.cold[XD_KIND_DIT] = 24e9, g->ctx.cold[XD_KIND_VAE] = 3e8;
+    g->ctx.cold[XD_KIND_TEXT] = 9.5e9, g->ctx.cold[XD_KIND_DIT] = 24e9,
+    g->ctx.cold[XD_KIND_VAE] = 3e8;
     xd_prediction cold = predict(0, 1.5e8), unknown = predict(0, 0), kept = predict(1, 1.5e8);
     memset(g->ctx.cold, 0, sizeof g->ctx.cold);
     assert_int_equal(warm.rounds, 2);

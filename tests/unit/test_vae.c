@@ -461,7 +461,8 @@ static xd_status open_text(xd_net *n, const char *text, xd_err *e)
     return s;
 }
 
-#define PUBLISHED "{\"block_out_channels\":[128,256,512,512],\"layers_per_block\":2,\"latent_channels\":16," \
+#define PUBLISHED "{\"block_out_channels\":[128,256,512,512],\"layers_per_block\":2," \
+                  "\"latent_channels\":16," \
     "\"use_quant_conv\":false,\"use_post_quant_conv\":false," FOUR_DOWN "," FOUR_UP "}"
 
 /* A model of random weights; a COUNT visit leaves nothing behind them. */
