@@ -148,7 +148,7 @@ static int fixed_degree(const hunt *h, const xd_plan_row *r)
 static void factor(hunt *h, xd_parallel a, int step, int left)
 {
     static const xd_axis order[] = { XD_CFG, XD_ULYSSES, XD_RING, XD_PIPE, XD_TENSOR, XD_DATA };
-    const xd_plan_row   *r = xd_plan_row_of(order[step]);
+    const xd_plan_row   *r = xd_plan_row_of((int)order[step]);
     int                  fixed = fixed_degree(h, r);
     int                  images = h->r->nprompts * h->r->num_images_per_prompt;
     if (order[step] == XD_DATA) {
