@@ -5,6 +5,7 @@
 
 #include "backend/count/count.h"
 #include "backend/cpu/cpu.h"
+#include "base/json.h"
 
 const xd_dev_kind *const xd_dev_kinds[] = { &xd_dev_kind_cpu, NULL };
 
@@ -12,18 +13,19 @@ xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e)
 {
     const char *s = name ? name : xd_dev_kinds[0]->name;
     size_t      n = strcspn(s, ":");
-    char        known[256] = "";
+    xd_text_buf known = { 0 };
     *d = NULL;
     for (int i = 0; xd_dev_kinds[i]; i++) {
         const char *kind = xd_dev_kinds[i]->name;
         if (strlen(kind) == n && memcmp(kind, s, n) == 0)
             return xd_dev_kinds[i]->open(d, s[n] ? s + n + 1 : "", e);
-        size_t at = strlen(known), more = strlen(kind) + 3;
-        if (at + more < sizeof known)
-            strcat(strcat(known, i ? ", " : ""), kind);
     }
-    return xd_fail(e, XD_EINVAL, "there is no device \"%s\"; this version computes on: %s", s,
-                   known);
+    for (int i = 0; xd_dev_kinds[i]; i++)
+        xd_buf_add(&known, "%s%s", i ? ", " : "", xd_dev_kinds[i]->name);
+    xd_fail(e, XD_EINVAL, "there is no device \"%s\"; this version computes on: %s", s,
+            known.failed || !known.p ? "" : known.p);
+    xd_buf_free(&known);
+    return XD_EINVAL;
 }
 
 void xd_dev_early(void)
