@@ -5,6 +5,7 @@
 
 #include "pipeline/memory_plan.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/pages.h"
 #include "model/component.h"
 #include "model/shared_weights.h"
@@ -40,20 +41,16 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
                    : "memory", xd_size_text((double)have).s);
 }
 
-static size_t most(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 size_t xd_need_peak(const xd_need *n, int keep, int apart)
 {
-    size_t text = most(n->text_tmp, n->text_work), dit = most(n->dit_tmp + n->links, n->dit_work);
-    size_t loop = most(n->dit + dit, n->vae + most(n->vae_tmp, n->vae_work));
+    size_t text = xd_max_size(n->text_tmp, n->text_work),
+           dit = xd_max_size(n->dit_tmp + n->links, n->dit_work);
+    size_t loop = xd_max_size(n->dit + dit, n->vae + xd_max_size(n->vae_tmp, n->vae_work));
     if (!apart)                 /* the VAE is loaded while the loop still has its memory       */
-        loop = most(n->dit + dit,
-                    n->dit + n->vae + most(n->dit_tmp, n->vae_tmp) + n->links + n->vae_work);
+        loop = xd_max_size(n->dit + dit, n->dit + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
+                                             n->links + n->vae_work);
     loop += n->images;
-    return keep ? n->text + most(text, loop) : most(n->text + text, loop);
+    return keep ? n->text + xd_max_size(text, loop) : xd_max_size(n->text + text, loop);
 }
 
 /* Ranks would have to agree on the time of unloading shared weights, and an initial image needs
@@ -77,9 +74,9 @@ static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
             longest = w->len[i * w->ntext + k] > longest ? w->len[i * w->ntext + k] : longest;
         s = xd_prompts_count(j, k, longest, &tmp, e);
         packed = j->ctx->model.text[k].packed;
-        need->text = j->ctx->keep ? need->text + packed : most(need->text, packed);
-        need->text_tmp = most(need->text_tmp, tmp);
-        need->text_work = most(need->text_work, j->ctx->model.text[k].work);
+        need->text = j->ctx->keep ? need->text + packed : xd_max_size(need->text, packed);
+        need->text_tmp = xd_max_size(need->text_tmp, tmp);
+        need->text_work = xd_max_size(need->text_work, j->ctx->model.text[k].work);
     }
     return s;
 }
@@ -110,7 +107,7 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
     if (s == XD_OK && vae && j->r->image) {
         size_t tmp = 0;
         s = xd_vae_encode_count(j, &tmp, e);
-        need->vae_tmp = most(need->vae_tmp, tmp);
+        need->vae_tmp = xd_max_size(need->vae_tmp, tmp);
     }
     need->dit = ctx->model.dit.packed;
     need->vae = vae ? ctx->model.vae.packed : 0;

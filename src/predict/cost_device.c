@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "observe/device_proxy.h"
 #include "predict/machine.h"
 
@@ -27,11 +28,6 @@ const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute)
 static double at(double rate, double n, double half)
 {
     return n > 0 ? rate * n / (n + half) : rate;
-}
-
-static double longer(double a, double b)
-{
-    return a > b ? a : b;
 }
 
 /* Seconds for bytes at the kernel's own rate, or at the general rate if it has none. */
@@ -55,7 +51,7 @@ static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_c
     double          t = c->flops / at(quant_rate(r, a->w->type), (double)a->out.d[0], r->gemm_rows),
                     out = (double)xd_bytes(a->out);
     if (!(r->weights > 0))
-        return longer(t, c->bytes / r->bytes);
+        return xd_max_double(t, c->bytes / r->bytes);
     t += (double)a->w->bytes / (k->weights > k->m->cache ? r->weights : r->bytes);
     if (a->act != XD_NONE)
         t += moved(r, r->act, 2 * out);
@@ -81,7 +77,7 @@ static double seconds_attn(const xd_rates *r, const xd_attn_args *a, const xd_co
     for (int i = 0; i < a->nkv; i++)
         keys += (double)a->kv[i].k.d[1];
     double rate = at(attn_rate(r, (double)a->q.d[3]), keys, r->attn_keys);
-    return longer(c->flops / at(rate, (double)a->q.d[1], r->attn_rows), c->bytes / r->bytes);
+    return xd_max_double(c->flops / at(rate, (double)a->q.d[1], r->attn_rows), c->bytes / r->bytes);
 }
 
 static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const xd_counts *c)
@@ -90,7 +86,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     switch (op) {
     case XD_OP_GEMM: return seconds_gemm(k, a, c);
     case XD_OP_ATTN: return seconds_attn(r, a, c);
-    case XD_OP_CONV: return longer(c->flops / r->conv, c->bytes / r->bytes);
+    case XD_OP_CONV: return xd_max_double(c->flops / r->conv, c->bytes / r->bytes);
     case XD_OP_NORM:
     case XD_OP_ADDMUL:          /* sums over ranks are in no cache of this core                */
     case XD_OP_QKNORM:  return moved(r, r->norm, c->bytes);

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/file.h"
+#include "base/minmax.h"
 #include "base/par.h"
 #include "base/word_list.h"
 #include "engine/engine.h"
@@ -171,11 +172,6 @@ double xd_bench_median(double *v, int n)
     return v[n / 2];
 }
 
-static double higher(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 static double flops_of(const bench *b)
 {
     double flops = 0;
@@ -234,11 +230,11 @@ static double measure(bench *b, void (*fn)(void *ctx), void *ctx)
         begin = xd_now_s();
         fn(ctx);
         spent += t[n] = xd_now_s() - begin;
-        peak[n] = higher(peak[n], peak_now(b));
+        peak[n] = xd_max_double(peak[n], peak_now(b));
         took[n] = t[n];
         memcpy(op[n], b->prof.op, sizeof op[n]);
     }
-    b->gemm = higher(b->gemm, gemm_now(b));
+    b->gemm = xd_max_double(b->gemm, gemm_now(b));
     b->runs = n;
     if (n == 0)
         return 0;

@@ -1,16 +1,12 @@
 /* bands.c - convolutions of a few rows at a time */
 #include "vae/bands.h"
 
+#include "base/minmax.h"
 /* A band has a multiple of ROWS rows, which many threads can share, and about BAND bytes of
  * input. These stay in the L2 caches of the threads that share the band, or in the L3 cache. */
 enum { ROWS = 16, BAND = 16 << 20 };
 
 static const xd_tensor none;
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Rows [y, y + n) of a map [1,H,W,C]. */
 static xd_tensor rows_of(xd_tensor t, int64_t y, int64_t n)
@@ -29,7 +25,7 @@ static int64_t band_rows(const xd_exec *x, int64_t row, int64_t H)
     if (!x->band)
         n = n / ROWS * ROWS > ROWS ? n / ROWS * ROWS : ROWS;
     n = n > 1 ? n : 1;
-    return least(n, H > 1 ? H : 1);
+    return xd_min(n, H > 1 ? H : 1);
 }
 
 static int64_t row_bytes(xd_tensor t, xd_dtype type)
@@ -52,8 +48,8 @@ static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor fro
 static xd_tensor fetch(xd_exec *x, const xd_feed *f, const xd_halo *rim, xd_dtype type, int64_t y,
                        int64_t n)
 {
-    int64_t H = f->in.d[1], a = rim->above.d[1], up = y < 0 ? least(-y, n) : 0;
-    int64_t down = y + n > H ? least(y + n - H, n) : 0, mid = n - up - down;
+    int64_t H = f->in.d[1], a = rim->above.d[1], up = y < 0 ? xd_min(-y, n) : 0;
+    int64_t down = y + n > H ? xd_min(y + n - H, n) : 0, mid = n - up - down;
     if (!f->sum && mid == n && f->in.type == type)
         return rows_of(f->in, y, n);
     xd_tensor b = xd_new_as(x, type, 4, (int64_t[]){ 1, n, f->in.d[2], f->in.d[3] });
@@ -98,7 +94,7 @@ void xd_band_conv(xd_exec *x, const xd_banded *a)
     xd_halo  rim = xd_halo_of(x, a->feed.in, a->lo[1], a->hi[1]);
     for (int64_t i = 0, all = (H + n - 1) / n; i < all; i++) {
         int64_t o = (a->last_first ? all - 1 - i : i) * n;
-        one_band(x, a, &rim, o, least(n, H - o));
+        one_band(x, a, &rim, o, xd_min(n, H - o));
     }
     xd_arena_rewind(x->tmp, mark);
 }
@@ -131,7 +127,7 @@ void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4],
     xd_feed f = { .in = in };
     for (int64_t y = (H + n - 1) / n * n - n; y >= 0; y -= n) {
         size_t    inner = xd_arena_mark(x->tmp);
-        int64_t   k = least(n, H - y);
+        int64_t   k = xd_min(n, H - y);
         int       above = y > 0 || rim.above.d[1], below = y + k < H || rim.below.d[1];
         xd_tensor b = xd_new_as(x, w->w.type, 4,
                                 (int64_t[]){ 1, k + above + below, in.d[2], in.d[3] });

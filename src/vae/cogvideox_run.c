@@ -10,6 +10,7 @@
  * h there are one map and these few frames: at 480 x 720 pixels a map of eight frames is the
  * largest tensor. In the decoder the scale and shift of a norm are 1x1 convolutions of the
  * latent. They are computed at the size of the latent and enlarged while they are applied. */
+#include "base/minmax.h"
 #include "exec/op.h"
 #include "vae/bands.h"
 #include "vae/cogvideox.h"
@@ -347,11 +348,6 @@ static void begin_batch(run *r, xd_tensor in)
     causal(r, r->h, &f, &r->w->in, none);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void decode_batch(run *r, xd_tensor lat, xd_tensor rgb, const xd_lin *before)
 {
     xd_exec *x = r->x;
@@ -418,7 +414,7 @@ void xd_cog_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     if (T >= 2 * LATENTS)
         open_caches(&r, lat.d[1], lat.d[2]);
     for (int64_t t = 0, k; t < T; t += k, r.first = 0) {
-        k = t ? LATENTS : least(T, LATENTS + T % LATENTS);
+        k = t ? LATENTS : xd_min(T, LATENTS + T % LATENTS);
         int64_t frames = xd_vae_frames(&v, k);
         decode_batch(&r, xd_rows(lat, t, k), xd_rows(rgb, done, frames),
                      c->post_quant ? &g->post_quant : NULL);
@@ -441,7 +437,7 @@ void xd_cog_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
     if (T >= 2 * SAMPLES)
         open_caches(&r, rgb.d[1], rgb.d[2]);
     for (int64_t t = 0, k; t < T; t += k, r.first = 0) {
-        k = t ? SAMPLES : least(T, SAMPLES + T % SAMPLES);
+        k = t ? SAMPLES : xd_min(T, SAMPLES + T % SAMPLES);
         int64_t frames = xd_vae_latents(&v, k);
         encode_batch(&r, xd_rows(rgb, t, k), xd_rows(moments, done, frames),
                      c->quant ? &g->quant : NULL);

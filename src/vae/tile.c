@@ -11,6 +11,7 @@
  * until rank 0 has received it. */
 #include <stdlib.h>
 
+#include "base/minmax.h"
 #include "exec/op.h"
 #include "vae/vae.h"
 
@@ -28,11 +29,6 @@ typedef struct tiling {
 } tiling;
 
 typedef struct tile { int64_t i, j, y, x, h, w; } tile;         /* indices; position, size: cells */
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* View of a rectangle of frames [T,H,W,C]. */
 static xd_tensor box(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t w)
@@ -85,7 +81,7 @@ static void blend(xd_exec *x, xd_tensor a, xd_tensor b, int axis, int64_t n)
 static int64_t band(const tiling *g, int axis, int64_t i)
 {
     int64_t step = g->step[axis], extent = axis ? g->W : g->H;
-    return least(g->tile[axis] - step, extent - (i - 1) * step) * g->fo[axis];
+    return xd_min(g->tile[axis] - step, extent - (i - 1) * step) * g->fo[axis];
 }
 
 static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
@@ -93,11 +89,11 @@ static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
     int64_t h = t->h * g->fo[0], w = t->w * g->fo[1];
     if (t->i > 0) {
         int64_t n = band(g, 0, t->i);
-        blend(g->x, box(above(g, t->j), 0, n, 0, w), box(out, 0, h, 0, w), 0, least(n, h));
+        blend(g->x, box(above(g, t->j), 0, n, 0, w), box(out, 0, h, 0, w), 0, xd_min(n, h));
     }
     if (t->j > 0) {
         int64_t n = band(g, 1, t->j);
-        blend(g->x, box(g->left, 0, h, 0, n), box(out, 0, h, 0, w), 1, least(n, w));
+        blend(g->x, box(g->left, 0, h, 0, n), box(out, 0, h, 0, w), 1, xd_min(n, w));
     }
 }
 
@@ -105,9 +101,9 @@ static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
 static void keep(const tiling *g, const tile *t, xd_tensor out)
 {
     int64_t h = t->h * g->fo[0], w = t->w * g->fo[1];
-    int64_t n = least((g->tile[0] - g->step[0]) * g->fo[0], h);
-    int64_t m = least((g->tile[1] - g->step[1]) * g->fo[1], w);
-    int64_t mine_h = least(h, g->step[0] * g->fo[0]), mine_w = least(w, g->step[1] * g->fo[1]);
+    int64_t n = xd_min((g->tile[0] - g->step[0]) * g->fo[0], h);
+    int64_t m = xd_min((g->tile[1] - g->step[1]) * g->fo[1], w);
+    int64_t mine_h = xd_min(h, g->step[0] * g->fo[0]), mine_w = xd_min(w, g->step[1] * g->fo[1]);
     if (t->y + g->step[0] < g->H)
         xd_copy_to(g->x, box(above(g, t->j), 0, n, 0, w), box(out, h - n, n, 0, w));
     if (t->x + g->step[1] < g->W)
@@ -120,8 +116,8 @@ static tile tile_at(const tiling *g, int64_t k)
 {
     int64_t cols = cols_of(g);
     tile    t = { k / cols, k % cols, k / cols * g->step[0], k % cols * g->step[1], 0, 0 };
-    t.h = least(g->tile[0], g->H - t.y);
-    t.w = least(g->tile[1], g->W - t.x);
+    t.h = xd_min(g->tile[0], g->H - t.y);
+    t.w = xd_min(g->tile[1], g->W - t.x);
     return t;
 }
 
@@ -146,7 +142,7 @@ static void open_bands(tiling *g)
 {
     int64_t T = g->out.d[0], C = g->out.d[3], side[2];
     for (int i = 0; i < 2; i++)
-        side[i] = least(g->tile[i], i ? g->W : g->H) * g->fo[i];
+        side[i] = xd_min(g->tile[i], i ? g->W : g->H) * g->fo[i];
     g->above = xd_new_as(g->x, XD_F32, 4,
                          (int64_t[]){ cols_of(g) * T, (g->tile[0] - g->step[0]) * g->fo[0],
                                                        side[1], C });

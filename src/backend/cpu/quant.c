@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "base/par.h"
 
 enum {
@@ -17,26 +18,21 @@ enum {
     SOME = 1024,                /* elements of a row that are converted at a time              */
 };
 
-static int64_t up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 static int64_t row_bytes(const xd_weight *w)
 {
-    return up(w->in, 64);
+    return xd_round_up(w->in, 64);
 }
 
 static size_t scale_bytes(const xd_weight *w)
 {
-    return (size_t)up(w->out * (int64_t)sizeof(float), 64);
+    return (size_t)xd_round_up(w->out * (int64_t)sizeof(float), 64);
 }
 
 /* ---- packing ------------------------------------------------------------------------------ */
 
 size_t xd_quant_pack_size(xd_weight *w)
 {
-    int64_t numbers = w->type == XD_I8 ? w->out * row_bytes(w) : up(w->out, PANEL) * w->in;
+    int64_t numbers = w->type == XD_I8 ? w->out * row_bytes(w) : xd_round_up(w->out, PANEL) * w->in;
     w->layout = 1;
     w->bytes = scale_bytes(w) + (size_t)numbers;
     return w->bytes;

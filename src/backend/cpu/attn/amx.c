@@ -84,7 +84,7 @@ static float longest_key(const xd_attn_plan *p, int64_t n, const unit *pair)
  * may be 16. They follow all keys of the pair. */
 static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
 {
-    const int64_t part = j / PART * PART, tiles = smaller((p->dp - c) / LANES, 2);
+    const int64_t part = j / PART * PART, tiles = xd_min((p->dp - c) / LANES, 2);
     return p->kunits * p->kblocks + part * DEEP * p->dp + c * PART * DEEP +
            (j - part) * tiles * TILE;
 }
@@ -105,7 +105,7 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
         for (int64_t c = 0; c < p->dp; c += LANES) {
             unit *to = pair + values_at(p, (kb * p->keys + j) / TURN, c / 32 * 32) +
                        c / LANES % 2 * TILE;
-            pack_values(w, rows + j, smaller(n - j, TURN), c, 1, to);
+            pack_values(w, rows + j, xd_min(n - j, TURN), c, 1, to);
             for (int64_t u = 0; p->D < c + LANES && u < DEEP && p->D < p->dp; u++)
                 to[u * LANES + p->D - c] = ONES;
         }
@@ -334,9 +334,9 @@ typedef struct strips {
  * part by part, while its queries and sums are in L1; then the next strip with the same keys. */
 static part part_from(const strips *a, int64_t i, int64_t turn)
 {
-    part x = { .i = i, .rows = smaller(a->rows - i, STRIP), .turn = turn,
+    part x = { .i = i, .rows = xd_min(a->rows - i, STRIP), .turn = turn,
                .begun = turn > a->first };
-    x.turns = smaller(a->end - turn, PART - turn % PART);
+    x.turns = xd_min(a->end - turn, PART - turn % PART);
     return x;
 }
 
@@ -371,7 +371,7 @@ static void set_top(const block *k, int64_t i, float top)
 static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][TURN],
                       softmax_state *soft)
 {
-    const int64_t    n = smaller(a->k->keys - j * TURN, TURN);
+    const int64_t    n = xd_min(a->k->keys - j * TURN, TURN);
     const xd_tensor *t = &a->w->a->bias;
     const int64_t    at = a->k->h * t->s[0] + (a->k->i0 + x->i) * t->s[1] + j * TURN * t->s[2];
     const float     *bias = (const float *)t->p + at;
@@ -417,7 +417,7 @@ static void prepare(const strips *a, const part *x, int64_t j, const softmax_sta
 {
     const job    *w = a->w;
     const block  *k = a->k;
-    const int64_t n = smaller(k->keys - j * TURN, TURN);
+    const int64_t n = xd_min(k->keys - j * TURN, TURN);
     for (int64_t r = 0, i = x->i; r < x->rows; r++, i++) {
         float *s = soft->s + r * TURN;
         for (int64_t c = 0; a->scaled && c < TURN; c++)
@@ -696,7 +696,7 @@ static void attend_clamped(strips *a)
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed)
 {
     strips         a = { .w = w, .k = k, .packed = packed, .rows = k->n, .first = 2 * first,
-                         .end = smaller(2 * end, (k->keys + TURN - 1) / TURN),
+                         .end = xd_min(2 * end, (k->keys + TURN - 1) / TURN),
                          .d = (desk *)(void *)k->s, .scaled = !(w->a->scale * log2e > 1e-20f) };
     a.c = a.scaled ? 1 : w->a->scale * log2e;
     a.touched = a.scaled || w->a->window || w->a->causal;
@@ -718,7 +718,7 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
         prefetch_one(&a.soon);
     for (a.rows = 0; a.rows < k->n;) {
         a.row = a.rows;
-        a.rows = smaller(k->n, a.row + STRIP);
+        a.rows = xd_min(k->n, a.row + STRIP);
         if (a.missed[a.row / STRIP])
             attend_clamped(&a);
         if (add_up(&a))

@@ -31,6 +31,7 @@
 #include <string.h>
 
 #include "backend/cpu/attn/plan.h"
+#include "base/minmax.h"
 #include "base/par.h"
 
 enum { LINE = 64 };             /* bytes of a cache line                                       */
@@ -46,11 +47,6 @@ typedef struct job {
 } job;
 
 /* ---- packing ------------------------------------------------------------------------------ */
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static int64_t vectors(int64_t n)
 {
@@ -71,9 +67,9 @@ static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, un
     for (int64_t g = 0; g < nv; g++)
         for (int64_t u = 0; u < p->kdu; u += LANES) {
             vu      v[LANES];
-            int64_t left = smaller(p->kdu - u, LANES);
+            int64_t left = xd_min(p->kdu - u, LANES);
             for (int64_t j = 0; j < LANES; j++)
-                v[j] = get_units(rows[smaller(g * LANES + j, n - 1)], w->a->q.type, u, p->D);
+                v[j] = get_units(rows[xd_min(g * LANES + j, n - 1)], w->a->q.type, u, p->D);
             transpose(v);
             for (int64_t k = 0; k < left; k++)
                 v_put_units(to + ((u + k) * nv + g) * LANES, v[k]);
@@ -138,17 +134,17 @@ static void pack_block(const job *w, int64_t pair, int64_t kb)
     const xd_attn_plan *p = &w->p;
     const char         *k[XD_ATTN_KEYS], *v[XD_ATTN_KEYS];
     int64_t b = (w->first + pair) / p->Hk, h = (w->first + pair) % p->Hk;
-    int64_t j0 = kb * p->keys, n = smaller(xd_attn_len(w->a, b, p->m) - j0, p->keys);
+    int64_t j0 = kb * p->keys, n = xd_min(xd_attn_len(w->a, b, p->m) - j0, p->keys);
     unit   *all = packed_pair(w, pair), *to = all + kb * p->knext;
     size_t  bytes = (size_t)p->D * xd_dtype_size(w->a->q.type);
     if (n <= 0)
         return;
     xd_attn_rows(w->a, b, h, j0, n, k, v);
-    fetch_rows(k, 0, smaller(n, SCORE_WIDTH * LANES), bytes);
+    fetch_rows(k, 0, xd_min(n, SCORE_WIDTH * LANES), bytes);
     for (int64_t j = 0, next = SCORE_WIDTH * LANES; j < n; j = next, next += SCORE_WIDTH * LANES) {
-        fetch_rows(k, smaller(n, next), smaller(n, next + SCORE_WIDTH * LANES), bytes);
-        fetch_rows(v, j, smaller(n, next), bytes);
-        pack_keys(w, k + j, n - j, smaller(vectors(n - j), SCORE_WIDTH), to + j * p->kdu);
+        fetch_rows(k, xd_min(n, next), xd_min(n, next + SCORE_WIDTH * LANES), bytes);
+        fetch_rows(v, j, xd_min(n, next), bytes);
+        pack_keys(w, k + j, n - j, xd_min(vectors(n - j), SCORE_WIDTH), to + j * p->kdu);
     }
     place_values(w, v, n, kb, all);
 }
@@ -197,7 +193,7 @@ static inline void prefetch(const block *k, int64_t i, size_t out_bytes, size_t 
 
 static void find_rows(const job *w, block *k)
 {
-    const int64_t i = k->i0 + w->p.rows, left = i < w->p.n ? smaller(w->p.n - i, k->n) : 0;
+    const int64_t i = k->i0 + w->p.rows, left = i < w->p.n ? xd_min(w->p.n - i, k->n) : 0;
     xd_attn_queries(w->a, k->b, k->h, k->i0, k->n, k->in, k->out);
     xd_attn_queries(w->a, k->b, k->h, i, left, k->next, NULL);
     for (int64_t r = left; r < k->n; r++)
@@ -233,8 +229,8 @@ static int mask_hidden(const job *w, const block *k, int64_t i, float *s, int64_
     int64_t lo = 0, hi = n;
     if (w->a->window || w->a->causal) {
         xd_attn_range(w->a, k->i0 + i, k->keys, &lo, &hi);
-        lo = lo < j0 ? 0 : smaller(lo - j0, n);
-        hi = hi < j0 ? 0 : smaller(hi - j0, n);
+        lo = lo < j0 ? 0 : xd_min(lo - j0, n);
+        hi = hi < j0 ? 0 : xd_min(hi - j0, n);
     }
     if (lo > 0 || hi < n || n % TURN)
         mask(s, lo, hi, n);
@@ -285,7 +281,7 @@ static void attend(const job *w, int64_t item, int thread)
     k.b = (w->first + pair) / p->Hk;
     k.h = (w->first + pair) % p->Hk * p->rep + item / p->blocks % p->rep;
     k.i0 = item % p->blocks * p->rows;
-    k.n = smaller(p->n - k.i0, p->rows);
+    k.n = xd_min(p->n - k.i0, p->rows);
     k.keys = xd_attn_len(w->a, k.b, p->m);
     find_rows(w, &k);
     load_queries(w, &k);
@@ -320,7 +316,7 @@ static xd_status flash_attn(const xd_attn_args *a, void *tmp)
     xd_attn_cut(&w.p, a, threads, &form);
     w.packed = w.threads + w.p.thread_bytes * (size_t)threads;
     for (; w.first < w.p.B * w.p.Hk && w.p.blocks; w.first += w.p.group) {
-        w.count = smaller(w.p.group, w.p.B * w.p.Hk - w.first);
+        w.count = xd_min(w.p.group, w.p.B * w.p.Hk - w.first);
         w.lots = w.p.kblocks < 4 * threads ? w.count : 1;
         xd_par_dynamic(w.lots * w.p.kblocks, pack_job, &w);
         xd_par_dynamic(w.count * w.p.rep * w.p.blocks, attend_job, &w);

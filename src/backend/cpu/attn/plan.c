@@ -2,6 +2,7 @@
 #include "backend/cpu/attn/plan.h"
 
 #include "base/arena.h"
+#include "base/minmax.h"
 
 static const size_t group_bytes = (size_t)32 << 20;     /* packed keys and values, normal limit */
 static const size_t group_limit = (size_t)512 << 20;    /* limit when there are many threads  */
@@ -87,21 +88,6 @@ xd_status xd_attn_check(const xd_attn_args *a)
     return XD_OK;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t round_up(int64_t a, int64_t b)
-{
-    return ceil_div(a, b) * b;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static size_t aligned(size_t bytes)
 {
     return (bytes + XD_ALIGN - 1) / XD_ALIGN * XD_ALIGN;
@@ -116,19 +102,20 @@ static void cut_rows(xd_attn_plan *p, int threads, int tiles)
         most /= 2;
     p->most = most + step;
     while (most > (tiles ? step : 2 * step) &&
-           p->B * p->H * ceil_div(p->n, most) < 2 * (int64_t)threads)
+           p->B * p->H * xd_ceil_div(p->n, most) < 2 * (int64_t)threads)
         most /= 2;
-    p->blocks = ceil_div(p->n, most);
-    p->rows = p->blocks ? smaller(round_up(ceil_div(p->n, p->blocks), step), p->most - step) : 0;
-    p->blocks = p->rows ? ceil_div(p->n, p->rows) : 0;
+    p->blocks = xd_ceil_div(p->n, most);
+    p->rows =
+        p->blocks ? xd_min(xd_round_up(xd_ceil_div(p->n, p->blocks), step), p->most - step) : 0;
+    p->blocks = p->rows ? xd_ceil_div(p->n, p->rows) : 0;
 }
 
 /* Blocks of equal size: a short last one costs a row almost as much as a full one. */
 static void cut_keys(xd_attn_plan *p, int tiles)
 {
-    int64_t most = tiles ? XD_ATTN_TILE_KEYS : XD_ATTN_KEYS, blocks = ceil_div(p->m, most);
-    p->keys = blocks ? round_up(ceil_div(p->m, blocks), 64) : most;
-    p->kblocks = ceil_div(p->m, p->keys);
+    int64_t most = tiles ? XD_ATTN_TILE_KEYS : XD_ATTN_KEYS, blocks = xd_ceil_div(p->m, most);
+    p->keys = blocks ? xd_round_up(xd_ceil_div(p->m, blocks), 64) : most;
+    p->kblocks = xd_ceil_div(p->m, p->keys);
 }
 
 /* Pairs of a group: as many as fit group_bytes, or up to group_limit so that every thread has a few
@@ -138,10 +125,10 @@ static void cut_group(xd_attn_plan *p, int threads)
     int64_t pairs = p->B * p->Hk, per = p->rep * p->blocks;
     int64_t fit = p->pair_bytes ? (int64_t)(group_bytes / p->pair_bytes) : pairs;
     int64_t limit = p->pair_bytes ? (int64_t)(group_limit / p->pair_bytes) : pairs;
-    int64_t want = per ? ceil_div(8 * (int64_t)threads, per) : 1;
-    int64_t g = fit > want ? fit : smaller(want, limit);
-    g = g < 1 ? 1 : smaller(g, pairs);
-    p->group = pairs ? ceil_div(pairs, ceil_div(pairs, g)) : 0;
+    int64_t want = per ? xd_ceil_div(8 * (int64_t)threads, per) : 1;
+    int64_t g = fit > want ? fit : xd_min(want, limit);
+    g = g < 1 ? 1 : xd_min(g, pairs);
+    p->group = pairs ? xd_ceil_div(pairs, xd_ceil_div(pairs, g)) : 0;
 }
 
 void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_attn_form *f)
@@ -151,18 +138,18 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
     p->Hk = xd_attn_heads_kv(a);
     p->m = xd_attn_keys(a);
     p->rep = p->Hk ? p->H / p->Hk : 0;
-    p->du = f->pairs ? ceil_div(p->D, 2) : p->D;
-    p->ldq = round_up(p->du, lanes);
+    p->du = f->pairs ? xd_ceil_div(p->D, 2) : p->D;
+    p->ldq = xd_round_up(p->du, lanes);
     p->kdu = f->tiles ? p->ldq : p->du;
-    p->dp = round_up(p->D > 0 ? p->D : 1, lanes);
+    p->dp = xd_round_up(p->D > 0 ? p->D : 1, lanes);
     cut_rows(p, threads, f->tiles);
     cut_keys(p, f->tiles);
-    int64_t keys = f->tiles ? p->keys : smaller(round_up(p->m, lanes), p->keys);
+    int64_t keys = f->tiles ? p->keys : xd_min(xd_round_up(p->m, lanes), p->keys);
     p->kunits = keys * p->kdu;
-    p->vunits = (f->pairs ? ceil_div(keys, 2) : keys) * p->dp;
+    p->vunits = (f->pairs ? xd_ceil_div(keys, 2) : keys) * p->dp;
     p->knext = p->kunits + (f->tiles ? 0 : p->vunits);
     int64_t vblocks = f->tiles
-                          ? round_up(p->kblocks, XD_ATTN_PART * XD_ATTN_TURN / XD_ATTN_TILE_KEYS)
+                          ? xd_round_up(p->kblocks, XD_ATTN_PART * XD_ATTN_TURN / XD_ATTN_TILE_KEYS)
                           : p->kblocks;
     p->lengths = p->kunits * p->kblocks + p->vunits * vblocks;
     p->pair_bytes = aligned((size_t)(p->lengths + (f->tiles ? p->kblocks : 0)) * 4);
@@ -199,9 +186,9 @@ void xd_attn_range(const xd_attn_args *a, int64_t i, int64_t m, int64_t *lo, int
     *lo = a->window && i > a->window ? i - a->window : 0;
     *hi = a->window && a->window < m - i ? i + a->window + 1 : m;
     if (a->causal)
-        *hi = smaller(*hi, i + 1);
-    *hi = smaller(*hi, m);
-    *lo = smaller(*lo, *hi);
+        *hi = xd_min(*hi, i + 1);
+    *hi = xd_min(*hi, m);
+    *lo = xd_min(*lo, *hi);
 }
 
 static char *row_of(const xd_tensor *t, int64_t b, int64_t j, int64_t h)
@@ -239,7 +226,7 @@ void xd_attn_queries(const xd_attn_args *a, int64_t b, int64_t h, int64_t i0, in
 {
     const xd_qo whole = { a->q, a->out }, *s = a->nparts ? a->part : &whole;
     for (int64_t done = 0, some; done < n; done += some, i0 += some - s->q.d[1], s++) {
-        some = i0 < s->q.d[1] ? smaller(s->q.d[1] - i0, n - done) : 0;
+        some = i0 < s->q.d[1] ? xd_min(s->q.d[1] - i0, n - done) : 0;
         put_rows(&s->q, b, h, i0, some, q ? (char **)(void *)(q + done) : NULL);
         put_rows(&s->out, b, h, i0, some, out ? out + done : NULL);
     }

@@ -110,7 +110,7 @@ ALWAYS_INLINE int all_held(const curve *k)
 ALWAYS_INLINE int64_t softmax_some(const softmax_state *soft, int64_t row, int64_t n, curve *k,
                                    how h)
 {
-    const int64_t end = smaller(row + n, STRIP);
+    const int64_t end = xd_min(row + n, STRIP);
 _Pragma("GCC unroll 8")
     for (; row < end; row++)
         softmax_row(soft, row, k, h);

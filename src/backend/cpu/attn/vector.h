@@ -39,7 +39,7 @@ static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0
     }
     for (; j < n; j += LANES) {
         float   b[LANES] = { 0 };
-        int64_t left = smaller(n - j, LANES);
+        int64_t left = xd_min(n - j, LANES);
         for (int64_t x = 0; bias && x < left; x++)
             b[x] = bias[(j + x) * t->s[2]];
         const vf x = scaled ? v_add(v_mul(v_load(s + j), c), v_mul(v_load(b), e))
@@ -125,11 +125,11 @@ static void scores(const job *w, const block *k, int64_t n, const unit *keys)
     for (int64_t i = 0; i < k->n; i++)
         v_store(k->most + i * LANES, v_set(-INFINITY));
     for (int64_t j = 0; j < n; j += SCORE_WIDTH * LANES) {
-        int64_t   nv = smaller(vectors(n - j), SCORE_WIDTH);
+        int64_t   nv = xd_min(vectors(n - j), SCORE_WIDTH);
         score_fn *tile = SCORE_TILES[half_left(n, j, nv)][nv];
         for (int64_t u = 0; u < p->du; u += KCHUNK)
             for (int64_t i = 0; i < k->n; i += QROWS)
-                tile(smaller(p->du - u, KCHUNK), k->q + i * p->ldq + u, p->ldq,
+                tile(xd_min(p->du - u, KCHUNK), k->q + i * p->ldq + u, p->ldq,
                      keys + j * p->du + u * nv * LANES, k->s + i * LDS + j,
                      u + KCHUNK < p->du ? none : k->most + i * LANES, u > 0);
     }
@@ -157,7 +157,7 @@ static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_
 {
     softmax_state s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,
                     .scale = c, .width = turns(n) * TURN };
-    int64_t   rows = smaller(k->n - i, height);
+    int64_t   rows = xd_min(k->n - i, height);
     s.left = rows > 0 ? rows * turns(n) : 0;
     return s;
 }
@@ -195,7 +195,7 @@ static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit 
 
 static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
 {
-    int64_t j0 = kb * w->p.keys, n = smaller(k->keys - j0, w->p.keys);
+    int64_t j0 = kb * w->p.keys, n = xd_min(k->keys - j0, w->p.keys);
     float   c = w->a->scale * log2e;
     int     scaled = scaled_first(w);
     scores(w, k, n, keys);

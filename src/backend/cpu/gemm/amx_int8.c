@@ -63,7 +63,7 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
     const input  *c = ctx;
     const int64_t first = begin * XD_SIDE, last = end * XD_SIDE, M = c->a->in.d[0];
     (void)thread;
-    input_integers(&c->to, c->a, first, least(last, M));
+    input_integers(&c->to, c->a, first, xd_min(last, M));
     for (int64_t r = M; r < last; r++) {
         char *q = c->to.q + (last - XD_SIDE) * c->to.steps * XD_STEP_BYTES +
                   r % XD_SIDE * XD_STEP_BYTES;

@@ -1,5 +1,6 @@
 /* amx_plan.c - how an AMX GEMM is cut into blocks of rows and groups of strips */
 #include "backend/cpu/gemm/amx_block.h"
+#include "base/minmax.h"
 
 enum {
     DEEP = 18,                  /* most steps of a chunk: 36 KiB of a strip                   */
@@ -9,11 +10,6 @@ enum {
     LINE = 140,                 /* cost of fetching one step of a column, or of sums          */
 };
 
-static int64_t up(int64_t n, int64_t by)
-{
-    return (n + by - 1) / by;
-}
-
 typedef struct cut { int64_t held, rows, group; double cost; } cut;
 
 /* A cut with rows kept in `parts` and with `blocks` and `groups`, all as even as possible. Its cost
@@ -21,10 +17,12 @@ typedef struct cut { int64_t held, rows, group; double cost; } cut;
  * wait. */
 static cut cut_of(const xd_amx_job *t, int64_t parts, int64_t blocks, int64_t groups, int threads)
 {
-    int64_t held = up(up(t->steps, parts), 2) * 2;
-    int64_t rows = up(up(t->of.M, blocks), XD_SIDE) * XD_SIDE, group = up(t->strips, groups);
-    int64_t rounds = up(up(t->of.M, rows) * up(t->strips, group), threads);
-    double  r = (double)rows, c = (double)(group * XD_SIDE), n = (double)up(t->steps, held);
+    int64_t held = xd_ceil_div(xd_ceil_div(t->steps, parts), 2) * 2;
+    int64_t rows = xd_ceil_div(xd_ceil_div(t->of.M, blocks), XD_SIDE) * XD_SIDE,
+            group = xd_ceil_div(t->strips, groups);
+    int64_t rounds =
+        xd_ceil_div(xd_ceil_div(t->of.M, rows) * xd_ceil_div(t->strips, group), threads);
+    double r = (double)rows, c = (double)(group * XD_SIDE), n = (double)xd_ceil_div(t->steps, held);
     double  waits = 4 * (n - 1) / n / (double)held;
     return (cut){ held, rows, group,
                   (double)rounds * (r * c * (1 + LINE / 32.0 * waits) + ROW_LINE * r + LINE * c) };
@@ -37,12 +35,12 @@ void xd_amx_job_cut(xd_amx_job *t, int expands, int threads)
     t->of.M = t->of.a->out.d[0];
     t->of.N = t->of.a->w->out;
     t->steps = xd_amx_job_steps(t->row_bytes);
-    t->strips = up(t->of.N, XD_SIDE);
-    const int64_t parts = up(t->steps * XD_STEP_BYTES * XD_SIDE, HELD_BYTES);
+    t->strips = xd_ceil_div(t->of.N, XD_SIDE);
+    const int64_t parts = xd_ceil_div(t->steps * XD_STEP_BYTES * XD_SIDE, HELD_BYTES);
     for (int64_t n = parts; n < 3 * parts + TRIED; n++) {
-        int64_t most = HELD_BYTES / (up(t->steps, n) * XD_STEP_BYTES) / XD_SIDE * XD_SIDE;
-        int64_t blocks = up(t->of.M, most < XD_SIDE ? XD_SIDE : most);
-        int64_t groups = n > 1 ? up(t->strips, GROUP) : 1;
+        int64_t most = HELD_BYTES / (xd_ceil_div(t->steps, n) * XD_STEP_BYTES) / XD_SIDE * XD_SIDE;
+        int64_t blocks = xd_ceil_div(t->of.M, most < XD_SIDE ? XD_SIDE : most);
+        int64_t groups = n > 1 ? xd_ceil_div(t->strips, GROUP) : 1;
         for (int64_t b = blocks; b < blocks + TRIED; b++)
             for (int64_t g = groups; g < groups + TRIED; g++) {
                 cut c = cut_of(t, n, b, g, threads);
@@ -51,11 +49,11 @@ void xd_amx_job_cut(xd_amx_job *t, int expands, int threads)
             }
     }
     t->held = best.held;
-    t->deep = up(up(t->held, up(t->held, DEEP)), 2) * 2;
+    t->deep = xd_ceil_div(xd_ceil_div(t->held, xd_ceil_div(t->held, DEEP)), 2) * 2;
     t->rows = best.rows;
-    t->blocks = up(t->of.M, t->rows);
+    t->blocks = xd_ceil_div(t->of.M, t->rows);
     t->group = best.group;
-    t->groups = up(t->strips, t->group);
+    t->groups = xd_ceil_div(t->strips, t->group);
     t->near_bytes = t->ready ? 0 : (size_t)(t->rows * t->held * XD_STEP_BYTES);
     t->sum_bytes = (size_t)(t->rows * XD_SIDE * (t->held < t->steps ? t->group : 1)) *
                    sizeof(float);

@@ -14,6 +14,7 @@
 #include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/finish.h"
 #include "backend/cpu/gelu.h"
+#include "base/minmax.h"
 #include "base/par.h"
 
 #ifdef TILED_IN_PLACE
@@ -64,11 +65,6 @@ typedef struct block {
     int64_t      quads;
     const late  *output;        /* epilogue after this chunk, whose output is prefetched; or NULL */
 } block;
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* ---- epilogue during tile multiplies ------------------------------------------------------ */
 
@@ -319,12 +315,12 @@ static void run_block(const xd_amx_job *t, const block *b, late *l, late_fn *row
         for (owed += b->quads; owed >= ks; owed -= ks, next += QUAD_BYTES)
             ask_quad(next);
         if (out_rows > 0 && !b->output->res)
-            own_rows(&out, least(per, out_rows));
+            own_rows(&out, xd_min(per, out_rows));
         else if (out_rows > 0)
-            ask_rows(&out, least(per, out_rows));
+            ask_rows(&out, xd_min(per, out_rows));
         out_rows -= per;
         if (res_rows > 0)
-            ask_rows(&res, least(per, res_rows));
+            ask_rows(&res, xd_min(per, res_rows));
         res_rows -= per;
         if (k > 0 && l->done < l->n)
             rows(&t->of, l, per);
@@ -353,17 +349,17 @@ typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 static chunk chunk_after(const piece *p, chunk c)
 {
     const xd_amx_job *t = p->t;
-    int64_t         end = least(c.k0 + t->held, t->steps);
+    int64_t         end = xd_min(c.k0 + t->held, t->steps);
     c.k += c.ks;
     if (c.k == end && ++c.strip == p->s0 + p->strips) {
         c.strip = p->s0;
         c.k0 = end;
-        end = least(c.k0 + t->held, t->steps);
+        end = xd_min(c.k0 + t->held, t->steps);
         c.k = c.k0;
     } else if (c.k == end) {
         c.k = c.k0;
     }
-    c.ks = least(t->deep, end - c.k);
+    c.ks = xd_min(t->deep, end - c.k);
     return c;
 }
 
@@ -386,7 +382,7 @@ FINISH_INLINE void hold_rows_as(const piece *p, int64_t k0, int floats)
 {
     enum { SOME = 4 };
     const xd_amx_job *t = p->t;
-    const int64_t   held = least(t->held, t->steps - k0), left = t->row_bytes - k0 * XD_STEP_BYTES;
+    const int64_t   held = xd_min(t->held, t->steps - k0), left = t->row_bytes - k0 * XD_STEP_BYTES;
     const int64_t   bytes = floats ? 2 * XD_STEP_BYTES : XD_STEP_BYTES;
     const char     *from = t->of.in + p->r0 * t->of.ldi + k0 * bytes;
     for (int64_t r = 0; r < p->rows; r += XD_SIDE)
@@ -421,7 +417,7 @@ static void rest_of_rows(piece *p)
 static void run_chunk(piece *p, chunk c, chunk next)
 {
     const xd_amx_job *t = p->t;
-    const int64_t   held = least(t->held, t->steps - c.k0),
+    const int64_t   held = xd_min(t->held, t->steps - c.k0),
                     blocks = (p->rows + XD_SIDE - 1) / XD_SIDE;
     const int       last = c.k + c.ks == t->steps;
     const char     *w = weights_at(t, c.strip, c.k);
@@ -435,7 +431,7 @@ static void run_chunk(piece *p, chunk c, chunk next)
         late          output;
         block         b = { .b = w, .from = c.k ? sums : NULL, .to = p->to, .ks = c.ks,
                             .left = t->row_bytes - c.k * XD_STEP_BYTES,
-                            .n = least(t->of.M - r, XD_SIDE) };
+                            .n = xd_min(t->of.M - r, XD_SIDE) };
         b.a = t->ready ? t->of.in + (r * t->steps + c.k * XD_SIDE) * XD_STEP_BYTES
                        : p->held + (i * held + c.k - c.k0) * XD_PAIR_BYTES;
 #ifndef TILED_IN_PLACE
@@ -465,8 +461,8 @@ static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 {
     p->r0 = i % t->blocks * t->rows;
     p->s0 = i / t->blocks * t->group;
-    p->rows = least(t->of.M - p->r0, t->rows);
-    p->strips = least(t->strips - p->s0, t->group);
+    p->rows = xd_min(t->of.M - p->r0, t->rows);
+    p->strips = xd_min(t->strips - p->s0, t->group);
 }
 
 static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
@@ -483,7 +479,7 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     xd_tiles_begin();
     for (int64_t i = begin; i < end; i++) {
         place_piece(&p, t, i);
-        chunk next, c = { p.s0, 0, 0, least(t->deep, least(t->held, t->steps)) };
+        chunk next, c = { p.s0, 0, 0, xd_min(t->deep, xd_min(t->held, t->steps)) };
         for (; c.ks; c = next) {
             if (!t->ready && c.strip == p.s0 && c.k == c.k0)
                 (t->floats ? hold_floats : hold_bf16)(&p, c.k0);

@@ -6,6 +6,7 @@
  * chunk are copied first, [tile][input][ROWS]: the original rows of a tile are often a multiple of
  * 4 KiB apart and would evict each other and the block from the caches. */
 #include "backend/cpu/gemm/source.h"
+#include "base/minmax.h"
 
 #include "base/par.h"
 
@@ -137,30 +138,25 @@ static void chunk(const block *o, const float *a, int64_t k, int64_t kn, int64_t
     }
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* With a single tile of rows, each part is read from start to end, in the order of memory: reading
  * the weights then takes all the time. */
 static void panels(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
                    char *tmp)
 {
-    const block   o = { p, r0, n, at * XD_PANEL, least((at + count) * XD_PANEL, p->N),
+    const block   o = { p, r0, n, at * XD_PANEL, xd_min((at + count) * XD_PANEL, p->N),
                         (float *)(void *)tmp };
     const int64_t K = p->units;
     const int     one = one_tile(p);
     float        *copy = o.sums + p->sum_bytes / sizeof *o.sums;
     for (int64_t k = 0; k < K; k += p->deep) {
-        int64_t kn = least(K - k, p->deep);
+        int64_t kn = xd_min(K - k, p->deep);
         copy_rows(p, one ? copy + k * ROWS : copy, r0, n, k, kn);
         if (!one)
             chunk(&o, copy, k, kn, o.c0, o.end);
     }
     for (int64_t c = o.c0; c < o.end && one; c += WIDTH)
         for (int64_t k = 0; k < K; k += p->deep)
-            chunk(&o, copy + k * ROWS, k, least(K - k, p->deep), c, least(o.end, c + WIDTH));
+            chunk(&o, copy + k * ROWS, k, xd_min(K - k, p->deep), c, xd_min(o.end, c + WIDTH));
 }
 
 /* ---- packing ------------------------------------------------------------------------------ */

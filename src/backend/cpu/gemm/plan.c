@@ -2,6 +2,7 @@
 #include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/block.h"
 #include "backend/cpu/gemm/gemm.h"
+#include "base/minmax.h"
 
 #include "base/par.h"
 
@@ -11,26 +12,22 @@ enum {
     LEAST_ROWS = 24,           /* least rows of a block that is cut smaller to occupy all threads */
 };
 
-static int64_t up(int64_t n, int64_t by)
-{
-    return (n + by - 1) / by;
-}
-
 /* Units of a chunk: depends on the length of a row alone. */
 static int64_t chunk(int64_t units, int64_t most)
 {
-    int64_t n = up(units, most);
-    return n > 1 ? up(up(units, n), 16) * 16 : units;
+    int64_t n = xd_ceil_div(units, most);
+    return n > 1 ? xd_ceil_div(xd_ceil_div(units, n), 16) * 16 : units;
 }
 
 /* Number of row blocks: as few as possible, unless a few more fill the last round of threads
  * better. Fetching its panel costs a block the time of about four rows. */
 static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 {
-    int64_t least = up(M, most), best = least;
+    int64_t least = xd_ceil_div(M, most), best = least;
     double  cost = 0;
     for (int64_t b = least; b < least + 8; b++) {
-        int64_t rows = up(up(M, b), XD_TILE) * XD_TILE, rounds = up(up(M, rows) * panels, threads);
+        int64_t rows = xd_ceil_div(xd_ceil_div(M, b), XD_TILE) * XD_TILE,
+                rounds = xd_ceil_div(xd_ceil_div(M, rows) * panels, threads);
         double  c = (double)rounds * (double)(rows + 4);
         if (b > least && rows < LEAST_ROWS)
             break;
@@ -60,7 +57,8 @@ static int64_t side_of(const xd_gemm_job *p, int threads)
     int64_t best = 1;
     double  cost = 0;
     for (int64_t s = p->side < p->group ? p->side : p->group; s > 0; s--) {
-        double c = (double)up(up(p->panels, s) * p->blocks, threads) * ((double)s + 0.125);
+        double c = (double)xd_ceil_div(xd_ceil_div(p->panels, s) * p->blocks, threads) *
+                   ((double)s + 0.125);
         if (cost <= 0 || c < cost) {
             cost = c;
             best = s;
@@ -80,13 +78,14 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
     p->group = p->group < 1 ? 1 : p->group;
     p->group = p->group < p->side ? p->side : p->group;
     p->group = p->group > p->panels ? p->panels : p->group;
-    p->group = up(p->panels, up(p->panels, p->group));
-    p->rows = up(up(p->M, blocks_of(p->M, most, p->panels, threads)), XD_TILE) * XD_TILE;
-    p->blocks = up(p->M, p->rows);
+    p->group = xd_ceil_div(p->panels, xd_ceil_div(p->panels, p->group));
+    p->rows = xd_ceil_div(xd_ceil_div(p->M, blocks_of(p->M, most, p->panels, threads)), XD_TILE) *
+              XD_TILE;
+    p->blocks = xd_ceil_div(p->M, p->rows);
     /* With few rows a panel takes so little time that distributing panels one by one would cost too
      * much. */
-    p->per = up(XD_TILE * 4, p->rows);
-    while (p->per > 1 && up(p->group, p->per) * p->blocks < 4 * threads)
+    p->per = xd_ceil_div(XD_TILE * 4, p->rows);
+    while (p->per > 1 && xd_ceil_div(p->group, p->per) * p->blocks < 4 * threads)
         p->per--;
     if (p->side)
         p->per = p->side = side_of(p, threads);
@@ -103,11 +102,11 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const run_ctx    *c = ctx;
     const xd_gemm_job *p = c->p;
-    int64_t           full = up(p->group, p->per);
+    int64_t           full = xd_ceil_div(p->group, p->per);
     for (int64_t i = begin; i < end; i++) {
         int64_t g = i / (full * p->blocks), first = g * p->group, at = i - g * full * p->blocks;
         int64_t width = p->panels - first < p->group ? p->panels - first : p->group;
-        int64_t pieces = up(width, p->per), r0 = at / pieces * p->rows;
+        int64_t pieces = xd_ceil_div(width, p->per), r0 = at / pieces * p->rows;
         int64_t from = at % pieces * p->per, to = from + p->per < width ? from + p->per : width;
         int64_t n = p->M - r0 < p->rows ? p->M - r0 : p->rows;
         for (int64_t k = from, count = p->side ? p->side : 1; k < to; k += count)
@@ -119,8 +118,8 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn)
 {
     run_ctx c = { p, fn };
-    int64_t groups = up(p->panels, p->group), last = p->panels - (groups - 1) * p->group;
-    int64_t pieces = (groups - 1) * up(p->group, p->per) + up(last, p->per);
+    int64_t groups = xd_ceil_div(p->panels, p->group), last = p->panels - (groups - 1) * p->group;
+    int64_t pieces = (groups - 1) * xd_ceil_div(p->group, p->per) + xd_ceil_div(last, p->per);
     xd_par_dynamic(pieces * p->blocks, run_piece, &c);
 }
 
