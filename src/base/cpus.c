@@ -98,7 +98,7 @@ int xd_cpuset_bind(const xd_cpuset *s)
 /* ---- reading ------------------------------------------------------------------------------ */
 
 /* Reads the beginning of a file below root. 0: there is no such file. */
-static int words(const char *root, const char *name, char *text, size_t size)
+static int read_text(const char *root, const char *name, char *text, size_t size)
 {
     char path[4096];
     int  k = snprintf(path, sizeof path, "%s/%s", root, name);
@@ -110,25 +110,25 @@ static int words(const char *root, const char *name, char *text, size_t size)
     return f != NULL;
 }
 
-static int list(const char *root, const char *name, xd_cpuset *s)
+static int read_set(const char *root, const char *name, xd_cpuset *s)
 {
     char text[4096];
-    return words(root, name, text, sizeof text) && xd_cpuset_read(s, text);
+    return read_text(root, name, text, sizeof text) && xd_cpuset_read(s, text);
 }
 
-static int list_of(const char *root, int cpu, const char *name, xd_cpuset *s)
+static int read_set_of_cpu(const char *root, int cpu, const char *name, xd_cpuset *s)
 {
     char path[128];
     snprintf(path, sizeof path, "cpu/cpu%d/%s", cpu, name);
-    return list(root, path, s) && xd_cpuset_has(s, cpu);
+    return read_set(root, path, s) && xd_cpuset_has(s, cpu);
 }
 
 /* A cpu's number for one of its sets, such as its socket. -1: none, or not valid. */
-static int number_of(const char *root, int cpu, const char *name)
+static int read_number(const char *root, int cpu, const char *name)
 {
     char path[128], text[32];
     snprintf(path, sizeof path, "cpu/cpu%d/topology/%s", cpu, name);
-    int v = words(root, path, text, sizeof text) && isdigit((unsigned char)text[0]) ? atoi(text)
+    int v = read_text(root, path, text, sizeof text) && isdigit((unsigned char)text[0]) ? atoi(text)
                                                                                     : -1;
     return v < XD_CPU_MOST ? v : -1;
 }
@@ -148,7 +148,7 @@ static void each_node(const char *root, void (*fn)(void *ctx, int node, const xd
             node >= XD_CPU_MOST)
             continue;
         snprintf(name, sizeof name, "node/node%d/cpulist", node);
-        if (list(root, name, &cpus))
+        if (read_set(root, name, &cpus))
             fn(ctx, node, &cpus);
     }
     if (d)
@@ -168,14 +168,14 @@ static void note_node(void *ctx, int node, const xd_cpuset *cpus)
 static void note_core(const char *root, xd_cpu_info *all, const xd_cpuset *usable, int cpu)
 {
     xd_cpuset same;
-    int       socket = number_of(root, cpu, "physical_package_id"), smt = 0, core = -1;
-    if (!list_of(root, cpu, "topology/thread_siblings_list", &same)) {
-        int id = number_of(root, cpu, "core_id");
+    int       socket = read_number(root, cpu, "physical_package_id"), smt = 0, core = -1;
+    if (!read_set_of_cpu(root, cpu, "topology/thread_siblings_list", &same)) {
+        int id = read_number(root, cpu, "core_id");
         same = (xd_cpuset){ { 0 } };
         for (int i = cpu; i < XD_CPU_MOST; i++)
             if (i == cpu || (id >= 0 && xd_cpuset_has(usable, i) &&
-                             number_of(root, i, "core_id") == id &&
-                             number_of(root, i, "physical_package_id") == socket))
+                             read_number(root, i, "core_id") == id &&
+                             read_number(root, i, "physical_package_id") == socket))
                 xd_cpuset_add(&same, i);
     }
     for (int i = 0; i < XD_CPU_MOST; i++) {
@@ -192,7 +192,7 @@ static void note_cache(const char *root, xd_cpu_info *all, int cpu)
 {
     xd_cpuset same;
     int       first = -1;
-    if (!list_of(root, cpu, "cache/index3/shared_cpu_list", &same)) {
+    if (!read_set_of_cpu(root, cpu, "cache/index3/shared_cpu_list", &same)) {
         all[cpu].l3 = -1;       /* not described: one L3 cache per socket, or none              */
         return;
     }
@@ -215,7 +215,7 @@ static int by_place(const void *a, const void *b)
     return 0;
 }
 
-static void count_all(xd_cpus *c)
+static void count_parts(xd_cpus *c)
 {
     xd_cpuset sockets = { { 0 } }, nodes = sockets, l3s = sockets, cores = sockets;
     for (int i = 0; i < c->n; i++) {
@@ -238,7 +238,7 @@ int xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask)
     root = root ? root : SYSTEM;
     if (!all)
         return 0;
-    int known = list(root, "cpu/online", &online);
+    int known = read_set(root, "cpu/online", &online);
     for (int i = 0; known && i < XD_CPU_MOST / 64; i++)
         usable.w[i] &= online.w[i];
     if (!xd_cpuset_count(&usable))
@@ -263,7 +263,7 @@ int xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask)
     }
     c->v = all;
     qsort(c->v, (size_t)c->n, sizeof *c->v, by_place);
-    count_all(c);
+    count_parts(c);
     return 1;
 }
 

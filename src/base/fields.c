@@ -35,7 +35,7 @@ static const char *kind_name(char kind)
 }
 
 /* A value as it appears in the file, shortened. */
-static const char *shown(const xd_json *v, char *buf, size_t size)
+static const char *value_text(const xd_json *v, char *buf, size_t size)
 {
     double d;
     int    b;
@@ -53,20 +53,20 @@ static const char *shown(const xd_json *v, char *buf, size_t size)
     return buf;
 }
 
-static xd_status wrong(const reader *r, const xd_field *f, const xd_json *v)
+static xd_status wrong_kind(const reader *r, const xd_field *f, const xd_json *v)
 {
     char buf[64];
     return xd_fail(r->e, XD_EFORMAT, "%s: \"%s\" should be %s, not %s", r->what, f->json,
-                   kind_name(f->kind), shown(v, buf, sizeof buf));
+                   kind_name(f->kind), value_text(v, buf, sizeof buf));
 }
 
-static int whole(const xd_json *v, double limit, double *d)
+static int is_integer(const xd_json *v, double limit, double *d)
 {
     return xd_json_number(v, d) && *d == floor(*d) && fabs(*d) <= limit;
 }
 
 /* The value as a number; for a list of equal numbers, that number. */
-static const xd_json *scalar(const xd_json *v)
+static const xd_json *scalar_of(const xd_json *v)
 {
     double a, b;
     if (!xd_json_is_list(v))
@@ -83,8 +83,8 @@ static const xd_json *scalar(const xd_json *v)
 static xd_status read_int(const reader *r, const xd_field *f, char *at, const xd_json *v)
 {
     double d;
-    if (!whole(scalar(v), f->kind == 'i' ? INT_MAX : exact, &d))
-        return wrong(r, f, v);
+    if (!is_integer(scalar_of(v), f->kind == 'i' ? INT_MAX : exact, &d))
+        return wrong_kind(r, f, v);
     if (f->kind == 'i')
         memcpy(at, &(int){ (int)d }, sizeof(int));
     else
@@ -93,7 +93,7 @@ static xd_status read_int(const reader *r, const xd_field *f, char *at, const xd
 }
 
 /* Reads a number; diffusers also writes infinities as strings. */
-static int real(const xd_json *v, double *d)
+static int get_real(const xd_json *v, double *d)
 {
     static const struct {
         const char *text;
@@ -117,15 +117,15 @@ static int real(const xd_json *v, double *d)
 static xd_status read_real(const reader *r, const xd_field *f, char *at, const xd_json *v)
 {
     double d;
-    if (!real(v, &d))
-        return wrong(r, f, v);
+    if (!get_real(v, &d))
+        return wrong_kind(r, f, v);
     if (f->kind == 'd') {
         memcpy(at, &d, sizeof d);
         return XD_OK;
     }
     float s = (float)d;
     if (isinf(s) && !isinf(d))
-        return wrong(r, f, v);
+        return wrong_kind(r, f, v);
     memcpy(at, &s, sizeof s);
     return XD_OK;
 }
@@ -134,7 +134,7 @@ static xd_status read_text(const reader *r, const xd_field *f, char *to, const x
 {
     const char *s = xd_json_text(v);
     if (!s)
-        return wrong(r, f, v);
+        return wrong_kind(r, f, v);
     if (strlen(s) >= XD_FIELD_TEXT)
         return xd_fail(r->e, XD_EFORMAT, "%s: the text \"%.20s...\" of \"%s\" has %zu bytes, at "
                        "most %d are taken", r->what, s, f->json, strlen(s), XD_FIELD_TEXT - 1);
@@ -146,7 +146,7 @@ static xd_status read_text(const reader *r, const xd_field *f, char *to, const x
 static xd_status list_fits(const reader *r, const xd_field *f, const xd_json *v)
 {
     if (!xd_json_is_list(v))
-        return wrong(r, f, v);
+        return wrong_kind(r, f, v);
     if (xd_json_size(v) > XD_FIELD_LIST)
         return xd_fail(r->e, XD_EFORMAT, "%s: the list \"%s\" has %d members, at most %d are taken",
                        r->what, f->json, xd_json_size(v), XD_FIELD_LIST);
@@ -159,10 +159,10 @@ static xd_status read_ints(const reader *r, const xd_field *f, char *at, const x
     double    d;
     xd_status st = list_fits(r, f, v);
     for (const xd_json *k = xd_json_first(v); st == XD_OK && k; k = xd_json_next(k)) {
-        if (whole(k, exact, &d))
+        if (is_integer(k, exact, &d))
             list.v[list.n++] = (int64_t)d;
         else
-            st = wrong(r, f, k);
+            st = wrong_kind(r, f, k);
     }
     if (st == XD_OK)
         memcpy(at, &list, sizeof list);
@@ -193,7 +193,7 @@ static xd_status read_field(const reader *r, const xd_field *f, char *at, const 
     case 'S': return read_texts(r, f, at, v);
     case 'b':
         if (!xd_json_bool(v, &b))
-            return wrong(r, f, v);
+            return wrong_kind(r, f, v);
         memcpy(at, &b, sizeof b);
     }
     return XD_OK;
@@ -233,7 +233,7 @@ static void list_unknown(const xd_field *fields, const xd_json *obj, const char 
             f++;
         if (!f->json && !xd_list_has(of_file, xd_json_key(k)))
             xd_log(XD_LOG_DEBUG, "%s: unknown key \"%s\": %s", what, xd_json_key(k),
-                   shown(k, buf, sizeof buf));
+                   value_text(k, buf, sizeof buf));
     }
 }
 

@@ -169,7 +169,7 @@ void xd_file_drop_cached(int fd)
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
-static void remember(char *tmp)
+static void register_temporary(char *tmp)
 {
     pthread_mutex_lock(&guard);
     for (int i = 0; i < MAXOUT; i++)
@@ -180,7 +180,7 @@ static void remember(char *tmp)
     pthread_mutex_unlock(&guard);
 }
 
-static void forget(const char *tmp)
+static void unregister_temporary(const char *tmp)
 {
     pthread_mutex_lock(&guard);
     for (int i = 0; i < MAXOUT; i++)
@@ -206,7 +206,7 @@ static void out_free(xd_out *o)
     if (o->stream)
         atomic_fetch_sub(&streams, 1);
     if (o->tmp)
-        forget(o->tmp);
+        unregister_temporary(o->tmp);
     free(o->path);
     free(o->tmp);
     *o = (xd_out){ 0 };
@@ -242,7 +242,7 @@ static int make_tmp(xd_out *o)
     if (!(o->tmp = malloc(len)))
         return -1;
     snprintf(o->tmp, len, "%s.tmpXXXXXX", o->path);
-    remember(o->tmp);
+    register_temporary(o->tmp);
     return mkstemp(o->tmp);
 }
 
@@ -291,7 +291,7 @@ xd_status xd_out_open(xd_out *o, const char *path, xd_err *e)
 
 /* Gives the nameless file `fd` its name. A link cannot replace an existing file, so in that case it
  * gets a temporary name and is renamed; it is complete by then. */
-static int name_it(xd_out *o, int fd)
+static int link_name(xd_out *o, int fd)
 {
     char self[32];
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
@@ -309,12 +309,12 @@ static int name_it(xd_out *o, int fd)
 }
 
 /* Where links are not allowed: copies the nameless file into one with a temporary name. */
-static int copy_it(xd_out *o, int from)
+static int copy_over(xd_out *o, int from)
 {
     char    buf[8192];
     ssize_t n = -1;
     if (o->tmp)
-        unlink(o->tmp), forget(o->tmp), free(o->tmp), o->tmp = NULL;
+        unlink(o->tmp), unregister_temporary(o->tmp), free(o->tmp), o->tmp = NULL;
     int to = open_named(o), ok = to >= 0;
     for (off_t at = 0; ok && (n = pread(from, buf, sizeof buf, at)) > 0; at += n)
         ok = write(to, buf, (size_t)n) == n;
@@ -328,8 +328,8 @@ xd_status xd_out_commit(xd_out *o, xd_err *e)
 {
     int named = o->tmp != NULL;
     int bad = ferror(o->f) || fflush(o->f) != 0 || (!o->stream && fsync(fileno(o->f)) != 0);
-    if (!bad && !named && !o->stream && name_it(o, fileno(o->f)) != 0)
-        bad = copy_it(o, fileno(o->f)) != 0;
+    if (!bad && !named && !o->stream && link_name(o, fileno(o->f)) != 0)
+        bad = copy_over(o, fileno(o->f)) != 0;
     int why = errno;
     if (fclose(o->f) != 0 && !bad)
         bad = 1, why = errno;

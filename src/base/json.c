@@ -38,7 +38,7 @@ typedef struct scan {
     size_t      marks;                  /* commas and brackets: a bound on the number of values */
 } scan;
 
-static xd_status refuse(const scan *s, size_t at, const char *why, xd_err *e)
+static xd_status syntax_error(const scan *s, size_t at, const char *why, xd_err *e)
 {
     size_t line = 1, col = 1;
     for (size_t i = 0; i < at && i < s->len; i++) {
@@ -60,16 +60,16 @@ static xd_status scan_string(scan *s, xd_err *e)
             return XD_OK;
         }
         if (c < 0x20)
-            return refuse(s, s->at, "a control character inside a string", e);
+            return syntax_error(s, s->at, "a control character inside a string", e);
         if (c == 0xc0 || c == 0xc1 || c >= 0xf5)
-            return refuse(s, s->at, "a byte that is never UTF-8", e);
+            return syntax_error(s, s->at, "a byte that is never UTF-8", e);
         if (c == '\\') {
             if (s->len - s->at > 5 && !memcmp(s->p + s->at, "\\u0000", 6))
-                return refuse(s, s->at, "a NUL inside a string", e);
+                return syntax_error(s, s->at, "a NUL inside a string", e);
             s->at++;
         }
     }
-    return refuse(s, s->len, "a string without end", e);
+    return syntax_error(s, s->len, "a string without end", e);
 }
 
 /* Rewrites Python's NaN and Infinity; leaves other bare words to cJSON. */
@@ -104,10 +104,10 @@ static xd_status prescan(scan *s, xd_err *e)
             continue;
         }
         if ((unsigned char)c < 0x20 && c != '\t' && c != '\n' && c != '\r')
-            return refuse(s, s->at, "a control character", e);
+            return syntax_error(s, s->at, "a control character", e);
         if (c == '[' || c == '{') {
             if (++s->depth > MAXDEPTH)
-                return refuse(s, s->at, "more than 64 levels of nesting", e);
+                return syntax_error(s, s->at, "more than 64 levels of nesting", e);
         } else if (c == ']' || c == '}') {
             s->depth--;
         }
@@ -128,7 +128,7 @@ static size_t count_nodes(const cJSON *v)
 }
 
 /* `next` is the first free node. The recursion is as deep as the document: at most MAXDEPTH. */
-static xd_json *fill(xd_json *j, xd_json *next)
+static xd_json *fill_nodes(xd_json *j, xd_json *next)
 {
     j->kids = next;
     for (cJSON *c = j->v->child; c; c = c->next) {
@@ -138,7 +138,7 @@ static xd_json *fill(xd_json *j, xd_json *next)
         j->n++;
     }
     for (int i = 0; i < j->n; i++)
-        next = fill(&j->kids[i], next);
+        next = fill_nodes(&j->kids[i], next);
     return next;
 }
 
@@ -150,12 +150,12 @@ static xd_status grow_tree(xd_json **j, cJSON *root, const char *what, xd_err *e
         return xd_fail(e, XD_ENOMEM, "%s: no memory for %zu JSON values", what, n);
     t->v = root;
     t->last = 1;
-    fill(t, t + 1);
+    fill_nodes(t, t + 1);
     *j = t;
     return XD_OK;
 }
 
-static int blank(const char *p, const char *end)
+static int is_blank(const char *p, const char *end)
 {
     while (p < end && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r'))
         p++;
@@ -164,7 +164,7 @@ static int blank(const char *p, const char *end)
 
 /* Has cJSON failed for lack of memory? It does not tell this from a syntax error. It has freed its
  * values by now, so this tries to allocate as much memory as they need. */
-static int starved(const scan *s)
+static int lacks_memory(const scan *s)
 {
     void *p = malloc((s->marks + 1) * (sizeof(cJSON) + 16) + 2 * s->len);
     free(p);
@@ -182,13 +182,13 @@ static xd_status parse_own(xd_json **j, scan *s, xd_err *e)
     if (st != XD_OK)
         return st;
     cJSON *root = cJSON_ParseWithLengthOpts(s->p + start, s->len - start, &end, 0);
-    if (!root && starved(s))
+    if (!root && lacks_memory(s))
         return xd_fail(e, XD_ENOMEM, "%s: no memory for the values of %zu bytes of JSON", s->what,
                        s->len);
     if (!root)
-        return refuse(s, end ? (size_t)(end - s->p) : 0, "something unexpected", e);
-    if (!blank(end, s->p + s->len))
-        st = refuse(s, (size_t)(end - s->p), "text after the value", e);
+        return syntax_error(s, end ? (size_t)(end - s->p) : 0, "something unexpected", e);
+    if (!is_blank(end, s->p + s->len))
+        st = syntax_error(s, (size_t)(end - s->p), "text after the value", e);
     else
         st = grow_tree(j, root, s->what, e);
     if (st != XD_OK)

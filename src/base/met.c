@@ -1,4 +1,4 @@
-/* met.c - a note that the ranks of this run have met */
+/* met.c - a notice that the ranks of this run are connected */
 #include "base/met.h"
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* met.h - a notice that the ranks of this run have met: messages pass between all of them.
+/* met.h - a notice that the ranks of this run are connected and can send messages to each other.
  *
- * The library gives it once. A program that watches the start of its ranks may hook it. */
+ * The library sends it once. A program that watches the start of its ranks can hook it. */
 #ifndef XD_BASE_MET_H
 #define XD_BASE_MET_H
 

@@ -54,10 +54,10 @@ void xd_pages_unmap(void *p, size_t bytes)
 
 #ifdef MADV_POPULATE_WRITE
 /* Collapses small pages into huge ones. EAGAIN: a page was in use at this moment; tries again. */
-static int collapse(char *p, size_t bytes)
+static int collapse_pages(char *p, size_t bytes)
 {
     int failed = 1;
-    for (int turn = 0; turn < 4 && failed; turn++)
+    for (int tries = 0; tries < 4 && failed; tries++)
         if ((failed = madvise(p, bytes, MADV_COLLAPSE)) && errno != EAGAIN)
             break;
     return !failed;
@@ -66,7 +66,7 @@ static int collapse(char *p, size_t bytes)
 /* With interleaving, small page n of the file lies on node n % nodes, and a huge page is allocated
  * on the node of its first small page. So in each huge page another small page is allocated first,
  * and the huge pages alternate between nodes. */
-static int take_huge(char *p, size_t from, size_t to, size_t nodes)
+static int allocate_huge(char *p, size_t from, size_t to, size_t nodes)
 {
     const size_t huge = XD_HUGE_PAGE, small = huge / XD_PAGE, first = (from + huge - 1) / huge;
     if (to / huge <= first)
@@ -76,7 +76,7 @@ static int take_huge(char *p, size_t from, size_t to, size_t nodes)
         if (madvise(p + k * huge + at * XD_PAGE, XD_PAGE, MADV_POPULATE_WRITE) != 0)
             return 0;
     }
-    return collapse(p + first * huge, (to / huge - first) * huge);
+    return collapse_pages(p + first * huge, (to / huge - first) * huge);
 }
 #endif
 
@@ -88,7 +88,7 @@ int xd_pages_take(void *p, size_t from, size_t to, int nodes)
     to = xd_pages_whole(to);
     if (from >= to)
         return 1;
-    int huge = take_huge(base, from, to, (size_t)nodes);
+    int huge = allocate_huge(base, from, to, (size_t)nodes);
     if (madvise(base + from, to - from, MADV_POPULATE_WRITE) == 0)
         return huge ? 2 : 1;
     return errno == EINVAL;

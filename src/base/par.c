@@ -6,7 +6,7 @@
  *
  * A round is one call. Its number and its count of pieces are one word, `state`. Worker i owns
  * piece i; piece 0 is the caller's. A thread takes a piece by writing the round's number to the
- * piece's `taken`. So a worker that slept through a round finds its piece taken. Only a thread that
+ * piece's `taken`. A worker that slept through a round finds its piece taken. Only a thread that
  * has a piece reads the job, which does not change until all pieces are done. */
 #define _GNU_SOURCE             /* sched_getaffinity, syscall */
 #include "base/par.h"
@@ -26,8 +26,8 @@
 #include "base/signals.h"
 
 /* Most threads of a process; iterations of a waiting loop before a thread sleeps (some 20 us; SHORT
- * if it should sleep at once); bits of `state` for the number of pieces. */
-enum { MOST = 4096, TURNS = 1000, SHORT = 10, PIECES = 16 };
+ * _SPINS if it should sleep at once); bits of `state` for the number of pieces. */
+enum { MAX_THREADS = 4096, SPINS = 1000, SHORT_SPINS = 10, PIECES = 16 };
 
 static int threads;
 
@@ -42,7 +42,7 @@ typedef struct job {
     void          (*fn)(void *ctx, int64_t begin, int64_t end, int thread);
     void           *ctx;
     int64_t         n;
-    int             pieces, deal;
+    int             pieces, dynamic;
     const xd_par_omp *team;     /* NULL: the pool's threads                                    */
     _Atomic int64_t next;       /* next item of a dynamic round                                */
 } job;
@@ -50,14 +50,14 @@ typedef struct job {
 static struct {
     pthread_mutex_t  caller;    /* held during a round                                         */
     _Atomic uint64_t state;     /* round << PIECES | pieces                                    */
-    _Atomic uint64_t taken[MOST];       /* the last round whose piece i was taken              */
+    _Atomic uint64_t taken[MAX_THREADS]; /* the last round whose piece i was taken              */
     atomic_int       bell;      /* changes when a round begins                                 */
     atomic_int       left;      /* number of pieces that are not done                          */
     atomic_int       asleep, waiting;   /* workers asleep on `bell`; caller asleep on `left`   */
     job              job;
-    atomic_int       turns;     /* atomic: it may be set while workers wait                    */
-    int              workers, watched;  /* watched: the fork handler is registered             */
-} pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .turns = TURNS };
+    atomic_int       spins;     /* atomic: it may be set while workers wait                    */
+    int              workers, handles_fork;     /* handles_fork: a fork handler is registered  */
+} pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .spins = SPINS };
 
 static const xd_par_omp *_Atomic team;  /* for rounds that begin from now on                    */
 static _Thread_local int inside;        /* 1 in a piece: nested calls run on their thread alone */
@@ -83,8 +83,9 @@ int xd_par_set(int n)
 {
     int         cores = xd_par_cores();
     const char *wait = getenv("OMP_WAIT_POLICY");
-    threads = n < 1 ? cores : n < MOST ? n : MOST;
-    pool.turns = threads > cores || (wait && strcasecmp(wait, "passive") == 0) ? SHORT : TURNS;
+    int sleepy = wait && strcasecmp(wait, "passive") == 0;
+    threads = n < 1 ? cores : n < MAX_THREADS ? n : MAX_THREADS;
+    pool.spins = threads > cores || sleepy ? SHORT_SPINS : SPINS;
     return threads;
 }
 
@@ -95,7 +96,7 @@ int xd_par_threads(void)
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
-static void turn(void)
+static void pause_cpu(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -118,17 +119,17 @@ static void wake_all(atomic_int *word)
 static uint64_t next_state(uint64_t seen)
 {
     uint64_t s;
-    for (int i = 0; i < pool.turns; i++) {
+    for (int i = 0; i < pool.spins; i++) {
         if ((s = atomic_load_explicit(&pool.state, memory_order_acquire)) != seen)
             return s;
-        turn();
+        pause_cpu();
     }
     atomic_fetch_add(&pool.asleep, 1);
     for (;;) {
-        int rung = atomic_load(&pool.bell);
+        int seen_bell = atomic_load(&pool.bell);
         if ((s = atomic_load(&pool.state)) != seen)
             break;
-        sleep_on(&pool.bell, rung);
+        sleep_on(&pool.bell, seen_bell);
     }
     atomic_fetch_sub(&pool.asleep, 1);
     return s;
@@ -143,10 +144,10 @@ static void piece_done(void)
 static void wait_for_all(void)
 {
     int n;
-    for (int i = 0; i < pool.turns; i++) {
+    for (int i = 0; i < pool.spins; i++) {
         if (atomic_load_explicit(&pool.left, memory_order_acquire) == 0)
             return;
-        turn();
+        pause_cpu();
     }
     atomic_store(&pool.waiting, 1);
     while ((n = atomic_load(&pool.left)) > 0)
@@ -156,7 +157,7 @@ static void wait_for_all(void)
 
 /* ---- rounds --------------------------------------------------------------------------------- */
 
-static int take(int i, uint64_t round)
+static int claim_piece(int i, uint64_t round)
 {
     uint64_t last = atomic_load(&pool.taken[i]);
     return last < round && atomic_compare_exchange_strong(&pool.taken[i], &last, round);
@@ -167,7 +168,7 @@ static void run_piece(int i)
     job    *j = &pool.job;
     int64_t k = j->pieces;
     inside = 1;
-    if (j->deal)
+    if (j->dynamic)
         for (int64_t at; (at = atomic_fetch_add_explicit(&j->next, 1,
                                                          memory_order_relaxed)) < j->n;) {
             j->fn(j->ctx, at, at + 1, i);
@@ -179,20 +180,20 @@ static void run_piece(int i)
     piece_done();
 }
 
-static void *work(void *arg)
+static void *run_worker(void *arg)
 {
     int      me = (int)(intptr_t)arg;
     uint64_t seen = 0;
     for (;;) {
         seen = next_state(seen);
-        if (me < (int)(seen & ((1 << PIECES) - 1)) && take(me, seen >> PIECES))
+        if (me < (int)(seen & ((1 << PIECES) - 1)) && claim_piece(me, seen >> PIECES))
             run_piece(me);
     }
     return NULL;
 }
 
 /* In the child of a fork, which has the calling thread only. */
-static void alone(void)
+static void reset_after_fork(void)
 {
     pool.workers = 0;
     atomic_store(&pool.asleep, 0);
@@ -201,18 +202,18 @@ static void alone(void)
 
 /* Starts workers. If a thread cannot be started, the caller does its piece. Workers block the
  * signals that belong to the caller's thread. */
-static void hire(int n)
+static void start_workers(int n)
 {
     sigset_t  all, old;
     pthread_t id;
     if (pool.workers >= n - 1)
         return;
-    if (!pool.watched)
-        pool.watched = pthread_atfork(NULL, NULL, alone) == 0;
+    if (!pool.handles_fork)
+        pool.handles_fork = pthread_atfork(NULL, NULL, reset_after_fork) == 0;
     xd_signals_for_caller(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     while (pool.workers < n - 1 &&
-           pthread_create(&id, NULL, work, (void *)(intptr_t)(pool.workers + 1)) == 0) {
+           pthread_create(&id, NULL, run_worker, (void *)(intptr_t)(pool.workers + 1)) == 0) {
         pthread_detach(id);
         pool.workers++;
     }
@@ -228,7 +229,7 @@ static void join_round(void *data)
     uint64_t round = *(const uint64_t *)data;
     int      pieces = pool.job.pieces, me = pool.job.team->number();
     for (int k = 0; k < pieces; k++)
-        if (take((me + k) % pieces, round))
+        if (claim_piece((me + k) % pieces, round))
             run_piece((me + k) % pieces);
     atomic_fetch_add(&pool.left, 0);
 }
@@ -249,40 +250,40 @@ static void run_round(int pieces)
         wake_all(&pool.bell);
     run_piece(0);
     for (int i = pieces - 1; i > 0; i--)
-        if (take(i, round))
+        if (claim_piece(i, round))
             run_piece(i);
     wait_for_all();
 }
 
-static void alone_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
-                      void *ctx, int deal)
+static void run_alone(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
+                      void *ctx, int dynamic)
 {
-    for (int64_t i = 0; deal && i < n; i++) {
+    for (int64_t i = 0; dynamic && i < n; i++) {
         fn(ctx, i, i + 1, 0);
         xd_par_poke();
     }
-    if (!deal)
+    if (!dynamic)
         fn(ctx, 0, n, 0);
 }
 
 /* Inside a piece, and while another thread's call runs, the caller does everything. */
-static void spread(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
-                   void *ctx, int deal)
+static void run_parallel(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
+                         void *ctx, int dynamic)
 {
     int t = (int)(xd_par_threads() < n ? xd_par_threads() : n);
     if (n <= 0)
         return;
     if (t == 1 || inside || pthread_mutex_trylock(&pool.caller) != 0) {
-        alone_for(n, fn, ctx, deal);
+        run_alone(n, fn, ctx, dynamic);
         return;
     }
     if (!(pool.job.team = atomic_load(&team)))
-        hire(t);
+        start_workers(t);
     pool.job.fn = fn;
     pool.job.ctx = ctx;
     pool.job.n = n;
     pool.job.pieces = t;
-    pool.job.deal = deal;
+    pool.job.dynamic = dynamic;
     atomic_store_explicit(&pool.job.next, 0, memory_order_relaxed);
     run_round(t);
     pthread_mutex_unlock(&pool.caller);
@@ -291,13 +292,13 @@ static void spread(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, 
 void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                 void *ctx)
 {
-    spread(n, fn, ctx, 0);
+    run_parallel(n, fn, ctx, 0);
 }
 
 void xd_par_dynamic(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                  void *ctx)
 {
-    spread(n, fn, ctx, 1);
+    run_parallel(n, fn, ctx, 1);
 }
 
 void xd_par_team(const xd_par_omp *omp)

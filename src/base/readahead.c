@@ -87,7 +87,7 @@ size_t xd_readahead_cold_bytes(const xd_readahead *a)
 }
 
 /* Waits until n more bytes may be asked for; 0: not any more. */
-static int may_ask(xd_readahead *a, size_t n)
+static int wait_for_space(xd_readahead *a, size_t n)
 {
     pthread_mutex_lock(&a->guard);
     while (!a->stop && a->asked + n > a->used + a->most)
@@ -99,13 +99,13 @@ static int may_ask(xd_readahead *a, size_t n)
 }
 
 /* 0: the byte cannot be read; the later use of the file reports the error. */
-static int wait_for(mark m)
+static int read_mark(mark m)
 {
     char c;
     return pread(m.fd, &c, 1, (off_t)m.at) == 1;
 }
 
-static void *work(void *arg)
+static void *read_ahead(void *arg)
 {
     xd_readahead *a = arg;
     mark      way[DEPTH];
@@ -113,14 +113,14 @@ static void *work(void *arg)
     for (const range *r = a->r; r < a->r + a->n; r++)
         for (size_t done = 0, n; done < r->bytes; done += n) {
             n = r->bytes - done < PIECE ? r->bytes - done : PIECE;
-            if (!may_ask(a, n))
+            if (!wait_for_space(a, n))
                 return NULL;
             posix_fadvise(r->fd, (off_t)(r->at + done), (off_t)n, POSIX_FADV_WILLNEED);
             if ((since += n) < STEP)
                 continue;
             since = 0;
             mark *m = &way[steps++ % DEPTH];
-            if (steps > DEPTH && !wait_for(*m))
+            if (steps > DEPTH && !read_mark(*m))
                 return NULL;
             *m = (mark){ r->fd, r->at + done + n - 1 };
         }
@@ -136,7 +136,7 @@ void xd_readahead_start(xd_readahead *a)
     pthread_attr_setstacksize(&attr, STACK);
     xd_signals_for_caller(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    a->running = pthread_create(&a->thread, &attr, work, a) == 0;
+    a->running = pthread_create(&a->thread, &attr, read_ahead, a) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
 }

@@ -25,7 +25,7 @@ static void twister_seed(twister *t, uint32_t seed)
     t->at = MTN;
 }
 
-static void twister_turn(twister *t)
+static void twister_refill(twister *t)
 {
     for (int i = 0; i < MTN; i++) {
         uint32_t y = (t->state[i] & 0x80000000u) | (t->state[(i + 1) % MTN] & 0x7fffffffu);
@@ -37,7 +37,7 @@ static void twister_turn(twister *t)
 static uint32_t twister_next(twister *t)
 {
     if (t->at == MTN)
-        twister_turn(t);
+        twister_refill(t);
     uint32_t y = t->state[t->at++];
     y ^= y >> 11;
     y ^= (y << 7) & 0x9d2c5680u;
@@ -57,7 +57,7 @@ static double uniform53(twister *t)
 }
 
 /* Fewer than 16 values: pairs in double, cosine first. */
-static void few(float *out, int64_t n, twister *t)
+static void draw_few(float *out, int64_t n, twister *t)
 {
     for (int64_t i = 0; i < n; i += 2) {
         double u1 = uniform53(t), u2 = uniform53(t);
@@ -69,7 +69,7 @@ static void few(float *out, int64_t n, twister *t)
 }
 
 /* Sixteen uniform values in place: value j pairs with value j + 8. */
-static void sixteen(float *p)
+static void draw_sixteen(float *p)
 {
     for (int j = 0; j < 8; j++) {
         float radius = sqrtf(-2.0f * (float)log(1.0 - (double)p[j]));
@@ -82,17 +82,17 @@ static void sixteen(float *p)
 static void draw_torch(float *out, int64_t n, twister *t)
 {
     if (n < 16) {
-        few(out, n, t);
+        draw_few(out, n, t);
         return;
     }
     for (int64_t i = 0; i < n; i++)
         out[i] = uniform24(t);
     for (int64_t i = 0; i + 16 <= n; i += 16)
-        sixteen(out + i);
+        draw_sixteen(out + i);
     if (n % 16) {               /* the last 16 are drawn anew and overwrite earlier values     */
         for (int64_t i = n - 16; i < n; i++)
             out[i] = uniform24(t);
-        sixteen(out + n - 16);
+        draw_sixteen(out + n - 16);
     }
 }
 
@@ -169,7 +169,7 @@ void xd_rng_normal(xd_rng *r, float *out, int64_t n)
 /* ---- hashes ------------------------------------------------------------------------------ */
 
 /* The finalizer of splitmix64 (Steele, Lea and Flood 2014). */
-static uint64_t finish(uint64_t z)
+static uint64_t finalize(uint64_t z)
 {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -181,12 +181,12 @@ uint64_t xd_hash_text(const char *s)
     uint64_t h = 0xcbf29ce484222325u;
     for (; *s; s++)
         h = (h ^ (unsigned char)*s) * 0x100000001b3u;
-    return finish(h);
+    return finalize(h);
 }
 
 uint64_t xd_hash_mix(uint64_t h, uint64_t i)
 {
-    return finish(h + (i + 1) * 0x9e3779b97f4a7c15u);
+    return finalize(h + (i + 1) * 0x9e3779b97f4a7c15u);
 }
 
 /* ---- a random seed ------------------------------------------------------------------------ */

@@ -29,7 +29,7 @@ void xd_comm_close(xd_comm **c)
         *c = NULL;
 }
 
-static int number(const char *name)
+static int env_number(const char *name)
 {
     const char *v = getenv(name);
     return v ? atoi(v) : 0;
@@ -43,8 +43,8 @@ int xd_comm_launch_size(void)
     static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS",
                                          "SLURM_STEP_NUM_TASKS" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (number(names[i]) > 0)
-            return number(names[i]);
+        if (env_number(names[i]) > 0)
+            return env_number(names[i]);
     return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE") ? 0 : 1;
 }
 
@@ -58,8 +58,8 @@ int xd_comm_launch_rank(void)
     static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (getenv(names[i]))
-            return number(names[i]);
-    return xd_comm_launched() ? number("SLURM_PROCID") : -1;
+            return env_number(names[i]);
+    return xd_comm_launched() ? env_number("SLURM_PROCID") : -1;
 }
 
 int xd_comm_share(int *ranks, int *cores)
@@ -105,14 +105,14 @@ size_t xd_comm_bytes(xd_tensor t)
 }
 
 /* Prefetches a run of a later iteration: the hardware does not predict runs so far apart. */
-static inline void ask_run(const char *p, size_t run)
+static inline void prefetch_run(const char *p, size_t run)
 {
     for (size_t i = 0; i < run; i += 64)
         __builtin_prefetch(p + i);
 }
 
 /* Copies between two views of one shape, in runs that are contiguous in both. */
-static void walk(xd_tensor to, xd_tensor from)
+static void copy_views(xd_tensor to, xd_tensor from)
 {
     enum { AHEAD = 4, LONGEST = 8192 }; /* runs; bytes from which a run needs no prefetch      */
     int64_t inner = 1, at[XD_MAXDIM] = { 0 };
@@ -126,8 +126,8 @@ static void walk(xd_tensor to, xd_tensor from)
                 q_step = nd ? to.s[nd - 1] * (int64_t)es : 0;
     for (;;) {
         if (nd && run < LONGEST && at[nd - 1] + AHEAD < from.d[nd - 1]) {
-            ask_run(p + AHEAD * p_step, run);
-            ask_run(q + AHEAD * q_step, run);
+            prefetch_run(p + AHEAD * p_step, run);
+            prefetch_run(q + AHEAD * q_step, run);
         }
         memmove(q, p, run);
         int i = nd - 1;
@@ -148,7 +148,7 @@ static void walk(xd_tensor to, xd_tensor from)
 void xd_comm_pack(void *to, xd_tensor from)
 {
     if (xd_comm_elems(from))
-        walk(xd_view(to, from.type, from.nd, from.d), from);
+        copy_views(xd_view(to, from.type, from.nd, from.d), from);
 }
 
 void xd_comm_unpack(xd_tensor to, const void *from)
@@ -156,7 +156,7 @@ void xd_comm_unpack(xd_tensor to, const void *from)
     xd_tensor f = xd_view(NULL, to.type, to.nd, to.d);
     memcpy(&f.p, &from, sizeof from);           /* views are not const; this one is only read  */
     if (xd_comm_elems(to))
-        walk(to, f);
+        copy_views(to, f);
 }
 
 int xd_comm_copy(xd_tensor to, xd_tensor from)
@@ -168,7 +168,7 @@ int xd_comm_copy(xd_tensor to, xd_tensor from)
     if (memcmp(to.d, from.d, (size_t)to.nd * sizeof *to.d) != 0)
         return 0;
     if (to.p != from.p || memcmp(to.s, from.s, (size_t)to.nd * sizeof *to.s) != 0)
-        walk(to, from);
+        copy_views(to, from);
     return 1;
 }
 

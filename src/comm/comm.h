@@ -94,7 +94,7 @@ xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
  * must be my rank in the new group: the keys of a color are 0..size-1. */
 xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e);
 /* Receives the events of a count communicator. */
-typedef enum xd_message { XD_SENDS, XD_RECEIVES, XD_MEETS } xd_message;
+typedef enum xd_message { XD_MESSAGE_SEND, XD_MESSAGE_RECV, XD_MESSAGE_COLLECTIVE } xd_message;
 typedef struct xd_recorder {
     void  *cookie;
     /* A group: `id` 0 is the world, then groups in the order of the splits. It has `size` ranks of

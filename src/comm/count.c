@@ -35,7 +35,7 @@ typedef struct counter {        /* `c` comes first: a pointer to it points to th
 
 static xd_status open_group(tally *y, int color, int rank, int size, xd_comm **out, xd_err *e);
 
-static counter *of(xd_comm *c)
+static counter *counter_of(xd_comm *c)
 {
     return (counter *)(void *)c;
 }
@@ -45,18 +45,18 @@ static xd_status count_split(xd_comm *c, int color, int key, int size, xd_comm *
     *out = NULL;
     if (size < 1 || size > c->size || key < 0 || key >= size)
         return xd_fail(e, XD_EINVAL, "rank %d of a group of %d among %d ranks", key, size, c->size);
-    return open_group(of(c)->y, color, key, size, out, e);
+    return open_group(counter_of(c)->y, color, key, size, out, e);
 }
 
 /* One host is assumed; a caller that counts for several hosts splits the groups itself. */
 static xd_status count_host(xd_comm *c, xd_comm **out, xd_err *e)
 {
-    return open_group(of(c)->y, -1, c->rank, c->size, out, e);
+    return open_group(counter_of(c)->y, -1, c->rank, c->size, out, e);
 }
 
 static void count_close(xd_comm *c)
 {
-    tally *y = of(c)->y;
+    tally *y = counter_of(c)->y;
     if (--y->users == 0) {
         free(y->to);
         free(y);
@@ -65,52 +65,53 @@ static void count_close(xd_comm *c)
 }
 
 /* Adds bytes to rank r to the collective that is being counted. */
-static void add(xd_comm *c, int r, size_t bytes)
+static void count_bytes(xd_comm *c, int r, size_t bytes)
 {
     if (!bytes || r == c->rank)
         return;
     c->traffic->bytes += (int64_t)bytes;
     c->traffic->messages++;
-    of(c)->y->to[r] += (int64_t)bytes;
+    counter_of(c)->y->to[r] += (int64_t)bytes;
 }
 
-static void start(xd_comm *c)
+static void reset_bytes(xd_comm *c)
 {
     for (int r = 0; r < c->size; r++)
-        of(c)->y->to[r] = 0;
+        counter_of(c)->y->to[r] = 0;
 }
 
 /* Reports the begin of an operation; the request's end will be reported too. */
-static xd_req begun(xd_comm *c, xd_message what, int peer, const int64_t *bytes)
+static xd_req report_begin(xd_comm *c, xd_message what, int peer, const int64_t *bytes)
 {
-    tally *y = of(c)->y;
-    if (!y->rec || of(c)->id < 0)
+    tally *y = counter_of(c)->y;
+    if (!y->rec || counter_of(c)->id < 0)
         return (xd_req){ 0 };
-    y->rec->begin(y->rec->cookie, ++y->begun, of(c)->id, what, peer, bytes);
+    y->rec->begin(y->rec->cookie, ++y->begun, counter_of(c)->id, what, peer, bytes);
     return (xd_req){ c, y->begun };
 }
 
-static xd_req met(xd_comm *c)
+static xd_req report_collective(xd_comm *c)
 {
-    return c->size > 1 ? begun(c, XD_MEETS, -1, of(c)->y->to) : (xd_req){ 0 };
+    return c->size > 1 ? report_begin(c, XD_MESSAGE_COLLECTIVE, -1, counter_of(c)->y->to)
+                       : (xd_req){ 0 };
 }
 
-/* An all-reduce in pieces is reported as two calls. The second begins when the first has ended;
- * here this is when the first is waited for. */
+/* An all-reduce in pieces is reported as two calls. The second call begins when the first has
+ * ended, which here is when the caller waits for the first. */
 static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
-    tally  *y = of(c)->y;
+    tally  *y = counter_of(c)->y;
     int64_t n = xd_comm_elems(io), from = xd_reduce_piece(n, c->rank, c->size);
     int64_t mine = xd_reduce_piece(n, c->rank + 1, c->size) - from;
     size_t  es = xd_dtype_size(io.type);
     int     direct = xd_reduce_direct(xd_comm_bytes(io), c->size);
     (void)op;
-    start(c);
+    reset_bytes(c);
     for (int r = 0; r < c->size; r++)
-        add(c, r, direct ? xd_comm_bytes(io)
+        count_bytes(c, r, direct ? xd_comm_bytes(io)
                          : (size_t)(xd_reduce_piece(n, r + 1, c->size) -
                                     xd_reduce_piece(n, r, c->size)) * es);
-    xd_req q = met(c);
+    xd_req q = report_collective(c);
     for (int i = 0; i < LATER && q.tag && !direct; i++)
         if (!y->later[i].number) {
             y->later[i] = (second){ c, q.tag, mine * (int64_t)es };
@@ -127,47 +128,47 @@ static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 static xd_req count_bcast(xd_comm *c, xd_tensor io, int root)
 {
     int child[32], n = xd_tree_children((c->rank - root + c->size) % c->size, c->size, child);
-    start(c);
+    reset_bytes(c);
     for (int i = 0; i < n; i++)
-        add(c, (child[i] + root) % c->size, xd_comm_bytes(io));
-    return met(c);
+        count_bytes(c, (child[i] + root) % c->size, xd_comm_bytes(io));
+    return report_collective(c);
 }
 
 static xd_req count_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
     (void)in;
-    start(c);
+    reset_bytes(c);
     for (int r = 0; r < c->size; r++)
-        add(c, r, (size_t)rows[c->rank] * xd_gather_row(out));
-    return met(c);
+        count_bytes(c, r, (size_t)rows[c->rank] * xd_gather_row(out));
+    return report_collective(c);
 }
 
 static xd_req count_circulate(xd_comm *c, const xd_tensor *part)
 {
     const int next = (c->rank + 1) % c->size;
-    start(c);
+    reset_bytes(c);
     for (int r = 0; r < c->size && c->size > 1; r++)
         if (r != next)
-            add(c, next, xd_comm_bytes(part[r]));
-    return met(c);
+            count_bytes(c, next, xd_comm_bytes(part[r]));
+    return report_collective(c);
 }
 
 static xd_req count_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
     (void)get;
-    start(c);
+    reset_bytes(c);
     for (int r = 0; r < c->size; r++)
-        add(c, r, xd_comm_bytes(give[r]));
-    return met(c);
+        count_bytes(c, r, xd_comm_bytes(give[r]));
+    return report_collective(c);
 }
 
-static xd_req count_show(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+static xd_req count_exchange_views(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 {
     get[c->rank] = give[c->rank];
     return count_exchange(c, give, get);
 }
 
-static xd_req count_offer(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+static xd_req count_exchange_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 {
     get[c->rank] = give[c->rank];
     return (xd_req){ 0 };
@@ -180,16 +181,17 @@ static xd_req count_send(xd_comm *c, xd_tensor t, int to)
         return (xd_req){ 0 };
     c->traffic->bytes += bytes;
     c->traffic->messages++;
-    return begun(c, XD_SENDS, to, &bytes);
+    return report_begin(c, XD_MESSAGE_SEND, to, &bytes);
 }
 
 static xd_req count_recv(xd_comm *c, xd_tensor t, int from)
 {
     int64_t bytes = (int64_t)xd_comm_bytes(t);
-    return from == c->rank || !bytes ? (xd_req){ 0 } : begun(c, XD_RECEIVES, from, &bytes);
+    return from == c->rank || !bytes ? (xd_req){ 0 }
+                                     : report_begin(c, XD_MESSAGE_RECV, from, &bytes);
 }
 
-static void tell_second(tally *y, int64_t number)
+static void report_second(tally *y, int64_t number)
 {
     for (int i = 0; i < LATER; i++) {
         second s = y->later[i];
@@ -198,18 +200,18 @@ static void tell_second(tally *y, int64_t number)
         y->later[i].number = 0;
         for (int r = 0; r < s.c->size; r++)
             y->to[r] = r == s.c->rank ? 0 : s.bytes;
-        y->rec->end(y->rec->cookie, met(s.c).tag);
+        y->rec->end(y->rec->cookie, report_collective(s.c).tag);
     }
 }
 
 static xd_status count_wait(xd_comm *c, xd_req *r, int n)
 {
-    tally            *y = of(c)->y;
+    tally            *y = counter_of(c)->y;
     const xd_recorder *rec = y->rec;
     for (int i = 0; i < n; i++) {
         if (rec && r[i].tag) {
             rec->end(rec->cookie, r[i].tag);
-            tell_second(y, r[i].tag);
+            report_second(y, r[i].tag);
         }
         r[i] = (xd_req){ 0 };
     }
@@ -254,13 +256,26 @@ static void count_drop(xd_comm *c, xd_req *r, int n)
 }
 
 static const xd_comm_ops ops = {
-    .name = "count", .split = count_split, .split_host = count_host, .close = count_close,
-    .allreduce = count_allreduce, .bcast = count_bcast, .gather = count_gather,
-    .circulate = count_circulate, .exchange = count_exchange, .exchange_views = count_show,
-    .exchange_places = count_offer,
-    .send = count_send, .recv = count_recv, .wait = count_wait,
-    .test = count_test, .drop = count_drop, .poke = count_nothing,
-    .barrier = count_nothing, .share = count_share, .in_window = count_in_window,
+    .name = "count",
+    .split = count_split,
+    .split_host = count_host,
+    .close = count_close,
+    .allreduce = count_allreduce,
+    .bcast = count_bcast,
+    .gather = count_gather,
+    .circulate = count_circulate,
+    .exchange = count_exchange,
+    .exchange_views = count_exchange_views,
+    .exchange_places = count_exchange_places,
+    .send = count_send,
+    .recv = count_recv,
+    .wait = count_wait,
+    .test = count_test,
+    .drop = count_drop,
+    .poke = count_nothing,
+    .barrier = count_nothing,
+    .share = count_share,
+    .in_window = count_in_window,
     .abort = count_abort,
 };
 

@@ -28,7 +28,7 @@ static struct {
     MPI_Comm control;           /* probed for message progress; nothing is sent on it           */
 } mpi = { .host = MPI_GROUP_NULL };
 
-static xd_status refuse(xd_err *e, const char *what, int code)
+static xd_status fail_with_code(xd_err *e, const char *what, int code)
 {
     char why[MPI_MAX_ERROR_STRING + 1] = "";
     int  n = 0;
@@ -41,7 +41,7 @@ static xd_status refuse(xd_err *e, const char *what, int code)
 static const xd_comm_ops ops;
 
 /* Finds the ranks of `m` that are on my host. */
-static void find_near(MPI_Comm m, int size, char *near)
+static void find_host_members(MPI_Comm m, int size, char *on_host)
 {
     MPI_Group all = MPI_GROUP_NULL;
     if (mpi.host == MPI_GROUP_NULL || MPI_Comm_group(m, &all) != MPI_SUCCESS)
@@ -49,7 +49,7 @@ static void find_near(MPI_Comm m, int size, char *near)
     for (int r = 0; r < size; r++) {
         int there = MPI_UNDEFINED;
         MPI_Group_translate_ranks(all, 1, &r, mpi.host, &there);
-        near[r] = there != MPI_UNDEFINED;
+        on_host[r] = there != MPI_UNDEFINED;
     }
     MPI_Group_free(&all);
 }
@@ -72,7 +72,7 @@ static xd_status open_group(xd_mpi_world *w, MPI_Comm m, xd_comm **out, xd_err *
         free(g);
         return xd_fail(e, XD_ENOMEM, "no memory for a group of ranks");
     }
-    find_near(m, size, g->host);
+    find_host_members(m, size, g->host);
     g->c = (xd_comm){ .ops = &ops, .traffic = &w->traffic, .err = &w->err, .priv = g };
     MPI_Comm_rank(m, &g->c.rank);
     g->c.size = size;
@@ -88,7 +88,7 @@ static xd_status mpi_split(xd_comm *c, int color, int key, int size, xd_comm **o
     *out = NULL;
     int code = MPI_Comm_split(g->mpi, color, key, &m);
     if (code != MPI_SUCCESS)
-        return refuse(e, "splitting a group of ranks", code);
+        return fail_with_code(e, "splitting a group of ranks", code);
     xd_status s = open_group(g->world, m, out, e);
     if (s == XD_OK && (*out)->size != size) {
         s = xd_fail(e, XD_ECOMM, "%d ranks of %d have color %d, the plan says %d", (*out)->size,
@@ -105,7 +105,7 @@ static xd_status mpi_host(xd_comm *c, xd_comm **out, xd_err *e)
     *out = NULL;
     int code = MPI_Comm_split_type(g->mpi, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &m);
     if (code != MPI_SUCCESS)
-        return refuse(e, "finding the ranks of this host", code);
+        return fail_with_code(e, "finding the ranks of this host", code);
     return open_group(g->world, m, out, e);
 }
 
@@ -122,20 +122,20 @@ static void poke_hook(void *arg)
     mpi_poke(arg);
 }
 
-/* A waiting rank must not keep a computing one from its core. If there are too few cores it yields
- * at once and soon sleeps; otherwise it polls for a while first. */
-void xd_mpi_idle(int turn)
+/* A waiting rank must not occupy the core that a computing rank needs. With fewer cores than ranks
+ * a waiting rank yields at once and soon sleeps; otherwise it first polls for a while. */
+void xd_mpi_idle(int polls)
 {
     int eager = mpi.crowded ? 0 : 200, awake = mpi.crowded ? 40 : 20000;
-    if (turn < eager)
+    if (polls < eager)
         return;
-    if (turn < awake)
+    if (polls < awake)
         sched_yield();
     else
         nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
 }
 
-/* Not MPI_Barrier, during which pending operations would not progress and which may spin. */
+/* MPI_Barrier is not used: pending operations would not progress during it, and it may spin. */
 static void mpi_barrier(xd_comm *c)
 {
     xd_mpi_group   *g = c->priv;
@@ -143,12 +143,12 @@ static void mpi_barrier(xd_comm *c)
     if (g->world->lost)
         return;
     int         done = 0, code = MPI_Ibarrier(g->mpi, &req);
-    for (int turn = 0; code == MPI_SUCCESS && !done && !g->world->lost; turn += turn < 1 << 20) {
+    for (int polls = 0; code == MPI_SUCCESS && !done && !g->world->lost; polls += polls < 1 << 20) {
         code = MPI_Test(&req, &done, MPI_STATUS_IGNORE);
         if (done)
             break;
         xd_mpi_advance();
-        xd_mpi_idle(turn);
+        xd_mpi_idle(polls);
     }
     if (code != MPI_SUCCESS)
         xd_mpi_fail(g->world, g->world->rank, "a barrier", code);
@@ -171,7 +171,7 @@ static void end_world(xd_mpi_world *w)
     MPI_Comm_free(&mpi.control);
     if (mpi.host != MPI_GROUP_NULL)
         MPI_Group_free(&mpi.host);
-    xd_mpi_forget();
+    xd_mpi_free_lists();
     if (mpi.ours)
         MPI_Finalize();
     mpi.ours = 0;
@@ -203,8 +203,8 @@ static const xd_comm_ops ops = {
 
 /* ---- starting -------------------------------------------------------------------------- */
 
-/* All processes find the same; the first one reports it. */
-static xd_status alone(xd_err *e, int ranks, const char *why)
+/* The launcher's processes are not in one MPI world. All of them find this; rank 0 reports it. */
+static xd_status fail_unconnected(xd_err *e, int ranks, const char *why)
 {
     xd_fail(e, XD_ECOMM, "%d processes were started together, but MPI does not let them meet: %s",
             ranks, why);
@@ -215,7 +215,7 @@ static xd_status alone(xd_err *e, int ranks, const char *why)
 
 /* Open MPI ends a process that srun started without PMIx, with a long message. Old versions can use
  * PMI-2, so that case only gets a warning. */
-static xd_status look_at_srun(xd_err *e)
+static xd_status check_srun(xd_err *e)
 {
 #ifdef OPEN_MPI
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *id = getenv("SLURM_PROCID");
@@ -223,8 +223,8 @@ static xd_status look_at_srun(xd_err *e)
     if (n < 2 || getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK"))
         return XD_OK;
     if (!getenv("PMI_RANK"))
-        return alone(e, n, "srun gave them no PMIx; use srun --mpi=pmix (srun --mpi=list tells "
-                     "what there is) or mpirun");
+        return fail_unconnected(e, n, "srun gave them no PMIx; use srun --mpi=pmix (srun "
+                                "--mpi=list tells what there is) or mpirun");
     if (id && !atoi(id))
         xd_log(XD_LOG_WARN, "srun offers PMI-2 and no PMIx: if Open MPI does not start, use srun "
                "--mpi=pmix or mpirun");
@@ -234,8 +234,8 @@ static xd_status look_at_srun(xd_err *e)
     return XD_OK;
 }
 
-/* A launcher of another MPI starts processes that do not know of each other. */
-static xd_status look_at_world(MPI_Comm world, xd_err *e)
+/* A launcher of another MPI library starts processes that are each in a world of their own. */
+static xd_status check_world_size(MPI_Comm world, xd_err *e)
 {
     char name[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "", why[256];
     int  n = 0, size = 1;
@@ -248,10 +248,10 @@ static xd_status look_at_world(MPI_Comm world, xd_err *e)
         name[strcspn(name, "\t")] = ' ';
     snprintf(why, sizeof why, "this program was built with %.60s, and the launcher (mpirun, or "
              "srun's --mpi) is one of another MPI", name);
-    return alone(e, xd_comm_launch_size(), why);
+    return fail_unconnected(e, xd_comm_launch_size(), why);
 }
 
-static xd_status start(xd_err *e)
+static xd_status start_mpi(xd_err *e)
 {
     int         on = 0, off = 0, level = 0, code;
     xd_status   s;
@@ -261,10 +261,10 @@ static xd_status start(xd_err *e)
     MPI_Initialized(&on);
     if (on)
         return XD_OK;
-    if ((s = look_at_srun(e)) != XD_OK)
+    if ((s = check_srun(e)) != XD_OK)
         return s;
     if ((code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) != MPI_SUCCESS)
-        return refuse(e, "starting MPI", code);
+        return fail_with_code(e, "starting MPI", code);
     mpi.ours = 1;
     /* Failures of calls that name no group belong to MPI_COMM_WORLD and are fatal by default. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -276,7 +276,7 @@ static xd_status start(xd_err *e)
 
 /* Finds ranks and cores of this host. mpirun may have given each rank its own cores, so the cpu
  * sets of all ranks are united. */
-static void see_host(MPI_Comm world)
+static void survey_host(MPI_Comm world)
 {
     MPI_Comm  host = MPI_COMM_NULL;
     xd_cpuset all;
@@ -334,15 +334,15 @@ int xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus)
 
 static xd_status first_world(xd_err *e)
 {
-    xd_status s = start(e);
+    xd_status s = start_mpi(e);
     if (s != XD_OK)
         return s;
     int code = MPI_Comm_dup(MPI_COMM_WORLD, &mpi.control);
     if (code != MPI_SUCCESS)
-        return refuse(e, "starting MPI", code);
+        return fail_with_code(e, "starting MPI", code);
     MPI_Comm_set_errhandler(mpi.control, MPI_ERRORS_RETURN);
-    see_host(mpi.control);
-    if ((s = look_at_world(mpi.control, e)) == XD_OK) {
+    survey_host(mpi.control);
+    if ((s = check_world_size(mpi.control, e)) == XD_OK) {
         xd_met();
         return s;
     }
@@ -363,7 +363,7 @@ xd_status xd_comm_mpi(xd_comm **c, xd_err *e)
         s = first_world(e);
     if (s == XD_OK) {
         int code = MPI_Comm_dup(MPI_COMM_WORLD, &m);
-        s = code == MPI_SUCCESS ? XD_OK : refuse(e, "starting MPI", code);
+        s = code == MPI_SUCCESS ? XD_OK : fail_with_code(e, "starting MPI", code);
     }
     if (s == XD_OK) {
         xd_err_clear(&w->err);

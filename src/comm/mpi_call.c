@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* The i-th other rank, starting after mine, so that not all ranks send to rank 0 first. */
-static int other(const xd_comm *c, int i)
+/* The i-th other rank, counted from my own, so that not all ranks send to rank 0 first. */
+static int nth_peer(const xd_comm *c, int i)
 {
     return (c->rank + i) % c->size;
 }
@@ -17,38 +17,38 @@ xd_req xd_mpi_send(xd_comm *c, xd_tensor t, int to)
 {
     xd_mpi_op *j = xd_mpi_op_begin(c, 0);
     if (j)
-        xd_mpi_op_give(j, t, to);
-    return xd_mpi_op_go(j);
+        xd_mpi_op_send_view(j, t, to);
+    return xd_mpi_op_start(j);
 }
 
 xd_req xd_mpi_recv(xd_comm *c, xd_tensor t, int from)
 {
     xd_mpi_op *j = xd_mpi_op_begin(c, 0);
     if (j)
-        xd_mpi_op_take(j, t, from);
-    return xd_mpi_op_go(j);
+        xd_mpi_op_recv_view(j, t, from);
+    return xd_mpi_op_start(j);
 }
 
-/* Ranks of my host get notes, other ranks messages; exchange_places sends these nothing. `get` is
- * written only by exchange_views and exchange_places. */
-static void trade(xd_mpi_op *j, const xd_tensor *give, xd_tensor *get)
+/* Sends notes to the ranks of my host and tensor bytes to other ranks; exchange_places sends
+ * nothing to other hosts. Only exchange_views and exchange_places write to `get`. */
+static void post_exchange(xd_mpi_op *j, const xd_tensor *give, xd_tensor *get)
 {
     const xd_comm *c = &j->g->c;
     for (int i = 1; i < c->size; i++) {
-        int from = other(c, c->size - i);
+        int from = nth_peer(c, c->size - i);
         if (xd_shares_memory(c, from))
-            xd_zero_copy_take(j, &get[from], from);
-        else if (j->trade != XD_EXCHANGE_PLACES)
-            xd_mpi_op_take(j, get[from], from);
+            xd_zero_copy_recv(j, &get[from], from);
+        else if (j->kind != XD_EXCHANGE_PLACES)
+            xd_mpi_op_recv_view(j, get[from], from);
     }
     for (int i = 1; i < c->size; i++) {
-        int to = other(c, i);
+        int to = nth_peer(c, i);
         if (xd_shares_memory(c, to))
-            xd_zero_copy_give(j, give[to], to);
-        else if (j->trade != XD_EXCHANGE_PLACES)
-            xd_mpi_op_give(j, give[to], to);
+            xd_zero_copy_send(j, give[to], to);
+        else if (j->kind != XD_EXCHANGE_PLACES)
+            xd_mpi_op_send_view(j, give[to], to);
     }
-    j->then = j->nnear ? xd_zero_copy_finish : NULL;
+    j->then = j->nviews ? xd_zero_copy_finish : NULL;
 }
 
 xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
@@ -56,33 +56,34 @@ xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
     xd_mpi_op    *j = xd_mpi_op_begin(c, 1);
     xd_tensor *to;
     if (!j)
-        return xd_mpi_op_go(j);
+        return xd_mpi_op_start(j);
     memcpy(&to, &get, sizeof to);       /* `exchange` does not change the views                */
-    trade(j, give, to);
+    post_exchange(j, give, to);
     if (!xd_comm_copy(get[c->rank], give[c->rank]))
-        xd_mpi_op_fail(j, XD_EINVAL, "what is given to oneself differs from what is taken");
-    return xd_mpi_op_go(j);
+        xd_mpi_op_fail(j, XD_EINVAL, "the view that a rank sends itself differs from its copy");
+    return xd_mpi_op_start(j);
 }
 
-static xd_req in_place(xd_comm *c, const xd_tensor *give, xd_tensor *get, xd_exchange_kind how)
+static xd_req exchange_in_place(xd_comm *c, const xd_tensor *give, xd_tensor *get,
+                                xd_exchange_kind how)
 {
     xd_mpi_op *j = xd_mpi_op_begin(c, 1);
     if (!j)
-        return xd_mpi_op_go(j);
-    j->trade = how;
-    trade(j, give, get);
+        return xd_mpi_op_start(j);
+    j->kind = how;
+    post_exchange(j, give, get);
     get[c->rank] = give[c->rank];
-    return xd_mpi_op_go(j);
+    return xd_mpi_op_start(j);
 }
 
 xd_req xd_mpi_exchange_views(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 {
-    return in_place(c, give, get, XD_EXCHANGE_VIEWS);
+    return exchange_in_place(c, give, get, XD_EXCHANGE_VIEWS);
 }
 
 xd_req xd_mpi_exchange_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 {
-    return in_place(c, give, get, XD_EXCHANGE_PLACES);
+    return exchange_in_place(c, give, get, XD_EXCHANGE_PLACES);
 }
 
 /* My rows are first copied to their place in `out` and sent from there. */
@@ -92,34 +93,34 @@ xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor i
     size_t  row = xd_gather_row(out), mine = (size_t)rows[c->rank] * row;
     char   *p = out.p;
     if (!j)
-        return xd_mpi_op_go(j);
+        return xd_mpi_op_start(j);
     for (int i = 1; i < c->size; i++) {
-        int r = other(c, c->size - i);
+        int r = nth_peer(c, c->size - i);
         if (rows[r])
             xd_mpi_op_recv(j, p + (size_t)xd_gather_at(rows, r) * row, (size_t)rows[r] * row, r);
     }
     if (mine != xd_comm_bytes(in))
-        xd_mpi_op_fail(j, XD_EINVAL, "an all-gather was given %zu bytes, its rows say %zu",
-                    xd_comm_bytes(in), mine);
+        xd_mpi_op_fail(j, XD_EINVAL, "an all-gather got %zu bytes, its rows have %zu",
+                       xd_comm_bytes(in), mine);
     if (!mine)
-        return xd_mpi_op_go(j);
+        return xd_mpi_op_start(j);
     p += (size_t)xd_gather_at(rows, c->rank) * row;
     if (mine == xd_comm_bytes(in))
         xd_comm_pack(p, in);
     for (int i = 1; i < c->size; i++)
-        xd_mpi_op_send(j, p, mine, other(c, i));
-    return xd_mpi_op_go(j);
+        xd_mpi_op_send(j, p, mine, nth_peer(c, i));
+    return xd_mpi_op_start(j);
 }
 
-/* Sends on what the last hop brought. */
-static void one_hop(xd_mpi_op *j)
+/* Forwards the part that the previous hop received. */
+static void post_hop(xd_mpi_op *j)
 {
     const xd_comm   *c = &j->g->c;
     const xd_tensor *part = (const xd_tensor *)(void *)j->stage;
     const int        R = c->size, now = (c->rank - j->hop + R) % R;
-    xd_mpi_op_take(j, part[(now - 1 + R) % R], (c->rank - 1 + R) % R);
-    xd_mpi_op_give(j, part[now], (c->rank + 1) % R);
-    j->then = ++j->hop < R - 1 ? one_hop : NULL;
+    xd_mpi_op_recv_view(j, part[(now - 1 + R) % R], (c->rank - 1 + R) % R);
+    xd_mpi_op_send_view(j, part[now], (c->rank + 1) % R);
+    j->then = ++j->hop < R - 1 ? post_hop : NULL;
 }
 
 xd_req xd_mpi_circulate(xd_comm *c, const xd_tensor *part)
@@ -127,13 +128,13 @@ xd_req xd_mpi_circulate(xd_comm *c, const xd_tensor *part)
     const size_t bytes = (size_t)c->size * sizeof *part;
     xd_mpi_op      *j = c->size > 1 ? xd_mpi_op_begin(c, 1) : NULL;
     if (!j)
-        return c->size > 1 ? xd_mpi_op_go(j) : (xd_req){ 0 };
+        return c->size > 1 ? xd_mpi_op_start(j) : (xd_req){ 0 };
     j->hop = 0;
     if ((j->stage = xd_mpi_op_stage(j, bytes))) {
         memcpy(j->stage, part, bytes);
-        one_hop(j);
+        post_hop(j);
     }
-    return xd_mpi_op_go(j);
+    return xd_mpi_op_start(j);
 }
 
 static void bcast_down(xd_mpi_op *j)
@@ -149,7 +150,7 @@ xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root)
 {
     xd_mpi_op *j = xd_mpi_op_begin(c, 1);
     if (!j)
-        return xd_mpi_op_go(j);
+        return xd_mpi_op_start(j);
     j->io = io;
     j->root = root;
     if (c->rank == root) {
@@ -159,12 +160,12 @@ xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root)
         xd_mpi_op_recv(j, io.p, xd_comm_bytes(io), (xd_tree_parent(v) + root) % c->size);
         j->then = bcast_down;
     }
-    return xd_mpi_op_go(j);
+    return xd_mpi_op_start(j);
 }
 
-/* Adds n elements of each rank in rank order: mine at `io`, which becomes the sum, and those of
- * rank r in slot r of the stage. */
-static void add_up(xd_mpi_op *j, char *io, int64_t n)
+/* Adds n elements of each rank in rank order: those of rank r are in slot r of the stage, mine are
+ * at `io`, which receives the sum. */
+static void sum_slots(xd_mpi_op *j, char *io, int64_t n)
 {
     const xd_comm *c = &j->g->c;
     size_t         size = (size_t)n * xd_dtype_size(j->io.type);
@@ -177,7 +178,7 @@ static void add_up(xd_mpi_op *j, char *io, int64_t n)
 
 static void direct_end(xd_mpi_op *j)
 {
-    add_up(j, j->io.p, xd_comm_elems(j->io));
+    sum_slots(j, j->io.p, xd_comm_elems(j->io));
 }
 
 static void direct_begin(xd_mpi_op *j)
@@ -187,14 +188,14 @@ static void direct_begin(xd_mpi_op *j)
     if (!(j->stage = xd_mpi_op_stage(j, bytes * (size_t)c->size)))
         return;
     for (int i = 1; i < c->size; i++)
-        xd_mpi_op_recv(j, j->stage + (size_t)other(c, i) * bytes, bytes, other(c, i));
+        xd_mpi_op_recv(j, j->stage + (size_t)nth_peer(c, i) * bytes, bytes, nth_peer(c, i));
     for (int i = 1; i < c->size; i++)
-        xd_mpi_op_send(j, j->io.p, bytes, other(c, i));
+        xd_mpi_op_send(j, j->io.p, bytes, nth_peer(c, i));
     j->then = direct_end;
 }
 
 /* Address and bytes of the piece of rank r. */
-static char *piece(const xd_mpi_op *j, int r, size_t *bytes)
+static char *piece_at(const xd_mpi_op *j, int r, size_t *bytes)
 {
     int64_t n = xd_comm_elems(j->io), from = xd_reduce_piece(n, r, j->g->c.size);
     size_t  es = xd_dtype_size(j->io.type);
@@ -206,29 +207,29 @@ static void pieces_end(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
     size_t         mine, theirs;
-    char          *p = piece(j, c->rank, &mine);
-    add_up(j, p, (int64_t)(mine / xd_dtype_size(j->io.type)));
+    char          *p = piece_at(j, c->rank, &mine);
+    sum_slots(j, p, (int64_t)(mine / xd_dtype_size(j->io.type)));
     j->tag++;
     for (int i = 1; i < c->size; i++) {
-        char *q = piece(j, other(c, i), &theirs);
-        xd_mpi_op_recv(j, q, theirs, other(c, i));
+        char *q = piece_at(j, nth_peer(c, i), &theirs);
+        xd_mpi_op_recv(j, q, theirs, nth_peer(c, i));
     }
     for (int i = 1; i < c->size; i++)
-        xd_mpi_op_send(j, p, mine, other(c, i));
+        xd_mpi_op_send(j, p, mine, nth_peer(c, i));
 }
 
 void xd_sum_by_messages(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
     size_t         mine, theirs;
-    piece(j, c->rank, &mine);
+    piece_at(j, c->rank, &mine);
     if (!(j->stage = xd_mpi_op_stage(j, mine * (size_t)c->size)))
         return;
     for (int i = 1; i < c->size; i++)
-        xd_mpi_op_recv(j, j->stage + (size_t)other(c, i) * mine, mine, other(c, i));
+        xd_mpi_op_recv(j, j->stage + (size_t)nth_peer(c, i) * mine, mine, nth_peer(c, i));
     for (int i = 1; i < c->size; i++) {
-        const char *q = piece(j, other(c, i), &theirs);
-        xd_mpi_op_send(j, q, theirs, other(c, i));
+        const char *q = piece_at(j, nth_peer(c, i), &theirs);
+        xd_mpi_op_send(j, q, theirs, nth_peer(c, i));
     }
     j->then = pieces_end;
 }
@@ -237,7 +238,7 @@ xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
     xd_mpi_op *j = xd_mpi_op_begin(c, 1);
     if (!j || !xd_comm_elems(io) || c->size == 1)
-        return xd_mpi_op_go(j);
+        return xd_mpi_op_start(j);
     j->io = io;
     j->op = op;
     if (io.type != XD_F32 && io.type != XD_F64 && io.type != XD_I32 && io.type != XD_I64)
@@ -247,5 +248,5 @@ xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op)
         direct_begin(j);
     else
         (xd_all_share_memory(c) ? xd_zero_copy_sum : xd_sum_by_messages)(j);
-    return xd_mpi_op_go(j);
+    return xd_mpi_op_start(j);
 }

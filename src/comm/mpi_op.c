@@ -23,7 +23,7 @@ static struct {
 
 /* ---- failures -------------------------------------------------------------------------- */
 
-static void record(xd_mpi_world *w, int rank, xd_status code, const char *text)
+static void record_error(xd_mpi_world *w, int rank, xd_status code, const char *text)
 {
     if (w->err.code != XD_OK)
         return;
@@ -39,9 +39,9 @@ xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code)
     if (MPI_Error_string(code, why, &n) != MPI_SUCCESS)
         snprintf(why, sizeof why, "MPI error %d", code);
     snprintf(text, sizeof text, "%s failed: %s", what, why);
-    record(w, rank, XD_ECOMM, text);
+    record_error(w, rank, XD_ECOMM, text);
     if (MPI_Error_class(code, &kind) != MPI_SUCCESS || kind != MPI_ERR_TRUNCATE)
-        w->lost = 1;            /* not for a message that is too long: it has arrived          */
+        w->lost = 1;            /* a message that is too long has arrived: nothing is lost     */
     return XD_ECOMM;
 }
 
@@ -54,7 +54,7 @@ void xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...)
     va_end(ap);
     if (j->status == XD_OK)
         j->status = code;
-    record(j->g->world, j->g->world->rank, code, text);
+    record_error(j->g->world, j->g->world->rank, code, text);
     if (code == XD_ENOMEM)      /* its message is never sent                                   */
         j->g->world->lost = 1;
 }
@@ -91,7 +91,7 @@ char *xd_mpi_op_stage(xd_mpi_op *j, size_t bytes)
     return s->p;
 }
 
-static void unstage(xd_mpi_op *j)
+static void return_staging(xd_mpi_op *j)
 {
     for (xd_mpi_staging *s = j->stages, *next; s; s = next) {
         int i = 6;
@@ -105,7 +105,7 @@ static void unstage(xd_mpi_op *j)
 }
 
 /* Grows an array to `cap` elements of `size` bytes. 0: out of memory. */
-static int more(void **p, int cap, size_t size)
+static int grow_array(void **p, int cap, size_t size)
 {
     void *q = realloc(*p, (size_t)cap * size);
     if (q)
@@ -113,14 +113,14 @@ static int more(void **p, int cap, size_t size)
     return q != NULL;
 }
 
-static int room(xd_mpi_op *j)
+static int reserve_request(xd_mpi_op *j)
 {
     int   cap = j->cap ? j->cap * 2 : 16;
     void *req = j->req, *st = j->st, *part = j->part;
     if (j->n < j->cap)
         return 1;
-    int ok = more(&req, cap, sizeof *j->req) & more(&st, cap, sizeof *j->st) &
-             more(&part, cap, sizeof *j->part);
+    int ok = grow_array(&req, cap, sizeof *j->req) & grow_array(&st, cap, sizeof *j->st) &
+             grow_array(&part, cap, sizeof *j->part);
     j->req = req;
     j->st = st;
     j->part = part;
@@ -131,7 +131,7 @@ static int room(xd_mpi_op *j)
     return ok;
 }
 
-static void free_job(xd_mpi_op *j)
+static void free_op(xd_mpi_op *j)
 {
     free(j->req);
     free(j->st);
@@ -140,11 +140,11 @@ static void free_job(xd_mpi_op *j)
     free(j);
 }
 
-void xd_mpi_forget(void)
+void xd_mpi_free_lists(void)
 {
     for (xd_mpi_op *j = all.spare, *next; j; j = next) {
         next = j->next;
-        free_job(j);
+        free_op(j);
     }
     for (int i = 0; i < CLASSES; i++)
         for (xd_mpi_staging *s = all.stage[i], *next; s; s = next) {
@@ -171,7 +171,7 @@ xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective)
     if (j)
         all.spare = j->next;
     else if (!(j = calloc(1, sizeof *j))) {
-        record(g->world, g->world->rank, XD_ENOMEM, "no memory for a message");
+        record_error(g->world, g->world->rank, XD_ENOMEM, "no memory for a message");
         g->world->lost = 1;
         return NULL;
     }
@@ -179,17 +179,17 @@ xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective)
     j->g = g;
     j->serial = ++all.serial;
     j->status = XD_OK;
-    j->ended = j->n = j->nmove = j->nnear = 0;
-    j->near = NULL;
-    j->trade = XD_EXCHANGE_COPY;
+    j->ended = j->n = j->nmove = j->nviews = 0;
+    j->views = NULL;
+    j->kind = XD_EXCHANGE_COPY;
     j->tag = tag;
     j->then = NULL;
     return j;
 }
 
-static void post(xd_mpi_op *j, char *p, size_t bytes, int peer, int send)
+static void post_message(xd_mpi_op *j, char *p, size_t bytes, int peer, int send)
 {
-    while (bytes && room(j)) {
+    while (bytes && reserve_request(j)) {
         int n = (int)(bytes < PIECE ? bytes : PIECE), code;
         if (send)
             code = MPI_Isend(p, n, MPI_BYTE, peer, j->tag, j->g->mpi, &j->req[j->n]);
@@ -205,11 +205,11 @@ static void post(xd_mpi_op *j, char *p, size_t bytes, int peer, int send)
     }
 }
 
-void xd_mpi_op_tell(xd_mpi_op *j, const void *p, size_t bytes, int to)
+void xd_mpi_op_send_uncounted(xd_mpi_op *j, const void *p, size_t bytes, int to)
 {
     char *q;
     memcpy(&q, &p, sizeof q);           /* MPI only reads it */
-    post(j, q, bytes, to, 1);
+    post_message(j, q, bytes, to, 1);
 }
 
 void xd_mpi_op_count(xd_mpi_op *j, size_t bytes, int to)
@@ -223,15 +223,15 @@ void xd_mpi_op_count(xd_mpi_op *j, size_t bytes, int to)
 void xd_mpi_op_send(xd_mpi_op *j, const void *p, size_t bytes, int to)
 {
     xd_mpi_op_count(j, bytes, to);
-    xd_mpi_op_tell(j, p, bytes, to);
+    xd_mpi_op_send_uncounted(j, p, bytes, to);
 }
 
 void xd_mpi_op_recv(xd_mpi_op *j, void *p, size_t bytes, int from)
 {
-    post(j, p, bytes, from, 0);
+    post_message(j, p, bytes, from, 0);
 }
 
-void xd_mpi_op_give(xd_mpi_op *j, xd_tensor t, int to)
+void xd_mpi_op_send_view(xd_mpi_op *j, xd_tensor t, int to)
 {
     size_t bytes = xd_comm_bytes(t);
     if (!bytes)
@@ -243,7 +243,7 @@ void xd_mpi_op_give(xd_mpi_op *j, xd_tensor t, int to)
         xd_mpi_op_send(j, p, bytes, to);
 }
 
-void xd_mpi_op_take(xd_mpi_op *j, xd_tensor t, int from)
+void xd_mpi_op_recv_view(xd_mpi_op *j, xd_tensor t, int from)
 {
     size_t bytes = xd_comm_bytes(t);
     if (!bytes)
@@ -255,7 +255,7 @@ void xd_mpi_op_take(xd_mpi_op *j, xd_tensor t, int from)
     if (j->nmove == j->capmove) {
         int   cap = j->capmove ? j->capmove * 2 : 16;
         void *m = j->move;
-        int   ok = more(&m, cap, sizeof *j->move);
+        int   ok = grow_array(&m, cap, sizeof *j->move);
         j->move = m;
         if (!ok) {
             xd_mpi_op_fail(j, XD_ENOMEM, "no memory for %d messages", cap);
@@ -272,7 +272,7 @@ void xd_mpi_op_take(xd_mpi_op *j, xd_tensor t, int from)
 
 /* ---- progress -------------------------------------------------------------------------- */
 
-static void unlist(xd_mpi_op *j)
+static void unlink_op(xd_mpi_op *j)
 {
     if (!j->at)
         return;
@@ -283,17 +283,17 @@ static void unlist(xd_mpi_op *j)
     j->next = NULL;
 }
 
-static void release(xd_mpi_op *j)
+static void release_op(xd_mpi_op *j)
 {
-    unlist(j);
-    unstage(j);
+    unlink_op(j);
+    return_staging(j);
     j->serial = 0;
     j->next = all.spare;
     all.spare = j;
 }
 
 /* Checks the finished requests: a message has failed, or is shorter than expected. */
-static void judge(xd_mpi_op *j, int code)
+static void check_messages(xd_mpi_op *j, int code)
 {
     for (int i = 0; i < j->n; i++) {
         const xd_mpi_peer *p = &j->part[i];
@@ -313,7 +313,7 @@ static void judge(xd_mpi_op *j, int code)
 }
 
 /* Tests an operation once. 1: it has ended. Runs as many phases as can end at once. */
-static int advance(xd_mpi_op *j)
+static int advance_op(xd_mpi_op *j)
 {
     while (!j->ended) {
         int flag = 1, code = MPI_SUCCESS;
@@ -321,7 +321,7 @@ static int advance(xd_mpi_op *j)
             code = MPI_Testall(j->n, j->req, &flag, j->st);
         if (code == MPI_SUCCESS && !flag)
             return 0;
-        judge(j, code);
+        check_messages(j, code);
         j->n = 0;
         for (int i = 0; i < j->nmove; i++)
             xd_comm_unpack(j->move[i].to, j->move[i].from);
@@ -333,7 +333,7 @@ static int advance(xd_mpi_op *j)
         else
             j->ended = 1;
     }
-    unlist(j);
+    unlink_op(j);
     return 1;
 }
 
@@ -341,17 +341,17 @@ void xd_mpi_advance(void)
 {
     for (xd_mpi_op *j = all.later, *next; j; j = next) {
         next = j->next;
-        advance(j);
+        advance_op(j);
     }
 }
 
-xd_req xd_mpi_op_go(xd_mpi_op *j)
+xd_req xd_mpi_op_start(xd_mpi_op *j)
 {
     if (!j)
         return (xd_req){ &all, -(int64_t)XD_ECOMM };
     xd_req r = { j, j->serial };
-    if (!j->n && advance(j) && j->status == XD_OK) {
-        release(j);
+    if (!j->n && advance_op(j) && j->status == XD_OK) {
+        release_op(j);
         return (xd_req){ 0 };
     }
     if (j->then) {
@@ -367,7 +367,7 @@ xd_req xd_mpi_op_go(xd_mpi_op *j)
 /* ---- waiting --------------------------------------------------------------------------- */
 
 /* The operation of a request. NULL: already collected. */
-static xd_mpi_op *job_of(xd_req r)
+static xd_mpi_op *op_of(xd_req r)
 {
     xd_mpi_op *j = r.tag > 0 ? r.p : NULL;
     return j && j->serial == r.tag ? j : NULL;
@@ -378,29 +378,31 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
     xd_status s = XD_OK;
     (void)c;
     for (int i = 0; i < n; i++) {
-        xd_mpi_op *j = job_of(r[i]);
+        xd_mpi_op *j = op_of(r[i]);
         if (s == XD_OK && r[i].tag < 0)
             s = (xd_status)-r[i].tag;
         r[i] = (xd_req){ 0 };
         if (!j)
             continue;
         const xd_mpi_world *w = j->g->world;
-        for (int turn = 0; !advance(j) && j->status == XD_OK && !w->lost; turn += turn < 1 << 20) {
+        for (int polls = 0; !advance_op(j) && j->status == XD_OK && !w->lost;
+             polls += polls < 1 << 20) {
             xd_mpi_advance();
-            xd_mpi_idle(turn);
+            xd_mpi_idle(polls);
         }
         if (s == XD_OK)
             s = j->ended || j->status != XD_OK ? j->status : XD_ECOMM;
         if (j->ended)           /* otherwise not all could be posted and MPI has the buffers   */
-            release(j);
+            release_op(j);
     }
     return s;
 }
 
-/* A failed operation has ended even if not all its messages can arrive; wait returns the error. */
+/* A failed operation counts as ended, even if some of its messages never arrive; xd_mpi_wait
+ * returns its error. */
 int xd_mpi_test(xd_comm *c, xd_req *r)
 {
-    xd_mpi_op *j = job_of(*r);
+    xd_mpi_op *j = op_of(*r);
     (void)c;
     if (!j) {
         if (r->tag >= 0)
@@ -408,10 +410,10 @@ int xd_mpi_test(xd_comm *c, xd_req *r)
         return 1;
     }
     xd_mpi_advance();
-    if (!advance(j))
+    if (!advance_op(j))
         return j->status != XD_OK || j->g->world->lost;
     if (j->status == XD_OK) {
-        release(j);
+        release_op(j);
         *r = (xd_req){ 0 };
     }
     return 1;
@@ -422,7 +424,7 @@ void xd_mpi_drop(xd_comm *c, xd_req *r, int n)
 {
     (void)c;
     for (int i = 0; i < n; i++) {
-        xd_mpi_op *j = job_of(r[i]);
+        xd_mpi_op *j = op_of(r[i]);
         r[i] = (xd_req){ 0 };
         if (!j)
             continue;
@@ -434,6 +436,6 @@ void xd_mpi_drop(xd_comm *c, xd_req *r, int n)
         j->n = 0;
         j->nmove = 0;
         j->ended = 1;
-        release(j);
+        release_op(j);
     }
 }

@@ -1,8 +1,8 @@
 /* mpi_op.h - an MPI operation: the messages of one call, in phases, and its staging buffers.
  *
  * MPI's state is one per process; so are the operations, their staging buffers and the list of
- * operations that have work between messages. Only the thread that opened MPI uses this. Memory
- * returns to free lists: a loop that repeats itself allocates nothing after its first iteration. */
+ * operations that have work between messages. Only the thread that opened MPI uses these functions.
+ * Memory returns to free lists: a loop allocates nothing after its first iteration. */
 #ifndef XD_COMM_MPI_OP_H
 #define XD_COMM_MPI_OP_H
 
@@ -61,12 +61,12 @@ struct xd_mpi_op {
     MPI_Status      *st;
     xd_mpi_peer     *part;          /* [n], beside the requests                                */
     xd_mpi_scatter  *move;          /* [nmove]                                                 */
-    int              n, cap, nmove, capmove, nnear;
-    xd_zero_copy    *near;          /* [nnear], staged                                         */
-    xd_exchange_kind trade;
+    int              n, cap, nmove, capmove, nviews;
+    xd_zero_copy    *views;         /* [nviews], staged                                        */
+    xd_exchange_kind kind;
     void           (*then)(xd_mpi_op *j);       /* posts the next phase; NULL: this is the last */
     xd_mpi_staging  *stages;        /* staging buffers in use                                  */
-    xd_tensor        io;            /* arguments of `then`, as what follows                    */
+    xd_tensor        io;            /* this and the members below: arguments of `then`         */
     xd_red           op;
     int              root, hop;
     char            *stage;
@@ -78,32 +78,34 @@ xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective);
 /* Posts a message of bytes to or from a rank; 0 bytes are not sent. */
 void    xd_mpi_op_send(xd_mpi_op *j, const void *p, size_t bytes, int to);
 void    xd_mpi_op_recv(xd_mpi_op *j, void *p, size_t bytes, int from);
-void    xd_mpi_op_count(xd_mpi_op *j, size_t bytes, int to);  /* adds to the traffic counts    */
-void    xd_mpi_op_tell(xd_mpi_op *j, const void *p, size_t bytes, int to);  /* sends, uncounted */
+void    xd_mpi_op_count(xd_mpi_op *j, size_t bytes, int to);    /* adds to the traffic counts  */
+/* Sends without adding to the traffic counts. */
+void    xd_mpi_op_send_uncounted(xd_mpi_op *j, const void *p, size_t bytes, int to);
 /* Post a message of a view with any strides, through a staging buffer if needed. */
-void    xd_mpi_op_give(xd_mpi_op *j, xd_tensor t, int to);
-void    xd_mpi_op_take(xd_mpi_op *j, xd_tensor t, int from);
+void    xd_mpi_op_send_view(xd_mpi_op *j, xd_tensor t, int to);
+void    xd_mpi_op_recv_view(xd_mpi_op *j, xd_tensor t, int from);
 char   *xd_mpi_op_stage(xd_mpi_op *j, size_t bytes);    /* NULL: the operation has failed      */
 void    xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
-xd_req  xd_mpi_op_go(xd_mpi_op *j);     /* the first phase is complete; j may be NULL          */
+xd_req  xd_mpi_op_start(xd_mpi_op *j);  /* the first phase is complete; j may be NULL          */
 
 xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);
 int       xd_mpi_test(xd_comm *c, xd_req *r);
 void      xd_mpi_drop(xd_comm *c, xd_req *r, int n);
 void      xd_mpi_advance(void); /* does the work of operations between their messages          */
-void      xd_mpi_idle(int turn);        /* between two tests of a wait; turn: how many so far  */
-void      xd_mpi_forget(void);  /* frees the free lists                                        */
+void      xd_mpi_idle(int polls);       /* pauses between two polls of a wait; polls: so far   */
+void      xd_mpi_free_lists(void);      /* frees what the free lists hold                      */
 /* Records an MPI failure of a world and logs it. Returns XD_ECOMM. */
 xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code);
 
-/* Are views exchanged with this rank (with all ranks) in shared memory? Both sides agree. */
+/* 1: views are exchanged with this rank (with all ranks) in shared memory. Both ranks of a pair get
+ * the same answer. */
 int     xd_shares_memory(const xd_comm *c, int rank);
 int     xd_all_share_memory(const xd_comm *c);
 /* Add one view of an exchange to its operation. Call `finish` after all of them, as `then`: it
  * posts the last phase. */
-void    xd_zero_copy_give(xd_mpi_op *j, xd_tensor t, int to);
+void    xd_zero_copy_send(xd_mpi_op *j, xd_tensor t, int to);
 /* exchange_views and exchange_places change *t. */
-void    xd_zero_copy_take(xd_mpi_op *j, xd_tensor *t, int from);
+void    xd_zero_copy_recv(xd_mpi_op *j, xd_tensor *t, int from);
 void    xd_zero_copy_finish(xd_mpi_op *j);
 
 /* An all-reduce of j->io in pieces: among ranks of one host in shared memory, or by messages. */

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct letter letter;   /* a send without its receive, or the reverse                  */
-struct letter {
-    letter   *next;
+typedef struct message message; /* a send without its receive, or the reverse                  */
+struct message {
+    message  *next;
     xd_tensor t;
     int       sent, ended;
     int64_t   serial;
@@ -24,7 +24,7 @@ typedef struct self {
     xd_comm    c;
     xd_traffic traffic;
     xd_err     err;
-    letter    *open, *spare;    /* open: oldest first                                          */
+    message   *open, *spare;    /* open: oldest first                                          */
     int64_t    serial;
     block     *blocks;
 } self;
@@ -44,9 +44,9 @@ static xd_status self_host(xd_comm *c, xd_comm **out, xd_err *e)
     return xd_comm_self(out, e);
 }
 
-static void free_letters(letter *l)
+static void free_messages(message *l)
 {
-    for (letter *next; l; l = next) {
+    for (message *next; l; l = next) {
         next = l->next;
         free(l);
     }
@@ -55,8 +55,8 @@ static void free_letters(letter *l)
 static void self_close(xd_comm *c)
 {
     self *s = c->priv;
-    free_letters(s->open);
-    free_letters(s->spare);
+    free_messages(s->open);
+    free_messages(s->spare);
     for (block *b = s->blocks, *next; b; b = next) {
         next = b->next;
         free(b->p);
@@ -65,7 +65,7 @@ static void self_close(xd_comm *c)
     free(s);
 }
 
-static xd_req failed(self *s, xd_status code, const char *why)
+static xd_req failed_req(self *s, xd_status code, const char *why)
 {
     xd_fail(&s->err, code, "%s", why);
     return (xd_req){ .p = s, .tag = -(int64_t)code };
@@ -86,7 +86,8 @@ static xd_req self_bcast(xd_comm *c, xd_tensor io, int root)
 static xd_req self_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
     if (xd_comm_bytes(in) != (size_t)rows[0] * xd_gather_row(out))
-        return failed(c->priv, XD_EINVAL, "an all-gather was given other rows than it was told");
+        return failed_req(c->priv, XD_EINVAL,
+                          "an all-gather got another number of rows than its argument says");
     xd_comm_pack(out.p, in);
     return (xd_req){ 0 };
 }
@@ -100,11 +101,12 @@ static xd_req self_circulate(xd_comm *c, const xd_tensor *part)
 static xd_req self_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
     if (!xd_comm_copy(get[0], give[0]))
-        return failed(c->priv, XD_EINVAL, "what is given to oneself differs from what is taken");
+        return failed_req(c->priv, XD_EINVAL,
+                          "the view that a rank sends itself differs from its copy");
     return (xd_req){ 0 };
 }
 
-static xd_req self_show(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+static xd_req self_exchange_views(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 {
     (void)c;
     get[0] = give[0];
@@ -112,26 +114,27 @@ static xd_req self_show(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 }
 
 /* Matches a send with the oldest open receive, or the reverse; queues it if there is none. */
-static xd_req meet(self *s, xd_tensor t, int sent)
+static xd_req match_message(self *s, xd_tensor t, int sent)
 {
-    letter **at = &s->open, *l;
+    message **at = &s->open, *l;
     if (!xd_comm_bytes(t))
         return (xd_req){ 0 };
     while (*at && ((*at)->ended || (*at)->sent == sent))
         at = &(*at)->next;
     if ((l = *at)) {
         if (xd_comm_bytes(t) != xd_comm_bytes(l->t))
-            return failed(s, XD_ECOMM, "a message to oneself has another size than was expected");
+            return failed_req(s, XD_ECOMM,
+                              "a message of a rank to itself has another size than its receive");
         const xd_tensor *from = sent ? &t : &l->t, *to = sent ? &l->t : &t;
         memmove(to->p, from->p, xd_comm_bytes(t));
         l->ended = 1;
         return (xd_req){ 0 };
     }
     if (!(l = s->spare) && !(l = malloc(sizeof *l)))
-        return failed(s, XD_ENOMEM, "no memory for a message to oneself");
+        return failed_req(s, XD_ENOMEM, "no memory for a message of a rank to itself");
     if (s->spare)
         s->spare = l->next;
-    *l = (letter){ .t = t, .sent = sent, .serial = ++s->serial };
+    *l = (message){ .t = t, .sent = sent, .serial = ++s->serial };
     *at = l;
     return (xd_req){ .p = s, .tag = l->serial };
 }
@@ -139,19 +142,19 @@ static xd_req meet(self *s, xd_tensor t, int sent)
 static xd_req self_send(xd_comm *c, xd_tensor t, int to)
 {
     (void)to;
-    return meet(c->priv, t, 1);
+    return match_message(c->priv, t, 1);
 }
 
 static xd_req self_recv(xd_comm *c, xd_tensor t, int from)
 {
     (void)from;
-    return meet(c->priv, t, 0);
+    return match_message(c->priv, t, 0);
 }
 
-/* 1: the request has ended and its letter is freed. */
-static int collect(self *s, xd_req *r)
+/* 1: the request has ended and its message is freed. */
+static int collect_req(self *s, xd_req *r)
 {
-    letter **at = &s->open, *l;
+    message **at = &s->open, *l;
     while (*at && (*at)->serial != r->tag)
         at = &(*at)->next;
     if ((l = *at) && !l->ended)
@@ -172,7 +175,7 @@ static xd_status self_wait(xd_comm *c, xd_req *r, int n)
     for (int i = 0; i < n; i++) {
         if (r[i].p && r[i].tag < 0)
             code = code ? code : (xd_status)-r[i].tag;
-        else if (r[i].p && !collect(s, &r[i]))
+        else if (r[i].p && !collect_req(s, &r[i]))
             code = xd_fail(&s->err, XD_ECOMM, "one rank waits for a message to itself that has no "
                            "other end");
         r[i] = (xd_req){ 0 };
@@ -182,7 +185,7 @@ static xd_status self_wait(xd_comm *c, xd_req *r, int n)
 
 static int self_test(xd_comm *c, xd_req *r)
 {
-    return !r->p || r->tag < 0 || collect(c->priv, r);
+    return !r->p || r->tag < 0 || collect_req(c->priv, r);
 }
 
 static void self_nothing(xd_comm *c)
@@ -217,12 +220,12 @@ static void self_abort(xd_comm *c, int code)
     _Exit(code);
 }
 
-/* Forgets the letters of these requests, so that nothing is written to their buffers later. */
+/* Removes the messages of these requests, so that nothing is written to their buffers later. */
 static void self_drop(xd_comm *c, xd_req *r, int n)
 {
     self *s = c->priv;
     for (int i = 0; i < n; i++) {
-        for (letter **at = &s->open, *l; (l = *at); at = &l->next)
+        for (message **at = &s->open, *l; (l = *at); at = &l->next)
             if (l->serial == r[i].tag) {
                 *at = l->next;
                 free(l);
@@ -235,8 +238,8 @@ static void self_drop(xd_comm *c, xd_req *r, int n)
 static const xd_comm_ops ops = {
     .name = "self", .split = self_split, .split_host = self_host, .close = self_close,
     .allreduce = self_allreduce, .bcast = self_bcast, .gather = self_gather,
-    .circulate = self_circulate, .exchange = self_exchange, .exchange_views = self_show,
-    .exchange_places = self_show, .send = self_send, .recv = self_recv, .wait = self_wait,
+    .circulate = self_circulate, .exchange = self_exchange, .exchange_views = self_exchange_views,
+    .exchange_places = self_exchange_views, .send = self_send, .recv = self_recv, .wait = self_wait,
     .test = self_test, .drop = self_drop, .poke = self_nothing,
     .barrier = self_nothing, .share = self_share, .in_window = self_in_window,
     .abort = self_abort,

@@ -28,10 +28,10 @@ static int open_file(const xd_mpi_group *g, size_t bytes)
 {
     xd_shm_key key = { .fd = -1 };
     int        first = g->c.rank == 0, fd = first ? xd_shm_make(bytes, &key) : -1;
-    int        told = MPI_Bcast(&key, (int)sizeof key, MPI_BYTE, 0, g->mpi) == MPI_SUCCESS;
-    if (!first && told && key.fd >= 0)
+    int        received = MPI_Bcast(&key, (int)sizeof key, MPI_BYTE, 0, g->mpi) == MPI_SUCCESS;
+    if (!first && received && key.fd >= 0)
         fd = xd_shm_find(&key);
-    if (all_ok(g, fd >= 0 && told))
+    if (all_ok(g, fd >= 0 && received))
         return fd;
     if (fd >= 0)
         close(fd);
@@ -65,9 +65,9 @@ static void close_block(xd_shm_block *b)
 
 /* ---- memory that all ranks write: share -------------------------------------------------- */
 
-/* Allocates my part of the pages, in whole huge pages: touching a page without memory for it would
- * later kill the process. */
-static int take_part(const xd_comm *c, void *p, size_t bytes, int nodes)
+/* Allocates my part of the pages, in whole huge pages. Without this, touching a page when memory is
+ * short would kill the process. */
+static int allocate_part(const xd_comm *c, void *p, size_t bytes, int nodes)
 {
     size_t n = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE,
            parts = (size_t)c->size, part = (size_t)c->rank;
@@ -86,7 +86,7 @@ void *xd_mpi_share(xd_comm *c, size_t bytes, int *first)
     int many = xd_cpuset_nodes(xd_mpi_cpus(), NULL, &nodes);    /* equal on all ranks           */
     if (many > 1)
         xd_interleave(b->p, b->bytes, &nodes);
-    if (!all_ok(g, take_part(c, b->p, b->bytes, many))) {
+    if (!all_ok(g, allocate_part(c, b->p, b->bytes, many))) {
         close_block(b);
         return NULL;
     }
@@ -106,9 +106,9 @@ void xd_mpi_unshare(xd_mpi_group *g)
 
 /* ---- windows: each rank writes its part, all ranks read ---------------------------------- */
 
-/* Bytes of all ranks' parts, and in *at where mine begins; mine is whole huge pages. 0: a rank has
- * asked for 0 bytes. */
-static size_t all_parts(const xd_mpi_group *g, size_t mine, size_t *at)
+/* Returns the bytes of all ranks' parts and sets *at to the offset of mine; `mine` is a multiple of
+ * the huge page size. 0: a rank has asked for 0 bytes. */
+static size_t sum_parts(const xd_mpi_group *g, size_t mine, size_t *at)
 {
     unsigned long long part = mine, sum = 0, least = 0, before = 0;
     if (MPI_Allreduce(&part, &sum, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, g->mpi) != MPI_SUCCESS ||
@@ -123,7 +123,7 @@ void *xd_mpi_window_open(xd_comm *c, size_t bytes)
 {
     xd_mpi_group *g = c->priv;
     size_t    mine = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE * XD_HUGE_PAGE, at = 0;
-    size_t    sum = g->world->lost ? 0 : all_parts(g, mine, &at);   /* lost: ranks out of step */
+    size_t    sum = g->world->lost ? 0 : sum_parts(g, mine, &at);   /* lost: ranks out of step */
     xd_shm_block *b = sum ? open_block(g, sum) : NULL;
     if (!b)
         return NULL;
@@ -150,7 +150,7 @@ void xd_mpi_window_close(xd_comm *c, void *p)
     close_block(b);
 }
 
-static int is_in(const void *p, const void *from, size_t bytes)
+static int is_inside(const void *p, const void *from, size_t bytes)
 {
     uintptr_t here = (uintptr_t)p, base = (uintptr_t)from;
     return here >= base && here < base + bytes;
@@ -159,10 +159,10 @@ static int is_in(const void *p, const void *from, size_t bytes)
 uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *mine)
 {
     for (const xd_shm_block *b = w->window; b; b = b->next) {
-        if (!is_in(p, b->p, b->bytes))
+        if (!is_inside(p, b->p, b->bytes))
             continue;
         *at = (int64_t)((uintptr_t)p - (uintptr_t)b->p);
-        *mine = is_in(p, b->mine, b->mine_bytes);
+        *mine = is_inside(p, b->mine, b->mine_bytes);
         return b->number;
     }
     return 0;

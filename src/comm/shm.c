@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* Is it within the limit of file sizes? Exceeding the limit would kill the process. */
-static int allowed(size_t bytes)
+static int within_file_limit(size_t bytes)
 {
     struct rlimit r;
     return getrlimit(RLIMIT_FSIZE, &r) != 0 || r.rlim_cur == RLIM_INFINITY || bytes <= r.rlim_cur;
@@ -20,7 +20,7 @@ int xd_shm_make(size_t bytes, xd_shm_key *key)
 {
 #ifdef MFD_CLOEXEC
     struct stat st;
-    int         fd = allowed(bytes) ? memfd_create("xdit", MFD_CLOEXEC) : -1;
+    int         fd = within_file_limit(bytes) ? memfd_create("xdit", MFD_CLOEXEC) : -1;
     if (fd < 0)
         return -1;
     if (ftruncate(fd, (off_t)bytes) == 0 && fstat(fd, &st) == 0) {
@@ -29,7 +29,7 @@ int xd_shm_make(size_t bytes, xd_shm_key *key)
     }
     close(fd);
 #else
-    (void)bytes, (void)key, (void)allowed;
+    (void)bytes, (void)key, (void)within_file_limit;
 #endif
     return -1;
 }

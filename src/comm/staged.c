@@ -12,18 +12,18 @@ typedef struct buffer {         /* host memory that a call uses until it ends   
     char          *p;
 } buffer;
 
-typedef struct landing {        /* host data to copy to the device when the call ends          */
+typedef struct pending_upload { /* host data to copy to the device when the call ends          */
     xd_tensor to;
     char     *from;
-} landing;
+} pending_upload;
 
 typedef struct call {           /* a pending call                                              */
     struct call *next;
     xd_req       real;
     buffer      *held;
-    landing     *land;
+    pending_upload *uploads;
     xd_tensor   *view;          /* [2 size]: host views of the tensors of an exchange          */
-    int          nland, cap;
+    int          nuploads, cap;
 } call;
 
 typedef struct staged {
@@ -36,7 +36,7 @@ typedef struct staged {
     size_t   pack_bytes;
 } staged;
 
-static staged *of(xd_comm *c)
+static staged *staged_of(xd_comm *c)
 {
     return (staged *)(void *)c;
 }
@@ -50,7 +50,7 @@ static void no_memory(staged *s, size_t bytes)
 
 /* ---- memory of a call --------------------------------------------------------------------- */
 
-static call *begin(staged *s)
+static call *begin_call(staged *s)
 {
     call *k = s->idle;
     if (k) {
@@ -66,7 +66,7 @@ static call *begin(staged *s)
     return k;
 }
 
-static char *hold(staged *s, call *k, size_t bytes)
+static char *hold_buffer(staged *s, call *k, size_t bytes)
 {
     buffer **at = &s->spare, *b;
     while (*at && (*at)->cap < bytes)
@@ -82,7 +82,7 @@ static char *hold(staged *s, call *k, size_t bytes)
     return b->p;
 }
 
-static void finish(staged *s, call *k)
+static void end_call(staged *s, call *k)
 {
     while (k->held) {
         buffer *b = k->held;
@@ -90,7 +90,7 @@ static void finish(staged *s, call *k)
         b->next = s->spare;
         s->spare = b;
     }
-    k->nland = 0;
+    k->nuploads = 0;
     k->real = (xd_req){ 0 };
     k->next = s->idle;
     s->idle = k;
@@ -157,40 +157,40 @@ static void upload(staged *s, xd_tensor to, const char *from)
 
 enum { GOES = 1, COMES = 2 };   /* a call reads the tensor; fills it                           */
 
-/* The host view of a tensor, for the communicator behind. */
-static xd_tensor stage(staged *s, call *k, xd_tensor t, int how)
+/* The host view of a tensor, for the communicator behind this one. */
+static xd_tensor stage_view(staged *s, call *k, xd_tensor t, int how)
 {
     if (!is_ours(s, t))
         return t;
     xd_tensor h = xd_view(NULL, t.type, t.nd, t.d);
-    if (!(h.p = hold(s, k, xd_bytes(h))))
+    if (!(h.p = hold_buffer(s, k, xd_bytes(h))))
         return h;
     if (how & GOES)
         download(s, h.p, t);
     if (!(how & COMES))
         return h;
-    if (k->nland == k->cap) {
+    if (k->nuploads == k->cap) {
         int      cap = k->cap ? 2 * k->cap : 8;
-        landing *l = realloc(k->land, (size_t)cap * sizeof *l);
+        pending_upload *l = realloc(k->uploads, (size_t)cap * sizeof *l);
         if (!l) {
             no_memory(s, (size_t)cap * sizeof *l);
             return h;
         }
-        k->land = l;
+        k->uploads = l;
         k->cap = cap;
     }
-    k->land[k->nland++] = (landing){ t, h.p };
+    k->uploads[k->nuploads++] = (pending_upload){ t, h.p };
     return h;
 }
 
-static void land(staged *s, call *k)
+static void upload_results(staged *s, call *k)
 {
-    for (int i = 0; i < k->nland; i++)
-        upload(s, k->land[i].to, k->land[i].from);
-    finish(s, k);
+    for (int i = 0; i < k->nuploads; i++)
+        upload(s, k->uploads[i].to, k->uploads[i].from);
+    end_call(s, k);
 }
 
-static xd_req under_way(call *k, xd_req real)
+static xd_req pending_req(call *k, xd_req real)
 {
     k->real = real;
     return (xd_req){ k, 0 };
@@ -198,78 +198,78 @@ static xd_req under_way(call *k, xd_req real)
 
 /* ---- calls -------------------------------------------------------------------------------- */
 
-static xd_req allreduce(xd_comm *c, xd_tensor io, xd_red op)
+static xd_req staged_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
-    staged *s = of(c);
-    call   *k = begin(s);
-    return under_way(k, s->real->ops->allreduce(s->real, stage(s, k, io, GOES | COMES), op));
+    staged *s = staged_of(c);
+    call   *k = begin_call(s);
+    return pending_req(k, s->real->ops->allreduce(s->real, stage_view(s, k, io, GOES | COMES), op));
 }
 
-static xd_req bcast(xd_comm *c, xd_tensor io, int root)
+static xd_req staged_bcast(xd_comm *c, xd_tensor io, int root)
 {
-    staged *s = of(c);
-    call   *k = begin(s);
-    return under_way(k, s->real->ops->bcast(
-                            s->real, stage(s, k, io, c->rank == root ? GOES : COMES), root));
+    staged *s = staged_of(c);
+    call   *k = begin_call(s);
+    return pending_req(k, s->real->ops->bcast(
+                            s->real, stage_view(s, k, io, c->rank == root ? GOES : COMES), root));
 }
 
-static xd_req gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
+static xd_req staged_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
-    staged   *s = of(c);
-    call     *k = begin(s);
-    xd_tensor from = stage(s, k, in, GOES), to = stage(s, k, out, COMES);
-    return under_way(k, s->real->ops->gather(s->real, to, rows, from));
+    staged   *s = staged_of(c);
+    call     *k = begin_call(s);
+    xd_tensor from = stage_view(s, k, in, GOES), to = stage_view(s, k, out, COMES);
+    return pending_req(k, s->real->ops->gather(s->real, to, rows, from));
 }
 
-static xd_req circulate(xd_comm *c, const xd_tensor *part)
+static xd_req staged_circulate(xd_comm *c, const xd_tensor *part)
 {
-    staged *s = of(c);
-    call   *k = begin(s);
+    staged *s = staged_of(c);
+    call   *k = begin_call(s);
     for (int r = 0; r < c->size; r++)
-        k->view[r] = stage(s, k, part[r], r == c->rank ? GOES : COMES);
-    return under_way(k, s->real->ops->circulate(s->real, k->view));
+        k->view[r] = stage_view(s, k, part[r], r == c->rank ? GOES : COMES);
+    return pending_req(k, s->real->ops->circulate(s->real, k->view));
 }
 
-static xd_req exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
+static xd_req staged_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
-    staged    *s = of(c);
-    call      *k = begin(s);
+    staged    *s = staged_of(c);
+    call      *k = begin_call(s);
     xd_tensor *from = k->view, *to = k->view + c->size;
     for (int r = 0; r < c->size; r++) {
-        from[r] = stage(s, k, give[r], GOES);
-        to[r] = stage(s, k, get[r], COMES);
+        from[r] = stage_view(s, k, give[r], GOES);
+        to[r] = stage_view(s, k, get[r], COMES);
     }
-    return under_way(k, s->real->ops->exchange(s->real, from, to));
+    return pending_req(k, s->real->ops->exchange(s->real, from, to));
 }
 
-static xd_req exchange_views(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+static xd_req staged_views(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 {
-    return exchange(c, give, get);
+    return staged_exchange(c, give, get);
 }
 
-static xd_req exchange_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+static xd_req staged_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 {
     (void)c, (void)give, (void)get;
     return (xd_req){ 0 };
 }
 
-static xd_req send(xd_comm *c, xd_tensor t, int to)
+static xd_req staged_send(xd_comm *c, xd_tensor t, int to)
 {
-    staged *s = of(c);
-    call   *k = begin(s);
-    return under_way(k, s->real->ops->send(s->real, stage(s, k, t, GOES), to));
+    staged *s = staged_of(c);
+    call   *k = begin_call(s);
+    return pending_req(k, s->real->ops->send(s->real, stage_view(s, k, t, GOES), to));
 }
 
-static xd_req recv(xd_comm *c, xd_tensor t, int from)
+static xd_req staged_recv(xd_comm *c, xd_tensor t, int from)
 {
-    staged *s = of(c);
-    call   *k = begin(s);
-    return under_way(k, s->real->ops->recv(s->real, stage(s, k, t, COMES), from));
+    staged *s = staged_of(c);
+    call   *k = begin_call(s);
+    return pending_req(k, s->real->ops->recv(s->real, stage_view(s, k, t, COMES), from));
 }
 
-static xd_status wait(xd_comm *c, xd_req *r, int n)
+static xd_status staged_wait(xd_comm *c, xd_req *r, int n)
 {
-    staged   *s = of(c);
+    staged   *s = staged_of(c);
     xd_status all = XD_OK;
     for (int i = 0; i < n; i++) {
         call *k = r[i].p;
@@ -277,100 +277,100 @@ static xd_status wait(xd_comm *c, xd_req *r, int n)
             continue;
         xd_status st = s->real->ops->wait(s->real, &k->real, 1);
         all = all == XD_OK ? st : all;
-        land(s, k);
+        upload_results(s, k);
         r[i] = (xd_req){ 0 };
     }
     return all;
 }
 
-static int test(xd_comm *c, xd_req *r)
+static int staged_test(xd_comm *c, xd_req *r)
 {
-    staged *s = of(c);
+    staged *s = staged_of(c);
     call   *k = r->p;
     if (!k)
         return 1;
     if (!s->real->ops->test(s->real, &k->real))
         return 0;
-    land(s, k);
+    upload_results(s, k);
     *r = (xd_req){ 0 };
     return 1;
 }
 
-static void drop(xd_comm *c, xd_req *r, int n)
+static void staged_drop(xd_comm *c, xd_req *r, int n)
 {
-    staged *s = of(c);
+    staged *s = staged_of(c);
     for (int i = 0; i < n; i++) {
         call *k = r[i].p;
         if (!k)
             continue;
         s->real->ops->drop(s->real, &k->real, 1);
-        finish(s, k);
+        end_call(s, k);
         r[i] = (xd_req){ 0 };
     }
 }
 
-static void poke(xd_comm *c)
+static void staged_poke(xd_comm *c)
 {
-    of(c)->real->ops->poke(of(c)->real);
+    staged_of(c)->real->ops->poke(staged_of(c)->real);
 }
 
-static void barrier(xd_comm *c)
+static void staged_barrier(xd_comm *c)
 {
-    of(c)->real->ops->barrier(of(c)->real);
+    staged_of(c)->real->ops->barrier(staged_of(c)->real);
 }
 
-static void abort_all(xd_comm *c, int code)
+static void staged_abort(xd_comm *c, int code)
 {
-    of(c)->real->ops->abort(of(c)->real, code);
+    staged_of(c)->real->ops->abort(staged_of(c)->real, code);
 }
 
 /* ---- shared memory: none ------------------------------------------------------------------ */
 
-static void *share(xd_comm *c, size_t bytes, int *first)
+static void *staged_share(xd_comm *c, size_t bytes, int *first)
 {
     (void)c, (void)bytes;
     *first = 0;
     return NULL;
 }
 
-static void *window_open(xd_comm *c, size_t bytes)
+static void *staged_window_open(xd_comm *c, size_t bytes)
 {
     (void)c, (void)bytes;
     return NULL;
 }
 
-static int in_window(xd_comm *c, const void *p)
+static int staged_in_window(xd_comm *c, const void *p)
 {
     (void)c, (void)p;
     return 0;
 }
 
-static void window_close(xd_comm *c, void *p)
+static void staged_window_close(xd_comm *c, void *p)
 {
     (void)c, (void)p;
 }
 
 /* ---- groups ------------------------------------------------------------------------------- */
 
-static xd_status wrap(xd_comm **c, xd_dev *dev, xd_err *e);
+static xd_status wrap_comm(xd_comm **c, xd_dev *dev, xd_err *e);
 
-static xd_status split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
+static xd_status staged_split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
 {
-    staged   *s = of(c);
+    staged   *s = staged_of(c);
     xd_status st = s->real->ops->split(s->real, color, key, size, out, e);
-    return st == XD_OK ? wrap(out, s->dev, e) : st;
+    return st == XD_OK ? wrap_comm(out, s->dev, e) : st;
 }
 
-static xd_status split_host(xd_comm *c, xd_comm **out, xd_err *e)
+static xd_status staged_split_host(xd_comm *c, xd_comm **out, xd_err *e)
 {
-    staged   *s = of(c);
+    staged   *s = staged_of(c);
     xd_status st = s->real->ops->split_host(s->real, out, e);
-    return st == XD_OK ? wrap(out, s->dev, e) : st;
+    return st == XD_OK ? wrap_comm(out, s->dev, e) : st;
 }
 
-static void close_staged(xd_comm *c)
+static void staged_close(xd_comm *c)
 {
-    staged *s = of(c);
+    staged *s = staged_of(c);
     while (s->spare) {
         buffer *b = s->spare;
         s->spare = b->next;
@@ -379,7 +379,7 @@ static void close_staged(xd_comm *c)
     while (s->idle) {
         call *k = s->idle;
         s->idle = k->next;
-        free(k->land), free(k->view), free(k);
+        free(k->uploads), free(k->view), free(k);
     }
     if (s->pack)
         s->dev->mem->put(s->dev, s->pack, s->pack_bytes);
@@ -388,15 +388,32 @@ static void close_staged(xd_comm *c)
 }
 
 static const xd_comm_ops ops = {
-    .name = "staged", .split = split, .split_host = split_host, .close = close_staged,
-    .allreduce = allreduce, .bcast = bcast, .gather = gather, .circulate = circulate,
-    .exchange = exchange, .exchange_views = exchange_views, .exchange_places = exchange_places,
-    .send = send, .recv = recv, .wait = wait, .test = test, .drop = drop, .poke = poke,
-    .barrier = barrier, .share = share, .window_open = window_open, .in_window = in_window,
-    .window_close = window_close, .abort = abort_all,
+    .name = "staged",
+    .split = staged_split,
+    .split_host = staged_split_host,
+    .close = staged_close,
+    .allreduce = staged_allreduce,
+    .bcast = staged_bcast,
+    .gather = staged_gather,
+    .circulate = staged_circulate,
+    .exchange = staged_exchange,
+    .exchange_views = staged_views,
+    .exchange_places = staged_places,
+    .send = staged_send,
+    .recv = staged_recv,
+    .wait = staged_wait,
+    .test = staged_test,
+    .drop = staged_drop,
+    .poke = staged_poke,
+    .barrier = staged_barrier,
+    .share = staged_share,
+    .window_open = staged_window_open,
+    .in_window = staged_in_window,
+    .window_close = staged_window_close,
+    .abort = staged_abort,
 };
 
-static xd_status wrap(xd_comm **c, xd_dev *dev, xd_err *e)
+static xd_status wrap_comm(xd_comm **c, xd_dev *dev, xd_err *e)
 {
     staged *s = calloc(1, sizeof *s);
     if (!s)
@@ -410,5 +427,5 @@ static xd_status wrap(xd_comm **c, xd_dev *dev, xd_err *e)
 
 xd_status xd_comm_stage(xd_comm **c, xd_dev *dev, xd_err *e)
 {
-    return dev->host_memory ? XD_OK : wrap(c, dev, e);
+    return dev->host_memory ? XD_OK : wrap_comm(c, dev, e);
 }

@@ -1,11 +1,11 @@
 /* zero_copy.c - an exchange between ranks of one host through shared-memory windows
  *
- * The giver sends a note that says where in its window (shared.c) a view lies, and with which
- * strides. exchange: the receiver copies the view once, directly into its own layout, and confirms;
- * then the giver may go on. A view that the giver has already written to its destination
+ * The sender sends a note with the position and the strides of a view in its window (shared.c).
+ * exchange: the receiver copies the view once, directly into its own layout, and confirms; the
+ * sender waits for the confirmation. A view that the sender has already written to its destination
  * (exchange_places) is not copied. exchange_views, exchange_places: the receiver gets the view
- * itself. Data that is in no window (of a rank that has failed) follows the note as a message. The
- * call's first tag is for notes, the second for messages, the third for confirmations. */
+ * itself. Data in no window (of a rank that has failed) follows the note as a message. The first
+ * tag of the call is for notes, the second for messages, the third for confirmations. */
 #include "comm/kinds.h"
 #include "comm/mpi_op.h"
 
@@ -14,7 +14,7 @@
 typedef struct note {
     uint64_t block;             /* 0: in no window, follows as a message                       */
     int64_t  at, elems, s[XD_MAXDIM];
-    int64_t  mine;              /* 1: in the giver's own part; the giver waits for the copy    */
+    int64_t  mine;              /* 1: in the sender's own part; the sender waits for the copy  */
 } note;
 
 struct xd_zero_copy {
@@ -46,19 +46,19 @@ int xd_mpi_in_window(xd_comm *c, const void *p)
     return xd_all_share_memory(c) && xd_window_find(g->world, p, &at, &mine) && mine;
 }
 
-static xd_zero_copy *add(xd_mpi_op *j, xd_tensor t, int peer, int gives)
+static xd_zero_copy *add_view(xd_mpi_op *j, xd_tensor t, int peer, int gives)
 {
-    size_t most = 2 * (size_t)j->g->c.size;
-    if (!j->near && !(j->near = (void *)xd_mpi_op_stage(j, most * sizeof *j->near)))
+    size_t cap = 2 * (size_t)j->g->c.size;
+    if (!j->views && !(j->views = (void *)xd_mpi_op_stage(j, cap * sizeof *j->views)))
         return NULL;
-    xd_zero_copy *n = &j->near[j->nnear++];
+    xd_zero_copy *n = &j->views[j->nviews++];
     *n = (xd_zero_copy){ .view = t, .peer = peer, .gives = gives };
     return n;
 }
 
-void xd_zero_copy_give(xd_mpi_op *j, xd_tensor t, int to)
+void xd_zero_copy_send(xd_mpi_op *j, xd_tensor t, int to)
 {
-    xd_zero_copy *n = xd_comm_bytes(t) ? add(j, t, to, 1) : NULL;
+    xd_zero_copy *n = xd_comm_bytes(t) ? add_view(j, t, to, 1) : NULL;
     int      mine = 0;
     if (!n)
         return;
@@ -66,14 +66,14 @@ void xd_zero_copy_give(xd_mpi_op *j, xd_tensor t, int to)
     n->n.elems = xd_comm_elems(t);
     n->n.mine = mine;
     memcpy(n->n.s, t.s, sizeof n->n.s);
-    if (n->n.block && j->trade != XD_EXCHANGE_PLACES)
+    if (n->n.block && j->kind != XD_EXCHANGE_PLACES)
         xd_mpi_op_count(j, xd_comm_bytes(t), to);
-    xd_mpi_op_tell(j, &n->n, sizeof n->n, to);
+    xd_mpi_op_send_uncounted(j, &n->n, sizeof n->n, to);
 }
 
-void xd_zero_copy_take(xd_mpi_op *j, xd_tensor *t, int from)
+void xd_zero_copy_recv(xd_mpi_op *j, xd_tensor *t, int from)
 {
-    xd_zero_copy *n = xd_comm_bytes(*t) ? add(j, *t, from, 0) : NULL;
+    xd_zero_copy *n = xd_comm_bytes(*t) ? add_view(j, *t, from, 0) : NULL;
     if (!n)
         return;
     n->got = t;
@@ -81,7 +81,7 @@ void xd_zero_copy_take(xd_mpi_op *j, xd_tensor *t, int from)
 }
 
 /* Bytes from the first element of a view to behind its last. */
-static int64_t extent(xd_tensor t)
+static int64_t byte_extent(xd_tensor t)
 {
     int64_t n = 1;
     for (int i = 0; i < t.nd; i++)
@@ -89,16 +89,16 @@ static int64_t extent(xd_tensor t)
     return n * (int64_t)xd_dtype_size(t.type);
 }
 
-static void take(xd_mpi_op *j, const xd_zero_copy *n)
+static void receive_view(xd_mpi_op *j, const xd_zero_copy *n)
 {
     xd_tensor from = n->view;
     memcpy(from.s, n->n.s, sizeof from.s);
-    from.p = xd_window_address(j->g->world, n->n.block, n->n.at, extent(from));
+    from.p = xd_window_address(j->g->world, n->n.block, n->n.at, byte_extent(from));
     if (n->n.elems != xd_comm_elems(n->view) || !from.p)
         xd_mpi_op_fail(j, XD_ECOMM,
-                       "rank %d of a group of %d gives %lld elements, %lld were expected", n->peer,
+                       "rank %d of a group of %d sends %lld elements, %lld were expected", n->peer,
                        j->g->c.size, (long long)n->n.elems, (long long)xd_comm_elems(n->view));
-    else if (j->trade == XD_EXCHANGE_COPY)
+    else if (j->kind == XD_EXCHANGE_COPY)
         xd_comm_copy(n->view, from);
     else
         *n->got = from;
@@ -107,22 +107,22 @@ static void take(xd_mpi_op *j, const xd_zero_copy *n)
 void xd_zero_copy_finish(xd_mpi_op *j)
 {
     j->tag++;
-    for (int i = 0; i < j->nnear && j->trade != XD_EXCHANGE_PLACES; i++) {
-        const xd_zero_copy *n = &j->near[i];
+    for (int i = 0; i < j->nviews && j->kind != XD_EXCHANGE_PLACES; i++) {
+        const xd_zero_copy *n = &j->views[i];
         if (!n->n.block)
-            (n->gives ? xd_mpi_op_give : xd_mpi_op_take)(j, n->view, n->peer);
+            (n->gives ? xd_mpi_op_send_view : xd_mpi_op_recv_view)(j, n->view, n->peer);
     }
     j->tag++;
-    for (int i = 0; i < j->nnear; i++) {
-        xd_zero_copy *n = &j->near[i];
-        const int told = j->trade == XD_EXCHANGE_COPY && n->n.mine;
+    for (int i = 0; i < j->nviews; i++) {
+        xd_zero_copy *n = &j->views[i];
+        const int confirmed = j->kind == XD_EXCHANGE_COPY && n->n.mine;
         if (!n->n.block)
             continue;
         if (!n->gives)
-            take(j, n);
-        if (told && n->gives)
+            receive_view(j, n);
+        if (confirmed && n->gives)
             xd_mpi_op_recv(j, &n->taken, 1, n->peer);
-        else if (told)
-            xd_mpi_op_tell(j, &n->taken, 1, n->peer);
+        else if (confirmed)
+            xd_mpi_op_send_uncounted(j, &n->taken, 1, n->peer);
     }
 }

@@ -27,7 +27,7 @@ typedef struct displaced {
 
 /* which: 0 K of all, 1 V of all, 2 my K, 3 my V. A view of the rows in the current attention, at
  * offsets that fit the most rows. */
-static xd_tensor part(const displaced *s, int64_t i, int which)
+static xd_tensor stored_view(const displaced *s, int64_t i, int which)
 {
     int64_t row = s->heads * s->head_dim, size = (int64_t)xd_dtype_size(s->type);
     int64_t at = which == 0 ? 0 : which == 1 ? s->total : 2 * s->total + (which - 2) * s->mine;
@@ -35,12 +35,12 @@ static xd_tensor part(const displaced *s, int64_t i, int which)
     return xd_view(s->mem + (size_t)i * s->one + (size_t)(at * row * size), s->type, 4, d);
 }
 
-static xd_tensor matrix(xd_tensor t)
+static xd_tensor as_matrix(xd_tensor t)
 {
     return xd_view2(t.p, t.type, t.d[1], t.d[2] * t.d[3]);
 }
 
-static void finish(xd_exec *x, displaced *s, int64_t i)
+static void finish_exchange(xd_exec *x, displaced *s, int64_t i)
 {
     xd_comm *c = s->topo->group[XD_RING];
     if (c->ops->wait(c, &s->req[2 * i], 2) != XD_OK && x)
@@ -48,13 +48,13 @@ static void finish(xd_exec *x, displaced *s, int64_t i)
     s->req[2 * i] = s->req[2 * i + 1] = (xd_req){ 0 };
 }
 
-static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
+static void displaced_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     displaced    *s = m->priv;
     xd_comm      *c = s->topo->group[XD_RING];
     int64_t i = (xd_my_pass(x, s->topo) * s->nlayers + (x->layer - s->first)) * s->sites + x->site,
             at = 0;
-    finish(x, s, i);            /* the exchange of the previous step                            */
+    finish_exchange(x, s, i);   /* the exchange of the previous step                            */
     s->now = 0;
     for (int r = 0; r < c->size; r++)
         s->now += s->rows[r] = xd_member_rows(x->lay, s->topo, XD_ALL, r);
@@ -62,41 +62,44 @@ static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
                   (long long)s->total))
         s->now = s->total;
     for (int k = 0; k < a->nkv; at += a->kv[k++].k.d[1]) {
-        xd_copy_to(x, xd_piece_of(part(s, i, 2), at, a->kv[k].k.d[1]), a->kv[k].k);
-        xd_copy_to(x, xd_piece_of(part(s, i, 3), at, a->kv[k].v.d[1]), a->kv[k].v);
+        xd_copy_to(x, xd_piece_of(stored_view(s, i, 2), at, a->kv[k].k.d[1]), a->kv[k].k);
+        xd_copy_to(x, xd_piece_of(stored_view(s, i, 3), at, a->kv[k].v.d[1]), a->kv[k].v);
     }
     x->dev->mem->sync(x->dev, x->st);
     for (int w = 0; w < 2 && x->exact; w++)
-        s->req[2 * i + w] = c->ops->gather(c, matrix(part(s, i, w)), s->rows,
-                                           matrix(part(s, i, 2 + w)));
+        s->req[2 * i + w] = c->ops->gather(c, as_matrix(stored_view(s, i, w)), s->rows,
+                                           as_matrix(stored_view(s, i, 2 + w)));
     if (x->exact)
-        finish(x, s, i);
+        finish_exchange(x, s, i);
     at = 0;
     for (int r = 0; r < c->size; at += s->rows[r++]) {
         int fresh = r == c->rank;
-        s->seg[r].k = fresh ? part(s, i, 2) : xd_piece_of(part(s, i, 0), at, s->rows[r]);
-        s->seg[r].v = fresh ? part(s, i, 3) : xd_piece_of(part(s, i, 1), at, s->rows[r]);
+        s->seg[r].k =
+            fresh ? stored_view(s, i, 2) : xd_piece_of(stored_view(s, i, 0), at, s->rows[r]);
+        s->seg[r].v =
+            fresh ? stored_view(s, i, 3) : xd_piece_of(stored_view(s, i, 1), at, s->rows[r]);
     }
     xd_attn_args b = *a;
     b.kv = s->seg;
     b.nkv = c->size;
     xd_next_attn(x, m, &b);
     for (int w = 0; w < 2 && !x->exact; w++)    /* for the next step, during other computation */
-        s->req[2 * i + w] = c->ops->gather(c, matrix(part(s, i, w)), s->rows,
-                                           matrix(part(s, i, 2 + w)));
+        s->req[2 * i + w] = c->ops->gather(c, as_matrix(stored_view(s, i, w)), s->rows,
+                                           as_matrix(stored_view(s, i, 2 + w)));
 }
 
-static void close(xd_hooks *m)
+static void close_displaced(xd_hooks *m)
 {
     displaced *s = m->priv;
     for (int i = 0; i < s->count && s->req; i++)
-        finish(NULL, s, i);
+        finish_exchange(NULL, s, i);
     if (s->mem)
         s->dev->mem->put(s->dev, s->mem, s->bytes);
     free(s->rows), free(s->seg), free(s->req), free(s);
 }
 
-static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
+static xd_status open_displaced(const xd_method_args *a, const xd_hooks *next, xd_hooks **out,
+                                xd_err *e)
 {
     int R = a->topo->deg.n[XD_RING];
     *out = NULL;
@@ -105,7 +108,7 @@ static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **
     displaced *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "displaced patches: no memory");
-    s->hooks = (xd_hooks){ .name = "displaced", .attn = attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .name = "displaced", .attn = displaced_attn, .next = next, .priv = s };
     s->topo = a->topo, s->dev = a->dev, s->type = a->act;
     s->first = a->first, s->nlayers = a->last - a->first, s->sites = a->sites;
     s->count = xd_my_passes(a) * s->nlayers * s->sites;
@@ -124,11 +127,11 @@ static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **
     if (!s->rows || !s->seg || !s->req || !s->mem) {
         xd_fail(e, XD_ENOMEM, "no memory for the %s of displaced patches",
                 xd_size_text((double)s->bytes).s);
-        close(*out);
+        close_displaced(*out);
         *out = NULL;
         return XD_ENOMEM;
     }
     return XD_OK;
 }
 
-const xd_method xd_method_displaced = { "displaced", open, close };
+const xd_method xd_method_displaced = { "displaced", open_displaced, close_displaced };

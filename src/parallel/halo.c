@@ -22,13 +22,13 @@ typedef struct halo {
 } halo;
 
 /* The band of rank r at a scale. */
-static xd_span band(const xd_exec *x, int r, int64_t scale)
+static xd_span band_of(const xd_exec *x, int r, int64_t scale)
 {
     xd_span s = xd_own(x->lay, XD_IMG, 0, r);
     return (xd_span){ s.start * scale, s.n * scale };
 }
 
-static xd_span common(xd_span a, xd_span b)
+static xd_span intersect(xd_span a, xd_span b)
 {
     int64_t lo = a.start > b.start ? a.start : b.start;
     int64_t ea = a.start + a.n, eb = b.start + b.n, hi = ea < eb ? ea : eb;
@@ -36,7 +36,7 @@ static xd_span common(xd_span a, xd_span b)
 }
 
 /* The input rows, within the image, that output rows `out` need. */
-static xd_span needed(xd_span out, const xd_conv *a, int64_t height)
+static xd_span input_rows(xd_span out, const xd_conv *a, int64_t height)
 {
     if (!out.n)
         return (xd_span){ out.start * a->stride[1], 0 };
@@ -48,7 +48,7 @@ static xd_span needed(xd_span out, const xd_conv *a, int64_t height)
 }
 
 /* A view of rows [s.start, s.start + s.n) of frames [T,H,W,C] whose first row is `first`. */
-static xd_tensor part_of(xd_tensor t, int64_t first, xd_span s)
+static xd_tensor rows_view(xd_tensor t, int64_t first, xd_span s)
 {
     if (t.p)
         t.p = (char *)t.p + (s.start - first) * t.s[1] * (int64_t)xd_dtype_size(t.type);
@@ -63,28 +63,28 @@ typedef struct edge {
     xd_tensor plus;             /* the residual of these rows                                  */
 } edge;
 
-typedef struct cut {            /* a convolution of my band                                    */
+typedef struct band_conv {      /* a convolution of my band                                    */
     const xd_conv *a;
     int64_t scale, out_scale, height;
     xd_span mine, out;          /* input rows and output rows of my band                       */
     xd_span inner;              /* output rows that need my rows only                          */
     int     over;               /* 1: kernel over frames; edges are computed twice (run_inner) */
     edge    e[2];               /* above and below                                             */
-} cut;
+} band_conv;
 
-static int within(const cut *k, int64_t row)
+static int is_inner(const band_conv *k, int64_t row)
 {
-    xd_span n = needed((xd_span){ row, 1 }, k->a, k->height);
+    xd_span n = input_rows((xd_span){ row, 1 }, k->a, k->height);
     return n.start >= k->mine.start && n.start + n.n <= k->mine.start + k->mine.n;
 }
 
 /* If there are no inner rows, all rows belong to the first edge. */
-static void find_edges(xd_exec *x, cut *k)
+static void find_edges(xd_exec *x, band_conv *k)
 {
     int64_t lo = k->out.start, end = lo + k->out.n, hi = end;
-    while (lo < end && !within(k, lo))
+    while (lo < end && !is_inner(k, lo))
         lo++;
-    while (hi > lo && !within(k, hi - 1))
+    while (hi > lo && !is_inner(k, hi - 1))
         hi--;
     k->inner = (xd_span){ lo, hi - lo };
     k->e[0].out = (xd_span){ k->out.start, lo - k->out.start };
@@ -92,33 +92,35 @@ static void find_edges(xd_exec *x, cut *k)
     for (int i = 0; i < 2; i++) {
         edge     *e = &k->e[i];
         xd_tensor in = k->a->in;
-        e->need = needed(e->out, k->a, k->height);
+        e->need = input_rows(e->out, k->a, k->height);
         e->in = xd_new_as(x, in.type, 4, (int64_t[]){ in.d[0], e->need.n, in.d[2], in.d[3] });
-        e->plus = part_of(k->a->residual, k->out.start, e->out);
+        e->plus = rows_view(k->a->residual, k->out.start, e->out);
     }
 }
 
-/* Fills give and get: the rows of mine that other ranks need, and the rows of theirs that my edges
- * need. Each rank above or below me has rows for one edge only. Views of nothing are empty. */
-static void address(xd_exec *x, halo *h, const cut *k, xd_tensor in, const xd_tensor edges[2])
+/* Sets `give` to my rows that other ranks need, and `get` to the places of their rows that my edges
+ * need. A rank above or below me has rows for one edge only. Where there is nothing to exchange the
+ * view is empty. */
+static void set_views(xd_exec *x, halo *h, const band_conv *k, xd_tensor in,
+                      const xd_tensor edges[2])
 {
     for (int r = 0; r < h->c->size; r++) {
         int     other = r != h->c->rank;
-        xd_span has = band(x, r, k->scale);
-        xd_span theirs = needed(band(x, r, k->out_scale), k->a, k->height);
-        xd_span give = common(k->mine, theirs), get = common(k->e[0].need, has);
+        xd_span has = band_of(x, r, k->scale);
+        xd_span theirs = input_rows(band_of(x, r, k->out_scale), k->a, k->height);
+        xd_span give = intersect(k->mine, theirs), get = intersect(k->e[0].need, has);
         int     at = !get.n;
-        get = at ? common(k->e[1].need, has) : get;
+        get = at ? intersect(k->e[1].need, has) : get;
         give.n = other ? give.n : 0;
         get.n = other ? get.n : 0;
-        h->give[r] = part_of(in, k->mine.start, give.n ? give : (xd_span){ k->mine.start, 0 });
+        h->give[r] = rows_view(in, k->mine.start, give.n ? give : (xd_span){ k->mine.start, 0 });
         xd_span none = { k->e[at].need.start, 0 };
-        h->get[r] = part_of(edges[at], none.start, get.n ? get : none);
+        h->get[r] = rows_view(edges[at], none.start, get.n ? get : none);
     }
 }
 
 /* Begins the exchange of halo rows. A failed rank sends and receives invalid data. */
-static xd_req begin_swap(xd_exec *x, halo *h, const cut *k)
+static xd_req begin_exchange(xd_exec *x, halo *h, const band_conv *k)
 {
     xd_tensor in = k->a->in, e[2] = { k->e[0].in, k->e[1].in };
     if (!xd_ok(x)) {
@@ -126,15 +128,15 @@ static xd_req begin_swap(xd_exec *x, halo *h, const cut *k)
         for (int i = 0; i < 2; i++)
             e[i].p = xd_failed_buffer(x, e[i].p, xd_bytes(e[i]), h->c);
     }
-    address(x, h, k, in, e);
+    set_views(x, h, k, in, e);
     x->dev->mem->sync(x->dev, x->st);
     return h->c->ops->exchange(h->c, h->give, h->get);
 }
 
 /* Convolves output rows `out` from `in`, which has all rows they need. Only the padding that lies
  * outside the image is kept. */
-static void run_rows(xd_exec *x, const xd_hooks *next, const cut *k, xd_span out, xd_tensor in,
-                     xd_tensor plus)
+static void run_rows(xd_exec *x, const xd_hooks *next, const band_conv *k, xd_span out,
+                     xd_tensor in, xd_tensor plus)
 {
     const xd_conv *a = k->a;
     xd_conv        b = *a;
@@ -143,7 +145,7 @@ static void run_rows(xd_exec *x, const xd_hooks *next, const cut *k, xd_span out
     if (!out.n)
         return;
     b.in = in;
-    b.out = part_of(a->out, k->out.start, out);
+    b.out = rows_view(a->out, k->out.start, out);
     b.residual = plus;
     b.lo[1] = lo < 0 ? (int)-lo : 0;
     b.hi[1] = hi > k->height ? (int)(hi - k->height) : 0;
@@ -154,13 +156,13 @@ static void run_rows(xd_exec *x, const xd_hooks *next, const cut *k, xd_span out
  * frames are not contiguous and would be copied, so the whole band is convolved with padding in
  * place of halo rows. This is right for the inner rows and wrong for the edges, which are computed
  * again later; their residuals are saved first. */
-static void run_inner(xd_exec *x, const xd_hooks *next, cut *k)
+static void run_inner(xd_exec *x, const xd_hooks *next, band_conv *k)
 {
     xd_conv a = *k->a;
-    xd_span inner = needed(k->inner, k->a, k->height);
+    xd_span inner = input_rows(k->inner, k->a, k->height);
     if (!k->over) {
-        run_rows(x, next, k, k->inner, part_of(a.in, k->mine.start, inner),
-                 part_of(a.residual, k->out.start, k->inner));
+        run_rows(x, next, k, k->inner, rows_view(a.in, k->mine.start, inner),
+                 rows_view(a.residual, k->out.start, k->inner));
         return;
     }
     for (int i = 0; i < 2 && a.residual.p; i++) {
@@ -175,11 +177,11 @@ static void run_inner(xd_exec *x, const xd_hooks *next, cut *k)
 
 /* Inner rows are convolved while the halo rows are on their way; then the few edge rows, from a
  * copy of their input. */
-static void conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
+static void halo_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 {
     halo         *h = m->priv;
     const xd_hooks *next = m->next;
-    cut           k = { .a = a, .scale = a->in.d[2] / x->lay->grid[2],
+    band_conv     k = { .a = a, .scale = a->in.d[2] / x->lay->grid[2],
                         .out_scale = a->out.d[2] / x->lay->grid[2], .over = a->w->kernel[0] > 1 };
     while (!next->conv)
         next = next->next;
@@ -190,20 +192,20 @@ static void conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
     }
     size_t mark = xd_arena_mark(x->tmp);
     k.height = x->lay->len[XD_IMG] * k.scale;
-    k.mine = band(x, h->c->rank, k.scale);
-    k.out = band(x, h->c->rank, k.out_scale);
+    k.mine = band_of(x, h->c->rank, k.scale);
+    k.out = band_of(x, h->c->rank, k.out_scale);
     xd_check(x, a->in.d[1] == k.mine.n && a->out.d[1] == k.out.n &&
              (!k.over || k.scale == k.out_scale),
              "parallel VAE: %lld rows of a band of %lld", (long long)a->in.d[1],
              (long long)k.mine.n);
     find_edges(x, &k);
     for (int i = 0; i < 2; i++) {
-        xd_span keep = common(k.mine, k.e[i].need);
+        xd_span keep = intersect(k.mine, k.e[i].need);
         if (keep.n)
-            xd_copy_to(x, part_of(k.e[i].in, k.e[i].need.start, keep),
-                       part_of(a->in, k.mine.start, keep));
+            xd_copy_to(x, rows_view(k.e[i].in, k.e[i].need.start, keep),
+                       rows_view(a->in, k.mine.start, keep));
     }
-    xd_req q = begin_swap(x, h, &k);
+    xd_req q = begin_exchange(x, h, &k);
     run_inner(x, next, &k);
     if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
         xd_exec_fail(x, XD_ECOMM, "parallel VAE: rows of a neighbour were lost");
@@ -213,7 +215,7 @@ static void conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 }
 
 /* Rows of the image next to a band: at most lo above and hi below. */
-static void beside(xd_span band, int lo, int hi, int64_t height, xd_span out[2])
+static void rows_beside(xd_span band, int lo, int hi, int64_t height, xd_span out[2])
 {
     int64_t end = band.start + band.n;
     int64_t a = band.n && lo < band.start ? band.start - lo : band.n ? 0 : band.start;
@@ -222,25 +224,25 @@ static void beside(xd_span band, int lo, int hi, int64_t height, xd_span out[2])
     out[1] = (xd_span){ end, b - end };
 }
 
-/* Each rank above or below me has rows for one side only, and needs my rows for one side only. */
-static void address_rim(xd_exec *x, halo *h, int64_t height, const int reach[2], xd_tensor in,
-                        const xd_tensor side[2])
+/* A rank above or below me has rows for one side only, and needs my rows for one side only. */
+static void set_halo_views(xd_exec *x, halo *h, int64_t height, const int reach[2], xd_tensor in,
+                           const xd_tensor side[2])
 {
-    xd_span mine = band(x, h->c->rank, h->scale), need[2], theirs[2];
-    beside(mine, reach[0], reach[1], height, need);
+    xd_span mine = band_of(x, h->c->rank, h->scale), need[2], theirs[2];
+    rows_beside(mine, reach[0], reach[1], height, need);
     for (int r = 0; r < h->c->size; r++) {
         int     other = r != h->c->rank, below = r > h->c->rank;
-        xd_span has = band(x, r, h->scale), none = { mine.start, 0 };
-        beside(has, reach[0], reach[1], height, theirs);
-        xd_span give = common(mine, theirs[!below]), get = common(need[below], has);
-        h->give[r] = part_of(in, mine.start, other && give.n ? give : none);
+        xd_span has = band_of(x, r, h->scale), none = { mine.start, 0 };
+        rows_beside(has, reach[0], reach[1], height, theirs);
+        xd_span give = intersect(mine, theirs[!below]), get = intersect(need[below], has);
+        h->give[r] = rows_view(in, mine.start, other && give.n ? give : none);
         none.start = need[below].start;
-        h->get[r] = part_of(side[below], none.start, other && get.n ? get : none);
+        h->get[r] = rows_view(side[below], none.start, other && get.n ? get : none);
     }
 }
 
-static void rim(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int hi, xd_tensor *above,
-                xd_tensor *below)
+static void halo_rows(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int hi, xd_tensor *above,
+                      xd_tensor *below)
 {
     halo      *h = m->priv;
     const int  reach[2] = { lo, hi };
@@ -248,10 +250,10 @@ static void rim(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int hi, xd_
     xd_tensor *to[2] = { above, below }, side[2];
     h->scale = in.d[2] / x->lay->grid[2];
     int64_t height = x->lay->len[XD_IMG] * h->scale;
-    xd_span mine = band(x, h->c->rank, h->scale);
+    xd_span mine = band_of(x, h->c->rank, h->scale);
     xd_check(x, in.d[1] == mine.n, "parallel VAE: %lld rows of a band of %lld", (long long)in.d[1],
              (long long)mine.n);
-    beside(mine, lo, hi, height, need);
+    rows_beside(mine, lo, hi, height, need);
     for (int i = 0; i < 2; i++) {
         int64_t d[4] = { in.d[0], need[i].n, in.d[2], in.d[3] };
         side[i] = *to[i] = xd_new_as(x, in.type, 4, d);
@@ -261,15 +263,15 @@ static void rim(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int hi, xd_
     in.d[1] = mine.n;
     if (!xd_ok(x))
         in.p = xd_failed_buffer(x, in.p, xd_bytes(in), h->c);
-    address_rim(x, h, height, reach, in, side);
+    set_halo_views(x, h, height, reach, in, side);
     x->dev->mem->sync(x->dev, x->st);
     xd_req q = h->c->ops->exchange(h->c, h->give, h->get);
     if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
         xd_exec_fail(x, XD_ECOMM, "parallel VAE: rows of a neighbour were lost");
 }
 
-static void rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial, xd_tensor sums,
-                   int64_t *rows)
+static void halo_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial,
+                        xd_tensor sums, int64_t *rows)
 {
     halo     *h = m->priv;
     h->scale = wide / x->lay->grid[2];
@@ -278,12 +280,12 @@ static void rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partia
     xd_tensor all = xd_new_as(x, XD_F64, 3, (int64_t[]){ total, partial.d[1], partial.d[2] });
     xd_tensor in = xd_view2(partial.p, XD_F64, partial.d[0], n);
     if (!xd_ok(x)) {
-        in.d[0] = band(x, h->c->rank, h->scale).n;
+        in.d[0] = band_of(x, h->c->rank, h->scale).n;
         all.p = xd_failed_buffer(x, all.p, xd_bytes(all), h->c);
         in.p = xd_failed_buffer(x, in.p, xd_bytes(in), h->c);
     }
     for (int r = 0; r < h->c->size; r++)
-        h->rows[r] = band(x, r, h->scale).n;
+        h->rows[r] = band_of(x, r, h->scale).n;
     x->dev->mem->sync(x->dev, x->st);
     xd_req q = h->c->ops->gather(h->c, xd_view2(all.p, XD_F64, total, n), h->rows, in);
     if (h->c->ops->wait(h->c, &q, 1) != XD_OK)
@@ -297,14 +299,14 @@ static void rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partia
 }
 
 /* Attention of my queries over the keys and values of all bands, in order. */
-static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
+static void halo_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     halo     *h = m->priv;
     size_t    mark = xd_arena_mark(x->tmp);
     int64_t   H = a->q.d[2], D = a->q.d[3], wide = x->lay->grid[2] * h->scale, total = 0;
     xd_tensor in[2] = { a->kv[0].k, a->kv[0].v }, all[2];
     for (int r = 0; r < h->c->size; r++)
-        total += h->rows[r] = band(x, r, h->scale).n * wide;
+        total += h->rows[r] = band_of(x, r, h->scale).n * wide;
     for (int i = 0; i < 2; i++) {
         int64_t n = h->rows[h->c->rank];
         xd_tensor mine = xd_new_as(x, in[i].type, 4, (int64_t[]){ 1, n, H, D });
@@ -327,13 +329,13 @@ static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-static void close(xd_hooks *m)
+static void close_halo(xd_hooks *m)
 {
     halo *h = m->priv;
     free(h->give), free(h->get), free(h->rows), free(h);
 }
 
-static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
+static xd_status open_halo(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
 {
     *out = NULL;
     if (a->what != XD_FOR_VAE || !a->rows || a->rows->size == 1)
@@ -341,8 +343,8 @@ static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **
     halo *h = calloc(1, sizeof *h);
     if (!h)
         return xd_fail(e, XD_ENOMEM, "parallel VAE: no memory");
-    h->hooks = (xd_hooks){ .name = "halo", .attn = attn, .conv = conv, .halo = rim,
-                           .rowsum = rowsum, .next = next, .priv = h };
+    h->hooks = (xd_hooks){ .name = "halo", .attn = halo_attn, .conv = halo_conv, .halo = halo_rows,
+                           .rowsum = halo_rowsum, .next = next, .priv = h };
     h->c = a->rows;
     h->scale = 1;
     h->give = calloc((size_t)h->c->size, sizeof *h->give);
@@ -350,11 +352,11 @@ static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **
     h->rows = calloc((size_t)h->c->size, sizeof *h->rows);
     *out = &h->hooks;
     if (!h->give || !h->get || !h->rows) {
-        close(*out);
+        close_halo(*out);
         *out = NULL;
         return xd_fail(e, XD_ENOMEM, "parallel VAE: no memory");
     }
     return XD_OK;
 }
 
-const xd_method xd_method_halo = { "halo", open, close };
+const xd_method xd_method_halo = { "halo", open_halo, close_halo };

@@ -38,14 +38,14 @@ extern const xd_method *const xd_methods[];     /* in order of the stack; NULL a
 enum { XD_MAXMETHODS = 12 };
 typedef struct xd_method_stack {
     const xd_hooks *head;         /* for xd_exec.hooks                                          */
-    const xd_method *const *links;      /* the methods it was opened with                    */
+    const xd_method *const *methods;    /* the methods it was opened with                    */
     xd_hooks       *open[XD_MAXMETHODS];
     size_t        bytes;        /* device memory that the methods hold until close              */
 } xd_method_stack;
 xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_err *e);
 /* Opens a stack of other methods than the registry's; more than XD_MAXMETHODS are refused. */
-xd_status xd_chain_open_of(xd_method_stack *c, const xd_method *const *links,
-                           const xd_method_args *a, xd_err *e);
+xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *methods,
+                                  const xd_method_args *a, xd_err *e);
 void      xd_method_stack_close(xd_method_stack *c);
 /* The buffer that a failed rank sends from and receives into: `p` if it is memory of the arena,
  * else the beginning of the arena. Its contents on this rank are invalid by then. The arena is

@@ -17,20 +17,20 @@ const xd_method *const xd_methods[] = {
     NULL,                       /* then the plain kernel                                       */
 };
 
-xd_status xd_chain_open_of(xd_method_stack *c, const xd_method *const *links,
-                           const xd_method_args *a, xd_err *e)
+xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *methods,
+                                  const xd_method_args *a, xd_err *e)
 {
     int n = 0;
     memset(c, 0, sizeof *c);
     c->head = &xd_hooks_local;
-    while (links[n])
+    while (methods[n])
         n++;
     if (n > XD_MAXMETHODS)
         return xd_fail(e, XD_EUNSUPPORTED, "there are %d parallel methods that change how tokens "
-                       "meet, and a chain has room for %d (XD_MAXMETHODS)", n, XD_MAXMETHODS);
-    c->links = links;
+                       "meet, at most %d can be stacked (XD_MAXMETHODS)", n, XD_MAXMETHODS);
+    c->methods = methods;
     for (int i = n - 1; i >= 0; i--) {
-        xd_status s = links[i]->open(a, c->head, &c->open[i], e);
+        xd_status s = methods[i]->open(a, c->head, &c->open[i], e);
         if (s != XD_OK) {
             xd_method_stack_close(c);
             return s;
@@ -45,14 +45,14 @@ xd_status xd_chain_open_of(xd_method_stack *c, const xd_method *const *links,
 
 xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_err *e)
 {
-    return xd_chain_open_of(c, xd_methods, a, e);
+    return xd_method_stack_open_of(c, xd_methods, a, e);
 }
 
 void xd_method_stack_close(xd_method_stack *c)
 {
-    for (int i = 0; c->links && c->links[i]; i++)
+    for (int i = 0; c->methods && c->methods[i]; i++)
         if (c->open[i])
-            c->links[i]->close(c->open[i]);
+            c->methods[i]->close(c->open[i]);
     memset(c, 0, sizeof *c);
     c->head = &xd_hooks_local;
 }

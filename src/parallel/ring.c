@@ -40,7 +40,7 @@ static int64_t rows_of(const xd_exec *x, const ring *s, int r)
 }
 
 /* Heads [first, first + n) of [1,N,H,D]. */
-static xd_tensor some_heads(xd_tensor t, int64_t first, int64_t n)
+static xd_tensor heads_view(xd_tensor t, int64_t first, int64_t n)
 {
     if (t.p)
         t.p = (char *)t.p + first * t.s[2] * (int64_t)xd_dtype_size(t.type);
@@ -49,13 +49,13 @@ static xd_tensor some_heads(xd_tensor t, int64_t first, int64_t n)
 }
 
 /* Copies keys and values of all segments to consecutive rows; heads from `first` on. */
-static void take_mine(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tensor k, xd_tensor v)
+static void copy_own(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tensor k, xd_tensor v)
 {
     int64_t at = 0, heads = k.d[2];
     for (int i = 0; i < a->nkv; at += a->kv[i++].k.d[1]) {
         int64_t m = a->kv[i].k.d[1];
-        xd_copy_to(x, xd_piece_of(k, at, m), some_heads(a->kv[i].k, first, heads));
-        xd_copy_to(x, xd_piece_of(v, at, m), some_heads(a->kv[i].v, first, heads));
+        xd_copy_to(x, xd_piece_of(k, at, m), heads_view(a->kv[i].k, first, heads));
+        xd_copy_to(x, xd_piece_of(v, at, m), heads_view(a->kv[i].v, first, heads));
     }
     x->dev->mem->sync(x->dev, x->st);
 }
@@ -63,7 +63,7 @@ static void take_mine(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tenso
 /* ---- the token order of one rank ---------------------------------------------------------- */
 
 /* Appends the next rows of each member, of a stream in a patch; n segments are there already. */
-static int add_rows(const xd_exec *x, const ring *s, xd_stream_id stream, int patch, int n)
+static int append_rows(const xd_exec *x, const ring *s, xd_stream_id stream, int patch, int n)
 {
     const xd_topo *t = s->topo;
     for (int r = 0; r < t->deg.n[XD_RING]; r++) {
@@ -79,31 +79,32 @@ static int add_rows(const xd_exec *x, const ring *s, xd_stream_id stream, int pa
 }
 
 /* Attention over the keys and values of all members (s->k and s->v): text first, then patches. */
-static xd_attn_args over_all(const xd_exec *x, const ring *s, const xd_attn_args *a)
+static xd_attn_args attn_over_all(const xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     xd_attn_args b = *a;
     for (int r = 0; r < s->topo->deg.n[XD_RING]; r++)
         s->row[r] = 0;
     b.kv = s->seg;
-    b.nkv = add_rows(x, s, XD_TXT, x->lay->txt_patch, 0);
+    b.nkv = append_rows(x, s, XD_TXT, x->lay->txt_patch, 0);
     for (int p = 0; p < x->lay->npatch; p++) {
-        b.nkv = add_rows(x, s, XD_REF, p, b.nkv);
-        b.nkv = add_rows(x, s, XD_IMG, p, b.nkv);
+        b.nkv = append_rows(x, s, XD_REF, p, b.nkv);
+        b.nkv = append_rows(x, s, XD_IMG, p, b.nkv);
     }
     return b;
 }
 
 /* ---- shared-memory windows ---------------------------------------------------------------- */
 
-/* Receives all heads of a member whose data is in no window, which happens on a failed rank. */
-static xd_tensor room(const ring *s, int b, xd_tensor like, int64_t n)
+/* A view of buffer b for n rows: it receives the heads of a failed member, whose data is in no
+ * window. */
+static xd_tensor buffer_view(const ring *s, int b, xd_tensor like, int64_t n)
 {
     return xd_view(s->buf[b], like.type, 4, (int64_t[]){ 1, n, like.d[2], like.d[3] });
 }
 
-/* Gives the next member a view of K or V, and returns the view that the previous member gives. Data
+/* Sends the next member a view of K or V and returns the view that the previous member sends. Data
  * in no window is copied to `to`. */
-static xd_tensor pass(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
+static xd_tensor pass_view(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
 {
     xd_comm *c = s->topo->group[XD_RING];
     int      next = (c->rank + 1) % c->size, before = (c->rank - 1 + c->size) % c->size;
@@ -118,7 +119,7 @@ static xd_tensor pass(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
 }
 
 /* My keys and values in my window: in place, or copied to the arena. */
-static void open_mine(xd_exec *x, const ring *s, const xd_attn_args *a)
+static void place_own(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     xd_comm *c = s->topo->group[XD_RING];
     int64_t  n = rows_of(x, s, c->rank);
@@ -126,10 +127,10 @@ static void open_mine(xd_exec *x, const ring *s, const xd_attn_args *a)
     if (a->nkv != 1 || !c->ops->in_window(c, own.k.p) || !c->ops->in_window(c, own.v.p)) {
         int64_t d[4] = { 1, n, own.k.d[2], own.k.d[3] };
         own = (xd_kv){ xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d) };
-        take_mine(x, a, 0, own.k, own.v);
+        copy_own(x, a, 0, own.k, own.v);
     }
     if (!xd_ok(x))              /* a failed rank does not use its own addresses                */
-        own = (xd_kv){ room(s, 1, a->q, n), room(s, 1, a->q, n) };
+        own = (xd_kv){ buffer_view(s, 1, a->q, n), buffer_view(s, 1, a->q, n) };
     s->k[c->rank] = own.k;
     s->v[c->rank] = own.v;
 }
@@ -140,28 +141,29 @@ static void attn_shared(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_comm    *c = s->topo->group[XD_RING];
     int         R = c->size;
     size_t      mark = xd_arena_mark(x->tmp);
-    open_mine(x, s, a);
+    place_own(x, s, a);
     for (int hop = 0; hop < R - 1; hop++) {
         int     now = (c->rank - hop + R) % R, from = (now - 1 + R) % R;
         int64_t n = rows_of(x, s, from);
-        s->k[from] = pass(x, s, s->k[now], room(s, hop & 1, a->q, n));
-        s->v[from] = pass(x, s, s->v[now], room(s, hop & 1, a->q, n));
+        s->k[from] = pass_view(x, s, s->k[now], buffer_view(s, hop & 1, a->q, n));
+        s->v[from] = pass_view(x, s, s->v[now], buffer_view(s, hop & 1, a->q, n));
     }
-    xd_attn_args b = over_all(x, s, a);
+    xd_attn_args b = attn_over_all(x, s, a);
     xd_next_attn(x, m, &b);
     c->ops->barrier(c);         /* until no other rank reads my memory                         */
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* While counting: the arena memory of attn_shared, as it is not known yet if there is a window. */
+/* While counting it is not known yet whether there is a window: counts the arena memory of
+ * attn_shared. */
 static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     size_t mark = xd_arena_mark(x->tmp);
     for (int r = 0; r < s->topo->deg.n[XD_RING]; r++)
-        s->k[r] = s->v[r] = room(s, 0, a->q, rows_of(x, s, r));
+        s->k[r] = s->v[r] = buffer_view(s, 0, a->q, rows_of(x, s, r));
     int64_t d[4] = { 1, rows_of(x, s, s->topo->at[XD_RING]), a->q.d[2], a->q.d[3] };
     xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d);
-    xd_attn_args b = over_all(x, s, a);
+    xd_attn_args b = attn_over_all(x, s, a);
     xd_new_as(x, XD_I8, 1, (int64_t[]){ (int64_t)x->dev->ops->scratch(x->dev, XD_OP_ATTN, &b) });
     xd_arena_rewind(x->tmp, mark);
 }
@@ -169,7 +171,7 @@ static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 /* ---- messages ----------------------------------------------------------------------------- */
 
 /* Sets views of K and V of all members, n heads, in a buffer, and the parts of its messages. */
-static void in_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, int64_t n)
+static void view_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, int64_t n)
 {
     char *p = s->buf[b];
     for (int r = 0; r < s->topo->deg.n[XD_RING]; r++) {
@@ -186,28 +188,28 @@ static xd_req send_heads(xd_exec *x, const ring *s, const xd_attn_args *a, int b
 {
     xd_comm *c = s->topo->group[XD_RING];
     int64_t  left = a->q.d[2] - first;
-    in_buffer(x, s, b, a->q, left < s->heads ? left : s->heads);
-    take_mine(x, a, first, s->k[c->rank], s->v[c->rank]);
+    view_buffer(x, s, b, a->q, left < s->heads ? left : s->heads);
+    copy_own(x, a, first, s->k[c->rank], s->v[c->rank]);
     return c->ops->circulate(c, s->give);
 }
 
 /* The attention of a group of heads, from `first` on, over the contents of a buffer. */
-static xd_attn_args of_heads(const xd_exec *x, const ring *s, const xd_attn_args *a, int b,
-                             int64_t first)
+static xd_attn_args attn_of_heads(const xd_exec *x, const ring *s, const xd_attn_args *a, int b,
+                                  int64_t first)
 {
     int64_t left = a->q.d[2] - first, n = left < s->heads ? left : s->heads;
-    in_buffer(x, s, b, a->q, n);
-    xd_attn_args p = over_all(x, s, a);
-    p.q = some_heads(a->q, first, n);
-    p.out = some_heads(a->out, first, n);
+    view_buffer(x, s, b, a->q, n);
+    xd_attn_args p = attn_over_all(x, s, a);
+    p.q = heads_view(a->q, first, n);
+    p.out = heads_view(a->out, first, n);
     p.part = s->part;
     for (int i = 0; i < a->nparts; i++)
-        s->part[i] = (xd_qo){ some_heads(a->part[i].q, first, n),
-                              some_heads(a->part[i].out, first, n) };
+        s->part[i] = (xd_qo){ heads_view(a->part[i].q, first, n),
+                              heads_view(a->part[i].out, first, n) };
     return p;
 }
 
-static void attn_sent(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
+static void attn_by_messages(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     const ring *s = m->priv;
     xd_comm    *c = s->topo->group[XD_RING];
@@ -219,24 +221,24 @@ static void attn_sent(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
         coming = (xd_req){ 0 };
         if (first + s->heads < heads)
             coming = send_heads(x, s, a, !b, first + s->heads);
-        xd_attn_args p = of_heads(x, s, a, (int)b, first);
+        xd_attn_args p = attn_of_heads(x, s, a, (int)b, first);
         xd_next_attn(x, m, &p);
     }
 }
 
-static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
+static void ring_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     const ring *s = m->priv;
     xd_comm    *c = s->topo->group[XD_RING];
     xd_check(x, !a->lse.p && !a->bias.p && a->q.d[0] == 1, "ring: not a transformer's attention");
     if (xd_counting(x))
         count_window(x, s, a);
-    (c->ops->in_window(c, x->tmp->base) ? attn_shared : attn_sent)(x, m, a);
+    (c->ops->in_window(c, x->tmp->base) ? attn_shared : attn_by_messages)(x, m, a);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static void close(xd_hooks *m)
+static void close_ring(xd_hooks *m)
 {
     ring *s = m->priv;
     for (int i = 1; i >= 0; i--)        /* in reverse order: counting memory is a stack         */
@@ -248,7 +250,7 @@ static void close(xd_hooks *m)
 
 /* Sets the heads of a group, and the size of buffers for one group of all members, or for all heads
  * of the largest member. */
-static void find_size(ring *s, const xd_method_args *a)
+static void set_sizes(ring *s, const xd_method_args *a)
 {
     int     R = a->topo->deg.n[XD_RING], groups = 1;
     int64_t all = 0, most = 0, heads = xd_my_heads(a), size = (int64_t)xd_dtype_size(a->act);
@@ -266,7 +268,7 @@ static void find_size(ring *s, const xd_method_args *a)
     s->hooks.bytes = 2 * s->bytes;
 }
 
-static int get_arrays(ring *s, int R, int U, int npatch)
+static int alloc_arrays(ring *s, int R, int U, int npatch)
 {
     const size_t n = (size_t)R;
     s->give = calloc(n, sizeof *s->give), s->get = calloc(n, sizeof *s->get);
@@ -277,7 +279,7 @@ static int get_arrays(ring *s, int R, int U, int npatch)
     return s->give && s->get && s->k && s->v && s->row && s->seg && s->part;
 }
 
-static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
+static xd_status open_ring(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
 {
     const int R = a->topo->deg.n[XD_RING];
     *out = NULL;
@@ -286,21 +288,21 @@ static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **
     ring *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "ring: no memory");
-    s->hooks = (xd_hooks){ .name = "ring", .attn = attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .name = "ring", .attn = ring_attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->dev = a->dev;
-    find_size(s, a);
-    int ok = get_arrays(s, R, a->topo->deg.n[XD_ULYSSES], a->lay->npatch);
+    set_sizes(s, a);
+    int ok = alloc_arrays(s, R, a->topo->deg.n[XD_ULYSSES], a->lay->npatch);
     s->buf[0] = s->dev->mem->get(s->dev, s->bytes);
     s->buf[1] = s->dev->mem->get(s->dev, s->bytes);
     *out = &s->hooks;
     if (!ok || !s->buf[0] || !s->buf[1]) {
         xd_fail(e, XD_ENOMEM, "ring: no memory for twice %zu bytes", s->bytes);
-        close(*out);
+        close_ring(*out);
         *out = NULL;
         return XD_ENOMEM;
     }
     return XD_OK;
 }
 
-const xd_method xd_method_ring = { "ring", open, close };
+const xd_method xd_method_ring = { "ring", open_ring, close_ring };

@@ -40,7 +40,7 @@ static int64_t text_rows(const xd_layout *l, const xd_topo *t)
 
 /* Stored K (which 0) or V (1) of the current attention: [1, rows, H, D]. Text rows come first, then
  * the rows of the patches. */
-static xd_tensor memory(const xd_exec *x, const stale *s, int which)
+static xd_tensor stored_view(const xd_exec *x, const stale *s, int which)
 {
     int64_t d[4] = { 1, s->rows, s->heads, s->head_dim };
     int64_t i = (xd_my_pass(x, s->topo) * s->nlayers + (x->layer - s->first)) * s->sites + x->site;
@@ -49,7 +49,7 @@ static xd_tensor memory(const xd_exec *x, const stale *s, int which)
 }
 
 /* Where fresh row `row` of this patch is stored; *n is reduced to the rows adjacent there. */
-static int64_t kept_at(const xd_exec *x, const stale *s, int64_t row, int64_t *n)
+static int64_t stored_row(const xd_exec *x, const stale *s, int64_t row, int64_t *n)
 {
     int64_t text = text_rows(x->lay, s->topo), mine = x->patch == x->lay->txt_patch ? text : 0,
             at = row;
@@ -64,18 +64,18 @@ static int64_t kept_at(const xd_exec *x, const stale *s, int64_t row, int64_t *n
     return at - mine + text;
 }
 
-static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
+static void stale_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     const stale  *s = m->priv;
     int64_t       total = rows_of(x->lay, s->topo, XD_ALL), row = 0;
-    xd_kv         all = { memory(x, s, 0), memory(x, s, 1) };
+    xd_kv         all = { stored_view(x, s, 0), stored_view(x, s, 1) };
     if (!xd_check(x, total <= s->rows, "stale: %lld rows of %lld", (long long)total,
                   (long long)s->rows))
         total = s->rows;
     for (int i = 0; i < a->nkv; i++)
         for (int64_t done = 0, n; done < a->kv[i].k.d[1]; done += n, row += n) {
             n = a->kv[i].k.d[1] - done;
-            int64_t at = kept_at(x, s, row, &n);
+            int64_t at = stored_row(x, s, row, &n);
             if (!xd_check(x, at + n <= total, "stale: rows %lld to %lld of %lld", (long long)at,
                           (long long)(at + n), (long long)total))
                 n = a->kv[i].k.d[1] - done;
@@ -89,7 +89,7 @@ static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_next_attn(x, m, &b);
 }
 
-static void close(xd_hooks *m)
+static void close_stale(xd_hooks *m)
 {
     stale *s = m->priv;
     if (s->mem)
@@ -97,7 +97,8 @@ static void close(xd_hooks *m)
     free(s);
 }
 
-static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
+static xd_status open_stale(const xd_method_args *a, const xd_hooks *next, xd_hooks **out,
+                            xd_err *e)
 {
     *out = NULL;
     if (a->what != XD_FOR_DIT || a->lay->npatch == 1)
@@ -105,7 +106,7 @@ static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **
     stale *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "PipeFusion: no memory");
-    s->hooks = (xd_hooks){ .name = "stale", .attn = attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .name = "stale", .attn = stale_attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->dev = a->dev;
     s->type = a->act;
@@ -129,4 +130,4 @@ static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **
     return XD_OK;
 }
 
-const xd_method xd_method_stale = { "stale", open, close };
+const xd_method xd_method_stale = { "stale", open_stale, close_stale };

@@ -12,7 +12,7 @@ typedef struct tensor {
     xd_comm *c;
 } tensor;
 
-static void sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
+static void tensor_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
 {
     const tensor *s = m->priv;
     if (over != XD_OVER_FEATURES)
@@ -26,12 +26,13 @@ static void sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
         xd_exec_fail(x, XD_ECOMM, "tensor parallelism: a sum over ranks failed");
 }
 
-static void close(xd_hooks *m)
+static void close_tensor(xd_hooks *m)
 {
     free(m->priv);
 }
 
-static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
+static xd_status open_tensor(const xd_method_args *a, const xd_hooks *next, xd_hooks **out,
+                             xd_err *e)
 {
     *out = NULL;
     if (a->what == XD_FOR_VAE || a->topo->deg.n[XD_TENSOR] == 1)
@@ -39,10 +40,10 @@ static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **
     tensor *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "tensor parallelism: no memory");
-    s->hooks = (xd_hooks){ .name = "tensor", .sum = sum, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .name = "tensor", .sum = tensor_sum, .next = next, .priv = s };
     s->c = a->topo->group[XD_TENSOR];
     *out = &s->hooks;
     return XD_OK;
 }
 
-const xd_method xd_method_tensor = { "tensor", open, close };
+const xd_method xd_method_tensor = { "tensor", open_tensor, close_tensor };

@@ -17,7 +17,7 @@ int xd_topo_sp(const xd_topo *t, int ulysses, int ring)
 }
 
 /* The group of the ranks that differ from me on axes [from, to) only. */
-static xd_status group(xd_topo *t, int from, int to, xd_comm **out, xd_err *e)
+static xd_status open_group(xd_topo *t, int from, int to, xd_comm **out, xd_err *e)
 {
     int unit = 1, size = 1, key = 0, first = t->world->rank;
     for (int a = 0; a < to; unit *= t->deg.n[a++]) {
@@ -45,11 +45,11 @@ xd_status xd_topo_open(xd_topo *t, xd_comm *world, xd_degrees deg, xd_err *e)
         t->at[a] = world->rank / unit % deg.n[a];
     xd_status s = XD_OK;
     for (int a = 0; s == XD_OK && a < XD_NAXES; a++)
-        s = group(t, a, a + 1, &t->group[a], e);
+        s = open_group(t, a, a + 1, &t->group[a], e);
     if (s == XD_OK)
-        s = group(t, XD_ULYSSES, XD_RING + 1, &t->tokens, e);
+        s = open_group(t, XD_ULYSSES, XD_RING + 1, &t->tokens, e);
     if (s == XD_OK)
-        s = group(t, XD_TENSOR, XD_CFG + 1, &t->replica, e);
+        s = open_group(t, XD_TENSOR, XD_CFG + 1, &t->replica, e);
     return s;
 }
 

@@ -29,8 +29,8 @@ typedef struct ulysses {
     xd_kv         *seg;         /* [npatch * streams * U]                                      */
     xd_qo         *part;        /* [U]                                                         */
     views          set[NSETS];
-    void          *park;        /* buffer of a failed rank for its messages                    */
-    size_t         park_bytes;
+    void          *failed_buf;  /* buffer of a failed rank for its messages                    */
+    size_t         failed_bytes;
 } ulysses;
 
 static int64_t rows_of(const xd_exec *x, const ulysses *s, int u)
@@ -44,7 +44,7 @@ static xd_span heads_of(const ulysses *s, int64_t H, int u)
 }
 
 /* Rows [row, row + n) and heads [head, head + h) of [1,n,H,D]. */
-static xd_tensor slice(xd_tensor t, int64_t row, int64_t n, int64_t head, int64_t h)
+static xd_tensor slice_heads(xd_tensor t, int64_t row, int64_t n, int64_t head, int64_t h)
 {
     t.p = (char *)t.p + head * t.s[2] * (int64_t)xd_dtype_size(t.type);
     t.d[2] = h;
@@ -52,15 +52,15 @@ static xd_tensor slice(xd_tensor t, int64_t row, int64_t n, int64_t head, int64_
 }
 
 /* A failed rank does not use its own addresses. */
-static void park(const xd_exec *x, const ulysses *s, const views *w)
+static void use_failed_buffer(const xd_exec *x, const ulysses *s, const views *w)
 {
     for (int u = 0; u < s->topo->deg.n[XD_ULYSSES] && !xd_ok(x); u++) {
-        w->give[u] = xd_view(s->park, w->give[u].type, w->give[u].nd, w->give[u].d);
-        w->get[u] = xd_view(s->park, w->get[u].type, w->get[u].nd, w->get[u].d);
+        w->give[u] = xd_view(s->failed_buf, w->give[u].type, w->give[u].nd, w->give[u].d);
+        w->get[u] = xd_view(s->failed_buf, w->get[u].type, w->get[u].nd, w->get[u].d);
     }
 }
 
-static void end(xd_exec *x, ulysses *s, xd_req *r, int n)
+static void end_exchange(xd_exec *x, ulysses *s, xd_req *r, int n)
 {
     xd_comm *c = s->topo->group[XD_ULYSSES];
     if (c->ops->wait(c, r, n) != XD_OK)
@@ -79,41 +79,41 @@ static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
     xd_span      mine = heads_of(s, H, me);
     for (int u = 0; u < U; u++)
         total += u == me ? 0 : rows_of(x, s, u);
-    xd_tensor room = xd_new_as(x, t.type, 4, (int64_t[]){ 1, total, mine.n, t.d[3] });
+    xd_tensor received = xd_new_as(x, t.type, 4, (int64_t[]){ 1, total, mine.n, t.d[3] });
     for (int u = 0; u < U; u++) {
         xd_span theirs = heads_of(s, H, u);
         int64_t n = rows_of(x, s, u);
-        w->give[u] = slice(t, 0, t.d[1], theirs.start, theirs.n);
-        w->get[u] = u == me ? w->give[u] : slice(room, at, n, 0, mine.n);
+        w->give[u] = slice_heads(t, 0, t.d[1], theirs.start, theirs.n);
+        w->get[u] = u == me ? w->give[u] : slice_heads(received, at, n, 0, mine.n);
         at += u == me ? 0 : n;
     }
-    park(x, s, w);
+    use_failed_buffer(x, s, w);
     return (set == OUT ? c->ops->exchange_places : c->ops->exchange_views)(c, w->give, w->get);
 }
 
-/* Returns the outputs: each rank has written the heads it computed to the destination I gave it, or
- * sends them there. When this has ended, no rank reads my queries, keys and values any more: every
- * rank that has heads has confirmed. */
+/* Returns the outputs. Each rank has written the heads that it computed to the destination it got
+ * from me, or sends them there. When this exchange has ended, every rank that has heads has
+ * confirmed, so no rank reads my queries, keys and values any more. */
 static void heads_for_tokens(xd_exec *x, ulysses *s)
 {
     xd_comm *c = s->topo->group[XD_ULYSSES];
-    park(x, s, &s->set[OUT]);
+    use_failed_buffer(x, s, &s->set[OUT]);
     xd_req r = c->ops->exchange(c, s->set[OUT].get, s->set[OUT].give);
-    end(x, s, &r, 1);
+    end_exchange(x, s, &r, 1);
 }
 
-static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
+static void ulysses_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     ulysses *s = m->priv;
     size_t   mark = xd_arena_mark(x->tmp);
     int64_t  d[4] = { 1, 0, heads_of(s, a->q.d[2], s->topo->at[XD_ULYSSES]).n, a->q.d[3] };
     xd_check(x, a->nkv == 1 && !a->nparts && !a->lse.p && !a->bias.p && a->q.d[0] == 1 &&
-             a->q.d[2] == a->kv[0].k.d[2], "ulysses: not the head of the chain, or grouped heads");
+             a->q.d[2] == a->kv[0].k.d[2], "ulysses: not the first method, or grouped heads");
     const xd_tensor t[NSETS] = { a->q, a->kv[0].k, a->kv[0].v, a->out };
     xd_req          r[NSETS];
     for (int i = 0; i < NSETS; i++)
         r[i] = tokens_for_heads(x, s, i, t[i]);
-    end(x, s, r, NSETS);
+    end_exchange(x, s, r, NSETS);
     xd_attn_args b = *a;
     b.nparts = s->topo->deg.n[XD_ULYSSES];
     for (int u = 0; u < b.nparts; u++) {
@@ -130,17 +130,18 @@ static void attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-static void close(xd_hooks *m)
+static void close_ulysses(xd_hooks *m)
 {
     ulysses *s = m->priv;
-    if (s->park)
-        s->dev->mem->put(s->dev, s->park, s->park_bytes);
+    if (s->failed_buf)
+        s->dev->mem->put(s->dev, s->failed_buf, s->failed_bytes);
     for (int i = 0; i < NSETS; i++)
         free(s->set[i].give), free(s->set[i].get);
     free(s->seg), free(s->part), free(s);
 }
 
-static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e)
+static xd_status open_ulysses(const xd_method_args *a, const xd_hooks *next, xd_hooks **out,
+                              xd_err *e)
 {
     int U = a->topo->deg.n[XD_ULYSSES];
     *out = NULL;
@@ -149,7 +150,7 @@ static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **
     ulysses *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "ulysses: no memory");
-    s->hooks = (xd_hooks){ .name = "ulysses", .attn = attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .name = "ulysses", .attn = ulysses_attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->heads = a->lay->heads;
     s->dev = a->dev;
@@ -164,17 +165,17 @@ static xd_status open(const xd_method_args *a, const xd_hooks *next, xd_hooks **
     }
     for (int u = 0; u < U; u++)
         rows += xd_own_rows(a->lay, XD_ALL, xd_topo_sp(a->topo, u, a->topo->at[XD_RING]));
-    s->park_bytes = (size_t)(rows * a->heads * a->head_dim) * xd_dtype_size(a->act) + 64;
-    s->hooks.bytes = s->park_bytes;
-    s->park = s->dev->mem->get(s->dev, s->park_bytes);
+    s->failed_bytes = (size_t)(rows * a->heads * a->head_dim) * xd_dtype_size(a->act) + 64;
+    s->hooks.bytes = s->failed_bytes;
+    s->failed_buf = s->dev->mem->get(s->dev, s->failed_bytes);
     *out = &s->hooks;
-    if (!ok || !s->park) {
-        xd_fail(e, XD_ENOMEM, "ulysses: no memory for %zu bytes", s->park_bytes);
-        close(*out);
+    if (!ok || !s->failed_buf) {
+        xd_fail(e, XD_ENOMEM, "ulysses: no memory for %zu bytes", s->failed_bytes);
+        close_ulysses(*out);
         *out = NULL;
         return XD_ENOMEM;
     }
     return XD_OK;
 }
 
-const xd_method xd_method_ulysses = { "ulysses", open, close };
+const xd_method xd_method_ulysses = { "ulysses", open_ulysses, close_ulysses };

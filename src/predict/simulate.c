@@ -12,8 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum ev_kind { EV_SENDS = XD_SENDS, EV_RECEIVES = XD_RECEIVES, EV_MEETS = XD_MEETS, EV_END,
-                       EV_MARK } ev_kind;
+typedef enum ev_kind {
+    EV_SENDS = XD_MESSAGE_SEND,
+    EV_RECEIVES = XD_MESSAGE_RECV,
+    EV_MEETS = XD_MESSAGE_COLLECTIVE,
+    EV_END,
+    EV_MARK
+} ev_kind;
 
 typedef struct event {
     ev_kind what;
@@ -134,7 +139,7 @@ static void on_begin(void *cookie, int64_t number, int group, xd_message what, i
 {
     xd_simulation *p = cookie;
     script  *s = mine(p);
-    int      n = what == XD_MEETS ? s->team[group].size : 1;
+    int      n = what == XD_MESSAGE_COLLECTIVE ? s->team[group].size : 1;
     event    ev = { (ev_kind)what, group, peer, lap(p), number, *bytes, s->npool };
     s->nmessage = number;
     if (!grow(p, &s->pool, &s->poolcap, s->npool + n, sizeof *s->pool))

@@ -31,7 +31,7 @@ xd_status xd_affinity_check(const char *bind, xd_err *e)
 }
 
 /* The environment variable with which the user has bound threads, or NULL. */
-static const char *said_by_user(void)
+static const char *user_binding(void)
 {
     static const char *const names[] = { "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
                                          "KMP_AFFINITY" };
@@ -44,7 +44,7 @@ static const char *said_by_user(void)
 }
 
 /* This rank's share; 0: every rank has fewer CPUs than threads. */
-static int cut(const xd_cpus *c, const host *h, xd_cpuset *mine)
+static int cut_share(const xd_cpus *c, const host *h, xd_cpuset *mine)
 {
     xd_cpuset other;
     if (h->ranks == 1)
@@ -65,7 +65,7 @@ static int bind_to_share(const host *h, char why[160])
         snprintf(why, 160, "there is no memory for a list of cpus");
         return 0;
     }
-    int n = cut(&c, h, &mine);
+    int n = cut_share(&c, h, &mine);
     cores = c.cores;
     xd_cpus_free(&c);
     if (!n)
@@ -83,15 +83,15 @@ void xd_affinity_bind(const char *bind, int threads)
 {
     host        h = { .threads = threads };
     char        why[160] = "", text[128];
-    const char *said = said_by_user();
+    const char *user = user_binding();
     int         cores = bind && strcmp(bind, "cores") == 0;
     if (!bind || strcmp(bind, "none") == 0)
         return;
     int alike = xd_comm_host(&h.rank, &h.ranks, &h.cpus);
     if (!cores && h.ranks < 2)
         return;
-    if (said)
-        snprintf(why, sizeof why, "%s is set", said);
+    if (user)
+        snprintf(why, sizeof why, "%s is set", user);
     else if (!alike)
         snprintf(why, sizeof why, "the launcher has given the ranks cpus of their own");
     else if ((int64_t)h.ranks * threads > xd_cpuset_count(&h.cpus))

@@ -14,10 +14,10 @@ xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e)
 
 xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e)
 {
-    int     told = e->rank >= 0 && e->rank != me;
-    int32_t who = mine == XD_OK ? INT32_MAX : c->rank + (told ? c->size : 0);
+    int     relayed = e->rank >= 0 && e->rank != me;
+    int32_t who = mine == XD_OK ? INT32_MAX : c->rank + (relayed ? c->size : 0);
     int64_t one = 1, size = sizeof(xd_err);
-    xd_err  said = *e, lost = { .rank = -1 };
+    xd_err  sent = *e, lost = { .rank = -1 };
     if (c->size == 1)
         return mine;
     if (xd_world_wait(c, c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN),
@@ -25,14 +25,14 @@ xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e)
         goto out_of_step;
     if (who == INT32_MAX)
         return XD_OK;
-    said.code = mine;
-    if (said.rank < 0)
-        said.rank = me;
-    if (xd_world_wait(c, c->ops->bcast(c, xd_view(&said, XD_U8, 1, &size), who % c->size),
+    sent.code = mine;
+    if (sent.rank < 0)
+        sent.rank = me;
+    if (xd_world_wait(c, c->ops->bcast(c, xd_view(&sent, XD_U8, 1, &size), who % c->size),
                       &lost) != XD_OK)
         goto out_of_step;
-    *e = said;
-    return said.code;
+    *e = sent;
+    return sent.code;
 out_of_step:                    /* the rank's own failure takes precedence                     */
     if (mine == XD_OK)
         *e = lost;
@@ -62,14 +62,14 @@ void xd_world_settle(const xd_world *w, xd_comm *c, xd_exec *x)
     x->err.code = s;
 }
 
-static void watch(void *watcher, xd_exec *x)
+static void watch_notice(void *watcher, xd_exec *x)
 {
     xd_abort_notice_watch(watcher, x);
 }
 
 void xd_world_watch(const xd_world *w, xd_exec *x)
 {
-    x->watch = w->abort_notice ? watch : NULL;
+    x->watch = w->abort_notice ? watch_notice : NULL;
     x->watcher = w->abort_notice;
 }
 

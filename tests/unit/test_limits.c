@@ -62,7 +62,7 @@ static void close_link(xd_hooks *m)
     (void)m;
 }
 
-static void long_chain(void **state)
+static void long_stack(void **state)
 {
     static const xd_method link = { "dummy", open_link, close_link };
     const xd_method       *list[XD_MAXMETHODS + 2];
@@ -73,13 +73,13 @@ static void long_chain(void **state)
     for (int i = 0; i <= XD_MAXMETHODS; i++)
         list[i] = &link;
     list[XD_MAXMETHODS + 1] = NULL;
-    assert_int_equal(xd_chain_open_of(&c, list, &a, &e), XD_EUNSUPPORTED);
+    assert_int_equal(xd_method_stack_open_of(&c, list, &a, &e), XD_EUNSUPPORTED);
     assert_int_equal(opened, 0);
     assert_non_null(strstr(e.msg, "there are 13 parallel methods"));
     xd_method_stack_close(&c);
     list[XD_MAXMETHODS] = NULL;
     e = (xd_err){ 0 };
-    assert_int_equal(xd_chain_open_of(&c, list, &a, &e), XD_OK);
+    assert_int_equal(xd_method_stack_open_of(&c, list, &a, &e), XD_OK);
     assert_int_equal(opened, XD_MAXMETHODS);
     xd_method_stack_close(&c);
 }
@@ -142,7 +142,7 @@ static void pipelines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_history), cmocka_unit_test(long_chain), cmocka_unit_test(samplers),
+        cmocka_unit_test(long_history), cmocka_unit_test(long_stack), cmocka_unit_test(samplers),
         cmocka_unit_test(pipelines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
