@@ -63,6 +63,4 @@ int  xd_dit_most_skips(const xd_dit *d, const xd_net *n);
 /* Runs block `layer`: pops its long skip, and pushes its output if a later block reads it. */
 void xd_dit_block(xd_exec *x, const xd_dit *d, const xd_net *n, int layer, xd_state *s);
 
-extern const xd_dit *const xd_dits[];           /* the registry; ends with NULL                */
-
 #endif

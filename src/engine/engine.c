@@ -508,8 +508,7 @@ static void say_unused(const xd_job *j)
                xd_job_guide(j));
     if (j->ctx->model.recipe->distilled && j->r->true_cfg_scale > 1 && !j->r->negative_prompt)
         xd_log(XD_LOG_WARN, "true_cfg_scale makes no difference without a negative_prompt");
-    if (j->r->no_resolution_binning && !j->ctx->model.recipe->largest_bin &&
-        !j->ctx->model.recipe->standard)
+    if (j->r->no_resolution_binning && !j->ctx->model.recipe->trained_size)
         xd_log(XD_LOG_WARN, "no_resolution_binning makes no difference to %s, which has no trained "
                "sizes: every size is the one asked for", j->ctx->model.recipe->name);
     if (j->npass == 1 && j->r->use_dynamic_cfg)

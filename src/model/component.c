@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "families/family.h"
 #include "model/shared_weights.h"
 
 enum { SHOWN = 10 };            /* tensors that a warning lists                                */
@@ -27,7 +28,7 @@ static const xd_net_def *def_at(xd_kind kind, int i)
 {
     switch (kind) {
     case XD_KIND_TEXT: return xd_text_encoders[i] ? &xd_text_encoders[i]->net : NULL;
-    case XD_KIND_DIT: return xd_dits[i] ? &xd_dits[i]->net : NULL;
+    case XD_KIND_DIT: return xd_dit_at(i) ? &xd_dit_at(i)->net : NULL;
     case XD_KIND_VAE: return xd_vaes[i] ? &xd_vaes[i]->net : NULL;
     }
     return NULL;
@@ -40,7 +41,7 @@ static int find_def(xd_component *p, const char *name)
             continue;
         p->def = def_at(p->kind, i);
         p->text = p->kind == XD_KIND_TEXT ? xd_text_encoders[i] : NULL;
-        p->dit = p->kind == XD_KIND_DIT ? xd_dits[i] : NULL;
+        p->dit = p->kind == XD_KIND_DIT ? xd_dit_at(i) : NULL;
         p->vae = p->kind == XD_KIND_VAE ? xd_vaes[i] : NULL;
         return 1;
     }

@@ -9,7 +9,7 @@
 #include "model/model.h"
 #include "base/file.h"
 #include "model/component.h"
-#include "model/recipe.h"
+#include "families/recipe.h"
 
 /* ---- opening ------------------------------------------------------------------------------ */
 

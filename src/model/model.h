@@ -3,7 +3,7 @@
 #define XD_MODEL_MODEL_H
 
 #include "model/component.h"
-#include "model/recipe.h"
+#include "families/recipe.h"
 #include "sampler/sampler.h"
 #include "tok/tok.h"
 

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "model/model.h"
-#include "model/recipe.h"
+#include "families/recipe.h"
 #include "pipeline/context.h"
 #include "pipeline/init_image.h"
 #include "pipeline/text_encode.h"
@@ -154,10 +154,12 @@ static xd_status take_frames(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* The generated image has the standard size: it is not resized. */
-static void take_standard(xd_job *j)
+/* The nearest trained size. An image that is not resized afterwards has that size, too. */
+static void take_trained(xd_job *j)
 {
-    xd_size_bucket_standard(&j->size[0], &j->size[1]);
+    const xd_recipe *p = j->ctx->model.recipe;
+    if (!p->trained_size(j->ctx->model.dit_info.sample[1], &j->size[0], &j->size[1]) || p->resized)
+        return;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
         xd_log(XD_LOG_INFO, "generating %lld x %lld, the standard size nearest to %lld x %lld "
                "(--no_resolution_binning generates the size itself)",
@@ -174,10 +176,8 @@ static xd_status take_size(xd_job *j, xd_err *e)
     j->asked[0] = j->r->height ? j->r->height : d->sample[1] * cell[1];
     j->asked[1] = j->r->width ? j->r->width : d->sample[2] * cell[2];
     j->size[0] = j->asked[0], j->size[1] = j->asked[1];
-    if (!j->r->no_resolution_binning && m->recipe->largest_bin)
-        xd_size_bucket_nearest(d->sample[1], m->recipe->largest_bin, &j->size[0], &j->size[1]);
-    if (!j->r->no_resolution_binning && m->recipe->standard)
-        take_standard(j);
+    if (!j->r->no_resolution_binning && m->recipe->trained_size)
+        take_trained(j);
     xd_status s = check_side("width", j->size[1], cell[2], d->patch[2], e);
     if (s == XD_OK)
         s = check_side("height", j->size[0], cell[1], d->patch[1], e);

@@ -12,7 +12,7 @@
 #include "exec/op.h"
 #include "model/component.h"
 #include "model/model.h"
-#include "model/recipe.h"
+#include "families/recipe.h"
 #include "parallel/method.h"
 #include "pipeline/arenas.h"
 #include "pipeline/callbacks.h"

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "model/model.h"
-#include "model/recipe.h"
+#include "families/recipe.h"
 #include "pipeline/context.h"
 #include "pipeline/dtypes.h"
 #include "pipeline/memory_plan.h"
@@ -138,7 +138,7 @@ static int size_of(const finder *w, int i, int64_t side[2])
 static int bins(const finder *w)
 {
     const xd_recipe *p = w->t->ctx->model.recipe;
-    return !w->t->r->no_resolution_binning && (p->largest_bin || p->standard);
+    return !w->t->r->no_resolution_binning && p->trained_size;
 }
 
 static void take_request(const finder *w, const set *s, xd_request *r)

@@ -7,7 +7,7 @@
 
 #include "exec/op.h"
 #include "model/component.h"
-#include "model/recipe.h"
+#include "families/recipe.h"
 #include "pipeline/arenas.h"
 #include "pipeline/context.h"
 #include "pipeline/denoise.h"

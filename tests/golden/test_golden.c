@@ -17,7 +17,7 @@
 
 #include "engine/engine.h"
 #include "golden.h"
-#include "model/recipe.h"
+#include "families/recipe.h"
 
 enum { MAXPROMPT = 8, MAXLORA = 4, NDTYPE = 4 };
 enum stage { IDS, IDS_2, IDS_3, EMBEDS, POOLED, NEGATIVE, NEGATIVE_POOLED, NOISE, LATENTS, IMAGE,
@@ -380,6 +380,7 @@ static void check_bins(const char *dir)
 {
     char path[1024];
     int  same = 0, rows = 0;
+    const xd_recipe *r = xd_recipe_find("PixArtSigmaPipeline");
     snprintf(path, sizeof path, "%s/binning.json", dir);
     xd_json *j = js_open(path);
     for (const xd_json *row = xd_json_first(j); row; row = xd_json_next(row), rows++) {
@@ -387,7 +388,7 @@ static void check_bins(const char *dir)
         for (int i = 0; i < 5; i++)
             xd_json_number(xd_json_at(row, i), &v[i]);
         int64_t w = (int64_t)v[1], h = (int64_t)v[2];
-        int     known = xd_size_bucket_nearest((int64_t)v[0], 256, &h, &w);
+        int     known = r->trained_size((int64_t)v[0], &h, &w);
         if (known && w == (int64_t)v[3] && h == (int64_t)v[4])
             same++;
         else
@@ -403,6 +404,7 @@ static void check_standard(const char *dir)
 {
     char path[1024];
     int  same = 0, rows = 0;
+    const xd_recipe *r = xd_recipe_find("HunyuanDiTPipeline");
     snprintf(path, sizeof path, "%s/hunyuan-forms/standard.json", dir);
     xd_json *j = js_open(path);
     for (const xd_json *row = xd_json_first(j); row; row = xd_json_next(row), rows++) {
@@ -410,8 +412,7 @@ static void check_standard(const char *dir)
         for (int i = 0; i < 4; i++)
             xd_json_number(xd_json_at(row, i), &v[i]);
         int64_t w = (int64_t)v[0], h = (int64_t)v[1];
-        xd_size_bucket_standard(&h, &w);
-        same += w == (int64_t)v[2] && h == (int64_t)v[3];
+        same += r->trained_size(0, &h, &w) && w == (int64_t)v[2] && h == (int64_t)v[3];
     }
     tap(rows > 100 && same == rows, "standard sizes: %d of %d as diffusers takes them", same, rows);
     xd_json_free(&j);

@@ -20,6 +20,7 @@ MAY = {  # room: rooms whose headers it may include, besides its own
     "tok": "base io",
     "text": "base tensor exec tok",
     "dit": "base tensor exec",
+    "families": "base tensor exec tok dit",
     "vae": "base tensor exec",
     "sampler": "base tensor exec",
     "cache": "base tensor exec",
@@ -27,10 +28,10 @@ MAY = {  # room: rooms whose headers it may include, besides its own
     "observe": "base tensor backend comm exec parallel",
     "ranks": "base tensor comm exec",
     "plan": "xdit base tensor backend exec dit parallel ranks",
-    "model": "xdit base tensor backend comm exec io tok text dit vae sampler ranks",
-    "pipeline": "xdit base tensor backend comm exec io tok text dit vae sampler parallel "
+    "model": "xdit base tensor backend comm exec io tok text dit families vae sampler ranks",
+    "pipeline": "xdit base tensor backend comm exec io tok text dit families vae sampler parallel "
                 "observe ranks plan model",
-    "predict": "xdit base tensor backend comm exec dit vae sampler parallel "
+    "predict": "xdit base tensor backend comm exec dit families vae sampler parallel "
                "observe ranks plan model pipeline",
     "engine": "xdit base tensor backend comm exec io dit parallel "
               "observe ranks plan model pipeline predict",

@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "dit/dit.h"
+#include "families/family.h"
 #include "exec/op.h"
 #include "io/safetensors.h"
 #include "text/text.h"
@@ -62,9 +63,9 @@ static const xd_net_def *find(part *p, const char *name)
     for (int i = 0; xd_text_encoders[i]; i++)
         if (has_class(&xd_text_encoders[i]->net, name))
             return &(p->text = xd_text_encoders[i])->net;
-    for (int i = 0; xd_dits[i]; i++)
-        if (has_class(&xd_dits[i]->net, name))
-            return &(p->dit = xd_dits[i])->net;
+    for (int i = 0; xd_dit_at(i); i++)
+        if (has_class(&xd_dit_at(i)->net, name))
+            return &(p->dit = xd_dit_at(i))->net;
     for (int i = 0; xd_vaes[i]; i++)
         if (has_class(&xd_vaes[i]->net, name))
             return &(p->vae = xd_vaes[i])->net;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "model/recipe.h"
+#include "families/recipe.h"
 #include "parallel/method.h"
 #include "sampler/sampler.h"
 
@@ -134,8 +134,8 @@ static void pipelines(void **state)
         xd_recipe_names(&b);
     assert_int_equal(b.failed, 0);
     assert_true(b.len > 4096);
-    for (int i = 0; xd_recipes[i]; i++)
-        assert_non_null(strstr(b.p, xd_recipes[i]->pipelines[0]));
+    for (int i = 0; xd_recipe_at(i); i++)
+        assert_non_null(strstr(b.p, xd_recipe_at(i)->pipelines[0]));
     xd_buf_free(&b);
 }
 

@@ -1,4 +1,4 @@
-/* flux.c - FLUX.1 (Black Forest Labs 2024), as diffusers' FluxTransformer2DModel.
+/* dit.c - FLUX.1 (Black Forest Labs 2024), as diffusers' FluxTransformer2DModel.
  *
  * Double blocks have separate weights for text and image and one joint attention. Single blocks
  * treat both as one sequence and compute attention and feed-forward in parallel. Positions enter

@@ -1,4 +1,4 @@
-/* cogvideox.c - CogVideoX and CogVideoX1.5 (Yang et al. 2024, arXiv:2408.06072), as diffusers'
+/* dit.c - CogVideoX and CogVideoX1.5 (Yang et al. 2024, arXiv:2408.06072), as diffusers'
  * CogVideoXTransformer3DModel.
  *
  * Text and video form one sequence and share the weights of a block; only the modulation of

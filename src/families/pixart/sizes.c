@@ -1,14 +1,12 @@
-/* size_buckets.c - the sizes PixArt and Hunyuan-DiT were trained on, by aspect ratio
+/* sizes.c - the sizes PixArt was trained on, by aspect ratio
  *
  * PixArt-alpha and Sigma were trained on a few dozen sizes per resolution (Chen et al. 2023,
  * "multi-scale training"). Their pipelines generate the size with the ratio height / width nearest
  * to the requested one and resize the image afterwards. The ratios for the choice are the
- * published ones, rounded to two decimals. Hunyuan-DiT's pipeline chooses by the ratio width /
- * height, then by area, and does not resize the image. */
-#include "model/recipe.h"
+ * published ones, rounded to two decimals. */
+#include "families/pixart/sizes.h"
 
-#include <math.h>
-#include <stdlib.h>
+#include "families/recipe.h"
 
 static const xd_size_bucket bins_256[] = {
     { 0.25, 128, 512 }, { 0.28, 128, 464 }, { 0.32, 144, 448 }, { 0.33, 144, 432 },
@@ -57,50 +55,30 @@ static const xd_size_bucket bins_2048[] = {
     { 3.62, 3712, 1024 }, { 3.75, 3840, 1024 }, { 3.88, 3968, 1024 }, { 4.0, 4096, 1024 },
 };
 
-#define TABLE(t) { t, (int)(sizeof t / sizeof t[0]) }
+#define TABLE(sample, t) { sample, t, (int)(sizeof t / sizeof t[0]) }
 static const struct {
+    int64_t               sample;
     const xd_size_bucket *bin;
-    int           n;
-} tables[] = { TABLE(bins_256), TABLE(bins_512), TABLE(bins_1024), TABLE(bins_2048) };
+    int                   n;
+} tables[] = { TABLE(32, bins_256), TABLE(64, bins_512), TABLE(128, bins_1024),
+               TABLE(256, bins_2048) };
 
-int xd_size_bucket_nearest(int64_t sample, int64_t largest, int64_t *height, int64_t *width)
+static int nearest(int n, int64_t sample, int64_t *height, int64_t *width)
 {
-    int which = sample == 32 ? 0 : sample == 64 ? 1 : sample == 128 ? 2 : sample == 256 ? 3 : -1;
-    if (which < 0 || sample > largest)
-        return 0;
-    const xd_size_bucket *best = tables[which].bin;
-    double        ratio = (double)*height / (double)*width;
-    for (int i = 1; i < tables[which].n; i++) {
-        const xd_size_bucket *b = &tables[which].bin[i];
-        if (fabs(b->ratio - ratio) < fabs(best->ratio - ratio))
-            best = b;
-    }
-    *height = best->height;
-    *width = best->width;
-    return 1;
+    for (int i = 0; i < n; i++)
+        if (tables[i].sample == sample) {
+            xd_size_bucket_nearest(tables[i].bin, tables[i].n, height, width);
+            return 1;
+        }
+    return 0;
 }
 
-static const struct { int width, height; } standard[] = {
-    { 1024, 1024 }, { 1280, 1280 }, { 1024, 768 }, { 1152, 864 }, { 1280, 960 },
-    { 768, 1024 }, { 864, 1152 }, { 960, 1280 }, { 1280, 768 }, { 768, 1280 },
-};
-/* The nominal ratio of each size; 1280 x 768 stands for 16:9, though its ratio differs. */
-static const double stands_for[] = { 1, 1, 4.0 / 3, 4.0 / 3, 4.0 / 3, 3.0 / 4, 3.0 / 4, 3.0 / 4,
-                                     16.0 / 9, 9.0 / 16 };
-
-void xd_size_bucket_standard(int64_t *height, int64_t *width)
+int xd_pixart_alpha_size(int64_t sample, int64_t *height, int64_t *width)
 {
-    int64_t h = *height < 16 ? 16 : *height / 16 * 16, w = *width < 16 ? 16 : *width / 16 * 16;
-    int     n = (int)(sizeof standard / sizeof *standard), best = 0;
-    double  ratio = (double)w / (double)h, gap = INFINITY;
-    for (int i = 0; i < n; i++)
-        gap = fmin(gap, fabs(stands_for[i] - ratio));
-    while (fabs(stands_for[best] - ratio) != gap)
-        best++;
-    for (int i = best; i < n && stands_for[i] == stands_for[best]; i++)
-        if (llabs((int64_t)standard[i].width * standard[i].height - w * h) <
-            llabs((int64_t)standard[best].width * standard[best].height - w * h))
-            best = i;
-    *height = standard[best].height;
-    *width = standard[best].width;
+    return nearest(3, sample, height, width);
+}
+
+int xd_pixart_sigma_size(int64_t sample, int64_t *height, int64_t *width)
+{
+    return nearest(4, sample, height, width);
 }

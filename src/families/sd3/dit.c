@@ -1,4 +1,4 @@
-/* sd3.c - Stable Diffusion 3 and 3.5 (Esser et al. 2024, arXiv:2403.03206), as diffusers'
+/* dit.c - Stable Diffusion 3 and 3.5 (Esser et al. 2024, arXiv:2403.03206), as diffusers'
  * SD3Transformer2DModel.
  *
  * A block has separate weights for text and image and one joint attention. The last block uses

@@ -1,4 +1,4 @@
-/* pixart.c - PixArt-alpha (Chen et al. 2023) and PixArt-Sigma (2024), as diffusers'
+/* dit.c - PixArt-alpha (Chen et al. 2023) and PixArt-Sigma (2024), as diffusers'
  * PixArtTransformer2DModel and the older Transformer2DModel with norm_type ada_norm_single.
  *
  * Time enters through one modulation [6,D] for all blocks (adaLN-single), to which each block

@@ -1,4 +1,4 @@
-/* hunyuan.c - Hunyuan-DiT (Li et al. 2024, arXiv:2405.08748), as diffusers' HunyuanDiT2DModel.
+/* dit.c - Hunyuan-DiT (Li et al. 2024, arXiv:2405.08748), as diffusers' HunyuanDiT2DModel.
  *
  * The blocks form a U: a block of the second half first combines the hidden state with the
  * output of the block at the same distance from the start (skip_linear). Time and a pooled text
@@ -472,8 +472,8 @@ static const xd_block *block(const void *c, int layer)
     return skip_from(c, layer) >= 0 ? &up : &down;
 }
 
-extern const xd_dit xd_dit_hunyuan;
-const xd_dit xd_dit_hunyuan = {
+extern const xd_dit xd_dit_hunyuandit;
+const xd_dit xd_dit_hunyuandit = {
     .net = { .name = "hunyuandit", .classes = { "HunyuanDiT2DModel" }, .fields = fields,
              .cfg_size = sizeof(cfg),
              .glob_size = sizeof(glob), .check = check, .nlayers = nlayers, .block = block,

@@ -1,6 +1,6 @@
 /* recipe.h - a pipeline as data: its components, its defaults, and its few special rules */
-#ifndef XD_MODEL_RECIPE_H
-#define XD_MODEL_RECIPE_H
+#ifndef XD_FAMILIES_RECIPE_H
+#define XD_FAMILIES_RECIPE_H
 
 #include <stdint.h>
 
@@ -42,11 +42,10 @@ typedef struct xd_recipe {
     int         own_sigmas;     /* sigmas are 1 .. 1/steps in equal steps, not the scheduler's */
     double      max_shift;  /* of rectified flow: xd_steps.max_shift; 0: noise is added otherwise */
     int         leap;           /* xd_steps.leap                                               */
-    /* Sizes are from the trained table of the transformer with sample_size at most this; 0: the
-     * pipeline has no tables. */
-    int64_t     largest_bin;
-    /* Image sizes are Hunyuan-DiT's standard sizes (xd_size_bucket_standard). */
-    int         standard;
+    /* Replaces a size in pixels by the nearest one that the transformer with this sample_size (in
+     * latent cells) was trained on; 0: there is no table for it. NULL: any size is generated. */
+    int       (*trained_size)(int64_t sample, int64_t *height, int64_t *width);
+    int         resized;        /* the image is then resized to the size asked for             */
     int         rescales;       /* its call has guidance_rescale                               */
     double      fps;            /* of a video; 0: it generates images                          */
     /* A video that begins with an image, which the transformer reads beside the latents. */
@@ -54,21 +53,17 @@ typedef struct xd_recipe {
     char     *(*caption)(const char *text);     /* prepares a prompt; malloc'ed                */
 } xd_recipe;
 
-extern const xd_recipe *const xd_recipes[];     /* the registry, NULL at the end               */
-
+const xd_recipe *xd_recipe_at(int i);   /* of all families, in order; NULL at the end          */
 /* Appends the first class of each recipe, "A, B". */
 void xd_recipe_names(xd_text_buf *b);
 /* Finds a recipe by the class in model_index.json; NULL: none. */
 const xd_recipe *xd_recipe_find(const char *pipeline);
 
+/* ---- for the tables of a family ------------------------------------------------------------ */
+
 typedef struct xd_size_bucket { double ratio; int height, width; } xd_size_bucket;
 
-/* Replaces a size in pixels by the nearest trained one for a transformer with this sample_size
- * (latent cells); returns 0 if there is no table for it. */
-int xd_size_bucket_nearest(int64_t sample, int64_t largest, int64_t *height, int64_t *width);
-
-/* Replaces a size in pixels by the one of Hunyuan-DiT's standard sizes with the nearest ratio,
- * then the nearest area. */
-void xd_size_bucket_standard(int64_t *height, int64_t *width);
+/* Replaces a size in pixels by the one of `n` whose ratio height / width is the nearest. */
+void xd_size_bucket_nearest(const xd_size_bucket *table, int n, int64_t *height, int64_t *width);
 
 #endif

@@ -1,0 +1,31 @@
+/* family.c - CogVideoX: its pipelines */
+#include "families/family.h"
+
+extern const xd_dit xd_dit_cogvideox;
+
+/* diffusers: CogVideoXPipeline.__call__; examples of export_to_video write 8 frames per second,
+ * those of CogVideoX 1.5 write 16 (its transformer has patches in time). */
+static const xd_recipe from_text = {
+    .name = "cogvideox", .pipelines = { "CogVideoXPipeline" },
+    .dit = "transformer", .vae = "vae",
+    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
+                .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } },
+    .ntext = 1,
+    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8,
+};
+
+/* diffusers: CogVideoXImageToVideoPipeline.__call__ */
+static const xd_recipe from_image = {
+    .name = "cogvideox-i2v", .pipelines = { "CogVideoXImageToVideoPipeline" },
+    .dit = "transformer", .vae = "vae",
+    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
+                .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } },
+    .ntext = 1,
+    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .from_image = 1,
+};
+
+extern const xd_family xd_family_cogvideox;
+const xd_family xd_family_cogvideox = {
+    .title = "CogVideoX", .dits = XD_LIST(xd_dit, &xd_dit_cogvideox),
+    .recipes = XD_LIST(xd_recipe, &from_text, &from_image),
+};

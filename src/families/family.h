@@ -1,0 +1,29 @@
+/* family.h - a family of models: what the program knows of its models, in one place
+ *
+ * A family is a folder or a file of this room, which exports one xd_family, and a line of the
+ * registry (src/families/meson.build). No other code names a family; tests/style/models.py
+ * checks. */
+#ifndef XD_FAMILIES_FAMILY_H
+#define XD_FAMILIES_FAMILY_H
+
+#include <stddef.h>
+
+#include "dit/dit.h"
+#include "families/recipe.h"
+
+/* A list of pointers that ends with NULL. */
+#define XD_LIST(type, ...) (const type *const[]){ __VA_ARGS__, NULL }
+
+typedef struct xd_family {
+    const char             *title;      /* "FLUX", in messages and help texts                  */
+    const xd_dit *const    *dits;       /* its networks; ends with NULL                        */
+    const xd_recipe *const *recipes;    /* its pipelines; ends with NULL                       */
+} xd_family;
+
+extern const xd_family *const xd_families[];    /* the registry; ends with NULL                */
+
+const xd_dit    *xd_dit_at(int i);      /* of all families, in order; NULL at the end          */
+/* The family of a network; NULL: of none. */
+const xd_family *xd_family_of(const xd_dit *d);
+
+#endif

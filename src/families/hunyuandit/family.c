@@ -1,0 +1,57 @@
+/* family.c - HunyuanDiT: its pipeline and its sizes */
+#include "families/family.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+extern const xd_dit xd_dit_hunyuandit;
+
+enum { BERT_IDS = 77, MT5_IDS = 256 };
+
+static const struct { int width, height; } standard[] = {
+    { 1024, 1024 }, { 1280, 1280 }, { 1024, 768 }, { 1152, 864 }, { 1280, 960 },
+    { 768, 1024 }, { 864, 1152 }, { 960, 1280 }, { 1280, 768 }, { 768, 1280 },
+};
+/* The nominal ratio of each size; 1280 x 768 stands for 16:9, though its ratio differs. */
+static const double stands_for[] = { 1, 1, 4.0 / 3, 4.0 / 3, 4.0 / 3, 3.0 / 4, 3.0 / 4, 3.0 / 4,
+                                     16.0 / 9, 9.0 / 16 };
+
+/* The size with the nearest ratio width / height, then with the nearest area. */
+static int standard_size(int64_t sample, int64_t *height, int64_t *width)
+{
+    int64_t h = *height < 16 ? 16 : *height / 16 * 16, w = *width < 16 ? 16 : *width / 16 * 16;
+    int     n = (int)(sizeof standard / sizeof *standard), best = 0;
+    double  ratio = (double)w / (double)h, gap = INFINITY;
+    (void)sample;
+    for (int i = 0; i < n; i++)
+        gap = fmin(gap, fabs(stands_for[i] - ratio));
+    while (fabs(stands_for[best] - ratio) != gap)
+        best++;
+    for (int i = best; i < n && stands_for[i] == stands_for[best]; i++)
+        if (llabs((int64_t)standard[i].width * standard[i].height - w * h) <
+            llabs((int64_t)standard[best].width * standard[best].height - w * h))
+            best = i;
+    *height = standard[best].height;
+    *width = standard[best].width;
+    return 1;
+}
+
+/* diffusers: HunyuanDiTPipeline.__call__. mT5's text does not attend to padding, but the
+ * pooling includes it. */
+static const xd_recipe hunyuandit = {
+    .name = "hunyuandit", .pipelines = { "HunyuanDiTPipeline" },
+    .dit = "transformer", .vae = "vae",
+    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "bert",
+                .rows = XD_ROWS_BELOW, .pad = BERT_IDS, .masked = 1 },
+              { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "mt5",
+                .rows = XD_ROWS_BELOW, .pad = MT5_IDS, .masked = 1 } },
+    .ntext = 2,
+    .steps = 50, .guidance = 5, .max_text = BERT_IDS + MT5_IDS, .rescales = 1,
+    .trained_size = standard_size,
+};
+
+extern const xd_family xd_family_hunyuandit;
+const xd_family xd_family_hunyuandit = {
+    .title = "HunyuanDiT", .dits = XD_LIST(xd_dit, &xd_dit_hunyuandit),
+    .recipes = XD_LIST(xd_recipe, &hunyuandit),
+};

@@ -1,0 +1,48 @@
+/* lookup.c - networks and recipes of all families */
+#include "families/family.h"
+
+#include <string.h>
+
+const xd_dit *xd_dit_at(int i)
+{
+    for (int f = 0; xd_families[f]; f++)
+        for (int k = 0; xd_families[f]->dits[k]; k++)
+            if (i-- == 0)
+                return xd_families[f]->dits[k];
+    return NULL;
+}
+
+const xd_family *xd_family_of(const xd_dit *d)
+{
+    for (int f = 0; xd_families[f]; f++)
+        for (int k = 0; xd_families[f]->dits[k]; k++)
+            if (xd_families[f]->dits[k] == d)
+                return xd_families[f];
+    return NULL;
+}
+
+const xd_recipe *xd_recipe_at(int i)
+{
+    for (int f = 0; xd_families[f]; f++)
+        for (int k = 0; xd_families[f]->recipes[k]; k++)
+            if (i-- == 0)
+                return xd_families[f]->recipes[k];
+    return NULL;
+}
+
+void xd_recipe_names(xd_text_buf *b)
+{
+    const xd_recipe *r;
+    for (int i = 0; (r = xd_recipe_at(i)); i++)
+        xd_buf_add(b, "%s%s", i ? ", " : "", r->pipelines[0]);
+}
+
+const xd_recipe *xd_recipe_find(const char *pipeline)
+{
+    const xd_recipe *r;
+    for (int i = 0; pipeline && (r = xd_recipe_at(i)); i++)
+        for (int k = 0; k < 4 && r->pipelines[k]; k++)
+            if (strcmp(r->pipelines[k], pipeline) == 0)
+                return r;
+    return NULL;
+}

@@ -1,0 +1,10 @@
+/* sizes.h - trained sizes of PixArt (xd_recipe.trained_size) */
+#ifndef XD_FAMILIES_PIXART_SIZES_H
+#define XD_FAMILIES_PIXART_SIZES_H
+
+#include <stdint.h>
+
+int xd_pixart_alpha_size(int64_t sample, int64_t *height, int64_t *width);  /* up to 1024      */
+int xd_pixart_sigma_size(int64_t sample, int64_t *height, int64_t *width);  /* up to 2048      */
+
+#endif
