@@ -72,7 +72,7 @@ generate --steps 2 --ulysses_degree 2 --use_cfg_parallel -o "$T/x.ppm"
 check "world size: on four ranks it works" same "$T/one.ppm" "$T/x.ppm" 49152
 
 # 2. "The height of the last pipeline patch is not a multiple": 30 rows of CogVideoX at 480 x 720 on four.
-# A narrow model; tests/parity/test_geometry.c has the frames, the autoencoder and more ranks.
+# A narrow model; tests/parity/test_video.c has the frames, the autoencoder and more ranks.
 "$FILL" "$ROOT/tests/parity/video-2b" "$T/cog2b" || fail "the model is made"
 film() {
     try generate --model "$MODEL" --prompt "a cat" --steps 1 --num_frames 1 --dtype f32 --quiet "$@"

@@ -5,7 +5,7 @@
  * DIR is tests/golden; the model is its FLUX. One difference (the q, k and v of a block and the
  * q of a CLIP layer) is written in every form that is understood: latents must be the same bits,
  * and others than without it. What diffusers makes of LoRA files is in test_golden, plans in
- * tests/parity/test_lora.c. f32. */
+ * test_lora_ranks.c. f32. */
 #define _XOPEN_SOURCE 700       /* mkdtemp, P_tmpdir */
 #include <math.h>
 #include <stdio.h>

@@ -8,12 +8,14 @@
  * tokenizers and the scheduler, but no weights. What a stage hands on is compared bit by bit, in
  * bf16 where XDIT_BF16=emulate asks for it. */
 #define _XOPEN_SOURCE 700       /* mkdtemp, P_tmpdir */
+#include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "../unit/scratch.h"
 #include "base/file.h"

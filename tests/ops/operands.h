@@ -57,12 +57,12 @@ void test_quant_odd(void **unused);
 void test_quant_scales(void **unused);
 void test_quant_refusals(void **unused);
 
-/* test_heads.c */
+/* test_qknorm.c */
 void test_qknorm(void **unused);
 void test_qknorm_refusals(void **unused);
 void test_attn_pieces(void **unused);
 
-/* test_moves.c */
+/* test_backend.c */
 void test_resize(void **unused);
 void test_lookup(void **unused);
 void test_copy(void **unused);

@@ -1,39 +1,26 @@
 /* models.h - what the tests of text encoders, transformers and videos' autoencoders share.
  *
- * Declared tensors are compared with listings of published checkpoints (beside the source tree;
- * skipped with a word when they are not there), stages and blocks with tests/golden, which
- * tools/golden.py wrote with diffusers. Tolerances are parts of the largest reference value:
- * 2e-4 in f32, 3e-2 in bf16. */
+ * Declared tensors are compared with listings of published checkpoints (published.h), stages and
+ * blocks with tests/golden, which tools/golden.py wrote with diffusers. Tolerances are parts of
+ * the largest reference value: 2e-4 in f32, 3e-2 in bf16. What fails, fails the test that runs. */
 #ifndef XD_TESTS_UNIT_MODELS_H
 #define XD_TESTS_UNIT_MODELS_H
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "base/file.h"
 #include "base/json.h"
 #include "dit/dit.h"
-#include "families/family.h"
 #include "exec/op.h"
 #include "io/safetensors.h"
 #include "text/text.h"
 #include "vae/vae.h"
 
-enum { MB = 1 << 20, MAXFILE = 64 * MB };
-static const struct { const char *name, *model; int dit_blocks; } golden[] = {
-    { "alpha", "tests/golden/alpha", 1 },   { "micro", "tests/golden/micro", 1 },
-    { "sigma", "tests/golden/sigma", 1 },   { "bins", "tests/golden/bins", 0 },
-    { "demo", "models/demo-pixart", 0 },
-};
-enum { ALPHA, MICRO, NGOLDEN = sizeof golden / sizeof golden[0] };
+enum { ALPHA, MICRO, SIGMA, BINS, DEMO, NGOLDEN };
+typedef struct golden_model { const char *name, *model; int dit_blocks; } golden_model;
+extern const golden_model golden[NGOLDEN];
+
+void ok(xd_status s, const xd_err *e);
 
 /* ---- a component -------------------------------------------------------------------------- */
 
@@ -49,132 +36,17 @@ typedef struct part {
     xd_dtype       blocks;      /* of matrices that may be quantised; XD_F32: as the others     */
 } part;
 
-static inline int has_class(const xd_net_def *d, const char *name)
-{
-    for (int i = 0; i < 6 && d->classes[i]; i++)
-        if (strcmp(d->classes[i], name) == 0)
-            return 1;
-    return 0;
-}
-
 /* The network of a class, as a definition; fills p->text, p->dit or p->vae. */
-static const xd_net_def *find(part *p, const char *name)
-{
-    for (int i = 0; xd_text_encoders[i]; i++)
-        if (has_class(&xd_text_encoders[i]->net, name))
-            return &(p->text = xd_text_encoders[i])->net;
-    for (int i = 0; xd_dit_at(i); i++)
-        if (has_class(&xd_dit_at(i)->net, name))
-            return &(p->dit = xd_dit_at(i))->net;
-    for (int i = 0; xd_vaes[i]; i++)
-        if (has_class(&xd_vaes[i]->net, name))
-            return &(p->vae = xd_vaes[i])->net;
-    fail_msg("no network understands %s", name);
-    return NULL;
-}
+const xd_net_def *find(part *p, const char *name);
+/* Opens the config of a directory, and then its weights. */
+void open_config(part *p, const char *dir);
+void open_files(part *p, const char *dir);
+void visit(part *p, xd_dev *dev, xd_dtype type, xd_visit how, xd_decl *out);
+void close_part(part *p);
 
-static inline void ok(xd_status s, const xd_err *e)
-{
-    if (s != XD_OK || e->code != XD_OK)
-        fail_msg("%s: %s", xd_status_name(s), e->msg);
-}
-
-static inline void open_config(part *p, const char *dir)
-{
-    char   path[1100];
-    xd_err e = { 0 };
-    memset(p, 0, sizeof *p);
-    snprintf(path, sizeof path, "%s/config.json", dir);
-    ok(xd_json_read(&p->config, path, &e), &e);
-    const char *name = xd_json_text(xd_json_get(p->config, "_class_name"));
-    if (!name)
-        name = xd_json_text(xd_json_at(xd_json_get(p->config, "architectures"), 0));
-    ok(xd_net_open(&p->net, find(p, name ? name : "T5EncoderModel"), p->config, path, &e), &e);
-}
-
-static inline int src_has(void *self, const char *name, xd_tensor *shape)
-{
-    const part *p = self;
-    int64_t     i = xd_st_find(p->st, name);
-    if (i >= 0)
-        *shape = xd_st_shape(p->st, i);
-    return i >= 0;
-}
-
-static inline xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
-{
-    part   *p = self;
-    int64_t i = xd_st_find(p->st, name);
-    return i < 0 ? xd_fail(e, XD_EFORMAT, "no %s", name) : xd_st_get(p->st, i, t, e);
-}
-
-static inline void src_done(void *self, const char *name)
-{
-    part *p = self;
-    xd_st_done(p->st, xd_st_find(p->st, name));
-}
-
-static inline void open_files(part *p, const char *dir)
-{
-    xd_err e = { 0 };
-    ok(xd_st_open(&p->st, dir, p->dit ? "diffusion_pytorch_model" : "model", &e), &e);
-    p->src = (xd_source){ .has = src_has, .get = src_get, .done = src_done,
-                           .in_place = xd_st_mapped(p->st), .self = p };
-}
-
-static inline void visit(part *p, xd_dev *dev, xd_dtype type, xd_visit how, xd_decl *out)
-{
-    xd_err e = { 0 };
-    if (how != XD_VISIT_COUNT && how != XD_VISIT_LIST)
-        ok(xd_store_open(&p->store, dev, &e), &e);
-    *out = (xd_decl){ .visit = how, .dev = dev, .type = type, .blocks = p->blocks,
-                      .src = p->st ? &p->src : NULL,
-                      .tp = 1, .store = p->store, .err = &e };
-    ok(xd_net_visit(&p->net, out), &e);
-    out->err = NULL;
-}
-
-static inline void close_part(part *p)
-{
-    xd_net_close(&p->net);
-    xd_store_close(&p->store);
-    xd_st_close(&p->st);
-    xd_json_free(&p->config);
-}
-
-/* ---- looking between the blocks ----------------------------------------------------------- */
-
+/* Calls `seen` with the state behind every block. One part at a time. */
 typedef void (*seen_fn)(void *cookie, xd_exec *x, int layer, xd_state *s);
-static struct spy {
-    const xd_net_def *real;
-    xd_net_def        def;
-    xd_block          block;
-    seen_fn           seen;
-    void             *cookie;
-} spy;
-
-static inline void spy_forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
-{
-    spy.real->block(n->cfg, x->layer)->forward(x, n, w, s);
-    spy.seen(spy.cookie, x, x->layer, s);
-}
-
-static const xd_block *spy_block(const void *cfg, int layer)
-{
-    spy.block = *spy.real->block(cfg, layer);
-    spy.block.forward = spy_forward;
-    return &spy.block;
-}
-
-static inline void watch(part *p, seen_fn seen, void *cookie)
-{
-    spy.real = p->net.def;
-    spy.def = *spy.real;
-    spy.def.block = spy_block;
-    spy.seen = seen;
-    spy.cookie = cookie;
-    p->net.def = &spy.def;
-}
+void watch(part *p, seen_fn seen, void *cookie);
 
 /* ---- a device and room -------------------------------------------------------------------- */
 
@@ -185,245 +57,35 @@ typedef struct bench {
     xd_dtype type;
 } bench;
 
-static inline void open_bench(bench *b, xd_dtype want, int counts)
-{
-    xd_err e = { 0 };
-    memset(b, 0, sizeof *b);
-    ok(xd_dev_open(&b->real, "cpu", &e), &e);
-    b->type = xd_dev_compute(b->real, want);
-    b->dev = b->real;
-    if (counts) {
-        ok(xd_dev_open_count(&b->dev, b->real, &e), &e);
-        xd_arena_init(&b->tmp, (void *)(uintptr_t)XD_ALIGN, SIZE_MAX / 4);
-        return;
-    }
-    b->mem = b->dev->mem->get(b->dev, 64 * MB);
-    assert_non_null(b->mem);
-    xd_arena_init(&b->tmp, b->mem, 64 * MB);
-}
-
-static inline void close_bench(bench *b)
-{
-    if (b->mem)
-        b->dev->mem->put(b->dev, b->mem, 64 * MB);
-    if (b->dev != b->real)
-        xd_dev_close(&b->dev);
-    xd_dev_close(&b->real);
-}
+/* With `counts` the device only counts. */
+void open_bench(bench *b, xd_dtype want, int counts);
+void close_bench(bench *b);
 
 /* ---- reference values --------------------------------------------------------------------- */
 
-static inline float *reference(xd_st *g, const char *name, xd_tensor *shape)
-{
-    xd_err    e = { 0 };
-    xd_tensor t;
-    int64_t   i = xd_st_find(g, name);
-    if (i < 0)
-        fail_msg("the golden file has no %s", name);
-    ok(xd_st_get(g, i, &t, &e), &e);
-    float *v = malloc(xd_bytes(t) + 1);
-    assert_non_null(v);
-    if (t.type == XD_I32)
-        memcpy(v, t.p, xd_bytes(t));
-    else
-        xd_convert(v, XD_F32, t.p, t.type, xd_count(t));
-    if (shape)
-        *shape = t;
-    return v;
-}
+/* A tensor of the golden file, malloc'ed: f32, or i32 as it is. `shape` may be NULL. */
+float *reference(xd_st *g, const char *name, xd_tensor *shape);
+/* Compares n values; `tol` is a part of the largest one wanted. */
+void near(const char *what, const float *got, const float *want, int64_t n, double tol);
 
-static inline void near(const char *what, const float *got, const float *want, int64_t n,
-                        double tol)
-{
-    double top = 0, worst = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double d = fabs((double)got[i] - (double)want[i]);
-        if (!(d <= worst))      /* also a NaN */
-            worst = d;
-        top = fmax(top, fabs((double)want[i]));
-    }
-    if (!(worst <= tol * top))
-        fail_msg("%s is off by %g of its largest value %g, allowed %g", what, worst / top, top,
-                 tol);
-}
-
+/* The state behind a block against the tensor PREFIX.LAYER; for watch(). */
 typedef struct watcher { xd_st *g; const char *prefix; double tol; int seen; } watcher;
+void compare_block(void *cookie, xd_exec *x, int layer, xd_state *s);
 
-static inline void compare_block(void *cookie, xd_exec *x, int layer, xd_state *s)
-{
-    watcher  *w = cookie;
-    char      name[64];
-    xd_tensor t;
-    snprintf(name, sizeof name, "%s.%d", w->prefix, layer);
-    float *want = reference(w->g, name, &t), *got = malloc(xd_bytes(s->h) + 1);
-    assert_non_null(got);
-    assert_int_equal(s->h.d[0], t.d[0]);
-    assert_int_equal(s->h.d[1], t.d[1]);
-    xd_get(x, got, s->h);
-    near(name, got, want, xd_count(s->h), w->tol);
-    w->seen++;
-    free(got), free(want);
-}
-
-/* ---- what is declared --------------------------------------------------------------------- */
-
-static inline int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static inline int split_lines(char *text, char **line, int max)
-{
-    int n = 0;
-    for (char *p = strtok(text, "\n"); p && n < max; p = strtok(NULL, "\n"))
-        line[n++] = p;
-    return n;
-}
-
-/* Drops the lines of tensors that the network leaves alone; gives how many lines remain. */
-static inline int drop_unread(const xd_net_def *def, char **line, int n)
-{
-    int left = 0;
-    for (int i = 0; i < n; i++) {
-        int drop = 0;
-        for (int k = 0; k < 4 && def->unread[k]; k++) {
-            size_t len = strlen(def->unread[k]);
-            drop |= strncmp(line[i], def->unread[k], len) == 0 && line[i][len] == ' ';
-        }
-        if (!drop)
-            line[left++] = line[i];
-    }
-    return left;
-}
-
-/* Of a tensor's names the one that the listing has; else the first. */
-static inline const char *listed(const char *names, const char *shape, char *const *line, int n)
-{
-    char buf[256];
-    for (const char *name = names; name; name = strchr(name, '|') ? strchr(name, '|') + 1 : NULL) {
-        snprintf(buf, sizeof buf, "%.*s %s", (int)strcspn(name, "|"), name, shape);
-        for (int i = 0; i < n; i++)
-            if (strcmp(line[i], buf) == 0)
-                return name;
-    }
-    return names;
-}
-
-static inline void check_listing(const char *dir)
-{
-    enum { MAXLINES = 8192 };
-    static char  *want[MAXLINES], *got[MAXLINES];
-    static char   buf[MAXLINES][256];
-    char          path[1100], shape[96], *text;
-    part          p;
-    xd_decl       d;
-    xd_err        e = { 0 };
-    size_t        len;
-
-    snprintf(path, sizeof path, "%s/tensors.txt", dir);
-    ok(xd_file_read(path, MAXFILE, &text, &len, &e), &e);
-    int n = split_lines(text, want, MAXLINES);
-    open_config(&p, dir);
-    n = drop_unread(p.net.def, want, n);
-    visit(&p, NULL, XD_F32, XD_VISIT_LIST, &d);
-    for (int i = 0; i < d.nlist && i < MAXLINES; i++) {
-        xd_shape_text(d.list[i].nd, d.list[i].d, shape, sizeof shape);
-        const char *name = listed(d.list[i].name, shape, want, n);
-        snprintf(got[i] = buf[i], sizeof buf[i], "%.*s %s", (int)strcspn(name, "|"), name, shape);
-    }
-    qsort(want, (size_t)n, sizeof *want, by_text);
-    qsort(got, (size_t)d.nlist, sizeof *got, by_text);
-    for (int i = 0; i < n && i < d.nlist; i++)
-        if (strcmp(want[i], got[i]) != 0)
-            fail_msg("%s: expected '%s', declared '%s'", dir, want[i], got[i]);
-    assert_int_equal(n, d.nlist);
-    assert_true(n > 0);
-    xd_decl_free(&d);
-    close_part(&p);
-    free(text);
-}
-
-/* Compares listings below ../shared/hf. */
-static inline void published(const char *const *dirs, size_t n)
-{
-    char path[1024];
-    if (!xd_file_is_dir("../shared/hf")) {
-        print_message("# skipped: ../shared/hf, the published listings, is absent\n");
-        return;                 /* cmocka's skip() is "not ok" in TAP                        */
-    }
-    for (size_t i = 0; i < n; i++) {
-        snprintf(path, sizeof path, "../shared/hf/%s", dirs[i]);
-        check_listing(path);
-    }
-}
-
-/* Every tensor that the models in the tree need is in their files, and nothing is left over. */
-static inline void check_tree(const char *room)
-{
-    char path[1024];
-    for (int i = 0; i < NGOLDEN; i++) {
-        part    p;
-        xd_decl d;
-        xd_err  e = { 0 };
-        snprintf(path, sizeof path, "%s/%s", golden[i].model, room);
-        open_config(&p, path);
-        open_files(&p, path);
-        visit(&p, NULL, XD_F32, XD_VISIT_LIST, &d);
-        ok(xd_declared_check(d.list, d.nlist, &p.src, path, &e), &e);
-        assert_int_equal(d.nlist, xd_st_count(p.st));
-        xd_decl_free(&d);
-        close_part(&p);
-    }
-}
-
-/* ---- what is refused ---------------------------------------------------------------------- */
-
-static inline void refuses(const char *class_name, const char *config, xd_status code,
-                           const char *word)
-{
-    part     p = { 0 };
-    xd_err   e = { 0 };
-    xd_json *j;
-    ok(xd_json_parse(&j, config, strlen(config), "config", &e), &e);
-    xd_status s = xd_net_open(&p.net, find(&p, class_name), j, "config", &e);
-    if (s != code || !strstr(e.msg, word))
-        fail_msg("%s: expected '%s' in an error of '%s', got '%s': %s", config, word,
-                 xd_status_name(code), xd_status_name(s), e.msg);
-    xd_net_close(&p.net);
-    xd_json_free(&j);
-}
-
-/* A tensor of the golden file in the arena. */
-static inline xd_tensor given(xd_exec *x, xd_st *st, const char *name)
-{
-    xd_tensor shape, none = { 0 };
-    if (xd_st_find(st, name) < 0)
-        return none;
-    float    *v = reference(st, name, &shape);
-    xd_tensor t = xd_new_f32(x, shape.d[0], shape.nd > 1 ? shape.d[1] : 1);
-    xd_put(x, t, v);
-    free(v);
-    return t;
-}
-
+/* A tensor of the golden file in the arena; none where the file has none of this name. */
+xd_tensor given(xd_exec *x, xd_st *st, const char *name);
 /* A transformer of random weights and its golden file, tests/golden/FORMS/NAME, and what runs
  * it. */
-static inline xd_st *open_form(const char *forms, const char *name, xd_dtype want, part *p,
-                               bench *b, xd_dit_info *info, xd_exec *x)
-{
-    char    path[256];
-    xd_st  *st = NULL;
-    xd_decl d;
-    xd_err  e = { 0 };
-    snprintf(path, sizeof path, "tests/golden/%s/%s", forms, name);
-    open_config(p, path);
-    snprintf(path, sizeof path, "tests/golden/%s/%s/golden.safetensors", forms, name);
-    ok(xd_st_open(&st, path, "model", &e), &e);
-    open_bench(b, want, 0);
-    visit(p, b->dev, b->type, XD_VISIT_RANDOM, &d);
-    p->dit->info(p->net.cfg, info);
-    xd_exec_init(x, b->dev, &b->tmp, b->type);
-    return st;
-}
+xd_st *open_form(const char *forms, const char *name, xd_dtype want, part *p, bench *b,
+                 xd_dit_info *info, xd_exec *x);
+
+/* ---- what is declared, what is refused ---------------------------------------------------- */
+
+/* Compares what is declared with the listings of published models, where they are. */
+void published(const char *const *dirs, size_t n);
+/* Every tensor that the models in the tree need is in their files, and nothing is left over. */
+void check_tree(const char *room);
+/* A config is refused with this status, and the sentence holds `word`. */
+void refuses(const char *class_name, const char *config, xd_status code, const char *word);
 
 #endif

@@ -2,89 +2,25 @@
 #ifndef XD_TESTS_SCRATCH_H
 #define XD_TESTS_SCRATCH_H
 
-#include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <stddef.h>
 
-static char scratch[512];
+enum { SCRATCH_PATH = 512 };
+extern char scratch[SCRATCH_PATH];      /* the directory                                      */
 
-static int scratch_open(void)
-{
-    const char *base = getenv("TMPDIR");
-    snprintf(scratch, sizeof scratch, "%s/xdit-test-XXXXXX", base && *base ? base : P_tmpdir);
-    return mkdtemp(scratch) ? 0 : -1;
-}
-
+/* Makes the directory, in TMPDIR; 0, or -1 where that fails. */
+int scratch_open(void);
+/* Removes the directory and what is in it. */
+void scratch_close(void);
 /* The path of a name in the directory; good until the eighth call after. */
-static const char *in_scratch(const char *name)
-{
-    static char path[8][1024];
-    static int  at;
-    at = (at + 1) % 8;
-    snprintf(path[at], sizeof path[at], "%s/%s", scratch, name);
-    return path[at];
-}
-
-static inline void scratch_put(const char *name, const void *data, size_t len)
-{
-    FILE *f = fopen(in_scratch(name), "wb");
-    if (!f || fwrite(data, 1, len, f) != len || fclose(f) != 0) {
-        fprintf(stderr, "cannot write %s\n", in_scratch(name));
-        exit(1);
-    }
-}
-
+const char *in_scratch(const char *name);
+/* Writes a file of that name; the process ends where that fails. */
+void scratch_put(const char *name, const void *data, size_t len);
 /* Removes the files of the directory (and of directories in it, one level deep); returns how
  * many there were at the top. */
-static int scratch_clean(void)
-{
-    int            n = 0;
-    struct dirent *f;
-    DIR           *d = opendir(scratch);
-    while (d && (f = readdir(d))) {
-        char sub[2048];
-        DIR *inner;
-        if (f->d_name[0] == '.')
-            continue;
-        n++;
-        if (unlink(in_scratch(f->d_name)) == 0)
-            continue;
-        struct dirent *g;
-        inner = opendir(in_scratch(f->d_name));
-        while (inner && (g = readdir(inner))) {
-            snprintf(sub, sizeof sub, "%s/%s", in_scratch(f->d_name), g->d_name);
-            unlink(sub);
-        }
-        if (inner)
-            closedir(inner);
-        rmdir(in_scratch(f->d_name));
-    }
-    if (d)
-        closedir(d);
-    return n;
-}
+int scratch_clean(void);
 
-static void scratch_close(void)
-{
-    scratch_clean();
-    rmdir(scratch);
-}
-
-/* The same as what cmocka calls before and after a group of tests. */
-static inline int scratch_set_up(void **state)
-{
-    (void)state;
-    return scratch_open();
-}
-
-static inline int scratch_tear_down(void **state)
-{
-    (void)state;
-    scratch_close();
-    return 0;
-}
+/* scratch_open and scratch_close as cmocka calls them before and after a group of tests. */
+int scratch_set_up(void **state);
+int scratch_tear_down(void **state);
 
 #endif

@@ -1,6 +1,17 @@
 /* test_dit.c - diffusion transformers: what they declare, refuse and compute */
 #include "models.h"
 
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 static void published_listings(void **state)
 {
     static const char *const dirs[] = {

@@ -1,6 +1,16 @@
 /* test_text.c - text encoders: what they declare, refuse and compute */
 #include "models.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 static void published_listings(void **state)
 {
     static const char *const dirs[] = {
@@ -366,8 +376,8 @@ static void check_names(const char *name, int unread, const char *with, int has,
     visit(&t.p, NULL, XD_F32, XD_VISIT_LIST, &d);
     ok(xd_declared_check(d.list, d.nlist, &t.p.src, name, &e), &e);
     assert_int_equal(d.nlist + unread, xd_st_count(t.p.st));
-    assert_int_equal(src_has(&t.p, with, &shape), has);
-    assert_int_equal(src_has(&t.p, bare, &shape), !has);
+    assert_int_equal(t.p.src.has(&t.p, with, &shape), has);
+    assert_int_equal(t.p.src.has(&t.p, bare, &shape), !has);
     xd_decl_free(&d);
     close_tiny(&t);
 }

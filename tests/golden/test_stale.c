@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../golden/golden.h"
+#include "golden.h"
 #include "base/par.h"
 #include "engine/engine.h"
 #include "pipeline/result.h"

@@ -1,4 +1,4 @@
-/* test_shell.c - scripts as a shell reads them: the words of every command that is asked for
+/* test_cli_shell.c - scripts as a shell reads them: the words of every command that is asked for
  *
  * The expected words are those that bash gave to a program called torchrun. The beginnings of all
  * scripts must be read, or be refused in a sentence. */
@@ -276,5 +276,5 @@ int main(void)
         cmocka_unit_test(lacks_are_named),
         cmocka_unit_test(arguments_are_taken),
     };
-    return cmocka_run_group_tests_name("shell", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("cli_shell", tests, NULL, NULL);
 }

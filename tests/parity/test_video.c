@@ -1,6 +1,6 @@
-/* test_geometry.c - plans at a video's real size against one rank.
+/* test_video.c - plans at a video's real size against one rank.
  *
- *     test_geometry MODEL WIDTHxHEIGHT FRAMES[:FULL] [steps=N] [pixels] [near] [image=FILE] PLAN...
+ *     test_video MODEL WIDTHxHEIGHT FRAMES[:FULL] [steps=N] [pixels] [near] [image=FILE] PLAN...
  *
  * Random weights of a narrow model; the tokens lie as in the published one, with 226 of text. A
  * plan is letters with numbers: t(ensor), u(lysses), r(ing), p(ipefusion), c(fg: 1 is both

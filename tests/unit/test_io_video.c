@@ -1,4 +1,4 @@
-/* test_film.c - videos written in every format and read back.
+/* test_io_video.c - videos written in every format and read back.
  *
  * What FFmpeg writes is decoded by FFmpeg, with the colours that the file claims, and compared
  * with what went in: at least 38 dB for H.264 and VP9 (33 where sides are odd), 27 dB for a GIF
@@ -468,5 +468,5 @@ int main(void)
         cmocka_unit_test(gifs_come_back),
 #endif
     };
-    return cmocka_run_group_tests_name("film", tests, scratch_set_up, scratch_tear_down);
+    return cmocka_run_group_tests_name("io_video", tests, scratch_set_up, scratch_tear_down);
 }

@@ -1,4 +1,4 @@
-/* test_noise.c - what MPICH's launcher says on standard output, told from what ranks say there.
+/* test_cli_noise.c - what MPICH's launcher says on standard output, told from what ranks say there.
  *
  * The bytes come in pieces of every length, as a pipe may bring them. */
 #include <setjmp.h>

@@ -1,6 +1,6 @@
-/* test_lora.c - LoRA files under plans of several ranks, against diffusers' fused weights.
+/* test_lora_ranks.c - LoRA files under plans of several ranks, against diffusers' fused weights.
  *
- *     mpirun -n R test_lora DIR
+ *     mpirun -n R test_lora_ranks DIR
  *
  * DIR is tests/golden: its cases flux-lora and sd35-lora. Tensor and text tensor parallelism cut
  * what the files hold, Ulysses shares packed weights between ranks, PipeFusion (all steps warm)
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../golden/golden.h"
+#include "golden.h"
 #include "base/par.h"
 #include "engine/engine.h"
 #include "pipeline/result.h"

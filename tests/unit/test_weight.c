@@ -1,4 +1,4 @@
-/* test_load.c - matrices from a checkpoint: band by band as all at once, with the memory that
+/* test_weight.c - matrices from a checkpoint: band by band as all at once, with the memory that
  * was counted
  *
  * Tensors lie in memory behind a source of this test; the device's table is replaced by one that

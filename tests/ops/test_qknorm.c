@@ -1,4 +1,4 @@
-/* test_heads.c - norm and rotary turn of heads, against complex numbers in double precision;
+/* test_qknorm.c - norm and rotary turn of heads, against complex numbers in double precision;
  * attention whose queries lie in pieces */
 #include "operands.h"
 

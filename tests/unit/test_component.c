@@ -1,4 +1,4 @@
-/* test_part.c - a component and its files: names that may lack a prefix, tensors nobody reads.
+/* test_component.c - a component and its files: names that may lack a prefix, tensors nobody reads.
  *
  * The CLIP text models of tests/golden are opened as they are and with a changed config. */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* test_moves.c - kernels that move elements, threads, devices and counting */
+/* test_backend.c - kernels that move elements, threads, devices and counting */
 #include "operands.h"
 
 #include <setjmp.h>

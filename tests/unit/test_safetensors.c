@@ -1,6 +1,6 @@
-/* test_io.c - checkpoints: good ones and broken ones.
+/* test_safetensors.c - checkpoints: good ones and broken ones.
  *
- * Values are compared bit by bit. How they come to memory is in test_map.c, images are in
+ * Values are compared bit by bit. How they come to memory is in test_stfile.c, images are in
  * test_image.c. */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
 #include <setjmp.h>
@@ -12,11 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint.h"
+#include "scratch.h"
 
 static void refused(const char *name, xd_status code, const char *why)
 {
@@ -484,5 +486,5 @@ int main(void)
         cmocka_unit_test(hash_tells_files_apart),
         cmocka_unit_test(hash_samples_pages),
     };
-    return cmocka_run_group_tests_name("io", tests, scratch_set_up, scratch_tear_down);
+    return cmocka_run_group_tests_name("safetensors", tests, scratch_set_up, scratch_tear_down);
 }

@@ -1,4 +1,4 @@
-/* test_progress.c - how fast weights are read, in the line of a stage */
+/* test_cli_progress.c - how fast weights are read, in the line of a stage */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* test_limits.c - registries that grow: what has no room is refused, lists of names hold all */
+/* test_registry.c - registries that grow: what has no room is refused, lists of names hold all */
 #define _GNU_SOURCE             /* memmem */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* test_ident.c - which changes of a model directory change the number of the model.
+/* test_fingerprint.c - which changes of a model directory change the number of the model.
  *
  * The tiny model's files are copied to another directory and changed there, one byte at a time. */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "model/model.h"

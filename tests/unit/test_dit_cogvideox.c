@@ -1,8 +1,17 @@
-/* test_video.c - transformers of video against diffusers: CogVideoX in its four forms.
+/* test_dit_cogvideox.c - transformers of video against diffusers: CogVideoX in its four forms.
  *
  * tools/golden_cog.py computed tests/golden/cog with the random weights that this program makes
  * of a tensor's name. Tolerances as in models.h. */
 #include "models.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
 
 static const char *const forms[] = { "2b", "5b", "5b-i2v", "1.5-i2v" };
 
