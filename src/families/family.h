@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "dit/dit.h"
+#include "families/key_map.h"
 #include "families/recipe.h"
 
 /* A list of pointers that ends with NULL. */
@@ -18,6 +19,11 @@ typedef struct xd_family {
     const char             *title;      /* "FLUX", in messages and help texts                  */
     const xd_dit *const    *dits;       /* its networks; ends with NULL                        */
     const xd_recipe *const *recipes;    /* its pipelines; ends with NULL                       */
+    /* Layouts of single files with a transformer; ends with one without `what`. NULL: none. */
+    const xd_key_map       *key_maps;
+    /* Modules of LoRA files that the original code names in its own way; ends with a row without
+     * `from`. NULL: none. */
+    const xd_lora_name     *lora_names;
 } xd_family;
 
 extern const xd_family *const xd_families[];    /* the registry; ends with NULL                */

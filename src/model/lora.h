@@ -12,6 +12,7 @@
 #define XD_MODEL_LORA_H
 
 #include "base/json.h"
+#include "families/key_map.h"
 #include "model/model.h"
 
 typedef struct xd_loras xd_loras;
@@ -57,6 +58,7 @@ typedef struct xd_lora_place {  /* a tensor that terms may be added to          
 typedef struct xd_lora_keys {   /* of all components that files may name                       */
     xd_component  *part[XD_LORA_COMPONENTS];    /* the transformer, then text encoders or NULL */
     int            ntext;
+    const xd_lora_name *others; /* of the transformer's family; NULL: none                     */
     xd_lora_place *place;       /* sorted                                                      */
     int            n;
 } xd_lora_keys;

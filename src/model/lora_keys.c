@@ -2,7 +2,8 @@
  *
  * All names are compared with _ in place of dots, as Kohya's scripts write them; the names of a
  * checkpoint and theirs are then equal. The rest are tables: prefixes of components, ends of keys,
- * and modules that the original FLUX and SD3 code names differently or fuses. */
+ * and modules that the original code of a family names differently or fuses (xd_lora_name). */
+#include "families/family.h"
 #include "model/component.h"
 #include "model/lora.h"
 #include "model/model.h"
@@ -155,7 +156,8 @@ xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, xd_err *e)
 {
     size_t n = 1;
     int    ok;
-    *s = (xd_lora_keys){ .part = { &m->dit }, .ntext = m->recipe->ntext };
+    *s = (xd_lora_keys){ .part = { &m->dit }, .ntext = m->recipe->ntext,
+                         .others = xd_family_of(m->dit.dit)->lora_names };
     for (int k = 0; k < s->ntext; k++)
         s->part[1 + k] = m->has_text[k] ? &m->text[k] : NULL;
     for (int k = 0; k < XD_LORA_COMPONENTS; k++)
@@ -178,72 +180,6 @@ void xd_lora_keys_close(xd_lora_keys *s)
 }
 
 /* ---- other names of modules --------------------------------------------------------------- */
-
-/* # stands for a number. Several targets take consecutive rows. A ~ before a modulation target
- * with two chunks: shift and scale are in the opposite order (AdaLayerNormContinuous of diffusers
- * has the scale first). */
-static const struct {
-    const char *from, *to;
-} others[] = {
-    { "double_blocks_#_img_attn_qkv",
-      "transformer_blocks_#_attn_to_q transformer_blocks_#_attn_to_k "
-                                      "transformer_blocks_#_attn_to_v" },
-    { "double_blocks_#_txt_attn_qkv", "transformer_blocks_#_attn_add_q_proj "
-      "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
-    { "double_blocks_#_img_attn_proj", "transformer_blocks_#_attn_to_out_0" },
-    { "double_blocks_#_txt_attn_proj", "transformer_blocks_#_attn_to_add_out" },
-    { "double_blocks_#_img_mlp_0", "transformer_blocks_#_ff_net_0_proj" },
-    { "double_blocks_#_img_mlp_2", "transformer_blocks_#_ff_net_2" },
-    { "double_blocks_#_txt_mlp_0", "transformer_blocks_#_ff_context_net_0_proj" },
-    { "double_blocks_#_txt_mlp_2", "transformer_blocks_#_ff_context_net_2" },
-    { "double_blocks_#_img_mod_lin", "transformer_blocks_#_norm1_linear" },
-    { "double_blocks_#_txt_mod_lin", "transformer_blocks_#_norm1_context_linear" },
-    { "double_blocks_#_processor_qkv_lora1", "transformer_blocks_#_attn_to_q "
-      "transformer_blocks_#_attn_to_k transformer_blocks_#_attn_to_v" },
-    { "double_blocks_#_processor_qkv_lora2", "transformer_blocks_#_attn_add_q_proj "
-      "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
-    { "double_blocks_#_processor_proj_lora1", "transformer_blocks_#_attn_to_out_0" },
-    { "double_blocks_#_processor_proj_lora2", "transformer_blocks_#_attn_to_add_out" },
-    { "single_blocks_#_processor_qkv", "single_transformer_blocks_#_attn_to_q "
-      "single_transformer_blocks_#_attn_to_k single_transformer_blocks_#_attn_to_v" },
-    { "single_blocks_#_processor_proj", "single_transformer_blocks_#_proj_out" },
-    { "single_blocks_#_linear1", "single_transformer_blocks_#_attn_to_q "
-      "single_transformer_blocks_#_attn_to_k single_transformer_blocks_#_attn_to_v "
-      "single_transformer_blocks_#_proj_mlp" },
-    { "single_blocks_#_linear2", "single_transformer_blocks_#_proj_out" },
-    { "single_blocks_#_modulation_lin", "single_transformer_blocks_#_norm_linear" },
-    { "img_in", "x_embedder" },
-    { "txt_in", "context_embedder" },
-    { "time_in_in_layer", "time_text_embed_timestep_embedder_linear_1" },
-    { "time_in_out_layer", "time_text_embed_timestep_embedder_linear_2" },
-    { "guidance_in_in_layer", "time_text_embed_guidance_embedder_linear_1" },
-    { "guidance_in_out_layer", "time_text_embed_guidance_embedder_linear_2" },
-    { "vector_in_in_layer", "time_text_embed_text_embedder_linear_1" },
-    { "vector_in_out_layer", "time_text_embed_text_embedder_linear_2" },
-    { "final_layer_linear", "proj_out" },
-    { "final_layer_adaLN_modulation_1", "~norm_out_linear" },
-    { "joint_blocks_#_x_block_attn_qkv", "transformer_blocks_#_attn_to_q "
-      "transformer_blocks_#_attn_to_k transformer_blocks_#_attn_to_v" },
-    { "joint_blocks_#_x_block_attn2_qkv", "transformer_blocks_#_attn2_to_q "
-      "transformer_blocks_#_attn2_to_k transformer_blocks_#_attn2_to_v" },
-    { "joint_blocks_#_context_block_attn_qkv", "transformer_blocks_#_attn_add_q_proj "
-      "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
-    { "joint_blocks_#_x_block_attn_proj", "transformer_blocks_#_attn_to_out_0" },
-    { "joint_blocks_#_x_block_attn2_proj", "transformer_blocks_#_attn2_to_out_0" },
-    { "joint_blocks_#_context_block_attn_proj", "transformer_blocks_#_attn_to_add_out" },
-    { "joint_blocks_#_x_block_mlp_fc1", "transformer_blocks_#_ff_net_0_proj" },
-    { "joint_blocks_#_x_block_mlp_fc2", "transformer_blocks_#_ff_net_2" },
-    { "joint_blocks_#_context_block_mlp_fc1", "transformer_blocks_#_ff_context_net_0_proj" },
-    { "joint_blocks_#_context_block_mlp_fc2", "transformer_blocks_#_ff_context_net_2" },
-    { "joint_blocks_#_x_block_adaLN_modulation_1", "transformer_blocks_#_norm1_linear" },
-    { "joint_blocks_#_context_block_adaLN_modulation_1",
-      "~transformer_blocks_#_norm1_context_linear" },
-    { "x_embedder_proj", "pos_embed_proj" },
-    { "t_embedder_mlp_0", "time_text_embed_timestep_embedder_linear_1" },
-    { "t_embedder_mlp_2", "time_text_embed_timestep_embedder_linear_2" },
-    { "y_embedder_mlp_0", "time_text_embed_text_embedder_linear_1" },
-    { "y_embedder_mlp_2", "time_text_embed_text_embedder_linear_2" },
-};
 
 /* Ends of module names of attention processors, which older diffusers named differently. */
 static const struct {
@@ -336,9 +272,9 @@ int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lo
     flatten(inner, strlen(inner), flat);
     if (aim_plain(s, flat, bias, aim))
         return 1;
-    for (size_t i = 0; aim->part == DIT && i < sizeof others / sizeof *others; i++)
-        if (fits(others[i].from, flat, number))
-            return aim_row(s, others[i].to, number, bias, aim);
+    for (const xd_lora_name *o = s->others; aim->part == DIT && o && o->from; o++)
+        if (fits(o->from, flat, number))
+            return aim_row(s, o->to, number, bias, aim);
     if ((mid = strstr(flat, "_processor_")))    /* "attn.processor.to_q" of older diffusers     */
         memmove(mid, mid + 10, strlen(mid + 10) + 1);
     return aim_plain(s, flat, bias, aim) || aim_old(s, flat, bias, aim);

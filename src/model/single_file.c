@@ -256,12 +256,13 @@ static int marked(const xd_st *files, const xd_key_map *l, const char *prefix)
 
 const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at, char prefix[64])
 {
-    for (int i = *at; xd_namings[i].what; i++)
-        for (int k = 0; k < XD_MAXPREFIX && xd_namings[i].prefixes[k]; k++) {
-            fill_slot(xd_namings[i].prefixes[k], slot, prefix);
-            if (marked(files, &xd_namings[i], prefix)) {
+    const xd_key_map *l;
+    for (int i = *at; (l = xd_key_map_at(i)); i++)
+        for (int k = 0; k < XD_MAXPREFIX && l->prefixes[k]; k++) {
+            fill_slot(l->prefixes[k], slot, prefix);
+            if (marked(files, l, prefix)) {
                 *at = i;
-                return &xd_namings[i];
+                return l;
             }
         }
     return NULL;

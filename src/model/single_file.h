@@ -8,7 +8,7 @@
 
 #include "exec/weight.h"
 #include "io/safetensors.h"
-#include "model/key_map.h"
+#include "families/key_map.h"
 
 typedef struct xd_single_file xd_single_file;
 
@@ -33,7 +33,8 @@ int         xd_single_file_name(const xd_single_file *s, const char *want, char 
 /* The prefix of all names of this component; names without it belong to another component. */
 const char *xd_single_file_prefix(const xd_single_file *s);
 
-/* A layout that the file has for this slot: the first match from xd_namings[*at] on. *at becomes
+const xd_key_map *xd_key_map_at(int i);  /* all known layouts (key_map.c); NULL at the end       */
+/* A layout that the file has for this slot: the first match from xd_key_map_at(*at) on. *at becomes
  * its number, *prefix (at least 64 bytes) the prefix of its names. NULL: none. */
 const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at, char prefix[64]);
 /* Nonzero if names are those of a LoRA. */

@@ -1,5 +1,6 @@
 /* family.c - FLUX.1: its pipeline */
 #include "families/family.h"
+#include "families/flux/keys.h"
 
 extern const xd_dit xd_dit_flux;
 
@@ -22,4 +23,5 @@ extern const xd_family xd_family_flux;
 const xd_family xd_family_flux = {
     .title = "FLUX", .dits = XD_LIST(xd_dit, &xd_dit_flux),
     .recipes = XD_LIST(xd_recipe, &flux),
+    .key_maps = xd_flux_key_maps, .lora_names = xd_flux_lora_names,
 };

@@ -50,8 +50,24 @@ static const xd_recipe hunyuandit = {
     .trained_size = standard_size,
 };
 
+static const xd_key_map key_maps[] = {
+    { { "hunyuandit" }, "a HunyuanDiT transformer in the layout of diffusers",
+      { "text_embedding_padding", "time_extra_emb.pooler.positional_embedding" }, XD_DIT_PREFIXES,
+      { { "blocks.#.", "blocks.#.", NULL }, { "", "", NULL } } },
+    { .what = NULL },
+};
+
+/* Modules as the original code names them. */
+static const xd_lora_name lora_names[] = {
+    { "x_embedder_proj", "pos_embed_proj" },
+    { "final_layer_linear", "proj_out" },
+    { "final_layer_adaLN_modulation_1", "~norm_out_linear" },
+    { NULL, NULL },
+};
+
 extern const xd_family xd_family_hunyuandit;
 const xd_family xd_family_hunyuandit = {
     .title = "HunyuanDiT", .dits = XD_LIST(xd_dit, &xd_dit_hunyuandit),
     .recipes = XD_LIST(xd_recipe, &hunyuandit),
+    .key_maps = key_maps, .lora_names = lora_names,
 };

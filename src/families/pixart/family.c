@@ -27,8 +27,23 @@ static const xd_recipe sigma = {
     .trained_size = xd_pixart_sigma_size, .resized = 1, .caption = xd_caption_plain,
 };
 
+static const xd_key_map key_maps[] = {
+    { { "pixart" }, "a PixArt transformer in the layout of diffusers",
+      { "pos_embed.proj.weight", "caption_projection.linear_1.weight" }, XD_DIT_PREFIXES,
+      { { "transformer_blocks.#.", "transformer_blocks.#.", NULL }, { "", "", NULL } } },
+    { .what = NULL },
+};
+
+/* Modules as the original code names them. */
+static const xd_lora_name lora_names[] = {
+    { "x_embedder_proj", "pos_embed_proj" },
+    { "final_layer_linear", "proj_out" },
+    { NULL, NULL },
+};
+
 extern const xd_family xd_family_pixart;
 const xd_family xd_family_pixart = {
     .title = "PixArt", .dits = XD_LIST(xd_dit, &xd_dit_pixart, &xd_dit_pixart_2d),
     .recipes = XD_LIST(xd_recipe, &alpha, &sigma),
+    .key_maps = key_maps, .lora_names = lora_names,
 };

@@ -1,5 +1,6 @@
 /* family.c - Stable Diffusion 3 and 3.5: their pipeline */
 #include "families/family.h"
+#include "families/sd3/keys.h"
 
 extern const xd_dit xd_dit_sd3;
 
@@ -23,4 +24,5 @@ extern const xd_family xd_family_sd3;
 const xd_family xd_family_sd3 = {
     .title = "Stable Diffusion 3", .dits = XD_LIST(xd_dit, &xd_dit_sd3),
     .recipes = XD_LIST(xd_recipe, &sd3),
+    .key_maps = xd_sd3_key_maps, .lora_names = xd_sd3_lora_names,
 };

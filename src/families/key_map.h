@@ -2,8 +2,8 @@
  *
  * A layout is data. Its marks identify a file; its scopes and stems translate a declared name into
  * the name in the file and select rows of that tensor. */
-#ifndef XD_MODEL_KEY_MAP_H
-#define XD_MODEL_KEY_MAP_H
+#ifndef XD_FAMILIES_KEY_MAP_H
+#define XD_FAMILIES_KEY_MAP_H
 
 #include <stdint.h>
 
@@ -31,12 +31,24 @@ typedef struct xd_scope {
 
 typedef struct xd_key_map {
     const char *nets[3];        /* networks whose weights these are                            */
-    const char *what;           /* "a FLUX.1 transformer in its original layout"               */
+    const char *what;           /* "a T5 text encoder"                                         */
     const char *marks[2];       /* tensors that every such file has, after the prefix          */
     const char *prefixes[XD_MAXPREFIX]; /* of all names; '@' stands for the slot ("clip_l")    */
     xd_scope    scopes[XD_MAXSCOPE];    /* ends with a scope without `want`                    */
 } xd_key_map;
 
-extern const xd_key_map xd_namings[];    /* ends with one without `what`                        */
+/* Rows of xd_stem: the tensor itself; n of the `of` parts of its rows; the end of a list. */
+#define XD_STEM(want, have) { want, have, 0, 0, 0, XD_SWAP_NOT }
+#define XD_STEM_ROWS(want, have, at, n, of) { want, have, at, n, of, XD_SWAP_NOT }
+#define XD_STEMS_END { NULL, NULL, 0, 0, 0, XD_SWAP_NOT }
+
+/* Prefixes of a transformer's tensors. */
+#define XD_DIT_PREFIXES { "", "model.diffusion_model.", "diffusion_model." }
+
+/* Another name of a module in LoRA files, with _ for dots. # stands for a number. Several targets,
+ * with blanks between them, take consecutive rows. A ~ before a modulation target with two chunks:
+ * shift and scale are in the opposite order (AdaLayerNormContinuous of diffusers has the scale
+ * first). */
+typedef struct xd_lora_name { const char *from, *to; } xd_lora_name;
 
 #endif

@@ -1,0 +1,112 @@
+/* keys.c - names of tensors in the files of FLUX.1 (Black Forest Labs: flux1-dev.safetensors), and
+ * of modules in its LoRA files */
+#include "families/flux/keys.h"
+
+#include <stddef.h>
+
+static const xd_stem flux_double[] = {
+    XD_STEM("norm1.linear", "img_mod.lin"),
+    XD_STEM("norm1_context.linear", "txt_mod.lin"),
+    XD_STEM_ROWS("attn.to_q", "img_attn.qkv", 0, 1, 3),
+    XD_STEM_ROWS("attn.to_k", "img_attn.qkv", 1, 1, 3),
+    XD_STEM_ROWS("attn.to_v", "img_attn.qkv", 2, 1, 3),
+    XD_STEM_ROWS("attn.add_q_proj", "txt_attn.qkv", 0, 1, 3),
+    XD_STEM_ROWS("attn.add_k_proj", "txt_attn.qkv", 1, 1, 3),
+    XD_STEM_ROWS("attn.add_v_proj", "txt_attn.qkv", 2, 1, 3),
+    XD_STEM("attn.norm_q.weight", "img_attn.norm.query_norm.scale"),
+    XD_STEM("attn.norm_k.weight", "img_attn.norm.key_norm.scale"),
+    XD_STEM("attn.norm_added_q.weight", "txt_attn.norm.query_norm.scale"),
+    XD_STEM("attn.norm_added_k.weight", "txt_attn.norm.key_norm.scale"),
+    XD_STEM("attn.to_out.0", "img_attn.proj"),
+    XD_STEM("attn.to_add_out", "txt_attn.proj"),
+    XD_STEM("ff.net.0.proj", "img_mlp.0"),
+    XD_STEM("ff.net.2", "img_mlp.2"),
+    XD_STEM("ff_context.net.0.proj", "txt_mlp.0"),
+    XD_STEM("ff_context.net.2", "txt_mlp.2"),
+    XD_STEMS_END,
+};
+
+/* linear1 contains query, key, value and the feed-forward, which is four times as wide as each. */
+static const xd_stem flux_single[] = {
+    XD_STEM("norm.linear", "modulation.lin"),
+    XD_STEM_ROWS("attn.to_q", "linear1", 0, 1, 7),
+    XD_STEM_ROWS("attn.to_k", "linear1", 1, 1, 7),
+    XD_STEM_ROWS("attn.to_v", "linear1", 2, 1, 7),
+    XD_STEM_ROWS("proj_mlp", "linear1", 3, 4, 7),
+    XD_STEM("attn.norm_q.weight", "norm.query_norm.scale"),
+    XD_STEM("attn.norm_k.weight", "norm.key_norm.scale"),
+    XD_STEM("proj_out", "linear2"),
+    XD_STEMS_END,
+};
+
+/* The final modulation is (shift, scale) in these files and (scale, shift) as declared. */
+static const xd_stem flux_top[] = {
+    XD_STEM("x_embedder", "img_in"),
+    XD_STEM("context_embedder", "txt_in"),
+    XD_STEM("time_text_embed.timestep_embedder.linear_1", "time_in.in_layer"),
+    XD_STEM("time_text_embed.timestep_embedder.linear_2", "time_in.out_layer"),
+    XD_STEM("time_text_embed.guidance_embedder.linear_1", "guidance_in.in_layer"),
+    XD_STEM("time_text_embed.guidance_embedder.linear_2", "guidance_in.out_layer"),
+    XD_STEM("time_text_embed.text_embedder.linear_1", "vector_in.in_layer"),
+    XD_STEM("time_text_embed.text_embedder.linear_2", "vector_in.out_layer"),
+    { "norm_out.linear", "final_layer.adaLN_modulation.1", 0, 0, 0, XD_SWAP_ALWAYS },
+    XD_STEM("proj_out", "final_layer.linear"),
+    XD_STEMS_END,
+};
+
+const xd_key_map xd_flux_key_maps[] = {
+    { { "flux" }, "a FLUX.1 transformer in its original layout",
+      { "double_blocks.0.img_attn.qkv.weight", "img_in.weight" }, XD_DIT_PREFIXES,
+      { { "transformer_blocks.#.", "double_blocks.#.", flux_double },
+        { "single_transformer_blocks.#.", "single_blocks.#.", flux_single },
+        { "", "", flux_top } } },
+    { { "flux" }, "a FLUX.1 transformer in the layout of diffusers",
+      { "x_embedder.weight", "context_embedder.weight" }, XD_DIT_PREFIXES,
+      { { "transformer_blocks.#.", "transformer_blocks.#.", NULL },
+        { "single_transformer_blocks.#.", "single_transformer_blocks.#.", NULL },
+        { "", "", NULL } } },
+    { .what = NULL },
+};
+
+/* ---- modules of LoRA files ---------------------------------------------------------------- */
+
+const xd_lora_name xd_flux_lora_names[] = {
+    { "double_blocks_#_img_attn_qkv",
+      "transformer_blocks_#_attn_to_q transformer_blocks_#_attn_to_k "
+                                      "transformer_blocks_#_attn_to_v" },
+    { "double_blocks_#_txt_attn_qkv", "transformer_blocks_#_attn_add_q_proj "
+      "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
+    { "double_blocks_#_img_attn_proj", "transformer_blocks_#_attn_to_out_0" },
+    { "double_blocks_#_txt_attn_proj", "transformer_blocks_#_attn_to_add_out" },
+    { "double_blocks_#_img_mlp_0", "transformer_blocks_#_ff_net_0_proj" },
+    { "double_blocks_#_img_mlp_2", "transformer_blocks_#_ff_net_2" },
+    { "double_blocks_#_txt_mlp_0", "transformer_blocks_#_ff_context_net_0_proj" },
+    { "double_blocks_#_txt_mlp_2", "transformer_blocks_#_ff_context_net_2" },
+    { "double_blocks_#_img_mod_lin", "transformer_blocks_#_norm1_linear" },
+    { "double_blocks_#_txt_mod_lin", "transformer_blocks_#_norm1_context_linear" },
+    { "double_blocks_#_processor_qkv_lora1", "transformer_blocks_#_attn_to_q "
+      "transformer_blocks_#_attn_to_k transformer_blocks_#_attn_to_v" },
+    { "double_blocks_#_processor_qkv_lora2", "transformer_blocks_#_attn_add_q_proj "
+      "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
+    { "double_blocks_#_processor_proj_lora1", "transformer_blocks_#_attn_to_out_0" },
+    { "double_blocks_#_processor_proj_lora2", "transformer_blocks_#_attn_to_add_out" },
+    { "single_blocks_#_processor_qkv", "single_transformer_blocks_#_attn_to_q "
+      "single_transformer_blocks_#_attn_to_k single_transformer_blocks_#_attn_to_v" },
+    { "single_blocks_#_processor_proj", "single_transformer_blocks_#_proj_out" },
+    { "single_blocks_#_linear1", "single_transformer_blocks_#_attn_to_q "
+      "single_transformer_blocks_#_attn_to_k single_transformer_blocks_#_attn_to_v "
+      "single_transformer_blocks_#_proj_mlp" },
+    { "single_blocks_#_linear2", "single_transformer_blocks_#_proj_out" },
+    { "single_blocks_#_modulation_lin", "single_transformer_blocks_#_norm_linear" },
+    { "img_in", "x_embedder" },
+    { "txt_in", "context_embedder" },
+    { "time_in_in_layer", "time_text_embed_timestep_embedder_linear_1" },
+    { "time_in_out_layer", "time_text_embed_timestep_embedder_linear_2" },
+    { "guidance_in_in_layer", "time_text_embed_guidance_embedder_linear_1" },
+    { "guidance_in_out_layer", "time_text_embed_guidance_embedder_linear_2" },
+    { "vector_in_in_layer", "time_text_embed_text_embedder_linear_1" },
+    { "vector_in_out_layer", "time_text_embed_text_embedder_linear_2" },
+    { "final_layer_linear", "proj_out" },
+    { "final_layer_adaLN_modulation_1", "~norm_out_linear" },
+    { NULL, NULL },
+};
