@@ -119,14 +119,22 @@ static void look_end(xd_bar *b)
     b->reads = NULL;
 }
 
+/* The name of a stage that may read weights; NULL: it reads none. */
+static const char *reading_stage(const char *stage)
+{
+    static const char *const all[] = { "text", "load", "decode" };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(stage, all[i]) == 0)
+            return all[i];
+    return NULL;
+}
+
 /* Without a thread nothing is said. */
 static void look_begin(xd_bar *b, const char *stage)
 {
     pthread_attr_t attr;
     sigset_t       all, old;
-    const char *name = strcmp(stage, "text") == 0   ? "text"
-                       : strcmp(stage, "load") == 0 ? "load"
-                                                    : NULL;
+    const char *name = reading_stage(stage);
     if (!name || pthread_attr_init(&attr) != 0)
         return;
     pthread_attr_setstacksize(&attr, STACK);

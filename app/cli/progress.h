@@ -31,7 +31,7 @@ typedef struct xd_bar {
 void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet);
 /* A terminal that understands escape sequences, which TERM=dumb does not. */
 int  xd_bar_terminal(int fd);
-/* Of "text" and "load" it is said while weights come from a disk:
+/* Of "text", "load" and "decode" it is said while weights come from a disk:
  * "load ... reading 152 MB/s", in plain lines once in 10 looks. */
 void xd_bar_stage(xd_bar *b, const char *stage);
 void xd_bar_step(xd_bar *b, const xd_progress *p);

@@ -164,10 +164,11 @@ XD_API int       xd_launched_ranks(void);
  * engine of several ranks and ends with the last one. It cannot start again in the same process. */
 XD_API int       xd_rank(const xd_engine *g);
 XD_API int       xd_ranks(const xd_engine *g);
-/* Seconds that the request in xd_open_args was predicted to take where a plan was chosen:
- * "text", "denoise", "decode" of all images, "total" (of loading only what the disk takes);
- * negative: unknown. They include the reading of weights where its speed is known: "reading" is
- * that of all of them, "load" that of the transformer where some of it must be read. */
+/* Seconds that the request in xd_open_args was predicted to take where a plan was chosen, or where
+ * weights must be read from a disk of known speed: "text", "denoise", "decode" of all images,
+ * "total" (of loading only what the disk takes); negative: unknown. They include the waiting for
+ * the disk: "reading" is that for all weights, "load" that for those that are loaded before the
+ * first step, where there are any. */
 XD_API double    xd_predicted(const xd_engine *g, const char *part);
 /* Bytes of weights that were not in the page cache of rank 0's host when the engine was opened
  * with a plan, and that "text", "load", "decode" or "total" must read; 0: none, or unknown. */

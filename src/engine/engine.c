@@ -145,10 +145,14 @@ double xd_predicted(const xd_engine *g, const char *part)
 double xd_cold_bytes(const xd_engine *g, const char *part)
 {
     static const char *const parts[XD_KINDS] = { "text", "load", "decode" };
+    const xd_plan           *p = &g->ctx.plan;
+    int                      early = p->vae_rows || p->deg.n[XD_DATA] > 1;
     double                   bytes = 0;
-    for (int k = 0; k < XD_KINDS; k++)
-        if (strcmp(part, parts[k]) == 0 || strcmp(part, "total") == 0)
+    for (int k = 0; k < XD_KINDS; k++) {
+        const char *of = parts[k == XD_KIND_VAE && early ? XD_KIND_DIT : k];
+        if (strcmp(part, of) == 0 || strcmp(part, "total") == 0)
             bytes += g->ctx.cold[k];
+    }
     return bytes;
 }
 

@@ -13,6 +13,8 @@
 typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE } xd_kind;
 enum { XD_KINDS = XD_KIND_VAE + 1 };
 
+enum { XD_PREFETCH_LEAST = 32 << 20 };  /* files of fewer bytes are not worth a thread         */
+
 typedef struct xd_weight_group {        /* ranks of this host that hold the same weights       */
     xd_comm *c;                 /* NULL: this rank alone                                       */
     int      me;                /* this rank's number among those in use                       */

@@ -10,8 +10,6 @@
 
 #include "model/component.h"
 
-enum { LEAST = 32 << 20 };      /* files of fewer bytes are not worth a thread                 */
-
 void xd_component_will_read(void *self, const char *name, int64_t first, int64_t n)
 {
     xd_component *p = self;
@@ -45,8 +43,8 @@ static int open_ahead(xd_component *p, size_t most, const atomic_int *cancel)
 void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
                            const atomic_int *cancel)
 {
-    if (p->store || p->ahead || !p->files || (p->group.c && p->group.c->rank) || most < LEAST ||
-        xd_st_bytes(p->files) < LEAST)
+    if (p->store || p->ahead || !p->files || (p->group.c && p->group.c->rank) ||
+        most < XD_PREFETCH_LEAST || xd_st_bytes(p->files) < XD_PREFETCH_LEAST)
         return;
     if (!open_ahead(p, most, cancel))
         return;

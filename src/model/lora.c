@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "model/model.h"
@@ -441,6 +442,26 @@ void xd_loras_close(xd_loras **l)
     free((*l)->terms);
     free(*l);
     *l = NULL;
+}
+
+static double cold_bytes(const xd_lora_term *t, int64_t tensor)
+{
+    size_t at;
+    if (tensor < 0)
+        return 0;
+    int fd = xd_st_place(t->file, tensor, &at);
+    return (double)xd_file_cold_bytes(fd, at, xd_bytes(xd_st_shape(t->file, tensor)));
+}
+
+/* The first rows of a module stand for its whole matrices. */
+void xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS])
+{
+    for (int i = 0; l && i < l->nterms; i++) {
+        const xd_lora_term *t = &l->terms[i];
+        if (t->row0 == 0)
+            cold[t->part ? XD_KIND_TEXT : XD_KIND_DIT] +=
+                cold_bytes(t, t->up) + cold_bytes(t, t->down);
+    }
 }
 
 /* ---- descriptions of the LoRAs ------------------------------------------------------------ */

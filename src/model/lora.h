@@ -25,6 +25,9 @@ typedef struct xd_loras xd_loras;
 xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 void      xd_loras_close(xd_loras **l);
 
+/* Adds the bytes of the terms of each kind of component that the page cache lacks now; nothing if l
+ * is NULL. Opening reads them, so there are some only where memory was short since. */
+void      xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS]);
 /* Hash of the files (xd_st_hash) and scales, continued from h; h itself if l is NULL. */
 uint64_t  xd_loras_hash(const xd_loras *l, uint64_t h);
 /* Appends `, "loras": [{"path": ..., "scale": ...}]` and `, LoRA: "name:scale"`; nothing if

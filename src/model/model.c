@@ -293,6 +293,7 @@ void xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[
             cold[XD_KIND_TEXT] += (double)xd_component_cold_bytes(&m->text[i], count, type);
     cold[XD_KIND_DIT] = (double)xd_component_cold_bytes(&m->dit, count, type);
     cold[XD_KIND_VAE] = (double)xd_component_cold_bytes(&m->vae, count, type);
+    xd_loras_cold_bytes(m->loras, cold);
 }
 
 xd_status xd_model_tok(xd_model *m, int i, xd_err *e)

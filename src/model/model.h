@@ -43,7 +43,7 @@ xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5,
 int64_t   xd_model_pooled(const xd_model *m, int k); /* width; 0: encoder k has no pooled output */
 void      xd_model_close(xd_model *m);
 xd_status xd_model_files(xd_model *m, xd_err *e);       /* weight files of all components       */
-/* xd_component_cold_bytes of all components of each kind, whole ones. */
+/* xd_component_cold_bytes of all components of each kind, whole ones, with their LoRA terms. */
 void      xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[XD_KINDS]);
 xd_status xd_model_tokenizers(xd_model *m, xd_err *e);  /* tokenizers */
 xd_status xd_model_tok(xd_model *m, int i, xd_err *e);  /* that of encoder i                    */

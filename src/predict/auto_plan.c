@@ -150,12 +150,17 @@ static const xd_candidate *best(const xd_search *s)
     return b;
 }
 
+static double cold_bytes(const chooser *c)
+{
+    const double *cold = c->ctx->cold;
+    return cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE];
+}
+
 /* ", 63.3 s of it reading 9.5 GB of weights": what the disk has to do with the prediction. */
 static void reading_text(const chooser *c, const xd_prediction *f, char *out, size_t size)
 {
-    const double *cold = c->ctx->cold,
-                 bytes = cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE];
-    xd_size       text = xd_size_text(bytes);
+    double  bytes = cold_bytes(c);
+    xd_size text = xd_size_text(bytes);
     *out = 0;
     if (bytes >= LEAST_COLD && c->m.read > 0)
         snprintf(out, size, ", %.3g s of it reading %s of weights", xd_predicted_reading(f),
@@ -164,20 +169,24 @@ static void reading_text(const chooser *c, const xd_prediction *f, char *out, si
         snprintf(out, size, " without reading %s of weights", text.s);
 }
 
+static xd_predicted_times times_of(const chooser *c, const xd_prediction *f)
+{
+    double rounds = f->rounds, load_s = xd_predicted_reading_to_load(f);
+    return (xd_predicted_times){
+        .text_s = f->text_s,
+        .load_s = load_s > 0 ? load_s : -1,
+        .denoise_s = rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s),
+        .decode_s = rounds * f->decode_s + xd_predicted_reading_to_decode(f),
+        .total_s = f->request_s,
+        .read_s = c->m.read > 0 ? xd_predicted_reading(f) : -1
+    };
+}
+
 static void say(const chooser *c, const xd_search *s, const xd_candidate *b, verdict *v)
 {
     const xd_prediction *f = &b->f;
-    double             rounds = f->rounds;
     char               of[32], reading[96];
-    double read_s = xd_predicted_reading(f);
-    v->predicted = (xd_predicted_times){
-        .text_s = f->text_s,
-        .load_s = f->read_s[XD_KIND_DIT] > 0 ? f->read_s[XD_KIND_DIT] : -1,
-        .denoise_s = rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s),
-        .decode_s = rounds * f->decode_s + f->read_s[XD_KIND_VAE],
-        .total_s = f->request_s,
-        .read_s = c->m.read > 0 ? read_s : -1
-    };
+    v->predicted = times_of(c, f);
     if (s->good == 1)
         snprintf(of, sizeof of, "the only one");
     else
@@ -254,6 +263,30 @@ static xd_status choose(chooser *c, int hosts, verdict *v, xd_err *e)
     return st;
 }
 
+/* Without a choice the request is predicted where a disk of known speed delivers weights: their
+ * reading is most of the time of many first requests. What cannot be predicted is left out. */
+static void predict_reading(chooser *c, int hosts, xd_predicted_times *predicted)
+{
+    xd_prediction    f = { .rank = NULL };
+    xd_err           why = { 0 };
+    char             reading[96] = "";
+    const xd_logger *log = xd_log_enter(NULL);
+    chooser          here = *c;
+    xd_open_args     a = *c->a;
+    a.cluster = NULL;           /* it makes no difference, which is said                       */
+    here.a = &a;
+    take_request(&here);
+    if (find_machine(&here, hosts, &why) == XD_OK && here.m.read > 0 &&
+        xd_predict(&f, c->ctx, &here.r, &c->fixed, c->ranks, &here.m, &why) == XD_OK) {
+        *predicted = times_of(&here, &f);
+        reading_text(&here, &f, reading, sizeof reading);
+    }
+    xd_log_enter(log);
+    if (*reading)
+        xd_log(XD_LOG_INFO, "predicted %.3g s%s", f.request_s, reading);
+    xd_prediction_free(&f);
+}
+
 static xd_status check_plan(const char *plan, int *stale, xd_err *e)
 {
     *stale = plan && strcmp(plan, "auto-stale") == 0;
@@ -288,6 +321,12 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
         s = xd_machine_read(&c.m, a->cluster, e);  /* with nothing to choose it is only looked at */
     if (s == XD_OK && ctx->world.all->rank == 0 && a->plan)
         xd_model_cold_bytes(&ctx->model, ctx->count, ctx->type, ctx->cold);
+    int chooses = size > 1 && a->plan && c.ranks > given;
+    if (s == XD_OK && ctx->world.all->rank == 0 && a->plan && !chooses &&
+        cold_bytes(&c) >= LEAST_COLD) {
+        open_tokenizers(ctx, a);
+        predict_reading(&c, hosts, predicted);
+    }
     if (size == 1)
         return s;
     uint64_t mine[XD_PLAN_ROWS] = { 0 };
@@ -295,7 +334,7 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     memcpy(v.ask, mine, sizeof mine);
     if (p->pipefusion_parallel_degree > 1 && !c.stale && !p->num_pipeline_patch)
         c.fixed.num_pipeline_patch = p->pipefusion_parallel_degree;
-    if (s == XD_OK && ctx->world.all->rank == 0 && a->plan && c.ranks > given) {
+    if (s == XD_OK && ctx->world.all->rank == 0 && chooses) {
         open_tokenizers(ctx, a);
         s = choose(&c, hosts, &v, e);
     }

@@ -49,7 +49,8 @@ typedef struct xd_machine {
 xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e);
 /* The machine this process runs on, with this many ranks: as measured by `xdit probe` (the file of
  * xd_machine_home), or from a short measurement of its peak and the share of the peak that kernels
- * and messages usually reach; m->name says which. dev must not be a count device. */
+ * and messages usually reach; m->name says which. The disk is as fast as it was measured, with any
+ * number of ranks. dev must not be a count device. */
 xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
 /* Path of the measured machine for this many ranks on this host: below $XDG_CACHE_HOME, or
  * ~/.cache. Returns 0 if there is no such directory or the path is too long. */

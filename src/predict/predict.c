@@ -34,6 +34,7 @@ typedef struct predictor {
     xd_prompts          words;  /* n = 0: texts are not known                                  */
     xd_cost_device     *rk;
     xd_simulation      *play;
+    double              last_text_s;    /* of the last text encoder                            */
     xd_lane            *lane;
     int                 cut[XD_MAXSTAGE + 1];
     int                 alone;  /* other ranks are idle                                        */
@@ -325,6 +326,7 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         size_t most = 0, tmp;
         if (!ctx->model.has_text[k])
             continue;
+        xd_simulation_mark(s->play, k);         /* what the encoders before it took            */
         xd_cost_device_weights(s->rk, (double)ctx->model.text[k].packed);
         if (ctx->count_text && xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK)
             return e->code;
@@ -341,8 +343,16 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         n->text_work = n->text_work > most ? n->text_work : most;
     }
     s->f->rank[me].sent_all += (double)sent(s);
-    xd_simulation_mark(s->play, 0);   /* records the computing time so far                     */
+    xd_simulation_mark(s->play, XD_MAXTEXT);    /* records the computing time so far           */
     return XD_OK;
+}
+
+static double last_encoder_s(const predictor *s)
+{
+    int k = s->ctx->model.recipe->ntext - 1;
+    while (k > 0 && !s->ctx->model.has_text[k])
+        k--;
+    return k < 0 ? 0 : s->f->text_s - when(s, k);
 }
 
 static xd_status text(predictor *s, xd_err *e)
@@ -356,6 +366,8 @@ static xd_status text(predictor *s, xd_err *e)
     }
     if (st == XD_OK)
         st = play(s, &s->f->text_s, e);
+    if (st == XD_OK)
+        s->last_text_s = last_encoder_s(s);
     s->alone = 0;
     return st;
 }
@@ -542,15 +554,30 @@ static void take_memory(predictor *s)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Ranks of a host read each byte once, whatever the plan: the page cache is theirs together. */
+double xd_reading_wait_s(double cold, double speed, double room, double beside_s)
+{
+    double ahead = cold < XD_PREFETCH_LEAST || room < XD_PREFETCH_LEAST ? 0 : fmin(cold, room);
+    return cold / speed - fmin(ahead / speed, beside_s);
+}
+
+/* Ranks of a host read each byte once, whatever the plan: the page cache is theirs together. The
+ * transformer is read while the last text encoder computes, the VAE in the last step. */
 static void add_reading(predictor *s)
 {
     xd_prediction *f = s->f;
+    const double  *cold = s->base->cold;
     int            decodes = !s->r->latents_only || s->r->image;
-    for (int k = 0; k < XD_KINDS && s->m->read > 0; k++) {
-        f->read_s[k] = k == XD_KIND_VAE && !decodes ? 0 : s->base->cold[k] / s->m->read;
-        f->request_s += f->read_s[k];
-    }
+    double         speed = s->m->read, room = s->m->memory - f->peak;
+    double         step_s = f->exact < f->steps ? f->step_s : f->exact_s;
+    f->early = f->plan.vae_rows || f->plan.deg.n[XD_DATA] > 1 || s->r->image;
+    if (speed <= 0)
+        return;
+    f->read_s[XD_KIND_TEXT] = xd_reading_wait_s(cold[XD_KIND_TEXT], speed, room, 0);
+    f->read_s[XD_KIND_DIT] = xd_reading_wait_s(cold[XD_KIND_DIT], speed, room, s->last_text_s);
+    if (decodes)
+        f->read_s[XD_KIND_VAE] =
+            xd_reading_wait_s(cold[XD_KIND_VAE], speed, room, f->early ? 0 : step_s);
+    f->request_s += xd_predicted_reading(f);
     f->text_s += f->read_s[XD_KIND_TEXT];
 }
 
@@ -636,6 +663,16 @@ double xd_predicted_reading(const xd_prediction *f)
     for (int k = 0; k < XD_KINDS; k++)
         s += f->read_s[k];
     return s;
+}
+
+double xd_predicted_reading_to_decode(const xd_prediction *f)
+{
+    return f->early ? 0 : f->read_s[XD_KIND_VAE];
+}
+
+double xd_predicted_reading_to_load(const xd_prediction *f)
+{
+    return f->read_s[XD_KIND_DIT] + (f->early ? f->read_s[XD_KIND_VAE] : 0);
 }
 
 void xd_prediction_free(xd_prediction *f)

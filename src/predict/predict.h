@@ -20,10 +20,12 @@ typedef struct xd_prediction {
     xd_plan plan;
     int     ranks;              /* that it uses                                                */
     double  text_s, exact_s, step_s, decode_s, request_s;       /* step_s: one that repeats      */
-    /* The disk: seconds for the weights of each xd_kind that are not in memory. text_s and
-     * request_s include them, decode_s does not: it is that of every image. What is read while
-     * ranks compute is counted whole. 0: all is in memory, or the speed of the disk is unknown. */
+    /* The disk: seconds that the request waits for the weights of each xd_kind that are not in
+     * memory. Prefetch behind computing is not waited for. text_s and request_s include them,
+     * decode_s does not: it is that of every image. 0: all is in memory, or the speed of the disk
+     * is unknown. */
     double  read_s[XD_KINDS];
+    int     early;              /* the VAE is loaded with the transformer                      */
     int     steps, exact;       /* of an image; of those exact ones                            */
     int     rounds;             /* images that a replica generates one after the other            */
     double  from_s, to_s;       /* of the last step that was played, in the time that is told    */
@@ -41,6 +43,12 @@ typedef struct xd_prediction {
 xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r,
                      const xd_parallel *a, int ranks, const xd_machine *m, xd_err *e);
 double    xd_predicted_reading(const xd_prediction *f);         /* sum of read_s                */
+/* read_s of the weights that are read when images are decoded, and of those read before. */
+double    xd_predicted_reading_to_decode(const xd_prediction *f);
+double    xd_predicted_reading_to_load(const xd_prediction *f);
+/* Seconds that a request waits for `cold` bytes from a disk of so many bytes/s. Prefetch begins
+ * `beside_s` of computing before they are needed and may use `room` bytes. */
+double    xd_reading_wait_s(double cold, double speed, double room, double beside_s);
 void      xd_prediction_free(xd_prediction *f);
 
 /* A time span of a rank on the time scale of the prediction: what 'c' it computes,

@@ -3,9 +3,12 @@
  *
  * Shares of the peak are those that doc/performance.md gives for this program's kernels; `xdit
  * probe` measures them instead. */
+#define _POSIX_C_SOURCE 200809L /* st_mtim, gethostname */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -60,6 +63,43 @@ static int measured(xd_machine *m, int ranks, int threads)
     return 0;
 }
 
+/* Whether a file was written later than *last, which it then becomes. */
+static int is_later(const char *path, struct timespec *last)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || st.st_mtim.tv_sec < last->tv_sec ||
+        (st.st_mtim.tv_sec == last->tv_sec && st.st_mtim.tv_nsec <= last->tv_nsec))
+        return 0;
+    *last = st.st_mtim;
+    return 1;
+}
+
+/* The speed of the disk in the newest file of this host that knows it: it depends on no number of
+ * ranks. 0: unknown. */
+static double measured_reading(void)
+{
+    char            path[4096], one[8192];
+    double          read = 0;
+    struct timespec last = { 0 };
+    xd_machine      m;
+    if (!xd_machine_home(1, 1, path, sizeof path))
+        return 0;
+    *strrchr(path, '/') = 0;
+    char          *name = path + strlen(path) + 1;      /* "machine-HOST-1x1.json"             */
+    size_t         same = (size_t)(strrchr(name, '-') - name) + 1;
+    DIR           *dir = opendir(path);
+    struct dirent *d;
+    while (dir && (d = readdir(dir))) {
+        snprintf(one, sizeof one, "%s/%s", path, d->d_name);
+        if (strncmp(d->d_name, name, same) == 0 && xd_machine_read(&m, one, NULL) == XD_OK &&
+            m.read > 0 && is_later(one, &last))
+            read = m.read;
+    }
+    if (dir)
+        closedir(dir);
+    return read;
+}
+
 void xd_machine_oversubscribe(xd_machine *m)
 {
     int       ranks, cores;
@@ -112,6 +152,7 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
     m->shares = 1;
     m->alone = 1;
     m->cache = xd_machine_cache(ranks);
+    m->read = measured_reading();
     guess(&m->f32, 1e9 * xd_dev_peak(dev, XD_F32, threads, 0.004), threads, 0);
     guess(&m->bf16, 1e9 * xd_dev_peak(dev, XD_BF16, threads, 0.004), threads,
           !strcmp(dev->ops->name, "amx"));

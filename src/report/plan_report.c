@@ -88,8 +88,8 @@ static void say_row(const adviser *v, int i)
         return;
     }
     say(v, "%3d  %-21s%s %9.4g %9.3g %9.3g %9.4g %9s %9s", i + 1, c->name, c->f.stale ? "~" : " ",
-        c->f.step_s, c->f.text_s, c->f.decode_s + c->f.read_s[XD_KIND_VAE], c->f.request_s,
-        xd_size_text(c->f.peak).s, xd_size_text((double)c->f.sent).s);
+        c->f.step_s, c->f.text_s, c->f.decode_s + xd_predicted_reading_to_decode(&c->f),
+        c->f.request_s, xd_size_text(c->f.peak).s, xd_size_text((double)c->f.sent).s);
 }
 
 static void say_table(const adviser *v)

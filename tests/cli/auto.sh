@@ -81,14 +81,28 @@ if [ "$(fincore -nb -o RES "$MODEL/transformer/diffusion_pytorch_model.safetenso
     read_cluster '"read_bytes_per_second": 1e7,'
     ask --nproc 2 --cluster "$T/read.json" -o "$T/x.ppm"
     check "the plan says the time of reading" said 'predicted 1[0-9.]* s, 1\.[23][0-9]* s of it reading 1[23][.0-9]* MB of weights$'
-    check "loading is predicted: 9.9 MB at 10 MB/s" said 'load [0-9.]+ \(predicted (0\.9[5-9]|1\.0[0-3]), reading 9[.0-9]* MB\)'
+    check "loading is predicted: 11.7 MB at 10 MB/s, those of the VAE too" said 'load [0-9.]+ \(predicted 1\.1[0-9], reading 11[.0-9]* MB\)'
     cool
     read_cluster ''
     ask --nproc 2 --cluster "$T/read.json" -o "$T/x.ppm"
     check "of a disk of unknown speed it is left out, and said" said 'predicted [0-9.e-]* s without reading 1[23][.0-9]* MB of weights$'
-    check "of a part too" said 'decode [0-9.]+ \(predicted [0-9.]+, without reading [12][.0-9]* MB of weights\)'
+    check "of a part too" said 'load [0-9.]+ \(reading 11[.0-9]* MB\)'
     cool
     read_cluster '"read_bytes_per_second": 1e7,'
+    mkdir -p "$T/cache/xdit" && cp "$T/read.json" "$T/cache/xdit/machine-$(hostname)-2x1.json"
+    export XDG_CACHE_HOME=$T/cache
+    try plan --model "$MODEL" --world 1
+    check "a plan of one rank has the time of a disk that was probed" sh -c 'printf "%s" "$1" | grep -Eq "has 1\.[23][0-9]* s for reading"' x "$out"
+    ask --nproc 1 -o "$T/x.ppm"
+    check "one rank says before it reads how long it will" said '^xdit: predicted [0-9.]+ s, 1\.[23][0-9]* s of it reading 1[23][.0-9]* MB of weights$'
+    check "and of a part" said 'load [0-9.]+ \(predicted (0\.9[5-9]|1\.0[0-3]), reading 9[.0-9]* MB\)'
+    cool
+    ask --ulysses_degree 2 -o "$T/x.ppm"
+    check "so do ranks with nothing to choose" said '^xdit: predicted [0-9.]+ s, 1\.[23][0-9]* s of it reading 1[23][.0-9]* MB of weights$'
+    ask --nproc 1 -o "$T/x.ppm"
+    check "in memory there is nothing to say" sh -c '[ "$1" = 0 ] && ! printf "%s" "$2" | grep -q predicted' x "$rc" "$err"
+    unset XDG_CACHE_HOME
+    cool
     try plan --model "$MODEL" --world 2 --cluster "$T/read.json" --dtype f32
     check "another machine reads nothing" sh -c '! printf "%s" "$1" | grep -q reading' x "$out"
     try plan --model "$MODEL" --world 2

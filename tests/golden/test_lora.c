@@ -7,12 +7,15 @@
  * and others than without it. What diffusers makes of LoRA files is in test_golden, plans in
  * test_lora_ranks.c. f32. */
 #define _XOPEN_SOURCE 700       /* mkdtemp, P_tmpdir */
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../unit/scratch.h"
+#include "base/file.h"
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "golden.h"
@@ -386,6 +389,38 @@ static void check_zero(float *plain, int64_t n, size_t bare)
     free(lat);
 }
 
+static double cold_sum(xd_engine *g)
+{
+    double cold[XD_KINDS];
+    xd_model_cold_bytes(&g->ctx.model, g->ctx.count, g->ctx.type, cold);
+    return cold[XD_KIND_TEXT] + cold[XD_KIND_DIT];
+}
+
+/* What memory has lost of a file since it was opened must be read again: each matrix once. */
+static void check_cold(void)
+{
+    file         f = { .n = 0 };
+    xd_err       e = { 0 };
+    xd_engine   *g = NULL;
+    double       want = 0;
+    spell(&f, &forms[0]);
+    xd_lora      l = { write_file(&f), 1 };
+    xd_open_args a = { .model = model, .dtype = "f32", .device = "cpu", .threads = 1, .loras = &l,
+                       .nloras = 1 };
+    for (int i = 0; i < f.n; i++)
+        want += (double)xd_bytes(f.item[i].t);
+    int fd = open(l.path, O_RDONLY);
+    must(fd >= 0 && fsync(fd) == 0 ? xd_open(&g, &a, &e) : XD_EIO, &e, l.path);
+    double before = cold_sum(g);
+    xd_file_drop_cached(fd);
+    int skip = xd_file_cold_bytes(fd, 0, 1 << 20) == 0;
+    double after = cold_sum(g);
+    tap(skip || after - before == want, "a file that is not in memory is counted: %.0f of %.0f "
+        "bytes%s", after - before, want, skip ? " # SKIP the file system keeps its files" : "");
+    close(fd);
+    xd_close(&g);
+}
+
 int main(int argc, char **argv)
 {
     xd_err  e = { 0 };
@@ -407,6 +442,7 @@ int main(int argc, char **argv)
     check_whole();
     check_alphas();
     check_zero(plain, n, bare);
+    check_cold();
     check_unknown();
     check_refused();
     free(plain);

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "predict/machine.h"
@@ -365,6 +367,47 @@ static void here(void **state)
     xd_dev_close(&d);
 }
 
+/* A disk is as fast as a probe with another number of ranks found it, the newest one. */
+static void the_disk_is_known(void **state)
+{
+    static const char machine[] =
+        "{ \"hosts\": 1, \"ranks_per_host\": 3, \"threads_per_rank\": 1, \"memory\": 8e9,"
+        "  \"read_bytes_per_second\": %g, \"f32\": { \"gemm_flops\": 5e10,"
+        "  \"attention_flops_64\": 4e10, \"attention_flops_128\": 4e10,"
+        "  \"convolution_flops\": 4e10, \"memory_bandwidth\": 7e9 },"
+        "  \"inside\": { \"latency_seconds\": 3e-6, \"bandwidth\": 4e9 } }";
+    static const struct timespec when[][2] = { { { 2000, 0 }, { 2000, 0 } },
+                                               { { 1000, 0 }, { 1000, 0 } } };
+    char       dir[600], sub[640], one[1024];
+    xd_machine m;
+    xd_dev    *d = NULL;
+    xd_err     e = { 0 };
+    (void)state;
+    snprintf(dir, sizeof dir, "%s.d-XXXXXX", path);
+    assert_non_null(mkdtemp(dir));
+    setenv("XDG_CACHE_HOME", dir, 1);
+    snprintf(sub, sizeof sub, "%s/xdit", dir);
+    assert_int_equal(mkdir(sub, 0700), 0);
+    assert_int_equal(xd_dev_open(&d, "cpu", &e), XD_OK);
+    assert_int_equal(xd_machine_here(&m, d, 2, 1, &e), XD_OK);
+    near(m.read, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_true(xd_machine_home(3 + i, 1, one, sizeof one));
+        FILE *f = fopen(one, "w");
+        assert_non_null(f);
+        fprintf(f, machine, i ? 2e8 : 1e8);
+        assert_int_equal(fclose(f), 0);
+        assert_int_equal(utimensat(AT_FDCWD, one, when[i], 0), 0);
+    }
+    assert_int_equal(xd_machine_here(&m, d, 2, 1, &e), XD_OK);
+    assert_non_null(strstr(m.name, "guessed"));
+    near(m.read, 1e8);
+    for (int i = 0; i < 2; i++)
+        assert_true(xd_machine_home(3 + i, 1, one, sizeof one) && unlink(one) == 0);
+    assert_int_equal(rmdir(sub) || rmdir(dir), 0);
+    xd_dev_close(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +416,7 @@ int main(void)
         cmocka_unit_test(products),         cmocka_unit_test(memory_bound),
         cmocka_unit_test(products_of_cpus), cmocka_unit_test(classes),
         cmocka_unit_test(small_heads),      cmocka_unit_test(here),
+        cmocka_unit_test(the_disk_is_known),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -243,13 +243,41 @@ static void reading_is_counted(void **state)
     assert_int_equal(warm.rounds, 2);
     near(cold.read_s[XD_KIND_TEXT], 9.5e9 / 1.5e8);
     near(cold.text_s, warm.text_s + 9.5e9 / 1.5e8);
-    near(cold.read_s[XD_KIND_DIT], 160);
+    /* The transformer is read behind the text encoder, the autoencoder behind the last step. */
+    near(cold.read_s[XD_KIND_DIT], 160 - warm.text_s);
+    near(cold.read_s[XD_KIND_VAE], 2 - warm.exact_s);
     near(cold.decode_s, warm.decode_s);
-    near(cold.request_s, warm.request_s + 33.8e9 / 1.5e8);
-    near(xd_predicted_reading(&cold), 33.8e9 / 1.5e8);
+    near(xd_predicted_reading(&cold), 33.8e9 / 1.5e8 - warm.text_s - warm.exact_s);
+    near(cold.request_s, warm.request_s + xd_predicted_reading(&cold));
     near(unknown.request_s, warm.request_s);
     near(unknown.text_s, warm.text_s);
-    near(kept.request_s, latents.request_s + 33.5e9 / 1.5e8);   /* without the autoencoder      */
+    near(kept.request_s, latents.request_s + 33.5e9 / 1.5e8 - warm.text_s); /* without a VAE     */
+}
+
+/* Behind computing a disk is waited for as long as it takes more: max(read, compute) together. */
+static void reading_is_hidden(void **state)
+{
+    const double MB = 1e6, GB = 1e9;
+    (void)state;
+    near(xd_reading_wait_s(2 * GB, 100 * MB, 8 * GB, 5), 15);
+    near(xd_reading_wait_s(2 * GB, 100 * MB, 8 * GB, 50), 0);
+    near(xd_reading_wait_s(2 * GB, 100 * MB, 0.5 * GB, 50), 15);    /* memory for a quarter       */
+    near(xd_reading_wait_s(2 * GB, 100 * MB, -1 * GB, 50), 20);
+    near(xd_reading_wait_s(20 * MB, 100 * MB, 8 * GB, 50), 0.2);    /* too few for a thread       */
+    near(xd_reading_wait_s(0, 100 * MB, 8 * GB, 50), 0);
+}
+
+/* Ranks that decode together load the autoencoder with the transformer. */
+static void reading_has_its_stage(void **state)
+{
+    xd_prediction f = { .read_s = { 1, 2, 4 } };
+    (void)state;
+    near(xd_predicted_reading_to_load(&f), 2);
+    near(xd_predicted_reading_to_decode(&f), 4);
+    f.early = 1;
+    near(xd_predicted_reading_to_load(&f), 6);
+    near(xd_predicted_reading_to_decode(&f), 0);
+    near(xd_predicted_reading(&f), 7);
 }
 
 int main(void)
@@ -257,7 +285,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_names), cmocka_unit_test(bad_names), cmocka_unit_test(count),
         cmocka_unit_test(fixed_degrees), cmocka_unit_test(refusals), cmocka_unit_test(too_big),
-        cmocka_unit_test(reading_is_counted),
+        cmocka_unit_test(reading_is_counted), cmocka_unit_test(reading_is_hidden),
+        cmocka_unit_test(reading_has_its_stage),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
