@@ -43,7 +43,8 @@ static void print_flags(void)
 
 static void print_models(int scripts)
 {
-    for (const xd_xdit_model *m = xd_xdit_models; m->title; m++)
+    const xd_xdit_model *m;
+    for (int i = 0; (m = xd_xdit_model_at(i)); i++)
         if (!!m->scripts == scripts)
             printf("| %s | `%s` | %s |\n", m->title, scripts ? m->scripts : m->names,
                    m->own ? m->own : "not built");

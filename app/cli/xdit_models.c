@@ -1,4 +1,4 @@
-/* xdit_models.c - the tables of xDiT's models */
+/* xdit_models.c - the tables of xDiT's models that are not built, and all of them by name */
 #include "cli/xdit_models.h"
 
 #include <ctype.h>
@@ -7,9 +7,8 @@
 
 enum {
     CFG = XD_CAN_CFG,
-    USP = XD_CAN_SP | XD_CAN_RING,
+    USP = XD_CAN_USP,
     PP = XD_CAN_PP,
-    TP = XD_CAN_TP,
     VAE = XD_CAN_VAE,
     FSDP = XD_CAN_FSDP,
     GUIDE = XD_HAS_GUIDANCE,
@@ -17,91 +16,67 @@ enum {
     FILM = XD_HAS_VIDEO,
 };
 
-const xd_xdit_model xd_xdit_models[] = {
+/* A model of an example script, and one of the runner. None of them is built. */
+#define SCRIPT(t, s, p, c, n, m) \
+    { .title = t, .scripts = s, .pipeline = p, .cell = c, .patch = n, .can = m }
+#define RUNNER(t, s, p, c, n, m) \
+    { .title = t, .names = s, .pipeline = p, .cell = c, .patch = n, .can = m }
+
+static const xd_xdit_model models[] = {
     /* example scripts */
-    { "PixArt-alpha", "pixartalpha_example ray_pixartalpha_example pixartalpha_generate", NULL,
-      "xFuserPixArtAlphaPipeline", "pixart-alpha", 8, 2, CFG | USP | PP | VAE | FSDP | ROWS },
-    { "PixArt-Sigma", "pixartsigma_example ray_pixartsigma_example", NULL,
-      "xFuserPixArtSigmaPipeline", "pixart-sigma", 8, 2, CFG | USP | PP | VAE | FSDP | ROWS },
-    { "Stable Diffusion 3", "sd3_example sd3_ray_example ray_sd3_example", NULL,
-      "xFuserStableDiffusion3Pipeline", "sd3", 8, 2, CFG | USP | PP | VAE | ROWS | GUIDE },
-    { "FLUX.1", "flux_example flux_usp_example ray_flux_example flux flux_generate flux_service",
-      NULL, "xFuserFluxPipeline", "flux", 16, 1, USP | PP | TP | VAE | ROWS | GUIDE },
-    { "FLUX.1 control", "flux_control_example", NULL, "xFuserFluxControlPipeline", NULL, 16, 1,
-      USP | PP | VAE | ROWS | GUIDE },
-    { "FLUX.1 Kontext", "flux_kontext_example", NULL, "xFuserFluxKontextPipeline", NULL, 16, 1,
-      USP | VAE | GUIDE },
-    { "FLUX.2", "flux2_example", NULL, "xFuserFlux2Pipeline", NULL, 16, 1,
-      USP | PP | VAE | FSDP | GUIDE },
-    { "CogVideoX", "cogvideox_example cogvideox_usp_example cogvideox_teacache_example", NULL,
-      "xFuserCogVideoXPipeline", "cogvideox", 8, 2, CFG | USP | ROWS | GUIDE | FILM },
-    { "CogVideoX from an image", "cogvideox_i2v_example", NULL, "CogVideoXImageToVideoPipeline",
-      "cogvideox-i2v", 8, 2, CFG | USP | ROWS | GUIDE | FILM },
-    { "ConsisID", "consisid_example consisid_usp_example", NULL, "xFuserConsisIDPipeline", NULL, 8,
-      2, CFG | USP | ROWS | GUIDE | FILM },
-    { "HunyuanDiT", "hunyuandit_example ray_hunyuandit_example", NULL, "xFuserHunyuanDiTPipeline",
-      "hunyuandit", 8, 2, CFG | USP | PP | VAE | ROWS | XD_HAS_PAIRS },
-    { "HunyuanVideo", "hunyuan_video_usp_example", NULL, "HunyuanVideoPipeline", NULL, 8, 2,
-      USP | GUIDE | FILM },
-    { "HunyuanVideo-1.5", "hunyuan_video15_example", NULL, "HunyuanVideo15Pipeline", NULL, 16, 1,
-      USP | GUIDE | FILM },
-    { "SANA", "sana_example", NULL, "xFuserSanaPipeline", NULL, 32, 1,
-      CFG | USP | PP | ROWS | GUIDE },
-    { "SANA-Sprint", "sana_sprint_example", NULL, "xFuserSanaSprintPipeline", NULL, 32, 1,
-      USP | ROWS | GUIDE },
-    { "SDXL", "sdxl_example", NULL, "xFuserStableDiffusionXLPipeline", NULL, 8, 1, CFG | GUIDE },
-    { "Latte", "latte_example", NULL, "xFuserLattePipeline", NULL, 8, 2, USP | ROWS | FILM },
-    { "Wan", "wan_example wan_i2v_example wan_usp_example wan_pipeline_example", NULL,
-      "WanPipeline", NULL, 8, 2, USP | FILM | GUIDE },
-    { "Z-Image", "zimage_example ray_zimage_example", NULL, "ZImagePipeline", NULL, 8, 2,
-      CFG | USP | GUIDE | XD_HAS_PADDED_HEADS },
-    { "Lumina", "lumina2_example lumina_cfg_example", NULL, "Lumina2Pipeline", NULL, 8, 2,
-      CFG | USP | GUIDE },
+    SCRIPT("FLUX.2", "flux2_example",
+           "xFuserFlux2Pipeline", 16, 1, USP | PP | VAE | FSDP | GUIDE),
+    { .title = "ConsisID", .scripts = "consisid_example consisid_usp_example",
+      .refuses = "ConsisID",
+      .pipeline = "xFuserConsisIDPipeline", .cell = 8, .patch = 2,
+      .can = CFG | USP | ROWS | GUIDE | FILM },
+    SCRIPT("HunyuanVideo", "hunyuan_video_usp_example",
+           "HunyuanVideoPipeline", 8, 2, USP | GUIDE | FILM),
+    SCRIPT("HunyuanVideo-1.5", "hunyuan_video15_example",
+           "HunyuanVideo15Pipeline", 16, 1, USP | GUIDE | FILM),
+    SCRIPT("SANA", "sana_example", "xFuserSanaPipeline", 32, 1, CFG | USP | PP | ROWS | GUIDE),
+    SCRIPT("SANA-Sprint", "sana_sprint_example",
+           "xFuserSanaSprintPipeline", 32, 1, USP | ROWS | GUIDE),
+    SCRIPT("SDXL", "sdxl_example", "xFuserStableDiffusionXLPipeline", 8, 1, CFG | GUIDE),
+    SCRIPT("Latte", "latte_example", "xFuserLattePipeline", 8, 2, USP | ROWS | FILM),
+    SCRIPT("Wan", "wan_example wan_i2v_example wan_usp_example wan_pipeline_example",
+           "WanPipeline", 8, 2, USP | FILM | GUIDE),
+    SCRIPT("Z-Image", "zimage_example ray_zimage_example",
+           "ZImagePipeline", 8, 2, CFG | USP | GUIDE | XD_HAS_PADDED_HEADS),
+    SCRIPT("Lumina", "lumina2_example lumina_cfg_example",
+           "Lumina2Pipeline", 8, 2, CFG | USP | GUIDE),
     /* of the runner; a name is looked for from the first row on */
-    { "FLUX.1 Kontext", NULL, "FLUX.1-Kontext", "FluxKontext", NULL, 16, 1, USP | VAE | FSDP },
-    { "FLUX.1", NULL, "FLUX.1", "Flux", "flux", 16, 1, USP | PP | VAE | FSDP },
-    { "FLUX.2", NULL, "FLUX.2", "Flux2", NULL, 16, 1, USP | PP | VAE | FSDP },
-    { "Stable Diffusion 3.5", NULL, "stable-diffusion-3.5 SD3.5", "StableDiffusion35", "sd3", 8, 2,
-      CFG | USP | PP | FSDP | ROWS },
-    { "HunyuanVideo-1.5", NULL, "HunyuanVideo-1.5", "HunyuanVideo15", NULL, 16, 1, USP | FILM },
-    { "HunyuanVideo", NULL, "HunyuanVideo", "HunyuanVideo", NULL, 8, 2, USP | FILM },
-    { "CausalWan", NULL, "CausalWan", "CausalWan", NULL, 8, 2, FSDP | FILM },
-    { "Wan from an image", NULL, "I2V", "WanI2V", NULL, 8, 2, CFG | USP | VAE | FSDP | FILM },
-    { "Wan", NULL, "Wan2", "Wan", NULL, 8, 2, USP | VAE | FSDP | FILM },
-    { "LTX-2", NULL, "LTX-2", "LTX2", NULL, 32, 1, USP | FILM },
-    { "Qwen-Image", NULL, "Qwen-Image", "QwenImage", NULL, 8, 2, USP | FSDP },
-    { "Z-Image Turbo", NULL, "Z-Image-Turbo", "ZImageTurbo", NULL, 8, 2,
-      USP | FSDP | XD_HAS_PADDED_HEADS },
-    { "Z-Image", NULL, "Z-Image", "ZImage", NULL, 8, 2, CFG | USP | FSDP | XD_HAS_PADDED_HEADS },
-    { "Krea-2", NULL, "Krea-2", "Krea2", NULL, 16, 1, XD_CAN_SP | FSDP },
-    { "Cosmos3", NULL, "Cosmos3", "Cosmos3", NULL, 16, 2, CFG | USP | VAE | FSDP | FILM },
-    { 0 },
+    RUNNER("FLUX.2", "FLUX.2", "Flux2", 16, 1, USP | PP | VAE | FSDP),
+    RUNNER("HunyuanVideo-1.5", "HunyuanVideo-1.5", "HunyuanVideo15", 16, 1, USP | FILM),
+    RUNNER("HunyuanVideo", "HunyuanVideo", "HunyuanVideo", 8, 2, USP | FILM),
+    RUNNER("CausalWan", "CausalWan", "CausalWan", 8, 2, FSDP | FILM),
+    RUNNER("Wan from an image", "I2V", "WanI2V", 8, 2, CFG | USP | VAE | FSDP | FILM),
+    RUNNER("Wan", "Wan2", "Wan", 8, 2, USP | VAE | FSDP | FILM),
+    RUNNER("LTX-2", "LTX-2", "LTX2", 32, 1, USP | FILM),
+    RUNNER("Qwen-Image", "Qwen-Image", "QwenImage", 8, 2, USP | FSDP),
+    RUNNER("Z-Image Turbo", "Z-Image-Turbo",
+           "ZImageTurbo", 8, 2, USP | FSDP | XD_HAS_PADDED_HEADS),
+    RUNNER("Z-Image", "Z-Image", "ZImage", 8, 2, CFG | USP | FSDP | XD_HAS_PADDED_HEADS),
+    RUNNER("Krea-2", "Krea-2", "Krea2", 16, 1, XD_CAN_SP | FSDP),
+    RUNNER("Cosmos3", "Cosmos3", "Cosmos3", 16, 2, CFG | USP | VAE | FSDP | FILM),
+    { .title = NULL },
 };
 
 static const xd_xdit_net nets[] = {
-    { "PixArt", 16, 28, 0 },        { "FLUX.1", 24, 57, 0 },
-    { "stable-diffusion-3.5-large", 38, 38, 0 },
-    { "stable-diffusion-3", 24, 24, 0 },
-    { "CogVideoX-2b", 30, 30, 0 },  { "CogVideoX", 48, 42, 0 },     { "ConsisID", 48, 42, 0 },
-    { "HunyuanDiT", 16, 40, 0 },    { "HunyuanVideo-1.5", 16, 54, 0 },
+    { "ConsisID", 48, 42, 0 },      { "HunyuanVideo-1.5", 16, 54, 0 },
     { "HunyuanVideo", 24, 60, 0 },  { "Wan2.1-T2V-1.3B", 12, 30, 0 }, { "VACE-1.3B", 12, 30, 0 },
     { "TI2V-5B", 24, 30, 0 },       { "Wan2", 40, 40, 0 },          { "Qwen-Image", 24, 60, 0 },
     { "FLUX.2-klein-9B", 32, 32, 0 }, { "FLUX.2-klein-4B", 24, 25, 0 }, { "FLUX.2", 48, 56, 0 },
     { "Z-Image", 30, 34, 0 },       { "Krea-2", 48, 28, 0 },        { "LTX-2", 32, 48, 0 },
     { "Latte", 16, 56, 0 },         { "Sana_1600M", 70, 20, 20 },   { "SANA1.5_1.6B", 70, 20, 20 },
     { "Sana_600M", 36, 28, 16 },    { "Cosmos3", 32, 36, 0 },
+    { .name = NULL },
 };
 
-/* Names of the runner's registry that are no names of the hub's. */
-static const struct { const char *name, *repo;
-} registered[] = {
-    { "FLUX.1-dev", "black-forest-labs/FLUX.1-dev" },
-    { "FLUX.1-Kontext-dev", "black-forest-labs/FLUX.1-Kontext-dev" },
+static const xd_xdit_name registered[] = {
     { "FLUX.2-dev", "black-forest-labs/FLUX.2-dev" },
     { "FLUX.2-klein-9B", "black-forest-labs/FLUX.2-klein-9B" },
     { "FLUX.2-klein-4B", "black-forest-labs/FLUX.2-klein-4B" },
-    { "SD3.5", "stabilityai/stable-diffusion-3.5-large" },
-    { "stable-diffusion-3.5-large", "stabilityai/stable-diffusion-3.5-large" },
     { "HunyuanVideo", "tencent/HunyuanVideo" },
     { "Hunyuanvideo-1.5", "tencent/HunyuanVideo-1.5" },
     { "Hunyuanvideo-1.5-Sparse", "tencent/HunyuanVideo-1.5-Sparse" },
@@ -128,7 +103,27 @@ static const struct { const char *name, *repo;
     { "Krea-2-Turbo", "krea/krea-2-turbo" },
     { "Cosmos3-Super", "nvidia/Cosmos3-Super" },
     { "Cosmos3-Nano", "nvidia/Cosmos3-Nano" },
+    { .name = NULL },
 };
+
+static const xd_xdit_rows others = { .models = models, .nets = nets, .names = registered };
+
+/* The rows of family i, and of what is not built behind those of the last. NULL: no more. */
+static const xd_xdit_rows *rows_at(int i)
+{
+    const xd_xdit_rows *r = xd_xdit_rows_at(i);
+    return r ? r : i == 0 || xd_xdit_rows_at(i - 1) ? &others : NULL;
+}
+
+const xd_xdit_model *xd_xdit_model_at(int i)
+{
+    const xd_xdit_rows *r;
+    for (int k = 0; (r = rows_at(k)); k++)
+        for (const xd_xdit_model *m = r->models; m && m->title; m++)
+            if (i-- == 0)
+                return m;
+    return NULL;
+}
 
 static int same_letters(const char *a, const char *b, size_t n)
 {
@@ -149,11 +144,12 @@ static int has(const char *text, const char *piece, size_t n)
 
 const xd_xdit_model *xd_xdit_by_script(const char *script)
 {
-    const char *base = strrchr(script, '/') ? strrchr(script, '/') + 1 : script;
-    size_t      n = strlen(base);
+    const char          *base = strrchr(script, '/') ? strrchr(script, '/') + 1 : script;
+    size_t               n = strlen(base);
+    const xd_xdit_model *m;
     if (n > 3 && strcmp(base + n - 3, ".py") == 0)
         n -= 3;
-    for (const xd_xdit_model *m = xd_xdit_models; m->title; m++)
+    for (int i = 0; (m = xd_xdit_model_at(i)); i++)
         for (const char *p = m->scripts; p && *p; p += strcspn(p, " "), p += *p == ' ')
             if (strcspn(p, " ") == n && strncmp(p, base, n) == 0)
                 return m;
@@ -162,7 +158,8 @@ const xd_xdit_model *xd_xdit_by_script(const char *script)
 
 const xd_xdit_model *xd_xdit_by_name(const char *model)
 {
-    for (const xd_xdit_model *m = xd_xdit_models; m->title; m++)
+    const xd_xdit_model *m;
+    for (int i = 0; (m = xd_xdit_model_at(i)); i++)
         for (const char *p = m->names; p && *p; p += strcspn(p, " "), p += *p == ' ')
             if (has(model, p, strcspn(p, " ")))
                 return m;
@@ -171,17 +168,20 @@ const xd_xdit_model *xd_xdit_by_name(const char *model)
 
 const xd_xdit_net *xd_xdit_net_find(const char *model)
 {
-    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
-        if (has(model, nets[i].name, strlen(nets[i].name)))
-            return &nets[i];
+    const xd_xdit_rows *r;
+    for (int k = 0; (r = rows_at(k)); k++)
+        for (const xd_xdit_net *n = r->nets; n && n->name; n++)
+            if (has(model, n->name, strlen(n->name)))
+                return n;
     return NULL;
 }
 
 const char *xd_xdit_repo(const char *name)
 {
-    for (size_t i = 0; i < sizeof registered / sizeof *registered; i++)
-        if (strlen(name) == strlen(registered[i].name) &&
-            same_letters(name, registered[i].name, strlen(name)))
-            return registered[i].repo;
+    const xd_xdit_rows *r;
+    for (int k = 0; (r = rows_at(k)); k++)
+        for (const xd_xdit_name *n = r->names; n && n->name; n++)
+            if (strlen(name) == strlen(n->name) && same_letters(name, n->name, strlen(name)))
+                return n->repo;
     return NULL;
 }

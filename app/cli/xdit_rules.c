@@ -231,14 +231,13 @@ static void capabilities(judge *j)
 static void script(judge *j)
 {
     const char *title = j->l->model ? j->l->model->title : "";
-    int         cog = !strncmp(title, "CogVideoX", 9), consis = !strcmp(title, "ConsisID");
+    const char *refuses = j->l->model ? j->l->model->refuses : NULL;
     if (j->l->runner || !j->l->model)
         return;
-    if ((cog || consis) && j->pp != 1)
+    if (refuses && j->pp != 1)
         error(j, at_start, "", "This script does not support PipeFusion.");
-    if ((cog || consis) && xd_line_on(j->l, "use_parallel_vae"))
-        error(j, at_start, "", "parallel VAE not implemented for %s",
-              cog ? "CogVideo" : "ConsisID");
+    if (refuses && xd_line_on(j->l, "use_parallel_vae"))
+        error(j, at_start, "", "parallel VAE not implemented for %s", refuses);
     if (!strncmp(title, "SANA", 4) && xd_line_on(j->l, "use_parallel_vae"))
         error(j, at_load, "", "Sana pipeline does not support vae parallel.");
     if (!strcmp(title, "SDXL") &&
@@ -372,7 +371,7 @@ static void geometry(judge *j)
     if ((m->can & XD_HAS_ROWS) && (j->sp > 1 || j->pp > 1))
         rows(j);
     int64_t tokens = (int64_t)(j->height / 16) * (j->width / 16);
-    if (j->l->runner && !strncmp(m->title, "FLUX.1", 6) && j->sp > 1 && tokens % j->sp)
+    if ((m->can & XD_HAS_BAD_PADDING) && j->sp > 1 && tokens % j->sp)
         error(j, at_step, "the tokens are not divisible, and the call that pads them is misspelt",
               "'xFuserFluxTransformer2DWrapper' object has no attribute '_pad_to_sp_divisible'");
     if (!strcmp(m->title, "HunyuanVideo") && j->sp > 1 && tokens && tokens % j->sp)
@@ -397,19 +396,31 @@ static void perhaps(judge *j, const char *when, const char *because, const char 
     va_end(ap);
 }
 
-/* Queries of a rank in an attention of CogVideoX; 0: it is not known. CogVideoX1.5 has patches of
- * two frames. */
-static int64_t queries(const judge *j)
+/* Is one of the pieces, apart by spaces, in the model's name? */
+static int named(const judge *j, const char *pieces)
 {
     const char *name = xd_line_text(j->l, "model");
-    int         frames = number(j->l, "num_frames", 49), latent = (frames - 1) / 4 + 1;
-    int         text = number(j->l, "max_sequence_length", 226);
-    if (!j->l->model || strncmp(j->l->model->title, "CogVideoX", 9) != 0 || frames < 1 || j->sp < 1)
+    char        piece[32];
+    for (const char *p = pieces; name && p && *p; p += strcspn(p, " "), p += *p == ' ') {
+        snprintf(piece, sizeof piece, "%.*s", (int)strcspn(p, " "), p);
+        if (strstr(name, piece))
+            return 1;
+    }
+    return 0;
+}
+
+/* Queries of a rank in an attention over text and video; 0: it is not known. */
+static int64_t queries(const judge *j)
+{
+    const xd_xdit_model *m = j->l->model;
+    int frames = number(j->l, "num_frames", 49), latent = (frames - 1) / 4 + 1;
+    if (!m || !m->text_rows || frames < 1 || j->sp < 1)
         return 0;
-    if (name && (strstr(name, "X1.5") || strstr(name, "x1.5")))
+    int text = number(j->l, "max_sequence_length", m->text_rows);
+    if (named(j, m->frame_pairs))
         latent = (latent + 1) / 2;
     int64_t tokens = (int64_t)latent * (j->height / 16) * (j->width / 16);
-    return tokens % j->sp ? 0 : (tokens / j->sp + (text == 256 ? 226 : text)) * j->uly;
+    return tokens % j->sp ? 0 : (tokens / j->sp + (text == 256 ? m->text_rows : text)) * j->uly;
 }
 
 static void installation(judge *j)
@@ -419,6 +430,7 @@ static void installation(judge *j)
             tokens = (int64_t)(j->height / 16) * (j->width / 16);
     int         asked = number(j->l, "num_pipeline_patch", 0), patches = asked > 0 ? asked : j->pp;
     char        text[160] = "6592) must match the size of tensor b (6572", parts[128] = "";
+    char        why[256];
     size_t      at = 0;
     if (q > 0)
         snprintf(text, sizeof text, "%lld) must match the size of tensor b (%lld",
@@ -430,17 +442,17 @@ static void installation(judge *j)
                 "; with flash-attn it runs",
                 "RuntimeError: The size of tensor a (%s) at non-singleton dimension 2%s", text,
                 q ? "" : ", or other numbers");
-    if (!j->l->model || strncmp(j->l->model->title, "FLUX.1", 6) != 0 || j->pp < 2 || patches < 1 ||
-        tokens < 1)
+    if (!j->l->model || !j->l->model->old_packing || j->pp < 2 || patches < 1 || tokens < 1)
         return;
     for (int i = 0; i < patches && at < sizeof parts - 16; i++)
         at += (size_t)snprintf(parts + at, sizeof parts - at, "%s%lld", i ? ", " : "",
                                (long long)(4 * tokens / patches));
+    snprintf(why, sizeof why,
+             "from 0.32 on a pixel of %s's latents is 8 pixels wide, not 16, so xDiT counts four "
+             "times the tokens; hosts of a run with several versions of diffusers fail the same "
+             "way", j->l->model->old_packing);
     perhaps(
-        j, "when the request begins with diffusers 0.32 or newer and xDiT 0.4.0 or older",
-        "from 0.32 on a pixel of FLUX's latents is 8 pixels wide, not 16, so xDiT counts four "
-        "times the tokens; "
-        "hosts of a run with several versions of diffusers fail the same way",
+        j, "when the request begins with diffusers 0.32 or newer and xDiT 0.4.0 or older", why,
         "RuntimeError: split_with_sizes "
         "expects split_sizes to sum exactly to %lld (input tensor's size at dimension -2), but got "
         "split_sizes=[%s]",

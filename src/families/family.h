@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "dit/dit.h"
+#include "families/from_xdit.h"
 #include "families/key_map.h"
 #include "families/recipe.h"
 
@@ -24,6 +25,7 @@ typedef struct xd_family {
     /* Modules of LoRA files that the original code names in its own way; ends with a row without
      * `from`. NULL: none. */
     const xd_lora_name     *lora_names;
+    const xd_xdit_rows     *xdit;       /* in xDiT; NULL: it has none of its models            */
 } xd_family;
 
 extern const xd_family *const xd_families[];    /* the registry; ends with NULL                */

@@ -21,6 +21,14 @@ const xd_family *xd_family_of(const xd_dit *d)
     return NULL;
 }
 
+const xd_xdit_rows *xd_xdit_rows_at(int i)
+{
+    for (int f = 0; xd_families[f]; f++)
+        if (xd_families[f]->xdit && i-- == 0)
+            return xd_families[f]->xdit;
+    return NULL;
+}
+
 const xd_recipe *xd_recipe_at(int i)
 {
     for (int f = 0; xd_families[f]; f++)

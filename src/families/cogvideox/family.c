@@ -24,8 +24,32 @@ static const xd_recipe from_image = {
     .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .from_image = 1,
 };
 
+/* ---- in xDiT -------------------------------------------------------------------------------- */
+
+static const xd_xdit_model xdit_models[] = {
+    { .title = "CogVideoX",
+      .scripts = "cogvideox_example cogvideox_usp_example cogvideox_teacache_example",
+      .pipeline = "xFuserCogVideoXPipeline", .own = "cogvideox", .cell = 8, .patch = 2,
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_HAS_ROWS | XD_HAS_GUIDANCE | XD_HAS_VIDEO,
+      .refuses = "CogVideo", .text_rows = 226, .frame_pairs = "X1.5 x1.5" },
+    { .title = "CogVideoX from an image", .scripts = "cogvideox_i2v_example",
+      .pipeline = "CogVideoXImageToVideoPipeline", .own = "cogvideox-i2v", .cell = 8, .patch = 2,
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_HAS_ROWS | XD_HAS_GUIDANCE | XD_HAS_VIDEO,
+      .refuses = "CogVideo", .text_rows = 226, .frame_pairs = "X1.5 x1.5" },
+    { .title = NULL },
+};
+
+static const xd_xdit_net xdit_nets[] = {
+    { "CogVideoX-2b", 30, 30, 0 },
+    { "CogVideoX", 48, 42, 0 },
+    { .name = NULL },
+};
+
+static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets };
+
 extern const xd_family xd_family_cogvideox;
 const xd_family xd_family_cogvideox = {
     .title = "CogVideoX", .dits = XD_LIST(xd_dit, &xd_dit_cogvideox),
     .recipes = XD_LIST(xd_recipe, &from_text, &from_image),
+    .xdit = &xdit_rows,
 };

@@ -19,9 +19,47 @@ static const xd_recipe flux = {
     .own_sigmas = 1, .max_shift = 1.15,
 };
 
+/* ---- in xDiT -------------------------------------------------------------------------------- */
+
+static const xd_xdit_model xdit_models[] = {
+    { .title = "FLUX.1",
+      .scripts = "flux_example flux_usp_example ray_flux_example flux flux_generate flux_service",
+      .pipeline = "xFuserFluxPipeline", .own = "flux", .cell = 16, .patch = 1,
+      .old_packing = "FLUX",
+      .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_TP | XD_CAN_VAE | XD_HAS_ROWS | XD_HAS_GUIDANCE },
+    { .title = "FLUX.1 control", .scripts = "flux_control_example",
+      .pipeline = "xFuserFluxControlPipeline", .cell = 16, .patch = 1, .old_packing = "FLUX",
+      .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_HAS_ROWS | XD_HAS_GUIDANCE },
+    { .title = "FLUX.1 Kontext", .scripts = "flux_kontext_example",
+      .pipeline = "xFuserFluxKontextPipeline", .cell = 16, .patch = 1,
+      .old_packing = "FLUX", .can = XD_CAN_USP | XD_CAN_VAE | XD_HAS_GUIDANCE },
+    { .title = "FLUX.1 Kontext", .names = "FLUX.1-Kontext", .pipeline = "FluxKontext",
+      .cell = 16, .patch = 1,
+      .old_packing = "FLUX", .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_BAD_PADDING },
+    { .title = "FLUX.1", .names = "FLUX.1", .pipeline = "Flux", .own = "flux",
+      .cell = 16, .patch = 1, .old_packing = "FLUX",
+      .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_BAD_PADDING },
+    { .title = NULL },
+};
+
+static const xd_xdit_net xdit_nets[] = {
+    { "FLUX.1", 24, 57, 0 },
+    { .name = NULL },
+};
+
+static const xd_xdit_name xdit_names[] = {
+    { "FLUX.1-dev", "black-forest-labs/FLUX.1-dev" },
+    { "FLUX.1-Kontext-dev", "black-forest-labs/FLUX.1-Kontext-dev" },
+    { .name = NULL },
+};
+
+static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets,
+                                        .names = xdit_names };
+
 extern const xd_family xd_family_flux;
 const xd_family xd_family_flux = {
     .title = "FLUX", .dits = XD_LIST(xd_dit, &xd_dit_flux),
     .recipes = XD_LIST(xd_recipe, &flux),
     .key_maps = xd_flux_key_maps, .lora_names = xd_flux_lora_names,
+    .xdit = &xdit_rows,
 };

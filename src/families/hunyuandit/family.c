@@ -65,9 +65,27 @@ static const xd_lora_name lora_names[] = {
     { NULL, NULL },
 };
 
+/* ---- in xDiT -------------------------------------------------------------------------------- */
+
+static const xd_xdit_model xdit_models[] = {
+    { .title = "HunyuanDiT", .scripts = "hunyuandit_example ray_hunyuandit_example",
+      .pipeline = "xFuserHunyuanDiTPipeline", .own = "hunyuandit", .cell = 8, .patch = 2,
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_HAS_ROWS |
+        XD_HAS_PAIRS },
+    { .title = NULL },
+};
+
+static const xd_xdit_net xdit_nets[] = {
+    { "HunyuanDiT", 16, 40, 0 },
+    { .name = NULL },
+};
+
+static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets };
+
 extern const xd_family xd_family_hunyuandit;
 const xd_family xd_family_hunyuandit = {
     .title = "HunyuanDiT", .dits = XD_LIST(xd_dit, &xd_dit_hunyuandit),
     .recipes = XD_LIST(xd_recipe, &hunyuandit),
     .key_maps = key_maps, .lora_names = lora_names,
+    .xdit = &xdit_rows,
 };

@@ -41,9 +41,32 @@ static const xd_lora_name lora_names[] = {
     { NULL, NULL },
 };
 
+/* ---- in xDiT -------------------------------------------------------------------------------- */
+
+static const xd_xdit_model xdit_models[] = {
+    { .title = "PixArt-alpha",
+      .scripts = "pixartalpha_example ray_pixartalpha_example pixartalpha_generate",
+      .pipeline = "xFuserPixArtAlphaPipeline", .own = "pixart-alpha", .cell = 8, .patch = 2,
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP |
+        XD_HAS_ROWS },
+    { .title = "PixArt-Sigma", .scripts = "pixartsigma_example ray_pixartsigma_example",
+      .pipeline = "xFuserPixArtSigmaPipeline", .own = "pixart-sigma", .cell = 8, .patch = 2,
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP |
+        XD_HAS_ROWS },
+    { .title = NULL },
+};
+
+static const xd_xdit_net xdit_nets[] = {
+    { "PixArt", 16, 28, 0 },
+    { .name = NULL },
+};
+
+static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets };
+
 extern const xd_family xd_family_pixart;
 const xd_family xd_family_pixart = {
     .title = "PixArt", .dits = XD_LIST(xd_dit, &xd_dit_pixart, &xd_dit_pixart_2d),
     .recipes = XD_LIST(xd_recipe, &alpha, &sigma),
     .key_maps = key_maps, .lora_names = lora_names,
+    .xdit = &xdit_rows,
 };

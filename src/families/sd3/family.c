@@ -20,9 +20,38 @@ static const xd_recipe sd3 = {
     .steps = 28, .guidance = 7.0, .max_text = 256, .most_text = 512, .max_shift = 1.16,
 };
 
+/* ---- in xDiT -------------------------------------------------------------------------------- */
+
+static const xd_xdit_model xdit_models[] = {
+    { .title = "Stable Diffusion 3", .scripts = "sd3_example sd3_ray_example ray_sd3_example",
+      .pipeline = "xFuserStableDiffusion3Pipeline", .own = "sd3", .cell = 8, .patch = 2,
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_HAS_ROWS |
+        XD_HAS_GUIDANCE },
+    { .title = "Stable Diffusion 3.5", .names = "stable-diffusion-3.5 SD3.5",
+      .pipeline = "StableDiffusion35", .own = "sd3", .cell = 8, .patch = 2,
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_PP | XD_CAN_FSDP | XD_HAS_ROWS },
+    { .title = NULL },
+};
+
+static const xd_xdit_net xdit_nets[] = {
+    { "stable-diffusion-3.5-large", 38, 38, 0 },
+    { "stable-diffusion-3", 24, 24, 0 },
+    { .name = NULL },
+};
+
+static const xd_xdit_name xdit_names[] = {
+    { "SD3.5", "stabilityai/stable-diffusion-3.5-large" },
+    { "stable-diffusion-3.5-large", "stabilityai/stable-diffusion-3.5-large" },
+    { .name = NULL },
+};
+
+static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets,
+                                        .names = xdit_names };
+
 extern const xd_family xd_family_sd3;
 const xd_family xd_family_sd3 = {
     .title = "Stable Diffusion 3", .dits = XD_LIST(xd_dit, &xd_dit_sd3),
     .recipes = XD_LIST(xd_recipe, &sd3),
     .key_maps = xd_sd3_key_maps, .lora_names = xd_sd3_lora_names,
+    .xdit = &xdit_rows,
 };
