@@ -3,12 +3,14 @@
 
 usage: published.py XDIT [MODELS [TABLE.json...]]
 
-XDIT is the program; MODELS has the configs as org/name (default: ../shared/hf). Prints TAP: a table holds
-when Kendall's tau of its order is at least 0.8, pairs less than 3 % apart being ties, and ratios to one
-device are within 30 % in the median. Nothing is computed: `xdit plan` runs on the count device.
+XDIT is the program; MODELS has the configs as org/name (default: what XDIT_TEST_HF names, or
+../shared/hf; tools/fetch_configs.py makes such a folder). Prints TAP: a table holds when Kendall's
+tau of its order is at least 0.8, pairs less than 3 % apart being ties, and ratios to one device are
+within 30 % in the median. Nothing is computed: `xdit plan` runs on the count device.
 """
 import itertools
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -78,7 +80,8 @@ def compare_best(xdit, models, table):
 def main():
     here = pathlib.Path(__file__).resolve().parent
     xdit = sys.argv[1]
-    models = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else here / "../../shared/hf"
+    there = here.parent / (os.environ.get("XDIT_TEST_HF") or "../shared/hf")
+    models = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else there
     files = [pathlib.Path(f) for f in sys.argv[3:]] or sorted((here / "published").glob("*.json"))
     failed = 0
     print("1..%d" % len(files))
@@ -86,7 +89,7 @@ def main():
         table = json.loads(path.read_text())
         skip = table.get("skip")
         if not skip and not (models / table["model"]).is_dir():
-            skip = "no configs of %s" % table["model"]
+            skip = "needs %s of the published configs (XDIT_TEST_HF)" % table["model"]
         if skip:
             print("# skipped: %s: %s\nok %d - %s" % (table["title"], skip, i, table["title"]))
             continue

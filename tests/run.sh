@@ -1,8 +1,8 @@
 #!/bin/sh
 # run.sh BUILD [arguments of meson test] - runs every test of a build directory.
 #
-# Prints why tests were skipped and ends with one line "N passed, N failed, N skipped"; fails
-# when a test failed or none ran.
+# Prints why tests were skipped, how many checks were not run for want of published configs, and
+# ends with one line "N passed, N failed, N skipped"; fails when a test failed or none ran.
 set -u
 build=$1
 shift
@@ -17,7 +17,7 @@ count() { sed -n "s/^$1: *\([0-9][0-9]*\) *\$/\1/p" "$out" | tail -n 1 | grep . 
 passed=$(($(count Ok) + $(count 'Expected Fail')))
 failed=$(($(count Fail) + $(count 'Unexpected Pass') + $(count Timeout)))
 skipped=$(count Skipped)
-log=$build/meson-logs/testlog.txt
+log=$(sed -n 's/^Full log written to //p' "$out" | tail -n 1)
 if [ -f "$log" ] && grep -Eq '^(ok [0-9]+.*# SKIP|SKIP:)' "$log"; then
     echo "Skipped, and why:"
     grep -E '^(ok [0-9]+.*# SKIP|SKIP:)' "$log" | sort -u
@@ -27,6 +27,11 @@ if [ "$rc" != 0 ] && [ "$failed" = 0 ]; then
 fi
 if [ "$passed" = 0 ] && [ "$failed" = 0 ]; then
     failed=1            # nothing ran, which proves nothing
+fi
+absent=$([ -f "$log" ] && grep -Ec '^# skipped: .*\(XDIT_TEST_HF\)$' "$log")
+if [ "${absent:-0}" -gt 0 ]; then
+    echo "$absent checks were not run: they need configs of published models, which" \
+        "tools/fetch_configs.py ${XDIT_TEST_HF:-../shared/hf} fetches"
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
