@@ -7,7 +7,7 @@ Looks at doc/, README.md and CONTRIBUTING.md. There must be
   * every path that begins with a folder of the tree: src/ doc/ tests/ tools/ bench/ app/ include/
     models/. It is a file, a directory, a pattern (bench/*.c, src/{io,tok}, doc/NAME.md) or a
     program that meson builds there;
-  * every C file that is named by its end ("plan.h", "exec/op.h", "gemm/tile.h");
+  * every C file that is named by its end ("plan.h", "exec/op.h", "gemm/tile_tmpl.h");
   * every name that begins with xd_, XD_ or XDIT_, somewhere in the code; xd_w_* and xd_dit_NAME
     are beginnings;
   * the target of every link of a Markdown file, and the heading behind its '#'.

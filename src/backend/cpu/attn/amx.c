@@ -37,8 +37,8 @@ enum {
 
 #define ONES 0x3f803f80u        /* two bf16 ones                                               */
 
-#include "backend/cpu/attn/flash.h"
-#include "backend/cpu/attn/powers.h"
+#include "backend/cpu/attn/flash_tmpl.h"
+#include "backend/cpu/attn/powers_tmpl.h"
 
 /* Compiler fence: tile loads read what vector stores wrote, which the compiler does not model. */
 static inline void fence(void)

@@ -31,7 +31,7 @@ static inline void put_probs(float *to, vf x, vf y)
     v_store(to + LANES, y);
 }
 
-#include "backend/cpu/attn/tile.h"
+#include "backend/cpu/attn/tile_tmpl.h"
 
 SCORE_TILE(score1, 6, 1, 0)
 SCORE_TILE(score2, 6, 2, 0)
@@ -70,7 +70,7 @@ static inline vu get_values(const char *row, const char *next, xd_dtype type, in
     return get_units(row, type, c, D);
 }
 
-#include "backend/cpu/attn/vector.h"
+#include "backend/cpu/attn/vector_tmpl.h"
 
 size_t xd_attn_scratch_avx2(const xd_attn_args *a, int threads)
 {

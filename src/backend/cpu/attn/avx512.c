@@ -4,7 +4,7 @@
 
 enum { PAIRS = 0 };
 
-#include "backend/cpu/attn/wide.h"
+#include "backend/cpu/attn/wide_tmpl.h"
 
 typedef float  unit;
 typedef __m512 vu;
@@ -28,7 +28,7 @@ static inline void put_probs(float *to, vf x, vf y)
     v_store(to + LANES, y);
 }
 
-#include "backend/cpu/attn/wide_tiles.h"
+#include "backend/cpu/attn/wide_tiles_tmpl.h"
 
 static inline vu get_units(const char *row, xd_dtype type, int64_t u, int64_t D)
 {
@@ -52,7 +52,7 @@ static inline void transpose(vu v[16])
         v[i] = _mm512_castsi512_ps(r[i]);
 }
 
-#include "backend/cpu/attn/vector.h"
+#include "backend/cpu/attn/vector_tmpl.h"
 
 size_t xd_attn_scratch_avx512(const xd_attn_args *a, int threads)
 {

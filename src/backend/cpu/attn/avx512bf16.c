@@ -47,8 +47,8 @@ static inline vh v_dot_half(vh acc, vu x, vuh y)
 }
 #endif
 
-#include "backend/cpu/attn/wide_tiles.h"
-#include "backend/cpu/attn/vector.h"
+#include "backend/cpu/attn/wide_tiles_tmpl.h"
+#include "backend/cpu/attn/vector_tmpl.h"
 
 #ifdef XD_EMULATE_BF16DOT
 size_t xd_attn_scratch_bf16emu(const xd_attn_args *a, int threads)

@@ -1,4 +1,4 @@
-/* narrow.h - the vector operations of flash.h in AVX2: those of wide.h in 8 lanes */
+/* narrow.h - the vector operations of flash_tmpl.h in AVX2: those of wide_tmpl.h in 8 lanes */
 #ifndef XD_BACKEND_CPU_ATTN_NARROW_H
 #define XD_BACKEND_CPU_ATTN_NARROW_H
 
@@ -56,7 +56,7 @@ static inline float v_hadd(vf x)
     return _mm_cvtss_f32(_mm_add_ss(m, _mm_movehdup_ps(m)));
 }
 
-/* As in wide.h. */
+/* As in wide_tmpl.h. */
 static inline vm v_not_below(vf x, float least)
 {
     return _mm256_cmp_ps(x, v_set(least), _CMP_NLT_UQ);

@@ -4,7 +4,7 @@
 
 enum { PAIRS = 1 };
 
-#include "backend/cpu/attn/wide.h"
+#include "backend/cpu/attn/wide_tmpl.h"
 
 typedef uint32_t unit;          /* element 2u in the low half, 2u + 1 in the high one         */
 typedef __m512i  vu;

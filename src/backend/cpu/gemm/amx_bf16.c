@@ -6,7 +6,7 @@
 
 #define TILE_DOT(c, a, b) _tile_dpbf16ps(c, a, b)
 #define TILED_IN_PLACE
-#include "backend/cpu/gemm/amx_tile.h"
+#include "backend/cpu/gemm/amx_tile_tmpl.h"
 
 /* ---- packing ------------------------------------------------------------------------------ */
 

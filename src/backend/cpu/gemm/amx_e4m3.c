@@ -28,7 +28,7 @@ static inline void expand_step(char *to, const char *packed, int64_t k, int64_t 
         }
 }
 
-#include "backend/cpu/gemm/amx_tile.h"
+#include "backend/cpu/gemm/amx_tile_tmpl.h"
 
 static xd_amx_job product_of(const xd_gemm *a, int threads)
 {

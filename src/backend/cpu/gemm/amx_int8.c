@@ -6,7 +6,7 @@
 
 #define TILE_DOT(c, a, b) _tile_dpbssd(c, a, b)
 #define TILED_IN_PLACE
-#include "backend/cpu/gemm/amx_tile.h"
+#include "backend/cpu/gemm/amx_tile_tmpl.h"
 
 static int64_t strips_of(const xd_weight *w)
 {

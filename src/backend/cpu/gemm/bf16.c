@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "backend/cpu/gemm/bf16_pairs.h"
-#include "backend/cpu/gemm/tile.h"
+#include "backend/cpu/gemm/tile_tmpl.h"
 #include "base/par.h"
 
 TILES
 
 #define PANELS_IN_PLACE
-#include "backend/cpu/gemm/panel.h"
+#include "backend/cpu/gemm/panel_tmpl.h"
 
 static int64_t units_of(const xd_weight *w)
 {

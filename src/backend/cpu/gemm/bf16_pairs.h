@@ -1,5 +1,5 @@
-/* bf16_pairs.h - bf16 pairs as units for tile.h (even element in the low 16 bits), and conversion
- * of weight rows to bf16 */
+/* bf16_pairs.h - bf16 pairs as units for tile_tmpl.h (even element in the low 16 bits), and
+ * conversion of weight rows to bf16 */
 #ifndef XD_BACKEND_CPU_GEMM_BF16_PAIRS_H
 #define XD_BACKEND_CPU_GEMM_BF16_PAIRS_H
 

@@ -23,7 +23,7 @@ static inline __m512 v_dot(__m512 sum, __m512i x, __m512i y)
 enum { UNIT = 2, LINES = 2 };
 #endif
 
-#include "backend/cpu/gemm/tile.h"
+#include "backend/cpu/gemm/tile_tmpl.h"
 
 TILES
 
@@ -58,7 +58,7 @@ static inline const char *near_weights(const char *w, int64_t k, int64_t units, 
     return place;
 }
 
-#include "backend/cpu/gemm/panel.h"
+#include "backend/cpu/gemm/panel_tmpl.h"
 
 /* ---- packing ------------------------------------------------------------------------------ */
 

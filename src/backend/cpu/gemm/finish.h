@@ -5,8 +5,8 @@
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
 #ifdef __AVX512F__
-enum { PAIRS = 0 };             /* selects the f32-accurate functions of wide.h               */
-#include "backend/cpu/attn/wide.h"
+enum { PAIRS = 0 };             /* selects the f32-accurate functions of wide_tmpl.h          */
+#include "backend/cpu/attn/wide_tmpl.h"
 #else
 #include "backend/cpu/attn/narrow.h"
 #endif

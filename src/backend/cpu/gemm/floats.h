@@ -1,4 +1,4 @@
-/* floats.h - accumulators of f32 for tile.h */
+/* floats.h - accumulators of f32 for tile_tmpl.h */
 #ifndef XD_BACKEND_CPU_GEMM_FLOATS_H
 #define XD_BACKEND_CPU_GEMM_FLOATS_H
 

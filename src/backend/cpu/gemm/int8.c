@@ -23,12 +23,12 @@ static inline __m512i v_dot(__m512i sum, __m512i x, __m512i y)
     return sum;
 }
 
-#include "backend/cpu/gemm/tile.h"
+#include "backend/cpu/gemm/tile_tmpl.h"
 
 TILES
 
 #define PANELS_IN_PLACE
-#include "backend/cpu/gemm/panel.h"
+#include "backend/cpu/gemm/panel_tmpl.h"
 
 static int64_t units_of(const xd_weight *w)
 {

@@ -1,5 +1,6 @@
-/* amx_tile.h - the loops of the AMX GEMMs, blocked as in amx_block.h. The including file defines
- * TILE_DOT, the tile multiply, and one of:
+/* amx_tile_tmpl.h - the loops of the AMX GEMMs, blocked as in amx_block.h.
+ *
+ * The including file defines TILE_DOT, the tile multiply, and one of:
  *   TILED_IN_PLACE   weights are packed as in amx_block.h
  *   weights_at       returns the address of packed step k of a strip; a packed step takes at most
  *                    XD_PAIR_BYTES. With it, expand_step expands step k of a chunk to tiles
@@ -7,8 +8,8 @@
  * Tile multiplies leave the other execution units idle. The loops use them to prefetch what is
  * needed later, to expand the weights of the next step, and to run the epilogue (finish.h) of the
  * previous register block. */
-#ifndef XD_BACKEND_CPU_GEMM_AMX_TILE_H
-#define XD_BACKEND_CPU_GEMM_AMX_TILE_H
+#ifndef XD_BACKEND_CPU_GEMM_AMX_TILE_TMPL_H
+#define XD_BACKEND_CPU_GEMM_AMX_TILE_TMPL_H
 
 #include "backend/cpu/amx.h"
 #include "backend/cpu/gemm/amx_block.h"

@@ -1,8 +1,9 @@
-/* wide_tiles.h - the register tiles of AVX-512: tile.h at the sizes that 32 registers hold */
-#ifndef XD_BACKEND_CPU_ATTN_WIDE_TILES_H
-#define XD_BACKEND_CPU_ATTN_WIDE_TILES_H
+/* wide_tiles_tmpl.h - the register tiles of AVX-512: tile_tmpl.h at the sizes that 32 registers
+ * hold. The including file defines what tile_tmpl.h asks for and has included plan.h. */
+#ifndef XD_BACKEND_CPU_ATTN_WIDE_TILES_TMPL_H
+#define XD_BACKEND_CPU_ATTN_WIDE_TILES_TMPL_H
 
-#include "backend/cpu/attn/tile.h"
+#include "backend/cpu/attn/tile_tmpl.h"
 
 enum {
     QROWS = 6, SCORE_WIDTH = 4, HALVES = 1, TILES = 0, LDS = XD_ATTN_LDS, TURN = 2 * LANES

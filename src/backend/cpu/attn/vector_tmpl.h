@@ -1,4 +1,4 @@
-/* vector.h - the multiplications of flash.h with vector registers.
+/* vector_tmpl.h - the multiplications of flash_tmpl.h with vector registers.
  *
  * The including file also defines:
  *   v_units(p)         a vector of units
@@ -10,10 +10,10 @@
  *   sum_width(left)    vectors of a value tile when `left` remain
  *   HALVES             1 when half a vector is half the work; uses vh, vuh and v_.._half
  *   SOFT_TILES[][], SOFT_ROWS[]  value tiles that run the softmax of other rows meanwhile */
-#ifndef XD_BACKEND_CPU_ATTN_VECTOR_H
-#define XD_BACKEND_CPU_ATTN_VECTOR_H
+#ifndef XD_BACKEND_CPU_ATTN_VECTOR_TMPL_H
+#define XD_BACKEND_CPU_ATTN_VECTOR_TMPL_H
 
-#include "backend/cpu/attn/flash.h"
+#include "backend/cpu/attn/flash_tmpl.h"
 
 /* ---- bias and masks ----------------------------------------------------------------------- */
 

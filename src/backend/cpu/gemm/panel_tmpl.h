@@ -1,9 +1,11 @@
-/* panel.h - multiplies a panel with a block of rows, tile by tile. Included after tile.h. The
- * including file defines either PANELS_IN_PLACE, if tiles read weights as they are packed, or
- * near_weights, which returns `units` of the panel from unit k on in the form that tiles read, and
- * LINES, the cache lines that a unit has in memory. */
-#ifndef XD_BACKEND_CPU_GEMM_PANEL_H
-#define XD_BACKEND_CPU_GEMM_PANEL_H
+/* panel_tmpl.h - multiplies a panel with a block of rows, tile by tile.
+ *
+ * The including file has included tile_tmpl.h. The including file defines either PANELS_IN_PLACE,
+ * if tiles read weights as they are packed, or near_weights, which returns `units` of the panel
+ * from unit k on in the form that tiles read, and LINES, the cache lines that a unit has in
+ * memory. */
+#ifndef XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
+#define XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
 
 #ifdef PANELS_IN_PLACE
 enum { LINES = XD_UNIT_BYTES / 64 };

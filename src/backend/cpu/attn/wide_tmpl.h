@@ -1,8 +1,8 @@
-/* wide.h - the vector operations of flash.h in AVX-512, for both kinds of units.
+/* wide_tmpl.h - the vector operations of flash_tmpl.h in AVX-512, for both kinds of units.
  *
  * The including file defines PAIRS first, and everything about units. */
-#ifndef XD_BACKEND_CPU_ATTN_WIDE_H
-#define XD_BACKEND_CPU_ATTN_WIDE_H
+#ifndef XD_BACKEND_CPU_ATTN_WIDE_TMPL_H
+#define XD_BACKEND_CPU_ATTN_WIDE_TMPL_H
 
 #include <math.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
-/* flash.h - the blocked attention, compiled once per instruction set.
+/* flash_tmpl.h - the blocked attention, compiled once per instruction set.
  *
  * Dao et al. 2022 (FlashAttention), for a CPU: for a block of queries, scores against a block of
  * keys, their exponentials relative to the largest score so far, and the weighted sum of values,
  * which is rescaled when a much larger score appears; so scores never leave the cache. All
  * exponentials are powers of two (log2 e is part of the scale). This file has what all instruction
- * sets share: packing, bias and masks, blocks and their output. vector.h and amx.c have the
+ * sets share: packing, bias and masks, blocks and their output. vector_tmpl.h and amx.c have the
  * multiplications.
  *
  * The including file defines:
@@ -24,8 +24,8 @@
  *   QROWS, SCORE_WIDTH queries of a score tile, and vectors of its keys
  * and defines place_values and attend_keys, and wraps flash_scratch and flash_attn under its own
  * names. */
-#ifndef XD_BACKEND_CPU_ATTN_FLASH_H
-#define XD_BACKEND_CPU_ATTN_FLASH_H
+#ifndef XD_BACKEND_CPU_ATTN_FLASH_TMPL_H
+#define XD_BACKEND_CPU_ATTN_FLASH_TMPL_H
 
 #include <math.h>
 #include <string.h>

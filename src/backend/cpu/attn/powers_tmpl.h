@@ -1,5 +1,8 @@
-/* powers.h - the softmax of amx.c, computed between tile multiplies: 6 instructions for 32 powers
- * of two
+/* powers_tmpl.h - the softmax of amx.c, computed between tile multiplies: 6 instructions for 32
+ * powers of two.
+ *
+ * The including file defines STRIP, TURN, DEEP and ALWAYS_INLINE, and has included pairs.h and
+ * flash_tmpl.h.
  *
  * A power of two is computed in fixed point with 7 fraction bits. Adding the exponent bias gives a
  * bf16 value whose mantissa is the fraction f of the exponent instead of 2^f - 1; a table has the
@@ -9,8 +12,8 @@
  * halves make a unit. A sum that does not fit wraps around, so the range of the scores must be
  * known before. All variants (BOUNDED, WATCHED, CLAMPED) round once and at the same place, so that
  * the bits of a row do not depend on the variant that its neighbours need. */
-#ifndef XD_BACKEND_CPU_ATTN_POWERS_H
-#define XD_BACKEND_CPU_ATTN_POWERS_H
+#ifndef XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
+#define XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 
 static const float ONE = 128;           /* 1.0 in fixed point                                 */
 static const float BASE = 0x1.8p23f;    /* float whose low half is 0                          */

@@ -1,4 +1,5 @@
-/* tile.h - register tiles of the attention multiplications, written once for all vector widths.
+/* tile_tmpl.h - register tiles of the attention multiplications, written once for all vector
+ * widths.
  *
  *   c[i][j] (+)= sum_k a[i][k] . b[k][j]       i < MR rows, j < NV vectors, plus half a vector if
  *                                              HALF
@@ -7,8 +8,8 @@
  * `lda` units from row to row, `b` a packed panel of NV vectors per unit, c floats with ldc from
  * row to row. All MR x NV sums stay in registers, so MR NV + NV + 1 must not exceed their number.
  * The including file defines the types vf and vu, LANES, and the v_ functions. */
-#ifndef XD_BACKEND_CPU_ATTN_TILE_H
-#define XD_BACKEND_CPU_ATTN_TILE_H
+#ifndef XD_BACKEND_CPU_ATTN_TILE_TMPL_H
+#define XD_BACKEND_CPU_ATTN_TILE_TMPL_H
 
 typedef void score_fn(int64_t kn, const unit *a, int64_t lda, const unit *b, float *c, float *top,
                       int add);

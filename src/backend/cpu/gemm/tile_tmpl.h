@@ -1,14 +1,17 @@
-/* tile.h - register tiles of our GEMMs.
+/* tile_tmpl.h - register tiles of our GEMMs.
  *
  *   c[i][j] (+)= sum_u a[i][u] . b[u][j]       i < ROWS, j < XD_PANEL
  *
  * A unit is 32 bits whose products are all added to one 32-bit sum. While it computes, a tile
  * prefetches the memory that is needed next; SOON units before its end it prefetches its sums and
- * outputs, which have left the L1 cache since the tile before. The including file defines v_sums, a
- * vector of sums, v_none, v_get, v_put, v_join (adds two of them), v_dot (sums, and two vectors of
- * units) and v_half (broadcasts half a unit). */
-#ifndef XD_BACKEND_CPU_GEMM_TILE_H
-#define XD_BACKEND_CPU_GEMM_TILE_H
+ * outputs, which have left the L1 cache since the tile before.
+ *
+ * The including file defines v_sums, a vector of sums, v_none, v_get, v_put, v_join (adds two of
+ * them), v_dot (sums, and two vectors of units) and v_half (broadcasts half a unit). */
+#ifndef XD_BACKEND_CPU_GEMM_TILE_TMPL_H
+#define XD_BACKEND_CPU_GEMM_TILE_TMPL_H
+
+#include <string.h>
 
 #include "backend/cpu/gemm/finish.h"
 
