@@ -130,14 +130,14 @@ void     xd_host_memory_free(size_t *available, size_t *total);
  *            even. The GEMM quantizes its input row by row in the same way:
  *            sx[n] = max_i |x[n,i]| / 127, q = x * (127 / max).
  *            Sums are exact in int32, so every device gives the same bits:
- *            epilogue((float)sum * (sx[n] * sw[o])). in <= XD_INT8_DEEPEST.
+ *            epilogue((float)sum * (sx[n] * sw[o])). in <= XD_INT8_MAX_INPUTS.
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
  *            e4m3. The GEMM multiplies by q, which is exact in every type, in the type of its
  *            input; the f32 sum is multiplied by sw[o].
  * Quotients are single f32 divisions, products are single f32 multiplications. Integers are clamped
  * to +-127, e4m3 to +-448. A row whose scale would be below FLT_MIN counts as zeros (scale 0); a
  * row with a NaN or an infinity has the scale NaN. The memory at p includes the scales. */
-enum { XD_INT8_DEEPEST = 130000 };
+enum { XD_INT8_MAX_INPUTS = 130000 };
 
 typedef struct xd_weight {
     xd_dtype type;              /* of the packed elements: compute type, I8, F8E4M3            */

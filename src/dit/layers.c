@@ -8,8 +8,8 @@
 void xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid, int64_t out)
 {
     xd_w_enter(d, "%s", name);
-    xd_w_linear(d, &m->a, "linear_1", XD_REPLICATED, 1, L1(in), L1(mid), 1);
-    xd_w_linear(d, &m->b, "linear_2", XD_REPLICATED, 1, L1(mid), L1(out), 1);
+    xd_w_linear(d, &m->a, "linear_1", &(xd_linear_spec){ .in = in, .out = mid, .bias = 1 });
+    xd_w_linear(d, &m->b, "linear_2", &(xd_linear_spec){ .in = mid, .out = out, .bias = 1 });
     xd_w_leave(d);
 }
 
@@ -20,7 +20,7 @@ xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act)
 
 xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m)
 {
-    return xd_mlp_run(x, xd_time_embed(x, v, n, XD_SINUSOIDS, 1, 0, 1), m, XD_SILU);
+    return xd_mlp_run(x, xd_time_embed(x, v, n, XD_SINUSOIDS, 1, 0), m, XD_SILU);
 }
 
 xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k)
@@ -133,17 +133,21 @@ void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln 
 {
     const struct names *n = &names_of[context];
     int64_t             D = f->dim, hd = f->head_dim;
-    xd_w_linear(d, &w->mod, n->mod, XD_REPLICATED, 1, L1(D), L1(f->nmod * D), 1);
-    xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, n->qkv, (int64_t[]){ D, D, D }, 1);
+    xd_w_linear(d, &w->mod, n->mod, &(xd_linear_spec){ .in = D, .out = f->nmod * D, .bias = 1 });
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = n->qkv, .in = D, .out = { D, D, D },
+                                             .split = XD_COL, .unit = hd, .bias = 1 });
     if (f->qk_norm) {
         xd_w_vec(d, &w->norm_q, n->norm_q, L1(hd));
         xd_w_vec(d, &w->norm_k, n->norm_k, L1(hd));
     }
     if (f->last)
         return;
-    xd_w_linear(d, &w->out, n->out, XD_ROW, hd, L1(D), L1(D), 1);
-    xd_w_linear(d, &w->up, n->up, XD_COL, 1, L1(D), L1(4 * D), 1);
-    xd_w_linear(d, &w->down, n->down, XD_ROW, 1, L1(4 * D), L1(D), 1);
+    xd_w_linear(d, &w->out, n->out, &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
+                                                       .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->up, n->up, &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL,
+                                                     .bias = 1 });
+    xd_w_linear(d, &w->down, n->down, &(xd_linear_spec){ .in = 4 * D, .out = D, .split = XD_ROW,
+                                                         .bias = 1 });
 }
 
 xd_qkv xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim)
@@ -153,20 +157,21 @@ xd_qkv xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim)
                      xd_heads(xd_seg(y, w, 2), head_dim) };
 }
 
-static xd_tensor some(xd_tensor t, int64_t at, int64_t n)
+static xd_tensor some_rows(xd_tensor t, int64_t at, int64_t n)
 {
     return t.p ? xd_rows(t, at, n) : t;
 }
 
-void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, xd_tensor norm_q,
-                 xd_tensor norm_k, xd_tensor cos, xd_tensor sin, int64_t at, int64_t n)
+void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, const xd_qkv_rows *r)
 {
-    int64_t   hd = a->q.d[2];
-    xd_tensor r = xd_rows(y, at, n), q = xd_heads(xd_seg(r, w, 0), hd),
-              k = xd_heads(xd_seg(r, w, 1), hd);
-    cos = some(cos, at, n), sin = some(sin, at, n);
-    xd_qk_norm_into(x, xd_rows(a->q, at, n), q, norm_q, eps, cos, sin);
-    xd_qk_norm_into(x, xd_rows(a->k, at, n), k, norm_k, eps, cos, sin);
+    int64_t   hd = a->q.d[2], at = r->at, n = r->n;
+    xd_tensor part = xd_rows(y, at, n), q = xd_heads(xd_seg(part, w, 0), hd),
+              k = xd_heads(xd_seg(part, w, 1), hd);
+    xd_tensor cos = some_rows(r->cos, at, n), sin = some_rows(r->sin, at, n);
+    xd_qk_norm_into(x, &(xd_qknorm){ .out = xd_rows(a->q, at, n), .in = q, .gain = r->norm_q,
+                                     .cos = cos, .sin = sin, .eps = eps });
+    xd_qk_norm_into(x, &(xd_qknorm){ .out = xd_rows(a->k, at, n), .in = k, .gain = r->norm_k,
+                                     .cos = cos, .sin = sin, .eps = eps });
 }
 
 void xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mod)

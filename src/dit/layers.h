@@ -46,10 +46,14 @@ typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;    /* [n,H,head_dim]; my to
 /* Allocates the queries and keys of y [n, 3 H head_dim], an output of the GEMM with `w`. v is a
  * view of y. */
 xd_qkv    xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim);
-/* Fills rows [at, at + n) of q and k from y. Applies RMS norm if there are gains, and RoPE if
- * there are tables cos, sin [n of all, head_dim/2]. */
-void      xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, xd_tensor norm_q,
-                      xd_tensor norm_k, xd_tensor cos, xd_tensor sin, int64_t at, int64_t n);
+typedef struct xd_qkv_rows {
+    int64_t   at, n;            /* rows [at, at + n) of q and k                                 */
+    xd_tensor norm_q, norm_k;   /* gains of the RMS norm, or absent                             */
+    xd_tensor cos, sin;         /* RoPE tables [n of all, head_dim/2], or absent                */
+} xd_qkv_rows;
+/* Fills rows of q and k from y. */
+void      xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w,
+                      const xd_qkv_rows *r);
 /* h += gate * down(gelu(up(norm(h)))); rows 3, 4, 5 of mod are shift, scale and gate. */
 void      xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mod);
 

@@ -39,7 +39,7 @@ static int is_float(xd_dtype t)
 }
 
 /* Describes what is wrong with one tensor; "" if nothing is. */
-static void complaint(const xd_declared *t, const xd_source *src, char *out, size_t size)
+static void describe_fault(const xd_declared *t, const xd_source *src, char *out, size_t size)
 {
     char        want[96], got[96], name[512];
     xd_tensor   found;
@@ -72,7 +72,7 @@ xd_status xd_declared_check(const xd_declared *list, int n, const xd_source *src
     int    bad = 0;
     all[0] = 0;
     for (int i = 0; i < n; i++) {
-        complaint(&list[i], src, one, sizeof one);
+        describe_fault(&list[i], src, one, sizeof one);
         if (!one[0])
             continue;
         if (bad++ < SHOWN && at < sizeof all) {

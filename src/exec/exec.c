@@ -28,7 +28,7 @@ int xd_counting(const xd_exec *x)
     return x->dev->counts;
 }
 
-static void vfail(xd_exec *x, xd_status code, const char *fmt, va_list ap)
+static void record_failure(xd_exec *x, xd_status code, const char *fmt, va_list ap)
 {
     if (!xd_ok(x))
         return;
@@ -43,7 +43,7 @@ void xd_exec_fail(xd_exec *x, xd_status code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    vfail(x, code, fmt, ap);
+    record_failure(x, code, fmt, ap);
     va_end(ap);
 }
 
@@ -53,7 +53,7 @@ int xd_check(xd_exec *x, int cond, const char *fmt, ...)
         return 1;
     va_list ap;
     va_start(ap, fmt);
-    vfail(x, XD_EINVAL, fmt, ap);
+    record_failure(x, XD_EINVAL, fmt, ap);
     va_end(ap);
     return 0;
 }

@@ -21,6 +21,12 @@ typedef struct xd_hooks  xd_hooks;
 
 typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 
+typedef struct xd_halo_args {
+    xd_tensor in;               /* my rows [T,H,W,C]                                           */
+    int       lo, hi;           /* at most `lo` rows above mine and `hi` below are wanted       */
+    xd_tensor above, below;     /* the result, allocated from the arena                        */
+} xd_halo_args;
+
 /* The hooks of one method; a NULL hook passes the call on to the next entry of the stack. */
 struct xd_hooks {
     const char *name;
@@ -30,10 +36,8 @@ struct xd_hooks {
     void (*conv)(xd_exec *x, const xd_hooks *m, xd_conv *a);
     /* In-place sum of f32 over the ranks that share tokens or features. */
     void (*sum)(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io);
-    /* Halo rows of images [T,H,W,C]: at most `lo` rows above mine and `hi` below, fewer at the
-     * image's edges. Allocated from the arena. */
-    void (*halo)(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int hi, xd_tensor *above,
-                xd_tensor *below);
+    /* Sets a->above and a->below to the halo rows of images; fewer rows at the image's edges. */
+    void (*halo)(xd_exec *x, const xd_hooks *m, xd_halo_args *a);
     /* Group-norm partial sums [R,G,2] of my rows, of an image `wide` pixels wide, to sums [G,2]
      * over all rows, added in row order whichever rank holds them. *rows becomes the row count of
      * all ranks. */

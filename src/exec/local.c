@@ -67,12 +67,11 @@ static void local_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
 }
 
 /* One rank has all rows, so there are no halo rows. */
-static void local_rim(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int hi, xd_tensor *above,
-                      xd_tensor *below)
+static void local_halo(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
 {
-    (void)x, (void)m, (void)lo, (void)hi;
-    *above = *below = in;
-    above->d[1] = below->d[1] = 0;
+    (void)x, (void)m;
+    a->above = a->below = a->in;
+    a->above.d[1] = a->below.d[1] = 0;
 }
 
 /* Adds the rows' partial sums in row order, on the host: R x G x 2 elements are few. */
@@ -95,5 +94,5 @@ static void local_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor 
 
 const xd_hooks xd_hooks_local = {
     .name = "local", .attn = local_attn, .conv = local_conv, .sum = local_sum,
-    .halo = local_rim, .rowsum = local_rowsum,
+    .halo = local_halo, .rowsum = local_rowsum,
 };

@@ -31,19 +31,19 @@ static const char *row_at(const gather *g, int64_t r)
 }
 
 /* Makes random elements [first, first + n) of a part. */
-static void make_some(const gather *g, char *to, int64_t first, int64_t n)
+static void make_elements(const gather *g, char *to, int64_t first, int64_t n)
 {
-    enum { SOME = 512 };
-    float   x[SOME];
+    enum { CHUNK = 512 };
+    float   x[CHUNK];
     int64_t m;
     for (int64_t i = 0; i < n; i += m) {
-        m = n - i < SOME ? n - i : SOME;
+        m = n - i < CHUNK ? n - i : CHUNK;
         xd_load_make(&g->f->made, first + i, m, x);
         xd_convert(to + (size_t)i * xd_dtype_size(g->type), g->type, x, XD_F32, m);
     }
 }
 
-static void copy_some(void *ctx, int64_t begin, int64_t end, int thread)
+static void copy_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const gather *g = ctx;
     size_t        es = xd_dtype_size(g->f->t.type), ts = xd_dtype_size(g->type);
@@ -56,7 +56,7 @@ static void copy_some(void *ctx, int64_t begin, int64_t end, int thread)
                 xd_load_convert(to, g->type, row_at(g, r) + (size_t)s.start * es, g->f->t.type, s.n,
                                 g->scale);
             else
-                make_some(g, to, (g->p->row0 + r) * g->p->in + s.start, s.n);
+                make_elements(g, to, (g->p->row0 + r) * g->p->in + s.start, s.n);
             to += (size_t)s.n * ts;
         }
 }
@@ -88,13 +88,13 @@ typedef struct gathering {
     int64_t  band;              /* rows of a band that is packed alone; 0: no bands            */
     int      copies;            /* 1: (some) rows are copied before they are packed            */
     xd_dtype type;              /* of the copy                                                 */
-    size_t   room;              /* bytes of the copy: of all rows, or of a band per thread     */
+    size_t   copy_bytes;        /* bytes of the copy: of all rows, or of a band per thread     */
     char    *all, *at;          /* the copy; next free row                                     */
     float   *scale;             /* of rows with cut inputs, or of e4m3 as stored; or NULL       */
 } gathering;
 
 /* Does each band have rows of one part only, as they lie in the file? The last may be smaller. */
-static int bands_lie(const gathering *g)
+static int bands_are_in_place(const gathering *g)
 {
     int64_t row = 0;
     for (int i = 0; i < g->n; row += g->parts[i++].rows)
@@ -106,33 +106,35 @@ static int bands_lie(const gathering *g)
 /* Decides how a matrix is gathered. Scaled 8-bit elements are gathered in the compute type, or in
  * f32 if they are to be quantized. F32 elements are also rounded when they are gathered, which
  * needs less memory. */
-static gathering gather_how(const xd_decl *d, const xd_weight *w, const xd_mat_part *parts, int n,
-                            const xd_mat_cols *c)
+static gathering plan_gathering(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
 {
-    gathering g = { .parts = parts, .c = c, .n = n };
+    const xd_mat_part *parts = m->parts;
+    const xd_mat_cols *c = &m->cols;
+    int                n = m->n;
+    gathering          g = { .parts = parts, .c = c, .n = n };
     g.whole = n == 1 && parts[0].rows == parts[0].out && c->total == parts[0].in;
     g.band = d->dev->ops->pack_band(d->dev, w);
     g.type = stored_type(d, parts, n);
     g.as_is = w->type == XD_F8E4M3 && g.type == XD_F8E4M3;
     int eight = xd_dtype_size(g.type) == 1 && !g.as_is, made = d->visit == XD_VISIT_RANDOM;
-    g.copies = eight || (g.band ? made || !bands_lie(&g) : !g.whole);
+    g.copies = eight || (g.band ? made || !bands_are_in_place(&g) : !g.whole);
     if (eight || (g.type == XD_F32 && g.copies && !xd_is_quantized(w->type)))
         g.type = xd_is_quantized(w->type) ? XD_F32 : d->type;
     int64_t rows = g.band ? g.band * xd_par_threads() : w->out;
-    g.room = g.copies ? (size_t)(rows * c->total) * xd_dtype_size(g.type) : 0;
+    g.copy_bytes = g.copies ? (size_t)(rows * c->total) * xd_dtype_size(g.type) : 0;
     return g;
 }
 
-static void *room_for(xd_decl *d, const gathering *g)
+static void *get_copy_buffer(xd_decl *d, const gathering *g)
 {
-    void *p = xd_store_scratch(d->store, 1, g->room);
+    void *p = xd_store_scratch(d->store, 1, g->copy_bytes);
     if (!p)
         xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s%s", d->scope, g->parts[0].name);
     return p;
 }
 
 /* Bytes that the source makes for all parts, which may be open at the same time. */
-static size_t made_for(const xd_decl *d, const xd_mat_part *parts, int n)
+static size_t made_bytes(const xd_decl *d, const xd_mat_part *parts, int n)
 {
     size_t sum = 0;
     for (int i = 0; i < n && d->src && d->src->takes; i++) {
@@ -143,13 +145,15 @@ static size_t made_for(const xd_decl *d, const xd_mat_part *parts, int n)
     return sum;
 }
 
-void xd_mat_count(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, const xd_mat_cols *c)
+void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m)
 {
+    const xd_mat_part *parts = m->parts;
+    const int          n = m->n;
     xd_load_count(d, w->bytes = d->dev->ops->pack_size(d->dev, w));
-    gathering g = gather_how(d, w, parts, n, c);
-    xd_load_works(d, 0, g.band ? 0 : d->dev->ops->pack_tmp(d->dev, w, g.type));
-    xd_load_works(d, 1, g.room);
-    xd_load_works(d, 2, made_for(d, parts, n));
+    gathering g = plan_gathering(d, w, m);
+    xd_load_count_work(d, 0, g.band ? 0 : d->dev->ops->pack_tmp(d->dev, w, g.type));
+    xd_load_count_work(d, 1, g.copy_bytes);
+    xd_load_count_work(d, 2, made_bytes(d, parts, n));
     for (int i = 0; i < n; i++)
         xd_load_will(d, parts[i].name, ".weight", parts[i].row0 * parts[i].in,
                      parts[i].rows * parts[i].in);
@@ -182,7 +186,7 @@ static int pieces_of(const gathering *g, int64_t row, int64_t n, piece to[XD_MAX
 }
 
 /* A view of rows of a part: in the file, or copied to `to`. */
-static xd_tensor some_rows(banding *b, const piece *p, char *to)
+static xd_tensor band_rows(banding *b, const piece *p, char *to)
 {
     const gathering *g = b->g;
     xd_mat_part      part = g->parts[p->k];
@@ -190,7 +194,7 @@ static xd_tensor some_rows(banding *b, const piece *p, char *to)
     gather           from = { to, g->type, &b->f[p->k], &part, g->c, b->stored[p->k] };
     xd_tensor        t = xd_view2(to, g->type, p->n, g->c->total);
     if (g->copies)
-        copy_some(&from, 0, p->n, 0);
+        copy_rows(&from, 0, p->n, 0);
     else
         t = xd_view2((void *)(uintptr_t)row_at(&from, 0), from.f->t.type, p->n, g->c->total);
     if (b->d->visit == XD_VISIT_LOAD && xd_nonfinite(t))
@@ -199,7 +203,7 @@ static xd_tensor some_rows(banding *b, const piece *p, char *to)
 }
 
 /* Tells the source that the pages of these rows are no longer needed. */
-static void past(const banding *b, const piece *p)
+static void release_pages(const banding *b, const piece *p)
 {
     const xd_source *s = b->d->src;
     const gather     g = { .f = &b->f[p->k], .p = &b->g->parts[p->k] };
@@ -217,20 +221,20 @@ static void one_band(banding *b, int64_t at, char *place)
     int64_t          row = at * g->band, done = 0;
     int n = pieces_of(g, row, w.out - row < g->band ? w.out - row : g->band, p);
     for (int i = 0; i < n; done += p[i++].n)
-        t = some_rows(b, &p[i], place + (size_t)(done * w.in) * xd_dtype_size(g->type));
+        t = band_rows(b, &p[i], place + (size_t)(done * w.in) * xd_dtype_size(g->type));
     if (g->copies)
         t = xd_view2(place, g->type, done, w.in);
     xd_status s = b->d->dev->ops->pack_rows(b->d->dev, &w, t, row);
     if (s != XD_OK)
         __atomic_store_n(&b->status, (int)s, __ATOMIC_RELAXED);
     for (int i = 0; i < n; i++)
-        past(b, &p[i]);
+        release_pages(b, &p[i]);
 }
 
 static void band_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     banding *b = ctx;
-    size_t   each = b->g->room / (size_t)xd_par_threads();
+    size_t   each = b->g->copy_bytes / (size_t)xd_par_threads();
     for (int64_t i = begin; i < end; i++)
         one_band(b, i, b->g->copies ? b->g->all + (size_t)thread * each : NULL);
 }
@@ -243,11 +247,12 @@ static void load_bands(xd_decl *d, const xd_weight *w, gathering *g, float gain)
     int        n = 0;
     for (; n < g->n; n++) {
         int64_t shape[2] = { g->parts[n].out, g->parts[n].in };
-        if (!xd_load_find(d, g->parts[n].name, ".weight", 2, shape, gain, 0, &f[n]))
+        if (!xd_load_find(d, &(xd_fetch){ .names = g->parts[n].name, .suffix = ".weight", .nd = 2,
+                                          .shape = shape, .gain = gain }, &f[n]))
             break;
         b.stored[n] = xd_load_scale(d, f[n].name, f[n].t.type);
     }
-    if (n == g->n && (!g->copies || (g->all = room_for(d, g))))
+    if (n == g->n && (!g->copies || (g->all = get_copy_buffer(d, g))))
         xd_par_dynamic((w->out + g->band - 1) / g->band, band_range, &b);
     if (b.status)
         xd_fail(d->err, (xd_status)b.status, "packing weight %s%s failed: %s", d->scope,
@@ -255,20 +260,20 @@ static void load_bands(xd_decl *d, const xd_weight *w, gathering *g, float gain)
     for (int i = 0; i < n; i++) {
         if (b.bad[i])
             xd_load_nonfinite(d, f[i].name);
-        xd_load_let_go(d, &f[i]);
+        xd_load_release(d, &f[i]);
     }
 }
 
 /* ---- as a whole --------------------------------------------------------------------------- */
 
 /* The largest magnitude of n elements; NaN if one of them is not finite. */
-static float largest(const char *p, xd_dtype type, int64_t n, float scale)
+static float max_magnitude(const char *p, xd_dtype type, int64_t n, float scale)
 {
-    enum { SOME = 256 };
-    float   most = 0, x[SOME];
+    enum { CHUNK = 256 };
+    float   most = 0, x[CHUNK];
     int64_t m;
     for (int64_t i = 0; i < n; i += m) {
-        m = n - i < SOME ? n - i : SOME;
+        m = n - i < CHUNK ? n - i : CHUNK;
         xd_convert(x, XD_F32, p + (size_t)i * xd_dtype_size(type), type, m);
         for (int64_t k = 0; k < m; k++) {
             float v = fabsf(x[k] * scale);
@@ -287,13 +292,13 @@ static void scale_rows(void *ctx, int64_t begin, int64_t end, int thread)
     const rows_of *r = ctx;
     (void)thread;
     for (int64_t o = begin; o < end; o++)
-        r->scale[o] = xd_quant_scale(r->type, largest(row_at(r->g, o), r->g->f->t.type, r->g->p->in,
-                                                      r->g->scale));
+        r->scale[o] = xd_quant_scale(
+            r->type, max_magnitude(row_at(r->g, o), r->g->f->t.type, r->g->p->in, r->g->scale));
 }
 
 /* Sets the scales that the device cannot compute: those of rows whose inputs are cut, over the
  * whole row, so that all ranks quantize it equally; and those stored in the file. */
-static void know_scales(const xd_weight *w, const gathering *g, const gather *from)
+static void set_scales(const xd_weight *w, const gathering *g, const gather *from)
 {
     float *to = g->scale;
     for (const xd_mat_part *q = g->parts; q < from->p; q++)
@@ -324,16 +329,16 @@ static void add_part(xd_decl *d, xd_weight *w, gathering *g, const xd_mat_part *
 {
     gather from = { NULL, g->type, f, p, g->c, xd_load_scale(d, f->name, f->t.type) };
     if (g->scale)
-        know_scales(w, g, &from);
+        set_scales(w, g, &from);
     if (g->whole && (from.scale == 1.0f || g->as_is)) {
         xd_mat_pack(d, w, f->t, p->name);
         return;
     }
-    if (!g->at && !(g->all = g->at = room_for(d, g)))
+    if (!g->at && !(g->all = g->at = get_copy_buffer(d, g)))
         return;
     from.to = g->at;
     from.scale = g->as_is ? 1.0f : from.scale;
-    xd_par_for(p->rows, copy_some, &from);
+    xd_par_for(p->rows, copy_rows, &from);
     g->at += (size_t)(p->rows * g->c->total) * xd_dtype_size(g->type);
 }
 
@@ -343,41 +348,41 @@ static int needs_scales(const xd_weight *w, const gathering *g)
     return g->as_is || (xd_is_quantized(w->type) && g->c->total != g->parts[0].in);
 }
 
-static void load_whole(xd_decl *d, xd_weight *w, gathering *g, int nd, const int64_t *shape,
-                       float gain)
+static void load_whole(xd_decl *d, xd_weight *w, gathering *g, const xd_matrix *m, float gain)
 {
     const xd_mat_part *p = g->parts;
+    int                stored = g->whole && m->shape;   /* in the shape of the checkpoint      */
     if (needs_scales(w, g) &&
         !(w->scale = g->scale = malloc((size_t)w->out * sizeof *g->scale + 1)))
         xd_fail(d->err, XD_ENOMEM, "no memory for the scales of weight %s%s", d->scope, p->name);
     for (int i = 0; i < g->n && d->err->code == XD_OK; i++) {
         xd_fetched f;
         int64_t    flat[2] = { p[i].out, p[i].in };
-        if (!xd_load_fetch(d, p[i].name, ".weight", g->whole ? nd : 2, g->whole ? shape : flat,
-                           gain, 0, &f))
+        if (!xd_load_fetch(d, &(xd_fetch){ .names = p[i].name, .suffix = ".weight",
+                                           .nd = stored ? m->nd : 2,
+                                           .shape = stored ? m->shape : flat, .gain = gain }, &f))
             break;
         xd_load_warn(d, f.name, f.t);
         add_part(d, w, g, &p[i], &f);
-        xd_load_let_go(d, &f);
+        xd_load_release(d, &f);
     }
     if (g->all && d->err->code == XD_OK)
-        xd_mat_pack(d, w, g->whole ? xd_view(g->all, g->type, nd, shape)
-                                   : xd_view2(g->all, g->type, w->out, w->in), p->name);
+        xd_mat_pack(d, w, stored ? xd_view(g->all, g->type, m->nd, m->shape)
+                                 : xd_view2(g->all, g->type, w->out, w->in), p->name);
     free(g->scale);
     w->scale = NULL;
 }
 
-void xd_mat_load(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, const xd_mat_cols *c,
-                 int nd, const int64_t *shape)
+void xd_mat_load(xd_decl *d, xd_weight *w, const xd_matrix *m)
 {
-    float gain = 0.9f / sqrtf((float)parts[0].in);
+    float gain = 0.9f / sqrtf((float)m->parts[0].in);
     int   mine;
     w->bytes = d->dev->ops->pack_size(d->dev, w);
-    if (!(w->p = xd_load_take(d, w->bytes, parts[0].name, &mine)) || !mine)
+    if (!(w->p = xd_load_allocate(d, w->bytes, m->parts[0].name, &mine)) || !mine)
         return;
-    gathering g = gather_how(d, w, parts, n, c);
+    gathering g = plan_gathering(d, w, m);
     if (g.band)
         load_bands(d, w, &g, gain);
     else
-        load_whole(d, w, &g, nd, shape, gain);
+        load_whole(d, w, &g, m, gain);
 }

@@ -19,15 +19,21 @@ typedef struct xd_fetched {     /* one tensor of the checkpoint, or random eleme
     void     *hold;             /* memory of random elements, or NULL                          */
 } xd_fetched;
 
+typedef struct xd_fetch {       /* which tensor                                               */
+    const char    *names, *suffix;      /* as in xd_load_name                                  */
+    int            nd;
+    const int64_t *shape;
+    float          gain, mean;  /* of random elements                                         */
+} xd_fetch;
+
 /* The full name of a tensor: the first of the aliases "names" + suffix that the source has. */
 void  xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512]);
-/* Gets a tensor, valid until let_go; without files its elements are made in memory. 0: failed. */
-int   xd_load_fetch(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape,
-                    float gain, float mean, xd_fetched *f);
+/* Gets a tensor, valid until xd_load_release; without files its elements are made in memory.
+ * 0: failed. */
+int   xd_load_fetch(xd_decl *d, const xd_fetch *what, xd_fetched *f);
 /* xd_load_fetch that makes no elements: t.p is then NULL, and xd_load_make gives the elements. */
-int   xd_load_find(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape,
-                   float gain, float mean, xd_fetched *f);
-void  xd_load_let_go(xd_decl *d, xd_fetched *f);
+int   xd_load_find(xd_decl *d, const xd_fetch *what, xd_fetched *f);
+void  xd_load_release(xd_decl *d, xd_fetched *f);
 void  xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to);
 /* The scale by which the stored elements of a tensor are multiplied. */
 float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored);
@@ -36,11 +42,11 @@ void  xd_load_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int6
 void  xd_load_nonfinite(xd_decl *d, const char *name);
 void  xd_load_warn(xd_decl *d, const char *name, xd_tensor t);  /* records it if t has any    */
 /* Memory of a weight. *mine is 0 if another process fills it. */
-void *xd_load_take(xd_decl *d, size_t bytes, const char *name, int *mine);
+void *xd_load_allocate(xd_decl *d, size_t bytes, const char *name, int *mine);
 void  xd_load_count(xd_decl *d, size_t bytes);          /* adds a weight                      */
-/* COUNT: tells the source (if d->tells) which elements of a tensor a load will read. */
+/* COUNT: reports to the source (if d->announces) which elements of a tensor a load will read. */
 void  xd_load_will(xd_decl *d, const char *names, const char *suffix, int64_t first, int64_t n);
-void  xd_load_works(xd_decl *d, int slot, size_t bytes);    /* COUNT: working memory of a slot */
+void  xd_load_count_work(xd_decl *d, int slot, size_t bytes); /* COUNT: working memory of a slot */
 
 /* ---- matrices (matrix.c) ------------------------------------------------------------------- */
 
@@ -57,11 +63,18 @@ typedef struct xd_mat_cols {    /* my columns, equal for all parts              
     int64_t total;
 } xd_mat_cols;
 
+typedef struct xd_matrix {      /* a local matrix                                              */
+    const xd_mat_part *parts;
+    int                n;       /* number of parts                                             */
+    xd_mat_cols        cols;
+    int                nd;      /* with one part: shape of its tensor in the checkpoint        */
+    const int64_t     *shape;   /* NULL: [out, in]                                             */
+} xd_matrix;
+
 /* Counts the size of w and the working memory of its load. */
-void xd_mat_count(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n, const xd_mat_cols *c);
-/* Allocates and fills w. shape: of the tensor in the checkpoint, if there is one part. */
-void xd_mat_load(xd_decl *d, xd_weight *w, const xd_mat_part *parts, int n,
-                 const xd_mat_cols *c, int nd, const int64_t *shape);
+void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m);
+/* Allocates and fills w. */
+void xd_mat_load(xd_decl *d, xd_weight *w, const xd_matrix *m);
 void xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name);
 
 #endif

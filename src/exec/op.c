@@ -8,8 +8,6 @@
 #include "exec/host.h"
 #include "exec/run.h"
 
-static const xd_tensor none;
-
 /* ---- memory ------------------------------------------------------------------------------- */
 
 xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d)
@@ -18,7 +16,7 @@ xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d)
     size_t    bytes = xd_bytes(t);
     t.p = xd_ok(x) ? xd_arena_get(x->tmp, bytes ? bytes : 1) : NULL;
     if (!t.p && xd_ok(x))
-        xd_exec_fail(x, XD_ENOMEM, "no room for a tensor of %zu bytes: %zu of %zu are in use",
+        xd_exec_fail(x, XD_ENOMEM, "no memory for a tensor of %zu bytes: %zu of %zu are in use",
                      bytes, x->tmp->used, x->tmp->cap);
     if (!t.p)                   /* NULL would mean absent; not followed after a failure */
         t.p = x->tmp->base;
@@ -115,67 +113,70 @@ xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type)
 
 /* ---- linear layers ------------------------------------------------------------------------ */
 
-static void zeros(void *ctx, float *buf)
+static void fill_zeros(void *ctx, float *buf)
 {
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* out = residual + gate * act(in w^T + b). A layer that is cut by inputs gives partial sums, which
- * are added over the ranks before bias, activation, gate and residual. */
-static void linear(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act,
-                   xd_tensor gate, xd_tensor residual)
+/* The GEMM `a` of a layer that is cut by inputs: the partial sums are added over the ranks before
+ * bias, activation, gate and residual. */
+static void run_cut_by_inputs(xd_exec *x, xd_gemm a)
+{
+    const xd_hooks *m = x->hooks;
+    while (!m->sum)
+        m = m->next;
+    if (m == &xd_hooks_local) {
+        xd_run(x, XD_OP_GEMM, "linear layer", &a);
+        m->sum(x, m, XD_OVER_FEATURES, a.out);
+        return;
+    }
+    xd_tensor part = xd_new_f32(x, a.out.d[0], a.out.d[1]);
+    size_t    bytes = (size_t)xd_count(part) * sizeof(float);
+    if (!a.w->in)               /* a rank without input features adds 0                        */
+        xd_fill(x, part, fill_zeros, &bytes);
+    else
+        xd_run(x, XD_OP_GEMM, "linear layer", &(xd_gemm){ .out = part, .in = a.in, .w = a.w });
+    m->sum(x, m, XD_OVER_FEATURES, part);
+    xd_tensor row = part;       /* a view with the bias in every row                           */
+    row.p = a.bias.p, row.s[0] = 0;
+    if (a.bias.p)
+        xd_add(x, part, row);
+    if (a.act != XD_NONE)
+        xd_activate(x, part, a.act);
+    if (a.residual.p)
+        xd_add_gated(x, a.residual, a.gate, part);
+    else
+        xd_copy_to(x, a.out, part);
+}
+
+/* out = residual + gate * act(in w^T + b). `a` has out, in, act, gate and residual. */
+static void run_linear(xd_exec *x, const xd_lin *w, xd_gemm a)
 {
     size_t mark = xd_arena_mark(x->tmp);
-    if (!xd_check(x, in.d[1] == w->w.in, "linear layer of %lld inputs got %lld",
-                  (long long)w->w.in, (long long)in.d[1]))
+    if (!xd_check(x, a.in.d[1] == w->w.in, "linear layer of %lld inputs got %lld",
+                  (long long)w->w.in, (long long)a.in.d[1]))
         return;
     /* The int8 kernels quantize rows of any type, and bf16 kernels round f32 rows themselves. For
      * e4m3 weights, which are expanded to the compute type, the input has the compute type. */
-    if (w->w.type != XD_I8 && !(w->w.type == XD_BF16 && in.type == XD_F32))
-        in = xd_as(x, in, xd_is_quantized(w->w.type) ? x->act : w->w.type);
-    if (w->split != XD_ROW) {
-        xd_run(x, XD_OP_GEMM, "linear layer",
-               &(xd_gemm){ .out = out, .in = in, .bias = w->b, .gate = gate,
-                           .residual = residual, .w = &w->w, .act = act });
-    } else {
-        const xd_hooks *m = x->hooks;
-        while (!m->sum)
-            m = m->next;
-        int       alone = m == &xd_hooks_local;
-        xd_tensor part = alone ? out : xd_new_f32(x, out.d[0], out.d[1]);
-        size_t bytes = (size_t)xd_count(part) * sizeof(float);
-        if (!alone && !w->w.in)         /* a rank without input features adds 0                */
-            xd_fill(x, part, zeros, &bytes);
-        else
-            xd_run(x, XD_OP_GEMM, "linear layer",
-               &(xd_gemm){ .out = part, .in = in, .bias = alone ? w->b : none,
-                           .gate = alone ? gate : none, .residual = alone ? residual : none,
-                           .w = &w->w, .act = alone ? act : XD_NONE });
-        m->sum(x, m, XD_OVER_FEATURES, part);
-        if (!alone) {
-            xd_tensor row = part;       /* a view with the bias in every row                   */
-            row.p = w->b.p, row.s[0] = 0;
-            if (w->b.p)
-                xd_add(x, part, row);
-            if (act != XD_NONE)
-                xd_activate(x, part, act);
-            if (residual.p)
-                xd_add_gated(x, residual, gate, part);
-            else
-                xd_copy_to(x, out, part);
-        }
-    }
+    if (w->w.type != XD_I8 && !(w->w.type == XD_BF16 && a.in.type == XD_F32))
+        a.in = xd_as(x, a.in, xd_is_quantized(w->w.type) ? x->act : w->w.type);
+    a.w = &w->w;
+    a.bias = w->b;
+    if (w->split == XD_ROW)
+        run_cut_by_inputs(x, a);
+    else
+        xd_run(x, XD_OP_GEMM, "linear layer", &a);
     xd_arena_rewind(x->tmp, mark);
 }
 
 void xd_linear_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w)
 {
-    linear(x, out, in, w, XD_NONE, none, none);
+    run_linear(x, w, (xd_gemm){ .out = out, .in = in });
 }
 
 void xd_linear_act_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act)
 {
-    linear(x, out, in, w, act, none, none);
+    run_linear(x, w, (xd_gemm){ .out = out, .in = in, .act = act });
 }
 
 xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w)
@@ -186,20 +187,20 @@ xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w)
 xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w)
 {
     xd_tensor out = xd_new_f32(x, in.d[0], w->w.out);
-    linear(x, out, in, w, XD_NONE, none, none);
+    run_linear(x, w, (xd_gemm){ .out = out, .in = in });
     return out;
 }
 
 xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act)
 {
     xd_tensor out = xd_new(x, in.d[0], w->w.out);
-    linear(x, out, in, w, act, none, none);
+    run_linear(x, w, (xd_gemm){ .out = out, .in = in, .act = act });
     return out;
 }
 
 void xd_linear_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in, const xd_lin *w)
 {
-    linear(x, acc, in, w, XD_NONE, gate, acc);
+    run_linear(x, w, (xd_gemm){ .out = acc, .in = in, .gate = gate, .residual = acc });
 }
 
 xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i)
@@ -212,7 +213,7 @@ xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i)
 
 /* ---- norms and element-wise ops ----------------------------------------------------------- */
 
-static xd_tensor norm(xd_exec *x, xd_norm a)
+static xd_tensor new_norm(xd_exec *x, xd_norm a)
 {
     a.out = xd_new(x, a.in.d[0], a.in.d[1]);
     xd_run(x, XD_OP_NORM, "norm", &a);
@@ -221,40 +222,38 @@ static xd_tensor norm(xd_exec *x, xd_norm a)
 
 xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps)
 {
-    return norm(x, (xd_norm){ .in = in, .scale = scale, .shift = shift, .eps = eps });
+    return new_norm(x, (xd_norm){ .in = in, .scale = scale, .shift = shift, .eps = eps });
 }
 
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps)
 {
-    return norm(x, (xd_norm){ .in = in, .gain = gain, .bias = bias, .eps = eps });
+    return new_norm(x, (xd_norm){ .in = in, .gain = gain, .bias = bias, .eps = eps });
 }
 
-void xd_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
-                  xd_tensor scale, xd_tensor shift, float eps)
+void xd_norm_into(xd_exec *x, const xd_norm *a)
 {
-    xd_run(x, XD_OP_NORM, "norm", &(xd_norm){ .out = out, .in = in, .gain = gain, .bias = bias,
-                                              .scale = scale, .shift = shift, .eps = eps });
+    xd_run(x, XD_OP_NORM, "norm", a);
 }
 
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps)
 {
-    return norm(x, (xd_norm){ .in = in, .gain = gain, .rms = 1, .eps = eps });
+    return new_norm(x, (xd_norm){ .in = in, .gain = gain, .rms = 1, .eps = eps });
 }
 
-void xd_qk_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, float eps,
-                     xd_tensor cos, xd_tensor sin)
+void xd_qk_norm_into(xd_exec *x, const xd_qknorm *a)
 {
-    xd_run(x, XD_OP_QKNORM, "norm and rope of heads",
-           &(xd_qknorm){ .out = out, .in = in, .gain = gain, .cos = cos, .sin = sin,
-                         .norm = gain.p != NULL, .rms = 1, .eps = eps });
+    xd_qknorm b = *a;
+    b.norm = a->gain.p != NULL;
+    b.rms = 1;
+    xd_run(x, XD_OP_QKNORM, "norm and rope of heads", &b);
 }
 
-void xd_qk_layer_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
-                           float eps, xd_tensor cos, xd_tensor sin)
+void xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a)
 {
-    xd_run(x, XD_OP_QKNORM, "norm and rope of heads",
-           &(xd_qknorm){ .out = out, .in = in, .gain = gain, .bias = bias, .cos = cos, .sin = sin,
-                         .norm = 1, .eps = eps });
+    xd_qknorm b = *a;
+    b.norm = 1;
+    b.rms = 0;
+    xd_run(x, XD_OP_QKNORM, "norm and rope of heads", &b);
 }
 
 void xd_activate(xd_exec *x, xd_tensor io, xd_act act)
@@ -287,7 +286,7 @@ void xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b)
 /* ---- attention ---------------------------------------------------------------------------- */
 
 /* [B*n,H,D] -> [B,n,H,D] */
-static xd_tensor batched(xd_tensor t, int64_t B)
+static xd_tensor split_batch(xd_tensor t, int64_t B)
 {
     xd_tensor r = t;
     r.nd = 4;
@@ -296,34 +295,39 @@ static xd_tensor batched(xd_tensor t, int64_t B)
     return r;
 }
 
-static void attend(xd_exec *x, const xd_hooks *m, xd_tensor out, xd_tensor q, xd_tensor k,
-                   xd_tensor v, xd_tensor bias, float scale, int causal)
+typedef struct attn_call {      /* as xd_attn; causal as in xd_attn_args                       */
+    xd_tensor q, k, v, bias;
+    float     scale;
+    int       causal;
+} attn_call;
+
+static void run_attn(xd_exec *x, const xd_hooks *m, xd_tensor out, const attn_call *a)
 {
-    xd_kv kv = { batched(k, x->B), batched(v, x->B) };
+    xd_kv kv = { split_batch(a->k, x->B), split_batch(a->v, x->B) };
+    float scale = a->scale > 0 ? a->scale : 1.0f / sqrtf((float)a->q.d[2]);
     while (!m->attn)
         m = m->next;
-    m->attn(x, m, &(xd_attn_args){ .out = batched(out, x->B), .q = batched(q, x->B),
-                                   .bias = bias, .kv = &kv, .nkv = 1, .causal = causal,
-                                   .scale = scale > 0 ? scale : 1.0f / sqrtf((float)q.d[2]) });
+    m->attn(x, m, &(xd_attn_args){ .out = split_batch(out, x->B), .q = split_batch(a->q, x->B),
+                                   .bias = a->bias, .kv = &kv, .nkv = 1, .causal = a->causal,
+                                   .scale = scale });
     x->site++;
 }
 
-static xd_tensor attention(xd_exec *x, const xd_hooks *m, xd_tensor q, xd_tensor k, xd_tensor v,
-                           xd_tensor bias, float scale, int causal)
+static xd_tensor new_attn(xd_exec *x, const xd_hooks *m, const attn_call *a)
 {
-    xd_tensor out = xd_new_as(x, x->act, 3, (int64_t[]){ q.d[0], q.d[1], v.d[2] });
-    attend(x, m, out, q, k, v, bias, scale, causal);
+    xd_tensor out = xd_new_as(x, x->act, 3, (int64_t[]){ a->q.d[0], a->q.d[1], a->v.d[2] });
+    run_attn(x, m, out, a);
     return out;
 }
 
 void xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
 {
-    attend(x, x->hooks, out, q, k, v, none, scale, 0);
+    run_attn(x, x->hooks, out, &(attn_call){ .q = q, .k = k, .v = v, .scale = scale });
 }
 
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
 {
-    return attention(x, x->hooks, q, k, v, none, scale, 0);
+    return new_attn(x, x->hooks, &(attn_call){ .q = q, .k = k, .v = v, .scale = scale });
 }
 
 xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, xd_tensor v,
@@ -343,18 +347,21 @@ xd_tensor xd_attn_of(xd_exec *x, xd_stream_id stream, xd_tensor q, xd_tensor k, 
 xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,
                        float scale)
 {
-    return attention(x, &xd_hooks_local, q, k, v, bias, scale, 0);
+    return new_attn(x, &xd_hooks_local,
+                    &(attn_call){ .q = q, .k = k, .v = v, .bias = bias, .scale = scale });
 }
 
 xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
 {
-    return attention(x, &xd_hooks_local, q, k, v, none, scale, 1);
+    return new_attn(x, &xd_hooks_local,
+                    &(attn_call){ .q = q, .k = k, .v = v, .scale = scale, .causal = 1 });
 }
 
 /* ---- tables, images, time ----------------------------------------------------------------- */
 
 /* Copies rows of a table in host memory (a mapped file) for a device that cannot address it. */
-static void rows_of_host(xd_exec *x, xd_tensor out, xd_tensor table, const int32_t *ids, int64_t n)
+static void copy_host_rows(xd_exec *x, xd_tensor out, xd_tensor table, const int32_t *ids,
+                           int64_t n)
 {
     xd_tensor some = xd_new_as(x, table.type, 2, (int64_t[]){ n, table.d[1] });
     size_t    row = (size_t)table.d[1] * xd_dtype_size(table.type);
@@ -375,7 +382,7 @@ xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_
     xd_tensor out = xd_new_as(x, type, 2, (int64_t[]){ n, table.d[1] });
     size_t    mark = xd_arena_mark(x->tmp);
     if (!x->dev->host_memory && (xd_counting(x) || !x->dev->mem->owns(x->dev, table.p))) {
-        rows_of_host(x, out, table, ids, n);
+        copy_host_rows(x, out, table, ids, n);
         xd_arena_rewind(x->tmp, mark);
         return out;
     }
@@ -386,59 +393,48 @@ xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_
     return out;
 }
 
-static int64_t conv_extent(int64_t in, int k, int stride, int lo, int hi)
+void xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
+                    const xd_conv_options *o)
 {
-    return (in + lo + hi - k) / stride + 1;
-}
-
-void xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int stride,
-                    const int lo[3], const int hi[3], xd_tensor residual)
-{
-    size_t        mark = xd_arena_mark(x->tmp);
+    size_t          mark = xd_arena_mark(x->tmp);
+    int             stride = o->stride ? o->stride : 1;
     const xd_hooks *m = x->hooks;
     while (!m->conv)
         m = m->next;
-    xd_conv a = { .out = out, .in = xd_as(x, in, w->w.type), .bias = w->b, .residual = residual,
-                  .w = &w->w, .stride = { 1, stride, stride } };
-    memcpy(a.lo, lo, sizeof a.lo);
-    memcpy(a.hi, hi, sizeof a.hi);
+    xd_conv a = { .out = out, .in = xd_as(x, in, w->w.type), .bias = w->b,
+                  .residual = o->residual, .w = &w->w, .stride = { 1, stride, stride } };
+    if (o->lo)
+        memcpy(a.lo, o->lo, sizeof a.lo);
+    if (o->hi)
+        memcpy(a.hi, o->hi, sizeof a.hi);
     m->conv(x, m, &a);
     xd_arena_rewind(x->tmp, mark);
 }
 
-xd_tensor xd_conv2d(xd_exec *x, xd_tensor in, const xd_cnv *w, int stride, const int lo[3],
-                    const int hi[3], xd_tensor residual)
-{
-    int64_t d[4] = { in.d[0], conv_extent(in.d[1], w->w.kernel[1], stride, lo[1], hi[1]),
-                     conv_extent(in.d[2], w->w.kernel[2], stride, lo[2], hi[2]), w->w.out };
-    xd_tensor out = residual.p ? residual : xd_new_as(x, x->act, 4, d);
-    xd_conv2d_into(x, out, in, w, stride, lo, hi, residual);
-    return out;
-}
-
-void xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int stride,
-                       const int lo[3], const int hi[3], xd_tensor residual)
+void xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
+                       const xd_conv_options *o)
 {
     const xd_hooks *m = x->hooks;
     x->hooks = &xd_hooks_local;
-    xd_conv2d_into(x, out, in, w, stride, lo, hi, residual);
+    xd_conv2d_into(x, out, in, w, o);
     x->hooks = m;
 }
 
 xd_halo xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi)
 {
-    xd_halo        r;
+    xd_halo_args    a = { .in = in, .lo = lo, .hi = hi };
     const xd_hooks *m = x->hooks;
     while (!m->halo)
         m = m->next;
-    m->halo(x, m, in, lo, hi, &r.above, &r.below);
-    return r;
+    m->halo(x, m, &a);
+    return (xd_halo){ a.above, a.below };
 }
 
 void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor residual)
 {
-    const int *k = w->w.kernel, lo[3] = { 0, k[1] / 2, k[2] / 2 };
-    xd_conv2d_into(x, out, in, w, 1, lo, (int[]){ 0, (k[1] - 1) / 2, (k[2] - 1) / 2 }, residual);
+    const int *k = w->w.kernel;
+    const int  lo[3] = { 0, k[1] / 2, k[2] / 2 }, hi[3] = { 0, (k[1] - 1) / 2, (k[2] - 1) / 2 };
+    xd_conv2d_into(x, out, in, w, &(xd_conv_options){ .lo = lo, .hi = hi, .residual = residual });
 }
 
 /* Adds the partial sums of all frames to those of the first frame: ranks share rows, not frames. */
@@ -481,33 +477,18 @@ xd_gsum xd_group_sums(xd_exec *x, xd_tensor in, int groups)
     return s;
 }
 
-void xd_group_apply_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_gsum *s, xd_tensor gain,
-                         xd_tensor bias, xd_tensor scale, xd_tensor shift, float eps, int silu)
+void xd_group_apply_into(xd_exec *x, const xd_gsum *s, const xd_gnorm *a)
 {
-    int64_t flat[2] = { in.d[0] * in.d[1] * in.d[2], in.d[3] };
-    int     whole = scale.p != NULL;
-    xd_run(x, XD_OP_GNORM, "group norm",
-           &(xd_gnorm){ .out = whole ? out : xd_reshape(out, 2, flat),
-                        .in = whole ? in : xd_reshape(in, 2, flat), .sums = s->sums,
-                        .gain = gain, .bias = bias, .scale = scale, .shift = shift,
-                        .groups = s->groups, .silu = silu, .count = s->count, .eps = eps });
-}
-
-void xd_group_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
-                        int groups, float eps, int silu)
-{
-    size_t  mark = xd_arena_mark(x->tmp);
-    xd_gsum s = xd_group_sums(x, in, groups);
-    xd_group_apply_into(x, out, in, &s, gain, bias, none, none, eps, silu);
-    xd_arena_rewind(x->tmp, mark);
-}
-
-xd_tensor xd_group_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, int groups,
-                        float eps, int silu)
-{
-    xd_tensor out = xd_new_as(x, x->act, 4, in.d);
-    xd_group_norm_into(x, out, in, gain, bias, groups, eps, silu);
-    return out;
+    int64_t  flat[2] = { a->in.d[0] * a->in.d[1] * a->in.d[2], a->in.d[3] };
+    xd_gnorm b = *a;
+    b.sums = s->sums;
+    b.groups = s->groups;
+    b.count = s->count;
+    if (!a->scale.p) {
+        b.out = xd_reshape(a->out, 2, flat);
+        b.in = xd_reshape(a->in, 2, flat);
+    }
+    xd_run(x, XD_OP_GNORM, "group norm", &b);
 }
 
 xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w)
@@ -518,7 +499,7 @@ xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w)
     return out;
 }
 
-typedef struct embed { const double *t; int n; int64_t dim; int flip; double shift, scale; } embed;
+typedef struct embed { const double *t; int n; int64_t dim; int flip; double shift; } embed;
 
 static void fill_embed(void *ctx, float *buf)
 {
@@ -528,7 +509,7 @@ static void fill_embed(void *ctx, float *buf)
         for (int64_t k = 0; k < half; k++) {
             /* f32 arithmetic on purpose: large angles must round as in the reference */
             float freq = expf((float)-log(10000.0) * (float)k / (float)((double)half - e->shift));
-            float angle = (float)e->scale * ((float)e->t[i] * freq);
+            float angle = (float)e->t[i] * freq;
             buf[(e->flip ? half : 0) + k] = sinf(angle);
             buf[(e->flip ? 0 : half) + k] = cosf(angle);
         }
@@ -537,10 +518,9 @@ static void fill_embed(void *ctx, float *buf)
     }
 }
 
-xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift,
-                        double scale)
+xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift)
 {
-    embed     e = { t, n, dim, flip, shift, scale };
+    embed     e = { t, n, dim, flip, shift };
     xd_tensor out = xd_new_f32(x, n, dim);
     xd_fill(x, out, fill_embed, &e);
     return out;

@@ -40,19 +40,16 @@ xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);          /* i-th part of 
 xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps);
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
 /* Layer norm with gain and bias, then * (1 + scale) + shift; each may be absent. out may be in. */
-void      xd_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, xd_tensor bias,
-                       xd_tensor scale, xd_tensor shift, float eps);
+void      xd_norm_into(xd_exec *x, const xd_norm *a);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 
 /* Queries or keys of heads [n,H,D] (any strides except that of D) to `out` of that shape. RMS norm
  * over the D elements of each head with gain [D] (F32; absent: no norm), then RoPE rotation by the
  * row's angles: cos, sin [n,D/2] F32, [1,D/2] for all rows, or absent. Pairs: elements 2i and
- * 2i+1. */
-void      xd_qk_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain, float eps,
-                          xd_tensor cos, xd_tensor sin);
+ * 2i+1. `norm` and `rms` are set by the op. */
+void      xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
 /* xd_qk_norm_into with a layer norm (gain and bias) in place of the RMS norm. */
-void      xd_qk_layer_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain,
-                                xd_tensor bias, float eps, xd_tensor cos, xd_tensor sin);
+void      xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);
 
 void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);            /* in place            */
 xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);   /* act(a) * b          */
@@ -82,35 +79,32 @@ xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_
 
 /* Images, channels last [T,H,W,C]: my rows of them. The _into forms write to `out`, which has the
  * shape of the result and type F32 or x->act. A convolution's residual may be `out`, and a norm's
- * `in` may be `out`. xd_conv2d writes its result into the residual if there is one. */
-xd_tensor xd_conv2d(xd_exec *x, xd_tensor in, const xd_cnv *w, int stride, const int lo[3],
-                    const int hi[3], xd_tensor residual);
-void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int stride,
-                         const int lo[3], const int hi[3], xd_tensor residual);
+ * `in` may be `out`. */
+typedef struct xd_conv_options {
+    int        stride;          /* of rows and columns; 0: 1                                   */
+    const int *lo, *hi;         /* [3]: padding before and after frames, rows, columns; NULL: 0 */
+    xd_tensor  residual;        /* added to the result; or absent                              */
+} xd_conv_options;
+void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
+                         const xd_conv_options *o);
 /* A convolution over frames: kernel [kt,kh,kw], stride 1; `in` has kt - 1 frames more than `out`.
  * Rows and columns are padded so that their number stays. */
 void      xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                          xd_tensor residual);
 /* A convolution of rows that are all in `in`: no message. */
-void      xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int stride,
-                            const int lo[3], const int hi[3], xd_tensor residual);
+void      xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
+                            const xd_conv_options *o);
 /* Halo rows for such a convolution: at most `lo` rows above mine and `hi` below, fewer at the
  * image's edges. Collective over the ranks that share the image's rows. */
 typedef struct xd_halo { xd_tensor above, below; } xd_halo;
-xd_halo    xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi);
-xd_tensor xd_group_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, int groups,
-                        float eps, int silu);
-void      xd_group_norm_into(xd_exec *x, xd_tensor out, xd_tensor in, xd_tensor gain,
-                             xd_tensor bias, int groups, float eps, int silu);
+xd_halo   xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi);
 /* Group norm in two steps, for an image that is normalised in parts: first the sums over all of
  * `in` [T,H,W,C] (and over the ranks that share its rows), then any part. scale, shift [t,h,w,C]
  * F32, or both absent: norm * scale + shift before silu; each of their cells serves
- * T/t x H/h x W/w cells of `in`. */
+ * T/t x H/h x W/w cells of `in`. The op sets `sums`, `groups` and `count` of the arguments. */
 typedef struct xd_gsum { xd_tensor sums; int groups; double count; } xd_gsum;
 xd_gsum   xd_group_sums(xd_exec *x, xd_tensor in, int groups);
-void      xd_group_apply_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_gsum *s,
-                              xd_tensor gain, xd_tensor bias, xd_tensor scale, xd_tensor shift,
-                              float eps, int silu);
+void      xd_group_apply_into(xd_exec *x, const xd_gsum *s, const xd_gnorm *a);
 /* The sums of an image [1,H,W,C] whose rows are made a few at a time. xd_group_rows: partial sums
  * [n,G,2] F64 of n of my rows. xd_group_close: the sums of all rows; s has its memory [G,2] F64 and
  * the number of groups. */
@@ -119,8 +113,7 @@ void      xd_group_close(xd_exec *x, xd_gsum *s, xd_tensor partial, xd_tensor of
 xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w);
 
 /* Sinusoidal embedding of n numbers (Vaswani et al. 2017, as diffusers' Timesteps): dim values
- * each, cos first if flip, frequency divisor (dim/2 - shift), times `scale`. F32 [n,dim]. */
-xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift,
-                        double scale);
+ * each, cos first if flip, frequency divisor (dim/2 - shift). F32 [n,dim]. */
+xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift);
 
 #endif

@@ -68,7 +68,7 @@ void xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int par
 
 /* Each process fills the weights that begin in its part of the block: about equally many bytes,
  * which are adjacent in the file. */
-static void *from_block(xd_store *s, size_t bytes, int *mine)
+static void *get_from_block(xd_store *s, size_t bytes, int *mine)
 {
     size_t at = xd_arena_mark(&s->window), room = xd_store_block_bytes(bytes);
     void  *p = xd_arena_get(&s->window, room);
@@ -77,7 +77,7 @@ static void *from_block(xd_store *s, size_t bytes, int *mine)
     return p;
 }
 
-static void *from_device(xd_store *s, size_t bytes)
+static void *get_from_device(xd_store *s, size_t bytes)
 {
     if (bytes >= CHUNK / 4)
         return own_block(s, bytes);
@@ -94,11 +94,11 @@ static void *from_device(xd_store *s, size_t bytes)
 void *xd_store_get(xd_store *s, size_t bytes, int *mine)
 {
     *mine = 1;
-    return s->window.base ? from_block(s, bytes, mine) : from_device(s, bytes);
+    return s->window.base ? get_from_block(s, bytes, mine) : get_from_device(s, bytes);
 }
 
 /* Must the slot be host memory? The host writes slot 1. */
-static int of_host(const xd_store *s, int slot)
+static int in_host_memory(const xd_store *s, int slot)
 {
     return slot == 1 && !s->dev->host_memory;
 }
@@ -106,7 +106,7 @@ static int of_host(const xd_store *s, int slot)
 static void drop_scratch(xd_store *s, int slot)
 {
     block *b = &s->scratch[slot];
-    if (of_host(s, slot))
+    if (in_host_memory(s, slot))
         free(b->p);
     else if (b->p)
         s->dev->mem->put(s->dev, b->p, b->bytes);
@@ -119,7 +119,7 @@ void *xd_store_scratch(xd_store *s, int slot, size_t bytes)
     if (b->p && b->bytes >= bytes)
         return b->p;
     drop_scratch(s, slot);
-    b->p = of_host(s, slot) ? malloc(bytes) : s->dev->mem->get(s->dev, bytes);
+    b->p = in_host_memory(s, slot) ? malloc(bytes) : s->dev->mem->get(s->dev, bytes);
     b->bytes = b->p ? bytes : 0;
     return b->p;
 }

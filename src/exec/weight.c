@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/par.h"
 #include "base/rng.h"
 
@@ -47,33 +48,36 @@ void xd_w_leave(xd_decl *d)
         d->scope[d->outer[d->depth]] = 0;
 }
 
-/* Appends a full name, and its form without the prefix that files may lack. */
-static size_t add_name(const xd_decl *d, char *out, size_t size, size_t at, const char *name,
-                       int n, const char *suffix)
+typedef struct name_list {      /* names separated by "|"                                       */
+    char  *text;
+    size_t size, len;
+} name_list;
+
+/* Appends a full name, and its form without the prefix that files may lack. `name` has n bytes. */
+static void add_name(const xd_decl *d, name_list *l, const char *name, int n, const char *suffix)
 {
     size_t len = d->prefix ? strlen(d->prefix) : 0;
     int    bare = len && strncmp(d->scope, d->prefix, len) == 0;
-    for (int i = 0; i <= bare && at < size; i++) {
-        int k = snprintf(out + at, size - at, "%s%s%.*s%s", at ? "|" : "",
+    for (int i = 0; i <= bare && l->len < l->size; i++) {
+        int k = snprintf(l->text + l->len, l->size - l->len, "%s%s%.*s%s", l->len ? "|" : "",
                          d->scope + (i ? len : 0), n, name, suffix);
-        at += k > 0 ? (size_t)k : 0;
+        l->len += k > 0 ? (size_t)k : 0;
     }
-    return at;
 }
 
 /* "a|b" + ".weight" -> "scope.a.weight|scope.b.weight" */
 static void full_names(const xd_decl *d, const char *names, const char *suffix, char *out,
                        size_t size)
 {
-    size_t at = 0;
+    name_list l = { out, size, 0 };
     out[0] = 0;
-    for (const char *p = names; p && at < size;) {
+    for (const char *p = names; p && l.len < size;) {
         const char *bar = strchr(p, '|');
         int         n = bar ? (int)(bar - p) : (int)strlen(p);
-        at = add_name(d, out, size, at, p, n, suffix);
+        add_name(d, &l, p, n, suffix);
         p = bar ? bar + 1 : NULL;
     }
-    if (at >= size)
+    if (l.len >= size)
         xd_fail(d->err, XD_EFORMAT, "the name of weight %s%s is too long", d->scope, names);
 }
 
@@ -97,7 +101,8 @@ void xd_load_name(const xd_decl *d, const char *names, const char *suffix, char 
         snprintf(out, 512, "%.*s", (int)strcspn(all, "|"), all);
 }
 
-static void list(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape)
+static void list_tensor(xd_decl *d, const char *names, const char *suffix, int nd,
+                        const int64_t *shape)
 {
     if (d->nlist == d->caplist) {
         int          cap = d->caplist ? 2 * d->caplist : 256;
@@ -131,27 +136,25 @@ void xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to)
         to[i] = m->mean + m->gain * xd_random_weight(m->hash, (uint64_t)(first + i));
 }
 
-int xd_load_find(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape,
-                 float gain, float mean, xd_fetched *f)
+int xd_load_find(xd_decl *d, const xd_fetch *what, xd_fetched *f)
 {
     f->hold = NULL;
-    f->t = xd_view(NULL, XD_F32, nd, shape);
+    f->t = xd_view(NULL, XD_F32, what->nd, what->shape);
     if (d->err->code != XD_OK)
         return 0;
-    xd_load_name(d, names, suffix, f->name);
-    f->made = (xd_made){ xd_hash_text(f->name), gain, mean };
+    xd_load_name(d, what->names, what->suffix, f->name);
+    f->made = (xd_made){ xd_hash_text(f->name), what->gain, what->mean };
     if (d->visit != XD_VISIT_LOAD)
         return 1;
     if (d->src->get(d->src->self, f->name, &f->t, d->err) != XD_OK)
         return 0;
-    f->t = xd_view(f->t.p, f->t.type, nd, shape);       /* shapes are checked before the load  */
+    f->t = xd_view(f->t.p, f->t.type, what->nd, what->shape);   /* checked before the load     */
     return 1;
 }
 
-int xd_load_fetch(xd_decl *d, const char *names, const char *suffix, int nd, const int64_t *shape,
-                  float gain, float mean, xd_fetched *f)
+int xd_load_fetch(xd_decl *d, const xd_fetch *what, xd_fetched *f)
 {
-    if (!xd_load_find(d, names, suffix, nd, shape, gain, mean, f))
+    if (!xd_load_find(d, what, f))
         return 0;
     if (d->visit == XD_VISIT_LOAD)
         return 1;
@@ -163,7 +166,7 @@ int xd_load_fetch(xd_decl *d, const char *names, const char *suffix, int nd, con
     return 1;
 }
 
-void xd_load_let_go(xd_decl *d, xd_fetched *f)
+void xd_load_release(xd_decl *d, xd_fetched *f)
 {
     free(f->hold);
     if (d->visit == XD_VISIT_LOAD && d->src->done)
@@ -181,8 +184,8 @@ float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored)
 
 void xd_load_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n, float scale)
 {
-    enum { SOME = 512 };
-    float   x[SOME];
+    enum { CHUNK = 512 };
+    float   x[CHUNK];
     size_t  ts = xd_dtype_size(tt), fs = xd_dtype_size(ft);
     int64_t m;
     if (scale == 1.0f) {
@@ -190,7 +193,7 @@ void xd_load_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64
         return;
     }
     for (int64_t i = 0; i < n; i += m) {
-        m = n - i < SOME ? n - i : SOME;
+        m = n - i < CHUNK ? n - i : CHUNK;
         xd_convert(x, XD_F32, (const char *)from + (size_t)i * fs, ft, m);
         for (int64_t k = 0; k < m; k++)
             x[k] *= scale;
@@ -198,42 +201,36 @@ void xd_load_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64
     }
 }
 
-/* Converts, scales and copies n elements of a file to device memory. */
-static void take_some(xd_decl *d, void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n,
-                      const char *name)
+/* Converts, scales and copies the elements of `from`, of a file, to device memory. */
+static void copy_to_device(xd_decl *d, xd_tensor to, xd_tensor from, const char *name)
 {
-    enum { SOME = 1 << 16 };
-    size_t ts = xd_dtype_size(tt), fs = xd_dtype_size(ft);
-    float  scale = xd_load_scale(d, name, ft);
+    enum { CHUNK = 1 << 16 };
+    size_t  ts = xd_dtype_size(to.type), fs = xd_dtype_size(from.type);
+    int64_t n = xd_count(from);
+    float   scale = xd_load_scale(d, name, from.type);
     if (d->dev->host_memory) {
-        xd_load_convert(to, tt, from, ft, n, scale);
+        xd_load_convert(to.p, to.type, from.p, from.type, n, scale);
         return;
     }
-    void *buf = malloc((size_t)(n < SOME ? n : SOME) * ts + 1);
+    void *buf = malloc((size_t)xd_min(n, CHUNK) * ts + 1);
     if (!buf)
         xd_fail(d->err, XD_ENOMEM, "no memory for weight %s", name);
     for (int64_t i = 0, m; i < n && buf && d->err->code == XD_OK; i += m) {
-        m = n - i < SOME ? n - i : SOME;
-        xd_load_convert(buf, tt, (const char *)from + (size_t)i * fs, ft, m, scale);
-        if (d->dev->mem->upload(d->dev, NULL, (char *)to + (size_t)i * ts, buf,
+        m = xd_min(n - i, CHUNK);
+        xd_load_convert(buf, to.type, (const char *)from.p + (size_t)i * fs, from.type, m, scale);
+        if (d->dev->mem->upload(d->dev, NULL, (char *)to.p + (size_t)i * ts, buf,
                                 (size_t)m * ts) != XD_OK)
             xd_fail(d->err, XD_EDEVICE, "weight %s cannot be copied to %s", name, d->dev->name);
     }
     free(buf);
 }
 
-/* take_some for a whole tensor. */
-static void take_numbers(xd_decl *d, xd_tensor to, xd_tensor t, const char *name)
-{
-    take_some(d, to.p, to.type, t.p, t.type, xd_count(t), name);
-}
-
 void xd_load_nonfinite(xd_decl *d, const char *name)
 {
-    if (d->nodd++)
+    if (d->nnonfinite++)
         return;
     xd_log(XD_LOG_WARN, "weight %s holds NaN or infinite numbers", name);
-    snprintf(d->odd, sizeof d->odd, "%s", name);
+    snprintf(d->nonfinite, sizeof d->nonfinite, "%s", name);
 }
 
 void xd_load_warn(xd_decl *d, const char *name, xd_tensor t)
@@ -245,10 +242,10 @@ void xd_load_warn(xd_decl *d, const char *name, xd_tensor t)
 void xd_load_count(xd_decl *d, size_t bytes)
 {
     d->packed += bytes;
-    d->room += xd_store_block_bytes(bytes);
+    d->block_bytes += xd_store_block_bytes(bytes);
 }
 
-void xd_load_works(xd_decl *d, int slot, size_t bytes)
+void xd_load_count_work(xd_decl *d, int slot, size_t bytes)
 {
     d->work[slot] = bytes > d->work[slot] ? bytes : d->work[slot];
 }
@@ -256,13 +253,13 @@ void xd_load_works(xd_decl *d, int slot, size_t bytes)
 void xd_load_will(xd_decl *d, const char *names, const char *suffix, int64_t first, int64_t n)
 {
     char full[512];
-    if (!d->tells || !n || !d->src || !d->src->will)
+    if (!d->announces || !n || !d->src || !d->src->will)
         return;
     xd_load_name(d, names, suffix, full);
     d->src->will(d->src->self, full, first, n);
 }
 
-void *xd_load_take(xd_decl *d, size_t bytes, const char *name, int *mine)
+void *xd_load_allocate(xd_decl *d, size_t bytes, const char *name, int *mine)
 {
     void *p = d->err->code == XD_OK ? xd_store_get(d->store, bytes, mine) : NULL;
     if (p)
@@ -279,7 +276,7 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
 {
     xd_fetched f;
     if (d->visit == XD_VISIT_LIST) {
-        list(d, name, "", nd, shape);
+        list_tensor(d, name, "", nd, shape);
         return;
     }
     *v = xd_view(nowhere, XD_F32, nd, shape);
@@ -289,13 +286,14 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
         return;
     }
     size_t len = strlen(name);
-    int    gain = nd == 1 && len >= 6 && strcmp(name + len - 6, "weight") == 0, mine;
-    if (!(v->p = xd_load_take(d, xd_bytes(*v), name, &mine)) || !mine ||
-        !xd_load_fetch(d, name, "", nd, shape, 0.1f, gain ? 1.0f : 0.0f, &f))
+    int    is_gain = nd == 1 && len >= 6 && strcmp(name + len - 6, "weight") == 0, mine;
+    if (!(v->p = xd_load_allocate(d, xd_bytes(*v), name, &mine)) || !mine ||
+        !xd_load_fetch(d, &(xd_fetch){ .names = name, .suffix = "", .nd = nd, .shape = shape,
+                                       .gain = 0.1f, .mean = is_gain ? 1.0f : 0.0f }, &f))
         return;
     xd_load_warn(d, f.name, f.t);
-    take_numbers(d, *v, f.t, f.name);
-    xd_load_let_go(d, &f);
+    copy_to_device(d, *v, f.t, f.name);
+    xd_load_release(d, &f);
 }
 
 void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t n)
@@ -307,7 +305,7 @@ void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias,
 }
 
 /* Is a table used in place? Types that no lookup kernel reads are converted instead. */
-static int stays(const xd_decl *d, const char *name)
+static int is_used_in_place(const xd_decl *d, const char *name)
 {
     char      full[512];
     xd_tensor t = { 0 };
@@ -327,11 +325,11 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
 {
     int64_t    shape[2] = { 1, stored[nd - 1] };
     xd_fetched f;
-    int        mine = 1, whole = d->visit == XD_VISIT_LIST || !stays(d, name);
+    int        mine = 1, whole = d->visit == XD_VISIT_LIST || !is_used_in_place(d, name);
     for (int i = 0; i < nd - 1; i++)
         shape[0] *= stored[i];
     if (d->visit == XD_VISIT_LIST) {
-        list(d, name, "", nd, stored);
+        list_tensor(d, name, "", nd, stored);
         return;
     }
     *v = xd_view(nowhere, d->type, 2, shape);
@@ -342,9 +340,10 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
         }
         return;
     }
-    if (whole && (!(v->p = xd_load_take(d, xd_bytes(*v), name, &mine)) || !mine))
+    if (whole && (!(v->p = xd_load_allocate(d, xd_bytes(*v), name, &mine)) || !mine))
         return;
-    if (!xd_load_fetch(d, name, "", 2, shape, 1.0f, 0.0f, &f))
+    if (!xd_load_fetch(d, &(xd_fetch){ .names = name, .suffix = "", .nd = 2, .shape = shape,
+                                       .gain = 1.0f }, &f))
         return;
     if (xd_bytes(f.t) <= SCAN_TABLE)
         xd_load_warn(d, f.name, f.t);
@@ -352,17 +351,18 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
         *v = f.t;               /* rows are read from the mapping when they are looked up      */
         return;
     }
-    take_numbers(d, *v, f.t, f.name);
-    xd_load_let_go(d, &f);
+    copy_to_device(d, *v, f.t, f.name);
+    xd_load_release(d, &f);
 }
 
 /* ---- matrices ----------------------------------------------------------------------------- */
 
-/* My share of a dimension of `n` features, cut at multiples of `unit`: a span of features. */
-static xd_span share(const xd_decl *d, int cut, int64_t n, int64_t unit)
+/* My share of `n` features, cut at multiples of `unit` (0: 1). */
+static xd_span my_share(const xd_decl *d, int cut, int64_t n, int64_t unit)
 {
     if (!cut || d->tp <= 1)
         return (xd_span){ 0, n };
+    unit = unit ? unit : 1;
     xd_span u = xd_cut((xd_span){ 0, (n + unit - 1) / unit }, d->tp_at, d->tp);
     int64_t a = u.start * unit, b = (u.start + u.n) * unit;
     return (xd_span){ a, (b < n ? b : n) - a };
@@ -379,16 +379,19 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
         return;
     }
     int    mine;
-    float *at = b->p = xd_load_take(d, xd_bytes(*b), parts[0].name, &mine);
+    float *at = b->p = xd_load_allocate(d, xd_bytes(*b), parts[0].name, &mine);
     for (int i = 0; i < n && at && mine; i++) {
-        xd_fetched f;
-        if (!xd_load_fetch(d, parts[i].name, ".bias", 1, &parts[i].out, 0.1f, 0, &f))
+        const xd_mat_part *p = &parts[i];
+        xd_fetched         f;
+        if (!xd_load_fetch(d, &(xd_fetch){ .names = p->name, .suffix = ".bias", .nd = 1,
+                                           .shape = &p->out, .gain = 0.1f }, &f))
             return;
         xd_load_warn(d, f.name, f.t);
-        take_some(d, at, XD_F32, (char *)f.t.p + (size_t)parts[i].row0 * xd_dtype_size(f.t.type),
-                  f.t.type, parts[i].rows, f.name);
-        at += parts[i].rows;
-        xd_load_let_go(d, &f);
+        char *from = (char *)f.t.p + (size_t)p->row0 * xd_dtype_size(f.t.type);
+        copy_to_device(d, xd_view(at, XD_F32, 1, &p->rows),
+                       xd_view(from, f.t.type, 1, &p->rows), f.name);
+        at += p->rows;
+        xd_load_release(d, &f);
     }
 }
 
@@ -399,137 +402,140 @@ static xd_dtype matrix_type(const xd_decl *d, xd_split split, const xd_mat_part 
     int64_t out = 0, in = parts[0].in;
     for (int i = 0; i < n; i++)
         out += parts[i].out;
-    if (!xd_is_quantized(d->blocks) || split == XD_REPLICATED || out < XD_QUANT_LEAST ||
-        in < XD_QUANT_LEAST || (d->blocks == XD_I8 && in > XD_INT8_DEEPEST))
+    if (!xd_is_quantized(d->blocks) || split == XD_REPLICATED || out < XD_QUANT_MIN ||
+        in < XD_QUANT_MIN || (d->blocks == XD_I8 && in > XD_INT8_MAX_INPUTS))
         return d->type;
     return d->blocks;
 }
 
-/* Every linear layer ends here. shape: of the tensor in the checkpoint if there is one part. */
-static void matrix(xd_decl *d, xd_lin *w, xd_split split, xd_mat_part *parts, int n,
-                   const xd_mat_cols *c, int nd, const int64_t *shape, int bias)
+/* Lists the tensors of a layer. */
+static void list_matrix(xd_decl *d, const xd_matrix *m, int bias)
+{
+    for (int i = 0; i < m->n; i++) {
+        const xd_mat_part *p = &m->parts[i];
+        int64_t            flat[2] = { p->out, p->in };
+        list_tensor(d, p->name, ".weight", m->shape ? m->nd : 2, m->shape ? m->shape : flat);
+        if (bias)
+            list_tensor(d, p->name, ".bias", 1, &p->out);
+    }
+}
+
+/* Every linear layer ends here. */
+static void visit_matrix(xd_decl *d, xd_lin *w, xd_split split, const xd_matrix *m, int bias)
 {
     if (d->visit == XD_VISIT_LIST) {
-        for (int i = 0; i < n; i++) {
-            int64_t flat[2] = { parts[i].out, parts[i].in };
-            list(d, parts[i].name, ".weight", n == 1 ? nd : 2, n == 1 ? shape : flat);
-            if (bias)
-                list(d, parts[i].name, ".bias", 1, &parts[i].out);
-        }
+        list_matrix(d, m, bias);
         return;
     }
-    int64_t out = 0;
-    for (int i = 0; i < n; i++)
-        out += parts[i].rows;
+    xd_matrix flat = *m;        /* the device packs it as two-dimensional                     */
+    int64_t   out = 0;
+    flat.shape = NULL;
+    for (int i = 0; i < m->n; i++)
+        out += m->parts[i].rows;
     w->split = split;
-    w->w = (xd_weight){ .type = matrix_type(d, split, parts, n), .out = out, .in = c->total,
-                        .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 }, .groups = 1 };
+    w->w = (xd_weight){ .type = matrix_type(d, split, m->parts, m->n), .out = out,
+                        .in = m->cols.total, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 },
+                        .groups = 1 };
     if (d->visit == XD_VISIT_COUNT) {
         w->w.p = nowhere;
         w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
-        if (out && c->total)
-            xd_mat_count(d, &w->w, parts, n, c);
-    } else if (out && c->total) {
-        int64_t flat[2] = { parts[0].out, parts[0].in };
-        xd_mat_load(d, &w->w, parts, n, c, 2, flat);
+        if (out && m->cols.total)
+            xd_mat_count(d, &w->w, &flat);
+    } else if (out && m->cols.total) {
+        xd_mat_load(d, &w->w, &flat);
     }
     if (bias)
-        load_bias(d, &w->b, parts, n, out);
+        load_bias(d, &w->b, m->parts, m->n, out);
 }
 
-void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_t unit,
-                 int nin, const int64_t *in, int nout, const int64_t *out, int bias)
+void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s)
 {
-    xd_mat_cols c = { .n = nin };
-    int64_t I = 0, O = 0, shape[2];
-    if (nin > XD_MAXSEG || nout > XD_MAXSEG || (split == XD_COL && d->tp > 1 && nout > 1)) {
+    int            n = s->nparts ? s->nparts : 1;
+    const int64_t *widths = s->nparts ? s->parts : &s->in;
+    xd_matrix      m = { .n = 1, .cols = { .n = n } };
+    int64_t        in = 0;
+    if (n > XD_MAXSEG) {
         xd_fail(d->err, XD_EUNSUPPORTED, "weight %s%s has too many parts", d->scope, name);
         return;
     }
     memset(w, 0, sizeof *w);
-    for (int k = 0; k < nin; k++) {
-        c.span[k] = share(d, split == XD_ROW, in[k], unit);
-        c.total += c.span[k].n;
-        c.span[k].start += I;
-        I += in[k];
+    for (int k = 0; k < n; k++) {
+        xd_span share = my_share(d, s->split == XD_ROW, widths[k], s->unit);
+        m.cols.span[k] = (xd_span){ in + share.start, share.n };
+        m.cols.total += share.n;
+        in += widths[k];
     }
-    for (int k = 0; k < nout; k++)
-        O += out[k];
-    xd_span rows = share(d, split == XD_COL, O, unit);
-    xd_mat_part p = { name, O, I, rows.n, rows.start };
-    w->nseg = nout;
-    for (int k = 0; k < nout; k++)
-        w->seg[k] = nout == 1 ? rows.n : out[k];
-    shape[0] = O, shape[1] = I;
-    matrix(d, w, split, &p, 1, &c, 2, shape, bias);
+    xd_span     rows = my_share(d, s->split == XD_COL, s->out, s->unit);
+    xd_mat_part p = { name, s->out, in, rows.n, rows.start };
+    m.parts = &p;
+    w->nseg = 1;
+    w->seg[0] = rows.n;
+    visit_matrix(d, w, s->split, &m, s->bias);
 }
 
-void xd_w_fused(xd_decl *d, xd_lin *w, xd_split split, int64_t unit, int64_t in, int n,
-                const char *const *names, const int64_t *out, int bias)
+void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s)
 {
     xd_mat_part p[XD_MAXSEG];
-    xd_mat_cols c = { .n = 1, .span = { share(d, split == XD_ROW, in, unit) } };
-    if (n > XD_MAXSEG) {
-        xd_fail(d->err, XD_EUNSUPPORTED, "weight %s%s has too many parts", d->scope, names[0]);
+    xd_span     cols = my_share(d, s->split == XD_ROW, s->in, s->unit);
+    if (s->n > XD_MAXSEG) {
+        xd_fail(d->err, XD_EUNSUPPORTED, "weight %s%s has too many parts", d->scope, s->names[0]);
         return;
     }
     memset(w, 0, sizeof *w);
-    c.total = c.span[0].n;
-    w->nseg = n;
-    for (int i = 0; i < n; i++) {
-        xd_span rows = share(d, split == XD_COL, out[i], unit);
-        p[i] = (xd_mat_part){ names[i], out[i], in, rows.n, rows.start };
+    w->nseg = s->n;
+    for (int i = 0; i < s->n; i++) {
+        xd_span rows = my_share(d, s->split == XD_COL, s->out[i], s->unit);
+        p[i] = (xd_mat_part){ s->names[i], s->out[i], s->in, rows.n, rows.start };
         w->seg[i] = rows.n;
     }
-    int64_t shape[2] = { out[0], in };
-    matrix(d, w, split, p, n, &c, 2, shape, bias);
+    visit_matrix(d, w, s->split, &(xd_matrix){ .parts = p, .n = s->n,
+                                               .cols = { 1, { cols }, cols.n } }, s->bias);
 }
 
-void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_t unit,
-                    int nd, const int64_t *shape, int bias)
+void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64_t *shape,
+                    int bias)
 {
     int64_t in = 1;
     for (int i = 1; i < nd; i++)
         in *= shape[i];
-    xd_mat_cols c = { .n = 1, .span = { share(d, split == XD_ROW, in, unit) } };
-    xd_span rows = share(d, split == XD_COL, shape[0], unit);
-    xd_mat_part p = { name, shape[0], in, rows.n, rows.start };
+    xd_mat_part p = { name, shape[0], in, shape[0], 0 };
     memset(w, 0, sizeof *w);
-    c.total = c.span[0].n;
     w->nseg = 1;
-    w->seg[0] = rows.n;
-    matrix(d, w, split, &p, 1, &c, nd, shape, bias);
+    w->seg[0] = shape[0];
+    visit_matrix(d, w, XD_REPLICATED,
+                 &(xd_matrix){ .parts = &p, .n = 1, .cols = { 1, { { 0, in } }, in }, .nd = nd,
+                               .shape = shape }, bias);
 }
 
-void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int nk,
-               const int kernel[3], const int stride[3], int groups, int bias)
+void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
 {
-    int64_t shape[5] = { out, in / groups };
-    xd_mat_part p = { name, out, in / groups, out, 0 };
-    for (int i = 0; i < nk; i++) {
-        shape[2 + i] = kernel[3 - nk + i];
-        p.in *= kernel[3 - nk + i];
+    int64_t     shape[5] = { s->out, s->in };
+    xd_mat_part p = { name, s->out, s->in, s->out, 0 };
+    for (int i = 3 - s->nk; i < 3; i++) {
+        shape[2 + i - (3 - s->nk)] = s->kernel[i];
+        p.in *= s->kernel[i];
     }
-    xd_mat_cols c = { .n = 1, .span = { { 0, p.in } }, .total = p.in };
+    xd_matrix m = { .parts = &p, .n = 1, .cols = { 1, { { 0, p.in } }, p.in }, .nd = 2 + s->nk,
+                    .shape = shape };
     if (d->visit == XD_VISIT_LIST) {
-        list(d, name, ".weight", 2 + nk, shape);
-        if (bias)
-            list(d, name, ".bias", 1, &out);
+        list_matrix(d, &m, s->bias);
         return;
     }
     memset(w, 0, sizeof *w);
-    w->w = (xd_weight){ .type = d->type, .out = out, .in = in / groups, .nk = nk,
-                        .groups = groups };
-    for (int i = 0; i < 3; i++)
-        w->w.kernel[i] = i >= 3 - nk ? kernel[i] : 1, w->w.stride[i] = i >= 3 - nk ? stride[i] : 1;
+    w->w = (xd_weight){ .type = d->type, .out = s->out, .in = s->in, .nk = s->nk,
+                        .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 }, .groups = 1 };
+    for (int i = 3 - s->nk; i < 3; i++) {
+        w->w.kernel[i] = s->kernel[i];
+        w->w.stride[i] = s->stride[i] ? s->stride[i] : 1;
+    }
     if (d->visit == XD_VISIT_COUNT) {
         w->w.p = nowhere;
-        xd_mat_count(d, &w->w, &p, 1, &c);
+        xd_mat_count(d, &w->w, &m);
     } else {
-        xd_mat_load(d, &w->w, &p, 1, &c, 2 + nk, shape);
+        xd_mat_load(d, &w->w, &m);
     }
-    if (bias)
-        load_bias(d, &w->b, &p, 1, out);
+    if (s->bias)
+        load_bias(d, &w->b, &p, 1, s->out);
 }
 
 /* ---- convolutions of enlarged maps -------------------------------------------------------- */
@@ -571,12 +577,13 @@ static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n,
     int        mine[4], any = 0;
     for (int q = 0; q < 4; q++) {
         w[q].w.bytes = d->dev->ops->pack_size(d->dev, &w[q].w);
-        if (!(w[q].w.p = xd_load_take(d, w[q].w.bytes, name, &mine[q])))
+        if (!(w[q].w.p = xd_load_allocate(d, w[q].w.bytes, name, &mine[q])))
             return;
         any |= mine[q];
     }
-    if (!any ||
-        !xd_load_fetch(d, name, ".weight", 4, shape, 0.9f / sqrtf(9 * (float)shape[1]), 0, &f))
+    if (!any || !xd_load_fetch(d, &(xd_fetch){ .names = name, .suffix = ".weight", .nd = 4,
+                                               .shape = shape,
+                                               .gain = 0.9f / sqrtf(9 * (float)shape[1]) }, &f))
         return;
     xd_load_warn(d, f.name, f.t);
     const float scale = xd_load_scale(d, f.name, f.t.type);
@@ -591,7 +598,7 @@ static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n,
         xd_mat_pack(d, &w[q].w, xd_view(k, XD_F32, 4, (int64_t[]){ shape[0], shape[1], 2, 2 }),
                     name);
     }
-    xd_load_let_go(d, &f);
+    xd_load_release(d, &f);
 }
 
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in)
@@ -599,8 +606,8 @@ void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, 
     int64_t shape[4] = { out, in, 3, 3 };
     xd_mat_part p = { name, out, in, out, 0 };
     if (d->visit == XD_VISIT_LIST) {
-        list(d, name, ".weight", 4, shape);
-        list(d, name, ".bias", 1, &out);
+        list_tensor(d, name, ".weight", 4, shape);
+        list_tensor(d, name, ".bias", 1, &out);
         return;
     }
     for (int q = 0; q < 4; q++) {
@@ -610,8 +617,8 @@ void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, 
         if (d->visit == XD_VISIT_COUNT) {
             w[q].w.p = nowhere;
             xd_load_count(d, w[q].w.bytes = d->dev->ops->pack_size(d->dev, &w[q].w));
-            xd_load_works(d, 0, d->dev->ops->pack_tmp(d->dev, &w[q].w, XD_F32));
-            xd_load_works(d, 1, (size_t)(out * in) * 4 * sizeof(float));
+            xd_load_count_work(d, 0, d->dev->ops->pack_tmp(d->dev, &w[q].w, XD_F32));
+            xd_load_count_work(d, 1, (size_t)(out * in) * 4 * sizeof(float));
         }
     }
     if (d->visit == XD_VISIT_COUNT)

@@ -11,7 +11,7 @@
 /* How tensor parallelism cuts a linear layer: not at all, by outputs, or by inputs. */
 typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
 
-enum { XD_MAXSEG = 8, XD_QUANT_LEAST = 16 };
+enum { XD_MAXSEG = 8, XD_QUANT_MIN = 16 };
 
 typedef struct xd_lin {         /* y = x w^T + b: this rank's share                           */
     xd_weight w;
@@ -28,26 +28,47 @@ typedef struct xd_cnv {         /* a convolution                                
 
 typedef struct xd_decl xd_decl;
 
-/* One linear layer. in, out: widths of the parts of its input and output (a fused layer has
- * several). unit: number of features that a cut keeps together (those of a head), 1 for any cut.
- * "NAME.weight" is [sum out, sum in]; "NAME.bias" is [sum out] if `bias`. */
-void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_t unit,
-                 int nin, const int64_t *in, int nout, const int64_t *out, int bias);
+/* One linear layer: "NAME.weight" [out, in]; "NAME.bias" [out] if `bias`. An input of several
+ * tensors side by side has widths parts[0..nparts), which add up to the width in place of `in`;
+ * tensor parallelism cuts each of them. */
+typedef struct xd_linear_spec {
+    int64_t        in, out;
+    int            nparts;      /* 0: one part of width `in`                                   */
+    const int64_t *parts;
+    xd_split       split;
+    int64_t        unit;        /* features that a cut keeps together (those of a head); 0: 1  */
+    int            bias;
+} xd_linear_spec;
+void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s);
 
 /* Several linear layers of the checkpoint that read the same input, fused: part i is
  * "names[i].weight" [out[i], in]. Each entry of names may be a "|"-separated list of aliases, of
  * which the first that the checkpoint has is used. */
-void xd_w_fused(xd_decl *d, xd_lin *w, xd_split split, int64_t unit, int64_t in, int n,
-                const char *const *names, const int64_t *out, int bias);
+typedef struct xd_fused_spec {
+    int                n;
+    const char *const *names;   /* [n]                                                         */
+    int64_t            in, out[XD_MAXSEG];
+    xd_split           split;
+    int64_t            unit;    /* as in xd_linear_spec                                        */
+    int                bias;
+} xd_fused_spec;
+void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s);
 
-/* A linear layer whose weight the checkpoint stores as a convolution or in another shape:
- * "NAME.weight" has the shape shape[0..nd), where shape[0] is out and the rest multiplies to in. */
-void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, xd_split split, int64_t unit,
-                    int nd, const int64_t *shape, int bias);
+/* A replicated linear layer whose weight the checkpoint stores as a convolution or in another
+ * shape: "NAME.weight" has the shape shape[0..nd), where shape[0] is out and the rest multiplies to
+ * in. */
+void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64_t *shape,
+                    int bias);
 
-/* A convolution kernel "NAME.weight" [out, in / groups, (kt,) kh, kw], "NAME.bias" [out]. */
-void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int nk,
-               const int kernel[3], const int stride[3], int groups, int bias);
+/* A convolution kernel "NAME.weight" [out, in, (kt,) kh, kw], "NAME.bias" [out]. */
+typedef struct xd_conv_spec {
+    int64_t out, in;
+    int     nk;                 /* extents of the kernel in the checkpoint: 2 or 3             */
+    int     kernel[3];
+    int     stride[3];          /* 0: 1                                                        */
+    int     bias;
+} xd_conv_spec;
+void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
 
 /* A 3 x 3 kernel "NAME.weight" [out, in, 3, 3] that reads a map enlarged by 2 x 2 (nearest
  * neighbour). Pixel (2y + i, 2x + j) depends on only 2 x 2 cells of the map before enlargement,
@@ -115,20 +136,20 @@ struct xd_decl {
     xd_dev    *dev;
     xd_dtype   type;            /* compute type                                                */
     xd_dtype   blocks;          /* I8, F8E4M3 or as `type`: of matrices that tensor parallelism */
-                                /* can cut (attention, feed-forward) with XD_QUANT_LEAST inputs */
+                                /* can cut (attention, feed-forward) with XD_QUANT_MIN inputs */
                                 /* and outputs or more; others have `type`                      */
     const xd_source *src;
     int        tp, tp_at;       /* tensor degree and my coordinate                             */
-    int        tells;           /* COUNT: report to the source what a load will read           */
+    int        announces;       /* COUNT: report to the source what a load will read           */
     xd_store  *store;           /* owns the loaded weights (LOAD, RANDOM)                      */
     xd_declared *list;          /* LIST: the result, grows                                     */
     int        nlist, caplist;
     size_t     packed;          /* bytes of the weights: needed (COUNT) or taken               */
-    size_t     room;            /* these bytes with each weight rounded up, as in a block      */
+    size_t     block_bytes;     /* these bytes with each weight rounded up, as in a block      */
     size_t     work[3];         /* COUNT: working memory of a load: slots of xd_store_scratch,  */
                                 /* and memory of what the source makes                         */
-    int        nodd;            /* LOAD: number of tensors with NaN or infinite elements       */
-    char       odd[512];        /* name of the first such tensor                               */
+    int        nnonfinite;      /* LOAD: number of tensors with NaN or infinite elements       */
+    char       nonfinite[512];  /* name of the first such tensor                               */
     xd_err    *err;             /* sticky                                                      */
     const char *prefix;         /* optional prefix of full names in files; NULL: none          */
     char       scope[192];

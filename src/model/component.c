@@ -441,7 +441,7 @@ xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_e
     p->shadow.last = p->net.last;
     xd_net_visit(&p->shadow, &d);
     p->packed = d.packed;
-    p->room = d.room;
+    p->block_bytes = d.block_bytes;
     p->work = d.work[0] + d.work[1] + d.work[2];
     if (mine.code)              /* the next request would take a partial count for a complete one */
         xd_net_close(&p->shadow);
@@ -522,7 +522,7 @@ xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type
     xd_status s = count_mine(p, &d, visit_kinds, e);
     if (s == XD_OK) {
         p->packed = d.packed;
-        p->room = d.room;
+        p->block_bytes = d.block_bytes;
     }
     return s;
 }
@@ -531,7 +531,7 @@ void xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type
 {
     xd_err  mine = { 0 };
     xd_decl d = counting(p, count, type, &mine);
-    d.tells = 1;
+    d.announces = 1;
     count_mine(p, &d, xd_net_visit, NULL);
 }
 
@@ -551,10 +551,10 @@ static xd_status fill(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd
         xd_net_visit(&p->net, &d);
     }
     xd_store_trim(p->store);
-    snprintf(p->odd, sizeof p->odd, "%s", d.odd);
-    if (d.nodd > 1)
+    snprintf(p->nonfinite, sizeof p->nonfinite, "%s", d.nonfinite);
+    if (d.nnonfinite > 1)
         xd_log(XD_LOG_WARN, "%s: %d more weights hold NaN or infinite numbers", p->name,
-               d.nodd - 1);
+               d.nnonfinite - 1);
     if (mine.code)
         xd_fail(e, mine.code, "%s: %s", p->name, mine.msg);
     return p->group.c ? xd_shared_weights_agree(p, mine.code, e) : mine.code;

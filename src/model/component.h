@@ -41,13 +41,13 @@ typedef struct xd_component {
     xd_store   *store;          /* its weights; NULL: not loaded                               */
     xd_net      shadow;         /* the network for counting                                    */
     size_t      packed;         /* counted bytes of its weights when loaded                    */
-    size_t      room;           /* counted bytes as one block of shared memory                 */
+    size_t      block_bytes;    /* counted bytes as one block of shared memory                 */
     size_t      work;           /* extra bytes while it is loaded                              */
     xd_weight_group group;
     int         shared;         /* its weights are in shared memory                            */
     xd_readahead *ahead;        /* readahead of its files; NULL: none                          */
     size_t     *upto;     /* [tensors of the files]: bytes of the readahead up to the end of each */
-    char        odd[512];       /* the first tensor in which this rank saw NaN or infinities   */
+    char        nonfinite[512]; /* the first tensor in which this rank saw NaN or infinities   */
     int         tp, tp_at;      /* tensor-parallel degree (1: whole) and this rank's coordinate */
     xd_dtype    blocks;         /* I8 or F8E4M3: type of the block matrices; others: compute type */
 } xd_component;
@@ -71,7 +71,7 @@ xd_status xd_component_take(xd_component *p, const char *file, const char *slot,
 xd_status xd_component_files(xd_component *p, xd_err *e);
 
 /* Fills the shadow network for a count device and computes the bytes of the weights (`packed`,
- * `room`, `work`). */
+ * `block_bytes`, `work`). */
 xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
 /* After xd_component_count, for weights that will be loaded with `share`: computes their bytes. */

@@ -16,15 +16,15 @@ xd_status xd_shared_weights_open(xd_component *p, xd_status s, xd_err *e)
     int first;
     if ((s = xd_shared_weights_agree(p, s, e)) != XD_OK)
         return s;
-    char *base = p->group.c->ops->share(p->group.c, p->room + XD_ALIGN, &first);
+    char *base = p->group.c->ops->share(p->group.c, p->block_bytes + XD_ALIGN, &first);
     if (!base) {
         xd_log(XD_LOG_INFO, "%s: there is no shared memory of %s: every rank keeps weights of its "
                "own", p->name,
-               xd_size_text((double)p->room).s);
+               xd_size_text((double)p->block_bytes).s);
         return XD_OK;
     }
     size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN;   /* equal on all ranks  */
-    xd_store_use_block(p->store, base + lead, p->room, p->group.c->rank, p->group.c->size);
+    xd_store_use_block(p->store, base + lead, p->block_bytes, p->group.c->rank, p->group.c->size);
     p->shared = 1;
     return XD_OK;
 }

@@ -241,19 +241,18 @@ static void set_halo_views(xd_exec *x, halo *h, int64_t height, const int reach[
     }
 }
 
-static void halo_rows(xd_exec *x, const xd_hooks *m, xd_tensor in, int lo, int hi, xd_tensor *above,
-                      xd_tensor *below)
+static void halo_rows(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
 {
     halo      *h = m->priv;
-    const int  reach[2] = { lo, hi };
+    const int  reach[2] = { a->lo, a->hi };
     xd_span    need[2];
-    xd_tensor *to[2] = { above, below }, side[2];
+    xd_tensor  in = a->in, *to[2] = { &a->above, &a->below }, side[2];
     h->scale = in.d[2] / x->lay->grid[2];
     int64_t height = x->lay->len[XD_IMG] * h->scale;
     xd_span mine = band_of(x, h->c->rank, h->scale);
     xd_check(x, in.d[1] == mine.n, "parallel VAE: %lld rows of a band of %lld", (long long)in.d[1],
              (long long)mine.n);
-    rows_beside(mine, lo, hi, height, need);
+    rows_beside(mine, a->lo, a->hi, height, need);
     for (int i = 0; i < 2; i++) {
         int64_t d[4] = { in.d[0], need[i].n, in.d[2], in.d[3] };
         side[i] = *to[i] = xd_new_as(x, in.type, 4, d);

@@ -34,7 +34,7 @@ static uint64_t form(const xd_context *ctx, const xd_component *p)
     h = xd_hash_mix(h, (uint64_t)xd_par_threads());
     h = xd_hash_mix(h, (uint64_t)ctx->type);
     h = xd_hash_mix(h, (uint64_t)p->blocks);
-    h = xd_hash_mix(h, (uint64_t)p->room);
+    h = xd_hash_mix(h, (uint64_t)p->block_bytes);
     h = xd_hash_mix(h, (uint64_t)p->net.first);
     return xd_hash_mix(h, (uint64_t)p->net.last);
 }
@@ -185,13 +185,13 @@ xd_status xd_weight_groups_count(xd_context *ctx, const int group[2], xd_err *e)
 void xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p)
 {
     xd_comm *c = ctx->world.used;
-    int64_t  one = 1, size = sizeof p->odd;
-    int32_t  who = p->odd[0] ? c->rank : INT32_MAX;
-    char     name[sizeof p->odd];
+    int64_t  one = 1, size = sizeof p->nonfinite;
+    int32_t  who = p->nonfinite[0] ? c->rank : INT32_MAX;
+    char     name[sizeof p->nonfinite];
     xd_req   r;
     if (c->size == 1)
         return;
-    memcpy(name, p->odd, sizeof name);
+    memcpy(name, p->nonfinite, sizeof name);
     r = c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN);
     if (c->ops->wait(c, &r, 1) != XD_OK || who == 0 || who == INT32_MAX)
         return;

@@ -136,13 +136,17 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     (void)layer;
 
     xd_w_enter(d, "attention");
-    xd_w_fused(d, &w->qkv, XD_COL, D, E, 3, qkv, (int64_t[]){ E, E, E }, 1);
-    xd_w_linear(d, &w->out, "output.dense", XD_ROW, D, L1(E), L1(E), 1);
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = E, .out = { E, E, E },
+                                             .split = XD_COL, .unit = D, .bias = 1 });
+    xd_w_linear(d, &w->out, "output.dense",
+                &(xd_linear_spec){ .in = E, .out = E, .split = XD_ROW, .unit = D, .bias = 1 });
     xd_w_affine(d, "output.LayerNorm", &w->gain1, &w->bias1, E);
     xd_w_leave(d);
 
-    xd_w_linear(d, &w->up, "intermediate.dense", XD_COL, 1, L1(E), L1(c->ff), 1);
-    xd_w_linear(d, &w->down, "output.dense", XD_ROW, 1, L1(c->ff), L1(E), 1);
+    xd_w_linear(d, &w->up, "intermediate.dense",
+                &(xd_linear_spec){ .in = E, .out = c->ff, .split = XD_COL, .bias = 1 });
+    xd_w_linear(d, &w->down, "output.dense",
+                &(xd_linear_spec){ .in = c->ff, .out = E, .split = XD_ROW, .bias = 1 });
     xd_w_affine(d, "output.LayerNorm", &w->gain2, &w->bias2, E);
 }
 
@@ -162,8 +166,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 static void norm(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor gain, xd_tensor bias)
 {
-    xd_tensor none = { 0 };
-    xd_norm_into(x, h, h, gain, bias, none, none, c->eps);
+    xd_norm_into(x, &(xd_norm){ .out = h, .in = h, .gain = gain, .bias = bias, .eps = c->eps });
 }
 
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)

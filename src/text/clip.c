@@ -110,14 +110,18 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 
     xd_w_affine(d, "layer_norm1", &w->gain1, &w->bias1, E);
     xd_w_enter(d, "self_attn");
-    xd_w_fused(d, &w->qkv, XD_COL, D, E, 3, qkv, (int64_t[]){ E, E, E }, 1);
-    xd_w_linear(d, &w->out, "out_proj", XD_ROW, D, L1(E), L1(E), 1);
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = E, .out = { E, E, E },
+                                             .split = XD_COL, .unit = D, .bias = 1 });
+    xd_w_linear(d, &w->out, "out_proj", &(xd_linear_spec){ .in = E, .out = E, .split = XD_ROW,
+                                                           .unit = D, .bias = 1 });
     xd_w_leave(d);
 
     xd_w_affine(d, "layer_norm2", &w->gain2, &w->bias2, E);
     xd_w_enter(d, "mlp");
-    xd_w_linear(d, &w->fc1, "fc1", XD_COL, 1, L1(E), L1(c->ff), 1);
-    xd_w_linear(d, &w->fc2, "fc2", XD_ROW, 1, L1(c->ff), L1(E), 1);
+    xd_w_linear(d, &w->fc1, "fc1", &(xd_linear_spec){ .in = E, .out = c->ff, .split = XD_COL,
+                                                      .bias = 1 });
+    xd_w_linear(d, &w->fc2, "fc2", &(xd_linear_spec){ .in = c->ff, .out = E, .split = XD_ROW,
+                                                      .bias = 1 });
     xd_w_leave(d);
 }
 
@@ -138,7 +142,7 @@ static void projection_weights(xd_decl *d, const void *c_, void *g_)
     const cfg *c = c_;
     glob      *g = g_;
     weights(d, c, g);
-    xd_w_linear(d, &g->proj, "text_projection", XD_REPLICATED, 1, L1(c->dim), L1(c->proj), 0);
+    xd_w_linear(d, &g->proj, "text_projection", &(xd_linear_spec){ .in = c->dim, .out = c->proj });
 }
 
 /* ---- running ------------------------------------------------------------------------------ */

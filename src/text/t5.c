@@ -142,19 +142,23 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_enter(d, "layer.0");
     xd_w_vec(d, &w->norm1, "layer_norm.weight", L1(c->dim));
     xd_w_enter(d, "SelfAttention");
-    xd_w_fused(d, &w->qkv, XD_COL, c->d_kv, c->dim, 3, qkv,
-               (int64_t[]){ inner, inner, inner }, 0);
-    xd_w_linear(d, &w->out, "o", XD_ROW, c->d_kv, L1(inner), L1(c->dim), 0);
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = c->dim,
+                                             .out = { inner, inner, inner }, .split = XD_COL,
+                                             .unit = c->d_kv });
+    xd_w_linear(d, &w->out, "o", &(xd_linear_spec){ .in = inner, .out = c->dim, .split = XD_ROW,
+                                                    .unit = c->d_kv });
     xd_w_leave(d), xd_w_leave(d);
 
     xd_w_enter(d, "layer.1");
     xd_w_vec(d, &w->norm2, "layer_norm.weight", L1(c->dim));
     xd_w_enter(d, "DenseReluDense");
     if (c->gated)
-        xd_w_fused(d, &w->wi, XD_COL, 1, c->dim, 2, wi, (int64_t[]){ c->ff, c->ff }, 0);
+        xd_w_fused(d, &w->wi, &(xd_fused_spec){ .n = 2, .names = wi, .in = c->dim,
+                                                .out = { c->ff, c->ff }, .split = XD_COL });
     else
-        xd_w_linear(d, &w->wi, "wi", XD_COL, 1, L1(c->dim), L1(c->ff), 0);
-    xd_w_linear(d, &w->wo, "wo", XD_ROW, 1, L1(c->ff), L1(c->dim), 0);
+        xd_w_linear(d, &w->wi, "wi", &(xd_linear_spec){ .in = c->dim, .out = c->ff,
+                                                        .split = XD_COL });
+    xd_w_linear(d, &w->wo, "wo", &(xd_linear_spec){ .in = c->ff, .out = c->dim, .split = XD_ROW });
     xd_w_leave(d), xd_w_leave(d);
 }
 

@@ -6,7 +6,6 @@
  * input. These stay in the L2 caches of the threads that share the band, or in the L3 cache. */
 enum { ROWS = 16, BAND = 16 << 20 };
 
-static const xd_tensor none;
 
 /* Rows [y, y + n) of a map [1,H,W,C]. */
 static xd_tensor rows_of(xd_tensor t, int64_t y, int64_t n)
@@ -39,7 +38,8 @@ static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor fro
     if (!to.d[1])
         return;
     if (f->sum)
-        xd_group_apply_into(x, to, from, f->sum, f->gain, f->bias, none, none, f->eps, 1);
+        xd_group_apply_into(x, f->sum, &(xd_gnorm){ .out = to, .in = from, .gain = f->gain,
+                                                    .bias = f->bias, .eps = f->eps, .silu = 1 });
     else
         xd_copy_to(x, to, from);
 }
@@ -76,10 +76,10 @@ static void one_band(xd_exec *x, const xd_banded *a, const xd_halo *rim, int64_t
         to = xd_new_as(x, out.type, 4, out.d);
     if (a->shortcut) {
         plus = xd_new_as(x, out.type, 4, out.d);
-        xd_conv_rows_into(x, plus, rows_of(a->from, o, n), a->shortcut, 1, (int[3]){ 0 },
-                          (int[3]){ 0 }, none);
+        xd_conv_rows_into(x, plus, rows_of(a->from, o, n), a->shortcut, &(xd_conv_options){ 0 });
     }
-    xd_conv_rows_into(x, to, in, a->w, a->stride, lo, hi, plus);
+    xd_conv_rows_into(x, to, in, a->w, &(xd_conv_options){ .stride = a->stride, .lo = lo, .hi = hi,
+                                                           .residual = plus });
     if (a->over)
         xd_copy_to(x, out, to);
     if (a->partial.p)
@@ -109,7 +109,8 @@ static void quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, in
               drop = !i && below;
     int       lo[3] = { 0, !i && !above, !j }, hi[3] = { 0, i && !below, j };
     xd_tensor to = xd_new_as(x, out.type, 4, (int64_t[]){ 1, n, W, C });
-    xd_conv_rows_into(x, to, rows_of(in, skip, in.d[1] - skip - drop), w, 1, lo, hi, none);
+    xd_conv_rows_into(x, to, rows_of(in, skip, in.d[1] - skip - drop), w,
+                      &(xd_conv_options){ .lo = lo, .hi = hi });
     out.p = (char *)out.p + (i * out.s[1] + j * out.s[2]) * (int64_t)xd_dtype_size(out.type);
     out.d[1] = n, out.d[2] = W;
     out.s[1] *= 2, out.s[2] *= 2;

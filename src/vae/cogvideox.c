@@ -152,14 +152,15 @@ static int64_t width(const xd_cog_cfg *c, int dec, int l)
 static void w_causal(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in)
 {
     xd_w_enter(d, "%s", name);
-    xd_w_conv(d, w, "conv", out, in, 3, (int[]){ 3, 3, 3 }, (int[]){ 1, 1, 1 }, 1, 1);
+    xd_w_conv(d, w, "conv", &(xd_conv_spec){ .out = out, .in = in, .nk = 3, .kernel = { 3, 3, 3 },
+                                             .bias = 1 });
     xd_w_leave(d);
 }
 
 /* A convolution with a 1 x 1 x 1 kernel is a GEMM. */
 static void w_tap(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t in)
 {
-    xd_w_linear_as(d, w, name, XD_REPLICATED, 1, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
+    xd_w_linear_as(d, w, name, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
 }
 
 /* Layers that work on the latent are f32 for any type of the maps: the latent is the smallest
@@ -210,8 +211,9 @@ static void w_level(xd_decl *d, const xd_cog_cfg *c, xd_cog_level *w, int dec, i
     if (l < xd_cog_levels(c) - 1 && dec)
         xd_w_conv_enlarged(d, w->up, "upsamplers.0.conv", C, C);
     else if (l < xd_cog_levels(c) - 1)
-        xd_w_conv(d, &w->down, "downsamplers.0.conv", C, C, 2, (int[]){ 1, 3, 3 },
-                  (int[]){ 1, 2, 2 }, 1, 1);
+        xd_w_conv(d, &w->down, "downsamplers.0.conv",
+                  &(xd_conv_spec){ .out = C, .in = C, .nk = 2, .kernel = { 1, 3, 3 },
+                                   .stride = { 1, 2, 2 }, .bias = 1 });
     xd_w_leave(d);
 }
 

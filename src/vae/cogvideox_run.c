@@ -43,7 +43,7 @@ typedef struct run {
 } run;
 
 static const xd_tensor none;
-static const int       no_pad[3], pad1[3] = { 0, 1, 1 };
+static const int       pad1[3] = { 0, 1, 1 };
 
 static xd_tensor map_as(run *r, xd_dtype type, int64_t T, int64_t H, int64_t W, int64_t C)
 {
@@ -178,8 +178,10 @@ static void fetch(run *r, xd_tensor to, const feed *f, int64_t t)
             int64_t at = latent_frame(t + i, T, y.d[0]);
             y = xd_rows(y, at, 1), b = xd_rows(b, at, 1);
         }
-        xd_group_apply_into(r->x, xd_rows(to, i, k), xd_rows(f->in, t + i, k), &f->sum,
-                            f->norm->gain, f->norm->bias, y, b, f->norm->eps, 1);
+        xd_group_apply_into(r->x, &f->sum,
+                            &(xd_gnorm){ .out = xd_rows(to, i, k), .in = xd_rows(f->in, t + i, k),
+                                         .gain = f->norm->gain, .bias = f->norm->bias, .scale = y,
+                                         .shift = b, .eps = f->norm->eps, .silu = 1 });
     }
 }
 
@@ -318,7 +320,7 @@ static void downsample(run *r, const xd_cog_level *level, int time)
         xd_tensor s = map(r, 1, d[1], d[2], d[3]);
         xd_tensor in = half && (t || !odd) ? mean_of(x, xd_rows(old, 2 * t - odd, 2))
                                            : xd_rows(old, t, 1);
-        xd_conv2d_into(x, s, in, &level->down, 2, no_pad, pad1, none);
+        xd_conv2d_into(x, s, in, &level->down, &(xd_conv_options){ .stride = 2, .hi = pad1 });
         xd_copy_to(x, xd_rows(to, t, 1), s);
         xd_arena_rewind(x->tmp, mark);
     }

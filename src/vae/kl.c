@@ -197,7 +197,8 @@ static void kl_info(const void *cfg, xd_vae_info *out)
 static void w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int k,
                    int stride)
 {
-    xd_w_conv(d, w, name, out, in, 2, (int[]){ 1, k, k }, (int[]){ 1, stride, stride }, 1, 1);
+    xd_w_conv(d, w, name, &(xd_conv_spec){ .out = out, .in = in, .nk = 2, .kernel = { 1, k, k },
+                                           .stride = { 1, stride, stride }, .bias = 1 });
 }
 
 /* These weights are f32 for any type of the maps. The convolutions next to the latents work on
@@ -234,8 +235,10 @@ static void w_attn(xd_decl *d, kl_attn *w, int i, int64_t C)
     static const char *const out[] = { "to_out.0|proj_attn" };
     xd_w_enter(d, "attentions.%d", i);
     w_norm(d, &w->norm, "group_norm", C);
-    xd_w_fused(d, &w->qkv, XD_REPLICATED, 1, C, 3, qkv, (int64_t[]){ C, C, C }, 1);
-    xd_w_fused(d, &w->out, XD_REPLICATED, 1, C, 1, out, &C, 1);
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = C, .out = { C, C, C },
+                                             .bias = 1 });
+    xd_w_fused(d, &w->out, &(xd_fused_spec){ .n = 1, .names = out, .in = C, .out = { C },
+                                             .bias = 1 });
     xd_w_leave(d);
 }
 
@@ -353,7 +356,7 @@ static void conv3(run *r, xd_banded a)
 
 static void conv1(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w)
 {
-    xd_conv2d_into(r->x, out, in, w, 1, no_pad, no_pad, none);
+    xd_conv2d_into(r->x, out, in, w, &(xd_conv_options){ 0 });
 }
 
 /* h += conv2(silu(norm2(conv1(silu(norm1(h)))))) */
@@ -403,7 +406,8 @@ static void attend(run *r, const kl_attn *w)
     size_t    above = xd_arena_mark(x->tmp);
     xd_tensor a = map(r, C);
     xd_group_close(x, &r->sum, partial_of(r, r->h), r->h);
-    xd_group_apply_into(x, a, r->h, &r->sum, w->norm.gain, w->norm.bias, none, none, EPS, 0);
+    xd_group_apply_into(x, &r->sum, &(xd_gnorm){ .out = a, .in = r->h, .gain = w->norm.gain,
+                                                 .bias = w->norm.bias, .eps = EPS });
     xd_linear_into(x, qkv, xd_reshape(a, 2, flat), &w->qkv);
     xd_arena_rewind(x->tmp, above);
     for (int i = 0; i < 3; i++)
@@ -470,7 +474,7 @@ static void enter(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv
         conv1(r, z, in, before);
         in = z;
     }
-    xd_conv2d_into(r->x, r->h, in, conv_in, 1, pad1, pad1, none);
+    xd_conv2d_into(r->x, r->h, in, conv_in, &(xd_conv_options){ .lo = pad1, .hi = pad1 });
     xd_arena_rewind(r->x->tmp, mark);
     xd_group_rows(r->x, partial_of(r, r->h), r->h);
 }

@@ -391,7 +391,7 @@ void test_quant_refusals(void **unused)
     assert_int_equal(c->ops->pack_size(c, &r), 30 * 20 + 30 * 4);
     xd_dev_close(&c);
     unpack(&w);
-    xd_weight deep = { .type = XD_I8, .out = 1, .in = XD_INT8_DEEPEST + 1, .groups = 1 };
+    xd_weight deep = { .type = XD_I8, .out = 1, .in = XD_INT8_MAX_INPUTS + 1, .groups = 1 };
     deep.p = dev->mem->get(dev, dev->ops->pack_size(dev, &deep));
     assert_non_null(deep.p);
     assert_int_equal(dev->ops->pack(dev, &deep, matrix(XD_F32, 1, deep.in, 0), NULL),

@@ -5,7 +5,8 @@ usage: sizes.py [ROOT]
 
 Fails at the hard limits: a function of more than 80 lines, a file of more than 800, a line of more
 than 100 columns. Kernels (the directories inside src/backend) may have longer functions and files.
-The rest is a report: the median function, and what is above the soft limits of 50 and 400 lines. A function
+A function in src/exec has at most 6
+parameters: more of them are members of a struct. The rest is a report: the median function, and what is above the soft limits of 50 and 400 lines. A function
 counts from its first line to its closing brace; both braces stand in the first column.
 """
 import pathlib
@@ -16,6 +17,7 @@ import sys
 FUNCTION, FILE, SOFT_FUNCTION, SOFT_FILE, COLUMNS = 80, 800, 50, 400, 100
 FOLDERS = ("src", "include", "app", "examples", "bench", "tests")
 SUFFIXES = {".c", ".h", ".cc", ".cpp", ".cu"}
+PARAMETERS, PARAMETER_FOLDERS = 6, (("src", "exec"),)
 NAME = re.compile(r"(\w+)\s*\(")
 
 
@@ -27,8 +29,20 @@ def start_of(lines, brace):
     return at
 
 
+def parameters(head):
+    """Number of parameters in a function's head, which begins with its name."""
+    depth, commas, text = 0, 0, ""
+    for c in head[head.find("("):]:
+        depth += (c in "([") - (c in ")]")
+        if not depth:
+            break
+        commas += c == "," and depth == 1
+        text += c
+    return commas + (text.strip("( ") not in ("", "void"))
+
+
 def functions(lines):
-    """(name, first line, length) of every function, lines from 1."""
+    """(name, first line, length, number of parameters) of every function, lines from 1."""
     at = 0
     while at < len(lines):
         if lines[at].rstrip() != "{":
@@ -37,14 +51,15 @@ def functions(lines):
         first, end = start_of(lines, at), at
         while end < len(lines) and lines[end].rstrip() != "}":
             end += 1
-        m = NAME.search(" ".join(lines[first:at]))
-        yield (m[1] if m else "?"), first + 1, end - first + 1
+        head = " ".join(lines[first:at])
+        m = NAME.search(head)
+        yield (m[1] if m else "?"), first + 1, end - first + 1, parameters(head[m.start():]) if m else 0
         at = end + 1
 
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    bad, soft, lengths, wide = [], [], [], []
+    bad, soft, lengths, wide, many = [], [], [], [], 0
     for path in sorted(f for d in FOLDERS for f in (root / d).rglob("*") if f.suffix in SUFFIXES):
         name = path.relative_to(root)
         kernel = len(name.parts) > 3 and name.parts[:2] == ("src", "backend")
@@ -53,9 +68,12 @@ def main():
         if len(lines) > SOFT_FILE:
             hard = len(lines) > FILE and not kernel
             (bad if hard else soft).append(f"{name}: {len(lines)} lines")
-        for function, at, n in functions(lines):
+        for function, at, n, arguments in functions(lines):
             if name.parts[0] != "tests":
                 lengths.append(n)
+                many += arguments > PARAMETERS
+            if arguments > PARAMETERS and name.parts[:2] in PARAMETER_FOLDERS:
+                bad.append(f"{name}:{at}: {function} has {arguments} parameters")
             if n > SOFT_FUNCTION:
                 hard = n > FUNCTION and not kernel
                 (bad if hard else soft).append(f"{name}:{at}: {function} has {n} lines")
@@ -66,7 +84,8 @@ def main():
     bad += wide
     print("above the hard limits:", *bad, sep="\n  ")
     print(f"{len(lengths)} functions without the tests', median {statistics.median(lengths):g} lines, "
-          f"longest {max(lengths)}; {len(bad)} above the hard limits")
+          f"longest {max(lengths)}; {many} with more than {PARAMETERS} parameters; "
+          f"{len(bad)} above the hard limits")
     return 1 if bad else 0
 
 

@@ -141,11 +141,17 @@ static void declare(xd_decl *d, set *s)
     static const char *const qkv[] = { "q", "k", "v" }, *const odd[] = { "one", "even" };
     const int64_t in = IN, halves[2] = { 2000, 1016 };
     s->n = 0;
-    xd_w_fused(d, &s->lin[s->n++], XD_REPLICATED, 1, IN, 3, qkv, (int64_t[]){ 70, 128, 33 }, 0);
-    xd_w_fused(d, &s->lin[s->n++], XD_COL, 8, IN, 2, odd, (int64_t[]){ 200, 192 }, 0);
-    xd_w_linear(d, &s->lin[s->n++], "one", XD_COL, 8, 1, &in, 1, (int64_t[]){ 200 }, 0);
-    xd_w_linear(d, &s->lin[s->n++], "even", XD_ROW, 8, 2, halves, 1, (int64_t[]){ 192 }, 0);
-    xd_w_linear(d, &s->lin[s->n++], "q", XD_REPLICATED, 1, 1, &in, 1, (int64_t[]){ 70 }, 0);
+    xd_w_fused(d, &s->lin[s->n++], &(xd_fused_spec){ .n = 3, .names = qkv, .in = IN,
+                                                     .out = { 70, 128, 33 } });
+    xd_w_fused(d, &s->lin[s->n++], &(xd_fused_spec){ .n = 2, .names = odd, .in = IN,
+                                                     .out = { 200, 192 }, .split = XD_COL,
+                                                     .unit = 8 });
+    xd_w_linear(d, &s->lin[s->n++], "one",
+                &(xd_linear_spec){ .in = in, .out = 200, .split = XD_COL, .unit = 8 });
+    xd_w_linear(d, &s->lin[s->n++], "even",
+                &(xd_linear_spec){ .nparts = 2, .parts = halves, .out = 192, .split = XD_ROW,
+                                   .unit = 8 });
+    xd_w_linear(d, &s->lin[s->n++], "q", &(xd_linear_spec){ .in = in, .out = 70 });
 }
 
 static const xd_source source = { .has = has, .get = get, .past = past, .will = will };
@@ -175,7 +181,7 @@ static xd_store *load(xd_visit how, xd_dtype type, int tp, int at, set *s, size_
     return store;
 }
 
-static size_t counted(xd_dtype type, int tp, int at, int tells)
+static size_t counted(xd_dtype type, int tp, int at, int announces)
 {
     xd_err  e = { 0 };
     set     s;
@@ -187,7 +193,7 @@ static size_t counted(xd_dtype type, int tp, int at, int tells)
                   .src = &source,
                   .tp = tp,
                   .tp_at = at,
-                  .tells = tells,
+                  .announces = announces,
                   .err = &e };
     memset(told, 0, sizeof told);
     declare(&d, &s);

@@ -125,7 +125,7 @@ xd_status xd_quant_pack(const xd_kernels *k, const xd_weight *w, xd_tensor src)
 {
     pack_ctx c = { k, w, src };
     size_t   used = (size_t)w->out * sizeof(float);
-    if (w->nk || (w->type == XD_I8 && w->in > XD_INT8_DEEPEST))
+    if (w->nk || (w->type == XD_I8 && w->in > XD_INT8_MAX_INPUTS))
         return XD_EUNSUPPORTED;
     memset((char *)w->p + used, 0, scale_bytes(w) - used);
     if (w->type == XD_F8E4M3 && w->out % PANEL)

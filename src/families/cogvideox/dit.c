@@ -169,7 +169,8 @@ static void affine(xd_decl *d, const cfg *c, const char *name, xd_tensor *gain, 
 static void zero_weights(xd_decl *d, const cfg *c, const char *name, zero *w)
 {
     xd_w_enter(d, "%s", name);
-    xd_w_linear(d, &w->mod, "linear", XD_REPLICATED, 1, L1(c->temb), L1(6 * c->dim), 1);
+    xd_w_linear(d, &w->mod, "linear", &(xd_linear_spec){ .in = c->temb, .out = 6 * c->dim,
+                                                         .bias = 1 });
     affine(d, c, "norm", &w->gain, &w->bias);
     xd_w_leave(d);
 }
@@ -183,16 +184,20 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     (void)layer;
     zero_weights(d, c, "norm1", &w->before);
     xd_w_enter(d, "attn1");
-    xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, qkv, (int64_t[]){ D, D, D }, c->bias);
-    xd_w_linear(d, &w->out, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
+                                             .split = XD_COL, .unit = hd, .bias = c->bias });
+    xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
+                                                           .unit = hd, .bias = 1 });
     xd_w_vec(d, &w->q_gain, "norm_q.weight", L1(hd));
     xd_w_vec(d, &w->q_bias, "norm_q.bias", L1(hd));
     xd_w_vec(d, &w->k_gain, "norm_k.weight", L1(hd));
     xd_w_vec(d, &w->k_bias, "norm_k.bias", L1(hd));
     xd_w_leave(d);
     zero_weights(d, c, "norm2", &w->after);
-    xd_w_linear(d, &w->up, "ff.net.0.proj", XD_COL, 1, L1(D), L1(4 * D), 1);
-    xd_w_linear(d, &w->down, "ff.net.2", XD_ROW, 1, L1(4 * D), L1(D), 1);
+    xd_w_linear(d, &w->up, "ff.net.0.proj",
+                &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL, .bias = 1 });
+    xd_w_linear(d, &w->down, "ff.net.2", &(xd_linear_spec){ .in = 4 * D, .out = D, .split = XD_ROW,
+                                                            .bias = 1 });
 }
 
 static void weights(xd_decl *d, const void *c_, void *g_)
@@ -202,12 +207,13 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     int64_t    D = c->dim, p = c->patch, t = c->patch_t;
     int64_t    tokens = frames_of(c) * (c->height / p) * (c->width / p);
     if (t)
-        xd_w_linear(d, &g->patch, "patch_embed.proj", XD_REPLICATED, 1, L1(c->in_ch * t * p * p),
-                    L1(D), 1);
+        xd_w_linear(d, &g->patch, "patch_embed.proj",
+                    &(xd_linear_spec){ .in = c->in_ch * t * p * p, .out = D, .bias = 1 });
     else
-        xd_w_linear_as(d, &g->patch, "patch_embed.proj", XD_REPLICATED, 1, 4,
-                       (int64_t[]){ D, c->in_ch, p, p }, c->patch_bias);
-    xd_w_linear(d, &g->text, "patch_embed.text_proj", XD_REPLICATED, 1, L1(c->text), L1(D), 1);
+        xd_w_linear_as(d, &g->patch, "patch_embed.proj", 4, (int64_t[]){ D, c->in_ch, p, p },
+                       c->patch_bias);
+    xd_w_linear(d, &g->text, "patch_embed.text_proj",
+                &(xd_linear_spec){ .in = c->text, .out = D, .bias = 1 });
     if (c->learned)
         xd_w_table_as(d, &g->places, "patch_embed.pos_embedding", 3,
                       (int64_t[]){ 1, c->most_text + tokens, D });
@@ -215,10 +221,11 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     if (c->ofs)
         xd_mlp_weights(d, "ofs_embedding", &g->ofs, c->ofs, c->ofs, c->ofs);
     affine(d, c, "norm_final", &g->gain, &g->bias);
-    xd_w_linear(d, &g->mod, "norm_out.linear", XD_REPLICATED, 1, L1(c->temb), L1(2 * D), 1);
+    xd_w_linear(d, &g->mod, "norm_out.linear",
+                &(xd_linear_spec){ .in = c->temb, .out = 2 * D, .bias = 1 });
     affine(d, c, "norm_out.norm", &g->out_gain, &g->out_bias);
-    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D),
-                L1((t ? t : 1) * p * p * c->out_ch), 1);
+    xd_w_linear(d, &g->out, "proj_out",
+                &(xd_linear_spec){ .in = D, .out = (t ? t : 1) * p * p * c->out_ch, .bias = 1 });
 }
 
 /* ---- rotary positions --------------------------------------------------------------------- */
@@ -249,10 +256,10 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     local      *l = s->local;
-    xd_tensor   waves = xd_time_embed(x, &in->t, 1, c->dim, c->flip, c->freq_shift, 1);
+    xd_tensor   waves = xd_time_embed(x, &in->t, 1, c->dim, c->flip, c->freq_shift);
     xd_tensor   emb = xd_mlp_run(x, waves, &g->time, XD_SILU);
     if (c->ofs) {
-        waves = xd_time_embed(x, &offset, 1, c->ofs, c->flip, c->freq_shift, 1);
+        waves = xd_time_embed(x, &offset, 1, c->ofs, c->flip, c->freq_shift);
         xd_add(x, emb, xd_mlp_run(x, waves, &g->ofs, XD_SILU));
     }
     l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
@@ -369,8 +376,10 @@ static xd_tensor norm(xd_exec *x, const cfg *c, const zero *w, xd_tensor h, xd_t
     xd_tensor y = xd_new(x, h.d[0], h.d[1]);
     for (int half = VIDEO; half <= TEXT; half++) {
         int64_t at = half == TEXT ? 0 : ntxt, n = half == TEXT ? ntxt : h.d[0] - ntxt;
-        xd_norm_into(x, xd_rows(y, at, n), xd_rows(h, at, n), w->gain, w->bias,
-                     xd_rows(mod, 3 * half + 1, 1), xd_rows(mod, 3 * half, 1), c->eps);
+        xd_norm_into(x, &(xd_norm){ .out = xd_rows(y, at, n), .in = xd_rows(h, at, n),
+                                    .gain = w->gain, .bias = w->bias,
+                                    .scale = xd_rows(mod, 3 * half + 1, 1),
+                                    .shift = xd_rows(mod, 3 * half, 1), .eps = c->eps });
     }
     return y;
 }
@@ -386,12 +395,13 @@ static void add(xd_exec *x, xd_tensor h, xd_tensor mod, xd_tensor in, const xd_l
 static xd_tensor turned(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, const local *l,
                         int64_t ntxt)
 {
-    xd_tensor out = xd_new_as(x, x->act, 3, in.d), no = { 0 };
+    xd_tensor out = xd_new_as(x, x->act, 3, in.d);
     int64_t   n = in.d[0] - ntxt;
-    xd_qk_layer_norm_into(x, xd_rows(out, 0, ntxt), xd_rows(in, 0, ntxt), gain, bias, qk_eps, no,
-                          no);
-    xd_qk_layer_norm_into(x, xd_rows(out, ntxt, n), xd_rows(in, ntxt, n), gain, bias, qk_eps,
-                          l->cos, l->sin);
+    xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = xd_rows(out, 0, ntxt), .in = xd_rows(in, 0, ntxt),
+                                           .gain = gain, .bias = bias, .eps = qk_eps });
+    xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = xd_rows(out, ntxt, n), .in = xd_rows(in, ntxt, n),
+                                           .gain = gain, .bias = bias, .cos = l->cos, .sin = l->sin,
+                                           .eps = qk_eps });
     return out;
 }
 
@@ -421,11 +431,14 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     const cfg   *c = n->cfg;
     const local *l = s->local;
     int64_t      ntxt = xd_n(x, XD_TXT), N = xd_n(x, XD_IMG);
-    xd_tensor    no = { 0 }, out = xd_new_f32(x, N, g->out.w.out);
+    xd_tensor    out = xd_new_f32(x, N, g->out.w.out);
     size_t       mark = xd_arena_mark(x->tmp);
     xd_tensor    mod = xd_mod_rows(x, l->active, &g->mod, 2), a = xd_new_f32(x, N, c->dim);
-    xd_norm_into(x, a, xd_rows(s->h, ntxt, N), g->gain, g->bias, no, no, c->eps);
-    xd_norm_into(x, a, a, g->out_gain, g->out_bias, xd_rows(mod, 1, 1), xd_rows(mod, 0, 1), c->eps);
+    xd_norm_into(x, &(xd_norm){ .out = a, .in = xd_rows(s->h, ntxt, N), .gain = g->gain,
+                                .bias = g->bias, .eps = c->eps });
+    xd_norm_into(x, &(xd_norm){ .out = a, .in = a, .gain = g->out_gain, .bias = g->out_bias,
+                                .scale = xd_rows(mod, 1, 1), .shift = xd_rows(mod, 0, 1),
+                                .eps = c->eps });
     xd_linear_into(x, out, a, &g->out);
     xd_arena_rewind(x->tmp, mark);
     return out;

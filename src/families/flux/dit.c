@@ -143,10 +143,14 @@ static void solo_weights(xd_decl *d, const void *c_, int layer, void *w_)
     solo      *w = w_;
     int64_t    D = c->dim, hd = c->head_dim;
     (void)layer;
-    xd_w_linear(d, &w->mod, "norm.linear", XD_REPLICATED, 1, L1(D), L1(3 * D), 1);
-    xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, qkv, (int64_t[]){ D, D, D }, 1);
-    xd_w_linear(d, &w->up, "proj_mlp", XD_COL, hd, L1(D), L1(4 * D), 1);
-    xd_w_linear(d, &w->out, "proj_out", XD_ROW, hd, 2, (int64_t[]){ D, 4 * D }, L1(D), 1);
+    xd_w_linear(d, &w->mod, "norm.linear", &(xd_linear_spec){ .in = D, .out = 3 * D, .bias = 1 });
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
+                                             .split = XD_COL, .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->up, "proj_mlp", &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL,
+                                                          .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->out, "proj_out",
+                &(xd_linear_spec){ .nparts = 2, .parts = (int64_t[]){ D, 4 * D }, .out = D,
+                                   .split = XD_ROW, .unit = hd, .bias = 1 });
     xd_w_vec(d, &w->norm_q, "attn.norm_q.weight", L1(hd));
     xd_w_vec(d, &w->norm_k, "attn.norm_k.weight", L1(hd));
 }
@@ -156,14 +160,17 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     const cfg *c = c_;
     glob      *g = g_;
     int64_t    D = c->dim;
-    xd_w_linear(d, &g->latents, "x_embedder", XD_REPLICATED, 1, L1(c->in_ch), L1(D), 1);
-    xd_w_linear(d, &g->text, "context_embedder", XD_REPLICATED, 1, L1(c->joint), L1(D), 1);
+    xd_w_linear(d, &g->latents, "x_embedder",
+                &(xd_linear_spec){ .in = c->in_ch, .out = D, .bias = 1 });
+    xd_w_linear(d, &g->text, "context_embedder",
+                &(xd_linear_spec){ .in = c->joint, .out = D, .bias = 1 });
     xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
     if (c->guided)
         xd_mlp_weights(d, "time_text_embed.guidance_embedder", &g->guidance, XD_SINUSOIDS, D, D);
     xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D, D);
-    xd_w_linear(d, &g->mod, "norm_out.linear", XD_REPLICATED, 1, L1(D), L1(2 * D), 1);
-    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D), L1(c->out_ch), 1);
+    xd_w_linear(d, &g->mod, "norm_out.linear",
+                &(xd_linear_spec){ .in = D, .out = 2 * D, .bias = 1 });
+    xd_w_linear(d, &g->out, "proj_out", &(xd_linear_spec){ .in = D, .out = c->out_ch, .bias = 1 });
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */
@@ -247,8 +254,10 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     }
     xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->head_dim);
     for (int i = 0; i < 2; i++)
-        xd_qkv_fill(x, &a, y, &w->img.qkv, sides[i]->norm_q, sides[i]->norm_k, l->cos, l->sin,
-                    at[i], rows[i]);
+        xd_qkv_fill(x, &a, y, &w->img.qkv, &(xd_qkv_rows){ .at = at[i], .n = rows[i],
+                                                           .norm_q = sides[i]->norm_q,
+                                                           .norm_k = sides[i]->norm_k,
+                                                           .cos = l->cos, .sin = l->sin });
     xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
     for (int i = 0; i < 2; i++) {
         xd_linear_add(x, h[i], xd_rows(mod[i], 2, 1), xd_rows(o, at[i], rows[i]), &sides[i]->out);
@@ -268,7 +277,9 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_linear_act_into(x, xd_cols(both, D, w->up.w.out), a, &w->up, XD_GELU_TANH);
     xd_tensor y = xd_linear(x, a, &w->qkv);
     xd_qkv    t = xd_qkv_open(x, y, &w->qkv, c->head_dim);
-    xd_qkv_fill(x, &t, y, &w->qkv, w->norm_q, w->norm_k, l->cos, l->sin, 0, rows);
+    xd_qkv_fill(x, &t, y, &w->qkv, &(xd_qkv_rows){ .n = rows, .norm_q = w->norm_q,
+                                                   .norm_k = w->norm_k, .cos = l->cos,
+                                                   .sin = l->sin });
     xd_attn_into(x, xd_heads(xd_cols(both, 0, D), c->head_dim), t.q, t.k, t.v, 0);
     xd_linear_add(x, s->h, xd_rows(mod, 2, 1), both, &w->out);
 }

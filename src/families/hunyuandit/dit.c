@@ -172,7 +172,8 @@ static void skip_weights(xd_decl *d, const void *c_, blk *w)
 {
     const cfg *c = c_;
     xd_w_affine(d, "skip_norm", &w->skip_norm.gain, &w->skip_norm.bias, 2 * c->dim);
-    xd_w_linear(d, &w->skip, "skip_linear", XD_REPLICATED, 1, L1(2 * c->dim), L1(c->dim), 1);
+    xd_w_linear(d, &w->skip, "skip_linear",
+                &(xd_linear_spec){ .in = 2 * c->dim, .out = c->dim, .bias = 1 });
 }
 
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
@@ -184,24 +185,31 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     if (skip_from(c, layer) >= 0)
         skip_weights(d, c, w);
     xd_w_affine(d, "norm1.norm", &w->norm1.gain, &w->norm1.bias, D);
-    xd_w_linear(d, &w->shift, "norm1.linear", XD_REPLICATED, 1, L1(D), L1(D), 1);
+    xd_w_linear(d, &w->shift, "norm1.linear", &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
     xd_w_enter(d, "attn1");
     xd_w_affine(d, "norm_q", &w->norm_q.gain, &w->norm_q.bias, hd);
     xd_w_affine(d, "norm_k", &w->norm_k.gain, &w->norm_k.bias, hd);
-    xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, qkv, (int64_t[]){ D, D, D }, 1);
-    xd_w_linear(d, &w->out, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
+                                             .split = XD_COL, .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
+                                                           .unit = hd, .bias = 1 });
     xd_w_leave(d);
     xd_w_affine(d, "norm2", &w->norm2.gain, &w->norm2.bias, D);
     xd_w_enter(d, "attn2");
     xd_w_affine(d, "norm_q", &w->cross_q.gain, &w->cross_q.bias, hd);
     xd_w_affine(d, "norm_k", &w->cross_k.gain, &w->cross_k.bias, hd);
-    xd_w_linear(d, &w->q, "to_q", XD_COL, hd, L1(D), L1(D), 1);
-    xd_w_fused(d, &w->kv, XD_COL, hd, c->cross, 2, kv, (int64_t[]){ D, D }, 1);
-    xd_w_linear(d, &w->cross, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
+    xd_w_linear(d, &w->q, "to_q", &(xd_linear_spec){ .in = D, .out = D, .split = XD_COL, .unit = hd,
+                                                     .bias = 1 });
+    xd_w_fused(d, &w->kv, &(xd_fused_spec){ .n = 2, .names = kv, .in = c->cross, .out = { D, D },
+                                            .split = XD_COL, .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->cross, "to_out.0",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
     xd_w_leave(d);
     xd_w_affine(d, "norm3", &w->norm3.gain, &w->norm3.bias, D);
-    xd_w_linear(d, &w->up, "ff.net.0.proj", XD_COL, 1, L1(D), L1(c->ff), 1);
-    xd_w_linear(d, &w->down, "ff.net.2", XD_ROW, 1, L1(c->ff), L1(D), 1);
+    xd_w_linear(d, &w->up, "ff.net.0.proj",
+                &(xd_linear_spec){ .in = D, .out = c->ff, .split = XD_COL, .bias = 1 });
+    xd_w_linear(d, &w->down, "ff.net.2", &(xd_linear_spec){ .in = c->ff, .out = D, .split = XD_ROW,
+                                                            .bias = 1 });
 }
 
 static void pool_weights(xd_decl *d, const cfg *c, glob *g)
@@ -210,9 +218,11 @@ static void pool_weights(xd_decl *d, const cfg *c, glob *g)
     int64_t E = c->cross_t5;
     xd_w_enter(d, "pooler");
     xd_w_vec(d, &g->places, "positional_embedding", 2, (int64_t[]){ 1 + c->text_len_t5, E });
-    xd_w_linear(d, &g->pool_q, "q_proj", XD_REPLICATED, 1, L1(E), L1(E), 1);
-    xd_w_fused(d, &g->pool_kv, XD_REPLICATED, 1, E, 2, kv, (int64_t[]){ E, E }, 1);
-    xd_w_linear(d, &g->pool_out, "c_proj", XD_REPLICATED, 1, L1(E), L1(c->pooled), 1);
+    xd_w_linear(d, &g->pool_q, "q_proj", &(xd_linear_spec){ .in = E, .out = E, .bias = 1 });
+    xd_w_fused(d, &g->pool_kv, &(xd_fused_spec){ .n = 2, .names = kv, .in = E, .out = { E, E },
+                                                 .bias = 1 });
+    xd_w_linear(d, &g->pool_out, "c_proj",
+                &(xd_linear_spec){ .in = E, .out = c->pooled, .bias = 1 });
     xd_w_leave(d);
 }
 
@@ -221,8 +231,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     const cfg *c = c_;
     glob      *g = g_;
     int64_t    D = c->dim, p = c->patch;
-    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_REPLICATED, 1, 4,
-                   (int64_t[]){ D, c->in_ch, p, p }, 1);
+    xd_w_linear_as(d, &g->patch, "pos_embed.proj", 4, (int64_t[]){ D, c->in_ch, p, p }, 1);
     xd_mlp_weights(d, "text_embedder", &g->text, c->cross_t5, 4 * c->cross_t5, c->cross);
     xd_w_vec(d, &g->padding, "text_embedding_padding", 2,
              (int64_t[]){ c->text_len + c->text_len_t5, c->cross });
@@ -234,9 +243,11 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_mlp_weights(d, "extra_embedder", &g->extra,
                    c->pooled + (c->styled ? SIZES * XD_SINUSOIDS + D : 0), 4 * D, D);
     xd_w_leave(d);
-    xd_w_linear(d, &g->mod, "norm_out.linear", XD_REPLICATED, 1, L1(D), L1(2 * D), 1);
-    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D),
-                L1(p * p * c->in_ch * (1 + !!c->sigma)), 1);
+    xd_w_linear(d, &g->mod, "norm_out.linear",
+                &(xd_linear_spec){ .in = D, .out = 2 * D, .bias = 1 });
+    xd_w_linear(d, &g->out, "proj_out",
+                &(xd_linear_spec){ .in = D, .out = p * p * c->in_ch * (1 + !!c->sigma),
+                                   .bias = 1 });
 }
 
 /* ---- text --------------------------------------------------------------------------------- */
@@ -281,7 +292,7 @@ static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *
     xd_tensor all = xd_new_f32(x, 1, g->extra.a.w.in);
     xd_copy_to(x, xd_cols(all, 0, P), pool(x, c, g, rows));
     if (c->styled) {
-        xd_tensor s = xd_time_embed(x, size, SIZES, XD_SINUSOIDS, 1, 0, 1);
+        xd_tensor s = xd_time_embed(x, size, SIZES, XD_SINUSOIDS, 1, 0);
         xd_copy_to(x, xd_cols(all, P, W), xd_reshape(s, 2, (int64_t[]){ 1, W }));
         xd_copy_to(x, xd_cols(all, P + W, c->dim), g->style);
     }
@@ -332,8 +343,8 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
         xd_tensor  kv = xd_text_kv(k->kv, i - n->first),
                    keys = xd_heads(xd_seg(kv, &w->kv, 0), c->head_dim);
         xd_linear_into(x, kv, t, &w->kv);
-        xd_qk_layer_norm_into(x, keys, keys, w->cross_k.gain, w->cross_k.bias, qk_eps,
-                              (xd_tensor){ 0 }, (xd_tensor){ 0 });
+        xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = keys, .in = keys, .gain = w->cross_k.gain,
+                                               .bias = w->cross_k.bias, .eps = qk_eps });
     }
     xd_arena_rewind(x->tmp, mark);
 }
@@ -387,7 +398,6 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
  * rows at a time. */
 static void join(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
 {
-    xd_tensor none = { 0 };
     int64_t   D = h.d[1];
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor y = xd_new(x, h.d[0], 2 * D),
@@ -397,8 +407,8 @@ static void join(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
         xd_tensor t = xd_rows(both, 0, n);
         xd_copy_to(x, xd_cols(t, 0, D), xd_rows(h, at, n));
         xd_copy_to(x, xd_cols(t, D, D), xd_rows(skip, at, n));
-        xd_norm_into(x, xd_rows(y, at, n), t, w->skip_norm.gain, w->skip_norm.bias, none, none,
-                     eps);
+        xd_norm_into(x, &(xd_norm){ .out = xd_rows(y, at, n), .in = t, .gain = w->skip_norm.gain,
+                                    .bias = w->skip_norm.bias, .eps = eps });
     }
     xd_linear_into(x, h, y, &w->skip);
     xd_arena_rewind(x->tmp, mark);
@@ -407,14 +417,16 @@ static void join(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
 static xd_tensor normed(xd_exec *x, xd_tensor h, const affine *a, xd_tensor shift)
 {
     xd_tensor y = xd_new(x, h.d[0], h.d[1]);
-    xd_norm_into(x, y, h, a->gain, a->bias, (xd_tensor){ 0 }, shift, eps);
+    xd_norm_into(x, &(xd_norm){ .out = y, .in = h, .gain = a->gain, .bias = a->bias, .shift = shift,
+                                .eps = eps });
     return y;
 }
 
 /* Normalizes queries or keys and applies RoPE, in place. */
 static xd_tensor turned(xd_exec *x, xd_tensor t, const affine *a, const local *l)
 {
-    xd_qk_layer_norm_into(x, t, t, a->gain, a->bias, qk_eps, l->cos, l->sin);
+    xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = t, .in = t, .gain = a->gain, .bias = a->bias,
+                                           .cos = l->cos, .sin = l->sin, .eps = qk_eps });
     return t;
 }
 

@@ -181,16 +181,23 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 
     xd_w_vec(d, &w->mod, "scale_shift_table", 2, (int64_t[]){ 6, D });
     xd_w_enter(d, "attn1");
-    xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, qkv, (int64_t[]){ D, D, D }, c->bias);
-    xd_w_linear(d, &w->out, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
+                                             .split = XD_COL, .unit = hd, .bias = c->bias });
+    xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
+                                                           .unit = hd, .bias = 1 });
     xd_w_leave(d);
     xd_w_enter(d, "attn2");
-    xd_w_linear(d, &w->q, "to_q", XD_COL, hd, L1(D), L1(D), c->bias);
-    xd_w_fused(d, &w->kv, XD_COL, hd, c->cross, 2, kv, (int64_t[]){ D, D }, c->bias);
-    xd_w_linear(d, &w->cross, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
+    xd_w_linear(d, &w->q, "to_q", &(xd_linear_spec){ .in = D, .out = D, .split = XD_COL, .unit = hd,
+                                                     .bias = c->bias });
+    xd_w_fused(d, &w->kv, &(xd_fused_spec){ .n = 2, .names = kv, .in = c->cross, .out = { D, D },
+                                            .split = XD_COL, .unit = hd, .bias = c->bias });
+    xd_w_linear(d, &w->cross, "to_out.0",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
     xd_w_leave(d);
-    xd_w_linear(d, &w->up, "ff.net.0.proj", XD_COL, 1, L1(D), L1(4 * D), 1);
-    xd_w_linear(d, &w->down, "ff.net.2", XD_ROW, 1, L1(4 * D), L1(D), 1);
+    xd_w_linear(d, &w->up, "ff.net.0.proj",
+                &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL, .bias = 1 });
+    xd_w_linear(d, &w->down, "ff.net.2", &(xd_linear_spec){ .in = 4 * D, .out = D, .split = XD_ROW,
+                                                            .bias = 1 });
 }
 
 static void weights(xd_decl *d, const void *c_, void *g_)
@@ -199,8 +206,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     glob      *g = g_;
     int64_t    D = c->dim, p = c->patch;
 
-    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_REPLICATED, 1, 4,
-                   (int64_t[]){ D, c->in_ch, p, p }, 1);
+    xd_w_linear_as(d, &g->patch, "pos_embed.proj", 4, (int64_t[]){ D, c->in_ch, p, p }, 1);
     xd_mlp_weights(d, "adaln_single.emb.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
     if (c->micro) {
         xd_mlp_weights(d, "adaln_single.emb.resolution_embedder", &g->size, XD_SINUSOIDS, D / 3,
@@ -208,11 +214,13 @@ static void weights(xd_decl *d, const void *c_, void *g_)
         xd_mlp_weights(d, "adaln_single.emb.aspect_ratio_embedder", &g->ratio, XD_SINUSOIDS, D / 3,
                        D / 3);
     }
-    xd_w_linear(d, &g->adaln, "adaln_single.linear", XD_REPLICATED, 1, L1(D), L1(6 * D), 1);
+    xd_w_linear(d, &g->adaln, "adaln_single.linear",
+                &(xd_linear_spec){ .in = D, .out = 6 * D, .bias = 1 });
     if (c->caption)
         xd_mlp_weights(d, "caption_projection", &g->caption, c->caption, D, D);
     xd_w_vec(d, &g->mod, "scale_shift_table", 2, (int64_t[]){ 2, D });
-    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D), L1(p * p * c->out_ch), 1);
+    xd_w_linear(d, &g->out, "proj_out", &(xd_linear_spec){ .in = D, .out = p * p * c->out_ch,
+                                                           .bias = 1 });
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */

@@ -136,8 +136,10 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     if (!dual)
         return;
     xd_w_enter(d, "attn2");
-    xd_w_fused(d, &w->qkv, XD_COL, hd, D, 3, qkv, (int64_t[]){ D, D, D }, 1);
-    xd_w_linear(d, &w->out, "to_out.0", XD_ROW, hd, L1(D), L1(D), 1);
+    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
+                                             .split = XD_COL, .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
+                                                           .unit = hd, .bias = 1 });
     if (c->qk_norm[0]) {
         xd_w_vec(d, &w->norm_q, "norm_q.weight", L1(hd));
         xd_w_vec(d, &w->norm_k, "norm_k.weight", L1(hd));
@@ -150,14 +152,16 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     const cfg *c = c_;
     glob      *g = g_;
     int64_t    D = c->dim, p = c->patch, n = c->places * c->places;
-    xd_w_linear_as(d, &g->patch, "pos_embed.proj", XD_REPLICATED, 1, 4,
-                   (int64_t[]){ D, c->in_ch, p, p }, 1);
+    xd_w_linear_as(d, &g->patch, "pos_embed.proj", 4, (int64_t[]){ D, c->in_ch, p, p }, 1);
     xd_w_table_as(d, &g->places, "pos_embed.pos_embed", 3, (int64_t[]){ 1, n, D });
     xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
     xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D, D);
-    xd_w_linear(d, &g->text, "context_embedder", XD_REPLICATED, 1, L1(c->joint), L1(D), 1);
-    xd_w_linear(d, &g->mod, "norm_out.linear", XD_REPLICATED, 1, L1(D), L1(2 * D), 1);
-    xd_w_linear(d, &g->out, "proj_out", XD_REPLICATED, 1, L1(D), L1(p * p * c->out_ch), 1);
+    xd_w_linear(d, &g->text, "context_embedder",
+                &(xd_linear_spec){ .in = c->joint, .out = D, .bias = 1 });
+    xd_w_linear(d, &g->mod, "norm_out.linear",
+                &(xd_linear_spec){ .in = D, .out = 2 * D, .bias = 1 });
+    xd_w_linear(d, &g->out, "proj_out", &(xd_linear_spec){ .in = D, .out = p * p * c->out_ch,
+                                                           .bias = 1 });
 }
 
 /* ---- embedding ---------------------------------------------------------------------------- */
@@ -215,11 +219,12 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 /* ---- running ------------------------------------------------------------------------------ */
 
 /* Self-attention of the image; y [n,D] is the normalized input. */
-static xd_tensor second(xd_exec *x, const cfg *c, const blk *w, xd_tensor y)
+static xd_tensor second_attn(xd_exec *x, const cfg *c, const blk *w, xd_tensor y)
 {
-    xd_tensor z = xd_linear(x, y, &w->qkv), no = { 0 };
+    xd_tensor z = xd_linear(x, y, &w->qkv);
     xd_qkv    a = xd_qkv_open(x, z, &w->qkv, c->head_dim);
-    xd_qkv_fill(x, &a, z, &w->qkv, w->norm_q, w->norm_k, no, no, 0, z.d[0]);
+    xd_qkv_fill(x, &a, z, &w->qkv, &(xd_qkv_rows){ .n = z.d[0], .norm_q = w->norm_q,
+                                                   .norm_k = w->norm_k });
     return xd_flat(xd_attn_of(x, XD_IMG, a.q, a.k, a.v, 0));
 }
 
@@ -251,13 +256,14 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     }
     xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->head_dim);
     for (int i = 0; i < 2; i++)
-        xd_qkv_fill(x, &a, y, &w->img.qkv, sides[i]->norm_q, sides[i]->norm_k, no, no, at[i],
-                    rows[i]);
+        xd_qkv_fill(x, &a, y, &w->img.qkv, &(xd_qkv_rows){ .at = at[i], .n = rows[i],
+                                                           .norm_q = sides[i]->norm_q,
+                                                           .norm_k = sides[i]->norm_k });
     xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
     for (int i = last; i < 2; i++)
         xd_linear_add(x, h[i], xd_rows(mod[i], 2, 1), xd_rows(o, at[i], rows[i]), &sides[i]->out);
     if (dual)
-        xd_linear_add(x, h[1], xd_rows(mod[1], 8, 1), second(x, c, w, y2), &w->out);
+        xd_linear_add(x, h[1], xd_rows(mod[1], 8, 1), second_attn(x, c, w, y2), &w->out);
     for (int i = last; i < 2; i++)
         xd_adaln_feed(x, h[i], sides[i], mod[i]);
 }

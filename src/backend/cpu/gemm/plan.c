@@ -139,12 +139,12 @@ static const xd_gemm_kernels *packer(xd_isa isa, const xd_weight *w)
         return NULL;
 #if defined(XD_WITH_AMX)
     if (isa == XD_ISA_AMX && w->type == XD_I8)
-        return w->in <= XD_INT8_DEEPEST ? &xd_cpu_gemm_amx_int8 : NULL;
+        return w->in <= XD_INT8_MAX_INPUTS ? &xd_cpu_gemm_amx_int8 : NULL;
     if (isa == XD_ISA_AMX && w->type == XD_BF16)
         return &xd_cpu_gemm_amx_bf16;
 #endif
     if (w->type == XD_I8)
-        return isa >= XD_ISA_AVX512 && has_vnni() && w->in <= XD_INT8_DEEPEST
+        return isa >= XD_ISA_AVX512 && has_vnni() && w->in <= XD_INT8_MAX_INPUTS
                    ? &xd_cpu_gemm_int8
                    : NULL;
     if (w->type == XD_F32)
