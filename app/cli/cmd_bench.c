@@ -9,6 +9,7 @@
 #include "cli/progress.h"
 #include "cli/roll.h"
 #include "cli/stop.h"
+#include "families/help.h"
 
 typedef struct task {           /* one run of the command                                      */
     xd_bench_args bench;
@@ -21,7 +22,7 @@ typedef struct task {           /* one run of the command                       
 
 #define AT(field) offsetof(task, bench.field)
 
-static const xd_option rows[] = {
+static xd_option rows[] = {
     { "config", XD_OPT_TEXT, AT(config), 0, 0, NULL, "DIR", "model directory, or org/name" },
     { "random_weights", XD_OPT_FLAG, AT(random_weights), 0, 0, NULL, NULL,
       "make weights in memory: only the directory's configs are read" },
@@ -31,7 +32,7 @@ static const xd_option rows[] = {
     { "num_frames", XD_OPT_INT, AT(num_frames), 1, 100000, NULL, "N", "default: the model's" },
     { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS", "default: the model's" },
     { "layers", XD_OPT_TEXT, AT(layers), 0, 0, NULL, "N,N",
-      "only so many blocks of each kind, \"2,4\" of FLUX; of text encoders the first number" },
+      NULL },                   /* explain                                                     */
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
       "text tokens (default: the model's)" },
     { "parts", XD_OPT_TEXT, AT(parts), 0, 0, NULL, "LIST",
@@ -93,6 +94,18 @@ static void on_stage(void *cookie, const char *what, double bytes)
         xd_bar_stage(&t->bar, what);
 }
 
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* This help text names a model. */
+static void explain(void)
+{
+    static char layers[128];
+    snprintf(layers, sizeof layers,
+             "only so many blocks of each kind, %s; of text encoders the first number",
+             xd_family_says(XD_WORD_LAYERS));
+    xd_opt_explain(rows, ROWS, "layers", layers);
+}
+
 static void task_init(task *t)
 {
     int              n;
@@ -106,7 +119,8 @@ static void task_init(task *t)
     t->bench.parallel = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1,
                                        .ring_degree = 1, .pipefusion_parallel_degree = 1,
                                        .data_parallel_degree = 1, .warmup_steps = 1 };
-    t->tables[0] = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
+    explain();
+    t->tables[0] = (xd_opt_table){ rows, ROWS, t };
     t->tables[1] = (xd_opt_table){ plan, n, &t->bench.parallel };
     t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 2, .aliases = aliases, .operands = 1,
                              .stray = "bench times one model; a list of parts stands in quotes" };

@@ -379,6 +379,8 @@ static void help(FILE *f)
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
     const xd_opt_group groups[] = { { "Options", NULL } };
+    const char        *of_first = xd_xdit_model_at(0)->scripts;
+    const char        *script = of_first ? of_first : "any_example";
     fputs("Usage: xdit from-xdit 'COMMAND LINE OF xDiT, OR A SCRIPT WITH ONE'\n"
           "       xdit from-xdit SCRIPT [ARGUMENTS]\n"
           "       xdit from-xdit -            (a script, from standard input)\n"
@@ -389,10 +391,10 @@ static void help(FILE *f)
           "script is read as a shell reads it, with its variables, tables and loops, and\n"
           "nothing of it is run.\n", f);
     xd_opt_help(f, &s, groups, 1);
-    fputs("\nExample:\n"
-          "  xdit from-xdit 'torchrun --nproc_per_node=2 examples/pixartalpha_example.py \\\n"
-          "    --model models/demo-pixart --prompt \"a red circle\" \\\n"
-          "    --pipefusion_parallel_degree 2'\n", f);
+    fprintf(f, "\nExample:\n"
+            "  xdit from-xdit 'torchrun --nproc_per_node=2 examples/%.*s.py \\\n"
+            "    --model models/demo-pixart --prompt \"a red circle\" \\\n"
+            "    --pipefusion_parallel_degree 2'\n", (int)strcspn(script, " "), script);
 }
 
 /* Why nothing of the text can be translated. */

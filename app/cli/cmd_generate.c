@@ -22,6 +22,7 @@
 #include "cli/prompts.h"
 #include "cli/roll.h"
 #include "cli/stop.h"
+#include "families/help.h"
 
 typedef struct own {            /* options of the program, not of the request                  */
     const char  *model, *output, *dtype, *weights_dtype, *text_weights_dtype, *device;
@@ -33,12 +34,11 @@ typedef struct own {            /* options of the program, not of the request   
 
 #define AT(field) offsetof(own, field)
 
-static const xd_option own_rows[] = {
+static xd_option own_rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
       "directory with model_index.json, or org/name from the local Hugging Face cache" },
     { "transformer", XD_OPT_TEXT, AT(transformer), 0, 0, NULL, "FILE",
-      "its weights from this file, not from DIR: flux1-dev.safetensors or the like, as published, "
-      "of ComfyUI or of diffusers" },
+      NULL },                   /* explain                                                     */
     { "vae", XD_OPT_TEXT, AT(vae), 0, 0, NULL, "FILE", "the same of the VAE: ae.safetensors" },
     { "clip_l", XD_OPT_TEXT, AT(clip_l), 0, 0, NULL, "FILE",
       "the same of the CLIP-L text encoder" },
@@ -90,7 +90,7 @@ static const xd_option own_rows[] = {
     { "balance", XD_OPT_TEXT, AT(balance), 0, 0, "even measured", "HOW",
       "shares of the ranks: even, or by their speed in a short test (default: even)" },
     { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL,
-      "do without the T5 text encoder where the model can (Stable Diffusion 3)" },
+      NULL },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "say more about what is done" },
@@ -134,15 +134,30 @@ typedef struct task {           /* one run of the command                       
     xd_err       err;
 } task;
 
+enum { OWN_ROWS = sizeof own_rows / sizeof *own_rows };
+
+/* These help texts name models. */
+static void explain(void)
+{
+    static char file[192], no_t5[128];
+    snprintf(file, sizeof file, "its weights from this file, not from DIR: %s or the like, as "
+             "published, of ComfyUI or of diffusers", xd_family_says(XD_WORD_FILE));
+    snprintf(no_t5, sizeof no_t5, "do without the T5 text encoder where the model can (%s)",
+             xd_family_says(XD_WORD_OPTIONAL_TEXT));
+    xd_opt_explain(own_rows, OWN_ROWS, "transformer", file);
+    xd_opt_explain(own_rows, OWN_ROWS, "no_t5", no_t5);
+}
+
 static void task_init(task *t)
 {
     int              n, nplan;
     const xd_option *rows = xd_request_options(&n), *plan = xd_parallel_options(&nplan);
+    explain();
     *t = (task){ .own.start_timeout = -1 };
     t->launched = xd_launched(&t->rank);
     t->frames = 1;
     xd_request_init(&t->request);
-    t->tables[0] = (xd_opt_table){ own_rows, sizeof own_rows / sizeof *own_rows, &t->own };
+    t->tables[0] = (xd_opt_table){ own_rows, OWN_ROWS, &t->own };
     t->tables[1] = (xd_opt_table){ rows, n, &t->request };
     t->tables[2] = (xd_opt_table){ plan, nplan, &t->plan };
     t->spec = (xd_opt_spec) { .tables = t->tables,

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/opt.h"
+#include "families/help.h"
 
 typedef struct task {           /* one run of the command                                      */
     xd_advise_args ask;
@@ -92,11 +93,11 @@ static void help(FILE *f)
           "request, memory of the fullest rank, bytes sent; the fastest first. Nothing is\n"
           "loaded, and the ranks need not be there.\n", f);
     xd_opt_help(f, &t.spec, groups, 3);
-    fputs(
-        "\nExamples:\n"
-        "  xdit plan --model models/demo-pixart --world 4\n"
-        "  xdit plan --model black-forest-labs/FLUX.1-dev --cluster 8xH100 --world 4 --explain 1\n",
-        f);
+    fprintf(f,
+            "\nExamples:\n"
+            "  xdit plan --model models/demo-pixart --world 4\n"
+            "  xdit plan --model %s --cluster 8xH100 --world 4 --explain 1\n",
+            xd_family_says(XD_WORD_HUB));
     free(kept);
 }
 

@@ -66,6 +66,8 @@ void xd_opt_print(FILE *f, const char *text);
 void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups);
 /* `first` and the names of all rows, as a group's; malloc'ed, NULL: no memory. */
 char *xd_opt_names(const char *first, const xd_option *rows, int n);
+/* Gives a row the help text that it has when the program runs; `help` is kept. */
+void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help);
 /* Does one of these groups name the option? */
 int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name);
 

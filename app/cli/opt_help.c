@@ -30,6 +30,13 @@ static struct {
     int found;
 } topic; /* of the groups that are shown; NULL: all */
 
+void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            rows[i].help = help;
+}
+
 int xd_opt_width(void)
 {
     const char    *said = getenv("COLUMNS");

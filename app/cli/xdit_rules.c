@@ -371,9 +371,9 @@ static void geometry(judge *j)
     if ((m->can & XD_HAS_ROWS) && (j->sp > 1 || j->pp > 1))
         rows(j);
     int64_t tokens = (int64_t)(j->height / 16) * (j->width / 16);
-    if ((m->can & XD_HAS_BAD_PADDING) && j->sp > 1 && tokens % j->sp)
+    if (m->bad_padding && j->sp > 1 && tokens % j->sp)
         error(j, at_step, "the tokens are not divisible, and the call that pads them is misspelt",
-              "'xFuserFluxTransformer2DWrapper' object has no attribute '_pad_to_sp_divisible'");
+              "'%s' object has no attribute '_pad_to_sp_divisible'", m->bad_padding);
     if (!strcmp(m->title, "HunyuanVideo") && j->sp > 1 && tokens && tokens % j->sp)
         note(j, "ranks get pieces of uneven size, which it does not pad: it hangs or ends in the "
                 "first all-to-all");

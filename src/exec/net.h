@@ -28,7 +28,7 @@ typedef struct xd_block {       /* one kind of block                            
 
 /* Definition of a registered network; the first member of the struct of each kind of network. */
 typedef struct xd_net_def {
-    const char     *name;       /* "pixart"                                                    */
+    const char     *name;       /* "t5"                                                        */
     const char     *classes[6]; /* accepted `_class_name`s or `architectures`                  */
     const char     *prefix;     /* "text_model.": of declared names, optional in files; or NULL */
     const char     *unread[4];  /* tensors in files that are not read                           */

@@ -16,6 +16,14 @@
 /* A list of pointers that ends with NULL. */
 #define XD_LIST(type, ...) (const type *const[]){ __VA_ARGS__, NULL }
 
+/* Names of published models and their files, for help texts; NULL: none. */
+typedef struct xd_examples {
+    const char *file;           /* "flux1-dev.safetensors"                                     */
+    const char *hub;            /* "black-forest-labs/FLUX.1-dev"                              */
+    const char *layers;         /* of a network with several kinds of blocks: "2,4"            */
+    const char *from_image;     /* models that begin a video with an image: "A and B"          */
+} xd_examples;
+
 typedef struct xd_family {
     const char             *title;      /* "FLUX", in messages and help texts                  */
     const xd_dit *const    *dits;       /* its networks; ends with NULL                        */
@@ -26,6 +34,7 @@ typedef struct xd_family {
      * `from`. NULL: none. */
     const xd_lora_name     *lora_names;
     const xd_xdit_rows     *xdit;       /* in xDiT; NULL: it has none of its models            */
+    xd_examples             examples;
 } xd_family;
 
 extern const xd_family *const xd_families[];    /* the registry; ends with NULL                */

@@ -15,7 +15,6 @@ enum {
     XD_HAS_PAIRS = 512,         /* block i feeds block n-1-i: stages must be even and of one size */
     XD_HAS_VIDEO = 1024,
     XD_HAS_PADDED_HEADS = 2048, /* heads are padded to any Ulysses degree                      */
-    XD_HAS_BAD_PADDING = 4096,  /* the call that pads uneven tokens is misspelt                */
 };
 
 typedef struct xd_xdit_model {
@@ -29,6 +28,8 @@ typedef struct xd_xdit_model {
     unsigned    can;
     /* The script refuses PipeFusion, and a parallel VAE by this name; NULL: it does not look. */
     const char *refuses;
+    /* The class that calls the padding of uneven tokens by a wrong name; NULL: none does. */
+    const char *bad_padding;
     /* Whose tokens xDiT 0.4.0 counts as diffusers before 0.32 did, "FLUX"; NULL: not its. */
     const char *old_packing;
     int         text_rows;      /* of a video: text tokens of every request; 0: not known      */

@@ -47,6 +47,7 @@ typedef struct xd_recipe {
     int       (*trained_size)(int64_t sample, int64_t *height, int64_t *width);
     int         resized;        /* the image is then resized to the size asked for             */
     int         rescales;       /* its call has guidance_rescale                               */
+    int         dynamic_cfg;    /* its published examples use dynamic guidance                 */
     double      fps;            /* of a video; 0: it generates images                          */
     /* A video that begins with an image, which the transformer reads beside the latents. */
     int         from_image;

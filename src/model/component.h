@@ -65,7 +65,7 @@ xd_status xd_component_open_some(xd_component *p, const char *model, const char 
 void      xd_component_close(xd_component *p);
 
 /* From now on the component's weights are those of `file` (the name is copied): one file such as
- * "flux1-dev.safetensors", in a known layout (key_map.h). slot: its name in messages. */
+ * "model.safetensors", in a known layout (key_map.h). slot: its name in messages. */
 xd_status xd_component_take(xd_component *p, const char *file, const char *slot, xd_err *e);
 /* Opens the weight files and compares them with the declared tensors; warns of unknown tensors. */
 xd_status xd_component_files(xd_component *p, xd_err *e);

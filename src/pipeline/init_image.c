@@ -1,9 +1,8 @@
 /* init_image.c - the initial image of a request
  *
  * Rank 0 reads and resizes it. The VAE encodes it to a Gaussian, from which every image
- * takes a sample with its own seed (diffusers' FluxImg2ImgPipeline,
- * StableDiffusion3Img2ImgPipeline and CogVideoXImageToVideoPipeline: the sample is drawn
- * before the noise, from the same generator). */
+ * takes a sample with its own seed (as in diffusers' Img2Img and ImageToVideo pipelines, the sample
+ * is drawn before the noise, from the same generator). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

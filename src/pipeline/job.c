@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "model/model.h"
+#include "families/help.h"
 #include "families/recipe.h"
 #include "pipeline/context.h"
 #include "pipeline/init_image.h"
@@ -102,7 +103,7 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     if (p->fps > 0 && !p->from_image && r->image)
         return xd_fail(e, XD_EINVAL,
                        "%s makes a video of text alone, it cannot begin with the image %s "
-                       "(CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V can)", p->name, r->image);
+                       "(%s can)", p->name, r->image, xd_family_says(XD_WORD_FROM_IMAGE));
     if (p->from_image && r->strength > 0)
         return xd_fail(e, XD_EINVAL,
                        "strength %g means nothing to %s, which keeps the image as it is",
@@ -117,14 +118,14 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
     const xd_recipe *p = j->ctx->model.recipe;
     if (!p->distilled && j->r->true_cfg_scale > 1)
         return xd_fail(e, XD_EINVAL,
-                       "true_cfg_scale is for models whose guidance_scale is distilled (FLUX); %s "
-                       "is guided by guidance_scale", p->name);
+                       "true_cfg_scale is for models whose guidance_scale is distilled (%s); %s "
+                       "is guided by guidance_scale", xd_family_says(XD_WORD_DISTILLED), p->name);
     if (!(j->r->guidance_rescale > 0))
         return XD_OK;
     if (!p->rescales)
         return xd_fail(e, XD_EINVAL,
-                       "guidance_rescale is for HunyuanDiT; the pipeline of %s does not have it",
-                       p->name);
+                       "guidance_rescale is for %s; the pipeline of %s does not have it",
+                       xd_family_says(XD_WORD_RESCALES), p->name);
     return XD_OK;
 }
 

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
+#include "families/help.h"
 #include "sampler/sampler.h"
 #include "xdit/xdit.h"
 
@@ -25,11 +26,11 @@ static xd_option options[] = {
     { "guidance_scale", XD_OPT_REAL, AT(guidance_scale), 0, 1000, NULL, "G",
       "classifier-free guidance; 1 or less: none" },
     { "true_cfg_scale", XD_OPT_REAL, AT(true_cfg_scale), 0, 1000, NULL, "G",
-      "guidance by the negative prompt where guidance_scale is distilled (FLUX); 1 or less: none" },
+      NULL },                   /* of the families                                             */
     { "guidance_rescale", XD_OPT_REAL, AT(guidance_rescale), 0, 1, NULL, "SHARE",
-      "give so much of the guided prediction the spread of the prompt's (HunyuanDiT; default: 0)" },
+      NULL },
     { "use_dynamic_cfg", XD_OPT_FLAG, AT(use_dynamic_cfg), 0, 1, NULL, NULL,
-      "let the guidance grow from 1 with the steps, as CogVideoX was shown with" },
+      NULL },
     { "image", XD_OPT_TEXT, AT(image), 0, 0, NULL, "FILE",
       "image to start from (PNG, JPEG, WebP, PPM), resized to the size asked for" },
     { "strength", XD_OPT_REAL, AT(strength), XD_ABOVE_ZERO, 1, NULL, "S",
@@ -54,21 +55,57 @@ static xd_option options[] = {
 
 enum { OPTIONS = sizeof options / sizeof *options };
 
+static void set_help(size_t offset, const char *help)
+{
+    for (int i = 0; i < OPTIONS; i++)
+        if (options[i].offset == offset)
+            options[i].help = help;
+}
+
 /* The help text lists the samplers of the registry. */
 static void name_samplers(void)
 {
     static xd_text_buf b;
     xd_sampler_names(&b);
     xd_buf_add(&b, " or a diffusers class (default: the model's)");
-    for (int i = 0; i < OPTIONS; i++)
-        if (options[i].offset == AT(scheduler))
-            options[i].help = b.failed ? "a scheduler (default: the model's)" : b.p;
+    set_help(AT(scheduler), b.failed ? "a scheduler (default: the model's)" : b.p);
+}
+
+/* These help texts name the families that have the option. */
+static void name_families(void)
+{
+    static const struct {
+        size_t         at;
+        const char    *before;
+        xd_family_word word;
+        const char    *after;
+    } row[] = {
+        { AT(true_cfg_scale),
+          "guidance by the negative prompt where guidance_scale is distilled (", XD_WORD_DISTILLED,
+          "); 1 or less: none" },
+        { AT(guidance_rescale),
+          "give so much of the guided prediction the spread of the prompt's (", XD_WORD_RESCALES,
+          "; default: 0)" },
+        { AT(use_dynamic_cfg), "let the guidance grow from 1 with the steps, as ",
+          XD_WORD_DYNAMIC_CFG, " was shown with" },
+    };
+    static xd_text_buf help[sizeof row / sizeof *row];
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        xd_buf_add(&help[i], "%s%s%s", row[i].before, xd_family_says(row[i].word), row[i].after);
+        set_help(row[i].at, help[i].failed ? row[i].before : help[i].p);
+    }
+}
+
+static void name_all(void)
+{
+    name_samplers();
+    name_families();
 }
 
 const xd_option *xd_request_options(int *n)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, name_samplers);
+    pthread_once(&once, name_all);
     *n = OPTIONS;
     return options;
 }

@@ -31,7 +31,7 @@ typedef struct xd_sched_cfg {
     int    thresholding;
     double dynamic_thresholding_ratio, sample_max_value;
     int    rescale_betas_zero_snr;
-    double snr_shift_scale;                     /* CogVideoX                                    */
+    double snr_shift_scale;                     /* xd_levels_shifted                            */
     int    clip_sample, set_alpha_to_one;       /* DDIM                                         */
     double clip_sample_range;
     char   interpolation_type[XD_FIELD_TEXT];   /* Euler: linear, log_linear                    */

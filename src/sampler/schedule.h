@@ -18,7 +18,7 @@ typedef struct xd_levels {      /* the training schedule, t = 0 .. n-1          
 xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e);
 void      xd_levels_close(xd_levels *l);
 
-/* Levels of CogVideoX's samplers: acp is shifted by snr_shift_scale and then, with
+/* Levels with a shifted signal-to-noise ratio: acp is shifted by snr_shift_scale and then, with
  * rescale_betas_zero_snr, rescaled to end at 0. Computed in f64 with scaled_linear betas, else
  * in f32. Does not set sigma. */
 xd_status xd_levels_shifted(xd_levels *l, const xd_sched_cfg *c, xd_err *e);

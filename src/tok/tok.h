@@ -48,8 +48,8 @@ int32_t   xd_tok_eos(const xd_tok *t);          /* id after a text              
 int32_t   xd_tok_pad(const xd_tok *t);          /* padding id; -1: not in the config         */
 int64_t   xd_tok_max(const xd_tok *t);          /* model_max_length (77 for CLIP); 0: unknown */
 
-/* Converts a caption to lower case and strips it, as diffusers' PixArt pipelines do without
- * their optional cleaners (Python's str.lower().strip()). malloc'ed; NULL if out of memory. */
+/* Converts a caption to lower case and strips it, as some pipelines of diffusers do without their
+ * optional cleaners (Python's str.lower().strip()). malloc'ed; NULL if out of memory. */
 char *xd_caption_plain(const char *text);
 
 void      xd_tok_about(xd_fact *fact, void *cookie);    /* reports libraries and versions     */

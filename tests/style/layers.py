@@ -39,7 +39,8 @@ MAY = {  # room: rooms whose headers it may include, besides its own
     "report": "xdit base tensor backend comm exec io tok text dit vae sampler parallel "
               "observe ranks plan model pipeline predict engine",
 }
-DATA = {"families/from_xdit.h"}     # tables that a program reads beside the public header
+# What families say of themselves, which a program reads beside the public header.
+DATA = {"families/from_xdit.h", "families/help.h"}
 INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
 SUFFIXES = {".c", ".h", ".cc", ".cpp", ".cu", ".inc"}
 

@@ -11,7 +11,7 @@ static const xd_recipe from_text = {
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } },
     .ntext = 1,
-    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8,
+    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .dynamic_cfg = 1,
 };
 
 /* diffusers: CogVideoXImageToVideoPipeline.__call__ */
@@ -22,6 +22,7 @@ static const xd_recipe from_image = {
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } },
     .ntext = 1,
     .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .from_image = 1,
+    .dynamic_cfg = 1,
 };
 
 /* ---- in xDiT -------------------------------------------------------------------------------- */
@@ -52,4 +53,5 @@ const xd_family xd_family_cogvideox = {
     .title = "CogVideoX", .dits = XD_LIST(xd_dit, &xd_dit_cogvideox),
     .recipes = XD_LIST(xd_recipe, &from_text, &from_image),
     .xdit = &xdit_rows,
+    .examples = { .from_image = "CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V" },
 };

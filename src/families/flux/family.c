@@ -35,10 +35,12 @@ static const xd_xdit_model xdit_models[] = {
       .old_packing = "FLUX", .can = XD_CAN_USP | XD_CAN_VAE | XD_HAS_GUIDANCE },
     { .title = "FLUX.1 Kontext", .names = "FLUX.1-Kontext", .pipeline = "FluxKontext",
       .cell = 16, .patch = 1,
-      .old_packing = "FLUX", .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_BAD_PADDING },
+      .old_packing = "FLUX", .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP,
+      .bad_padding = "xFuserFluxTransformer2DWrapper" },
     { .title = "FLUX.1", .names = "FLUX.1", .pipeline = "Flux", .own = "flux",
       .cell = 16, .patch = 1, .old_packing = "FLUX",
-      .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_BAD_PADDING },
+      .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP,
+      .bad_padding = "xFuserFluxTransformer2DWrapper" },
     { .title = NULL },
 };
 
@@ -62,4 +64,6 @@ const xd_family xd_family_flux = {
     .recipes = XD_LIST(xd_recipe, &flux),
     .key_maps = xd_flux_key_maps, .lora_names = xd_flux_lora_names,
     .xdit = &xdit_rows,
+    .examples = { .file = "flux1-dev.safetensors", .hub = "black-forest-labs/FLUX.1-dev",
+                  .layers = "2,4" },
 };

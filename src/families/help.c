@@ -1,0 +1,61 @@
+/* help.c - words of help texts, collected once from all families */
+#include "families/help.h"
+
+#include <pthread.h>
+
+#include "families/family.h"
+
+static xd_text_buf words[XD_WORDS];
+
+static int has_trait(const xd_recipe *r, xd_family_word w)
+{
+    int optional = 0;
+    for (int i = 0; i < r->ntext; i++)
+        optional |= r->text[i].optional;
+    return w == XD_WORD_DISTILLED ? r->distilled : w == XD_WORD_RESCALES ? r->rescales :
+           w == XD_WORD_DYNAMIC_CFG ? r->dynamic_cfg : optional;
+}
+
+static void add(xd_family_word w, const char *text)
+{
+    xd_buf_add(&words[w], "%s%s", words[w].len ? ", " : "", text);
+}
+
+/* Titles of the families with a recipe that has the trait. */
+static void add_title(xd_family_word w, const xd_family *f)
+{
+    for (int k = 0; f->recipes[k]; k++)
+        if (has_trait(f->recipes[k], w)) {
+            add(w, f->title);
+            return;
+        }
+}
+
+static void add_examples(const xd_family *f)
+{
+    const xd_examples *e = &f->examples;
+    if (e->layers && !words[XD_WORD_LAYERS].len)
+        xd_buf_add(&words[XD_WORD_LAYERS], "\"%s\" of %s", e->layers, f->title);
+    if (e->file && !words[XD_WORD_FILE].len)
+        add(XD_WORD_FILE, e->file);
+    if (e->hub && !words[XD_WORD_HUB].len)
+        add(XD_WORD_HUB, e->hub);
+    if (e->from_image)
+        add(XD_WORD_FROM_IMAGE, e->from_image);
+}
+
+static void collect(void)
+{
+    for (int i = 0; xd_families[i]; i++) {
+        for (int w = 0; w < XD_WORD_LAYERS; w++)
+            add_title((xd_family_word)w, xd_families[i]);
+        add_examples(xd_families[i]);
+    }
+}
+
+const char *xd_family_says(xd_family_word w)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, collect);
+    return words[w].len && !words[w].failed ? words[w].p : "none";
+}

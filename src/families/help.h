@@ -1,0 +1,24 @@
+/* help.h - what help texts and messages say of the families, from their recipes and examples
+ *
+ * A header that the program reads, too (tests/style/layers.py). */
+#ifndef XD_FAMILIES_HELP_H
+#define XD_FAMILIES_HELP_H
+
+typedef enum xd_family_word {
+    /* Titles of families, ", " between them: */
+    XD_WORD_DISTILLED,          /* the guidance scale is distilled                             */
+    XD_WORD_RESCALES,           /* the pipeline has guidance_rescale                           */
+    XD_WORD_DYNAMIC_CFG,        /* the published examples use dynamic guidance                 */
+    XD_WORD_OPTIONAL_TEXT,      /* a text encoder may be absent                                */
+    XD_WORD_LAYERS,             /* blocks of each kind, and the family: "2,4" of FLUX          */
+    /* Names of what is published: */
+    XD_WORD_FROM_IMAGE,         /* models whose video begins with an image                     */
+    XD_WORD_FILE,               /* a file with a transformer's weights                         */
+    XD_WORD_HUB,                /* a model of the hub                                          */
+    XD_WORDS
+} xd_family_word;
+
+/* The words live as long as the program. */
+const char *xd_family_says(xd_family_word w);
+
+#endif

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""A model is known in one place: no code outside of src/families names a family of models, and no family names another
+one.
+
+usage: models.py [ROOT]
+
+Families are those of the registry (src/families/meson.build), with their titles, recipes and classes, and the SYNONYMS.
+Looks at src/ and app/: code, comments, help texts and files of the build. By rule a name may stand in
+  * NAME.c, NAME_*.c and NAME.h of a room that has a registry of its own (ROOMS), which are about a class of that name
+    (AutoencoderKLCogVideoX), and the identifiers and file names by which that room reaches them;
+  * a path of the demo model;
+  * names of models that are not built and contain that of a family (OTHERS).
+EXCEPTIONS are all others; one that no line needs is an error, too.
+"""
+import pathlib
+import re
+import sys
+
+SYNONYMS = {
+    "sd3": [r"sd[ _-]?3", r"stable[ _-]?diffusion[ _-]?3"],
+    "cogvideox": ["cogvideo"],
+    "flux": ["schnell"],
+    "hunyuandit": ["hunyuan"],
+}
+OTHERS = re.compile(r"flux\.?2|hunyuan_?video", re.IGNORECASE)
+DEMO = re.compile(r"models/demo-\w+")
+ROOMS = ("vae", "sampler", "text")
+EXCEPTIONS = [  # file, text, reason
+    ("app/cli/xdit_flags.c", r"the feed-forwards of FLUX|; not CogVideoX, ConsisID|change(s)? little \(FLUX\)",
+     "what flags mean in xDiT, which has them for these models alone"),
+]
+SUFFIXES = {".c", ".h", ".cc", ".in", ".build"}
+
+
+def families(root):
+    """{family: its files} of the registry."""
+    text = (root / "src/families/meson.build").read_text(encoding="utf-8")
+    rows = re.findall(r"^  \['(\w+)',\s*([^\]]*)\]", text, re.MULTILINE)
+    return {name: re.findall(r"'([^']+)'", files) for name, files in rows}
+
+
+def names_of(root, family, files):
+    """A pattern for everything that a family is called."""
+    names = {family}
+    for f in files:
+        text = (root / "src/families" / f).read_text(encoding="utf-8")
+        names |= set(re.findall(r'^    \.(?:title|name) = "([^"]+)"', text, re.MULTILINE))
+    words = [re.escape(n) for n in names] + SYNONYMS.get(family, [])
+    return re.compile("|".join(sorted(words, key=len, reverse=True)), re.IGNORECASE)
+
+
+def without_rules(path, line, family):
+    """The line without what may stand there by rule."""
+    line = OTHERS.sub("", DEMO.sub("", line))
+    if len(path.parts) > 2 and path.parts[0] == "src" and path.parts[1] in ROOMS:
+        room = path.parts[1]
+        line = re.sub(rf"xd_{room}_{family}\w*|'{family}\w*\.c'", "", line)
+    return line
+
+
+def is_about_class(path, family):
+    return len(path.parts) == 3 and path.parts[1] in ROOMS and re.fullmatch(rf"{family}(_\w+)?\.[ch]", path.name)
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    registry = families(root)
+    patterns = {f: names_of(root, f, files) for f, files in registry.items()}
+    paths = [p.relative_to(root) for d in ("src", "app") for p in sorted((root / d).rglob("*"))
+             if p.suffix in SUFFIXES]
+    found, used = [], set()
+    for path in paths:
+        own = path.parts[2] if path.parts[:2] == ("src", "families") else None
+        own = pathlib.Path(own).stem if own else None
+        if own and own not in registry:         # what all families have in common
+            continue
+        for n, line in enumerate((root / path).read_text(encoding="utf-8").splitlines(), 1):
+            for family, pattern in patterns.items():
+                m = pattern.search(without_rules(path, line, family))
+                if not m or family == own or is_about_class(path, family):
+                    continue
+                row = [i for i, (file, text, _) in enumerate(EXCEPTIONS)
+                       if file == path.as_posix() and re.search(text, line)]
+                used |= set(row)
+                if not row:
+                    found.append(f"{path}:{n}: names {m[0]}, a model of src/families")
+    found += [f"{file}: no line needs the exception of {text!r}" for i, (file, text, _) in enumerate(EXCEPTIONS)
+              if i not in used]
+    print(*found, f"{len(registry)} families, {len(paths)} files, {len(found)} complaints", sep="\n")
+    return 1 if found or not registry or not paths else 0
+
+
+sys.exit(main())
