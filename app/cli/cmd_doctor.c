@@ -221,6 +221,19 @@ static void help(FILE *f)
           "  xdit doctor --model models/demo-pixart\n", f);
 }
 
+/* Findings are the result; that there are bad ones is an error of the program. */
+static int fails(const xd_findings *f)
+{
+    const char *before = "xdit: what fails: ";
+    for (int i = 0; i < f->n; i++)
+        if (f->v[i].state == XD_SICK) {
+            fprintf(stderr, "%s%s", before, f->v[i].name);
+            before = ", ";
+        }
+    fputc('\n', stderr);
+    return XD_EXIT_FAILED;
+}
+
 static int examine(const own *o)
 {
     xd_findings f = { 0 };
@@ -239,7 +252,7 @@ static int examine(const own *o)
         xd_findings_print(&f, said);
     if (xd_cli_flush() != XD_EXIT_OK)
         return XD_EXIT_FAILED;
-    return xd_findings_worst(&f) == XD_SICK ? XD_EXIT_FAILED : XD_EXIT_OK;
+    return xd_findings_worst(&f) == XD_SICK ? fails(&f) : XD_EXIT_OK;
 }
 
 static int run(int argc, char **argv)

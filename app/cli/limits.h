@@ -4,8 +4,9 @@
 
 #include "base/err.h"
 
-/* Are open files and the length of a file enough for the MPI launcher and so many ranks? It
- * waits for ever where they are not. A limit that this process may raise by itself is raised. */
+/* Are open files, the length of a file and address space enough for the MPI launcher and so many
+ * ranks? It may wait for ever where they are not. A limit that this process may raise by itself
+ * is raised. */
 xd_status xd_limits_check(int ranks, xd_err *e);
 
 #endif

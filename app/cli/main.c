@@ -287,6 +287,7 @@ int main(int argc, char **argv)
     prepare_open_mpi();
     share_heap();
     xd_stop_arm_lost();
+    xd_stop_arm_time();
     int rank = 0;
     if (xd_launched(&rank)) {
         if (may_be_rank(c) && xd_launch_stray(&e) != XD_OK)

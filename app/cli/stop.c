@@ -1,4 +1,5 @@
 /* stop.c - signals. Everything in the handler is async-signal-safe. */
+#define _POSIX_C_SOURCE 200809L /* timer_create */
 #include "cli/stop.h"
 
 #include <fcntl.h>
@@ -6,7 +7,10 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -120,6 +124,42 @@ void xd_stop_arm_lost(void)
     struct sigaction lost = { .sa_sigaction = on_lost_page, .sa_flags = SA_SIGINFO };
     sigemptyset(&lost.sa_mask);
     sigaction(SIGBUS, &lost, NULL);
+}
+
+/* ---- processor time -------------------------------------------------------------------------- */
+
+static char time_line[96];
+
+static void on_time(int sig)
+{
+    (void)sig;
+    ssize_t said = write(STDERR_FILENO, time_line, strlen(time_line));
+    (void)said;
+    xd_roll_say(XD_ROLL_SAID);
+    xd_output_sweep();
+    _exit(1);
+}
+
+/* The system sends SIGXCPU at the soft limit and kills at the hard one. Where both are the same a
+ * timer sends it at nine tenths. */
+void xd_stop_arm_time(void)
+{
+    struct sigaction act = { .sa_handler = on_time };
+    struct sigevent  event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGXCPU };
+    struct rlimit    l;
+    timer_t          timer;
+    if (getrlimit(RLIMIT_CPU, &l) != 0 || l.rlim_cur == RLIM_INFINITY)
+        return;
+    snprintf(time_line, sizeof time_line,
+             "xdit: the %llu s of processor time that are allowed (ulimit -t) are used up\n",
+             (unsigned long long)l.rlim_cur);
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGXCPU, &act, NULL);
+    if (l.rlim_cur == l.rlim_max && timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer) == 0) {
+        long long         ms = (long long)(l.rlim_cur < 1000000 ? l.rlim_cur : 1000000) * 900;
+        struct itimerspec at = { .it_value = { ms / 1000, ms % 1000 * 1000000 } };
+        timer_settime(timer, TIMER_ABSTIME, &at, NULL);
+    }
 }
 
 /* The launcher is told again until all ranks have ended: once cancelled, a rank finishes in its

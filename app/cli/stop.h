@@ -14,6 +14,9 @@ void xd_stop_arm_rank(void);
 /* SIGBUS, a mapped file that became shorter, ends the process with a sentence that names the
  * file, in whatever thread it comes; for every command. */
 void xd_stop_arm_lost(void);
+/* The limit of processor time (ulimit -t) ends the process with a sentence, shortly before the
+ * system would kill it; for every command. */
+void xd_stop_arm_time(void);
 void xd_stop_watch(xd_engine *g);       /* whom the first signal cancels; NULL: nobody         */
 /* 0, or the signal that came. Cancels the watched engine again: a signal that came just before
  * a request began would otherwise be forgotten by it. */

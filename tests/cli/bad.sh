@@ -122,6 +122,24 @@ else
     done
 fi
 
+# Processor time, where the soft and the hard limit are one.
+(ulimit -t 1 && "$XDIT" generate -m "$MODEL" -p a -q --steps 1000 -W 512 -H 512 --no_resolution_binning -o "$T/x.png" \
+    >"$T/stdout" 2>"$T/stderr" </dev/null)
+rc=$? err=$(cat "$T/stderr")
+check "a limit of processor time" [ "$rc" = 1 ]
+check "is said" said "^xdit: the 1 s of processor time that are allowed .ulimit -t. are used up$"
+(ulimit -S -t 1 && "$XDIT" generate -m "$MODEL" -p a -q --steps 1000 -W 512 -H 512 --no_resolution_binning -o "$T/x.png" \
+    >"$T/stdout" 2>"$T/stderr" </dev/null)
+rc=$? err=$(cat "$T/stderr")
+check "a soft one, too" said "^xdit: the 1 s of processor time that are allowed .ulimit -t. are used up$"
+
+# Where no file may have a byte the sentence passes through a pipe.
+for n in 1 2; do
+    err=$( (ulimit -f 0 && "$XDIT" generate -m "$MODEL" -p a --steps 1 -q --nproc $n -o "$T/x.png" 2>&1; echo "exit $?") | cat)
+    check "files of no bytes: $n" said "^xdit: (cannot write .*: File too large|a file may have 0 KiB .ulimit -f.*)$"
+    check "end with 1: $n" said "^exit 1$"
+done
+
 generate --prompt "" -o "$T/none.png"
 check "an empty prompt is allowed" [ "$rc" = 0 -a -s "$T/none.png" ]
 check "nothing of the refused is left" [ ! -e "$T/x.png" ]
