@@ -58,7 +58,7 @@ static int place(sheet *s, int i, const xd_image *m)
 static xd_status generate(sheet *s, const char *model, const char *rng, xd_err *e)
 {
     xd_engine   *g = NULL;
-    xd_open_args a = { .model = model, .keep = 1 };
+    xd_open_args a = { .size = sizeof a, .model = model, .keep = 1 };
     xd_status    st = xd_open(&g, &a, e);
     for (int i = 0; st == XD_OK && i < s->n; i++) {
         const char *prompt = s->prompts[i];

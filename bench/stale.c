@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "xdit/xdit.h"
+#include "xdit/tools.h"
 
 enum { MAXPROMPT = 64, SEED = 11 };
 static const int patches[] = { 2, 4, 8 }, warmups[] = { 1, 2, 4 };
@@ -37,7 +37,8 @@ static xd_result *generate(xd_parallel p, xd_engine **keep)
     xd_err       e = { 0 };
     xd_engine   *g = NULL;
     xd_result   *out = NULL;
-    xd_open_args a = { .model = model, .dtype = "f32", .threads = 1, .parallel = p };
+    xd_open_args a = { .size = sizeof a,
+                       .model = model, .dtype = "f32", .threads = 1, .parallel = p };
     xd_request   r;
     xd_request_init(&r);
     r.prompts = prompts;

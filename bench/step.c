@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "cli/opt.h"
-#include "xdit/xdit.h"
+#include "xdit/tools.h"
 
 typedef struct task {
     xd_bench_args bench;
@@ -92,7 +92,8 @@ int main(int argc, char **argv)
     static const xd_opt_alias aliases[] = {
         { "parts", "part" }, { "W", "width" }, { "H", "height" }, { "t", "threads" }, { 0 },
     };
-    task         t = { .bench = { .random_weights = 1, .parts = "step", .line = print, .turn = turn,
+    task         t = { .bench = { .size = sizeof(xd_bench_args),
+                                  .random_weights = 1, .parts = "step", .line = print, .turn = turn,
                                   .log = print_error, .log_level = XD_LOG_WARN } };
     xd_opt_table table = { rows, sizeof rows / sizeof *rows, &t };
     xd_opt_spec  spec = { .tables = &table, .ntables = 1, .aliases = aliases, .operands = 1,

@@ -13,11 +13,13 @@ int main(int argc, char **argv)
         return 2;
     }
     xd_err       e = { 0 };
-    xd_open_args a = { .model = argv[1] };
+    xd_open_args a;
     xd_engine   *engine = NULL;
     xd_result   *image = NULL;
     xd_request   r;
 
+    xd_open_args_init(&a);
+    a.model = argv[1];
     xd_request_init(&r);
     r.prompts = (const char *const *)&argv[2];
     r.nprompts = 1;

@@ -1,7 +1,12 @@
 /* lib.c - what the library says about itself */
-#include "xdit/xdit.h"
+#include "base/version.h"
 
 const char *xd_version(void)
 {
     return XDIT_VERSION;
+}
+
+int xd_version_number(void)
+{
+    return XDIT_VERSION_NUMBER;
 }

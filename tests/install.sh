@@ -27,7 +27,7 @@ png() { [ "$(head -c 4 "$1" | tail -c 3)" = PNG ]; }
 
 check "meson install" env DESTDIR="$T/root" meson install -C "$build" --no-rebuild
 cp "$build/meson-logs/install-log.txt" "$T/installed.txt"
-for f in /bin/xdit /include/xdit/xdit.h /libxdit.so /libxdit.a /pkgconfig/xdit.pc /man1/xdit.1; do
+for f in /bin/xdit /include/xdit/xdit.h /include/xdit/tools.h /libxdit.so /libxdit.a /pkgconfig/xdit.pc /man1/xdit.1; do
     check "installs $f" there "$f"
 done
 for f in /bash-completion/completions/xdit.bash /zsh/site-functions/_xdit /fish/vendor_completions.d/xdit.fish; do
@@ -42,12 +42,16 @@ export LD_LIBRARY_PATH="$lib"
 san=
 [ "$sanitizer" = none ] || san=-fsanitize=$sanitizer
 
-header() { echo '#include <xdit/xdit.h>' | "$@" -std=c99 -Wall -Wextra -Wpedantic -Werror -x c \
+header() { h=$1; shift; echo "#include <xdit/$h>" | "$@" -std=c99 -Wall -Wextra -Wpedantic -Werror -x c \
     -fsyntax-only $(flags --cflags) -; }
-check "the header alone is C99" header "$@"
-cxx() { echo '#include <xdit/xdit.h>' | c++ -Wall -Wextra -Werror -x c++ -fsyntax-only \
+cxx() { echo "#include <xdit/$1>" | c++ -Wall -Wextra -Werror -x c++ -fsyntax-only \
     $(flags --cflags) -; }
-check "and C++" cxx
+for h in xdit.h tools.h; do
+    check "$h alone is C99" header $h "$@"
+    check "$h alone is C++" cxx $h
+done
+is_version() { [ "$(pkg-config --modversion xdit)" = "$("$root/tools/version.sh")" ]; }
+check "the .pc file has the version of the header" is_version
 
 shared() { "$@" $san -Wall -Wextra -Werror "$root/examples/generate.c" $(flags --cflags --libs) -o "$T/generate"; }
 check "the example compiles against the shared library" shared "$@"
@@ -64,6 +68,20 @@ check "it generates too" generate "$T/generate-a" "$T/b.png"
 check "the same image" cmp "$T/a.png" "$T/b.png"
 refuses() { ! "$T/generate" "$T/nothing" a "$T/c.png" && [ ! -e "$T/c.png" ]; }
 check "it fails where there is no model" refuses
+
+# The shared library shows what the headers declare, and nothing else.
+exports() {
+    sed -n '/^XD_API/,/;/p' "$root"/include/xdit/*.h | grep -o 'xd_[a-z0-9_]*(' | tr -d '(' | sort -u \
+        >"$T/declared"
+    nm -D --defined-only "$lib/libxdit.so" | awk '{ print $NF }' | grep -v '@@*XDIT_[0-9]' | sort -u \
+        >"$T/exported"
+    diff "$T/declared" "$T/exported"
+}
+if [ "$sanitizer" = none ]; then
+    check "the shared library exports the public functions and nothing else" exports
+else
+    echo "# skipped the exported symbols: a sanitizer adds its own"
+fi
 
 # Who links the shared library needs no .pc file but this one.
 own_flags() { PKG_CONFIG_LIBDIR="$lib/pkgconfig" PKG_CONFIG_PATH='' flags --cflags --libs | xargs; }

@@ -111,7 +111,8 @@ static void task_init(task *t)
     int              n;
     const xd_option *plan = xd_parallel_options(&n);
     *t = (task){ .start_timeout = -1,
-                 .bench = { .bind = "auto", .line = on_line, .on_stage = on_stage, .log = on_log,
+                 .bench = { .size = sizeof(xd_bench_args),
+                            .bind = "auto", .line = on_line, .on_stage = on_stage, .log = on_log,
                             .log_level = XD_LOG_WARN },
                  .start_s = xd_now_s() };
     t->bench.cookie = t;

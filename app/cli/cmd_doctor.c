@@ -107,6 +107,7 @@ static void be_rank(void)
     xd_err    e = { 0 };
     int       rank = 0;
     alarm(PING_S);
+    xd_pinged_init(&p);
     xd_launched(&rank);
     xd_status s = xd_ping(&p, &e);
     if (s == XD_OK && rank == 0)

@@ -245,7 +245,8 @@ static xd_status prediction(const xd_line *l, const xd_ours *o, xd_text_buf *b, 
     const char    *model = o->model;
     xd_err         mine = { 0 };
     xd_request     r;
-    xd_advise_args a = { .model = model, .request = &r, .ranks = o->ranks, .parallel = o->plan,
+    xd_advise_args a = { .size = sizeof a,
+                         .model = model, .request = &r, .ranks = o->ranks, .parallel = o->plan,
                          .line = on_line, .cookie = b };
     char          *index = model ? xd_path_join(model, "model_index.json") : NULL;
     int there = index && xd_file_exists(index) && o->hosts == 1 && o->ranks <= MAX_PREDICTION;

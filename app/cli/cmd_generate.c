@@ -24,12 +24,16 @@
 #include "cli/stop.h"
 #include "families/help.h"
 
+/* Components whose weights may be in a file of their own, as flags and the library name them. */
+enum { TRANSFORMER, VAE, CLIP_L, CLIP_G, T5XXL, SLOTS };
+static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_g", "t5xxl" };
+
 typedef struct own {            /* options of the program, not of the request                  */
     const char  *model, *output, *dtype, *weights_dtype, *text_weights_dtype, *device;
     const char  *prompt_file, *trace, *plan, *cluster, *balance, *bind;
-    const char  *transformer, *vae, *clip_l, *clip_g, *t5xxl;  /* weights of components         */
+    const char  *files[SLOTS];  /* weights of components, as `slots`                           */
     xd_opt_texts prompts, loras;
-    int          threads, nproc, start_timeout, quiet, verbose, json, no_t5, skip;
+    int          threads, nproc, start_timeout, quiet, verbose, json, no_t5, skip, slicing;
 } own;
 
 #define AT(field) offsetof(own, field)
@@ -37,14 +41,15 @@ typedef struct own {            /* options of the program, not of the request   
 static xd_option own_rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
       "directory with model_index.json, or org/name from the local Hugging Face cache" },
-    { "transformer", XD_OPT_TEXT, AT(transformer), 0, 0, NULL, "FILE",
+    { "transformer", XD_OPT_TEXT, AT(files[TRANSFORMER]), 0, 0, NULL, "FILE",
       NULL },                   /* explain                                                     */
-    { "vae", XD_OPT_TEXT, AT(vae), 0, 0, NULL, "FILE", "the same of the VAE: ae.safetensors" },
-    { "clip_l", XD_OPT_TEXT, AT(clip_l), 0, 0, NULL, "FILE",
+    { "vae", XD_OPT_TEXT, AT(files[VAE]), 0, 0, NULL, "FILE",
+      "the same of the VAE: ae.safetensors" },
+    { "clip_l", XD_OPT_TEXT, AT(files[CLIP_L]), 0, 0, NULL, "FILE",
       "the same of the CLIP-L text encoder" },
-    { "clip_g", XD_OPT_TEXT, AT(clip_g), 0, 0, NULL, "FILE",
+    { "clip_g", XD_OPT_TEXT, AT(files[CLIP_G]), 0, 0, NULL, "FILE",
       "the same of the CLIP-G text encoder" },
-    { "t5xxl", XD_OPT_TEXT, AT(t5xxl), 0, 0, NULL, "FILE",
+    { "t5xxl", XD_OPT_TEXT, AT(files[T5XXL]), 0, 0, NULL, "FILE",
       "the same of the T5 text encoder: t5xxl_fp16.safetensors" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
       "what to generate, in quotes; may be repeated" },
@@ -91,6 +96,8 @@ static xd_option own_rows[] = {
       "shares of the ranks: even, or by their speed in a short test (default: even)" },
     { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL,
       NULL },
+    { "enable_slicing", XD_OPT_FLAG, AT(slicing), 0, 1, NULL, NULL,
+      "decode one image at a time (always so)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu (default: the best there is)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "no progress; warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "say more about what is done" },
@@ -121,6 +128,7 @@ typedef struct task {           /* one run of the command                       
     char        *text;          /* of the file of prompts                                      */
     int          given;         /* prompts that are not of that file, but stand before          */
     xd_loras_read loras;
+    xd_component_file files[SLOTS];
     xd_foreign   foreign;
     int          launched, rank;        /* by an MPI launcher, and as which rank               */
     int          images;        /* that the request asks for                                   */
@@ -484,7 +492,8 @@ static void say_times(const task *t, const xd_engine *g, const xd_result *res)
 static xd_open_args open_args(task *t)
 {
     const own   *o = &t->own;
-    xd_open_args a = { .model = o->model,
+    xd_open_args a = { .size = sizeof a,
+                       .model = o->model,
                        .dtype = o->dtype,
                        .device = o->device,
                        .weights_dtype = o->weights_dtype,
@@ -494,13 +503,9 @@ static xd_open_args open_args(task *t)
                        .log = on_log,
                        .cookie = t,
                        .trace = o->trace,
-                       .no_t5 = o->no_t5,
+                       .without = o->no_t5 ? slots[T5XXL] : NULL,
                        .once = 1,
-                       .transformer = o->transformer,
-                       .vae = o->vae,
-                       .clip_l = o->clip_l,
-                       .clip_g = o->clip_g,
-                       .t5xxl = o->t5xxl,
+                       .files = t->files,
                        .loras = t->loras.v,
                        .nloras = t->loras.n,
                        .plan = o->plan ? o->plan : "auto",
@@ -508,6 +513,9 @@ static xd_open_args open_args(task *t)
                        .cluster = o->cluster,
                        .balance = o->balance,
                        .bind = o->bind ? o->bind : "auto" };
+    for (int i = 0; i < SLOTS; i++)
+        if (o->files[i])
+            t->files[a.nfiles++] = (xd_component_file){ slots[i], o->files[i] };
     a.log_level = o->quiet ? XD_LOG_WARN : o->verbose ? XD_LOG_DEBUG : XD_LOG_INFO;
     return a;
 }

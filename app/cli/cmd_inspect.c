@@ -32,7 +32,7 @@ static void help(FILE *f)
 static int run(int argc, char **argv)
 {
     xd_err             e = { 0 };
-    xd_inspect_args    a = { .line = xd_cli_line };
+    xd_inspect_args    a = { .size = sizeof a, .line = xd_cli_line };
     xd_opt_texts       dir = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1, .operands = 1,

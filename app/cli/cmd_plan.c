@@ -12,6 +12,7 @@ typedef struct task {           /* one run of the command                       
     xd_advise_args ask;
     xd_request     request;
     const char    *plan;
+    int            slicing;
     xd_opt_table   tables[3];
     xd_opt_spec    spec;
 } task;
@@ -42,6 +43,8 @@ static const xd_option rows[] = {
       "that is a little different; auto: fp8 where the files have it (default: as --dtype)" },
     { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 auto",
       "TYPE", "the same of the T5 text encoder" },
+    { "enable_slicing", XD_OPT_FLAG, offsetof(task, slicing), 0, 1, NULL, NULL,
+      "decode one image at a time (always so)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
 };
 
@@ -65,7 +68,8 @@ static void task_init(task *t)
 {
     int              np, nr;
     const xd_option *plan = xd_parallel_options(&np), *request = xd_request_options(&nr);
-    *t = (task){ .ask = { .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_WARN } };
+    *t = (task){ .ask = { .size = sizeof(xd_advise_args),
+                          .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_WARN } };
     xd_request_init(&t->request);
     t->ask.request = &t->request;
     t->tables[0] = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };

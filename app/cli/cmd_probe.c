@@ -40,7 +40,8 @@ static void on_log(void *cookie, int level, const char *line)
 static void task_init(task *t)
 {
     *t = (task){ .start_timeout = -1,
-                 .probe = { .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_INFO } };
+                 .probe = { .size = sizeof(xd_probe_args),
+                            .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_INFO } };
     t->probe.cookie = t;
     t->table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
     t->spec = (xd_opt_spec) {

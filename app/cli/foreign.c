@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "cli/cli.h"
+#include "xdit/tools.h"
 
 xd_status xd_foreign_take(void *cookie, const char *name, int *values, xd_err *e)
 {

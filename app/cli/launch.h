@@ -2,7 +2,7 @@
 #ifndef XD_CLI_LAUNCH_H
 #define XD_CLI_LAUNCH_H
 
-#include "xdit/xdit.h"
+#include "xdit/tools.h"
 
 typedef struct xd_launch {
     int    ranks;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "xdit/tools.h"
 
 /* A text option whose row has max == XD_OPT_MANY may be repeated; its field is an xd_opt_texts. */
 #define XD_OPT_MANY 1e6

@@ -2,7 +2,7 @@
 #ifndef XD_CLI_STOP_H
 #define XD_CLI_STOP_H
 
-#include "xdit/xdit.h"
+#include "xdit/tools.h"
 
 /* Takes SIGINT, SIGTERM and SIGHUP. While no engine is being watched a signal ends the process at
  * once; no half-written file is left either way. */

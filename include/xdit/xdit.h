@@ -1,10 +1,60 @@
-/* xdit.h - the public interface of libxdit: a prompt becomes an image.
+/* xdit.h - the public interface of libxdit: a prompt becomes an image, or a video
  *
- * The header is C99-clean. Every type except the plain records is opaque. A function that can
- * fail returns an xd_status and fills the caller's xd_err (which may be NULL) with one sentence.
- * Every open has a matching close or free, which accepts NULL and pointers to NULL. One thread
- * at a time uses an engine; only xd_cancel may be called from another thread or from a signal
- * handler. */
+ *     const char  *prompt = "a large red circle on a blue background";
+ *     xd_err       e = { 0 };
+ *     xd_open_args a;
+ *     xd_request   r;
+ *     xd_engine   *engine = NULL;
+ *     xd_result   *image = NULL;
+ *     xd_open_args_init(&a);
+ *     a.model = "models/demo-pixart";
+ *     xd_request_init(&r);
+ *     r.prompts = &prompt;
+ *     r.nprompts = 1;
+ *     if (xd_open(&engine, &a, &e) != XD_OK || xd_generate(engine, &r, &image, &e) != XD_OK ||
+ *         xd_result_save(image, 0, "out.png", &e) != XD_OK)
+ *         fprintf(stderr, "%s\n", e.msg);
+ *     xd_result_free(&image);
+ *     xd_close(&engine);
+ *
+ * tools.h has the rest: plans and predictions, benchmarks, inspection, names of output files.
+ *
+ * Errors. A function that can fail returns an xd_status and fills the caller's xd_err (which may
+ * be NULL) with one sentence. Every open has a matching close or free, which accepts NULL and
+ * pointers to NULL.
+ *
+ * Records and versions. A record that the program allocates begins with its size. Its init
+ * function sets the size that the program was compiled with, and all defaults; the program then
+ * sets what differs. Later versions add fields at the end only. The library reads as many bytes as
+ * the program has and takes the defaults for the rest, so a program runs with every later library.
+ * With an earlier library it runs too, unless it sets a field that this library does not know,
+ * which is refused. Records without a size (xd_err, xd_parallel, xd_lora, xd_component_file,
+ * xd_option) never change their size. Records that the library passes by pointer (xd_progress,
+ * results of xd_result_image) may have more fields at the end than the program knows.
+ *
+ * Lifetimes. The library keeps no pointer that a program passes, except `log` and `cookie` of
+ * xd_open_args, which it uses until xd_close returns: strings, arrays and records may be freed
+ * when the function has returned. A result does not need its engine: it can be used after
+ * xd_close. Everything that a function returns for a result (pixels, texts) belongs to the result
+ * and is valid until xd_result_free. What a callback gets is valid during the call.
+ *
+ * Per process and per engine. An engine owns its model, its weights, its plan, its log and its
+ * trace; several engines can be open in one process. These are shared by all of them:
+ *   - threads: one pool computes for all engines; the engine that was opened last sets its size
+ *   - CPU affinity: `bind` of xd_open_args binds the calling thread, and stays
+ *   - MPI, if the library starts it: with the first engine of several ranks. It ends with the last
+ *     one, and cannot start again in the process. With `mpi_comm` the program owns MPI
+ *   - output files being written, which xd_output_sweep (tools.h) removes
+ *   - environment variables, which the library reads (XDIT_*, HF_*, those of MPI launchers) and
+ *     never sets
+ * The library installs no signal handler, prints nothing and does not end the process, except
+ * where ranks can no longer notify each other of a failure: MPI then ends the job, and the log has
+ * the reason.
+ *
+ * Threads of the program. One thread at a time uses an engine, and one thread at a time is inside
+ * the library; the thread that opened an engine of several ranks makes all its calls. xd_cancel may
+ * be called from any thread and from a signal handler. Callbacks run on the thread that called the
+ * library. */
 #ifndef XDIT_XDIT_H
 #define XDIT_XDIT_H
 
@@ -21,6 +71,20 @@ extern "C" {
 #define XD_API
 #endif
 
+/* ---- version ---------------------------------------------------------------------------- */
+
+/* The version of this header. meson.build reads these three lines. */
+#define XDIT_VERSION_MAJOR 0
+#define XDIT_VERSION_MINOR 1
+#define XDIT_VERSION_PATCH 0
+#define XDIT_VERSION_OF(major, minor, patch) ((major) * 1000000 + (minor) * 1000 + (patch))
+#define XDIT_VERSION_NUMBER \
+    XDIT_VERSION_OF(XDIT_VERSION_MAJOR, XDIT_VERSION_MINOR, XDIT_VERSION_PATCH)
+
+/* The version of the library that runs: "0.1.0", and as XDIT_VERSION_NUMBER for comparisons. */
+XD_API const char *xd_version(void);
+XD_API int         xd_version_number(void);
+
 /* ---- errors and log ------------------------------------------------------------------- */
 
 typedef enum xd_status {
@@ -35,7 +99,7 @@ typedef enum xd_status {
     XD_ECANCELLED               /* xd_cancel was called                                      */
 } xd_status;
 
-typedef struct xd_err {         /* start with {0}; the first failure stays                   */
+typedef struct xd_err {         /* start with {0}; the first failure stays. Fixed size         */
     xd_status code;
     int       rank;             /* failed rank, once the ranks have agreed; -1 before        */
     char      msg[4096];        /* one sentence: what, where, with which numbers             */
@@ -43,23 +107,12 @@ typedef struct xd_err {         /* start with {0}; the first failure stays      
 
 enum { XD_LOG_ERROR, XD_LOG_WARN, XD_LOG_INFO, XD_LOG_DEBUG };
 
-XD_API const char *xd_version(void);            /* "0.1.0"                                   */
-
-/* Describes this library and what it uses on this machine. Calls `fact` with pairs of strings
- * that are valid during the call: "library" "oneDNN 2.7.2", for each library; "video" "FFmpeg's
- * libavcodec 59.37", or "video_error" with a sentence; "kernels" "cpu-avx512bf16", or
- * "kernels_error" with a sentence; "type" "bf16"; "cores" that this process may use; "memory"
- * bytes available to all processes, "address_space" bytes available to this process;
- * "shared_dir", "shared_free": directory and free bytes of memory that ranks share; "hub": the
- * Hugging Face cache. */
-typedef void xd_fact(void *cookie, const char *name, const char *value);
-XD_API void xd_about(xd_fact *fact, void *cookie);
-
 /* ---- an engine: a model, loaded and ready ---------------------------------------------- */
 
 typedef struct xd_engine xd_engine;
 
-/* How the model is distributed over ranks. A degree of 0 means 1. Names are those of xDiT. */
+/* How the model is distributed over ranks. A degree of 0 means 1. Names are those of xDiT.
+ * Start with {0}. The size is fixed: later options take the place of reserved fields. */
 typedef struct xd_parallel {
     int tensor_parallel_degree, ulysses_degree, ring_degree, pipefusion_parallel_degree;
     int data_parallel_degree, use_cfg_parallel;
@@ -73,8 +126,8 @@ typedef struct xd_parallel {
     const char *attn_layer_num_for_pp;  /* "10,9,9": blocks of each stage; NULL: balanced     */
     int text_tensor_parallel_degree;    /* degree of the text encoders, over the ranks above */
     int patches_without_stages; /* for measurements only: cut into patches even without stages    */
-    int reserved[2];            /* future options: 0                                         */
-    const char *reserved_text;  /* NULL                                                      */
+    int reserved[8];            /* future options: 0                                         */
+    const char *reserved_text[3];       /* NULL                                              */
 } xd_parallel;
 
 typedef struct xd_lora {        /* a low-rank difference that is added to the weights           */
@@ -82,9 +135,19 @@ typedef struct xd_lora {        /* a low-rank difference that is added to the we
     double      scale;          /* usually 1; 0 leaves the model unchanged                      */
 } xd_lora;
 
+/* A safetensors file with the weights of one component. It replaces the weights in the component's
+ * folder of the model, which may then hold the config alone. Tensors in the layouts of diffusers,
+ * of the original publications and of ComfyUI are renamed while they are read. */
+typedef struct xd_component_file {
+    const char *component;      /* "transformer", "vae", or the short name of a text encoder, as in
+                                   `xdit inspect` of a model */
+    const char *path;
+} xd_component_file;
+
 struct xd_request;
 
-typedef struct xd_open_args {   /* start with {0}                                            */
+typedef struct xd_open_args {   /* call xd_open_args_init, then set fields                    */
+    size_t      size;           /* sizeof(xd_open_args) of the program                       */
     const char *model;          /* directory with model_index.json, or "org/name" in the local
                                    Hugging Face cache */
     const char *dtype;          /* "f32", "bf16"; NULL: the best for this machine            */
@@ -94,10 +157,13 @@ typedef struct xd_open_args {   /* start with {0}                               
      * (e4m3): the memory of int8, GEMMs in the compute type. Both cost accuracy
      * (doc/weights.md). "auto": fp8 where the files have fp8, which loses nothing. "f32" and
      * "bf16" mean what they mean in dtype. text_weights_dtype has the same values and applies to
-     * the T5 text encoder. */
+     * the text encoders that are language models. */
     const char *weights_dtype, *text_weights_dtype;
     const char *device;         /* "cpu"; NULL: the best                                     */
     int         threads;        /* per rank; 0: this rank's share of the cores of its host   */
+    int         once;           /* nonzero: the engine serves one request. One rank then frees
+                                   the transformer before it decodes the only image or video; a
+                                   second request loads it again */
     /* "auto": if several ranks share a host and nothing has bound them yet, each rank is bound
      * to its share of the cores and to nearby memory. This sets the affinity of the calling
      * thread; threads and processes that it starts inherit it. "cores": a single rank is bound
@@ -105,11 +171,9 @@ typedef struct xd_open_args {   /* start with {0}                               
      * when the engine is closed. */
     const char *bind;
     xd_parallel parallel;
-    int         no_t5;          /* run without the T5 encoder where the model can (SD3)      */
+    const char *without;        /* a text encoder to run without, by its short name, where the
+                                   model can; NULL: none */
     int         keep;           /* nonzero: keep text encoders loaded between requests       */
-    int         once;           /* nonzero: the engine serves one request. One rank then frees
-                                   the transformer before it decodes the only image or video; a
-                                   second request loads it again */
     int         log_level;      /* lines up to this level are passed to `log`                */
     void      (*log)(void *cookie, int level, const char *line);
     void       *cookie;
@@ -117,13 +181,9 @@ typedef struct xd_open_args {   /* start with {0}                               
                                    also if it fails after the first check: a timeline of all
                                    ranks as a Chrome trace (JSON) for chrome://tracing or
                                    Perfetto. The trace of the first request includes the opening */
-    /* Safetensors files with the weights of one component. Each replaces the weights in the
-     * component's folder of `model`; that folder may then hold the config alone. Layouts:
-     * diffusers, the original ones of FLUX.1, Stable Diffusion 3 and LDM autoencoders, and
-     * ComfyUI's; tensors are renamed while they are read. NULL: the weights of the folder. */
-    const char *transformer, *vae, *clip_l, *clip_g, *t5xxl;
+    const xd_component_file *files;     /* [nfiles]                                           */
     const xd_lora *loras;       /* [nloras], added in this order                                */
-    int         nloras;
+    int         nfiles, nloras;
     /* Chooses the degrees that are 0 in `parallel` if there are more ranks than the other
      * degrees need. NULL: 1, and ranks stay idle. "auto": the plan with the lowest predicted
      * time among those that fit into memory and give the image of one rank. "auto-stale": also
@@ -139,19 +199,13 @@ typedef struct xd_open_args {   /* start with {0}                               
                                    (text encoders use the first number); NULL: as the configs say */
 } xd_open_args;
 
+/* All defaults are 0 or NULL, except `size`. */
+#define xd_open_args_init(a) xd_open_args_init_size((a), sizeof *(a))
+XD_API void      xd_open_args_init_size(xd_open_args *a, size_t size);
+
 /* Reads the configs and checks the tensors in the files. The first request loads the weights. */
 XD_API xd_status xd_open(xd_engine **g, const xd_open_args *a, xd_err *e);
 XD_API void      xd_close(xd_engine **g);
-
-/* Checks whether this plan is possible on so many ranks, as far as this is known without a
- * model. The error message of a refusal names up to three plans that are possible. */
-XD_API xd_status xd_parallel_check(const xd_parallel *p, int ranks, xd_err *e);
-XD_API int       xd_parallel_ranks(const xd_parallel *p);       /* number of ranks it uses     */
-/* Nonzero if an MPI launcher (mpirun, srun) has started this process; *rank, unless NULL, is
- * then its number. An engine connects to the other processes by itself. */
-XD_API int       xd_launched(int *rank);
-/* Number of processes that the launcher has started; 0 if unknown or without a launcher. */
-XD_API int       xd_launched_ranks(void);
 
 /* Rank of this process, and the number of ranks that work on a request; idle ranks have the
  * numbers from there on. Calls that take an engine are collective over all ranks. Results and
@@ -164,25 +218,6 @@ XD_API int       xd_launched_ranks(void);
  * engine of several ranks and ends with the last one. It cannot start again in the same process. */
 XD_API int       xd_rank(const xd_engine *g);
 XD_API int       xd_ranks(const xd_engine *g);
-/* Seconds that the request in xd_open_args was predicted to take where a plan was chosen, or where
- * weights must be read from a disk of known speed: "text", "denoise", "decode" of all images,
- * "total" (of loading only what the disk takes); negative: unknown. They include the waiting for
- * the disk: "reading" is that for all weights, "load" that for those that are loaded before the
- * first step, where there are any. */
-XD_API double    xd_predicted(const xd_engine *g, const char *part);
-/* Bytes of weights that were not in the page cache of rank 0's host when the engine was opened
- * with a plan, and that "text", "load", "decode" or "total" must read; 0: none, or unknown. */
-XD_API double    xd_cold_bytes(const xd_engine *g, const char *part);
-
-/* Tests messages between the processes that an MPI launcher has started. Collective over them.
- * Rank 0 gets the times, measured between ranks 0 and 1. */
-typedef struct xd_pinged {
-    int    ranks;
-    double latency_s;           /* one byte, one way: half of the median round trip             */
-    double bytes_s;             /* rate of 8 MB messages, one way                               */
-} xd_pinged;
-XD_API xd_status xd_ping(xd_pinged *p, xd_err *e);
-
 /* Makes the running request end soon with XD_ECANCELLED. Callable from any thread;
  * async-signal-safe. */
 XD_API void xd_cancel(xd_engine *g);
@@ -199,6 +234,7 @@ typedef struct xd_progress {    /* a denoising step that has ended              
 } xd_progress;
 
 typedef struct xd_request {     /* call xd_request_init, then set fields                      */
+    size_t      size;           /* sizeof(xd_request) of the program                         */
     const char *const *prompts;
     int         nprompts;
     const char *negative_prompt;        /* NULL: ""                                          */
@@ -209,9 +245,10 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     double      guidance_scale;         /* negative: the pipeline's default                  */
     double      true_cfg_scale;         /* models with distilled guidance: two passes a step if
                                            above 1 and there is a negative prompt; 0: none */
-    double      guidance_rescale;       /* HunyuanDiT: weight of the guided prediction rescaled
-                                           to the standard deviation of the prompt's; 0: none */
-    int         use_dynamic_cfg;        /* guidance varies with the step (CogVideoX)          */
+    double      guidance_rescale;       /* weight of the guided prediction rescaled to the
+                                           standard deviation of the prompt's, for models that
+                                           have it; 0: none */
+    int         use_dynamic_cfg;        /* guidance grows with the steps                      */
     const char *image;          /* start image (PNG, JPEG, WebP), resized; NULL: start from noise */
     double      strength;       /* share of the steps that run on the start image; 0: 0.6        */
     int64_t     seed;                   /* 64 bits; above 2^63 - 1 stored as seed - 2^64     */
@@ -220,7 +257,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     int         max_sequence_length;    /* text tokens; 0: the pipeline's default            */
     const char *scheduler;              /* NULL: the model's; see xd_request_options          */
     const char *rng;                    /* "philox" or "torch"                               */
-    int         enable_tiling, enable_slicing, no_resolution_binning;
+    int         enable_tiling, no_resolution_binning;
     int         latents_only;           /* skip the VAE decoder                              */
     void      (*on_stage)(void *cookie, const char *stage);     /* "text", "denoise", "decode" */
     void      (*on_step)(void *cookie, const xd_progress *p);
@@ -241,28 +278,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     void       *cookie;
 } xd_request;
 
-XD_API void xd_request_init(xd_request *r);
-
-/* One row per option of a request; command lines and servers validate values with this table. */
-typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL, XD_OPT_TEXT,
-                              XD_OPT_SEED }
-    xd_option_kind;
-
-/* XD_OPT_SEED: an int64_t, from -2^63 to 2^64 - 1 modulo 2^64, followed by an int that is set if
- * the value is -1 (random seed). */
-#define XD_ABOVE_ZERO 1e-6              /* a `min` that means "above 0"                        */
-typedef struct xd_option {
-    const char    *name;        /* "num_inference_steps"                                     */
-    xd_option_kind kind;        /* of the field: int, int, int64_t, double, const char *; SEED */
-    size_t         offset;      /* of the field in xd_request                                */
-    double         min, max;    /* range of numbers                                          */
-    const char    *choices;     /* "philox torch", or NULL                                   */
-    const char    *arg;         /* placeholder of the value in a help text: "N"              */
-    const char    *help;        /* one line                                                  */
-} xd_option;
-
-XD_API const xd_option *xd_request_options(int *n);
-XD_API const xd_option *xd_parallel_options(int *n);    /* offsets are in xd_parallel          */
+#define xd_request_init(r) xd_request_init_size((r), sizeof *(r))
+XD_API void xd_request_init_size(xd_request *r, size_t size);
 
 /* ---- the result ------------------------------------------------------------------------- */
 
@@ -286,11 +303,6 @@ XD_API const char *xd_result_parameters(const xd_result *r, int i);
 /* Seconds of the request: "text", "load", "denoise", "decode", "total", "first_step"; -1:
  * unknown. */
 XD_API double    xd_result_seconds(const xd_result *r, const char *part);
-/* Seconds of image i alone: "denoise", "decode"; -1: unknown, also for images made by other
- * ranks. */
-XD_API double    xd_result_image_seconds(const xd_result *r, int i, const char *part);
-/* Bytes that all ranks together have sent to each other for the request. */
-XD_API int64_t   xd_result_sent(const xd_result *r);
 /* Writes image i. The extension selects the format: .png .jpg .jpeg .webp .ppm, .safetensors
  * (latents). For a video: .mp4 .mov .mkv .webm .gif .rgb (bytes of the frames, without sizes),
  * or an image format with the frame number as %d (%04d), from 1, for one file a frame; without a
@@ -298,118 +310,6 @@ XD_API int64_t   xd_result_sent(const xd_result *r);
  * not exist. */
 XD_API xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e);
 XD_API void      xd_result_free(xd_result **r);
-
-/* Checks whether images can be written to this name: one file, or several if `path` has a %d
- * (%04d). Can be called before a model is opened. For the name of a video it also checks that
- * this machine can write the format. */
-XD_API xd_status xd_output_check(const char *path, int images, xd_err *e);
-/* 1 if the model generates videos, 0 if it generates images. */
-XD_API int       xd_makes_videos(const xd_engine *g);
-/* Second part of the check, once the model is known: refuses the name of a video if `video` is
- * 0. */
-XD_API xd_status xd_output_check_video(const char *path, int video, xd_err *e);
-/* Default file name: "output.png"; of a video "output.mp4", or "output.gif" without FFmpeg. */
-XD_API const char *xd_output_default(int video);
-/* File name of image i (from 0): replaces %d, or inserts "_0001" before the extension if there
- * are several images and no %d. */
-XD_API xd_status xd_output_name(const char *path, int i, int images, char *name, size_t size,
-                                xd_err *e);
-/* File name of video i, in the form that xd_result_save expects. If the frames are written as
- * images, %d stays for the frame number, and with several videos "0001_" is put before it.
- * frames: of each video. */
-XD_API xd_status xd_output_video_name(const char *path, int i, int videos, int64_t frames,
-                                      char *name, size_t size, xd_err *e);
-/* Number of files that xd_result_save writes for this name and number of frames. */
-XD_API int64_t   xd_output_files(const char *path, int64_t frames);
-/* Removes incomplete output files. For a signal handler that ends the process.
- * Async-signal-safe. */
-XD_API void xd_output_sweep(void);
-
-/* ---- inspecting models and machines -------------------------------------------------------- */
-
-typedef struct xd_inspect_args {        /* start with {0}                                     */
-    const char *model;          /* model directory (configs are enough) or a safetensors file */
-    const char *tensors;        /* NULL: a summary; component: "name shape" lines; of a file, all
-                                   tensors */
-    int         json;
-    void      (*line)(void *cookie, const char *line);
-    void       *cookie;
-} xd_inspect_args;
-/* Fails after the last line if something is missing or does not fit; the lines name all of it. */
-XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
-
-typedef struct xd_bench_turn {  /* one timed run of a benchmark stage                         */
-    int         n;              /* runs before; 0: none, and the fields below are not valid   */
-    double      seconds, gflop;
-    double      peak_gflops;    /* register-only peak right before and after; the higher      */
-} xd_bench_turn;
-
-typedef struct xd_bench_args {          /* start with {0}                                    */
-    const char *config;         /* a model directory                                         */
-    int         random_weights; /* weights from a hash function; configs are enough          */
-    int         share_layers;   /* random weights: blocks of one kind share storage           */
-    int64_t     width, height;  /* 0: the model's default                                    */
-    int         num_frames;     /* frames of a video; 0: the model's default                  */
-    const char *layers;         /* as in xd_open_args                                        */
-    int         max_sequence_length;    /* text tokens; 0: the pipeline's default            */
-    int         threads, repeats;       /* 0: all cores; 0: at least 3 runs and half a second */
-    const char *bind;           /* as in xd_open_args                                        */
-    const char *dtype, *weights_dtype, *text_weights_dtype, *device;    /* as in xd_open_args    */
-    const char *parts;          /* NULL: all; else of "text step block vae"; "step" includes its
-                                   blocks */
-    int         json;
-    void      (*line)(void *cookie, const char *line);
-    void       *cookie;
-    /* With more than one rank: compares the plan with one rank on the same work, "step" and
-     * (with use_parallel_vae) "vae". Collective; rank 0 gets the lines. */
-    xd_parallel parallel;
-    int         log_level;      /* lines up to this level are passed to `log`                   */
-    void      (*log)(void *cookie, int level, const char *line);
-    /* NULL, or called before every timed run of a stage on one rank and after the last run. A
-     * return value of 0 ends the stage, whatever `repeats` says. With this callback, blocks are
-     * timed only if `parts` names them, and large GEMMs are not timed: matrix peaks are 0. */
-    int       (*turn)(void *cookie, const xd_bench_turn *last);
-    /* NULL, or called when something begins on one rank: creating or loading weights of so many
-     * bytes; 0 bytes: timing a stage. */
-    void      (*on_stage)(void *cookie, const char *what, double bytes);
-} xd_bench_args;
-XD_API xd_status xd_bench(const xd_bench_args *a, xd_err *e);
-
-typedef struct xd_advise_args {           /* start with {0}                                    */
-    const char *model;          /* a model directory; configs are enough                       */
-    const xd_request *request;  /* size, frames, steps, guidance; prompts are ignored           */
-    int         ranks;          /* 0: all of the cluster                                       */
-    const char *cluster;        /* "8xH100", "2x8xL40" or a file; NULL: this machine           */
-    const char *dtype;          /* NULL: the best available                                    */
-    const char *weights_dtype, *text_weights_dtype;     /* as in xd_open_args                  */
-    xd_parallel parallel;       /* degrees above 0 are fixed, the others are searched           */
-    int         exact;          /* only plans that give the image of one rank                  */
-    int         all;            /* also list impossible plans, with the reason                  */
-    int         explain;        /* N: details of plan N; 0: the table                          */
-    int         json;
-    void      (*line)(void *cookie, const char *line);
-    void       *cookie;
-    int         log_level;
-    void      (*log)(void *cookie, int level, const char *line);
-} xd_advise_args;
-/* Predicts for every plan: seconds, memory of every rank, bytes sent. Loads no weights. */
-XD_API xd_status xd_advise(const xd_advise_args *a, xd_err *e);
-
-typedef struct xd_probe_args {          /* start with {0}                                         */
-    int         threads;        /* per rank; 0: this rank's share of the cores of its host        */
-    const char *output;         /* file for xd_advise_args.cluster; "-": as a line; NULL: this
-                                   machine's default below $XDG_CACHE_HOME or ~/.cache */
-    void      (*line)(void *cookie, const char *line);  /* the file's name, or its content        */
-    void       *cookie;
-    int         log_level;
-    void      (*log)(void *cookie, int level, const char *line);
-} xd_probe_args;
-/* Measures in a few seconds how fast the launched ranks compute and communicate, and writes the
- * result. Collective over the launched ranks; rank 0 writes and gets the line. */
-XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
-/* Parses "u2r2pp2cfg2" (u, r, pp, tp, cfg, dp, patch, displaced, warm, text, vae) into the
- * fields. XD_EINVAL if a field already has a different number. */
-XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
 
 #ifdef __cplusplus
 }

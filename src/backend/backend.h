@@ -16,6 +16,7 @@
 #define XD_BACKEND_BACKEND_H
 
 #include "base/err.h"
+#include "base/facts.h"
 #include "tensor/tensor.h"
 
 typedef struct xd_dev    xd_dev;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/facts.h"
 
 typedef struct xd_json xd_json;         /* a value inside a document; borrowed               */
 

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/par.h"
+#include "base/record.h"
 #include "comm/staged.h"
 #include "model/component.h"
 #include "model/model.h"
@@ -40,16 +41,30 @@
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
+void xd_open_args_init_size(xd_open_args *a, size_t size)
+{
+    xd_record_init(a, size);
+}
+
 xd_status xd_open(xd_engine **out, const xd_open_args *a, xd_err *e)
 {
-    return xd_open_with(out, a, XD_WITH_FILES, e);
+    xd_open_args own;
+    xd_request   plan_for;
+    *out = NULL;
+    xd_open_args_init(&own);
+    xd_status s = xd_record_take(&own, sizeof own, a, "xd_open_args", e);
+    if (s == XD_OK && own.plan_for) {
+        s = xd_request_take(&plan_for, own.plan_for, e);
+        own.plan_for = &plan_for;
+    }
+    return s == XD_OK ? xd_open_with(out, &own, XD_WITH_FILES, e) : s;
 }
 
 /* Opens the parts that need no other rank. */
 static xd_status open_parts(xd_engine *g, const xd_open_args *a, int files, xd_err *e)
 {
-    xd_weight_files given = { a->transformer, a->vae, a->clip_l, a->clip_g, a->t5xxl };
-    xd_status s = xd_model_open_with(&g->ctx.model, a->model, a->no_t5, &given, a->layers, e);
+    xd_weight_files given = { a->files, a->nfiles };
+    xd_status s = xd_model_open_with(&g->ctx.model, a->model, a->without, &given, a->layers, e);
     if (s == XD_OK)
         s = xd_dev_open(&g->ctx.dev, a->device, e);
     if (s == XD_OK)
@@ -611,8 +626,13 @@ static xd_status generate(xd_engine *g, const xd_request *r, xd_result **out, xd
 
 xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)
 {
+    xd_request own;
+    *out = NULL;
+    xd_status s = xd_request_take(&own, r, e);
+    if (s != XD_OK)
+        return s;
     const xd_logger *before = xd_log_enter(&g->log);
-    xd_status        s = generate(g, r, out, e);
+    s = generate(g, &own, out, e);
     xd_log_enter(before);
     return s;
 }

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "pipeline/context.h"
 #include "predict/auto_plan.h"
-#include "xdit/xdit.h"
+#include "xdit/tools.h"
 
 struct xd_engine {
     xd_context   ctx;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/facts.h"
 
 /* UTF-8 texts that are stored in the file; the list ends with a NULL key. PNG: one tEXt chunk
  * each, iTXt if the text is not Latin-1. JPEG and WebP: Exif, where "parameters" is the

@@ -144,57 +144,57 @@ int64_t xd_model_pooled(const xd_model *m, int k)
 
 /* ---- files that replace weights of the directory ------------------------------------------ */
 
-enum { SLOTS = 5 };
-
-static const struct {
-    const char *name;
-    size_t      at;             /* in xd_weight_files                                          */
-} slots[SLOTS] = {
-    { "transformer", offsetof(xd_weight_files, transformer) },
-    { "vae", offsetof(xd_weight_files, vae) },
-    { "clip_l", offsetof(xd_weight_files, clip_l) },
-    { "clip_g", offsetof(xd_weight_files, clip_g) },
-    { "t5xxl", offsetof(xd_weight_files, t5xxl) },
-};
-
 /* The file for a slot, or NULL. */
 static const char *given(const xd_model *m, const char *slot)
 {
-    for (int i = 0; i < SLOTS; i++)
-        if (slot && strcmp(slots[i].name, slot) == 0)
-            return *(const char *const *)((const char *)&m->given + slots[i].at);
+    for (int i = 0; slot && i < m->given.n; i++)
+        if (m->given.v[i].component && strcmp(m->given.v[i].component, slot) == 0)
+            return m->given.v[i].path;
     return NULL;
 }
 
-/* Does the pipeline work without T5 (if asked to), and does it have encoders for
- * the given files? */
-static xd_status check_asked(const xd_model *m, xd_err *e)
+/* The number of a text encoder; -1: there is none of that name. */
+static int encoder_of(const xd_model *m, const char *slot)
+{
+    int k = m->recipe->ntext - 1;
+    while (k >= 0 && strcmp(m->recipe->text[k].slot, slot) != 0)
+        k--;
+    return k;
+}
+
+/* Is there an encoder for a given file, and is it wanted? */
+static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_err *e)
 {
     char known[64] = "";
-    int  spare = 0;
-    for (int k = 0; k < m->recipe->ntext; k++) {
+    if (!f->component || !f->path)
+        return xd_fail(e, XD_EINVAL, "a file of weights has no component or no path");
+    if (strcmp(f->component, "transformer") == 0 || strcmp(f->component, "vae") == 0)
+        return XD_OK;
+    for (int k = 0; k < m->recipe->ntext; k++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", k ? ", " : "",
                  m->recipe->text[k].slot);
-        spare |= m->recipe->text[k].optional;
-    }
-    if (m->no_t5 && !spare)
-        return xd_fail(e, XD_EINVAL, "no_t5: %s cannot do without any of its text encoders",
-                       m->recipe->name);
-    for (int i = 2; i < SLOTS; i++) {
-        int use = -1;
-        for (int k = 0; k < m->recipe->ntext; k++)
-            use = strcmp(m->recipe->text[k].slot, slots[i].name) == 0 ? k : use;
-        if (!given(m, slots[i].name))
-            continue;
-        if (use < 0)
-            return xd_fail(e, XD_EINVAL,
-                           "%s is given as %s, and %s has no such text encoder (it has %s)",
-                           given(m, slots[i].name), slots[i].name, m->recipe->name, known);
-        if (m->no_t5 && m->recipe->text[use].optional)
-            return xd_fail(e, XD_EINVAL, "%s is given as %s, and no_t5 asks to do without",
-                           given(m, slots[i].name), slots[i].name);
-    }
+    if (encoder_of(m, f->component) < 0)
+        return xd_fail(e, XD_EINVAL,
+                       "%s is given as %s, and %s has no such text encoder (it has %s)", f->path,
+                       f->component, m->recipe->name, known);
+    if (m->without && strcmp(m->without, f->component) == 0)
+        return xd_fail(e, XD_EINVAL, "%s is given as %s, which is also to be left out", f->path,
+                       f->component);
     return XD_OK;
+}
+
+/* Does the pipeline work without the encoder that is not wanted, and does it have encoders for the
+ * given files? */
+static xd_status check_asked(const xd_model *m, xd_err *e)
+{
+    int       k = m->without ? encoder_of(m, m->without) : -1;
+    xd_status s = XD_OK;
+    if (m->without && (k < 0 || !m->recipe->text[k].optional))
+        return xd_fail(e, XD_EINVAL, k < 0 ? "%s has no text encoder %s to do without" :
+                       "%s cannot do without its text encoder %s", m->recipe->name, m->without);
+    for (int i = 0; s == XD_OK && i < m->given.n; i++)
+        s = check_given(m, &m->given.v[i], e);
+    return s;
 }
 
 static xd_status take_part(xd_model *m, xd_component *p, const char *folder, xd_kind kind,
@@ -212,22 +212,23 @@ static int is_there(const xd_model *m, const xd_text_use *u)
         return 1;
     const xd_json *entry = xd_json_get(m->index, u->folder);
     char          *dir = u->optional ? xd_path_join(m->dir, u->folder) : NULL;
-    int            there = !u->optional || (xd_file_is_dir(dir) && !m->no_t5 &&
+    int            wanted = !m->without || strcmp(m->without, u->slot) != 0;
+    int            there = !u->optional || (xd_file_is_dir(dir) && wanted &&
                                             (xd_json_null(entry) || class_in_index(m, u->folder)));
     free(dir);
     return there;
 }
 
-xd_status xd_model_open(xd_model *m, const char *model, int no_t5, xd_err *e)
+xd_status xd_model_open(xd_model *m, const char *model, xd_err *e)
 {
-    return xd_model_open_with(m, model, no_t5, &(xd_weight_files){ 0 }, NULL, e);
+    return xd_model_open_with(m, model, NULL, &(xd_weight_files){ 0 }, NULL, e);
 }
 
-xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5,
+xd_status xd_model_open_with(xd_model *m, const char *model, const char *without,
                              const xd_weight_files *files, const char *layers, xd_err *e)
 {
     memset(m, 0, sizeof *m);
-    m->no_t5 = no_t5;
+    m->without = without;
     m->given = *files;
     m->layers = layers;
     xd_status s = xd_model_find(model, &m->dir, e);
@@ -248,7 +249,7 @@ xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5,
     if (s == XD_OK)
         s = take_part(m, &m->vae, m->recipe->vae, XD_KIND_VAE, "vae", e);
     m->given = (xd_weight_files){ 0 };
-    m->layers = NULL;
+    m->layers = m->without = NULL;
     if (s != XD_OK)
         return xd_fail_at(e, s, m->dir);
     m->dit.dit->info(m->dit.net.cfg, &m->dit_info);

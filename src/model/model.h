@@ -6,10 +6,12 @@
 #include "families/recipe.h"
 #include "sampler/sampler.h"
 #include "tok/tok.h"
+#include "xdit/xdit.h"
 
-/* Files that replace the weights of a component; NULL: those in its directory. Borrowed. */
+/* Files that replace the weights of components (slots of the recipe). Borrowed. */
 typedef struct xd_weight_files {
-    const char *transformer, *vae, *clip_l, *clip_g, *t5xxl;
+    const xd_component_file *v;
+    int                      n;
 } xd_weight_files;
 
 typedef struct xd_model {
@@ -18,7 +20,7 @@ typedef struct xd_model {
     const xd_recipe *recipe;
     xd_component     text[XD_MAXTEXT], dit, vae;
     int              has_text[XD_MAXTEXT];      /* 0: optional and absent                      */
-    int              no_t5;     /* optional encoders are not wanted                            */
+    const char      *without;   /* an encoder that is not wanted, only while the model is opened */
     xd_weight_files  given;     /* only while the model is opened                              */
     const char      *layers;    /* only while the model is opened (xd_component_open_some)     */
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers                       */
@@ -35,10 +37,10 @@ char     *xd_model_hub(void);   /* that cache, malloc'ed; NULL without memory or
 
 /* Reads all configs and checks that the components fit each other; opens no weights and no
  * tokenizers. Close with xd_model_close, also after a failure. */
-xd_status xd_model_open(xd_model *m, const char *model, int no_t5, xd_err *e);
-/* layers: blocks of each kind (xd_component_open_some); encoders use the first
- * number; NULL: all. */
-xd_status xd_model_open_with(xd_model *m, const char *model, int no_t5,
+xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
+/* without: the slot of a text encoder to do without; NULL: none. layers: blocks of each kind
+ * (xd_component_open_some); encoders use the first number; NULL: all. */
+xd_status xd_model_open_with(xd_model *m, const char *model, const char *without,
                              const xd_weight_files *given, const char *layers, xd_err *e);
 int64_t   xd_model_pooled(const xd_model *m, int k); /* width; 0: encoder k has no pooled output */
 void      xd_model_close(xd_model *m);

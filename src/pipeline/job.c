@@ -7,6 +7,7 @@
 #include "pipeline/job.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/record.h"
 #include "model/model.h"
 #include "families/help.h"
 #include "families/recipe.h"
@@ -15,12 +16,17 @@
 #include "pipeline/text_encode.h"
 #include "ranks/world.h"
 
-void xd_request_init(xd_request *r)
+void xd_request_init_size(xd_request *r, size_t size)
 {
-    memset(r, 0, sizeof *r);
-    r->guidance_scale = -1;
-    r->num_images_per_prompt = 1;
-    r->rng = "philox";
+    xd_request own = { .guidance_scale = -1, .num_images_per_prompt = 1, .rng = "philox" };
+    xd_record_init(r, size);
+    xd_record_give(r, &own, sizeof own, "xd_request", NULL);
+}
+
+xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e)
+{
+    xd_request_init(own);
+    return xd_record_take(own, sizeof *own, r, "xd_request", e);
 }
 
 /* Checks one number or text against its row of the option table. */

@@ -32,6 +32,8 @@ typedef struct xd_job {
     float      *moments;        /* [h,w,2C] of it, on the host of every rank; NULL: none       */
 } xd_job;
 
+/* Takes a program's request, of any version, into one of this version. */
+xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e);
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
 /* Asks the request which images are wanted: rank 0 asks, all ranks get the answer. Collective. */

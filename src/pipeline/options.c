@@ -4,7 +4,7 @@
 
 #include "families/help.h"
 #include "sampler/sampler.h"
-#include "xdit/xdit.h"
+#include "xdit/tools.h"
 
 #define AT(field) offsetof(xd_request, field)
 
@@ -47,8 +47,6 @@ static xd_option options[] = {
       "noise: philox, or torch to generate what diffusers generates" },
     { "enable_tiling", XD_OPT_FLAG, AT(enable_tiling), 0, 1, NULL, NULL,
       "decode in overlapping tiles: less memory" },
-    { "enable_slicing", XD_OPT_FLAG, AT(enable_slicing), 0, 1, NULL, NULL,
-      "decode one image at a time (always so)" },
     { "no_resolution_binning", XD_OPT_FLAG, AT(no_resolution_binning), 0, 1, NULL, NULL,
       "generate the size asked for, not the nearest trained one" },
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/version.h"
 #include "plan/plan_table.h"
 
 static const char *const axis_names[XD_NAXES] = { "tensor", "ulysses", "ring", "pipefusion", "cfg",
@@ -175,13 +176,34 @@ static xd_status take_rest(xd_plan *p, const xd_parallel *a, const xd_dit_info *
     return XD_OK;
 }
 
+/* A reserved field that no row of the table uses belongs to a later version of the header. */
+static xd_status check_reserved(const xd_parallel *a, xd_err *e)
+{
+    const xd_plan_table *t = xd_plan_table_now();
+    size_t               at = offsetof(xd_parallel, reserved), known = at;
+    for (int i = 0; i < t->n; i++) {
+        const xd_option *o = &t->rows[i].option;
+        size_t end = o->offset + (o->kind == XD_OPT_TEXT ? sizeof(char *) : sizeof(int));
+        known = o->offset >= at && end > known ? end : known;
+    }
+    for (size_t i = known; i < sizeof *a; i++)
+        if (((const char *)a)[i])
+            return xd_fail(e, XD_EINVAL,
+                           "xd_parallel has a field at byte %zu that this library, version %s, "
+                           "does not know: start with {0}, or the program is compiled for a later "
+                           "version", i, XDIT_VERSION);
+    return XD_OK;
+}
+
 xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
                        xd_err *e)
 {
     char   what[128];
     double product;
     memset(p, 0, sizeof *p);
-    xd_status s = take_degrees(p, a, &product, e);
+    xd_status s = check_reserved(a, e);
+    if (s == XD_OK)
+        s = take_degrees(p, a, &product, e);
     if (s != XD_OK)
         return s;
     /* Checked before the number of ranks, because no other degrees would help. */

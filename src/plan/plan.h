@@ -4,7 +4,7 @@
 
 #include "dit/dit.h"
 #include "parallel/topo.h"
-#include "xdit/xdit.h"
+#include "xdit/tools.h"
 
 enum { XD_MAXSTAGE = 256, XD_MAXPATCH = 1024 };
 

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "dit/dit.h"
 #include "parallel/topo.h"
-#include "xdit/xdit.h"
+#include "xdit/tools.h"
 
 enum { XD_PLAN_ROWS = 32 };     /* the most rows of a table                                    */
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/par.h"
+#include "base/record.h"
 #include "comm/comm.h"
 #include "io/image.h"
 #include "model/model.h"
@@ -89,12 +90,19 @@ static xd_status trips(xd_comm *c, uint8_t *buf, int64_t bytes, int n, double *m
     return s;
 }
 
-xd_status xd_ping(xd_pinged *p, xd_err *e)
+void xd_pinged_init_size(xd_pinged *p, size_t size)
 {
+    xd_record_init(p, size);
+}
+
+xd_status xd_ping(xd_pinged *out, xd_err *e)
+{
+    xd_pinged own = { 0 }, *p = &own;
+    if (xd_record_give(out, &own, sizeof own, "xd_pinged", e) != XD_OK)
+        return XD_EINVAL;
     xd_comm  *c = NULL;
     uint8_t  *buf = malloc(LONG_BYTES);
     double    round_s = 0, long_s = 1;
-    *p = (xd_pinged){ 0 };
     if (!buf)
         return xd_fail(e, XD_ENOMEM, "no memory for a message of %d bytes", LONG_BYTES);
     xd_status s = xd_comm_world(&c, "mpi", e);
@@ -113,5 +121,5 @@ xd_status xd_ping(xd_pinged *p, xd_err *e)
     if (s != XD_ECOMM)
         xd_comm_close(&c);
     free(buf);
-    return s;
+    return s == XD_OK ? xd_record_give(out, &own, sizeof own, "xd_pinged", e) : s;
 }

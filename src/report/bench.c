@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/minmax.h"
 #include "base/par.h"
+#include "base/record.h"
 #include "base/word_list.h"
 #include "engine/engine.h"
 #include "exec/op.h"
@@ -626,7 +627,8 @@ void xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g)
 static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
 {
     const xd_bench_args *a = b->a;
-    xd_open_args         o = { .model = a->config, .dtype = a->dtype, .device = a->device,
+    xd_open_args         o = { .size = sizeof o,
+                               .model = a->config, .dtype = a->dtype, .device = a->device,
                        .weights_dtype = a->weights_dtype,
                        .text_weights_dtype = a->text_weights_dtype,
                                .threads = a->threads, .bind = a->bind, .log = a->log,
@@ -705,11 +707,21 @@ static xd_status run(const xd_bench_args *a, xd_err *e)
     return s;
 }
 
-xd_status xd_bench(const xd_bench_args *a, xd_err *e)
+void xd_bench_args_init_size(xd_bench_args *a, size_t size)
 {
-    const xd_logger  log = { a->log, a->cookie, a->log_level };
+    xd_record_init(a, size);
+}
+
+xd_status xd_bench(const xd_bench_args *args, xd_err *e)
+{
+    xd_bench_args a;
+    xd_bench_args_init(&a);
+    xd_status s = xd_record_take(&a, sizeof a, args, "xd_bench_args", e);
+    if (s != XD_OK)
+        return s;
+    const xd_logger  log = { a.log, a.cookie, a.log_level };
     const xd_logger *before = xd_log_enter(&log);
-    xd_status        s = run(a, e);
+    s = run(&a, e);
     xd_log_enter(before);
     return s;
 }

@@ -370,7 +370,7 @@ static void say_memory(const xd_bench_pair *d)
 static xd_status bench_parts(xd_bench_pair *d, xd_err *e)
 {
     const xd_bench_args *a = d->a;
-    xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
+    xd_open_args o = { .size = sizeof o, .model = a->config, .dtype = a->dtype, .device = a->device,
                        .weights_dtype = a->weights_dtype,
                        .text_weights_dtype = a->text_weights_dtype,
                        .threads = a->threads, .layers = a->layers };
@@ -404,7 +404,7 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
 {
     xd_bench_pair      d = { .a = a };
     xd_err       mine = { .rank = -1 };
-    xd_open_args o = { .model = a->config, .dtype = a->dtype, .device = a->device,
+    xd_open_args o = { .size = sizeof o, .model = a->config, .dtype = a->dtype, .device = a->device,
                        .weights_dtype = a->weights_dtype,
                        .text_weights_dtype = a->text_weights_dtype,
                        .threads = a->threads, .bind = a->bind, .parallel = a->parallel,

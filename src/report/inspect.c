@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/record.h"
 #include "model/component.h"
 #include "model/model.h"
 #include "report/inspect_file.h"
@@ -208,7 +209,7 @@ static void look_at_scheduler(view *v)
 static void look_at_all(view *v, const char *dir)
 {
     xd_model *m = &v->m;
-    int       whole = xd_model_open(m, dir, 0, &v->all) == XD_OK;
+    int       whole = xd_model_open(m, dir, &v->all) == XD_OK;
     if (!m->recipe)
         return;
     for (int i = 0; i < m->recipe->ntext; i++)
@@ -375,14 +376,24 @@ static xd_status inspect_model(const xd_inspect_args *a, const char *dir, xd_err
     return s;
 }
 
-xd_status xd_inspect(const xd_inspect_args *a, xd_err *e)
+void xd_inspect_args_init_size(xd_inspect_args *a, size_t size)
 {
-    char *dir = NULL;
-    if (a->model && xd_file_exists(a->model) && !xd_file_is_dir(a->model))
-        return xd_inspect_file(a, e);
-    xd_status s = xd_model_find(a->model, &dir, e);
+    xd_record_init(a, size);
+}
+
+xd_status xd_inspect(const xd_inspect_args *args, xd_err *e)
+{
+    xd_inspect_args a;
+    char           *dir = NULL;
+    xd_inspect_args_init(&a);
+    xd_status s = xd_record_take(&a, sizeof a, args, "xd_inspect_args", e);
+    if (s != XD_OK)
+        return s;
+    if (a.model && xd_file_exists(a.model) && !xd_file_is_dir(a.model))
+        return xd_inspect_file(&a, e);
+    s = xd_model_find(a.model, &dir, e);
     if (s == XD_OK)
-        s = a->tensors ? list_component(a, dir, e) : inspect_model(a, dir, e);
+        s = a.tensors ? list_component(&a, dir, e) : inspect_model(&a, dir, e);
     free(dir);
     return s;
 }

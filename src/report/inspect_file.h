@@ -3,7 +3,7 @@
 #define XD_REPORT_INSPECT_FILE_H
 
 #include "model/single_file.h"
-#include "xdit/xdit.h"
+#include "xdit/tools.h"
 
 /* Prints one line through the caller's callback. */
 void      xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2, 3);

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/par.h"
+#include "base/record.h"
 #include "base/word_list.h"
 #include "engine/engine.h"
 #include "pipeline/dtypes.h"
@@ -291,11 +292,10 @@ static void take_room(adviser *v)
 /* What the disk of this machine has to deliver. A model without weights is planned all the same. */
 static void take_cold(adviser *v)
 {
-    const xd_weight_files none = { 0 };
-    xd_model              m = { 0 };
-    xd_context           *ctx = &v->g->ctx;
-    const xd_logger      *log = xd_log_enter(NULL);
-    if (xd_model_open_with(&m, v->a->model, 0, &none, NULL, NULL) == XD_OK &&
+    xd_model         m = { 0 };
+    xd_context      *ctx = &v->g->ctx;
+    const xd_logger *log = xd_log_enter(NULL);
+    if (xd_model_open(&m, v->a->model, NULL) == XD_OK &&
         xd_model_files(&m, NULL) == XD_OK)
         xd_model_cold_bytes(&m, ctx->count, ctx->type, ctx->cold);
     xd_model_close(&m);
@@ -322,7 +322,8 @@ static xd_status open_all(adviser *v, xd_err *e)
 {
     static const char *const prompt[] = { "" };
     const xd_advise_args      *a = v->a;
-    xd_open_args o = { .model = a->model, .dtype = a->dtype, .weights_dtype = a->weights_dtype,
+    xd_open_args o = { .size = sizeof o,
+                       .model = a->model, .dtype = a->dtype, .weights_dtype = a->weights_dtype,
                        .text_weights_dtype = a->text_weights_dtype, .once = 1, .log = a->log,
                        .cookie = a->cookie,
                        .log_level = a->log_level };
@@ -385,11 +386,26 @@ static xd_status advise(const xd_advise_args *a, xd_err *e)
     return s;
 }
 
-xd_status xd_advise(const xd_advise_args *a, xd_err *e)
+void xd_advise_args_init_size(xd_advise_args *a, size_t size)
 {
-    const xd_logger  log = { a->log, a->cookie, a->log_level };
+    xd_record_init(a, size);
+}
+
+xd_status xd_advise(const xd_advise_args *args, xd_err *e)
+{
+    xd_advise_args a;
+    xd_request     request;
+    xd_advise_args_init(&a);
+    xd_status s = xd_record_take(&a, sizeof a, args, "xd_advise_args", e);
+    if (s == XD_OK && a.request) {
+        s = xd_request_take(&request, a.request, e);
+        a.request = &request;
+    }
+    if (s != XD_OK)
+        return s;
+    const xd_logger  log = { a.log, a.cookie, a.log_level };
     const xd_logger *before = xd_log_enter(&log);
-    xd_status        s = advise(a, e);
+    s = advise(&a, e);
     xd_log_enter(before);
     return s;
 }

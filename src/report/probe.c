@@ -11,9 +11,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/par.h"
+#include "base/record.h"
 #include "model/model.h"
 #include "ranks/world.h"
-#include "xdit/xdit.h"
+#include "xdit/tools.h"
 
 enum { READ_BYTES = 64 << 20 };  /* of the file whose reading is timed                          */
 
@@ -165,7 +166,7 @@ static xd_status report(const xd_probe_args *a, const xd_machine *m, double seco
     return s;
 }
 
-xd_status xd_probe(const xd_probe_args *a, xd_err *e)
+static xd_status probe(const xd_probe_args *a, xd_err *e)
 {
     xd_prober  p = { 0 };
     xd_machine m;
@@ -173,9 +174,7 @@ xd_status xd_probe(const xd_probe_args *a, xd_err *e)
     double     t0 = xd_now_s();
     char       host[40] = "";
     memset(&m, 0, sizeof m);
-    const xd_logger  log = { a->log, a->cookie, a->log_level };
-    const xd_logger *before = xd_log_enter(&log);
-    xd_status        s = XD_OK;
+    xd_status s = XD_OK;
     /* Check that the file can be written before measuring. */
     if (a->output && strcmp(a->output, "-") != 0)
         s = xd_file_writable(a->output, e);
@@ -201,6 +200,24 @@ xd_status xd_probe(const xd_probe_args *a, xd_err *e)
     xd_dev_close(&p.dev);
     xd_comm_close(&p.host);
     xd_comm_close(&p.all);
+    return s;
+}
+
+void xd_probe_args_init_size(xd_probe_args *a, size_t size)
+{
+    xd_record_init(a, size);
+}
+
+xd_status xd_probe(const xd_probe_args *args, xd_err *e)
+{
+    xd_probe_args a;
+    xd_probe_args_init(&a);
+    xd_status s = xd_record_take(&a, sizeof a, args, "xd_probe_args", e);
+    if (s != XD_OK)
+        return s;
+    const xd_logger  log = { a.log, a.cookie, a.log_level };
+    const xd_logger *before = xd_log_enter(&log);
+    s = probe(&a, e);
     xd_log_enter(before);
     return s;
 }

@@ -10,7 +10,7 @@ try
 check "no arguments: a short usage and code 2" [ "$rc" = 2 ]
 check "the usage goes to standard error" [ -z "$out" -a -n "$err" ]
 try --version
-check "--version" [ "$out" = "xdit $(sed -n "s/.*version: '\([0-9.]*\)',.*/\1/p" "$ROOT/meson.build" | head -n 1)" ]
+check "--version" [ "$out" = "xdit $("$ROOT/tools/version.sh")" ]
 for c in "" generate inspect bench doctor from-xdit; do
     try help $c
     check "help $c: code 0" well

@@ -369,7 +369,8 @@ int main(int argc, char **argv)
     xd_err       e = { 0 };
     xd_engine   *g = NULL;
     xd_request   r;
-    xd_open_args a = { .model = argc == 2 ? argv[1] : "", .dtype = "f32", .device = "cpu" };
+    xd_open_args a = { .size = sizeof a,
+                       .model = argc == 2 ? argv[1] : "", .dtype = "f32", .device = "cpu" };
     a.threads = 1;
     must(xd_open_with(&g, &a, 0, &e), &e);
     xd_request_init(&r);

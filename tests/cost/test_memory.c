@@ -141,7 +141,7 @@ static void make_model(const char *from, double mb)
         numbers[i] = 0.02f * xd_random_weight(1, (uint64_t)i);
     link_configs(from);
     write_config(quads > 0 ? 4 * quads : 4);
-    must(xd_model_open(&m, dir, 0, &e) == XD_OK, e.msg);
+    must(xd_model_open(&m, dir, &e) == XD_OK, e.msg);
     write_weights(&m.text[0], "text_encoder/model.safetensors", numbers, most);
     write_weights(&m.vae, "vae/diffusion_pytorch_model.safetensors", numbers, most);
     file_bytes = 0;
@@ -246,7 +246,8 @@ static look run(const xd_parallel *par)
 {
     static const char *const prompts[] = { "a small cyan square" };
     look         l = { .bad_rank = -1 };
-    xd_open_args a = { .model = dir, .dtype = "f32", .weights_dtype = kept, .threads = 1,
+    xd_open_args a = { .size = sizeof a,
+                       .model = dir, .dtype = "f32", .weights_dtype = kept, .threads = 1,
                        .parallel = *par, .log_level = XD_LOG_DEBUG, .log = on_log, .cookie = &l };
     xd_request   r;
     xd_engine   *g = NULL;
@@ -324,7 +325,7 @@ static void stages(int n, const look *one)
     snprintf(name, sizeof name, "pipefusion %d", n);
     check(l.status == XD_OK, name, l.msg);
     check(same_image(one, &l), name, "another image");
-    must(xd_model_open(&m, dir, 0, &e) == XD_OK && xd_dev_open(&dev, "cpu", &e) == XD_OK &&
+    must(xd_model_open(&m, dir, &e) == XD_OK && xd_dev_open(&dev, "cpu", &e) == XD_OK &&
          xd_dev_open_count(&count, dev, &e) == XD_OK, "cannot count");
     int L = m.dit.net.nlayers;
     m.dit.blocks = kept ? XD_I8 : XD_F32;

@@ -99,7 +99,8 @@ static void compare(const char *name, const xd_prediction *f, const xd_need *nee
 static void predict(const xd_parallel *p, const xd_request *r, const char *name,
                     const xd_need *need, int64_t sent)
 {
-    xd_open_args a = { .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1 };
+    xd_open_args a = { .size = sizeof a,
+                       .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1 };
     xd_engine   *g = NULL;
     xd_machine   m;
     xd_prediction  f = { 0 };
@@ -120,6 +121,7 @@ static void predict(const xd_parallel *p, const xd_request *r, const char *name,
 static void check(const xd_parallel *p)
 {
     xd_open_args a = {
+        .size = sizeof a,
         .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1, .parallel = *p
     };
     xd_request   r;

@@ -99,7 +99,7 @@ typedef struct outcome {
 static xd_status open_engine(const plan *p, xd_err *e)
 {
     const char  *kept = p->p.tensor_parallel_degree > 1 ? "int8" : NULL;
-    xd_open_args a = { .model = model,
+    xd_open_args a = { .size = sizeof a, .model = model,
                        .dtype = "f32",
                        .weights_dtype = kept,
                        .text_weights_dtype = kept,

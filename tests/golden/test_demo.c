@@ -194,7 +194,8 @@ static void check_kept(const char *model, const char *kept)
 {
     xd_err       e = { 0 };
     xd_engine   *g = NULL;
-    xd_open_args a = { .model = model, .device = "cpu", .keep = 1, .weights_dtype = kept,
+    xd_open_args a = { .size = sizeof a,
+                       .model = model, .device = "cpu", .keep = 1, .weights_dtype = kept,
                        .text_weights_dtype = kept, .dtype = tap_only_bf16() ? "bf16" : NULL };
     const xd_json *list = js_list(plan, "colour_prompts");
     int            n = xd_json_size(list);
@@ -276,7 +277,8 @@ int main(int argc, char **argv)
     for (int i = tap_only_bf16(); i < 2 && argc == 3; i++) {
         xd_err       e = { 0 };
         xd_engine   *g = NULL;
-        xd_open_args a = { .model = argv[2], .dtype = dtypes[i], .device = "cpu", .keep = 1 };
+        xd_open_args a = { .size = sizeof a,
+                           .model = argv[2], .dtype = dtypes[i], .device = "cpu", .keep = 1 };
         if (tap(xd_open(&g, &a, &e) == XD_OK, "the demo opens in %s%s", dtypes[i], e.msg)) {
             if (i == 0)
                 check_sheet(g, argv[1]);

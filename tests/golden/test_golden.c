@@ -350,9 +350,11 @@ static void check(const char *dir, const char *full, const char *name, int dtype
     snprintf(model, sizeof model, "%s/%s/%s", xd_json_get(r.js, "weights") ? full : dir, name,
              js_text(r.js, "model"));
     const char  *kept = dtype < 2 ? NULL : dtypes[dtype];
-    xd_open_args a = { .model = model, .dtype = dtypes[kept ? 0 : dtype], .weights_dtype = kept,
+    xd_open_args a = { .size = sizeof a,
+                       .model = model, .dtype = dtypes[kept ? 0 : dtype], .weights_dtype = kept,
                        .text_weights_dtype = kept, .device = "cpu", .threads = 2,
-                       .no_t5 = js_maybe(r.js, "no_t5") > 0, .loras = loras };
+                       .without = js_maybe(r.js, "no_t5") > 0 ? "t5xxl" : NULL,
+                       .loras = loras };
     a.nloras = take_loras(&r, dir, name, loras, paths);
     xd_status s = xd_open(&g, &a, &e);
     if (s == XD_OK) {

@@ -71,7 +71,8 @@ static float *generate(const char *path, double scale, int64_t *n, xd_err *e)
     xd_request   q;
     float       *out = NULL;
     xd_lora      l = { path, scale };
-    xd_open_args a = { .model = model, .dtype = "f32", .device = "cpu", .threads = 1,
+    xd_open_args a = { .size = sizeof a,
+                       .model = model, .dtype = "f32", .device = "cpu", .threads = 1,
                        .loras = &l, .nloras = path != NULL, .log = hear, .log_level = XD_LOG_WARN };
     heard[0] = 0;
     xd_request_init(&q);

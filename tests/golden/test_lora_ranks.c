@@ -61,7 +61,8 @@ static xd_status generate(const wanted *w, const xd_parallel *p, const xd_lora *
                        xd_result **out, xd_err *e)
 {
     const char  *prompt = xd_json_text(xd_json_at(js_list(w->js, "prompts"), 0));
-    xd_open_args a = { .model = w->model, .dtype = "f32", .device = "cpu", .threads = 1,
+    xd_open_args a = { .size = sizeof a,
+                       .model = w->model, .dtype = "f32", .device = "cpu", .threads = 1,
                        .parallel = *p, .loras = lora, .nloras = LORAS };
     xd_request   q;
     xd_request_init(&q);

@@ -205,10 +205,33 @@ static void same(const sums *a, const sums *b, const char *model, const char *dt
         model, dtype, what, a->n, b->n, a->h, b->h);
 }
 
+static xd_component_file files[8];      /* of the arguments that were made last                  */
+
+/* Another file, or none, for a component. */
+static void put(xd_open_args *a, const char *component, const char *path)
+{
+    int n = 0;
+    for (int i = 0; i < a->nfiles; i++)
+        if (strcmp(files[i].component, component) != 0)
+            files[n++] = files[i];
+    if (path)
+        files[n++] = (xd_component_file){ component, path };
+    a->files = files;
+    a->nfiles = n;
+}
+
+static void put_all(xd_open_args *a, int three, const char *path)
+{
+    static const char *const names[] = { "transformer", "vae", "clip_l", "t5xxl", "clip_g" };
+    for (int i = 0; i < 4 + three; i++)
+        put(a, names[i], path);
+}
+
 static xd_open_args arguments(const char *model, const char *dtype)
 {
     heard[0] = 0;
-    return (xd_open_args){ .model = model, .dtype = dtype, .device = "cpu", .threads = 2,
+    return (xd_open_args){ .size = sizeof(xd_open_args),
+                           .model = model, .dtype = dtype, .device = "cpu", .threads = 2,
                            .log = hear, .log_level = XD_LOG_WARN };
 }
 
@@ -220,24 +243,23 @@ static void check(const char *model, const char *dtype, const char *prefix)
     strip(model);
     write_files(model, scratch, prefix);
     a = arguments(scratch, dtype);
-    a.transformer = in_scratch("model.safetensors");
-    a.vae = in_scratch("ae.safetensors");
-    a.clip_l = in_scratch("clip_l.safetensors");
-    a.clip_g = three ? in_scratch("clip_g.safetensors") : NULL;
-    a.t5xxl = in_scratch("t5xxl.safetensors");
+    put(&a, "transformer", in_scratch("model.safetensors"));
+    put(&a, "vae", in_scratch("ae.safetensors"));
+    put(&a, "clip_l", in_scratch("clip_l.safetensors"));
+    put(&a, "clip_g", three ? in_scratch("clip_g.safetensors") : NULL);
+    put(&a, "t5xxl", in_scratch("t5xxl.safetensors"));
     sums got = generate(&a, "from one file a component");
     same(&want, &got, model, dtype, "single files");
     tap(!heard[0], "%s %s: nothing is said of single files %s", model, dtype, heard);
     write_all(model, scratch);
     a = arguments(scratch, dtype);
-    a.transformer = a.vae = a.clip_l = a.t5xxl = in_scratch("all.safetensors");
-    a.clip_g = three ? a.vae : NULL;
+    put_all(&a, three, in_scratch("all.safetensors"));
     got = generate(&a, "from one file for all");
     same(&want, &got, model, dtype, "one file for all");
     tap(!heard[0], "%s %s: nothing is said of one file for all %s", model, dtype, heard);
     a = arguments(folder_of(model, ""), dtype);
-    a.transformer = folder_of(model, "transformer/diffusion_pytorch_model.safetensors");
-    a.vae = in_scratch("ae.safetensors");
+    put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
+    put(&a, "vae", in_scratch("ae.safetensors"));
     got = generate(&a, "from a file of diffusers and one that is not");
     same(&want, &got, model, dtype, "a file of diffusers and one that is not");
     scratch_clean();
@@ -254,8 +276,7 @@ static void check_lora(const char *model, const char *with, const char *dtype)
     a.nloras = 2;
     sums want = generate(&a, with);
     write_all(model, scratch);
-    a.transformer = a.vae = a.clip_l = a.t5xxl = in_scratch("all.safetensors");
-    a.clip_g = has_folder(model, "text_encoder_3") ? a.vae : NULL;
+    put_all(&a, has_folder(model, "text_encoder_3"), in_scratch("all.safetensors"));
     sums got = generate(&a, "from one file for all, with LoRA");
     same(&want, &got, with, dtype, "one file for all and two of LoRA");
     tap(plain.h != want.h, "%s %s: LoRA changes something", with, dtype);
@@ -272,8 +293,8 @@ static void whole(box *b)
 static xd_open_args fp8_args(const char *dtype, const char *kept, const char *file, const char *t5)
 {
     xd_open_args a = arguments(folder_of("flux", ""), dtype);
-    a.transformer = in_scratch(file);
-    a.t5xxl = in_scratch(t5);
+    put(&a, "transformer", in_scratch(file));
+    put(&a, "t5xxl", in_scratch(t5));
     a.weights_dtype = kept;
     return a;
 }
@@ -318,7 +339,7 @@ static void check_fp8(const char *dtype, xd_dtype type)
     a.loras = &lora;
     a.nloras = 1;
     sums want = generate(&a, "what fp8 means with LoRA");
-    a.transformer = in_scratch("fp8.safetensors");
+    put(&a, "transformer", in_scratch("fp8.safetensors"));
     sums got = generate(&a, "fp8 with LoRA");
     same(&want, &got, name, dtype, "fp8 and what it means, with LoRA");
 }
@@ -392,7 +413,7 @@ static void refused(const xd_open_args *a, const char *what, xd_status code, con
 static void refused_file(const char *name, const char *what, xd_status code, const char *words)
 {
     xd_open_args a = arguments(folder_of("flux", ""), "f32");
-    a.transformer = in_scratch(name);
+    put(&a, "transformer", in_scratch(name));
     refused(&a, what, code, words);
 }
 
@@ -468,19 +489,20 @@ static void check_kinds(void)
 static void check_encoders(void)
 {
     xd_open_args a = arguments(folder_of("flux", ""), "f32");
-    a.clip_g = folder_of("flux", "text_encoder/model.safetensors");
+    put(&a, "clip_g", folder_of("flux", "text_encoder/model.safetensors"));
     refused(&a, "an encoder that the model has not", XD_EINVAL,
             "flux has no such text encoder (it has clip_l, t5xxl)");
-    a.clip_g = NULL;
-    a.t5xxl = folder_of("flux", "text_encoder/model.safetensors");
+    put(&a, "clip_g", NULL);
+    put(&a, "t5xxl", folder_of("flux", "text_encoder/model.safetensors"));
     refused(&a, "CLIP as T5", XD_EINVAL, "holds a CLIP text encoder, and");
     a = arguments(folder_of("sd3", ""), "f32");
-    a.clip_l = folder_of("sd3", "text_encoder_2/model.safetensors");
+    put(&a, "clip_l", folder_of("sd3", "text_encoder_2/model.safetensors"));
     refused(&a, "CLIP-G as CLIP-L", XD_EFORMAT, "do not fit the config");
-    a.clip_l = NULL;
-    a.no_t5 = 1;
-    a.t5xxl = folder_of("sd3", "text_encoder_3/model.safetensors");
-    refused(&a, "T5 and none", XD_EINVAL, "no_t5");
+    put(&a, "clip_l", NULL);
+    a.without = "t5xxl";
+    put(&a, "t5xxl", folder_of("sd3", "text_encoder_3/model.safetensors"));
+    refused(&a, "T5 and none", XD_EINVAL,
+            "which is also to be left out");
     strip("flux");
     a = arguments(scratch, "f32");
     refused(&a, "no weights at all", XD_EIO, "has no weights");
@@ -495,7 +517,7 @@ static void check_leftovers(void)
     whole(&b);
     box_add(&b, "double_blocks.0.extra.weight", XD_F32, 1, (int64_t[]){ 4 });
     write_one(&b, scratch, "more.safetensors");
-    a.transformer = in_scratch("more.safetensors");
+    put(&a, "transformer", in_scratch("more.safetensors"));
     tap(xd_open(&g, &a, &e) == XD_OK &&
         strstr(heard, "more.safetensors: 1 tensors are not used: double_blocks.0.extra.weight\n"),
         "a tensor too many is told: %s%s", e.msg, heard);

@@ -35,7 +35,8 @@ static xd_status generate(const xd_parallel *par, xd_engine **g, xd_result **out
 {
     char         model[1024];
     const char  *prompt = xd_json_text(xd_json_at(js_list(req, "prompts"), 0));
-    xd_open_args a = { .model = model, .dtype = "f32", .device = "cpu", .threads = 1,
+    xd_open_args a = { .size = sizeof a,
+                       .model = model, .dtype = "f32", .device = "cpu", .threads = 1,
                        .parallel = *par };
     xd_request   q;
     snprintf(model, sizeof model, "%s/%s", dir, name_of_model);

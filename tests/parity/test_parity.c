@@ -102,7 +102,8 @@ static void request(xd_request *r, int images)
 static int generate(const xd_parallel *par, const char *what, int images, pixels *out)
 {
     static const char *const prompts[] = { "a small cyan square at the top on a brown background" };
-    xd_open_args a = { .model = model_dir, .dtype = dtype, .weights_dtype = kept, .threads = 1,
+    xd_open_args a = { .size = sizeof a,
+                       .model = model_dir, .dtype = dtype, .weights_dtype = kept, .threads = 1,
                        .parallel = *par };
     xd_request   r;
     xd_engine   *g = NULL;

@@ -178,7 +178,7 @@ static void one_model(const char *dir, xd_comm *world)
 {
     xd_err       e = { 0 };
     xd_engine   *g = NULL;
-    xd_open_args a = { .model = dir, .dtype = "f32", .threads = 1 };
+    xd_open_args a = { .size = sizeof a, .model = dir, .dtype = "f32", .threads = 1 };
     int64_t      n[2];
     size_t       packed[2] = { 0 };
     must(xd_open_with(&g, &a, 0, &e), &e);

@@ -411,7 +411,7 @@ static void one_model(const char *dir, const char *dtype, xd_comm *world)
 {
     xd_err       e = { 0 };
     xd_engine   *one = NULL, *all = NULL;
-    xd_open_args a = { .model = dir, .dtype = dtype, .threads = 1 };
+    xd_open_args a = { .size = sizeof a, .model = dir, .dtype = dtype, .threads = 1 };
     must(xd_open_with(&one, &a, 0, &e), &e);
     a.parallel.ulysses_degree = ranks;
     a.parallel.use_parallel_vae = 1;

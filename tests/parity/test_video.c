@@ -96,7 +96,8 @@ static void *copied(const void *from, int64_t bytes)
 static int generate(const plan *q, const char *what, video *out)
 {
     static const char *const prompts[] = { "a small cyan square at the top on a brown background" };
-    xd_open_args a = { .model = model, .dtype = "f32", .threads = 1, .parallel = q->p };
+    xd_open_args a = { .size = sizeof a,
+                       .model = model, .dtype = "f32", .threads = 1, .parallel = q->p };
     xd_request   r;
     xd_engine   *g = NULL;
     xd_result   *res = NULL;

@@ -25,6 +25,7 @@ static xd_engine *open_demo(heard *h, int level)
     xd_err       e = { 0 };
     xd_engine   *g = NULL;
     xd_open_args a = {
+        .size = sizeof a,
         .model = "models/demo-pixart", .log = hear, .cookie = h, .log_level = level
     };
     assert_int_equal(xd_open(&g, &a, &e), XD_OK);

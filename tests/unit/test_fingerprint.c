@@ -36,7 +36,7 @@ static uint64_t hash_of(const char *dir, int weights)
 {
     xd_model m;
     xd_err   e = { 0 };
-    if (xd_model_open(&m, dir, 0, &e) != XD_OK || (weights && xd_model_files(&m, &e) != XD_OK))
+    if (xd_model_open(&m, dir, &e) != XD_OK || (weights && xd_model_files(&m, &e) != XD_OK))
         fail_msg("%s: %s", dir, e.msg);
     uint64_t h = 0;
     assert_int_equal(xd_model_hash(&m, &h, NULL), XD_OK);

@@ -33,7 +33,7 @@ static int setup(void **state)
         { { "dummy_switch", XD_OPT_FLAG, offsetof(xd_parallel, reserved[1]), 0, 1, NULL, NULL,
             "a switch" },
           XD_NAXES, "dsw", 1, "", XD_NEEDS_RING, "dummy", 0, XD_SAME_BITS },
-        { { "dummy_text", XD_OPT_TEXT, offsetof(xd_parallel, reserved_text), 0, 0, "red blue",
+        { { "dummy_text", XD_OPT_TEXT, offsetof(xd_parallel, reserved_text[0]), 0, 0, "red blue",
             "WHAT", "a text" },
           XD_NAXES, NULL, 0, "red", XD_NEEDS_NOTHING, "# dummy", 0, XD_SAME_BITS },
     };
@@ -54,7 +54,7 @@ static int teardown(void **state)
 }
 
 static const xd_parallel dummies = { .ulysses_degree = 2, .ring_degree = 2, .reserved = { 3, 1 },
-                                     .reserved_text = "blue" };
+                                     .reserved_text = { "blue" } };
 
 static void has(const char *text, const char *part)
 {
@@ -93,7 +93,7 @@ static void between_ranks(void **state)
 {
     int32_t     sent[XD_PLAN_ROWS];
     uint64_t    mine[XD_PLAN_ROWS], other[XD_PLAN_ROWS];
-    xd_parallel take = { .reserved_text = "blue" };
+    xd_parallel take = { .reserved_text = { "blue" } };
     (void)state;
     xd_plan_pack(&dummies, sent);
     xd_plan_unpack(sent, &take);
@@ -102,7 +102,7 @@ static void between_ranks(void **state)
     for (int k = 0; k < 3; k++) {
         xd_parallel a = dummies;
         if (k == 2)
-            a.reserved_text = "red";
+            a.reserved_text[0] = "red";
         else
             a.reserved[k]++;
         xd_plan_hashes(&a, other);
@@ -121,7 +121,7 @@ static void texts(void **state)
     assert_int_equal(p.changes, XD_SUMS_OF_RING);
     xd_parallel a = dummies;
     a.ring_degree = 1;          /* what counts only with a ring is not said                     */
-    a.reserved_text = "red";
+    a.reserved_text[0] = "red";
     assert_int_equal(xd_plan_make(&p, &a, 4, NULL, &e), XD_OK);
     assert_string_equal(p.text, "ulysses 2 (3 dummies)");
 }

@@ -71,7 +71,7 @@ static xd_machine m;
 
 static int setup(void **state)
 {
-    xd_open_args a = { .model = "models/demo-pixart", .threads = 1 };
+    xd_open_args a = { .size = sizeof a, .model = "models/demo-pixart", .threads = 1 };
     xd_err       e = { 0 };
     (void)state;
     return xd_machine_read(&m, "8xH100", &e) != XD_OK ||

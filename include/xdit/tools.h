@@ -1,0 +1,224 @@
+/* tools.h - what command lines, servers and tools need beside xdit.h: options as data, plans,
+ * output names, inspection, benchmarks, probes
+ *
+ * The rules of xdit.h hold here, too: errors, records and their versions, lifetimes. */
+#ifndef XDIT_TOOLS_H
+#define XDIT_TOOLS_H
+
+#include "xdit/xdit.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- facts about this library and this machine --------------------------------------------- */
+
+/* Describes this library and what it uses on this machine. Calls `fact` with pairs of strings
+ * that are valid during the call: "library" "oneDNN 2.7.2", for each library; "video" "FFmpeg's
+ * libavcodec 59.37", or "video_error" with a sentence; "kernels" "cpu-avx512bf16", or
+ * "kernels_error" with a sentence; "type" "bf16"; "cores" that this process may use; "memory"
+ * bytes available to all processes, "address_space" bytes available to this process;
+ * "shared_dir", "shared_free": directory and free bytes of memory that ranks share; "hub": the
+ * Hugging Face cache. */
+typedef void xd_fact(void *cookie, const char *name, const char *value);
+XD_API void xd_about(xd_fact *fact, void *cookie);
+
+/* Nonzero if an MPI launcher (mpirun, srun) has started this process; *rank, unless NULL, is
+ * then its number. An engine connects to the other processes by itself. */
+XD_API int       xd_launched(int *rank);
+/* Number of processes that the launcher has started; 0 if unknown or without a launcher. */
+XD_API int       xd_launched_ranks(void);
+
+/* Tests messages between the processes that an MPI launcher has started. Collective over them.
+ * Rank 0 gets the times, measured between ranks 0 and 1. */
+typedef struct xd_pinged {      /* call xd_pinged_init before xd_ping                          */
+    size_t size;
+    int    ranks;
+    double latency_s;           /* one byte, one way: half of the median round trip             */
+    double bytes_s;             /* rate of 8 MB messages, one way                               */
+} xd_pinged;
+#define xd_pinged_init(p) xd_pinged_init_size((p), sizeof *(p))
+XD_API void      xd_pinged_init_size(xd_pinged *p, size_t size);
+XD_API xd_status xd_ping(xd_pinged *p, xd_err *e);
+
+/* ---- options as data ----------------------------------------------------------------------- */
+
+/* One row per option of a request; command lines and servers validate values with this table. A
+ * program skips rows whose offset is not below the size of its record: the library may be a later
+ * version than its header. */
+typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL, XD_OPT_TEXT,
+                              XD_OPT_SEED }
+    xd_option_kind;
+
+/* XD_OPT_SEED: an int64_t, from -2^63 to 2^64 - 1 modulo 2^64, followed by an int that is set if
+ * the value is -1 (random seed). */
+#define XD_ABOVE_ZERO 1e-6              /* a `min` that means "above 0"                        */
+typedef struct xd_option {
+    const char    *name;        /* "num_inference_steps"                                     */
+    xd_option_kind kind;        /* of the field: int, int, int64_t, double, const char *; SEED */
+    size_t         offset;      /* of the field in xd_request                                */
+    double         min, max;    /* range of numbers                                          */
+    const char    *choices;     /* "philox torch", or NULL                                   */
+    const char    *arg;         /* placeholder of the value in a help text: "N"              */
+    const char    *help;        /* one line                                                  */
+} xd_option;
+
+XD_API const xd_option *xd_request_options(int *n);
+XD_API const xd_option *xd_parallel_options(int *n);    /* offsets are in xd_parallel          */
+
+/* ---- plans: how a model is distributed over ranks ------------------------------------------ */
+
+/* Checks whether this plan is possible on so many ranks, as far as this is known without a
+ * model. The error message of a refusal names up to three plans that are possible. */
+XD_API xd_status xd_parallel_check(const xd_parallel *p, int ranks, xd_err *e);
+XD_API int       xd_parallel_ranks(const xd_parallel *p);       /* number of ranks it uses     */
+/* Parses "u2r2pp2cfg2" (u, r, pp, tp, cfg, dp, patch, displaced, warm, text, vae) into the
+ * fields. XD_EINVAL if a field already has a different number. */
+XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
+
+/* Seconds that the request in xd_open_args was predicted to take where a plan was chosen, or where
+ * weights must be read from a disk of known speed: "text", "denoise", "decode" of all images,
+ * "total" (of loading only what the disk takes); negative: unknown. They include the waiting for
+ * the disk: "reading" is that for all weights, "load" that for those that are loaded before the
+ * first step, where there are any. */
+XD_API double    xd_predicted(const xd_engine *g, const char *part);
+/* Bytes of weights that were not in the page cache of rank 0's host when the engine was opened
+ * with a plan, and that "text", "load", "decode" or "total" must read; 0: none, or unknown. */
+XD_API double    xd_cold_bytes(const xd_engine *g, const char *part);
+
+typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
+    size_t      size;
+    const char *model;          /* a model directory; configs are enough                       */
+    const xd_request *request;  /* size, frames, steps, guidance; prompts are ignored           */
+    int         ranks;          /* 0: all of the cluster                                       */
+    const char *cluster;        /* "8xH100", "2x8xL40" or a file; NULL: this machine           */
+    const char *dtype;          /* NULL: the best available                                    */
+    const char *weights_dtype, *text_weights_dtype;     /* as in xd_open_args                  */
+    xd_parallel parallel;       /* degrees above 0 are fixed, the others are searched           */
+    int         exact;          /* only plans that give the image of one rank                  */
+    int         all;            /* also list impossible plans, with the reason                  */
+    int         explain;        /* N: details of plan N; 0: the table                          */
+    int         json;
+    void      (*line)(void *cookie, const char *line);
+    void       *cookie;
+    int         log_level;
+    void      (*log)(void *cookie, int level, const char *line);
+} xd_advise_args;
+#define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
+XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);
+/* Predicts for every plan: seconds, memory of every rank, bytes sent. Loads no weights. */
+XD_API xd_status xd_advise(const xd_advise_args *a, xd_err *e);
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+/* Seconds of image i alone: "denoise", "decode"; -1: unknown, also for images made by other
+ * ranks. */
+XD_API double    xd_result_image_seconds(const xd_result *r, int i, const char *part);
+/* Bytes that all ranks together have sent to each other for the request. */
+XD_API int64_t   xd_result_sent(const xd_result *r);
+
+/* ---- names of output files ------------------------------------------------------------------ */
+
+/* Checks whether images can be written to this name: one file, or several if `path` has a %d
+ * (%04d). Can be called before a model is opened. For the name of a video it also checks that
+ * this machine can write the format. */
+XD_API xd_status xd_output_check(const char *path, int images, xd_err *e);
+/* 1 if the model generates videos, 0 if it generates images. */
+XD_API int       xd_makes_videos(const xd_engine *g);
+/* Second part of the check, once the model is known: refuses the name of a video if `video` is
+ * 0. */
+XD_API xd_status xd_output_check_video(const char *path, int video, xd_err *e);
+/* Default file name: "output.png"; of a video "output.mp4", or "output.gif" without FFmpeg. */
+XD_API const char *xd_output_default(int video);
+/* File name of image i (from 0): replaces %d, or inserts "_0001" before the extension if there
+ * are several images and no %d. */
+XD_API xd_status xd_output_name(const char *path, int i, int images, char *name, size_t size,
+                                xd_err *e);
+/* File name of video i, in the form that xd_result_save expects. If the frames are written as
+ * images, %d stays for the frame number, and with several videos "0001_" is put before it.
+ * frames: of each video. */
+XD_API xd_status xd_output_video_name(const char *path, int i, int videos, int64_t frames,
+                                      char *name, size_t size, xd_err *e);
+/* Number of files that xd_result_save writes for this name and number of frames. */
+XD_API int64_t   xd_output_files(const char *path, int64_t frames);
+/* Removes incomplete output files. For a signal handler that ends the process.
+ * Async-signal-safe. */
+XD_API void xd_output_sweep(void);
+
+/* ---- inspecting models and machines -------------------------------------------------------- */
+
+typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields */
+    size_t      size;
+    const char *model;          /* model directory (configs are enough) or a safetensors file */
+    const char *tensors;        /* NULL: a summary; component: "name shape" lines; of a file, all
+                                   tensors */
+    int         json;
+    void      (*line)(void *cookie, const char *line);
+    void       *cookie;
+} xd_inspect_args;
+#define xd_inspect_args_init(a) xd_inspect_args_init_size((a), sizeof *(a))
+XD_API void      xd_inspect_args_init_size(xd_inspect_args *a, size_t size);
+/* Fails after the last line if something is missing or does not fit; the lines name all of it. */
+XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
+
+typedef struct xd_bench_turn {  /* one timed run of a benchmark stage                         */
+    int         n;              /* runs before; 0: none, and the fields below are not valid   */
+    double      seconds, gflop;
+    double      peak_gflops;    /* register-only peak right before and after; the higher      */
+} xd_bench_turn;
+
+typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
+    size_t      size;
+    const char *config;         /* a model directory                                         */
+    int         random_weights; /* weights from a hash function; configs are enough          */
+    int         share_layers;   /* random weights: blocks of one kind share storage           */
+    int64_t     width, height;  /* 0: the model's default                                    */
+    int         num_frames;     /* frames of a video; 0: the model's default                  */
+    const char *layers;         /* as in xd_open_args                                        */
+    int         max_sequence_length;    /* text tokens; 0: the pipeline's default            */
+    int         threads, repeats;       /* 0: all cores; 0: at least 3 runs and half a second */
+    const char *bind;           /* as in xd_open_args                                        */
+    const char *dtype, *weights_dtype, *text_weights_dtype, *device;    /* as in xd_open_args    */
+    const char *parts;          /* NULL: all; else of "text step block vae"; "step" includes its
+                                   blocks */
+    int         json;
+    void      (*line)(void *cookie, const char *line);
+    void       *cookie;
+    /* With more than one rank: compares the plan with one rank on the same work, "step" and
+     * (with use_parallel_vae) "vae". Collective; rank 0 gets the lines. */
+    xd_parallel parallel;
+    int         log_level;      /* lines up to this level are passed to `log`                   */
+    void      (*log)(void *cookie, int level, const char *line);
+    /* NULL, or called before every timed run of a stage on one rank and after the last run. A
+     * return value of 0 ends the stage, whatever `repeats` says. With this callback, blocks are
+     * timed only if `parts` names them, and large GEMMs are not timed: matrix peaks are 0. */
+    int       (*turn)(void *cookie, const xd_bench_turn *last);
+    /* NULL, or called when something begins on one rank: creating or loading weights of so many
+     * bytes; 0 bytes: timing a stage. */
+    void      (*on_stage)(void *cookie, const char *what, double bytes);
+} xd_bench_args;
+#define xd_bench_args_init(a) xd_bench_args_init_size((a), sizeof *(a))
+XD_API void      xd_bench_args_init_size(xd_bench_args *a, size_t size);
+XD_API xd_status xd_bench(const xd_bench_args *a, xd_err *e);
+
+typedef struct xd_probe_args {  /* call xd_probe_args_init, then set fields */
+    size_t      size;
+    int         threads;        /* per rank; 0: this rank's share of the cores of its host        */
+    const char *output;         /* file for xd_advise_args.cluster; "-": as a line; NULL: this
+                                   machine's default below $XDG_CACHE_HOME or ~/.cache */
+    void      (*line)(void *cookie, const char *line);  /* the file's name, or its content        */
+    void       *cookie;
+    int         log_level;
+    void      (*log)(void *cookie, int level, const char *line);
+} xd_probe_args;
+#define xd_probe_args_init(a) xd_probe_args_init_size((a), sizeof *(a))
+XD_API void      xd_probe_args_init_size(xd_probe_args *a, size_t size);
+/* Measures in a few seconds how fast the launched ranks compute and communicate, and writes the
+ * result. Collective over the launched ranks; rank 0 writes and gets the line. */
+XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,7 @@
+/* facts.h - xd_fact, the callback by which rooms report the libraries that they use */
+#ifndef XD_BASE_FACTS_H
+#define XD_BASE_FACTS_H
+
+#include "xdit/tools.h"
+
+#endif

@@ -1,0 +1,53 @@
+/* record.c - records that programs allocate and that grow from version to version */
+#include "base/record.h"
+#include "base/version.h"
+
+#include <string.h>
+
+enum { MOST = 65536 };          /* a larger size is not one that an init function has set      */
+
+void xd_record_init(void *record, size_t size)
+{
+    memset(record, 0, size);
+    memcpy(record, &size, sizeof size);
+}
+
+/* The size that the program has. */
+static xd_status size_of(const void *record, const char *name, size_t *size, xd_err *e)
+{
+    *size = 0;
+    if (record)
+        memcpy(size, record, sizeof *size);
+    if (*size < sizeof *size || *size > MOST)
+        return xd_fail(e, XD_EINVAL, "%s is not initialised: its size is %zu; call %s_init before "
+                       "its fields are set", name, *size, name);
+    return XD_OK;
+}
+
+xd_status xd_record_take(void *own, size_t size, const void *record, const char *name, xd_err *e)
+{
+    size_t    theirs;
+    xd_status s = size_of(record, name, &theirs, e);
+    if (s != XD_OK)
+        return s;
+    for (size_t i = size; i < theirs; i++)
+        if (((const char *)record)[i])
+            return xd_fail(e, XD_EINVAL,
+                           "%s has a field at byte %zu that this library, version %s, does not "
+                           "know: the program is compiled for a later version", name, i,
+                           XDIT_VERSION);
+    memcpy(own, record, theirs < size ? theirs : size);
+    memcpy(own, &size, sizeof size);
+    return XD_OK;
+}
+
+xd_status xd_record_give(void *record, const void *own, size_t size, const char *name, xd_err *e)
+{
+    size_t    theirs;
+    xd_status s = size_of(record, name, &theirs, e);
+    if (s != XD_OK)
+        return s;
+    memcpy(record, own, theirs < size ? theirs : size);
+    memcpy(record, &theirs, sizeof theirs);
+    return XD_OK;
+}

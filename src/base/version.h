@@ -1,0 +1,14 @@
+/* version.h - the version of the public header as text; a build may set another one for tests */
+#ifndef XD_BASE_VERSION_H
+#define XD_BASE_VERSION_H
+
+#include "xdit/xdit.h"
+
+#define XD_TEXT_OF(x) #x
+#define XD_TEXT(x) XD_TEXT_OF(x)
+#ifndef XDIT_VERSION
+#define XDIT_VERSION \
+    XD_TEXT(XDIT_VERSION_MAJOR) "." XD_TEXT(XDIT_VERSION_MINOR) "." XD_TEXT(XDIT_VERSION_PATCH)
+#endif
+
+#endif
