@@ -218,13 +218,30 @@ XD_API void      xd_close(xd_engine **g);
  * engine of several ranks and ends with the last one. It cannot start again in the same process. */
 XD_API int       xd_rank(const xd_engine *g);
 XD_API int       xd_ranks(const xd_engine *g);
+
 /* Makes the running request end soon with XD_ECANCELLED. Callable from any thread;
  * async-signal-safe. */
 XD_API void xd_cancel(xd_engine *g);
 
-/* ---- a request -------------------------------------------------------------------------- */
+/* ---- images and requests --------------------------------------------------------------------- */
 
 struct xd_result;
+
+/* Pixels, 8 bits per channel: rows from the top, frames one after the other. What a result has can
+ * be the image of the next request. */
+typedef struct xd_image {       /* call xd_image_init, then set fields                        */
+    size_t   size;              /* sizeof(xd_image) of the program                           */
+    int64_t  frames, height, width;     /* frames: 1 by default                              */
+    int64_t  stride;            /* bytes from one row to the next; 0: width x channels       */
+    int      channels;          /* 3: RGB, the default and that of results. An image of a request
+                                   may also have 1 (grey) or 4 (RGBA, alpha is ignored) */
+    int      reserved;          /* 0                                                         */
+    const uint8_t *data;
+    double   fps;               /* frames per second; 0: a single image                      */
+} xd_image;
+
+#define xd_image_init(i) xd_image_init_size((i), sizeof *(i))
+XD_API void xd_image_init_size(xd_image *i, size_t size);
 
 typedef struct xd_progress {    /* a denoising step that has ended                           */
     int    step, steps;         /* 1 .. steps                                                */
@@ -250,6 +267,9 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
                                            have it; 0: none */
     int         use_dynamic_cfg;        /* guidance grows with the steps                      */
     const char *image;          /* start image (PNG, JPEG, WebP), resized; NULL: start from noise */
+    /* The start image as pixels, in place of `image`. Rank 0 reads them during the call; the other
+     * ranks pass any image. NULL: none. */
+    const xd_image *image_pixels;
     double      strength;       /* share of the steps that run on the start image; 0: 0.6        */
     int64_t     seed;                   /* 64 bits; above 2^63 - 1 stored as seed - 2^64     */
     int         random_seed;            /* ignore `seed`, draw one for all ranks                  */
@@ -285,16 +305,10 @@ XD_API void xd_request_init_size(xd_request *r, size_t size);
 
 typedef struct xd_result xd_result;     /* the images of one request                         */
 
-typedef struct xd_image {       /* frames, rows, pixels; RGB, 8 bits per channel             */
-    int64_t  frames, height, width;
-    int      channels;
-    uint8_t *data;
-    double   fps;               /* frames per second; 0: a single image                      */
-} xd_image;
-
 XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);
 XD_API int       xd_result_count(const xd_result *r);
-XD_API const xd_image *xd_result_image(const xd_result *r, int i);     /* NULL: latents only */
+/* The pixels of image i, RGB without gaps between rows; NULL: latents only. */
+XD_API const xd_image *xd_result_image(const xd_result *r, int i);
 /* Representation as in xd_request. Texts and JSON print it as 0 .. 2^64 - 1, as torch does. */
 XD_API int64_t   xd_result_seed(const xd_result *r, int i);
 /* Parameters of image i: as one JSON object, and in the text format of A1111. */

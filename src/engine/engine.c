@@ -450,7 +450,7 @@ static xd_status load(const loop *l, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;
     xd_context *ctx = j->ctx;
-    int        early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || j->r->image;
+    int        early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || xd_job_has_image(j->r);
     xd_status  s = xd_world_agree(&ctx->world,
                                   xd_component_load(&ctx->model.dit, ctx->dev, ctx->type, 0, e),
                                   e);
@@ -539,7 +539,7 @@ static void say_unused(const xd_job *j)
     if (j->ctx->model.recipe->distilled && isnan(j->distilled) && j->r->guidance_scale > 1)
         xd_log(XD_LOG_WARN, "guidance_scale makes no difference to this model, which reads none "
                "(true_cfg_scale guides it)");
-    if (j->r->latents_only && j->r->enable_tiling && !j->r->image)
+    if (j->r->latents_only && j->r->enable_tiling && !xd_job_has_image(j->r))
         xd_log(XD_LOG_WARN, "enable_tiling makes no difference to latents, which are not decoded");
     if (j->npass == 1 && j->r->negative_prompt && *j->r->negative_prompt)
         xd_log(XD_LOG_WARN, "the negative prompt is not used: without guidance (%s above 1) "

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pipeline/init_image.h"
+#include "base/record.h"
 #include "base/rng.h"
 #include "exec/op.h"
 #include "io/image.h"
@@ -27,17 +28,66 @@ static int64_t numbers(const xd_job *j)
     return j->numbers / j->cells[0];
 }
 
+enum { MOST_SIDE = 1 << 20 };
+
+static xd_status check_pixels(const xd_image *i, xd_err *e)
+{
+    if (!i->data)
+        return xd_fail(e, XD_EINVAL, "image_pixels has no data");
+    if (i->frames != 1 || i->width < 1 || i->height < 1 || i->width > MOST_SIDE ||
+        i->height > MOST_SIDE)
+        return xd_fail(e, XD_EINVAL,
+                       "image_pixels has %lld frames of %lld x %lld pixels; it must be one of at "
+                       "least 1 x 1", (long long)i->frames, (long long)i->width,
+                       (long long)i->height);
+    if (i->channels != 1 && i->channels != 3 && i->channels != 4)
+        return xd_fail(e, XD_EINVAL, "image_pixels has %d channels; it can have 1, 3 or 4",
+                       i->channels);
+    if (i->stride && i->stride < i->width * i->channels)
+        return xd_fail(e, XD_EINVAL,
+                       "image_pixels has a stride of %lld bytes, and a row has %lld",
+                       (long long)i->stride, (long long)i->width * i->channels);
+    return XD_OK;
+}
+
+/* The program's pixels as a file would have given them, malloc'ed. */
+static xd_status copy_pixels(const xd_image *given, uint8_t **rgb, int64_t *w, int64_t *h,
+                             xd_err *e)
+{
+    xd_image i;
+    xd_image_init(&i);
+    xd_status s = xd_record_take(&i, sizeof i, given, "xd_image", e);
+    if (s == XD_OK)
+        s = check_pixels(&i, e);
+    if (s != XD_OK)
+        return s;
+    int64_t stride = i.stride ? i.stride : i.width * i.channels;
+    *w = i.width, *h = i.height;
+    if (!(*rgb = malloc((size_t)(i.width * i.height) * 3)))
+        return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld pixels",
+                       (long long)i.width, (long long)i.height);
+    for (int64_t y = 0; y < i.height; y++)
+        for (int64_t x = 0; x < i.width; x++)
+            for (int c = 0; c < 3; c++)
+                (*rgb)[(y * i.width + x) * 3 + c] =
+                    i.data[y * stride + x * i.channels + (i.channels == 1 ? 0 : c)];
+    return XD_OK;
+}
+
 xd_status xd_init_image_read(xd_job *j, xd_err *e)
 {
     uint8_t *rgb = NULL;
     int64_t  w, h, n = pixels(j);
-    if (!j->r->image)
+    if (j->r->image && j->r->image_pixels)
+        return xd_fail(e, XD_EINVAL, "image and image_pixels are given: the request has one image");
+    if (!xd_job_has_image(j->r))
         return XD_OK;
     if (!j->ctx->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
     if (j->ctx->world.used->rank != 0 || j->ctx->unread)
         return XD_OK;
-    xd_status s = xd_image_read(j->r->image, &rgb, &w, &h, e);
+    xd_status s = j->r->image ? xd_image_read(j->r->image, &rgb, &w, &h, e)
+                              : copy_pixels(j->r->image_pixels, &rgb, &w, &h, e);
     if (s == XD_OK)
         s = xd_image_resize(&rgb, w, h, j->size[1], j->size[0], e);
     if (s == XD_OK && !(j->image = malloc((size_t)n * sizeof *j->image)))
@@ -56,7 +106,7 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
     int64_t    n = 2 * numbers(j);
     xd_exec    x;
     xd_status  s = XD_OK;
-    if (!j->r->image)
+    if (!xd_job_has_image(j->r))
         return XD_OK;
     if (!j->image && all)
         j->image = malloc((size_t)pixels(j) * sizeof *j->image);

@@ -29,6 +29,11 @@ xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e)
     return xd_record_take(own, sizeof *own, r, "xd_request", e);
 }
 
+int xd_job_has_image(const xd_request *r)
+{
+    return r->image || r->image_pixels;
+}
+
 /* Checks one number or text against its row of the option table. */
 static xd_status check_option(const xd_option *o, const xd_request *r, xd_err *e)
 {
@@ -103,13 +108,14 @@ static xd_status check_video(const xd_job *j, xd_err *e)
                        r->use_dynamic_cfg ? "use_dynamic_cfg" : NULL;
     if (p->fps <= 0 && what)
         return xd_fail(e, XD_EINVAL, "%s is for videos, and %s generates images", what, p->name);
-    if (p->from_image && !r->image && !j->ctx->bench)
+    if (p->from_image && !xd_job_has_image(r) && !j->ctx->bench)
         return xd_fail(e, XD_EINVAL, "%s begins its video with an image: name one with --image",
                        p->name);
-    if (p->fps > 0 && !p->from_image && r->image)
+    if (p->fps > 0 && !p->from_image && xd_job_has_image(r))
         return xd_fail(e, XD_EINVAL,
                        "%s makes a video of text alone, it cannot begin with the image %s "
-                       "(%s can)", p->name, r->image, xd_family_says(XD_WORD_FROM_IMAGE));
+                       "(%s can)", p->name, r->image ? r->image : "that is given",
+                       xd_family_says(XD_WORD_FROM_IMAGE));
     if (p->from_image && r->strength > 0)
         return xd_fail(e, XD_EINVAL,
                        "strength %g means nothing to %s, which keeps the image as it is",
@@ -273,12 +279,12 @@ static xd_status take_sampler(xd_job *j, xd_err *e)
     j->asked_steps = steps ? steps : m->recipe->steps;
     xd_steps a = { j->asked_steps, j->tokens, m->recipe->own_sigmas, 0,
                    m->recipe->max_shift, m->recipe->leap };
-    if (j->r->image && !m->recipe->from_image)          /* diffusers' default                  */
+    if (xd_job_has_image(j->r) && !m->recipe->from_image)       /* diffusers' default      */
         a.strength = j->strength = j->r->strength > 0 ? j->r->strength : 0.6;
     else if (j->r->strength > 0)
         return xd_fail(e, XD_EINVAL, "strength %g is given without an image to start from (image)",
                        j->r->strength);
-    if (j->r->image && !m->recipe->from_image && !j->sampler->flow)
+    if (xd_job_has_image(j->r) && !m->recipe->from_image && !j->sampler->flow)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "%s cannot start from an image: its scheduler %s is none of rectified flow",
                        m->recipe->name, j->sampler->name);

@@ -34,6 +34,7 @@ typedef struct xd_job {
 
 /* Takes a program's request, of any version, into one of this version. */
 xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e);
+int       xd_job_has_image(const xd_request *r);        /* an image to start from               */
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
 /* Asks the request which images are wanted: rank 0 asks, all ranks get the answer. Collective. */

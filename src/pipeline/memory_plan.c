@@ -57,7 +57,8 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
  * the VAE before the loop. Such requests keep both components loaded. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
-    return j->ctx->once && ranks == 1 && j->images == 1 && !j->r->image && !j->r->latents_only;
+    return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_has_image(j->r) &&
+           !j->r->latents_only;
 }
 
 /* The text encoders: all of them if they stay loaded, otherwise the largest, as only one is
@@ -83,7 +84,7 @@ static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
 
 static int needs_vae(const xd_job *j)
 {
-    return (!j->r->latents_only || j->r->image) && xd_vae_on_this_rank(j);
+    return (!j->r->latents_only || xd_job_has_image(j->r)) && xd_vae_on_this_rank(j);
 }
 
 /* Counts this rank's bytes by part. */
@@ -104,7 +105,7 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
         s = xd_denoise_count(j, len, &need->dit_tmp, &need->links, e);
     if (s == XD_OK && vae)
         s = xd_vae_decode_count(j, &need->vae_tmp, e);
-    if (s == XD_OK && vae && j->r->image) {
+    if (s == XD_OK && vae && xd_job_has_image(j->r)) {
         size_t tmp = 0;
         s = xd_vae_encode_count(j, &tmp, e);
         need->vae_tmp = xd_max_size(need->vae_tmp, tmp);

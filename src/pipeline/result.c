@@ -8,6 +8,7 @@
 #include "pipeline/result.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/record.h"
 #include "model/lora.h"
 #include "pipeline/callbacks.h"
 #include "pipeline/dtypes.h"
@@ -19,6 +20,7 @@ enum { MAXTIME = 8 };
 
 typedef struct item {
     xd_image image;
+    uint8_t *pixels;            /* of the image                                                */
     float   *lat;
     int64_t  seed;
     char    *json, *parameters;
@@ -54,7 +56,7 @@ void xd_result_free(xd_result **r)
         return;
     for (int i = 0; i < (*r)->n && (*r)->items; i++) {
         item *t = &(*r)->items[i];
-        free(t->image.data), free(t->lat), free(t->json), free(t->parameters);
+        free(t->pixels), free(t->lat), free(t->json), free(t->parameters);
     }
     free((*r)->items);
     free(*r);
@@ -85,9 +87,9 @@ static void add_options(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"guidance_rescale\": %.10g", r->guidance_rescale);
     if (!xd_prompts_fixed(j))
         xd_buf_add(b, ", \"max_sequence_length\": %d", j->max_text);
-    if (r->image) {
+    if (xd_job_has_image(r)) {
         xd_buf_add(b, ", \"image\": ");
-        xd_buf_json_string(b, r->image);
+        xd_buf_json_string(b, r->image ? r->image : "(pixels)");
     }
     if (j->strength > 0)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
@@ -199,8 +201,11 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
     t->parameters = make_parameters(j, i, t->seed);
     if (rgb) {
         show_image(j, rgb);
-        t->image = (xd_image){ j->frames, j->asked[0], j->asked[1], 3,
-                               quantize(rgb, xd_job_pixels(j)), j->fps };
+        t->pixels = quantize(rgb, xd_job_pixels(j));
+        t->image = (xd_image){ .size = sizeof t->image, .frames = j->frames,
+                               .height = j->asked[0], .width = j->asked[1],
+                               .stride = j->asked[1] * 3, .channels = 3, .data = t->pixels,
+                               .fps = j->fps };
     }
     free(rgb);
     if (!t->json || !t->parameters || (rgb && !t->image.data))
@@ -252,6 +257,13 @@ const float *xd_result_lat(const xd_result *r, int i, int64_t *n)
     const item *t = item_at(r, i);
     *n = t ? r->lat[0] * r->lat[1] * r->lat[2] * r->lat[3] : 0;
     return t ? t->lat : NULL;
+}
+
+void xd_image_init_size(xd_image *i, size_t size)
+{
+    xd_image own = { .frames = 1, .channels = 3 };
+    xd_record_init(i, size);
+    xd_record_give(i, &own, sizeof own, "xd_image", NULL);
 }
 
 const xd_image *xd_result_image(const xd_result *r, int i)

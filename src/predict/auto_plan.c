@@ -71,13 +71,13 @@ static void take_request(chooser *c)
     xd_request_init(&c->r);
     if (c->a->plan_for)
         c->r = *c->a->plan_for;
-    if (c->r.image && !c->ctx->model.recipe->from_image) {
+    if (xd_job_has_image(&c->r) && !c->ctx->model.recipe->from_image) {
         double share = c->r.strength > 0 ? c->r.strength : 0.6;
         int    steps = c->r.num_inference_steps ? c->r.num_inference_steps
                                                 : c->ctx->model.recipe->steps;
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
-    c->r.image = NULL;
+    c->r.image = NULL, c->r.image_pixels = NULL;
     c->r.strength = 0;
     c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
     c->r.wanted = NULL;

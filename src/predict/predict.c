@@ -396,7 +396,7 @@ static xd_status decode(predictor *s, xd_err *e)
         int64_t before = sent(s);
         xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.packed);
         st = xd_vae_decode_count(&s->job, &n->vae_tmp, e);
-        if (st == XD_OK && s->r->image)
+        if (st == XD_OK && xd_job_has_image(s->r))
             st = count_encoder(s, n, e);
         n->vae = s->ctx->model.vae.packed;
         n->vae_work = s->ctx->model.vae.work;
@@ -566,10 +566,10 @@ static void add_reading(predictor *s)
 {
     xd_prediction *f = s->f;
     const double  *cold = s->base->cold;
-    int            decodes = !s->r->latents_only || s->r->image;
+    int            decodes = !s->r->latents_only || xd_job_has_image(s->r);
     double         speed = s->m->read, room = s->m->memory - f->peak;
     double         step_s = f->exact < f->steps ? f->step_s : f->exact_s;
-    f->early = f->plan.vae_rows || f->plan.deg.n[XD_DATA] > 1 || s->r->image;
+    f->early = f->plan.vae_rows || f->plan.deg.n[XD_DATA] > 1 || xd_job_has_image(s->r);
     if (speed <= 0)
         return;
     f->read_s[XD_KIND_TEXT] = xd_reading_wait_s(cold[XD_KIND_TEXT], speed, room, 0);

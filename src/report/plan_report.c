@@ -356,7 +356,7 @@ static xd_status open_all(adviser *v, xd_err *e)
     if (v->r.true_cfg_scale > 1 && !v->r.negative_prompt)
         /* Only the presence of a negative prompt matters, not its text. */
         v->r.negative_prompt = "";
-    v->r.image = NULL;
+    v->r.image = NULL, v->r.image_pixels = NULL;
     if (s == XD_OK && v->r.prompts[0][0])       /* once for all predictions                    */
         xd_model_tokenizers(&v->g->ctx.model, NULL);
     return s;

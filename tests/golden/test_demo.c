@@ -226,12 +226,14 @@ static void check_images(const char *dir)
         char     path[1024];
         xd_err   e = { 0 };
         xd_image m = { .frames = 1, .channels = 3 };
+        uint8_t *rgb = NULL;
         snprintf(path, sizeof path, "%s/%02d.png", dir, i + 1);
-        must(xd_image_read(path, &m.data, &m.width, &m.height, &e), &e, path);
+        must(xd_image_read(path, &rgb, &m.width, &m.height, &e), &e, path);
         tap(m.width == side && m.height == side, "%s has %lld x %lld pixels", path,
             (long long)side, (long long)side);
+        m.data = rgb;
         look(&t, xd_json_at(list, i), &m, "stale");
-        free(m.data);
+        free(rgb);
     }
     tap(n == 24 && t.right >= t.wanted && t.wanted >= MINRIGHT,
         "%d of %d prompts in their colours, "

@@ -24,7 +24,8 @@ static xd_image video(int64_t frames)
 {
     for (size_t i = 0; i < sizeof pixels; i++)
         pixels[i] = (uint8_t)(7 * i + i / 100);
-    return (xd_image){ frames, H, W, 3, pixels, 8 };
+    return (xd_image){ .frames = frames, .height = H, .width = W, .channels = 3, .data = pixels,
+                       .fps = 8 };
 }
 
 static void names_count_frames_or_videos(void **state)

@@ -1,7 +1,7 @@
 /* test_record.c - the public records: programs compiled for an earlier or a later version, and what
  * is refused
  *
- * The structures below are those of an earlier and of a later header. Uses the model of the demo. */
+ * The structures below are those of an earlier and a later header. Uses the model of the demo. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
