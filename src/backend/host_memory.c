@@ -36,7 +36,7 @@ static double number_in(const char *path, const char *key)
 
 /* Lowers *least to the free memory of the group at `dir` and of its ancestors up to `root`.
  * Inactive file pages, which the kernel may drop, count as free, as they do in MemAvailable. */
-static void group_room(char *dir, size_t root, int v2, double *least)
+static void lower_to_group(char *dir, size_t root, int v2, double *free_bytes)
 {
     char path[1200];
     for (;;) {
@@ -48,8 +48,8 @@ static void group_room(char *dir, size_t root, int v2, double *least)
         double idle = number_in(path, v2 ? "inactive_file " : "total_inactive_file ");
         if (idle > 0)
             used = used > idle ? used - idle : 0;
-        if (max >= 0 && used >= 0 && max - used < *least)
-            *least = max > used ? max - used : 0;
+        if (max >= 0 && used >= 0 && max - used < *free_bytes)
+            *free_bytes = max > used ? max - used : 0;
         char *slash = strrchr(dir, '/');
         if (strlen(dir) <= root || !slash || slash < dir + root)
             return;
@@ -59,7 +59,7 @@ static void group_room(char *dir, size_t root, int v2, double *least)
 
 /* Lines of /proc/self/cgroup are "0::/a/b" for v2, "7:cpu,memory:/a/b" for v1. A container often
  * sees only its own group, mounted at the root: a path that does not exist stands for the root. */
-static void groups_room(double *least)
+static void lower_to_groups(double *free_bytes)
 {
     char  line[1024], dir[1100];
     FILE *f = fopen("/proc/self/cgroup", "r");
@@ -74,7 +74,7 @@ static void groups_room(double *least)
             continue;
         const char *root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
         snprintf(dir, sizeof dir, "%s%s", root, strcmp(path, "/") == 0 ? "" : path);
-        group_room(dir, strlen(root), v2, least);
+        lower_to_group(dir, strlen(root), v2, free_bytes);
     }
     if (f)
         fclose(f);
@@ -113,15 +113,15 @@ size_t xd_host_address_space(void)
 
 void xd_host_memory(size_t *machine, size_t *process)
 {
-    double all = machine_size(), room = space_left();
-    double least = number_in("/proc/meminfo", "MemAvailable:") * 1024;
-    if (least < 0)
-        least = all < 0 ? 1e18 : all;
-    groups_room(&least);
-    if (room < 1e18)
-        room -= kernel_space();
-    *machine = (size_t)least;
-    *process = (size_t)(room > 0 ? room : 0);
+    double all = machine_size(), space = space_left();
+    double free_bytes = number_in("/proc/meminfo", "MemAvailable:") * 1024;
+    if (free_bytes < 0)
+        free_bytes = all < 0 ? 1e18 : all;
+    lower_to_groups(&free_bytes);
+    if (space < 1e18)
+        space -= kernel_space();
+    *machine = (size_t)free_bytes;
+    *process = (size_t)(space > 0 ? space : 0);
 }
 
 void xd_host_memory_free(size_t *available, size_t *total)

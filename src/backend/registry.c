@@ -51,20 +51,20 @@ void xd_dev_close(xd_dev **d)
 }
 
 /* d, or for a count device the device that it stands for. */
-static const xd_dev *real(const xd_dev *d)
+static const xd_dev *real_device(const xd_dev *d)
 {
     return d->counts ? xd_count_real(d) : d;
 }
 
 xd_dtype xd_dev_compute(const xd_dev *d, xd_dtype want)
 {
-    const xd_dev *r = real(d);
+    const xd_dev *r = real_device(d);
     return r ? r->mem->compute(r, want) : want;
 }
 
 xd_dtype xd_dev_best(const xd_dev *d)
 {
-    const xd_dev *r = real(d);
+    const xd_dev *r = real_device(d);
     return r ? r->mem->best(r) : XD_F32;
 }
 

@@ -28,7 +28,7 @@ const xd_dev *xd_count_real(const xd_dev *d)
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static void *get(xd_dev *d, size_t bytes)
+static void *count_get(xd_dev *d, size_t bytes)
 {
     count    *c = count_of(d);
     uintptr_t p = c->next, size = (bytes + XD_ALIGN) / XD_ALIGN * XD_ALIGN;
@@ -40,7 +40,7 @@ static void *get(xd_dev *d, size_t bytes)
 
 /* Freeing the last block frees its addresses: an engine counts every request in arenas of 2^60
  * bytes, of which the address space holds only fifteen. */
-static void put(xd_dev *d, void *p, size_t bytes)
+static void count_put(xd_dev *d, void *p, size_t bytes)
 {
     count    *c = count_of(d);
     uintptr_t size = (bytes + XD_ALIGN) / XD_ALIGN * XD_ALIGN;
@@ -48,13 +48,13 @@ static void put(xd_dev *d, void *p, size_t bytes)
         c->next = (uintptr_t)p;
 }
 
-static void sync(xd_dev *d, xd_stream *s)
+static void count_sync(xd_dev *d, xd_stream *s)
 {
     (void)d;
     (void)s;
 }
 
-static void memory(xd_dev *d, size_t *available, size_t *total)
+static void count_memory(xd_dev *d, size_t *available, size_t *total)
 {
     (void)d;
     *available = *total = SIZE_MAX / 4;
@@ -65,19 +65,19 @@ static void close_count(xd_dev *d)
     free(count_of(d));
 }
 
-static xd_status move(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
+static xd_status count_move(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
 {
     (void)d, (void)s, (void)to, (void)from, (void)bytes;
     return XD_OK;
 }
 
-static xd_status fill(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes)
+static xd_status count_fill(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes)
 {
     (void)d, (void)s, (void)p, (void)value, (void)bytes;
     return XD_OK;
 }
 
-static int owns(xd_dev *d, const void *p)
+static int count_owns(xd_dev *d, const void *p)
 {
     (void)d, (void)p;
     return 1;
@@ -89,15 +89,23 @@ static size_t kernel_bytes(const xd_dev *d)
     return real ? real->mem->kernel_bytes(real) : 0;
 }
 
-static void forget(xd_dev *d)
+static void count_forget(xd_dev *d)
 {
     if (count_of(d)->real)
         xd_dev_forget(count_of(d)->real);
 }
 
 static const xd_dev_ops mem_ops = {
-    .get = get, .put = put, .sync = sync, .memory = memory, .upload = move, .download = move,
-    .fill = fill, .owns = owns, .kernel_bytes = kernel_bytes, .forget = forget,
+    .get = count_get,
+    .put = count_put,
+    .sync = count_sync,
+    .memory = count_memory,
+    .upload = count_move,
+    .download = count_move,
+    .fill = count_fill,
+    .owns = count_owns,
+    .kernel_bytes = kernel_bytes,
+    .forget = count_forget,
     .close = close_count,
 };
 
@@ -109,7 +117,7 @@ static size_t scratch(xd_dev *d, xd_op op, const void *args)
     return real ? real->ops->scratch(real, op, args) : 0;
 }
 
-static int64_t numbers(const xd_weight *w)
+static int64_t element_count(const xd_weight *w)
 {
     int64_t n = w->out * w->in;
     for (int i = 0; i < 3 && w->nk; i++)
@@ -123,7 +131,7 @@ static size_t pack_size(xd_dev *d, xd_weight *w)
     if (real)
         return real->ops->pack_size(real, w);
     w->layout = 0;
-    w->bytes = (size_t)numbers(w) * xd_dtype_size(w->type);
+    w->bytes = (size_t)element_count(w) * xd_dtype_size(w->type);
     if (xd_is_quantized(w->type))
         w->bytes += (size_t)w->out * sizeof(float);
     return w->bytes;
@@ -158,7 +166,7 @@ static double bytes_of(const xd_tensor *t)
 }
 
 /* Counts a call that moves `bytes`; adds its flops to *part, unless that is NULL. */
-static xd_status add(xd_dev *d, double bytes, double *part, double flops)
+static xd_status add_call(xd_dev *d, double bytes, double *part, double flops)
 {
     count *c = count_of(d);
     c->sum.calls++;
@@ -174,15 +182,15 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
     double M = (double)a->out.d[0], N = (double)a->w->out, K = (double)a->w->in;
     (void)s;
     (void)tmp;
-    return add(d,
-               bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->bias) + bytes_of(&a->gate) +
+    return add_call(d,
+                    bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->bias) + bytes_of(&a->gate) +
                    bytes_of(&a->residual) + (double)a->w->bytes,
-               &count_of(d)->sum.gemm_flops, 2 * M * N * K);
+                    &count_of(d)->sum.gemm_flops, 2 * M * N * K);
 }
 
 /* The number of (query, key) pairs that are computed: about half of the square with a causal mask,
  * the band with a window. kv_len is data and counts as all keys. */
-static double pairs(const xd_attn_args *a, double n, double m)
+static double score_pairs(const xd_attn_args *a, double n, double m)
 {
     double p = n * m;
     if (a->window > 0 && 2.0 * (double)a->window + 1 < m)
@@ -201,8 +209,8 @@ static xd_status attn(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp)
         bytes += bytes_of(&a->kv[i].k) + bytes_of(&a->kv[i].v);
     }
     double heads = (double)(a->q.d[0] * a->q.d[2] * a->q.d[3]);
-    return add(d, bytes, &count_of(d)->sum.attn_flops,
-               4 * heads * pairs(a, (double)a->q.d[1], m));
+    return add_call(d, bytes, &count_of(d)->sum.attn_flops,
+                    4 * heads * score_pairs(a, (double)a->q.d[1], m));
 }
 
 static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
@@ -210,11 +218,11 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
     (void)s;
     (void)tmp;
     double taps = a->w->kernel[0] * a->w->kernel[1] * (double)a->w->kernel[2];
-    return add(d,
-               bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->bias) +
+    return add_call(d,
+                    bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->bias) +
                    bytes_of(&a->residual) + (double)a->w->bytes,
-               &count_of(d)->sum.conv_flops,
-               2 * (double)xd_count(a->out) * (double)a->w->in * taps);
+                    &count_of(d)->sum.conv_flops,
+                    2 * (double)xd_count(a->out) * (double)a->w->in * taps);
 }
 
 /* The other ops only move bytes: each operand counts once, one that is read and written twice. */
@@ -223,7 +231,7 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
     {                                                                                \
         (void)s;                                                                     \
         (void)tmp;                                                                   \
-        return add(d, bytes, NULL, 0);                                               \
+        return add_call(d, bytes, NULL, 0);                                               \
     }
 
 MOVES(norm, xd_norm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->gain) +

@@ -23,25 +23,25 @@ static xd_cpu_dev *cpu_of(const xd_dev *d)
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static void *get(xd_dev *d, size_t bytes)
+static void *cpu_get(xd_dev *d, size_t bytes)
 {
     (void)d;
     return xd_pages_map(bytes, -1);
 }
 
-static void put(xd_dev *d, void *p, size_t bytes)
+static void cpu_put(xd_dev *d, void *p, size_t bytes)
 {
     (void)d;
     xd_pages_unmap(p, bytes);
 }
 
-static void sync(xd_dev *d, xd_stream *s)
+static void cpu_sync(xd_dev *d, xd_stream *s)
 {
     (void)d;                    /* every kernel has ended when its call returns               */
     (void)s;
 }
 
-static void memory(xd_dev *d, size_t *available, size_t *total)
+static void cpu_memory(xd_dev *d, size_t *available, size_t *total)
 {
     (void)d;
     xd_host_memory_free(available, total);
@@ -54,14 +54,14 @@ static void close_cpu(xd_dev *d)
     free(c);
 }
 
-static xd_status move(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
+static xd_status cpu_move(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
 {
     (void)d, (void)s;
     memcpy(to, from, bytes);
     return XD_OK;
 }
 
-static xd_status fill(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes)
+static xd_status cpu_fill(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes)
 {
     (void)d, (void)s;
     memset(p, value, bytes);
@@ -69,7 +69,7 @@ static xd_status fill(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes)
 }
 
 /* All memory of the process: kernels accept any address. */
-static int owns(xd_dev *d, const void *p)
+static int cpu_owns(xd_dev *d, const void *p)
 {
     (void)d, (void)p;
     return 1;
@@ -77,14 +77,14 @@ static int owns(xd_dev *d, const void *p)
 
 /* Without bf16 dot products, oneDNN's bf16 GEMM reaches a quarter of its f32 GEMM
  * (doc/performance.md): bf16 is then computed in f32, unless XDIT_BF16=emulate asks for it. */
-static xd_dtype compute(const xd_dev *d, xd_dtype want)
+static xd_dtype cpu_compute(const xd_dev *d, xd_dtype want)
 {
     const xd_cpu_dev *c = cpu_of(d);
     int keep = c->isa >= XD_ISA_AVX512BF16 || (c->isa == XD_ISA_AVX512 && c->emulate);
     return want == XD_BF16 && keep ? XD_BF16 : XD_F32;
 }
 
-static xd_dtype best(const xd_dev *d)
+static xd_dtype cpu_best(const xd_dev *d)
 {
     return cpu_of(d)->isa >= XD_ISA_AVX512BF16 ? XD_BF16 : XD_F32;
 }
@@ -95,16 +95,27 @@ static size_t kernel_bytes(const xd_dev *d)
     return xd_dnn_to_come() + xd_dnn_plain_to_come();
 }
 
-static void forget(xd_dev *d)
+static void cpu_forget(xd_dev *d)
 {
     if (cpu_of(d)->dnn)
         xd_dnn_forget(cpu_of(d)->dnn);
 }
 
 static const xd_dev_ops mem_ops = {
-    .get = get, .put = put, .sync = sync, .memory = memory, .upload = move, .download = move,
-    .fill = fill, .owns = owns, .compute = compute, .best = best, .peak = xd_cpu_peak,
-    .kernel_bytes = kernel_bytes, .forget = forget, .close = close_cpu,
+    .get = cpu_get,
+    .put = cpu_put,
+    .sync = cpu_sync,
+    .memory = cpu_memory,
+    .upload = cpu_move,
+    .download = cpu_move,
+    .fill = cpu_fill,
+    .owns = cpu_owns,
+    .compute = cpu_compute,
+    .best = cpu_best,
+    .peak = xd_cpu_peak,
+    .kernel_bytes = kernel_bytes,
+    .forget = cpu_forget,
+    .close = close_cpu,
 };
 
 /* Address space that kernels take when they first run and that no memory plan counts: oneDNN's
@@ -131,7 +142,7 @@ static double address_space(void)
 
 /* 1: no elements. A tensor-parallel rank without heads has layers without rows; oneDNN 2.6 divides
  * by the number of rows in bf16. */
-static int empty(const xd_weight *w)
+static int is_empty(const xd_weight *w)
 {
     return w->in == 0 || w->out == 0;
 }
@@ -143,7 +154,7 @@ static size_t pack_size(xd_dev *d, xd_weight *w)
         return xd_cpu_gemm_pack_size(c->isa, w);
     if (xd_is_quantized(w->type))
         return xd_quant_pack_size(w);
-    return c->dnn && !empty(w) ? xd_dnn_pack_size(c->dnn, w) : xd_plain_pack_size(w);
+    return c->dnn && !is_empty(w) ? xd_dnn_pack_size(c->dnn, w) : xd_plain_pack_size(w);
 }
 
 static size_t pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src)
@@ -151,13 +162,14 @@ static size_t pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src)
     xd_cpu_dev *c = cpu_of(d);
     if (xd_cpu_gemm_takes(c->isa, w))
         return 0;
-    return c->dnn && !empty(w) && !xd_is_quantized(w->type) ? xd_dnn_pack_tmp(c->dnn, w, src) : 0;
+    return c->dnn && !is_empty(w) && !xd_is_quantized(w->type) ? xd_dnn_pack_tmp(c->dnn, w, src)
+                                                               : 0;
 }
 
 static xd_status pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp)
 {
     xd_cpu_dev *c = cpu_of(d);
-    if (empty(w))
+    if (is_empty(w))
         return XD_OK;
     if (xd_cpu_gemm_takes(c->isa, w))
         return xd_cpu_gemm_pack(c->isa, w, src);
@@ -179,7 +191,7 @@ static xd_status pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)
 
 /* ---- ops ---------------------------------------------------------------------------------- */
 
-static int computes(xd_dtype t)
+static int is_computed(xd_dtype t)
 {
     return t == XD_F32 || t == XD_BF16;
 }
@@ -194,7 +206,7 @@ static size_t rounded_bytes(const xd_cpu_dev *c, const xd_gemm *a)
 }
 
 /* The GEMM with its input replaced by BF16 at p. */
-static xd_gemm rounded(const xd_gemm *a, void *p)
+static xd_gemm with_bf16_input(const xd_gemm *a, void *p)
 {
     xd_gemm b = *a;
     b.in = xd_view2(p, XD_BF16, a->in.d[0], a->in.d[1]);
@@ -203,12 +215,12 @@ static xd_gemm rounded(const xd_gemm *a, void *p)
 
 static int gemm_fits(const xd_gemm *a)
 {
-    const int in = xd_is_quantized(a->w->type) ? computes(a->in.type)
+    const int in = xd_is_quantized(a->w->type) ? is_computed(a->in.type)
                                                : a->in.type == a->w->type ||
                                                      (a->in.type == XD_F32 &&
                                                       a->w->type == XD_BF16);
     return in && a->in.d[1] == a->w->in && a->out.d[1] == a->w->out && a->in.d[0] == a->out.d[0] &&
-           computes(a->out.type);
+           is_computed(a->out.type);
 }
 
 static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
@@ -221,7 +233,7 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
         return XD_OK;
     size_t bytes = rounded_bytes(c, a);
     if (bytes) {
-        xd_gemm b = rounded(a, tmp);
+        xd_gemm b = with_bf16_input(a, tmp);
         c->k->copy(&(xd_copy){ b.in, a->in });
         return gemm(d, s, &b, (char *)tmp + bytes);
     }
@@ -245,7 +257,7 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
     int64_t G = a->w->groups > 1 ? a->w->groups : 1;
     (void)s;
     if (a->in.type != a->w->type || a->in.d[3] != a->w->in * G || a->out.d[3] != a->w->out ||
-        !computes(a->out.type))
+        !is_computed(a->out.type))
         return XD_EINVAL;
     for (int i = 0; i < 3; i++)
         if (a->out.d[i] > 0 && (a->out.d[i] - 1) * a->stride[i] + a->w->kernel[i] >
@@ -263,7 +275,7 @@ static xd_status norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
 {
     (void)s;
     (void)tmp;
-    if (!computes(a->in.type) || !computes(a->out.type))
+    if (!is_computed(a->in.type) || !is_computed(a->out.type))
         return XD_EINVAL;
     cpu_of(d)->k->norm(a);
     return XD_OK;
@@ -273,7 +285,7 @@ static xd_status moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp
 {
     (void)s;
     (void)tmp;
-    if (!computes(a->in.type) || a->out.type != XD_F64 || a->groups < 1 ||
+    if (!is_computed(a->in.type) || a->out.type != XD_F64 || a->groups < 1 ||
         a->in.d[2] % a->groups)
         return XD_EINVAL;
     cpu_of(d)->k->moments(a);
@@ -281,7 +293,7 @@ static xd_status moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp
 }
 
 /* 1: the extents of t divide those of the image of a group norm. */
-static int covers(const xd_tensor *t, const xd_gnorm *a)
+static int divides(const xd_tensor *t, const xd_gnorm *a)
 {
     int same = t->type == XD_F32 && t->nd == 4 && a->in.nd == 4 && a->out.nd == 4 &&
                t->d[3] == a->in.d[3];
@@ -294,10 +306,10 @@ static int covers(const xd_tensor *t, const xd_gnorm *a)
 static xd_status gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
 {
     (void)s;
-    if (!computes(a->in.type) || !computes(a->out.type) || a->sums.type != XD_F64 ||
+    if (!is_computed(a->in.type) || !is_computed(a->out.type) || a->sums.type != XD_F64 ||
         a->groups < 1 || a->in.d[a->in.nd - 1] % a->groups)
         return XD_EINVAL;
-    if ((a->scale.p && !covers(&a->scale, a)) || (a->shift.p && !covers(&a->shift, a)) ||
+    if ((a->scale.p && !divides(&a->scale, a)) || (a->shift.p && !divides(&a->shift, a)) ||
         !a->scale.p != !a->shift.p)
         return XD_EINVAL;
     cpu_of(d)->k->gnorm(a, tmp);
@@ -308,7 +320,7 @@ static xd_status glu(xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp)
 {
     (void)s;
     (void)tmp;
-    if (!computes(a->out.type) || !computes(a->a.type) || (a->b.p && !computes(a->b.type)))
+    if (!is_computed(a->out.type) || !is_computed(a->a.type) || (a->b.p && !is_computed(a->b.type)))
         return XD_EINVAL;
     cpu_of(d)->k->glu(a);
     return XD_OK;
@@ -318,7 +330,8 @@ static xd_status addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp)
 {
     (void)s;
     (void)tmp;
-    if (!computes(a->acc.type) || !computes(a->in.type) || (a->gate.p && a->gate.type != XD_F32))
+    if (!is_computed(a->acc.type) || !is_computed(a->in.type) ||
+        (a->gate.p && a->gate.type != XD_F32))
         return XD_EINVAL;
     cpu_of(d)->k->addmul(a);
     return XD_OK;
@@ -352,8 +365,8 @@ static xd_status lookup(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp)
     const int32_t *id = a->ids.p;
     (void)s;
     (void)tmp;
-    if (!computes(a->out.type) || a->ids.type != XD_I32 || a->table.d[1] != a->out.d[1] ||
-        (!computes(a->table.type) && a->table.type != XD_F16))
+    if (!is_computed(a->out.type) || a->ids.type != XD_I32 || a->table.d[1] != a->out.d[1] ||
+        (!is_computed(a->table.type) && a->table.type != XD_F16))
         return XD_EINVAL;
     for (int64_t i = 0; i < a->ids.d[0]; i++)
         if (id[i * a->ids.s[0]] < 0 || id[i * a->ids.s[0]] >= a->table.d[0])
@@ -367,8 +380,8 @@ static xd_status copy(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp)
     (void)s;
     (void)tmp;
     xd_dtype t = a->in.type;
-    if ((!computes(a->out.type) && a->out.type != XD_F16) ||
-        (!computes(t) && t != XD_F16 && t != XD_F64 && t != XD_F8E4M3 && t != XD_F8E5M2))
+    if ((!is_computed(a->out.type) && a->out.type != XD_F16) ||
+        (!is_computed(t) && t != XD_F16 && t != XD_F64 && t != XD_F8E4M3 && t != XD_F8E5M2))
         return XD_EINVAL;
     if (a->out.nd != a->in.nd)
         return XD_EINVAL;
@@ -396,7 +409,7 @@ static xd_status qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
     int64_t n = a->in.d[0], D = a->in.d[2];
     (void)s;
     (void)tmp;
-    if (!computes(a->in.type) || !computes(a->out.type) || a->in.nd != 3 || a->out.nd != 3 ||
+    if (!is_computed(a->in.type) || !is_computed(a->out.type) || a->in.nd != 3 || a->out.nd != 3 ||
         D < 1 || D > XD_QKNORM_MAX || (D > 1 && (a->in.s[2] != 1 || a->out.s[2] != 1)))
         return XD_EINVAL;
     for (int i = 0; i < 3; i++)
@@ -416,7 +429,7 @@ static size_t scratch_of(const xd_cpu_dev *c, xd_op op, const void *args)
 {
     size_t bytes = op == XD_OP_GEMM ? rounded_bytes(c, args) : 0;
     if (bytes) {
-        xd_gemm b = rounded(args, NULL);
+        xd_gemm b = with_bf16_input(args, NULL);
         return bytes + scratch_of(c, op, &b);
     }
     if (op == XD_OP_GEMM && xd_cpu_gemm_takes(c->isa, ((const xd_gemm *)args)->w))
@@ -450,7 +463,7 @@ static size_t scratch_of(const xd_cpu_dev *c, xd_op op, const void *args)
         .name = #isa, .scratch = scratch_##isa, .pack_size = pack_size,                     \
         .pack_tmp = pack_tmp, .pack = pack, .pack_band = pack_band, .pack_rows = pack_rows, \
         .gemm = gemm, .attn = attn_##isa,                                                   \
-        .norm = norm, .moments = moments, .gnorm = gnorm, .glu = glu,       \
+        .norm = norm, .moments = moments, .gnorm = gnorm, .glu = glu,                       \
         .addmul = addmul, .axpby = axpby, .conv = conv, .resize = resize,                   \
         .lookup = lookup, .copy = copy, .qknorm = qknorm,                                   \
     };

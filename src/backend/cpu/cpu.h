@@ -61,11 +61,11 @@ void   xd_qknorm_avx2(const xd_qknorm *a);
 void   xd_qknorm_avx512(const xd_qknorm *a);
 void   xd_qknorm_avx512bf16(const xd_qknorm *a);
 /* Implementations of `most`, `integers` and `int_dot` (quantdot.c). */
-#define XD_QUANT_SLOTS(isa)                                                                  \
-    float xd_most_##isa(const void *x, xd_dtype t, int64_t n);                               \
-    void  xd_integers_##isa(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);      \
-    void  xd_int_dot_##isa(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw,      \
-                           int64_t m, int64_t n);
+#define XD_QUANT_SLOTS(isa)                                                                        \
+    float xd_max_magnitude_##isa(const void *x, xd_dtype t, int64_t n);                            \
+    void xd_integers_##isa(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);             \
+    void xd_int_dot_##isa(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,  \
+                          int64_t n);
 XD_QUANT_SLOTS(c)
 XD_QUANT_SLOTS(avx2)
 XD_QUANT_SLOTS(avx512)

@@ -18,14 +18,14 @@
 #define GLUE2(a, b) a##b
 #define GLUE(a, b) GLUE2(a, b)
 
-static inline uint32_t bits(float f)
+static inline uint32_t float_bits(float f)
 {
     uint32_t u;
     memcpy(&u, &f, sizeof u);
     return u;
 }
 
-static inline float number(uint32_t u)
+static inline float bits_float(uint32_t u)
 {
     float f;
     memcpy(&f, &u, sizeof f);
@@ -35,7 +35,7 @@ static inline float number(uint32_t u)
 /* Rounds to nearest even; a NaN keeps its sign and becomes quiet. */
 static inline uint16_t to_bf16(float f)
 {
-    uint32_t u = bits(f), nan = (u & 0x7fffffffu) > 0x7f800000u;
+    uint32_t u = float_bits(f), nan = (u & 0x7fffffffu) > 0x7f800000u;
     uint32_t r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
     return (uint16_t)(nan ? (u >> 16) | 0x40u : r);
 }
@@ -45,27 +45,27 @@ static inline uint16_t to_bf16(float f)
 static inline float from_f16(uint16_t h)
 {
     uint32_t s = (uint32_t)(h & 0x8000u) << 16, m = (uint32_t)(h & 0x7fffu) << 13;
-    uint32_t u = bits(number(m) * 0x1p112f);
+    uint32_t u = float_bits(bits_float(m) * 0x1p112f);
     u = m >= 0x0f800000u ? m | 0x7f800000u : u;
-    return number(u | s);
+    return bits_float(u | s);
 }
 
 /* Like from_f16, with the factor 2^-120; the only NaN of e4m3 has all bits set. */
 static inline float from_e4m3(uint8_t v)
 {
     uint32_t s = (uint32_t)(v & 0x80u) << 24, m = (uint32_t)(v & 0x7fu) << 20;
-    uint32_t u = bits(number(m) * 0x1p120f);
+    uint32_t u = float_bits(bits_float(m) * 0x1p120f);
     u = m == 0x07f00000u ? 0x7fc00000u : u;
-    return number(u | s);
+    return bits_float(u | s);
 }
 
 /* Rounds to nearest even. Normal results are rounded in the integer, subnormal ones by adding 0.5,
  * whose last bit has the weight of the last bit of a subnormal f16. */
 static inline uint16_t to_f16(float f)
 {
-    uint32_t u = bits(f), s = (u >> 16) & 0x8000u, m = u & 0x7fffffffu;
+    uint32_t u = float_bits(f), s = (u >> 16) & 0x8000u, m = u & 0x7fffffffu;
     uint32_t normal = (m - 0x38000000u + 0xfffu + ((m >> 13) & 1)) >> 13;
-    uint32_t small = bits(number(m) + 0.5f) - bits(0.5f);
+    uint32_t small = float_bits(bits_float(m) + 0.5f) - float_bits(0.5f);
     uint32_t special = m > 0x7f800000u ? 0x7e00u | (m >> 13 & 0x3ffu) : 0x7c00u;
     uint32_t r = m < 0x38800000u ? small : normal;
     return (uint16_t)(s | (m >= 0x477ff000u ? special : r));
@@ -79,13 +79,13 @@ static inline void from_bf16s(float *to, const void *from, int64_t n)
     for (; i + 16 <= n; i += 16)
         _mm512_storeu_ps(to + i, load_bf16((const uint16_t *)from + i));
     if (i < n)
-        _mm512_mask_storeu_ps(to + i, lanes(n - i),
+        _mm512_mask_storeu_ps(to + i, lane_mask(n - i),
                               load_bf16_some((const uint16_t *)from + i, n - i));
 #else
     const uint16_t *p = from;
 #pragma omp simd
     for (i = 0; i < n; i++)
-        to[i] = number((uint32_t)p[i] << 16);
+        to[i] = bits_float((uint32_t)p[i] << 16);
 #endif
 }
 
@@ -98,8 +98,8 @@ static inline void to_bf16s(void *to, const float *from, int64_t n)
     for (; i + 16 <= n; i += 16)
         _mm256_storeu_si256((__m256i *)(void *)(p + i), bf16(_mm512_loadu_ps(from + i)));
     if (i < n)
-        _mm256_mask_storeu_epi16(p + i, lanes(n - i),
-                                 bf16(_mm512_maskz_loadu_ps(lanes(n - i), from + i)));
+        _mm256_mask_storeu_epi16(p + i, lane_mask(n - i),
+                                 bf16(_mm512_maskz_loadu_ps(lane_mask(n - i), from + i)));
 #else
 #pragma omp simd
     for (i = 0; i < n; i++)

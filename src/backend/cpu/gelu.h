@@ -61,8 +61,8 @@ static inline __m512 brief_gelu(__m512 x)
 static inline void brief_gelus(float *y, const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i += 16)
-        _mm512_mask_storeu_ps(y + i, lanes(n - i),
-                              brief_gelu(_mm512_maskz_loadu_ps(lanes(n - i), x + i)));
+        _mm512_mask_storeu_ps(y + i, lane_mask(n - i),
+                              brief_gelu(_mm512_maskz_loadu_ps(lane_mask(n - i), x + i)));
 }
 
 #endif

@@ -57,7 +57,7 @@ int xd_isa_has(xd_isa isa)
 }
 #endif
 
-static void list(char *buf, size_t size)
+static void list_names(char *buf, size_t size)
 {
     size_t at = 0;
     for (int i = 0; i < XD_NISAS; i++)
@@ -77,7 +77,7 @@ xd_status xd_isa_choose(xd_isa *isa, int *forced, xd_err *e)
                 *isa = (xd_isa)i;
         return XD_OK;
     }
-    list(has, sizeof has);
+    list_names(has, sizeof has);
     for (int i = 0; i < XD_NISAS; i++)
         if (strcmp(want, names[i]) == 0 && xd_isa_has((xd_isa)i)) {
             *isa = (xd_isa)i;

@@ -29,7 +29,7 @@ static inline float exp_f(float x)
     x = x < 88.5f ? x : 88.5f;
     x = x > -88.0f ? x : -88.0f;
     float n = x * 1.44269504f + 12582912.0f;    /* the last bit of the sum weighs 1          */
-    int32_t e = (int32_t)(bits(n) - bits(12582912.0f));
+    int32_t e = (int32_t)(float_bits(n) - float_bits(12582912.0f));
     n -= 12582912.0f;
     float r = x - n * 0.693359375f;             /* ln 2 in two parts, the first exact in n   */
     r += n * 2.12194440e-4f;
@@ -39,7 +39,7 @@ static inline float exp_f(float x)
     p = p * r + 1.666657697e-1f;
     p = p * r + 0.5f;
     p = p * r * r + r + 1.0f;
-    return p * number((uint32_t)(e + 127) << 23);
+    return p * bits_float((uint32_t)(e + 127) << 23);
 }
 
 static inline float silu_f(float x)
@@ -84,7 +84,7 @@ static inline float relu_f(float x)
     return x < 0.0f ? 0.0f : x;         /* a NaN stays a NaN */
 }
 
-static void act(float *y, const float *x, int64_t n, xd_act kind)
+static void apply_act(float *y, const float *x, int64_t n, xd_act kind)
 {
     switch (kind) {
     case XD_GELU_TANH:
@@ -173,7 +173,7 @@ static void round_all(void *to, xd_dtype t, const float *from, int64_t n)
 }
 
 /* n elements of a row from element i on as floats: in place for F32, else converted into buf. */
-static const float *fetch(float *buf, const char *row, xd_dtype t, int64_t i, int64_t n)
+static const float *load_floats(float *buf, const char *row, xd_dtype t, int64_t i, int64_t n)
 {
     const char *p = row + i * (int64_t)xd_dtype_size(t);
     if (t == XD_F32)
@@ -184,22 +184,22 @@ static const float *fetch(float *buf, const char *row, xd_dtype t, int64_t i, in
 
 /* Where to compute elements of an output row from element i on: in place for F32, else in buf, from
  * which `narrow` stores them. */
-static float *place(float *buf, char *row, xd_dtype t, int64_t i)
+static float *output_floats(float *buf, char *row, xd_dtype t, int64_t i)
 {
     return t == XD_F32 ? (float *)(void *)row + i : buf;
 }
 
-static char *at(char *row, xd_dtype t, int64_t i)
+static char *element_at(char *row, xd_dtype t, int64_t i)
 {
     return row + i * (int64_t)xd_dtype_size(t);
 }
 
-static int64_t cols(const xd_tensor *t)
+static int64_t row_length(const xd_tensor *t)
 {
     return t->nd ? t->d[t->nd - 1] : 1;
 }
 
-static int64_t rows(const xd_tensor *t)
+static int64_t row_count(const xd_tensor *t)
 {
     int64_t n = 1;
     for (int i = 0; i + 1 < t->nd; i++)
@@ -208,7 +208,7 @@ static int64_t rows(const xd_tensor *t)
 }
 
 /* First byte of row i, counted over all dimensions but the last. NULL: the tensor is absent. */
-static char *row(const xd_tensor *t, int64_t i)
+static char *row_at(const xd_tensor *t, int64_t i)
 {
     int64_t off = 0;
     if (!t->p)
@@ -223,9 +223,9 @@ static char *row(const xd_tensor *t, int64_t i)
 }
 
 /* Row i of an operand, or its only row. */
-static const float *row1(const xd_tensor *t, int64_t i)
+static const float *row_or_only(const xd_tensor *t, int64_t i)
 {
-    return (const float *)(const void *)row(t, t->nd < 2 || t->d[0] == 1 ? 0 : i);
+    return (const float *)(const void *)row_at(t, t->nd < 2 || t->d[0] == 1 ? 0 : i);
 }
 
 /* Reshapes a contiguous tensor to one row; 0: it is not contiguous. */
@@ -260,7 +260,7 @@ static void spread_run(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void spread(int64_t nrows, int64_t ncols, piece_fn *fn, const void *args)
+static void run_pieces(int64_t nrows, int64_t ncols, piece_fn *fn, const void *args)
 {
     spread_ctx s = { fn, args, ncols, (ncols + CHUNK - 1) / CHUNK };
     if (nrows * ncols <= GRAIN)
@@ -285,19 +285,19 @@ static void spread_rows(int64_t nrows, int64_t ncols,
 static void row_moments(const xd_norm *a, const char *in, float *mean, float *rstd)
 {
     float   buf[CHUNK];
-    int64_t C = cols(&a->in);
+    int64_t C = row_length(&a->in);
     double  s = 0, q = 0;
     *mean = 0;
     if (!a->rms) {
         for (int64_t c = 0; c < C; c += CHUNK) {
             int64_t n = C - c < CHUNK ? C - c : CHUNK;
-            s += (double)sum_of(fetch(buf, in, a->in.type, c, n), n);
+            s += (double)sum_of(load_floats(buf, in, a->in.type, c, n), n);
         }
         *mean = (float)(s / (double)C);
     }
     for (int64_t c = 0; c < C; c += CHUNK) {
         int64_t n = C - c < CHUNK ? C - c : CHUNK;
-        q += (double)square_sum_of(fetch(buf, in, a->in.type, c, n), n, *mean);
+        q += (double)square_sum_of(load_floats(buf, in, a->in.type, c, n), n, *mean);
     }
     *rstd = (float)(1.0 / sqrt(q / (double)C + (double)a->eps));
 }
@@ -315,30 +315,30 @@ static void norm_rows(void *ctx, int64_t begin, int64_t end, int thread)
     enum { SLICE = 128 };
     const xd_norm *a = ctx;
     float          bi[SLICE], bo[SLICE], one[SLICE], zero[SLICE] = { 0 };
-    int64_t        C = cols(&a->in), size = (int64_t)xd_dtype_size(a->in.type);
+    int64_t        C = row_length(&a->in), size = (int64_t)xd_dtype_size(a->in.type);
     (void)thread;
     for (int i = 0; i < SLICE; i++)
         one[i] = 1;
     for (int64_t i = begin; i < end; i++) {
-        const char  *in = row(&a->in, i), *next = i + 1 < end ? row(&a->in, i + 1) : NULL;
-        char        *out = row(&a->out, i);
-        const float *scales = row1(&a->scale, i), *shifts = row1(&a->shift, i);
+        const char  *in = row_at(&a->in, i), *next = i + 1 < end ? row_at(&a->in, i + 1) : NULL;
+        char        *out = row_at(&a->out, i);
+        const float *scales = row_or_only(&a->scale, i), *shifts = row_or_only(&a->shift, i);
         float        mean, rstd;
         row_moments(a, in, &mean, &rstd);
         for (int64_t c = 0; c < C; c += SLICE) {
             int64_t      n = C - c < SLICE ? C - c : SLICE;
-            const float *x = fetch(bi, in, a->in.type, c, n);
+            const float *x = load_floats(bi, in, a->in.type, c, n);
             const float *gain = from_column(a->gain.p, c, one),
                         *bias = from_column(a->bias.p, c, zero);
             const float *scale = from_column(scales, c, zero),
                         *shift = from_column(shifts, c, zero);
-            float       *y = place(bo, out, a->out.type, c);
+            float       *y = output_floats(bo, out, a->out.type, c);
 #pragma omp simd
             for (int64_t k = 0; k < n; k++)
                 y[k] = ((x[k] - mean) * rstd * gain[k] + bias[k]) * (1.0f + scale[k]) + shift[k];
-            narrow(at(out, a->out.type, c), a->out.type, y, n);
+            narrow(element_at(out, a->out.type, c), a->out.type, y, n);
             if (next)
-                soon(next + c * size, n * size);
+                prefetch_bytes(next + c * size, n * size);
         }
     }
 }
@@ -346,7 +346,7 @@ static void norm_rows(void *ctx, int64_t begin, int64_t end, int thread)
 static void norm(const xd_norm *a)
 {
     xd_norm b = *a;
-    spread_rows(rows(&a->in), cols(&a->in), norm_rows, &b);
+    spread_rows(row_count(&a->in), row_length(&a->in), norm_rows, &b);
 }
 
 /* ---- group norm --------------------------------------------------------------------------- */
@@ -361,7 +361,7 @@ static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, 
     for (int64_t p = 0; p < a->in.d[1]; p++) {
         const char *in = (const char *)a->in.p +
                          (r * a->in.s[0] + p * a->in.s[1]) * (int64_t)xd_dtype_size(a->in.type);
-        const float *x = fetch(buf, in, a->in.type, c0, n);
+        const float *x = load_floats(buf, in, a->in.type, c0, n);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
             double v = (double)x[i];
@@ -431,9 +431,9 @@ static void channel_sums_bf16(const xd_moments *a, int64_t r, int64_t c0, int64_
         int64_t done = sums_in_registers(in, step, n, s, q);
 #pragma omp simd
         for (int64_t i = done; i < n; i++) {
-            float v = number((uint32_t)in[i] << 16), sum = v, squares = v * v;
+            float v = bits_float((uint32_t)in[i] << 16), sum = v, squares = v * v;
             for (int k = 1; k < AT_ONCE; k++) {
-                v = number((uint32_t)in[i + k * step] << 16);
+                v = bits_float((uint32_t)in[i + k * step] << 16);
                 sum += v;
                 squares += v * v;
             }
@@ -444,7 +444,7 @@ static void channel_sums_bf16(const xd_moments *a, int64_t r, int64_t c0, int64_
     for (; p < P; p++, in += step) {
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
-            double v = (double)number((uint32_t)in[i] << 16);
+            double v = (double)bits_float((uint32_t)in[i] << 16);
             s[i] += v;
             q[i] += v * v;
         }
@@ -485,8 +485,8 @@ static void moments(const xd_moments *a)
 typedef struct gnorm_ctx { const xd_gnorm *a; const float *mul, *add; } gnorm_ctx;
 
 /* y = x mul + add, then silu if asked for. */
-static inline void scaled(float *y, const float *x, const float *mul, const float *add, int64_t n,
-                          int silu)
+static inline void scale_and_add(float *y, const float *x, const float *mul, const float *add,
+                                 int64_t n, int silu)
 {
     if (silu) {
 #pragma omp simd
@@ -507,7 +507,7 @@ static inline void gnorm_pixel(char *out, const char *in, const float *mul, cons
 #pragma omp simd
     for (int64_t k = 0; k < n; k++) {
         float x = wide_in ? ((const float *)(const void *)in)[k]
-                          : number((uint32_t)((const uint16_t *)(const void *)in)[k] << 16);
+                          : bits_float((uint32_t)((const uint16_t *)(const void *)in)[k] << 16);
         float y = x * mul[k] + add[k];
         y = silu ? silu_f(y) : y;
         if (wide_out)
@@ -542,7 +542,7 @@ static inline void gnorm_silu_bf16(char *out, const char *in, const float *mul, 
         _mm256_storeu_si256((__m256i *)(void *)(out + 2 * k), bf16(silu_near(x)));
     }
     if (k < n) {
-        __mmask16 m = lanes(n - k);
+        __mmask16 m = lane_mask(n - k);
         __m512    x = _mm512_fmadd_ps(load_bf16_some(in + 2 * k, n - k),
                                       _mm512_maskz_loadu_ps(m, mul + k),
                                       _mm512_maskz_loadu_ps(m, add + k));
@@ -561,13 +561,13 @@ static void gnorm_pixels(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const gnorm_ctx *g = ctx;
     const xd_gnorm  *a = g->a;
-    int64_t          C = cols(&a->in);
+    int64_t          C = row_length(&a->in);
     int              kind = 4 * (a->in.type == XD_F32) + 2 * (a->out.type == XD_F32) +
                             (a->silu != 0);
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
-        char       *out = row(&a->out, i);
-        const char *in = row(&a->in, i);
+        char       *out = row_at(&a->out, i);
+        const char *in = row_at(&a->in, i);
         switch (kind) {
         case 0: gnorm_pixel(out, in, g->mul, g->add, C, 0, 0, 0); break;
         case 1: gnorm_silu_bf16(out, in, g->mul, g->add, C); break;
@@ -588,8 +588,8 @@ static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t ce
 {
     const xd_gnorm *a = g->a;
     float           mul[CHUNK], add[CHUNK], bi[CHUNK], bo[CHUNK];
-    const float    *s = (const float *)(const void *)row(&a->scale, cell) + c0;
-    const float    *t = (const float *)(const void *)row(&a->shift, cell) + c0;
+    const float    *s = (const float *)(const void *)row_at(&a->scale, cell) + c0;
+    const float    *t = (const float *)(const void *)row_at(&a->shift, cell) + c0;
     int64_t         wide = a->in.d[2] / a->scale.d[2];
 #pragma omp simd
     for (int64_t k = 0; k < n; k++) {
@@ -597,12 +597,12 @@ static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t ce
         add[k] = g->add[c0 + k] * s[k] + t[k];
     }
     for (int64_t w = 0; w < wide; w++) {
-        const float *x = fetch(bi, at((char *)(uintptr_t)in, a->in.type, w * a->in.s[2]),
-                               a->in.type, c0, n);
-        char        *to = at(out, a->out.type, w * a->out.s[2]);
-        float       *y = place(bo, to, a->out.type, c0);
-        scaled(y, x, mul, add, n, a->silu);
-        narrow(at(to, a->out.type, c0), a->out.type, y, n);
+        const float *x = load_floats(
+            bi, element_at((char *)(uintptr_t)in, a->in.type, w * a->in.s[2]), a->in.type, c0, n);
+        char        *to = element_at(out, a->out.type, w * a->out.s[2]);
+        float       *y = output_floats(bo, to, a->out.type, c0);
+        scale_and_add(y, x, mul, add, n, a->silu);
+        narrow(element_at(to, a->out.type, c0), a->out.type, y, n);
     }
 }
 
@@ -618,14 +618,15 @@ static void gnorm_rows(void *ctx, int64_t begin, int64_t end, int thread)
         int64_t t = i / d[1] / (d[0] / z[0]), h = i % d[1] / (d[1] / z[1]);
         for (int64_t w = 0; w < z[2]; w++)
             for (int64_t c0 = 0; c0 < d[3]; c0 += CHUNK)
-                gnorm_cell(g, row(&a->in, i * d[2] + w * wide), row(&a->out, i * d[2] + w * wide),
-                           (t * z[1] + h) * z[2] + w, c0, d[3] - c0 < CHUNK ? d[3] - c0 : CHUNK);
+                gnorm_cell(g, row_at(&a->in, i * d[2] + w * wide),
+                           row_at(&a->out, i * d[2] + w * wide), (t * z[1] + h) * z[2] + w, c0,
+                           d[3] - c0 < CHUNK ? d[3] - c0 : CHUNK);
     }
 }
 
 static void gnorm(const xd_gnorm *a, float *ab)
 {
-    int64_t      C = cols(&a->in), per = C / a->groups;
+    int64_t      C = row_length(&a->in), per = C / a->groups;
     const float *gain = a->gain.p, *bias = a->bias.p;
     gnorm_ctx    g = { a, ab, ab + C };
     for (int64_t c = 0; c < C; c++) {
@@ -637,7 +638,7 @@ static void gnorm(const xd_gnorm *a, float *ab)
         ab[C + c] = (float)((bias ? (double)bias[c] : 0.0) - mean * mul);
     }
     if (!a->scale.p)
-        spread_rows(rows(&a->in), C, gnorm_pixels, &g);
+        spread_rows(row_count(&a->in), C, gnorm_pixels, &g);
     else if (xd_count(a->scale) > 0)
         spread_rows(a->in.d[0] * a->in.d[1], a->in.d[2] * C, gnorm_rows, &g);
 }
@@ -655,18 +656,18 @@ static void act_to(xd_dtype to, float *y, const float *x, int64_t n, xd_act kind
 #else
     (void)to;
 #endif
-    act(y, x, n, kind);
+    apply_act(y, x, n, kind);
 }
 
 static void glu_piece(const void *args, int64_t i, int64_t c0, int64_t n)
 {
     const xd_glu *g = args;
     float         ba[CHUNK], bb[CHUNK], bo[CHUNK], t[CHUNK];
-    char         *out = row(&g->out, i), *b = row(&g->b, i);
-    const float  *x = fetch(ba, row(&g->a, i), g->a.type, c0, n);
-    float        *y = place(bo, out, g->out.type, c0);
+    char         *out = row_at(&g->out, i), *b = row_at(&g->b, i);
+    const float  *x = load_floats(ba, row_at(&g->a, i), g->a.type, c0, n);
+    float        *y = output_floats(bo, out, g->out.type, c0);
     if (b) {
-        const float *z = fetch(bb, b, g->b.type, c0, n);
+        const float *z = load_floats(bb, b, g->b.type, c0, n);
         act_to(g->out.type, t, x, n, g->act);
 #pragma omp simd
         for (int64_t k = 0; k < n; k++)
@@ -674,7 +675,7 @@ static void glu_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     } else {
         act_to(g->out.type, y, x, n, g->act);
     }
-    narrow(at(out, g->out.type, c0), g->out.type, y, n);
+    narrow(element_at(out, g->out.type, c0), g->out.type, y, n);
 }
 
 static void glu(const xd_glu *a)
@@ -682,17 +683,17 @@ static void glu(const xd_glu *a)
     xd_glu  b = *a, f = *a;
     int     one = one_row(&f.out) && one_row(&f.a) && one_row(&f.b);
     xd_glu *g = one ? &f : &b;
-    spread(rows(&g->out), cols(&g->out), glu_piece, g);
+    run_pieces(row_count(&g->out), row_length(&g->out), glu_piece, g);
 }
 
 static void addmul_piece(const void *args, int64_t i, int64_t c0, int64_t n)
 {
     const xd_addmul *a = args;
     float            bi[CHUNK], bo[CHUNK];
-    char            *acc = row(&a->acc, i);
-    const float     *x = fetch(bi, row(&a->in, i), a->in.type, c0, n);
-    const float     *old = fetch(bo, acc, a->acc.type, c0, n), *gate = row1(&a->gate, i);
-    float           *y = place(bo, acc, a->acc.type, c0);
+    char            *acc = row_at(&a->acc, i);
+    const float     *x = load_floats(bi, row_at(&a->in, i), a->in.type, c0, n);
+    const float *old = load_floats(bo, acc, a->acc.type, c0, n), *gate = row_or_only(&a->gate, i);
+    float           *y = output_floats(bo, acc, a->acc.type, c0);
     if (gate) {
         gate += c0;
 #pragma omp simd
@@ -703,20 +704,20 @@ static void addmul_piece(const void *args, int64_t i, int64_t c0, int64_t n)
         for (int64_t k = 0; k < n; k++)
             y[k] = old[k] + x[k];
     }
-    narrow(at(acc, a->acc.type, c0), a->acc.type, y, n);
+    narrow(element_at(acc, a->acc.type, c0), a->acc.type, y, n);
 }
 
 static void addmul(const xd_addmul *a)
 {
-    spread(rows(&a->acc), cols(&a->acc), addmul_piece, a);
+    run_pieces(row_count(&a->acc), row_length(&a->acc), addmul_piece, a);
 }
 
 static void axpby_piece(const void *args, int64_t i, int64_t c0, int64_t n)
 {
     const xd_axpby_args *a = args;
-    float          *y = (float *)(void *)row(&a->y, i) + c0, p = a->a, q = a->b;
+    float          *y = (float *)(void *)row_at(&a->y, i) + c0, p = a->a, q = a->b;
     if (a->x.p) {
-        const float *x = (const float *)(const void *)row(&a->x, i) + c0;
+        const float *x = (const float *)(const void *)row_at(&a->x, i) + c0;
         if (q == 0) {           /* y may hold anything, also a NaN                             */
 #pragma omp simd
             for (int64_t k = 0; k < n; k++)
@@ -738,7 +739,7 @@ static void axpby(const xd_axpby_args *a)
     xd_axpby_args f = *a;
     if (!(one_row(&f.y) && one_row(&f.x)))
         f = *a;
-    spread(rows(&f.y), cols(&f.y), axpby_piece, &f);
+    run_pieces(row_count(&f.y), row_length(&f.y), axpby_piece, &f);
 }
 
 /* ---- moving elements ---------------------------------------------------------------------- */
@@ -771,20 +772,20 @@ static void lookup_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     const xd_lookup *a = args;
     float            raw[CHUNK], bo[CHUNK];
     int64_t          id = ((const int32_t *)a->ids.p)[i * a->ids.s[0]];
-    char            *from = at((char *)a->table.p, a->table.type, id * a->table.s[0] + c0);
-    char            *out = row(&a->out, i);
-    float           *y = place(bo, out, a->out.type, c0);
+    char            *from = element_at((char *)a->table.p, a->table.type, id * a->table.s[0] + c0);
+    char            *out = row_at(&a->out, i);
+    float           *y = output_floats(bo, out, a->out.type, c0);
     memcpy(raw, from, (size_t)n * xd_dtype_size(a->table.type));      /* copies to aligned memory */
     widen(y, raw, a->table.type, n);
-    round_all(at(out, a->out.type, c0), a->out.type, y, n);
+    round_all(element_at(out, a->out.type, c0), a->out.type, y, n);
 }
 
 static void lookup(const xd_lookup *a)
 {
-    spread(a->ids.d[0], cols(&a->out), lookup_piece, a);
+    run_pieces(a->ids.d[0], row_length(&a->out), lookup_piece, a);
 }
 
-static void convert(char *out, xd_dtype to, const char *in, xd_dtype from, int64_t n)
+static void convert_elements(char *out, xd_dtype to, const char *in, xd_dtype from, int64_t n)
 {
     float buf[CHUNK];
     if (to == from) {
@@ -793,16 +794,16 @@ static void convert(char *out, xd_dtype to, const char *in, xd_dtype from, int64
     }
     for (int64_t c = 0; c < n; c += CHUNK) {
         int64_t      m = n - c < CHUNK ? n - c : CHUNK;
-        const float *x = fetch(buf, in, from, c, m);
+        const float *x = load_floats(buf, in, from, c, m);
         if (to == XD_F32)
-            memcpy(at(out, to, c), x, (size_t)m * sizeof *x);
+            memcpy(element_at(out, to, c), x, (size_t)m * sizeof *x);
         else
-            round_all(at(out, to, c), to, x, m);
+            round_all(element_at(out, to, c), to, x, m);
     }
 }
 
 /* Copies n elements that are `step` apart into buf. */
-static const float *gather(float *buf, const char *p, xd_dtype t, int64_t step, int64_t n)
+static const float *gather_strided(float *buf, const char *p, xd_dtype t, int64_t step, int64_t n)
 {
     if (t == XD_F32) {
         const float *x = (const float *)(const void *)p;
@@ -818,12 +819,12 @@ static const float *gather(float *buf, const char *p, xd_dtype t, int64_t step, 
     } else {
         const uint16_t *x = (const uint16_t *)(const void *)p;
         for (int64_t i = 0; i < n; i++)
-            buf[i] = t == XD_BF16 ? number((uint32_t)x[i * step] << 16) : from_f16(x[i * step]);
+            buf[i] = t == XD_BF16 ? bits_float((uint32_t)x[i * step] << 16) : from_f16(x[i * step]);
     }
     return buf;
 }
 
-static void scatter(char *p, xd_dtype t, int64_t step, const float *x, int64_t n)
+static void scatter_strided(char *p, xd_dtype t, int64_t step, const float *x, int64_t n)
 {
     if (t == XD_F32) {
         float *y = (float *)(void *)p;
@@ -841,18 +842,18 @@ static void copy_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     const xd_copy *a = args;
     int            k = a->out.nd ? a->out.nd - 1 : 0;
     int64_t        so = a->out.s[k], si = a->in.s[k];
-    char          *out = at(row(&a->out, i), a->out.type, c0 * so);
-    const char    *in = at(row(&a->in, i), a->in.type, c0 * si);
+    char          *out = element_at(row_at(&a->out, i), a->out.type, c0 * so);
+    const char    *in = element_at(row_at(&a->in, i), a->in.type, c0 * si);
     float          buf[CHUNK];
     if (so == 1 && si == 1)
-        convert(out, a->out.type, in, a->in.type, n);
+        convert_elements(out, a->out.type, in, a->in.type, n);
     else
-        scatter(out, a->out.type, so, gather(buf, in, a->in.type, si, n), n);
+        scatter_strided(out, a->out.type, so, gather_strided(buf, in, a->in.type, si, n), n);
 }
 
 /* Moves the dimension with the smallest stride of `out` to the end, then joins dimensions that are
  * contiguous in both tensors. */
-static void simplify(xd_copy *a)
+static void join_dims(xd_copy *a)
 {
     xd_tensor o = a->out, i = a->in;
     int       order[XD_MAXDIM], n = 0, m = 0;
@@ -897,7 +898,7 @@ typedef struct turn_ctx {
     int64_t        J, C, across, down;  /* extents; tiles along C and along J                 */
 } turn_ctx;
 
-static void turn_tile(const turn_ctx *t, char *out, const char *in, int64_t nj, int64_t nc)
+static void transpose_tile(const turn_ctx *t, char *out, const char *in, int64_t nj, int64_t nc)
 {
     const xd_copy *a = t->a;
     int            k = a->out.nd - 1;
@@ -906,17 +907,17 @@ static void turn_tile(const turn_ctx *t, char *out, const char *in, int64_t nj, 
         widen(tile_in[c], in + c * a->in.s[k] * (int64_t)xd_dtype_size(a->in.type), a->in.type,
               nj);
     for (int64_t j = 0; j < nj; j++) {
-        char *to = at(out, a->out.type, j * a->out.s[k - 1]);
+        char *to = element_at(out, a->out.type, j * a->out.s[k - 1]);
         for (int64_t c = 0; c < nc; c++)
             line[c] = tile_in[c][j];
         if (a->out.s[k] == 1)
             round_all(to, a->out.type, line, nc);
         else
-            scatter(to, a->out.type, a->out.s[k], line, nc);
+            scatter_strided(to, a->out.type, a->out.s[k], line, nc);
     }
 }
 
-static void turn_run(void *ctx, int64_t begin, int64_t end, int thread)
+static void transpose_run(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const turn_ctx *t = ctx;
     const xd_copy  *a = t->a;
@@ -926,15 +927,16 @@ static void turn_run(void *ctx, int64_t begin, int64_t end, int thread)
         int64_t c0 = i % t->across * LONG, j0 = i / t->across % t->down * WIDE;
         int64_t r = i / t->across / t->down * t->J;     /* first row of the outer index        */
         int64_t nc = t->C - c0 < LONG ? t->C - c0 : LONG, nj = t->J - j0 < WIDE ? t->J - j0 : WIDE;
-        char   *out = at(row(&a->out, r), a->out.type, j0 * a->out.s[k - 1] + c0 * a->out.s[k]);
-        char   *in = at(row(&a->in, r), a->in.type, j0 + c0 * a->in.s[k]);
-        turn_tile(t, out, in, nj, nc);
+        char *out =
+            element_at(row_at(&a->out, r), a->out.type, j0 * a->out.s[k - 1] + c0 * a->out.s[k]);
+        char   *in = element_at(row_at(&a->in, r), a->in.type, j0 + c0 * a->in.s[k]);
+        transpose_tile(t, out, in, nj, nc);
     }
 }
 
 /* Moves the dimension along which `in` is contiguous to the place before the last. 0: `in` is
  * contiguous along the last dimension, or along none. */
-static int turns(xd_copy *a)
+static int move_input_dim(xd_copy *a)
 {
     int k = a->out.nd - 1, j = k;
     if (a->in.s[k] == 1 || a->out.d[k] < 4)
@@ -960,14 +962,14 @@ static void copy(const xd_copy *a)
     xd_copy b = *a;
     if (xd_count(a->out) == 0)
         return;
-    simplify(&b);
-    if (turns(&b)) {
-        int64_t  J = b.out.d[b.out.nd - 2], C = cols(&b.out);
+    join_dims(&b);
+    if (move_input_dim(&b)) {
+        int64_t  J = b.out.d[b.out.nd - 2], C = row_length(&b.out);
         turn_ctx t = { &b, J, C, (C + LONG - 1) / LONG, (J + WIDE - 1) / WIDE };
-        spread_rows(rows(&b.out) / J * t.across * t.down, LONG * WIDE, turn_run, &t);
+        spread_rows(row_count(&b.out) / J * t.across * t.down, LONG * WIDE, transpose_run, &t);
         return;
     }
-    spread(rows(&b.out), cols(&b.out), copy_piece, &b);
+    run_pieces(row_count(&b.out), row_length(&b.out), copy_piece, &b);
 }
 
 /* ---- GEMM --------------------------------------------------------------------------------- */
@@ -976,8 +978,8 @@ static void epilogue_row(const xd_gemm *a, const float *acc, int64_t i, int64_t 
 {
     float        t[CHUNK], br[CHUNK], bo[CHUNK];
     const float *bias = a->bias.p, *gate = a->gate.p;
-    char        *res = row(&a->residual, i), *out = row(&a->out, i);
-    float       *y = place(bo, out, a->out.type, c0);
+    char        *res = row_at(&a->residual, i), *out = row_at(&a->out, i);
+    float       *y = output_floats(bo, out, a->out.type, c0);
     memcpy(t, acc, (size_t)n * sizeof *t);
     if (bias) {
         bias += c0;
@@ -985,7 +987,7 @@ static void epilogue_row(const xd_gemm *a, const float *acc, int64_t i, int64_t 
         for (int64_t k = 0; k < n; k++)
             t[k] += bias[k];
     }
-    act(t, t, n, a->act);
+    apply_act(t, t, n, a->act);
     if (gate) {
         gate += c0;
 #pragma omp simd
@@ -993,13 +995,13 @@ static void epilogue_row(const xd_gemm *a, const float *acc, int64_t i, int64_t 
             t[k] *= gate[k];
     }
     if (res) {
-        const float *r = fetch(br, res, a->residual.type, c0, n);
+        const float *r = load_floats(br, res, a->residual.type, c0, n);
 #pragma omp simd
         for (int64_t k = 0; k < n; k++)
             t[k] += r[k];
     }
     memcpy(y, t, (size_t)n * sizeof *y);
-    narrow(at(out, a->out.type, c0), a->out.type, y, n);
+    narrow(element_at(out, a->out.type, c0), a->out.type, y, n);
 }
 
 static void epilogue(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
@@ -1085,7 +1087,7 @@ static float fma_rounds(int64_t n, float x)
     return out[0];
 }
 
-static double burst(void)
+static double run_burst(void)
 {
     enum { ROUNDS = 60000 };
     static volatile float keep = 0.999f;
@@ -1098,7 +1100,7 @@ static double burst(void)
 const xd_kernels GLUE(xd_kernels_, ISA) = {
     .norm = norm,         .moments = moments, .gnorm = gnorm,   .glu = glu,
     .addmul = addmul,     .axpby = axpby,     .resize = resize, .lookup = lookup,
-    .copy = copy,         .epilogue = epilogue, .tile = tile,   .burst = burst,
-    .qknorm = GLUE(xd_qknorm_, ISA), .widen = widen, .most = GLUE(xd_most_, ISA),
+    .copy = copy,         .epilogue = epilogue, .tile = tile,   .burst = run_burst,
+    .qknorm = GLUE(xd_qknorm_, ISA), .widen = widen, .most = GLUE(xd_max_magnitude_, ISA),
     .integers = GLUE(xd_integers_, ISA), .int_dot = GLUE(xd_int_dot_, ISA),
 };

@@ -275,7 +275,7 @@ static void note_unmade(const xd_prim *p, int sign)
         atomic_fetch_add(&without, sign * (large ? 2300000L : 1500000L));
 }
 
-static size_t some(atomic_long *at)
+static size_t next_number(atomic_long *at)
 {
     long n = atomic_load(at);
     return n > 0 ? (size_t)n : 0;
@@ -283,12 +283,12 @@ static size_t some(atomic_long *at)
 
 size_t xd_dnn_to_come(void)
 {
-    return some(&by_tiles);
+    return next_number(&by_tiles);
 }
 
 size_t xd_dnn_plain_to_come(void)
 {
-    return some(&without);
+    return next_number(&without);
 }
 
 xd_prim *xd_prim_new(dnnl_primitive_desc_t pd)
@@ -478,7 +478,7 @@ xd_md_ref xd_weight_packed(const xd_prim *p)
 }
 
 /* Number of elements of the source weight. */
-static int64_t elements(const xd_weight *w)
+static int64_t element_count(const xd_weight *w)
 {
     int64_t n = w->out * w->in;
     for (int i = 0; i < 3 && w->nk; i++)
@@ -486,7 +486,7 @@ static int64_t elements(const xd_weight *w)
     return n;
 }
 
-static size_t rounded(size_t n)
+static size_t round_up_64(size_t n)
 {
     return (n + 63) / 64 * 64;
 }
@@ -505,7 +505,7 @@ size_t xd_dnn_pack_tmp(xd_dnn *d, const xd_weight *w, xd_dtype src)
     (void)src;
     xd_dnn_enter(d);
     xd_prim *p = xd_weight_prim(d, w);
-    return rounded((size_t)elements(w) * xd_dtype_size(w->type)) + (p ? p->scratch : 0);
+    return round_up_64((size_t)element_count(w) * xd_dtype_size(w->type)) + (p ? p->scratch : 0);
 }
 
 /* The source weight in the weight's own type: `src` itself, or converted into `tmp`. */
@@ -513,13 +513,13 @@ static void *as_own_type(xd_dnn *d, const xd_weight *w, xd_tensor src, void *tmp
 {
     if (src.type == w->type && (uintptr_t)src.p % xd_dtype_size(src.type) == 0)
         return src.p;
-    xd_tensor from = xd_view2(src.p, src.type, 1, elements(w));
+    xd_tensor from = xd_view2(src.p, src.type, 1, element_count(w));
     if ((uintptr_t)src.p % xd_dtype_size(src.type) == 0)
-        d->k->copy(&(xd_copy){ xd_view2(tmp, w->type, 1, elements(w)), from });
+        d->k->copy(&(xd_copy){ xd_view2(tmp, w->type, 1, element_count(w)), from });
     else if (src.type == w->type)
         memcpy(tmp, src.p, xd_bytes(from));
     else
-        xd_convert(tmp, w->type, src.p, src.type, elements(w));
+        xd_convert(tmp, w->type, src.p, src.type, element_count(w));
     return tmp;
 }
 
@@ -527,7 +527,7 @@ xd_status xd_dnn_pack(xd_dnn *d, xd_weight *w, xd_tensor src, void *tmp)
 {
     xd_dnn_enter(d);
     xd_prim *p = xd_weight_prim(d, w);
-    size_t   own = rounded((size_t)elements(w) * xd_dtype_size(w->type));
+    size_t   own = round_up_64((size_t)element_count(w) * xd_dtype_size(w->type));
     if (!p)
         return XD_EUNSUPPORTED;
     xd_prim_arg(d, p, DNNL_ARG_FROM, dnnl_query_src_md, 0, as_own_type(d, w, src, tmp));

@@ -50,7 +50,7 @@ typedef struct shape {
     int              stride[3], lo[3], hi[3], bias, sum;
 } shape;
 
-static xd_conv_geometry geometry(const shape *s)
+static xd_conv_geometry geometry_of(const shape *s)
 {
     xd_conv_geometry g = { .stride = { 0 } };
     int              skip = 3 - s->w->nk;
@@ -66,7 +66,7 @@ static dnnl_primitive_desc_t describe(xd_dnn *d, const shape *s, xd_md_ref w)
 {
     xd_md                 src, dst, bias;
     dnnl_primitive_desc_t pd = NULL;
-    xd_conv_geometry      g = geometry(s);
+    xd_conv_geometry      g = geometry_of(s);
     xd_post               post = { XD_NONE, 0, s->sum };
     xd_status             e0 = image_md(&src, s->w->nk, s->in, s->tin);
     xd_status             e1 = image_md(&dst, s->w->nk, s->out, s->tout);
@@ -116,7 +116,7 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
 
 /* A primitive that uses the pinned weight layout. If oneDNN has only reference code for that: one
  * with the layout that oneDNN chooses, and a reorder of the weight to it. */
-static xd_prim *make(xd_dnn *d, const shape *s, const int64_t *key)
+static xd_prim *make_prim(xd_dnn *d, const shape *s, const int64_t *key)
 {
     xd_md    any;
     xd_prim *w = xd_weight_prim(d, s->w);
@@ -156,7 +156,7 @@ static xd_prim *prim_of(xd_dnn *d, const shape *s)
         key[29 + i] = w->stride[i];
     }
     xd_prim *p = xd_prim_find(d, key);
-    return p ? p : make(d, s, key);
+    return p ? p : make_prim(d, s, key);
 }
 
 /* ---- one dense convolution ---------------------------------------------------------------- */
@@ -186,7 +186,7 @@ static int same_view(const xd_tensor *a, const xd_tensor *b)
 }
 
 /* Sets *need to the scratch bytes if `need` is not NULL, else computes. */
-static xd_status dense(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
+static xd_status run_dense(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
     shape    s = shape_of(a);
     xd_prim *p = prim_of(d, &s);
@@ -219,7 +219,7 @@ static xd_status dense(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 
 /* ---- views and strips --------------------------------------------------------------------- */
 
-static xd_tensor slice(xd_tensor t, int dim, int64_t start, int64_t n)
+static xd_tensor slice_dim(xd_tensor t, int dim, int64_t start, int64_t n)
 {
     if (t.p)
         t.p = (char *)t.p + start * t.s[dim] * (int64_t)xd_dtype_size(t.type);
@@ -239,7 +239,7 @@ static int dense_all(const xd_tensor *t)
     return dense_frame(t) && (t->d[0] == 1 || t->s[0] == t->d[1] * t->d[2] * t->d[3]);
 }
 
-static size_t bytes64(const xd_tensor *t)
+static size_t rounded_bytes(const xd_tensor *t)
 {
     return (xd_bytes(*t) + 63) / 64 * 64;
 }
@@ -254,11 +254,11 @@ static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *nee
     int     in = !dense_all(&a->in), out = !dense_all(&a->out) || narrow;
     if (in) {
         b.in = xd_view(need ? a->in.p : tmp, a->in.type, 4, a->in.d);
-        own += bytes64(&b.in);
+        own += rounded_bytes(&b.in);
     }
     if (out) {
         b.out = xd_view(need ? a->out.p : tmp + own, narrow ? XD_F32 : a->out.type, 4, a->out.d);
-        own += bytes64(&b.out);
+        own += rounded_bytes(&b.out);
     }
     if (!need && in)
         d->k->copy(&(xd_copy){ b.in, a->in });
@@ -266,7 +266,7 @@ static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *nee
         d->k->copy(&(xd_copy){ b.out, a->residual });
     if (out && a->residual.p)
         b.residual = b.out;
-    xd_status s = dense(d, &b, need ? NULL : tmp + own, need ? &rest : NULL);
+    xd_status s = run_dense(d, &b, need ? NULL : tmp + own, need ? &rest : NULL);
     if (need)
         *need = own + rest;
     else if (s == XD_OK && out)
@@ -276,7 +276,7 @@ static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *nee
 
 /* The convolution of output rows [o, o + n): the input rows that they read, and padding where they
  * read beyond the image. */
-static xd_conv strip(const xd_conv *a, int64_t o, int64_t n)
+static xd_conv rows_of(const xd_conv *a, int64_t o, int64_t n)
 {
     xd_conv b = *a;
     int64_t H = a->in.d[1], first = o * a->stride[1] - a->lo[1];
@@ -285,10 +285,10 @@ static xd_conv strip(const xd_conv *a, int64_t o, int64_t n)
     b.hi[1] = (int)(end > H ? end - H : 0);
     first = first < 0 ? 0 : first;
     end = end > H ? H : end;
-    b.in = slice(a->in, 1, first, end - first);
-    b.out = slice(a->out, 1, o, n);
+    b.in = slice_dim(a->in, 1, first, end - first);
+    b.out = slice_dim(a->out, 1, o, n);
     if (a->residual.p)
-        b.residual = slice(a->residual, 1, o, n);
+        b.residual = slice_dim(a->residual, 1, o, n);
     return b;
 }
 
@@ -303,7 +303,7 @@ static int64_t strip_rows(const xd_conv *a)
 
 /* Computes frame by frame for a 2-D kernel, and strip by strip; all at once where neither is
  * needed. */
-static xd_status pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
+static xd_status run_pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
     int     flat = a->w->nk == 2;
     int64_t T = flat ? a->in.d[0] : 1, H = a->out.d[1], rows = strip_rows(a), most = 0;
@@ -316,13 +316,13 @@ static xd_status pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
             xd_conv f = *a;
             size_t  n = 0;
             if (flat) {
-                f.in = slice(a->in, 0, t, 1);
-                f.out = slice(a->out, 0, t, 1);
+                f.in = slice_dim(a->in, 0, t, 1);
+                f.out = slice_dim(a->out, 0, t, 1);
             }
             if (flat && a->residual.p)
-                f.residual = slice(a->residual, 0, t, 1);
+                f.residual = slice_dim(a->residual, 0, t, 1);
             if (rows < H)
-                f = strip(&f, o, H - o < rows ? H - o : rows);
+                f = rows_of(&f, o, H - o < rows ? H - o : rows);
             s = with_copies(d, &f, tmp, need ? &n : NULL);
             most = (int64_t)n > most ? (int64_t)n : most;
             if (need && t > 0)
@@ -338,12 +338,12 @@ size_t xd_dnn_conv_scratch(xd_dnn *d, const xd_conv *a)
     size_t n = 0;
     xd_dnn_enter(d);
     if (xd_count(a->out) > 0)
-        pieces(d, a, NULL, &n);
+        run_pieces(d, a, NULL, &n);
     return n;
 }
 
 xd_status xd_dnn_conv(xd_dnn *d, const xd_conv *a, void *tmp)
 {
     xd_dnn_enter(d);
-    return xd_count(a->out) > 0 ? pieces(d, a, tmp, NULL) : XD_OK;
+    return xd_count(a->out) > 0 ? run_pieces(d, a, tmp, NULL) : XD_OK;
 }

@@ -14,7 +14,7 @@ enum {
     MOST_ROWS = 1 << 17,        /* rows per call: keeps every size in oneDNN below 2^31        */
 };
 
-static dnnl_primitive_desc_t pinned(xd_dnn *d, const xd_weight *w)
+static dnnl_primitive_desc_t weight_layout(xd_dnn *d, const xd_weight *w)
 {
     xd_md                 s, any, o;
     dnnl_primitive_desc_t pd = NULL;
@@ -35,7 +35,7 @@ static dnnl_primitive_desc_t pinned(xd_dnn *d, const xd_weight *w)
 
 xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed)
 {
-    dnnl_primitive_desc_t pd = pinned(d, w);
+    dnnl_primitive_desc_t pd = weight_layout(d, w);
     xd_status             s = XD_EUNSUPPORTED;
     if (!pd)
         return s;
@@ -60,7 +60,7 @@ typedef struct plan {
     xd_dtype       to;
 } plan;
 
-static int64_t leading(const xd_tensor *t)
+static int64_t row_stride(const xd_tensor *t)
 {
     return t->d[0] > 1 ? t->s[0] : t->d[1];
 }
@@ -68,8 +68,8 @@ static int64_t leading(const xd_tensor *t)
 static plan plan_of(const xd_gemm *a, int own, int dense)
 {
     plan p = { .a = a, .own = own, .dense = dense };
-    p.ldi = dense ? a->w->in : leading(&a->in);
-    p.ldo = own ? a->w->out : leading(&a->out);
+    p.ldi = dense ? a->w->in : row_stride(&a->in);
+    p.ldo = own ? a->w->out : row_stride(&a->out);
     p.to = own ? XD_F32 : a->out.type;
     if (!own) {
         p.post = (xd_post){ a->act, a->gate.p ? a->w->out : 0, a->residual.p != NULL };
@@ -115,42 +115,42 @@ static xd_prim *prim_of(xd_dnn *d, const plan *p)
     return found ? found : xd_prim_add(d, key, describe(d, p));
 }
 
-static int usable(const xd_prim *p)
+static int is_optimized(const xd_prim *p)
 {
     return p && p->pd && xd_prim_impl(p)[0] != 'r';
 }
 
 /* The cheapest plan that does not use oneDNN's reference code; if there is none, any plan. */
-static xd_prim *choose(xd_dnn *d, const xd_gemm *a, plan *p)
+static xd_prim *choose_prim(xd_dnn *d, const xd_gemm *a, plan *p)
 {
     xd_prim *q = NULL;
-    int      strided = leading(&a->in) != a->w->in;
+    int      strided = row_stride(&a->in) != a->w->in;
     for (int own = 0; own < 2; own++)
         for (int dense = 0; dense <= strided; dense++) {
             *p = plan_of(a, own, dense);
             q = prim_of(d, p);
-            if (usable(q))
+            if (is_optimized(q))
                 return q;
         }
     return q;
 }
 
-static size_t rounded(int64_t n, size_t size)
+static size_t rounded_bytes(int64_t n, size_t size)
 {
     return ((size_t)n * size + 63) / 64 * 64;
 }
 
-static size_t product_bytes(const plan *p)
+static size_t gemm_bytes(const plan *p)
 {
-    return p->own ? rounded(p->a->out.d[0] * p->a->w->out, sizeof(float)) : 0;
+    return p->own ? rounded_bytes(p->a->out.d[0] * p->a->w->out, sizeof(float)) : 0;
 }
 
 static size_t input_bytes(const plan *p)
 {
-    return p->dense ? rounded(xd_count(p->a->in), xd_dtype_size(p->a->in.type)) : 0;
+    return p->dense ? rounded_bytes(xd_count(p->a->in), xd_dtype_size(p->a->in.type)) : 0;
 }
 
-static xd_gemm part(const xd_gemm *a, int64_t r0, int64_t n)
+static xd_gemm rows_of(const xd_gemm *a, int64_t r0, int64_t n)
 {
     xd_gemm b = *a;
     b.out = xd_rows(a->out, r0, n);
@@ -168,10 +168,10 @@ size_t xd_dnn_gemm_scratch(xd_dnn *d, const xd_gemm *a)
     for (int i = 0; i < (M > MOST_ROWS ? 2 : 1); i++) {
         if (sizes[i] == 0)
             continue;
-        xd_gemm  b = part(a, 0, sizes[i]);
+        xd_gemm  b = rows_of(a, 0, sizes[i]);
         plan     p;
-        xd_prim *q = choose(d, &b, &p);
-        size_t   need = product_bytes(&p) + input_bytes(&p) + (q ? q->scratch : 0);
+        xd_prim *q = choose_prim(d, &b, &p);
+        size_t   need = gemm_bytes(&p) + input_bytes(&p) + (q ? q->scratch : 0);
         most = need > most ? need : most;
     }
     return most;
@@ -189,7 +189,7 @@ static void residual_first(xd_dnn *d, const xd_gemm *a)
 
 typedef struct late { const xd_kernels *k; const xd_gemm *a; const float *acc; } late;
 
-static void late_rows(void *ctx, int64_t begin, int64_t end, int thread)
+static void finish_deferred_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const late *l = ctx;
     int64_t     N = l->a->out.d[1];
@@ -200,13 +200,13 @@ static void late_rows(void *ctx, int64_t begin, int64_t end, int thread)
 static xd_status gemm_part(xd_dnn *d, const xd_gemm *a, char *tmp)
 {
     plan     p;
-    xd_prim *q = choose(d, a, &p);
+    xd_prim *q = choose_prim(d, a, &p);
     if (!q || !q->pd)
         return q ? XD_EUNSUPPORTED : XD_ENOMEM;
     if (!p.own && a->residual.p)
         residual_first(d, a);
     xd_tensor in = a->in;
-    char     *rest = tmp + product_bytes(&p);
+    char     *rest = tmp + gemm_bytes(&p);
     if (p.dense) {
         in = xd_view2(rest, in.type, in.d[0], in.d[1]);
         d->k->copy(&(xd_copy){ in, a->in });
@@ -223,7 +223,7 @@ static xd_status gemm_part(xd_dnn *d, const xd_gemm *a, char *tmp)
     xd_status s = xd_prim_run(d, q, rest);
     if (s == XD_OK && p.own) {
         late l = { d->k, a, (const float *)(const void *)tmp };
-        xd_par_for(a->out.d[0], late_rows, &l);
+        xd_par_for(a->out.d[0], finish_deferred_rows, &l);
     }
     return s;
 }
@@ -234,7 +234,7 @@ xd_status xd_dnn_gemm(xd_dnn *d, const xd_gemm *a, void *tmp)
     int64_t   M = a->out.d[0];
     xd_dnn_enter(d);
     for (int64_t r = 0; r < M && s == XD_OK; r += MOST_ROWS) {
-        xd_gemm b = part(a, r, M - r < MOST_ROWS ? M - r : MOST_ROWS);
+        xd_gemm b = rows_of(a, r, M - r < MOST_ROWS ? M - r : MOST_ROWS);
         s = gemm_part(d, &b, tmp);
     }
     return s;

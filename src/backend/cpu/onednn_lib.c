@@ -30,7 +30,7 @@ static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static int             is_loaded;
 
 /* The library is never closed: its threads live until the process ends. */
-static xd_status load(xd_err *e)
+static xd_status load_library(xd_err *e)
 {
     void *lib = dlopen(library, RTLD_LAZY | RTLD_LOCAL), *f;
     if (!lib)
@@ -55,7 +55,7 @@ static xd_status load(xd_err *e)
 xd_status xd_dnn_load(xd_err *e)
 {
     pthread_mutex_lock(&guard);
-    xd_status s = is_loaded ? XD_OK : load(e);
+    xd_status s = is_loaded ? XD_OK : load_library(e);
     pthread_mutex_unlock(&guard);
     return s;
 }

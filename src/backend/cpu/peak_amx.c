@@ -6,7 +6,7 @@
 
 double xd_burst_amx(void)
 {
-    enum { ROUNDS = 10000, PRODUCTS = 4 };
+    enum { ROUNDS = 10000, GEMMS = 4 };
     static const char zeros[16 * 64] __attribute__((aligned(64)));
     xd_tiles_begin();
     _tile_loadd(4, zeros, 64);
@@ -22,5 +22,5 @@ double xd_burst_amx(void)
     }
     t = xd_now_s() - t;
     xd_tiles_end();
-    return 2e-9 * PRODUCTS * ROUNDS * 16 * 16 * 32 / (t > 1e-9 ? t : 1e-9);
+    return 2e-9 * GEMMS * ROUNDS * 16 * 16 * 32 / (t > 1e-9 ? t : 1e-9);
 }

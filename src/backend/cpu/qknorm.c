@@ -15,7 +15,7 @@ enum {
     GRAIN = 8192,               /* least number of elements for several threads               */
 };
 
-static void load(float *x, const void *from, xd_dtype t, int64_t D)
+static void load_floats(float *x, const void *from, xd_dtype t, int64_t D)
 {
     if (t == XD_F32)
         memcpy(x, from, (size_t)D * sizeof *x);
@@ -63,7 +63,7 @@ static int64_t row_pairs(row_of *r, const float *gain, const float *bias, const 
     return j;
 }
 
-static void row_turned(row_of *r, const xd_qknorm *a, const float *c, const float *s, int64_t D)
+static void row_rotated(row_of *r, const xd_qknorm *a, const float *c, const float *s, int64_t D)
 {
     const float *gain = a->gain.p, *bias = a->bias.p;
     int64_t      step = a->halves ? 1 : 2, apart = a->halves ? D / 2 : 1;
@@ -81,17 +81,17 @@ static void row_turned(row_of *r, const xd_qknorm *a, const float *c, const floa
 }
 
 /* out = (x - mean) rstd own + bias. */
-static void scale(float *restrict y, const float *restrict x, const row_of *r, float mean,
-                  float rstd, int64_t D)
+static void scale_row(float *restrict y, const float *restrict x, const row_of *r, float mean,
+                      float rstd, int64_t D)
 {
 #pragma omp simd
     for (int64_t j = 0; j < D; j++)
         y[j] = (x[j] - mean) * rstd * r->own[j] + r->bias[j];
 }
 
-/* `scale`, then the rotation with the neighbour in the pair. */
-static void turn_pairs(float *restrict y, const float *restrict x, const row_of *r, float mean,
-                       float rstd, int64_t D)
+/* `scale_row`, then the rotation with the neighbour in the pair. */
+static void rotate_pairs(float *restrict y, const float *restrict x, const row_of *r, float mean,
+                         float rstd, int64_t D)
 {
     int64_t j = 0;
 #if defined(V_LOAD)
@@ -109,8 +109,8 @@ static void turn_pairs(float *restrict y, const float *restrict x, const row_of 
     }
 }
 
-static void turn_halves(float *restrict y, const float *restrict x, const row_of *r, float mean,
-                        float rstd, int64_t h)
+static void rotate_halves(float *restrict y, const float *restrict x, const row_of *r, float mean,
+                          float rstd, int64_t h)
 {
 #pragma omp simd
     for (int64_t i = 0; i < h; i++) {
@@ -120,27 +120,27 @@ static void turn_halves(float *restrict y, const float *restrict x, const row_of
     }
 }
 
-static void head(const xd_qknorm *a, char *out, const char *in, const row_of *r)
+static void norm_head(const xd_qknorm *a, char *out, const char *in, const row_of *r)
 {
     float   x[MAX], y[MAX], mean = 0, rstd = 1;
     int64_t D = a->in.d[2];
-    load(x, in, a->in.type, D);
+    load_floats(x, in, a->in.type, D);
     if (a->norm) {
         mean = a->rms ? 0 : sum_of(x, D) / (float)D;
         rstd = 1.0f / sqrtf(square_sum_of(x, D, mean) / (float)D + a->eps);
     }
     float *to = a->out.type == XD_F32 ? (float *)(void *)out : y;
     if (!a->cos.p)
-        scale(to, x, r, mean, rstd, D);
+        scale_row(to, x, r, mean, rstd, D);
     else if (a->halves)
-        turn_halves(to, x, r, mean, rstd, D / 2);
+        rotate_halves(to, x, r, mean, rstd, D / 2);
     else
-        turn_pairs(to, x, r, mean, rstd, D);
+        rotate_pairs(to, x, r, mean, rstd, D);
     if (to == y)
         to_bf16s(out, y, D);
 }
 
-static const float *angles(const xd_tensor *t, int64_t i)
+static const float *angles_at(const xd_tensor *t, int64_t i)
 {
     return (const float *)t->p + (t->d[0] == 1 ? 0 : i * t->s[0]);
 }
@@ -150,7 +150,7 @@ static char *head_at(const xd_tensor *t, int64_t i, int64_t h)
     return (char *)t->p + (i * t->s[0] + h * t->s[1]) * (int64_t)xd_dtype_size(t->type);
 }
 
-static void rows(void *ctx, int64_t begin, int64_t end, int thread)
+static void norm_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const xd_qknorm *a = ctx;
     int64_t          D = a->in.d[2];
@@ -160,9 +160,9 @@ static void rows(void *ctx, int64_t begin, int64_t end, int thread)
         row_plain(&r, a, D);
     for (int64_t i = begin; i < end; i++) {
         if (a->cos.p)
-            row_turned(&r, a, angles(&a->cos, i), angles(&a->sin, i), D);
+            row_rotated(&r, a, angles_at(&a->cos, i), angles_at(&a->sin, i), D);
         for (int64_t h = 0; h < a->in.d[1]; h++)
-            head(a, head_at(&a->out, i, h), head_at(&a->in, i, h), &r);
+            norm_head(a, head_at(&a->out, i, h), head_at(&a->in, i, h), &r);
     }
 }
 
@@ -170,7 +170,7 @@ void GLUE(xd_qknorm_, ISA)(const xd_qknorm *a)
 {
     xd_qknorm b = *a;
     if (xd_count(a->in) <= GRAIN)
-        rows(&b, 0, a->in.d[0], 0);
+        norm_rows(&b, 0, a->in.d[0], 0);
     else
-        xd_par_for(a->in.d[0], rows, &b);
+        xd_par_for(a->in.d[0], norm_rows, &b);
 }

@@ -15,7 +15,7 @@ enum {
     PANEL = 16,
     ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,         /* work item: ROWS x COLS sums           */
     DEEP = 256,                 /* e4m3 inputs that are expanded at a time                     */
-    SOME = 1024,                /* elements of a row that are converted at a time              */
+    CHUNK = 1024,               /* elements of a row that are converted at a time              */
 };
 
 static int64_t row_bytes(const xd_weight *w)
@@ -49,21 +49,21 @@ static const char *source_at(const pack_ctx *c, int64_t o, int64_t i)
     return (const char *)c->src.p + (o * c->w->in + i) * (int64_t)xd_dtype_size(c->src.type);
 }
 
-static int64_t some(int64_t n)
+static int64_t chunk_of(int64_t n)
 {
-    return n < SOME ? n : SOME;
+    return n < CHUNK ? n : CHUNK;
 }
 
 static float scale_of(const pack_ctx *c, int64_t o)
 {
     const xd_weight *w = c->w;
-    float            most = 0, x[SOME];
+    float            most = 0, x[CHUNK];
     if (w->scale)
         return w->scale[o];
     if (w->type == XD_F8E4M3 && c->src.type == XD_F8E4M3)
         return 1.0f;
-    for (int64_t i = 0; i < w->in; i += SOME) {
-        int64_t n = some(w->in - i);
+    for (int64_t i = 0; i < w->in; i += CHUNK) {
+        int64_t n = chunk_of(w->in - i);
         xd_convert(x, XD_F32, source_at(c, o, i), c->src.type, n);
         float m = c->k->most(x, XD_F32, n);
         most = m > most || isnan(m) ? m : most;
@@ -77,10 +77,10 @@ static void quantize_int(const pack_ctx *c, int64_t o, float s)
 {
     const xd_weight *w = c->w;
     int8_t          *to = (int8_t *)w->p + scale_bytes(w) + (size_t)(o * row_bytes(w));
-    float            x[SOME];
+    float            x[CHUNK];
     memset(to, 0, (size_t)row_bytes(w));
-    for (int64_t i = 0; i < w->in && s > 0; i += SOME) {
-        int64_t n = some(w->in - i);
+    for (int64_t i = 0; i < w->in && s > 0; i += CHUNK) {
+        int64_t n = chunk_of(w->in - i);
         xd_convert(x, XD_F32, source_at(c, o, i), c->src.type, n);
         for (int64_t j = 0; j < n; j++)
             x[j] /= s;
@@ -92,9 +92,9 @@ static void quantize_e4m3(const pack_ctx *c, int64_t o, float s)
 {
     const xd_weight *w = c->w;
     uint8_t         *to = (uint8_t *)w->p + scale_bytes(w) + o / PANEL * PANEL * w->in + o % PANEL;
-    float            x[SOME];
-    for (int64_t i = 0; i < w->in; i += SOME) {
-        int64_t     n = some(w->in - i);
+    float            x[CHUNK];
+    for (int64_t i = 0; i < w->in; i += CHUNK) {
+        int64_t     n = chunk_of(w->in - i);
         const char *from = source_at(c, o, i);
         if (c->src.type == XD_F8E4M3) {
             for (int64_t j = 0; j < n; j++)

@@ -9,7 +9,7 @@
 static const float ROUNDER = 12582912.0f;      /* the last bit of a sum with it weighs 1 */
 
 /* Magnitudes compare like their bits, and non-finite values are above all others. */
-float GLUE(xd_most_, ISA)(const void *x, xd_dtype t, int64_t n)
+float GLUE(xd_max_magnitude_, ISA)(const void *x, xd_dtype t, int64_t n)
 {
     uint32_t m = 0;
     if (t == XD_F32) {
@@ -29,14 +29,14 @@ float GLUE(xd_most_, ISA)(const void *x, xd_dtype t, int64_t n)
         }
         m = (uint32_t)h << 16;
     }
-    return number(m >= 0x7f800000u ? 0x7fc00000u : m);
+    return bits_float(m >= 0x7f800000u ? 0x7fc00000u : m);
 }
 
-static inline int8_t integer(float v)
+static inline int8_t round_to_int8(float v)
 {
     v = v < 127.0f ? v : 127.0f;
     v = v > -127.0f ? v : -127.0f;
-    return (int8_t)(int32_t)(bits(v + ROUNDER) - bits(ROUNDER));
+    return (int8_t)(int32_t)(float_bits(v + ROUNDER) - float_bits(ROUNDER));
 }
 
 void GLUE(xd_integers_, ISA)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n)
@@ -45,19 +45,19 @@ void GLUE(xd_integers_, ISA)(int8_t *q, const void *x, xd_dtype t, float by, int
         const float *p = x;
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
-            q[i] = integer(p[i] * by);
+            q[i] = round_to_int8(p[i] * by);
     } else {
         const uint16_t *p = x;
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
-            q[i] = integer(number((uint32_t)p[i] << 16) * by);
+            q[i] = round_to_int8(bits_float((uint32_t)p[i] << 16) * by);
     }
 }
 
 #if defined(__AVX2__)
 #include <immintrin.h>
 
-static inline __m256i sixteen(const int8_t *p)
+static inline __m256i load_16(const int8_t *p)
 {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
@@ -68,9 +68,9 @@ static inline void dot4(int32_t *sum, const int8_t *x, const int8_t *const w[4],
     __m256i s[4] = { _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
                      _mm256_setzero_si256() };
     for (int64_t i = 0; i < n; i += 16) {
-        __m256i v = sixteen(x + i);
+        __m256i v = load_16(x + i);
         for (int k = 0; k < 4; k++)
-            s[k] = _mm256_add_epi32(s[k], _mm256_madd_epi16(v, sixteen(w[k] + i)));
+            s[k] = _mm256_add_epi32(s[k], _mm256_madd_epi16(v, load_16(w[k] + i)));
     }
     __m256i a = _mm256_hadd_epi32(s[0], s[1]), b = _mm256_hadd_epi32(s[2], s[3]);
     a = _mm256_hadd_epi32(a, b);

@@ -55,7 +55,7 @@ static inline float sum8(__m256 a)
 #endif
 
 /* Prefetches these bytes from memory while data in the L1 cache is worked on. */
-static inline void soon(const char *p, int64_t bytes)
+static inline void prefetch_bytes(const char *p, int64_t bytes)
 {
 #if defined(__GNUC__)
     for (int64_t i = 0; i < bytes; i += 64)

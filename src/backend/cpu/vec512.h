@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Mask of the first n lanes; empty for n <= 0. */
-static inline __mmask16 lanes(int64_t n)
+static inline __mmask16 lane_mask(int64_t n)
 {
     return n >= 16 ? (__mmask16)0xffff : n <= 0 ? (__mmask16)0 : (__mmask16)((1u << n) - 1);
 }
@@ -46,7 +46,7 @@ static inline __m512 load_bf16(const void *p)
 
 static inline __m512 load_bf16_some(const void *p, int64_t n)
 {
-    return from_bf16(_mm256_maskz_loadu_epi16(lanes(n), p));
+    return from_bf16(_mm256_maskz_loadu_epi16(lane_mask(n), p));
 }
 
 #endif

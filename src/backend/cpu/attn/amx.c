@@ -7,12 +7,12 @@
  * sums in tiles. Computing exponentials during multiplies is the idea of Shah et al. 2024,
  * FlashAttention-3.
  *
- * Probabilities are not relative to a row's largest score, which would take long to find: floats
- * and bf16 have room for larger and smaller values. By the Cauchy-Schwarz inequality no score of a
- * query exceeds its norm times that of the longest key. Where this bound fits the exponent of bf16,
- * probabilities are powers of two of the scores themselves. Elsewhere they are relative to the
- * first score of the row, and the results are checked for overflow. Rows that overflowed are
- * computed again, relative to their largest score. */
+ * Probabilities are not relative to a row's largest score, because finding it takes long and the
+ * exponents of f32 and bf16 allow larger and smaller values. By the Cauchy-Schwarz inequality no
+ * score of a query exceeds the query's norm times the largest norm of a key. Where this bound fits
+ * the exponent of bf16, probabilities are powers of two of the scores themselves. Elsewhere they
+ * are relative to the first score of the row, and the results are checked for overflow. Rows that
+ * overflowed are computed again, relative to their largest score. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
@@ -24,13 +24,13 @@
 enum {
     TILES = 1,
     STRIP = XD_ATTN_STRIP,
-    TURN = XD_ATTN_TURN,        /* keys of a step                                             */
+    STEP_KEYS = XD_ATTN_STEP_KEYS,      /* keys of a step                                     */
     QROWS = STRIP,
-    SCORE_WIDTH = 1,            /* vectors of a packed tile                                   */
-    DEEP = 16,                  /* units of a tile row                                        */
-    TILE = DEEP * LANES,        /* units of a tile                                            */
-    PART = XD_ATTN_PART,        /* steps of a part, even                                       */
-    NEAR = 768 << 10,           /* bytes of keys and values that strips share in L2            */
+    SCORE_WIDTH = 1,      /* vectors of a packed tile                                   */
+    DEEP = 16,            /* units of a tile row                                        */
+    TILE = DEEP * LANES,  /* units of a tile                                            */
+    PART = XD_ATTN_PART,  /* steps of a part, even                                       */
+    L2_BYTES = 768 << 10, /* bytes of keys and values that strips share in L2            */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -41,36 +41,36 @@ enum {
 #include "backend/cpu/attn/powers_tmpl.h"
 
 /* Compiler fence: tile loads read what vector stores wrote, which the compiler does not model. */
-static inline void fence(void)
+static inline void compiler_fence(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
 }
 
 /* ---- norms of keys ------------------------------------------------------------------------ */
 
-static float *lengths_of(const xd_attn_plan *p, const unit *pair)
+static float *norms_of(const xd_attn_plan *p, const unit *pair)
 {
     return (float *)(void *)(pair + p->lengths);
 }
 
 /* Stores the norm of the longest of the n packed keys of block kb. */
-static void measure_keys(const xd_attn_plan *p, int64_t n, int64_t kb, unit *pair)
+static void store_key_norm(const xd_attn_plan *p, int64_t n, int64_t kb, unit *pair)
 {
     const unit *x = pair + kb * p->knext;
     vf          most = v_zero();
     for (int64_t j = 0; j < n; j += LANES, x += LANES * p->kdu)
-        most = larger(squares(x, p->kdu), most);
+        most = max_or_nan(sum_of_squares(x, p->kdu), most);
     float all[LANES], longest = 0;
     v_store(all, most);
     for (int64_t j = 0; j < LANES; j++)
         longest = all[j] > longest || all[j] != all[j] ? all[j] : longest;
-    lengths_of(p, pair)[kb] = sqrtf(longest);
+    norms_of(p, pair)[kb] = sqrtf(longest);
 }
 
 /* The norm of the longest of n keys; NaN if a key has a NaN. */
-static float longest_key(const xd_attn_plan *p, int64_t n, const unit *pair)
+static float max_key_norm(const xd_attn_plan *p, int64_t n, const unit *pair)
 {
-    const float *each = lengths_of(p, pair);
+    const float *each = norms_of(p, pair);
     float        longest = 0;
     for (int64_t kb = 0; kb * p->keys < n; kb++)
         longest = each[kb] > longest || each[kb] != each[kb] ? each[kb] : longest;
@@ -91,7 +91,7 @@ static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
 
 /* 1: there are padding columns, and the first of them holds ones: its sums are those of the
  * probabilities. */
-static int sums_among(const xd_attn_plan *p)
+static int sums_in_values(const xd_attn_plan *p)
 {
     return p->D < p->dp;
 }
@@ -100,12 +100,12 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
 {
     const xd_attn_plan *p = &w->p;
     if (!w->a->bias.p)
-        measure_keys(p, n, kb, pair);
-    for (int64_t j = 0; j < n; j += TURN)
+        store_key_norm(p, n, kb, pair);
+    for (int64_t j = 0; j < n; j += STEP_KEYS)
         for (int64_t c = 0; c < p->dp; c += LANES) {
-            unit *to = pair + values_at(p, (kb * p->keys + j) / TURN, c / 32 * 32) +
+            unit *to = pair + values_at(p, (kb * p->keys + j) / STEP_KEYS, c / 32 * 32) +
                        c / LANES % 2 * TILE;
-            pack_values(w, rows + j, xd_min(n - j, TURN), c, 1, to);
+            pack_values(w, rows + j, xd_min(n - j, STEP_KEYS), c, 1, to);
             for (int64_t u = 0; p->D < c + LANES && u < DEEP && p->D < p->dp; u++)
                 to[u * LANES + p->D - c] = ONES;
         }
@@ -114,41 +114,42 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
 /* ---- probabilities ------------------------------------------------------------------------ */
 
 /* The workspace between scores and probabilities, contiguous in memory. The scores of a step are
- * stored from their tiles during the next step and become probabilities in the one after. */
-enum { BEHIND = 2 };
-typedef struct desk {
-    float s[BEHIND][STRIP][TURN];       /* scores, by steps                                   */
+ * stored from their tiles during the next step and become probabilities in the step after it. */
+enum { MAX_DELAY = 2 };
+typedef struct workspace {
+    float s[MAX_DELAY][STRIP][STEP_KEYS];       /* scores, by steps                           */
     unit  p[PART][STRIP][DEEP];         /* probabilities, by steps                            */
-    float bias[BEHIND][STRIP][TURN];    /* copies of a bias that cannot be read in place      */
-} desk;
-_Static_assert(sizeof(desk) == XD_ATTN_DESK * sizeof(float), "the plan has place for a desk");
+    float bias[MAX_DELAY][STRIP][STEP_KEYS];    /* copies of a bias that cannot be read in place */
+} workspace;
+_Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
+               "the plan allocates a workspace");
 
 /* ---- prefetch of rows --------------------------------------------------------------------- */
 
 /* The rows of a block are prefetched one at a time between tile multiplies: a core has few
  * outstanding requests, and many prefetches at once would delay all other loads. */
-typedef struct ahead {
+typedef struct row_prefetch {
     const block *k;
     size_t       out_bytes, query_bytes;        /* of a row                                   */
     int64_t      seen, each;    /* rows prefetched; rows per step, both in scores and in values */
-} ahead;
+} row_prefetch;
 
-ALWAYS_INLINE void prefetch_one(ahead *x)
+ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
 {
     if (x->seen < x->k->n)
-        prefetch(x->k, x->seen++, x->out_bytes, x->query_bytes);
+        prefetch_next_block(x->k, x->seen++, x->out_bytes, x->query_bytes);
 }
 
 /* ---- tile multiplies ---------------------------------------------------------------------- */
 
-/* The destination of sums that are still in tiles 0 to 3. A tile store waits for the last multiply
- * of its tile and delays all later instructions, so each store is placed between the multiplies
- * that follow. */
-typedef struct owed {
+/* A pending store: the destination of sums that are still in tiles 0 to 3. A tile store waits for
+ * the last multiply of its tile and delays all later instructions. Each store is therefore placed
+ * between the multiplies of the next step. */
+typedef struct pending_store {
     float  *to;                 /* NULL: none                                                 */
     int64_t row;                /* floats from one row to the next                            */
     int     two;                /* 1: four tiles; 0: only tiles 0 and 2, 16 columns           */
-} owed;
+} pending_store;
 
 /* Stores or loads tile i of 32 x 32 sums at c. */
 #define STORE(i, c, ldc) _tile_stored(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
@@ -203,7 +204,7 @@ typedef struct owed {
     start(2);                                                                                      \
     _tile_dpbf16ps(2, 5, 6);
 
-ALWAYS_INLINE void store_odd(const owed *due)
+ALWAYS_INLINE void store_right_tiles(const pending_store *due)
 {
     if (!due->to || !due->two)
         return;
@@ -211,9 +212,9 @@ ALWAYS_INLINE void store_odd(const owed *due)
     STORE(3, due->to, due->row);
 }
 
-static void store_sums(owed *due)
+static void store_sums(pending_store *due)
 {
-    store_odd(due);
+    store_right_tiles(due);
     if (due->to) {
         STORE(0, due->to, due->row);
         STORE(2, due->to, due->row);
@@ -221,38 +222,39 @@ static void store_sums(owed *due)
     due->to = NULL;
 }
 
-/* Multiplies q[32][..] with the keys of a step; scores stay in tiles. If `some`, runs all of the
- * softmax `soft` meanwhile. */
-ALWAYS_INLINE void score(const unit *q, const unit *keys, int64_t deep, const owed *due, int some,
-                         softmax_state soft, ahead *soon, curve *k, how h)
+/* Multiplies q[32][..] with the keys of a step; scores stay in tiles. If `some`, computes the whole
+ * softmax `soft` between the multiplies. */
+ALWAYS_INLINE void multiply_scores(const unit *q, const unit *keys, int64_t deep,
+                                   const pending_store *due, int some, softmax_state soft,
+                                   row_prefetch *rows_ahead, curve *k, how h)
 {
     const int64_t each = (STRIP / 4 + deep - 1) / deep;
     int64_t       row = 0;
 #define SOFTMAX                                                                                    \
     if (some)                                                                                      \
-        row = softmax_some(&soft, row, each, k, h);
+        row = softmax_rows(&soft, row, each, k, h);
     MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, ANEW, SOFTMAX)
-    prefetch_one(soon);
+    prefetch_next_row(rows_ahead);
 _Pragma("GCC unroll 4")
     for (int64_t i = 1; i < deep; i++) {
         q += DEEP;
         keys += TILE;
         MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, GO_ON, SOFTMAX)
-        if (soon->each > i)
-            prefetch_one(soon);
+        if (rows_ahead->each > i)
+            prefetch_next_row(rows_ahead);
     }
 #undef SOFTMAX
 }
 
 /* sum[32][LANES] += the sum of each row of p, in every lane. */
-static void sum_up(const unit *p, int64_t turns, float *sum, owed *due)
+static void sum_probabilities(const unit *p, int64_t steps, float *sum, pending_store *due)
 {
     static const unit ones[LANES] = { ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES,
                                       ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES };
 #define FROM_SUM(i) if (a == p) ANEW_FROM(i, sum, LANES)
-    store_odd(due);
+    store_right_tiles(due);
     _tile_loadd(6, ones, 0);
-    for (const unit *a = p; a < p + turns * 2 * TILE; a += 2 * TILE) {
+    for (const unit *a = p; a < p + steps * 2 * TILE; a += 2 * TILE) {
         _tile_loadd(4, a, DEEP * 4);
         FROM_SUM(0);
         _tile_dpbf16ps(0, 4, 6);
@@ -261,24 +263,24 @@ static void sum_up(const unit *p, int64_t turns, float *sum, owed *due)
         _tile_dpbf16ps(2, 5, 6);
     }
 #undef FROM_SUM
-    *due = (owed){ sum, LANES, 0 };
+    *due = (pending_store){ sum, LANES, 0 };
 }
 
-/* o[32][dp] (+)= p . v of `turns` steps. Runs the softmax of the last `late` (at most two) steps
- * meanwhile. */
-ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t turns,
-                              int begun, owed *due, int64_t late, softmax_state first,
-                              softmax_state second, ahead *soon, curve *k, how h)
+/* o[32][dp] (+)= p . v of `steps` steps. Computes the softmax of the last `delay` (at most two)
+ * steps between the multiplies. */
+ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t steps,
+                              int begun, pending_store *due, int64_t delay, softmax_state first,
+                              softmax_state second, row_prefetch *rows_ahead, curve *k, how h)
 {
-    const int64_t each = late ? (late * STRIP + turns - 2) / (turns - 1) : 0;
-    int64_t       row = (BEHIND - late) * STRIP;
+    const int64_t each = delay ? (delay * STRIP + steps - 2) / (steps - 1) : 0;
+    int64_t       row = (MAX_DELAY - delay) * STRIP;
     for (int64_t c = 0; c < dp; c += 2 * LANES, v += 2 * PART * TILE) {
         const int    two = c + LANES < dp;
         const float *from = begun ? o + c : NULL;
 #define FROM_O(i) ANEW_FROM(i, from, dp)
         if (!two)
-            store_odd(due);
-        for (int64_t t = 0; t < turns; t++) {
+            store_right_tiles(due);
+        for (int64_t t = 0; t < steps; t++) {
             const unit *a = p + t * 2 * TILE, *b = v + t * (two ? 2 : 1) * TILE;
             if (two && t == 0) {
                 MULTIPLY(a, DEEP * 4, b, b + TILE, FROM_O, ;)
@@ -289,19 +291,19 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
             } else {
                 MULTIPLY_HALF(a, b, GO_ON)
             }
-            if (soon->each * 2 * LANES > c)
-                prefetch_one(soon);
-            if (row < BEHIND * STRIP) {
+            if (rows_ahead->each * 2 * LANES > c)
+                prefetch_next_row(rows_ahead);
+            if (row < MAX_DELAY * STRIP) {
                 const int64_t end = row + each;
                 if (row < STRIP)
-                    row = softmax_some(&first, row, each, k, h);
+                    row = softmax_rows(&first, row, each, k, h);
                 if (row < end && row >= STRIP)
-                    row = softmax_some(&second, row - STRIP, end - row, k, h) + STRIP;
-                fence();
+                    row = softmax_rows(&second, row - STRIP, end - row, k, h) + STRIP;
+                compiler_fence();
             }
         }
 #undef FROM_O
-        *due = (owed){ o + c, dp, two };
+        *due = (pending_store){ o + c, dp, two };
     }
 }
 
@@ -310,7 +312,7 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
 /* A part: a strip of queries of a block, and at most PART steps of keys. */
 typedef struct part {
     int64_t i, rows;            /* first query of the block; number of queries                */
-    int64_t turn, turns;        /* first step of all keys; number of steps                    */
+    int64_t step, steps;        /* first step of all keys; number of steps                    */
     int     begun;              /* 1: o holds sums of earlier keys                            */
 } part;
 
@@ -320,42 +322,42 @@ typedef struct strips {
     const unit *packed;
     int64_t     row, rows;      /* first query of the block; end of its queries               */
     int64_t     first, end;     /* first step of keys; end of steps                           */
-    desk       *d;
+    workspace  *d;
     int         scaled;         /* 1: scores are scaled before bias and softmax               */
     int         touched;        /* 1: scores are scaled, or masked within steps               */
     uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];        /* of strips: BOUNDED, WATCHED or CLAMPED */
     /* WATCHED strips with powers that did not fit */
     uint8_t     missed[XD_ATTN_TILE_ROWS / STRIP];
     float       c;              /* factor from scores to powers of two                        */
-    ahead       soon;
+    row_prefetch rows_ahead;
 } strips;
 
 /* The order of parts: a strip is multiplied with the keys and values that fit into the L2 cache,
  * part by part, while its queries and sums are in L1; then the next strip with the same keys. */
-static part part_from(const strips *a, int64_t i, int64_t turn)
+static part first_part(const strips *a, int64_t i, int64_t step)
 {
-    part x = { .i = i, .rows = xd_min(a->rows - i, STRIP), .turn = turn,
-               .begun = turn > a->first };
-    x.turns = xd_min(a->end - turn, PART - turn % PART);
+    part x = { .i = i, .rows = xd_min(a->rows - i, STRIP), .step = step,
+               .begun = step > a->first };
+    x.steps = xd_min(a->end - step, PART - step % PART);
     return x;
 }
 
-static part part_after(const strips *a, const part *x)
+static part next_part(const strips *a, const part *x)
 {
     const xd_attn_plan *p = &a->w->p;
-    const int64_t near = NEAR / (8 * PART * (p->kunits + p->vunits) / 4) * PART,
-                  run = near > PART ? near : PART;
-    const int64_t next = x->turn + x->turns, begin = x->turn / run * run;
+    const int64_t fit = L2_BYTES / (8 * PART * (p->kunits + p->vunits) / 4) * PART,
+                  run = fit > PART ? fit : PART;
+    const int64_t next = x->step + x->steps, begin = x->step / run * run;
     if (next < a->end && next % run)
-        return part_from(a, x->i, next);
+        return first_part(a, x->i, next);
     if (x->i + STRIP < a->rows)
-        return part_from(a, x->i + STRIP, begin > a->first ? begin : a->first);
-    return part_from(a, a->row, next);
+        return first_part(a, x->i + STRIP, begin > a->first ? begin : a->first);
+    return first_part(a, a->row, next);
 }
 
-static const unit *keys_of(const strips *a, int64_t turn)
+static const unit *keys_of(const strips *a, int64_t step)
 {
-    return a->packed + turn * TURN * a->w->p.ldq;
+    return a->packed + step * STEP_KEYS * a->w->p.ldq;
 }
 
 /* Sets the reference of the probabilities of row i, rounded in fixed point because scores are
@@ -368,18 +370,18 @@ static void set_top(const block *k, int64_t i, float top)
 
 /* Sets the address of the bias of the rows of x for the keys of step j; `own` is memory for a
  * copy. */
-static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][TURN],
+static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][STEP_KEYS],
                       softmax_state *soft)
 {
-    const int64_t    n = xd_min(a->k->keys - j * TURN, TURN);
+    const int64_t    n = xd_min(a->k->keys - j * STEP_KEYS, STEP_KEYS);
     const xd_tensor *t = &a->w->a->bias;
-    const int64_t    at = a->k->h * t->s[0] + (a->k->i0 + x->i) * t->s[1] + j * TURN * t->s[2];
+    const int64_t    at = a->k->h * t->s[0] + (a->k->i0 + x->i) * t->s[1] + j * STEP_KEYS * t->s[2];
     const float     *bias = (const float *)t->p + at;
     soft->bias = bias;
     soft->bias_step = t->s[1];
-    if (t->s[2] == 1 && n == TURN && x->rows == STRIP)
+    if (t->s[2] == 1 && n == STEP_KEYS && x->rows == STRIP)
         return;
-    memset(own, 0, sizeof(float[STRIP][TURN]));
+    memset(own, 0, sizeof(float[STRIP][STEP_KEYS]));
     for (int64_t r = 0; r < x->rows; r++)
         if (t->s[2] == 1)
             memcpy(own[r], bias + r * t->s[1], (size_t)n * sizeof(float));
@@ -387,13 +389,13 @@ static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP
             for (int64_t i = 0; i < n; i++)
                 own[r][i] = bias[r * t->s[1] + i * t->s[2]];
     soft->bias = own[0];
-    soft->bias_step = TURN;
+    soft->bias_step = STEP_KEYS;
 }
 
 /* The largest of the first n scores of a row, in powers of two. */
-static float largest(const softmax_state *soft, int64_t r, float c, int64_t n)
+static float max_score(const softmax_state *soft, int64_t r, float c, int64_t n)
 {
-    const float *s = soft->s + r * TURN,
+    const float *s = soft->s + r * STEP_KEYS,
                 *bias = soft->bias ? soft->bias + r * soft->bias_step : NULL;
     float        top = -INFINITY;
     for (int64_t i = 0; i < n; i++) {
@@ -403,7 +405,7 @@ static float largest(const softmax_state *soft, int64_t r, float c, int64_t n)
     return top;
 }
 
-static int lacking(const strips *a, const part *x)
+static int lacks_reference(const strips *a, const part *x)
 {
     int some = 0;
     for (int64_t i = x->i; i < x->i + x->rows; i++)
@@ -413,106 +415,107 @@ static int lacking(const strips *a, const part *x)
 
 /* Scales and masks the scores of step j and sets missing references: the first score of the row or,
  * if that is -infinity or NaN, the largest; -infinity as long as the row sees no key. */
-static void prepare(const strips *a, const part *x, int64_t j, const softmax_state *soft)
+static void prepare_scores(const strips *a, const part *x, int64_t j, const softmax_state *soft)
 {
     const job    *w = a->w;
     const block  *k = a->k;
-    const int64_t n = xd_min(k->keys - j * TURN, TURN);
+    const int64_t n = xd_min(k->keys - j * STEP_KEYS, STEP_KEYS);
     for (int64_t r = 0, i = x->i; r < x->rows; r++, i++) {
-        float *s = soft->s + r * TURN;
-        for (int64_t c = 0; a->scaled && c < TURN; c++)
+        float *s = soft->s + r * STEP_KEYS;
+        for (int64_t c = 0; a->scaled && c < STEP_KEYS; c++)
             s[c] *= w->a->scale * log2e;
-        mask_hidden(w, k, i, s, j * TURN, n);
+        mask_hidden(w, k, i, s, j * STEP_KEYS, n);
         if (k->top[i] != -INFINITY)
             continue;
-        float top = largest(soft, r, a->c, 1);
-        set_top(k, i, top > -INFINITY ? top : largest(soft, r, a->c, TURN));
+        float top = max_score(soft, r, a->c, 1);
+        set_top(k, i, top > -INFINITY ? top : max_score(soft, r, a->c, STEP_KEYS));
     }
 }
 
 /* Replaces scores of -infinity, also in rows that do not exist, by finite ones whose power is 0. */
-static void bound(const strips *a, const part *x, float *s)
+static void clamp_infinite(const strips *a, const part *x, float *s)
 {
     for (int64_t r = 0; r < STRIP; r++) {
         const float top = a->k->top[x->i + r];
         const vf    least = v_set(top == -INFINITY ? 0 : (top + LEAST) / a->c);
-        for (int64_t j = 0; j < TURN; j += LANES)
-            v_store(s + r * TURN + j, v_max(v_load(s + r * TURN + j), least));
+        for (int64_t j = 0; j < STEP_KEYS; j += LANES)
+            v_store(s + r * STEP_KEYS + j, v_max(v_load(s + r * STEP_KEYS + j), least));
     }
 }
 
 /* 1: some scores of step t of x may be -infinity. */
-static int hidden(const strips *a, const part *x, int64_t t)
+static int has_hidden_scores(const strips *a, const part *x, int64_t t)
 {
-    return a->touched || (x->turn + t + 1) * TURN > a->k->keys;
+    return a->touched || (x->step + t + 1) * STEP_KEYS > a->k->keys;
 }
 
 /* Prepares the softmax of step t of x. Its scores must be stored from the tiles, unless neither a
  * reference is missing nor a score is masked. Returns 1 if some rows still have no reference. */
-ALWAYS_INLINE int ready(const strips *a, const part *x, int64_t t, int lacks, softmax_state *soft,
-                        how h)
+ALWAYS_INLINE int prepare_softmax(const strips *a, const part *x, int64_t t, int lacks,
+                                  softmax_state *soft, how h)
 {
-    const int64_t j = x->turn + t;
-    *soft = (softmax_state){ .s = a->d->s[t % BEHIND][0], .p = a->d->p[t][0],
+    const int64_t j = x->step + t;
+    *soft = (softmax_state){ .s = a->d->s[t % MAX_DELAY][0], .p = a->d->p[t][0],
                              .low = a->k->sum + x->i };
     if (h.biased)
-        find_bias(a, x, j, a->d->bias[t % BEHIND], soft);
-    if (!lacks && !hidden(a, x, t))
+        find_bias(a, x, j, a->d->bias[t % MAX_DELAY], soft);
+    if (!lacks && !has_hidden_scores(a, x, t))
         return 0;
-    prepare(a, x, j, soft);
+    prepare_scores(a, x, j, soft);
     if (h.kind != CLAMPED)
-        bound(a, x, soft->s);
-    return lacking(a, x);
+        clamp_infinite(a, x, soft->s);
+    return lacks_reference(a, x);
 }
 
 /* The number of steps after which the scores of a step become probabilities. In a short part the
  * softmax of two steps would not fit into the value multiplies: its scores are stored at once. */
-static int64_t behind(const part *x)
+static int64_t softmax_delay(const part *x)
 {
-    return x->turns > 4 ? BEHIND : 1;
+    return x->steps > 4 ? MAX_DELAY : 1;
 }
 
 /* Multiplies the scores of the steps of a part, each with the softmax of an earlier step; `last`
  * receives the softmax states of the last steps. */
-ALWAYS_INLINE void score_part(strips *a, const part *x, owed *due, int64_t deep,
-                              softmax_state last[BEHIND], how h)
+ALWAYS_INLINE void score_part(strips *a, const part *x, pending_store *due, int64_t deep,
+                              softmax_state last[MAX_DELAY], how h)
 {
     const unit   *q = a->k->q + x->i * deep * DEEP;
     curve         k = curve_of(a->c, h);
-    const int64_t n = x->turns, late = behind(x);
-    softmax_state     soft[BEHIND] = { { .s = NULL } };
-    int           lacks = h.kind != BOUNDED && lacking(a, x);
+    const int64_t n = x->steps, delay = softmax_delay(x);
+    softmax_state     soft[MAX_DELAY] = { { .s = NULL } };
+    int           lacks = h.kind != BOUNDED && lacks_reference(a, x);
     for (int64_t t = 0; t < n; t++) {
-        const unit *keys = keys_of(a, x->turn + t);
-        fence();
-        if (t >= late)
-            score(q, keys, deep, due, 1, soft[(t - late) % BEHIND], &a->soon, &k, h);
+        const unit *keys = keys_of(a, x->step + t);
+        compiler_fence();
+        if (t >= delay)
+            multiply_scores(q, keys, deep, due, 1, soft[(t - delay) % MAX_DELAY], &a->rows_ahead,
+                            &k, h);
         else
-            score(q, keys, deep, due, 0, soft[0], &a->soon, &k, h);
-        fence();
-        if (late > 1 && t > 0)
-            lacks = ready(a, x, t - 1, lacks, &soft[(t - 1) % BEHIND], h);
-        *due = (owed){ a->d->s[t % BEHIND][0], TURN, 1 };
-        if (late > 1 && (t < n - 1 || (!lacks && !hidden(a, x, t))))
+            multiply_scores(q, keys, deep, due, 0, soft[0], &a->rows_ahead, &k, h);
+        compiler_fence();
+        if (delay > 1 && t > 0)
+            lacks = prepare_softmax(a, x, t - 1, lacks, &soft[(t - 1) % MAX_DELAY], h);
+        *due = (pending_store){ a->d->s[t % MAX_DELAY][0], STEP_KEYS, 1 };
+        if (delay > 1 && (t < n - 1 || (!lacks && !has_hidden_scores(a, x, t))))
             continue;
         store_sums(due);
-        if (late == 1)
-            lacks = ready(a, x, t, lacks, &soft[t % BEHIND], h);
+        if (delay == 1)
+            lacks = prepare_softmax(a, x, t, lacks, &soft[t % MAX_DELAY], h);
     }
-    if (late > 1)
-        ready(a, x, n - 1, lacks, &soft[(n - 1) % BEHIND], h);
-    last[0] = soft[n % BEHIND];
-    last[1] = soft[(n - 1) % BEHIND];
+    if (delay > 1)
+        prepare_softmax(a, x, n - 1, lacks, &soft[(n - 1) % MAX_DELAY], h);
+    last[0] = soft[n % MAX_DELAY];
+    last[1] = soft[(n - 1) % MAX_DELAY];
     if (h.kind == WATCHED)
-        a->missed[x->i / STRIP] |= !all_held(&k);
+        a->missed[x->i / STRIP] |= !all_in_range(&k);
 }
 
-ALWAYS_INLINE void attend_part(strips *a, const part *x, owed *due, how h)
+ALWAYS_INLINE void attend_part(strips *a, const part *x, pending_store *due, how h)
 {
     const xd_attn_plan *p = &a->w->p;
     curve               k = curve_of(a->c, h);
     const int64_t       deep = p->ldq / DEEP;
-    softmax_state           last[BEHIND];
+    softmax_state           last[MAX_DELAY];
     switch (deep) {
     case 1: score_part(a, x, due, 1, last, h); break;
     case 2: score_part(a, x, due, 2, last, h); break;
@@ -520,29 +523,29 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, owed *due, how h)
     case 4: score_part(a, x, due, 4, last, h); break;
     default: score_part(a, x, due, deep, last, h);
     }
-    if (x->turns == 1)
-        softmax_some(&last[1], 0, STRIP, &k, h);
-    fence();
-    sum_values(a->d->p[0][0], a->packed + values_at(p, x->turn, 0), a->k->o + x->i * p->dp, p->dp,
-               x->turns, x->begun, due, x->turns > 1 ? behind(x) : 0, last[0], last[1], &a->soon,
-               &k, h);
+    if (x->steps == 1)
+        softmax_rows(&last[1], 0, STRIP, &k, h);
+    compiler_fence();
+    sum_values(a->d->p[0][0], a->packed + values_at(p, x->step, 0), a->k->o + x->i * p->dp, p->dp,
+               x->steps, x->begun, due, x->steps > 1 ? softmax_delay(x) : 0, last[0], last[1],
+               &a->rows_ahead, &k, h);
     if (h.kind == WATCHED)
-        a->missed[x->i / STRIP] |= !all_held(&k);
+        a->missed[x->i / STRIP] |= !all_in_range(&k);
     if (h.summed)
-        sum_up(a->d->p[0][0], x->turns, a->k->most + x->i * LANES, due);
-    fence();
+        sum_probabilities(a->d->p[0][0], x->steps, a->k->lane_max + x->i * LANES, due);
+    compiler_fence();
 }
 
 /* 1: probabilities are summed by multiplies of their own. Clamped scores always are, which saves
  * variants. */
-static int summed_apart(const strips *a, int64_t i)
+static int sums_separately(const strips *a, int64_t i)
 {
-    return a->kind[i / STRIP] == CLAMPED || !sums_among(&a->w->p);
+    return a->kind[i / STRIP] == CLAMPED || !sums_in_values(&a->w->p);
 }
 
 /* Not inlined: the compiler keeps constants in registers only in functions with few loops. */
 #define PART_OF(name, ...)                                                                         \
-    static __attribute__((noinline)) void name(strips *a, const part *x, owed *due)                \
+    static __attribute__((noinline)) void name(strips *a, const part *x, pending_store *due)       \
     {                                                                                              \
         attend_part(a, x, due, (how){ __VA_ARGS__ });                                              \
     }
@@ -555,9 +558,9 @@ PART_OF(part_bounded_summed, 0, BOUNDED, 1)
 
 static void attend_parts(strips *a)
 {
-    owed due = { .to = NULL };
-    for (part x = part_from(a, a->row, a->first); x.turns > 0; x = part_after(a, &x)) {
-        const int kind = a->kind[x.i / STRIP], summed = summed_apart(a, x.i);
+    pending_store due = { .to = NULL };
+    for (part x = first_part(a, a->row, a->first); x.steps > 0; x = next_part(a, &x)) {
+        const int kind = a->kind[x.i / STRIP], summed = sums_separately(a, x.i);
         if (a->w->a->bias.p)
             part_biased(a, &x, &due);
         else if (kind == CLAMPED)
@@ -568,31 +571,31 @@ static void attend_parts(strips *a)
             (summed ? part_bounded_summed : part_bounded)(a, &x, &due);
     }
     store_sums(&due);
-    fence();
+    compiler_fence();
 }
 
 /* Clears the sums of probabilities, also of the rows that pad the last strip. */
-static void forget_sums(const strips *a)
+static void clear_sums(const strips *a)
 {
     for (int64_t i = a->row; i < (a->rows + STRIP - 1) / STRIP * STRIP; i++)
-        v_store(a->k->most + i * LANES, v_zero());
+        v_store(a->k->lane_max + i * LANES, v_zero());
 }
 
 /* 1: the row sees keys, but the sum of its probabilities is too large, too small or NaN. */
-static int doubtful(const block *k, int64_t i)
+static int is_unreliable(const block *k, int64_t i)
 {
     return !(k->l[i] <= LIFT) || (k->l[i] < 1 / LIFT && k->top[i] != -INFINITY);
 }
 
 /* Collects the sums of probabilities; 1 if some are doubtful. */
-static int add_up(const strips *a)
+static int collect_sums(const strips *a)
 {
     const xd_attn_plan *p = &a->w->p;
     const block        *k = a->k;
     int                 bad = 0;
     for (int64_t i = a->row; i < a->rows; i++) {
-        k->l[i] = summed_apart(a, i) ? k->most[i * LANES] : k->o[i * p->dp + p->D];
-        bad |= doubtful(k, i);
+        k->l[i] = sums_separately(a, i) ? k->lane_max[i * LANES] : k->o[i * p->dp + p->D];
+        bad |= is_unreliable(k, i);
     }
     return bad;
 }
@@ -601,18 +604,18 @@ static int add_up(const strips *a)
 static softmax_state scores_of(strips *a, int64_t i, int64_t j)
 {
     const int64_t ldq = a->w->p.ldq;
-    const part    x = part_from(a, i, j);
+    const part    x = first_part(a, i, j);
     softmax_state     soft = { .s = a->d->s[0][0] };
-    owed          due = { .to = NULL };
-    fence();
-    score(a->k->q + i * ldq, keys_of(a, j), ldq / DEEP, &due, 0, soft, &a->soon, NULL,
-          (how){ 0, 0, 0 });
-    due = (owed){ soft.s, TURN, 1 };
+    pending_store due = { .to = NULL };
+    compiler_fence();
+    multiply_scores(a->k->q + i * ldq, keys_of(a, j), ldq / DEEP, &due, 0, soft, &a->rows_ahead,
+                    NULL, (how){ 0, 0, 0 });
+    due = (pending_store){ soft.s, STEP_KEYS, 1 };
     store_sums(&due);
-    fence();
+    compiler_fence();
     if (a->w->a->bias.p)
         find_bias(a, &x, j, a->d->bias[0], &soft);
-    prepare(a, &x, j, &soft);
+    prepare_scores(a, &x, j, &soft);
     return soft;
 }
 
@@ -623,13 +626,13 @@ static void attend_again(strips a)
     float         top[STRIP];
     int           again[STRIP];
     for (int64_t r = 0; r < a.rows - i; r++) {
-        again[r] = doubtful(a.k, i + r);
+        again[r] = is_unreliable(a.k, i + r);
         top[r] = -INFINITY;
     }
     for (int64_t j = a.first; j < a.end; j++) {
         const softmax_state soft = scores_of(&a, i, j);
         for (int64_t r = 0; r < a.rows - i; r++) {
-            float y = again[r] ? largest(&soft, r, a.c, TURN) : 0;
+            float y = again[r] ? max_score(&soft, r, a.c, STEP_KEYS) : 0;
             top[r] = y > top[r] || y != y ? y : top[r];
         }
     }
@@ -637,67 +640,72 @@ static void attend_again(strips a)
         if (again[r])
             set_top(a.k, i + r, top[r]);
     a.kind[i / STRIP] = CLAMPED;
-    forget_sums(&a);
+    clear_sums(&a);
     attend_parts(&a);
-    add_up(&a);
+    collect_sums(&a);
 }
 
-static float length_of_row(const strips *a, int64_t i)
+static float norm_of_row(const strips *a, int64_t i)
 {
     const int64_t ldq = a->w->p.ldq;
-    return sqrtf(v_hadd(squares(a->k->q + i * ldq, ldq / LANES)));
+    return sqrtf(v_hadd(sum_of_squares(a->k->q + i * ldq, ldq / LANES)));
 }
 
 /* Rows of strip i whose scores stay within BOUND get the reference 0, the others none yet; scores
  * are bounded by `most` times the norm of the row. A bound from the per-lane maxima of squares over
  * all rows is tried first: it is often sufficient. */
-static void refer(strips *a, int64_t i, float most)
+static void set_references(strips *a, int64_t i, float most)
 {
     const int64_t ldq = a->w->p.ldq;
     vf            all = v_zero();
     for (int64_t r = i; r < i + STRIP; r++)
-        all = larger(squares(a->k->q + r * ldq, ldq / LANES), all);
+        all = max_or_nan(sum_of_squares(a->k->q + r * ldq, ldq / LANES), all);
     float     y = most * sqrtf(v_hadd(all));
     const int sure = y < BOUND;
     for (int64_t r = i; r < i + STRIP; r++) {
-        const float z = sure ? 0 : most * length_of_row(a, r);
+        const float z = sure ? 0 : most * norm_of_row(a, r);
         set_top(a->k, r, z < BOUND ? 0 : -INFINITY);
         y = r == i || z > y || z != z ? z : y;
     }
     a->kind[i / STRIP] = y < BOUND ? BOUNDED : y < FAR ? WATCHED : CLAMPED;
 }
 
-static void refer_to_none(strips *a, int64_t i)
+static void clear_references(strips *a, int64_t i)
 {
     for (int64_t r = i; r < i + STRIP; r++)
         set_top(a->k, r, -INFINITY);
     a->kind[i / STRIP] = CLAMPED;
 }
 
-static void refer_all(strips *a)
+static void set_all_references(strips *a)
 {
     const int   none = a->scaled || a->w->a->bias.p;
-    const float most = none ? 0 : a->c * longest_key(&a->w->p, a->k->keys, a->packed);
+    const float most = none ? 0 : a->c * max_key_norm(&a->w->p, a->k->keys, a->packed);
     for (int64_t i = 0; i < a->k->n; i += STRIP)
         if (none)
-            refer_to_none(a, i);
+            clear_references(a, i);
         else
-            refer(a, i, most);
+            set_references(a, i, most);
 }
 
 /* Computes a WATCHED strip again, clamped, because some of its powers did not fit. */
 static void attend_clamped(strips *a)
 {
     a->kind[a->row / STRIP] = CLAMPED;
-    forget_sums(a);
+    clear_sums(a);
     attend_parts(a);
 }
 
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed)
 {
-    strips         a = { .w = w, .k = k, .packed = packed, .rows = k->n, .first = 2 * first,
-                         .end = xd_min(2 * end, (k->keys + TURN - 1) / TURN),
-                         .d = (desk *)(void *)k->s, .scaled = !(w->a->scale * log2e > 1e-20f) };
+    strips a = { .w = w,
+                 .k = k,
+                 .packed = packed,
+                 .rows = k->n,
+                 .first = 2 * first,
+                 .end = xd_min(2 * end, (k->keys + STEP_KEYS - 1) / STEP_KEYS),
+                 .d = (workspace *)(void *)k->s,
+                 .scaled = !(w->a->scale * log2e > 1e-20f) };
     a.c = a.scaled ? 1 : w->a->scale * log2e;
     a.touched = a.scaled || w->a->window || w->a->causal;
     k->begun = a.end > a.first;
@@ -707,21 +715,23 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
     }
     if (!k->begun)
         return;
-    a.soon = (ahead){ .k = k, .out_bytes = (size_t)w->p.D * xd_dtype_size(w->a->out.type),
-                      .query_bytes = (size_t)w->p.D * sizeof(uint16_t),
-                      .each = (STRIP + 2 * (a.end - a.first) - 1) / (2 * (a.end - a.first)) };
-    refer_all(&a);
-    forget_sums(&a);
+    a.rows_ahead =
+        (row_prefetch){ .k = k,
+                        .out_bytes = (size_t)w->p.D * xd_dtype_size(w->a->out.type),
+                        .query_bytes = (size_t)w->p.D * sizeof(uint16_t),
+                        .each = (STRIP + 2 * (a.end - a.first) - 1) / (2 * (a.end - a.first)) };
+    set_all_references(&a);
+    clear_sums(&a);
     xd_tiles_begin();
     attend_parts(&a);
-    while (a.soon.seen < k->n)
-        prefetch_one(&a.soon);
+    while (a.rows_ahead.seen < k->n)
+        prefetch_next_row(&a.rows_ahead);
     for (a.rows = 0; a.rows < k->n;) {
         a.row = a.rows;
         a.rows = xd_min(k->n, a.row + STRIP);
         if (a.missed[a.row / STRIP])
             attend_clamped(&a);
-        if (add_up(&a))
+        if (collect_sums(&a))
             attend_again(a);
     }
     xd_tiles_end();

@@ -5,7 +5,7 @@
 
 enum {
     PAIRS = 0, TILES = 0, QROWS = 6, SCORE_WIDTH = 2, HALVES = 0, LDS = XD_ATTN_LDS,
-    TURN = 2 * LANES
+    STEP_KEYS = 2 * LANES
 };
 
 typedef float  unit;

@@ -48,15 +48,15 @@ typedef struct job {
 
 /* ---- packing ------------------------------------------------------------------------------ */
 
-static int64_t vectors(int64_t n)
+static int64_t vector_count(int64_t n)
 {
     return (n + LANES - 1) / LANES;
 }
 
 /* Steps of TURN keys that n keys take. */
-static int64_t turns(int64_t n)
+static int64_t step_count(int64_t n)
 {
-    return (n + TURN - 1) / TURN;
+    return (n + STEP_KEYS - 1) / STEP_KEYS;
 }
 
 /* Packs keys j0 .. of `rows` to [unit][key], `nv` vectors wide. The last key is repeated as
@@ -91,7 +91,7 @@ static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, i
                         unit *to)
 {
     const xd_attn_plan *p = &w->p;
-    const int64_t units = TILES ? turns(n) * TURN / 2 : PAIRS ? (n + 1) / 2 : n;
+    const int64_t units = TILES ? step_count(n) * STEP_KEYS / 2 : PAIRS ? (n + 1) / 2 : n;
     for (int64_t u = 0; u < units; u++) {
         const int64_t j = key_of_unit(u), next = j + (TILES ? 16 : 1);
         if (j >= n) {
@@ -115,7 +115,7 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
 
 /* Prefetches a row into the L2 cache. Rows lie far from each other, so the hardware prefetcher does
  * not predict them. */
-static inline void fetch(const char *row, size_t bytes)
+static inline void prefetch_row(const char *row, size_t bytes)
 {
     for (size_t c = 0; c < bytes; c += LINE)
         __builtin_prefetch(row + c, 0, 2);
@@ -123,10 +123,10 @@ static inline void fetch(const char *row, size_t bytes)
         __builtin_prefetch(row + bytes - 1, 0, 2);
 }
 
-static void fetch_rows(const char **rows, int64_t from, int64_t to, size_t bytes)
+static void prefetch_rows(const char **rows, int64_t from, int64_t to, size_t bytes)
 {
     for (int64_t i = from; i < to; i++)
-        fetch(rows[i], bytes);
+        prefetch_row(rows[i], bytes);
 }
 
 static void pack_block(const job *w, int64_t pair, int64_t kb)
@@ -140,11 +140,11 @@ static void pack_block(const job *w, int64_t pair, int64_t kb)
     if (n <= 0)
         return;
     xd_attn_rows(w->a, b, h, j0, n, k, v);
-    fetch_rows(k, 0, xd_min(n, SCORE_WIDTH * LANES), bytes);
+    prefetch_rows(k, 0, xd_min(n, SCORE_WIDTH * LANES), bytes);
     for (int64_t j = 0, next = SCORE_WIDTH * LANES; j < n; j = next, next += SCORE_WIDTH * LANES) {
-        fetch_rows(k, xd_min(n, next), xd_min(n, next + SCORE_WIDTH * LANES), bytes);
-        fetch_rows(v, j, xd_min(n, next), bytes);
-        pack_keys(w, k + j, n - j, xd_min(vectors(n - j), SCORE_WIDTH), to + j * p->kdu);
+        prefetch_rows(k, xd_min(n, next), xd_min(n, next + SCORE_WIDTH * LANES), bytes);
+        prefetch_rows(v, j, xd_min(n, next), bytes);
+        pack_keys(w, k + j, n - j, xd_min(vector_count(n - j), SCORE_WIDTH), to + j * p->kdu);
     }
     place_values(w, v, n, kb, all);
 }
@@ -168,7 +168,7 @@ typedef struct block {
     float  *s;          /* scores, then probabilities: [n][LDS]; for tiles the workspace of amx.c */
     float  *o;                  /* [n][dp] sums of values                                     */
     /* [n][LANES] largest scores of this key block; for tiles the sums of all probabilities */
-    float  *most;
+    float  *lane_max;
     /* [n][LANES] sums of this key block's probabilities; for tiles the addend of the scaled
      * scores */
     float  *sum;
@@ -184,11 +184,11 @@ typedef struct block {
 
 /* Prefetches output row i and a query row of the next block, which most often belongs to the same
  * head. */
-static inline void prefetch(const block *k, int64_t i, size_t out_bytes, size_t bytes)
+static inline void prefetch_next_block(const block *k, int64_t i, size_t out_bytes, size_t bytes)
 {
     for (size_t c = 0; c < out_bytes; c += LINE)
         __builtin_prefetch(k->out[i] + c, 1, 2);
-    fetch(k->next[i], bytes);
+    prefetch_row(k->next[i], bytes);
 }
 
 static void find_rows(const job *w, block *k)
@@ -214,11 +214,11 @@ static void load_queries(const job *w, const block *k)
 
 /* Sets scores outside [lo, hi) of the block's n keys, and the padding of the last step, to
  * -infinity. */
-static void mask(float *s, int64_t lo, int64_t hi, int64_t n)
+static void mask_range(float *s, int64_t lo, int64_t hi, int64_t n)
 {
     for (int64_t j = 0; j < lo; j++)
         s[j] = -INFINITY;
-    for (int64_t j = hi / LANES * LANES; j < turns(n) * TURN; j += LANES)
+    for (int64_t j = hi / LANES * LANES; j < step_count(n) * STEP_KEYS; j += LANES)
         v_store(s + j, v_keep(v_load(s + j), hi - j));
 }
 
@@ -232,8 +232,8 @@ static int mask_hidden(const job *w, const block *k, int64_t i, float *s, int64_
         lo = lo < j0 ? 0 : xd_min(lo - j0, n);
         hi = hi < j0 ? 0 : xd_min(hi - j0, n);
     }
-    if (lo > 0 || hi < n || n % TURN)
-        mask(s, lo, hi, n);
+    if (lo > 0 || hi < n || n % STEP_KEYS)
+        mask_range(s, lo, hi, n);
     return lo > 0 || hi < n;
 }
 
@@ -248,7 +248,7 @@ static void put_row(const xd_attn_plan *p, char *row, xd_dtype type, const float
         put_out(row + c * size, type, v_mul(r, v_load(from + c)), p->D - c);
 }
 
-static void finish(const job *w, const block *k)
+static void store_rows(const job *w, const block *k)
 {
     const xd_tensor *e = &w->a->lse;
     if (!k->begun)
@@ -267,17 +267,17 @@ static void finish(const job *w, const block *k)
  * `packed` holds the packed keys and values of its pair. */
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed);
 
-static void attend(const job *w, int64_t item, int thread)
+static void attend_item(const job *w, int64_t item, int thread)
 {
     const xd_attn_plan *p = &w->p;
     char   *mine = w->threads + (size_t)thread * p->thread_bytes;
     int64_t pair = item / (p->rep * p->blocks), lo, hi, none;
     block   k = { .q = (unit *)(void *)(mine + p->q), .s = (float *)(void *)(mine + p->s),
                   .o = (float *)(void *)(mine + p->o), .sum = (float *)(void *)(mine + p->ml) };
-    k.most = k.sum + p->most * LANES;
-    k.top = k.most + p->most * LANES;
-    k.low = k.top + p->most;
-    k.l = k.low + p->most;
+    k.lane_max = k.sum + p->max_rows * LANES;
+    k.top = k.lane_max + p->max_rows * LANES;
+    k.low = k.top + p->max_rows;
+    k.l = k.low + p->max_rows;
     k.b = (w->first + pair) / p->Hk;
     k.h = (w->first + pair) % p->Hk * p->rep + item / p->blocks % p->rep;
     k.i0 = item % p->blocks * p->rows;
@@ -288,13 +288,13 @@ static void attend(const job *w, int64_t item, int thread)
     xd_attn_range(w->a, k.i0, k.keys, &lo, &none);
     xd_attn_range(w->a, k.i0 + k.n - 1, k.keys, &none, &hi);
     attend_keys(w, &k, lo / p->keys, (hi + p->keys - 1) / p->keys, packed_pair(w, pair));
-    finish(w, &k);
+    store_rows(w, &k);
 }
 
 static void attend_job(void *ctx, int64_t begin, int64_t end, int thread)
 {
     for (int64_t i = begin; i < end; i++)
-        attend(ctx, i, thread);
+        attend_item(ctx, i, thread);
 }
 
 /* ---- the call ----------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ typedef struct job {
     int64_t             m, rep;
 } job;
 
-static float elem(const char *row, xd_dtype t, int64_t i)
+static float get_element(const char *row, xd_dtype t, int64_t i)
 {
     float    f;
     uint16_t h;
@@ -32,7 +32,7 @@ static float dot(const char *x, const char *y, xd_dtype t, int64_t n)
 {
     float s = 0;
     for (int64_t i = 0; i < n; i++)
-        s += elem(x, t, i) * elem(y, t, i);
+        s += get_element(x, t, i) * get_element(y, t, i);
     return s;
 }
 
@@ -56,7 +56,7 @@ static float scores_of(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo
     return top;
 }
 
-static void put(void *row, xd_dtype type, int64_t at, float v)
+static void store_element(void *row, xd_dtype type, int64_t at, float v)
 {
     if (type == XD_F32)
         ((float *)row)[at] = v;
@@ -65,8 +65,8 @@ static void put(void *row, xd_dtype type, int64_t at, float v)
 }
 
 /* out = sum of s[j] v[j] / l over [lo, hi), a few columns at a time. */
-static void weigh(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo, int64_t hi,
-                  const float *s, float l)
+static void sum_weighted_values(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo,
+                                int64_t hi, const float *s, float l)
 {
     const xd_attn_args *a = w->a;
     const xd_tensor    *o = &a->out;
@@ -77,15 +77,15 @@ static void weigh(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo, int
             continue;
         xd_attn_rows(a, b, h / w->rep, j, 1, &k, &v);
         for (int64_t c = 0; c < o->d[3]; c++)
-            sum[c] += s[j] * elem(v, a->q.type, c);
+            sum[c] += s[j] * get_element(v, a->q.type, c);
     }
     char *row;
     xd_attn_queries(a, b, h, i, 1, NULL, &row);
     for (int64_t c = 0; c < o->d[3]; c++)
-        put(row, o->type, c, l != 0 ? sum[c] / l : 0);
+        store_element(row, o->type, c, l != 0 ? sum[c] / l : 0);
 }
 
-static void rows(void *ctx, int64_t begin, int64_t end, int thread)
+static void attend_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const job          *w = ctx;
     const xd_attn_args *a = w->a;
@@ -100,7 +100,7 @@ static void rows(void *ctx, int64_t begin, int64_t end, int thread)
             s[j] = top == -INFINITY ? 0 : expf(s[j] - top);
             l += s[j];
         }
-        weigh(w, b, i, h, lo, hi, s, (float)l);
+        sum_weighted_values(w, b, i, h, lo, hi, s, (float)l);
         if (a->lse.p)
             ((float *)a->lse.p)[b * a->lse.s[0] + i * a->lse.s[1] + h * a->lse.s[2]] =
                 l != 0 ? (float)(top + log(l)) : -INFINITY;
@@ -121,6 +121,6 @@ xd_status xd_attn_c(const xd_attn_args *a, void *tmp)
         return st;
     job w = { .a = a, .scores = tmp, .m = xd_attn_keys(a) };
     w.rep = a->q.d[2] ? a->q.d[2] / xd_attn_heads_kv(a) : 1;
-    xd_par_for(a->q.d[0] * a->q.d[1] * a->q.d[2], rows, &w);
+    xd_par_for(a->q.d[0] * a->q.d[1] * a->q.d[2], attend_rows, &w);
     return XD_OK;
 }

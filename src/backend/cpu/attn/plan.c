@@ -12,7 +12,7 @@ static int is_float(const xd_tensor *t)
     return t->type == XD_F32 || t->type == XD_BF16;
 }
 
-static int dense(const xd_tensor *t)
+static int is_dense(const xd_tensor *t)
 {
     return t->d[3] <= 1 || t->s[3] == 1;
 }
@@ -25,11 +25,11 @@ static int same_shape(const xd_tensor *x, const xd_tensor *y, int nd)
     return 1;
 }
 
-static int good_segment(const xd_attn_args *a, const xd_kv *s, int64_t Hk)
+static int is_valid_segment(const xd_attn_args *a, const xd_kv *s, int64_t Hk)
 {
     return s->k.type == a->q.type && s->v.type == a->q.type && s->k.d[0] == a->q.d[0] &&
            s->k.d[2] == Hk && s->k.d[3] == a->q.d[3] && same_shape(&s->k, &s->v, 4) &&
-           dense(&s->k) && dense(&s->v);
+           is_dense(&s->k) && is_dense(&s->v);
 }
 
 int64_t xd_attn_keys(const xd_attn_args *a)
@@ -48,14 +48,14 @@ int64_t xd_attn_heads_kv(const xd_attn_args *a)
     return a->q.d[2];
 }
 
-static int good_parts(const xd_attn_args *a)
+static int are_valid_parts(const xd_attn_args *a)
 {
     int64_t n = 0;
     for (int i = 0; i < a->nparts; i++) {
         const xd_tensor *q = &a->part[i].q, *o = &a->part[i].out;
         if (q->type != a->q.type || o->type != a->out.type || q->d[0] != a->q.d[0] ||
-            q->d[2] != a->q.d[2] || q->d[3] != a->q.d[3] || !same_shape(q, o, 4) || !dense(q) ||
-            !dense(o))
+            q->d[2] != a->q.d[2] || q->d[3] != a->q.d[3] || !same_shape(q, o, 4) || !is_dense(q) ||
+            !is_dense(o))
             return 0;
         n += q->d[1];
     }
@@ -71,14 +71,14 @@ xd_status xd_attn_check(const xd_attn_args *a)
             return XD_EINVAL;
     if (q->d[3] > XD_ATTN_MAXD || !is_float(q) || !is_float(&a->out))
         return XD_EUNSUPPORTED;
-    if (!same_shape(q, &a->out, 4) || !dense(q) || !dense(&a->out) || a->window < 0)
+    if (!same_shape(q, &a->out, 4) || !is_dense(q) || !is_dense(&a->out) || a->window < 0)
         return XD_EINVAL;
     if (q->d[2] > 0 && (Hk < 1 || q->d[2] % Hk))
         return XD_EINVAL;
     for (int i = 0; i < a->nkv; i++)
-        if (a->kv[i].k.d[1] && !good_segment(a, &a->kv[i], Hk))
+        if (a->kv[i].k.d[1] && !is_valid_segment(a, &a->kv[i], Hk))
             return XD_EINVAL;
-    if (!good_parts(a))
+    if (!are_valid_parts(a))
         return XD_EINVAL;
     if (a->lse.p && (a->lse.type != XD_F32 || !same_shape(q, &a->lse, 3)))
         return XD_EINVAL;
@@ -88,7 +88,7 @@ xd_status xd_attn_check(const xd_attn_args *a)
     return XD_OK;
 }
 
-static size_t aligned(size_t bytes)
+static size_t align_bytes(size_t bytes)
 {
     return (bytes + XD_ALIGN - 1) / XD_ALIGN * XD_ALIGN;
 }
@@ -100,13 +100,14 @@ static void cut_rows(xd_attn_plan *p, int threads, int tiles)
     int64_t most = tiles ? XD_ATTN_TILE_ROWS : XD_ATTN_ROWS, step = tiles ? XD_ATTN_STRIP : 12;
     while (tiles && most > step && most * (p->ldq + p->dp) * 4 > XD_ATTN_TILE_BYTES)
         most /= 2;
-    p->most = most + step;
+    p->max_rows = most + step;
     while (most > (tiles ? step : 2 * step) &&
            p->B * p->H * xd_ceil_div(p->n, most) < 2 * (int64_t)threads)
         most /= 2;
     p->blocks = xd_ceil_div(p->n, most);
-    p->rows =
-        p->blocks ? xd_min(xd_round_up(xd_ceil_div(p->n, p->blocks), step), p->most - step) : 0;
+    p->rows = 0;
+    if (p->blocks)
+        p->rows = xd_min(xd_round_up(xd_ceil_div(p->n, p->blocks), step), p->max_rows - step);
     p->blocks = p->rows ? xd_ceil_div(p->n, p->rows) : 0;
 }
 
@@ -148,20 +149,20 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
     p->kunits = keys * p->kdu;
     p->vunits = (f->pairs ? xd_ceil_div(keys, 2) : keys) * p->dp;
     p->knext = p->kunits + (f->tiles ? 0 : p->vunits);
-    int64_t vblocks = f->tiles
-                          ? xd_round_up(p->kblocks, XD_ATTN_PART * XD_ATTN_TURN / XD_ATTN_TILE_KEYS)
-                          : p->kblocks;
+    int64_t vblocks =
+        f->tiles ? xd_round_up(p->kblocks, XD_ATTN_PART * XD_ATTN_STEP_KEYS / XD_ATTN_TILE_KEYS)
+                 : p->kblocks;
     p->lengths = p->kunits * p->kblocks + p->vunits * vblocks;
-    p->pair_bytes = aligned((size_t)(p->lengths + (f->tiles ? p->kblocks : 0)) * 4);
+    p->pair_bytes = align_bytes((size_t)(p->lengths + (f->tiles ? p->kblocks : 0)) * 4);
     cut_group(p, threads);
-    size_t rows = (size_t)p->most, scores = rows * XD_ATTN_LDS;
+    size_t rows = (size_t)p->max_rows, scores = rows * XD_ATTN_LDS;
     if (f->tiles)
-        scores = XD_ATTN_DESK;
+        scores = XD_ATTN_WORKSPACE;
     p->q = 0;
-    p->s = p->q + aligned(rows * (size_t)p->ldq * 4);
-    p->o = p->s + aligned(scores * 4);
-    p->ml = p->o + aligned(rows * (size_t)p->dp * 4);
-    p->thread_bytes = p->ml + aligned(rows * (3 + 2 * (size_t)lanes) * 4);
+    p->s = p->q + align_bytes(rows * (size_t)p->ldq * 4);
+    p->o = p->s + align_bytes(scores * 4);
+    p->ml = p->o + align_bytes(rows * (size_t)p->dp * 4);
+    p->thread_bytes = p->ml + align_bytes(rows * (3 + 2 * (size_t)lanes) * 4);
     p->bytes = p->thread_bytes * (size_t)threads + p->pair_bytes * (size_t)p->group;
 }
 

@@ -19,10 +19,10 @@ enum {
     XD_ATTN_TILE_BYTES = 512 << 10,
     XD_ATTN_TILE_KEYS = 64,
     XD_ATTN_STRIP = 32,                 /* queries of a tile multiply: a strip                */
-    XD_ATTN_TURN = 32,                  /* keys of a step of a strip                          */
+    XD_ATTN_STEP_KEYS = 32,             /* keys of a step of a strip                          */
     XD_ATTN_PART = 8,                   /* steps of a part: their values are summed together  */
     /* floats of the workspace of amx.c */
-    XD_ATTN_DESK = XD_ATTN_STRIP * XD_ATTN_TURN * (XD_ATTN_PART / 2 + 4),
+    XD_ATTN_WORKSPACE = XD_ATTN_STRIP * XD_ATTN_STEP_KEYS * (XD_ATTN_PART / 2 + 4),
 };
 
 /* Properties of an instruction set. */
@@ -36,7 +36,7 @@ typedef struct xd_attn_plan {
     int64_t B, n, H, D, Hk, m;  /* of the arguments; m over all segments                      */
     int64_t rep;                /* query heads per key head                                   */
     int64_t rows, blocks;       /* queries of a block; blocks of one head                     */
-    int64_t most;               /* rows that the scratch of a thread has space for            */
+    int64_t max_rows;           /* rows that the scratch of a thread has space for            */
     int64_t keys, kblocks;      /* keys of a block; key blocks                                */
     int64_t du;                 /* 4-byte units of a row of q or k: floats, or pairs of bf16   */
     int64_t ldq;                /* du rounded up to whole vectors                             */

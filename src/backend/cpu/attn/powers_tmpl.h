@@ -44,7 +44,7 @@ typedef struct curve {
      * powers of two in fixed point */
     vf      natural, scale;
     vf      low;                /* addend where the reference is 0                            */
-    vf      least, most;        /* range of sums that fit                                     */
+    vf      min_sum, max_sum;   /* range of sums that fit                                     */
     __m512i less, high, six, halves;
     __m512i met;                /* WATCHED: all bits that were set in powers                  */
 } curve;
@@ -73,14 +73,15 @@ static inline curve curve_of(float c, how h)
 }
 
 /* 16 powers of two in fixed point, in the low halves. */
-ALWAYS_INLINE __m512i fixed(const float *s, const float *bias, vf low, const curve *k, how h)
+ALWAYS_INLINE __m512i fixed_point_powers(const float *s, const float *bias, vf low, const curve *k,
+                                         how h)
 {
     vf x = v_load(s);
     if (h.biased)
         x = v_fma(x, k->natural, v_load(bias));
     x = v_fma(x, k->scale, low);
     if (h.kind == CLAMPED)
-        x = v_max(v_min(x, k->most), k->least);
+        x = v_max(v_min(x, k->max_sum), k->min_sum);
     return _mm512_castps_si512(x);
 }
 
@@ -88,9 +89,10 @@ ALWAYS_INLINE __m512i fixed(const float *s, const float *bias, vf low, const cur
  * too small ones to less than 2^15, where the saturating subtraction makes them NaN and 0. */
 ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how h)
 {
-    const float *s = a->s + r * TURN, *bias = h.biased ? a->bias + r * a->bias_step : NULL;
+    const float *s = a->s + r * STEP_KEYS, *bias = h.biased ? a->bias + r * a->bias_step : NULL;
     const vf     low = h.kind == BOUNDED ? k->low : v_set(a->low[r]);
-    const __m512i even = fixed(s, bias, low, k, h), odd = fixed(s + LANES, bias + LANES, low, k, h);
+    const __m512i even = fixed_point_powers(s, bias, low, k, h),
+                  odd = fixed_point_powers(s + LANES, bias + LANES, low, k, h);
     const __m512i x = _mm512_mask_multishift_epi64_epi8(even, 0xcccccccccccccccc, k->halves, odd);
     const __m512i digits = _mm512_multishift_epi64_epi8(k->six, x);
     const __m512i less = _mm512_mask_permutexvar_epi8(k->high, 0x5555555555555555, digits, k->less);
@@ -101,7 +103,7 @@ ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how 
 
 /* 1: all powers fitted into the low half. With scores below FAR, a power that did not fit has set
  * other bits in the high half. */
-ALWAYS_INLINE int all_held(const curve *k)
+ALWAYS_INLINE int all_in_range(const curve *k)
 {
     const __m512i base = _mm512_castps_si512(v_set(BASE)),
                   high = _mm512_set1_epi32((int)0xffff0000);
@@ -110,7 +112,7 @@ ALWAYS_INLINE int all_held(const curve *k)
 
 /* Turns rows [row, row + n) of `soft`, as far as they exist, into probabilities; returns the next
  * row. */
-ALWAYS_INLINE int64_t softmax_some(const softmax_state *soft, int64_t row, int64_t n, curve *k,
+ALWAYS_INLINE int64_t softmax_rows(const softmax_state *soft, int64_t row, int64_t n, curve *k,
                                    how h)
 {
     const int64_t end = xd_min(row + n, STRIP);
@@ -123,7 +125,7 @@ _Pragma("GCC unroll 8")
 /* ---- norms of queries and keys ------------------------------------------------------------ */
 
 /* Sums of squares of n vectors, per lane. */
-ALWAYS_INLINE vf squares(const unit *x, int64_t n)
+ALWAYS_INLINE vf sum_of_squares(const unit *x, int64_t n)
 {
     vf sum = v_zero();
     for (const unit *end = x + n * LANES; x < end; x += LANES) {
@@ -134,7 +136,7 @@ ALWAYS_INLINE vf squares(const unit *x, int64_t n)
 }
 
 /* The maximum of non-negative values; a NaN counts as the largest. */
-ALWAYS_INLINE vf larger(vf x, vf y)
+ALWAYS_INLINE vf max_or_nan(vf x, vf y)
 {
     return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(x), _mm512_castps_si512(y)));
 }

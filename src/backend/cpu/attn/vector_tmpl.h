@@ -53,7 +53,7 @@ static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0
 static vf row_max(const float *s, int64_t n)
 {
     vf m0 = v_load(s), m1 = m0;
-    for (int64_t j = 0; j < turns(n) * TURN; j += 2 * LANES) {
+    for (int64_t j = 0; j < step_count(n) * STEP_KEYS; j += 2 * LANES) {
         m0 = v_max(m0, v_load(s + j));
         m1 = v_max(m1, v_load(s + j + LANES));
     }
@@ -76,7 +76,7 @@ static int scaled_first(const job *w)
     return !(w->a->scale * log2e > 1e-20f) || (w->a->bias.p && !PAIRS);
 }
 
-static void rescale(float *o, int64_t n, float by)
+static void scale_row(float *o, int64_t n, float by)
 {
     const vf f = v_set(by);
     for (int64_t c = 0; c < n; c += LANES)
@@ -100,7 +100,7 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
 
 /* Initializes a block. Tiles may be taller than the block's last rows: the rows after them are set
  * to zero. */
-static void clear(const job *w, const block *k)
+static void init_block(const job *w, const block *k)
 {
     if (k->n % 12)
         memset(k->s + k->n * LDS, 0, (size_t)(12 * LDS) * sizeof(float));
@@ -117,34 +117,34 @@ static int half_left(int64_t n, int64_t at, int64_t nv)
     return HALVES && nv > 1 && n - at <= nv * LANES - LANES / 2;
 }
 
-static void scores(const job *w, const block *k, int64_t n, const unit *keys)
+static void compute_scores(const job *w, const block *k, int64_t n, const unit *keys)
 {
     const xd_attn_plan *p = &w->p;
     /* discards maxima of partial sums, a few rows after the others */
-    float *none = k->most + XD_ATTN_ROWS * LANES;
+    float *none = k->lane_max + XD_ATTN_ROWS * LANES;
     for (int64_t i = 0; i < k->n; i++)
-        v_store(k->most + i * LANES, v_set(-INFINITY));
+        v_store(k->lane_max + i * LANES, v_set(-INFINITY));
     for (int64_t j = 0; j < n; j += SCORE_WIDTH * LANES) {
-        int64_t   nv = xd_min(vectors(n - j), SCORE_WIDTH);
+        int64_t   nv = xd_min(vector_count(n - j), SCORE_WIDTH);
         score_fn *tile = SCORE_TILES[half_left(n, j, nv)][nv];
         for (int64_t u = 0; u < p->du; u += KCHUNK)
             for (int64_t i = 0; i < k->n; i += QROWS)
                 tile(xd_min(p->du - u, KCHUNK), k->q + i * p->ldq + u, p->ldq,
                      keys + j * p->du + u * nv * LANES, k->s + i * LDS + j,
-                     u + KCHUNK < p->du ? none : k->most + i * LANES, u > 0);
+                     u + KCHUNK < p->du ? none : k->lane_max + i * LANES, u > 0);
     }
 }
 
 /* Sets the reference of row i: its largest score, or an earlier largest score that is less than
  * LIFT below. Sums up to 2^LIFT lose no accuracy, and rows are seldom rescaled. */
-static void lift(const job *w, const block *k, int64_t i, float c)
+static void set_reference(const job *w, const block *k, int64_t i, float c)
 {
-    float top = v_hmax(v_load(k->most + i * LANES)) * c;
+    float top = v_hmax(v_load(k->lane_max + i * LANES)) * c;
     if (top > k->top[i] + (float)LIFT) {        /* false for a NaN                             */
         if (k->top[i] > -INFINITY) {    /* else sums are still zero or unset                   */
             float by = v_first(v_exp2(v_set(k->top[i] - top)));
             k->l[i] *= by;
-            rescale(k->o + i * w->p.dp, w->p.dp, by);
+            scale_row(k->o + i * w->p.dp, w->p.dp, by);
         }
         k->top[i] = top;
     }
@@ -156,9 +156,9 @@ static void lift(const job *w, const block *k, int64_t i, float c)
 static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
 {
     softmax_state s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,
-                    .scale = c, .width = turns(n) * TURN };
+                        .scale = c, .width = step_count(n) * STEP_KEYS };
     int64_t   rows = xd_min(k->n - i, height);
-    s.left = rows > 0 ? rows * turns(n) : 0;
+    s.left = rows > 0 ? rows * step_count(n) : 0;
     return s;
 }
 
@@ -193,17 +193,17 @@ static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit 
     }
 }
 
-static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
+static void attend_key_block(const job *w, block *k, int64_t kb, const unit *keys)
 {
     int64_t j0 = kb * w->p.keys, n = xd_min(k->keys - j0, w->p.keys);
     float   c = w->a->scale * log2e;
     int     scaled = scaled_first(w);
-    scores(w, k, n, keys);
+    compute_scores(w, k, n, keys);
     for (int64_t i = 0; i < k->n; i++) {
-        float   *most = k->most + i * LANES;
+        float   *most = k->lane_max + i * LANES;
         const vf x = bias_and_mask(w, k, i, k->s + i * LDS, j0, n, scaled, v_load(most));
         v_store(most, x);
-        lift(w, k, i, scaled ? 1 : c);
+        set_reference(w, k, i, scaled ? 1 : c);
     }
     softmax_and_sum(w, k, n, keys + w->p.kunits, scaled ? 1 : c);
     for (int64_t i = 0; i < k->n; i++)
@@ -214,11 +214,11 @@ static void one_key_block(const job *w, block *k, int64_t kb, const unit *keys)
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed)
 {
     const size_t out = (size_t)w->p.D * xd_dtype_size(w->a->out.type);
-    clear(w, k);
+    init_block(w, k);
     for (int64_t i = 0; i < k->n; i++)
-        prefetch(k, i, out, (size_t)w->p.D * xd_dtype_size(w->a->q.type));
+        prefetch_next_block(k, i, out, (size_t)w->p.D * xd_dtype_size(w->a->q.type));
     for (int64_t kb = first; kb < end; kb++)
-        one_key_block(w, k, kb, packed + kb * w->p.knext);
+        attend_key_block(w, k, kb, packed + kb * w->p.knext);
 }
 
 #endif

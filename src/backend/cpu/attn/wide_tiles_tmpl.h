@@ -6,7 +6,7 @@
 #include "backend/cpu/attn/tile_tmpl.h"
 
 enum {
-    QROWS = 6, SCORE_WIDTH = 4, HALVES = 1, TILES = 0, LDS = XD_ATTN_LDS, TURN = 2 * LANES
+    QROWS = 6, SCORE_WIDTH = 4, HALVES = 1, TILES = 0, LDS = XD_ATTN_LDS, STEP_KEYS = 2 * LANES
 };
 
 /* Vectors of the next value tile when `left` remain: a head_dim of 72 takes one tile of five, 88

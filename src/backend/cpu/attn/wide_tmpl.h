@@ -96,7 +96,7 @@ static inline vf v_exp2(vf x)
 /* The first n lanes of x, -infinity in the others. */
 static inline vf v_keep(vf x, int64_t n)
 {
-    return _mm512_mask_mov_ps(v_set(-INFINITY), lanes(n), x);
+    return _mm512_mask_mov_ps(v_set(-INFINITY), lane_mask(n), x);
 }
 
 /* Whole vectors are loaded without a mask, which costs some machines more than a branch. */
@@ -106,26 +106,26 @@ static inline __m512i bf16_row(const char *row, int64_t c, int64_t D)
         return _mm512_cvtepu16_epi32(
             _mm256_loadu_si256((const __m256i *)(const void *)(row + 2 * c)));
     return _mm512_cvtepu16_epi32(
-        _mm256_maskz_loadu_epi16(lanes(D - c), (const uint16_t *)(const void *)row + c));
+        _mm256_maskz_loadu_epi16(lane_mask(D - c), (const uint16_t *)(const void *)row + c));
 }
 
 static inline vf float_row(const char *row, xd_dtype type, int64_t c, int64_t D)
 {
     if (type == XD_F32)
-        return _mm512_maskz_loadu_ps(lanes(D - c), (const float *)(const void *)row + c);
+        return _mm512_maskz_loadu_ps(lane_mask(D - c), (const float *)(const void *)row + c);
     return _mm512_castsi512_ps(_mm512_slli_epi32(bf16_row(row, c, D), 16));
 }
 
 static inline void put_out(char *to, xd_dtype type, vf x, int64_t n)
 {
     if (type == XD_F32)
-        _mm512_mask_storeu_ps(to, lanes(n), x);
+        _mm512_mask_storeu_ps(to, lane_mask(n), x);
     else if (n >= 16)
         _mm256_storeu_si256((__m256i *)(void *)to, bf16(x));
     else if (n == 8)
         _mm_storeu_si128((__m128i *)(void *)to, _mm256_castsi256_si128(bf16(x)));
     else
-        _mm256_mask_storeu_epi16(to, lanes(n), bf16(x));
+        _mm256_mask_storeu_epi16(to, lane_mask(n), bf16(x));
 }
 
 /* Transposes 16 x 16 elements of 32 bits: two rounds of unpacking inside 128-bit lanes, two of

@@ -42,7 +42,7 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 /* ---- GEMM --------------------------------------------------------------------------------- */
 
-static xd_amx_job product_of(const xd_gemm *a, int threads)
+static xd_amx_job job_of(const xd_gemm *a, int threads)
 {
     xd_amx_job t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * size_of(a->in.type),
                              .w = a->w->p },

@@ -35,7 +35,7 @@ typedef struct xd_amx_job {
     int64_t    strips;          /* strips of the weight                                       */
     int64_t    rows, blocks;    /* rows of a block; row blocks                                */
     int64_t    group, groups;   /* strips of a group; groups                                  */
-    size_t     near_bytes, sum_bytes, tmp_bytes;  /* rows as tiles; sums; all scratch of a thread */
+    size_t     tile_bytes, sum_bytes, tmp_bytes;  /* rows as tiles; sums; all scratch of a thread */
 } xd_amx_job;
 
 /* Fills in all other fields except pointers; of.a, row_bytes and ready are set before. `expands`

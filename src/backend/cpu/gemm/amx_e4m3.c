@@ -30,7 +30,7 @@ static inline void expand_step(char *to, const char *packed, int64_t k, int64_t 
 
 #include "backend/cpu/gemm/amx_tile_tmpl.h"
 
-static xd_amx_job product_of(const xd_gemm *a, int threads)
+static xd_amx_job job_of(const xd_gemm *a, int threads)
 {
     xd_amx_job t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 2, .w = panels_of(a->w),
                            .col = scales_of(a->w), .panel_bytes = quads_of(a->w) * XD_UNIT_BYTES },

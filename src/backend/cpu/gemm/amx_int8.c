@@ -72,7 +72,7 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-static xd_amx_job product_of(const xd_gemm *a, int threads)
+static xd_amx_job job_of(const xd_gemm *a, int threads)
 {
     xd_amx_job t = { .of = { .a = a }, .row_bytes = a->w->in, .ready = 1 };
     xd_amx_job_cut(&t, 0, threads);
@@ -91,13 +91,13 @@ static int64_t input_bytes(const xd_amx_job *t)
 
 static size_t scratch(const xd_gemm *a, int threads)
 {
-    xd_amx_job t = product_of(a, threads);
+    xd_amx_job t = job_of(a, threads);
     return (size_t)input_bytes(&t) + t.tmp_bytes * (size_t)threads;
 }
 
 static xd_status gemm(const xd_gemm *a, void *tmp)
 {
-    xd_amx_job t = product_of(a, xd_par_threads());
+    xd_amx_job t = job_of(a, xd_par_threads());
     input    in = { a, { .q = tmp, .steps = t.steps, .side = XD_SIDE } };
     in.to.scale = (float *)(void *)(in.to.q + input_blocks(&t) * XD_SIDE * t.steps * XD_STEP_BYTES);
     xd_par_for(input_blocks(&t), input_rows, &in);

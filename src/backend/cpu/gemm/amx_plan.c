@@ -54,10 +54,10 @@ void xd_amx_job_cut(xd_amx_job *t, int expands, int threads)
     t->blocks = xd_ceil_div(t->of.M, t->rows);
     t->group = best.group;
     t->groups = xd_ceil_div(t->strips, t->group);
-    t->near_bytes = t->ready ? 0 : (size_t)(t->rows * t->held * XD_STEP_BYTES);
+    t->tile_bytes = t->ready ? 0 : (size_t)(t->rows * t->held * XD_STEP_BYTES);
     t->sum_bytes = (size_t)(t->rows * XD_SIDE * (t->held < t->steps ? t->group : 1)) *
                    sizeof(float);
-    t->tmp_bytes = t->near_bytes + t->sum_bytes;
+    t->tmp_bytes = t->tile_bytes + t->sum_bytes;
     if (expands)
         t->tmp_bytes += (size_t)(t->deep * XD_PAIR_BYTES);
 }

@@ -31,25 +31,25 @@ enum {
 };
 
 /* 32 columns of the output from column c on. */
-typedef struct late_strip {
+typedef struct deferred_strip {
     int64_t     c, vectors;
     /* Offset from the first to the last byte of a row's 32 columns where they may lie in two
      * 128-byte pairs of cache lines, else 0: for the output and for the residual. */
     int64_t     out_more, res_more;
     int         streams;        /* 1: non-temporal stores                                     */
     finish_cols cols[2];
-} late_strip;
+} deferred_strip;
 
 /* The deferred epilogue of a register block: sums of n rows of a strip and their destination. Row
  * `done` is next. */
-typedef struct late {
+typedef struct deferred {
     const float      *sums;
     int64_t           n, done, out_step, res_step;
-    const late_strip *strip;
+    const deferred_strip *strip;
     const float      *row;      /* scales of rows, or NULL                                    */
     char             *out;
     const char       *res;      /* residual, or NULL                                          */
-} late;
+} deferred;
 
 /* The multiplication of one chunk for a register block of 32 rows by 32 columns. */
 typedef struct block {
@@ -64,7 +64,7 @@ typedef struct block {
     int64_t      left;
     const char  *next;          /* weights to prefetch: `quads` times QUAD_BYTES               */
     int64_t      quads;
-    const late  *output;        /* epilogue after this chunk, whose output is prefetched; or NULL */
+    const deferred *output;     /* epilogue after this chunk, whose output is prefetched; or NULL */
 } block;
 
 /* ---- epilogue during tile multiplies ------------------------------------------------------ */
@@ -89,20 +89,20 @@ FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int str
 }
 
 /* finished(), with a shorter GELU if `brief`. */
-FINISH_INLINE __m512 late_sums(const finish_way *w, const float *sum, const float *row,
-                               const finish_cols *k, const char *res, int brief)
+FINISH_INLINE __m512 deferred_sums(const finish_way *w, const float *sum, const float *row,
+                                   const finish_cols *k, const char *res, int brief)
 {
-    return brief ? joined(w, brief_gelu(scaled(w, sum, row, k)), k, res)
-                 : finished(w, sum, row, k, res);
+    return brief ? add_residual(w, brief_gelu(scale_sums(w, sum, row, k)), k, res)
+                 : finish_vector(w, sum, row, k, res);
 }
 
 /* The epilogue of the next `rows` rows, or of those that are left. Tile loads and vector loads
  * share the load ports, so values that all rows use are kept in registers. Integers here are signed
  * on both sides: the sums need no correction (fix is 0). */
-FINISH_INLINE void late_rows_as(const xd_gemm_job *p, late *l, int64_t rows, xd_dtype to,
-                                xd_dtype from, xd_act act, int brief)
+FINISH_INLINE void finish_deferred_as(const xd_gemm_job *p, deferred *l, int64_t rows, xd_dtype to,
+                                      xd_dtype from, xd_act act, int brief)
 {
-    const late_strip *s = l->strip;
+    const deferred_strip *s = l->strip;
     const finish_way  w = way_of(p, from, act);
     finish_cols       k[2] = { s->cols[0], s->cols[1] };
     const int64_t     end = l->n - l->done < rows ? l->n : l->done + rows, step = l->out_step,
@@ -115,9 +115,9 @@ FINISH_INLINE void late_rows_as(const xd_gemm_job *p, late *l, int64_t rows, xd_
     for (int64_t i = l->done; i < end; i++, out += step) {
         const float *at = sums + i * 16 + (i & 16) * 16, *scale = row ? row + i : NULL;
         const char  *more = res ? res + 16 * size_of(from) : NULL;
-        const __m512 x = late_sums(&w, at, scale, &k[0], res, brief);
+        const __m512 x = deferred_sums(&w, at, scale, &k[0], res, brief);
         if (wide)
-            put_row(out, to, k, past, x, late_sums(&w, at + 256, scale, &k[1], more, brief));
+            put_row(out, to, k, past, x, deferred_sums(&w, at + 256, scale, &k[1], more, brief));
         else
             put_at(out, to, k[0].m, x);
         res = res ? res + res_step : NULL;
@@ -125,39 +125,39 @@ FINISH_INLINE void late_rows_as(const xd_gemm_job *p, late *l, int64_t rows, xd_
     l->done = end;
 }
 
-typedef void late_fn(const xd_gemm_job *p, late *l, int64_t rows);
+typedef void deferred_fn(const xd_gemm_job *p, deferred *l, int64_t rows);
 
 #define ALL_ACTS(X) X(XD_NONE) X(XD_GELU_TANH) X(XD_GELU_ERF) X(XD_SILU) X(XD_RELU) X(XD_GELU_QUICK)
-#define LATE_WITH(act)                                                                             \
-    static void late_##act(const xd_gemm_job *p, late *l, int64_t rows)                            \
+#define DEFERRED_WITH(act)                                                                         \
+    static void deferred_##act(const xd_gemm_job *p, deferred *l, int64_t rows)                    \
     {                                                                                              \
-        late_rows_as(p, l, rows, p->a->out.type, p->a->residual.type, act, 0);                     \
+        finish_deferred_as(p, l, rows, p->a->out.type, p->a->residual.type, act, 0);               \
     }
-ALL_ACTS(LATE_WITH)
+ALL_ACTS(DEFERRED_WITH)
 
 /* Variants for the common cases: with fewer instructions per row the out-of-order window reaches
  * further ahead. */
-#define LATE_TYPES(name, type, act, brief)                                                         \
-    static void name(const xd_gemm_job *p, late *l, int64_t rows)                                  \
+#define DEFERRED_TYPES(name, type, act, brief)                                                     \
+    static void name(const xd_gemm_job *p, deferred *l, int64_t rows)                              \
     {                                                                                              \
-        late_rows_as(p, l, rows, type, type, act, brief);                                          \
+        finish_deferred_as(p, l, rows, type, type, act, brief);                                    \
     }
-LATE_TYPES(late_brains, XD_BF16, XD_NONE, 0)
-LATE_TYPES(late_floats, XD_F32, XD_NONE, 0)
-LATE_TYPES(late_gelu, XD_BF16, XD_GELU_TANH, 1)
+DEFERRED_TYPES(deferred_bf16, XD_BF16, XD_NONE, 0)
+DEFERRED_TYPES(deferred_floats, XD_F32, XD_NONE, 0)
+DEFERRED_TYPES(deferred_gelu, XD_BF16, XD_GELU_TANH, 1)
 
-static late_fn *late_rows_of(const xd_gemm *a)
+static deferred_fn *deferred_fn_of(const xd_gemm *a)
 {
     const xd_dtype to = a->out.type, from = a->residual.p ? a->residual.type : to;
     if (a->act == XD_NONE && to == from)
-        return to == XD_BF16 ? late_brains : late_floats;
+        return to == XD_BF16 ? deferred_bf16 : deferred_floats;
     if (a->act == XD_GELU_TANH && to == XD_BF16 && from == XD_BF16)
-        return late_gelu;
+        return deferred_gelu;
     switch (a->act) {
-#define LATE_CASE(act)                                                                             \
-    case act: return late_##act;
-    ALL_ACTS(LATE_CASE)
-    default: return late_XD_NONE;
+#define DEFERRED_CASE(act)                                                                         \
+    case act: return deferred_##act;
+    ALL_ACTS(DEFERRED_CASE)
+    default: return deferred_XD_NONE;
     }
 }
 
@@ -172,28 +172,28 @@ static int64_t pair_after(const xd_tensor *t, int64_t c, int64_t width)
     return t->s[0] * size % 128 != 0 || at + width * size > 128 ? width * size - 1 : 0;
 }
 
-static late_strip strip_of(const xd_amx_job *t, int64_t c)
+static deferred_strip strip_of(const xd_amx_job *t, int64_t c)
 {
     const int64_t width = t->of.N - c < XD_SIDE ? t->of.N - c : XD_SIDE;
-    late_strip    s = { .c = c, .vectors = (width + 15) / 16,
-                        .streams = t->streams && width == XD_SIDE,
-                        .out_more = pair_after(&t->of.a->out, c, width),
-                        .res_more = pair_after(&t->of.a->residual, c, width) };
-    s.cols[0] = columns_at(&t->of, c);
+    deferred_strip s = { .c = c, .vectors = (width + 15) / 16,
+                         .streams = t->streams && width == XD_SIDE,
+                         .out_more = pair_after(&t->of.a->out, c, width),
+                         .res_more = pair_after(&t->of.a->residual, c, width) };
+    s.cols[0] = columns_from(&t->of, c);
     if (s.vectors > 1)
-        s.cols[1] = columns_at(&t->of, c + 16);
+        s.cols[1] = columns_from(&t->of, c + 16);
     return s;
 }
 
-static inline late late_of(const xd_amx_job *t, const late_strip *s, const float *sums, int64_t r,
-                           int64_t n)
+static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
+                                   const float *sums, int64_t r, int64_t n)
 {
     const xd_gemm *a = t->of.a;
-    return (late){ .sums = sums, .n = n, .strip = s, .out = place_of(&a->out, r, s->c),
-                   .out_step = a->out.s[0] * size_of(a->out.type),
-                   .res_step = a->residual.s[0] * size_of(a->residual.type),
-                   .row = t->of.row ? t->of.row + r : NULL,
-                   .res = a->residual.p ? place_of(&a->residual, r, s->c) : NULL };
+    return (deferred){ .sums = sums, .n = n, .strip = s, .out = place_of(&a->out, r, s->c),
+                       .out_step = a->out.s[0] * size_of(a->out.type),
+                       .res_step = a->residual.s[0] * size_of(a->residual.type),
+                       .row = t->of.row ? t->of.row + r : NULL,
+                       .res = a->residual.p ? place_of(&a->residual, r, s->c) : NULL };
 }
 
 /* ---- tile multiplies ---------------------------------------------------------------------- */
@@ -265,7 +265,7 @@ FINISH_INLINE void store_sums(float *to)
  * it. */
 typedef struct asked { const char *p; int64_t step, more; } asked;
 
-#define ASK_ROWS(name, hint)                                                                       \
+#define PREFETCH_ROWS(name, hint)                                                                  \
     FINISH_INLINE void name(asked *a, int64_t n)                                                   \
     {                                                                                              \
         for (const char *end = a->p + n * a->step; a->p != end; a->p += a->step) {                 \
@@ -274,8 +274,9 @@ typedef struct asked { const char *p; int64_t step, more; } asked;
                 _mm_prefetch(a->p + a->more, hint);                                                \
         }                                                                                          \
     }
-ASK_ROWS(ask_rows, _MM_HINT_T0)
-ASK_ROWS(own_rows, _MM_HINT_ET0)   /* with write intent: another core may hold a copy of the line */
+PREFETCH_ROWS(prefetch_rows_to_read, _MM_HINT_T0)
+/* With write intent: another core may hold a copy of the line. */
+PREFETCH_ROWS(prefetch_rows_to_write, _MM_HINT_ET0)
 
 /* Prefetches four consecutive lines by two instructions: the adjacent-line prefetcher of the
  * processor fetches the other two, and it can have more requests pending than software prefetch. */
@@ -285,13 +286,13 @@ FINISH_INLINE void ask_quad(const char *p)
     _mm_prefetch(p + 64, _MM_HINT_T1);
 }
 
-static void run_block(const xd_amx_job *t, const block *b, late *l, late_fn *rows)
+static void run_block(const xd_amx_job *t, const block *b, deferred *l, deferred_fn *rows)
 {
     const int64_t ks = b->ks, per = ks > 16 ? 2 : ks > 2 ? (XD_SIDE + ks - 2) / (ks - 1) : XD_SIDE;
     const int     more = b->n > 16;
     const char   *x = b->a, *y = b->b, *next = b->next;
     asked         out = { 0 }, res = { 0 };
-    int64_t       out_rows = 0, res_rows = 0, owed = 0;
+    int64_t       out_rows = 0, res_rows = 0, pending = 0;
     if (b->output && !b->output->strip->streams) {
         out = (asked){ b->output->out, b->output->out_step, b->output->strip->out_more };
         out_rows = b->n;
@@ -313,15 +314,15 @@ static void run_block(const xd_amx_job *t, const block *b, late *l, late_fn *row
             first_step(x, y, b->from, b->to, more);
         else
             step_of_tiles(x, y, more);
-        for (owed += b->quads; owed >= ks; owed -= ks, next += QUAD_BYTES)
+        for (pending += b->quads; pending >= ks; pending -= ks, next += QUAD_BYTES)
             ask_quad(next);
         if (out_rows > 0 && !b->output->res)
-            own_rows(&out, xd_min(per, out_rows));
+            prefetch_rows_to_write(&out, xd_min(per, out_rows));
         else if (out_rows > 0)
-            ask_rows(&out, xd_min(per, out_rows));
+            prefetch_rows_to_read(&out, xd_min(per, out_rows));
         out_rows -= per;
         if (res_rows > 0)
-            ask_rows(&res, xd_min(per, res_rows));
+            prefetch_rows_to_read(&res, xd_min(per, res_rows));
         res_rows -= per;
         if (k > 0 && l->done < l->n)
             rows(&t->of, l, per);
@@ -332,14 +333,14 @@ static void run_block(const xd_amx_job *t, const block *b, late *l, late_fn *row
 
 typedef struct piece {
     const xd_amx_job *t;
-    late_fn        *late_rows;
+    deferred_fn    *finish_deferred;
     int64_t         r0, rows, s0, strips;
     char           *held, *expanded;
     float          *waiting;
     float           sums[XD_SUMS] __attribute__((aligned(64)));
     float          *to;         /* where the sums in tiles will be stored                     */
-    late            late;
-    late_strip      strip[2];   /* used alternately                                           */
+    deferred        deferred;
+    deferred_strip  strip[2];   /* used alternately                                           */
 } piece;
 
 /* A chunk of weights, which all rows of a block are multiplied with: steps [k, k + ks) of a strip,
@@ -379,7 +380,7 @@ FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
 /* Copies the steps of the rows from k0 on as tiles, with zeros after the ends of rows and after the
  * last row. It copies four lines of a row at a time, so that the hardware prefetcher recognizes the
  * stream. */
-FINISH_INLINE void hold_rows_as(const piece *p, int64_t k0, int floats)
+FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
 {
     enum { SOME = 4 };
     const xd_amx_job *t = p->t;
@@ -399,20 +400,20 @@ FINISH_INLINE void hold_rows_as(const piece *p, int64_t k0, int floats)
 }
 
 /* Not inlined: inside run_piece these loops would take registers from the loop over tiles. */
-static __attribute__((noinline)) void hold_floats(const piece *p, int64_t k0)
+static __attribute__((noinline)) void copy_tiles_floats(const piece *p, int64_t k0)
 {
-    hold_rows_as(p, k0, 1);
+    copy_tiles_as(p, k0, 1);
 }
 
-static __attribute__((noinline)) void hold_bf16(const piece *p, int64_t k0)
+static __attribute__((noinline)) void copy_tiles_bf16(const piece *p, int64_t k0)
 {
-    hold_rows_as(p, k0, 0);
+    copy_tiles_as(p, k0, 0);
 }
 
-static void rest_of_rows(piece *p)
+static void finish_left_rows(piece *p)
 {
-    if (p->late.done < p->late.n)
-        p->late_rows(&p->t->of, &p->late, XD_SIDE);
+    if (p->deferred.done < p->deferred.n)
+        p->finish_deferred(&p->t->of, &p->deferred, XD_SIDE);
 }
 
 static void run_chunk(piece *p, chunk c, chunk next)
@@ -422,14 +423,14 @@ static void run_chunk(piece *p, chunk c, chunk next)
                     blocks = (p->rows + XD_SIDE - 1) / XD_SIDE;
     const int       last = c.k + c.ks == t->steps;
     const char     *w = weights_at(t, c.strip, c.k);
-    late_strip     *strip = &p->strip[c.strip % 2];
+    deferred_strip *strip = &p->strip[c.strip % 2];
     if (last)
         *strip = strip_of(t, c.strip * XD_SIDE);
     float *waiting = p->waiting + (t->held < t->steps ? (c.strip - p->s0) * blocks * XD_SUMS : 0);
     for (int64_t i = 0; i < blocks; i++) {
         const int64_t r = p->r0 + i * XD_SIDE;
         float        *sums = waiting + i * XD_SUMS;
-        late          output;
+        deferred      output;
         block         b = { .b = w, .from = c.k ? sums : NULL, .to = p->to, .ks = c.ks,
                             .left = t->row_bytes - c.k * XD_STEP_BYTES,
                             .n = xd_min(t->of.M - r, XD_SIDE) };
@@ -445,14 +446,14 @@ static void run_chunk(piece *p, chunk c, chunk next)
             b.quads = all * (i + 1) / blocks - first;
         }
         if (last) {
-            output = late_of(t, strip, p->sums, r, b.n);
+            output = deferred_of(t, strip, p->sums, r, b.n);
             b.output = &output;
         }
-        run_block(t, &b, &p->late, p->late_rows);
+        run_block(t, &b, &p->deferred, p->finish_deferred);
         p->to = last ? p->sums : sums;
         if (last) {
-            rest_of_rows(p);
-            p->late = output;
+            finish_left_rows(p);
+            p->deferred = output;
         }
     }
 }
@@ -471,25 +472,25 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     const xd_amx_job *t = ctx;
     piece           p;
     p.t = t;
-    p.late_rows = late_rows_of(t->of.a);
+    p.finish_deferred = deferred_fn_of(t->of.a);
     p.held = t->of.tmp + (size_t)thread * t->tmp_bytes;
-    p.waiting = (float *)(void *)(p.held + t->near_bytes);
-    p.expanded = p.held + t->near_bytes + t->sum_bytes;
+    p.waiting = (float *)(void *)(p.held + t->tile_bytes);
+    p.expanded = p.held + t->tile_bytes + t->sum_bytes;
     p.to = NULL;
-    p.late.n = p.late.done = 0;
+    p.deferred.n = p.deferred.done = 0;
     xd_tiles_begin();
     for (int64_t i = begin; i < end; i++) {
         place_piece(&p, t, i);
         chunk next, c = { p.s0, 0, 0, xd_min(t->deep, xd_min(t->held, t->steps)) };
         for (; c.ks; c = next) {
             if (!t->ready && c.strip == p.s0 && c.k == c.k0)
-                (t->floats ? hold_floats : hold_bf16)(&p, c.k0);
+                (t->floats ? copy_tiles_floats : copy_tiles_bf16)(&p, c.k0);
             next = chunk_after(&p, c);
             run_chunk(&p, c, next);
         }
         store_sums(p.to);
         p.to = NULL;
-        rest_of_rows(&p);
+        finish_left_rows(&p);
     }
     _mm_sfence();
     xd_tiles_end();
@@ -498,7 +499,7 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 /* Whether the output is written with non-temporal stores: it has no residual, its rows are aligned
  * to cache lines, and it is larger than STREAMED bytes per thread, so the L2 caches would not hold
  * it. */
-static int streams(const xd_gemm *a)
+static int uses_streaming_stores(const xd_gemm *a)
 {
     const int64_t size = size_of(a->out.type), step = a->out.s[0] * size;
     return a->out.d[0] * a->out.d[1] * size > (int64_t)xd_par_threads() * STREAMED &&
@@ -508,7 +509,7 @@ static int streams(const xd_gemm *a)
 
 static void tiled_run(xd_amx_job *t)
 {
-    t->streams = streams(t->of.a);
+    t->streams = uses_streaming_stores(t->of.a);
     xd_par_dynamic(t->blocks * t->groups, run_piece, t);
 }
 

@@ -59,7 +59,7 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 /* ---- GEMM --------------------------------------------------------------------------------- */
 
-static xd_gemm_job product_of(const xd_gemm *a, int threads)
+static xd_gemm_job job_of(const xd_gemm *a, int threads)
 {
     xd_gemm_job p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 2, .units = units_of(a->w),
                      .rest = (int)(a->w->in % 2), .w = a->w->p };
@@ -68,6 +68,6 @@ static xd_gemm_job product_of(const xd_gemm *a, int threads)
     return p;
 }
 
-XD_OWN_CALLS(xd_gemm_job, tmp, xd_gemm_job_run(&p, panel))
+XD_OWN_CALLS(xd_gemm_job, tmp, xd_gemm_job_run(&p, multiply_panel))
 
 const xd_gemm_kernels xd_cpu_gemm_bf16 = { pack_size, NULL, scratch, gemm, pack_rows };

@@ -84,17 +84,17 @@ typedef struct xd_gemm_kernels {
     xd_status (*pack_rows)(const xd_weight *w, xd_tensor src, int64_t row0);
 } xd_gemm_kernels;
 
-/* Defines scratch and gemm of a kernel file whose product_of(a, threads) fills in the job except
+/* Defines scratch and gemm of a kernel file whose job_of(a, threads) fills in the job except
  * its scratch pointer, member `place`: `run` runs job p. The scratch has tmp_bytes for each
  * thread. */
 #define XD_OWN_CALLS(type, place, run)                                                             \
     static size_t scratch(const xd_gemm *a, int threads)                                           \
     {                                                                                              \
-        return product_of(a, threads).tmp_bytes * (size_t)threads;                                 \
+        return job_of(a, threads).tmp_bytes * (size_t)threads;                                     \
     }                                                                                              \
     static xd_status gemm(const xd_gemm *a, void *tmp)                                             \
     {                                                                                              \
-        type p = product_of(a, xd_par_threads());                                                  \
+        type p = job_of(a, xd_par_threads());                                                      \
         p.place = tmp;                                                                             \
         run;                                                                                       \
         return XD_OK;                                                                              \

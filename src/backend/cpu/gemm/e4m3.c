@@ -50,7 +50,7 @@ static inline void expand_quad(char *to, const char *from)
 }
 
 /* k is a multiple of the units of a quad. */
-static inline const char *near_weights(const char *w, int64_t k, int64_t units, char *place)
+static inline const char *panel_in_l1(const char *w, int64_t k, int64_t units, char *place)
 {
     const char *from = w + k / QUAD_UNITS * XD_UNIT_BYTES;
     for (int64_t u = 0; u < units; u += QUAD_UNITS)
@@ -69,7 +69,7 @@ static size_t pack_size(const xd_weight *w)
 
 /* Rounds to the nearest e4m3, ties to even, clamped to 448. Normal results are rounded in the
  * integer, subnormal ones by adding a float whose last bit weighs 2^-9, as theirs does. */
-static inline __m128i nearest(__m512 x)
+static inline __m128i round_to_e4m3(__m512 x)
 {
     const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
     const __m512    abs = _mm512_min_ps(_mm512_abs_ps(x), _mm512_set1_ps(448.0f));
@@ -98,9 +98,10 @@ static __m512i source_e4m3(const source *s, int64_t o, int64_t i, float scale)
     if (s->src.type == XD_F8E4M3)
         return _mm512_maskz_loadu_epi8(left < 64 ? (1ull << left) - 1 : ~0ull, row);
     for (int64_t k = 0; k < 64 && k < left && scale > 0; k += 16)
-        _mm_storeu_si128((__m128i *)(void *)(q + k),
-                         nearest(_mm512_div_ps(source_at(row + k * size, s->src.type, left - k),
-                                               _mm512_set1_ps(scale))));
+        _mm_storeu_si128(
+            (__m128i *)(void *)(q + k),
+            round_to_e4m3(_mm512_div_ps(source_at(row + k * size, s->src.type, left - k),
+                                        _mm512_set1_ps(scale))));
     return _mm512_loadu_si512(q);
 }
 
@@ -145,7 +146,7 @@ static xd_status pack(const xd_weight *w, xd_tensor src)
 
 /* ---- GEMM --------------------------------------------------------------------------------- */
 
-static xd_gemm_job product_of(const xd_gemm *a, int threads)
+static xd_gemm_job job_of(const xd_gemm *a, int threads)
 {
     xd_gemm_job p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * (4 / UNIT),
                      .units = (a->w->in + UNIT - 1) / UNIT, .rest = (int)(a->w->in % UNIT) };
@@ -156,16 +157,16 @@ static xd_gemm_job product_of(const xd_gemm *a, int threads)
 
 static size_t scratch(const xd_gemm *a, int threads)
 {
-    return product_of(a, threads).tmp_bytes * (size_t)threads;
+    return job_of(a, threads).tmp_bytes * (size_t)threads;
 }
 
 static xd_status gemm(const xd_gemm *a, void *tmp)
 {
-    xd_gemm_job p = product_of(a, xd_par_threads());
+    xd_gemm_job p = job_of(a, xd_par_threads());
     p.w = panels_of(a->w);
     p.col = scales_of(a->w);
     p.tmp = tmp;
-    xd_gemm_job_run(&p, panel);
+    xd_gemm_job_run(&p, multiply_panel);
     return XD_OK;
 }
 

@@ -14,7 +14,7 @@ enum {
     ROWS = 6, DEEP = 384,       /* rows of a tile; inputs of a chunk: 24 KiB of a part        */
     WIDTH = 2 * LANES,
     SIDE = 8,                   /* most panels side by side                                   */
-    MOST_ROWS = 192,            /* most rows of a block                                       */
+    MAX_ROWS = 192,            /* most rows of a block                                       */
 };
 
 /* ---- tiles -------------------------------------------------------------------------------- */
@@ -94,7 +94,8 @@ static void copy_rows(const xd_gemm_job *p, float *to, int64_t r0, int64_t n, in
 }
 
 /* Multiplies a chunk of a part with the copied rows, and prefetches the memory at t.next. */
-static void part(const xd_gemm_job *p, tile_args t, int last, int64_t c0, int64_t r0, int64_t n)
+static void multiply_part(const xd_gemm_job *p, tile_args t, int last, int64_t c0, int64_t r0,
+                          int64_t n)
 {
     const int64_t count = (n + ROWS - 1) / ROWS;
     t.step = (WIDTH * 4 + count - 1) / count;
@@ -102,11 +103,11 @@ static void part(const xd_gemm_job *p, tile_args t, int last, int64_t c0, int64_
     for (int64_t i = 0, rows; i < n; i += rows, t.a += t.units * ROWS, t.c += rows * XD_PANEL) {
         rows = rows_of(n - i);
         if (last)
-            finish_soon(p, c0, WIDTH, r0 + i, rows);
+            prefetch_output(p, c0, WIDTH, r0 + i, rows);
         tiles[rows](&t);
         t.next += t.units * t.step;
         if (last)
-            finish(p, t.c, c0, WIDTH, r0 + i, rows);
+            finish_rows(p, t.c, c0, WIDTH, r0 + i, rows);
     }
 }
 
@@ -123,7 +124,8 @@ typedef struct block {
 } block;
 
 /* Multiplies inputs [k, k + kn), copied to `a`, with the parts of columns [c, end). */
-static void chunk(const block *o, const float *a, int64_t k, int64_t kn, int64_t c, int64_t end)
+static void multiply_chunk(const block *o, const float *a, int64_t k, int64_t kn, int64_t c,
+                           int64_t end)
 {
     const xd_gemm_job *p = o->p;
     const int64_t     K = p->units;
@@ -133,15 +135,15 @@ static void chunk(const block *o, const float *a, int64_t k, int64_t kn, int64_t
                             : one_tile(p)   ? b + kn * WIDTH
                                             : w + o->c0 * K + kn * WIDTH;
         float *sums = o->sums + (c - o->c0) / XD_PANEL * p->rows * XD_PANEL + c % XD_PANEL;
-        part(p, (tile_args){ kn, a, b, sums, k > 0, (const char *)next, 0 }, k + kn == K, c, o->r0,
-             o->n);
+        multiply_part(p, (tile_args){ kn, a, b, sums, k > 0, (const char *)next, 0 }, k + kn == K,
+                      c, o->r0, o->n);
     }
 }
 
 /* With a single tile of rows, each part is read from start to end, in the order of memory: reading
  * the weights then takes all the time. */
-static void panels(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
-                   char *tmp)
+static void multiply_panels(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
+                            char *tmp)
 {
     const block   o = { p, r0, n, at * XD_PANEL, xd_min((at + count) * XD_PANEL, p->N),
                         (float *)(void *)tmp };
@@ -152,11 +154,12 @@ static void panels(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, 
         int64_t kn = xd_min(K - k, p->deep);
         copy_rows(p, one ? copy + k * ROWS : copy, r0, n, k, kn);
         if (!one)
-            chunk(&o, copy, k, kn, o.c0, o.end);
+            multiply_chunk(&o, copy, k, kn, o.c0, o.end);
     }
     for (int64_t c = o.c0; c < o.end && one; c += WIDTH)
         for (int64_t k = 0; k < K; k += p->deep)
-            chunk(&o, copy + k * ROWS, k, xd_min(K - k, p->deep), c, xd_min(o.end, c + WIDTH));
+            multiply_chunk(&o, copy + k * ROWS, k, xd_min(K - k, p->deep), c,
+                           xd_min(o.end, c + WIDTH));
 }
 
 /* ---- packing ------------------------------------------------------------------------------ */
@@ -200,10 +203,10 @@ static xd_status pack(const xd_weight *w, xd_tensor src)
 
 /* ---- GEMM --------------------------------------------------------------------------------- */
 
-static xd_gemm_job product_of(const xd_gemm *a, int threads)
+static xd_gemm_job job_of(const xd_gemm *a, int threads)
 {
     xd_gemm_job p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 4, .units = a->w->in, .w = a->w->p,
-                     .deep = DEEP, .side = SIDE, .rows = MOST_ROWS };
+                     .deep = DEEP, .side = SIDE, .rows = MAX_ROWS };
     p.panel_bytes = p.units * XD_UNIT_BYTES;
     xd_gemm_job_cut(&p, 0, threads);
     p.sum_bytes = (size_t)(p.side * p.rows * XD_PANEL) * sizeof(float);
@@ -212,6 +215,6 @@ static xd_gemm_job product_of(const xd_gemm *a, int threads)
     return p;
 }
 
-XD_OWN_CALLS(xd_gemm_job, tmp, xd_gemm_job_run(&p, panels))
+XD_OWN_CALLS(xd_gemm_job, tmp, xd_gemm_job_run(&p, multiply_panels))
 
 const xd_gemm_kernels xd_cpu_gemm_f32 = { pack_size, pack, scratch, gemm, NULL };

@@ -29,7 +29,7 @@ FINISH_INLINE vf power_of_2(vf x)
 }
 
 /* x / (1 + 2^y) */
-FINISH_INLINE vf damped(vf x, vf y)
+FINISH_INLINE vf scaled_logistic(vf x, vf y)
 {
     const vf one = v_set(1.0f), most = v_set(126.0f);
     return v_mul(x, v_inverse(v_add(one, power_of_2(v_min(y, most)))));
@@ -37,7 +37,8 @@ FINISH_INLINE vf damped(vf x, vf y)
 
 FINISH_INLINE vf gelu_tanh(vf x)
 {
-    return damped(x, v_mul(x, v_fma(v_mul(x, x), v_set(-0.102943240f), v_set(-2.30220819f))));
+    return scaled_logistic(x,
+                           v_mul(x, v_fma(v_mul(x, x), v_set(-0.102943240f), v_set(-2.30220819f))));
 }
 
 /* x (1 - p) for x > 0, else x p. */
@@ -56,13 +57,13 @@ FINISH_INLINE vf gelu_erf(vf x)
     return v_sub(v_max(v_zero(), x), v_mul(v_abs(x), p));
 }
 
-FINISH_INLINE vf activated(vf x, xd_act act)
+FINISH_INLINE vf apply_act(vf x, xd_act act)
 {
     switch (act) {
     case XD_GELU_TANH:  return gelu_tanh(x);
     case XD_GELU_ERF:   return gelu_erf(x);
-    case XD_SILU:       return damped(x, v_mul(x, v_set(-1.44269504f)));
-    case XD_GELU_QUICK: return damped(x, v_mul(x, v_set(-2.45546696f)));
+    case XD_SILU:       return scaled_logistic(x, v_mul(x, v_set(-1.44269504f)));
+    case XD_GELU_QUICK: return scaled_logistic(x, v_mul(x, v_set(-2.45546696f)));
     case XD_RELU:       return v_max(v_zero(), x);      /* a NaN stays a NaN                   */
     default:            return x;
     }
@@ -103,7 +104,7 @@ static inline void put_at(char *p, xd_dtype type, __mmask16 m, __m512 x)
 #else
 typedef int64_t vl;             /* number of lanes in use                                     */
 
-static inline vl lanes(int64_t n)
+static inline vl lane_mask(int64_t n)
 {
     return n;
 }
@@ -126,9 +127,9 @@ typedef struct finish_cols {
     vi fix;
 } finish_cols;
 
-FINISH_INLINE finish_cols columns_at(const xd_gemm_job *p, int64_t c)
+FINISH_INLINE finish_cols columns_from(const xd_gemm_job *p, int64_t c)
 {
-    const vl    m = lanes(p->N - c);
+    const vl    m = lane_mask(p->N - c);
     const char *bias = p->a->bias.p, *gate = p->a->gate.p;
     return (finish_cols){ m, p->col ? v_load(p->col + c) : v_zero(),
                           bias ? floats_at(bias + c * 4, XD_F32, m) : v_zero(),
@@ -151,8 +152,8 @@ FINISH_INLINE finish_way way_of(const xd_gemm_job *p, xd_dtype from, xd_act act)
 
 /* The scaled sums plus bias: integer sums are corrected by `fix` and converted, then multiplied by
  * the scales. */
-FINISH_INLINE vf scaled(const finish_way *w, const float *sum, const float *row,
-                        const finish_cols *k)
+FINISH_INLINE vf scale_sums(const finish_way *w, const float *sum, const float *row,
+                            const finish_cols *k)
 {
     if (row)
         return v_fma(v_whole(sum, k->fix), v_mul(v_set(*row), k->by), k->bias);
@@ -162,7 +163,7 @@ FINISH_INLINE vf scaled(const finish_way *w, const float *sum, const float *row,
 }
 
 /* Applies the gate and adds the residual at `res`, or NULL. */
-FINISH_INLINE vf joined(const finish_way *w, vf x, const finish_cols *k, const char *res)
+FINISH_INLINE vf add_residual(const finish_way *w, vf x, const finish_cols *k, const char *res)
 {
     if (!res)
         return w->gate ? v_mul(x, k->gate) : x;
@@ -172,10 +173,10 @@ FINISH_INLINE vf joined(const finish_way *w, vf x, const finish_cols *k, const c
 
 /* The whole epilogue for LANES sums of a row. `row`: the scale of the row, or NULL; `res`: the
  * residual there, or NULL. */
-FINISH_INLINE vf finished(const finish_way *w, const float *sum, const float *row,
-                          const finish_cols *k, const char *res)
+FINISH_INLINE vf finish_vector(const finish_way *w, const float *sum, const float *row,
+                               const finish_cols *k, const char *res)
 {
-    return joined(w, activated(scaled(w, sum, row, k), w->act), k, res);
+    return add_residual(w, apply_act(scale_sums(w, sum, row, k), w->act), k, res);
 }
 
 /* The epilogue of rows [r0, r0 + n), columns [c0, c0 + width) or fewer at the end; sums have
@@ -189,18 +190,18 @@ FINISH_INLINE void finish_as(const xd_gemm_job *p, const float *sums, int64_t c0
     const int64_t  step = a->out.s[0] * size_of(a->out.type);
     const int64_t  rstep = a->residual.s[0] * size_of(a->residual.type);
     for (int64_t j = 0, c = c0; j < width && c < p->N; j += LANES, c += LANES) {
-        const finish_cols k = columns_at(p, c);
+        const finish_cols k = columns_from(p, c);
         char             *out = place_of(&a->out, r0, c);
         const char       *res = a->residual.p ? place_of(&a->residual, r0, c) : NULL;
         for (int64_t i = 0; i < n; i++, out += step)
             put_at(out, a->out.type, k.m,
-                   finished(&w, sums + i * XD_PANEL + j, row ? row + i : NULL, &k,
-                            res ? res + i * rstep : NULL));
+                   finish_vector(&w, sums + i * XD_PANEL + j, row ? row + i : NULL, &k,
+                                 res ? res + i * rstep : NULL));
     }
 }
 
-static inline void finish(const xd_gemm_job *p, const float *sums, int64_t c0, int64_t width,
-                          int64_t r0, int64_t n)
+static inline void finish_rows(const xd_gemm_job *p, const float *sums, int64_t c0, int64_t width,
+                               int64_t r0, int64_t n)
 {
     switch (p->a->act) {
 #define FINISH_CASE(act)                                                                           \
@@ -216,8 +217,8 @@ static inline void finish(const xd_gemm_job *p, const float *sums, int64_t c0, i
 
 /* Prefetches the lines of the output (and of the residual, if it is another tensor) that n rows
  * from r0 on will touch in `width` columns from c0 on, or fewer at the end. */
-FINISH_INLINE void finish_soon(const xd_gemm_job *p, int64_t c0, int64_t width, int64_t r0,
-                               int64_t n)
+FINISH_INLINE void prefetch_output(const xd_gemm_job *p, int64_t c0, int64_t width, int64_t r0,
+                                   int64_t n)
 {
     const xd_gemm   *a = p->a;
     const xd_tensor *t[2] = { &a->residual, &a->out };

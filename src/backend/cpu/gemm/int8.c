@@ -107,7 +107,7 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
     input_integers(&c->to, c->a, begin, end);
 }
 
-static xd_gemm_job product_of(const xd_gemm *a, int threads)
+static xd_gemm_job job_of(const xd_gemm *a, int threads)
 {
     xd_gemm_job p = { .a = a, .units = units_of(a->w), .ldi = (a->w->in + 63) / 64 * 64 };
     p.panel_bytes = p.units * XD_UNIT_BYTES;
@@ -122,13 +122,13 @@ static int64_t input_bytes(const xd_gemm_job *p)
 
 static size_t scratch(const xd_gemm *a, int threads)
 {
-    xd_gemm_job p = product_of(a, threads);
+    xd_gemm_job p = job_of(a, threads);
     return (size_t)input_bytes(&p) + p.tmp_bytes * (size_t)threads;
 }
 
 static xd_status gemm(const xd_gemm *a, void *tmp)
 {
-    xd_gemm_job p = product_of(a, xd_par_threads());
+    xd_gemm_job p = job_of(a, xd_par_threads());
     input      in = { a,
                       { tmp, (float *)(void *)((char *)tmp + p.M * p.ldi), p.ldi / 64, 1, -128 } };
     xd_par_for(p.M, input_rows, &in);
@@ -138,7 +138,7 @@ static xd_status gemm(const xd_gemm *a, void *tmp)
     p.col = scales_of(a->w);
     p.fix = fixes_of(a->w);
     p.tmp = (char *)tmp + input_bytes(&p);
-    xd_gemm_job_run(&p, panel);
+    xd_gemm_job_run(&p, multiply_panel);
     return XD_OK;
 }
 

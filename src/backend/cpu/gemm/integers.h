@@ -5,7 +5,7 @@
 #include "backend/cpu/gemm/scale.h"
 
 /* Rounded to nearest even and clamped to +-127, one byte per lane. */
-static inline __m128i integers(__m512 x)
+static inline __m128i to_int8(__m512 x)
 {
     x = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-127.0f)), _mm512_set1_ps(127.0f));
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
@@ -21,7 +21,7 @@ static inline __m512i source_integers(const source *s, int64_t o, int64_t i, flo
         int64_t from = i + 16 * k;
         q[k] = _mm_setzero_si128();
         if (from < s->w->in && scale > 0)
-            q[k] = integers(_mm512_div_ps(
+            q[k] = to_int8(_mm512_div_ps(
                 source_at(row + from * size, s->src.type, s->w->in - from), _mm512_set1_ps(scale)));
     }
     return _mm512_inserti64x4(
@@ -44,24 +44,24 @@ static inline __m512i odd_bf16(__m512i x)
 
 /* Element-wise maximum of m and the magnitudes of 64 elements of a row of n from element i on,
  * compared as bits: bf16 in 16-bit lanes, floats in 32-bit lanes. */
-static inline __m512i more_of_bf16(__m512i m, const char *x, int64_t i, int64_t n)
+static inline __m512i max_bits_bf16(__m512i m, const char *x, int64_t i, int64_t n)
 {
     const __m512i size = _mm512_set1_epi16(0x7fff);
     m = _mm512_max_epu16(m, _mm512_and_si512(size, bf16_pairs(x, i, n)));
     return _mm512_max_epu16(m, _mm512_and_si512(size, bf16_pairs(x, i + 32, n)));
 }
 
-static inline __m512i more_of_floats(__m512i m, const char *x, int64_t i, int64_t n)
+static inline __m512i max_bits_floats(__m512i m, const char *x, int64_t i, int64_t n)
 {
     const __m512i size = _mm512_set1_epi32(0x7fffffff);
     for (int64_t k = i; k < i + 64; k += 16)
         m = _mm512_max_epu32(
-            m, _mm512_and_si512(size, _mm512_maskz_loadu_epi32(lanes(n - k), x + k * 4)));
+            m, _mm512_and_si512(size, _mm512_maskz_loadu_epi32(lane_mask(n - k), x + k * 4)));
     return m;
 }
 
 /* x times `by`, rounded to nearest even, as int32. */
-static inline __m512i rounded(__m512i x, __m512 by)
+static inline __m512i scale_and_round(__m512i x, __m512 by)
 {
     return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_castsi512_ps(x), by));
 }
@@ -72,9 +72,10 @@ static inline __m512i rounded(__m512i x, __m512 by)
 static inline __m512i bf16_integers(const char *x, int64_t i, int64_t n, __m512 by)
 {
     const __m512i p = bf16_pairs(x, i, n), q = bf16_pairs(x, i + 32, n);
-    const __m512i odd = _mm512_packs_epi32(rounded(odd_bf16(p), by), rounded(odd_bf16(q), by));
-    const __m512i even = _mm512_packs_epi32(rounded(_mm512_slli_epi32(p, 16), by),
-                                            rounded(_mm512_slli_epi32(q, 16), by));
+    const __m512i odd =
+        _mm512_packs_epi32(scale_and_round(odd_bf16(p), by), scale_and_round(odd_bf16(q), by));
+    const __m512i even = _mm512_packs_epi32(scale_and_round(_mm512_slli_epi32(p, 16), by),
+                                            scale_and_round(_mm512_slli_epi32(q, 16), by));
     return _mm512_permutexvar_epi64(
         _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7),
         _mm512_or_si512(_mm512_slli_epi16(odd, 8),
@@ -85,7 +86,7 @@ static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512
 {
     __m512i v[4];
     for (int64_t k = 0; k < 4; k++, i += 16)
-        v[k] = rounded(_mm512_maskz_loadu_epi32(lanes(n - i), x + i * 4), by);
+        v[k] = scale_and_round(_mm512_maskz_loadu_epi32(lane_mask(n - i), x + i * 4), by);
     return _mm512_permutexvar_epi32(
         _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
         _mm512_packs_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3])));
@@ -118,7 +119,7 @@ FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t
             for (int64_t b = 0; later && b < 64 * size; b += 64)
                 _mm_prefetch(later + i * size + b, _MM_HINT_T0);
             if (x)
-                most = bf16 ? more_of_bf16(most, x, i, n) : more_of_floats(most, x, i, n);
+                most = bf16 ? max_bits_bf16(most, x, i, n) : max_bits_floats(most, x, i, n);
             if (before)
                 _mm512_storeu_si512(q, _mm512_xor_si512(
                                            change, bf16 ? bf16_integers(before, i, n, by)
@@ -126,7 +127,7 @@ FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t
         }
         if (bf16)
             most = _mm512_max_epu32(_mm512_slli_epi32(most, 16), odd_bf16(most));
-        const float m = most_of(most), s = xd_quant_scale(XD_I8, m);
+        const float m = max_magnitude(most), s = xd_quant_scale(XD_I8, m);
         by = _mm512_set1_ps(s > 0 ? 127.0f / m : 0.0f);
         before = x;
         if (x)

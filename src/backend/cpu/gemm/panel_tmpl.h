@@ -1,7 +1,7 @@
 /* panel_tmpl.h - multiplies a panel with a block of rows, tile by tile.
  *
  * The including file has included tile_tmpl.h. The including file defines either PANELS_IN_PLACE,
- * if tiles read weights as they are packed, or near_weights, which returns `units` of the panel
+ * if tiles read weights as they are packed, or panel_in_l1, which returns `units` of the panel
  * from unit k on in the form that tiles read, and LINES, the cache lines that a unit has in
  * memory. */
 #ifndef XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
@@ -10,7 +10,7 @@
 #ifdef PANELS_IN_PLACE
 enum { LINES = XD_UNIT_BYTES / 64 };
 
-static inline const char *near_weights(const char *w, int64_t k, int64_t units, char *place)
+static inline const char *panel_in_l1(const char *w, int64_t k, int64_t units, char *place)
 {
     (void)units;
     (void)place;
@@ -18,7 +18,8 @@ static inline const char *near_weights(const char *w, int64_t k, int64_t units, 
 }
 #endif
 
-static void panel(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n, char *tmp)
+static void multiply_panel(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
+                           char *tmp)
 {
     (void)count;
     float         near[XD_TILE * XD_PANEL] __attribute__((aligned(64)));
@@ -27,8 +28,8 @@ static void panel(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, i
     for (int64_t k = 0, kn, last = 0; !last; k += kn) {
         kn = whole - k <= p->deep ? whole - k : p->deep;
         last = k + kn == whole;
-        const char *b = near_weights(w, k, last ? p->units - k : kn,
-                                     tmp ? tmp + p->sum_bytes : NULL);
+        const char *b = panel_in_l1(w, k, last ? p->units - k : kn,
+                                    tmp ? tmp + p->sum_bytes : NULL);
         const char *next = w + (k + kn) * 64 * LINES;
         for (int64_t i = 0, rows; i < n; i += rows) {
             float    *c = p->sum_bytes ? (float *)(void *)tmp + i * XD_PANEL : near;
@@ -38,7 +39,7 @@ static void panel(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, i
             tiles[rows](&t, p, at, r0 + i);
             next = i < (LINES - 1) * XD_TILE ? next + kn * 64 : b;
             if (last)
-                finish(p, c, at * XD_PANEL, XD_PANEL, r0 + i, rows);
+                finish_rows(p, c, at * XD_PANEL, XD_PANEL, r0 + i, rows);
         }
     }
 }

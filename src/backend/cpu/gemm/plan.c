@@ -9,11 +9,11 @@
 enum {
     GROUP_BYTES = 8 << 20,      /* panels that stay in the L3 cache for all row blocks     */
     BLOCK_BYTES = 1200 << 10,   /* most input bytes of a row block that a chunk reads      */
-    LEAST_ROWS = 24,           /* least rows of a block that is cut smaller to occupy all threads */
+    MIN_ROWS = 24,             /* least rows of a block that is cut smaller to occupy all threads */
 };
 
 /* Units of a chunk: depends on the length of a row alone. */
-static int64_t chunk(int64_t units, int64_t most)
+static int64_t chunk_units(int64_t units, int64_t most)
 {
     int64_t n = xd_ceil_div(units, most);
     return n > 1 ? xd_ceil_div(xd_ceil_div(units, n), 16) * 16 : units;
@@ -23,15 +23,15 @@ static int64_t chunk(int64_t units, int64_t most)
  * better. Fetching its panel costs a block the time of about four rows. */
 static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 {
-    int64_t least = xd_ceil_div(M, most), best = least;
+    int64_t fewest = xd_ceil_div(M, most), best = fewest;
     double  cost = 0;
-    for (int64_t b = least; b < least + 8; b++) {
+    for (int64_t b = fewest; b < fewest + 8; b++) {
         int64_t rows = xd_ceil_div(xd_ceil_div(M, b), XD_TILE) * XD_TILE,
                 rounds = xd_ceil_div(xd_ceil_div(M, rows) * panels, threads);
         double  c = (double)rounds * (double)(rows + 4);
-        if (b > least && rows < LEAST_ROWS)
+        if (b > fewest && rows < MIN_ROWS)
             break;
-        if (b == least || c < 0.995 * cost) {
+        if (b == fewest || c < 0.995 * cost) {
             cost = c;
             best = b;
         }
@@ -40,7 +40,7 @@ static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 }
 
 /* Most rows of a block. */
-static int64_t most_rows(const xd_gemm_job *p, int expands)
+static int64_t max_rows(const xd_gemm_job *p, int expands)
 {
     int64_t most = BLOCK_BYTES / (4 * p->deep);
     if (p->rows)
@@ -52,7 +52,7 @@ static int64_t most_rows(const xd_gemm_job *p, int expands)
 
 /* Panels side by side: as many as possible, unless fewer fill the last round of threads better.
  * Rows are copied once for all of them, which costs the time of an eighth of a panel. */
-static int64_t side_of(const xd_gemm_job *p, int threads)
+static int64_t panels_side_by_side(const xd_gemm_job *p, int threads)
 {
     int64_t best = 1;
     double  cost = 0;
@@ -71,8 +71,8 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
 {
     p->M = p->a->out.d[0];
     p->N = p->a->w->out;
-    p->deep = chunk(p->units, p->deep ? p->deep : XD_DEEP);
-    int64_t most = most_rows(p, expands);
+    p->deep = chunk_units(p->units, p->deep ? p->deep : XD_DEEP);
+    int64_t most = max_rows(p, expands);
     p->panels = xd_panels(p->a->w);
     p->group = GROUP_BYTES / p->panel_bytes;
     p->group = p->group < 1 ? 1 : p->group;
@@ -88,7 +88,7 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
     while (p->per > 1 && xd_ceil_div(p->group, p->per) * p->blocks < 4 * threads)
         p->per--;
     if (p->side)
-        p->per = p->side = side_of(p, threads);
+        p->per = p->side = panels_side_by_side(p, threads);
     if (p->deep < p->units)
         p->sum_bytes = (size_t)(p->rows * XD_PANEL) * sizeof(float);
     p->tmp_bytes = p->sum_bytes + (expands ? (size_t)((p->deep + 4) * XD_UNIT_BYTES) : 0);
@@ -133,7 +133,7 @@ static int has_vnni(void)
 }
 
 /* The kernels that pack a weight; NULL: not handled here. */
-static const xd_gemm_kernels *packer(xd_isa isa, const xd_weight *w)
+static const xd_gemm_kernels *packing_kernels(xd_isa isa, const xd_weight *w)
 {
     if (w->nk || w->in < 1 || w->out < 1)
         return NULL;
@@ -155,7 +155,7 @@ static const xd_gemm_kernels *packer(xd_isa isa, const xd_weight *w)
 }
 
 /* The kernels that multiply by it. */
-static const xd_gemm_kernels *user(xd_isa isa, const xd_gemm *a)
+static const xd_gemm_kernels *multiplying_kernels(xd_isa isa, const xd_gemm *a)
 {
     if (a->w->type == XD_F8E4M3 && a->in.type == XD_F32)
         return &xd_cpu_gemm_e4m3_f32;
@@ -163,17 +163,17 @@ static const xd_gemm_kernels *user(xd_isa isa, const xd_gemm *a)
     if (isa == XD_ISA_AMX && a->w->type == XD_F8E4M3)
         return &xd_cpu_gemm_amx_e4m3;
 #endif
-    return packer(isa, a->w);
+    return packing_kernels(isa, a->w);
 }
 #else
-static const xd_gemm_kernels *packer(xd_isa isa, const xd_weight *w)
+static const xd_gemm_kernels *packing_kernels(xd_isa isa, const xd_weight *w)
 {
     (void)isa;
     (void)w;
     return NULL;
 }
 
-static const xd_gemm_kernels *user(xd_isa isa, const xd_gemm *a)
+static const xd_gemm_kernels *multiplying_kernels(xd_isa isa, const xd_gemm *a)
 {
     (void)isa;
     (void)a;
@@ -183,7 +183,7 @@ static const xd_gemm_kernels *user(xd_isa isa, const xd_gemm *a)
 
 int xd_cpu_gemm_takes(xd_isa isa, const xd_weight *w)
 {
-    return packer(isa, w) != NULL;
+    return packing_kernels(isa, w) != NULL;
 }
 
 int xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w)
@@ -194,32 +194,32 @@ int xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w)
 size_t xd_cpu_gemm_pack_size(xd_isa isa, xd_weight *w)
 {
     w->layout = 2;
-    w->bytes = packer(isa, w)->pack_size(w);
+    w->bytes = packing_kernels(isa, w)->pack_size(w);
     return w->bytes;
 }
 
 xd_status xd_cpu_gemm_pack(xd_isa isa, const xd_weight *w, xd_tensor src)
 {
-    const xd_gemm_kernels *o = packer(isa, w);
+    const xd_gemm_kernels *o = packing_kernels(isa, w);
     return o->pack_rows ? o->pack_rows(w, src, 0) : o->pack(w, src);
 }
 
 int64_t xd_cpu_gemm_pack_band(xd_isa isa, const xd_weight *w)
 {
-    return packer(isa, w)->pack_rows ? XD_PANEL : 0;
+    return packing_kernels(isa, w)->pack_rows ? XD_PANEL : 0;
 }
 
 xd_status xd_cpu_gemm_pack_rows(xd_isa isa, const xd_weight *w, xd_tensor src, int64_t row0)
 {
-    return packer(isa, w)->pack_rows(w, src, row0);
+    return packing_kernels(isa, w)->pack_rows(w, src, row0);
 }
 
 size_t xd_cpu_gemm_scratch(xd_isa isa, const xd_gemm *a, int threads)
 {
-    return a->out.d[0] > 0 ? user(isa, a)->scratch(a, threads) : 0;
+    return a->out.d[0] > 0 ? multiplying_kernels(isa, a)->scratch(a, threads) : 0;
 }
 
 xd_status xd_cpu_gemm_gemm(xd_isa isa, const xd_gemm *a, void *tmp)
 {
-    return a->out.d[0] > 0 ? user(isa, a)->gemm(a, tmp) : XD_OK;
+    return a->out.d[0] > 0 ? multiplying_kernels(isa, a)->gemm(a, tmp) : XD_OK;
 }

@@ -8,7 +8,7 @@
 
 /* Maximum of magnitudes, whose bits have the same order as their values; NaN if one of them is
  * non-finite. */
-static inline float most_of(__m512i most)
+static inline float max_magnitude(__m512i most)
 {
     uint32_t u = _mm512_reduce_max_epu32(most);
     float    f;
@@ -30,7 +30,7 @@ static inline float source_scale(const source *s, int64_t o)
         most = _mm512_max_epu32(
             most, _mm512_andnot_si512(sign, _mm512_castps_si512(source_at(
                                                 row + i * size, s->src.type, s->w->in - i))));
-    return xd_quant_scale(s->w->type, most_of(most));
+    return xd_quant_scale(s->w->type, max_magnitude(most));
 }
 
 #endif

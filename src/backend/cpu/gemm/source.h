@@ -9,7 +9,7 @@
 static inline vf halves_at(const char *p, int64_t n)
 {
 #ifdef __AVX512F__
-    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes(n), p));
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lane_mask(n), p));
 #else
     uint16_t h[LANES] = { 0 };
     memcpy(h, p, (size_t)(n < LANES ? n : LANES) * 2);

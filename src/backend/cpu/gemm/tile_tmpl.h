@@ -3,7 +3,7 @@
  *   c[i][j] (+)= sum_u a[i][u] . b[u][j]       i < ROWS, j < XD_PANEL
  *
  * A unit is 32 bits whose products are all added to one 32-bit sum. While it computes, a tile
- * prefetches the memory that is needed next; SOON units before its end it prefetches its sums and
+ * prefetches the memory that is needed next; NEXT_UNITS before its end it prefetches its sums and
  * outputs, which have left the L1 cache since the tile before.
  *
  * The including file defines v_sums, a vector of sums, v_none, v_get, v_put, v_join (adds two of
@@ -15,7 +15,7 @@
 
 #include "backend/cpu/gemm/finish.h"
 
-enum { SOON = 24 };             /* units before the end                                       */
+enum { NEXT_UNITS = 24 };       /* units before the end                                       */
 
 typedef struct tile_args {
     int64_t     units;          /* whole units                                                */
@@ -32,7 +32,7 @@ typedef struct tile_args {
 typedef void tile_fn(const tile_args *t, const xd_gemm_job *p, int64_t at, int64_t r0);
 
 #define TILE_ZERO(i)                                                                               \
-    v_sums      c##i##0 = v_none(), c##i##1 = c##i##0, c##i##2 = c##i##0,            \
+    v_sums      c##i##0 = v_none(), c##i##1 = c##i##0, c##i##2 = c##i##0,                          \
             c##i##3 = c##i##0;                                                                     \
     const char *a##i = a + (i)*lda;
 
@@ -69,24 +69,24 @@ typedef void tile_fn(const tile_args *t, const xd_gemm_job *p, int64_t at, int64
 #define TILE_UNTIL(ROWS, end)                                                                      \
     for (; k < (end); k++) {                                                                       \
         TILE_WEIGHTS(k)                                                                            \
-        _mm_prefetch(next + 64 * k, _MM_HINT_T1);                                               \
+        _mm_prefetch(next + 64 * k, _MM_HINT_T1);                                                  \
         ROWS_##ROWS(TILE_STEP)                                                                     \
     }
 
 #define TILE(ROWS)                                                                                 \
     static void tile_##ROWS(const tile_args *t, const xd_gemm_job *p, int64_t at, int64_t r0)      \
     {                                                                                              \
-        const int64_t kn = t->units, soon = kn > SOON ? kn - SOON : 0, lda = t->lda;               \
+        const int64_t kn = t->units, from_k = kn > NEXT_UNITS ? kn - NEXT_UNITS : 0, lda = t->lda; \
         const char   *a = t->a, *b = t->b, *next = t->next;                                        \
         float        *c = t->c;                                                                    \
         const int     add = t->add;                                                                \
         int64_t       k = 0;                                                                       \
         ROWS_##ROWS(TILE_ZERO)                                                                     \
-        TILE_UNTIL(ROWS, soon)                                                                     \
+        TILE_UNTIL(ROWS, from_k)                                                                   \
         for (int64_t i = 0; i < ROWS * XD_PANEL; i += 16)                                          \
             _mm_prefetch((const char *)(c + i), _MM_HINT_T0);                                      \
         if (t->last)                                                                               \
-            finish_soon(p, at * XD_PANEL, XD_PANEL, r0, ROWS);                                     \
+            prefetch_output(p, at * XD_PANEL, XD_PANEL, r0, ROWS);                                 \
         TILE_UNTIL(ROWS, kn)                                                                       \
         if (t->rest) {                                                                             \
             TILE_WEIGHTS(kn)                                                                       \
