@@ -57,7 +57,7 @@ struct xd_dev {
 };
 
 /* Opens a device by name: "cpu", or a kind of device and an instance of it, as in "cuda:1". NULL is
- * the CPU. XD_EINVAL: no such device. */
+ * the first kind of the registry. XD_EINVAL: no such device. */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
 /* Opens the count device that stands for `real`: its scratch and pack sizes are those of `real`
  * (borrowed; must outlive it). With NULL, scratch is zero and pack sizes are those of plain

@@ -31,7 +31,7 @@ void xd_about(xd_fact *fact, void *cookie)
     xd_image_about(fact, cookie);
     xd_tok_about(fact, cookie);
     xd_json_about(fact, cookie);
-    if (xd_dev_open(&d, "cpu", &e) == XD_OK) {
+    if (xd_dev_open(&d, NULL, &e) == XD_OK) {
         fact(cookie, "kernels", d->name);
         fact(cookie, "type", xd_dev_best(d) == XD_BF16 ? "bf16" : "f32");
     } else {

@@ -185,7 +185,7 @@ static xd_status probe(const xd_probe_args *a, xd_err *e)
     int share = s == XD_OK ? xd_comm_share(&ranks, &cores) : 1;
     xd_par_set(a->threads ? a->threads : share);
     if (s == XD_OK)
-        s = xd_dev_open(&p.dev, "cpu", e);
+        s = xd_dev_open(&p.dev, NULL, e);
     if (s == XD_OK)
         s = measure(&p, &m, e);
     if (s == XD_OK) {
