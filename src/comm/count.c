@@ -257,26 +257,13 @@ static void count_drop(xd_comm *c, xd_req *r, int n)
 
 static const xd_comm_ops ops = {
     .name = "count",
-    .split = count_split,
-    .split_host = count_host,
-    .close = count_close,
-    .allreduce = count_allreduce,
-    .bcast = count_bcast,
-    .gather = count_gather,
-    .circulate = count_circulate,
-    .exchange = count_exchange,
-    .exchange_views = count_exchange_views,
-    .exchange_places = count_exchange_places,
-    .send = count_send,
-    .recv = count_recv,
-    .wait = count_wait,
-    .test = count_test,
-    .drop = count_drop,
-    .poke = count_nothing,
-    .barrier = count_nothing,
-    .share = count_share,
-    .in_window = count_in_window,
-    .abort = count_abort,
+    .split = count_split, .split_host = count_host, .close = count_close,
+    .allreduce = count_allreduce, .bcast = count_bcast, .gather = count_gather,
+    .circulate = count_circulate, .exchange = count_exchange,
+    .exchange_views = count_exchange_views, .exchange_places = count_exchange_places,
+    .send = count_send, .recv = count_recv, .wait = count_wait, .test = count_test,
+    .drop = count_drop, .poke = count_nothing, .barrier = count_nothing, .share = count_share,
+    .in_window = count_in_window, .abort = count_abort,
 };
 
 static xd_status open_group(tally *y, int color, int rank, int size, xd_comm **out, xd_err *e)

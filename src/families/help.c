@@ -16,7 +16,7 @@ static int has_trait(const xd_recipe *r, xd_family_word w)
            w == XD_WORD_DYNAMIC_CFG ? r->dynamic_cfg : optional;
 }
 
-static void add(xd_family_word w, const char *text)
+static void add_words(xd_family_word w, const char *text)
 {
     xd_buf_add(&words[w], "%s%s", words[w].len ? ", " : "", text);
 }
@@ -26,7 +26,7 @@ static void add_title(xd_family_word w, const xd_family *f)
 {
     for (int k = 0; f->recipes[k]; k++)
         if (has_trait(f->recipes[k], w)) {
-            add(w, f->title);
+            add_words(w, f->title);
             return;
         }
 }
@@ -37,14 +37,14 @@ static void add_examples(const xd_family *f)
     if (e->layers && !words[XD_WORD_LAYERS].len)
         xd_buf_add(&words[XD_WORD_LAYERS], "\"%s\" of %s", e->layers, f->title);
     if (e->file && !words[XD_WORD_FILE].len)
-        add(XD_WORD_FILE, e->file);
+        add_words(XD_WORD_FILE, e->file);
     if (e->hub && !words[XD_WORD_HUB].len)
-        add(XD_WORD_HUB, e->hub);
+        add_words(XD_WORD_HUB, e->hub);
     if (e->from_image)
-        add(XD_WORD_FROM_IMAGE, e->from_image);
+        add_words(XD_WORD_FROM_IMAGE, e->from_image);
 }
 
-static void collect(void)
+static void collect_words(void)
 {
     for (int i = 0; xd_families[i]; i++) {
         for (int w = 0; w < XD_WORD_LAYERS; w++)
@@ -56,6 +56,6 @@ static void collect(void)
 const char *xd_family_says(xd_family_word w)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, collect);
+    pthread_once(&once, collect_words);
     return words[w].len && !words[w].failed ? words[w].p : "none";
 }

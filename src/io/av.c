@@ -35,7 +35,7 @@ static xd_av           loaded;
 static int             is_loaded;
 
 /* The libraries are never closed, because their exit handlers must stay loaded. */
-static xd_status load(xd_err *e)
+static xd_status load_library(xd_err *e)
 {
     void *lib[XD_AV_LIBS];
     for (int i = 0; i < XD_AV_LIBS; i++)
@@ -57,7 +57,7 @@ static xd_status load(xd_err *e)
 xd_status xd_av_load(const xd_av **av, xd_err *e)
 {
     pthread_mutex_lock(&guard);
-    xd_status st = is_loaded ? XD_OK : load(e);
+    xd_status st = is_loaded ? XD_OK : load_library(e);
     pthread_mutex_unlock(&guard);
     *av = &loaded;
     return st;

@@ -57,7 +57,7 @@ static int units_of(uint32_t c, uint16_t u[2])
 }
 
 /* A UserComment of at most `max` bytes, cut between characters; empty if out of memory. */
-static bytes comment(const char *s, size_t max)
+static bytes make_comment(const char *s, size_t max)
 {
     bytes b = { malloc(PREFIX + 2 * strlen(s) + 4), PREFIX };
     if (!b.p || max < PREFIX)
@@ -97,7 +97,7 @@ static int is_parameters(const xd_image_text *t)
 }
 
 /* All texts except the parameters: the value if there is one, otherwise "key: value" lines. */
-static xd_text_buf description(const xd_image_text *texts)
+static xd_text_buf make_description(const xd_image_text *texts)
 {
     xd_text_buf b = { 0 };
     int         n = 0;
@@ -117,7 +117,7 @@ static xd_text_buf description(const xd_image_text *texts)
 
 /* Assembles the header, a directory with the description (if there is one) and the pointer to
  * the next directory, that directory with the comment, and both texts. */
-static bytes assemble(const xd_text_buf *about, const bytes *note)
+static bytes assemble_exif(const xd_text_buf *about, const bytes *note)
 {
     size_t   rows = about->p ? 2 : 1, text = about->p ? about->len + 1 : 0, more = note->n ? 2 : 1;
     size_t part = HEAD + 2 + rows * ROW + 4, data = part + 2 + more * ROW + 4,
@@ -150,11 +150,11 @@ uint8_t *xd_exif(const xd_image_text *texts, size_t max, size_t *n)
     const char *parameters = NULL;
     for (const xd_image_text *t = texts; t->key; t++)
         parameters = is_parameters(t) ? t->value : parameters;
-    bytes       note = parameters ? comment(parameters, max - FRAME) : (bytes){ NULL, 0 };
-    xd_text_buf about = description(texts);
+    bytes       note = parameters ? make_comment(parameters, max - FRAME) : (bytes){ NULL, 0 };
+    xd_text_buf about = make_description(texts);
     if (about.len + 1 + note.n > max - FRAME)           /* no partial description                */
         xd_buf_free(&about);
-    bytes b = note.n || about.p ? assemble(&about, &note) : (bytes){ NULL, 0 };
+    bytes b = note.n || about.p ? assemble_exif(&about, &note) : (bytes){ NULL, 0 };
     free(note.p);
     xd_buf_free(&about);
     *n = b.n;

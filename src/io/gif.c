@@ -59,7 +59,7 @@ static void put_code(lzw *z, int code)
         put_byte(z);
 }
 
-static void restart(lzw *z, int depth)
+static void restart_lzw(lzw *z, int depth)
 {
     put_code(z, 1 << depth);
     memset(z->key, -1, sizeof z->key);
@@ -83,7 +83,7 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
     z->size = depth + 1;
     z->wait = 0;
     z->bits = z->have = 0;
-    restart(z, depth);
+    restart_lzw(z, depth);
     for (int64_t i = 1; i < n; i++) {
         int32_t key = prefix << 8 | px[i];
         int     at = place_of(z, key);
@@ -93,7 +93,7 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
         }
         put_code(z, prefix);
         if (z->next == MAXCODES) {
-            restart(z, depth);
+            restart_lzw(z, depth);
         } else {
             z->key[at] = key;
             z->code[at] = (int16_t)z->next;
@@ -161,7 +161,7 @@ static void put_frame(FILE *f, const xd_film *film, int64_t delay)
     fputc(0, f);
 }
 
-static int64_t hundredths(int64_t frames, double fps)
+static int64_t centiseconds(int64_t frames, double fps)
 {
     return llround((double)frames * 100 / fps);
 }
@@ -183,7 +183,7 @@ static xd_status gif_write(const xd_vcodec *c, xd_out *o, const xd_film *film,
         put_head(o->f, film, p, depth);
         put_comment(o->f, texts);
         for (int64_t i = 0; i < film->n; i++) {
-            int64_t delay = hundredths(i + 1, film->fps) - end;
+            int64_t delay = centiseconds(i + 1, film->fps) - end;
             delay = delay < MIN_DELAY ? MIN_DELAY : delay > 65535 ? 65535 : delay;
             end += delay;
             put_frame(o->f, film, delay);

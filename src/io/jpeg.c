@@ -37,7 +37,7 @@ static void on_error(j_common_ptr c)
     longjmp(t->jump, 1);
 }
 
-static void quiet(j_common_ptr c)
+static void ignore_message(j_common_ptr c)
 {
     (void)c;
 }
@@ -46,7 +46,7 @@ static struct jpeg_error_mgr *trap_init(trap *t, const char *path, xd_status cod
 {
     jpeg_std_error(&t->mgr);
     t->mgr.error_exit = on_error;
-    t->mgr.output_message = quiet;
+    t->mgr.output_message = ignore_message;
     t->path = path;
     t->code = code;
     t->e = e;
@@ -72,7 +72,8 @@ static void notes_free(const notes *v)
     free(v->exif);
 }
 
-static void compress(struct jpeg_compress_struct *c, FILE *f, const xd_pixels *p, const notes *v)
+static void compress_image(struct jpeg_compress_struct *c, FILE *f, const xd_pixels *p,
+                           const notes *v)
 {
     jpeg_stdio_dest(c, f);
     c->image_width = (JDIMENSION)p->w;
@@ -108,7 +109,7 @@ static xd_status jpeg_save(FILE *f, const char *path, const xd_pixels *p,
         return XD_EIO;
     }
     jpeg_create_compress(&c);
-    compress(&c, f, p, &v);
+    compress_image(&c, f, p, &v);
     jpeg_destroy_compress(&c);
     notes_free(&v);
     return XD_OK;
@@ -120,7 +121,7 @@ static int jpeg_is(const uint8_t *data, size_t len)
 }
 
 /* A warning is an error: the stream is truncated or damaged, and libjpeg fills it with grey. */
-static xd_status decompress(struct jpeg_decompress_struct *c, trap *t, xd_pixels *p)
+static xd_status decompress_image(struct jpeg_decompress_struct *c, trap *t, xd_pixels *p)
 {
     jpeg_read_header(c, TRUE);
     c->out_color_space = JCS_RGB;
@@ -151,7 +152,7 @@ static xd_status jpeg_load(const uint8_t *data, size_t len, const char *path, xd
     }
     jpeg_create_decompress(&c);
     jpeg_mem_src(&c, data, len);
-    xd_status st = decompress(&c, &t, p);
+    xd_status st = decompress_image(&c, &t, p);
     jpeg_destroy_decompress(&c);
     return st;
 }

@@ -150,7 +150,7 @@ static int second_close(AVFormatContext *mux, AVIOContext *io)
 
 /* ---- setting up ---------------------------------------------------------------------------- */
 
-static xd_status failed(const movie *m, int code, const char *what)
+static xd_status fail_call(const movie *m, int code, const char *what)
 {
     char why[AV_ERROR_MAX_STRING_SIZE] = "";
     const door *d = m->mux && m->mux->pb ? m->mux->pb->opaque : NULL;
@@ -212,7 +212,7 @@ static xd_status open_coder(movie *m, const format *row)
                    row->coders[0].name, c->warn);
         return XD_OK;
     }
-    return failed(m, code, "open an encoder for");
+    return fail_call(m, code, "open an encoder for");
 }
 
 static int texts_set(const movie *m, const xd_image_text *t)
@@ -230,14 +230,14 @@ static xd_status open_mux(movie *m, const format *row, door *d, const xd_image_t
 {
     int code = m->av->avformat_alloc_output_context2(&m->mux, NULL, row->muxer, NULL);
     if (code < 0)
-        return failed(m, code, "open a file for");
+        return fail_call(m, code, "open a file for");
     m->mux->opaque = m;
     m->mux->io_open = second_open;
     m->mux->io_close2 = second_close;
     m->stream = m->av->avformat_new_stream(m->mux, NULL);
     m->mux->pb = door_open(m->av, d, 1);
     return m->stream && m->mux->pb && texts_set(m, texts)
-        ? XD_OK : failed(m, AVERROR(ENOMEM), "hold");
+        ? XD_OK : fail_call(m, AVERROR(ENOMEM), "hold");
 }
 
 static xd_status write_head(movie *m, const format *row)
@@ -250,7 +250,7 @@ static xd_status write_head(movie *m, const format *row)
     if (code >= 0)
         code = m->av->avformat_write_header(m->mux, &options);
     m->av->av_dict_free(&options);
-    return code < 0 ? failed(m, code, "begin a file of") : XD_OK;
+    return code < 0 ? fail_call(m, code, "begin a file of") : XD_OK;
 }
 
 static AVFrame *frame_new(const movie *m, int pixels)
@@ -279,7 +279,7 @@ static xd_status open_frames(movie *m)
     m->packet = m->av->av_packet_alloc();
     m->sws = m->av->sws_alloc_context();
     if (!m->rgb || !m->yuv || !m->packet || !m->sws)
-        return failed(m, AVERROR(ENOMEM), "hold");
+        return fail_call(m, AVERROR(ENOMEM), "hold");
     m->yuv->color_range = c->color_range;
     m->yuv->colorspace = c->colorspace;
     m->yuv->color_primaries = c->color_primaries;
@@ -294,14 +294,14 @@ static xd_status open_frames(movie *m)
     if (ok)
         m->av->sws_setColorspaceDetails(m->sws, bt709, 1, bt709, 0, 0, 1 << 16, 1 << 16);
     return ok && m->av->sws_init_context(m->sws, NULL, NULL) >= 0 ? XD_OK :
-        failed(m, AVERROR(EINVAL), "convert the colours of");
+        fail_call(m, AVERROR(EINVAL), "convert the colours of");
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
 /* Copies frame i into rows that are padded to whole vectors. The last pixel of an odd side is
  * duplicated. */
-static void take(const movie *m, int64_t i)
+static void copy_frame(const movie *m, int64_t i)
 {
     const xd_film *f = m->film;
     const uint8_t *from = f->rgb + i * f->w * f->h * 3;
@@ -314,7 +314,7 @@ static void take(const movie *m, int64_t i)
 }
 
 /* Writes the packets that the encoder has ready. */
-static int drain(movie *m)
+static int write_packets(movie *m)
 {
     int code;
     while ((code = m->av->avcodec_receive_packet(m->coder, m->packet)) >= 0) {
@@ -327,35 +327,35 @@ static int drain(movie *m)
     return code == AVERROR(EAGAIN) || code == AVERROR_EOF ? 0 : code;
 }
 
-static int encode(movie *m, int64_t i)
+static int encode_frame(movie *m, int64_t i)
 {
     int code = m->av->av_frame_make_writable(m->yuv);
     if (code < 0)
         return code;
-    take(m, i);
+    copy_frame(m, i);
     m->av->sws_scale(m->sws, (const uint8_t *const *)m->rgb->data, m->rgb->linesize, 0,
                      m->rgb->height, m->yuv->data, m->yuv->linesize);
     m->yuv->pts = i;
     code = m->av->avcodec_send_frame(m->coder, m->yuv);
-    return code < 0 ? code : drain(m);
+    return code < 0 ? code : write_packets(m);
 }
 
 static xd_status write_frames(movie *m)
 {
     int code = 0;
     for (int64_t i = 0; i < m->film->n && code >= 0; i++)
-        code = encode(m, i);
+        code = encode_frame(m, i);
     if (code >= 0)
         code = m->av->avcodec_send_frame(m->coder, NULL);
     if (code >= 0)
-        code = drain(m);
+        code = write_packets(m);
     if (code >= 0)
         code = m->av->av_write_trailer(m->mux);
     if (code >= 0) {
         m->av->avio_flush(m->mux->pb);
         code = m->mux->pb->error;
     }
-    return code < 0 || ((const door *)m->mux->pb->opaque)->why ? failed(m, code, "code") : XD_OK;
+    return code < 0 || ((const door *)m->mux->pb->opaque)->why ? fail_call(m, code, "code") : XD_OK;
 }
 
 static void close_movie(movie *m)

@@ -19,12 +19,12 @@ static int cell_of(const uint8_t *p)
     return p[0] >> 2 << 12 | p[1] >> 2 << 6 | p[2] >> 2;
 }
 
-static double value(const cell *c, int axis)
+static double axis_value(const cell *c, int axis)
 {
     return (double)c->sum[axis] / (double)c->n;
 }
 
-static void measure(box *b, const cell *cells)
+static void measure_box(box *b, const cell *cells)
 {
     double sum[3] = { 0 }, square[3] = { 0 };
     b->n = 0;
@@ -32,7 +32,7 @@ static void measure(box *b, const cell *cells)
     for (int64_t i = b->from; i < b->to; i++) {
         b->n += cells[i].n;
         for (int k = 0; k < 3; k++) {
-            double v = value(&cells[i], k);
+            double v = axis_value(&cells[i], k);
             sum[k] += (double)cells[i].sum[k];
             square[k] += v * v * (double)cells[i].n;
         }
@@ -47,12 +47,12 @@ static void measure(box *b, const cell *cells)
 
 /* Moves the cells of `b` up to its mean to the front; the others become a new box. 0: there are
  * no others. */
-static int cut(box *b, box *more, cell *cells)
+static int split_box(box *b, box *more, cell *cells)
 {
     int64_t at = b->from;
     double  mean = b->mean[b->axis];
     for (int64_t i = b->from; i < b->to; i++)
-        if (value(&cells[i], b->axis) <= mean) {
+        if (axis_value(&cells[i], b->axis) <= mean) {
             cell c = cells[i];
             cells[i] = cells[at];
             cells[at++] = c;
@@ -61,8 +61,8 @@ static int cut(box *b, box *more, cell *cells)
         return 0;
     *more = (box){ .from = at, .to = b->to };
     b->to = at;
-    measure(b, cells);
-    measure(more, cells);
+    measure_box(b, cells);
+    measure_box(more, cells);
     return 1;
 }
 
@@ -97,10 +97,10 @@ xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *
     if (!cells)
         return xd_fail(e, XD_ENOMEM, "no memory to count colours");
     boxes[0].to = fill_cells(cells, rgb, n);
-    measure(&boxes[0], cells);
+    measure_box(&boxes[0], cells);
     p->n = 1;
     for (int at; p->n < 256 && (at = worst_of(boxes, p->n)) >= 0;) {
-        if (cut(&boxes[at], &boxes[p->n], cells))
+        if (split_box(&boxes[at], &boxes[p->n], cells))
             p->n++;
         else
             boxes[at].worst = -1;       /* all cells have one value                            */
@@ -116,7 +116,7 @@ xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *
     return XD_OK;
 }
 
-static int nearest(xd_palette *p, const uint8_t *px)
+static int nearest_color(xd_palette *p, const uint8_t *px)
 {
     int at = cell_of(px), best = 1 << 30;
     if (p->nearest[at] >= 0)
@@ -148,7 +148,7 @@ void xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w,
                         (here[x * 3 + k] + 8 * (here[x * 3 + k] < 0 ? -1 : 1)) / 16;
                 px[k] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
             }
-            int c = nearest(p, px);
+            int c = nearest_color(p, px);
             out[y * w + x] = (uint8_t)c;
             for (int k = 0; k < 3; k++) {
                 int d = px[k] - p->rgb[c][k];

@@ -52,7 +52,7 @@ static void session_free(session *s)
 
 /* Converts UTF-8 to printable Latin-1, the encoding of tEXt; NULL if a character has none.
  * malloc'ed. */
-static char *latin1(const char *s)
+static char *to_latin1(const char *s)
 {
     char *out = malloc(strlen(s) + 1), *p = out;
     for (const unsigned char *c = (const unsigned char *)s; out && *c; c++) {
@@ -76,7 +76,7 @@ static char *latin1(const char *s)
 static xd_status add_text(session *s, const xd_image_text *from)
 {
     png_text *t = &s->texts[s->n];
-    char     *plain = latin1(from->value);
+    char     *plain = to_latin1(from->value);
     *t = (png_text){ .compression = plain ? PNG_TEXT_COMPRESSION_NONE : PNG_ITXT_COMPRESSION_NONE };
     t->key = strndup(from->key, 79);
     t->text = plain ? plain : strdup(from->value);
@@ -90,7 +90,7 @@ static xd_status add_text(session *s, const xd_image_text *from)
     return XD_OK;
 }
 
-static xd_status prepare(session *s, const xd_pixels *p, const xd_image_text *texts)
+static xd_status write_info(session *s, const xd_pixels *p, const xd_image_text *texts)
 {
     size_t n = 0;
     while (texts[n].key)
@@ -127,7 +127,7 @@ static xd_status png_save(FILE *f, const char *path, const xd_pixels *p,
                           const xd_image_text *texts, xd_err *e)
 {
     session   s = { .path = path, .e = e };
-    xd_status st = prepare(&s, p, texts);
+    xd_status st = write_info(&s, p, texts);
     if (st == XD_OK) {
         s.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &s, on_error, on_warning);
         s.info = s.png ? png_create_info_struct(s.png) : NULL;
@@ -146,7 +146,7 @@ static int png_is(const uint8_t *data, size_t len)
     return len >= 8 && !png_sig_cmp(data, 0, 8);
 }
 
-static void take(png_structp png, png_bytep to, size_t n)
+static void read_bytes(png_structp png, png_bytep to, size_t n)
 {
     session *s = png_get_io_ptr(png);
     if (n > s->left)
@@ -171,7 +171,7 @@ static xd_status read_with(session *s)
 {
     if (setjmp(png_jmpbuf(s->png)))
         return XD_EFORMAT;
-    png_set_read_fn(s->png, s, take);
+    png_set_read_fn(s->png, s, read_bytes);
     png_read_info(s->png, s->info);
     as_rgb(s);
     int64_t   w = png_get_image_width(s->png, s->info), h = png_get_image_height(s->png, s->info);

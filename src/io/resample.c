@@ -26,7 +26,7 @@ static double lanczos(double x)
 
 /* Windows of all positions of an axis, from `in` to `out` pixels, in one allocation with their
  * weights. NULL: out of memory. */
-static window *windows(int64_t in, int64_t out)
+static window *make_windows(int64_t in, int64_t out)
 {
     double  scale = (double)in / (double)out, wide = scale > 1 ? scale : 1, reach = LOBES * wide;
     int64_t most = (int64_t)ceil(reach) * 2 + 1;
@@ -55,7 +55,7 @@ static window *windows(int64_t in, int64_t out)
 }
 
 /* One channel of one output position; inputs are `step` bytes apart. */
-static uint8_t weighted(const window *w, const uint8_t *in, int64_t step)
+static uint8_t weighted_sum(const window *w, const uint8_t *in, int64_t step)
 {
     int64_t sum = 1 << (BITS - 1);
     for (int64_t x = 0; x < w->n; x++)
@@ -64,24 +64,24 @@ static uint8_t weighted(const window *w, const uint8_t *in, int64_t step)
     return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
 }
 
-static uint8_t *across(const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
+static uint8_t *resample_rows(const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
 {
-    window  *win = windows(w, to);
+    window  *win = make_windows(w, to);
     uint8_t *out = win ? malloc((size_t)(to * h) * 3) : NULL;
     for (int64_t y = 0; out && y < h; y++)
         for (int64_t i = 0; i < to * 3; i++)
-            out[y * to * 3 + i] = weighted(&win[i / 3], rgb + y * w * 3 + i % 3, 3);
+            out[y * to * 3 + i] = weighted_sum(&win[i / 3], rgb + y * w * 3 + i % 3, 3);
     free(win);
     return out;
 }
 
-static uint8_t *down(const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
+static uint8_t *resample_columns(const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
 {
-    window  *win = windows(h, to);
+    window  *win = make_windows(h, to);
     uint8_t *out = win ? malloc((size_t)(w * to) * 3) : NULL;
     for (int64_t y = 0; out && y < to; y++)
         for (int64_t i = 0; i < w * 3; i++)
-            out[y * w * 3 + i] = weighted(&win[y], rgb + i, w * 3);
+            out[y * w * 3 + i] = weighted_sum(&win[y], rgb + i, w * 3);
     free(win);
     return out;
 }
@@ -94,7 +94,8 @@ xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int
         int is_down = (pass == 0) == down_first;
         if (is_down ? h == to_h : w == to_w)
             continue;
-        uint8_t *next = is_down ? down(*rgb, w, h, to_h) : across(*rgb, w, h, to_w);
+        uint8_t *next =
+            is_down ? resample_columns(*rgb, w, h, to_h) : resample_rows(*rgb, w, h, to_w);
         if (!next)
             return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)to_w,
                            (long long)to_h);

@@ -228,7 +228,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Index of the first tensor whose name is not below `name`. */
-static int64_t lower(const xd_st *s, const char *name)
+static int64_t lower_bound(const xd_st *s, const char *name)
 {
     int64_t low = 0, high = s->n;
     while (low < high) {
@@ -318,7 +318,7 @@ static void obey_index(xd_st *s, const xd_json *map, const char *const *names)
     for (const xd_json *v = xd_json_first(map); v; v = xd_json_next(v)) {
         const char *name = xd_json_key(v);
         int         shard = find_shard(names, s->nshards, xd_json_text(v));
-        for (int64_t i = lower(s, name); i < s->n && !strcmp(s->t[i].name, name); i++)
+        for (int64_t i = lower_bound(s, name); i < s->n && !strcmp(s->t[i].name, name); i++)
             s->t[i].users = s->t[i].shard == shard ? 1 : -1;
     }
     int64_t k = 0;
@@ -462,7 +462,7 @@ const char *xd_st_dtype(const xd_st *s, int64_t i)
 
 int64_t xd_st_find(const xd_st *s, const char *name)
 {
-    int64_t i = lower(s, name);
+    int64_t i = lower_bound(s, name);
     return i < s->n && !strcmp(s->t[i].name, name) ? i : -1;
 }
 

@@ -58,7 +58,7 @@ static const char *why_read(int err)
 
 /* Detects other files that are mistaken for safetensors, by their first 8 bytes; NULL: not one
  * of them. */
-static const char *alien(const unsigned char *p)
+static const char *foreign_format(const unsigned char *p)
 {
     if (!memcmp(p, "version ", 8))
         return "is a Git LFS pointer, not the weights: fetch them with git lfs pull";
@@ -83,8 +83,8 @@ static xd_status header_size(xd_st_file *f, size_t *len, xd_err *e)
                        "at least 8", f->path, f->size);
     if ((err = read_at(f->fd, p, 8, 0)))
         return xd_fail(e, XD_EIO, "cannot read %s: %s", f->path, why_read(err));
-    if (alien(p))
-        return xd_fail(e, XD_EFORMAT, "%s %s", f->path, alien(p));
+    if (foreign_format(p))
+        return xd_fail(e, XD_EFORMAT, "%s %s", f->path, foreign_format(p));
     for (int i = 7; i >= 0; i--)
         n = n << 8 | p[i];
     if (n > MAX_HEADER || n < 2)
@@ -132,7 +132,7 @@ xd_status xd_st_file_open(xd_st_file *f, char **header, size_t *len, xd_err *e)
     return XD_OK;
 }
 
-static size_t page(void)
+static size_t page_size(void)
 {
     long n = sysconf(_SC_PAGESIZE);
     return n > 0 ? (size_t)n : 4096;
@@ -180,7 +180,7 @@ xd_status xd_st_file_take(const xd_st_file *f, size_t at, size_t bytes, const ch
                           xd_st_view *v, xd_err *e)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    size_t             lead = at % page();
+    size_t             lead = at % page_size();
     xd_status          st = still_whole(f, e);
     *v = (xd_st_view){ 0 };
     if (st != XD_OK)
@@ -212,7 +212,7 @@ void xd_st_file_put(xd_st_view *v)
 
 void xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes)
 {
-    const size_t one = page();
+    const size_t one = page_size();
     uintptr_t    from = ((uintptr_t)p + one - 1) / one * one,
                  to = ((uintptr_t)p + bytes) / one * one;
     if (v->map && from < to)

@@ -11,14 +11,14 @@
 
 static const char tail_file[] = ".safetensors", tail_index[] = ".safetensors.index.json";
 
-static int ends(const char *s, const char *tail)
+static int ends_with(const char *s, const char *tail)
 {
     size_t n = strlen(s), k = strlen(tail);
     return n >= k && !strcmp(s + n - k, tail);
 }
 
 /* Is s a variant's name ("fp16", "non_ema")? The parts of a sharded checkpoint are not. */
-static int word(const char *s, size_t n)
+static int is_variant_name(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", s[i]))
@@ -27,30 +27,32 @@ static int word(const char *s, size_t n)
 }
 
 /* Is `name` head + variant + tail? Returns the variant in *v, *n. */
-static int between(const char *name, const char *head, const char *tail, const char **v, size_t *n)
+static int split_name(const char *name, const char *head, const char *tail, const char **v,
+                      size_t *n)
 {
     size_t len = strlen(name), h = strlen(head), t = strlen(tail);
-    if (len <= h + t || strncmp(name, head, h) != 0 || !ends(name, tail))
+    if (len <= h + t || strncmp(name, head, h) != 0 || !ends_with(name, tail))
         return 0;
     *v = name + h;
     *n = len - h - t;
-    return word(*v, *n);
+    return is_variant_name(*v, *n);
 }
 
 /* Is `name` the file or index of a variant? Forms: stem.fp16.safetensors,
  * stem.fp16.safetensors.index.json, stem.safetensors.index.fp16.json. */
-static int variant(const char *name, const char *stem, const char **v, size_t *n, int *sharded)
+static int parse_variant(const char *name, const char *stem, const char **v, size_t *n,
+                         int *sharded)
 {
     char head[256];
     snprintf(head, sizeof head, "%s.", stem);
     *sharded = 0;
-    if (between(name, head, tail_file, v, n))
+    if (split_name(name, head, tail_file, v, n))
         return 1;
     *sharded = 1;
-    if (between(name, head, tail_index, v, n))
+    if (split_name(name, head, tail_index, v, n))
         return 1;
     snprintf(head, sizeof head, "%s.safetensors.index.", stem);
-    return between(name, head, ".json", v, n);
+    return split_name(name, head, ".json", v, n);
 }
 
 /* fp16 first, the usual variant; then bf16, then the others by name; single files before shards. */
@@ -67,7 +69,7 @@ typedef struct look {                   /* result of scanning a directory       
     char *piece;                        /* some .safetensors file, malloc'ed                   */
 } look;
 
-static void keep(char **slot, const char *name)
+static void replace_name(char **slot, const char *name)
 {
     if (!*slot || strcmp(name, *slot) < 0) {
         free(*slot);
@@ -75,14 +77,14 @@ static void keep(char **slot, const char *name)
     }
 }
 
-static void see(look *l, const char *name, const char *stem)
+static void look_at_file(look *l, const char *name, const char *stem)
 {
     static const char *const others[] = { ".bin", ".pt", ".pth", ".ckpt", ".msgpack", ".h5",
                                           ".onnx", ".gguf" };
     const char *v;
     size_t      n;
     int         sharded;
-    if (variant(name, stem, &v, &n, &sharded)) {
+    if (parse_variant(name, stem, &v, &n, &sharded)) {
         int rank = preference(v, n, sharded);
         if (!l->variant || rank < l->rank || (rank == l->rank && strcmp(name, l->variant) < 0)) {
             free(l->variant);
@@ -90,15 +92,15 @@ static void see(look *l, const char *name, const char *stem)
             l->rank = rank;
             l->sharded = sharded;
         }
-    } else if (ends(name, tail_file)) {
-        keep(&l->piece, name);
+    } else if (ends_with(name, tail_file)) {
+        replace_name(&l->piece, name);
     }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (ends(name, others[i]))
-            keep(&l->other, name);
+        if (ends_with(name, others[i]))
+            replace_name(&l->other, name);
 }
 
-static xd_status nothing(const look *l, const char *dir, const char *stem, xd_err *e)
+static xd_status report_missing(const look *l, const char *dir, const char *stem, xd_err *e)
 {
     if (l->piece)
         return xd_fail(e, XD_EIO, "%s has neither %s.safetensors nor %s.safetensors.index.json, "
@@ -120,7 +122,7 @@ static xd_status choose_variant(xd_st_which *w, const char *dir, const char *ste
     if (!d)
         return xd_fail(e, XD_EIO, "cannot read the directory %s", dir);
     while ((f = readdir(d)))
-        see(&l, f->d_name, stem);
+        look_at_file(&l, f->d_name, stem);
     closedir(d);
     if (l.variant) {
         w->path = xd_path_join(dir, l.variant);
@@ -129,7 +131,7 @@ static xd_status choose_variant(xd_st_which *w, const char *dir, const char *ste
         if (!w->path)
             st = xd_fail(e, XD_ENOMEM, "no memory for a file name");
     } else {
-        st = nothing(&l, dir, stem, e);
+        st = report_missing(&l, dir, stem, e);
     }
     free(l.variant);
     free(l.other);
@@ -166,7 +168,7 @@ xd_status xd_st_choose(xd_st_which *w, const char *path, const char *stem, xd_er
         return xd_fail(e, XD_EIO, "%s does not exist", path);
     if (!xd_file_is_dir(path)) {
         w->path = strdup(path);
-        w->sharded = ends(path, ".json");
+        w->sharded = ends_with(path, ".json");
         return w->path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a file name");
     }
     xd_status st = try_name(w, path, stem, tail_file, e);

@@ -12,7 +12,7 @@ static const char *const file_names[XD_NDTYPES] = {
 };
 
 /* Type of the elements in the file. */
-static xd_dtype stored(xd_dtype t, int keep)
+static xd_dtype stored_type(xd_dtype t, int keep)
 {
     return !keep && (t == XD_F16 || t == XD_BF16 || t == XD_F64) ? XD_F32 : t;
 }
@@ -20,7 +20,7 @@ static xd_dtype stored(xd_dtype t, int keep)
 static void header_item(xd_text_buf *b, const xd_st_item *item, int keep, size_t *at)
 {
     xd_tensor t = item->t;
-    t.type = stored(t.type, keep);
+    t.type = stored_type(t.type, keep);
     xd_buf_json_string(b, item->name);
     xd_buf_add(b, ":{\"dtype\":\"%s\",\"shape\":[", file_names[t.type]);
     for (int i = 0; i < t.nd; i++)
@@ -30,8 +30,8 @@ static void header_item(xd_text_buf *b, const xd_st_item *item, int keep, size_t
 }
 
 /* The header, padded with spaces so that the data begins at a multiple of 8. */
-static void header(xd_text_buf *b, const xd_st_item *items, int n, int keep,
-                   const char *const *meta)
+static void make_header(xd_text_buf *b, const xd_st_item *items, int n, int keep,
+                        const char *const *meta)
 {
     size_t at = 0;
     xd_buf_add(b, "{");
@@ -97,7 +97,7 @@ xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep
     xd_text_buf   b = { 0 };
     xd_out        o;
     unsigned char size[8];
-    header(&b, items, n, keep, meta);
+    make_header(&b, items, n, keep, meta);
     xd_status st = b.failed ? xd_fail(e, XD_ENOMEM, "no memory for the header of %s", path)
                             : xd_out_open(&o, path, e);
     if (st == XD_OK) {
@@ -106,7 +106,7 @@ xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep
         fwrite(size, 1, sizeof size, o.f);
         fwrite(b.p, 1, b.len, o.f);
         for (int i = 0; i < n; i++)
-            put_tensor(o.f, items[i].t, stored(items[i].t.type, keep));
+            put_tensor(o.f, items[i].t, stored_type(items[i].t.type, keep));
         st = xd_out_commit(&o, e);
     }
     xd_buf_free(&b);

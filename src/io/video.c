@@ -62,7 +62,7 @@ xd_status xd_video_ready(const char *path, xd_err *e)
     return c->ready ? c->ready(c, e) : XD_OK;
 }
 
-static xd_status check(const xd_vcodec *c, const char *path, const xd_film *f, xd_err *e)
+static xd_status check_film(const xd_vcodec *c, const char *path, const xd_film *f, xd_err *e)
 {
     if (f->n < 1 || f->w < 1 || f->h < 1 || f->w > c->max_side || f->h > c->max_side)
         return xd_fail(e, XD_EINVAL, "%s: %s videos have sides of 1 to %lld pixels and a frame or "
@@ -83,7 +83,7 @@ xd_status xd_video_write(const char *path, const xd_film *film, const xd_image_t
     if (st != XD_OK)
         return st;
     const xd_vcodec *c = by_tail(path);
-    st = check(c, path, film, e);
+    st = check_film(c, path, film, e);
     if (st == XD_OK)
         st = xd_out_open(&o, path, e);
     if (st != XD_OK)

@@ -16,7 +16,7 @@ enum { SHOWN = 10 };            /* tensors that a warning lists                 
 
 /* ---- which network ------------------------------------------------------------------------ */
 
-static int understands(const xd_net_def *d, const char *name)
+static int is_class_of(const xd_net_def *d, const char *name)
 {
     for (int i = 0; name && i < 6 && d->classes[i]; i++)
         if (strcmp(d->classes[i], name) == 0)
@@ -37,7 +37,7 @@ static const xd_net_def *def_at(xd_kind kind, int i)
 static int find_def(xd_component *p, const char *name)
 {
     for (int i = 0; def_at(p->kind, i); i++) {
-        if (!understands(def_at(p->kind, i), name))
+        if (!is_class_of(def_at(p->kind, i), name))
             continue;
         p->def = def_at(p->kind, i);
         p->text = p->kind == XD_KIND_TEXT ? xd_text_encoders[i] : NULL;
@@ -111,8 +111,8 @@ static xd_status count_blocks(const xd_component *p, const char *layers, xd_text
 
 /* Reads the config again with other numbers of blocks: of several members of a name the
  * last one counts. */
-static xd_status shorten(xd_component *p, const char *hint, const char *layers, const char *path,
-                         xd_err *e)
+static xd_status reread_blocks(xd_component *p, const char *hint, const char *layers,
+                               const char *path, xd_err *e)
 {
     xd_text_buf b = { 0 };
     xd_json    *again = NULL;
@@ -170,7 +170,7 @@ xd_status xd_component_open_some(xd_component *p, const char *model, const char 
             s = unknown_class(p, p->class_name, e);
     }
     if (s == XD_OK && layers && xd_json_is_object(p->config))
-        s = shorten(p, hint, layers, path, e);
+        s = reread_blocks(p, hint, layers, path, e);
     if (s == XD_OK)
         s = xd_net_open(&p->net, p->def, p->config, path, e);
     if (s == XD_OK)
@@ -419,7 +419,7 @@ xd_status xd_component_files(xd_component *p, xd_err *e)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-static xd_decl counting(const xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
+static xd_decl count_decl(const xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     return (xd_decl){ .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks,
                       .tp = p->tp,
@@ -429,7 +429,7 @@ static xd_decl counting(const xd_component *p, xd_dev *count, xd_dtype type, xd_
 xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     xd_err  mine = { 0 };
-    xd_decl d = counting(p, count, type, &mine);
+    xd_decl d = count_decl(p, count, type, &mine);
     if (p->shadow.def)
         return XD_OK;
     xd_status s = xd_net_open(&p->shadow, p->def, p->config, p->dir, e);
@@ -518,7 +518,7 @@ static xd_status count_mine(const xd_component *p, xd_decl *d,
 xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     xd_err    mine = { 0 };
-    xd_decl   d = counting(p, count, type, &mine);
+    xd_decl   d = count_decl(p, count, type, &mine);
     xd_status s = count_mine(p, &d, visit_kinds, e);
     if (s == XD_OK) {
         p->packed = d.packed;
@@ -530,13 +530,13 @@ xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type
 void xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type)
 {
     xd_err  mine = { 0 };
-    xd_decl d = counting(p, count, type, &mine);
+    xd_decl d = count_decl(p, count, type, &mine);
     d.announces = 1;
     count_mine(p, &d, xd_net_visit, NULL);
 }
 
 /* Fills the open store with weights. */
-static xd_status fill(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
+static xd_status fill_store(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
     xd_err  mine = { 0 };
     xd_decl d = { .visit = p->files ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev, .type = type,
@@ -560,8 +560,8 @@ static xd_status fill(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd
     return p->group.c ? xd_shared_weights_agree(p, mine.code, e) : mine.code;
 }
 
-static xd_status load(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, int share,
-                      xd_err *e)
+static xd_status load_weights(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, int share,
+                              xd_err *e)
 {
     if (p->store)
         return s;
@@ -574,7 +574,7 @@ static xd_status load(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, 
     if (p->group.c)
         s = xd_shared_weights_open(p, s, &mine);
     if (s == XD_OK)
-        s = fill(p, dev, type, share, &mine);
+        s = fill_store(p, dev, type, share, &mine);
     xd_component_prefetch_end(p);
     if (s != XD_OK) {
         if (s != XD_ECOMM)      /* freeing a shared-memory block waits for the other ranks     */
@@ -592,13 +592,13 @@ static xd_status load(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, 
 
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
-    return load(p, XD_OK, dev, type, share, e);
+    return load_weights(p, XD_OK, dev, type, share, e);
 }
 
 xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type,
                                   xd_err *e)
 {
-    return load(p, s, dev, type, 0, e);
+    return load_weights(p, s, dev, type, 0, e);
 }
 
 void xd_component_drop(xd_component *p)

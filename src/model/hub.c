@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "model/model.h"
 
-static char *format(const char *fmt, const char *a, const char *b)
+static char *format_text(const char *fmt, const char *a, const char *b)
 {
     size_t n = strlen(fmt) + strlen(a) + strlen(b) + 1;
     char  *p = malloc(n);
@@ -39,7 +39,7 @@ static int is_repo_id(const char *s)
 }
 
 /* HUB/models--org--name/snapshots/COMMIT of a revision; NULL if it does not exist. */
-static char *snapshot(const char *id, const char *revision)
+static char *find_snapshot(const char *id, const char *revision)
 {
     const char *slash = strchr(id, '/');
     char *root = xd_model_hub(), *name = NULL, *repo = NULL, *ref = NULL, *dir = NULL, *text = NULL;
@@ -47,17 +47,17 @@ static char *snapshot(const char *id, const char *revision)
     size_t      len = 0;
     snprintf(org, sizeof org, "%.*s", (int)(slash - id), id);
     if (root)
-        name = format("models--%s--%s", org, slash + 1);
+        name = format_text("models--%s--%s", org, slash + 1);
     if (name)
         repo = xd_path_join(root, name);
     if (repo)
-        ref = format("%s/refs/%s", repo, revision);
+        ref = format_text("%s/refs/%s", repo, revision);
     if (ref && xd_file_read(ref, sizeof commit - 1, &text, &len, NULL) == XD_OK)
         snprintf(commit, sizeof commit, "%.*s", (int)strcspn(text, "\r\n "), text);
     else
         snprintf(commit, sizeof commit, "%.100s", revision);
     if (repo)
-        dir = format("%s/snapshots/%s", repo, commit);
+        dir = format_text("%s/snapshots/%s", repo, commit);
     if (dir && !xd_file_is_dir(dir)) {
         free(dir);
         dir = NULL;
@@ -81,7 +81,8 @@ static char *repo_in(const char *folder, const char *name)
     if (strncmp(folder, before, p) != 0 || n < p + k + 3 || strcmp(folder + n - k, name) != 0 ||
         strncmp(folder + n - k - 2, "--", 2) != 0)
         return NULL;
-    char *org = strndup(folder + p, n - p - k - 2), *repo = org ? format("%s/%s", org, name) : NULL;
+    char *org = strndup(folder + p, n - p - k - 2),
+         *repo = org ? format_text("%s/%s", org, name) : NULL;
     free(org);
     return repo;
 }
@@ -113,7 +114,7 @@ static xd_status find_named(const char *model, char **dir, xd_err *e)
     int n = strchr(model, '/') || !*name ? 0 : all_named(root, name, repo, ROOM);
     for (int i = 0; i < n; i++)
         xd_buf_add(&b, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", repo[i]);
-    if (n == 1 && (*dir = snapshot(repo[0], at ? at + 1 : "main")))
+    if (n == 1 && (*dir = find_snapshot(repo[0], at ? at + 1 : "main")))
         s = XD_OK;
     else if (n == 1)
         xd_fail(e, s,
@@ -153,7 +154,7 @@ xd_status xd_model_find(const char *model, char **dir, xd_err *e)
     snprintf(id, sizeof id, "%s", model);
     if ((at = strchr(id, '@')))
         *at++ = 0;
-    if ((*dir = snapshot(id, at ? at : "main")))
+    if ((*dir = find_snapshot(id, at ? at : "main")))
         return XD_OK;
     char *root = xd_model_hub();
     xd_fail(e, XD_EIO, "there is no directory %s, and no snapshot of it in the Hugging Face cache "

@@ -60,7 +60,7 @@ static int finite_number(const xd_json *v, double *x)
 }
 
 /* "transformer.KEY" of the metadata, or KEY if the metadata is about one component. */
-static const xd_json *note(const reader *r, int part, const char *name)
+static const xd_json *metadata_value(const reader *r, int part, const char *name)
 {
     char           full[128];
     const xd_json *v;
@@ -84,12 +84,12 @@ static double noted_alpha(const reader *r, const char *name, double rank)
     const xd_json *v;
     if (!r->meta)
         return alpha;
-    if (finite_number(note(r, part, "lora_alpha"), &x))
+    if (finite_number(metadata_value(r, part, "lora_alpha"), &x))
         alpha = x;
-    for (v = xd_json_first(note(r, part, "alpha_pattern")); v; v = xd_json_next(v))
+    for (v = xd_json_first(metadata_value(r, part, "alpha_pattern")); v; v = xd_json_next(v))
         if (xd_json_key(v) && names_module(xd_json_key(v), inner) && finite_number(v, &x))
             alpha = x;
-    if (xd_json_bool(note(r, part, "use_rslora"), &rs) && rs)
+    if (xd_json_bool(metadata_value(r, part, "use_rslora"), &rs) && rs)
         alpha *= sqrt(rank);            /* rank-stabilised: alpha / sqrt(rank)                 */
     return alpha;
 }
@@ -121,7 +121,7 @@ static xd_status read_alpha(const reader *r, int64_t i, double *alpha)
 
 /* ---- checks ------------------------------------------------------------------------------- */
 
-static const xd_declared *declared(const reader *r, const xd_lora_target *a, int k)
+static const xd_declared *declared_tensor(const reader *r, const xd_lora_target *a, int k)
 {
     return &r->names->part[a->part]->list[a->item[k]];
 }
@@ -130,7 +130,7 @@ static const xd_declared *declared(const reader *r, const xd_lora_target *a, int
 static xd_status check_tensor(const reader *r, int64_t i, int64_t rows, int64_t cols,
                               const xd_lora_target *a)
 {
-    const char *of = declared(r, a, 0)->name;
+    const char *of = declared_tensor(r, a, 0)->name;
     xd_tensor   t = xd_st_shape(r->file, i);
     const char *name = xd_st_name(r->file, i);
     char        shape[96], want[32] = "RANK";
@@ -158,7 +158,7 @@ static xd_status check_tensor(const reader *r, int64_t i, int64_t rows, int64_t 
 
 /* ---- terms -------------------------------------------------------------------------------- */
 
-static xd_status push(reader *r, xd_lora_term t)
+static xd_status push_term(reader *r, xd_lora_term t)
 {
     xd_loras *l = r->l;
     if (l->nterms == l->cap) {
@@ -175,14 +175,14 @@ static xd_status push(reader *r, xd_lora_term t)
 }
 
 /* Total rows of all targets of a module, and their columns. */
-static void extents(const reader *r, const xd_lora_target *a, int64_t *rows, int64_t *cols)
+static void total_extents(const reader *r, const xd_lora_target *a, int64_t *rows, int64_t *cols)
 {
     *rows = 0;
     for (int k = 0; k < a->n; k++)
-        *rows += declared(r, a, k)->d[0];
+        *rows += declared_tensor(r, a, k)->d[0];
     *cols = 1;
-    for (int i = 1; i < declared(r, a, 0)->nd; i++)
-        *cols *= declared(r, a, 0)->d[i];
+    for (int i = 1; i < declared_tensor(r, a, 0)->nd; i++)
+        *cols *= declared_tensor(r, a, 0)->d[i];
 }
 
 /* Divides a module's rows among its target tensors. */
@@ -191,28 +191,28 @@ static xd_status push_all(reader *r, const xd_lora_target *a, int64_t up, int64_
 {
     int64_t   rows, cols, at = 0;
     xd_status s = XD_OK;
-    extents(r, a, &rows, &cols);
+    total_extents(r, a, &rows, &cols);
     for (int k = 0; k < a->n && s == XD_OK; k++) {
-        int64_t n = declared(r, a, k)->d[0];
+        int64_t n = declared_tensor(r, a, k)->d[0];
         xd_lora_term t = { .part = a->part, .item = a->item[k], .file = r->file, .up = up,
                            .down = down, .row0 = at, .rows = n, .cols = cols, .rank = rank,
                            .swap = a->halves && n == 2 * cols, .gain = gain };
         if (gain != 0)
-            s = push(r, t);
+            s = push_term(r, t);
         at += n;
     }
     return s;
 }
 
 /* A pair of low-rank matrices; *gain becomes its factor. */
-static xd_status take_pair(reader *r, const module *m, const xd_lora_target *a, double *gain)
+static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, double *gain)
 {
     int64_t     down = m->slot[XD_LORA_DOWN], up = m->slot[XD_LORA_UP], rows, cols;
     double      alpha;
     if (down < 0 || up < 0)
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s has its %s matrix only", r->path, m->name,
                        down < 0 ? "up (B)" : "down (A)");
-    extents(r, a, &rows, &cols);
+    total_extents(r, a, &rows, &cols);
     xd_status s = check_tensor(r, down, 0, cols, a);
     int64_t   rank = xd_st_shape(r->file, down).d[0];
     if (s == XD_OK)
@@ -227,17 +227,17 @@ static xd_status take_pair(reader *r, const module *m, const xd_lora_target *a, 
 }
 
 /* A whole difference of a weight or a bias. */
-static xd_status take_whole(reader *r, int64_t at, const xd_lora_target *a, double gain)
+static xd_status read_whole(reader *r, int64_t at, const xd_lora_target *a, double gain)
 {
     int64_t rows, cols;
-    extents(r, a, &rows, &cols);
+    total_extents(r, a, &rows, &cols);
     xd_status s = check_tensor(r, at, rows, cols, a);
     return s == XD_OK ? push_all(r, a, at, -1, 0, gain) : s;
 }
 
 /* ---- one file ----------------------------------------------------------------------------- */
 
-static void skip(reader *r, const char *name)
+static void skip_tensor(reader *r, const char *name)
 {
     size_t at = strlen(r->list);
     if (r->unused++ < SHOWN)
@@ -253,7 +253,7 @@ static int is_double(const reader *r, const char *name)
 }
 
 /* Adds the terms of a module; taken[slot] marks the tensors that were used. */
-static xd_status take_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
+static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
     static const xd_lora_slot extra[] = { XD_LORA_DIFF, XD_LORA_UP_BIAS, XD_LORA_DIFF_BIAS };
     xd_lora_target aim;
@@ -263,14 +263,14 @@ static xd_status take_module(reader *r, const module *m, int taken[XD_LORA_SLOTS
     if (is_double(r, m->name))
         return XD_OK;
     if (pair && xd_lora_target_of(r->names, m->name, 0, &aim)) {
-        s = take_pair(r, m, &aim, &gain);
+        s = read_pair(r, m, &aim, &gain);
         taken[XD_LORA_DOWN] = taken[XD_LORA_UP] = taken[XD_LORA_ALPHA] = 1;
     }
     for (int i = 0; i < 3 && s == XD_OK; i++) {
         xd_lora_slot k = extra[i];
         if (m->slot[k] < 0 || !xd_lora_target_of(r->names, m->name, k != XD_LORA_DIFF, &aim))
             continue;
-        s = take_whole(r, m->slot[k], &aim, k == XD_LORA_UP_BIAS ? gain : scale);
+        s = read_whole(r, m->slot[k], &aim, k == XD_LORA_UP_BIAS ? gain : scale);
         taken[k] = 1;
     }
     return s;
@@ -287,7 +287,7 @@ static int by_module(const void *a, const void *b)
 }
 
 /* Reads the keys k[0..n) of one module. */
-static xd_status take_keys(reader *r, const key *k, int n)
+static xd_status read_all_keys(reader *r, const key *k, int n)
 {
     module m = { .nslot = 0 };
     int    taken[XD_LORA_SLOTS] = { 0 };
@@ -302,12 +302,12 @@ static xd_status take_keys(reader *r, const key *k, int n)
                            xd_st_name(r->file, m.slot[k[i].slot]), k[i].name);
         m.slot[k[i].slot] = k[i].at;
     }
-    xd_status s = k->len < sizeof m.name ? take_module(r, &m, taken) : XD_OK;
+    xd_status s = k->len < sizeof m.name ? read_module(r, &m, taken) : XD_OK;
     for (int i = 0; i < n && s == XD_OK; i++) {
         if (k[i].slot != XD_LORA_OTHER && taken[k[i].slot])
             r->used++;
         else
-            skip(r, k[i].name);
+            skip_tensor(r, k[i].name);
     }
     return s;
 }
@@ -330,7 +330,7 @@ static xd_status read_keys(reader *r, key *k, int n)
         for (j = i + 1; j < n && k[j].len == k[i].len; j++)
             if (memcmp(k[j].name, k[i].name, k[i].len) != 0)
                 break;
-        s = take_keys(r, k + i, j - i);
+        s = read_all_keys(r, k + i, j - i);
     }
     return s;
 }

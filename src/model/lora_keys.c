@@ -99,7 +99,7 @@ const char *xd_lora_inner(const xd_lora_keys *s, const char *module, int *part)
 
 /* ---- the tensors of a model --------------------------------------------------------------- */
 
-static void flatten(const char *name, size_t n, char *out)
+static void flatten_name(const char *name, size_t n, char *out)
 {
     for (size_t i = 0; i < n; i++)
         out[i] = name[i] == '.' ? '_' : name[i];
@@ -125,7 +125,7 @@ static int add_place(xd_lora_keys *s, int part, int item, const char *name, size
         xd_lora_place p = { malloc(n), part, bias, item };
         if (!p.flat)
             return 0;
-        flatten(name, n - k, p.flat);
+        flatten_name(name, n - k, p.flat);
         s->place[s->n++] = p;
     }
     return 1;
@@ -190,7 +190,7 @@ static const struct {
 };
 
 /* Finds the tensor of a flat name: its item in the component's list, or -1. */
-static int find(const xd_lora_keys *s, int part, int bias, char *flat)
+static int find_tensor(const xd_lora_keys *s, int part, int bias, char *flat)
 {
     xd_lora_place  key = { flat, part, bias, 0 };
     xd_lora_place *at = bsearch(&key, s->place, (size_t)s->n, sizeof key, by_place);
@@ -198,7 +198,7 @@ static int find(const xd_lora_keys *s, int part, int bias, char *flat)
 }
 
 /* Does `flat` match a pattern? The digits of its # go to `number`. */
-static int fits(const char *pattern, const char *flat, char number[16])
+static int match_pattern(const char *pattern, const char *flat, char number[16])
 {
     size_t k = 0;
     for (; *pattern; pattern++) {
@@ -234,7 +234,8 @@ static int aim_row(const xd_lora_keys *s, const char *to, const char *number, in
             continue;
         }
         n = 0;
-        if (aim->n == XD_LORA_TARGETS || (aim->item[aim->n++] = find(s, aim->part, bias, name)) < 0)
+        if (aim->n == XD_LORA_TARGETS ||
+            (aim->item[aim->n++] = find_tensor(s, aim->part, bias, name)) < 0)
             return 0;
         if (!*c)
             return 1;
@@ -245,7 +246,7 @@ static int aim_plain(const xd_lora_keys *s, char *flat, int bias, xd_lora_target
 {
     aim->halves = 0;
     aim->n = 1;
-    return (aim->item[0] = find(s, aim->part, bias, flat)) >= 0;
+    return (aim->item[0] = find_tensor(s, aim->part, bias, flat)) >= 0;
 }
 
 static int aim_old(const xd_lora_keys *s, const char *flat, int bias, xd_lora_target *aim)
@@ -269,11 +270,11 @@ int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lo
     const char *inner = xd_lora_inner(s, module, &aim->part);
     if (aim->part < 0 || strlen(inner) >= sizeof flat)
         return 0;
-    flatten(inner, strlen(inner), flat);
+    flatten_name(inner, strlen(inner), flat);
     if (aim_plain(s, flat, bias, aim))
         return 1;
     for (const xd_lora_name *o = s->others; aim->part == DIT && o && o->from; o++)
-        if (fits(o->from, flat, number))
+        if (match_pattern(o->from, flat, number))
             return aim_row(s, o->to, number, bias, aim);
     if ((mid = strstr(flat, "_processor_")))    /* "attn.processor.to_q" of older diffusers     */
         memmove(mid, mid + 10, strlen(mid + 10) + 1);

@@ -34,7 +34,7 @@ static int of_name(const void *name, const void *b)
     return strcmp(name, ((const hit *)b)->name);
 }
 
-static hit *find(const xd_lora_src *s, const char *name)
+static hit *find_hit(const xd_lora_src *s, const char *name)
 {
     return bsearch(name, s->hits, (size_t)s->n, sizeof *s->hits, of_name);
 }
@@ -85,7 +85,8 @@ static void add_rows(void *ctx, int64_t begin, int64_t end, int thread)
 }
 
 /* Elements [first, first + n) of a tensor as f32; malloc'ed. */
-static xd_status numbers(xd_st *file, int64_t i, int64_t first, int64_t n, float **out, xd_err *e)
+static xd_status read_elements(xd_st *file, int64_t i, int64_t first, int64_t n, float **out,
+                               xd_err *e)
 {
     xd_tensor t;
     xd_status s = xd_st_get(file, i, &t, e);
@@ -104,9 +105,9 @@ static xd_status add_term(const xd_lora_term *t, float *to, xd_err *e)
 {
     float    *up = NULL, *down = NULL;
     int64_t   wide = t->down < 0 ? t->cols : t->rank;
-    xd_status s = numbers(t->file, t->up, t->row0 * wide, t->rows * wide, &up, e);
+    xd_status s = read_elements(t->file, t->up, t->row0 * wide, t->rows * wide, &up, e);
     if (s == XD_OK && t->down >= 0)
-        s = numbers(t->file, t->down, 0, t->rank * t->cols, &down, e);
+        s = read_elements(t->file, t->down, 0, t->rank * t->cols, &down, e);
     if (s == XD_OK) {
         adder w = { t, up, down, to };
         xd_par_for(t->rows, add_rows, &w);
@@ -122,13 +123,14 @@ static int src_has(void *self, const char *name, xd_tensor *shape)
 {
     const xd_lora_src *s = self;
     int                has = s->inner.has(s->inner.self, name, shape);
-    if (has && find(s, name))
+    if (has && find_hit(s, name))
         shape->type = XD_F32;
     return has;
 }
 
 /* The elements of a tensor as f32; those of 8-bit types are multiplied by their scale. */
-static xd_status meant(const xd_source *src, const char *name, xd_tensor t, float *to, xd_err *e)
+static xd_status scaled_elements(const xd_source *src, const char *name, xd_tensor t, float *to,
+                                 xd_err *e)
 {
     float     scale = 1;
     int       eight = src->scale && xd_dtype_size(t.type) == 1;
@@ -142,14 +144,14 @@ static xd_status meant(const xd_source *src, const char *name, xd_tensor t, floa
 static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
 {
     xd_lora_src *s = self;
-    hit         *h = find(s, name);
+    hit         *h = find_hit(s, name);
     xd_status    st = s->inner.get(s->inner.self, name, t, e);
     if (st != XD_OK || !h)
         return st;
     if (!h->sum && !(h->sum = malloc((size_t)xd_count(*t) * sizeof *h->sum + 1)))
         st = xd_fail(e, XD_ENOMEM, "no memory to add LoRA terms to tensor %s", name);
     if (st == XD_OK)
-        st = meant(&s->inner, name, *t, h->sum, e);
+        st = scaled_elements(&s->inner, name, *t, h->sum, e);
     if (s->inner.done)
         s->inner.done(s->inner.self, name);
     for (int i = 0; st == XD_OK && i < h->n; i++)
@@ -161,7 +163,7 @@ static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
 static void src_done(void *self, const char *name)
 {
     xd_lora_src *s = self;
-    hit         *h = find(s, name);
+    hit         *h = find_hit(s, name);
     if (h) {
         free(h->sum);
         h->sum = NULL;
@@ -174,13 +176,14 @@ static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e
 {
     const xd_lora_src *s = self;
     *scale = 1;
-    return find(s, name) || !s->inner.scale ? XD_OK : s->inner.scale(s->inner.self, name, scale, e);
+    return find_hit(s, name) || !s->inner.scale ? XD_OK
+                                                : s->inner.scale(s->inner.self, name, scale, e);
 }
 
 static void src_past(void *self, const char *name, const void *p, size_t bytes)
 {
     const xd_lora_src *s = self;
-    if (s->inner.past && !find(s, name))
+    if (s->inner.past && !find_hit(s, name))
         s->inner.past(s->inner.self, name, p, bytes);
 }
 
@@ -188,7 +191,7 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
 static size_t src_takes(void *self, const char *name)
 {
     const xd_lora_src *s = self;
-    const hit         *h = find(s, name);
+    const hit         *h = find_hit(s, name);
     xd_tensor          t;
     int64_t            most = 0;
     if (!h || !s->inner.has(s->inner.self, name, &t))

@@ -145,7 +145,7 @@ int64_t xd_model_pooled(const xd_model *m, int k)
 /* ---- files that replace weights of the directory ------------------------------------------ */
 
 /* The file for a slot, or NULL. */
-static const char *given(const xd_model *m, const char *slot)
+static const char *given_file(const xd_model *m, const char *slot)
 {
     for (int i = 0; slot && i < m->given.n; i++)
         if (m->given.v[i].component && strcmp(m->given.v[i].component, slot) == 0)
@@ -197,18 +197,19 @@ static xd_status check_asked(const xd_model *m, xd_err *e)
     return s;
 }
 
-static xd_status take_part(xd_model *m, xd_component *p, const char *folder, xd_kind kind,
+static xd_status open_part(xd_model *m, xd_component *p, const char *folder, xd_kind kind,
                            const char *slot, xd_err *e)
 {
     xd_status s = xd_component_open_some(p, m->dir, folder, kind, class_in_index(m, folder),
                                          m->layers, e);
-    return s == XD_OK && given(m, slot) ? xd_component_take(p, given(m, slot), slot, e) : s;
+    return s == XD_OK && given_file(m, slot) ? xd_component_take(p, given_file(m, slot), slot, e)
+                                             : s;
 }
 
 /* An optional encoder may be missing, from the directories or from the index ([null, null]). */
 static int is_there(const xd_model *m, const xd_text_use *u)
 {
-    if (given(m, u->slot))
+    if (given_file(m, u->slot))
         return 1;
     const xd_json *entry = xd_json_get(m->index, u->folder);
     char          *dir = u->optional ? xd_path_join(m->dir, u->folder) : NULL;
@@ -242,12 +243,12 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
         s = check_asked(m, e);
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
         if (m->has_text[i])
-            s = take_part(m, &m->text[i], m->recipe->text[i].folder, XD_KIND_TEXT,
+            s = open_part(m, &m->text[i], m->recipe->text[i].folder, XD_KIND_TEXT,
                           m->recipe->text[i].slot, e);
     if (s == XD_OK)
-        s = take_part(m, &m->dit, m->recipe->dit, XD_KIND_DIT, "transformer", e);
+        s = open_part(m, &m->dit, m->recipe->dit, XD_KIND_DIT, "transformer", e);
     if (s == XD_OK)
-        s = take_part(m, &m->vae, m->recipe->vae, XD_KIND_VAE, "vae", e);
+        s = open_part(m, &m->vae, m->recipe->vae, XD_KIND_VAE, "vae", e);
     m->given = (xd_weight_files){ 0 };
     m->layers = m->without = NULL;
     if (s != XD_OK)

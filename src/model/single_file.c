@@ -21,7 +21,7 @@ struct xd_single_file {
 /* ---- names -------------------------------------------------------------------------------- */
 
 /* Does the name begin with the pattern? Returns its numbers and the rest. */
-static int begins(const char *pattern, const char *name, int number[NUMBERS], const char **rest)
+static int match_stem(const char *pattern, const char *name, int number[NUMBERS], const char **rest)
 {
     int n = 0;
     for (; *pattern; pattern++) {
@@ -61,7 +61,8 @@ static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char *
 }
 
 /* Builds the beginning of the name in the file, with the numbers of the declared name. */
-static int begin(const xd_single_file *s, int k, const int number[NUMBERS], char *out, size_t size)
+static int put_stem(const xd_single_file *s, int k, const int number[NUMBERS], char *out,
+                    size_t size)
 {
     int at = snprintf(out, size, "%s", s->prefix), n = 0;
     for (const char *p = s->layout->scopes[k].have; *p && at >= 0 && (size_t)at < size; p++) {
@@ -76,19 +77,19 @@ static int begin(const xd_single_file *s, int k, const int number[NUMBERS], char
     return at >= 0 && (size_t)at < size ? at : (int)size - 1;
 }
 
-static int translate(const xd_single_file *s, const char *want, found *f)
+static int translate_name(const xd_single_file *s, const char *want, found *f)
 {
     const xd_scope *scopes = s->layout->scopes;
     for (int k = 0; k < XD_MAXSCOPE && scopes[k].want; k++) {
         int         number[NUMBERS] = { 0 };
         const char *rest, *tail;
-        if (!begins(scopes[k].want, want, number, &rest))
+        if (!match_stem(scopes[k].want, want, number, &rest))
             continue;
         f->stem = NULL;
         tail = rest;
         if (scopes[k].stems && !(f->stem = find_stem(scopes[k].stems, rest, &tail)))
             continue;
-        int at = begin(s, k, number, f->name, sizeof f->name);
+        int at = put_stem(s, k, number, f->name, sizeof f->name);
         snprintf(f->name + at, sizeof f->name - (size_t)at, "%s%s", f->stem ? f->stem->have : "",
                  tail);
         f->last = number[0] == s->blocks[k] - 1;
@@ -100,7 +101,7 @@ static int translate(const xd_single_file *s, const char *want, found *f)
 int xd_single_file_name(const xd_single_file *s, const char *want, char *have, size_t size)
 {
     found f;
-    if (!translate(s, want, &f))
+    if (!translate_name(s, want, &f))
         return 0;
     snprintf(have, size, "%s", f.name);
     return 1;
@@ -115,7 +116,7 @@ const char *xd_single_file_prefix(const xd_single_file *s)
 
 /* Selects the rows. A tensor that cannot be divided is returned whole: its shape then
  * shows the error. */
-static xd_tensor cut(xd_tensor t, const xd_stem *stem)
+static xd_tensor select_rows(xd_tensor t, const xd_stem *stem)
 {
     if (!stem || !stem->of || t.nd < 1 || t.d[0] % stem->of)
         return t;
@@ -126,20 +127,20 @@ static xd_tensor cut(xd_tensor t, const xd_stem *stem)
     return xd_view(t.p ? (char *)t.p + (size_t)stem->at * bytes : NULL, t.type, t.nd, d);
 }
 
-static int swaps(const found *f)
+static int swaps_halves(const found *f)
 {
     return f->stem && (f->stem->swap == XD_SWAP_ALWAYS ||
                        (f->stem->swap == XD_SWAP_LAST && f->last));
 }
 
-static int has(void *self, const char *name, xd_tensor *shape)
+static int src_has(void *self, const char *name, xd_tensor *shape)
 {
     const xd_single_file *s = self;
     found            f;
     xd_tensor        t;
-    if (!translate(s, name, &f) || !s->of.raw->has(s->of.raw->self, f.name, &t))
+    if (!translate_name(s, name, &f) || !s->of.raw->has(s->of.raw->self, f.name, &t))
         return 0;
-    *shape = cut(t, f.stem);
+    *shape = select_rows(t, f.stem);
     return 1;
 }
 
@@ -161,25 +162,25 @@ static xd_status hold_swapped(xd_single_file *s, const char *name, xd_tensor *t,
     return XD_OK;
 }
 
-static xd_status get(void *self, const char *name, xd_tensor *t, xd_err *e)
+static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
 {
     xd_single_file       *s = self;
     const xd_source *raw = s->of.raw;
     found            f;
-    if (!translate(s, name, &f))
+    if (!translate_name(s, name, &f))
         return xd_fail(e, XD_EFORMAT, "%s: tensor %s is missing", s->of.file, name);
     xd_status st = raw->get(raw->self, f.name, t, e);
     if (st != XD_OK)
         return st;
-    if (swaps(&f)) {
+    if (swaps_halves(&f)) {
         st = hold_swapped(s, name, t, e);
         raw->done(raw->self, f.name);
     }
-    *t = cut(*t, f.stem);
+    *t = select_rows(*t, f.stem);
     return st;
 }
 
-static void done(void *self, const char *name)
+static void src_done(void *self, const char *name)
 {
     xd_single_file *s = self;
     found      f;
@@ -189,7 +190,7 @@ static void done(void *self, const char *name)
             s->held[i].p = NULL;
             return;
         }
-    if (translate(s, name, &f) && !swaps(&f))
+    if (translate_name(s, name, &f) && !swaps_halves(&f))
         s->of.raw->done(s->of.raw->self, f.name);
 }
 
@@ -199,29 +200,30 @@ static xd_status scale_of(void *self, const char *name, float *scale, xd_err *e)
     const xd_source *raw = s->of.raw;
     found            f;
     *scale = 1;
-    return translate(s, name, &f) && raw->scale ? raw->scale(raw->self, f.name, scale, e) : XD_OK;
+    return translate_name(s, name, &f) && raw->scale ? raw->scale(raw->self, f.name, scale, e)
+                                                     : XD_OK;
 }
 
 /* A swapped copy is private memory; only views have file pages to release. */
-static void past(void *self, const char *name, const void *p, size_t bytes)
+static void src_past(void *self, const char *name, const void *p, size_t bytes)
 {
     const xd_single_file *s = self;
     const xd_source *raw = s->of.raw;
     found            f;
-    if (raw->past && translate(s, name, &f) && !swaps(&f))
+    if (raw->past && translate_name(s, name, &f) && !swaps_halves(&f))
         raw->past(raw->self, f.name, p, bytes);
 }
 
 /* Selected rows follow other rows in the file; a swapped tensor is read whole. */
-static void will(void *self, const char *name, int64_t first, int64_t n)
+static void src_will(void *self, const char *name, int64_t first, int64_t n)
 {
     const xd_single_file *s = self;
     const xd_source *raw = s->of.raw;
     found            f;
     xd_tensor        t;
-    if (!raw->will || !translate(s, name, &f) || !raw->has(raw->self, f.name, &t))
+    if (!raw->will || !translate_name(s, name, &f) || !raw->has(raw->self, f.name, &t))
         return;
-    if (swaps(&f))
+    if (swaps_halves(&f))
         raw->will(raw->self, f.name, 0, xd_count(t));
     else
         raw->will(raw->self, f.name,
@@ -230,7 +232,8 @@ static void will(void *self, const char *name, int64_t first, int64_t n)
 
 xd_source xd_single_file_source(xd_single_file *s)
 {
-    return (xd_source){ has, get, done, s->of.raw->in_place, s, scale_of, past, NULL, will };
+    return (xd_source){ src_has,  src_get, src_done, s->of.raw->in_place, s, scale_of,
+                        src_past, NULL,    src_will };
 }
 
 /* ---- which layout ------------------------------------------------------------------------- */
@@ -243,7 +246,7 @@ static void fill_slot(const char *pattern, const char *slot, char out[64])
              pattern[n] ? pattern + n + 1 : "");
 }
 
-static int marked(const xd_st *files, const xd_key_map *l, const char *prefix)
+static int has_marks(const xd_st *files, const xd_key_map *l, const char *prefix)
 {
     char name[256];
     for (int i = 0; i < 2 && l->marks[i]; i++) {
@@ -260,7 +263,7 @@ const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at,
     for (int i = *at; (l = xd_key_map_at(i)); i++)
         for (int k = 0; k < XD_MAXPREFIX && l->prefixes[k]; k++) {
             fill_slot(l->prefixes[k], slot, prefix);
-            if (marked(files, l, prefix)) {
+            if (has_marks(files, l, prefix)) {
                 *at = i;
                 return l;
             }
@@ -279,7 +282,7 @@ int xd_is_lora(const xd_st *files)
     return 0;
 }
 
-static int reads(const xd_key_map *l, const char *net)
+static int reads_network(const xd_key_map *l, const char *net)
 {
     for (int i = 0; i < 3 && l->nets[i]; i++)
         if (strcmp(l->nets[i], net) == 0)
@@ -287,7 +290,7 @@ static int reads(const xd_key_map *l, const char *net)
     return 0;
 }
 
-static xd_status unknown(const xd_single_file_of *of, const xd_key_map *other, xd_err *e)
+static xd_status fail_unknown(const xd_single_file_of *of, const xd_key_map *other, xd_err *e)
 {
     char   names[512] = "";
     size_t at = 0;
@@ -310,13 +313,13 @@ static xd_status find_layout(xd_single_file *s, xd_err *e)
 {
     const xd_key_map *l, *other = NULL;
     for (int i = 0; (l = xd_key_map_find(s->of.files, s->of.slot, &i, s->prefix)); i++) {
-        if (reads(l, s->of.net)) {
+        if (reads_network(l, s->of.net)) {
             s->layout = l;
             return XD_OK;
         }
         other = other ? other : l;
     }
-    return unknown(&s->of, other, e);
+    return fail_unknown(&s->of, other, e);
 }
 
 /* ---- other checks ------------------------------------------------------------------------- */

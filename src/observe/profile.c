@@ -11,7 +11,7 @@ static void close_none(xd_dev *d)
     (void)d;
 }
 
-static void note(xd_profile *p, xd_op op, double t0)
+static void record_sample(xd_profile *p, xd_op op, double t0)
 {
     xd_counts c = { 0 };
     p->w.real->mem->sync(p->w.real, NULL);
@@ -22,16 +22,16 @@ static void note(xd_profile *p, xd_op op, double t0)
     p->op[op].calls++;
 }
 
-#define TIMED(slot, type, op)                                                                     \
+#define TIMED(slot, type, op)                                                                      \
     static xd_status slot(xd_dev *d, xd_stream *s, const type *a, void *tmp)                       \
     {                                                                                              \
         xd_profile *p = d->priv;                                                                   \
-        xd_counts   old = { 0 };                                                                   \
+        xd_counts old = { 0 };                                                                     \
         xd_dev_counts(p->count, &old, 1);                                                          \
         p->count->ops->slot(p->count, s, a, tmp);                                                  \
-        double    t0 = xd_now_s();                                                                 \
+        double t0 = xd_now_s();                                                                    \
         xd_status st = p->w.real->ops->slot(p->w.real, s, a, tmp);                                 \
-        note(p, XD_OP_##op, t0);                                                                   \
+        record_sample(p, XD_OP_##op, t0);                                                          \
         return st;                                                                                 \
     }
 

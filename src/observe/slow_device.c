@@ -12,15 +12,15 @@ typedef struct slowed {         /* the proxy comes first: pointers to both are e
     double          factor;
 } slowed;
 
-static slowed *of(xd_dev *d)
+static slowed *device_of(xd_dev *d)
 {
     return (slowed *)(void *)d;
 }
 
-static void close(xd_dev *d)
+static void close_device(xd_dev *d)
 {
-    xd_dev_close(&of(d)->w.real);
-    free(of(d));
+    xd_dev_close(&device_of(d)->w.real);
+    free(device_of(d));
 }
 
 static void wait_from(double t0, double factor)
@@ -30,11 +30,11 @@ static void wait_from(double t0, double factor)
         ;
 }
 
-#define SLOWED(slot, type, op)                                                                    \
+#define SLOWED(slot, type, op)                                                                     \
     static xd_status slot(xd_dev *d, xd_stream *s, const type *a, void *tmp)                       \
     {                                                                                              \
-        slowed   *n = of(d);                                                                       \
-        double    t0 = xd_now_s();                                                                 \
+        slowed *n = device_of(d);                                                                  \
+        double t0 = xd_now_s();                                                                    \
         xd_status st = n->w.real->ops->slot(n->w.real, s, a, tmp);                                 \
         wait_from(t0, n->factor);                                                                  \
         return st;                                                                                 \
@@ -69,7 +69,7 @@ xd_status xd_slow_device(xd_dev **d, int rank, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a slow device");
     n->factor = f;
     n->w.dev = **d;
-    xd_device_proxy_open(&n->w, *d, close);
+    xd_device_proxy_open(&n->w, *d, close_device);
     XD_KERNELS(PUT)
     *d = &n->w.dev;
     return XD_OK;

@@ -9,7 +9,7 @@
 
 #include "observe/trace.h"
 
-typedef struct noted {          /* the communicator comes first: see `of`                      */
+typedef struct noted { /* the communicator comes first: see `comm_of`                      */
     xd_comm   c;
     xd_comm  *real, *count;
     xd_trace *t;
@@ -20,7 +20,7 @@ typedef struct noted {          /* the communicator comes first: see `of`       
 
 static const xd_comm_ops ops;
 
-static noted *of(xd_comm *c)
+static noted *comm_of(xd_comm *c)
 {
     return (noted *)(void *)c;
 }
@@ -33,7 +33,7 @@ static int group_of(const noted *m)
     return m->group == XD_GROUP_REPLICA && decodes ? XD_GROUP_BANDS : m->group;
 }
 
-static void fly(xd_trace *t, xd_req r, xd_event ev)
+static void add_flight(xd_trace *t, xd_req r, xd_event ev)
 {
     if (t->nfly == t->capfly) {
         int        cap = t->capfly ? t->capfly * 2 : 64;
@@ -48,7 +48,7 @@ static void fly(xd_trace *t, xd_req r, xd_event ev)
     t->fly[t->nfly++] = (xd_flight){ r, ev };
 }
 
-static xd_req began(noted *m, xd_call call, int peer, int64_t t0, int64_t bytes, xd_req r)
+static xd_req record_begin(noted *m, xd_call call, int peer, int64_t t0, int64_t bytes, xd_req r)
 {
     xd_trace *t = m->t;
     int32_t  *number = call == XD_CALL_SEND ? m->out : m->in;
@@ -62,28 +62,28 @@ static xd_req began(noted *m, xd_call call, int peer, int64_t t0, int64_t bytes,
     xd_trace_put(t, ev);
     ev.kind = XD_EV_FLIGHT;
     if (r.p)
-        fly(t, r, ev);
+        add_flight(t, r, ev);
     else
         xd_trace_put(t, ev);
     return r;
 }
 
 /* Bytes that the last counted call sends to other ranks. */
-static int64_t counted(const noted *m)
+static int64_t counted_bytes(const noted *m)
 {
     int64_t n = m->count->traffic->bytes;
     m->count->traffic->bytes = 0;
     return n;
 }
 
-#define COLLECTIVE(slot, call, params, ...)                                                       \
+#define COLLECTIVE(slot, call, params, ...)                                                        \
     static xd_req slot params                                                                      \
     {                                                                                              \
-        noted  *m = of(c);                                                                         \
+        noted *m = comm_of(c);                                                                     \
         int64_t t0 = xd_trace_now(m->t);                                                           \
-        xd_req  r = m->real->ops->slot(m->real, __VA_ARGS__);                                      \
+        xd_req r = m->real->ops->slot(m->real, __VA_ARGS__);                                       \
         m->count->ops->slot(m->count, __VA_ARGS__);                                                \
-        return began(m, call, -1, t0, counted(m), r);                                              \
+        return record_begin(m, call, -1, t0, counted_bytes(m), r);                                 \
     }
 
 COLLECTIVE(allreduce, XD_CALL_ALLREDUCE, (xd_comm *c, xd_tensor io, xd_red op), io, op)
@@ -97,32 +97,32 @@ COLLECTIVE(exchange, XD_CALL_EXCHANGE,
 COLLECTIVE(exchange_views, XD_CALL_EXCHANGE, (xd_comm *c, const xd_tensor *give, xd_tensor *get),
            give, get)
 
-static xd_req offer(xd_comm *c, const xd_tensor *give, xd_tensor *get)
+static xd_req trace_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 {
-    return of(c)->real->ops->exchange_places(of(c)->real, give, get);
+    return comm_of(c)->real->ops->exchange_places(comm_of(c)->real, give, get);
 }
 
 /* Messages of zero bytes are not sent. */
-static xd_req post(xd_comm *c, xd_tensor t, int to)
+static xd_req trace_send(xd_comm *c, xd_tensor t, int to)
 {
-    noted  *m = of(c);
+    noted  *m = comm_of(c);
     int64_t t0 = xd_trace_now(m->t);
     xd_req  r = m->real->ops->send(m->real, t, to);
-    return xd_bytes(t) ? began(m, XD_CALL_SEND, to, t0, (int64_t)xd_bytes(t), r) : r;
+    return xd_bytes(t) ? record_begin(m, XD_CALL_SEND, to, t0, (int64_t)xd_bytes(t), r) : r;
 }
 
-static xd_req take(xd_comm *c, xd_tensor t, int from)
+static xd_req trace_recv(xd_comm *c, xd_tensor t, int from)
 {
-    noted  *m = of(c);
+    noted  *m = comm_of(c);
     int64_t t0 = xd_trace_now(m->t);
     xd_req  r = m->real->ops->recv(m->real, t, from);
-    return xd_bytes(t) ? began(m, XD_CALL_RECV, from, t0, (int64_t)xd_bytes(t), r) : r;
+    return xd_bytes(t) ? record_begin(m, XD_CALL_RECV, from, t0, (int64_t)xd_bytes(t), r) : r;
 }
 
 /* ---- a message ends ----------------------------------------------------------------------- */
 
 /* Removes the flight of a request from the list; 0: there is none. */
-static int land(xd_trace *t, xd_req r, xd_event *ev)
+static int remove_flight(xd_trace *t, xd_req r, xd_event *ev)
 {
     for (int i = 0; r.p && i < t->nfly; i++)
         if (t->fly[i].r.p == r.p && t->fly[i].r.tag == r.tag) {
@@ -133,14 +133,14 @@ static int land(xd_trace *t, xd_req r, xd_event *ev)
     return 0;
 }
 
-static xd_status await(xd_comm *c, xd_req *r, int n)
+static xd_status trace_wait(xd_comm *c, xd_req *r, int n)
 {
-    noted    *m = of(c);
+    noted    *m = comm_of(c);
     xd_trace *t = m->t;
     xd_event  ev, first = { .kind = XD_EV_WAIT };
     int64_t   from = t->n, landed = 0;
     for (int i = 0; i < n; i++)
-        if (land(t, r[i], &ev)) {
+        if (remove_flight(t, r[i], &ev)) {
             if (!landed++)
                 first.a = ev.a, first.b = ev.b;
             xd_trace_put(t, ev);
@@ -155,32 +155,32 @@ static xd_status await(xd_comm *c, xd_req *r, int n)
     return s;
 }
 
-static int test(xd_comm *c, xd_req *r)
+static int trace_test(xd_comm *c, xd_req *r)
 {
-    noted   *m = of(c);
+    noted   *m = comm_of(c);
     xd_req   was = *r;
     xd_event ev;
     if (!m->real->ops->test(m->real, r))
         return 0;
-    if (land(m->t, was, &ev)) {
+    if (remove_flight(m->t, was, &ev)) {
         ev.t1 = xd_trace_now(m->t);
         xd_trace_put(m->t, ev);
     }
     return 1;
 }
 
-static void drop(xd_comm *c, xd_req *r, int n)
+static void trace_drop(xd_comm *c, xd_req *r, int n)
 {
-    noted   *m = of(c);
+    noted   *m = comm_of(c);
     xd_event ev;
     for (int i = 0; i < n; i++)
-        land(m->t, r[i], &ev);
+        remove_flight(m->t, r[i], &ev);
     m->real->ops->drop(m->real, r, n);
 }
 
-static void barrier(xd_comm *c)
+static void trace_barrier(xd_comm *c)
 {
-    noted  *m = of(c);
+    noted  *m = comm_of(c);
     int64_t t0 = xd_trace_now(m->t);
     m->real->ops->barrier(m->real);
     xd_trace_add(m->t, XD_EV_WAIT, t0, XD_CALL_BARRIER + 16 * group_of(m), -1, 0);
@@ -207,65 +207,65 @@ static xd_status note_group(xd_trace *t, xd_comm **c, xd_err *e)
     return xd_fail(e, XD_ENOMEM, "no memory to trace %d ranks", real->size);
 }
 
-static xd_status split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
+static xd_status trace_split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
 {
-    noted    *m = of(c);
+    noted    *m = comm_of(c);
     xd_status s = m->real->ops->split(m->real, color, key, size, out, e);
     return s == XD_OK && (*out)->size > 1 ? note_group(m->t, out, e) : s;
 }
 
 static xd_status split_host(xd_comm *c, xd_comm **out, xd_err *e)
 {
-    noted    *m = of(c);
+    noted    *m = comm_of(c);
     xd_status s = m->real->ops->split_host(m->real, out, e);
     return s == XD_OK && (*out)->size > 1 ? note_group(m->t, out, e) : s;
 }
 
-static void close(xd_comm *c)
+static void trace_close(xd_comm *c)
 {
-    noted *m = of(c);
+    noted *m = comm_of(c);
     xd_comm_close(&m->real);
     xd_comm_close(&m->count);
     free(m->out), free(m->in), free(m);
 }
 
-static void poke(xd_comm *c)
+static void trace_poke(xd_comm *c)
 {
-    of(c)->real->ops->poke(of(c)->real);
+    comm_of(c)->real->ops->poke(comm_of(c)->real);
 }
 
-static void *share(xd_comm *c, size_t bytes, int *first)
+static void *trace_share(xd_comm *c, size_t bytes, int *first)
 {
-    return of(c)->real->ops->share(of(c)->real, bytes, first);
+    return comm_of(c)->real->ops->share(comm_of(c)->real, bytes, first);
 }
 
 static void *window_open(xd_comm *c, size_t bytes)
 {
-    return of(c)->real->ops->window_open(of(c)->real, bytes);
+    return comm_of(c)->real->ops->window_open(comm_of(c)->real, bytes);
 }
 
 static void window_close(xd_comm *c, void *p)
 {
-    of(c)->real->ops->window_close(of(c)->real, p);
+    comm_of(c)->real->ops->window_close(comm_of(c)->real, p);
 }
 
 static int in_window(xd_comm *c, const void *p)
 {
-    return of(c)->real->ops->in_window(of(c)->real, p);
+    return comm_of(c)->real->ops->in_window(comm_of(c)->real, p);
 }
 
 static void end_all(xd_comm *c, int code)
 {
-    of(c)->real->ops->abort(of(c)->real, code);
+    comm_of(c)->real->ops->abort(comm_of(c)->real, code);
 }
 
 static const xd_comm_ops ops = {
-    .name = "trace", .split = split, .split_host = split_host, .close = close,
-    .allreduce = allreduce, .bcast = bcast, .gather = gather, .circulate = circulate,
-    .exchange = exchange, .exchange_views = exchange_views, .exchange_places = offer, .send = post,
-    .recv = take, .wait = await,
-    .test = test, .drop = drop, .poke = poke, .barrier = barrier, .share = share,
-    .window_open = window_open,
+    .name = "trace",
+    .split = trace_split, .split_host = split_host, .close = trace_close, .allreduce = allreduce,
+    .bcast = bcast, .gather = gather, .circulate = circulate, .exchange = exchange,
+    .exchange_views = exchange_views, .exchange_places = trace_places, .send = trace_send,
+    .recv = trace_recv, .wait = trace_wait, .test = trace_test, .drop = trace_drop,
+    .poke = trace_poke, .barrier = trace_barrier, .share = trace_share, .window_open = window_open,
     .in_window = in_window, .window_close = window_close, .abort = end_all,
 };
 
@@ -276,15 +276,15 @@ xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e)
 
 xd_comm *xd_trace_plain(xd_comm *c)
 {
-    return c->ops == &ops ? of(c)->real : c;
+    return c->ops == &ops ? comm_of(c)->real : c;
 }
 
 static void name_group(xd_comm *c, int group, int base, int unit)
 {
     if (c && c->ops == &ops) {
-        of(c)->group = group;
-        of(c)->base = base;
-        of(c)->unit = unit;
+        comm_of(c)->group = group;
+        comm_of(c)->base = base;
+        comm_of(c)->unit = unit;
     }
 }
 

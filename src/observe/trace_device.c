@@ -11,22 +11,22 @@ typedef struct noted {          /* the proxy comes first: pointers to both are e
     xd_trace       *t;
 } noted;
 
-static noted *of(xd_dev *d)
+static noted *device_of(xd_dev *d)
 {
     return (noted *)(void *)d;
 }
 
-static void close(xd_dev *d)
+static void close_device(xd_dev *d)
 {
-    xd_dev_close(&of(d)->w.real);
-    free(of(d));
+    xd_dev_close(&device_of(d)->w.real);
+    free(device_of(d));
 }
 
-#define NOTED(slot, type, op)                                                                     \
+#define NOTED(slot, type, op)                                                                      \
     static xd_status slot(xd_dev *d, xd_stream *s, const type *a, void *tmp)                       \
     {                                                                                              \
-        noted    *n = of(d);                                                                       \
-        int64_t   t0 = xd_trace_now(n->t);                                                         \
+        noted *n = device_of(d);                                                                   \
+        int64_t t0 = xd_trace_now(n->t);                                                           \
         xd_status st = n->w.real->ops->slot(n->w.real, s, a, tmp);                                 \
         xd_trace_add(n->t, XD_EV_OP, t0, XD_OP_##op, 0, 0);                                        \
         return st;                                                                                 \
@@ -45,7 +45,7 @@ xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a trace");
     n->t = t;
     n->w.dev = **d;
-    xd_device_proxy_open(&n->w, *d, close);
+    xd_device_proxy_open(&n->w, *d, close_device);
     XD_KERNELS(PUT)
     *d = &n->w.dev;
     return XD_OK;

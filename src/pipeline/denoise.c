@@ -31,11 +31,11 @@
 
 typedef struct piece { int step, unit, pass; } piece;   /* unit: a patch or XD_ALL             */
 
-static int stages(const xd_denoise *f)   { return f->topo->deg.n[XD_PIPE]; }
+static int stage_count(const xd_denoise *f)   { return f->topo->deg.n[XD_PIPE]; }
 static int my_stage(const xd_denoise *f) { return f->topo->at[XD_PIPE]; }
 static int is_first(const xd_denoise *f) { return my_stage(f) == 0; }
-static int is_last(const xd_denoise *f)  { return my_stage(f) == stages(f) - 1; }
-static xd_comm *pipe(const xd_denoise *f) { return f->topo->group[XD_PIPE]; }
+static int is_last(const xd_denoise *f)  { return my_stage(f) == stage_count(f) - 1; }
+static xd_comm *pipe_group(const xd_denoise *f) { return f->topo->group[XD_PIPE]; }
 
 static int is_mine(const xd_denoise *f, int pass)
 {
@@ -52,14 +52,14 @@ static int passes_of_mine(const xd_denoise *f)
 
 /* ---- units and rows ----------------------------------------------------------------------- */
 
-static int units(const xd_denoise *f, int step)
+static int unit_count(const xd_denoise *f, int step)
 {
     return step < xd_plan_exact(f->plan) ? 1 : f->lay.npatch;
 }
 
 static int unit_at(const xd_denoise *f, int step, int i)
 {
-    return units(f, step) == 1 ? XD_ALL : i;
+    return unit_count(f, step) == 1 ? XD_ALL : i;
 }
 
 /* The layout of tokens of a pass for a unit: the text goes with the first patch, or
@@ -93,7 +93,7 @@ static xd_tensor part_of(const xd_denoise *f, xd_tensor t, int unit)
     return xd_rows(t, s.start, s.n);
 }
 
-static int slot(const xd_denoise *f, int unit)
+static int slot_of(const xd_denoise *f, int unit)
 {
     return unit == XD_ALL ? f->lay.npatch : unit;
 }
@@ -107,35 +107,37 @@ static void end_of(xd_denoise *f, xd_comm *c, xd_req *r)
     *r = (xd_req){ 0 };
 }
 
-static xd_tensor hidden(const xd_denoise *f, int64_t turn, piece w)
+static xd_tensor hidden_state(const xd_denoise *f, int64_t index, piece w)
 {
     xd_layout l = layout_of(f, w.unit, w.pass);
-    return xd_rows(f->h[turn % XD_NHID], 0, xd_own_rows(&l, w.unit, f->x.sp));
+    return xd_rows(f->h[index % XD_NHID], 0, xd_own_rows(&l, w.unit, f->x.sp));
 }
 
 /* The first n of the long skips that belong to the hidden state. */
-static xd_tensor skips(const xd_denoise *f, int64_t turn, piece w, int n)
+static xd_tensor skip_rows(const xd_denoise *f, int64_t index, piece w, int n)
 {
-    return xd_rows(f->skip[turn % f->nskip], 0, n * hidden(f, turn, w).d[0]);
+    return xd_rows(f->skip[index % f->nskip], 0, n * hidden_state(f, index, w).d[0]);
 }
 
-static void post_hidden(xd_denoise *f, int64_t turn, piece w)
+static void post_hidden(xd_denoise *f, int64_t index, piece w)
 {
-    int i = (int)(turn % XD_NHID), k = (int)(turn % f->nskip);
-    end_of(f, pipe(f), &f->h_out[i]);
-    f->h_in[i] = pipe(f)->ops->recv(pipe(f), hidden(f, turn, w), my_stage(f) - 1);
-    end_of(f, pipe(f), &f->skip_out[k]);
+    int i = (int)(index % XD_NHID), k = (int)(index % f->nskip);
+    end_of(f, pipe_group(f), &f->h_out[i]);
+    f->h_in[i] =
+        pipe_group(f)->ops->recv(pipe_group(f), hidden_state(f, index, w), my_stage(f) - 1);
+    end_of(f, pipe_group(f), &f->skip_out[k]);
     if (f->skips[0])
-        f->skip_in[k] = pipe(f)->ops->recv(pipe(f), skips(f, turn, w, f->skips[0]),
-                                           my_stage(f) - 1);
+        f->skip_in[k] = pipe_group(f)->ops->recv(pipe_group(f), skip_rows(f, index, w, f->skips[0]),
+                                                 my_stage(f) - 1);
 }
 
 static void send_hidden(xd_denoise *f, piece w)
 {
     int i = (int)(f->turn % XD_NHID), k = (int)(f->turn % f->nskip), to = my_stage(f) + 1;
-    f->h_out[i] = pipe(f)->ops->send(pipe(f), hidden(f, f->turn, w), to);
+    f->h_out[i] = pipe_group(f)->ops->send(pipe_group(f), hidden_state(f, f->turn, w), to);
     if (f->skips[1])
-        f->skip_out[k] = pipe(f)->ops->send(pipe(f), skips(f, f->turn, w, f->skips[1]), to);
+        f->skip_out[k] =
+            pipe_group(f)->ops->send(pipe_group(f), skip_rows(f, f->turn, w, f->skips[1]), to);
 }
 
 /* This rank's next piece after `p`; 0 if there is none. */
@@ -146,7 +148,7 @@ static int next_piece(const xd_denoise *f, piece *p)
         if (++p->pass < f->j->npass)
             continue;
         p->pass = 0;
-        if (++i >= units(f, p->step)) {
+        if (++i >= unit_count(f, p->step)) {
             i = 0;
             if (++p->step >= f->j->samp.steps)
                 return 0;
@@ -164,28 +166,29 @@ static void receive_hidden(xd_denoise *f, piece now)
         post_hidden(f, 0, now);
     if (next_piece(f, &next))
         post_hidden(f, f->turn + 1, next);
-    end_of(f, pipe(f), &f->h_in[f->turn % XD_NHID]);
-    end_of(f, pipe(f), &f->skip_in[f->turn % f->nskip]);
+    end_of(f, pipe_group(f), &f->h_in[f->turn % XD_NHID]);
+    end_of(f, pipe_group(f), &f->skip_in[f->turn % f->nskip]);
 }
 
 /* First stage: posts receives for the latents of `unit`, divided as the next step needs them. */
 static void post_latents(xd_denoise *f, int step, int unit)
 {
-    for (int i = 0; step + 1 < f->j->samp.steps && i < units(f, step + 1); i++) {
+    for (int i = 0; step + 1 < f->j->samp.steps && i < unit_count(f, step + 1); i++) {
         int to = unit_at(f, step + 1, i);
         if (unit == XD_ALL || to == unit)
-            f->lat_in[slot(f, to)] = pipe(f)->ops->recv(pipe(f), part_of(f, f->lat, to),
-                                                        stages(f) - 1);
+            f->lat_in[slot_of(f, to)] =
+                pipe_group(f)->ops->recv(pipe_group(f), part_of(f, f->lat, to), stage_count(f) - 1);
     }
 }
 
 /* Last stage: sends these latents. */
 static void send_latents(xd_denoise *f, int step, int unit)
 {
-    for (int i = 0; step + 1 < f->j->samp.steps && i < units(f, step + 1); i++) {
+    for (int i = 0; step + 1 < f->j->samp.steps && i < unit_count(f, step + 1); i++) {
         int to = unit_at(f, step + 1, i);
         if (unit == XD_ALL || to == unit)
-            f->lat_out[slot(f, to)] = pipe(f)->ops->send(pipe(f), part_of(f, f->lat, to), 0);
+            f->lat_out[slot_of(f, to)] =
+                pipe_group(f)->ops->send(pipe_group(f), part_of(f, f->lat, to), 0);
     }
 }
 
@@ -193,12 +196,12 @@ static void latents_sent(xd_denoise *f, int unit)
 {
     for (int p = 0; p <= f->lay.npatch; p++)
         if (unit == XD_ALL || p == unit || p == f->lay.npatch)
-            end_of(f, pipe(f), &f->lat_out[p]);
+            end_of(f, pipe_group(f), &f->lat_out[p]);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static float *host(xd_denoise *f, int64_t n, const char *what)
+static float *host_buffer(xd_denoise *f, int64_t n, const char *what)
 {
     float *p = malloc((size_t)n * sizeof *p + 1);
     if (!p)
@@ -223,7 +226,7 @@ static void open_tensors(xd_denoise *f)
         f->extra = xd_new_f32(x, is_first(f) ? n : 0, f->j->features);
     f->h[0] = xd_new_f32(x, all, dim);
     for (int i = 1; i < XD_NHID; i++)
-        f->h[i] = stages(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
+        f->h[i] = stage_count(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
 }
 
 /* The first stage only sends and the last only receives, so each needs one buffer less. */
@@ -231,7 +234,7 @@ static void open_skips(xd_denoise *f)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
     int           most = xd_dit_most_skips(dit, f->net);
-    f->nskip = stages(f) == 1 ? 1 : is_first(f) || is_last(f) ? 2 : 3;
+    f->nskip = stage_count(f) == 1 ? 1 : is_first(f) || is_last(f) ? 2 : 3;
     f->skips[0] = xd_dit_skips(dit, f->net->cfg, f->net->first);
     f->skips[1] = xd_dit_skips(dit, f->net->cfg, f->net->last);
     for (int i = 0; i < f->nskip && most; i++)
@@ -304,9 +307,9 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     if (dev->counts)
         return;
     int64_t n = j->numbers;
-    f->mine = host(f, n, "latents");
-    f->rows = host(f, n, "latents");
-    f->whole = host(f, n, "latents");
+    f->mine = host_buffer(f, n, "latents");
+    f->rows = host_buffer(f, n, "latents");
+    f->whole = host_buffer(f, n, "latents");
     xd_world_watch(&j->ctx->world, &f->x);
 }
 
@@ -354,7 +357,7 @@ static void as_cells(const xd_denoise *f, int64_t t, float *lat, float *tokens, 
 }
 
 /* Copies between latents and tokens, both in host memory. */
-static void between(xd_denoise *f, float *lat, float *tokens, int to_tokens)
+static void copy_latents(xd_denoise *f, float *lat, float *tokens, int to_tokens)
 {
     xd_tensor v[2];
     for (int64_t t = 0; t < f->j->cells[0]; t++) {
@@ -364,7 +367,7 @@ static void between(xd_denoise *f, float *lat, float *tokens, int to_tokens)
 }
 
 /* Copies the rows of member `sp` between the whole tokens and a contiguous buffer. */
-static void spread(const xd_denoise *f, int sp, float *whole, float *rows, int to_rows)
+static void copy_member_rows(const xd_denoise *f, int sp, float *whole, float *rows, int to_rows)
 {
     size_t row = (size_t)f->j->features * sizeof(float);
     for (int p = 0; p < f->lay.npatch; p++) {
@@ -376,10 +379,10 @@ static void spread(const xd_denoise *f, int sp, float *whole, float *rows, int t
 }
 
 /* Copies this rank's rows of whole host latents to `to`; f->rows and f->mine are overwritten. */
-static void take_rows(xd_denoise *f, xd_tensor to, float *lat)
+static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
 {
-    between(f, lat, f->rows, 1);
-    spread(f, f->x.sp, f->rows, f->mine, 1);
+    copy_latents(f, lat, f->rows, 1);
+    copy_member_rows(f, f->x.sp, f->rows, f->mine, 1);
     if (to.d[0])
         xd_put(&f->x, to, f->mine);
     f->x.dev->mem->sync(f->x.dev, f->x.st);
@@ -387,19 +390,19 @@ static void take_rows(xd_denoise *f, xd_tensor to, float *lat)
 
 /* The image that is model input beside the latents: its latents in the first frame, zeros
  * in the others. */
-static void take_extra(xd_denoise *f, const float *sample)
+static void set_extra(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
     int64_t       n = j->numbers / j->cells[0];
     memset(f->whole, 0, (size_t)j->numbers * sizeof *f->whole);
     memcpy(f->whole, sample, (size_t)n * sizeof *sample);
-    take_rows(f, f->extra, f->whole);
+    set_rows(f, f->extra, f->whole);
 }
 
 void xd_denoise_noise(xd_denoise *f, int64_t seed)
 {
     const xd_job *j = f->j;
-    float        *sample = host(f, j->numbers / j->cells[0], "an image"), *noise = f->whole;
+    float        *sample = host_buffer(f, j->numbers / j->cells[0], "an image"), *noise = f->whole;
     if (xd_ok(&f->x)) {
         xd_rng_open(&f->rng, j->r->rng, seed);
         xd_init_image_draw(j, &f->rng, noise, sample);
@@ -410,9 +413,9 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed)
             memset(sample, 0, (size_t)(j->numbers / j->cells[0]) * sizeof *sample);
         if (j->moments && !f->extra.nd)
             xd_init_image_mix(j, noise, sample);
-        take_rows(f, f->lat, noise);
+        set_rows(f, f->lat, noise);
         if (f->extra.nd)
-            take_extra(f, sample);
+            set_extra(f, sample);
         if (j->samp.init_scale != 1)
             xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
         f->x.dev->mem->sync(f->x.dev, f->x.st);
@@ -429,7 +432,7 @@ static void draw_noise(xd_denoise *f, int step)
         return;
     for (int i = 0; i < n; i++)
         xd_rng_normal(&f->rng, f->whole, j->numbers);
-    take_rows(f, f->noise, f->whole);
+    set_rows(f, f->noise, f->whole);
 }
 
 /* Gathers the rows of the last stage's members on all ranks of the replica. */
@@ -452,11 +455,12 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
                             count, xd_view2(mine, XD_F32, count[f->x.sp], f->j->features));
         end_of(f, f->topo->tokens, &r);
         for (int i = 0; i < tc->size && !xd_counting(&f->x); at += count[i++] * f->j->features)
-            spread(f, i, whole, rows + at, 0);
+            copy_member_rows(f, i, whole, rows + at, 0);
     }
-    if (stages(f) > 1) {
-        r = pipe(f)->ops->bcast(pipe(f), xd_view(whole, XD_F32, 1, &n), stages(f) - 1);
-        end_of(f, pipe(f), &r);
+    if (stage_count(f) > 1) {
+        r = pipe_group(f)->ops->bcast(pipe_group(f), xd_view(whole, XD_F32, 1, &n),
+                                      stage_count(f) - 1);
+        end_of(f, pipe_group(f), &r);
     }
 }
 
@@ -471,7 +475,7 @@ void xd_denoise_latents(xd_denoise *f, float *out)
         xd_get(&f->x, f->mine, f->lat);
     gather_rows(f, f->mine, f->rows, f->whole);
     if (xd_ok(&f->x))
-        between(f, out, f->whole, 0);
+        copy_latents(f, out, f->whole, 0);
 }
 
 /* ---- a piece of work ---------------------------------------------------------------------- */
@@ -506,16 +510,16 @@ static void run_piece(xd_denoise *f, piece w)
     x->exact = w.step < xd_plan_exact(f->plan);
     if (!is_first(f))
         receive_hidden(f, w);
-    if (is_first(f) && stages(f) > 1) {
-        end_of(f, pipe(f), &f->h_out[i]);
-        end_of(f, pipe(f), &f->skip_out[f->turn % f->nskip]);
+    if (is_first(f) && stage_count(f) > 1) {
+        end_of(f, pipe_group(f), &f->h_out[i]);
+        end_of(f, pipe_group(f), &f->skip_out[f->turn % f->nskip]);
     }
     if (is_first(f) && j->samp.in_scale[w.step] != 1) {
         in.lat = xd_new_f32(x, in.lat.d[0], in.lat.d[1]);
         xd_axpby(x, in.lat, (float)j->samp.in_scale[w.step], part_of(f, f->lat, w.unit), 0);
     }
     memset(f->local, 0, j->ctx->model.dit_info.local_size);
-    xd_state s = { .h = hidden(f, f->turn, w), .local = f->local, .kept = f->kept[w.pass],
+    xd_state s = { .h = hidden_state(f, f->turn, w), .local = f->local, .kept = f->kept[w.pass],
                    .skips = f->skip[f->turn % f->nskip] };
     if (dit->read && !f->read[w.pass]++)
         dit->read(x, f->net, &in, s.kept);
@@ -565,7 +569,7 @@ static void add_up(xd_denoise *f, int unit, int at)
  * prediction (Lin et al. 2023, section 3.4). Both are those of the whole image: each rank with
  * tokens has summed its own, and patches that are not computed yet count with the values of the
  * previous step. */
-static void rescale(xd_denoise *f, int unit)
+static void rescale_guidance(xd_denoise *f, int unit)
 {
     const xd_job *j = f->j;
     xd_comm      *c = f->topo->tokens;
@@ -586,7 +590,7 @@ static void rescale(xd_denoise *f, int unit)
 }
 
 /* Last stage: combines the passes and runs the sampler on the rows of `unit`. */
-static void advance(xd_denoise *f, int step, int unit)
+static void run_sampler(xd_denoise *f, int step, int unit)
 {
     xd_job   *j = f->j;
     xd_exec  *x = &f->x;
@@ -611,9 +615,9 @@ static void advance(xd_denoise *f, int step, int unit)
         xd_axpby(x, p[0], (float)(1 - g), p[1], (float)g);
     if (rescales) {
         add_up(f, unit, 2);
-        rescale(f, unit);
+        rescale_guidance(f, unit);
     }
-    if (stages(f) > 1)
+    if (stage_count(f) > 1)
         latents_sent(f, unit);
     j->sampler->step(x, &j->samp, step, part_of(f, f->lat, unit), p[0], hist,
                      f->noise.nd ? part_of(f, f->noise, unit) : f->noise);
@@ -651,18 +655,18 @@ int xd_denoise_step(xd_denoise *f, int step)
     int mine = passes_of_mine(f);
     if (is_last(f))
         draw_noise(f, step);
-    for (int i = 0; i < units(f, step); i++) {
+    for (int i = 0; i < unit_count(f, step); i++) {
         int unit = unit_at(f, step, i);
-        if (stages(f) > 1 && is_first(f) && step > 0 && mine)
-            end_of(f, pipe(f), &f->lat_in[slot(f, unit)]);
+        if (stage_count(f) > 1 && is_first(f) && step > 0 && mine)
+            end_of(f, pipe_group(f), &f->lat_in[slot_of(f, unit)]);
         for (int p = 0; p < f->j->npass; p++)
             if (is_mine(f, p))
                 run_piece(f, (piece){ step, unit, p });
-        if (stages(f) > 1 && is_first(f) && mine && !is_last(f))
+        if (stage_count(f) > 1 && is_first(f) && mine && !is_last(f))
             post_latents(f, step, unit);
         if (is_last(f)) {
-            advance(f, step, unit);
-            if (stages(f) > 1 && mine)
+            run_sampler(f, step, unit);
+            if (stage_count(f) > 1 && mine)
                 send_latents(f, step, unit);
         }
     }
@@ -674,18 +678,18 @@ int xd_denoise_step(xd_denoise *f, int step)
 
 void xd_denoise_finish(xd_denoise *f)
 {
-    xd_comm *c = pipe(f);
+    xd_comm *c = pipe_group(f);
     int      failed = f->topo->replica->size > 1 && agreed_failure(f);
     if (failed) {               /* receives that no rank will send to                          */
         c->ops->drop(c, f->h_in, XD_NHID);
         c->ops->drop(c, f->skip_in, XD_NHID);
     }
-    for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
+    for (int i = 0; i <= f->lay.npatch && stage_count(f) > 1; i++)
         /* These messages are under way: the last stage waits for them. */
         end_of(f, c, &f->lat_in[i]);
-    for (int i = 0; i < XD_NHID && stages(f) > 1; i++)
+    for (int i = 0; i < XD_NHID && stage_count(f) > 1; i++)
         end_of(f, c, &f->h_out[i]), end_of(f, c, &f->skip_out[i]);
-    for (int i = 0; i <= f->lay.npatch && stages(f) > 1; i++)
+    for (int i = 0; i <= f->lay.npatch && stage_count(f) > 1; i++)
         end_of(f, c, &f->lat_out[i]);
     if (failed)
         xd_world_settle(&f->j->ctx->world, f->topo->replica, &f->x);

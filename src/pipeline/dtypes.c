@@ -7,13 +7,13 @@
 #include "model/component.h"
 #include "pipeline/context.h"
 
-static int is(const char *a, const char *b)
+static int is_word(const char *a, const char *b)
 {
     return a && strcmp(a, b) == 0;
 }
 
 /* Replaces aliases of types by the names used here. */
-static xd_open_args named(const xd_open_args *a)
+static xd_open_args replace_aliases(const xd_open_args *a)
 {
     xd_open_args  o = *a;
     const char  **names[] = { &o.dtype, &o.weights_dtype, &o.text_weights_dtype };
@@ -24,24 +24,24 @@ static xd_open_args named(const xd_open_args *a)
 }
 
 /* Weights that are not quantized have the compute type, so one flag sets both. */
-static const char *wanted(const xd_open_args *a)
+static const char *wanted_type(const xd_open_args *a)
 {
-    if (!a->dtype && (is(a->weights_dtype, "f32") || is(a->weights_dtype, "bf16")))
+    if (!a->dtype && (is_word(a->weights_dtype, "f32") || is_word(a->weights_dtype, "bf16")))
         return a->weights_dtype;
     return a->dtype;
 }
 
 xd_status xd_types_compute(xd_context *ctx, const xd_open_args *given, xd_err *e)
 {
-    const xd_open_args a = named(given);
-    const char        *dtype = wanted(&a);
+    const xd_open_args a = replace_aliases(given);
+    const char        *dtype = wanted_type(&a);
     if (dtype && xd_word_half(dtype))
         return xd_fail(e, XD_EINVAL, "dtype is \"%s\", which nothing here computes in: float16 "
                        "ends at 65504, which these models exceed; bf16 takes the same memory",
                        dtype);
-    if (dtype && !is(dtype, "f32") && !is(dtype, "bf16"))
+    if (dtype && !is_word(dtype, "f32") && !is_word(dtype, "bf16"))
         return xd_fail(e, XD_EINVAL, "dtype is \"%s\"; it can be f32 or bf16", dtype);
-    xd_dtype want = !dtype ? xd_dev_best(ctx->dev) : is(dtype, "f32") ? XD_F32 : XD_BF16;
+    xd_dtype want = !dtype ? xd_dev_best(ctx->dev) : is_word(dtype, "f32") ? XD_F32 : XD_BF16;
     ctx->type = xd_dev_compute(ctx->dev, want);
     if (ctx->type != want)
         xd_log(XD_LOG_INFO, "bf16 is computed in f32: %s has no bf16 arithmetic that is faster",
@@ -64,7 +64,7 @@ int xd_types_stores_fp8(const xd_component *p)
 /* CLIP is too small for quantization to pay off. */
 int xd_types_quantizes(const xd_component *text)
 {
-    return text->def && is(text->def->name, "t5");
+    return text->def && is_word(text->def->name, "t5");
 }
 
 /* F32: the compute type. */
@@ -72,13 +72,13 @@ static xd_status read_type(const char *flag, const char *text, const xd_componen
                            xd_dtype *type, xd_err *e)
 {
     *type = XD_F32;
-    if (!text || is(text, "f32") || is(text, "bf16"))
+    if (!text || is_word(text, "f32") || is_word(text, "bf16"))
         return XD_OK;
-    if (is(text, "auto"))
+    if (is_word(text, "auto"))
         *type = xd_types_stores_fp8(p) ? XD_F8E4M3 : XD_F32;
-    else if (is(text, "int8"))
+    else if (is_word(text, "int8"))
         *type = XD_I8;
-    else if (is(text, "fp8"))
+    else if (is_word(text, "fp8"))
         *type = XD_F8E4M3;
     else
         return xd_fail(e, XD_EINVAL, "%s is \"%s\"; it can be one of: f32 bf16 int8 fp8 auto", flag,
@@ -88,7 +88,7 @@ static xd_status read_type(const char *flag, const char *text, const xd_componen
 
 static xd_status check_same(const char *flag, const char *text, const char *dtype, xd_err *e)
 {
-    if ((!is(text, "f32") && !is(text, "bf16")) || !dtype || is(dtype, text))
+    if ((!is_word(text, "f32") && !is_word(text, "bf16")) || !dtype || is_word(dtype, text))
         return XD_OK;
     return xd_fail(e, XD_EINVAL,
                    "%s is %s and dtype %s: weights that are not quantized have the type that is "
@@ -97,11 +97,11 @@ static xd_status check_same(const char *flag, const char *text, const char *dtyp
 
 xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e)
 {
-    const xd_open_args a = named(given);
+    const xd_open_args a = replace_aliases(given);
     const char        *text = a.text_weights_dtype;
-    xd_status          s = check_same("weights_dtype", a.weights_dtype, wanted(&a), e);
+    xd_status          s = check_same("weights_dtype", a.weights_dtype, wanted_type(&a), e);
     if (s == XD_OK)
-        s = check_same("text_weights_dtype", text, wanted(&a), e);
+        s = check_same("text_weights_dtype", text, wanted_type(&a), e);
     if (s == XD_OK)
         s = read_type("weights_dtype", a.weights_dtype, &ctx->model.dit, &ctx->model.dit.blocks, e);
     for (int k = 0; k < ctx->model.recipe->ntext && s == XD_OK; k++) {

@@ -18,7 +18,7 @@
 #include "plan/plan.h"
 #include "ranks/world.h"
 
-static double gib(size_t bytes)
+static double to_gib(size_t bytes)
 {
     return (double)bytes / 1073741824.0;
 }
@@ -128,7 +128,7 @@ void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
 }
 
 /* Bytes of loaded weights of this rank; *once counts shared weights once per group. */
-static double held(xd_context *ctx, double *once)
+static double loaded_bytes(xd_context *ctx, double *once)
 {
     const xd_component *p[2 + XD_MAXTEXT] = { &ctx->model.dit, &ctx->model.vae };
     double         sum = 0;
@@ -149,8 +149,8 @@ static xd_size size_of(size_t bytes)
 }
 
 /* Refuses: `who` needs `bytes` and `have` are available. The message names the parts. */
-static xd_status refuse(const xd_dev *d, const xd_need *n, double bytes, double have,
-                        const char *who, xd_err *e)
+static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, double have,
+                               const char *who, xd_err *e)
 {
     return xd_fail(e, XD_ENOMEM,
                    "the request needs %s of %s and %s are available: text encoder %s + %s, "
@@ -170,11 +170,11 @@ static size_t spare_of(const double host[XD_HOST_SUMS], double space)
 
 /* Two limits: what this process may map, and what all ranks of the host may use together, with
  * shared weights counted once. room: both limits. */
-static xd_status compare(xd_job *j, const xd_need *need, xd_room *room, xd_err *e)
+static xd_status compare_limits(xd_job *j, const xd_need *need, xd_room *room, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     size_t     have = 0, space = 0;
-    double     once, mine = held(ctx, &once);
+    double     once, mine = loaded_bytes(ctx, &once);
     char       ranks[80] = "memory";
     xd_host_memory(&have, &space);
     int    reads = !ctx->model.dit.group.c || ctx->model.dit.group.c->rank == 0;
@@ -185,18 +185,20 @@ static xd_status compare(xd_job *j, const xd_need *need, xd_room *room, xd_err *
     host[1] += (double)have;
     room->machine = host[1];
     room->space = (double)space + mine;
-    xd_log(XD_LOG_DEBUG, "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
-           "peak %.3f, kernels %.3f, %.3f on this host of %.3f GiB", gib(need->text),
-           gib(need->text_tmp), gib(need->dit), gib(need->dit_tmp + need->links), gib(need->vae),
-           gib(need->vae_tmp), gib(need->peak), kernels / 1073741824.0, host[0] / 1073741824.0,
+    xd_log(XD_LOG_DEBUG,
+           "memory: text %.3f + %.3f, transformer %.3f + %.3f, vae %.3f + %.3f, "
+           "peak %.3f, kernels %.3f, %.3f on this host of %.3f GiB",
+           to_gib(need->text), to_gib(need->text_tmp), to_gib(need->dit),
+           to_gib(need->dit_tmp + need->links), to_gib(need->vae), to_gib(need->vae_tmp),
+           to_gib(need->peak), kernels / 1073741824.0, host[0] / 1073741824.0,
            host[1] / 1073741824.0);
     ctx->spare = reads ? spare_of(host, (double)space + mine - (double)need->peak) : 0;
     if ((double)need->peak > (double)space + mine)
-        return refuse(ctx->dev, need, (double)need->peak, (double)space + mine,
-                      "address space (ulimit -v), besides what kernels take,", e);
+        return refuse_memory(ctx->dev, need, (double)need->peak, (double)space + mine,
+                             "address space (ulimit -v), besides what kernels take,", e);
     if (ctx->world.host->size > 1)
         snprintf(ranks, sizeof ranks, "memory (%d ranks together)", ctx->world.host->size);
-    return host[0] > host[1] ? refuse(ctx->dev, need, host[0], host[1], ranks, e) : XD_OK;
+    return host[0] > host[1] ? refuse_memory(ctx->dev, need, host[0], host[1], ranks, e) : XD_OK;
 }
 
 /* ---- the plan ----------------------------------------------------------------------------- */
@@ -206,7 +208,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room 
 {
     xd_context *ctx = j->ctx;
     size_t     machine, space;
-    double     once, mine = held(ctx, &once);
+    double     once, mine = loaded_bytes(ctx, &once);
     xd_host_memory(&machine, &space);
     *need = (xd_need){ 0 };
     *room = (xd_room){ (double)machine + mine, (double)space + mine, mine, 0 };
@@ -219,6 +221,6 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_room 
     if (s == XD_OK)
         s = xd_weight_groups_find(ctx, needs_vae(j), e);
     if (s == XD_OK)
-        s = xd_world_agree(&ctx->world, compare(j, need, room, e), e);
+        s = xd_world_agree(&ctx->world, compare_limits(j, need, room, e), e);
     return s;
 }

@@ -15,7 +15,7 @@
 /* Counted cost of every block, and of the additional work of the first and the last stage. It
  * is the cost of whole blocks, so that all tensor ranks of a stage, whose shares differ, get
  * the same cut. */
-static xd_status costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
+static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
 {
     xd_context   *ctx = j->ctx;
     xd_component     *p = &ctx->model.dit;
@@ -95,7 +95,7 @@ xd_status xd_stages_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
     if (!(cost = calloc((size_t)n + 1, sizeof *cost)))
         return xd_fail(e, XD_ENOMEM, "no memory to count %d blocks", n);
     xd_component_stage(p, 0, n);
-    xd_status s = costs(j, cost, &head, &tail, e);
+    xd_status s = count_costs(j, cost, &head, &tail, e);
     if (s == XD_OK)
         xd_plan_balance(cost, n, P, head, tail, xd_balance_stages(ctx->balance), cut);
     free(cost);

@@ -20,7 +20,7 @@
 #include "pipeline/job.h"
 #include "ranks/world.h"
 
-static const xd_recipe *recipe(const xd_job *j)
+static const xd_recipe *recipe_of(const xd_job *j)
 {
     return j->ctx->model.recipe;
 }
@@ -36,7 +36,7 @@ static int64_t width_of(const xd_job *j, int k)
 /* The most ids that a prompt may have for encoder k. */
 static int64_t most_ids(const xd_job *j, int k)
 {
-    int pad = recipe(j)->text[k].pad;
+    int pad = recipe_of(j)->text[k].pad;
     return pad > 0 ? pad : j->max_text;
 }
 
@@ -52,7 +52,8 @@ static xd_status pad_ids(int32_t **ids, int64_t *len, int64_t to, int32_t with, 
     return XD_OK;
 }
 
-static xd_status tokenize(xd_prompts *w, const xd_job *j, int i, int k, const char *text, xd_err *e)
+static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, const char *text,
+                                 xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
     char           *plain = m->recipe->caption ? m->recipe->caption(text) : strdup(text);
@@ -70,7 +71,7 @@ static xd_status tokenize(xd_prompts *w, const xd_job *j, int i, int k, const ch
 }
 
 /* "ids" are those of the first encoder, "ids_2" of the second. */
-static void show_ids(const xd_prompts *w, const xd_job *j, int i, int k)
+static void log_ids(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     static const char *const names[XD_MAXTEXT] = { "ids", "ids_2", "ids_3" };
     int    at = i * w->ntext + k;
@@ -85,7 +86,7 @@ static void show_ids(const xd_prompts *w, const xd_job *j, int i, int k)
 /* Rows of encoder k in the embedding of prompt i. */
 static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
-    if (recipe(j)->text[k].pad != XD_PAD_NONE)
+    if (recipe_of(j)->text[k].pad != XD_PAD_NONE)
         return most_ids(j, k);
     return w->len[i * w->ntext + k];
 }
@@ -99,7 +100,7 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
 {
     int n = j->r->nprompts + 1;
     memset(w, 0, sizeof *w);
-    w->ntext = recipe(j)->ntext;
+    w->ntext = recipe_of(j)->ntext;
     w->ids = calloc((size_t)(n * w->ntext), sizeof *w->ids);
     w->len = calloc((size_t)(n * w->ntext), sizeof *w->len);
     w->whole = calloc((size_t)(n * w->ntext), sizeof *w->whole);
@@ -113,9 +114,9 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
     for (int i = 0; s == XD_OK && i < n; i++)
         for (int k = 0; s == XD_OK && k < w->ntext; k++) {
             if (j->ctx->model.has_text[k] &&
-                (s = tokenize(w, j, i, k, text_of(w, j, i), e)) == XD_OK)
-                show_ids(w, j, i, k);
-            if (recipe(j)->text[k].rows == XD_ROWS_BELOW)
+                (s = tokenize_prompt(w, j, i, k, text_of(w, j, i), e)) == XD_OK)
+                log_ids(w, j, i, k);
+            if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
                 w->rows[i] += rows_of(w, j, i, k);
         }
     return s;
@@ -124,8 +125,8 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
 int64_t xd_prompts_most_rows(const xd_job *j)
 {
     int64_t n = 0;
-    for (int k = 0; k < recipe(j)->ntext; k++)
-        if (recipe(j)->text[k].rows == XD_ROWS_BELOW)
+    for (int k = 0; k < recipe_of(j)->ntext; k++)
+        if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
             n += most_ids(j, k);
     return n;
 }
@@ -133,14 +134,14 @@ int64_t xd_prompts_most_rows(const xd_job *j)
 int xd_prompts_fixed(const xd_job *j)
 {
     int fixed = 1;
-    for (int k = 0; k < recipe(j)->ntext; k++)
-        fixed &= recipe(j)->text[k].pad > 0;
+    for (int k = 0; k < recipe_of(j)->ntext; k++)
+        fixed &= recipe_of(j)->text[k].pad > 0;
     return fixed;
 }
 
 void xd_prompts_real_tokens(const xd_job *j, int64_t real[XD_MAXTEXT])
 {
-    for (int k = 0; k < recipe(j)->ntext; k++)
+    for (int k = 0; k < recipe_of(j)->ntext; k++)
         real[k] = most_ids(j, k);
 }
 
@@ -209,7 +210,7 @@ static int is_used(const xd_prompts *w, const xd_job *j, int i)
 }
 
 /* Does encoder k truncate a prompt? */
-static int cuts(const xd_prompts *w, const xd_job *j, int k)
+static int truncates(const xd_prompts *w, const xd_job *j, int k)
 {
     for (int i = 0; i < w->n; i++)
         if (is_used(w, j, i) && w->whole[i * w->ntext + k] > most_ids(j, k))
@@ -218,7 +219,7 @@ static int cuts(const xd_prompts *w, const xd_job *j, int k)
 }
 
 /* Logs which prompts encoder k truncates. */
-static void say_cut(const xd_prompts *w, const xd_job *j, int k, int level)
+static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int level)
 {
     long long most = most_ids(j, k);
     int       cut = 0, first = 0;
@@ -234,8 +235,8 @@ static void say_cut(const xd_prompts *w, const xd_job *j, int k, int level)
         snprintf(more, sizeof more, "; nor of %d other%s that %s too long", cut - 1,
                  cut > 2 ? "s" : "", cut > 2 ? "are" : "is");
     xd_log(level, "%s has %lld tokens, and %s reads %lld%s: the rest is not seen%s", which,
-           (long long)w->whole[first * w->ntext + k], recipe(j)->text[k].folder, most,
-           recipe(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
+           (long long)w->whole[first * w->ntext + k], recipe_of(j)->text[k].folder, most,
+           recipe_of(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
 }
 
 /* If one encoder reads a prompt to its end, truncation by others is logged as information;
@@ -248,11 +249,11 @@ void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
         if (j->ctx->model.has_text[k] && most_ids(j, k) > most)
             most = most_ids(j, k);
     for (int k = 0; k < w->ntext; k++)
-        if (j->ctx->model.has_text[k] && most_ids(j, k) == most && cuts(w, j, k))
+        if (j->ctx->model.has_text[k] && most_ids(j, k) == most && truncates(w, j, k))
             level = XD_LOG_WARN;
     for (int k = 0; k < w->ntext; k++)
         if (j->ctx->model.has_text[k])
-            say_cut(w, j, k, level);
+            log_truncation(w, j, k, level);
 }
 
 static xd_status room_for(xd_context *ctx, xd_tensor *t, int64_t rows, int64_t cols, xd_err *e)
@@ -263,7 +264,7 @@ static xd_status room_for(xd_context *ctx, xd_tensor *t, int64_t rows, int64_t c
     return XD_OK;
 }
 
-static void zeros(void *ctx, float *buf)
+static void fill_zeros(void *ctx, float *buf)
 {
     memset(buf, 0, *(const size_t *)ctx);
 }
@@ -288,9 +289,9 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
             c->real[k] = w->real[i * w->ntext + k];
         size_t n[2] = { xd_bytes(c->tok), c->pooled.nd ? xd_bytes(c->pooled) : 0 };
         if (s == XD_OK && n[0])
-            xd_fill(&x, c->tok, zeros, &n[0]);
+            xd_fill(&x, c->tok, fill_zeros, &n[0]);
         if (s == XD_OK && n[1])
-            xd_fill(&x, c->pooled, zeros, &n[1]);
+            xd_fill(&x, c->pooled, fill_zeros, &n[1]);
     }
     xd_device_arena_close(&a, ctx->dev);
     return s == XD_OK && x.err.code ? xd_fail(e, x.err.code, "%s", x.err.msg) : s;
@@ -303,7 +304,7 @@ static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t
     int64_t below = 0;          /* rows of the previous group                                  */
     at[0] = at[1] = at[2] = 0;
     for (int q = 0; q <= k; q++) {
-        const xd_text_use *u = &recipe(j)->text[q];
+        const xd_text_use *u = &recipe_of(j)->text[q];
         if (u->rows == XD_ROWS_BELOW) {
             at[0] = below;
             at[1] = 0;
@@ -320,7 +321,7 @@ static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t
 static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
 {
     const xd_component     *p = &j->ctx->model.text[k];
-    const xd_text_use *u = &recipe(j)->text[k];
+    const xd_text_use *u = &recipe_of(j)->text[k];
     int64_t            at[3], n = w->len[i * w->ntext + k];
     xd_layout          lay = { .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
     size_t             mark = xd_arena_mark(x->tmp);
@@ -365,7 +366,7 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
 
 static int is_last_encoder(const xd_job *j, int k)
 {
-    while (++k < recipe(j)->ntext)
+    while (++k < recipe_of(j)->ntext)
         if (j->ctx->model.has_text[k])
             return 0;
     return 1;
@@ -406,7 +407,7 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
 }
 
 /* Passes an embedding to on_tensor as a host tensor. */
-static void show_tensor(const xd_job *j, const char *name, int i, xd_tensor t)
+static void log_tensor(const xd_job *j, const char *name, int i, xd_tensor t)
 {
     xd_exec x;
     xd_exec_init(&x, j->ctx->dev, NULL, j->ctx->type);
@@ -416,16 +417,16 @@ static void show_tensor(const xd_job *j, const char *name, int i, xd_tensor t)
     xd_host_close(&x, host, t.p, 0);
 }
 
-static void show_one(const xd_prompts *w, const xd_job *j, int i)
+static void log_encoder(const xd_prompts *w, const xd_job *j, int i)
 {
     int            negative = i == w->n - 1;
     const xd_cond *c = &w->cond[i];
     if (!j->r->on_tensor)
         return;
-    show_tensor(j, negative ? "negative_prompt_embeds" : "prompt_embeds", i, c->tok);
+    log_tensor(j, negative ? "negative_prompt_embeds" : "prompt_embeds", i, c->tok);
     if (c->pooled.p)
-        show_tensor(j, negative ? "negative_pooled_prompt_embeds" : "pooled_prompt_embeds", i,
-                    c->pooled);
+        log_tensor(j, negative ? "negative_pooled_prompt_embeds" : "pooled_prompt_embeds", i,
+                   c->pooled);
 }
 
 /* Broadcasts embedding i from the rank that has it. */
@@ -464,7 +465,7 @@ xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
         if (!is_used(w, j, i))
             continue;
         if (ctx->world.used->rank == 0)
-            show_one(w, j, i);
+            log_encoder(w, j, i);
         if (ctx->world.used->size > 1)
             s = share_one(w, j, i, e);
     }

@@ -43,7 +43,7 @@ typedef struct sink {           /* text to be written into the file             
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-static int ended(xd_comm *c, xd_req r)
+static int has_ended(xd_comm *c, xd_req r)
 {
     return c->ops->wait(c, &r, 1) == XD_OK;
 }
@@ -53,30 +53,30 @@ static xd_tensor bytes_at(void *p, int64_t n)
     return xd_view(p, XD_U8, 1, &n);
 }
 
-static void flush(sink *s)
+static void flush_buffer(sink *s)
 {
     int64_t n = (int64_t)s->n;
     if (!s->c && s->out.f)
         fwrite(s->text, 1, s->n, s->out.f);
     else if (s->c && !s->failed && n)
-        s->failed = !ended(s->c, s->c->ops->send(s->c, bytes_at(&n, sizeof n), 0)) ||
-                    !ended(s->c, s->c->ops->send(s->c, bytes_at(s->text, n), 0));
+        s->failed = !has_ended(s->c, s->c->ops->send(s->c, bytes_at(&n, sizeof n), 0)) ||
+                    !has_ended(s->c, s->c->ops->send(s->c, bytes_at(s->text, n), 0));
     s->n = 0;
 }
 
-static void add(sink *s, const char *text, size_t n)
+static void add_text(sink *s, const char *text, size_t n)
 {
     for (size_t part; n; text += part, n -= part) {
         if (s->n == sizeof s->text)
-            flush(s);
+            flush_buffer(s);
         part = n < sizeof s->text - s->n ? n : sizeof s->text - s->n;
         memcpy(s->text + s->n, text, part);
         s->n += part;
     }
 }
 
-static void say(sink *s, const char *fmt, ...) XD_PRINTF(2, 3);
-static void say(sink *s, const char *fmt, ...)
+static void write_format(sink *s, const char *fmt, ...) XD_PRINTF(2, 3);
+static void write_format(sink *s, const char *fmt, ...)
 {
     char    line[1024];
     va_list ap;
@@ -84,35 +84,35 @@ static void say(sink *s, const char *fmt, ...)
     int n = vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     if (n > 0 && n < (int)sizeof line)          /* always true: no event is longer             */
-        add(s, line, (size_t)n);
+        add_text(s, line, (size_t)n);
 }
 
-static void say_text(sink *s, const char *text)
+static void write_escaped(sink *s, const char *text)
 {
     xd_text_buf b = { 0 };
     xd_buf_json_string(&b, text ? text : "");
     if (b.failed)
-        say(s, "\"\"");
+        write_format(s, "\"\"");
     else
-        add(s, b.p, strlen(b.p));
+        add_text(s, b.p, strlen(b.p));
     xd_buf_free(&b);
 }
 
 /* Microseconds with three decimals; negative differences become 0. */
-static void say_time(sink *s, const char *key, int64_t ns)
+static void write_time(sink *s, const char *key, int64_t ns)
 {
     ns = ns > 0 ? ns : 0;
-    say(s, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
+    write_format(s, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
 }
 
 /* Begins an event, with a comma in front unless it is the first of the file. Pieces end between
  * events, so that a truncated text still consists of whole events. */
-static void say_event(sink *s, const char *ph, int tid)
+static void write_event(sink *s, const char *ph, int tid)
 {
     if (s->n > PIECE - MOST)
-        flush(s);
-    say(s, "%s{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d", s->written || s->rank ? ",\n" : "", ph,
-        s->rank, tid);
+        flush_buffer(s);
+    write_format(s, "%s{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d", s->written || s->rank ? ",\n" : "",
+                 ph, s->rank, tid);
     s->written = 1;
 }
 
@@ -169,58 +169,61 @@ static void event_name(const xd_event *e, int rank, char *name, size_t size)
 
 /* ---- events ------------------------------------------------------------------------------- */
 
-static void say_args(sink *s, const xd_event *e)
+static void write_args(sink *s, const xd_event *e)
 {
     int send = e->a % 16 == XD_CALL_SEND, recv = e->a % 16 == XD_CALL_RECV;
     switch ((xd_event_kind)e->kind) {
-    case XD_EV_STEP:    say(s, ",\"args\":{\"step\":%d}", e->a + 1); return;
+    case XD_EV_STEP:    write_format(s, ",\"args\":{\"step\":%d}", e->a + 1); return;
     case XD_EV_PIECE:
-        say(s, ",\"args\":{\"step\":%d,\"patch\":%d,\"pass\":%d}", e->a + 1, e->b, e->c);
+        write_format(s, ",\"args\":{\"step\":%d,\"patch\":%d,\"pass\":%d}", e->a + 1, e->b, e->c);
         return;
-    case XD_EV_SAMPLER: say(s, ",\"args\":{\"step\":%d,\"patch\":%d}", e->a + 1, e->b); return;
+    case XD_EV_SAMPLER:
+        write_format(s, ",\"args\":{\"step\":%d,\"patch\":%d}", e->a + 1, e->b);
+        return;
     case XD_EV_CALL:
     case XD_EV_FLIGHT:
-        say(s, ",\"args\":{\"%s\":%" PRId64, recv ? "received" : "sent", e->bytes);
+        write_format(s, ",\"args\":{\"%s\":%" PRId64, recv ? "received" : "sent", e->bytes);
         if (e->b >= 0)
-            say(s, ",\"%s\":%d,\"number\":%d", send ? "to" : "from", e->b, e->c);
-        say(s, "}");
+            write_format(s, ",\"%s\":%d,\"number\":%d", send ? "to" : "from", e->b, e->c);
+        write_format(s, "}");
         return;
     default: return;
     }
 }
 
-static void say_slice(sink *s, const xd_event *e, int tid)
+static void write_slice(sink *s, const xd_event *e, int tid)
 {
     static const char *const cats[] = {
         "phase", "step", "piece", "block", "sampler", "op", "message", "wait", "flight",
     };
     char name[96];
     event_name(e, s->rank, name, sizeof name);
-    say_event(s, "X", tid);
-    say_time(s, "ts", e->t0 - s->zero);
-    say_time(s, "dur", e->t1 - e->t0);
-    say(s, ",\"cat\":\"%s\",\"name\":\"%s\"", cats[e->kind], name);
-    say_args(s, e);
-    say(s, "}");
+    write_event(s, "X", tid);
+    write_time(s, "ts", e->t0 - s->zero);
+    write_time(s, "dur", e->t1 - e->t0);
+    write_format(s, ",\"cat\":\"%s\",\"name\":\"%s\"", cats[e->kind], name);
+    write_args(s, e);
+    write_format(s, "}");
 }
 
 /* One end of an arrow; its id combines the pair of ranks and the number of the message. */
-static void say_arrow(sink *s, const xd_event *e, int begin)
+static void write_arrow(sink *s, const xd_event *e, int begin)
 {
     int64_t from = begin ? s->rank : e->b, to = begin ? e->b : s->rank, W = s->ranks;
     int64_t pair = ((int64_t)(e->a / 16) * W + from) * W + to;
-    say_event(s, begin ? "s" : "f", 0);
-    say_time(s, "ts", begin ? e->t0 - s->zero : e->t1 - s->zero - 1);
-    say(s, ",\"cat\":\"arrow\",\"name\":\"%s\",\"id\":%" PRId64 "%s}", group_name(e->a / 16),
-        e->c * W * W * XD_NGROUPS + pair, begin ? "" : ",\"bp\":\"e\"");
+    write_event(s, begin ? "s" : "f", 0);
+    write_time(s, "ts", begin ? e->t0 - s->zero : e->t1 - s->zero - 1);
+    write_format(s, ",\"cat\":\"arrow\",\"name\":\"%s\",\"id\":%" PRId64 "%s}",
+                 group_name(e->a / 16), e->c * W * W * XD_NGROUPS + pair,
+                 begin ? "" : ",\"bp\":\"e\"");
 }
 
-static void say_thread(sink *s, int tid, const char *name)
+static void write_thread(sink *s, int tid, const char *name)
 {
-    say_event(s, "M", tid);
-    say(s, ",\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}", name);
-    say_event(s, "M", tid);
-    say(s, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", tid);
+    write_event(s, "M", tid);
+    write_format(s, ",\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}", name);
+    write_event(s, "M", tid);
+    write_format(s, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", tid);
 }
 
 /* Sorts events of the thread first, outer ones before inner ones; then flights. */
@@ -236,7 +239,7 @@ static int by_begin(const void *p, const void *q)
 }
 
 /* Flights overlap, but events of a thread must not: each flight takes the first free lane. */
-static void say_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
+static void write_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
 {
     char name[32];
     int  i = 0;
@@ -246,34 +249,34 @@ static void say_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
         return;                 /* the call is still shown in the first lane                   */
     if (i == *lanes) {
         snprintf(name, sizeof name, i ? "messages %d" : "messages", i + 1);
-        say_thread(s, ++*lanes, name);
+        write_thread(s, ++*lanes, name);
     }
     until[i] = e->t1;
-    say_slice(s, e, i + 1);
+    write_slice(s, e, i + 1);
 }
 
-static void say_all(sink *s, xd_trace *t)
+static void write_all(sink *s, xd_trace *t)
 {
     int64_t until[LANES];
     int     lanes = 0;
     qsort(t->ev, (size_t)t->n, sizeof *t->ev, by_begin);
-    say_thread(s, 0, "compute");
+    write_thread(s, 0, "compute");
     for (int64_t i = 0; i < t->n; i++) {
         const xd_event *e = &t->ev[i];
         int             call = e->a % 16;
         if (e->kind == XD_EV_FLIGHT)
-            say_flight(s, e, until, &lanes);
+            write_flight(s, e, until, &lanes);
         else
-            say_slice(s, e, 0);
+            write_slice(s, e, 0);
         if (e->kind == XD_EV_CALL && call == XD_CALL_SEND)
-            say_arrow(s, e, 1);
+            write_arrow(s, e, 1);
         if (e->kind == XD_EV_FLIGHT && call == XD_CALL_RECV)
-            say_arrow(s, e, 0);
+            write_arrow(s, e, 0);
     }
 }
 
 /* "rank 3, host, cfg 1, stage 1": the coordinates along the axes of the plan. */
-static void say_process(sink *s, const xd_context *ctx, const char *host)
+static void write_process(sink *s, const xd_context *ctx, const char *host)
 {
     static const char *const axis[XD_NAXES] = {
         "tensor", "ulysses", "ring", "stage", "cfg", "replica",
@@ -283,64 +286,66 @@ static void say_process(sink *s, const xd_context *ctx, const char *host)
     for (int a = XD_NAXES - 1; a >= 0; a--)
         if (ctx->topo.deg.n[a] > 1)
             xd_buf_add(&b, ", %s %d", axis[a], ctx->topo.at[a]);
-    say_event(s, "M", 0);
-    say(s, ",\"name\":\"process_name\",\"args\":{\"name\":");
-    say_text(s, b.failed ? "rank" : b.p);
-    say(s, "}}");
-    say_event(s, "M", 0);
-    say(s, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", s->rank);
+    write_event(s, "M", 0);
+    write_format(s, ",\"name\":\"process_name\",\"args\":{\"name\":");
+    write_escaped(s, b.failed ? "rank" : b.p);
+    write_format(s, "}}");
+    write_event(s, "M", 0);
+    write_format(s, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", s->rank);
     xd_buf_free(&b);
 }
 
 /* ---- the file ----------------------------------------------------------------------------- */
 
-static void say_head(sink *s, const xd_job *j, const card *cards, int64_t sent, xd_status st,
-                     const xd_err *e)
+static void write_head(sink *s, const xd_job *j, const card *cards, int64_t sent, xd_status st,
+                       const xd_err *e)
 {
     const xd_context *ctx = j->ctx;
     int64_t          lost = 0;
     for (int r = 0; r < s->ranks; r++)
         lost += cards[r].lost;
-    say(s, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"xdit %s\",\"plan\":\"%s\"",
+    write_format(
+        s, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"xdit %s\",\"plan\":\"%s\"",
         xd_version(), ctx->plan.text);
-    say(s, ",\"model\":");
-    say_text(s, ctx->model.dir);
-    say(s, ",\"pipeline\":\"%s\",\"dtype\":\"%s\",\"device\":\"%s\",\"ranks\":%d",
-        ctx->model.recipe->name, xd_dtype_name(ctx->type), ctx->dev->name, s->ranks);
-    say(s, ",\"width\":%" PRId64 ",\"height\":%" PRId64 ",\"steps\":%d,\"patches\":%d",
-        j->size[1], j->size[0], j->samp.steps, ctx->plan.npatch);
+    write_format(s, ",\"model\":");
+    write_escaped(s, ctx->model.dir);
+    write_format(s, ",\"pipeline\":\"%s\",\"dtype\":\"%s\",\"device\":\"%s\",\"ranks\":%d",
+                 ctx->model.recipe->name, xd_dtype_name(ctx->type), ctx->dev->name, s->ranks);
+    write_format(s, ",\"width\":%" PRId64 ",\"height\":%" PRId64 ",\"steps\":%d,\"patches\":%d",
+                 j->size[1], j->size[0], j->samp.steps, ctx->plan.npatch);
     if (j->fps > 0)
-        say(s, ",\"frames\":%" PRId64, j->frames);
-    say(s, ",\"images\":%d,\"sent\":%" PRId64 ",\"events_lost\":%" PRId64 ",\"outcome\":",
-        j->images, sent, lost);
-    say_text(s, st == XD_OK ? "done" : e->msg[0] ? e->msg : xd_status_name(st));
-    say(s, "},\n\"traceEvents\":[\n");
+        write_format(s, ",\"frames\":%" PRId64, j->frames);
+    write_format(s, ",\"images\":%d,\"sent\":%" PRId64 ",\"events_lost\":%" PRId64 ",\"outcome\":",
+                 j->images, sent, lost);
+    write_escaped(s, st == XD_OK ? "done" : e->msg[0] ? e->msg : xd_status_name(st));
+    write_format(s, "},\n\"traceEvents\":[\n");
 }
 
-static void say_tail(sink *s, const xd_context *ctx)
+static void write_tail(sink *s, const xd_context *ctx)
 {
     int used = s->ranks;
     for (s->rank = used; s->rank < ctx->world.all->size; s->rank++) {
-        say_event(s, "M", 0);
-        say(s, ",\"name\":\"process_name\",\"args\":{\"name\":\"rank %d, idle\"}}", s->rank);
+        write_event(s, "M", 0);
+        write_format(s, ",\"name\":\"process_name\",\"args\":{\"name\":\"rank %d, idle\"}}",
+                     s->rank);
     }
-    say(s, "\n]}\n");
-    flush(s);
+    write_format(s, "\n]}\n");
+    flush_buffer(s);
 }
 
 /* Rank 0 receives the text of another rank; if messages fail the list ends there. */
-static int take_text(sink *s, xd_comm *c, int from)
+static int receive_text(sink *s, xd_comm *c, int from)
 {
     for (;;) {
         int64_t n = 0;
-        if (!ended(c, c->ops->recv(c, bytes_at(&n, sizeof n), from)) || n < 0 || n > PIECE)
+        if (!has_ended(c, c->ops->recv(c, bytes_at(&n, sizeof n), from)) || n < 0 || n > PIECE)
             return 0;
         if (!n)
             return 1;
-        if (!ended(c, c->ops->recv(c, bytes_at(s->text, n), from)))
+        if (!has_ended(c, c->ops->recv(c, bytes_at(s->text, n), from)))
             return 0;
         s->n = (size_t)n;
-        flush(s);
+        flush_buffer(s);
     }
 }
 
@@ -369,21 +374,21 @@ static int64_t ask_clock(xd_comm *c, int who)
     for (int i = 0; i < ASKS; i++) {
         int64_t t0 = xd_now_ns(), theirs = 0;
         if (c->rank) {
-            ended(c, c->ops->recv(c, bytes_at(&theirs, sizeof theirs), peer));
+            has_ended(c, c->ops->recv(c, bytes_at(&theirs, sizeof theirs), peer));
             theirs = xd_now_ns();
-            ended(c, c->ops->send(c, bytes_at(&theirs, sizeof theirs), peer));
+            has_ended(c, c->ops->send(c, bytes_at(&theirs, sizeof theirs), peer));
             continue;
         }
-        int ok = ended(c, c->ops->send(c, bytes_at(&t0, sizeof t0), peer)) &&
-                 ended(c, c->ops->recv(c, bytes_at(&theirs, sizeof theirs), peer));
+        int ok = has_ended(c, c->ops->send(c, bytes_at(&t0, sizeof t0), peer)) &&
+                 has_ended(c, c->ops->recv(c, bytes_at(&theirs, sizeof theirs), peer));
         int64_t trip = xd_now_ns() - t0;
         if (ok && trip < best) {
             best = trip;
             ahead = theirs - (t0 + trip / 2);
         }
     }
-    ended(c, c->rank ? c->ops->recv(c, bytes_at(&ahead, sizeof ahead), 0)
-          : c->ops->send(c, bytes_at(&ahead, sizeof ahead), who));
+    has_ended(c, c->rank ? c->ops->recv(c, bytes_at(&ahead, sizeof ahead), 0)
+              : c->ops->send(c, bytes_at(&ahead, sizeof ahead), who));
     return ahead;
 }
 
@@ -400,14 +405,14 @@ static int64_t find_zero(xd_comm *c, card *cards)
             mine = ahead;
     }
     first = cards[c->rank].first - mine;
-    if (!ended(c, c->ops->allreduce(c, xd_view(&first, XD_I64, 1, &one), XD_MIN)))
+    if (!has_ended(c, c->ops->allreduce(c, xd_view(&first, XD_I64, 1, &one), XD_MIN)))
         return cards[c->rank].first;
     return first + mine;
 }
 
 /* ---- together ----------------------------------------------------------------------------- */
 
-static card my_card(const xd_trace *t)
+static card my_rank_info(const xd_trace *t)
 {
     card mine = { .first = INT64_MAX, .lost = t->lost };
     for (int64_t i = 0; i < t->n; i++)
@@ -418,17 +423,17 @@ static card my_card(const xd_trace *t)
 }
 
 /* All-gathers the cards. `ok`: this rank has its memory. Returns 0 if a rank lacks memory. */
-static int exchange_cards(xd_comm *c, card *cards, int64_t *rows, int ok)
+static int exchange_ranks(xd_comm *c, card *cards, int64_t *rows, int ok)
 {
     int32_t all = ok;
     int64_t one = 1;
-    if (!ended(c, c->ops->allreduce(c, xd_view(&all, XD_I32, 1, &one), XD_MIN)) || !all)
+    if (!has_ended(c, c->ops->allreduce(c, xd_view(&all, XD_I32, 1, &one), XD_MIN)) || !all)
         return 0;
     card mine = cards[c->rank];
     for (int i = 0; i < c->size; i++)
         rows[i] = 1;
-    return ended(c, c->ops->gather(c, xd_view2(cards, XD_U8, c->size, sizeof *cards), rows,
-                                   xd_view2(&mine, XD_U8, 1, sizeof mine)));
+    return has_ended(c, c->ops->gather(c, xd_view2(cards, XD_U8, c->size, sizeof *cards), rows,
+                                       xd_view2(&mine, XD_U8, 1, sizeof mine)));
 }
 
 static xd_status write_file(sink *s, xd_job *j, const card *cards, int64_t sent, xd_status st,
@@ -440,21 +445,21 @@ static xd_status write_file(sink *s, xd_job *j, const card *cards, int64_t sent,
     if (s->rank) {
         int64_t end = 0;
         s->c = ctx->world.used;
-        say_process(s, ctx, cards[s->rank].host);
-        say_all(s, ctx->trace);
-        flush(s);
-        if (!s->failed && ended(s->c, s->c->ops->send(s->c, bytes_at(&end, sizeof end), 0)))
+        write_process(s, ctx, cards[s->rank].host);
+        write_all(s, ctx->trace);
+        flush_buffer(s);
+        if (!s->failed && has_ended(s->c, s->c->ops->send(s->c, bytes_at(&end, sizeof end), 0)))
             return st;
         return xd_fail(e, XD_ECOMM, "a message of the trace was lost");
     }
     xd_status w = xd_out_open(&s->out, ctx->trace->path, &why);
-    say_head(s, j, cards, sent, st, e);
-    say_process(s, ctx, cards[0].host);
-    say_all(s, ctx->trace);
-    flush(s);
+    write_head(s, j, cards, sent, st, e);
+    write_process(s, ctx, cards[0].host);
+    write_all(s, ctx->trace);
+    flush_buffer(s);
     for (int r = 1; r < s->ranks && !alone && whole; r++)
-        whole = take_text(s, ctx->world.used, r);
-    say_tail(s, ctx);
+        whole = receive_text(s, ctx->world.used, r);
+    write_tail(s, ctx);
     if (w == XD_OK)
         w = xd_out_commit(&s->out, &why);
     if (!whole)
@@ -480,9 +485,9 @@ xd_status xd_trace_write(xd_job *j, int64_t sent, xd_status st, xd_err *e)
     int64_t *rows = calloc((size_t)c->size, sizeof *rows);
     int      ok = s && cards && rows;
     if (ok)
-        cards[c->rank] = my_card(t);
+        cards[c->rank] = my_rank_info(t);
     if (!alone)
-        ok = exchange_cards(c, cards, rows, ok);
+        ok = exchange_ranks(c, cards, rows, ok);
     if (ok) {
         s->rank = c->rank;
         s->ranks = c->size;

@@ -13,7 +13,7 @@
 #include "pipeline/vae_shards.h"
 
 /* latents / scaling + shift, in place. */
-static void unscale(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
+static void unscale_latents(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
 {
     size_t mark = xd_arena_mark(x->tmp);
     xd_axpby(x, flat, 0, (xd_tensor){ 0 }, (float)(1 / v->scaling));
@@ -70,7 +70,7 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
         src = xd_rows(xd_permute(src, (int[]){ 1, 2, 0 }), s.own.start, n);
         put_view(x, xd_reshape(xd_rows(in, t, 1), 3, (int64_t[]){ n, w, C }), src);
     }
-    unscale(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
+    unscale_latents(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
     if (s.tiled)
         xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else
@@ -114,7 +114,7 @@ void xd_vae_encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     xd_arena_rewind(x->tmp, mark);
 }
 
-static xd_status count(xd_job *j, int encode, size_t *bytes, xd_err *e)
+static xd_status count_vae(xd_job *j, int encode, size_t *bytes, xd_err *e)
 {
     xd_component  *p = &j->ctx->model.vae;
     xd_exec   x;
@@ -134,12 +134,12 @@ static xd_status count(xd_job *j, int encode, size_t *bytes, xd_err *e)
 
 xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
-    return count(j, 0, bytes, e);
+    return count_vae(j, 0, bytes, e);
 }
 
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
-    return count(j, 1, bytes, e);
+    return count_vae(j, 1, bytes, e);
 }
 
 /* ---- resizing ----------------------------------------------------------------------------- */

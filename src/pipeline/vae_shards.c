@@ -33,29 +33,29 @@ static xd_vae_shards *spread_of(const xd_deal *d)
     return (xd_vae_shards *)(uintptr_t)((const char *)d - offsetof(xd_vae_shards, deal));
 }
 
-static xd_tensor message(xd_vae_shards *s, xd_tensor tile)
+static xd_tensor message_view(xd_vae_shards *s, xd_tensor tile)
 {
     int64_t n = xd_count(tile);
     return xd_view(or_park(s, tile.p, xd_bytes(tile)), XD_F32, 1, &n);
 }
 
-static void give(const xd_deal *d, xd_exec *x, xd_tensor tile)
+static void send_tile(const xd_deal *d, xd_exec *x, xd_tensor tile)
 {
     xd_vae_shards *s = spread_of(d);
-    xd_tensor  t = message(s, tile);
+    xd_tensor  t = message_view(s, tile);
     x->dev->mem->sync(x->dev, x->st);
     s->out[s->nout++] = s->c->ops->send(s->c, t, 0);
 }
 
-static void take(const xd_deal *d, xd_exec *x, xd_tensor tile, int from)
+static void receive_tile(const xd_deal *d, xd_exec *x, xd_tensor tile, int from)
 {
     xd_vae_shards *s = spread_of(d);
     x->dev->mem->sync(x->dev, x->st);
-    xd_req r = s->c->ops->recv(s->c, message(s, tile), from);
+    xd_req r = s->c->ops->recv(s->c, message_view(s, tile), from);
     end_of(s, &r, 1, "a tile");
 }
 
-static void done(const xd_deal *d, xd_exec *x)
+static void finish_tiles(const xd_deal *d, xd_exec *x)
 {
     xd_vae_shards *s = spread_of(d);
     (void)x;
@@ -76,7 +76,7 @@ static void open_deal(xd_vae_shards *s, const xd_vae_info *v)
         mine += s->owner[k] == s->c->rank;
     if (!(s->out = calloc((size_t)mine + 1, sizeof *s->out)))
         xd_exec_fail(s->x, XD_ENOMEM, "no memory to deal %lld tiles", (long long)n);
-    s->deal = (xd_deal){ s->c->rank, s->owner, give, take, done };
+    s->deal = (xd_deal){ s->c->rank, s->owner, send_tile, receive_tile, finish_tiles };
     s->whole = s->c->rank == 0;
 }
 
@@ -134,7 +134,7 @@ const xd_deal *xd_vae_shards_tiles(const xd_vae_shards *s)
 
 /* ---- bands -------------------------------------------------------------------------------- */
 
-static xd_tensor band(xd_vae_shards *s, xd_tensor mine, int64_t wide)
+static xd_tensor band_view(xd_vae_shards *s, xd_tensor mine, int64_t wide)
 {
     xd_tensor t = xd_view2(mine.p, XD_F32, xd_count(mine) / wide, wide);
     t.p = or_park(s, t.p, xd_bytes(t));
@@ -147,7 +147,7 @@ void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_
     int64_t row = wide * cell, n = s->lay.len[XD_IMG] * row;
     xd_req  one;
     if (s->c->rank) {
-        one = s->own.n ? s->c->ops->send(s->c, band(s, mine, wide), 0) : (xd_req){ 0 };
+        one = s->own.n ? s->c->ops->send(s->c, band_view(s, mine, wide), 0) : (xd_req){ 0 };
         end_of(s, &one, 1, "a band of the image");
         return;
     }

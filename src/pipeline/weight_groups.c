@@ -28,7 +28,7 @@ static xd_component *part_of(xd_context *ctx, int i)
 }
 
 /* Hash of the properties on which packed layouts depend. */
-static uint64_t form(const xd_context *ctx, const xd_component *p)
+static uint64_t hash_layout(const xd_context *ctx, const xd_component *p)
 {
     uint64_t h = xd_hash_text(ctx->dev->name);
     h = xd_hash_mix(h, (uint64_t)xd_par_threads());
@@ -39,7 +39,7 @@ static uint64_t form(const xd_context *ctx, const xd_component *p)
     return xd_hash_mix(h, (uint64_t)p->net.last);
 }
 
-static void fill(card *c, xd_context *ctx, int rank, const int want[NPART])
+static void fill_card(card *c, xd_context *ctx, int rank, const int want[NPART])
 {
     memset(c, 0, sizeof *c);
     c->rank = rank;
@@ -48,7 +48,7 @@ static void fill(card *c, xd_context *ctx, int rank, const int want[NPART])
         c->color[i] = !want[i] ? -1 : i ? 0
                         : ctx->topo.at[XD_TENSOR] +
                           (int64_t)ctx->plan.deg.n[XD_TENSOR] * ctx->topo.at[XD_PIPE];
-        c->form[i] = form(ctx, p);
+        c->form[i] = hash_layout(ctx, p);
         c->open[i] = !p->store;
     }
 }
@@ -67,7 +67,8 @@ static int group_of(const card *c, int n, int i, int r)
     return c[r].color[i] >= 0 && size > 1 ? size : 0;
 }
 
-static xd_status group(xd_context *ctx, const xd_context *among, const card *c, int i, xd_err *e)
+static xd_status group_component(xd_context *ctx, const xd_context *among, const card *c, int i,
+                                 xd_err *e)
 {
     xd_comm  *h = among->world.host, *k = NULL;
     int       size = group_of(c, h->size, i, h->rank);
@@ -81,7 +82,7 @@ static xd_status group(xd_context *ctx, const xd_context *among, const card *c, 
 }
 
 /* A rank that fails goes on: all ranks make the same splits. */
-static xd_status decide(xd_context *ctx, const xd_context *among, const card *c, xd_err *e)
+static xd_status form_groups(xd_context *ctx, const xd_context *among, const card *c, xd_err *e)
 {
     const int n = among->world.host->size;
     xd_status s = XD_OK;
@@ -89,13 +90,14 @@ static xd_status decide(xd_context *ctx, const xd_context *among, const card *c,
         int some = 0;
         for (int r = 0; r < n; r++)
             some |= group_of(c, n, i, r);
-        xd_status now = some ? group(ctx, among, c, i, e) : XD_OK;
+        xd_status now = some ? group_component(ctx, among, c, i, e) : XD_OK;
         s = s == XD_OK ? now : s;
     }
     return s;
 }
 
-static xd_status find(xd_context *ctx, const xd_context *among, const int want[NPART], xd_err *e)
+static xd_status find_groups(xd_context *ctx, const xd_context *among, const int want[NPART],
+                             xd_err *e)
 {
     xd_comm *h = among->world.host;
     card     mine, *c = calloc((size_t)h->size, sizeof *c);
@@ -104,13 +106,13 @@ static xd_status find(xd_context *ctx, const xd_context *among, const int want[N
     if ((s = xd_world_agree_in(h, among->world.used->rank, s, e)) == XD_OK) {
         for (int r = 0; r < h->size; r++)
             rows[r] = 1;
-        fill(&mine, ctx, among->world.used->rank, want);
+        fill_card(&mine, ctx, among->world.used->rank, want);
         xd_req q = h->ops->gather(h, xd_view2(c, XD_U8, h->size, sizeof *c), rows,
                                   xd_view2(&mine, XD_U8, 1, sizeof mine));
         s = h->ops->wait(h, &q, 1);
         for (int r = 0; r < h->size && s == XD_OK; r++)
             ctx->world.lowest = c[r].rank < ctx->world.lowest ? (int)c[r].rank : ctx->world.lowest;
-        s = s == XD_OK ? decide(ctx, among, c, e)
+        s = s == XD_OK ? form_groups(ctx, among, c, e)
                        : xd_fail(e, XD_ECOMM, "a message between ranks failed");
     }
     free(c);
@@ -128,7 +130,7 @@ static xd_status find_among(xd_context *ctx, xd_context *among, const int want[N
     if (among->world.used->size == 1)
         return XD_OK;
     if (!ctx->dev->counts && ctx->dev->host_memory && among->world.host->size > 1)
-        s = find(ctx, among, want, e);
+        s = find_groups(ctx, among, want, e);
     return xd_world_agree(&among->world, s, e);
 }
 

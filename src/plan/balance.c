@@ -45,7 +45,7 @@ static void close_test(test *t)
 }
 
 /* Seconds of the fastest run, which excludes disturbance by other processes. */
-static double quickest(test *t, xd_dtype type, xd_err *e)
+static double fastest_run(test *t, xd_dtype type, xd_err *e)
 {
     xd_dev *d = t->d;
     double  best = 0, end = xd_now_s() + LEAST_S;
@@ -61,7 +61,7 @@ static double quickest(test *t, xd_dtype type, xd_err *e)
     t->w.p = d->mem->get(d, t->w.bytes);
     t->tmp = d->mem->get(d, t->ntmp);
     if (!t->in || !t->out || !t->w.p || !t->tmp) {
-        xd_fail(e, XD_ENOMEM, "no memory for a product of %d x %d matrices", SIDE, SIDE);
+        xd_fail(e, XD_ENOMEM, "no memory for a GEMM of %d x %d matrices", SIDE, SIDE);
         return 0;
     }
     d->mem->fill(d, NULL, t->in, 0, t->bytes);
@@ -86,7 +86,7 @@ static double quickest(test *t, xd_dtype type, xd_err *e)
 
 /* ---- shares ------------------------------------------------------------------------------- */
 
-static int digit(const xd_degrees *d, int rank, xd_axis a)
+static int coordinate_of(const xd_degrees *d, int rank, xd_axis a)
 {
     for (int i = 0; i < (int)a; i++)
         rank /= d->n[i];
@@ -94,8 +94,8 @@ static int digit(const xd_degrees *d, int rank, xd_axis a)
 }
 
 /* The speed of the slowest rank for which `part` is `i`. */
-static double slowest(const xd_plan *plan, const float *speed,
-                      int (*part)(const xd_degrees *d, int rank), int i)
+static double slowest_rank(const xd_plan *plan, const float *speed,
+                           int (*part)(const xd_degrees *d, int rank), int i)
 {
     double v = 1;
     for (int r = 0; r < xd_degrees_product(plan->deg); r++)
@@ -106,12 +106,12 @@ static double slowest(const xd_plan *plan, const float *speed,
 
 static int sp_of(const xd_degrees *d, int rank)
 {
-    return digit(d, rank, XD_ULYSSES) + digit(d, rank, XD_RING) * d->n[XD_ULYSSES];
+    return coordinate_of(d, rank, XD_ULYSSES) + coordinate_of(d, rank, XD_RING) * d->n[XD_ULYSSES];
 }
 
 static int ulysses_of(const xd_degrees *d, int rank)
 {
-    return digit(d, rank, XD_ULYSSES);
+    return coordinate_of(d, rank, XD_ULYSSES);
 }
 
 static int band_of(const xd_degrees *d, int rank)
@@ -121,13 +121,13 @@ static int band_of(const xd_degrees *d, int rank)
 
 /* Prefix sums: at[i + 1] - at[i] is the speed of part i in 32nds of the fastest; NULL if
  * all are equal. */
-static int64_t *sums(const xd_plan *plan, const float *speed, int n,
-                     int (*part)(const xd_degrees *, int), int *bad)
+static int64_t *prefix_sums(const xd_plan *plan, const float *speed, int n,
+                            int (*part)(const xd_degrees *, int), int *bad)
 {
     int64_t *at = calloc((size_t)n + 1, sizeof *at), least = UNIT;
     *bad |= !at;
     for (int i = 0; i < n && at; i++) {
-        int64_t w = llrint(UNIT * slowest(plan, speed, part, i));
+        int64_t w = llrint(UNIT * slowest_rank(plan, speed, part, i));
         w = w < 1 ? 1 : w;
         at[i + 1] = at[i] + w;
         least = w < least ? w : least;
@@ -153,7 +153,7 @@ static void take_stages(xd_balance *b, const xd_plan *plan)
     for (int s = 0; s < b->P; s++) {
         double longest = 0;
         for (int r = 0; r < xd_degrees_product(*d); r++)
-            if (digit(d, r, XD_PIPE) == s)
+            if (coordinate_of(d, r, XD_PIPE) == s)
                 longest = fmax(longest, share_of(b, sp_of(d, r)) / (double)b->speed[r]);
         b->stage[s] = 1 / longest;
         best = fmax(best, b->stage[s]);
@@ -164,15 +164,15 @@ static void take_stages(xd_balance *b, const xd_plan *plan)
     }
 }
 
-static xd_status make(const xd_plan *plan, xd_balance *b, xd_err *e)
+static xd_status make_balance(const xd_plan *plan, xd_balance *b, xd_err *e)
 {
     const int *n = plan->deg.n;
     int        bad = 0;
     b->U = n[XD_ULYSSES], b->nsp = b->U * n[XD_RING], b->P = n[XD_PIPE];
     b->bands = xd_degrees_product(plan->deg) / n[XD_DATA];
-    b->share = sums(plan, b->speed, b->nsp, sp_of, &bad);
-    b->heads = sums(plan, b->speed, b->U, ulysses_of, &bad);
-    b->rows = sums(plan, b->speed, b->bands, band_of, &bad);
+    b->share = prefix_sums(plan, b->speed, b->nsp, sp_of, &bad);
+    b->heads = prefix_sums(plan, b->speed, b->U, ulysses_of, &bad);
+    b->rows = prefix_sums(plan, b->speed, b->bands, band_of, &bad);
     b->stage = calloc((size_t)b->P, sizeof *b->stage);
     if (bad || !b->stage)
         return xd_fail(e, XD_ENOMEM, "no memory for the shares of %d ranks",
@@ -195,7 +195,7 @@ static double to_speeds(float *v, int n)
     return (double)least;
 }
 
-static xd_status gather(xd_comm *c, float mine, float *all, xd_err *e)
+static xd_status gather_speeds(xd_comm *c, float mine, float *all, xd_err *e)
 {
     int64_t *one = calloc((size_t)c->size, sizeof *one);
     if (!one)
@@ -217,16 +217,16 @@ xd_status xd_balance_open(xd_balance **out, const xd_world *w, const xd_plan *pl
     xd_balance *b = calloc(1, sizeof *b);
     xd_status   s = b && (b->speed = calloc((size_t)n, sizeof *b->speed))
                         ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the shares of %d ranks", n);
-    double took = s == XD_OK ? quickest(&t, type, e) : 0;
+    double took = s == XD_OK ? fastest_run(&t, type, e) : 0;
     close_test(&t);
     if (s == XD_OK && took <= 0)
         s = e->code ? e->code : xd_fail(e, XD_EDEVICE, "the speed of this rank cannot be measured");
     s = xd_world_agree(w, s, e);
     if (s == XD_OK)
-        s = gather(w->used, (float)took, b->speed, e);
+        s = gather_speeds(w->used, (float)took, b->speed, e);
     int even = s != XD_OK || to_speeds(b->speed, n) > 0.9;
     if (!even)
-        s = make(plan, b, e);
+        s = make_balance(plan, b, e);
     if (s != XD_ECOMM)
         s = xd_world_agree(w, s, e);
     if (s != XD_OK || even)
@@ -268,7 +268,8 @@ const double *xd_balance_stages(const xd_balance *b)
     return b && b->staged ? b->stage : NULL;
 }
 
-static void list(char *out, size_t size, const char *what, int64_t whole, int n, const int64_t *at)
+static void list_shares(char *out, size_t size, const char *what, int64_t whole, int n,
+                        const int64_t *at)
 {
     size_t k = strlen(out);
     for (int i = 0; i < n && n > 1 && k < size; i++) {
@@ -290,9 +291,9 @@ void xd_balance_log(const xd_balance *b, const xd_comm *used, int64_t tokens, in
         int m = snprintf(text + k, sizeof text - k, " %.2f", (double)b->speed[r]);
         k += m > 0 ? (size_t)m : 0;
     }
-    list(text, sizeof text, "; tokens", tokens, b->nsp, b->share);
-    list(text, sizeof text, "; heads", heads, b->U, b->heads);
+    list_shares(text, sizeof text, "; tokens", tokens, b->nsp, b->share);
+    list_shares(text, sizeof text, "; heads", heads, b->U, b->heads);
     if (rows)
-        list(text, sizeof text, "; rows", rows, b->bands, b->rows);
+        list_shares(text, sizeof text, "; rows", rows, b->bands, b->rows);
     xd_log(XD_LOG_INFO, "balance: speeds%s", text);
 }

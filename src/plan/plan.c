@@ -28,7 +28,7 @@ static void degrees_text(xd_degrees d, char *out, size_t size)
 
 /* Up to three plans on at most `ranks` ranks that are nearest to d: each lowers one or two of its
  * degrees, those that lose the fewest ranks first. */
-static void nearest(xd_degrees d, int ranks, char *out, size_t size)
+static void nearest_plans(xd_degrees d, int ranks, char *out, size_t size)
 {
     xd_degrees best[3];
     int        n = 0;
@@ -89,8 +89,8 @@ static xd_status read_list(xd_plan *p, const char *list, const xd_dit_info *d, x
 }
 
 /* The text of a plan: the degrees, then the other options in brackets; truncated if too long. */
-static xd_status describe(xd_plan *p, const xd_parallel *a, const xd_dit_info *d,
-                          const char *degrees, xd_err *e)
+static xd_status describe_plan(xd_plan *p, const xd_parallel *a, const xd_dit_info *d,
+                               const char *degrees, xd_err *e)
 {
     xd_text_buf b = { 0 };
     xd_buf_add(&b, "%s", degrees);
@@ -102,12 +102,12 @@ static xd_status describe(xd_plan *p, const xd_parallel *a, const xd_dit_info *d
     return s;
 }
 
-/* The text encoders are cut over the first ranks of the plan; `least` is a lower limit of the
+/* The text encoders are cut over the first ranks of the plan; `lowest` is a lower limit of the
  * number of ranks in use. */
-static xd_status take_text(xd_plan *p, int asked, int least, const char *plan, xd_err *e)
+static xd_status set_text_degree(xd_plan *p, int asked, int lowest, const char *plan, xd_err *e)
 {
     int used = xd_degrees_product(p->deg);
-    used = used > least ? used : least;
+    used = used > lowest ? used : lowest;
     p->text_tp = asked ? asked : 1;
     if (p->text_tp < 1)
         return xd_fail(e, XD_EINVAL, "text_tensor_parallel_degree is %d; it must be at least 1",
@@ -123,7 +123,7 @@ static xd_status take_text(xd_plan *p, int asked, int least, const char *plan, x
 }
 
 /* Fills in the degrees and their product. */
-static xd_status take_degrees(xd_plan *p, const xd_parallel *a, double *product, xd_err *e)
+static xd_status set_degrees(xd_plan *p, const xd_parallel *a, double *product, xd_err *e)
 {
     const xd_plan_table *t = xd_plan_table_now();
     *product = 1;
@@ -149,7 +149,7 @@ static xd_status check_ranks(const xd_plan *p, const char *what, double product,
     int  P = p->deg.n[XD_PIPE];
     if (product > ranks) {
         if (product < 1e9)
-            nearest(p->deg, ranks, near, sizeof near);
+            nearest_plans(p->deg, ranks, near, sizeof near);
         return xd_fail(e, XD_EINVAL, "%s needs %.0f ranks and %d %s there%s%s", what, product,
                        ranks, ranks == 1 ? "is" : "are", near[0] ? "; what would work: " : "",
                        near);
@@ -160,7 +160,7 @@ static xd_status check_ranks(const xd_plan *p, const char *what, double product,
 }
 
 /* Fills in the options that are not degrees. */
-static xd_status take_rest(xd_plan *p, const xd_parallel *a, const xd_dit_info *d, xd_err *e)
+static xd_status set_options(xd_plan *p, const xd_parallel *a, const xd_dit_info *d, xd_err *e)
 {
     int asked = a->num_pipeline_patch;
     if (asked < 0 || asked > XD_MAXPATCH)
@@ -203,7 +203,7 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     memset(p, 0, sizeof *p);
     xd_status s = check_reserved(a, e);
     if (s == XD_OK)
-        s = take_degrees(p, a, &product, e);
+        s = set_degrees(p, a, &product, e);
     if (s != XD_OK)
         return s;
     /* Checked before the number of ranks, because no other degrees would help. */
@@ -215,12 +215,12 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     degrees_text(p->deg, what, sizeof what);
     s = check_ranks(p, what, product, ranks, e);
     if (s == XD_OK)
-        s = take_rest(p, a, d, e);
+        s = set_options(p, a, d, e);
     if (s == XD_OK)             /* without a model degrees may still be chosen                 */
-        s = take_text(p, a->text_tensor_parallel_degree, d ? 1 : ranks, what, e);
+        s = set_text_degree(p, a->text_tensor_parallel_degree, d ? 1 : ranks, what, e);
     if (s == XD_OK)
         s = read_list(p, a->attn_layer_num_for_pp, d, e);
-    return s == XD_OK ? describe(p, a, d, what, e) : s;
+    return s == XD_OK ? describe_plan(p, a, d, what, e) : s;
 }
 
 xd_status xd_parallel_check(const xd_parallel *a, int ranks, xd_err *e)
@@ -259,8 +259,8 @@ int xd_plan_exact(const xd_plan *p)
 }
 
 /* Can every stage take at most `limit` seconds? Fills cut greedily. */
-static int fits(const double *cost, int n, int stages, double head, double tail,
-                const double *speed, double limit, int *cut)
+static int stages_fit(const double *cost, int n, int stages, double head, double tail,
+                      const double *speed, double limit, int *cut)
 {
     int at = 0;
     for (int s = 0; s < stages; s++) {
@@ -285,10 +285,10 @@ void xd_plan_balance(const double *cost, int n, int stages, double head, double 
     high /= slowest;
     for (int i = 0; i < 100; i++) {
         double mid = (low + high) / 2;
-        if (fits(cost, n, stages, head, tail, speed, mid, cut))
+        if (stages_fit(cost, n, stages, head, tail, speed, mid, cut))
             high = mid;
         else
             low = mid;
     }
-    fits(cost, n, stages, head, tail, speed, high * (1 + 1e-12), cut);
+    stages_fit(cost, n, stages, head, tail, speed, high * (1 + 1e-12), cut);
 }

@@ -138,7 +138,7 @@ int xd_plan_patches(const xd_parallel *a)
     return a->num_pipeline_patch ? a->num_pipeline_patch : stages;
 }
 
-static int met(xd_plan_needs needs, const xd_parallel *a, const xd_dit_info *d)
+static int is_met(xd_plan_needs needs, const xd_parallel *a, const xd_dit_info *d)
 {
     int patches = xd_plan_patches(a), ring = degree_of(XD_RING, a) > 1;
     switch (needs) {
@@ -162,13 +162,13 @@ static int met(xd_plan_needs needs, const xd_parallel *a, const xd_dit_info *d)
 
 int xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d)
 {
-    return xd_plan_number(r, a) != 0 && met(r->needs, a, d);
+    return xd_plan_number(r, a) != 0 && is_met(r->needs, a, d);
 }
 
 /* ---- flags, names, texts ------------------------------------------------------------------ */
 
 /* Must an option that has an effect be named to identify the plan? */
-static int named(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d, int always)
+static int is_named(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d, int always)
 {
     char digits[16];
     return xd_plan_counts(r, a, d) &&
@@ -195,7 +195,7 @@ void xd_plan_flags(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out)
     char digits[16];
     for (int i = 0; i < now->n; i++) {
         const xd_plan_row *r = &now->rows[i];
-        if (!named(r, a, d, XD_ALWAYS_FLAG))
+        if (!is_named(r, a, d, XD_ALWAYS_FLAG))
             continue;
         xd_buf_add(out, "%s--%s", out->len ? " " : "", r->option.name);
         if (r->option.kind == XD_OPT_FLAG)
@@ -209,7 +209,7 @@ void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out)
 {
     for (int i = 0; i < now->n; i++) {
         const xd_plan_row *r = &now->rows[i];
-        if (!r->word || !named(r, a, d, XD_ALWAYS_FLAG))
+        if (!r->word || !is_named(r, a, d, XD_ALWAYS_FLAG))
             continue;
         xd_buf_add(out, "%s", r->word);
         if (r->stands != 1)
@@ -220,7 +220,7 @@ void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out)
 }
 
 /* Appends "# patches" with the value in place of #; the commas of a list become pluses. */
-static void add_said(xd_text_buf *out, const xd_plan_row *r, const char *value)
+static void add_option(xd_text_buf *out, const xd_plan_row *r, const char *value)
 {
     const char *at = strchr(r->said, '#');
     xd_buf_add(out, "%.*s", at ? (int)(at - r->said) : (int)strlen(r->said), r->said);
@@ -243,10 +243,10 @@ void xd_plan_besides(const xd_parallel *given, const xd_dit_info *d, xd_text_buf
     a.warmup_steps = given->warmup_steps > 1 ? given->warmup_steps : 1;
     for (int i = 0; i < now->n; i++) {
         const xd_plan_row *r = &now->rows[i];
-        if (!r->said || !named(r, &a, d, XD_ALWAYS_TEXT))
+        if (!r->said || !is_named(r, &a, d, XD_ALWAYS_TEXT))
             continue;
         xd_buf_add(out, "%s", sep);
-        add_said(out, r, xd_plan_value(r, &a, digits));
+        add_option(out, r, xd_plan_value(r, &a, digits));
         sep = ", ";
     }
     if (sep[0] == ',')
@@ -261,7 +261,7 @@ int xd_plan_changes(const xd_parallel *given, const xd_dit_info *d)
     xd_parallel a = *given;
     a.num_pipeline_patch = xd_plan_patches(given);
     for (int i = 0; i < now->n; i++)
-        if (named(&now->rows[i], &a, d, 0))
+        if (is_named(&now->rows[i], &a, d, 0))
             sum |= now->rows[i].changes;
     return sum;
 }
@@ -315,7 +315,7 @@ void xd_plan_say_unused(const xd_parallel *given, const xd_parallel *a, const xd
     for (int i = 0; i < now->n; i++) {
         const xd_plan_row *r = &now->rows[i];
         const char        *v = xd_plan_value(r, given, digits);
-        if (*v && strcmp(v, r->plain) != 0 && !met(r->needs, a, d))
+        if (*v && strcmp(v, r->plain) != 0 && !is_met(r->needs, a, d))
             xd_log(XD_LOG_WARN, "%s makes no difference %s", r->option.name,
                    why_unused(r->needs, a));
     }

@@ -133,7 +133,7 @@ static xd_status open_probe(bench *b, xd_err *e)
     p->ntmp = (need > p->ntmp ? need : p->ntmp) + 64;
     p->tmp = d->mem->get(d, p->ntmp);
     if (!p->in.p || !p->out.p || !p->w.p || !p->tmp)
-        return xd_fail(e, XD_ENOMEM, "no memory for a product of %d x %d matrices", SIDE, SIDE);
+        return xd_fail(e, XD_ENOMEM, "no memory for a GEMM of %d x %d matrices", SIDE, SIDE);
     d->mem->fill(d, NULL, p->in.p, 0, xd_bytes(p->in));
     d->mem->fill(d, NULL, p->out.p, 0, xd_bytes(p->out));
     if (!(from.p = calloc((size_t)SIDE * SIDE, 4)))     /* weights come from host memory       */

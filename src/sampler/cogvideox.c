@@ -88,32 +88,32 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
 /* The first step has no earlier prediction and the last step no later level: both are of order
  * 1, and diffusers draws noise once. In other steps it draws for a step of order 1, then again
  * for the step of order 2 that is taken. */
-static int second(const xd_sampling *s, int step)
+static int is_second_order(const xd_sampling *s, int step)
 {
     return step > 0 && !((const level *)s->priv)[step].last;
 }
 
-static int draws(const xd_sampling *s, int step)
+static int count_draws(const xd_sampling *s, int step)
 {
-    return second(s, step) ? 2 : 1;
+    return is_second_order(s, step) ? 2 : 1;
 }
 
 /* Half the log signal-to-noise ratio; infinite if signal or noise is 0. */
-static double lambda(double acp)
+static double half_log_snr(double acp)
 {
     return 0.5 * log(acp / (1 - acp));
 }
 
 /* x = cx x + f[0] x0 + f[1] (x0 of the previous step) + f[2] noise; returns cx. */
-static double factors(const xd_sampling *s, int step, double f[3])
+static double step_factors(const xd_sampling *s, int step, double f[3])
 {
     const level *v = (const level *)s->priv + step;
-    double       now = lambda(v->acp), h = lambda(v->prev) - now;
+    double       now = half_log_snr(v->acp), h = half_log_snr(v->prev) - now;
     f[0] = -expm1(-2 * h) * sqrt(v->prev);
     f[1] = 0;
     f[2] = sqrt(1 - v->prev) * sqrt(-expm1(-2 * h));
-    if (second(s, step)) {
-        double r = (now - lambda(v[-1].acp)) / h, slope = 1 / (2 * r);      /* r may be inf or 0 */
+    if (is_second_order(s, step)) {
+        double r = (now - half_log_snr(v[-1].acp)) / h, slope = 1 / (2 * r); /* r may be inf or 0 */
         f[1] = isfinite(slope) ? -f[0] * slope : 0;
         f[0] -= f[1];
     }
@@ -123,12 +123,12 @@ static double factors(const xd_sampling *s, int step, double f[3])
 static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                      const xd_tensor *hist, xd_tensor noise)
 {
-    double f[3], cx = factors(s, step, f);
+    double f[3], cx = step_factors(s, step, f);
     if (!noise.nd && !xd_counting(x))
         xd_exec_fail(x, XD_EINVAL, "step %d of cogvideox-dpm was given no noise", step);
     xd_to_clean(x, &s->cfg, ((const level *)s->priv)[step].acp, lat, pred);
     xd_axpby(x, lat, (float)f[0], pred, (float)cx);
-    if (second(s, step))
+    if (is_second_order(s, step))
         xd_axpby(x, lat, (float)f[1], hist[0], 1);
     xd_copy_to(x, hist[0], pred);
     xd_axpby(x, lat, (float)f[2], noise, 1);
@@ -161,5 +161,5 @@ const xd_sampler xd_sampler_cogvideox_ddim = {
 const xd_sampler xd_sampler_cogvideox_dpm = {
     .name = "cogvideox-dpm", .webui = "DPM++ 2M SDE", .classes = { "CogVideoXDPMScheduler" },
     .fields = fields, .history = one_history, .open = cog_open, .close = cog_close,
-    .draws = draws, .step = dpm_step,
+    .draws = count_draws, .step = dpm_step,
 };

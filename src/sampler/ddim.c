@@ -11,13 +11,13 @@ typedef struct ddim {
     double *prev;               /* [steps] cumulative product at the next level                */
 } ddim;
 
-static int history(const xd_sched_cfg *c)
+static int history_length(const xd_sched_cfg *c)
 {
     (void)c;
     return 0;
 }
 
-static xd_status check(const xd_sched_cfg *c, xd_err *e)
+static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
 {
     xd_status s = xd_prediction_check(c, e);
     if (s == XD_OK)
@@ -30,7 +30,7 @@ static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
     int steps = a->steps;
     xd_levels l = { 0 };
     ddim     *d = s->priv = calloc(1, sizeof *d);
-    xd_status st = check(c, e);
+    xd_status st = check_config(c, e);
     if (st == XD_OK)
         st = xd_levels_open(&l, c, 0, e);
     s->time = calloc((size_t)steps + 1, sizeof *s->time);
@@ -117,6 +117,6 @@ static const xd_field fields[] = {
 extern const xd_sampler xd_sampler_ddim;
 const xd_sampler xd_sampler_ddim = {
     .name = "ddim", .webui = "DDIM", .classes = { "DDIMScheduler" }, .fields = fields,
-    .history = history,
+    .history = history_length,
     .open = ddim_open, .close = ddim_close, .step = ddim_step,
 };

@@ -14,7 +14,7 @@ typedef struct level {
     float  x0, lat, noise;      /* coefficients of the next latents                             */
 } level;
 
-static int history(const xd_sched_cfg *c)
+static int history_length(const xd_sched_cfg *c)
 {
     (void)c;
     return 0;
@@ -22,7 +22,7 @@ static int history(const xd_sched_cfg *c)
 
 /* fixed_small_log is fixed_small computed in another way. fixed_large_log is refused, because
  * its logarithm has no root, and learned variances, because no supported model predicts them. */
-static xd_status check(const xd_sched_cfg *c, xd_err *e)
+static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
 {
     const char *v = c->variance_type;
     xd_status   s = xd_prediction_check(c, e);
@@ -43,7 +43,7 @@ static level level_of(const xd_sched_cfg *c, double acp, double prev, int t)
                     t > 0 ? sqrtf(fmaxf(variance, 1e-20f)) : 0 };
 }
 
-static xd_status fill(xd_sampling *s, const xd_levels *l, const xd_steps *a, xd_err *e)
+static xd_status fill_steps(xd_sampling *s, const xd_levels *l, const xd_steps *a, xd_err *e)
 {
     const xd_sched_cfg *c = &s->cfg;
     level              *v = s->priv;
@@ -67,7 +67,7 @@ static xd_status ddpm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
 {
     size_t    n = (size_t)a->steps + 1;
     xd_levels l = { 0 };
-    xd_status st = check(c, e);
+    xd_status st = check_config(c, e);
     if (st == XD_OK)
         st = xd_levels_open(&l, c, 0, e);
     s->priv = calloc(n, sizeof(level));
@@ -77,7 +77,7 @@ static xd_status ddpm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", a->steps);
     if (st == XD_OK) {
         s->steps = xd_timesteps(c, a->steps, s->time);
-        st = fill(s, &l, a, e);
+        st = fill_steps(s, &l, a, e);
     }
     xd_levels_close(&l);
     return st;
@@ -88,7 +88,7 @@ static void ddpm_close(xd_sampling *s)
     free(s->priv);
 }
 
-static int draws(const xd_sampling *s, int step)
+static int count_draws(const xd_sampling *s, int step)
 {
     return s->time[step] > 0;
 }
@@ -98,7 +98,7 @@ static void ddpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
 {
     const level *v = (const level *)s->priv + step;
     (void)hist;
-    if (draws(s, step) && !noise.nd && !xd_counting(x))
+    if (count_draws(s, step) && !noise.nd && !xd_counting(x))
         xd_exec_fail(x, XD_EINVAL, "step %d of ddpm was given no noise", step);
     xd_to_clean(x, &s->cfg, v->acp, lat, pred);
     if (s->cfg.clip_sample)
@@ -129,6 +129,9 @@ static const xd_field fields[] = {
 
 extern const xd_sampler xd_sampler_ddpm;
 const xd_sampler xd_sampler_ddpm = {
-    .name = "ddpm", .webui = "DDPM", .classes = { "DDPMScheduler" }, .fields = fields,
-    .history = history, .open = ddpm_open, .close = ddpm_close, .draws = draws, .step = ddpm_step,
+    .name = "ddpm",
+    .webui = "DDPM",
+    .classes = { "DDPMScheduler" },
+    .fields = fields, .history = history_length, .open = ddpm_open, .close = ddpm_close,
+    .draws = count_draws, .step = ddpm_step,
 };

@@ -17,14 +17,14 @@ typedef struct dpm {
 
 typedef struct point { double alpha, sigma, lambda; } point;
 
-static int history(const xd_sched_cfg *c)
+static int history_length(const xd_sched_cfg *c)
 {
     return c->solver_order;
 }
 
 /* ---- schedule ----------------------------------------------------------------------------- */
 
-static xd_status check(xd_sched_cfg *c, xd_err *e)
+static xd_status check_config(xd_sched_cfg *c, xd_err *e)
 {
     if (!strcmp(c->algorithm_type, "deis"))
         strcpy(c->algorithm_type, "dpmsolver++");
@@ -76,7 +76,7 @@ static int last_time(const xd_levels *l, const xd_sched_cfg *c)
 }
 
 /* Fills t with integer timesteps and returns their number. A `cap` of n + 1 is enough. */
-static int spaced(const xd_sched_cfg *c, int last, int n, double *t, int cap)
+static int spaced_timesteps(const xd_sched_cfg *c, int last, int n, double *t, int cap)
 {
     int k = 0;
     if (!strcmp(c->timestep_spacing, "linspace")) {
@@ -95,9 +95,10 @@ static int spaced(const xd_sched_cfg *c, int last, int n, double *t, int cap)
 }
 
 /* Fills times and noise levels of a request, arrays of n + 2. Returns the number of steps. */
-static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *time, double *sigma)
+static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
+                         double *sigma)
 {
-    int k = spaced(c, last_time(l, c), n, time, n + 1), whole = 1;
+    int k = spaced_timesteps(c, last_time(l, c), n, time, n + 1), whole = 1;
     if (c->use_karras_sigmas)
         xd_sigmas_karras(l->sigma[l->n - 1], l->sigma[0], n, sigma);
     else if (c->use_lu_lambdas)
@@ -126,7 +127,7 @@ static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, double *ti
 }
 
 /* Dynamic shifting: larger images spend more steps at high noise. */
-static void shift(xd_sched_cfg *c, const xd_steps *a)
+static void shift_levels(xd_sched_cfg *c, const xd_steps *a)
 {
     if (isnan(c->max_shift))
         c->max_shift = a->max_shift;
@@ -140,7 +141,7 @@ static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_step
     xd_levels l = { 0 };
     dpm      *d = s->priv = calloc(1, sizeof *d);
     (void)cfg;
-    xd_status st = check(&s->cfg, e);
+    xd_status st = check_config(&s->cfg, e);
     if (st == XD_OK)
         st = xd_spacing_check(&s->cfg, e);
     if (st == XD_OK)
@@ -155,8 +156,8 @@ static xd_status dpm_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_step
     if (st == XD_OK && (!d || !d->sigma || !s->time || !s->in_scale))
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
     if (st == XD_OK) {
-        shift(&s->cfg, a);
-        s->steps = schedule(&l, &s->cfg, steps, s->time, d->sigma);
+        shift_levels(&s->cfg, a);
+        s->steps = make_schedule(&l, &s->cfg, steps, s->time, d->sigma);
         d->sigma[s->steps] = strcmp(s->cfg.final_sigmas_type, "zero") ? l.sigma[0] : 0;
         for (int i = 0; i <= s->steps; i++)
             d->sigma[i] = (float)d->sigma[i];
@@ -178,7 +179,7 @@ static void dpm_close(xd_sampling *s)
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
-static point at(const xd_sampling *s, int i)
+static point point_at(const xd_sampling *s, int i)
 {
     double sigma = ((const dpm *)s->priv)->sigma[i];
     point  p;
@@ -191,7 +192,7 @@ static point at(const xd_sampling *s, int i)
 /* Converts the prediction to clean latents, in place: pred becomes x0. */
 static void to_x0(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
 {
-    point       p = at(s, step);
+    point       p = point_at(s, step);
     const char *type = s->cfg.prediction_type;
     if (!strcmp(type, "epsilon"))
         xd_axpby(x, pred, (float)(1 / p.alpha), lat, (float)(-p.sigma / p.alpha));
@@ -215,20 +216,20 @@ static int order_of(const xd_sampling *s, int step)
 /* Factors of the latest predictions, newest first: x = cx x + f[0] m0 + f[1] m1 + f[2] m2.
  * Schedules with almost as many steps as timesteps repeat some timesteps. A repeated step
  * changes nothing and gives no slope. */
-static double factors(const xd_sampling *s, int step, int order, double f[3])
+static double step_factors(const xd_sampling *s, int step, int order, double f[3])
 {
-    point  t = at(s, step + 1), s0 = at(s, step);
+    point  t = point_at(s, step + 1), s0 = point_at(s, step);
     double h = t.lambda - s0.lambda, em = exp(-h) - 1;
     f[0] = -t.alpha * em;
     f[1] = f[2] = 0;
     if (h == 0)
         return 1;
     for (int i = 1; i < order; i++)
-        if (at(s, step - i + 1).lambda == at(s, step - i).lambda)
+        if (point_at(s, step - i + 1).lambda == point_at(s, step - i).lambda)
             order = i;
     if (order == 1)
         return t.sigma / s0.sigma;
-    double r0 = (s0.lambda - at(s, step - 1).lambda) / h;
+    double r0 = (s0.lambda - point_at(s, step - 1).lambda) / h;
     double heun = t.alpha * (em / h + 1);
     if (order == 2) {
         double c = strcmp(s->cfg.solver_type, "heun") ? -0.5 * t.alpha * em : heun;
@@ -236,7 +237,7 @@ static double factors(const xd_sampling *s, int step, int order, double f[3])
         f[1] = -c / r0;
         return t.sigma / s0.sigma;
     }
-    double r1 = (at(s, step - 1).lambda - at(s, step - 2).lambda) / h;
+    double r1 = (point_at(s, step - 1).lambda - point_at(s, step - 2).lambda) / h;
     double c2 = -t.alpha * ((em + h) / (h * h) - 0.5);
     double d10 = heun * (1 + r0 / (r0 + r1)) + c2 / (r0 + r1);  /* factor of (m0 - m1) / r0    */
     double d11 = -(heun * r0 + c2) / (r0 + r1);                 /* factor of (m1 - m2) / r1    */
@@ -251,7 +252,7 @@ static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
 {
     (void)noise;
     int    n = s->cfg.solver_order, order = order_of(s, step);
-    double f[3], cx = factors(s, step, order, f);
+    double f[3], cx = step_factors(s, step, order, f);
     to_x0(x, s, step, lat, pred);
     xd_copy_to(x, hist[step % n], pred);
     xd_axpby(x, lat, (float)f[0], pred, (float)cx);
@@ -297,7 +298,9 @@ static const xd_field fields[] = {
 
 extern const xd_sampler xd_sampler_dpm;
 const xd_sampler xd_sampler_dpm = {
-    .name = "dpm++", .webui = "DPM++ 2M",
+    .name = "dpm++",
+    .webui = "DPM++ 2M",
     .classes = { "DPMSolverMultistepScheduler", "dpm-solver++" },
-    .fields = fields, .history = history, .open = dpm_open, .close = dpm_close, .step = dpm_step,
+    .fields = fields, .history = history_length, .open = dpm_open, .close = dpm_close,
+    .step = dpm_step,
 };

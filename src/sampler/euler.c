@@ -11,13 +11,13 @@ typedef struct euler {
     double *sigma;              /* [steps + 2]                                                 */
 } euler;
 
-static int history(const xd_sched_cfg *c)
+static int history_length(const xd_sched_cfg *c)
 {
     (void)c;
     return 0;
 }
 
-static xd_status check(const xd_sched_cfg *c, xd_err *e)
+static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
 {
     const char *p = c->prediction_type, *i = c->interpolation_type;
     const char *f = c->final_sigmas_type, *t = c->timestep_type;
@@ -43,7 +43,7 @@ static xd_status check(const xd_sched_cfg *c, xd_err *e)
 }
 
 /* Timesteps (fractional for linspace), largest first; returns their number (at most n + 1). */
-static int spaced(const xd_sched_cfg *c, int n, double *t)
+static int spaced_timesteps(const xd_sched_cfg *c, int n, double *t)
 {
     if (strcmp(c->timestep_spacing, "linspace") != 0)
         return xd_timesteps(c, n, t);
@@ -53,9 +53,10 @@ static int spaced(const xd_sched_cfg *c, int n, double *t)
 }
 
 /* Fills times and levels; returns the number of levels before the final one. */
-static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, xd_sampling *s, double *sigma)
+static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, int n, xd_sampling *s,
+                         double *sigma)
 {
-    int k = s->steps = spaced(c, n, s->time);
+    int k = s->steps = spaced_timesteps(c, n, s->time);
     if (!strcmp(c->interpolation_type, "linear"))
         for (int i = 0; i < k; i++)
             sigma[i] = xd_level_sigma(l, s->time[i]);
@@ -74,7 +75,8 @@ static int schedule(const xd_levels *l, const xd_sched_cfg *c, int n, xd_samplin
     return s->steps = n;
 }
 
-static void finish(xd_sampling *s, const xd_steps *a, int levels, double end, double *sigma)
+static void finish_schedule(xd_sampling *s, const xd_steps *a, int levels, double end,
+                            double *sigma)
 {
     const xd_sched_cfg *c = &s->cfg;
     double              max = 0;
@@ -102,7 +104,7 @@ static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, const xd_step
     int steps = a->steps;
     xd_levels l = { 0 };
     euler    *d = s->priv = calloc(1, sizeof *d);
-    xd_status st = check(c, e);
+    xd_status st = check_config(c, e);
     if (st == XD_OK)
         st = xd_levels_open(&l, c, 5.9604644775390625e-8 /* 2^-24 */, e);
     s->time = calloc((size_t)steps + 2, sizeof *s->time);
@@ -112,7 +114,7 @@ static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, const xd_step
     if (st == XD_OK && (!d || !d->sigma || !s->time || !s->in_scale))
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", steps);
     if (st == XD_OK)
-        finish(s, a, schedule(&l, c, steps, s, d->sigma), l.sigma[0], d->sigma);
+        finish_schedule(s, a, make_schedule(&l, c, steps, s, d->sigma), l.sigma[0], d->sigma);
     xd_levels_close(&l);
     return st;
 }
@@ -166,5 +168,5 @@ static const xd_field fields[] = {
 extern const xd_sampler xd_sampler_euler;
 const xd_sampler xd_sampler_euler = {
     .name = "euler", .webui = "Euler", .classes = { "EulerDiscreteScheduler" }, .fields = fields,
-    .history = history, .open = euler_open, .close = euler_close, .step = euler_step,
+    .history = history_length, .open = euler_open, .close = euler_close, .step = euler_step,
 };

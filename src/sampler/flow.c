@@ -11,13 +11,13 @@
 #include "exec/op.h"
 #include "sampler/schedule.h"
 
-static int history(const xd_sched_cfg *c)
+static int history_length(const xd_sched_cfg *c)
 {
     (void)c;
     return 0;
 }
 
-static xd_status check(const xd_sched_cfg *c, int steps, xd_err *e)
+static xd_status check_config(const xd_sched_cfg *c, int steps, xd_err *e)
 {
     const char *t = c->time_shift_type;
     xd_status   s = xd_refuse(strcmp(t, "exponential") && strcmp(t, "linear"), "time_shift_type", t,
@@ -45,50 +45,51 @@ static xd_status check(const xd_sched_cfg *c, int steps, xd_err *e)
     return s;
 }
 
-static double shifted(double shift, double sigma)
+static double shift_sigma(double shift, double sigma)
 {
     return shift * sigma / (1 + (shift - 1) * sigma);
 }
 
 /* diffusers keeps levels that a pipeline passes in f32 and computes with them in f32. */
-static double rounded(const xd_steps *a, double v)
+static double round_level(const xd_steps *a, double v)
 {
     return a->own_sigmas ? (double)(float)v : v;
 }
 
 /* n levels before any shift, largest first: 1 .. 1/n, or over the range of the training levels. */
-static void plain(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
+static void unshifted_levels(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
 {
     double N = c->num_train_timesteps, max = 1, min = 1 / N;
     if (!c->use_dynamic_shifting)
-        max = (float)shifted(c->shift, max), min = (float)shifted(c->shift, (float)min);
+        max = (float)shift_sigma(c->shift, max), min = (float)shift_sigma(c->shift, (float)min);
     if (a->own_sigmas)
         max = 1, min = 1.0 / a->steps;
     for (int i = 0; i < a->steps; i++) {
         double v = a->steps > 1 ? max + (min - max) * i / (a->steps - 1) : max;
-        sigma[i] = rounded(a, v);
+        sigma[i] = round_level(a, v);
     }
 }
 
 static double shift_one(const xd_sched_cfg *c, const xd_steps *a, double k, double v)
 {
     if (!c->use_dynamic_shifting)
-        return rounded(a, rounded(a, c->shift * v) /
-                          rounded(a, 1 + rounded(a, (c->shift - 1) * v)));
-    return rounded(a, k / rounded(a, k + rounded(a, rounded(a, 1 / v) - 1)));
+        return round_level(a, round_level(a, c->shift * v) /
+                          round_level(a, 1 + round_level(a, (c->shift - 1) * v)));
+    return round_level(a, k / round_level(a, k + round_level(a, round_level(a, 1 / v) - 1)));
 }
 
-static void levels(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
+static void shifted_levels(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
 {
     int    n = a->steps, linear = strcmp(c->time_shift_type, "linear") == 0;
-    double mu = xd_shift_of(c, a->tokens), k = rounded(a, linear ? mu : exp(mu));
-    plain(c, a, sigma);
+    double mu = xd_shift_of(c, a->tokens), k = round_level(a, linear ? mu : exp(mu));
+    unshifted_levels(c, a, sigma);
     for (int i = 0; i < n; i++)
         sigma[i] = shift_one(c, a, k, sigma[i]);
     if (c->shift_terminal > 0) {
-        double scale = rounded(a, rounded(a, 1 - sigma[n - 1]) / rounded(a, 1 - c->shift_terminal));
+        double scale = round_level(a, round_level(a, 1 - sigma[n - 1]) /
+                                          round_level(a, 1 - c->shift_terminal));
         for (int i = 0; i < n; i++)
-            sigma[i] = rounded(a, 1 - rounded(a, rounded(a, 1 - sigma[i]) / scale));
+            sigma[i] = round_level(a, 1 - round_level(a, round_level(a, 1 - sigma[i]) / scale));
     }
     double max = sigma[0], min = sigma[n - 1];
     if (c->use_karras_sigmas)
@@ -101,14 +102,14 @@ static xd_status flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
 {
     int       n = a->steps, skip = xd_steps_skipped(a);
     double   *sigma = s->priv = calloc((size_t)n + 1, sizeof *sigma);
-    xd_status st = check(c, n, e);
+    xd_status st = check_config(c, n, e);
     s->time = calloc((size_t)n, sizeof *s->time);
     s->in_scale = calloc((size_t)n, sizeof *s->in_scale);
     if (st == XD_OK && (!sigma || !s->time || !s->in_scale))
         st = xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", n);
     if (st != XD_OK)
         return st;
-    levels(c, a, sigma);
+    shifted_levels(c, a, sigma);
     s->steps = n - skip;
     memmove(sigma, sigma + skip, (size_t)(n + 1 - skip) * sizeof *sigma);
     for (int i = 0; i < s->steps; i++) {
@@ -158,5 +159,5 @@ extern const xd_sampler xd_sampler_flow;
 const xd_sampler xd_sampler_flow = {
     .name = "flow-euler", .webui = "Euler", .classes = { "FlowMatchEulerDiscreteScheduler" },
     .fields = fields,
-    .history = history, .open = flow_open, .close = flow_close, .step = flow_step, .flow = 1,
+    .history = history_length, .open = flow_open, .close = flow_close, .step = flow_step, .flow = 1,
 };

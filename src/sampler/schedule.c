@@ -115,7 +115,7 @@ static int known_betas(const char *name)
            !strcmp(name, "squaredcos_cap_v2");
 }
 
-static float beta(const xd_sched_cfg *c, int i)
+static float beta_at(const xd_sched_cfg *c, int i)
 {
     int n = c->num_train_timesteps;
     if (!strcmp(c->beta_schedule, "linear"))
@@ -151,11 +151,11 @@ static int zero_snr(float *betas, int n)
 }
 
 /* Fills acp and sigma; 0: out of memory. */
-static int fill(xd_levels *l, const xd_sched_cfg *c, double zero_end, float *betas)
+static int fill_levels(xd_levels *l, const xd_sched_cfg *c, double zero_end, float *betas)
 {
     double product = 1;
     for (int i = 0; i < l->n; i++)
-        betas[i] = beta(c, i);
+        betas[i] = beta_at(c, i);
     if (c->rescale_betas_zero_snr && !zero_snr(betas, l->n))
         return 0;
     for (int i = 0; i < l->n; i++) {
@@ -196,25 +196,26 @@ xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, x
     l->n = n;
     l->acp = malloc((size_t)n * sizeof *l->acp);
     l->sigma = malloc((size_t)n * sizeof *l->sigma);
-    int done = betas && l->acp && l->sigma && fill(l, c, zero_end, betas);
+    int done = betas && l->acp && l->sigma && fill_levels(l, c, zero_end, betas);
     free(betas);
     return done ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d timesteps", n);
 }
 
-static double keep(double v, int f32)
+static double round_to(double v, int f32)
 {
     return f32 ? (double)(float)v : v;
 }
 
-static void shift(xd_levels *l, const xd_sched_cfg *c)
+static void shift_snr(xd_levels *l, const xd_sched_cfg *c)
 {
     int    f32 = strcmp(c->beta_schedule, "scaled_linear") != 0;
     double a = sqrt(c->beta_start), b = sqrt(c->beta_end), k = c->snr_shift_scale, product = 1;
     for (int i = 0; i < l->n; i++) {
         double root = l->n > 1 ? a + i * ((b - a) / (l->n - 1)) : a;
-        product *= f32 ? keep(1 - (double)beta(c, i), 1) : 1 - root * root;
-        double v = keep(product, f32);
-        l->acp[i] = keep(v / keep(keep(k, f32) + keep(keep(1 - k, f32) * v, f32), f32), f32);
+        product *= f32 ? round_to(1 - (double)beta_at(c, i), 1) : 1 - root * root;
+        double v = round_to(product, f32);
+        l->acp[i] = round_to(
+            v / round_to(round_to(k, f32) + round_to(round_to(1 - k, f32) * v, f32), f32), f32);
     }
 }
 
@@ -224,12 +225,12 @@ static void shift(xd_levels *l, const xd_sched_cfg *c)
 static void end_in_zero(xd_levels *l, int f32)
 {
     for (int i = 0; i < l->n; i++)
-        l->acp[i] = keep(sqrt(l->acp[i]), f32);
+        l->acp[i] = round_to(sqrt(l->acp[i]), f32);
     double last = l->acp[l->n - 1], first = l->acp[0],
-           scale = keep(first / keep(first - last, f32), f32);
+           scale = round_to(first / round_to(first - last, f32), f32);
     for (int i = 0; i < l->n; i++) {
-        double root = keep(keep(l->acp[i] - last, f32) * scale, f32);
-        l->acp[i] = keep(root * root, f32);
+        double root = round_to(round_to(l->acp[i] - last, f32) * scale, f32);
+        l->acp[i] = round_to(root * root, f32);
     }
 }
 
@@ -246,7 +247,7 @@ xd_status xd_levels_shifted(xd_levels *l, const xd_sched_cfg *c, xd_err *e)
     l->acp = malloc((size_t)l->n * sizeof *l->acp);
     if (!l->acp)
         return xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d timesteps", l->n);
-    shift(l, c);
+    shift_snr(l, c);
     if (c->rescale_betas_zero_snr)
         end_in_zero(l, strcmp(c->beta_schedule, "scaled_linear") != 0);
     return XD_OK;
@@ -290,7 +291,7 @@ double xd_level_sigma(const xd_levels *l, double t)
     return w > 0 ? l->sigma[i] + (l->sigma[i + 1] - l->sigma[i]) * w : l->sigma[i];
 }
 
-static double ramp(int i, int n)
+static double ramp_at(int i, int n)
 {
     return n > 1 ? (double)i / (n - 1) : 0;
 }
@@ -299,7 +300,7 @@ void xd_sigmas_karras(double max, double min, int n, double *out)
 {
     double a = pow(max, 1.0 / 7), b = pow(min, 1.0 / 7);
     for (int i = 0; i < n; i++)
-        out[i] = pow(a + ramp(i, n) * (b - a), 7);
+        out[i] = pow(a + ramp_at(i, n) * (b - a), 7);
 }
 
 void xd_sigmas_exponential(double max, double min, int n, double *out)
@@ -313,7 +314,7 @@ void xd_sigmas_lu(double max, double min, int n, double *out)
 {
     double a = (double)(float)log(max), b = (double)(float)log(min);
     for (int i = 0; i < n; i++)
-        out[i] = exp(a + ramp(i, n) * (b - a));
+        out[i] = exp(a + ramp_at(i, n) * (b - a));
 }
 
 void xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred)

@@ -41,7 +41,7 @@ xd_tensor xd_view2(void *p, xd_dtype t, int64_t rows, int64_t cols)
     return xd_view(p, t, 2, (int64_t[]){ rows, cols });
 }
 
-static xd_tensor moved(xd_tensor t, int64_t elements)
+static xd_tensor moved_by(xd_tensor t, int64_t elements)
 {
     if (t.p)
         t.p = (char *)t.p + elements * (int64_t)xd_dtype_size(t.type);
@@ -50,14 +50,14 @@ static xd_tensor moved(xd_tensor t, int64_t elements)
 
 xd_tensor xd_rows(xd_tensor t, int64_t start, int64_t n)
 {
-    t = moved(t, start * t.s[0]);
+    t = moved_by(t, start * t.s[0]);
     t.d[0] = n;
     return t;
 }
 
 xd_tensor xd_cols(xd_tensor t, int64_t start, int64_t n)
 {
-    t = moved(t, start * t.s[t.nd - 1]);
+    t = moved_by(t, start * t.s[t.nd - 1]);
     t.d[t.nd - 1] = n;
     return t;
 }
@@ -229,7 +229,7 @@ float xd_f8e5m2_f32(uint8_t v)
     return xd_f16_f32((uint16_t)(v << 8));
 }
 
-static float load(const char *p, xd_dtype t)
+static float load_element(const char *p, xd_dtype t)
 {
     uint16_t h;
     float    f;
@@ -271,7 +271,7 @@ void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
         return;
     }
     for (int64_t i = 0; i < n; i++, in += xd_dtype_size(ft)) {
-        float v = load(in, ft);
+        float v = load_element(in, ft);
         if (tt == XD_F32)
             ((float *)to)[i] = v;
         else if (tt == XD_F8E4M3)

@@ -96,7 +96,7 @@ static xd_status check_kind(cfg *c, xd_err *e)
     return XD_OK;
 }
 
-static xd_status check(void *c_, xd_err *e)
+static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
     if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff) ||
@@ -164,7 +164,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-static void norm(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor gain, xd_tensor bias)
+static void norm_rows(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor gain, xd_tensor bias)
 {
     xd_norm_into(x, &(xd_norm){ .out = h, .in = h, .gain = gain, .bias = bias, .eps = c->eps });
 }
@@ -183,15 +183,15 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_tensor v = xd_heads(xd_seg(y, &w->qkv, 2), D);
     xd_tensor o = xd_attn_over(x, q, xd_rows(k, 0, l->real), xd_rows(v, 0, l->real), none, 0);
     xd_linear_add(x, h, none, xd_flat(o), &w->out);
-    norm(x, c, h, w->gain1, w->bias1);
+    norm_rows(x, c, h, w->gain1, w->bias1);
 
     xd_linear_add(x, h, none, xd_linear_act(x, h, &w->up, c->act), &w->down);
-    norm(x, c, h, w->gain2, w->bias2);
+    norm_rows(x, c, h, w->gain2, w->bias2);
 }
 
 /* Sum of token, position and type 0 embeddings, normalized: `out` [n,E]. */
-static void embed(xd_exec *x, const cfg *c, const glob *g, const int32_t *ids, int64_t n,
-                  xd_tensor out)
+static void embed_ids(xd_exec *x, const cfg *c, const glob *g, const int32_t *ids, int64_t n,
+                      xd_tensor out)
 {
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor type = xd_rows(g->type, 0, 1);
@@ -199,7 +199,7 @@ static void embed(xd_exec *x, const cfg *c, const glob *g, const int32_t *ids, i
     xd_copy_to(x, out, xd_lookup_rows(x, g->embed, ids, n, XD_F32));
     xd_add(x, out, type);
     xd_add(x, out, xd_rows(g->position, 0, n));
-    norm(x, c, out, g->gain, g->bias);
+    norm_rows(x, c, out, g->gain, g->bias);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -217,7 +217,7 @@ static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids
 
     local    l = { real };
     xd_state s = { .h = out->tok, .local = &l };
-    embed(x, c, g, ids, nids, s.h);
+    embed_ids(x, c, g, ids, nids, s.h);
     for (int i = n->first; i < n->last; i++) {
         size_t block = xd_arena_mark(x->tmp);
         xd_net_block(x, n, i, &s);
@@ -235,10 +235,17 @@ static const xd_block *block(const void *c, int layer)
 
 extern const xd_text xd_text_bert;
 const xd_text xd_text_bert = {
-    .net = { .name = "bert", .classes = { "BertModel" }, .prefix = "bert.",
+    .net = { .name = "bert",
+             .classes = { "BertModel" },
+             .prefix = "bert.",
              .unread = { "pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids" },
-             .fields = fields, .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check,
-             .nlayers = nlayers, .block = block, .weights = weights },
+             .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_config,
+             .nlayers = nlayers,
+             .block = block,
+             .weights = weights },
     .width = width,
     .encode = encode,
 };

@@ -59,7 +59,7 @@ typedef struct glob {
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static xd_status check(void *c_, xd_err *e)
+static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
     if (strcmp(c->model_type, "clip_text_model") != 0)
@@ -91,7 +91,7 @@ static int64_t width(const void *c)
     return ((const cfg *)c)->dim;
 }
 
-static int64_t projected(const void *c)
+static int64_t projection_width(const void *c)
 {
     return ((const cfg *)c)->proj;
 }
@@ -182,7 +182,7 @@ static int64_t end_of(const cfg *c, const int32_t *ids, int64_t n)
     return at;
 }
 
-static void pool(xd_exec *x, const xd_net *n, xd_tensor row, xd_tensor out)
+static void pool_row(xd_exec *x, const xd_net *n, xd_tensor row, xd_tensor out)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
@@ -226,7 +226,7 @@ static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids
         xd_arena_rewind(x->tmp, block);
     }
     final_norm(x, n, s.h, out->tok);
-    pool(x, n, xd_rows(s.h, xd_counting(x) ? 0 : end_of(c, ids, nids), 1), out->pooled);
+    pool_row(x, n, xd_rows(s.h, xd_counting(x) ? 0 : end_of(c, ids, nids), 1), out->pooled);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -239,7 +239,7 @@ static const xd_block *block(const void *c, int layer)
 }
 
 #define CLIP                                                                                      \
-    .fields = fields, .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check,          \
+    .fields = fields, .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check_config,   \
     .nlayers = nlayers, .block = block, .prefix = "text_model."
 
 extern const xd_text xd_text_clip, xd_text_clip_proj;
@@ -255,6 +255,6 @@ const xd_text xd_text_clip_proj = {
              .weights = projection_weights,
              .unread = { "embeddings.position_ids", "logit_scale" } },
     .width = width,
-    .pooled = projected,
+    .pooled = projection_width,
     .encode = encode,
 };

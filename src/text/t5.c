@@ -94,7 +94,7 @@ static xd_status read_act(cfg *c, xd_err *e)
                    c->act_fn);
 }
 
-static xd_status check(void *c_, xd_err *e)
+static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
     if (strcmp(c->model_type, "t5") != 0)
@@ -179,7 +179,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
  * first half of the buckets is one per distance; the rest grows with the logarithm up to
  * max_distance. Computed in f32 as in transformers, because the last bit can decide on the
  * bucket. */
-static int32_t bucket(const cfg *c, int64_t distance)
+static int32_t bucket_of(const cfg *c, int64_t distance)
 {
     int   half = c->buckets / 2, exact = half / 2;
     int   base = distance > 0 ? half : 0;
@@ -203,7 +203,7 @@ static xd_tensor position_bias(xd_exec *x, const cfg *c, const glob *g, int64_t 
         size_t  mark = xd_arena_mark(x->tmp);
         int64_t m = all - at < CHUNK ? all - at : CHUNK;
         for (int64_t i = 0; i < m; i++)
-            ids[i] = bucket(c, at + i - (n - 1));
+            ids[i] = bucket_of(c, at + i - (n - 1));
         xd_tensor rows = xd_lookup_rows(x, g->bias, ids, m, XD_F32);
         rows = xd_permute(xd_cols(rows, g->heads.start, H), (int[]){ 1, 0 });
         xd_copy_to(x, xd_cols(band, at, m), rows);
@@ -271,7 +271,7 @@ extern const xd_text xd_text_t5;
 const xd_text xd_text_t5 = {
     .net = { .name = "t5", .classes = { "T5EncoderModel", "T5ForConditionalGeneration" },
              .fields = fields, .cfg_size = sizeof(cfg), .glob_size = sizeof(glob),
-             .check = check, .nlayers = nlayers, .block = block, .weights = weights },
+             .check = check_config, .nlayers = nlayers, .block = block, .weights = weights },
     .width = width,
     .encode = encode,
 };

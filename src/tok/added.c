@@ -28,7 +28,7 @@ int32_t xd_added_id(const xd_tok *t, const char *s)
 }
 
 /* Enlarges the list, and the table, which is at most half full. */
-static xd_status grow(xd_tok *t, xd_err *e)
+static xd_status grow_list(xd_tok *t, xd_err *e)
 {
     int       cap = t->capadded * 2 + 128;
     size_t    slots = xd_table_size(cap);
@@ -49,7 +49,7 @@ static xd_status grow(xd_tok *t, xd_err *e)
     return XD_OK;
 }
 
-static char *copy(const char *s, size_t len)
+static char *copy_text(const char *s, size_t len)
 {
     char *p = malloc(len + 1);
     if (p) {
@@ -64,7 +64,7 @@ xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
     size_t len = strlen(s);
     if (len == 0 || xd_added_id(t, s) >= 0)
         return XD_OK;
-    if (t->nadded == t->capadded && grow(t, e) != XD_OK)
+    if (t->nadded == t->capadded && grow_list(t, e) != XD_OK)
         return XD_ENOMEM;
     xd_bytes_buf norm = {0};
     if (f.normalized)
@@ -72,7 +72,7 @@ xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
     else
         xd_bytes_add(&norm, s, len);
     int32_t  id = xd_tok_find(t, s, len);
-    xd_added a = {.text = copy(norm.p ? norm.p : "", norm.len), .name = copy(s, len),
+    xd_added a = {.text = copy_text(norm.p ? norm.p : "", norm.len), .name = copy_text(s, len),
                   .len = norm.len, .id = id >= 0 ? id : t->next++, .f = f};
     free(norm.p);
     if (norm.failed || !a.text || !a.name) {
@@ -164,7 +164,7 @@ static int is_word(int32_t c)
     }
 }
 
-static int alone(const char *s, size_t len, size_t begin, size_t end)
+static int is_alone(const char *s, size_t len, size_t begin, size_t end)
 {
     size_t x;
     return (begin == 0 || !is_word(xd_utf8_before(s, begin, &x))) &&
@@ -172,8 +172,8 @@ static int alone(const char *s, size_t len, size_t begin, size_t end)
 }
 
 /* Extends the match by the white space that the token's flags include. */
-static void swallow(const xd_added_flags *f, const char *s, size_t len, size_t from, size_t *begin,
-                    size_t *end)
+static void extend_match(const xd_added_flags *f, const char *s, size_t len, size_t from,
+                         size_t *begin, size_t *end)
 {
     size_t x;
     while (f->lstrip && *begin > from && xd_is_space(xd_utf8_before(s, *begin, &x)))
@@ -196,8 +196,8 @@ int xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, si
         const xd_added *a = &t->added[i];
         *begin = at;
         *end = at + a->len;
-        if (!a->f.single_word || alone(s, len, *begin, *end)) {
-            swallow(&a->f, s, len, from, begin, end);
+        if (!a->f.single_word || is_alone(s, len, *begin, *end)) {
+            extend_match(&a->f, s, len, from, begin, end);
             return i;
         }
         at = *end;
@@ -256,7 +256,7 @@ static xd_status add_declared(xd_tok *t, const xd_special_files *f, xd_err *e)
     return XD_OK;
 }
 
-static const xd_json *named(const xd_special_files *f, const char *key)
+static const xd_json *special_token(const xd_special_files *f, const char *key)
 {
     int            whole = xd_json_get(f->cfg, "added_tokens_decoder") != NULL;
     const xd_json *j = whole ? NULL : xd_json_get(f->map, key);
@@ -280,7 +280,7 @@ static xd_status add_named(xd_tok *t, const xd_special_files *f, xd_err *e)
     xd_status s = XD_OK;
     for (int i = 0; i < NAMES && s == XD_OK; i++) {
         const char    *usual = names[i].usual[f->kind];
-        const xd_json *j = named(f, names[i].key);
+        const xd_json *j = special_token(f, names[i].key);
         if (j)
             s = add_json(t, j, 1, e);
         else if (usual && !f->bare)
@@ -291,7 +291,7 @@ static xd_status add_named(xd_tok *t, const xd_special_files *f, xd_err *e)
 
 const char *xd_special_name(const xd_special_files *f, const char *key)
 {
-    const xd_json *j = named(f, key);
+    const xd_json *j = special_token(f, key);
     const char    *s = xd_json_text(j) ? xd_json_text(j) : xd_json_text(xd_json_get(j, "content"));
     for (int i = 0; i < NAMES && !s; i++)
         if (!strcmp(names[i].key, key))
@@ -357,8 +357,8 @@ static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
     if (more || extra)
         return add_list(t, more, e);
     if (f->kind != XD_TOK_T5)
-        return add_list(t, named(f, "additional_special_tokens"), e);
-    const xd_json *listed = f->spiece ? NULL : named(f, "additional_special_tokens");
+        return add_list(t, special_token(f, "additional_special_tokens"), e);
+    const xd_json *listed = f->spiece ? NULL : special_token(f, "additional_special_tokens");
     xd_status      s = listed ? add_list(t, listed, e) : f->spiece ? add_control(t, e) : XD_OK;
     if (s != XD_OK || has_sentinel(listed))
         return s;
@@ -380,7 +380,7 @@ xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
     const char    *begin = first ? xd_special_name(f, first) : NULL,
                   *end = xd_special_name(f, last);
     const char    *pad = xd_special_name(f, "pad_token");
-    const xd_json *p = named(f, "pad_token");
+    const xd_json *p = special_token(f, "pad_token");
     t->begin = begin ? xd_added_id(t, begin) : -1;
     t->end = end ? xd_added_id(t, end) : -1;
     t->pad = pad && !(p && xd_json_null(p)) ? xd_added_id(t, pad) : -1;

@@ -176,7 +176,7 @@ static int is_punctuation(int32_t c)
 /* ---- normalization -------------------------------------------------------------------------- */
 
 /* Removes noise characters and puts spaces around Chinese characters. */
-static int separate(xd_codes *c, const xd_bert_rules *r)
+static int separate_characters(xd_codes *c, const xd_bert_rules *r)
 {
     enum { GROWS = 3 };
     int32_t *p = c->n < SIZE_MAX / 64 ? malloc((GROWS * c->n + 1) * sizeof *p) : NULL;
@@ -201,7 +201,7 @@ void xd_bert_normalize(const xd_bert *b, const char *s, size_t len, xd_bytes_buf
 {
     const xd_bert_rules *r = &b->rules;
     xd_codes             c;
-    if (!xd_codes_read(&c, s, len) || !separate(&c, r) ||
+    if (!xd_codes_read(&c, s, len) || !separate_characters(&c, r) ||
         (r->strip && !xd_codes_canonical(&c, 0))) {
         out->failed = 1;
         free(c.p);
@@ -220,7 +220,7 @@ void xd_bert_normalize(const xd_bert *b, const char *s, size_t len, xd_bytes_buf
 
 /* ---- segmentation of words ------------------------------------------------------------------ */
 
-static int64_t characters(const char *s, size_t len)
+static int64_t count_characters(const char *s, size_t len)
 {
     int64_t n = 0;
     for (size_t i = 0; i < len; i++)
@@ -229,7 +229,7 @@ static int64_t characters(const char *s, size_t len)
 }
 
 /* The longest piece that w begins with: returns its id, and its length in *took; -1: none. */
-static int32_t longest(const xd_bert *b, const char *w, size_t len, int begins, size_t *took)
+static int32_t longest_piece(const xd_bert *b, const char *w, size_t len, int begins, size_t *took)
 {
     char   s[XD_PIECE_MAX + PREFIX_MAX];
     size_t before = begins ? 0 : b->nprefix;
@@ -251,12 +251,12 @@ static int32_t longest(const xd_bert *b, const char *w, size_t len, int begins, 
     return -1;
 }
 
-static void word(const xd_bert *b, const char *w, size_t len, xd_ids *out)
+static void encode_word(const xd_bert *b, const char *w, size_t len, xd_ids *out)
 {
     int64_t first = out->n;
-    int     known = characters(w, len) <= b->rules.most;
+    int     known = count_characters(w, len) <= b->rules.most;
     for (size_t at = 0, took = 0; known && at < len && !out->failed; at += took) {
-        int32_t id = longest(b, w + at, len - at, at == 0, &took);
+        int32_t id = longest_piece(b, w + at, len - at, at == 0, &took);
         known = id >= 0;
         if (known)
             xd_ids_add(out, id);
@@ -275,10 +275,10 @@ void xd_bert_words(const xd_bert *b, const char *s, size_t len, xd_ids *out)
         int     mark = is_punctuation(c);
         if (!mark && !xd_is_space(c))
             continue;
-        word(b, s + from, i - from, out);
+        encode_word(b, s + from, i - from, out);
         if (mark)
-            word(b, s + i, took, out);
+            encode_word(b, s + i, took, out);
         from = i + took;
     }
-    word(b, s + from, len - from, out);
+    encode_word(b, s + from, len - from, out);
 }

@@ -23,7 +23,7 @@ struct xd_bpe {
 /* ---- bytes ---------------------------------------------------------------------------------- */
 
 /* Writes the letter of a byte as UTF-8. */
-static size_t letter(int byte, char out[2])
+static size_t byte_letter(int byte, char out[2])
 {
     int c = byte;
     if (byte <= 0x20)
@@ -45,7 +45,7 @@ static void find_bytes(xd_bpe *b)
 {
     for (int i = 0; i < 256; i++) {
         char   s[6];
-        size_t n = letter(i, s);
+        size_t n = byte_letter(i, s);
         b->byte[0][i] = xd_pieces_find(&b->v, s, n);
         memcpy(s + n, "</w>", 4);
         b->byte[1][i] = xd_pieces_find(&b->v, s, n + 4);
@@ -102,7 +102,7 @@ static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, c
 }
 
 /* Splits a merge at its only space; 0: it does not have two parts. */
-static int cut(const char *s, size_t len, part two[2])
+static int split_merge(const char *s, size_t len, part two[2])
 {
     const char *gap = memchr(s, ' ', len);
     if (!gap)
@@ -138,7 +138,7 @@ static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *wh
         n -= n && s[at + n - 1] == '\r';
         number++;
         if (n < 8 || memcmp(s + at, "#version", 8))
-            st = cut(s + at, n, two) ? add_merge(b, two, number, number, what, e)
+            st = split_merge(s + at, n, two) ? add_merge(b, two, number, number, what, e)
                                      : not_two(what, "line", number, s + at, n, e);
         at += all;
     }
@@ -161,7 +161,7 @@ static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_
         if (l && r && *l && *r && xd_json_size(i) == 2) {
             two[0] = (part) {l, strlen(l)};
             two[1] = (part) {r, strlen(r)};
-        } else if (!one || !cut(one, strlen(one), two)) {
+        } else if (!one || !split_merge(one, strlen(one), two)) {
             return not_two(what, "merge", number, one ? one : "", one ? strlen(one) : 0, e);
         }
         s = add_merge(b, two, number, number, what, e);
@@ -223,28 +223,28 @@ typedef struct symbol { int64_t prev, next; int32_t id; int gone; } symbol;
 typedef struct pair { int64_t at; int32_t rank, id; } pair;
 typedef struct heap { pair *p; int64_t n; } heap;
 
-static int sooner(const pair *a, const pair *b)
+static int merges_first(const pair *a, const pair *b)
 {
     return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
-static void push(heap *h, pair p)
+static void push_pair(heap *h, pair p)
 {
     int64_t i = h->n++;
-    while (i > 0 && sooner(&p, &h->p[(i - 1) / 2])) {
+    while (i > 0 && merges_first(&p, &h->p[(i - 1) / 2])) {
         h->p[i] = h->p[(i - 1) / 2];
         i = (i - 1) / 2;
     }
     h->p[i] = p;
 }
 
-static pair pop(heap *h)
+static pair pop_pair(heap *h)
 {
     pair    top = h->p[0], last = h->p[--h->n];
     int64_t i = 0, k;
     while ((k = 2 * i + 1) < h->n) {
-        k += k + 1 < h->n && sooner(&h->p[k + 1], &h->p[k]);
-        if (!sooner(&h->p[k], &last))
+        k += k + 1 < h->n && merges_first(&h->p[k + 1], &h->p[k]);
+        if (!merges_first(&h->p[k], &last))
             break;
         h->p[i] = h->p[k];
         i = k;
@@ -254,11 +254,11 @@ static pair pop(heap *h)
 }
 
 /* Adds the pair of a symbol and its right neighbour to the heap if it has a rank. */
-static void offer(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
+static void add_pair(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
 {
     const merge *m = &b->m[find_merge(b, s[at].id, s[s[at].next].id)];
     if (m->left >= 0)
-        push(h, (pair) {at, m->rank, m->id});
+        push_pair(h, (pair) {at, m->rank, m->id});
 }
 
 /* A pair that has changed since it was added to the heap is skipped unless it merges into the
@@ -267,7 +267,7 @@ static void offer(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
 static void merge_all(const xd_bpe *b, symbol *s, heap *h)
 {
     while (h->n > 0) {
-        pair    p = pop(h);
+        pair    p = pop_pair(h);
         int64_t next = s[p.at].gone ? -1 : s[p.at].next;
         if (next < 0)
             continue;
@@ -280,9 +280,9 @@ static void merge_all(const xd_bpe *b, symbol *s, heap *h)
         if (s[next].next >= 0)
             s[s[next].next].prev = p.at;
         if (s[p.at].prev >= 0)
-            offer(b, h, s, s[p.at].prev);
+            add_pair(b, h, s, s[p.at].prev);
         if (s[p.at].next >= 0)
-            offer(b, h, s, p.at);
+            add_pair(b, h, s, p.at);
     }
 }
 
@@ -304,7 +304,7 @@ void xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out)
             s[i] = (symbol) {i - 1, i + 1 < n ? i + 1 : -1, id < 0 ? b->unknown : id, 0};
         }
         for (int64_t i = 0; i + 1 < n; i++)
-            offer(b, &h, s, i);
+            add_pair(b, &h, s, i);
         merge_all(b, s, &h);
         for (int64_t i = n ? 0 : -1; i >= 0; i = s[i].next)
             xd_ids_add(out, s[i].id);

@@ -64,7 +64,7 @@ static int is_final(const char *s, size_t len, size_t at)
     return 1;
 }
 
-static void lower(const char *s, size_t len, xd_bytes_buf *out)
+static void lower_case(const char *s, size_t len, xd_bytes_buf *out)
 {
     size_t took;
     for (size_t i = 0; i < len; i += took) {
@@ -82,7 +82,7 @@ static void lower(const char *s, size_t len, xd_bytes_buf *out)
 }
 
 /* str.isspace(): white space and the information separators. */
-static int strips(int32_t c)
+static int is_stripped(int32_t c)
 {
     return xd_is_space(c) || (c >= 0x1c && c <= 0x1f);
 }
@@ -91,18 +91,18 @@ char *xd_caption_plain(const char *text)
 {
     xd_bytes_buf b = {0};
     size_t       from = 0, end, took;
-    lower(text, strlen(text), &b);
+    lower_case(text, strlen(text), &b);
     xd_bytes_add(&b, "", 1);
     if (b.failed) {
         free(b.p);
         return NULL;
     }
     size_t len = b.len - 1;
-    while (from < len && strips(xd_utf8_get(b.p + from, len - from, &took)))
+    while (from < len && is_stripped(xd_utf8_get(b.p + from, len - from, &took)))
         from += took;
     end = from;
     for (size_t i = from; i < len; i += took)
-        if (!strips(xd_utf8_get(b.p + i, len - i, &took)))
+        if (!is_stripped(xd_utf8_get(b.p + i, len - i, &took)))
             end = i + took;
     memmove(b.p, b.p + from, end - from);
     b.p[end - from] = 0;

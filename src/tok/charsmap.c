@@ -13,7 +13,7 @@
 
 enum { GRAPHEME_MAX = 6 };              /* bytes; shorter graphemes are looked up as a whole    */
 
-static uint32_t little(const char *p)
+static uint32_t read_le32(const char *p)
 {
     uint32_t v = 0;
     for (int i = 0; i < 4; i++)
@@ -27,7 +27,7 @@ xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const ch
     *m = (xd_charsmap) {0};
     if (len == 0)
         return XD_OK;
-    uint32_t bytes = len >= 4 ? little(map) : 0;
+    uint32_t bytes = len >= 4 ? read_le32(map) : 0;
     if (bytes < 4 || bytes % 4 || bytes > len - 4)
         return xd_fail(e, XD_EFORMAT,
                        "%s: a character map of %zu bytes says that its trie has %u bytes", what,
@@ -42,24 +42,24 @@ static size_t unit_offset(uint32_t u)
 }
 
 /* Replacement of the shortest key that s[0..len) begins with; 0: none. */
-static int lookup(const xd_charsmap *m, const char *s, size_t len, const char **text, size_t *n)
+static int lookup_key(const xd_charsmap *m, const char *s, size_t len, const char **text, size_t *n)
 {
     if (m->units == 0)
         return 0;
-    size_t at = unit_offset(little(m->trie));
+    size_t at = unit_offset(read_le32(m->trie));
     for (size_t i = 0; i < len && s[i]; i++) {
         unsigned char c = (unsigned char)s[i];
         at ^= c;
         if (at >= m->units)
             return 0;
-        uint32_t u = little(m->trie + 4 * at);
+        uint32_t u = read_le32(m->trie + 4 * at);
         if ((u & (0x80000000u | 0xff)) != c)
             return 0;
         at ^= unit_offset(u);
         if (at >= m->units)
             return 0;
         if (u >> 8 & 1) {
-            size_t value = little(m->trie + 4 * at) & 0x7fffffffu;
+            size_t value = read_le32(m->trie + 4 * at) & 0x7fffffffu;
             if (value >= m->len)
                 return 0;
             *text = m->text + value;
@@ -71,17 +71,17 @@ static int lookup(const xd_charsmap *m, const char *s, size_t len, const char **
     return 0;
 }
 
-static void replace(const xd_charsmap *m, const char *s, size_t len, xd_bytes_buf *out)
+static void replace_text(const xd_charsmap *m, const char *s, size_t len, xd_bytes_buf *out)
 {
     const char *text;
     size_t      n;
-    if (len < GRAPHEME_MAX && lookup(m, s, len, &text, &n)) {
+    if (len < GRAPHEME_MAX && lookup_key(m, s, len, &text, &n)) {
         xd_bytes_add(out, text, n);
         return;
     }
     for (size_t i = 0; i < len;) {
         size_t took = xd_utf8_len(s + i);
-        if (lookup(m, s + i, took, &text, &n))
+        if (lookup_key(m, s + i, took, &text, &n))
             xd_bytes_add(out, text, n);
         else
             xd_bytes_add(out, s + i, took);
@@ -118,11 +118,11 @@ void xd_charsmap_apply(const xd_charsmap *m, const char *s, size_t len, xd_bytes
     for (size_t i = 0; i < len; i += took) {
         int32_t c = stand_in(xd_utf8_get(s + i, len - i, &took));
         if (i && utf8proc_grapheme_break_stateful(last, c, &state)) {
-            replace(m, s + start, i - start, out);
+            replace_text(m, s + start, i - start, out);
             start = i;
         }
         last = c;
     }
     if (len)
-        replace(m, s + start, len - start, out);
+        replace_text(m, s + start, len - start, out);
 }

@@ -12,7 +12,7 @@ enum { MAX_FILE = 1 << 28 };            /* bytes of a vocabulary file; the large
 /* ---- T5 ------------------------------------------------------------------------------------- */
 
 /* After the vocabulary was read: passes it to SentencePiece and prepares the search. */
-static xd_status finish(xd_tok *t, const char *what, xd_err *e)
+static xd_status finish_open(xd_tok *t, const char *what, xd_err *e)
 {
     xd_bytes_buf model = {0};
     char         why[256] = "";
@@ -63,7 +63,7 @@ static xd_status read_t5(xd_tok *t, const t5_files *p, const xd_special_files *f
                           : xd_vocab_json(&t->v, f->tj, p->name, e);
     if (s == XD_OK && p->data)
         s = add_sentinels(&t->v, f->cfg, p->name, e);
-    return s == XD_OK ? finish(t, p->name, e) : s;
+    return s == XD_OK ? finish_open(t, p->name, e) : s;
 }
 
 /* ---- CLIP ----------------------------------------------------------------------------------- */
@@ -221,7 +221,7 @@ xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e
 
 /* ---- a directory ---------------------------------------------------------------------------- */
 
-static int has(const char *dir, const char *name)
+static int has_file(const char *dir, const char *name)
 {
     char path[4096];            /* out of memory must not look like a missing file             */
     int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -283,7 +283,7 @@ static xd_special_files special_of(const beside *b, xd_tok_kind kind)
 
 static xd_status open_t5(xd_tok **t, const char *dir, beside *b, xd_err *e)
 {
-    int       spiece = has(dir, "spiece.model");
+    int       spiece = has_file(dir, "spiece.model");
     char     *path = xd_path_join(dir, spiece ? "spiece.model" : "tokenizer.json"), *data = NULL;
     size_t    len = 0;
     xd_status s = path ? read_large(b, dir, !spiece, e) : XD_ENOMEM;
@@ -325,7 +325,8 @@ static xd_status clip_files(xd_tok **t, const char *vpath, const char *mpath,
 
 static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
 {
-    int   vocab = has(dir, "vocab.json"), merges = has(dir, "merges.txt"), two = vocab && merges;
+    int vocab = has_file(dir, "vocab.json"), merges = has_file(dir, "merges.txt"),
+        two = vocab && merges;
     char *vpath = xd_path_join(dir, two ? "vocab.json" : "tokenizer.json");
     char *mpath = xd_path_join(dir, "merges.txt");
     xd_status s = vpath && mpath ? read_large(b, dir, !two, e)
@@ -355,7 +356,7 @@ static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
  * rules apply if no class is named. */
 static xd_status open_bert(xd_tok **t, const char *dir, beside *b, int named, xd_err *e)
 {
-    int       lines = has(dir, "vocab.txt") && (named || !has(dir, "tokenizer.json"));
+    int       lines = has_file(dir, "vocab.txt") && (named || !has_file(dir, "tokenizer.json"));
     char     *path = xd_path_join(dir, lines ? "vocab.txt" : "tokenizer.json"), *data = NULL;
     sources   from = {0};
     xd_status s = path ? read_large(b, dir, !lines, e)
@@ -407,11 +408,11 @@ static int says_nothing(const char *name)
 static xd_status kind_of_files(int *kind, const char *dir, beside *b, xd_err *e)
 {
     xd_status s = XD_OK;
-    if (has(dir, "spiece.model")) {
+    if (has_file(dir, "spiece.model")) {
         *kind = XD_TOK_T5;
-    } else if (has(dir, "vocab.json") || has(dir, "merges.txt")) {
+    } else if (has_file(dir, "vocab.json") || has_file(dir, "merges.txt")) {
         *kind = XD_TOK_CLIP;
-    } else if (has(dir, "vocab.txt")) {
+    } else if (has_file(dir, "vocab.txt")) {
         *kind = XD_TOK_BERT;
     } else {
         s = read_large(b, dir, 1, e);

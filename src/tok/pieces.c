@@ -61,8 +61,8 @@ static xd_status open_table(xd_pieces *v, int n, const char *what, xd_err *e)
 }
 
 /* Puts a string into its free slot. */
-static xd_status put(xd_pieces *v, size_t slot, const char *s, size_t len, int32_t id,
-                     const char *what, xd_err *e)
+static xd_status put_piece(xd_pieces *v, size_t slot, const char *s, size_t len, int32_t id,
+                           const char *what, xd_err *e)
 {
     v->slot[slot] = v->n;
     v->p[v->n++] = (xd_piece_id) {v->text.len, len, id};
@@ -100,7 +100,7 @@ static xd_status add_member(xd_pieces *v, const xd_json *j, unsigned char *seen,
     if (v->slot[slot] >= 0)
         return xd_fail(e, XD_EFORMAT, "%s: '%.80s' stands there twice", what, s);
     seen[k / 8] |= (unsigned char)(1 << k % 8);
-    return put(v, slot, s, len, k, what, e);
+    return put_piece(v, slot, s, len, k, what, e);
 }
 
 xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char *what, xd_err *e)
@@ -136,7 +136,7 @@ static xd_status add_line(xd_pieces *v, const char *s, size_t len, int number, c
     if (v->slot[slot] >= 0)
         return xd_fail(e, XD_EFORMAT, "%s: '%.*s' stands in line %d and in line %d", what,
                        (int)(len < 80 ? len : 80), s, v->p[v->slot[slot]].id + 1, number);
-    return put(v, slot, s, len, number - 1, what, e);
+    return put_piece(v, slot, s, len, number - 1, what, e);
 }
 
 xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *what, xd_err *e)

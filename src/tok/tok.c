@@ -74,7 +74,7 @@ static const char mark[] = "\xe2\x96\x81";      /* U+2581, the mark of a space  
 enum { MARK = sizeof mark - 1 };
 
 /* Segments a run without white space: puts the mark in front and cuts before every further mark. */
-static void words(const xd_tok *t, const char *s, size_t len, xd_ids *out)
+static void encode_words(const xd_tok *t, const char *s, size_t len, xd_ids *out)
 {
     xd_bytes_buf b = {0};
     if (len < MARK || memcmp(s, mark, MARK))
@@ -91,7 +91,7 @@ static void words(const xd_tok *t, const char *s, size_t len, xd_ids *out)
     free(b.p);
 }
 
-static void runs(const xd_tok *t, const char *s, size_t len, xd_ids *out)
+static void encode_runs(const xd_tok *t, const char *s, size_t len, xd_ids *out)
 {
     size_t start = 0, took;
     for (size_t i = 0; i < len; i += took) {
@@ -99,15 +99,15 @@ static void runs(const xd_tok *t, const char *s, size_t len, xd_ids *out)
         if (!xd_is_space(c))
             continue;
         if (i > start)
-            words(t, s + start, i - start, out);
+            encode_words(t, s + start, i - start, out);
         start = i + took;
     }
     if (len > start)
-        words(t, s + start, len - start, out);
+        encode_words(t, s + start, len - start, out);
 }
 
 /* Each invalid byte becomes U+FFFD, as in SentencePiece. */
-static void clean(const char *s, size_t len, xd_bytes_buf *out)
+static void clean_utf8(const char *s, size_t len, xd_bytes_buf *out)
 {
     size_t took;
     for (size_t i = 0; i < len; i += took) {
@@ -116,25 +116,26 @@ static void clean(const char *s, size_t len, xd_bytes_buf *out)
     }
 }
 
-static void segments(const xd_tok *t, int normalized, const char *s, size_t len, xd_ids *out);
+static void encode_segments(const xd_tok *t, int normalized, const char *s, size_t len,
+                            xd_ids *out);
 
 /* Normalizes the text between added tokens. T5's map may contain any bytes, so that invalid
  * UTF-8 in the result is replaced. */
-static void between(const xd_tok *t, const char *s, size_t len, xd_ids *out)
+static void encode_between(const xd_tok *t, const char *s, size_t len, xd_ids *out)
 {
     xd_bytes_buf raw = {0}, norm = {0};
     xd_tok_normalize(t, s, len, &raw);
-    clean(raw.p, raw.len, &norm);
+    clean_utf8(raw.p, raw.len, &norm);
     out->failed |= raw.failed | norm.failed;
     if (norm.len && !out->failed)
-        segments(t, 1, norm.p, norm.len, out);
+        encode_segments(t, 1, norm.p, norm.len, out);
     free(raw.p);
     free(norm.p);
 }
 
 /* Splits at added tokens: first at those of the raw text, then, in the normalized rest, at the
  * others. */
-static void segments(const xd_tok *t, int normalized, const char *s, size_t len, xd_ids *out)
+static void encode_segments(const xd_tok *t, int normalized, const char *s, size_t len, xd_ids *out)
 {
     size_t from = 0;
     while (from < len) {
@@ -147,9 +148,9 @@ static void segments(const xd_tok *t, int normalized, const char *s, size_t len,
         } else if (normalized && t->bert) {
             xd_bert_words(t->bert, s + from, begin - from, out);
         } else if (normalized) {
-            runs(t, s + from, begin - from, out);
+            encode_runs(t, s + from, begin - from, out);
         } else if (begin > from) {
-            between(t, s + from, begin - from, out);
+            encode_between(t, s + from, begin - from, out);
         }
         if (i < 0)
             return;
@@ -159,7 +160,7 @@ static void segments(const xd_tok *t, int normalized, const char *s, size_t len,
 }
 
 /* Keeps `room` of the ids from p[first] on. */
-static void keep(const xd_tok *t, xd_ids *o, int64_t first, int64_t room)
+static void keep_ids(const xd_tok *t, xd_ids *o, int64_t first, int64_t room)
 {
     int64_t n = o->n - first;
     if (n <= room)
@@ -186,13 +187,13 @@ xd_status xd_tok_cut(const xd_tok *t, const char *text, size_t len, int64_t max,
     *n = 0;
     if (first)
         xd_ids_add(&out, t->begin);
-    clean(text, len, &b);
+    clean_utf8(text, len, &b);
     if (b.len && !b.failed)
-        segments(t, 0, b.p, b.len, &out);
+        encode_segments(t, 0, b.p, b.len, &out);
     free(b.p);
     *whole = out.n + 1;
     if (max > 0 && !out.failed)         /* the opening and the closing token are kept           */
-        keep(t, &out, first, max > first ? max - first - 1 : 0);
+        keep_ids(t, &out, first, max > first ? max - first - 1 : 0);
     if (max <= 0 || max > first)
         xd_ids_add(&out, t->end);
     if (out.failed || b.failed) {

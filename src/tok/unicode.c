@@ -53,7 +53,7 @@ static int class_of(int32_t c)
 
 /* Sorts a run of combining characters by class, stably. Counting sort, because a run may be as
  * long as the text. `spare` has n elements. */
-static void order(int32_t *p, size_t n, int32_t *spare)
+static void order_marks(int32_t *p, size_t n, int32_t *spare)
 {
     size_t first[257] = {0};
     for (size_t i = 0; i < n; i++)
@@ -73,13 +73,13 @@ static void order_runs(int32_t *p, size_t n, int32_t *spare)
         for (k = i + 1; class_of(p[i]) && k < n && class_of(p[k]); k++)
             sorted &= class_of(p[k - 1]) <= class_of(p[k]);
         if (!sorted)
-            order(p + i, k - i, spare);
+            order_marks(p + i, k - i, spare);
     }
 }
 
 /* Reorders and, if `composed`, composes p[0..n), a stretch across whose ends nothing is
  * reordered; returns the new length. */
-static size_t finish(int32_t *p, size_t n, int composed, int32_t *spare)
+static size_t finish_stretch(int32_t *p, size_t n, int composed, int32_t *spare)
 {
     order_runs(p, n, spare);
     utf8proc_ssize_t left = !composed ? -1 : utf8proc_normalize_utf32(p, (utf8proc_ssize_t)n,
@@ -103,7 +103,7 @@ int xd_codes_canonical(xd_codes *c, int composed)
     for (size_t i = 0; p && spare && i < c->n; i++) {
         int bound;
         if (is_later(c->p[i])) {
-            n = begin + finish(p + begin, n - begin, composed, spare);
+            n = begin + finish_stretch(p + begin, n - begin, composed, spare);
             p[n++] = c->p[i];
             begin = n;
             continue;
@@ -117,7 +117,7 @@ int xd_codes_canonical(xd_codes *c, int composed)
         n += (size_t)k;
     }
     if (p && spare)
-        n = begin + finish(p + begin, n - begin, composed, spare);
+        n = begin + finish_stretch(p + begin, n - begin, composed, spare);
     free(spare);
     if (!spare) {
         free(p);
@@ -133,7 +133,7 @@ int xd_codes_canonical(xd_codes *c, int composed)
 /* ---- case ----------------------------------------------------------------------------------- */
 
 /* Lower case of all characters but one, with what utf8proc lacks of Unicode 17. */
-static int32_t lower(int32_t c)
+static int32_t lower_case(int32_t c)
 {
     static const struct { int32_t from, to, by, step; } later[] = {
         {0x1c89, 0x1c89, 1, 1},         {0xa7cb, 0xa7cb, 0x264 - 0xa7cb, 1},
@@ -152,5 +152,5 @@ void xd_lower(int32_t c, xd_bytes_buf *out)
     if (c == 0x130)                     /* the only character that becomes two                  */
         xd_bytes_add(out, "i\xcc\x87", 3);
     else
-        xd_utf8_put(lower(c), out);
+        xd_utf8_put(lower_case(c), out);
 }

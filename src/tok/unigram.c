@@ -16,13 +16,13 @@ typedef struct place {                  /* best segmentation up to this position
     int32_t id;
 } place;
 
-static void offer(place *p, double score, int64_t from, int32_t id)
+static void offer_score(place *p, double score, int64_t from, int32_t id)
 {
     if (p->from < 0 || score > p->score)
         *p = (place) {score, from, id};
 }
 
-static void forward(const xd_tok *t, const char *s, size_t len, place *best)
+static void best_path(const xd_tok *t, const char *s, size_t len, place *best)
 {
     for (size_t from = 0; from < len;) {
         size_t one = xd_utf8_len(s + from), to = from;
@@ -33,18 +33,18 @@ static void forward(const xd_tok *t, const char *s, size_t len, place *best)
             int    id = n <= t->longest && t->lens[n] ? xd_spm_find(t->spm, s + from, n) : -1;
             if (id < 0)
                 continue;
-            offer(best + to, t->v.p[id].score + best[from].score, (int64_t)from, id);
+            offer_score(best + to, t->v.p[id].score + best[from].score, (int64_t)from, id);
             single |= n == one;
         }
         if (!single)
-            offer(best + from + one, t->unknown + best[from].score, (int64_t)from, UNKNOWN);
+            offer_score(best + from + one, t->unknown + best[from].score, (int64_t)from, UNKNOWN);
         from += one;
     }
 }
 
 /* Reverses the links for a walk from the left: best[i].from becomes the next position, and the
  * id of a step is stored at its beginning. */
-static void turn(place *best, size_t len)
+static void reverse_path(place *best, size_t len)
 {
     int64_t to = (int64_t)len, next = -1;
     int32_t id = -1;
@@ -68,8 +68,8 @@ void xd_unigram(const xd_tok *t, const char *s, size_t len, xd_ids *out)
     }
     for (size_t i = 0; i <= len; i++)
         best[i] = (place) {0, i ? -1 : 0, -1};
-    forward(t, s, len, best);
-    turn(best, len);
+    best_path(t, s, len, best);
+    reverse_path(best, len);
     for (int64_t at = 0; at < (int64_t)len;) {
         int64_t next = best[at].from, start = at;
         int32_t id = best[at].id;

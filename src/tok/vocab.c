@@ -105,7 +105,7 @@ void xd_vocab_free(xd_vocab *v)
     *v = (xd_vocab) {0};
 }
 
-static xd_status broken(const char *what, size_t at, size_t len, xd_err *e)
+static xd_status fail_broken(const char *what, size_t at, size_t len, xd_err *e)
 {
     return xd_fail(e, XD_EFORMAT,
                    "%s is not a SentencePiece model or is cut off: byte %zu of %zu is not a field",
@@ -174,7 +174,7 @@ xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, const char 
     while (w.at < w.len && s == XD_OK) {
         size_t at = w.at;
         if (!wire_field(&w, &f))
-            return broken(what, at, len, e);
+            return fail_broken(what, at, len, e);
         if (f.type != 2)
             continue;
         if (f.number == 1)

@@ -45,33 +45,33 @@ static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor fro
 }
 
 /* Rows [y, y + n) of the input of the convolution; y may lie in the halo above. */
-static xd_tensor fetch(xd_exec *x, const xd_feed *f, const xd_halo *rim, xd_dtype type, int64_t y,
-                       int64_t n)
+static xd_tensor fetch_feed(xd_exec *x, const xd_feed *f, const xd_halo *halo, xd_dtype type,
+                            int64_t y, int64_t n)
 {
-    int64_t H = f->in.d[1], a = rim->above.d[1], up = y < 0 ? xd_min(-y, n) : 0;
+    int64_t H = f->in.d[1], a = halo->above.d[1], up = y < 0 ? xd_min(-y, n) : 0;
     int64_t down = y + n > H ? xd_min(y + n - H, n) : 0, mid = n - up - down;
     if (!f->sum && mid == n && f->in.type == type)
         return rows_of(f->in, y, n);
     xd_tensor b = xd_new_as(x, type, 4, (int64_t[]){ 1, n, f->in.d[2], f->in.d[3] });
-    fetch_rows(x, f, rows_of(b, 0, up), rows_of(rim->above, a + y, up));
+    fetch_rows(x, f, rows_of(b, 0, up), rows_of(halo->above, a + y, up));
     fetch_rows(x, f, rows_of(b, up, mid), rows_of(f->in, y + up, mid));
-    fetch_rows(x, f, rows_of(b, up + mid, down), rows_of(rim->below, y + up + mid - H, down));
+    fetch_rows(x, f, rows_of(b, up + mid, down), rows_of(halo->below, y + up + mid - H, down));
     return b;
 }
 
 /* Computes output rows [o, o + n) and their moments. */
-static void one_band(xd_exec *x, const xd_banded *a, const xd_halo *rim, int64_t o, int64_t n)
+static void one_band(xd_exec *x, const xd_banded *a, const xd_halo *halo, int64_t o, int64_t n)
 {
     size_t  mark = xd_arena_mark(x->tmp);
     int     k = a->w->w.kernel[1];
     int64_t first = o * a->stride - a->lo[1], end = (o + n - 1) * a->stride - a->lo[1] + k;
-    int64_t top = -rim->above.d[1], bottom = a->feed.in.d[1] + rim->below.d[1];
+    int64_t top = -halo->above.d[1], bottom = a->feed.in.d[1] + halo->below.d[1];
     int     lo[3] = { 0, first < top ? (int)(top - first) : 0, a->lo[2] };
     int     hi[3] = { 0, end > bottom ? (int)(end - bottom) : 0, a->hi[2] };
     first = first < top ? top : first;
     end = end > bottom ? bottom : end;
     xd_tensor out = rows_of(a->out, o, n), to = out, plus = rows_of(a->plus, o, n);
-    xd_tensor in = fetch(x, &a->feed, rim, a->w->w.type, first, end - first);
+    xd_tensor in = fetch_feed(x, &a->feed, halo, a->w->w.type, first, end - first);
     if (a->over)
         to = xd_new_as(x, out.type, 4, out.d);
     if (a->shortcut) {
@@ -91,18 +91,18 @@ void xd_band_conv(xd_exec *x, const xd_banded *a)
 {
     size_t  mark = xd_arena_mark(x->tmp);
     int64_t H = a->out.d[1], n = band_rows(x, row_bytes(a->feed.in, a->w->w.type) * a->stride, H);
-    xd_halo  rim = xd_halo_of(x, a->feed.in, a->lo[1], a->hi[1]);
+    xd_halo  halo = xd_halo_of(x, a->feed.in, a->lo[1], a->hi[1]);
     for (int64_t i = 0, all = (H + n - 1) / n; i < all; i++) {
         int64_t o = (a->last_first ? all - 1 - i : i) * n;
-        one_band(x, a, &rim, o, xd_min(n, H - o));
+        one_band(x, a, &halo, o, xd_min(n, H - o));
     }
     xd_arena_rewind(x->tmp, mark);
 }
 
 /* Pixels (2y + i, 2x + j) for rows [y, y + n): a 2 x 2 convolution around (y, x). `in` begins
  * one row above y unless y is the first row of the image; it ends accordingly below. */
-static void quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int i, int j,
-                    int above, int below)
+static void conv_quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int i, int j,
+                         int above, int below)
 {
     size_t    mark = xd_arena_mark(x->tmp);
     int64_t   n = out.d[1] / 2, W = out.d[2] / 2, C = out.d[3], skip = i && above,
@@ -124,21 +124,21 @@ void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4],
 {
     size_t  mark = xd_arena_mark(x->tmp);
     int64_t H = in.d[1], n = band_rows(x, 2 * row_bytes(in, w->w.type), H);
-    xd_halo  rim = xd_halo_of(x, in, 1, 1);
+    xd_halo  halo = xd_halo_of(x, in, 1, 1);
     xd_feed f = { .in = in };
     for (int64_t y = (H + n - 1) / n * n - n; y >= 0; y -= n) {
         size_t    inner = xd_arena_mark(x->tmp);
         int64_t   k = xd_min(n, H - y);
-        int       above = y > 0 || rim.above.d[1], below = y + k < H || rim.below.d[1];
+        int       above = y > 0 || halo.above.d[1], below = y + k < H || halo.below.d[1];
         xd_tensor b = xd_new_as(x, w->w.type, 4,
                                 (int64_t[]){ 1, k + above + below, in.d[2], in.d[3] });
         xd_tensor part = rows_of(out, 2 * y, 2 * k);
         int64_t   mid = k + (above && y > 0) + (below && y + k < H), up = above && y == 0;
-        fetch_rows(x, &f, rows_of(b, 0, up), rim.above);
+        fetch_rows(x, &f, rows_of(b, 0, up), halo.above);
         fetch_rows(x, &f, rows_of(b, up, mid), rows_of(in, y > 0 ? y - 1 : 0, mid));
-        fetch_rows(x, &f, rows_of(b, up + mid, b.d[1] - up - mid), rim.below);
+        fetch_rows(x, &f, rows_of(b, up + mid, b.d[1] - up - mid), halo.below);
         for (int q = 0; q < 4; q++)
-            quarter(x, part, b, &w[q], q / 2, q % 2, above, below);
+            conv_quarter(x, part, b, &w[q], q / 2, q % 2, above, below);
         if (partial.p)
             xd_group_rows(x, xd_rows(partial, 2 * y, 2 * k), part);
         xd_arena_rewind(x->tmp, inner);

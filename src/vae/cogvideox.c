@@ -144,7 +144,7 @@ static void cog_info(const void *cfg, xd_vae_info *out)
 /* ---- weights ------------------------------------------------------------------------------ */
 
 /* Width of level l in execution order: the decoder begins with the coarsest level. */
-static int64_t width(const xd_cog_cfg *c, int dec, int l)
+static int64_t level_width(const xd_cog_cfg *c, int dec, int l)
 {
     return c->widths.v[dec ? xd_cog_levels(c) - 1 - l : l];
 }
@@ -204,7 +204,7 @@ static void w_res(xd_decl *d, const xd_cog_cfg *c, xd_cog_res *w, int dec, int i
 
 static void w_level(xd_decl *d, const xd_cog_cfg *c, xd_cog_level *w, int dec, int l)
 {
-    int64_t C = width(c, dec, l), in = l ? width(c, dec, l - 1) : C;
+    int64_t C = level_width(c, dec, l), in = l ? level_width(c, dec, l - 1) : C;
     xd_w_enter(d, dec ? "up_blocks.%d" : "down_blocks.%d", l);
     for (int i = 0; i < xd_cog_residuals(c, dec); i++)
         w_res(d, c, &w->res[i], dec, i, i ? C : in, C);
@@ -224,7 +224,7 @@ static void w_half(xd_decl *d, const xd_cog_cfg *c, xd_cog_half *w, int dec)
     xd_dtype type = d->type;
     xd_w_enter(d, dec ? "decoder" : "encoder");
     d->type = dec ? XD_F32 : type;
-    w_causal(d, &w->in, "conv_in", width(c, dec, 0), dec ? z : c->in_channels);
+    w_causal(d, &w->in, "conv_in", level_width(c, dec, 0), dec ? z : c->in_channels);
     d->type = type;
     for (int l = 0; l <= last; l++)
         w_level(d, c, &w->level[l], dec, l);
@@ -232,8 +232,8 @@ static void w_half(xd_decl *d, const xd_cog_cfg *c, xd_cog_half *w, int dec)
     for (int i = 0; i < XD_COG_MID; i++)
         w_res(d, c, &w->mid[i], dec, i, mid, mid);
     xd_w_leave(d);
-    w_norm(d, &w->norm, "norm_out", width(c, dec, last), dec ? z : 0, EPS);
-    w_causal(d, &w->out, "conv_out", dec ? c->out_channels : 2 * z, width(c, dec, last));
+    w_norm(d, &w->norm, "norm_out", level_width(c, dec, last), dec ? z : 0, EPS);
+    w_causal(d, &w->out, "conv_out", dec ? c->out_channels : 2 * z, level_width(c, dec, last));
     xd_w_leave(d);
 }
 

@@ -50,21 +50,21 @@ static xd_tensor map_as(run *r, xd_dtype type, int64_t T, int64_t H, int64_t W, 
     return xd_new_as(r->x, type, 4, (int64_t[]){ T, H, W, C });
 }
 
-static xd_tensor map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
+static xd_tensor new_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     return map_as(r, r->x->act, T, H, W, C);
 }
 
 /* Makes a map of these extents the new h: rewinds to base, then allocates. Nothing is moved, and
  * the old content at base stays readable. */
-static void renew(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
+static void replace_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
-    r->h = map(r, T, H, W, C);
+    r->h = new_map(r, T, H, W, C);
 }
 
 /* [T,H,W,C] as [n,C] */
-static xd_tensor flat(xd_tensor t)
+static xd_tensor as_rows(xd_tensor t)
 {
     return xd_reshape(t, 2, (int64_t[]){ t.d[0] * t.d[1] * t.d[2], t.d[3] });
 }
@@ -108,7 +108,7 @@ static void open_caches(run *r, int64_t H, int64_t W)
 
 /* Allocates a map for one residual block. In the first batch it may use the memory where later
  * convolutions will keep their frames. */
-static xd_tensor beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
+static xd_tensor new_beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     int64_t   d[4] = { T, H, W, C };
     xd_tensor t = xd_view(NULL, r->x->act, 4, d);
@@ -118,7 +118,7 @@ static xd_tensor beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
         if ((char *)last->p + xd_bytes(*last) - (char *)t.p >= (ptrdiff_t)xd_bytes(t))
             return t;
     }
-    return map(r, T, H, W, C);
+    return new_map(r, T, H, W, C);
 }
 
 /* ---- convolutions over time ---------------------------------------------------------------- */
@@ -130,7 +130,7 @@ typedef struct feed {           /* input of a convolution: a map, possibly norma
     xd_tensor          y, b;    /* at the size of the latent                                  */
 } feed;
 
-static feed plain(xd_tensor in)
+static feed plain_feed(xd_tensor in)
 {
     return (feed){ .in = in };
 }
@@ -139,12 +139,12 @@ static xd_tensor of_latent(run *r, const xd_lin *w)
 {
     xd_tensor t = xd_new_as(r->x, XD_F32, 4,
                             (int64_t[]){ r->z.d[0], r->z.d[1], r->z.d[2], w->w.out });
-    xd_linear_into(r->x, flat(t), flat(r->z), w);
+    xd_linear_into(r->x, as_rows(t), as_rows(r->z), w);
     return t;
 }
 
 /* silu(norm(in)), computed while it is read. */
-static feed normal(run *r, xd_tensor in, const xd_cog_norm *w)
+static feed norm_feed(run *r, xd_tensor in, const xd_cog_norm *w)
 {
     feed f = { .in = in, .norm = w };
     f.sum = xd_group_sums(r->x, in, (int)r->c->groups);
@@ -164,7 +164,7 @@ static int64_t latent_frame(int64_t t, int64_t T, int64_t n)
 }
 
 /* Reads frames from t on into `to`. */
-static void fetch(run *r, xd_tensor to, const feed *f, int64_t t)
+static void read_feed(run *r, xd_tensor to, const feed *f, int64_t t)
 {
     int64_t n = to.d[0], T = f->in.d[0];
     if (!f->norm) {
@@ -201,7 +201,7 @@ static int64_t frames_at_once(const run *r, xd_tensor in)
 }
 
 /* out = conv(f) + plus, where plus may be out. The frames before the first one are copies of it. */
-static void causal(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_tensor plus)
+static void causal_conv(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_tensor plus)
 {
     xd_exec  *x = r->x;
     size_t    mark = xd_arena_mark(x->tmp);
@@ -211,7 +211,7 @@ static void causal(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_ten
     xd_tensor past = xd_rows(buf, 0, PAST);
     for (int64_t t = 0; t < T; t += n) {
         int64_t k = T - t < n ? T - t : n;
-        fetch(r, xd_rows(buf, PAST, k), f, t);
+        read_feed(r, xd_rows(buf, PAST, k), f, t);
         if (!t && r->first)
             for (int i = 0; i < PAST; i++)
                 xd_copy_to(x, xd_rows(buf, i, 1), xd_rows(buf, PAST, 1));
@@ -236,10 +236,10 @@ static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
     xd_exec  *x = r->x;
     size_t    mark = xd_arena_mark(x->tmp);
     int64_t   T = old.d[0], C = w->w.out, d[4] = { T, old.d[1], old.d[2], C };
-    xd_tensor s = map(r, 1, d[1], d[2], C), to = xd_view(old.p, old.type, 4, d);
+    xd_tensor s = new_map(r, 1, d[1], d[2], C), to = xd_view(old.p, old.type, 4, d);
     for (int64_t i = 0; i < T; i++) {
         int64_t t = C > old.d[3] ? T - 1 - i : i;
-        xd_linear_into(x, flat(s), flat(xd_rows(old, t, 1)), w);
+        xd_linear_into(x, as_rows(s), as_rows(xd_rows(old, t, 1)), w);
         xd_copy_to(x, xd_rows(to, t, 1), s);
     }
     xd_arena_rewind(x->tmp, mark);
@@ -247,44 +247,44 @@ static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
 }
 
 /* h = shortcut(h) + conv2(silu(norm2(conv1(silu(norm1(h)))))) */
-static void residual(run *r, const xd_cog_res *w)
+static void run_residual(run *r, const xd_cog_res *w)
 {
     xd_exec  *x = r->x;
     xd_tensor h = r->h;
     int64_t   in = w->conv1.w.in, out = w->conv1.w.out, *d = h.d;
     if (out > in)
-        renew(r, d[0], d[1], d[2], out);
+        replace_map(r, d[0], d[1], d[2], out);
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor a = beside(r, d[0], d[1], d[2], out);
+    xd_tensor a = new_beside(r, d[0], d[1], d[2], out);
     size_t    above = xd_arena_mark(x->tmp);
-    feed      f = normal(r, h, &w->norm1);
-    causal(r, a, &f, &w->conv1, none);
+    feed      f = norm_feed(r, h, &w->norm1);
+    causal_conv(r, a, &f, &w->conv1, none);
     xd_arena_rewind(x->tmp, above);
     if (in != out)
         h = reshape_channels(r, h, &w->shortcut);
-    f = normal(r, a, &w->norm2);
-    causal(r, h, &f, &w->conv2, h);
+    f = norm_feed(r, a, &w->norm2);
+    causal_conv(r, h, &f, &w->conv2, h);
     if (in != out)
-        renew(r, d[0], d[1], d[2], out);
+        replace_map(r, d[0], d[1], d[2], out);
     else
         xd_arena_rewind(x->tmp, mark);
 }
 
-static void middle(run *r)
+static void run_middle(run *r)
 {
     for (int i = 0; i < XD_COG_MID; i++)
-        residual(r, &r->w->mid[i]);
+        run_residual(r, &r->w->mid[i]);
 }
 
 /* Doubles rows and columns, and all frames except the first of an odd number. A pair of doubled
  * frames is equal and is convolved once. Runs from the last frame to the first, because the new
  * map overlaps the old one. */
-static void upsample(run *r, const xd_cog_level *level, int time)
+static void run_upsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
     xd_tensor old = r->h;
     int64_t   T = old.d[0], twice = time && T > 1, odd = twice && T % 2;
-    renew(r, twice ? 2 * T - odd : T, 2 * old.d[1], 2 * old.d[2], old.d[3]);
+    replace_map(r, twice ? 2 * T - odd : T, 2 * old.d[1], 2 * old.d[2], old.d[3]);
     for (int64_t t = T - 1; t >= 0; t--) {
         size_t    mark = xd_arena_mark(x->tmp);
         int64_t   to = twice && t ? 2 * t - odd : t;
@@ -308,7 +308,7 @@ static xd_tensor mean_of(xd_exec *x, xd_tensor two)
 
 /* Averages pairs of frames, except the first of an odd number. Pads below and to the right only,
  * so that cell i reads pixels 2i .. 2i+2. */
-static void downsample(run *r, const xd_cog_level *level, int time)
+static void run_downsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
     xd_tensor old = r->h;
@@ -317,25 +317,25 @@ static void downsample(run *r, const xd_cog_level *level, int time)
     xd_tensor to = xd_view(old.p, old.type, 4, d);
     for (int64_t t = 0; t < n; t++) {
         size_t    mark = xd_arena_mark(x->tmp);
-        xd_tensor s = map(r, 1, d[1], d[2], d[3]);
+        xd_tensor s = new_map(r, 1, d[1], d[2], d[3]);
         xd_tensor in = half && (t || !odd) ? mean_of(x, xd_rows(old, 2 * t - odd, 2))
                                            : xd_rows(old, t, 1);
         xd_conv2d_into(x, s, in, &level->down, &(xd_conv_options){ .stride = 2, .hi = pad1 });
         xd_copy_to(x, xd_rows(to, t, 1), s);
         xd_arena_rewind(x->tmp, mark);
     }
-    renew(r, n, d[1], d[2], d[3]);
+    replace_map(r, n, d[1], d[2], d[3]);
 }
 
-static void levels(run *r)
+static void run_levels(run *r)
 {
     int last = xd_cog_levels(r->c) - 1;
     for (int l = 0; l <= last; l++) {
         const xd_cog_level *w = &r->w->level[l];
         for (int i = 0; i < xd_cog_residuals(r->c, r->dec); i++)
-            residual(r, &w->res[i]);
+            run_residual(r, &w->res[i]);
         if (l < last)
-            (r->dec ? upsample : downsample)(r, w, l < r->c->halvings);
+            (r->dec ? run_upsample : run_downsample)(r, w, l < r->c->halvings);
     }
 }
 
@@ -343,11 +343,11 @@ static void levels(run *r)
 
 static void begin_batch(run *r, xd_tensor in)
 {
-    feed f = plain(in);
+    feed f = plain_feed(in);
     r->base = xd_arena_mark(r->x->tmp);
     r->at = 0;
-    renew(r, in.d[0], in.d[1], in.d[2], r->w->in.w.out);
-    causal(r, r->h, &f, &r->w->in, none);
+    replace_map(r, in.d[0], in.d[1], in.d[2], r->w->in.w.out);
+    causal_conv(r, r->h, &f, &r->w->in, none);
 }
 
 static void decode_batch(run *r, xd_tensor lat, xd_tensor rgb, const xd_lin *before)
@@ -357,13 +357,13 @@ static void decode_batch(run *r, xd_tensor lat, xd_tensor rgb, const xd_lin *bef
     r->z = lat;
     if (before) {
         r->z = xd_new_as(x, XD_F32, 4, lat.d);
-        xd_linear_into(x, flat(r->z), flat(lat), before);
+        xd_linear_into(x, as_rows(r->z), as_rows(lat), before);
     }
     begin_batch(r, r->z);
-    middle(r);
-    levels(r);
-    feed f = normal(r, r->h, &r->w->norm);
-    causal(r, rgb, &f, &r->w->out, none);
+    run_middle(r);
+    run_levels(r);
+    feed f = norm_feed(r, r->h, &r->w->norm);
+    causal_conv(r, rgb, &f, &r->w->out, none);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -372,19 +372,19 @@ static void encode_batch(run *r, xd_tensor rgb, xd_tensor moments, const xd_lin 
     xd_exec *x = r->x;
     size_t   mark = xd_arena_mark(x->tmp);
     begin_batch(r, rgb);
-    levels(r);
-    middle(r);
-    feed      f = normal(r, r->h, &r->w->norm);
+    run_levels(r);
+    run_middle(r);
+    feed      f = norm_feed(r, r->h, &r->w->norm);
     xd_tensor m = after ? xd_new_as(x, XD_F32, 4, moments.d) : moments;
-    causal(r, m, &f, &r->w->out, none);
+    causal_conv(r, m, &f, &r->w->out, none);
     if (after)
-        xd_linear_into(x, flat(moments), flat(m), after);
+        xd_linear_into(x, as_rows(moments), as_rows(m), after);
     xd_arena_rewind(x->tmp, mark);
 }
 
 /* The band of a rank may have no rows. */
-static int fits(xd_exec *x, const xd_cog_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t rgb_ch,
-                int64_t lat_ch)
+static int extents_fit(xd_exec *x, const xd_cog_cfg *c, xd_tensor rgb, xd_tensor lat,
+                       int64_t rgb_ch, int64_t lat_ch)
 {
     int64_t f = (int64_t)1 << (xd_cog_levels(c) - 1);
     return xd_check(x, rgb.nd == 4 && lat.nd == 4 && rgb.d[0] > 0 && lat.d[0] > 0 && lat.d[2] > 0 &&
@@ -410,7 +410,7 @@ void xd_cog_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     size_t             mark = xd_arena_mark(x->tmp);
     int64_t            T = lat.d[0], done = 0;
     run                r = { .x = x, .c = c, .w = &g->dec, .dec = 1, .first = 1 };
-    if (!fits(x, c, rgb, lat, c->out_channels, c->latent_channels) ||
+    if (!extents_fit(x, c, rgb, lat, c->out_channels, c->latent_channels) ||
         !right_number(x, rgb.d[0], xd_vae_frames(&v, T)))
         return;
     if (T >= 2 * LATENTS)
@@ -433,7 +433,7 @@ void xd_cog_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
     size_t             mark = xd_arena_mark(x->tmp);
     int64_t            T = rgb.d[0], done = 0;
     run                r = { .x = x, .c = c, .w = &g->enc, .first = 1 };
-    if (!fits(x, c, rgb, moments, c->in_channels, 2 * c->latent_channels) ||
+    if (!extents_fit(x, c, rgb, moments, c->in_channels, 2 * c->latent_channels) ||
         !right_number(x, moments.d[0], xd_vae_latents(&v, T)))
         return;
     if (T >= 2 * SAMPLES)

@@ -85,15 +85,15 @@ static const xd_field fields[] = {
 
 /* ---- the config --------------------------------------------------------------------------- */
 
-static int levels(const kl_cfg *c)
+static int level_count(const kl_cfg *c)
 {
     return c->width.n;
 }
 
 /* Width of level l in execution order: the decoder begins with the coarsest level. */
-static int64_t width(const kl_cfg *c, int dec, int l)
+static int64_t level_width(const kl_cfg *c, int dec, int l)
 {
-    return c->width.v[dec ? levels(c) - 1 - l : l];
+    return c->width.v[dec ? level_count(c) - 1 - l : l];
 }
 
 static int has_attention(const kl_cfg *c, int dec, int l)
@@ -101,7 +101,7 @@ static int has_attention(const kl_cfg *c, int dec, int l)
     return strncmp(dec ? c->up.v[l] : c->down.v[l], "Attn", 4) == 0;
 }
 
-static int residuals(const kl_cfg *c, int dec)
+static int residual_count(const kl_cfg *c, int dec)
 {
     return c->layers + dec;
 }
@@ -122,8 +122,8 @@ static xd_status check_blocks(const xd_names *t, const char *key, const char *pl
 static xd_status check_width(const kl_cfg *c, int l, xd_err *e)
 {
     int64_t w = c->width.v[l];
-    int     last = l == levels(c) - 1;
-    int     attn = has_attention(c, 0, l) || has_attention(c, 1, levels(c) - 1 - l) ||
+    int     last = l == level_count(c) - 1;
+    int     attn = has_attention(c, 0, l) || has_attention(c, 1, level_count(c) - 1 - l) ||
                    (last && c->mid_attention);
     if (w < 1 || w > MAX_WIDTH || w % c->groups)
         return xd_fail(e, XD_EFORMAT, "vae: %lld of block_out_channels is no multiple of "
@@ -173,11 +173,11 @@ static xd_status kl_check(void *cfg, xd_err *e)
     xd_status s = check_numbers(c, e);
     if (s == XD_OK)
         s = check_blocks(&c->down, "down_block_types", "DownEncoderBlock2D",
-                         "AttnDownEncoderBlock2D", levels(c), e);
+                         "AttnDownEncoderBlock2D", level_count(c), e);
     if (s == XD_OK)
         s = check_blocks(&c->up, "up_block_types", "UpDecoderBlock2D", "AttnUpDecoderBlock2D",
-                         levels(c), e);
-    for (int l = 0; l < levels(c) && s == XD_OK; l++)
+                         level_count(c), e);
+    for (int l = 0; l < level_count(c) && s == XD_OK; l++)
         s = check_width(c, l, e);
     return s;
 }
@@ -185,7 +185,7 @@ static xd_status kl_check(void *cfg, xd_err *e)
 static void kl_info(const void *cfg, xd_vae_info *out)
 {
     const kl_cfg *c = cfg;
-    int           f = 1 << (levels(c) - 1);
+    int           f = 1 << (level_count(c) - 1);
     *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { 1, f, f },
                           .scaling = c->scaling, .shift = c->shift,
                           .overlap = { 0.25, 0.25 } };
@@ -244,30 +244,30 @@ static void w_attn(xd_decl *d, kl_attn *w, int i, int64_t C)
 
 static void w_level(xd_decl *d, const kl_cfg *c, kl_level *w, int dec, int l)
 {
-    int64_t C = width(c, dec, l), in = l ? width(c, dec, l - 1) : C;
+    int64_t C = level_width(c, dec, l), in = l ? level_width(c, dec, l - 1) : C;
     xd_w_enter(d, dec ? "up_blocks.%d" : "down_blocks.%d", l);
-    for (int i = 0; i < residuals(c, dec); i++) {
+    for (int i = 0; i < residual_count(c, dec); i++) {
         w_res(d, &w->res[i], i, i ? C : in, C);
         if (has_attention(c, dec, l))
             w_attn(d, &w->attn[i], i, C);
     }
-    if (l < levels(c) - 1 && dec)
+    if (l < level_count(c) - 1 && dec)
         xd_w_conv_enlarged(d, w->up, "upsamplers.0.conv", C, C);
-    else if (l < levels(c) - 1)
+    else if (l < level_count(c) - 1)
         w_conv(d, &w->down, "downsamplers.0.conv", C, C, 3, 2);
     xd_w_leave(d);
 }
 
 static void w_half(xd_decl *d, const kl_cfg *c, kl_half *w, int dec)
 {
-    int64_t mid = c->width.v[levels(c) - 1];
-    int64_t first = width(c, dec, 0), last = width(c, dec, levels(c) - 1);
+    int64_t mid = c->width.v[level_count(c) - 1];
+    int64_t first = level_width(c, dec, 0), last = level_width(c, dec, level_count(c) - 1);
     xd_w_enter(d, dec ? "decoder" : "encoder");
     if (dec)
         w_conv_f32(d, &w->in, "conv_in", first, c->latent_channels, 3);
     else
         w_conv(d, &w->in, "conv_in", first, c->in_channels, 3, 1);
-    for (int l = 0; l < levels(c); l++)
+    for (int l = 0; l < level_count(c); l++)
         w_level(d, c, &w->level[l], dec, l);
     xd_w_enter(d, "mid_block");
     w_res(d, &w->mid[0], 0, mid, mid);
@@ -313,7 +313,7 @@ static xd_tensor map_as(run *r, xd_dtype type, int64_t C)
     return xd_new_as(r->x, type, 4, (int64_t[]){ 1, r->h.d[1], r->h.d[2], C });
 }
 
-static xd_tensor map(run *r, int64_t C)
+static xd_tensor new_map(run *r, int64_t C)
 {
     return map_as(r, r->x->act, C);
 }
@@ -321,14 +321,14 @@ static xd_tensor map(run *r, int64_t C)
 /* Makes a map of these extents the new h: rewinds to base, then allocates. Nothing is moved, and
  * the content at base (the old h, or a new one written there) stays readable. Memory above the
  * new h is free. */
-static void renew(run *r, int64_t H, int64_t W, int64_t C)
+static void replace_map(run *r, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
     r->h = xd_new_as(r->x, r->x->act, 4, (int64_t[]){ 1, H, W, C });
 }
 
 /* View of the memory at base as a map of these extents, which must fit. */
-static xd_tensor bottom(const run *r, int64_t H, int64_t W, int64_t C)
+static xd_tensor view_at_base(const run *r, int64_t H, int64_t W, int64_t C)
 {
     return xd_view(r->h.p, r->h.type, 4, (int64_t[]){ 1, H, W, C });
 }
@@ -339,7 +339,7 @@ static xd_tensor partial_of(const run *r, xd_tensor map)
 }
 
 /* silu(norm(in)) of the latest map: closes its sums first. */
-static xd_feed normal(run *r, xd_tensor in, const kl_norm *w)
+static xd_feed norm_feed(run *r, xd_tensor in, const kl_norm *w)
 {
     xd_group_close(r->x, &r->sum, partial_of(r, in), in);
     return (xd_feed){ .in = in, .sum = &r->sum, .gain = w->gain, .bias = w->bias, .eps = EPS };
@@ -363,10 +363,10 @@ static void conv1(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w)
 static void same_width(run *r, const kl_res *w)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
-    xd_tensor b = map(r, r->h.d[3]);
-    conv3(r, (xd_banded){ .feed = normal(r, r->h, &w->norm1), .w = &w->conv1, .out = b,
+    xd_tensor b = new_map(r, r->h.d[3]);
+    conv3(r, (xd_banded){ .feed = norm_feed(r, r->h, &w->norm1), .w = &w->conv1, .out = b,
                           .partial = partial_of(r, b) });
-    conv3(r, (xd_banded){ .feed = normal(r, b, &w->norm2), .w = &w->conv2, .out = r->h,
+    conv3(r, (xd_banded){ .feed = norm_feed(r, b, &w->norm2), .w = &w->conv2, .out = r->h,
                           .plus = r->h, .partial = partial_of(r, r->h) });
     xd_arena_rewind(r->x->tmp, mark);
 }
@@ -378,17 +378,21 @@ static void other_width(run *r, const kl_res *w)
     xd_tensor old = r->h;
     int64_t   C = w->conv1.w.out;
     int       wider = C > old.d[3];
-    renew(r, old.d[1], old.d[2], wider ? C : old.d[3]);
-    xd_tensor b = map(r, C), out = bottom(r, old.d[1], old.d[2], C);
-    conv3(r, (xd_banded){ .feed = normal(r, old, &w->norm1), .w = &w->conv1, .out = b,
+    replace_map(r, old.d[1], old.d[2], wider ? C : old.d[3]);
+    xd_tensor b = new_map(r, C), out = view_at_base(r, old.d[1], old.d[2], C);
+    conv3(r, (xd_banded){ .feed = norm_feed(r, old, &w->norm1), .w = &w->conv1, .out = b,
                           .partial = partial_of(r, b) });
-    conv3(r, (xd_banded){ .feed = normal(r, b, &w->norm2), .w = &w->conv2, .out = out, .from = old,
-                          .shortcut = &w->shortcut, .last_first = wider,
+    conv3(r, (xd_banded){ .feed = norm_feed(r, b, &w->norm2),
+                          .w = &w->conv2,
+                          .out = out,
+                          .from = old,
+                          .shortcut = &w->shortcut,
+                          .last_first = wider,
                           .partial = partial_of(r, out) });
-    renew(r, old.d[1], old.d[2], C);
+    replace_map(r, old.d[1], old.d[2], C);
 }
 
-static void residual(run *r, const kl_res *w)
+static void run_residual(run *r, const kl_res *w)
 {
     if (w->conv1.w.in == w->conv1.w.out)
         same_width(r, w);
@@ -397,14 +401,14 @@ static void residual(run *r, const kl_res *w)
 }
 
 /* h += out(attention(norm(h))), with one head as wide as the map. */
-static void attend(run *r, const kl_attn *w)
+static void run_attn(run *r, const kl_attn *w)
 {
     xd_exec  *x = r->x;
     size_t    mark = xd_arena_mark(x->tmp);
     int64_t   n = r->h.d[1] * r->h.d[2], C = r->h.d[3], flat[2] = { n, C };
     xd_tensor qkv = xd_new(x, n, 3 * C), q[3];
     size_t    above = xd_arena_mark(x->tmp);
-    xd_tensor a = map(r, C);
+    xd_tensor a = new_map(r, C);
     xd_group_close(x, &r->sum, partial_of(r, r->h), r->h);
     xd_group_apply_into(x, &r->sum, &(xd_gnorm){ .out = a, .in = r->h, .gain = w->norm.gain,
                                                  .bias = w->norm.bias, .eps = EPS });
@@ -418,44 +422,48 @@ static void attend(run *r, const kl_attn *w)
     xd_group_rows(x, partial_of(r, r->h), r->h);
 }
 
-static void level(run *r, const kl_level *w, int dec, int l)
+static void run_level(run *r, const kl_level *w, int dec, int l)
 {
-    for (int i = 0; i < residuals(r->c, dec); i++) {
-        residual(r, &w->res[i]);
+    for (int i = 0; i < residual_count(r->c, dec); i++) {
+        run_residual(r, &w->res[i]);
         if (has_attention(r->c, dec, l))
-            attend(r, &w->attn[i]);
+            run_attn(r, &w->attn[i]);
     }
 }
 
-static void middle(run *r, const kl_half *w)
+static void run_middle(run *r, const kl_half *w)
 {
-    residual(r, &w->mid[0]);
+    run_residual(r, &w->mid[0]);
     if (r->c->mid_attention)
-        attend(r, &w->mid_attn);
-    residual(r, &w->mid[1]);
+        run_attn(r, &w->mid_attn);
+    run_residual(r, &w->mid[1]);
 }
 
 /* The new h overlaps the old one. */
-static void upsample(run *r, const xd_cnv w[4])
+static void run_upsample(run *r, const xd_cnv w[4])
 {
     xd_tensor old = r->h;
-    renew(r, 2 * old.d[1], 2 * old.d[2], old.d[3]);
+    replace_map(r, 2 * old.d[1], 2 * old.d[2], old.d[3]);
     xd_band_enlarge(r->x, r->h, old, w, partial_of(r, r->h));
 }
 
 /* Pads below and to the right only, so that cell i reads pixels 2i .. 2i+2. The small map
  * overlaps the large one. */
-static void downsample(run *r, const xd_cnv *w)
+static void run_downsample(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;
     int64_t   H = old.d[1] / 2, W = old.d[2] / 2, C = old.d[3];
-    conv3(r, (xd_banded){ .feed = { .in = old }, .w = w, .out = bottom(r, H, W, C), .stride = 2,
-                          .over = 1, .partial = xd_rows(r->partial, 0, H) });
-    renew(r, H, W, C);
+    conv3(r, (xd_banded){ .feed = { .in = old },
+                          .w = w,
+                          .out = view_at_base(r, H, W, C),
+                          .stride = 2,
+                          .over = 1,
+                          .partial = xd_rows(r->partial, 0, H) });
+    replace_map(r, H, W, C);
 }
 
 /* Allocates the sums for maps of at most so many rows. */
-static run begin(xd_exec *x, const kl_cfg *c, int64_t rows)
+static run begin_run(xd_exec *x, const kl_cfg *c, int64_t rows)
 {
     int64_t G = c->groups, one[2] = { G, 2 }, all[3] = { rows, G, 2 };
     run     r = { .x = x, .c = c, .partial = xd_new_as(x, XD_F64, 3, all) };
@@ -465,9 +473,9 @@ static run begin(xd_exec *x, const kl_cfg *c, int64_t rows)
 }
 
 /* conv_in of `in` [1,H,W,C], after an optional 1x1 convolution. */
-static void enter(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv_in)
+static void run_conv_in(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv_in)
 {
-    renew(r, in.d[1], in.d[2], conv_in->w.out);
+    replace_map(r, in.d[1], in.d[2], conv_in->w.out);
     size_t mark = xd_arena_mark(r->x->tmp);
     if (before) {
         xd_tensor z = map_as(r, conv_in->w.type, before->w.out);
@@ -480,18 +488,18 @@ static void enter(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv
 }
 
 /* conv_out into `out` F32, before an optional 1x1 convolution. */
-static void leave(run *r, xd_tensor out, const kl_half *w, const xd_cnv *after)
+static void run_conv_out(run *r, xd_tensor out, const kl_half *w, const xd_cnv *after)
 {
     xd_tensor m = after ? map_as(r, after->w.type, w->out.w.out) : out;
-    conv3(r, (xd_banded){ .feed = normal(r, r->h, &w->norm), .w = &w->out, .out = m });
+    conv3(r, (xd_banded){ .feed = norm_feed(r, r->h, &w->norm), .w = &w->out, .out = m });
     if (after)
         conv1(r, out, m, after);
 }
 
 /* The band of a rank may have no rows. */
-static int fits(xd_exec *x, const kl_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
+static int extents_fit(xd_exec *x, const kl_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
 {
-    int64_t f = (int64_t)1 << (levels(c) - 1);
+    int64_t f = (int64_t)1 << (level_count(c) - 1);
     return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[2] > 0 &&
                     rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f &&
                     lat.d[3] == C,
@@ -505,19 +513,19 @@ static void kl_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
 {
     const kl_cfg  *c = n->cfg;
     const kl_glob *g = n->glob;
-    if (!fits(x, c, rgb, lat, c->latent_channels))
+    if (!extents_fit(x, c, rgb, lat, c->latent_channels))
         return;
     for (int64_t t = 0; t < lat.d[0]; t++) {
         size_t mark = xd_arena_mark(x->tmp);
-        run    r = begin(x, c, rgb.d[1]);
-        enter(&r, xd_rows(lat, t, 1), c->post_quant ? &g->post_quant : NULL, &g->dec.in);
-        middle(&r, &g->dec);
-        for (int l = 0; l < levels(c); l++) {
-            level(&r, &g->dec.level[l], 1, l);
-            if (l < levels(c) - 1)
-                upsample(&r, g->dec.level[l].up);
+        run    r = begin_run(x, c, rgb.d[1]);
+        run_conv_in(&r, xd_rows(lat, t, 1), c->post_quant ? &g->post_quant : NULL, &g->dec.in);
+        run_middle(&r, &g->dec);
+        for (int l = 0; l < level_count(c); l++) {
+            run_level(&r, &g->dec.level[l], 1, l);
+            if (l < level_count(c) - 1)
+                run_upsample(&r, g->dec.level[l].up);
         }
-        leave(&r, xd_rows(rgb, t, 1), &g->dec, NULL);
+        run_conv_out(&r, xd_rows(rgb, t, 1), &g->dec, NULL);
         xd_arena_rewind(x->tmp, mark);
     }
 }
@@ -526,19 +534,19 @@ static void kl_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor mome
 {
     const kl_cfg  *c = n->cfg;
     const kl_glob *g = n->glob;
-    if (!fits(x, c, rgb, moments, 2 * c->latent_channels))
+    if (!extents_fit(x, c, rgb, moments, 2 * c->latent_channels))
         return;
     for (int64_t t = 0; t < rgb.d[0]; t++) {
         size_t mark = xd_arena_mark(x->tmp);
-        run    r = begin(x, c, rgb.d[1]);
-        enter(&r, xd_rows(rgb, t, 1), NULL, &g->enc.in);
-        for (int l = 0; l < levels(c); l++) {
-            level(&r, &g->enc.level[l], 0, l);
-            if (l < levels(c) - 1)
-                downsample(&r, &g->enc.level[l].down);
+        run    r = begin_run(x, c, rgb.d[1]);
+        run_conv_in(&r, xd_rows(rgb, t, 1), NULL, &g->enc.in);
+        for (int l = 0; l < level_count(c); l++) {
+            run_level(&r, &g->enc.level[l], 0, l);
+            if (l < level_count(c) - 1)
+                run_downsample(&r, &g->enc.level[l].down);
         }
-        middle(&r, &g->enc);
-        leave(&r, xd_rows(moments, t, 1), &g->enc, c->quant ? &g->quant : NULL);
+        run_middle(&r, &g->enc);
+        run_conv_out(&r, xd_rows(moments, t, 1), &g->enc, c->quant ? &g->quant : NULL);
         xd_arena_rewind(x->tmp, mark);
     }
 }

@@ -31,7 +31,7 @@ typedef struct tiling {
 typedef struct tile { int64_t i, j, y, x, h, w; } tile;         /* indices; position, size: cells */
 
 /* View of a rectangle of frames [T,H,W,C]. */
-static xd_tensor box(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t w)
+static xd_tensor box_view(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t w)
 {
     t.p = (char *)t.p + (y * t.s[1] + x * t.s[2]) * (int64_t)xd_dtype_size(t.type);
     t.d[1] = h, t.d[2] = w;
@@ -39,7 +39,7 @@ static xd_tensor box(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t w)
 }
 
 /* View of row (axis 0) or column (axis 1) k as [T,n,C]. */
-static xd_tensor line(xd_tensor t, int axis, int64_t k)
+static xd_tensor line_view(xd_tensor t, int axis, int64_t k)
 {
     xd_tensor r = t;
     r.p = (char *)t.p + k * t.s[1 + axis] * (int64_t)xd_dtype_size(t.type);
@@ -50,7 +50,7 @@ static xd_tensor line(xd_tensor t, int axis, int64_t k)
 }
 
 /* Kept bands above tile column j. */
-static xd_tensor above(const tiling *g, int64_t j)
+static xd_tensor bands_above(const tiling *g, int64_t j)
 {
     return xd_rows(g->above, j * g->out.d[0], g->out.d[0]);
 }
@@ -67,18 +67,18 @@ static int64_t tiles_of(const tiling *g)
 }
 
 /* b = a (1 - k/n) + b k/n for the first n lines of b and the last n lines of a. */
-static void blend(xd_exec *x, xd_tensor a, xd_tensor b, int axis, int64_t n)
+static void blend_lines(xd_exec *x, xd_tensor a, xd_tensor b, int axis, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) {
         double t = (double)k / (double)n;
-        xd_axpby(x, line(b, axis, k), (float)(1 - t), line(a, axis, a.d[1 + axis] - n + k),
-                 (float)t);
+        xd_axpby(x, line_view(b, axis, k), (float)(1 - t),
+                 line_view(a, axis, a.d[1 + axis] - n + k), (float)t);
     }
 }
 
 /* Size of the band kept by the tile above row `i`, or left of column i: at most the size of that
  * tile. */
-static int64_t band(const tiling *g, int axis, int64_t i)
+static int64_t band_size(const tiling *g, int axis, int64_t i)
 {
     int64_t step = g->step[axis], extent = axis ? g->W : g->H;
     return xd_min(g->tile[axis] - step, extent - (i - 1) * step) * g->fo[axis];
@@ -88,28 +88,30 @@ static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
 {
     int64_t h = t->h * g->fo[0], w = t->w * g->fo[1];
     if (t->i > 0) {
-        int64_t n = band(g, 0, t->i);
-        blend(g->x, box(above(g, t->j), 0, n, 0, w), box(out, 0, h, 0, w), 0, xd_min(n, h));
+        int64_t n = band_size(g, 0, t->i);
+        blend_lines(g->x, box_view(bands_above(g, t->j), 0, n, 0, w), box_view(out, 0, h, 0, w), 0,
+                    xd_min(n, h));
     }
     if (t->j > 0) {
-        int64_t n = band(g, 1, t->j);
-        blend(g->x, box(g->left, 0, h, 0, n), box(out, 0, h, 0, w), 1, xd_min(n, w));
+        int64_t n = band_size(g, 1, t->j);
+        blend_lines(g->x, box_view(g->left, 0, h, 0, n), box_view(out, 0, h, 0, w), 1,
+                    xd_min(n, w));
     }
 }
 
 /* Keeps the bands that later tiles need and copies the rest to the image. */
-static void keep(const tiling *g, const tile *t, xd_tensor out)
+static void keep_bands(const tiling *g, const tile *t, xd_tensor out)
 {
     int64_t h = t->h * g->fo[0], w = t->w * g->fo[1];
     int64_t n = xd_min((g->tile[0] - g->step[0]) * g->fo[0], h);
     int64_t m = xd_min((g->tile[1] - g->step[1]) * g->fo[1], w);
     int64_t mine_h = xd_min(h, g->step[0] * g->fo[0]), mine_w = xd_min(w, g->step[1] * g->fo[1]);
     if (t->y + g->step[0] < g->H)
-        xd_copy_to(g->x, box(above(g, t->j), 0, n, 0, w), box(out, h - n, n, 0, w));
+        xd_copy_to(g->x, box_view(bands_above(g, t->j), 0, n, 0, w), box_view(out, h - n, n, 0, w));
     if (t->x + g->step[1] < g->W)
-        xd_copy_to(g->x, box(g->left, 0, h, 0, m), box(out, 0, h, w - m, m));
-    xd_copy_to(g->x, box(g->out, t->y * g->fo[0], mine_h, t->x * g->fo[1], mine_w),
-               box(out, 0, mine_h, 0, mine_w));
+        xd_copy_to(g->x, box_view(g->left, 0, h, 0, m), box_view(out, 0, h, w - m, m));
+    xd_copy_to(g->x, box_view(g->out, t->y * g->fo[0], mine_h, t->x * g->fo[1], mine_w),
+               box_view(out, 0, mine_h, 0, mine_w));
 }
 
 static tile tile_at(const tiling *g, int64_t k)
@@ -127,13 +129,14 @@ static void result_of(const tiling *g, const tile *t, int64_t d[4])
     d[0] = g->out.d[0], d[1] = t->h * g->fo[0], d[2] = t->w * g->fo[1], d[3] = g->out.d[3];
 }
 
-static void compute(const tiling *g, const tile *t, xd_tensor out)
+static void compute_tile(const tiling *g, const tile *t, xd_tensor out)
 {
     xd_exec  *x = g->x;
     size_t    mark = xd_arena_mark(x->tmp);
     int64_t   hi = t->h * g->fi[0], wi = t->w * g->fi[1], d[4] = { g->in.d[0], hi, wi, g->in.d[3] };
     xd_tensor in = xd_new_as(x, XD_F32, 4, d);
-    xd_copy_to(x, box(in, 0, hi, 0, wi), box(g->in, t->y * g->fi[0], hi, t->x * g->fi[1], wi));
+    xd_copy_to(x, box_view(in, 0, hi, 0, wi),
+               box_view(g->in, t->y * g->fi[0], hi, t->x * g->fi[1], wi));
     g->run(x, g->n, in, out);
     xd_arena_rewind(x->tmp, mark);
 }
@@ -160,9 +163,9 @@ static void all_tiles(tiling *g)
         int64_t d[4];
         result_of(g, &t, d);
         xd_tensor out = xd_new_as(x, XD_F32, 4, d);
-        compute(g, &t, out);
+        compute_tile(g, &t, out);
         blend_neighbours(g, &t, out);
-        keep(g, &t, out);
+        keep_bands(g, &t, out);
         xd_arena_rewind(x->tmp, mark);
     }
 }
@@ -180,7 +183,7 @@ static xd_tensor next_of(const tiling *g, xd_tensor slab, const tile *t, int64_t
 }
 
 /* Rank 0, whose own tiles are in the slab, blends all tiles in the order of one rank. */
-static void join(tiling *g, xd_tensor slab)
+static void blend_tiles(tiling *g, xd_tensor slab)
 {
     xd_exec *x = g->x;
     int64_t  at = 0;
@@ -198,7 +201,7 @@ static void join(tiling *g, xd_tensor slab)
             g->deal->take(g->deal, x, out, g->deal->owner[k]);
         }
         blend_neighbours(g, &t, out);
-        keep(g, &t, out);
+        keep_bands(g, &t, out);
         xd_arena_rewind(x->tmp, mark);
     }
 }
@@ -218,12 +221,12 @@ static void my_tiles(tiling *g)
         if (g->deal->owner[k] != g->deal->rank)
             continue;
         xd_tensor out = next_of(g, slab, &t, &at);
-        compute(g, &t, out);
+        compute_tile(g, &t, out);
         if (g->deal->rank)
             g->deal->give(g->deal, x, out);
     }
     if (g->deal->rank == 0)
-        join(g, slab);
+        blend_tiles(g, slab);
     g->deal->done(g->deal, x);
 }
 
@@ -238,7 +241,7 @@ static int larger_first(const void *a, const void *b)
 /* Tile sizes and distances are those of diffusers if the overlap is a whole number of cells.
  * Otherwise the distance is rounded down to whole cells, so that the parts still add up to the
  * image. */
-static void measure(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
+static void set_tiling(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
 {
     g->H = h, g->W = w;
     for (int i = 0; i < 2; i++) {
@@ -252,7 +255,7 @@ static void measure(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
 int64_t xd_vae_tiles(const xd_vae_info *v, int64_t h, int64_t w)
 {
     tiling g = { .x = NULL };
-    measure(&g, v, h, w);
+    set_tiling(&g, v, h, w);
     return h <= g.tile[0] && w <= g.tile[1] ? 1 : tiles_of(&g);
 }
 
@@ -262,7 +265,7 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
     tiling   g = { .x = NULL };
     int64_t  n = xd_vae_tiles(v, h, w), *load = calloc((size_t)ranks, sizeof *load);
     weighed *t = malloc((size_t)n * sizeof *t);
-    measure(&g, v, h, w);
+    set_tiling(&g, v, h, w);
     for (int64_t k = 0; t && k < n; k++)
         t[k] = (weighed){ tile_at(&g, k).h * tile_at(&g, k).w, k };
     if (t && load)
@@ -282,11 +285,11 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
 }
 
 /* Runs on the whole image if one tile is enough, otherwise on tiles. */
-static void tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in, xd_tensor out,
-                  xd_tensor lat)
+static void run_tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in, xd_tensor out,
+                      xd_tensor lat)
 {
     g->x = x;
-    measure(g, v, lat.d[1], lat.d[2]);
+    set_tiling(g, v, lat.d[1], lat.d[2]);
     if (g->H <= g->tile[0] && g->W <= g->tile[1]) {
         g->run(x, g->n, in, out);
         return;
@@ -314,7 +317,7 @@ void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor
     v->info(n->cfg, &i);
     tiling g = { .n = n, .run = v->decode, .deal = deal, .fi = { 1, 1 },
                  .fo = { i.cell[1], i.cell[2] } };
-    tiled(x, &i, &g, lat, rgb, lat);
+    run_tiled(x, &i, &g, lat, rgb, lat);
 }
 
 void xd_vae_encode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor rgb,
@@ -324,5 +327,5 @@ void xd_vae_encode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor
     v->info(n->cfg, &i);
     tiling g = { .n = n, .run = v->encode, .deal = deal, .fi = { i.cell[1], i.cell[2] },
                  .fo = { 1, 1 } };
-    tiled(x, &i, &g, rgb, moments, moments);
+    run_tiled(x, &i, &g, rgb, moments, moments);
 }

@@ -96,17 +96,9 @@ static void count_forget(xd_dev *d)
 }
 
 static const xd_dev_ops mem_ops = {
-    .get = count_get,
-    .put = count_put,
-    .sync = count_sync,
-    .memory = count_memory,
-    .upload = count_move,
-    .download = count_move,
-    .fill = count_fill,
-    .owns = count_owns,
-    .kernel_bytes = kernel_bytes,
-    .forget = count_forget,
-    .close = close_count,
+    .get = count_get, .put = count_put, .sync = count_sync, .memory = count_memory,
+    .upload = count_move, .download = count_move, .fill = count_fill, .owns = count_owns,
+    .kernel_bytes = kernel_bytes, .forget = count_forget, .close = close_count,
 };
 
 /* ---- weights ------------------------------------------------------------------------------ */

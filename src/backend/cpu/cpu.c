@@ -102,19 +102,9 @@ static void cpu_forget(xd_dev *d)
 }
 
 static const xd_dev_ops mem_ops = {
-    .get = cpu_get,
-    .put = cpu_put,
-    .sync = cpu_sync,
-    .memory = cpu_memory,
-    .upload = cpu_move,
-    .download = cpu_move,
-    .fill = cpu_fill,
-    .owns = cpu_owns,
-    .compute = cpu_compute,
-    .best = cpu_best,
-    .peak = xd_cpu_peak,
-    .kernel_bytes = kernel_bytes,
-    .forget = cpu_forget,
+    .get = cpu_get, .put = cpu_put, .sync = cpu_sync, .memory = cpu_memory, .upload = cpu_move,
+    .download = cpu_move, .fill = cpu_fill, .owns = cpu_owns, .compute = cpu_compute,
+    .best = cpu_best, .peak = xd_cpu_peak, .kernel_bytes = kernel_bytes, .forget = cpu_forget,
     .close = close_cpu,
 };
 

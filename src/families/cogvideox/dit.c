@@ -18,7 +18,7 @@ static const double offset = 2.0;       /* value of `ofs` in the pipelines      
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, temb, ofs, text, patch, patch_t, width, height, frames,
             most_text;
-    int     heads, nlayers, bias, flip, ratio, affine, rope, learned, patch_bias;
+    int heads, nlayers, bias, flip, ratio, affine, rope, learned, patch_bias;
     double  freq_shift, space, time;
     float   eps;
     char    act_fn[XD_FIELD_TEXT], time_act[XD_FIELD_TEXT];
@@ -109,7 +109,7 @@ static xd_status check_kind(const cfg *c, xd_err *e)
     return XD_OK;
 }
 
-static xd_status check(void *c_, xd_err *e)
+static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
     const struct { const char *key; int64_t v, min, max; } r[] = {
@@ -160,7 +160,8 @@ static int nlayers(const void *c)
 
 #define L1(a) 1, (int64_t[]){ a }
 
-static void affine(xd_decl *d, const cfg *c, const char *name, xd_tensor *gain, xd_tensor *bias)
+static void declare_norm(xd_decl *d, const cfg *c, const char *name, xd_tensor *gain,
+                         xd_tensor *bias)
 {
     if (c->affine)
         xd_w_affine(d, name, gain, bias, c->dim);
@@ -171,7 +172,7 @@ static void zero_weights(xd_decl *d, const cfg *c, const char *name, zero *w)
     xd_w_enter(d, "%s", name);
     xd_w_linear(d, &w->mod, "linear", &(xd_linear_spec){ .in = c->temb, .out = 6 * c->dim,
                                                          .bias = 1 });
-    affine(d, c, "norm", &w->gain, &w->bias);
+    declare_norm(d, c, "norm", &w->gain, &w->bias);
     xd_w_leave(d);
 }
 
@@ -220,10 +221,10 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_mlp_weights(d, "time_embedding", &g->time, D, c->temb, c->temb);
     if (c->ofs)
         xd_mlp_weights(d, "ofs_embedding", &g->ofs, c->ofs, c->ofs, c->ofs);
-    affine(d, c, "norm_final", &g->gain, &g->bias);
+    declare_norm(d, c, "norm_final", &g->gain, &g->bias);
     xd_w_linear(d, &g->mod, "norm_out.linear",
                 &(xd_linear_spec){ .in = c->temb, .out = 2 * D, .bias = 1 });
-    affine(d, c, "norm_out.norm", &g->out_gain, &g->out_bias);
+    declare_norm(d, c, "norm_out.norm", &g->out_gain, &g->out_bias);
     xd_w_linear(d, &g->out, "proj_out",
                 &(xd_linear_spec){ .in = D, .out = (t ? t : 1) * p * p * c->out_ch, .bias = 1 });
 }
@@ -304,7 +305,8 @@ static void fill_waves(void *ctx, float *buf)
 }
 
 /* Adds the rows of the learned table for my tokens of a stream. */
-static void learned(xd_exec *x, const cfg *c, const glob *g, xd_stream_id stream, xd_tensor h)
+static void add_learned_positions(xd_exec *x, const cfg *c, const glob *g, xd_stream_id stream,
+                                  xd_tensor h)
 {
     int64_t  n = h.d[0], first = stream == XD_IMG ? c->most_text : 0;
     int32_t *ids = malloc((size_t)n * sizeof *ids + 1);
@@ -329,7 +331,7 @@ static int fits_table(xd_exec *x, const cfg *c)
 }
 
 /* Latents and the extra channels of an image, concatenated. */
-static xd_tensor joined(xd_exec *x, const xd_input *in)
+static xd_tensor join_channels(xd_exec *x, const xd_input *in)
 {
     if (!in->extra.p)
         return in->lat;
@@ -352,10 +354,10 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     xd_tensor txt = xd_rows(s->h, 0, ntxt), img = xd_rows(s->h, ntxt, nimg);
     if (ntxt)
         xd_linear_into(x, txt, in->txt, &g->text);
-    xd_linear_into(x, img, joined(x, in), &g->patch);
+    xd_linear_into(x, img, join_channels(x, in), &g->patch);
     if (c->learned) {
-        learned(x, c, g, XD_TXT, txt);
-        learned(x, c, g, XD_IMG, img);
+        add_learned_positions(x, c, g, XD_TXT, txt);
+        add_learned_positions(x, c, g, XD_IMG, img);
     } else if (!c->rope) {
         waves     w = { x, c };
         xd_tensor t = xd_new_f32(x, nimg, c->dim);
@@ -370,8 +372,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 enum { VIDEO, TEXT };           /* indices of the two modulations                              */
 
 /* Both streams normalized and modulated, in one tensor, text first. */
-static xd_tensor norm(xd_exec *x, const cfg *c, const zero *w, xd_tensor h, xd_tensor mod,
-                      int64_t ntxt)
+static xd_tensor norm_streams(xd_exec *x, const cfg *c, const zero *w, xd_tensor h, xd_tensor mod,
+                              int64_t ntxt)
 {
     xd_tensor y = xd_new(x, h.d[0], h.d[1]);
     for (int half = VIDEO; half <= TEXT; half++) {
@@ -384,7 +386,8 @@ static xd_tensor norm(xd_exec *x, const cfg *c, const zero *w, xd_tensor h, xd_t
     return y;
 }
 
-static void add(xd_exec *x, xd_tensor h, xd_tensor mod, xd_tensor in, const xd_lin *w, int64_t ntxt)
+static void add_streams(xd_exec *x, xd_tensor h, xd_tensor mod, xd_tensor in, const xd_lin *w,
+                        int64_t ntxt)
 {
     xd_linear_add(x, xd_rows(h, 0, ntxt), xd_rows(mod, 3 * TEXT + 2, 1), xd_rows(in, 0, ntxt), w);
     xd_linear_add(x, xd_rows(h, ntxt, h.d[0] - ntxt), xd_rows(mod, 3 * VIDEO + 2, 1),
@@ -392,8 +395,8 @@ static void add(xd_exec *x, xd_tensor h, xd_tensor mod, xd_tensor in, const xd_l
 }
 
 /* Normalizes all rows of q or k, and applies RoPE to the video rows. */
-static xd_tensor turned(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, const local *l,
-                        int64_t ntxt)
+static xd_tensor norm_and_rope(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias,
+                               const local *l, int64_t ntxt)
 {
     xd_tensor out = xd_new_as(x, x->act, 3, in.d);
     int64_t   n = in.d[0] - ntxt;
@@ -413,15 +416,17 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     int64_t      ntxt = xd_n(x, XD_TXT), hd = c->head_dim;
     xd_tensor    mod = xd_mod_rows(x, l->active, &w->before.mod, 6);
     size_t       mark = xd_arena_mark(x->tmp);
-    xd_tensor    y = xd_linear(x, norm(x, c, &w->before, s->h, mod, ntxt), &w->qkv);
-    xd_tensor    q = turned(x, xd_heads(xd_seg(y, &w->qkv, 0), hd), w->q_gain, w->q_bias, l, ntxt);
-    xd_tensor    k = turned(x, xd_heads(xd_seg(y, &w->qkv, 1), hd), w->k_gain, w->k_bias, l, ntxt);
+    xd_tensor    y = xd_linear(x, norm_streams(x, c, &w->before, s->h, mod, ntxt), &w->qkv);
+    xd_tensor q =
+        norm_and_rope(x, xd_heads(xd_seg(y, &w->qkv, 0), hd), w->q_gain, w->q_bias, l, ntxt);
+    xd_tensor k =
+        norm_and_rope(x, xd_heads(xd_seg(y, &w->qkv, 1), hd), w->k_gain, w->k_bias, l, ntxt);
     xd_tensor    o = xd_flat(xd_attn(x, q, k, xd_heads(xd_seg(y, &w->qkv, 2), hd), 0));
-    add(x, s->h, mod, o, &w->out, ntxt);
+    add_streams(x, s->h, mod, o, &w->out, ntxt);
     xd_arena_rewind(x->tmp, mark);
     mod = xd_mod_rows(x, l->active, &w->after.mod, 6);
-    y = xd_linear_act(x, norm(x, c, &w->after, s->h, mod, ntxt), &w->up, XD_GELU_TANH);
-    add(x, s->h, mod, y, &w->down, ntxt);
+    y = xd_linear_act(x, norm_streams(x, c, &w->after, s->h, mod, ntxt), &w->up, XD_GELU_TANH);
+    add_streams(x, s->h, mod, y, &w->down, ntxt);
 }
 
 /* Two norms follow each other. The modulation of the second has shift, then scale. */
@@ -454,8 +459,17 @@ static const xd_block *block(const void *c, int layer)
 
 extern const xd_dit xd_dit_cogvideox;
 const xd_dit xd_dit_cogvideox = {
-    .net = { .name = "cogvideox", .classes = { "CogVideoXTransformer3DModel" }, .fields = fields,
-             .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check, .nlayers = nlayers,
-             .block = block, .weights = weights },
-    .info = info, .cond = cond, .embed = embed, .head = head,
+    .net = { .name = "cogvideox",
+             .classes = { "CogVideoXTransformer3DModel" },
+             .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_config,
+             .nlayers = nlayers,
+             .block = block,
+             .weights = weights },
+    .info = info,
+    .cond = cond,
+    .embed = embed,
+    .head = head,
 };

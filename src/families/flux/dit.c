@@ -80,7 +80,7 @@ static xd_status check_axes(cfg *c, xd_err *e)
     return XD_OK;
 }
 
-static xd_status check(void *c_, xd_err *e)
+static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
     const struct { const char *key; int64_t v, min, max; } r[] = {
@@ -311,8 +311,17 @@ static const xd_block *block(const void *c, int layer)
 
 extern const xd_dit xd_dit_flux;
 const xd_dit xd_dit_flux = {
-    .net = { .name = "flux", .classes = { "FluxTransformer2DModel" }, .fields = fields,
-             .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check, .nlayers = nlayers,
-             .block = block, .weights = weights },
-    .info = info, .cond = cond, .embed = embed, .head = head,
+    .net = { .name = "flux",
+             .classes = { "FluxTransformer2DModel" },
+             .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_config,
+             .nlayers = nlayers,
+             .block = block,
+             .weights = weights },
+    .info = info,
+    .cond = cond,
+    .embed = embed,
+    .head = head,
 };

@@ -111,7 +111,7 @@ static xd_status check_kind(cfg *c, xd_err *e)
     return XD_OK;
 }
 
-static xd_status check(void *c_, xd_err *e)
+static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
     const struct { const char *key; int64_t v, min, max; } r[] = {
@@ -264,7 +264,7 @@ static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
 }
 
 /* Attention pooling of mT5's rows, padding included; the query is their mean: [1,P] F32. */
-static xd_tensor pool(xd_exec *x, const cfg *c, const glob *g, xd_tensor rows)
+static xd_tensor pool_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor rows)
 {
     int64_t   n = rows.d[0], E = rows.d[1], hd = E / POOL_HEADS;
     xd_tensor in = xd_new_f32(x, 1 + n, E), out = xd_new_f32(x, 1, c->pooled);
@@ -290,7 +290,7 @@ static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *
     double    size[SIZES] = { 1024, 1024, in->size[0], in->size[1], 0, 0 };
     int64_t   P = c->pooled, W = SIZES * XD_SINUSOIDS;
     xd_tensor all = xd_new_f32(x, 1, g->extra.a.w.in);
-    xd_copy_to(x, xd_cols(all, 0, P), pool(x, c, g, rows));
+    xd_copy_to(x, xd_cols(all, 0, P), pool_text(x, c, g, rows));
     if (c->styled) {
         xd_tensor s = xd_time_embed(x, size, SIZES, XD_SINUSOIDS, 1, 0);
         xd_copy_to(x, xd_cols(all, P, W), xd_reshape(s, 2, (int64_t[]){ 1, W }));
@@ -312,7 +312,7 @@ static xd_tensor text_rows(xd_exec *x, const cfg *c, const glob *g, const xd_con
     return xd_as(x, out, x->act);
 }
 
-static void keep(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
+static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
 {
     kept *k = kept_;
     k->kv = xd_text_kv_new(x, n, text->tok.d[0],
@@ -396,7 +396,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* h = skip_linear(norm([h, skip])). The norm covers both, so that they are concatenated, BAND
  * rows at a time. */
-static void join(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
+static void join_skip(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
 {
     int64_t   D = h.d[1];
     size_t    mark = xd_arena_mark(x->tmp);
@@ -414,7 +414,7 @@ static void join(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
     xd_arena_rewind(x->tmp, mark);
 }
 
-static xd_tensor normed(xd_exec *x, xd_tensor h, const affine *a, xd_tensor shift)
+static xd_tensor norm_rows(xd_exec *x, xd_tensor h, const affine *a, xd_tensor shift)
 {
     xd_tensor y = xd_new(x, h.d[0], h.d[1]);
     xd_norm_into(x, &(xd_norm){ .out = y, .in = h, .gain = a->gain, .bias = a->bias, .shift = shift,
@@ -423,7 +423,7 @@ static xd_tensor normed(xd_exec *x, xd_tensor h, const affine *a, xd_tensor shif
 }
 
 /* Normalizes queries or keys and applies RoPE, in place. */
-static xd_tensor turned(xd_exec *x, xd_tensor t, const affine *a, const local *l)
+static xd_tensor norm_and_rope(xd_exec *x, xd_tensor t, const affine *a, const local *l)
 {
     xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = t, .in = t, .gain = a->gain, .bias = a->bias,
                                            .cos = l->cos, .sin = l->sin, .eps = qk_eps });
@@ -439,24 +439,24 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_tensor    h = s->h, none = { 0 };
     int64_t      hd = c->head_dim;
     if (s->skip.nd)
-        join(x, w, h, s->skip);
+        join_skip(x, w, h, s->skip);
 
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y = xd_linear(x, normed(x, h, &w->norm1, xd_linear_f32(x, l->active, &w->shift)),
+    xd_tensor y = xd_linear(x, norm_rows(x, h, &w->norm1, xd_linear_f32(x, l->active, &w->shift)),
                             &w->qkv);
-    xd_tensor q = turned(x, xd_heads(xd_seg(y, &w->qkv, 0), hd), &w->norm_q, l);
-    xd_tensor k = turned(x, xd_heads(xd_seg(y, &w->qkv, 1), hd), &w->norm_k, l);
+    xd_tensor q = norm_and_rope(x, xd_heads(xd_seg(y, &w->qkv, 0), hd), &w->norm_q, l);
+    xd_tensor k = norm_and_rope(x, xd_heads(xd_seg(y, &w->qkv, 1), hd), &w->norm_k, l);
     xd_tensor o = xd_attn(x, q, k, xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
     xd_linear_add(x, h, none, xd_flat(o), &w->out);
     xd_arena_rewind(x->tmp, mark);
 
-    q = xd_linear(x, normed(x, h, &w->norm2, none), &w->q);
-    turned(x, xd_heads(q, hd), &w->cross_q, l);
+    q = xd_linear(x, norm_rows(x, h, &w->norm2, none), &w->q);
+    norm_and_rope(x, xd_heads(q, hd), &w->cross_q, l);
     o = xd_attn_text(x, q, xd_text_kv(text->kv, x->layer - n->first), &w->kv, hd);
     xd_linear_add(x, h, none, o, &w->cross);
     xd_arena_rewind(x->tmp, mark);
 
-    xd_linear_add(x, h, none, xd_linear_act(x, normed(x, h, &w->norm3, none), &w->up, c->act),
+    xd_linear_add(x, h, none, xd_linear_act(x, norm_rows(x, h, &w->norm3, none), &w->up, c->act),
                   &w->down);
 }
 
@@ -488,8 +488,8 @@ extern const xd_dit xd_dit_hunyuandit;
 const xd_dit xd_dit_hunyuandit = {
     .net = { .name = "hunyuandit", .classes = { "HunyuanDiT2DModel" }, .fields = fields,
              .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(glob), .check = check, .nlayers = nlayers, .block = block,
+             .glob_size = sizeof(glob), .check = check_config, .nlayers = nlayers, .block = block,
              .weights = weights },
-    .info = info, .skip_from = skip_from, .keep = keep, .read = read_text, .cond = cond,
+    .info = info, .skip_from = skip_from, .keep = keep_text, .read = read_text, .cond = cond,
     .embed = embed, .head = head,
 };

@@ -120,7 +120,7 @@ static xd_status check_sizes(cfg *c, xd_err *e)
     return XD_OK;
 }
 
-static xd_status check(void *c_, xd_err *e)
+static xd_status check_config(void *c_, xd_err *e)
 {
     cfg      *c = c_;
     xd_status s = check_kind(c, e);
@@ -250,7 +250,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->mod = xd_reshape(xd_linear_f32(x, a, &g->adaln), 2, (int64_t[]){ 6, l->emb.d[1] });
 }
 
-static void keep(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
+static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
 {
     kept *k = kept_;
     k->kv = xd_text_kv_new(x, n, text->tok.d[0],
@@ -310,7 +310,7 @@ static int64_t run_length(const xd_exec *x, int64_t row, int64_t n, int64_t widt
 
 /* Fills h with the position embedding of my tokens: the first half of the features encodes the
  * column, the second half the row. */
-static void place(xd_exec *x, const cfg *c, xd_tensor h)
+static void add_positions(xd_exec *x, const cfg *c, xd_tensor h)
 {
     int64_t   H = x->lay->grid[1], W = x->lay->grid[2], half = h.d[1] / 2, n = h.d[0] / x->B;
     xd_tensor across = axis_table(x, c, W, half), down = axis_table(x, c, H, half);
@@ -336,7 +336,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
                   (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
         return;
     size_t mark = xd_arena_mark(x->tmp);
-    place(x, n->cfg, s->h);
+    add_positions(x, n->cfg, s->h);
     xd_linear_add(x, s->h, (xd_tensor){ 0 }, in->lat, &g->patch);
     xd_arena_rewind(x->tmp, mark);
 }
@@ -344,7 +344,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 /* ---- running ------------------------------------------------------------------------------ */
 
 /* table [k,D] + v; v is [k,D], or one row that is added to all. */
-static xd_tensor modulation(xd_exec *x, xd_tensor table, xd_tensor v)
+static xd_tensor modulation_rows(xd_exec *x, xd_tensor table, xd_tensor v)
 {
     xd_tensor t = xd_new_f32(x, table.d[0], table.d[1]);
     if (v.d[0] == 1)
@@ -360,7 +360,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const cfg   *c = n->cfg;
     const local *l = s->local;
     const kept  *k = s->kept;
-    xd_tensor    h = s->h, none = { 0 }, mod = modulation(x, w->mod, l->mod), m[6];
+    xd_tensor    h = s->h, none = { 0 }, mod = modulation_rows(x, w->mod, l->mod), m[6];
     int64_t      hd = c->head_dim;
     for (int i = 0; i < 6; i++)
         m[i] = xd_rows(mod, i, 1);
@@ -389,7 +389,7 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     xd_tensor    out = xd_new_f32(x, N, C * c->patch * c->patch);
 
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor m = modulation(x, g->mod, l->emb);
+    xd_tensor m = modulation_rows(x, g->mod, l->emb);
     xd_tensor a = xd_norm_mod(x, s->h, xd_rows(m, 1, 1), xd_rows(m, 0, 1), final_eps);
     xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), C);
     xd_arena_rewind(x->tmp, mark);
@@ -406,9 +406,9 @@ static const xd_block *block(const void *c, int layer)
 
 #define DIT(CLASS, FIELDS) { \
     .net = { .name = "pixart", .classes = { CLASS }, .fields = FIELDS, .cfg_size = sizeof(cfg), \
-             .glob_size = sizeof(glob), .check = check, .nlayers = nlayers, .block = block, \
+             .glob_size = sizeof(glob), .check = check_config, .nlayers = nlayers, .block = block, \
              .weights = weights }, \
-    .info = info, .keep = keep, .read = read_text, .cond = cond, .embed = embed, .head = head }
+    .info = info, .keep = keep_text, .read = read_text, .cond = cond, .embed = embed, .head = head }
 
 extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d;
 const xd_dit xd_dit_pixart = DIT("PixArtTransformer2DModel", fields);

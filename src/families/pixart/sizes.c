@@ -63,7 +63,7 @@ static const struct {
 } tables[] = { TABLE(32, bins_256), TABLE(64, bins_512), TABLE(128, bins_1024),
                TABLE(256, bins_2048) };
 
-static int nearest(int n, int64_t sample, int64_t *height, int64_t *width)
+static int nearest_size(int n, int64_t sample, int64_t *height, int64_t *width)
 {
     for (int i = 0; i < n; i++)
         if (tables[i].sample == sample) {
@@ -75,10 +75,10 @@ static int nearest(int n, int64_t sample, int64_t *height, int64_t *width)
 
 int xd_pixart_alpha_size(int64_t sample, int64_t *height, int64_t *width)
 {
-    return nearest(3, sample, height, width);
+    return nearest_size(3, sample, height, width);
 }
 
 int xd_pixart_sigma_size(int64_t sample, int64_t *height, int64_t *width)
 {
-    return nearest(4, sample, height, width);
+    return nearest_size(4, sample, height, width);
 }

@@ -58,7 +58,7 @@ typedef struct local {
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static xd_status check(void *c_, xd_err *e)
+static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
     const struct { const char *key; int64_t v, min, max; } r[] = {
@@ -176,7 +176,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 }
 
 /* Position embeddings of my image tokens: the grid is centred in the table. */
-static void place(xd_exec *x, const cfg *c, const glob *g, xd_tensor h)
+static void add_positions(xd_exec *x, const cfg *c, const glob *g, xd_tensor h)
 {
     int64_t  n = h.d[0], H = x->lay->grid[1], W = x->lay->grid[2];
     int64_t  top = (c->places - H) / 2, left = (c->places - W) / 2;
@@ -211,7 +211,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     if (ntxt)
         xd_linear_into(x, xd_rows(s->h, 0, ntxt), in->txt, &g->text);
     xd_tensor h = xd_rows(s->h, ntxt, nimg);
-    place(x, c, g, h);
+    add_positions(x, c, g, h);
     xd_linear_add(x, h, (xd_tensor){ 0 }, in->lat, &g->patch);
     xd_arena_rewind(x->tmp, mark);
 }
@@ -303,8 +303,17 @@ static const xd_block *block(const void *c_, int layer)
 
 extern const xd_dit xd_dit_sd3;
 const xd_dit xd_dit_sd3 = {
-    .net = { .name = "sd3", .classes = { "SD3Transformer2DModel" }, .fields = fields,
-             .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check, .nlayers = nlayers,
-             .block = block, .weights = weights },
-    .info = info, .cond = cond, .embed = embed, .head = head,
+    .net = { .name = "sd3",
+             .classes = { "SD3Transformer2DModel" },
+             .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_config,
+             .nlayers = nlayers,
+             .block = block,
+             .weights = weights },
+    .info = info,
+    .cond = cond,
+    .embed = embed,
+    .head = head,
 };
