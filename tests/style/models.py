@@ -5,7 +5,7 @@ one.
 usage: models.py [ROOT]
 
 Families are those of the registry (src/families/meson.build), with their titles, recipes and classes, and the SYNONYMS.
-Looks at src/ and app/: code, comments, help texts and files of the build. By rule a name may stand in
+Looks at src/, app/ and include/: code, comments, help texts and files of the build. By rule a name may stand in
   * NAME.c, NAME_*.c and NAME.h of a room that has a registry of its own (ROOMS), which are about a class of that name
     (AutoencoderKLCogVideoX), and the identifiers and file names by which that room reaches them;
   * a path of the demo model;
@@ -66,7 +66,7 @@ def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     registry = families(root)
     patterns = {f: names_of(root, f, files) for f, files in registry.items()}
-    paths = [p.relative_to(root) for d in ("src", "app") for p in sorted((root / d).rglob("*"))
+    paths = [p.relative_to(root) for d in ("src", "app", "include") for p in sorted((root / d).rglob("*"))
              if p.suffix in SUFFIXES]
     found, used = [], set()
     for path in paths:

@@ -1,0 +1,142 @@
+/* test_families.c - what families say of themselves fits together, and messages say it */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "families/family.h"
+#include "families/help.h"
+
+enum { MOST = 64 };
+
+/* Nothing is found by two names that are equal. */
+static void unique(const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++)
+            if (strcmp(names[i], names[k]) == 0)
+                fail_msg("two networks or recipes are found by %s", names[i]);
+}
+
+static void names(void **state)
+{
+    const char *class[MOST], *pipeline[MOST], *title[MOST];
+    int         nc = 0, np = 0, nt = 0;
+    (void)state;
+    for (const xd_dit *d; (d = xd_dit_at(nt)); nt++)
+        for (int k = 0; k < 6 && d->net.classes[k]; k++)
+            class[nc++] = d->net.classes[k];
+    nt = 0;
+    for (const xd_recipe *r; (r = xd_recipe_at(nt)); nt++) {
+        assert_ptr_equal(xd_recipe_find(r->pipelines[0]), r);
+        for (int k = 0; k < 4 && r->pipelines[k]; k++)
+            pipeline[np++] = r->pipelines[k];
+    }
+    for (nt = 0; xd_families[nt]; nt++)
+        title[nt] = xd_families[nt]->title;
+    assert_true(nt >= 5 && nc >= 6 && np >= 8);
+    unique(class, nc);
+    unique(pipeline, np);
+    unique(title, nt);
+    assert_null(xd_recipe_find("NoPipeline"));
+    assert_null(xd_recipe_find(NULL));
+}
+
+static int has_net(const xd_family *f, const char *name)
+{
+    int found = 0;
+    for (int k = 0; f->dits[k]; k++)
+        found |= strcmp(f->dits[k]->net.name, name) == 0;
+    return found;
+}
+
+static int has_recipe(const xd_family *f, const char *name)
+{
+    int found = 0;
+    for (int k = 0; f->recipes[k]; k++)
+        found |= strcmp(f->recipes[k]->name, name) == 0;
+    return found;
+}
+
+/* Layouts are of the family's own networks, rows of xDiT of its own recipes. */
+static void own_names(void **state)
+{
+    (void)state;
+    for (int i = 0; xd_families[i]; i++) {
+        const xd_family *f = xd_families[i];
+        for (int k = 0; f->dits[k]; k++)
+            assert_ptr_equal(xd_family_of(f->dits[k]), f);
+        for (const xd_key_map *m = f->key_maps; m && m->what; m++)
+            if (!has_net(f, m->nets[0]))
+                fail_msg("%s has a layout of %s", f->title, m->nets[0]);
+        for (const xd_xdit_model *m = f->xdit ? f->xdit->models : NULL; m && m->title; m++)
+            if (m->own && !has_recipe(f, m->own))
+                fail_msg("%s of xDiT is %s, which is no recipe of %s", m->title, m->own, f->title);
+    }
+    assert_null(xd_family_of(NULL));
+}
+
+/* Encoders have folders, and rows beside others have rows that they stand beside. */
+static void encoders(void **state)
+{
+    const xd_recipe *r;
+    (void)state;
+    for (int i = 0; (r = xd_recipe_at(i)); i++) {
+        assert_in_range(r->ntext, 1, XD_MAXTEXT);
+        assert_true(r->steps > 0 && r->max_text > 0 && r->dit && r->vae);
+        for (int k = 0; k < r->ntext; k++) {
+            const xd_text_use *u = &r->text[k];
+            assert_true(u->folder && u->tokenizer && u->slot);
+            assert_true(u->rows != XD_ROWS_BESIDE || (k && r->text[k - 1].rows != XD_ROWS_NONE));
+            assert_true(u->rows != XD_ROWS_NONE || u->pooled);
+        }
+    }
+}
+
+static void sizes(void **state)
+{
+    int64_t h = 1000, w = 500;
+    const xd_recipe *alpha = xd_recipe_find("PixArtAlphaPipeline"),
+                    *sigma = xd_recipe_find("PixArtSigmaPipeline"),
+                    *standard = xd_recipe_find("HunyuanDiTPipeline");
+    (void)state;
+    assert_false(alpha->trained_size(256, &h, &w));     /* of Sigma alone                       */
+    assert_true(h == 1000 && w == 500);
+    assert_true(sigma->trained_size(256, &h, &w) && h == 2816 && w == 1408);
+    h = 1000, w = 500;
+    assert_true(alpha->trained_size(64, &h, &w) && h == 704 && w == 352);
+    h = 1000, w = 990;
+    assert_true(standard->trained_size(0, &h, &w) && h == 1024 && w == 1024);
+    assert_true(alpha->resized && !standard->resized);
+    assert_null(xd_recipe_find("FluxPipeline")->trained_size);
+}
+
+static void words(void **state)
+{
+    static const struct { xd_family_word word; const char *says; } row[] = {
+        { XD_WORD_DISTILLED, "FLUX" },
+        { XD_WORD_RESCALES, "HunyuanDiT" },
+        { XD_WORD_DYNAMIC_CFG, "CogVideoX" },
+        { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },
+        { XD_WORD_LAYERS, "\"2,4\" of FLUX" },
+        { XD_WORD_FROM_IMAGE, "CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V" },
+        { XD_WORD_FILE, "flux1-dev.safetensors" },
+        { XD_WORD_HUB, "black-forest-labs/FLUX.1-dev" },
+    };
+    (void)state;
+    assert_int_equal(sizeof row / sizeof *row, XD_WORDS);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        assert_string_equal(xd_family_says(row[i].word), row[i].says);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names), cmocka_unit_test(own_names), cmocka_unit_test(encoders),
+        cmocka_unit_test(sizes), cmocka_unit_test(words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
